@@ -1,0 +1,106 @@
+#pragma once
+
+// The agent's own decisions, as a second pure machine: make the node what its assignment says.
+// The host (agent/event_loop) feeds what happened and carries out the actions; it decides nothing.
+// The simulator runs the same machine on a fake process table.
+//
+// Rules: ranks of another generation are SIGKILLed at once (blocked in a collective they would sit
+// out any grace); a new rank is spawned only when its slot's old process is gone; kStop and kLeave
+// use SIGTERM and a grace; while the master is away everything goes on, and only a node with a
+// granted block of generations may restart its own world.
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "paceline/base/instant.h"
+#include "paceline/model/ids.h"
+#include "paceline/model/job_spec.h"
+#include "paceline/model/node.h"
+#include "paceline/model/world.h"
+
+namespace paceline::core {
+
+// ---- what happened on the host ----
+struct MasterLinked {};                       // registered and admitted
+struct MasterUnlinked { std::string why; };   // stream broke; the host re-connects by itself
+struct AssignmentReceived { Assignment assignment; };
+struct StarterReady {};                       // connected and able to spawn
+struct StarterLost { std::string why; };      // its socket closed; living ranks go on
+struct RankFound {                            // at an agent's start: a living rank of before
+  RankReport rank;
+  uint32_t restart_count = 0;
+};
+struct RankSpawned { uint32_t local_rank = 0; Generation generation; int32_t pid = 0; };
+struct SpawnFailed { uint32_t local_rank = 0; Generation generation; std::string why; };
+struct RankEnded { uint32_t local_rank = 0; Generation generation; int32_t pid = 0; ExitCause cause; };
+struct ProgressRead { std::vector<RankReport> ranks; };  // the page, read at heartbeat time
+struct LeaveAsked { std::string why; Duration grace; int exit_code = 0; bool force = false; };
+struct AgentTimePassed {};
+
+using AgentEvent =
+    std::variant<MasterLinked, MasterUnlinked, AssignmentReceived, StarterReady, StarterLost,
+                 RankFound, RankSpawned, SpawnFailed, RankEnded, ProgressRead, LeaveAsked,
+                 AgentTimePassed>;
+
+// ---- what the host shall do ----
+struct StartStarter { bool fresh = false; };  // connect to or start one; fresh: never an old image
+struct SpawnRank {
+  uint32_t local_rank = 0;
+  Rank rank;
+  Assignment assignment;  // whole context for the rank's environment
+};
+struct SignalRank { uint32_t local_rank = 0; int32_t pid = 0; int signal = 0; };  // whole group
+struct ReleaseStorePort {};   // just before rank 0 is spawned here
+struct HoldStorePort {};      // reserve a fresh one for the next world
+struct ReportRankExit { RankReport rank; };   // push now
+struct ReportNow {};          // send a heartbeat with the changes now
+struct TellLeaving { std::string why; };
+struct ExitAgent { int exit_code = 0; std::string reason; };
+struct AgentNote { std::string text; };
+
+using AgentAction = std::variant<StartStarter, SpawnRank, SignalRank, ReleaseStorePort,
+                                 HoldStorePort, ReportRankExit, ReportNow, TellLeaving, ExitAgent,
+                                 AgentNote>;
+
+class AgentMachine {
+ public:
+  explicit AgentMachine(const JobSpec& spec);
+
+  std::vector<AgentAction> Step(Instant now, const AgentEvent& event);
+  Instant NextDeadline() const;
+
+  // Generation of the assignment last carried out (all its ranks spawned, all others gone).
+  Generation carried_out() const { return carried_out_; }
+  const Assignment& assignment() const { return assignment_; }
+  // Living ranks and unreported ends, for a registration.
+  std::vector<RankReport> Ranks() const;
+
+ private:
+  struct Slot {
+    std::optional<RankReport> process;  // living, or ended and kept until reported
+    bool spawning = false;
+    bool alive = false;
+    int spawn_attempts = 0;
+    Instant kill_at = Instant::Max();   // SIGKILL when still alive then
+    bool termed = false;
+  };
+  friend class AgentTurn;
+
+  JobSpec spec_;
+  Assignment assignment_;
+  Generation carried_out_;
+  std::map<uint32_t, Slot> slots_;
+  bool linked_ = false;
+  bool starter_ready_ = false;
+  bool starter_asked_ = false;
+  bool port_held_ = true;
+  std::optional<LeaveAsked> leaving_;
+  uint32_t solo_failures_without_progress_ = 0;
+  int64_t step_max_ = -1;
+};
+
+}  // namespace paceline::core

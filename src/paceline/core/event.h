@@ -1,0 +1,85 @@
+#pragma once
+
+// Everything that can happen to a job, as one closed variant. Events are past tense and carry
+// what was seen, never what should be done. Job::Step is total over them: any order, duplicates
+// and stale ones included.
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "paceline/base/instant.h"
+#include "paceline/model/ids.h"
+#include "paceline/model/job_spec.h"
+#include "paceline/model/node.h"
+
+namespace paceline::core {
+
+// A user submitted the job; the first event of a fresh journal and ignored ever after.
+struct JobSubmitted {
+  JobSpec spec;
+};
+
+// This master process took over (first start too). Every node counts as heard just now, because
+// silence while there was no master is not the node's fault.
+struct MasterStarted {
+  uint64_t incarnation = 0;  // higher than any before
+};
+
+// An agent opened a stream and told the whole truth of its node.
+struct NodeRegistered {
+  ConnectionId connection;
+  NodeReport report;
+};
+
+// A heartbeat. `ranks` holds only those whose report changed since the last one; often none.
+struct NodeReported {
+  NodeId node;
+  ConnectionId connection;
+  Generation generation;  // of the assignment the agent last carried out
+  uint32_t store_port = 0;
+  Duration loop_delay;    // worst lateness of the agent's own timers since the last heartbeat
+  std::vector<RankReport> ranks;
+};
+
+// A rank ended. Sent at once, not with the next heartbeat.
+struct RankExited {
+  NodeId node;
+  ConnectionId connection;
+  RankReport rank;
+};
+
+// The stream broke. The agent or only the network may be gone: its ranks may be well.
+struct NodeDisconnected {
+  NodeId node;
+  ConnectionId connection;
+};
+
+// The platform knows that the agent and all its ranks are dead (a witness beside silence).
+struct NodeGone {
+  std::string name;
+  std::string evidence;
+};
+
+// The agent was asked by its own host to leave (Ctrl-C there, a scheduler's notice).
+struct NodeLeaving {
+  NodeId node;
+  ConnectionId connection;
+  std::string why;
+};
+
+struct StopRequested {
+  std::string why;
+  Duration grace;
+  int exit_code = 0;  // what `paceline run` shall return: 130, 143, 10, …
+  bool force = false; // second Ctrl-C: no grace
+};
+
+// A deadline of NextDeadline() has passed; also harmless at any other time.
+struct TimePassed {};
+
+using Event = std::variant<JobSubmitted, MasterStarted, NodeRegistered, NodeReported, RankExited,
+                           NodeDisconnected, NodeGone, NodeLeaving, StopRequested, TimePassed>;
+
+}  // namespace paceline::core

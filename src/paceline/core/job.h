@@ -1,0 +1,59 @@
+#pragma once
+
+// The job: every decision of the control plane, as a pure machine.
+//
+//   Actions = Step(now, event)      total, instant, no I/O, no clock, no chance but its arguments
+//   Restore(record)                 folds one durable fact, in journal order, before the first Step
+//   NextDeadline()                  the only timer: call Step(now, TimePassed{}) then
+//
+// State has two halves. JobState is durable: it changes only in Apply(record), so fold(records)
+// equals it after every step. NodeLink is what this master happens to hear: connections, last
+// heartbeats, steps. It is lost with the master and heard again within a heartbeat.
+//
+//              JobSubmitted            enough nodes
+//   (empty) ───────────────▶ kWaiting ─────────────▶ kStarting ──all ranks stepping──▶ kRunning
+//                               ▲  below minimum         │ rank or node fails             │
+//                               └────────────────────────┴────────◀── new generation ─────┘
+//   any ── StopRequested / ladder exhausted / all ranks done ──▶ kStopping ─no rank left▶ kFinished
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "paceline/base/instant.h"
+#include "paceline/core/action.h"
+#include "paceline/core/event.h"
+#include "paceline/core/job_state.h"
+#include "paceline/core/record.h"
+
+namespace paceline::core {
+
+class Job {
+ public:
+  Job();
+
+  // Folds a record of the journal. Records must come in order of seq.
+  void Restore(const Record& record);
+
+  Actions Step(Instant now, const Event& event);
+
+  // Instant::Max() when nothing is due.
+  Instant NextDeadline() const;
+
+  const JobState& state() const { return state_; }
+  const std::map<NodeId, NodeLink>& links() const { return links_; }
+
+  // One sentence: what the job waits for now, or that it trains. Shown by `paceline status`.
+  std::string Pending() const;
+
+ private:
+  friend class Turn;
+  JobState state_;
+  std::map<NodeId, NodeLink> links_;
+  Instant last_step_at_;
+};
+
+}  // namespace paceline::core

@@ -1,0 +1,131 @@
+#pragma once
+
+// Facts that are true for ever, in the order in which they became true. fold(records) is the
+// durable state of the job; nothing else is. A record carries explicit results ("rank 3 is on node
+// 2"), never a request to be re-decided, so last year's journal folds to the same state.
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "paceline/base/instant.h"
+#include "paceline/model/ids.h"
+#include "paceline/model/job_spec.h"
+#include "paceline/model/node.h"
+#include "paceline/model/world.h"
+
+namespace paceline::core {
+
+// Steps of the recovery ladder, narrowest first. The order is the policy.
+enum class Rung {
+  kNone,
+  kRestartProcess,  // same nodes, same ranks, new world
+  kRestartNode,     // also a fresh starter on the blamed node
+  kReplaceNode,     // a spare takes the blamed node's seat
+  kShrink,          // go on without it, at or above the minimum
+  kWait,            // below the minimum: hold until a node joins
+  kStop,            // tell the user
+};
+std::string_view RungName(Rung rung);  // "restart process", …
+
+struct JobCreated {
+  JobSpec spec;
+};
+struct MasterTookOver {
+  uint64_t incarnation = 0;
+};
+struct NodeJoined {  // first registration of a name, or a lost/left node's return as a spare
+  NodeId node;
+  std::string name;
+  std::string boot_id;
+  std::string address;
+  uint32_t slots = 0;
+  bool returned = false;
+};
+struct NodeLost {  // fenced from now on: its ranks are of the past even if they still run
+  NodeId node;
+  std::string reason;
+};
+struct NodeLeft {
+  NodeId node;
+  std::string reason;
+};
+struct NodeEvicted {  // taken out of the world by a failed verdict; never seated again
+  NodeId node;
+  std::string reason;
+};
+struct RankFailed {
+  NodeId node;
+  Generation generation;
+  Rank rank;
+  int64_t step = -1;        // of that rank, absolute when the script told it
+  int64_t step_count = 0;
+  bool charged = true;      // false when it is nobody's fault (store port taken)
+  ExitCause cause;
+};
+struct RecoveryDecided {
+  Rung rung = Rung::kNone;
+  NodeId blamed;            // meaningful when has_blamed
+  bool has_blamed = false;
+  int64_t step = -1;        // newest step of the job when it was decided
+  int64_t saved_step = -1;
+  std::string reason;
+};
+struct WorldFormed {
+  World world;
+  Generation solo_last;     // 0, or the end of the block granted to a node that is alone
+  bool fresh_starter = false;
+  NodeId fresh_node;
+  std::string reason;
+};
+struct WorldRunning {  // every rank of it reported its first step (or, without steps, that it runs)
+  Generation generation;
+  int64_t step = -1;
+};
+struct WorldEnded {  // between worlds: nobody may train under this or a lower generation
+  Generation generation;
+  int64_t step = -1;
+  std::string reason;
+};
+struct SoloRestarted {  // a lone node used generations of its block while the master was away
+  NodeId node;
+  Generation generation;
+  std::string reason;
+};
+struct ProgressMade {  // a new highest step after a failure: refills the budget
+  int64_t step = -1;
+};
+struct GrowthPlanned {  // a node waits to join until it costs least
+  NodeId node;
+  std::string reason;
+};
+struct WaitBegan {
+  std::string reason;  // what for; shown by status
+};
+struct StopDecided {
+  int exit_code = 0;
+  Duration grace;
+  std::string reason;
+};
+struct JobFinished {
+  int exit_code = 0;
+  std::string reason;
+};
+
+using Fact = std::variant<JobCreated, MasterTookOver, NodeJoined, NodeLost, NodeLeft, NodeEvicted,
+                          RankFailed, RecoveryDecided, WorldFormed, WorldRunning, WorldEnded,
+                          SoloRestarted, ProgressMade, GrowthPlanned, WaitBegan, StopDecided,
+                          JobFinished>;
+
+struct Record {
+  RecordSeq seq;                  // dense, from 1
+  Instant at;                     // master's clock: ns since the Unix epoch, never going back
+  std::vector<RecordSeq> causes;  // records that made this one necessary, oldest first
+  Fact fact;
+};
+
+std::string_view FactName(const Fact& fact);  // "rank_failed", … as in `paceline events`
+std::string Sentence(const Record& record);   // the one sentence shown everywhere
+
+}  // namespace paceline::core
