@@ -1,0 +1,60 @@
+#pragma once
+
+// Passing an absl::Status on without a pyramid of ifs.
+//
+//   RETURN_IF_ERROR(file.Sync());
+//   ASSIGN_OR_RETURN(const int fd, OpenFile(path));
+//
+// Both work in functions that return Status or StatusOr. Debian's Abseil has a string_view of its
+// own; Text() and the makers below cross that border once, here.
+
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace paceline {
+
+// The message of a status as a standard string_view. Valid as long as the status lives.
+inline std::string_view Text(const absl::Status& status) {
+  return {status.message().data(), status.message().size()};
+}
+
+inline absl::Status MakeStatus(absl::StatusCode code, std::string_view message) {
+  return {code, absl::string_view(message.data(), message.size())};
+}
+
+// The same code, with "context: " in front of the message.
+inline absl::Status Annotate(const absl::Status& status, std::string_view context) {
+  if (status.ok()) return status;
+  return MakeStatus(status.code(), std::string(context) + ": " + std::string(Text(status)));
+}
+
+namespace status_internal {
+inline const absl::Status& StatusOf(const absl::Status& status) { return status; }
+template <class T>
+const absl::Status& StatusOf(const absl::StatusOr<T>& result) {
+  return result.status();
+}
+}  // namespace status_internal
+
+}  // namespace paceline
+
+#define PACELINE_JOIN_INNER(a, b) a##b
+#define PACELINE_JOIN(a, b) PACELINE_JOIN_INNER(a, b)
+
+#define RETURN_IF_ERROR(expression)                                     \
+  do {                                                                  \
+    if (auto&& paceline_result = (expression); !paceline_result.ok()) { \
+      return ::paceline::status_internal::StatusOf(paceline_result);    \
+    }                                                                   \
+  } while (false)
+
+#define ASSIGN_OR_RETURN(target, expression) \
+  ASSIGN_OR_RETURN_INNER(PACELINE_JOIN(paceline_result_, __LINE__), target, expression)
+#define ASSIGN_OR_RETURN_INNER(result, target, expression) \
+  auto result = (expression);                              \
+  if (!result.ok()) return result.status();                \
+  target = *std::move(result)
