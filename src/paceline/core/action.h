@@ -27,6 +27,7 @@ struct RefuseNode {
   std::string what;
   std::string why;
   std::string fix;
+  bool retry = false;  // true: the cause may pass within seconds, so the agent tries again
 };
 
 // Push the node's desired state. Dropped when the node has no connection: it is told at its return.

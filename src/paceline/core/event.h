@@ -60,6 +60,7 @@ struct NodeDisconnected {
 struct NodeGone {
   std::string name;
   std::string evidence;
+  int32_t agent_pid = 0;  // the dead agent's; 0 = unknown. A report about an older agent is stale.
 };
 
 // The agent was asked by its own host to leave (Ctrl-C there, a scheduler's notice).

@@ -45,29 +45,38 @@ struct NodeJoined {  // first registration of a name, or a lost/left node's retu
 };
 struct NodeLost {  // fenced from now on: its ranks are of the past even if they still run
   NodeId node;
+  std::string name;
+  Duration silent_for;      // how long it had not been heard when this was decided
+  bool finished = false;    // all its ranks had exited with 0: the world does not miss it
+  bool explains = false;    // better explanation of the failure before it, whose charge it lifts
   std::string reason;
 };
 struct NodeLeft {
   NodeId node;
+  std::string name;
   std::string reason;
 };
 struct NodeEvicted {  // taken out of the world by a failed verdict; never seated again
   NodeId node;
+  std::string name;
   std::string reason;
 };
 struct RankFailed {
   NodeId node;
+  std::string node_name;
   Generation generation;
   Rank rank;
   int64_t step = -1;        // of that rank, absolute when the script told it
   int64_t step_count = 0;
   bool charged = true;      // false when it is nobody's fault (store port taken)
+  bool explains = false;    // better explanation of this generation's end: takes over its charge
   ExitCause cause;
 };
 struct RecoveryDecided {
   Rung rung = Rung::kNone;
   NodeId blamed;            // meaningful when has_blamed
   bool has_blamed = false;
+  std::string blamed_name;
   int64_t step = -1;        // newest step of the job when it was decided
   int64_t saved_step = -1;
   std::string reason;
@@ -90,14 +99,18 @@ struct WorldEnded {  // between worlds: nobody may train under this or a lower g
 };
 struct SoloRestarted {  // a lone node used generations of its block while the master was away
   NodeId node;
+  std::string name;
   Generation generation;
   std::string reason;
 };
-struct ProgressMade {  // a new highest step after a failure: refills the budget
-  int64_t step = -1;
+struct ProgressMade {  // a new highest step, once in a world: refills the budget, ends the redo
+  int64_t step = -1;        // -1: the script tells no absolute steps
+  int64_t step_count = 0;   // optimizer steps of this attempt; 0: time alone counts
 };
 struct GrowthPlanned {  // a node waits to join until it costs least
   NodeId node;
+  std::string name;
+  int64_t saved_step = -1;  // newest checkpoint when it joined; a newer one lets it in
   std::string reason;
 };
 struct WaitBegan {
