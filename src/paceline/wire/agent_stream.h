@@ -1,0 +1,60 @@
+#pragma once
+
+// The agent's side of its one stream to the master: connects, and re-connects for ever, with a
+// jittered pause that doubles.
+//
+// The host hears typed events through a sink. It answers StreamOpened with Send(Register{…}): until
+// then everything else is dropped, because a registration tells the whole truth anyway. After
+// StreamBroken the next StreamOpened comes by itself; after Refusal none comes.
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <variant>
+
+#include "paceline/base/instant.h"
+#include "paceline/wire/credentials.h"
+#include "paceline/wire/messages.h"
+
+namespace paceline::wire {
+
+struct StreamOpened {};  // register now
+struct StreamBroken {
+  std::string why;
+  bool is_denied = false;  // wrong token or certificate: keeps trying, but a person should know
+};
+using AgentStreamEvent =
+    std::variant<StreamOpened, StreamBroken, Welcome, Pace, Assignment, Refusal>;
+
+struct AgentStreamOptions {
+  std::string address;  // host:port
+  Credentials credentials;
+  Duration reconnect_delay = Duration::Milliseconds(50);
+  Duration reconnect_delay_max = Duration::Seconds(1);
+  uint64_t jitter_seed = 0;
+};
+
+class AgentStream {
+ public:
+  // Runs on gRPC's threads, one call at a time, in order; it shall only post to a queue.
+  using Sink = std::function<void(AgentStreamEvent)>;
+
+  AgentStream(AgentStreamOptions options, Sink sink);
+  // Cancels the stream and waits for the sink's last call to end.
+  ~AgentStream();
+  AgentStream(const AgentStream&) = delete;
+  AgentStream& operator=(const AgentStream&) = delete;
+
+  // Any thread; never blocks. False: dropped, because no stream is registered. A queue that
+  // reaches its bound (1,024 messages) breaks the stream, and the next registration tells all.
+  bool Send(AgentMessage message);
+
+  // After a Leaving: blocks until what was sent is on its way, at most for `timeout`.
+  void Flush(Duration timeout);
+
+ private:
+  class Channel;
+  std::shared_ptr<Channel> channel_;  // owners: this, and gRPC's callbacks while one may come
+};
+
+}  // namespace paceline::wire

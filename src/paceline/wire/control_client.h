@@ -1,0 +1,78 @@
+#pragma once
+
+// Clients of a running master: the commands (status, events, stop …) and the launcher.
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <variant>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "paceline/base/instant.h"
+#include "paceline/wire/credentials.h"
+#include "paceline/wire/messages.h"
+
+namespace paceline::wire {
+
+struct ControlClientOptions {
+  std::string address;  // host:port
+  Credentials credentials;
+  Duration timeout = Duration::Seconds(10);  // of GetStatus and Stop; waits for a master till then
+};
+
+// Blocking calls; one thread at a time. UNAVAILABLE: no master there. UNAUTHENTICATED: wrong token
+// or certificate.
+class ControlClient {
+ public:
+  explicit ControlClient(ControlClientOptions options);
+  ~ControlClient();
+  ControlClient(const ControlClient&) = delete;
+  ControlClient& operator=(const ControlClient&) = delete;
+
+  absl::StatusOr<JobStatus> GetStatus();
+
+  // OK when the stop is decided and durable, not when the ranks are gone.
+  absl::Status Stop(const StopRequest& request);
+
+  // Calls `take` for every durable event from `from_seq` (1 = all) on, in order. Without `follow`
+  // it returns at the end of the journal; with it when the master ends the stream (job finished),
+  // the connection breaks (UNAVAILABLE: call again with the next seq), or `take` returns false.
+  // `Cancel`, from any thread, ends it with CANCELLED.
+  absl::Status WatchEvents(uint64_t from_seq, bool follow,
+                           const std::function<bool(const JobEvent&)>& take);
+  void Cancel();
+
+ private:
+  struct Parts;
+  std::unique_ptr<Parts> parts_;
+};
+
+struct SupervisorOpened {};  // tell all dead nodes again
+struct SupervisorBroken {
+  std::string why;
+  bool is_denied = false;
+};
+using SupervisorEvent =
+    std::variant<SupervisorOpened, SupervisorBroken, LaunchOrder, JobEnded>;
+
+// The launcher's stream; re-connects as AgentStream does, and not after JobEnded.
+class SupervisorStream {
+ public:
+  // Runs on gRPC's threads, one call at a time; it shall only post to a queue.
+  using Sink = std::function<void(SupervisorEvent)>;
+
+  SupervisorStream(ControlClientOptions options, Sink sink);
+  ~SupervisorStream();
+  SupervisorStream(const SupervisorStream&) = delete;
+  SupervisorStream& operator=(const SupervisorStream&) = delete;
+
+  // Any thread; never blocks. False: not connected; tell it again after SupervisorOpened.
+  bool Send(NodeGoneReport report);
+
+ private:
+  class Channel;
+  std::shared_ptr<Channel> channel_;  // owners: this, and gRPC's callbacks while one may come
+};
+
+}  // namespace paceline::wire

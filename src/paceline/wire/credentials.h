@@ -1,0 +1,84 @@
+#pragma once
+
+// Who may talk to the master, and how each side proves itself.
+//
+// Every RPC carries the job's token ("authorization: Bearer …"); the master compares it in constant
+// time. With TLS the job has a CA of its own. A joining host knows the CA by its fingerprint from
+// the join string: it fetches the CA over a handshake that carries no secret, compares, and only
+// then sends its token and a certificate request. All later connections are mTLS. Private keys
+// never leave their host.
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "paceline/base/instant.h"
+
+namespace paceline::wire {
+
+// What a client of the master needs. Plain TCP when ca_pem is empty.
+struct Credentials {
+  std::string token;
+  std::string ca_pem;
+  std::string cert_pem;
+  std::string key_pem;
+  bool is_tls() const { return !ca_pem.empty(); }
+};
+
+// What the master serves with. Plain TCP when cert_pem is empty.
+struct ServerCredentials {
+  std::string token;
+  std::string ca_pem;
+  std::string ca_key_pem;  // signs the certificates of joining hosts
+  std::string cert_pem;    // chain: server certificate, then the CA
+  std::string key_pem;
+  bool is_tls() const { return !cert_pem.empty(); }
+};
+
+// "paceline-join:v1:<host:port>:<ca-sha256>:<token>"; the CA part is "-" without TLS.
+struct JoinString {
+  std::string address;
+  std::string ca_sha256;  // hex; empty without TLS
+  std::string token;
+  bool operator==(const JoinString&) const = default;
+};
+std::string FormatJoinString(const JoinString& join);
+// INVALID_ARGUMENT says which part is wrong; the message never holds the token.
+absl::StatusOr<JoinString> ParseJoinString(std::string_view text);
+
+// 64 hex characters from the kernel's random source.
+std::string MakeToken();
+bool IsToken(std::string_view text);
+// Time depends on the length of `given` alone.
+bool TokensEqual(std::string_view expected, std::string_view given);
+
+// Makes the job's CA and the server's certificate (ECDSA P-256). The certificates begin an hour
+// before now, for hosts whose clocks are behind.
+absl::StatusOr<ServerCredentials> MakeServerCredentials(std::string_view job_id,
+                                                        std::string_view token);
+
+// A client certificate signed by the server's own CA, for processes of the master's host.
+absl::StatusOr<Credentials> MakeClientCredentials(const ServerCredentials& server,
+                                                  std::string_view node_name);
+
+// SHA-256 of the CA certificate's DER form, hex.
+absl::StatusOr<std::string> CaFingerprint(std::string_view ca_pem);
+
+// For a joining host, blocking for at most `timeout`: with a CA fingerprint it pins the CA, proves
+// the token and comes back with a certificate of its own; without one it only wraps the token.
+// UNAVAILABLE: nobody answers. UNAUTHENTICATED: wrong token. PERMISSION_DENIED: the server is not
+// the one of the join string, and nothing was sent to it.
+absl::StatusOr<Credentials> Enroll(const JoinString& join, std::string_view node_name,
+                                   Duration timeout);
+
+// Files tls/{ca.pem,ca.key,server.pem,server.key} and tls/{client.pem,client.key} of a run
+// directory, keys mode 0600. Loading gives NOT_FOUND when the job runs without TLS.
+absl::Status SaveServerCredentials(const ServerCredentials& server, const std::string& tls_dir);
+absl::StatusOr<ServerCredentials> LoadServerCredentials(const std::string& tls_dir,
+                                                        std::string_view token);
+absl::Status SaveCredentials(const Credentials& credentials, const std::string& tls_dir);
+absl::StatusOr<Credentials> LoadCredentials(const std::string& tls_dir, std::string_view token);
+
+}  // namespace paceline::wire

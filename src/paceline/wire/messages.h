@@ -1,0 +1,168 @@
+#pragma once
+
+// What travels between the master, its agents and its clients, as plain values. Whoever talks to
+// the wire sees these and never protobuf; to_proto and from_proto are the only translators.
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "paceline/base/instant.h"
+#include "paceline/model/ids.h"
+#include "paceline/model/job_spec.h"
+#include "paceline/model/node.h"
+#include "paceline/model/world.h"
+
+namespace paceline::wire {
+
+// ---- an agent's stream: agent to master ----
+
+// First message of every stream; the whole truth of the node.
+struct Register {
+  NodeReport report;
+};
+// `ranks` holds only those whose report changed since the last one.
+struct Heartbeat {
+  Generation generation;  // of the assignment last carried out
+  uint32_t store_port = 0;
+  Duration loop_delay;
+  std::vector<RankReport> ranks;
+};
+struct RankEnd {
+  RankReport rank;
+};
+struct Leaving {
+  std::string why;
+};
+using AgentMessage = std::variant<Register, Heartbeat, RankEnd, Leaving>;
+
+// ---- master to agent ----
+
+// The registration is durable. JobSpec holds the timers that the agent shall keep.
+struct Welcome {
+  NodeId node;
+  JobSpec spec;
+  Duration heartbeat_interval;  // stretched in huge jobs
+};
+// The number of nodes changed so much that heartbeats shall come at another pace.
+struct Pace {
+  Duration heartbeat_interval;
+};
+// The four parts of an error, and the last message of its stream. Trying again does not help.
+struct Refusal {
+  std::string code;  // "PL-E…"
+  std::string what;
+  std::string why;
+  std::string fix;
+  bool operator==(const Refusal&) const = default;
+};
+using MasterMessage = std::variant<Welcome, Pace, Assignment, Refusal>;
+
+// ---- the launcher's stream (Control.Supervise) ----
+
+// The platform knows that the agent and all ranks of this node are dead.
+struct NodeGoneReport {
+  std::string name;
+  std::string evidence;
+};
+struct LaunchOrder {  // start one more node in place of the dead one
+  std::string name;
+  std::string reason;
+};
+struct JobEnded {  // the last order; what `paceline run` returns
+  int exit_code = 0;
+  std::string reason;
+};
+using SupervisorOrder = std::variant<LaunchOrder, JobEnded>;
+
+// ---- status, events, stop ----
+
+struct RankStatus {
+  uint32_t rank = 0;
+  uint32_t local_rank = 0;
+  int32_t pid = 0;
+  uint64_t generation = 0;
+  std::string state;  // starting, running, stepping, exited
+  int64_t step = -1;  // absolute; -1 when the script did not tell it
+  int64_t step_count = 0;
+  int64_t saved_step = -1;
+  std::optional<double> loss;
+  std::string exit;  // sentence, when state is exited
+  bool operator==(const RankStatus&) const = default;
+};
+
+struct NodeStatus {
+  uint32_t id = 0;
+  std::string name;
+  std::string state;   // seated, spare, lost, left, evicted
+  std::string reason;  // of that state
+  std::string address;
+  int32_t agent_pid = 0;
+  bool connected = false;
+  Duration silent_for;  // since it was last heard
+  std::optional<uint32_t> seat;
+  uint64_t generation = 0;  // of the assignment last carried out
+  std::vector<RankStatus> ranks;
+  bool operator==(const NodeStatus&) const = default;
+};
+
+struct JobStatus {
+  std::string job_id;
+  std::string name;
+  std::string phase;    // waiting, starting, running, stopping, finished
+  std::string pending;  // one sentence: what it waits for, or that it trains
+  int32_t master_pid = 0;
+  uint64_t master_incarnation = 0;
+  uint64_t generation = 0;
+  uint32_t world_size = 0;
+  uint32_t restart_count = 0;
+  uint32_t failures = 0;  // charged ones
+  int64_t step = -1;      // highest known: absolute when the script tells it, else counted
+  std::optional<double> loss;
+  double goodput = 0;  // share of the time since the first world in which new steps were made
+  Duration age;        // since the job was created
+  std::string journal; // "ok", or why decisions wait
+  uint64_t last_seq = 0;
+  std::optional<int> exit_code;  // when finished
+  std::string final_reason;
+  std::vector<NodeStatus> nodes;
+  bool operator==(const JobStatus&) const = default;
+};
+
+struct WorldMember {
+  std::string node;
+  uint32_t seat = 0;
+  uint32_t first_rank = 0;
+  uint32_t ranks = 0;
+  bool operator==(const WorldMember&) const = default;
+};
+
+// One record of the journal, as people and scripts see it ("paceline.event/1").
+struct JobEvent {
+  uint64_t seq = 0;
+  int64_t time_ns = 0;  // since the Unix epoch
+  std::string kind;     // core::FactName
+  std::string node;     // name; empty when it concerns none
+  std::optional<uint32_t> rank;
+  uint64_t generation = 0;  // 0: none
+  std::optional<int64_t> step;
+  std::string sentence;
+  std::vector<uint64_t> causes;
+  std::map<std::string, std::string> details;
+  std::vector<WorldMember> members;  // of world_formed
+  bool operator==(const JobEvent&) const = default;
+};
+
+struct StopRequest {
+  std::string why;
+  Duration grace;
+  int exit_code = 0;
+  bool force = false;
+};
+
+}  // namespace paceline::wire
