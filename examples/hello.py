@@ -21,7 +21,7 @@ except ImportError:  # plain torchrun
 
 
 def parse_args() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser = argparse.ArgumentParser(description="Every rank counts steps and says hello.")
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--step-seconds", type=float, default=0.05)
     parser.add_argument("--count-file", type=Path, help="keeps the count over restarts")

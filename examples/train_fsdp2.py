@@ -19,8 +19,8 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-import torch.distributed.checkpoint as checkpoint
 from torch import Tensor, nn
+from torch.distributed.checkpoint import state_dict_loader, state_dict_saver
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor
@@ -37,7 +37,8 @@ def make_model() -> nn.Sequential:
     for layer in model:
         if isinstance(layer, nn.Linear):
             fully_shard(layer)
-    return fully_shard(model)
+    fully_shard(model)
+    return model
 
 
 def read_batch(*, seed: int, step: int, rank: int) -> tuple[Tensor, Tensor]:
@@ -49,7 +50,9 @@ def read_batch(*, seed: int, step: int, rank: int) -> tuple[Tensor, Tensor]:
 
 def save(folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer, step: int) -> None:
     weights, moments = get_state_dict(model, optimizer)
-    checkpoint.save({"model": weights, "optimizer": moments}, checkpoint_id=folder / str(step))
+    state_dict_saver.save(
+        {"model": weights, "optimizer": moments}, checkpoint_id=folder / str(step)
+    )
     dist.barrier()  # every rank has written
     if dist.get_rank() != 0:
         return
@@ -72,7 +75,7 @@ def load(folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> in
     step = int(newest.read_text())
     weights, moments = get_state_dict(model, optimizer)
     state: dict[str, Any] = {"model": weights, "optimizer": moments}
-    checkpoint.load(state, checkpoint_id=folder / str(step))
+    state_dict_loader.load(state, checkpoint_id=folder / str(step))
     set_state_dict(
         model, optimizer, model_state_dict=state["model"], optim_state_dict=state["optimizer"]
     )
@@ -114,7 +117,7 @@ def train(args: argparse.Namespace) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser = argparse.ArgumentParser(description="FSDP2 on the CPU.")
     parser.add_argument("--steps", type=int, default=40)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--checkpoint", type=Path, default=Path("train_fsdp2"))
