@@ -52,7 +52,8 @@ constexpr ErrorCode kCodes[] = {
     {"PL-E014", "a settings file cannot be read", kExitUsage,
      "It exists and could not be opened, is not a regular file, or is larger than 1 MiB."},
     {"PL-E015", "an environment variable has an unusable value", kExitUsage,
-     "Settings can be given as PACELINE_<SECTION>_<NAME>, torchrun's flags as PET_<NAME>. The value "
+     "Settings can be given as PACELINE_<SECTION>_<NAME>, torchrun's flags as PET_<NAME>. The "
+     "value "
      "follows the same rules as the flag's."},
 
     {"PL-E020", "the run directory belongs to another run", kExitUsage,
@@ -78,7 +79,8 @@ constexpr ErrorCode kCodes[] = {
 
     {"PL-E030", "the master does not answer", kExitUnreachable,
      "The command found the job's address but got no answer in time. The ranks may be well: agents "
-     "go on without a master, and `paceline run` starts a new one. `paceline status` then reads the "
+     "go on without a master, and `paceline run` starts a new one. `paceline status` then reads "
+     "the "
      "journal instead. On several hosts look for a firewall or a wrong --rdzv-endpoint."},
     {"PL-E031", "the address to listen on is taken or not ours", kExitUsage,
      "Another process listens on that port, or the address belongs to no interface of this host. "
@@ -120,7 +122,8 @@ constexpr ErrorCode kCodes[] = {
      "directory says why."},
 
     {"PL-E060", "training failed", kExitTrainingFailed,
-     "A rank failed and the recovery ladder has no rung left. The traceback of the rank that failed "
+     "A rank failed and the recovery ladder has no rung left. The traceback of the rank that "
+     "failed "
      "first is printed above; `paceline why` tells how the decision came about."},
     {"PL-E061", "the script fails at the same step again and again", kExitTrainingFailed,
      "The same error came several times in a row without a new highest step, so another restart "
@@ -154,7 +157,8 @@ constexpr ErrorCode kCodes[] = {
     {"PL-E103", "a secret file is readable by others", kExitNotAuthorised,
      "Token and key files must belong to you and have mode 0600."},
     {"PL-E104", "the join string is not usable", kExitUsage,
-     "It must be copied whole, as `paceline run --tls` printed it on the first host, and belongs to "
+     "It must be copied whole, as `paceline run --tls` printed it on the first host, and belongs "
+     "to "
      "one job only."},
     {"PL-E105", "the encrypted connection failed", kExitNotAuthorised,
      "The other side has a certificate of another job, none at all, or one that is not valid at "
@@ -182,7 +186,9 @@ constexpr ErrorCode kCodes[] = {
 };
 
 bool SameCode(std::string_view code, std::string_view asked) {
-  const auto lower = [](char c) { return static_cast<char>(std::tolower(static_cast<unsigned char>(c))); };
+  const auto lower = [](char c) {
+    return static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  };
   return std::equal(code.begin(), code.end(), asked.begin(), asked.end(),
                     [&](char a, char b) { return lower(a) == lower(b); });
 }
@@ -208,9 +214,11 @@ std::string ErrorCodesMarkdown() {
       "# Errors\n\n"
       "An error has four parts, always in this order: what happened, where, why, and how to fix "
       "it. The code in\nbrackets leads here; `paceline why PL-E012` prints the same text. With "
-      "`--json` an error is one object on\nstdout: `{\"schema\":\"paceline.error/1\",\"code\",\"message\",\"cause\","
+      "`--json` an error is one object on\nstdout: "
+      "`{\"schema\":\"paceline.error/1\",\"code\",\"message\",\"cause\","
       "\"where\",\"fix\",\"docs\"}`.\n\n"
-      "This page is made by `paceline config docs errors` from `src/paceline/cli/error_codes.cc`; a "
+      "This page is made by `paceline config docs errors` from `src/paceline/cli/error_codes.cc`; "
+      "a "
       "test compares them.\n\n"
       "## Exit codes\n\n| code | meaning |\n|---|---|\n"
       "| 0 | done |\n| 1 | training failed after the restart policy, or the control plane broke |\n"

@@ -10,12 +10,12 @@ enum ExitCode : int {
   kExitUsage = 2,           // a flag, a setting, a missing script
   kExitUnreachable = 3,     // the control plane does not answer
   kExitNotAuthorised = 4,
-  kExitFindings = 5,        // done, and something was found (doctor)
-  kExitStoppedSaved = 10,   // stopped on a scheduler's notice, state saved: requeue
+  kExitFindings = 5,       // done, and something was found (doctor)
+  kExitStoppedSaved = 10,  // stopped on a scheduler's notice, state saved: requeue
   kExitDoNotRequeue = 93,
   kExitWaitTimedOut = 124,
-  kExitInterrupted = 130,   // 128 + SIGINT
-  kExitTerminated = 143,    // 128 + SIGTERM
+  kExitInterrupted = 130,  // 128 + SIGINT
+  kExitTerminated = 143,   // 128 + SIGTERM
 };
 
 }  // namespace paceline::cli

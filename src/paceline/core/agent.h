@@ -25,46 +25,93 @@
 namespace paceline::core {
 
 // ---- what happened on the host ----
-struct MasterLinked {};                       // registered and admitted
-struct MasterUnlinked { std::string why; };   // stream broke; the host re-connects by itself
-struct AssignmentReceived { Assignment assignment; };
-struct StarterReady {};                       // connected and able to spawn
-struct StarterLost { std::string why; };      // its socket closed; living ranks go on
-struct RankFound {                            // at an agent's start: a living rank of before
+struct MasterLinked {};  // registered and admitted
+// Stream broke; the host re-connects by itself.
+struct MasterUnlinked {
+  std::string why;
+};
+struct AssignmentReceived {
+  Assignment assignment;
+};
+struct StarterReady {};  // connected and able to spawn
+// Its socket closed; living ranks go on.
+struct StarterLost {
+  std::string why;
+};
+// At an agent's start: a living rank of before.
+struct RankFound {
   RankReport rank;
   uint32_t restart_count = 0;
 };
-struct RankSpawned { uint32_t local_rank = 0; Generation generation; int32_t pid = 0; };
-struct SpawnFailed { uint32_t local_rank = 0; Generation generation; std::string why; };
-struct RankEnded { uint32_t local_rank = 0; Generation generation; int32_t pid = 0; ExitCause cause; };
-struct ProgressRead { std::vector<RankReport> ranks; };  // the page, read at heartbeat time
-struct LeaveAsked { std::string why; Duration grace; int exit_code = 0; bool force = false; };
+struct RankSpawned {
+  uint32_t local_rank = 0;
+  Generation generation;
+  int32_t pid = 0;
+};
+struct SpawnFailed {
+  uint32_t local_rank = 0;
+  Generation generation;
+  std::string why;
+};
+struct RankEnded {
+  uint32_t local_rank = 0;
+  Generation generation;
+  int32_t pid = 0;
+  ExitCause cause;
+};
+// The page, read at heartbeat time.
+struct ProgressRead {
+  std::vector<RankReport> ranks;
+};
+struct LeaveAsked {
+  std::string why;
+  Duration grace;
+  int exit_code = 0;
+  bool force = false;
+};
 struct AgentTimePassed {};
 
-using AgentEvent =
-    std::variant<MasterLinked, MasterUnlinked, AssignmentReceived, StarterReady, StarterLost,
-                 RankFound, RankSpawned, SpawnFailed, RankEnded, ProgressRead, LeaveAsked,
-                 AgentTimePassed>;
+using AgentEvent = std::variant<MasterLinked, MasterUnlinked, AssignmentReceived, StarterReady,
+                                StarterLost, RankFound, RankSpawned, SpawnFailed, RankEnded,
+                                ProgressRead, LeaveAsked, AgentTimePassed>;
 
 // ---- what the host shall do ----
-struct StartStarter { bool fresh = false; };  // connect to or start one; fresh: never an old image
+// Connect to or start one; fresh: never an old image.
+struct StartStarter {
+  bool fresh = false;
+};
 struct SpawnRank {
   uint32_t local_rank = 0;
   Rank rank;
   Assignment assignment;  // whole context for the rank's environment
 };
-struct SignalRank { uint32_t local_rank = 0; int32_t pid = 0; int signal = 0; };  // whole group
-struct ReleaseStorePort {};   // just before rank 0 is spawned here
-struct HoldStorePort {};      // reserve a fresh one for the next world
-struct ReportRankExit { RankReport rank; };   // push now
-struct ReportNow {};          // send a heartbeat with the changes now
-struct TellLeaving { std::string why; };
-struct ExitAgent { int exit_code = 0; std::string reason; };
-struct AgentNote { std::string text; };
+// Whole group.
+struct SignalRank {
+  uint32_t local_rank = 0;
+  int32_t pid = 0;
+  int signal = 0;
+};
+struct ReleaseStorePort {};  // just before rank 0 is spawned here
+struct HoldStorePort {};     // reserve a fresh one for the next world
+// Push now.
+struct ReportRankExit {
+  RankReport rank;
+};
+struct ReportNow {};  // send a heartbeat with the changes now
+struct TellLeaving {
+  std::string why;
+};
+struct ExitAgent {
+  int exit_code = 0;
+  std::string reason;
+};
+struct AgentNote {
+  std::string text;
+};
 
-using AgentAction = std::variant<StartStarter, SpawnRank, SignalRank, ReleaseStorePort,
-                                 HoldStorePort, ReportRankExit, ReportNow, TellLeaving, ExitAgent,
-                                 AgentNote>;
+using AgentAction =
+    std::variant<StartStarter, SpawnRank, SignalRank, ReleaseStorePort, HoldStorePort,
+                 ReportRankExit, ReportNow, TellLeaving, ExitAgent, AgentNote>;
 
 class AgentMachine {
  public:
@@ -85,7 +132,7 @@ class AgentMachine {
     bool spawning = false;
     bool alive = false;
     int spawn_attempts = 0;
-    Instant kill_at = Instant::Max();   // SIGKILL when still alive then
+    Instant kill_at = Instant::Max();  // SIGKILL when still alive then
     bool termed = false;
   };
   friend class AgentTurn;

@@ -39,7 +39,7 @@ struct NodeReported {
   ConnectionId connection;
   Generation generation;  // of the assignment the agent last carried out
   uint32_t store_port = 0;
-  Duration loop_delay;    // worst lateness of the agent's own timers since the last heartbeat
+  Duration loop_delay;  // worst lateness of the agent's own timers since the last heartbeat
   std::vector<RankReport> ranks;
 };
 
@@ -73,8 +73,8 @@ struct NodeLeaving {
 struct StopRequested {
   std::string why;
   Duration grace;
-  int exit_code = 0;  // what `paceline run` shall return: 130, 143, 10, …
-  bool force = false; // second Ctrl-C: no grace
+  int exit_code = 0;   // what `paceline run` shall return: 130, 143, 10, …
+  bool force = false;  // second Ctrl-C: no grace
 };
 
 // A deadline of NextDeadline() has passed; also harmless at any other time.

@@ -46,9 +46,9 @@ struct NodeJoined {  // first registration of a name, or a lost/left node's retu
 struct NodeLost {  // fenced from now on: its ranks are of the past even if they still run
   NodeId node;
   std::string name;
-  Duration silent_for;      // how long it had not been heard when this was decided
-  bool finished = false;    // all its ranks had exited with 0: the world does not miss it
-  bool explains = false;    // better explanation of the failure before it, whose charge it lifts
+  Duration silent_for;    // how long it had not been heard when this was decided
+  bool finished = false;  // all its ranks had exited with 0: the world does not miss it
+  bool explains = false;  // better explanation of the failure before it, whose charge it lifts
   std::string reason;
 };
 struct NodeLeft {
@@ -66,24 +66,24 @@ struct RankFailed {
   std::string node_name;
   Generation generation;
   Rank rank;
-  int64_t step = -1;        // of that rank, absolute when the script told it
+  int64_t step = -1;  // of that rank, absolute when the script told it
   int64_t step_count = 0;
-  bool charged = true;      // false when it is nobody's fault (store port taken)
-  bool explains = false;    // better explanation of this generation's end: takes over its charge
+  bool charged = true;    // false when it is nobody's fault (store port taken)
+  bool explains = false;  // better explanation of this generation's end: takes over its charge
   ExitCause cause;
 };
 struct RecoveryDecided {
   Rung rung = Rung::kNone;
-  NodeId blamed;            // meaningful when has_blamed
+  NodeId blamed;  // meaningful when has_blamed
   bool has_blamed = false;
   std::string blamed_name;
-  int64_t step = -1;        // newest step of the job when it was decided
+  int64_t step = -1;  // newest step of the job when it was decided
   int64_t saved_step = -1;
   std::string reason;
 };
 struct WorldFormed {
   World world;
-  Generation solo_last;     // 0, or the end of the block granted to a node that is alone
+  Generation solo_last;  // 0, or the end of the block granted to a node that is alone
   bool fresh_starter = false;
   NodeId fresh_node;
   std::string reason;
@@ -103,9 +103,9 @@ struct SoloRestarted {  // a lone node used generations of its block while the m
   Generation generation;
   std::string reason;
 };
-struct ProgressMade {  // a new highest step, once in a world: refills the budget, ends the redo
-  int64_t step = -1;        // -1: the script tells no absolute steps
-  int64_t step_count = 0;   // optimizer steps of this attempt; 0: time alone counts
+struct ProgressMade {      // a new highest step, once in a world: refills the budget, ends the redo
+  int64_t step = -1;       // -1: the script tells no absolute steps
+  int64_t step_count = 0;  // optimizer steps of this attempt; 0: time alone counts
 };
 struct GrowthPlanned {  // a node waits to join until it costs least
   NodeId node;
@@ -126,10 +126,10 @@ struct JobFinished {
   std::string reason;
 };
 
-using Fact = std::variant<JobCreated, MasterTookOver, NodeJoined, NodeLost, NodeLeft, NodeEvicted,
-                          RankFailed, RecoveryDecided, WorldFormed, WorldRunning, WorldEnded,
-                          SoloRestarted, ProgressMade, GrowthPlanned, WaitBegan, StopDecided,
-                          JobFinished>;
+using Fact =
+    std::variant<JobCreated, MasterTookOver, NodeJoined, NodeLost, NodeLeft, NodeEvicted,
+                 RankFailed, RecoveryDecided, WorldFormed, WorldRunning, WorldEnded, SoloRestarted,
+                 ProgressMade, GrowthPlanned, WaitBegan, StopDecided, JobFinished>;
 
 struct Record {
   RecordSeq seq;                  // dense, from 1

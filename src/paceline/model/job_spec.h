@@ -92,17 +92,17 @@ enum class GrowPolicy {
 };
 
 struct JobSpec {
-  std::string job_id;             // unique for this user on this host; names the run directory
-  std::string name;               // for people; --rdzv-id or --name
+  std::string job_id;  // unique for this user on this host; names the run directory
+  std::string name;    // for people; --rdzv-id or --name
   uint32_t nodes_min = 1;
-  uint32_t nodes_max = 1;         // spares not counted
-  uint32_t unit = 1;              // the world's node count is a multiple of it
-  uint32_t nproc_per_node = 1;    // ranks a node; a node that offers less is refused
-  uint32_t spares = 0;            // nodes to keep joined beyond nodes_max
+  uint32_t nodes_max = 1;                // spares not counted
+  uint32_t unit = 1;                     // the world's node count is a multiple of it
+  uint32_t nproc_per_node = 1;           // ranks a node; a node that offers less is refused
+  uint32_t spares = 0;                   // nodes to keep joined beyond nodes_max
   std::optional<uint32_t> max_restarts;  // unset: progress-aware budget; set: hard cap
   GrowPolicy grow = GrowPolicy::kCheckpoint;
-  bool replace_nodes = false;     // ask the platform for a new node when one is lost
-  uint64_t seed = 0;              // of everything the core draws (jitter)
+  bool replace_nodes = false;  // ask the platform for a new node when one is lost
+  uint64_t seed = 0;           // of everything the core draws (jitter)
   Timers timers;
   Budgets budgets;
   bool operator==(const JobSpec&) const = default;
@@ -153,15 +153,15 @@ struct LaunchSpec {
   std::string run_id;                      // TORCHELASTIC_RUN_ID
   std::string local_addr;                  // address other nodes reach this one by; "": found out
   uint32_t nproc_per_node = 1;
-  std::optional<uint32_t> omp_threads;     // unset: OMP_NUM_THREADS of env, else torchrun's rule:
-                                           // 1 when a node holds several ranks
-  bool warm = true;                        // false: every rank starts a fresh interpreter
-  std::vector<std::string> preload;        // modules the starter imports beside what it learnt
-  Duration keep_warm;                      // how long the starter outlives the job
-  bool virtual_local_rank = false;         // LOCAL_RANK=0 and one visible device a rank
-  std::string numa_binding;                // "", node, socket, exclusive or core-complex
-  std::string log_dir;                     // torchrun's --log-dir; "": logs/ of the run directory
-  uint64_t log_bytes_max = 0;              // a rank's log file; older bytes are given back; 0: any
+  std::optional<uint32_t> omp_threads;  // unset: OMP_NUM_THREADS of env, else torchrun's rule:
+                                        // 1 when a node holds several ranks
+  bool warm = true;                     // false: every rank starts a fresh interpreter
+  std::vector<std::string> preload;     // modules the starter imports beside what it learnt
+  Duration keep_warm;                   // how long the starter outlives the job
+  bool virtual_local_rank = false;      // LOCAL_RANK=0 and one visible device a rank
+  std::string numa_binding;             // "", node, socket, exclusive or core-complex
+  std::string log_dir;                  // torchrun's --log-dir; "": logs/ of the run directory
+  uint64_t log_bytes_max = 0;           // a rank's log file; older bytes are given back; 0: any
   ConsoleSpec console;
   bool operator==(const LaunchSpec&) const = default;
 };

@@ -28,11 +28,11 @@ struct Problem {
   std::string what;  // one sentence that stands alone, no full stop
   std::string where;
   std::string why;
-  std::string fix;   // one command or edit
+  std::string fix;  // one command or edit
   bool operator==(const Problem&) const = default;
 };
 
-inline constexpr std::string_view kProblemPayload = "paceline/problem";
+inline constexpr char kProblemPayload[] = "paceline/problem";
 
 // A Status of that kind that carries `problem`; its message is readable alone.
 inline absl::Status ToStatus(absl::StatusCode kind, const Problem& problem) {

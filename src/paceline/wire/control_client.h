@@ -53,8 +53,7 @@ struct SupervisorBroken {
   std::string why;
   bool is_denied = false;
 };
-using SupervisorEvent =
-    std::variant<SupervisorOpened, SupervisorBroken, LaunchOrder, JobEnded>;
+using SupervisorEvent = std::variant<SupervisorOpened, SupervisorBroken, LaunchOrder, JobEnded>;
 
 // The launcher's stream; re-connects as AgentStream does, and not after JobEnded.
 class SupervisorStream {
