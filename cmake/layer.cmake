@@ -1,14 +1,14 @@
 # add_layer(core
 #   SOURCES job.cc job.h …        headers must compile alone
 #   TESTS job_test.cc …           one gtest binary core_test; omitted when empty
-#   DEPS model base …             layers by name, third parties as paceline_dep::x; what headers need
+#   DEPS model base …             layers by name, third parties as paceline_dep::x; for headers
 #   PRIVATE_DEPS …                what only the .cc files need
 #   TEST_DEPS …                   what only the tests need
 #   TEST_LABELS slow …)           ctest labels
 #
-# Makes the static library paceline_core (alias paceline::core), the test core_links_alone, which
+# Makes the static library paceline_core (alias paceline::core) and the test core_links_alone, which
 # links every object of the library with nothing but its declared dependencies (an ordinary link of
-# a static library hides undefined symbols), and adds the headers to all_verify_interface_header_sets.
+# a static library hides undefined symbols). Its headers join all_verify_interface_header_sets.
 
 function(paceline_targets result)
   set(targets)

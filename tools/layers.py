@@ -40,7 +40,7 @@ PARTS = {"wire": ("core/event.h", "core/record.h", "core/action.h")}
 TRANSPORT = ("wire",)
 
 THREADS = {
-    r"#include <(thread|mutex|shared_mutex|condition_variable|future)>": "threads live in the hosts",
+    r"#include <(thread|mutex|shared_mutex|condition_variable|future)>|"
     r"\bstd::(jthread|thread|mutex|async)\b": "threads live in the hosts",
 }
 CLOCKS = {
@@ -146,7 +146,7 @@ def check_tree(root: Path) -> list[str]:
         name = path.relative_to(source).as_posix()
         folder = name.split("/")[0]
         if folder not in ALLOWED:
-            found.append(f"src/paceline/{name}:1: folder '{folder}' is not in the table of layers.py")
+            found.append(f"src/paceline/{name}:1: folder '{folder}' is not in layers.py")
             continue
         text = strip_comments(path.read_text(encoding="utf-8"))
         includes = INCLUDE.findall(text)

@@ -38,9 +38,9 @@ REGISTRIES = {
 BANNED = [
     (re.compile(r"\b(TO" r"DO|FIX" r"ME|XX" r"X)\b"), TEXT,
      "say what is so today, or open an issue and name its number in a sentence"),
-    (re.compile(r"(?<![\w/.])(/ho" r"me/\w|/ro" r"ot/|/wo" r"rk/|/User" r"s/\w)"), TEXT,
-     "a path of one machine; use a relative path or a variable"),
-    (re.compile(r"\b(c?Pic" r"kle|pic" r"kle|dill|marsh" r"al)\.loads?\b|^\s*(import|from) pic" r"kle\b"),
+    (re.compile(r"(?<![\w/.])(/ho" r"me/(?!u\b|you\b)\w|/ro" r"ot/|/wo" r"rk/|/User" r"s/\w)"),
+     TEXT, "a path of one machine; use a relative path or a variable"),
+    (re.compile(r"\b(pic" r"kle|dill|marsh" r"al)\.loads?\b|^\s*(import|from) pic" r"kle\b"),
      (".py",), "loading it runs code; use json, struct or safetensors"),
     (re.compile(r"(?<![\w.])(ev" r"al|ex" r"ec)\("), (".py",), "text must not become code"),
     (re.compile(r"\bshell=Tr" r"ue\b|\bos\.sys" r"tem\("), (".py",), "pass a list of arguments"),
