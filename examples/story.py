@@ -106,9 +106,26 @@ def parse_events(lines: Iterable[str]) -> list[dict[str, Any]]:
             event = json.loads(line)
         except ValueError:
             continue
-        if isinstance(event, dict) and "kind" in event and isinstance(event.get("time_ns"), int):
-            events.append(event)
+        if isinstance(event, dict) and "kind" in event and (flat := _flatten(event)):
+            events.append(flat)
     return sorted(events, key=lambda event: (event["time_ns"], event.get("seq", 0)))
+
+
+def _flatten(event: dict[str, Any]) -> dict[str, Any] | None:
+    """Details beside the other fields, nothing that is null, the time in nanoseconds."""
+    details = event.get("details")
+    flat: dict[str, Any] = dict(details) if isinstance(details, dict) else {}
+    flat |= {name: value for name, value in event.items() if value is not None}
+    for name in ("step", "saved_step", "incarnation", "rank"):
+        if isinstance(flat.get(name), str):
+            try:
+                flat[name] = int(flat[name])
+            except ValueError:
+                del flat[name]
+    if isinstance(seconds := flat.get("time"), int | float):
+        flat.setdefault("time_ns", int(seconds * 1e9))
+    flat.setdefault("text", flat.get("sentence", ""))
+    return flat if isinstance(flat.get("time_ns"), int) else None
 
 
 def read_story(events: list[dict[str, Any]]) -> Story:

@@ -132,6 +132,14 @@ def test_a_large_world_has_one_lane_a_node():
     assert (story.lanes, story.lane_name, story.incidents[0].lanes) == (8, "node", {5})
 
 
+def test_details_and_seconds_are_understood_too():
+    details = {"rung": "wait", "saved_step": "7", "step": "x"}
+    event = {"kind": "recovery_decided", "time": 1.5, "step": None, "details": details}
+    (flat,) = parse_events([json.dumps(event)])
+    assert (flat["time_ns"], flat["rung"], flat["saved_step"]) == (1_500_000_000, "wait", 7)
+    assert "step" not in flat
+
+
 def test_odd_lines_are_passed_over():
     odd = ["", "no json", "[]", "{}", '{"kind": "x"}', at(1, "unheard_of"), at(2, "world_formed")]
     odd += [at(3, "rank_failed"), at(4, "recovery_decided"), at(5, "world_running")]
