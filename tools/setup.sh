@@ -1,0 +1,120 @@
+#!/usr/bin/env bash
+# setup.sh [packages|venv|wheel|all]: everything a fresh Debian 12 or Ubuntu 24.04 lacks.
+#
+#   packages  the distribution's libraries and tools, through apt-get (sudo when not root)
+#   venv      .venv with torch, the test tools and the build tools of the wheel
+#   wheel     the paceline wheel, built from this checkout and installed into .venv
+#
+# Safe to repeat: each part looks first and does nothing when nothing is to be done.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+packages=(
+  g++ cmake ninja-build pkg-config ccache lld git ca-certificates
+  python3-dev python3-venv
+  libgrpc++-dev libgrpc-dev protobuf-compiler protobuf-compiler-grpc libprotobuf-dev
+  libabsl-dev libc-ares-dev libre2-dev libssl-dev zlib1g-dev
+  libsqlite3-dev libevent-dev libfmt-dev libspdlog-dev nlohmann-json3-dev libtomlplusplus-dev
+  libcli11-dev libgtest-dev libgmock-dev libbenchmark-dev
+  iproute2 procps openssl
+)
+
+say() { echo "setup: $*"; }
+
+is_missing() { ! dpkg-query -W -f='${Status}' "$1" 2>/dev/null | grep -q ' installed$'; }
+
+install_packages() {
+  local missing=() package sudo=()
+  for package in "${packages[@]}"; do
+    if is_missing "$package"; then missing+=("$package"); fi
+  done
+  # Checks that go without: the version of clang-format decides what is well formatted.
+  if ! command -v clang-format-14 >/dev/null && ! command -v clang-format >/dev/null; then
+    if apt-cache show clang-format-14 >/dev/null 2>&1; then missing+=(clang-format-14); fi
+  fi
+  if [ ${#missing[@]} -eq 0 ]; then return; fi
+  if [ "$(id -u)" -ne 0 ]; then
+    if ! command -v sudo >/dev/null; then
+      say "missing packages and no sudo; as root: apt-get install ${missing[*]}" >&2
+      exit 1
+    fi
+    sudo=(sudo)
+  fi
+  say "installing ${missing[*]}"
+  export DEBIAN_FRONTEND=noninteractive
+  "${sudo[@]}" apt-get update -qq || say "apt-get update failed; trying with the old lists"
+  "${sudo[@]}" apt-get install -y -qq --no-install-recommends "${missing[@]}"
+}
+
+# Prints a Python ≥ 3.11 that has its headers, preferring the distribution's.
+find_python() {
+  local candidate
+  for candidate in /usr/bin/python3 python3 python3.13 python3.12 python3.11; do
+    if "$candidate" -c 'import sys; raise SystemExit(sys.version_info < (3, 11))' 2>/dev/null; then
+      "$candidate" -c 'import sys; print(sys.executable)'
+      return
+    fi
+  done
+  say "no Python 3.11 or newer found" >&2
+  exit 1
+}
+
+make_venv() {
+  local python uv stamp=.venv/.paceline-tools wanted
+  wanted=$(sed -n '/^dev = \[/,/^\]/p' pyproject.toml | sha256sum | cut -d' ' -f1)
+  if [ -x .venv/bin/python ] && [ "$(cat $stamp 2>/dev/null)" = "$wanted" ]; then return; fi
+  python=$(find_python)
+  if [ ! -x .venv/bin/python ]; then
+    say "making .venv with $("$python" --version)"
+    "$python" -m venv .venv
+  fi
+  uv=$(command -v uv || true)
+  if [ -z "$uv" ] || ! "$uv" --version >/dev/null 2>&1; then
+    [ -x .venv/bin/uv ] || .venv/bin/python -m pip install -q --disable-pip-version-check uv
+    uv=.venv/bin/uv
+  fi
+  say "installing torch and the tools into .venv"
+  read_group | "$uv" pip install -q --python .venv/bin/python -r -
+  echo "$wanted" > $stamp
+}
+
+# The requirements of the dependency group `dev`, one a line.
+read_group() {
+  .venv/bin/python - <<'EOF'
+import tomllib
+with open("pyproject.toml", "rb") as file:
+    print("\n".join(tomllib.load(file)["dependency-groups"]["dev"]))
+EOF
+}
+
+# A digest of all that the wheel is made of.
+wheel_digest() {
+  local parts=() part
+  for part in pyproject.toml CMakeLists.txt cmake src proto python; do
+    if [ -e "$part" ]; then parts+=("$part"); fi
+  done
+  find "${parts[@]}" -type f ! -name '*_test.cc' ! -name '*.pyc' ! -path '*/testdata/*' -print0 |
+    sort -z | xargs -0 sha256sum | sha256sum | cut -d' ' -f1
+}
+
+make_wheel() {
+  local stamp=.venv/.paceline-wheel digest
+  digest=$(wheel_digest)
+  if [ "$(cat $stamp 2>/dev/null)" = "$digest" ]; then return; fi
+  say "building the wheel (release, in build/release)"
+  rm -rf build/wheel && mkdir -p build/wheel
+  # Not isolated: the build tools are in .venv already, and a fixed path keeps build/release valid.
+  PATH="$PWD/.venv/bin:$PATH" .venv/bin/python -m pip wheel -q --disable-pip-version-check \
+    --no-build-isolation --no-deps -w build/wheel .
+  .venv/bin/python -m pip install -q --disable-pip-version-check --no-deps --no-index \
+    --force-reinstall build/wheel/paceline-*.whl
+  echo "$digest" > $stamp
+}
+
+case "${1:-all}" in
+  packages) install_packages ;;
+  venv) make_venv ;;
+  wheel) make_wheel ;;
+  all) install_packages; make_venv; make_wheel ;;
+  *) echo "usage: tools/setup.sh [packages|venv|wheel|all]" >&2; exit 2 ;;
+esac
