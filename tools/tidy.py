@@ -8,6 +8,7 @@ RATCHET lists what was too long when its rule came; such a file may shrink but n
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 import sys
@@ -123,8 +124,6 @@ def check_functions(name: str, text: str) -> Iterator[str]:
 
 
 def check_python_functions(name: str, text: str) -> Iterator[str]:
-    import ast  # noqa: PLC0415 - only this check needs it
-
     try:
         tree = ast.parse(text)
     except SyntaxError as error:
@@ -167,9 +166,10 @@ def check_links(root: Path, name: str, text: str) -> Iterator[str]:
         target = (root / name).parent / path if path else root / name
         if not target.exists():
             yield f"{name}:{number}: dead link {link}"
-        elif anchor and target.suffix == ".md":
-            if anchor not in anchors_of(target.read_text(encoding="utf-8")):
-                yield f"{name}:{number}: no heading #{anchor} in {path or name}"
+        elif not anchor or target.suffix != ".md":
+            continue
+        elif anchor not in anchors_of(target.read_text(encoding="utf-8")):
+            yield f"{name}:{number}: no heading #{anchor} in {path or name}"
 
 
 def check_listed(root: Path, names: list[str]) -> Iterator[str]:
