@@ -1,0 +1,79 @@
+#include "paceline/base/file_text.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "paceline/base/fd.h"
+#include "paceline/base/text.h"
+
+namespace paceline {
+namespace {
+
+std::string ReadFrom(int fd, off_t offset, size_t bytes_max) {
+  std::string text(bytes_max, '\0');
+  size_t size = 0;
+  while (size < bytes_max) {
+    const ssize_t got = ::pread(fd, text.data() + size, bytes_max - size, offset + size);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) break;
+    size += static_cast<size_t>(got);
+  }
+  text.resize(size);
+  return text;
+}
+
+absl::Status WriteAll(int fd, std::string_view text, const std::string& path) {
+  while (!text.empty()) {
+    const ssize_t wrote = ::write(fd, text.data(), text.size());
+    if (wrote < 0 && errno == EINTR) continue;
+    if (wrote < 0) return absl::ErrnoToStatus(errno, Concat("cannot write ", path));
+    text.remove_prefix(static_cast<size_t>(wrote));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::string ReadText(const std::string& path, size_t bytes_max) {
+  const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  return fd.is_open() ? ReadFrom(fd.get(), 0, bytes_max) : std::string();
+}
+
+std::string ReadTail(const std::string& path, size_t bytes_max) {
+  const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd.is_open()) return std::string();
+  const off_t size = ::lseek(fd.get(), 0, SEEK_END);
+  return ReadFrom(fd.get(), std::max<off_t>(0, size - static_cast<off_t>(bytes_max)), bytes_max);
+}
+
+absl::Status ReplaceFile(const std::string& path, std::string_view text, mode_t mode) {
+  const std::string temporary = Concat(path, ".", ::getpid(), ".new");
+  Fd fd(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, mode));
+  if (!fd.is_open()) return absl::ErrnoToStatus(errno, Concat("cannot create ", temporary));
+  absl::Status status = WriteAll(fd.get(), text, temporary);
+  if (status.ok() && ::rename(temporary.c_str(), path.c_str()) != 0) {
+    status = absl::ErrnoToStatus(errno, Concat("cannot replace ", path));
+  }
+  if (!status.ok()) ::unlink(temporary.c_str());
+  return status;
+}
+
+absl::Status MakeDirs(const std::string& path, mode_t mode) {
+  for (size_t slash = path.find('/', 1);; slash = path.find('/', slash + 1)) {
+    const std::string prefix = path.substr(0, slash);
+    if (::mkdir(prefix.c_str(), mode) != 0 && errno != EEXIST) {
+      // A parent that cannot be made but exists (EROFS, EACCES on "/") is no failure.
+      struct stat found {};
+      if (::stat(prefix.c_str(), &found) != 0 || !S_ISDIR(found.st_mode)) {
+        return absl::ErrnoToStatus(errno, Concat("cannot make directory ", prefix));
+      }
+    }
+    if (slash == std::string::npos) return absl::OkStatus();
+  }
+}
+
+}  // namespace paceline

@@ -1,0 +1,27 @@
+#pragma once
+
+// Small files as text. Every read is bounded; every write is all or nothing.
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+
+namespace paceline {
+
+// At most `bytes_max` bytes from the start; empty when the file cannot be read.
+std::string ReadText(const std::string& path, size_t bytes_max);
+
+// At most `bytes_max` bytes from the end.
+std::string ReadTail(const std::string& path, size_t bytes_max);
+
+// Writes a temporary file beside `path` and renames it.
+absl::Status ReplaceFile(const std::string& path, std::string_view text, mode_t mode);
+
+// Makes the directory and its parents with `mode`; an existing one is left as it is.
+absl::Status MakeDirs(const std::string& path, mode_t mode);
+
+}  // namespace paceline
