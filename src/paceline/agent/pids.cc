@@ -1,0 +1,70 @@
+#include "paceline/agent/pids.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/syscall.h>
+
+#include <array>
+#include <charconv>
+#include <string_view>
+
+#include "paceline/base/file_text.h"
+#include "paceline/base/text.h"
+
+namespace paceline::agent {
+namespace {
+
+constexpr size_t kStatBytesMax = 4096;
+
+// Fields of /proc/PID/stat after the command, which may hold spaces and brackets itself.
+// Index 0 is the state (field 3).
+struct Stat {
+  char state = 0;
+  uint64_t start_time_ticks = 0;
+};
+
+Stat ReadStat(pid_t pid, const std::string& proc_root) {
+  Stat stat;
+  if (pid <= 0) return stat;
+  const std::string text = ReadText(Concat(proc_root, "/", pid, "/stat"), kStatBytesMax);
+  const size_t command_end = text.rfind(')');
+  if (command_end == std::string::npos || command_end + 2 >= text.size()) return stat;
+  const std::string_view rest = std::string_view(text).substr(command_end + 2);
+  const std::vector<std::string_view> fields = SplitParts(rest, " ");
+  constexpr size_t kStartTimeField = 22 - 3;
+  if (fields.size() <= kStartTimeField || fields[0].empty()) return stat;
+  stat.start_time_ticks = ParseWhole<uint64_t>(fields[kStartTimeField]).value_or(0);
+  stat.state = fields[0][0];
+  return stat;
+}
+
+}  // namespace
+
+uint64_t StartTimeOf(pid_t pid, const std::string& proc_root) {
+  return ReadStat(pid, proc_root).start_time_ticks;
+}
+
+bool IsAlive(const ProcessId& process, const std::string& proc_root) {
+  const Stat stat = ReadStat(process.pid, proc_root);
+  return stat.state != 0 && stat.state != 'Z' && stat.state != 'X' &&
+         stat.start_time_ticks == process.start_time_ticks;
+}
+
+Fd OpenPidfd(const ProcessId& process) {
+  Fd fd(static_cast<int>(::syscall(SYS_pidfd_open, process.pid, 0)));
+  if (fd.is_open() && StartTimeOf(process.pid) != process.start_time_ticks) fd.Close();
+  return fd;
+}
+
+bool SignalGroup(const ProcessId& leader, int signal) {
+  // A zombie leader still holds its number, so it counts as verified.
+  const Fd pin = OpenPidfd(leader);
+  if (!pin.is_open()) return false;
+  return ::kill(-leader.pid, signal) == 0;
+}
+
+std::string BootId() {
+  return std::string(Trimmed(ReadText("/proc/sys/kernel/random/boot_id", 64)));
+}
+
+}  // namespace paceline::agent

@@ -1,0 +1,39 @@
+#pragma once
+
+// The environment of one rank: what torchrun's agent gives a worker, name by name, and ours.
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "paceline/model/ids.h"
+#include "paceline/model/job_spec.h"
+#include "paceline/model/world.h"
+
+namespace paceline::agent {
+
+using Environment = std::map<std::string, std::string>;
+
+// "NAME=value" texts as a map; the first of equal names wins, as getenv has it.
+Environment ToEnvironment(const std::vector<std::string>& entries);
+
+struct RankPlace {
+  const JobSpec& job;
+  const LaunchSpec& launch;
+  const Assignment& assignment;
+  std::string node;
+  std::string run_dir;
+  Rank rank;
+  uint32_t local_rank = 0;
+  std::string torch_error_file;  // for scripts that use torch's own @record
+};
+
+// `base` is the agent's environment with LaunchSpec::env applied.
+Environment RankEnvironment(const RankPlace& place, const Environment& base);
+
+// torchrun replaces $local_rank and ${local_rank} in a worker's arguments; $$ is a dollar sign.
+std::string SubstituteLocalRank(std::string_view argument, uint32_t local_rank);
+
+}  // namespace paceline::agent

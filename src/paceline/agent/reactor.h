@@ -1,0 +1,69 @@
+#pragma once
+
+// One epoll loop: file descriptors, deadlines and work posted by other threads, all answered on the
+// thread that calls Run. Knows nothing of training. The agent, the launcher and the console each
+// own one.
+//
+// Concurrency: Post may be called from any thread, everything else only from the loop's thread (or
+// before Run). A callback may unwatch any descriptor, its own included, and may stop the loop.
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "paceline/base/fd.h"
+
+namespace paceline::agent {
+
+// CLOCK_MONOTONIC in nanoseconds.
+int64_t MonotonicNs();
+
+class Reactor {
+ public:
+  using FdCallback = std::function<void(uint32_t epoll_events)>;
+  using Callback = std::function<void()>;
+  using TimerId = uint64_t;
+
+  static absl::StatusOr<std::unique_ptr<Reactor>> Create();
+
+  // The caller keeps the descriptor and unwatches it before closing it.
+  absl::Status Watch(int fd, uint32_t epoll_events, FdCallback callback);
+  void Change(int fd, uint32_t epoll_events);
+  void Unwatch(int fd);
+
+  // Calls once at or after `at_ns` of MonotonicNs. Ids are never reused; 0 is never given.
+  TimerId CallAt(int64_t at_ns, Callback callback);
+  void Cancel(TimerId id);
+
+  void Post(Callback callback);
+
+  void Run();
+  void Stop() { stopped_ = true; }
+
+ private:
+  Reactor() = default;
+  void ArmTimer();
+  void RunDueTimers();
+  void RunPosted();
+
+  Fd epoll_;
+  Fd timer_;
+  Fd wake_;
+  bool stopped_ = false;
+  // shared_ptr: the loop keeps a callback alive while it runs, also when it unwatches itself.
+  std::map<int, std::shared_ptr<FdCallback>> watched_;
+  std::map<std::pair<int64_t, TimerId>, Callback> timers_;
+  std::map<TimerId, int64_t> timer_times_;
+  TimerId next_timer_id_ = 1;
+  int64_t armed_ns_ = 0;
+  std::mutex posted_mutex_;
+  std::deque<Callback> posted_ ABSL_GUARDED_BY(posted_mutex_);
+};
+
+}  // namespace paceline::agent

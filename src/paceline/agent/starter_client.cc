@@ -1,0 +1,289 @@
+#include "paceline/agent/starter_client.h"
+
+#include <fcntl.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include "paceline/agent/json_field.h"
+#include "paceline/base/file_text.h"
+#include "paceline/base/text.h"
+
+namespace paceline::agent {
+namespace {
+
+using nlohmann::json;
+
+constexpr uint32_t kProtocol = 1;
+constexpr uint32_t kMessageBytesMax = 4u << 20;
+constexpr size_t kLogTailBytes = 2000;
+
+bool PeerIsThisUser(int fd) {
+  ucred peer{};
+  socklen_t size = sizeof(peer);
+  return ::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.uid == ::geteuid();
+}
+
+StarterChild ChildOf(const json& message) {
+  StarterChild child;
+  child.pid = JsonInt<int32_t>(message, "pid");
+  child.start_time_ticks = JsonInt<uint64_t>(message, "start_time");
+  child.generation = JsonInt<uint64_t>(message, "generation");
+  child.rank = JsonInt<int32_t>(message, "rank", -1);
+  child.local_rank = JsonInt<uint32_t>(message, "local_rank");
+  child.is_running = JsonBool(message, "running", false);
+  if (JsonHasInt(message, "wait_status")) {
+    child.wait_status = JsonInt<int32_t>(message, "wait_status");
+  }
+  return child;
+}
+
+}  // namespace
+
+StarterClient::StarterClient(Reactor& reactor, std::string job, std::string node,
+                             StarterListener listener)
+    : reactor_(reactor),
+      job_(std::move(job)),
+      node_(std::move(node)),
+      listener_(std::move(listener)) {}
+
+StarterClient::~StarterClient() {
+  *is_alive_ = false;
+  CloseSocket();
+  if (ready_pipe_.is_open()) reactor_.Unwatch(ready_pipe_.get());
+  for (auto& [pid, process] : launched_) reactor_.Unwatch(process.pidfd.get());
+}
+
+void StarterClient::Connect(StarterPlace place) {
+  CloseSocket();
+  place_ = std::move(place);
+  was_launched_ = false;
+  reactor_.Post([this, alive = is_alive_] {
+    if (*alive) TryConnect();
+  });
+}
+
+void StarterClient::TryConnect() {
+  CloseSocket();
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (place_.socket_path.size() >= sizeof(address.sun_path)) {
+    Lose(Concat("the socket path is too long: ", place_.socket_path));
+    return;
+  }
+  std::memcpy(address.sun_path, place_.socket_path.data(), place_.socket_path.size());
+  Fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd.is_open() ||
+      ::connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0) {
+    if (was_launched_) {
+      Lose(Concat("cannot connect to ", place_.socket_path, ": ", std::strerror(errno)));
+    } else {
+      Launch();
+    }
+    return;
+  }
+  if (!PeerIsThisUser(fd.get())) {
+    Lose(Concat(place_.socket_path, " belongs to another user"));
+    return;
+  }
+  socket_ = std::move(fd);
+  const absl::Status watched = reactor_.Watch(
+      socket_.get(), EPOLLIN, [this](uint32_t epoll_events) { OnSocket(epoll_events); });
+  if (!watched.ok()) {
+    Lose(std::string(watched.message()));
+    return;
+  }
+  Send({{"type", "hello"}, {"protocol", kProtocol}, {"job", job_}, {"node", node_}});
+}
+
+void StarterClient::Launch() {
+  was_launched_ = true;
+  std::array<int, 2> pipe_fds{};
+  if (::pipe2(pipe_fds.data(), O_CLOEXEC) != 0) {
+    Lose(Concat("cannot make a pipe: ", std::strerror(errno)));
+    return;
+  }
+  ready_pipe_ = Fd(pipe_fds[0]);
+  const Fd write_end(pipe_fds[1]);
+  SpawnRequest request;
+  request.argv = place_.argv;
+  request.argv.insert(request.argv.end(), {"--socket", place_.socket_path, "--ready-fd", "3"});
+  request.env = place_.env;
+  request.cwd = "/";
+  request.output_path = place_.log_path;
+  request.passed_fd = write_end.get();
+  absl::StatusOr<SpawnedProcess> process = SpawnDetached(request);
+  if (!process.ok()) {
+    ready_pipe_.Close();
+    Lose(std::string(process.status().message()));
+    return;
+  }
+  const pid_t pid = process->pid;
+  SpawnedProcess& kept = launched_[pid] = *std::move(process);
+  reactor_.Watch(kept.pidfd.get(), EPOLLIN, [this, pid](uint32_t) { OnStarterEnded(pid); })
+      .IgnoreError();
+  reactor_.Watch(ready_pipe_.get(), EPOLLIN, [this](uint32_t) { OnLaunchSignal(); }).IgnoreError();
+}
+
+void StarterClient::OnStarterEnded(pid_t pid) {
+  auto ended = launched_.find(pid);
+  if (ended == launched_.end()) return;
+  reactor_.Unwatch(ended->second.pidfd.get());
+  ReapProcess(pid);
+  launched_.erase(ended);
+}
+
+void StarterClient::OnLaunchSignal() {
+  char byte = 0;
+  const ssize_t got = ::read(ready_pipe_.get(), &byte, 1);
+  reactor_.Unwatch(ready_pipe_.get());
+  ready_pipe_.Close();
+  if (got == 1) {
+    TryConnect();
+    return;
+  }
+  Lose(Concat("the starter ended before it was ready: ", ReadTail(place_.log_path, kLogTailBytes)));
+}
+
+bool StarterClient::Spawn(uint64_t id, json message) {
+  if (!is_ready_) return false;
+  message["type"] = "spawn";
+  message["id"] = id;
+  Send(message);
+  return true;
+}
+
+void StarterClient::List() {
+  if (is_ready_) Send({{"type", "list"}});
+}
+
+void StarterClient::Bye() {
+  if (socket_.is_open()) Send({{"type", "bye"}});
+  CloseSocket();
+}
+
+void StarterClient::Send(const json& message) {
+  const std::string text = message.dump(-1, ' ', false, json::error_handler_t::replace);
+  const auto size = static_cast<uint32_t>(text.size());
+  std::array<char, sizeof(size)> prefix{};
+  std::memcpy(prefix.data(), &size, sizeof(size));
+  output_.append(prefix.data(), prefix.size());
+  output_.append(text);
+  Flush();
+}
+
+void StarterClient::Flush() {
+  while (!output_.empty()) {
+    const ssize_t sent = ::send(socket_.get(), output_.data(), output_.size(), MSG_NOSIGNAL);
+    if (sent < 0 && errno == EINTR) continue;
+    // An error shows up as EPOLLHUP; what was not sent dies with the connection.
+    if (sent < 0) break;
+    output_.erase(0, static_cast<size_t>(sent));
+  }
+  reactor_.Change(socket_.get(), output_.empty() ? EPOLLIN : EPOLLIN | EPOLLOUT);
+}
+
+void StarterClient::OnSocket(uint32_t epoll_events) {
+  if ((epoll_events & EPOLLOUT) != 0) Flush();
+  if ((epoll_events & (EPOLLIN | EPOLLHUP | EPOLLERR)) == 0) return;
+  const bool is_open = ReadSocket();
+  if (!TakeMessages() || is_open) return;
+  // The starter ended while nobody had spoken to it yet: a kept-warm one that was just leaving.
+  if (!is_ready_ && !was_launched_) {
+    CloseSocket();
+    Launch();
+    return;
+  }
+  Lose("the starter closed the connection");
+}
+
+bool StarterClient::ReadSocket() {
+  std::array<char, 16384> buffer;
+  while (true) {
+    const ssize_t got = ::recv(socket_.get(), buffer.data(), buffer.size(), 0);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return errno == EAGAIN;
+    if (got == 0) return false;
+    input_.append(buffer.data(), static_cast<size_t>(got));
+  }
+}
+
+// False when the connection was given up meanwhile.
+bool StarterClient::TakeMessages() {
+  const int connection = socket_.get();
+  uint32_t size = 0;
+  while (input_.size() >= sizeof(size)) {
+    std::memcpy(&size, input_.data(), sizeof(size));
+    if (size == 0 || size > kMessageBytesMax) {
+      Lose("the starter sent a message of a forbidden size");
+      return false;
+    }
+    if (input_.size() < sizeof(size) + size) return true;
+    const json message =
+        json::parse(input_.substr(sizeof(size), size), nullptr, /*allow_exceptions=*/false);
+    input_.erase(0, sizeof(size) + size);
+    if (!message.is_object()) {
+      Lose("the starter sent something that is not a JSON object");
+      return false;
+    }
+    Handle(message);
+    if (socket_.get() != connection) return false;
+  }
+  return true;
+}
+
+void StarterClient::Handle(const json& message) {
+  const std::string type = JsonText(message, "type");
+  if (type == "ready") {
+    is_ready_ = true;
+    listener_.ready({.pid = JsonInt<int32_t>(message, "pid"),
+                     .is_warm = JsonBool(message, "warm", false),
+                     .why_cold = JsonText(message, "why_cold"),
+                     .imports_ms = JsonInt<int64_t>(message, "imports_ms")});
+  } else if (type == "spawned") {
+    listener_.spawned({.id = JsonInt<uint64_t>(message, "id"),
+                       .pid = JsonInt<int32_t>(message, "pid"),
+                       .start_time_ticks = JsonInt<uint64_t>(message, "start_time"),
+                       .how = JsonText(message, "how"),
+                       .why_cold = JsonText(message, "why_cold"),
+                       .took_us = JsonInt<int64_t>(message, "took_us")});
+  } else if (type == "spawn_failed") {
+    listener_.spawn_failed(JsonInt<uint64_t>(message, "id"), JsonText(message, "why"));
+  } else if (type == "exited") {
+    listener_.exited(ChildOf(message));
+  } else if (type == "children") {
+    std::vector<StarterChild> children;
+    const auto listed = message.find("children");
+    if (listed != message.end() && listed->is_array()) {
+      for (const json& child : *listed) {
+        if (child.is_object()) children.push_back(ChildOf(child));
+      }
+    }
+    listener_.children(children);
+  } else if (type == "error") {
+    Lose(Concat("the starter refused: ", JsonText(message, "why")));
+  }
+}
+
+void StarterClient::Lose(const std::string& why) {
+  CloseSocket();
+  listener_.lost(why);
+}
+
+void StarterClient::CloseSocket() {
+  if (socket_.is_open()) reactor_.Unwatch(socket_.get());
+  socket_.Close();
+  is_ready_ = false;
+  input_.clear();
+  output_.clear();
+}
+
+}  // namespace paceline::agent

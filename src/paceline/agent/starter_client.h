@@ -1,0 +1,117 @@
+#pragma once
+
+// The agent's side of the starter socket (docs/formats/starter_socket.md): connects to the warm
+// starter of this host and environment, starts one when none answers, asks it for ranks and hears
+// how they end. It keeps no ranks itself and decides nothing; a broken socket is told as `lost`,
+// and the caller connects again when its machine says so.
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "absl/status/status.h"
+#include "paceline/agent/reactor.h"
+#include "paceline/base/fd.h"
+#include "paceline/base/spawn.h"
+
+namespace paceline::agent {
+
+// Where a starter is or shall be.
+struct StarterPlace {
+  std::string socket_path;
+  std::string log_path;
+  std::vector<std::string> argv;  // without --socket and --ready-fd
+  std::vector<std::string> env;
+};
+
+struct StarterHello {
+  int32_t pid = 0;
+  bool is_warm = false;
+  std::string why_cold;
+  int64_t imports_ms = 0;
+};
+
+// A rank as the starter tells of it.
+struct StarterChild {
+  int32_t pid = 0;
+  uint64_t start_time_ticks = 0;
+  uint64_t generation = 0;
+  int32_t rank = -1;
+  uint32_t local_rank = 0;
+  bool is_running = true;
+  std::optional<int32_t> wait_status;
+};
+
+struct StarterSpawned {
+  uint64_t id = 0;
+  int32_t pid = 0;
+  uint64_t start_time_ticks = 0;
+  std::string how;
+  std::string why_cold;
+  int64_t took_us = 0;
+};
+
+struct StarterListener {
+  std::function<void(const StarterHello&)> ready;
+  std::function<void(const StarterSpawned&)> spawned;
+  std::function<void(uint64_t id, const std::string& why)> spawn_failed;
+  std::function<void(const StarterChild&)> exited;
+  std::function<void(const std::vector<StarterChild>&)> children;
+  std::function<void(const std::string& why)> lost;
+};
+
+class StarterClient {
+ public:
+  // `reactor` outlives the client. The listener is called from the loop, never from Connect.
+  StarterClient(Reactor& reactor, std::string job, std::string node, StarterListener listener);
+  ~StarterClient();
+  StarterClient(const StarterClient&) = delete;
+  StarterClient& operator=(const StarterClient&) = delete;
+
+  // Leaves the starter it has, if any, without telling `lost`. Answers with `ready` or `lost`.
+  void Connect(StarterPlace place);
+  bool is_ready() const { return is_ready_; }
+
+  // `message` is complete but for `type` and `id`. False when there is no starter.
+  bool Spawn(uint64_t id, nlohmann::json message);
+  void List();
+  // The job is over for this node; the connection is closed.
+  void Bye();
+
+ private:
+  void TryConnect();
+  void Launch();
+  void OnLaunchSignal();
+  void OnStarterEnded(pid_t pid);
+  void OnSocket(uint32_t epoll_events);
+  bool ReadSocket();
+  bool TakeMessages();
+  void Handle(const nlohmann::json& message);
+  void Send(const nlohmann::json& message);
+  void Flush();
+  void Lose(const std::string& why);
+  void CloseSocket();
+
+  Reactor& reactor_;
+  std::string job_;
+  std::string node_;
+  StarterListener listener_;
+  StarterPlace place_;
+  Fd socket_;
+  Fd ready_pipe_;
+  bool was_launched_ = false;  // since Connect: a second launch would not help
+  bool is_ready_ = false;
+  std::string input_;
+  std::string output_;
+  std::map<pid_t, SpawnedProcess> launched_;  // reaped when they end
+  // Guards callbacks that outlive the client (posted or timed ones).
+  std::shared_ptr<bool> is_alive_ = std::make_shared<bool>(true);
+};
+
+}  // namespace paceline::agent
