@@ -47,7 +47,7 @@ lint: venv
 	$(VENV)/pyright
 
 pytest: venv
-	@dirs=$$(ls -d tests python 2>/dev/null); set -x; $(VENV)/python -m pytest -q $$dirs
+	@dirs=$$(ls -d tests python examples 2>/dev/null); set -x; $(VENV)/python -m pytest -q $$dirs
 
 format:
 	@tools/format.sh --fix

@@ -5,8 +5,6 @@ a busy minute of the machine hurts all of them, and prints one line; every sampl
 bench/raw/QUESTION.jsonl as it is taken.
 """
 
-from __future__ import annotations
-
 import argparse
 import ctypes
 import json
@@ -24,7 +22,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 BENCH = Path(__file__).resolve().parent
 SCRIPT = BENCH / "small_ddp.py"
@@ -82,7 +80,7 @@ class Job:
         self.processes: list[subprocess.Popen[bytes]] = []
         self.started = 0.0
 
-    def __enter__(self) -> Job:
+    def __enter__(self) -> Self:
         self.started = time.monotonic()
         for system in self.systems:
             self.start_one(system)
@@ -243,7 +241,7 @@ class Samples:
             if values:
                 p50, p99 = statistics.median(values), percentile(values, 99)
                 text = f"{system} p50 {p50:.3g} s p99 {p99:.3g} s n {len(values)}"
-                text += f" ({p50 / base:.3g}x)" if system != systems[0] and base else ""
+                text += f" ({p50 / base:.3g}x)" if system != systems[0] and base > 0 else ""
             parts.append(text + (f", never {never} of {never + len(values)}" if never else ""))
         return f"{self.question}: " + " | ".join(parts)
 

@@ -7,8 +7,6 @@ script. `paceline again` has the list of modules that the first one learned, but
 `paceline warm` finds the starter that `--keep-warm` left behind, as in an edit-run loop.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

@@ -7,8 +7,6 @@ are the same processes before and after, and go on stepping in between. The peer
 here: a job of torchrun ends with the node that hosts its store.
 """
 
-from __future__ import annotations
-
 import json
 import signal
 import sys

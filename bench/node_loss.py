@@ -8,8 +8,6 @@ Ours: three nodes of two ranks and a spare on this machine; the last node in the
 must go on. The node with the store is spared, since losing it would end that job.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

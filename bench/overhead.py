@@ -8,8 +8,6 @@ master, agent, starter; torchrun: its agent), and the number of steps. Start-up 
 see launch.py.
 """
 
-from __future__ import annotations
-
 import os
 import statistics
 import sys

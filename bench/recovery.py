@@ -7,8 +7,6 @@ The time runs from the kill to the first step of the last of the four new proces
 shipped is asked apart, one kill a job with a cap of 60 s, because it often never comes back.
 """
 
-from __future__ import annotations
-
 import random
 import signal
 import sys

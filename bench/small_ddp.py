@@ -5,8 +5,6 @@ every `--every` steps, with CLOCK_MONOTONIC, which all processes of a machine sh
 torchrun script and knows nothing about who started it.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

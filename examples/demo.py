@@ -9,8 +9,6 @@ hand. Afterwards the same training runs undisturbed, and both must end with the 
 It exits with 1, and says why, if anything that it promises is not so.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os
@@ -23,7 +21,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from story import Incident, Story, parse_events, read_story
 from timeline import duration, render
@@ -34,7 +32,7 @@ NODES, RANKS_EACH, SPARES = 3, 2, 1
 STALL_SECONDS = 60.0  # without a new step for so long, the demo gives up
 
 
-class DemoFailed(Exception):
+class DemoError(Exception):
     """Something that the demo promises did not happen."""
 
 
@@ -63,7 +61,7 @@ class Status:
     goodput: float
 
     @classmethod
-    def parse(cls, text: str) -> Status:
+    def parse(cls, text: str) -> Self:
         told = json.loads(text)
         ranks = [
             Rank(rank=r["rank"], node=node["name"], pid=r["pid"], step=newest(r))
@@ -96,7 +94,7 @@ def a_rank(step: int, rank: int) -> Fault:
         step=step,
         text=f"rank {rank} killed",
         victims=lambda now: [one.pid for one in now.ranks if one.rank == rank],
-        about=lambda now: {"rank": rank},
+        about=lambda _: {"rank": rank},
     )
 
 
@@ -122,7 +120,7 @@ def the_master(step: int) -> Fault:
         step=step,
         text="master killed",
         victims=lambda now: [now.master],
-        about=lambda now: {"of_master": True},
+        about=lambda _: {"of_master": True},
     )
 
 
@@ -147,7 +145,7 @@ class Run:
         return [str(part) for part in command]
 
     def train(self, faults: list[Fault]) -> None:
-        """Run to the end, with these faults on the way; raises DemoFailed when it gets stuck."""
+        """Run to the end, with these faults on the way; raises DemoError when it gets stuck."""
         self.folder.mkdir(parents=True)
         say(f"$ {' '.join(show(part) for part in self.command())}")
         env = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -161,15 +159,15 @@ class Run:
                 process.terminate()
                 process.wait()
         if process.returncode != 0:
-            raise DemoFailed(f"`paceline run` ended with {process.returncode}, expected 0")
+            raise DemoError(f"`paceline run` ended with {process.returncode}, expected 0")
 
     def inject(self, process: subprocess.Popen[bytes], fault: Fault) -> None:
         reached = self.watch(process, until=lambda now: self.is_ready(now, fault.step))
         if reached is None:
-            raise DemoFailed(f"the job ended before step {fault.step}: {fault.text} was not tried")
+            raise DemoError(f"the job ended before step {fault.step}: {fault.text} was not tried")
         victims = fault.victims(reached)
         if not victims or min(victims) <= 1:
-            raise DemoFailed(f"`paceline status` names nobody for: {fault.text}")
+            raise DemoError(f"`paceline status` names nobody for: {fault.text}")
         about = fault.about(reached)
         text = fault.text.replace("a whole node", str(about.get("node")))
         self.note("fault_injected", reached.step, text=text, **about)
@@ -194,7 +192,7 @@ class Run:
             if now and until(now):
                 return now
             if time.monotonic() > changed + STALL_SECONDS:
-                raise DemoFailed(f"no step for {STALL_SECONDS:.0f} s, the last one was {newest}")
+                raise DemoError(f"no step for {STALL_SECONDS:.0f} s, the last one was {newest}")
             time.sleep(0.1)
         return None
 
@@ -318,7 +316,7 @@ def main() -> int:
     out = args.out or Path("runs") / time.strftime("demo-%Y%m%d-%H%M%S")
     try:
         wrong = run_demo(args, out.resolve())
-    except DemoFailed as failure:
+    except DemoError as failure:
         wrong = [str(failure)]
     except KeyboardInterrupt:
         return 130

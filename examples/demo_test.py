@@ -1,7 +1,5 @@
 """What the demo demands of a story, and how it shows one."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

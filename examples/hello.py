@@ -7,8 +7,6 @@ It shows what a rank is told, and it is quick enough to try faults by hand: with
 rank raises at that step, once. The count is kept in a file, so a restart goes on from there.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import time

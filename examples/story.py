@@ -11,8 +11,6 @@ faults adds them so that the moment of the fault is known, and not only that of 
 Missing fields are tolerated, since a picture with a gap is better than none.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -281,7 +279,7 @@ class _Reader:
         if self.open and not behind:
             self.open.caught_up_at = now
 
-    def _on_progress_made(self, now: float, event: dict[str, Any]) -> None:
+    def _on_progress_made(self, now: float, _event: dict[str, Any]) -> None:
         if self.phase is Phase.REDO:
             self._caught_up(now, self.open.step + 1 if self.open else 0)
 

@@ -10,8 +10,6 @@ The colours are those of Okabe and Ito, which most colour-blind readers can tell
 a grey that is readable on white and on black, since a README picture cannot know its background.
 """
 
-from __future__ import annotations
-
 import sys
 from dataclasses import dataclass, field
 from html import escape

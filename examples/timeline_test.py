@@ -1,11 +1,9 @@
 """The timeline of an invented job: three faults, and every field that may be missing."""
 
-from __future__ import annotations
-
 import json
-import xml.etree.ElementTree as xml
 from itertools import pairwise
 from typing import Any
+from xml.etree import ElementTree
 
 from story import Phase, Story, parse_events, read_story
 from timeline import duration, facts, render
@@ -145,12 +143,12 @@ def test_odd_lines_are_passed_over():
     odd += [at(3, "rank_failed"), at(4, "recovery_decided"), at(5, "world_running")]
     story = story_of(odd)
     assert story.lanes == 0
-    xml.fromstring(render(story))
+    ElementTree.fromstring(render(story))
 
 
 def test_the_picture_is_well_formed_and_says_what_happened():
     picture = render(story_of(three_faults()))
-    assert xml.fromstring(picture).get("viewBox", "").startswith("0 0 900 ")
+    assert ElementTree.fromstring(picture).get("viewBox", "").startswith("0 0 900 ")
     for words in (
         "rank 3 killed at step 20",
         "node3",
@@ -162,7 +160,7 @@ def test_the_picture_is_well_formed_and_says_what_happened():
 
 def test_markup_in_a_reason_stays_text():
     lines = [line.replace("node2 is gone", "<b>&") for line in three_faults()]
-    xml.fromstring(render(story_of(lines)))
+    ElementTree.fromstring(render(story_of(lines)))
 
 
 def test_durations_are_short():

@@ -20,8 +20,6 @@ The two lines that mention paceline are optional: they show the loss and the sav
 live line.
 """
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import os

@@ -8,8 +8,6 @@ named for its step and becomes the newest one only when a small pointer file is 
 ranks have written; a restart in the middle of a save reads the one before.
 """
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import os
