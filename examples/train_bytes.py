@@ -186,9 +186,10 @@ def train(args: argparse.Namespace) -> None:
                 if pl:
                     pl.saved(step)
 
-    if rank == 0 and args.digest:
-        args.digest.write_text(digest(inner) + "\n")
+    if rank == 0:
         print(f"weights sha256 {digest(inner)}", flush=True)
+        if args.digest:
+            args.digest.write_text(digest(inner) + "\n")
 
 
 def parse_args() -> argparse.Namespace:
