@@ -66,8 +66,11 @@ class Sheet:
         anchor: str = "start",
         bold: bool = False,
         fill: str = GREY,
+        rim: bool = False,
     ) -> None:
         weight = ' font-weight="600"' if bold else ""
+        if rim:  # readable on every colour of a lane
+            weight += ' stroke="#000" stroke-opacity="0.4" stroke-width="2" paint-order="stroke"'
         self.parts.append(
             f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" text-anchor="{anchor}"'
             f' fill="{fill}"{weight}>{escape(words)}</text>'
@@ -203,7 +206,7 @@ def _node_names(sheet: Sheet, story: Story, scale: Scale, y: float, *, height: f
         if x > scale.right - 8 * len(move.node):
             continue
         top = y + (move.lane + 1) * height - 5
-        sheet.text(x + 6, top, move.node, size=10, fill="#ffffff")
+        sheet.text(x + 6, top, move.node, size=10, fill="#ffffff", rim=True)
 
 
 def _time_axis(sheet: Sheet, story: Story, scale: Scale, y: float) -> float:
@@ -260,30 +263,30 @@ def _incident(
         sheet.line(x, bottom, x, bottom + 4)
         sheet.text(x, bottom + 15, duration(tick * every), size=10, anchor="middle")
     y = bottom + 33
-    for words in _wrap(facts(incident), int(width / 6.6)):
+    for words in _wrap(facts(incident), int(width / 6.6), mark=" · "):
         sheet.text(left, y, words, bold=True)
         y += 15
     reason = f"{incident.rung}: {incident.reason}" if incident.rung else incident.reason
-    lines = _wrap(reason, int(width / 5.6))
+    lines = _wrap(reason.split(), int(width / 5.6))
     for words in lines[:3]:
         sheet.text(left, y, words)
         y += 14
     return y - 14
 
 
-def facts(incident: Incident) -> str:
-    """Detected after, training again after, steps redone: one line."""
+def facts(incident: Incident) -> list[str]:
+    """Detected after, training again after, steps redone: what of it is known."""
     parts: list[str] = []
     if incident.of_master:
         if incident.running_at:
-            parts.append(f"serving again after {duration(incident.running_at - incident.fault_at)}")
-        return ", ".join([*parts, "no step lost"])
+            parts.append(f"serving again {duration(incident.running_at - incident.fault_at)}")
+        return [*parts, "no step lost"]
     if incident.detected_at:
         parts.append(f"detected {duration(incident.detected_at - incident.fault_at)}")
     if incident.running_at:
         parts.append(f"training again {duration(incident.running_at - incident.fault_at)}")
     redone = incident.steps_redone
-    return ", ".join([*parts, f"{redone} {'step' if redone == 1 else 'steps'} redone"])
+    return [*parts, f"{redone} {'step' if redone == 1 else 'steps'} redone"]
 
 
 def duration(seconds: float) -> str:
@@ -311,13 +314,15 @@ def _nice(length: float) -> float:
     return power
 
 
-def _wrap(words: str, columns: int) -> list[str]:
-    lines = [""]
-    for word in words.split():
-        if lines[-1] and len(lines[-1]) + 1 + len(word) > columns:
-            lines.append("")
-        lines[-1] = f"{lines[-1]} {word}".strip()
-    return [line for line in lines if line]
+def _wrap(parts: list[str], columns: int, *, mark: str = " ") -> list[str]:
+    """Lines of whole parts, as long as they may be."""
+    lines: list[str] = []
+    for part in parts:
+        if lines and len(lines[-1]) + len(mark) + len(part) <= columns:
+            lines[-1] += mark + part
+        else:
+            lines.append(part)
+    return lines
 
 
 def main() -> int:

@@ -69,10 +69,10 @@ def lane_phases(story: Story, lane: int) -> list[Phase]:
 def test_each_fault_becomes_an_incident_with_its_times():
     rank, node, master = story_of(three_faults()).incidents
     assert (rank.title, rank.lanes, rank.steps_redone) == ("rank 3 killed", {3}, 5)
-    assert facts(rank) == "detected 8 ms, training again 400 ms, 5 steps redone"
+    assert facts(rank) == ["detected 8 ms", "training again 400 ms", "5 steps redone"]
     assert (node.title, node.lanes, node.rung) == ("node2 killed", {4, 5}, "replace node")
-    assert facts(node) == "detected 55 ms, training again 600 ms, 1 step redone"
-    assert facts(master) == "serving again after 200 ms, no step lost"
+    assert facts(node) == ["detected 55 ms", "training again 600 ms", "1 step redone"]
+    assert facts(master) == ["serving again 200 ms", "no step lost"]
 
 
 def test_the_failed_lane_is_dead_while_the_others_do_not_know():
