@@ -55,7 +55,8 @@ class LayersTest(unittest.TestCase):
                      "std::random_device d;", "std::mt19937 g;", "std::shuffle(a, b, g);",
                      "std::uniform_int_distribution<int> d;", 'getenv("X");',
                      "static int count = 0;", "  static std::map<int, int> seen;",
-                     "thread_local int x;", '#include "paceline/base/log.h"'):
+                     "thread_local int x;", '#include "paceline/base/spawn.h"',
+                     '#include "paceline/base/log.h"'):
             with self.subTest(line):
                 self.assertTrue(self.check(core__a=line + "\n"), line)
                 self.assertEqual(self.check(agent__a=line + "\n"), [])

@@ -1,0 +1,28 @@
+# add_fuzz_target(spec_file DEPS wire)
+#
+# tests/fuzz/spec_file.cc defines LLVMFuzzerTestOneInput; tests/fuzz/corpus/spec_file/ holds inputs,
+# good and hostile. With the preset `fuzz` it becomes spec_file_fuzz, to run as long as you like:
+#
+#   build/fuzz/tests/fuzz/spec_file_fuzz tests/fuzz/corpus/spec_file
+#
+# With every other preset it becomes the ctest spec_file_corpus, which replays the corpus and
+# truncations of it, so that what was found once stays found.
+
+function(add_fuzz_target name)
+  cmake_parse_arguments(ARG "" "" "DEPS" ${ARGN})
+  paceline_targets(deps ${ARG_DEPS})
+  set(corpus ${CMAKE_CURRENT_SOURCE_DIR}/corpus/${name})
+  if(NOT IS_DIRECTORY ${corpus})
+    message(FATAL_ERROR "the fuzz target ${name} has no corpus in ${corpus}")
+  endif()
+  if(PACELINE_FUZZ)
+    add_executable(${name}_fuzz ${name}.cc)
+    target_link_options(${name}_fuzz PRIVATE -fsanitize=fuzzer)
+    target_link_libraries(${name}_fuzz PRIVATE ${deps})
+  else()
+    add_executable(${name}_corpus ${name}.cc replay_main.cc)
+    target_link_libraries(${name}_corpus PRIVATE ${deps})
+    add_test(NAME ${name}_corpus COMMAND ${name}_corpus ${corpus})
+    set_tests_properties(${name}_corpus PROPERTIES LABELS fuzz)
+  endif()
+endfunction()
