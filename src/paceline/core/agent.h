@@ -38,7 +38,7 @@ struct StarterReady {};  // connected and able to spawn
 struct StarterLost {
   std::string why;
 };
-// At an agent's start: a living rank of before.
+// At an agent's start: a rank of before, as the page tells it, living or ended.
 struct RankFound {
   RankReport rank;
   uint32_t restart_count = 0;
@@ -70,10 +70,14 @@ struct LeaveAsked {
   bool force = false;
 };
 struct AgentTimePassed {};
+// The port that is reserved now, at the start and after every HoldStorePort. 0: none was free.
+struct StorePortHeld {
+  uint32_t port = 0;
+};
 
 using AgentEvent = std::variant<MasterLinked, MasterUnlinked, AssignmentReceived, StarterReady,
                                 StarterLost, RankFound, RankSpawned, SpawnFailed, RankEnded,
-                                ProgressRead, LeaveAsked, AgentTimePassed>;
+                                ProgressRead, LeaveAsked, AgentTimePassed, StorePortHeld>;
 
 // ---- what the host shall do ----
 // Connect to or start one; fresh: never an old image.
@@ -92,7 +96,7 @@ struct SignalRank {
   int signal = 0;
 };
 struct ReleaseStorePort {};  // just before rank 0 is spawned here
-struct HoldStorePort {};     // reserve a fresh one for the next world
+struct HoldStorePort {};     // reserve a fresh one, other than the last, for the next world
 // Push now.
 struct ReportRankExit {
   RankReport rank;
@@ -123,31 +127,43 @@ class AgentMachine {
   // Generation of the assignment last carried out (all its ranks spawned, all others gone).
   Generation carried_out() const { return carried_out_; }
   const Assignment& assignment() const { return assignment_; }
-  // Living ranks and unreported ends, for a registration.
+  // Living ranks, starting ones, and the last end in every slot, for a registration.
   std::vector<RankReport> Ranks() const;
 
  private:
   struct Slot {
-    std::optional<RankReport> process;  // living, or ended and kept until reported
-    bool spawning = false;
+    std::optional<RankReport> process;  // living, or the last one that ended here
     bool alive = false;
-    int spawn_attempts = 0;
-    Instant kill_at = Instant::Max();  // SIGKILL when still alive then
+    bool spawning = false;
+    Generation spawning_generation;
+    uint32_t spawn_failures = 0;  // in a row, of this generation
     bool termed = false;
+    bool killed = false;
+    Instant kill_at = Instant::Max();   // SIGKILL when still alive then
+    Instant stuck_at = Instant::Max();  // said to be stuck when still alive then
   };
   friend class AgentTurn;
+
+  // Some rank of that generation was started here.
+  bool Holds(const Assignment& assignment) const;
 
   JobSpec spec_;
   Assignment assignment_;
   Generation carried_out_;
   std::map<uint32_t, Slot> slots_;
   bool linked_ = false;
+  Instant unlinked_since_;
+  bool heard_of_time_ = false;  // unlinked_since_ counts from the first step
   bool starter_ready_ = false;
   bool starter_asked_ = false;
-  bool port_held_ = true;
+  bool fresh_asked_ = false;  // this generation's fresh starter was asked for
+  uint32_t held_port_ = 0;
   std::optional<LeaveAsked> leaving_;
+  Instant stop_since_ = Instant::Max();
+  bool exited_ = false;
   uint32_t solo_failures_without_progress_ = 0;
-  int64_t step_max_ = -1;
+  int64_t step_max_ = -1;  // when a rank failed last
+  int64_t step_count_max_ = 0;
 };
 
 }  // namespace paceline::core

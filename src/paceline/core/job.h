@@ -45,6 +45,9 @@ class Job {
 
   const JobState& state() const { return state_; }
   const std::map<NodeId, NodeLink>& links() const { return links_; }
+  // Highest absolute step that any rank told of, -1 = none; newest checkpoint likewise.
+  int64_t step() const { return watch_.step; }
+  int64_t saved_step() const { return watch_.saved_step; }
 
   // One sentence: what the job waits for now, or that it trains. Shown by `paceline status`.
   std::string Pending() const;
@@ -53,7 +56,7 @@ class Job {
   friend class Turn;
   JobState state_;
   std::map<NodeId, NodeLink> links_;
-  Instant last_step_at_;
+  Watch watch_;
 };
 
 }  // namespace paceline::core

@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "paceline/base/instant.h"
@@ -28,11 +29,62 @@ struct NodeState {
   std::string address;
   uint32_t slots = 0;
   Status status = Status::kSpare;
+  uint32_t seat = 0;  // in the current or last world; meaningful when seated
   uint32_t failures_without_progress = 0;
-  std::string reason;  // of the last change of status
+  uint32_t departures = 0;  // times it was lost or left; a flapping node is taken in ever later
+  Instant since;            // of the last change of status
+  bool finished = false;    // its ranks of the current world had all exited with 0 when it was lost
+  std::string reason;       // of the last change of status
+  RecordSeq cause;          // record of the last change of status
   bool operator==(const NodeState&) const = default;
 };
 std::string_view NodeStatusName(NodeState::Status status);
+
+// What the restart budget counts; see budget.h.
+struct BudgetState {
+  uint32_t charged_failures = 0;  // in all, against --max-restarts
+  uint32_t failures_without_progress = 0;
+  std::string last_fingerprint;  // of the last charged failure, with its step
+  std::string last_headline;
+  int64_t last_failure_step = -1;  // absolute; -1: not told, then the count below stands for it
+  int64_t last_failure_step_count = 0;
+  NodeId last_failure_node;
+  uint32_t same_failure_count = 0;         // in a row, without progress
+  std::vector<NodeId> same_failure_nodes;  // where that failure was seen, at most a few
+  int64_t step_count_max = 0;  // most hook-counted steps of a failed attempt since progress
+  Instant last_failure_at;
+  bool operator==(const BudgetState&) const = default;
+};
+
+// Why the current or the last world had to end; none after a new one was formed.
+struct Incident {
+  bool pending = false;
+  Generation generation;          // of the world that it ended
+  std::vector<RecordSeq> causes;  // oldest first, at most kIncidentCausesMax
+  bool has_blamed = false;
+  NodeId blamed;         // node of the failed rank
+  RecordSeq failure;     // the charged RankFailed, 0 = none
+  bool cascade = false;  // that failure looks like the consequence of another one
+  bool operator==(const Incident&) const = default;
+};
+inline constexpr size_t kIncidentCausesMax = 8;
+
+// A RecoveryDecided whose world is not formed yet.
+struct PendingDecision {
+  bool pending = false;
+  Rung rung = Rung::kNone;
+  bool has_blamed = false;
+  NodeId blamed;
+  RecordSeq seq;
+  bool operator==(const PendingDecision&) const = default;
+};
+
+struct PlannedGrowth {
+  bool pending = false;
+  int64_t saved_step = -1;  // a checkpoint newer than this lets the nodes in
+  RecordSeq seq;
+  bool operator==(const PlannedGrowth&) const = default;
+};
 
 // Durable: fold of the records, compared field by field by the checker `journal_folds`.
 struct JobState {
@@ -40,38 +92,88 @@ struct JobState {
   JobSpec spec;
   uint64_t master_incarnation = 0;
   std::map<NodeId, NodeState> nodes;
-  std::optional<World> world;      // current or, between worlds, none
-  World last_world;                // seats to keep when the next one is formed
-  Generation generation;           // highest ever used, granted blocks included
-  Generation solo_last;            // end of the block granted with the current world
+  std::map<std::string, NodeId> by_name;
+  std::optional<World> world;  // current or, between worlds, none
+  World last_world;            // seats to keep when the next one is formed
+  Generation generation;       // highest ever used, granted blocks included
+  Generation solo_last;        // end of the block granted with the current world
+  bool has_fresh_node = false;
+  NodeId fresh_node;  // its ranks of this world are forked from a new starter
   uint32_t restart_count = 0;
-  uint32_t charged_failures = 0;   // against --max-restarts
-  uint32_t failures_without_progress = 0;
-  std::string last_fingerprint;    // of the last charged failure, with its step
-  int64_t last_failure_step = -1;
-  uint32_t same_failure_count = 0; // in a row, without progress
+  uint32_t port_taken_count = 0;  // worlds in a row that failed on a taken store port
+  BudgetState budget;
+  BudgetState budget_before;  // before the last charge, to lift it
+  Incident incident;
+  Incident last_incident;  // of the last formed world, while a better explanation may come
+  PendingDecision decision;
+  PlannedGrowth growth;
+  uint32_t finished_count = 0;     // seats whose node was lost after its ranks had exited with 0
+  bool progress_in_world = false;  // ProgressMade was recorded for this world
   int64_t step_max = -1;           // highest step known to be reached when last recorded
-  int64_t step_count_max = 0;      // most hook-counted steps of one attempt since progress
   std::string waiting_for;
+  Duration stop_grace;
+  uint32_t stop_count = 0;  // StopDecided records so far
   int exit_code = 0;
   std::string final_reason;
   RecordSeq last_seq;
+  RecordSeq world_seq;  // WorldFormed of the current or last world
   Instant last_record_at;
   Instant phase_since;
   bool operator==(const JobState&) const = default;
+
+  const NodeState* Find(NodeId node) const;
+  const NodeState* Find(const std::string& name) const;
+  std::string NameOf(NodeId node) const;  // "node?" when unknown
+  bool IsSeated(NodeId node) const;       // in the current world
+  // Its seat in the current world; only when IsSeated.
+  const Seat& SeatOf(const NodeState& node) const { return world->seats[node.seat]; }
+  bool AnyWorldYet() const { return last_world.generation.value() != 0; }
 };
+
+// The only mutator of JobState. Total over records in order of seq: a record states a result, so
+// there is nothing that could be refused.
+void Apply(const Record& record, JobState* state);
 
 // Volatile: what this master process hears of a node.
 struct NodeLink {
   std::optional<ConnectionId> connection;
+  bool registered = false;  // with this master; false: still expected back
+  bool gone = false;        // the platform saw it die while its stream still seemed whole
   Instant last_heard;
-  Duration loop_delay;
-  Generation carried_out;          // generation of the assignment the agent last carried out
-  uint32_t store_port = 0;
+  Instant disconnected_at;  // meaningful without connection
+  Instant told_at;
+  Duration loop_delay;      // worst of late, decaying
+  Generation carried_out;   // generation of the assignment the agent last carried out
+  uint32_t store_port = 0;  // held for the next world; 0: none known
+  uint32_t used_port = 0;   // given to a world last, and
+  Generation used_in;       // to which: a report older than that does not offer it anew
   uint64_t agent_incarnation = 0;
   int32_t agent_pid = 0;
   std::map<uint32_t, RankReport> ranks;  // by local rank, of the newest generation reported
-  Assignment told;                 // what it was last told
+  bool stepping = false;  // all its ranks of the current world are past the first step
+  bool running = false;   // all its ranks of the current world are at least running
+  bool done = false;      // all its ranks of the current world exited with 0
+  Assignment told;        // what it was last told; generation 0 and kIdle: nothing
+  bool tell = false;      // tell it again, whatever it was told
+};
+
+// Volatile: the rest of what this master process knows. Counters are over the current world.
+struct Watch {
+  Instant last_step_at;
+  Instant deadline = Instant::Max();       // what NextDeadline() said after the last step
+  Instant check_at = Instant::Max();       // no detector changes its verdict before
+  Instant settle_at = Instant::Max();      // what holds the next world may have passed
+  Instant grow_at = Instant::Max();        // a node that kept leaving may join from then on
+  Instant minimum_since = Instant::Max();  // first world: since when enough nodes are here
+  bool dirty = true;                       // membership or a store port changed: look again
+  uint32_t connected_count = 0;            // spare or seated nodes with a stream
+  uint32_t running_seats = 0;
+  uint32_t stepping_seats = 0;
+  uint32_t done_seats = 0;
+  int64_t step = -1;       // highest absolute step heard of
+  int64_t step_count = 0;  // highest hook count of the current world
+  int64_t saved_step = -1;
+  std::string pending;  // what holds the next world
 };
 
 }  // namespace paceline::core

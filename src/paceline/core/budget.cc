@@ -1,0 +1,207 @@
+#include "paceline/core/budget.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <string_view>
+
+#include "paceline/base/mark.h"
+
+namespace paceline::core {
+
+namespace {
+
+// What gloo, NCCL and Python say when the other side of a connection is gone.
+constexpr std::array<std::string_view, 8> kCascadeTexts = {
+    "connection reset",   "connection closed by peer", "broken pipe",
+    "connection refused", "remote process exited",     "socket closed",
+    "peer closed",        "connection was reset"};
+
+std::string Lower(std::string_view text) {
+  std::string lower(text);
+  for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return lower;
+}
+
+constexpr int kSigkill = 9;
+constexpr int kSigterm = 15;
+
+std::string SignalText(int signal) {
+  switch (signal) {
+    case 2: return "SIGINT";
+    case 4: return "SIGILL";
+    case 6: return "SIGABRT";
+    case 7: return "SIGBUS";
+    case 8: return "SIGFPE";
+    case kSigkill: return "SIGKILL";
+    case 11: return "SIGSEGV";
+    case kSigterm: return "SIGTERM";
+    default: return "signal " + std::to_string(signal);
+  }
+}
+
+bool SameFailure(const BudgetState& budget, const RankFailed& fact) {
+  const std::string fingerprint = FailureFingerprint(fact.cause);
+  if (fingerprint.empty() || fingerprint != budget.last_fingerprint) return false;
+  if (fact.step != budget.last_failure_step) return false;
+  return fact.step >= 0 || fact.step_count == budget.last_failure_step_count;
+}
+
+void AddNode(BudgetState& budget, NodeId node) {
+  auto& nodes = budget.same_failure_nodes;
+  if (nodes.size() >= kFailureNodesMax) return;
+  if (std::find(nodes.begin(), nodes.end(), node) == nodes.end()) nodes.push_back(node);
+}
+
+uint32_t& FailuresOf(JobState& state, NodeId node) {
+  return state.nodes[node].failures_without_progress;
+}
+
+BudgetVerdict SameFailureVerdict(const JobState& state) {
+  const BudgetState& budget = state.budget;
+  const std::string where = StepText(budget.last_failure_step, budget.last_failure_step_count);
+  const std::string times = std::to_string(budget.same_failure_count) + " times without progress";
+  const bool one_of_many =
+      budget.same_failure_nodes.size() == 1 && state.last_world.seats.size() > 1;
+  if (one_of_many) {
+    MARK("same failure on one node");
+    return {true, "your script fails " + where + ", each time on " +
+                      state.NameOf(budget.same_failure_nodes.front()) + ": " +
+                      budget.last_headline + " (" + times + ")"};
+  }
+  MARK("same failure everywhere");
+  return {true, "your script fails " + where + " on every node: " + budget.last_headline + " (" +
+                    times + ")"};
+}
+
+}  // namespace
+
+bool LooksLikeCascade(const ExitCause& cause) {
+  const std::string text = Lower(cause.headline);
+  return std::any_of(kCascadeTexts.begin(), kCascadeTexts.end(),
+                     [&](std::string_view part) { return text.find(part) != std::string::npos; });
+}
+
+std::string FailureFingerprint(const ExitCause& cause) {
+  if (!cause.fingerprint.empty()) return cause.fingerprint;
+  switch (cause.kind) {
+    case ExitCause::Kind::kExited: return "exit " + std::to_string(cause.code);
+    case ExitCause::Kind::kSignaled:
+      if (cause.code == kSigkill || cause.code == kSigterm) return "";
+      return "signal " + std::to_string(cause.code);
+    case ExitCause::Kind::kUnknown: return "";
+    case ExitCause::Kind::kNotStarted: return "not started: " + cause.headline;
+  }
+  return "";
+}
+
+std::string FailureText(const ExitCause& cause) {
+  if (cause.port_taken) return "the store's port was taken";
+  if (cause.cgroup_oom) return "was killed because its cgroup ran out of memory";
+  switch (cause.kind) {
+    case ExitCause::Kind::kExited:
+      if (!cause.headline.empty()) return cause.headline;
+      return "exited with code " + std::to_string(cause.code);
+    case ExitCause::Kind::kSignaled:
+      if (!cause.headline.empty()) return cause.headline;
+      return "was killed by " + SignalText(cause.code);
+    case ExitCause::Kind::kUnknown:
+      return cause.headline.empty() ? "ended for an unknown cause" : cause.headline;
+    case ExitCause::Kind::kNotStarted:
+      return cause.headline.empty() ? "could not be started"
+                                    : "could not be started: " + cause.headline;
+  }
+  return "ended";
+}
+
+std::string StepText(int64_t step, int64_t step_count) {
+  if (step >= 0) return "at step " + std::to_string(step);
+  if (step_count > 0) return "after " + std::to_string(step_count) + " optimizer steps";
+  return "before its first step";
+}
+
+void Charge(JobState& state, Instant at, const RankFailed& fact) {
+  state.budget_before = state.budget;
+  BudgetState& budget = state.budget;
+  const bool stale = at - budget.last_failure_at > state.spec.timers.restart_window;
+  if (stale) {
+    budget.failures_without_progress = 0;
+    budget.same_failure_count = 0;
+  }
+  ++budget.charged_failures;
+  ++budget.failures_without_progress;
+  if (SameFailure(budget, fact) && !stale) {
+    ++budget.same_failure_count;
+  } else {
+    budget.same_failure_count = FailureFingerprint(fact.cause).empty() ? 0 : 1;
+    budget.same_failure_nodes.clear();
+  }
+  AddNode(budget, fact.node);
+  budget.last_fingerprint = FailureFingerprint(fact.cause);
+  budget.last_headline = FailureText(fact.cause);
+  budget.last_failure_step = fact.step;
+  budget.last_failure_step_count = fact.step_count;
+  budget.last_failure_node = fact.node;
+  budget.last_failure_at = at;
+  budget.step_count_max = std::max(budget.step_count_max, fact.step_count);
+  state.step_max = std::max(state.step_max, fact.step);
+  ++FailuresOf(state, fact.node);
+}
+
+void LiftCharge(JobState& state) {
+  Incident& incident = state.incident.pending ? state.incident : state.last_incident;
+  if (incident.failure.value() == 0) return;
+  MARK("charge lifted");
+  uint32_t& failures = FailuresOf(state, state.budget.last_failure_node);
+  if (failures > 0) --failures;
+  state.budget = state.budget_before;
+  incident.failure = RecordSeq();
+  incident.has_blamed = false;
+}
+
+void AddWitness(JobState& state, const RankFailed& fact) {
+  const std::string fingerprint = FailureFingerprint(fact.cause);
+  if (fingerprint.empty() || fingerprint != state.budget.last_fingerprint) return;
+  AddNode(state.budget, fact.node);
+}
+
+void Refill(JobState& state, const ProgressMade& fact) {
+  BudgetState& budget = state.budget;
+  budget.failures_without_progress = 0;
+  budget.step_count_max = 0;
+  // A failure that comes back at its old step was not overcome by steps before it.
+  if (fact.step < 0 || fact.step > budget.last_failure_step + 1) budget.same_failure_count = 0;
+  for (auto& [id, node] : state.nodes) node.failures_without_progress = 0;
+}
+
+BudgetVerdict JudgeBudget(const JobState& state) {
+  const BudgetState& budget = state.budget;
+  if (state.port_taken_count >= kPortTakenMax) {
+    return {true, "the port of the training store was taken " + std::to_string(kPortTakenMax) +
+                      " times in a row: something on the host of rank 0 takes every free port"};
+  }
+  if (state.spec.max_restarts) {
+    if (budget.charged_failures <= *state.spec.max_restarts) return {};
+    return {true, "failure " + std::to_string(budget.charged_failures) +
+                      " is more than --max-restarts " + std::to_string(*state.spec.max_restarts) +
+                      " allows: " + budget.last_headline};
+  }
+  const uint32_t alike_max = std::max(1U, state.spec.budgets.no_progress_failures);
+  if (budget.same_failure_count >= alike_max) return SameFailureVerdict(state);
+  if (budget.failures_without_progress < alike_max + kUnlikeFailuresExtra) return {};
+  return {true, std::to_string(budget.failures_without_progress) +
+                    " failures without a new highest step, the last one " +
+                    StepText(budget.last_failure_step, budget.last_failure_step_count) + " on " +
+                    state.NameOf(budget.last_failure_node) + ": " + budget.last_headline};
+}
+
+Duration RestartDelay(const JobState& state) {
+  constexpr uint32_t kDoublingsMax = 16;
+  const uint32_t failures = state.budget.failures_without_progress;
+  if (failures < 2) return Duration();
+  const Timers& timers = state.spec.timers;
+  const uint32_t doublings = std::min(failures - 2, kDoublingsMax);
+  return std::min(timers.restart_delay * (int64_t{1} << doublings), timers.restart_delay_max);
+}
+
+}  // namespace paceline::core

@@ -1,0 +1,41 @@
+#pragma once
+
+// A detector judges one node from what is known now. It is a value: to add one, write
+// detect/<name>.cc and a line in detectors.cc.
+//
+// Contract, checked for every detector by detectors_test: silent on a healthy node; the same answer
+// twice; a verdict other than kHealthy has its sentence; `until` lies after `now` and the verdict
+// holds until then unless something new is heard.
+
+#include <string>
+#include <string_view>
+
+#include "paceline/base/instant.h"
+#include "paceline/core/job_state.h"
+
+namespace paceline::core {
+
+struct Verdict {
+  enum class Kind {
+    kHealthy,
+    kSuspect,  // no new world is formed with it until this is settled
+    kLost,     // fence it
+    kStuck,    // the node is well, but a rank of it did not start: a failure of that rank
+  };
+  Kind kind = Kind::kHealthy;
+  Instant until = Instant::Max();
+  std::string reason;
+};
+
+struct NodeView {
+  const JobState& state;
+  const NodeState& node;
+  const NodeLink& link;
+};
+
+struct Detector {
+  std::string_view name;
+  Verdict (*judge)(const NodeView& view, Instant now);
+};
+
+}  // namespace paceline::core

@@ -1,0 +1,105 @@
+#include "paceline/core/growth.h"
+
+#include <algorithm>
+
+#include "paceline/base/mark.h"
+#include "paceline/core/recovery.h"
+
+namespace paceline::core {
+
+namespace {
+
+constexpr uint32_t kDoublingsMax = 8;
+
+// From when on a spare may join the world.
+Instant EligibleAt(const JobState& state, const NodeState& node) {
+  if (node.departures == 0) return node.since;
+  const uint32_t doublings = std::min(node.departures - 1, kDoublingsMax);
+  return node.since + state.spec.timers.join_window * (int64_t{1} << doublings);
+}
+
+struct Joiners {
+  std::vector<Candidate> all;     // of the grown world
+  std::vector<NodeId> new_nodes;  // those without a seat now
+  Instant next = Instant::Max();  // when one more becomes eligible
+};
+
+Joiners FindJoiners(Turn& turn) {
+  Joiners joiners;
+  for (Candidate& candidate : Candidates(turn)) {
+    const NodeState& node = *turn.state().Find(candidate.node);
+    const bool seated = node.status == NodeState::Status::kSeated;
+    const Instant eligible_at = EligibleAt(turn.state(), node);
+    if (!seated && eligible_at > turn.now()) {
+      joiners.next = std::min(joiners.next, eligible_at);
+      continue;
+    }
+    if (!seated) joiners.new_nodes.push_back(candidate.node);
+    joiners.all.push_back(std::move(candidate));
+  }
+  return joiners;
+}
+
+void DecideGrowth(Turn& turn, const Joiners& joiners, size_t size, const std::string& why) {
+  const JobState& state = turn.state();
+  MARK("world grows");
+  std::vector<RecordSeq> causes{state.growth.seq};
+  for (const NodeId node : joiners.new_nodes) {
+    if (causes.size() < kIncidentCausesMax) causes.push_back(state.Find(node)->cause);
+  }
+  const size_t before = state.world->seats.size();
+  turn.Emit(RecoveryDecided{.rung = Rung::kNone,
+                            .blamed = NodeId(),
+                            .has_blamed = false,
+                            .blamed_name = "",
+                            .step = turn.watch().step,
+                            .saved_step = turn.watch().saved_step,
+                            .reason = "grows from " + std::to_string(before) + " to " +
+                                      std::to_string(size) + " nodes: " + why},
+            std::move(causes));
+}
+
+}  // namespace
+
+bool NoteGrowth(Turn& turn) {
+  const JobState& state = turn.state();
+  Watch& watch = turn.watch();
+  if (!state.world || state.incident.pending || state.decision.pending) return false;
+  if (!watch.dirty && turn.now() < watch.grow_at) return false;
+  watch.dirty = false;
+  watch.grow_at = Instant::Max();
+  const JobSpec& spec = state.spec;
+  const size_t seats = state.world->seats.size();
+  if (spec.grow == GrowPolicy::kNever || seats >= spec.nodes_max) return false;
+  if (watch.connected_count <= seats) return false;
+
+  const Joiners joiners = FindJoiners(turn);
+  watch.grow_at = joiners.next;
+  const size_t size = WorldSize({spec.nodes_min, spec.nodes_max, spec.unit}, joiners.all.size());
+  // Every seated node must be well, or growing would drop it.
+  const bool all_well = joiners.all.size() == seats + joiners.new_nodes.size();
+  if (size <= seats || !all_well) return false;
+  if (spec.grow == GrowPolicy::kNow) {
+    DecideGrowth(turn, joiners, size, "a node joined, and --grow now throws steps away for it");
+    return true;
+  }
+  if (!state.growth.pending) {
+    const NodeState& node = *state.Find(joiners.new_nodes.front());
+    turn.Emit(GrowthPlanned{.node = node.id,
+                            .name = node.name,
+                            .saved_step = watch.saved_step,
+                            .reason = watch.saved_step < 0
+                                          ? "joins at the next world, or after the first "
+                                            "checkpoint that the script tells of"
+                                          : "joins after the next checkpoint"},
+              {node.cause});
+    return true;
+  }
+  if (watch.saved_step <= state.growth.saved_step) return false;
+  DecideGrowth(turn, joiners, size,
+               "the checkpoint of step " + std::to_string(watch.saved_step) +
+                   " is newer than the arrival of " + state.NameOf(joiners.new_nodes.front()));
+  return true;
+}
+
+}  // namespace paceline::core

@@ -1,0 +1,127 @@
+#include "paceline/core/job.h"
+
+#include <algorithm>
+
+#include "paceline/base/check.h"
+#include "paceline/base/mark.h"
+#include "paceline/core/detect/detectors.h"
+#include "paceline/core/finish.h"
+#include "paceline/core/growth.h"
+#include "paceline/core/membership.h"
+#include "paceline/core/ranks.h"
+#include "paceline/core/recovery.h"
+#include "paceline/core/turn.h"
+
+namespace paceline::core {
+
+namespace {
+
+// Records that one event can cause, one after the other, before the state rests.
+constexpr int kSettleRoundsMax = 32;
+
+// A master that looks at the clock this much too late was stopped or starved itself, so silence in
+// that time says nothing about the nodes.
+constexpr Duration kStallMin = Duration::Milliseconds(200);
+
+struct Dispatcher {
+  Turn& turn;
+
+  void operator()(const JobSubmitted& event) {
+    if (turn.state().phase == Phase::kEmpty) turn.Emit(JobCreated{event.spec});
+  }
+  void operator()(const MasterStarted& event) { OnMasterStarted(turn, event); }
+  void operator()(const NodeRegistered& event) { OnRegistered(turn, event); }
+  void operator()(const NodeReported& event) { OnReported(turn, event); }
+  void operator()(const RankExited& event) { OnRankExited(turn, event); }
+  void operator()(const NodeDisconnected& event) { OnDisconnected(turn, event); }
+  void operator()(const NodeGone& event) { OnGone(turn, event); }
+  void operator()(const NodeLeaving& event) { OnLeaving(turn, event); }
+  void operator()(const StopRequested& event) { OnStopRequested(turn, event); }
+  void operator()(const TimePassed&) {}
+};
+
+// Gives every node back the time in which this master was not listening.
+void ForgiveStall(Turn& turn) {
+  const Instant deadline = turn.watch().deadline;
+  if (deadline.is_max() || turn.now() - deadline < kStallMin) return;
+  MARK("master stalled");
+  const Duration stall = turn.now() - deadline;
+  for (auto& [id, link] : turn.links()) {
+    link.last_heard = std::min(turn.now(), link.last_heard + stall);
+    link.disconnected_at = std::min(turn.now(), link.disconnected_at + stall);
+  }
+  if (!turn.watch().check_at.is_max()) turn.watch().check_at += stall;
+  turn.Say(Note::Level::kWarning,
+           "the master did not run for " + ToString(stall) + "; nodes get that time back");
+}
+
+bool SettleOnce(Turn& turn) {
+  switch (turn.state().phase) {
+    case Phase::kEmpty:
+    case Phase::kFinished: return false;
+    case Phase::kWaiting: return FormWorld(turn);
+    case Phase::kStopping: return NoteFinish(turn);
+    case Phase::kStarting:
+    case Phase::kRunning: break;
+  }
+  return EndDoomedWorld(turn) || NoteAdvance(turn) || NoteGrowth(turn);
+}
+
+bool ExpectsNodes(const JobState& state) {
+  return state.phase != Phase::kEmpty && state.phase != Phase::kFinished && !state.nodes.empty();
+}
+
+Instant Deadline(const JobState& state, const Watch& watch) {
+  if (!ExpectsNodes(state)) return Instant::Max();
+  // The pulse lets the master notice that it was stopped itself; see ForgiveStall.
+  Instant deadline = watch.last_step_at + HeartbeatInterval(state.spec);
+  deadline = std::min(deadline, watch.check_at);
+  if (state.phase == Phase::kWaiting) deadline = std::min(deadline, watch.settle_at);
+  if (state.world) deadline = std::min(deadline, watch.grow_at);
+  deadline = std::min(deadline, AdvanceDeadline(state, watch));
+  return std::min(deadline, FinishDeadline(state));
+}
+
+}  // namespace
+
+Job::Job() = default;
+
+void Job::Restore(const Record& record) { Apply(record, &state_); }
+
+Actions Job::Step(Instant now, const Event& event) {
+  now = std::max({now, watch_.last_step_at, state_.last_record_at});
+  Turn turn({state_, links_, watch_}, now);
+  ForgiveStall(turn);
+  std::visit(Dispatcher{turn}, event);
+  watch_.last_step_at = now;
+  const bool detects = state_.phase != Phase::kEmpty && state_.phase != Phase::kFinished;
+  if (detects) DetectLosses(turn);
+  int rounds = 0;
+  while (SettleOnce(turn)) CHECK(++rounds < kSettleRoundsMax, "the state comes to rest");
+  turn.TellChanges();
+  watch_.deadline = Deadline(state_, watch_);
+  return turn.Take();
+}
+
+Instant Job::NextDeadline() const { return watch_.deadline; }
+
+std::string Job::Pending() const {
+  switch (state_.phase) {
+    case Phase::kEmpty: return "no job was submitted yet";
+    case Phase::kWaiting: return watch_.pending.empty() ? "forms a world" : watch_.pending;
+    case Phase::kStarting:
+      return "world " + ToString(state_.world->generation) +
+             " starts: " + std::to_string(watch_.running_seats) + " of " +
+             std::to_string(state_.world->seats.size()) + " nodes run";
+    case Phase::kRunning: {
+      std::string text = "trains with " + std::to_string(state_.world->seats.size()) + " nodes, " +
+                         std::to_string(state_.world->world_size()) + " ranks";
+      return state_.growth.pending ? text + "; more nodes join after the next checkpoint" : text;
+    }
+    case Phase::kStopping: return watch_.pending.empty() ? "stops" : watch_.pending;
+    case Phase::kFinished: return "finished: " + state_.final_reason;
+  }
+  return "";
+}
+
+}  // namespace paceline::core

@@ -1,0 +1,264 @@
+#include "paceline/core/job_state.h"
+
+#include <algorithm>
+
+#include "paceline/base/check.h"
+#include "paceline/core/budget.h"
+
+namespace paceline::core {
+
+namespace {
+
+void NoteIncident(JobState& state, RecordSeq seq) {
+  Incident& incident = state.incident;
+  if (!incident.pending) {
+    incident = Incident{};
+    incident.pending = true;
+    incident.generation = state.last_world.generation;
+  }
+  if (incident.causes.size() < kIncidentCausesMax) incident.causes.push_back(seq);
+}
+
+// A node's end matters to the world when it had a seat, in the current one or in the one that is
+// being replaced.
+bool HoldsSeat(const JobState& state, NodeId node) {
+  const NodeState* known = state.Find(node);
+  return known != nullptr && known->status == NodeState::Status::kSeated;
+}
+
+void SetStatus(JobState& state, const Record& record, NodeId node, NodeState::Status status,
+               const std::string& reason) {
+  NodeState& known = state.nodes[node];
+  known.status = status;
+  known.reason = reason;
+  known.since = record.at;
+  known.cause = record.seq;
+}
+
+void SetPhase(JobState& state, const Record& record, Phase phase) {
+  state.phase = phase;
+  state.phase_since = record.at;
+}
+
+struct Folder {
+  const Record& record;
+  JobState& state;
+
+  void operator()(const JobCreated& fact) {
+    state.spec = fact.spec;
+    SetPhase(state, record, Phase::kWaiting);
+  }
+
+  void operator()(const MasterTookOver& fact) { state.master_incarnation = fact.incarnation; }
+
+  void operator()(const NodeJoined& fact) {
+    NodeState& node = state.nodes[fact.node];
+    node.id = fact.node;
+    node.name = fact.name;
+    node.boot_id = fact.boot_id;
+    node.address = fact.address;
+    node.slots = fact.slots;
+    node.finished = false;
+    state.by_name[fact.name] = fact.node;
+    SetStatus(state, record, fact.node, NodeState::Status::kSpare,
+              fact.returned ? "came back" : "joined");
+  }
+
+  void operator()(const NodeLost& fact) {
+    const bool seated = HoldsSeat(state, fact.node);
+    SetStatus(state, record, fact.node, NodeState::Status::kLost, fact.reason);
+    NodeState& node = state.nodes[fact.node];
+    ++node.departures;
+    node.finished = seated && fact.finished;
+    if (node.finished) ++state.finished_count;
+    if (fact.explains) LiftCharge(state);
+    if (seated && !fact.finished) NoteIncident(state, record.seq);
+  }
+
+  void operator()(const NodeLeft& fact) {
+    Depart(fact.node, NodeState::Status::kLeft, fact.reason);
+  }
+
+  void operator()(const NodeEvicted& fact) {
+    Depart(fact.node, NodeState::Status::kEvicted, fact.reason);
+  }
+
+  void Depart(NodeId node, NodeState::Status status, const std::string& reason) {
+    const bool seated = HoldsSeat(state, node);
+    SetStatus(state, record, node, status, reason);
+    ++state.nodes[node].departures;
+    if (seated) NoteIncident(state, record.seq);
+  }
+
+  void operator()(const RankFailed& fact) {
+    if (fact.explains) {
+      LiftCharge(state);
+      Charge(state, record.at, fact);
+      Incident& incident = state.incident.pending ? state.incident : state.last_incident;
+      incident.cascade = false;
+      incident.failure = record.seq;
+      incident.blamed = fact.node;
+      incident.has_blamed = true;
+      return;
+    }
+    if (state.world && fact.generation == state.world->generation && !state.incident.pending) {
+      NoteIncident(state, record.seq);
+      state.incident.has_blamed = fact.charged;
+      state.incident.blamed = fact.node;
+      if (fact.charged) {
+        Charge(state, record.at, fact);
+        state.incident.failure = record.seq;
+        state.incident.cascade = LooksLikeCascade(fact.cause);
+      }
+      if (fact.cause.port_taken) ++state.port_taken_count;
+    } else {
+      AddWitness(state, fact);
+    }
+  }
+
+  void operator()(const RecoveryDecided& fact) {
+    state.decision = {.pending = true,
+                      .rung = fact.rung,
+                      .has_blamed = fact.has_blamed,
+                      .blamed = fact.blamed,
+                      .seq = record.seq};
+    state.step_max = std::max(state.step_max, fact.step);
+  }
+
+  void operator()(const WorldFormed& fact) {
+    if (state.AnyWorldYet()) ++state.restart_count;
+    state.world = fact.world;
+    state.last_world = fact.world;
+    state.world_seq = record.seq;
+    state.solo_last = fact.solo_last;
+    state.generation = std::max({state.generation, fact.world.generation, fact.solo_last});
+    state.has_fresh_node = fact.fresh_starter;
+    state.fresh_node = fact.fresh_node;
+    for (auto& [id, node] : state.nodes) {
+      node.finished = false;
+      if (node.status == NodeState::Status::kSeated) node.status = NodeState::Status::kSpare;
+    }
+    for (uint32_t i = 0; i < fact.world.seats.size(); ++i) {
+      NodeState& node = state.nodes[fact.world.seats[i].node];
+      node.status = NodeState::Status::kSeated;
+      node.seat = i;
+    }
+    state.last_incident = state.incident;
+    state.incident = Incident{};
+    state.decision = PendingDecision{};
+    state.growth = PlannedGrowth{};
+    state.progress_in_world = false;
+    state.finished_count = 0;
+    state.waiting_for.clear();
+    SetPhase(state, record, Phase::kStarting);
+  }
+
+  void operator()(const WorldRunning&) {
+    state.port_taken_count = 0;
+    state.last_incident = Incident{};
+    SetPhase(state, record, Phase::kRunning);
+  }
+
+  void operator()(const WorldEnded& fact) {
+    state.world.reset();
+    state.solo_last = Generation();
+    state.step_max = std::max(state.step_max, fact.step);
+    SetPhase(state, record, Phase::kWaiting);
+  }
+
+  void operator()(const SoloRestarted& fact) {
+    if (!state.world || fact.generation <= state.world->generation) return;
+    const uint64_t restarts = fact.generation.value() - state.world->generation.value();
+    state.world->generation = fact.generation;
+    state.last_world = *state.world;
+    state.generation = std::max(state.generation, fact.generation);
+    state.restart_count += static_cast<uint32_t>(restarts);
+    state.world->restart_count = state.restart_count;
+    state.last_world.restart_count = state.restart_count;
+    state.budget.charged_failures += static_cast<uint32_t>(restarts);
+    state.progress_in_world = false;
+    SetPhase(state, record, Phase::kStarting);
+  }
+
+  void operator()(const ProgressMade& fact) {
+    state.step_max = std::max(state.step_max, fact.step);
+    state.progress_in_world = true;
+    Refill(state, fact);
+  }
+
+  void operator()(const GrowthPlanned& fact) {
+    if (state.growth.pending) return;
+    state.growth = {.pending = true, .saved_step = fact.saved_step, .seq = record.seq};
+  }
+
+  void operator()(const WaitBegan& fact) { state.waiting_for = fact.reason; }
+
+  void operator()(const StopDecided& fact) {
+    ++state.stop_count;
+    state.stop_grace = fact.grace;
+    state.exit_code = fact.exit_code;
+    state.final_reason = fact.reason;
+    SetPhase(state, record, Phase::kStopping);
+  }
+
+  void operator()(const JobFinished& fact) {
+    state.exit_code = fact.exit_code;
+    state.final_reason = fact.reason;
+    state.world.reset();
+    SetPhase(state, record, Phase::kFinished);
+  }
+};
+
+}  // namespace
+
+std::string_view PhaseName(Phase phase) {
+  switch (phase) {
+    case Phase::kEmpty: return "empty";
+    case Phase::kWaiting: return "waiting";
+    case Phase::kStarting: return "starting";
+    case Phase::kRunning: return "running";
+    case Phase::kStopping: return "stopping";
+    case Phase::kFinished: return "finished";
+  }
+  return "unknown";
+}
+
+std::string_view NodeStatusName(NodeState::Status status) {
+  switch (status) {
+    case NodeState::Status::kSpare: return "spare";
+    case NodeState::Status::kSeated: return "seated";
+    case NodeState::Status::kLost: return "lost";
+    case NodeState::Status::kLeft: return "left";
+    case NodeState::Status::kEvicted: return "evicted";
+  }
+  return "unknown";
+}
+
+const NodeState* JobState::Find(NodeId node) const {
+  const auto it = nodes.find(node);
+  return it == nodes.end() ? nullptr : &it->second;
+}
+
+const NodeState* JobState::Find(const std::string& name) const {
+  const auto it = by_name.find(name);
+  return it == by_name.end() ? nullptr : Find(it->second);
+}
+
+std::string JobState::NameOf(NodeId node) const {
+  const NodeState* known = Find(node);
+  return known == nullptr ? "node?" : known->name;
+}
+
+bool JobState::IsSeated(NodeId node) const {
+  const NodeState* known = Find(node);
+  return world.has_value() && known != nullptr && known->status == NodeState::Status::kSeated;
+}
+
+void Apply(const Record& record, JobState* state) {
+  CHECK(record.seq == state->last_seq.next(), "records are dense and in order");
+  state->last_seq = record.seq;
+  state->last_record_at = record.at;
+  std::visit(Folder{record, *state}, record.fact);
+}
+
+}  // namespace paceline::core

@@ -1,0 +1,339 @@
+#include "paceline/core/membership.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "paceline/base/mark.h"
+#include "paceline/core/detect/detectors.h"
+#include "paceline/core/ranks.h"
+#include "paceline/model/version.h"
+
+namespace paceline::core {
+
+namespace {
+
+using Status = NodeState::Status;
+
+bool IsMember(const NodeState& node) {
+  return node.status == Status::kSpare || node.status == Status::kSeated;
+}
+
+void CountConnection(Turn& turn, NodeId node, bool connected) {
+  const NodeState* known = turn.state().Find(node);
+  if (known == nullptr || !IsMember(*known)) return;
+  uint32_t& count = turn.watch().connected_count;
+  if (connected) {
+    ++count;
+  } else if (count > 0) {
+    --count;
+  }
+}
+
+void Disconnect(Turn& turn, NodeId node, NodeLink& link) {
+  CountConnection(turn, node, false);
+  link.connection.reset();
+  link.disconnected_at = turn.now();
+  turn.watch().dirty = true;
+  turn.Rewatch(node);
+}
+
+void LoseNode(Turn& turn, const NodeState& node, std::string reason,
+              std::vector<RecordSeq> causes) {
+  NodeLink& link = turn.Link(node.id);
+  const JobState& state = turn.state();
+  MARK("node lost");
+  if (link.connection) CountConnection(turn, node.id, false);
+  const Incident& incident = state.incident.pending ? state.incident : state.last_incident;
+  const bool in_that_world = state.last_world.SeatOf(node.id) >= 0;
+  const bool explains = incident.cascade && incident.failure.value() != 0 && in_that_world &&
+                        incident.blamed != node.id;
+  if (explains) causes.push_back(incident.failure);
+  turn.Emit(NodeLost{.node = node.id,
+                     .name = node.name,
+                     .silent_for = std::max(Duration(), turn.now() - link.last_heard),
+                     .finished = link.done,
+                     .explains = explains,
+                     .reason = std::move(reason)},
+            std::move(causes));
+  ForgetNodeWatch(turn, node.id);
+  link.tell = true;
+  if (!state.spec.replace_nodes || node.departures > kLaunchesMax) return;
+  turn.Do(LaunchNode{node.name, node.reason});
+}
+
+// A lost or left node that holds no rank any more is welcome again.
+void WelcomeBack(Turn& turn, NodeId id) {
+  const NodeState* node = turn.state().Find(id);
+  if (node->status != Status::kLost && node->status != Status::kLeft) return;
+  const NodeLink& link = turn.Link(id);
+  if (!link.connection || HoldsRanks(link)) return;
+  if (turn.state().phase == Phase::kStopping || turn.state().phase == Phase::kFinished) return;
+  MARK("lost node returns");
+  turn.Emit(NodeJoined{.node = id,
+                       .name = node->name,
+                       .boot_id = node->boot_id,
+                       .address = node->address,
+                       .slots = node->slots,
+                       .returned = true},
+            {node->cause});
+  CountConnection(turn, id, true);
+  turn.Link(id).tell = true;
+}
+
+RefuseNode Refusal(ConnectionId connection, std::string code) {
+  RefuseNode refusal;
+  refusal.connection = connection;
+  refusal.code = std::move(code);
+  return refusal;
+}
+
+// False: refused. What can be judged without knowing the node.
+bool CheckReport(Turn& turn, const NodeRegistered& event) {
+  const NodeReport& report = event.report;
+  RefuseNode refusal = Refusal(event.connection, "");
+  if (turn.state().phase == Phase::kEmpty) {
+    refusal.code = "PL-E0301";
+    refusal.what = "the master has no job yet";
+    refusal.why = "node " + report.name + " came before the job was submitted";
+    refusal.fix = "nothing to do: the agent tries again";
+    refusal.retry = true;
+  } else if (!IsNodeName(report.name)) {
+    refusal.code = "PL-E0302";
+    refusal.what = "this is no name for a node";
+    refusal.why = "a name has 1 to 128 letters, digits, '.', '_' or '-', and no '.' in front";
+    refusal.fix = "give another --node-name";
+  } else if (report.version_major != kVersionMajor ||
+             (report.version_minor != kVersionMinor && report.version_minor + 1 != kVersionMinor)) {
+    refusal.code = "PL-E0303";
+    refusal.what = "node " + report.name + " runs another release";
+    refusal.why =
+        "the master has " + std::to_string(kVersionMajor) + "." + std::to_string(kVersionMinor) +
+        " and the agent " + std::to_string(report.version_major) + "." +
+        std::to_string(report.version_minor) + "; equal or one minor version behind is allowed";
+    refusal.fix = "install the same release on every host";
+  } else if (report.slots == 0 || report.slots > kSlotsMax) {
+    refusal.code = "PL-E0304";
+    refusal.what = "node " + report.name + " offers " + std::to_string(report.slots) + " ranks";
+    refusal.why = "a node holds 1 to " + std::to_string(kSlotsMax) + " ranks";
+    refusal.fix = "set --nproc-per-node";
+  } else {
+    return true;
+  }
+  turn.Do(std::move(refusal));
+  return false;
+}
+
+// False: refused. `node` is what the job knows of this name, or null.
+bool CheckIdentity(Turn& turn, const NodeRegistered& event, const NodeState* node) {
+  const NodeReport& report = event.report;
+  RefuseNode refusal = Refusal(event.connection, "");
+  const JobState& state = turn.state();
+  const bool over = state.phase == Phase::kStopping || state.phase == Phase::kFinished;
+  if (node == nullptr) {
+    if (!over && state.nodes.size() < kNodesMax) return true;
+    refusal.code = over ? "PL-E0305" : "PL-E0306";
+    refusal.what = over ? "the job is over" : "the job has too many nodes";
+    refusal.why = over ? state.final_reason : "no more than " + std::to_string(kNodesMax);
+    refusal.fix = over ? "start a new job" : "use names again that nodes had before";
+    turn.Do(std::move(refusal));
+    return false;
+  }
+  const NodeLink& link = turn.Link(node->id);
+  const bool same_agent = link.agent_incarnation == report.agent_incarnation;
+  const Duration silent = turn.now() - link.last_heard;
+  const bool heard_now = link.connection && *link.connection != event.connection &&
+                         silent < HeartbeatInterval(state.spec) * kHeartbeatsSuspect;
+  const bool older =
+      node->boot_id == report.boot_id && report.agent_incarnation < link.agent_incarnation;
+  if (older || (heard_now && !same_agent)) {
+    MARK("second agent refused");
+    refusal.code = "PL-E0307";
+    refusal.what = "another agent already speaks for node " + report.name;
+    refusal.why =
+        older ? "it was started later than this one" : "it was heard " + ToString(silent) + " ago";
+    refusal.fix = "stop it, or give this one another --node-name";
+    refusal.retry = !older;
+    turn.Do(std::move(refusal));
+    return false;
+  }
+  if (report.generation <= state.generation) return true;
+  refusal.code = "PL-E0308";
+  refusal.what = "node " + report.name + " knows a newer past of this job";
+  refusal.why = "it has carried out generation " + ToString(report.generation) +
+                ", the journal ends with " + ToString(state.generation);
+  refusal.fix = "the journal is an old copy: stop that agent, or resume from the newest journal";
+  turn.Do(std::move(refusal));
+  return false;
+}
+
+NodeJoined Joined(NodeId id, const NodeReport& report, bool returned) {
+  return {.node = id,
+          .name = report.name,
+          .boot_id = report.boot_id,
+          .address = report.address,
+          .slots = report.slots,
+          .returned = returned};
+}
+
+// Takes over the stream and what the agent says of itself.
+void Admit(Turn& turn, NodeId id, const NodeRegistered& event) {
+  const NodeReport& report = event.report;
+  NodeLink& link = turn.Link(id);
+  if (!link.connection) {
+    link.connection = event.connection;
+    CountConnection(turn, id, true);
+  }
+  link.connection = event.connection;
+  link.registered = true;
+  link.gone = false;
+  link.last_heard = turn.now();
+  link.loop_delay = Duration();
+  link.agent_incarnation = report.agent_incarnation;
+  link.agent_pid = report.agent_pid;
+  link.tell = true;
+  turn.watch().dirty = true;
+  turn.Do(AdmitNode{event.connection, id});
+}
+
+// The host was rebooted under a node with a seat: whatever ran there is gone.
+void NoteReboot(Turn& turn, const NodeState& node, const NodeReport& report) {
+  NodeLink& link = turn.Link(node.id);
+  MARK("host rebooted");
+  link.ranks.clear();
+  link.carried_out = Generation();
+  LoseNode(turn, node, "was rebooted", {});
+  turn.Emit(Joined(node.id, report, true), {turn.state().last_seq});
+}
+
+}  // namespace
+
+bool IsNodeName(const std::string& name) {
+  if (name.empty() || name.size() > kNameLengthMax || name.front() == '.') return false;
+  return std::all_of(name.begin(), name.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
+           c == '_' || c == '-';
+  });
+}
+
+void OnMasterStarted(Turn& turn, const MasterStarted& event) {
+  turn.Emit(MasterTookOver{event.incarnation});
+  for (const auto& [id, node] : turn.state().nodes) {
+    NodeLink& link = turn.Link(id);
+    link = NodeLink{};
+    link.last_heard = turn.now();
+    link.disconnected_at = turn.now();
+    const bool launch = turn.state().spec.replace_nodes && node.status == Status::kLost &&
+                        node.departures <= kLaunchesMax;
+    if (launch) turn.Do(LaunchNode{node.name, node.reason});
+  }
+  turn.watch() = Watch{};
+  turn.watch().check_at = turn.now();
+  if (turn.state().phase == Phase::kFinished) {
+    turn.Do(FinishJob{turn.state().exit_code, turn.state().final_reason});
+  }
+}
+
+void OnRegistered(Turn& turn, const NodeRegistered& event) {
+  const NodeReport& report = event.report;
+  if (!CheckReport(turn, event)) return;
+  const NodeState* node = turn.state().Find(report.name);
+  if (!CheckIdentity(turn, event, node)) return;
+  const bool known = node != nullptr;
+  const NodeId id = known ? node->id : NodeId(static_cast<uint32_t>(turn.state().nodes.size()) + 1);
+  if (!known) turn.Emit(Joined(id, report, false));
+  node = turn.state().Find(id);
+  if (known && node->boot_id != report.boot_id && node->status == Status::kSeated) {
+    NoteReboot(turn, *node, report);
+  } else if (known && node->status == Status::kSpare &&
+             (node->boot_id != report.boot_id || node->address != report.address ||
+              node->slots != report.slots)) {
+    turn.Emit(Joined(id, report, true));
+  }
+  Admit(turn, id, event);
+  TakeWholeTruth(turn, id, report);
+  if (turn.state().Find(id)->boot_id != report.boot_id && !HoldsRanks(turn.Link(id))) {
+    // Lost before, rebooted since: it returns with what it is now.
+    turn.Emit(Joined(id, report, true), {turn.state().Find(id)->cause});
+    CountConnection(turn, id, true);
+  }
+  WelcomeBack(turn, id);
+  turn.Rewatch(id);
+}
+
+void OnReported(Turn& turn, const NodeReported& event) {
+  const auto found = turn.links().find(event.node);
+  if (found == turn.links().end() || found->second.connection != event.connection) {
+    MARK("stale report");
+    return;
+  }
+  NodeLink& link = found->second;
+  link.last_heard = turn.now();
+  link.loop_delay = std::max(event.loop_delay, link.loop_delay * 7 / 8);
+  TakeNews(turn, event.node, {event.generation, event.store_port, event.ranks});
+  const NodeState* node = turn.state().Find(event.node);
+  if (!IsMember(*node) && link.carried_out >= link.told.generation) WelcomeBack(turn, event.node);
+}
+
+void OnRankExited(Turn& turn, const RankExited& event) {
+  const auto found = turn.links().find(event.node);
+  if (found == turn.links().end() || found->second.connection != event.connection) return;
+  found->second.last_heard = turn.now();
+  TakeNews(turn, event.node, {Generation(), 0, {event.rank}});
+}
+
+void OnDisconnected(Turn& turn, const NodeDisconnected& event) {
+  const auto found = turn.links().find(event.node);
+  if (found == turn.links().end() || found->second.connection != event.connection) return;
+  Disconnect(turn, event.node, found->second);
+}
+
+void OnGone(Turn& turn, const NodeGone& event) {
+  const NodeState* node = turn.state().Find(event.name);
+  if (node == nullptr || !IsMember(*node)) return;
+  NodeLink& link = turn.Link(node->id);
+  const bool other_agent =
+      event.agent_pid != 0 && link.agent_pid != 0 && event.agent_pid != link.agent_pid;
+  if (other_agent) {
+    MARK("stale node gone");
+    return;
+  }
+  if (link.connection && event.agent_pid == 0) {
+    // Perhaps the node's next agent speaks already; the end of the stream will tell.
+    link.gone = true;
+    return;
+  }
+  LoseNode(turn, *node, event.evidence.empty() ? "is gone" : event.evidence, {});
+}
+
+void OnLeaving(Turn& turn, const NodeLeaving& event) {
+  const auto found = turn.links().find(event.node);
+  if (found == turn.links().end() || found->second.connection != event.connection) return;
+  const NodeState* node = turn.state().Find(event.node);
+  found->second.last_heard = turn.now();
+  if (!IsMember(*node)) return;
+  CountConnection(turn, event.node, false);
+  turn.Emit(NodeLeft{.node = node->id,
+                     .name = node->name,
+                     .reason = event.why.empty() ? "left" : "left (" + event.why + ")"});
+  found->second.tell = true;
+}
+
+void DetectLosses(Turn& turn) {
+  if (turn.now() < turn.watch().check_at) return;
+  Instant check_at = Instant::Max();
+  std::vector<NodeId> members;
+  for (const auto& [id, node] : turn.state().nodes) {
+    if (IsMember(node)) members.push_back(id);
+  }
+  for (const NodeId id : members) {
+    const NodeState& node = *turn.state().Find(id);
+    const Verdict verdict = JudgeNode({turn.state(), node, turn.Link(id)}, turn.now());
+    check_at = std::min(check_at, verdict.until);
+    if (verdict.kind == Verdict::Kind::kLost) LoseNode(turn, node, verdict.reason, {});
+    if (verdict.kind == Verdict::Kind::kStuck) FailStuckRank(turn, id, verdict.reason);
+    if (verdict.kind == Verdict::Kind::kSuspect) turn.watch().dirty = true;
+  }
+  turn.watch().check_at = check_at;
+}
+
+}  // namespace paceline::core

@@ -1,0 +1,57 @@
+#include "paceline/core/recover/ladder.h"
+
+#include <algorithm>
+#include <array>
+
+#include "paceline/base/check.h"
+
+namespace paceline::core {
+
+RungAnswer ConsiderRestartProcess(const LadderView& view);
+RungAnswer ConsiderRestartNode(const LadderView& view);
+RungAnswer ConsiderReplaceNode(const LadderView& view);
+RungAnswer ConsiderShrink(const LadderView& view);
+RungAnswer ConsiderWait(const LadderView& view);
+RungAnswer ConsiderStop(const LadderView& view);
+
+namespace {
+
+// Narrowest first. Stop is last and yet first in effect: every other rung stands back once the
+// budget is exhausted.
+constexpr std::array<RungEntry, 6> kLadder = {{
+    {Rung::kRestartProcess, ConsiderRestartProcess},
+    {Rung::kRestartNode, ConsiderRestartNode},
+    {Rung::kReplaceNode, ConsiderReplaceNode},
+    {Rung::kShrink, ConsiderShrink},
+    {Rung::kWait, ConsiderWait},
+    {Rung::kStop, ConsiderStop},
+}};
+
+}  // namespace
+
+std::vector<Candidate> LadderView::PlanWithoutBlamed() const {
+  std::vector<Candidate> others;
+  for (const Candidate& candidate : candidates) {
+    if (candidate.node != state.incident.blamed) others.push_back(candidate);
+  }
+  return PlanSeats(state.last_world.seats, others, bounds());
+}
+
+bool LadderView::CanReplaceBlamed() const {
+  return blamed_failures > 0 && PlanWithoutBlamed().size() >= state.last_world.seats.size();
+}
+
+std::string LadderView::BlamedName() const { return state.NameOf(state.incident.blamed); }
+
+std::span<const RungEntry> Ladder() { return kLadder; }
+
+LadderAnswer ClimbLadder(const LadderView& view) {
+  for (const RungEntry& entry : kLadder) {
+    RungAnswer answer = entry.consider(view);
+    if (answer.applies) return {entry.rung, std::move(answer)};
+  }
+  CHECK(false, "the ladder ends: wait or stop always applies");
+  return {};
+}
+
+}  // namespace paceline::core

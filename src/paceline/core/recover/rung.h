@@ -1,0 +1,57 @@
+#pragma once
+
+// One step of the recovery ladder. To add one: recover/<name>.cc and a line in ladder.cc, where
+// the order is the policy. A rung is pure: it looks at the view and says whether it applies, how
+// the next world is seated, and why.
+//
+// Contract, checked for every rung by ladder_test: an answer that applies has a sentence; seats
+// never hold a node that is no candidate; a rung never applies once the budget is exhausted,
+// except stop, which then always does.
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "paceline/base/instant.h"
+#include "paceline/core/budget.h"
+#include "paceline/core/job_state.h"
+#include "paceline/core/rendezvous.h"
+
+namespace paceline::core {
+
+struct LadderView {
+  const JobState& state;
+  Instant now;
+  std::vector<Candidate> candidates;  // nodes that can be seated now
+  std::vector<NodeId> missing;        // nodes of the last world that cannot
+  BudgetVerdict budget;
+  // Charged failures of the blamed node since progress; 0 when nobody is blamed.
+  uint32_t blamed_failures = 0;
+
+  WorldBounds bounds() const {
+    return {state.spec.nodes_min, state.spec.nodes_max, state.spec.unit};
+  }
+  // Seats with every candidate but the blamed node.
+  std::vector<Candidate> PlanWithoutBlamed() const;
+  // True when the blamed node could be left out without a smaller world.
+  bool CanReplaceBlamed() const;
+  std::string BlamedName() const;
+};
+
+struct RungAnswer {
+  bool applies = false;
+  std::vector<Candidate> seats;      // empty: no world now
+  std::optional<NodeId> fresh_node;  // gets a fresh starter
+  std::optional<NodeId> blamed;
+  // Later than now: this rung waits until then for something better, say a returning node.
+  Instant not_before;
+  std::string reason;
+};
+
+struct RungEntry {
+  Rung rung;
+  RungAnswer (*consider)(const LadderView& view);
+};
+
+}  // namespace paceline::core

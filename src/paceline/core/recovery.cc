@@ -1,0 +1,233 @@
+#include "paceline/core/recovery.h"
+
+#include <algorithm>
+
+#include "paceline/base/mark.h"
+#include "paceline/core/detect/detectors.h"
+#include "paceline/core/ranks.h"
+#include "paceline/core/recover/ladder.h"
+
+namespace paceline::core {
+
+namespace {
+
+using Status = NodeState::Status;
+
+WorldBounds Bounds(const JobSpec& spec) { return {spec.nodes_min, spec.nodes_max, spec.unit}; }
+
+// False: rank 0's node offers no port for the store yet.
+bool Form(Turn& turn, const RungAnswer& answer, std::string reason) {
+  const JobState& state = turn.state();
+  NodeLink& first = turn.Link(answer.seats.front().node);
+  if (first.store_port == 0) {
+    MARK("waits for a store port");
+    turn.watch().pending =
+        "waits for " + answer.seats.front().name + " to offer a port for the training store";
+    return false;
+  }
+  World world;
+  world.generation = state.generation.next();
+  world.seats = NumberSeats(answer.seats);
+  world.store = {state.Find(answer.seats.front().node)->address, first.store_port};
+  world.restart_count = state.AnyWorldYet() ? state.restart_count + 1 : 0;
+  first.used_port = first.store_port;
+  first.used_in = world.generation;
+  first.store_port = 0;
+  WorldFormed formed{.world = std::move(world),
+                     .solo_last = Generation(),
+                     .fresh_starter = answer.fresh_node.has_value(),
+                     .fresh_node = answer.fresh_node.value_or(NodeId()),
+                     .reason = std::move(reason)};
+  if (formed.world.seats.size() == 1) {
+    formed.solo_last =
+        Generation(formed.world.generation.value() + state.spec.budgets.solo_generations);
+  }
+  std::vector<RecordSeq> causes{state.decision.seq};
+  if (!state.AnyWorldYet()) {
+    for (const Seat& seat : formed.world.seats) {
+      if (causes.size() >= kIncidentCausesMax) break;
+      causes.push_back(state.Find(seat.node)->cause);
+    }
+  }
+  turn.Emit(std::move(formed), std::move(causes));
+  ResetWorldWatch(turn);
+  turn.watch().pending.clear();
+  turn.watch().check_at = turn.now();
+  return true;
+}
+
+bool FormFirstWorld(Turn& turn) {
+  const JobState& state = turn.state();
+  Watch& watch = turn.watch();
+  const WorldBounds bounds = Bounds(state.spec);
+  if (watch.connected_count < bounds.nodes_min) {
+    watch.minimum_since = Instant::Max();
+    watch.pending = "waits for nodes: " + std::to_string(watch.connected_count) + " of at least " +
+                    std::to_string(bounds.nodes_min) + " are here";
+    return false;
+  }
+  watch.minimum_since = std::min(watch.minimum_since, turn.now());
+  const Instant due = watch.minimum_since + state.spec.timers.join_window;
+  if (watch.connected_count < bounds.nodes_max && turn.now() < due) {
+    watch.settle_at = due;
+    watch.pending = "waits for more nodes, up to " + std::to_string(bounds.nodes_max) + ": " +
+                    std::to_string(watch.connected_count) + " are here";
+    return false;
+  }
+  RungAnswer answer;
+  answer.seats = PlanSeats({}, Candidates(turn), bounds);
+  if (answer.seats.empty()) return false;
+  const size_t here = answer.seats.size();
+  return Form(turn, answer,
+              here == bounds.nodes_max
+                  ? "all " + std::to_string(here) + " nodes are here"
+                  : std::to_string(here) + " of up to " + std::to_string(bounds.nodes_max) +
+                        " nodes came within the join window");
+}
+
+// A seated node whose fate is open: forming a world with it, or without it, could be wrong.
+const NodeState* OpenFate(Turn& turn, std::string* reason) {
+  for (const Seat& seat : turn.state().last_world.seats) {
+    const NodeState* node = turn.state().Find(seat.node);
+    if (node->status != Status::kSeated) continue;
+    const Verdict verdict = JudgeNode({turn.state(), *node, turn.Link(seat.node)}, turn.now());
+    if (verdict.kind == Verdict::Kind::kHealthy) continue;
+    *reason = verdict.reason;
+    return node;
+  }
+  return nullptr;
+}
+
+LadderView View(Turn& turn) {
+  const JobState& state = turn.state();
+  LadderView view{.state = state,
+                  .now = turn.now(),
+                  .candidates = Candidates(turn),
+                  .missing = {},
+                  .budget = JudgeBudget(state),
+                  .blamed_failures = 0};
+  for (const Seat& seat : state.last_world.seats) {
+    const bool here =
+        std::any_of(view.candidates.begin(), view.candidates.end(),
+                    [&](const Candidate& candidate) { return candidate.node == seat.node; });
+    if (!here) view.missing.push_back(seat.node);
+  }
+  if (state.incident.has_blamed) {
+    view.blamed_failures = state.Find(state.incident.blamed)->failures_without_progress;
+  }
+  return view;
+}
+
+bool SameDecision(const PendingDecision& decision, const LadderAnswer& climbed) {
+  if (!decision.pending) return false;
+  // A growth was decided before its world ended; the ladder then sees nobody missing.
+  if (decision.rung == Rung::kNone) return climbed.rung == Rung::kRestartProcess;
+  return decision.rung == climbed.rung &&
+         decision.has_blamed == climbed.answer.blamed.has_value() &&
+         (!decision.has_blamed || decision.blamed == *climbed.answer.blamed);
+}
+
+void Decide(Turn& turn, const LadderAnswer& climbed) {
+  const JobState& state = turn.state();
+  if (SameDecision(state.decision, climbed)) return;
+  std::vector<RecordSeq> causes = state.incident.causes;
+  causes.push_back(state.decision.seq);
+  if (climbed.answer.seats.empty() && causes.empty()) causes.push_back(state.world_seq);
+  RecoveryDecided decided;
+  decided.rung = climbed.rung;
+  decided.has_blamed = climbed.answer.blamed.has_value();
+  decided.blamed = climbed.answer.blamed.value_or(NodeId());
+  decided.blamed_name = decided.has_blamed ? state.NameOf(decided.blamed) : "";
+  decided.step = turn.watch().step;
+  decided.saved_step = turn.watch().saved_step;
+  decided.reason = climbed.answer.reason;
+  turn.Emit(std::move(decided), std::move(causes));
+}
+
+// True: hold, something may still change what is right.
+bool Hold(Turn& turn, const LadderView& view) {
+  Watch& watch = turn.watch();
+  if (view.budget.exhausted) return false;
+  const JobState& state = turn.state();
+  if (state.incident.failure.value() == 0) return false;
+  const Instant due = state.phase_since + RestartDelay(state);
+  if (turn.now() >= due) return false;
+  watch.settle_at = std::min(watch.settle_at, due);
+  watch.pending = "pauses before it tries again";
+  return true;
+}
+
+bool FormNextWorld(Turn& turn) {
+  Watch& watch = turn.watch();
+  const JobState& state = turn.state();
+  std::string fate;
+  if (const NodeState* node = OpenFate(turn, &fate); node != nullptr) {
+    watch.pending = "waits to hear from " + node->name + ", which " + fate;
+    return false;
+  }
+  const LadderView view = View(turn);
+  if (Hold(turn, view)) return false;
+  const LadderAnswer climbed = ClimbLadder(view);
+  if (climbed.answer.not_before > turn.now()) {
+    watch.settle_at = std::min(watch.settle_at, climbed.answer.not_before);
+    watch.pending = "waits for a node before it shrinks";
+    return false;
+  }
+  const RecordSeq before = state.last_seq;
+  Decide(turn, climbed);
+  if (climbed.rung == Rung::kStop) {
+    turn.Emit(StopDecided{.exit_code = 1, .grace = Duration(), .reason = climbed.answer.reason},
+              {state.decision.seq});
+    return true;
+  }
+  if (climbed.rung == Rung::kWait) {
+    watch.pending = climbed.answer.reason;
+    if (state.waiting_for != climbed.answer.reason) {
+      turn.Emit(WaitBegan{climbed.answer.reason}, {state.decision.seq});
+    }
+    return false;
+  }
+  const bool formed = Form(turn, climbed.answer, climbed.answer.reason);
+  return formed || state.last_seq != before;
+}
+
+}  // namespace
+
+bool EndDoomedWorld(Turn& turn) {
+  const JobState& state = turn.state();
+  const bool doomed = state.incident.pending || state.decision.pending;
+  if (!state.world || !doomed) return false;
+  std::vector<RecordSeq> causes = state.incident.causes;
+  causes.push_back(state.decision.seq);
+  turn.Emit(WorldEnded{.generation = state.world->generation,
+                       .step = turn.watch().step,
+                       .reason = state.incident.pending ? "it lost a part" : "it grows"},
+            std::move(causes));
+  return true;
+}
+
+bool FormWorld(Turn& turn) {
+  Watch& watch = turn.watch();
+  if (!watch.dirty && turn.now() < watch.settle_at) return false;
+  watch.dirty = false;
+  watch.settle_at = Instant::Max();
+  return turn.state().AnyWorldYet() ? FormNextWorld(turn) : FormFirstWorld(turn);
+}
+
+std::vector<Candidate> Candidates(Turn& turn) {
+  std::vector<Candidate> candidates;
+  for (const auto& [id, node] : turn.state().nodes) {
+    if (node.status != Status::kSpare && node.status != Status::kSeated) continue;
+    const NodeLink& link = turn.Link(id);
+    if (!link.connection) continue;
+    const Verdict verdict = JudgeNode({turn.state(), node, link}, turn.now());
+    if (verdict.kind == Verdict::Kind::kSuspect || verdict.kind == Verdict::Kind::kLost) continue;
+    candidates.push_back({.node = id,
+                          .name = node.name,
+                          .slots = node.slots,
+                          .troubles = node.failures_without_progress + node.departures});
+  }
+  return candidates;
+}
+
+}  // namespace paceline::core

@@ -1,0 +1,131 @@
+// One sentence for every record: the same words in the console, the journal's readers and tests.
+
+#include <string>
+#include <string_view>
+
+#include "paceline/core/budget.h"
+#include "paceline/core/record.h"
+
+namespace paceline::core {
+
+namespace {
+
+std::string WithReason(std::string text, const std::string& reason) {
+  return reason.empty() ? text : text + ": " + reason;
+}
+
+std::string Count(size_t count, std::string_view noun) {
+  return std::to_string(count) + " " + std::string(noun) + (count == 1 ? "" : "s");
+}
+
+struct Teller {
+  std::string operator()(const JobCreated& fact) const {
+    const JobSpec& spec = fact.spec;
+    std::string nodes = std::to_string(spec.nodes_max);
+    if (spec.nodes_min != spec.nodes_max) nodes = std::to_string(spec.nodes_min) + " to " + nodes;
+    return "job " + spec.job_id + " was submitted for " + nodes +
+           (spec.nodes_max == 1 ? " node" : " nodes") +
+           (spec.spares > 0 ? " and " + Count(spec.spares, "spare") : "");
+  }
+  std::string operator()(const MasterTookOver&) const { return "a master took over"; }
+  std::string operator()(const NodeJoined& fact) const {
+    return fact.name + (fact.returned ? " came back" : " joined") + " with " +
+           Count(fact.slots, "rank");
+  }
+  std::string operator()(const NodeLost& fact) const {
+    return fact.name + " is lost: it " + fact.reason +
+           (fact.finished ? "; its ranks were done" : "") +
+           (fact.explains ? "; that explains the failure before" : "");
+  }
+  std::string operator()(const NodeLeft& fact) const { return fact.name + " " + fact.reason; }
+  std::string operator()(const NodeEvicted& fact) const {
+    return WithReason(fact.name + " is taken out of the job", fact.reason);
+  }
+  std::string operator()(const RankFailed& fact) const {
+    const std::string who = "rank " + ToString(fact.rank) + " on " + fact.node_name;
+    const std::string what = FailureText(fact.cause);
+    const bool is_verb = what.rfind("was ", 0) == 0 || what.rfind("exited ", 0) == 0 ||
+                         what.rfind("ended ", 0) == 0 || what.rfind("could ", 0) == 0;
+    std::string text = who + (is_verb ? " " + what : " failed: " + what);
+    text += ", " + StepText(fact.step, fact.step_count);
+    if (fact.explains) text += "; that explains the failure before";
+    if (!fact.charged && !fact.explains) text += " (not charged)";
+    return text;
+  }
+  std::string operator()(const RecoveryDecided& fact) const {
+    if (fact.rung == Rung::kNone) return fact.reason;
+    return std::string(RungName(fact.rung)) + ": " + fact.reason;
+  }
+  std::string operator()(const WorldFormed& fact) const {
+    return "world " + ToString(fact.world.generation) + " has " +
+           Count(fact.world.seats.size(), "node") + " and " +
+           Count(fact.world.world_size(), "rank") + ": " + fact.reason;
+  }
+  std::string operator()(const WorldRunning& fact) const {
+    return "world " + ToString(fact.generation) + " trains" +
+           (fact.step >= 0 ? ", from step " + std::to_string(fact.step) : "");
+  }
+  std::string operator()(const WorldEnded& fact) const {
+    return "world " + ToString(fact.generation) + " ended" +
+           (fact.step >= 0 ? " at step " + std::to_string(fact.step) : "") + ": " + fact.reason;
+  }
+  std::string operator()(const SoloRestarted& fact) const {
+    return fact.name + " " + fact.reason + ", as world " + ToString(fact.generation);
+  }
+  std::string operator()(const ProgressMade& fact) const {
+    if (fact.step >= 0) return "step " + std::to_string(fact.step) + " is further than ever";
+    if (fact.step_count > 0) {
+      return std::to_string(fact.step_count) + " optimizer steps are more than any attempt before";
+    }
+    return "it ran undisturbed for " + ToString(kQuietProgress) + ": that counts as progress";
+  }
+  std::string operator()(const GrowthPlanned& fact) const { return fact.name + " " + fact.reason; }
+  std::string operator()(const WaitBegan& fact) const { return fact.reason; }
+  std::string operator()(const StopDecided& fact) const {
+    return "stops with exit code " + std::to_string(fact.exit_code) + ": " + fact.reason;
+  }
+  std::string operator()(const JobFinished& fact) const {
+    return "finished with exit code " + std::to_string(fact.exit_code) + ": " + fact.reason;
+  }
+};
+
+struct Namer {
+  std::string_view operator()(const JobCreated&) const { return "job_created"; }
+  std::string_view operator()(const MasterTookOver&) const { return "master_took_over"; }
+  std::string_view operator()(const NodeJoined&) const { return "node_joined"; }
+  std::string_view operator()(const NodeLost&) const { return "node_lost"; }
+  std::string_view operator()(const NodeLeft&) const { return "node_left"; }
+  std::string_view operator()(const NodeEvicted&) const { return "node_evicted"; }
+  std::string_view operator()(const RankFailed&) const { return "rank_failed"; }
+  std::string_view operator()(const RecoveryDecided&) const { return "recovery_decided"; }
+  std::string_view operator()(const WorldFormed&) const { return "world_formed"; }
+  std::string_view operator()(const WorldRunning&) const { return "world_running"; }
+  std::string_view operator()(const WorldEnded&) const { return "world_ended"; }
+  std::string_view operator()(const SoloRestarted&) const { return "solo_restarted"; }
+  std::string_view operator()(const ProgressMade&) const { return "progress_made"; }
+  std::string_view operator()(const GrowthPlanned&) const { return "growth_planned"; }
+  std::string_view operator()(const WaitBegan&) const { return "wait_began"; }
+  std::string_view operator()(const StopDecided&) const { return "stop_decided"; }
+  std::string_view operator()(const JobFinished&) const { return "job_finished"; }
+};
+
+}  // namespace
+
+std::string_view RungName(Rung rung) {
+  switch (rung) {
+    case Rung::kNone: return "none";
+    case Rung::kRestartProcess: return "restart process";
+    case Rung::kRestartNode: return "restart node";
+    case Rung::kReplaceNode: return "replace node";
+    case Rung::kShrink: return "shrink";
+    case Rung::kWait: return "wait";
+    case Rung::kStop: return "stop";
+  }
+  return "unknown";
+}
+
+std::string_view FactName(const Fact& fact) { return std::visit(Namer{}, fact); }
+
+std::string Sentence(const Record& record) { return std::visit(Teller{}, record.fact); }
+
+}  // namespace paceline::core

@@ -1,0 +1,111 @@
+#include "paceline/core/turn.h"
+
+#include <algorithm>
+
+#include "paceline/core/detect/detectors.h"
+
+namespace paceline::core {
+
+namespace {
+
+// Facts after which many nodes have to do something else.
+bool ChangesAssignments(const Fact& fact) {
+  return std::holds_alternative<WorldFormed>(fact) || std::holds_alternative<WorldEnded>(fact) ||
+         std::holds_alternative<StopDecided>(fact) || std::holds_alternative<JobFinished>(fact) ||
+         std::holds_alternative<SoloRestarted>(fact);
+}
+
+Assignment RunAssignment(const JobState& state, const NodeState& node) {
+  const World& world = *state.world;
+  const Seat& seat = state.SeatOf(node);
+  Assignment assignment;
+  assignment.kind = Assignment::Kind::kRun;
+  assignment.generation = world.generation;
+  assignment.seat = node.seat;
+  assignment.seat_count = static_cast<uint32_t>(world.seats.size());
+  assignment.first_rank = seat.first_rank;
+  assignment.rank_count = seat.rank_count;
+  assignment.world_size = world.world_size();
+  assignment.restart_count = world.restart_count;
+  assignment.store = world.store;
+  assignment.fresh_starter = state.has_fresh_node && state.fresh_node == node.id;
+  if (world.seats.size() == 1 && state.solo_last > world.generation) {
+    assignment.solo_first = world.generation.next();
+    assignment.solo_last = state.solo_last;
+  }
+  return assignment;
+}
+
+bool SameOrder(Assignment a, const Assignment& b) {
+  a.reason = b.reason;
+  return a == b;
+}
+
+}  // namespace
+
+Assignment DesiredAssignment(const JobState& state, NodeId node) {
+  const NodeState* known = state.Find(node);
+  Assignment assignment;
+  assignment.generation = state.generation;
+  const bool over = state.phase == Phase::kStopping || state.phase == Phase::kFinished;
+  const bool left = known != nullptr && known->status == NodeState::Status::kLeft;
+  if (over || left) {
+    assignment.kind = Assignment::Kind::kLeave;
+    assignment.grace = over ? state.stop_grace : state.spec.timers.stop_grace;
+    assignment.exit_code = over ? state.exit_code : 0;
+    assignment.reason = over ? state.final_reason : known->reason;
+    return assignment;
+  }
+  if (state.IsSeated(node)) return RunAssignment(state, *known);
+  assignment.kind = Assignment::Kind::kIdle;
+  // A lone node's block lies above its world: ranks of the block must end, too.
+  assignment.reason = state.world ? "spare" : state.waiting_for;
+  return assignment;
+}
+
+RecordSeq Turn::Emit(Fact fact, std::vector<RecordSeq> causes) {
+  causes.erase(std::remove(causes.begin(), causes.end(), RecordSeq()), causes.end());
+  std::sort(causes.begin(), causes.end());
+  causes.erase(std::unique(causes.begin(), causes.end()), causes.end());
+  tell_all_ = tell_all_ || ChangesAssignments(fact);
+  Record record{.seq = parts_.state.last_seq.next(),
+                .at = now_,
+                .causes = std::move(causes),
+                .fact = std::move(fact)};
+  Apply(record, &parts_.state);
+  actions_.records.push_back(std::move(record));
+  parts_.watch.dirty = true;
+  return parts_.state.last_seq;
+}
+
+void Turn::Say(Note::Level level, std::string text) {
+  actions_.notes.push_back({level, std::move(text)});
+}
+
+void Turn::Rewatch(NodeId node) {
+  const NodeState* known = state().Find(node);
+  if (known == nullptr) return;
+  const Verdict verdict = JudgeNode({state(), *known, Link(node)}, now_);
+  const bool healthy =
+      verdict.kind == Verdict::Kind::kHealthy || verdict.kind == Verdict::Kind::kSuspect;
+  watch().check_at = std::min(watch().check_at, healthy ? verdict.until : now_);
+}
+
+void Turn::TellNode(NodeId node, NodeLink& link) {
+  if (!link.connection) return;
+  Assignment desired = DesiredAssignment(state(), node);
+  if (!link.tell && SameOrder(desired, link.told)) return;
+  link.tell = false;
+  link.told = desired;
+  link.told_at = now_;
+  Do(AssignNode{node, std::move(desired)});
+}
+
+void Turn::TellChanges() {
+  for (auto& [node, link] : links()) {
+    if (tell_all_ || link.tell) TellNode(node, link);
+  }
+  tell_all_ = false;
+}
+
+}  // namespace paceline::core
