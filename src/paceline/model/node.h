@@ -41,19 +41,19 @@ struct RankReport {
   int64_t saved_step = -1;  // newest checkpoint the script told of by pl.saved()
   double loss = 0;          // meaningful when has_loss
   bool has_loss = false;
-  ExitCause exit;           // meaningful when state is kExited
+  ExitCause exit;  // meaningful when state is kExited
   bool operator==(const RankReport&) const = default;
 };
 
 // The whole truth of one node, sent at registration and, shortened to what changed, afterwards.
 struct NodeReport {
-  std::string name;               // unique in the job
-  std::string boot_id;            // another one: the host rebooted, nothing of before is alive
-  uint64_t agent_incarnation = 0; // agent's start, ns; a higher one replaces a lower one
+  std::string name;                // unique in the job
+  std::string boot_id;             // another one: the host rebooted, nothing of before is alive
+  uint64_t agent_incarnation = 0;  // agent's start, ns; a higher one replaces a lower one
   int32_t agent_pid = 0;
-  std::string address;            // where other nodes reach this one
-  uint32_t slots = 0;             // ranks it can hold (nproc per node)
-  uint32_t store_port = 0;        // free port held for the next world's store
+  std::string address;      // where other nodes reach this one
+  uint32_t slots = 0;       // ranks it can hold (nproc per node)
+  uint32_t store_port = 0;  // free port held for the next world's store
   uint32_t version_major = 0;
   uint32_t version_minor = 0;
   Generation generation;          // of the assignment it last carried out

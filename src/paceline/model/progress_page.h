@@ -250,8 +250,6 @@ inline std::optional<SlotReading> ReadSlot(const PageSlot& slot) {
   r.generation = slot.generation.load(kRelaxed);
   r.rank = slot.rank.load(kRelaxed);
   r.local_rank = slot.local_rank.load(kRelaxed);
-  r.pid = slot.pid.load(kRelaxed);
-  r.start_time_ticks = slot.start_time_ticks.load(kRelaxed);
   r.spawn_monotonic_ns = slot.spawn_monotonic_ns.load(kRelaxed);
   r.how = slot.how.load(kRelaxed);
   if (slot.exit_recorded.load(std::memory_order_acquire) != 0) {
@@ -260,6 +258,8 @@ inline std::optional<SlotReading> ReadSlot(const PageSlot& slot) {
     r.maxrss_kib = slot.maxrss_kib.load(kRelaxed);
   }
   r.state = slot.state.load(std::memory_order_acquire);
+  r.pid = slot.pid.load(kRelaxed);
+  r.start_time_ticks = slot.start_time_ticks.load(kRelaxed);
   r.step_count = slot.step_count.load(std::memory_order_acquire);
   r.step = slot.step.load(kRelaxed);
   r.last_step_monotonic_ns = slot.last_step_monotonic_ns.load(kRelaxed);

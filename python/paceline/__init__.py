@@ -1,0 +1,31 @@
+"""paceline: training that keeps going through failures.
+
+A script needs none of this: steps are counted by torch's optimizer hook. Tell more, if you like:
+
+    import paceline as pl
+
+    pl.step(n, loss=loss.item())  # step n of the whole training is done
+    pl.saved(n)  # the checkpoint of step n is complete
+
+Without a launcher every call is harmless.
+"""
+
+from paceline.progress import (
+    generation,
+    is_managed,
+    local_rank,
+    rank,
+    saved,
+    step,
+    world_size,
+)
+
+__all__ = [
+    "generation",
+    "is_managed",
+    "local_rank",
+    "rank",
+    "saved",
+    "step",
+    "world_size",
+]

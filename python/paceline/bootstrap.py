@@ -1,0 +1,111 @@
+"""The bootstrap of a rank: what happens between its birth and its script's first line.
+
+The starter's forked child calls `begin`; a cold start runs this file by its path with a fresh
+interpreter.
+"""
+
+import sys
+
+if __name__ == "__main__":
+    # Run by path: sys.path[0] is this package, whose torch.py must not hide the real one. Nothing
+    # else is imported before, and the package's parent is in front only until the bootstrap is
+    # loaded.
+    _HERE = __file__.rpartition("/")[0]
+    if not sys.flags.safe_path:
+        sys.path.pop(0)
+    sys.path.insert(0, _HERE.rpartition("/")[0])
+
+import json
+import os
+import socket
+from dataclasses import asdict, dataclass
+from typing import NoReturn
+
+from paceline import errors, imports, progress
+from paceline.entry import Entry, execute
+from paceline.launch import Launch
+from paceline.torch import watch_steps
+
+PORT_TAKEN_STATUS = 75  # EX_TEMPFAIL: nobody's fault, try again in a new world
+
+
+@dataclass(frozen=True, kw_only=True)
+class Birth:
+    """What the bootstrap is told: `Birth(entry=…, store_port=29500, learn=None)`."""
+
+    entry: Entry
+    store_port: int = 0
+    learn: str | None = None
+
+    def to_json(self) -> str:
+        """One argument of a command line."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> "Birth":
+        """The reverse of `to_json`."""
+        fields = json.loads(text)
+        entry = fields["entry"]
+        return cls(
+            entry=Entry(kind=entry["kind"], target=entry["target"], args=tuple(entry["args"])),
+            store_port=fields["store_port"],
+            learn=fields["learn"],
+        )
+
+
+def begin(birth: Birth) -> None:
+    """Run the rank's script in this process; returns or raises when the script ended."""
+    launch = Launch.from_environment()
+    session = progress.session()
+    if launch.rank == 0 and birth.store_port and not _port_is_free(birth.store_port):
+        if session is not None:
+            session.port_taken()
+        print(f"paceline: the store's port {birth.store_port} is taken", file=sys.stderr)
+        raise SystemExit(PORT_TAKEN_STATUS)
+    if session is not None:
+        learner = imports.Learner(birth.learn) if birth.learn and launch.local_rank == 0 else None
+        watch_steps(
+            session.count_step,
+            session.hook_installed,
+            first=learner.write if learner is not None else None,
+        )
+        if learner is not None:
+            learner.write_at_exit()
+        session.entered()
+    execute(birth.entry, on_error=errors.record)
+
+
+def _port_is_free(port: int) -> bool:
+    """Whether torch's store could listen on `port`: it binds all addresses, IPv6 first."""
+    for family, address in ((socket.AF_INET6, "::"), (socket.AF_INET, "")):
+        try:
+            with socket.socket(family, socket.SOCK_STREAM) as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                probe.bind((address, port))
+                probe.listen(1)
+        except OSError as error:
+            if error.errno == 98:  # EADDRINUSE; anything else says nothing about the port
+                return False
+        else:
+            return True
+    return True
+
+
+def cold_command(birth: Birth) -> list[str]:
+    """The command line of a cold start with this interpreter."""
+    return [sys.executable, os.path.abspath(__file__), birth.to_json()]
+
+
+def _main() -> NoReturn:
+    sys.path.pop(0)
+    reconfigure = getattr(sys.stdout, "reconfigure", None)
+    if reconfigure is not None:
+        # To a file Python would keep the last prints of a killed rank in its buffer.
+        reconfigure(line_buffering=True)
+    birth = Birth.from_json(sys.argv[1])
+    begin(birth)
+    raise SystemExit(0)
+
+
+if __name__ == "__main__":
+    _main()

@@ -1,0 +1,159 @@
+"""Runs a script or a module as `__main__`, so that it looks like `python train.py` from inside.
+
+The interpreter that calls this may have imported anything before. What a script can see of its
+start is rebuilt here: argv, sys.path, a fresh `__main__`, tracebacks that begin in the script, the
+exit status.
+"""
+
+import builtins
+import importlib.machinery
+import io
+import os
+import pkgutil
+import runpy
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import CodeType, ModuleType, TracebackType
+from typing import Literal
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """What to run: `Entry(kind="script", target="train.py", args=("--lr", "0.1"))`."""
+
+    kind: Literal["script", "module"]
+    target: str
+    args: tuple[str, ...]
+
+
+_former_main: list[ModuleType] = []
+
+# The very function that the interpreter calls for -m.
+_run_as_main: Callable[[str, bool], object] = vars(runpy)["_run_module_as_main"]
+
+
+def execute(entry: Entry, *, on_error: Callable[[BaseException], None]) -> None:
+    """Run `entry`; return or raise as it does, with sys.excepthook set to show only its frames.
+
+    `on_error` sees an uncaught exception before anything is printed. The caller must do nothing
+    after this but let the interpreter end. sys.path must not hold an entry for a script's directory
+    yet.
+    """
+    _fresh_main()
+    try:
+        if entry.kind == "script":
+            _run_script(entry)
+        else:
+            _run_module(entry)
+    except SystemExit:
+        raise
+    except BaseException as error:
+        error.__traceback__ = _own_frames(error.__traceback__)
+        if not isinstance(error, KeyboardInterrupt):
+            on_error(error)
+        _hide_frames(error)
+        if isinstance(error, KeyboardInterrupt) and entry.kind == "script":
+            # Code given as text makes the interpreter remember that this exception left the top
+            # level: after its orderly end it then dies of SIGINT, as it does for a plain script.
+            exec("raise error", {"error": error})
+        raise
+
+
+def _fresh_main() -> None:
+    # The former __main__ is kept: its functions may be running, and its death would clear its
+    # names.
+    _former_main.append(sys.modules["__main__"])
+    main = ModuleType("__main__")
+    main.__dict__["__builtins__"] = builtins
+    main.__loader__ = importlib.machinery.BuiltinImporter
+    if sys.version_info < (3, 14):
+        vars(main)["__annotations__"] = {}
+    sys.modules["__main__"] = main
+
+
+def _run_script(entry: Entry) -> None:
+    path = entry.target
+    sys.argv[:] = [path, *entry.args]
+    sys.orig_argv[:] = [sys.executable, path, *entry.args]
+    if os.path.isdir(path) or pkgutil.get_importer(path) is not None:
+        # A directory or a zip file with a __main__.py.
+        sys.path.insert(0, os.path.abspath(path))
+        _call(lambda: _run_as_main("__main__", False))
+        return
+    code = _compile(path)
+    if not sys.flags.safe_path:
+        sys.path.insert(0, os.path.dirname(os.path.realpath(path)))
+    main = sys.modules["__main__"].__dict__
+    filename = _absolute(path)
+    main.update(
+        __file__=filename,
+        __loader__=importlib.machinery.SourceFileLoader("__main__", filename),
+    )
+    main["__cached__"] = None
+    if code is None:
+        with io.open_code(filename) as file:
+            source = file.read()
+        _call(lambda: exec(compile(source, filename, "exec", dont_inherit=True), main))
+    else:
+        _call(lambda: exec(code, main))
+
+
+def _absolute(path: str) -> str:
+    return path if os.path.isabs(path) else os.path.join(os.getcwd(), path)
+
+
+def _compile(path: str) -> CodeType | None:
+    """The code of a .pyc file; None for source.
+
+    Ends the process as python does if there is no such file.
+    """
+    try:
+        with io.open_code(_absolute(path)) as file:
+            if not path.endswith(".pyc"):
+                return None
+            code: CodeType | None = vars(pkgutil)["read_code"](file)
+            return code
+    except OSError as error:
+        sys.stderr.write(
+            f"{sys.executable}: can't open file {_absolute(path)!r}: "
+            f"[Errno {error.errno}] {error.strerror}\n"
+        )
+        raise SystemExit(2) from None
+
+
+def _run_module(entry: Entry) -> None:
+    sys.argv[:] = ["-m", *entry.args]
+    sys.orig_argv[:] = [sys.executable, "-m", entry.target, *entry.args]
+    if not sys.flags.safe_path:
+        sys.path.insert(0, os.getcwd())
+    _call(lambda: _run_as_main(entry.target, True))
+
+
+def _call(run: Callable[[], object]) -> None:
+    run()
+
+
+def _own_frames(tb: TracebackType | None) -> TracebackType | None:
+    """The part of a traceback after _call and the lambda that it calls."""
+    at = tb
+    while at is not None:
+        if at.tb_frame.f_code is _call.__code__:
+            return at.tb_next.tb_next if at.tb_next is not None else None
+        at = at.tb_next
+    return tb
+
+
+def _hide_frames(error: BaseException) -> None:
+    """Show the traceback as it is now: on its way up it still gets the launcher's frames."""
+    shown = error.__traceback__
+    hook = sys.excepthook
+
+    def excepthook(
+        kind: type[BaseException], value: BaseException, tb: TracebackType | None
+    ) -> None:
+        if value is error:
+            value.__traceback__ = tb = shown
+        hook(kind, value, tb)
+
+    sys.excepthook = excepthook

@@ -1,0 +1,58 @@
+"""What the launcher says to a process through its environment. The only module that reads it."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+PAGE = "PACELINE_PAGE"
+SLOT = "PACELINE_SLOT"
+GENERATION = "PACELINE_GENERATION"
+ERROR_FILE = "PACELINE_ERROR_FILE"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Launch:
+    """One rank as its launcher describes it, for example `Launch(page="/run/page", rank=3, …)`."""
+
+    page: str | None
+    slot: int
+    generation: int
+    rank: int
+    local_rank: int
+    world_size: int
+    error_file: str | None
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str] | None = None) -> "Launch":
+        """Read the environment; a word that is missing or broken counts as not said."""
+        env = os.environ if environment is None else environment
+
+        def number(name: str, otherwise: int) -> int:
+            try:
+                return int(env[name])
+            except (KeyError, ValueError):
+                return otherwise
+
+        return cls(
+            page=env.get(PAGE) or None,
+            slot=number(SLOT, 0),
+            generation=number(GENERATION, 0),
+            rank=number("RANK", 0),
+            local_rank=number("LOCAL_RANK", 0),
+            world_size=number("WORLD_SIZE", 1),
+            error_file=env.get(ERROR_FILE) or None,
+        )
+
+
+def cache_dir() -> Path:
+    """Where things are kept that may be thrown away, `~/.cache/paceline`."""
+    base = os.environ.get("XDG_CACHE_HOME") or ""
+    root = Path(base) if base.startswith("/") else Path("~/.cache").expanduser()
+    return root / "paceline"
+
+
+def import_environment() -> dict[str, str]:
+    """The variables that decide what an import finds, for example `PYTHONPATH`."""
+    names = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "CONDA_PREFIX")
+    return {name: os.environ[name] for name in names if name in os.environ}

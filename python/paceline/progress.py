@@ -1,0 +1,96 @@
+"""What a script may tell its launcher: steps, loss, checkpoints."""
+
+import os
+from functools import cache
+from typing import TYPE_CHECKING
+
+from paceline.launch import Launch
+
+if TYPE_CHECKING:
+    from paceline._native import Session
+
+_session: "Session | None" = None
+_opened = False
+
+
+@cache
+def _launch() -> Launch:
+    return Launch.from_environment()
+
+
+def session() -> "Session | None":
+    """This process' slot on the progress page; None without a launcher or in a rank's child."""
+    global _session, _opened
+    if not _opened:
+        _opened = True
+        launch = _launch()
+        if launch.page is not None:
+            _session = _open(launch, launch.page)
+    return _session
+
+
+def _open(launch: Launch, page: str) -> "Session | None":
+    from paceline._native import Session
+
+    try:
+        opened = Session.open(page=page, slot=launch.slot, generation=launch.generation)
+    except (OSError, RuntimeError):
+        # A rank's child, or a process of a former world: it has nothing to report.
+        return None
+    os.register_at_fork(after_in_child=_abandon)
+    return opened
+
+
+def _abandon() -> None:
+    """In a forked child: the slot belongs to the parent."""
+    global _session
+    _session = None
+
+
+def restart() -> None:
+    """Read the launcher's words anew: the starter's child calls it once its environment is set."""
+    global _session, _opened
+    _session, _opened = None, False
+    _launch.cache_clear()
+
+
+def step(n: int, loss: float | None = None) -> None:
+    """Step `n` of the whole training is done: `pl.step(1200, loss=0.31)`."""
+    current = session()
+    if current is not None:
+        if loss is None:
+            current.step(int(n))
+        else:
+            current.step(int(n), float(loss))
+
+
+def saved(n: int) -> None:
+    """The checkpoint of step `n` is complete and will not change: `pl.saved(1200)`."""
+    current = session()
+    if current is not None:
+        current.saved(int(n))
+
+
+def is_managed() -> bool:
+    """Whether this process is a rank of a paceline job: `if not pl.is_managed(): …`."""
+    return session() is not None
+
+
+def rank() -> int:
+    """This process' rank, 0 without a launcher: `if pl.rank() == 0: …`."""
+    return _launch().rank
+
+
+def local_rank() -> int:
+    """The rank's number on its node: `torch.device("cuda", pl.local_rank())`."""
+    return _launch().local_rank
+
+
+def world_size() -> int:
+    """How many ranks train, 1 without a launcher: `shard(data, pl.world_size())`."""
+    return _launch().world_size
+
+
+def generation() -> int:
+    """The world's fencing number, 0 without a launcher: `log(generation=pl.generation())`."""
+    return _launch().generation

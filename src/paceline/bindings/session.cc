@@ -1,0 +1,32 @@
+// _native.Session: a rank's side of the progress page.
+#include "paceline/client/session.h"
+
+#include <nanobind/stl/string.h>
+
+#include "paceline/bindings/bindings.h"
+
+namespace paceline::bindings {
+
+void BindSession(nanobind::module_& module) {
+  using client::Session;
+  nanobind::class_<Session>(module, "Session")
+      .def_static(
+          "open",
+          [](std::string page, uint32_t slot, uint64_t generation) {
+            return ValueOrRaise(Session::Open(
+                {.page_path = std::move(page), .slot = slot, .generation = generation}));
+          },
+          nanobind::arg("page"), nanobind::arg("slot"), nanobind::arg("generation"))
+      .def("step", &Session::Step, nanobind::arg("step"),
+           nanobind::arg("loss") = client::kLossUnknown)
+      .def("count_step", &Session::CountStep)
+      .def("saved", &Session::Saved, nanobind::arg("step"))
+      .def("entered", &Session::Entered)
+      .def("hook_installed", &Session::HookInstalled)
+      .def("failed", &Session::Failed)
+      .def("port_taken", &Session::PortTaken)
+      .def_prop_ro("last_step", [](const Session& session) { return session.step(); })
+      .def_prop_ro("step_count", [](const Session& session) { return session.step_count(); });
+}
+
+}  // namespace paceline::bindings

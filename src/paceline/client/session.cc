@@ -1,0 +1,86 @@
+#include "paceline/client/session.h"
+
+#include <unistd.h>
+
+#include <utility>
+
+namespace paceline::client {
+namespace {
+constexpr auto kRelaxed = std::memory_order_relaxed;
+constexpr auto kRelease = std::memory_order_release;
+}  // namespace
+
+Result<Session> Session::Open(const SessionPlace& place) {
+  Result<PageFile> page = PageFile::Open(place.page_path, PageAccess::kWrite);
+  if (!page.ok()) return page.failure();
+  Result<PageSlot*> slot = page->Slot(place.slot);
+  if (!slot.ok()) return slot.failure();
+  const uint64_t generation = (*slot)->generation.load(kRelaxed);
+  if (((*slot)->attempt.load(std::memory_order_acquire) & kAttemptPreparing) != 0 ||
+      generation != place.generation) {
+    return Failure{.kind = FailureKind::kFenced,
+                   .message = "slot " + std::to_string(place.slot) + " belongs to generation " +
+                              std::to_string(generation) + ", this process to " +
+                              std::to_string(place.generation)};
+  }
+  int64_t owner = 0;
+  if (!(*slot)->writer_pid.compare_exchange_strong(owner, getpid()) && owner != getpid()) {
+    return Failure{.kind = FailureKind::kNotOurs,
+                   .message = "slot " + std::to_string(place.slot) + " is written by process " +
+                              std::to_string(owner)};
+  }
+  return Session(std::move(*page), *slot);
+}
+
+void Session::Report(int64_t step, double loss) {
+  const int64_t now = MonotonicNanoseconds();
+  slot_->loss.store(loss, kRelaxed);
+  if (step > slot_->step.load(kRelaxed)) {
+    slot_->last_step_monotonic_ns.store(now, kRelaxed);
+    slot_->step.store(step, kRelaxed);
+  }
+  const uint64_t count = slot_->step_count.load(kRelaxed);
+  if (count == 0) slot_->first_step_monotonic_ns.store(now, kRelaxed);
+  slot_->step_count.store(count + 1, kRelease);
+}
+
+void Session::Step(int64_t step, double loss) {
+  const uint64_t flags = slot_->flags.load(kRelaxed);
+  if ((flags & kSlotStepIsAbsolute) == 0) {
+    // What was counted so far is replaced, not continued: the count may be ahead of the script's
+    // own number.
+    slot_->step.store(-1, kRelaxed);
+    slot_->flags.store(flags | kSlotStepIsAbsolute, kRelease);
+  }
+  Report(step, loss);
+}
+
+void Session::CountStep() {
+  if ((slot_->flags.load(kRelaxed) & kSlotStepIsAbsolute) != 0) return;
+  Report(slot_->step.load(kRelaxed) < 0 ? 1 : slot_->step.load(kRelaxed) + 1,
+         slot_->loss.load(kRelaxed));
+}
+
+void Session::Saved(int64_t step) {
+  if (step > slot_->saved_step.load(kRelaxed)) slot_->saved_step.store(step, kRelease);
+}
+
+void Session::Entered() { slot_->entered_monotonic_ns.store(MonotonicNanoseconds(), kRelease); }
+
+void Session::HookInstalled() {
+  slot_->flags.store(slot_->flags.load(kRelaxed) | kSlotStepHook, kRelease);
+}
+
+int64_t Session::Failed() {
+  const int64_t now = MonotonicNanoseconds();
+  slot_->error_monotonic_ns.store(now, kRelease);
+  return now;
+}
+
+void Session::PortTaken() { slot_->port_taken.store(1, kRelease); }
+
+int64_t Session::step() const { return slot_->step.load(kRelaxed); }
+
+uint64_t Session::step_count() const { return slot_->step_count.load(kRelaxed); }
+
+}  // namespace paceline::client

@@ -1,0 +1,52 @@
+// The starter's side of the progress page: who was started in a slot and how it ended.
+//
+// The starter is one thread and the only writer of these words. A slot may be begun again only when
+// the former process is gone; the caller knows that, because it reaps them.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "paceline/client/page_file.h"
+#include "paceline/client/result.h"
+
+namespace paceline::client {
+
+struct SlotOwner {
+  uint64_t generation = 0;
+  int32_t rank = -1;
+  int32_t local_rank = -1;
+  SlotStart how = SlotStart::kNone;
+};
+
+struct SlotProcess {
+  int64_t pid = 0;
+  uint64_t start_time_ticks = 0;
+};
+
+class SlotBook {
+ public:
+  // kNotOurs when the page belongs to another job or node; PageFile::Open's failures.
+  static Result<SlotBook> Open(const std::string& path, std::string_view job_id,
+                               std::string_view node);
+
+  // Clears the slot for a new attempt and returns its number. The process does not exist yet.
+  Result<uint64_t> Begin(uint32_t slot, const SlotOwner& owner);
+  std::optional<Failure> Running(uint32_t slot, const SlotProcess& process);
+  // The start failed: nobody runs here.
+  std::optional<Failure> Vacate(uint32_t slot);
+  std::optional<Failure> Exited(uint32_t slot, int32_t wait_status, uint64_t maxrss_kib);
+  // The process that the slot says is running; pid 0 = none. It may have gone with a former
+  // starter.
+  Result<SlotProcess> Occupant(uint32_t slot) const;
+
+ private:
+  explicit SlotBook(PageFile page) : page_(std::move(page)) {}
+
+  PageFile page_;
+};
+
+}  // namespace paceline::client
