@@ -282,8 +282,8 @@ class Server:
         return self._adopt(node, book, request, pid, how), attempt, why
 
     def _adopt(self, node: Node, book: SlotBook, request: Request, pid: int, how: str) -> Process:
-        # Also here, so that the group exists before anybody is told. It fails when the child has done
-        # so itself and has begun another program or ended since.
+        # Also here, so that the group exists before anybody is told. It fails when the child has
+        # done so itself and has begun another program or ended since.
         with suppress(OSError):
             os.setpgid(pid, pid)
         process = Process(

@@ -17,6 +17,7 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import FrameType
 
 from paceline import bootstrap, imports, progress, spawn
 from paceline.entry import Entry
@@ -49,7 +50,7 @@ def main(arguments: list[str] | None = None) -> None:
     if not sys.flags.safe_path:
         sys.path.pop(0)  # the folder in which -m was typed
     # Not SIG_IGN: a fresh interpreter that is started from here would inherit it.
-    signal.signal(signal.SIGINT, lambda *_: None)
+    signal.signal(signal.SIGINT, _ignore)
     post = _take_post(options)
     _tell_ready(options.ready_fd)
     if post is None:
@@ -66,6 +67,10 @@ def main(arguments: list[str] | None = None) -> None:
     birth = spawn.become_rank(child, close=[server.forget, lambda: os.close(post.lock_fd)])
     progress.restart()
     bootstrap.begin(birth)
+
+
+def _ignore(_number: int, _frame: FrameType | None) -> None:
+    """Ctrl-C is for whoever started the job."""
 
 
 def _warm_up(post: Post) -> Server:

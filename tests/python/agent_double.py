@@ -31,7 +31,7 @@ class Peer:
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.socket.settimeout(DEADLINE_SECONDS)
         self.socket.connect(str(path))
-        self._kept: list[dict[str, Any]] = []
+        self.kept: list[dict[str, Any]] = []
         if hello:
             self.send(type="hello", protocol=1, job=job, node=node)
             self.ready = self.wait("ready")
@@ -69,16 +69,16 @@ class Peer:
         def fits(message: dict[str, Any]) -> bool:
             return message["type"] == kind and all(message[k] == v for k, v in having.items())
 
-        for message in self._kept:
+        for message in self.kept:
             if fits(message):
-                self._kept.remove(message)
+                self.kept.remove(message)
                 return message
         while True:
             message = self.read()
             assert message is not None, f"the starter hung up before {kind}"
             if fits(message):
                 return message
-            self._kept.append(message)
+            self.kept.append(message)
 
     def close(self) -> None:
         self.socket.close()
@@ -149,7 +149,7 @@ class Starter:
             assert reply is not None
             if reply.get("id") == self.next_id:
                 return reply
-            peer._kept.append(reply)
+            peer.kept.append(reply)
 
     def run(self, entry: str, target: str, *args: str, **more: Any) -> Outcome:
         """Run a rank to its end."""

@@ -1,0 +1,224 @@
+"""The starter's socket: hostile peers, other agents, agents that come back, and when it ends."""
+
+import os
+import signal
+import socket
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from agent_double import DEADLINE_SECONDS, Peer, Starter, start_starter, starter, write_page
+
+WAITS = "import sys\nprint('ready', flush=True)\nsys.stdin = None\nimport signal\nsignal.pause()\n"
+
+
+@pytest.fixture
+def bare(tmp_path: Path) -> Iterator[Starter]:
+    (tmp_path / "waits.py").write_text(WAITS)
+    (tmp_path / "ends.py").write_text("print('done')\n")
+    with starter(tmp_path) as running:
+        yield running
+
+
+def framed(body: bytes) -> bytes:
+    return struct.pack("<I", len(body)) + body
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (struct.pack("<I", 0), "0 bytes"),
+        (struct.pack("<I", (4 << 20) + 1), "bytes"),
+        (b"\xff\xff\xff\xff", "bytes"),
+        (framed(b"not json"), "not JSON"),
+        (framed(b"\xff\xfe"), "not JSON"),
+        (framed(b"[1]"), "not an object"),
+        (framed(b"[" * 100_000), "not JSON"),
+        (framed(b"{}"), "'type'"),
+        (framed(b'{"type": "spawn"}'), "hello"),
+        (framed(b'{"type": "hello", "protocol": 99, "job": "j", "node": "n"}'), "protocol 1"),
+        (framed(b'{"type": "hello", "protocol": true, "job": "j", "node": "n"}'), "protocol"),
+        (framed(b'{"type": "hello", "protocol": 1, "job": "", "node": "n"}'), "empty"),
+        (framed(b'{"type": "hello", "protocol": 1, "job": 7, "node": "n"}'), "'job'"),
+    ],
+)
+def test_hostile_bytes_close_only_their_connection(bare: Starter, data: bytes, why: str) -> None:
+    hostile = Peer(bare.socket_path, hello=False)
+    hostile.raw(data)
+    answer = hostile.read()
+    assert answer is not None
+    assert answer["type"] == "error"
+    assert why in answer["why"]
+    assert hostile.read() is None
+    assert bare.run("script", "ends.py").out == "done\n"
+
+
+def test_half_a_message_does_not_stop_others(bare: Starter) -> None:
+    slow = Peer(bare.socket_path, hello=False)
+    slow.raw(struct.pack("<I", 1000) + b"{")
+    assert bare.run("script", "ends.py").out == "done\n"
+    slow.close()
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"entry": "shell"}, "'entry'"),
+        ({"args": ["a", 1]}, "'args'"),
+        ({"args": "a"}, "'args'"),
+        ({"env": {"A=B": "c"}}, "'env'"),
+        ({"env": {"A": "b\0c"}}, "'env'"),
+        ({"slot": 64}, "'slot'"),
+        ({"slot": -1}, "'slot'"),
+        ({"generation": 1.5}, "'generation'"),
+        ({"store_port": 65536}, "'store_port'"),
+        ({"warm": 1}, "'warm'"),
+        ({"cwd": None}, "'cwd'"),
+    ],
+)
+def test_broken_spawn_closes_the_connection(
+    bare: Starter, change: dict[str, object], why: str
+) -> None:
+    other = Peer(bare.socket_path, node="other")
+    write_page(bare.folder / "other", node="other")
+    fields: dict[str, Any] = {"page": str(bare.folder / "other")} | change
+    entry = fields.pop("entry", "script")
+    with pytest.raises(AssertionError):
+        bare.spawn(entry, "ends.py", peer=other, **fields)
+    error = [message for message in other.kept if message["type"] == "error"]
+    assert why in error[0]["why"]
+    assert bare.run("script", "ends.py").out == "done\n"
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"page": "/nowhere/page"}, "No such file"),
+        ({"page": "/proc/self/stat"}, "page"),
+        ({"slot": 5}, "no slot 5"),
+        ({"cwd": "/nowhere"}, "/nowhere: No such file"),
+        ({"stdout": "/nowhere/out"}, "/nowhere/out: No such file"),
+        ({"entry": "exec", "target": "no-such-program"}, "no such program"),
+        ({"entry": "exec", "target": "/etc/passwd"}, "Permission denied"),
+    ],
+)
+def test_impossible_spawn_fails_with_the_reason(
+    bare: Starter, change: dict[str, object], why: str
+) -> None:
+    more = {"entry": "script", "target": "ends.py"} | change
+    answer = bare.spawn(str(more.pop("entry")), str(more.pop("target")), **more)
+    assert answer["type"] == "spawn_failed"
+    assert why in answer["why"]
+    assert bare.slot(0)["state"] == 0
+    assert bare.run("script", "ends.py").out == "done\n"
+
+
+def test_page_of_another_node_is_refused(bare: Starter) -> None:
+    other = Peer(bare.socket_path, node="node9")
+    answer = bare.spawn("script", "ends.py", peer=other)
+    assert answer["type"] == "spawn_failed"
+    assert "node node0" in answer["why"]
+
+
+def test_slot_in_use_is_refused(bare: Starter) -> None:
+    pid = bare.spawn("script", "waits.py")["pid"]
+    answer = bare.spawn("script", "ends.py")
+    assert answer["type"] == "spawn_failed"
+    assert str(pid) in answer["why"]
+
+
+def test_exit_is_on_the_page_before_it_is_told(bare: Starter) -> None:
+    (bare.folder / "exit3.py").write_text("raise SystemExit(3)\n")
+    got = bare.run("script", "exit3.py", rank=2)
+    slot = bare.slot(2)
+    assert (slot["state"], slot["wait_status"], slot["pid"]) == (3, 3 << 8, got.spawned["pid"])
+    assert slot["attempt"] == got.spawned["attempt"] == 1
+    assert slot["maxrss_kib"] == got.exited["maxrss_kib"] > 1000
+
+
+def test_rank_goes_on_without_its_agent_and_the_next_one_finds_it(bare: Starter) -> None:
+    living = bare.spawn("script", "waits.py", rank=0)
+    dying = bare.spawn("script", "waits.py", rank=1)
+    bare.peer.close()
+    os.kill(dying["pid"], signal.SIGTERM)
+    bare.peer = Peer(bare.socket_path)
+    bare.peer.send(type="list")
+    children = {row["pid"]: row for row in bare.peer.wait("children")["children"]}
+    if children[dying["pid"]]["running"]:
+        status = bare.peer.wait("exited", pid=dying["pid"])["wait_status"]
+    else:
+        status = children[dying["pid"]]["wait_status"]
+    assert status == signal.SIGTERM
+    assert children[living["pid"]]["running"]
+    assert children[living["pid"]]["start_time"] == living["start_time"]
+    os.kill(living["pid"], signal.SIGKILL)
+    assert bare.peer.wait("exited", pid=living["pid"])["wait_status"] == signal.SIGKILL
+
+
+def test_newer_connection_of_a_node_takes_over(bare: Starter) -> None:
+    former = bare.peer
+    bare.peer = Peer(bare.socket_path)
+    assert "newer connection" in former.wait("error")["why"]
+    assert former.read() is None
+    assert bare.run("script", "ends.py").out == "done\n"
+
+
+def test_agents_of_two_nodes_hear_only_of_their_own(bare: Starter) -> None:
+    write_page(bare.folder / "page1", node="node1")
+    other = Peer(bare.socket_path, node="node1")
+    mine = bare.spawn("script", "ends.py")
+    theirs = bare.spawn("script", "ends.py", peer=other, page=str(bare.folder / "page1"))
+    assert other.wait("exited")["pid"] == theirs["pid"]
+    assert bare.peer.wait("exited")["pid"] == mine["pid"]
+    other.send(type="list")
+    assert [row["pid"] for row in other.wait("children")["children"]] == [theirs["pid"]]
+
+
+def test_taken_store_port_is_marked_and_exits_with_75(bare: Starter) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        got = bare.run("script", "ends.py", store_port=port)
+        assert (got.status, got.out) == (75 << 8, "")
+        assert bare.slot(0)["port_taken"]
+        assert bare.run("script", "ends.py", store_port=port, rank=1).out == "done\n"
+    assert bare.run("script", "ends.py", store_port=port).out == "done\n"
+    assert not bare.slot(0)["port_taken"]
+
+
+def test_second_starter_leaves_at_once(bare: Starter) -> None:
+    second = start_starter(bare.folder)
+    assert second.wait(DEADLINE_SECONDS) == 0
+    assert bare.run("script", "ends.py").out == "done\n"
+
+
+def test_starter_ends_when_nobody_needs_it(bare: Starter) -> None:
+    child = bare.spawn("script", "waits.py")
+    bare.peer.close()
+    # It still has a child, so it can be joined.
+    bare.peer = Peer(bare.socket_path)
+    os.kill(child["pid"], signal.SIGKILL)
+    bare.peer.wait("exited")
+    bare.peer.send(type="bye")
+    assert bare.process.wait(DEADLINE_SECONDS) == 0
+    assert not bare.socket_path.exists()
+
+
+def test_ranks_survive_a_dead_starter_and_their_slot_is_guarded(tmp_path: Path) -> None:
+    (tmp_path / "waits.py").write_text(WAITS)
+    with starter(tmp_path) as first:
+        child = first.spawn("script", "waits.py")
+        first.process.kill()
+        first.process.wait(DEADLINE_SECONDS)
+        second = Starter(start_starter(tmp_path), tmp_path)
+        try:
+            second.peer = Peer(second.socket_path)
+            answer = second.spawn("script", "waits.py")
+            assert answer["type"] == "spawn_failed"
+            assert f"process {child['pid']} of a former starter" in answer["why"]
+        finally:
+            second.process.kill()
+            second.process.wait(DEADLINE_SECONDS)
