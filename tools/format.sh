@@ -12,5 +12,6 @@ if [ "$version" != "$wanted" ]; then
 fi
 mode=(--dry-run -Werror)
 [ "${1:-}" = --fix ] && mode=(-i)
-find $(ls -d src tests bench 2>/dev/null) \( -name '*.h' -o -name '*.cc' \) | sort | xargs "$tool" --style=file "${mode[@]}"
+find $(ls -d src tests bench 2>/dev/null) \( -name '*.h' -o -name '*.cc' \) | sort |
+  xargs "$tool" --style=file "${mode[@]}"
 [ "${1:-}" = --fix ] || echo "format: as clang-format $wanted would write it"
