@@ -127,7 +127,7 @@ class ImportList:
 
 
 def loaded_site_modules() -> tuple[str, ...]:
-    """What this process has loaded from site-packages, in the order in which it began to load."""
+    """What this process has loaded from site-packages, in the order in which it was loaded."""
     folders = tuple(site_dirs())
     names: list[str] = []
     for name, module in list(sys.modules.items()):

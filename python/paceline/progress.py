@@ -1,21 +1,24 @@
 """What a script may tell its launcher: steps, loss, checkpoints."""
 
 import os
-from functools import cache
-from typing import TYPE_CHECKING
 
-from paceline.launch import Launch
-
+TYPE_CHECKING = False  # as typing's, whose import would take longer than this whole package
 if TYPE_CHECKING:
     from paceline._native import Session
+    from paceline.launch import Launch
 
 _session: "Session | None" = None
 _opened = False
+_known: "Launch | None" = None
 
 
-@cache
-def _launch() -> Launch:
-    return Launch.from_environment()
+def _launch() -> "Launch":
+    global _known
+    if _known is None:
+        from paceline.launch import Launch
+
+        _known = Launch.from_environment()
+    return _known
 
 
 def session() -> "Session | None":
@@ -29,7 +32,7 @@ def session() -> "Session | None":
     return _session
 
 
-def _open(launch: Launch, page: str) -> "Session | None":
+def _open(launch: "Launch", page: str) -> "Session | None":
     from paceline._native import Session
 
     try:
@@ -49,9 +52,8 @@ def _abandon() -> None:
 
 def restart() -> None:
     """Read the launcher's words anew: the starter's child calls it once its environment is set."""
-    global _session, _opened
-    _session, _opened = None, False
-    _launch.cache_clear()
+    global _session, _opened, _known
+    _session, _opened, _known = None, False, None
 
 
 def step(n: int, loss: float | None = None) -> None:

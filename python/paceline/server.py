@@ -263,6 +263,7 @@ class Server:
         _check_vacant(node, book, request.slot)
         why = self._warmth.failure or spawn.why_cold(request, self._warmth.started_with)
         how = "exec" if request.entry is None else "cold" if why else "fork"
+        birth = request.birth() if how == "fork" else None
         files = Files(request)
         try:
             attempt = book.begin(
@@ -273,8 +274,10 @@ class Server:
             except BaseException:
                 book.vacate(request.slot)
                 raise
-            if pid == 0:
-                self._child = Child(request=request, files=files, base_path=self._warmth.base_path)
+            if pid == 0 and birth is not None:
+                self._child = Child(
+                    request=request, birth=birth, files=files, base_path=self._warmth.base_path
+                )
                 return None, attempt, None
         finally:
             if self._child is None:

@@ -122,6 +122,7 @@ class Child:
     """What a forked child has to do, once it has left the starter's stack."""
 
     request: Request
+    birth: Birth  # made by the starter: the import list is found by its environment
     files: "Files"
     base_path: tuple[str, ...]
 
@@ -248,7 +249,7 @@ def become_rank(child: Child, *, close: Iterable[Callable[[], object]]) -> Birth
     _refresh_modules(request)
     gc.enable()
     quiet_end()
-    return request.birth()
+    return child.birth
 
 
 # As Python itself leaves them at its start.

@@ -18,43 +18,51 @@ _MODULE = "torch.optim.optimizer"
 _OPTIMIZERS_MAX = 4096
 
 
-class StepCounter:
-    """The two hooks: `StepCounter(session.count_step)`."""
+Hook = Callable[[object, object, object], None]
 
-    def __init__(self, report: Callable[[], None], first: Callable[[], None] | None = None) -> None:
-        self._report = report
-        self._first = first
-        self._iteration = 0
-        self._stepped_in: dict[int, int] = {}  # optimizer's id → iteration of its last step
-        self._open: dict[int, int] = {}  # optimizer's id → calls of step that have not ended
 
-    def before(self, optimizer: object, _args: object, _kwargs: object) -> None:
-        """Before any optimizer steps."""
-        key = id(optimizer)
-        depth = self._open.get(key, 0)
-        # An exception in a former step leaves its call open: believe in nesting only if it can be
-        # seen.
-        if depth and not _is_nested(optimizer):
-            depth = 0
-        self._open[key] = depth + 1
+def step_hooks(
+    report: Callable[[], None], first: Callable[[], None] | None = None
+) -> tuple[Hook, Hook]:
+    """The two hooks, before and after a step: `before, after = step_hooks(session.count_step)`.
 
-    def after(self, optimizer: object, _args: object, _kwargs: object) -> None:
-        """After any optimizer stepped."""
-        key = id(optimizer)
-        depth = self._open.pop(key, 1)
-        if depth > 1:
-            self._open[key] = depth - 1
+    They run in every step of every optimizer, so they are closures over plain lists: a class would
+    take twice the time.
+    """
+    # optimizer's id → [iteration of its last step, calls of step that have not ended]
+    optimizers: dict[int, list[int]] = {}
+    find = optimizers.get
+    iteration = 0
+
+    def before(optimizer: object, _args: object, _kwargs: object) -> None:
+        state = find(id(optimizer))
+        if state is None:
+            if len(optimizers) >= _OPTIMIZERS_MAX:
+                optimizers.clear()
+            optimizers[id(optimizer)] = [0, 1]
+        elif state[1] and _is_nested(optimizer):
+            state[1] += 1
+        else:
+            # Also when a former step ended by an exception and so left its call open.
+            state[1] = 1
+
+    def after(optimizer: object, _args: object, _kwargs: object) -> None:
+        nonlocal iteration, first
+        state = find(id(optimizer))
+        if state is None:
             return
-        last = self._stepped_in.get(key, 0)
-        if last == self._iteration:
-            self._iteration += 1
-            self._report()
-            if self._first is not None:
-                first, self._first = self._first, None
-                first()
-        elif len(self._stepped_in) > _OPTIMIZERS_MAX:
-            self._stepped_in.clear()
-        self._stepped_in[key] = self._iteration
+        depth = state[1] = state[1] - 1
+        if depth:
+            return
+        if state[0] == iteration:
+            iteration += 1
+            report()
+            if first is not None:
+                then, first = first, None
+                then()
+        state[0] = iteration
+
+    return before, after
 
 
 def _is_nested(optimizer: object) -> bool:
@@ -119,13 +127,13 @@ def watch_steps(
 
     Example: `watch_steps(session.count_step, session.hook_installed)`.
     """
-    counter = StepCounter(report, first)
+    before, after = step_hooks(report, first)
 
     def then(module: ModuleType) -> None:
         pre: Callable[[Any], object] = module.register_optimizer_step_pre_hook
         post: Callable[[Any], object] = module.register_optimizer_step_post_hook
-        pre(counter.before)
-        post(counter.after)
+        pre(before)
+        post(after)
         installed()
 
     loaded = sys.modules.get(_MODULE)

@@ -2,14 +2,13 @@
 
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from agent_double import Starter, plain_environment, starter
-from paceline.torch import StepCounter
+from paceline.torch import step_hooks
 
 
 class Loop:
@@ -17,14 +16,14 @@ class Loop:
 
     def __init__(self) -> None:
         self.reports = 0
-        self.counter = StepCounter(self._report)
+        self.before, self.after = step_hooks(self._report)
 
     def _report(self) -> None:
         self.reports += 1
 
     def step(self, optimizer: object) -> None:
-        self.counter.before(optimizer, (), {})
-        self.counter.after(optimizer, (), {})
+        self.before(optimizer, (), {})
+        self.after(optimizer, (), {})
 
 
 def test_one_optimizer_counts_every_step() -> None:
@@ -220,20 +219,13 @@ def test_error_record_names_place_and_step(torched: Starter) -> None:
     assert torched.slot(3)["error_monotonic_ns"] == record["monotonic_ns"] > 0
 
 
-def test_hook_costs_less_than_the_clock_can_make_a_fuss_about() -> None:
-    loop, one = Loop(), object()
-    began = time.perf_counter()
-    for _ in range(100_000):
-        loop.step(one)
-    print(f"{(time.perf_counter() - began) * 1e4:.0f} ns a step")
-    assert loop.reports == 100_000
-
-
 def test_package_is_harmless_without_a_launcher(tmp_path: Path) -> None:
     code = (
-        "import sys, paceline as pl\npl.step(3, loss=1.0); pl.saved(2)\n"
+        "import sys, paceline as pl\n"
+        "heavy = ('torch', 'numpy', 'json', 'socket', 'ast', 'pathlib')\n"
+        "print([m for m in heavy if m in sys.modules])\n"
+        "pl.step(3, loss=1.0); pl.saved(2)\n"
         "print(pl.is_managed(), pl.rank(), pl.local_rank(), pl.world_size(), pl.generation())\n"
-        "print([m for m in ('torch', 'numpy', 'json', 'socket') if m in sys.modules])\n"
     )
     env = plain_environment()
     for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE"):
@@ -241,4 +233,4 @@ def test_package_is_harmless_without_a_launcher(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True
     )
-    assert done.stdout == "False 0 0 1 0\n[]\n"
+    assert done.stdout == "[]\nFalse 0 0 1 0\n"
