@@ -51,6 +51,7 @@ class Incident:
     title: str
     fault_at: float
     of_master: bool = False
+    injected: bool = False  # then its lanes are known; failures of others follow from it
     lanes: set[int] = field(default_factory=set)
     step: int = -1  # newest step when it happened
     saved_step: int = -1  # newest step that was safe then
@@ -213,7 +214,10 @@ class _Reader:
             self.open = Incident(title=title, fault_at=now, step=self.highest)
             self.story.incidents.append(self.open)
             self._change(now, Phase.DETECT)
-        self.open.lanes |= self._lanes_of(event)
+        if str(event.get("explains", "")).lower() == "true" and not self.open.injected:
+            self.open.title, self.open.lanes = title, set()  # the failure before followed from it
+        if not self.open.injected:
+            self.open.lanes |= self._lanes_of(event)
         return self.open
 
     def _on_fault_injected(self, now: float, event: dict[str, Any]) -> None:
@@ -224,7 +228,7 @@ class _Reader:
             self.open_master.step = max(self.highest, int(event.get("step", -1)))
             self.story.incidents.append(self.open_master)
         else:
-            self._incident(now, event, title)
+            self._incident(now, event, title).injected = True
 
     def _on_rank_failed(self, now: float, event: dict[str, Any]) -> None:
         self._detected(now, event, f"rank {event.get('rank', '?')} failed")
@@ -287,6 +291,9 @@ class _Reader:
         if self.open and step > self.open.step:
             self._change(now, Phase.TRAINING)
             self.open.caught_up_at = now
+
+    def _on_master_took_over(self, now: float, event: dict[str, Any]) -> None:
+        self._on_master_started(now, event)
 
     def _on_master_started(self, now: float, event: dict[str, Any]) -> None:
         if int(event.get("incarnation", 1)) <= 1:

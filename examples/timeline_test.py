@@ -102,6 +102,15 @@ def test_a_fault_without_a_note_begins_when_it_is_detected():
     assert titles == ["rank 3 failed", "node2 lost", "master restarted"]
 
 
+def test_a_failure_that_followed_from_another_is_not_counted_as_dead():
+    cut = at(10020, "rank_failed", node="node0", rank=0, cause="connection reset")
+    injected = [*three_faults(), cut]
+    assert story_of(injected).incidents[1].lanes == {4, 5}
+    told = [line.replace('"node_gone"', '"node_lost", "explains": true') for line in injected]
+    unknown = story_of([line for line in told if "fault_injected" not in line])
+    assert (unknown.incidents[1].title, unknown.incidents[1].lanes) == ("node2 lost", {4, 5})
+
+
 def test_a_lost_spare_is_no_incident():
     lines = [*three_faults()[:8], at(5000, "node_lost", node="node9")]
     assert story_of(lines).incidents == []
