@@ -10,6 +10,7 @@ import socket
 import sys
 import time
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -68,7 +69,7 @@ class Node:
 
 
 class Server:
-    """Serves agents until nobody needs it: `Server(listener, warmth, keep_warm=0.0).serve()`."""
+    """Serves agents: `Server(listener, warmth, keep_warm=0.0).serve(lambda: False)`."""
 
     def __init__(self, listener: socket.socket, warmth: Warmth, *, keep_warm: float) -> None:
         self._listener = listener
@@ -83,12 +84,17 @@ class Server:
         listener.setblocking(False)
         self._selector.register(listener, selectors.EVENT_READ, self._accept)
 
-    def serve(self) -> Child | None:
-        """None when nobody needs the starter any more; in a forked child, what it has to do."""
+    def serve(self, is_stale: Callable[[], bool]) -> Child | None:
+        """None when nobody needs the starter any more; in a forked child, what it has to do.
+
+        `is_stale` is asked when a kept-warm starter has become idle; if so, that ends it as well.
+        """
+        was_idle = True
         while True:
             timeout = self._seconds_left()
-            if timeout is not None and timeout <= 0:
+            if timeout is not None and (timeout <= 0 or (not was_idle and is_stale())):
                 return None
+            was_idle = timeout is not None
             for key, events in self._selector.select(timeout):
                 target: object = key.data
                 if isinstance(target, Process):
@@ -99,6 +105,12 @@ class Server:
                     self._accept()
                 if self._child is not None:
                     return self._child
+
+    @property
+    def is_expired(self) -> bool:
+        """Whether nobody needs the starter and it has been kept warm long enough."""
+        timeout = self._seconds_left()
+        return timeout is not None and timeout <= 0
 
     def forget(self) -> None:
         """In a forked child: close what belongs to the starter."""

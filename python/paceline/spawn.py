@@ -17,7 +17,7 @@ from types import ModuleType
 from typing import Any
 
 from paceline import imports, launch
-from paceline._native import quiet_end
+from paceline._native import quiet_end, set_command_line
 from paceline.bootstrap import Birth, cold_command
 from paceline.entry import Entry
 from paceline.wire import Message, ProtocolError
@@ -249,7 +249,14 @@ def become_rank(child: Child, *, close: Iterable[Callable[[], object]]) -> Birth
     _refresh_modules(request)
     gc.enable()
     quiet_end()
+    set_command_line("".join(f"{word}\0" for word in _command_line(child.birth.entry)))
     return child.birth
+
+
+def _command_line(entry: Entry) -> list[str]:
+    """As a shell would have started the rank."""
+    option = ["-m"] if entry.kind == "module" else []
+    return [sys.executable, *option, entry.target, *entry.args]
 
 
 # As Python itself leaves them at its start.

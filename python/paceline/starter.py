@@ -57,9 +57,12 @@ def main(arguments: list[str] | None = None) -> None:
         return
     with suppress(PermissionError):  # a group leader already: whoever started this did it
         os.setsid()
-    server = _warm_up(post)
-    child = server.serve()
+    tried: set[str] = set()
+    server = _warm_up(post, tried)
+    child = server.serve(lambda: bool(tried) and _has_new_modules(options, tried))
     if child is None:
+        if not server.is_expired:
+            _start_again(post, tries=0)
         for path in (options.socket, options.info):
             if path:
                 Path(path).unlink(missing_ok=True)  # the lock is still held
@@ -73,12 +76,12 @@ def _ignore(_number: int, _frame: FrameType | None) -> None:
     """Ctrl-C is for whoever started the job."""
 
 
-def _warm_up(post: Post) -> Server:
+def _warm_up(post: Post, tried: set[str]) -> Server:
     os.environ.update(_ONE_THREAD)
     gc.disable()
     base_path = tuple(sys.path)
     began = time.monotonic()
-    failure = _preload(post)
+    failure = _preload(post, tried)
     gc.freeze()
     warmth = Warmth(
         imports_ms=round((time.monotonic() - began) * 1000),
@@ -161,7 +164,7 @@ def _tell_ready(fd: int) -> None:
             print(f"starter_ready_fd error={error.strerror}", flush=True)
 
 
-def _preload(post: Post) -> str | None:
+def _preload(post: Post, tried: set[str]) -> str | None:
     """Load what the ranks will load. Returns why forks are impossible afterwards, or None."""
     options = post.options
     entry = _entry(options)
@@ -176,6 +179,7 @@ def _preload(post: Post) -> str | None:
             return None  # each start says so itself; nothing is loaded that could be wrong
         known = ImportList.load(path) or known
         wanted += known.modules or imports.seed(found)
+    tried.update(wanted)
     for name in wanted:
         if name in known.avoid or name in sys.modules:
             continue
@@ -187,7 +191,9 @@ def _preload(post: Post) -> str | None:
             if not known.modules:
                 known = replace(known, modules=tuple(wanted))
             known.save(path)
-            _start_again(post)
+            tries = options.resumed[2] if options.resumed is not None else 0
+            if tries < _RETRIES_MAX:
+                _start_again(post, tries=tries + 1)
         return f"loading {name} ahead failed: {problem}"
     return None
 
@@ -215,12 +221,19 @@ def _load(name: str) -> str | None:
     return None if threads == 1 else f"it starts {threads - 1} thread(s)"
 
 
-def _start_again(post: Post) -> None:
+def _has_new_modules(options: argparse.Namespace, tried: set[str]) -> bool:
+    """Whether ranks have loaded something that this starter has not tried to load."""
+    entry = _entry(options)
+    known = ImportList.load(imports.list_path(entry, options.cwd)) if entry is not None else None
+    return known is not None and any(
+        name not in tried and name not in known.avoid and name not in sys.modules
+        for name in known.modules
+    )
+
+
+def _start_again(post: Post, *, tries: int) -> None:
     """Become a fresh interpreter with the same socket and lock; waiting agents notice nothing."""
     options = post.options
-    tries = options.resumed[2] if options.resumed is not None else 0
-    if tries >= _RETRIES_MAX:
-        return
     arguments: list[str] = []
     for name in ("socket", "key", "cwd", "entry", "entry_module", "preload", "keep_warm", "info"):
         value = getattr(options, name)
@@ -229,7 +242,7 @@ def _start_again(post: Post) -> None:
     fds = (post.lock_fd, post.listener.fileno())
     for fd in fds:
         os.set_inheritable(fd, True)
-    resumed = ["--resumed", *map(str, fds), str(tries + 1)]
+    resumed = ["--resumed", *map(str, fds), str(tries)]
     command = [sys.executable, "-m", "paceline.starter", *arguments, *resumed]
     sys.stdout.flush()
     os.chdir("/")

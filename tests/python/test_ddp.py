@@ -1,4 +1,4 @@
-"""Real DDP over gloo, its ranks forked from one warm starter; one is killed and a new world begins."""
+"""Real DDP over gloo, forked from one warm starter; a rank is killed and a new world begins."""
 
 import os
 import signal

@@ -181,6 +181,16 @@ def test_paths_of_all_kinds(bare: Starter, path: str, warm: bool) -> None:
     compare(bare, "script", path, warm=warm, args=())
 
 
+def test_ps_shows_the_ranks_own_command_line(bare: Starter) -> None:
+    (bare.folder / "cmdline.py").write_text(
+        "print(open('/proc/self/cmdline').read().rstrip(chr(0)).split(chr(0))[1:])\n"
+    )
+    assert bare.run("script", "cmdline.py", "--lr", "1").out == "['cmdline.py', '--lr', '1']\n"
+    long = bare.run("script", "cmdline.py", "x" * 5000)
+    assert long.status == 0
+    assert long.out.startswith("['cmdline.py', 'xxx")
+
+
 def test_absolute_path(bare: Starter) -> None:
     compare(bare, "script", str(bare.folder / "look.py"), warm=True, args=())
 

@@ -189,3 +189,21 @@ def test_kept_warm_starter_serves_the_next_agent(folder: Path) -> None:
         assert running.peer.read() is None
         running.peer = Peer(running.socket_path)
         assert running.peer.ready["pid"] == first
+
+
+def test_idle_starter_loads_what_it_has_learned_and_keeps_its_socket(
+    home: Path, folder: Path
+) -> None:
+    for name in ("heavy", "other"):
+        (home / f"{name}.py").write_text("")
+    (folder / "train.py").write_text(
+        "import sys, other\nprint('heavy' in sys.modules)\ndef f():\n    import heavy\nf()\n"
+    )
+    with starter(folder, "--entry", "train.py", "--keep-warm", "600") as running:
+        pid = running.peer.ready["pid"]
+        for known in (False, True):
+            assert running.run("script", "train.py").out.endswith(f"{known}\n")
+            running.peer.send(type="bye")
+            assert running.peer.read() is None
+            running.peer = Peer(running.socket_path)
+            assert running.peer.ready["pid"] == pid

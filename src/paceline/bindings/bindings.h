@@ -11,6 +11,7 @@
 
 namespace paceline::bindings {
 
+void BindCommandLine(nanobind::module_& module);
 void BindPage(nanobind::module_& module);
 void BindQuietEnd(nanobind::module_& module);
 void BindSession(nanobind::module_& module);

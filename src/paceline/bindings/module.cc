@@ -20,6 +20,7 @@ void Raise(const client::Failure& failure) {
 NB_MODULE(_native, module) {
   // A rank's session lives until its process ends; that is no leak.
   nanobind::set_leak_warnings(false);
+  paceline::bindings::BindCommandLine(module);
   paceline::bindings::BindPage(module);
   paceline::bindings::BindQuietEnd(module);
   paceline::bindings::BindSession(module);
