@@ -5,7 +5,8 @@
 //
 // The host hears typed events through a sink. It answers StreamOpened with Send(Register{…}): until
 // then everything else is dropped, because a registration tells the whole truth anyway. After
-// StreamBroken the next StreamOpened comes by itself; after Refusal none comes.
+// StreamBroken the next StreamOpened comes by itself; after a Refusal
+// without `retry` none comes.
 
 #include <functional>
 #include <memory>
@@ -26,12 +27,27 @@ struct StreamBroken {
 using AgentStreamEvent =
     std::variant<StreamOpened, StreamBroken, Welcome, Pace, Assignment, Refusal>;
 
+// One connection that several agents' streams share, for those who speak for many agents at once.
+class SharedChannel {
+ public:
+  SharedChannel(const std::string& address, const Credentials& credentials);
+  ~SharedChannel();
+  SharedChannel(const SharedChannel&) = delete;
+  SharedChannel& operator=(const SharedChannel&) = delete;
+
+ private:
+  friend class AgentStream;
+  struct Parts;
+  std::unique_ptr<Parts> parts_;
+};
+
 struct AgentStreamOptions {
   std::string address;  // host:port
   Credentials credentials;
   Duration reconnect_delay = Duration::Milliseconds(50);
   Duration reconnect_delay_max = Duration::Seconds(1);
   uint64_t jitter_seed = 0;
+  const SharedChannel* channel = nullptr;  // unset: a connection of its own
 };
 
 class AgentStream {
@@ -54,7 +70,7 @@ class AgentStream {
 
  private:
   class Channel;
-  std::shared_ptr<Channel> channel_;  // owners: this, and gRPC's callbacks while one may come
+  std::unique_ptr<Channel> channel_;
 };
 
 }  // namespace paceline::wire

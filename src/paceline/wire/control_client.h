@@ -71,7 +71,7 @@ class SupervisorStream {
 
  private:
   class Channel;
-  std::shared_ptr<Channel> channel_;  // owners: this, and gRPC's callbacks while one may come
+  std::unique_ptr<Channel> channel_;
 };
 
 }  // namespace paceline::wire

@@ -53,12 +53,13 @@ struct Welcome {
 struct Pace {
   Duration heartbeat_interval;
 };
-// The four parts of an error, and the last message of its stream. Trying again does not help.
+// The four parts of an error, and the last message of its stream.
 struct Refusal {
   std::string code;  // "PL-E…"
   std::string what;
   std::string why;
   std::string fix;
+  bool retry = false;  // the cause may pass within seconds
   bool operator==(const Refusal&) const = default;
 };
 using MasterMessage = std::variant<Welcome, Pace, Assignment, Refusal>;
@@ -69,6 +70,7 @@ using MasterMessage = std::variant<Welcome, Pace, Assignment, Refusal>;
 struct NodeGoneReport {
   std::string name;
   std::string evidence;
+  int32_t agent_pid = 0;  // the dead agent's; 0 = unknown
 };
 struct LaunchOrder {  // start one more node in place of the dead one
   std::string name;
@@ -124,9 +126,9 @@ struct JobStatus {
   uint32_t failures = 0;  // charged ones
   int64_t step = -1;      // highest known: absolute when the script tells it, else counted
   std::optional<double> loss;
-  double goodput = 0;  // share of the time since the first world in which new steps were made
-  Duration age;        // since the job was created
-  std::string journal; // "ok", or why decisions wait
+  double goodput = 0;   // share of the time since the first world in which new steps were made
+  Duration age;         // since the job was created
+  std::string journal;  // "ok", or why decisions wait
   uint64_t last_seq = 0;
   std::optional<int> exit_code;  // when finished
   std::string final_reason;

@@ -20,7 +20,8 @@ struct SpecFile {
   bool operator==(const SpecFile&) const = default;
 };
 
-std::string FormatSpec(const SpecFile& spec);
+// INVALID_ARGUMENT: a text is not UTF-8.
+absl::StatusOr<std::string> FormatSpec(const SpecFile& spec);
 // INVALID_ARGUMENT: not a spec, or larger than 8 MiB.
 absl::StatusOr<SpecFile> ParseSpec(std::string_view text);
 

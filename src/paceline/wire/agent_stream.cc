@@ -1,0 +1,93 @@
+#include "paceline/wire/agent_stream.h"
+
+#include <utility>
+
+#include "paceline/v1/master.grpc.pb.h"
+#include "paceline/wire/client_stream.h"
+#include "paceline/wire/from_proto.h"
+
+namespace paceline::wire {
+namespace {
+
+using Stream = ClientStream<pb::AgentMessage, pb::MasterMessage>;
+
+}  // namespace
+
+struct SharedChannel::Parts {
+  std::shared_ptr<grpc::Channel> channel;  // owners: this, and the stubs made from it
+};
+
+SharedChannel::SharedChannel(const std::string& address, const Credentials& credentials)
+    : parts_(std::make_unique<Parts>(Parts{Dial(address, credentials)})) {}
+SharedChannel::~SharedChannel() = default;
+
+class AgentStream::Channel {
+ public:
+  Channel(AgentStreamOptions options, Sink sink)
+      : options_(std::move(options)), sink_(std::move(sink)) {
+    stub_ = pb::Master::NewStub(options_.channel != nullptr
+                                    ? options_.channel->parts_->channel
+                                    : Dial(options_.address, options_.credentials));
+    stream_ = std::make_shared<Stream>(
+        Stream::Hooks{
+            .call =
+                [this](grpc::ClientContext* context, Stream::Reactor* reactor) {
+                  AddToken(context, options_.credentials);
+                  is_registered_ = false;
+                  stub_->async()->Attach(context, reactor);
+                },
+            .on_open = [this] { sink_(StreamOpened{}); },
+            .on_message = [this](const pb::MasterMessage& message) { return Heard(message); },
+            .on_broken = [this](const grpc::Status& status) { Broken(status); }},
+        ReconnectPace{.first = options_.reconnect_delay,
+                      .longest = options_.reconnect_delay_max,
+                      .seed = options_.jitter_seed});
+    stream_->Start();
+  }
+
+  ~Channel() { stream_->Shutdown(); }
+
+  bool Send(const AgentMessage& message) {
+    if (std::holds_alternative<Register>(message)) is_registered_ = true;
+    if (!is_registered_) return false;
+    pb::AgentMessage encoded;
+    ToProto(message, &encoded);
+    return stream_->Write(std::move(encoded));
+  }
+
+  void Flush(Duration timeout) { stream_->Flush(timeout); }
+
+ private:
+  Stream::Verdict Heard(const pb::MasterMessage& encoded) {
+    absl::StatusOr<MasterMessage> message = FromProto(encoded);
+    // A master that speaks nonsense is not ours; a fresh stream is the only cure.
+    if (!message.ok()) return Stream::Verdict::kReconnect;
+    const auto* refusal = std::get_if<Refusal>(&*message);
+    const auto verdict = refusal == nullptr ? Stream::Verdict::kGoOn
+                         : refusal->retry   ? Stream::Verdict::kReconnect
+                                            : Stream::Verdict::kStop;
+    std::visit([this](auto& body) { sink_(std::move(body)); }, *message);
+    return verdict;
+  }
+
+  void Broken(const grpc::Status& status) {
+    is_registered_ = false;
+    sink_(StreamBroken{.why = status.ok() ? "the master closed the stream" : status.error_message(),
+                       .is_denied = status.error_code() == grpc::StatusCode::UNAUTHENTICATED ||
+                                    status.error_code() == grpc::StatusCode::PERMISSION_DENIED});
+  }
+
+  const AgentStreamOptions options_;
+  const Sink sink_;
+  std::unique_ptr<pb::Master::Stub> stub_;
+  std::shared_ptr<Stream> stream_;  // owners: this, and each RPC of it
+  std::atomic<bool> is_registered_ = false;
+};
+
+AgentStream::AgentStream(AgentStreamOptions options, Sink sink)
+    : channel_(std::make_unique<Channel>(std::move(options), std::move(sink))) {}
+AgentStream::~AgentStream() = default;
+bool AgentStream::Send(AgentMessage message) { return channel_->Send(message); }
+void AgentStream::Flush(Duration timeout) { channel_->Flush(timeout); }
+
+}  // namespace paceline::wire

@@ -1,0 +1,51 @@
+#pragma once
+
+// The job's certificates: ECDSA on P-256, X.509 v3, made and signed with OpenSSL. Validity is the
+// life of a job, a year at most: there is no rotation yet, so an expired certificate would stop a
+// job for nothing.
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "paceline/base/instant.h"
+
+namespace paceline::wire {
+
+// Every server certificate has this name, and clients expect it whatever address they dialled: the
+// CA, of which there is one a job, says who the server is.
+inline constexpr std::string_view kServerName = "master.paceline.internal";
+
+struct PrivateKey {
+  std::string pem;
+};
+struct KeyAndCertificate {
+  std::string key_pem;
+  std::string certificate_pem;
+};
+struct CertificateSubject {
+  std::string name;
+  bool is_server = false;
+};
+
+std::string Hex(std::span<const unsigned char> bytes);
+
+absl::StatusOr<KeyAndCertificate> MakeAuthority(std::string_view job_id);
+absl::StatusOr<PrivateKey> MakeKey();
+absl::StatusOr<std::string> MakeRequest(const PrivateKey& key, std::string_view name);
+
+// INVALID_ARGUMENT when the request is not one, or not signed by its own key. Only the key is
+// taken from the request: subject and extensions are ours.
+absl::StatusOr<std::string> SignRequest(const KeyAndCertificate& authority,
+                                        const std::string& request_pem,
+                                        const CertificateSubject& subject);
+
+// Dials host:port, lets the server show its chain, and gives back the chain's certificate of that
+// fingerprint in PEM form, after it verified that the server's own certificate is signed by it.
+// Sends no byte beyond the handshake. UNAVAILABLE, PERMISSION_DENIED.
+absl::StatusOr<std::string> FetchAuthority(const std::string& address, std::string_view ca_sha256,
+                                           Duration timeout);
+
+}  // namespace paceline::wire

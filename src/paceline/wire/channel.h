@@ -1,0 +1,30 @@
+#pragma once
+
+// Inside of wire: how every client of the master dials, proves itself and reads errors.
+
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "grpcpp/channel.h"
+#include "grpcpp/client_context.h"
+#include "grpcpp/support/status.h"
+#include "paceline/wire/credentials.h"
+
+namespace paceline::wire {
+
+inline constexpr int kAgentMessageBytesMax = 256 * 1024;
+inline constexpr int kControlMessageBytesMax = 1024 * 1024;
+// What a client takes from its master: a status of 10,000 nodes is larger than what a master takes.
+inline constexpr int kReplyBytesMax = 64 * 1024 * 1024;
+
+// A channel with connections of its own: another channel's back-off does not hold it up. Proxies
+// of the environment are not used: a job's master is never behind one.
+std::shared_ptr<grpc::Channel> Dial(const std::string& address, const Credentials& credentials);
+
+void AddToken(grpc::ClientContext* context, const Credentials& credentials);
+
+absl::Status ToAbsl(const grpc::Status& status);
+grpc::Status ToGrpc(const absl::Status& status);
+
+}  // namespace paceline::wire

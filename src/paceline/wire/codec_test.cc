@@ -1,0 +1,393 @@
+// Everything that crosses the wire or enters the journal survives the way there and back, and
+// nothing that arrives can do more than be refused.
+
+#include <limits>
+
+#include "google/protobuf/stubs/logging.h"
+#include "gtest/gtest.h"
+#include "paceline/base/prng.h"
+#include "paceline/wire/from_proto.h"
+#include "paceline/wire/journal_codec.h"
+#include "paceline/wire/to_proto.h"
+
+namespace paceline::wire {
+namespace {
+
+// Draws values of every field; text of odd length and content.
+class Draw {
+ public:
+  explicit Draw(uint64_t seed) : prng_(seed) {}
+
+  uint32_t Small() { return static_cast<uint32_t>(prng_.Below(1000)); }
+  uint64_t Big() { return prng_.Below(kGenerationMax); }
+  bool Flag() { return prng_.Chance(1, 2); }
+  int64_t Step() { return prng_.Between(-1, 1'000'000'000'000); }
+  paceline::Duration Time() {
+    return Flag() ? paceline::Duration::Infinite()
+                  : paceline::Duration::Nanoseconds(prng_.Between(0, 1'000'000'000'000));
+  }
+  std::string Name() { return "node" + std::to_string(prng_.Below(10'000)); }
+  std::string Text() {
+    std::string text;
+    for (uint64_t i = prng_.Below(40); i > 0; --i) text += Flag() ? "é" : "x\n";
+    return text;
+  }
+  template <class E>
+  E Enum(E last) {
+    return static_cast<E>(prng_.Below(static_cast<uint64_t>(last) + 1));
+  }
+
+  ExitCause Cause() {
+    return {.kind = Enum(ExitCause::Kind::kNotStarted),
+            .code = static_cast<int>(Small()) - 500,
+            .cgroup_oom = Flag(),
+            .port_taken = Flag(),
+            .asked = Flag(),
+            .fingerprint = Text(),
+            .headline = Text()};
+  }
+  RankReport Report() {
+    RankReport rank{.generation = Generation(Big()),
+                    .rank = Rank(Small()),
+                    .local_rank = Small(),
+                    .pid = static_cast<int32_t>(Small()),
+                    .state = Enum(RankReport::State::kExited),
+                    .step = Step(),
+                    .step_count = prng_.Between(0, 1'000'000),
+                    .saved_step = Step()};
+    rank.has_loss = Flag();
+    if (rank.has_loss) rank.loss = static_cast<double>(Small()) / 8;
+    if (rank.state == RankReport::State::kExited) rank.exit = Cause();
+    return rank;
+  }
+  std::vector<RankReport> Reports() {
+    std::vector<RankReport> ranks(prng_.Below(4));
+    for (RankReport& rank : ranks) rank = Report();
+    return ranks;
+  }
+  JobSpec Spec() {
+    JobSpec spec{.job_id = Name(),
+                 .name = Text(),
+                 .nodes_min = 1 + Small(),
+                 .unit = 1 + Small(),
+                 .nproc_per_node = 1 + Small(),
+                 .spares = Small(),
+                 .grow = Enum(GrowPolicy::kNever),
+                 .replace_nodes = Flag(),
+                 .seed = prng_.Next()};
+    spec.nodes_max = spec.nodes_min + Small();
+    if (Flag()) spec.max_restarts = Small();
+    spec.timers.lost_after = Time();
+    spec.timers.orphan_after = Time();
+    spec.timers.respawn_delay_max = Time();
+    spec.budgets.solo_generations = Small();
+    return spec;
+  }
+  paceline::World World() {
+    paceline::World world{.generation = Generation(Big()),
+                          .store = {.host = "10.0.0.1", .port = Small()},
+                          .restart_count = Small()};
+    for (uint32_t i = 0; i < 3; ++i) world.seats.push_back({NodeId(Small()), i * 2, 2});
+    return world;
+  }
+  paceline::Assignment Assignment() {
+    return {.kind = Enum(paceline::Assignment::Kind::kLeave),
+            .generation = Generation(Big()),
+            .seat = Small(),
+            .seat_count = Small(),
+            .first_rank = Small(),
+            .rank_count = Small(),
+            .world_size = Small(),
+            .restart_count = Small(),
+            .store = {.host = "host-1.local", .port = Small()},
+            .fresh_starter = Flag(),
+            .solo_first = Generation(Big()),
+            .solo_last = Generation(Big()),
+            .grace = Time(),
+            .exit_code = static_cast<int>(Small()),
+            .reason = Text()};
+  }
+  NodeReport Node() {
+    return {.name = Name(),
+            .boot_id = Text(),
+            .agent_incarnation = prng_.Next(),
+            .agent_pid = static_cast<int32_t>(Small()),
+            .address = "fe80::1%eth0",
+            .slots = Small(),
+            .store_port = Small(),
+            .version_major = Small(),
+            .version_minor = Small(),
+            .generation = Generation(Big()),
+            .ranks = Reports()};
+  }
+  std::vector<core::Fact> Facts() {
+    const NodeId node(Small());
+    const Generation generation(Big());
+    return {
+        core::JobCreated{Spec()},
+        core::MasterTookOver{prng_.Next()},
+        core::NodeJoined{node, Name(), Text(), Text(), Small(), Flag()},
+        core::NodeLost{node, Name(), Time(), Flag(), Flag(), Text()},
+        core::NodeLeft{node, Name(), Text()},
+        core::NodeEvicted{node, Name(), Text()},
+        core::RankFailed{node, Name(), generation, Rank(Small()), Step(), Step(), Flag(), Flag(),
+                         Cause()},
+        core::RecoveryDecided{Enum(core::Rung::kStop), node, Flag(), Name(), Step(), Step(),
+                              Text()},
+        core::WorldFormed{World(), generation, Flag(), node, Text()},
+        core::WorldRunning{generation, Step()},
+        core::WorldEnded{generation, Step(), Text()},
+        core::SoloRestarted{node, Name(), generation, Text()},
+        core::ProgressMade{Step(), Step()},
+        core::GrowthPlanned{node, Name(), Step(), Text()},
+        core::WaitBegan{Text()},
+        core::StopDecided{static_cast<int>(Small()), Time(), Text()},
+        core::JobFinished{static_cast<int>(Small()), Text()},
+    };
+  }
+  std::string Bytes(size_t count_max) {
+    std::string bytes(prng_.Below(count_max), '\0');
+    for (char& byte : bytes) byte = static_cast<char>(prng_.Below(256));
+    return bytes;
+  }
+  // Flips, drops, repeats or inserts a few bytes.
+  std::string Mutate(std::string bytes) {
+    for (uint64_t i = 1 + prng_.Below(6); i > 0 && !bytes.empty(); --i) {
+      const size_t at = prng_.Below(bytes.size());
+      switch (prng_.Below(4)) {
+        case 0: bytes[at] = static_cast<char>(prng_.Below(256)); break;
+        case 1: bytes.erase(at, 1 + prng_.Below(8)); break;
+        case 2: bytes.insert(at, bytes.substr(at, 16)); break;
+        default: bytes.insert(at, 1, '\xff');
+      }
+    }
+    return bytes;
+  }
+
+ private:
+  Prng prng_;
+};
+
+TEST(Codec, FactsSurvive) {
+  for (uint64_t seed = 1; seed <= 50; ++seed) {
+    const std::vector<core::Fact> facts = Draw(seed).Facts();
+    ASSERT_EQ(facts.size(), std::variant_size_v<core::Fact>) << "a new kind needs a line here";
+    for (const core::Fact& fact : facts) {
+      const std::string bytes = EncodeFact(fact);
+      const absl::StatusOr<core::Fact> decoded = DecodeFact(bytes);
+      ASSERT_TRUE(decoded.ok()) << decoded.status() << " for kind " << fact.index();
+      ASSERT_EQ(decoded->index(), fact.index());
+      // The same fact gives the same bytes, and no field got lost on the way.
+      ASSERT_EQ(EncodeFact(*decoded), bytes) << fact.index();
+    }
+  }
+}
+
+TEST(Codec, ValuesOfFactsSurvive) {
+  Draw draw(7);
+  const core::WorldFormed formed{draw.World(), Generation(9), true, NodeId(4), "because"};
+  const auto world = DecodeFact(EncodeFact(formed));
+  ASSERT_TRUE(world.ok()) << world.status();
+  EXPECT_EQ(std::get<core::WorldFormed>(*world).world, formed.world);
+  EXPECT_EQ(std::get<core::WorldFormed>(*world).solo_last, Generation(9));
+  const core::RankFailed failed{.node = NodeId(3),
+                                .node_name = "n",
+                                .generation = Generation(2),
+                                .rank = Rank(5),
+                                .step = 77,
+                                .step_count = 78,
+                                .charged = false,
+                                .explains = true,
+                                .cause = draw.Cause()};
+  const auto rank = DecodeFact(EncodeFact(failed));
+  ASSERT_TRUE(rank.ok()) << rank.status();
+  EXPECT_EQ(std::get<core::RankFailed>(*rank).cause, failed.cause);
+  EXPECT_EQ(std::get<core::RankFailed>(*rank).step, 77);
+  EXPECT_FALSE(std::get<core::RankFailed>(*rank).charged);
+  const JobSpec spec = draw.Spec();
+  const auto job = DecodeFact(EncodeFact(core::JobCreated{spec}));
+  ASSERT_TRUE(job.ok()) << job.status();
+  EXPECT_EQ(std::get<core::JobCreated>(*job).spec, spec);
+}
+
+TEST(Codec, StreamMessagesSurvive) {
+  for (uint64_t seed = 1; seed <= 100; ++seed) {
+    Draw draw(seed);
+    const NodeReport report = draw.Node();
+    pb::AgentMessage message;
+    ToProto(Register{report}, &message);
+    const auto agent = FromProto(message);
+    ASSERT_TRUE(agent.ok()) << agent.status();
+    EXPECT_EQ(std::get<Register>(*agent).report, report);
+
+    const Heartbeat heartbeat{Generation(draw.Big()), draw.Small(), draw.Time(), draw.Reports()};
+    message.Clear();
+    ToProto(heartbeat, &message);
+    const auto beat = FromProto(message);
+    ASSERT_TRUE(beat.ok()) << beat.status();
+    EXPECT_EQ(std::get<Heartbeat>(*beat).ranks, heartbeat.ranks);
+    EXPECT_EQ(std::get<Heartbeat>(*beat).loop_delay, heartbeat.loop_delay);
+
+    const Assignment assignment = draw.Assignment();
+    pb::MasterMessage answer;
+    ToProto(assignment, &answer);
+    const auto told = FromProto(answer);
+    ASSERT_TRUE(told.ok()) << told.status();
+    EXPECT_EQ(std::get<Assignment>(*told), assignment);
+
+    const Welcome welcome{NodeId(draw.Small()), draw.Spec(), draw.Time()};
+    answer.Clear();
+    ToProto(welcome, &answer);
+    const auto welcomed = FromProto(answer);
+    ASSERT_TRUE(welcomed.ok()) << welcomed.status();
+    EXPECT_EQ(std::get<Welcome>(*welcomed).spec, welcome.spec);
+  }
+}
+
+TEST(Codec, MissingTimersHaveTheirDefaults) {
+  pb::JobSpec message;
+  message.set_job_id("job");
+  JobSpec spec;
+  ASSERT_TRUE(FromProto(message, &spec).ok());
+  EXPECT_EQ(spec.timers, Timers());
+  EXPECT_EQ(spec.budgets, Budgets());
+}
+
+TEST(Codec, WhatARankPrintedCannotBreakAStream) {
+  ExitCause cause;
+  cause.headline = std::string("bad \xff\xfe byte ") + std::string(100'000, 'x');
+  pb::ExitCause message;
+  ToProto(cause, &message);
+  EXPECT_LE(message.headline().size(), kTextBytesMax);
+  EXPECT_TRUE(message.headline().starts_with("bad ?? byte x"));
+  pb::ExitCause parsed;
+  EXPECT_TRUE(parsed.ParseFromString(message.SerializeAsString()));
+}
+
+TEST(Codec, HostileNodesAreRefused) {
+  const auto refused = [](auto change) {
+    pb::AgentMessage message;
+    Draw draw(3);
+    ToProto(Register{draw.Node()}, &message);
+    change(message.mutable_register_());
+    return !FromProto(message).ok();
+  };
+  EXPECT_FALSE(refused([](pb::NodeReport*) {}));
+  for (const char* name : {"", ".", "..", "../etc", "a/b", "a b", "a\nb", ".hidden"}) {
+    EXPECT_TRUE(refused([&](pb::NodeReport* node) { node->set_name(name); })) << name;
+  }
+  EXPECT_TRUE(refused([](pb::NodeReport* node) { node->set_name(std::string(129, 'a')); }));
+  EXPECT_TRUE(refused([](pb::NodeReport* node) { node->set_address("a;rm -rf"); }));
+  EXPECT_TRUE(refused([](pb::NodeReport* node) { node->set_store_port(65536); }));
+  EXPECT_TRUE(refused([](pb::NodeReport* node) { node->set_agent_pid(-1); }));
+  EXPECT_TRUE(refused(
+      [](pb::NodeReport* node) { node->set_generation(std::numeric_limits<uint64_t>::max()); }));
+  EXPECT_TRUE(refused([](pb::NodeReport* node) {
+    for (int i = 0; i <= kRanksPerMessageMax; ++i) {
+      node->add_ranks()->set_state(pb::RankReport::RUNNING);
+    }
+  }));
+  EXPECT_TRUE(refused([](pb::NodeReport* node) {
+    node->add_ranks()->set_state(static_cast<pb::RankReport::State>(77));
+  }));
+}
+
+// Random bytes and mutated messages: any answer is fine, as long as there is one and what is
+// accepted can be encoded again.
+template <class Message, class Decode>
+void Fuzz(uint64_t seed, const std::string& valid, Decode decode) {
+  const google::protobuf::LogSilencer silencer;
+  Draw draw(seed);
+  for (int i = 0; i < 3000; ++i) {
+    Message message;
+    const std::string bytes = i % 4 == 0 ? draw.Bytes(300) : draw.Mutate(valid);
+    if (message.ParseFromString(bytes)) decode(message);
+  }
+}
+
+TEST(Codec, FuzzAgentMessages) {
+  for (uint64_t seed = 1; seed <= 5; ++seed) {
+    Draw draw(seed);
+    pb::AgentMessage message;
+    ToProto(Register{draw.Node()}, &message);
+    Fuzz<pb::AgentMessage>(seed, message.SerializeAsString(), [](const pb::AgentMessage& bytes) {
+      const auto decoded = FromProto(bytes);
+      pb::AgentMessage again;
+      if (decoded.ok()) ToProto(*decoded, &again);
+    });
+  }
+}
+
+TEST(Codec, FuzzMasterMessages) {
+  for (uint64_t seed = 1; seed <= 5; ++seed) {
+    Draw draw(seed);
+    pb::MasterMessage message;
+    ToProto(draw.Assignment(), &message);
+    Fuzz<pb::MasterMessage>(seed, message.SerializeAsString(), [](const pb::MasterMessage& bytes) {
+      const auto decoded = FromProto(bytes);
+      pb::MasterMessage again;
+      if (decoded.ok()) ToProto(*decoded, &again);
+    });
+  }
+}
+
+TEST(Codec, FuzzFacts) {
+  const google::protobuf::LogSilencer silencer;
+  Draw draw(11);
+  for (const core::Fact& fact : draw.Facts()) {
+    const std::string valid = EncodeFact(fact);
+    for (int i = 0; i < 500; ++i) {
+      const auto decoded = DecodeFact(i % 4 == 0 ? draw.Bytes(300) : draw.Mutate(valid));
+      if (decoded.ok()) EncodeFact(*decoded);
+    }
+  }
+}
+
+TEST(Codec, StatusAndEventsSurvive) {
+  JobStatus status{.job_id = "j",
+                   .name = "n",
+                   .phase = "running",
+                   .pending = "trains",
+                   .master_pid = 4,
+                   .master_incarnation = 5,
+                   .generation = 6,
+                   .world_size = 7,
+                   .restart_count = 8,
+                   .failures = 9,
+                   .step = 10,
+                   .loss = 0.5,
+                   .goodput = 0.75,
+                   .age = Duration::Seconds(11),
+                   .journal = "ok",
+                   .last_seq = 12,
+                   .exit_code = 0,
+                   .final_reason = "done"};
+  status.nodes.push_back(
+      {.id = 1, .name = "node0", .state = "seated", .connected = true, .seat = 0});
+  status.nodes[0].ranks.push_back({.rank = 1, .pid = 2, .generation = 3, .state = "running"});
+  pb::JobStatus message;
+  ToProto(status, &message);
+  JobStatus decoded;
+  ASSERT_TRUE(FromProto(message, &decoded).ok());
+  EXPECT_EQ(decoded, status);
+
+  const JobEvent event{.seq = 1,
+                       .time_ns = 2,
+                       .kind = "world_formed",
+                       .node = "n",
+                       .rank = 0,
+                       .generation = 3,
+                       .step = -1,
+                       .sentence = "s",
+                       .causes = {1, 2},
+                       .details = {{"a", "b"}},
+                       .members = {{"n", 1, 2, 3}}};
+  pb::JobEvent encoded;
+  ToProto(event, &encoded);
+  JobEvent back;
+  ASSERT_TRUE(FromProto(encoded, &back).ok());
+  EXPECT_EQ(back, event);
+}
+
+}  // namespace
+}  // namespace paceline::wire

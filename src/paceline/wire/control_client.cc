@@ -1,0 +1,167 @@
+#include "paceline/wire/control_client.h"
+
+#include <chrono>
+#include <mutex>
+#include <utility>
+
+#include "paceline/base/status_macros.h"
+#include "paceline/v1/control.grpc.pb.h"
+#include "paceline/wire/client_stream.h"
+#include "paceline/wire/from_proto.h"
+
+namespace paceline::wire {
+namespace {
+
+using Stream = ClientStream<pb::SupervisorMessage, pb::SupervisorOrder>;
+
+}  // namespace
+
+struct ControlClient::Parts {
+  ControlClientOptions options;
+  std::unique_ptr<pb::Control::Stub> stub;
+  std::mutex mutex;  // guards the two below
+  grpc::ClientContext* watching = nullptr;
+  bool is_cancelled = false;
+
+  // A restarting master is waited for, up to the timeout.
+  void Prepare(grpc::ClientContext* context, bool has_deadline) {
+    AddToken(context, options.credentials);
+    context->set_wait_for_ready(true);
+    if (!has_deadline) return;
+    context->set_deadline(std::chrono::system_clock::now() +
+                          std::chrono::nanoseconds(options.timeout.nanoseconds()));
+  }
+};
+
+ControlClient::ControlClient(ControlClientOptions options) : parts_(std::make_unique<Parts>()) {
+  parts_->options = std::move(options);
+  parts_->stub = pb::Control::NewStub(Dial(parts_->options.address, parts_->options.credentials));
+}
+ControlClient::~ControlClient() = default;
+
+namespace {
+
+// Whoever waited in vain for a connection hears that nobody answers, not that time is up.
+absl::Status Outcome(const grpc::Status& status) {
+  if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) {
+    return absl::UnavailableError("the master does not answer");
+  }
+  return ToAbsl(status);
+}
+
+}  // namespace
+
+absl::StatusOr<JobStatus> ControlClient::GetStatus() {
+  grpc::ClientContext context;
+  parts_->Prepare(&context, true);
+  pb::JobStatus reply;
+  RETURN_IF_ERROR(Outcome(parts_->stub->GetStatus(&context, {}, &reply)));
+  JobStatus status;
+  RETURN_IF_ERROR(FromProto(reply, &status));
+  return status;
+}
+
+absl::Status ControlClient::Stop(const StopRequest& request) {
+  grpc::ClientContext context;
+  parts_->Prepare(&context, true);
+  pb::StopRequest encoded;
+  ToProto(request, &encoded);
+  pb::StopReply reply;
+  return Outcome(parts_->stub->Stop(&context, encoded, &reply));
+}
+
+absl::Status ControlClient::WatchEvents(uint64_t from_seq, bool follow,
+                                        const std::function<bool(const JobEvent&)>& take) {
+  grpc::ClientContext context;
+  // Following waits as long as the job lives, so only the connection itself has a limit.
+  AddToken(&context, parts_->options.credentials);
+  {
+    const std::lock_guard lock(parts_->mutex);
+    if (parts_->is_cancelled) return absl::CancelledError("cancelled");
+    parts_->watching = &context;
+  }
+  pb::WatchEventsRequest request;
+  request.set_from_seq(from_seq);
+  request.set_follow(follow);
+  auto reader = parts_->stub->WatchEvents(&context, request);
+  pb::JobEvents page;
+  absl::Status status;
+  bool goes_on = true;
+  while (goes_on && reader->Read(&page)) {
+    for (const pb::JobEvent& encoded : page.events()) {
+      JobEvent event;
+      status = FromProto(encoded, &event);
+      goes_on = status.ok() && take(event);
+      if (!goes_on) break;
+    }
+  }
+  if (!goes_on) context.TryCancel();
+  const grpc::Status end = reader->Finish();
+  const std::lock_guard lock(parts_->mutex);
+  parts_->watching = nullptr;
+  if (parts_->is_cancelled) return absl::CancelledError("cancelled");
+  return goes_on ? ToAbsl(end) : status;
+}
+
+void ControlClient::Cancel() {
+  const std::lock_guard lock(parts_->mutex);
+  parts_->is_cancelled = true;
+  if (parts_->watching != nullptr) parts_->watching->TryCancel();
+}
+
+class SupervisorStream::Channel {
+ public:
+  Channel(ControlClientOptions options, Sink sink)
+      : options_(std::move(options)), sink_(std::move(sink)) {
+    stub_ = pb::Control::NewStub(Dial(options_.address, options_.credentials));
+    stream_ = std::make_shared<Stream>(
+        Stream::Hooks{
+            .call =
+                [this](grpc::ClientContext* context, Stream::Reactor* reactor) {
+                  AddToken(context, options_.credentials);
+                  stub_->async()->Supervise(context, reactor);
+                },
+            .on_open = [this] { sink_(SupervisorOpened{}); },
+            .on_message = [this](const pb::SupervisorOrder& order) { return Heard(order); },
+            .on_broken = [this](const grpc::Status& status) { Broken(status); }},
+        ReconnectPace{.first = Duration::Milliseconds(20), .longest = Duration::Milliseconds(500)});
+    stream_->Start();
+  }
+
+  ~Channel() { stream_->Shutdown(); }
+
+  bool Send(const NodeGoneReport& report) {
+    pb::SupervisorMessage encoded;
+    ToProto(report, &encoded);
+    return stream_->Write(std::move(encoded));
+  }
+
+ private:
+  Stream::Verdict Heard(const pb::SupervisorOrder& encoded) {
+    absl::StatusOr<SupervisorOrder> order = FromProto(encoded);
+    if (!order.ok()) return Stream::Verdict::kReconnect;
+    const auto verdict =
+        std::holds_alternative<JobEnded>(*order) ? Stream::Verdict::kStop : Stream::Verdict::kGoOn;
+    std::visit([this](auto& body) { sink_(std::move(body)); }, *order);
+    return verdict;
+  }
+
+  void Broken(const grpc::Status& status) {
+    sink_(SupervisorBroken{
+        .why = status.ok() ? "the master closed the stream" : status.error_message(),
+        .is_denied = status.error_code() == grpc::StatusCode::UNAUTHENTICATED ||
+                     status.error_code() == grpc::StatusCode::PERMISSION_DENIED});
+  }
+
+  const ControlClientOptions options_;
+  const Sink sink_;
+  std::unique_ptr<pb::Control::Stub> stub_;
+  std::shared_ptr<Stream> stream_;  // owners: this, and each RPC of it
+};
+
+SupervisorStream::SupervisorStream(ControlClientOptions options, Sink sink)
+    : channel_(std::make_unique<Channel>(std::move(options), std::move(sink))) {}
+SupervisorStream::~SupervisorStream() = default;
+bool SupervisorStream::Send(NodeGoneReport report) { return channel_->Send(report); }
+
+}  // namespace paceline::wire

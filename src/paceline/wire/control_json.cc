@@ -1,0 +1,108 @@
+#include "paceline/wire/control_json.h"
+
+#include <cmath>
+
+#include "nlohmann/json.hpp"
+
+namespace paceline::wire {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json NumberOrNull(const std::optional<double>& value) {
+  return value.has_value() && std::isfinite(*value) ? Json(*value) : Json();
+}
+// -1 stands for "the script did not tell it".
+Json StepOrNull(int64_t step) { return step < 0 ? Json() : Json(step); }
+template <class T>
+Json ValueOrNull(const std::optional<T>& value) {
+  return value.has_value() ? Json(*value) : Json();
+}
+std::string Print(const Json& json, int indent) {
+  return json.dump(indent, ' ', false, Json::error_handler_t::replace);
+}
+
+Json ToJson(const RankStatus& rank) {
+  return {{"rank", rank.rank},
+          {"local_rank", rank.local_rank},
+          {"pid", rank.pid},
+          {"generation", rank.generation},
+          {"state", rank.state},
+          {"step", StepOrNull(rank.step)},
+          {"step_count", rank.step_count},
+          {"saved_step", StepOrNull(rank.saved_step)},
+          {"loss", NumberOrNull(rank.loss)},
+          {"exit", rank.exit.empty() ? Json() : Json(rank.exit)}};
+}
+
+Json ToJson(const NodeStatus& node) {
+  Json ranks = Json::array();
+  for (const RankStatus& rank : node.ranks) ranks.push_back(ToJson(rank));
+  return {{"id", node.id},
+          {"name", node.name},
+          {"state", node.state},
+          {"reason", node.reason},
+          {"address", node.address},
+          {"agent_pid", node.agent_pid},
+          {"connected", node.connected},
+          {"silent_ms", node.silent_for.milliseconds()},
+          {"seat", ValueOrNull(node.seat)},
+          {"generation", node.generation},
+          {"ranks", std::move(ranks)}};
+}
+
+}  // namespace
+
+std::string StatusJson(const JobStatus& status) {
+  Json nodes = Json::array();
+  for (const NodeStatus& node : status.nodes) nodes.push_back(ToJson(node));
+  const Json json = {{"schema", "paceline.status/1"},
+                     {"job",
+                      {{"id", status.job_id},
+                       {"name", status.name},
+                       {"phase", status.phase},
+                       {"pending", status.pending},
+                       {"exit_code", ValueOrNull(status.exit_code)},
+                       {"final_reason", status.final_reason},
+                       {"age_seconds", status.age.ToSecondsF()},
+                       {"goodput", NumberOrNull(status.goodput)},
+                       {"restarts", status.restart_count},
+                       {"failures", status.failures},
+                       {"step", StepOrNull(status.step)},
+                       {"loss", NumberOrNull(status.loss)},
+                       {"last_seq", status.last_seq}}},
+                     {"master",
+                      {{"pid", status.master_pid},
+                       {"incarnation", status.master_incarnation},
+                       {"journal", status.journal}}},
+                     {"world", {{"generation", status.generation}, {"size", status.world_size}}},
+                     {"nodes", std::move(nodes)}};
+  return Print(json, 2);
+}
+
+std::string EventJson(const JobEvent& event) {
+  Json json = {{"schema", "paceline.event/1"},
+               {"seq", event.seq},
+               {"time", static_cast<double>(event.time_ns) / 1e9},
+               {"kind", event.kind},
+               {"node", event.node.empty() ? Json() : Json(event.node)},
+               {"rank", ValueOrNull(event.rank)},
+               {"generation", event.generation == 0 ? Json() : Json(event.generation)},
+               {"step", ValueOrNull(event.step)},
+               {"sentence", event.sentence},
+               {"causes", event.causes},
+               {"details", event.details}};
+  if (!event.members.empty()) {
+    Json members = Json::array();
+    for (const WorldMember& member : event.members) {
+      members.push_back({{"node", member.node},
+                         {"seat", member.seat},
+                         {"first_rank", member.first_rank},
+                         {"ranks", member.ranks}});
+    }
+    json["members"] = std::move(members);
+  }
+  return Print(json, -1);
+}
+
+}  // namespace paceline::wire

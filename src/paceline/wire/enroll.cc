@@ -1,0 +1,34 @@
+#include "grpcpp/client_context.h"
+#include "paceline/base/status_macros.h"
+#include "paceline/v1/master.grpc.pb.h"
+#include "paceline/wire/certificates.h"
+#include "paceline/wire/channel.h"
+#include "paceline/wire/credentials.h"
+
+namespace paceline::wire {
+
+absl::StatusOr<Credentials> Enroll(const JoinString& join, std::string_view node_name,
+                                   Duration timeout) {
+  Credentials credentials{.token = join.token};
+  if (join.ca_sha256.empty()) return credentials;
+  ASSIGN_OR_RETURN(credentials.ca_pem, FetchAuthority(join.address, join.ca_sha256, timeout));
+  ASSIGN_OR_RETURN(const PrivateKey key, MakeKey());
+  ASSIGN_OR_RETURN(const std::string request, MakeRequest(key, node_name));
+
+  const auto stub = v1::Enrollment::NewStub(Dial(join.address, credentials));
+  grpc::ClientContext context;
+  AddToken(&context, credentials);
+  context.set_wait_for_ready(true);
+  context.set_deadline(std::chrono::system_clock::now() +
+                       std::chrono::nanoseconds(timeout.nanoseconds()));
+  v1::EnrollRequest message;
+  message.set_node_name(std::string(node_name));
+  message.set_request_pem(request);
+  v1::EnrollReply reply;
+  RETURN_IF_ERROR(ToAbsl(stub->Enroll(&context, message, &reply)));
+  credentials.cert_pem = reply.certificate_pem();
+  credentials.key_pem = key.pem;
+  return credentials;
+}
+
+}  // namespace paceline::wire

@@ -1,0 +1,124 @@
+// FetchAuthority of certificates.h: one TLS handshake by hand, because gRPC cannot be told "accept
+// whoever has the CA of this fingerprint".
+
+#include <fcntl.h>
+#include <netdb.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <memory>
+#include <utility>
+
+#include "openssl/pem.h"
+#include "openssl/ssl.h"
+#include "openssl/x509.h"
+#include "paceline/base/status_macros.h"
+#include "paceline/wire/certificates.h"
+#include "paceline/wire/credentials.h"
+
+namespace paceline::wire {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+struct Socket {
+  int fd = -1;
+  ~Socket() {
+    if (fd >= 0) close(fd);
+  }
+};
+
+absl::Status Unavailable(const std::string& address, std::string_view why) {
+  return MakeStatus(absl::StatusCode::kUnavailable, address + ": " + std::string(why));
+}
+
+bool WaitFor(int fd, short what, Clock::time_point until) {
+  const auto left =
+      std::chrono::duration_cast<std::chrono::milliseconds>(until - Clock::now()).count();
+  if (left <= 0) return false;
+  pollfd wait = {.fd = fd, .events = what, .revents = 0};
+  return poll(&wait, 1, static_cast<int>(left)) > 0;
+}
+
+absl::StatusOr<int> Dial(const std::string& address, Clock::time_point until) {
+  const size_t colon = address.rfind(':');
+  if (colon == std::string::npos) return absl::InvalidArgumentError("address without a port");
+  std::string host = address.substr(0, colon);
+  if (host.size() > 1 && host.front() == '[' && host.back() == ']') {
+    host = host.substr(1, host.size() - 2);
+  }
+  const addrinfo hints = {.ai_socktype = SOCK_STREAM};
+  addrinfo* found = nullptr;
+  if (getaddrinfo(host.c_str(), address.c_str() + colon + 1, &hints, &found) != 0) {
+    return Unavailable(address, "the host name does not resolve");
+  }
+  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> addresses(found, &freeaddrinfo);
+  for (const addrinfo* at = found; at != nullptr; at = at->ai_next) {
+    Socket socket_{socket(at->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)};
+    if (socket_.fd < 0) continue;
+    if (connect(socket_.fd, at->ai_addr, at->ai_addrlen) != 0 && errno != EINPROGRESS) continue;
+    int error = 0;
+    socklen_t size = sizeof(error);
+    if (!WaitFor(socket_.fd, POLLOUT, until) ||
+        getsockopt(socket_.fd, SOL_SOCKET, SO_ERROR, &error, &size) != 0 || error != 0) {
+      continue;
+    }
+    return std::exchange(socket_.fd, -1);
+  }
+  return Unavailable(address, "nobody answers");
+}
+
+bool Handshake(SSL* ssl, int fd, Clock::time_point until) {
+  for (;;) {
+    const int done = SSL_connect(ssl);
+    if (done == 1) return true;
+    const int why = SSL_get_error(ssl, done);
+    if (why == SSL_ERROR_WANT_READ && WaitFor(fd, POLLIN, until)) continue;
+    if (why == SSL_ERROR_WANT_WRITE && WaitFor(fd, POLLOUT, until)) continue;
+    return false;
+  }
+}
+
+std::string Pem(X509* certificate) {
+  const std::unique_ptr<BIO, decltype(&BIO_free_all)> bio(BIO_new(BIO_s_mem()), &BIO_free_all);
+  if (PEM_write_bio_X509(bio.get(), certificate) != 1) return {};
+  char* data = nullptr;
+  const long size = BIO_get_mem_data(bio.get(), &data);
+  return {data, static_cast<size_t>(size)};
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> FetchAuthority(const std::string& address, std::string_view ca_sha256,
+                                           Duration timeout) {
+  const auto until = Clock::now() + std::chrono::nanoseconds(timeout.nanoseconds());
+  ASSIGN_OR_RETURN(const int fd, Dial(address, until));
+  const Socket socket_{fd};
+  const std::unique_ptr<SSL_CTX, decltype(&SSL_CTX_free)> context(SSL_CTX_new(TLS_client_method()),
+                                                                  &SSL_CTX_free);
+  SSL_CTX_set_min_proto_version(context.get(), TLS1_2_VERSION);
+  SSL_CTX_set_verify(context.get(), SSL_VERIFY_NONE, nullptr);  // the fingerprint decides, below
+  const std::unique_ptr<SSL, decltype(&SSL_free)> ssl(SSL_new(context.get()), &SSL_free);
+  SSL_set_fd(ssl.get(), fd);
+  SSL_set_tlsext_host_name(ssl.get(), std::string(kServerName).c_str());
+  const unsigned char alpn[] = {2, 'h', '2'};
+  SSL_set_alpn_protos(ssl.get(), alpn, sizeof(alpn));
+  if (!Handshake(ssl.get(), fd, until)) return Unavailable(address, "no TLS handshake");
+
+  STACK_OF(X509)* chain = SSL_get_peer_cert_chain(ssl.get());
+  for (int i = 0; i < sk_X509_num(chain); ++i) {
+    X509* certificate = sk_X509_value(chain, i);
+    const std::string pem = Pem(certificate);
+    const absl::StatusOr<std::string> digest = CaFingerprint(pem);
+    if (!digest.ok() || !TokensEqual(ca_sha256, *digest)) continue;
+    EVP_PKEY* key = X509_get0_pubkey(certificate);
+    if (X509_verify(sk_X509_value(chain, 0), key) == 1) return pem;
+  }
+  return absl::PermissionDeniedError(
+      "the server's certificate is not of the authority that the join string names");
+}
+
+}  // namespace paceline::wire

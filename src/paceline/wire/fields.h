@@ -1,0 +1,60 @@
+#pragma once
+
+// The fields that a struct and its message share by name, listed once for both directions, so that
+// to_proto and from_proto cannot drift apart. Only what needs no thought stands here: numbers,
+// flags, ids, durations, enums and bounded text. Nested and optional parts are written out there.
+
+// clang-format off
+#define PACELINE_TIMERS(F) F(heartbeat_interval) F(lost_after) F(lost_after_max) \
+  F(reattach_window) F(join_window) F(shrink_after) F(start_timeout) F(stop_grace) \
+  F(kill_patience) F(restart_delay) F(restart_delay_max) F(restart_window) F(reconnect_delay) \
+  F(reconnect_delay_max) F(connect_timeout) F(orphan_after) F(finish_linger) F(settle) \
+  F(respawn_delay) F(respawn_delay_max)
+#define PACELINE_BUDGETS(F) F(no_progress_failures) F(node_restarts) F(solo_generations) \
+  F(heartbeats_per_second_max)
+#define PACELINE_JOB_SPEC(F) F(nodes_min) F(nodes_max) F(unit) F(nproc_per_node) F(spares) \
+  F(replace_nodes) F(seed)
+
+#define PACELINE_EXIT_CAUSE(F) F(kind) F(code) F(cgroup_oom) F(port_taken) F(asked) \
+  F(fingerprint) F(headline)
+#define PACELINE_RANK_REPORT(F) F(generation) F(rank) F(local_rank) F(pid) F(state) F(step) \
+  F(step_count) F(saved_step)
+#define PACELINE_NODE_REPORT(F) F(name) F(boot_id) F(agent_incarnation) F(agent_pid) F(address) \
+  F(slots) F(store_port) F(version_major) F(version_minor) F(generation)
+#define PACELINE_HEARTBEAT(F) F(generation) F(store_port) F(loop_delay)
+#define PACELINE_STORE(F) F(host) F(port)
+#define PACELINE_ASSIGNMENT(F) F(kind) F(generation) F(seat) F(seat_count) F(first_rank) \
+  F(rank_count) F(world_size) F(restart_count) F(fresh_starter) F(solo_first) F(solo_last) \
+  F(grace) F(exit_code) F(reason)
+#define PACELINE_REFUSAL(F) F(code) F(what) F(why) F(fix) F(retry)
+
+#define PACELINE_SEAT(F) F(node) F(first_rank) F(rank_count)
+#define PACELINE_NODE_JOINED(F) F(node) F(name) F(boot_id) F(address) F(slots) F(returned)
+#define PACELINE_NODE_LOST(F) F(node) F(name) F(silent_for) F(finished) F(explains) F(reason)
+#define PACELINE_NODE_LEFT(F) F(node) F(name) F(reason)
+#define PACELINE_RANK_FAILED(F) F(node) F(node_name) F(generation) F(rank) F(step) F(step_count) \
+  F(charged) F(explains)
+#define PACELINE_RECOVERY_DECIDED(F) F(rung) F(blamed) F(has_blamed) F(blamed_name) F(step) \
+  F(saved_step) F(reason)
+#define PACELINE_WORLD_FORMED(F) F(solo_last) F(fresh_starter) F(fresh_node) F(reason)
+#define PACELINE_WORLD_RUNNING(F) F(generation) F(step)
+#define PACELINE_WORLD_ENDED(F) F(generation) F(step) F(reason)
+#define PACELINE_SOLO_RESTARTED(F) F(node) F(name) F(generation) F(reason)
+#define PACELINE_PROGRESS_MADE(F) F(step) F(step_count)
+#define PACELINE_GROWTH_PLANNED(F) F(node) F(name) F(saved_step) F(reason)
+#define PACELINE_STOP_DECIDED(F) F(exit_code) F(grace) F(reason)
+#define PACELINE_JOB_FINISHED(F) F(exit_code) F(reason)
+
+#define PACELINE_RANK_STATUS(F) F(rank) F(local_rank) F(pid) F(generation) F(state) F(step) \
+  F(step_count) F(saved_step) F(exit)
+#define PACELINE_NODE_STATUS(F) F(id) F(name) F(state) F(reason) F(address) F(agent_pid) \
+  F(connected) F(silent_for) F(generation)
+#define PACELINE_JOB_STATUS(F) F(job_id) F(name) F(phase) F(pending) F(master_pid) \
+  F(master_incarnation) F(generation) F(world_size) F(restart_count) F(failures) F(step) \
+  F(goodput) F(age) F(journal) F(last_seq) F(final_reason)
+#define PACELINE_WORLD_MEMBER(F) F(node) F(seat) F(first_rank) F(ranks)
+#define PACELINE_JOB_EVENT(F) F(seq) F(time_ns) F(kind) F(node) F(generation) F(sentence)
+#define PACELINE_STOP_REQUEST(F) F(why) F(grace) F(exit_code) F(force)
+#define PACELINE_NODE_GONE(F) F(name) F(evidence) F(agent_pid)
+#define PACELINE_LAUNCH_ORDER(F) F(name) F(reason)
+// clang-format on

@@ -1,0 +1,489 @@
+#include "paceline/wire/from_proto.h"
+
+#include <cctype>
+#include <limits>
+#include <string>
+#include <type_traits>
+
+#include "paceline/base/status_macros.h"
+#include "paceline/wire/fields.h"
+
+namespace paceline::wire {
+namespace {
+
+absl::Status Invalid(std::string_view field, std::string_view why) {
+  return MakeStatus(absl::StatusCode::kInvalidArgument,
+                    std::string(field) + " " + std::string(why));
+}
+
+template <class T>
+requires std::is_arithmetic_v<T> absl::Status Decode(T from, std::string_view, T* to) {
+  *to = from;
+  return absl::OkStatus();
+}
+template <class Tag, class Rep>
+absl::Status Decode(Rep from, std::string_view, StrongId<Tag, Rep>* to) {
+  *to = StrongId<Tag, Rep>(from);
+  return absl::OkStatus();
+}
+absl::Status Decode(uint64_t from, std::string_view field, Generation* to) {
+  if (from > kGenerationMax) return Invalid(field, "is out of range");
+  *to = Generation(from);
+  return absl::OkStatus();
+}
+absl::Status Decode(uint32_t from, std::string_view field, Rank* to) {
+  if (from > kRankMax) return Invalid(field, "is out of range");
+  *to = Rank(from);
+  return absl::OkStatus();
+}
+absl::Status Decode(int64_t from, std::string_view field, Duration* to) {
+  if (from < 0) return Invalid(field, "is negative");
+  *to = Duration::Nanoseconds(from);
+  return absl::OkStatus();
+}
+absl::Status Decode(const std::string& from, std::string_view field, std::string* to) {
+  if (from.size() > kTextBytesMax) return Invalid(field, "is too long");
+  *to = from;
+  return absl::OkStatus();
+}
+
+template <class E>
+absl::Status Shifted(int from, std::string_view field, E last, E* to) {
+  if (from < 1 || from > static_cast<int>(last) + 1) return Invalid(field, "is unknown");
+  *to = static_cast<E>(from - 1);
+  return absl::OkStatus();
+}
+absl::Status Decode(pb::ExitCause::Kind from, std::string_view field, ExitCause::Kind* to) {
+  return Shifted(from, field, ExitCause::Kind::kNotStarted, to);
+}
+absl::Status Decode(pb::RankReport::State from, std::string_view field, RankReport::State* to) {
+  return Shifted(from, field, RankReport::State::kExited, to);
+}
+absl::Status Decode(pb::Assignment::Kind from, std::string_view field, Assignment::Kind* to) {
+  return Shifted(from, field, Assignment::Kind::kLeave, to);
+}
+absl::Status Decode(pb::Rung from, std::string_view field, core::Rung* to) {
+  return Shifted(from, field, core::Rung::kStop, to);
+}
+
+absl::Status CheckName(std::string_view name, std::string_view field) {
+  return IsName(name) ? absl::OkStatus() : Invalid(field, "is not a name");
+}
+absl::Status CheckPort(uint32_t port, std::string_view field) {
+  return port <= 65535 ? absl::OkStatus() : Invalid(field, "is not a port");
+}
+// A host name or address: it ends up in environment variables and log lines.
+absl::Status CheckAddress(std::string_view address, std::string_view field) {
+  if (address.size() > 255) return Invalid(field, "is too long");
+  for (const unsigned char c : address) {
+    if (!std::isalnum(c) &&
+        std::string_view(".-_:[]%").find(static_cast<char>(c)) == std::string_view::npos) {
+      return Invalid(field, "is not an address");
+    }
+  }
+  return absl::OkStatus();
+}
+
+#define TAKE(field) RETURN_IF_ERROR(Decode(from.field(), #field, &to->field));
+#define TAKE_GIVEN(field) \
+  if (from.has_##field()) RETURN_IF_ERROR(Decode(from.field(), #field, &to->field));
+
+absl::Status Take(const pb::Timers& from, Timers* to) {
+  PACELINE_TIMERS(TAKE_GIVEN)
+  return absl::OkStatus();
+}
+absl::Status Take(const pb::Budgets& from, Budgets* to) {
+  PACELINE_BUDGETS(TAKE_GIVEN)
+  return absl::OkStatus();
+}
+absl::Status Take(const pb::StoreAddress& from, StoreAddress* to) {
+  PACELINE_STORE(TAKE)
+  RETURN_IF_ERROR(CheckPort(to->port, "store.port"));
+  return CheckAddress(to->host, "store.host");
+}
+absl::Status Take(const pb::Seat& from, Seat* to) {
+  PACELINE_SEAT(TAKE)
+  if (to->first_rank > kRankMax || to->rank_count > kRankMax) return Invalid("seat", "is too big");
+  return absl::OkStatus();
+}
+absl::Status Take(const pb::StreamChoice& from, StreamChoice* to) {
+  if (from.all() > 3) return Invalid("streams", "are unknown");
+  to->all = static_cast<Streams>(from.all());
+  for (const auto& [rank, streams] : from.by_local_rank()) {
+    if (streams > 3) return Invalid("streams", "are unknown");
+    to->by_local_rank[rank] = static_cast<Streams>(streams);
+  }
+  return absl::OkStatus();
+}
+absl::Status Take(const pb::ConsoleSpec& from, ConsoleSpec* to) {
+  RETURN_IF_ERROR(Take(from.redirects(), &to->redirects));
+  RETURN_IF_ERROR(Take(from.tee(), &to->tee));
+  to->local_ranks_filter.assign(from.local_ranks_filter().begin(), from.local_ranks_filter().end());
+  to->line_prefix_template = from.line_prefix_template();
+  to->duplicate_stdout_filters.assign(from.duplicate_stdout_filters().begin(),
+                                      from.duplicate_stdout_filters().end());
+  to->duplicate_stderr_filters.assign(from.duplicate_stderr_filters().begin(),
+                                      from.duplicate_stderr_filters().end());
+  if (from.has_fold()) to->fold = from.fold();
+  return absl::OkStatus();
+}
+
+template <class Reports>
+absl::Status TakeRanks(const Reports& from, std::vector<RankReport>* to) {
+  if (from.size() > kRanksPerMessageMax) return Invalid("ranks", "are too many");
+  to->resize(static_cast<size_t>(from.size()));
+  for (int i = 0; i < from.size(); ++i) {
+    RETURN_IF_ERROR(FromProto(from.Get(i), &(*to)[static_cast<size_t>(i)]));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Take(const pb::JobCreated& from, core::JobCreated* to) {
+  return FromProto(from.spec(), &to->spec);
+}
+absl::Status Take(const pb::MasterTookOver& from, core::MasterTookOver* to) {
+  to->incarnation = from.incarnation();
+  return absl::OkStatus();
+}
+absl::Status Take(const pb::NodeJoined& from, core::NodeJoined* to) {
+  PACELINE_NODE_JOINED(TAKE)
+  return CheckName(to->name, "name");
+}
+absl::Status Take(const pb::NodeLost& from, core::NodeLost* to) {
+  PACELINE_NODE_LOST(TAKE)
+  return absl::OkStatus();
+}
+absl::Status Take(const pb::NodeLeft& from, core::NodeLeft* to) {
+  PACELINE_NODE_LEFT(TAKE)
+  return absl::OkStatus();
+}
+absl::Status Take(const pb::NodeEvicted& from, core::NodeEvicted* to) {
+  PACELINE_NODE_LEFT(TAKE)
+  return absl::OkStatus();
+}
+absl::Status Take(const pb::RankFailed& from, core::RankFailed* to) {
+  PACELINE_RANK_FAILED(TAKE)
+  return FromProto(from.cause(), &to->cause);
+}
+absl::Status Take(const pb::RecoveryDecided& from, core::RecoveryDecided* to) {
+  PACELINE_RECOVERY_DECIDED(TAKE)
+  return absl::OkStatus();
+}
+absl::Status Take(const pb::WorldFormed& from, core::WorldFormed* to) {
+  PACELINE_WORLD_FORMED(TAKE)
+  return FromProto(from.world(), &to->world);
+}
+absl::Status Take(const pb::WorldRunning& from, core::WorldRunning* to) {
+  PACELINE_WORLD_RUNNING(TAKE)
+  return absl::OkStatus();
+}
+absl::Status Take(const pb::WorldEnded& from, core::WorldEnded* to) {
+  PACELINE_WORLD_ENDED(TAKE)
+  return absl::OkStatus();
+}
+absl::Status Take(const pb::SoloRestarted& from, core::SoloRestarted* to) {
+  PACELINE_SOLO_RESTARTED(TAKE)
+  return absl::OkStatus();
+}
+absl::Status Take(const pb::ProgressMade& from, core::ProgressMade* to) {
+  PACELINE_PROGRESS_MADE(TAKE)
+  return absl::OkStatus();
+}
+absl::Status Take(const pb::GrowthPlanned& from, core::GrowthPlanned* to) {
+  PACELINE_GROWTH_PLANNED(TAKE)
+  return absl::OkStatus();
+}
+absl::Status Take(const pb::WaitBegan& from, core::WaitBegan* to) {
+  return Decode(from.reason(), "reason", &to->reason);
+}
+absl::Status Take(const pb::StopDecided& from, core::StopDecided* to) {
+  PACELINE_STOP_DECIDED(TAKE)
+  return absl::OkStatus();
+}
+absl::Status Take(const pb::JobFinished& from, core::JobFinished* to) {
+  PACELINE_JOB_FINISHED(TAKE)
+  return absl::OkStatus();
+}
+
+absl::Status Take(const pb::NodeReport& from, Register* to) { return FromProto(from, &to->report); }
+absl::Status Take(const pb::Heartbeat& from, Heartbeat* to) {
+  PACELINE_HEARTBEAT(TAKE)
+  RETURN_IF_ERROR(CheckPort(to->store_port, "store_port"));
+  return TakeRanks(from.ranks(), &to->ranks);
+}
+absl::Status Take(const pb::RankEnd& from, RankEnd* to) {
+  RETURN_IF_ERROR(FromProto(from.rank(), &to->rank));
+  if (to->rank.state == RankReport::State::kExited) return absl::OkStatus();
+  return Invalid("rank_end", "is of a rank that lives");
+}
+absl::Status Take(const pb::Leaving& from, Leaving* to) {
+  return Decode(from.why(), "why", &to->why);
+}
+
+absl::Status Take(const pb::Welcome& from, Welcome* to) {
+  to->node = NodeId(from.node());
+  RETURN_IF_ERROR(Decode(from.heartbeat_interval(), "heartbeat_interval", &to->heartbeat_interval));
+  return FromProto(from.spec(), &to->spec);
+}
+absl::Status Take(const pb::Pace& from, Pace* to) {
+  return Decode(from.heartbeat_interval(), "heartbeat_interval", &to->heartbeat_interval);
+}
+absl::Status Take(const pb::Assignment& from, Assignment* to) { return FromProto(from, to); }
+absl::Status Take(const pb::Refusal& from, Refusal* to) {
+  PACELINE_REFUSAL(TAKE)
+  return absl::OkStatus();
+}
+absl::Status Take(const pb::LaunchOrder& from, LaunchOrder* to) {
+  PACELINE_LAUNCH_ORDER(TAKE)
+  return CheckName(to->name, "name");
+}
+absl::Status Take(const pb::JobEnded& from, JobEnded* to) {
+  PACELINE_JOB_FINISHED(TAKE)
+  return absl::OkStatus();
+}
+
+absl::Status Take(const pb::RankStatus& from, RankStatus* to) {
+  PACELINE_RANK_STATUS(TAKE)
+  if (from.has_loss()) to->loss = from.loss();
+  return absl::OkStatus();
+}
+absl::Status Take(const pb::NodeStatus& from, NodeStatus* to) {
+  PACELINE_NODE_STATUS(TAKE)
+  if (from.has_seat()) to->seat = from.seat();
+  for (const pb::RankStatus& rank : from.ranks()) {
+    RETURN_IF_ERROR(Take(rank, &to->ranks.emplace_back()));
+  }
+  return absl::OkStatus();
+}
+
+// Puts the value of type T that `from` holds into a variant.
+template <class T, class Variant, class Message>
+absl::Status Into(const Message& from, Variant* to) {
+  return Take(from, &to->template emplace<T>());
+}
+
+}  // namespace
+
+bool IsName(std::string_view text) {
+  if (text.empty() || text.size() > 128 || text[0] == '.') return false;
+  for (const unsigned char c : text) {
+    if (!std::isalnum(c) && c != '.' && c != '_' && c != '-') return false;
+  }
+  return true;
+}
+
+absl::Status FromProto(const pb::JobSpec& from, JobSpec* to) {
+  RETURN_IF_ERROR(CheckName(from.job_id(), "job_id"));
+  to->job_id = from.job_id();
+  RETURN_IF_ERROR(Decode(from.name(), "name", &to->name));
+  if (from.grow() != pb::GROW_POLICY_UNSPECIFIED) {
+    RETURN_IF_ERROR(Shifted(from.grow(), "grow", GrowPolicy::kNever, &to->grow));
+  }
+  PACELINE_JOB_SPEC(TAKE_GIVEN)
+  if (from.has_max_restarts()) to->max_restarts = from.max_restarts();
+  RETURN_IF_ERROR(Take(from.timers(), &to->timers));
+  RETURN_IF_ERROR(Take(from.budgets(), &to->budgets));
+  if (to->nodes_min < 1 || to->nodes_min > to->nodes_max || to->nodes_max > kNodesMax ||
+      to->unit < 1 || to->nproc_per_node < 1 || to->nproc_per_node > kRanksPerMessageMax) {
+    return Invalid("job", "has an impossible size");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status FromProto(const pb::LaunchSpec& from, LaunchSpec* to) {
+  if (from.entry() != pb::ENTRY_KIND_UNSPECIFIED) {
+    RETURN_IF_ERROR(Shifted(from.entry(), "entry", EntryKind::kExec, &to->entry));
+  }
+  to->target = from.target();
+  to->args.assign(from.args().begin(), from.args().end());
+  to->cwd = from.cwd();
+  to->python = from.python();
+  to->env = std::map<std::string, std::string>(from.env().begin(), from.env().end());
+  if (from.has_role()) to->role = from.role();
+  to->run_id = from.run_id();
+  to->local_addr = from.local_addr();
+  if (from.has_nproc_per_node()) to->nproc_per_node = from.nproc_per_node();
+  if (from.has_omp_threads()) to->omp_threads = from.omp_threads();
+  if (from.has_warm()) to->warm = from.warm();
+  to->preload.assign(from.preload().begin(), from.preload().end());
+  TAKE_GIVEN(keep_warm)
+  to->virtual_local_rank = from.virtual_local_rank();
+  to->numa_binding = from.numa_binding();
+  to->log_dir = from.log_dir();
+  to->log_bytes_max = from.log_bytes_max();
+  return Take(from.console(), &to->console);
+}
+
+absl::Status FromProto(const pb::ExitCause& from, ExitCause* to) {
+  PACELINE_EXIT_CAUSE(TAKE)
+  return absl::OkStatus();
+}
+
+absl::Status FromProto(const pb::RankReport& from, RankReport* to) {
+  PACELINE_RANK_REPORT(TAKE)
+  to->has_loss = from.has_loss();
+  to->loss = from.loss();
+  if (to->local_rank >= kRanksPerMessageMax) return Invalid("local_rank", "is out of range");
+  if (to->pid < 0) return Invalid("pid", "is negative");
+  if (to->step < -1 || to->step_count < 0 || to->saved_step < -1) {
+    return Invalid("step", "is out of range");
+  }
+  if (to->state != RankReport::State::kExited) return absl::OkStatus();
+  return FromProto(from.exit(), &to->exit);
+}
+
+absl::Status FromProto(const pb::NodeReport& from, NodeReport* to) {
+  PACELINE_NODE_REPORT(TAKE)
+  RETURN_IF_ERROR(CheckName(to->name, "name"));
+  RETURN_IF_ERROR(CheckAddress(to->address, "address"));
+  RETURN_IF_ERROR(CheckPort(to->store_port, "store_port"));
+  if (to->boot_id.size() > 128) return Invalid("boot_id", "is too long");
+  if (to->slots > kRanksPerMessageMax) return Invalid("slots", "are too many");
+  if (to->agent_pid < 0) return Invalid("agent_pid", "is negative");
+  return TakeRanks(from.ranks(), &to->ranks);
+}
+
+absl::Status FromProto(const pb::Assignment& from, Assignment* to) {
+  PACELINE_ASSIGNMENT(TAKE)
+  if (to->rank_count > kRanksPerMessageMax || to->first_rank > kRankMax ||
+      to->world_size > kRankMax) {
+    return Invalid("assignment", "has an impossible size");
+  }
+  return Take(from.store(), &to->store);
+}
+
+absl::Status FromProto(const pb::World& from, World* to) {
+  RETURN_IF_ERROR(Decode(from.generation(), "generation", &to->generation));
+  if (from.seats_size() > kNodesMax) return Invalid("seats", "are too many");
+  for (const pb::Seat& seat : from.seats()) {
+    RETURN_IF_ERROR(Take(seat, &to->seats.emplace_back()));
+  }
+  to->restart_count = from.restart_count();
+  return Take(from.store(), &to->store);
+}
+
+absl::Status FromProto(const pb::JobStatus& from, JobStatus* to) {
+  PACELINE_JOB_STATUS(TAKE)
+  if (from.has_loss()) to->loss = from.loss();
+  if (from.has_exit_code()) to->exit_code = from.exit_code();
+  if (from.nodes_size() > kNodesMax) return Invalid("nodes", "are too many");
+  for (const pb::NodeStatus& node : from.nodes()) {
+    RETURN_IF_ERROR(Take(node, &to->nodes.emplace_back()));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status FromProto(const pb::JobEvent& from, JobEvent* to) {
+  PACELINE_JOB_EVENT(TAKE)
+  if (from.has_rank()) to->rank = from.rank();
+  if (from.has_step()) to->step = from.step();
+  to->causes.assign(from.causes().begin(), from.causes().end());
+  to->details = std::map<std::string, std::string>(from.details().begin(), from.details().end());
+  if (from.members_size() > kNodesMax) return Invalid("members", "are too many");
+  for (const pb::WorldMember& member : from.members()) {
+    to->members.push_back({.node = member.node(),
+                           .seat = member.seat(),
+                           .first_rank = member.first_rank(),
+                           .ranks = member.ranks()});
+  }
+  return absl::OkStatus();
+}
+
+absl::Status FromProto(const pb::StopRequest& from, StopRequest* to) {
+  PACELINE_STOP_REQUEST(TAKE)
+  if (to->exit_code < 0 || to->exit_code > 255) return Invalid("exit_code", "is out of range");
+  return absl::OkStatus();
+}
+
+absl::StatusOr<AgentMessage> FromProto(const pb::AgentMessage& from) {
+  AgentMessage to;
+  switch (from.body_case()) {
+    case pb::AgentMessage::kRegister:
+      RETURN_IF_ERROR(Into<Register>(from.register_(), &to));
+      return to;
+    case pb::AgentMessage::kHeartbeat:
+      RETURN_IF_ERROR(Into<Heartbeat>(from.heartbeat(), &to));
+      return to;
+    case pb::AgentMessage::kRankEnd:
+      RETURN_IF_ERROR(Into<RankEnd>(from.rank_end(), &to));
+      return to;
+    case pb::AgentMessage::kLeaving: RETURN_IF_ERROR(Into<Leaving>(from.leaving(), &to)); return to;
+    case pb::AgentMessage::BODY_NOT_SET: break;
+  }
+  return Invalid("message", "is empty or of an unknown kind");
+}
+
+absl::StatusOr<MasterMessage> FromProto(const pb::MasterMessage& from) {
+  MasterMessage to;
+  switch (from.body_case()) {
+    case pb::MasterMessage::kWelcome:
+      RETURN_IF_ERROR(Into<Welcome>(from.welcome(), &to));
+      return to;
+    case pb::MasterMessage::kPace: RETURN_IF_ERROR(Into<Pace>(from.pace(), &to)); return to;
+    case pb::MasterMessage::kAssignment:
+      RETURN_IF_ERROR(Into<Assignment>(from.assignment(), &to));
+      return to;
+    case pb::MasterMessage::kRefusal:
+      RETURN_IF_ERROR(Into<Refusal>(from.refusal(), &to));
+      return to;
+    case pb::MasterMessage::BODY_NOT_SET: break;
+  }
+  return Invalid("message", "is empty or of an unknown kind");
+}
+
+absl::StatusOr<NodeGoneReport> FromProto(const pb::SupervisorMessage& message) {
+  if (!message.has_node_gone()) return Invalid("message", "is empty or of an unknown kind");
+  const pb::NodeGoneReport& from = message.node_gone();
+  NodeGoneReport report;
+  NodeGoneReport* to = &report;
+  PACELINE_NODE_GONE(TAKE)
+  RETURN_IF_ERROR(CheckName(report.name, "name"));
+  return report;
+}
+
+absl::StatusOr<SupervisorOrder> FromProto(const pb::SupervisorOrder& from) {
+  SupervisorOrder to;
+  switch (from.body_case()) {
+    case pb::SupervisorOrder::kLaunch:
+      RETURN_IF_ERROR(Into<LaunchOrder>(from.launch(), &to));
+      return to;
+    case pb::SupervisorOrder::kEnded: RETURN_IF_ERROR(Into<JobEnded>(from.ended(), &to)); return to;
+    case pb::SupervisorOrder::BODY_NOT_SET: break;
+  }
+  return Invalid("message", "is empty or of an unknown kind");
+}
+
+absl::StatusOr<core::Fact> FromProto(const pb::Fact& from) {
+  core::Fact to;
+  absl::Status status;
+  switch (from.body_case()) {
+#define FACT(kCase, Type, field) \
+  case pb::Fact::kCase: status = Into<core::Type>(from.field(), &to); break;
+    FACT(kJobCreated, JobCreated, job_created)
+    FACT(kMasterTookOver, MasterTookOver, master_took_over)
+    FACT(kNodeJoined, NodeJoined, node_joined)
+    FACT(kNodeLost, NodeLost, node_lost)
+    FACT(kNodeLeft, NodeLeft, node_left)
+    FACT(kNodeEvicted, NodeEvicted, node_evicted)
+    FACT(kRankFailed, RankFailed, rank_failed)
+    FACT(kRecoveryDecided, RecoveryDecided, recovery_decided)
+    FACT(kWorldFormed, WorldFormed, world_formed)
+    FACT(kWorldRunning, WorldRunning, world_running)
+    FACT(kWorldEnded, WorldEnded, world_ended)
+    FACT(kSoloRestarted, SoloRestarted, solo_restarted)
+    FACT(kProgressMade, ProgressMade, progress_made)
+    FACT(kGrowthPlanned, GrowthPlanned, growth_planned)
+    FACT(kWaitBegan, WaitBegan, wait_began)
+    FACT(kStopDecided, StopDecided, stop_decided)
+    FACT(kJobFinished, JobFinished, job_finished)
+#undef FACT
+    case pb::Fact::BODY_NOT_SET: return Invalid("fact", "is empty or of an unknown kind");
+  }
+  RETURN_IF_ERROR(status);
+  return to;
+}
+
+#undef TAKE
+#undef TAKE_GIVEN
+
+}  // namespace paceline::wire

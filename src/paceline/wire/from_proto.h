@@ -1,0 +1,40 @@
+#pragma once
+
+// Messages to values, for input that nobody vouches for. Total: every message gives a value or
+// INVALID_ARGUMENT with the field's name. Names are checked, numbers and lists bounded, enums
+// closed; what passes can be given to the core and to file names.
+
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "paceline/wire/to_proto.h"
+
+namespace paceline::wire {
+
+inline constexpr int kRanksPerMessageMax = 4096;
+inline constexpr uint32_t kRankMax = 1u << 24;
+inline constexpr uint64_t kGenerationMax = uint64_t{1} << 48;  // room to count on from any of it
+inline constexpr int kNodesMax = 100'000;
+
+// [A-Za-z0-9._-]{1,128} without a leading dot.
+bool IsName(std::string_view text);
+
+absl::Status FromProto(const pb::JobSpec& from, JobSpec* to);
+absl::Status FromProto(const pb::LaunchSpec& from, LaunchSpec* to);
+absl::Status FromProto(const pb::ExitCause& from, ExitCause* to);
+absl::Status FromProto(const pb::RankReport& from, RankReport* to);
+absl::Status FromProto(const pb::NodeReport& from, NodeReport* to);
+absl::Status FromProto(const pb::Assignment& from, Assignment* to);
+absl::Status FromProto(const pb::World& from, World* to);
+absl::Status FromProto(const pb::JobStatus& from, JobStatus* to);
+absl::Status FromProto(const pb::JobEvent& from, JobEvent* to);
+absl::Status FromProto(const pb::StopRequest& from, StopRequest* to);
+
+absl::StatusOr<AgentMessage> FromProto(const pb::AgentMessage& from);
+absl::StatusOr<MasterMessage> FromProto(const pb::MasterMessage& from);
+absl::StatusOr<core::Fact> FromProto(const pb::Fact& from);
+absl::StatusOr<NodeGoneReport> FromProto(const pb::SupervisorMessage& from);
+absl::StatusOr<SupervisorOrder> FromProto(const pb::SupervisorOrder& from);
+
+}  // namespace paceline::wire

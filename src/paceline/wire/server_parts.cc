@@ -1,0 +1,212 @@
+#include "paceline/wire/server_parts.h"
+
+#include "paceline/wire/channel.h"
+#include "paceline/wire/from_proto.h"
+
+namespace paceline::wire {
+namespace {
+
+grpc::Status Full(const char* what) {
+  return {grpc::StatusCode::RESOURCE_EXHAUSTED, std::string("too many ") + what};
+}
+
+}  // namespace
+
+// ---- agents ----
+
+AgentConnection::AgentConnection(ServerParts* parts, grpc::CallbackServerContext* context)
+    : ServerStream(context), parts_(parts) {
+  is_known_ = parts_->agents.Add(this, parts_->options.agents_max, &id_);
+  Open();
+  if (!is_known_) CloseGently(Full("agents"));
+}
+
+void AgentConnection::Heard(const v1::AgentMessage& encoded) {
+  if (!is_known_) return;
+  absl::StatusOr<AgentMessage> message = FromProto(encoded);
+  const bool is_register = message.ok() && std::holds_alternative<Register>(*message);
+  if (encoded.ByteSizeLong() > static_cast<size_t>(kAgentMessageBytesMax)) {
+    why_ = "a message exceeded its bound";
+  } else if (!message.ok()) {
+    why_ = std::string(message.status().message());
+  } else if (is_register == is_registered_) {
+    why_ = is_register ? "a second registration" : "a message before the registration";
+  } else {
+    is_registered_ = true;
+    if (parts_->sink(AgentSaid{id_, std::move(*message)})) return;
+    CloseHard(Full("events"));
+    return;
+  }
+  CloseHard({grpc::StatusCode::INVALID_ARGUMENT, why_});
+}
+
+void AgentConnection::Send(MasterMessage message) {
+  const bool is_refusal = std::holds_alternative<Refusal>(message);
+  Queue([&] {
+    if (auto* welcome = std::get_if<Welcome>(&message)) welcome_ = std::move(*welcome);
+    if (auto* pace = std::get_if<Pace>(&message)) pace_ = *pace;
+    if (auto* assignment = std::get_if<Assignment>(&message)) assignment_ = std::move(*assignment);
+    if (auto* refusal = std::get_if<Refusal>(&message)) refusal_ = std::move(*refusal);
+  });
+  if (is_refusal) CloseGently(grpc::Status::OK);
+}
+
+bool AgentConnection::TakeNext(v1::MasterMessage* message) {
+  const auto take = [&](auto& place) {
+    if (!place.has_value()) return false;
+    message->Clear();
+    ToProto(MasterMessage(std::move(*place)), message);
+    place.reset();
+    return true;
+  };
+  return take(welcome_) || take(pace_) || take(assignment_) || take(refusal_);
+}
+
+void AgentConnection::OnDone() {
+  if (is_known_) {
+    parts_->agents.Remove(id_);
+    if (is_registered_) parts_->sink(AgentDisconnected{id_, why_});
+  }
+  delete this;
+}
+
+// ---- launchers ----
+
+Supervisor::Supervisor(ServerParts* parts, grpc::CallbackServerContext* context)
+    : ServerStream(context), parts_(parts) {
+  is_known_ = parts_->supervisors.Add(this, parts_->options.others_max, &id_);
+  if (is_known_) parts_->sink(SupervisorAttached{id_});
+  Open();
+  if (!is_known_) CloseGently(Full("launchers"));
+}
+
+void Supervisor::Heard(const v1::SupervisorMessage& encoded) {
+  if (!is_known_) return;
+  absl::StatusOr<NodeGoneReport> report = FromProto(encoded);
+  if (!report.ok()) {
+    CloseHard(ToGrpc(report.status()));
+  } else if (!parts_->sink(SupervisorSaid{id_, std::move(*report)})) {
+    CloseHard(Full("events"));
+  }
+}
+
+void Supervisor::Order(SupervisorOrder order) {
+  const bool is_last = std::holds_alternative<JobEnded>(order);
+  bool is_full = false;
+  Queue([&] {
+    is_full = orders_.size() >= kOrdersMax;
+    if (!is_full) orders_.push_back(std::move(order));
+  });
+  if (is_full) CloseHard(Full("orders"));
+  if (is_last) CloseGently(grpc::Status::OK);
+}
+
+bool Supervisor::TakeNext(v1::SupervisorOrder* message) {
+  if (orders_.empty()) return false;
+  message->Clear();
+  ToProto(orders_.front(), message);
+  orders_.pop_front();
+  return true;
+}
+
+void Supervisor::OnDone() {
+  if (is_known_) {
+    parts_->supervisors.Remove(id_);
+    parts_->sink(SupervisorDetached{id_});
+  }
+  delete this;
+}
+
+// ---- watchers ----
+
+Watch::Watch(ServerParts* parts, const v1::WatchEventsRequest& request)
+    : parts_(parts),
+      follow_(request.follow()),
+      next_seq_(std::max<uint64_t>(request.from_seq(), 1)) {
+  is_known_ = parts_->watches.Add(this, parts_->options.others_max, &id_);
+  if (is_known_) {
+    StartSendInitialMetadata();
+    Want();
+  } else {
+    is_finished_ = true;
+    Finish(Full("watchers"));
+  }
+}
+
+void Watch::Want() {
+  uint64_t from = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    from = next_seq_;
+  }
+  const bool taken = parts_->sink(
+      EventsWanted{.watch = id_, .from_seq = from, .count_max = kPage, .follow = follow_});
+  if (taken) return;
+  const std::lock_guard lock(mutex_);
+  if (!is_finished_) Finish(Full("events"));
+  is_finished_ = true;
+}
+
+void Watch::Send(std::vector<JobEvent> events, bool is_last) {
+  const std::lock_guard lock(mutex_);
+  size_t bytes = kMessageBytes;
+  for (const JobEvent& event : events) {
+    if (bytes >= kMessageBytes) {
+      pages_.emplace_back();
+      bytes = 0;
+    }
+    v1::JobEvent* encoded = pages_.back().add_events();
+    ToProto(event, encoded);
+    bytes += encoded->ByteSizeLong();
+    next_seq_ = event.seq + 1;
+  }
+  is_last_ = is_last_ || is_last;
+  WriteNext();
+}
+
+// Under the lock.
+void Watch::WriteNext() {
+  if (is_writing_ || is_finished_) return;
+  if (!pages_.empty()) {
+    writing_ = std::move(pages_.front());
+    pages_.pop_front();
+    is_writing_ = true;
+    StartWrite(&writing_);
+  } else if (is_last_) {
+    is_finished_ = true;
+    Finish(grpc::Status::OK);
+  }
+}
+
+void Watch::OnWriteDone(bool ok) {
+  bool wants_more = false;
+  {
+    const std::lock_guard lock(mutex_);
+    is_writing_ = false;
+    if (ok) {
+      wants_more = pages_.empty() && !is_last_;
+      WriteNext();
+    } else if (!is_finished_) {
+      is_finished_ = true;
+      Finish(grpc::Status::CANCELLED);
+    }
+  }
+  if (wants_more) Want();
+}
+
+void Watch::OnCancel() {
+  const std::lock_guard lock(mutex_);
+  if (is_finished_ || is_writing_) return;  // a write on its way fails by itself
+  is_finished_ = true;
+  Finish(grpc::Status::CANCELLED);
+}
+
+void Watch::OnDone() {
+  if (is_known_) {
+    parts_->watches.Remove(id_);
+    parts_->sink(WatchEnded{id_});
+  }
+  delete this;
+}
+
+}  // namespace paceline::wire

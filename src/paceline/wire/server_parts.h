@@ -1,0 +1,135 @@
+#pragma once
+
+// Inside of wire: the accepted streams of the master, each owned by itself until gRPC is done with
+// it, and the registry through which the host finds them.
+
+#include <deque>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "paceline/v1/agent.pb.h"
+#include "paceline/v1/control.pb.h"
+#include "paceline/wire/master_server.h"
+#include "paceline/wire/server_stream.h"
+
+namespace paceline::wire {
+
+// Streams by id. A stream is found and used under the lock, and leaves before it is deleted.
+template <class Id, class Stream>
+class Registry {
+ public:
+  // False when `count_max` streams are here already.
+  bool Add(Stream* stream, size_t count_max, Id* id) {
+    const std::lock_guard lock(mutex_);
+    if (streams_.size() >= count_max) return false;
+    *id = last_ = last_.next();
+    streams_[*id] = stream;
+    return true;
+  }
+  void Remove(Id id) {
+    const std::lock_guard lock(mutex_);
+    streams_.erase(id);
+  }
+  template <class Use>
+  void With(Id id, Use use) {
+    const std::lock_guard lock(mutex_);
+    const auto it = streams_.find(id);
+    if (it != streams_.end()) use(*it->second);
+  }
+  template <class Use>
+  void ForEach(Use use) {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [id, stream] : streams_) use(*stream);
+  }
+
+ private:
+  std::mutex mutex_;
+  Id last_;
+  std::unordered_map<Id, Stream*> streams_;
+};
+
+class AgentConnection;
+class Watch;
+class Supervisor;
+
+struct ServerParts {
+  MasterServerOptions options;
+  MasterServer::Sink sink;
+  Registry<ConnectionId, AgentConnection> agents;
+  Registry<WatchId, Watch> watches;
+  Registry<SupervisorId, Supervisor> supervisors;
+};
+
+class AgentConnection final : public ServerStream<v1::AgentMessage, v1::MasterMessage> {
+ public:
+  AgentConnection(ServerParts* parts, grpc::CallbackServerContext* context);
+  void Send(MasterMessage message);
+
+ private:
+  void Heard(const v1::AgentMessage& message) override;
+  bool TakeNext(v1::MasterMessage* message) override;
+  void OnDone() override;
+
+  ServerParts* const parts_;
+  ConnectionId id_;
+  bool is_known_ = false;  // the host has heard of it
+  bool is_registered_ = false;
+  std::string why_ = "the agent closed the stream";
+  // One place for each kind: a newer one replaces an older one that is not yet sent.
+  std::optional<Welcome> welcome_;
+  std::optional<Pace> pace_;
+  std::optional<Assignment> assignment_;
+  std::optional<Refusal> refusal_;
+};
+
+class Supervisor final : public ServerStream<v1::SupervisorMessage, v1::SupervisorOrder> {
+ public:
+  Supervisor(ServerParts* parts, grpc::CallbackServerContext* context);
+  void Order(SupervisorOrder order);
+
+ private:
+  static constexpr size_t kOrdersMax = 4096;
+  void Heard(const v1::SupervisorMessage& message) override;
+  bool TakeNext(v1::SupervisorOrder* message) override;
+  void OnDone() override;
+
+  ServerParts* const parts_;
+  SupervisorId id_;
+  bool is_known_ = false;
+  std::deque<SupervisorOrder> orders_;
+};
+
+class Watch final : public grpc::ServerWriteReactor<v1::JobEvents> {
+ public:
+  Watch(ServerParts* parts, const v1::WatchEventsRequest& request);
+  void Send(std::vector<JobEvent> events, bool is_last);
+
+ private:
+  static constexpr uint32_t kPage = 256;
+  static constexpr size_t kMessageBytes = 256 * 1024;
+  void OnWriteDone(bool ok) override;
+  void OnCancel() override;
+  void OnDone() override;
+  void WriteNext();
+  void Want();
+
+  ServerParts* const parts_;
+  const bool follow_;
+  WatchId id_;
+  bool is_known_ = false;
+  std::mutex mutex_;  // guards all below
+  uint64_t next_seq_ = 1;
+  std::deque<v1::JobEvents> pages_;
+  v1::JobEvents writing_;
+  bool is_writing_ = false;
+  bool is_last_ = false;
+  bool is_finished_ = false;
+};
+
+}  // namespace paceline::wire

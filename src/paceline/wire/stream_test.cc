@@ -1,0 +1,399 @@
+// Real servers and clients over loopback: registration, reconnection, who is let in, and what
+// happens to those who say too much.
+
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <optional>
+#include <thread>
+
+#include "google/protobuf/descriptor.h"
+#include "grpcpp/generic/generic_stub.h"
+#include "gtest/gtest.h"
+#include "paceline/v1/control.grpc.pb.h"
+#include "paceline/v1/master.grpc.pb.h"
+#include "paceline/wire/agent_stream.h"
+#include "paceline/wire/channel.h"
+#include "paceline/wire/control_client.h"
+#include "paceline/wire/master_server.h"
+#include "paceline/wire/to_proto.h"
+
+namespace paceline::wire {
+namespace {
+
+constexpr auto kDeadline = std::chrono::seconds(30);
+
+// What a sink heard, for the test's thread to wait on.
+template <class Event>
+class Heard {
+ public:
+  bool Post(Event event) {
+    const std::lock_guard lock(mutex_);
+    events_.push_back(std::move(event));
+    changed_.notify_all();
+    return true;
+  }
+  // The next event of type T; earlier ones of other types are dropped.
+  template <class T>
+  std::optional<T> Next() {
+    std::unique_lock lock(mutex_);
+    const auto until = std::chrono::steady_clock::now() + kDeadline;
+    for (;;) {
+      while (!events_.empty()) {
+        Event event = std::move(events_.front());
+        events_.pop_front();
+        if (T* found = std::get_if<T>(&event)) return std::move(*found);
+      }
+      if (changed_.wait_until(lock, until) == std::cv_status::timeout) return std::nullopt;
+    }
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Event> events_;
+};
+
+NodeReport Report(const std::string& name) {
+  return {.name = name,
+          .boot_id = "b",
+          .agent_incarnation = 1,
+          .agent_pid = 2,
+          .address = "127.0.0.1",
+          .slots = 2,
+          .store_port = 30000};
+}
+
+class StreamTest : public testing::Test {
+ protected:
+  void Serve(const std::string& listen = "127.0.0.1:0") {
+    auto server =
+        MasterServer::Start({.listen = listen, .credentials = server_credentials_},
+                            [this](ServerEvent event) { return heard_.Post(std::move(event)); });
+    ASSERT_TRUE(server.ok()) << server.status();
+    server_ = *std::move(server);
+    address_ = "127.0.0.1:" + std::to_string(server_->port());
+  }
+  std::unique_ptr<AgentStream> Agent(Heard<AgentStreamEvent>* heard,
+                                     std::optional<Credentials> credentials = {}) {
+    return std::make_unique<AgentStream>(
+        AgentStreamOptions{.address = address_,
+                           .credentials = credentials.value_or(client_credentials_)},
+        [heard](AgentStreamEvent event) { heard->Post(std::move(event)); });
+  }
+
+  const std::string token_ = MakeToken();
+  ServerCredentials server_credentials_{.token = token_};
+  Credentials client_credentials_{.token = token_};
+  Heard<ServerEvent> heard_;
+  std::unique_ptr<MasterServer> server_;
+  std::string address_;
+};
+
+TEST_F(StreamTest, AnAgentRegistersReportsAndIsTold) {
+  Serve();
+  Heard<AgentStreamEvent> agent_heard;
+  const auto agent = Agent(&agent_heard);
+  ASSERT_TRUE(agent_heard.Next<StreamOpened>());
+  EXPECT_FALSE(agent->Send(Heartbeat{})) << "nothing goes before the registration";
+  ASSERT_TRUE(agent->Send(Register{Report("node0")}));
+  const auto said = heard_.Next<AgentSaid>();
+  ASSERT_TRUE(said);
+  EXPECT_EQ(std::get<Register>(said->message).report, Report("node0"));
+
+  server_->Send(said->connection, Welcome{.node = NodeId(5), .spec = {.job_id = "j"}});
+  server_->Send(said->connection, Assignment{.reason = "first"});
+  EXPECT_EQ(agent_heard.Next<Welcome>()->node, NodeId(5));
+  EXPECT_EQ(agent_heard.Next<Assignment>()->reason, "first");
+  agent->Send(Heartbeat{.store_port = 7});
+  EXPECT_EQ(std::get<Heartbeat>(heard_.Next<AgentSaid>()->message).store_port, 7u);
+  server_->Close(said->connection, "fenced");
+  EXPECT_EQ(agent_heard.Next<StreamBroken>()->why, "fenced");
+  EXPECT_EQ(heard_.Next<AgentDisconnected>()->connection, said->connection);
+  ASSERT_TRUE(agent_heard.Next<StreamOpened>()) << "it comes back by itself";
+}
+
+TEST_F(StreamTest, AnAgentFindsTheNextMaster) {
+  Serve();
+  Heard<AgentStreamEvent> agent_heard;
+  const auto agent = Agent(&agent_heard);
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_TRUE(agent_heard.Next<StreamOpened>());
+    ASSERT_TRUE(agent->Send(Register{Report("node0")}));
+    ASSERT_TRUE(heard_.Next<AgentSaid>());
+    server_.reset();
+    ASSERT_TRUE(agent_heard.Next<StreamBroken>());
+    Serve(address_);
+  }
+}
+
+TEST_F(StreamTest, ARefusalIsHeardAndIsFinal) {
+  Serve();
+  Heard<AgentStreamEvent> agent_heard;
+  const auto agent = Agent(&agent_heard);
+  ASSERT_TRUE(agent_heard.Next<StreamOpened>());
+  agent->Send(Register{Report("node0")});
+  const auto said = heard_.Next<AgentSaid>();
+  ASSERT_TRUE(said);
+  const Refusal refusal{"PL-E036", "what", "why", "fix"};
+  server_->Send(said->connection, refusal);
+  EXPECT_EQ(agent_heard.Next<Refusal>(), refusal);
+  ASSERT_TRUE(heard_.Next<AgentDisconnected>());
+}
+
+TEST_F(StreamTest, OnlyTheLastUnsentAssignmentIsKept) {
+  Serve();
+  Heard<AgentStreamEvent> agent_heard;
+  const auto agent = Agent(&agent_heard);
+  ASSERT_TRUE(agent_heard.Next<StreamOpened>());
+  agent->Send(Register{Report("node0")});
+  const auto said = heard_.Next<AgentSaid>();
+  ASSERT_TRUE(said);
+  for (uint32_t i = 1; i <= 1000; ++i) {
+    server_->Send(said->connection, Assignment{.generation = Generation(i)});
+  }
+  Generation last;
+  while (last < Generation(1000)) {
+    const auto assignment = agent_heard.Next<Assignment>();
+    ASSERT_TRUE(assignment);
+    EXPECT_LT(last, assignment->generation);
+    last = assignment->generation;
+  }
+}
+
+TEST_F(StreamTest, NonsenseEndsTheStreamAndNothingElse) {
+  Serve();
+  const auto stub = pb::Master::NewStub(Dial(address_, client_credentials_));
+  const auto refused = [&](const pb::AgentMessage& first, const pb::AgentMessage& second) {
+    grpc::ClientContext context;
+    AddToken(&context, client_credentials_);
+    const auto stream = stub->Attach(&context);
+    stream->Write(first);
+    stream->Write(second);
+    pb::MasterMessage answer;
+    while (stream->Read(&answer)) {
+    }
+    return stream->Finish().error_code();
+  };
+  pb::AgentMessage good;
+  ToProto(Register{Report("node0")}, &good);
+  pb::AgentMessage beat;
+  ToProto(Heartbeat{}, &beat);
+  pb::AgentMessage large = good;
+  large.mutable_register_()->set_boot_id(std::string(300'000, 'x'));
+  pb::AgentMessage huge = good;
+  huge.mutable_register_()->set_boot_id(std::string(3'000'000, 'x'));
+  EXPECT_EQ(refused({}, {}), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_EQ(refused(beat, beat), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_EQ(refused(good, good), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_EQ(refused(large, good), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_NE(refused(huge, good), grpc::StatusCode::OK);
+  // The server still serves.
+  Heard<AgentStreamEvent> agent_heard;
+  const auto agent = Agent(&agent_heard);
+  ASSERT_TRUE(agent_heard.Next<StreamOpened>());
+}
+
+// Every method of every service, found by reflection: a new one without a check fails here.
+TEST_F(StreamTest, NoRpcWithoutTheToken) {
+  Serve();
+  const auto channel = Dial(address_, client_credentials_);
+  grpc::GenericStub stub(channel);
+  int methods = 0;
+  const auto call = [&](const std::string& name, const std::string& authorization) {
+    grpc::ClientContext context;
+    if (!authorization.empty()) context.AddMetadata("authorization", authorization);
+    grpc::CompletionQueue queue;
+    const auto stream = stub.PrepareCall(&context, name, &queue);
+    void* tag = nullptr;
+    bool ok = false;
+    stream->StartCall(nullptr);
+    queue.Next(&tag, &ok);
+    // An empty message suits every request type; the check comes before anything is read.
+    stream->WriteLast(grpc::ByteBuffer(nullptr, 0), grpc::WriteOptions(), nullptr);
+    queue.Next(&tag, &ok);
+    grpc::Status status;
+    stream->Finish(&status, nullptr);
+    queue.Next(&tag, &ok);
+    return status.error_code();
+  };
+  for (const char* file : {"paceline/v1/master.proto", "paceline/v1/control.proto"}) {
+    const auto* descriptor =
+        google::protobuf::DescriptorPool::generated_pool()->FindFileByName(file);
+    ASSERT_NE(descriptor, nullptr);
+    for (int s = 0; s < descriptor->service_count(); ++s) {
+      for (int m = 0; m < descriptor->service(s)->method_count(); ++m, ++methods) {
+        const std::string name = "/" + descriptor->service(s)->full_name() + "/" +
+                                 descriptor->service(s)->method(m)->name();
+        for (const std::string& wrong :
+             {std::string(), std::string("Bearer "), "Bearer " + MakeToken(), token_,
+              "Bearer " + token_ + "0"}) {
+          EXPECT_EQ(call(name, wrong), grpc::StatusCode::UNAUTHENTICATED) << name;
+        }
+      }
+    }
+  }
+  EXPECT_EQ(methods, 6);
+}
+
+TEST_F(StreamTest, StatusAndStopAreAnswered) {
+  Serve();
+  ControlClient client({.address = address_, .credentials = client_credentials_});
+  std::thread host([&] {
+    heard_.Next<StatusAsked>()->reply(JobStatus{.job_id = "j", .pending = "waits"});
+    const auto stop = heard_.Next<StopAsked>();
+    stop->reply(stop->request.force ? absl::OkStatus() : absl::InternalError("not forced"));
+  });
+  const auto status = client.GetStatus();
+  ASSERT_TRUE(status.ok()) << status.status();
+  EXPECT_EQ(status->pending, "waits");
+  EXPECT_TRUE(client.Stop({.why = "test", .exit_code = 130, .force = true}).ok());
+  host.join();
+}
+
+TEST_F(StreamTest, AnUnansweredCallDoesNotKeepTheServer) {
+  Serve();
+  ControlClient client({.address = address_, .credentials = client_credentials_});
+  std::thread host([&] {
+    heard_.Next<StatusAsked>();  // dropped without an answer
+  });
+  EXPECT_EQ(client.GetStatus().status().code(), absl::StatusCode::kUnavailable);
+  host.join();
+}
+
+TEST_F(StreamTest, WatchersGetPagesInOrder) {
+  Serve();
+  constexpr uint64_t kEvents = 1000;
+  std::thread host([&] {
+    for (uint64_t seq = 1; seq <= kEvents;) {
+      const auto wanted = heard_.Next<EventsWanted>();
+      ASSERT_TRUE(wanted);
+      ASSERT_EQ(wanted->from_seq, seq);
+      std::vector<JobEvent> page;
+      for (; page.size() < wanted->count_max && seq <= kEvents; ++seq) {
+        page.push_back({.seq = seq, .kind = "wait_began", .sentence = std::string(2000, 's')});
+      }
+      server_->SendEvents(wanted->watch, page, seq > kEvents);
+    }
+  });
+  ControlClient client({.address = address_, .credentials = client_credentials_});
+  uint64_t last = 0;
+  const absl::Status status = client.WatchEvents(1, true, [&](const JobEvent& event) {
+    EXPECT_EQ(event.seq, last + 1);
+    last = event.seq;
+    return true;
+  });
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_EQ(last, kEvents);
+  host.join();
+  EXPECT_TRUE(heard_.Next<WatchEnded>());
+}
+
+TEST_F(StreamTest, AWatchCanBeCancelled) {
+  Serve();
+  ControlClient client({.address = address_, .credentials = client_credentials_});
+  std::thread host([&] {
+    heard_.Next<EventsWanted>();
+    client.Cancel();
+  });
+  EXPECT_EQ(client.WatchEvents(1, true, [](const JobEvent&) { return true; }).code(),
+            absl::StatusCode::kCancelled);
+  host.join();
+  EXPECT_TRUE(heard_.Next<WatchEnded>());
+}
+
+TEST_F(StreamTest, TheLauncherReportsAndIsOrdered) {
+  Serve();
+  Heard<SupervisorEvent> launcher_heard;
+  SupervisorStream launcher({.address = address_, .credentials = client_credentials_},
+                            [&](SupervisorEvent event) { launcher_heard.Post(std::move(event)); });
+  ASSERT_TRUE(launcher_heard.Next<SupervisorOpened>());
+  ASSERT_TRUE(launcher.Send({.name = "node1", .evidence = "pid 7 is dead", .agent_pid = 7}));
+  const auto said = heard_.Next<SupervisorSaid>();
+  ASSERT_TRUE(said);
+  EXPECT_EQ(said->report.agent_pid, 7);
+  server_->Order(said->supervisor, LaunchOrder{"node1", "was lost"});
+  EXPECT_EQ(launcher_heard.Next<LaunchOrder>()->name, "node1");
+  server_->Order(said->supervisor, JobEnded{3, "done"});
+  EXPECT_EQ(launcher_heard.Next<JobEnded>()->exit_code, 3);
+  EXPECT_TRUE(heard_.Next<SupervisorDetached>());
+}
+
+TEST_F(StreamTest, ATakenPortIsAnError) {
+  Serve();
+  const auto second = MasterServer::Start({.listen = address_, .credentials = server_credentials_},
+                                          [](ServerEvent) { return true; });
+  EXPECT_EQ(second.status().code(), absl::StatusCode::kAlreadyExists);
+}
+
+TEST_F(StreamTest, AWrongTokenIsDenied) {
+  Serve();
+  Heard<AgentStreamEvent> agent_heard;
+  const auto agent = Agent(&agent_heard, Credentials{.token = MakeToken()});
+  const auto broken = agent_heard.Next<StreamBroken>();
+  ASSERT_TRUE(broken);
+  EXPECT_TRUE(broken->is_denied);
+}
+
+class TlsStreams : public StreamTest {
+ protected:
+  void SetUp() override {
+    server_credentials_ = *MakeServerCredentials("job", token_);
+    Serve();
+    join_ = {.address = address_,
+             .ca_sha256 = *CaFingerprint(server_credentials_.ca_pem),
+             .token = token_};
+  }
+  JoinString join_;
+};
+
+TEST_F(TlsStreams, AHostEnrollsAndAttaches) {
+  const auto credentials = Enroll(join_, "host1", Duration::Seconds(10));
+  ASSERT_TRUE(credentials.ok()) << credentials.status();
+  Heard<AgentStreamEvent> agent_heard;
+  const auto agent = Agent(&agent_heard, *credentials);
+  ASSERT_TRUE(agent_heard.Next<StreamOpened>());
+  ASSERT_TRUE(agent->Send(Register{Report("host1")}));
+  EXPECT_TRUE(heard_.Next<AgentSaid>());
+}
+
+TEST_F(TlsStreams, AnotherAuthorityGetsNoSecret) {
+  JoinString wrong = join_;
+  wrong.ca_sha256 = std::string(64, '0');
+  EXPECT_EQ(Enroll(wrong, "host1", Duration::Seconds(10)).status().code(),
+            absl::StatusCode::kPermissionDenied);
+}
+
+TEST_F(TlsStreams, AWrongTokenGetsNoCertificate) {
+  JoinString wrong = join_;
+  wrong.token = MakeToken();
+  EXPECT_EQ(Enroll(wrong, "host1", Duration::Seconds(10)).status().code(),
+            absl::StatusCode::kUnauthenticated);
+  EXPECT_EQ(Enroll(join_, "../host", Duration::Seconds(10)).status().code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(TlsStreams, WithoutACertificateOfThisJobNobodyAttaches) {
+  const auto other_job = *MakeServerCredentials("other", token_);
+  Credentials stranger = *MakeClientCredentials(other_job, "host1");
+  stranger.ca_pem = server_credentials_.ca_pem;
+  const Credentials bare{.token = token_, .ca_pem = server_credentials_.ca_pem};
+  const Credentials plain{.token = token_};
+  for (const Credentials& credentials : {stranger, bare, plain}) {
+    Heard<AgentStreamEvent> agent_heard;
+    const auto agent = Agent(&agent_heard, credentials);
+    EXPECT_TRUE(agent_heard.Next<StreamBroken>());
+    ControlClient client(
+        {.address = address_, .credentials = credentials, .timeout = Duration::Seconds(1)});
+    EXPECT_FALSE(client.GetStatus().ok());
+  }
+}
+
+TEST_F(TlsStreams, NobodyThereIsUnavailable) {
+  server_.reset();
+  EXPECT_EQ(Enroll(join_, "host1", Duration::Seconds(1)).status().code(),
+            absl::StatusCode::kUnavailable);
+}
+
+}  // namespace
+}  // namespace paceline::wire

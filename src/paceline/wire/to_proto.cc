@@ -1,0 +1,328 @@
+#include "paceline/wire/to_proto.h"
+
+#include <type_traits>
+#include <variant>
+
+#include "paceline/wire/fields.h"
+
+namespace paceline::wire {
+namespace {
+
+// Length of the UTF-8 character at the start of `text`, 0 when there is none.
+size_t CharacterBytes(std::string_view text) {
+  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
+  const unsigned char lead = byte(0);
+  if (lead < 0x80) return 1;
+  const size_t length = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
+  if (lead < 0xc2 || lead > 0xf4 || text.size() < length) return 0;
+  for (size_t i = 1; i < length; ++i) {
+    if ((byte(i) & 0xc0) != 0x80) return 0;
+  }
+  if (lead == 0xe0 && byte(1) < 0xa0) return 0;  // overlong
+  if (lead == 0xed && byte(1) > 0x9f) return 0;  // surrogates
+  if (lead == 0xf0 && byte(1) < 0x90) return 0;  // overlong
+  if (lead == 0xf4 && byte(1) > 0x8f) return 0;  // beyond the last code point
+  return length;
+}
+
+template <class T>
+requires std::is_arithmetic_v<T> T Encode(T value) { return value; }
+template <class Tag, class Rep>
+Rep Encode(StrongId<Tag, Rep> id) {
+  return id.value();
+}
+int64_t Encode(Duration duration) { return duration.nanoseconds(); }
+std::string Encode(const std::string& text) { return CleanText(text); }
+
+// Enums of the wire are ours plus one, because 0 is "unspecified" there.
+template <class To, class From>
+To Shifted(From value) {
+  return static_cast<To>(static_cast<int>(value) + 1);
+}
+pb::GrowPolicy Encode(GrowPolicy value) { return Shifted<pb::GrowPolicy>(value); }
+pb::EntryKind Encode(EntryKind value) { return Shifted<pb::EntryKind>(value); }
+pb::ExitCause::Kind Encode(ExitCause::Kind value) { return Shifted<pb::ExitCause::Kind>(value); }
+pb::RankReport::State Encode(RankReport::State value) {
+  return Shifted<pb::RankReport::State>(value);
+}
+pb::Assignment::Kind Encode(Assignment::Kind value) { return Shifted<pb::Assignment::Kind>(value); }
+pb::Rung Encode(core::Rung value) { return Shifted<pb::Rung>(value); }
+
+#define PUT(field) to->set_##field(Encode(from.field));
+
+void Fill(const Timers& from, pb::Timers* to) {
+  static_assert(sizeof(Timers) == 20 * sizeof(Duration), "fields.h lists them all");
+  PACELINE_TIMERS(PUT)
+}
+void Fill(const Budgets& from, pb::Budgets* to) {
+  static_assert(sizeof(Budgets) == 4 * sizeof(uint32_t), "fields.h lists them all");
+  PACELINE_BUDGETS(PUT)
+}
+void Fill(const StoreAddress& from, pb::StoreAddress* to) { PACELINE_STORE(PUT) }
+void Fill(const Seat& from, pb::Seat* to) { PACELINE_SEAT(PUT) }
+void Fill(const StreamChoice& from, pb::StreamChoice* to) {
+  to->set_all(static_cast<uint32_t>(from.all));
+  for (const auto& [rank, streams] : from.by_local_rank) {
+    (*to->mutable_by_local_rank())[rank] = static_cast<uint32_t>(streams);
+  }
+}
+void Fill(const ConsoleSpec& from, pb::ConsoleSpec* to) {
+  Fill(from.redirects, to->mutable_redirects());
+  Fill(from.tee, to->mutable_tee());
+  for (const uint32_t rank : from.local_ranks_filter) to->add_local_ranks_filter(rank);
+  to->set_line_prefix_template(from.line_prefix_template);
+  for (const auto& text : from.duplicate_stdout_filters) to->add_duplicate_stdout_filters(text);
+  for (const auto& text : from.duplicate_stderr_filters) to->add_duplicate_stderr_filters(text);
+  to->set_fold(from.fold);
+}
+
+void Put(const core::JobCreated& from, pb::Fact* fact) {
+  ToProto(from.spec, fact->mutable_job_created()->mutable_spec());
+}
+void Put(const core::MasterTookOver& from, pb::Fact* fact) {
+  fact->mutable_master_took_over()->set_incarnation(from.incarnation);
+}
+void Put(const core::NodeJoined& from, pb::Fact* fact) {
+  auto* to = fact->mutable_node_joined();
+  PACELINE_NODE_JOINED(PUT)
+}
+void Put(const core::NodeLost& from, pb::Fact* fact) {
+  auto* to = fact->mutable_node_lost();
+  PACELINE_NODE_LOST(PUT)
+}
+void Put(const core::NodeLeft& from, pb::Fact* fact) {
+  auto* to = fact->mutable_node_left();
+  PACELINE_NODE_LEFT(PUT)
+}
+void Put(const core::NodeEvicted& from, pb::Fact* fact) {
+  auto* to = fact->mutable_node_evicted();
+  PACELINE_NODE_LEFT(PUT)
+}
+void Put(const core::RankFailed& from, pb::Fact* fact) {
+  auto* to = fact->mutable_rank_failed();
+  PACELINE_RANK_FAILED(PUT)
+  ToProto(from.cause, to->mutable_cause());
+}
+void Put(const core::RecoveryDecided& from, pb::Fact* fact) {
+  auto* to = fact->mutable_recovery_decided();
+  PACELINE_RECOVERY_DECIDED(PUT)
+}
+void Put(const core::WorldFormed& from, pb::Fact* fact) {
+  auto* to = fact->mutable_world_formed();
+  PACELINE_WORLD_FORMED(PUT)
+  ToProto(from.world, to->mutable_world());
+}
+void Put(const core::WorldRunning& from, pb::Fact* fact) {
+  auto* to = fact->mutable_world_running();
+  PACELINE_WORLD_RUNNING(PUT)
+}
+void Put(const core::WorldEnded& from, pb::Fact* fact) {
+  auto* to = fact->mutable_world_ended();
+  PACELINE_WORLD_ENDED(PUT)
+}
+void Put(const core::SoloRestarted& from, pb::Fact* fact) {
+  auto* to = fact->mutable_solo_restarted();
+  PACELINE_SOLO_RESTARTED(PUT)
+}
+void Put(const core::ProgressMade& from, pb::Fact* fact) {
+  auto* to = fact->mutable_progress_made();
+  PACELINE_PROGRESS_MADE(PUT)
+}
+void Put(const core::GrowthPlanned& from, pb::Fact* fact) {
+  auto* to = fact->mutable_growth_planned();
+  PACELINE_GROWTH_PLANNED(PUT)
+}
+void Put(const core::WaitBegan& from, pb::Fact* fact) {
+  fact->mutable_wait_began()->set_reason(Encode(from.reason));
+}
+void Put(const core::StopDecided& from, pb::Fact* fact) {
+  auto* to = fact->mutable_stop_decided();
+  PACELINE_STOP_DECIDED(PUT)
+}
+void Put(const core::JobFinished& from, pb::Fact* fact) {
+  auto* to = fact->mutable_job_finished();
+  PACELINE_JOB_FINISHED(PUT)
+}
+
+void Put(const Register& from, pb::AgentMessage* message) {
+  ToProto(from.report, message->mutable_register_());
+}
+void Put(const Heartbeat& from, pb::AgentMessage* message) {
+  auto* to = message->mutable_heartbeat();
+  PACELINE_HEARTBEAT(PUT)
+  for (const RankReport& rank : from.ranks) ToProto(rank, to->add_ranks());
+}
+void Put(const RankEnd& from, pb::AgentMessage* message) {
+  ToProto(from.rank, message->mutable_rank_end()->mutable_rank());
+}
+void Put(const Leaving& from, pb::AgentMessage* message) {
+  message->mutable_leaving()->set_why(Encode(from.why));
+}
+
+void Put(const Welcome& from, pb::MasterMessage* message) {
+  auto* to = message->mutable_welcome();
+  to->set_node(from.node.value());
+  ToProto(from.spec, to->mutable_spec());
+  to->set_heartbeat_interval(Encode(from.heartbeat_interval));
+}
+void Put(const Pace& from, pb::MasterMessage* message) {
+  message->mutable_pace()->set_heartbeat_interval(Encode(from.heartbeat_interval));
+}
+void Put(const Assignment& from, pb::MasterMessage* message) {
+  ToProto(from, message->mutable_assignment());
+}
+void Put(const Refusal& from, pb::MasterMessage* message) {
+  auto* to = message->mutable_refusal();
+  PACELINE_REFUSAL(PUT)
+}
+
+void Put(const LaunchOrder& from, pb::SupervisorOrder* message) {
+  auto* to = message->mutable_launch();
+  PACELINE_LAUNCH_ORDER(PUT)
+}
+void Put(const JobEnded& from, pb::SupervisorOrder* message) {
+  auto* to = message->mutable_ended();
+  PACELINE_JOB_FINISHED(PUT)
+}
+
+void Fill(const RankStatus& from, pb::RankStatus* to) {
+  PACELINE_RANK_STATUS(PUT)
+  if (from.loss.has_value()) to->set_loss(*from.loss);
+}
+void Fill(const NodeStatus& from, pb::NodeStatus* to) {
+  PACELINE_NODE_STATUS(PUT)
+  if (from.seat.has_value()) to->set_seat(*from.seat);
+  for (const RankStatus& rank : from.ranks) Fill(rank, to->add_ranks());
+}
+
+}  // namespace
+
+std::string CleanText(std::string_view text) {
+  std::string clean;
+  clean.reserve(std::min(text.size(), kTextBytesMax));
+  while (!text.empty()) {
+    const size_t length = CharacterBytes(text);
+    if (clean.size() + std::max<size_t>(length, 1) > kTextBytesMax) break;
+    if (length == 0) {
+      clean += '?';
+    } else {
+      clean += text.substr(0, length);
+    }
+    text.remove_prefix(std::max<size_t>(length, 1));
+  }
+  return clean;
+}
+
+bool IsUtf8(std::string_view text) {
+  while (!text.empty()) {
+    const size_t length = CharacterBytes(text);
+    if (length == 0) return false;
+    text.remove_prefix(length);
+  }
+  return true;
+}
+
+void ToProto(const JobSpec& from, pb::JobSpec* to) {
+  to->set_job_id(from.job_id);
+  to->set_name(Encode(from.name));
+  to->set_grow(Encode(from.grow));
+  PACELINE_JOB_SPEC(PUT)
+  if (from.max_restarts.has_value()) to->set_max_restarts(*from.max_restarts);
+  Fill(from.timers, to->mutable_timers());
+  Fill(from.budgets, to->mutable_budgets());
+}
+
+void ToProto(const LaunchSpec& from, pb::LaunchSpec* to) {
+  to->set_entry(Encode(from.entry));
+  to->set_target(from.target);
+  for (const std::string& arg : from.args) to->add_args(arg);
+  to->set_cwd(from.cwd);
+  to->set_python(from.python);
+  for (const auto& [name, value] : from.env) (*to->mutable_env())[name] = value;
+  to->set_role(from.role);
+  to->set_run_id(from.run_id);
+  to->set_local_addr(from.local_addr);
+  to->set_nproc_per_node(from.nproc_per_node);
+  if (from.omp_threads.has_value()) to->set_omp_threads(*from.omp_threads);
+  to->set_warm(from.warm);
+  for (const std::string& name : from.preload) to->add_preload(name);
+  to->set_keep_warm(Encode(from.keep_warm));
+  to->set_virtual_local_rank(from.virtual_local_rank);
+  to->set_numa_binding(from.numa_binding);
+  to->set_log_dir(from.log_dir);
+  to->set_log_bytes_max(from.log_bytes_max);
+  Fill(from.console, to->mutable_console());
+}
+
+void ToProto(const ExitCause& from, pb::ExitCause* to) { PACELINE_EXIT_CAUSE(PUT) }
+
+void ToProto(const RankReport& from, pb::RankReport* to) {
+  PACELINE_RANK_REPORT(PUT)
+  if (from.has_loss) to->set_loss(from.loss);
+  if (from.state == RankReport::State::kExited) ToProto(from.exit, to->mutable_exit());
+}
+
+void ToProto(const NodeReport& from, pb::NodeReport* to) {
+  PACELINE_NODE_REPORT(PUT)
+  for (const RankReport& rank : from.ranks) ToProto(rank, to->add_ranks());
+}
+
+void ToProto(const Assignment& from, pb::Assignment* to) {
+  PACELINE_ASSIGNMENT(PUT)
+  Fill(from.store, to->mutable_store());
+}
+
+void ToProto(const World& from, pb::World* to) {
+  to->set_generation(from.generation.value());
+  for (const Seat& seat : from.seats) Fill(seat, to->add_seats());
+  Fill(from.store, to->mutable_store());
+  to->set_restart_count(from.restart_count);
+}
+
+void ToProto(const AgentMessage& from, pb::AgentMessage* to) {
+  std::visit([&](const auto& body) { Put(body, to); }, from);
+}
+void ToProto(const MasterMessage& from, pb::MasterMessage* to) {
+  std::visit([&](const auto& body) { Put(body, to); }, from);
+}
+void ToProto(const core::Fact& from, pb::Fact* to) {
+  std::visit([&](const auto& fact) { Put(fact, to); }, from);
+}
+void ToProto(const SupervisorOrder& from, pb::SupervisorOrder* to) {
+  std::visit([&](const auto& body) { Put(body, to); }, from);
+}
+
+void ToProto(const JobStatus& from, pb::JobStatus* to) {
+  PACELINE_JOB_STATUS(PUT)
+  if (from.loss.has_value()) to->set_loss(*from.loss);
+  if (from.exit_code.has_value()) to->set_exit_code(*from.exit_code);
+  for (const NodeStatus& node : from.nodes) Fill(node, to->add_nodes());
+}
+
+void ToProto(const JobEvent& from, pb::JobEvent* to) {
+  PACELINE_JOB_EVENT(PUT)
+  if (from.rank.has_value()) to->set_rank(*from.rank);
+  if (from.step.has_value()) to->set_step(*from.step);
+  for (const uint64_t cause : from.causes) to->add_causes(cause);
+  for (const auto& [key, value] : from.details) {
+    (*to->mutable_details())[CleanText(key)] = CleanText(value);
+  }
+  for (const WorldMember& member : from.members) {
+    auto* added = to->add_members();
+    added->set_node(Encode(member.node));
+    added->set_seat(member.seat);
+    added->set_first_rank(member.first_rank);
+    added->set_ranks(member.ranks);
+  }
+}
+
+void ToProto(const StopRequest& from, pb::StopRequest* to) { PACELINE_STOP_REQUEST(PUT) }
+
+void ToProto(const NodeGoneReport& from, pb::SupervisorMessage* message) {
+  auto* to = message->mutable_node_gone();
+  PACELINE_NODE_GONE(PUT)
+}
+
+#undef PUT
+
+}  // namespace paceline::wire
