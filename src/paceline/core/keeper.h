@@ -1,0 +1,120 @@
+#pragma once
+
+// The launcher's decisions on one host, as a pure machine: which of its children (the master, one
+// agent a node) is started again, when, and what a dead agent says about its node.
+//
+// The idea: a dead agent is no dead node. Its ranks run on by themselves, so the launcher waits
+// `settle` and then counts them. Some live: only the agent is started again and it re-adopts them.
+// All are dead: the node is gone; the master is told (a witness that is faster than silence), and
+// the node stays dead unless replacing is on or it is this job's only node, because a job that can
+// never go on helps nobody. Nothing was placed there: an idle agent is simply started again.
+// Children that die at once again and again are started with a doubling delay.
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "paceline/base/instant.h"
+#include "paceline/model/job_spec.h"
+
+namespace paceline::core {
+
+// ---- what happened ----
+struct KeepStarted {};  // start everything; the first event
+struct MasterUp {};     // the started process exists
+struct MasterExited {
+  bool by_itself = false;  // exit(2) and not a signal
+  int code = 0;
+};
+struct AgentUp {
+  std::string node;
+};
+struct AgentExited {
+  std::string node;
+  bool by_itself = false;
+  int code = 0;
+};
+// The answer to CountRanks.
+struct RanksCounted {
+  std::string node;
+  uint32_t placed = 0;  // ranks that the node held and that had not ended well
+  uint32_t living = 0;
+};
+struct NodeWanted {
+  std::string node;
+};                   // the master asks for this node again
+struct JobEnded {};  // whatever exits from now on is meant to
+struct KeeperTimePassed {};
+
+using KeeperEvent = std::variant<KeepStarted, MasterUp, MasterExited, AgentUp, AgentExited,
+                                 RanksCounted, NodeWanted, JobEnded, KeeperTimePassed>;
+
+// ---- what to do ----
+struct StartMaster {};
+struct StartAgent {
+  std::string node;
+};
+struct CountRanks {
+  std::string node;
+};
+struct ReportNodeGone {
+  std::string node;
+  std::string evidence;
+};
+struct KeeperNote {
+  std::string text;
+};
+// The child cannot run at all; its own log says why. The launcher ends with this exit code.
+struct GiveUp {
+  int exit_code = 0;
+  std::string why;
+};
+
+using KeeperAction =
+    std::variant<StartMaster, StartAgent, CountRanks, ReportNodeGone, KeeperNote, GiveUp>;
+
+struct KeeperPlan {
+  bool has_master = true;          // this host runs it
+  std::vector<std::string> nodes;  // agents of this host
+  bool replace_nodes = false;
+  bool is_whole_job = false;  // no other host takes part
+  Timers timers;
+};
+
+class Keeper {
+ public:
+  explicit Keeper(KeeperPlan plan);
+
+  std::vector<KeeperAction> Step(Instant now, const KeeperEvent& event);
+  Instant NextDeadline() const;
+  // The node is dead and stays so.
+  bool IsGone(const std::string& node) const;
+
+ private:
+  struct Child {
+    enum class State { kDown, kUp, kJudged, kGone, kDone };
+    State state = State::kDown;
+    Instant due = Instant::Max();  // of the restart or, in kJudged, of the count
+    Instant up_since;
+    uint32_t deaths_at_once = 0;  // in a row, each soon after its start
+  };
+  using Actions = std::vector<KeeperAction>;
+
+  void StartAll(Instant now, Actions* actions);
+  void OnMasterExited(Instant now, const MasterExited& event, Actions* actions);
+  void OnAgentExited(Instant now, const AgentExited& event, Actions* actions);
+  void OnRanksCounted(Instant now, const RanksCounted& event, Actions* actions);
+  void OnTime(Instant now, Actions* actions);
+  Duration DelayAfterDeath(Instant now, Child* child) const;
+  bool AllAgentsDone() const;
+
+  KeeperPlan plan_;
+  Child master_;
+  std::map<std::string, Child> agents_;
+  bool has_ended_ = false;
+};
+
+}  // namespace paceline::core

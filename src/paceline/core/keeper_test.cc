@@ -1,0 +1,123 @@
+#include "paceline/core/keeper.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace paceline::core {
+namespace {
+
+Instant At(int64_t ms) { return Instant::FromNanoseconds(ms * 1'000'000); }
+
+std::string Names(const std::vector<KeeperAction>& actions) {
+  std::string names;
+  for (const KeeperAction& action : actions) {
+    if (std::holds_alternative<StartMaster>(action)) names += "master ";
+    if (const auto* start = std::get_if<StartAgent>(&action)) names += "agent:" + start->node + " ";
+    if (const auto* count = std::get_if<CountRanks>(&action)) names += "count:" + count->node + " ";
+    if (const auto* gone = std::get_if<ReportNodeGone>(&action))
+      names += "gone:" + gone->node + " ";
+    if (std::holds_alternative<GiveUp>(action)) names += "give-up ";
+  }
+  return names;
+}
+
+class KeeperTest : public testing::Test {
+ protected:
+  Keeper Started(KeeperPlan plan) {
+    Keeper keeper(std::move(plan));
+    keeper.Step(At(0), KeepStarted{});
+    keeper.Step(At(1), MasterUp{});
+    for (const char* node : {"a", "b"}) keeper.Step(At(1), AgentUp{node});
+    return keeper;
+  }
+  KeeperPlan plan_{.nodes = {"a", "b"}, .is_whole_job = true};
+};
+
+TEST_F(KeeperTest, StartsEverythingAtOnce) {
+  Keeper keeper(plan_);
+  EXPECT_EQ(Names(keeper.Step(At(0), KeepStarted{})), "master agent:a agent:b ");
+  EXPECT_TRUE(keeper.NextDeadline().is_max());
+}
+
+TEST_F(KeeperTest, RestartsAKilledMasterAtOnce) {
+  Keeper keeper = Started(plan_);
+  EXPECT_EQ(Names(keeper.Step(At(9000), MasterExited{false, 9})), "master ");
+}
+
+TEST_F(KeeperTest, ADeadAgentWithLivingRanksIsRestarted) {
+  Keeper keeper = Started(plan_);
+  EXPECT_EQ(Names(keeper.Step(At(9000), AgentExited{"a"})), "");
+  EXPECT_EQ(keeper.NextDeadline(), At(9050));
+  EXPECT_EQ(Names(keeper.Step(At(9050), KeeperTimePassed{})), "count:a ");
+  EXPECT_EQ(Names(keeper.Step(At(9050), RanksCounted{"a", 2, 1})), "agent:a ");
+}
+
+TEST_F(KeeperTest, ADeadNodeStaysDeadUnlessItIsWanted) {
+  Keeper keeper = Started(plan_);
+  keeper.Step(At(9000), AgentExited{"a"});
+  keeper.Step(At(9050), KeeperTimePassed{});
+  EXPECT_EQ(Names(keeper.Step(At(9051), RanksCounted{"a", 2, 0})), "gone:a ");
+  EXPECT_TRUE(keeper.IsGone("a"));
+  EXPECT_EQ(Names(keeper.Step(At(99999), KeeperTimePassed{})), "");
+  EXPECT_EQ(Names(keeper.Step(At(99999), NodeWanted{"a"})), "agent:a ");
+}
+
+TEST_F(KeeperTest, ADeadNodeIsReplacedWhenAskedTo) {
+  plan_.replace_nodes = true;
+  Keeper keeper = Started(plan_);
+  keeper.Step(At(9000), AgentExited{"a"});
+  keeper.Step(At(9050), KeeperTimePassed{});
+  EXPECT_EQ(Names(keeper.Step(At(9050), RanksCounted{"a", 2, 0})), "gone:a agent:a ");
+}
+
+TEST_F(KeeperTest, TheOnlyNodeOfAJobComesBack) {
+  plan_.nodes = {"a"};
+  Keeper keeper = Started(plan_);
+  keeper.Step(At(9000), AgentExited{"a"});
+  keeper.Step(At(9050), KeeperTimePassed{});
+  EXPECT_EQ(Names(keeper.Step(At(9050), RanksCounted{"a", 2, 0})), "gone:a agent:a ");
+}
+
+TEST_F(KeeperTest, AnIdleAgentIsRestarted) {
+  Keeper keeper = Started(plan_);
+  keeper.Step(At(9000), AgentExited{"b"});
+  keeper.Step(At(9050), KeeperTimePassed{});
+  EXPECT_EQ(Names(keeper.Step(At(9050), RanksCounted{"b", 0, 0})), "agent:b ");
+}
+
+TEST_F(KeeperTest, AChildThatDiesAtOnceIsDelayedMoreAndMore) {
+  Keeper keeper = Started(plan_);
+  int64_t now = 10;
+  Duration last;
+  for (int i = 0; i < 12; ++i) {
+    keeper.Step(At(now), MasterExited{false, 9});
+    if (i > 0) {
+      const Duration delay = keeper.NextDeadline() - At(now);
+      EXPECT_GE(delay, last);
+      EXPECT_LE(delay, plan_.timers.respawn_delay_max);
+      last = delay;
+      now += delay.milliseconds();
+      EXPECT_EQ(Names(keeper.Step(At(now), KeeperTimePassed{})), "master ");
+    }
+    keeper.Step(At(now), MasterUp{});
+  }
+  EXPECT_EQ(last, plan_.timers.respawn_delay_max);
+}
+
+TEST_F(KeeperTest, AMasterThatCannotRunIsGivenUp) {
+  Keeper keeper = Started(plan_);
+  EXPECT_EQ(Names(keeper.Step(At(5), MasterExited{true, 2})), "give-up ");
+}
+
+TEST_F(KeeperTest, AfterTheJobNothingIsStarted) {
+  Keeper keeper = Started(plan_);
+  keeper.Step(At(9000), AgentExited{"a"});
+  keeper.Step(At(9001), JobEnded{});
+  EXPECT_EQ(Names(keeper.Step(At(9100), MasterExited{true, 0})), "");
+  EXPECT_EQ(Names(keeper.Step(At(9100), RanksCounted{"a", 2, 0})), "");
+  EXPECT_TRUE(keeper.NextDeadline().is_max());
+}
+
+}  // namespace
+}  // namespace paceline::core

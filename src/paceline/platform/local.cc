@@ -1,0 +1,38 @@
+#include "paceline/platform/local.h"
+
+#include <utility>
+
+#include "paceline/base/file_text.h"
+#include "paceline/base/text.h"
+
+namespace paceline::platform {
+
+absl::StatusOr<SpawnedProcess> LocalPlatform::Start(std::vector<std::string> words,
+                                                    const std::string& log_path) const {
+  SpawnRequest request;
+  request.argv = {binary};
+  for (std::string& word : words) request.argv.push_back(std::move(word));
+  for (std::string& entry : CurrentEnvironment()) {
+    if (!entry.starts_with("PACELINE_JOB_ID=")) request.env.push_back(std::move(entry));
+  }
+  // Whoever looks for what is left of a job finds all of it by this variable.
+  request.env.push_back(Concat("PACELINE_JOB_ID=", job_id));
+  request.output_path = log_path;
+  return SpawnDetached(request);
+}
+
+absl::StatusOr<SpawnedProcess> LocalPlatform::StartMaster(const std::string& listen,
+                                                          bool insecure) const {
+  std::vector<std::string> words = {"master", "--run-dir", run_dir, "--listen", listen};
+  if (insecure) words.push_back("--insecure");
+  return Start(std::move(words), Concat(run_dir, "/logs/master.log"));
+}
+
+absl::StatusOr<SpawnedProcess> LocalPlatform::StartAgent(const std::string& node) const {
+  const std::string log_dir = Concat(run_dir, "/logs/", node);
+  if (absl::Status made = MakeDirs(log_dir, 0700); !made.ok()) return made;
+  return Start({"agent", "--run-dir", run_dir, "--node", node, "--runtime-dir", runtime_dir},
+               Concat(log_dir, "/agent.log"));
+}
+
+}  // namespace paceline::platform

@@ -1,0 +1,28 @@
+#pragma once
+
+// The platform that is this machine: nodes are agents in sessions of their own. What it starts
+// outlives its starter; restarting what dies is decided by core/keeper and ordered by the launcher.
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "paceline/base/spawn.h"
+
+namespace paceline::platform {
+
+struct LocalPlatform {
+  std::string binary;       // the paceline executable
+  std::string run_dir;      // absolute
+  std::string runtime_dir;  // absolute
+  std::string job_id;
+
+  absl::StatusOr<SpawnedProcess> StartMaster(const std::string& listen, bool insecure) const;
+  absl::StatusOr<SpawnedProcess> StartAgent(const std::string& node) const;
+
+ private:
+  absl::StatusOr<SpawnedProcess> Start(std::vector<std::string> words,
+                                       const std::string& log_path) const;
+};
+
+}  // namespace paceline::platform
