@@ -198,6 +198,10 @@ def check_registries(root: Path, names: list[str]) -> Iterator[str]:
             match = re.fullmatch(rf"src/paceline/{folder}/(\w+)\.cc", name)
             if not match or match[1].endswith("_test") or name.endswith("/" + register):
                 continue
+            # In cli only the files with a handler are commands; the others serve all of them.
+            handler = re.search(r"^int Run\w+\(Invocation&", read(root, name), re.MULTILINE)
+            if folder == "cli" and not handler:
+                continue
             stem = match[1]
             pascal = stem.replace("_", "").lower()
             if f"{stem}.h" not in text and pascal not in text.replace("_", "").lower():

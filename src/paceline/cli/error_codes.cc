@@ -1,8 +1,8 @@
 #include "paceline/cli/error_codes.h"
 
 #include <algorithm>
-#include <array>
 #include <cctype>
+#include <iterator>
 
 #include "paceline/cli/exit_code.h"
 
@@ -185,12 +185,23 @@ constexpr ErrorCode kCodes[] = {
      "it into the interpreter that runs the script."},
 };
 
-bool SameCode(std::string_view code, std::string_view asked) {
-  const auto lower = [](char c) {
-    return static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  };
-  return std::equal(code.begin(), code.end(), asked.begin(), asked.end(),
-                    [&](char a, char b) { return lower(a) == lower(b); });
+// "PL-E012", "e012", "E12" and "12" all mean PL-E012; "" when it has no such shape.
+std::string FullCode(std::string_view asked) {
+  std::string upper;
+  for (const char c : asked) {
+    upper += static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  }
+  if (upper.starts_with("PL-")) upper.erase(0, 3);
+  char letter = 'E';
+  if (upper.starts_with("E") || upper.starts_with("W")) {
+    letter = upper.front();
+    upper.erase(0, 1);
+  }
+  if (upper.empty() || upper.size() > 3 ||
+      upper.find_first_not_of("0123456789") != std::string::npos) {
+    return "";
+  }
+  return std::string("PL-") + letter + std::string(3 - upper.size(), '0') + upper;
 }
 
 }  // namespace
@@ -198,15 +209,10 @@ bool SameCode(std::string_view code, std::string_view asked) {
 std::span<const ErrorCode> ErrorCodes() { return kCodes; }
 
 const ErrorCode* FindErrorCode(std::string_view asked) {
-  for (const ErrorCode& row : kCodes) {
-    if (SameCode(row.code, asked) || SameCode(row.code.substr(3), asked)) return &row;
-  }
-  if (asked.empty() || asked.size() > 3 ||
-      !std::all_of(asked.begin(), asked.end(), [](unsigned char c) { return std::isdigit(c); })) {
-    return nullptr;
-  }
-  const std::string padded = "E" + std::string(3 - asked.size(), '0') + std::string(asked);
-  return FindErrorCode(padded);
+  const std::string code = FullCode(asked);
+  const auto* found = std::find_if(std::begin(kCodes), std::end(kCodes),
+                                   [&](const ErrorCode& row) { return row.code == code; });
+  return found == std::end(kCodes) ? nullptr : found;
 }
 
 std::string ErrorCodesMarkdown() {

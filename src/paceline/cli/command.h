@@ -1,0 +1,66 @@
+#pragma once
+
+// A command of the command line as a table row, and what its handler is given. To add one: a file
+// cli/<name>.cc with its handler and flags, a declaration at the end of this header, a row in
+// commands.cc. Help, completion and did-you-mean come with the row.
+
+#include <array>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "paceline/cli/environment.h"
+#include "paceline/cli/flag.h"
+#include "paceline/cli/output.h"
+#include "paceline/cli/settings.h"
+
+namespace paceline::cli {
+
+struct Command;
+
+// One use of a command: its line is parsed, the output chosen, the settings loaded.
+struct Invocation {
+  const Command& command;
+  std::vector<std::string> args;  // words after the verb, as typed
+  ParsedLine line;
+  Environment environment;
+  SettingValues settings;
+  Output& out;
+};
+
+struct Command {
+  std::string_view name;
+  std::string_view summary;                // one line, no full stop
+  std::string_view usage;                  // what follows the name: "[FLAGS] SCRIPT [ARGS…]"
+  int (*handler)(Invocation& invocation);  // returns the exit code
+  std::array<FlagTable, 2> flags;          // beside the global ones
+  size_t positionals_max = 0;
+  bool stops_at_script = false;  // run
+  bool hidden = false;           // processes that paceline itself starts
+};
+
+std::span<const Command> Commands();
+const Command* FindCommand(std::string_view name);
+
+// All flags of a command, its own first.
+std::vector<FlagTable> TablesOf(const Command& command);
+
+std::string HelpOfAll(const OutputOptions& options);
+std::string HelpOf(const Command& command, const OutputOptions& options);
+
+// The whole command line: `args` without the program's name. Returns the exit code.
+int Main(const std::vector<std::string>& args, const Environment& environment);
+
+// ---- the handlers, each in its own file ----
+int RunCompletion(Invocation& invocation);
+int RunConfig(Invocation& invocation);
+int RunDoctor(Invocation& invocation);
+int RunPs(Invocation& invocation);
+int RunVersion(Invocation& invocation);
+int RunWhy(Invocation& invocation);
+
+FlagTable ConfigFlags();
+FlagTable PsFlags();
+
+}  // namespace paceline::cli

@@ -1,0 +1,57 @@
+#include <algorithm>
+
+#include "paceline/cli/command.h"
+#include "paceline/cli/torchrun_flags.h"
+
+namespace paceline::cli {
+
+// In the order of `paceline --help`.
+std::span<const Command> Commands() {
+  static const Command kCommands[] = {
+      {.name = "ps",
+       .summary = "list your jobs and warm starters on this host",
+       .usage = "[--all]",
+       .handler = RunPs,
+       .flags = {PsFlags()}},
+      {.name = "why",
+       .summary = "say why the job is as it is, or explain an error code",
+       .usage = "[PL-E012]",
+       .handler = RunWhy,
+       .positionals_max = 1},
+      {.name = "doctor",
+       .summary = "check this host: limits, ports, directories, Python, torch",
+       .usage = "",
+       .handler = RunDoctor},
+      {.name = "config",
+       .summary = "show settings and where each comes from",
+       .usage = "show [--origin] [KEY] | docs settings|errors|flags",
+       .handler = RunConfig,
+       .flags = {ConfigFlags()},
+       .positionals_max = 1000},
+      {.name = "completion",
+       .summary = "print the completion script of a shell",
+       .usage = "bash|zsh|fish",
+       .handler = RunCompletion,
+       .positionals_max = 1},
+      {.name = "version", .summary = "print the version", .usage = "", .handler = RunVersion},
+  };
+  return kCommands;
+}
+
+const Command* FindCommand(std::string_view name) {
+  const auto all = Commands();
+  const auto found =
+      std::find_if(all.begin(), all.end(), [&](const Command& c) { return c.name == name; });
+  return found == all.end() ? nullptr : &*found;
+}
+
+std::vector<FlagTable> TablesOf(const Command& command) {
+  std::vector<FlagTable> tables;
+  for (const FlagTable table : command.flags) {
+    if (!table.empty()) tables.push_back(table);
+  }
+  tables.push_back(GlobalFlags());
+  return tables;
+}
+
+}  // namespace paceline::cli

@@ -1,0 +1,31 @@
+#pragma once
+
+// The environment as a value, read once in main and handed down, so that nothing else calls getenv.
+
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace paceline::cli {
+
+using Environment = std::map<std::string, std::string, std::less<>>;
+
+// Of this process.
+Environment ReadEnvironment();
+
+inline std::optional<std::string> Lookup(const Environment& environment, std::string_view name) {
+  const auto found = environment.find(name);
+  if (found == environment.end()) return std::nullopt;
+  return found->second;
+}
+
+// Unset and empty are equal here.
+inline std::string LookupOr(const Environment& environment, std::string_view name,
+                            std::string_view otherwise) {
+  const auto found = environment.find(name);
+  if (found == environment.end() || found->second.empty()) return std::string(otherwise);
+  return found->second;
+}
+
+}  // namespace paceline::cli

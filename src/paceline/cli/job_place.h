@@ -1,0 +1,61 @@
+#pragma once
+
+// Where jobs are found: the runtime directory of this user names the jobs of this host, and each
+// run directory holds job.json. Everything read here is a claim of a file and checked.
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "paceline/cli/environment.h"
+#include "paceline/cli/error.h"
+#include "paceline/cli/flag.h"
+
+namespace paceline::cli {
+
+struct JobPlace {
+  std::string id;
+  std::string name;
+  std::string run_dir;  // absolute
+  std::string cwd;
+  std::vector<std::string> argv;
+  std::string master_addr;
+  std::string http_addr;
+  int master_pid = 0;
+  int launcher_pid = 0;
+  double created = 0;  // seconds since 1970; 0 = not told
+
+  bool is_running() const;  // master or launcher lives
+};
+
+// A starter that is resident for the next run.
+struct StarterPlace {
+  int pid = 0;
+  std::string key;
+  double keep_warm_seconds = 0;
+};
+
+// PACELINE_RUNTIME_DIR, else $XDG_RUNTIME_DIR/paceline, else /tmp/paceline-<uid>.
+std::string RuntimeDirectory(const Environment& environment);
+
+// PL-E041 when it exists and is not a directory of this user with mode 0700.
+Check CheckRuntimeDirectory(const std::string& path);
+
+// PL-E025 for damaged files, PL-E024 when there is no job.json.
+Result<JobPlace> ReadJobPlace(const std::string& run_dir);
+
+// All jobs known to this host's runtime directory, newest first.
+std::vector<JobPlace> KnownJobs(const Environment& environment);
+std::vector<StarterPlace> KnownStarters(const Environment& environment);
+
+// The job meant by --job ID|DIR, else the only one that runs, else the newest one known.
+// PL-E022, PL-E023, PL-E024.
+Result<JobPlace> FindJob(const Environment& environment, const std::string& asked);
+
+// --job of every command that talks about a job.
+FlagTable JobFlags();
+
+// True when a process of that id exists, is not a zombie and has "paceline" in its command line.
+bool IsPacelineProcess(int pid);
+
+}  // namespace paceline::cli

@@ -1,0 +1,76 @@
+// `paceline ps`: the jobs and kept-warm starters of this user on this host.
+
+#include <nlohmann/json.hpp>
+
+#include "paceline/cli/command.h"
+#include "paceline/cli/exit_code.h"
+#include "paceline/cli/job_place.h"
+#include "paceline/cli/text.h"
+
+namespace paceline::cli {
+namespace {
+
+constexpr Flag kFlags[] = {
+    {.dest = "all",
+     .spellings = {"-a", "--all"},
+     .kind = FlagKind::kSwitch,
+     .help = "also jobs that have ended"},
+};
+
+std::string Dump(const nlohmann::ordered_json& json) {
+  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+nlohmann::ordered_json JobJson(const JobPlace& job) {
+  nlohmann::ordered_json json;
+  json["id"] = job.id;
+  json["name"] = job.name;
+  json["running"] = job.is_running();
+  json["run_dir"] = job.run_dir;
+  json["cwd"] = job.cwd;
+  json["argv"] = job.argv;
+  json["master_pid"] = job.master_pid;
+  json["launcher_pid"] = job.launcher_pid;
+  json["created"] = job.created;
+  return json;
+}
+
+}  // namespace
+
+FlagTable PsFlags() { return kFlags; }
+
+int RunPs(Invocation& invocation) {
+  Output& out = invocation.out;
+  const bool all = invocation.line.Has("all");
+  const std::string root = RuntimeDirectory(invocation.environment);
+  if (Check problem = CheckRuntimeDirectory(root)) return out.Fail(*problem);
+  nlohmann::ordered_json json;
+  json["schema"] = "paceline.ps/1";
+  json["jobs"] = nlohmann::json::array();
+  json["starters"] = nlohmann::json::array();
+  std::vector<std::vector<std::string>> rows = {{"JOB", "STATE", "MASTER", "LAUNCHER", "RUN DIR"}};
+  for (const JobPlace& job : KnownJobs(invocation.environment)) {
+    if (!all && !job.is_running()) continue;
+    json["jobs"].push_back(JobJson(job));
+    rows.push_back({Visible(job.id), job.is_running() ? "running" : "ended",
+                    std::to_string(job.master_pid), std::to_string(job.launcher_pid),
+                    Visible(job.run_dir)});
+  }
+  for (const StarterPlace& starter : KnownStarters(invocation.environment)) {
+    json["starters"].push_back({{"key", starter.key},
+                                {"pid", starter.pid},
+                                {"keep_warm_seconds", starter.keep_warm_seconds}});
+    rows.push_back({"(starter " + Clip(Visible(starter.key), 8) + ")", "warm",
+                    std::to_string(starter.pid), "-", "-"});
+  }
+  if (out.is_json()) {
+    out.DataLine(Dump(json));
+  } else if (rows.size() > 1) {
+    out.Data(Table(rows, out.width()));
+  } else {
+    out.Say("no job of yours runs on this host");
+  }
+  return kExitDone;
+}
+
+}  // namespace paceline::cli

@@ -1,0 +1,36 @@
+#pragma once
+
+// Texts that stand for values, as flags, environment variables and settings files give them. All
+// are total: empty optional = not such a value.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "paceline/base/instant.h"
+
+namespace paceline::cli {
+
+// "250ms", "1.5s", "30 s", "5m" or "5min", "2h", "0", "never". A bare number other than 0 has no
+// unit and is refused; so are negative ones.
+std::optional<Duration> ParseDuration(std::string_view text);
+// The shortest exact form that ParseDuration reads back: "250ms", "1.5s", "5m", "never".
+std::string FormatDuration(Duration duration);
+
+// "512MiB", "10GiB", "1.5GB", "4096B", "0". Units count by 1024 (KiB …) or 1000 (KB …).
+std::optional<uint64_t> ParseSize(std::string_view text);
+std::string FormatSize(uint64_t bytes);
+
+// What Python's int() and float() accept, within 64 bits.
+std::optional<int64_t> ParseInteger(std::string_view text);
+std::optional<double> ParseNumber(std::string_view text);
+
+// on/off, true/false, yes/no, 1/0.
+std::optional<bool> ParseOnOff(std::string_view text);
+
+// "a,b" with ",," for a comma within an item, as torchrun's filters.
+std::vector<std::string> ParseCommaList(std::string_view text);
+
+}  // namespace paceline::cli
