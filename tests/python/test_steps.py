@@ -234,3 +234,16 @@ def test_package_is_harmless_without_a_launcher(tmp_path: Path) -> None:
         [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True
     )
     assert done.stdout == "[]\nFalse 0 0 1 0\n"
+
+
+def test_torch_elastics_own_record_still_works(torched: Starter) -> None:
+    (torched.folder / "recorded.py").write_text(
+        "import torch\nfrom torch.distributed.elastic.multiprocessing.errors import record\n"
+        "@record\ndef main():\n    raise ValueError('both know')\nmain()\n"
+    )
+    theirs = torched.folder / "elastic_error.json"
+    got = torched.run("script", "recorded.py", env={"TORCHELASTIC_ERROR_FILE": str(theirs)})
+    assert (got.status, got.spawned["how"]) == (1 << 8, "fork"), got.spawned
+    assert "both know" in theirs.read_text()
+    assert torched.error_record(got.spawned)["message"] == "both know"
+    assert torched.error_record(got.spawned)["function"] == "main"
