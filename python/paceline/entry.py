@@ -82,7 +82,7 @@ def _run_script(entry: Entry) -> None:
         _call(lambda: _run_as_main("__main__", False))
         return
     code = _compile(path)
-    if not sys.flags.safe_path:
+    if not os.environ.get("PYTHONSAFEPATH"):  # not the flag: the starter may have its own
         sys.path.insert(0, os.path.dirname(os.path.realpath(path)))
     main = sys.modules["__main__"].__dict__
     filename = _absolute(path)
@@ -125,7 +125,7 @@ def _compile(path: str) -> CodeType | None:
 def _run_module(entry: Entry) -> None:
     sys.argv[:] = ["-m", *entry.args]
     sys.orig_argv[:] = [sys.executable, "-m", entry.target, *entry.args]
-    if not sys.flags.safe_path:
+    if not os.environ.get("PYTHONSAFEPATH"):  # not the flag: the starter may have its own
         sys.path.insert(0, os.getcwd())
     _call(lambda: _run_as_main(entry.target, True))
 

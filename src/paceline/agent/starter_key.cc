@@ -116,11 +116,15 @@ StarterPlace PlaceOfStarter(const LaunchSpec& launch, const Environment& base,
   StarterPlace place;
   place.socket_path = Concat(dir, "/sock");
   place.log_path = home.log_path;
-  place.argv = {launch.python, "-P",
-                "-m",          "paceline.starter",
-                "--key",       key,
-                "--info",      Concat(dir, "/info.json"),
-                "--keep-warm", fmt::format("{}", launch.keep_warm.ToSecondsF())};
+  place.argv = {launch.python,
+                "-m",
+                "paceline.starter",
+                "--key",
+                key,
+                "--info",
+                Concat(dir, "/info.json"),
+                "--keep-warm",
+                fmt::format("{}", launch.keep_warm.ToSecondsF())};
   if (launch.entry == EntryKind::kScript) {
     place.argv.insert(place.argv.end(), {"--entry", launch.target});
   } else if (launch.entry == EntryKind::kModule) {
