@@ -1,0 +1,135 @@
+#include "paceline/master/event_loop.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+#include <variant>
+
+#include "paceline/base/log.h"
+#include "paceline/core/detect/detectors.h"
+#include "paceline/master/handlers.h"
+
+namespace paceline::master {
+
+EventLoop::EventLoop(EventQueue* queue, Journal* journal, Outside* outside)
+    : queue_(queue), journal_(journal), outside_(outside), clock_(Instant()), executor_(outside) {}
+
+void EventLoop::Begin(const JobSpec& spec, const std::vector<core::Record>& records) {
+  for (const core::Record& record : records) {
+    job_.Restore(record);
+    Fold(record);
+  }
+  if (!records.empty()) {
+    executor_.SetDurable(records.back().seq);
+    clock_ = Clock(records.back().at);
+  }
+  executor_.SetWelcome(spec, core::HeartbeatInterval(spec));
+  Step(core::JobSubmitted{spec});
+  // What the journal holds wins over a spec file that was edited since.
+  executor_.SetWelcome(job_.state().spec, core::HeartbeatInterval(job_.state().spec));
+  Step(core::MasterStarted{job_.state().master_incarnation + 1});
+}
+
+void EventLoop::Run() {
+  for (;;) {
+    const Instant now = clock_.Now();
+    if (IsOver(now)) return;
+    Instant deadline = job_.NextDeadline();
+    if (over_at_.has_value()) {
+      deadline = std::min(deadline, *over_at_ + job_.state().spec.timers.finish_linger);
+    }
+    const Duration wait = deadline.is_max() ? Duration::Infinite() : deadline - now;
+    for (const MasterEvent& event : queue_->Take(std::max(wait, Duration()))) Handle(event);
+    if (clock_.Now() >= job_.NextDeadline()) Step(core::TimePassed{});
+  }
+}
+
+// Everybody has heard and gone, or had time to.
+bool EventLoop::IsOver(Instant now) {
+  if (!executor_.ended().has_value()) return false;
+  if (!over_at_.has_value()) {
+    over_at_ = now;
+    ServeWatchers();
+  }
+  const bool is_alone = registered_.empty() && executor_.supervisors() == 0 && watchers_.empty();
+  return is_alone || now >= *over_at_ + job_.state().spec.timers.finish_linger;
+}
+
+void EventLoop::Handle(const MasterEvent& event) {
+  ++counters_.events;
+  const Handlers handlers{*this};
+  const auto visit = [&](const auto& body) { handlers(body); };
+  if (const auto* server = std::get_if<wire::ServerEvent>(&event)) {
+    std::visit(visit, *server);
+  } else if (const auto* journal = std::get_if<JournalEvent>(&event)) {
+    std::visit(visit, *journal);
+  } else if (const auto* metrics = std::get_if<MetricsAsked>(&event)) {
+    handlers(*metrics);
+  } else {
+    handlers(std::get<HealthAsked>(event));
+  }
+}
+
+void EventLoop::Fold(const core::Record& record) {
+  names_.Fold(record);
+  goodput_.Fold(record);
+  if (std::holds_alternative<core::JobCreated>(record.fact)) created_at_ = record.at;
+}
+
+void EventLoop::Step(const core::Event& event) {
+  const Instant now = clock_.Now();
+  core::Actions actions = job_.Step(now, event);
+  const Duration took = clock_.Now() - now;
+  counters_.step_time += took;
+  counters_.step_time_max = std::max(counters_.step_time_max, took);
+  counters_.records += actions.records.size();
+  counters_.effects += actions.effects.size();
+  for (const core::Note& note : actions.notes) {
+    Log(note.level == core::Note::Level::kWarning ? LogLevel::kWarning : LogLevel::kInfo, "note",
+        {{"text", note.text}});
+  }
+  for (const core::Record& record : actions.records) {
+    Fold(record);
+    LogInfo(core::FactName(record.fact),
+            {{"seq", record.seq}, {"sentence", core::Sentence(record)}});
+  }
+  const RecordSeq after = job_.state().last_seq;
+  if (!actions.records.empty()) journal_->Append(std::move(actions.records));
+  for (core::Effect& effect : actions.effects) executor_.Add(after, std::move(effect));
+}
+
+wire::JobStatus EventLoop::Status() const {
+  const Instant now = clock_.Now();
+  return MakeStatus(job_, now,
+                    {.pid = getpid(),
+                     .goodput = goodput_.Share(now),
+                     .created_at = created_at_,
+                     .journal = journal_state_,
+                     .durable = executor_.durable()});
+}
+
+void EventLoop::ServeWatcher(wire::WatchId id, Watcher* watcher) {
+  if (watcher->is_reading) return;
+  const uint64_t durable = executor_.durable().value();
+  if (watcher->from_seq <= durable) {
+    watcher->is_waiting = false;
+    watcher->is_reading = true;
+    const uint64_t count = std::min<uint64_t>(watcher->count_max, durable - watcher->from_seq + 1);
+    journal_->Read(id.value(), RecordSeq(watcher->from_seq), static_cast<uint32_t>(count));
+    return;
+  }
+  if (watcher->follow && !executor_.ended().has_value()) {
+    watcher->is_waiting = true;
+    return;
+  }
+  outside_->SendEvents(id, {}, true);
+}
+
+void EventLoop::ServeWatchers() {
+  for (auto& [id, watcher] : watchers_) {
+    if (watcher.is_waiting) ServeWatcher(id, &watcher);
+  }
+}
+
+}  // namespace paceline::master

@@ -1,0 +1,79 @@
+#pragma once
+
+// The master's one loop: takes an event, asks the core, appends the records, queues the effects
+// behind them. All state of the host lives on this thread. What each kind of event means stands in
+// handlers/.
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "paceline/core/job.h"
+#include "paceline/master/clock.h"
+#include "paceline/master/event_queue.h"
+#include "paceline/master/event_row.h"
+#include "paceline/master/executor.h"
+#include "paceline/master/goodput.h"
+#include "paceline/master/journal.h"
+#include "paceline/master/metrics.h"
+#include "paceline/master/status.h"
+
+namespace paceline::master {
+
+// The two sides of the server that the loop uses.
+class Outside : public Outbox {
+ public:
+  virtual void SendEvents(wire::WatchId watch, std::vector<wire::JobEvent> events,
+                          bool is_last) = 0;
+};
+
+class EventLoop {
+ public:
+  EventLoop(EventQueue* queue, Journal* journal, Outside* outside);
+
+  // Folds the journal, submits the job when the journal is fresh, takes over.
+  void Begin(const JobSpec& spec, const std::vector<core::Record>& records);
+
+  // Until the job has ended and everybody was told, or finish_linger has passed since.
+  void Run();
+
+  const core::JobState& state() const { return job_.state(); }
+
+ private:
+  friend struct Handlers;
+  struct Watcher {
+    uint64_t from_seq = 1;
+    uint32_t count_max = 0;
+    bool follow = false;
+    bool is_reading = false;
+    bool is_waiting = false;  // at the end of the journal, for more
+  };
+
+  void Handle(const MasterEvent& event);
+  void Step(const core::Event& event);
+  void Fold(const core::Record& record);
+  void ServeWatcher(wire::WatchId id, Watcher* watcher);
+  void ServeWatchers();
+  bool IsOver(Instant now);
+  wire::JobStatus Status() const;
+
+  EventQueue* const queue_;
+  Journal* const journal_;
+  Outside* const outside_;
+  core::Job job_;
+  Clock clock_;
+  Executor executor_;
+  NodeNames names_;
+  Goodput goodput_;
+  Counters counters_;
+  std::string journal_state_ = "ok";
+  Instant created_at_;
+  std::map<wire::WatchId, Watcher> watchers_;
+  std::map<ConnectionId, std::string> registered_;  // connections heard of, with the node's name
+  std::optional<Instant> over_at_;
+};
+
+}  // namespace paceline::master

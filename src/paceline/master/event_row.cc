@@ -1,0 +1,155 @@
+#include "paceline/master/event_row.h"
+
+#include <type_traits>
+#include <utility>
+#include <variant>
+
+namespace paceline::master {
+namespace {
+
+using wire::JobEvent;
+
+std::string YesNo(bool value) { return value ? "true" : "false"; }
+
+std::string_view KindName(ExitCause::Kind kind) {
+  switch (kind) {
+    case ExitCause::Kind::kExited: return "exited";
+    case ExitCause::Kind::kSignaled: return "signaled";
+    case ExitCause::Kind::kUnknown: return "unknown";
+    case ExitCause::Kind::kNotStarted: return "not_started";
+  }
+  return "unknown";
+}
+
+// Fills what the kind of fact has beside its sentence.
+struct Filler {
+  JobEvent& event;
+  const NodeNames& names;
+
+  void Detail(const char* key, std::string value) { event.details[key] = std::move(value); }
+  void Step(int64_t step) {
+    if (step >= 0) event.step = step;
+  }
+
+  void operator()(const core::JobCreated& fact) {
+    Detail("job_id", fact.spec.job_id);
+    Detail("nodes_min", std::to_string(fact.spec.nodes_min));
+    Detail("nodes_max", std::to_string(fact.spec.nodes_max));
+    Detail("nproc_per_node", std::to_string(fact.spec.nproc_per_node));
+    Detail("spares", std::to_string(fact.spec.spares));
+  }
+  void operator()(const core::MasterTookOver& fact) {
+    Detail("incarnation", std::to_string(fact.incarnation));
+  }
+  void operator()(const core::NodeJoined& fact) {
+    event.node = fact.name;
+    Detail("address", fact.address);
+    Detail("boot_id", fact.boot_id);
+    Detail("slots", std::to_string(fact.slots));
+    Detail("returned", YesNo(fact.returned));
+  }
+  void operator()(const core::NodeLost& fact) {
+    event.node = names.Of(fact.node);
+    Detail("silent_ms", std::to_string(fact.silent_for.milliseconds()));
+    Detail("reason", fact.reason);
+  }
+  void operator()(const core::NodeLeft& fact) {
+    event.node = names.Of(fact.node);
+    Detail("reason", fact.reason);
+  }
+  void operator()(const core::NodeEvicted& fact) {
+    event.node = names.Of(fact.node);
+    Detail("reason", fact.reason);
+  }
+  void operator()(const core::RankFailed& fact) {
+    event.node = names.Of(fact.node);
+    event.rank = fact.rank.value();
+    event.generation = fact.generation.value();
+    Step(fact.step);
+    Detail("how", std::string(KindName(fact.cause.kind)));
+    Detail("code", std::to_string(fact.cause.code));
+    Detail("charged", YesNo(fact.charged));
+    Detail("step_count", std::to_string(fact.step_count));
+    Detail("cgroup_oom", YesNo(fact.cause.cgroup_oom));
+    if (!fact.cause.headline.empty()) Detail("headline", fact.cause.headline);
+    if (!fact.cause.fingerprint.empty()) Detail("fingerprint", fact.cause.fingerprint);
+  }
+  void operator()(const core::RecoveryDecided& fact) {
+    if (fact.has_blamed) event.node = names.Of(fact.blamed);
+    Step(fact.step);
+    Detail("rung", std::string(core::RungName(fact.rung)));
+    if (fact.saved_step >= 0) Detail("saved_step", std::to_string(fact.saved_step));
+    Detail("reason", fact.reason);
+  }
+  void operator()(const core::WorldFormed& fact) {
+    event.generation = fact.world.generation.value();
+    Detail("world_size", std::to_string(fact.world.world_size()));
+    Detail("restart_count", std::to_string(fact.world.restart_count));
+    Detail("store", fact.world.store.host + ":" + std::to_string(fact.world.store.port));
+    Detail("reason", fact.reason);
+    for (size_t i = 0; i < fact.world.seats.size(); ++i) {
+      const Seat& seat = fact.world.seats[i];
+      event.members.push_back({.node = names.Of(seat.node),
+                               .seat = static_cast<uint32_t>(i),
+                               .first_rank = seat.first_rank,
+                               .ranks = seat.rank_count});
+    }
+  }
+  void operator()(const core::WorldRunning& fact) {
+    event.generation = fact.generation.value();
+    Step(fact.step);
+  }
+  void operator()(const core::WorldEnded& fact) {
+    event.generation = fact.generation.value();
+    Step(fact.step);
+    Detail("reason", fact.reason);
+  }
+  void operator()(const core::SoloRestarted& fact) {
+    event.node = names.Of(fact.node);
+    event.generation = fact.generation.value();
+    Detail("reason", fact.reason);
+  }
+  void operator()(const core::ProgressMade& fact) {
+    Step(fact.step);
+    Detail("step_count", std::to_string(fact.step_count));
+  }
+  void operator()(const core::GrowthPlanned& fact) {
+    event.node = names.Of(fact.node);
+    Detail("reason", fact.reason);
+  }
+  void operator()(const core::WaitBegan& fact) { Detail("reason", fact.reason); }
+  void operator()(const core::StopDecided& fact) {
+    Detail("exit_code", std::to_string(fact.exit_code));
+    Detail("reason", fact.reason);
+  }
+  void operator()(const core::JobFinished& fact) {
+    Detail("exit_code", std::to_string(fact.exit_code));
+    Detail("reason", fact.reason);
+  }
+};
+
+}  // namespace
+
+void NodeNames::Fold(const core::Record& record) {
+  if (const auto* joined = std::get_if<core::NodeJoined>(&record.fact)) {
+    names_[joined->node] = joined->name;
+  }
+}
+
+std::string NodeNames::Of(NodeId node) const {
+  const auto it = names_.find(node);
+  return it == names_.end() ? "node " + ToString(node) : it->second;
+}
+
+JobEvent MakeJobEvent(const core::Record& record, const NodeNames& names) {
+  JobEvent event;
+  event.seq = record.seq.value();
+  event.time_ns = record.at.nanoseconds();
+  event.kind = std::string(core::FactName(record.fact));
+  event.sentence = core::Sentence(record);
+  for (const RecordSeq cause : record.causes) event.causes.push_back(cause.value());
+  std::visit(Filler{event, names}, record.fact);
+  return event;
+}
+
+}  // namespace paceline::master

@@ -1,0 +1,107 @@
+#include "paceline/master/executor.h"
+
+#include <utility>
+#include <variant>
+
+namespace paceline::master {
+
+void Executor::SetWelcome(const JobSpec& spec, Duration heartbeat_interval) {
+  welcome_.spec = spec;
+  welcome_.heartbeat_interval = heartbeat_interval;
+}
+
+void Executor::Add(RecordSeq after, core::Effect effect) {
+  // Known from the decision on, because events of the connection may come before it is told.
+  if (const auto* admit = std::get_if<core::AdmitNode>(&effect)) {
+    node_of_[admit->connection] = admit->node;
+  }
+  waiting_.push_back({after, std::move(effect)});
+  RunReady();
+}
+
+void Executor::AddReply(RecordSeq after, std::function<void()> reply) {
+  waiting_.push_back({after, std::move(reply)});
+  RunReady();
+}
+
+void Executor::SetDurable(RecordSeq last) {
+  durable_ = std::max(durable_, last);
+  RunReady();
+}
+
+void Executor::RunReady() {
+  while (!waiting_.empty() && waiting_.front().after <= durable_) {
+    const Waiting next = std::move(waiting_.front());
+    waiting_.pop_front();
+    if (const auto* effect = std::get_if<core::Effect>(&next.work)) {
+      std::visit([this](const auto& body) { Run(body); }, *effect);
+    } else {
+      std::get<std::function<void()>>(next.work)();
+    }
+  }
+}
+
+std::optional<NodeId> Executor::NodeOf(ConnectionId connection) const {
+  const auto it = node_of_.find(connection);
+  if (it == node_of_.end()) return std::nullopt;
+  return it->second;
+}
+
+void Executor::Forget(ConnectionId connection) {
+  const auto it = node_of_.find(connection);
+  if (it == node_of_.end()) return;
+  const auto current = connection_of_.find(it->second);
+  if (current != connection_of_.end() && current->second == connection) {
+    connection_of_.erase(current);
+  }
+  node_of_.erase(it);
+}
+
+void Executor::Attach(wire::SupervisorId supervisor) {
+  if (ended_.has_value()) {
+    outbox_->Order(supervisor, *ended_);
+  }
+  supervisors_.insert(supervisor);
+}
+
+void Executor::Run(const core::AdmitNode& admit) {
+  if (!node_of_.contains(admit.connection)) return;  // gone meanwhile
+  ConnectionId& current = connection_of_[admit.node];
+  if (current != ConnectionId() && current != admit.connection) {
+    node_of_.erase(current);
+    outbox_->Close(current, "a newer connection speaks for this node");
+  }
+  current = admit.connection;
+  wire::Welcome welcome = welcome_;
+  welcome.node = admit.node;
+  outbox_->Send(admit.connection, std::move(welcome));
+}
+
+void Executor::Run(const core::RefuseNode& refuse) {
+  node_of_.erase(refuse.connection);
+  outbox_->Send(refuse.connection, wire::Refusal{.code = refuse.code,
+                                                 .what = refuse.what,
+                                                 .why = refuse.why,
+                                                 .fix = refuse.fix,
+                                                 .retry = refuse.retry});
+}
+
+void Executor::Run(const core::AssignNode& assign) {
+  const auto it = connection_of_.find(assign.node);
+  if (it != connection_of_.end()) outbox_->Send(it->second, assign.assignment);
+}
+
+void Executor::Run(const core::LaunchNode& launch) {
+  for (const wire::SupervisorId supervisor : supervisors_) {
+    outbox_->Order(supervisor, wire::LaunchOrder{launch.name, launch.reason});
+  }
+}
+
+void Executor::Run(const core::FinishJob& finish) {
+  ended_ = wire::JobEnded{finish.exit_code, finish.reason};
+  for (const wire::SupervisorId supervisor : supervisors_) {
+    outbox_->Order(supervisor, *ended_);
+  }
+}
+
+}  // namespace paceline::master

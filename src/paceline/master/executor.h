@@ -1,0 +1,80 @@
+#pragma once
+
+// Carries out effects, in order, each only after the records of its step and of all steps before it
+// are durable. Knows who is connected as whom; decides nothing.
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <variant>
+
+#include "paceline/core/action.h"
+#include "paceline/model/ids.h"
+#include "paceline/wire/master_server.h"
+
+namespace paceline::master {
+
+// The part of wire::MasterServer that effects need; tests put a list in its place.
+class Outbox {
+ public:
+  virtual ~Outbox() = default;
+  virtual void Send(ConnectionId connection, wire::MasterMessage message) = 0;
+  virtual void Close(ConnectionId connection, std::string why) = 0;
+  virtual void Order(wire::SupervisorId supervisor, wire::SupervisorOrder order) = 0;
+};
+
+class Executor {
+ public:
+  explicit Executor(Outbox* outbox) : outbox_(outbox) {}
+
+  // What a new member is told beside its assignment.
+  void SetWelcome(const JobSpec& spec, Duration heartbeat_interval);
+
+  // An effect, or an answer that promises durability, of a step whose last record is `after`.
+  void Add(RecordSeq after, core::Effect effect);
+  void AddReply(RecordSeq after, std::function<void()> reply);
+
+  // Runs what has waited for records up to `last`.
+  void SetDurable(RecordSeq last);
+  RecordSeq durable() const { return durable_; }
+  size_t waiting() const { return waiting_.size(); }
+
+  // Who a connection speaks for since its admission was decided; nullopt: nobody, or no longer.
+  std::optional<NodeId> NodeOf(ConnectionId connection) const;
+  void Forget(ConnectionId connection);
+  size_t connections() const { return node_of_.size(); }
+
+  void Attach(wire::SupervisorId supervisor);
+  void Detach(wire::SupervisorId supervisor) { supervisors_.erase(supervisor); }
+  size_t supervisors() const { return supervisors_.size(); }
+
+  // Set by FinishJob.
+  const std::optional<wire::JobEnded>& ended() const { return ended_; }
+
+ private:
+  struct Waiting {
+    RecordSeq after;
+    std::variant<core::Effect, std::function<void()>> work;
+  };
+  void RunReady();
+  void Run(const core::AdmitNode& admit);
+  void Run(const core::RefuseNode& refuse);
+  void Run(const core::AssignNode& assign);
+  void Run(const core::LaunchNode& launch);
+  void Run(const core::FinishJob& finish);
+
+  Outbox* const outbox_;
+  wire::Welcome welcome_;
+  RecordSeq durable_;
+  std::deque<Waiting> waiting_;
+  std::map<ConnectionId, NodeId> node_of_;
+  std::map<NodeId, ConnectionId> connection_of_;
+  std::set<wire::SupervisorId> supervisors_;
+  std::optional<wire::JobEnded> ended_;
+};
+
+}  // namespace paceline::master

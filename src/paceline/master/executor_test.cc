@@ -1,0 +1,88 @@
+#include "paceline/master/executor.h"
+
+#include "gtest/gtest.h"
+
+namespace paceline::master {
+namespace {
+
+class List final : public Outbox {
+ public:
+  void Send(ConnectionId connection, wire::MasterMessage message) override {
+    const char* kinds[] = {"welcome", "pace", "assignment", "refusal"};
+    lines.push_back("send " + ToString(connection) + " " + kinds[message.index()]);
+  }
+  void Close(ConnectionId connection, std::string) override {
+    lines.push_back("close " + ToString(connection));
+  }
+  void Order(wire::SupervisorId supervisor, wire::SupervisorOrder order) override {
+    lines.push_back("order " + ToString(supervisor) + (order.index() == 0 ? " launch" : " ended"));
+  }
+  std::vector<std::string> lines;
+};
+
+using Lines = std::vector<std::string>;
+
+TEST(Executor, NothingRunsBeforeItsRecordsAreDurable) {
+  List list;
+  Executor executor(&list);
+  executor.Add(RecordSeq(2), core::AdmitNode{ConnectionId(1), NodeId(7)});
+  executor.Add(RecordSeq(2), core::AssignNode{NodeId(7), {}});
+  executor.SetDurable(RecordSeq(1));
+  EXPECT_EQ(list.lines, Lines());
+  executor.SetDurable(RecordSeq(2));
+  EXPECT_EQ(list.lines, (Lines{"send 1 welcome", "send 1 assignment"}));
+}
+
+TEST(Executor, OrderHoldsThoughAnEffectNeedsNoRecord) {
+  List list;
+  Executor executor(&list);
+  executor.Add(RecordSeq(5), core::LaunchNode{"node1", "lost"});
+  executor.Attach(wire::SupervisorId(3));
+  bool replied = false;
+  executor.AddReply(RecordSeq(5), [&] { replied = true; });
+  executor.Add(RecordSeq(0), core::RefuseNode{ConnectionId(9)});
+  EXPECT_FALSE(replied);
+  EXPECT_EQ(list.lines, Lines());
+  executor.SetDurable(RecordSeq(9));
+  EXPECT_TRUE(replied);
+  EXPECT_EQ(list.lines, (Lines{"order 3 launch", "send 9 refusal"}));
+}
+
+TEST(Executor, ANewerConnectionTakesOver) {
+  List list;
+  Executor executor(&list);
+  executor.Add(RecordSeq(), core::AdmitNode{ConnectionId(1), NodeId(7)});
+  executor.Add(RecordSeq(), core::AdmitNode{ConnectionId(2), NodeId(7)});
+  EXPECT_EQ(list.lines, (Lines{"send 1 welcome", "close 1", "send 2 welcome"}));
+  EXPECT_EQ(executor.NodeOf(ConnectionId(1)), std::nullopt);
+  EXPECT_EQ(executor.NodeOf(ConnectionId(2)), NodeId(7));
+  executor.Forget(ConnectionId(1));  // its end comes late and changes nothing
+  executor.Add(RecordSeq(), core::AssignNode{NodeId(7), {}});
+  EXPECT_EQ(list.lines.back(), "send 2 assignment");
+  executor.Forget(ConnectionId(2));
+  executor.Add(RecordSeq(), core::AssignNode{NodeId(7), {}});
+  EXPECT_EQ(list.lines.size(), 4u) << "dropped: it is told at its return";
+}
+
+TEST(Executor, AConnectionThatWentBeforeItsAdmissionIsNotAdmitted) {
+  List list;
+  Executor executor(&list);
+  executor.Add(RecordSeq(1), core::AdmitNode{ConnectionId(1), NodeId(7)});
+  EXPECT_EQ(executor.NodeOf(ConnectionId(1)), NodeId(7));
+  executor.Forget(ConnectionId(1));
+  executor.SetDurable(RecordSeq(1));
+  EXPECT_EQ(list.lines, Lines());
+}
+
+TEST(Executor, EveryLauncherHearsTheEnd) {
+  List list;
+  Executor executor(&list);
+  executor.Attach(wire::SupervisorId(1));
+  executor.Add(RecordSeq(), core::FinishJob{4, "done"});
+  executor.Attach(wire::SupervisorId(2));
+  EXPECT_EQ(list.lines, (Lines{"order 1 ended", "order 2 ended"}));
+  EXPECT_EQ(executor.ended()->exit_code, 4);
+}
+
+}  // namespace
+}  // namespace paceline::master

@@ -1,0 +1,41 @@
+#pragma once
+
+// One handler for each thing that can reach the master: it translates the event for the core, or
+// answers from what the loop knows. The bodies stand in handlers/<rpc>.cc.
+
+#include "paceline/master/event_loop.h"
+
+namespace paceline::master {
+
+struct Handlers {
+  EventLoop& loop;
+
+  // handlers/attach.cc
+  void operator()(const wire::AgentSaid& said) const;
+  void operator()(const wire::AgentDisconnected& gone) const;
+  // handlers/get_status.cc
+  void operator()(const wire::StatusAsked& asked) const;
+  void operator()(const MetricsAsked& asked) const;
+  void operator()(const HealthAsked& asked) const;
+  // handlers/stop.cc
+  void operator()(const wire::StopAsked& asked) const;
+  // handlers/watch_events.cc
+  void operator()(const wire::EventsWanted& wanted) const;
+  void operator()(const wire::WatchEnded& ended) const;
+  void operator()(const RecordsRead& read) const;
+  // handlers/supervise.cc
+  void operator()(const wire::SupervisorAttached& attached) const;
+  void operator()(const wire::SupervisorSaid& said) const;
+  void operator()(const wire::SupervisorDetached& detached) const;
+  // handlers/journal.cc
+  void operator()(const RecordsDurable& durable) const;
+  void operator()(const JournalFailed& failed) const;
+
+ private:
+  void Said(ConnectionId connection, const wire::Register& message) const;
+  void Said(ConnectionId connection, const wire::Heartbeat& message) const;
+  void Said(ConnectionId connection, const wire::RankEnd& message) const;
+  void Said(ConnectionId connection, const wire::Leaving& message) const;
+};
+
+}  // namespace paceline::master

@@ -1,0 +1,56 @@
+// Master.Attach: what agents say. A connection speaks for a node only after its admission; what it
+// says before, or after another connection took over, is dropped.
+
+#include <variant>
+
+#include "paceline/base/log.h"
+#include "paceline/master/handlers.h"
+
+namespace paceline::master {
+
+void Handlers::operator()(const wire::AgentSaid& said) const {
+  std::visit([&](const auto& message) { Said(said.connection, message); }, said.message);
+}
+
+void Handlers::operator()(const wire::AgentDisconnected& gone) const {
+  const auto it = loop.registered_.find(gone.connection);
+  if (it == loop.registered_.end()) return;
+  LogInfo("agent_disconnected",
+          {{"node", it->second}, {"connection", gone.connection}, {"why", gone.why}});
+  loop.registered_.erase(it);
+  const std::optional<NodeId> node = loop.executor_.NodeOf(gone.connection);
+  loop.executor_.Forget(gone.connection);
+  if (node.has_value()) loop.Step(core::NodeDisconnected{*node, gone.connection});
+}
+
+void Handlers::Said(ConnectionId connection, const wire::Register& message) const {
+  loop.registered_[connection] = message.report.name;
+  LogInfo("agent_registered", {{"node", message.report.name},
+                               {"connection", connection},
+                               {"pid", message.report.agent_pid}});
+  loop.Step(core::NodeRegistered{connection, message.report});
+}
+
+void Handlers::Said(ConnectionId connection, const wire::Heartbeat& message) const {
+  ++loop.counters_.heartbeats;
+  const std::optional<NodeId> node = loop.executor_.NodeOf(connection);
+  if (!node.has_value()) return;
+  loop.Step(core::NodeReported{.node = *node,
+                               .connection = connection,
+                               .generation = message.generation,
+                               .store_port = message.store_port,
+                               .loop_delay = message.loop_delay,
+                               .ranks = message.ranks});
+}
+
+void Handlers::Said(ConnectionId connection, const wire::RankEnd& message) const {
+  const std::optional<NodeId> node = loop.executor_.NodeOf(connection);
+  if (node.has_value()) loop.Step(core::RankExited{*node, connection, message.rank});
+}
+
+void Handlers::Said(ConnectionId connection, const wire::Leaving& message) const {
+  const std::optional<NodeId> node = loop.executor_.NodeOf(connection);
+  if (node.has_value()) loop.Step(core::NodeLeaving{*node, connection, message.why});
+}
+
+}  // namespace paceline::master

@@ -1,0 +1,16 @@
+// Control.Stop: answered when the decision is on the disk, so that whoever asked may go.
+
+#include "paceline/master/handlers.h"
+
+namespace paceline::master {
+
+void Handlers::operator()(const wire::StopAsked& asked) const {
+  loop.Step(core::StopRequested{.why = asked.request.why,
+                                .grace = asked.request.grace,
+                                .exit_code = asked.request.exit_code,
+                                .force = asked.request.force});
+  loop.executor_.AddReply(loop.job_.state().last_seq,
+                          [reply = asked.reply] { reply(absl::OkStatus()); });
+}
+
+}  // namespace paceline::master

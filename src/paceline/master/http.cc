@@ -1,0 +1,219 @@
+#include "paceline/master/http.h"
+
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <map>
+#include <mutex>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "event2/buffer.h"
+#include "event2/event.h"
+#include "event2/http.h"
+#include "event2/thread.h"
+#include "paceline/base/status_macros.h"
+#include "paceline/model/problem.h"
+#include "paceline/wire/credentials.h"
+
+namespace paceline::master {
+namespace {
+
+constexpr int kHeaderBytesMax = 8 * 1024;
+constexpr int kSecondsMax = 10;  // to send a request, and to take an answer
+constexpr size_t kPendingMax = 64;
+
+// Answers on their way from the loop's thread. Owners: the service, and each Reply not yet called.
+struct Answers {
+  std::mutex mutex;  // guards both below
+  std::vector<std::pair<uint64_t, std::string>> ready;
+  event* wake = nullptr;  // null: the service has ended
+};
+
+bool IsThisHost(std::string_view host) {
+  if (host.starts_with("[::1]")) {
+    host.remove_prefix(5);
+    return host.empty() || host.front() == ':';
+  }
+  host = host.substr(0, host.find(':'));
+  return host == "localhost" || host == "127.0.0.1";
+}
+
+}  // namespace
+
+class HttpServer::Service {
+ public:
+  Service(std::string token, Ask ask) : token_(std::move(token)), ask_(std::move(ask)) {}
+
+  absl::Status Start(int port) {
+    evthread_use_pthreads();
+    base_ = event_base_new();
+    http_ = evhttp_new(base_);
+    stop_ = event_new(base_, -1, EV_PERSIST, &Service::OnStop, this);
+    answers_->wake = event_new(base_, -1, EV_PERSIST, &Service::OnAnswers, this);
+    event_add(stop_, nullptr);
+    event_add(answers_->wake, nullptr);
+    evhttp_set_max_headers_size(http_, kHeaderBytesMax);
+    evhttp_set_max_body_size(http_, 0);
+    evhttp_set_timeout(http_, kSecondsMax);
+    evhttp_set_allowed_methods(http_, EVHTTP_REQ_GET);
+    evhttp_set_gencb(http_, &Service::OnRequest, this);
+    evhttp_bound_socket* bound =
+        evhttp_bind_socket_with_handle(http_, "127.0.0.1", static_cast<uint16_t>(port));
+    if (bound == nullptr) return CannotListen(port);
+    sockaddr_in address = {};
+    socklen_t size = sizeof(address);
+    getsockname(evhttp_bound_socket_get_fd(bound), reinterpret_cast<sockaddr*>(&address), &size);
+    port_ = ntohs(address.sin_port);
+    thread_ = std::thread([this] { event_base_dispatch(base_); });
+    return absl::OkStatus();
+  }
+
+  ~Service() {
+    if (thread_.joinable()) {
+      event_active(stop_, 0, 0);
+      thread_.join();
+    }
+    {
+      const std::lock_guard lock(answers_->mutex);
+      event_free(std::exchange(answers_->wake, nullptr));
+    }
+    event_free(stop_);
+    evhttp_free(http_);
+    event_base_free(base_);
+  }
+
+  int port() const { return port_; }
+
+ private:
+  static absl::Status CannotListen(int port) {
+    const std::string address = "127.0.0.1:" + std::to_string(port);
+    return ToStatus(absl::StatusCode::kAlreadyExists,
+                    {.code = "PL-E031",
+                     .what = "the master cannot serve HTTP on " + address,
+                     .where = address,
+                     .why = "another process listens on that port",
+                     .fix = "end that process, or start the job in another run directory"});
+  }
+
+  static void OnStop(int, short, void* self) {
+    event_base_loopbreak(static_cast<Service*>(self)->base_);
+  }
+
+  static void OnRequest(evhttp_request* request, void* self) {
+    static_cast<Service*>(self)->Answer(request);
+  }
+
+  static void OnAnswers(int, short, void* self) { static_cast<Service*>(self)->SendAnswers(); }
+
+  // Nothing about the job is said before both checks.
+  void Answer(evhttp_request* request) {
+    const char* host = evhttp_find_header(evhttp_request_get_input_headers(request), "Host");
+    if (host == nullptr || !IsThisHost(host)) {
+      Send(request, 403, "this host name is not served\n");
+      return;
+    }
+    const char* given =
+        evhttp_find_header(evhttp_request_get_input_headers(request), "Authorization");
+    if (given == nullptr || !wire::TokensEqual("Bearer " + token_, given)) {
+      Send(request, 401, "the token is missing or wrong\n");
+      return;
+    }
+    const std::string path = evhttp_request_get_uri(request);
+    if (path != "/metrics" && path != "/healthz") {
+      Send(request, 404, "there are /metrics and /healthz\n");
+      return;
+    }
+    Forward(request, path);
+  }
+
+  void Forward(evhttp_request* request, const std::string& path) {
+    if (pending_.size() >= kPendingMax) {
+      Send(request, 503, "overloaded\n");
+      return;
+    }
+    const uint64_t id = ++last_id_;
+    pending_[id] = {request, path == "/metrics"};
+    evhttp_connection_set_closecb(evhttp_request_get_connection(request), &Service::OnClose, this);
+    const bool taken = ask_(path, [answers = answers_, id](std::string text) {
+      const std::lock_guard lock(answers->mutex);
+      answers->ready.emplace_back(id, std::move(text));
+      if (answers->wake != nullptr) event_active(answers->wake, 0, 0);
+    });
+    if (taken) return;
+    pending_.erase(id);
+    Send(request, 503, "overloaded\n");
+  }
+
+  // The client went away: libevent frees its request.
+  static void OnClose(evhttp_connection* connection, void* self) {
+    std::erase_if(static_cast<Service*>(self)->pending_, [&](const auto& entry) {
+      return evhttp_request_get_connection(entry.second.request) == connection;
+    });
+  }
+
+  void SendAnswers() {
+    std::vector<std::pair<uint64_t, std::string>> ready;
+    {
+      const std::lock_guard lock(answers_->mutex);
+      ready.swap(answers_->ready);
+    }
+    for (const auto& [id, text] : ready) {
+      const auto it = pending_.find(id);
+      if (it == pending_.end()) continue;
+      const Pending pending = it->second;
+      pending_.erase(it);
+      evhttp_connection_set_closecb(evhttp_request_get_connection(pending.request), nullptr,
+                                    nullptr);
+      if (pending.is_metrics) {
+        evhttp_add_header(evhttp_request_get_output_headers(pending.request), "Content-Type",
+                          "application/openmetrics-text; version=1.0.0; charset=utf-8");
+      }
+      Send(pending.request, 200, text);
+    }
+  }
+
+  static void Send(evhttp_request* request, int code, const std::string& text) {
+    evkeyvalq* headers = evhttp_request_get_output_headers(request);
+    if (evhttp_find_header(headers, "Content-Type") == nullptr) {
+      evhttp_add_header(headers, "Content-Type", "text/plain; charset=utf-8");
+    }
+    evhttp_add_header(headers, "Cache-Control", "no-store");
+    evhttp_add_header(headers, "X-Content-Type-Options", "nosniff");
+    evbuffer* body = evbuffer_new();
+    evbuffer_add(body, text.data(), text.size());
+    evhttp_send_reply(request, code, nullptr, body);
+    evbuffer_free(body);
+  }
+
+  struct Pending {
+    evhttp_request* request = nullptr;
+    bool is_metrics = false;
+  };
+
+  const std::string token_;
+  const Ask ask_;
+  const std::shared_ptr<Answers> answers_ = std::make_shared<Answers>();  // see Answers
+  event_base* base_ = nullptr;
+  evhttp* http_ = nullptr;
+  event* stop_ = nullptr;
+  int port_ = 0;
+  uint64_t last_id_ = 0;
+  std::map<uint64_t, Pending> pending_;
+  std::thread thread_;
+};
+
+HttpServer::HttpServer(std::unique_ptr<Service> service) : service_(std::move(service)) {}
+HttpServer::~HttpServer() = default;
+int HttpServer::port() const { return service_->port(); }
+
+absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(int port, std::string token,
+                                                              Ask ask) {
+  auto service = std::make_unique<Service>(std::move(token), std::move(ask));
+  RETURN_IF_ERROR(service->Start(port));
+  return std::unique_ptr<HttpServer>(new HttpServer(std::move(service)));
+}
+
+}  // namespace paceline::master

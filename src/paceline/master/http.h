@@ -1,0 +1,39 @@
+#pragma once
+
+// GET /metrics and GET /healthz, for scrapers on this host.
+//
+// Always on a loopback address: it has no encryption. Every request needs the job's token
+// ("Authorization: Bearer …"), and a Host header that names this host, so that a web page in
+// somebody's browser cannot reach it by rebinding a name. One thread of libevent; answers come from
+// the loop.
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace paceline::master {
+
+class HttpServer {
+ public:
+  using Reply = std::function<void(std::string)>;  // call once, from any thread
+  // `path` is "/metrics" or "/healthz". Runs on the HTTP thread; false: overloaded.
+  using Ask = std::function<bool(const std::string& path, Reply reply)>;
+
+  // Port 0: any. Problem PL-E031 when it is taken.
+  static absl::StatusOr<std::unique_ptr<HttpServer>> Start(int port, std::string token, Ask ask);
+  ~HttpServer();
+  HttpServer(const HttpServer&) = delete;
+  HttpServer& operator=(const HttpServer&) = delete;
+
+  int port() const;
+
+ private:
+  class Service;
+  explicit HttpServer(std::unique_ptr<Service> service);
+  std::unique_ptr<Service> service_;
+};
+
+}  // namespace paceline::master

@@ -1,0 +1,27 @@
+#pragma once
+
+// job.json of a run directory: where the job's master is. The launcher writes it first; a master
+// replaces its own part and leaves the rest as it is.
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace paceline::master {
+
+struct MasterAddress {
+  std::string addr;  // host:port of gRPC; the host is one that others reach
+  std::string http;  // host:port of /metrics and /healthz
+  int64_t pid = 0;
+  bool operator==(const MasterAddress&) const = default;
+};
+
+// NOT_FOUND: no file, or no master in it. DATA_LOSS: not a job file.
+absl::StatusOr<MasterAddress> ReadMasterAddress(const std::string& run_dir);
+
+absl::Status WriteMasterAddress(const std::string& run_dir, const std::string& job_id,
+                                const MasterAddress& address);
+
+}  // namespace paceline::master

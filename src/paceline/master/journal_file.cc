@@ -1,0 +1,151 @@
+#include "paceline/master/journal_file.h"
+
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <sys/vfs.h>
+
+#include <cerrno>
+#include <limits>
+#include <memory>
+
+#include "paceline/base/status_macros.h"
+#include "paceline/model/problem.h"
+#include "paceline/wire/journal_codec.h"
+#include "sqlite3.h"
+
+namespace paceline::master {
+namespace {
+
+constexpr long kSmb2Magic = 0xfe534d42;
+constexpr long kCifsMagic = 0xff534d42;
+constexpr long kLustreMagic = 0x0bd00bd0;
+constexpr long kGpfsMagic = 0x47504653;
+constexpr long kFuseMagic = 0x65735546;
+
+absl::Status Damaged(const std::string& path, const std::string& why) {
+  return ToStatus(absl::StatusCode::kDataLoss,
+                  {.code = "PL-E034",
+                   .what = "the journal is damaged",
+                   .where = path,
+                   .why = why,
+                   .fix = "keep the file, and start again with another --run-dir"});
+}
+
+std::string_view Column(sqlite3_stmt* row, int column) {
+  const void* bytes = sqlite3_column_blob(row, column);
+  const int size = sqlite3_column_bytes(row, column);
+  return {static_cast<const char*>(bytes), bytes == nullptr ? 0 : static_cast<size_t>(size)};
+}
+
+absl::StatusOr<core::Record> ToRecord(sqlite3_stmt* row) {
+  core::Record record;
+  record.seq = RecordSeq(static_cast<uint64_t>(sqlite3_column_int64(row, 0)));
+  record.at = Instant::FromNanoseconds(sqlite3_column_int64(row, 1));
+  ASSIGN_OR_RETURN(record.causes, DecodeCauses(Column(row, 2)));
+  ASSIGN_OR_RETURN(record.fact, wire::DecodeFact(Column(row, 3)));
+  return record;
+}
+
+}  // namespace
+
+absl::Status JournalError(sqlite3* db, const std::string& path, int result) {
+  const std::string why = db != nullptr ? sqlite3_errmsg(db) : sqlite3_errstr(result);
+  const int kind = result & 0xff;
+  if (kind == SQLITE_CORRUPT || kind == SQLITE_NOTADB || kind == SQLITE_MISMATCH) {
+    return Damaged(path, why);
+  }
+  return ToStatus(
+      kind == SQLITE_FULL ? absl::StatusCode::kResourceExhausted : absl::StatusCode::kUnavailable,
+      {.code = "PL-E032",
+       .what = "the journal cannot be written",
+       .where = path,
+       .why = why,
+       .fix = "make room on the disk, or make the directory writable"});
+}
+
+absl::Status Execute(sqlite3* db, const std::string& path, const char* sql) {
+  const int result = sqlite3_exec(db, sql, nullptr, nullptr, nullptr);
+  return result == SQLITE_OK ? absl::OkStatus() : JournalError(db, path, result);
+}
+
+absl::StatusOr<std::vector<core::Record>> ReadRows(sqlite3* db, const std::string& path,
+                                                   RecordSeq from, uint32_t count_max) {
+  sqlite3_stmt* prepared = nullptr;
+  int result = sqlite3_prepare_v2(
+      db, "SELECT seq, at_ns, causes, payload FROM records WHERE seq >= ? ORDER BY seq LIMIT ?", -1,
+      &prepared, nullptr);
+  if (result != SQLITE_OK) return JournalError(db, path, result);
+  const std::unique_ptr<sqlite3_stmt, decltype(&sqlite3_finalize)> query(prepared,
+                                                                         &sqlite3_finalize);
+  sqlite3_bind_int64(query.get(), 1, static_cast<int64_t>(from.value()));
+  sqlite3_bind_int64(query.get(), 2, count_max);
+  std::vector<core::Record> records;
+  while ((result = sqlite3_step(query.get())) == SQLITE_ROW) {
+    absl::StatusOr<core::Record> record = ToRecord(query.get());
+    const uint64_t expected = from.value() + records.size();
+    if (!record.ok() || record->seq.value() != expected) {
+      return Damaged(path, "record " + std::to_string(expected) +
+                               (record.ok() ? std::string(" is missing")
+                                            : ": " + std::string(Text(record.status()))));
+    }
+    records.push_back(*std::move(record));
+  }
+  if (result != SQLITE_DONE) return JournalError(db, path, result);
+  return records;
+}
+
+absl::Status CheckFileSystem(int fd, const std::string& path) {
+  struct statfs info = {};
+  if (fstatfs(fd, &info) != 0) return absl::OkStatus();
+  const auto type = static_cast<long>(info.f_type) & 0xffffffffL;
+  const bool is_remote = type == NFS_SUPER_MAGIC || type == SMB_SUPER_MAGIC || type == kSmb2Magic ||
+                         type == kCifsMagic || type == kLustreMagic || type == kGpfsMagic ||
+                         type == kFuseMagic || type == V9FS_MAGIC || type == AFS_SUPER_MAGIC ||
+                         type == CEPH_SUPER_MAGIC;
+  if (!is_remote) return absl::OkStatus();
+  struct flock lock = {};
+  lock.l_type = F_WRLCK;
+  lock.l_whence = SEEK_SET;
+  if (fcntl(fd, F_OFD_SETLK, &lock) == 0 || errno == EAGAIN || errno == EACCES) {
+    return absl::OkStatus();
+  }
+  return ToStatus(absl::StatusCode::kFailedPrecondition,
+                  {.code = "PL-E033",
+                   .what = "the run directory is on a file system without working locks",
+                   .where = path,
+                   .why = "two masters could then write the same journal",
+                   .fix = "put the run directory on a local disk with --run-dir"});
+}
+
+std::string EncodeCauses(const std::vector<RecordSeq>& causes) {
+  std::string text;
+  for (const RecordSeq cause : causes) {
+    if (!text.empty()) text += ' ';
+    text += ToString(cause);
+  }
+  return text;
+}
+
+absl::StatusOr<std::vector<RecordSeq>> DecodeCauses(std::string_view bytes) {
+  std::vector<RecordSeq> causes;
+  uint64_t number = 0;
+  bool has_digit = false;
+  for (size_t i = 0; i <= bytes.size(); ++i) {
+    const char c = i < bytes.size() ? bytes[i] : ' ';
+    if (c >= '0' && c <= '9') {
+      if (number > std::numeric_limits<int64_t>::max() / 16) break;
+      number = number * 10 + static_cast<uint64_t>(c - '0');
+      has_digit = true;
+    } else if (c == ' ' && (has_digit || bytes.empty())) {
+      if (has_digit) causes.emplace_back(number);
+      number = 0;
+      has_digit = false;
+      if (i == bytes.size()) return causes;
+    } else {
+      break;
+    }
+  }
+  return absl::DataLossError("its causes are not a list of numbers");
+}
+
+}  // namespace paceline::master

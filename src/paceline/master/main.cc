@@ -1,0 +1,239 @@
+#include "paceline/master/main.h"
+
+#include <netdb.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include <csignal>
+
+#include <algorithm>
+#include <cstdlib>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "paceline/base/file_text.h"
+#include "paceline/base/log.h"
+#include "paceline/base/prng.h"
+#include "paceline/base/status_macros.h"
+#include "paceline/master/event_loop.h"
+#include "paceline/master/event_queue.h"
+#include "paceline/master/http.h"
+#include "paceline/master/job_file.h"
+#include "paceline/model/problem.h"
+#include "paceline/wire/secret_file.h"
+#include "paceline/wire/spec_file.h"
+
+namespace paceline::master {
+namespace {
+
+struct HostPort {
+  std::string host;
+  int port = 0;
+  std::string Text() const { return host + ":" + std::to_string(port); }
+};
+
+absl::StatusOr<HostPort> ParseListen(const std::string& listen) {
+  const size_t colon = listen.rfind(':');
+  HostPort result;
+  if (colon != std::string::npos && colon > 0 && colon + 1 < listen.size() &&
+      listen.find_first_not_of("0123456789", colon + 1) == std::string::npos &&
+      listen.size() - colon <= 6) {
+    result = {listen.substr(0, colon), std::atoi(listen.c_str() + colon + 1)};
+    if (result.port <= 65535) return result;
+  }
+  return ToStatus(absl::StatusCode::kInvalidArgument,
+                  {.code = "PL-E043",
+                   .what = "the address \"" + listen + "\" cannot be used",
+                   .where = "--listen",
+                   .why = "it is not HOST:PORT",
+                   .fix = "--listen 127.0.0.1:0"});
+}
+
+absl::Status CheckExposure(const MasterOptions& options, bool has_tls) {
+  if (has_tls || options.insecure || IsLoopback(options.listen)) return absl::OkStatus();
+  return ToStatus(absl::StatusCode::kFailedPrecondition,
+                  {.code = "PL-E101",
+                   .what = "an open address without encryption is refused",
+                   .where = options.listen,
+                   .why = "whoever reaches the port could read the job's token on the wire",
+                   .fix = "add --tls, or --insecure when the network is trusted"});
+}
+
+absl::StatusOr<std::string> ReadToken(const std::string& run_dir) {
+  ASSIGN_OR_RETURN(std::string token, wire::ReadSecretFile(run_dir + "/token", 1024));
+  while (!token.empty() && (token.back() == '\n' || token.back() == ' ')) token.pop_back();
+  if (wire::IsToken(token)) return token;
+  return ToStatus(absl::StatusCode::kInvalidArgument,
+                  {.code = "PL-E025",
+                   .what = "a file of the run directory is damaged",
+                   .where = run_dir + "/token",
+                   .why = "it does not hold 64 hexadecimal digits",
+                   .fix = "start again with another --run-dir"});
+}
+
+absl::StatusOr<wire::ServerCredentials> ReadCredentials(const std::string& run_dir) {
+  ASSIGN_OR_RETURN(const std::string token, ReadToken(run_dir));
+  auto credentials = wire::LoadServerCredentials(run_dir + "/tls", token);
+  if (credentials.ok() || !absl::IsNotFound(credentials.status())) return credentials;
+  return wire::ServerCredentials{.token = token};
+}
+
+int PortOf(const std::string& address) {
+  const absl::StatusOr<HostPort> parsed = ParseListen(address);
+  return parsed.ok() ? parsed->port : 0;
+}
+
+// Ports below those that the kernel hands out: an agent that dials a dead master's port can then
+// never be connected to itself, and the next master finds the port free.
+int EphemeralLow() {
+  const int low = std::atoi(ReadText("/proc/sys/net/ipv4/ip_local_port_range", 64).c_str());
+  return low > 12'000 ? low : 32'768;
+}
+
+// The server's side as the loop sees it.
+class ServerOutside final : public Outside {
+ public:
+  void SetServer(wire::MasterServer* server) { server_ = server; }
+  void Send(ConnectionId connection, wire::MasterMessage message) override {
+    server_->Send(connection, std::move(message));
+  }
+  void Close(ConnectionId connection, std::string why) override {
+    server_->Close(connection, std::move(why));
+  }
+  void Order(wire::SupervisorId supervisor, wire::SupervisorOrder order) override {
+    server_->Order(supervisor, std::move(order));
+  }
+  void SendEvents(wire::WatchId watch, std::vector<wire::JobEvent> events, bool is_last) override {
+    server_->SendEvents(watch, std::move(events), is_last);
+  }
+
+ private:
+  wire::MasterServer* server_ = nullptr;
+};
+
+bool MustBeTaken(const wire::ServerEvent& event) {
+  return std::holds_alternative<wire::AgentDisconnected>(event) ||
+         std::holds_alternative<wire::WatchEnded>(event) ||
+         std::holds_alternative<wire::SupervisorDetached>(event);
+}
+
+absl::StatusOr<std::unique_ptr<wire::MasterServer>> Listen(
+    const HostPort& at, const wire::ServerCredentials& credentials, EventQueue* queue) {
+  return wire::MasterServer::Start({.listen = at.Text(), .credentials = credentials},
+                                   [queue](wire::ServerEvent event) {
+                                     if (!MustBeTaken(event))
+                                       return queue->TryPost(std::move(event));
+                                     queue->Post(std::move(event));
+                                     return true;
+                                   });
+}
+
+absl::StatusOr<std::unique_ptr<wire::MasterServer>> ListenAnywhere(
+    HostPort at, const wire::ServerCredentials& credentials, EventQueue* queue) {
+  constexpr int kTries = 100;
+  Prng prng(static_cast<uint64_t>(Clock::WallNow().nanoseconds()) ^
+            (static_cast<uint64_t>(getpid()) << 40));
+  const int low = EphemeralLow();
+  for (int i = 0;; ++i) {
+    at.port = static_cast<int>(prng.Between(low - 8'000, low - 1));
+    auto server = Listen(at, credentials, queue);
+    if (server.ok() || i == kTries) return server;
+  }
+}
+
+absl::StatusOr<std::unique_ptr<HttpServer>> ServeHttp(int port, const std::string& token,
+                                                      EventQueue* queue) {
+  return HttpServer::Start(port, token, [queue](const std::string& path, HttpServer::Reply reply) {
+    if (path == "/metrics") return queue->TryPost(MetricsAsked{std::move(reply)});
+    return queue->TryPost(HealthAsked{std::move(reply)});
+  });
+}
+
+// As many agents as the hard limit allows; one descriptor each.
+void RaiseFileLimit() {
+  rlimit limit = {};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+// Ctrl-C in the terminal is the launcher's to handle, and a closed terminal is nobody's.
+void IgnoreTerminal() {
+  std::signal(SIGINT, SIG_IGN);
+  std::signal(SIGHUP, SIG_IGN);
+  std::signal(SIGPIPE, SIG_IGN);
+}
+
+class Master {
+ public:
+  absl::Status Run(const MasterOptions& options) {
+    ASSIGN_OR_RETURN(HostPort at, ParseListen(options.listen));
+    ASSIGN_OR_RETURN(const wire::ServerCredentials credentials, ReadCredentials(options.run_dir));
+    RETURN_IF_ERROR(CheckExposure(options, credentials.is_tls()));
+    ASSIGN_OR_RETURN(const wire::SpecFile spec, wire::ReadSpecFile(options.run_dir + "/spec.json"));
+    std::vector<core::Record> records;
+    ASSIGN_OR_RETURN(journal_, Journal::Open({.path = options.run_dir + "/journal.db"}, &records));
+    const absl::StatusOr<MasterAddress> before = ReadMasterAddress(options.run_dir);
+    if (at.port == 0 && before.ok() && !records.empty()) at.port = PortOf(before->addr);
+    const std::string& token = credentials.token;
+
+    journal_->Start([this](JournalEvent event) { queue_.Post(std::move(event)); });
+    EventLoop loop(&queue_, journal_.get(), &outside_);
+    ASSIGN_OR_RETURN(server_, at.port == 0 ? ListenAnywhere(at, credentials, &queue_)
+                                           : Listen(at, credentials, &queue_));
+    at.port = static_cast<int>(server_->port());
+    outside_.SetServer(server_.get());
+    auto http = ServeHttp(before.ok() ? PortOf(before->http) : 0, token, &queue_);
+    if (!http.ok()) http = ServeHttp(0, token, &queue_);
+    if (!http.ok()) return http.status();
+    http_ = *std::move(http);
+    loop.Begin(spec.job, records);
+    RETURN_IF_ERROR(WriteMasterAddress(options.run_dir, spec.job.job_id,
+                                       {.addr = at.Text(),
+                                        .http = "127.0.0.1:" + std::to_string(http_->port()),
+                                        .pid = getpid()}));
+    LogInfo("master_serving", {{"addr", at.Text()},
+                               {"http_port", http_->port()},
+                               {"records", records.size()},
+                               {"incarnation", loop.state().master_incarnation}});
+    loop.Run();
+    LogInfo("master_done",
+            {{"exit_code", loop.state().exit_code}, {"reason", loop.state().final_reason}});
+    return absl::OkStatus();
+  }
+
+  // Streams first: what they still say finds the queue, and answers that nobody will give any more
+  // are dropped with the queue's last content.
+  ~Master() {
+    http_.reset();
+    queue_.Take(Duration());
+    server_.reset();
+    queue_.Take(Duration());
+  }
+
+ private:
+  EventQueue queue_;
+  ServerOutside outside_;
+  std::unique_ptr<Journal> journal_;
+  std::unique_ptr<wire::MasterServer> server_;
+  std::unique_ptr<HttpServer> http_;
+};
+
+}  // namespace
+
+bool IsLoopback(const std::string& listen) {
+  const std::string host = listen.substr(0, listen.rfind(':'));
+  const bool is_v4 = host.find_first_not_of("0123456789.") == std::string::npos;
+  return host == "localhost" || host == "[::1]" || (is_v4 && host.starts_with("127."));
+}
+
+absl::Status RunMaster(const MasterOptions& options) {
+  IgnoreTerminal();
+  RaiseFileLimit();
+  // Whatever gRPC has to say comes back as a Status; its own lines would only repeat it.
+  setenv("GRPC_VERBOSITY", "NONE", 0);
+  return Master().Run(options);
+}
+
+}  // namespace paceline::master

@@ -1,0 +1,255 @@
+// A whole master in this process, with light agents on real streams: a job from its first node to
+// its end, through a change of masters.
+
+#include "paceline/master/main.h"
+
+#include <sys/stat.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <filesystem>
+#include <mutex>
+#include <optional>
+#include <thread>
+
+#include "gtest/gtest.h"
+#include "paceline/master/job_file.h"
+#include "paceline/master/journal.h"
+#include "paceline/model/problem.h"
+#include "paceline/wire/agent_stream.h"
+#include "paceline/wire/control_client.h"
+#include "paceline/wire/secret_file.h"
+#include "paceline/wire/spec_file.h"
+
+namespace paceline::master {
+namespace {
+
+namespace fs = std::filesystem;
+constexpr auto kDeadline = std::chrono::seconds(30);
+
+// An agent without processes: every rank that it is told to run "runs" at once.
+class LightAgent {
+ public:
+  LightAgent(std::string name, const std::string& address, const std::string& token)
+      : name_(std::move(name)),
+        stream_({.address = address, .credentials = {.token = token}},
+                [this](wire::AgentStreamEvent event) {
+                  const std::lock_guard lock(mutex_);
+                  events_.push_back(std::move(event));
+                  changed_.notify_all();
+                }) {}
+
+  // Follows its orders until one satisfies `is_enough`.
+  template <class IsEnough>
+  std::optional<Assignment> Follow(IsEnough is_enough) {
+    const auto until = std::chrono::steady_clock::now() + kDeadline;
+    for (;;) {
+      std::optional<wire::AgentStreamEvent> event = Next(until);
+      if (!event.has_value()) return std::nullopt;
+      if (std::holds_alternative<wire::StreamOpened>(*event)) {
+        stream_.Send(wire::Register{Report()});
+      }
+      if (const auto* assignment = std::get_if<Assignment>(&*event)) {
+        Obey(*assignment);
+        if (is_enough(*assignment)) return *assignment;
+      }
+    }
+  }
+  std::optional<Assignment> FollowUntil(Assignment::Kind kind) {
+    return Follow([kind](const Assignment& assignment) { return assignment.kind == kind; });
+  }
+
+  void Beat() {
+    stream_.Send(wire::Heartbeat{
+        .generation = assignment_.generation, .store_port = 30'000, .ranks = ranks_});
+  }
+
+ private:
+  NodeReport Report() const {
+    return {.name = name_,
+            .boot_id = "boot",
+            .agent_incarnation = 1,
+            .agent_pid = 1234,
+            .address = "127.0.0.1",
+            .slots = 1,
+            .store_port = 30'000,
+            .version_major = 0,
+            .version_minor = 1,
+            .generation = assignment_.generation,
+            .ranks = ranks_};
+  }
+  void Obey(const Assignment& assignment) {
+    if (assignment.kind == Assignment::Kind::kRun &&
+        assignment.generation != assignment_.generation) {
+      ranks_ = {{.generation = assignment.generation,
+                 .rank = Rank(assignment.first_rank),
+                 .pid = 77,
+                 .state = RankReport::State::kStepping,
+                 .step = 5,
+                 .step_count = 5}};
+    }
+    if (assignment.kind == Assignment::Kind::kStop || assignment.kind == Assignment::Kind::kLeave) {
+      for (RankReport& rank : ranks_) {
+        rank.state = RankReport::State::kExited;
+        rank.exit = {.kind = ExitCause::Kind::kSignaled, .code = 15, .asked = true};
+        stream_.Send(wire::RankEnd{rank});
+      }
+      ranks_.clear();
+    }
+    assignment_ = assignment;
+    Beat();
+  }
+  std::optional<wire::AgentStreamEvent> Next(std::chrono::steady_clock::time_point until) {
+    std::unique_lock lock(mutex_);
+    while (events_.empty()) {
+      const auto pulse = std::chrono::steady_clock::now() + std::chrono::milliseconds(100);
+      if (changed_.wait_until(lock, std::min(until, pulse)) == std::cv_status::timeout) {
+        if (std::chrono::steady_clock::now() >= until) return std::nullopt;
+        lock.unlock();
+        Beat();
+        lock.lock();
+      }
+    }
+    wire::AgentStreamEvent event = std::move(events_.front());
+    events_.pop_front();
+    return event;
+  }
+
+  const std::string name_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<wire::AgentStreamEvent> events_;
+  Assignment assignment_;
+  std::vector<RankReport> ranks_;
+  wire::AgentStream stream_;
+};
+
+class MainTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    run_dir_ = fs::path(testing::TempDir()) /
+               ("master-" + std::to_string(getpid()) + "-" +
+                testing::UnitTest::GetInstance()->current_test_info()->name());
+    fs::remove_all(run_dir_);
+    fs::create_directories(run_dir_);
+    ASSERT_TRUE(wire::WriteSecretFile(run_dir_ / "token", token_ + "\n").ok());
+    wire::SpecFile spec;
+    spec.job = {.job_id = "job", .nodes_min = 2, .nodes_max = 2, .nproc_per_node = 1};
+    spec.job.timers.lost_after = Duration::Seconds(20);  // a loaded machine is not the subject
+    spec.job.timers.lost_after_max = Duration::Seconds(20);
+    ASSERT_TRUE(wire::WriteSpecFile(spec, run_dir_ / "spec.json").ok());
+  }
+  void TearDown() override { fs::remove_all(run_dir_); }
+
+  // Waits until a master says in job.json where it is.
+  std::string Address() {
+    const auto until = std::chrono::steady_clock::now() + kDeadline;
+    for (;;) {
+      const auto address = ReadMasterAddress(run_dir_);
+      if (address.ok()) return address->addr;
+      if (std::chrono::steady_clock::now() > until) return "nowhere:1";
+      std::this_thread::yield();
+    }
+  }
+  wire::ControlClient Control() {
+    return wire::ControlClient({.address = Address(), .credentials = {.token = token_}});
+  }
+
+  const std::string token_ = wire::MakeToken();
+  fs::path run_dir_;
+};
+
+TEST_F(MainTest, AJobFromItsFirstNodeToItsEnd) {
+  absl::Status result = absl::UnknownError("still running");
+  std::thread master([&] { result = RunMaster({.run_dir = run_dir_}); });
+  const std::string address = Address();
+  LightAgent first("node0", address, token_);
+  LightAgent second("node1", address, token_);
+  std::optional<Assignment> told;
+  std::thread other([&] {
+    second.FollowUntil(Assignment::Kind::kRun);
+    second.FollowUntil(Assignment::Kind::kLeave);
+  });
+  told = first.FollowUntil(Assignment::Kind::kRun);
+  ASSERT_TRUE(told.has_value());
+  EXPECT_EQ(told->world_size, 2u);
+  EXPECT_EQ(told->generation, Generation(1));
+  std::thread follow([&] { first.FollowUntil(Assignment::Kind::kLeave); });
+
+  auto control = Control();
+  const auto status = control.GetStatus();
+  ASSERT_TRUE(status.ok()) << status.status();
+  EXPECT_EQ(status->generation, 1u);
+  EXPECT_EQ(status->nodes.size(), 2u);
+  EXPECT_EQ(status->journal, "ok");
+  ASSERT_TRUE(control.Stop({.why = "the test asked", .exit_code = 130}).ok());
+
+  std::vector<std::string> kinds;
+  uint64_t seq = 0;
+  auto watcher = Control();
+  EXPECT_TRUE(watcher
+                  .WatchEvents(1, true,
+                               [&](const wire::JobEvent& event) {
+                                 EXPECT_EQ(event.seq, ++seq);
+                                 kinds.push_back(event.kind);
+                                 return true;
+                               })
+                  .ok());
+  other.join();
+  follow.join();
+  master.join();
+  EXPECT_TRUE(result.ok()) << result;
+  ASSERT_FALSE(kinds.empty());
+  EXPECT_EQ(kinds.front(), "job_created");
+  EXPECT_EQ(kinds.back(), "job_finished");
+
+  // Its journal is readable offline, and holds what was watched.
+  const auto records = ReadJournal(run_dir_ / "journal.db");
+  ASSERT_TRUE(records.ok());
+  EXPECT_EQ(records->size(), kinds.size());
+  // A master that starts on a finished job says so and ends.
+  EXPECT_TRUE(RunMaster({.run_dir = run_dir_}).ok());
+}
+
+TEST_F(MainTest, ProblemsAreToldAtOnce) {
+  const auto code = [](const absl::Status& status) {
+    const auto problem = ProblemOf(status);
+    return problem.has_value() ? problem->code : std::string(status.message());
+  };
+  EXPECT_EQ(code(RunMaster({.run_dir = run_dir_, .listen = "0.0.0.0:0"})), "PL-E101");
+  EXPECT_EQ(code(RunMaster({.run_dir = run_dir_, .listen = "nonsense"})), "PL-E043");
+  EXPECT_EQ(code(RunMaster({.run_dir = run_dir_, .listen = "1.2.3.4:29400", .insecure = true})),
+            "PL-E031");
+  fs::permissions(run_dir_ / "token", fs::perms::all);
+  EXPECT_EQ(code(RunMaster({.run_dir = run_dir_})), "PL-E103");
+  ASSERT_TRUE(wire::WriteSecretFile(run_dir_ / "token", "short").ok());
+  EXPECT_EQ(code(RunMaster({.run_dir = run_dir_})), "PL-E025");
+}
+
+TEST(Listen, LoopbackIsRecognised) {
+  EXPECT_TRUE(IsLoopback("127.0.0.1:1"));
+  EXPECT_TRUE(IsLoopback("localhost:1"));
+  EXPECT_TRUE(IsLoopback("[::1]:1"));
+  EXPECT_FALSE(IsLoopback("0.0.0.0:1"));
+  EXPECT_FALSE(IsLoopback("[::]:1"));
+  EXPECT_FALSE(IsLoopback("127.evil.test:1"));
+}
+
+TEST(JobFile, KeepsWhatOthersWrote) {
+  const fs::path dir = fs::path(testing::TempDir()) / "job_file";
+  fs::create_directories(dir);
+  ASSERT_TRUE(wire::WriteSecretFile(dir / "job.json",
+                                    R"({"schema":"paceline.job/1","id":"a","argv":["x"]})")
+                  .ok());
+  EXPECT_EQ(ReadMasterAddress(dir).status().code(), absl::StatusCode::kNotFound);
+  const MasterAddress address{.addr = "127.0.0.1:1", .http = "127.0.0.1:2", .pid = 3};
+  ASSERT_TRUE(WriteMasterAddress(dir, "a", address).ok());
+  EXPECT_EQ(*ReadMasterAddress(dir), address);
+  const auto text = wire::ReadSecretFile(dir / "job.json", 10'000);
+  EXPECT_NE(text->find("argv"), std::string::npos);
+  fs::remove_all(dir);
+}
+
+}  // namespace
+}  // namespace paceline::master

@@ -1,0 +1,116 @@
+#include "paceline/master/status.h"
+
+#include <algorithm>
+
+namespace paceline::master {
+namespace {
+
+std::string_view StateName(RankReport::State state) {
+  switch (state) {
+    case RankReport::State::kStarting: return "starting";
+    case RankReport::State::kRunning: return "running";
+    case RankReport::State::kStepping: return "stepping";
+    case RankReport::State::kExited: return "exited";
+  }
+  return "unknown";
+}
+
+std::string ExitText(const ExitCause& cause) {
+  if (!cause.headline.empty()) return cause.headline;
+  switch (cause.kind) {
+    case ExitCause::Kind::kExited: return "exit code " + std::to_string(cause.code);
+    case ExitCause::Kind::kSignaled: return "signal " + std::to_string(cause.code);
+    case ExitCause::Kind::kUnknown: return "ended, nobody saw how";
+    case ExitCause::Kind::kNotStarted: return "was not started";
+  }
+  return "";
+}
+
+wire::RankStatus ToStatus(const RankReport& rank) {
+  wire::RankStatus status;
+  status.rank = rank.rank.value();
+  status.local_rank = rank.local_rank;
+  status.pid = rank.pid;
+  status.generation = rank.generation.value();
+  status.state = std::string(StateName(rank.state));
+  status.step = rank.step;
+  status.step_count = rank.step_count;
+  status.saved_step = rank.saved_step;
+  if (rank.has_loss) status.loss = rank.loss;
+  if (rank.state == RankReport::State::kExited) status.exit = ExitText(rank.exit);
+  return status;
+}
+
+wire::NodeStatus ToStatus(const core::NodeState& node, const core::JobState& state) {
+  wire::NodeStatus status;
+  status.id = node.id.value();
+  status.name = node.name;
+  status.state = std::string(core::NodeStatusName(node.status));
+  status.reason = node.reason;
+  status.address = node.address;
+  if (state.world.has_value()) {
+    const int seat = state.world->SeatOf(node.id);
+    if (seat >= 0) status.seat = static_cast<uint32_t>(seat);
+  }
+  return status;
+}
+
+void AddLink(const core::NodeLink& link, Instant now, wire::NodeStatus* status) {
+  status->connected = link.connection.has_value();
+  status->agent_pid = link.agent_pid;
+  status->silent_for = std::max(Duration(), now - link.last_heard);
+  status->generation = link.carried_out.value();
+  for (const auto& [local_rank, rank] : link.ranks) status->ranks.push_back(ToStatus(rank));
+}
+
+// The newest loss that a rank of the current world told of, and how far that world counts.
+void AddProgress(const core::Job& job, wire::JobStatus* status) {
+  status->step = job.step();
+  int64_t counted = -1;
+  uint32_t lowest = UINT32_MAX;
+  for (const wire::NodeStatus& node : status->nodes) {
+    for (const wire::RankStatus& rank : node.ranks) {
+      if (rank.generation != status->generation) continue;
+      counted = std::max(counted, rank.step_count);
+      if (rank.loss.has_value() && rank.rank < lowest) {
+        lowest = rank.rank;
+        status->loss = rank.loss;
+      }
+    }
+  }
+  if (status->step < 0 && counted > 0) status->step = counted;
+}
+
+}  // namespace
+
+wire::JobStatus MakeStatus(const core::Job& job, Instant now, const HostView& host) {
+  const core::JobState& state = job.state();
+  wire::JobStatus status;
+  status.job_id = state.spec.job_id;
+  status.name = state.spec.name;
+  status.phase = std::string(core::PhaseName(state.phase));
+  status.pending = job.Pending();
+  status.master_pid = host.pid;
+  status.master_incarnation = state.master_incarnation;
+  status.generation = state.world.has_value() ? state.world->generation.value() : 0;
+  status.world_size = state.world.has_value() ? state.world->world_size() : 0;
+  status.restart_count = state.restart_count;
+  status.failures = state.budget.charged_failures;
+  status.goodput = host.goodput;
+  status.age = std::max(Duration(), now - host.created_at);
+  status.journal = host.journal;
+  status.last_seq = host.durable.value();
+  if (state.phase == core::Phase::kFinished) {
+    status.exit_code = state.exit_code;
+    status.final_reason = state.final_reason;
+  }
+  for (const auto& [id, node] : state.nodes) {
+    wire::NodeStatus& added = status.nodes.emplace_back(ToStatus(node, state));
+    const auto link = job.links().find(id);
+    if (link != job.links().end()) AddLink(link->second, now, &added);
+  }
+  AddProgress(job, &status);
+  return status;
+}
+
+}  // namespace paceline::master

@@ -1,0 +1,23 @@
+#pragma once
+
+// The job as `paceline status` shows it, and as metrics count it.
+
+#include <string>
+
+#include "paceline/core/job.h"
+#include "paceline/wire/messages.h"
+
+namespace paceline::master {
+
+// What the host knows beside the job.
+struct HostView {
+  int32_t pid = 0;
+  double goodput = 0;
+  Instant created_at;
+  std::string journal;  // "ok", or why decisions wait
+  RecordSeq durable;
+};
+
+wire::JobStatus MakeStatus(const core::Job& job, Instant now, const HostView& host);
+
+}  // namespace paceline::master

@@ -1,0 +1,86 @@
+#include "paceline/master/status.h"
+
+#include "gtest/gtest.h"
+#include "paceline/master/event_row.h"
+#include "paceline/master/goodput.h"
+#include "paceline/master/metrics.h"
+#include "paceline/wire/control_json.h"
+
+namespace paceline::master {
+namespace {
+
+Instant At(int64_t seconds) { return Instant() + Duration::Seconds(seconds); }
+
+TEST(Goodput, CountsOnlyNewSteps) {
+  Goodput goodput;
+  uint64_t seq = 0;
+  const auto fold = [&](int64_t second, core::Fact fact) {
+    goodput.Fold({RecordSeq(++seq), At(second), {}, std::move(fact)});
+  };
+  EXPECT_EQ(goodput.Share(At(5)), 0);
+  fold(10, core::WorldFormed{});
+  EXPECT_EQ(goodput.Share(At(11)), 0);
+  fold(12, core::WorldRunning{});  // 2 s of start
+  EXPECT_DOUBLE_EQ(goodput.Share(At(20)), 0.8);
+  fold(20, core::WorldEnded{});
+  fold(21, core::WorldFormed{});
+  fold(22, core::WorldRunning{});
+  EXPECT_DOUBLE_EQ(goodput.Share(At(26)), 0.5);  // redoing counts for nothing
+  fold(26, core::ProgressMade{});
+  EXPECT_DOUBLE_EQ(goodput.Share(At(30)), 0.6);
+  fold(30, core::JobFinished{});
+  EXPECT_DOUBLE_EQ(goodput.Share(At(1000)), 0.6);
+}
+
+TEST(EventRow, NamesNodesAndMembers) {
+  NodeNames names;
+  const core::Record joined{RecordSeq(1), At(1), {}, core::NodeJoined{NodeId(4), "node0"}};
+  names.Fold(joined);
+  core::WorldFormed formed;
+  formed.world = {.generation = Generation(2), .seats = {{NodeId(4), 0, 2}, {NodeId(9), 2, 2}}};
+  const auto event = MakeJobEvent({RecordSeq(3), At(2), {RecordSeq(1)}, formed}, names);
+  EXPECT_EQ(event.kind, "world_formed");
+  EXPECT_EQ(event.generation, 2u);
+  EXPECT_EQ(event.causes, std::vector<uint64_t>{1});
+  ASSERT_EQ(event.members.size(), 2u);
+  EXPECT_EQ(event.members[0], (wire::WorldMember{"node0", 0, 0, 2}));
+  EXPECT_EQ(event.members[1].node, "node 9");
+  EXPECT_FALSE(event.sentence.empty());
+  const std::string json = wire::EventJson(event);
+  EXPECT_TRUE(json.starts_with(R"({"schema":"paceline.event/1","seq":3,"time":2.0,)")) << json;
+  EXPECT_EQ(json.find('\n'), std::string::npos);
+}
+
+TEST(Status, OfAnEmptyAndOfAWaitingJob) {
+  core::Job job;
+  const auto empty = MakeStatus(job, At(1), {.journal = "ok"});
+  EXPECT_EQ(empty.world_size, 0u);
+  JobSpec spec{.job_id = "j", .nodes_min = 2, .nodes_max = 2};
+  job.Step(At(1), core::JobSubmitted{spec});
+  job.Step(At(1), core::MasterStarted{1});
+  job.Step(At(2), core::NodeRegistered{ConnectionId(1),
+                                       {.name = "node0",
+                                        .boot_id = "b",
+                                        .agent_incarnation = 1,
+                                        .agent_pid = 99,
+                                        .slots = 1,
+                                        .store_port = 1}});
+  const auto status = MakeStatus(job, At(3), {.pid = 5, .journal = "ok"});
+  EXPECT_EQ(status.phase, "waiting");
+  EXPECT_FALSE(status.pending.empty());
+  const std::string json = wire::StatusJson(status);
+  EXPECT_NE(json.find("\"schema\": \"paceline.status/1\""), std::string::npos) << json;
+}
+
+TEST(Metrics, AreOpenMetricsText) {
+  wire::JobStatus status{.phase = "running", .generation = 3, .step = 12, .journal = "ok"};
+  status.nodes.push_back({.name = "n", .state = "seated"});
+  const std::string text = MetricsText(status, {.events = 7});
+  EXPECT_NE(text.find("paceline_phase{phase=\"running\"} 1\n"), std::string::npos);
+  EXPECT_NE(text.find("paceline_events_total 7\n"), std::string::npos);
+  EXPECT_NE(text.find("paceline_nodes{state=\"seated\"} 1\n"), std::string::npos);
+  EXPECT_TRUE(text.ends_with("# EOF\n"));
+}
+
+}  // namespace
+}  // namespace paceline::master
