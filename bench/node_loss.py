@@ -61,10 +61,13 @@ def lose_ours(samples: Samples, system: System, fault: Fault, *, bin_dir: Path) 
         time.sleep(1)
         command = [bin_dir / "paceline", "status", "--json", "--run-dir", job.dir / "run"]
         status = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
-        last = next(rank["node"] for rank in status["ranks"] if rank["rank"] == world - 1)
-        agents = [node["agent_pid"] for node in status["nodes"] if node["name"] == last]
-        ranks = [rank["pid"] for rank in status["ranks"] if rank["node"] == last]
-        strike(samples, system.name, job, agents + ranks, fault, ranks=world, cap=60)
+        last = next(
+            node
+            for node in status["nodes"]
+            if any(rank["rank"] == world - 1 and rank["exit"] is None for rank in node["ranks"])
+        )
+        pids = [last["agent_pid"], *(rank["pid"] for rank in last["ranks"])]
+        strike(samples, system.name, job, pids, fault, ranks=world, cap=60)
 
 
 def lose_peer(samples: Samples, system: System, fault: Fault, *, cap: int) -> None:
