@@ -42,7 +42,7 @@ std::optional<json> RecordOf(std::string_view text, pid_t pid) {
   if (text.empty()) return std::nullopt;
   json record = json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!record.is_object() || JsonText(record, "schema") != "paceline.rank_error/1" ||
-      JsonInt<int64_t>(record, "pid") != pid) {
+      (pid != 0 && JsonInt<int64_t>(record, "pid") != pid)) {
     return std::nullopt;
   }
   return record;

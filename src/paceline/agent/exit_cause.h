@@ -31,7 +31,7 @@ ExitCause JudgeExit(const ExitEvidence& evidence);
 // "SIGKILL", "SIGSEGV", …; "signal 77" for one without a name.
 std::string SignalName(int signal);
 
-// The traceback of an error record, empty when the text is none or of another process.
+// The traceback of an error record, empty when the text is none or of another process (0: of any).
 std::string TracebackOf(std::string_view error_record, pid_t pid);
 
 }  // namespace paceline::agent

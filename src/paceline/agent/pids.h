@@ -15,6 +15,7 @@ namespace paceline::agent {
 struct ProcessId {
   pid_t pid = 0;
   uint64_t start_time_ticks = 0;  // field 22 of /proc/PID/stat
+  bool operator==(const ProcessId&) const = default;
 };
 
 // 0 when there is no such process.

@@ -82,6 +82,12 @@ uint64_t NetworkNamespace() {
   return ::stat("/proc/self/ns/net", &found) == 0 ? found.st_ino : 0;
 }
 
+// The starter's working directory is "/".
+std::string AbsoluteTarget(const LaunchSpec& launch) {
+  const bool is_relative = launch.entry == EntryKind::kScript && !launch.target.starts_with("/");
+  return is_relative ? Concat(launch.cwd, "/", launch.target) : launch.target;
+}
+
 }  // namespace
 
 std::string StarterKey(const LaunchSpec& launch, const Environment& base) {
@@ -92,7 +98,7 @@ std::string StarterKey(const LaunchSpec& launch, const Environment& base) {
   digest.Add(PackagesStamp(launch.python));
   digest.Add(Concat(::geteuid(), ".", ::getegid(), ".", NetworkNamespace()));
   digest.Add(ReadText("/proc/self/cgroup", kCgroupBytesMax));
-  digest.Add(Concat(static_cast<int>(launch.entry), ":", launch.target));
+  digest.Add(Concat(static_cast<int>(launch.entry), ":", AbsoluteTarget(launch)));
   digest.Add(JoinWith(launch.preload, ","));
   for (const auto& [name, value] : base) {
     if (IsIgnored(name)) continue;
@@ -126,14 +132,17 @@ StarterPlace PlaceOfStarter(const LaunchSpec& launch, const Environment& base,
                 "--keep-warm",
                 fmt::format("{}", launch.keep_warm.ToSecondsF())};
   if (launch.entry == EntryKind::kScript) {
-    place.argv.insert(place.argv.end(), {"--entry", launch.target});
+    place.argv.insert(place.argv.end(), {"--entry", AbsoluteTarget(launch)});
   } else if (launch.entry == EntryKind::kModule) {
     place.argv.insert(place.argv.end(), {"--entry-module", launch.target});
   }
   if (!launch.preload.empty()) {
     place.argv.insert(place.argv.end(), {"--preload", JoinWith(launch.preload, ",")});
   }
-  for (const auto& [name, value] : base) place.env.push_back(Concat(name, "=", value));
+  for (const auto& [name, value] : base) {
+    // It may outlive this job and serve the next one.
+    if (name != "PACELINE_JOB_ID") place.env.push_back(Concat(name, "=", value));
+  }
   return place;
 }
 

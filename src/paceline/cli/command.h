@@ -57,10 +57,15 @@ int RunCompletion(Invocation& invocation);
 int RunConfig(Invocation& invocation);
 int RunDoctor(Invocation& invocation);
 int RunPs(Invocation& invocation);
+int RunAgentCommand(Invocation& invocation);
+int RunMasterCommand(Invocation& invocation);
+int RunRun(Invocation& invocation);
 int RunVersion(Invocation& invocation);
 int RunWhy(Invocation& invocation);
 
+FlagTable AgentFlags();
 FlagTable ConfigFlags();
+FlagTable MasterFlags();
 FlagTable PsFlags();
 
 }  // namespace paceline::cli

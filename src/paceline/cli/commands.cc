@@ -8,6 +8,12 @@ namespace paceline::cli {
 // In the order of `paceline --help`.
 std::span<const Command> Commands() {
   static const Command kCommands[] = {
+      {.name = "run",
+       .summary = "train: torchrun's flags, kept going through failures",
+       .usage = "[FLAGS] SCRIPT [ARGS…]",
+       .handler = RunRun,
+       .flags = {RunFlags(), TorchrunFlags()},
+       .stops_at_script = true},
       {.name = "ps",
        .summary = "list your jobs and warm starters on this host",
        .usage = "[--all]",
@@ -34,6 +40,18 @@ std::span<const Command> Commands() {
        .handler = RunCompletion,
        .positionals_max = 1},
       {.name = "version", .summary = "print the version", .usage = "", .handler = RunVersion},
+      {.name = "master",
+       .summary = "the job's master",
+       .usage = "--run-dir DIR --listen HOST:PORT",
+       .handler = RunMasterCommand,
+       .flags = {MasterFlags()},
+       .hidden = true},
+      {.name = "agent",
+       .summary = "a node's agent",
+       .usage = "--run-dir DIR --node NAME --runtime-dir DIR",
+       .handler = RunAgentCommand,
+       .flags = {AgentFlags()},
+       .hidden = true},
   };
   return kCommands;
 }

@@ -1,0 +1,36 @@
+#pragma once
+
+// Where an agent finds and leaves things in a run directory; docs/formats/run_dir.md.
+
+#include <cstdint>
+#include <string>
+
+#include "paceline/base/text.h"
+
+namespace paceline::agent {
+
+struct AgentFiles {
+  std::string run_dir;
+  std::string node;
+
+  std::string NodeDir() const { return Concat(run_dir, "/nodes/", node); }
+  std::string Page() const { return Concat(NodeDir(), "/page"); }
+  std::string AgentJson() const { return Concat(NodeDir(), "/agent.json"); }
+  std::string ProblemJson() const { return Concat(NodeDir(), "/problem.json"); }
+  std::string LogDir() const { return Concat(run_dir, "/logs/", node); }
+  std::string AgentLog() const { return Concat(LogDir(), "/agent.log"); }
+  std::string ErrorDir() const { return Concat(run_dir, "/errors/", node); }
+  std::string ErrorRecord(uint64_t generation, uint32_t rank) const {
+    return Concat(ErrorDir(), "/g", generation, "-rank", rank, ".json");
+  }
+  // Written by torch's own @record, in torch's form.
+  std::string TorchErrorFile(uint64_t generation, uint32_t rank) const {
+    return Concat(ErrorDir(), "/g", generation, "-rank", rank, ".torch.json");
+  }
+  std::string Spec() const { return Concat(run_dir, "/spec.json"); }
+  std::string JobJson() const { return Concat(run_dir, "/job.json"); }
+  std::string Token() const { return Concat(run_dir, "/token"); }
+  std::string TlsDir() const { return Concat(run_dir, "/tls"); }
+};
+
+}  // namespace paceline::agent

@@ -1,0 +1,140 @@
+#include "paceline/agent/agent_setup.h"
+
+#include <arpa/inet.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <memory>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include "paceline/agent/json_field.h"
+#include "paceline/agent/pids.h"
+#include "paceline/base/fd.h"
+#include "paceline/base/file_text.h"
+#include "paceline/base/log.h"
+#include "paceline/base/spawn.h"
+#include "paceline/base/status_macros.h"
+#include "paceline/base/text.h"
+#include "paceline/model/problem.h"
+#include "paceline/model/version.h"
+
+namespace paceline::agent {
+namespace {
+
+constexpr size_t kSmallFileBytes = 64 << 10;
+
+uint64_t RealtimeNs() {
+  timespec now{};
+  ::clock_gettime(CLOCK_REALTIME, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(now.tv_nsec);
+}
+
+nlohmann::json ReadJson(const std::string& path) {
+  return nlohmann::json::parse(ReadText(path, kSmallFileBytes), nullptr,
+                               /*allow_exceptions=*/false);
+}
+
+absl::StatusOr<std::string> MasterAddress(const AgentFiles& files) {
+  const nlohmann::json job = ReadJson(files.JobJson());
+  if (job.is_object() && job.contains("master") && job["master"].is_object()) {
+    std::string address = JsonText(job["master"], "addr");
+    if (!address.empty()) return address;
+  }
+  return ToStatus(absl::StatusCode::kNotFound,
+                  Problem{"PL-E025", "this directory does not say where its master is",
+                          files.JobJson(), "job.json is missing or damaged",
+                          Concat("paceline run --resume --run-dir ", files.run_dir)});
+}
+
+// The address of this host on the way to the master: what the other nodes can reach too.
+std::string AddressTowards(const std::string& master_address) {
+  const size_t colon = master_address.rfind(':');
+  std::string host = master_address.substr(0, colon);
+  if (host.size() > 1 && host.front() == '[') host = host.substr(1, host.size() - 2);
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_DGRAM;
+  addrinfo* found = nullptr;
+  const std::string port = colon == std::string::npos ? "1" : master_address.substr(colon + 1);
+  if (::getaddrinfo(host.c_str(), port.c_str(), &hints, &found) != 0) return host;
+  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owner(found, &::freeaddrinfo);
+  for (const addrinfo* entry = found; entry != nullptr; entry = entry->ai_next) {
+    const Fd fd(::socket(entry->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+    sockaddr_storage local{};
+    socklen_t size = sizeof(local);
+    // Connecting a datagram socket sends nothing; it only asks the routing table.
+    if (!fd.is_open() || ::connect(fd.get(), entry->ai_addr, entry->ai_addrlen) != 0 ||
+        ::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&local), &size) != 0) {
+      continue;
+    }
+    char text[NI_MAXHOST];
+    if (::getnameinfo(reinterpret_cast<sockaddr*>(&local), size, text, sizeof(text), nullptr, 0,
+                      NI_NUMERICHOST) == 0) {
+      return text;
+    }
+  }
+  return host;
+}
+
+absl::Status MakeNodeDirs(const AgentFiles& files) {
+  for (const std::string& dir : {files.NodeDir(), files.LogDir(), files.ErrorDir()}) {
+    RETURN_IF_ERROR(MakeDirs(dir, 0700));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<wire::Credentials> ReadCredentials(const AgentFiles& files) {
+  const std::string token(Trimmed(ReadText(files.Token(), kSmallFileBytes)));
+  absl::StatusOr<wire::Credentials> tls = wire::LoadCredentials(files.TlsDir(), token);
+  if (tls.ok() || !absl::IsNotFound(tls.status())) return tls;
+  wire::Credentials plain;
+  plain.token = token;
+  return plain;
+}
+
+}  // namespace
+
+void BlockAgentSignals() {
+  ::signal(SIGPIPE, SIG_IGN);
+  ::signal(SIGHUP, SIG_IGN);
+  sigset_t blocked;
+  sigemptyset(&blocked);
+  for (const int signal : {SIGTERM, SIGINT}) sigaddset(&blocked, signal);
+  ::pthread_sigmask(SIG_BLOCK, &blocked, nullptr);
+}
+
+absl::StatusOr<AgentSetup> PrepareAgent(const AgentOptions& options) {
+  AgentSetup setup;
+  setup.files = {options.run_dir, options.node};
+  setup.runtime_dir = options.runtime_dir;
+  RETURN_IF_ERROR(MakeNodeDirs(setup.files));
+  RETURN_IF_ERROR(LogToFile(setup.files.AgentLog()));
+  ASSIGN_OR_RETURN(setup.spec, wire::ReadSpecFile(setup.files.Spec()));
+  ASSIGN_OR_RETURN(setup.master_address, MasterAddress(setup.files));
+  ASSIGN_OR_RETURN(setup.credentials, ReadCredentials(setup.files));
+  setup.incarnation = RealtimeNs();
+  setup.base_env = ToEnvironment(CurrentEnvironment());
+  for (const auto& [name, value] : setup.spec.launch.env) setup.base_env[name] = value;
+  NodeReport& identity = setup.identity;
+  identity.name = options.node;
+  identity.boot_id = BootId();
+  identity.agent_incarnation = setup.incarnation;
+  identity.agent_pid = ::getpid();
+  identity.address = setup.spec.launch.local_addr.empty() ? AddressTowards(setup.master_address)
+                                                          : setup.spec.launch.local_addr;
+  identity.slots = setup.spec.launch.nproc_per_node;
+  identity.version_major = kVersionMajor;
+  identity.version_minor = kVersionMinor;
+  const nlohmann::json former = ReadJson(setup.files.AgentJson());
+  if (former.is_object() && JsonText(former, "boot_id") == identity.boot_id) {
+    setup.former_restart_count = JsonInt<uint32_t>(former, "restart_count");
+  }
+  return setup;
+}
+
+}  // namespace paceline::agent

@@ -1,0 +1,500 @@
+#include "paceline/agent/event_loop.h"
+
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "paceline/agent/agent_files.h"
+#include "paceline/agent/agent_setup.h"
+#include "paceline/agent/page_file.h"
+#include "paceline/agent/pids.h"
+#include "paceline/agent/rank_table.h"
+#include "paceline/agent/reactor.h"
+#include "paceline/agent/starter_client.h"
+#include "paceline/agent/starter_key.h"
+#include "paceline/agent/store_port.h"
+#include "paceline/base/file_text.h"
+#include "paceline/base/log.h"
+#include "paceline/base/status_macros.h"
+#include "paceline/base/text.h"
+#include "paceline/core/agent.h"
+#include "paceline/wire/agent_stream.h"
+
+namespace paceline::agent {
+namespace {
+
+// While a rank has not made its first step the page is read this often: "training again" is what
+// everybody waits for then. Afterwards the heartbeat alone reads it.
+constexpr int64_t kStartWatchNs = 20'000'000;
+// A starter that cannot start is tried again after this, doubling.
+constexpr int64_t kStarterDelayNs = 100'000'000;
+constexpr int64_t kStarterDelayMaxNs = 5'000'000'000;
+constexpr int64_t kTrimEveryNs = 5'000'000'000;
+
+Instant Now() { return Instant::FromNanoseconds(MonotonicNs()); }
+
+class AgentLoop {
+ public:
+  AgentLoop(AgentSetup setup, std::unique_ptr<Reactor> reactor, std::unique_ptr<PageFile> page);
+
+  absl::Status Begin();
+  int Run();
+
+ private:
+  // What happened.
+  void Feed(const core::AgentEvent& event);
+  void FindRanks(bool with_ended);
+  void OnStream(wire::AgentStreamEvent event);
+  void OnRefusal(const wire::Refusal& refusal);
+  void OnStarterReady(const StarterHello& hello);
+  void OnStarterLost(const std::string& why);
+  void OnSpawned(const StarterSpawned& spawned);
+  void OnSpawnFailed(uint64_t id, const std::string& why);
+  void OnSignal();
+  void OnHeartbeat();
+  void OnStartWatch();
+
+  void Do(const core::StartStarter& action);
+  void Do(const core::SpawnRank& action);
+  void Do(const core::SignalRank& action);
+  void Do(const core::ReleaseStorePort& action);
+  void Do(const core::HoldStorePort& action);
+  void Do(const core::ReportRankExit& action);
+  void Do(const core::ReportNow& action);
+  void Do(const core::TellLeaving& action);
+  void Do(const core::ExitAgent& action);
+  void Do(const core::AgentNote& action);
+
+  void ArmDeadline();
+  void ArmHeartbeat();
+  void SendHeartbeat();
+  void Register();
+  void SaveAgentJson();
+  // Dropped before the stream exists: the registration tells everything.
+  void Tell(wire::AgentMessage message) {
+    if (stream_ != nullptr) stream_->Send(std::move(message));
+  }
+
+  struct Spawning {
+    uint32_t local_rank = 0;
+    Generation generation;
+    Rank rank;
+  };
+
+  AgentSetup setup_;
+  std::unique_ptr<Reactor> reactor_;
+  std::unique_ptr<PageFile> page_;
+  core::AgentMachine machine_;
+  StorePort store_port_;
+  RankTable ranks_;
+  StarterClient starter_;
+  std::unique_ptr<wire::AgentStream> stream_;
+  Fd signals_;
+
+  std::deque<core::AgentEvent> events_;
+  bool is_feeding_ = false;
+  std::map<uint64_t, Spawning> spawning_;
+  uint64_t next_spawn_id_ = 1;
+  std::string starter_salt_;
+  int64_t starter_delay_ns_ = 0;
+  std::map<uint32_t, RankReport> told_;  // as the master has them, by local rank
+  Duration heartbeat_interval_;
+  int64_t heartbeat_due_ns_ = 0;
+  int64_t lateness_ns_ = 0;
+  int64_t trim_due_ns_ = 0;
+  Reactor::TimerId heartbeat_timer_ = 0;
+  Reactor::TimerId deadline_timer_ = 0;
+  Reactor::TimerId start_watch_timer_ = 0;
+  bool is_linked_ = false;
+  bool was_signalled_ = false;
+  Generation saved_generation_;
+  int exit_code_ = 0;
+};
+
+AgentLoop::AgentLoop(AgentSetup setup, std::unique_ptr<Reactor> reactor,
+                     std::unique_ptr<PageFile> page)
+    : setup_(std::move(setup)),
+      reactor_(std::move(reactor)),
+      page_(std::move(page)),
+      machine_(setup_.spec.job),
+      store_port_(setup_.incarnation),
+      ranks_(*reactor_, *page_,
+             RankTableSetup{setup_.files, setup_.spec.job, setup_.spec.launch, setup_.base_env},
+             [this](const core::RankEnded& ended) { Feed(ended); }),
+      starter_(*reactor_, setup_.spec.job.job_id, setup_.files.node,
+               StarterListener{
+                   .ready = [this](const StarterHello& hello) { OnStarterReady(hello); },
+                   .spawned = [this](const StarterSpawned& spawned) { OnSpawned(spawned); },
+                   .spawn_failed = [this](uint64_t id,
+                                          const std::string& why) { OnSpawnFailed(id, why); },
+                   .exited = [this](const StarterChild& child) { ranks_.OnStarterExited(child); },
+                   .children =
+                       [this](const std::vector<StarterChild>& children) {
+                         for (const StarterChild& child : children) {
+                           if (!child.is_running) ranks_.OnStarterExited(child);
+                         }
+                       },
+                   .lost = [this](const std::string& why) { OnStarterLost(why); }}),
+      heartbeat_interval_(setup_.spec.job.timers.heartbeat_interval) {}
+
+absl::Status AgentLoop::Begin() {
+  sigset_t wanted;
+  sigemptyset(&wanted);
+  for (const int signal : {SIGTERM, SIGINT}) sigaddset(&wanted, signal);
+  signals_ = Fd(::signalfd(-1, &wanted, SFD_CLOEXEC | SFD_NONBLOCK));
+  RETURN_IF_ERROR(reactor_->Watch(signals_.get(), EPOLLIN, [this](uint32_t) { OnSignal(); }));
+  RETURN_IF_ERROR(store_port_.Hold());
+  Feed(core::StorePortHeld{store_port_.port()});
+  if (page_->was_adopted()) FindRanks(/*with_ended=*/true);
+  Feed(core::AgentTimePassed{});
+  SaveAgentJson();
+  wire::AgentStreamOptions options;
+  options.address = setup_.master_address;
+  options.credentials = setup_.credentials;
+  options.reconnect_delay = setup_.spec.job.timers.reconnect_delay;
+  options.reconnect_delay_max = setup_.spec.job.timers.reconnect_delay_max;
+  options.jitter_seed = setup_.incarnation;
+  stream_ =
+      std::make_unique<wire::AgentStream>(std::move(options), [this](wire::AgentStreamEvent event) {
+        reactor_->Post([this, event = std::move(event)] { OnStream(event); });
+      });
+  ArmHeartbeat();
+  return absl::OkStatus();
+}
+
+int AgentLoop::Run() {
+  reactor_->Run();
+  stream_.reset();
+  return exit_code_;
+}
+
+// Ranks that this agent did not start itself: of an agent before it, or of a starter that died
+// before it could answer. Ends of older generations were told long ago.
+void AgentLoop::FindRanks(bool with_ended) {
+  uint64_t newest = 0;
+  for (uint32_t slot = 0; slot < page_->slot_count(); ++slot) {
+    if (const auto reading = page_->Read(slot)) newest = std::max(newest, reading->generation);
+  }
+  for (uint32_t slot = 0; slot < page_->slot_count(); ++slot) {
+    const std::optional<SlotReading> reading = page_->Read(slot);
+    if (!reading.has_value()) continue;
+    const ProcessId process = ProcessOf(*reading);
+    const bool is_alive = IsAlive(process);
+    if (ranks_.Has(process) || (!is_alive && (!with_ended || reading->generation != newest))) {
+      continue;
+    }
+    RankReport report = ReportOf(*reading);
+    if (!is_alive) {
+      report.state = RankReport::State::kExited;
+      report.exit = ranks_.JudgeOld(*reading);
+    } else if (report.state == RankReport::State::kExited) {
+      report.state = RankReport::State::kRunning;
+    }
+    LogInfo("rank_found", {{"local_rank", report.local_rank},
+                           {"pid", report.pid},
+                           {"generation", report.generation},
+                           {"alive", is_alive}});
+    if (is_alive) ranks_.Add(report, reading->start_time_ticks);
+    Feed(core::RankFound{report, setup_.former_restart_count});
+  }
+}
+
+// One event at a time: what an action leads to waits until the actions before it are done.
+void AgentLoop::Feed(const core::AgentEvent& event) {
+  events_.push_back(event);
+  if (is_feeding_) return;
+  is_feeding_ = true;
+  while (!events_.empty()) {
+    const core::AgentEvent next = std::move(events_.front());
+    events_.pop_front();
+    for (const core::AgentAction& action : machine_.Step(Now(), next)) {
+      std::visit([this](const auto& what) { Do(what); }, action);
+    }
+  }
+  is_feeding_ = false;
+  ArmDeadline();
+  if (machine_.carried_out() != saved_generation_) SaveAgentJson();
+}
+
+void AgentLoop::OnStream(wire::AgentStreamEvent event) {
+  if (std::holds_alternative<wire::StreamOpened>(event)) {
+    Register();
+  } else if (const auto* broken = std::get_if<wire::StreamBroken>(&event)) {
+    LogWarning("master_unlinked", {{"why", broken->why}, {"denied", broken->is_denied}});
+    is_linked_ = false;
+    Feed(core::MasterUnlinked{broken->why});
+    if (broken->is_denied) {
+      OnRefusal({"PL-E102", "the master does not accept this agent's token or certificate",
+                 broken->why, "use the join string or token file of this very job"});
+    }
+  } else if (const auto* welcome = std::get_if<wire::Welcome>(&event)) {
+    LogInfo("master_linked", {{"node_id", welcome->node}, {"pid", ::getpid()}});
+    is_linked_ = true;
+    heartbeat_interval_ = welcome->heartbeat_interval;
+    Feed(core::MasterLinked{});
+  } else if (const auto* pace = std::get_if<wire::Pace>(&event)) {
+    heartbeat_interval_ = pace->heartbeat_interval;
+  } else if (const auto* assignment = std::get_if<Assignment>(&event)) {
+    LogInfo("assignment", {{"generation", assignment->generation},
+                           {"first_rank", assignment->first_rank},
+                           {"rank_count", assignment->rank_count},
+                           {"why", assignment->reason}});
+    Feed(core::AssignmentReceived{*assignment});
+  } else if (const auto* refusal = std::get_if<wire::Refusal>(&event)) {
+    OnRefusal(*refusal);
+  }
+}
+
+// Refused for good. Running ranks are left alone: whoever can refuse an agent is not by that
+// entitled to end its ranks. An agent without any has nothing more to do.
+void AgentLoop::OnRefusal(const wire::Refusal& refusal) {
+  LogError("refused", {{"code", refusal.code}, {"what", refusal.what}, {"why", refusal.why}});
+  const nlohmann::json problem = {{"schema", "paceline.error/1"}, {"code", refusal.code},
+                                  {"message", refusal.what},      {"cause", refusal.why},
+                                  {"where", setup_.files.node},   {"fix", refusal.fix}};
+  ReplaceFile(setup_.files.ProblemJson(), problem.dump(), 0600).IgnoreError();
+  if (!ranks_.is_empty()) return;
+  constexpr int kNotAuthorised = 4;
+  Do(core::ExitAgent{kNotAuthorised, refusal.what});
+}
+
+void AgentLoop::Register() {
+  NodeReport report = setup_.identity;
+  report.store_port = store_port_.port();
+  report.generation = machine_.carried_out();
+  report.ranks = machine_.Ranks();
+  told_.clear();
+  for (const RankReport& rank : report.ranks) told_[rank.local_rank] = rank;
+  Tell(wire::Register{std::move(report)});
+}
+
+void AgentLoop::OnStarterReady(const StarterHello& hello) {
+  LogInfo("starter_ready", {{"pid", hello.pid},
+                            {"warm", hello.is_warm},
+                            {"why_cold", hello.why_cold},
+                            {"imports_ms", hello.imports_ms}});
+  starter_delay_ns_ = 0;
+  ranks_.set_starter_is_there(true);
+  // Ends that happened while nobody listened.
+  if (!ranks_.is_empty()) starter_.List();
+  Feed(core::StarterReady{});
+}
+
+void AgentLoop::OnStarterLost(const std::string& why) {
+  LogWarning("starter_lost", {{"why", why}});
+  starter_delay_ns_ = std::clamp(starter_delay_ns_ * 2, kStarterDelayNs, kStarterDelayMaxNs);
+  spawning_.clear();
+  ranks_.OnStarterLost();
+  Feed(core::StarterLost{why});
+  FindRanks(/*with_ended=*/false);
+}
+
+void AgentLoop::OnSpawned(const StarterSpawned& spawned) {
+  auto found = spawning_.extract(spawned.id);
+  if (found.empty()) return;
+  const Spawning& spawning = found.mapped();
+  LogInfo("rank_spawned", {{"rank", spawning.rank},
+                           {"generation", spawning.generation},
+                           {"pid", spawned.pid},
+                           {"how", spawned.how},
+                           {"why_cold", spawned.why_cold},
+                           {"took_us", spawned.took_us}});
+  RankReport report;
+  report.generation = spawning.generation;
+  report.rank = spawning.rank;
+  report.local_rank = spawning.local_rank;
+  report.pid = spawned.pid;
+  // Into the table first: the machine may answer with a signal.
+  ranks_.Add(report, spawned.start_time_ticks);
+  Feed(core::RankSpawned{spawning.local_rank, spawning.generation, spawned.pid});
+  if (start_watch_timer_ == 0) {
+    start_watch_timer_ =
+        reactor_->CallAt(MonotonicNs() + kStartWatchNs, [this] { OnStartWatch(); });
+  }
+}
+
+void AgentLoop::OnSpawnFailed(uint64_t id, const std::string& why) {
+  auto found = spawning_.extract(id);
+  if (found.empty()) return;
+  LogError("spawn_failed", {{"rank", found.mapped().rank}, {"why", why}});
+  Feed(core::SpawnFailed{found.mapped().local_rank, found.mapped().generation, why});
+}
+
+void AgentLoop::OnSignal() {
+  signalfd_siginfo info{};
+  if (::read(signals_.get(), &info, sizeof(info)) != sizeof(info)) return;
+  const int signal = static_cast<int>(info.ssi_signo);
+  const core::LeaveAsked leave{.why = signal == SIGINT ? "SIGINT" : "SIGTERM",
+                               .grace = setup_.spec.job.timers.stop_grace,
+                               .exit_code = 128 + signal,
+                               .force = std::exchange(was_signalled_, true)};
+  LogInfo("leave_asked", {{"why", leave.why}, {"force", leave.force}});
+  Feed(leave);
+}
+
+void AgentLoop::OnHeartbeat() {
+  heartbeat_timer_ = 0;
+  const int64_t now = MonotonicNs();
+  lateness_ns_ = std::max(lateness_ns_, now - heartbeat_due_ns_);
+  ArmHeartbeat();
+  Feed(core::ProgressRead{ranks_.ReadProgress()});
+  SendHeartbeat();
+  if (now >= trim_due_ns_) {
+    ranks_.TrimLogs();
+    trim_due_ns_ = now + kTrimEveryNs;
+  }
+}
+
+void AgentLoop::OnStartWatch() {
+  start_watch_timer_ = 0;
+  const std::vector<RankReport> ranks = ranks_.ReadProgress();
+  bool has_news = false;
+  bool are_all_stepping = true;
+  for (const RankReport& rank : ranks) {
+    const auto told = told_.find(rank.local_rank);
+    has_news = has_news || told == told_.end() || told->second.state != rank.state;
+    are_all_stepping = are_all_stepping && rank.state == RankReport::State::kStepping;
+  }
+  if (!are_all_stepping) {
+    start_watch_timer_ =
+        reactor_->CallAt(MonotonicNs() + kStartWatchNs, [this] { OnStartWatch(); });
+  }
+  if (!has_news) return;
+  Feed(core::ProgressRead{ranks});
+  SendHeartbeat();
+}
+
+void AgentLoop::ArmHeartbeat() {
+  const int64_t now = MonotonicNs();
+  const int64_t interval = std::max<int64_t>(heartbeat_interval_.nanoseconds(), 1'000'000);
+  // On a fixed beat; beats missed by a frozen process are not made up for.
+  heartbeat_due_ns_ = std::max(heartbeat_due_ns_ + interval, now);
+  heartbeat_timer_ = reactor_->CallAt(heartbeat_due_ns_, [this] { OnHeartbeat(); });
+}
+
+void AgentLoop::SendHeartbeat() {
+  if (!is_linked_) return;
+  wire::Heartbeat beat;
+  beat.generation = machine_.carried_out();
+  beat.store_port = store_port_.port();
+  beat.loop_delay = Duration::Nanoseconds(lateness_ns_);
+  lateness_ns_ = 0;
+  for (const RankReport& rank : machine_.Ranks()) {
+    const auto told = told_.find(rank.local_rank);
+    if (told != told_.end() && told->second == rank) continue;
+    told_[rank.local_rank] = rank;
+    beat.ranks.push_back(rank);
+  }
+  Tell(std::move(beat));
+}
+
+void AgentLoop::ArmDeadline() {
+  reactor_->Cancel(deadline_timer_);
+  const Instant deadline = machine_.NextDeadline();
+  deadline_timer_ = deadline.is_max() ? 0 : reactor_->CallAt(deadline.nanoseconds(), [this] {
+    Feed(core::AgentTimePassed{});
+  });
+}
+
+void AgentLoop::Do(const core::StartStarter& action) {
+  ranks_.set_starter_is_there(false);
+  if (action.fresh) starter_salt_ = Concat(setup_.files.node, ".", MonotonicNs());
+  const StarterHome home{.runtime_dir = setup_.runtime_dir,
+                         .log_path = setup_.files.LogDir() + "/starter.log",
+                         .salt = starter_salt_};
+  StarterPlace place = PlaceOfStarter(setup_.spec.launch, setup_.base_env, home);
+  if (starter_delay_ns_ == 0) {
+    starter_.Connect(std::move(place));
+    return;
+  }
+  reactor_->CallAt(MonotonicNs() + starter_delay_ns_, [this, place = std::move(place)] {
+    if (!starter_.is_ready()) starter_.Connect(place);
+  });
+}
+
+void AgentLoop::Do(const core::SpawnRank& action) {
+  const uint64_t id = next_spawn_id_++;
+  spawning_[id] = {action.local_rank, action.assignment.generation, action.rank};
+  if (!starter_.Spawn(id, ranks_.PrepareSpawn(action))) {
+    reactor_->Post([this, id] { OnSpawnFailed(id, "no starter is connected"); });
+  }
+}
+
+void AgentLoop::Do(const core::SignalRank& action) {
+  ranks_.Signal(action.local_rank, action.pid, action.signal);
+}
+
+void AgentLoop::Do(const core::ReleaseStorePort&) { store_port_.Release(); }
+
+void AgentLoop::Do(const core::HoldStorePort&) {
+  if (absl::Status held = store_port_.Hold(); !held.ok()) {
+    LogError("store_port", {{"why", held}});
+  }
+  Feed(core::StorePortHeld{store_port_.port()});
+}
+
+void AgentLoop::Do(const core::ReportRankExit& action) {
+  LogInfo("rank_exited", {{"rank", action.rank.rank},
+                          {"generation", action.rank.generation},
+                          {"why", action.rank.exit.headline}});
+  told_.erase(action.rank.local_rank);
+  Tell(wire::RankEnd{action.rank});
+}
+
+void AgentLoop::Do(const core::ReportNow&) { SendHeartbeat(); }
+
+void AgentLoop::Do(const core::TellLeaving& action) { Tell(wire::Leaving{action.why}); }
+
+void AgentLoop::Do(const core::ExitAgent& action) {
+  LogInfo("agent_exits", {{"code", action.exit_code}, {"why", action.reason}});
+  exit_code_ = action.exit_code;
+  starter_.Bye();
+  constexpr Duration kFlushMax = Duration::Seconds(1);
+  if (stream_ != nullptr) stream_->Flush(kFlushMax);
+  reactor_->Stop();
+}
+
+void AgentLoop::Do(const core::AgentNote& action) { LogInfo("note", {{"text", action.text}}); }
+
+void AgentLoop::SaveAgentJson() {
+  saved_generation_ = machine_.carried_out();
+  const nlohmann::json text = {{"schema", "paceline.agent/1"},
+                               {"pid", ::getpid()},
+                               {"start_time", StartTimeOf(::getpid())},
+                               {"boot_id", setup_.identity.boot_id},
+                               {"incarnation", setup_.incarnation},
+                               {"generation", saved_generation_.value()},
+                               {"restart_count", machine_.assignment().restart_count}};
+  const absl::Status saved = ReplaceFile(setup_.files.AgentJson(), text.dump(), 0600);
+  if (!saved.ok()) LogWarning("agent_json", {{"why", saved}});
+}
+
+}  // namespace
+
+absl::StatusOr<int> RunAgent(const AgentOptions& options) {
+  BlockAgentSignals();
+  ASSIGN_OR_RETURN(AgentSetup setup, PrepareAgent(options));
+  const PageIdentity identity{.job_id = setup.spec.job.job_id,
+                              .node = setup.files.node,
+                              .boot_id = setup.identity.boot_id,
+                              .slot_count = setup.spec.launch.nproc_per_node,
+                              .created_monotonic_ns = MonotonicNs()};
+  ASSIGN_OR_RETURN(auto page, PageFile::AdoptOrMake(setup.files.Page(), identity));
+  ASSIGN_OR_RETURN(auto reactor, Reactor::Create());
+  AgentLoop loop(std::move(setup), std::move(reactor), std::move(page));
+  RETURN_IF_ERROR(loop.Begin());
+  return loop.Run();
+}
+
+}  // namespace paceline::agent

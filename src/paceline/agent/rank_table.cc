@@ -1,0 +1,233 @@
+#include "paceline/agent/rank_table.h"
+
+#include <sys/epoll.h>
+
+#include <utility>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "paceline/agent/exit_cause.h"
+#include "paceline/base/file_text.h"
+#include "paceline/base/log.h"
+#include "paceline/base/text.h"
+
+namespace paceline::agent {
+namespace {
+
+// The starter reaps within a millisecond; a busy host may need longer. Only the cause is at stake.
+constexpr int64_t kStarterWordNs = 500'000'000;
+constexpr size_t kErrorRecordBytesMax = 1 << 20;
+constexpr size_t kStderrTailBytes = 4096;
+
+const char* EntryName(EntryKind entry) {
+  switch (entry) {
+    case EntryKind::kScript: return "script";
+    case EntryKind::kModule: return "module";
+    case EntryKind::kExec: return "exec";
+  }
+  return "script";
+}
+
+LogRetention RetentionOf(const LaunchSpec& launch) {
+  LogRetention retention;
+  if (launch.log_bytes_max > 0) {
+    retention.head_bytes = launch.log_bytes_max / 8;
+    retention.tail_bytes = launch.log_bytes_max - retention.head_bytes;
+  }
+  return retention;
+}
+
+std::string LogDirOf(const RankTableSetup& setup) {
+  if (setup.launch.log_dir.empty()) return setup.files.LogDir();
+  return Concat(setup.launch.log_dir, "/", setup.files.node);
+}
+
+}  // namespace
+
+RankTable::RankTable(Reactor& reactor, const PageFile& page, RankTableSetup setup, Ended ended)
+    : reactor_(reactor),
+      page_(page),
+      setup_(std::move(setup)),
+      ended_(std::move(ended)),
+      logs_(LogDirOf(setup_), RetentionOf(setup_.launch)) {}
+
+RankTable::~RankTable() {
+  for (auto& [local_rank, rank] : ranks_) {
+    reactor_.Cancel(rank.waiting);
+    if (rank.pidfd.is_open()) reactor_.Unwatch(rank.pidfd.get());
+  }
+}
+
+nlohmann::json RankTable::PrepareSpawn(const core::SpawnRank& spawn) {
+  const LaunchSpec& launch = setup_.launch;
+  const uint64_t generation = spawn.assignment.generation.value();
+  const uint32_t rank = spawn.rank.value();
+  if (generation != newest_generation_) {
+    newest_generation_ = generation;
+    logs_.OpenGeneration(generation);
+  }
+  const RankPlace place{.job = setup_.job,
+                        .launch = launch,
+                        .assignment = spawn.assignment,
+                        .node = setup_.files.node,
+                        .run_dir = setup_.files.run_dir,
+                        .rank = spawn.rank,
+                        .local_rank = spawn.local_rank,
+                        .torch_error_file = setup_.files.TorchErrorFile(generation, rank)};
+  std::vector<std::string> args;
+  for (const std::string& arg : launch.args) {
+    args.push_back(SubstituteLocalRank(arg, spawn.local_rank));
+  }
+  nlohmann::json message = {{"generation", generation},
+                            {"rank", rank},
+                            {"local_rank", spawn.local_rank},
+                            {"page", setup_.files.Page()},
+                            {"slot", spawn.local_rank},
+                            {"entry", EntryName(launch.entry)},
+                            {"target", launch.target},
+                            {"args", args},
+                            {"env", RankEnvironment(place, setup_.base_env)},
+                            {"cwd", launch.cwd},
+                            {"stdout", logs_.StdoutPath(generation, rank)},
+                            {"stderr", logs_.StderrPath(generation, rank)},
+                            {"error_file", setup_.files.ErrorRecord(generation, rank)},
+                            {"store_addr", spawn.assignment.store.host},
+                            {"store_port", spawn.assignment.store.port},
+                            {"warm", launch.warm},
+                            {"omp_threads", nullptr}};
+  if (launch.omp_threads.has_value()) message["omp_threads"] = *launch.omp_threads;
+  return message;
+}
+
+void RankTable::Add(const RankReport& rank, uint64_t start_time_ticks) {
+  Living living;
+  living.process = {rank.pid, start_time_ticks};
+  living.generation = rank.generation;
+  living.rank = rank.rank;
+  living.pidfd = OpenPidfd(living.process);
+  const uint32_t local_rank = rank.local_rank;
+  Living& kept = ranks_[local_rank] = std::move(living);
+  if (!kept.pidfd.is_open()) {
+    // It ended before it was pinned: hear the starter, or say so a little later.
+    OnPidfd(local_rank);
+    return;
+  }
+  reactor_.Watch(kept.pidfd.get(), EPOLLIN, [this, local_rank](uint32_t) { OnPidfd(local_rank); })
+      .IgnoreError();
+}
+
+void RankTable::Signal(uint32_t local_rank, int32_t pid, int signal) {
+  const auto found = ranks_.find(local_rank);
+  if (found == ranks_.end() || found->second.process.pid != pid) return;
+  const bool reached = SignalGroup(found->second.process, signal);
+  LogInfo("rank_signalled", {{"local_rank", local_rank},
+                             {"pid", pid},
+                             {"signal", SignalName(signal)},
+                             {"reached", reached}});
+}
+
+void RankTable::OnPidfd(uint32_t local_rank) {
+  Living& rank = ranks_.at(local_rank);
+  if (rank.pidfd.is_open()) reactor_.Unwatch(rank.pidfd.get());
+  rank.pidfd.Close();
+  if (!starter_is_there_) {
+    Finish(local_rank, std::nullopt);
+    return;
+  }
+  rank.waiting = reactor_.CallAt(MonotonicNs() + kStarterWordNs,
+                                 [this, local_rank] { Finish(local_rank, std::nullopt); });
+}
+
+void RankTable::OnStarterExited(const StarterChild& child) {
+  const auto found = ranks_.find(child.local_rank);
+  if (found == ranks_.end() || found->second.process.pid != child.pid ||
+      found->second.process.start_time_ticks != child.start_time_ticks) {
+    return;
+  }
+  Finish(child.local_rank, child.wait_status);
+}
+
+void RankTable::OnStarterLost() {
+  starter_is_there_ = false;
+  std::vector<uint32_t> ended;
+  for (const auto& [local_rank, rank] : ranks_) {
+    if (rank.waiting != 0) ended.push_back(local_rank);
+  }
+  for (const uint32_t local_rank : ended) Finish(local_rank, std::nullopt);
+}
+
+std::optional<SlotReading> RankTable::ReadingOf(uint32_t local_rank, const Living& rank) const {
+  std::optional<SlotReading> reading = page_.Read(local_rank);
+  if (!reading.has_value() || reading->pid != rank.process.pid ||
+      reading->start_time_ticks != rank.process.start_time_ticks) {
+    return std::nullopt;
+  }
+  return reading;
+}
+
+void RankTable::Finish(uint32_t local_rank, std::optional<int32_t> wait_status) {
+  auto node = ranks_.extract(local_rank);
+  if (node.empty()) return;
+  Living& rank = node.mapped();
+  reactor_.Cancel(rank.waiting);
+  if (rank.pidfd.is_open()) reactor_.Unwatch(rank.pidfd.get());
+  const std::optional<SlotReading> reading = ReadingOf(local_rank, rank);
+  if (!wait_status.has_value() && reading.has_value()) wait_status = reading->wait_status;
+  core::RankEnded ended;
+  ended.local_rank = local_rank;
+  ended.generation = rank.generation;
+  ended.pid = rank.process.pid;
+  ended.cause = Judge(rank, wait_status, reading.has_value() && reading->port_taken);
+  ended_(ended);
+}
+
+ExitCause RankTable::Judge(const Living& rank, std::optional<int32_t> wait_status,
+                           bool port_taken) {
+  const uint64_t generation = rank.generation.value();
+  const uint32_t number = rank.rank.value();
+  ExitEvidence evidence;
+  evidence.pid = rank.process.pid;
+  evidence.generation = generation;
+  evidence.wait_status = wait_status;
+  evidence.port_taken = port_taken;
+  if (wait_status != 0) {
+    evidence.error_record =
+        ReadText(setup_.files.ErrorRecord(generation, number), kErrorRecordBytesMax);
+    evidence.stderr_tail = ReadTail(logs_.StderrPath(generation, number), kStderrTailBytes);
+    evidence.cgroup_killed = kernel_.TookOomKill();
+    evidence.kernel_line = kernel_.LineAbout(rank.process.pid);
+  }
+  return JudgeExit(evidence);
+}
+
+ExitCause RankTable::JudgeOld(const SlotReading& reading) {
+  Living rank;
+  rank.process = ProcessOf(reading);
+  rank.generation = Generation(reading.generation);
+  rank.rank = Rank(static_cast<uint32_t>(reading.rank));
+  return Judge(rank, reading.wait_status, reading.port_taken);
+}
+
+std::vector<RankReport> RankTable::ReadProgress() const {
+  std::vector<RankReport> reports;
+  for (const auto& [local_rank, rank] : ranks_) {
+    const std::optional<SlotReading> reading = ReadingOf(local_rank, rank);
+    if (!reading.has_value() || reading->wait_status.has_value()) continue;
+    reports.push_back(ReportOf(*reading));
+  }
+  return reports;
+}
+
+bool RankTable::Has(const ProcessId& process) const {
+  for (const auto& [local_rank, rank] : ranks_) {
+    if (rank.process == process) return true;
+  }
+  return false;
+}
+
+void RankTable::TrimLogs() const {
+  if (newest_generation_ != 0) logs_.Trim(newest_generation_);
+}
+
+}  // namespace paceline::agent

@@ -1,0 +1,53 @@
+// `paceline agent`: one node's agent. Started by `paceline run`; by hand only to practise.
+
+#include <string>
+
+#include "paceline/agent/agent_files.h"
+#include "paceline/agent/event_loop.h"
+#include "paceline/base/file_text.h"
+#include "paceline/cli/command.h"
+
+namespace paceline::cli {
+
+FlagTable AgentFlags() {
+  static constexpr Flag kFlags[] = {
+      {.dest = "run_dir",
+       .spellings = {"--run-dir"},
+       .metavar = "DIR",
+       .help = "the job's run directory on this host"},
+      {.dest = "node",
+       .spellings = {"--node"},
+       .metavar = "NAME",
+       .help = "the node's name, unique in the job"},
+      {.dest = "runtime_dir",
+       .spellings = {"--runtime-dir"},
+       .metavar = "DIR",
+       .help = "where starters live"},
+  };
+  return kFlags;
+}
+
+int RunAgentCommand(Invocation& invocation) {
+  const auto text = [&invocation](std::string_view dest) {
+    const Given* given = invocation.line.Find(dest);
+    return given == nullptr ? std::string() : given->value;
+  };
+  const agent::AgentOptions options{text("run_dir"), text("node"), text("runtime_dir")};
+  for (const std::string& value : {options.run_dir, options.node, options.runtime_dir}) {
+    if (!value.empty()) continue;
+    return invocation.out.Fail({.code = "PL-E002",
+                                .what = "the agent lacks a flag",
+                                .where = "the command line",
+                                .why = "it needs --run-dir, --node and --runtime-dir",
+                                .fix = "paceline run starts agents with all of them"});
+  }
+  const absl::StatusOr<int> code = agent::RunAgent(options);
+  if (code.ok()) return *code;
+  const Problem problem = ProblemFrom(code.status());
+  const agent::AgentFiles files{options.run_dir, options.node};
+  // The launcher shows it: nobody looks at this process's own output.
+  ReplaceFile(files.ProblemJson(), RenderProblemJson(problem), 0600).IgnoreError();
+  return invocation.out.Fail(problem);
+}
+
+}  // namespace paceline::cli

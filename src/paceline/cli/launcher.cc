@@ -1,0 +1,321 @@
+#include "paceline/cli/launcher.h"
+
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <optional>
+#include <utility>
+#include <variant>
+
+#include "paceline/agent/page_file.h"
+#include "paceline/base/file_text.h"
+#include "paceline/base/status_macros.h"
+#include "paceline/base/text.h"
+#include "paceline/cli/exit_code.h"
+#include "paceline/cli/value.h"
+
+namespace paceline::cli {
+namespace {
+
+// After the job's end everything leaves by itself within this time, or is killed.
+constexpr int64_t kLeaveNs = 5'000'000'000;
+
+Instant Now() { return Instant::FromNanoseconds(agent::MonotonicNs()); }
+
+core::KeeperPlan PlanOf(const LauncherOptions& options) {
+  return {.has_master = options.card.has_master,
+          .nodes = options.card.nodes,
+          .replace_nodes = options.spec.replace_nodes,
+          .is_whole_job = options.is_whole_job,
+          .timers = options.spec.timers};
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Launcher>> Launcher::Create(LauncherOptions options) {
+  std::unique_ptr<Launcher> launcher(new Launcher(std::move(options)));
+  ASSIGN_OR_RETURN(launcher->reactor_, agent::Reactor::Create());
+  sigset_t wanted;
+  sigemptyset(&wanted);
+  for (const int signal : launcher->options_.stop_signals) sigaddset(&wanted, signal);
+  launcher->signals_ = Fd(::signalfd(-1, &wanted, SFD_CLOEXEC | SFD_NONBLOCK));
+  RETURN_IF_ERROR(launcher->reactor_->Watch(launcher->signals_.get(), EPOLLIN,
+                                            [raw = launcher.get()](uint32_t) { raw->OnSignal(); }));
+  return launcher;
+}
+
+Launcher::Launcher(LauncherOptions options)
+    : options_(std::move(options)), keeper_(PlanOf(options_)) {
+  for (const std::string& node : options_.card.nodes) agents_[node];
+}
+
+Launcher::~Launcher() {
+  supervisor_.reset();
+  if (stopper_.joinable()) stopper_.join();
+}
+
+JobEnd Launcher::Run() {
+  wire::ControlClientOptions client;
+  client.address = options_.card.master_address;
+  client.credentials = options_.credentials;
+  supervisor_ =
+      std::make_unique<wire::SupervisorStream>(client, [this](wire::SupervisorEvent event) {
+        reactor_->Post([this, event = std::move(event)] { OnSupervisor(event); });
+      });
+  Feed(core::KeepStarted{});
+  reactor_->Run();
+  supervisor_.reset();
+  return end_;
+}
+
+void Launcher::Feed(const core::KeeperEvent& event) {
+  for (const core::KeeperAction& action : keeper_.Step(Now(), event)) {
+    std::visit([this](const auto& what) { Do(what); }, action);
+  }
+  ArmDeadline();
+}
+
+void Launcher::ArmDeadline() {
+  reactor_->Cancel(deadline_timer_);
+  const Instant deadline = keeper_.NextDeadline();
+  deadline_timer_ = deadline.is_max() ? 0 : reactor_->CallAt(deadline.nanoseconds(), [this] {
+    Feed(core::KeeperTimePassed{});
+  });
+}
+
+void Launcher::Keep(Kept* slot, const SpawnedProcess& process, std::function<void(int)> ended) {
+  slot->process = {process.pid, agent::StartTimeOf(process.pid)};
+  slot->is_child = true;
+  WatchKept(slot, std::move(ended));
+}
+
+bool Launcher::Adopt(Kept* slot, const agent::ProcessId& process, std::function<void(int)> ended) {
+  if (process.pid == 0) return false;
+  Fd pidfd = agent::OpenPidfd(process);
+  if (!pidfd.is_open() || !agent::IsAlive(process)) return false;
+  slot->process = process;
+  slot->pidfd = std::move(pidfd);
+  slot->is_child = false;
+  WatchKept(slot, std::move(ended));
+  return true;
+}
+
+void Launcher::WatchKept(Kept* slot, std::function<void(int)> ended) {
+  reactor_
+      ->Watch(slot->pidfd.get(), EPOLLIN,
+              [this, slot, ended = std::move(ended)](uint32_t) {
+                reactor_->Unwatch(slot->pidfd.get());
+                slot->pidfd.Close();
+                // Somebody else's child leaves no status: as if killed.
+                const int status = slot->is_child ? ReapProcess(slot->process.pid) : SIGKILL;
+                slot->process = {};
+                ended(status);
+              })
+      .IgnoreError();
+}
+
+void Launcher::Do(const core::StartMaster&) {
+  const auto ended = [this](int status) { OnMasterEnded(status); };
+  if (!Adopt(&master_, options_.card.master, ended)) {
+    auto started = options_.platform.StartMaster(options_.listen, options_.insecure);
+    if (!started.ok()) {
+      Do(core::GiveUp{kExitTrainingFailed, std::string(started.status().message())});
+      return;
+    }
+    master_.pidfd = std::move(started->pidfd);
+    Keep(&master_, *started, ended);
+  }
+  Feed(core::MasterUp{});
+}
+
+void Launcher::Do(const core::StartAgent& action) {
+  const std::string node = action.node;
+  const auto ended = [this, node](int status) { OnAgentEnded(node, status); };
+  Kept& slot = agents_[node];
+  if (!Adopt(&slot, FindAgent(options_.platform.run_dir, node), ended)) {
+    auto started = options_.platform.StartAgent(node);
+    if (!started.ok()) {
+      Do(core::GiveUp{kExitTrainingFailed, std::string(started.status().message())});
+      return;
+    }
+    slot.pidfd = std::move(started->pidfd);
+    Keep(&slot, *started, ended);
+    gone_.erase(node);
+  }
+  Feed(core::AgentUp{node});
+}
+
+void Launcher::Do(const core::CountRanks& action) {
+  core::RanksCounted counted;
+  counted.node = action.node;
+  const auto page =
+      agent::PageFile::Open(Concat(options_.platform.run_dir, "/nodes/", action.node, "/page"));
+  if (page.ok()) {
+    const agent::PageCensus census = agent::CountRanks(**page);
+    counted.placed = census.placed;
+    counted.living = census.living;
+  }
+  Feed(counted);
+}
+
+void Launcher::Do(const core::ReportNodeGone& action) {
+  gone_[action.node] = {action.node, action.evidence};
+  if (supervisor_ != nullptr) supervisor_->Send(gone_[action.node]);
+}
+
+void Launcher::Do(const core::KeeperNote& action) { options_.narrate(action.text); }
+
+void Launcher::Do(const core::GiveUp& action) {
+  if (has_ended_) return;
+  if (const std::string words = LastWords(); !words.empty()) options_.narrate(words);
+  AskAgentsToLeave(SIGTERM);
+  if (master_.process.pid > 0) ::kill(master_.process.pid, SIGTERM);
+  OnJobEnded(action.exit_code, action.why);
+}
+
+std::string Launcher::LastWords() const {
+  constexpr size_t kTailBytes = 16 << 10;
+  std::vector<std::string> logs = {options_.platform.run_dir + "/logs/master.log"};
+  for (const auto& [node, kept] : agents_) {
+    logs.push_back(Concat(options_.platform.run_dir, "/logs/", node, "/agent.log"));
+  }
+  for (const std::string& log : logs) {
+    const std::string tail = ReadTail(log, kTailBytes);
+    const size_t error = tail.rfind("error[PL-");
+    if (error != std::string::npos) return tail.substr(error);
+  }
+  return "";
+}
+
+void Launcher::OnMasterEnded(int status) {
+  options_.card.master = {};
+  Feed(core::MasterExited{WIFEXITED(status), WEXITSTATUS(status)});
+  FinishWhenQuiet();
+}
+
+void Launcher::OnAgentEnded(const std::string& node, int status) {
+  const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
+  // An agent that was asked to leave by its own host leaves by itself; that is no death.
+  const bool left = is_stopping_ && WIFEXITED(status);
+  if (left) {
+    bool is_last = true;
+    for (const auto& [name, kept] : agents_) is_last = is_last && kept.process.pid == 0;
+    if (is_last && !options_.card.has_master && !has_ended_) {
+      OnJobEnded(code, "this host's agents have left the job");
+    }
+  } else {
+    Feed(core::AgentExited{node, WIFEXITED(status), code});
+  }
+  FinishWhenQuiet();
+}
+
+void Launcher::OnSupervisor(wire::SupervisorEvent event) {
+  if (std::holds_alternative<wire::SupervisorOpened>(event)) {
+    TellDeadNodes();
+  } else if (const auto* launch = std::get_if<wire::LaunchOrder>(&event)) {
+    Feed(core::NodeWanted{launch->name});
+  } else if (const auto* ended = std::get_if<wire::JobEnded>(&event)) {
+    OnJobEnded(ended->exit_code, ended->reason);
+  }
+}
+
+void Launcher::TellDeadNodes() {
+  for (const auto& [node, report] : gone_) supervisor_->Send(report);
+}
+
+void Launcher::OnSignal() {
+  signalfd_siginfo info{};
+  while (::read(signals_.get(), &info, sizeof(info)) == sizeof(info)) {
+    const int signal = static_cast<int>(info.ssi_signo);
+    ++signal_count_;
+    if (signal_count_ > 2) {
+      options_.narrate("Third signal: killing everything of this job on this host.");
+      OnJobEnded(128 + signal, "killed by the user");
+      KillLeftovers();
+      return;
+    }
+    AskToStop(signal, /*force=*/signal_count_ == 2);
+  }
+}
+
+void Launcher::AskToStop(int signal, bool force) {
+  is_stopping_ = true;
+  const std::string name = signal == SIGINT ? "Ctrl-C" : Concat("signal ", signal);
+  options_.narrate(
+      force ? "Stopping at once: ranks are killed now."
+            : Concat("Stopping: ranks get SIGTERM now and SIGKILL after ",
+                     FormatDuration(options_.spec.timers.stop_grace),
+                     ". Once more to stop at once; steps since the last save are lost."));
+  if (!options_.card.has_master) {
+    // Another host holds the job: only this host's part leaves it.
+    AskAgentsToLeave(SIGTERM);
+    return;
+  }
+  if (stopper_.joinable()) stopper_.join();
+  wire::ControlClientOptions client;
+  client.address = options_.card.master_address;
+  client.credentials = options_.credentials;
+  client.timeout = Duration::Seconds(2);
+  wire::StopRequest request{.why = Concat("the user asked for it by ", name),
+                            .grace = options_.spec.timers.stop_grace,
+                            .exit_code = 128 + signal,
+                            .force = force};
+  stopper_ = std::thread([this, client, request, signal] {
+    const absl::Status stopped = wire::ControlClient(client).Stop(request);
+    if (stopped.ok()) return;
+    reactor_->Post([this, signal] {
+      if (has_ended_) return;
+      options_.narrate("The master does not answer; asking the agents themselves.");
+      AskAgentsToLeave(SIGTERM);
+      if (signal_count_ > 1) AskAgentsToLeave(SIGTERM);
+      OnJobEnded(128 + signal, "stopped without a master");
+    });
+  });
+}
+
+void Launcher::AskAgentsToLeave(int signal) {
+  for (const auto& [node, kept] : agents_) {
+    if (kept.process.pid > 0) ::kill(kept.process.pid, signal);
+  }
+}
+
+void Launcher::OnJobEnded(int exit_code, const std::string& reason) {
+  if (has_ended_) return;
+  has_ended_ = true;
+  end_ = {exit_code, reason};
+  Feed(core::JobEnded{});
+  const int64_t patience =
+      kLeaveNs + (is_stopping_ ? options_.spec.timers.stop_grace.nanoseconds() : 0);
+  kill_timer_ = reactor_->CallAt(agent::MonotonicNs() + patience, [this] { KillLeftovers(); });
+  FinishWhenQuiet();
+}
+
+bool Launcher::IsQuiet() const {
+  for (const auto& [node, kept] : agents_) {
+    if (kept.process.pid != 0) return false;
+  }
+  return master_.process.pid == 0;
+}
+
+void Launcher::FinishWhenQuiet() {
+  if (has_ended_ && IsQuiet()) reactor_->Stop();
+}
+
+// Ranks first: an agent that is stuck cannot end them any more.
+void Launcher::KillLeftovers() {
+  for (const auto& [node, kept] : agents_) {
+    const auto page =
+        agent::PageFile::Open(Concat(options_.platform.run_dir, "/nodes/", node, "/page"));
+    for (uint32_t slot = 0; page.ok() && slot < (*page)->slot_count(); ++slot) {
+      const std::optional<SlotReading> reading = (*page)->Read(slot);
+      if (reading.has_value()) agent::SignalGroup(agent::ProcessOf(*reading), SIGKILL);
+    }
+    if (kept.process.pid > 0) ::kill(kept.process.pid, SIGKILL);
+  }
+  if (master_.process.pid > 0) ::kill(master_.process.pid, SIGKILL);
+}
+
+}  // namespace paceline::cli

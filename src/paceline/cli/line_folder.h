@@ -1,0 +1,58 @@
+#pragma once
+
+// Equal lines that several ranks print at about the same time are shown once.
+//
+// A line waits for a moment in a short window. The same text from another rank joins it, unless
+// that would put it before a line which the same rank printed earlier: each rank's own order is
+// always kept. Pure: the caller gives the time and is told when to look again.
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "paceline/base/instant.h"
+
+namespace paceline::cli {
+
+struct RankLine {
+  std::string node;
+  uint32_t rank = 0;
+  bool is_stderr = false;
+  std::string text;  // without its line break
+};
+
+struct FoldedLine {
+  RankLine line;       // of the rank that printed it first
+  uint32_t ranks = 1;  // how many printed it
+};
+
+class LineFolder {
+ public:
+  explicit LineFolder(Duration window) : window_(window) {}
+
+  void Add(Instant now, RankLine line);
+  // Lines whose time has come, in order.
+  std::vector<FoldedLine> TakeDue(Instant now);
+  std::vector<FoldedLine> TakeAll();
+  // Instant::Max() when nothing waits.
+  Instant NextDeadline() const;
+
+ private:
+  struct Group {
+    FoldedLine folded;
+    Instant due;
+  };
+  using Source = std::pair<uint32_t, bool>;  // rank, is_stderr
+
+  void Pop(std::vector<FoldedLine>* lines);
+
+  Duration window_;
+  std::deque<Group> groups_;
+  uint64_t first_number_ = 0;           // of groups_.front()
+  std::map<Source, uint64_t> last_of_;  // number after the newest group that holds a line of it
+};
+
+}  // namespace paceline::cli

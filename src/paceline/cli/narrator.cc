@@ -1,0 +1,136 @@
+#include "paceline/cli/narrator.h"
+
+#include <time.h>
+
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <utility>
+
+#include "paceline/agent/agent_files.h"
+#include "paceline/agent/exit_cause.h"
+#include "paceline/base/file_text.h"
+#include "paceline/base/text.h"
+#include "paceline/cli/text.h"
+
+namespace paceline::cli {
+namespace {
+
+constexpr Duration kReconnectPause = Duration::Milliseconds(50);
+// How long the last event may take after the job has ended.
+constexpr Duration kLastEventWait = Duration::Seconds(1);
+constexpr size_t kErrorRecordBytesMax = 1 << 20;
+
+std::string ClockTime(int64_t time_ns) {
+  const time_t seconds = static_cast<time_t>(time_ns / 1'000'000'000);
+  tm local{};
+  ::localtime_r(&seconds, &local);
+  std::array<char, 16> text{};
+  std::snprintf(text.data(), text.size(), "%02d:%02d:%02d", local.tm_hour, local.tm_min,
+                local.tm_sec);
+  return text.data();
+}
+
+// True for what only matters to scripts, or is said by the sentence that follows.
+bool IsQuietKind(const std::string& kind) {
+  return kind == "job_created" || kind == "progress_made" || kind == "master_took_over";
+}
+
+std::string PidOf(const wire::JobEvent& event) {
+  const auto found = event.details.find("pid");
+  return found == event.details.end() ? "" : found->second;
+}
+
+}  // namespace
+
+Narrator::Narrator(wire::ControlClientOptions client, std::string run_dir, Console& console,
+                   uint64_t told_seq)
+    : options_(std::move(client)),
+      run_dir_(std::move(run_dir)),
+      console_(console),
+      told_seq_(told_seq),
+      client_(options_),
+      thread_([this] { Listen(); }) {}
+
+Narrator::~Narrator() { Finish(); }
+
+Story Narrator::Finish() {
+  if (thread_.joinable()) {
+    {
+      std::unique_lock<std::mutex> lock(mutex_);
+      wake_.wait_for(lock, std::chrono::nanoseconds(kLastEventWait.nanoseconds()),
+                     [this] { return is_over_; });
+      is_ending_ = true;
+    }
+    wake_.notify_all();
+    client_.Cancel();
+    thread_.join();
+  }
+  return story_;
+}
+
+// False: it is time to end.
+bool Narrator::Pause(Duration duration) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  wake_.wait_for(lock, std::chrono::nanoseconds(duration.nanoseconds()),
+                 [this] { return is_ending_; });
+  return !is_ending_;
+}
+
+void Narrator::Listen() {
+  bool goes_on = true;
+  while (goes_on) {
+    const absl::Status status = client_.WatchEvents(
+        next_seq_, /*follow=*/true, [this](const wire::JobEvent& event) { return Take(event); });
+    goes_on = !status.ok() && Pause(kReconnectPause);
+  }
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    is_over_ = true;
+  }
+  wake_.notify_all();
+}
+
+bool Narrator::Take(const wire::JobEvent& event) {
+  next_seq_ = event.seq + 1;
+  if (event.kind == "world_formed") {
+    ++story_.worlds;
+    story_.root.reset();
+  } else if (event.kind == "rank_failed") {
+    ++story_.failures;
+    TakeFailure(event);
+  } else if (event.kind == "job_finished") {
+    story_.final_sentence = event.sentence;
+  }
+  if (event.seq > told_seq_ && !IsQuietKind(event.kind)) Tell(event);
+  std::lock_guard<std::mutex> lock(mutex_);
+  return !is_ending_;
+}
+
+void Narrator::TakeFailure(const wire::JobEvent& event) {
+  if (story_.root.has_value() || !event.rank.has_value()) return;
+  RootFailure root;
+  root.node = event.node;
+  root.rank = *event.rank;
+  root.generation = event.generation;
+  root.step = event.step;
+  root.sentence = event.sentence;
+  const auto detail = [&event](const char* name) -> std::optional<int> {
+    const auto found = event.details.find(name);
+    return found == event.details.end() ? std::nullopt : ParseWhole<int>(found->second);
+  };
+  root.rank_exit_code = detail("exit_code");
+  if (const auto signal = detail("signal")) root.rank_exit_code = 128 + *signal;
+  const agent::AgentFiles files{run_dir_, event.node};
+  const std::string record =
+      ReadText(files.ErrorRecord(event.generation, *event.rank), kErrorRecordBytesMax);
+  const auto pid = ParseWhole<int32_t>(PidOf(event));
+  root.traceback = agent::TracebackOf(record, pid.value_or(0));
+  story_.root = std::move(root);
+}
+
+void Narrator::Tell(const wire::JobEvent& event) {
+  console_.Narrate(Concat("paceline ", ClockTime(event.time_ns), "  ", Visible(event.sentence)));
+}
+
+}  // namespace paceline::cli

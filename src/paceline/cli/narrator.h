@@ -1,0 +1,72 @@
+#pragma once
+
+// Tells a person what the job decides, sentence by sentence, as the journal has them, and remembers
+// what the summary at the end needs: the first failure of the last world and its traceback.
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "absl/base/thread_annotations.h"
+#include "paceline/cli/console.h"
+#include "paceline/wire/control_client.h"
+
+namespace paceline::cli {
+
+struct RootFailure {
+  std::string node;
+  uint32_t rank = 0;
+  uint64_t generation = 0;
+  std::optional<int64_t> step;
+  std::string sentence;
+  std::string traceback;              // empty when it left none, or it is on another host
+  std::optional<int> rank_exit_code;  // as a shell would see it: 128 + signal for a signal
+};
+
+// What happened, counted over all events.
+struct Story {
+  uint32_t worlds = 0;
+  uint32_t failures = 0;
+  std::string final_sentence;
+  std::optional<RootFailure> root;
+};
+
+class Narrator {
+ public:
+  // `console` outlives the narrator. Events up to `told_seq` are taken in without being told.
+  Narrator(wire::ControlClientOptions client, std::string run_dir, Console& console,
+           uint64_t told_seq);
+  ~Narrator();
+  Narrator(const Narrator&) = delete;
+  Narrator& operator=(const Narrator&) = delete;
+
+  // Ends listening. The story is whole when the job's last event has been heard.
+  Story Finish();
+
+ private:
+  void Listen();
+  bool Take(const wire::JobEvent& event);
+  void TakeFailure(const wire::JobEvent& event);
+  void Tell(const wire::JobEvent& event);
+  bool Pause(Duration duration);
+
+  wire::ControlClientOptions options_;
+  std::string run_dir_;
+  Console& console_;
+  uint64_t told_seq_;
+  uint64_t next_seq_ = 1;
+  Story story_;
+  wire::ControlClient client_;
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  bool is_ending_ ABSL_GUARDED_BY(mutex_) = false;
+  bool is_over_ ABSL_GUARDED_BY(mutex_) = false;  // the last event was heard
+  std::thread thread_;
+};
+
+}  // namespace paceline::cli

@@ -1,0 +1,185 @@
+// `paceline run`: prepares this host, then is launcher and console until the job ends.
+
+#include <fcntl.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <array>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "paceline/base/fd.h"
+#include "paceline/base/text.h"
+#include "paceline/cli/command.h"
+#include "paceline/cli/console.h"
+#include "paceline/cli/exit_code.h"
+#include "paceline/cli/host_facts.h"
+#include "paceline/cli/launcher.h"
+#include "paceline/cli/narrator.h"
+#include "paceline/cli/run_prepare.h"
+#include "paceline/cli/run_request.h"
+#include "paceline/cli/status_line.h"
+#include "paceline/model/version.h"
+
+namespace paceline::cli {
+namespace {
+
+// Who the launcher tells while the console does not exist yet.
+void WaitNote(const std::string& text) {
+  const std::string line = Concat("paceline: ", text, "\n");
+  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
+}
+
+// Read from a descriptor by the launcher; blocked before any thread exists. A reader that goes away
+// (| head) or a terminal that closes is no reason to end a job.
+void BlockSignals(const std::vector<int>& stop_signals) {
+  ::signal(SIGPIPE, SIG_IGN);
+  ::signal(SIGHUP, SIG_IGN);
+  sigset_t blocked;
+  sigemptyset(&blocked);
+  for (const int signal : stop_signals) sigaddset(&blocked, signal);
+  ::pthread_sigmask(SIG_BLOCK, &blocked, nullptr);
+}
+
+std::string Greeting(const PreparedRun& run) {
+  const size_t nodes = run.card.nodes.size();
+  return Concat("paceline ", VersionText(), " · job ", run.spec.job_id, " · ", nodes,
+                nodes == 1 ? " node × " : " nodes × ", run.spec.nproc_per_node,
+                run.spec.nproc_per_node == 1 ? " rank" : " ranks",
+                run.spec.spares > 0 ? Concat(", ", run.spec.spares, " of them spare") : "", " · ",
+                run.dir.path);
+}
+
+ConsoleOptions ConsoleFor(const PreparedRun& run, const OutputOptions& output) {
+  ConsoleOptions options;
+  options.log_root = run.launch.log_dir.empty() ? run.dir.path + "/logs" : run.launch.log_dir;
+  options.nodes = run.card.nodes;
+  options.spec = run.launch.console;
+  options.role = run.launch.role;
+  options.nproc_per_node = run.spec.nproc_per_node;
+  options.has_prefix = run.spec.nodes_max * run.spec.nproc_per_node > 1;
+  options.from_start = !run.is_resumed;
+  options.is_quiet = output.quiet;
+  options.use_color = output.color_stdout;
+  options.has_live_line = output.progress && ::isatty(STDERR_FILENO) == 1;
+  return options;
+}
+
+LauncherOptions LauncherFor(const PreparedRun& run, const RunRequest& request,
+                            const std::string& binary) {
+  LauncherOptions options;
+  options.platform = {binary, run.dir.path, run.runtime_dir, run.card.job_id};
+  options.card = run.card;
+  options.spec = run.spec;
+  options.listen = run.listen;
+  options.insecure = request.insecure;
+  options.is_whole_job = run.is_whole_job;
+  options.stop_signals = request.stop_signals;
+  options.credentials = run.credentials;
+  return options;
+}
+
+Problem FailureOf(const JobEnd& end, const Story& story) {
+  Problem problem{.code = "PL-E060",
+                  .what = end.reason.empty() ? "training failed" : end.reason,
+                  .where = "",
+                  .why = "",
+                  .fix = "paceline events --job …   shows everything that led here"};
+  if (story.root.has_value()) {
+    problem.where = Concat(
+        "rank ", story.root->rank, " on ", story.root->node,
+        story.root->step.value_or(-1) >= 0 ? Concat(", step ", *story.root->step) : std::string());
+    problem.why = story.root->sentence;
+  }
+  return problem;
+}
+
+int Conclude(Invocation& invocation, const JobEnd& end, const Story& story, bool passthrough) {
+  Output& out = invocation.out;
+  if (end.exit_code == kExitDone) {
+    out.Say(Concat("Done",
+                   story.worlds > 1 ? Concat(" after ", story.worlds, " worlds and ",
+                                             story.failures, " failures of ranks")
+                                    : std::string(),
+                   "."));
+    return kExitDone;
+  }
+  if (end.exit_code == kExitTrainingFailed) {
+    if (story.root.has_value() && !story.root->traceback.empty()) {
+      out.Say(Concat("First failure, rank ", story.root->rank, " on ", story.root->node, ":\n",
+                     story.root->traceback));
+    }
+    out.Fail(FailureOf(end, story));
+    if (passthrough && story.root.has_value()) {
+      return story.root->rank_exit_code.value_or(kExitTrainingFailed);
+    }
+  } else {
+    out.Say(Concat("Ended: ", end.reason));
+  }
+  return end.exit_code;
+}
+
+// Goes on in a session of its own; the caller's process ends when the job has begun. Before any
+// thread exists.
+bool DetachedParentIsDone(const PreparedRun& run, Output& out) {
+  const pid_t child = ::fork();
+  if (child > 0) {
+    out.DataLine(run.card.job_id);
+    return true;
+  }
+  if (child < 0) return false;
+  ::setsid();
+  const std::string log = run.dir.path + "/logs/launcher.log";
+  const Fd input(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  const Fd output(::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
+  if (input.is_open()) ::dup2(input.get(), STDIN_FILENO);
+  if (output.is_open()) {
+    ::dup2(output.get(), STDOUT_FILENO);
+    ::dup2(output.get(), STDERR_FILENO);
+  }
+  return false;
+}
+
+}  // namespace
+
+int RunRun(Invocation& invocation) {
+  Output& out = invocation.out;
+  const HostFacts facts = ReadHostFacts(invocation.environment);
+  auto request =
+      MakeRunRequest(invocation.line, invocation.settings, invocation.environment, facts);
+  if (!request.ok()) return out.Fail(request.problem());
+  for (const std::string& note : request->notes) out.Say(Concat("note: ", note));
+  auto prepared = PrepareRun({*request, invocation.args, invocation.environment, facts, &WaitNote});
+  if (!prepared.ok()) return out.Fail(prepared.problem());
+  PreparedRun run = std::move(prepared.value());
+  out.Say(Greeting(run));
+  if (!run.join_string.empty()) {
+    out.Say(Concat("Other hosts join with:  --join '", run.join_string, "'"));
+  }
+  if (request->detach && DetachedParentIsDone(run, out)) return kExitDone;
+  BlockSignals(request->stop_signals);
+
+  auto console = Console::Start(ConsoleFor(run, out.options()));
+  if (!console.ok()) return out.Fail(ProblemFrom(console.status()));
+  LauncherOptions options = LauncherFor(run, *request, facts.binary_dir + "/paceline");
+  options.narrate = [raw = console->get()](std::string text) {
+    raw->Narrate("paceline: " + std::move(text));
+  };
+  const wire::ControlClientOptions client{run.card.master_address, run.credentials};
+  auto launcher = Launcher::Create(std::move(options));
+  if (!launcher.ok()) return out.Fail(ProblemFrom(launcher.status()));
+  auto narrator = std::make_unique<Narrator>(client, run.dir.path, **console, /*told_seq=*/0);
+  std::unique_ptr<StatusLine> status_line;
+  if (ConsoleFor(run, out.options()).has_live_line) {
+    status_line = std::make_unique<StatusLine>(client, **console);
+  }
+  const JobEnd end = (*launcher)->Run();
+  status_line.reset();
+  const Story story = narrator->Finish();
+  narrator.reset();
+  console->reset();
+  return Conclude(invocation, end, story, request->passthrough_exit);
+}
+
+}  // namespace paceline::cli

@@ -1,0 +1,366 @@
+#include "paceline/cli/run_prepare.h"
+
+#include <dirent.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "paceline/agent/store_port.h"
+#include "paceline/base/file_text.h"
+#include "paceline/base/text.h"
+#include "paceline/cli/own_address.h"
+#include "paceline/wire/control_client.h"
+#include "paceline/wire/spec_file.h"
+
+namespace paceline::cli {
+namespace {
+
+constexpr size_t kTokenBytesMax = 4096;
+// A host may be started long before the one that runs the master, as under torchrun.
+constexpr int kJoinAttemptsMax = 60;
+
+double RealtimeSeconds() {
+  timespec now{};
+  ::clock_gettime(CLOCK_REALTIME, &now);
+  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) / 1e9;
+}
+
+Problem Failed(const std::string& code, const std::string& what, const absl::Status& status) {
+  Problem problem = ProblemFrom(status);
+  if (problem.code != "PL-E099") return problem;
+  return Problem{.code = code,
+                 .what = what,
+                 .where = "",
+                 .why = std::string(status.message()),
+                 .fix = Concat("paceline why ", code)};
+}
+
+std::string HostAndPort(const Endpoint& endpoint) {
+  const bool is_v6 = endpoint.host.find(':') != std::string::npos;
+  return is_v6 ? Concat("[", endpoint.host, "]:", endpoint.port)
+               : Concat(endpoint.host, ":", endpoint.port);
+}
+
+class Preparation {
+ public:
+  explicit Preparation(RunInput input) : input_(std::move(input)), request_(input_.request) {}
+
+  Result<PreparedRun> Make() {
+    auto runtime_dir = OpenRuntimeDir(input_.environment);
+    if (!runtime_dir.ok()) return runtime_dir.problem();
+    run_.runtime_dir = *runtime_dir;
+    run_.spec = request_.spec;
+    run_.launch = request_.launch;
+    Check problem;
+    if (request_.resume) {
+      problem = Resume();
+    } else {
+      problem = ChooseRole();
+      if (!problem) problem = is_master_ ? Found() : Join();
+    }
+    if (problem) return *std::move(problem);
+    return std::move(run_);
+  }
+
+ private:
+  // Who runs the master.
+  Check ChooseRole() {
+    if (!request_.endpoint.has_value()) {
+      is_master_ = true;
+      run_.is_whole_job = true;
+      return ChooseLoopbackPort();
+    }
+    const Endpoint& endpoint = *request_.endpoint;
+    run_.is_whole_job = run_.spec.nodes_max <= request_.local_nodes;
+    const AddressOwner owner = OwnerOf(endpoint.host);
+    if (owner == AddressOwner::kUnknown) {
+      return Problem{.code = "PL-E043",
+                     .what = "the rendezvous address cannot be used",
+                     .where = HostAndPort(endpoint),
+                     .why = "the host name does not resolve here",
+                     .fix = "give the address of the first host by --rdzv-endpoint HOST:PORT"};
+    }
+    address_ = HostAndPort(endpoint);
+    const bool owns = owner == AddressOwner::kLoopback || owner == AddressOwner::kThisHost;
+    is_master_ = request_.is_master_host.value_or(owns && request_.join.empty());
+    // A second `paceline run` on the address's own host joins the first one, as torchrun's does.
+    const bool is_taken =
+        is_master_ && endpoint.port != 0 && IsPortTaken(endpoint.host, endpoint.port);
+    if (is_taken && !request_.is_master_host.has_value()) is_master_ = false;
+    if (is_taken && is_master_) {
+      return Problem{.code = "PL-E031",
+                     .what = "the master cannot listen on its address",
+                     .where = address_,
+                     .why = "another process listens there",
+                     .fix = "choose another port, on all hosts"};
+    }
+    if (is_master_ && endpoint.port == 0 && owner == AddressOwner::kLoopback) {
+      return ChooseLoopbackPort();
+    }
+    run_.listen = address_;
+    const bool is_open = owner != AddressOwner::kLoopback;
+    const bool is_safe = request_.tls || !request_.join.empty() ||
+                         (request_.insecure && !request_.token_file.empty());
+    if (!is_open || is_safe) return std::nullopt;
+    return Problem{.code = "PL-E101",
+                   .what = "an open address without encryption is refused",
+                   .where = address_,
+                   .why = request_.insecure ? "--insecure needs a shared --token-file"
+                                            : "whoever listens on the network could read the token",
+                   .fix = "add --tls; the first host then prints a join string for the others"};
+  }
+
+  Check ChooseLoopbackPort() {
+    agent::StorePort port(static_cast<uint64_t>(RealtimeSeconds() * 1e6) ^
+                          static_cast<uint64_t>(::getpid()));
+    if (const absl::Status held = port.Hold(); !held.ok()) {
+      return Failed("PL-E031", "there is no port for the master", held);
+    }
+    address_ = Concat("127.0.0.1:", port.port());
+    run_.listen = address_;
+    return std::nullopt;
+  }
+
+  // A job of its own.
+  Check Found() {
+    run_.spec.job_id = NewJobId();
+    std::string token = wire::MakeToken();
+    if (!request_.token_file.empty()) {
+      auto given = ReadTokenFile();
+      if (!given.ok()) return given.problem();
+      token = *given;
+    }
+    if (Check problem = OpenDirectory()) return problem;
+    NameNodes();
+    run_.card.has_master = true;
+    run_.credentials.token = token;
+    if (request_.tls) {
+      if (Check problem = MakeTls(token)) return problem;
+    }
+    return WriteFiles();
+  }
+
+  // A part of a job whose master is elsewhere.
+  Check Join() {
+    auto join = JoinStringToUse();
+    if (!join.ok()) return join.problem();
+    const std::string node =
+        request_.node_name.empty() ? ToName(input_.facts.host_name) : request_.node_name;
+    absl::Status status;
+    for (int attempt = 0; attempt < kJoinAttemptsMax; ++attempt) {
+      absl::StatusOr<wire::Credentials> credentials =
+          wire::Enroll(*join, node, run_.spec.timers.connect_timeout);
+      status = credentials.status();
+      if (status.ok()) {
+        run_.credentials = *std::move(credentials);
+        wire::ControlClient client(
+            {join->address, run_.credentials, run_.spec.timers.connect_timeout});
+        const absl::StatusOr<wire::JobStatus> job = client.GetStatus();
+        status = job.status();
+        if (status.ok()) {
+          run_.spec.job_id = job->job_id;
+          break;
+        }
+      }
+      if (!absl::IsUnavailable(status) && !absl::IsDeadlineExceeded(status)) break;
+      if (attempt == 0) {
+        input_.wait_note(Concat("waiting for the master at ", join->address, " …"));
+      }
+    }
+    if (!status.ok()) {
+      return Failed(absl::IsUnavailable(status) ? "PL-E030" : "PL-E102",
+                    Concat("this host cannot join the job at ", join->address), status);
+    }
+    address_ = join->address;
+    directory_suffix_ = Concat("-", node);
+    if (Check problem = OpenDirectory()) return problem;
+    NameNodes();
+    run_.card.has_master = false;
+    run_.is_whole_job = false;
+    if (run_.credentials.is_tls()) {
+      const absl::Status saved = wire::SaveCredentials(run_.credentials, run_.dir.path + "/tls");
+      if (!saved.ok()) return Failed("PL-E021", "the run directory cannot be used", saved);
+    }
+    return WriteFiles();
+  }
+
+  Result<wire::JoinString> JoinStringToUse() {
+    if (!request_.join.empty()) {
+      const absl::StatusOr<wire::JoinString> join = wire::ParseJoinString(request_.join);
+      if (join.ok()) return *join;
+      return Failed("PL-E104", "the join string is not usable", join.status());
+    }
+    if (!request_.token_file.empty()) {
+      auto token = ReadTokenFile();
+      if (!token.ok()) return token.problem();
+      return wire::JoinString{.address = address_, .ca_sha256 = "", .token = *token};
+    }
+    const std::string run_dir = RegisteredRunDir();
+    if (!run_dir.empty()) {
+      return wire::JoinString{
+          .address = address_,
+          .ca_sha256 = "",
+          .token = std::string(Trimmed(ReadText(run_dir + "/token", kTokenBytesMax)))};
+    }
+    return Problem{
+        .code = "PL-E102",
+        .what = Concat("joining the job at ", address_, " needs its token"),
+        .where = "the command line",
+        .why = "neither --join nor --token-file was given",
+        .fix = "paceline run --join 'paceline-join:v1:…' …, as the first host printed it"};
+  }
+
+  // The run directory of this user's own job at that address, from the registry of this host.
+  std::string RegisteredRunDir() const {
+    const std::string jobs = run_.runtime_dir + "/jobs";
+    const std::unique_ptr<DIR, int (*)(DIR*)> dir(::opendir(jobs.c_str()), &::closedir);
+    while (dir != nullptr) {
+      const dirent* entry = ::readdir(dir.get());
+      if (entry == nullptr) break;
+      const std::string text = ReadText(Concat(jobs, "/", entry->d_name), kTokenBytesMax * 16);
+      const std::string run_dir = RunDirOfEntry(text);
+      if (run_dir.empty()) continue;
+      auto card = ReadJobCard(run_dir);
+      if (card.ok() && card->master_address == address_ && agent::IsAlive(card->master)) {
+        return run_dir;
+      }
+    }
+    return "";
+  }
+
+  // Everything as it was; only this launcher is new.
+  Check Resume() {
+    if (request_.run_dir.empty()) {
+      return Problem{.code = "PL-E026",
+                     .what = "--resume needs to know which run",
+                     .where = "the command line",
+                     .why = "no run directory was given",
+                     .fix = "paceline run --resume --run-dir runs/JOB"};
+    }
+    if (Check problem = OpenDirectory()) return problem;
+    auto card = ReadJobCard(run_.dir.path);
+    if (!card.ok()) return card.problem();
+    const absl::StatusOr<wire::SpecFile> spec = wire::ReadSpecFile(run_.dir.path + "/spec.json");
+    if (!spec.ok()) return Failed("PL-E025", "spec.json is damaged", spec.status());
+    run_.card = *std::move(card);
+    run_.spec = spec->job;
+    run_.launch = spec->launch;
+    run_.listen = run_.card.master_address;
+    run_.is_resumed = true;
+    run_.is_whole_job = run_.card.has_master && run_.card.nodes.size() >= run_.spec.nodes_max;
+    const std::string token(Trimmed(ReadText(run_.dir.path + "/token", kTokenBytesMax)));
+    absl::StatusOr<wire::Credentials> tls = wire::LoadCredentials(run_.dir.path + "/tls", token);
+    if (tls.ok()) {
+      run_.credentials = *std::move(tls);
+    } else {
+      run_.credentials.token = token;
+    }
+    run_.card.launcher = {::getpid(), agent::StartTimeOf(::getpid())};
+    return SaveJobCard(run_.card, run_.dir.path, run_.runtime_dir);
+  }
+
+  std::string NewJobId() const {
+    return Concat(run_.spec.name, "-", wire::MakeToken().substr(0, 6));
+  }
+
+  Check OpenDirectory() {
+    RunDirRequest request{.wanted = request_.run_dir,
+                          .job_id = run_.spec.job_id + directory_suffix_,
+                          .cwd = input_.facts.cwd,
+                          .is_cwd_writable = input_.facts.cwd_writable,
+                          .resume = request_.resume};
+    auto dir = OpenRunDir(request, input_.environment);
+    if (!dir.ok()) return dir.problem();
+    run_.dir = std::move(dir.value());
+    return std::nullopt;
+  }
+
+  void NameNodes() {
+    const uint32_t count = request_.local_nodes + request_.local_spares;
+    std::string name = request_.node_name;
+    if (name.empty() && request_.endpoint.has_value() && !run_.is_whole_job) {
+      name = ToName(input_.facts.host_name);
+    }
+    for (uint32_t i = 0; i < count; ++i) {
+      if (name.empty()) {
+        run_.card.nodes.push_back(Concat("node", i));
+      } else {
+        run_.card.nodes.push_back(count == 1 ? name : Concat(name, "-", i));
+      }
+    }
+  }
+
+  Result<std::string> ReadTokenFile() const {
+    const std::string& path = request_.token_file;
+    struct stat found {};
+    const bool exists = ::stat(path.c_str(), &found) == 0;
+    if (exists && (found.st_uid != ::geteuid() || (found.st_mode & 077) != 0)) {
+      return Problem{.code = "PL-E103",
+                     .what = "the token file is readable by others",
+                     .where = path,
+                     .why = "whoever reads it can control the job",
+                     .fix = Concat("chmod 600 ", path)};
+    }
+    std::string token(Trimmed(ReadText(path, kTokenBytesMax)));
+    if (wire::IsToken(token)) return token;
+    return Problem{.code = "PL-E102",
+                   .what = "the token file holds no token",
+                   .where = path,
+                   .why = exists ? "a token is 64 hexadecimal digits" : "there is no such file",
+                   .fix = Concat("openssl rand -hex 32 > ", path, "; chmod 600 ", path)};
+  }
+
+  Check MakeTls(const std::string& token) {
+    const std::string tls_dir = run_.dir.path + "/tls";
+    absl::StatusOr<wire::ServerCredentials> server =
+        wire::MakeServerCredentials(run_.spec.job_id, token);
+    if (!server.ok()) return Failed("PL-E105", "the job's CA cannot be made", server.status());
+    absl::StatusOr<wire::Credentials> client =
+        wire::MakeClientCredentials(*server, run_.card.nodes.front());
+    if (!client.ok()) return Failed("PL-E105", "no certificate can be made", client.status());
+    const absl::StatusOr<std::string> print = wire::CaFingerprint(server->ca_pem);
+    if (!print.ok()) return Failed("PL-E105", "the CA has no fingerprint", print.status());
+    for (const absl::Status& saved :
+         {wire::SaveServerCredentials(*server, tls_dir), wire::SaveCredentials(*client, tls_dir)}) {
+      if (!saved.ok()) return Failed("PL-E021", "the run directory cannot be used", saved);
+    }
+    run_.credentials = *std::move(client);
+    run_.join_string = wire::FormatJoinString({address_, *print, token});
+    return std::nullopt;
+  }
+
+  Check WriteFiles() {
+    const std::string& path = run_.dir.path;
+    if (run_.launch.run_id.empty()) run_.launch.run_id = run_.spec.job_id;
+    const absl::Status token = ReplaceFile(path + "/token", run_.credentials.token + "\n", 0600);
+    if (!token.ok()) return Failed("PL-E021", "the run directory cannot be used", token);
+    const absl::Status spec = wire::WriteSpecFile({run_.spec, run_.launch}, path + "/spec.json");
+    if (!spec.ok()) return Failed("PL-E021", "the run directory cannot be used", spec);
+    run_.card.job_id = run_.spec.job_id;
+    run_.card.name = run_.spec.name;
+    run_.card.argv = input_.args;
+    run_.card.cwd = input_.facts.cwd;
+    run_.card.master_address = address_;
+    run_.card.launcher = {::getpid(), agent::StartTimeOf(::getpid())};
+    run_.card.created = RealtimeSeconds();
+    MakeDirs(path + "/logs", 0700).IgnoreError();
+    return SaveJobCard(run_.card, path, run_.runtime_dir);
+  }
+
+  RunInput input_;
+  const RunRequest& request_;
+  PreparedRun run_;
+  bool is_master_ = true;
+  std::string address_;
+  std::string directory_suffix_;
+};
+
+}  // namespace
+
+Result<PreparedRun> PrepareRun(RunInput input) { return Preparation(std::move(input)).Make(); }
+
+}  // namespace paceline::cli

@@ -1,0 +1,191 @@
+"""One job of the real binary, as a user runs it, and what a test may ask and do to it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+ROOT = Path(__file__).resolve().parents[2]
+SCRIPTS = Path(__file__).parent / "scripts"
+DEADLINE_S = 120.0  # generous: only a broken build reaches it
+JsonDict = dict[str, Any]
+T = TypeVar("T")
+
+
+def binary() -> Path:
+    given = os.environ.get("PACELINE_BIN")
+    if given:
+        return Path(given)
+    for candidate in (".venv/bin/paceline", "build/dev/src/paceline/cli/paceline"):
+        if (ROOT / candidate).exists():
+            return ROOT / candidate
+    raise FileNotFoundError("no paceline binary: set PACELINE_BIN, or run make build")
+
+
+def eventually(ask: Callable[[], T | None], what: str, deadline_s: float = DEADLINE_S) -> T:
+    """The first true answer. Looks again after a pause, until the deadline."""
+    pause = threading.Event()
+    end = time.monotonic() + deadline_s
+    while True:
+        answer = ask()
+        if answer:
+            return answer
+        if time.monotonic() > end:
+            raise AssertionError(f"did not happen in {deadline_s} s: {what}")
+        pause.wait(0.03)
+
+
+def processes_of(job_id: str) -> dict[int, str]:
+    """Living processes whose environment names the job, zombies left out: pid and command line."""
+    found: dict[int, str] = {}
+    wanted = f"PACELINE_JOB_ID={job_id}".encode()
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            if wanted in (entry / "environ").read_bytes().split(b"\0"):
+                command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+                found[int(entry.name)] = command
+        except OSError:
+            continue
+    return found
+
+
+class Job:
+    """A `paceline run` in a directory of its own."""
+
+    def __init__(self, directory: Path, name: str = "run", env: Mapping[str, str] | None = None):
+        self.directory = directory
+        self.run_dir = directory / name
+        self.state = directory / f"{name}-state"
+        self.state.mkdir(parents=True, exist_ok=True)
+        self.env = {**os.environ, "PACELINE_RUNTIME_DIR": str(directory / "rt"), **(env or {})}
+        self.stdout_path = directory / f"{name}.stdout"
+        self.stderr_path = directory / f"{name}.stderr"
+        self.launcher: subprocess.Popen[bytes] | None = None
+
+    # ---- starting ----
+    def start(self, flags: Sequence[str], script: Sequence[str], prefix: Sequence[str] = ()) -> Job:
+        command = [*prefix, str(binary()), "run", "--run-dir", str(self.run_dir), *flags, *script]
+        with open(self.stdout_path, "ab") as out, open(self.stderr_path, "ab") as err:
+            self.launcher = subprocess.Popen(
+                command, cwd=self.directory, env=self.env, stdout=out, stderr=err,
+                stdin=subprocess.DEVNULL)
+        return self
+
+    def start_steps(self, flags: Sequence[str], *args: str, steps: int = 400) -> Job:
+        return self.start(flags, [*self.steps_script(self.state, steps), *args])
+
+    @staticmethod
+    def steps_script(state: Path, steps: int) -> list[str]:
+        return [str(SCRIPTS / "steps.py"), "--dir", str(state), "--steps", str(steps)]
+
+    @staticmethod
+    def command_line(*words: str) -> list[str]:
+        return [str(binary()), *words]
+
+    def wait(self, deadline_s: float = DEADLINE_S) -> int:
+        assert self.launcher is not None
+        return self.launcher.wait(deadline_s)
+
+    # ---- asking ----
+    @property
+    def stdout(self) -> str:
+        return self.stdout_path.read_text(errors="replace")
+
+    @property
+    def stderr(self) -> str:
+        return self.stderr_path.read_text(errors="replace")
+
+    @property
+    def card(self) -> JsonDict:
+        return json.loads((self.run_dir / "job.json").read_text())
+
+    def command(self, *words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([str(binary()), *words], cwd=self.directory, env=self.env,
+                              capture_output=True, text=True, timeout=DEADLINE_S, check=False)
+
+    def status(self) -> JsonDict | None:
+        if not (self.run_dir / "job.json").exists():
+            return None
+        done = self.command("status", "--json", "--job", str(self.run_dir))
+        try:
+            status = json.loads(done.stdout)
+        except json.JSONDecodeError:
+            return None
+        return status if status.get("schema") == "paceline.status/1" else None
+
+    def events(self, kind: str | None = None) -> list[JsonDict]:
+        done = self.command("events", "--json", "--job", str(self.run_dir))
+        events = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+        return [event for event in events if kind is None or event["kind"] == kind]
+
+    def ranks(self) -> dict[int, JsonDict]:
+        status = self.status() or {"nodes": []}
+        return {rank["rank"]: {**rank, "node": node["name"]}
+                for node in status["nodes"] for rank in node["ranks"]
+                if rank["state"] != "exited"}
+
+    def node(self, name: str) -> JsonDict | None:
+        status = self.status() or {"nodes": []}
+        return next((node for node in status["nodes"] if node["name"] == name), None)
+
+    def step(self) -> int:
+        status = self.status()
+        value = status["job"]["step"] if status else None
+        return -1 if value is None else int(value)
+
+    # ---- waiting ----
+    def until_stepping(self, count: int, beyond: int = 0) -> dict[int, JsonDict]:
+        def ask() -> dict[int, JsonDict] | None:
+            ranks = self.ranks()
+            ready = [rank for rank in ranks.values()
+                     if rank["state"] == "stepping" and (rank["step"] or 0) >= beyond]
+            return ranks if len(ready) == count else None
+        return eventually(ask, f"{count} ranks beyond step {beyond}; stderr:\n{self.stderr}")
+
+    def until_event(self, kind: str, count: int = 1) -> list[JsonDict]:
+        def ask() -> list[JsonDict] | None:
+            found = self.events(kind)
+            return found if len(found) >= count else None
+        return eventually(ask, f"{count} × {kind}; stderr:\n{self.stderr}")
+
+    # ---- doing ----
+    def agent_pid(self, node: str) -> int:
+        return int(json.loads((self.run_dir / "nodes" / node / "agent.json").read_text())["pid"])
+
+    def kill_node(self, node: str) -> None:
+        """What a lost machine looks like: the agent and its ranks are gone at once."""
+        ranks = [rank["pid"] for rank in self.ranks().values() if rank["node"] == node]
+        os.kill(self.agent_pid(node), signal.SIGKILL)
+        for pid in ranks:
+            os.killpg(pid, signal.SIGKILL)
+
+    def steps_done(self, rank: int) -> list[tuple[int, int]]:
+        """(generation, step) in the order in which the rank made them."""
+        path = self.state / f"rank{rank}.steps"
+        pairs = [line.split() for line in path.read_text().splitlines()] if path.exists() else []
+        return [(int(generation), int(step)) for generation, step in pairs]
+
+    def leftovers(self) -> dict[int, str]:
+        return processes_of(self.card["id"])
+
+    def end(self) -> None:
+        """Whatever the test did: nothing stays."""
+        if self.launcher is not None and self.launcher.poll() is None:
+            self.launcher.kill()
+            self.launcher.wait()
+        if not (self.run_dir / "job.json").exists():
+            return
+        for pid in self.leftovers():
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue

@@ -1,0 +1,68 @@
+"""A training job without tensors: each rank counts steps and saves how far it came.
+
+    steps.py --dir DIR --steps N [--pace S] [--fail RANK:STEP:HOW]... [--print]
+
+HOW is raise, kill, segv, exit:CODE, or memory. `--fail` happens in the first world only, unless HOW
+ends in "!". Every rank appends "generation step" to DIR/rank<r>.steps, so a test sees what was
+redone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import time
+from pathlib import Path
+
+import paceline as pl
+
+
+def fail(how: str) -> None:
+    if how == "raise":
+        raise ValueError("bad batch")
+    if how == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if how == "segv":
+        os.kill(os.getpid(), signal.SIGSEGV)
+    if how.startswith("exit:"):
+        os._exit(int(how.removeprefix("exit:")))
+    if how == "memory":
+        held = []
+        while True:
+            held.append(bytearray(16 << 20))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--dir", type=Path, required=True)
+    parser.add_argument("--steps", type=int, required=True)
+    parser.add_argument("--pace", type=float, default=0.01)
+    parser.add_argument("--fail", action="append", default=[])
+    parser.add_argument("--print", action="store_true")
+    args = parser.parse_args()
+
+    rank = int(os.environ["RANK"])
+    restarts = int(os.environ["TORCHELASTIC_RESTART_COUNT"])
+    saved: Path = args.dir / f"rank{rank}.saved"
+    begin = int(saved.read_text()) + 1 if saved.exists() else 0
+    with open(args.dir / f"rank{rank}.steps", "a") as steps:
+        for step in range(begin, args.steps):
+            time.sleep(args.pace)
+            for fault in args.fail:
+                who, when, how = fault.split(":", 2)
+                always = how.endswith("!")
+                if int(who) == rank and int(when) == step and (always or restarts == 0):
+                    fail(how.removesuffix("!"))
+            pl.step(step)
+            steps.write(f"{os.environ['PACELINE_GENERATION']} {step}\n")
+            steps.flush()
+            if args.print:
+                print(f"step {step}", flush=True)
+            temporary = saved.with_suffix(".new")
+            temporary.write_text(str(step))
+            temporary.rename(saved)
+
+
+if __name__ == "__main__":
+    main()

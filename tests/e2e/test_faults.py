@@ -1,0 +1,226 @@
+"""One test for each row of the table of faults: the real binary, real processes, real signals."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Callable
+
+import pytest
+from job import Job, eventually
+
+TWO = ["--standalone", "--nproc-per-node", "2"]
+NODES = ["--standalone", "--local-nodes", "2", "--nproc-per-node", "2"]
+
+
+def test_a_job_that_ends_well(job: Job) -> None:
+    job.start_steps(TWO, "--print", steps=5)
+    assert job.wait() == 0, job.stderr
+    assert "step 4" in job.stdout
+    assert [step for _, step in job.steps_done(1)] == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(("how", "words"), [
+    ("raise", "ValueError: bad batch"),
+    ("kill", "SIGKILL"),
+    ("segv", "SIGSEGV"),
+    ("exit:137", "status 137"),
+])
+def test_a_failed_rank_is_restarted(job: Job, how: str, words: str) -> None:
+    job.start_steps(TWO, "--fail", f"1:10:{how}", steps=40)
+    assert job.wait() == 0, job.stderr
+    failed = job.events("rank_failed")
+    assert [event["rank"] for event in failed if words in event["sentence"]] == [1], failed
+    assert not any("out of memory" in event["sentence"] for event in failed)
+    assert len(job.events("world_formed")) == 2
+    assert job.steps_done(1)[-1] == (2, 39)
+
+
+def test_the_traceback_is_shown_with_its_rank(job: Job) -> None:
+    job.start_steps([*TWO, "--max-restarts", "0"], "--fail", "1:3:raise!", steps=40)
+    assert job.wait() == 1
+    first = job.stderr.index("First failure, rank 1 on node0")
+    assert "ValueError: bad batch" in job.stderr[first:]
+    assert "step" in job.stderr[first:]
+
+
+def test_the_same_failure_three_times_stops_the_job(job: Job) -> None:
+    job.start_steps(TWO, "--fail", "0:7:raise!", steps=40)
+    assert job.wait() == 1
+    assert len(job.events("rank_failed")) == 3
+    assert len(job.events("world_formed")) == 3
+
+
+def test_progress_refills_the_budget(job: Job) -> None:
+    job.start_steps(TWO, steps=400)
+    for count in range(1, 7):
+        ranks = job.until_stepping(2)
+        os.kill(ranks[0]["pid"], signal.SIGKILL)
+        job.until_event("world_running", count + 1)
+    assert job.wait() == 0, job.stderr
+    assert len(job.events("rank_failed")) == 6
+
+
+def test_a_lost_node_is_replaced_by_the_spare(job: Job) -> None:
+    job.start_steps([*NODES, "--spares", "1"], steps=600)
+    before = job.until_stepping(4, beyond=5)
+    lost = before[2]["node"]
+    job.kill_node(lost)
+    job.until_event("world_running", 2)
+    after = job.until_stepping(4)
+    assert {rank: after[rank]["node"] for rank in (0, 1)} == {
+        rank: before[rank]["node"] for rank in (0, 1)}
+    assert after[2]["node"] == after[3]["node"] != lost
+    os.kill(job.card["launcher_pid"], signal.SIGINT)
+    assert job.wait() == 130
+
+
+def test_without_a_spare_the_world_shrinks(job: Job) -> None:
+    job.start_steps([*NODES, "--nnodes", "1:2"], steps=400)
+    before = job.until_stepping(4, beyond=5)
+    job.kill_node(before[2]["node"])
+    after = eventually(lambda: (lambda r: r if set(r) == {0, 1} else None)(job.until_stepping(2)),
+                       "a world of two ranks")
+    assert after[0]["node"] == before[0]["node"]
+    assert job.wait() == 0, job.stderr
+
+
+def test_at_the_minimum_it_waits_and_says_for_what(job: Job) -> None:
+    job.start_steps(NODES, steps=400)
+    before = job.until_stepping(4, beyond=5)
+    job.kill_node(before[2]["node"])
+    status = eventually(
+        lambda: (lambda s: s if s and s["job"]["phase"] == "waiting" else None)(job.status()),
+        "the job waits")
+    assert "node" in status["job"]["pending"]
+
+
+def test_a_killed_agent_costs_no_step(job: Job) -> None:
+    job.start_steps(TWO, "--print", steps=250)
+    before = job.until_stepping(2, beyond=10)
+    former = job.agent_pid("node0")
+    os.kill(former, signal.SIGKILL)
+    eventually(lambda: job.agent_pid("node0") != former, "a new agent")
+    after = job.until_stepping(2, beyond=before[0]["step"] + 20)
+    assert {rank: after[rank]["pid"] for rank in after} == {
+        rank: before[rank]["pid"] for rank in before}
+    assert job.wait() == 0, job.stderr
+    for rank in (0, 1):
+        assert job.steps_done(rank) == [(1, step) for step in range(250)]
+    assert sum(line.endswith(" step 249") for line in job.stdout.splitlines()) >= 1
+
+
+def test_a_frozen_agent_is_fenced_and_returns_as_a_spare(job: Job) -> None:
+    job.start_steps([*NODES, "--spares", "1"], steps=1500)
+    before = job.until_stepping(4, beyond=5)
+    frozen = before[2]["node"]
+    former = before[2]["pid"]
+    pid = job.agent_pid(frozen)
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        job.until_event("node_lost")
+        after = eventually(
+            lambda: (lambda r: r if len(r) >= 4 and r[2]["node"] != frozen else None)(job.ranks()),
+            "the spare holds rank 2")
+        assert after[2]["pid"] != former
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    node = eventually(lambda: (lambda n: n if n and n["state"] == "spare" else None)(
+        job.node(frozen)), "the fenced node is a spare")
+    assert not any(rank["state"] == "stepping" for rank in node["ranks"])
+    eventually(lambda: not os.path.exists(f"/proc/{former}") or None, "its old rank is dead")
+
+
+def test_a_killed_master_costs_no_step(job: Job) -> None:
+    job.start_steps(NODES, steps=300)
+    before = job.until_stepping(4, beyond=5)
+    former = job.card["master"]["pid"]
+    os.kill(former, signal.SIGKILL)
+    after = eventually(lambda: (lambda s: s if s and s["master"]["pid"] != former else None)(
+        job.status()), "a new master serves")
+    assert after["world"]["generation"] == 1
+    assert {rank["pid"] for rank in job.until_stepping(4).values()} == {
+        rank["pid"] for rank in before.values()}
+    assert job.wait() == 0, job.stderr
+    for rank in range(4):
+        assert job.steps_done(rank) == [(1, step) for step in range(300)]
+
+
+def test_a_rank_that_dies_with_the_master_is_recovered(job: Job) -> None:
+    job.start_steps(NODES, steps=300)
+    before = job.until_stepping(4, beyond=5)
+    os.kill(job.card["master"]["pid"], signal.SIGKILL)
+    os.kill(before[3]["pid"], signal.SIGKILL)
+    assert job.wait() == 0, job.stderr
+    assert job.steps_done(3)[-1][1] == 299
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_stop_gives_ranks_their_grace(job: Job, number: int, code: int) -> None:
+    job.start_steps([*TWO, "--stop-grace", "20s"], steps=100000)
+    ranks = job.until_stepping(2, beyond=3)
+    assert job.launcher is not None
+    job.launcher.send_signal(number)
+    assert job.wait() == code, job.stderr
+    assert "SIGTERM" in job.stderr
+    for rank in ranks.values():
+        assert not os.path.exists(f"/proc/{rank['pid']}")
+
+
+def test_a_second_signal_forces(job: Job) -> None:
+    script = job.directory / "stubborn.py"
+    script.write_text("import signal, time\nimport paceline as pl\n"
+                      "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+                      "for n in range(10**6):\n    time.sleep(0.01)\n    pl.step(n)\n")
+    job.start([*TWO, "--stop-grace", "1h"], [str(script)])
+    job.until_stepping(2, beyond=3)
+    assert job.launcher is not None
+    job.launcher.send_signal(signal.SIGINT)
+    job.until_event("stop_decided")
+    job.launcher.send_signal(signal.SIGINT)
+    assert job.wait() == 130, job.stderr
+
+
+def test_two_jobs_of_one_host_do_not_mix(make_job: Callable[..., Job]) -> None:
+    first = make_job("first").start_steps(TWO, steps=120)
+    second = make_job("second").start_steps(TWO, "--fail", "0:5:kill", steps=120)
+    assert first.wait() == 0, first.stderr
+    assert second.wait() == 0, second.stderr
+    assert first.steps_done(0) == [(1, step) for step in range(120)]
+    assert not first.events("rank_failed")
+
+
+def test_a_directory_in_use_is_refused(job: Job) -> None:
+    job.start_steps(TWO, steps=100000)
+    job.until_stepping(2)
+    refused = job.command("run", "--run-dir", str(job.run_dir), *TWO, "x.py")
+    assert refused.returncode == 2
+    # The script is looked at first; with one that exists the directory is what is wrong.
+    script = job.directory / "x.py"
+    script.write_text("")
+    refused = job.command("run", "--json", "--run-dir", str(job.run_dir), *TWO, str(script))
+    assert refused.returncode == 2
+    assert json.loads(refused.stdout)["code"] == "PL-E020"
+    job.until_stepping(2, beyond=5)
+
+
+def test_the_job_outlives_its_launcher_and_is_resumed(job: Job) -> None:
+    job.start_steps(NODES, steps=400)
+    before = job.until_stepping(4, beyond=5)
+    assert job.launcher is not None
+    job.launcher.kill()
+    job.launcher.wait()
+    job.until_stepping(4, beyond=before[0]["step"] + 10)
+    job.start(["--resume"], [])
+    assert job.wait() == 0, job.stderr
+    for rank in range(4):
+        assert job.steps_done(rank) == [(1, step) for step in range(400)]
+
+
+def test_a_detached_job_runs_without_a_terminal(job: Job) -> None:
+    job.start_steps([*TWO, "--detach"], steps=30)
+    assert job.wait() == 0, job.stderr
+    assert job.stdout.strip() == job.card["id"]
+    job.until_event("job_finished")
+    eventually(lambda: not job.leftovers() or None, "everything has ended")

@@ -1,0 +1,110 @@
+"""What cannot work is said at once, in four parts, and touches nothing that runs."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+from pathlib import Path
+
+import pytest
+from job import SCRIPTS, Job, eventually
+
+TWO = ["--standalone", "--nproc-per-node", "2"]
+
+
+def refusal(job: Job, *words: str) -> dict[str, str]:
+    done = job.command("run", "--json", "--run-dir", str(job.run_dir), *words)
+    assert done.returncode in (2, 4), done
+    problem = json.loads(done.stdout)
+    assert problem["schema"] == "paceline.error/1"
+    assert problem["message"] and problem["cause"] and problem["fix"]
+    return problem
+
+
+def test_a_missing_script(job: Job) -> None:
+    assert refusal(job, *TWO, "nowhere.py")["code"] == "PL-E008"
+
+
+def test_a_bad_flag(job: Job) -> None:
+    assert refusal(job, "--nproc-per-nod3", "2", "x.py")["code"] == "PL-E001"
+
+
+def test_nothing_to_resume(job: Job) -> None:
+    assert refusal(job, "--resume")["code"] in ("PL-E021", "PL-E026")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_directory_that_cannot_be_written(job: Job) -> None:
+    job.directory.joinpath("locked").mkdir(mode=0o500)
+    job.run_dir = job.directory / "locked" / "run"
+    assert refusal(job, *TWO, str(SCRIPTS / "steps.py"))["code"] == "PL-E021"
+
+
+def test_a_runtime_directory_that_others_may_enter(job: Job) -> None:
+    runtime = Path(job.env["PACELINE_RUNTIME_DIR"])
+    runtime.mkdir(mode=0o755)
+    runtime.chmod(0o755)
+    assert refusal(job, *TWO, str(SCRIPTS / "steps.py"))["code"] == "PL-E041"
+
+
+def test_a_taken_port(job: Job) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        problem = refusal(job, "--nnodes", "1", "--rdzv-endpoint", f"127.0.0.1:{port}",
+                          "--rdzv-conf", "is_host=1", str(SCRIPTS / "steps.py"))
+    assert problem["code"] == "PL-E031"
+
+
+def test_an_open_address_without_encryption(job: Job) -> None:
+    address = next((info[4][0] for info in socket.getaddrinfo(socket.gethostname(), None)
+                    if not info[4][0].startswith("127.")), None)
+    if address is None or ":" in address:
+        pytest.skip("this host has no address beside loopback")
+    problem = refusal(job, "--nnodes", "2", "--rdzv-endpoint", f"{address}:29411",
+                      str(SCRIPTS / "steps.py"))
+    assert problem["code"] == "PL-E101"
+
+
+def test_a_wrong_token_is_refused_and_nothing_is_touched(job: Job) -> None:
+    job.start_steps(TWO, steps=100000)
+    before = job.until_stepping(2)
+    token = job.run_dir / "token"
+    right = token.read_text()
+    token.write_text("0" * 64 + "\n")
+    refused = job.command("status", "--json", "--job", str(job.run_dir))
+    assert refused.returncode == 4, refused
+    token.write_text(right)
+    after = job.until_stepping(2, beyond=before[0]["step"] + 5)
+    assert {rank["pid"] for rank in after.values()} == {rank["pid"] for rank in before.values()}
+
+
+def test_a_full_journal_disk_stops_no_rank(job: Job) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("needs root, for a small tmpfs")
+    job.run_dir.mkdir(mode=0o700)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m,mode=700", "tmpfs", str(job.run_dir)],
+                   check=True)
+    try:
+        job.start_steps(TWO, steps=100000)
+        before = job.until_stepping(2, beyond=3)
+        with open(job.run_dir / "filler", "wb") as filler:
+            try:
+                while True:
+                    filler.write(b"x" * 65536)
+                    filler.flush()
+            except OSError:
+                pass
+        os.kill(job.card["master"]["pid"], signal.SIGKILL)
+        after = eventually(lambda: all(os.path.exists(f"/proc/{rank['pid']}")
+                                       for rank in before.values()), "ranks run on")
+        assert after
+        (job.run_dir / "filler").unlink()
+        job.until_stepping(2, beyond=before[0]["step"] + 20)
+    finally:
+        job.end()
+        subprocess.run(["umount", "-l", str(job.run_dir)], check=True)
