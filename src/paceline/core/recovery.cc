@@ -85,6 +85,15 @@ bool FormFirstWorld(Turn& turn) {
                         " nodes came within the join window");
 }
 
+std::string Names(const std::vector<Candidate>& nodes) {
+  constexpr size_t kNamedMax = 8;
+  std::string text;
+  for (size_t i = 0; i < nodes.size() && i < kNamedMax; ++i) {
+    text += (i == 0 ? "" : ", ") + nodes[i].name;
+  }
+  return nodes.size() > kNamedMax ? text + ", …" : text;
+}
+
 // A seated node whose fate is open: forming a world with it, or without it, could be wrong.
 const NodeState* OpenFate(Turn& turn, std::string* reason) {
   for (const Seat& seat : turn.state().last_world.seats) {
@@ -187,7 +196,7 @@ bool FormNextWorld(Turn& turn) {
     }
     return false;
   }
-  const bool formed = Form(turn, climbed.answer, climbed.answer.reason);
+  const bool formed = Form(turn, climbed.answer, Names(climbed.answer.seats));
   return formed || state.last_seq != before;
 }
 
