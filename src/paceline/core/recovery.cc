@@ -80,7 +80,8 @@ bool FormFirstWorld(Turn& turn) {
   const size_t here = answer.seats.size();
   return Form(turn, answer,
               here == bounds.nodes_max
-                  ? "all " + std::to_string(here) + " nodes are here"
+                  ? (here == 1 ? "its only node is here"
+                               : "all " + std::to_string(here) + " nodes are here")
                   : std::to_string(here) + " of up to " + std::to_string(bounds.nodes_max) +
                         " nodes came within the join window");
 }
@@ -190,9 +191,9 @@ bool FormNextWorld(Turn& turn) {
     return true;
   }
   if (climbed.rung == Rung::kWait) {
-    watch.pending = climbed.answer.reason;
-    if (state.waiting_for != climbed.answer.reason) {
-      turn.Emit(WaitBegan{climbed.answer.reason}, {state.decision.seq});
+    watch.pending = climbed.answer.waiting_for;
+    if (state.waiting_for != climbed.answer.waiting_for) {
+      turn.Emit(WaitBegan{climbed.answer.waiting_for}, {state.decision.seq});
     }
     return false;
   }

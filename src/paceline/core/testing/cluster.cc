@@ -68,12 +68,12 @@ void Cluster::KillMaster() {
   }
 }
 
-void Cluster::CrashMasterAt(size_t records) {
+void Cluster::CrashMaster() {
   KillMaster();
-  journal_.resize(std::min(records, journal_.size()));
+  journal_.resize(crash_at_);
+  crash_at_ = 0;
   folded_ = JobState();
   for (const Record& record : journal_) Apply(record, &folded_);
-  exit_code_.reset();
   At(now_ + Duration::Milliseconds(200), [this] { StartMaster(); });
 }
 
@@ -103,6 +103,10 @@ void Cluster::StepJob(const Event& event) {
           (causes.empty() ? "" : "  <-" + causes));
   }
   CHECK(folded_ == job_->state(), "journal_folds: the records alone give the state");
+  if (crash_at_ != 0 && journal_.size() >= crash_at_) {
+    CrashMaster();
+    return;
+  }
   for (const Note& note : actions.notes) Print("note: " + note.text);
   for (const Effect& effect : actions.effects) Run(effect);
   Wake();

@@ -59,8 +59,9 @@ class Cluster {
   void SecondAgent(const std::string& node);
   void KillMaster();
   void StartMaster();
-  // The master crashes with only the first `records` of its journal on disk, and starts again.
-  void CrashMasterAt(size_t records);
+  // Once: the master crashes when its journal gets this long, in the middle of a step if need be,
+  // before any effect of that step, and starts again soon. 0: never.
+  void CrashMasterAt(size_t records) { crash_at_ = records; }
   void StallMaster(Duration length);
   void Tell(const Event& event);  // straight to the master
 
@@ -108,6 +109,7 @@ class Cluster {
 
   void Print(const std::string& text);
   void StepJob(const Event& event);
+  void CrashMaster();
   void Wake();
   void Run(const Effect& effect);
   Node* Speaker(ConnectionId connection);
@@ -139,6 +141,7 @@ class Cluster {
   std::vector<Record> journal_;
   bool master_up_ = false;
   uint64_t master_life_ = 0;
+  size_t crash_at_ = 0;
   Instant stalled_until_;
   std::vector<std::function<void()>> stalled_;
   std::optional<int> exit_code_;

@@ -150,6 +150,7 @@ class Script {
     if (spec_.nodes_min == 0) spec_.nodes_min = spec_.nodes_max;
     cluster_ = std::make_unique<Cluster>(spec_);
     cluster_->training() = training_;
+    cluster_->CrashMasterAt(options_.crash_at_record);
     cluster_->StartMaster();
     for (uint32_t i = 1; i <= nodes_; ++i) {
       const std::string name = "n" + std::to_string(i);
@@ -159,7 +160,7 @@ class Script {
     for (const Step& step : steps_) {
       cluster_->At(Instant() + step.when, [this, words = step.words] { Do(words); });
     }
-    RunAll();
+    cluster_->RunUntil(Instant() + until_);
     result.error = error_;
     result.journal = cluster_->journal();
     result.phase = cluster_->job().state().phase;
@@ -170,18 +171,6 @@ class Script {
     result.trace = cluster_->trace();
     result.trace.push_back("      end  " + End());
     return result;
-  }
-
-  void RunAll() {
-    bool crashed = options_.crash_at_record == 0;
-    for (Instant now; now < Instant() + until_;) {
-      now = std::min(now + Duration::Milliseconds(50), Instant() + until_);
-      cluster_->RunUntil(now);
-      if (!crashed && cluster_->journal().size() >= options_.crash_at_record) {
-        crashed = true;
-        cluster_->CrashMasterAt(options_.crash_at_record);
-      }
-    }
   }
 
   std::string End() const {
