@@ -122,7 +122,10 @@ class AgentTurn {
 
   void operator()(const AgentTimePassed&) {}
 
-  void operator()(const StorePortHeld& event) { m_.held_port_ = event.port; }
+  void operator()(const StorePortHeld& event) {
+    m_.held_port_ = event.port;
+    if (m_.linked_) Do(ReportNow{});
+  }
 
   std::vector<AgentAction> Finish() {
     if (!m_.linked_) GoOnAlone();

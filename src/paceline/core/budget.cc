@@ -57,6 +57,13 @@ uint32_t& FailuresOf(JobState& state, NodeId node) {
   return state.nodes[node].failures_without_progress;
 }
 
+// "a rank on n1 was killed by SIGKILL", "ValueError: … on n1"
+std::string LastFailureText(const JobState& state) {
+  const std::string& what = state.budget.last_headline;
+  const std::string node = state.NameOf(state.budget.last_failure_node);
+  return TellsOfRank(what) ? "a rank on " + node + " " + what : what + " on " + node;
+}
+
 BudgetVerdict SameFailureVerdict(const JobState& state) {
   const BudgetState& budget = state.budget;
   const std::string where = StepText(budget.last_failure_step, budget.last_failure_step_count);
@@ -112,6 +119,12 @@ std::string FailureText(const ExitCause& cause) {
                                     : "could not be started: " + cause.headline;
   }
   return "ended";
+}
+
+bool TellsOfRank(const std::string& text) {
+  constexpr std::array<std::string_view, 4> kVerbs = {"was ", "exited ", "ended ", "could "};
+  return std::any_of(kVerbs.begin(), kVerbs.end(),
+                     [&](std::string_view verb) { return text.rfind(verb, 0) == 0; });
 }
 
 std::string StepText(int64_t step, int64_t step_count) {
@@ -184,15 +197,15 @@ BudgetVerdict JudgeBudget(const JobState& state) {
     if (budget.charged_failures <= *state.spec.max_restarts) return {};
     return {true, "failure " + std::to_string(budget.charged_failures) +
                       " is more than --max-restarts " + std::to_string(*state.spec.max_restarts) +
-                      " allows: " + budget.last_headline};
+                      " allows: " + LastFailureText(state)};
   }
   const uint32_t alike_max = std::max(1U, state.spec.budgets.no_progress_failures);
   if (budget.same_failure_count >= alike_max) return SameFailureVerdict(state);
   if (budget.failures_without_progress < alike_max + kUnlikeFailuresExtra) return {};
   return {true, std::to_string(budget.failures_without_progress) +
                     " failures without a new highest step, the last one " +
-                    StepText(budget.last_failure_step, budget.last_failure_step_count) + " on " +
-                    state.NameOf(budget.last_failure_node) + ": " + budget.last_headline};
+                    StepText(budget.last_failure_step, budget.last_failure_step_count) + ": " +
+                    LastFailureText(state)};
 }
 
 Duration RestartDelay(const JobState& state) {

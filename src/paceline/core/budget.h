@@ -38,6 +38,9 @@ std::string FailureFingerprint(const ExitCause& cause);
 // "ValueError: bad batch (train.py:31)", "was killed by SIGKILL", "exited with code 3", …
 std::string FailureText(const ExitCause& cause);
 
+// The text goes on after "rank 3": "was killed by SIGKILL". Otherwise it is a message.
+bool TellsOfRank(const std::string& text);
+
 // "at step 120", "after 50 optimizer steps", "before its first step".
 std::string StepText(int64_t step, int64_t step_count);
 

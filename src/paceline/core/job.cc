@@ -67,6 +67,10 @@ bool SettleOnce(Turn& turn) {
   return EndDoomedWorld(turn) || NoteAdvance(turn) || NoteGrowth(turn);
 }
 
+std::string Count(size_t count, const std::string& noun) {
+  return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
+}
+
 bool ExpectsNodes(const JobState& state) {
   return state.phase != Phase::kEmpty && state.phase != Phase::kFinished && !state.nodes.empty();
 }
@@ -114,8 +118,8 @@ std::string Job::Pending() const {
              " starts: " + std::to_string(watch_.running_seats) + " of " +
              std::to_string(state_.world->seats.size()) + " nodes run";
     case Phase::kRunning: {
-      std::string text = "trains with " + std::to_string(state_.world->seats.size()) + " nodes, " +
-                         std::to_string(state_.world->world_size()) + " ranks";
+      std::string text = "trains with " + Count(state_.world->seats.size(), "node") + ", " +
+                         Count(state_.world->world_size(), "rank");
       return state_.growth.pending ? text + "; more nodes join after the next checkpoint" : text;
     }
     case Phase::kStopping: return watch_.pending.empty() ? "stops" : watch_.pending;

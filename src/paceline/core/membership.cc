@@ -249,8 +249,11 @@ void OnRegistered(Turn& turn, const NodeRegistered& event) {
               node->slots != report.slots)) {
     turn.Emit(Joined(id, report, true));
   }
+  const bool leaving = known && node->status == Status::kLeft &&
+                       turn.Link(id).agent_incarnation == report.agent_incarnation;
   Admit(turn, id, event);
   TakeWholeTruth(turn, id, report);
+  if (leaving) return;
   if (turn.state().Find(id)->boot_id != report.boot_id && !HoldsRanks(turn.Link(id))) {
     // Lost before, rebooted since: it returns with what it is now.
     turn.Emit(Joined(id, report, true), {turn.state().Find(id)->cause});
@@ -271,7 +274,9 @@ void OnReported(Turn& turn, const NodeReported& event) {
   link.loop_delay = std::max(event.loop_delay, link.loop_delay * 7 / 8);
   TakeNews(turn, event.node, {event.generation, event.store_port, event.ranks});
   const NodeState* node = turn.state().Find(event.node);
-  if (!IsMember(*node) && link.carried_out >= link.told.generation) WelcomeBack(turn, event.node);
+  // A node that left says its last words; only its next agent brings it back.
+  const bool fenced = node->status == Status::kLost && link.carried_out >= link.told.generation;
+  if (fenced) WelcomeBack(turn, event.node);
 }
 
 void OnRankExited(Turn& turn, const RankExited& event) {

@@ -77,6 +77,8 @@ void TakeLateFailure(Turn& turn, NodeId node, const RankReport& rank) {
 }
 
 void TakeFailure(Turn& turn, NodeId node, const RankReport& rank) {
+  const Phase phase = turn.state().phase;
+  if (phase != Phase::kStarting && phase != Phase::kRunning) return;
   if (turn.state().incident.pending) {
     TakeLateFailure(turn, node, rank);
     return;
@@ -147,10 +149,11 @@ void TakeRanks(Turn& turn, NodeId id, const std::vector<RankReport>& ranks) {
     MARK("rank of another world");
     NodeLink& link = turn.Link(id);
     const auto known = link.ranks.find(rank.local_rank);
+    const bool told_before = known != link.ranks.end() && known->second == rank;
     if (known == link.ranks.end() || known->second.generation <= rank.generation) {
       link.ranks[rank.local_rank] = rank;
     }
-    if (rank.state == State::kExited && !rank.exit.is_success()) {
+    if (!told_before && rank.state == State::kExited && !rank.exit.is_success()) {
       TakeLateFailure(turn, id, rank);
     }
   }
@@ -264,7 +267,6 @@ void FailStuckRank(Turn& turn, NodeId id, const std::string& reason) {
 bool NoteAdvance(Turn& turn) {
   const JobState& state = turn.state();
   if (!state.world) return false;
-  if (NoteProgress(turn)) return true;
   const uint32_t finished = state.finished_count;
   const auto seats = static_cast<uint32_t>(state.world->seats.size());
   const Watch& watch = turn.watch();
@@ -273,11 +275,11 @@ bool NoteAdvance(Turn& turn) {
               {state.world_seq});
     return true;
   }
-  if (state.phase != Phase::kStarting) return false;
+  if (state.phase != Phase::kStarting) return NoteProgress(turn);
   const bool stepping = watch.stepping_seats + finished >= seats;
   const bool stepless =
       watch.running_seats + finished >= seats && turn.now() >= state.phase_since + kStepless;
-  if (!stepping && !stepless) return false;
+  if (!stepping && !stepless) return NoteProgress(turn);
   int64_t step = -1;
   for (const Seat& seat : state.world->seats) {
     for (const auto& [local, rank] : turn.Link(seat.node).ranks) {

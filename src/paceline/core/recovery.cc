@@ -80,9 +80,19 @@ bool FormFirstWorld(Turn& turn) {
   const size_t here = answer.seats.size();
   return Form(turn, answer,
               here == bounds.nodes_max
-                  ? "all " + std::to_string(here) + " nodes are here"
+                  ? (here == 1 ? "its only node is here"
+                               : "all " + std::to_string(here) + " nodes are here")
                   : std::to_string(here) + " of up to " + std::to_string(bounds.nodes_max) +
                         " nodes came within the join window");
+}
+
+std::string Names(const std::vector<Candidate>& nodes) {
+  constexpr size_t kNamedMax = 8;
+  std::string text;
+  for (size_t i = 0; i < nodes.size() && i < kNamedMax; ++i) {
+    text += (i == 0 ? "" : ", ") + nodes[i].name;
+  }
+  return nodes.size() > kNamedMax ? text + ", …" : text;
 }
 
 // A seated node whose fate is open: forming a world with it, or without it, could be wrong.
@@ -181,13 +191,13 @@ bool FormNextWorld(Turn& turn) {
     return true;
   }
   if (climbed.rung == Rung::kWait) {
-    watch.pending = climbed.answer.reason;
-    if (state.waiting_for != climbed.answer.reason) {
-      turn.Emit(WaitBegan{climbed.answer.reason}, {state.decision.seq});
+    watch.pending = climbed.answer.waiting_for;
+    if (state.waiting_for != climbed.answer.waiting_for) {
+      turn.Emit(WaitBegan{climbed.answer.waiting_for}, {state.decision.seq});
     }
     return false;
   }
-  const bool formed = Form(turn, climbed.answer, climbed.answer.reason);
+  const bool formed = Form(turn, climbed.answer, Names(climbed.answer.seats));
   return formed || state.last_seq != before;
 }
 

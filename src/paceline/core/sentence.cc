@@ -44,9 +44,7 @@ struct Teller {
   std::string operator()(const RankFailed& fact) const {
     const std::string who = "rank " + ToString(fact.rank) + " on " + fact.node_name;
     const std::string what = FailureText(fact.cause);
-    const bool is_verb = what.rfind("was ", 0) == 0 || what.rfind("exited ", 0) == 0 ||
-                         what.rfind("ended ", 0) == 0 || what.rfind("could ", 0) == 0;
-    std::string text = who + (is_verb ? " " + what : " failed: " + what);
+    std::string text = who + (TellsOfRank(what) ? " " + what : " failed: " + what);
     text += ", " + StepText(fact.step, fact.step_count);
     if (fact.explains) text += "; that explains the failure before";
     if (!fact.charged && !fact.explains) text += " (not charged)";

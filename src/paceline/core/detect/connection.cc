@@ -8,7 +8,7 @@ Verdict JudgeConnection(const NodeView& view, Instant now) {
   if (view.link.connection) return {};
   const Timers& timers = view.state.spec.timers;
   if (view.link.gone) {
-    return {Verdict::Kind::kLost, Instant::Max(), "is gone: its agent and all its ranks are dead"};
+    return {Verdict::Kind::kLost, Instant::Max(), "died with all its ranks"};
   }
   if (!view.link.registered) {
     const Instant lost_at = view.link.last_heard + timers.reattach_window;

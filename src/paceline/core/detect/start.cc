@@ -11,6 +11,11 @@ Verdict JudgeStart(const NodeView& view, Instant now) {
   const Duration limit = state.spec.timers.start_timeout;
   const Instant late_at = state.phase_since + limit;
   if (now < late_at) return {Verdict::Kind::kHealthy, late_at, ""};
+  if (view.link.carried_out < state.world->generation) {
+    // It did not even spawn them: it may not hear us, though we hear it.
+    return {Verdict::Kind::kLost, Instant::Max(),
+            "did not carry out its assignment within " + ToString(limit)};
+  }
   return {Verdict::Kind::kStuck, Instant::Max(), "its ranks did not run within " + ToString(limit)};
 }
 

@@ -14,6 +14,8 @@ RungAnswer ConsiderRestartProcess(const LadderView& view) {
     answer.blamed = view.state.incident.blamed;
     answer.reason = "first failure without progress on " + view.BlamedName() +
                     ": the same nodes go on with new processes";
+  } else if (view.state.port_taken_count > 0) {
+    answer.reason = "the store's port was taken: the same nodes try another one";
   } else {
     answer.reason = "no node is missing or to blame: the same nodes go on with new processes";
   }

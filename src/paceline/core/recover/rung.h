@@ -46,6 +46,7 @@ struct RungAnswer {
   std::optional<NodeId> blamed;
   // Later than now: this rung waits until then for something better, say a returning node.
   Instant not_before;
+  std::string waiting_for;  // when it waits
   std::string reason;
 };
 

@@ -14,10 +14,15 @@ RungAnswer ConsiderWait(const LadderView& view) {
   const size_t lacking = needed > there ? needed - there : 1;
   answer.applies = true;
   if (!view.missing.empty()) answer.blamed = view.missing.front();
-  answer.reason = "waits for " + std::to_string(lacking) + " more " +
-                  (lacking == 1 ? "node" : "nodes") + ": " + std::to_string(there) +
-                  (there == 1 ? " is" : " are") + " there and the minimum is " +
-                  std::to_string(needed);
+  const std::string minimum = "the minimum of " + std::to_string(needed);
+  const NodeState* gone = view.missing.empty() ? nullptr : view.state.Find(view.missing.front());
+  answer.reason = gone == nullptr ? std::to_string(there) + " of " + minimum + " nodes are left"
+                                  : gone->name + " " + gone->reason + ", no spare is there, and " +
+                                        minimum + " nodes leaves no room to shrink";
+  answer.waiting_for = "waits for " + std::to_string(lacking) + " more " +
+                       (lacking == 1 ? "node" : "nodes") + ": " + std::to_string(there) +
+                       " of at least " + std::to_string(needed) +
+                       (there == 1 ? " is here" : " are here");
   return answer;
 }
 

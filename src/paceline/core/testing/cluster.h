@@ -1,0 +1,158 @@
+#pragma once
+
+// A whole job in virtual time for unit tests: the real Job, a real AgentMachine for every node, and
+// around them processes, streams and training as arithmetic. It is the smaller, scripted sister of
+// the simulator (sim/): no chance, fixed delays, so that its text can stand in a file.
+//
+// After every step of the job, a second state folded from the records alone must equal the first.
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "paceline/core/agent.h"
+#include "paceline/core/job.h"
+
+namespace paceline::core::testing {
+
+struct Bug {
+  int64_t step = 0;
+  int64_t rank = 0;  // -1: every rank
+  std::string text;
+};
+
+struct Training {
+  int64_t save_every = 0;   // 0: the script tells of no checkpoint
+  int64_t done_at = -1;     // ranks exit with 0 there
+  bool tells_steps = true;  // pl.step(); otherwise the hook counts
+  bool steps = true;        // false: never takes an optimizer step
+  bool ignores_sigterm = false;
+  Duration cascade;          // survivors fail with a connection error after this; 0: they block
+  uint32_t ports_taken = 0;  // worlds to come whose store finds its port taken
+  std::vector<Bug> bugs;
+};
+
+class Cluster {
+ public:
+  explicit Cluster(JobSpec spec);
+
+  // Runs everything that is due until then.
+  void RunUntil(Instant until);
+  void At(Instant when, std::function<void()> action);
+  Instant now() const { return now_; }
+
+  // ---- what happens to the cluster ----
+  void StartNode(const std::string& name, uint32_t slots);
+  void KillRank(const std::string& node, uint32_t local, ExitCause cause);
+  void KillAgent(const std::string& node, Duration down);
+  void Vanish(const std::string& node, bool witness);  // host gone; witness: the platform saw it
+  void Reboot(const std::string& node, Duration down);
+  void Freeze(const std::string& node, bool frozen);
+  void Cut(const std::string& node, bool in, bool out);
+  void StopHeartbeats(const std::string& node, bool stopped);
+  void Leave(const std::string& node, const std::string& why);
+  void SecondAgent(const std::string& node);
+  void KillMaster();
+  void StartMaster();
+  // Once: the master crashes when its journal gets this long, in the middle of a step if need be,
+  // before any effect of that step, and starts again soon. 0: never.
+  void CrashMasterAt(size_t records) { crash_at_ = records; }
+  void StallMaster(Duration length);
+  void Tell(const Event& event);  // straight to the master
+
+  Training& training() { return training_; }
+  const Job& job() const { return *job_; }
+  const std::vector<Record>& journal() const { return journal_; }
+  std::optional<int> exit_code() const { return exit_code_; }
+  std::vector<std::string>& trace() { return trace_; }
+  // Living ranks of generations that no longer count, or two holders of one rank: must be empty.
+  std::string RankConflict() const;
+  void Remark(const std::string& text) { Print("* " + text); }
+  size_t LivingRanks() const;
+  int64_t step_max() const { return step_max_; }
+  const JobSpec& spec() const { return spec_; }
+
+ private:
+  struct Process {
+    RankReport report;
+    uint32_t world_size = 0;
+    int64_t step = 0;
+    bool entered = false;
+    bool blocked = false;  // its cascade is scheduled
+  };
+  struct Node {
+    std::string name;
+    std::string boot_id = "boot1";
+    uint32_t slots = 2;
+    bool up = false;
+    uint64_t life = 0;  // counts agents; work of an older one is dropped
+    uint64_t incarnation = 0;
+    std::unique_ptr<AgentMachine> agent;
+    ConnectionId connection;
+    NodeId id;
+    std::map<uint32_t, Process> processes;
+    std::map<uint32_t, RankReport> ended;  // as the page keeps them
+    std::map<uint32_t, RankReport> sent;
+    uint32_t port = 0;
+    bool frozen = false;
+    bool cut_in = false;
+    bool cut_out = false;
+    bool heartbeats = true;
+    std::vector<std::function<void()>> inbox;  // held back while frozen or cut
+    std::vector<std::function<void()>> outbox;
+  };
+
+  void Print(const std::string& text);
+  void StepJob(const Event& event);
+  void CrashMaster();
+  void Wake();
+  void Run(const Effect& effect);
+  Node* Speaker(ConnectionId connection);
+
+  void StartAgent(Node& node);
+  void Connect(const std::string& name, uint64_t life);
+  void Beat(const std::string& name, uint64_t life);
+  void SendReport(Node& node);
+  void StepAgent(Node& node, const AgentEvent& event);
+  void WakeAgent(Node& node);
+  void Run(Node& node, const AgentAction& action);
+  void ToMaster(Node& node, Event event);
+  void ToAgent(Node& node, ConnectionId connection, AgentEvent event);
+  void Spawn(Node& node, const SpawnRank& action);
+  void End(Node& node, uint32_t local, int32_t pid, ExitCause cause);
+  void Break(Node& node);  // the stream ends; both sides learn it
+  void Flush(Node& node);
+  void Train();
+  void TrainWorld(Generation generation, std::vector<std::pair<Node*, uint32_t>> members);
+  bool Reachable(const Node& node) const { return !node.frozen && !node.cut_in && !node.cut_out; }
+
+  JobSpec spec_;
+  Training training_;
+  Instant now_;
+  uint64_t order_ = 0;
+  std::map<std::pair<Instant, uint64_t>, std::function<void()>> queue_;
+  std::unique_ptr<Job> job_;
+  JobState folded_;
+  std::vector<Record> journal_;
+  bool master_up_ = false;
+  uint64_t master_life_ = 0;
+  size_t crash_at_ = 0;
+  Instant stalled_until_;
+  std::vector<std::function<void()>> stalled_;
+  std::optional<int> exit_code_;
+  std::map<std::string, Node> nodes_;
+  std::map<uint64_t, std::string> connections_;
+  uint64_t next_connection_ = 0;
+  int32_t next_pid_ = 100;
+  uint32_t next_port_ = 20'000;
+  int64_t checkpoint_ = 0;
+  int64_t step_max_ = 0;
+  std::vector<std::string> trace_;
+};
+
+}  // namespace paceline::core::testing

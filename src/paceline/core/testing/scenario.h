@@ -1,0 +1,31 @@
+#pragma once
+
+// Runs a scenario script and returns what happened as text. docs/guides/scenarios.md has the words.
+
+#include <string>
+#include <vector>
+
+#include "paceline/core/testing/cluster.h"
+
+namespace paceline::core::testing {
+
+struct ScenarioResult {
+  std::string error;  // of the script; empty: none
+  std::vector<std::string> trace;
+  std::vector<Record> journal;
+  Phase phase = Phase::kEmpty;
+  int exit_code = 0;
+  int64_t step = 0;  // highest step that any world took
+  size_t living_ranks = 0;
+  std::string rank_conflict;  // must be empty
+};
+
+struct ScenarioOptions {
+  // The master crashes when the journal first has this many records, with exactly these on disk.
+  // 0: it does not.
+  size_t crash_at_record = 0;
+};
+
+ScenarioResult RunScenario(const std::string& script, const ScenarioOptions& options = {});
+
+}  // namespace paceline::core::testing
