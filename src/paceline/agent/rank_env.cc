@@ -39,9 +39,20 @@ Environment ToEnvironment(const std::vector<std::string>& entries) {
   return env;
 }
 
+Environment JobEnvironment(const LaunchSpec& launch, const Environment& base) {
+  Environment env = base;
+  env.emplace("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");
+  if (launch.omp_threads.has_value()) {
+    env["OMP_NUM_THREADS"] = Concat(*launch.omp_threads);
+  } else if (launch.nproc_per_node > 1) {
+    env.emplace("OMP_NUM_THREADS", "1");
+  }
+  return env;
+}
+
 Environment RankEnvironment(const RankPlace& place, const Environment& base) {
   const Assignment& assignment = place.assignment;
-  Environment env = base;
+  Environment env = JobEnvironment(place.launch, base);
   env["RANK"] = ToString(place.rank);
   env["LOCAL_RANK"] = Concat(place.local_rank);
   env["GROUP_RANK"] = Concat(assignment.seat);
@@ -60,12 +71,6 @@ Environment RankEnvironment(const RankPlace& place, const Environment& base) {
   // is rank 0's own and new for every world.
   env["TORCHELASTIC_USE_AGENT_STORE"] = "False";
   env["TORCHELASTIC_ERROR_FILE"] = place.torch_error_file;
-  env.emplace("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");
-  if (place.launch.omp_threads.has_value()) {
-    env["OMP_NUM_THREADS"] = Concat(*place.launch.omp_threads);
-  } else if (place.launch.nproc_per_node > 1) {
-    env.emplace("OMP_NUM_THREADS", "1");
-  }
   if (place.launch.virtual_local_rank) PlaceVirtualRank(place.local_rank, base, &env);
   env["PACELINE_JOB_ID"] = place.job.job_id;
   env["PACELINE_NODE"] = place.node;

@@ -30,7 +30,11 @@ struct RankPlace {
   std::string torch_error_file;  // for scripts that use torch's own @record
 };
 
-// `base` is the agent's environment with LaunchSpec::env applied.
+// The part that is the same for all ranks of a job. `base` is the agent's environment with
+// LaunchSpec::env applied. The starter gets it too: what libraries read while they are imported
+// cannot be changed in a fork.
+Environment JobEnvironment(const LaunchSpec& launch, const Environment& base);
+
 Environment RankEnvironment(const RankPlace& place, const Environment& base);
 
 // torchrun replaces $local_rank and ${local_rank} in a worker's arguments; $$ is a dollar sign.

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "paceline/agent/rank_env.h"
 #include "paceline/base/file_text.h"
 #include "paceline/base/text.h"
 
@@ -100,7 +101,7 @@ std::string StarterKey(const LaunchSpec& launch, const Environment& base) {
   digest.Add(ReadText("/proc/self/cgroup", kCgroupBytesMax));
   digest.Add(Concat(static_cast<int>(launch.entry), ":", AbsoluteTarget(launch)));
   digest.Add(JoinWith(launch.preload, ","));
-  for (const auto& [name, value] : base) {
+  for (const auto& [name, value] : JobEnvironment(launch, base)) {
     if (IsIgnored(name)) continue;
     digest.Add(name);
     digest.Add(value);
@@ -139,7 +140,8 @@ StarterPlace PlaceOfStarter(const LaunchSpec& launch, const Environment& base,
   if (!launch.preload.empty()) {
     place.argv.insert(place.argv.end(), {"--preload", JoinWith(launch.preload, ",")});
   }
-  for (const auto& [name, value] : base) {
+  // Libraries read some of it when they are imported: the starter must have what its ranks get.
+  for (const auto& [name, value] : JobEnvironment(launch, base)) {
     // It may outlive this job and serve the next one.
     if (name != "PACELINE_JOB_ID") place.env.push_back(Concat(name, "=", value));
   }

@@ -60,6 +60,7 @@ int RunPs(Invocation& invocation);
 int RunAgentCommand(Invocation& invocation);
 int RunMasterCommand(Invocation& invocation);
 int RunRun(Invocation& invocation);
+int RunSim(Invocation& invocation);
 int RunVersion(Invocation& invocation);
 int RunWhy(Invocation& invocation);
 
@@ -67,5 +68,6 @@ FlagTable AgentFlags();
 FlagTable ConfigFlags();
 FlagTable MasterFlags();
 FlagTable PsFlags();
+FlagTable SimFlags();
 
 }  // namespace paceline::cli

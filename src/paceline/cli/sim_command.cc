@@ -1,0 +1,56 @@
+#include <vector>
+
+#include "paceline/cli/command.h"
+#include "paceline/sim/main.h"
+
+namespace paceline::cli {
+
+namespace {
+
+// The simulator reads its words itself; the table is for help, completion and misspelt flags.
+constexpr Flag kFlags[] = {
+    {.dest = "seed", .spellings = {"--seed"}, .metavar = "S", .help = "first seed"},
+    {.dest = "seeds", .spellings = {"--seeds"}, .metavar = "N", .help = "how many seeds"},
+    {.dest = "cpu_seconds",
+     .spellings = {"--cpu-seconds"},
+     .metavar = "S",
+     .help = "stop drawing seeds after this much CPU time"},
+    {.dest = "until", .spellings = {"--until"}, .metavar = "S", .help = "simulated seconds"},
+    {.dest = "nodes", .spellings = {"--nodes"}, .metavar = "N", .help = "size of the cluster"},
+    {.dest = "crash_at_record",
+     .spellings = {"--crash-at-record"},
+     .metavar = "N",
+     .help = "kill the master when record N was written"},
+    {.dest = "fault", .spellings = {"--fault"}, .metavar = "NAMES", .help = "only these faults"},
+    {.dest = "without", .spellings = {"--without"}, .metavar = "NAMES", .help = "not these faults"},
+    {.dest = "keep", .spellings = {"--keep"}, .metavar = "NUMBERS", .help = "only these strikes"},
+    {.dest = "log", .spellings = {"--log"}, .metavar = "full|none", .help = "a line an event"},
+    {.dest = "canary",
+     .spellings = {"--canary"},
+     .metavar = "NAME|all",
+     .help = "plant a bug that the checks must find"},
+    {.dest = "shrink",
+     .spellings = {"--shrink"},
+     .kind = FlagKind::kSwitch,
+     .help = "make a failing seed small"},
+    {.dest = "marks",
+     .spellings = {"--marks"},
+     .kind = FlagKind::kSwitch,
+     .help = "list situations never reached"},
+    {.dest = "list",
+     .spellings = {"--list"},
+     .kind = FlagKind::kSwitch,
+     .help = "list faults, checks and canaries"},
+    {.dest = "bench",
+     .spellings = {"--bench"},
+     .kind = FlagKind::kSwitch,
+     .help = "measure the simulator itself"},
+};
+
+}  // namespace
+
+FlagTable SimFlags() { return kFlags; }
+
+int RunSim(Invocation& invocation) { return sim::RunSimCommand(invocation.args); }
+
+}  // namespace paceline::cli
