@@ -53,14 +53,25 @@ std::string HelpOf(const Command& command, const OutputOptions& options);
 int Main(const std::vector<std::string>& args, const Environment& environment);
 
 // ---- the handlers, each in its own file ----
+int RunClean(Invocation& invocation);
 int RunCompletion(Invocation& invocation);
 int RunConfig(Invocation& invocation);
 int RunDoctor(Invocation& invocation);
+int RunEvents(Invocation& invocation);
+int RunLogs(Invocation& invocation);
 int RunPs(Invocation& invocation);
+int RunStatus(Invocation& invocation);
+int RunStop(Invocation& invocation);
 int RunVersion(Invocation& invocation);
+int RunWait(Invocation& invocation);
 int RunWhy(Invocation& invocation);
 
+FlagTable CleanFlags();
 FlagTable ConfigFlags();
+FlagTable EventsFlags();
+FlagTable LogsFlags();
 FlagTable PsFlags();
+FlagTable StopFlags();
+FlagTable WaitFlags();
 
 }  // namespace paceline::cli

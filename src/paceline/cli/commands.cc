@@ -1,42 +1,78 @@
 #include <algorithm>
 
 #include "paceline/cli/command.h"
+#include "paceline/cli/job_place.h"
 #include "paceline/cli/torchrun_flags.h"
 
 namespace paceline::cli {
 
+namespace {
+
 // In the order of `paceline --help`.
-std::span<const Command> Commands() {
-  static const Command kCommands[] = {
-      {.name = "ps",
-       .summary = "list your jobs and warm starters on this host",
-       .usage = "[--all]",
-       .handler = RunPs,
-       .flags = {PsFlags()}},
-      {.name = "why",
-       .summary = "say why the job is as it is, or explain an error code",
-       .usage = "[PL-E012]",
-       .handler = RunWhy,
-       .positionals_max = 1},
-      {.name = "doctor",
-       .summary = "check this host: limits, ports, directories, Python, torch",
-       .usage = "",
-       .handler = RunDoctor},
-      {.name = "config",
-       .summary = "show settings and where each comes from",
-       .usage = "show [--origin] [KEY] | docs settings|errors|flags",
-       .handler = RunConfig,
-       .flags = {ConfigFlags()},
-       .positionals_max = 1000},
-      {.name = "completion",
-       .summary = "print the completion script of a shell",
-       .usage = "bash|zsh|fish",
-       .handler = RunCompletion,
-       .positionals_max = 1},
-      {.name = "version", .summary = "print the version", .usage = "", .handler = RunVersion},
-  };
-  return kCommands;
-}
+const Command kCommands[] = {
+    {.name = "status",
+     .summary = "show the job: phase, step, nodes, ranks",
+     .usage = "[--job ID|DIR]",
+     .handler = RunStatus,
+     .flags = {JobFlags()}},
+    {.name = "ps",
+     .summary = "list your jobs and warm starters on this host",
+     .usage = "[--all]",
+     .handler = RunPs,
+     .flags = {PsFlags()}},
+    {.name = "why",
+     .summary = "say why the job is as it is, or explain an error code",
+     .usage = "[EVENT | PL-E012]",
+     .handler = RunWhy,
+     .flags = {JobFlags()},
+     .positionals_max = 1},
+    {.name = "events",
+     .summary = "list what happened, in the journal's order",
+     .usage = "[--since TIME] [--kind KIND,…] [--follow]",
+     .handler = RunEvents,
+     .flags = {EventsFlags(), JobFlags()}},
+    {.name = "logs",
+     .summary = "show what the ranks wrote",
+     .usage = "[--rank N] [--node NAME] [-f]",
+     .handler = RunLogs,
+     .flags = {LogsFlags(), JobFlags()}},
+    {.name = "wait",
+     .summary = "return when the job runs, reaches a step or has finished",
+     .usage = "[--for running|step=N|finished] [--timeout TIME]",
+     .handler = RunWait,
+     .flags = {WaitFlags(), JobFlags()}},
+    {.name = "stop",
+     .summary = "stop the job: SIGTERM to its ranks, SIGKILL after the grace",
+     .usage = "[--stop-grace TIME] [--force] [--dry-run]",
+     .handler = RunStop,
+     .flags = {StopFlags(), JobFlags()}},
+    {.name = "doctor",
+     .summary = "check this host: limits, ports, directories, Python, torch",
+     .usage = "",
+     .handler = RunDoctor},
+    {.name = "clean",
+     .summary = "remove what dead jobs and starters left behind",
+     .usage = "[RUN_DIR…] [--older-than TIME] [--dry-run]",
+     .handler = RunClean,
+     .flags = {CleanFlags()},
+     .positionals_max = 1000},
+    {.name = "config",
+     .summary = "show settings and where each comes from",
+     .usage = "show [--origin] [KEY] | docs settings|errors|flags",
+     .handler = RunConfig,
+     .flags = {ConfigFlags()},
+     .positionals_max = 1000},
+    {.name = "completion",
+     .summary = "print the completion script of a shell",
+     .usage = "bash|zsh|fish",
+     .handler = RunCompletion,
+     .positionals_max = 1},
+    {.name = "version", .summary = "print the version", .usage = "", .handler = RunVersion},
+};
+
+}  // namespace
+
+std::span<const Command> Commands() { return kCommands; }
 
 const Command* FindCommand(std::string_view name) {
   const auto all = Commands();
