@@ -162,7 +162,7 @@ class AgentTurn {
                           m_.carried_out_ < now.generation;
     const bool missed = now.generation.value() != 0 && next.generation > now.generation.next();
     const bool serves = next.kind == Kind::kRun && next.first_rank == 0;
-    if (!same && !serves && (promised || missed)) Do(HoldStorePort{});
+    if (!serves && (promised || (!same && missed))) Do(HoldStorePort{});
     if (!same) m_.fresh_asked_ = false;
     for (auto& [local, slot] : m_.slots_) {
       if (!same) slot.spawn_failures = 0;
@@ -176,7 +176,8 @@ class AgentTurn {
   // A second, stricter word shortens the grace that ranks were given.
   void ShortenGrace(Duration grace) {
     for (auto& [local, slot] : m_.slots_) {
-      if (slot.termed) slot.kill_at = std::min(slot.kill_at, m_.stop_since_ + grace);
+      if (slot.termed && !slot.killed)
+        slot.kill_at = std::min(slot.kill_at, m_.stop_since_ + grace);
     }
   }
 
@@ -184,7 +185,10 @@ class AgentTurn {
     const Assignment& assignment = m_.assignment_;
     const bool wanted = assignment.kind == Kind::kRun && !m_.leaving_ &&
                         slot.spawning_generation == assignment.generation;
-    if (!wanted || ++slot.spawn_failures < kSpawnFailuresMax) return;
+    const bool tries_again = wanted && ++slot.spawn_failures < kSpawnFailuresMax;
+    // The port was let go for this start; without another one no later world could be formed here.
+    if (!tries_again && m_.held_port_ == 0) Do(HoldStorePort{});
+    if (!wanted || tries_again) return;
     MARK("spawn failed");
     RankReport rank;
     rank.generation = assignment.generation;

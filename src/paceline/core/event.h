@@ -43,6 +43,12 @@ struct NodeReported {
   std::vector<RankReport> ranks;
 };
 
+// Heartbeats without news, taken in together: each of these nodes was heard on its connection since
+// the last event. A host with thousands of nodes may say so once instead of a thousand times.
+struct NodesHeard {
+  std::vector<NodeId> nodes;
+};
+
 // A rank ended. Sent at once, not with the next heartbeat.
 struct RankExited {
   NodeId node;
@@ -80,7 +86,8 @@ struct StopRequested {
 // A deadline of NextDeadline() has passed; also harmless at any other time.
 struct TimePassed {};
 
-using Event = std::variant<JobSubmitted, MasterStarted, NodeRegistered, NodeReported, RankExited,
-                           NodeDisconnected, NodeGone, NodeLeaving, StopRequested, TimePassed>;
+using Event =
+    std::variant<JobSubmitted, MasterStarted, NodeRegistered, NodeReported, NodesHeard, RankExited,
+                 NodeDisconnected, NodeGone, NodeLeaving, StopRequested, TimePassed>;
 
 }  // namespace paceline::core

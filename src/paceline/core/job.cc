@@ -32,6 +32,7 @@ struct Dispatcher {
   void operator()(const MasterStarted& event) { OnMasterStarted(turn, event); }
   void operator()(const NodeRegistered& event) { OnRegistered(turn, event); }
   void operator()(const NodeReported& event) { OnReported(turn, event); }
+  void operator()(const NodesHeard& event) { OnHeard(turn, event); }
   void operator()(const RankExited& event) { OnRankExited(turn, event); }
   void operator()(const NodeDisconnected& event) { OnDisconnected(turn, event); }
   void operator()(const NodeGone& event) { OnGone(turn, event); }

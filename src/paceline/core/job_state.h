@@ -140,6 +140,7 @@ struct NodeLink {
   bool registered = false;  // with this master; false: still expected back
   bool gone = false;        // the platform saw it die while its stream still seemed whole
   Instant last_heard;
+  Instant listens_since;    // this master's start; 0 for nodes that came later
   Instant disconnected_at;  // meaningful without connection
   Instant told_at;
   Duration loop_delay;      // worst of late, decaying
@@ -166,6 +167,7 @@ struct Watch {
   Instant grow_at = Instant::Max();        // a node that kept leaving may join from then on
   Instant minimum_since = Instant::Max();  // first world: since when enough nodes are here
   bool dirty = true;                       // membership or a store port changed: look again
+  bool tells = false;                      // some node's link has `tell` set
   uint32_t connected_count = 0;            // spare or seated nodes with a stream
   uint32_t running_seats = 0;
   uint32_t stepping_seats = 0;

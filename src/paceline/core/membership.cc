@@ -56,7 +56,7 @@ void LoseNode(Turn& turn, const NodeState& node, std::string reason,
                      .reason = std::move(reason)},
             std::move(causes));
   ForgetNodeWatch(turn, node.id);
-  link.tell = true;
+  turn.TellSoon(link);
   if (!state.spec.replace_nodes || node.departures > kLaunchesMax) return;
   turn.Do(LaunchNode{node.name, node.reason});
 }
@@ -77,7 +77,7 @@ void WelcomeBack(Turn& turn, NodeId id) {
                        .returned = true},
             {node->cause});
   CountConnection(turn, id, true);
-  turn.Link(id).tell = true;
+  turn.TellSoon(turn.Link(id));
 }
 
 RefuseNode Refusal(ConnectionId connection, std::string code) {
@@ -143,8 +143,10 @@ bool CheckIdentity(Turn& turn, const NodeRegistered& event, const NodeState* nod
   const Duration silent = turn.now() - link.last_heard;
   const bool heard_now = link.connection && *link.connection != event.connection &&
                          silent < HeartbeatInterval(state.spec) * kHeartbeatsSuspect;
-  const bool older =
-      node->boot_id == report.boot_id && report.agent_incarnation < link.agent_incarnation;
+  // When the later one is gone, the earlier one is no past of it but another process: two agents
+  // were given one name, and the one that is left speaks for the node.
+  const bool older = link.connection && node->boot_id == report.boot_id &&
+                     report.agent_incarnation < link.agent_incarnation;
   if (older || (heard_now && !same_agent)) {
     MARK("second agent refused");
     refusal.code = "PL-E0307";
@@ -190,7 +192,7 @@ void Admit(Turn& turn, NodeId id, const NodeRegistered& event) {
   link.loop_delay = Duration();
   link.agent_incarnation = report.agent_incarnation;
   link.agent_pid = report.agent_pid;
-  link.tell = true;
+  turn.TellSoon(link);
   turn.watch().dirty = true;
   turn.Do(AdmitNode{event.connection, id});
 }
@@ -221,6 +223,7 @@ void OnMasterStarted(Turn& turn, const MasterStarted& event) {
     NodeLink& link = turn.Link(id);
     link = NodeLink{};
     link.last_heard = turn.now();
+    link.listens_since = turn.now();
     link.disconnected_at = turn.now();
     const bool launch = turn.state().spec.replace_nodes && node.status == Status::kLost &&
                         node.departures <= kLaunchesMax;
@@ -274,6 +277,15 @@ void OnReported(Turn& turn, const NodeReported& event) {
   if (!IsMember(*node) && link.carried_out >= link.told.generation) WelcomeBack(turn, event.node);
 }
 
+void OnHeard(Turn& turn, const NodesHeard& event) {
+  for (const NodeId node : event.nodes) {
+    const auto found = turn.links().find(node);
+    if (found != turn.links().end() && found->second.connection) {
+      found->second.last_heard = turn.now();
+    }
+  }
+}
+
 void OnRankExited(Turn& turn, const RankExited& event) {
   const auto found = turn.links().find(event.node);
   if (found == turn.links().end() || found->second.connection != event.connection) return;
@@ -315,7 +327,7 @@ void OnLeaving(Turn& turn, const NodeLeaving& event) {
   turn.Emit(NodeLeft{.node = node->id,
                      .name = node->name,
                      .reason = event.why.empty() ? "left" : "left (" + event.why + ")"});
-  found->second.tell = true;
+  turn.TellSoon(found->second);
 }
 
 void DetectLosses(Turn& turn) {

@@ -22,6 +22,7 @@ bool IsNodeName(const std::string& name);
 void OnMasterStarted(Turn& turn, const MasterStarted& event);
 void OnRegistered(Turn& turn, const NodeRegistered& event);
 void OnReported(Turn& turn, const NodeReported& event);
+void OnHeard(Turn& turn, const NodesHeard& event);
 void OnRankExited(Turn& turn, const RankExited& event);
 void OnDisconnected(Turn& turn, const NodeDisconnected& event);
 void OnGone(Turn& turn, const NodeGone& event);

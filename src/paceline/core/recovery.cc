@@ -163,6 +163,8 @@ bool FormNextWorld(Turn& turn) {
   std::string fate;
   if (const NodeState* node = OpenFate(turn, &fate); node != nullptr) {
     watch.pending = "waits to hear from " + node->name + ", which " + fate;
+    // A report that clears it is no reason for a pass by itself.
+    watch.settle_at = std::min(watch.settle_at, turn.now() + HeartbeatInterval(state.spec));
     return false;
   }
   const LadderView view = View(turn);

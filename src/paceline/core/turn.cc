@@ -101,7 +101,15 @@ void Turn::TellNode(NodeId node, NodeLink& link) {
   Do(AssignNode{node, std::move(desired)});
 }
 
+void Turn::TellSoon(NodeLink& link) {
+  link.tell = true;
+  watch().tells = true;
+}
+
 void Turn::TellChanges() {
+  // Most events are heartbeats: they must not cost a look at every node.
+  if (!tell_all_ && !watch().tells) return;
+  watch().tells = false;
   for (auto& [node, link] : links()) {
     if (tell_all_ || link.tell) TellNode(node, link);
   }

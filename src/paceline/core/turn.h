@@ -44,6 +44,9 @@ class Turn {
   // Judges one node's link anew and brings the next detector pass forward when needed.
   void Rewatch(NodeId node);
 
+  // At the end of this step, whether its desired state changed or not.
+  void TellSoon(NodeLink& link);
+
   // Tells every connected node whose desired state differs from what it was told.
   void TellChanges();
 

@@ -1,5 +1,7 @@
 // A world that does not get going: a rank that never runs would let the others wait for ever.
 
+#include <algorithm>
+
 #include "paceline/core/detect/detectors.h"
 
 namespace paceline::core {
@@ -9,7 +11,9 @@ Verdict JudgeStart(const NodeView& view, Instant now) {
   if (state.phase != Phase::kStarting || !state.IsSeated(view.node.id)) return {};
   if (view.link.running || view.node.finished) return {};
   const Duration limit = state.spec.timers.start_timeout;
-  const Instant late_at = state.phase_since + limit;
+  // Over a restart of the master only its own time counts: the wall clock may have been set, and
+  // nobody listened in between.
+  const Instant late_at = std::max(state.phase_since, view.link.listens_since) + limit;
   if (now < late_at) return {Verdict::Kind::kHealthy, late_at, ""};
   return {Verdict::Kind::kStuck, Instant::Max(), "its ranks did not run within " + ToString(limit)};
 }

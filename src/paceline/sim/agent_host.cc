@@ -1,0 +1,354 @@
+#include "paceline/sim/agent_host.h"
+
+#include <algorithm>
+#include <variant>
+
+#include "paceline/sim/node.h"
+#include "paceline/sim/world.h"
+
+namespace paceline::sim {
+namespace {
+
+constexpr Duration kAdmissionTimeout = Duration::Seconds(5);
+constexpr uint32_t kFirstPort = 20'000;
+
+}  // namespace
+
+AgentHost::AgentHost(SimWorld& world, Node& node, uint64_t incarnation)
+    : world_(world),
+      node_(node),
+      incarnation_(incarnation),
+      pid_(world.NextPid()),
+      machine_(world.options().spec),
+      store_port_(kFirstPort + world.NextPort()),
+      retry_delay_(world.options().spec.timers.reconnect_delay) {}
+
+void AgentHost::WhenAwake(Task task) {
+  if (has_ended_) return;
+  if (is_frozen_) {
+    backlog_.push_back(std::move(task));
+  } else {
+    task();
+  }
+}
+
+void AgentHost::Later(Duration delay, std::function<void(AgentHost&)> task) {
+  world_.queue().After(delay, [&node = node_, incarnation = incarnation_, task = std::move(task)] {
+    AgentHost* agent = node.AgentOf(incarnation);
+    if (agent != nullptr) agent->WhenAwake([agent, task] { task(*agent); });
+  });
+}
+
+void AgentHost::Start() {
+  for (const RankReport& rank : node_.Found()) {
+    Feed(core::RankFound{rank, node_.restart_count_of(rank.pid)});
+  }
+  Feed(core::StorePortHeld{store_port_});
+  Connect();
+  ScheduleBeat();
+}
+
+void AgentHost::Die(bool is_silent) {
+  has_ended_ = true;
+  backlog_.clear();
+  if (connection_ == ConnectionId()) return;
+  if (is_silent) {
+    world_.network().Abandon(connection_, End::kAgent);
+  } else {
+    world_.network().Close(connection_, End::kAgent);
+  }
+}
+
+void AgentHost::Thaw() {
+  if (!is_frozen_) return;
+  is_frozen_ = false;
+  StopResting();
+  while (!backlog_.empty() && !is_frozen_ && !has_ended_) {
+    const Task task = std::move(backlog_.front());
+    backlog_.pop_front();
+    task();
+  }
+}
+
+// ---- the connection ----
+
+void AgentHost::ConnectLater() {
+  if (is_connecting_) return;
+  is_connecting_ = true;
+  const Duration wait =
+      retry_delay_ + Duration::Microseconds(world_.prng().Between(
+                         0, std::max<int64_t>(1, retry_delay_.microseconds() / 4)));
+  retry_delay_ = std::min(retry_delay_ * 2, world_.options().spec.timers.reconnect_delay_max);
+  Later(wait, [](AgentHost& agent) {
+    agent.is_connecting_ = false;
+    agent.Connect();
+  });
+}
+
+void AgentHost::Connect() {
+  if (connection_ != ConnectionId() || is_connecting_) return;
+  is_connecting_ = true;
+  Network& network = world_.network();
+  const HostIndex host = node_.host();
+  const bool is_cut = network.IsCut(host, kMasterHost) || network.IsCut(kMasterHost, host);
+  const Duration wait = is_cut ? Duration::Milliseconds(world_.prng().Between(500, 2'000))
+                               : network.DrawLatency(host) * 2;
+  Later(wait, [is_cut](AgentHost& agent) {
+    agent.is_connecting_ = false;
+    if (is_cut || !agent.world_.master().is_on()) {
+      agent.ConnectLater();
+      return;
+    }
+    agent.Register();
+  });
+}
+
+void AgentHost::Register() {
+  SimWorld& world = world_;
+  Node& node = node_;
+  const uint64_t incarnation = incarnation_;
+  connection_ = world.network().Open(Network::Ends{
+      .agent_host = node.host(),
+      .agent_incarnation = incarnation,
+      .agent_eof =
+          [&node, incarnation](ConnectionId id) {
+            AgentHost* agent = node.AgentOf(incarnation);
+            if (agent != nullptr) agent->OnEndOfStream(id);
+          },
+      .master_eof = [&world, master = world.master().incarnation()](
+                        ConnectionId id) { world.master().OnEndOfStream(master, id); }});
+  const ConnectionId connection = connection_;
+  ReadProgress();
+  sent_.clear();
+  core::NodeRegistered event;
+  event.connection = connection;
+  event.report.name = node.name();
+  event.report.boot_id = node.boot_id();
+  event.report.agent_incarnation = incarnation;
+  event.report.agent_pid = pid_;
+  event.report.address = "10.0.0." + std::to_string(node.index());
+  event.report.slots = world.options().spec.nproc_per_node;
+  event.report.store_port = store_port_;
+  event.report.version_major = 0;
+  event.report.version_minor = 1;
+  event.report.generation = machine_.carried_out();
+  event.report.ranks = machine_.Ranks();
+  for (const RankReport& rank : event.report.ranks) sent_[rank.local_rank] = rank;
+  world.Tell(connection, std::move(event));
+  Later(kAdmissionTimeout, [connection](AgentHost& agent) {
+    if (agent.is_linked_ || agent.connection_ != connection) return;
+    agent.world_.network().Close(connection, End::kAgent);
+    agent.connection_ = ConnectionId();
+    agent.ConnectLater();
+  });
+}
+
+void AgentHost::OnAdmitted(ConnectionId connection, NodeId id) {
+  WhenAwake([this, connection, id] {
+    if (connection != connection_) return;
+    node_id_ = id;
+    retry_delay_ = world_.options().spec.timers.reconnect_delay;
+    if (is_linked_) return;
+    is_linked_ = true;
+    Feed(core::MasterLinked{});
+  });
+}
+
+void AgentHost::OnRefused(ConnectionId connection, bool may_retry) {
+  WhenAwake([this, connection, may_retry] {
+    if (connection != connection_) return;
+    if (!may_retry && node_.processes().empty()) {  // whoever refuses must not end ranks
+      Do(core::ExitAgent{1, "refused by the master"});
+      return;
+    }
+    retry_delay_ = world_.options().spec.timers.reconnect_delay_max;
+    world_.network().Close(connection, End::kAgent);
+    Unlink("refused for now");
+  });
+}
+
+void AgentHost::OnAssignment(ConnectionId connection, const Assignment& assignment) {
+  WhenAwake([this, connection, assignment] {
+    if (connection != connection_) return;
+    if (world_.options().canary == Canary::kStaleAssignment) ActOnItAgain(assignment);
+    Feed(core::AssignmentReceived{assignment});
+  });
+}
+
+// The canary: an assignment that arrives late is not compared with the newer one.
+void AgentHost::ActOnItAgain(const Assignment& assignment) {
+  Later(Duration::Seconds(2), [assignment](AgentHost& agent) {
+    if (assignment.generation >= agent.machine_.assignment().generation) return;
+    agent.machine_ = core::AgentMachine(agent.world_.options().spec);
+    agent.Feed(core::StorePortHeld{agent.store_port_});
+    agent.Feed(core::StarterReady{});
+    agent.Feed(core::AssignmentReceived{assignment});
+  });
+}
+
+void AgentHost::OnEndOfStream(ConnectionId connection) {
+  WhenAwake([this, connection] {
+    if (connection == connection_) Unlink("the stream ended");
+  });
+}
+
+void AgentHost::Unlink(const std::string& why) {
+  StopResting();
+  connection_ = ConnectionId();
+  const bool was_linked = is_linked_;
+  is_linked_ = false;
+  if (was_linked) Feed(core::MasterUnlinked{why});
+  if (!has_ended_) ConnectLater();
+}
+
+// ---- heartbeats ----
+
+void AgentHost::ScheduleBeat() {
+  const Duration interval = world_.options().spec.timers.heartbeat_interval;
+  const Instant due = world_.queue().now() + interval;
+  Later(interval, [due](AgentHost& agent) {
+    agent.worst_lateness_ = std::max(agent.worst_lateness_, agent.world_.queue().now() - due);
+    agent.Beat();
+    agent.is_resting_ = agent.MayRest();
+    if (!agent.is_resting_) agent.ScheduleBeat();
+  });
+}
+
+// All its ranks step and the master knows. The node of rank 0 goes on, so that steps are told.
+bool AgentHost::MayRest() const {
+  if (world_.options().heartbeats_each || !is_linked_) return false;
+  const Assignment& assignment = machine_.assignment();
+  if (assignment.kind != Assignment::Kind::kRun || assignment.first_rank == 0) return false;
+  if (machine_.carried_out() != assignment.generation) return false;
+  if (sent_.size() != assignment.rank_count) return false;
+  for (const auto& [local_rank, rank] : sent_) {
+    if (rank.generation != assignment.generation) return false;
+    if (rank.state != RankReport::State::kStepping) return false;
+  }
+  return true;
+}
+
+void AgentHost::StopResting() {
+  if (!is_resting_) return;
+  is_resting_ = false;
+  ScheduleBeat();
+}
+
+void AgentHost::Beat() {
+  if (!is_linked_) return;
+  ReadProgress();
+  SendReport();
+}
+
+void AgentHost::ReadProgress() {
+  core::ProgressRead read;
+  for (const auto& [pid, process] : node_.processes()) {
+    read.ranks.push_back(node_.Report(process));
+  }
+  if (!read.ranks.empty()) Feed(std::move(read));
+}
+
+void AgentHost::SendReport() {
+  if (connection_ == ConnectionId() || !is_linked_) return;
+  core::NodeReported event;
+  event.node = node_id_;
+  event.connection = connection_;
+  event.generation = machine_.carried_out();
+  event.store_port = store_port_;
+  event.loop_delay = std::exchange(worst_lateness_, Duration());
+  for (const RankReport& rank : machine_.Ranks()) {
+    RankReport& sent = sent_[rank.local_rank];
+    if (sent == rank) continue;
+    sent = rank;
+    event.ranks.push_back(rank);
+  }
+  world_.Tell(connection_, std::move(event));
+}
+
+// ---- the machine ----
+
+void AgentHost::Feed(core::AgentEvent event) {
+  if (has_ended_) return;
+  if (is_frozen_) {
+    backlog_.push_back([this, event = std::move(event)] { Feed(event); });
+    return;
+  }
+  if (!std::holds_alternative<core::ProgressRead>(event)) StopResting();
+  const std::vector<core::AgentAction> actions = machine_.Step(world_.queue().now(), event);
+  for (const core::AgentAction& action : actions) {
+    if (has_ended_) return;
+    Perform(action);
+  }
+  Rearm();
+}
+
+void AgentHost::Rearm() {
+  const Instant deadline = machine_.NextDeadline();
+  if (deadline.is_max() || deadline == armed_for_) return;
+  armed_for_ = deadline;
+  Later(deadline - world_.queue().now(), [deadline](AgentHost& agent) {
+    if (agent.armed_for_ != deadline) return;
+    agent.armed_for_ = Instant::Max();
+    agent.Feed(core::AgentTimePassed{});
+  });
+}
+
+void AgentHost::Perform(const core::AgentAction& action) {
+  std::visit([this](const auto& one) { Do(one); }, action);
+}
+
+void AgentHost::Do(const core::StartStarter& action) { node_.StartStarter(action.fresh); }
+
+void AgentHost::Do(const core::SpawnRank& action) {
+  world_.SpawnOrdered(node_.index(), action.assignment);
+  node_.Spawn({incarnation_, action.local_rank, action.rank, action.assignment});
+}
+
+void AgentHost::Do(const core::SignalRank& action) {
+  node_.Signal(action.local_rank, action.pid, action.signal);
+}
+
+void AgentHost::Do(const core::ReleaseStorePort&) { store_port_ = 0; }
+
+void AgentHost::Do(const core::HoldStorePort&) {
+  store_port_ = kFirstPort + world_.NextPort();
+  Later(Duration(),
+        [port = store_port_](AgentHost& agent) { agent.Feed(core::StorePortHeld{port}); });
+}
+
+void AgentHost::Do(const core::ReportRankExit& action) {
+  sent_[action.rank.local_rank] = action.rank;
+  if (connection_ == ConnectionId() || !is_linked_) return;
+  core::RankExited event;
+  event.node = node_id_;
+  event.connection = connection_;
+  event.rank = action.rank;
+  if (world_.options().canary == Canary::kBlameNeighbour) {
+    event.rank.rank = event.rank.rank.next();
+    ++event.rank.local_rank;
+  }
+  world_.Tell(connection_, std::move(event));
+}
+
+void AgentHost::Do(const core::ReportNow&) {
+  Later(Duration(), [](AgentHost& agent) { agent.Beat(); });
+}
+
+void AgentHost::Do(const core::TellLeaving& action) {
+  if (connection_ == ConnectionId() || !is_linked_) return;
+  world_.Tell(connection_, core::NodeLeaving{node_id_, connection_, action.why});
+}
+
+void AgentHost::Do(const core::ExitAgent& action) {
+  has_ended_ = true;
+  world_.queue().After(Duration(),
+                       [&node = node_, incarnation = incarnation_, code = action.exit_code] {
+                         node.AgentExited(incarnation, code);
+                       });
+}
+
+void AgentHost::Do(const core::AgentNote& action) {
+  world_.trace().Add(world_.queue().now(), node_.name(), "note", 0, action.text);
+}
+
+}  // namespace paceline::sim

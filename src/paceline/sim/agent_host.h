@@ -1,0 +1,106 @@
+#pragma once
+
+// The outside of one agent process: it feeds core::AgentMachine, carries out its actions on the
+// simulated host, keeps one connection to the master and reports. It decides nothing, as the real
+// event loop must not either.
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "paceline/base/instant.h"
+#include "paceline/core/agent.h"
+#include "paceline/model/ids.h"
+#include "paceline/model/node.h"
+#include "paceline/sim/queue.h"
+
+namespace paceline::sim {
+
+class Node;
+class SimWorld;
+
+class AgentHost {
+ public:
+  AgentHost(SimWorld& world, Node& node, uint64_t incarnation);
+
+  uint64_t incarnation() const { return incarnation_; }
+  int32_t pid() const { return pid_; }
+  bool is_frozen() const { return is_frozen_; }
+  bool is_linked() const { return is_linked_; }
+  // Sends no heartbeats because nothing changes; the world credits them instead.
+  bool is_resting() const { return is_resting_; }
+  bool has_ended() const { return has_ended_; }
+  ConnectionId connection() const { return connection_; }
+  NodeId node_id() const { return node_id_; }
+  const core::AgentMachine& machine() const { return machine_; }
+
+  void Start();
+  // The process is gone: close what it held. `is_silent`: its host lost its power.
+  void Die(bool is_silent);
+  void Freeze() { is_frozen_ = true; }
+  void Thaw();
+
+  // --- from the master ---
+  void OnAdmitted(ConnectionId connection, NodeId node);
+  void OnRefused(ConnectionId connection, bool may_retry);
+  void OnAssignment(ConnectionId connection, const Assignment& assignment);
+  void OnEndOfStream(ConnectionId connection);
+
+  // --- from its host ---
+  void Feed(core::AgentEvent event);
+
+ private:
+  void Perform(const core::AgentAction& action);
+  void Do(const core::StartStarter& action);
+  void Do(const core::SpawnRank& action);
+  void Do(const core::SignalRank& action);
+  void Do(const core::ReleaseStorePort& action);
+  void Do(const core::HoldStorePort& action);
+  void Do(const core::ReportRankExit& action);
+  void Do(const core::ReportNow& action);
+  void Do(const core::TellLeaving& action);
+  void Do(const core::ExitAgent& action);
+  void Do(const core::AgentNote& action);
+
+  void Connect();
+  void ConnectLater();
+  void ActOnItAgain(const Assignment& assignment);
+  void Register();
+  void Unlink(const std::string& why);
+  void Beat();
+  void ScheduleBeat();
+  bool MayRest() const;
+  void StopResting();
+  void ReadProgress();
+  void SendReport();
+  void Rearm();
+  // Runs it now, or when the process thaws.
+  void WhenAwake(Task task);
+  // Runs `task` later, if this very agent still lives then.
+  void Later(Duration delay, std::function<void(AgentHost&)> task);
+
+  SimWorld& world_;
+  Node& node_;
+  const uint64_t incarnation_;
+  const int32_t pid_;
+  core::AgentMachine machine_;
+  bool is_frozen_ = false;
+  bool is_linked_ = false;
+  bool has_ended_ = false;
+  bool is_connecting_ = false;
+  bool is_resting_ = false;
+  ConnectionId connection_;  // 0: none
+  NodeId node_id_;
+  uint32_t store_port_ = 0;
+  Duration retry_delay_;
+  Duration worst_lateness_;
+  Instant armed_for_ = Instant::Max();
+  uint64_t beat_version_ = 0;
+  std::deque<Task> backlog_;             // while frozen
+  std::map<uint32_t, RankReport> sent_;  // by local rank, on this connection
+};
+
+}  // namespace paceline::sim

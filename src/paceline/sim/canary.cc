@@ -1,0 +1,40 @@
+#include "paceline/sim/canary.h"
+
+namespace paceline::sim {
+namespace {
+
+constexpr CanaryEntry kCanaries[] = {
+    {Canary::kForgetToFence, "forget_to_fence", "old ranks are called dead and live on"},
+    {Canary::kDropRecord, "drop_record", "one record of the journal is not written"},
+    {Canary::kEffectBeforeDurable, "effect_before_durable", "effects run before their records"},
+    {Canary::kDoubleRank, "double_rank", "the starter forks twice for one order"},
+    {Canary::kIgnoreSilence, "ignore_silence", "the master never looks at its deadline"},
+    {Canary::kWrongSeat, "wrong_seat", "a node starts the ranks of another seat"},
+    {Canary::kStaleAssignment, "stale_assignment", "a late, older assignment is carried out"},
+    {Canary::kLoseExit, "lose_exit", "an agent never hears that its rank died"},
+    {Canary::kBlameNeighbour, "blame_neighbour", "an exit is told under another rank's number"},
+    {Canary::kForgetRecord, "forget_record", "a new master misses the newest record"},
+    {Canary::kClockRunsBack, "clock_runs_back", "the master's time starts before its journal ends"},
+    {Canary::kHoldExits, "hold_exits", "a rank that was killed stays"},
+    {Canary::kWildClock, "wild_clock", "a delay depends on what no seed controls"},
+};
+
+}  // namespace
+
+std::span<const CanaryEntry> AllCanaries() { return kCanaries; }
+
+std::optional<Canary> CanaryByName(std::string_view name) {
+  for (const CanaryEntry& entry : kCanaries) {
+    if (entry.name == name) return entry.canary;
+  }
+  return std::nullopt;
+}
+
+std::string_view CanaryName(Canary canary) {
+  for (const CanaryEntry& entry : kCanaries) {
+    if (entry.canary == canary) return entry.name;
+  }
+  return "none";
+}
+
+}  // namespace paceline::sim

@@ -1,0 +1,40 @@
+#pragma once
+
+// Bugs planted around the core, on purpose. A run with one of them must fail: that is the proof
+// that the checks would see a bug of this kind. They live in the simulated hosts, never in the
+// core.
+
+#include <optional>
+#include <span>
+#include <string_view>
+
+namespace paceline::sim {
+
+enum class Canary {
+  kNone,
+  kForgetToFence,        // a node reports old ranks as killed and lets them live
+  kDropRecord,           // a record of a batch is not written
+  kEffectBeforeDurable,  // effects run while their records are still in memory
+  kDoubleRank,           // the starter forks twice for one order
+  kIgnoreSilence,        // the master never looks at its deadline
+  kWrongSeat,            // a node starts the ranks of another seat
+  kStaleAssignment,      // an agent acts on an older assignment that arrives late
+  kLoseExit,             // an agent never hears that its rank died
+  kBlameNeighbour,       // an exit is reported under another rank's number
+  kForgetRecord,         // a restarted master misses the last durable record
+  kClockRunsBack,        // the master's time may start before its journal ends
+  kHoldExits,            // a rank that was told to end stays
+  kWildClock,            // a step depends on something that no seed controls
+};
+
+struct CanaryEntry {
+  Canary canary;
+  std::string_view name;
+  std::string_view bug;
+};
+
+std::span<const CanaryEntry> AllCanaries();
+std::optional<Canary> CanaryByName(std::string_view name);
+std::string_view CanaryName(Canary canary);
+
+}  // namespace paceline::sim

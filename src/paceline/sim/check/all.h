@@ -1,0 +1,21 @@
+#pragma once
+
+// One declaration a check; each is defined in the file of its name and listed in checks.cc.
+
+#include <memory>
+
+#include "paceline/sim/check/check.h"
+
+namespace paceline::sim {
+
+std::unique_ptr<Check> MakeOneWorld();
+std::unique_ptr<Check> MakeStaleNeverActs();
+std::unique_ptr<Check> MakeJournalFolds();
+std::unique_ptr<Check> MakeNoAckLost();
+std::unique_ptr<Check> MakeEvidence();
+std::unique_ptr<Check> MakeLadderEnds();
+std::unique_ptr<Check> MakeRestoreNewest();
+std::unique_ptr<Check> MakeBounded();
+std::unique_ptr<Check> MakeNoOrphans();
+
+}  // namespace paceline::sim

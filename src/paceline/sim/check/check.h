@@ -1,0 +1,57 @@
+#pragma once
+
+// An invariant, watched while a run goes on. A check sees what the master decides, what becomes
+// durable, what takes effect and what processes do; it may compare that with the truth, which only
+// the simulator knows. The first violation ends the run.
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "paceline/base/instant.h"
+#include "paceline/core/action.h"
+#include "paceline/core/event.h"
+#include "paceline/core/record.h"
+#include "paceline/model/node.h"
+#include "paceline/model/world.h"
+
+namespace paceline::sim {
+
+class SimWorld;
+struct RankProcess;
+
+// One moment of the master: what it was told, when, and what it answered.
+struct Turn {
+  Instant now;  // the master's clock
+  const core::Event& event;
+  const core::Actions& actions;
+};
+
+class Check {
+ public:
+  virtual ~Check() = default;
+
+  virtual void Decided(SimWorld&, const Turn&) {}
+  virtual void Persisted(SimWorld&, const core::Record&) {}
+  virtual void Restored(SimWorld&) {}
+  // `decided`: the newest record when the master decided on this effect.
+  virtual void Ran(SimWorld&, const core::Effect&, RecordSeq /*decided*/) {}
+  virtual void SpawnOrdered(SimWorld&, uint32_t /*node*/, const Assignment&) {}
+  virtual void Started(SimWorld&, const RankProcess&) {}
+  virtual void Ended(SimWorld&, const RankProcess&, const ExitCause&) {}
+  // After the faults were healed and the job went on, waits with a reason, or is over.
+  virtual void AtQuiet(SimWorld&) {}
+};
+
+struct CheckEntry {
+  std::string_view name;
+  std::string_view promise;
+  std::unique_ptr<Check> (*make)();
+};
+
+// The list; see checks.cc.
+std::span<const CheckEntry> AllChecks();
+
+}  // namespace paceline::sim

@@ -1,0 +1,29 @@
+#include "paceline/sim/check/all.h"
+#include "paceline/sim/check/check.h"
+
+namespace paceline::sim {
+namespace {
+
+constexpr CheckEntry kChecks[] = {
+    {"one_world", "no two live processes hold one rank, and each holds its node's seat",
+     MakeOneWorld},
+    {"stale_never_acts", "a node never starts ranks of an older generation than it knew",
+     MakeStaleNeverActs},
+    {"journal_folds", "the fold of all records equals the live state, after every event",
+     MakeJournalFolds},
+    {"no_ack_lost", "what took effect was durable before, and is there after a restart",
+     MakeNoAckLost},
+    {"evidence", "a node is lost or evicted, and a rank failed, only when it is so or silent",
+     MakeEvidence},
+    {"ladder_ends", "recoveries without progress are few, and nothing follows a stop",
+     MakeLadderEnds},
+    {"restore_newest", "the steps the master speaks of were made and saved", MakeRestoreNewest},
+    {"bounded", "records, effects, notes and queues stay under their limits", MakeBounded},
+    {"no_orphans", "when all is quiet, every process is in the world", MakeNoOrphans},
+};
+
+}  // namespace
+
+std::span<const CheckEntry> AllChecks() { return kChecks; }
+
+}  // namespace paceline::sim

@@ -1,0 +1,43 @@
+// The ladder does not run in circles: charged failures without progress are bounded, and once the
+// end was decided nothing is recovered any more.
+
+#include <string>
+
+#include "paceline/sim/check/all.h"
+#include "paceline/sim/world.h"
+
+namespace paceline::sim {
+namespace {
+
+// Far above every budget that a job can have here.
+constexpr uint32_t kFailuresMax = 64;
+
+class LadderEnds final : public Check {
+ public:
+  void Persisted(SimWorld& world, const core::Record& record) override {
+    if (std::holds_alternative<core::ProgressMade>(record.fact)) failures_ = 0;
+    if (const auto* failed = std::get_if<core::RankFailed>(&record.fact)) {
+      failures_ += failed->charged ? 1 : 0;
+    }
+    if (failures_ > kFailuresMax) {
+      world.Fail("ladder_ends", std::to_string(failures_) + " failures without progress");
+    }
+    const bool recovers = std::holds_alternative<core::WorldFormed>(record.fact) ||
+                          std::holds_alternative<core::RecoveryDecided>(record.fact);
+    if (is_over_ && recovers) {
+      world.Fail("ladder_ends", "after the end was decided: " + core::Sentence(record));
+    }
+    is_over_ = is_over_ || std::holds_alternative<core::StopDecided>(record.fact) ||
+               std::holds_alternative<core::JobFinished>(record.fact);
+  }
+
+ private:
+  uint32_t failures_ = 0;
+  bool is_over_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Check> MakeLadderEnds() { return std::make_unique<LadderEnds>(); }
+
+}  // namespace paceline::sim

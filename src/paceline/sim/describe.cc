@@ -1,0 +1,45 @@
+#include "paceline/sim/options.h"
+#include "paceline/sim/world.h"
+
+namespace paceline::sim {
+
+std::string Describe(const Assignment& assignment) {
+  std::string text;
+  switch (assignment.kind) {
+    case Assignment::Kind::kIdle: text = "idle"; break;
+    case Assignment::Kind::kRun: text = "run"; break;
+    case Assignment::Kind::kStop: text = "stop"; break;
+    case Assignment::Kind::kLeave: text = "leave"; break;
+  }
+  text += " g" + ToString(assignment.generation);
+  if (assignment.kind != Assignment::Kind::kRun) return text;
+  return text + " seat " + std::to_string(assignment.seat) + "/" +
+         std::to_string(assignment.seat_count) + " ranks from " +
+         std::to_string(assignment.first_rank) + " of " + std::to_string(assignment.world_size);
+}
+
+std::string Describe(const Options& options) {
+  const JobSpec& spec = options.spec;
+  std::string text =
+      "nodes=" + std::to_string(options.node_count) + "+" + std::to_string(options.late_node_count);
+  text += " min=" + std::to_string(spec.nodes_min) + " max=" + std::to_string(spec.nodes_max);
+  text += " unit=" + std::to_string(spec.unit);
+  text += " spares=" + std::to_string(spec.spares);
+  text += " ranks=" + std::to_string(spec.nproc_per_node);
+  text += options.local_platform ? " local" : " hosts";
+  text += options.heartbeats_each ? " beats=each" : " beats=credited";
+  text += " latency=" + ToString(options.link.latency_max);
+  text += " loss=" + std::to_string(options.link.loss_permille);
+  text += " dup=" + std::to_string(options.link.duplicate_permille);
+  text += " reorder=" + std::to_string(options.link.reorder_permille);
+  text += " fsync=" + ToString(options.fsync_max);
+  text += " step=" + ToString(options.step_time);
+  text += " save=" + std::to_string(options.checkpoint_every);
+  text += " total=" + std::to_string(options.total_steps);
+  text += options.tells_steps ? " tells" : " counts";
+  text += " chaos=" + ToString(options.chaos);
+  text += " strikes=" + std::to_string(options.strikes.size());
+  return text;
+}
+
+}  // namespace paceline::sim

@@ -1,0 +1,40 @@
+#pragma once
+
+// One declaration a fault; each is defined in the file of its name (or its family) and listed in
+// faults.cc.
+
+#include "paceline/base/prng.h"
+
+namespace paceline::sim {
+
+class SimWorld;
+
+void CrashRank(SimWorld& world, Prng& prng);
+void FreezeRank(SimWorld& world, Prng& prng);
+void ScriptBug(SimWorld& world, Prng& prng);
+void PortTaken(SimWorld& world, Prng& prng);
+void KillStarter(SimWorld& world, Prng& prng);
+void KillAgent(SimWorld& world, Prng& prng);
+void FreezeAgent(SimWorld& world, Prng& prng);
+void LeaveNode(SimWorld& world, Prng& prng);
+void SecondAgent(SimWorld& world, Prng& prng);
+void KillNode(SimWorld& world, Prng& prng);
+void Reboot(SimWorld& world, Prng& prng);
+void FreezeNode(SimWorld& world, Prng& prng);
+void FlappingNode(SimWorld& world, Prng& prng);
+void SpareDies(SimWorld& world, Prng& prng);
+void LateJoiner(SimWorld& world, Prng& prng);
+void PartitionOneWay(SimWorld& world, Prng& prng);
+void PartitionTwoWay(SimWorld& world, Prng& prng);
+void PacketLoss(SimWorld& world, Prng& prng);
+void Duplicates(SimWorld& world, Prng& prng);
+void Reordering(SimWorld& world, Prng& prng);
+void SlowLink(SimWorld& world, Prng& prng);
+void CrashMaster(SimWorld& world, Prng& prng);
+void CrashMasterAtRecord(SimWorld& world, Prng& prng);
+void FreezeMaster(SimWorld& world, Prng& prng);
+void ClockStep(SimWorld& world, Prng& prng);
+void FullDisk(SimWorld& world, Prng& prng);
+void StopRequest(SimWorld& world, Prng& prng);
+
+}  // namespace paceline::sim

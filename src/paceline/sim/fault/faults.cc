@@ -1,0 +1,60 @@
+#include "paceline/sim/fault/all.h"
+#include "paceline/sim/fault/fault.h"
+#include "paceline/sim/options.h"
+
+namespace paceline::sim {
+namespace {
+
+bool HasHosts(const Options& options) { return !options.local_platform; }
+bool SavesSometimes(const Options& options) { return options.checkpoint_every != 1; }
+
+constexpr Fault kFaults[] = {
+    // ranks
+    {"crash_rank", "a rank dies by an exception, an exit or a signal", CrashRank},
+    {"freeze_rank", "a rank stands still for a while", FreezeRank},
+    {"script_bug", "the script fails at one step, always", ScriptBug, SavesSometimes},
+    {"port_taken", "the port of the next stores is taken", PortTaken},
+    // agents
+    {"kill_starter", "the starter dies, its ranks live on", KillStarter},
+    {"kill_agent", "an agent dies alone", KillAgent},
+    {"freeze_agent", "an agent stands still, its ranks go on", FreezeAgent},
+    {"leave_node", "a node is asked to leave on its own host", LeaveNode, HasHosts},
+    {"second_agent", "a second agent uses the name of a first one", SecondAgent, HasHosts},
+    // nodes
+    {"kill_node", "a node dies with all its processes", KillNode},
+    {"reboot", "a host reboots, quickly or slowly", Reboot, HasHosts},
+    {"freeze_node", "a whole node stands still for a while", FreezeNode},
+    {"flapping_node", "a node comes and goes several times", FlappingNode},
+    {"spare_dies", "a node without a seat dies", SpareDies},
+    {"late_joiner", "a node joins late", LateJoiner},
+    // network
+    {"partition_one_way", "messages of one direction do not arrive", PartitionOneWay},
+    {"partition_two_way", "some nodes are cut off from the master", PartitionTwoWay},
+    {"packet_loss", "a link loses packets", PacketLoss},
+    {"duplicates", "messages arrive twice, or again on a dead connection", Duplicates},
+    {"reordering", "messages of different nodes overtake each other", Reordering},
+    {"slow_link", "a link delays everything, up to a second", SlowLink},
+    // master
+    {"crash_master", "the master dies", CrashMaster},
+    {"crash_master_at_record", "the master dies when a record is durable and nobody knows",
+     CrashMasterAtRecord},
+    {"freeze_master", "the master stands still for a while", FreezeMaster},
+    {"clock_step", "the wall clock is set while the master restarts", ClockStep},
+    {"full_disk", "the disk under the journal is full for a while", FullDisk},
+    {"stop_request", "the user asks for the end", StopRequest},
+};
+
+}  // namespace
+
+std::span<const Fault> AllFaults() { return kFaults; }
+
+size_t FaultIndex(std::string_view name) {
+  size_t index = 0;
+  for (const Fault& fault : kFaults) {
+    if (fault.name == name) break;
+    ++index;
+  }
+  return index;
+}
+
+}  // namespace paceline::sim

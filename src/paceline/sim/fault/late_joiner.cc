@@ -1,0 +1,12 @@
+#include "paceline/sim/fault/all.h"
+#include "paceline/sim/fault/pick.h"
+
+namespace paceline::sim {
+
+void LateJoiner(SimWorld& world, Prng& prng) {
+  Node* node = PickNode(
+      world, prng, [](const Node& n) { return !n.is_on() && n.boot_count() == 0 && !n.is_twin(); });
+  if (node != nullptr) node->PowerOn();
+}
+
+}  // namespace paceline::sim

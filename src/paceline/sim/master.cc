@@ -1,0 +1,291 @@
+#include "paceline/sim/master.h"
+
+#include <algorithm>
+#include <utility>
+#include <variant>
+
+#include "paceline/sim/world.h"
+
+namespace paceline::sim {
+namespace {
+
+// Virtual time starts here on the wall clock.
+constexpr Instant kWallEpoch = Instant::FromNanoseconds(1'700'000'000'000'000'000);
+constexpr Duration kFullDiskRetry = Duration::Milliseconds(250);
+constexpr uint64_t kDroppedRecord = 7;  // for the canary
+
+}  // namespace
+
+// What the real master does: its start plus monotonic progress. The start is the wall clock or the
+// newest record, whichever is later. To clamp each reading instead would stop time until a clock
+// that was set back has caught up.
+Instant Master::clock() const { return wall_at_start_ + (world_.queue().now() - started_at_); }
+
+void Master::Start() {
+  if (is_on_ || has_finished_) return;
+  is_on_ = true;
+  is_frozen_ = is_committing_ = false;
+  started_at_ = world_.queue().now();
+  wall_at_start_ = kWallEpoch + Duration::Nanoseconds(started_at_.nanoseconds()) + clock_offset_;
+  incarnation_ = world_.NextIncarnation();
+  armed_for_ = Instant::Max();
+  batches_.clear();
+  backlog_.clear();
+  connection_of_.clear();
+  job_.emplace();
+  size_t count = durable_.size();
+  if (world_.options().canary == Canary::kForgetRecord && count > 0) --count;
+  for (size_t i = 0; i < count; ++i) job_->Restore(durable_[i]);
+  if (world_.options().canary != Canary::kClockRunsBack) {
+    wall_at_start_ = std::max(wall_at_start_, job_->state().last_record_at);
+  }
+  world_.trace().Add(started_at_, "master", "start", incarnation_);
+  world_.MasterRestored();
+  if (durable_.empty()) Step(core::JobSubmitted{world_.options().spec});
+  Step(core::MasterStarted{incarnation_});
+  world_.MasterIsUp();
+}
+
+void Master::Crash() {
+  if (!is_on_) return;
+  is_on_ = is_frozen_ = false;
+  ++crash_count_;
+  size_t survived = 0;
+  if (is_committing_ && !is_disk_full_) {
+    size_t in_flight = 0;
+    for (const Batch& batch : batches_) in_flight += batch.records.size();
+    survived = in_flight == 0 ? 0 : world_.prng().Below(in_flight + 1);
+  }
+  world_.trace().Add(world_.queue().now(), "master", "crash", survived);
+  size_t left = survived;
+  for (Batch& batch : batches_) {
+    const size_t taken = std::min(left, batch.records.size());
+    batch.records.resize(taken);
+    Append(batch);
+    left -= taken;
+  }
+  batches_.clear();
+  backlog_.clear();
+  world_.MasterDied(incarnation_);
+}
+
+void Master::Freeze() {
+  if (is_on_) is_frozen_ = true;
+}
+
+void Master::Thaw() {
+  if (!is_on_ || !is_frozen_) return;
+  is_frozen_ = false;
+  // Its timers may be looked at before or after the messages that have piled up.
+  const bool timers_first = world_.prng().Chance(1, 2);
+  if (timers_first) OnDeadline(incarnation_, armed_for_);
+  while (!backlog_.empty() && is_on_ && !is_frozen_) {
+    const Task task = std::move(backlog_.front());
+    backlog_.pop_front();
+    task();
+  }
+  if (is_on_ && !is_frozen_) OnDeadline(incarnation_, armed_for_);
+}
+
+// ---- events ----
+
+void Master::Receive(uint64_t incarnation, ConnectionId connection, const core::Event& event) {
+  if (!is_on_ || incarnation != incarnation_) return;
+  if (!world_.network().IsOpen(connection, End::kMaster) &&
+      std::holds_alternative<core::NodeRegistered>(event)) {
+    return;  // nobody could be answered
+  }
+  Feed(event);
+}
+
+void Master::OnEndOfStream(uint64_t incarnation, ConnectionId connection) {
+  if (!is_on_ || incarnation != incarnation_) return;
+  for (const auto& [node, current] : connection_of_) {
+    if (current != connection) continue;
+    const NodeId id = node;
+    connection_of_.erase(id);
+    Feed(core::NodeDisconnected{id, connection});
+    return;
+  }
+}
+
+void Master::Feed(const core::Event& event) {
+  if (!is_on_) return;
+  if (is_frozen_) {
+    backlog_.push_back([this, event] { Feed(event); });
+    return;
+  }
+  Step(event);
+}
+
+void Master::Step(const core::Event& event) {
+  const Instant now = clock();
+  core::Actions actions = job_->Step(now, event);
+  world_.Decided(now, event, actions);
+  if (!actions.records.empty() || !actions.effects.empty()) {
+    batches_.push_back(
+        Batch{std::move(actions.records), std::move(actions.effects), job_->state().last_seq});
+    if (world_.options().canary == Canary::kEffectBeforeDurable) {
+      Run(batches_.back());
+      batches_.back().effects.clear();
+    }
+    RunReady();
+  }
+  Rearm();
+}
+
+// ---- the journal ----
+
+// Batches without records need no disk once everything before them is durable.
+void Master::RunReady() {
+  while (is_on_ && !is_committing_ && !batches_.empty() && batches_.front().records.empty()) {
+    const Batch batch = std::move(batches_.front());
+    batches_.pop_front();
+    Run(batch);
+  }
+  if (is_on_ && !is_committing_ && !batches_.empty()) Commit();
+}
+
+void Master::Commit() {
+  is_committing_ = true;
+  const Options& options = world_.options();
+  Duration fsync = Duration::Nanoseconds(
+      world_.prng().Between(options.fsync_min.nanoseconds(), options.fsync_max.nanoseconds()));
+  if (options.canary == Canary::kWildClock) {
+    fsync += Duration::Nanoseconds(static_cast<int64_t>(options.outside));
+  }
+  const size_t batch_count = batches_.size();
+  world_.queue().After(fsync, [this, incarnation = incarnation_, batch_count] {
+    Committed(incarnation, batch_count);
+  });
+}
+
+void Master::Committed(uint64_t incarnation, size_t batch_count) {
+  if (!is_on_ || incarnation != incarnation_) return;
+  if (is_frozen_) {
+    backlog_.push_back([this, incarnation, batch_count] { Committed(incarnation, batch_count); });
+    return;
+  }
+  if (is_disk_full_) {
+    world_.queue().After(kFullDiskRetry,
+                         [this, incarnation, batch_count] { Committed(incarnation, batch_count); });
+    return;
+  }
+  // All of one write become durable together, then their effects run in order.
+  std::vector<Batch> group;
+  for (size_t i = 0; i < batch_count; ++i) {
+    group.push_back(std::move(batches_.front()));
+    batches_.pop_front();
+  }
+  for (const Batch& batch : group) {
+    Append(batch);
+    if (!is_on_) return;  // a crash at exactly this record
+  }
+  for (const Batch& batch : group) Run(batch);
+  is_committing_ = false;
+  RunReady();
+}
+
+void Master::Append(const Batch& batch) {
+  for (const core::Record& record : batch.records) {
+    const bool is_dropped =
+        world_.options().canary == Canary::kDropRecord && record.seq == RecordSeq(kDroppedRecord);
+    if (!is_dropped) {
+      durable_.push_back(record);
+      world_.Persisted(record);
+    }
+    world_.trace().Add(world_.queue().now(), "journal", core::FactName(record.fact),
+                       record.seq.value(),
+                       world_.trace().is_full() ? core::Sentence(record) : std::string());
+    const bool is_due = crash_countdown_ > 0 && --crash_countdown_ == 0;
+    if (is_on_ && (is_due || world_.options().crash_at_record == record.seq.value())) {
+      is_committing_ = false;
+      batches_.clear();
+      Crash();
+      return;
+    }
+  }
+}
+
+// ---- effects ----
+
+void Master::Run(const Batch& batch) {
+  for (const core::Effect& effect : batch.effects) {
+    if (is_on_) Run(effect, batch.decided);
+  }
+}
+
+void Master::Run(const core::Effect& effect, RecordSeq decided) {
+  world_.Ran(effect, decided);
+  std::visit([this](const auto& one) { Do(one); }, effect);
+}
+
+void Master::CloseConnection(ConnectionId connection) {
+  world_.network().Close(connection, End::kMaster);
+}
+
+void Master::Do(const core::AdmitNode& effect) {
+  ConnectionId& current = connection_of_[effect.node];
+  if (current != ConnectionId() && current != effect.connection) CloseConnection(current);
+  current = effect.connection;
+  world_.SendToAgent(effect.connection, [node = effect.node](AgentHost& agent, ConnectionId id) {
+    agent.OnAdmitted(id, node);
+  });
+}
+
+void Master::Do(const core::RefuseNode& effect) {
+  world_.trace().Add(world_.queue().now(), "master", "refuse", effect.connection.value(),
+                     effect.what);
+  world_.SendToAgent(effect.connection, [retry = effect.retry](AgentHost& agent, ConnectionId id) {
+    agent.OnRefused(id, retry);
+  });
+  CloseConnection(effect.connection);
+}
+
+void Master::Do(const core::AssignNode& effect) {
+  const auto it = connection_of_.find(effect.node);
+  if (it == connection_of_.end()) return;
+  world_.trace().Add(world_.queue().now(), "master", "assign", effect.node.value(),
+                     world_.trace().is_full() ? Describe(effect.assignment) : std::string());
+  world_.SendToAgent(it->second,
+                     [assignment = effect.assignment](AgentHost& agent, ConnectionId id) {
+                       agent.OnAssignment(id, assignment);
+                     });
+}
+
+void Master::Do(const core::LaunchNode& effect) { world_.LaunchNode(effect.name); }
+
+void Master::Do(const core::FinishJob& effect) {
+  if (has_finished_) return;
+  has_finished_ = true;
+  exit_code_ = effect.exit_code;
+  world_.trace().Add(world_.queue().now(), "master", "finish",
+                     static_cast<uint64_t>(effect.exit_code), effect.reason);
+  // It answers late agents for a while, then its connections close with it.
+  world_.queue().After(world_.options().spec.timers.finish_linger, [this] {
+    is_on_ = false;
+    world_.MasterDied(incarnation_);
+  });
+}
+
+// ---- the deadline ----
+
+void Master::Rearm() {
+  if (!is_on_ || world_.options().canary == Canary::kIgnoreSilence) return;
+  const Instant deadline = job_->NextDeadline();
+  if (deadline.is_max() || deadline == armed_for_) return;
+  armed_for_ = deadline;
+  const Instant now = clock();
+  const Duration wait = deadline > now ? deadline - now : Duration();
+  world_.queue().After(
+      wait, [this, incarnation = incarnation_, deadline] { OnDeadline(incarnation, deadline); });
+}
+
+void Master::OnDeadline(uint64_t incarnation, Instant at) {
+  if (!is_on_ || is_frozen_ || incarnation != incarnation_) return;
+  if (at != armed_for_ || at.is_max()) return;
+  armed_for_ = Instant::Max();
+  Step(core::TimePassed{});
+}
+
+}  // namespace paceline::sim

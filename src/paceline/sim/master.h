@@ -1,0 +1,104 @@
+#pragma once
+
+// The outside of the master process: it feeds core::Job, keeps a journal with an explicit durable
+// prefix, and runs effects only when their records are in that prefix. It can crash with any part
+// of the unwritten records surviving, stand still, find its disk full, and start again with a wall
+// clock that was set.
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "paceline/base/instant.h"
+#include "paceline/core/action.h"
+#include "paceline/core/event.h"
+#include "paceline/core/job.h"
+#include "paceline/core/record.h"
+#include "paceline/model/ids.h"
+#include "paceline/sim/queue.h"
+
+namespace paceline::sim {
+
+class SimWorld;
+
+class Master {
+ public:
+  explicit Master(SimWorld& world) : world_(world) {}
+
+  bool is_on() const { return is_on_; }
+  bool is_frozen() const { return is_frozen_; }
+  bool is_disk_full() const { return is_disk_full_; }
+  bool has_finished() const { return has_finished_; }
+  int exit_code() const { return exit_code_; }
+  uint64_t incarnation() const { return incarnation_; }
+  uint64_t crash_count() const { return crash_count_; }
+  const core::Job& job() const { return *job_; }
+  const std::vector<core::Record>& durable() const { return durable_; }
+  size_t waiting_batch_count() const { return batches_.size(); }
+  Instant clock() const;
+
+  void Start();
+  // Each record that is not durable yet may still have reached the disk, oldest first.
+  void Crash();
+  void Freeze();
+  void Thaw();
+  void FillDisk() { is_disk_full_ = true; }
+  void FreeDisk() { is_disk_full_ = false; }
+  // Dies when this many more records have become durable, before their effects run.
+  void CrashAfterRecords(uint64_t count) { crash_countdown_ = count; }
+  // Seen by the next start only.
+  void StepClock(Duration by) { clock_offset_ += by; }
+
+  // --- from the network and the launcher ---
+  void Receive(uint64_t incarnation, ConnectionId connection, const core::Event& event);
+  void OnEndOfStream(uint64_t incarnation, ConnectionId connection);
+  void Feed(const core::Event& event);
+
+ private:
+  struct Batch {
+    std::vector<core::Record> records;
+    std::vector<core::Effect> effects;
+    RecordSeq decided;  // newest record when these effects were decided
+  };
+
+  void Step(const core::Event& event);
+  void Commit();
+  void Committed(uint64_t incarnation, size_t batch_count);
+  void Append(const Batch& batch);
+  void RunReady();
+  void Run(const Batch& batch);
+  void Run(const core::Effect& effect, RecordSeq decided);
+  void Do(const core::AdmitNode& effect);
+  void Do(const core::RefuseNode& effect);
+  void Do(const core::AssignNode& effect);
+  void Do(const core::LaunchNode& effect);
+  void Do(const core::FinishJob& effect);
+  void CloseConnection(ConnectionId connection);
+  void Rearm();
+  void OnDeadline(uint64_t incarnation, Instant at);
+
+  SimWorld& world_;
+  std::optional<core::Job> job_;
+  bool is_on_ = false;
+  bool is_frozen_ = false;
+  bool is_disk_full_ = false;
+  bool is_committing_ = false;
+  bool has_finished_ = false;
+  int exit_code_ = 0;
+  uint64_t incarnation_ = 0;
+  uint64_t crash_count_ = 0;
+  uint64_t crash_countdown_ = 0;  // 0: none planned
+  Duration clock_offset_;         // of the wall clock from virtual time
+  Instant started_at_;            // virtual
+  Instant wall_at_start_;
+  Instant armed_for_ = Instant::Max();
+  std::deque<Batch> batches_;  // decided, not durable
+  std::deque<Task> backlog_;   // while frozen
+  std::vector<core::Record> durable_;
+  std::map<NodeId, ConnectionId> connection_of_;
+};
+
+}  // namespace paceline::sim

@@ -1,0 +1,209 @@
+#include "paceline/sim/network.h"
+
+#include <algorithm>
+#include <memory>
+
+namespace paceline::sim {
+namespace {
+
+constexpr Duration kRetransmit = Duration::Milliseconds(200);
+constexpr int kLossesMax = 5;
+
+}  // namespace
+
+Network::Network(EventQueue& queue, Prng prng, const LinkQuality& link)
+    : queue_(queue), prng_(prng), link_(link) {}
+
+const LinkQuality& Network::LinkOf(HostIndex node) const {
+  const auto it = links_.find(node);
+  return it == links_.end() ? link_ : it->second;
+}
+
+Duration Network::DrawLatency(HostIndex node) {
+  const LinkQuality& link = LinkOf(node);
+  Duration latency = Duration::Nanoseconds(
+      prng_.Between(link.latency_min.nanoseconds(), link.latency_max.nanoseconds()));
+  if (link.loss_permille == 0) return latency;
+  Duration wait = kRetransmit;
+  for (int i = 0; i < kLossesMax && prng_.Chance(link.loss_permille, 1000); ++i) {
+    latency += wait;
+    wait = wait * 2;
+  }
+  return latency;
+}
+
+Network::Connection* Network::Find(ConnectionId id) {
+  const auto it = connections_.find(id);
+  return it == connections_.end() ? nullptr : &it->second;
+}
+
+Network::Pipe& Network::PipeTo(Connection& connection, End end) {
+  return end == End::kAgent ? connection.to_agent : connection.to_master;
+}
+
+std::pair<HostIndex, HostIndex> Network::Path(const Connection& connection, End to) const {
+  return to == End::kAgent ? std::pair{kMasterHost, connection.ends.agent_host}
+                           : std::pair{connection.ends.agent_host, kMasterHost};
+}
+
+ConnectionId Network::Open(Ends ends) {
+  last_id_ = last_id_.next();
+  connections_.emplace(last_id_, Connection{std::move(ends), {}, {}, false});
+  return last_id_;
+}
+
+bool Network::IsOpen(ConnectionId id, End end) const {
+  const auto it = connections_.find(id);
+  if (it == connections_.end()) return false;
+  return end == End::kAgent ? it->second.to_agent.open : it->second.to_master.open;
+}
+
+const Network::Ends* Network::EndsOf(ConnectionId id) const {
+  const auto it = connections_.find(id);
+  return it == connections_.end() ? nullptr : &it->second.ends;
+}
+
+void Network::Send(ConnectionId id, End to, Task deliver) {
+  Connection* connection = Find(id);
+  const End from = to == End::kAgent ? End::kMaster : End::kAgent;
+  if (connection == nullptr || !PipeTo(*connection, from).open) return;
+  const auto [source, target] = Path(*connection, to);
+  if (IsCut(source, target)) {
+    PipeTo(*connection, to).held.push_back(std::move(deliver));
+    return;
+  }
+  Schedule(id, *connection, to, std::move(deliver));
+}
+
+void Network::Schedule(ConnectionId id, Connection& connection, End to, Task deliver) {
+  const LinkQuality& link = LinkOf(connection.ends.agent_host);
+  Pipe& pipe = PipeTo(connection, to);
+  Instant at = queue_.now() + DrawLatency(connection.ends.agent_host);
+  if (link.reorder_permille != 0 && prng_.Chance(link.reorder_permille, 1000)) {
+    at += Duration::Microseconds(prng_.Between(0, 500'000));
+  }
+  at = std::max(at, pipe.last_delivery);
+  pipe.last_delivery = at;
+  if (link.duplicate_permille != 0 && prng_.Chance(link.duplicate_permille, 1000)) {
+    queue_.At(at, [this, id, to, deliver] { Arrive(id, to, deliver); });
+    queue_.At(at + Duration::Microseconds(prng_.Between(1, 3'000'000)), [this, id, to, deliver] {
+      const Connection* late = Find(id);
+      const bool is_open = late != nullptr && PipeTo(*Find(id), to).open;
+      if (!is_open) deliver();  // a stream repeats nothing, but a dead one may still be read
+    });
+  }
+  queue_.At(at, [this, id, to, deliver = std::move(deliver)] { Arrive(id, to, deliver); });
+}
+
+void Network::Arrive(ConnectionId id, End to, const Task& deliver) {
+  Connection* connection = Find(id);
+  if (connection == nullptr || !PipeTo(*connection, to).open) return;
+  const auto [source, target] = Path(*connection, to);
+  if (IsCut(source, target)) {
+    PipeTo(*connection, to).held.push_back(deliver);
+    return;
+  }
+  deliver();
+}
+
+void Network::EndOfStream(ConnectionId id, End at) {
+  Connection* connection = Find(id);
+  if (connection == nullptr || !PipeTo(*connection, at).open) return;
+  Pipe& pipe = PipeTo(*connection, at);
+  pipe.open = false;
+  pipe.held.clear();
+  const auto eof = at == End::kAgent ? connection->ends.agent_eof : connection->ends.master_eof;
+  Drop(id);
+  eof(id);
+}
+
+void Network::Drop(ConnectionId id) {
+  const Connection* connection = Find(id);
+  if (!connection->to_agent.open && !connection->to_master.open) connections_.erase(id);
+}
+
+void Network::Close(ConnectionId id, End by) {
+  Connection* connection = Find(id);
+  if (connection == nullptr || !PipeTo(*connection, by).open) return;
+  const End other = by == End::kAgent ? End::kMaster : End::kAgent;
+  Send(id, other, [this, id, other] { EndOfStream(id, other); });
+  PipeTo(*connection, by).open = false;
+  PipeTo(*connection, by).held.clear();
+  Drop(id);
+}
+
+void Network::CloseAll(End by) {
+  std::vector<ConnectionId> ids;
+  for (const auto& [id, connection] : connections_) ids.push_back(id);
+  for (ConnectionId id : ids) Close(id, by);
+}
+
+void Network::Abandon(ConnectionId id, End by) {
+  Connection* connection = Find(id);
+  if (connection == nullptr || !PipeTo(*connection, by).open) return;
+  PipeTo(*connection, by).open = false;
+  PipeTo(*connection, by).held.clear();
+  const End other = by == End::kAgent ? End::kMaster : End::kAgent;
+  queue_.After(Duration::Milliseconds(prng_.Between(500, 20'000)),
+               [this, id, other] { EndOfStream(id, other); });
+  Drop(id);
+}
+
+// A path that is cut either breaks the connections over it after a while, at each end by itself, or
+// leaves them silent until it is mended.
+void Network::BreakLater(ConnectionId id) {
+  Connection* connection = Find(id);
+  if (connection->breaking || !prng_.Chance(2, 3)) return;
+  connection->breaking = true;
+  for (End end : {End::kAgent, End::kMaster}) {
+    queue_.After(Duration::Milliseconds(prng_.Between(500, 20'000)), [this, id, end] {
+      Connection* late = Find(id);
+      if (late == nullptr) return;
+      const auto [source, target] = Path(*late, end);
+      if (IsCut(source, target) || IsCut(target, source) || !late->to_agent.open ||
+          !late->to_master.open) {
+        EndOfStream(id, end);
+      } else {
+        late->breaking = false;  // mended in time
+      }
+    });
+  }
+}
+
+void Network::Cut(HostIndex from, HostIndex to) {
+  if (++cuts_[{from, to}] > 1) return;
+  std::vector<ConnectionId> hit;
+  for (auto& [id, connection] : connections_) {
+    const HostIndex host = connection.ends.agent_host;
+    if ((host == from && to == kMasterHost) || (host == to && from == kMasterHost)) {
+      hit.push_back(id);
+    }
+  }
+  for (ConnectionId id : hit) BreakLater(id);
+}
+
+void Network::Mend(HostIndex from, HostIndex to) {
+  const auto it = cuts_.find({from, to});
+  if (it == cuts_.end() || --it->second > 0) return;
+  cuts_.erase(it);
+  Release(from, to);
+}
+
+void Network::MendAll() {
+  const auto cuts = std::exchange(cuts_, {});
+  for (const auto& [path, count] : cuts) Release(path.first, path.second);
+  links_.clear();
+  link_.loss_permille = link_.duplicate_permille = link_.reorder_permille = 0;
+}
+
+void Network::Release(HostIndex from, HostIndex to) {
+  for (auto& [id, connection] : connections_) {
+    for (End end : {End::kAgent, End::kMaster}) {
+      if (Path(connection, end) != std::pair{from, to}) continue;
+      std::vector<Task> held = std::exchange(PipeTo(connection, end).held, {});
+      for (Task& task : held) Schedule(id, connection, end, std::move(task));
+    }
+  }
+}
+
+}  // namespace paceline::sim

@@ -1,0 +1,98 @@
+#pragma once
+
+// The network between the master's host and the nodes. A connection behaves as a TCP stream does:
+// in order and without gaps while it lives, late when packets are lost, silent while the path is
+// cut, and broken for each end at a time of its own. Messages of different connections overtake
+// each other freely. On top of that a link may deliver a message twice, or once more when its
+// connection is over, which TCP would not do: the core has to stand it.
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "paceline/base/instant.h"
+#include "paceline/base/prng.h"
+#include "paceline/model/ids.h"
+#include "paceline/sim/options.h"
+#include "paceline/sim/queue.h"
+
+namespace paceline::sim {
+
+// 0 is the master's host; node i is i + 1.
+using HostIndex = uint32_t;
+inline constexpr HostIndex kMasterHost = 0;
+
+enum class End { kAgent, kMaster };
+
+class Network {
+ public:
+  Network(EventQueue& queue, Prng prng, const LinkQuality& link);
+
+  // --- connections ---
+  struct Ends {
+    HostIndex agent_host = 0;
+    uint64_t agent_incarnation = 0;
+    // Run once, when that end learns that the stream is over.
+    std::function<void(ConnectionId)> agent_eof;
+    std::function<void(ConnectionId)> master_eof;
+  };
+  ConnectionId Open(Ends ends);
+  bool IsOpen(ConnectionId id, End end) const;
+  // Null when the connection is over for both ends.
+  const Ends* EndsOf(ConnectionId id) const;
+  // Dropped without a word when `to`'s end, or the sender's own, is closed.
+  void Send(ConnectionId id, End to, Task deliver);
+  // `by` closes its end; the other end gets its eof behind everything sent before.
+  void Close(ConnectionId id, End by);
+  void CloseAll(End by);
+  // The host of `by` lost its power: its end is gone and nobody is told, until a keepalive fails.
+  void Abandon(ConnectionId id, End by);
+
+  // --- paths ---
+  bool IsCut(HostIndex from, HostIndex to) const { return cuts_.contains({from, to}); }
+  bool HasCuts() const { return !cuts_.empty(); }
+  const std::map<std::pair<HostIndex, HostIndex>, int>& cuts() const { return cuts_; }
+  void Cut(HostIndex from, HostIndex to);
+  void Mend(HostIndex from, HostIndex to);
+  void MendAll();
+  void SetLink(HostIndex node, const LinkQuality& link) { links_[node] = link; }
+  void ResetLink(HostIndex node) { links_.erase(node); }
+  Duration DrawLatency(HostIndex node);
+
+ private:
+  struct Pipe {
+    bool open = true;  // the receiving end still reads
+    Instant last_delivery;
+    std::vector<Task> held;  // sent while the path was cut
+  };
+  struct Connection {
+    Ends ends;
+    Pipe to_agent;
+    Pipe to_master;
+    bool breaking = false;
+  };
+
+  Connection* Find(ConnectionId id);
+  static Pipe& PipeTo(Connection& connection, End end);
+  std::pair<HostIndex, HostIndex> Path(const Connection& connection, End to) const;
+  void Schedule(ConnectionId id, Connection& connection, End to, Task deliver);
+  void Arrive(ConnectionId id, End to, const Task& deliver);
+  void EndOfStream(ConnectionId id, End at);
+  void BreakLater(ConnectionId id);
+  void Release(HostIndex from, HostIndex to);
+  void Drop(ConnectionId id);
+  const LinkQuality& LinkOf(HostIndex node) const;
+
+  EventQueue& queue_;
+  Prng prng_;
+  LinkQuality link_;
+  std::map<HostIndex, LinkQuality> links_;               // flaky ones
+  std::map<std::pair<HostIndex, HostIndex>, int> cuts_;  // how many faults cut this path
+  std::map<ConnectionId, Connection> connections_;
+  ConnectionId last_id_;
+};
+
+}  // namespace paceline::sim

@@ -1,0 +1,290 @@
+#include "paceline/sim/node.h"
+
+#include <csignal>
+#include <utility>
+
+#include "paceline/sim/world.h"
+
+namespace paceline::sim {
+namespace {
+
+ExitCause Killed(int signal) {
+  ExitCause cause;
+  cause.kind = ExitCause::Kind::kSignaled;
+  cause.code = signal;
+  cause.fingerprint = "signal " + std::to_string(signal);
+  cause.headline = cause.fingerprint;
+  return cause;
+}
+
+}  // namespace
+
+Node::Node(SimWorld& world, uint32_t index, std::string name)
+    : world_(world), index_(index), name_(std::move(name)) {}
+
+// ---- the host ----
+
+void Node::PowerOn() {
+  if (is_on_) return;
+  is_on_ = true;
+  agent_wanted_ = true;
+  ++boots_;
+  // Nodes of one machine share its kernel, which stays up when a node's processes are killed.
+  boot_id_ = world_.options().local_platform ? "boot1" : "host" + std::to_string(index_) + "-boot" + std::to_string(boots_);
+  world_.trace().Add(world_.queue().now(), name_, "power_on", boots_);
+  StartAgent();
+}
+
+void Node::PowerOff(bool is_silent) {
+  if (!is_on_) return;
+  world_.trace().Add(world_.queue().now(), name_, "power_off", is_silent ? 1 : 0);
+  is_on_ = is_frozen_ = false;
+  starter_ = Starter::kNone;
+  if (agent_ != nullptr) {
+    agent_->Die(is_silent);
+    world_.Retire(std::move(agent_));
+  }
+  const std::map<int32_t, RankProcess> gone = std::exchange(processes_, {});
+  ended_.clear();
+  for (const auto& [pid, process] : gone) {
+    world_.workload().Leave(process.generation, process.rank, pid, false);
+    world_.ProcessEnded(process, Killed(SIGKILL));
+  }
+}
+
+void Node::Freeze() {
+  if (!is_on_ || is_frozen_) return;
+  is_frozen_ = true;
+  if (agent_ != nullptr) agent_->Freeze();
+  world_.workload().Refresh();
+}
+
+void Node::Thaw() {
+  is_frozen_ = false;
+  for (auto& [pid, process] : processes_) process.is_frozen = false;
+  world_.workload().Refresh();
+  if (agent_ != nullptr) agent_->Thaw();
+}
+
+// ---- the agent ----
+
+void Node::StartAgent() {
+  if (!is_on_ || agent_ != nullptr) return;
+  agent_ = std::make_unique<AgentHost>(world_, *this, world_.NextIncarnation());
+  world_.trace().Add(world_.queue().now(), name_, "agent_start", agent_->incarnation());
+  agent_->Start();
+}
+
+void Node::KillAgent() {
+  if (agent_ == nullptr) return;
+  world_.trace().Add(world_.queue().now(), name_, "agent_killed", agent_->incarnation());
+  const int32_t agent_pid = agent_->pid();
+  agent_->Die(false);
+  world_.Retire(std::move(agent_));
+  world_.AgentDied(index_, agent_pid);
+}
+
+void Node::Restart() {
+  if (is_on_ && agent_ == nullptr && !agent_wanted_) {
+    agent_wanted_ = true;
+    StartAgent();
+  }
+}
+
+void Node::AgentExited(uint64_t incarnation, int exit_code) {
+  if (agent_ == nullptr || agent_->incarnation() != incarnation) return;
+  world_.trace().Add(world_.queue().now(), name_, "agent_exit", static_cast<uint64_t>(exit_code));
+  agent_->Die(false);
+  world_.Retire(std::move(agent_));
+  agent_wanted_ = false;
+}
+
+AgentHost* Node::AgentOf(uint64_t incarnation) {
+  return agent_ != nullptr && agent_->incarnation() == incarnation ? agent_.get() : nullptr;
+}
+
+// ---- the starter ----
+
+void Node::StartStarter(bool is_fresh) {
+  if (starter_ == Starter::kStarting && !is_fresh) return;
+  const bool is_warm = starter_ == Starter::kReady && !is_fresh;
+  starter_ = is_warm ? Starter::kReady : Starter::kStarting;
+  const uint64_t count = ++starter_count_;
+  const Duration wait =
+      is_warm ? Duration::Milliseconds(1) : Duration::Milliseconds(world_.prng().Between(100, 800));
+  world_.queue().After(wait, [this, count] {
+    if (!is_on_ || count != starter_count_) return;
+    starter_ = Starter::kReady;
+    if (agent_ != nullptr) agent_->Feed(core::StarterReady{});
+  });
+}
+
+void Node::KillStarter() {
+  if (!is_on_ || starter_ == Starter::kNone) return;
+  starter_ = Starter::kNone;
+  ++starter_count_;
+  world_.trace().Add(world_.queue().now(), name_, "starter_killed");
+  if (agent_ != nullptr) agent_->Feed(core::StarterLost{"its socket closed"});
+}
+
+// ---- ranks ----
+
+void Node::Spawn(const SpawnOrder& order) {
+  const Duration wait = Duration::Microseconds(world_.prng().Between(5'000, 20'000));
+  world_.queue().After(wait, [this, order, boots = boots_] {
+    if (is_on_ && boots == boots_) Fork(order);
+  });
+  if (world_.options().canary == Canary::kDoubleRank) {
+    world_.queue().After(wait * 2, [this, order, boots = boots_] {
+      if (is_on_ && boots == boots_) Fork(order);
+    });
+  }
+}
+
+void Node::Fork(const SpawnOrder& order) {
+  AgentHost* asker = AgentOf(order.agent_incarnation);
+  if (starter_ != Starter::kReady || is_frozen_) {
+    if (asker == nullptr) return;
+    asker->Feed(core::SpawnFailed{order.local_rank, order.assignment.generation,
+                                  is_frozen_ ? "the host stood still" : "the starter is gone"});
+    return;
+  }
+  if (asker == nullptr) return;  // the starter forks only for an agent that is connected
+  RankProcess process;
+  process.node = index_;
+  process.pid = world_.NextPid();
+  process.local_rank = order.local_rank;
+  process.rank = order.rank;
+  if (world_.options().canary == Canary::kWrongSeat && order.assignment.seat == 1) {
+    process.rank = Rank(order.rank.value() - order.assignment.first_rank);
+  }
+  process.generation = order.assignment.generation;
+  process.world_size = order.assignment.world_size;
+  process.restart_count = order.assignment.restart_count;
+  processes_[process.pid] = process;
+  ended_.erase(order.local_rank);
+  world_.ProcessStarted(process);
+  const Duration import = Duration::Nanoseconds(world_.prng().Between(
+      world_.options().import_min.nanoseconds(), world_.options().import_max.nanoseconds()));
+  world_.queue().After(import, [this, pid = process.pid] { Import(pid); });
+  asker->Feed(core::RankSpawned{order.local_rank, process.generation, process.pid});
+}
+
+void Node::Import(int32_t pid) {
+  const auto it = processes_.find(pid);
+  if (it == processes_.end()) return;
+  if (!IsAwake(pid)) {
+    world_.queue().After(Duration::Milliseconds(100), [this, pid] { Import(pid); });
+    return;
+  }
+  RankProcess& process = it->second;
+  if (process.local_rank == 0 && process.rank == Rank(0) && world_.TakePortAway()) {
+    ExitCause cause;
+    cause.kind = ExitCause::Kind::kExited;
+    cause.code = 1;
+    cause.port_taken = true;
+    cause.headline = "the store's port is taken";
+    EndRank(pid, cause);
+    return;
+  }
+  process.is_running = true;
+  world_.workload().Join(process.generation, process.world_size, process.rank, {index_, pid});
+}
+
+void Node::Signal(uint32_t local_rank, int32_t pid, int signal) {
+  const auto it = processes_.find(pid);
+  if (it == processes_.end() || it->second.local_rank != local_rank) return;
+  if (signal == SIGKILL) {
+    const Canary canary = world_.options().canary;
+    if (canary == Canary::kHoldExits) return;
+    if (canary == Canary::kForgetToFence) {
+      RankReport report = Report(it->second);
+      report.state = RankReport::State::kExited;
+      report.exit = Killed(SIGKILL);
+      TellEnd(report);
+      return;
+    }
+  } else if (!IsAwake(pid)) {
+    return;  // a stopped process does not handle signals
+  }
+  const int64_t wait_us = signal == SIGKILL ? world_.prng().Between(500, 3'000)
+                                            : world_.prng().Between(1'000, 2'000'000);
+  if (signal != SIGKILL && world_.prng().Chance(1, 10)) return;  // its handler hangs
+  world_.queue().After(Duration::Microseconds(wait_us),
+                       [this, pid, signal] { EndRank(pid, Killed(signal)); });
+}
+
+void Node::EndRank(int32_t pid, const ExitCause& cause) {
+  const auto it = processes_.find(pid);
+  if (it == processes_.end()) return;
+  const bool by_itself = cause.kind == ExitCause::Kind::kExited;
+  if (by_itself && !IsAwake(pid)) {
+    world_.queue().After(Duration::Milliseconds(500), [this, pid, cause] { EndRank(pid, cause); });
+    return;
+  }
+  RankReport report = Report(it->second);
+  report.state = RankReport::State::kExited;
+  report.exit = cause;
+  if (starter_ == Starter::kNone) {  // nobody reaped it
+    report.exit = ExitCause{};
+    report.exit.headline = "ended; the wait status was lost";
+  }
+  const RankProcess process = it->second;
+  processes_.erase(it);
+  ended_[process.local_rank] = report;
+  world_.workload().Leave(process.generation, process.rank, pid, cause.is_success());
+  world_.ProcessEnded(process, cause);
+  if (world_.options().canary == Canary::kLoseExit && !cause.is_success()) return;
+  TellEnd(report);
+}
+
+void Node::TellEnd(const RankReport& report) {
+  world_.queue().After(Duration::Milliseconds(1), [this, report] {
+    if (agent_ == nullptr) return;  // the next one finds it on the page
+    agent_->Feed(core::RankEnded{report.local_rank, report.generation, report.pid, report.exit});
+  });
+}
+
+void Node::FreezeRank(int32_t pid) {
+  const auto it = processes_.find(pid);
+  if (it == processes_.end()) return;
+  it->second.is_frozen = true;
+  world_.workload().Refresh();
+}
+
+void Node::ThawRank(int32_t pid) {
+  const auto it = processes_.find(pid);
+  if (it == processes_.end()) return;
+  it->second.is_frozen = false;
+  world_.workload().Refresh();
+}
+
+bool Node::IsAwake(int32_t pid) const {
+  const auto it = processes_.find(pid);
+  return is_on_ && !is_frozen_ && it != processes_.end() && !it->second.is_frozen;
+}
+
+RankReport Node::Report(const RankProcess& process) const {
+  RankReport report;
+  report.generation = process.generation;
+  report.rank = process.rank;
+  report.local_rank = process.local_rank;
+  report.pid = process.pid;
+  report.state = process.is_running ? RankReport::State::kRunning : RankReport::State::kStarting;
+  if (process.is_running) world_.workload().Fill(report);
+  return report;
+}
+
+std::vector<RankReport> Node::Found() const {
+  std::vector<RankReport> found;
+  for (const auto& [local_rank, report] : ended_) found.push_back(report);
+  for (const auto& [pid, process] : processes_) found.push_back(Report(process));
+  return found;
+}
+
+uint32_t Node::restart_count_of(int32_t pid) const {
+  const auto it = processes_.find(pid);
+  return it == processes_.end() ? 0 : it->second.restart_count;
+}
+
+}  // namespace paceline::sim

@@ -1,0 +1,116 @@
+#pragma once
+
+// One simulated host: power, a boot id, a process table, a starter and an agent. The agent is the
+// real core::AgentMachine inside an AgentHost; everything it would find on a machine is here.
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "paceline/base/instant.h"
+#include "paceline/model/ids.h"
+#include "paceline/model/node.h"
+#include "paceline/model/world.h"
+#include "paceline/sim/agent_host.h"
+#include "paceline/sim/network.h"
+
+namespace paceline::sim {
+
+class SimWorld;
+
+struct RankProcess {
+  uint32_t node = 0;
+  int32_t pid = 0;
+  uint32_t local_rank = 0;
+  Rank rank;
+  Generation generation;
+  uint32_t world_size = 0;
+  uint32_t restart_count = 0;
+  bool is_running = false;  // has imported its modules
+  bool is_frozen = false;
+};
+
+class Node {
+ public:
+  Node(SimWorld& world, uint32_t index, std::string name);
+
+  uint32_t index() const { return index_; }
+  HostIndex host() const { return index_ + 1; }
+  const std::string& name() const { return name_; }
+  const std::string& boot_id() const { return boot_id_; }
+  bool is_on() const { return is_on_; }
+  bool is_frozen() const { return is_frozen_; }
+  uint64_t boot_count() const { return boots_; }
+  // A second agent under another node's name, set up by mistake.
+  bool is_twin() const { return is_twin_; }
+  void MakeTwin() { is_twin_ = true; }
+  bool has_starter() const { return starter_ == Starter::kReady; }
+  AgentHost* agent() { return agent_.get(); }
+  const AgentHost* agent() const { return agent_.get(); }
+  const std::map<int32_t, RankProcess>& processes() const { return processes_; }
+
+  // --- the host ---
+  void PowerOn();
+  // Everything on it dies. `is_silent`: nobody is told, as when the power goes.
+  void PowerOff(bool is_silent);
+  void Freeze();
+  void Thaw();
+
+  // --- the agent ---
+  void StartAgent();
+  void KillAgent();
+  // Somebody types the command again after the agent had ended by itself.
+  void Restart();
+  void AgentExited(uint64_t incarnation, int exit_code);
+  // Runs `task` with the agent of that incarnation, if it is still the one.
+  AgentHost* AgentOf(uint64_t incarnation);
+
+  // --- the starter ---
+  void StartStarter(bool is_fresh);
+  void KillStarter();
+
+  // --- ranks ---
+  struct SpawnOrder {
+    uint64_t agent_incarnation = 0;
+    uint32_t local_rank = 0;
+    Rank rank;
+    Assignment assignment;
+  };
+  void Spawn(const SpawnOrder& order);
+  void Signal(uint32_t local_rank, int32_t pid, int signal);
+  void EndRank(int32_t pid, const ExitCause& cause);
+  void FreezeRank(int32_t pid);
+  void ThawRank(int32_t pid);
+  bool IsAwake(int32_t pid) const;
+  // What the page and /proc say of every slot, for an agent that starts.
+  std::vector<RankReport> Found() const;
+  RankReport Report(const RankProcess& process) const;
+  uint32_t restart_count_of(int32_t pid) const;
+
+ private:
+  enum class Starter { kNone, kStarting, kReady };
+
+  void Fork(const SpawnOrder& order);
+  void Import(int32_t pid);
+  void TellEnd(const RankReport& report);
+
+  SimWorld& world_;
+  const uint32_t index_;
+  const std::string name_;
+  std::string boot_id_;
+  uint64_t boots_ = 0;
+  bool is_on_ = false;
+  bool is_twin_ = false;
+  bool is_frozen_ = false;
+  bool agent_wanted_ = false;  // its launcher starts it again when it dies
+  Starter starter_ = Starter::kNone;
+  uint64_t starter_count_ = 0;
+  std::unique_ptr<AgentHost> agent_;
+  std::map<int32_t, RankProcess> processes_;  // living, by pid
+  std::map<uint32_t, RankReport> ended_;      // last end of a slot, as the page keeps it
+};
+
+}  // namespace paceline::sim

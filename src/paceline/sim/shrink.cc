@@ -1,0 +1,119 @@
+#include "paceline/sim/shrink.h"
+
+#include <algorithm>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "paceline/sim/fault/fault.h"
+
+namespace paceline::sim {
+namespace {
+
+constexpr uint64_t kTwiceEvery = 20;
+
+class Shrinker {
+ public:
+  Shrinker(uint64_t seed, const Wishes& wishes, const Violation& first)
+      : seed_(seed), result_{wishes, first, 0} {}
+
+  Shrunk Run() {
+    CutEnd();
+    LeaveOutKinds();
+    LeaveOutStrikes();
+    LeaveOutHosts();
+    CutEnd();
+    return std::move(result_);
+  }
+
+ private:
+  // Keeps the smaller run when the same check fails in it.
+  bool Try(const Wishes& wishes) {
+    ++result_.run_count;
+    const Outcome outcome = RunSeed(seed_, wishes, nullptr);
+    if (!outcome.violation.has_value() || outcome.violation->check != result_.violation.check) {
+      return false;
+    }
+    result_.wishes = wishes;
+    result_.violation = *outcome.violation;
+    return true;
+  }
+
+  void CutEnd() {
+    const Options options = Draw(seed_, result_.wishes);
+    int64_t high = (options.chaos.milliseconds() + 999) / 1000;
+    const int64_t failed_at = result_.violation.at.nanoseconds() / 1'000'000'000 + 1;
+    int64_t low = 0;
+    high = std::min(high, failed_at);
+    while (low < high) {  // not monotonic, so this finds a small end, not the smallest
+      const int64_t middle = low + (high - low) / 2;
+      Wishes wishes = result_.wishes;
+      wishes.until = Duration::Seconds(middle);
+      if (Try(wishes)) {
+        high = middle;
+      } else {
+        low = middle + 1;
+      }
+    }
+  }
+
+  void LeaveOutKinds() {
+    std::set<std::string> kinds;
+    for (const Strike& strike : Draw(seed_, result_.wishes).strikes) {
+      kinds.insert(std::string(AllFaults()[strike.fault].name));
+    }
+    for (const std::string& kind : kinds) {
+      Wishes wishes = result_.wishes;
+      wishes.without.push_back(kind);
+      Try(wishes);
+    }
+  }
+
+  void LeaveOutStrikes() {
+    Wishes start = result_.wishes;
+    const size_t count = Draw(seed_, start).strikes.size();
+    std::vector<size_t> keep;
+    for (size_t i = 0; i < count; ++i) keep.push_back(i);
+    for (size_t i = count; i-- > 0;) {
+      std::vector<size_t> fewer = keep;
+      std::erase(fewer, i);
+      Wishes wishes = start;
+      wishes.keep = fewer;
+      if (Try(wishes)) keep = fewer;
+    }
+  }
+
+  void LeaveOutHosts() {
+    const Options options = Draw(seed_, result_.wishes);
+    for (uint32_t nodes = options.node_count + options.late_node_count; nodes > 1; --nodes) {
+      Wishes wishes = result_.wishes;
+      wishes.nodes = nodes - 1;
+      if (!Try(wishes)) break;
+    }
+  }
+
+  const uint64_t seed_;
+  Shrunk result_;
+};
+
+}  // namespace
+
+Outcome RunSeed(uint64_t seed, const Wishes& wishes, std::FILE* log) {
+  const Options options = Draw(seed, wishes);
+  Outcome outcome = SimWorld(options, log).Run();
+  const bool runs_twice = seed % kTwiceEvery == 0 || wishes.canary == Canary::kWildClock;
+  if (outcome.violation.has_value() || !runs_twice) return outcome;
+  Options other = options;
+  other.outside = 1;
+  const Outcome again = SimWorld(other, nullptr).Run();
+  if (again.trace_hash != outcome.trace_hash || again.last_random != outcome.last_random) {
+    outcome.violation = Violation{"same_seed_same_trace", "two runs of one seed differ", again.end};
+  }
+  return outcome;
+}
+
+Shrunk Shrink(uint64_t seed, const Wishes& wishes, const Violation& first) {
+  return Shrinker(seed, wishes, first).Run();
+}
+
+}  // namespace paceline::sim

@@ -1,0 +1,189 @@
+#include "paceline/sim/swarm.h"
+
+#include <algorithm>
+
+#include "paceline/base/prng.h"
+#include "paceline/sim/fault/fault.h"
+
+namespace paceline::sim {
+namespace {
+
+constexpr size_t kStrikesMax = 24;
+
+Duration DrawBetween(Prng& prng, Duration low, Duration high) {
+  return Duration::Nanoseconds(prng.Between(low.nanoseconds(), high.nanoseconds()));
+}
+
+void DrawJob(Prng& prng, JobSpec& spec) {
+  spec.job_id = "sim";
+  spec.name = "sim";
+  spec.nodes_max = static_cast<uint32_t>(prng.Between(1, 6));
+  spec.nodes_min = static_cast<uint32_t>(prng.Between(1, spec.nodes_max));
+  if (prng.Chance(1, 6) && spec.nodes_max >= 2) {
+    spec.unit = 2;
+    spec.nodes_max = spec.nodes_max / 2 * 2;
+    spec.nodes_min = std::max(2u, spec.nodes_min / 2 * 2);
+  }
+  spec.nproc_per_node = static_cast<uint32_t>(prng.Between(1, 3));
+  spec.spares = static_cast<uint32_t>(prng.Below(3));
+  if (prng.Chance(1, 6)) spec.max_restarts = static_cast<uint32_t>(prng.Below(8));
+  const GrowPolicy policies[] = {GrowPolicy::kCheckpoint, GrowPolicy::kNow, GrowPolicy::kNever};
+  spec.grow = policies[prng.Below(3)];
+  spec.seed = prng.Next();
+  spec.timers.join_window = DrawBetween(prng, Duration(), Duration::Seconds(3));
+  if (prng.Chance(1, 3)) {
+    spec.timers.shrink_after = DrawBetween(prng, Duration(), Duration::Seconds(5));
+  }
+  if (prng.Chance(1, 4)) {
+    spec.timers.lost_after = DrawBetween(prng, Duration::Milliseconds(600), Duration::Seconds(5));
+  }
+  // Else an agent that was cut off when the job ended would look for its master for ever.
+  spec.timers.orphan_after = DrawBetween(prng, Duration::Seconds(30), Duration::Seconds(120));
+  spec.timers.stop_grace = DrawBetween(prng, Duration(), Duration::Seconds(10));
+}
+
+void DrawCluster(Prng& prng, Options& options) {
+  JobSpec& spec = options.spec;
+  options.local_platform = prng.Chance(1, 2);
+  spec.replace_nodes = options.local_platform && prng.Chance(1, 3);
+  const uint32_t full = spec.nodes_max + spec.spares;
+  options.node_count =
+      prng.Chance(3, 4) ? full : static_cast<uint32_t>(prng.Between(spec.nodes_min, full));
+  options.late_node_count = static_cast<uint32_t>(prng.Below(3));
+  options.link.latency_min =
+      DrawBetween(prng, Duration::Microseconds(20), Duration::Milliseconds(1));
+  options.link.latency_max =
+      options.link.latency_min + (prng.Chance(1, 4)
+                                      ? DrawBetween(prng, Duration(), Duration::Milliseconds(200))
+                                      : DrawBetween(prng, Duration(), Duration::Milliseconds(2)));
+  if (prng.Chance(1, 4)) options.link.loss_permille = static_cast<uint32_t>(prng.Below(50));
+  if (prng.Chance(1, 4)) options.link.duplicate_permille = static_cast<uint32_t>(prng.Below(100));
+  if (prng.Chance(1, 8)) options.link.reorder_permille = static_cast<uint32_t>(prng.Below(100));
+  options.fsync_max =
+      prng.Chance(1, 4) ? DrawBetween(prng, Duration::Milliseconds(5), Duration::Milliseconds(400))
+                        : DrawBetween(prng, Duration::Milliseconds(1), Duration::Milliseconds(10));
+  options.heartbeats_each = prng.Chance(3, 4);
+  options.power_up = DrawBetween(prng, Duration::Milliseconds(200), Duration::Seconds(10));
+}
+
+void DrawScript(Prng& prng, Options& options) {
+  options.import_max = prng.Chance(1, 4)
+                           ? DrawBetween(prng, Duration::Seconds(1), Duration::Seconds(10))
+                           : DrawBetween(prng, Duration::Milliseconds(60), Duration::Seconds(1));
+  options.step_time =
+      prng.Chance(1, 5)
+          ? DrawBetween(prng, Duration::Milliseconds(500), Duration::Seconds(2))
+          : DrawBetween(prng, Duration::Milliseconds(10), Duration::Milliseconds(500));
+  options.checkpoint_every = prng.Chance(1, 8) ? 0 : prng.Between(1, 50);
+  if (prng.Chance(1, 5)) options.total_steps = prng.Between(20, 400);
+  options.tells_steps = prng.Chance(3, 4);
+  options.tells_saved = options.tells_steps && prng.Chance(2, 3);
+  options.peer_hang_permille = static_cast<uint32_t>(prng.Below(1001));
+  options.peer_exit_max = DrawBetween(prng, Duration::Milliseconds(2), Duration::Seconds(40));
+}
+
+void DrawStrikes(Prng& prng, const Wishes& wishes, Options& options) {
+  options.chaos = DrawBetween(prng, Duration::Seconds(10), Duration::Seconds(90));
+  const uint64_t share = static_cast<uint64_t>(prng.Between(1, 6));
+  std::vector<size_t> kinds;
+  for (size_t i = 0; i < AllFaults().size(); ++i) {
+    const Fault& fault = AllFaults()[i];
+    const bool is_final = fault.name == "stop_request" || fault.name == "script_bug";
+    const bool is_drawn = prng.Chance(share, 8) && (!is_final || prng.Chance(1, 6));
+    const bool is_asked =
+        std::find(wishes.only.begin(), wishes.only.end(), fault.name) != wishes.only.end();
+    if (fault.applies != nullptr && !fault.applies(options)) continue;
+    if (wishes.only.empty() ? is_drawn : is_asked) kinds.push_back(i);
+  }
+  const uint64_t count = prng.Below(kStrikesMax + 1);
+  for (uint64_t i = 0; i < count && !kinds.empty(); ++i) {
+    Strike strike;
+    strike.at = Instant() + DrawBetween(prng, Duration::Milliseconds(1), options.chaos);
+    strike.fault = kinds[prng.Below(kinds.size())];
+    strike.seed = prng.Next();
+    options.strikes.push_back(strike);
+  }
+  std::stable_sort(options.strikes.begin(), options.strikes.end(),
+                   [](const Strike& a, const Strike& b) { return a.at < b.at; });
+}
+
+void Reduce(const Wishes& wishes, Options& options) {
+  std::vector<Strike> left;
+  for (const Strike& strike : options.strikes) {
+    const std::string_view name = AllFaults()[strike.fault].name;
+    const bool is_out =
+        std::find(wishes.without.begin(), wishes.without.end(), name) != wishes.without.end();
+    if (!is_out) left.push_back(strike);
+  }
+  if (wishes.keep.has_value()) {
+    std::vector<Strike> kept;
+    for (size_t number : *wishes.keep) {
+      if (number < left.size()) kept.push_back(left[number]);
+    }
+    left = std::move(kept);
+  }
+  if (wishes.until.has_value()) {
+    options.chaos = std::min(options.chaos, *wishes.until);
+    std::erase_if(
+        left, [&options](const Strike& strike) { return strike.at > Instant() + options.chaos; });
+  }
+  options.strikes = std::move(left);
+  if (!wishes.nodes.has_value()) return;
+  JobSpec& spec = options.spec;
+  options.node_count = std::min(options.node_count, std::max(*wishes.nodes, 1u));
+  options.late_node_count =
+      std::min(options.late_node_count, std::max(*wishes.nodes, 1u) - options.node_count);
+  spec.nodes_max = std::min(spec.nodes_max, options.node_count);
+  spec.nodes_min = std::min(spec.nodes_min, spec.nodes_max);
+  spec.unit = std::min(spec.unit, spec.nodes_max);
+  spec.spares = std::min(spec.spares, options.node_count - spec.nodes_max);
+}
+
+std::string Join(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : ",") + word;
+  return text;
+}
+
+}  // namespace
+
+Options Draw(uint64_t seed, const Wishes& wishes) {
+  Options options;
+  options.seed = seed;
+  // Each part has its own generator: a draw more in one does not change the others.
+  Prng prng(seed);
+  Prng job = prng.Fork();
+  Prng cluster = prng.Fork();
+  Prng script = prng.Fork();
+  Prng strikes = prng.Fork();
+  DrawJob(job, options.spec);
+  DrawCluster(cluster, options);
+  DrawScript(script, options);
+  DrawStrikes(strikes, wishes, options);
+  options.crash_at_record = wishes.crash_at_record;
+  options.canary = wishes.canary;
+  Reduce(wishes, options);
+  return options;
+}
+
+std::string CommandLine(uint64_t seed, const Wishes& wishes) {
+  std::string text = "paceline sim --seed " + std::to_string(seed);
+  if (!wishes.only.empty()) text += " --fault " + Join(wishes.only);
+  if (!wishes.without.empty()) text += " --without " + Join(wishes.without);
+  if (wishes.keep.has_value()) {
+    std::vector<std::string> numbers;
+    for (size_t number : *wishes.keep) numbers.push_back(std::to_string(number));
+    text += " --keep " + (numbers.empty() ? "none" : Join(numbers));
+  }
+  if (wishes.until.has_value()) {
+    text += " --until " + std::to_string((wishes.until->milliseconds() + 999) / 1000);
+  }
+  if (wishes.nodes.has_value()) text += " --nodes " + std::to_string(*wishes.nodes);
+  if (wishes.crash_at_record.has_value()) {
+    text += " --crash-at-record " + std::to_string(*wishes.crash_at_record);
+  }
+  if (wishes.canary != Canary::kNone) text += " --canary " + std::string(CanaryName(wishes.canary));
+  return text;
+}
+
+}  // namespace paceline::sim

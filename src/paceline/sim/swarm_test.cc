@@ -1,0 +1,100 @@
+// The swarm as a test: every fault alone, fixed seeds, every journal position, every canary.
+// PACELINE_SIM_SEEDS sets the number of fixed seeds; more of them run by `paceline sim --seeds N`.
+
+#include "paceline/sim/swarm.h"
+
+#include <cstdlib>
+#include <string>
+
+#include "gtest/gtest.h"
+#include "paceline/sim/fault/fault.h"
+#include "paceline/sim/shrink.h"
+
+namespace paceline::sim {
+namespace {
+
+constexpr uint64_t kSeedsDefault = 200;
+constexpr uint64_t kCanarySeedsMax = 400;
+
+uint64_t SeedCount() {
+  const char* text = std::getenv("PACELINE_SIM_SEEDS");
+  return text == nullptr ? kSeedsDefault : std::strtoull(text, nullptr, 10);
+}
+
+void ExpectClean(uint64_t seed, const Wishes& wishes) {
+  const Outcome outcome = RunSeed(seed, wishes, nullptr);
+  if (!outcome.violation.has_value()) return;
+  ADD_FAILURE() << outcome.violation->check << ": " << outcome.violation->what
+                << "\nrepeat: " << CommandLine(seed, wishes) << " --log full";
+}
+
+TEST(Swarm, SurvivesEachFaultAlone) {
+  for (const Fault& fault : AllFaults()) {
+    Wishes wishes;
+    wishes.only = {std::string(fault.name)};
+    for (uint64_t seed = 123; seed < 126; ++seed) ExpectClean(seed, wishes);
+  }
+}
+
+TEST(Swarm, SurvivesFixedSeeds) {
+  for (uint64_t seed = 1; seed <= SeedCount(); ++seed) ExpectClean(seed, Wishes{});
+}
+
+TEST(Swarm, SurvivesAMasterCrashAtEveryRecord) {
+  for (uint64_t seed : {7u, 16u}) {
+    const uint64_t records = RunSeed(seed, Wishes{}, nullptr).record_count;
+    for (uint64_t record = 1; record <= records; ++record) {
+      Wishes wishes;
+      wishes.crash_at_record = record;
+      ExpectClean(seed, wishes);
+    }
+  }
+}
+
+TEST(Swarm, RepeatsARunExactly) {
+  for (uint64_t seed : {3u, 4u, 5u}) {
+    const Outcome first = RunSeed(seed, Wishes{}, nullptr);
+    const Outcome second = RunSeed(seed, Wishes{}, nullptr);
+    EXPECT_EQ(first.trace_hash, second.trace_hash);
+    EXPECT_EQ(first.last_random, second.last_random);
+    EXPECT_EQ(first.task_count, second.task_count);
+  }
+}
+
+// The first seed in which a planted bug is found; 0 when none does.
+uint64_t SeedThatFinds(const Wishes& wishes) {
+  for (uint64_t seed = 1; seed <= kCanarySeedsMax; ++seed) {
+    if (RunSeed(seed, wishes, nullptr).violation.has_value()) return seed;
+  }
+  return 0;
+}
+
+TEST(Swarm, FindsEveryCanary) {
+  for (const CanaryEntry& entry : AllCanaries()) {
+    Wishes wishes;
+    wishes.canary = entry.canary;
+    EXPECT_NE(SeedThatFinds(wishes), 0u) << entry.name << ": " << entry.bug;
+  }
+}
+
+TEST(Shrink, KeepsTheFailureAndNeedsLess) {
+  Wishes wishes;
+  wishes.canary = Canary::kIgnoreSilence;
+  const uint64_t seed = SeedThatFinds(wishes);
+  ASSERT_NE(seed, 0u);
+  const Outcome outcome = RunSeed(seed, wishes, nullptr);
+  const Shrunk shrunk = Shrink(seed, wishes, *outcome.violation);
+  EXPECT_EQ(shrunk.violation.check, outcome.violation->check);
+  EXPECT_LE(Draw(seed, shrunk.wishes).strikes.size(), Draw(seed, wishes).strikes.size());
+  const Outcome again = RunSeed(seed, shrunk.wishes, nullptr);
+  ASSERT_TRUE(again.violation.has_value());
+  EXPECT_EQ(again.violation->what, shrunk.violation.what);
+}
+
+TEST(Swarm, DrawsTheSameOptionsFromASeed) {
+  EXPECT_EQ(Describe(Draw(42, Wishes{})), Describe(Draw(42, Wishes{})));
+  EXPECT_NE(Describe(Draw(42, Wishes{})), Describe(Draw(43, Wishes{})));
+}
+
+}  // namespace
+}  // namespace paceline::sim

@@ -1,0 +1,37 @@
+#pragma once
+
+// What happened, as one running hash and, when asked for, as one aligned line an event. Two runs of
+// one seed must end with the same hash; that is how the simulator proves that it is deterministic.
+
+#include <cstdint>
+#include <cstdio>
+#include <string_view>
+
+#include "paceline/base/instant.h"
+
+namespace paceline::sim {
+
+class Trace {
+ public:
+  // `out` null: only the hash.
+  explicit Trace(std::FILE* out) : out_(out) {}
+
+  bool is_full() const { return out_ != nullptr; }
+  uint64_t hash() const { return hash_; }
+  uint64_t line_count() const { return line_count_; }
+
+  // `who` is "master", "n3", …; `what` a literal; `number` what distinguishes two such events.
+  // `text` is for people only and not in the hash, so callers may leave it out when nobody reads.
+  void Add(Instant at, std::string_view who, std::string_view what, uint64_t number = 0,
+           std::string_view text = {});
+
+ private:
+  void Mix(uint64_t word);
+  void Mix(std::string_view text);
+
+  std::FILE* out_;
+  uint64_t hash_ = 0xcbf2'9ce4'8422'2325ULL;
+  uint64_t line_count_ = 0;
+};
+
+}  // namespace paceline::sim

@@ -1,0 +1,202 @@
+#include "paceline/sim/workload.h"
+
+#include <algorithm>
+
+#include "paceline/sim/world.h"
+
+namespace paceline::sim {
+namespace {
+
+// From the last rank's arrival at the store to the first step.
+constexpr Duration kMeetTime = Duration::Milliseconds(20);
+
+ExitCause PeerError() {
+  ExitCause cause;
+  cause.kind = ExitCause::Kind::kExited;
+  cause.code = 1;
+  cause.fingerprint = "DistBackendError@distributed.py:88";
+  cause.headline = "DistBackendError: connection closed by peer (distributed.py:88)";
+  return cause;
+}
+
+ExitCause ScriptError() {
+  ExitCause cause;
+  cause.kind = ExitCause::Kind::kExited;
+  cause.code = 1;
+  cause.fingerprint = "ValueError@train.py:31";
+  cause.headline = "ValueError: bad batch (train.py:31)";
+  return cause;
+}
+
+}  // namespace
+
+int64_t Workload::Done(const Group& group) const {
+  const Instant now = world_.queue().now();
+  if (!group.moving || now <= group.since) return group.base;
+  return group.base + (now - group.since) / world_.options().step_time;
+}
+
+int64_t Workload::Saved(const Group& group) const {
+  const int64_t every = world_.options().checkpoint_every;
+  return every == 0 ? 0 : Done(group) / every * every;
+}
+
+bool Workload::CanMove(const Group& group) const {
+  if (group.broken || group.members.size() != group.world_size) return false;
+  for (const auto& [rank, member] : group.members) {
+    if (!world_.node(member.node).IsAwake(member.pid)) return false;
+  }
+  if (!world_.network().HasCuts()) return true;
+  std::vector<bool> is_member(world_.node_count() + 1, false);
+  for (const auto& [rank, member] : group.members) is_member[member.node + 1] = true;
+  for (const auto& [path, count] : world_.network().cuts()) {
+    if (is_member[path.first] && is_member[path.second]) return false;
+  }
+  return true;
+}
+
+void Workload::Settle(Group& group) {
+  const int64_t done = Done(group);
+  saved_ = std::max(saved_, Saved(group));
+  step_max_ = std::max(step_max_, done);
+  group.base = done;
+  group.since = world_.queue().now();
+  ++group.version;
+}
+
+void Workload::Join(Generation generation, uint32_t world_size, Rank rank, Member member) {
+  Group& group = groups_[generation];
+  group.world_size = std::max(group.world_size, world_size);
+  group.members[rank] = member;
+  if (group.members.size() != group.world_size || group.started || group.broken) return;
+  group.started = true;
+  group.base = group.first = newest_saved();
+  world_.trace().Add(world_.queue().now(), "ranks", "met", generation.value());
+  if (!CanMove(group)) return;
+  group.moving = true;
+  group.since = world_.queue().now() + kMeetTime;
+  Wake(generation, group);
+}
+
+void Workload::Leave(Generation generation, Rank rank, int32_t pid, bool is_done) {
+  const auto it = groups_.find(generation);
+  if (it == groups_.end()) return;
+  Group& group = it->second;
+  const auto member = group.members.find(rank);
+  if (member == group.members.end() || member->second.pid != pid) return;
+  Settle(group);
+  group.members.erase(member);
+  group.moving = false;
+  const bool is_first = !group.broken;
+  group.broken = true;
+  if (is_first && !is_done) FailPeers(generation, group);
+  if (group.members.empty()) groups_.erase(it);
+}
+
+void Workload::FailPeers(Generation, Group& group) {
+  const Options& options = world_.options();
+  for (const auto& [rank, member] : group.members) {
+    if (world_.prng().Chance(options.peer_hang_permille, 1000)) continue;
+    const Duration wait =
+        Duration::Milliseconds(world_.prng().Between(1, options.peer_exit_max.milliseconds()));
+    world_.queue().After(wait, [this, member = member] {
+      world_.node(member.node).EndRank(member.pid, PeerError());
+    });
+  }
+}
+
+void Workload::Refresh() {
+  for (auto& [generation, group] : groups_) {
+    if (!group.started || group.broken) continue;
+    const bool can_move = CanMove(group);
+    if (can_move == group.moving) continue;
+    Settle(group);
+    group.moving = can_move;
+    if (can_move) Wake(generation, group);
+  }
+}
+
+void Workload::PlantBug(int64_t step) {
+  bug_step_ = step;
+  for (auto& [generation, group] : groups_) {
+    if (group.moving) Wake(generation, group);
+  }
+}
+
+// Asks to be woken at the next step at which something happens, if there is one.
+void Workload::Wake(Generation generation, Group& group) {
+  int64_t target = 0;
+  const int64_t done = Done(group);
+  for (const int64_t step : {world_.options().total_steps, bug_step_}) {
+    if (step > 0 && step >= done && (target == 0 || step < target)) target = step;
+  }
+  if (target == 0) return;
+  const uint64_t version = ++group.version;
+  const Instant at = group.since + world_.options().step_time * (target - group.base);
+  world_.queue().At(at, [this, generation, version] { Reach(generation, version); });
+}
+
+void Workload::Reach(Generation generation, uint64_t version) {
+  const auto it = groups_.find(generation);
+  if (it == groups_.end() || it->second.version != version) return;
+  Group& group = it->second;
+  const int64_t done = Done(group);
+  if (bug_step_ > 0 && done >= bug_step_ && group.first < bug_step_) {
+    const Member raiser = group.members.begin()->second;
+    world_.node(raiser.node).EndRank(raiser.pid, ScriptError());
+    return;
+  }
+  const int64_t total = world_.options().total_steps;
+  if (total == 0 || done < total) return;
+  Settle(group);
+  group.moving = false;
+  ExitCause success;
+  success.kind = ExitCause::Kind::kExited;
+  for (const auto& [rank, member] : group.members) {
+    const Duration wait = Duration::Milliseconds(world_.prng().Between(1, 50));
+    world_.queue().After(wait, [this, member = member, success] {
+      world_.node(member.node).EndRank(member.pid, success);
+    });
+  }
+}
+
+void Workload::Fill(RankReport& report) const {
+  const auto it = groups_.find(report.generation);
+  if (it == groups_.end()) return;
+  const Group& group = it->second;
+  const Options& options = world_.options();
+  report.state = RankReport::State::kRunning;
+  if (!group.started) return;
+  const int64_t done = Done(group);
+  report.step_count = done - group.first;
+  if (report.step_count > 0) report.state = RankReport::State::kStepping;
+  if (options.tells_steps && report.step_count > 0) report.step = done;
+  if (options.tells_saved && options.checkpoint_every > 0) {
+    const int64_t saved = Saved(group);
+    report.saved_step = saved > 0 ? saved : -1;
+  }
+}
+
+bool Workload::IsStepping(Generation generation) const {
+  const auto it = groups_.find(generation);
+  return it != groups_.end() && it->second.moving && Done(it->second) > it->second.first;
+}
+
+int64_t Workload::StepOf(Generation generation) const {
+  const auto it = groups_.find(generation);
+  return it == groups_.end() || !it->second.started ? -1 : Done(it->second);
+}
+
+int64_t Workload::step_max() const {
+  int64_t result = step_max_;
+  for (const auto& [generation, group] : groups_) result = std::max(result, Done(group));
+  return result;
+}
+
+int64_t Workload::newest_saved() const {
+  int64_t result = saved_;
+  for (const auto& [generation, group] : groups_) result = std::max(result, Saved(group));
+  return result;
+}
+
+}  // namespace paceline::sim

@@ -1,0 +1,341 @@
+#include "paceline/sim/world.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "paceline/sim/fault/fault.h"
+
+namespace paceline::sim {
+namespace {
+
+constexpr Duration kLook = Duration::Milliseconds(500);
+constexpr uint32_t kWellLooks = 6;
+constexpr uint64_t kTasksPerInstantMax = 200'000;
+constexpr uint64_t kTasksMax = 20'000'000;
+
+}  // namespace
+
+SimWorld::SimWorld(const Options& options, std::FILE* log)
+    : options_(options),
+      prng_(options.seed ^ 0x5157'0a7b'11d5'c0deULL),
+      trace_(log),
+      network_(queue_, prng_.Fork(), options.link),
+      workload_(*this),
+      master_(*this) {
+  for (uint32_t i = 0; i < options_.node_count + options_.late_node_count; ++i) AddNode();
+  for (const CheckEntry& entry : AllChecks()) checks_.push_back(entry.make());
+}
+
+Node& SimWorld::AddNode(const std::string& name) {
+  const uint32_t index = node_count();
+  nodes_.push_back(
+      std::make_unique<Node>(*this, index, name.empty() ? "node" + std::to_string(index) : name));
+  return *nodes_.back();
+}
+
+void SimWorld::Fail(std::string_view check, std::string what) {
+  if (violation_.has_value()) return;
+  trace_.Add(queue_.now(), "check", "FAILED", 0, what);
+  violation_ = Violation{std::string(check), std::move(what), queue_.now()};
+}
+
+// ---- the course of a run ----
+
+void SimWorld::PowerOnAll() {
+  master_.Start();
+  if (!options_.heartbeats_each) CreditHeartbeats();
+  for (uint32_t i = 0; i < options_.node_count; ++i) {
+    const Duration wait = Duration::Milliseconds(prng_.Between(1, 500));
+    queue_.After(wait, [this, i] { nodes_[i]->PowerOn(); });
+  }
+}
+
+// More often than silence is noticed at all, so that a node which is not credited is missed in
+// time.
+void SimWorld::CreditHeartbeats() {
+  core::NodesHeard heard;
+  for (const auto& node : nodes_) {
+    AgentHost* agent = node->agent();
+    if (agent == nullptr || !agent->is_resting() || agent->is_frozen()) continue;
+    if (network_.IsCut(node->host(), kMasterHost)) continue;
+    if (!network_.IsOpen(agent->connection(), End::kMaster)) continue;
+    heard.nodes.push_back(agent->node_id());
+  }
+  if (!heard.nodes.empty() && master_.is_on()) master_.Feed(heard);
+  queue_.After(options_.spec.timers.lost_after * 2 / 5, [this] { CreditHeartbeats(); });
+}
+
+void SimWorld::StrikeAll() {
+  for (const Strike& strike : options_.strikes) {
+    queue_.At(strike.at, [this, strike] {
+      if (is_healed_ || master_.has_finished()) return;
+      const Fault& fault = AllFaults()[strike.fault];
+      trace_.Add(queue_.now(), "fault", fault.name);
+      Prng prng(strike.seed);
+      fault.strike(*this, prng);
+      workload_.Refresh();
+    });
+  }
+}
+
+void SimWorld::RunOne() {
+  queue_.RunNext();
+  retired_.clear();
+}
+
+void SimWorld::RunUntil(Instant until) {
+  while (!queue_.empty() && queue_.next_at() <= until && !has_failed()) RunOne();
+}
+
+Outcome SimWorld::Run() {
+  PowerOnAll();
+  StrikeAll();
+  queue_.At(Instant() + options_.chaos, [this] { Heal(); });
+  Instant instant;
+  uint64_t at_instant = 0;
+  while (!queue_.empty() && !is_done_ && !has_failed()) {
+    RunOne();
+    at_instant = queue_.now() == instant ? at_instant + 1 : 0;
+    instant = queue_.now();
+    if (at_instant > kTasksPerInstantMax || queue_.ran() > kTasksMax) {
+      Fail("bounded", "the queue does not get on: too many tasks, now at one instant " +
+                          std::to_string(at_instant));
+    }
+  }
+  Outcome outcome;
+  outcome.violation = violation_;
+  outcome.trace_hash = trace_.hash();
+  outcome.last_random = prng_.Next();
+  outcome.task_count = queue_.ran();
+  outcome.record_count = master_.durable().size();
+  outcome.world_count = master_.job().state().generation.value();
+  outcome.end = queue_.now();
+  outcome.end_reason = EndReason();
+  return outcome;
+}
+
+void SimWorld::Heal() {
+  is_healed_ = true;
+  trace_.Add(queue_.now(), "world", "heal");
+  network_.MendAll();
+  master_.FreeDisk();
+  master_.CrashAfterRecords(0);
+  port_takings_ = 0;
+  master_.Thaw();
+  for (const auto& node : nodes_) {
+    if (node->is_twin()) {
+      node->PowerOff(false);
+    } else if (node->is_on()) {
+      node->Thaw();
+      node->Restart();
+    } else if (node->boot_count() > 0) {
+      node->PowerOn();
+    }
+  }
+  workload_.Refresh();
+  queue_.After(LookInterval(), [this] { Watch(); });
+}
+
+// Long enough for a step between two looks.
+Duration SimWorld::LookInterval() const { return std::max(kLook, options_.step_time * 3 / 2); }
+
+void SimWorld::Watch() {
+  const std::string trouble = Trouble();
+  well_count_ = trouble.empty() ? well_count_ + 1 : 0;
+  if (well_count_ >= kWellLooks) {
+    ForEachCheck([this](Check& check) { check.AtQuiet(*this); });
+    is_done_ = true;
+    return;
+  }
+  if (queue_.now() >= Instant() + options_.chaos + options_.quiet_bound) {
+    Fail("liveness", trouble + "; the job says: " + master_.job().Pending());
+    return;
+  }
+  queue_.After(LookInterval(), [this] { Watch(); });
+}
+
+// ---- is it well? ----
+
+uint32_t SimWorld::UsableNodeCount() {
+  uint32_t count = 0;
+  for (const auto& node : nodes_) {
+    if (!node->is_on() || node->agent() == nullptr || node->is_twin()) continue;
+    bool is_usable = true;
+    for (const auto& [id, state] : master_.job().state().nodes) {
+      if (state.name != node->name()) continue;
+      is_usable = state.status != core::NodeState::Status::kEvicted;
+    }
+    count += is_usable ? 1 : 0;
+  }
+  return count;
+}
+
+std::string SimWorld::TroubleOfProcesses(Generation generation) {
+  for (const auto& node : nodes_) {
+    for (const auto& [pid, process] : node->processes()) {
+      if (process.generation == generation) continue;
+      return node->name() + " still has rank " + ToString(process.rank) + " of generation " +
+             ToString(process.generation);
+    }
+  }
+  return {};
+}
+
+std::string SimWorld::Trouble() {
+  if (master_.has_finished()) return TroubleOfProcesses(Generation());
+  if (!master_.is_on()) return "the master is down";
+  const core::JobState& state = master_.job().state();
+  const JobSpec& spec = options_.spec;
+  const uint32_t needed = (spec.nodes_min + spec.unit - 1) / spec.unit * spec.unit;
+  if (!state.world.has_value()) {
+    if (UsableNodeCount() < needed) return TroubleOfProcesses(Generation());
+    return "no world, though " + std::to_string(UsableNodeCount()) + " nodes are there";
+  }
+  const int64_t step = workload_.StepOf(state.world->generation);
+  const int64_t before = std::exchange(step_before_, step);
+  if (!workload_.IsStepping(state.world->generation)) {
+    return "generation " + ToString(state.world->generation) + " does not step";
+  }
+  if (step <= before) return "no step since the last look";
+  if (state.phase != core::Phase::kRunning) {
+    return "the ranks step, but the job is " + std::string(core::PhaseName(state.phase));
+  }
+  return TroubleOfProcesses(state.world->generation);
+}
+
+std::string SimWorld::EndReason() {
+  if (master_.has_finished()) {
+    return "finished with " + std::to_string(master_.exit_code()) + ": " +
+           master_.job().state().final_reason;
+  }
+  return master_.job().Pending();
+}
+
+// ---- what the launcher does ----
+
+void SimWorld::AgentDied(uint32_t index, int32_t agent_pid) {
+  Node& node = *nodes_[index];
+  queue_.After(options_.spec.timers.settle, [this, &node, agent_pid] {
+    if (!node.is_on() || node.agent() != nullptr) return;
+    if (options_.local_platform && node.processes().empty()) Witness(node.name(), agent_pid);
+    const Duration start =
+        options_.spec.timers.respawn_delay + Duration::Milliseconds(prng_.Between(10, 80));
+    queue_.After(start, [&node] { node.StartAgent(); });
+  });
+}
+
+void SimWorld::Witness(const std::string& name, int32_t agent_pid) {
+  core::NodeGone gone;
+  gone.name = name;
+  gone.evidence = "the agent and all ranks are dead";
+  gone.agent_pid = agent_pid;
+  witnessed_.push_back(gone);
+  if (master_.is_on()) master_.Feed(gone);
+}
+
+void SimWorld::MasterIsUp() {
+  // A launcher tells a new master what it told the old one, as it cannot know what was heard.
+  queue_.After(Duration::Milliseconds(20), [this, incarnation = master_.incarnation()] {
+    if (!master_.is_on() || master_.incarnation() != incarnation) return;
+    const std::vector<core::NodeGone> again = witnessed_;
+    for (const core::NodeGone& gone : again) master_.Feed(gone);
+    if (stop_.has_value()) master_.Feed(*stop_);
+  });
+}
+
+void SimWorld::RequestStop(const core::StopRequested& stop) {
+  stop_ = stop;
+  if (master_.is_on()) master_.Feed(stop);
+}
+
+void SimWorld::MasterDied(uint64_t) {
+  network_.CloseAll(End::kMaster);
+  if (master_.has_finished()) {
+    if (!options_.local_platform) return;
+    for (const auto& node : nodes_) node->PowerOff(false);  // the launcher ends what is left
+    return;
+  }
+  const Timers& timers = options_.spec.timers;
+  Duration wait = timers.respawn_delay;
+  for (uint32_t i = 0; i < std::min(master_respawns_, 8u) && is_healed_ == false; ++i) {
+    wait = std::min(wait * 2, timers.respawn_delay_max);
+  }
+  ++master_respawns_;
+  queue_.After(wait + Duration::Milliseconds(prng_.Between(20, 200)), [this] { master_.Start(); });
+}
+
+void SimWorld::LaunchNode(const std::string& name) {
+  trace_.Add(queue_.now(), "launcher", "launch", 0, name);
+  queue_.After(Duration::Milliseconds(prng_.Between(50, 500)), [this, name] {
+    for (const auto& node : nodes_) {
+      if (node->name() == name && !node->is_twin()) node->PowerOn();
+    }
+  });
+}
+
+// ---- messages ----
+
+void SimWorld::Tell(ConnectionId connection, core::Event event) {
+  network_.Send(connection, End::kMaster,
+                [this, master = master_.incarnation(), connection, event = std::move(event)] {
+                  master_.Receive(master, connection, event);
+                });
+}
+
+void SimWorld::SendToAgent(ConnectionId connection,
+                           std::function<void(AgentHost&, ConnectionId)> task) {
+  const Network::Ends* ends = network_.EndsOf(connection);
+  if (ends == nullptr) return;
+  const uint32_t index = ends->agent_host - 1;
+  network_.Send(
+      connection, End::kAgent,
+      [this, index, incarnation = ends->agent_incarnation, connection, task = std::move(task)] {
+        AgentHost* agent = nodes_[index]->AgentOf(incarnation);
+        if (agent != nullptr) task(*agent, connection);
+      });
+}
+
+// ---- checks ----
+
+template <class Call>
+void SimWorld::ForEachCheck(Call call) {
+  for (const auto& check : checks_) {
+    if (has_failed()) return;
+    call(*check);
+  }
+}
+
+void SimWorld::Decided(Instant now, const core::Event& event, const core::Actions& actions) {
+  const Turn turn{now, event, actions};
+  ForEachCheck([&](Check& check) { check.Decided(*this, turn); });
+}
+
+void SimWorld::Persisted(const core::Record& record) {
+  ForEachCheck([&](Check& check) { check.Persisted(*this, record); });
+}
+
+void SimWorld::MasterRestored() {
+  ForEachCheck([&](Check& check) { check.Restored(*this); });
+}
+
+void SimWorld::Ran(const core::Effect& effect, RecordSeq decided) {
+  ForEachCheck([&](Check& check) { check.Ran(*this, effect, decided); });
+}
+
+void SimWorld::SpawnOrdered(uint32_t node, const Assignment& assignment) {
+  ForEachCheck([&](Check& check) { check.SpawnOrdered(*this, node, assignment); });
+}
+
+void SimWorld::ProcessStarted(const RankProcess& process) {
+  trace_.Add(queue_.now(), nodes_[process.node]->name(), "rank_start",
+             process.generation.value() * 10'000 + process.rank.value());
+  ForEachCheck([&](Check& check) { check.Started(*this, process); });
+}
+
+void SimWorld::ProcessEnded(const RankProcess& process, const ExitCause& cause) {
+  trace_.Add(queue_.now(), nodes_[process.node]->name(), "rank_end",
+             process.generation.value() * 10'000 + process.rank.value(), cause.headline);
+  ForEachCheck([&](Check& check) { check.Ended(*this, process, cause); });
+}
+
+}  // namespace paceline::sim

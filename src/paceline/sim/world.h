@@ -1,0 +1,142 @@
+#pragma once
+
+// One simulated cluster for one seed: the queue, the network, the nodes, the master, a launcher
+// that restarts what died, the faults that strike and the checks that watch.
+//
+//   0 ───────── faults strike ───────── chaos ── all healed ── … well for a while ──▶ passed
+//                                                     └── not well at chaos + quiet_bound ─▶ failed
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "paceline/base/instant.h"
+#include "paceline/base/prng.h"
+#include "paceline/sim/check/check.h"
+#include "paceline/sim/master.h"
+#include "paceline/sim/network.h"
+#include "paceline/sim/node.h"
+#include "paceline/sim/options.h"
+#include "paceline/sim/queue.h"
+#include "paceline/sim/trace.h"
+#include "paceline/sim/workload.h"
+
+namespace paceline::sim {
+
+struct Violation {
+  std::string check;
+  std::string what;
+  Instant at;
+};
+
+struct Outcome {
+  std::optional<Violation> violation;
+  uint64_t trace_hash = 0;
+  uint64_t last_random = 0;
+  uint64_t task_count = 0;
+  uint64_t record_count = 0;
+  uint64_t world_count = 0;  // generations formed
+  Instant end;
+  std::string end_reason;  // "trains", "waits: …", "finished with 0: …"
+};
+
+class SimWorld {
+ public:
+  // `log` null: no log.
+  SimWorld(const Options& options, std::FILE* log);
+
+  Outcome Run();
+  // Runs without faults or checks of liveness up to `until`; for measuring.
+  void RunUntil(Instant until);
+  void PowerOnAll();
+
+  const Options& options() const { return options_; }
+  EventQueue& queue() { return queue_; }
+  Prng& prng() { return prng_; }
+  Trace& trace() { return trace_; }
+  Network& network() { return network_; }
+  Workload& workload() { return workload_; }
+  Master& master() { return master_; }
+  Node& node(uint32_t index) { return *nodes_[index]; }
+  uint32_t node_count() const { return static_cast<uint32_t>(nodes_.size()); }
+  bool has_failed() const { return violation_.has_value(); }
+  void Fail(std::string_view check, std::string what);
+
+  // ---- for faults ----
+  // Another host, off; named as `name` or with a name of its own.
+  Node& AddNode(const std::string& name = {});
+  void SetPortTakings(uint32_t count) { port_takings_ = count; }
+  bool is_healed() const { return is_healed_; }
+  // Told until a master hears it: who asked is still there when a master comes back.
+  void RequestStop(const core::StopRequested& stop);
+  // The launcher's word that an agent and its ranks are dead.
+  void Witness(const std::string& name, int32_t agent_pid);
+
+  // ---- for nodes and the master ----
+  uint64_t NextIncarnation() { return ++last_incarnation_; }
+  int32_t NextPid() { return ++last_pid_; }
+  uint32_t NextPort() { return ++last_port_ % 40'000; }
+  bool TakePortAway() { return port_takings_ > 0 && port_takings_-- > 0; }
+  void Retire(std::unique_ptr<AgentHost> agent) { retired_.push_back(std::move(agent)); }
+  void Tell(ConnectionId connection, core::Event event);
+  void SendToAgent(ConnectionId connection, std::function<void(AgentHost&, ConnectionId)> task);
+  void AgentDied(uint32_t node, int32_t agent_pid);
+  void MasterDied(uint64_t incarnation);
+  void MasterIsUp();
+  void LaunchNode(const std::string& name);
+
+  // ---- what checks see ----
+  void Decided(Instant now, const core::Event& event, const core::Actions& actions);
+  void Persisted(const core::Record& record);
+  void MasterRestored();
+  void Ran(const core::Effect& effect, RecordSeq decided);
+  void SpawnOrdered(uint32_t node, const Assignment& assignment);
+  void ProcessStarted(const RankProcess& process);
+  void ProcessEnded(const RankProcess& process, const ExitCause& cause);
+
+ private:
+  template <class Call>
+  void ForEachCheck(Call call);
+  void RunOne();
+  void StrikeAll();
+  void CreditHeartbeats();
+  void Heal();
+  void Watch();
+  Duration LookInterval() const;
+  // Nothing when well; otherwise what is missing.
+  std::string Trouble();
+  std::string TroubleOfProcesses(Generation generation);
+  uint32_t UsableNodeCount();
+  std::string EndReason();
+
+  const Options options_;
+  EventQueue queue_;
+  Prng prng_;
+  Trace trace_;
+  Network network_;
+  Workload workload_;
+  Master master_;
+  std::vector<std::unique_ptr<Node>> nodes_;
+  std::vector<std::unique_ptr<AgentHost>> retired_;  // freed when no task runs
+  std::vector<std::unique_ptr<Check>> checks_;
+  std::vector<core::NodeGone> witnessed_;  // told again to every new master
+  std::optional<Violation> violation_;
+  uint64_t last_incarnation_ = 1'000;
+  int32_t last_pid_ = 100;
+  uint32_t last_port_ = 0;
+  uint32_t port_takings_ = 0;
+  uint32_t master_respawns_ = 0;
+  std::optional<core::StopRequested> stop_;
+  bool is_healed_ = false;
+  bool is_done_ = false;
+  uint32_t well_count_ = 0;  // looks in a row that found nothing wrong
+  int64_t step_before_ = -1;
+};
+
+// For logs: "run g3 seat 1/3 ranks 2..3".
+std::string Describe(const Assignment& assignment);
+
+}  // namespace paceline::sim
