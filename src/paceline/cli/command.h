@@ -53,15 +53,21 @@ std::string HelpOf(const Command& command, const OutputOptions& options);
 int Main(const std::vector<std::string>& args, const Environment& environment);
 
 // ---- the handlers, each in its own file ----
+int RunClean(Invocation& invocation);
 int RunCompletion(Invocation& invocation);
 int RunConfig(Invocation& invocation);
 int RunDoctor(Invocation& invocation);
+int RunEvents(Invocation& invocation);
+int RunLogs(Invocation& invocation);
 int RunPs(Invocation& invocation);
 int RunAgentCommand(Invocation& invocation);
 int RunMasterCommand(Invocation& invocation);
 int RunRun(Invocation& invocation);
 int RunSim(Invocation& invocation);
+int RunStatus(Invocation& invocation);
+int RunStop(Invocation& invocation);
 int RunVersion(Invocation& invocation);
+int RunWait(Invocation& invocation);
 int RunWhy(Invocation& invocation);
 
 FlagTable AgentFlags();
@@ -69,5 +75,10 @@ FlagTable ConfigFlags();
 FlagTable MasterFlags();
 FlagTable PsFlags();
 FlagTable SimFlags();
+FlagTable CleanFlags();
+FlagTable EventsFlags();
+FlagTable LogsFlags();
+FlagTable StopFlags();
+FlagTable WaitFlags();
 
 }  // namespace paceline::cli

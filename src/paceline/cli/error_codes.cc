@@ -10,7 +10,8 @@ namespace paceline::cli {
 namespace {
 
 // PL-E001 … 019 command line and settings · 020 … 029 run directories and jobs · 030 … 049 control
-// plane and host · 060 … 069 training · 070 waiting · 099 ours · 101 … security · PL-W warnings.
+// plane and host · 060 … 069 training · 070 … 079 waiting · 099 ours · 101 … security · PL-W
+// warnings.
 constexpr ErrorCode kCodes[] = {
     {"PL-E001", "unknown flag", kExitUsage,
      "The command has no flag of that name. Flags of `paceline run` stand before the script; "
@@ -144,6 +145,9 @@ constexpr ErrorCode kCodes[] = {
     {"PL-E070", "waiting took longer than allowed", kExitWaitTimedOut,
      "`paceline wait --timeout` passed before the job reached the asked state. The job is "
      "untouched."},
+    {"PL-E071", "the job ended before it was as asked", kExitTrainingFailed,
+     "`paceline wait` was told to wait for a state or a step that the job can no longer reach, "
+     "because it has finished. `paceline why` says how it ended."},
     {"PL-E099", "a bug of paceline", kExitTrainingFailed,
      "Something happened that only an error in paceline explains. Please report it with the text "
      "shown."},

@@ -19,11 +19,11 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr size_t kSmallFileBytesMax = 1 << 20;
-constexpr size_t kJobsMax = 10'000;
+constexpr size_t kEntriesMax = 100'000;
 
 constexpr Flag kJobFlags[] = {
     {.dest = "job",
-     .spellings = {"--job"},
+     .spellings = {"--job", "--run-dir"},
      .metavar = "ID|DIR",
      .help = "which job: its id or run directory; the running one by default"},
 };
@@ -49,17 +49,6 @@ int PidAt(const Json& json, const char* key) {
   return pid >= 1 && pid <= INT_MAX ? static_cast<int>(pid) : 0;
 }
 
-std::vector<std::string> Names(const std::string& path) {
-  std::vector<std::string> names;
-  const std::unique_ptr<DIR, int (*)(DIR*)> directory(opendir(path.c_str()), closedir);
-  if (directory == nullptr) return names;
-  while (const dirent* entry = readdir(directory.get())) {
-    if (entry->d_name[0] != '.' && names.size() < kJobsMax) names.emplace_back(entry->d_name);
-  }
-  std::sort(names.begin(), names.end());
-  return names;
-}
-
 std::string Absolute(const std::string& path) {
   char resolved[PATH_MAX];
   return realpath(path.c_str(), resolved) != nullptr ? resolved : path;
@@ -74,6 +63,25 @@ Problem NoSuchJob(const std::string& asked, const std::string& why) {
 }
 
 }  // namespace
+
+std::vector<std::string> EntriesOf(const std::string& path) {
+  std::vector<std::string> names;
+  const std::unique_ptr<DIR, int (*)(DIR*)> directory(opendir(path.c_str()), closedir);
+  if (directory == nullptr) return names;
+  while (const dirent* entry = readdir(directory.get())) {
+    if (entry->d_name[0] != '.' && names.size() < kEntriesMax) names.emplace_back(entry->d_name);
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+int StarterPid(const std::string& starter_dir) {
+  return PidAt(ReadJson(starter_dir + "/info.json"), "pid");
+}
+
+std::string RunDirOfRegistryEntry(const std::string& path) {
+  return TextAt(ReadJson(path), "run_dir");
+}
 
 bool JobPlace::is_running() const {
   return IsPacelineProcess(master_pid) || IsPacelineProcess(launcher_pid);
@@ -153,7 +161,7 @@ std::vector<JobPlace> KnownJobs(const Environment& environment) {
   std::vector<JobPlace> jobs;
   const std::string root = RuntimeDirectory(environment);
   if (CheckRuntimeDirectory(root).has_value()) return jobs;
-  for (const std::string& name : Names(root + "/jobs")) {
+  for (const std::string& name : EntriesOf(root + "/jobs")) {
     if (!name.ends_with(".json")) continue;
     const std::string run_dir = TextAt(ReadJson(root + "/jobs/" + name), "run_dir");
     if (run_dir.empty()) continue;
@@ -169,7 +177,7 @@ std::vector<StarterPlace> KnownStarters(const Environment& environment) {
   std::vector<StarterPlace> starters;
   const std::string root = RuntimeDirectory(environment);
   if (CheckRuntimeDirectory(root).has_value()) return starters;
-  for (const std::string& key : Names(root + "/starters")) {
+  for (const std::string& key : EntriesOf(root + "/starters")) {
     const Json json = ReadJson(root + "/starters/" + key + "/info.json");
     const StarterPlace place{
         .pid = PidAt(json, "pid"), .key = key, .keep_warm_seconds = NumberAt(json, "keep_warm")};

@@ -48,6 +48,14 @@ Result<JobPlace> ReadJobPlace(const std::string& run_dir);
 std::vector<JobPlace> KnownJobs(const Environment& environment);
 std::vector<StarterPlace> KnownStarters(const Environment& environment);
 
+// The pid in a starter's folder, 0 when there is none; the folder that a registry entry names, ""
+// for any other file.
+int StarterPid(const std::string& starter_dir);
+std::string RunDirOfRegistryEntry(const std::string& path);
+
+// Names in a directory, sorted, without those that begin with a dot.
+std::vector<std::string> EntriesOf(const std::string& path);
+
 // The job meant by --job ID|DIR, else the only one that runs, else the newest one known.
 // PL-E022, PL-E023, PL-E024.
 Result<JobPlace> FindJob(const Environment& environment, const std::string& asked);

@@ -109,6 +109,8 @@ void Output::DataLine(std::string_view text) {
   Write(out_, "\n");
 }
 
+bool Output::Flush() { return std::fflush(out_) == 0; }
+
 void Output::Say(std::string_view sentence) {
   if (options_.quiet) return;
   std::fflush(out_);

@@ -54,6 +54,7 @@ class Output {
 
   void Data(std::string_view text);  // stdout, as it is
   void DataLine(std::string_view text);
+  bool Flush();                            // stdout; false when nobody reads it any more
   void Say(std::string_view sentence);     // stderr, unless --quiet
   void Detail(std::string_view sentence);  // stderr, with --verbose
   void Warn(const Problem& problem);       // stderr, unless --quiet

@@ -1,12 +1,23 @@
-#include <nlohmann/json.hpp>
+// `paceline why`: the last incident of the job, any event of it, or what an error code means.
 
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "paceline/base/file_text.h"
 #include "paceline/cli/command.h"
 #include "paceline/cli/error_codes.h"
+#include "paceline/cli/event_text.h"
 #include "paceline/cli/exit_code.h"
+#include "paceline/cli/explain.h"
+#include "paceline/cli/remote.h"
 #include "paceline/cli/text.h"
+#include "paceline/cli/value.h"
+#include "paceline/wire/control_json.h"
 
 namespace paceline::cli {
 namespace {
+
+constexpr size_t kErrorRecordBytesMax = 1 << 20;
 
 int ExplainCode(Invocation& invocation, const ErrorCode& row) {
   Output& out = invocation.out;
@@ -27,24 +38,123 @@ int ExplainCode(Invocation& invocation, const ErrorCode& row) {
   return kExitDone;
 }
 
+// The traceback that the rank's bootstrap wrote, when it was on this host.
+std::string TracebackOf(const JobPlace& place, const wire::JobEvent& failure) {
+  const std::string path = place.run_dir + "/errors/" + failure.node + "/g" +
+                           std::to_string(failure.generation) + "-rank" +
+                           std::to_string(failure.rank.value_or(0)) + ".json";
+  const auto json = nlohmann::json::parse(ReadText(path, kErrorRecordBytesMax), nullptr, false);
+  if (!json.is_object()) return "";
+  const auto text = json.find("traceback");
+  return text != json.end() && text->is_string() ? text->get<std::string>() : "";
+}
+
+nlohmann::ordered_json EventsJson(const std::vector<wire::JobEvent>& events) {
+  auto json = nlohmann::ordered_json::array();
+  for (const wire::JobEvent& event : events) {
+    json.push_back(nlohmann::ordered_json::parse(wire::EventJson(event)));
+  }
+  return json;
+}
+
+std::string WhyJson(const JobPlace& place, const Explanation& why, const std::string& traceback) {
+  nlohmann::ordered_json json;
+  json["schema"] = "paceline.why/1";
+  json["job"] = place.id;
+  json["seq"] = why.event.seq;
+  json["kind"] = why.event.kind;
+  json["sentence"] = why.event.sentence;
+  json["evidence"] = EventsJson(why.evidence);
+  json["outcome"] = EventsJson(why.outcome);
+  json["follow_ons"] = why.follow_ons;
+  json["cost_seconds"] = why.cost.has_value() ? nlohmann::ordered_json(why.cost->ToSecondsF())
+                                              : nlohmann::ordered_json();
+  json["traceback"] =
+      traceback.empty() ? nlohmann::ordered_json() : nlohmann::ordered_json(traceback);
+  json["next"] = why.next;
+  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+void PrintWhy(Output& out, const JobPlace& place, const Explanation& why,
+              const std::string& traceback) {
+  out.DataLine(out.Painted(Paint::kBold, Visible(why.event.sentence)));
+  for (const wire::JobEvent& event : why.evidence) {
+    out.DataLine(ClipTo(EventLine(event), out.width()));
+  }
+  out.DataLine(ClipTo(EventLine(why.event), out.width()));
+  for (const wire::JobEvent& event : why.outcome) {
+    out.DataLine(ClipTo(EventLine(event), out.width()));
+  }
+  if (why.cost.has_value()) out.DataLine("training again after " + ToString(*why.cost));
+  if (why.follow_ons > 0) {
+    out.DataLine("not the cause: " + std::to_string(why.follow_ons) +
+                 (why.follow_ons == 1 ? " failure that followed" : " failures that followed"));
+  }
+  if (!traceback.empty()) {
+    out.DataLine("");
+    for (const std::string_view line : SplitLines(traceback)) {
+      out.DataLine("  " + Visible(line));
+    }
+  }
+  out.Say("next: " + why.next);
+  if (why.first_fault.has_value() && why.first_fault->rank.has_value()) {
+    out.Say("      paceline logs --job " + ShellWord(place.id) + " --rank " +
+            std::to_string(*why.first_fault->rank) + " --generation " +
+            std::to_string(why.first_fault->generation));
+  }
+}
+
+Problem NoSuchEvent(uint64_t seq, const std::vector<wire::JobEvent>& events) {
+  return Problem{.code = "PL-E010",
+                 .what = "there is no event " + std::to_string(seq),
+                 .where = "the command line",
+                 .why = events.empty()
+                            ? "the job has no events yet"
+                            : "the job's events are 1 to " + std::to_string(events.back().seq),
+                 .fix = "paceline events"};
+}
+
+int ExplainJob(Invocation& invocation, std::optional<uint64_t> asked) {
+  Output& out = invocation.out;
+  const auto place = JobOf(invocation);
+  if (!place.ok()) return out.Fail(place.problem());
+  std::vector<wire::JobEvent> events;
+  const Check problem = EventsOf(*place, 1, /*follow=*/false, [&](const wire::JobEvent& event) {
+    events.push_back(event);
+    return true;
+  });
+  if (problem.has_value()) return out.Fail(*problem);
+  if (!asked.has_value()) {
+    asked = LastIncident(events);
+    if (!asked.has_value() && !events.empty()) asked = events.back().seq;
+  }
+  const auto why = Explain(events, asked.value_or(0));
+  if (!why.has_value()) return out.Fail(NoSuchEvent(asked.value_or(0), events));
+  const std::string traceback =
+      why->first_fault.has_value() ? TracebackOf(*place, *why->first_fault) : "";
+  if (out.is_json()) {
+    out.DataLine(WhyJson(*place, *why, traceback));
+  } else {
+    PrintWhy(out, *place, *why, traceback);
+  }
+  return kExitDone;
+}
+
 }  // namespace
 
 int RunWhy(Invocation& invocation) {
-  if (invocation.line.positionals.empty()) {
-    return invocation.out.Fail({.code = "PL-E010",
-                                .what = "paceline why needs an error code",
-                                .where = "the command line",
-                                .fix = "paceline why PL-E012"});
-  }
+  if (invocation.line.positionals.empty()) return ExplainJob(invocation, std::nullopt);
   const std::string& asked = invocation.line.positionals.front();
+  const auto seq = ParseInteger(asked);
+  if (seq.has_value() && *seq >= 0) return ExplainJob(invocation, static_cast<uint64_t>(*seq));
   if (const ErrorCode* row = FindErrorCode(asked)) return ExplainCode(invocation, *row);
   std::vector<std::string_view> codes;
   for (const ErrorCode& row : ErrorCodes()) codes.push_back(row.code);
   const std::string_view nearest = Nearest(asked, codes);
   return invocation.out.Fail({.code = "PL-E010",
-                              .what = "there is no error code " + asked,
+                              .what = "there is no event and no error code " + asked,
                               .where = "paceline why " + ShellWord(asked),
-                              .why = "codes look like PL-E012 or PL-W001",
+                              .why = "events are numbers, codes look like PL-E012",
                               .fix = nearest.empty()
                                          ? "see docs/errors.md"
                                          : "did you mean " + std::string(nearest) + "?"});

@@ -1,0 +1,33 @@
+#pragma once
+
+// Why something happened: one event with the events that led to it and those it led to, found by
+// the causes that every record names. Pure.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "paceline/base/instant.h"
+#include "paceline/wire/messages.h"
+
+namespace paceline::cli {
+
+struct Explanation {
+  wire::JobEvent event;                       // what is explained
+  std::vector<wire::JobEvent> evidence;       // what led to it, oldest first
+  std::vector<wire::JobEvent> outcome;        // what it led to, until training went on
+  std::optional<wire::JobEvent> first_fault;  // the failed rank among the evidence, if any
+  uint32_t follow_ons = 0;       // failures after the first, before the new world: not the cause
+  std::optional<Duration> cost;  // from the first evidence until training went on
+  std::string next;              // one sentence: what to do, or that nothing is to be done
+};
+
+// The event of the last incident: the last decision, or the end of a job that failed. Nothing when
+// all went well.
+std::optional<uint64_t> LastIncident(const std::vector<wire::JobEvent>& events);
+
+// Nothing when there is no such event. `events` are in order of seq.
+std::optional<Explanation> Explain(const std::vector<wire::JobEvent>& events, uint64_t seq);
+
+}  // namespace paceline::cli

@@ -1,0 +1,153 @@
+#include "paceline/cli/remote.h"
+
+#include <poll.h>
+
+#include "paceline/base/file_text.h"
+#include "paceline/cli/event_text.h"
+#include "paceline/cli/text.h"
+#include "paceline/core/job.h"
+#include "paceline/master/event_row.h"
+#include "paceline/master/goodput.h"
+#include "paceline/master/journal.h"
+#include "paceline/master/status.h"
+
+namespace paceline::cli {
+namespace {
+
+constexpr size_t kTokenBytesMax = 256;
+constexpr int kPauseMilliseconds = 100;  // between looks at a job whose master is being restarted
+
+bool IsAway(const absl::Status& status) {
+  return status.code() == absl::StatusCode::kUnavailable ||
+         status.code() == absl::StatusCode::kDeadlineExceeded;
+}
+
+Result<std::vector<core::Record>> RecordsOf(const JobPlace& place) {
+  auto records = master::ReadJournal(place.run_dir + "/journal.db");
+  if (records.ok()) return *std::move(records);
+  if (!absl::IsNotFound(records.status())) return ProblemFrom(records.status());
+  return Problem{.code = "PL-E030",
+                 .what = "nothing is known of " + place.id + " yet",
+                 .where = place.run_dir,
+                 .why = "no master answers on this host, and there is no journal to read",
+                 .fix = place.is_running() ? "paceline wait --for running --job " + place.id
+                                           : "see the logs in " + place.run_dir + "/logs"};
+}
+
+// A job with a journal but without a master: everything durable is known, nothing is connected.
+Result<wire::JobStatus> StatusFromJournal(const JobPlace& place) {
+  auto records = RecordsOf(place);
+  if (!records.ok()) return records.problem();
+  core::Job job;
+  master::Goodput goodput;
+  for (const core::Record& record : *records) {
+    job.Restore(record);
+    goodput.Fold(record);
+  }
+  master::HostView host{.journal = "ok"};
+  Instant end = WallNow();
+  if (!records->empty()) {
+    host.created_at = records->front().at;
+    host.durable = records->back().seq;
+    if (job.state().phase == core::Phase::kFinished) end = records->back().at;
+  }
+  host.goodput = goodput.Share(end);
+  wire::JobStatus status = master::MakeStatus(job, end, host);
+  if (status.job_id.empty()) status.job_id = place.id;
+  if (status.step < 0) status.step = job.state().step_max;
+  return status;
+}
+
+Check EventsFromJournal(const JobPlace& place, uint64_t from_seq,
+                        const std::function<bool(const wire::JobEvent&)>& take) {
+  auto records = RecordsOf(place);
+  if (!records.ok()) return records.problem();
+  master::NodeNames names;
+  for (const core::Record& record : *records) {
+    names.Fold(record);
+    if (record.seq.value() < from_seq) continue;
+    if (!take(master::MakeJobEvent(record, names))) return std::nullopt;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+Result<JobPlace> JobOf(const Invocation& invocation) {
+  const Given* given = invocation.line.Find("job");
+  return FindJob(invocation.environment, given == nullptr ? "" : given->value);
+}
+
+Result<wire::ControlClientOptions> ControlOptions(const JobPlace& place, Duration timeout) {
+  if (place.master_addr.empty()) {
+    return Problem{.code = "PL-E030",
+                   .what = "the master of " + place.id + " has no address yet",
+                   .where = place.run_dir + "/job.json",
+                   .why = "it is just starting, or never came up",
+                   .fix = "see " + place.run_dir + "/logs/master.log"};
+  }
+  const std::string path = place.run_dir + "/token";
+  const std::string token(Strip(ReadText(path, kTokenBytesMax)));
+  if (!wire::IsToken(token)) {
+    return Problem{.code = "PL-E102",
+                   .what = "the job's token cannot be read",
+                   .where = path,
+                   .why = "it is missing, damaged or not yours",
+                   .fix = "run the command as the user who started the job"};
+  }
+  wire::ControlClientOptions options{
+      .address = place.master_addr, .credentials = {.token = token}, .timeout = timeout};
+  auto tls = wire::LoadCredentials(place.run_dir + "/tls", token);
+  if (tls.ok()) options.credentials = *std::move(tls);
+  return options;
+}
+
+Result<wire::JobStatus> StatusOf(const JobPlace& place, Duration timeout) {
+  // Nobody who could answer is alive, or the job has ended and the launcher is only cleaning up:
+  // the journal has the answer, so there is nothing to wait for.
+  if (!IsPacelineProcess(place.master_pid)) {
+    auto status = StatusFromJournal(place);
+    if (!place.is_running() || (status.ok() && status->phase == "finished")) return status;
+  }
+  auto options = ControlOptions(place, timeout);
+  if (!options.ok()) {
+    if (options.problem().code == "PL-E030") return StatusFromJournal(place);
+    return options.problem();
+  }
+  wire::ControlClient client(*options);
+  auto status = client.GetStatus();
+  if (status.ok()) return *std::move(status);
+  if (!IsAway(status.status())) return ProblemFrom(status.status());
+  return StatusFromJournal(place);
+}
+
+Check EventsOf(const JobPlace& place, uint64_t from_seq, bool follow,
+               const std::function<bool(const wire::JobEvent&)>& take) {
+  uint64_t next = from_seq;
+  bool wants_more = true;
+  const auto take_new = [&](const wire::JobEvent& event) {
+    next = event.seq + 1;
+    wants_more = take(event) && !(follow && event.kind == "job_finished");
+    return wants_more;
+  };
+  while (true) {
+    auto now = ReadJobPlace(place.run_dir);
+    const bool is_alive = now.ok() && now->is_running();
+    auto options = is_alive ? ControlOptions(*now, Duration::Seconds(5))
+                            : Result<wire::ControlClientOptions>(Problem{.code = "PL-E030"});
+    if (!options.ok()) {
+      if (options.problem().code != "PL-E030") return options.problem();
+      if (!is_alive || !follow) return EventsFromJournal(place, next, take_new);
+    } else {
+      wire::ControlClient client(*options);
+      const absl::Status status = client.WatchEvents(next, follow, take_new);
+      if (!wants_more || (status.ok() && !follow)) return std::nullopt;
+      if (!status.ok() && !IsAway(status)) return ProblemFrom(status);
+      if (!follow) return EventsFromJournal(place, next, take_new);
+    }
+    // The launcher starts a new master, or is about to end with the job.
+    poll(nullptr, 0, kPauseMilliseconds);
+  }
+}
+
+}  // namespace paceline::cli

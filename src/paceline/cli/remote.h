@@ -1,0 +1,29 @@
+#pragma once
+
+// A command's way to a job: the running master, or the journal of the run directory when there is
+// none. Both give the same values, so a post-mortem reads like a live job.
+
+#include <functional>
+
+#include "paceline/cli/command.h"
+#include "paceline/cli/job_place.h"
+#include "paceline/wire/control_client.h"
+
+namespace paceline::cli {
+
+// The job that --job names, or the obvious one.
+Result<JobPlace> JobOf(const Invocation& invocation);
+
+// A client with the run directory's token and, with TLS, its certificates. PL-E030 when job.json
+// has no address, PL-E102 when there is no readable token.
+Result<wire::ControlClientOptions> ControlOptions(const JobPlace& place, Duration timeout);
+
+// From the master; from the journal when nobody answers.
+Result<wire::JobStatus> StatusOf(const JobPlace& place, Duration timeout);
+
+// Every event from `from_seq` on. With `follow` new ones as they come, over master restarts, until
+// the job has finished or `take` returns false.
+Check EventsOf(const JobPlace& place, uint64_t from_seq, bool follow,
+               const std::function<bool(const wire::JobEvent&)>& take);
+
+}  // namespace paceline::cli
