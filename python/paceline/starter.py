@@ -130,11 +130,14 @@ def _take_post(options: argparse.Namespace) -> Post | None:
     # With the lock held, a socket that is still there belongs to a starter that died.
     Path(path).unlink(missing_ok=True)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    # A Unix address holds 107 bytes, and the runtime directory may be longer.
+    folder = os.open(os.path.dirname(path) or ".", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     mask = os.umask(0o177)
     try:
-        listener.bind(path)
+        listener.bind(f"/proc/self/fd/{folder}/{os.path.basename(path)}")
     finally:
         os.umask(mask)
+        os.close(folder)
     listener.listen(128)
     if options.info:
         _write_info(options)

@@ -34,7 +34,8 @@ def test_a_failed_rank_is_restarted(job: Job, how: str, words: str) -> None:
     assert [event["rank"] for event in failed if words in event["sentence"]] == [1], failed
     assert not any("out of memory" in event["sentence"] for event in failed)
     assert len(job.events("world_formed")) == 2
-    assert job.steps_done(1)[-1] == (2, 39)
+    generation, step = job.steps_done(1)[-1]
+    assert generation > 1 and step == 39
 
 
 def test_the_traceback_is_shown_with_its_rank(job: Job) -> None:

@@ -131,7 +131,10 @@ AgentLoop::AgentLoop(AgentSetup setup, std::unique_ptr<Reactor> reactor,
       store_port_(setup_.incarnation),
       ranks_(*reactor_, *page_,
              RankTableSetup{setup_.files, setup_.spec.job, setup_.spec.launch, setup_.base_env},
-             [this](const core::RankEnded& ended) { Feed(ended); }),
+             [this](const core::RankEnded& ended, const std::optional<RankReport>& last) {
+               if (last.has_value()) Feed(core::ProgressRead{{*last}});
+               Feed(ended);
+             }),
       starter_(*reactor_, setup_.spec.job.job_id, setup_.files.node,
                StarterListener{
                    .ready = [this](const StarterHello& hello) { OnStarterReady(hello); },

@@ -172,14 +172,19 @@ void RankTable::Finish(uint32_t local_rank, std::optional<int32_t> wait_status) 
   Living& rank = node.mapped();
   reactor_.Cancel(rank.waiting);
   if (rank.pidfd.is_open()) reactor_.Unwatch(rank.pidfd.get());
-  const std::optional<SlotReading> reading = ReadingOf(local_rank, rank);
+  std::optional<SlotReading> reading = ReadingOf(local_rank, rank);
   if (!wait_status.has_value() && reading.has_value()) wait_status = reading->wait_status;
   core::RankEnded ended;
   ended.local_rank = local_rank;
   ended.generation = rank.generation;
   ended.pid = rank.process.pid;
   ended.cause = Judge(rank, wait_status, reading.has_value() && reading->port_taken);
-  ended_(ended);
+  std::optional<RankReport> last;
+  if (reading.has_value()) {
+    reading->wait_status.reset();  // as it was while it lived
+    last = ReportOf(*reading);
+  }
+  ended_(ended, last);
 }
 
 ExitCause RankTable::Judge(const Living& rank, std::optional<int32_t> wait_status,

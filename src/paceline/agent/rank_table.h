@@ -36,7 +36,8 @@ struct RankTableSetup {
 
 class RankTable {
  public:
-  using Ended = std::function<void(const core::RankEnded&)>;
+  // `last` is how far the rank came, from the page: what heartbeats told is older.
+  using Ended = std::function<void(const core::RankEnded&, const std::optional<RankReport>& last)>;
 
   // All outlive the table.
   RankTable(Reactor& reactor, const PageFile& page, RankTableSetup setup, Ended ended);

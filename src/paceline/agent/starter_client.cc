@@ -32,6 +32,21 @@ bool PeerIsThisUser(int fd) {
   return ::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.uid == ::geteuid();
 }
 
+// An address of this family holds 107 bytes and a runtime directory may be longer, so the address
+// leads through the open directory.
+bool ConnectTo(int fd, const std::string& path) {
+  const size_t slash = path.rfind('/');
+  const Fd dir(::open(path.substr(0, slash).c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  if (!dir.is_open()) return false;
+  const std::string through =
+      Concat("/proc/self/fd/", dir.get(), "/", std::string_view(path).substr(slash + 1));
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (through.size() >= sizeof(address.sun_path)) return false;
+  std::memcpy(address.sun_path, through.data(), through.size());
+  return ::connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0;
+}
+
 StarterChild ChildOf(const json& message) {
   StarterChild child;
   child.pid = JsonInt<int32_t>(message, "pid");
@@ -73,16 +88,8 @@ void StarterClient::Connect(StarterPlace place) {
 
 void StarterClient::TryConnect() {
   CloseSocket();
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (place_.socket_path.size() >= sizeof(address.sun_path)) {
-    Lose(Concat("the socket path is too long: ", place_.socket_path));
-    return;
-  }
-  std::memcpy(address.sun_path, place_.socket_path.data(), place_.socket_path.size());
   Fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!fd.is_open() ||
-      ::connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0) {
+  if (!fd.is_open() || !ConnectTo(fd.get(), place_.socket_path)) {
     if (was_launched_) {
       Lose(Concat("cannot connect to ", place_.socket_path, ": ", std::strerror(errno)));
     } else {

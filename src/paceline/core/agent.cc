@@ -54,6 +54,7 @@ class AgentTurn {
   }
 
   void operator()(const StarterLost& event) {
+    const bool never_came = m_.starter_asked_ && !m_.starter_ready_;
     m_.starter_ready_ = false;
     m_.starter_asked_ = false;
     for (auto& [local, slot] : m_.slots_) {
@@ -62,6 +63,7 @@ class AgentTurn {
       slot.spawning = false;
       SpawnDidFail(local, slot, "the starter went away: " + event.why);
     }
+    if (never_came) MissStarter(event.why);
   }
 
   void operator()(const RankFound& event) {
@@ -202,6 +204,19 @@ class AgentTurn {
     rank.exit.headline = why;
     slot.process = rank;
     Do(ReportRankExit{rank});
+  }
+
+  // A starter that cannot be had fails the ranks that wait for it, as a failed start would.
+  void MissStarter(const std::string& why) {
+    const Assignment& assignment = m_.assignment_;
+    if (assignment.kind != Kind::kRun || m_.leaving_) return;
+    for (uint32_t local = 0; local < assignment.rank_count; ++local) {
+      Slot& slot = m_.slots_[local];
+      const bool there = slot.process && slot.process->generation == assignment.generation;
+      if (there || slot.alive || slot.spawning) continue;
+      slot.spawning_generation = assignment.generation;
+      SpawnDidFail(local, slot, why);
+    }
   }
 
   void TakeEnd(const RankEnded& event) {

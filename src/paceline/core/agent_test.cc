@@ -48,6 +48,21 @@ TEST(AgentMachine, HoldsAnotherPortWhenRankZeroCannotBeStarted) {
   EXPECT_EQ(held, 1u);
 }
 
+TEST(AgentMachine, FailsItsRanksWhenNoStarterCanBeHad) {
+  AgentMachine machine{JobSpec{}};
+  machine.Step(At(0), StorePortHeld{20'000});
+  machine.Step(At(0), MasterLinked{});
+  EXPECT_EQ(Count<StartStarter>(machine.Step(At(1), AssignmentReceived{RunOrder(1)})), 1u);
+  size_t reported = 0;
+  for (int i = 0; i < 3; ++i) {
+    reported += Count<ReportRankExit>(machine.Step(At(2 + i), StarterLost{"no interpreter"}));
+  }
+  EXPECT_EQ(reported, 1u);
+  ASSERT_EQ(machine.Ranks().size(), 1u);
+  EXPECT_EQ(machine.Ranks()[0].exit.kind, ExitCause::Kind::kNotStarted);
+  EXPECT_EQ(machine.Ranks()[0].exit.headline, "no interpreter");
+}
+
 TEST(AgentMachine, HoldsAnotherPortWhenAWorldEndsBeforeItStarted) {
   AgentMachine machine{JobSpec{}};
   machine.Step(At(0), StorePortHeld{20'000});

@@ -111,7 +111,7 @@ void Keeper::OnRanksCounted(Instant now, const RanksCounted& event, Actions* act
   Child& agent = found->second;
   if (event.placed > 0 && event.living == 0) {
     actions->push_back(ReportNodeGone{
-        event.node, "its agent and all " + std::to_string(event.placed) + " ranks are dead"});
+        event.node, "lost its agent and all " + std::to_string(event.placed) + " ranks"});
     if (!plan_.replace_nodes && !(plan_.is_whole_job && agents_.size() == 1)) {
       agent.state = Child::State::kGone;
       agent.due = Instant::Max();

@@ -227,7 +227,7 @@ void SimWorld::AgentDied(uint32_t index, int32_t agent_pid) {
 void SimWorld::Witness(const std::string& name, int32_t agent_pid) {
   core::NodeGone gone;
   gone.name = name;
-  gone.evidence = "the agent and all ranks are dead";
+  gone.evidence = "lost its agent and all ranks";
   gone.agent_pid = agent_pid;
   witnessed_.push_back(gone);
   if (master_.is_on()) master_.Feed(gone);
