@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -9,7 +10,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from job import Job, binary, eventually
+from job import Job, binary, eventually, runtime_dir
 
 
 def missing_commands() -> str:
@@ -41,6 +42,7 @@ def make_job(tmp_path: Path) -> Iterator[Callable[..., Job]]:
     yield make
     for job in jobs:
         job.end()
+    shutil.rmtree(runtime_dir(tmp_path), ignore_errors=True)
 
 
 @pytest.fixture

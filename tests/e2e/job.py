@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import signal
 import subprocess
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -58,6 +60,12 @@ def processes_of(job_id: str) -> dict[int, str]:
     return found
 
 
+def runtime_dir(directory: Path) -> Path:
+    """Shared by the jobs of one test. pytest's own folders are too long for a socket's path."""
+    name = hashlib.sha256(str(directory).encode()).hexdigest()[:12]
+    return Path(tempfile.gettempdir()) / f"pl-{name}"
+
+
 class Job:
     """A `paceline run` in a directory of its own."""
 
@@ -66,7 +74,7 @@ class Job:
         self.run_dir = directory / name
         self.state = directory / f"{name}-state"
         self.state.mkdir(parents=True, exist_ok=True)
-        self.env = {**os.environ, "PACELINE_RUNTIME_DIR": str(directory / "rt"), **(env or {})}
+        self.env = {**os.environ, "PACELINE_RUNTIME_DIR": str(runtime_dir(directory)), **(env or {})}
         self.stdout_path = directory / f"{name}.stdout"
         self.stderr_path = directory / f"{name}.stderr"
         self.launcher: subprocess.Popen[bytes] | None = None

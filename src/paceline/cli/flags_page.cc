@@ -14,8 +14,10 @@ std::string Escaped(std::string_view text) {
   return out;
 }
 
+constexpr std::string_view kHeading = "| flag | value | meaning |\n|---|---|---|\n";
+
 std::string Rows(FlagTable table) {
-  std::string out = "| flag | value | meaning |\n|---|---|---|\n";
+  std::string out;
   for (const Flag& flag : table) {
     std::string names;
     for (const std::string_view spelling : flag.spellings) {
@@ -66,11 +68,12 @@ constexpr std::string_view kTorchrun =
 
 std::string FlagsMarkdown() {
   std::string page(kIntroduction);
-  page += "\n## Flags of every command\n\n" + Rows(GlobalFlags());
+  page += "\n## Flags of every command\n\n" + std::string(kHeading) + Rows(GlobalFlags());
   page +=
       "\n## `paceline run`\n\n`paceline run [FLAGS] SCRIPT [ARGS…]` runs a torchrun script. Flags "
       "on top of torchrun's:\n\n" +
-      Rows(RunFlags()) + "\n" + std::string(kTorchrun) + Rows(TorchrunFlags());
+      std::string(kHeading) + Rows(RunFlags()) + "\n" + std::string(kTorchrun) +
+      std::string(kHeading) + Rows(TorchrunFlags());
   page += "\n## Other commands\n\n| command | takes | does |\n|---|---|---|\n";
   for (const Command& command : Commands()) {
     if (command.hidden || command.name == "run") continue;
@@ -80,10 +83,8 @@ std::string FlagsMarkdown() {
   }
   for (const Command& command : Commands()) {
     if (command.hidden || command.name == "run" || command.flags[0].empty()) continue;
-    page += "\n### `paceline " + std::string(command.name) + "`\n\n";
-    for (const FlagTable table : command.flags) {
-      if (!table.empty()) page += Rows(table);
-    }
+    page += "\n### `paceline " + std::string(command.name) + "`\n\n" + std::string(kHeading);
+    for (const FlagTable table : command.flags) page += Rows(table);
   }
   return page;
 }

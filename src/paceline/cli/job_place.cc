@@ -10,6 +10,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "paceline/agent/pids.h"
 #include "paceline/base/file_text.h"
 #include "paceline/cli/text.h"
 
@@ -19,6 +20,8 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr size_t kSmallFileBytesMax = 1 << 20;
+constexpr size_t kEnvironmentBytesMax = 4 << 20;
+constexpr std::string_view kJobVariable = "PACELINE_JOB_ID=";
 constexpr size_t kEntriesMax = 100'000;
 
 constexpr Flag kJobFlags[] = {
@@ -83,8 +86,19 @@ std::string RunDirOfRegistryEntry(const std::string& path) {
   return TextAt(ReadJson(path), "run_dir");
 }
 
-bool JobPlace::is_running() const {
-  return IsPacelineProcess(master_pid) || IsPacelineProcess(launcher_pid);
+bool JobPlace::has_master() const {
+  if (!IsPacelineProcess(master_pid)) return false;
+  const std::string path = "/proc/" + std::to_string(master_pid) + "/environ";
+  const std::string environment = ReadText(path, kEnvironmentBytesMax);
+  for (const std::string& word : Split(environment, '\0')) {
+    if (word.starts_with(kJobVariable)) return word.substr(kJobVariable.size()) == id;
+  }
+  return true;
+}
+
+bool JobPlace::has_launcher() const {
+  if (!IsPacelineProcess(launcher_pid)) return false;
+  return launcher_start == 0 || agent::StartTimeOf(launcher_pid) == launcher_start;
 }
 
 FlagTable JobFlags() { return kJobFlags; }
@@ -144,6 +158,9 @@ Result<JobPlace> ReadJobPlace(const std::string& run_dir) {
                  .cwd = TextAt(json, "cwd"),
                  .launcher_pid = PidAt(json, "launcher_pid"),
                  .created = NumberAt(json, "created")};
+  if (const auto launcher = json.find("launcher"); launcher != json.end()) {
+    place.launcher_start = static_cast<uint64_t>(std::max(0.0, NumberAt(*launcher, "start_time")));
+  }
   if (const auto argv = json.find("argv"); argv != json.end() && argv->is_array()) {
     for (const Json& word : *argv) {
       if (word.is_string()) place.argv.push_back(word.get<std::string>());

@@ -3,6 +3,7 @@
 // Where jobs are found: the runtime directory of this user names the jobs of this host, and each
 // run directory holds job.json. Everything read here is a claim of a file and checked.
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -23,9 +24,13 @@ struct JobPlace {
   std::string http_addr;
   int master_pid = 0;
   int launcher_pid = 0;
-  double created = 0;  // seconds since 1970; 0 = not told
+  uint64_t launcher_start = 0;  // its start time in ticks since boot; 0 = not told
+  double created = 0;           // seconds since 1970; 0 = not told
 
-  bool is_running() const;  // master or launcher lives
+  // Pids are used again, by other jobs too: more than the number is compared.
+  bool has_master() const;  // on this host
+  bool has_launcher() const;
+  bool is_running() const { return has_master() || has_launcher(); }
 };
 
 // A starter that is resident for the next run.

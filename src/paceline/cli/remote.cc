@@ -105,7 +105,7 @@ Result<wire::ControlClientOptions> ControlOptions(const JobPlace& place, Duratio
 Result<wire::JobStatus> StatusOf(const JobPlace& place, Duration timeout) {
   // Nobody who could answer is alive, or the job has ended and the launcher is only cleaning up:
   // the journal has the answer, so there is nothing to wait for.
-  if (!IsPacelineProcess(place.master_pid)) {
+  if (!place.has_master()) {
     auto status = StatusFromJournal(place);
     if (!place.is_running() || (status.ok() && status->phase == "finished")) return status;
   }

@@ -122,7 +122,7 @@ int Conclude(Invocation& invocation, const JobEnd& end, const Story& story, bool
 
 // Goes on in a session of its own; the caller's process ends when the job has begun. Before any
 // thread exists.
-bool DetachedParentIsDone(const PreparedRun& run, Output& out) {
+bool DetachedParentIsDone(PreparedRun& run, Output& out) {
   const pid_t child = ::fork();
   if (child > 0) {
     out.DataLine(run.card.job_id);
@@ -130,6 +130,9 @@ bool DetachedParentIsDone(const PreparedRun& run, Output& out) {
   }
   if (child < 0) return false;
   ::setsid();
+  // The launcher that commands look for is this process, not the one that has just ended.
+  run.card.launcher = {::getpid(), agent::StartTimeOf(::getpid())};
+  if (Check problem = SaveJobCard(run.card, run.dir.path, run.runtime_dir)) out.Warn(*problem);
   const std::string log = run.dir.path + "/logs/launcher.log";
   const Fd input(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   const Fd output(::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));

@@ -170,6 +170,8 @@ void TakeSoloRestart(Turn& turn, NodeId id, Generation reported,
   Generation newest = reported;
   for (const RankReport& rank : ranks) newest = std::max(newest, rank.generation);
   const JobState& state = turn.state();
+  // An order to stop is past the whole block, and whoever carries it out reports that number.
+  if (state.phase == Phase::kStopping || state.phase == Phase::kFinished) return;
   if (!state.IsSeated(id) || state.world->seats.size() != 1) return;
   if (newest <= state.world->generation || newest > state.solo_last) return;
   MARK("solo restart");

@@ -1,0 +1,177 @@
+"""Every command that talks about a job, on a job that runs and on the same job when it is over."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from job import ROOT, Job, eventually
+from jsonschema import Draft202012Validator
+
+SCHEMAS = ROOT / "docs" / "schemas"
+TWO = ["--standalone", "--nproc-per-node", "2"]
+
+
+def closed(schema: Any) -> Any:
+    """The schema with every field named: for readers more may come, for us it must be written."""
+    if isinstance(schema, list):
+        return [closed(part) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    parts = {key: closed(value) for key, value in schema.items()}
+    if "required" in parts and "properties" in parts:
+        parts["additionalProperties"] = False
+    return parts
+
+
+def checked(text: str) -> dict[str, Any]:
+    told = json.loads(text)
+    name = told["schema"].removeprefix("paceline.").removesuffix("/1")
+    schema = json.loads((SCHEMAS / f"{name}.json").read_text())
+    Draft202012Validator.check_schema(schema)
+    Draft202012Validator(closed(schema)).validate(told)
+    return told
+
+
+def ask(job: Job, *words: str, code: int = 0) -> list[dict[str, Any]]:
+    done = job.command(*words, "--json", "--job", str(job.run_dir))
+    assert done.returncode == code, done
+    return [checked(line) for line in objects(done.stdout)]
+
+
+def objects(text: str) -> list[str]:
+    """`status` is one object over many lines, everything else is one a line."""
+    return [text] if text.startswith("{\n") else text.splitlines()
+
+
+@pytest.fixture
+def failed_once(make_job: Callable[..., Job]) -> Job:
+    """Runs in its second world: rank 1 raised at step 5 of the first."""
+    job = make_job()
+    job.start_steps(TWO, "--fail", "1:5:raise", "--print", steps=100_000)
+    job.until_stepping(2, beyond=8)
+    return job
+
+
+def test_every_schema_in_the_sources_has_a_file() -> None:
+    named = set()
+    for folder in ("cli", "wire"):
+        for source in (ROOT / "src" / "paceline" / folder).glob("*.cc"):
+            if not source.name.endswith("_test.cc"):
+                text = source.read_text()
+                named |= set(re.findall(r'"schema"\]? ?[=,] ?"paceline\.(\w+)/1"', text))
+    # Files of the run directory, described in docs/formats.
+    assert named - {"job", "spec"} == {path.stem for path in SCHEMAS.glob("*.json")}
+
+
+def test_a_job_that_runs_tells_all(failed_once: Job) -> None:
+    job = failed_once
+    (status,) = ask(job, "status")
+    assert status["job"]["phase"] == "running"
+    assert status["master"]["pid"] == job.card["master"]["pid"]
+    assert [rank["rank"] for rank in status["nodes"][0]["ranks"]] == [0, 1]
+    failures = ask(job, "events", "--kind", "rank_failed")
+    assert [failure["rank"] for failure in failures][:1] == [1]
+    (why,) = ask(job, "why")
+    assert "ValueError: bad batch" in why["traceback"]
+    assert failures[0]["seq"] in [event["seq"] for event in why["evidence"]]
+    assert why["outcome"][-1]["kind"] == "world_running"
+    (same,) = ask(job, "why", str(why["seq"]))
+    assert same["sentence"] == why["sentence"]
+    lines = ask(job, "logs", "--rank", "0", "-n", "3")
+    assert lines and {line["generation"] for line in lines} == {status["world"]["generation"]}
+    traceback = ask(job, "logs", "--rank", "1", "--generation", "1", "--errors")
+    assert "ValueError: bad batch" in traceback[-1]["text"]
+    (listed,) = ask_host(job, "ps")
+    assert [one["running"] for one in listed["jobs"]] == [True]
+    (problem,) = ask(job, "wait", "--for", "step=1000000", "--timeout", "300ms", code=124)
+    assert problem["code"] == "PL-E070"
+    assert ask(job, "wait", "--for", "running") == []
+    (kept,) = ask_clean(job, code=5)
+    assert kept["removed"] == [] and kept["kept"]
+
+
+def ask_host(job: Job, *words: str) -> list[dict[str, Any]]:
+    done = job.command(*words, "--json")
+    assert done.returncode == 0, done
+    return [checked(line) for line in objects(done.stdout)]
+
+
+def ask_clean(job: Job, *words: str, code: int = 0) -> list[dict[str, Any]]:
+    done = job.command("clean", *words, "--json", str(job.run_dir))
+    assert done.returncode == code, done
+    return [checked(line) for line in objects(done.stdout)]
+
+
+def test_a_job_that_is_over_tells_the_same(failed_once: Job) -> None:
+    job = failed_once
+    live = ask(job, "events")
+    assert job.command("stop", "--job", str(job.run_dir)).returncode == 0
+    assert job.command("wait", "--job", str(job.run_dir)).returncode == 143
+    assert job.wait() == 143
+    (status,) = ask(job, "status")
+    assert (status["job"]["phase"], status["job"]["exit_code"]) == ("finished", 143)
+    events = ask(job, "events", "--follow")
+    assert events[: len(live)] == live
+    assert events[-1]["kind"] == "job_finished"
+    (why,) = ask(job, "why")
+    assert "paceline stop" in why["sentence"]
+    assert ask(job, "logs", "--follow", "--rank", "0")
+    assert job.command("stop", "--job", str(job.run_dir)).returncode == 0
+    eventually(lambda: not job.leftovers(), "all processes of the job are gone")
+    mine = job.run_dir / "weights.pt"
+    mine.write_text("a script's own file")
+    (planned,) = ask_clean(job, "--dry-run")
+    assert (job.run_dir / "journal.db").exists()
+    (done,) = ask_clean(job, code=5)
+    assert [item["kind"] for item in planned["removed"]] == ["run directory", "registry entry"]
+    assert [path.name for path in job.run_dir.iterdir()] == ["weights.pt"]
+    assert [item["path"] for item in done["kept"]] == [str(job.run_dir)]
+
+
+def test_following_ends_with_the_job(make_job: Callable[..., Job]) -> None:
+    job = make_job().start_steps(TWO, "--print", steps=150)
+    job.until_stepping(2)
+    commands = {verb: follow(job, verb) for verb in ("events", "logs")}
+    assert job.wait() == 0
+    said = {verb: command.communicate(timeout=60)[0] for verb, command in commands.items()}
+    assert checked(said["events"].splitlines()[-1])["kind"] == "job_finished"
+    texts = [checked(line)["text"] for line in said["logs"].splitlines()]
+    assert any("149" in text for text in texts), texts[-3:]
+
+
+def follow(job: Job, verb: str) -> subprocess.Popen[str]:
+    words = [verb, "--follow", "--json", "--job", str(job.run_dir)]
+    return subprocess.Popen(job.command_line(*words), env=job.env, text=True,
+                            stdout=subprocess.PIPE)
+
+
+def test_other_commands_on_a_host_without_jobs(make_job: Callable[..., Job]) -> None:
+    job = make_job()
+    for words in (["ps"], ["clean", "--dry-run"], ["version"], ["config", "show"],
+                  ["why", "PL-E012"]):
+        ask_host(job, *words)
+    for words, code in ((["status"], 3), (["events", "--kind", "nothing"], 2), (["wait"], 3)):
+        done = job.command(*words, "--json")
+        assert (done.returncode, checked(done.stdout)["schema"]) == (code, "paceline.error/1")
+    doctor = job.command("doctor", "--json")
+    assert doctor.returncode in (0, 5)
+    checked(doctor.stdout)
+
+
+def test_a_registry_entry_without_a_job_is_cleaned(make_job: Callable[..., Job],
+                                                   tmp_path: Path) -> None:
+    job = make_job()
+    runtime = Path(job.env["PACELINE_RUNTIME_DIR"])
+    jobs = runtime / "jobs"
+    jobs.mkdir(parents=True)
+    runtime.chmod(0o700)
+    (jobs / "gone.json").write_text(json.dumps({"run_dir": str(tmp_path / "nowhere")}))
+    (told,) = ask_host(job, "clean")
+    assert [item["kind"] for item in told["removed"]] == ["registry entry"]
+    assert list(jobs.iterdir()) == []
