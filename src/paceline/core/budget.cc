@@ -43,6 +43,8 @@ std::string SignalText(int signal) {
 bool SameFailure(const BudgetState& budget, const RankFailed& fact) {
   const std::string fingerprint = FailureFingerprint(fact.cause);
   if (fingerprint.empty() || fingerprint != budget.last_fingerprint) return false;
+  // It failed before it took a step: it came no further than the attempt before.
+  if (fact.step < 0 && fact.step_count == 0) return true;
   if (fact.step != budget.last_failure_step) return false;
   return fact.step >= 0 || fact.step_count == budget.last_failure_step_count;
 }
@@ -152,8 +154,11 @@ void Charge(JobState& state, Instant at, const RankFailed& fact) {
   AddNode(budget, fact.node);
   budget.last_fingerprint = FailureFingerprint(fact.cause);
   budget.last_headline = FailureText(fact.cause);
-  budget.last_failure_step = fact.step;
-  budget.last_failure_step_count = fact.step_count;
+  const bool no_further = budget.same_failure_count > 1 && fact.step < 0 && fact.step_count == 0;
+  if (!no_further) {
+    budget.last_failure_step = fact.step;
+    budget.last_failure_step_count = fact.step_count;
+  }
   budget.last_failure_node = fact.node;
   budget.last_failure_at = at;
   budget.step_count_max = std::max(budget.step_count_max, fact.step_count);

@@ -82,7 +82,8 @@ Instant Deadline(const JobState& state, const Watch& watch) {
   Instant deadline = watch.last_step_at + HeartbeatInterval(state.spec);
   deadline = std::min(deadline, watch.check_at);
   if (state.phase == Phase::kWaiting) deadline = std::min(deadline, watch.settle_at);
-  if (state.world) deadline = std::min(deadline, watch.grow_at);
+  const bool trains = state.phase == Phase::kStarting || state.phase == Phase::kRunning;
+  if (trains) deadline = std::min(deadline, watch.grow_at);
   deadline = std::min(deadline, AdvanceDeadline(state, watch));
   return std::min(deadline, FinishDeadline(state));
 }

@@ -29,6 +29,15 @@ void CountConnection(Turn& turn, NodeId node, bool connected) {
   }
 }
 
+void Hear(Turn& turn, NodeLink& link) {
+  const Duration silent = turn.now() - link.last_heard;
+  link.last_heard = turn.now();
+  // A world that is waited for may have passed this node over because of its silence.
+  if (!turn.state().world && silent > HeartbeatInterval(turn.state().spec)) {
+    turn.watch().dirty = true;
+  }
+}
+
 void Disconnect(Turn& turn, NodeId node, NodeLink& link) {
   CountConnection(turn, node, false);
   link.connection.reset();
@@ -273,7 +282,7 @@ void OnReported(Turn& turn, const NodeReported& event) {
     return;
   }
   NodeLink& link = found->second;
-  link.last_heard = turn.now();
+  Hear(turn, link);
   link.loop_delay = std::max(event.loop_delay, link.loop_delay * 7 / 8);
   TakeNews(turn, event.node, {event.generation, event.store_port, event.ranks});
   const NodeState* node = turn.state().Find(event.node);
@@ -285,16 +294,14 @@ void OnReported(Turn& turn, const NodeReported& event) {
 void OnHeard(Turn& turn, const NodesHeard& event) {
   for (const NodeId node : event.nodes) {
     const auto found = turn.links().find(node);
-    if (found != turn.links().end() && found->second.connection) {
-      found->second.last_heard = turn.now();
-    }
+    if (found != turn.links().end() && found->second.connection) Hear(turn, found->second);
   }
 }
 
 void OnRankExited(Turn& turn, const RankExited& event) {
   const auto found = turn.links().find(event.node);
   if (found == turn.links().end() || found->second.connection != event.connection) return;
-  found->second.last_heard = turn.now();
+  Hear(turn, found->second);
   TakeNews(turn, event.node, {Generation(), 0, {event.rank}});
 }
 
