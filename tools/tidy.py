@@ -199,7 +199,7 @@ def check_registries(root: Path, names: list[str]) -> Iterator[str]:
             if not match or match[1].endswith("_test") or name.endswith("/" + register):
                 continue
             # In cli only the files with a handler are commands; the others serve all of them.
-            handler = re.search(r"^int Run\w+\(Invocation&", read(root, name), re.MULTILINE)
+            handler = re.search(r"^int Run\w+\(Invocation&", read(root, name) or "", re.MULTILINE)
             if folder == "cli" and not handler:
                 continue
             stem = match[1]

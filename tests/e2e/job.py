@@ -74,7 +74,8 @@ class Job:
         self.run_dir = directory / name
         self.state = directory / f"{name}-state"
         self.state.mkdir(parents=True, exist_ok=True)
-        self.env = {**os.environ, "PACELINE_RUNTIME_DIR": str(runtime_dir(directory)), **(env or {})}
+        runtime = str(runtime_dir(directory))
+        self.env = {**os.environ, "PACELINE_RUNTIME_DIR": runtime, **(env or {})}
         self.stdout_path = directory / f"{name}.stdout"
         self.stderr_path = directory / f"{name}.stderr"
         self.launcher: subprocess.Popen[bytes] | None = None

@@ -15,6 +15,7 @@
 
 #include "paceline/agent/json_field.h"
 #include "paceline/agent/pids.h"
+#include "paceline/agent/reactor.h"
 #include "paceline/base/fd.h"
 #include "paceline/base/file_text.h"
 #include "paceline/base/log.h"
@@ -135,6 +136,14 @@ absl::StatusOr<AgentSetup> PrepareAgent(const AgentOptions& options) {
     setup.former_restart_count = JsonInt<uint32_t>(former, "restart_count");
   }
   return setup;
+}
+
+PageIdentity PageIdentityOf(const AgentSetup& setup) {
+  return {.job_id = setup.spec.job.job_id,
+          .node = setup.files.node,
+          .boot_id = setup.identity.boot_id,
+          .slot_count = setup.spec.launch.nproc_per_node,
+          .created_monotonic_ns = MonotonicNs()};
 }
 
 }  // namespace paceline::agent

@@ -8,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "paceline/agent/agent_files.h"
 #include "paceline/agent/event_loop.h"
+#include "paceline/agent/page_file.h"
 #include "paceline/agent/rank_env.h"
 #include "paceline/model/node.h"
 #include "paceline/wire/credentials.h"
@@ -32,5 +33,8 @@ absl::StatusOr<AgentSetup> PrepareAgent(const AgentOptions& options);
 // SIGTERM and SIGINT are read from a descriptor, SIGPIPE and SIGHUP are ignored: a terminal that
 // goes away is nobody's wish to stop.
 void BlockAgentSignals();
+
+// Whose progress page this agent keeps; as if it was made now.
+PageIdentity PageIdentityOf(const AgentSetup& setup);
 
 }  // namespace paceline::agent

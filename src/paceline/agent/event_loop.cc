@@ -488,12 +488,7 @@ void AgentLoop::SaveAgentJson() {
 absl::StatusOr<int> RunAgent(const AgentOptions& options) {
   BlockAgentSignals();
   ASSIGN_OR_RETURN(AgentSetup setup, PrepareAgent(options));
-  const PageIdentity identity{.job_id = setup.spec.job.job_id,
-                              .node = setup.files.node,
-                              .boot_id = setup.identity.boot_id,
-                              .slot_count = setup.spec.launch.nproc_per_node,
-                              .created_monotonic_ns = MonotonicNs()};
-  ASSIGN_OR_RETURN(auto page, PageFile::AdoptOrMake(setup.files.Page(), identity));
+  ASSIGN_OR_RETURN(auto page, PageFile::AdoptOrMake(setup.files.Page(), PageIdentityOf(setup)));
   ASSIGN_OR_RETURN(auto reactor, Reactor::Create());
   AgentLoop loop(std::move(setup), std::move(reactor), std::move(page));
   RETURN_IF_ERROR(loop.Begin());

@@ -63,7 +63,7 @@ int RunPs(Invocation& invocation);
 int RunAgentCommand(Invocation& invocation);
 int RunMasterCommand(Invocation& invocation);
 int RunRun(Invocation& invocation);
-int RunSim(Invocation& invocation);
+int RunSimCommand(Invocation& invocation);
 int RunStatus(Invocation& invocation);
 int RunStop(Invocation& invocation);
 int RunVersion(Invocation& invocation);

@@ -44,9 +44,9 @@ void BlockSignals(const std::vector<int>& stop_signals) {
 
 std::string Greeting(const PreparedRun& run) {
   const size_t nodes = run.card.nodes.size();
-  return Concat("paceline ", kVersionMajor, ".", kVersionMinor, ".", kVersionPatch, " · job ", run.spec.job_id, " · ", nodes,
-                nodes == 1 ? " node × " : " nodes × ", run.spec.nproc_per_node,
-                run.spec.nproc_per_node == 1 ? " rank" : " ranks",
+  return Concat("paceline ", kVersionMajor, ".", kVersionMinor, ".", kVersionPatch, " · job ",
+                run.spec.job_id, " · ", nodes, nodes == 1 ? " node × " : " nodes × ",
+                run.spec.nproc_per_node, run.spec.nproc_per_node == 1 ? " rank" : " ranks",
                 run.spec.spares > 0 ? Concat(", ", run.spec.spares, " of them spare") : "", " · ",
                 run.dir.path);
 }

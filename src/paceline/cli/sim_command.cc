@@ -51,6 +51,6 @@ constexpr Flag kFlags[] = {
 
 FlagTable SimFlags() { return kFlags; }
 
-int RunSim(Invocation& invocation) { return sim::RunSimCommand(invocation.args); }
+int RunSimCommand(Invocation& invocation) { return sim::RunSimCommand(invocation.args); }
 
 }  // namespace paceline::cli

@@ -30,7 +30,9 @@ void Node::PowerOn() {
   agent_wanted_ = true;
   ++boots_;
   // Nodes of one machine share its kernel, which stays up when a node's processes are killed.
-  boot_id_ = world_.options().local_platform ? "boot1" : "host" + std::to_string(index_) + "-boot" + std::to_string(boots_);
+  boot_id_ = world_.options().local_platform
+                 ? "boot1"
+                 : "host" + std::to_string(index_) + "-boot" + std::to_string(boots_);
   world_.trace().Add(world_.queue().now(), name_, "power_on", boots_);
   StartAgent();
 }
