@@ -7,6 +7,7 @@
 
 #include "openssl/crypto.h"
 #include "paceline/base/check.h"
+#include "paceline/base/file_text.h"
 #include "paceline/base/status_macros.h"
 #include "paceline/wire/certificates.h"
 #include "paceline/wire/secret_file.h"
@@ -105,6 +106,7 @@ absl::StatusOr<Credentials> MakeClientCredentials(const ServerCredentials& serve
 }
 
 absl::Status SaveServerCredentials(const ServerCredentials& server, const std::string& tls_dir) {
+  RETURN_IF_ERROR(MakeDirs(tls_dir, 0700));
   RETURN_IF_ERROR(WriteSecretFile(tls_dir + "/ca.key", server.ca_key_pem));
   RETURN_IF_ERROR(WriteSecretFile(tls_dir + "/server.key", server.key_pem));
   RETURN_IF_ERROR(WriteSecretFile(tls_dir + "/server.pem", server.cert_pem));
@@ -122,6 +124,7 @@ absl::StatusOr<ServerCredentials> LoadServerCredentials(const std::string& tls_d
 }
 
 absl::Status SaveCredentials(const Credentials& credentials, const std::string& tls_dir) {
+  RETURN_IF_ERROR(MakeDirs(tls_dir, 0700));
   RETURN_IF_ERROR(WriteSecretFile(tls_dir + "/client.key", credentials.key_pem));
   RETURN_IF_ERROR(WriteSecretFile(tls_dir + "/client.pem", credentials.cert_pem));
   return WriteSecretFile(tls_dir + "/ca.pem", credentials.ca_pem);
