@@ -131,7 +131,10 @@ void RankTable::OnPidfd(uint32_t local_rank) {
   Living& rank = ranks_.at(local_rank);
   if (rank.pidfd.is_open()) reactor_.Unwatch(rank.pidfd.get());
   rank.pidfd.Close();
-  if (!starter_is_there_) {
+  // The kernel wakes us and the starter at once. Even one that has not been met again after this
+  // agent's own start writes how the rank ended to the page, a moment later.
+  const std::optional<SlotReading> reading = ReadingOf(local_rank, rank);
+  if (!starter_is_there_ && reading.has_value() && reading->wait_status.has_value()) {
     Finish(local_rank, std::nullopt);
     return;
   }
