@@ -133,7 +133,8 @@ class Job:
 
     def events(self, kind: str | None = None) -> list[JsonDict]:
         done = self.command("events", "--json", "--job", str(self.run_dir))
-        events = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+        rows = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+        events = [row for row in rows if row["schema"] == "paceline.event/1"]
         return [event for event in events if kind is None or event["kind"] == kind]
 
     def ranks(self) -> dict[int, JsonDict]:

@@ -224,5 +224,25 @@ def test_a_detached_job_runs_without_a_terminal(job: Job) -> None:
     job.start_steps([*TWO, "--detach"], steps=30)
     assert job.wait() == 0, job.stderr
     assert job.stdout.strip() == job.card["id"]
+    status = job.status()  # the next command finds the job, however soon it comes
+    assert status is not None and status["job"]["id"] == job.card["id"]
+    assert job.events("job_created")
     job.until_event("job_finished")
     eventually(lambda: not job.leftovers() or None, "everything has ended")
+
+
+def test_a_program_that_is_not_python(job: Job) -> None:
+    job.start([*TWO, "--no-python"], ["/bin/sh", "-c", "echo rank $RANK of $WORLD_SIZE"])
+    assert job.wait() == 0, job.stderr
+    assert {"node0:0| rank 0 of 2", "node0:1| rank 1 of 2"} <= set(job.stdout.splitlines())
+
+
+def test_a_job_that_cannot_go_on_detached_says_so_at_once(job: Job) -> None:
+    job.start_steps(TWO, steps=3)
+    assert job.wait() == 0, job.stderr
+    (job.run_dir / "journal.db").write_bytes(b"no database at all " * 1000)
+    for rest in ("journal.db-wal", "journal.db-shm"):
+        (job.run_dir / rest).unlink(missing_ok=True)
+    refused = job.command("run", "--resume", "--detach", "--run-dir", str(job.run_dir))
+    assert refused.returncode != 0
+    assert "error[PL-E" in refused.stderr and str(job.run_dir) in refused.stderr

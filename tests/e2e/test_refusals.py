@@ -108,3 +108,12 @@ def test_a_full_journal_disk_stops_no_rank(job: Job) -> None:
     finally:
         job.end()
         subprocess.run(["umount", "-l", str(job.run_dir)], check=True)
+
+
+def test_an_interpreter_without_the_package(job: Job) -> None:
+    bare = job.directory / "bare"
+    subprocess.run(["python3", "-m", "venv", "--without-pip", str(bare)], check=True)
+    job.env = {**job.env, "PYTHON_EXEC": str(bare / "bin/python"), "PYTHONPATH": ""}
+    problem = refusal(job, *TWO, str(SCRIPTS / "steps.py"))
+    assert problem["code"] == "PL-E009"
+    assert problem["where"] == str(bare / "bin/python")

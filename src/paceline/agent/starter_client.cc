@@ -3,10 +3,13 @@
 #include <fcntl.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
+#include <cctype>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -24,7 +27,8 @@ using nlohmann::json;
 
 constexpr uint32_t kProtocol = 1;
 constexpr uint32_t kMessageBytesMax = 4u << 20;
-constexpr size_t kLogTailBytes = 2000;
+constexpr size_t kLogTailBytes = 16 << 10;
+constexpr size_t kWhyBytesMax = 400;
 
 bool PeerIsThisUser(int fd) {
   ucred peer{};
@@ -45,6 +49,25 @@ bool ConnectTo(int fd, const std::string& path) {
   if (through.size() >= sizeof(address.sun_path)) return false;
   std::memcpy(address.sun_path, through.data(), through.size());
   return ::connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0;
+}
+
+uint64_t SizeOf(const std::string& path) {
+  struct stat found {};
+  return ::stat(path.c_str(), &found) == 0 ? static_cast<uint64_t>(found.st_size) : 0;
+}
+
+// The last line that a log got since it had `before` bytes: of a Python program that died, its
+// exception.
+std::string LastLineSince(const std::string& path, uint64_t before) {
+  const uint64_t size = SizeOf(path);
+  if (size <= before) return "it said nothing";
+  std::string text = ReadTail(path, std::min<uint64_t>(size - before, kLogTailBytes));
+  while (!text.empty() && std::isspace(static_cast<unsigned char>(text.back())) != 0) {
+    text.pop_back();
+  }
+  const size_t newline = text.rfind('\n');
+  if (newline != std::string::npos) text.erase(0, newline + 1);
+  return text.substr(0, kWhyBytesMax);
 }
 
 StarterChild ChildOf(const json& message) {
@@ -127,6 +150,7 @@ void StarterClient::Launch() {
   request.cwd = "/";
   request.output_path = place_.log_path;
   request.passed_fd = write_end.get();
+  log_size_ = SizeOf(place_.log_path);
   absl::StatusOr<SpawnedProcess> process = SpawnDetached(request);
   if (!process.ok()) {
     ready_pipe_.Close();
@@ -157,7 +181,8 @@ void StarterClient::OnLaunchSignal() {
     TryConnect();
     return;
   }
-  Lose(Concat("the starter ended before it was ready: ", ReadTail(place_.log_path, kLogTailBytes)));
+  Lose(
+      Concat("the starter ended before it was ready: ", LastLineSince(place_.log_path, log_size_)));
 }
 
 bool StarterClient::Spawn(uint64_t id, json message) {

@@ -105,6 +105,7 @@ class StarterClient {
   StarterPlace place_;
   Fd socket_;
   Fd ready_pipe_;
+  uint64_t log_size_ = 0;      // of its log when it was launched
   bool was_launched_ = false;  // since Connect: a second launch would not help
   bool is_ready_ = false;
   std::string input_;

@@ -9,17 +9,16 @@
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/timex.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <nlohmann/json.hpp>
 
 #include "paceline/base/fd.h"
 #include "paceline/base/file_text.h"
-#include "paceline/base/spawn.h"
 #include "paceline/cli/command.h"
 #include "paceline/cli/exit_code.h"
 #include "paceline/cli/host_facts.h"
+#include "paceline/cli/interpreter.h"
 #include "paceline/cli/job_place.h"
 #include "paceline/cli/value.h"
 
@@ -30,7 +29,7 @@ struct Host {
   const Environment& environment;
   const SettingValues& settings;
   HostFacts facts;
-  std::string python;  // "" when none was found
+  Result<std::string> python;
 };
 
 using HostCheck = Check (*)(const Host& host);
@@ -121,40 +120,23 @@ Check Ports(const Host& host) {
 }
 
 Check Interpreter(const Host& host) {
-  if (!host.python.empty()) return std::nullopt;
-  return Problem{.code = "PL-E009",
-                 .what = "there is no Python interpreter",
-                 .where = "PATH",
-                 .why = "no python3 is beside paceline or in PATH",
-                 .fix = "activate your virtual environment, or set launch.python"};
-}
-
-// Finds the module without importing it: fast, and it starts no thread.
-bool HasModule(const Host& host, const std::string& module) {
-  const std::string script =
-      "import importlib.util,sys;sys.exit(0 if importlib.util.find_spec('" + module + "') else 1)";
-  SpawnRequest request{.argv = {host.python, "-P", "-c", script}, .env = CurrentEnvironment()};
-  auto child = SpawnDetached(request);
-  if (!child.ok()) return false;
-  int status = 0;
-  return waitpid(child->pid, &status, 0) == child->pid && WIFEXITED(status) &&
-         WEXITSTATUS(status) == 0;
+  return host.python.ok() ? std::nullopt : Check(host.python.problem());
 }
 
 Check Torch(const Host& host) {
-  if (host.python.empty() || HasModule(host, "torch")) return std::nullopt;
+  if (!host.python.ok() || HasModule(*host.python, "torch")) return std::nullopt;
   return Problem{.code = "PL-W003",
                  .what = "torch cannot be imported",
-                 .where = host.python,
+                 .where = *host.python,
                  .why = "the interpreter has no such package",
-                 .fix = host.python + " -m pip install torch"};
+                 .fix = *host.python + " -m pip install torch"};
 }
 
 Check Package(const Host& host) {
-  if (host.python.empty() || HasModule(host, "paceline")) return std::nullopt;
+  if (!host.python.ok() || HasModule(*host.python, "paceline")) return std::nullopt;
   return Problem{.code = "PL-W009",
                  .what = "the paceline package is not in this interpreter",
-                 .where = host.python,
+                 .where = *host.python,
                  .why = "the starter and the rank bootstrap are Python modules",
                  .fix = "install paceline into it, or set launch.python"};
 }
@@ -177,26 +159,15 @@ constexpr NamedCheck kChecks[] = {
     {"package", Package},
 };
 
-std::string FindPython(const Host& host) {
-  const std::string named = host.settings.Text("launch.python");
-  for (const std::string& candidate :
-       {named, LookupOr(host.environment, "PYTHON_EXEC", ""), host.facts.binary_dir + "/python",
-        host.facts.binary_dir + "/python3", std::string("python3")}) {
-    if (candidate.empty()) continue;
-    const std::string found = FindProgram(host.environment, candidate);
-    if (!found.empty()) return found;
-  }
-  return "";
-}
-
 }  // namespace
 
 int RunDoctor(Invocation& invocation) {
   Output& out = invocation.out;
-  Host host{.environment = invocation.environment,
-            .settings = invocation.settings,
-            .facts = ReadHostFacts(invocation.environment)};
-  host.python = FindPython(host);
+  const HostFacts facts = ReadHostFacts(invocation.environment);
+  const Host host{.environment = invocation.environment,
+                  .settings = invocation.settings,
+                  .facts = facts,
+                  .python = FindInterpreter(invocation.environment, invocation.settings, facts)};
   nlohmann::ordered_json json;
   json["schema"] = "paceline.doctor/1";
   json["findings"] = nlohmann::json::array();

@@ -37,7 +37,7 @@ constexpr ErrorCode kCodes[] = {
      "--no-python it is a program looked up in PATH."},
     {"PL-E009", "the Python interpreter cannot be used", kExitUsage,
      "Ranks run with the interpreter that stands beside the paceline binary, else with python3 of "
-     "PATH; `launch.python` or the variable PYTHON_EXEC chooses another. It must be 3.10 or newer "
+     "PATH; `launch.python` or the variable PYTHON_EXEC chooses another. It must be 3.11 or newer "
      "and able to import the paceline package."},
     {"PL-E010", "an argument too many or too few", kExitUsage,
      "`paceline COMMAND --help` shows what the command takes."},

@@ -66,6 +66,7 @@ JobEnd Launcher::Run() {
         reactor_->Post([this, event = std::move(event)] { OnSupervisor(event); });
       });
   Feed(core::KeepStarted{});
+  if (!options_.card.has_master) TellServing();
   reactor_->Run();
   supervisor_.reset();
   return end_;
@@ -214,12 +215,17 @@ void Launcher::OnAgentEnded(const std::string& node, int status) {
 
 void Launcher::OnSupervisor(wire::SupervisorEvent event) {
   if (std::holds_alternative<wire::SupervisorOpened>(event)) {
+    TellServing();
     TellDeadNodes();
   } else if (const auto* launch = std::get_if<wire::LaunchOrder>(&event)) {
     Feed(core::NodeWanted{launch->name});
   } else if (const auto* ended = std::get_if<wire::JobEnded>(&event)) {
     OnJobEnded(ended->exit_code, ended->reason);
   }
+}
+
+void Launcher::TellServing() {
+  if (const auto serving = std::exchange(options_.serving, nullptr)) serving();
 }
 
 void Launcher::TellDeadNodes() {

@@ -32,6 +32,7 @@ struct LauncherOptions {
   std::vector<int> stop_signals;
   wire::Credentials credentials;
   std::function<void(std::string)> narrate;
+  std::function<void()> serving;  // called once: the master answers, or is another host's affair
 };
 
 struct JobEnd {
@@ -74,6 +75,7 @@ class Launcher {
   void OnAgentEnded(const std::string& node, int status);
 
   void OnSupervisor(wire::SupervisorEvent event);
+  void TellServing();
   void TellDeadNodes();
   void OnSignal();
   void AskToStop(int signal, bool force);

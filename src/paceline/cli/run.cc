@@ -2,14 +2,17 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "paceline/base/fd.h"
+#include "paceline/base/file_text.h"
 #include "paceline/base/text.h"
 #include "paceline/cli/command.h"
 #include "paceline/cli/console.h"
@@ -95,6 +98,8 @@ Problem FailureOf(const JobEnd& end, const Story& story) {
   return problem;
 }
 
+std::string LauncherLog(const PreparedRun& run) { return run.dir.path + "/logs/launcher.log"; }
+
 int Conclude(Invocation& invocation, const JobEnd& end, const Story& story, bool passthrough) {
   Output& out = invocation.out;
   if (end.exit_code == kExitDone) {
@@ -120,28 +125,54 @@ int Conclude(Invocation& invocation, const JobEnd& end, const Story& story, bool
   return end.exit_code;
 }
 
-// Goes on in a session of its own; the caller's process ends when the job has begun. Before any
-// thread exists.
-bool DetachedParentIsDone(PreparedRun& run, Output& out) {
+// What the parent of a detached launcher prints when the launcher ended before its master answered.
+int TellFailedStart(const PreparedRun& run, pid_t child, Output& out) {
+  constexpr size_t kTailBytes = 16 << 10;
+  const std::string log = LauncherLog(run);
+  const std::string tail = ReadTail(log, kTailBytes);
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  const size_t error = tail.rfind("error[PL-");
+  out.Fail({.code = "PL-E060",
+            .what = "the job ended before its master answered",
+            .where = log,
+            .why = error == std::string::npos ? "the launcher ended without a word"
+                                              : tail.substr(error, tail.find('\n', error) - error),
+            .fix = "run it without --detach to see what happens"});
+  return WIFEXITED(status) && WEXITSTATUS(status) != 0 ? WEXITSTATUS(status)
+                                                       : int{kExitTrainingFailed};
+}
+
+// Forks before any thread exists. The child goes on in a session of its own and writes into
+// *serving once its master answers; the parent returns only then, so that the next command finds
+// the job. The parent's exit code, or none in the child.
+std::optional<int> Detach(PreparedRun& run, Output& out, Fd* serving) {
+  std::array<int, 2> ends{-1, -1};
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0) return std::nullopt;
+  Fd reader(ends[0]);
+  *serving = Fd(ends[1]);
   const pid_t child = ::fork();
   if (child > 0) {
+    serving->Close();
+    char told = 0;
+    if (::read(reader.get(), &told, 1) != 1) return TellFailedStart(run, child, out);
     out.DataLine(run.card.job_id);
-    return true;
+    return kExitDone;
   }
-  if (child < 0) return false;
+  if (child < 0) return std::nullopt;
   ::setsid();
-  // The launcher that commands look for is this process, not the one that has just ended.
+  // The launcher that commands look for is this process, not the one that ends soon.
   run.card.launcher = {::getpid(), agent::StartTimeOf(::getpid())};
   if (Check problem = SaveJobCard(run.card, run.dir.path, run.runtime_dir)) out.Warn(*problem);
-  const std::string log = run.dir.path + "/logs/launcher.log";
   const Fd input(::open("/dev/null", O_RDONLY | O_CLOEXEC));
-  const Fd output(::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
+  const Fd output(
+      ::open(LauncherLog(run).c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
   if (input.is_open()) ::dup2(input.get(), STDIN_FILENO);
   if (output.is_open()) {
     ::dup2(output.get(), STDOUT_FILENO);
     ::dup2(output.get(), STDERR_FILENO);
   }
-  return false;
+  return std::nullopt;
 }
 
 }  // namespace
@@ -160,7 +191,10 @@ int RunRun(Invocation& invocation) {
   if (!run.join_string.empty()) {
     out.Say(Concat("Other hosts join with:  --join '", run.join_string, "'"));
   }
-  if (request->detach && DetachedParentIsDone(run, out)) return kExitDone;
+  Fd serving;
+  if (request->detach) {
+    if (const std::optional<int> exit_code = Detach(run, out, &serving)) return *exit_code;
+  }
   BlockSignals(request->stop_signals);
 
   auto console = Console::Start(ConsoleFor(run, out.options()));
@@ -168,6 +202,11 @@ int RunRun(Invocation& invocation) {
   LauncherOptions options = LauncherFor(run, *request, facts.binary_dir + "/paceline");
   options.narrate = [raw = console->get()](std::string text) {
     raw->Narrate("paceline: " + std::move(text));
+  };
+  options.serving = [&serving] {
+    [[maybe_unused]] const ssize_t written =
+        serving.is_open() ? ::write(serving.get(), "s", 1) : ssize_t{0};
+    serving.Close();
   };
   const wire::ControlClientOptions client{run.card.master_address, run.credentials};
   auto launcher = Launcher::Create(std::move(options));

@@ -12,6 +12,7 @@
 #include "paceline/agent/store_port.h"
 #include "paceline/base/file_text.h"
 #include "paceline/base/text.h"
+#include "paceline/cli/interpreter.h"
 #include "paceline/cli/own_address.h"
 #include "paceline/wire/control_client.h"
 #include "paceline/wire/spec_file.h"
@@ -55,7 +56,8 @@ class Preparation {
     run_.runtime_dir = *runtime_dir;
     run_.spec = request_.spec;
     run_.launch = request_.launch;
-    Check problem;
+    Check problem = CheckInterpreter(request_.launch.python, input_.facts);
+    if (problem) return *std::move(problem);
     if (request_.resume) {
       problem = Resume();
     } else {

@@ -8,6 +8,7 @@
 #include <map>
 #include <utility>
 
+#include "paceline/cli/interpreter.h"
 #include "paceline/cli/text.h"
 #include "paceline/cli/torchrun_flags.h"
 #include "paceline/cli/value.h"
@@ -113,30 +114,12 @@ class RequestMaker {
                               : "check the path; ls " + ShellWord(request_.launch.target)};
   }
 
+  // Also for a program that is not Python: the starter, which is the parent of all ranks, is.
   Check TakeInterpreter() {
-    if (request_.launch.entry == EntryKind::kExec) return std::nullopt;
-    std::string wanted = settings_.Text("launch.python");
-    std::string origin = settings_.Get("launch.python").origin;
-    if (wanted.empty()) {
-      wanted = LookupOr(environment_, "PYTHON_EXEC", "");
-      origin = "PYTHON_EXEC";
-    }
-    for (const std::string& candidate :
-         wanted.empty()
-             ? std::vector<std::string>{facts_.binary_dir + "/python",
-                                        facts_.binary_dir + "/python3", "python3", "python"}
-             : std::vector<std::string>{wanted}) {
-      const std::string found = FindProgram(environment_, candidate);
-      if (found.empty()) continue;
-      request_.launch.python = found.starts_with("/") ? found : facts_.cwd + "/" + found;
-      return std::nullopt;
-    }
-    return Problem{.code = "PL-E009",
-                   .what = "there is no Python interpreter to run the script",
-                   .where = wanted.empty() ? "PATH" : origin,
-                   .why = wanted.empty() ? "no python3 is beside paceline or in PATH"
-                                         : wanted + " is not an executable file",
-                   .fix = "activate your virtual environment, or set launch.python"};
+    auto found = FindInterpreter(environment_, settings_, facts_);
+    if (!found.ok()) return found.problem();
+    request_.launch.python = *std::move(found);
+    return std::nullopt;
   }
 
   Check TakeShape() {
