@@ -451,6 +451,7 @@ Instant AgentMachine::NextDeadline() const {
 
 std::vector<RankReport> AgentMachine::Ranks() const {
   std::vector<RankReport> ranks;
+  ranks.reserve(slots_.size());
   for (const auto& [local, slot] : slots_) {
     if (slot.spawning) {
       RankReport rank;

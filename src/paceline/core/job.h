@@ -17,7 +17,6 @@
 //   any ── StopRequested / ladder exhausted / all ranks done ──▶ kStopping ─no rank left▶ kFinished
 
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -44,7 +43,7 @@ class Job {
   Instant NextDeadline() const;
 
   const JobState& state() const { return state_; }
-  const std::map<NodeId, NodeLink>& links() const { return links_; }
+  const NodeMap<NodeLink>& links() const { return links_; }
   // Highest absolute step that any rank told of, -1 = none; newest checkpoint likewise.
   int64_t step() const { return watch_.step; }
   int64_t saved_step() const { return watch_.saved_step; }
@@ -55,7 +54,7 @@ class Job {
  private:
   friend class Turn;
   JobState state_;
-  std::map<NodeId, NodeLink> links_;
+  NodeMap<NodeLink> links_;
   Watch watch_;
 };
 

@@ -234,11 +234,6 @@ std::string_view NodeStatusName(NodeState::Status status) {
   return "unknown";
 }
 
-const NodeState* JobState::Find(NodeId node) const {
-  const auto it = nodes.find(node);
-  return it == nodes.end() ? nullptr : &it->second;
-}
-
 const NodeState* JobState::Find(const std::string& name) const {
   const auto it = by_name.find(name);
   return it == by_name.end() ? nullptr : Find(it->second);
@@ -247,11 +242,6 @@ const NodeState* JobState::Find(const std::string& name) const {
 std::string JobState::NameOf(NodeId node) const {
   const NodeState* known = Find(node);
   return known == nullptr ? "node?" : known->name;
-}
-
-bool JobState::IsSeated(NodeId node) const {
-  const NodeState* known = Find(node);
-  return world.has_value() && known != nullptr && known->status == NodeState::Status::kSeated;
 }
 
 void Apply(const Record& record, JobState* state) {

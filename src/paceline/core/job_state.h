@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "paceline/base/instant.h"
+#include "paceline/core/node_map.h"
 #include "paceline/core/record.h"
 #include "paceline/model/ids.h"
 #include "paceline/model/job_spec.h"
@@ -91,7 +92,7 @@ struct JobState {
   Phase phase = Phase::kEmpty;
   JobSpec spec;
   uint64_t master_incarnation = 0;
-  std::map<NodeId, NodeState> nodes;
+  NodeMap<NodeState> nodes;
   std::map<std::string, NodeId> by_name;
   std::optional<World> world;  // current or, between worlds, none
   World last_world;            // seats to keep when the next one is formed
@@ -121,10 +122,17 @@ struct JobState {
   Instant phase_since;
   bool operator==(const JobState&) const = default;
 
-  const NodeState* Find(NodeId node) const;
+  const NodeState* Find(NodeId node) const {
+    const auto it = nodes.find(node);
+    return it == nodes.end() ? nullptr : &it->second;
+  }
   const NodeState* Find(const std::string& name) const;
   std::string NameOf(NodeId node) const;  // "node?" when unknown
-  bool IsSeated(NodeId node) const;       // in the current world
+  // In the current world.
+  bool IsSeated(NodeId node) const {
+    const NodeState* known = Find(node);
+    return world.has_value() && known != nullptr && known->status == NodeState::Status::kSeated;
+  }
   // Its seat in the current world; only when IsSeated.
   const Seat& SeatOf(const NodeState& node) const { return world->seats[node.seat]; }
   bool AnyWorldYet() const { return last_world.generation.value() != 0; }

@@ -346,6 +346,7 @@ void DetectLosses(Turn& turn) {
   if (turn.now() < turn.watch().check_at) return;
   Instant check_at = Instant::Max();
   std::vector<NodeId> members;
+  members.reserve(turn.state().nodes.size());
   for (const auto& [id, node] : turn.state().nodes) {
     if (IsMember(node)) members.push_back(id);
   }

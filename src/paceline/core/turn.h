@@ -8,7 +8,6 @@
 // "a record was just emitted"; it must follow from the state that the record left. Settle()
 // looks at the state alone and does what is due, again and again until nothing is.
 
-#include <map>
 #include <string>
 #include <vector>
 
@@ -23,7 +22,7 @@ class Turn {
  public:
   struct Parts {
     JobState& state;
-    std::map<NodeId, NodeLink>& links;
+    NodeMap<NodeLink>& links;
     Watch& watch;
   };
   Turn(Parts parts, Instant now) : parts_(parts), now_(now) {}
@@ -33,7 +32,7 @@ class Turn {
   Instant now() const { return now_; }
   const JobState& state() const { return parts_.state; }
   Watch& watch() { return parts_.watch; }
-  std::map<NodeId, NodeLink>& links() { return parts_.links; }
+  NodeMap<NodeLink>& links() { return parts_.links; }
   NodeLink& Link(NodeId node) { return parts_.links[node]; }
 
   // Causes of 0 are left out. Returns the record's number.

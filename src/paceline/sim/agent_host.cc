@@ -35,7 +35,12 @@ void AgentHost::WhenAwake(Task task) {
 void AgentHost::Later(Duration delay, std::function<void(AgentHost&)> task) {
   world_.queue().After(delay, [&node = node_, incarnation = incarnation_, task = std::move(task)] {
     AgentHost* agent = node.AgentOf(incarnation);
-    if (agent != nullptr) agent->WhenAwake([agent, task] { task(*agent); });
+    if (agent == nullptr || agent->has_ended_) return;
+    if (agent->is_frozen_) {
+      agent->backlog_.push_back([agent, task] { task(*agent); });
+    } else {
+      task(*agent);
+    }
   });
 }
 
@@ -242,6 +247,7 @@ void AgentHost::Beat() {
 
 void AgentHost::ReadProgress() {
   core::ProgressRead read;
+  read.ranks.reserve(node_.processes().size());
   for (const auto& [pid, process] : node_.processes()) {
     read.ranks.push_back(node_.Report(process));
   }
@@ -256,12 +262,13 @@ void AgentHost::SendReport() {
   event.generation = machine_.carried_out();
   event.store_port = store_port_;
   event.loop_delay = std::exchange(worst_lateness_, Duration());
-  for (const RankReport& rank : machine_.Ranks()) {
+  event.ranks = machine_.Ranks();
+  std::erase_if(event.ranks, [this](const RankReport& rank) {
     RankReport& sent = sent_[rank.local_rank];
-    if (sent == rank) continue;
+    if (sent == rank) return true;
     sent = rank;
-    event.ranks.push_back(rank);
-  }
+    return false;
+  });
   world_.Tell(connection_, std::move(event));
 }
 

@@ -91,8 +91,8 @@ void Master::Thaw() {
 
 void Master::Receive(uint64_t incarnation, ConnectionId connection, const core::Event& event) {
   if (!is_on_ || incarnation != incarnation_) return;
-  if (!world_.network().IsOpen(connection, End::kMaster) &&
-      std::holds_alternative<core::NodeRegistered>(event)) {
+  if (std::holds_alternative<core::NodeRegistered>(event) &&
+      !world_.network().IsOpen(connection, End::kMaster)) {
     return;  // nobody could be answered
   }
   Feed(event);

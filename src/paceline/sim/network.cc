@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <utility>
 
 namespace paceline::sim {
 namespace {
@@ -32,9 +33,13 @@ Duration Network::DrawLatency(HostIndex node) {
   return latency;
 }
 
+const Network::Connection* Network::Find(ConnectionId id) const {
+  const bool is_known = id != ConnectionId() && id.value() <= connections_.size();
+  return is_known ? connections_[id.value() - 1].get() : nullptr;
+}
+
 Network::Connection* Network::Find(ConnectionId id) {
-  const auto it = connections_.find(id);
-  return it == connections_.end() ? nullptr : &it->second;
+  return const_cast<Connection*>(std::as_const(*this).Find(id));
 }
 
 Network::Pipe& Network::PipeTo(Connection& connection, End end) {
@@ -47,20 +52,19 @@ std::pair<HostIndex, HostIndex> Network::Path(const Connection& connection, End 
 }
 
 ConnectionId Network::Open(Ends ends) {
-  last_id_ = last_id_.next();
-  connections_.emplace(last_id_, Connection{std::move(ends), {}, {}, false});
-  return last_id_;
+  connections_.push_back(std::make_unique<Connection>(Connection{std::move(ends), {}, {}, false}));
+  return ConnectionId(connections_.size());
 }
 
 bool Network::IsOpen(ConnectionId id, End end) const {
-  const auto it = connections_.find(id);
-  if (it == connections_.end()) return false;
-  return end == End::kAgent ? it->second.to_agent.open : it->second.to_master.open;
+  const Connection* connection = Find(id);
+  if (connection == nullptr) return false;
+  return end == End::kAgent ? connection->to_agent.open : connection->to_master.open;
 }
 
 const Network::Ends* Network::EndsOf(ConnectionId id) const {
-  const auto it = connections_.find(id);
-  return it == connections_.end() ? nullptr : &it->second.ends;
+  const Connection* connection = Find(id);
+  return connection == nullptr ? nullptr : &connection->ends;
 }
 
 void Network::Send(ConnectionId id, End to, Task deliver) {
@@ -119,7 +123,8 @@ void Network::EndOfStream(ConnectionId id, End at) {
 
 void Network::Drop(ConnectionId id) {
   const Connection* connection = Find(id);
-  if (!connection->to_agent.open && !connection->to_master.open) connections_.erase(id);
+  if (!connection->to_agent.open && !connection->to_master.open)
+    connections_[id.value() - 1].reset();
 }
 
 void Network::Close(ConnectionId id, End by) {
@@ -133,9 +138,8 @@ void Network::Close(ConnectionId id, End by) {
 }
 
 void Network::CloseAll(End by) {
-  std::vector<ConnectionId> ids;
-  for (const auto& [id, connection] : connections_) ids.push_back(id);
-  for (ConnectionId id : ids) Close(id, by);
+  const size_t count = connections_.size();
+  for (size_t i = 1; i <= count; ++i) Close(ConnectionId(i), by);
 }
 
 void Network::Abandon(ConnectionId id, End by) {
@@ -172,14 +176,13 @@ void Network::BreakLater(ConnectionId id) {
 
 void Network::Cut(HostIndex from, HostIndex to) {
   if (++cuts_[{from, to}] > 1) return;
-  std::vector<ConnectionId> hit;
-  for (auto& [id, connection] : connections_) {
-    const HostIndex host = connection.ends.agent_host;
+  for (size_t i = 0; i < connections_.size(); ++i) {
+    if (connections_[i] == nullptr) continue;
+    const HostIndex host = connections_[i]->ends.agent_host;
     if ((host == from && to == kMasterHost) || (host == to && from == kMasterHost)) {
-      hit.push_back(id);
+      BreakLater(ConnectionId(i + 1));
     }
   }
-  for (ConnectionId id : hit) BreakLater(id);
 }
 
 void Network::Mend(HostIndex from, HostIndex to) {
@@ -197,11 +200,13 @@ void Network::MendAll() {
 }
 
 void Network::Release(HostIndex from, HostIndex to) {
-  for (auto& [id, connection] : connections_) {
+  for (size_t i = 0; i < connections_.size(); ++i) {
+    if (connections_[i] == nullptr) continue;
+    Connection& connection = *connections_[i];
     for (End end : {End::kAgent, End::kMaster}) {
       if (Path(connection, end) != std::pair{from, to}) continue;
       std::vector<Task> held = std::exchange(PipeTo(connection, end).held, {});
-      for (Task& task : held) Schedule(id, connection, end, std::move(task));
+      for (Task& task : held) Schedule(ConnectionId(i + 1), connection, end, std::move(task));
     }
   }
 }

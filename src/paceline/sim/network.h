@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <set>
 #include <utility>
 #include <vector>
@@ -75,6 +76,7 @@ class Network {
     bool breaking = false;
   };
 
+  const Connection* Find(ConnectionId id) const;
   Connection* Find(ConnectionId id);
   static Pipe& PipeTo(Connection& connection, End end);
   std::pair<HostIndex, HostIndex> Path(const Connection& connection, End to) const;
@@ -91,8 +93,8 @@ class Network {
   LinkQuality link_;
   std::map<HostIndex, LinkQuality> links_;               // flaky ones
   std::map<std::pair<HostIndex, HostIndex>, int> cuts_;  // how many faults cut this path
-  std::map<ConnectionId, Connection> connections_;
-  ConnectionId last_id_;
+  // By id, from 1; null when it is over for both ends. Every message looks its connection up.
+  std::vector<std::unique_ptr<Connection>> connections_;
 };
 
 }  // namespace paceline::sim

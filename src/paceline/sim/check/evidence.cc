@@ -3,12 +3,12 @@
 // process is dead or never came up; and a world is formed anew only after one of these, or to grow.
 
 #include <algorithm>
-#include <map>
 #include <set>
 #include <string>
 #include <tuple>
 #include <utility>
 
+#include "paceline/core/node_map.h"
 #include "paceline/sim/check/all.h"
 #include "paceline/sim/world.h"
 
@@ -18,7 +18,7 @@ namespace {
 class Evidence final : public Check {
  public:
   void Restored(SimWorld& world) override {
-    heard_.clear();  // a new master counts every node as heard when it starts
+    heard_ = {};  // a new master counts every node as heard when it starts
     started_ = world.master().clock();
   }
 
@@ -101,7 +101,7 @@ class Evidence final : public Check {
                                " was called failed and is not: " + failed.cause.headline);
   }
 
-  std::map<NodeId, Instant> heard_;
+  core::NodeMap<Instant> heard_;
   NodeId speaker_;  // heard by the event at hand, last heard then
   Instant speaker_before_;
   Instant started_;
