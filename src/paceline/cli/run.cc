@@ -34,10 +34,9 @@ void WaitNote(const std::string& text) {
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
 }
 
-// Read from a descriptor by the launcher; blocked before any thread exists. A reader that goes away
-// (| head) or a terminal that closes is no reason to end a job.
+// Read from a descriptor by the launcher; blocked before any thread exists. A terminal that closes
+// is no reason to end a job.
 void BlockSignals(const std::vector<int>& stop_signals) {
-  ::signal(SIGPIPE, SIG_IGN);
   ::signal(SIGHUP, SIG_IGN);
   sigset_t blocked;
   sigemptyset(&blocked);
@@ -184,6 +183,9 @@ int RunRun(Invocation& invocation) {
       MakeRunRequest(invocation.line, invocation.settings, invocation.environment, facts);
   if (!request.ok()) return out.Fail(request.problem());
   for (const std::string& note : request->notes) out.Say(Concat("note: ", note));
+  // Neither a reader that goes away (| head) nor a master that ends while this host joins is a
+  // reason to die without a word.
+  ::signal(SIGPIPE, SIG_IGN);
   auto prepared = PrepareRun({*request, invocation.args, invocation.environment, facts, &WaitNote});
   if (!prepared.ok()) return out.Fail(prepared.problem());
   PreparedRun run = std::move(prepared.value());

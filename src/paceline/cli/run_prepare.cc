@@ -5,8 +5,10 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <memory>
 #include <optional>
+#include <thread>
 #include <utility>
 
 #include "paceline/agent/store_port.h"
@@ -22,7 +24,8 @@ namespace {
 
 constexpr size_t kTokenBytesMax = 4096;
 // A host may be started long before the one that runs the master, as under torchrun.
-constexpr int kJoinAttemptsMax = 60;
+constexpr auto kJoinTimeout = std::chrono::minutes(10);
+constexpr auto kJoinPause = std::chrono::milliseconds(100);
 
 double RealtimeSeconds() {
   timespec now{};
@@ -152,8 +155,11 @@ class Preparation {
     if (!join.ok()) return join.problem();
     const std::string node =
         request_.node_name.empty() ? ToName(input_.facts.host_name) : request_.node_name;
+    // The limit is a time, not a number of attempts: a host without a listener refuses sixty
+    // connections within milliseconds.
+    const auto until = std::chrono::steady_clock::now() + kJoinTimeout;
     absl::Status status;
-    for (int attempt = 0; attempt < kJoinAttemptsMax; ++attempt) {
+    for (bool has_told = false;; std::this_thread::sleep_for(kJoinPause)) {
       absl::StatusOr<wire::Credentials> credentials =
           wire::Enroll(*join, node, run_.spec.timers.connect_timeout);
       status = credentials.status();
@@ -169,9 +175,9 @@ class Preparation {
         }
       }
       if (!absl::IsUnavailable(status) && !absl::IsDeadlineExceeded(status)) break;
-      if (attempt == 0) {
-        input_.wait_note(Concat("waiting for the master at ", join->address, " …"));
-      }
+      if (std::chrono::steady_clock::now() >= until) break;
+      if (!has_told) input_.wait_note(Concat("waiting for the master at ", join->address, " …"));
+      has_told = true;
     }
     if (!status.ok()) {
       return Failed(absl::IsUnavailable(status) ? "PL-E030" : "PL-E102",

@@ -44,7 +44,9 @@ absl::StatusOr<std::string> SignRequest(const KeyAndCertificate& authority,
 
 // Dials host:port, lets the server show its chain, and gives back the chain's certificate of that
 // fingerprint in PEM form, after it verified that the server's own certificate is signed by it.
-// Sends no byte beyond the handshake. UNAVAILABLE, PERMISSION_DENIED.
+// Sends no byte beyond the handshake. While nobody answers it asks again, until `timeout`:
+// UNAVAILABLE. PERMISSION_DENIED, at once: another authority, or no TLS at that address. The
+// process shall ignore SIGPIPE, as OpenSSL writes to its socket without MSG_NOSIGNAL.
 absl::StatusOr<std::string> FetchAuthority(const std::string& address, std::string_view ca_sha256,
                                            Duration timeout);
 

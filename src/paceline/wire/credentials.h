@@ -67,7 +67,8 @@ absl::StatusOr<Credentials> MakeClientCredentials(const ServerCredentials& serve
 absl::StatusOr<std::string> CaFingerprint(std::string_view ca_pem);
 
 // For a joining host, blocking for at most `timeout`: with a CA fingerprint it pins the CA, proves
-// the token and comes back with a certificate of its own; without one it only wraps the token.
+// the token and comes back with a certificate of its own; without one it only wraps the token. A
+// server that comes within `timeout` is found. The process shall ignore SIGPIPE.
 // UNAVAILABLE: nobody answers. UNAUTHENTICATED: wrong token. PERMISSION_DENIED: the server is not
 // the one of the join string, and nothing was sent to it.
 absl::StatusOr<Credentials> Enroll(const JoinString& join, std::string_view node_name,

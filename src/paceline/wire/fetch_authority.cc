@@ -1,5 +1,7 @@
 // FetchAuthority of certificates.h: one TLS handshake by hand, because gRPC cannot be told "accept
-// whoever has the CA of this fingerprint".
+// whoever has the CA of this fingerprint". A host may ask before the master listens, so silence, a
+// refused connection and a connection that breaks are tried again until the time is up; an answer
+// that is wrong is final.
 
 #include <fcntl.h>
 #include <netdb.h>
@@ -10,8 +12,10 @@
 #include <cerrno>
 #include <chrono>
 #include <memory>
+#include <thread>
 #include <utility>
 
+#include "openssl/err.h"
 #include "openssl/pem.h"
 #include "openssl/ssl.h"
 #include "openssl/x509.h"
@@ -23,6 +27,8 @@ namespace paceline::wire {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+constexpr auto kRetryPause = std::chrono::milliseconds(100);
 
 struct Socket {
   int fd = -1;
@@ -71,14 +77,20 @@ absl::StatusOr<int> Dial(const std::string& address, Clock::time_point until) {
   return Unavailable(address, "nobody answers");
 }
 
-bool Handshake(SSL* ssl, int fd, Clock::time_point until) {
+absl::Status Handshake(const std::string& address, SSL* ssl, int fd, Clock::time_point until) {
   for (;;) {
+    ERR_clear_error();
     const int done = SSL_connect(ssl);
-    if (done == 1) return true;
+    if (done == 1) return absl::OkStatus();
     const int why = SSL_get_error(ssl, done);
     if (why == SSL_ERROR_WANT_READ && WaitFor(fd, POLLIN, until)) continue;
     if (why == SSL_ERROR_WANT_WRITE && WaitFor(fd, POLLOUT, until)) continue;
-    return false;
+    // A close without a word is a server that ends or begins. Anything else is an answer.
+    const bool is_answer = why == SSL_ERROR_SSL &&
+                           ERR_GET_REASON(ERR_peek_error()) != SSL_R_UNEXPECTED_EOF_WHILE_READING;
+    if (!is_answer) return Unavailable(address, "no TLS handshake");
+    return MakeStatus(absl::StatusCode::kPermissionDenied,
+                      address + ": what listens there does not speak TLS as this job does");
   }
 }
 
@@ -90,11 +102,8 @@ std::string Pem(X509* certificate) {
   return {data, static_cast<size_t>(size)};
 }
 
-}  // namespace
-
-absl::StatusOr<std::string> FetchAuthority(const std::string& address, std::string_view ca_sha256,
-                                           Duration timeout) {
-  const auto until = Clock::now() + std::chrono::nanoseconds(timeout.nanoseconds());
+absl::StatusOr<std::string> FetchOnce(const std::string& address, std::string_view ca_sha256,
+                                      Clock::time_point until) {
   ASSIGN_OR_RETURN(const int fd, Dial(address, until));
   const Socket socket_{fd};
   const std::unique_ptr<SSL_CTX, decltype(&SSL_CTX_free)> context(SSL_CTX_new(TLS_client_method()),
@@ -106,7 +115,7 @@ absl::StatusOr<std::string> FetchAuthority(const std::string& address, std::stri
   SSL_set_tlsext_host_name(ssl.get(), std::string(kServerName).c_str());
   const unsigned char alpn[] = {2, 'h', '2'};
   SSL_set_alpn_protos(ssl.get(), alpn, sizeof(alpn));
-  if (!Handshake(ssl.get(), fd, until)) return Unavailable(address, "no TLS handshake");
+  RETURN_IF_ERROR(Handshake(address, ssl.get(), fd, until));
 
   STACK_OF(X509)* chain = SSL_get_peer_cert_chain(ssl.get());
   for (int i = 0; i < sk_X509_num(chain); ++i) {
@@ -119,6 +128,18 @@ absl::StatusOr<std::string> FetchAuthority(const std::string& address, std::stri
   }
   return absl::PermissionDeniedError(
       "the server's certificate is not of the authority that the join string names");
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> FetchAuthority(const std::string& address, std::string_view ca_sha256,
+                                           Duration timeout) {
+  const auto until = Clock::now() + std::chrono::nanoseconds(timeout.nanoseconds());
+  for (;;) {
+    absl::StatusOr<std::string> pem = FetchOnce(address, ca_sha256, until);
+    if (!absl::IsUnavailable(pem.status()) || Clock::now() + kRetryPause >= until) return pem;
+    std::this_thread::sleep_for(kRetryPause);
+  }
 }
 
 }  // namespace paceline::wire

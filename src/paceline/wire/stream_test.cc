@@ -1,9 +1,6 @@
 // Real servers and clients over loopback: registration, reconnection, who is let in, and what
 // happens to those who say too much.
 
-#include <condition_variable>
-#include <deque>
-#include <mutex>
 #include <optional>
 #include <thread>
 
@@ -16,79 +13,11 @@
 #include "paceline/wire/channel.h"
 #include "paceline/wire/control_client.h"
 #include "paceline/wire/master_server.h"
+#include "paceline/wire/stream_fixture.h"
 #include "paceline/wire/to_proto.h"
 
 namespace paceline::wire {
 namespace {
-
-constexpr auto kDeadline = std::chrono::seconds(30);
-
-// What a sink heard, for the test's thread to wait on.
-template <class Event>
-class Heard {
- public:
-  bool Post(Event event) {
-    const std::lock_guard lock(mutex_);
-    events_.push_back(std::move(event));
-    changed_.notify_all();
-    return true;
-  }
-  // The next event of type T; earlier ones of other types are dropped.
-  template <class T>
-  std::optional<T> Next() {
-    std::unique_lock lock(mutex_);
-    const auto until = std::chrono::steady_clock::now() + kDeadline;
-    for (;;) {
-      while (!events_.empty()) {
-        Event event = std::move(events_.front());
-        events_.pop_front();
-        if (T* found = std::get_if<T>(&event)) return std::move(*found);
-      }
-      if (changed_.wait_until(lock, until) == std::cv_status::timeout) return std::nullopt;
-    }
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<Event> events_;
-};
-
-NodeReport Report(const std::string& name) {
-  return {.name = name,
-          .boot_id = "b",
-          .agent_incarnation = 1,
-          .agent_pid = 2,
-          .address = "127.0.0.1",
-          .slots = 2,
-          .store_port = 30000};
-}
-
-class StreamTest : public testing::Test {
- protected:
-  void Serve(const std::string& listen = "127.0.0.1:0") {
-    auto server =
-        MasterServer::Start({.listen = listen, .credentials = server_credentials_},
-                            [this](ServerEvent event) { return heard_.Post(std::move(event)); });
-    ASSERT_TRUE(server.ok()) << server.status();
-    server_ = *std::move(server);
-    address_ = "127.0.0.1:" + std::to_string(server_->port());
-  }
-  std::unique_ptr<AgentStream> Agent(Heard<AgentStreamEvent>* heard,
-                                     std::optional<Credentials> credentials = {}) {
-    return std::make_unique<AgentStream>(
-        AgentStreamOptions{.address = address_,
-                           .credentials = credentials.value_or(client_credentials_)},
-        [heard](AgentStreamEvent event) { heard->Post(std::move(event)); });
-  }
-
-  const std::string token_ = MakeToken();
-  ServerCredentials server_credentials_{.token = token_};
-  Credentials client_credentials_{.token = token_};
-  Heard<ServerEvent> heard_;
-  std::unique_ptr<MasterServer> server_;
-  std::string address_;
-};
 
 TEST_F(StreamTest, AnAgentRegistersReportsAndIsTold) {
   Serve();
@@ -333,66 +262,6 @@ TEST_F(StreamTest, AWrongTokenIsDenied) {
   const auto broken = agent_heard.Next<StreamBroken>();
   ASSERT_TRUE(broken);
   EXPECT_TRUE(broken->is_denied);
-}
-
-class TlsStreams : public StreamTest {
- protected:
-  void SetUp() override {
-    server_credentials_ = *MakeServerCredentials("job", token_);
-    Serve();
-    join_ = {.address = address_,
-             .ca_sha256 = *CaFingerprint(server_credentials_.ca_pem),
-             .token = token_};
-  }
-  JoinString join_;
-};
-
-TEST_F(TlsStreams, AHostEnrollsAndAttaches) {
-  const auto credentials = Enroll(join_, "host1", Duration::Seconds(10));
-  ASSERT_TRUE(credentials.ok()) << credentials.status();
-  Heard<AgentStreamEvent> agent_heard;
-  const auto agent = Agent(&agent_heard, *credentials);
-  ASSERT_TRUE(agent_heard.Next<StreamOpened>());
-  ASSERT_TRUE(agent->Send(Register{Report("host1")}));
-  EXPECT_TRUE(heard_.Next<AgentSaid>());
-}
-
-TEST_F(TlsStreams, AnotherAuthorityGetsNoSecret) {
-  JoinString wrong = join_;
-  wrong.ca_sha256 = std::string(64, '0');
-  EXPECT_EQ(Enroll(wrong, "host1", Duration::Seconds(10)).status().code(),
-            absl::StatusCode::kPermissionDenied);
-}
-
-TEST_F(TlsStreams, AWrongTokenGetsNoCertificate) {
-  JoinString wrong = join_;
-  wrong.token = MakeToken();
-  EXPECT_EQ(Enroll(wrong, "host1", Duration::Seconds(10)).status().code(),
-            absl::StatusCode::kUnauthenticated);
-  EXPECT_EQ(Enroll(join_, "../host", Duration::Seconds(10)).status().code(),
-            absl::StatusCode::kInvalidArgument);
-}
-
-TEST_F(TlsStreams, WithoutACertificateOfThisJobNobodyAttaches) {
-  const auto other_job = *MakeServerCredentials("other", token_);
-  Credentials stranger = *MakeClientCredentials(other_job, "host1");
-  stranger.ca_pem = server_credentials_.ca_pem;
-  const Credentials bare{.token = token_, .ca_pem = server_credentials_.ca_pem};
-  const Credentials plain{.token = token_};
-  for (const Credentials& credentials : {stranger, bare, plain}) {
-    Heard<AgentStreamEvent> agent_heard;
-    const auto agent = Agent(&agent_heard, credentials);
-    EXPECT_TRUE(agent_heard.Next<StreamBroken>());
-    ControlClient client(
-        {.address = address_, .credentials = credentials, .timeout = Duration::Seconds(1)});
-    EXPECT_FALSE(client.GetStatus().ok());
-  }
-}
-
-TEST_F(TlsStreams, NobodyThereIsUnavailable) {
-  server_.reset();
-  EXPECT_EQ(Enroll(join_, "host1", Duration::Seconds(1)).status().code(),
-            absl::StatusCode::kUnavailable);
 }
 
 }  // namespace

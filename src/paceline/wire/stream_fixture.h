@@ -1,0 +1,93 @@
+#pragma once
+
+// A real server and what its clients and its host heard, for the tests of streams.
+
+#include <chrono>
+#include <condition_variable>
+#include <csignal>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+
+#include "gtest/gtest.h"
+#include "paceline/wire/agent_stream.h"
+#include "paceline/wire/master_server.h"
+
+namespace paceline::wire {
+
+inline constexpr auto kDeadline = std::chrono::seconds(30);
+
+// What a sink heard, for the test's thread to wait on.
+template <class Event>
+class Heard {
+ public:
+  bool Post(Event event) {
+    const std::lock_guard lock(mutex_);
+    events_.push_back(std::move(event));
+    changed_.notify_all();
+    return true;
+  }
+  // The next event of type T; earlier ones of other types are dropped.
+  template <class T>
+  std::optional<T> Next() {
+    std::unique_lock lock(mutex_);
+    const auto until = std::chrono::steady_clock::now() + kDeadline;
+    for (;;) {
+      while (!events_.empty()) {
+        Event event = std::move(events_.front());
+        events_.pop_front();
+        if (T* found = std::get_if<T>(&event)) return std::move(*found);
+      }
+      if (changed_.wait_until(lock, until) == std::cv_status::timeout) return std::nullopt;
+    }
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Event> events_;
+};
+
+inline NodeReport Report(const std::string& name) {
+  return {.name = name,
+          .boot_id = "b",
+          .agent_incarnation = 1,
+          .agent_pid = 2,
+          .address = "127.0.0.1",
+          .slots = 2,
+          .store_port = 30000};
+}
+
+class StreamTest : public testing::Test {
+ protected:
+  StreamTest() { std::signal(SIGPIPE, SIG_IGN); }  // as in every process of paceline
+
+  void Serve(const std::string& listen = "127.0.0.1:0") {
+    auto server =
+        MasterServer::Start({.listen = listen, .credentials = server_credentials_},
+                            [this](ServerEvent event) { return heard_.Post(std::move(event)); });
+    ASSERT_TRUE(server.ok()) << server.status();
+    server_ = *std::move(server);
+    address_ = "127.0.0.1:" + std::to_string(server_->port());
+  }
+  std::unique_ptr<AgentStream> Agent(Heard<AgentStreamEvent>* heard,
+                                     std::optional<Credentials> credentials = {}) {
+    return std::make_unique<AgentStream>(
+        AgentStreamOptions{.address = address_,
+                           .credentials = credentials.value_or(client_credentials_)},
+        [heard](AgentStreamEvent event) { heard->Post(std::move(event)); });
+  }
+
+  const std::string token_ = MakeToken();
+  ServerCredentials server_credentials_{.token = token_};
+  Credentials client_credentials_{.token = token_};
+  Heard<ServerEvent> heard_;
+  std::unique_ptr<MasterServer> server_;
+  std::string address_;
+};
+
+}  // namespace paceline::wire
