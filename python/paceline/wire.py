@@ -25,9 +25,9 @@ class Message:
 
     def text(self, name: str) -> str:
         value = self.fields.get(name)
-        if not isinstance(value, str) or "\0" in value:
+        if not _is_text(value):
             raise ProtocolError(f"field '{name}' is not a text")
-        return value
+        return cast("str", value)
 
     def text_or_none(self, name: str) -> str | None:
         return None if self.fields.get(name) is None else self.text(name)
@@ -52,7 +52,7 @@ class Message:
         if not isinstance(value, list):
             raise ProtocolError(f"field '{name}' is not a list of texts")
         items = cast("list[object]", value)
-        if not all(isinstance(item, str) and "\0" not in item for item in items):
+        if not all(_is_text(item) for item in items):
             raise ProtocolError(f"field '{name}' is not a list of texts")
         return cast("list[str]", items)
 
@@ -62,7 +62,7 @@ class Message:
             raise ProtocolError(f"field '{name}' is not an environment")
         items = cast("dict[str, object]", value)
         for key, word in items.items():
-            if not key or "=" in key or "\0" in key or not isinstance(word, str) or "\0" in word:
+            if not key or "=" in key or not _is_text(key) or not _is_text(word):
                 raise ProtocolError(f"field '{name}' has a variable that cannot be set")
         return cast("dict[str, str]", items)
 
@@ -125,6 +125,17 @@ class Connection:
         except OSError:
             return False
         return True
+
+
+def _is_text(value: object) -> bool:
+    """Whether it can be a file name, an argument or a variable; JSON may hold half characters."""
+    if not isinstance(value, str) or "\0" in value:
+        return False
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def encode(fields: dict[str, object]) -> bytes:

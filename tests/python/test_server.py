@@ -42,6 +42,7 @@ def framed(body: bytes) -> bytes:
         (framed(b'{"type": "hello", "protocol": true, "job": "j", "node": "n"}'), "protocol"),
         (framed(b'{"type": "hello", "protocol": 1, "job": "", "node": "n"}'), "empty"),
         (framed(b'{"type": "hello", "protocol": 1, "job": 7, "node": "n"}'), "'job'"),
+        (framed(b'{"type": "hello", "protocol": 1, "job": "\\ud800", "node": "n"}'), "'job'"),
     ],
 )
 def test_hostile_bytes_close_only_their_connection(bare: Starter, data: bytes, why: str) -> None:
