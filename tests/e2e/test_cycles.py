@@ -8,6 +8,18 @@ from pathlib import Path
 from job import Job, eventually, processes_of
 
 CYCLES = int(os.environ.get("PACELINE_CYCLES", "10"))
+RESTARTS = 4 * CYCLES
+# Fails after each new step, and at the end trains on until the test has looked.
+FAILING = """
+import os, sys, time
+import paceline as pl
+restarts = int(os.environ["TORCHELASTIC_RESTART_COUNT"])
+pl.step(restarts)
+if restarts < {restarts}:
+    sys.exit(1)
+while not os.path.exists("seen"):
+    time.sleep(0.05)
+"""
 
 
 def left_behind(runtime: Path) -> dict[str, int]:
@@ -35,3 +47,31 @@ def test_cycles_leave_nothing(tmp_path: Path) -> None:
     eventually(lambda: not any(processes_of(job_id) for job_id in ids) or None, "no process stays")
     after = left_behind(runtime)
     assert all(after[what] <= before[what] for what in before), (before, after)
+
+
+def open_files(job: Job) -> dict[str, int]:
+    """Descriptors of each process of the control plane."""
+    pids = {"launcher": job.card["launcher"]["pid"], "master": job.card["master"]["pid"],
+            "agent": job.agent_pid("node0")}
+    pids["starter"] = next(starter for starter in (
+        int(Path(f"/proc/{rank['pid']}/stat").read_text().rsplit(")", 1)[1].split()[1])
+        for rank in job.ranks().values()))
+    return {what: len(os.listdir(f"/proc/{pid}/fd")) for what, pid in pids.items()}
+
+
+def run_until_quiet(job: Job, restarts: int) -> dict[str, int]:
+    script = job.directory / f"failing{restarts}.py"
+    script.write_text(FAILING.format(restarts=restarts))
+    job.start(["--standalone", "--nproc-per-node", "2"], [str(script)])
+    eventually(lambda: job.step() == restarts or None, f"{restarts} restarts; {job.stderr}")
+    files = open_files(job)
+    (job.directory / "seen").touch()
+    assert job.wait() == 0, job.stderr
+    (job.directory / "seen").unlink()
+    return files
+
+
+def test_restarts_leave_nothing_open(tmp_path: Path) -> None:
+    few = run_until_quiet(Job(tmp_path, "few"), 2)
+    many = run_until_quiet(Job(tmp_path, "many"), RESTARTS)
+    assert {what: many[what] - few[what] for what in few} == dict.fromkeys(few, 0)

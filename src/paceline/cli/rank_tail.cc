@@ -20,6 +20,8 @@ namespace {
 constexpr size_t kChunkBytes = 64 << 10;
 // A longer line is shown in pieces; on disk it is whole.
 constexpr size_t kLineBytesMax = 64 << 10;
+// The newest, and the one whose ranks may still be on their way out.
+constexpr size_t kFollowedMax = 2;
 
 }  // namespace
 
@@ -45,7 +47,7 @@ absl::StatusOr<std::unique_ptr<RankTail>> RankTail::Start(agent::Reactor& reacto
   for (const std::string& node : nodes) {
     const std::string path = Concat(log_root, "/", node);
     if (absl::Status made = MakeDirs(path, 0700); !made.ok()) return made;
-    tail->WatchDirectory({path, node, false}, from_start);
+    tail->WatchDirectory({path, node, std::nullopt}, from_start);
   }
   return tail;
 }
@@ -54,11 +56,11 @@ RankTail::~RankTail() {
   if (notify_.is_open()) reactor_.Unwatch(notify_.get());
 }
 
-void RankTail::WatchDirectory(const Directory& directory, bool from_start) {
+int RankTail::WatchDirectory(const Directory& directory, bool from_start) {
   // Watched first and listed then: what appears in between is seen twice and taken once.
   const int watch = ::inotify_add_watch(notify_.get(), directory.path.c_str(),
                                         IN_CREATE | IN_MOVED_TO | IN_MODIFY | IN_ONLYDIR);
-  if (watch < 0) return;
+  if (watch < 0) return watch;
   directories_[watch] = directory;
   const std::unique_ptr<DIR, int (*)(DIR*)> open_dir(::opendir(directory.path.c_str()),
                                                      &::closedir);
@@ -67,21 +69,49 @@ void RankTail::WatchDirectory(const Directory& directory, bool from_start) {
     if (entry == nullptr) break;
     FoundEntry(directory, entry->d_name, from_start);
   }
+  return watch;
+}
+
+void RankTail::FoundGeneration(const Directory& parent, uint64_t generation, bool from_start) {
+  Generations& generations = generations_[parent.node];
+  if (generation <= generations.dropped || generations.followed.contains(generation)) return;
+  const int watch =
+      WatchDirectory({Concat(parent.path, "/g", generation), parent.node, generation}, from_start);
+  if (watch < 0) return;
+  generations.followed[generation] = watch;
+  while (generations.followed.size() > kFollowedMax) {
+    const auto oldest = generations.followed.begin();
+    generations.dropped = oldest->first;
+    ::inotify_rm_watch(notify_.get(), oldest->second);
+    Drop(oldest->second);
+  }
+}
+
+// Reads the folder's files to their ends and forgets them.
+void RankTail::Drop(int watch) {
+  const auto found = directories_.extract(watch);
+  if (found.empty()) return;
+  const Directory& directory = found.mapped();
+  const std::string inside = directory.path + "/";
+  for (auto entry = files_.lower_bound(inside);
+       entry != files_.end() && entry->first.starts_with(inside); entry = files_.erase(entry)) {
+    Read(&entry->second);
+    if (!entry->second.partial.empty()) Emit(&entry->second);
+  }
+  if (directory.generation) generations_[directory.node].followed.erase(*directory.generation);
 }
 
 void RankTail::FoundEntry(const Directory& directory, const std::string& name, bool from_start) {
-  const std::string path = Concat(directory.path, "/", name);
-  if (!directory.is_generation) {
+  if (!directory.generation) {
     std::string_view number = name;
-    if (!TakePrefix(&number, "g") || !ParseWhole<uint64_t>(number).has_value()) return;
-    for (const auto& [watch, known] : directories_) {
-      if (known.path == path) return;
-    }
-    WatchDirectory({path, directory.node, true}, from_start);
+    if (!TakePrefix(&number, "g")) return;
+    const auto generation = ParseWhole<uint64_t>(number);
+    if (generation) FoundGeneration(directory, *generation, from_start);
     return;
   }
   const auto rank = ParseRankFile(name);
   if (!rank.has_value()) return;
+  const std::string path = Concat(directory.path, "/", name);
   auto [entry, is_new] = files_.try_emplace(path);
   File& file = entry->second;
   if (is_new) {
@@ -107,9 +137,7 @@ void RankTail::OnNotify() {
       const auto found = directories_.find(event->wd);
       if (found == directories_.end()) continue;
       if ((event->mask & IN_IGNORED) != 0) {
-        const std::string gone = found->second.path + "/";
-        directories_.erase(found);
-        std::erase_if(files_, [&gone](const auto& file) { return file.first.starts_with(gone); });
+        Drop(event->wd);
         continue;
       }
       // A copy: a new directory changes the map.

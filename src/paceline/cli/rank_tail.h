@@ -36,6 +36,8 @@ class RankTail {
   // Reads what is there now, also lines without an end. For the last words of a job.
   void Drain();
 
+  size_t open_file_count() const { return files_.size(); }
+
  private:
   struct File {
     Fd fd;
@@ -46,11 +48,19 @@ class RankTail {
   struct Directory {
     std::string path;
     std::string node;
-    bool is_generation = false;
+    std::optional<uint64_t> generation;  // none: the node's own folder
+  };
+  // Of one node.
+  struct Generations {
+    std::map<uint64_t, int> followed;  // generation to watch
+    uint64_t dropped = 0;              // this one and all before it
   };
 
   RankTail(agent::Reactor& reactor, Take take) : reactor_(reactor), take_(std::move(take)) {}
-  void WatchDirectory(const Directory& directory, bool from_start);
+  // The watch, or -1.
+  int WatchDirectory(const Directory& directory, bool from_start);
+  void FoundGeneration(const Directory& parent, uint64_t generation, bool from_start);
+  void Drop(int watch);
   void FoundEntry(const Directory& directory, const std::string& name, bool from_start);
   void OnNotify();
   void Read(File* file);
@@ -60,8 +70,9 @@ class RankTail {
   agent::Reactor& reactor_;
   Take take_;
   Fd notify_;
-  std::map<int, Directory> directories_;  // by watch
-  std::map<std::string, File> files_;     // by path
+  std::map<int, Directory> directories_;            // by watch
+  std::map<std::string, File> files_;               // by path
+  std::map<std::string, Generations> generations_;  // by node
 };
 
 // "rank12.err" as (12, true); nothing for any other name.

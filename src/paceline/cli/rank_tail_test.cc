@@ -48,5 +48,28 @@ TEST(RankTailTest, FollowsNewGenerationsAndPartialLines) {
   EXPECT_EQ(seen, "3:one;3:two;3:30%;3!end;");
 }
 
+TEST(RankTailTest, KeepsNoFileOfOldGenerationsOpen) {
+  const agent::TestDir dir;
+  auto reactor = agent::Reactor::Create();
+  ASSERT_TRUE(reactor.ok());
+  std::string seen;
+  auto tail = RankTail::Start(**reactor, dir.path(), {"node0"}, true,
+                              [&](RankLine line) { seen += line.text + ";"; });
+  ASSERT_TRUE(tail.ok());
+  std::string wanted;
+  for (int generation = 1; generation <= 20; ++generation) {
+    const std::string folder = dir.path() + "/node0/g" + std::to_string(generation);
+    ASSERT_TRUE(MakeDirs(folder, 0700).ok());
+    AppendTo(folder + "/rank0.out", "line\nno end " + std::to_string(generation));
+    (*tail)->Drain();
+    wanted += "line;no end " + std::to_string(generation) + ";";
+  }
+  EXPECT_EQ(seen, wanted);
+  EXPECT_EQ((*tail)->open_file_count(), 2u);
+  AppendTo(dir.path() + "/node0/g1/rank0.out", "late\n");
+  (*tail)->Drain();
+  EXPECT_EQ(seen, wanted) << "an old generation is not read from its start again";
+}
+
 }  // namespace
 }  // namespace paceline::cli

@@ -1,10 +1,11 @@
 """A training job without tensors: each rank counts steps and saves how far it came.
 
-    steps.py --dir DIR --steps N [--pace S] [--fail RANK:STEP:HOW]... [--print]
+    steps.py --dir DIR --steps N [--pace S] [--fail RANK:STEP:HOW]... [--print] [--save-every K]
 
 HOW is raise, kill, segv, exit:CODE, or memory. `--fail` happens in the first world only, unless HOW
 ends in "!". Every rank appends "generation step" to DIR/rank<r>.steps, so a test sees what was
-redone.
+redone. With --save-every a checkpoint counts K steps and is told; without it, each step is saved and
+none told.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, required=True)
     parser.add_argument("--pace", type=float, default=0.01)
     parser.add_argument("--fail", action="append", default=[])
+    parser.add_argument("--save-every", type=int, default=0)
     parser.add_argument("--print", action="store_true")
     args = parser.parse_args()
 
@@ -59,9 +61,13 @@ def main() -> None:
             steps.flush()
             if args.print:
                 print(f"step {step}", flush=True)
+            if args.save_every and (step + 1) % args.save_every:
+                continue
             temporary = saved.with_suffix(".new")
             temporary.write_text(str(step))
             temporary.rename(saved)
+            if args.save_every:
+                pl.saved(step)
 
 
 if __name__ == "__main__":

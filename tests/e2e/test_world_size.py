@@ -1,0 +1,57 @@
+"""A world that lost a node grows again when one joins, and never throws work away for it."""
+
+from __future__ import annotations
+
+import re
+
+from job import Job, eventually
+
+# A killed node is started again by its launcher and joins as a new one.
+ELASTIC = ["--standalone", "--local-nodes", "2", "--nproc-per-node", "2", "--nnodes", "1:2",
+           "--replace-nodes", "on"]
+
+
+def worlds(job: Job) -> list[str]:
+    return [event["sentence"] for event in job.events("world_formed")]
+
+
+def test_it_grows_at_once_when_asked(job: Job) -> None:
+    job.start_steps([*ELASTIC, "--grow", "now"], steps=600)
+    before = job.until_stepping(4, beyond=5)
+    job.kill_node(before[3]["node"])
+    job.until_event("node_lost")
+    after = job.until_stepping(4, beyond=before[0]["step"] + 20)
+    assert sorted(after) == [0, 1, 2, 3]
+    assert any("1 node and 2 ranks" in world for world in worlds(job)), "it shrank first"
+    assert job.wait() == 0, job.stderr
+
+
+def test_it_never_grows_when_told_not_to(job: Job) -> None:
+    job.start_steps([*ELASTIC, "--grow", "never"], steps=300)
+    before = job.until_stepping(4, beyond=5)
+    lost = before[3]["node"]
+    job.kill_node(lost)
+    job.until_event("node_lost")
+    node = eventually(lambda: (lambda n: n if n and n["state"] == "spare" else None)(
+        job.node(lost)), "the new node is a spare")
+    assert all(rank["state"] == "exited" for rank in node["ranks"])
+    job.until_stepping(2, beyond=before[0]["step"] + 20)
+    assert job.wait() == 0, job.stderr
+    assert worlds(job)[-1].startswith("world") and "2 ranks" in worlds(job)[-1]
+
+
+def test_it_waits_for_a_save_before_it_grows(job: Job) -> None:
+    job.start_steps([*ELASTIC, "--grow", "checkpoint"], "--save-every", "100", steps=400)
+    before = job.until_stepping(4, beyond=5)
+    job.kill_node(before[3]["node"])
+    job.until_event("node_lost")
+    job.until_stepping(4, beyond=before[0]["step"] + 20)
+    assert job.wait() == 0, job.stderr
+    decisions = [event["sentence"] for event in job.events("recovery_decided")]
+    (grown,) = (sentence for sentence in decisions if "grows from 1 to 2 nodes" in sentence)
+    told = re.search(r"the checkpoint of step (\d+) is newer than the arrival", grown)
+    assert told and int(told[1]) % 100 == 99, grown
+    # The world of two goes on behind a checkpoint, not wherever the new node found it.
+    last = job.steps_done(0)[-1][0]
+    first_of_last = next(step for generation, step in job.steps_done(0) if generation == last)
+    assert first_of_last == int(told[1]) + 1
