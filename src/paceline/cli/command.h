@@ -53,6 +53,7 @@ std::string HelpOf(const Command& command, const OutputOptions& options);
 int Main(const std::vector<std::string>& args, const Environment& environment);
 
 // ---- the handlers, each in its own file ----
+int RunAttach(Invocation& invocation);
 int RunClean(Invocation& invocation);
 int RunCompletion(Invocation& invocation);
 int RunConfig(Invocation& invocation);

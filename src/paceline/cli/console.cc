@@ -63,6 +63,22 @@ std::string FillPrefixTemplate(const std::string& pattern, const PrefixNames& na
   return text;
 }
 
+ConsoleOptions ConsoleFor(const std::string& run_dir, const std::vector<std::string>& nodes,
+                          const JobSpec& spec, const LaunchSpec& launch,
+                          const OutputOptions& output) {
+  ConsoleOptions options;
+  options.log_root = launch.log_dir.empty() ? run_dir + "/logs" : launch.log_dir;
+  options.nodes = nodes;
+  options.spec = launch.console;
+  options.role = launch.role;
+  options.nproc_per_node = spec.nproc_per_node;
+  options.has_prefix = spec.nodes_max * spec.nproc_per_node > 1;
+  options.is_quiet = output.quiet;
+  options.use_color = output.color_stdout;
+  options.has_live_line = output.progress && ::isatty(STDERR_FILENO) == 1;
+  return options;
+}
+
 absl::StatusOr<std::unique_ptr<Console>> Console::Start(ConsoleOptions options) {
   std::unique_ptr<Console> console(new Console(std::move(options)));
   ASSIGN_OR_RETURN(console->reactor_, agent::Reactor::Create());

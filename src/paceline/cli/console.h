@@ -15,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "paceline/agent/reactor.h"
 #include "paceline/cli/line_folder.h"
+#include "paceline/cli/output.h"
 #include "paceline/cli/rank_tail.h"
 #include "paceline/model/job_spec.h"
 
@@ -32,6 +33,11 @@ struct ConsoleOptions {
   bool use_color = false;
   bool has_live_line = false;  // stderr is a terminal and progress is wanted
 };
+
+// As the job's own settings say, for this host's `nodes` and for where this process writes to.
+ConsoleOptions ConsoleFor(const std::string& run_dir, const std::vector<std::string>& nodes,
+                          const JobSpec& spec, const LaunchSpec& launch,
+                          const OutputOptions& output);
 
 class Console {
  public:

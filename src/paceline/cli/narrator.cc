@@ -54,12 +54,17 @@ Narrator::Narrator(wire::ControlClientOptions client, std::string run_dir, Conso
 
 Narrator::~Narrator() { Finish(); }
 
+bool Narrator::IsOverWithin(Duration patience) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  return wake_.wait_for(lock, std::chrono::nanoseconds(patience.nanoseconds()),
+                        [this] { return is_over_; });
+}
+
 Story Narrator::Finish() {
   if (thread_.joinable()) {
+    IsOverWithin(kLastEventWait);
     {
-      std::unique_lock<std::mutex> lock(mutex_);
-      wake_.wait_for(lock, std::chrono::nanoseconds(kLastEventWait.nanoseconds()),
-                     [this] { return is_over_; });
+      const std::lock_guard<std::mutex> lock(mutex_);
       is_ending_ = true;
     }
     wake_.notify_all();

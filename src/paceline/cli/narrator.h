@@ -45,6 +45,9 @@ class Narrator {
   Narrator(const Narrator&) = delete;
   Narrator& operator=(const Narrator&) = delete;
 
+  // True once the job's last event was heard; waits for it at most so long.
+  bool IsOverWithin(Duration patience);
+
   // Ends listening. The story is whole when the job's last event has been heard.
   Story Finish();
 

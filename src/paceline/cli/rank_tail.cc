@@ -189,6 +189,7 @@ void RankTail::Drain() {
   // Entries that inotify has not told of yet.
   const std::map<int, Directory> known = directories_;
   for (const auto& [watch, directory] : known) {
+    if (!directories_.contains(watch)) continue;  // dropped for a newer one, just now
     const std::unique_ptr<DIR, int (*)(DIR*)> open_dir(::opendir(directory.path.c_str()),
                                                        &::closedir);
     while (open_dir != nullptr) {

@@ -53,21 +53,6 @@ std::string Greeting(const PreparedRun& run) {
                 run.dir.path);
 }
 
-ConsoleOptions ConsoleFor(const PreparedRun& run, const OutputOptions& output) {
-  ConsoleOptions options;
-  options.log_root = run.launch.log_dir.empty() ? run.dir.path + "/logs" : run.launch.log_dir;
-  options.nodes = run.card.nodes;
-  options.spec = run.launch.console;
-  options.role = run.launch.role;
-  options.nproc_per_node = run.spec.nproc_per_node;
-  options.has_prefix = run.spec.nodes_max * run.spec.nproc_per_node > 1;
-  options.from_start = !run.is_resumed;
-  options.is_quiet = output.quiet;
-  options.use_color = output.color_stdout;
-  options.has_live_line = output.progress && ::isatty(STDERR_FILENO) == 1;
-  return options;
-}
-
 LauncherOptions LauncherFor(const PreparedRun& run, const RunRequest& request,
                             const std::string& binary) {
   LauncherOptions options;
@@ -199,7 +184,10 @@ int RunRun(Invocation& invocation) {
   }
   BlockSignals(request->stop_signals);
 
-  auto console = Console::Start(ConsoleFor(run, out.options()));
+  ConsoleOptions shown =
+      ConsoleFor(run.dir.path, run.card.nodes, run.spec, run.launch, out.options());
+  shown.from_start = !run.is_resumed;
+  auto console = Console::Start(shown);
   if (!console.ok()) return out.Fail(ProblemFrom(console.status()));
   LauncherOptions options = LauncherFor(run, *request, facts.binary_dir + "/paceline");
   options.narrate = [raw = console->get()](std::string text) {
@@ -215,7 +203,7 @@ int RunRun(Invocation& invocation) {
   if (!launcher.ok()) return out.Fail(ProblemFrom(launcher.status()));
   auto narrator = std::make_unique<Narrator>(client, run.dir.path, **console, /*told_seq=*/0);
   std::unique_ptr<StatusLine> status_line;
-  if (ConsoleFor(run, out.options()).has_live_line) {
+  if (shown.has_live_line) {
     status_line = std::make_unique<StatusLine>(client, **console);
   }
   const JobEnd end = (*launcher)->Run();

@@ -4,8 +4,8 @@
 
 HOW is raise, kill, segv, exit:CODE, or memory. `--fail` happens in the first world only, unless HOW
 ends in "!". Every rank appends "generation step" to DIR/rank<r>.steps, so a test sees what was
-redone. With --save-every a checkpoint counts K steps and is told; without it, each step is saved and
-none told.
+redone. With --save-every a checkpoint counts K steps and is told; without it, each step is saved
+and none is told.
 """
 
 from __future__ import annotations

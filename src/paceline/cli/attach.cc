@@ -1,0 +1,112 @@
+// `paceline attach`: what the job's own terminal shows, from now on. It only looks: Ctrl-C ends the
+// looking, and a job whose launcher is gone is told so, since nobody restarts its agents then.
+
+#include <signal.h>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+
+#include "paceline/base/text.h"
+#include "paceline/cli/command.h"
+#include "paceline/cli/console.h"
+#include "paceline/cli/exit_code.h"
+#include "paceline/cli/narrator.h"
+#include "paceline/cli/remote.h"
+#include "paceline/cli/run_dir.h"
+#include "paceline/cli/status_line.h"
+#include "paceline/cli/text.h"
+#include "paceline/wire/spec_file.h"
+
+namespace paceline::cli {
+namespace {
+
+constexpr Duration kLook = Duration::Milliseconds(200);
+constexpr Duration kPatience = Duration::Seconds(5);
+
+// Blocks the signals that end the looking, before any thread exists.
+sigset_t BlockLeaving() {
+  ::signal(SIGPIPE, SIG_IGN);
+  sigset_t leaving;
+  sigemptyset(&leaving);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&leaving, signal);
+  ::pthread_sigmask(SIG_BLOCK, &leaving, nullptr);
+  return leaving;
+}
+
+bool WantsToLeave(const sigset_t& leaving) {
+  const timespec at_once{};
+  return ::sigtimedwait(&leaving, nullptr, &at_once) > 0;
+}
+
+int Ended(const JobPlace& place, Output& out) {
+  const auto status = StatusOf(place, kPatience);
+  if (!status.ok()) return out.Fail(status.problem());
+  if (!status->exit_code.has_value()) {
+    return out.Fail({.code = "PL-E030",
+                     .what = "nobody runs the job any more, and it has not ended",
+                     .where = place.run_dir,
+                     .why = "its master and its launcher are gone",
+                     .fix = "paceline run --resume --run-dir " + ShellWord(place.run_dir)});
+  }
+  out.Say("Ended: " + Visible(status->final_reason));
+  return *status->exit_code;
+}
+
+// The exit code, or none when the job has ended.
+std::optional<int> Look(const JobPlace& place, Narrator& narrator, const sigset_t& leaving,
+                        Output& out) {
+  while (!narrator.IsOverWithin(kLook)) {
+    if (WantsToLeave(leaving)) {
+      out.Say("Left " + place.id + ", which goes on.");
+      return kExitDone;
+    }
+    const auto now = ReadJobPlace(place.run_dir);
+    if (!now.ok() || !now->is_running()) return std::nullopt;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+int RunAttach(Invocation& invocation) {
+  Output& out = invocation.out;
+  const auto place = JobOf(invocation);
+  if (!place.ok()) return out.Fail(place.problem());
+  if (!place->is_running()) return Ended(*place, out);
+  const auto card = ReadJobCard(place->run_dir);
+  if (!card.ok()) return out.Fail(card.problem());
+  const auto spec = wire::ReadSpecFile(place->run_dir + "/spec.json");
+  if (!spec.ok()) return out.Fail(ProblemFrom(spec.status()));
+  const auto client = ControlOptions(*place, kPatience);
+  if (!client.ok()) return out.Fail(client.problem());
+  const auto status = StatusOf(*place, kPatience);
+  if (!status.ok()) return out.Fail(status.problem());
+
+  const sigset_t leaving = BlockLeaving();
+  ConsoleOptions shown =
+      ConsoleFor(place->run_dir, card->nodes, spec->job, spec->launch, out.options());
+  shown.from_start = false;
+  // The job's own terminal writes the filtered copies.
+  shown.spec.duplicate_stdout_filters.clear();
+  shown.spec.duplicate_stderr_filters.clear();
+  auto console = Console::Start(shown);
+  if (!console.ok()) return out.Fail(ProblemFrom(console.status()));
+  out.Say(Concat("Attached to ", place->id, ", ", status->phase, ". Ctrl-C leaves it running."));
+  if (!place->has_launcher()) {
+    out.Say(
+        "Its launcher is gone: a dead agent or master stays dead until\n  paceline run "
+        "--resume --run-dir " +
+        ShellWord(place->run_dir));
+  }
+  Narrator narrator(*client, place->run_dir, **console, status->last_seq);
+  std::unique_ptr<StatusLine> status_line;
+  if (shown.has_live_line) status_line = std::make_unique<StatusLine>(*client, **console);
+  const std::optional<int> left = Look(*place, narrator, leaving, out);
+  status_line.reset();
+  narrator.Finish();
+  console->reset();
+  return left.has_value() ? *left : Ended(*place, out);
+}
+
+}  // namespace paceline::cli

@@ -1,0 +1,66 @@
+"""`paceline attach` shows a running job and leaves it alone."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+
+from job import DEADLINE_S, Job, eventually
+
+TWO = ["--standalone", "--nproc-per-node", "2"]
+
+
+def attach(job: Job) -> subprocess.Popen[str]:
+    return subprocess.Popen(job.command_line("attach", "--job", str(job.run_dir)), env=job.env,
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def test_ctrl_c_leaves_the_job_running(job: Job) -> None:
+    job.start_steps([*TWO, "--detach"], "--print", steps=100000)
+    assert job.wait() == 0, job.stderr
+    job.until_stepping(2, beyond=3)
+    looking = attach(job)
+    assert looking.stdout is not None
+    assert "| step " in looking.stdout.readline()
+    looking.send_signal(signal.SIGINT)
+    _, narration = looking.communicate(timeout=DEADLINE_S)
+    assert looking.returncode == 0, narration
+    assert "goes on" in narration
+    before = job.step()
+    eventually(lambda: job.step() > before or None, "the job goes on")
+    assert job.command("stop", "--job", str(job.run_dir)).returncode == 0
+
+
+def test_it_ends_with_the_job_and_its_exit_code(job: Job) -> None:
+    job.start_steps([*TWO, "--detach", "--max-restarts", "1"], "--fail", "1:150:exit:3!",
+                    steps=100000)
+    assert job.wait() == 0, job.stderr
+    victim = job.until_stepping(2, beyond=3)[0]["pid"]
+    looking = attach(job)
+    assert looking.stderr is not None
+    assert "Attached to" in looking.stderr.readline()
+    os.kill(victim, signal.SIGKILL)
+    _, narration = looking.communicate(timeout=DEADLINE_S)
+    assert looking.returncode == 1, narration
+    assert "killed by SIGKILL" in narration and "restart process" in narration
+    again = job.command("attach", "--job", str(job.run_dir))
+    assert again.returncode == 1 and "Ended: " in again.stderr
+
+
+def test_it_says_when_nobody_watches_over_the_job(job: Job) -> None:
+    job.start_steps(TWO, steps=100000)
+    job.until_stepping(2)
+    assert job.launcher is not None
+    job.launcher.kill()
+    job.launcher.wait()
+    looking = attach(job)
+    assert looking.stderr is not None
+    lines = [looking.stderr.readline() for _ in range(3)]
+    looking.send_signal(signal.SIGTERM)
+    looking.communicate(timeout=DEADLINE_S)
+    assert any("launcher is gone" in line for line in lines), lines
+    job.start(["--resume"], [])
+    job.until_stepping(2)
+    assert job.command("stop", "--job", str(job.run_dir)).returncode == 0
+    job.wait()
