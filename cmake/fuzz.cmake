@@ -5,8 +5,9 @@
 #
 #   build/fuzz/tests/fuzz/spec_file_fuzz tests/fuzz/corpus/spec_file
 #
-# With every other preset it becomes the ctest spec_file_corpus, which replays the corpus and
-# truncations of it, so that what was found once stays found.
+# With every other preset it becomes the ctest spec_file_corpus, which replays the corpus with
+# truncations and seeded mutations of it, so that what was found once stays found. It needs no clang
+# to go on for longer: spec_file_corpus tests/fuzz/corpus/spec_file 100000.
 
 function(add_fuzz_target name)
   cmake_parse_arguments(ARG "" "" "DEPS" ${ARGN})
@@ -21,8 +22,8 @@ function(add_fuzz_target name)
     target_link_libraries(${name}_fuzz PRIVATE ${deps})
   else()
     add_executable(${name}_corpus ${name}.cc replay_main.cc)
-    target_link_libraries(${name}_corpus PRIVATE ${deps})
+    target_link_libraries(${name}_corpus PRIVATE paceline_options paceline::base ${deps})
     add_test(NAME ${name}_corpus COMMAND ${name}_corpus ${corpus})
-    set_tests_properties(${name}_corpus PROPERTIES LABELS fuzz)
+    set_tests_properties(${name}_corpus PROPERTIES LABELS fuzz TIMEOUT 300)
   endif()
 endfunction()
