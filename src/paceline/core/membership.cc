@@ -101,19 +101,19 @@ bool CheckReport(Turn& turn, const NodeRegistered& event) {
   const NodeReport& report = event.report;
   RefuseNode refusal = Refusal(event.connection, "");
   if (turn.state().phase == Phase::kEmpty) {
-    refusal.code = "PL-E0301";
+    refusal.code = "PL-E030";
     refusal.what = "the master has no job yet";
     refusal.why = "node " + report.name + " came before the job was submitted";
     refusal.fix = "nothing to do: the agent tries again";
     refusal.retry = true;
   } else if (!IsNodeName(report.name)) {
-    refusal.code = "PL-E0302";
+    refusal.code = "PL-E037";
     refusal.what = "this is no name for a node";
     refusal.why = "a name has 1 to 128 letters, digits, '.', '_' or '-', and no '.' in front";
     refusal.fix = "give another --node-name";
   } else if (report.version_major != kVersionMajor ||
              (report.version_minor != kVersionMinor && report.version_minor + 1 != kVersionMinor)) {
-    refusal.code = "PL-E0303";
+    refusal.code = "PL-E036";
     refusal.what = "node " + report.name + " runs another release";
     refusal.why =
         "the master has " + std::to_string(kVersionMajor) + "." + std::to_string(kVersionMinor) +
@@ -121,7 +121,7 @@ bool CheckReport(Turn& turn, const NodeRegistered& event) {
         std::to_string(report.version_minor) + "; equal or one minor version behind is allowed";
     refusal.fix = "install the same release on every host";
   } else if (report.slots == 0 || report.slots > kSlotsMax) {
-    refusal.code = "PL-E0304";
+    refusal.code = "PL-E038";
     refusal.what = "node " + report.name + " offers " + std::to_string(report.slots) + " ranks";
     refusal.why = "a node holds 1 to " + std::to_string(kSlotsMax) + " ranks";
     refusal.fix = "set --nproc-per-node";
@@ -140,7 +140,7 @@ bool CheckIdentity(Turn& turn, const NodeRegistered& event, const NodeState* nod
   const bool over = state.phase == Phase::kStopping || state.phase == Phase::kFinished;
   if (node == nullptr) {
     if (!over && state.nodes.size() < kNodesMax) return true;
-    refusal.code = over ? "PL-E0305" : "PL-E0306";
+    refusal.code = "PL-E039";
     refusal.what = over ? "the job is over" : "the job has too many nodes";
     refusal.why = over ? state.final_reason : "no more than " + std::to_string(kNodesMax);
     refusal.fix = over ? "start a new job" : "use names again that nodes had before";
@@ -158,7 +158,7 @@ bool CheckIdentity(Turn& turn, const NodeRegistered& event, const NodeState* nod
                      report.agent_incarnation < link.agent_incarnation;
   if (older || (heard_now && !same_agent)) {
     MARK("second agent refused");
-    refusal.code = "PL-E0307";
+    refusal.code = "PL-E037";
     refusal.what = "another agent already speaks for node " + report.name;
     refusal.why =
         older ? "it was started later than this one" : "it was heard " + ToString(silent) + " ago";
@@ -168,7 +168,7 @@ bool CheckIdentity(Turn& turn, const NodeRegistered& event, const NodeState* nod
     return false;
   }
   if (report.generation <= state.generation) return true;
-  refusal.code = "PL-E0308";
+  refusal.code = "PL-E034";
   refusal.what = "node " + report.name + " knows a newer past of this job";
   refusal.why = "it has carried out generation " + ToString(report.generation) +
                 ", the journal ends with " + ToString(state.generation);

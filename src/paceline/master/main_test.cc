@@ -17,6 +17,7 @@
 #include "paceline/master/job_file.h"
 #include "paceline/master/journal.h"
 #include "paceline/model/problem.h"
+#include "paceline/model/version.h"
 #include "paceline/wire/agent_stream.h"
 #include "paceline/wire/control_client.h"
 #include "paceline/wire/secret_file.h"
@@ -58,6 +59,21 @@ class LightAgent {
   }
   std::optional<Assignment> FollowUntil(Assignment::Kind kind) {
     return Follow([kind](const Assignment& assignment) { return assignment.kind == kind; });
+  }
+
+  // What it is told instead of an assignment.
+  std::optional<wire::Refusal> RefusalOf(uint32_t version_major, uint32_t version_minor) {
+    const auto until = std::chrono::steady_clock::now() + kDeadline;
+    for (;;) {
+      std::optional<wire::AgentStreamEvent> event = Next(until);
+      if (!event.has_value() || std::holds_alternative<wire::Welcome>(*event)) return std::nullopt;
+      if (const auto* refusal = std::get_if<wire::Refusal>(&*event)) return *refusal;
+      if (!std::holds_alternative<wire::StreamOpened>(*event)) continue;
+      NodeReport report = Report();
+      report.version_major = version_major;
+      report.version_minor = version_minor;
+      stream_.Send(wire::Register{report});
+    }
   }
 
   void Beat() {
@@ -210,6 +226,30 @@ TEST_F(MainTest, AJobFromItsFirstNodeToItsEnd) {
   EXPECT_EQ(records->size(), kinds.size());
   // A master that starts on a finished job says so and ends.
   EXPECT_TRUE(RunMaster({.run_dir = run_dir_}).ok());
+}
+
+TEST_F(MainTest, AgentsOfOtherReleasesAreRefusedInFourParts) {
+  std::thread master([&] { EXPECT_TRUE(RunMaster({.run_dir = run_dir_}).ok()); });
+  const std::string address = Address();
+  const std::pair<uint32_t, uint32_t> others[] = {
+      {kVersionMajor, kVersionMinor + 1}, {kVersionMajor + 1, kVersionMinor}, {9, 9}};
+  for (const auto& [version_major, version_minor] : others) {
+    LightAgent agent("node0", address, token_);
+    const auto refusal = agent.RefusalOf(version_major, version_minor);
+    ASSERT_TRUE(refusal) << version_major << "." << version_minor;
+    EXPECT_EQ(refusal->code, "PL-E036");
+    EXPECT_FALSE(refusal->what.empty() || refusal->fix.empty());
+    EXPECT_NE(
+        refusal->why.find(std::to_string(version_major) + "." + std::to_string(version_minor)),
+        std::string::npos);
+    EXPECT_FALSE(refusal->retry);
+  }
+  LightAgent previous("node1", address, token_);
+  EXPECT_FALSE(previous.RefusalOf(kVersionMajor, kVersionMinor > 0 ? kVersionMinor - 1 : 0))
+      << "the previous minor version is welcome";
+  EXPECT_TRUE(Control().Stop({.why = "the test asked"}).ok());
+  previous.FollowUntil(Assignment::Kind::kLeave);
+  master.join();
 }
 
 TEST_F(MainTest, ProblemsAreToldAtOnce) {
