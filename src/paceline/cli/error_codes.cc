@@ -167,6 +167,10 @@ constexpr ErrorCode kCodes[] = {
     {"PL-E105", "the encrypted connection failed", kExitNotAuthorised,
      "The other side has a certificate of another job, none at all, or one that is not valid at "
      "this time. Compare the clocks; take the join string of this job."},
+    {"PL-E106", "an agent may not speak for that node", kExitNotAuthorised,
+     "Over TLS a host's certificate lists the nodes that its agents may register. A certificate "
+     "that was copied from another host, or a run directory whose nodes were renamed, does not "
+     "fit. Start the host again with the join string."},
 
     {"PL-W001", "open files are limited", kExitFindings,
      "Each rank needs some dozens of descriptors, the master one per agent. `ulimit -n 65536`."},

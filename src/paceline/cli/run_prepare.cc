@@ -153,6 +153,9 @@ class Preparation {
   Check Join() {
     auto join = JoinStringToUse();
     if (!join.ok()) return join.problem();
+    run_.is_whole_job = false;
+    run_.card.has_master = false;
+    NameNodes();
     const std::string node =
         request_.node_name.empty() ? ToName(input_.facts.host_name) : request_.node_name;
     // The limit is a time, not a number of attempts: a host without a listener refuses sixty
@@ -161,7 +164,7 @@ class Preparation {
     absl::Status status;
     for (bool has_told = false;; std::this_thread::sleep_for(kJoinPause)) {
       absl::StatusOr<wire::Credentials> credentials =
-          wire::Enroll(*join, node, run_.spec.timers.connect_timeout);
+          wire::Enroll(*join, run_.card.nodes, run_.spec.timers.connect_timeout);
       status = credentials.status();
       if (status.ok()) {
         run_.credentials = *std::move(credentials);
@@ -186,9 +189,6 @@ class Preparation {
     address_ = join->address;
     directory_suffix_ = Concat("-", node);
     if (Check problem = OpenDirectory()) return problem;
-    NameNodes();
-    run_.card.has_master = false;
-    run_.is_whole_job = false;
     if (run_.credentials.is_tls()) {
       const absl::Status saved = wire::SaveCredentials(run_.credentials, run_.dir.path + "/tls");
       if (!saved.ok()) return Failed("PL-E021", "the run directory cannot be used", saved);
@@ -328,7 +328,7 @@ class Preparation {
         wire::MakeServerCredentials(run_.spec.job_id, token);
     if (!server.ok()) return Failed("PL-E105", "the job's CA cannot be made", server.status());
     absl::StatusOr<wire::Credentials> client =
-        wire::MakeClientCredentials(*server, run_.card.nodes.front());
+        wire::MakeClientCredentials(*server, run_.card.nodes);
     if (!client.ok()) return Failed("PL-E105", "no certificate can be made", client.status());
     const absl::StatusOr<std::string> print = wire::CaFingerprint(server->ca_pem);
     if (!print.ok()) return Failed("PL-E105", "the CA has no fingerprint", print.status());

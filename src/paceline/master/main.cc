@@ -233,6 +233,7 @@ absl::Status RunMaster(const MasterOptions& options) {
   RaiseFileLimit();
   // Whatever gRPC has to say comes back as a Status; its own lines would only repeat it.
   setenv("GRPC_VERBOSITY", "NONE", 0);
+  wire::UseOnlyTls13();
   return Master().Run(options);
 }
 

@@ -164,11 +164,16 @@ absl::StatusOr<std::string> SignRequest(const KeyAndCertificate& authority,
   const Key key = ReadKey(authority.key_pem);
   const Certificate ca = ReadCertificate(authority.certificate_pem);
   if (key == nullptr || ca == nullptr) return Failed("reading the authority");
+  if (subject.names.empty()) return absl::InvalidArgumentError("a certificate for nobody");
   ASSIGN_OR_RETURN(const Certificate certificate, Begin(subject_key));
   const std::string usage = subject.is_server ? "serverAuth" : "clientAuth";
   // Node names have no comma or line break (IsName), so they cannot add to the extension's text.
-  const std::string san = (subject.is_server ? "DNS:" : "URI:paceline://node/") + subject.name;
-  if (!SetName(X509_get_subject_name(certificate.get()), subject.name) ||
+  std::string san;
+  for (const std::string& name : subject.names) {
+    if (!san.empty()) san += ",";
+    san += subject.is_server ? "DNS:" + name : "URI:" + std::string(kNodeUri) + name;
+  }
+  if (!SetName(X509_get_subject_name(certificate.get()), subject.names.front()) ||
       X509_set_issuer_name(certificate.get(), X509_get_subject_name(ca.get())) != 1 ||
       !AddExtension(certificate.get(), NID_basic_constraints, "critical,CA:FALSE") ||
       !AddExtension(certificate.get(), NID_key_usage, "critical,digitalSignature") ||

@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -25,8 +26,10 @@ struct KeyAndCertificate {
   std::string key_pem;
   std::string certificate_pem;
 };
+// A client's certificate names each node that its host's agents may register, as URIs.
+inline constexpr std::string_view kNodeUri = "paceline://node/";
 struct CertificateSubject {
-  std::string name;
+  std::vector<std::string> names;  // at least one; the first is the common name too
   bool is_server = false;
 };
 

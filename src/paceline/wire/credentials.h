@@ -59,9 +59,10 @@ bool TokensEqual(std::string_view expected, std::string_view given);
 absl::StatusOr<ServerCredentials> MakeServerCredentials(std::string_view job_id,
                                                         std::string_view token);
 
-// A client certificate signed by the server's own CA, for processes of the master's host.
+// A client certificate signed by the server's own CA, for processes of the master's host. Its
+// agents may register nodes of these names only.
 absl::StatusOr<Credentials> MakeClientCredentials(const ServerCredentials& server,
-                                                  std::string_view node_name);
+                                                  const std::vector<std::string>& node_names);
 
 // SHA-256 of the CA certificate's DER form, hex.
 absl::StatusOr<std::string> CaFingerprint(std::string_view ca_pem);
@@ -71,8 +72,8 @@ absl::StatusOr<std::string> CaFingerprint(std::string_view ca_pem);
 // server that comes within `timeout` is found. The process shall ignore SIGPIPE.
 // UNAVAILABLE: nobody answers. UNAUTHENTICATED: wrong token. PERMISSION_DENIED: the server is not
 // the one of the join string, and nothing was sent to it.
-absl::StatusOr<Credentials> Enroll(const JoinString& join, std::string_view node_name,
-                                   Duration timeout);
+absl::StatusOr<Credentials> Enroll(const JoinString& join,
+                                   const std::vector<std::string>& node_names, Duration timeout);
 
 // Files tls/{ca.pem,ca.key,server.pem,server.key} and tls/{client.pem,client.key} of a run
 // directory, keys mode 0600. Loading gives NOT_FOUND when the job runs without TLS.

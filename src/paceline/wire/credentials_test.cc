@@ -58,7 +58,7 @@ TEST(Certificates, AreSavedPrivatelyAndLoaded) {
   const auto loaded = LoadServerCredentials(dir, server->token);
   ASSERT_TRUE(loaded.ok()) << loaded.status();
   EXPECT_EQ(loaded->cert_pem, server->cert_pem);
-  const auto client = MakeClientCredentials(*loaded, "node0");
+  const auto client = MakeClientCredentials(*loaded, {"node0"});
   ASSERT_TRUE(client.ok()) << client.status();
   ASSERT_TRUE(SaveCredentials(*client, dir).ok());
   EXPECT_TRUE(LoadCredentials(dir, server->token).ok());
@@ -71,16 +71,16 @@ TEST(Certificates, OnlyRealRequestsAreSigned) {
   ASSERT_TRUE(ca.ok()) << ca.status();
   const auto key = MakeKey();
   const std::string request = *MakeRequest(*key, "node0");
-  EXPECT_TRUE(SignRequest(*ca, request, {.name = "node0"}).ok());
-  EXPECT_FALSE(SignRequest(*ca, "", {.name = "node0"}).ok());
-  EXPECT_FALSE(SignRequest(*ca, ca->certificate_pem, {.name = "node0"}).ok());
+  EXPECT_TRUE(SignRequest(*ca, request, {.names = {"node0"}}).ok());
+  EXPECT_FALSE(SignRequest(*ca, "", {.names = {"node0"}}).ok());
+  EXPECT_FALSE(SignRequest(*ca, ca->certificate_pem, {.names = {"node0"}}).ok());
   Prng prng(2);
   for (int i = 0; i < 500; ++i) {
     std::string text = request;
     const size_t at = prng.Below(text.size());
     if (text[at] == '\n') continue;
     text[at] = static_cast<char>('A' + prng.Below(26));
-    const auto signed_ = SignRequest(*ca, text, {.name = "node0"});
+    const auto signed_ = SignRequest(*ca, text, {.names = {"node0"}});
     EXPECT_TRUE(!signed_.ok() || !signed_->empty());
   }
 }

@@ -7,13 +7,13 @@
 
 namespace paceline::wire {
 
-absl::StatusOr<Credentials> Enroll(const JoinString& join, std::string_view node_name,
-                                   Duration timeout) {
+absl::StatusOr<Credentials> Enroll(const JoinString& join,
+                                   const std::vector<std::string>& node_names, Duration timeout) {
   Credentials credentials{.token = join.token};
   if (join.ca_sha256.empty()) return credentials;
   ASSIGN_OR_RETURN(credentials.ca_pem, FetchAuthority(join.address, join.ca_sha256, timeout));
   ASSIGN_OR_RETURN(const PrivateKey key, MakeKey());
-  ASSIGN_OR_RETURN(const std::string request, MakeRequest(key, node_name));
+  ASSIGN_OR_RETURN(const std::string request, MakeRequest(key, "a host"));
 
   const auto stub = v1::Enrollment::NewStub(Dial(join.address, credentials));
   grpc::ClientContext context;
@@ -22,7 +22,7 @@ absl::StatusOr<Credentials> Enroll(const JoinString& join, std::string_view node
   context.set_deadline(std::chrono::system_clock::now() +
                        std::chrono::nanoseconds(timeout.nanoseconds()));
   v1::EnrollRequest message;
-  message.set_node_name(std::string(node_name));
+  *message.mutable_node_names() = {node_names.begin(), node_names.end()};
   message.set_request_pem(request);
   v1::EnrollReply reply;
   RETURN_IF_ERROR(ToAbsl(stub->Enroll(&context, message, &reply)));

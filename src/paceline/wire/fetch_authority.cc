@@ -108,7 +108,7 @@ absl::StatusOr<std::string> FetchOnce(const std::string& address, std::string_vi
   const Socket socket_{fd};
   const std::unique_ptr<SSL_CTX, decltype(&SSL_CTX_free)> context(SSL_CTX_new(TLS_client_method()),
                                                                   &SSL_CTX_free);
-  SSL_CTX_set_min_proto_version(context.get(), TLS1_2_VERSION);
+  SSL_CTX_set_min_proto_version(context.get(), TLS1_3_VERSION);
   SSL_CTX_set_verify(context.get(), SSL_VERIFY_NONE, nullptr);  // the fingerprint decides, below
   const std::unique_ptr<SSL, decltype(&SSL_free)> ssl(SSL_new(context.get()), &SSL_free);
   SSL_set_fd(ssl.get(), fd);

@@ -1,7 +1,9 @@
 #include "paceline/wire/master_server.h"
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
 #include <utility>
 
 #include "google/protobuf/stubs/logging.h"
@@ -13,12 +15,19 @@
 #include "paceline/wire/certificates.h"
 #include "paceline/wire/channel.h"
 #include "paceline/wire/from_proto.h"
+#include "paceline/wire/peer_limits.h"
 #include "paceline/wire/server_parts.h"
 
 namespace paceline::wire {
 namespace {
 
 constexpr int kHeaderBytesMax = 8 * 1024;
+
+// gRPC 1.51 has no option for the lowest version of TLS, only one for the ciphers of TLS 1.2 (those
+// of TLS 1.3 are always on). This cipher needs an RSA certificate. Ours are ECDSA, so TLS 1.2 finds
+// no cipher to agree on.
+constexpr char kTlsCiphersVariable[] = "GRPC_SSL_CIPHER_SUITES";
+constexpr char kTlsCiphers[] = "ECDHE-RSA-AES256-GCM-SHA384";
 
 // Ends an RPC at once.
 template <class Base>
@@ -59,18 +68,28 @@ class Guard {
         return grpc::Status::OK;
       }
     }
-    return {grpc::StatusCode::UNAUTHENTICATED, "the token is missing or wrong"};
+    return Failed(context, "the token is missing or wrong");
   }
 
   grpc::Status Check(const grpc::CallbackServerContext& context) const {
     grpc::Status status = CheckToken(context);
     if (!status.ok() || !credentials_.is_tls()) return status;
     if (context.auth_context()->IsPeerAuthenticated()) return status;
-    return {grpc::StatusCode::UNAUTHENTICATED, "a certificate of this job is missing"};
+    return Failed(context, "a certificate of this job is missing");
   }
 
  private:
+  grpc::Status Failed(const grpc::CallbackServerContext& context, const char* why) const {
+    const Instant now = Instant::FromNanoseconds(
+        std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count());
+    if (failures_.Take(PeerHost(context.peer()), now)) {
+      return {grpc::StatusCode::UNAUTHENTICATED, why};
+    }
+    return {grpc::StatusCode::RESOURCE_EXHAUSTED, "too many failed attempts from this address"};
+  }
+
   const ServerCredentials& credentials_;
+  mutable FailureLimit failures_;
 };
 
 class MasterRpc final : public v1::Master::CallbackService {
@@ -132,7 +151,7 @@ class ControlRpc final : public v1::Control::CallbackService {
       grpc::CallbackServerContext* context, const v1::WatchEventsRequest* request) override {
     const grpc::Status status = guard_->Check(*context);
     if (!status.ok()) return new Denied<grpc::ServerWriteReactor<v1::JobEvents>>(status);
-    return new Watch(parts_, *request);
+    return new Watch(parts_, *context, *request);
   }
 
   grpc::ServerBidiReactor<v1::SupervisorMessage, v1::SupervisorOrder>* Supervise(
@@ -147,6 +166,14 @@ class ControlRpc final : public v1::Control::CallbackService {
   const Guard* const guard_;
 };
 
+// Of the host that asks; more than a person would start on one host are a mistake or worse.
+bool AreNodeNames(const std::vector<std::string>& names) {
+  constexpr size_t kNodesPerHostMax = 256;
+  return !names.empty() && names.size() <= kNodesPerHostMax &&
+         std::all_of(names.begin(), names.end(),
+                     [](const std::string& name) { return IsName(name); });
+}
+
 class EnrollmentRpc final : public v1::Enrollment::CallbackService {
  public:
   EnrollmentRpc(const ServerCredentials* credentials, const Guard* guard)
@@ -157,13 +184,15 @@ class EnrollmentRpc final : public v1::Enrollment::CallbackService {
                                    v1::EnrollReply* reply) override {
     grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
     grpc::Status status = guard_->CheckToken(*context);
-    if (status.ok() && (!credentials_->is_tls() || !IsName(request->node_name()))) {
+    const std::vector<std::string> names(request->node_names().begin(),
+                                         request->node_names().end());
+    if (status.ok() && (!credentials_->is_tls() || !AreNodeNames(names))) {
       status = {grpc::StatusCode::INVALID_ARGUMENT, "no certificate for such a node"};
     }
     if (status.ok()) {
       absl::StatusOr<std::string> certificate = SignRequest(
           {.key_pem = credentials_->ca_key_pem, .certificate_pem = credentials_->ca_pem},
-          request->request_pem(), {.name = request->node_name(), .is_server = false});
+          request->request_pem(), {.names = names, .is_server = false});
       if (certificate.ok()) reply->set_certificate_pem(*certificate);
       status = ToGrpc(certificate.status());
     }
@@ -209,18 +238,37 @@ absl::Status CannotListen(const std::string& listen) {
                    .fix = "choose another --rdzv-endpoint, or leave it out to get a free port"});
 }
 
+uint32_t StreamsPerPeer(const MasterServerOptions& options) {
+  constexpr uint32_t kStreamsPerPeerMax = 4096;
+  if (options.streams_per_peer_max > 0) return options.streams_per_peer_max;
+  const bool is_local = options.listen.starts_with("127.") || options.listen.starts_with("[::1]") ||
+                        options.listen.starts_with("localhost:");
+  return is_local ? options.agents_max + options.others_max : kStreamsPerPeerMax;
+}
+
+absl::Status CheckTls13() {
+  const char* ciphers = std::getenv(kTlsCiphersVariable);
+  if (ciphers != nullptr && std::string_view(ciphers) == kTlsCiphers) return absl::OkStatus();
+  return absl::FailedPreconditionError("UseOnlyTls13 was not called before the server was made");
+}
+
 }  // namespace
+
+void UseOnlyTls13() { setenv(kTlsCiphersVariable, kTlsCiphers, 1); }
 
 class MasterServer::Service {
  public:
   Service(MasterServerOptions options, Sink sink)
-      : parts{.options = std::move(options), .sink = std::move(sink)},
+      : parts{.streams = StreamLimit(StreamsPerPeer(options)),
+              .options = std::move(options),
+              .sink = std::move(sink)},
         guard(parts.options.credentials),
         master(&parts, &guard),
         control(&parts, &guard),
         enrollment(&parts.options.credentials, &guard) {}
 
   absl::Status Start() {
+    if (parts.options.credentials.is_tls()) RETURN_IF_ERROR(CheckTls13());
     // A message that is not one is an error of its sender; protobuf need not print a line as well.
     google::protobuf::SetLogHandler(nullptr);
     grpc::ServerBuilder builder;

@@ -65,7 +65,15 @@ struct MasterServerOptions {
   ServerCredentials credentials;
   uint32_t agents_max = 20'000;
   uint32_t others_max = 256;  // watchers and launchers together
+  // Streams of one address at once. 0: as many as agents when only loopback is listened to, where
+  // all share one address, else 4,096.
+  uint32_t streams_per_peer_max = 0;
 };
+
+// Once in the process of a master, before it has a thread: lets its servers with certificates speak
+// TLS 1.3 only. It sets an environment variable that gRPC reads, so it is not for processes that
+// start others.
+void UseOnlyTls13();
 
 class MasterServer {
  public:
@@ -75,6 +83,7 @@ class MasterServer {
   using Sink = std::function<bool(ServerEvent)>;
 
   // ALREADY_EXISTS: the port is taken. INVALID_ARGUMENT: not an address of this host.
+  // FAILED_PRECONDITION: with certificates but without UseOnlyTls13.
   static absl::StatusOr<std::unique_ptr<MasterServer>> Start(MasterServerOptions options,
                                                              Sink sink);
   // Closes every stream and waits until the sink's last call has ended.

@@ -1,5 +1,10 @@
 #include "paceline/wire/server_parts.h"
 
+#include <algorithm>
+
+#include "grpc/grpc_security_constants.h"
+#include "paceline/base/text.h"
+#include "paceline/wire/certificates.h"
 #include "paceline/wire/channel.h"
 #include "paceline/wire/from_proto.h"
 
@@ -10,19 +15,37 @@ grpc::Status Full(const char* what) {
   return {grpc::StatusCode::RESOURCE_EXHAUSTED, std::string("too many ") + what};
 }
 
+std::vector<std::string> NodesOfPeer(const grpc::CallbackServerContext& context) {
+  std::vector<std::string> nodes;
+  for (const grpc::string_ref& uri :
+       context.auth_context()->FindPropertyValues(GRPC_PEER_URI_PROPERTY_NAME)) {
+    const std::string_view text(uri.data(), uri.size());
+    if (text.starts_with(kNodeUri)) nodes.emplace_back(text.substr(kNodeUri.size()));
+  }
+  return nodes;
+}
+
 }  // namespace
 
 // ---- agents ----
 
 AgentConnection::AgentConnection(ServerParts* parts, grpc::CallbackServerContext* context)
-    : ServerStream(context), parts_(parts) {
-  is_known_ = parts_->agents.Add(this, parts_->options.agents_max, &id_);
+    : ServerStream(context),
+      parts_(parts),
+      place_(&parts->streams, context->peer()),
+      names_(NodesOfPeer(*context)) {
+  is_known_ = place_.is_taken() && parts_->agents.Add(this, parts_->options.agents_max, &id_);
   Open();
   if (!is_known_) CloseGently(Full("agents"));
 }
 
+bool AgentConnection::MaySpeakFor(const std::string& node) const {
+  return !parts_->options.credentials.is_tls() ||
+         std::find(names_.begin(), names_.end(), node) != names_.end();
+}
+
 void AgentConnection::Heard(const v1::AgentMessage& encoded) {
-  if (!is_known_) return;
+  if (!is_known_ || is_refused_) return;
   absl::StatusOr<AgentMessage> message = FromProto(encoded);
   const bool is_register = message.ok() && std::holds_alternative<Register>(*message);
   if (encoded.ByteSizeLong() > static_cast<size_t>(kAgentMessageBytesMax)) {
@@ -31,6 +54,17 @@ void AgentConnection::Heard(const v1::AgentMessage& encoded) {
     why_ = std::string(message.status().message());
   } else if (is_register == is_registered_) {
     why_ = is_register ? "a second registration" : "a message before the registration";
+  } else if (is_register && !MaySpeakFor(std::get<Register>(*message).report.name)) {
+    is_refused_ = true;
+    const std::string& node = std::get<Register>(*message).report.name;
+    Send(Refusal{.code = "PL-E106",
+                 .what = Concat("this agent may not speak for node ", node),
+                 .why = names_.empty()
+                            ? std::string("its certificate names no node")
+                            : Concat("its certificate is for ", names_.front(),
+                                     names_.size() > 1 ? " and other nodes of that host" : ""),
+                 .fix = "start the host again with the join string, so that it gets its own"});
+    return;
   } else {
     is_registered_ = true;
     if (parts_->sink(AgentSaid{id_, std::move(*message)})) return;
@@ -73,8 +107,8 @@ void AgentConnection::OnDone() {
 // ---- launchers ----
 
 Supervisor::Supervisor(ServerParts* parts, grpc::CallbackServerContext* context)
-    : ServerStream(context), parts_(parts) {
-  is_known_ = parts_->supervisors.Add(this, parts_->options.others_max, &id_);
+    : ServerStream(context), parts_(parts), place_(&parts->streams, context->peer()) {
+  is_known_ = place_.is_taken() && parts_->supervisors.Add(this, parts_->options.others_max, &id_);
   if (is_known_) parts_->sink(SupervisorAttached{id_});
   Open();
   if (!is_known_) CloseGently(Full("launchers"));
@@ -119,11 +153,13 @@ void Supervisor::OnDone() {
 
 // ---- watchers ----
 
-Watch::Watch(ServerParts* parts, const v1::WatchEventsRequest& request)
+Watch::Watch(ServerParts* parts, const grpc::CallbackServerContext& context,
+             const v1::WatchEventsRequest& request)
     : parts_(parts),
+      place_(&parts->streams, context.peer()),
       follow_(request.follow()),
       next_seq_(std::max<uint64_t>(request.from_seq(), 1)) {
-  is_known_ = parts_->watches.Add(this, parts_->options.others_max, &id_);
+  is_known_ = place_.is_taken() && parts_->watches.Add(this, parts_->options.others_max, &id_);
   if (is_known_) {
     StartSendInitialMetadata();
     Want();

@@ -16,6 +16,7 @@
 #include "paceline/v1/agent.pb.h"
 #include "paceline/v1/control.pb.h"
 #include "paceline/wire/master_server.h"
+#include "paceline/wire/peer_limits.h"
 #include "paceline/wire/server_stream.h"
 
 namespace paceline::wire {
@@ -59,6 +60,7 @@ class Watch;
 class Supervisor;
 
 struct ServerParts {
+  StreamLimit streams;
   MasterServerOptions options;
   MasterServer::Sink sink;
   Registry<ConnectionId, AgentConnection> agents;
@@ -76,10 +78,16 @@ class AgentConnection final : public ServerStream<v1::AgentMessage, v1::MasterMe
   bool TakeNext(v1::MasterMessage* message) override;
   void OnDone() override;
 
+  // With certificates: whether the peer's is for a node of this name.
+  bool MaySpeakFor(const std::string& node) const;
+
   ServerParts* const parts_;
+  const StreamPlace place_;
+  const std::vector<std::string> names_;  // of nodes, from the peer's certificate
   ConnectionId id_;
   bool is_known_ = false;  // the host has heard of it
   bool is_registered_ = false;
+  bool is_refused_ = false;
   std::string why_ = "the agent closed the stream";
   // One place for each kind: a newer one replaces an older one that is not yet sent.
   std::optional<Welcome> welcome_;
@@ -100,6 +108,7 @@ class Supervisor final : public ServerStream<v1::SupervisorMessage, v1::Supervis
   void OnDone() override;
 
   ServerParts* const parts_;
+  const StreamPlace place_;
   SupervisorId id_;
   bool is_known_ = false;
   std::deque<SupervisorOrder> orders_;
@@ -107,7 +116,8 @@ class Supervisor final : public ServerStream<v1::SupervisorMessage, v1::Supervis
 
 class Watch final : public grpc::ServerWriteReactor<v1::JobEvents> {
  public:
-  Watch(ServerParts* parts, const v1::WatchEventsRequest& request);
+  Watch(ServerParts* parts, const grpc::CallbackServerContext& context,
+        const v1::WatchEventsRequest& request);
   void Send(std::vector<JobEvent> events, bool is_last);
 
  private:
@@ -120,6 +130,7 @@ class Watch final : public grpc::ServerWriteReactor<v1::JobEvents> {
   void Want();
 
   ServerParts* const parts_;
+  const StreamPlace place_;
   const bool follow_;
   WatchId id_;
   bool is_known_ = false;

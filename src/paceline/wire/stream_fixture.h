@@ -64,11 +64,17 @@ inline NodeReport Report(const std::string& name) {
 
 class StreamTest : public testing::Test {
  protected:
-  StreamTest() { std::signal(SIGPIPE, SIG_IGN); }  // as in every process of paceline
+  // As in every process of paceline, and as in every master's.
+  StreamTest() {
+    std::signal(SIGPIPE, SIG_IGN);
+    UseOnlyTls13();
+  }
 
   void Serve(const std::string& listen = "127.0.0.1:0") {
     auto server =
-        MasterServer::Start({.listen = listen, .credentials = server_credentials_},
+        MasterServer::Start({.listen = listen,
+                             .credentials = server_credentials_,
+                             .streams_per_peer_max = streams_per_peer_max_},
                             [this](ServerEvent event) { return heard_.Post(std::move(event)); });
     ASSERT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);
@@ -85,6 +91,7 @@ class StreamTest : public testing::Test {
   const std::string token_ = MakeToken();
   ServerCredentials server_credentials_{.token = token_};
   Credentials client_credentials_{.token = token_};
+  uint32_t streams_per_peer_max_ = 0;
   Heard<ServerEvent> heard_;
   std::unique_ptr<MasterServer> server_;
   std::string address_;

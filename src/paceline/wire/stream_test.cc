@@ -1,6 +1,7 @@
 // Real servers and clients over loopback: registration, reconnection, who is let in, and what
 // happens to those who say too much.
 
+#include <atomic>
 #include <optional>
 #include <thread>
 
@@ -13,6 +14,7 @@
 #include "paceline/wire/channel.h"
 #include "paceline/wire/control_client.h"
 #include "paceline/wire/master_server.h"
+#include "paceline/wire/peer_limits.h"
 #include "paceline/wire/stream_fixture.h"
 #include "paceline/wire/to_proto.h"
 
@@ -129,6 +131,7 @@ TEST_F(StreamTest, NoRpcWithoutTheToken) {
   const auto channel = Dial(address_, client_credentials_);
   grpc::GenericStub stub(channel);
   int methods = 0;
+  uint32_t failures = 0;
   const auto call = [&](const std::string& name, const std::string& authorization) {
     grpc::ClientContext context;
     if (!authorization.empty()) context.AddMetadata("authorization", authorization);
@@ -157,12 +160,48 @@ TEST_F(StreamTest, NoRpcWithoutTheToken) {
         for (const std::string& wrong :
              {std::string(), std::string("Bearer "), "Bearer " + MakeToken(), token_,
               "Bearer " + token_ + "0"}) {
-          EXPECT_EQ(call(name, wrong), grpc::StatusCode::UNAUTHENTICATED) << name;
+          // Behind the first ones the address fails too often, and hears that instead.
+          const auto expected = failures++ < FailureLimit::kBurst
+                                    ? grpc::StatusCode::UNAUTHENTICATED
+                                    : grpc::StatusCode::RESOURCE_EXHAUSTED;
+          EXPECT_EQ(call(name, wrong), expected) << name;
         }
       }
     }
   }
   EXPECT_EQ(methods, 6);
+  EXPECT_GT(failures, FailureLimit::kBurst);
+  Heard<AgentStreamEvent> agent_heard;
+  const auto agent = Agent(&agent_heard);
+  EXPECT_TRUE(agent_heard.Next<StreamOpened>())
+      << "the right token gets in from there all the same";
+}
+
+TEST_F(StreamTest, OneAddressHasSoManyStreams) {
+  streams_per_peer_max_ = 2;
+  Serve();
+  Heard<AgentStreamEvent> first;
+  auto agent = Agent(&first);
+  Heard<AgentStreamEvent> second;
+  const auto other = Agent(&second);
+  ASSERT_TRUE(first.Next<StreamOpened>());
+  ASSERT_TRUE(second.Next<StreamOpened>());
+  Heard<AgentStreamEvent> third;
+  const auto late = Agent(&third);
+  const auto broken = third.Next<StreamBroken>();
+  ASSERT_TRUE(broken);
+  EXPECT_FALSE(broken->is_denied) << "it may come again";
+  agent.reset();
+  std::atomic<bool> is_in = false;
+  std::thread registrar([&] {
+    // A refused stream is opened too, before it is ended: each new one registers.
+    while (!is_in && third.Next<StreamOpened>()) late->Send(Register{Report("late")});
+  });
+  EXPECT_TRUE(heard_.Next<AgentSaid>());
+  is_in = true;
+  server_.reset();
+  Serve(address_);  // one more StreamOpened lets the thread end
+  registrar.join();
 }
 
 TEST_F(StreamTest, StatusAndStopAreAnswered) {

@@ -6,10 +6,13 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <memory>
 #include <string>
 #include <thread>
 
 #include "gtest/gtest.h"
+#include "openssl/bio.h"
+#include "openssl/ssl.h"
 #include "paceline/wire/control_client.h"
 #include "paceline/wire/credentials.h"
 #include "paceline/wire/stream_fixture.h"
@@ -54,7 +57,7 @@ class TlsStreams : public StreamTest {
 };
 
 TEST_F(TlsStreams, AHostEnrollsAndAttaches) {
-  const auto credentials = Enroll(join_, "host1", Duration::Seconds(10));
+  const auto credentials = Enroll(join_, {"host1"}, Duration::Seconds(10));
   ASSERT_TRUE(credentials.ok()) << credentials.status();
   Heard<AgentStreamEvent> agent_heard;
   const auto agent = Agent(&agent_heard, *credentials);
@@ -66,22 +69,22 @@ TEST_F(TlsStreams, AHostEnrollsAndAttaches) {
 TEST_F(TlsStreams, AnotherAuthorityGetsNoSecret) {
   JoinString wrong = join_;
   wrong.ca_sha256 = std::string(64, '0');
-  EXPECT_EQ(Enroll(wrong, "host1", Duration::Seconds(10)).status().code(),
+  EXPECT_EQ(Enroll(wrong, {"host1"}, Duration::Seconds(10)).status().code(),
             absl::StatusCode::kPermissionDenied);
 }
 
 TEST_F(TlsStreams, AWrongTokenGetsNoCertificate) {
   JoinString wrong = join_;
   wrong.token = MakeToken();
-  EXPECT_EQ(Enroll(wrong, "host1", Duration::Seconds(10)).status().code(),
+  EXPECT_EQ(Enroll(wrong, {"host1"}, Duration::Seconds(10)).status().code(),
             absl::StatusCode::kUnauthenticated);
-  EXPECT_EQ(Enroll(join_, "../host", Duration::Seconds(10)).status().code(),
+  EXPECT_EQ(Enroll(join_, {"../host"}, Duration::Seconds(10)).status().code(),
             absl::StatusCode::kInvalidArgument);
 }
 
 TEST_F(TlsStreams, WithoutACertificateOfThisJobNobodyAttaches) {
   const auto other_job = *MakeServerCredentials("other", token_);
-  Credentials stranger = *MakeClientCredentials(other_job, "host1");
+  Credentials stranger = *MakeClientCredentials(other_job, {"host1"});
   stranger.ca_pem = server_credentials_.ca_pem;
   const Credentials bare{.token = token_, .ca_pem = server_credentials_.ca_pem};
   const Credentials plain{.token = token_};
@@ -97,7 +100,7 @@ TEST_F(TlsStreams, WithoutACertificateOfThisJobNobodyAttaches) {
 
 TEST_F(TlsStreams, NobodyThereIsUnavailable) {
   server_.reset();
-  EXPECT_EQ(Enroll(join_, "host1", Duration::Seconds(1)).status().code(),
+  EXPECT_EQ(Enroll(join_, {"host1"}, Duration::Seconds(1)).status().code(),
             absl::StatusCode::kUnavailable);
 }
 
@@ -108,7 +111,7 @@ TEST_F(TlsStreams, AHostThatAsksBeforeTheMasterListensEnrolls) {
   absl::StatusOr<Credentials> credentials = absl::UnknownError("not yet");
   std::atomic<bool> is_done = false;
   std::thread host([&] {
-    credentials = Enroll(join_, "host1", Duration::Seconds(30));
+    credentials = Enroll(join_, {"host1"}, Duration::Seconds(30));
     is_done = true;
   });
   {
@@ -125,9 +128,54 @@ TEST_F(TlsStreams, AHostThatAsksBeforeTheMasterListensEnrolls) {
 TEST_F(StreamTest, AMasterWithoutTlsIsNoMysteryToAHostThatWantsTls) {
   Serve();
   const JoinString join{.address = address_, .ca_sha256 = std::string(64, 'a'), .token = token_};
-  const absl::Status status = Enroll(join, "host1", Duration::Seconds(30)).status();
+  const absl::Status status = Enroll(join, {"host1"}, Duration::Seconds(30)).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kPermissionDenied);
   EXPECT_NE(status.message().find("does not speak TLS"), std::string::npos) << status;
+}
+
+TEST_F(TlsStreams, OnlyTheNodesOfItsCertificateMayBeRegistered) {
+  const auto credentials = Enroll(join_, {"host1-0", "host1-1"}, Duration::Seconds(10));
+  ASSERT_TRUE(credentials.ok()) << credentials.status();
+  for (const std::string name : {"host1-0", "host1-1", "host2", "host1", "host1-"}) {
+    Heard<AgentStreamEvent> agent_heard;
+    const auto agent = Agent(&agent_heard, *credentials);
+    ASSERT_TRUE(agent_heard.Next<StreamOpened>());
+    ASSERT_TRUE(agent->Send(Register{Report(name)}));
+    if (name == "host1-0" || name == "host1-1") {
+      const auto said = heard_.Next<AgentSaid>();
+      ASSERT_TRUE(said);
+      EXPECT_EQ(std::get<Register>(said->message).report.name, name);
+      continue;
+    }
+    agent->Send(Heartbeat{});  // what comes behind does not push the refusal out
+    const auto refusal = agent_heard.Next<Refusal>();
+    ASSERT_TRUE(refusal) << name;
+    EXPECT_EQ(refusal->code, "PL-E106");
+    EXPECT_FALSE(refusal->what.empty() || refusal->why.empty() || refusal->fix.empty());
+    EXPECT_FALSE(refusal->retry);
+  }
+}
+
+// What OpenSSL's own client agrees on with the server.
+std::string VersionAgreedOn(const std::string& address, int version_max) {
+  const std::unique_ptr<SSL_CTX, decltype(&SSL_CTX_free)> context(SSL_CTX_new(TLS_client_method()),
+                                                                  &SSL_CTX_free);
+  SSL_CTX_set_max_proto_version(context.get(), version_max);
+  SSL_CTX_set_verify(context.get(), SSL_VERIFY_NONE, nullptr);
+  const std::unique_ptr<BIO, decltype(&BIO_free_all)> bio(BIO_new_ssl_connect(context.get()),
+                                                          &BIO_free_all);
+  BIO_set_conn_hostname(bio.get(), address.c_str());
+  SSL* ssl = nullptr;
+  BIO_get_ssl(bio.get(), &ssl);
+  const unsigned char alpn[] = {2, 'h', '2'};
+  SSL_set_alpn_protos(ssl, alpn, sizeof(alpn));
+  return BIO_do_handshake(bio.get()) == 1 ? SSL_get_version(ssl) : "none";
+}
+
+TEST_F(TlsStreams, NothingBelowTls13IsSpoken) {
+  EXPECT_EQ(VersionAgreedOn(address_, TLS1_3_VERSION), "TLSv1.3");
+  EXPECT_EQ(VersionAgreedOn(address_, TLS1_2_VERSION), "none");
+  EXPECT_EQ(VersionAgreedOn(address_, TLS1_1_VERSION), "none");
 }
 
 }  // namespace
