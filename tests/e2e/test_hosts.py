@@ -7,6 +7,7 @@ for it.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -244,6 +245,32 @@ def test_a_host_that_comes_late(hosts: list[Host], grow: str, state: str, size: 
     until_state(third, first, state)
     until_training(first, size, beyond=step + 1)
     assert state_of(third, first) == state
+
+
+def test_a_host_with_the_certificate_of_another_node_is_refused(hosts: list[Host]) -> None:
+    first, second, _ = hosts
+    first.start(["--nnodes", "1:2", "--tls"])
+    # From a file, as on a host where others may list the processes.
+    secret = second.job.directory / "join"
+    secret.touch(0o600)
+    secret.write_text(join_string(first))
+    second.start(["--nnodes", "1:2", "--grow", "now", "--join", str(secret)])
+    until_training(first, 2)
+    assert secret.read_text() not in (second.job.run_dir / "job.json").read_text()
+    second.crash()
+    card = second.job.card
+    card["nodes"] = ["other"]
+    (second.job.run_dir / "job.json").write_text(json.dumps(card))
+    second.boot()
+    second.start(["--resume"])
+    assert second.job.wait() == 4
+    words = second.job.stderr.partition("error[PL-E106]")[2]
+    assert all(part in words for part in ("other", "where", "why", "host1", "fix")), words
+    assert first.job.node("other") is None
+    secret.chmod(0o644)
+    open_to_all = second.command("run", "--rdzv-endpoint", ENDPOINT, "--join", str(secret),
+                                 *Job.steps_script(second.job.state, 1))
+    assert "error[PL-E103]" in open_to_all.stderr, open_to_all.stderr
 
 
 def test_commands_reach_a_tls_job_from_each_host(hosts: list[Host]) -> None:

@@ -10,10 +10,15 @@
 #include <utility>
 #include <variant>
 
+#include <nlohmann/json.hpp>
+
+#include "paceline/agent/agent_files.h"
+#include "paceline/agent/json_field.h"
 #include "paceline/agent/page_file.h"
 #include "paceline/base/file_text.h"
 #include "paceline/base/status_macros.h"
 #include "paceline/base/text.h"
+#include "paceline/cli/error.h"
 #include "paceline/cli/exit_code.h"
 #include "paceline/cli/value.h"
 
@@ -182,6 +187,17 @@ std::string Launcher::LastWords() const {
   std::vector<std::string> logs = {options_.platform.run_dir + "/logs/master.log"};
   for (const auto& [node, kept] : agents_) {
     logs.push_back(Concat(options_.platform.run_dir, "/logs/", node, "/agent.log"));
+  }
+  for (const auto& [node, kept] : agents_) {
+    const std::string path = agent::AgentFiles{options_.platform.run_dir, node}.ProblemJson();
+    const nlohmann::json told =
+        nlohmann::json::parse(ReadText(path, kTailBytes), nullptr, /*allow_exceptions=*/false);
+    if (!told.is_object()) continue;
+    return RenderProblem({.code = agent::JsonText(told, "code"),
+                          .what = agent::JsonText(told, "message"),
+                          .where = agent::JsonText(told, "where"),
+                          .why = agent::JsonText(told, "cause"),
+                          .fix = agent::JsonText(told, "fix")});
   }
   for (const std::string& log : logs) {
     const std::string tail = ReadTail(log, kTailBytes);

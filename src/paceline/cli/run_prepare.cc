@@ -198,7 +198,12 @@ class Preparation {
 
   Result<wire::JoinString> JoinStringToUse() {
     if (!request_.join.empty()) {
-      const absl::StatusOr<wire::JoinString> join = wire::ParseJoinString(request_.join);
+      std::string text = request_.join;
+      if (text.find('/') != std::string::npos && !text.starts_with("paceline-join:")) {
+        if (Check problem = CheckPrivate(text)) return *problem;
+        text = std::string(Trimmed(ReadText(text, kTokenBytesMax)));
+      }
+      const absl::StatusOr<wire::JoinString> join = wire::ParseJoinString(text);
       if (join.ok()) return *join;
       return Failed("PL-E104", "the join string is not usable", join.status());
     }
@@ -302,17 +307,22 @@ class Preparation {
     }
   }
 
+  // What it says of a file that is not there is said when it is read.
+  static Check CheckPrivate(const std::string& path) {
+    struct stat found {};
+    if (::stat(path.c_str(), &found) != 0) return std::nullopt;
+    if (found.st_uid == ::geteuid() && (found.st_mode & 077) == 0) return std::nullopt;
+    return Problem{.code = "PL-E103",
+                   .what = "a file with the job's secret is readable by others",
+                   .where = path,
+                   .why = "whoever reads it can control the job",
+                   .fix = Concat("chmod 600 ", path)};
+  }
+
   Result<std::string> ReadTokenFile() const {
     const std::string& path = request_.token_file;
-    struct stat found {};
-    const bool exists = ::stat(path.c_str(), &found) == 0;
-    if (exists && (found.st_uid != ::geteuid() || (found.st_mode & 077) != 0)) {
-      return Problem{.code = "PL-E103",
-                     .what = "the token file is readable by others",
-                     .where = path,
-                     .why = "whoever reads it can control the job",
-                     .fix = Concat("chmod 600 ", path)};
-    }
+    if (Check problem = CheckPrivate(path)) return *problem;
+    const bool exists = ::access(path.c_str(), F_OK) == 0;
     std::string token(Trimmed(ReadText(path, kTokenBytesMax)));
     if (wire::IsToken(token)) return token;
     return Problem{.code = "PL-E102",
