@@ -4,6 +4,8 @@ import os
 import signal
 import socket
 import struct
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -223,3 +225,51 @@ def test_ranks_survive_a_dead_starter_and_their_slot_is_guarded(tmp_path: Path) 
         finally:
             second.process.kill()
             second.process.wait(DEADLINE_SECONDS)
+
+
+# Arguments: folder and name of the socket, user id. Goes into the folder while it still may.
+STRANGER = """
+import json, os, socket, struct, sys
+os.chdir(sys.argv[1])
+os.setgid(int(sys.argv[3]))
+os.setuid(int(sys.argv[3]))
+peer = socket.socket(socket.AF_UNIX)
+peer.settimeout(60)
+peer.connect(sys.argv[2])
+hello = json.dumps({"type": "hello", "protocol": 1, "job": "job", "node": "node0"}).encode()
+try:
+    peer.sendall(struct.pack("<I", len(hello)) + hello)
+    answer = peer.recv(4096)
+except (BrokenPipeError, ConnectionResetError):
+    answer = b""
+print("ready" if b"ready" in answer else f"heard {len(answer)} bytes")
+"""
+
+
+@pytest.mark.skipif(
+    os.geteuid() != 0, reason="PEER USER NOT TESTED: needs root to become another user"
+)
+def test_another_user_is_hung_up_on(bare: Starter) -> None:
+    # As if directory and socket had been left open to all.
+    os.chmod(bare.socket_path.parent, 0o711)
+    os.chmod(bare.socket_path, 0o666)
+
+    def as_user(user: int) -> str:
+        done = subprocess.run(
+            [
+                sys.executable,
+                "-c",
+                STRANGER,
+                bare.socket_path.parent,
+                bare.socket_path.name,
+                str(user),
+            ],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=DEADLINE_SECONDS,
+        )
+        return done.stdout.strip()
+
+    assert as_user(65534) == "heard 0 bytes"
+    assert as_user(0) == "ready"
