@@ -193,8 +193,9 @@ constexpr TimerRow kTimers[] = {
     {"timers.kill_patience", &Timers::kill_patience, false,
      "a rank that still exists this long after SIGKILL is reported as stuck"},
     {"timers.restart_delay", &Timers::restart_delay, true,
-     "pause before the second restart without progress; doubles from there"},
-    {"timers.restart_delay_max", &Timers::restart_delay_max, true, "bound of that pause"},
+     "least time between the starts of worlds after two failures without progress; doubles from "
+     "there; none with --max-restarts"},
+    {"timers.restart_delay_max", &Timers::restart_delay_max, true, "bound of that time"},
     {"timers.restart_window", &Timers::restart_window, false,
      "failures further apart than this are not counted together"},
     {"timers.reconnect_delay", &Timers::reconnect_delay, false,

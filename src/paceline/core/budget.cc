@@ -40,6 +40,12 @@ std::string SignalText(int signal) {
   }
 }
 
+bool IsFromOutside(const ExitCause& cause) {
+  if (cause.kind == ExitCause::Kind::kUnknown) return true;
+  return cause.kind == ExitCause::Kind::kSignaled && !cause.cgroup_oom &&
+         (cause.code == kSigkill || cause.code == kSigterm);
+}
+
 bool SameFailure(const BudgetState& budget, const RankFailed& fact) {
   const std::string fingerprint = FailureFingerprint(fact.cause);
   if (fingerprint.empty() || fingerprint != budget.last_fingerprint) return false;
@@ -57,6 +63,15 @@ void AddNode(BudgetState& budget, NodeId node) {
 
 uint32_t& FailuresOf(JobState& state, NodeId node) {
   return state.nodes[node].failures_without_progress;
+}
+
+// A streak of failures is over: they say nothing of the next one.
+void ForgetStreak(JobState& state) {
+  state.budget.failures_without_progress = 0;
+  for (auto& [id, node] : state.nodes) {
+    node.failures_without_progress = 0;
+    node.fresh_image_tried = false;
+  }
 }
 
 // "a rank on n1 was killed by SIGKILL", "ValueError: … on n1"
@@ -92,12 +107,13 @@ bool LooksLikeCascade(const ExitCause& cause) {
 }
 
 std::string FailureFingerprint(const ExitCause& cause) {
+  // The agent gives these a text, too; but equal kills from outside are no equal failures.
+  if (IsFromOutside(cause)) return "";
   if (!cause.fingerprint.empty()) return cause.fingerprint;
+  if (cause.cgroup_oom) return "out of memory";
   switch (cause.kind) {
     case ExitCause::Kind::kExited: return "exit " + std::to_string(cause.code);
-    case ExitCause::Kind::kSignaled:
-      if (cause.code == kSigkill || cause.code == kSigterm) return "";
-      return "signal " + std::to_string(cause.code);
+    case ExitCause::Kind::kSignaled: return "signal " + std::to_string(cause.code);
     case ExitCause::Kind::kUnknown: return "";
     case ExitCause::Kind::kNotStarted: return "not started: " + cause.headline;
   }
@@ -140,7 +156,7 @@ void Charge(JobState& state, Instant at, const RankFailed& fact) {
   BudgetState& budget = state.budget;
   const bool stale = at - budget.last_failure_at > state.spec.timers.restart_window;
   if (stale) {
-    budget.failures_without_progress = 0;
+    ForgetStreak(state);
     budget.same_failure_count = 0;
   }
   ++budget.charged_failures;
@@ -185,11 +201,10 @@ void AddWitness(JobState& state, const RankFailed& fact) {
 
 void Refill(JobState& state, const ProgressMade& fact) {
   BudgetState& budget = state.budget;
-  budget.failures_without_progress = 0;
+  ForgetStreak(state);
   budget.step_count_max = 0;
   // A failure that comes back at its old step was not overcome by steps before it.
   if (fact.step < 0 || fact.step > budget.last_failure_step + 1) budget.same_failure_count = 0;
-  for (auto& [id, node] : state.nodes) node.failures_without_progress = 0;
 }
 
 BudgetVerdict JudgeBudget(const JobState& state) {
@@ -216,7 +231,7 @@ BudgetVerdict JudgeBudget(const JobState& state) {
 Duration RestartDelay(const JobState& state) {
   constexpr uint32_t kDoublingsMax = 16;
   const uint32_t failures = state.budget.failures_without_progress;
-  if (failures < 2) return Duration();
+  if (failures < 2 || state.spec.max_restarts) return Duration();
   const Timers& timers = state.spec.timers;
   const uint32_t doublings = std::min(failures - 2, kDoublingsMax);
   return std::min(timers.restart_delay * (int64_t{1} << doublings), timers.restart_delay_max);

@@ -32,7 +32,8 @@ inline constexpr Duration kQuietProgress = Duration::Seconds(600);
 // Its text says that a peer went away: another rank probably failed first.
 bool LooksLikeCascade(const ExitCause& cause);
 
-// Equal for equal failures; empty when equality says nothing (killed from outside).
+// Equal for equal failures. Empty when equality says nothing, because the rank did not end by
+// itself: SIGKILL and SIGTERM come from outside, except from the kernel when memory ran out.
 std::string FailureFingerprint(const ExitCause& cause);
 
 // "ValueError: bad batch (train.py:31)", "was killed by SIGKILL", "exited with code 3", …
@@ -56,7 +57,10 @@ struct BudgetVerdict {
 };
 BudgetVerdict JudgeBudget(const JobState& state);
 
-// Pause before the restart that follows the failures counted so far.
+// The next world starts no earlier than this after the start of the one that failed: it spaces
+// starts, so an attempt that lived longer than its pause is followed at once, and only a script
+// that dies as soon as it starts is slowed down. 0 under a hard cap, whose user counts restarts and
+// asked for nothing else.
 Duration RestartDelay(const JobState& state);
 
 }  // namespace paceline::core

@@ -130,10 +130,12 @@ struct Folder {
     state.world = fact.world;
     state.last_world = fact.world;
     state.world_seq = record.seq;
+    state.world_since = record.at;
     state.solo_last = fact.solo_last;
     state.generation = std::max({state.generation, fact.world.generation, fact.solo_last});
     state.has_fresh_node = fact.fresh_starter;
     state.fresh_node = fact.fresh_node;
+    if (fact.fresh_starter) state.nodes[fact.fresh_node].fresh_image_tried = true;
     for (auto& [id, node] : state.nodes) {
       node.finished = false;
       if (node.status == NodeState::Status::kSeated) node.status = NodeState::Status::kSpare;
@@ -171,6 +173,7 @@ struct Folder {
     const uint64_t restarts = fact.generation.value() - state.world->generation.value();
     state.world->generation = fact.generation;
     state.last_world = *state.world;
+    state.world_since = record.at;
     state.generation = std::max(state.generation, fact.generation);
     state.restart_count += static_cast<uint32_t>(restarts);
     state.world->restart_count = state.restart_count;

@@ -32,6 +32,7 @@ struct NodeState {
   Status status = Status::kSpare;
   uint32_t seat = 0;  // in the current or last world; meaningful when seated
   uint32_t failures_without_progress = 0;
+  bool fresh_image_tried = false;  // since progress; another fresh image would change nothing
   uint32_t departures = 0;  // times it was lost or left; a flapping node is taken in ever later
   Instant since;            // of the last change of status
   bool finished = false;    // its ranks of the current world had all exited with 0 when it was lost
@@ -117,6 +118,7 @@ struct JobState {
   int exit_code = 0;
   std::string final_reason;
   RecordSeq last_seq;
+  Instant world_since;  // when the current or last world was started
   RecordSeq world_seq;  // WorldFormed of the current or last world
   Instant last_record_at;
   Instant phase_since;

@@ -160,7 +160,7 @@ bool Hold(Turn& turn, const LadderView& view) {
   if (view.budget.exhausted) return false;
   const JobState& state = turn.state();
   if (state.incident.failure.value() == 0) return false;
-  const Instant due = state.phase_since + RestartDelay(state);
+  const Instant due = state.world_since + RestartDelay(state);
   if (turn.now() >= due) return false;
   watch.settle_at = std::min(watch.settle_at, due);
   watch.pending = "pauses before it tries again";

@@ -45,8 +45,9 @@ struct Timers {
   // A rank that still exists this long after SIGKILL (stuck in the kernel) is reported, and its
   // node gets no new ranks until it is gone.
   Duration kill_patience = Duration::Seconds(10);
-  // Pause before the restart that follows the n-th failure without progress: 0 for the first, then
-  // restart_delay · 2^(n-2), at most restart_delay_max.
+  // The world after the n-th failure without progress starts at least this long after the start of
+  // the one that failed: 0 for the first, then restart_delay · 2^(n-2), at most restart_delay_max.
+  // With --max-restarts there is no pause.
   Duration restart_delay = Duration::Milliseconds(250);
   Duration restart_delay_max = Duration::Seconds(5);
   // Failures without progress that are further apart than this start the count again.

@@ -41,6 +41,21 @@ bool LadderView::CanReplaceBlamed() const {
   return blamed_failures > 0 && PlanWithoutBlamed().size() >= state.last_world.seats.size();
 }
 
+bool LadderView::ShouldReplaceBlamed() const {
+  const bool alike = blamed_failures > 1 && state.budget.same_failure_count > 1;
+  const bool often = blamed_failures > state.spec.budgets.node_restarts;
+  return (alike || often) && CanReplaceBlamed();
+}
+
+bool LadderView::SuspectsImage() const {
+  if (blamed_failures < 2 || state.budget.last_fingerprint.empty()) return false;
+  return !state.Find(state.incident.blamed)->fresh_image_tried;
+}
+
+std::string LadderView::BlamedText() const {
+  return BlamedName() + " failed " + std::to_string(blamed_failures) + " times without progress";
+}
+
 std::string LadderView::BlamedName() const { return state.NameOf(state.incident.blamed); }
 
 std::span<const RungEntry> Ladder() { return kLadder; }

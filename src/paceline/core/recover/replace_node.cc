@@ -41,8 +41,7 @@ RungAnswer ConsiderReplaceNode(const LadderView& view) {
     if (view.blamed_failures < 2 || !view.CanReplaceBlamed()) return answer;
     answer.seats = view.PlanWithoutBlamed();
     answer.blamed = view.state.incident.blamed;
-    answer.reason = view.BlamedName() + " failed " + std::to_string(view.blamed_failures) +
-                    " times without progress: " + Changes(view, answer.seats);
+    answer.reason = view.BlamedText() + ": " + Changes(view, answer.seats);
   }
   answer.applies = true;
   return answer;

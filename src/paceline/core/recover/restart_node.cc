@@ -1,4 +1,8 @@
 // Also a new starter on the blamed node: what its old image of the interpreter holds is dropped.
+//
+// A fresh image costs the imports anew, ten seconds and more, so it is a suspicion that must be
+// earned: the node failed again, in a way that a process brings about by itself. It is tried once
+// in a streak of failures; when it did not help, doing it again would only make every restart slow.
 
 #include "paceline/core/recover/ladder.h"
 
@@ -6,19 +10,14 @@ namespace paceline::core {
 
 RungAnswer ConsiderRestartNode(const LadderView& view) {
   RungAnswer answer;
-  if (view.budget.exhausted || !view.missing.empty() || view.blamed_failures < 2) return answer;
-  // The same failure twice on one node, or too many of any kind: try another node, if there is one.
-  const bool alike = view.state.budget.same_failure_count >= 2;
-  const bool often = view.blamed_failures > view.state.spec.budgets.node_restarts;
-  if ((alike || often) && view.CanReplaceBlamed()) return answer;
+  if (view.budget.exhausted || !view.missing.empty()) return answer;
+  if (!view.SuspectsImage() || view.ShouldReplaceBlamed()) return answer;
   answer.seats = PlanSeats(view.state.last_world.seats, view.candidates, view.bounds());
   if (answer.seats.size() < view.state.last_world.seats.size()) return answer;
   answer.applies = true;
   answer.blamed = view.state.incident.blamed;
   answer.fresh_node = view.state.incident.blamed;
-  answer.reason = view.BlamedName() + " failed " + std::to_string(view.blamed_failures) +
-                  " times without progress" + (often ? " and no spare is there" : "") +
-                  ": it starts its processes from a fresh image";
+  answer.reason = view.BlamedText() + ": it starts its processes from a fresh image";
   return answer;
 }
 

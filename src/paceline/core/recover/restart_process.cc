@@ -1,24 +1,40 @@
-// Same nodes, same ranks, new processes: cures most failures and moves nobody.
+// Same nodes, same ranks, new processes: cures most failures and moves nobody. It is also what is
+// left when nothing wider would help: no spare, and no reason to suspect the image.
 
 #include "paceline/core/recover/ladder.h"
 
 namespace paceline::core {
 
+namespace {
+
+std::string Why(const LadderView& view) {
+  if (view.blamed_failures == 1) {
+    return "first failure without progress on " + view.BlamedName();
+  }
+  if (view.blamed_failures > 1) {
+    const bool from_outside = view.state.budget.last_fingerprint.empty();
+    const bool often = view.blamed_failures > view.state.spec.budgets.node_restarts;
+    return view.BlamedText() +
+           (from_outside ? ", the last time not by itself" : ", a fresh image did not help") +
+           (often ? ", and no spare is there" : "");
+  }
+  if (view.state.port_taken_count > 0) return "the store's port was taken";
+  return "no node is missing or to blame";
+}
+
+}  // namespace
+
 RungAnswer ConsiderRestartProcess(const LadderView& view) {
   RungAnswer answer;
-  if (view.budget.exhausted || !view.missing.empty() || view.blamed_failures > 1) return answer;
+  if (view.budget.exhausted || !view.missing.empty()) return answer;
+  if (view.SuspectsImage() || view.ShouldReplaceBlamed()) return answer;
   answer.seats = PlanSeats(view.state.last_world.seats, view.candidates, view.bounds());
   if (answer.seats.size() < view.state.last_world.seats.size()) return answer;
   answer.applies = true;
-  if (view.blamed_failures > 0) {
-    answer.blamed = view.state.incident.blamed;
-    answer.reason = "first failure without progress on " + view.BlamedName() +
-                    ": the same nodes go on with new processes";
-  } else if (view.state.port_taken_count > 0) {
-    answer.reason = "the store's port was taken: the same nodes try another one";
-  } else {
-    answer.reason = "no node is missing or to blame: the same nodes go on with new processes";
-  }
+  if (view.blamed_failures > 0) answer.blamed = view.state.incident.blamed;
+  const bool port = view.blamed_failures == 0 && view.state.port_taken_count > 0;
+  answer.reason = Why(view) + (port ? ": the same nodes try another one"
+                                    : ": the same nodes go on with new processes");
   const size_t joined = answer.seats.size() - view.state.last_world.seats.size();
   if (joined > 0) {
     answer.reason +=

@@ -36,6 +36,14 @@ struct LadderView {
   std::vector<Candidate> PlanWithoutBlamed() const;
   // True when the blamed node could be left out without a smaller world.
   bool CanReplaceBlamed() const;
+  // The same failure twice on the blamed node, or too many of any kind, and another could sit
+  // there.
+  bool ShouldReplaceBlamed() const;
+  // The blamed node failed again, by itself, and was not given a fresh image since progress. A kill
+  // from outside says nothing about the image that the process was forked from.
+  bool SuspectsImage() const;
+  // "n1 failed 2 times without progress".
+  std::string BlamedText() const;
   std::string BlamedName() const;
 };
 

@@ -1,0 +1,55 @@
+#include "paceline/core/budget.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace paceline::core {
+namespace {
+
+// As agents tell it: with a text for every end.
+ExitCause Signaled(int signal, const std::string& text) {
+  ExitCause cause;
+  cause.kind = ExitCause::Kind::kSignaled;
+  cause.code = signal;
+  cause.fingerprint = text;
+  cause.headline = "killed by " + text;
+  return cause;
+}
+
+TEST(BudgetTest, EqualKillsFromOutsideAreNoEqualFailures) {
+  EXPECT_EQ(FailureFingerprint(Signaled(9, "SIGKILL")), "");
+  EXPECT_EQ(FailureFingerprint(Signaled(15, "SIGTERM")), "");
+  ExitCause unknown;
+  unknown.fingerprint = "unknown";
+  EXPECT_EQ(FailureFingerprint(unknown), "");
+}
+
+TEST(BudgetTest, WhatAProcessBringsAboutByItselfHasAFingerprint) {
+  EXPECT_EQ(FailureFingerprint(Signaled(11, "SIGSEGV")), "SIGSEGV");
+  EXPECT_EQ(FailureFingerprint(Signaled(11, "")), "signal 11");
+  ExitCause memory = Signaled(9, "");
+  memory.cgroup_oom = true;
+  EXPECT_EQ(FailureFingerprint(memory), "out of memory");
+  ExitCause exited;
+  exited.kind = ExitCause::Kind::kExited;
+  exited.code = 3;
+  EXPECT_EQ(FailureFingerprint(exited), "exit 3");
+}
+
+TEST(BudgetTest, PausesDoubleAndEndUnderAHardCap) {
+  JobState state;
+  state.budget.failures_without_progress = 1;
+  EXPECT_EQ(RestartDelay(state), Duration());
+  state.budget.failures_without_progress = 2;
+  EXPECT_EQ(RestartDelay(state), state.spec.timers.restart_delay);
+  state.budget.failures_without_progress = 4;
+  EXPECT_EQ(RestartDelay(state), state.spec.timers.restart_delay * 4);
+  state.budget.failures_without_progress = 100;
+  EXPECT_EQ(RestartDelay(state), state.spec.timers.restart_delay_max);
+  state.spec.max_restarts = 1000;
+  EXPECT_EQ(RestartDelay(state), Duration());
+}
+
+}  // namespace
+}  // namespace paceline::core

@@ -1,0 +1,164 @@
+#include "paceline/core/detect/detectors.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace paceline::core {
+namespace {
+
+using Kind = Verdict::Kind;
+
+Instant At(int64_t ms) { return Instant() + Duration::Milliseconds(ms); }
+
+// A job of one node whose world was formed at second 10 and which was heard at second 20.
+struct OneNode {
+  OneNode() {
+    state.phase = Phase::kRunning;
+    state.phase_since = At(10'000);
+    World world;
+    world.generation = Generation(1);
+    world.seats = {{.node = NodeId(1), .first_rank = 0, .rank_count = 2}};
+    state.world = state.last_world = world;
+    NodeState& node = state.nodes[NodeId(1)];
+    node.id = NodeId(1);
+    node.name = "n1";
+    node.slots = 2;
+    node.status = NodeState::Status::kSeated;
+    link.connection = ConnectionId(1);
+    link.registered = true;
+    link.last_heard = At(20'000);
+    link.carried_out = Generation(1);
+    link.running = true;
+  }
+  NodeView view() const { return {state, *state.Find(NodeId(1)), link}; }
+  Verdict Judge(int64_t ms) const { return JudgeNode(view(), At(ms)); }
+
+  JobState state;
+  NodeLink link;
+};
+
+// What a case changes; every combination of them is tried.
+using Change = std::function<void(OneNode&)>;
+const std::vector<std::vector<Change>>& Changes() {
+  static const std::vector<std::vector<Change>> kChanges = {
+      {[](OneNode&) {},
+       [](OneNode& n) {
+         n.link.connection.reset();
+         n.link.disconnected_at = At(20'500);
+       },
+       [](OneNode& n) {
+         n.link.connection.reset();
+         n.link.registered = false;
+       }},
+      {[](OneNode&) {}, [](OneNode& n) { n.link.gone = true; }},
+      {[](OneNode&) {}, [](OneNode& n) { n.link.loop_delay = Duration::Milliseconds(300); }},
+      {[](OneNode&) {}, [](OneNode& n) { n.state.phase = Phase::kStarting; },
+       [](OneNode& n) {
+         n.state.phase = Phase::kWaiting;
+         n.state.world.reset();
+       }},
+      {[](OneNode&) {}, [](OneNode& n) { n.link.running = false; }},
+      {[](OneNode&) {}, [](OneNode& n) { n.link.carried_out = Generation(); }},
+  };
+  return kChanges;
+}
+
+void ForEachCase(const std::function<void(const OneNode&)>& body, size_t axis = 0,
+                 const OneNode& node = OneNode()) {
+  if (axis == Changes().size()) {
+    body(node);
+    return;
+  }
+  for (const Change& change : Changes()[axis]) {
+    OneNode changed = node;
+    change(changed);
+    ForEachCase(body, axis + 1, changed);
+  }
+}
+
+TEST(DetectorsTest, AreSilentOnAHealthyNode) {
+  const OneNode node;
+  for (const Detector& detector : Detectors()) {
+    const Verdict verdict = detector.judge(node.view(), At(20'010));
+    EXPECT_EQ(verdict.kind, Kind::kHealthy) << detector.name << ": " << verdict.reason;
+  }
+}
+
+TEST(DetectorsTest, KeepTheirContractInEveryCase) {
+  ForEachCase([](const OneNode& node) {
+    for (const Detector& detector : Detectors()) {
+      for (const int64_t ms : {20'000, 20'400, 20'900, 22'000, 24'000, 30'000, 69'999, 80'000}) {
+        const Verdict verdict = detector.judge(node.view(), At(ms));
+        const Verdict again = detector.judge(node.view(), At(ms));
+        EXPECT_EQ(verdict.kind, again.kind) << detector.name;
+        EXPECT_EQ(verdict.reason, again.reason) << detector.name;
+        EXPECT_GT(verdict.until, At(ms)) << detector.name << " at " << ms;
+        if (verdict.kind != Kind::kHealthy) {
+          EXPECT_FALSE(verdict.reason.empty()) << detector.name;
+        }
+        if (verdict.until.is_max()) continue;
+        const Instant last = verdict.until - Duration::Nanoseconds(1);
+        EXPECT_EQ(detector.judge(node.view(), last).kind, verdict.kind)
+            << detector.name << " at " << ms << " changes before it said";
+      }
+    }
+  });
+}
+
+TEST(DetectorsTest, SilenceIsSuspectAfterTwoBeatsAndLostAfterASecond) {
+  const OneNode node;
+  EXPECT_EQ(node.Judge(20'499).kind, Kind::kHealthy);
+  EXPECT_EQ(node.Judge(20'500).kind, Kind::kSuspect);
+  EXPECT_EQ(node.Judge(20'999).kind, Kind::kSuspect);
+  EXPECT_EQ(node.Judge(21'000).kind, Kind::kLost);
+}
+
+TEST(DetectorsTest, AnAgentThatRunsLateIsGivenItsDelay) {
+  OneNode node;
+  node.link.loop_delay = Duration::Milliseconds(250);
+  EXPECT_EQ(node.Judge(21'999).kind, Kind::kSuspect);
+  EXPECT_EQ(node.Judge(22'000).kind, Kind::kLost);
+}
+
+TEST(DetectorsTest, ABrokenStreamIsGivenThreeTimesTheSilence) {
+  OneNode node;
+  node.link.connection.reset();
+  node.link.disconnected_at = At(20'000);
+  EXPECT_EQ(node.Judge(22'999).kind, Kind::kSuspect);
+  EXPECT_EQ(node.Judge(23'000).kind, Kind::kLost);
+  node.link.gone = true;
+  EXPECT_EQ(node.Judge(20'001).kind, Kind::kLost);
+}
+
+TEST(DetectorsTest, ANewMasterWaitsForItsNodes) {
+  OneNode node;
+  node.link.connection.reset();
+  node.link.registered = false;
+  EXPECT_EQ(node.Judge(24'999).kind, Kind::kSuspect);
+  EXPECT_EQ(node.Judge(25'000).kind, Kind::kLost);
+}
+
+TEST(DetectorsTest, ANodeThatDoesNotStartItsRanksIsLostAndOneWhoseRanksHangIsStuck) {
+  OneNode node;
+  node.state.phase = Phase::kStarting;
+  node.link.running = false;
+  node.link.last_heard = At(70'000);
+  EXPECT_EQ(node.Judge(69'999).kind, Kind::kHealthy);
+  EXPECT_EQ(node.Judge(70'000).kind, Kind::kStuck);
+  node.link.carried_out = Generation();
+  EXPECT_EQ(node.Judge(70'000).kind, Kind::kLost);
+}
+
+TEST(DetectorsTest, HeartbeatsOfManyNodesAreStretched) {
+  JobSpec spec;
+  spec.nodes_max = 10'000;
+  EXPECT_EQ(HeartbeatInterval(spec), Duration::Seconds(1));
+  EXPECT_EQ(SilenceLimit(spec, Duration()), Duration::Seconds(4));
+  EXPECT_EQ(SilenceLimit(spec, Duration::Seconds(60)), spec.timers.lost_after_max);
+}
+
+}  // namespace
+}  // namespace paceline::core
