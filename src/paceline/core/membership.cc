@@ -216,6 +216,8 @@ void NoteReboot(Turn& turn, const NodeState& node, const NodeReport& report) {
   turn.Emit(Joined(node.id, report, true), {turn.state().last_seq});
 }
 
+  // What another agent was told says nothing of this one, which may even run on another host.
+  if (link.agent_incarnation != report.agent_incarnation) link.told = Assignment{};
 }  // namespace
 
 bool IsNodeName(const std::string& name) {

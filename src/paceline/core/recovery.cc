@@ -15,6 +15,30 @@ using Status = NodeState::Status;
 
 WorldBounds Bounds(const JobSpec& spec) { return {spec.nodes_min, spec.nodes_max, spec.unit}; }
 
+// A node that went on alone and goes on alone takes the next number of its own block: every number
+// in it is that node's, whoever of the two, its agent or the master, uses it first. When the order
+// is lost and the agent restarts by itself meanwhile, both name one world of the same ranks on the
+// same node, and the agent starts it once. This needs that nothing above the world was ever told
+// there (an order to hold no ranks speaks of the whole block): since a master tells nothing before
+// its record is durable, it holds when this master told the node to run, and nothing else after.
+// It also needs that the node came no further by itself while there was no world to count it to.
+// Every other world is numbered past the block.
+Generation NextGeneration(Turn& turn, const std::vector<Candidate>& seats) {
+  const JobState& state = turn.state();
+  const auto& last = state.last_world.seats;
+  const bool alone =
+      last.size() == 1 && seats.size() == 1 && last.front().node == seats.front().node;
+  if (!alone) return state.generation.next();
+  const NodeLink& link = turn.Link(seats.front().node);
+  Generation newest = link.carried_out;
+  for (const auto& [local, rank] : link.ranks) newest = std::max(newest, rank.generation);
+  const bool counts_on =
+      link.told.kind == Assignment::Kind::kRun && newest <= state.last_world.generation;
+  if (!counts_on) return state.generation.next();
+  MARK("lone world counts on");
+  return state.last_world.generation.next();
+}
+
 // False: rank 0's node offers no port for the store yet.
 bool Form(Turn& turn, const RungAnswer& answer, std::string reason) {
   const JobState& state = turn.state();
@@ -26,7 +50,7 @@ bool Form(Turn& turn, const RungAnswer& answer, std::string reason) {
     return false;
   }
   World world;
-  world.generation = state.generation.next();
+  world.generation = NextGeneration(turn, answer.seats);
   world.seats = NumberSeats(answer.seats);
   world.store = {state.Find(answer.seats.front().node)->address, first.store_port};
   world.restart_count = state.AnyWorldYet() ? state.restart_count + 1 : 0;
