@@ -3,6 +3,7 @@
 One thread, woken by sockets and pidfds, never by a poll interval.
 """
 
+import json
 import os
 import selectors
 import signal
@@ -13,6 +14,8 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import cast
 
 from paceline import spawn
 from paceline._native import SlotBook
@@ -22,6 +25,7 @@ from paceline.wire import PROTOCOL, Connection, Message, ProtocolError
 _CONNECTIONS_MAX = 64
 _EXITED_MAX = 128  # remembered a node
 _FIRST_AGENT_SECONDS = 60.0
+_MILLISECONDS_MAX = 2**53
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,6 +70,15 @@ class Node:
     running: dict[int, Process] = field(default_factory=dict[int, Process])  # by slot
     exited: deque[Process] = field(default_factory=lambda: deque[Process](maxlen=_EXITED_MAX))
     books: dict[str, SlotBook] = field(default_factory=dict[str, SlotBook])
+    orphan_ms: int | None = None  # how long its ranks may live without an agent; None: for ever
+    alone_since: float | None = None  # its connection closed and no other one came
+
+    @property
+    def ends_at(self) -> float | None:
+        """When its ranks belong to nobody any more; None: they have an agent, or may stay."""
+        if self.alone_since is None or self.orphan_ms is None or not self.running:
+            return None
+        return self.alone_since + self.orphan_ms / 1000
 
 
 class Server:
@@ -95,7 +108,7 @@ class Server:
             if timeout is not None and (timeout <= 0 or (not was_idle and is_stale())):
                 return None
             was_idle = timeout is not None
-            for key, events in self._selector.select(timeout):
+            for key, events in self._selector.select(self._until_orphans(timeout)):
                 target: object = key.data
                 if isinstance(target, Process):
                     self._reap(target)
@@ -105,6 +118,7 @@ class Server:
                     self._accept()
                 if self._child is not None:
                     return self._child
+            self._end_orphans()
 
     @property
     def is_expired(self) -> bool:
@@ -129,6 +143,29 @@ class Server:
             self._keep_warm if self._had_agent else max(_FIRST_AGENT_SECONDS, self._keep_warm)
         )
         return self._idle_since + patience - time.monotonic()
+
+    def _until_orphans(self, timeout: float | None) -> float | None:
+        ends = [node.ends_at for node in self._nodes.values()]
+        waits = [end - time.monotonic() for end in ends if end is not None]
+        if timeout is not None:
+            waits.append(timeout)
+        return max(0.0, min(waits)) if waits else None
+
+    def _end_orphans(self) -> None:
+        """Kill the ranks of nodes whose agent is dead and was not replaced in time."""
+        now = time.monotonic()
+        for (job, name), node in self._nodes.items():
+            if node.ends_at is None or node.ends_at > now:
+                continue
+            if any(_has_agent(process.request.page) for process in node.running.values()):
+                # It uses another starter, as after a start from a fresh image.
+                node.alone_since = now
+                continue
+            pids = sorted(process.pid for process in node.running.values())
+            print(f"starter_orphans job={job} node={name} killed={pids}", flush=True)
+            node.alone_since = None
+            for pid in pids:
+                os.killpg(pid, signal.SIGKILL)  # its leader is an unreaped child of this process
 
     def _accept(self) -> None:
         try:
@@ -186,6 +223,7 @@ class Server:
         node = self._nodes.get((connection.job, connection.node))
         if node is not None and node.connection is connection:
             node.connection = None
+            node.alone_since = time.monotonic()
         self._idle_since = time.monotonic()
 
     def _handle(self, connection: Connection, message: Message) -> None:
@@ -227,6 +265,8 @@ class Server:
             raise ProtocolError("an empty name")
         node = self._nodes.setdefault((connection.job, connection.node), Node())
         former, node.connection = node.connection, connection
+        node.alone_since = None
+        node.orphan_ms = message.integer_or_none("orphan_after_ms", high=_MILLISECONDS_MAX)
         if former is not None:
             former.send("error", why="a newer connection of the same node took over")
             self._drop(former)
@@ -349,6 +389,20 @@ def _check_vacant(node: Node, book: SlotBook, slot: int) -> None:
     if pid and start_time(pid) == began:
         # A rank of a starter that died. Nobody can reap it here, but it may still train.
         raise SpawnError(f"slot {slot} is in use by process {pid} of a former starter")
+
+
+def _has_agent(page: str) -> bool:
+    """Whether the agent that wrote its name beside the page lives."""
+    try:
+        text = (Path(page).parent / "agent.json").read_text(encoding="utf-8")
+        agent: object = json.loads(text)
+    except (OSError, ValueError):
+        return False
+    if not isinstance(agent, dict):
+        return False
+    known = cast("dict[str, object]", agent)
+    pid, began = known.get("pid"), known.get("start_time")
+    return isinstance(pid, int) and pid > 0 and start_time(pid) == began
 
 
 def start_time(pid: int) -> int:

@@ -10,7 +10,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from job import Job, binary, eventually, runtime_dir
+from job import Job, binary, runtime_dir
 
 
 def missing_commands() -> str:
@@ -31,25 +31,21 @@ def _whole_binary() -> None:
         pytest.skip(f"PROCESS-LEVEL TESTS NOT RUN: {missing}")
 
 
-@pytest.fixture
-def make_job(tmp_path: Path) -> Iterator[Callable[..., Job]]:
-    jobs: list[Job] = []
-
-    def make(name: str = "run") -> Job:
-        jobs.append(Job(tmp_path, name))
-        return jobs[-1]
-
-    yield make
-    for job in jobs:
-        job.end()
+@pytest.fixture(autouse=True)
+def _no_orphans(tmp_path: Path) -> Iterator[None]:
+    """Whatever a test did to its jobs: when they are ended, nothing of them may live."""
+    Job.made.clear()
+    yield
+    orphans = [found for found in [job.end() for job in Job.made] if found]
     shutil.rmtree(runtime_dir(tmp_path), ignore_errors=True)
+    assert not orphans, f"processes that outlived their job: {orphans}"
 
 
 @pytest.fixture
-def job(make_job: Callable[..., Job]) -> Iterator[Job]:
-    made = make_job()
-    yield made
-    ended = made.launcher is not None and made.launcher.poll() is not None
-    if ended and (made.run_dir / "job.json").exists():
-        # The job has ended by itself: nothing of it may live.
-        eventually(lambda: not made.leftovers(), f"orphans: {made.leftovers()}", deadline_s=10)
+def make_job(tmp_path: Path) -> Callable[..., Job]:
+    return lambda name="run": Job(tmp_path, name)
+
+
+@pytest.fixture
+def job(make_job: Callable[..., Job]) -> Job:
+    return make_job()

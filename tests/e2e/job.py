@@ -11,12 +11,15 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = Path(__file__).parent / "scripts"
 DEADLINE_S = 120.0  # generous: only a broken build reaches it
+GRACE_S = 20.0  # for what ends by itself within a second or two
+SIGNALS_MAX = 3  # the first asks, the second forces, the third kills everything of the host
 JsonDict = dict[str, Any]
 T = TypeVar("T")
 
@@ -44,15 +47,22 @@ def eventually(ask: Callable[[], T | None], what: str, deadline_s: float = DEADL
         pause.wait(0.03)
 
 
-def processes_of(job_id: str) -> dict[int, str]:
-    """Living processes whose environment names the job, zombies left out: pid and command line."""
+def processes_of(job_id: str, run_dir: Path) -> dict[int, str]:
+    """Living processes of a job, zombies left out: pid and command line.
+
+    A rank that was forked shows its starter's environment, so it is known by what it writes to:
+    ranks, and what they start, have the log files of the run directory as their stdout or stderr.
+    """
     found: dict[int, str] = {}
-    wanted = f"PACELINE_JOB_ID={job_id}".encode()
+    named = f"PACELINE_JOB_ID={job_id}".encode()
+    logs = f"{run_dir.resolve()}/"
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():
             continue
         try:
-            if wanted in (entry / "environ").read_bytes().split(b"\0"):
+            outputs = [os.readlink(entry / "fd" / str(fd)) for fd in (1, 2)]
+            environment = (entry / "environ").read_bytes().split(b"\0")
+            if named in environment or any(path.startswith(logs) for path in outputs):
                 command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
                 found[int(entry.name)] = command
         except OSError:
@@ -69,6 +79,8 @@ def runtime_dir(directory: Path) -> Path:
 class Job:
     """A `paceline run` in a directory of its own."""
 
+    made: ClassVar[list[Job]] = []  # by this test
+
     def __init__(self, directory: Path, name: str = "run", env: Mapping[str, str] | None = None):
         self.directory = directory
         self.run_dir = directory / name
@@ -79,6 +91,7 @@ class Job:
         self.stdout_path = directory / f"{name}.stdout"
         self.stderr_path = directory / f"{name}.stderr"
         self.launcher: subprocess.Popen[bytes] | None = None
+        Job.made.append(self)
 
     # ---- starting ----
     def start(self, flags: Sequence[str], script: Sequence[str], prefix: Sequence[str] = ()) -> Job:
@@ -185,17 +198,28 @@ class Job:
         return [(int(generation), int(step)) for generation, step in pairs]
 
     def leftovers(self) -> dict[int, str]:
-        return processes_of(self.card["id"])
+        return processes_of(self.card["id"], self.run_dir)
 
-    def end(self) -> None:
-        """Whatever the test did: nothing stays."""
+    def end(self) -> dict[int, str]:
+        """Ends the job as its user can. Returns what lives on all the same, and kills that."""
+        for _ in range(SIGNALS_MAX):
+            if self.launcher is None or self.launcher.poll() is not None:
+                break
+            self.launcher.send_signal(signal.SIGTERM)
+            with suppress(subprocess.TimeoutExpired):
+                self.launcher.wait(GRACE_S)
         if self.launcher is not None and self.launcher.poll() is None:
             self.launcher.kill()
             self.launcher.wait()
         if not (self.run_dir / "job.json").exists():
-            return
-        for pid in self.leftovers():
-            try:
+            return {}
+        if self.leftovers():
+            # Nobody was told to end it: a detached job, or the test killed its launcher.
+            self.command("stop", "--force", "--job", str(self.run_dir))
+        with suppress(AssertionError):
+            eventually(lambda: not self.leftovers(), "nothing of the job lives", GRACE_S)
+        orphans = self.leftovers()
+        for pid in orphans:
+            with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                continue
+        return orphans

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from job import Job, eventually, processes_of
+from job import Job, eventually
 
 CYCLES = int(os.environ.get("PACELINE_CYCLES", "10"))
 RESTARTS = 4 * CYCLES
@@ -35,16 +35,16 @@ def test_cycles_leave_nothing(tmp_path: Path) -> None:
     runtime = tmp_path / "rt"
     script = tmp_path / "trivial.py"
     script.write_text("import paceline as pl\npl.step(0)\n")
-    ids: list[str] = []
+    jobs: list[Job] = []
     before: dict[str, int] = {}
     for cycle in range(CYCLES):
         job = Job(tmp_path, f"run{cycle}")
         job.start(["--standalone", "--nproc-per-node", "2"], [str(script)])
         assert job.wait() == 0, job.stderr
-        ids.append(job.card["id"])
+        jobs.append(job)
         if cycle == 0:
             before = left_behind(runtime)
-    eventually(lambda: not any(processes_of(job_id) for job_id in ids) or None, "no process stays")
+    eventually(lambda: not any(job.leftovers() for job in jobs) or None, "no process stays")
     after = left_behind(runtime)
     assert all(after[what] <= before[what] for what in before), (before, after)
 

@@ -26,14 +26,21 @@ class Peer:
     """One connection to a starter, blocking."""
 
     def __init__(
-        self, path: Path, job: str = "job", node: str = "node0", hello: bool = True
+        self,
+        path: Path,
+        job: str = "job",
+        node: str = "node0",
+        hello: bool = True,
+        orphan_after_ms: int | None = None,
     ) -> None:
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.socket.settimeout(DEADLINE_SECONDS)
         self.socket.connect(str(path))
         self.kept: list[dict[str, Any]] = []
         if hello:
-            self.send(type="hello", protocol=1, job=job, node=node)
+            self.send(
+                type="hello", protocol=1, job=job, node=node, orphan_after_ms=orphan_after_ms
+            )
             self.ready = self.wait("ready")
 
     def send(self, **fields: Any) -> None:

@@ -1,5 +1,6 @@
 """The starter's socket: hostile peers, other agents, agents that come back, and when it ends."""
 
+import json
 import os
 import signal
 import socket
@@ -11,7 +12,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agent_double import DEADLINE_SECONDS, Peer, Starter, start_starter, starter, write_page
+from agent_double import (
+    DEADLINE_SECONDS,
+    Peer,
+    Starter,
+    start_starter,
+    starter,
+    wait_until,
+    write_page,
+)
+from paceline.server import start_time
 
 WAITS = "import sys\nprint('ready', flush=True)\nsys.stdin = None\nimport signal\nsignal.pause()\n"
 
@@ -208,6 +218,38 @@ def test_starter_ends_when_nobody_needs_it(bare: Starter) -> None:
     bare.peer.send(type="bye")
     assert bare.process.wait(DEADLINE_SECONDS) == 0
     assert not bare.socket_path.exists()
+
+
+def orphan_of(running: Starter, node: str, agent: int | None = None) -> int:
+    """A rank whose agent closes its connection for good; its pid."""
+    folder = running.folder / node
+    folder.mkdir()
+    write_page(folder / "page", node=node)
+    if agent is not None:
+        name = {"pid": agent, "start_time": start_time(agent)}
+        (folder / "agent.json").write_text(json.dumps(name))
+    peer = Peer(running.socket_path, node=node, orphan_after_ms=100)
+    child = running.spawn("script", "waits.py", peer=peer, page=str(folder / "page"))
+    assert child["type"] == "spawned", child
+    peer.close()
+    return int(child["pid"])
+
+
+def test_ranks_without_an_agent_are_ended(bare: Starter) -> None:
+    mine = bare.spawn("script", "waits.py")
+    orphan = orphan_of(bare, "node1")
+    wait_until(lambda: start_time(orphan) == 0, "the orphan is ended and reaped")
+    assert start_time(mine["pid"]) == mine["start_time"]
+    assert f"killed=[{orphan}]" in (bare.folder / "starter.log").read_text()
+
+
+def test_ranks_whose_agent_lives_stay(bare: Starter) -> None:
+    # That agent uses another starter now. The second node is looked at after the first.
+    kept = orphan_of(bare, "node1", agent=os.getpid())
+    orphan = orphan_of(bare, "node2")
+    wait_until(lambda: start_time(orphan) == 0, "the orphan is ended and reaped")
+    assert start_time(kept) != 0
+    os.killpg(kept, signal.SIGKILL)
 
 
 def test_ranks_survive_a_dead_starter_and_their_slot_is_guarded(tmp_path: Path) -> None:

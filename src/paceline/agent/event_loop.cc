@@ -417,6 +417,7 @@ void AgentLoop::Do(const core::StartStarter& action) {
                          .log_path = setup_.files.LogDir() + "/starter.log",
                          .salt = starter_salt_};
   StarterPlace place = PlaceOfStarter(setup_.spec.launch, setup_.base_env, home);
+  place.orphan_after = setup_.spec.job.timers.orphan_after;
   if (starter_delay_ns_ == 0) {
     starter_.Connect(std::move(place));
     return;

@@ -131,7 +131,12 @@ void StarterClient::TryConnect() {
     Lose(std::string(watched.message()));
     return;
   }
-  Send({{"type", "hello"}, {"protocol", kProtocol}, {"job", job_}, {"node", node_}});
+  nlohmann::json hello = {
+      {"type", "hello"}, {"protocol", kProtocol}, {"job", job_}, {"node", node_}};
+  if (!place_.orphan_after.is_infinite()) {
+    hello["orphan_after_ms"] = place_.orphan_after.milliseconds();
+  }
+  Send(hello);
 }
 
 void StarterClient::Launch() {

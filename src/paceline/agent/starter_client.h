@@ -18,6 +18,7 @@
 #include "absl/status/status.h"
 #include "paceline/agent/reactor.h"
 #include "paceline/base/fd.h"
+#include "paceline/base/instant.h"
 #include "paceline/base/spawn.h"
 
 namespace paceline::agent {
@@ -28,6 +29,7 @@ struct StarterPlace {
   std::string log_path;
   std::vector<std::string> argv;  // without --socket and --ready-fd
   std::vector<std::string> env;
+  Duration orphan_after = Duration::Infinite();  // without an agent its ranks are ended then
 };
 
 struct StarterHello {

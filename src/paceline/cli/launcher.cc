@@ -38,6 +38,16 @@ core::KeeperPlan PlanOf(const LauncherOptions& options) {
           .timers = options.spec.timers};
 }
 
+// Of a node whose agent cannot do it: it is dead or stuck.
+void KillRanks(const std::string& run_dir, const std::string& node) {
+  const auto page = agent::PageFile::Open(Concat(run_dir, "/nodes/", node, "/page"));
+  if (!page.ok() || !(*page)->is_of_this_boot()) return;
+  for (uint32_t slot = 0; slot < (*page)->slot_count(); ++slot) {
+    const std::optional<SlotReading> reading = (*page)->Read(slot);
+    if (reading.has_value()) agent::SignalGroup(agent::ProcessOf(*reading), SIGKILL);
+  }
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Launcher>> Launcher::Create(LauncherOptions options) {
@@ -323,18 +333,16 @@ bool Launcher::IsQuiet() const {
 }
 
 void Launcher::FinishWhenQuiet() {
-  if (has_ended_ && IsQuiet()) reactor_->Stop();
+  if (!has_ended_ || !IsQuiet()) return;
+  // An agent that died for good left its ranks to nobody.
+  for (const auto& [node, kept] : agents_) KillRanks(options_.platform.run_dir, node);
+  reactor_->Stop();
 }
 
 // Ranks first: an agent that is stuck cannot end them any more.
 void Launcher::KillLeftovers() {
   for (const auto& [node, kept] : agents_) {
-    const auto page =
-        agent::PageFile::Open(Concat(options_.platform.run_dir, "/nodes/", node, "/page"));
-    for (uint32_t slot = 0; page.ok() && slot < (*page)->slot_count(); ++slot) {
-      const std::optional<SlotReading> reading = (*page)->Read(slot);
-      if (reading.has_value()) agent::SignalGroup(agent::ProcessOf(*reading), SIGKILL);
-    }
+    KillRanks(options_.platform.run_dir, node);
     if (kept.process.pid > 0) ::kill(kept.process.pid, SIGKILL);
   }
   if (master_.process.pid > 0) ::kill(master_.process.pid, SIGKILL);

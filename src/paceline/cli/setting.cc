@@ -204,7 +204,7 @@ constexpr TimerRow kTimers[] = {
     {"timers.connect_timeout", &Timers::connect_timeout, false,
      "how long a command or joining host waits for a master that does not answer"},
     {"timers.orphan_after", &Timers::orphan_after, false,
-     "an agent without a master for this long stops its ranks and leaves"},
+     "an agent without a master, or ranks without an agent, for this long: the ranks are ended"},
     {"timers.finish_linger", &Timers::finish_linger, true,
      "how long the master still answers after the end of the job"},
     {"timers.settle", &Timers::settle, true,

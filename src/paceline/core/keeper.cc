@@ -14,6 +14,8 @@ constexpr uint32_t kExitsAtOnceMax = 5;
 // Exit codes that another attempt cannot change.
 constexpr int kExitUsage = 2;
 constexpr int kExitNotAuthorised = 4;
+// It was without a master for orphan_after and has ended its ranks.
+constexpr int kExitUnreachable = 3;
 
 }  // namespace
 
@@ -90,6 +92,15 @@ void Keeper::OnAgentExited(Instant now, const AgentExited& event, Actions* actio
   if (event.by_itself && (event.code == kExitUsage || event.code == kExitNotAuthorised)) {
     agent.state = Child::State::kDone;
     if (AllAgentsDone()) actions->push_back(GiveUp{event.code, "no agent of this host can run"});
+    return;
+  }
+  const bool lived = now - agent.up_since >= kLivedWell;
+  if (event.by_itself && event.code == kExitUnreachable && lived) {
+    // Where the master is this launcher's to keep, it may still come back; elsewhere the job is
+    // gone.
+    agent.state = plan_.has_master ? Child::State::kDown : Child::State::kDone;
+    if (plan_.has_master) agent.due = now + plan_.timers.respawn_delay_max;
+    if (AllAgentsDone()) actions->push_back(GiveUp{event.code, "no master was to be found"});
     return;
   }
   // A count follows in any case: an agent that left by itself has ended its ranks before.

@@ -86,6 +86,22 @@ TEST_F(KeeperTest, AnIdleAgentIsRestarted) {
   EXPECT_EQ(Names(keeper.Step(At(9050), RanksCounted{"b", 0, 0})), "agent:b ");
 }
 
+TEST_F(KeeperTest, AnAgentWithoutAMasterForTooLongEndsAHostThatOnlyJoined) {
+  plan_.has_master = false;
+  Keeper keeper = Started(plan_);
+  EXPECT_EQ(Names(keeper.Step(At(700'000), AgentExited{"a", true, 3})), "");
+  const auto actions = keeper.Step(At(700'010), AgentExited{"b", true, 3});
+  ASSERT_EQ(actions.size(), 1U);
+  EXPECT_EQ(std::get<GiveUp>(actions[0]).exit_code, 3);
+}
+
+TEST_F(KeeperTest, AnAgentWithoutAMasterForTooLongIsStartedAgainBesideTheMaster) {
+  Keeper keeper = Started(plan_);
+  EXPECT_EQ(Names(keeper.Step(At(700'000), AgentExited{"a", true, 3})), "");
+  const Instant due = keeper.NextDeadline();
+  EXPECT_EQ(Names(keeper.Step(due, KeeperTimePassed{})), "agent:a ");
+}
+
 TEST_F(KeeperTest, AChildThatDiesAtOnceIsDelayedMoreAndMore) {
   Keeper keeper = Started(plan_);
   int64_t now = 10;

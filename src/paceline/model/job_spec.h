@@ -59,8 +59,10 @@ struct Timers {
   Duration reconnect_delay_max = Duration::Seconds(1);
   // How long a command or a joining host waits for a master that does not answer at all.
   Duration connect_timeout = Duration::Seconds(10);
-  // An agent without a master for this long stops its ranks and leaves. Infinite: never.
-  Duration orphan_after = Duration::Infinite();
+  // An agent without a master for this long stops its ranks and leaves; ranks without an agent for
+  // this long are ended by their starter. Infinite: never. Long enough for a host of the master to
+  // be rebooted, short enough that nobody finds processes of last week.
+  Duration orphan_after = Duration::Seconds(600);
   // When the job is over the master answers late agents and commands for this long.
   Duration finish_linger = Duration::Milliseconds(500);
 

@@ -3,6 +3,7 @@
 #include <csignal>
 #include <utility>
 
+#include "paceline/base/mark.h"
 #include "paceline/sim/world.h"
 
 namespace paceline::sim {
@@ -84,6 +85,24 @@ void Node::KillAgent() {
   agent_->Die(false);
   world_.Retire(std::move(agent_));
   world_.AgentDied(index_, agent_pid);
+  EndOrphansAfter(++agent_deaths_);
+}
+
+void Node::EndOrphansAfter(uint64_t death) {
+  world_.queue().After(world_.options().spec.timers.orphan_after, [this, death, boots = boots_] {
+    const bool is_orphaned = is_on_ && boots == boots_ && agent_ == nullptr;
+    if (!is_orphaned || death != agent_deaths_) return;
+    // Without a starter it is the launcher that ends them, with the job.
+    const bool somebody_can = starter_ != Starter::kNone || world_.master().has_finished();
+    if (is_frozen_ || !somebody_can) {
+      EndOrphansAfter(death);
+      return;
+    }
+    MARK("orphans ended");
+    std::vector<int32_t> pids;
+    for (const auto& [pid, process] : processes_) pids.push_back(pid);
+    for (const int32_t pid : pids) EndRank(pid, Killed(SIGKILL));
+  });
 }
 
 void Node::Restart() {

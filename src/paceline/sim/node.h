@@ -95,6 +95,8 @@ class Node {
 
   void Fork(const SpawnOrder& order);
   void Import(int32_t pid);
+  // What the starter does for ranks that have no agent any more: no agent came since that death.
+  void EndOrphansAfter(uint64_t death);
   void TellEnd(const RankReport& report);
 
   SimWorld& world_;
@@ -105,6 +107,7 @@ class Node {
   bool is_on_ = false;
   bool is_twin_ = false;
   bool is_frozen_ = false;
+  uint64_t agent_deaths_ = 0;
   bool agent_wanted_ = false;  // its launcher starts it again when it dies
   Starter starter_ = Starter::kNone;
   uint64_t starter_count_ = 0;
