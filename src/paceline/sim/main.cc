@@ -17,6 +17,9 @@
 #ifndef PACELINE_VERSION
 #define PACELINE_VERSION "unknown"
 #endif
+#ifndef PACELINE_COMMIT
+#define PACELINE_COMMIT "unknown"
+#endif
 
 namespace paceline::sim {
 namespace {
@@ -202,8 +205,8 @@ void ListMarks() {
 
 void Introduce(uint64_t seed, const Wishes& wishes) {
   const Options options = Draw(seed, wishes);
-  std::printf("seed %" PRIu64 "  paceline %s\n  %s\n", seed, PACELINE_VERSION,
-              Describe(options).c_str());
+  std::printf("seed %" PRIu64 "  paceline %s, commit %s\n  %s\n", seed, PACELINE_VERSION,
+              PACELINE_COMMIT, Describe(options).c_str());
   for (const Strike& strike : options.strikes) {
     std::printf("  %8.3f s  %s\n", static_cast<double>(strike.at.nanoseconds()) / 1e9,
                 std::string(AllFaults()[strike.fault].name).c_str());
@@ -261,6 +264,7 @@ int RunSwarm(const Flags& flags) {
   }
   const double spent = static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
   if (flags.shows_marks) ListMarks();
+  std::printf("paceline %s, commit %s\n", PACELINE_VERSION, PACELINE_COMMIT);
   std::printf("seeds %" PRIu64 " to %" PRIu64 ": %" PRIu64 " failed; %.0f s simulated in %.1f s\n",
               flags.seed, seed == 0 ? 0 : seed - 1, failed, simulated, spent);
   for (const auto& [check, count] : failures) {
