@@ -212,8 +212,7 @@ class AgentTurn {
     if (assignment.kind != Kind::kRun || m_.leaving_) return;
     for (uint32_t local = 0; local < assignment.rank_count; ++local) {
       Slot& slot = m_.slots_[local];
-      const bool there = slot.process && slot.process->generation == assignment.generation;
-      if (there || slot.alive || slot.spawning) continue;
+      if (!slot.Lacks(assignment.generation)) continue;
       slot.spawning_generation = assignment.generation;
       SpawnDidFail(local, slot, why);
     }
@@ -253,8 +252,8 @@ class AgentTurn {
     if (m_.leaving_ || mine.kind != Kind::kRun || mine.rank_count != mine.world_size) return;
     const Slot* failed = nullptr;
     for (const auto& [local, slot] : m_.slots_) {
-      const bool ended = slot.process && !slot.alive && !slot.process->exit.is_success() &&
-                         slot.process->generation == mine.generation;
+      const bool ended =
+          slot.IsOf(mine.generation) && !slot.alive && !slot.process->exit.is_success();
       if (ended) failed = &slot;
     }
     if (failed == nullptr) return;
@@ -361,9 +360,8 @@ class AgentTurn {
     bool missing = false;
     for (uint32_t local = 0; local < assignment.rank_count; ++local) {
       const Slot& slot = m_.slots_[local];
-      const bool there = slot.process && slot.process->generation == assignment.generation;
-      if (!there) complete = false;
-      if (!there && !slot.alive && !slot.spawning) missing = true;
+      if (!slot.IsOf(assignment.generation)) complete = false;
+      if (slot.Lacks(assignment.generation)) missing = true;
     }
     for (const auto& [local, slot] : m_.slots_) {
       if (slot.alive && !IsWanted(local, slot)) complete = false;
@@ -387,8 +385,7 @@ class AgentTurn {
     }
     for (uint32_t local = 0; local < assignment.rank_count; ++local) {
       Slot& slot = m_.slots_[local];
-      const bool there = slot.process && slot.process->generation == assignment.generation;
-      if (there || slot.alive || slot.spawning) continue;
+      if (!slot.Lacks(assignment.generation)) continue;
       slot.spawning = true;
       slot.spawning_generation = assignment.generation;
       const Rank rank(assignment.first_rank + local);
@@ -470,7 +467,7 @@ bool AgentMachine::Holds(const Assignment& assignment) const {
   return std::any_of(slots_.begin(), slots_.end(), [&](const auto& entry) {
     const Slot& slot = entry.second;
     if (slot.spawning) return slot.spawning_generation == assignment.generation;
-    return slot.process && slot.process->generation == assignment.generation;
+    return slot.IsOf(assignment.generation);
   });
 }
 

@@ -141,6 +141,13 @@ class AgentMachine {
     bool killed = false;
     Instant kill_at = Instant::Max();   // SIGKILL when still alive then
     Instant stuck_at = Instant::Max();  // said to be stuck when still alive then
+
+    // Its process, living or ended, was started for that generation.
+    bool IsOf(Generation generation) const {
+      return process.has_value() && process->generation == generation;
+    }
+    // Nothing was started for that generation, nothing is being started, and the place is empty.
+    bool Lacks(Generation generation) const { return !IsOf(generation) && !alive && !spawning; }
   };
   friend class AgentTurn;
 

@@ -1,5 +1,7 @@
 #include "paceline/core/agent.h"
 
+#include <optional>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -83,6 +85,128 @@ TEST(AgentMachine, LeavesNoDeadlineBehindAfterTheKill) {
   leave.generation = Generation(1);
   machine.Step(At(15), AssignmentReceived{leave});
   EXPECT_GT(machine.NextDeadline(), At(15));
+}
+
+// Its one rank runs.
+AgentMachine Running(Assignment order = RunOrder(1)) {
+  AgentMachine machine{JobSpec{}};
+  machine.Step(At(0), StorePortHeld{20'000});
+  machine.Step(At(0), MasterLinked{});
+  machine.Step(At(1), StarterReady{});
+  machine.Step(At(2), AssignmentReceived{std::move(order)});
+  machine.Step(At(3), RankSpawned{0, Generation(1), 77});
+  machine.Step(At(4), StorePortHeld{20'001});
+  return machine;
+}
+
+RankEnded Killed(uint64_t generation, int32_t pid) {
+  RankEnded ended{0, Generation(generation), pid, {}};
+  ended.cause.kind = ExitCause::Kind::kSignaled;
+  ended.cause.code = 9;
+  return ended;
+}
+
+Assignment Granted() {
+  Assignment order = RunOrder(1);
+  order.solo_first = Generation(2);
+  order.solo_last = Generation(65);
+  return order;
+}
+
+std::optional<int> SignalSent(const std::vector<AgentAction>& actions) {
+  for (const AgentAction& action : actions) {
+    if (const auto* signal = std::get_if<SignalRank>(&action)) return signal->signal;
+  }
+  return std::nullopt;
+}
+
+TEST(AgentMachine, KillsAnOlderRankAtOnceAndStartsTheNextOneInItsEmptyPlace) {
+  AgentMachine machine = Running();
+  const auto told = machine.Step(At(10), AssignmentReceived{RunOrder(2)});
+  EXPECT_EQ(SignalSent(told), 9);
+  EXPECT_EQ(Count<SpawnRank>(told), 0u);
+  const auto ended = machine.Step(At(11), Killed(1, 77));
+  EXPECT_EQ(Count<SpawnRank>(ended), 1u);
+  machine.Step(At(12), RankSpawned{0, Generation(2), 78});
+  EXPECT_EQ(machine.carried_out(), Generation(2));
+}
+
+TEST(AgentMachine, IgnoresAnOrderOfThePast) {
+  AgentMachine machine = Running(RunOrder(1));
+  machine.Step(At(10), AssignmentReceived{RunOrder(3)});
+  machine.Step(At(11), Killed(1, 77));
+  machine.Step(At(12), RankSpawned{0, Generation(3), 78});
+  EXPECT_EQ(SignalSent(machine.Step(At(13), AssignmentReceived{RunOrder(2)})), std::nullopt);
+  EXPECT_EQ(machine.assignment().generation, Generation(3));
+}
+
+TEST(AgentMachine, GivesItsRanksTheGraceWhenTheJobEnds) {
+  AgentMachine machine = Running();
+  Assignment leave;
+  leave.kind = Assignment::Kind::kLeave;
+  leave.generation = Generation(1);
+  leave.grace = Duration::Seconds(5);
+  EXPECT_EQ(SignalSent(machine.Step(At(10), AssignmentReceived{leave})), 15);
+  EXPECT_EQ(machine.NextDeadline(), At(5010));
+  EXPECT_EQ(SignalSent(machine.Step(At(5010), AgentTimePassed{})), 9);
+  EXPECT_EQ(Count<ExitAgent>(machine.Step(At(5011), Killed(1, 77))), 1u);
+}
+
+TEST(AgentMachine, RestartsAloneOnlyWithoutAMasterAndWithinItsGrant) {
+  AgentMachine linked = Running(Granted());
+  EXPECT_EQ(Count<SpawnRank>(linked.Step(At(10), Killed(1, 77))), 0u);
+  AgentMachine ungranted = Running();
+  ungranted.Step(At(9), MasterUnlinked{"gone"});
+  EXPECT_EQ(Count<SpawnRank>(ungranted.Step(At(10), Killed(1, 77))), 0u);
+  AgentMachine alone = Running(Granted());
+  alone.Step(At(9), MasterUnlinked{"gone"});
+  EXPECT_EQ(Count<SpawnRank>(alone.Step(At(10), Killed(1, 77))), 1u);
+  EXPECT_EQ(alone.assignment().generation, Generation(2));
+}
+
+TEST(AgentMachine, StopsRestartingAloneWithoutProgress) {
+  AgentMachine machine = Running(Granted());
+  machine.Step(At(9), MasterUnlinked{"gone"});
+  uint64_t generation = 1;
+  size_t spawned = 0;
+  for (int32_t pid = 77; pid < 87; ++pid) {
+    const auto ended = machine.Step(At(10 * pid), Killed(generation, pid));
+    if (Count<SpawnRank>(ended) == 0) break;
+    ++spawned;
+    machine.Step(At(10 * pid + 1), RankSpawned{0, Generation(++generation), pid + 1});
+    machine.Step(At(10 * pid + 2), StorePortHeld{30'000});
+  }
+  EXPECT_EQ(spawned, 3u);
+}
+
+// The master numbered its next world from the block; the agent had used that number already.
+TEST(AgentMachine, KeepsWhatItMadeAloneWhenTheMasterNamesTheSameWorld) {
+  AgentMachine machine = Running(Granted());
+  machine.Step(At(9), MasterUnlinked{"gone"});
+  machine.Step(At(10), Killed(1, 77));
+  machine.Step(At(11), RankSpawned{0, Generation(2), 78});
+  machine.Step(At(12), MasterLinked{});
+  const auto told = machine.Step(At(13), AssignmentReceived{RunOrder(2)});
+  EXPECT_EQ(SignalSent(told), std::nullopt);
+  EXPECT_EQ(Count<SpawnRank>(told), 0u);
+}
+
+TEST(AgentMachine, GivesUpAfterItsTimeWithoutAMaster) {
+  AgentMachine machine = Running();
+  const Timers timers;
+  machine.Step(At(1000), MasterUnlinked{"gone"});
+  const Instant due = At(1000) + timers.orphan_after;
+  EXPECT_EQ(machine.NextDeadline(), due);
+  EXPECT_EQ(SignalSent(machine.Step(due, AgentTimePassed{})), 15);
+  EXPECT_EQ(SignalSent(machine.Step(due + timers.stop_grace, AgentTimePassed{})), 9);
+  const auto ended = machine.Step(due + timers.stop_grace, Killed(1, 77));
+  ASSERT_EQ(Count<ExitAgent>(ended), 1u);
+  for (const AgentAction& action : ended) {
+    const auto* exit = std::get_if<ExitAgent>(&action);
+    if (exit != nullptr) {
+      EXPECT_EQ(exit->exit_code, 3);
+    }
+  }
 }
 
 }  // namespace
