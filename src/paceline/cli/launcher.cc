@@ -127,7 +127,7 @@ void Launcher::WatchKept(Kept* slot, std::function<void(int)> ended) {
                 slot->pidfd.Close();
                 // Somebody else's child leaves no status: as if killed.
                 const int status = slot->is_child ? ReapProcess(slot->process.pid) : SIGKILL;
-                slot->process = {};
+                slot->last_pid = std::exchange(slot->process, {}).pid;
                 ended(status);
               })
       .IgnoreError();
@@ -178,7 +178,8 @@ void Launcher::Do(const core::CountRanks& action) {
 }
 
 void Launcher::Do(const core::ReportNodeGone& action) {
-  gone_[action.node] = {action.node, action.evidence};
+  // With the pid, a late word about this agent cannot end the next one.
+  gone_[action.node] = {action.node, action.evidence, agents_[action.node].last_pid};
   if (supervisor_ != nullptr) supervisor_->Send(gone_[action.node]);
 }
 

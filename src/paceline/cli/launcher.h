@@ -54,6 +54,7 @@ class Launcher {
   // A process that is kept: started by this launcher or by one before it.
   struct Kept {
     agent::ProcessId process;
+    pid_t last_pid = 0;  // of the process before, once it has ended
     Fd pidfd;
     bool is_child = true;
   };

@@ -88,9 +88,10 @@ int Conclude(Invocation& invocation, const JobEnd& end, const Story& story, bool
   Output& out = invocation.out;
   if (end.exit_code == kExitDone) {
     out.Say(Concat("Done",
-                   story.worlds > 1 ? Concat(" after ", story.worlds, " worlds and ",
-                                             story.failures, " failures of ranks")
-                                    : std::string(),
+                   story.worlds > 1
+                       ? Concat(" after ", story.worlds, " worlds and ", story.failures,
+                                story.failures == 1 ? " failure" : " failures", " of ranks")
+                       : std::string(),
                    "."));
     return kExitDone;
   }

@@ -24,7 +24,10 @@ std::string LiveLine(const wire::JobStatus& status) {
     line += fmt::format(" · goodput {:.1f} %", status.goodput * 100);
   }
   if (status.loss.has_value()) line += fmt::format(" · loss {:.4f}", *status.loss);
-  if (status.failures > 0) Append(&line, " · ", status.failures, " failures recovered");
+  if (status.failures > 0) {
+    Append(&line, " · ", status.failures, status.failures == 1 ? " failure" : " failures",
+           " recovered");
+  }
   if (status.phase != "running" && !status.pending.empty()) Append(&line, " · ", status.pending);
   return line;
 }

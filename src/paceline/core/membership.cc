@@ -38,9 +38,18 @@ void Hear(Turn& turn, NodeLink& link) {
   }
 }
 
+// What became of the ranks of a node that is lost and cannot speak, nobody here can say: when it
+// registers again it tells the whole truth.
+void ForgetRanksOfLost(Turn& turn, NodeId node) {
+  NodeLink& link = turn.Link(node);
+  const bool lost = turn.state().Find(node)->status == Status::kLost;
+  if (lost && !link.connection) link.ranks.clear();
+}
+
 void Disconnect(Turn& turn, NodeId node, NodeLink& link) {
   CountConnection(turn, node, false);
   link.connection.reset();
+  ForgetRanksOfLost(turn, node);
   link.disconnected_at = turn.now();
   turn.watch().dirty = true;
   turn.Rewatch(node);
@@ -65,6 +74,7 @@ void LoseNode(Turn& turn, const NodeState& node, std::string reason,
                      .reason = std::move(reason)},
             std::move(causes));
   ForgetNodeWatch(turn, node.id);
+  ForgetRanksOfLost(turn, node.id);
   turn.TellSoon(link);
   if (!state.spec.replace_nodes || node.departures > kLaunchesMax) return;
   turn.Do(LaunchNode{node.name, node.reason});
@@ -125,6 +135,13 @@ bool CheckReport(Turn& turn, const NodeRegistered& event) {
     refusal.what = "node " + report.name + " offers " + std::to_string(report.slots) + " ranks";
     refusal.why = "a node holds 1 to " + std::to_string(kSlotsMax) + " ranks";
     refusal.fix = "set --nproc-per-node";
+  } else if (report.slots < turn.state().spec.nproc_per_node) {
+    MARK("small node refused");
+    refusal.code = "PL-E0309";
+    refusal.what = "node " + report.name + " offers fewer ranks than the job asks of a node";
+    refusal.why = "it offers " + std::to_string(report.slots) + ", the job was submitted with " +
+                  std::to_string(turn.state().spec.nproc_per_node) + " ranks a node";
+    refusal.fix = "give the same --nproc-per-node on every host";
   } else {
     return true;
   }
@@ -199,6 +216,8 @@ void Admit(Turn& turn, NodeId id, const NodeRegistered& event) {
   link.gone = false;
   link.last_heard = turn.now();
   link.loop_delay = Duration();
+  // What another agent was told says nothing of this one, which may even run on another host.
+  if (link.agent_incarnation != report.agent_incarnation) link.told = Assignment{};
   link.agent_incarnation = report.agent_incarnation;
   link.agent_pid = report.agent_pid;
   turn.TellSoon(link);
@@ -216,8 +235,6 @@ void NoteReboot(Turn& turn, const NodeState& node, const NodeReport& report) {
   turn.Emit(Joined(node.id, report, true), {turn.state().last_seq});
 }
 
-  // What another agent was told says nothing of this one, which may even run on another host.
-  if (link.agent_incarnation != report.agent_incarnation) link.told = Assignment{};
 }  // namespace
 
 bool IsNodeName(const std::string& name) {

@@ -51,6 +51,8 @@ struct Filler {
   void operator()(const core::NodeLost& fact) {
     event.node = names.Of(fact.node);
     Detail("silent_ms", std::to_string(fact.silent_for.milliseconds()));
+    Detail("finished", YesNo(fact.finished));
+    Detail("explains", YesNo(fact.explains));
     Detail("reason", fact.reason);
   }
   void operator()(const core::NodeLeft& fact) {
@@ -69,6 +71,7 @@ struct Filler {
     Detail("how", std::string(KindName(fact.cause.kind)));
     Detail("code", std::to_string(fact.cause.code));
     Detail("charged", YesNo(fact.charged));
+    Detail("explains", YesNo(fact.explains));
     Detail("step_count", std::to_string(fact.step_count));
     Detail("cgroup_oom", YesNo(fact.cause.cgroup_oom));
     if (!fact.cause.headline.empty()) Detail("headline", fact.cause.headline);

@@ -61,8 +61,6 @@ void AddLink(const core::NodeState& node, const core::NodeLink& link, Instant no
   status->agent_pid = link.agent_pid;
   status->silent_for = std::max(Duration(), now - link.last_heard);
   status->generation = link.carried_out.value();
-  // What became of the ranks of a node that is lost and silent, nobody here can say.
-  if (!link.connection.has_value() && node.status == core::NodeState::Status::kLost) return;
   for (const auto& [local_rank, rank] : link.ranks) status->ranks.push_back(ToStatus(rank));
 }
 
