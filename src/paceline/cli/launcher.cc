@@ -1,11 +1,15 @@
 #include "paceline/cli/launcher.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/epoll.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
+#include <cerrno>
+#include <cstring>
 #include <optional>
 #include <utility>
 #include <variant>
@@ -135,16 +139,40 @@ void Launcher::WatchKept(Kept* slot, std::function<void(int)> ended) {
 
 void Launcher::Do(const core::StartMaster&) {
   const auto ended = [this](int status) { OnMasterEnded(status); };
-  if (!Adopt(&master_, options_.card.master, ended)) {
-    auto started = options_.platform.StartMaster(options_.listen, options_.insecure);
-    if (!started.ok()) {
-      Do(core::GiveUp{kExitTrainingFailed, std::string(started.status().message())});
-      return;
-    }
-    master_.pidfd = std::move(started->pidfd);
-    Keep(&master_, *started, ended);
+  if (Adopt(&master_, options_.card.master, ended)) {
+    Feed(core::MasterUp{});
+    return;
   }
-  Feed(core::MasterUp{});
+  std::array<int, 2> ends{-1, -1};
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0) {
+    Do(core::GiveUp{kExitTrainingFailed, Concat("no pipe can be made: ", std::strerror(errno))});
+    return;
+  }
+  CloseMasterReady();
+  master_ready_ = Fd(ends[0]);
+  const Fd child_end(ends[1]);
+  auto started = options_.platform.StartMaster(options_.listen, options_.insecure, child_end.get());
+  if (!started.ok()) {
+    Do(core::GiveUp{kExitTrainingFailed, std::string(started.status().message())});
+    return;
+  }
+  master_.pidfd = std::move(started->pidfd);
+  Keep(&master_, *started, ended);
+  reactor_->Watch(master_ready_.get(), EPOLLIN, [this](uint32_t) { OnMasterReady(); })
+      .IgnoreError();
+}
+
+void Launcher::CloseMasterReady() {
+  if (master_ready_.is_open()) reactor_->Unwatch(master_ready_.get());
+  master_ready_.Close();
+}
+
+// It serves, or it ended before it did; its end is told by its pidfd.
+void Launcher::OnMasterReady() {
+  char told = 0;
+  const bool serves = ::read(master_ready_.get(), &told, 1) == 1;
+  CloseMasterReady();
+  if (serves) Feed(core::MasterUp{});
 }
 
 void Launcher::Do(const core::StartAgent& action) {

@@ -72,6 +72,8 @@ class Launcher {
   void Keep(Kept* slot, const SpawnedProcess& process, std::function<void(int)> ended);
   bool Adopt(Kept* slot, const agent::ProcessId& process, std::function<void(int)> ended);
   void WatchKept(Kept* slot, std::function<void(int)> ended);
+  void CloseMasterReady();
+  void OnMasterReady();
   void OnMasterEnded(int status);
   void OnAgentEnded(const std::string& node, int status);
 
@@ -95,6 +97,7 @@ class Launcher {
   std::thread stopper_;  // one blocking Stop call at a time
   Fd signals_;
   Kept master_;
+  Fd master_ready_;  // the end that we read
   std::map<std::string, Kept> agents_;
   std::map<std::string, wire::NodeGoneReport> gone_;  // told again to a new master
   agent::Reactor::TimerId deadline_timer_ = 0;

@@ -4,6 +4,7 @@
 
 #include "paceline/cli/command.h"
 #include "paceline/cli/exit_code.h"
+#include "paceline/cli/value.h"
 #include "paceline/master/main.h"
 
 namespace paceline::cli {
@@ -22,6 +23,11 @@ FlagTable MasterFlags() {
        .spellings = {"--insecure"},
        .kind = FlagKind::kSwitch,
        .help = "an open address without encryption"},
+      {.dest = "ready_fd",
+       .spellings = {"--ready-fd"},
+       .kind = FlagKind::kInteger,
+       .metavar = "FD",
+       .help = "open descriptor that gets a byte when it serves"},
   };
   return kFlags;
 }
@@ -31,6 +37,9 @@ int RunMasterCommand(Invocation& invocation) {
   if (const Given* given = invocation.line.Find("run_dir")) options.run_dir = given->value;
   if (const Given* given = invocation.line.Find("listen")) options.listen = given->value;
   options.insecure = invocation.line.Has("insecure");
+  if (const Given* given = invocation.line.Find("ready_fd")) {
+    options.ready_fd = static_cast<int>(ParseInteger(given->value).value_or(-1));
+  }
   const absl::Status served = master::RunMaster(options);
   if (served.ok()) return kExitDone;
   return invocation.out.Fail(ProblemFrom(served));

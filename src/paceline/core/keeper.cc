@@ -26,10 +26,11 @@ Keeper::Keeper(KeeperPlan plan) : plan_(std::move(plan)) {
 std::vector<KeeperAction> Keeper::Step(Instant now, const KeeperEvent& event) {
   Actions actions;
   if (std::holds_alternative<KeepStarted>(event)) {
-    StartAll(now, &actions);
+    StartAll(now);
   } else if (std::holds_alternative<MasterUp>(event)) {
     master_.state = Child::State::kUp;
     master_.up_since = now;
+    if (!std::exchange(agents_begun_, true)) StartAgents(now);
   } else if (const auto* master = std::get_if<MasterExited>(&event)) {
     OnMasterExited(now, *master, &actions);
   } else if (const auto* up = std::get_if<AgentUp>(&event)) {
@@ -55,8 +56,15 @@ std::vector<KeeperAction> Keeper::Step(Instant now, const KeeperEvent& event) {
   return actions;
 }
 
-void Keeper::StartAll(Instant now, Actions*) {
-  if (plan_.has_master) master_.due = now;
+void Keeper::StartAll(Instant now) {
+  if (plan_.has_master) {
+    master_.due = now;
+  } else {
+    StartAgents(now);
+  }
+}
+
+void Keeper::StartAgents(Instant now) {
   for (auto& [node, agent] : agents_) agent.due = now;
 }
 

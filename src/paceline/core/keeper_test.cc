@@ -34,10 +34,19 @@ class KeeperTest : public testing::Test {
   KeeperPlan plan_{.nodes = {"a", "b"}, .is_whole_job = true};
 };
 
-TEST_F(KeeperTest, StartsEverythingAtOnce) {
+TEST_F(KeeperTest, StartsTheAgentsWhenTheMasterServes) {
   Keeper keeper(plan_);
-  EXPECT_EQ(Names(keeper.Step(At(0), KeepStarted{})), "master agent:a agent:b ");
+  EXPECT_EQ(Names(keeper.Step(At(0), KeepStarted{})), "master ");
   EXPECT_TRUE(keeper.NextDeadline().is_max());
+  EXPECT_EQ(Names(keeper.Step(At(12), MasterUp{})), "agent:a agent:b ");
+  keeper.Step(At(13), MasterExited{false, 9});
+  EXPECT_EQ(Names(keeper.Step(At(25), MasterUp{})), "") << "they run on without it";
+}
+
+TEST_F(KeeperTest, StartsTheAgentsAtOnceWhereTheMasterIsElsewhere) {
+  plan_.has_master = false;
+  Keeper keeper(plan_);
+  EXPECT_EQ(Names(keeper.Step(At(0), KeepStarted{})), "agent:a agent:b ");
 }
 
 TEST_F(KeeperTest, RestartsAKilledMasterAtOnce) {

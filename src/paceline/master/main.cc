@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "paceline/base/fd.h"
 #include "paceline/base/file_text.h"
 #include "paceline/base/log.h"
 #include "paceline/base/prng.h"
@@ -165,6 +166,12 @@ void IgnoreTerminal() {
   std::signal(SIGPIPE, SIG_IGN);
 }
 
+void TellReady(int fd) {
+  const Fd ready(fd);
+  if (!ready.is_open()) return;
+  [[maybe_unused]] const ssize_t written = ::write(ready.get(), "s", 1);
+}
+
 class Master {
  public:
   absl::Status Run(const MasterOptions& options) {
@@ -197,6 +204,7 @@ class Master {
                                {"http_port", http_->port()},
                                {"records", records.size()},
                                {"incarnation", loop.state().master_incarnation}});
+    TellReady(options.ready_fd);
     loop.Run();
     LogInfo("master_done",
             {{"exit_code", loop.state().exit_code}, {"reason", loop.state().final_reason}});

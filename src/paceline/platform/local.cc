@@ -8,8 +8,10 @@
 namespace paceline::platform {
 
 absl::StatusOr<SpawnedProcess> LocalPlatform::Start(std::vector<std::string> words,
-                                                    const std::string& log_path) const {
+                                                    const std::string& log_path,
+                                                    int passed_fd) const {
   SpawnRequest request;
+  request.passed_fd = passed_fd;
   request.argv = {binary};
   for (std::string& word : words) request.argv.push_back(std::move(word));
   for (std::string& entry : CurrentEnvironment()) {
@@ -21,11 +23,12 @@ absl::StatusOr<SpawnedProcess> LocalPlatform::Start(std::vector<std::string> wor
   return SpawnDetached(request);
 }
 
-absl::StatusOr<SpawnedProcess> LocalPlatform::StartMaster(const std::string& listen,
-                                                          bool insecure) const {
-  std::vector<std::string> words = {"master", "--run-dir", run_dir, "--listen", listen};
+absl::StatusOr<SpawnedProcess> LocalPlatform::StartMaster(const std::string& listen, bool insecure,
+                                                          int ready_fd) const {
+  std::vector<std::string> words = {"master", "--run-dir",  run_dir, "--listen",
+                                    listen,   "--ready-fd", "3"};
   if (insecure) words.push_back("--insecure");
-  return Start(std::move(words), Concat(run_dir, "/logs/master.log"));
+  return Start(std::move(words), Concat(run_dir, "/logs/master.log"), ready_fd);
 }
 
 absl::StatusOr<SpawnedProcess> LocalPlatform::StartAgent(const std::string& node) const {

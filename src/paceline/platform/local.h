@@ -17,12 +17,14 @@ struct LocalPlatform {
   std::string runtime_dir;  // absolute
   std::string job_id;
 
-  absl::StatusOr<SpawnedProcess> StartMaster(const std::string& listen, bool insecure) const;
+  // The master writes one byte into `ready_fd` when it serves.
+  absl::StatusOr<SpawnedProcess> StartMaster(const std::string& listen, bool insecure,
+                                             int ready_fd) const;
   absl::StatusOr<SpawnedProcess> StartAgent(const std::string& node) const;
 
  private:
-  absl::StatusOr<SpawnedProcess> Start(std::vector<std::string> words,
-                                       const std::string& log_path) const;
+  absl::StatusOr<SpawnedProcess> Start(std::vector<std::string> words, const std::string& log_path,
+                                       int passed_fd = -1) const;
 };
 
 }  // namespace paceline::platform
