@@ -101,13 +101,27 @@ void Network::Schedule(ConnectionId id, Connection& connection, End to, Task del
 
 void Network::Arrive(ConnectionId id, End to, const Task& deliver) {
   Connection* connection = Find(id);
-  if (connection == nullptr || !PipeTo(*connection, to).open) return;
+  if (connection == nullptr) return;
   const auto [source, target] = Path(*connection, to);
-  if (IsCut(source, target)) {
+  const bool is_cut = IsCut(source, target);
+  if (!PipeTo(*connection, to).open) {
+    if (connection->broken && !is_cut) Reset(id, to == End::kAgent ? End::kMaster : End::kAgent);
+    return;
+  }
+  if (is_cut) {
     PipeTo(*connection, to).held.push_back(deliver);
     return;
   }
   deliver();
+}
+
+// Whoever sends to an end that is lost is told so, if the answer finds its way. Otherwise a
+// connection whose other end broke while the path was cut would look whole for ever.
+void Network::Reset(ConnectionId id, End at) {
+  const Connection* connection = Find(id);
+  const auto [source, target] = Path(*connection, at);
+  if (IsCut(source, target)) return;
+  queue_.After(DrawLatency(connection->ends.agent_host), [this, id, at] { EndOfStream(id, at); });
 }
 
 void Network::EndOfStream(ConnectionId id, End at) {
@@ -166,6 +180,7 @@ void Network::BreakLater(ConnectionId id) {
       const auto [source, target] = Path(*late, end);
       if (IsCut(source, target) || IsCut(target, source) || !late->to_agent.open ||
           !late->to_master.open) {
+        late->broken = true;
         EndOfStream(id, end);
       } else {
         late->breaking = false;  // mended in time

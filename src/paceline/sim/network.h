@@ -74,6 +74,7 @@ class Network {
     Pipe to_agent;
     Pipe to_master;
     bool breaking = false;
+    bool broken = false;  // one end was lost without a word to the other
   };
 
   const Connection* Find(ConnectionId id) const;
@@ -83,6 +84,7 @@ class Network {
   void Schedule(ConnectionId id, Connection& connection, End to, Task deliver);
   void Arrive(ConnectionId id, End to, const Task& deliver);
   void EndOfStream(ConnectionId id, End at);
+  void Reset(ConnectionId id, End at);
   void BreakLater(ConnectionId id);
   void Release(HostIndex from, HostIndex to);
   void Drop(ConnectionId id);

@@ -57,6 +57,40 @@ TEST_F(NetworkTest, HoldsMessagesWhileAPathIsCut) {
   EXPECT_EQ(seen_, (std::vector<std::string>{"other way", "late"}));
 }
 
+// One end may break in one cut and the other see only the time in between; who then speaks to the
+// lost end is told.
+TEST(Network, NoEndBelievesForEverInAConnectionThatTheOtherLost) {
+  uint64_t half_open = 0;
+  for (uint64_t seed = 1; seed <= 300; ++seed) {
+    EventQueue queue;
+    Network network(queue, Prng(seed), LinkQuality{});
+    uint64_t ends = 0;
+    const auto eof = [&ends](ConnectionId) { ++ends; };
+    const ConnectionId id = network.Open(
+        {.agent_host = 1, .agent_incarnation = 1, .agent_eof = eof, .master_eof = eof});
+    const auto run_until = [&queue](int64_t seconds) {
+      const Instant until = Instant() + Duration::Seconds(seconds);
+      queue.At(until, [] {});
+      while (!queue.empty() && queue.next_at() <= until) queue.RunNext();
+    };
+    for (const int64_t begin : {0, 10}) {
+      run_until(begin);
+      network.Cut(1, kMasterHost);
+      network.Cut(kMasterHost, 1);
+      run_until(begin + 5);
+      network.Mend(1, kMasterHost);
+      network.Mend(kMasterHost, 1);
+    }
+    run_until(60);
+    half_open += ends == 1 ? 1 : 0;
+    network.Send(id, End::kMaster, [] {});
+    network.Send(id, End::kAgent, [] {});
+    run_until(61);
+    EXPECT_NE(ends, 1u) << "seed " << seed;
+  }
+  EXPECT_GT(half_open, 0u);
+}
+
 TEST_F(NetworkTest, BreaksAtEachEndWhenAHostLosesItsPower) {
   const ConnectionId id = Open();
   network_.Abandon(id, End::kAgent);
