@@ -51,7 +51,6 @@ void ForgiveStall(Turn& turn) {
     link.last_heard = std::min(turn.now(), link.last_heard + stall);
     link.disconnected_at = std::min(turn.now(), link.disconnected_at + stall);
   }
-  if (!turn.watch().check_at.is_max()) turn.watch().check_at += stall;
   turn.Say(Note::Level::kWarning,
            "the master did not run for " + ToString(stall) + "; nodes get that time back");
 }
@@ -80,7 +79,7 @@ Instant Deadline(const JobState& state, const Watch& watch) {
   if (!ExpectsNodes(state)) return Instant::Max();
   // The pulse lets the master notice that it was stopped itself; see ForgiveStall.
   Instant deadline = watch.last_step_at + HeartbeatInterval(state.spec);
-  deadline = std::min(deadline, watch.check_at);
+  deadline = std::min(deadline, watch.check_all ? watch.last_step_at : watch.checks.first());
   if (state.phase == Phase::kWaiting) deadline = std::min(deadline, watch.settle_at);
   const bool trains = state.phase == Phase::kStarting || state.phase == Phase::kRunning;
   if (trains) deadline = std::min(deadline, watch.grow_at);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "paceline/base/instant.h"
+#include "paceline/core/checks_due.h"
 #include "paceline/core/node_map.h"
 #include "paceline/core/record.h"
 #include "paceline/model/ids.h"
@@ -172,12 +173,13 @@ struct NodeLink {
 struct Watch {
   Instant last_step_at;
   Instant deadline = Instant::Max();       // what NextDeadline() said after the last step
-  Instant check_at = Instant::Max();       // no detector changes its verdict before
+  ChecksDue checks;                        // no detector changes its verdict before
+  bool check_all = false;                  // the phase changed: every verdict may differ
   Instant settle_at = Instant::Max();      // what holds the next world may have passed
   Instant grow_at = Instant::Max();        // a node that kept leaving may join from then on
   Instant minimum_since = Instant::Max();  // first world: since when enough nodes are here
   bool dirty = true;                       // membership or a store port changed: look again
-  bool tells = false;                      // some node's link has `tell` set
+  std::vector<NodeId> tells;               // nodes whose link has `tell` set
   uint32_t connected_count = 0;            // spare or seated nodes with a stream
   uint32_t running_seats = 0;
   uint32_t stepping_seats = 0;

@@ -32,8 +32,10 @@ void CountConnection(Turn& turn, NodeId node, bool connected) {
 void Hear(Turn& turn, NodeLink& link) {
   const Duration silent = turn.now() - link.last_heard;
   link.last_heard = turn.now();
-  // A world that is waited for may have passed this node over because of its silence.
-  if (!turn.state().world && silent > HeartbeatInterval(turn.state().spec)) {
+  // A world that is waited for may have passed this node over because of its silence: nothing less
+  // makes a node suspect. A beat that is merely late must not cost a look at every node.
+  const Duration suspect = HeartbeatInterval(turn.state().spec) * kHeartbeatsSuspect;
+  if (!turn.state().world && silent >= suspect) {
     turn.watch().dirty = true;
   }
 }
@@ -62,7 +64,8 @@ void LoseNode(Turn& turn, const NodeState& node, std::string reason,
   MARK("node lost");
   if (link.connection) CountConnection(turn, node.id, false);
   const Incident& incident = state.incident.pending ? state.incident : state.last_incident;
-  const bool in_that_world = state.last_world.SeatOf(node.id) >= 0;
+  const auto& seats = state.last_world.seats;
+  const bool in_that_world = node.seat < seats.size() && seats[node.seat].node == node.id;
   const bool explains = incident.cascade && incident.failure.value() != 0 && in_that_world &&
                         incident.blamed != node.id;
   if (explains) causes.push_back(incident.failure);
@@ -75,7 +78,7 @@ void LoseNode(Turn& turn, const NodeState& node, std::string reason,
             std::move(causes));
   ForgetNodeWatch(turn, node.id);
   ForgetRanksOfLost(turn, node.id);
-  turn.TellSoon(link);
+  turn.TellSoon(node.id);
   if (!state.spec.replace_nodes || node.departures > kLaunchesMax) return;
   turn.Do(LaunchNode{node.name, node.reason});
 }
@@ -96,7 +99,8 @@ void WelcomeBack(Turn& turn, NodeId id) {
                        .returned = true},
             {node->cause});
   CountConnection(turn, id, true);
-  turn.TellSoon(turn.Link(id));
+  turn.TellSoon(id);
+  turn.Rewatch(id);
 }
 
 RefuseNode Refusal(ConnectionId connection, std::string code) {
@@ -220,7 +224,7 @@ void Admit(Turn& turn, NodeId id, const NodeRegistered& event) {
   if (link.agent_incarnation != report.agent_incarnation) link.told = Assignment{};
   link.agent_incarnation = report.agent_incarnation;
   link.agent_pid = report.agent_pid;
-  turn.TellSoon(link);
+  turn.TellSoon(id);
   turn.watch().dirty = true;
   turn.Do(AdmitNode{event.connection, id});
 }
@@ -258,7 +262,7 @@ void OnMasterStarted(Turn& turn, const MasterStarted& event) {
     if (launch) turn.Do(LaunchNode{node.name, node.reason});
   }
   turn.watch() = Watch{};
-  turn.watch().check_at = turn.now();
+  turn.watch().check_all = true;
   if (turn.state().phase == Phase::kFinished) {
     turn.Do(FinishJob{turn.state().exit_code, turn.state().final_reason});
   }
@@ -358,26 +362,24 @@ void OnLeaving(Turn& turn, const NodeLeaving& event) {
   turn.Emit(NodeLeft{.node = node->id,
                      .name = node->name,
                      .reason = event.why.empty() ? "left" : "left (" + event.why + ")"});
-  turn.TellSoon(found->second);
+  turn.TellSoon(event.node);
 }
 
 void DetectLosses(Turn& turn) {
-  if (turn.now() < turn.watch().check_at) return;
-  Instant check_at = Instant::Max();
-  std::vector<NodeId> members;
-  members.reserve(turn.state().nodes.size());
-  for (const auto& [id, node] : turn.state().nodes) {
-    if (IsMember(node)) members.push_back(id);
+  Watch& watch = turn.watch();
+  if (watch.check_all) {
+    for (const auto& [id, node] : turn.state().nodes) watch.checks.Set(id, turn.now());
+    watch.check_all = false;
   }
-  for (const NodeId id : members) {
+  for (const NodeId id : watch.checks.Take(turn.now())) {
     const NodeState& node = *turn.state().Find(id);
+    if (!IsMember(node)) continue;
     const Verdict verdict = JudgeNode({turn.state(), node, turn.Link(id)}, turn.now());
-    check_at = std::min(check_at, verdict.until);
+    watch.checks.Set(id, verdict.until);
     if (verdict.kind == Verdict::Kind::kLost) LoseNode(turn, node, verdict.reason, {});
     if (verdict.kind == Verdict::Kind::kStuck) FailStuckRank(turn, id, verdict.reason);
-    if (verdict.kind == Verdict::Kind::kSuspect) turn.watch().dirty = true;
+    if (verdict.kind == Verdict::Kind::kSuspect) watch.dirty = true;
   }
-  turn.watch().check_at = check_at;
 }
 
 }  // namespace paceline::core

@@ -316,6 +316,7 @@ void ResetWorldWatch(Turn& turn) {
   watch.stepping_seats = 0;
   watch.done_seats = 0;
   watch.step_count = 0;
+  watch.check_all = true;
   for (auto& [id, link] : turn.links()) {
     link.running = false;
     link.stepping = false;

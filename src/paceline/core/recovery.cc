@@ -1,6 +1,7 @@
 #include "paceline/core/recovery.h"
 
 #include <algorithm>
+#include <set>
 
 #include "paceline/base/mark.h"
 #include "paceline/core/detect/detectors.h"
@@ -76,7 +77,6 @@ bool Form(Turn& turn, const RungAnswer& answer, std::string reason) {
   turn.Emit(std::move(formed), std::move(causes));
   ResetWorldWatch(turn);
   turn.watch().pending.clear();
-  turn.watch().check_at = turn.now();
   return true;
 }
 
@@ -140,11 +140,10 @@ LadderView View(Turn& turn) {
                   .missing = {},
                   .budget = JudgeBudget(state),
                   .blamed_failures = 0};
+  std::set<NodeId> here;
+  for (const Candidate& candidate : view.candidates) here.insert(candidate.node);
   for (const Seat& seat : state.last_world.seats) {
-    const bool here =
-        std::any_of(view.candidates.begin(), view.candidates.end(),
-                    [&](const Candidate& candidate) { return candidate.node == seat.node; });
-    if (!here) view.missing.push_back(seat.node);
+    if (!here.contains(seat.node)) view.missing.push_back(seat.node);
   }
   if (state.incident.has_blamed) {
     view.blamed_failures = state.Find(state.incident.blamed)->failures_without_progress;

@@ -1,6 +1,7 @@
 #include "paceline/core/turn.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "paceline/core/detect/detectors.h"
 
@@ -88,7 +89,7 @@ void Turn::Rewatch(NodeId node) {
   const Verdict verdict = JudgeNode({state(), *known, Link(node)}, now_);
   const bool healthy =
       verdict.kind == Verdict::Kind::kHealthy || verdict.kind == Verdict::Kind::kSuspect;
-  watch().check_at = std::min(watch().check_at, healthy ? verdict.until : now_);
+  watch().checks.NoLaterThan(node, healthy ? verdict.until : now_);
 }
 
 void Turn::TellNode(NodeId node, NodeLink& link) {
@@ -101,17 +102,21 @@ void Turn::TellNode(NodeId node, NodeLink& link) {
   Do(AssignNode{node, std::move(desired)});
 }
 
-void Turn::TellSoon(NodeLink& link) {
-  link.tell = true;
-  watch().tells = true;
+void Turn::TellSoon(NodeId node) {
+  Link(node).tell = true;
+  watch().tells.push_back(node);
 }
 
 void Turn::TellChanges() {
-  // Most events are heartbeats: they must not cost a look at every node.
-  if (!tell_all_ && !watch().tells) return;
-  watch().tells = false;
-  for (auto& [node, link] : links()) {
-    if (tell_all_ || link.tell) TellNode(node, link);
+  // Most events concern one node or none: they must not cost a look at every node.
+  std::vector<NodeId> tells = std::exchange(watch().tells, {});
+  if (tell_all_) {
+    for (auto& [node, link] : links()) TellNode(node, link);
+  } else {
+    std::sort(tells.begin(), tells.end());
+    for (const NodeId node : tells) {
+      if (Link(node).tell) TellNode(node, Link(node));
+    }
   }
   tell_all_ = false;
 }

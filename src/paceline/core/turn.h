@@ -44,7 +44,7 @@ class Turn {
   void Rewatch(NodeId node);
 
   // At the end of this step, whether its desired state changed or not.
-  void TellSoon(NodeLink& link);
+  void TellSoon(NodeId node);
 
   // Tells every connected node whose desired state differs from what it was told.
   void TellChanges();
