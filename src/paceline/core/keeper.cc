@@ -29,7 +29,6 @@ std::vector<KeeperAction> Keeper::Step(Instant now, const KeeperEvent& event) {
     StartAll(now);
   } else if (std::holds_alternative<MasterUp>(event)) {
     master_.state = Child::State::kUp;
-    master_.up_since = now;
     if (!std::exchange(agents_begun_, true)) StartAgents(now);
   } else if (const auto* master = std::get_if<MasterExited>(&event)) {
     OnMasterExited(now, *master, &actions);
@@ -37,7 +36,6 @@ std::vector<KeeperAction> Keeper::Step(Instant now, const KeeperEvent& event) {
     auto found = agents_.find(up->node);
     if (found != agents_.end()) {
       found->second.state = Child::State::kUp;
-      found->second.up_since = now;
     }
   } else if (const auto* agent = std::get_if<AgentExited>(&event)) {
     OnAgentExited(now, *agent, &actions);
@@ -102,7 +100,7 @@ void Keeper::OnAgentExited(Instant now, const AgentExited& event, Actions* actio
     if (AllAgentsDone()) actions->push_back(GiveUp{event.code, "no agent of this host can run"});
     return;
   }
-  const bool lived = now - agent.up_since >= kLivedWell;
+  const bool lived = now - agent.begun >= kLivedWell;
   if (event.by_itself && event.code == kExitUnreachable && lived) {
     // Where the master is this launcher's to keep, it may still come back; elsewhere the job is
     // gone.
@@ -152,6 +150,7 @@ void Keeper::OnTime(Instant now, Actions* actions) {
   if (has_ended_) return;
   if (master_.due <= now) {
     master_.due = Instant::Max();
+    master_.begun = now;
     actions->push_back(StartMaster{});
   }
   for (auto& [node, agent] : agents_) {
@@ -160,13 +159,14 @@ void Keeper::OnTime(Instant now, Actions* actions) {
     if (agent.state == Child::State::kJudged) {
       actions->push_back(CountRanks{node});
     } else {
+      agent.begun = now;
       actions->push_back(StartAgent{node});
     }
   }
 }
 
 Duration Keeper::DelayAfterDeath(Instant now, Child* child) const {
-  if (now - child->up_since >= kLivedWell) {
+  if (now - child->begun >= kLivedWell) {
     child->deaths_at_once = 0;
     return Duration();
   }

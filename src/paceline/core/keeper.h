@@ -101,8 +101,8 @@ class Keeper {
     enum class State { kDown, kUp, kJudged, kGone, kDone };
     State state = State::kDown;
     Instant due = Instant::Max();  // of the restart or, in kJudged, of the count
-    Instant up_since;
-    uint32_t deaths_at_once = 0;  // in a row, each soon after its start
+    Instant begun;                 // when it was last started, whether or not it came up
+    uint32_t deaths_at_once = 0;   // in a row, each soon after its start
   };
   using Actions = std::vector<KeeperAction>;
 

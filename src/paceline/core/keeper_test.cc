@@ -135,6 +135,20 @@ TEST_F(KeeperTest, AMasterThatCannotRunIsGivenUp) {
   EXPECT_EQ(Names(keeper.Step(At(5), MasterExited{true, 2})), "give-up ");
 }
 
+TEST_F(KeeperTest, AMasterThatNeverServesIsGivenUp) {
+  Keeper keeper(plan_);
+  keeper.Step(At(100'000), KeepStarted{});
+  int64_t now = 100'000;
+  std::string said;
+  for (int i = 0; i < 5; ++i) {
+    said = Names(keeper.Step(At(now), MasterExited{true, 1}));
+    if (keeper.NextDeadline().is_max()) continue;  // the first one is started again at once
+    now = keeper.NextDeadline().nanoseconds() / 1'000'000;
+    EXPECT_EQ(Names(keeper.Step(At(now), KeeperTimePassed{})), "master ");
+  }
+  EXPECT_EQ(said, "give-up ");
+}
+
 TEST_F(KeeperTest, AfterTheJobNothingIsStarted) {
   Keeper keeper = Started(plan_);
   keeper.Step(At(9000), AgentExited{"a"});
