@@ -55,8 +55,7 @@ wire::NodeStatus ToStatus(const core::NodeState& node, const core::JobState& sta
   return status;
 }
 
-void AddLink(const core::NodeState& node, const core::NodeLink& link, Instant now,
-             wire::NodeStatus* status) {
+void AddLink(const core::NodeLink& link, Instant now, wire::NodeStatus* status) {
   status->connected = link.connection.has_value();
   status->agent_pid = link.agent_pid;
   status->silent_for = std::max(Duration(), now - link.last_heard);
@@ -108,7 +107,7 @@ wire::JobStatus MakeStatus(const core::Job& job, Instant now, const HostView& ho
   for (const auto& [id, node] : state.nodes) {
     wire::NodeStatus& added = status.nodes.emplace_back(ToStatus(node, state));
     const auto link = job.links().find(id);
-    if (link != job.links().end()) AddLink(node, link->second, now, &added);
+    if (link != job.links().end()) AddLink(link->second, now, &added);
   }
   AddProgress(job, &status);
   return status;
