@@ -21,7 +21,7 @@ import socket
 from dataclasses import asdict, dataclass
 from typing import NoReturn
 
-from paceline import errors, imports, progress
+from paceline import errors, imports, progress, store
 from paceline.entry import Entry, execute
 from paceline.launch import Launch
 from paceline.torch import watch_steps
@@ -72,6 +72,7 @@ def begin(birth: Birth) -> None:
         if learner is not None:
             learner.write_at_exit()
         session.entered()
+    store.be_patient()
     execute(birth.entry, on_error=errors.record)
 
 
@@ -81,8 +82,8 @@ def _port_is_free(port: int) -> bool:
         try:
             with socket.socket(family, socket.SOCK_STREAM) as probe:
                 probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                # Not listening: a rank that waits for the store must not take this for it.
                 probe.bind((address, port))
-                probe.listen(1)
         except OSError as error:
             if error.errno == 98:  # EADDRINUSE; anything else says nothing about the port
                 return False

@@ -6,12 +6,12 @@ and nothing depends on which of them is the main one. A subclass whose `step` ca
 makes the hooks nest: only the outermost counts.
 """
 
-import importlib.abc
-import importlib.machinery
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from types import CodeType, FrameType, ModuleType
 from typing import Any
+
+from paceline.import_hook import when_imported
 
 _MODULE = "torch.optim.optimizer"
 # A script may make a new optimizer every iteration; forgetting is harmless, it costs one step.
@@ -81,42 +81,6 @@ def _is_nested(optimizer: object) -> bool:
     return False
 
 
-class _Loader(importlib.abc.Loader):
-    """Loads the module as its own loader would, then calls back."""
-
-    def __init__(self, inner: importlib.abc.Loader, then: Callable[[ModuleType], None]) -> None:
-        self._inner = inner
-        self._then = then
-
-    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:
-        return self._inner.create_module(spec)
-
-    def exec_module(self, module: ModuleType) -> None:
-        if module.__spec__ is not None:
-            module.__spec__.loader = self._inner
-        module.__loader__ = self._inner
-        self._inner.exec_module(module)
-        self._then(module)
-
-
-class _Finder(importlib.abc.MetaPathFinder):
-    """Waits for one module and is gone once it is found."""
-
-    def __init__(self, then: Callable[[ModuleType], None]) -> None:
-        self._then = then
-
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> importlib.machinery.ModuleSpec | None:
-        if fullname != _MODULE:
-            return None
-        sys.meta_path.remove(self)
-        spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)
-        if spec is not None and spec.loader is not None:
-            spec.loader = _Loader(spec.loader, self._then)
-        return spec
-
-
 def watch_steps(
     report: Callable[[], None],
     installed: Callable[[], None],
@@ -136,8 +100,4 @@ def watch_steps(
         post(after)
         installed()
 
-    loaded = sys.modules.get(_MODULE)
-    if loaded is not None:
-        then(loaded)
-    else:
-        sys.meta_path.insert(0, _Finder(then))
+    when_imported(_MODULE, then)

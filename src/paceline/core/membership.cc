@@ -141,7 +141,7 @@ bool CheckReport(Turn& turn, const NodeRegistered& event) {
     refusal.fix = "set --nproc-per-node";
   } else if (report.slots < turn.state().spec.nproc_per_node) {
     MARK("small node refused");
-    refusal.code = "PL-E0309";
+    refusal.code = "PL-E038";
     refusal.what = "node " + report.name + " offers fewer ranks than the job asks of a node";
     refusal.why = "it offers " + std::to_string(report.slots) + ", the job was submitted with " +
                   std::to_string(turn.state().spec.nproc_per_node) + " ranks a node";

@@ -1,0 +1,56 @@
+"""Calls back when a module has been imported, without importing it."""
+
+import importlib.abc
+import importlib.machinery
+import sys
+from collections.abc import Callable, Sequence
+from types import ModuleType
+
+
+class _Loader(importlib.abc.Loader):
+    """Loads the module as its own loader would, then calls back."""
+
+    def __init__(self, inner: importlib.abc.Loader, then: Callable[[ModuleType], None]) -> None:
+        self._inner = inner
+        self._then = then
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:
+        return self._inner.create_module(spec)
+
+    def exec_module(self, module: ModuleType) -> None:
+        if module.__spec__ is not None:
+            module.__spec__.loader = self._inner
+        module.__loader__ = self._inner
+        self._inner.exec_module(module)
+        self._then(module)
+
+
+class _Finder(importlib.abc.MetaPathFinder):
+    """Waits for one module and is gone once it is found."""
+
+    def __init__(self, name: str, then: Callable[[ModuleType], None]) -> None:
+        self._name = name
+        self._then = then
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if fullname != self._name:
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)
+        if spec is not None and spec.loader is not None:
+            spec.loader = _Loader(spec.loader, self._then)
+        return spec
+
+
+def when_imported(name: str, then: Callable[[ModuleType], None]) -> None:
+    """Call `then(module)` once: now when it is loaded, else right after its first import.
+
+    Example: `when_imported("torch.optim.optimizer", install)`.
+    """
+    loaded = sys.modules.get(name)
+    if loaded is not None:
+        then(loaded)
+    else:
+        sys.meta_path.insert(0, _Finder(name, then))

@@ -1,0 +1,65 @@
+"""Waits for the training store in small steps.
+
+torch's TCPStore client pauses for about half a second after a refused connect, and a restarted
+world's ranks are often a few milliseconds ahead of rank 0, who serves the store: measured, 0.28 to
+0.58 s for a server that is 20 to 100 ms late. So a client's rank first connects by itself, with
+pauses that begin at 5 ms, and lets torch connect when somebody listens. When nobody ever does,
+torch is asked all the same, and its own error is what the user sees.
+"""
+
+import os
+import random
+import socket
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from types import ModuleType
+from typing import Any
+
+from paceline.import_hook import when_imported
+
+_MODULE = "torch.distributed.rendezvous"
+# torch's own function that makes the store of env:// and tcp://; where a release lacks it, its
+# pauses stay.
+_FUNCTION = "_create_c10d_store"
+_PAUSE_S = 0.005
+_PAUSE_MAX_S = 0.1  # thousands of ranks ask one host
+_CONNECT_S = 1.0
+
+
+def wait_until_served(host: str, port: int, timeout_s: float) -> bool:
+    """Whether somebody listens there before the time is over: `wait_until_served("h", 1, 9.0)`."""
+    end = time.monotonic() + timeout_s
+    pause = _PAUSE_S
+    while True:
+        try:
+            socket.create_connection((host, port), timeout=_CONNECT_S).close()
+        except OSError:
+            if time.monotonic() + pause >= end:
+                return False
+        else:
+            return True
+        # Half of it is chance, so that the ranks of a host do not come in step.
+        time.sleep(pause * random.SystemRandom().uniform(0.5, 1.0))
+        pause = min(pause * 1.5, _PAUSE_MAX_S)
+
+
+def be_patient() -> None:
+    """Make torch's store wait like this once torch is imported: `be_patient()`."""
+
+    def install(module: ModuleType) -> None:
+        original: Callable[..., Any] | None = getattr(module, _FUNCTION, None)
+        if original is None:
+            return
+
+        def create(
+            hostname: str, port: int, rank: int, world_size: int, timeout: timedelta, *rest: Any,
+            **named: Any,
+        ) -> Any:
+            if rank != 0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != str(True):
+                wait_until_served(hostname, port, timeout.total_seconds())
+            return original(hostname, port, rank, world_size, timeout, *rest, **named)
+
+        setattr(module, _FUNCTION, create)
+
+    when_imported(_MODULE, install)

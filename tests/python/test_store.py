@@ -1,0 +1,69 @@
+"""The store is waited for in small steps, and torch's own error is what a user sees."""
+
+import socket
+import threading
+import types
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from paceline.import_hook import when_imported
+
+from paceline import store
+
+
+def listener() -> socket.socket:
+    held = socket.socket()
+    held.bind(("127.0.0.1", 0))
+    return held
+
+
+def test_it_returns_when_somebody_listens() -> None:
+    with listener() as late:
+        timer = threading.Timer(0.05, late.listen)
+        timer.start()
+        assert store.wait_until_served("127.0.0.1", late.getsockname()[1], 30.0)
+        timer.join()
+
+
+def test_it_gives_up_when_nobody_does() -> None:
+    with listener() as silent:
+        assert not store.wait_until_served("127.0.0.1", silent.getsockname()[1], 0.05)
+
+
+@pytest.mark.parametrize(("rank", "agent_store", "waits"), [
+    (1, "False", True), (0, "False", False), (1, "True", False)])
+def test_only_clients_of_a_rank_wait(
+    monkeypatch: pytest.MonkeyPatch, rank: int, agent_store: str, waits: bool
+) -> None:
+    asked: list[tuple[str, int]] = []
+    made: list[tuple[Any, ...]] = []
+    module = types.ModuleType("torch.distributed.rendezvous")
+    monkeypatch.setattr(module, "_create_c10d_store", lambda *args: made.append(args),
+                        raising=False)
+    monkeypatch.setitem(__import__("sys").modules, module.__name__, module)
+    monkeypatch.setattr(store, "wait_until_served",
+                        lambda host, port, _timeout: asked.append((host, port)))
+    monkeypatch.setenv("TORCHELASTIC_USE_AGENT_STORE", agent_store)
+    store.be_patient()
+    module._create_c10d_store("h", 5, rank, 2, timedelta(seconds=9), True)
+    assert asked == ([("h", 5)] if waits else [])
+    assert made == [("h", 5, rank, 2, timedelta(seconds=9), True)]
+
+
+def test_a_release_without_that_function_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = types.ModuleType("torch.distributed.rendezvous")
+    monkeypatch.setitem(__import__("sys").modules, module.__name__, module)
+    store.be_patient()
+    assert not hasattr(module, "_create_c10d_store")
+
+
+def test_a_module_is_told_of_once_it_is_imported(tmp_path: Any,
+                                                 monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "late_module.py").write_text("value = 3\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    seen: list[int] = []
+    when_imported("late_module", lambda module: seen.append(module.value))
+    assert seen == []
+    __import__("late_module")
+    assert seen == [3]
