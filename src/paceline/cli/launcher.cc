@@ -34,6 +34,8 @@ constexpr int64_t kLeaveNs = 5'000'000'000;
 
 Instant Now() { return Instant::FromNanoseconds(agent::MonotonicNs()); }
 
+bool WasKilled(int status) { return WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL; }
+
 core::KeeperPlan PlanOf(const LauncherOptions& options) {
   return {.has_master = options.card.has_master,
           .nodes = options.card.nodes,
@@ -248,7 +250,7 @@ std::string Launcher::LastWords() const {
 
 void Launcher::OnMasterEnded(int status) {
   options_.card.master = {};
-  Feed(core::MasterExited{WIFEXITED(status), WEXITSTATUS(status)});
+  Feed(core::MasterExited{WIFEXITED(status), WEXITSTATUS(status), WasKilled(status)});
   FinishWhenQuiet();
 }
 
@@ -263,7 +265,7 @@ void Launcher::OnAgentEnded(const std::string& node, int status) {
       OnJobEnded(code, "this host's agents have left the job");
     }
   } else {
-    Feed(core::AgentExited{node, WIFEXITED(status), code});
+    Feed(core::AgentExited{node, WIFEXITED(status), code, WasKilled(status)});
   }
   FinishWhenQuiet();
 }
@@ -303,6 +305,10 @@ void Launcher::OnSignal() {
 }
 
 void Launcher::AskToStop(int signal, bool force) {
+  if (force && has_ended_) {
+    KillLeftovers();
+    return;
+  }
   is_stopping_ = true;
   const std::string name = signal == SIGINT ? "Ctrl-C" : Concat("signal ", signal);
   options_.narrate(
@@ -348,8 +354,9 @@ void Launcher::OnJobEnded(int exit_code, const std::string& reason) {
   has_ended_ = true;
   end_ = {exit_code, reason};
   Feed(core::JobEnded{});
+  const bool has_grace = is_stopping_ && signal_count_ < 2;  // the second signal forces
   const int64_t patience =
-      kLeaveNs + (is_stopping_ ? options_.spec.timers.stop_grace.nanoseconds() : 0);
+      kLeaveNs + (has_grace ? options_.spec.timers.stop_grace.nanoseconds() : 0);
   kill_timer_ = reactor_->CallAt(agent::MonotonicNs() + patience, [this] { KillLeftovers(); });
   FinishWhenQuiet();
 }

@@ -76,7 +76,7 @@ void Keeper::OnMasterExited(Instant now, const MasterExited& event, Actions* act
     actions->push_back(GiveUp{event.code, "the master cannot run"});
     return;
   }
-  const Duration delay = DelayAfterDeath(now, &master_);
+  const Duration delay = DelayAfterDeath(now, event.was_killed, &master_);
   if (event.by_itself && master_.deaths_at_once >= kExitsAtOnceMax) {
     master_.state = Child::State::kDone;
     actions->push_back(GiveUp{event.code, "the master ends as soon as it is started"});
@@ -110,8 +110,8 @@ void Keeper::OnAgentExited(Instant now, const AgentExited& event, Actions* actio
     return;
   }
   // A count follows in any case: an agent that left by itself has ended its ranks before.
+  const Duration delay = DelayAfterDeath(now, event.was_killed, &agent);
   agent.state = Child::State::kJudged;
-  const Duration delay = DelayAfterDeath(now, &agent);
   if (event.by_itself && agent.deaths_at_once >= kExitsAtOnceMax) {
     agent.state = Child::State::kDone;
     if (AllAgentsDone()) {
@@ -165,7 +165,11 @@ void Keeper::OnTime(Instant now, Actions* actions) {
   }
 }
 
-Duration Keeper::DelayAfterDeath(Instant now, Child* child) const {
+Duration Keeper::DelayAfterDeath(Instant now, bool was_killed, Child* child) const {
+  if (was_killed && child->state == Child::State::kUp) {
+    // Starts are spaced all the same: the kernel may be the one who kills, for want of memory.
+    return std::max(Duration(), child->begun + plan_.timers.respawn_delay - now);
+  }
   if (now - child->begun >= kLivedWell) {
     child->deaths_at_once = 0;
     return Duration();

@@ -8,7 +8,8 @@
 // All are dead: the node is gone; the master is told (a witness that is faster than silence), and
 // the node stays dead unless replacing is on or it is this job's only node, because a job that can
 // never go on helps nobody. Nothing was placed there: an idle agent is simply started again.
-// Children that die at once again and again are started with a doubling delay.
+// Children that die at once again and again are started with a doubling delay. One that had come up
+// and was killed from outside is no such child: a kill says nothing about it.
 //
 // The agents of a host that runs the master are started when it serves for the first time: dialled
 // earlier they would be refused and lose a tenth of a second to their pause.
@@ -31,6 +32,7 @@ struct MasterUp {};     // it serves
 struct MasterExited {
   bool by_itself = false;  // exit(2) and not a signal
   int code = 0;
+  bool was_killed = false;  // SIGKILL: somebody else's doing
 };
 struct AgentUp {
   std::string node;
@@ -39,6 +41,7 @@ struct AgentExited {
   std::string node;
   bool by_itself = false;
   int code = 0;
+  bool was_killed = false;
 };
 // The answer to CountRanks.
 struct RanksCounted {
@@ -112,7 +115,7 @@ class Keeper {
   void OnAgentExited(Instant now, const AgentExited& event, Actions* actions);
   void OnRanksCounted(Instant now, const RanksCounted& event, Actions* actions);
   void OnTime(Instant now, Actions* actions);
-  Duration DelayAfterDeath(Instant now, Child* child) const;
+  Duration DelayAfterDeath(Instant now, bool was_killed, Child* child) const;
   bool AllAgentsDone() const;
 
   KeeperPlan plan_;

@@ -130,6 +130,19 @@ TEST_F(KeeperTest, AChildThatDiesAtOnceIsDelayedMoreAndMore) {
   EXPECT_EQ(last, plan_.timers.respawn_delay_max);
 }
 
+TEST_F(KeeperTest, AMasterThatIsKilledAgainAndAgainIsStartedAtOnce) {
+  Keeper keeper = Started(plan_);
+  int64_t now = 1000;
+  for (int i = 0; i < 20; ++i, now += 500) {
+    EXPECT_EQ(Names(keeper.Step(At(now), MasterExited{false, 0, true})), "master ") << i;
+    keeper.Step(At(now + 12), MasterUp{});
+  }
+  EXPECT_EQ(Names(keeper.Step(At(now), MasterExited{false, 0, true})), "master ");
+  EXPECT_EQ(Names(keeper.Step(At(now + 1), MasterUp{})), "");
+  EXPECT_EQ(Names(keeper.Step(At(now + 2), MasterExited{false, 0, true})), "") << "spaced";
+  EXPECT_EQ(keeper.NextDeadline(), At(now) + plan_.timers.respawn_delay);
+}
+
 TEST_F(KeeperTest, AMasterThatCannotRunIsGivenUp) {
   Keeper keeper = Started(plan_);
   EXPECT_EQ(Names(keeper.Step(At(5), MasterExited{true, 2})), "give-up ");
