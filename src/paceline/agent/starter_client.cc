@@ -16,7 +16,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include "paceline/agent/json_field.h"
 #include "paceline/base/file_text.h"
 #include "paceline/base/text.h"
 
@@ -26,7 +25,6 @@ namespace {
 using nlohmann::json;
 
 constexpr uint32_t kProtocol = 1;
-constexpr uint32_t kMessageBytesMax = 4u << 20;
 constexpr size_t kLogTailBytes = 16 << 10;
 constexpr size_t kWhyBytesMax = 400;
 
@@ -70,19 +68,12 @@ std::string LastLineSince(const std::string& path, uint64_t before) {
   return text.substr(0, kWhyBytesMax);
 }
 
-StarterChild ChildOf(const json& message) {
-  StarterChild child;
-  child.pid = JsonInt<int32_t>(message, "pid");
-  child.start_time_ticks = JsonInt<uint64_t>(message, "start_time");
-  child.generation = JsonInt<uint64_t>(message, "generation");
-  child.rank = JsonInt<int32_t>(message, "rank", -1);
-  child.local_rank = JsonInt<uint32_t>(message, "local_rank");
-  child.is_running = JsonBool(message, "running", false);
-  if (JsonHasInt(message, "wait_status")) {
-    child.wait_status = JsonInt<int32_t>(message, "wait_status");
-  }
-  return child;
-}
+template <class... Calls>
+struct Overloaded : Calls... {
+  using Calls::operator()...;
+};
+template <class... Calls>
+Overloaded(Calls...) -> Overloaded<Calls...>;
 
 }  // namespace
 
@@ -256,58 +247,36 @@ bool StarterClient::ReadSocket() {
 // False when the connection was given up meanwhile.
 bool StarterClient::TakeMessages() {
   const int connection = socket_.get();
-  uint32_t size = 0;
-  while (input_.size() >= sizeof(size)) {
-    std::memcpy(&size, input_.data(), sizeof(size));
-    if (size == 0 || size > kMessageBytesMax) {
-      Lose("the starter sent a message of a forbidden size");
+  while (true) {
+    const absl::StatusOr<std::optional<StarterMessage>> message = TakeStarterMessage(&input_);
+    if (!message.ok()) {
+      Lose(std::string(Text(message.status())));
       return false;
     }
-    if (input_.size() < sizeof(size) + size) return true;
-    const json message =
-        json::parse(input_.substr(sizeof(size), size), nullptr, /*allow_exceptions=*/false);
-    input_.erase(0, sizeof(size) + size);
-    if (!message.is_object()) {
-      Lose("the starter sent something that is not a JSON object");
-      return false;
-    }
-    Handle(message);
+    if (!message->has_value()) return true;
+    Handle(**message);
     if (socket_.get() != connection) return false;
   }
-  return true;
 }
 
-void StarterClient::Handle(const json& message) {
-  const std::string type = JsonText(message, "type");
-  if (type == "ready") {
-    is_ready_ = true;
-    listener_.ready({.pid = JsonInt<int32_t>(message, "pid"),
-                     .is_warm = JsonBool(message, "warm", false),
-                     .why_cold = JsonText(message, "why_cold"),
-                     .imports_ms = JsonInt<int64_t>(message, "imports_ms")});
-  } else if (type == "spawned") {
-    listener_.spawned({.id = JsonInt<uint64_t>(message, "id"),
-                       .pid = JsonInt<int32_t>(message, "pid"),
-                       .start_time_ticks = JsonInt<uint64_t>(message, "start_time"),
-                       .how = JsonText(message, "how"),
-                       .why_cold = JsonText(message, "why_cold"),
-                       .took_us = JsonInt<int64_t>(message, "took_us")});
-  } else if (type == "spawn_failed") {
-    listener_.spawn_failed(JsonInt<uint64_t>(message, "id"), JsonText(message, "why"));
-  } else if (type == "exited") {
-    listener_.exited(ChildOf(message));
-  } else if (type == "children") {
-    std::vector<StarterChild> children;
-    const auto listed = message.find("children");
-    if (listed != message.end() && listed->is_array()) {
-      for (const json& child : *listed) {
-        if (child.is_object()) children.push_back(ChildOf(child));
-      }
-    }
-    listener_.children(children);
-  } else if (type == "error") {
-    Lose(Concat("the starter refused: ", JsonText(message, "why")));
-  }
+void StarterClient::Handle(const StarterMessage& message) {
+  std::visit(Overloaded{
+                 [this](const StarterHello& hello) {
+                   is_ready_ = true;
+                   listener_.ready(hello);
+                 },
+                 [this](const StarterSpawned& spawned) { listener_.spawned(spawned); },
+                 [this](const StarterSpawnFailed& failed) {
+                   listener_.spawn_failed(failed.id, failed.why);
+                 },
+                 [this](const StarterExited& exited) { listener_.exited(exited.child); },
+                 [this](const StarterChildren& all) { listener_.children(all.children); },
+                 [this](const StarterRefused& refused) {
+                   Lose(Concat("the starter refused: ", refused.why));
+                 },
+                 [](const StarterUnknown&) {},
+             },
+             message);
 }
 
 void StarterClient::Lose(const std::string& why) {

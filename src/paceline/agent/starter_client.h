@@ -17,6 +17,7 @@
 
 #include "absl/status/status.h"
 #include "paceline/agent/reactor.h"
+#include "paceline/agent/starter_message.h"
 #include "paceline/base/fd.h"
 #include "paceline/base/instant.h"
 #include "paceline/base/spawn.h"
@@ -30,33 +31,6 @@ struct StarterPlace {
   std::vector<std::string> argv;  // without --socket and --ready-fd
   std::vector<std::string> env;
   Duration orphan_after = Duration::Infinite();  // without an agent its ranks are ended then
-};
-
-struct StarterHello {
-  int32_t pid = 0;
-  bool is_warm = false;
-  std::string why_cold;
-  int64_t imports_ms = 0;
-};
-
-// A rank as the starter tells of it.
-struct StarterChild {
-  int32_t pid = 0;
-  uint64_t start_time_ticks = 0;
-  uint64_t generation = 0;
-  int32_t rank = -1;
-  uint32_t local_rank = 0;
-  bool is_running = true;
-  std::optional<int32_t> wait_status;
-};
-
-struct StarterSpawned {
-  uint64_t id = 0;
-  int32_t pid = 0;
-  uint64_t start_time_ticks = 0;
-  std::string how;
-  std::string why_cold;
-  int64_t took_us = 0;
 };
 
 struct StarterListener {
@@ -94,7 +68,7 @@ class StarterClient {
   void OnSocket(uint32_t epoll_events);
   bool ReadSocket();
   bool TakeMessages();
-  void Handle(const nlohmann::json& message);
+  void Handle(const StarterMessage& message);
   void Send(const nlohmann::json& message);
   void Flush();
   void Lose(const std::string& why);

@@ -1,0 +1,72 @@
+#pragma once
+
+// What a starter says, as values: framing and JSON of docs/formats/starter_socket.md. Total over
+// bytes: whoever listens on the starter's socket can at worst be refused.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace paceline::agent {
+
+inline constexpr uint32_t kStarterMessageBytesMax = 4u << 20;
+
+struct StarterHello {
+  int32_t pid = 0;
+  bool is_warm = false;
+  std::string why_cold;
+  int64_t imports_ms = 0;
+};
+
+// A rank as the starter tells of it.
+struct StarterChild {
+  int32_t pid = 0;
+  uint64_t start_time_ticks = 0;
+  uint64_t generation = 0;
+  int32_t rank = -1;
+  uint32_t local_rank = 0;
+  bool is_running = true;
+  std::optional<int32_t> wait_status;
+};
+
+struct StarterSpawned {
+  uint64_t id = 0;
+  int32_t pid = 0;
+  uint64_t start_time_ticks = 0;
+  std::string how;
+  std::string why_cold;
+  int64_t took_us = 0;
+};
+
+struct StarterSpawnFailed {
+  uint64_t id = 0;
+  std::string why;
+};
+
+struct StarterExited {
+  StarterChild child;
+};
+
+struct StarterChildren {
+  std::vector<StarterChild> children;
+};
+
+struct StarterRefused {
+  std::string why;
+};
+
+// Of a newer starter: passed over.
+struct StarterUnknown {};
+
+using StarterMessage = std::variant<StarterHello, StarterSpawned, StarterSpawnFailed, StarterExited,
+                                    StarterChildren, StarterRefused, StarterUnknown>;
+
+// Takes the first message off `input`; nothing while it is not whole. INVALID_ARGUMENT: the peer
+// does not speak the protocol, and what else it says means nothing.
+absl::StatusOr<std::optional<StarterMessage>> TakeStarterMessage(std::string* input);
+
+}  // namespace paceline::agent
