@@ -29,6 +29,7 @@ bool HoldsSeat(const JobState& state, NodeId node) {
 void SetStatus(JobState& state, const Record& record, NodeId node, NodeState::Status status,
                const std::string& reason) {
   NodeState& known = state.nodes[node];
+  known.id = node;  // a damaged journal may speak of one that never joined
   known.status = status;
   known.reason = reason;
   known.since = record.at;
@@ -142,6 +143,7 @@ struct Folder {
     }
     for (uint32_t i = 0; i < fact.world.seats.size(); ++i) {
       NodeState& node = state.nodes[fact.world.seats[i].node];
+      node.id = fact.world.seats[i].node;
       node.status = NodeState::Status::kSeated;
       node.seat = i;
     }
@@ -156,6 +158,7 @@ struct Folder {
   }
 
   void operator()(const WorldRunning&) {
+    if (!state.world) return;  // in a damaged journal only; whoever trains has a world
     state.port_taken_count = 0;
     state.last_incident = Incident{};
     SetPhase(state, record, Phase::kRunning);

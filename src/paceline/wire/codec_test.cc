@@ -305,6 +305,15 @@ void Fuzz(uint64_t seed, const std::string& valid, Decode decode) {
   }
 }
 
+TEST(Codec, ASeatHoldsWhatANodeCanHold) {
+  core::WorldFormed formed;
+  formed.world.generation = Generation(1);
+  formed.world.seats = {{.node = NodeId(1), .first_rank = 0, .rank_count = kRanksPerMessageMax}};
+  EXPECT_TRUE(DecodeFact(EncodeFact(formed)).ok());
+  formed.world.seats[0].rank_count = 16'000'000;
+  EXPECT_FALSE(DecodeFact(EncodeFact(formed)).ok());
+}
+
 TEST(Codec, FuzzAgentMessages) {
   for (uint64_t seed = 1; seed <= 5; ++seed) {
     Draw draw(seed);

@@ -103,7 +103,9 @@ absl::Status Take(const pb::StoreAddress& from, StoreAddress* to) {
 }
 absl::Status Take(const pb::Seat& from, Seat* to) {
   PACELINE_SEAT(TAKE)
-  if (to->first_rank > kRankMax || to->rank_count > kRankMax) return Invalid("seat", "is too big");
+  if (to->first_rank > kRankMax || to->rank_count > static_cast<uint32_t>(kRanksPerMessageMax)) {
+    return Invalid("seat", "is too big");
+  }
   return absl::OkStatus();
 }
 absl::Status Take(const pb::StreamChoice& from, StreamChoice* to) {
