@@ -17,6 +17,7 @@
 #include <nlohmann/json.hpp>
 
 #include "paceline/base/file_text.h"
+#include "paceline/base/status_macros.h"
 #include "paceline/base/text.h"
 
 namespace paceline::agent {

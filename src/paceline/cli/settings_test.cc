@@ -88,6 +88,14 @@ TEST(Settings, BadVariablesAreNamed) {
   EXPECT_EQ(near[0].fix, "did you mean PACELINE_JOB_SPARES?");
 }
 
+TEST(Settings, LettersOutsideOfStringsAreAnErrorAndNoMore) {
+  for (const char* text : {"\u00e9 = 1\n", "[job]\u00e9\n", "[job]\nname = \u3001\n"}) {
+    const auto parsed = ParseSettingsFile(text, "paceline.toml");
+    ASSERT_FALSE(parsed.ok()) << text;
+    EXPECT_EQ(parsed.problem().code, "PL-E011");
+  }
+}
+
 TEST(Settings, RandomFilesNeverCrash) {
   Prng prng(7);
   static constexpr std::string_view kPieces[] = {

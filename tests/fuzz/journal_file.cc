@@ -1,0 +1,24 @@
+// journal.db as anybody may have left it: read by a command, then opened by a master, which must
+// either take it or say that it is damaged.
+
+#include "parts.h"
+
+#include "google/protobuf/stubs/logging.h"
+#include "paceline/master/journal.h"
+#include "paceline/master/journal_file.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  static const google::protobuf::LogSilencer silent;
+  static const paceline::fuzz::Folder folder;
+  const std::string_view text = paceline::fuzz::AsText(data, size);
+  (void)paceline::master::DecodeCauses(text.substr(0, 64)).ok();
+  const std::string path = folder.Write("journal.db", text);
+  for (const char* beside : {"-wal", "-shm"}) ::unlink((path + beside).c_str());
+  const auto read = paceline::master::ReadJournal(path);
+  std::vector<paceline::core::Record> records;
+  const auto journal = paceline::master::Journal::Open({.path = path}, &records);
+  if (journal.ok() && read.ok()) {
+    paceline::fuzz::Demand(records.size() == read->size(), "command and master read the same");
+  }
+  return 0;
+}
