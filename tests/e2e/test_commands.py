@@ -175,3 +175,18 @@ def test_a_registry_entry_without_a_job_is_cleaned(make_job: Callable[..., Job],
     (told,) = ask_host(job, "clean")
     assert [item["kind"] for item in told["removed"]] == ["registry entry"]
     assert list(jobs.iterdir()) == []
+
+
+def test_events_since_and_clean_older_than_look_at_the_time(make_job: Callable[..., Job]) -> None:
+    job = make_job().start_steps(TWO, steps=5)
+    assert job.wait() == 0, job.stderr
+    everything = ask(job, "events")
+    assert ask(job, "events", "--since", "1h") == everything
+    eventually(lambda: not job.leftovers(), "all processes of the job are gone")
+    eventually(lambda: not ask(job, "events", "--since", "10ms"), "its last event is old enough")
+    (told,) = ask_host(job, "clean", "--older-than", "1h")
+    assert "run directory" not in [item["kind"] for item in told["removed"]]
+    assert job.run_dir.exists()
+    (told,) = ask_host(job, "clean", "--older-than", "10ms")
+    assert str(job.run_dir) in [item["path"] for item in told["removed"]]
+    assert not job.run_dir.exists()
