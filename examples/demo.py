@@ -171,7 +171,10 @@ class Run:
         about = fault.about(reached)
         text = fault.text.replace("a whole node", str(about.get("node")))
         self.note("fault_injected", reached.step, text=text, **about)
-        for pid in victims:
+        # A host goes as a whole: none of its processes may see another one die.
+        for pid in victims if len(victims) > 1 else ():
+            os.kill(pid, signal.SIGSTOP)
+        for pid in reversed(victims):  # the agent is the first of them and goes last
             os.kill(pid, signal.SIGKILL)
         say(f"kill -9 {' '.join(map(str, victims))}   # {text}, at step {reached.step}")
 

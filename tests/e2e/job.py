@@ -187,9 +187,11 @@ class Job:
     def kill_node(self, node: str) -> None:
         """What a lost machine looks like: the agent and its ranks are gone at once."""
         ranks = [rank["pid"] for rank in self.ranks().values() if rank["node"] == node]
-        os.kill(self.agent_pid(node), signal.SIGKILL)
+        agent = self.agent_pid(node)
+        os.kill(agent, signal.SIGSTOP)  # it must not see its ranks die before it
         for pid in ranks:
             os.killpg(pid, signal.SIGKILL)
+        os.kill(agent, signal.SIGKILL)
 
     def steps_done(self, rank: int) -> list[tuple[int, int]]:
         """(generation, step) in the order in which the rank made them."""

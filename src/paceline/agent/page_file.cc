@@ -101,7 +101,8 @@ PageCensus CountRanks(const PageFile& page) {
     const std::optional<SlotReading> reading = page.Read(i);
     if (!reading.has_value()) continue;
     if (reading->wait_status != 0) ++census.placed;
-    if (IsAlive(ProcessOf(*reading))) ++census.living;
+    const ProcessId process = ProcessOf(*reading);
+    if (IsAlive(process) && !IsDying(process)) ++census.living;
   }
   return census;
 }

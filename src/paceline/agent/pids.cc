@@ -20,6 +20,7 @@ constexpr size_t kStatBytesMax = 4096;
 // Index 0 is the state (field 3).
 struct Stat {
   char state = 0;
+  uint64_t flags = 0;
   uint64_t start_time_ticks = 0;
 };
 
@@ -31,9 +32,11 @@ Stat ReadStat(pid_t pid, const std::string& proc_root) {
   if (command_end == std::string::npos || command_end + 2 >= text.size()) return stat;
   const std::string_view rest = std::string_view(text).substr(command_end + 2);
   const std::vector<std::string_view> fields = SplitParts(rest, " ");
+  constexpr size_t kFlagsField = 9 - 3;
   constexpr size_t kStartTimeField = 22 - 3;
   if (fields.size() <= kStartTimeField || fields[0].empty()) return stat;
   stat.start_time_ticks = ParseWhole<uint64_t>(fields[kStartTimeField]).value_or(0);
+  stat.flags = ParseWhole<uint64_t>(fields[kFlagsField]).value_or(0);
   stat.state = fields[0][0];
   return stat;
 }
@@ -48,6 +51,21 @@ bool IsAlive(const ProcessId& process, const std::string& proc_root) {
   const Stat stat = ReadStat(process.pid, proc_root);
   return stat.state != 0 && stat.state != 'Z' && stat.state != 'X' &&
          stat.start_time_ticks == process.start_time_ticks;
+}
+
+bool IsDying(const ProcessId& process, const std::string& proc_root) {
+  constexpr uint64_t kExitingFlag = 0x4;  // PF_EXITING of the kernel's sched.h
+  constexpr uint64_t kSigkillBit = uint64_t{1} << (SIGKILL - 1);
+  if ((ReadStat(process.pid, proc_root).flags & kExitingFlag) != 0) return true;
+  const std::string status =
+      ReadText(Concat(proc_root, "/", process.pid, "/status"), kStatBytesMax);
+  for (std::string_view line : SplitParts(status, "\n")) {
+    if (!TakePrefix(&line, "SigPnd:\t") && !TakePrefix(&line, "ShdPnd:\t")) continue;
+    uint64_t pending = 0;
+    const auto read = std::from_chars(line.data(), line.data() + line.size(), pending, 16);
+    if (read.ec == std::errc() && (pending & kSigkillBit) != 0) return true;
+  }
+  return false;
 }
 
 Fd OpenPidfd(const ProcessId& process) {

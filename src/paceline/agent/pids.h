@@ -24,6 +24,10 @@ uint64_t StartTimeOf(pid_t pid, const std::string& proc_root = "/proc");
 // True while the process exists and is not a zombie.
 bool IsAlive(const ProcessId& process, const std::string& proc_root = "/proc");
 
+// True once SIGKILL has reached it or it has begun to end: on a busy machine it may be seen alive
+// for many milliseconds more.
+bool IsDying(const ProcessId& process, const std::string& proc_root = "/proc");
+
 // A descriptor that becomes readable when the process ends; closed when it is gone already. The
 // start time is compared after opening, so the descriptor cannot belong to a successor.
 Fd OpenPidfd(const ProcessId& process);
