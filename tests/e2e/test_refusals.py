@@ -110,10 +110,25 @@ def test_a_full_journal_disk_stops_no_rank(job: Job) -> None:
         subprocess.run(["umount", "-l", str(job.run_dir)], check=True)
 
 
-def test_an_interpreter_without_the_package(job: Job) -> None:
-    bare = job.directory / "bare"
-    subprocess.run(["python3", "-m", "venv", "--without-pip", str(bare)], check=True)
-    job.env = {**job.env, "PYTHON_EXEC": str(bare / "bin/python"), "PYTHONPATH": ""}
+@pytest.fixture
+def bare_python(tmp_path: Path) -> str:
+    subprocess.run(["python3", "-m", "venv", "--without-pip", str(tmp_path / "bare")], check=True)
+    return str(tmp_path / "bare/bin/python")
+
+
+def test_an_interpreter_without_the_package(job: Job, bare_python: str) -> None:
+    job.env = {**job.env, "PYTHON_EXEC": bare_python, "PYTHONPATH": ""}
     problem = refusal(job, *TWO, str(SCRIPTS / "steps.py"))
     assert problem["code"] == "PL-E009"
-    assert problem["where"] == str(bare / "bin/python")
+    assert problem["where"] == bare_python
+
+
+def test_a_resumed_job_keeps_its_own_interpreter(job: Job, bare_python: str) -> None:
+    job.start_steps(TWO, steps=300)
+    job.until_stepping(2)
+    assert job.launcher is not None
+    job.launcher.kill()
+    job.launcher.wait()
+    job.env = {**job.env, "PYTHON_EXEC": bare_python, "PYTHONPATH": ""}
+    job.start(["--resume"], [])
+    assert job.wait() == 0, job.stderr

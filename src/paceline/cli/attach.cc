@@ -3,8 +3,8 @@
 
 #include <signal.h>
 
-#include <algorithm>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "paceline/base/text.h"

@@ -59,12 +59,12 @@ class Preparation {
     run_.runtime_dir = *runtime_dir;
     run_.spec = request_.spec;
     run_.launch = request_.launch;
-    Check problem = CheckInterpreter(request_.launch.python, input_.facts);
-    if (problem) return *std::move(problem);
+    Check problem;
     if (request_.resume) {
       problem = Resume();
     } else {
-      problem = ChooseRole();
+      problem = CheckInterpreter(run_.launch.python, input_.facts);
+      if (!problem) problem = ChooseRole();
       if (!problem) problem = is_master_ ? Found() : Join();
     }
     if (problem) return *std::move(problem);
@@ -259,6 +259,8 @@ class Preparation {
     if (!card.ok()) return card.problem();
     const absl::StatusOr<wire::SpecFile> spec = wire::ReadSpecFile(run_.dir.path + "/spec.json");
     if (!spec.ok()) return Failed("PL-E025", "spec.json is damaged", spec.status());
+    // The one that the job was started with, whatever this shell would find.
+    if (Check problem = CheckInterpreter(spec->launch.python, input_.facts)) return problem;
     run_.card = *std::move(card);
     run_.spec = spec->job;
     run_.launch = spec->launch;
