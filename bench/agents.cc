@@ -1,6 +1,6 @@
 // The agents of bench/agents.py, which starts the master, runs this and reads its lines:
 //
-//   bench_agents HOST:PORT TOKEN_FILE AGENTS CONNECTIONS RANKS SECONDS
+//   bench_agents HOST:PORT TOKEN_FILE AGENTS CONNECTIONS RANKS SECONDS [RELAY_PORT …]
 //
 // One JSON line on stdout when a phase begins or ends, so that its reader can look at the master's
 // CPU time in that moment.
@@ -64,11 +64,10 @@ bool Beat(Fleet& fleet, double seconds) {
 }
 
 // From the report of a dead node until every survivor and the spare were told of the next world.
-bool Replace(Fleet& fleet, const FleetOptions& options) {
+bool Replace(Fleet& fleet, const FleetOptions& options, const std::string& master) {
   constexpr uint32_t kVictim = 1;
   std::atomic<bool> is_attached = false;
-  wire::SupervisorStream launcher({.address = options.host + ":" + std::to_string(options.port),
-                                   .credentials = {.token = options.token}},
+  wire::SupervisorStream launcher({.address = master, .credentials = {.token = options.token}},
                                   [&](const wire::SupervisorEvent& event) {
                                     if (std::holds_alternative<wire::SupervisorOpened>(event))
                                       is_attached = true;
@@ -86,8 +85,9 @@ bool Replace(Fleet& fleet, const FleetOptions& options) {
 }
 
 int Main(int argc, char** argv) {
-  if (argc != 7) {
-    fprintf(stderr, "bench_agents HOST:PORT TOKEN_FILE AGENTS CONNECTIONS RANKS SECONDS\n");
+  if (argc < 7) {
+    fprintf(stderr,
+            "bench_agents HOST:PORT TOKEN_FILE AGENTS CONNECTIONS RANKS SECONDS [RELAY_PORT …]\n");
     return 2;
   }
   rlimit limit = {};
@@ -96,15 +96,16 @@ int Main(int argc, char** argv) {
   setrlimit(RLIMIT_NOFILE, &limit);
   const std::string address = argv[1];
   FleetOptions options{.host = address.substr(0, address.rfind(':')),
-                       .port = atoi(address.c_str() + address.rfind(':') + 1),
                        .token = ReadText(argv[2], 1024),
                        .agents = static_cast<uint32_t>(atoi(argv[3])),
                        .connections = static_cast<uint32_t>(atoi(argv[4])),
                        .ranks = static_cast<uint32_t>(atoi(argv[5]))};
+  for (int i = 7; i < argc; ++i) options.ports.push_back(atoi(argv[i]));
+  if (options.ports.empty()) options.ports = {atoi(address.c_str() + address.rfind(':') + 1)};
   while (!options.token.empty() && options.token.back() == '\n') options.token.pop_back();
   Fleet fleet(options);
   const bool is_done =
-      Join(fleet, options.agents) && Beat(fleet, atof(argv[6])) && Replace(fleet, options);
+      Join(fleet, options.agents) && Beat(fleet, atof(argv[6])) && Replace(fleet, options, address);
   if (!is_done) {
     Tell("failed", 0, fleet);
     fprintf(stderr, "in world 1: %u, in world 2: %u, streams ended: %u\n", fleet.TakenIn(1),

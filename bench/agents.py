@@ -5,8 +5,9 @@
 
 The agents are light (bench/fleet.cc): one thread, real sockets, HTTP/2 by hand, no ranks. `direct`
 gives each agent a socket of its own; `shared C` carries all streams over C sockets, as relays
-would. Times include the clients' work on the same cores; the master's CPU time is read from
-/proc/PID/stat and reported apart.
+would; `relays R` gives each agent a socket of its own to one of R real relays, each a process.
+Times include the clients' and the relays' work on the same cores; the CPU time of the master and
+that of the relays are read from /proc/PID/stat and reported apart.
 """
 
 import argparse
@@ -33,10 +34,12 @@ BUILD = Path(__file__).resolve().parent.parent / "build" / "release"
 class Case:
     agents: int
     connections: int  # 0: a socket for each agent
+    relays: int = 0  # 0: to the master itself
 
     @property
     def name(self) -> str:
         way = "direct" if self.connections == 0 else f"shared {self.connections}"
+        way = f"relays {self.relays}" if self.relays else way
         return f"{self.agents} {way}"
 
 
@@ -63,6 +66,16 @@ def wait_for_address(run_dir: Path, master: subprocess.Popen[bytes]) -> str:
     raise SystemExit((run_dir / "master.log").read_text()[-2000:])
 
 
+def start_relay(build: Path, address: str, token: Path) -> subprocess.Popen[bytes]:
+    command = [str(build / "bench" / "bench_relay"), address, str(token)]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+
+def port_of(relay: subprocess.Popen[bytes]) -> str:
+    assert relay.stdout is not None
+    return relay.stdout.readline().decode().strip()
+
+
 def cpu_of(pid: int) -> float:
     """User and system time of a process, ended threads included."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
@@ -84,24 +97,30 @@ def measure(case: Case, *, build: Path, ranks: int, seconds: float) -> dict[str,
         command = [str(binary), "master", "--run-dir", str(run_dir), "--listen", "127.0.0.1:0"]
         master = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
     phases: dict[str, dict[str, Any]] = {}
+    relays: list[subprocess.Popen[bytes]] = []
     try:
         address = wait_for_address(run_dir, master)
+        token = run_dir / "token"
+        relays = [start_relay(build, address, token) for _ in range(case.relays)]
+        ports = [port_of(relay) for relay in relays]
         before = cpu_of(master.pid)
-        token = str(run_dir / "token")
         numbers = [case.agents, case.connections, ranks, seconds]
-        command = [str(build / "bench" / "bench_agents"), address, token, *map(str, numbers)]
+        command = [str(build / "bench" / "bench_agents"), address, str(token)]
+        command += [*map(str, numbers), *ports]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as fleet:
             assert fleet.stdout is not None
             for line in fleet.stdout:
                 phase = json.loads(line)
                 phase["master_cpu"] = cpu_of(master.pid) - before
+                phase["relay_cpu"] = sum(cpu_of(relay.pid) for relay in relays)
                 phase["rss_mib"] = peak_rss_mib(master.pid)
                 phases[phase["phase"]] = phase
         if fleet.returncode != 0 or "failed" in phases:
             print((run_dir / "master.log").read_text()[-1500:], file=sys.stderr)
     finally:
-        master.send_signal(signal.SIGKILL)
-        master.wait()
+        for process in (*relays, master):
+            process.send_signal(signal.SIGKILL)
+            process.wait()
         shutil.rmtree(run_dir, ignore_errors=True)
     return phases
 
@@ -111,7 +130,8 @@ def report(samples: Samples, case: Case, phases: dict[str, dict[str, Any]]) -> N
     if joined is None:
         samples.add(f"{case.name} join", None)
         return
-    samples.add(f"{case.name} join", joined["seconds"], master_cpu=joined["master_cpu"])
+    cpu = {"master_cpu": joined["master_cpu"], "relay_cpu": joined["relay_cpu"]}
+    samples.add(f"{case.name} join", joined["seconds"], **cpu)
     begin, end = phases.get("beats_begin"), phases.get("beats_end")
     if begin is not None and end is not None:
         cores = (end["master_cpu"] - begin["master_cpu"]) / end["seconds"]
@@ -147,12 +167,14 @@ def main() -> None:
     options.add_argument("--seconds", type=float, default=10, help="heartbeats are watched so long")
     options.add_argument("--ranks", type=int, default=1, help="of each agent, told in every beat")
     options.add_argument(
-        "--cases", default="1000:0,10000:0,10000:16", help="AGENTS:SOCKETS,…; 0 sockets: one each"
+        "--cases",
+        default="1000:0,10000:0,10000:16,10000:0:16",
+        help="AGENTS:SOCKETS[:RELAYS],…; 0 sockets: one each",
     )
     args = options.parse_args()
     print(machine(), file=sys.stderr)
-    numbers = [case.split(":") for case in args.cases.split(",")]
-    cases = [Case(agents=int(agents), connections=int(lines)) for agents, lines in numbers]
+    numbers = [[*map(int, case.split(":")), 0][:3] for case in args.cases.split(",")]
+    cases = [Case(agents=n, connections=lines, relays=relays) for n, lines, relays in numbers]
     samples = Samples("agents")
     for _ in range(args.rounds):
         for case in cases:

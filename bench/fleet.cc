@@ -79,7 +79,7 @@ void Fleet::DialOne() {
   setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
   sockaddr_in to = {};
   to.sin_family = AF_INET;
-  to.sin_port = htons(static_cast<uint16_t>(options_.port));
+  to.sin_port = htons(static_cast<uint16_t>(options_.ports[line % options_.ports.size()]));
   inet_pton(AF_INET, options_.host.c_str(), &to.sin_addr);
   static_cast<void>(connect(fd, reinterpret_cast<const sockaddr*>(&to), sizeof(to)));
   lines_.push_back(std::make_unique<Line>(this, fd));

@@ -23,7 +23,7 @@ namespace paceline::bench {
 
 struct FleetOptions {
   std::string host = "127.0.0.1";
-  int port = 0;
+  std::vector<int> ports;  // of the master, or of relays; sockets take turns
   std::string token;
   uint32_t agents = 1000;        // seats of the world
   uint32_t spares = 1;           // agents beside them
@@ -81,7 +81,6 @@ class Fleet {
   int epoll_ = -1;
   std::vector<Agent> agents_;
   std::vector<std::unique_ptr<Line>> lines_;
-  uint32_t dialled_ = 0;
   uint32_t accepted_ = 0;
   std::vector<uint32_t> unflushed_;  // lines
   struct Due {

@@ -291,3 +291,30 @@ def test_commands_reach_a_tls_job_from_each_host(hosts: list[Host]) -> None:
     eventually(lambda: not first.pids() and not second.pids(), "nothing is left on either host")
     # The journal of the first host answers when nobody serves.
     assert first.job.events("job_finished")
+
+
+def test_a_host_joins_and_trains_through_a_relay(hosts: list[Host]) -> None:
+    """host0 does not answer host2 itself: its certificate, its agent's stream and its launcher's
+    all go through host1. A relay that dies is no lost node for the job's other hosts for long."""
+    first, second, third = hosts
+    ip(f"-n {first.space} route add blackhole {address(third.index)}/32")
+    flags = ["--nnodes", "2:3", "--grow", "now", "--relays", f"{second.name}:29401"]
+    start(hosts, *flags)
+    until_training(first, 3, beyond=3)
+    assert first.job.card["relay"] == "" and third.job.card["relay"] == ""
+    assert second.job.card["relay"] == f"{second.name}:29401"
+
+    agent = (first.job.node(second.name) or {})["agent_pid"]
+    before = max(rank["step"] for rank in until_training(first, 3).values())
+    os.kill(agent, signal.SIGKILL)
+    eventually(lambda: (first.job.node(second.name) or {})["agent_pid"] not in (agent, 0),
+               "host1 has a new agent, and with it a new relay")
+    until_training(first, 3, beyond=before + 10)
+    assert first.command("stop", "--job", str(first.job.run_dir)).returncode == 0
+    assert [host.job.wait() for host in hosts] == [143, 143, 143], third.job.stderr
+
+
+def test_without_its_relays_a_host_finds_the_master(hosts: list[Host]) -> None:
+    first, second, _ = hosts
+    start([first, second], "--nnodes", "2", "--relays", "host2:29401")
+    until_training(first, 2, beyond=3)

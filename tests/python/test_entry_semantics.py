@@ -147,8 +147,8 @@ def compare(bare: Starter, kind: str, target: str, *, warm: bool, args: tuple[st
         capture_output=True,
         text=True,
         process_group=0,
-        # A shell's background job (nohup, many a CI) ignores SIGINT and hands that down. Ranks begin
-        # with the default, whatever started the launcher.
+        # A shell's background job (nohup, many a CI) ignores SIGINT and hands that down. Ranks
+        # begin with the default, whatever started the launcher.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         timeout=120,
         check=False,

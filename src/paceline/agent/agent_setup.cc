@@ -24,6 +24,7 @@
 #include "paceline/base/text.h"
 #include "paceline/model/problem.h"
 #include "paceline/model/version.h"
+#include "paceline/wire/master_server.h"
 
 namespace paceline::agent {
 namespace {
@@ -41,8 +42,7 @@ nlohmann::json ReadJson(const std::string& path) {
                                /*allow_exceptions=*/false);
 }
 
-absl::StatusOr<std::string> MasterAddress(const AgentFiles& files) {
-  const nlohmann::json job = ReadJson(files.JobJson());
+absl::StatusOr<std::string> MasterAddress(const nlohmann::json& job, const AgentFiles& files) {
   if (job.is_object() && job.contains("master") && job["master"].is_object()) {
     std::string address = JsonText(job["master"], "addr");
     if (!address.empty()) return address;
@@ -51,6 +51,15 @@ absl::StatusOr<std::string> MasterAddress(const AgentFiles& files) {
                   Problem{"PL-E025", "this directory does not say where its master is",
                           files.JobJson(), "job.json is missing or damaged",
                           Concat("paceline run --resume --run-dir ", files.run_dir)});
+}
+
+// The first agent of a host is its relay.
+void SetRelays(const nlohmann::json& job, AgentSetup* setup) {
+  if (!JsonBool(job, "has_master", true)) setup->relays = setup->spec.launch.relays;
+  const auto nodes = job.find("nodes");
+  const bool is_first = nodes != job.end() && nodes->is_array() && !nodes->empty() &&
+                        nodes->front() == setup->files.node;
+  if (is_first) setup->relay_listen = JsonText(job, "relay");
 }
 
 // The address of this host on the way to the master: what the other nodes can reach too.
@@ -116,11 +125,15 @@ absl::StatusOr<AgentSetup> PrepareAgent(const AgentOptions& options) {
   RETURN_IF_ERROR(MakeNodeDirs(setup.files));
   RETURN_IF_ERROR(LogToFile(setup.files.AgentLog()));
   ASSIGN_OR_RETURN(setup.spec, wire::ReadSpecFile(setup.files.Spec()));
-  ASSIGN_OR_RETURN(setup.master_address, MasterAddress(setup.files));
+  const nlohmann::json job = ReadJson(setup.files.JobJson());
+  ASSIGN_OR_RETURN(setup.master_address, MasterAddress(job, setup.files));
+  SetRelays(job, &setup);
   ASSIGN_OR_RETURN(setup.credentials, ReadCredentials(setup.files));
   setup.incarnation = RealtimeNs();
   setup.base_env = ToEnvironment(CurrentEnvironment());
   for (const auto& [name, value] : setup.spec.launch.env) setup.base_env[name] = value;
+  // The variable that this sets is for gRPC in this process, not for the ranks.
+  if (!setup.relay_listen.empty()) wire::UseOnlyTls13();
   NodeReport& identity = setup.identity;
   identity.name = options.node;
   identity.boot_id = BootId();
@@ -136,6 +149,30 @@ absl::StatusOr<AgentSetup> PrepareAgent(const AgentOptions& options) {
     setup.former_restart_count = JsonInt<uint32_t>(former, "restart_count");
   }
   return setup;
+}
+
+std::unique_ptr<wire::Relay> StartRelay(const AgentSetup& setup) {
+  if (setup.relay_listen.empty()) return nullptr;
+  auto relay = wire::Relay::Start({.listen = setup.relay_listen,
+                                   .master = setup.master_address,
+                                   .credentials = setup.credentials});
+  if (!relay.ok()) {
+    LogError("relay", {{"listen", setup.relay_listen}, {"why", relay.status()}});
+    return nullptr;
+  }
+  LogInfo("relay", {{"listen", setup.relay_listen}});
+  return *std::move(relay);
+}
+
+wire::AgentStreamOptions StreamOptionsOf(const AgentSetup& setup) {
+  const Timers& timers = setup.spec.job.timers;
+  return {.address = setup.master_address,
+          .relays = setup.relays,
+          .who = setup.files.node,
+          .credentials = setup.credentials,
+          .reconnect_delay = timers.reconnect_delay,
+          .reconnect_delay_max = timers.reconnect_delay_max,
+          .jitter_seed = setup.incarnation};
 }
 
 PageIdentity PageIdentityOf(const AgentSetup& setup) {

@@ -3,7 +3,9 @@
 // Everything an agent knows before its loop begins: read from the run directory and the host.
 
 #include <cstdint>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "paceline/agent/agent_files.h"
@@ -11,7 +13,9 @@
 #include "paceline/agent/page_file.h"
 #include "paceline/agent/rank_env.h"
 #include "paceline/model/node.h"
+#include "paceline/wire/agent_stream.h"
 #include "paceline/wire/credentials.h"
+#include "paceline/wire/relay.h"
 #include "paceline/wire/spec_file.h"
 
 namespace paceline::agent {
@@ -22,7 +26,9 @@ struct AgentSetup {
   wire::SpecFile spec;
   Environment base_env;  // this process's, with LaunchSpec::env over it
   wire::Credentials credentials;
-  std::string master_address;  // host:port
+  std::string master_address;       // host:port
+  std::vector<std::string> relays;  // on the way to the master; none on the master's own host
+  std::string relay_listen;         // this agent is a relay at that address; "": it is none
   uint64_t incarnation = 0;
   NodeReport identity;                // what does not change while this agent lives
   uint32_t former_restart_count = 0;  // of the world that a former agent of this boot carried out
@@ -30,9 +36,16 @@ struct AgentSetup {
 
 absl::StatusOr<AgentSetup> PrepareAgent(const AgentOptions& options);
 
+// The relay of an agent that is one, else null. One that cannot listen is logged and left out: the
+// other hosts then take another way, and this host's ranks are not its business.
+std::unique_ptr<wire::Relay> StartRelay(const AgentSetup& setup);
+
 // SIGTERM and SIGINT are read from a descriptor, SIGPIPE and SIGHUP are ignored: a terminal that
 // goes away is nobody's wish to stop.
 void BlockAgentSignals();
+
+// How this agent reaches its master.
+wire::AgentStreamOptions StreamOptionsOf(const AgentSetup& setup);
 
 // Whose progress page this agent keeps; as if it was made now.
 PageIdentity PageIdentityOf(const AgentSetup& setup);

@@ -162,14 +162,8 @@ absl::Status AgentLoop::Begin() {
   if (page_->was_adopted()) FindRanks(/*with_ended=*/true);
   Feed(core::AgentTimePassed{});
   SaveAgentJson();
-  wire::AgentStreamOptions options;
-  options.address = setup_.master_address;
-  options.credentials = setup_.credentials;
-  options.reconnect_delay = setup_.spec.job.timers.reconnect_delay;
-  options.reconnect_delay_max = setup_.spec.job.timers.reconnect_delay_max;
-  options.jitter_seed = setup_.incarnation;
-  stream_ =
-      std::make_unique<wire::AgentStream>(std::move(options), [this](wire::AgentStreamEvent event) {
+  stream_ = std::make_unique<wire::AgentStream>(
+      StreamOptionsOf(setup_), [this](wire::AgentStreamEvent event) {
         reactor_->Post([this, event = std::move(event)] { OnStream(event); });
       });
   ArmHeartbeat();
@@ -491,6 +485,7 @@ absl::StatusOr<int> RunAgent(const AgentOptions& options) {
   ASSIGN_OR_RETURN(AgentSetup setup, PrepareAgent(options));
   ASSIGN_OR_RETURN(auto page, PageFile::AdoptOrMake(setup.files.Page(), PageIdentityOf(setup)));
   ASSIGN_OR_RETURN(auto reactor, Reactor::Create());
+  const std::unique_ptr<wire::Relay> relay = StartRelay(setup);
   AgentLoop loop(std::move(setup), std::move(reactor), std::move(page));
   RETURN_IF_ERROR(loop.Begin());
   return loop.Run();

@@ -82,10 +82,13 @@ JobEnd Launcher::Run() {
   wire::ControlClientOptions client;
   client.address = options_.card.master_address;
   client.credentials = options_.credentials;
-  supervisor_ =
-      std::make_unique<wire::SupervisorStream>(client, [this](wire::SupervisorEvent event) {
+  supervisor_ = std::make_unique<wire::SupervisorStream>(
+      client,
+      [this](wire::SupervisorEvent event) {
         reactor_->Post([this, event = std::move(event)] { OnSupervisor(event); });
-      });
+      },
+      options_.card.has_master ? std::vector<std::string>() : options_.relays,
+      options_.card.nodes.empty() ? "" : options_.card.nodes.front());
   Feed(core::KeepStarted{});
   if (!options_.card.has_master) TellServing();
   reactor_->Run();

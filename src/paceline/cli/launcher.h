@@ -31,6 +31,7 @@ struct LauncherOptions {
   bool is_whole_job = true;  // no other host takes part
   std::vector<int> stop_signals;
   wire::Credentials credentials;
+  std::vector<std::string> relays;  // on the way to a master that runs elsewhere
   std::function<void(std::string)> narrate;
   std::function<void()> serving;  // called once: the master answers, or is another host's affair
 };

@@ -64,6 +64,7 @@ LauncherOptions LauncherFor(const PreparedRun& run, const RunRequest& request,
   options.is_whole_job = run.is_whole_job;
   options.stop_signals = request.stop_signals;
   options.credentials = run.credentials;
+  options.relays = run.launch.relays;
   return options;
 }
 

@@ -127,6 +127,7 @@ std::string FormatJobCard(const JobCard& card) {
                      {"launcher_pid", card.launcher.pid},
                      {"launcher", ProcessJson(card.launcher)},
                      {"nodes", card.nodes},
+                     {"relay", card.relay},
                      {"created", card.created}};
   return text.dump(1, ' ', false, json::error_handler_t::replace) + "\n";
 }
@@ -156,6 +157,7 @@ Result<JobCard> ReadJobCard(const std::string& run_dir) {
     card.launcher = ProcessFrom(text["launcher"]);
   }
   card.nodes = TextsFrom(text, "nodes");
+  card.relay = JsonText(text, "relay");
   card.created = agent::JsonNumber(text, "created");
   return card;
 }

@@ -26,6 +26,7 @@ struct JobCard {
   agent::ProcessId master;     // 0 when it does not run here
   agent::ProcessId launcher;
   std::vector<std::string> nodes;  // agents of this host
+  std::string relay;               // host:port where the first of them is a relay; "": it is none
   double created = 0;              // seconds since 1970
 };
 

@@ -17,6 +17,7 @@
 #include "paceline/cli/interpreter.h"
 #include "paceline/cli/own_address.h"
 #include "paceline/wire/control_client.h"
+#include "paceline/wire/route.h"
 #include "paceline/wire/spec_file.h"
 
 namespace paceline::cli {
@@ -43,12 +44,6 @@ Problem Failed(const std::string& code, const std::string& what, const absl::Sta
                  .fix = Concat("paceline why ", code)};
 }
 
-std::string HostAndPort(const Endpoint& endpoint) {
-  const bool is_v6 = endpoint.host.find(':') != std::string::npos;
-  return is_v6 ? Concat("[", endpoint.host, "]:", endpoint.port)
-               : Concat(endpoint.host, ":", endpoint.port);
-}
-
 class Preparation {
  public:
   explicit Preparation(RunInput input) : input_(std::move(input)), request_(input_.request) {}
@@ -65,6 +60,7 @@ class Preparation {
     } else {
       problem = CheckInterpreter(run_.launch.python, input_.facts);
       if (!problem) problem = ChooseRole();
+      if (!problem) problem = ChooseRelay();
       if (!problem) problem = is_master_ ? Found() : Join();
     }
     if (problem) return *std::move(problem);
@@ -85,11 +81,11 @@ class Preparation {
     if (owner == AddressOwner::kUnknown) {
       return Problem{.code = "PL-E043",
                      .what = "the rendezvous address cannot be used",
-                     .where = HostAndPort(endpoint),
+                     .where = ToText(endpoint),
                      .why = "the host name does not resolve here",
                      .fix = "give the address of the first host by --rdzv-endpoint HOST:PORT"};
     }
-    address_ = HostAndPort(endpoint);
+    address_ = ToText(endpoint);
     const bool owns = owner == AddressOwner::kLoopback || owner == AddressOwner::kThisHost;
     is_master_ = request_.is_master_host.value_or(owns && request_.join.empty());
     // A second `paceline run` on the address's own host joins the first one, as torchrun's does.
@@ -107,13 +103,30 @@ class Preparation {
       return ChooseLoopbackPort();
     }
     run_.listen = address_;
+    return CheckOpen(owner, address_);
+  }
+
+  // A host that owns one of the relays' addresses is that relay, unless another `paceline run` of
+  // this host is.
+  Check ChooseRelay() {
+    for (const Endpoint& relay : request_.relays) {
+      const AddressOwner owner = OwnerOf(relay.host);
+      const bool owns = owner == AddressOwner::kLoopback || owner == AddressOwner::kThisHost;
+      if (!owns || IsPortTaken(relay.host, relay.port)) continue;
+      run_.card.relay = ToText(relay);
+      return CheckOpen(owner, run_.card.relay);
+    }
+    return std::nullopt;
+  }
+
+  Check CheckOpen(AddressOwner owner, const std::string& address) const {
     const bool is_open = owner != AddressOwner::kLoopback;
     const bool is_safe = request_.tls || !request_.join.empty() ||
                          (request_.insecure && !request_.token_file.empty());
     if (!is_open || is_safe) return std::nullopt;
     return Problem{.code = "PL-E101",
                    .what = "an open address without encryption is refused",
-                   .where = address_,
+                   .where = address,
                    .why = request_.insecure ? "--insecure needs a shared --token-file"
                                             : "whoever listens on the network could read the token",
                    .fix = "add --tls; the first host then prints a join string for the others"};
@@ -161,15 +174,17 @@ class Preparation {
     // The limit is a time, not a number of attempts: a host without a listener refuses sixty
     // connections within milliseconds.
     const auto until = std::chrono::steady_clock::now() + kJoinTimeout;
+    wire::Route route(join->address, run_.launch.relays, node);
     absl::Status status;
     for (bool has_told = false;; std::this_thread::sleep_for(kJoinPause)) {
+      const wire::JoinString way{route.address(), join->ca_sha256, join->token};
+      const Duration patience = run_.spec.timers.connect_timeout;
       absl::StatusOr<wire::Credentials> credentials =
-          wire::Enroll(*join, run_.card.nodes, run_.spec.timers.connect_timeout);
+          wire::Enroll(way, run_.card.nodes, patience, !run_.card.relay.empty());
       status = credentials.status();
       if (status.ok()) {
         run_.credentials = *std::move(credentials);
-        wire::ControlClient client(
-            {join->address, run_.credentials, run_.spec.timers.connect_timeout});
+        wire::ControlClient client({way.address, run_.credentials, patience});
         const absl::StatusOr<wire::JobStatus> job = client.GetStatus();
         status = job.status();
         if (status.ok()) {
@@ -179,6 +194,7 @@ class Preparation {
       }
       if (!absl::IsUnavailable(status) && !absl::IsDeadlineExceeded(status)) break;
       if (std::chrono::steady_clock::now() >= until) break;
+      route.Failed();
       if (!has_told) input_.wait_note(Concat("waiting for the master at ", join->address, " …"));
       has_told = true;
     }
@@ -340,7 +356,7 @@ class Preparation {
         wire::MakeServerCredentials(run_.spec.job_id, token);
     if (!server.ok()) return Failed("PL-E105", "the job's CA cannot be made", server.status());
     absl::StatusOr<wire::Credentials> client =
-        wire::MakeClientCredentials(*server, run_.card.nodes);
+        wire::MakeClientCredentials(*server, run_.card.nodes, !run_.card.relay.empty());
     if (!client.ok()) return Failed("PL-E105", "no certificate can be made", client.status());
     const absl::StatusOr<std::string> print = wire::CaFingerprint(server->ca_pem);
     if (!print.ok()) return Failed("PL-E105", "the CA has no fingerprint", print.status());

@@ -16,6 +16,7 @@
 namespace paceline::cli {
 namespace {
 
+constexpr uint16_t kRelayPort = 29401;   // of --relays HOST
 constexpr uint16_t kC10dPort = 29400;    // torchrun's default for --rdzv-endpoint HOST
 constexpr uint16_t kStaticPort = 29500;  // and for --master-addr HOST
 constexpr int64_t kNodesMax = 100'000;
@@ -202,6 +203,13 @@ class RequestMaker {
     auto endpoint = ParseEndpoint(settings_.Text("network.rdzv_endpoint"), kC10dPort);
     if (!endpoint.ok()) return endpoint.problem();
     request_.endpoint = *endpoint;
+    for (const std::string& text : settings_.List("network.relays")) {
+      auto relay = ParseEndpoint(text, kRelayPort);
+      if (!relay.ok()) return relay.problem();
+      if (relay->port == 0) return Bad("network.relays", "HOST:PORT with a port of its own");
+      request_.relays.push_back(*relay);
+      request_.launch.relays.push_back(ToText(*relay));
+    }
     return TakeRendezvousSettings();
   }
 

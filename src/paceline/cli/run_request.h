@@ -38,6 +38,7 @@ struct RunRequest {
   bool insecure = false;
   std::string join;
   std::string token_file;
+  std::vector<Endpoint> relays;  // also in launch, as text
 
   std::string run_dir;  // "": ./runs/<job-id>
   bool resume = false;
@@ -54,6 +55,9 @@ Result<RunRequest> MakeRunRequest(const ParsedLine& line, const SettingValues& s
 
 // "host:29400", "host", "[::1]:29400", "::1".
 Result<Endpoint> ParseEndpoint(const std::string& text, uint16_t default_port);
+
+// "host:29400", "[::1]:29400".
+std::string ToText(const Endpoint& endpoint);
 
 // torchrun's Std: "3" or "0:3,1:2".
 std::optional<StreamChoice> ParseStreams(std::string_view text);

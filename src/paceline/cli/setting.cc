@@ -133,6 +133,10 @@ constexpr PlainRow kPlain[] = {
      .default_text = "off",
      .help = "listen on other than loopback without encryption"},
     {.key = "network.token_file", .help = "file with the job's token"},
+    {.key = "network.relays",
+     .kind = kList,
+     .help = "HOST:PORT of hosts that pass the others' calls on to the master; each of these hosts "
+             "becomes a relay by itself, and all hosts need the same list"},
     {.key = "log.dir", .help = "where ranks write; logs/ of the run directory when unset"},
     {.key = "log.redirects",
      .default_text = "0",

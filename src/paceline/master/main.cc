@@ -119,9 +119,18 @@ bool MustBeTaken(const wire::ServerEvent& event) {
          std::holds_alternative<wire::SupervisorDetached>(event);
 }
 
-absl::StatusOr<std::unique_ptr<wire::MasterServer>> Listen(
-    const HostPort& at, const wire::ServerCredentials& credentials, EventQueue* queue) {
-  return wire::MasterServer::Start({.listen = at.Text(), .credentials = credentials},
+// Who is let in.
+struct Admission {
+  wire::ServerCredentials credentials;
+  bool has_relays = false;
+};
+
+absl::StatusOr<std::unique_ptr<wire::MasterServer>> Listen(const HostPort& at,
+                                                           const Admission& admission,
+                                                           EventQueue* queue) {
+  return wire::MasterServer::Start({.listen = at.Text(),
+                                    .credentials = admission.credentials,
+                                    .has_relays = admission.has_relays},
                                    [queue](wire::ServerEvent event) {
                                      if (!MustBeTaken(event))
                                        return queue->TryPost(std::move(event));
@@ -130,15 +139,16 @@ absl::StatusOr<std::unique_ptr<wire::MasterServer>> Listen(
                                    });
 }
 
-absl::StatusOr<std::unique_ptr<wire::MasterServer>> ListenAnywhere(
-    HostPort at, const wire::ServerCredentials& credentials, EventQueue* queue) {
+absl::StatusOr<std::unique_ptr<wire::MasterServer>> ListenAnywhere(HostPort at,
+                                                                   const Admission& admission,
+                                                                   EventQueue* queue) {
   constexpr int kTries = 100;
   Prng prng(static_cast<uint64_t>(Clock::WallNow().nanoseconds()) ^
             (static_cast<uint64_t>(getpid()) << 40));
   const int low = EphemeralLow();
   for (int i = 0;; ++i) {
     at.port = static_cast<int>(prng.Between(low - 8'000, low - 1));
-    auto server = Listen(at, credentials, queue);
+    auto server = Listen(at, admission, queue);
     if (server.ok() || i == kTries) return server;
   }
 }
@@ -187,8 +197,10 @@ class Master {
 
     journal_->Start([this](JournalEvent event) { queue_.Post(std::move(event)); });
     EventLoop loop(&queue_, journal_.get(), &outside_);
-    ASSIGN_OR_RETURN(server_, at.port == 0 ? ListenAnywhere(at, credentials, &queue_)
-                                           : Listen(at, credentials, &queue_));
+    const Admission admission{.credentials = credentials,
+                              .has_relays = !spec.launch.relays.empty()};
+    ASSIGN_OR_RETURN(server_, at.port == 0 ? ListenAnywhere(at, admission, &queue_)
+                                           : Listen(at, admission, &queue_));
     at.port = static_cast<int>(server_->port());
     outside_.SetServer(server_.get());
     auto http = ServeHttp(before.ok() ? PortOf(before->http) : 0, token, &queue_);

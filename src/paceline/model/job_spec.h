@@ -155,6 +155,7 @@ struct LaunchSpec {
   std::string role = "default";            // ROLE_NAME
   std::string run_id;                      // TORCHELASTIC_RUN_ID
   std::string local_addr;                  // address other nodes reach this one by; "": found out
+  std::vector<std::string> relays;         // host:port; hosts reach the master through these
   uint32_t nproc_per_node = 1;
   std::optional<uint32_t> omp_threads;  // unset: OMP_NUM_THREADS of env, else torchrun's rule:
                                         // 1 when a node holds several ranks

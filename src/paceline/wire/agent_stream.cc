@@ -4,6 +4,7 @@
 
 #include "paceline/v1/master.grpc.pb.h"
 #include "paceline/wire/client_stream.h"
+#include "paceline/wire/dialler.h"
 #include "paceline/wire/from_proto.h"
 
 namespace paceline::wire {
@@ -24,19 +25,21 @@ SharedChannel::~SharedChannel() = default;
 class AgentStream::Channel {
  public:
   Channel(AgentStreamOptions options, Sink sink)
-      : options_(std::move(options)), sink_(std::move(sink)) {
-    stub_ = pb::Master::NewStub(options_.channel != nullptr
-                                    ? options_.channel->parts_->channel
-                                    : Dial(options_.address, options_.credentials));
+      : options_(std::move(options)), sink_(std::move(sink)), dialler_(MakeDialler(options_)) {
     stream_ = std::make_shared<Stream>(
         Stream::Hooks{
             .call =
                 [this](grpc::ClientContext* context, Stream::Reactor* reactor) {
                   AddToken(context, options_.credentials);
                   is_registered_ = false;
+                  stub_ = pb::Master::NewStub(dialler_.Next());
                   stub_->async()->Attach(context, reactor);
                 },
-            .on_open = [this] { sink_(StreamOpened{}); },
+            .on_open =
+                [this] {
+                  dialler_.Opened();
+                  sink_(StreamOpened{});
+                },
             .on_message = [this](const pb::MasterMessage& message) { return Heard(message); },
             .on_broken = [this](const grpc::Status& status) { Broken(status); }},
         ReconnectPace{.first = options_.reconnect_delay,
@@ -58,6 +61,11 @@ class AgentStream::Channel {
   void Flush(Duration timeout) { stream_->Flush(timeout); }
 
  private:
+  static Dialler MakeDialler(const AgentStreamOptions& options) {
+    if (options.channel != nullptr) return Dialler(options.channel->parts_->channel);
+    return {Route(options.address, options.relays, options.who), options.credentials};
+  }
+
   Stream::Verdict Heard(const pb::MasterMessage& encoded) {
     absl::StatusOr<MasterMessage> message = FromProto(encoded);
     // A master that speaks nonsense is not ours; a fresh stream is the only cure.
@@ -71,6 +79,7 @@ class AgentStream::Channel {
   }
 
   void Broken(const grpc::Status& status) {
+    dialler_.Broken(status);
     is_registered_ = false;
     sink_(StreamBroken{.why = status.ok() ? "the master closed the stream" : status.error_message(),
                        .is_denied = status.error_code() == grpc::StatusCode::UNAUTHENTICATED ||
@@ -79,8 +88,9 @@ class AgentStream::Channel {
 
   const AgentStreamOptions options_;
   const Sink sink_;
-  std::unique_ptr<pb::Master::Stub> stub_;
-  std::shared_ptr<Stream> stream_;  // owners: this, and each RPC of it
+  Dialler dialler_;
+  std::unique_ptr<pb::Master::Stub> stub_;  // of the present attempt
+  std::shared_ptr<Stream> stream_;          // owners: this, and each RPC of it
   std::atomic<bool> is_registered_ = false;
 };
 

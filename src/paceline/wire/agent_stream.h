@@ -12,6 +12,7 @@
 #include <memory>
 #include <string>
 #include <variant>
+#include <vector>
 
 #include "paceline/base/instant.h"
 #include "paceline/wire/credentials.h"
@@ -42,7 +43,9 @@ class SharedChannel {
 };
 
 struct AgentStreamOptions {
-  std::string address;  // host:port
+  std::string address;              // of the master, host:port
+  std::vector<std::string> relays;  // host:port; tried before the master, see route.h
+  std::string who;                  // this agent's name, for its choice among relays
   Credentials credentials;
   Duration reconnect_delay = Duration::Milliseconds(50);
   Duration reconnect_delay_max = Duration::Seconds(1);

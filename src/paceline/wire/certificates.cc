@@ -166,13 +166,19 @@ absl::StatusOr<std::string> SignRequest(const KeyAndCertificate& authority,
   if (key == nullptr || ca == nullptr) return Failed("reading the authority");
   if (subject.names.empty()) return absl::InvalidArgumentError("a certificate for nobody");
   ASSIGN_OR_RETURN(const Certificate certificate, Begin(subject_key));
-  const std::string usage = subject.is_server ? "serverAuth" : "clientAuth";
+  using Role = CertificateSubject::Role;
+  const bool is_server = subject.role == Role::kServer;
+  const bool is_relay = subject.role == Role::kRelay;
+  const std::string usage = is_server  ? "serverAuth"
+                            : is_relay ? "serverAuth,clientAuth"
+                                       : "clientAuth";
   // Node names have no comma or line break (IsName), so they cannot add to the extension's text.
   std::string san;
   for (const std::string& name : subject.names) {
     if (!san.empty()) san += ",";
-    san += subject.is_server ? "DNS:" + name : "URI:" + std::string(kNodeUri) + name;
+    san += is_server ? "DNS:" + name : "URI:" + std::string(kNodeUri) + name;
   }
+  if (is_relay) san += ",DNS:" + std::string(kServerName) + ",URI:" + std::string(kRelayUri);
   if (!SetName(X509_get_subject_name(certificate.get()), subject.names.front()) ||
       X509_set_issuer_name(certificate.get(), X509_get_subject_name(ca.get())) != 1 ||
       !AddExtension(certificate.get(), NID_basic_constraints, "critical,CA:FALSE") ||

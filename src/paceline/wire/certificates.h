@@ -28,9 +28,13 @@ struct KeyAndCertificate {
 };
 // A client's certificate names each node that its host's agents may register, as URIs.
 inline constexpr std::string_view kNodeUri = "paceline://node/";
+// And this one when the host may be a relay: it then serves under kServerName too, and may say for
+// which nodes it speaks.
+inline constexpr std::string_view kRelayUri = "paceline://relay";
 struct CertificateSubject {
+  enum class Role { kHost, kRelay, kServer };
   std::vector<std::string> names;  // at least one; the first is the common name too
-  bool is_server = false;
+  Role role = Role::kHost;
 };
 
 std::string Hex(std::span<const unsigned char> bytes);

@@ -12,7 +12,8 @@ namespace paceline::wire {
 
 void PrepareTransport() { absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore); }
 
-std::shared_ptr<grpc::Channel> Dial(const std::string& address, const Credentials& credentials) {
+std::shared_ptr<grpc::Channel> Dial(const std::string& address, const Credentials& credentials,
+                                    bool is_relay) {
   PrepareTransport();
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
@@ -23,8 +24,8 @@ std::shared_ptr<grpc::Channel> Dial(const std::string& address, const Credential
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 500);
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 2000);  // in truth the limit of one connect
   // A link that is cut without a word is noticed within seconds, also when we only listen.
-  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 5000);
-  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 3000);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, is_relay ? 1500 : 5000);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, is_relay ? 1000 : 3000);
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   arguments.SetMaxReceiveMessageSize(kReplyBytesMax);
   if (!credentials.is_tls()) {

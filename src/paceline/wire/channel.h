@@ -17,10 +17,15 @@ inline constexpr int kAgentMessageBytesMax = 256 * 1024;
 inline constexpr int kControlMessageBytesMax = 1024 * 1024;
 // What a client takes from its master: a status of 10,000 nodes is larger than what a master takes.
 inline constexpr int kReplyBytesMax = 64 * 1024 * 1024;
+// Open at once on one connection to a server of the job.
+inline constexpr int kStreamsPerConnectionMax = 2048;
 
 // A channel with connections of its own: another channel's back-off does not hold it up. Proxies
 // of the environment are not used: a job's master is never behind one.
-std::shared_ptr<grpc::Channel> Dial(const std::string& address, const Credentials& credentials);
+// A relay's silence is found out sooner than a master's: behind a relay a host goes on by another
+// way, and has to, before the master counts its silence as a lost node.
+std::shared_ptr<grpc::Channel> Dial(const std::string& address, const Credentials& credentials,
+                                    bool is_relay = false);
 
 // Before the first channel or server of a process. Debian builds Abseil with its checks for
 // inverted lock order, and gRPC's threads then spend a quarter of their time on a graph of locks

@@ -7,6 +7,7 @@
 #include "paceline/base/status_macros.h"
 #include "paceline/v1/control.grpc.pb.h"
 #include "paceline/wire/client_stream.h"
+#include "paceline/wire/dialler.h"
 #include "paceline/wire/from_proto.h"
 
 namespace paceline::wire {
@@ -111,17 +112,23 @@ void ControlClient::Cancel() {
 
 class SupervisorStream::Channel {
  public:
-  Channel(ControlClientOptions options, Sink sink)
-      : options_(std::move(options)), sink_(std::move(sink)) {
-    stub_ = pb::Control::NewStub(Dial(options_.address, options_.credentials));
+  Channel(ControlClientOptions options, Sink sink, Route route)
+      : options_(std::move(options)),
+        sink_(std::move(sink)),
+        dialler_(std::move(route), options_.credentials) {
     stream_ = std::make_shared<Stream>(
         Stream::Hooks{
             .call =
                 [this](grpc::ClientContext* context, Stream::Reactor* reactor) {
                   AddToken(context, options_.credentials);
+                  stub_ = pb::Control::NewStub(dialler_.Next());
                   stub_->async()->Supervise(context, reactor);
                 },
-            .on_open = [this] { sink_(SupervisorOpened{}); },
+            .on_open =
+                [this] {
+                  dialler_.Opened();
+                  sink_(SupervisorOpened{});
+                },
             .on_message = [this](const pb::SupervisorOrder& order) { return Heard(order); },
             .on_broken = [this](const grpc::Status& status) { Broken(status); }},
         ReconnectPace{.first = Duration::Milliseconds(20), .longest = Duration::Milliseconds(500)});
@@ -147,6 +154,7 @@ class SupervisorStream::Channel {
   }
 
   void Broken(const grpc::Status& status) {
+    dialler_.Broken(status);
     sink_(SupervisorBroken{
         .why = status.ok() ? "the master closed the stream" : status.error_message(),
         .is_denied = status.error_code() == grpc::StatusCode::UNAUTHENTICATED ||
@@ -155,12 +163,16 @@ class SupervisorStream::Channel {
 
   const ControlClientOptions options_;
   const Sink sink_;
-  std::unique_ptr<pb::Control::Stub> stub_;
-  std::shared_ptr<Stream> stream_;  // owners: this, and each RPC of it
+  Dialler dialler_;
+  std::unique_ptr<pb::Control::Stub> stub_;  // of the present attempt
+  std::shared_ptr<Stream> stream_;           // owners: this, and each RPC of it
 };
 
-SupervisorStream::SupervisorStream(ControlClientOptions options, Sink sink)
-    : channel_(std::make_unique<Channel>(std::move(options), std::move(sink))) {}
+SupervisorStream::SupervisorStream(ControlClientOptions options, Sink sink,
+                                   const std::vector<std::string>& relays, const std::string& who) {
+  Route route(options.address, relays, who);
+  channel_ = std::make_unique<Channel>(std::move(options), std::move(sink), std::move(route));
+}
 SupervisorStream::~SupervisorStream() = default;
 bool SupervisorStream::Send(NodeGoneReport report) { return channel_->Send(report); }
 

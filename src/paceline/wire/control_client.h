@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 #include <variant>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -16,7 +17,7 @@
 namespace paceline::wire {
 
 struct ControlClientOptions {
-  std::string address;  // host:port
+  std::string address;  // of the master, host:port
   Credentials credentials;
   Duration timeout = Duration::Seconds(10);  // of GetStatus and Stop; waits for a master till then
 };
@@ -61,7 +62,9 @@ class SupervisorStream {
   // Runs on gRPC's threads, one call at a time; it shall only post to a queue.
   using Sink = std::function<void(SupervisorEvent)>;
 
-  SupervisorStream(ControlClientOptions options, Sink sink);
+  // `relays` and `who` as in AgentStreamOptions.
+  SupervisorStream(ControlClientOptions options, Sink sink,
+                   const std::vector<std::string>& relays = {}, const std::string& who = "");
   ~SupervisorStream();
   SupervisorStream(const SupervisorStream&) = delete;
   SupervisorStream& operator=(const SupervisorStream&) = delete;

@@ -84,9 +84,10 @@ absl::StatusOr<ServerCredentials> MakeServerCredentials(std::string_view job_id,
   ASSIGN_OR_RETURN(const KeyAndCertificate ca, MakeAuthority(job_id));
   ASSIGN_OR_RETURN(const PrivateKey key, MakeKey());
   ASSIGN_OR_RETURN(const std::string request, MakeRequest(key, kServerName));
-  ASSIGN_OR_RETURN(
-      const std::string certificate,
-      SignRequest(ca, request, {.names = {std::string(kServerName)}, .is_server = true}));
+  ASSIGN_OR_RETURN(const std::string certificate,
+                   SignRequest(ca, request,
+                               {.names = {std::string(kServerName)},
+                                .role = CertificateSubject::Role::kServer}));
   return ServerCredentials{.token = std::string(token),
                            .ca_pem = ca.certificate_pem,
                            .ca_key_pem = ca.key_pem,
@@ -95,13 +96,17 @@ absl::StatusOr<ServerCredentials> MakeServerCredentials(std::string_view job_id,
 }
 
 absl::StatusOr<Credentials> MakeClientCredentials(const ServerCredentials& server,
-                                                  const std::vector<std::string>& node_names) {
+                                                  const std::vector<std::string>& node_names,
+                                                  bool is_relay) {
   if (!server.is_tls()) return Credentials{.token = server.token};
   ASSIGN_OR_RETURN(const PrivateKey key, MakeKey());
   ASSIGN_OR_RETURN(const std::string request, MakeRequest(key, "a host"));
-  ASSIGN_OR_RETURN(const std::string certificate,
-                   SignRequest({.key_pem = server.ca_key_pem, .certificate_pem = server.ca_pem},
-                               request, {.names = node_names, .is_server = false}));
+  ASSIGN_OR_RETURN(
+      const std::string certificate,
+      SignRequest(
+          {.key_pem = server.ca_key_pem, .certificate_pem = server.ca_pem}, request,
+          {.names = node_names,
+           .role = is_relay ? CertificateSubject::Role::kRelay : CertificateSubject::Role::kHost}));
   return Credentials{
       .token = server.token, .ca_pem = server.ca_pem, .cert_pem = certificate, .key_pem = key.pem};
 }

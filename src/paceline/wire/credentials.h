@@ -60,9 +60,10 @@ absl::StatusOr<ServerCredentials> MakeServerCredentials(std::string_view job_id,
                                                         std::string_view token);
 
 // A client certificate signed by the server's own CA, for processes of the master's host. Its
-// agents may register nodes of these names only.
+// agents may register nodes of these names only. `is_relay`: it may serve as a relay as well.
 absl::StatusOr<Credentials> MakeClientCredentials(const ServerCredentials& server,
-                                                  const std::vector<std::string>& node_names);
+                                                  const std::vector<std::string>& node_names,
+                                                  bool is_relay = false);
 
 // SHA-256 of the CA certificate's DER form, hex.
 absl::StatusOr<std::string> CaFingerprint(std::string_view ca_pem);
@@ -71,9 +72,11 @@ absl::StatusOr<std::string> CaFingerprint(std::string_view ca_pem);
 // the token and comes back with a certificate of its own; without one it only wraps the token. A
 // server that comes within `timeout` is found. The process shall ignore SIGPIPE.
 // UNAVAILABLE: nobody answers. UNAUTHENTICATED: wrong token. PERMISSION_DENIED: the server is not
-// the one of the join string, and nothing was sent to it.
+// the one of the join string, and nothing was sent to it; or `is_relay` was asked of a job that
+// names no relays.
 absl::StatusOr<Credentials> Enroll(const JoinString& join,
-                                   const std::vector<std::string>& node_names, Duration timeout);
+                                   const std::vector<std::string>& node_names, Duration timeout,
+                                   bool is_relay = false);
 
 // Files tls/{ca.pem,ca.key,server.pem,server.key} and tls/{client.pem,client.key} of a run
 // directory, keys mode 0600. Loading gives NOT_FOUND when the job runs without TLS.

@@ -8,7 +8,8 @@
 namespace paceline::wire {
 
 absl::StatusOr<Credentials> Enroll(const JoinString& join,
-                                   const std::vector<std::string>& node_names, Duration timeout) {
+                                   const std::vector<std::string>& node_names, Duration timeout,
+                                   bool is_relay) {
   Credentials credentials{.token = join.token};
   if (join.ca_sha256.empty()) return credentials;
   ASSIGN_OR_RETURN(credentials.ca_pem, FetchAuthority(join.address, join.ca_sha256, timeout));
@@ -24,6 +25,7 @@ absl::StatusOr<Credentials> Enroll(const JoinString& join,
   v1::EnrollRequest message;
   *message.mutable_node_names() = {node_names.begin(), node_names.end()};
   message.set_request_pem(request);
+  message.set_is_relay(is_relay);
   v1::EnrollReply reply;
   RETURN_IF_ERROR(ToAbsl(stub->Enroll(&context, message, &reply)));
   credentials.cert_pem = reply.certificate_pem();

@@ -308,6 +308,7 @@ absl::Status FromProto(const pb::LaunchSpec& from, LaunchSpec* to) {
   if (from.has_omp_threads()) to->omp_threads = from.omp_threads();
   if (from.has_warm()) to->warm = from.warm();
   to->preload.assign(from.preload().begin(), from.preload().end());
+  to->relays.assign(from.relays().begin(), from.relays().end());
   TAKE_GIVEN(keep_warm)
   to->virtual_local_rank = from.virtual_local_rank();
   to->numa_binding = from.numa_binding();

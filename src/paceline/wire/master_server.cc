@@ -2,32 +2,20 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
-#include <cstdlib>
 #include <utility>
 
-#include "google/protobuf/stubs/logging.h"
-#include "grpcpp/server_builder.h"
 #include "paceline/base/status_macros.h"
-#include "paceline/model/problem.h"
 #include "paceline/v1/control.grpc.pb.h"
 #include "paceline/v1/master.grpc.pb.h"
 #include "paceline/wire/certificates.h"
 #include "paceline/wire/channel.h"
 #include "paceline/wire/from_proto.h"
-#include "paceline/wire/peer_limits.h"
+#include "paceline/wire/guard.h"
 #include "paceline/wire/server_parts.h"
+#include "paceline/wire/server_setup.h"
 
 namespace paceline::wire {
 namespace {
-
-constexpr int kHeaderBytesMax = 8 * 1024;
-
-// gRPC 1.51 has no option for the lowest version of TLS, only one for the ciphers of TLS 1.2 (those
-// of TLS 1.3 are always on). This cipher needs an RSA certificate. Ours are ECDSA, so TLS 1.2 finds
-// no cipher to agree on.
-constexpr char kTlsCiphersVariable[] = "GRPC_SSL_CIPHER_SUITES";
-constexpr char kTlsCiphers[] = "ECDHE-RSA-AES256-GCM-SHA384";
 
 // Ends an RPC at once.
 template <class Base>
@@ -52,44 +40,6 @@ class PendingCall {
  private:
   grpc::ServerUnaryReactor* const reactor_;
   std::atomic<bool> is_finished_ = false;
-};
-
-// Who may call: the token always, a certificate of the job too when the job has certificates.
-class Guard {
- public:
-  explicit Guard(const ServerCredentials& credentials) : credentials_(credentials) {}
-
-  grpc::Status CheckToken(const grpc::CallbackServerContext& context) const {
-    const auto& metadata = context.client_metadata();
-    const auto [begin, end] = metadata.equal_range("authorization");
-    if (begin != end && std::next(begin) == end) {
-      const std::string expected = "Bearer " + credentials_.token;
-      if (TokensEqual(expected, {begin->second.data(), begin->second.size()})) {
-        return grpc::Status::OK;
-      }
-    }
-    return Failed(context, "the token is missing or wrong");
-  }
-
-  grpc::Status Check(const grpc::CallbackServerContext& context) const {
-    grpc::Status status = CheckToken(context);
-    if (!status.ok() || !credentials_.is_tls()) return status;
-    if (context.auth_context()->IsPeerAuthenticated()) return status;
-    return Failed(context, "a certificate of this job is missing");
-  }
-
- private:
-  grpc::Status Failed(const grpc::CallbackServerContext& context, const char* why) const {
-    const Instant now = Instant::FromNanoseconds(
-        std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count());
-    if (failures_.Take(PeerHost(context.peer()), now)) {
-      return {grpc::StatusCode::UNAUTHENTICATED, why};
-    }
-    return {grpc::StatusCode::RESOURCE_EXHAUSTED, "too many failed attempts from this address"};
-  }
-
-  const ServerCredentials& credentials_;
-  mutable FailureLimit failures_;
 };
 
 class MasterRpc final : public v1::Master::CallbackService {
@@ -176,8 +126,8 @@ bool AreNodeNames(const std::vector<std::string>& names) {
 
 class EnrollmentRpc final : public v1::Enrollment::CallbackService {
  public:
-  EnrollmentRpc(const ServerCredentials* credentials, const Guard* guard)
-      : credentials_(credentials), guard_(guard) {}
+  EnrollmentRpc(const MasterServerOptions* options, const Guard* guard)
+      : options_(options), guard_(guard) {}
 
   grpc::ServerUnaryReactor* Enroll(grpc::CallbackServerContext* context,
                                    const v1::EnrollRequest* request,
@@ -186,13 +136,17 @@ class EnrollmentRpc final : public v1::Enrollment::CallbackService {
     grpc::Status status = guard_->CheckToken(*context);
     const std::vector<std::string> names(request->node_names().begin(),
                                          request->node_names().end());
-    if (status.ok() && (!credentials_->is_tls() || !AreNodeNames(names))) {
+    const ServerCredentials& credentials = options_->credentials;
+    if (status.ok() && (!credentials.is_tls() || !AreNodeNames(names))) {
       status = {grpc::StatusCode::INVALID_ARGUMENT, "no certificate for such a node"};
     }
+    if (status.ok() && request->is_relay() && !options_->has_relays) {
+      status = {grpc::StatusCode::PERMISSION_DENIED, "this job was started without --relays"};
+    }
     if (status.ok()) {
-      absl::StatusOr<std::string> certificate = SignRequest(
-          {.key_pem = credentials_->ca_key_pem, .certificate_pem = credentials_->ca_pem},
-          request->request_pem(), {.names = names, .is_server = false});
+      absl::StatusOr<std::string> certificate =
+          SignRequest({.key_pem = credentials.ca_key_pem, .certificate_pem = credentials.ca_pem},
+                      request->request_pem(), {.names = names, .role = RoleOf(*request)});
       if (certificate.ok()) reply->set_certificate_pem(*certificate);
       status = ToGrpc(certificate.status());
     }
@@ -201,60 +155,24 @@ class EnrollmentRpc final : public v1::Enrollment::CallbackService {
   }
 
  private:
-  const ServerCredentials* const credentials_;
+  static CertificateSubject::Role RoleOf(const v1::EnrollRequest& request) {
+    return request.is_relay() ? CertificateSubject::Role::kRelay : CertificateSubject::Role::kHost;
+  }
+
+  const MasterServerOptions* const options_;
   const Guard* const guard_;
 };
-
-std::shared_ptr<grpc::ServerCredentials> MakeCredentials(const ServerCredentials& credentials) {
-  if (!credentials.is_tls()) return grpc::InsecureServerCredentials();
-  // A joining host has no certificate yet; Guard asks all others for theirs.
-  grpc::SslServerCredentialsOptions options(GRPC_SSL_REQUEST_CLIENT_CERTIFICATE_AND_VERIFY);
-  options.pem_root_certs = credentials.ca_pem;
-  options.pem_key_cert_pairs.push_back(
-      {.private_key = credentials.key_pem, .cert_chain = credentials.cert_pem});
-  return grpc::SslServerCredentials(options);
-}
-
-void SetLimits(grpc::ServerBuilder* builder) {
-  builder->SetMaxReceiveMessageSize(kControlMessageBytesMax);
-  builder->SetMaxSendMessageSize(kReplyBytesMax);
-  builder->AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);  // a taken port is an error
-  builder->AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kHeaderBytesMax);
-  builder->AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, 2048);
-  builder->AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, 10'000);
-  builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 20'000);
-  builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 5'000);
-  builder->AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
-  builder->AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 1'000);
-}
-
-absl::Status CannotListen(const std::string& listen) {
-  return ToStatus(absl::StatusCode::kAlreadyExists,
-                  {.code = "PL-E031",
-                   .what = "the master cannot listen on " + listen,
-                   .where = listen,
-                   .why = "another process listens on that port, or the address belongs to no "
-                          "interface of this host",
-                   .fix = "choose another --rdzv-endpoint, or leave it out to get a free port"});
-}
 
 uint32_t StreamsPerPeer(const MasterServerOptions& options) {
   constexpr uint32_t kStreamsPerPeerMax = 4096;
   if (options.streams_per_peer_max > 0) return options.streams_per_peer_max;
   const bool is_local = options.listen.starts_with("127.") || options.listen.starts_with("[::1]") ||
                         options.listen.starts_with("localhost:");
-  return is_local ? options.agents_max + options.others_max : kStreamsPerPeerMax;
-}
-
-absl::Status CheckTls13() {
-  const char* ciphers = std::getenv(kTlsCiphersVariable);
-  if (ciphers != nullptr && std::string_view(ciphers) == kTlsCiphers) return absl::OkStatus();
-  return absl::FailedPreconditionError("UseOnlyTls13 was not called before the server was made");
+  return is_local ? options.agents_max + options.launchers_max + options.watchers_max
+                  : kStreamsPerPeerMax;
 }
 
 }  // namespace
-
-void UseOnlyTls13() { setenv(kTlsCiphersVariable, kTlsCiphers, 1); }
 
 class MasterServer::Service {
  public:
@@ -265,30 +183,21 @@ class MasterServer::Service {
         guard(parts.options.credentials),
         master(&parts, &guard),
         control(&parts, &guard),
-        enrollment(&parts.options.credentials, &guard) {}
+        enrollment(&parts.options, &guard) {}
 
   absl::Status Start() {
-    if (parts.options.credentials.is_tls()) RETURN_IF_ERROR(CheckTls13());
-    // A message that is not one is an error of its sender; protobuf need not print a line as well.
-    google::protobuf::SetLogHandler(nullptr);
-    PrepareTransport();
-    grpc::ServerBuilder builder;
-    SetLimits(&builder);
-    builder.AddListeningPort(parts.options.listen, MakeCredentials(parts.options.credentials),
-                             &port);
-    builder.RegisterService(&master);
-    builder.RegisterService(&control);
-    builder.RegisterService(&enrollment);
-    server = builder.BuildAndStart();
-    if (server == nullptr || port == 0) return CannotListen(parts.options.listen);
+    const ServerCredentials& credentials = parts.options.credentials;
+    ASSIGN_OR_RETURN(const auto builder, BeginServer(credentials));
+    builder->RegisterService(&master);
+    builder->RegisterService(&control);
+    builder->RegisterService(&enrollment);
+    ASSIGN_OR_RETURN(server,
+                     ListenAt(builder.get(), "master", parts.options.listen, credentials, &port));
     return absl::OkStatus();
   }
 
   ~Service() {
-    if (server == nullptr) return;
-    // What is queued (a refusal, the job's end) has 100 ms to leave.
-    server->Shutdown(std::chrono::system_clock::now() + std::chrono::milliseconds(100));
-    server->Wait();
+    if (server != nullptr) EndServer(server.get());
   }
 
   ServerParts parts;

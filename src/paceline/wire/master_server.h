@@ -63,8 +63,10 @@ using ServerEvent =
 struct MasterServerOptions {
   std::string listen;  // HOST:PORT; port 0: any
   ServerCredentials credentials;
+  bool has_relays = false;  // hosts may enroll as relays
   uint32_t agents_max = 20'000;
-  uint32_t others_max = 256;  // watchers and launchers together
+  uint32_t launchers_max = 20'000;  // each host may have one
+  uint32_t watchers_max = 256;
   // Streams of one address at once. 0: as many as agents when only loopback is listened to, where
   // all share one address, else 4,096.
   uint32_t streams_per_peer_max = 0;

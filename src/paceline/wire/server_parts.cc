@@ -2,27 +2,16 @@
 
 #include <algorithm>
 
-#include "grpc/grpc_security_constants.h"
 #include "paceline/base/text.h"
-#include "paceline/wire/certificates.h"
 #include "paceline/wire/channel.h"
 #include "paceline/wire/from_proto.h"
+#include "paceline/wire/guard.h"
 
 namespace paceline::wire {
 namespace {
 
 grpc::Status Full(const char* what) {
   return {grpc::StatusCode::RESOURCE_EXHAUSTED, std::string("too many ") + what};
-}
-
-std::vector<std::string> NodesOfPeer(const grpc::CallbackServerContext& context) {
-  std::vector<std::string> nodes;
-  for (const grpc::string_ref& uri :
-       context.auth_context()->FindPropertyValues(GRPC_PEER_URI_PROPERTY_NAME)) {
-    const std::string_view text(uri.data(), uri.size());
-    if (text.starts_with(kNodeUri)) nodes.emplace_back(text.substr(kNodeUri.size()));
-  }
-  return nodes;
 }
 
 }  // namespace
@@ -33,7 +22,7 @@ AgentConnection::AgentConnection(ServerParts* parts, grpc::CallbackServerContext
     : ServerStream(context),
       parts_(parts),
       place_(&parts->streams, context->peer()),
-      names_(NodesOfPeer(*context)) {
+      names_(NodesSpokenFor(*context)) {
   is_known_ = place_.is_taken() && parts_->agents.Add(this, parts_->options.agents_max, &id_);
   Open();
   if (!is_known_) CloseGently(Full("agents"));
@@ -108,7 +97,8 @@ void AgentConnection::OnDone() {
 
 Supervisor::Supervisor(ServerParts* parts, grpc::CallbackServerContext* context)
     : ServerStream(context), parts_(parts), place_(&parts->streams, context->peer()) {
-  is_known_ = place_.is_taken() && parts_->supervisors.Add(this, parts_->options.others_max, &id_);
+  is_known_ =
+      place_.is_taken() && parts_->supervisors.Add(this, parts_->options.launchers_max, &id_);
   if (is_known_) parts_->sink(SupervisorAttached{id_});
   Open();
   if (!is_known_) CloseGently(Full("launchers"));
@@ -159,7 +149,7 @@ Watch::Watch(ServerParts* parts, const grpc::CallbackServerContext& context,
       place_(&parts->streams, context.peer()),
       follow_(request.follow()),
       next_seq_(std::max<uint64_t>(request.from_seq(), 1)) {
-  is_known_ = place_.is_taken() && parts_->watches.Add(this, parts_->options.others_max, &id_);
+  is_known_ = place_.is_taken() && parts_->watches.Add(this, parts_->options.watchers_max, &id_);
   if (is_known_) {
     StartSendInitialMetadata();
     Want();

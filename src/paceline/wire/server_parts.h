@@ -83,7 +83,7 @@ class AgentConnection final : public ServerStream<v1::AgentMessage, v1::MasterMe
 
   ServerParts* const parts_;
   const StreamPlace place_;
-  const std::vector<std::string> names_;  // of nodes, from the peer's certificate
+  const std::vector<std::string> names_;  // of nodes, by the peer's certificate or its relay's word
   ConnectionId id_;
   bool is_known_ = false;  // the host has heard of it
   bool is_registered_ = false;

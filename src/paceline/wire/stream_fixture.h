@@ -33,9 +33,9 @@ class Heard {
   }
   // The next event of type T; earlier ones of other types are dropped.
   template <class T>
-  std::optional<T> Next() {
+  std::optional<T> Next(std::chrono::milliseconds patience = kDeadline) {
     std::unique_lock lock(mutex_);
-    const auto until = std::chrono::steady_clock::now() + kDeadline;
+    const auto until = std::chrono::steady_clock::now() + patience;
     for (;;) {
       while (!events_.empty()) {
         Event event = std::move(events_.front());
@@ -74,6 +74,7 @@ class StreamTest : public testing::Test {
     auto server =
         MasterServer::Start({.listen = listen,
                              .credentials = server_credentials_,
+                             .has_relays = has_relays_,
                              .streams_per_peer_max = streams_per_peer_max_},
                             [this](ServerEvent event) { return heard_.Post(std::move(event)); });
     ASSERT_TRUE(server.ok()) << server.status();
@@ -91,6 +92,7 @@ class StreamTest : public testing::Test {
   const std::string token_ = MakeToken();
   ServerCredentials server_credentials_{.token = token_};
   Credentials client_credentials_{.token = token_};
+  bool has_relays_ = false;
   uint32_t streams_per_peer_max_ = 0;
   Heard<ServerEvent> heard_;
   std::unique_ptr<MasterServer> server_;

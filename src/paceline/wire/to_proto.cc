@@ -242,6 +242,7 @@ void ToProto(const LaunchSpec& from, pb::LaunchSpec* to) {
   to->set_role(from.role);
   to->set_run_id(from.run_id);
   to->set_local_addr(from.local_addr);
+  for (const std::string& relay : from.relays) to->add_relays(relay);
   to->set_nproc_per_node(from.nproc_per_node);
   if (from.omp_threads.has_value()) to->set_omp_threads(*from.omp_threads);
   to->set_warm(from.warm);

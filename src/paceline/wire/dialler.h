@@ -1,0 +1,46 @@
+#pragma once
+
+// Inside of wire: the channel of a stream's next attempt, along a Route.
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "grpcpp/channel.h"
+#include "grpcpp/support/status.h"
+#include "paceline/wire/channel.h"
+#include "paceline/wire/route.h"
+
+namespace paceline::wire {
+
+// Used by one attempt at a time, as ClientStream's hooks are.
+class Dialler {
+ public:
+  Dialler(Route route, Credentials credentials)
+      : route_(std::move(route)), credentials_(std::move(credentials)) {}
+  // Always this channel, whoever made it.
+  explicit Dialler(std::shared_ptr<grpc::Channel> channel)
+      : route_("", {}, ""), channel_(std::move(channel)) {}
+
+  std::shared_ptr<grpc::Channel> Next() {
+    if (channel_ == nullptr) channel_ = Dial(route_.address(), credentials_, route_.is_relay());
+    return channel_;
+  }
+  void Opened() { is_open_ = true; }
+  // A relay that opens a stream only to say that it is full has failed too.
+  void Broken(const grpc::Status& status) {
+    const bool is_full = status.error_code() == grpc::StatusCode::RESOURCE_EXHAUSTED;
+    if (std::exchange(is_open_, false) && !is_full) return;
+    const std::string before = route_.address();
+    route_.Failed();
+    if (route_.address() != before) channel_ = nullptr;
+  }
+
+ private:
+  Route route_;
+  const Credentials credentials_;
+  std::shared_ptr<grpc::Channel> channel_;  // owners: this, and the calls on it
+  bool is_open_ = false;
+};
+
+}  // namespace paceline::wire

@@ -1,0 +1,41 @@
+#pragma once
+
+// Inside of wire: who may call a server of the job, be it the master's or a relay's.
+
+#include <string>
+#include <vector>
+
+#include "grpcpp/server_context.h"
+#include "grpcpp/support/status.h"
+#include "paceline/wire/credentials.h"
+#include "paceline/wire/peer_limits.h"
+
+namespace paceline::wire {
+
+// The token always, a certificate of the job too when the job has certificates.
+class Guard {
+ public:
+  explicit Guard(const ServerCredentials& credentials) : credentials_(credentials) {}
+
+  grpc::Status CheckToken(const grpc::CallbackServerContext& context) const;
+  grpc::Status Check(const grpc::CallbackServerContext& context) const;
+
+ private:
+  grpc::Status Failed(const grpc::CallbackServerContext& context, const char* why) const;
+
+  const ServerCredentials& credentials_;
+  mutable FailureLimit failures_;
+};
+
+// The nodes that the caller's certificate names; none without certificates.
+std::vector<std::string> NodesOfPeer(const grpc::CallbackServerContext& context);
+
+// With certificates a relay says in this header of each call for which nodes it was made: names
+// with commas between them, those of the certificate that it has checked.
+inline constexpr char kNodesHeader[] = "paceline-nodes";
+
+// The nodes for which this call may speak: what a relay says, the caller's own otherwise. Nobody
+// but a relay is believed.
+std::vector<std::string> NodesSpokenFor(const grpc::CallbackServerContext& context);
+
+}  // namespace paceline::wire

@@ -1,0 +1,232 @@
+#include "paceline/wire/relay.h"
+
+#include <atomic>
+#include <chrono>
+#include <mutex>
+#include <string_view>
+#include <utility>
+
+#include "grpcpp/alarm.h"
+#include "grpcpp/generic/async_generic_service.h"
+#include "grpcpp/generic/generic_stub.h"
+#include "paceline/base/status_macros.h"
+#include "paceline/wire/channel.h"
+#include "paceline/wire/guard.h"
+#include "paceline/wire/server_setup.h"
+
+namespace paceline::wire {
+namespace {
+
+// A call that the master has not taken within this time is given back, so that its caller can try
+// another way: the master may be gone, or only this relay's link to it.
+constexpr auto kOpenPatience = std::chrono::seconds(5);
+
+constexpr std::string_view kEnroll = "/paceline.v1.Enrollment/Enroll";
+
+std::string JoinNames(const std::vector<std::string>& names) {
+  std::string joined;
+  for (const std::string& name : names) joined += joined.empty() ? name : "," + name;
+  return joined;
+}
+
+ServerCredentials ServingAs(const Credentials& own) {
+  return {.token = own.token,
+          .ca_pem = own.ca_pem,
+          .cert_pem = own.is_tls() ? own.cert_pem + own.ca_pem : "",
+          .key_pem = own.key_pem};
+}
+
+// One call, passed on. One message is on its way in each direction at most, so a slow reader slows
+// its writer, and nothing is queued here.
+//
+//   caller ──Down: read──▶ from_caller_ ──Up: write──▶ master
+//   caller ◀──Down: write── from_master_ ◀──Up: read── master
+//
+// Down and Up are gRPC's, and each is done by its own OnDone; the later of the two deletes. Up has
+// a hold (gRPC's word for "operations will come from outside") until its last read has failed, so
+// that it cannot be done while the caller may still say something, nor while Down writes.
+class RelayedCall {
+ public:
+  RelayedCall(grpc::GenericCallbackServerContext* context, grpc::GenericStub* stub,
+              std::shared_ptr<std::atomic<uint32_t>> count)
+      : count_(std::move(count)), down_(this), up_(this) {
+    count_->fetch_add(1);
+    const auto authorization = context->client_metadata().find("authorization");
+    up_context_.AddMetadata("authorization",
+                            {authorization->second.data(), authorization->second.size()});
+    const std::string nodes = JoinNames(NodesOfPeer(*context));
+    if (!nodes.empty()) up_context_.AddMetadata(kNodesHeader, nodes);
+    up_context_.set_wait_for_ready(true);
+    stub->PrepareBidiStreamingCall(&up_context_, context->method(), {}, &up_);
+    up_.AddHold();
+  }
+
+  grpc::ServerGenericBidiReactor* down() { return &down_; }
+
+  // After the object is complete; gRPC may call back from here on.
+  void Begin() {
+    patience_.Set(std::chrono::system_clock::now() + kOpenPatience, [this](bool is_over) {
+      if (is_over && !is_open_) up_context_.TryCancel();
+      Release();
+    });
+    up_.StartCall();
+    down_.StartRead(&from_caller_);
+  }
+
+ private:
+  struct Down final : grpc::ServerGenericBidiReactor {
+    explicit Down(RelayedCall* its_call) : call(its_call) {}
+    void OnReadDone(bool ok) override { call->CallerSaid(ok); }
+    void OnWriteDone(bool ok) override { call->CallerTold(ok); }
+    void OnCancel() override { call->up_context_.TryCancel(); }
+    void OnDone() override { call->Release(); }
+    RelayedCall* const call;
+  };
+  struct Up final : grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
+    explicit Up(RelayedCall* its_call) : call(its_call) {}
+    void OnReadInitialMetadataDone(bool ok) override { call->MasterOpened(ok); }
+    void OnReadDone(bool ok) override { call->MasterSaid(ok); }
+    void OnWriteDone(bool ok) override { call->MasterTold(ok); }
+    void OnDone(const grpc::Status& status) override { call->MasterEnded(status); }
+    RelayedCall* const call;
+  };
+
+  void CallerSaid(bool ok) {
+    const std::lock_guard lock(mutex_);
+    if (is_up_over_) return;
+    if (ok) {
+      up_.StartWrite(&from_caller_);
+    } else {
+      up_.StartWritesDone();
+    }
+  }
+  void MasterTold(bool ok) {
+    if (ok) down_.StartRead(&from_caller_);  // else Up ends, and says why
+  }
+
+  void MasterOpened(bool ok) {
+    if (ok) {
+      is_open_ = true;
+      patience_.Cancel();
+      down_.StartSendInitialMetadata();
+    }
+    up_.StartRead(&from_master_);
+  }
+  void MasterSaid(bool ok) {
+    if (ok) {
+      down_.StartWrite(&from_master_);
+    } else {
+      EndUp();
+    }
+  }
+  void CallerTold(bool ok) {
+    if (ok) {
+      up_.StartRead(&from_master_);
+      return;
+    }
+    up_context_.TryCancel();
+    EndUp();
+  }
+
+  void EndUp() {
+    {
+      const std::lock_guard lock(mutex_);
+      is_up_over_ = true;
+    }
+    up_.RemoveHold();
+  }
+  void MasterEnded(const grpc::Status& status) {
+    patience_.Cancel();
+    const bool is_impatience = !is_open_ && status.error_code() == grpc::StatusCode::CANCELLED;
+    down_.Finish(is_impatience ? grpc::Status(grpc::StatusCode::UNAVAILABLE,
+                                              "the relay does not reach the master")
+                               : status);
+    Release();
+  }
+
+  // Down, Up and the alarm.
+  void Release() {
+    if (parts_left_.fetch_sub(1) > 1) return;
+    count_->fetch_sub(1);
+    delete this;
+  }
+
+  const std::shared_ptr<std::atomic<uint32_t>> count_;  // owners: the service, each call of it
+  std::atomic<int> parts_left_ = 3;
+  std::atomic<bool> is_open_ = false;
+  grpc::ClientContext up_context_;
+  grpc::Alarm patience_;
+  grpc::ByteBuffer from_caller_;
+  grpc::ByteBuffer from_master_;
+  std::mutex mutex_;
+  bool is_up_over_ = false;  // guarded: no write may be started on Up any more
+  Down down_;
+  Up up_;
+};
+
+class DeniedCall final : public grpc::ServerGenericBidiReactor {
+ public:
+  explicit DeniedCall(const grpc::Status& status) { Finish(status); }
+  void OnDone() override { delete this; }
+};
+
+}  // namespace
+
+class Relay::Service final : public grpc::CallbackGenericService {
+ public:
+  explicit Service(RelayOptions options)
+      : options_(std::move(options)),
+        serving_(ServingAs(options_.credentials)),
+        guard_(serving_),
+        stub_(Dial(options_.master, options_.credentials)) {}
+
+  absl::Status Start() {
+    ASSIGN_OR_RETURN(const auto builder, BeginServer(serving_));
+    builder->RegisterCallbackGenericService(this);
+    ASSIGN_OR_RETURN(server_, ListenAt(builder.get(), "relay", options_.listen, serving_, &port_));
+    return absl::OkStatus();
+  }
+
+  ~Service() override {
+    if (server_ != nullptr) EndServer(server_.get());
+  }
+
+  int port() const { return port_; }
+
+ private:
+  grpc::ServerGenericBidiReactor* CreateReactor(
+      grpc::GenericCallbackServerContext* context) override {
+    // A host that enrolls has no certificate yet; the master looks at its token once more.
+    grpc::Status status =
+        context->method() == kEnroll ? guard_.CheckToken(*context) : guard_.Check(*context);
+    if (status.ok() && *calls_ >= options_.calls_max) {
+      status = {grpc::StatusCode::RESOURCE_EXHAUSTED, "this relay has no room"};
+    }
+    if (!status.ok()) return new DeniedCall(status);
+    auto* call = new RelayedCall(context, &stub_, calls_);  // deletes itself
+    call->Begin();
+    return call->down();
+  }
+
+  const RelayOptions options_;
+  const ServerCredentials serving_;
+  const Guard guard_;
+  grpc::GenericStub stub_;
+  const std::shared_ptr<std::atomic<uint32_t>> calls_ =
+      std::make_shared<std::atomic<uint32_t>>(0);  // owners: this, each call
+  int port_ = 0;
+  std::unique_ptr<grpc::Server> server_;
+};
+
+Relay::Relay(std::unique_ptr<Service> service) : service_(std::move(service)) {}
+Relay::~Relay() = default;
+
+absl::StatusOr<std::unique_ptr<Relay>> Relay::Start(RelayOptions options) {
+  auto service = std::make_unique<Service>(std::move(options));
+  RETURN_IF_ERROR(service->Start());
+  return std::unique_ptr<Relay>(new Relay(std::move(service)));
+}
+
+uint32_t Relay::port() const { return static_cast<uint32_t>(service_->port()); }
+
+}  // namespace paceline::wire

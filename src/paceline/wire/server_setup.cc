@@ -1,0 +1,96 @@
+#include "paceline/wire/server_setup.h"
+
+#include <chrono>
+#include <cstdlib>
+#include <string_view>
+
+#include "google/protobuf/stubs/logging.h"
+#include "grpcpp/security/server_credentials.h"
+#include "paceline/base/status_macros.h"
+#include "paceline/base/text.h"
+#include "paceline/model/problem.h"
+#include "paceline/wire/channel.h"
+#include "paceline/wire/master_server.h"
+
+namespace paceline::wire {
+namespace {
+
+constexpr int kHeaderBytesMax = 8 * 1024;
+
+// gRPC 1.51 has no option for the lowest version of TLS, only one for the ciphers of TLS 1.2 (those
+// of TLS 1.3 are always on). This cipher needs an RSA certificate. Ours are ECDSA, so TLS 1.2 finds
+// no cipher to agree on.
+constexpr char kTlsCiphersVariable[] = "GRPC_SSL_CIPHER_SUITES";
+constexpr char kTlsCiphers[] = "ECDHE-RSA-AES256-GCM-SHA384";
+
+absl::Status CheckTls13() {
+  const char* ciphers = std::getenv(kTlsCiphersVariable);
+  if (ciphers != nullptr && std::string_view(ciphers) == kTlsCiphers) return absl::OkStatus();
+  return absl::FailedPreconditionError("UseOnlyTls13 was not called before the server was made");
+}
+
+void SetLimits(grpc::ServerBuilder* builder) {
+  builder->SetMaxReceiveMessageSize(kControlMessageBytesMax);
+  builder->SetMaxSendMessageSize(kReplyBytesMax);
+  builder->AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);  // a taken port is an error
+  builder->AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kHeaderBytesMax);
+  builder->AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kStreamsPerConnectionMax);
+  builder->AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, 10'000);
+  builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 20'000);
+  builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 5'000);
+  builder->AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  builder->AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 1'000);
+}
+
+std::shared_ptr<grpc::ServerCredentials> MakeCredentials(const ServerCredentials& credentials) {
+  if (!credentials.is_tls()) return grpc::InsecureServerCredentials();
+  // A joining host has no certificate yet; Guard asks all others for theirs.
+  grpc::SslServerCredentialsOptions options(GRPC_SSL_REQUEST_CLIENT_CERTIFICATE_AND_VERIFY);
+  options.pem_root_certs = credentials.ca_pem;
+  options.pem_key_cert_pairs.push_back(
+      {.private_key = credentials.key_pem, .cert_chain = credentials.cert_pem});
+  return grpc::SslServerCredentials(options);
+}
+
+absl::Status CannotListen(const std::string& who, const std::string& listen) {
+  return ToStatus(absl::StatusCode::kAlreadyExists,
+                  {.code = "PL-E031",
+                   .what = Concat("the ", who, " cannot listen on ", listen),
+                   .where = listen,
+                   .why = "another process listens on that port, or the address belongs to no "
+                          "interface of this host",
+                   .fix = "choose another --rdzv-endpoint, or leave it out to get a free port"});
+}
+
+}  // namespace
+
+void UseOnlyTls13() { setenv(kTlsCiphersVariable, kTlsCiphers, 1); }
+
+absl::StatusOr<std::unique_ptr<grpc::ServerBuilder>> BeginServer(
+    const ServerCredentials& credentials) {
+  if (credentials.is_tls()) RETURN_IF_ERROR(CheckTls13());
+  // A message that is not one is an error of its sender; protobuf need not print a line as well.
+  google::protobuf::SetLogHandler(nullptr);
+  PrepareTransport();
+  auto builder = std::make_unique<grpc::ServerBuilder>();
+  SetLimits(builder.get());
+  return builder;
+}
+
+absl::StatusOr<std::unique_ptr<grpc::Server>> ListenAt(grpc::ServerBuilder* builder,
+                                                       const std::string& who,
+                                                       const std::string& listen,
+                                                       const ServerCredentials& credentials,
+                                                       int* port) {
+  builder->AddListeningPort(listen, MakeCredentials(credentials), port);
+  std::unique_ptr<grpc::Server> server = builder->BuildAndStart();
+  if (server == nullptr || *port == 0) return CannotListen(who, listen);
+  return server;
+}
+
+void EndServer(grpc::Server* server) {
+  server->Shutdown(std::chrono::system_clock::now() + std::chrono::milliseconds(100));
+  server->Wait();
+}
+
+}  // namespace paceline::wire
