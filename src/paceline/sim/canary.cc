@@ -9,6 +9,7 @@ constexpr CanaryEntry kCanaries[] = {
     {Canary::kEffectBeforeDurable, "effect_before_durable", "effects run before their records"},
     {Canary::kDoubleRank, "double_rank", "the starter forks twice for one order"},
     {Canary::kIgnoreSilence, "ignore_silence", "the master never looks at its deadline"},
+    {Canary::kTrustStreams, "trust_streams", "an open stream counts as a sign of life"},
     {Canary::kWrongSeat, "wrong_seat", "a node starts the ranks of another seat"},
     {Canary::kStaleAssignment, "stale_assignment", "a late, older assignment is carried out"},
     {Canary::kLoseExit, "lose_exit", "an agent never hears that its rank died"},

@@ -17,6 +17,7 @@ enum class Canary {
   kEffectBeforeDurable,  // effects run while their records are still in memory
   kDoubleRank,           // the starter forks twice for one order
   kIgnoreSilence,        // the master never looks at its deadline
+  kTrustStreams,         // an open stream counts as a sign of life
   kWrongSeat,            // a node starts the ranks of another seat
   kStaleAssignment,      // an agent acts on an older assignment that arrives late
   kLoseExit,             // an agent never hears that its rank died

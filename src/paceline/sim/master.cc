@@ -95,6 +95,11 @@ void Master::Receive(uint64_t incarnation, ConnectionId connection, const core::
       !world_.network().IsOpen(connection, End::kMaster)) {
     return;  // nobody could be answered
   }
+  if (world_.options().canary == Canary::kTrustStreams) {
+    core::NodesHeard heard;
+    for (const auto& [node, current] : connection_of_) heard.nodes.push_back(node);
+    Feed(heard);
+  }
   Feed(event);
 }
 

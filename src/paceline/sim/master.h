@@ -39,6 +39,7 @@ class Master {
   const std::vector<core::Record>& durable() const { return durable_; }
   size_t waiting_batch_count() const { return batches_.size(); }
   Instant clock() const;
+  Instant started_at() const { return started_at_; }  // virtual time
 
   void Start();
   // Each record that is not durable yet may still have reached the disk, oldest first.

@@ -190,7 +190,14 @@ void Network::BreakLater(ConnectionId id) {
 }
 
 void Network::Cut(HostIndex from, HostIndex to) {
-  if (++cuts_[{from, to}] > 1) return;
+  if (++cuts_[{from, to}] == 1) BreakAllLater(from, to);
+}
+
+void Network::CutForEver(HostIndex from, HostIndex to) {
+  if (lasting_cuts_.insert({from, to}).second) BreakAllLater(from, to);
+}
+
+void Network::BreakAllLater(HostIndex from, HostIndex to) {
   for (size_t i = 0; i < connections_.size(); ++i) {
     if (connections_[i] == nullptr) continue;
     const HostIndex host = connections_[i]->ends.agent_host;

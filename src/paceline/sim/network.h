@@ -53,12 +53,16 @@ class Network {
   void Abandon(ConnectionId id, End by);
 
   // --- paths ---
-  bool IsCut(HostIndex from, HostIndex to) const { return cuts_.contains({from, to}); }
+  bool IsCut(HostIndex from, HostIndex to) const {
+    return cuts_.contains({from, to}) || lasting_cuts_.contains({from, to});
+  }
   bool HasCuts() const { return !cuts_.empty(); }
   const std::map<std::pair<HostIndex, HostIndex>, int>& cuts() const { return cuts_; }
   void Cut(HostIndex from, HostIndex to);
   void Mend(HostIndex from, HostIndex to);
+  // All but what was cut for ever.
   void MendAll();
+  void CutForEver(HostIndex from, HostIndex to);
   void SetLink(HostIndex node, const LinkQuality& link) { links_[node] = link; }
   void ResetLink(HostIndex node) { links_.erase(node); }
   Duration DrawLatency(HostIndex node);
@@ -86,6 +90,7 @@ class Network {
   void EndOfStream(ConnectionId id, End at);
   void Reset(ConnectionId id, End at);
   void BreakLater(ConnectionId id);
+  void BreakAllLater(HostIndex from, HostIndex to);
   void Release(HostIndex from, HostIndex to);
   void Drop(ConnectionId id);
   const LinkQuality& LinkOf(HostIndex node) const;
@@ -95,6 +100,7 @@ class Network {
   LinkQuality link_;
   std::map<HostIndex, LinkQuality> links_;               // flaky ones
   std::map<std::pair<HostIndex, HostIndex>, int> cuts_;  // how many faults cut this path
+  std::set<std::pair<HostIndex, HostIndex>> lasting_cuts_;
   // By id, from 1; null when it is over for both ends. Every message looks its connection up.
   std::vector<std::unique_ptr<Connection>> connections_;
 };

@@ -26,7 +26,7 @@ Node::Node(SimWorld& world, uint32_t index, std::string name)
 // ---- the host ----
 
 void Node::PowerOn() {
-  if (is_on_) return;
+  if (is_on_ || is_silent_) return;
   is_on_ = true;
   agent_wanted_ = true;
   ++boots_;
@@ -63,16 +63,29 @@ void Node::Freeze() {
 }
 
 void Node::Thaw() {
+  if (is_silent_) return;
   is_frozen_ = false;
   for (auto& [pid, process] : processes_) process.is_frozen = false;
   world_.workload().Refresh();
   if (agent_ != nullptr) agent_->Thaw();
 }
 
+void Node::FallSilent(Silence kind) {
+  world_.trace().Add(world_.queue().now(), name_, "silent_for_ever", static_cast<uint64_t>(kind));
+  is_silent_ = true;
+  if (kind == Silence::kFrozen) {
+    Freeze();
+    return;
+  }
+  world_.network().CutForEver(host(), kMasterHost);
+  if (kind == Silence::kCutOff) world_.network().CutForEver(kMasterHost, host());
+}
+
 // ---- the agent ----
 
 void Node::StartAgent() {
-  if (!is_on_ || agent_ != nullptr) return;
+  const bool is_still = is_silent_ && is_frozen_;  // nobody is awake there who could start one
+  if (!is_on_ || agent_ != nullptr || is_still) return;
   agent_ = std::make_unique<AgentHost>(world_, *this, world_.NextIncarnation());
   world_.trace().Add(world_.queue().now(), name_, "agent_start", agent_->incarnation());
   agent_->Start();

@@ -33,6 +33,13 @@ struct RankProcess {
   bool is_frozen = false;
 };
 
+// How a node falls silent for ever.
+enum class Silence {
+  kFrozen,  // all of it stands still
+  kCutOff,  // it and the master do not hear each other
+  kMute,    // the master does not hear it
+};
+
 class Node {
  public:
   Node(SimWorld& world, uint32_t index, std::string name);
@@ -43,6 +50,8 @@ class Node {
   const std::string& boot_id() const { return boot_id_; }
   bool is_on() const { return is_on_; }
   bool is_frozen() const { return is_frozen_; }
+  // It fell silent, and nothing heals that: it is neither thawed nor switched on again.
+  bool is_silent() const { return is_silent_; }
   uint64_t boot_count() const { return boots_; }
   // A second agent under another node's name, set up by mistake.
   bool is_twin() const { return is_twin_; }
@@ -58,6 +67,7 @@ class Node {
   void PowerOff(bool is_silent);
   void Freeze();
   void Thaw();
+  void FallSilent(Silence kind);
 
   // --- the agent ---
   void StartAgent();
@@ -107,6 +117,7 @@ class Node {
   bool is_on_ = false;
   bool is_twin_ = false;
   bool is_frozen_ = false;
+  bool is_silent_ = false;
   uint64_t agent_deaths_ = 0;
   bool agent_wanted_ = false;  // its launcher starts it again when it dies
   Starter starter_ = Starter::kNone;

@@ -82,18 +82,26 @@ void DrawScript(Prng& prng, Options& options) {
   options.peer_exit_max = DrawBetween(prng, Duration::Milliseconds(2), Duration::Seconds(40));
 }
 
+bool IsAsked(const Wishes& wishes, const Fault& fault) {
+  return std::find(wishes.only.begin(), wishes.only.end(), fault.name) != wishes.only.end();
+}
+
+void SortByTime(std::vector<Strike>& strikes) {
+  std::stable_sort(strikes.begin(), strikes.end(),
+                   [](const Strike& a, const Strike& b) { return a.at < b.at; });
+}
+
 void DrawStrikes(Prng& prng, const Wishes& wishes, Options& options) {
   options.chaos = DrawBetween(prng, Duration::Seconds(10), Duration::Seconds(90));
   const uint64_t share = static_cast<uint64_t>(prng.Between(1, 6));
   std::vector<size_t> kinds;
   for (size_t i = 0; i < AllFaults().size(); ++i) {
     const Fault& fault = AllFaults()[i];
+    if (fault.lasts) continue;
     const bool is_final = fault.name == "stop_request" || fault.name == "script_bug";
     const bool is_drawn = prng.Chance(share, 8) && (!is_final || prng.Chance(1, 6));
-    const bool is_asked =
-        std::find(wishes.only.begin(), wishes.only.end(), fault.name) != wishes.only.end();
     if (fault.applies != nullptr && !fault.applies(options)) continue;
-    if (wishes.only.empty() ? is_drawn : is_asked) kinds.push_back(i);
+    if (wishes.only.empty() ? is_drawn : IsAsked(wishes, fault)) kinds.push_back(i);
   }
   const uint64_t count = prng.Below(kStrikesMax + 1);
   for (uint64_t i = 0; i < count && !kinds.empty(); ++i) {
@@ -103,8 +111,23 @@ void DrawStrikes(Prng& prng, const Wishes& wishes, Options& options) {
     strike.seed = prng.Next();
     options.strikes.push_back(strike);
   }
-  std::stable_sort(options.strikes.begin(), options.strikes.end(),
-                   [](const Strike& a, const Strike& b) { return a.at < b.at; });
+  SortByTime(options.strikes);
+}
+
+// Late enough for a world to be there, mostly. With a generator of its own: whether something lasts
+// changes nothing else in a run.
+void DrawLasting(Prng& prng, const Wishes& wishes, Options& options) {
+  for (size_t i = 0; i < AllFaults().size(); ++i) {
+    const Fault& fault = AllFaults()[i];
+    if (!fault.lasts) continue;
+    const bool is_drawn = prng.Chance(1, 6);
+    Strike strike;
+    strike.at = Instant() + DrawBetween(prng, options.chaos / 2, options.chaos);
+    strike.fault = i;
+    strike.seed = prng.Next();
+    if (wishes.only.empty() ? is_drawn : IsAsked(wishes, fault)) options.strikes.push_back(strike);
+  }
+  SortByTime(options.strikes);
 }
 
 void Reduce(const Wishes& wishes, Options& options) {
@@ -156,10 +179,12 @@ Options Draw(uint64_t seed, const Wishes& wishes) {
   Prng cluster = prng.Fork();
   Prng script = prng.Fork();
   Prng strikes = prng.Fork();
+  Prng lasting = prng.Fork();
   DrawJob(job, options.spec);
   DrawCluster(cluster, options);
   DrawScript(script, options);
   DrawStrikes(strikes, wishes, options);
+  DrawLasting(lasting, wishes, options);
   options.crash_at_record = wishes.crash_at_record;
   options.canary = wishes.canary;
   Reduce(wishes, options);

@@ -140,6 +140,8 @@ void SimWorld::Heal() {
 Duration SimWorld::LookInterval() const { return std::max(kLook, options_.step_time * 3 / 2); }
 
 void SimWorld::Watch() {
+  ForEachCheck([this](Check& check) { check.Look(*this); });
+  if (has_failed()) return;
   const std::string trouble = Trouble();
   well_count_ = trouble.empty() ? well_count_ + 1 : 0;
   if (well_count_ >= kWellLooks) {
@@ -159,7 +161,8 @@ void SimWorld::Watch() {
 uint32_t SimWorld::UsableNodeCount() {
   uint32_t count = 0;
   for (const auto& node : nodes_) {
-    if (!node->is_on() || node->agent() == nullptr || node->is_twin()) continue;
+    if (!node->is_on() || node->agent() == nullptr) continue;
+    if (node->is_twin() || node->is_silent()) continue;
     bool is_usable = true;
     for (const auto& [id, state] : master_.job().state().nodes) {
       if (state.name != node->name()) continue;
@@ -170,8 +173,25 @@ uint32_t SimWorld::UsableNodeCount() {
   return count;
 }
 
+const Node* SimWorld::SilentMember() const {
+  using Status = core::NodeState::Status;
+  for (const auto& node : nodes_) {
+    if (!node->is_silent()) continue;
+    const bool is_spoken_for = std::any_of(nodes_.begin(), nodes_.end(), [&node](const auto& other) {
+      return other->name() == node->name() && other->is_on() && !other->is_silent();
+    });
+    if (is_spoken_for) continue;
+    for (const auto& [id, state] : master_.job().state().nodes) {
+      const bool is_member = state.status == Status::kSpare || state.status == Status::kSeated;
+      if (is_member && state.name == node->name()) return node.get();
+    }
+  }
+  return nullptr;
+}
+
 std::string SimWorld::TroubleOfProcesses(Generation generation) {
   for (const auto& node : nodes_) {
+    if (node->is_silent()) continue;  // what lives there, nobody can reach
     for (const auto& [pid, process] : node->processes()) {
       if (process.generation == generation) continue;
       return node->name() + " still has rank " + ToString(process.rank) + " of generation " +
@@ -181,14 +201,24 @@ std::string SimWorld::TroubleOfProcesses(Generation generation) {
   return {};
 }
 
+// Too few nodes are there, and the job has to know it.
+std::string SimWorld::TroubleOfWaiting() {
+  const std::string pending = master_.job().Pending();
+  if (!pending.starts_with("waits for ")) return "too few nodes are there, but it " + pending;
+  return TroubleOfProcesses(Generation());
+}
+
 std::string SimWorld::Trouble() {
   if (master_.has_finished()) return TroubleOfProcesses(Generation());
   if (!master_.is_on()) return "the master is down";
+  if (const Node* silent = SilentMember()) {
+    return silent->name() + " is silent for ever and still counts as a member";
+  }
   const core::JobState& state = master_.job().state();
   const JobSpec& spec = options_.spec;
   const uint32_t needed = (spec.nodes_min + spec.unit - 1) / spec.unit * spec.unit;
   if (!state.world.has_value()) {
-    if (UsableNodeCount() < needed) return TroubleOfProcesses(Generation());
+    if (UsableNodeCount() < needed) return TroubleOfWaiting();
     return "no world, though " + std::to_string(UsableNodeCount()) + " nodes are there";
   }
   const int64_t step = workload_.StepOf(state.world->generation);

@@ -63,6 +63,8 @@ class SimWorld {
   Node& node(uint32_t index) { return *nodes_[index]; }
   uint32_t node_count() const { return static_cast<uint32_t>(nodes_.size()); }
   bool has_failed() const { return violation_.has_value(); }
+  // A node that is silent for ever and that the master still counts on; null when there is none.
+  const Node* SilentMember() const;
   void Fail(std::string_view check, std::string what);
 
   // ---- for faults ----
@@ -109,6 +111,7 @@ class SimWorld {
   // Nothing when well; otherwise what is missing.
   std::string Trouble();
   std::string TroubleOfProcesses(Generation generation);
+  std::string TroubleOfWaiting();
   uint32_t UsableNodeCount();
   std::string EndReason();
 

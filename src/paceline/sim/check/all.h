@@ -17,5 +17,6 @@ std::unique_ptr<Check> MakeLadderEnds();
 std::unique_ptr<Check> MakeRestoreNewest();
 std::unique_ptr<Check> MakeBounded();
 std::unique_ptr<Check> MakeNoOrphans();
+std::unique_ptr<Check> MakeSilenceNoticed();
 
 }  // namespace paceline::sim

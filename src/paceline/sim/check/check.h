@@ -41,6 +41,8 @@ class Check {
   virtual void SpawnOrdered(SimWorld&, uint32_t /*node*/, const Assignment&) {}
   virtual void Started(SimWorld&, const RankProcess&) {}
   virtual void Ended(SimWorld&, const RankProcess&, const ExitCause&) {}
+  // Twice a second or so, once the faults were healed.
+  virtual void Look(SimWorld&) {}
   // After the faults were healed and the job went on, waits with a reason, or is over.
   virtual void AtQuiet(SimWorld&) {}
 };

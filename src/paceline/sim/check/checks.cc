@@ -20,6 +20,8 @@ constexpr CheckEntry kChecks[] = {
     {"restore_newest", "the steps the master speaks of were made and saved", MakeRestoreNewest},
     {"bounded", "records, effects, notes and queues stay under their limits", MakeBounded},
     {"no_orphans", "when all is quiet, every process is in the world", MakeNoOrphans},
+    {"silence_noticed", "who is silent for ever is out in time; the job goes on or waits for nodes",
+     MakeSilenceNoticed},
 };
 
 }  // namespace

@@ -1,4 +1,5 @@
-// When all is quiet, every process belongs to the world, and every rank of the world has one.
+// When all is quiet, every process belongs to the world, and every rank of the world has one. What
+// lives on a node that is silent for ever is out of reach; its own agent ends it.
 
 #include <string>
 
@@ -12,7 +13,9 @@ class NoOrphans final : public Check {
  public:
   void AtQuiet(SimWorld& world) override {
     size_t alive = 0;
-    for (uint32_t i = 0; i < world.node_count(); ++i) alive += world.node(i).processes().size();
+    for (uint32_t i = 0; i < world.node_count(); ++i) {
+      if (!world.node(i).is_silent()) alive += world.node(i).processes().size();
+    }
     const core::JobState& state = world.master().job().state();
     const bool has_world = !world.master().has_finished() && state.world.has_value();
     const size_t wanted = has_world ? state.world->world_size() : 0;

@@ -36,5 +36,6 @@ void FreezeMaster(SimWorld& world, Prng& prng);
 void ClockStep(SimWorld& world, Prng& prng);
 void FullDisk(SimWorld& world, Prng& prng);
 void StopRequest(SimWorld& world, Prng& prng);
+void LastingSilence(SimWorld& world, Prng& prng);
 
 }  // namespace paceline::sim

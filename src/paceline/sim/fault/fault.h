@@ -1,7 +1,8 @@
 #pragma once
 
 // A way to hurt the cluster. A fault strikes at once and undoes itself after a time that it draws;
-// what is still broken when the quiet phase begins is healed by the world.
+// what is still broken when the quiet phase begins is healed by the world. A lasting one is the
+// exception.
 
 #include <span>
 #include <string_view>
@@ -18,6 +19,8 @@ struct Fault {
   std::string_view sentence;
   void (*strike)(SimWorld&, Prng&);
   bool (*applies)(const Options&) = nullptr;  // null: always
+  // Nothing heals it. Drawn apart from the others, at most once a run.
+  bool lasts = false;
 };
 
 // The list; see faults.cc.

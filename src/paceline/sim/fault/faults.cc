@@ -42,6 +42,9 @@ constexpr Fault kFaults[] = {
     {"clock_step", "the wall clock is set while the master restarts", ClockStep},
     {"full_disk", "the disk under the journal is full for a while", FullDisk},
     {"stop_request", "the user asks for the end", StopRequest},
+    // never healed
+    {"lasting_silence", "nodes freeze, are cut off or fall mute, and stay so for ever",
+     LastingSilence, nullptr, /*lasts=*/true},
 };
 
 }  // namespace
