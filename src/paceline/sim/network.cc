@@ -72,14 +72,16 @@ void Network::Send(ConnectionId id, End to, Task deliver) {
   const End from = to == End::kAgent ? End::kMaster : End::kAgent;
   if (connection == nullptr || !PipeTo(*connection, from).open) return;
   const auto [source, target] = Path(*connection, to);
+  Pipe& pipe = PipeTo(*connection, to);
+  const uint64_t number = ++pipe.sent;
   if (IsCut(source, target)) {
-    PipeTo(*connection, to).held.push_back(std::move(deliver));
+    pipe.held.emplace(number, std::move(deliver));
     return;
   }
-  Schedule(id, *connection, to, std::move(deliver));
+  Schedule(id, *connection, to, {number, std::move(deliver)});
 }
 
-void Network::Schedule(ConnectionId id, Connection& connection, End to, Task deliver) {
+void Network::Schedule(ConnectionId id, Connection& connection, End to, Letter letter) {
   const LinkQuality& link = LinkOf(connection.ends.agent_host);
   Pipe& pipe = PipeTo(connection, to);
   Instant at = queue_.now() + DrawLatency(connection.ends.agent_host);
@@ -89,17 +91,17 @@ void Network::Schedule(ConnectionId id, Connection& connection, End to, Task del
   at = std::max(at, pipe.last_delivery);
   pipe.last_delivery = at;
   if (link.duplicate_permille != 0 && prng_.Chance(link.duplicate_permille, 1000)) {
-    queue_.At(at, [this, id, to, deliver] { Arrive(id, to, deliver); });
-    queue_.At(at + Duration::Microseconds(prng_.Between(1, 3'000'000)), [this, id, to, deliver] {
+    queue_.At(at, [this, id, to, letter] { Arrive(id, to, letter); });
+    queue_.At(at + Duration::Microseconds(prng_.Between(1, 3'000'000)), [this, id, to, letter] {
       const Connection* late = Find(id);
       const bool is_open = late != nullptr && PipeTo(*Find(id), to).open;
-      if (!is_open) deliver();  // a stream repeats nothing, but a dead one may still be read
+      if (!is_open) letter.deliver();  // a stream repeats nothing, but a dead one may still be read
     });
   }
-  queue_.At(at, [this, id, to, deliver = std::move(deliver)] { Arrive(id, to, deliver); });
+  queue_.At(at, [this, id, to, letter = std::move(letter)] { Arrive(id, to, letter); });
 }
 
-void Network::Arrive(ConnectionId id, End to, const Task& deliver) {
+void Network::Arrive(ConnectionId id, End to, const Letter& letter) {
   Connection* connection = Find(id);
   if (connection == nullptr) return;
   const auto [source, target] = Path(*connection, to);
@@ -109,10 +111,10 @@ void Network::Arrive(ConnectionId id, End to, const Task& deliver) {
     return;
   }
   if (is_cut) {
-    PipeTo(*connection, to).held.push_back(deliver);
+    PipeTo(*connection, to).held.emplace(letter.number, letter.deliver);
     return;
   }
-  deliver();
+  letter.deliver();
 }
 
 // Whoever sends to an end that is lost is told so, if the answer finds its way. Otherwise a
@@ -227,8 +229,10 @@ void Network::Release(HostIndex from, HostIndex to) {
     Connection& connection = *connections_[i];
     for (End end : {End::kAgent, End::kMaster}) {
       if (Path(connection, end) != std::pair{from, to}) continue;
-      std::vector<Task> held = std::exchange(PipeTo(connection, end).held, {});
-      for (Task& task : held) Schedule(ConnectionId(i + 1), connection, end, std::move(task));
+      std::map<uint64_t, Task> held = std::exchange(PipeTo(connection, end).held, {});
+      for (auto& [number, task] : held) {
+        Schedule(ConnectionId(i + 1), connection, end, {number, std::move(task)});
+      }
     }
   }
 }

@@ -68,10 +68,17 @@ class Network {
   Duration DrawLatency(HostIndex node);
 
  private:
+  struct Letter {
+    uint64_t number = 0;  // in the order of sending
+    Task deliver;
+  };
   struct Pipe {
     bool open = true;  // the receiving end still reads
     Instant last_delivery;
-    std::vector<Task> held;  // sent while the path was cut
+    uint64_t sent = 0;
+    // Sent while the path was cut, or on its way then; by number. What was on its way comes here
+    // later than what was sent after it.
+    std::map<uint64_t, Task> held;
   };
   struct Connection {
     Ends ends;
@@ -85,8 +92,8 @@ class Network {
   Connection* Find(ConnectionId id);
   static Pipe& PipeTo(Connection& connection, End end);
   std::pair<HostIndex, HostIndex> Path(const Connection& connection, End to) const;
-  void Schedule(ConnectionId id, Connection& connection, End to, Task deliver);
-  void Arrive(ConnectionId id, End to, const Task& deliver);
+  void Schedule(ConnectionId id, Connection& connection, End to, Letter letter);
+  void Arrive(ConnectionId id, End to, const Letter& letter);
   void EndOfStream(ConnectionId id, End at);
   void Reset(ConnectionId id, End at);
   void BreakLater(ConnectionId id);

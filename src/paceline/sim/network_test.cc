@@ -57,6 +57,18 @@ TEST_F(NetworkTest, HoldsMessagesWhileAPathIsCut) {
   EXPECT_EQ(seen_, (std::vector<std::string>{"other way", "late"}));
 }
 
+TEST_F(NetworkTest, KeepsTheOrderOverACutThatCatchesAMessageOnItsWay) {
+  const ConnectionId id = Open();
+  Say(id, End::kMaster, "first");
+  network_.Cut(1, kMasterHost);
+  Say(id, End::kMaster, "second");
+  RunFor(Duration::Milliseconds(100));
+  EXPECT_TRUE(seen_.empty());
+  network_.Mend(1, kMasterHost);
+  RunFor(Duration::Milliseconds(100));
+  EXPECT_EQ(seen_, (std::vector<std::string>{"first", "second"}));
+}
+
 // One end may break in one cut and the other see only the time in between; who then speaks to the
 // lost end is told.
 TEST(Network, NoEndBelievesForEverInAConnectionThatTheOtherLost) {
