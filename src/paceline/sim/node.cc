@@ -47,9 +47,17 @@ void Node::PowerOff(bool is_silent) {
     agent_->Die(is_silent);
     world_.Retire(std::move(agent_));
   }
+  // Nodes of one machine die by signals and leave their pages behind, in shared memory. A host that
+  // was rebooted may find its page too, but its new boot id says more.
+  const bool keeps_page = world_.options().local_platform;
+  if (!keeps_page) ended_.clear();
   const std::map<int32_t, RankProcess> gone = std::exchange(processes_, {});
-  ended_.clear();
   for (const auto& [pid, process] : gone) {
+    if (keeps_page) {
+      RankReport& report = ended_[process.local_rank] = Report(process);
+      report.state = RankReport::State::kExited;
+      report.exit.headline = "ended; the wait status was lost";
+    }
     world_.workload().Leave(process.generation, process.rank, pid, false);
     world_.ProcessEnded(process, Killed(SIGKILL));
   }
