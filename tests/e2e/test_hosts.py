@@ -273,6 +273,20 @@ def test_a_host_with_the_certificate_of_another_node_is_refused(hosts: list[Host
     assert "error[PL-E103]" in open_to_all.stderr, open_to_all.stderr
 
 
+def test_a_second_host_of_one_name_is_refused(hosts: list[Host]) -> None:
+    first, second, third = hosts
+    flags = ["--nnodes", "2:3", "--grow", "now"]
+    join = start([first, second], *flags)
+    until_training(first, 2, beyond=3)
+    third.start([*flags, "--join", join, "--node-name", second.name])
+    assert third.job.wait() == 2
+    words = third.job.stderr.partition("error[PL-E037]")[2]
+    parts = ("where", "why", address(second.index), "fix", "--node-name")
+    assert all(part in words for part in parts), third.job.stderr
+    assert until_training(first, 2)[second.name]
+    assert not first.job.events("node_lost")
+
+
 def test_commands_reach_a_tls_job_from_each_host(hosts: list[Host]) -> None:
     first, second, _ = hosts
     start([first, second], "--nnodes", "2")

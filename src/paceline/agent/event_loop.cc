@@ -253,17 +253,15 @@ void AgentLoop::OnStream(wire::AgentStreamEvent event) {
   }
 }
 
-// Refused for good. Running ranks are left alone: whoever can refuse an agent is not by that
-// entitled to end its ranks. An agent without any has nothing more to do.
 void AgentLoop::OnRefusal(const wire::Refusal& refusal) {
   LogError("refused", {{"code", refusal.code}, {"what", refusal.what}, {"why", refusal.why}});
+  if (refusal.retry) return;  // the stream comes back by itself
   const nlohmann::json problem = {{"schema", "paceline.error/1"}, {"code", refusal.code},
                                   {"message", refusal.what},      {"cause", refusal.why},
                                   {"where", setup_.files.node},   {"fix", refusal.fix}};
   ReplaceFile(setup_.files.ProblemJson(), problem.dump(), 0600).IgnoreError();
-  if (!ranks_.is_empty()) return;
   constexpr int kNotAuthorised = 4;
-  Do(core::ExitAgent{kNotAuthorised, refusal.what});
+  Feed(core::MasterRefused{refusal.what, kNotAuthorised});
 }
 
 void AgentLoop::Register() {

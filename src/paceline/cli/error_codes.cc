@@ -101,7 +101,12 @@ constexpr ErrorCode kCodes[] = {
      "A master talks to agents of its own and of the previous minor version."},
     {"PL-E037", "the node's name is refused", kExitUsage,
      "Names have 1 to 128 of the characters A-Z a-z 0-9 . _ - and no leading dot, and two living "
-     "nodes of a job cannot have the same one. `--node-name` gives another."},
+     "nodes of a job cannot have the same one: the host that came first keeps it while it is "
+     "heard, "
+     "and the later one ends with this error, which names the first one's address. Without "
+     "`--node-name` a node is called like its host. A host that was rebooted, and an agent that "
+     "was "
+     "started again, get their place back by themselves."},
     {"PL-E038", "the node does not fit the job", kExitUsage,
      "Every node must offer as many ranks as the job's --nproc-per-node."},
     {"PL-E039", "the job takes no more nodes", kExitUsage,

@@ -23,6 +23,7 @@
 #include "paceline/base/status_macros.h"
 #include "paceline/base/text.h"
 #include "paceline/cli/error.h"
+#include "paceline/cli/error_codes.h"
 #include "paceline/cli/exit_code.h"
 #include "paceline/cli/value.h"
 
@@ -52,6 +53,14 @@ void KillRanks(const std::string& run_dir, const std::string& node) {
     const std::optional<SlotReading> reading = (*page)->Read(slot);
     if (reading.has_value()) agent::SignalGroup(agent::ProcessOf(*reading), SIGKILL);
   }
+}
+
+// An agent that was refused says no more than that; its error's page names the exit code.
+int ExitCodeOf(const core::GiveUp& action, const std::string& words) {
+  const size_t at = words.find("[PL-");
+  if (action.exit_code != kExitNotAuthorised || at == std::string::npos) return action.exit_code;
+  const ErrorCode* error = FindErrorCode(words.substr(at + 1, words.find(']', at) - at - 1));
+  return error == nullptr ? action.exit_code : error->exit_code;
 }
 
 }  // namespace
@@ -220,10 +229,11 @@ void Launcher::Do(const core::KeeperNote& action) { options_.narrate(action.text
 
 void Launcher::Do(const core::GiveUp& action) {
   if (has_ended_) return;
-  if (const std::string words = LastWords(); !words.empty()) options_.narrate(words);
+  const std::string words = LastWords();
+  if (!words.empty()) options_.narrate(words);
   AskAgentsToLeave(SIGTERM);
   if (master_.process.pid > 0) ::kill(master_.process.pid, SIGTERM);
-  OnJobEnded(action.exit_code, action.why);
+  OnJobEnded(ExitCodeOf(action, words), action.why);
 }
 
 std::string Launcher::LastWords() const {

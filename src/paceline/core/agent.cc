@@ -39,7 +39,12 @@ class AgentTurn {
  public:
   AgentTurn(AgentMachine& machine, Instant now) : m_(machine), now_(now) {}
 
-  void operator()(const MasterLinked&) { m_.linked_ = true; }
+  void operator()(const MasterLinked&) {
+    m_.linked_ = true;
+    m_.refused_.reset();
+  }
+
+  void operator()(const MasterRefused& event) { m_.refused_ = event; }
 
   void operator()(const MasterUnlinked&) {
     if (m_.linked_) m_.unlinked_since_ = now_;
@@ -130,8 +135,9 @@ class AgentTurn {
   }
 
   std::vector<AgentAction> Finish() {
-    if (!m_.linked_) GoOnAlone();
+    if (!m_.linked_ && !m_.refused_) GoOnAlone();
     GiveUpSearch();
+    LeaveRefused();
     Reconcile();
     return std::move(actions_);
   }
@@ -299,6 +305,16 @@ class AgentTurn {
     m_.stop_since_ = now_;
   }
 
+  void LeaveRefused() {
+    if (!m_.refused_ || m_.leaving_) return;
+    for (const auto& [local, slot] : m_.slots_) {
+      if (slot.alive || slot.spawning) return;
+    }
+    MARK("refused agent leaves");
+    m_.leaving_ = LeaveAsked{m_.refused_->why, Duration(), m_.refused_->exit_code, false};
+    m_.stop_since_ = now_;
+  }
+
   void Reconcile() {
     if (m_.exited_) return;
     bool clean = true;  // nothing lives that should not
@@ -313,7 +329,7 @@ class AgentTurn {
     }
     const bool runs = m_.assignment_.kind == Kind::kRun && !m_.leaving_;
     if (runs) {
-      StartMissing();
+      if (!m_.refused_) StartMissing();
     } else if (clean) {
       Settle();
     }

@@ -30,6 +30,13 @@ struct MasterLinked {};  // registered and admitted
 struct MasterUnlinked {
   std::string why;
 };
+// Its name, token or release will not do. Ranks are left alone: whoever can refuse an agent is not
+// by that entitled to end its ranks. But nothing new is started, and the agent exits when none
+// lives.
+struct MasterRefused {
+  std::string why;
+  int exit_code = 0;
+};
 struct AssignmentReceived {
   Assignment assignment;
 };
@@ -75,9 +82,10 @@ struct StorePortHeld {
   uint32_t port = 0;
 };
 
-using AgentEvent = std::variant<MasterLinked, MasterUnlinked, AssignmentReceived, StarterReady,
-                                StarterLost, RankFound, RankSpawned, SpawnFailed, RankEnded,
-                                ProgressRead, LeaveAsked, AgentTimePassed, StorePortHeld>;
+using AgentEvent =
+    std::variant<MasterLinked, MasterUnlinked, MasterRefused, AssignmentReceived, StarterReady,
+                 StarterLost, RankFound, RankSpawned, SpawnFailed, RankEnded, ProgressRead,
+                 LeaveAsked, AgentTimePassed, StorePortHeld>;
 
 // ---- what the host shall do ----
 // Connect to or start one; fresh: never an old image.
@@ -165,6 +173,7 @@ class AgentMachine {
   bool starter_asked_ = false;
   bool fresh_asked_ = false;  // this generation's fresh starter was asked for
   uint32_t held_port_ = 0;
+  std::optional<MasterRefused> refused_;
   std::optional<LeaveAsked> leaving_;
   Instant stop_since_ = Instant::Max();
   bool exited_ = false;

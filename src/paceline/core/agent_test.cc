@@ -209,5 +209,33 @@ TEST(AgentMachine, GivesUpAfterItsTimeWithoutAMaster) {
   }
 }
 
+TEST(AgentMachine, ExitsWhenItIsRefusedAndHoldsNoRanks) {
+  AgentMachine machine{JobSpec{}};
+  machine.Step(At(0), StorePortHeld{20'000});
+  const auto refused = machine.Step(At(1), MasterRefused{"another host has its name", 4});
+  ASSERT_EQ(Count<ExitAgent>(refused), 1u);
+  EXPECT_EQ(std::get<ExitAgent>(refused.back()).exit_code, 4);
+  EXPECT_EQ(std::get<ExitAgent>(refused.back()).reason, "another host has its name");
+}
+
+TEST(AgentMachine, LeavesItsRanksAloneWhenItIsRefusedAndStartsNoneAnew) {
+  AgentMachine machine = Running(Granted());
+  machine.Step(At(9), MasterUnlinked{"gone"});
+  const auto refused = machine.Step(At(10), MasterRefused{"another host has its name", 4});
+  EXPECT_EQ(SignalSent(refused), std::nullopt);
+  EXPECT_EQ(Count<ExitAgent>(refused), 0u);
+  const auto ended = machine.Step(At(11), Killed(1, 77));
+  EXPECT_EQ(Count<SpawnRank>(ended), 0u);
+  EXPECT_EQ(Count<ExitAgent>(ended), 1u);
+}
+
+TEST(AgentMachine, ForgetsARefusalWhenItIsAdmittedAfterAll) {
+  AgentMachine machine = Running(Granted());
+  machine.Step(At(9), MasterUnlinked{"gone"});
+  machine.Step(At(10), MasterRefused{"its token is wrong", 4});
+  machine.Step(At(11), MasterLinked{});
+  EXPECT_EQ(Count<ExitAgent>(machine.Step(At(12), Killed(1, 77))), 0u);
+}
+
 }  // namespace
 }  // namespace paceline::core

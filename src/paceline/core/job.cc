@@ -50,6 +50,8 @@ void ForgiveStall(Turn& turn) {
   for (auto& [id, link] : turn.links()) {
     link.last_heard = std::min(turn.now(), link.last_heard + stall);
     link.disconnected_at = std::min(turn.now(), link.disconnected_at + stall);
+    // Or that time would count as a sign of life in a contest for the name.
+    for (Rival& rival : link.rivals) rival.since = std::min(turn.now(), rival.since + stall);
   }
   turn.Say(Note::Level::kWarning,
            "the master did not run for " + ToString(stall) + "; nodes get that time back");

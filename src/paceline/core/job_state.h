@@ -145,6 +145,13 @@ struct JobState {
 // there is nothing that could be refused.
 void Apply(const Record& record, JobState* state);
 
+// An agent that asked for a node's name while another one had it; see name_contest.h.
+struct Rival {
+  uint64_t agent_incarnation = 0;
+  std::string boot_id;
+  Instant since;  // when it asked first
+};
+
 // Volatile: what this master process hears of a node.
 struct NodeLink {
   std::optional<ConnectionId> connection;
@@ -159,8 +166,10 @@ struct NodeLink {
   uint32_t store_port = 0;  // held for the next world; 0: none known
   uint32_t used_port = 0;   // given to a world last, and
   Generation used_in;       // to which: a report older than that does not offer it anew
+  std::string boot_id;      // of the agent that speaks, as the next two
   uint64_t agent_incarnation = 0;
   int32_t agent_pid = 0;
+  std::vector<Rival> rivals;             // few, and not the one that speaks
   std::map<uint32_t, RankReport> ranks;  // by local rank, of the newest generation reported
   bool stepping = false;  // all its ranks of the current world are past the first step
   bool running = false;   // all its ranks of the current world are at least running

@@ -1,10 +1,13 @@
 #include "paceline/core/membership.h"
 
 #include <algorithm>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "paceline/base/mark.h"
 #include "paceline/core/detect/detectors.h"
+#include "paceline/core/name_contest.h"
 #include "paceline/core/ranks.h"
 #include "paceline/model/version.h"
 
@@ -168,24 +171,8 @@ bool CheckIdentity(Turn& turn, const NodeRegistered& event, const NodeState* nod
     turn.Do(std::move(refusal));
     return false;
   }
-  const NodeLink& link = turn.Link(node->id);
-  const bool same_agent = link.agent_incarnation == report.agent_incarnation;
-  const Duration silent = turn.now() - link.last_heard;
-  const bool heard_now = link.connection && *link.connection != event.connection &&
-                         silent < HeartbeatInterval(state.spec) * kHeartbeatsSuspect;
-  // When the later one is gone, the earlier one is no past of it but another process: two agents
-  // were given one name, and the one that is left speaks for the node.
-  const bool older = link.connection && node->boot_id == report.boot_id &&
-                     report.agent_incarnation < link.agent_incarnation;
-  if (older || (heard_now && !same_agent)) {
-    MARK("second agent refused");
-    refusal.code = "PL-E037";
-    refusal.what = "another agent already speaks for node " + report.name;
-    refusal.why =
-        older ? "it was started later than this one" : "it was heard " + ToString(silent) + " ago";
-    refusal.fix = "stop it, or give this one another --node-name";
-    refusal.retry = !older;
-    turn.Do(std::move(refusal));
+  if (std::optional<RefuseNode> taken = ContestName(turn, event, *node)) {
+    turn.Do(*std::move(taken));
     return false;
   }
   if (report.generation <= state.generation) return true;
@@ -220,8 +207,13 @@ void Admit(Turn& turn, NodeId id, const NodeRegistered& event) {
   link.gone = false;
   link.last_heard = turn.now();
   link.loop_delay = Duration();
-  // What another agent was told says nothing of this one, which may even run on another host.
-  if (link.agent_incarnation != report.agent_incarnation) link.told = Assignment{};
+  // What another agent was told says nothing of this one, which may even run on another host. Nor
+  // was it this one that others have asked beside.
+  if (link.agent_incarnation != report.agent_incarnation || link.boot_id != report.boot_id) {
+    link.told = Assignment{};
+    link.rivals.clear();
+  }
+  link.boot_id = report.boot_id;
   link.agent_incarnation = report.agent_incarnation;
   link.agent_pid = report.agent_pid;
   turn.TellSoon(id);

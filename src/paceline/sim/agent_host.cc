@@ -11,6 +11,7 @@ namespace {
 
 constexpr Duration kAdmissionTimeout = Duration::Seconds(5);
 constexpr uint32_t kFirstPort = 20'000;
+constexpr int kRefusedExitCode = 4;
 
 }  // namespace
 
@@ -162,13 +163,11 @@ void AgentHost::OnAdmitted(ConnectionId connection, NodeId id) {
 void AgentHost::OnRefused(ConnectionId connection, bool may_retry) {
   WhenAwake([this, connection, may_retry] {
     if (connection != connection_) return;
-    if (!may_retry && node_.processes().empty()) {  // whoever refuses must not end ranks
-      Do(core::ExitAgent{1, "refused by the master"});
-      return;
-    }
     retry_delay_ = world_.options().spec.timers.reconnect_delay_max;
+    is_refused_ = !may_retry;
     world_.network().Close(connection, End::kAgent);
-    Unlink("refused for now");
+    Unlink("refused");
+    if (is_refused_) Feed(core::MasterRefused{"refused by the master", kRefusedExitCode});
   });
 }
 
@@ -203,7 +202,7 @@ void AgentHost::Unlink(const std::string& why) {
   const bool was_linked = is_linked_;
   is_linked_ = false;
   if (was_linked) Feed(core::MasterUnlinked{why});
-  if (!has_ended_) ConnectLater();
+  if (!has_ended_ && !is_refused_) ConnectLater();
 }
 
 // ---- heartbeats ----

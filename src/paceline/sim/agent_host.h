@@ -92,6 +92,7 @@ class AgentHost {
   bool has_ended_ = false;
   bool is_connecting_ = false;
   bool is_resting_ = false;
+  bool is_refused_ = false;  // for good: it does not ask again
   ConnectionId connection_;  // 0: none
   NodeId node_id_;
   uint32_t store_port_ = 0;

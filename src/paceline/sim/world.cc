@@ -177,9 +177,10 @@ const Node* SimWorld::SilentMember() const {
   using Status = core::NodeState::Status;
   for (const auto& node : nodes_) {
     if (!node->is_silent()) continue;
-    const bool is_spoken_for = std::any_of(nodes_.begin(), nodes_.end(), [&node](const auto& other) {
-      return other->name() == node->name() && other->is_on() && !other->is_silent();
-    });
+    const bool is_spoken_for =
+        std::any_of(nodes_.begin(), nodes_.end(), [&node](const auto& other) {
+          return other->name() == node->name() && other->is_on() && !other->is_silent();
+        });
     if (is_spoken_for) continue;
     for (const auto& [id, state] : master_.job().state().nodes) {
       const bool is_member = state.status == Status::kSpare || state.status == Status::kSeated;

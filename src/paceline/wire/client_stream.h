@@ -139,6 +139,7 @@ class ClientStream : public std::enable_shared_from_this<ClientStream<Out, In>> 
     if (verdict != Verdict::kGoOn) {
       const std::lock_guard lock(mutex_);
       attempt->is_final = verdict == Verdict::kStop;
+      pause_ = pace_.longest;  // it was reached: to ask again at once would change nothing
       attempt->context.TryCancel();
     }
     attempt->StartRead(&attempt->heard);

@@ -131,19 +131,17 @@ Cluster::Node* Cluster::Speaker(ConnectionId connection) {
 void Cluster::Run(const Effect& effect) {
   if (const auto* admit = std::get_if<AdmitNode>(&effect)) {
     if (Node* node = Speaker(admit->connection)) {
-      node->id = admit->node;
+      Admit(*node, admit->node);
       ToAgent(*node, admit->connection, MasterLinked{});
     }
   } else if (const auto* refuse = std::get_if<RefuseNode>(&effect)) {
-    Print("refused [" + refuse->code + "]: " + refuse->what + ", because " + refuse->why);
-    if (Node* node = Speaker(refuse->connection)) {
-      Break(*node);
-      if (!refuse->retry) node->up = false;
-    }
+    Print("refused [" + refuse->code + "]: " + refuse->what + ", because " + refuse->why + "; " +
+          refuse->fix);
+    if (Node* node = Speaker(refuse->connection)) Refuse(*node, *refuse);
   } else if (const auto* assign = std::get_if<AssignNode>(&effect)) {
-    for (auto& [name, node] : nodes_) {
-      if (node.id != assign->node || node.connection.value() == 0) continue;
-      ToAgent(node, node.connection, AssignmentReceived{assign->assignment});
+    const ConnectionId speaker = speakers_[assign->node];
+    if (Node* node = Speaker(speaker)) {
+      ToAgent(*node, speaker, AssignmentReceived{assign->assignment});
     }
   } else if (const auto* launch = std::get_if<LaunchNode>(&effect)) {
     Print("launch " + launch->name + ", because it " + launch->reason);
@@ -160,6 +158,7 @@ void Cluster::Run(const Effect& effect) {
 void Cluster::StartNode(const std::string& name, uint32_t slots) {
   Node& node = nodes_[name];
   node.name = name;
+  if (node.calls_itself.empty()) node.calls_itself = name;
   node.slots = slots;
   StartAgent(node);
 }
@@ -167,6 +166,7 @@ void Cluster::StartNode(const std::string& name, uint32_t slots) {
 void Cluster::StartAgent(Node& node) {
   if (node.up) return;
   node.up = true;
+  node.refused = false;
   node.incarnation = ++node.life;
   node.agent = std::make_unique<AgentMachine>(spec_);
   node.port = next_port_++;
@@ -185,6 +185,7 @@ void Cluster::StartAgent(Node& node) {
 void Cluster::Connect(const std::string& name, uint64_t life) {
   Node& node = nodes_.at(name);
   if (!node.up || node.life != life || node.connection.value() != 0 || exit_code_) return;
+  if (node.refused) return;
   if (!master_up_ || !Reachable(node) || now_ < stalled_until_) {
     At(now_ + kReconnect, [this, name, life] { Connect(name, life); });
     return;
@@ -192,7 +193,7 @@ void Cluster::Connect(const std::string& name, uint64_t life) {
   node.connection = ConnectionId(++next_connection_);
   connections_[node.connection.value()] = name;
   NodeReport report;
-  report.name = node.name;
+  report.name = node.calls_itself;
   report.boot_id = node.boot_id;
   report.agent_incarnation = node.incarnation;
   report.agent_pid = static_cast<int32_t>(node.life);
@@ -348,6 +349,28 @@ void Cluster::Break(Node& node) {
     if (target.up && target.life == life) StepAgent(target, MasterUnlinked{"stream broke"});
   });
   At(now_ + kReconnect, [this, name, life] { Connect(name, life); });
+}
+
+// The older stream of a node is closed.
+void Cluster::Admit(Node& node, NodeId id) {
+  const ConnectionId before = std::exchange(speakers_[id], node.connection);
+  Node* other = before == node.connection ? nullptr : Speaker(before);
+  if (other != nullptr) Break(*other);
+  node.id = id;
+}
+
+void Cluster::Refuse(Node& node, const RefuseNode& refusal) {
+  node.refused = true;
+  Break(node);
+  constexpr int kRefused = 4;
+  if (!refusal.retry) {
+    StepAgent(node, MasterRefused{refusal.what, kRefused});
+    return;
+  }
+  At(now_ + spec_.timers.reconnect_delay_max, [this, name = node.name, life = node.life] {
+    if (nodes_.at(name).life == life) nodes_.at(name).refused = false;
+    Connect(name, life);
+  });
 }
 
 void Cluster::Flush(Node& node) {

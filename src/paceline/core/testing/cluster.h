@@ -56,6 +56,7 @@ class Cluster {
   void Cut(const std::string& node, bool in, bool out);
   void StopHeartbeats(const std::string& node, bool stopped);
   void Leave(const std::string& node, const std::string& why);
+  // Another host whose agent calls itself like that node.
   void SecondAgent(const std::string& node);
   void KillMaster();
   void StartMaster();
@@ -87,10 +88,12 @@ class Cluster {
   };
   struct Node {
     std::string name;
+    std::string calls_itself;  // like its name, or like another node's by mistake
     std::string boot_id = "boot1";
     uint32_t slots = 2;
     bool up = false;
-    uint64_t life = 0;  // counts agents; work of an older one is dropped
+    bool refused = false;  // for good
+    uint64_t life = 0;     // counts agents; work of an older one is dropped
     uint64_t incarnation = 0;
     std::unique_ptr<AgentMachine> agent;
     ConnectionId connection;
@@ -126,6 +129,8 @@ class Cluster {
   void Spawn(Node& node, const SpawnRank& action);
   void End(Node& node, uint32_t local, int32_t pid, ExitCause cause);
   void Break(Node& node);  // the stream ends; both sides learn it
+  void Refuse(Node& node, const RefuseNode& refusal);
+  void Admit(Node& node, NodeId id);
   void Flush(Node& node);
   void Train();
   void TrainWorld(Generation generation, std::vector<std::pair<Node*, uint32_t>> members);
@@ -147,6 +152,7 @@ class Cluster {
   std::optional<int> exit_code_;
   std::map<std::string, Node> nodes_;
   std::map<uint64_t, std::string> connections_;
+  std::map<NodeId, ConnectionId> speakers_;
   uint64_t next_connection_ = 0;
   int32_t next_pid_ = 100;
   uint32_t next_port_ = 20'000;

@@ -249,15 +249,11 @@ void Cluster::Leave(const std::string& name, const std::string& why) {
 }
 
 void Cluster::SecondAgent(const std::string& name) {
-  Print("* a second agent calls itself " + name);
-  NodeReport report;
-  report.name = name;
-  report.boot_id = "another host";
-  report.agent_incarnation = 1'000'000;
-  report.address = "other.host";
-  report.slots = 2;
-  report.version_minor = 1;
-  StepJob(NodeRegistered{ConnectionId(++next_connection_), report});
+  Print("* a second host calls itself " + name);
+  Node& twin = nodes_[name + "'"];
+  twin.calls_itself = name;
+  twin.boot_id = "another boot";
+  StartNode(name + "'", nodes_.at(name).slots);
 }
 
 }  // namespace paceline::core::testing

@@ -27,10 +27,9 @@ class SilenceNoticed final : public Check {
     const Instant since = std::max(Instant() + options.chaos, master.started_at());
     const Duration bound = Bound(options.spec);
     if (world.queue().now() - since < bound) return;
-    world.Fail("silence_noticed", silent->name() + " is silent for ever and still a member after " +
-                                      ToString(bound) +
-                                      " without another fault; the job says: " +
-                                      master.job().Pending());
+    world.Fail("silence_noticed",
+               silent->name() + " is silent for ever and still a member after " + ToString(bound) +
+                   " without another fault; the job says: " + master.job().Pending());
   }
 
   void AtQuiet(SimWorld& world) override {
@@ -45,8 +44,8 @@ class SilenceNoticed final : public Check {
     } else if (master.job().Pending().starts_with("waits for ")) {
       MARK("waits for nodes after a lasting silence");
     } else {
-      world.Fail("silence_noticed", "too many nodes are silent for ever, but the job says: " +
-                                        master.job().Pending());
+      world.Fail("silence_noticed",
+                 "too many nodes are silent for ever, but the job says: " + master.job().Pending());
     }
   }
 
