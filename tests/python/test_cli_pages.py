@@ -7,7 +7,7 @@ import re
 import subprocess
 
 import pytest
-from test_torchrun_flags import ROOT, paceline
+from command import ROOT, paceline
 
 
 @pytest.mark.parametrize(
