@@ -110,6 +110,18 @@ def test_a_full_journal_disk_stops_no_rank(job: Job) -> None:
         subprocess.run(["umount", "-l", str(job.run_dir)], check=True)
 
 
+def test_a_program_that_cannot_be_started_is_no_failure_of_the_script(job: Job) -> None:
+    program = job.directory / "program"
+    program.write_text("#!/nowhere/interpreter\n")
+    program.chmod(0o755)
+    job.start([*TWO, "--no-python"], [str(program)])
+    assert job.wait() == 1
+    words = job.stderr.partition("error[PL-E065]: the worker processes could not be started")[2]
+    assert str(program) in words and "No such file" in words, job.stderr
+    assert all(part in words for part in ("where", "why", "fix", "starter.log")), words
+    assert "your script fails" not in job.stderr
+
+
 @pytest.fixture
 def bare_python(tmp_path: Path) -> str:
     subprocess.run(["python3", "-m", "venv", "--without-pip", str(tmp_path / "bare")], check=True)

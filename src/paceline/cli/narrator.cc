@@ -120,6 +120,8 @@ void Narrator::TakeFailure(const wire::JobEvent& event) {
   root.generation = event.generation;
   root.step = event.step;
   root.sentence = event.sentence;
+  const auto how = event.details.find("how");
+  root.was_started = how == event.details.end() || how->second != "not_started";
   const auto detail = [&event](const char* name) -> std::optional<int> {
     const auto found = event.details.find(name);
     return found == event.details.end() ? std::nullopt : ParseWhole<int>(found->second);

@@ -24,7 +24,8 @@ struct RootFailure {
   uint64_t generation = 0;
   std::optional<int64_t> step;
   std::string sentence;
-  std::string traceback;              // empty when it left none, or it is on another host
+  std::string traceback;  // empty when it left none, or it is on another host
+  bool was_started = true;
   std::optional<int> rank_exit_code;  // as a shell would see it: 128 + signal for a signal
 };
 

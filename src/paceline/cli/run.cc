@@ -68,7 +68,7 @@ LauncherOptions LauncherFor(const PreparedRun& run, const RunRequest& request,
   return options;
 }
 
-Problem FailureOf(const JobEnd& end, const Story& story) {
+Problem FailureOf(const JobEnd& end, const Story& story, const std::string& run_dir) {
   Problem problem{.code = "PL-E060",
                   .what = end.reason.empty() ? "training failed" : end.reason,
                   .where = "",
@@ -79,14 +79,19 @@ Problem FailureOf(const JobEnd& end, const Story& story) {
         "rank ", story.root->rank, " on ", story.root->node,
         story.root->step.value_or(-1) >= 0 ? Concat(", step ", *story.root->step) : std::string());
     problem.why = story.root->sentence;
+    if (!story.root->was_started) {
+      problem.code = "PL-E065";
+      problem.fix = Concat("mend what the reason names; ", run_dir, "/logs/", story.root->node,
+                           "/starter.log tells more");
+    }
   }
   return problem;
 }
 
 std::string LauncherLog(const PreparedRun& run) { return run.dir.path + "/logs/launcher.log"; }
 
-int Conclude(Invocation& invocation, const JobEnd& end, const Story& story, bool passthrough) {
-  Output& out = invocation.out;
+int Conclude(Output& out, const JobEnd& end, const Story& story, const RunRequest& request,
+             const std::string& run_dir) {
   if (end.exit_code == kExitDone) {
     out.Say(Concat("Done",
                    story.worlds > 1
@@ -101,8 +106,8 @@ int Conclude(Invocation& invocation, const JobEnd& end, const Story& story, bool
       out.Say(Concat("First failure, rank ", story.root->rank, " on ", story.root->node, ":\n",
                      story.root->traceback));
     }
-    out.Fail(FailureOf(end, story));
-    if (passthrough && story.root.has_value()) {
+    out.Fail(FailureOf(end, story, run_dir));
+    if (request.passthrough_exit && story.root.has_value()) {
       return story.root->rank_exit_code.value_or(kExitTrainingFailed);
     }
   } else {
@@ -213,7 +218,7 @@ int RunRun(Invocation& invocation) {
   const Story story = narrator->Finish();
   narrator.reset();
   console->reset();
-  return Conclude(invocation, end, story, request->passthrough_exit);
+  return Conclude(out, end, story, *request, run.dir.path);
 }
 
 }  // namespace paceline::cli

@@ -87,6 +87,16 @@ BudgetVerdict SameFailureVerdict(const JobState& state) {
   const std::string times = std::to_string(budget.same_failure_count) + " times without progress";
   const bool one_of_many =
       budget.same_failure_nodes.size() == 1 && state.last_world.seats.size() > 1;
+  if (budget.last_not_started) {
+    // Not a line of the script ran, so it is not to blame and there is no step to name.
+    MARK("same failure to start");
+    const std::string node = state.NameOf(budget.last_failure_node);
+    return {true, "the worker processes " +
+                      (one_of_many                         ? "of " + node + " "
+                       : state.last_world.seats.size() > 1 ? std::string("of every node ")
+                                                           : std::string()) +
+                      budget.last_headline + " (" + times + "); see logs/" + node + "/starter.log"};
+  }
   if (one_of_many) {
     MARK("same failure on one node");
     return {true, "your script fails " + where + ", each time on " +
@@ -170,6 +180,7 @@ void Charge(JobState& state, Instant at, const RankFailed& fact) {
   AddNode(budget, fact.node);
   budget.last_fingerprint = FailureFingerprint(fact.cause);
   budget.last_headline = FailureText(fact.cause);
+  budget.last_not_started = fact.cause.kind == ExitCause::Kind::kNotStarted;
   const bool no_further = budget.same_failure_count > 1 && fact.step < 0 && fact.step_count == 0;
   if (!no_further) {
     budget.last_failure_step = fact.step;

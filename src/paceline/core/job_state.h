@@ -49,6 +49,7 @@ struct BudgetState {
   uint32_t failures_without_progress = 0;
   std::string last_fingerprint;  // of the last charged failure, with its step
   std::string last_headline;
+  bool last_not_started = false;   // its process was never there: not the script's failure
   int64_t last_failure_step = -1;  // absolute; -1: not told, then the count below stands for it
   int64_t last_failure_step_count = 0;
   NodeId last_failure_node;

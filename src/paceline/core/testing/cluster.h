@@ -35,6 +35,7 @@ struct Training {
   Duration cascade;          // survivors fail with a connection error after this; 0: they block
   uint32_t ports_taken = 0;  // worlds to come whose store finds its port taken
   std::vector<Bug> bugs;
+  std::map<std::string, std::string> unstartable;  // node, or "all" → why no process starts there
 };
 
 class Cluster {

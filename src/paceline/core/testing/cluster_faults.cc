@@ -32,6 +32,12 @@ void Cluster::Spawn(Node& node, const SpawnRank& action) {
   At(now_ + kFork, [this, name, life, action] {
     Node& target = nodes_.at(name);
     if (!target.up || target.life != life) return;
+    auto why = training_.unstartable.find(name);
+    if (why == training_.unstartable.end()) why = training_.unstartable.find("all");
+    if (why != training_.unstartable.end()) {
+      StepAgent(target, SpawnFailed{action.local_rank, action.assignment.generation, why->second});
+      return;
+    }
     Process process;
     process.report.generation = action.assignment.generation;
     process.report.rank = action.rank;
