@@ -237,6 +237,12 @@ def test_a_program_that_is_not_python(job: Job) -> None:
     assert {"node0:0| rank 0 of 2", "node0:1| rank 1 of 2"} <= set(job.stdout.splitlines())
 
 
+@pytest.mark.parametrize(("how", "code"), [("exit:7!", 7), ("segv!", 139)])
+def test_the_exit_code_of_the_failed_rank_is_passed_on(job: Job, how: str, code: int) -> None:
+    job.start_steps([*TWO, "--passthrough-exit", "--max-restarts", "0"], "--fail", f"1:3:{how}")
+    assert job.wait() == code, job.stderr
+
+
 def test_a_job_that_cannot_go_on_detached_says_so_at_once(job: Job) -> None:
     job.start_steps(TWO, steps=3)
     assert job.wait() == 0, job.stderr

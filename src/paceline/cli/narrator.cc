@@ -36,8 +36,8 @@ bool IsQuietKind(const std::string& kind) {
   return kind == "job_created" || kind == "progress_made" || kind == "master_took_over";
 }
 
-std::string PidOf(const wire::JobEvent& event) {
-  const auto found = event.details.find("pid");
+std::string DetailOf(const wire::JobEvent& event, const char* name) {
+  const auto found = event.details.find(name);
   return found == event.details.end() ? "" : found->second;
 }
 
@@ -120,18 +120,15 @@ void Narrator::TakeFailure(const wire::JobEvent& event) {
   root.generation = event.generation;
   root.step = event.step;
   root.sentence = event.sentence;
-  const auto how = event.details.find("how");
-  root.was_started = how == event.details.end() || how->second != "not_started";
-  const auto detail = [&event](const char* name) -> std::optional<int> {
-    const auto found = event.details.find(name);
-    return found == event.details.end() ? std::nullopt : ParseWhole<int>(found->second);
-  };
-  root.rank_exit_code = detail("exit_code");
-  if (const auto signal = detail("signal")) root.rank_exit_code = 128 + *signal;
+  const std::string how = DetailOf(event, "how");
+  root.was_started = how != "not_started";
+  const auto code = ParseWhole<int>(DetailOf(event, "code"));
+  if (how == "exited") root.rank_exit_code = code;
+  if (how == "signaled" && code.has_value()) root.rank_exit_code = 128 + *code;
   const agent::AgentFiles files{run_dir_, event.node};
   const std::string record =
       ReadText(files.ErrorRecord(event.generation, *event.rank), kErrorRecordBytesMax);
-  const auto pid = ParseWhole<int32_t>(PidOf(event));
+  const auto pid = ParseWhole<int32_t>(DetailOf(event, "pid"));
   root.traceback = agent::TracebackOf(record, pid.value_or(0));
   story_.root = std::move(root);
 }
