@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -108,6 +109,37 @@ def test_a_full_journal_disk_stops_no_rank(job: Job) -> None:
     finally:
         job.end()
         subprocess.run(["umount", "-l", str(job.run_dir)], check=True)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def test_a_host_without_tls_is_told_that_the_job_has_it(make_job: Callable[..., Job]) -> None:
+    first, second = make_job("first"), make_job("second")
+    endpoint = f"127.0.0.1:{free_port()}"
+    flags = ["--nnodes", "2", "--nproc-per-node", "1", "--rdzv-endpoint", endpoint]
+    first.start_steps([*flags, "--tls", "--rdzv-conf", "is_host=1"])
+    eventually(first.status, f"its master answers; stderr:\n{first.stderr}")
+    token = ["--token-file", str(first.run_dir / "token")]
+    problem = refusal(second, *flags, "--rdzv-conf", "is_host=0", *token, str(SCRIPTS / "steps.py"))
+    assert problem["code"] == "PL-E105" and problem["where"] == endpoint, problem
+    assert "--tls" in problem["cause"] and "--join" in problem["fix"], problem
+
+
+def test_a_host_with_tls_is_told_that_the_job_has_none(make_job: Callable[..., Job]) -> None:
+    first, second = make_job("first"), make_job("second")
+    endpoint = f"127.0.0.1:{free_port()}"
+    flags = ["--nnodes", "2", "--nproc-per-node", "1", "--rdzv-endpoint", endpoint]
+    first.start_steps([*flags, "--rdzv-conf", "is_host=1"])
+    eventually(first.status, f"its master answers; stderr:\n{first.stderr}")
+    token = (first.run_dir / "token").read_text().strip()
+    join = ["--join", f"paceline-join:v1:{endpoint}:{'a' * 64}:{token}"]
+    problem = refusal(second, *flags, *join, str(SCRIPTS / "steps.py"))
+    assert problem["code"] == "PL-E105" and problem["where"] == endpoint, problem
+    assert "--tls" in problem["fix"], problem
 
 
 def test_a_program_that_cannot_be_started_is_no_failure_of_the_script(job: Job) -> None:

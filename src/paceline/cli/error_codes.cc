@@ -171,7 +171,8 @@ constexpr ErrorCode kCodes[] = {
      "one job only."},
     {"PL-E105", "the encrypted connection failed", kExitNotAuthorised,
      "The other side has a certificate of another job, none at all, or one that is not valid at "
-     "this time. Compare the clocks; take the join string of this job."},
+     "this time; or one side uses TLS and the other does not. Compare the clocks; take the join "
+     "string of this job, and start the first host with --tls."},
     {"PL-E106", "an agent may not speak for that node", kExitNotAuthorised,
      "Over TLS a host's certificate lists the nodes that its agents may register. A certificate "
      "that was copied from another host, or a run directory whose nodes were renamed, does not "

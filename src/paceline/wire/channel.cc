@@ -1,16 +1,24 @@
 #include "paceline/wire/channel.h"
 
+#include <cstdlib>
+
 #include "absl/synchronization/mutex.h"
+#include "grpc/support/log.h"
 #include "grpcpp/create_channel.h"
 #include "grpcpp/security/credentials.h"
 #include "grpcpp/support/channel_arguments.h"
 #include "paceline/base/status_macros.h"
 #include "paceline/wire/certificates.h"
+#include "paceline/wire/speech.h"
 #include "paceline/wire/to_proto.h"
 
 namespace paceline::wire {
 
-void PrepareTransport() { absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore); }
+void PrepareTransport() {
+  absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
+  // Not by that variable itself: ranks would inherit it.
+  if (std::getenv("GRPC_VERBOSITY") == nullptr) gpr_set_log_function([](gpr_log_func_args*) {});
+}
 
 std::shared_ptr<grpc::Channel> Dial(const std::string& address, const Credentials& credentials,
                                     bool is_relay) {
@@ -37,6 +45,23 @@ std::shared_ptr<grpc::Channel> Dial(const std::string& address, const Credential
                                                          .pem_private_key = credentials.key_pem,
                                                          .pem_cert_chain = credentials.cert_pem}),
                                    arguments);
+}
+
+absl::Status AwaitConnection(grpc::Channel* channel, const std::string& address,
+                             const Credentials& credentials,
+                             std::chrono::system_clock::time_point until) {
+  // Of a listener that takes the connection and says nothing; all others answer at once.
+  constexpr Duration kProbePatience = Duration::Seconds(1);
+  for (;;) {
+    const grpc_connectivity_state state = channel->GetState(/*try_to_connect=*/true);
+    if (state == GRPC_CHANNEL_READY) return absl::OkStatus();
+    if (state == GRPC_CHANNEL_TRANSIENT_FAILURE) {
+      RETURN_IF_ERROR(CheckSpeech(address, credentials.is_tls(), kProbePatience));
+    }
+    if (!channel->WaitForStateChange(state, until)) {
+      return absl::UnavailableError("the master does not answer");
+    }
+  }
 }
 
 void AddToken(grpc::ClientContext* context, const Credentials& credentials) {

@@ -2,6 +2,7 @@
 
 // Inside of wire: how every client of the master dials, proves itself and reads errors.
 
+#include <chrono>
 #include <memory>
 #include <string>
 
@@ -29,8 +30,16 @@ std::shared_ptr<grpc::Channel> Dial(const std::string& address, const Credential
 
 // Before the first channel or server of a process. Debian builds Abseil with its checks for
 // inverted lock order, and gRPC's threads then spend a quarter of their time on a graph of locks
-// that grows with every connection. Those locks are not ours to debug.
+// that grows with every connection. Those locks are not ours to debug. And gRPC prints what it also
+// returns as a status, a line for each handshake that fails, into a user's terminal: it shall not,
+// unless GRPC_VERBOSITY is set.
 void PrepareTransport();
+
+// Until the channel is connected. UNAVAILABLE: nobody was there in time. FAILED_PRECONDITION, at
+// once and with its Problem: one side speaks TLS and the other does not.
+absl::Status AwaitConnection(grpc::Channel* channel, const std::string& address,
+                             const Credentials& credentials,
+                             std::chrono::system_clock::time_point until);
 
 void AddToken(grpc::ClientContext* context, const Credentials& credentials);
 

@@ -19,24 +19,27 @@ using Stream = ClientStream<pb::SupervisorMessage, pb::SupervisorOrder>;
 
 struct ControlClient::Parts {
   ControlClientOptions options;
+  std::shared_ptr<grpc::Channel> channel;  // owners: this, and the stub made from it
   std::unique_ptr<pb::Control::Stub> stub;
   std::mutex mutex;  // guards the two below
   grpc::ClientContext* watching = nullptr;
   bool is_cancelled = false;
 
   // A restarting master is waited for, up to the timeout.
-  void Prepare(grpc::ClientContext* context, bool has_deadline) {
+  absl::Status Prepare(grpc::ClientContext* context) {
+    const auto until =
+        std::chrono::system_clock::now() + std::chrono::nanoseconds(options.timeout.nanoseconds());
     AddToken(context, options.credentials);
     context->set_wait_for_ready(true);
-    if (!has_deadline) return;
-    context->set_deadline(std::chrono::system_clock::now() +
-                          std::chrono::nanoseconds(options.timeout.nanoseconds()));
+    context->set_deadline(until);
+    return AwaitConnection(channel.get(), options.address, options.credentials, until);
   }
 };
 
 ControlClient::ControlClient(ControlClientOptions options) : parts_(std::make_unique<Parts>()) {
   parts_->options = std::move(options);
-  parts_->stub = pb::Control::NewStub(Dial(parts_->options.address, parts_->options.credentials));
+  parts_->channel = Dial(parts_->options.address, parts_->options.credentials);
+  parts_->stub = pb::Control::NewStub(parts_->channel);
 }
 ControlClient::~ControlClient() = default;
 
@@ -54,7 +57,7 @@ absl::Status Outcome(const grpc::Status& status) {
 
 absl::StatusOr<JobStatus> ControlClient::GetStatus() {
   grpc::ClientContext context;
-  parts_->Prepare(&context, true);
+  RETURN_IF_ERROR(parts_->Prepare(&context));
   pb::JobStatus reply;
   RETURN_IF_ERROR(Outcome(parts_->stub->GetStatus(&context, {}, &reply)));
   JobStatus status;
@@ -64,7 +67,7 @@ absl::StatusOr<JobStatus> ControlClient::GetStatus() {
 
 absl::Status ControlClient::Stop(const StopRequest& request) {
   grpc::ClientContext context;
-  parts_->Prepare(&context, true);
+  RETURN_IF_ERROR(parts_->Prepare(&context));
   pb::StopRequest encoded;
   ToProto(request, &encoded);
   pb::StopReply reply;

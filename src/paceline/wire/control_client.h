@@ -23,7 +23,7 @@ struct ControlClientOptions {
 };
 
 // Blocking calls; one thread at a time. UNAVAILABLE: no master there. UNAUTHENTICATED: wrong token
-// or certificate.
+// or certificate. FAILED_PRECONDITION, at once: one side speaks TLS and the other does not.
 class ControlClient {
  public:
   explicit ControlClient(ControlClientOptions options);

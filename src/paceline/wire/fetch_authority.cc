@@ -3,25 +3,23 @@
 // refused connection and a connection that breaks are tried again until the time is up; an answer
 // that is wrong is final.
 
-#include <fcntl.h>
-#include <netdb.h>
 #include <poll.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
-#include <cerrno>
 #include <chrono>
 #include <memory>
 #include <thread>
-#include <utility>
 
 #include "openssl/err.h"
 #include "openssl/pem.h"
 #include "openssl/ssl.h"
 #include "openssl/x509.h"
 #include "paceline/base/status_macros.h"
+#include "paceline/base/text.h"
+#include "paceline/model/problem.h"
 #include "paceline/wire/certificates.h"
 #include "paceline/wire/credentials.h"
+#include "paceline/wire/speech.h"
+#include "paceline/wire/tcp_dial.h"
 
 namespace paceline::wire {
 namespace {
@@ -30,67 +28,23 @@ using Clock = std::chrono::steady_clock;
 
 constexpr auto kRetryPause = std::chrono::milliseconds(100);
 
-struct Socket {
-  int fd = -1;
-  ~Socket() {
-    if (fd >= 0) close(fd);
-  }
-};
-
 absl::Status Unavailable(const std::string& address, std::string_view why) {
   return MakeStatus(absl::StatusCode::kUnavailable, address + ": " + std::string(why));
 }
 
-bool WaitFor(int fd, short what, Clock::time_point until) {
-  const auto left =
-      std::chrono::duration_cast<std::chrono::milliseconds>(until - Clock::now()).count();
-  if (left <= 0) return false;
-  pollfd wait = {.fd = fd, .events = what, .revents = 0};
-  return poll(&wait, 1, static_cast<int>(left)) > 0;
-}
-
-absl::StatusOr<int> Dial(const std::string& address, Clock::time_point until) {
-  const size_t colon = address.rfind(':');
-  if (colon == std::string::npos) return absl::InvalidArgumentError("address without a port");
-  std::string host = address.substr(0, colon);
-  if (host.size() > 1 && host.front() == '[' && host.back() == ']') {
-    host = host.substr(1, host.size() - 2);
-  }
-  const addrinfo hints = {.ai_socktype = SOCK_STREAM};
-  addrinfo* found = nullptr;
-  if (getaddrinfo(host.c_str(), address.c_str() + colon + 1, &hints, &found) != 0) {
-    return Unavailable(address, "the host name does not resolve");
-  }
-  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> addresses(found, &freeaddrinfo);
-  for (const addrinfo* at = found; at != nullptr; at = at->ai_next) {
-    Socket socket_{socket(at->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)};
-    if (socket_.fd < 0) continue;
-    if (connect(socket_.fd, at->ai_addr, at->ai_addrlen) != 0 && errno != EINPROGRESS) continue;
-    int error = 0;
-    socklen_t size = sizeof(error);
-    if (!WaitFor(socket_.fd, POLLOUT, until) ||
-        getsockopt(socket_.fd, SOL_SOCKET, SO_ERROR, &error, &size) != 0 || error != 0) {
-      continue;
-    }
-    return std::exchange(socket_.fd, -1);
-  }
-  return Unavailable(address, "nobody answers");
-}
-
-absl::Status Handshake(const std::string& address, SSL* ssl, int fd, Clock::time_point until) {
+absl::Status Handshake(const std::string& address, SSL* ssl, int fd, DialDeadline until) {
   for (;;) {
     ERR_clear_error();
     const int done = SSL_connect(ssl);
     if (done == 1) return absl::OkStatus();
     const int why = SSL_get_error(ssl, done);
-    if (why == SSL_ERROR_WANT_READ && WaitFor(fd, POLLIN, until)) continue;
-    if (why == SSL_ERROR_WANT_WRITE && WaitFor(fd, POLLOUT, until)) continue;
+    if (why == SSL_ERROR_WANT_READ && WaitForSocket(fd, POLLIN, until)) continue;
+    if (why == SSL_ERROR_WANT_WRITE && WaitForSocket(fd, POLLOUT, until)) continue;
     // A close without a word is a server that ends or begins. Anything else is an answer.
     const bool is_answer = why == SSL_ERROR_SSL &&
                            ERR_GET_REASON(ERR_peek_error()) != SSL_R_UNEXPECTED_EOF_WHILE_READING;
     if (!is_answer) return Unavailable(address, "no TLS handshake");
-    return MakeStatus(absl::StatusCode::kPermissionDenied,
-                      address + ": what listens there does not speak TLS as this job does");
+    return ToStatus(absl::StatusCode::kPermissionDenied, NoTlsThere(address));
   }
 }
 
@@ -103,19 +57,18 @@ std::string Pem(X509* certificate) {
 }
 
 absl::StatusOr<std::string> FetchOnce(const std::string& address, std::string_view ca_sha256,
-                                      Clock::time_point until) {
-  ASSIGN_OR_RETURN(const int fd, Dial(address, until));
-  const Socket socket_{fd};
+                                      DialDeadline until) {
+  ASSIGN_OR_RETURN(const Fd fd, DialTcp(address, until));
   const std::unique_ptr<SSL_CTX, decltype(&SSL_CTX_free)> context(SSL_CTX_new(TLS_client_method()),
                                                                   &SSL_CTX_free);
   SSL_CTX_set_min_proto_version(context.get(), TLS1_3_VERSION);
   SSL_CTX_set_verify(context.get(), SSL_VERIFY_NONE, nullptr);  // the fingerprint decides, below
   const std::unique_ptr<SSL, decltype(&SSL_free)> ssl(SSL_new(context.get()), &SSL_free);
-  SSL_set_fd(ssl.get(), fd);
+  SSL_set_fd(ssl.get(), fd.get());
   SSL_set_tlsext_host_name(ssl.get(), std::string(kServerName).c_str());
   const unsigned char alpn[] = {2, 'h', '2'};
   SSL_set_alpn_protos(ssl.get(), alpn, sizeof(alpn));
-  RETURN_IF_ERROR(Handshake(address, ssl.get(), fd, until));
+  RETURN_IF_ERROR(Handshake(address, ssl.get(), fd.get(), until));
 
   STACK_OF(X509)* chain = SSL_get_peer_cert_chain(ssl.get());
   for (int i = 0; i < sk_X509_num(chain); ++i) {
@@ -126,8 +79,12 @@ absl::StatusOr<std::string> FetchOnce(const std::string& address, std::string_vi
     EVP_PKEY* key = X509_get0_pubkey(certificate);
     if (X509_verify(sk_X509_value(chain, 0), key) == 1) return pem;
   }
-  return absl::PermissionDeniedError(
-      "the server's certificate is not of the authority that the join string names");
+  return ToStatus(absl::StatusCode::kPermissionDenied,
+                  {.code = "PL-E105",
+                   .what = Concat("the master at ", address, " is not the one of the join string"),
+                   .where = address,
+                   .why = "its certificate is not of the authority that the join string names",
+                   .fix = "use the join string that this very job's first host printed"});
 }
 
 }  // namespace

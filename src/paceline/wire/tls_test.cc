@@ -13,8 +13,10 @@
 #include "gtest/gtest.h"
 #include "openssl/bio.h"
 #include "openssl/ssl.h"
+#include "paceline/model/problem.h"
 #include "paceline/wire/control_client.h"
 #include "paceline/wire/credentials.h"
+#include "paceline/wire/speech.h"
 #include "paceline/wire/stream_fixture.h"
 
 namespace paceline::wire {
@@ -131,6 +133,45 @@ TEST_F(StreamTest, AMasterWithoutTlsIsNoMysteryToAHostThatWantsTls) {
   const absl::Status status = Enroll(join, {"host1"}, Duration::Seconds(30)).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kPermissionDenied);
   EXPECT_NE(status.message().find("does not speak TLS"), std::string::npos) << status;
+}
+
+// Both would wait for their whole timeout otherwise: to gRPC this is a master that is starting.
+TEST_F(TlsStreams, WhoAsksWithoutTlsHearsThatTheMasterSpeaksIt) {
+  ControlClient client({.address = address_, .credentials = {.token = token_}});
+  const absl::Status status = client.GetStatus().status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
+  const auto problem = ProblemOf(status);
+  ASSERT_TRUE(problem);
+  EXPECT_EQ(problem->code, "PL-E105");
+  EXPECT_EQ(problem->where, address_);
+  EXPECT_NE(problem->why.find("--tls"), std::string::npos);
+  EXPECT_NE(problem->fix.find("--join"), std::string::npos);
+  EXPECT_EQ(client.Stop({}).code(), absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_F(StreamTest, WhoAsksWithTlsHearsThatTheMasterDoesNotSpeakIt) {
+  Serve();
+  const auto other = *MakeServerCredentials("other", token_);
+  ControlClient client(
+      {.address = address_, .credentials = *MakeClientCredentials(other, {"host1"})});
+  const absl::Status status = client.GetStatus().status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
+  const auto problem = ProblemOf(status);
+  ASSERT_TRUE(problem);
+  EXPECT_EQ(problem->code, "PL-E105");
+  EXPECT_NE(problem->fix.find("--tls"), std::string::npos);
+}
+
+TEST_F(TlsStreams, AMasterThatIsAwayIsTakenForNeither) {
+  server_.reset();
+  for (const Credentials& credentials :
+       {Credentials{.token = token_}, *MakeClientCredentials(server_credentials_, {"host1"})}) {
+    ControlClient client(
+        {.address = address_, .credentials = credentials, .timeout = Duration::Seconds(1)});
+    EXPECT_EQ(client.GetStatus().status().code(), absl::StatusCode::kUnavailable);
+  }
+  const SilentListener stranger(address_);
+  EXPECT_EQ(SpeechOf(address_, Duration::Milliseconds(100)), Speech::kUnknown);
 }
 
 TEST_F(TlsStreams, OnlyTheNodesOfItsCertificateMayBeRegistered) {
