@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 from collections.abc import Callable
 
@@ -251,4 +252,8 @@ def test_a_job_that_cannot_go_on_detached_says_so_at_once(job: Job) -> None:
         (job.run_dir / rest).unlink(missing_ok=True)
     refused = job.command("run", "--resume", "--detach", "--run-dir", str(job.run_dir))
     assert refused.returncode != 0
-    assert "error[PL-E" in refused.stderr and str(job.run_dir) in refused.stderr
+    # The cause, with its four parts, and not that the launcher gave up because of it.
+    assert re.findall(r"error\[(PL-E\d+)\]", refused.stderr) == ["PL-E034"], refused.stderr
+    words = refused.stderr.partition("error[PL-E034]")[2]
+    assert all(part in words for part in ("where", "why", "fix")), refused.stderr
+    assert str(job.run_dir) in refused.stderr

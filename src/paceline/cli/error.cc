@@ -82,6 +82,32 @@ std::string RenderProblem(const Problem& problem, const ErrorStyle& style) {
   return out;
 }
 
+std::optional<Problem> FirstProblemIn(std::string_view text) {
+  constexpr std::string_view kHead = "error[";
+  constexpr std::string_view kNextLine = "         ";
+  const size_t begin = text.find("error[PL-");
+  if (begin == std::string_view::npos) return std::nullopt;
+  const std::vector<std::string_view> lines = SplitLines(text.substr(begin));
+  const size_t code_end = lines.front().find("]: ");
+  if (code_end == std::string_view::npos) return std::nullopt;
+  Problem problem;
+  problem.code = lines.front().substr(kHead.size(), code_end - kHead.size());
+  problem.what = lines.front().substr(code_end + 3);
+  std::string* part = nullptr;
+  for (size_t i = 1; i < lines.size(); ++i) {
+    const std::string_view line = lines[i];
+    std::string* const former = part;
+    if (line.starts_with("  where  ")) part = &problem.where;
+    if (line.starts_with("  why    ")) part = &problem.why;
+    if (line.starts_with("  fix    ")) part = &problem.fix;
+    const bool goes_on = part == former && line.starts_with(kNextLine);
+    if (part == nullptr || (part == former && !goes_on)) break;
+    if (goes_on) *part += '\n';
+    *part += line.substr(kNextLine.size());
+  }
+  return problem;
+}
+
 std::string RenderProblemJson(const Problem& problem) {
   nlohmann::ordered_json json;
   json["schema"] = "paceline.error/1";

@@ -51,6 +51,9 @@ struct ErrorStyle {
 // are made visible: they may come from foreign text.
 std::string RenderProblem(const Problem& problem, const ErrorStyle& style = {});
 
+// The first problem in a log that RenderProblem wrote without colours, whatever stands around it.
+std::optional<Problem> FirstProblemIn(std::string_view text);
+
 // {"schema":"paceline.error/1", …}, one line without a line break at the end.
 std::string RenderProblemJson(const Problem& problem);
 

@@ -2,9 +2,11 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <memory>
 #include <optional>
@@ -116,20 +118,31 @@ int Conclude(Output& out, const JobEnd& end, const Story& story, const RunReques
   return end.exit_code;
 }
 
+// Also what former launchers of this directory wrote.
+size_t BytesOf(const std::string& path) {
+  struct stat found {};
+  return ::stat(path.c_str(), &found) == 0 ? static_cast<size_t>(found.st_size) : 0;
+}
+
 // What the parent of a detached launcher prints when the launcher ended before its master answered.
-int TellFailedStart(const PreparedRun& run, pid_t child, Output& out) {
-  constexpr size_t kTailBytes = 16 << 10;
-  const std::string log = LauncherLog(run);
-  const std::string tail = ReadTail(log, kTailBytes);
+// The first problem that it told is the cause; what comes after it tells how all the rest ended.
+int TellFailedStart(const PreparedRun& run, pid_t child, size_t log_begin, Output& out) {
+  constexpr size_t kSaidBytesMax = 64 << 10;
   int status = 0;
   ::waitpid(child, &status, 0);
-  const size_t error = tail.rfind("error[PL-");
-  out.Fail({.code = "PL-E060",
-            .what = "the job ended before its master answered",
-            .where = log,
-            .why = error == std::string::npos ? "the launcher ended without a word"
-                                              : tail.substr(error, tail.find('\n', error) - error),
-            .fix = "run it without --detach to see what happens"});
+  const std::string log = LauncherLog(run);
+  const std::string text = ReadText(log, log_begin + kSaidBytesMax);
+  const std::string said = text.substr(std::min(log_begin, text.size()));
+  if (const std::optional<Problem> first = FirstProblemIn(said)) {
+    out.Say(Concat("The job ended before its master answered; ", log, " has all of it."));
+    out.Fail(*first);
+  } else {
+    out.Fail({.code = "PL-E060",
+              .what = "the job ended before its master answered",
+              .where = log,
+              .why = said.empty() ? "the launcher ended without a word" : said,
+              .fix = "run it without --detach to see what happens"});
+  }
   return WIFEXITED(status) && WEXITSTATUS(status) != 0 ? WEXITSTATUS(status)
                                                        : int{kExitTrainingFailed};
 }
@@ -141,12 +154,13 @@ std::optional<int> Detach(PreparedRun& run, Output& out, Fd* serving) {
   std::array<int, 2> ends{-1, -1};
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) return std::nullopt;
   Fd reader(ends[0]);
+  const size_t log_begin = BytesOf(LauncherLog(run));
   *serving = Fd(ends[1]);
   const pid_t child = ::fork();
   if (child > 0) {
     serving->Close();
     char told = 0;
-    if (::read(reader.get(), &told, 1) != 1) return TellFailedStart(run, child, out);
+    if (::read(reader.get(), &told, 1) != 1) return TellFailedStart(run, child, log_begin, out);
     out.DataLine(run.card.job_id);
     return kExitDone;
   }
