@@ -56,15 +56,34 @@ int Ended(const JobPlace& place, Output& out) {
 // The exit code, or none when the job has ended.
 std::optional<int> Look(const JobPlace& place, Narrator& narrator, const sigset_t& leaving,
                         Output& out) {
-  while (!narrator.IsOverWithin(kLook)) {
-    if (WantsToLeave(leaving)) {
+  std::optional<int> left;
+  AskUntil(place, {.each = kLook}, [&](const JobPlace&, Duration limit) {
+    const bool is_over = narrator.IsOverWithin(limit);
+    if (!is_over && WantsToLeave(leaving)) {
       out.Say("Left " + place.id + ", which goes on.");
-      return kExitDone;
+      left = kExitDone;
     }
-    const auto now = ReadJobPlace(place.run_dir);
-    if (!now.ok() || !now->is_running()) return std::nullopt;
-  }
-  return std::nullopt;
+    return is_over || left.has_value();
+  });
+  return left;
+}
+
+// Where the job's master is, and what it says or the journal does.
+struct Found {
+  wire::ControlClientOptions client;
+  wire::JobStatus status;
+};
+
+Result<Found> FindMaster(const JobPlace& place) {
+  Result<Found> found = Found{};
+  AskUntil(place, {.each = kPatience, .in_all = kPatience},
+           [&](const JobPlace& now, Duration limit) {
+             const auto client = ControlOptions(now, kPatience);
+             const auto status = client.ok() ? StatusOf(now, limit) : client.problem();
+             found = status.ok() ? Result<Found>(Found{*client, *status}) : status.problem();
+             return found.ok() || found.problem().code != "PL-E030";
+           });
+  return found;
 }
 
 }  // namespace
@@ -78,10 +97,9 @@ int RunAttach(Invocation& invocation) {
   if (!card.ok()) return out.Fail(card.problem());
   const auto spec = wire::ReadSpecFile(place->run_dir + "/spec.json");
   if (!spec.ok()) return out.Fail(ProblemFrom(spec.status()));
-  const auto client = ControlOptions(*place, kPatience);
-  if (!client.ok()) return out.Fail(client.problem());
-  const auto status = StatusOf(*place, kPatience);
-  if (!status.ok()) return out.Fail(status.problem());
+  const auto found = FindMaster(*place);
+  if (!found.ok()) return out.Fail(found.problem());
+  const auto& [client, status] = *found;
 
   const sigset_t leaving = BlockLeaving();
   ConsoleOptions shown =
@@ -92,16 +110,16 @@ int RunAttach(Invocation& invocation) {
   shown.spec.duplicate_stderr_filters.clear();
   auto console = Console::Start(shown);
   if (!console.ok()) return out.Fail(ProblemFrom(console.status()));
-  out.Say(Concat("Attached to ", place->id, ", ", status->phase, ". Ctrl-C leaves it running."));
+  out.Say(Concat("Attached to ", place->id, ", ", status.phase, ". Ctrl-C leaves it running."));
   if (!place->has_launcher()) {
     out.Say(
         "Its launcher is gone: a dead agent or master stays dead until\n  paceline run "
         "--resume --run-dir " +
         ShellWord(place->run_dir));
   }
-  Narrator narrator(*client, place->run_dir, **console, status->last_seq);
+  Narrator narrator(client, place->run_dir, **console, status.last_seq);
   std::unique_ptr<StatusLine> status_line;
-  if (shown.has_live_line) status_line = std::make_unique<StatusLine>(*client, **console);
+  if (shown.has_live_line) status_line = std::make_unique<StatusLine>(client, **console);
   const std::optional<int> left = Look(*place, narrator, leaving, out);
   status_line.reset();
   narrator.Finish();

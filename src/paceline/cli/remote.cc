@@ -2,6 +2,9 @@
 
 #include <poll.h>
 
+#include <algorithm>
+
+#include "paceline/agent/reactor.h"
 #include "paceline/base/file_text.h"
 #include "paceline/cli/event_text.h"
 #include "paceline/cli/text.h"
@@ -16,11 +19,6 @@ namespace {
 
 constexpr size_t kTokenBytesMax = 256;
 constexpr int kPauseMilliseconds = 100;  // between looks at a job whose master is being restarted
-
-bool IsAway(const absl::Status& status) {
-  return status.code() == absl::StatusCode::kUnavailable ||
-         status.code() == absl::StatusCode::kDeadlineExceeded;
-}
 
 Result<std::vector<core::Record>> RecordsOf(const JobPlace& place) {
   auto records = master::ReadJournal(place.run_dir + "/journal.db");
@@ -71,7 +69,30 @@ Check EventsFromJournal(const JobPlace& place, uint64_t from_seq,
   return std::nullopt;
 }
 
+Instant Monotonic() { return Instant::FromNanoseconds(agent::MonotonicNs()); }
+
 }  // namespace
+
+bool IsAway(const absl::Status& status) {
+  return status.code() == absl::StatusCode::kUnavailable ||
+         status.code() == absl::StatusCode::kDeadlineExceeded;
+}
+
+Asked AskUntil(const JobPlace& place, const Patience& patience,
+               const std::function<bool(const JobPlace& now, Duration limit)>& ask) {
+  const Instant deadline = Monotonic() + patience.in_all;
+  while (true) {
+    const auto told = ReadJobPlace(place.run_dir);
+    const JobPlace& now = told.ok() ? *told : place;
+    // Before it is asked: what it may have done since then is in the answer.
+    const bool has_somebody = now.is_running();
+    const Duration left = deadline - Monotonic();
+    if (ask(now, std::min(left, patience.each))) return Asked::kAnswered;
+    if (!has_somebody && !patience.also_for_nobody) return Asked::kNobodyRunsIt;
+    if (Monotonic() >= deadline) return Asked::kTimeIsUp;
+    poll(nullptr, 0, kPauseMilliseconds);
+  }
+}
 
 Result<JobPlace> JobOf(const Invocation& invocation) {
   const Given* given = invocation.line.Find("job");

@@ -18,6 +18,23 @@ Result<JobPlace> JobOf(const Invocation& invocation);
 // has no address, PL-E102 when there is no readable token.
 Result<wire::ControlClientOptions> ControlOptions(const JobPlace& place, Duration timeout);
 
+// How long to go on asking about a job.
+struct Patience {
+  Duration each;  // what one question may take
+  Duration in_all = Duration::Infinite();
+  bool also_for_nobody = false;  // go on when nobody runs the job: it may be resumed
+};
+enum class Asked { kAnswered, kNobodyRunsIt, kTimeIsUp };
+
+// Calls `ask` until it returns true, with the job's place as job.json tells it by then: a master
+// that is just starting, is started again or moves is asked where it is. Nobody runs the job: it
+// has ended, or was left behind.
+Asked AskUntil(const JobPlace& place, const Patience& patience,
+               const std::function<bool(const JobPlace& now, Duration limit)>& ask);
+
+// Whether that status of an RPC only says that no master is there now.
+bool IsAway(const absl::Status& status);
+
 // From the master; from the journal when nobody answers.
 Result<wire::JobStatus> StatusOf(const JobPlace& place, Duration timeout);
 

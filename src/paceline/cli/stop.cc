@@ -28,11 +28,23 @@ constexpr Flag kFlags[] = {
 
 // A master may be starting, or the job may end while it is asked: each look is a short one.
 constexpr Duration kLook = Duration::Seconds(1);
-constexpr int kLooksMax = 10;
+constexpr Duration kPatience = Duration::Seconds(10);
 
 std::string Plan(const JobPlace& place, Duration grace, bool force) {
   if (force) return "stopping " + place.id + ": SIGKILL to its ranks now";
   return "stopping " + place.id + ": SIGTERM to its ranks, SIGKILL after " + ToString(grace);
+}
+
+// Once. PL-E030 when no master is there now.
+Check Ask(const JobPlace& place, Duration limit, Duration grace, bool force) {
+  const auto options = ControlOptions(place, limit);
+  if (!options.ok()) return options.problem();
+  const absl::Status status = wire::ControlClient(*options).Stop({.why = "paceline stop was typed",
+                                                                  .grace = grace,
+                                                                  .exit_code = kExitTerminated,
+                                                                  .force = force});
+  if (status.ok()) return std::nullopt;
+  return ProblemFrom(status);
 }
 
 int NotRunning(const JobPlace& place, Output& out) {
@@ -64,25 +76,17 @@ int RunStop(Invocation& invocation) {
     out.DataLine("would be " + Plan(*place, grace, force));
     return kExitDone;
   }
-  absl::Status status;
-  for (int look = 0; look < kLooksMax; ++look) {
-    auto options = ControlOptions(*place, kLook);
-    if (!options.ok()) return out.Fail(options.problem());
-    status = wire::ControlClient(*options).Stop({.why = "paceline stop was typed",
-                                                 .grace = force ? Duration() : grace,
-                                                 .exit_code = kExitTerminated,
-                                                 .force = force});
-    if (status.ok()) {
-      out.Say(Plan(*place, grace, force));
-      out.Say("next: paceline wait --job " + ShellWord(place->id));
-      return kExitDone;
-    }
-    if (!absl::IsUnavailable(status) && !absl::IsDeadlineExceeded(status)) break;
-    place = ReadJobPlace(place->run_dir);  // a new master may have another address
-    if (!place.ok()) return out.Fail(place.problem());
-    if (!place->is_running()) return NotRunning(*place, out);
-  }
-  return out.Fail(ProblemFrom(status));
+  Check problem;
+  const Asked asked = AskUntil(*place, {.each = kLook, .in_all = kPatience},
+                               [&](const JobPlace& now, Duration limit) {
+                                 problem = Ask(now, limit, force ? Duration() : grace, force);
+                                 return !problem || problem->code != "PL-E030";
+                               });
+  if (problem && asked == Asked::kNobodyRunsIt) return NotRunning(*place, out);
+  if (problem) return out.Fail(*problem);
+  out.Say(Plan(*place, grace, force));
+  out.Say("next: paceline wait --job " + ShellWord(place->id));
+  return kExitDone;
 }
 
 }  // namespace paceline::cli

@@ -1,10 +1,7 @@
 // `paceline wait`: returns when the job is as asked, or 124 when the time is over.
 
-#include <poll.h>
-
-#include <algorithm>
-#include <ctime>
 #include <optional>
+#include <string>
 
 #include "paceline/cli/command.h"
 #include "paceline/cli/exit_code.h"
@@ -15,7 +12,6 @@
 namespace paceline::cli {
 namespace {
 
-constexpr int kPauseMilliseconds = 100;
 constexpr Duration kAnswerPatience = Duration::Seconds(2);
 
 constexpr Flag kFlags[] = {
@@ -30,12 +26,6 @@ constexpr Flag kFlags[] = {
      .metavar = "TIME",
      .help = "give up after this time with exit code 124"},
 };
-
-Instant Monotonic() {
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return Instant::FromNanoseconds(int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec);
-}
 
 struct Goal {
   std::string phase;
@@ -82,27 +72,27 @@ int RunWait(Invocation& invocation) {
   const Duration patience = timeout == nullptr
                                 ? Duration::Infinite()
                                 : ParseDuration(timeout->value).value_or(Duration::Infinite());
-  const Instant deadline = Monotonic() + patience;
   const auto place = JobOf(invocation);
   if (!place.ok()) return out.Fail(place.problem());
-  while (true) {
-    const auto now = ReadJobPlace(place->run_dir);  // a new master may have another address
-    const Duration left = deadline - Monotonic();
-    const auto status = StatusOf(now.ok() ? *now : *place, std::min(left, kAnswerPatience));
-    if (status.ok()) {
-      if (const auto code = Judge(*goal, *status, *place, out)) return *code;
-    } else if (!place->is_running()) {
-      return out.Fail(status.problem());
-    }
-    if (Monotonic() >= deadline) {
-      return out.Fail({.code = "PL-E070",
-                       .what = "the job is not as asked after " + FormatDuration(patience),
-                       .where = place->id,
-                       .why = status.ok() ? status->pending : status.problem().what,
-                       .fix = "paceline status --job " + ShellWord(place->id)});
-    }
-    poll(nullptr, 0, kPauseMilliseconds);
-  }
+  std::optional<int> code;
+  std::string still;  // what it waits for, at the last look
+  AskUntil(*place, {.each = kAnswerPatience, .in_all = patience, .also_for_nobody = true},
+           [&](const JobPlace& now, Duration limit) {
+             const auto status = StatusOf(now, limit);
+             still = status.ok() ? status->pending : status.problem().what;
+             if (status.ok()) {
+               code = Judge(*goal, *status, now, out);
+             } else if (!now.is_running()) {
+               code = out.Fail(status.problem());
+             }
+             return code.has_value();
+           });
+  if (code.has_value()) return *code;
+  return out.Fail({.code = "PL-E070",
+                   .what = "the job is not as asked after " + FormatDuration(patience),
+                   .where = place->id,
+                   .why = still,
+                   .fix = "paceline status --job " + ShellWord(place->id)});
 }
 
 }  // namespace paceline::cli
