@@ -1,5 +1,6 @@
 // job.json, info.json and the entries of the registry, which commands read to find jobs.
 
+#include "paceline/base/test_dir.h"
 #include "paceline/cli/job_place.h"
 #include "paceline/cli/run_dir.h"
 #include "paceline/master/job_file.h"
@@ -7,7 +8,7 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   namespace cli = paceline::cli;
-  static const paceline::fuzz::Folder folder;
+  static const paceline::TestDir folder(paceline::TestDir::InMemory());
   const std::string_view text = paceline::fuzz::AsText(data, size);
   const std::string job = folder.Write("job.json", text);
   folder.Write("info.json", text);

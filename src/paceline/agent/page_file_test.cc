@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "paceline/agent/test_dir.h"
 #include "paceline/base/file_text.h"
+#include "paceline/base/test_dir.h"
 
 namespace paceline::agent {
 namespace {

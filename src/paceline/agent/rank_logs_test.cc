@@ -7,9 +7,9 @@
 
 #include <filesystem>
 
-#include "paceline/agent/test_dir.h"
 #include "paceline/base/fd.h"
 #include "paceline/base/file_text.h"
+#include "paceline/base/test_dir.h"
 
 namespace paceline::agent {
 namespace {

@@ -10,7 +10,7 @@
 #include <cstring>
 #include <string>
 
-#include "paceline/agent/test_dir.h"
+#include "paceline/base/test_dir.h"
 
 namespace paceline::agent {
 namespace {

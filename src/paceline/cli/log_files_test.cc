@@ -1,24 +1,14 @@
 #include "paceline/cli/log_files.h"
 
-#include <unistd.h>
-
-#include <cstdlib>
-#include <filesystem>
-
 #include "gtest/gtest.h"
 #include "paceline/base/file_text.h"
+#include "paceline/base/test_dir.h"
 
 namespace paceline::cli {
 namespace {
 
 class LogFiles : public testing::Test {
  protected:
-  LogFiles() {
-    char name[] = "/tmp/paceline-logs-XXXXXX";
-    root_ = mkdtemp(name);
-  }
-  ~LogFiles() override { std::filesystem::remove_all(root_); }
-
   void Write(const std::string& path, const std::string& text) {
     const std::string full = root_ + "/" + path;
     ASSERT_TRUE(MakeDirs(full.substr(0, full.rfind('/')), 0700).ok());
@@ -32,7 +22,8 @@ class LogFiles : public testing::Test {
     return names;
   }
 
-  std::string root_;
+  const TestDir dir_;
+  const std::string root_ = dir_.path();
 };
 
 using Paths = std::vector<std::string>;

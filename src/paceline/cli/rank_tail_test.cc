@@ -6,8 +6,8 @@
 #include <string>
 #include <thread>
 
-#include "paceline/agent/test_dir.h"
 #include "paceline/base/file_text.h"
+#include "paceline/base/test_dir.h"
 
 namespace paceline::cli {
 namespace {
@@ -25,7 +25,7 @@ TEST(RankTailTest, ReadsOnlyRankFiles) {
 }
 
 TEST(RankTailTest, FollowsNewGenerationsAndPartialLines) {
-  const agent::TestDir dir;
+  const TestDir dir;
   auto reactor = agent::Reactor::Create();
   ASSERT_TRUE(reactor.ok());
   std::string seen;
@@ -49,7 +49,7 @@ TEST(RankTailTest, FollowsNewGenerationsAndPartialLines) {
 }
 
 TEST(RankTailTest, KeepsNoFileOfOldGenerationsOpen) {
-  const agent::TestDir dir;
+  const TestDir dir;
   auto reactor = agent::Reactor::Create();
   ASSERT_TRUE(reactor.ok());
   std::string seen;

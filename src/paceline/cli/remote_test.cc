@@ -8,8 +8,8 @@
 #include <nlohmann/json.hpp>
 
 #include "gtest/gtest.h"
-#include "paceline/agent/test_dir.h"
 #include "paceline/base/file_text.h"
+#include "paceline/base/test_dir.h"
 #include "paceline/wire/master_server.h"
 
 namespace paceline::cli {
@@ -44,7 +44,7 @@ class Remote : public testing::Test {
 
   // A port below those that the kernel hands out, where nobody listens.
   const std::string nowhere_ = "127.0.0.1:1";
-  const agent::TestDir dir_;
+  const TestDir dir_;
   const std::string token_ = wire::MakeToken();
   std::unique_ptr<wire::MasterServer> server_;
   std::string address_;

@@ -9,6 +9,7 @@
 #include <fstream>
 #include <vector>
 
+#include "paceline/base/test_dir.h"
 #include "paceline/client/slot_book.h"
 
 namespace paceline::client {
@@ -17,19 +18,12 @@ namespace {
 class SessionTest : public testing::Test {
  protected:
   SessionTest() {
-    char name[] = "/tmp/paceline-session-XXXXXX";
-    directory_ = mkdtemp(name);
-    path_ = directory_ + "/page";
     alignas(64) static char memory[PageBytes(2)];
     std::fill(std::begin(memory), std::end(memory), '\0');
     const PageIdentity identity{
         .job_id = "job", .node = "node0", .boot_id = "boot", .slot_count = 2};
     EXPECT_TRUE(FormatPage(std::as_writable_bytes(std::span(memory)), identity));
     std::ofstream(path_, std::ios::binary).write(memory, sizeof(memory));
-  }
-  ~SessionTest() override {
-    unlink(path_.c_str());
-    rmdir(directory_.c_str());
   }
 
   SlotBook Book() { return std::move(*SlotBook::Open(path_, "job", "node0")); }
@@ -43,8 +37,9 @@ class SessionTest : public testing::Test {
     ASSERT_TRUE(Book().Begin(1, {.generation = generation, .rank = 5, .local_rank = 1}).ok());
   }
 
-  std::string directory_;
-  std::string path_;
+  const TestDir dir_;
+  const std::string directory_ = dir_.path();
+  const std::string path_ = directory_ + "/page";
 };
 
 TEST_F(SessionTest, CountsStepsFromThisStart) {

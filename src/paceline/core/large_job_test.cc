@@ -9,7 +9,7 @@
 #include "gtest/gtest.h"
 #include "paceline/core/detect/detectors.h"
 #include "paceline/core/job.h"
-#include "paceline/model/version.h"
+#include "paceline/model/test_report.h"
 
 namespace paceline::core {
 namespace {
@@ -40,17 +40,9 @@ class LargeJob : public testing::Test {
   }
 
   Actions Register(uint32_t number) {
-    NodeReport report;
-    report.name = "n" + std::to_string(number);
-    report.boot_id = "b";
-    report.agent_incarnation = 1;
-    report.agent_pid = 1;
-    report.slots = 1;
-    report.store_port = 20'000;
-    report.version_major = kVersionMajor;
-    report.version_minor = kVersionMinor;
     now_ = now_ + Duration::Microseconds(100);
-    return job_.Step(now_, NodeRegistered{ConnectionId(number), report});
+    return job_.Step(
+        now_, NodeRegistered{ConnectionId(number), TestReport("n" + std::to_string(number))});
   }
 
   Actions Beat(uint32_t number) {

@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "paceline/core/job.h"
-#include "paceline/model/version.h"
+#include "paceline/model/test_report.h"
 
 namespace paceline::core {
 namespace {
@@ -158,16 +158,10 @@ class SmallWorld {
   void Register(uint32_t i) {
     Agent& agent = agents_[i];
     agent.connection = ConnectionId(++connections_);
-    NodeReport report;
-    report.name = "n" + std::to_string(i + 1);
-    report.boot_id = "boot";
+    NodeReport report = TestReport("n" + std::to_string(i + 1));
     report.agent_incarnation = agent.incarnation;
     report.agent_pid = static_cast<int32_t>(agent.incarnation);
-    report.address = "host";
-    report.slots = 1;
     report.store_port = agent.port;
-    report.version_major = kVersionMajor;
-    report.version_minor = kVersionMinor;
     report.generation = agent.carried_out;
     report.ranks = agent.ranks;
     Feed(NodeRegistered{agent.connection, report});

@@ -17,6 +17,7 @@
 #include "paceline/master/job_file.h"
 #include "paceline/master/journal.h"
 #include "paceline/model/problem.h"
+#include "paceline/model/test_report.h"
 #include "paceline/model/version.h"
 #include "paceline/wire/agent_stream.h"
 #include "paceline/wire/control_client.h"
@@ -83,17 +84,10 @@ class LightAgent {
 
  private:
   NodeReport Report() const {
-    return {.name = name_,
-            .boot_id = "boot",
-            .agent_incarnation = 1,
-            .agent_pid = 1234,
-            .address = "127.0.0.1",
-            .slots = 1,
-            .store_port = 30'000,
-            .version_major = 0,
-            .version_minor = 1,
-            .generation = assignment_.generation,
-            .ranks = ranks_};
+    NodeReport report = TestReport(name_);
+    report.generation = assignment_.generation;
+    report.ranks = ranks_;
+    return report;
   }
   void Obey(const Assignment& assignment) {
     if (assignment.kind == Assignment::Kind::kRun &&

@@ -50,10 +50,10 @@ TEST_F(RelayTest, PassesAStreamOnBothWays) {
   Heard<AgentStreamEvent> agent_heard;
   const auto agent = AgentBehind({AddressOf(*relay)}, &agent_heard, kNowhere);
   ASSERT_TRUE(agent_heard.Next<StreamOpened>());
-  ASSERT_TRUE(agent->Send(Register{Report("node0")}));
+  ASSERT_TRUE(agent->Send(Register{TestReport("node0")}));
   const auto said = heard_.Next<AgentSaid>();
   ASSERT_TRUE(said);
-  EXPECT_EQ(std::get<Register>(said->message).report, Report("node0"));
+  EXPECT_EQ(std::get<Register>(said->message).report, TestReport("node0"));
   for (uint32_t i = 1; i <= 100; ++i) {
     server_->Send(said->connection, Assignment{.generation = Generation(i)});
     EXPECT_EQ(agent_heard.Next<Assignment>()->generation, Generation(i));
@@ -71,7 +71,7 @@ TEST_F(RelayTest, TheMasterHearsOfAnAgentThatIsGone) {
   Heard<AgentStreamEvent> agent_heard;
   auto agent = AgentBehind({AddressOf(*relay)}, &agent_heard, kNowhere);
   ASSERT_TRUE(agent_heard.Next<StreamOpened>());
-  ASSERT_TRUE(agent->Send(Register{Report("node0")}));
+  ASSERT_TRUE(agent->Send(Register{TestReport("node0")}));
   const auto said = heard_.Next<AgentSaid>();
   ASSERT_TRUE(said);
   agent.reset();
@@ -118,12 +118,12 @@ TEST_F(RelayTest, WhenItsRelayDiesAnAgentTakesAnother) {
   Heard<AgentStreamEvent> agent_heard;
   const auto agent = AgentBehind(addresses, &agent_heard, kNowhere);
   ASSERT_TRUE(agent_heard.Next<StreamOpened>());
-  ASSERT_TRUE(agent->Send(Register{Report("node0")}));
+  ASSERT_TRUE(agent->Send(Register{TestReport("node0")}));
   ASSERT_TRUE(heard_.Next<AgentSaid>());
   relays[first].reset();
   ASSERT_TRUE(agent_heard.Next<StreamBroken>());
   ASSERT_TRUE(agent_heard.Next<StreamOpened>());
-  ASSERT_TRUE(agent->Send(Register{Report("node0")}));
+  ASSERT_TRUE(agent->Send(Register{TestReport("node0")}));
   ASSERT_TRUE(heard_.Next<AgentSaid>());
 }
 
@@ -132,7 +132,7 @@ TEST_F(RelayTest, WithoutAnyRelayAnAgentFindsTheMaster) {
   Heard<AgentStreamEvent> agent_heard;
   const auto agent = AgentBehind({kNowhere}, &agent_heard, address_);
   ASSERT_TRUE(agent_heard.Next<StreamOpened>());
-  ASSERT_TRUE(agent->Send(Register{Report("node0")}));
+  ASSERT_TRUE(agent->Send(Register{TestReport("node0")}));
   EXPECT_TRUE(heard_.Next<AgentSaid>());
 }
 
@@ -145,7 +145,7 @@ TEST_F(RelayTest, ARelayThatIsFullSendsItsCallersElsewhere) {
   std::optional<AgentSaid> said;
   for (int i = 0; i < 50 && !said.has_value(); ++i) {
     ASSERT_TRUE(agent_heard.Next<StreamOpened>());
-    agent->Send(Register{Report("node0")});
+    agent->Send(Register{TestReport("node0")});
     said = heard_.Next<AgentSaid>(std::chrono::milliseconds(200));
   }
   EXPECT_TRUE(said);
@@ -158,7 +158,7 @@ TEST_F(RelayTest, AgentsStayWithTheirRelayWhileTheMasterIsAway) {
   const auto agent = AgentBehind({AddressOf(*relay)}, &agent_heard, kNowhere);
   for (int i = 0; i < 3; ++i) {
     ASSERT_TRUE(agent_heard.Next<StreamOpened>());
-    ASSERT_TRUE(agent->Send(Register{Report("node0")}));
+    ASSERT_TRUE(agent->Send(Register{TestReport("node0")}));
     ASSERT_TRUE(heard_.Next<AgentSaid>());
     server_.reset();
     ASSERT_TRUE(agent_heard.Next<StreamBroken>());
@@ -176,7 +176,7 @@ TEST_F(RelayTest, ARelayWithoutAMasterGivesItsCallersBack) {
   const auto agent = AgentBehind({AddressOf(*lost)}, &agent_heard, real);
   EXPECT_EQ(agent_heard.Next<StreamBroken>()->why, "the relay does not reach the master");
   ASSERT_TRUE(agent_heard.Next<StreamOpened>());
-  ASSERT_TRUE(agent->Send(Register{Report("node0")}));
+  ASSERT_TRUE(agent->Send(Register{TestReport("node0")}));
   EXPECT_TRUE(heard_.Next<AgentSaid>());
 }
 
@@ -214,7 +214,7 @@ TEST_F(TlsRelayTest, AHostEnrollsAndAttachesOverARelay) {
     Heard<AgentStreamEvent> agent_heard;
     const auto agent = AgentBehind({AddressOf(*relay)}, &agent_heard, kNowhere);
     ASSERT_TRUE(agent_heard.Next<StreamOpened>());
-    ASSERT_TRUE(agent->Send(Register{Report(name)}));
+    ASSERT_TRUE(agent->Send(Register{TestReport(name)}));
     if (name == "host2") {
       EXPECT_TRUE(heard_.Next<AgentSaid>());
     } else {

@@ -14,6 +14,7 @@
 #include <variant>
 
 #include "gtest/gtest.h"
+#include "paceline/model/test_report.h"
 #include "paceline/wire/agent_stream.h"
 #include "paceline/wire/master_server.h"
 
@@ -51,16 +52,6 @@ class Heard {
   std::condition_variable changed_;
   std::deque<Event> events_;
 };
-
-inline NodeReport Report(const std::string& name) {
-  return {.name = name,
-          .boot_id = "b",
-          .agent_incarnation = 1,
-          .agent_pid = 2,
-          .address = "127.0.0.1",
-          .slots = 2,
-          .store_port = 30000};
-}
 
 class StreamTest : public testing::Test {
  protected:

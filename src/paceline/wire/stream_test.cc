@@ -27,10 +27,10 @@ TEST_F(StreamTest, AnAgentRegistersReportsAndIsTold) {
   const auto agent = Agent(&agent_heard);
   ASSERT_TRUE(agent_heard.Next<StreamOpened>());
   EXPECT_FALSE(agent->Send(Heartbeat{})) << "nothing goes before the registration";
-  ASSERT_TRUE(agent->Send(Register{Report("node0")}));
+  ASSERT_TRUE(agent->Send(Register{TestReport("node0")}));
   const auto said = heard_.Next<AgentSaid>();
   ASSERT_TRUE(said);
-  EXPECT_EQ(std::get<Register>(said->message).report, Report("node0"));
+  EXPECT_EQ(std::get<Register>(said->message).report, TestReport("node0"));
 
   server_->Send(said->connection, Welcome{.node = NodeId(5), .spec = {.job_id = "j"}});
   server_->Send(said->connection, Assignment{.reason = "first"});
@@ -50,7 +50,7 @@ TEST_F(StreamTest, AnAgentFindsTheNextMaster) {
   const auto agent = Agent(&agent_heard);
   for (int i = 0; i < 3; ++i) {
     ASSERT_TRUE(agent_heard.Next<StreamOpened>());
-    ASSERT_TRUE(agent->Send(Register{Report("node0")}));
+    ASSERT_TRUE(agent->Send(Register{TestReport("node0")}));
     ASSERT_TRUE(heard_.Next<AgentSaid>());
     server_.reset();
     ASSERT_TRUE(agent_heard.Next<StreamBroken>());
@@ -63,7 +63,7 @@ TEST_F(StreamTest, ARefusalIsHeardAndIsFinal) {
   Heard<AgentStreamEvent> agent_heard;
   const auto agent = Agent(&agent_heard);
   ASSERT_TRUE(agent_heard.Next<StreamOpened>());
-  agent->Send(Register{Report("node0")});
+  agent->Send(Register{TestReport("node0")});
   const auto said = heard_.Next<AgentSaid>();
   ASSERT_TRUE(said);
   const Refusal refusal{"PL-E036", "what", "why", "fix"};
@@ -77,7 +77,7 @@ TEST_F(StreamTest, OnlyTheLastUnsentAssignmentIsKept) {
   Heard<AgentStreamEvent> agent_heard;
   const auto agent = Agent(&agent_heard);
   ASSERT_TRUE(agent_heard.Next<StreamOpened>());
-  agent->Send(Register{Report("node0")});
+  agent->Send(Register{TestReport("node0")});
   const auto said = heard_.Next<AgentSaid>();
   ASSERT_TRUE(said);
   for (uint32_t i = 1; i <= 1000; ++i) {
@@ -107,7 +107,7 @@ TEST_F(StreamTest, NonsenseEndsTheStreamAndNothingElse) {
     return stream->Finish().error_code();
   };
   pb::AgentMessage good;
-  ToProto(Register{Report("node0")}, &good);
+  ToProto(Register{TestReport("node0")}, &good);
   pb::AgentMessage beat;
   ToProto(Heartbeat{}, &beat);
   pb::AgentMessage large = good;
@@ -195,7 +195,7 @@ TEST_F(StreamTest, OneAddressHasSoManyStreams) {
   std::atomic<bool> is_in = false;
   std::thread registrar([&] {
     // A refused stream is opened too, before it is ended: each new one registers.
-    while (!is_in && third.Next<StreamOpened>()) late->Send(Register{Report("late")});
+    while (!is_in && third.Next<StreamOpened>()) late->Send(Register{TestReport("late")});
   });
   EXPECT_TRUE(heard_.Next<AgentSaid>());
   is_in = true;

@@ -64,7 +64,7 @@ TEST_F(TlsStreams, AHostEnrollsAndAttaches) {
   Heard<AgentStreamEvent> agent_heard;
   const auto agent = Agent(&agent_heard, *credentials);
   ASSERT_TRUE(agent_heard.Next<StreamOpened>());
-  ASSERT_TRUE(agent->Send(Register{Report("host1")}));
+  ASSERT_TRUE(agent->Send(Register{TestReport("host1")}));
   EXPECT_TRUE(heard_.Next<AgentSaid>());
 }
 
@@ -181,7 +181,7 @@ TEST_F(TlsStreams, OnlyTheNodesOfItsCertificateMayBeRegistered) {
     Heard<AgentStreamEvent> agent_heard;
     const auto agent = Agent(&agent_heard, *credentials);
     ASSERT_TRUE(agent_heard.Next<StreamOpened>());
-    ASSERT_TRUE(agent->Send(Register{Report(name)}));
+    ASSERT_TRUE(agent->Send(Register{TestReport(name)}));
     if (name == "host1-0" || name == "host1-1") {
       const auto said = heard_.Next<AgentSaid>();
       ASSERT_TRUE(said);
