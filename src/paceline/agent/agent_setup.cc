@@ -153,9 +153,11 @@ absl::StatusOr<AgentSetup> PrepareAgent(const AgentOptions& options) {
 
 std::unique_ptr<wire::Relay> StartRelay(const AgentSetup& setup) {
   if (setup.relay_listen.empty()) return nullptr;
-  auto relay = wire::Relay::Start({.listen = setup.relay_listen,
-                                   .master = setup.master_address,
-                                   .credentials = setup.credentials});
+  auto relay = wire::Relay::Start(
+      {.listen = setup.relay_listen,
+       .master = setup.master_address,
+       .credentials = setup.credentials,
+       .unproven_per_peer_max = setup.spec.job.budgets.unproven_connections_max});
   if (!relay.ok()) {
     LogError("relay", {{"listen", setup.relay_listen}, {"why", relay.status()}});
     return nullptr;

@@ -236,6 +236,9 @@ constexpr BudgetRow kBudgets[] = {
      "restarts that a node which holds the whole job may make while the master is away"},
     {"budgets.heartbeats_per_second_max", &Budgets::heartbeats_per_second_max, 1,
      "heartbeats the master accepts in all; the interval is stretched accordingly"},
+    {"budgets.unproven_connections_max", &Budgets::unproven_connections_max, 0,
+     "connections of one address that have not shown the job's token; the oldest is closed for a "
+     "new one; 0: 1,024, or as many as agents when the master listens on loopback only"},
 };
 static_assert(sizeof(kBudgets) / sizeof(kBudgets[0]) == sizeof(Budgets) / sizeof(uint32_t),
               "every budget has a row");

@@ -119,36 +119,26 @@ bool MustBeTaken(const wire::ServerEvent& event) {
          std::holds_alternative<wire::SupervisorDetached>(event);
 }
 
-// Who is let in.
-struct Admission {
-  wire::ServerCredentials credentials;
-  bool has_relays = false;
-};
-
 absl::StatusOr<std::unique_ptr<wire::MasterServer>> Listen(const HostPort& at,
-                                                           const Admission& admission,
+                                                           wire::MasterServerOptions options,
                                                            EventQueue* queue) {
-  return wire::MasterServer::Start({.listen = at.Text(),
-                                    .credentials = admission.credentials,
-                                    .has_relays = admission.has_relays},
-                                   [queue](wire::ServerEvent event) {
-                                     if (!MustBeTaken(event))
-                                       return queue->TryPost(std::move(event));
-                                     queue->Post(std::move(event));
-                                     return true;
-                                   });
+  options.listen = at.Text();
+  return wire::MasterServer::Start(std::move(options), [queue](wire::ServerEvent event) {
+    if (!MustBeTaken(event)) return queue->TryPost(std::move(event));
+    queue->Post(std::move(event));
+    return true;
+  });
 }
 
-absl::StatusOr<std::unique_ptr<wire::MasterServer>> ListenAnywhere(HostPort at,
-                                                                   const Admission& admission,
-                                                                   EventQueue* queue) {
+absl::StatusOr<std::unique_ptr<wire::MasterServer>> ListenAnywhere(
+    HostPort at, const wire::MasterServerOptions& options, EventQueue* queue) {
   constexpr int kTries = 100;
   Prng prng(static_cast<uint64_t>(Clock::WallNow().nanoseconds()) ^
             (static_cast<uint64_t>(getpid()) << 40));
   const int low = EphemeralLow();
   for (int i = 0;; ++i) {
     at.port = static_cast<int>(prng.Between(low - 8'000, low - 1));
-    auto server = Listen(at, admission, queue);
+    auto server = Listen(at, options, queue);
     if (server.ok() || i == kTries) return server;
   }
 }
@@ -197,8 +187,10 @@ class Master {
 
     journal_->Start([this](JournalEvent event) { queue_.Post(std::move(event)); });
     EventLoop loop(&queue_, journal_.get(), &outside_);
-    const Admission admission{.credentials = credentials,
-                              .has_relays = !spec.launch.relays.empty()};
+    const wire::MasterServerOptions admission{
+        .credentials = credentials,
+        .has_relays = !spec.launch.relays.empty(),
+        .unproven_per_peer_max = spec.job.budgets.unproven_connections_max};
     ASSIGN_OR_RETURN(server_, at.port == 0 ? ListenAnywhere(at, admission, &queue_)
                                            : Listen(at, admission, &queue_));
     at.port = static_cast<int>(server_->port());

@@ -84,6 +84,9 @@ struct Budgets {
   // Generations granted to a node that holds the whole job, for restarts without a master.
   uint32_t solo_generations = 64;
   uint32_t heartbeats_per_second_max = 10'000;
+  // Connections of one address to the master that have not shown the token yet. 0: the master's own
+  // choice.
+  uint32_t unproven_connections_max = 0;
   bool operator==(const Budgets&) const = default;
 };
 

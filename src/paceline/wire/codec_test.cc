@@ -81,6 +81,7 @@ class Draw {
     spec.timers.orphan_after = Time();
     spec.timers.respawn_delay_max = Time();
     spec.budgets.solo_generations = Small();
+    spec.budgets.unproven_connections_max = Small();
     return spec;
   }
   paceline::World World() {

@@ -11,7 +11,7 @@
   F(reconnect_delay_max) F(connect_timeout) F(orphan_after) F(finish_linger) F(settle) \
   F(respawn_delay) F(respawn_delay_max)
 #define PACELINE_BUDGETS(F) F(no_progress_failures) F(node_restarts) F(solo_generations) \
-  F(heartbeats_per_second_max)
+  F(heartbeats_per_second_max) F(unproven_connections_max)
 #define PACELINE_JOB_SPEC(F) F(nodes_min) F(nodes_max) F(unit) F(nproc_per_node) F(spares) \
   F(replace_nodes) F(seed)
 

@@ -16,6 +16,7 @@ grpc::Status Guard::CheckToken(const grpc::CallbackServerContext& context) const
   if (begin != end && std::next(begin) == end) {
     const std::string expected = "Bearer " + credentials_.token;
     if (TokensEqual(expected, {begin->second.data(), begin->second.size()})) {
+      unproven_.Prove(context.peer());
       return grpc::Status::OK;
     }
   }

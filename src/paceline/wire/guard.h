@@ -9,22 +9,28 @@
 #include "grpcpp/support/status.h"
 #include "paceline/wire/credentials.h"
 #include "paceline/wire/peer_limits.h"
+#include "paceline/wire/unproven.h"
 
 namespace paceline::wire {
 
 // The token always, a certificate of the job too when the job has certificates.
 class Guard {
  public:
-  explicit Guard(const ServerCredentials& credentials) : credentials_(credentials) {}
+  Guard(const ServerCredentials& credentials, UnprovenConnections::Bounds bounds)
+      : credentials_(credentials), unproven_(bounds) {}
 
   grpc::Status CheckToken(const grpc::CallbackServerContext& context) const;
   grpc::Status Check(const grpc::CallbackServerContext& context) const;
+
+  // Whose connections have not passed CheckToken yet.
+  UnprovenConnections* unproven() const { return &unproven_; }
 
  private:
   grpc::Status Failed(const grpc::CallbackServerContext& context, const char* why) const;
 
   const ServerCredentials& credentials_;
   mutable FailureLimit failures_;
+  mutable UnprovenConnections unproven_;
 };
 
 // The nodes that the caller's certificate names; none without certificates.

@@ -163,13 +163,14 @@ class EnrollmentRpc final : public v1::Enrollment::CallbackService {
   const Guard* const guard_;
 };
 
+uint32_t StreamsInAll(const MasterServerOptions& options) {
+  return options.agents_max + options.launchers_max + options.watchers_max;
+}
+
 uint32_t StreamsPerPeer(const MasterServerOptions& options) {
   constexpr uint32_t kStreamsPerPeerMax = 4096;
   if (options.streams_per_peer_max > 0) return options.streams_per_peer_max;
-  const bool is_local = options.listen.starts_with("127.") || options.listen.starts_with("[::1]") ||
-                        options.listen.starts_with("localhost:");
-  return is_local ? options.agents_max + options.launchers_max + options.watchers_max
-                  : kStreamsPerPeerMax;
+  return IsLoopbackAddress(options.listen) ? StreamsInAll(options) : kStreamsPerPeerMax;
 }
 
 }  // namespace
@@ -180,7 +181,10 @@ class MasterServer::Service {
       : parts{.streams = StreamLimit(StreamsPerPeer(options)),
               .options = std::move(options),
               .sink = std::move(sink)},
-        guard(parts.options.credentials),
+        guard(parts.options.credentials,
+              UnprovenConnections::BoundsFor(parts.options.listen,
+                                             parts.options.unproven_per_peer_max,
+                                             StreamsInAll(parts.options))),
         master(&parts, &guard),
         control(&parts, &guard),
         enrollment(&parts.options, &guard) {}
@@ -191,13 +195,9 @@ class MasterServer::Service {
     builder->RegisterService(&master);
     builder->RegisterService(&control);
     builder->RegisterService(&enrollment);
-    ASSIGN_OR_RETURN(server,
-                     ListenAt(builder.get(), "master", parts.options.listen, credentials, &port));
+    ASSIGN_OR_RETURN(server, JobServer::Start(builder.get(), {"master", parts.options.listen},
+                                              credentials, guard.unproven()));
     return absl::OkStatus();
-  }
-
-  ~Service() {
-    if (server != nullptr) EndServer(server.get());
   }
 
   ServerParts parts;
@@ -205,8 +205,7 @@ class MasterServer::Service {
   MasterRpc master;
   ControlRpc control;
   EnrollmentRpc enrollment;
-  int port = 0;
-  std::unique_ptr<grpc::Server> server;
+  std::unique_ptr<JobServer> server;  // last: what it calls outlives it
 };
 
 MasterServer::MasterServer(std::unique_ptr<Service> service) : service_(std::move(service)) {}
@@ -219,7 +218,7 @@ absl::StatusOr<std::unique_ptr<MasterServer>> MasterServer::Start(MasterServerOp
   return std::unique_ptr<MasterServer>(new MasterServer(std::move(service)));
 }
 
-uint32_t MasterServer::port() const { return static_cast<uint32_t>(service_->port); }
+uint32_t MasterServer::port() const { return static_cast<uint32_t>(service_->server->port()); }
 
 void MasterServer::Send(ConnectionId connection, MasterMessage message) {
   service_->parts.agents.With(connection,

@@ -70,6 +70,9 @@ struct MasterServerOptions {
   // Streams of one address at once. 0: as many as agents when only loopback is listened to, where
   // all share one address, else 4,096.
   uint32_t streams_per_peer_max = 0;
+  // Connections of one address at once that have not shown the token: the oldest is closed for a
+  // new one. 0: as many as agents when only loopback is listened to, else 1,024.
+  uint32_t unproven_per_peer_max = 0;
 };
 
 // Once in the process of a master, before it has a thread: lets its servers with certificates speak

@@ -10,6 +10,11 @@ std::string PeerHost(std::string_view peer) {
   return std::string(is_ip ? peer.substr(0, peer.rfind(':')) : peer);
 }
 
+bool IsLoopbackAddress(std::string_view listen) {
+  return listen.starts_with("127.") || listen.starts_with("[::1]") ||
+         listen.starts_with("localhost:");
+}
+
 void FailureLimit::Refill(Bucket* bucket, Instant now) {
   const int64_t more = std::clamp<int64_t>((now - bucket->filled) / kRefill, 0, kBurst);
   bucket->left = std::min<uint32_t>(kBurst, bucket->left + static_cast<uint32_t>(more));

@@ -23,6 +23,9 @@ namespace paceline::wire {
 // "ipv4:10.0.0.1:4711" → "ipv4:10.0.0.1". gRPC's names of peers; what is no such name stays.
 std::string PeerHost(std::string_view peer);
 
+// Of HOST:PORT to listen on: reachable from this host only, where all users share one address.
+bool IsLoopbackAddress(std::string_view listen);
+
 class FailureLimit {
  public:
   static constexpr uint32_t kBurst = 20;

@@ -177,21 +177,19 @@ class Relay::Service final : public grpc::CallbackGenericService {
   explicit Service(RelayOptions options)
       : options_(std::move(options)),
         serving_(ServingAs(options_.credentials)),
-        guard_(serving_),
+        guard_(serving_, UnprovenConnections::BoundsFor(
+                             options_.listen, options_.unproven_per_peer_max, options_.calls_max)),
         stub_(Dial(options_.master, options_.credentials)) {}
 
   absl::Status Start() {
     ASSIGN_OR_RETURN(const auto builder, BeginServer(serving_));
     builder->RegisterCallbackGenericService(this);
-    ASSIGN_OR_RETURN(server_, ListenAt(builder.get(), "relay", options_.listen, serving_, &port_));
+    ASSIGN_OR_RETURN(server_, JobServer::Start(builder.get(), {"relay", options_.listen}, serving_,
+                                               guard_.unproven()));
     return absl::OkStatus();
   }
 
-  ~Service() override {
-    if (server_ != nullptr) EndServer(server_.get());
-  }
-
-  int port() const { return port_; }
+  int port() const { return server_->port(); }
 
  private:
   grpc::ServerGenericBidiReactor* CreateReactor(
@@ -214,8 +212,7 @@ class Relay::Service final : public grpc::CallbackGenericService {
   grpc::GenericStub stub_;
   const std::shared_ptr<std::atomic<uint32_t>> calls_ =
       std::make_shared<std::atomic<uint32_t>>(0);  // owners: this, each call
-  int port_ = 0;
-  std::unique_ptr<grpc::Server> server_;
+  std::unique_ptr<JobServer> server_;              // last: what it calls outlives it
 };
 
 Relay::Relay(std::unique_ptr<Service> service) : service_(std::move(service)) {}

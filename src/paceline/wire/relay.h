@@ -26,6 +26,8 @@ struct RelayOptions {
   // A caller beyond that is refused with RESOURCE_EXHAUSTED and goes elsewhere. The bound of one
   // connection to the master is a little higher.
   uint32_t calls_max = 2000;
+  // As of the master, MasterServerOptions.
+  uint32_t unproven_per_peer_max = 0;
 };
 
 class Relay {

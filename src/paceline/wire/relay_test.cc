@@ -65,6 +65,19 @@ TEST_F(RelayTest, PassesAStreamOnBothWays) {
   ASSERT_TRUE(agent_heard.Next<StreamOpened>()) << "and over the same relay again";
 }
 
+TEST_F(RelayTest, BoundsConnectionsWithoutATokenToo) {
+  Serve();
+  const auto relay = MakeRelay({.unproven_per_peer_max = 1});
+  Heard<AgentStreamEvent> agent_heard;
+  const auto agent = AgentBehind({AddressOf(*relay)}, &agent_heard, kNowhere);
+  ASSERT_TRUE(agent_heard.Next<StreamOpened>());
+  const MuteConnection first(AddressOf(*relay));
+  const MuteConnection second(AddressOf(*relay));
+  EXPECT_TRUE(first.IsClosedWithin(kDeadline));
+  ASSERT_TRUE(agent->Send(Register{TestReport("node0")}));
+  EXPECT_TRUE(heard_.Next<AgentSaid>()) << "whoever has shown the token stays";
+}
+
 TEST_F(RelayTest, TheMasterHearsOfAnAgentThatIsGone) {
   Serve();
   const auto relay = MakeRelay({});

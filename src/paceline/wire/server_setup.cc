@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <string_view>
+#include <utility>
 
 #include "google/protobuf/stubs/logging.h"
 #include "grpcpp/security/server_credentials.h"
@@ -32,7 +33,6 @@ absl::Status CheckTls13() {
 void SetLimits(grpc::ServerBuilder* builder) {
   builder->SetMaxReceiveMessageSize(kControlMessageBytesMax);
   builder->SetMaxSendMessageSize(kReplyBytesMax);
-  builder->AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);  // a taken port is an error
   builder->AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kHeaderBytesMax);
   builder->AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kStreamsPerConnectionMax);
   builder->AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, 10'000);
@@ -77,20 +77,41 @@ absl::StatusOr<std::unique_ptr<grpc::ServerBuilder>> BeginServer(
   return builder;
 }
 
-absl::StatusOr<std::unique_ptr<grpc::Server>> ListenAt(grpc::ServerBuilder* builder,
-                                                       const std::string& who,
-                                                       const std::string& listen,
-                                                       const ServerCredentials& credentials,
-                                                       int* port) {
-  builder->AddListeningPort(listen, MakeCredentials(credentials), port);
-  std::unique_ptr<grpc::Server> server = builder->BuildAndStart();
-  if (server == nullptr || *port == 0) return CannotListen(who, listen);
+absl::StatusOr<std::unique_ptr<JobServer>> JobServer::Start(grpc::ServerBuilder* builder,
+                                                            const Place& place,
+                                                            const ServerCredentials& credentials,
+                                                            UnprovenConnections* unproven) {
+  using Experimental = grpc::ServerBuilder::experimental_type;
+  std::unique_ptr<JobServer> server(new JobServer(unproven));
+  auto listener = Listener::Open(place.listen);
+  if (!listener.ok()) return CannotListen(place.who, place.listen);
+  server->listener_ = *std::move(listener);
+  server->acceptor_ = builder->experimental().AddExternalConnectionAcceptor(
+      Experimental::ExternalConnectionType::FROM_FD, MakeCredentials(credentials));
+  server->server_ = builder->BuildAndStart();
+  if (server->server_ == nullptr) return absl::InternalError("gRPC makes no server");
+  JobServer* const raw = server.get();
+  server->listener_->Start({.take = [raw](Connection c) { raw->Accept(std::move(c)); },
+                            .make_room =
+                                [unproven] {
+                                  if (const auto out = unproven->TakeOldest()) ShutDown(*out);
+                                }});
   return server;
 }
 
-void EndServer(grpc::Server* server) {
-  server->Shutdown(std::chrono::system_clock::now() + std::chrono::milliseconds(100));
-  server->Wait();
+void JobServer::Accept(Connection connection) {
+  Acceptor::NewConnectionParameters accepted;
+  accepted.fd = connection.fd;
+  // Before gRPC has it: its first call may be there at once.
+  if (const auto out = unproven_->Add(std::move(connection))) ShutDown(*out);
+  acceptor_->HandleNewConnection(&accepted);
+}
+
+JobServer::~JobServer() {
+  listener_.reset();
+  if (server_ == nullptr) return;
+  server_->Shutdown(std::chrono::system_clock::now() + std::chrono::milliseconds(100));
+  server_->Wait();
 }
 
 }  // namespace paceline::wire

@@ -9,6 +9,8 @@
 #include "grpcpp/server.h"
 #include "grpcpp/server_builder.h"
 #include "paceline/wire/credentials.h"
+#include "paceline/wire/listener.h"
+#include "paceline/wire/unproven.h"
 
 namespace paceline::wire {
 
@@ -17,15 +19,36 @@ namespace paceline::wire {
 absl::StatusOr<std::unique_ptr<grpc::ServerBuilder>> BeginServer(
     const ServerCredentials& credentials);
 
-// Listens on host:port, port 0 for any, and says which one it is. ALREADY_EXISTS: the port is
-// taken, or the address is not of this host; `who` is named in the error.
-absl::StatusOr<std::unique_ptr<grpc::Server>> ListenAt(grpc::ServerBuilder* builder,
-                                                       const std::string& who,
-                                                       const std::string& listen,
-                                                       const ServerCredentials& credentials,
-                                                       int* port);
+// Listens and serves until it is destroyed. Connections are accepted here and not by gRPC, which
+// tells nobody of one before its first call (listener.h, unproven.h).
+class JobServer {
+ public:
+  struct Place {
+    std::string who;     // for the error
+    std::string listen;  // HOST:PORT; port 0: any
+  };
+  // With what was registered at `builder`. ALREADY_EXISTS: the port is taken, or the address is not
+  // of this host. `unproven` outlives the server.
+  static absl::StatusOr<std::unique_ptr<JobServer>> Start(grpc::ServerBuilder* builder,
+                                                          const Place& place,
+                                                          const ServerCredentials& credentials,
+                                                          UnprovenConnections* unproven);
+  // What is queued (a refusal, the job's end) has 100 ms to leave.
+  ~JobServer();
+  JobServer(const JobServer&) = delete;
+  JobServer& operator=(const JobServer&) = delete;
 
-// What is queued (a refusal, the job's end) has 100 ms to leave.
-void EndServer(grpc::Server* server);
+  int port() const { return listener_->port(); }
+
+ private:
+  using Acceptor = grpc::experimental::ExternalConnectionAcceptor;
+  explicit JobServer(UnprovenConnections* unproven) : unproven_(unproven) {}
+  void Accept(Connection connection);
+
+  UnprovenConnections* const unproven_;
+  std::unique_ptr<Acceptor> acceptor_;
+  std::unique_ptr<grpc::Server> server_;
+  std::unique_ptr<Listener> listener_;
+};
 
 }  // namespace paceline::wire

@@ -2,6 +2,8 @@
 
 // A real server and what its clients and its host heard, for the tests of streams.
 
+#include <poll.h>
+
 #include <chrono>
 #include <condition_variable>
 #include <csignal>
@@ -17,6 +19,7 @@
 #include "paceline/model/test_report.h"
 #include "paceline/wire/agent_stream.h"
 #include "paceline/wire/master_server.h"
+#include "paceline/wire/tcp_dial.h"
 
 namespace paceline::wire {
 
@@ -53,6 +56,20 @@ class Heard {
   std::deque<Event> events_;
 };
 
+// A connection that says nothing, as a stranger's.
+class MuteConnection {
+ public:
+  explicit MuteConnection(const std::string& address)
+      : fd_(*DialTcp(address, std::chrono::steady_clock::now() + kDeadline)) {}
+  bool IsClosedWithin(std::chrono::milliseconds patience) const {
+    pollfd wait = {.fd = fd_.get(), .events = POLLRDHUP, .revents = 0};
+    return poll(&wait, 1, static_cast<int>(patience.count())) == 1;
+  }
+
+ private:
+  const Fd fd_;
+};
+
 class StreamTest : public testing::Test {
  protected:
   // As in every process of paceline, and as in every master's.
@@ -66,7 +83,8 @@ class StreamTest : public testing::Test {
         MasterServer::Start({.listen = listen,
                              .credentials = server_credentials_,
                              .has_relays = has_relays_,
-                             .streams_per_peer_max = streams_per_peer_max_},
+                             .streams_per_peer_max = streams_per_peer_max_,
+                             .unproven_per_peer_max = unproven_per_peer_max_},
                             [this](ServerEvent event) { return heard_.Post(std::move(event)); });
     ASSERT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);
@@ -85,6 +103,7 @@ class StreamTest : public testing::Test {
   Credentials client_credentials_{.token = token_};
   bool has_relays_ = false;
   uint32_t streams_per_peer_max_ = 0;
+  uint32_t unproven_per_peer_max_ = 0;
   Heard<ServerEvent> heard_;
   std::unique_ptr<MasterServer> server_;
   std::string address_;

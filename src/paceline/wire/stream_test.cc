@@ -2,6 +2,7 @@
 // happens to those who say too much.
 
 #include <atomic>
+#include <deque>
 #include <optional>
 #include <thread>
 
@@ -202,6 +203,48 @@ TEST_F(StreamTest, OneAddressHasSoManyStreams) {
   server_.reset();
   Serve(address_);  // one more StreamOpened lets the thread end
   registrar.join();
+}
+
+TEST_F(StreamTest, OfConnectionsWithoutATokenTheOldestGoes) {
+  unproven_per_peer_max_ = 3;
+  Serve();
+  Heard<AgentStreamEvent> agent_heard;
+  const auto agent = Agent(&agent_heard);
+  ASSERT_TRUE(agent_heard.Next<StreamOpened>());
+  std::deque<MuteConnection> strangers;
+  for (int i = 0; i < 3; ++i) strangers.emplace_back(address_);
+  for (int i = 0; i < 5; ++i) {
+    strangers.emplace_back(address_);
+    EXPECT_TRUE(strangers.front().IsClosedWithin(kDeadline));
+    strangers.pop_front();
+    for (const MuteConnection& stranger : strangers) {
+      EXPECT_FALSE(stranger.IsClosedWithin(std::chrono::milliseconds(0)));
+    }
+  }
+  // Whoever has shown the token is not among them, and whoever shows it gets in.
+  ASSERT_TRUE(agent->Send(Register{TestReport("node0")}));
+  EXPECT_TRUE(heard_.Next<AgentSaid>());
+  Heard<AgentStreamEvent> late_heard;
+  const auto late = Agent(&late_heard);
+  EXPECT_TRUE(late_heard.Next<StreamOpened>());
+}
+
+TEST_F(StreamTest, ATokenIsShownOverIpv6Too) {
+  unproven_per_peer_max_ = 1;
+  auto server = MasterServer::Start(
+      {.listen = "[::1]:0", .credentials = server_credentials_, .unproven_per_peer_max = 1},
+      [this](ServerEvent event) { return heard_.Post(event); });
+  if (!server.ok()) GTEST_SKIP() << "no IPv6 here: NOT RUN";
+  server_ = *std::move(server);
+  address_ = "[::1]:" + std::to_string(server_->port());
+  Heard<AgentStreamEvent> agent_heard;
+  const auto agent = Agent(&agent_heard);
+  ASSERT_TRUE(agent_heard.Next<StreamOpened>());
+  const MuteConnection first(address_);
+  const MuteConnection second(address_);
+  EXPECT_TRUE(first.IsClosedWithin(kDeadline));
+  ASSERT_TRUE(agent->Send(Register{TestReport("node0")}));
+  EXPECT_TRUE(heard_.Next<AgentSaid>()) << "the agent's is no connection without a token";
 }
 
 TEST_F(StreamTest, StatusAndStopAreAnswered) {

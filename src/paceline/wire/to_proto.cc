@@ -55,7 +55,7 @@ void Fill(const Timers& from, pb::Timers* to) {
   PACELINE_TIMERS(PUT)
 }
 void Fill(const Budgets& from, pb::Budgets* to) {
-  static_assert(sizeof(Budgets) == 4 * sizeof(uint32_t), "fields.h lists them all");
+  static_assert(sizeof(Budgets) == 5 * sizeof(uint32_t), "fields.h lists them all");
   PACELINE_BUDGETS(PUT)
 }
 void Fill(const StoreAddress& from, pb::StoreAddress* to) { PACELINE_STORE(PUT) }
