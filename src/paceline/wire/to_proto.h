@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "paceline/base/utf8.h"
 #include "paceline/core/record.h"
 #include "paceline/v1/agent.pb.h"
 #include "paceline/v1/control.pb.h"
@@ -17,10 +18,6 @@
 namespace paceline::wire {
 
 namespace pb = ::paceline::v1;
-
-inline constexpr size_t kTextBytesMax = 16 * 1024;
-std::string CleanText(std::string_view text);
-bool IsUtf8(std::string_view text);
 
 void ToProto(const JobSpec& from, pb::JobSpec* to);
 void ToProto(const ExitCause& from, pb::ExitCause* to);
