@@ -1,6 +1,6 @@
 // The agents of bench/agents.py, which starts the master, runs this and reads its lines:
 //
-//   bench_agents HOST:PORT TOKEN_FILE AGENTS CONNECTIONS RANKS SECONDS [RELAY_PORT …]
+//   bench_agents HOST:PORT TOKEN_FILE AGENTS CONNECTIONS RANKS SECONDS [RELAYED RELAY_PORT …]
 //
 // One JSON line on stdout when a phase begins or ends, so that its reader can look at the master's
 // CPU time in that moment.
@@ -87,7 +87,8 @@ bool Replace(Fleet& fleet, const FleetOptions& options, const std::string& maste
 int Main(int argc, char** argv) {
   if (argc < 7) {
     fprintf(stderr,
-            "bench_agents HOST:PORT TOKEN_FILE AGENTS CONNECTIONS RANKS SECONDS [RELAY_PORT …]\n");
+            "bench_agents HOST:PORT TOKEN_FILE AGENTS CONNECTIONS RANKS SECONDS "
+            "[RELAYED RELAY_PORT …]\n");
     return 2;
   }
   rlimit limit = {};
@@ -96,12 +97,13 @@ int Main(int argc, char** argv) {
   setrlimit(RLIMIT_NOFILE, &limit);
   const std::string address = argv[1];
   FleetOptions options{.host = address.substr(0, address.rfind(':')),
+                       .port = atoi(address.c_str() + address.rfind(':') + 1),
                        .token = ReadText(argv[2], 1024),
                        .agents = static_cast<uint32_t>(atoi(argv[3])),
                        .connections = static_cast<uint32_t>(atoi(argv[4])),
                        .ranks = static_cast<uint32_t>(atoi(argv[5]))};
-  for (int i = 7; i < argc; ++i) options.ports.push_back(atoi(argv[i]));
-  if (options.ports.empty()) options.ports = {atoi(address.c_str() + address.rfind(':') + 1)};
+  if (argc > 7) options.relayed = static_cast<uint32_t>(atoi(argv[7]));
+  for (int i = 8; i < argc; ++i) options.relay_ports.push_back(atoi(argv[i]));
   while (!options.token.empty() && options.token.back() == '\n') options.token.pop_back();
   Fleet fleet(options);
   const bool is_done =

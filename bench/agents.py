@@ -5,7 +5,8 @@
 
 The agents are light (bench/fleet.cc): one thread, real sockets, HTTP/2 by hand, no ranks. `direct`
 gives each agent a socket of its own; `shared C` carries all streams over C sockets, as relays
-would; `relays R` gives each agent a socket of its own to one of R real relays, each a process.
+would; `relays R` gives each agent a socket of its own to one of R real relays, each a process;
+`shared C relays R` does so for an even share of the agents, and C sockets carry all others.
 Times include the clients' and the relays' work on the same cores; the CPU time of the master and
 that of the relays are read from /proc/PID/stat and reported apart.
 """
@@ -37,9 +38,17 @@ class Case:
     relays: int = 0  # 0: to the master itself
 
     @property
+    def relayed(self) -> int:
+        if self.relays == 0:
+            return 0
+        everyone = self.agents + 1  # the spare
+        return everyone * self.relays // (self.connections + self.relays)
+
+    @property
     def name(self) -> str:
         way = "direct" if self.connections == 0 else f"shared {self.connections}"
-        way = f"relays {self.relays}" if self.relays else way
+        if self.relays:
+            way = f"{way} relays {self.relays}" if self.connections else f"relays {self.relays}"
         return f"{self.agents} {way}"
 
 
@@ -106,7 +115,7 @@ def measure(case: Case, *, build: Path, ranks: int, seconds: float) -> dict[str,
         before = cpu_of(master.pid)
         numbers = [case.agents, case.connections, ranks, seconds]
         command = [str(build / "bench" / "bench_agents"), address, str(token)]
-        command += [*map(str, numbers), *ports]
+        command += [*map(str, numbers), str(case.relayed), *ports]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as fleet:
             assert fleet.stdout is not None
             for line in fleet.stdout:
@@ -168,7 +177,7 @@ def main() -> None:
     options.add_argument("--ranks", type=int, default=1, help="of each agent, told in every beat")
     options.add_argument(
         "--cases",
-        default="1000:0,10000:0,10000:16,10000:0:16",
+        default="1000:0,10000:0,10000:16,10000:15:1",
         help="AGENTS:SOCKETS[:RELAYS],…; 0 sockets: one each",
     )
     args = options.parse_args()

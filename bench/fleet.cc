@@ -79,24 +79,38 @@ void Fleet::DialOne() {
   setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
   sockaddr_in to = {};
   to.sin_family = AF_INET;
-  to.sin_port = htons(static_cast<uint16_t>(options_.ports[line % options_.ports.size()]));
+  const uint32_t direct = DirectLines();
+  const bool is_relayed = line >= direct;
+  to.sin_port = htons(static_cast<uint16_t>(
+      is_relayed ? options_.relay_ports[line % options_.relay_ports.size()] : options_.port));
   inet_pton(AF_INET, options_.host.c_str(), &to.sin_addr);
   static_cast<void>(connect(fd, reinterpret_cast<const sockaddr*>(&to), sizeof(to)));
   lines_.push_back(std::make_unique<Line>(this, fd));
-  const uint32_t lines =
-      options_.connections == 0 ? static_cast<uint32_t>(agents_.size()) : options_.connections;
-  for (uint32_t i = line; i < agents_.size(); i += lines) {
-    agents_[i].line = line;
-    lines_.back()->Open(&agents_[i]);
+  const auto open = [&](uint32_t agent) {
+    agents_[agent].line = line;
+    lines_.back()->Open(&agents_[agent]);
+  };
+  const auto unrelayed = static_cast<uint32_t>(agents_.size()) - options_.relayed;
+  if (is_relayed) {
+    open(unrelayed + line - direct);
+  } else {
+    for (uint32_t agent = line; agent < unrelayed; agent += direct) open(agent);
   }
   epoll_event event = {.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, .data = {.u32 = line}};
   CHECK(epoll_ctl(epoll_, EPOLL_CTL_ADD, fd, &event) == 0, "a fresh descriptor can be watched");
 }
 
+uint32_t Fleet::DirectLines() const {
+  const auto unrelayed = static_cast<uint32_t>(agents_.size()) - options_.relayed;
+  return options_.connections == 0 ? unrelayed : options_.connections;
+}
+
+uint32_t Fleet::LineCount() const { return DirectLines() + options_.relayed; }
+
 // Not all at once: the server's backlog holds some thousands.
 void Fleet::Dial() {
-  const size_t lines = options_.connections == 0 ? agents_.size() : options_.connections;
-  while (lines_.size() < lines && lines_.size() - accepted_ < options_.dialling_max) DialOne();
+  while (lines_.size() < LineCount() && lines_.size() - accepted_ < options_.dialling_max)
+    DialOne();
 }
 
 void Fleet::Send(Agent& agent, const wire::AgentMessage& message) {

@@ -23,11 +23,13 @@ namespace paceline::bench {
 
 struct FleetOptions {
   std::string host = "127.0.0.1";
-  std::vector<int> ports;  // of the master, or of relays; sockets take turns
+  int port = 0;                  // of the master
+  std::vector<int> relay_ports;  // agents that are `relayed` have a socket each to one of these
   std::string token;
   uint32_t agents = 1000;        // seats of the world
   uint32_t spares = 1;           // agents beside them
-  uint32_t connections = 0;      // 0: a socket for each agent
+  uint32_t relayed = 0;          // of the agents
+  uint32_t connections = 0;      // of all others, to the master; 0: a socket for each agent
   uint32_t ranks = 1;            // of each agent
   uint32_t dialling_max = 1000;  // sockets that the server has not answered yet
 };
@@ -69,6 +71,8 @@ class Fleet {
 
   void Dial();
   void DialOne();
+  uint32_t DirectLines() const;
+  uint32_t LineCount() const;
   void Register(Agent& agent);
   void Take(Agent& agent, const std::string& bytes);
   void Report(Agent& agent);
