@@ -1,0 +1,93 @@
+"""What a save costs the training, what its persistence costs the machine: engine against peers.
+
+    ninja -C build/release bench_checkpoint
+    .venv/bin/python bench/checkpoint.py --rounds 5
+
+Ours is the engine alone (bench/checkpoint_engine.cc): arena, fused copy and hash, drain, verified
+restore, in a C++ process; Python's part of a save is not in it yet. Peers are torch.save, DCP save
+and DCP async_save of the same number of bytes and tensors, each in a process of its own
+(bench/checkpoint_peer.py). Systems alternate; the first save of each process is told apart. Each
+stall is divided by the copy limit of its own process: streaming stores for ours, torch's copy_ of
+warm tensors for the peers.
+"""
+
+import argparse
+import json
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from harness import BENCH, Samples, machine
+
+BUILD = BENCH.parent / "build" / "release" / "bench"
+PEERS = ("torch_save", "dcp_save", "dcp_async_save")
+
+
+def lines_of(command: list[str]) -> list[dict[str, Any]]:
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def median(rows: list[dict[str, Any]], what: str, key: str = "seconds") -> float:
+    return statistics.median(row[key] for row in rows if row["what"] == what and row["round"] > 0)
+
+
+def measure(samples: Samples, disk: Path, size: int, tensors: int, rounds: int) -> list[str]:
+    """All systems once, for one shape of state; the lines that are printed."""
+    numbers = [str(size), str(tensors), str(rounds + 1)]
+    arena = Path(tempfile.mkdtemp(prefix="paceline-bench-", dir="/dev/shm"))
+    ours = lines_of([str(BUILD / "bench_checkpoint"), str(arena), str(disk), *numbers])
+    shutil.rmtree(arena)
+    for row in ours:
+        samples.add(f"engine {row.pop('what')}", row.pop("seconds"), tensors=tensors, **row)
+    limit = median(ours, "streaming_copy")
+    first = next(row["seconds"] for row in ours if row["what"] == "save")
+    save, fixed = median(ours, "save"), median(ours, "fixed")
+    gib = size / 2**30
+    text = [
+        f"save {save / limit:.2f} of the copy limit (first {first / save:.2f} of a steady one)",
+        f"fixed {fixed * 1e3:.2f} ms for {tensors} tensors",
+        f"restore {median(ours, 'restore') / median(ours, 'memcpy'):.2f} of memcpy",
+        f"drain {median(ours, 'raw_direct') / median(ours, 'drain'):.2f} of raw speed, "
+        f"{median(ours, 'drain', 'cpu') / gib:.3f} CPU-s/GiB with and "
+        f"{median(ours, 'raw_direct', 'cpu') / gib:.3f} without re-hash",
+    ]
+    for peer in PEERS:
+        command = [sys.executable, str(BENCH / "checkpoint_peer.py"), peer, str(disk), *numbers]
+        rows = lines_of(command)
+        for row in rows:
+            samples.add(f"{peer} {row.pop('what')}", row.pop("seconds"), tensors=tensors, **row)
+        rows = [row for row in samples.rows if row["system"].startswith(peer)][-len(rows) :]
+        stall = statistics.median(
+            row["seconds"] for row in rows if row["system"] == f"{peer} {peer}" and row["round"]
+        )
+        copy = statistics.median(
+            row["seconds"] for row in rows if row["system"] == f"{peer} memcpy" and row["round"]
+        )
+        text.append(f"{peer} {stall / copy:.1f} of its copy limit")
+    return text
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description="Saves: engine against torch.save and DCP.")
+    options.add_argument("--rounds", type=int, default=5, help="after the first of each process")
+    options.add_argument("--bytes", type=int, default=2**30)
+    options.add_argument("--tensors", default="1,20000", help="shapes of state: numbers of tensors")
+    args = options.parse_args()
+    print(machine(), file=sys.stderr)
+    samples = Samples("checkpoint")
+    disk = Path(tempfile.mkdtemp(prefix="paceline-bench-", dir=BENCH.parent))
+    lines: list[str] = []
+    for tensors in map(int, args.tensors.split(",")):
+        text = measure(samples, disk, args.bytes, tensors, args.rounds)
+        lines.append(f"{tensors} tensors: " + ", ".join(text))
+    shutil.rmtree(disk)
+    print("checkpoint: " + " | ".join(lines))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,89 @@
+"""One peer of bench/checkpoint.py, in a process of its own: saves the same bytes, over and over.
+
+    python3 bench/checkpoint_peer.py torch_save DIR BYTES TENSORS ROUNDS
+
+Prints a JSON line for each save: how long the training was stopped, and when the bytes were on the
+disk. A peer that does not sync by itself is synced for it, outside of its stall. One process, no
+process group: DCP's own single-process mode.
+"""
+
+import json
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.distributed.checkpoint.state_dict_saver import async_save, save
+
+State = dict[str, torch.Tensor]
+
+
+def sync(path: Path) -> None:
+    for found in [path, *path.rglob("*")] if path.is_dir() else [path]:
+        handle = os.open(found, os.O_RDONLY)
+        os.fsync(handle)
+        os.close(handle)
+
+
+def torch_save(state: State, path: Path) -> Callable[[], None]:
+    torch.save(state, path)
+    return lambda: sync(path)
+
+
+def dcp_save(state: State, path: Path) -> Callable[[], None]:
+    save(state, checkpoint_id=path, no_dist=True)
+    return lambda: sync(path)
+
+
+def dcp_async_save(state: State, path: Path) -> Callable[[], None]:
+    saving: Any = async_save(state, checkpoint_id=path, no_dist=True)
+
+    def done() -> None:
+        saving.result()
+        sync(path)
+
+    return done
+
+
+def memcpy(state: State, path: Path) -> Callable[[], None]:
+    """The limit that the others' stalls are divided by: one copy of the same tensors, in warm
+    memory, by torch with one thread."""
+    del path
+    for name, tensor in state.items():
+        COPIES[name].copy_(tensor)
+    return lambda: None
+
+
+COPIES: State = {}
+PEERS = {"torch_save": torch_save, "dcp_save": dcp_save, "dcp_async_save": dcp_async_save}
+
+
+def main() -> None:
+    peer, folder, total, tensors, rounds = sys.argv[1:]
+    torch.set_num_threads(1)
+    torch.manual_seed(1)
+    each = int(total) // int(tensors) // 4
+    state = {f"tensor{i:06d}": torch.randn(each) for i in range(int(tensors))}
+    COPIES.update({name: tensor.clone() for name, tensor in state.items()})
+    for number in range(int(rounds)):
+        for name, begin in ((peer, PEERS[peer]), ("memcpy", memcpy)):
+            path = Path(folder) / f"{name}.{number}"
+            start = time.monotonic()
+            done = begin(state, path)
+            stall = time.monotonic() - start
+            done()
+            durable = time.monotonic() - start
+            row = {"what": name, "round": number, "seconds": stall, "durable": durable}
+            print(json.dumps({**row, "bytes": int(total)}), flush=True)
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink(missing_ok=True)
+
+
+if __name__ == "__main__":
+    main()

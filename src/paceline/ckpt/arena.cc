@@ -1,0 +1,295 @@
+#include "paceline/ckpt/arena.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "paceline/base/check.h"
+#include "paceline/base/status_macros.h"
+#include "paceline/base/text.h"
+#include "paceline/ckpt/chunk_copy.h"
+
+namespace paceline::ckpt {
+namespace {
+
+constexpr uint64_t kImageBytesMax = uint64_t{1} << 46;
+
+uint64_t RoundUp(uint64_t value, uint64_t unit) { return (value + unit - 1) / unit * unit; }
+
+uint64_t ChunksOf(uint64_t bytes) { return RoundUp(bytes, kChunkBytes) / kChunkBytes; }
+
+uint64_t ControlBytes(uint64_t image_bytes) {
+  return RoundUp(sizeof(ArenaSlot) + ChunksOf(image_bytes) * sizeof(uint64_t), kArenaPage);
+}
+
+uint64_t FirstImageAt(uint64_t control_bytes, uint32_t slots) {
+  return RoundUp(kArenaPage + control_bytes * slots, kArenaImageAlignment);
+}
+
+absl::Status SystemError(std::string_view what, const std::string& path, int error) {
+  const bool is_full = error == ENOSPC || error == EDQUOT || error == ENOMEM;
+  return MakeStatus(is_full           ? absl::StatusCode::kResourceExhausted
+                    : error == ENOENT ? absl::StatusCode::kNotFound
+                                      : absl::StatusCode::kInternal,
+                    Concat(what, " ", path, ": ", std::strerror(error)));
+}
+
+uint64_t HeaderCheck(const ArenaHeader& header) {
+  const auto* bytes = reinterpret_cast<const std::byte*>(&header);
+  return ArenaCheck({bytes + sizeof(uint64_t), offsetof(ArenaHeader, check) - sizeof(uint64_t)});
+}
+
+template <size_t kSize>
+void Fill(char (&field)[kSize], const std::string& text) {
+  CHECK(text.size() < kSize, "a name fits its field");
+  std::memcpy(field, text.data(), text.size());
+}
+
+template <size_t kSize>
+std::string_view TextIn(const char (&field)[kSize]) {
+  return {field, ::strnlen(field, kSize)};
+}
+
+ArenaSlotState StateOf(uint64_t word) { return static_cast<ArenaSlotState>(word & 0xff); }
+
+uint64_t NextWord(uint64_t word, ArenaSlotState state) {
+  return ((word >> 8) + 1) << 8 | static_cast<uint64_t>(state);
+}
+
+}  // namespace
+
+uint64_t Arena::BytesFor(const ArenaSize& size) {
+  const uint64_t image = RoundUp(size.image_bytes, kArenaImageAlignment);
+  return FirstImageAt(ControlBytes(image), size.slot_count) + image * size.slot_count;
+}
+
+absl::StatusOr<std::unique_ptr<Arena>> Arena::OpenOrMake(const std::string& path,
+                                                         const ArenaIdentity& identity,
+                                                         const ArenaSize& size) {
+  CHECK(size.slot_count >= 2 && size.slot_count <= kArenaSlotsMax, "two to eight slots");
+  if (size.image_bytes == 0 || size.image_bytes > kImageBytesMax) {
+    return absl::InvalidArgumentError("an image of an absurd size");
+  }
+  absl::StatusOr<std::unique_ptr<Arena>> found = Open(path, identity);
+  const bool is_usable = found.ok() && (*found)->image_bytes_max() >= size.image_bytes &&
+                         (*found)->slot_count() == size.slot_count;
+  if (is_usable) return found;
+  if (!found.ok() && !absl::IsNotFound(found.status()) && !absl::IsDataLoss(found.status())) {
+    return found.status();
+  }
+  return Make(path, identity, size);
+}
+
+// Under another name first: whoever finds the file finds it whole.
+absl::StatusOr<std::unique_ptr<Arena>> Arena::Make(const std::string& path,
+                                                   const ArenaIdentity& identity,
+                                                   const ArenaSize& size) {
+  const std::string making = Concat(path, ".", ::getpid());
+  ::unlink(making.c_str());
+  const Fd fd(::open(making.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (!fd.is_open()) return SystemError("cannot make", making, errno);
+  const uint64_t bytes = BytesFor(size);
+  if (const int error = ::posix_fallocate(fd.get(), 0, static_cast<off_t>(bytes)); error != 0) {
+    ::unlink(making.c_str());
+    return SystemError(Concat("cannot reserve ", bytes, " bytes for"), path, error);
+  }
+  absl::StatusOr<std::unique_ptr<Arena>> arena = Map(fd, bytes);
+  if (arena.ok()) {
+    auto* header = reinterpret_cast<ArenaHeader*>((*arena)->memory_);
+    header->version = kArenaVersion;
+    header->slot_count = size.slot_count;
+    header->image_bytes = RoundUp(size.image_bytes, kArenaImageAlignment);
+    header->control_bytes = ControlBytes(header->image_bytes);
+    header->rank = identity.rank;
+    header->user = ::geteuid();
+    Fill(header->boot_id, identity.boot_id);
+    Fill(header->job_id, identity.job_id);
+    header->check = HeaderCheck(*header);
+    header->magic.store(kArenaMagic, std::memory_order_release);
+    if (::rename(making.c_str(), path.c_str()) == 0) return arena;
+  }
+  const int error = errno;
+  ::unlink(making.c_str());
+  if (!arena.ok()) return arena.status();
+  return SystemError("cannot make", path, error);
+}
+
+absl::StatusOr<std::unique_ptr<Arena>> Arena::Open(const std::string& path,
+                                                   const ArenaIdentity& identity) {
+  const Fd fd(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
+  if (!fd.is_open()) return SystemError("cannot open", path, errno);
+  struct stat found {};
+  if (::fstat(fd.get(), &found) != 0) return SystemError("cannot look at", path, errno);
+  if (found.st_uid != ::geteuid()) {
+    return MakeStatus(absl::StatusCode::kFailedPrecondition, path + " belongs to another user");
+  }
+  if (!S_ISREG(found.st_mode) || static_cast<uint64_t>(found.st_size) < kArenaPage) {
+    return MakeStatus(absl::StatusCode::kDataLoss, path + " is cut off");
+  }
+  ASSIGN_OR_RETURN(auto arena, Map(fd, static_cast<uint64_t>(found.st_size)));
+  if (const absl::Status status = arena->CheckHeader(identity); !status.ok()) {
+    return Annotate(status, path);
+  }
+  return arena;
+}
+
+absl::StatusOr<std::unique_ptr<Arena>> Arena::Map(const Fd& fd, uint64_t size) {
+  void* memory = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
+  if (memory == MAP_FAILED) return SystemError("cannot map", "an arena", errno);
+  ::madvise(memory, size, MADV_HUGEPAGE);  // where the file system has them
+  return std::unique_ptr<Arena>(new Arena(static_cast<std::byte*>(memory), size));
+}
+
+void Arena::Populate() {
+  if (::madvise(memory_, size_, MADV_POPULATE_WRITE) == 0) return;
+  // Kernels before 5.14. Adding nothing is a write that no other writer notices.
+  for (uint64_t at = 0; at < size_; at += kArenaPage) {
+    std::atomic_ref(*reinterpret_cast<uint64_t*>(memory_ + at)).fetch_add(0);
+  }
+}
+
+Arena::~Arena() { ::munmap(memory_, size_); }
+
+absl::Status Arena::CheckHeader(const ArenaIdentity& identity) const {
+  const ArenaHeader& head = header();
+  const auto lost = [](const char* why) { return absl::DataLossError(why); };
+  const auto foreign = [](const char* why) { return absl::FailedPreconditionError(why); };
+  if (head.magic.load(std::memory_order_acquire) != kArenaMagic) return lost("is no arena");
+  if (head.check != HeaderCheck(head)) return lost("has a damaged header");
+  if (head.version != kArenaVersion) return foreign("is of another version of paceline");
+  if (head.slot_count < 2 || head.slot_count > kArenaSlotsMax ||
+      head.image_bytes > kImageBytesMax || head.image_bytes % kArenaImageAlignment != 0 ||
+      head.control_bytes != ControlBytes(head.image_bytes) ||
+      size_ < BytesFor({head.image_bytes, head.slot_count})) {
+    return lost("has sizes that do not fit");
+  }
+  if (head.user != ::geteuid()) return foreign("belongs to another user");
+  if (TextIn(head.job_id) != identity.job_id) return foreign("is another job's");
+  if (TextIn(head.boot_id) != identity.boot_id) return foreign("is of another boot");
+  if (head.rank != identity.rank) return foreign("is another rank's");
+  return absl::OkStatus();
+}
+
+ArenaSlot& Arena::slot(uint32_t index) const {
+  return *reinterpret_cast<ArenaSlot*>(memory_ + kArenaPage + header().control_bytes * index);
+}
+
+uint64_t* Arena::hashes(uint32_t index) const {
+  return reinterpret_cast<uint64_t*>(reinterpret_cast<std::byte*>(&slot(index)) +
+                                     sizeof(ArenaSlot));
+}
+
+uint64_t Arena::ImageAt(uint32_t index) const {
+  const ArenaHeader& head = header();
+  return FirstImageAt(head.control_bytes, head.slot_count) + head.image_bytes * index;
+}
+
+// A slot that says it is whole and is not counts as free.
+ArenaSlotView Arena::Look(uint32_t index) const {
+  const ArenaSlot& at = slot(index);
+  ArenaSlotView view;
+  view.state = StateOf(at.state.load(std::memory_order_acquire));
+  if (view.state != ArenaSlotState::kSealed && view.state != ArenaSlotState::kReading) return view;
+  view.image = {.slot = index,
+                .generation = at.generation,
+                .step = at.step,
+                .image_bytes = at.image_bytes,
+                .head_bytes = at.head_bytes,
+                .root = at.root};
+  const bool holds = at.check == CheckOf(view.image) &&
+                     view.image.image_bytes <= header().image_bytes &&
+                     view.image.head_bytes <= view.image.image_bytes;
+  if (!holds) view.state = ArenaSlotState::kFree;
+  return view;
+}
+
+void Arena::SetState(uint32_t index, ArenaSlotState state) {
+  std::atomic<uint64_t>& word = slot(index).state;
+  word.store(NextWord(word.load(std::memory_order_relaxed), state), std::memory_order_release);
+}
+
+void Arena::ForgetUnfinished() {
+  for (uint32_t i = 0; i < slot_count(); ++i) {
+    if (Look(i).state == ArenaSlotState::kWriting) SetState(i, ArenaSlotState::kFree);
+  }
+}
+
+std::optional<uint32_t> Arena::BeginWrite(std::optional<int64_t> keep) {
+  for (;;) {
+    std::array<ArenaSlotView, kArenaSlotsMax> views;
+    std::array<uint64_t, kArenaSlotsMax> words{};
+    for (uint32_t i = 0; i < slot_count(); ++i) {
+      words[i] = slot(i).state.load(std::memory_order_acquire);
+      views[i] = Look(i);
+    }
+    const auto chosen = ChooseSlot(std::span(views).first(slot_count()), keep);
+    if (!chosen.has_value()) return std::nullopt;
+    // A reader may have claimed it since: then look again.
+    uint64_t expected = words[*chosen];
+    if (slot(*chosen).state.compare_exchange_strong(
+            expected, NextWord(expected, ArenaSlotState::kWriting), std::memory_order_acq_rel)) {
+      return chosen;
+    }
+  }
+}
+
+void Arena::Seal(ArenaImage image, std::span<const uint64_t> chunk_hashes) {
+  CHECK(chunk_hashes.size() == ChunksOf(image.image_bytes), "a hash for each chunk");
+  ArenaSlot& at = slot(image.slot);
+  std::copy(chunk_hashes.begin(), chunk_hashes.end(), hashes(image.slot));
+  image.root = HashOf(chunk_hashes.data(), chunk_hashes.size_bytes());
+  at.generation = image.generation;
+  at.step = image.step;
+  at.image_bytes = image.image_bytes;
+  at.head_bytes = image.head_bytes;
+  at.root = image.root;
+  at.check = CheckOf(image);
+  SetState(image.slot, ArenaSlotState::kSealed);
+}
+
+void Arena::GiveUp(uint32_t index) { SetState(index, ArenaSlotState::kFree); }
+
+std::vector<ArenaImage> Arena::Sealed() const {
+  std::vector<ArenaImage> images;
+  for (uint32_t i = 0; i < slot_count(); ++i) {
+    const ArenaSlotView view = Look(i);
+    if (view.state == ArenaSlotState::kSealed || view.state == ArenaSlotState::kReading) {
+      images.push_back(view.image);
+    }
+  }
+  std::sort(images.begin(), images.end(), IsNewer);
+  return images;
+}
+
+bool Arena::BeginRead(const ArenaImage& image) {
+  std::atomic<uint64_t>& state = slot(image.slot).state;
+  uint64_t word = state.load(std::memory_order_acquire);
+  if (StateOf(word) != ArenaSlotState::kSealed || Look(image.slot).image != image) return false;
+  return state.compare_exchange_strong(word, NextWord(word, ArenaSlotState::kReading),
+                                       std::memory_order_acq_rel);
+}
+
+void Arena::EndRead(const ArenaImage& image) { SetState(image.slot, ArenaSlotState::kSealed); }
+
+void Arena::ForgetReaders() {
+  for (uint32_t i = 0; i < slot_count(); ++i) {
+    if (Look(i).state == ArenaSlotState::kReading) SetState(i, ArenaSlotState::kSealed);
+  }
+}
+
+std::span<const std::byte> Arena::BytesOf(const ArenaImage& image) const {
+  return {memory_ + ImageAt(image.slot), image.image_bytes};
+}
+
+std::vector<uint64_t> Arena::HashesOf(const ArenaImage& image) const {
+  const uint64_t* first = hashes(image.slot);
+  return {first, first + ChunksOf(image.image_bytes)};
+}
+
+}  // namespace paceline::ckpt

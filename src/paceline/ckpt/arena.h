@@ -1,0 +1,105 @@
+#pragma once
+
+// The mapped arena of one rank (model/arena_layout.h): made by whoever comes first, found again by
+// every later process of the same job, rank, user and boot, and refused by all others.
+//
+// One process writes images, one reads them; each may be a later incarnation of itself. Reading
+// needs a claim (kSealed → kReading), which a writer never takes away, so bytes do not change under
+// a reader. A claim of a reader that died is taken over by the next reader.
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "paceline/base/fd.h"
+#include "paceline/model/arena_layout.h"
+
+namespace paceline::ckpt {
+
+struct ArenaIdentity {
+  std::string job_id;
+  std::string boot_id;
+  uint32_t rank = 0;
+};
+
+struct ArenaSize {
+  uint64_t image_bytes = 0;  // the largest image; rounded up to kArenaImageAlignment
+  uint32_t slot_count = 3;
+};
+
+class Arena {
+ public:
+  // Makes the file at `path`, or opens it when it is this identity's and of at least that size.
+  // All its memory is reserved now: a full file system is RESOURCE_EXHAUSTED here, and never a
+  // SIGBUS later. A file that is too small or damaged, and no one's claim, is replaced.
+  // FAILED_PRECONDITION: it is another job's, rank's, user's or boot's.
+  static absl::StatusOr<std::unique_ptr<Arena>> OpenOrMake(const std::string& path,
+                                                           const ArenaIdentity& identity,
+                                                           const ArenaSize& size);
+  // NOT_FOUND, FAILED_PRECONDITION as above, or DATA_LOSS for a header that does not hold.
+  static absl::StatusOr<std::unique_ptr<Arena>> Open(const std::string& path,
+                                                     const ArenaIdentity& identity);
+  ~Arena();
+  Arena(const Arena&) = delete;
+  Arena& operator=(const Arena&) = delete;
+
+  // What OpenOrMake with these would reserve.
+  static uint64_t BytesFor(const ArenaSize& size);
+
+  // Maps every page for writing, which takes long (about a second a GiB of 4 KiB pages) and which
+  // the first save would pay otherwise. Any thread, also while others use the arena; changes no
+  // byte.
+  void Populate();
+
+  uint64_t image_bytes_max() const { return header().image_bytes; }
+  uint32_t slot_count() const { return header().slot_count; }
+
+  // ---- the writer ----
+
+  // After the start of a writer: frees what a writer that died was filling.
+  void ForgetUnfinished();
+  // A slot to fill, in state kWriting. Nothing: every slot is being read or holds what must stay.
+  std::optional<uint32_t> BeginWrite(std::optional<int64_t> keep = {});
+  std::byte* image(uint32_t slot) { return memory_ + ImageAt(slot); }
+  // Makes what was filled visible as a whole. `hashes` are its chunks'; `image.root` is set here.
+  void Seal(ArenaImage image, std::span<const uint64_t> hashes);
+  void GiveUp(uint32_t slot);
+
+  // ---- readers ----
+
+  // All whole images, the newest first.
+  std::vector<ArenaImage> Sealed() const;
+  // True when `image` is still there and will not change before EndRead.
+  bool BeginRead(const ArenaImage& image);
+  void EndRead(const ArenaImage& image);
+  // After the start of a reader: takes back the claims of one that died.
+  void ForgetReaders();
+  std::span<const std::byte> BytesOf(const ArenaImage& image) const;
+  std::vector<uint64_t> HashesOf(const ArenaImage& image) const;
+
+ private:
+  Arena(std::byte* memory, uint64_t size) : memory_(memory), size_(size) {}
+  static absl::StatusOr<std::unique_ptr<Arena>> Map(const Fd& fd, uint64_t size);
+  static absl::StatusOr<std::unique_ptr<Arena>> Make(const std::string& path,
+                                                     const ArenaIdentity& identity,
+                                                     const ArenaSize& size);
+  absl::Status CheckHeader(const ArenaIdentity& identity) const;
+
+  const ArenaHeader& header() const { return *reinterpret_cast<const ArenaHeader*>(memory_); }
+  ArenaSlot& slot(uint32_t index) const;
+  uint64_t* hashes(uint32_t index) const;
+  uint64_t ImageAt(uint32_t index) const;
+  ArenaSlotView Look(uint32_t index) const;
+  void SetState(uint32_t index, ArenaSlotState state);
+
+  std::byte* const memory_;
+  const uint64_t size_;
+};
+
+}  // namespace paceline::ckpt

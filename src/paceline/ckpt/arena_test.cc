@@ -1,0 +1,240 @@
+#include "paceline/ckpt/arena.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "paceline/base/prng.h"
+#include "paceline/base/test_dir.h"
+#include "paceline/ckpt/chunk_copy.h"
+
+namespace paceline::ckpt {
+namespace {
+
+constexpr uint64_t kImage = 3 * kArenaImageAlignment;
+
+class ArenaTest : public testing::Test {
+ protected:
+  std::unique_ptr<Arena> OpenOrMake(uint32_t slots = 3, uint64_t bytes = kImage) const {
+    auto arena = Arena::OpenOrMake(path_, identity_, {bytes, slots});
+    EXPECT_TRUE(arena.ok()) << arena.status();
+    return arena.ok() ? *std::move(arena) : nullptr;
+  }
+
+  const ArenaIdentity identity_{.job_id = "job-1", .boot_id = "boot-1", .rank = 4};
+  const TestDir dir_{TestDir::InMemory()};
+  const std::string folder_ = dir_.path();
+  const std::string path_ = folder_ + "/rank0";
+};
+
+// An image of `bytes` bytes that all tell the step.
+bool Save(Arena* arena, uint64_t generation, int64_t step, uint64_t bytes) {
+  const auto slot = arena->BeginWrite();
+  if (!slot.has_value()) return false;
+  const std::vector<std::byte> source(bytes, static_cast<std::byte>(step));
+  ChunkCopier copier(arena->image(*slot), bytes);
+  copier.Append(source.data(), bytes);
+  arena->Seal({.slot = *slot, .generation = generation, .step = step, .image_bytes = bytes},
+              copier.Finish());
+  return true;
+}
+
+// Whole: every byte tells the same step, and the hashes agree.
+bool IsWhole(const Arena& arena, const ArenaImage& image) {
+  const auto bytes = arena.BytesOf(image);
+  const auto hashes = arena.HashesOf(image);
+  for (const std::byte byte : bytes) {
+    if (byte != static_cast<std::byte>(image.step)) return false;
+  }
+  for (size_t i = 0; i < hashes.size(); ++i) {
+    const size_t begin = i * kChunkBytes;
+    if (hashes[i] != HashOf(&bytes[begin], std::min(kChunkBytes, bytes.size() - begin)))
+      return false;
+  }
+  return image.root == HashOf(hashes.data(), hashes.size() * sizeof(hashes[0]));
+}
+
+TEST_F(ArenaTest, WhatWasSealedIsFoundByTheNextProcess) {
+  {
+    const auto arena = OpenOrMake();
+    EXPECT_TRUE(arena->Sealed().empty());
+    ASSERT_TRUE(Save(arena.get(), 1, 7, 5'000'000));
+    ASSERT_TRUE(Save(arena.get(), 1, 8, 1));
+  }
+  const auto found = Arena::Open(path_, identity_);
+  ASSERT_TRUE(found.ok()) << found.status();
+  const auto images = (*found)->Sealed();
+  ASSERT_EQ(images.size(), 2u);
+  EXPECT_EQ(images[0].step, 8);
+  EXPECT_EQ(images[1].step, 7);
+  for (const ArenaImage& image : images) EXPECT_TRUE(IsWhole(**found, image));
+}
+
+TEST_F(ArenaTest, ANewerWorldsLowerStepIsNewer) {
+  const auto arena = OpenOrMake();
+  ASSERT_TRUE(Save(arena.get(), 1, 9, 10));
+  ASSERT_TRUE(Save(arena.get(), 2, 5, 10));
+  EXPECT_EQ(arena->Sealed().front().step, 5);
+}
+
+TEST_F(ArenaTest, TheNewestIsNeverOverwrittenNorWhatIsRead) {
+  const auto arena = OpenOrMake(3);
+  for (int64_t step = 1; step <= 20; ++step) {
+    ASSERT_TRUE(Save(arena.get(), 1, step, 100));
+    const ArenaImage newest = arena->Sealed().front();
+    EXPECT_EQ(newest.step, step);
+  }
+  const auto images = arena->Sealed();  // 20, 19, 18
+  ASSERT_TRUE(arena->BeginRead(images[1]));
+  ASSERT_TRUE(arena->BeginRead(images[2]));
+  EXPECT_FALSE(arena->BeginRead(images[2])) << "it is claimed";
+  EXPECT_FALSE(Save(arena.get(), 1, 21, 100)) << "one is the newest, two are read";
+  arena->EndRead(images[2]);
+  EXPECT_TRUE(Save(arena.get(), 1, 21, 100));
+  EXPECT_FALSE(arena->BeginRead(images[2])) << "its slot holds another image now";
+  EXPECT_TRUE(IsWhole(*arena, images[1]));
+}
+
+TEST_F(ArenaTest, WhatTheWorldHasInCommonIsKept) {
+  const auto arena = OpenOrMake(3);
+  for (int64_t step = 1; step <= 3; ++step) ASSERT_TRUE(Save(arena.get(), 1, step, 10));
+  const auto slot = arena->BeginWrite(/*keep=*/1);
+  ASSERT_TRUE(slot);
+  arena->GiveUp(*slot);
+  const auto images = arena->Sealed();
+  ASSERT_EQ(images.size(), 2u);
+  EXPECT_EQ(images[0].step, 3);
+  EXPECT_EQ(images[1].step, 1);
+}
+
+TEST_F(ArenaTest, ClaimsOfTheDeadAreTakenBack) {
+  const auto arena = OpenOrMake(2);
+  ASSERT_TRUE(Save(arena.get(), 1, 1, 10));
+  ASSERT_TRUE(arena->BeginRead(arena->Sealed().front()));
+  ASSERT_TRUE(arena->BeginWrite());
+  EXPECT_FALSE(arena->BeginWrite());
+  arena->ForgetUnfinished();
+  arena->ForgetReaders();
+  EXPECT_TRUE(Save(arena.get(), 1, 2, 10));
+  EXPECT_TRUE(arena->BeginRead(arena->Sealed().front()));
+}
+
+TEST_F(ArenaTest, StrangersAreRefused) {
+  { const auto arena = OpenOrMake(); }
+  ArenaIdentity other_job = identity_;
+  other_job.job_id = "job-2";
+  ArenaIdentity other_boot = identity_;
+  other_boot.boot_id = "boot-2";
+  ArenaIdentity other_rank = identity_;
+  other_rank.rank = 5;
+  for (const ArenaIdentity& identity : {other_job, other_boot, other_rank}) {
+    EXPECT_EQ(Arena::Open(path_, identity).status().code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_EQ(Arena::OpenOrMake(path_, identity, {kImage, 3}).status().code(),
+              absl::StatusCode::kFailedPrecondition);
+  }
+  EXPECT_EQ(Arena::Open(folder_ + "/none", identity_).status().code(), absl::StatusCode::kNotFound);
+}
+
+TEST_F(ArenaTest, ALargerOneReplacesASmallerOne) {
+  {
+    const auto arena = OpenOrMake(2, 10);
+    ASSERT_TRUE(Save(arena.get(), 1, 1, 10));
+  }
+  const auto arena = OpenOrMake(2, 2 * kImage);
+  EXPECT_TRUE(arena->Sealed().empty());
+  EXPECT_GE(arena->image_bytes_max(), 2 * kImage);
+}
+
+// Every byte of header and control, flipped: the image is found whole or not at all.
+TEST_F(ArenaTest, AFlippedByteIsNeverBelieved) {
+  {
+    const auto arena = OpenOrMake(2, 10);
+    ASSERT_TRUE(Save(arena.get(), 1, 1, 10));
+  }
+  const int fd = ::open(path_.c_str(), O_RDWR | O_CLOEXEC);
+  for (off_t at = 0; at < static_cast<off_t>(kArenaPage + sizeof(ArenaSlot)); ++at) {
+    char byte = 0;
+    ASSERT_EQ(::pread(fd, &byte, 1, at), 1);
+    const char flipped = static_cast<char>(byte ^ 0x10);
+    ASSERT_EQ(::pwrite(fd, &flipped, 1, at), 1);
+    if (const auto arena = Arena::Open(path_, identity_); arena.ok()) {
+      for (const ArenaImage& image : (*arena)->Sealed()) {
+        EXPECT_TRUE(image.step == 1 && IsWhole(**arena, image)) << "byte " << at;
+      }
+    }
+    ASSERT_EQ(::pwrite(fd, &byte, 1, at), 1);
+  }
+  ::close(fd);
+}
+
+TEST_F(ArenaTest, AFullFileSystemIsAnErrorAndNoSignal) {
+  if (::geteuid() != 0 || ::mount("none", folder_.c_str(), "tmpfs", 0, "size=4m") != 0) {
+    GTEST_SKIP() << "FULL TMPFS NOT TESTED: needs root";
+  }
+  const auto arena = Arena::OpenOrMake(path_, identity_, {kImage, 3});
+  EXPECT_EQ(arena.status().code(), absl::StatusCode::kResourceExhausted) << arena.status();
+  std::ifstream left(path_);
+  EXPECT_FALSE(left.is_open());
+  ::umount(folder_.c_str());
+}
+
+TEST_F(ArenaTest, AFileThatWasCutOffIsReplaced) {
+  {
+    const auto arena = OpenOrMake();
+    ASSERT_TRUE(Save(arena.get(), 1, 1, 10));
+  }
+  ASSERT_EQ(::truncate(path_.c_str(), 3 * kArenaPage), 0);
+  EXPECT_EQ(Arena::Open(path_, identity_).status().code(), absl::StatusCode::kDataLoss);
+  EXPECT_TRUE(OpenOrMake()->Sealed().empty());
+}
+
+// A writer is killed wherever it happens to be: what the next process finds is whole, and at most
+// the image that was being written is missing.
+TEST_F(ArenaTest, AWriterMayBeKilledAtAnyInstruction) {
+  Prng prng(11);
+  int64_t step = 1;
+  { const auto arena = OpenOrMake(3, 1 << 20); }
+  for (int round = 0; round < 60; ++round) {
+    int told[2];
+    ASSERT_EQ(::pipe(told), 0);
+    const pid_t writer = ::fork();
+    if (writer == 0) {
+      const auto arena = Arena::Open(path_, identity_);
+      if (!arena.ok()) ::_exit(1);
+      (*arena)->ForgetUnfinished();
+      for (int64_t at = step;; ++at) {
+        if (!Save(arena->get(), 1, at, (1 << 20) - 77)) ::_exit(2);
+        if (::write(told[1], &at, sizeof(at)) != sizeof(at)) ::_exit(3);
+      }
+    }
+    ::close(told[1]);
+    ::usleep(static_cast<useconds_t>(prng.Between(500, 8'000)));
+    ::kill(writer, SIGKILL);
+    int status = 0;
+    ::waitpid(writer, &status, 0);
+    ASSERT_TRUE(WIFSIGNALED(status)) << status;
+    int64_t sealed = step - 1;
+    for (int64_t at = 0; ::read(told[0], &at, sizeof(at)) == sizeof(at);) sealed = at;
+    ::close(told[0]);
+    const auto arena = Arena::Open(path_, identity_);
+    ASSERT_TRUE(arena.ok()) << arena.status();
+    const auto images = (*arena)->Sealed();
+    for (const ArenaImage& image : images) ASSERT_TRUE(IsWhole(**arena, image)) << image.step;
+    const int64_t newest = images.empty() ? 0 : images.front().step;
+    ASSERT_TRUE(newest == sealed || newest == sealed + 1) << newest << " after " << sealed;
+    step = newest + 1;
+  }
+  EXPECT_GT(step, 60) << "the writers did get somewhere";
+}
+
+}  // namespace
+}  // namespace paceline::ckpt

@@ -1,0 +1,111 @@
+#include "paceline/ckpt/drain.h"
+
+#include <fcntl.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "paceline/base/prng.h"
+#include "paceline/base/test_dir.h"
+#include "paceline/ckpt/chunk_copy.h"
+
+namespace paceline::ckpt {
+namespace {
+
+struct Free {
+  void operator()(std::byte* memory) const { std::free(memory); }
+};
+
+class DrainTest : public testing::Test {
+ protected:
+  explicit DrainTest(size_t size = 2 * kChunkBytes + 12'345) {
+    Prng prng(9);
+    std::vector<std::byte> source(size);
+    for (std::byte& byte : source) byte = static_cast<std::byte>(prng.Next());
+    memory_.reset(static_cast<std::byte*>(std::aligned_alloc(4096, (size + 4095) / 4096 * 4096)));
+    ChunkCopier copier(memory_.get(), size);
+    copier.Append(source.data(), size);
+    hashes_ = copier.Finish();
+    image_ = {memory_.get(), size};
+  }
+
+  std::string Path() const { return folder_ + "/file"; }
+  bool IsThere() const { return std::filesystem::exists(Path()); }
+  bool HoldsTheImage() const {
+    std::ifstream file(Path(), std::ios::binary);
+    const std::vector<char> bytes{std::istreambuf_iterator<char>(file), {}};
+    return std::string_view(bytes.data(), bytes.size()) ==
+           std::string_view(reinterpret_cast<const char*>(image_.data()), image_.size());
+  }
+
+  const TestDir dir_;  // on a real file system: not every kernel's tmpfs has O_DIRECT
+  const std::string folder_ = dir_.path();
+  std::unique_ptr<std::byte[], Free> memory_;
+  std::span<const std::byte> image_;
+  std::vector<uint64_t> hashes_;
+};
+
+TEST_F(DrainTest, EachWayWritesTheSameFile) {
+  for (const DrainOptions& options :
+       {DrainOptions{}, DrainOptions{.depth = 1}, DrainOptions{.may_use_uring = false},
+        DrainOptions{.may_use_uring = false, .may_bypass_cache = false},
+        DrainOptions{.verify = false}}) {
+    const auto report = Drain(image_, hashes_, Path(), options);
+    ASSERT_TRUE(report.ok()) << report.status();
+    EXPECT_TRUE(HoldsTheImage()) << report->way;
+    EXPECT_TRUE(options.may_use_uring || report->way.find("io_uring") == std::string::npos);
+    std::filesystem::remove(Path());
+  }
+}
+
+TEST_F(DrainTest, AnExistingFileIsLeftAlone) {
+  std::ofstream(Path()) << "mine";
+  EXPECT_EQ(Drain(image_, hashes_, Path(), {}).status().code(), absl::StatusCode::kAlreadyExists);
+  std::string text;
+  std::ifstream(Path()) >> text;
+  EXPECT_EQ(text, "mine");
+}
+
+TEST_F(DrainTest, WhatTheMemoryLostIsNotWritten) {
+  memory_[kChunkBytes + 1] ^= std::byte{4};
+  for (const bool may_use_uring : {true, false}) {
+    EXPECT_EQ(Drain(image_, hashes_, Path(), {.may_use_uring = may_use_uring}).status().code(),
+              absl::StatusCode::kDataLoss);
+    EXPECT_FALSE(IsThere());
+  }
+}
+
+TEST_F(DrainTest, AFullDiskLeavesNothing) {
+  if (::geteuid() != 0 || ::mount("none", folder_.c_str(), "tmpfs", 0, "size=5m") != 0) {
+    GTEST_SKIP() << "FULL DISK NOT TESTED: needs root";
+  }
+  for (const bool may_bypass_cache : {true, false}) {
+    const auto report = Drain(image_, hashes_, Path(), {.may_bypass_cache = may_bypass_cache});
+    EXPECT_EQ(report.status().code(), absl::StatusCode::kResourceExhausted) << report.status();
+    EXPECT_FALSE(IsThere());
+  }
+  ::umount(folder_.c_str());
+}
+
+TEST_F(DrainTest, ADirectoryThatIsGoneIsAnError) {
+  EXPECT_EQ(Drain(image_, hashes_, folder_ + "/none/file", {}).status().code(),
+            absl::StatusCode::kAborted);
+}
+
+TEST_F(DrainTest, AnEmptyImageIsAnEmptyFile) {
+  ASSERT_TRUE(Drain({}, {}, Path(), {}).ok());
+  EXPECT_EQ(std::filesystem::file_size(Path()), 0u);
+  EXPECT_FALSE(Drain({}, hashes_, Path() + "2", {}).ok());
+}
+
+}  // namespace
+}  // namespace paceline::ckpt

@@ -1,0 +1,236 @@
+#include "paceline/ckpt/format/safetensors.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <limits>
+#include <optional>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include "paceline/base/status_macros.h"
+#include "paceline/base/text.h"
+#include "paceline/base/utf8.h"
+
+namespace paceline::ckpt {
+namespace {
+
+using nlohmann::json;
+
+constexpr uint64_t kFileBytesMax = uint64_t{1} << 50;
+constexpr char kMetadata[] = "__metadata__";
+// torch/distributed/checkpoint/_hf_utils.py
+constexpr char kShardingInfo[] = "DCP_SHARDING_INFO";
+constexpr char kSavedOffsets[] = "saved_offsets";
+
+struct DTypeRow {
+  DType dtype;
+  std::string_view name;
+  size_t bytes;
+};
+constexpr std::array<DTypeRow, 15> kDTypes = {{{DType::kBool, "BOOL", 1},
+                                               {DType::kU8, "U8", 1},
+                                               {DType::kI8, "I8", 1},
+                                               {DType::kI16, "I16", 2},
+                                               {DType::kU16, "U16", 2},
+                                               {DType::kF16, "F16", 2},
+                                               {DType::kBF16, "BF16", 2},
+                                               {DType::kI32, "I32", 4},
+                                               {DType::kU32, "U32", 4},
+                                               {DType::kF32, "F32", 4},
+                                               {DType::kF64, "F64", 8},
+                                               {DType::kI64, "I64", 8},
+                                               {DType::kU64, "U64", 8},
+                                               {DType::kF8E4M3, "F8_E4M3", 1},
+                                               {DType::kF8E5M2, "F8_E5M2", 1}}};
+
+absl::Status Bad(std::string_view what) {
+  return MakeStatus(absl::StatusCode::kInvalidArgument, std::string(what));
+}
+
+absl::Status BadBox(const std::string& key, std::string_view what) {
+  return Bad(Concat("tensor \"", CleanText(key), "\" ", what));
+}
+
+// Elements times size; nothing when that is more than any file.
+std::optional<uint64_t> Volume(const std::vector<uint64_t>& shape, size_t element) {
+  uint64_t bytes = element;
+  for (const uint64_t extent : shape) {
+    if (extent != 0 && bytes > kFileBytesMax / extent) return std::nullopt;
+    bytes *= extent;
+  }
+  return bytes;
+}
+
+std::string LittleEndian64(uint64_t value) {
+  std::string bytes(8, '\0');
+  for (size_t i = 0; i < 8; ++i) bytes[i] = static_cast<char>(value >> (8 * i));
+  return bytes;
+}
+
+absl::StatusOr<uint64_t> Number(const json& value) {
+  if (!value.is_number_unsigned()) return Bad("a number is not one");
+  return value.get<uint64_t>();
+}
+
+absl::StatusOr<std::vector<uint64_t>> Numbers(const json& value) {
+  if (!value.is_array() || value.size() > kDimensionsMax) return Bad("a shape is not one");
+  std::vector<uint64_t> numbers;
+  for (const json& item : value) {
+    ASSIGN_OR_RETURN(const uint64_t number, Number(item));
+    numbers.push_back(number);
+  }
+  return numbers;
+}
+
+const json* Find(const json& object, const char* name) {
+  const auto found = object.find(name);
+  return found == object.end() ? nullptr : &*found;
+}
+
+absl::StatusOr<TensorBox> ParseBox(const std::string& key, const json& value, const json& sharding,
+                                   uint64_t data_begin, uint64_t data_bytes) {
+  if (!value.is_object()) return BadBox(key, "is not described");
+  const json* dtype = Find(value, "dtype");
+  const json* shape = Find(value, "shape");
+  const json* offsets = Find(value, "data_offsets");
+  if (dtype == nullptr || !dtype->is_string() || shape == nullptr || offsets == nullptr) {
+    return BadBox(key, "lacks dtype, shape or data_offsets");
+  }
+  TensorBox box;
+  box.key = key;
+  ASSIGN_OR_RETURN(box.dtype, DTypeOf(dtype->get_ref<const std::string&>()));
+  ASSIGN_OR_RETURN(box.shape, Numbers(*shape));
+  ASSIGN_OR_RETURN(const std::vector<uint64_t> range, Numbers(*offsets));
+  if (range.size() != 2 || range[0] > range[1] || range[1] > data_bytes) {
+    return BadBox(key, "lies outside the file");
+  }
+  box.begin = data_begin + range[0];
+  box.bytes = range[1] - range[0];
+  if (Volume(box.shape, BytesOf(box.dtype)) != box.bytes) {
+    return BadBox(key, "has another size than its shape");
+  }
+  box.offset.assign(box.shape.size(), 0);
+  if (!sharding.is_object()) return box;
+  const json* saved = Find(sharding, key.c_str());
+  const json* at = saved != nullptr && saved->is_object() ? Find(*saved, kSavedOffsets) : nullptr;
+  if (at == nullptr) return BadBox(key, "has no entry in DCP_SHARDING_INFO");
+  ASSIGN_OR_RETURN(box.offset, Numbers(*at));
+  if (box.offset.size() != box.shape.size()) return BadBox(key, "has offsets of another rank");
+  return box;
+}
+
+// No holes, no overlaps, all bytes are somebody's.
+absl::Status CheckCover(const std::vector<TensorBox>& boxes, uint64_t begin, uint64_t end) {
+  std::vector<std::pair<uint64_t, uint64_t>> ranges;
+  for (const TensorBox& box : boxes) ranges.emplace_back(box.begin, box.begin + box.bytes);
+  std::sort(ranges.begin(), ranges.end());
+  for (const auto& [from, to] : ranges) {
+    if (from != begin) return Bad("tensors overlap or leave a hole");
+    begin = to;
+  }
+  return begin == end ? absl::OkStatus() : Bad("bytes behind the last tensor belong to none");
+}
+
+}  // namespace
+
+std::string_view NameOf(DType dtype) { return kDTypes[static_cast<size_t>(dtype)].name; }
+size_t BytesOf(DType dtype) { return kDTypes[static_cast<size_t>(dtype)].bytes; }
+
+absl::StatusOr<DType> DTypeOf(std::string_view name) {
+  for (const DTypeRow& row : kDTypes) {
+    if (row.name == name) return row.dtype;
+  }
+  return Bad(Concat("unknown type \"", CleanText(name), "\""));
+}
+
+absl::StatusOr<Image> LayOut(std::vector<TensorBox> boxes,
+                             std::map<std::string, std::string> metadata) {
+  Image image;
+  std::sort(boxes.begin(), boxes.end(),
+            [](const TensorBox& a, const TensorBox& b) { return a.key < b.key; });
+  json head = json::object();
+  json sharding = json::object();
+  uint64_t at = 0;
+  for (TensorBox& box : boxes) {
+    if (!IsUtf8(box.key)) return BadBox(box.key, "has a name that is not UTF-8");
+    if (box.key == kMetadata || head.contains(box.key)) return BadBox(box.key, "is named twice");
+    if (box.shape.size() > kDimensionsMax) return BadBox(box.key, "has too many dimensions");
+    if (box.offset.empty()) box.offset.assign(box.shape.size(), 0);
+    if (box.offset.size() != box.shape.size())
+      return BadBox(box.key, "has offsets of another rank");
+    const std::optional<uint64_t> bytes = Volume(box.shape, BytesOf(box.dtype));
+    if (!bytes.has_value() || at + *bytes > kFileBytesMax) return BadBox(box.key, "is too large");
+    box.begin = at;
+    box.bytes = *bytes;
+    at += *bytes;
+    head[box.key] = {
+        {"dtype", NameOf(box.dtype)}, {"shape", box.shape}, {"data_offsets", {box.begin, at}}};
+    sharding[box.key] = {{kSavedOffsets, box.offset}};
+  }
+  json own = json::object();
+  for (const auto& [name, text] : metadata) {
+    if (!IsUtf8(name) || !IsUtf8(text)) return Bad("metadata that is not UTF-8");
+    own[name] = text;
+  }
+  own["format"] = "pt";
+  own["DCP_VERSION"] = "1.0";
+  own[kShardingInfo] = sharding.dump();
+  head[kMetadata] = own;
+  std::string text = head.dump();
+  const uint64_t begin = (8 + text.size() + kAlignment - 1) / kAlignment * kAlignment;
+  if (begin > kHeaderBytesMax) return Bad("the header is too large");
+  text.resize(begin - 8, ' ');
+  image.head = LittleEndian64(text.size()) + text;
+  for (TensorBox& box : boxes) box.begin += begin;
+  image.boxes = std::move(boxes);
+  image.metadata = std::move(metadata);
+  image.size = begin + at;
+  return image;
+}
+
+absl::StatusOr<uint64_t> HeadBytes(std::string_view first_eight) {
+  if (first_eight.size() < 8) return Bad("shorter than a header");
+  uint64_t size = 0;
+  for (size_t i = 0; i < 8; ++i) {
+    size |= static_cast<uint64_t>(static_cast<unsigned char>(first_eight[i])) << (8 * i);
+  }
+  if (size < 2 || size > kHeaderBytesMax) return Bad("the header's size is absurd");
+  return 8 + size;
+}
+
+absl::StatusOr<Image> ParseHead(std::string_view head, uint64_t file_size) {
+  ASSIGN_OR_RETURN(const uint64_t begin, HeadBytes(head));
+  if (begin > file_size) return Bad("the header is longer than the file");
+  if (head.size() < begin) {
+    return MakeStatus(absl::StatusCode::kOutOfRange, "the header is longer than what was read");
+  }
+  const json parsed = json::parse(head.substr(8, begin - 8), nullptr, /*allow_exceptions=*/false);
+  if (!parsed.is_object()) return Bad("the header is not a JSON object");
+
+  Image image;
+  image.head = std::string(head.substr(0, begin));
+  image.size = file_size;
+  json sharding;
+  if (const json* own = Find(parsed, kMetadata); own != nullptr) {
+    if (!own->is_object()) return Bad("__metadata__ is not an object");
+    for (const auto& [name, text] : own->items()) {
+      if (!text.is_string()) return Bad("__metadata__ holds something that is not text");
+      image.metadata[name] = text.get<std::string>();
+    }
+    if (const auto info = image.metadata.find(kShardingInfo); info != image.metadata.end()) {
+      sharding = json::parse(info->second, nullptr, /*allow_exceptions=*/false);
+      if (!sharding.is_object()) return Bad("DCP_SHARDING_INFO is not a JSON object");
+    }
+  }
+  for (const auto& [key, value] : parsed.items()) {
+    if (key == kMetadata) continue;
+    ASSIGN_OR_RETURN(TensorBox box, ParseBox(key, value, sharding, begin, file_size - begin));
+    image.boxes.push_back(std::move(box));
+  }
+  RETURN_IF_ERROR(CheckCover(image.boxes, begin, file_size));
+  return image;
+}
+
+}  // namespace paceline::ckpt

@@ -1,0 +1,125 @@
+#include "paceline/ckpt/restore.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "paceline/base/prng.h"
+#include "paceline/base/test_dir.h"
+#include "paceline/ckpt/arena.h"
+#include "paceline/ckpt/chunk_copy.h"
+#include "paceline/ckpt/save.h"
+
+namespace paceline::ckpt {
+namespace {
+
+// Tensors of odd sizes, saved once into an arena.
+class RestoreTest : public testing::Test {
+ protected:
+  RestoreTest() {
+    Prng prng(5);
+    std::vector<TensorBox> boxes;
+    for (const uint64_t size : {uint64_t{1}, uint64_t{63}, uint64_t{0}, 2 * kChunkBytes + 17,
+                                uint64_t{4096}, kChunkBytes - 5, uint64_t{999}}) {
+      boxes.push_back(
+          {.key = "t" + std::to_string(boxes.size()), .dtype = DType::kU8, .shape = {size}});
+      std::vector<std::byte> bytes(size);
+      for (std::byte& byte : bytes) byte = static_cast<std::byte>(prng.Next());
+      tensors_.push_back(std::move(bytes));
+    }
+    layout_ = *LayOut(std::move(boxes), {});
+    arena_ = *Arena::OpenOrMake(dir_.path() + "/a", {"job", "boot", 0}, {layout_.size, 2});
+    for (const auto& tensor : tensors_) sources_.push_back(tensor.data());
+    EXPECT_TRUE(Save(arena_.get(), layout_, sources_, {.generation = 1, .step = 7}).ok());
+    image_ = arena_->Sealed().front();
+    hashes_ = arena_->HashesOf(image_);
+  }
+
+  std::vector<Target> Targets(std::vector<std::vector<std::byte>>* memory) const {
+    std::vector<Target> targets;
+    memory->clear();
+    for (const auto& tensor : tensors_) memory->emplace_back(tensor.size());
+    for (size_t i = 0; i < tensors_.size(); ++i) {
+      targets.push_back({layout_.boxes[i], (*memory)[i].data()});
+    }
+    return targets;
+  }
+
+  const TestDir dir_{TestDir::InMemory()};
+  std::vector<std::vector<std::byte>> tensors_;
+  Image layout_;
+  std::unique_ptr<Arena> arena_;
+  std::vector<const void*> sources_;
+  ArenaImage image_;
+  std::vector<uint64_t> hashes_;
+};
+
+TEST_F(RestoreTest, WhatWasSavedComesBack) {
+  const auto bytes = arena_->BytesOf(image_);
+  ASSERT_EQ(bytes.size(), layout_.size);
+  EXPECT_TRUE(Verify(bytes, hashes_).ok());
+  const auto head = ReadHead(bytes, hashes_);
+  ASSERT_TRUE(head.ok()) << head.status();
+  EXPECT_EQ(head->boxes, layout_.boxes);
+  std::vector<std::vector<std::byte>> memory;
+  ASSERT_TRUE(Restore(bytes, hashes_, Targets(&memory)).ok());
+  EXPECT_EQ(memory, tensors_);
+}
+
+TEST_F(RestoreTest, ATensorAloneNeedsItsOwnChunksOnly) {
+  std::vector<std::vector<std::byte>> memory;
+  std::vector<Target> targets = Targets(&memory);
+  const auto bytes = arena_->BytesOf(image_);
+  auto* damaged = const_cast<std::byte*>(bytes.data()) + layout_.size - 1;
+  *damaged ^= std::byte{1};
+  EXPECT_TRUE(Restore(bytes, hashes_, {targets.front()}).ok()) << "the last chunk is not its";
+  EXPECT_EQ(memory.front(), tensors_.front());
+  EXPECT_EQ(Restore(bytes, hashes_, targets).code(), absl::StatusCode::kDataLoss);
+}
+
+// Any flipped bit is found, wherever it is; 2,000 of them here.
+TEST_F(RestoreTest, NoFlippedBitGetsThrough) {
+  const auto bytes = arena_->BytesOf(image_);
+  auto* writable = const_cast<std::byte*>(bytes.data());
+  Prng prng(6);
+  for (int i = 0; i < 2'000; ++i) {
+    const auto at = static_cast<size_t>(prng.Between(0, static_cast<int64_t>(bytes.size()) - 1));
+    const auto bit = static_cast<std::byte>(1 << prng.Between(0, 7));
+    const size_t chunk = at / kChunkBytes;
+    const auto part = bytes.subspan(chunk * kChunkBytes,
+                                    std::min(kChunkBytes, bytes.size() - chunk * kChunkBytes));
+    writable[at] ^= bit;
+    ASSERT_NE(HashOf(part.data(), part.size()), hashes_[chunk]) << at;
+    writable[at] ^= bit;
+  }
+  EXPECT_TRUE(Verify(bytes, hashes_).ok());
+  writable[0] ^= std::byte{1};
+  EXPECT_EQ(ReadHead(bytes, hashes_).status().code(), absl::StatusCode::kDataLoss);
+}
+
+TEST_F(RestoreTest, AShorterImageIsNotTheImage) {
+  const auto bytes = arena_->BytesOf(image_);
+  EXPECT_FALSE(Verify(bytes.first(kChunkBytes), hashes_).ok());
+  EXPECT_FALSE(Verify({}, hashes_).ok());
+  std::vector<std::vector<std::byte>> memory;
+  EXPECT_FALSE(Restore(bytes.first(bytes.size() - kChunkBytes), hashes_, Targets(&memory)).ok());
+}
+
+TEST_F(RestoreTest, ASaveThatCannotBeSaysSo) {
+  Image large = layout_;
+  large.size = arena_->image_bytes_max() + 1;
+  EXPECT_EQ(Save(arena_.get(), large, sources_, {}).code(), absl::StatusCode::kOutOfRange);
+  ASSERT_TRUE(Save(arena_.get(), layout_, sources_, {.generation = 1, .step = 8}).ok());
+  const auto images = arena_->Sealed();
+  ASSERT_TRUE(arena_->BeginRead(images[1]));
+  EXPECT_EQ(Save(arena_.get(), layout_, sources_, {.generation = 1, .step = 9}).code(),
+            absl::StatusCode::kUnavailable);
+}
+
+}  // namespace
+}  // namespace paceline::ckpt

@@ -1,0 +1,123 @@
+// The checkpoint arena of one rank: a file in memory with a few slots, each large enough for one
+// checkpoint file. docs/formats/arena.md is the specification; this header is its C++ form, and
+// does no I/O: the caller maps the file.
+//
+//   header, 4 KiB | control of slot 0, of slot 1, … (4 KiB multiples) | image 0, image 1, …
+//
+// The rank writes images, its agent reads them, and either may be killed at any instruction. What
+// is in a slot is only believed while its state word says kSealed and the check of its words holds.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace paceline {
+
+inline constexpr uint64_t kArenaMagic = 0x0031'414E'4552'4150ULL;  // the bytes "PARENA1\0"
+inline constexpr uint32_t kArenaVersion = 1;
+inline constexpr uint64_t kArenaPage = 4096;
+// Images begin at multiples of that, so that huge pages can hold them.
+inline constexpr uint64_t kArenaImageAlignment = uint64_t{2} << 20;
+inline constexpr uint32_t kArenaSlotsMax = 8;
+
+struct ArenaHeader {
+  std::atomic<uint64_t> magic;  // commit word: stored last by its creator
+  uint32_t version;
+  uint32_t slot_count;
+  uint64_t image_bytes;    // room of each image
+  uint64_t control_bytes;  // of each slot's control
+  uint32_t rank;
+  uint32_t user;     // numeric
+  char boot_id[40];  // padded with NUL, as both below
+  char job_id[136];
+  uint64_t check;  // ArenaCheck of all before it but the magic
+  char reserved[3872];
+};
+static_assert(sizeof(ArenaHeader) == kArenaPage && offsetof(ArenaHeader, check) == 216);
+
+// kFree: nothing. kWriting: the rank fills it. kSealed: whole. kReading: whole, and an agent reads
+// it just now.
+enum class ArenaSlotState : uint8_t { kFree = 0, kWriting = 1, kSealed = 2, kReading = 3 };
+
+// At the start of a slot's control; the hashes of the image's chunks follow it.
+struct ArenaSlot {
+  // State in the low byte, above it a number that grows with every change, so that nobody takes a
+  // later state for the one he saw.
+  std::atomic<uint64_t> state;
+  std::atomic<uint64_t> generation;
+  std::atomic<int64_t> step;
+  std::atomic<uint64_t> image_bytes;  // of this image, at most the header's
+  std::atomic<uint64_t> head_bytes;   // of it, before the first tensor's data
+  std::atomic<uint64_t> root;         // hash of the chunks' hashes
+  std::atomic<uint64_t> check;        // ArenaCheck of the five words before it
+  uint64_t reserved;
+};
+static_assert(sizeof(ArenaSlot) == 64);
+static_assert(std::atomic<uint64_t>::is_always_lock_free);
+
+// FNV-1a of 64 bits: tells a torn or overwritten word from a whole one.
+inline uint64_t ArenaCheck(std::span<const std::byte> bytes) {
+  uint64_t hash = 0xcbf29ce484222325u;
+  for (const std::byte byte : bytes) hash = (hash ^ static_cast<uint64_t>(byte)) * 0x100000001b3u;
+  return hash;
+}
+
+// What a slot holds, as a reader saw it.
+struct ArenaImage {
+  uint32_t slot = 0;
+  uint64_t generation = 0;
+  int64_t step = -1;
+  uint64_t image_bytes = 0;
+  uint64_t head_bytes = 0;
+  uint64_t root = 0;
+  bool operator==(const ArenaImage&) const = default;
+};
+
+inline uint64_t CheckOf(const ArenaImage& image) {
+  const std::array<uint64_t, 5> words = {image.generation, static_cast<uint64_t>(image.step),
+                                         image.image_bytes, image.head_bytes, image.root};
+  return ArenaCheck(std::as_bytes(std::span(words)));
+}
+
+// By world first: after a rollback a newer world's lower step is the newer state.
+inline bool IsNewer(const ArenaImage& a, const ArenaImage& b) {
+  return a.generation != b.generation ? a.generation > b.generation : a.step > b.step;
+}
+
+// ---- which slot the next image may take ----
+
+struct ArenaSlotView {
+  ArenaSlotState state = ArenaSlotState::kFree;
+  ArenaImage image;  // of a sealed one, or of one that is read
+};
+
+// A free one, else the oldest sealed one that is not `keep` (the newest step that every rank of the
+// world has) and not the newest. Nothing: all are in use, and the save has to wait or be left out.
+inline std::optional<uint32_t> ChooseSlot(std::span<const ArenaSlotView> slots,
+                                          std::optional<int64_t> keep = {}) {
+  std::optional<uint32_t> newest;
+  std::optional<uint32_t> oldest;
+  const auto holds = [](const ArenaSlotView& slot) {
+    return slot.state == ArenaSlotState::kSealed || slot.state == ArenaSlotState::kReading;
+  };
+  for (uint32_t i = 0; i < slots.size(); ++i) {
+    if (slots[i].state == ArenaSlotState::kFree) return i;
+    if (!holds(slots[i])) continue;
+    if (!newest.has_value() || IsNewer(slots[i].image, slots[*newest].image)) newest = i;
+  }
+  for (uint32_t i = 0; i < slots.size(); ++i) {
+    if (slots[i].state != ArenaSlotState::kSealed || i == newest) continue;
+    if (keep.has_value() && slots[i].image.step == *keep) continue;
+    if (!oldest.has_value() || IsNewer(slots[*oldest].image, slots[i].image)) oldest = i;
+  }
+  return oldest;
+}
+
+}  // namespace paceline
