@@ -36,14 +36,19 @@ def median(rows: list[dict[str, Any]], what: str, key: str = "seconds") -> float
     return statistics.median(row[key] for row in rows if row["what"] == what and row["round"] > 0)
 
 
+def keep(samples: Samples, system: str, tensors: int, rows: list[dict[str, Any]]) -> None:
+    for row in rows:
+        rest = {key: value for key, value in row.items() if key not in ("what", "seconds")}
+        samples.add(f"{system} {row['what']}", row["seconds"], tensors=tensors, **rest)
+
+
 def measure(samples: Samples, disk: Path, size: int, tensors: int, rounds: int) -> list[str]:
     """All systems once, for one shape of state; the lines that are printed."""
     numbers = [str(size), str(tensors), str(rounds + 1)]
     arena = Path(tempfile.mkdtemp(prefix="paceline-bench-", dir="/dev/shm"))
     ours = lines_of([str(BUILD / "bench_checkpoint"), str(arena), str(disk), *numbers])
     shutil.rmtree(arena)
-    for row in ours:
-        samples.add(f"engine {row.pop('what')}", row.pop("seconds"), tensors=tensors, **row)
+    keep(samples, "engine", tensors, ours)
     limit = median(ours, "streaming_copy")
     first = next(row["seconds"] for row in ours if row["what"] == "save")
     save, fixed = median(ours, "save"), median(ours, "fixed")
@@ -59,16 +64,8 @@ def measure(samples: Samples, disk: Path, size: int, tensors: int, rounds: int) 
     for peer in PEERS:
         command = [sys.executable, str(BENCH / "checkpoint_peer.py"), peer, str(disk), *numbers]
         rows = lines_of(command)
-        for row in rows:
-            samples.add(f"{peer} {row.pop('what')}", row.pop("seconds"), tensors=tensors, **row)
-        rows = [row for row in samples.rows if row["system"].startswith(peer)][-len(rows) :]
-        stall = statistics.median(
-            row["seconds"] for row in rows if row["system"] == f"{peer} {peer}" and row["round"]
-        )
-        copy = statistics.median(
-            row["seconds"] for row in rows if row["system"] == f"{peer} memcpy" and row["round"]
-        )
-        text.append(f"{peer} {stall / copy:.1f} of its copy limit")
+        keep(samples, peer, tensors, rows)
+        text.append(f"{peer} {median(rows, peer) / median(rows, 'memcpy'):.1f} of its copy limit")
     return text
 
 
