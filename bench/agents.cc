@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <string>
 
+#include "cpu_seconds.h"
 #include "fleet.h"
 #include "paceline/base/file_text.h"
 #include "paceline/wire/control_client.h"
@@ -26,15 +27,6 @@ using Clock = std::chrono::steady_clock;
 
 double Since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-double OwnCpuSeconds() {
-  rusage usage = {};
-  getrusage(RUSAGE_SELF, &usage);
-  const auto seconds = [](const timeval& time) {
-    return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) / 1e6;
-  };
-  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
 void Tell(const char* phase, double seconds, const Fleet& fleet) {

@@ -5,7 +5,6 @@
 // Prints a JSON line for each measurement. Everything alternates within a round: a plain copy with
 // streaming stores, memcpy, a save; a raw direct write, a drain; memcpy back, a verified restore.
 
-#include <sys/resource.h>
 #include <unistd.h>
 
 #if defined(__x86_64__)
@@ -20,6 +19,7 @@
 #include <string>
 #include <vector>
 
+#include "cpu_seconds.h"
 #include "paceline/base/check.h"
 #include "paceline/ckpt/arena.h"
 #include "paceline/ckpt/chunk_copy.h"
@@ -32,25 +32,16 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-double CpuSeconds() {
-  rusage usage = {};
-  getrusage(RUSAGE_SELF, &usage);
-  const auto seconds = [](const timeval& time) {
-    return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) / 1e6;
-  };
-  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
-}
-
 template <class Work>
 void Measure(const char* what, int round, uint64_t bytes, Work work) {
-  const double cpu = CpuSeconds();
+  const double cpu = bench::OwnCpuSeconds();
   const auto start = Clock::now();
   const std::string way = work();
   const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
   printf(
       "{\"what\":\"%s\",\"round\":%d,\"seconds\":%.6f,\"bytes\":%llu,\"cpu\":%.4f,\"way\":\"%s\"}"
       "\n",
-      what, round, seconds, static_cast<unsigned long long>(bytes), CpuSeconds() - cpu,
+      what, round, seconds, static_cast<unsigned long long>(bytes), bench::OwnCpuSeconds() - cpu,
       way.c_str());
   fflush(stdout);
 }

@@ -22,10 +22,8 @@ constexpr uint64_t kImageBytesMax = uint64_t{1} << 46;
 
 uint64_t RoundUp(uint64_t value, uint64_t unit) { return (value + unit - 1) / unit * unit; }
 
-uint64_t ChunksOf(uint64_t bytes) { return RoundUp(bytes, kChunkBytes) / kChunkBytes; }
-
 uint64_t ControlBytes(uint64_t image_bytes) {
-  return RoundUp(sizeof(ArenaSlot) + ChunksOf(image_bytes) * sizeof(uint64_t), kArenaPage);
+  return RoundUp(sizeof(ArenaSlot) + ChunkCount(image_bytes) * sizeof(uint64_t), kArenaPage);
 }
 
 uint64_t FirstImageAt(uint64_t control_bytes, uint32_t slots) {
@@ -240,7 +238,7 @@ std::optional<uint32_t> Arena::BeginWrite(std::optional<int64_t> keep) {
 }
 
 void Arena::Seal(ArenaImage image, std::span<const uint64_t> chunk_hashes) {
-  CHECK(chunk_hashes.size() == ChunksOf(image.image_bytes), "a hash for each chunk");
+  CHECK(chunk_hashes.size() == ChunkCount(image.image_bytes), "a hash for each chunk");
   ArenaSlot& at = slot(image.slot);
   std::copy(chunk_hashes.begin(), chunk_hashes.end(), hashes(image.slot));
   image.root = HashOf(chunk_hashes.data(), chunk_hashes.size_bytes());
@@ -289,7 +287,7 @@ std::span<const std::byte> Arena::BytesOf(const ArenaImage& image) const {
 
 std::vector<uint64_t> Arena::HashesOf(const ArenaImage& image) const {
   const uint64_t* first = hashes(image.slot);
-  return {first, first + ChunksOf(image.image_bytes)};
+  return {first, first + ChunkCount(image.image_bytes)};
 }
 
 }  // namespace paceline::ckpt

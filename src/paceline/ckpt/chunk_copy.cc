@@ -237,7 +237,7 @@ uint64_t CopyFromChunk(const std::byte* chunk, size_t size, std::span<const Copy
 
 ChunkCopier::ChunkCopier(std::byte* image, size_t size) : image_(image), size_(size) {
   CHECK(reinterpret_cast<uintptr_t>(image) % kStripe == 0, "an image begins at a stripe");
-  hashes_.reserve(size / kChunkBytes + 1);
+  hashes_.reserve(ChunkCount(size));
   BeginChunk();
 }
 

@@ -203,7 +203,7 @@ bool IsNotHere(const absl::Status& status) {
 absl::StatusOr<DrainReport> Drain(std::span<const std::byte> image,
                                   std::span<const uint64_t> hashes, const std::string& path,
                                   const DrainOptions& options) {
-  if (hashes.size() != (image.size() + kChunkBytes - 1) / kChunkBytes) {
+  if (hashes.size() != ChunkCount(image.size())) {
     return absl::DataLossError("the image does not have that many chunks");
   }
   struct Way {

@@ -29,7 +29,7 @@ absl::Status VerifyChunk(std::span<const std::byte> image, std::span<const uint6
 }
 
 absl::Status CheckCount(std::span<const std::byte> image, std::span<const uint64_t> hashes) {
-  if (hashes.size() == (image.size() + kChunkBytes - 1) / kChunkBytes) return absl::OkStatus();
+  if (hashes.size() == ChunkCount(image.size())) return absl::OkStatus();
   return MakeStatus(absl::StatusCode::kDataLoss,
                     Concat(image.size(), " bytes do not have ", hashes.size(), " chunks"));
 }

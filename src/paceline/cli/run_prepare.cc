@@ -44,6 +44,10 @@ Problem Failed(const std::string& code, const std::string& what, const absl::Sta
                  .fix = Concat("paceline why ", code)};
 }
 
+bool IsOurs(AddressOwner owner) {
+  return owner == AddressOwner::kLoopback || owner == AddressOwner::kThisHost;
+}
+
 class Preparation {
  public:
   explicit Preparation(RunInput input) : input_(std::move(input)), request_(input_.request) {}
@@ -86,8 +90,7 @@ class Preparation {
                      .fix = "give the address of the first host by --rdzv-endpoint HOST:PORT"};
     }
     address_ = ToText(endpoint);
-    const bool owns = owner == AddressOwner::kLoopback || owner == AddressOwner::kThisHost;
-    is_master_ = request_.is_master_host.value_or(owns && request_.join.empty());
+    is_master_ = request_.is_master_host.value_or(IsOurs(owner) && request_.join.empty());
     // A second `paceline run` on the address's own host joins the first one, as torchrun's does.
     const bool is_taken =
         is_master_ && endpoint.port != 0 && IsPortTaken(endpoint.host, endpoint.port);
@@ -111,8 +114,7 @@ class Preparation {
   Check ChooseRelay() {
     for (const Endpoint& relay : request_.relays) {
       const AddressOwner owner = OwnerOf(relay.host);
-      const bool owns = owner == AddressOwner::kLoopback || owner == AddressOwner::kThisHost;
-      if (!owns || IsPortTaken(relay.host, relay.port)) continue;
+      if (!IsOurs(owner) || IsPortTaken(relay.host, relay.port)) continue;
       run_.card.relay = ToText(relay);
       return CheckOpen(owner, run_.card.relay);
     }

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "grpc/grpc_security_constants.h"
+#include "paceline/base/text.h"
 #include "paceline/wire/certificates.h"
 
 namespace paceline::wire {
@@ -50,16 +51,6 @@ std::vector<std::string_view> UrisOfPeer(const grpc::CallbackServerContext& cont
   return uris;
 }
 
-std::vector<std::string> SplitAtCommas(std::string_view text) {
-  std::vector<std::string> parts;
-  while (!text.empty()) {
-    const size_t comma = std::min(text.find(','), text.size());
-    parts.emplace_back(text.substr(0, comma));
-    text.remove_prefix(std::min(comma + 1, text.size()));
-  }
-  return parts;
-}
-
 }  // namespace
 
 std::vector<std::string> NodesOfPeer(const grpc::CallbackServerContext& context) {
@@ -75,7 +66,9 @@ std::vector<std::string> NodesSpokenFor(const grpc::CallbackServerContext& conte
   const std::vector<std::string_view> uris = UrisOfPeer(context);
   const bool is_relay = std::find(uris.begin(), uris.end(), kRelayUri) != uris.end();
   if (!is_relay || begin == end) return NodesOfPeer(context);
-  return SplitAtCommas({begin->second.data(), begin->second.size()});
+  const std::vector<std::string_view> names =
+      SplitParts({begin->second.data(), begin->second.size()}, ",");
+  return {names.begin(), names.end()};
 }
 
 }  // namespace paceline::wire

@@ -10,6 +10,7 @@
 #include "grpcpp/generic/async_generic_service.h"
 #include "grpcpp/generic/generic_stub.h"
 #include "paceline/base/status_macros.h"
+#include "paceline/base/text.h"
 #include "paceline/wire/channel.h"
 #include "paceline/wire/guard.h"
 #include "paceline/wire/server_setup.h"
@@ -22,12 +23,6 @@ namespace {
 constexpr auto kOpenPatience = std::chrono::seconds(5);
 
 constexpr std::string_view kEnroll = "/paceline.v1.Enrollment/Enroll";
-
-std::string JoinNames(const std::vector<std::string>& names) {
-  std::string joined;
-  for (const std::string& name : names) joined += joined.empty() ? name : "," + name;
-  return joined;
-}
 
 ServerCredentials ServingAs(const Credentials& own) {
   return {.token = own.token,
@@ -54,7 +49,7 @@ class RelayedCall {
     const auto authorization = context->client_metadata().find("authorization");
     up_context_.AddMetadata("authorization",
                             {authorization->second.data(), authorization->second.size()});
-    const std::string nodes = JoinNames(NodesOfPeer(*context));
+    const std::string nodes = JoinWith(NodesOfPeer(*context), ",");
     if (!nodes.empty()) up_context_.AddMetadata(kNodesHeader, nodes);
     up_context_.set_wait_for_ready(true);
     stub->PrepareBidiStreamingCall(&up_context_, context->method(), {}, &up_);

@@ -169,14 +169,7 @@ TEST_F(RelayTest, AgentsStayWithTheirRelayWhileTheMasterIsAway) {
   const auto relay = MakeRelay({});
   Heard<AgentStreamEvent> agent_heard;
   const auto agent = AgentBehind({AddressOf(*relay)}, &agent_heard, kNowhere);
-  for (int i = 0; i < 3; ++i) {
-    ASSERT_TRUE(agent_heard.Next<StreamOpened>());
-    ASSERT_TRUE(agent->Send(Register{TestReport("node0")}));
-    ASSERT_TRUE(heard_.Next<AgentSaid>());
-    server_.reset();
-    ASSERT_TRUE(agent_heard.Next<StreamBroken>());
-    Serve(address_);
-  }
+  RegisterWithEachMaster(agent.get(), &agent_heard);
 }
 
 // The relay's own link to the master is the broken one: its callers hear so, and do not wait.

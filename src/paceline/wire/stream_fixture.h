@@ -98,6 +98,18 @@ class StreamTest : public testing::Test {
         [heard](AgentStreamEvent event) { heard->Post(std::move(event)); });
   }
 
+  // Three masters, one after the other at one address: the agent registers with each.
+  void RegisterWithEachMaster(AgentStream* agent, Heard<AgentStreamEvent>* agent_heard) {
+    for (int i = 0; i < 3; ++i) {
+      ASSERT_TRUE(agent_heard->Next<StreamOpened>());
+      ASSERT_TRUE(agent->Send(Register{TestReport("node0")}));
+      ASSERT_TRUE(heard_.Next<AgentSaid>());
+      server_.reset();
+      ASSERT_TRUE(agent_heard->Next<StreamBroken>());
+      Serve(address_);
+    }
+  }
+
   const std::string token_ = MakeToken();
   ServerCredentials server_credentials_{.token = token_};
   Credentials client_credentials_{.token = token_};

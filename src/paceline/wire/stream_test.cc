@@ -49,14 +49,7 @@ TEST_F(StreamTest, AnAgentFindsTheNextMaster) {
   Serve();
   Heard<AgentStreamEvent> agent_heard;
   const auto agent = Agent(&agent_heard);
-  for (int i = 0; i < 3; ++i) {
-    ASSERT_TRUE(agent_heard.Next<StreamOpened>());
-    ASSERT_TRUE(agent->Send(Register{TestReport("node0")}));
-    ASSERT_TRUE(heard_.Next<AgentSaid>());
-    server_.reset();
-    ASSERT_TRUE(agent_heard.Next<StreamBroken>());
-    Serve(address_);
-  }
+  RegisterWithEachMaster(agent.get(), &agent_heard);
 }
 
 TEST_F(StreamTest, ARefusalIsHeardAndIsFinal) {
