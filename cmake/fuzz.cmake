@@ -9,6 +9,11 @@
 # truncations and seeded mutations of it, so that what was found once stays found. It needs no clang
 # to go on for longer: spec_file_corpus tests/fuzz/corpus/spec_file 100000.
 
+if(NOT PACELINE_FUZZ)
+  add_library(fuzz_replay OBJECT ${PROJECT_SOURCE_DIR}/tests/fuzz/replay_main.cc)
+  target_link_libraries(fuzz_replay PUBLIC paceline_options)
+endif()
+
 function(add_fuzz_target name)
   cmake_parse_arguments(ARG "" "" "DEPS" ${ARGN})
   paceline_targets(deps ${ARG_DEPS})
@@ -21,8 +26,8 @@ function(add_fuzz_target name)
     target_link_options(${name}_fuzz PRIVATE -fsanitize=fuzzer)
     target_link_libraries(${name}_fuzz PRIVATE ${deps})
   else()
-    add_executable(${name}_corpus ${name}.cc replay_main.cc)
-    target_link_libraries(${name}_corpus PRIVATE paceline_options paceline::base ${deps})
+    add_executable(${name}_corpus ${name}.cc)
+    target_link_libraries(${name}_corpus PRIVATE fuzz_replay paceline::base ${deps})
     add_test(NAME ${name}_corpus COMMAND ${name}_corpus ${corpus})
     set_tests_properties(${name}_corpus PROPERTIES LABELS fuzz TIMEOUT 300)
   endif()
