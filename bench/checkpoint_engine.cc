@@ -129,14 +129,15 @@ void CopyRound(const State& state, Arena* arena, int round) {
 
 void ImageRound(const State& state, const Arena& arena, const std::string& disk_dir, int round) {
   const ArenaImage image = arena.Sealed().front();
-  const auto held = arena.BytesOf(image);
-  const auto hashes = arena.HashesOf(image);
+  const auto held = arena.FileOf(image);
+  const auto hashes = arena.FileHashesOf(image);
   Measure("restore", round, state.bytes, [&] {
     std::vector<Target> targets;
     for (size_t i = 0; i < state.count; ++i) {
       targets.push_back({state.layout.boxes[i], state.back.get() + i * state.each});
     }
-    CHECK(Restore(held, hashes, std::move(targets)).ok(), "nothing was lost");
+    MemorySource source(held);
+    CHECK(Restore(&source, hashes, std::move(targets)).ok(), "nothing was lost");
     return std::string("own arena");
   });
   for (const bool verify : {false, true}) {

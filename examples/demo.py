@@ -140,7 +140,7 @@ class Run:
     def command(self) -> list[str]:
         shape = ["--local-nodes", NODES, "--nproc-per-node", RANKS_EACH, "--spares", SPARES]
         script = [EXAMPLES / "train_bytes.py", "--steps", self.steps, "--digest", self.digest]
-        script += ["--checkpoint", self.folder / "checkpoint" / "state.pt", "--print-every", 20]
+        script += ["--checkpoint", self.folder / "checkpoint", "--print-every", 20]
         command = [PACELINE, "run", *shape, "--run-dir", self.folder / "run", *script]
         return [str(part) for part in command]
 

@@ -48,8 +48,9 @@ def test_hello_keeps_its_count_over_a_failure(tmp_path: Path):
 @pytest.mark.parametrize("script", ["train_bytes.py", "train_fsdp2.py"])
 def test_a_restart_ends_with_the_same_bits(script: str, tmp_path: Path):
     pytest.importorskip("torch", reason="this example trains with torch")
-    whole = run(script, "--steps", 6, "--save-every", 3, "--checkpoint", tmp_path / "whole")
-    args = (script, "--save-every", 3, "--checkpoint", tmp_path / "parts")
+    where = "--torch-save" if script == "train_bytes.py" else "--checkpoint"
+    whole = run(script, "--steps", 6, "--save-every", 3, where, tmp_path / "whole")
+    args = (script, "--save-every", 3, where, tmp_path / "parts")
     run(*args, "--steps", 3)
     parts = run(*args, "--steps", 6)
     assert "resumed at step 3" in parts

@@ -257,6 +257,11 @@ class _Reader:
         self.open.saved_step = int(event.get("saved_step", -1))
         self._change(now, Phase.RESTART)
 
+    def _on_restore_decided(self, now: float, event: dict[str, Any]) -> None:
+        """With flash checkpoints the step to go on from is known only when the new world is."""
+        if self.open is not None and not self.open.of_master and event.get("from") != "nothing":
+            self.open.saved_step = int(event.get("step", -1))
+
     def _on_world_formed(self, now: float, event: dict[str, Any]) -> None:
         self._change(now, Phase.RESTART)
         lanes: dict[int, str] = {}

@@ -3,21 +3,21 @@
 The point of this script is what it saves. After any fault that keeps the world size, the final
 weights are bit-identical with those of an undisturbed run, because
 
-  * model, optimizer, random states of every rank and the position in the data are saved together
-    and replaced atomically, so that a restart goes on from one whole step;
+  * model, optimizer, random states of every rank and the position in the data are saved together,
+    after every step, so that a restart goes on from one whole step;
   * what a rank reads in a step depends only on (seed, step, rank), so that a step that is done
     again is the same step;
   * one backward is run and thrown away before the state is loaded. DDP reduces gradients in one
     bucket order in its first iteration and in another one ever after; without it, the first step
     after a restart would add the same numbers in another order and differ in the last bits.
 
-docs/guides/determinism.md tells the whole story. The script is a plain torchrun script:
+docs/guides/determinism.md tells the whole story.
 
-    torchrun --nproc-per-node 2 train_bytes.py --steps 100
     paceline run --nproc-per-node 2 train_bytes.py --steps 100
 
-The two lines that mention paceline are optional: they show the loss and the saved step in its
-live line.
+With --torch-save it is a plain torchrun script that saves now and then by itself:
+
+    torchrun --nproc-per-node 2 train_bytes.py --steps 100 --torch-save state.pt
 """
 
 import argparse
@@ -35,7 +35,7 @@ from torch.nn import functional
 from torch.nn.parallel import DistributedDataParallel
 
 try:
-    import paceline as pl
+    import paceline.torch as pl
 except ImportError:  # plain torchrun
     pl = None
 
@@ -96,32 +96,82 @@ class ByteModel(nn.Module):
         return functional.cross_entropy(self.out(self.blocks(x)).flatten(0, 1), wanted.flatten())
 
 
-def save(path: Path, state: dict[str, Any]) -> None:
-    """Replace the checkpoint in one go: a reader sees the old one or the new one, both whole."""
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
-    with part.open("wb") as file:
-        torch.save(state, file)
-        file.flush()
-        os.fsync(file.fileno())
-    part.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY)
-    os.fsync(folder)  # the rename itself must survive a power cut, too
-    os.close(folder)
+class Flash:
+    """Every step is saved, by paceline."""
+
+    def __init__(self, directory: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+        assert pl, "without paceline the script needs --torch-save"
+        self.checkpointer = pl.Checkpointer(directory)
+        self.state = {"model": model, "optimizer": optimizer}
+
+    def restore(self) -> int:
+        """The steps that are done."""
+        return self.checkpointer.restore(self.state)
+
+    def save(self, done: int, loss: float) -> None:
+        if pl:
+            pl.step(done - 1, loss=loss)
+        self.checkpointer.save(done - 1, self.state)
+
+    def close(self) -> None:
+        self.checkpointer.close()
 
 
-def gather_random_states() -> list[Any] | None:
-    """The random states of all ranks, at rank 0."""
-    mine = {"python": random.getstate(), "torch": torch.get_rng_state()}
-    gathered: list[Any] | None = [None] * dist.get_world_size() if dist.get_rank() == 0 else None
-    dist.gather_object(mine, gathered)
-    return gathered
+class TorchSave:
+    """Rank 0 saves every few steps, by torch.save and a rename."""
 
+    def __init__(
+        self, path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, *, every: int
+    ) -> None:
+        self.path, self.model, self.optimizer, self.every = path, model, optimizer, every
+        path.parent.mkdir(parents=True, exist_ok=True)
 
-def restore_random_state(states: list[Any]) -> None:
-    """This rank's own state; in a world of another size, the nearest thing to it."""
-    mine = states[dist.get_rank() % len(states)]
-    random.setstate(mine["python"])
-    torch.set_rng_state(mine["torch"])
+    def restore(self) -> int:
+        if not self.path.exists():
+            return 0
+        state = torch.load(self.path, weights_only=True)
+        self.model.load_state_dict(state["model"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        # This rank's own state; in a world of another size, the nearest thing to it.
+        mine = state["random"][dist.get_rank() % len(state["random"])]
+        random.setstate(mine["python"])
+        torch.set_rng_state(mine["torch"])
+        return state["step"]
+
+    def save(self, done: int, loss: float) -> None:
+        if pl:
+            pl.step(done, loss=loss)
+        if done % self.every == 0:
+            self._write(done)
+
+    def close(self) -> None:
+        pass
+
+    def _write(self, done: int) -> None:
+        mine = {"python": random.getstate(), "torch": torch.get_rng_state()}
+        is_first = dist.get_rank() == 0
+        states: list[Any] | None = [None] * dist.get_world_size() if is_first else None
+        dist.gather_object(mine, states)
+        if not is_first:
+            return
+        state = {
+            "model": self.model.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "random": states,
+            "step": done,
+        }
+        # A reader sees the old one or the new one, both whole.
+        part = self.path.with_name(f"{self.path.name}.{os.getpid()}.part")
+        with part.open("wb") as file:
+            torch.save(state, file)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(self.path)
+        folder = os.open(self.path.parent, os.O_RDONLY)
+        os.fsync(folder)  # the rename itself must survive a power cut, too
+        os.close(folder)
+        if pl:
+            pl.saved(done)
 
 
 def digest(model: nn.Module) -> str:
@@ -149,42 +199,27 @@ def train(args: argparse.Namespace) -> None:
         loss_of(0).backward()  # discarded: from here on DDP uses its final bucket order
         optimizer.zero_grad()
 
-    step = 0  # steps that are done; also the position in the data
     random.seed(f"{args.seed}/{rank}")
     torch.manual_seed(args.seed + 1 + rank)  # dropout differs from rank to rank
-    if args.checkpoint.exists():
-        state = torch.load(args.checkpoint, weights_only=True)
-        inner.load_state_dict(state["model"])
-        optimizer.load_state_dict(state["optimizer"])
-        restore_random_state(state["random"])
-        step = state["step"]
-        if rank == 0:
-            print(f"resumed at step {step}", flush=True)
+    keeper = (
+        TorchSave(args.torch_save, inner, optimizer, every=args.save_every)
+        if args.torch_save
+        else Flash(args.checkpoint, model, optimizer)
+    )
+    start = keeper.restore()  # steps that are done; also the position in the data
+    if rank == 0 and start:
+        print(f"resumed at step {start}", flush=True)
 
-    while step < args.steps:
+    for step in range(start, args.steps):
         loss = loss_of(step)
         loss.backward()
         optimizer.step()
         optimizer.zero_grad()
-        step += 1
-        if pl:
-            pl.step(step, loss=loss.item())
-        if rank == 0 and (step % args.print_every == 0 or step == args.steps):
-            print(f"step {step} loss {loss.item():.6f}", flush=True)
-        if step % args.save_every == 0 or step == args.steps:
-            states = gather_random_states()
-            if rank == 0:
-                save(
-                    args.checkpoint,
-                    {
-                        "model": inner.state_dict(),
-                        "optimizer": optimizer.state_dict(),
-                        "random": states,
-                        "step": step,
-                    },
-                )
-                if pl:
-                    pl.saved(step)
+        done = step + 1
+        keeper.save(done, loss.item())
+        if rank == 0 and (done % args.print_every == 0 or done == args.steps):
+            print(f"step {done} loss {loss.item():.6f}", flush=True)
+    keeper.close()
 
     if rank == 0:
         print(f"weights sha256 {digest(inner)}", flush=True)
@@ -201,8 +236,11 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument("--batch", type=int, default=8, help="windows of text a rank and step")
     parser.add_argument("--learning-rate", type=float, default=3e-3)
     parser.add_argument("--text-bytes", type=int, default=4 << 20)
-    parser.add_argument("--checkpoint", type=Path, default=Path("train_bytes.pt"))
-    parser.add_argument("--save-every", type=int, default=5, help="steps between checkpoints")
+    parser.add_argument(
+        "--checkpoint", type=Path, default=Path("train_bytes"), help="a directory all hosts share"
+    )
+    parser.add_argument("--torch-save", type=Path, help="save to this file, as plain scripts do")
+    parser.add_argument("--save-every", type=int, default=5, help="steps, with --torch-save")
     parser.add_argument("--print-every", type=int, default=5)
     parser.add_argument("--digest", type=Path, help="write a hash of the final weights here")
     parser.add_argument(
@@ -218,7 +256,6 @@ def main() -> None:
     args = parse_args()
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
-    args.checkpoint.parent.mkdir(parents=True, exist_ok=True)
     train(args)
     dist.destroy_process_group()
 

@@ -34,7 +34,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
             "base"),
     "bindings": ("client", "plan", "model", "base"),
 }
-PARTS = {"wire": ("core/event.h", "core/record.h", "core/action.h")}
+PARTS = {"wire": ("core/event.h", "core/record.h", "core/action.h", "core/checkpoint_book.h")}
 
 # Who may see transport headers and generated code. `cli` and the hosts speak through wire.
 TRANSPORT = ("wire",)

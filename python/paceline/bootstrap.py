@@ -24,7 +24,7 @@ from typing import NoReturn
 from paceline import errors, imports, progress, store
 from paceline.entry import Entry, execute
 from paceline.launch import Launch
-from paceline.torch import watch_steps
+from paceline.step_hooks import watch_steps
 
 PORT_TAKEN_STATUS = 75  # EX_TEMPFAIL: nobody's fault, try again in a new world
 

@@ -1,103 +1,403 @@
-"""Counts training steps in an unmodified script, by torch's global optimizer hooks.
+"""paceline for PyTorch: everything of `paceline`, and checkpoints.
 
-A step of the training is over when an optimizer steps that has already stepped in it. So a script
-with several optimizers counts once an iteration, optimizers may take turns for thousands of steps,
-and nothing depends on which of them is the main one. A subclass whose `step` calls `super().step()`
-makes the hooks nest: only the outermost counts.
+    import paceline.torch as pl
+
+    ckpt = pl.Checkpointer("runs/gpt", keep=3)
+    state = {"model": model, "optimizer": optimizer}
+    for step in range(ckpt.restore(state), steps):
+        train_step()
+        ckpt.save(step, state)  # one memory copy
+    ckpt.close()
 """
 
+import ctypes
+import os
 import sys
-from collections.abc import Callable
-from types import CodeType, FrameType, ModuleType
-from typing import Any
+from typing import cast
 
-from paceline.import_hook import when_imported
+import torch
+from torch.nn.parallel import DistributedDataParallel
+from torch.optim import Optimizer
 
-_MODULE = "torch.optim.optimizer"
-# A script may make a new optimizer every iteration; forgetting is harmless, it costs one step.
-_OPTIMIZERS_MAX = 4096
+from paceline import (
+    generation,
+    is_managed,
+    local_rank,
+    rank,
+    saved,
+    step,
+    world_size,
+)
+from paceline.checkpoint import BaseCheckpointer, Ticket
+from paceline.plan import Box, CheckpointError, Leaf, Plan, State
+from paceline.restoring import Restoring
+
+__all__ = [
+    "CheckpointError",
+    "Checkpointer",
+    "Ticket",
+    "generation",
+    "is_managed",
+    "local_rank",
+    "rank",
+    "saved",
+    "step",
+    "world_size",
+]
+
+_DTYPES: dict[torch.dtype, str] = {
+    torch.bool: "BOOL",
+    torch.uint8: "U8",
+    torch.int8: "I8",
+    torch.int16: "I16",
+    torch.uint16: "U16",
+    torch.float16: "F16",
+    torch.bfloat16: "BF16",
+    torch.int32: "I32",
+    torch.uint32: "U32",
+    torch.float32: "F32",
+    torch.float64: "F64",
+    torch.int64: "I64",
+    torch.uint64: "U64",
+    torch.float8_e4m3fn: "F8_E4M3",
+    torch.float8_e5m2: "F8_E5M2",
+}
+_FROM_NAME = {name: dtype for dtype, name in _DTYPES.items()}
 
 
-Hook = Callable[[object, object, object], None]
+class Checkpointer(BaseCheckpointer):
+    """Saves every step to memory and some to `directory`, and restores the newest whole one.
 
-
-def step_hooks(
-    report: Callable[[], None], first: Callable[[], None] | None = None
-) -> tuple[Hook, Hook]:
-    """The two hooks, before and after a step: `before, after = step_hooks(session.count_step)`.
-
-    They run in every step of every optimizer, so they are closures over plain lists: a class would
-    take twice the time.
+    `directory` is seen by all hosts; `keep` of the newest checkpoints stay there. `every` says how
+    often a step goes there: `100` steps, `"30s"`, or by default an interval from what it costs and
+    how often the job fails. `replicated=True` says that all ranks hold the same tensors (found out
+    for DistributedDataParallel). The state is a dict of modules, optimizers, anything with
+    `state_dict` and `load_state_dict`, tensors, and plain values. The random numbers of Python,
+    NumPy and torch are saved with it.
     """
-    # optimizer's id → [iteration of its last step, calls of step that have not ended]
-    optimizers: dict[int, list[int]] = {}
-    find = optimizers.get
-    iteration = 0
 
-    def before(optimizer: object, _args: object, _kwargs: object) -> None:
-        state = find(id(optimizer))
-        if state is None:
-            if len(optimizers) >= _OPTIMIZERS_MAX:
-                optimizers.clear()
-            optimizers[id(optimizer)] = [0, 1]
-        elif state[1] and _is_nested(optimizer):
-            state[1] += 1
-        else:
-            # Also when a former step ended by an exception and so left its call open.
-            state[1] = 1
+    def __init__(
+        self,
+        directory: str | os.PathLike[str],
+        *,
+        keep: int = 3,
+        every: str | int | None = None,
+        replicated: bool | None = None,
+    ) -> None:
+        super().__init__(
+            directory, framework=_Torch(), keep=keep, every=every, replicated=replicated
+        )
 
-    def after(optimizer: object, _args: object, _kwargs: object) -> None:
-        nonlocal iteration, first
-        state = find(id(optimizer))
-        if state is None:
+
+class _Torch:
+    """What `paceline.checkpoint` has to know about torch."""
+
+    def is_tensor(self, value: object) -> bool:
+        return isinstance(value, torch.Tensor)
+
+    def leaf(
+        self,
+        key: str,
+        tensor: object,
+        container: dict[object, object] | None = None,
+        name: object = None,
+    ) -> Leaf:
+        whole = cast("torch.Tensor", tensor)
+        local, offset = _local_part(whole)
+        dtype = _DTYPES.get(local.dtype)
+        if dtype is None or local.layout != torch.strided or local.is_quantized:
+            raise CheckpointError(
+                what=f"{key} cannot be saved",
+                where="Checkpointer.save",
+                why=f"it is a {local.dtype} tensor of layout {local.layout}",
+                fix="save it as dense real numbers, for instance by torch.view_as_real",
+            )
+        box = Box(dtype, tuple(local.shape), offset, tuple(whole.shape))
+        if local.device.type == "cpu" and local.is_contiguous():
+            return Leaf(key, box, local.detach(), container, name, found=tensor)
+        memory = torch.empty(local.shape, dtype=local.dtype, pin_memory=local.is_cuda)
+        return Leaf(key, box, memory, container, name, found=tensor, live=local.detach())
+
+    def refresh(self, leaves: list[Leaf]) -> None:
+        copied = [leaf for leaf in leaves if leaf.live is not None]
+        for leaf in copied:
+            live = cast("torch.Tensor", leaf.live)
+            cast("torch.Tensor", leaf.memory).copy_(live, non_blocking=True)
+        if any(cast("torch.Tensor", leaf.live).is_cuda for leaf in copied):
+            torch.cuda.synchronize()
+
+    def plan_entry(self, plan: Plan, key: str, value: object, state: State) -> bool:
+        if isinstance(value, torch.nn.Module) and not _has_own_ways(value):
+            for name, tensor, container, own_name in _module_tensors(value, plan):
+                plan.leaves.append(self.leaf(f"{key}.{name}", tensor, container, own_name))
+            return True
+        if isinstance(value, Optimizer):
+            self._plan_optimizer(plan, key, value, state)
+            return True
+        return False
+
+    def _plan_optimizer(self, plan: Plan, key: str, optimizer: Optimizer, state: State) -> None:
+        names = _parameter_names(optimizer, state)
+        states = cast("dict[object, dict[object, object]]", optimizer.state)
+        scalars: list[tuple[str, dict[object, object], object]] = []
+        plan.attributes.append((optimizer, "state", states))
+        plan.watch(cast("dict[object, object]", states))
+        for parameter, name in names.items():
+            inner = states.get(parameter)
+            if inner is None:
+                continue
+            plan.links.append((cast("dict[object, object]", states), parameter, inner))
+            plan.watch(inner)
+            for what, value in inner.items():
+                if isinstance(value, torch.Tensor):
+                    plan.leaves.append(self.leaf(f"{key}.state.{name}.{what}", value, inner, what))
+                else:
+                    scalars.append((name, inner, what))
+
+        def rest() -> object:
+            found: dict[str, dict[str, object]] = {}
+            for name, inner, what in scalars:
+                found.setdefault(name, {})[str(what)] = inner[what]
+            groups = [
+                {name: value for name, value in group.items() if name != "params"}
+                for group in optimizer.param_groups
+            ]
+            return {"param_groups": groups, "scalars": found}
+
+        plan.values[key] = rest
+        # As many texts as parameters: written once and not in every save.
+        plan.constants[key] = [[names[p] for p in g["params"]] for g in optimizer.param_groups]
+
+    def restore_entry(self, work: Restoring, key: str, value: object, state: State) -> bool:
+        if isinstance(value, torch.nn.Module) and not _has_own_ways(value):
+            for name, tensor, _container, _name in _module_tensors(value, None):
+                work.want(self.leaf(f"{key}.{name}", tensor))
+            return True
+        if isinstance(value, Optimizer):
+            self._restore_optimizer(work, key, value, state)
+            return True
+        return False
+
+    def _restore_optimizer(
+        self, work: Restoring, key: str, optimizer: Optimizer, state: State
+    ) -> None:
+        from paceline import notes
+
+        entries = cast("dict[str, object]", work.own.get("entries", {}))
+        if key not in entries:
+            (work.problems if work.strict else work.left_out).append(f"{key} was not saved")
             return
-        depth = state[1] = state[1] - 1
-        if depth:
+        rest = cast("dict[str, object]", notes.decode(entries[key]))
+        groups = cast("list[dict[str, object]]", rest["param_groups"])
+        constants = cast("dict[str, list[list[str]]]", work.own.get("constants", {}))
+        named = constants.get(key, [])
+        scalars = cast("dict[str, dict[str, object]]", rest["scalars"])
+        names = _parameter_names(optimizer, state)
+        live = [[names[p] for p in g["params"]] for g in optimizer.param_groups]
+        live_names = [name for group in live for name in group]
+        if named != live:
+            work.problems.append(f"{key} was saved for other parameters or groups of them")
             return
-        if state[0] == iteration:
-            iteration += 1
-            report()
-            if first is not None:
-                then, first = first, None
-                then()
-        state[0] = iteration
+        numbers = {name: i for i, name in enumerate(live_names)}
+        states: dict[int, dict[str, object]] = {}
+        for parameter, name in names.items():
+            prefix = f"{key}.state.{name}."
+            inner: dict[str, object] = dict(scalars.get(name, {}))
+            for found in work.names_below(prefix):
+                what = found[len(prefix) :]
+                if "." not in what:
+                    inner[what] = self._wanted_like(work, found, cast("torch.Tensor", parameter))
+            if inner:
+                states[numbers[name]] = inner
+        loaded = {
+            "state": states,
+            "param_groups": [
+                {**group, "params": [numbers[name] for name in its]}
+                for group, its in zip(groups, live, strict=True)
+            ],
+        }
+        work.after.append(lambda: _load_exactly(optimizer, loaded))
 
-    return before, after
+    def _wanted_like(self, work: Restoring, key: str, parameter: torch.Tensor) -> torch.Tensor:
+        """A tensor of an optimizer's state, cut as its parameter is when it is as large."""
+        box = work.whole(key)
+        assert box is not None
+        dtype = _FROM_NAME[box.dtype]
+        is_like = tuple(parameter.shape) == box.whole and _is_sharded(parameter)
+        with torch.no_grad():
+            made = (
+                torch.empty_like(parameter, dtype=dtype)
+                if is_like
+                else torch.empty(box.whole, dtype=dtype)
+            )
+        work.want(self.leaf(key, made))
+        return made
+
+    def new_tensor(self, box: Box) -> object:
+        return torch.empty(box.shape, dtype=_FROM_NAME[box.dtype])
+
+    def write_back(self, leaf: Leaf) -> None:
+        with torch.no_grad():
+            cast("torch.Tensor", leaf.live).copy_(cast("torch.Tensor", leaf.memory))
+
+    def cut(self, target: Leaf, source_memory: object, source: Box) -> None:
+        to: list[slice] = []
+        of: list[slice] = []
+        for to_at, to_size, of_at, of_size in zip(
+            target.box.offset, target.box.shape, source.offset, source.shape, strict=True
+        ):
+            begin, end = max(to_at, of_at), min(to_at + to_size, of_at + of_size)
+            to.append(slice(begin - to_at, end - to_at))
+            of.append(slice(begin - of_at, end - of_at))
+        memory = cast("torch.Tensor", target.memory)
+        memory[tuple(to)].copy_(cast("torch.Tensor", source_memory)[tuple(of)])
+
+    def random_state(self) -> dict[str, object]:
+        state: dict[str, object] = {"torch": _bytes_of(torch.get_rng_state())}
+        if torch.cuda.is_available() and torch.cuda.is_initialized():
+            state["cuda"] = _bytes_of(torch.cuda.get_rng_state())
+        if "numpy" in sys.modules:
+            import numpy
+
+            kind, words, at, has_gauss, gauss = numpy.random.get_state(legacy=True)
+            state["numpy"] = [
+                str(kind),
+                numpy.asarray(words).astype("<u4").tobytes(),
+                int(at),
+                int(has_gauss),
+                float(gauss),
+            ]
+        return state
+
+    def set_random_state(self, state: dict[str, object]) -> None:
+        torch.set_rng_state(_tensor_of(cast("bytes", state["torch"])))
+        if "cuda" in state and torch.cuda.is_available():
+            torch.cuda.set_rng_state(_tensor_of(cast("bytes", state["cuda"])))
+        if "numpy" in state:
+            import numpy
+
+            kind, words, at, has_gauss, gauss = cast(
+                "tuple[str, bytes, int, int, float]", state["numpy"]
+            )
+            numpy.random.set_state(
+                (kind, numpy.frombuffer(words, dtype="<u4"), at, has_gauss, gauss)
+            )
+
+    def is_replica(self, state: State) -> bool:
+        return any(isinstance(value, DistributedDataParallel) for value in state.values())
+
+    def expected_bytes(self, state: State) -> int:
+        """What a save will need once optimizers that have not stepped yet have their state."""
+        total = 0
+        for value in state.values():
+            if isinstance(value, torch.nn.Module):
+                total += sum(_local_bytes(t) for t in value.state_dict(keep_vars=True).values())
+            if isinstance(value, Optimizer):
+                parameters = [p for group in value.param_groups for p in group["params"]]
+                copies = 1 if isinstance(value, torch.optim.SGD) else 2
+                total += sum(copies * _local_bytes(p) + 64 for p in parameters)
+        return total + (2 << 20)
 
 
-def _is_nested(optimizer: object) -> bool:
-    """Whether two calls of torch's step wrapper for `optimizer` are on the stack."""
-    wrapper: CodeType | None = None
-    found = 0
-    frame: FrameType | None = sys._getframe(2)  # pyright: ignore[reportPrivateUsage]
-    while frame is not None:
-        if wrapper is None:
-            wrapper = frame.f_code
-        if frame.f_code is wrapper and frame.f_locals.get("self") is optimizer:
-            found += 1
-            if found == 2:
-                return True
-        frame = frame.f_back
+def _has_own_ways(module: torch.nn.Module) -> bool:
+    """Whether its state is more than its parameters and buffers; then it is asked in every save."""
+    for one in module.modules():
+        hooks = one._state_dict_hooks  # pyright: ignore[reportPrivateUsage]
+        before = one._state_dict_pre_hooks  # pyright: ignore[reportPrivateUsage]
+        is_sharded = type(one).__name__.startswith("FSDP")  # its hook only shards again
+        overridden = type(one).get_extra_state is not torch.nn.Module.get_extra_state
+        if hooks or (before and not is_sharded) or overridden:
+            return True
     return False
 
 
-def watch_steps(
-    report: Callable[[], None],
-    installed: Callable[[], None],
-    *,
-    first: Callable[[], None] | None = None,
-) -> None:
-    """Call `report` after every training step, and `first` after the first, once torch is there.
+def _module_tensors(
+    module: torch.nn.Module, plan: Plan | None
+) -> list[tuple[str, torch.Tensor, dict[object, object] | None, str]]:
+    """Name, tensor and where it is found, for everything in the module's state_dict."""
+    homes: dict[str, tuple[dict[object, object], str]] = {}
+    for prefix, one in module.named_modules(remove_duplicate=False):
+        start = prefix + "." if prefix else ""
+        for held in (one._parameters, one._buffers):  # pyright: ignore[reportPrivateUsage]
+            holder = cast("dict[object, object]", held)
+            if plan is not None:
+                plan.watch(holder)
+            for name in held:
+                homes[start + name] = (holder, name)
+        children = cast("dict[object, object]", one._modules)  # pyright: ignore[reportPrivateUsage]
+        if plan is not None:
+            plan.watch(children)
+            plan.links.extend((children, name, child) for name, child in children.items())
+    found: list[tuple[str, torch.Tensor, dict[object, object] | None, str]] = []
+    for name, tensor in module.state_dict(keep_vars=True).items():
+        home = homes.get(name)
+        if home is not None and home[0].get(home[1]) is tensor:
+            found.append((name, tensor, home[0], home[1]))
+        else:
+            # A module that names its tensors by itself.
+            found.append((name, tensor, None, name))
+            if plan is not None:
+                plan.is_lasting = False
+    return found
 
-    Example: `watch_steps(session.count_step, session.hook_installed)`.
-    """
-    before, after = step_hooks(report, first)
 
-    def then(module: ModuleType) -> None:
-        pre: Callable[[Any], object] = module.register_optimizer_step_pre_hook
-        post: Callable[[Any], object] = module.register_optimizer_step_post_hook
-        pre(before)
-        post(after)
-        installed()
+def _parameter_names(optimizer: Optimizer, state: State) -> dict[object, str]:
+    """The names of its parameters in the modules of the state; a number for any other."""
+    known: dict[int, str] = {}
+    for key, value in state.items():
+        if isinstance(value, torch.nn.Module):
+            for name, parameter in value.named_parameters():
+                known.setdefault(id(parameter), f"{key}.{name}")
+    names: dict[object, str] = {}
+    for group in optimizer.param_groups:
+        for parameter in group["params"]:
+            names[parameter] = known.get(id(parameter), str(len(names)))
+    return names
 
-    when_imported(_MODULE, then)
+
+def _load_exactly(optimizer: Optimizer, loaded: dict[str, object]) -> None:
+    """`load_state_dict` gives state the type of its parameter; this gives it back its own."""
+    optimizer.load_state_dict(loaded)
+    states = cast("dict[int, dict[str, object]]", loaded["state"])
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    for number, inner in states.items():
+        for what, value in inner.items():
+            if not isinstance(value, torch.Tensor):
+                continue
+            now = optimizer.state[parameters[number]][what]
+            if now.dtype != value.dtype:
+                optimizer.state[parameters[number]][what] = value.to(now.device)
+
+
+def _is_sharded(tensor: torch.Tensor) -> bool:
+    return hasattr(tensor, "device_mesh")
+
+
+def _local_part(tensor: torch.Tensor) -> tuple[torch.Tensor, tuple[int, ...]]:
+    """What of it is in this process, and where that begins in the whole."""
+    if not _is_sharded(tensor):
+        return tensor, (0,) * tensor.dim()
+    from torch.distributed.tensor import DTensor
+    from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
+
+    sharded = cast("DTensor", tensor)
+    _shape, offset = compute_local_shape_and_global_offset(
+        sharded.shape, sharded.device_mesh, sharded.placements
+    )
+    return sharded._local_tensor, tuple(offset)  # pyright: ignore[reportPrivateUsage]
+
+
+def _local_bytes(tensor: object) -> int:
+    if not isinstance(tensor, torch.Tensor):
+        return 0
+    local, _offset = _local_part(tensor)
+    return local.numel() * local.element_size()
+
+
+def _bytes_of(tensor: torch.Tensor) -> bytes:
+    host = tensor.cpu()  # bytes(storage) would go through Python, byte by byte
+    return ctypes.string_at(host.data_ptr(), host.numel() * host.element_size())
+
+
+def _tensor_of(text: bytes) -> torch.Tensor:
+    return torch.frombuffer(bytearray(text), dtype=torch.uint8)

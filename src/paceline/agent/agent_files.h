@@ -12,6 +12,8 @@ namespace paceline::agent {
 struct AgentFiles {
   std::string run_dir;
   std::string node;
+  std::string checkpoint_socket =
+      {};  // where this node's ranks find the keeper of their checkpoints
 
   std::string NodeDir() const { return Concat(run_dir, "/nodes/", node); }
   std::string Page() const { return Concat(NodeDir(), "/page"); }

@@ -4,11 +4,13 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <signal.h>
+#include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <memory>
+#include <span>
 #include <utility>
 
 #include <nlohmann/json.hpp>
@@ -22,6 +24,7 @@
 #include "paceline/base/spawn.h"
 #include "paceline/base/status_macros.h"
 #include "paceline/base/text.h"
+#include "paceline/model/arena_layout.h"
 #include "paceline/model/problem.h"
 #include "paceline/model/version.h"
 #include "paceline/wire/master_server.h"
@@ -91,6 +94,13 @@ std::string AddressTowards(const std::string& master_address) {
   return host;
 }
 
+// A socket's path has little room, so both names go into a number.
+std::string CheckpointSocket(const std::string& runtime_dir, const std::string& run_dir,
+                             const std::string& node) {
+  const std::string names = Concat(run_dir, "\n", node);
+  return Concat(runtime_dir, "/checkpoints-", ArenaCheck(std::as_bytes(std::span(names))), ".sock");
+}
+
 absl::Status MakeNodeDirs(const AgentFiles& files) {
   for (const std::string& dir : {files.NodeDir(), files.LogDir(), files.ErrorDir()}) {
     RETURN_IF_ERROR(MakeDirs(dir, 0700));
@@ -120,7 +130,8 @@ void BlockAgentSignals() {
 
 absl::StatusOr<AgentSetup> PrepareAgent(const AgentOptions& options) {
   AgentSetup setup;
-  setup.files = {options.run_dir, options.node};
+  setup.files = {options.run_dir, options.node,
+                 CheckpointSocket(options.runtime_dir, options.run_dir, options.node)};
   setup.runtime_dir = options.runtime_dir;
   RETURN_IF_ERROR(MakeNodeDirs(setup.files));
   RETURN_IF_ERROR(LogToFile(setup.files.AgentLog()));
@@ -164,6 +175,31 @@ std::unique_ptr<wire::Relay> StartRelay(const AgentSetup& setup) {
   }
   LogInfo("relay", {{"listen", setup.relay_listen}});
   return *std::move(relay);
+}
+
+Fd OpenAgentSignals() {
+  sigset_t wanted;
+  sigemptyset(&wanted);
+  for (const int signal : {SIGTERM, SIGINT}) sigaddset(&wanted, signal);
+  return Fd(::signalfd(-1, &wanted, SFD_CLOEXEC | SFD_NONBLOCK));
+}
+
+StarterPlace StarterPlaceOf(const AgentSetup& setup, const std::string& salt) {
+  const StarterHome home{.runtime_dir = setup.runtime_dir,
+                         .log_path = setup.files.LogDir() + "/starter.log",
+                         .salt = salt};
+  StarterPlace place = PlaceOfStarter(setup.spec.launch, setup.base_env, home);
+  place.orphan_after = setup.spec.job.timers.orphan_after;
+  return place;
+}
+
+CheckpointStation::Setup StationSetupOf(const AgentSetup& setup) {
+  return {.node = setup.files.node,
+          .job_id = setup.spec.job.job_id,
+          .boot_id = setup.identity.boot_id,
+          .socket = setup.files.checkpoint_socket,
+          .arena_root = ArenaRoot(setup.spec.job.job_id),
+          .report_every = setup.spec.job.timers.heartbeat_interval};
 }
 
 wire::AgentStreamOptions StreamOptionsOf(const AgentSetup& setup) {

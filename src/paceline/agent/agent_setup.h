@@ -9,9 +9,12 @@
 
 #include "absl/status/statusor.h"
 #include "paceline/agent/agent_files.h"
+#include "paceline/agent/checkpoint_station.h"
 #include "paceline/agent/event_loop.h"
 #include "paceline/agent/page_file.h"
 #include "paceline/agent/rank_env.h"
+#include "paceline/agent/starter_key.h"
+#include "paceline/base/fd.h"
 #include "paceline/model/node.h"
 #include "paceline/wire/agent_stream.h"
 #include "paceline/wire/credentials.h"
@@ -43,6 +46,12 @@ std::unique_ptr<wire::Relay> StartRelay(const AgentSetup& setup);
 // SIGTERM and SIGINT are read from a descriptor, SIGPIPE and SIGHUP are ignored: a terminal that
 // goes away is nobody's wish to stop.
 void BlockAgentSignals();
+Fd OpenAgentSignals();
+
+// Where its starter lives. A salt makes it another one than that of other nodes of this host.
+StarterPlace StarterPlaceOf(const AgentSetup& setup, const std::string& salt);
+
+CheckpointStation::Setup StationSetupOf(const AgentSetup& setup);
 
 // How this agent reaches its master.
 wire::AgentStreamOptions StreamOptionsOf(const AgentSetup& setup);

@@ -15,16 +15,15 @@
 
 #include <nlohmann/json.hpp>
 
-#include "paceline/agent/agent_files.h"
+#include "paceline/agent/agent_json.h"
 #include "paceline/agent/agent_setup.h"
+#include "paceline/agent/checkpoint_station.h"
 #include "paceline/agent/page_file.h"
 #include "paceline/agent/pids.h"
 #include "paceline/agent/rank_table.h"
 #include "paceline/agent/reactor.h"
 #include "paceline/agent/starter_client.h"
-#include "paceline/agent/starter_key.h"
 #include "paceline/agent/store_port.h"
-#include "paceline/base/file_text.h"
 #include "paceline/base/log.h"
 #include "paceline/base/status_macros.h"
 #include "paceline/base/text.h"
@@ -80,7 +79,9 @@ class AgentLoop {
   void ArmHeartbeat();
   void SendHeartbeat();
   void Register();
-  void SaveAgentJson();
+  void NoteCarriedOut();
+  absl::Status OpenStation();
+  void MayExit();
   // Dropped before the stream exists: the registration tells everything.
   void Tell(wire::AgentMessage message) {
     if (stream_ != nullptr) stream_->Send(std::move(message));
@@ -99,6 +100,7 @@ class AgentLoop {
   StorePort store_port_;
   RankTable ranks_;
   StarterClient starter_;
+  std::unique_ptr<CheckpointStation> station_;
   std::unique_ptr<wire::AgentStream> stream_;
   Fd signals_;
 
@@ -118,6 +120,7 @@ class AgentLoop {
   Reactor::TimerId start_watch_timer_ = 0;
   bool is_linked_ = false;
   bool was_signalled_ = false;
+  bool has_ended_ = false;  // the machine has said that the agent shall exit
   Generation saved_generation_;
   int exit_code_ = 0;
 };
@@ -152,21 +155,28 @@ AgentLoop::AgentLoop(AgentSetup setup, std::unique_ptr<Reactor> reactor,
       heartbeat_interval_(setup_.spec.job.timers.heartbeat_interval) {}
 
 absl::Status AgentLoop::Begin() {
-  sigset_t wanted;
-  sigemptyset(&wanted);
-  for (const int signal : {SIGTERM, SIGINT}) sigaddset(&wanted, signal);
-  signals_ = Fd(::signalfd(-1, &wanted, SFD_CLOEXEC | SFD_NONBLOCK));
+  signals_ = OpenAgentSignals();
   RETURN_IF_ERROR(reactor_->Watch(signals_.get(), EPOLLIN, [this](uint32_t) { OnSignal(); }));
   RETURN_IF_ERROR(store_port_.Hold());
   Feed(core::StorePortHeld{store_port_.port()});
   if (page_->was_adopted()) FindRanks(/*with_ended=*/true);
   Feed(core::AgentTimePassed{});
-  SaveAgentJson();
+  RETURN_IF_ERROR(OpenStation());
+  SaveAgentJson(setup_, saved_generation_, machine_.assignment().restart_count);
   stream_ = std::make_unique<wire::AgentStream>(
       StreamOptionsOf(setup_), [this](wire::AgentStreamEvent event) {
         reactor_->Post([this, event = std::move(event)] { OnStream(event); });
       });
   ArmHeartbeat();
+  return absl::OkStatus();
+}
+
+absl::Status AgentLoop::OpenStation() {
+  const CheckpointStation::Listener listener{
+      .report = [this](const CheckpointReport& report) { Tell(report); },
+      .over = [this] { MayExit(); }};
+  ASSIGN_OR_RETURN(station_, CheckpointStation::Open(*reactor_, StationSetupOf(setup_), listener));
+  station_->SetGeneration(saved_generation_);
   return absl::OkStatus();
 }
 
@@ -221,7 +231,7 @@ void AgentLoop::Feed(const core::AgentEvent& event) {
   }
   is_feeding_ = false;
   ArmDeadline();
-  if (machine_.carried_out() != saved_generation_) SaveAgentJson();
+  NoteCarriedOut();
 }
 
 void AgentLoop::OnStream(wire::AgentStreamEvent event) {
@@ -231,6 +241,7 @@ void AgentLoop::OnStream(wire::AgentStreamEvent event) {
     LogWarning("master_unlinked", {{"why", broken->why}, {"denied", broken->is_denied}});
     is_linked_ = false;
     Feed(core::MasterUnlinked{broken->why});
+    MayExit();
     if (broken->is_denied) {
       OnRefusal({"PL-E102", "the master does not accept this agent's token or certificate",
                  broken->why, "use the join string or token file of this very job"});
@@ -240,6 +251,7 @@ void AgentLoop::OnStream(wire::AgentStreamEvent event) {
     is_linked_ = true;
     heartbeat_interval_ = welcome->heartbeat_interval;
     Feed(core::MasterLinked{});
+    station_->Linked();
   } else if (const auto* pace = std::get_if<wire::Pace>(&event)) {
     heartbeat_interval_ = pace->heartbeat_interval;
   } else if (const auto* assignment = std::get_if<Assignment>(&event)) {
@@ -248,6 +260,8 @@ void AgentLoop::OnStream(wire::AgentStreamEvent event) {
                            {"rank_count", assignment->rank_count},
                            {"why", assignment->reason}});
     Feed(core::AssignmentReceived{*assignment});
+  } else if (const auto* order = std::get_if<CheckpointOrder>(&event)) {
+    station_->Take(*order);
   } else if (const auto* refusal = std::get_if<wire::Refusal>(&event)) {
     OnRefusal(*refusal);
   }
@@ -256,10 +270,7 @@ void AgentLoop::OnStream(wire::AgentStreamEvent event) {
 void AgentLoop::OnRefusal(const wire::Refusal& refusal) {
   LogError("refused", {{"code", refusal.code}, {"what", refusal.what}, {"why", refusal.why}});
   if (refusal.retry) return;  // the stream comes back by itself
-  const nlohmann::json problem = {{"schema", "paceline.error/1"}, {"code", refusal.code},
-                                  {"message", refusal.what},      {"cause", refusal.why},
-                                  {"where", setup_.files.node},   {"fix", refusal.fix}};
-  ReplaceFile(setup_.files.ProblemJson(), problem.dump(), 0600).IgnoreError();
+  SaveProblem(setup_.files, refusal);
   constexpr int kNotAuthorised = 4;
   Feed(core::MasterRefused{refusal.what, kNotAuthorised});
 }
@@ -405,11 +416,7 @@ void AgentLoop::ArmDeadline() {
 void AgentLoop::Do(const core::StartStarter& action) {
   ranks_.set_starter_is_there(false);
   if (action.fresh) starter_salt_ = Concat(setup_.files.node, ".", MonotonicNs());
-  const StarterHome home{.runtime_dir = setup_.runtime_dir,
-                         .log_path = setup_.files.LogDir() + "/starter.log",
-                         .salt = starter_salt_};
-  StarterPlace place = PlaceOfStarter(setup_.spec.launch, setup_.base_env, home);
-  place.orphan_after = setup_.spec.job.timers.orphan_after;
+  StarterPlace place = StarterPlaceOf(setup_, starter_salt_);
   if (starter_delay_ns_ == 0) {
     starter_.Connect(std::move(place));
     return;
@@ -449,12 +456,19 @@ void AgentLoop::Do(const core::ReportRankExit& action) {
 }
 
 void AgentLoop::Do(const core::ReportNow&) { SendHeartbeat(); }
-
 void AgentLoop::Do(const core::TellLeaving& action) { Tell(wire::Leaving{action.why}); }
 
 void AgentLoop::Do(const core::ExitAgent& action) {
   LogInfo("agent_exits", {{"code", action.exit_code}, {"why", action.reason}});
   exit_code_ = action.exit_code;
+  has_ended_ = true;
+  MayExit();
+}
+
+void AgentLoop::MayExit() {
+  // Until the newest step is in storage, or the master ends its patience.
+  if (!has_ended_ || (is_linked_ && station_->IsAwaited())) return;
+  if (station_->is_over()) station_->CleanUp();
   starter_.Bye();
   constexpr Duration kFlushMax = Duration::Seconds(1);
   if (stream_ != nullptr) stream_->Flush(kFlushMax);
@@ -463,17 +477,11 @@ void AgentLoop::Do(const core::ExitAgent& action) {
 
 void AgentLoop::Do(const core::AgentNote& action) { LogInfo("note", {{"text", action.text}}); }
 
-void AgentLoop::SaveAgentJson() {
+void AgentLoop::NoteCarriedOut() {
+  if (machine_.carried_out() == saved_generation_) return;
   saved_generation_ = machine_.carried_out();
-  const nlohmann::json text = {{"schema", "paceline.agent/1"},
-                               {"pid", ::getpid()},
-                               {"start_time", StartTimeOf(::getpid())},
-                               {"boot_id", setup_.identity.boot_id},
-                               {"incarnation", setup_.incarnation},
-                               {"generation", saved_generation_.value()},
-                               {"restart_count", machine_.assignment().restart_count}};
-  const absl::Status saved = ReplaceFile(setup_.files.AgentJson(), text.dump(), 0600);
-  if (!saved.ok()) LogWarning("agent_json", {{"why", saved}});
+  SaveAgentJson(setup_, saved_generation_, machine_.assignment().restart_count);
+  if (station_ != nullptr) station_->SetGeneration(saved_generation_);
 }
 
 }  // namespace

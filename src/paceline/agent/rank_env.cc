@@ -75,6 +75,9 @@ Environment RankEnvironment(const RankPlace& place, const Environment& base) {
   env["PACELINE_JOB_ID"] = place.job.job_id;
   env["PACELINE_NODE"] = place.node;
   env["PACELINE_RUN_DIR"] = place.run_dir;
+  if (!place.checkpoint_socket.empty()) {
+    env["PACELINE_CHECKPOINT_SOCKET"] = place.checkpoint_socket;
+  }
   return env;
 }
 

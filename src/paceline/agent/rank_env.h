@@ -27,6 +27,7 @@ struct RankPlace {
   std::string run_dir;
   Rank rank;
   uint32_t local_rank = 0;
+  std::string checkpoint_socket = {};
   std::string torch_error_file;  // for scripts that use torch's own @record
 };
 

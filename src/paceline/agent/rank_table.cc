@@ -74,6 +74,7 @@ nlohmann::json RankTable::PrepareSpawn(const core::SpawnRank& spawn) {
                         .run_dir = setup_.files.run_dir,
                         .rank = spawn.rank,
                         .local_rank = spawn.local_rank,
+                        .checkpoint_socket = setup_.files.checkpoint_socket,
                         .torch_error_file = setup_.files.TorchErrorFile(generation, rank)};
   std::vector<std::string> args;
   for (const std::string& arg : launch.args) {

@@ -5,7 +5,8 @@
 //   RETURN_IF_ERROR(file.Sync());
 //   ASSIGN_OR_RETURN(const int fd, OpenFile(path));
 //
-// Both work in functions that return Status or StatusOr. Debian's Abseil has a string_view of its
+// Both work in functions that return Status or StatusOr (and, by base/result.h, Result). Debian's
+// Abseil has a string_view of its
 // own; Text() and the makers below cross that border once, here.
 
 #include <string>
@@ -14,6 +15,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "paceline/base/result.h"
 
 namespace paceline {
 
@@ -41,20 +43,3 @@ const absl::Status& StatusOf(const absl::StatusOr<T>& result) {
 }  // namespace status_internal
 
 }  // namespace paceline
-
-#define PACELINE_JOIN_INNER(a, b) a##b
-#define PACELINE_JOIN(a, b) PACELINE_JOIN_INNER(a, b)
-
-#define RETURN_IF_ERROR(expression)                                     \
-  do {                                                                  \
-    if (auto&& paceline_result = (expression); !paceline_result.ok()) { \
-      return ::paceline::status_internal::StatusOf(paceline_result);    \
-    }                                                                   \
-  } while (false)
-
-#define ASSIGN_OR_RETURN(target, expression) \
-  ASSIGN_OR_RETURN_INNER(PACELINE_JOIN(paceline_result_, __LINE__), target, expression)
-#define ASSIGN_OR_RETURN_INNER(result, target, expression) \
-  auto result = (expression);                              \
-  if (!result.ok()) return result.status();                \
-  target = *std::move(result)

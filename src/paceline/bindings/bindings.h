@@ -7,11 +7,13 @@
 #include <optional>
 #include <utility>
 
-#include "paceline/client/result.h"
+#include "paceline/base/result.h"
 
 namespace paceline::bindings {
 
+void BindCheckpoint(nanobind::module_& module);
 void BindCommandLine(nanobind::module_& module);
+void BindLivePlan(nanobind::module_& module);
 void BindPage(nanobind::module_& module);
 void BindQuietEnd(nanobind::module_& module);
 void BindSession(nanobind::module_& module);
@@ -19,16 +21,16 @@ void BindSlotBook(nanobind::module_& module);
 
 // Sets the Python exception for a failure and throws nanobind's way to say that one is set: OSError
 // for what the system refused, RuntimeError otherwise. Call inside a binding.
-[[noreturn]] void Raise(const client::Failure& failure);
+[[noreturn]] void Raise(const Failure& failure);
 
 template <typename T>
-T ValueOrRaise(client::Result<T> result) {
+T ValueOrRaise(Result<T> result) {
   if (!result.ok()) Raise(result.failure());
   return std::move(*result);
 }
 
-inline void RaiseIfFailed(const std::optional<client::Failure>& failure) {
-  if (failure) Raise(*failure);
+inline void RaiseIfFailed(const Result<void>& result) {
+  if (!result.ok()) Raise(result.failure());
 }
 
 }  // namespace paceline::bindings

@@ -5,10 +5,14 @@
 
 namespace paceline::bindings {
 
-void Raise(const client::Failure& failure) {
-  if (failure.kind == client::FailureKind::kSystem) {
+void Raise(const Failure& failure) {
+  if (failure.kind == FailureKind::kSystem) {
     errno = failure.error_number;
     PyErr_SetFromErrnoWithFilename(PyExc_OSError, failure.message.c_str());
+  } else if (failure.kind == FailureKind::kDamaged || failure.kind == FailureKind::kNotFound ||
+             failure.kind == FailureKind::kInvalid) {
+    // What a checkpoint can be, and the caller has an answer to.
+    PyErr_SetString(PyExc_LookupError, failure.message.c_str());
   } else {
     PyErr_SetString(PyExc_RuntimeError, failure.message.c_str());
   }
@@ -20,7 +24,9 @@ void Raise(const client::Failure& failure) {
 NB_MODULE(_native, module) {
   // A rank's session lives until its process ends; that is no leak.
   nanobind::set_leak_warnings(false);
+  paceline::bindings::BindCheckpoint(module);
   paceline::bindings::BindCommandLine(module);
+  paceline::bindings::BindLivePlan(module);
   paceline::bindings::BindPage(module);
   paceline::bindings::BindQuietEnd(module);
   paceline::bindings::BindSession(module);

@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "paceline/base/check.h"
-#include "paceline/base/status_macros.h"
+#include "paceline/base/result.h"
 #include "paceline/base/text.h"
 #include "paceline/ckpt/chunk_copy.h"
 
@@ -20,22 +20,22 @@ namespace {
 
 constexpr uint64_t kImageBytesMax = uint64_t{1} << 46;
 
-uint64_t RoundUp(uint64_t value, uint64_t unit) { return (value + unit - 1) / unit * unit; }
-
+// File and notes share the room of an image, and each may end with a chunk that is not whole.
 uint64_t ControlBytes(uint64_t image_bytes) {
-  return RoundUp(sizeof(ArenaSlot) + ChunkCount(image_bytes) * sizeof(uint64_t), kArenaPage);
+  return ArenaRoundUp(sizeof(ArenaSlot) + (ChunkCount(image_bytes) + 1) * sizeof(uint64_t),
+                      kArenaPage);
 }
 
 uint64_t FirstImageAt(uint64_t control_bytes, uint32_t slots) {
-  return RoundUp(kArenaPage + control_bytes * slots, kArenaImageAlignment);
+  return ArenaRoundUp(kArenaPage + control_bytes * slots, kArenaImageAlignment);
 }
 
-absl::Status SystemError(std::string_view what, const std::string& path, int error) {
+Failure SystemError(std::string_view what, const std::string& path, int error) {
   const bool is_full = error == ENOSPC || error == EDQUOT || error == ENOMEM;
-  return MakeStatus(is_full           ? absl::StatusCode::kResourceExhausted
-                    : error == ENOENT ? absl::StatusCode::kNotFound
-                                      : absl::StatusCode::kInternal,
-                    Concat(what, " ", path, ": ", std::strerror(error)));
+  return Failure{is_full           ? FailureKind::kFull
+                 : error == ENOENT ? FailureKind::kNotFound
+                                   : FailureKind::kSystem,
+                 Concat(what, " ", path, ": ", std::strerror(error))};
 }
 
 uint64_t HeaderCheck(const ArenaHeader& header) {
@@ -63,31 +63,31 @@ uint64_t NextWord(uint64_t word, ArenaSlotState state) {
 }  // namespace
 
 uint64_t Arena::BytesFor(const ArenaSize& size) {
-  const uint64_t image = RoundUp(size.image_bytes, kArenaImageAlignment);
+  const uint64_t image = ArenaRoundUp(size.image_bytes, kArenaImageAlignment);
   return FirstImageAt(ControlBytes(image), size.slot_count) + image * size.slot_count;
 }
 
-absl::StatusOr<std::unique_ptr<Arena>> Arena::OpenOrMake(const std::string& path,
-                                                         const ArenaIdentity& identity,
-                                                         const ArenaSize& size) {
+Result<std::unique_ptr<Arena>> Arena::OpenOrMake(const std::string& path,
+                                                 const ArenaIdentity& identity,
+                                                 const ArenaSize& size) {
   CHECK(size.slot_count >= 2 && size.slot_count <= kArenaSlotsMax, "two to eight slots");
   if (size.image_bytes == 0 || size.image_bytes > kImageBytesMax) {
-    return absl::InvalidArgumentError("an image of an absurd size");
+    return Failure{FailureKind::kInvalid, "an image of an absurd size"};
   }
-  absl::StatusOr<std::unique_ptr<Arena>> found = Open(path, identity);
+  Result<std::unique_ptr<Arena>> found = Open(path, identity);
   const bool is_usable = found.ok() && (*found)->image_bytes_max() >= size.image_bytes &&
                          (*found)->slot_count() == size.slot_count;
   if (is_usable) return found;
-  if (!found.ok() && !absl::IsNotFound(found.status()) && !absl::IsDataLoss(found.status())) {
-    return found.status();
+  if (!found.ok() && found.failure().kind != FailureKind::kNotFound &&
+      found.failure().kind != FailureKind::kDamaged) {
+    return found.failure();
   }
   return Make(path, identity, size);
 }
 
 // Under another name first: whoever finds the file finds it whole.
-absl::StatusOr<std::unique_ptr<Arena>> Arena::Make(const std::string& path,
-                                                   const ArenaIdentity& identity,
-                                                   const ArenaSize& size) {
+Result<std::unique_ptr<Arena>> Arena::Make(const std::string& path, const ArenaIdentity& identity,
+                                           const ArenaSize& size) {
   const std::string making = Concat(path, ".", ::getpid());
   ::unlink(making.c_str());
   const Fd fd(::open(making.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
@@ -97,12 +97,12 @@ absl::StatusOr<std::unique_ptr<Arena>> Arena::Make(const std::string& path,
     ::unlink(making.c_str());
     return SystemError(Concat("cannot reserve ", bytes, " bytes for"), path, error);
   }
-  absl::StatusOr<std::unique_ptr<Arena>> arena = Map(fd, bytes);
+  Result<std::unique_ptr<Arena>> arena = Map(fd, bytes);
   if (arena.ok()) {
     auto* header = reinterpret_cast<ArenaHeader*>((*arena)->memory_);
     header->version = kArenaVersion;
     header->slot_count = size.slot_count;
-    header->image_bytes = RoundUp(size.image_bytes, kArenaImageAlignment);
+    header->image_bytes = ArenaRoundUp(size.image_bytes, kArenaImageAlignment);
     header->control_bytes = ControlBytes(header->image_bytes);
     header->rank = identity.rank;
     header->user = ::geteuid();
@@ -114,30 +114,29 @@ absl::StatusOr<std::unique_ptr<Arena>> Arena::Make(const std::string& path,
   }
   const int error = errno;
   ::unlink(making.c_str());
-  if (!arena.ok()) return arena.status();
+  if (!arena.ok()) return arena.failure();
   return SystemError("cannot make", path, error);
 }
 
-absl::StatusOr<std::unique_ptr<Arena>> Arena::Open(const std::string& path,
-                                                   const ArenaIdentity& identity) {
+Result<std::unique_ptr<Arena>> Arena::Open(const std::string& path, const ArenaIdentity& identity) {
   const Fd fd(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
   if (!fd.is_open()) return SystemError("cannot open", path, errno);
   struct stat found {};
   if (::fstat(fd.get(), &found) != 0) return SystemError("cannot look at", path, errno);
   if (found.st_uid != ::geteuid()) {
-    return MakeStatus(absl::StatusCode::kFailedPrecondition, path + " belongs to another user");
+    return Failure{FailureKind::kNotOurs, path + " belongs to another user"};
   }
   if (!S_ISREG(found.st_mode) || static_cast<uint64_t>(found.st_size) < kArenaPage) {
-    return MakeStatus(absl::StatusCode::kDataLoss, path + " is cut off");
+    return Failure{FailureKind::kDamaged, path + " is cut off"};
   }
   ASSIGN_OR_RETURN(auto arena, Map(fd, static_cast<uint64_t>(found.st_size)));
-  if (const absl::Status status = arena->CheckHeader(identity); !status.ok()) {
-    return Annotate(status, path);
+  if (const Result<void> held = arena->CheckHeader(identity); !held.ok()) {
+    return Annotate(held.failure(), path);
   }
   return arena;
 }
 
-absl::StatusOr<std::unique_ptr<Arena>> Arena::Map(const Fd& fd, uint64_t size) {
+Result<std::unique_ptr<Arena>> Arena::Map(const Fd& fd, uint64_t size) {
   void* memory = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
   if (memory == MAP_FAILED) return SystemError("cannot map", "an arena", errno);
   ::madvise(memory, size, MADV_HUGEPAGE);  // where the file system has them
@@ -154,10 +153,10 @@ void Arena::Populate() {
 
 Arena::~Arena() { ::munmap(memory_, size_); }
 
-absl::Status Arena::CheckHeader(const ArenaIdentity& identity) const {
+Result<void> Arena::CheckHeader(const ArenaIdentity& identity) const {
   const ArenaHeader& head = header();
-  const auto lost = [](const char* why) { return absl::DataLossError(why); };
-  const auto foreign = [](const char* why) { return absl::FailedPreconditionError(why); };
+  const auto lost = [](const char* why) { return Failure{FailureKind::kDamaged, why}; };
+  const auto foreign = [](const char* why) { return Failure{FailureKind::kNotOurs, why}; };
   if (head.magic.load(std::memory_order_acquire) != kArenaMagic) return lost("is no arena");
   if (head.check != HeaderCheck(head)) return lost("has a damaged header");
   if (head.version != kArenaVersion) return foreign("is of another version of paceline");
@@ -171,7 +170,7 @@ absl::Status Arena::CheckHeader(const ArenaIdentity& identity) const {
   if (TextIn(head.job_id) != identity.job_id) return foreign("is another job's");
   if (TextIn(head.boot_id) != identity.boot_id) return foreign("is of another boot");
   if (head.rank != identity.rank) return foreign("is another rank's");
-  return absl::OkStatus();
+  return {};
 }
 
 ArenaSlot& Arena::slot(uint32_t index) const {
@@ -197,12 +196,18 @@ ArenaSlotView Arena::Look(uint32_t index) const {
   view.image = {.slot = index,
                 .generation = at.generation,
                 .step = at.step,
-                .image_bytes = at.image_bytes,
+                .world_size = at.world_size,
+                .file_bytes = at.file_bytes,
                 .head_bytes = at.head_bytes,
-                .root = at.root};
-  const bool holds = at.check == CheckOf(view.image) &&
-                     view.image.image_bytes <= header().image_bytes &&
-                     view.image.head_bytes <= view.image.image_bytes;
+                .notes_bytes = at.notes_bytes,
+                .file_root = at.file_root,
+                .root = at.root,
+                .flags = at.flags};
+  const uint64_t room = header().image_bytes;
+  const bool holds = at.check == CheckOf(view.image) && view.image.file_bytes <= room &&
+                     view.image.notes_bytes <= room - view.image.file_bytes &&
+                     NotesAt(view.image.file_bytes) + view.image.notes_bytes <= room &&
+                     view.image.head_bytes <= view.image.file_bytes;
   if (!holds) view.state = ArenaSlotState::kFree;
   return view;
 }
@@ -237,18 +242,39 @@ std::optional<uint32_t> Arena::BeginWrite(std::optional<int64_t> keep) {
   }
 }
 
-void Arena::Seal(ArenaImage image, std::span<const uint64_t> chunk_hashes) {
-  CHECK(chunk_hashes.size() == ChunkCount(image.image_bytes), "a hash for each chunk");
+void Arena::Seal(ArenaImage image, std::span<const uint64_t> file_hashes,
+                 std::span<const uint64_t> notes_hashes) {
+  CHECK(file_hashes.size() == ChunkCount(image.file_bytes), "a hash for each chunk of the file");
+  CHECK(notes_hashes.size() == ChunkCount(image.notes_bytes), "a hash for each chunk of the notes");
   ArenaSlot& at = slot(image.slot);
-  std::copy(chunk_hashes.begin(), chunk_hashes.end(), hashes(image.slot));
-  image.root = HashOf(chunk_hashes.data(), chunk_hashes.size_bytes());
+  uint64_t* const all = hashes(image.slot);
+  std::copy(notes_hashes.begin(), notes_hashes.end(),
+            std::copy(file_hashes.begin(), file_hashes.end(), all));
+  image.file_root = HashOf(all, file_hashes.size_bytes());
+  image.root = HashOf(all, file_hashes.size_bytes() + notes_hashes.size_bytes());
   at.generation = image.generation;
   at.step = image.step;
-  at.image_bytes = image.image_bytes;
+  at.world_size = image.world_size;
+  at.file_bytes = image.file_bytes;
   at.head_bytes = image.head_bytes;
+  at.notes_bytes = image.notes_bytes;
+  at.file_root = image.file_root;
   at.root = image.root;
+  at.flags = image.flags;
   at.check = CheckOf(image);
   SetState(image.slot, ArenaSlotState::kSealed);
+}
+
+std::optional<int64_t> Arena::hold() const {
+  const uint64_t word = header().hold.load(std::memory_order_acquire);
+  if (word == 0) return std::nullopt;
+  return static_cast<int64_t>(word - 1);
+}
+
+void Arena::SetHold(std::optional<int64_t> from_step) {
+  auto* header = reinterpret_cast<ArenaHeader*>(memory_);
+  const uint64_t word = from_step.has_value() ? static_cast<uint64_t>(*from_step) + 1 : 0;
+  header->hold.store(word, std::memory_order_release);
 }
 
 void Arena::GiveUp(uint32_t index) { SetState(index, ArenaSlotState::kFree); }
@@ -281,13 +307,22 @@ void Arena::ForgetReaders() {
   }
 }
 
-std::span<const std::byte> Arena::BytesOf(const ArenaImage& image) const {
-  return {memory_ + ImageAt(image.slot), image.image_bytes};
+std::span<const std::byte> Arena::FileOf(const ArenaImage& image) const {
+  return {memory_ + ImageAt(image.slot), image.file_bytes};
 }
 
-std::vector<uint64_t> Arena::HashesOf(const ArenaImage& image) const {
+std::span<const std::byte> Arena::NotesOf(const ArenaImage& image) const {
+  return {memory_ + ImageAt(image.slot) + NotesAt(image.file_bytes), image.notes_bytes};
+}
+
+std::vector<uint64_t> Arena::FileHashesOf(const ArenaImage& image) const {
   const uint64_t* first = hashes(image.slot);
-  return {first, first + ChunkCount(image.image_bytes)};
+  return {first, first + ChunkCount(image.file_bytes)};
+}
+
+std::vector<uint64_t> Arena::NotesHashesOf(const ArenaImage& image) const {
+  const uint64_t* first = hashes(image.slot) + ChunkCount(image.file_bytes);
+  return {first, first + ChunkCount(image.notes_bytes)};
 }
 
 }  // namespace paceline::ckpt

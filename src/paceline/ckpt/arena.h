@@ -15,9 +15,8 @@
 #include <string>
 #include <vector>
 
-#include "absl/status/status.h"
-#include "absl/status/statusor.h"
 #include "paceline/base/fd.h"
+#include "paceline/base/result.h"
 #include "paceline/model/arena_layout.h"
 
 namespace paceline::ckpt {
@@ -29,22 +28,22 @@ struct ArenaIdentity {
 };
 
 struct ArenaSize {
-  uint64_t image_bytes = 0;  // the largest image; rounded up to kArenaImageAlignment
+  uint64_t image_bytes = 0;  // the largest file with its notes; rounded up as images are
   uint32_t slot_count = 3;
 };
 
 class Arena {
  public:
   // Makes the file at `path`, or opens it when it is this identity's and of at least that size.
-  // All its memory is reserved now: a full file system is RESOURCE_EXHAUSTED here, and never a
+  // All its memory is reserved now: a full file system is kFull here, and never a
   // SIGBUS later. A file that is too small or damaged, and no one's claim, is replaced.
-  // FAILED_PRECONDITION: it is another job's, rank's, user's or boot's.
-  static absl::StatusOr<std::unique_ptr<Arena>> OpenOrMake(const std::string& path,
-                                                           const ArenaIdentity& identity,
-                                                           const ArenaSize& size);
-  // NOT_FOUND, FAILED_PRECONDITION as above, or DATA_LOSS for a header that does not hold.
-  static absl::StatusOr<std::unique_ptr<Arena>> Open(const std::string& path,
-                                                     const ArenaIdentity& identity);
+  // kNotOurs: it is another job's, rank's, user's or boot's.
+  static Result<std::unique_ptr<Arena>> OpenOrMake(const std::string& path,
+                                                   const ArenaIdentity& identity,
+                                                   const ArenaSize& size);
+  // kNotFound, kNotOurs as above, or kDamaged for a header that does not hold.
+  static Result<std::unique_ptr<Arena>> Open(const std::string& path,
+                                             const ArenaIdentity& identity);
   ~Arena();
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
@@ -67,9 +66,13 @@ class Arena {
   // A slot to fill, in state kWriting. Nothing: every slot is being read or holds what must stay.
   std::optional<uint32_t> BeginWrite(std::optional<int64_t> keep = {});
   std::byte* image(uint32_t slot) { return memory_ + ImageAt(slot); }
-  // Makes what was filled visible as a whole. `hashes` are its chunks'; `image.root` is set here.
-  void Seal(ArenaImage image, std::span<const uint64_t> hashes);
+  // Makes what was filled visible as a whole. The hashes are those of the chunks; the roots of
+  // `image` are set here.
+  void Seal(ArenaImage image, std::span<const uint64_t> file_hashes,
+            std::span<const uint64_t> notes_hashes);
   void GiveUp(uint32_t slot);
+  // The step from which on the next image must stay; see SetHold.
+  std::optional<int64_t> hold() const;
 
   // ---- readers ----
 
@@ -80,16 +83,19 @@ class Arena {
   void EndRead(const ArenaImage& image);
   // After the start of a reader: takes back the claims of one that died.
   void ForgetReaders();
-  std::span<const std::byte> BytesOf(const ArenaImage& image) const;
-  std::vector<uint64_t> HashesOf(const ArenaImage& image) const;
+  std::span<const std::byte> FileOf(const ArenaImage& image) const;
+  std::span<const std::byte> NotesOf(const ArenaImage& image) const;
+  std::vector<uint64_t> FileHashesOf(const ArenaImage& image) const;
+  std::vector<uint64_t> NotesHashesOf(const ArenaImage& image) const;
+  // The writer's first image of that step or a later one stays until this is called again.
+  void SetHold(std::optional<int64_t> from_step);
 
  private:
   Arena(std::byte* memory, uint64_t size) : memory_(memory), size_(size) {}
-  static absl::StatusOr<std::unique_ptr<Arena>> Map(const Fd& fd, uint64_t size);
-  static absl::StatusOr<std::unique_ptr<Arena>> Make(const std::string& path,
-                                                     const ArenaIdentity& identity,
-                                                     const ArenaSize& size);
-  absl::Status CheckHeader(const ArenaIdentity& identity) const;
+  static Result<std::unique_ptr<Arena>> Map(const Fd& fd, uint64_t size);
+  static Result<std::unique_ptr<Arena>> Make(const std::string& path, const ArenaIdentity& identity,
+                                             const ArenaSize& size);
+  Result<void> CheckHeader(const ArenaIdentity& identity) const;
 
   const ArenaHeader& header() const { return *reinterpret_cast<const ArenaHeader*>(memory_); }
   ArenaSlot& slot(uint32_t index) const;

@@ -26,7 +26,7 @@ class ArenaTest : public testing::Test {
  protected:
   std::unique_ptr<Arena> OpenOrMake(uint32_t slots = 3, uint64_t bytes = kImage) const {
     auto arena = Arena::OpenOrMake(path_, identity_, {bytes, slots});
-    EXPECT_TRUE(arena.ok()) << arena.status();
+    EXPECT_TRUE(arena.ok()) << arena.failure().message;
     return arena.ok() ? *std::move(arena) : nullptr;
   }
 
@@ -43,15 +43,26 @@ bool Save(Arena* arena, uint64_t generation, int64_t step, uint64_t bytes) {
   const std::vector<std::byte> source(bytes, static_cast<std::byte>(step));
   ChunkCopier copier(arena->image(*slot), bytes);
   copier.Append(source.data(), bytes);
-  arena->Seal({.slot = *slot, .generation = generation, .step = step, .image_bytes = bytes},
-              copier.Finish());
+  const std::string text = "step " + std::to_string(step);
+  ChunkCopier notes(arena->image(*slot) + NotesAt(bytes), text.size());
+  notes.Append(text.data(), text.size());
+  arena->Seal({.slot = *slot,
+               .generation = generation,
+               .step = step,
+               .file_bytes = bytes,
+               .notes_bytes = text.size()},
+              copier.Finish(), notes.Finish());
   return true;
 }
 
 // Whole: every byte tells the same step, and the hashes agree.
 bool IsWhole(const Arena& arena, const ArenaImage& image) {
-  const auto bytes = arena.BytesOf(image);
-  const auto hashes = arena.HashesOf(image);
+  const auto notes = arena.NotesOf(image);
+  const std::string text(reinterpret_cast<const char*>(notes.data()), notes.size());
+  if (text != "step " + std::to_string(image.step)) return false;
+  if (arena.NotesHashesOf(image) != std::vector{HashOf(text.data(), text.size())}) return false;
+  const auto bytes = arena.FileOf(image);
+  const auto hashes = arena.FileHashesOf(image);
   for (const std::byte byte : bytes) {
     if (byte != static_cast<std::byte>(image.step)) return false;
   }
@@ -60,7 +71,7 @@ bool IsWhole(const Arena& arena, const ArenaImage& image) {
     if (hashes[i] != HashOf(&bytes[begin], std::min(kChunkBytes, bytes.size() - begin)))
       return false;
   }
-  return image.root == HashOf(hashes.data(), hashes.size() * sizeof(hashes[0]));
+  return image.file_root == HashOf(hashes.data(), hashes.size() * sizeof(hashes[0]));
 }
 
 TEST_F(ArenaTest, WhatWasSealedIsFoundByTheNextProcess) {
@@ -71,7 +82,7 @@ TEST_F(ArenaTest, WhatWasSealedIsFoundByTheNextProcess) {
     ASSERT_TRUE(Save(arena.get(), 1, 8, 1));
   }
   const auto found = Arena::Open(path_, identity_);
-  ASSERT_TRUE(found.ok()) << found.status();
+  ASSERT_TRUE(found.ok()) << found.failure().message;
   const auto images = (*found)->Sealed();
   ASSERT_EQ(images.size(), 2u);
   EXPECT_EQ(images[0].step, 8);
@@ -137,11 +148,11 @@ TEST_F(ArenaTest, StrangersAreRefused) {
   ArenaIdentity other_rank = identity_;
   other_rank.rank = 5;
   for (const ArenaIdentity& identity : {other_job, other_boot, other_rank}) {
-    EXPECT_EQ(Arena::Open(path_, identity).status().code(), absl::StatusCode::kFailedPrecondition);
-    EXPECT_EQ(Arena::OpenOrMake(path_, identity, {kImage, 3}).status().code(),
-              absl::StatusCode::kFailedPrecondition);
+    EXPECT_EQ(Arena::Open(path_, identity).failure().kind, FailureKind::kNotOurs);
+    EXPECT_EQ(Arena::OpenOrMake(path_, identity, {kImage, 3}).failure().kind,
+              FailureKind::kNotOurs);
   }
-  EXPECT_EQ(Arena::Open(folder_ + "/none", identity_).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(Arena::Open(folder_ + "/none", identity_).failure().kind, FailureKind::kNotFound);
 }
 
 TEST_F(ArenaTest, ALargerOneReplacesASmallerOne) {
@@ -181,7 +192,7 @@ TEST_F(ArenaTest, AFullFileSystemIsAnErrorAndNoSignal) {
     GTEST_SKIP() << "FULL TMPFS NOT TESTED: needs root";
   }
   const auto arena = Arena::OpenOrMake(path_, identity_, {kImage, 3});
-  EXPECT_EQ(arena.status().code(), absl::StatusCode::kResourceExhausted) << arena.status();
+  EXPECT_EQ(arena.failure().kind, FailureKind::kFull) << arena.failure().message;
   std::ifstream left(path_);
   EXPECT_FALSE(left.is_open());
   ::umount(folder_.c_str());
@@ -193,7 +204,7 @@ TEST_F(ArenaTest, AFileThatWasCutOffIsReplaced) {
     ASSERT_TRUE(Save(arena.get(), 1, 1, 10));
   }
   ASSERT_EQ(::truncate(path_.c_str(), 3 * kArenaPage), 0);
-  EXPECT_EQ(Arena::Open(path_, identity_).status().code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(Arena::Open(path_, identity_).failure().kind, FailureKind::kDamaged);
   EXPECT_TRUE(OpenOrMake()->Sealed().empty());
 }
 
@@ -226,7 +237,7 @@ TEST_F(ArenaTest, AWriterMayBeKilledAtAnyInstruction) {
     for (int64_t at = 0; ::read(told[0], &at, sizeof(at)) == sizeof(at);) sealed = at;
     ::close(told[0]);
     const auto arena = Arena::Open(path_, identity_);
-    ASSERT_TRUE(arena.ok()) << arena.status();
+    ASSERT_TRUE(arena.ok()) << arena.failure().message;
     const auto images = (*arena)->Sealed();
     for (const ArenaImage& image : images) ASSERT_TRUE(IsWhole(**arena, image)) << image.step;
     const int64_t newest = images.empty() ? 0 : images.front().step;

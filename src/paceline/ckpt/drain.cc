@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "paceline/base/fd.h"
-#include "paceline/base/status_macros.h"
+#include "paceline/base/result.h"
 #include "paceline/base/text.h"
 #include "paceline/ckpt/chunk_copy.h"
 
@@ -24,14 +24,14 @@ constexpr uint64_t kBlock = 4096;
 
 uint64_t RoundUp(uint64_t bytes) { return (bytes + kBlock - 1) / kBlock * kBlock; }
 
-absl::Status Failed(std::string_view what, const std::string& path, int error) {
+Failure Failed(std::string_view what, const std::string& path, int error) {
   const bool is_full = error == ENOSPC || error == EDQUOT || error == EFBIG;
-  return MakeStatus(is_full               ? absl::StatusCode::kResourceExhausted
-                    : error == EEXIST     ? absl::StatusCode::kAlreadyExists
-                    : error == EINVAL     ? absl::StatusCode::kUnimplemented
-                    : error == EOPNOTSUPP ? absl::StatusCode::kUnimplemented
-                                          : absl::StatusCode::kAborted,
-                    Concat(what, " ", path, ": ", std::strerror(error)));
+  return Failure{is_full               ? FailureKind::kFull
+                 : error == EEXIST     ? FailureKind::kExists
+                 : error == EINVAL     ? FailureKind::kNotHere
+                 : error == EOPNOTSUPP ? FailureKind::kNotHere
+                                       : FailureKind::kSystem,
+                 Concat(what, " ", path, ": ", std::strerror(error))};
 }
 
 // One chunk of the image on its way, or what is left of it after a short write.
@@ -51,7 +51,7 @@ class Writer {
     if (is_made_ && !is_done_) ::unlink(path_.c_str());
   }
 
-  absl::Status Open() {
+  Result<void> Open() {
     const int flags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW;
     fd_ = Fd(::open(path_.c_str(), flags | (is_direct_ ? O_DIRECT : 0), 0600));
     if (!fd_.is_open()) {
@@ -66,20 +66,20 @@ class Writer {
     if (bytes > 0 && ::fallocate(fd_.get(), 0, 0, bytes) != 0 && errno != EOPNOTSUPP) {
       return Failed("cannot reserve room for", path_, errno);
     }
-    return absl::OkStatus();
+    return {};
   }
 
-  absl::Status Finish() {
+  Result<void> Finish() {
     if (::ftruncate(fd_.get(), static_cast<off_t>(image_.size())) != 0) {
       return Failed("cannot cut", path_, errno);
     }
     // Once: after a failed sync the kernel may say that all is well, with the data gone.
     if (::fsync(fd_.get()) != 0) return Failed("cannot sync", path_, errno);
     is_done_ = true;
-    return absl::OkStatus();
+    return {};
   }
 
-  absl::Status WriteByPwrite() {
+  Result<void> WriteByPwrite() {
     for (size_t i = 0; i < hashes_.size(); ++i) {
       ASSIGN_OR_RETURN(Piece piece, Chunk(i));
       while (piece.bytes > 0) {
@@ -90,16 +90,16 @@ class Writer {
         Advance(&piece, static_cast<uint64_t>(done));
       }
     }
-    return absl::OkStatus();
+    return {};
   }
 
-  // FAILED_PRECONDITION: no io_uring here.
-  absl::Status WriteByUring() {
+  // kNotHere: no io_uring here.
+  Result<void> WriteByUring() {
     io_uring ring;
     if (const int error = ::io_uring_queue_init(options_.depth, &ring, 0); error != 0) {
-      return MakeStatus(absl::StatusCode::kFailedPrecondition, std::strerror(-error));
+      return Failure{FailureKind::kNotHere, std::strerror(-error)};
     }
-    absl::Status status = WriteOn(&ring);
+    Result<void> status = WriteOn(&ring);
     // Whatever failed: the kernel reads the slot until the last write has come back.
     for (; in_flight_ > 0; --in_flight_) {
       io_uring_cqe* end = nullptr;
@@ -111,13 +111,12 @@ class Writer {
   }
 
  private:
-  absl::StatusOr<Piece> Chunk(size_t index) const {
+  Result<Piece> Chunk(size_t index) const {
     const uint64_t at = index * kChunkBytes;
     const uint64_t bytes = std::min<uint64_t>(kChunkBytes, image_.size() - at);
     if (options_.verify && HashOf(image_.data() + at, bytes) != hashes_[index]) {
-      return MakeStatus(
-          absl::StatusCode::kDataLoss,
-          Concat("bytes ", at, " to ", at + bytes, " of the slot are not those that were saved"));
+      return Failure{FailureKind::kDamaged, Concat("bytes ", at, " to ", at + bytes,
+                                                   " of the slot are not those that were saved")};
     }
     return Piece{image_.data() + at, at, is_direct_ ? RoundUp(bytes) : bytes};
   }
@@ -128,7 +127,7 @@ class Writer {
     piece->bytes -= done;
   }
 
-  absl::Status WriteOn(io_uring* ring) {
+  Result<void> WriteOn(io_uring* ring) {
     std::vector<Piece> pieces(options_.depth);
     std::vector<uint32_t> idle;
     for (uint32_t i = 0; i < options_.depth; ++i) idle.push_back(i);
@@ -158,10 +157,10 @@ class Writer {
         idle.push_back(index);
       }
     }
-    return absl::OkStatus();
+    return {};
   }
 
-  absl::Status Submit(io_uring* ring, const std::vector<Piece>& pieces, uint32_t index) {
+  Result<void> Submit(io_uring* ring, const std::vector<Piece>& pieces, uint32_t index) {
     io_uring_sqe* entry = ::io_uring_get_sqe(ring);
     const Piece& piece = pieces[index];
     ::io_uring_prep_write(entry, fd_.get(), piece.data, static_cast<unsigned>(piece.bytes),
@@ -170,7 +169,7 @@ class Writer {
     const int submitted = ::io_uring_submit(ring);
     if (submitted < 0) return Failed("cannot write", path_, -submitted);
     ++in_flight_;
-    return absl::OkStatus();
+    return {};
   }
 
   const std::span<const std::byte> image_;
@@ -184,8 +183,8 @@ class Writer {
   bool is_done_ = false;
 };
 
-// UNIMPLEMENTED or FAILED_PRECONDITION: not this way here.
-absl::Status DrainBy(bool has_uring, bool is_direct, std::span<const std::byte> image,
+// kNotHere or kNotHere: not this way here.
+Result<void> DrainBy(bool has_uring, bool is_direct, std::span<const std::byte> image,
                      std::span<const uint64_t> hashes, const std::string& path,
                      const DrainOptions& options) {
   Writer writer(image, hashes, path, options, is_direct);
@@ -194,17 +193,14 @@ absl::Status DrainBy(bool has_uring, bool is_direct, std::span<const std::byte> 
   return writer.Finish();
 }
 
-bool IsNotHere(const absl::Status& status) {
-  return absl::IsUnimplemented(status) || absl::IsFailedPrecondition(status);
-}
+bool IsNotHere(const Failure& failure) { return failure.kind == FailureKind::kNotHere; }
 
 }  // namespace
 
-absl::StatusOr<DrainReport> Drain(std::span<const std::byte> image,
-                                  std::span<const uint64_t> hashes, const std::string& path,
-                                  const DrainOptions& options) {
+Result<DrainReport> Drain(std::span<const std::byte> image, std::span<const uint64_t> hashes,
+                          const std::string& path, const DrainOptions& options) {
   if (hashes.size() != ChunkCount(image.size())) {
-    return absl::DataLossError("the image does not have that many chunks");
+    return Failure{FailureKind::kDamaged, "the image does not have that many chunks"};
   }
   struct Way {
     bool has_uring;
@@ -214,16 +210,16 @@ absl::StatusOr<DrainReport> Drain(std::span<const std::byte> image,
   constexpr Way kWays[] = {{true, true, "io_uring, O_DIRECT"},
                            {false, true, "pwrite, O_DIRECT"},
                            {false, false, "pwrite"}};
-  absl::Status status = absl::UnimplementedError("no way to write was allowed");
+  Result<void> status = Failure{FailureKind::kNotHere, "no way to write was allowed"};
   for (const Way& way : kWays) {
     if ((way.has_uring && !options.may_use_uring) || (way.is_direct && !options.may_bypass_cache)) {
       continue;
     }
     status = DrainBy(way.has_uring, way.is_direct, image, hashes, path, options);
     if (status.ok()) return DrainReport{way.name};
-    if (!IsNotHere(status)) return status;
+    if (!IsNotHere(status.failure())) return status.failure();
   }
-  return status;
+  return status.failure();
 }
 
 }  // namespace paceline::ckpt

@@ -12,8 +12,7 @@
 #include <span>
 #include <string>
 
-#include "absl/status/status.h"
-#include "absl/status/statusor.h"
+#include "paceline/base/result.h"
 
 namespace paceline::ckpt {
 
@@ -33,10 +32,9 @@ struct DrainReport {
 // Makes the file `path`, which must not exist, with the image's bytes, durable when this returns.
 // The caller syncs the directory. The image begins at a multiple of 4096, and the bytes up to the
 // next multiple behind its end can be read. On an error nothing is left at `path`.
-// RESOURCE_EXHAUSTED: the disk is full. DATA_LOSS: a chunk is not what was saved. ALREADY_EXISTS.
-// ABORTED: an input or output error; the data is still in the slot, and another file may do.
-absl::StatusOr<DrainReport> Drain(std::span<const std::byte> image,
-                                  std::span<const uint64_t> hashes, const std::string& path,
-                                  const DrainOptions& options);
+// kFull: the disk is full. kDamaged: a chunk is not what was saved. kExists.
+// kSystem: an input or output error; the data is still in the slot, and another file may do.
+Result<DrainReport> Drain(std::span<const std::byte> image, std::span<const uint64_t> hashes,
+                          const std::string& path, const DrainOptions& options);
 
 }  // namespace paceline::ckpt

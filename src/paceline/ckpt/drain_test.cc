@@ -60,7 +60,7 @@ TEST_F(DrainTest, EachWayWritesTheSameFile) {
         DrainOptions{.may_use_uring = false, .may_bypass_cache = false},
         DrainOptions{.verify = false}}) {
     const auto report = Drain(image_, hashes_, Path(), options);
-    ASSERT_TRUE(report.ok()) << report.status();
+    ASSERT_TRUE(report.ok()) << report.failure().message;
     EXPECT_TRUE(HoldsTheImage()) << report->way;
     EXPECT_TRUE(options.may_use_uring || report->way.find("io_uring") == std::string::npos);
     std::filesystem::remove(Path());
@@ -69,7 +69,7 @@ TEST_F(DrainTest, EachWayWritesTheSameFile) {
 
 TEST_F(DrainTest, AnExistingFileIsLeftAlone) {
   std::ofstream(Path()) << "mine";
-  EXPECT_EQ(Drain(image_, hashes_, Path(), {}).status().code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_EQ(Drain(image_, hashes_, Path(), {}).failure().kind, FailureKind::kExists);
   std::string text;
   std::ifstream(Path()) >> text;
   EXPECT_EQ(text, "mine");
@@ -78,8 +78,8 @@ TEST_F(DrainTest, AnExistingFileIsLeftAlone) {
 TEST_F(DrainTest, WhatTheMemoryLostIsNotWritten) {
   memory_[kChunkBytes + 1] ^= std::byte{4};
   for (const bool may_use_uring : {true, false}) {
-    EXPECT_EQ(Drain(image_, hashes_, Path(), {.may_use_uring = may_use_uring}).status().code(),
-              absl::StatusCode::kDataLoss);
+    EXPECT_EQ(Drain(image_, hashes_, Path(), {.may_use_uring = may_use_uring}).failure().kind,
+              FailureKind::kDamaged);
     EXPECT_FALSE(IsThere());
   }
 }
@@ -90,15 +90,15 @@ TEST_F(DrainTest, AFullDiskLeavesNothing) {
   }
   for (const bool may_bypass_cache : {true, false}) {
     const auto report = Drain(image_, hashes_, Path(), {.may_bypass_cache = may_bypass_cache});
-    EXPECT_EQ(report.status().code(), absl::StatusCode::kResourceExhausted) << report.status();
+    EXPECT_EQ(report.failure().kind, FailureKind::kFull) << report.failure().message;
     EXPECT_FALSE(IsThere());
   }
   ::umount(folder_.c_str());
 }
 
 TEST_F(DrainTest, ADirectoryThatIsGoneIsAnError) {
-  EXPECT_EQ(Drain(image_, hashes_, folder_ + "/none/file", {}).status().code(),
-            absl::StatusCode::kAborted);
+  EXPECT_EQ(Drain(image_, hashes_, folder_ + "/none/file", {}).failure().kind,
+            FailureKind::kSystem);
 }
 
 TEST_F(DrainTest, AnEmptyImageIsAnEmptyFile) {

@@ -1,16 +1,18 @@
 #pragma once
 
 // From an image back into tensors, verified on the way. An image is bytes that stand somewhere (a
-// slot, a mapped or read file) with the hashes of its chunks; what does not agree with them never
-// reaches a tensor unnoticed.
+// slot, a file) with the hashes of its chunks; what does not agree with them never reaches a tensor
+// unnoticed.
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
-#include "absl/status/status.h"
-#include "absl/status/statusor.h"
+#include "paceline/base/fd.h"
+#include "paceline/base/result.h"
 #include "paceline/ckpt/format/safetensors.h"
 
 namespace paceline::ckpt {
@@ -21,16 +23,56 @@ struct Target {
   void* data = nullptr;
 };
 
-// DATA_LOSS names the first chunk that does not agree with its hash.
-absl::Status Verify(std::span<const std::byte> image, std::span<const uint64_t> hashes);
+// Gives an image chunk by chunk.
+class ChunkSource {
+ public:
+  virtual ~ChunkSource() = default;
+  virtual uint64_t size() const = 0;
+  // Of the chunk with that index, all of it; good until the next call.
+  virtual Result<std::span<const std::byte>> Chunk(size_t index) = 0;
+};
+
+class MemorySource final : public ChunkSource {
+ public:
+  explicit MemorySource(std::span<const std::byte> image) : image_(image) {}
+  uint64_t size() const override { return image_.size(); }
+  Result<std::span<const std::byte>> Chunk(size_t index) override;
+
+ private:
+  const std::span<const std::byte> image_;
+};
+
+// Reads, and does not map: a file that somebody cuts off is an error then and no signal.
+class FileSource final : public ChunkSource {
+ public:
+  static Result<std::unique_ptr<FileSource>> Open(const std::string& path, uint64_t size);
+  uint64_t size() const override { return size_; }
+  Result<std::span<const std::byte>> Chunk(size_t index) override;
+
+ private:
+  FileSource(Fd fd, std::string path, uint64_t size)
+      : fd_(std::move(fd)), path_(std::move(path)), size_(size) {}
+
+  const Fd fd_;
+  const std::string path_;
+  const uint64_t size_;
+  std::vector<std::byte> buffer_;
+};
+
+// kDamaged names the first chunk that does not agree with its hash.
+Result<void> Verify(ChunkSource* image, std::span<const uint64_t> hashes);
 
 // The image's header, after its chunks were verified.
-absl::StatusOr<Image> ReadHead(std::span<const std::byte> image, std::span<const uint64_t> hashes);
+Result<Image> ReadHead(ChunkSource* image, std::span<const uint64_t> hashes);
+
+// All of it as text, verified; for notes. kTooLarge: longer than `bytes_max`.
+Result<std::string> ReadAll(ChunkSource* image, std::span<const uint64_t> hashes,
+                            uint64_t bytes_max);
 
 // Copies each target's bytes. Only chunks that hold something of a target are looked at, each once,
-// and each is verified while it is copied. After DATA_LOSS the targets hold anything: the caller
+// and each is verified while it is copied. After kDamaged the targets hold anything: the caller
 // restores them all from somewhere else, or gives up.
-absl::Status Restore(std::span<const std::byte> image, std::span<const uint64_t> hashes,
+Result<void> Restore(ChunkSource* image, std::span<const uint64_t> hashes,
                      std::vector<Target> targets);
 
 }  // namespace paceline::ckpt

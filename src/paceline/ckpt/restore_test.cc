@@ -19,6 +19,21 @@ namespace paceline::ckpt {
 namespace {
 
 // Tensors of odd sizes, saved once into an arena.
+// Of bytes in memory.
+Result<void> Verify(std::span<const std::byte> bytes, std::span<const uint64_t> hashes) {
+  MemorySource source(bytes);
+  return ckpt::Verify(&source, hashes);
+}
+Result<Image> ReadHead(std::span<const std::byte> bytes, std::span<const uint64_t> hashes) {
+  MemorySource source(bytes);
+  return ckpt::ReadHead(&source, hashes);
+}
+Result<void> Restore(std::span<const std::byte> bytes, std::span<const uint64_t> hashes,
+                     std::vector<Target> targets) {
+  MemorySource source(bytes);
+  return ckpt::Restore(&source, hashes, std::move(targets));
+}
+
 class RestoreTest : public testing::Test {
  protected:
   RestoreTest() {
@@ -37,7 +52,7 @@ class RestoreTest : public testing::Test {
     for (const auto& tensor : tensors_) sources_.push_back(tensor.data());
     EXPECT_TRUE(Save(arena_.get(), layout_, sources_, {.generation = 1, .step = 7}).ok());
     image_ = arena_->Sealed().front();
-    hashes_ = arena_->HashesOf(image_);
+    hashes_ = arena_->FileHashesOf(image_);
   }
 
   std::vector<Target> Targets(std::vector<std::vector<std::byte>>* memory) const {
@@ -60,11 +75,11 @@ class RestoreTest : public testing::Test {
 };
 
 TEST_F(RestoreTest, WhatWasSavedComesBack) {
-  const auto bytes = arena_->BytesOf(image_);
+  const auto bytes = arena_->FileOf(image_);
   ASSERT_EQ(bytes.size(), layout_.size);
   EXPECT_TRUE(Verify(bytes, hashes_).ok());
   const auto head = ReadHead(bytes, hashes_);
-  ASSERT_TRUE(head.ok()) << head.status();
+  ASSERT_TRUE(head.ok()) << head.failure().message;
   EXPECT_EQ(head->boxes, layout_.boxes);
   std::vector<std::vector<std::byte>> memory;
   ASSERT_TRUE(Restore(bytes, hashes_, Targets(&memory)).ok());
@@ -74,17 +89,17 @@ TEST_F(RestoreTest, WhatWasSavedComesBack) {
 TEST_F(RestoreTest, ATensorAloneNeedsItsOwnChunksOnly) {
   std::vector<std::vector<std::byte>> memory;
   std::vector<Target> targets = Targets(&memory);
-  const auto bytes = arena_->BytesOf(image_);
+  const auto bytes = arena_->FileOf(image_);
   auto* damaged = const_cast<std::byte*>(bytes.data()) + layout_.size - 1;
   *damaged ^= std::byte{1};
   EXPECT_TRUE(Restore(bytes, hashes_, {targets.front()}).ok()) << "the last chunk is not its";
   EXPECT_EQ(memory.front(), tensors_.front());
-  EXPECT_EQ(Restore(bytes, hashes_, targets).code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(Restore(bytes, hashes_, targets).failure().kind, FailureKind::kDamaged);
 }
 
 // Any flipped bit is found, wherever it is; 2,000 of them here.
 TEST_F(RestoreTest, NoFlippedBitGetsThrough) {
-  const auto bytes = arena_->BytesOf(image_);
+  const auto bytes = arena_->FileOf(image_);
   auto* writable = const_cast<std::byte*>(bytes.data());
   Prng prng(6);
   for (int i = 0; i < 2'000; ++i) {
@@ -99,11 +114,11 @@ TEST_F(RestoreTest, NoFlippedBitGetsThrough) {
   }
   EXPECT_TRUE(Verify(bytes, hashes_).ok());
   writable[0] ^= std::byte{1};
-  EXPECT_EQ(ReadHead(bytes, hashes_).status().code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(ReadHead(bytes, hashes_).failure().kind, FailureKind::kDamaged);
 }
 
 TEST_F(RestoreTest, AShorterImageIsNotTheImage) {
-  const auto bytes = arena_->BytesOf(image_);
+  const auto bytes = arena_->FileOf(image_);
   EXPECT_FALSE(Verify(bytes.first(kChunkBytes), hashes_).ok());
   EXPECT_FALSE(Verify({}, hashes_).ok());
   std::vector<std::vector<std::byte>> memory;
@@ -113,12 +128,12 @@ TEST_F(RestoreTest, AShorterImageIsNotTheImage) {
 TEST_F(RestoreTest, ASaveThatCannotBeSaysSo) {
   Image large = layout_;
   large.size = arena_->image_bytes_max() + 1;
-  EXPECT_EQ(Save(arena_.get(), large, sources_, {}).code(), absl::StatusCode::kOutOfRange);
+  EXPECT_EQ(Save(arena_.get(), large, sources_, {}).failure().kind, FailureKind::kTooLarge);
   ASSERT_TRUE(Save(arena_.get(), layout_, sources_, {.generation = 1, .step = 8}).ok());
   const auto images = arena_->Sealed();
   ASSERT_TRUE(arena_->BeginRead(images[1]));
-  EXPECT_EQ(Save(arena_.get(), layout_, sources_, {.generation = 1, .step = 9}).code(),
-            absl::StatusCode::kUnavailable);
+  EXPECT_EQ(Save(arena_.get(), layout_, sources_, {.generation = 1, .step = 9}).failure().kind,
+            FailureKind::kBusy);
 }
 
 }  // namespace

@@ -7,8 +7,9 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string_view>
 
-#include "absl/status/status.h"
+#include "paceline/base/result.h"
 #include "paceline/ckpt/arena.h"
 #include "paceline/ckpt/format/safetensors.h"
 
@@ -17,12 +18,20 @@ namespace paceline::ckpt {
 struct SaveStep {
   uint64_t generation = 0;
   int64_t step = 0;
+  uint64_t world_size = 1;
+  bool is_replica = false;           // all ranks hold the same tensors
+  std::string_view notes = {};       // small state that is no tensor; see docs/formats/notes.md
   std::optional<int64_t> keep = {};  // a step whose image must stay; see ChooseSlot
 };
 
+// The room that a file with such notes takes in a slot.
+constexpr uint64_t ImageBytes(uint64_t file_bytes, uint64_t notes_bytes) {
+  return NotesAt(file_bytes) + notes_bytes;
+}
+
 // `sources[i]` holds the bytes of layout.boxes[i], in C order; nobody changes them meanwhile.
-// UNAVAILABLE: no slot may be taken now. OUT_OF_RANGE: the arena's images are too small.
-absl::Status Save(Arena* arena, const Image& layout, std::span<const void* const> sources,
+// kBusy: no slot may be taken now. kTooLarge: the arena's images are too small.
+Result<void> Save(Arena* arena, const Image& layout, std::span<const void* const> sources,
                   const SaveStep& what);
 
 }  // namespace paceline::ckpt

@@ -54,6 +54,7 @@ int Main(const std::vector<std::string>& args, const Environment& environment);
 
 // ---- the handlers, each in its own file ----
 int RunAttach(Invocation& invocation);
+int RunCkpt(Invocation& invocation);
 int RunClean(Invocation& invocation);
 int RunCompletion(Invocation& invocation);
 int RunConfig(Invocation& invocation);
@@ -62,6 +63,7 @@ int RunEvents(Invocation& invocation);
 int RunLogs(Invocation& invocation);
 int RunPs(Invocation& invocation);
 int RunAgentCommand(Invocation& invocation);
+int RunKeeperCommand(Invocation& invocation);
 int RunMasterCommand(Invocation& invocation);
 int RunRun(Invocation& invocation);
 int RunSimCommand(Invocation& invocation);
@@ -72,6 +74,7 @@ int RunWait(Invocation& invocation);
 int RunWhy(Invocation& invocation);
 
 FlagTable AgentFlags();
+FlagTable KeeperFlags();
 FlagTable ConfigFlags();
 FlagTable MasterFlags();
 FlagTable PsFlags();

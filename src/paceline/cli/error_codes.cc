@@ -153,6 +153,10 @@ constexpr ErrorCode kCodes[] = {
     {"PL-E071", "the job ended before it was as asked", kExitTrainingFailed,
      "`paceline wait` was told to wait for a state or a step that the job can no longer reach, "
      "because it has finished. `paceline why` says how it ended."},
+    {"PL-E080", "there is no checkpoint", kExitUsage,
+     "The directory holds no folder with a whole MANIFEST.json: nothing was committed there yet, "
+     "it "
+     "is another directory than the Checkpointer's, or the manifest is damaged."},
     {"PL-E099", "a bug of paceline", kExitTrainingFailed,
      "Something happened that only an error in paceline explains. Please report it with the text "
      "shown."},

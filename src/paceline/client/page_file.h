@@ -8,7 +8,7 @@
 #include <string>
 #include <utility>
 
-#include "paceline/client/result.h"
+#include "paceline/base/result.h"
 #include "paceline/model/progress_page.h"
 
 namespace paceline::client {

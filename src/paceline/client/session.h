@@ -10,8 +10,8 @@
 #include <limits>
 #include <string>
 
+#include "paceline/base/result.h"
 #include "paceline/client/page_file.h"
-#include "paceline/client/result.h"
 
 namespace paceline::client {
 

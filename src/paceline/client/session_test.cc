@@ -106,8 +106,8 @@ TEST_F(SessionTest, NewAttemptForgetsTheFormer) {
   session->Saved(5);
   session->PortTaken();
   EXPECT_GT(session->Failed(), 0);
-  ASSERT_FALSE(Book().Running(1, {.pid = 77, .start_time_ticks = 88}).has_value());
-  ASSERT_FALSE(Book().Exited(1, 256, 1024).has_value());
+  ASSERT_TRUE(Book().Running(1, {.pid = 77, .start_time_ticks = 88}).ok());
+  ASSERT_TRUE(Book().Exited(1, 256, 1024).ok());
   SlotReading slot = Read();
   EXPECT_EQ(SlotState::kExited, slot.state);
   EXPECT_EQ(256, slot.wait_status);
@@ -125,9 +125,9 @@ TEST_F(SessionTest, NewAttemptForgetsTheFormer) {
 TEST_F(SessionTest, OccupantIsKnownOnlyWhileRunning) {
   Begin(3);
   EXPECT_EQ(0, Book().Occupant(1)->pid);
-  ASSERT_FALSE(Book().Running(1, {.pid = 77, .start_time_ticks = 88}).has_value());
+  ASSERT_TRUE(Book().Running(1, {.pid = 77, .start_time_ticks = 88}).ok());
   EXPECT_EQ(77, Book().Occupant(1)->pid);
-  ASSERT_FALSE(Book().Exited(1, 0, 0).has_value());
+  ASSERT_TRUE(Book().Exited(1, 0, 0).ok());
   EXPECT_EQ(0, Book().Occupant(1)->pid);
 }
 

@@ -38,23 +38,23 @@ Result<uint64_t> SlotBook::Begin(uint32_t slot, const SlotOwner& owner) {
   return attempt;
 }
 
-std::optional<Failure> SlotBook::Running(uint32_t slot, const SlotProcess& process) {
+Result<void> SlotBook::Running(uint32_t slot, const SlotProcess& process) {
   Result<PageSlot*> words = page_.Slot(slot);
   if (!words.ok()) return words.failure();
   (*words)->pid.store(process.pid, kRelaxed);
   (*words)->start_time_ticks.store(process.start_time_ticks, kRelaxed);
   (*words)->state.store(SlotState::kRunning, kRelease);
-  return std::nullopt;
+  return {};
 }
 
-std::optional<Failure> SlotBook::Vacate(uint32_t slot) {
+Result<void> SlotBook::Vacate(uint32_t slot) {
   Result<PageSlot*> words = page_.Slot(slot);
   if (!words.ok()) return words.failure();
   (*words)->state.store(SlotState::kEmpty, kRelease);
-  return std::nullopt;
+  return {};
 }
 
-std::optional<Failure> SlotBook::Exited(uint32_t slot, int32_t wait_status, uint64_t maxrss_kib) {
+Result<void> SlotBook::Exited(uint32_t slot, int32_t wait_status, uint64_t maxrss_kib) {
   Result<PageSlot*> words = page_.Slot(slot);
   if (!words.ok()) return words.failure();
   (*words)->wait_status.store(wait_status, kRelaxed);
@@ -62,7 +62,7 @@ std::optional<Failure> SlotBook::Exited(uint32_t slot, int32_t wait_status, uint
   (*words)->maxrss_kib.store(maxrss_kib, kRelaxed);
   (*words)->exit_recorded.store(1, kRelease);
   (*words)->state.store(SlotState::kExited, kRelease);
-  return std::nullopt;
+  return {};
 }
 
 Result<SlotProcess> SlotBook::Occupant(uint32_t slot) const {

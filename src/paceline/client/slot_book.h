@@ -10,8 +10,8 @@
 #include <string_view>
 #include <utility>
 
+#include "paceline/base/result.h"
 #include "paceline/client/page_file.h"
-#include "paceline/client/result.h"
 
 namespace paceline::client {
 
@@ -35,10 +35,10 @@ class SlotBook {
 
   // Clears the slot for a new attempt and returns its number. The process does not exist yet.
   Result<uint64_t> Begin(uint32_t slot, const SlotOwner& owner);
-  std::optional<Failure> Running(uint32_t slot, const SlotProcess& process);
+  Result<void> Running(uint32_t slot, const SlotProcess& process);
   // The start failed: nobody runs here.
-  std::optional<Failure> Vacate(uint32_t slot);
-  std::optional<Failure> Exited(uint32_t slot, int32_t wait_status, uint64_t maxrss_kib);
+  Result<void> Vacate(uint32_t slot);
+  Result<void> Exited(uint32_t slot, int32_t wait_status, uint64_t maxrss_kib);
   // The process that the slot says is running; pid 0 = none. It may have gone with a former
   // starter.
   Result<SlotProcess> Occupant(uint32_t slot) const;

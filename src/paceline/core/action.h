@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "paceline/core/record.h"
+#include "paceline/model/checkpoint.h"
 #include "paceline/model/ids.h"
 #include "paceline/model/world.h"
 
@@ -36,6 +37,12 @@ struct AssignNode {
   Assignment assignment;
 };
 
+// Push what the node shall do about checkpoints. Dropped and told again as above.
+struct OrderCheckpoint {
+  NodeId node;
+  CheckpointOrder order;
+};
+
 // Ask the platform for one more node (--replace-nodes on). `name` is the dead node's.
 struct LaunchNode {
   std::string name;
@@ -48,7 +55,8 @@ struct FinishJob {
   std::string reason;
 };
 
-using Effect = std::variant<AdmitNode, RefuseNode, AssignNode, LaunchNode, FinishJob>;
+using Effect =
+    std::variant<AdmitNode, RefuseNode, AssignNode, OrderCheckpoint, LaunchNode, FinishJob>;
 
 // For people only: never read back. A decision's note is its record's sentence.
 struct Note {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "paceline/base/instant.h"
+#include "paceline/model/checkpoint.h"
 #include "paceline/model/ids.h"
 #include "paceline/model/job_spec.h"
 #include "paceline/model/node.h"
@@ -56,6 +57,13 @@ struct RankExited {
   RankReport rank;
 };
 
+// What a node has of checkpoints changed.
+struct CheckpointReported {
+  NodeId node;
+  ConnectionId connection;
+  CheckpointReport report;
+};
+
 // The stream broke. The agent or only the network may be gone: its ranks may be well.
 struct NodeDisconnected {
   NodeId node;
@@ -86,8 +94,8 @@ struct StopRequested {
 // A deadline of NextDeadline() has passed; also harmless at any other time.
 struct TimePassed {};
 
-using Event =
-    std::variant<JobSubmitted, MasterStarted, NodeRegistered, NodeReported, NodesHeard, RankExited,
-                 NodeDisconnected, NodeGone, NodeLeaving, StopRequested, TimePassed>;
+using Event = std::variant<JobSubmitted, MasterStarted, NodeRegistered, NodeReported, NodesHeard,
+                           RankExited, CheckpointReported, NodeDisconnected, NodeGone, NodeLeaving,
+                           StopRequested, TimePassed>;
 
 }  // namespace paceline::core

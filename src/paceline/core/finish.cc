@@ -1,6 +1,7 @@
 #include "paceline/core/finish.h"
 
 #include "paceline/base/mark.h"
+#include "paceline/core/checkpoints.h"
 #include "paceline/core/ranks.h"
 
 namespace paceline::core {
@@ -43,6 +44,12 @@ bool NoteFinish(Turn& turn) {
   }
   if (!awaited.empty() && !late) {
     turn.watch().pending = "waits for the ranks of " + awaited + " to end";
+    return false;
+  }
+  // A stop that was asked for has its grace; a job that is done has all the time it needs.
+  turn.watch().awaits_storage = AwaitsStorage(turn) && (!late || state.exit_code == 0);
+  if (turn.watch().awaits_storage) {
+    turn.watch().pending = "waits until its last checkpoint is in storage";
     return false;
   }
   if (!awaited.empty())

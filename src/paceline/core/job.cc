@@ -4,6 +4,7 @@
 
 #include "paceline/base/check.h"
 #include "paceline/base/mark.h"
+#include "paceline/core/checkpoints.h"
 #include "paceline/core/detect/detectors.h"
 #include "paceline/core/finish.h"
 #include "paceline/core/growth.h"
@@ -34,6 +35,7 @@ struct Dispatcher {
   void operator()(const NodeReported& event) { OnReported(turn, event); }
   void operator()(const NodesHeard& event) { OnHeard(turn, event); }
   void operator()(const RankExited& event) { OnRankExited(turn, event); }
+  void operator()(const CheckpointReported& event) { OnCheckpointReported(turn, event); }
   void operator()(const NodeDisconnected& event) { OnDisconnected(turn, event); }
   void operator()(const NodeGone& event) { OnGone(turn, event); }
   void operator()(const NodeLeaving& event) { OnLeaving(turn, event); }
@@ -62,11 +64,11 @@ bool SettleOnce(Turn& turn) {
     case Phase::kEmpty:
     case Phase::kFinished: return false;
     case Phase::kWaiting: return FormWorld(turn);
-    case Phase::kStopping: return NoteFinish(turn);
+    case Phase::kStopping: return NoteCheckpoints(turn) || NoteFinish(turn);
     case Phase::kStarting:
     case Phase::kRunning: break;
   }
-  return EndDoomedWorld(turn) || NoteAdvance(turn) || NoteGrowth(turn);
+  return EndDoomedWorld(turn) || NoteAdvance(turn) || NoteCheckpoints(turn) || NoteGrowth(turn);
 }
 
 std::string Count(size_t count, const std::string& noun) {
@@ -86,7 +88,8 @@ Instant Deadline(const JobState& state, const Watch& watch) {
   const bool trains = state.phase == Phase::kStarting || state.phase == Phase::kRunning;
   if (trains) deadline = std::min(deadline, watch.grow_at);
   deadline = std::min(deadline, AdvanceDeadline(state, watch));
-  return std::min(deadline, FinishDeadline(state));
+  deadline = std::min(deadline, watch.checkpoints.NextDeadline());
+  return watch.awaits_storage ? deadline : std::min(deadline, FinishDeadline(state));
 }
 
 }  // namespace
@@ -105,6 +108,8 @@ Actions Job::Step(Instant now, const Event& event) {
   if (detects) DetectLosses(turn);
   int rounds = 0;
   while (SettleOnce(turn)) CHECK(++rounds < kSettleRoundsMax, "the state comes to rest");
+  // First: an agent that is told to leave must know whether something of it still goes to storage.
+  TellCheckpoints(turn);
   turn.TellChanges();
   watch_.deadline = Deadline(state_, watch_);
   return turn.Take();

@@ -207,6 +207,14 @@ struct Folder {
     SetPhase(state, record, Phase::kStopping);
   }
 
+  void operator()(const RestoreDecided& fact) { Apply(CheckpointFact(fact), &state.checkpoints); }
+  void operator()(const CheckpointCommitted& fact) {
+    Apply(CheckpointFact(fact), &state.checkpoints);
+  }
+  void operator()(const CheckpointDamaged& fact) {
+    Apply(CheckpointFact(fact), &state.checkpoints);
+  }
+
   void operator()(const JobFinished& fact) {
     state.exit_code = fact.exit_code;
     state.final_reason = fact.reason;

@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "paceline/base/instant.h"
+#include "paceline/core/checkpoint_book.h"
+#include "paceline/core/checkpoint_ledger.h"
 #include "paceline/core/checks_due.h"
 #include "paceline/core/node_map.h"
 #include "paceline/core/record.h"
@@ -111,6 +113,7 @@ struct JobState {
   Incident last_incident;  // of the last formed world, while a better explanation may come
   PendingDecision decision;
   PlannedGrowth growth;
+  CheckpointBook checkpoints;
   uint32_t finished_count = 0;     // seats whose node was lost after its ranks had exited with 0
   bool progress_in_world = false;  // ProgressMade was recorded for this world
   int64_t step_max = -1;           // highest step known to be reached when last recorded
@@ -172,11 +175,12 @@ struct NodeLink {
   int32_t agent_pid = 0;
   std::vector<Rival> rivals;             // few, and not the one that speaks
   std::map<uint32_t, RankReport> ranks;  // by local rank, of the newest generation reported
-  bool stepping = false;  // all its ranks of the current world are past the first step
-  bool running = false;   // all its ranks of the current world are at least running
-  bool done = false;      // all its ranks of the current world exited with 0
-  Assignment told;        // what it was last told; generation 0 and kIdle: nothing
-  bool tell = false;      // tell it again, whatever it was told
+  bool stepping = false;            // all its ranks of the current world are past the first step
+  bool running = false;             // all its ranks of the current world are at least running
+  bool done = false;                // all its ranks of the current world exited with 0
+  Assignment told;                  // what it was last told; generation 0 and kIdle: nothing
+  bool tell = false;                // tell it again, whatever it was told
+  CheckpointOrder told_checkpoint;  // what it was last told of checkpoints
 };
 
 // Volatile: the rest of what this master process knows. Counters are over the current world.
@@ -198,6 +202,8 @@ struct Watch {
   int64_t step_count = 0;  // highest hook count of the current world
   int64_t saved_step = -1;
   std::string pending;  // what holds the next world
+  CheckpointLedger checkpoints;
+  bool awaits_storage = false;  // the job ends when its last checkpoint is in storage
 };
 
 }  // namespace paceline::core

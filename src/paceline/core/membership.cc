@@ -54,6 +54,7 @@ void ForgetRanksOfLost(Turn& turn, NodeId node) {
 void Disconnect(Turn& turn, NodeId node, NodeLink& link) {
   CountConnection(turn, node, false);
   link.connection.reset();
+  turn.watch().checkpoints.Forget(node);
   ForgetRanksOfLost(turn, node);
   link.disconnected_at = turn.now();
   turn.watch().dirty = true;
@@ -204,6 +205,7 @@ void Admit(Turn& turn, NodeId id, const NodeRegistered& event) {
   }
   link.connection = event.connection;
   link.registered = true;
+  link.told_checkpoint = CheckpointOrder{};
   link.gone = false;
   link.last_heard = turn.now();
   link.loop_delay = Duration();

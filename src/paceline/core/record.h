@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "paceline/base/instant.h"
+#include "paceline/core/checkpoint_book.h"
 #include "paceline/model/ids.h"
 #include "paceline/model/job_spec.h"
 #include "paceline/model/node.h"
@@ -126,10 +127,10 @@ struct JobFinished {
   std::string reason;
 };
 
-using Fact =
-    std::variant<JobCreated, MasterTookOver, NodeJoined, NodeLost, NodeLeft, NodeEvicted,
-                 RankFailed, RecoveryDecided, WorldFormed, WorldRunning, WorldEnded, SoloRestarted,
-                 ProgressMade, GrowthPlanned, WaitBegan, StopDecided, JobFinished>;
+using Fact = std::variant<JobCreated, MasterTookOver, NodeJoined, NodeLost, NodeLeft, NodeEvicted,
+                          RankFailed, RecoveryDecided, WorldFormed, WorldRunning, WorldEnded,
+                          SoloRestarted, ProgressMade, GrowthPlanned, WaitBegan, StopDecided,
+                          JobFinished, RestoreDecided, CheckpointCommitted, CheckpointDamaged>;
 
 struct Record {
   RecordSeq seq;                  // dense, from 1

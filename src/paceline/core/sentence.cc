@@ -82,6 +82,17 @@ struct Teller {
   std::string operator()(const StopDecided& fact) const {
     return "stops with exit code " + std::to_string(fact.exit_code) + ": " + fact.reason;
   }
+  std::string operator()(const RestoreDecided& fact) const {
+    return "world " + ToString(fact.generation) + " " + fact.reason;
+  }
+  std::string operator()(const CheckpointCommitted& fact) const {
+    return "the checkpoint of step " + std::to_string(fact.saved.step) +
+           " is complete: " + fact.directory + "/" + fact.name;
+  }
+  std::string operator()(const CheckpointDamaged& fact) const {
+    return "checkpoint " + fact.name + " is damaged and will not be used: a rank on " +
+           fact.node_name + " found bytes that are not those that were saved";
+  }
   std::string operator()(const JobFinished& fact) const {
     return "finished with exit code " + std::to_string(fact.exit_code) + ": " + fact.reason;
   }
@@ -104,6 +115,9 @@ struct Namer {
   std::string_view operator()(const GrowthPlanned&) const { return "growth_planned"; }
   std::string_view operator()(const WaitBegan&) const { return "wait_began"; }
   std::string_view operator()(const StopDecided&) const { return "stop_decided"; }
+  std::string_view operator()(const RestoreDecided&) const { return "restore_decided"; }
+  std::string_view operator()(const CheckpointCommitted&) const { return "checkpoint_committed"; }
+  std::string_view operator()(const CheckpointDamaged&) const { return "checkpoint_damaged"; }
   std::string_view operator()(const JobFinished&) const { return "job_finished"; }
 };
 

@@ -125,6 +125,25 @@ struct Filler {
     Detail("exit_code", std::to_string(fact.exit_code));
     Detail("reason", fact.reason);
   }
+  void operator()(const core::RestoreDecided& fact) {
+    event.generation = fact.generation.value();
+    if (fact.saved.step >= 0) Step(fact.saved.step);
+    constexpr std::string_view kFrom[] = {"nothing", "memory", "storage"};
+    Detail("from", std::string(kFrom[static_cast<size_t>(fact.from)]));
+    if (!fact.name.empty()) Detail("checkpoint", fact.name);
+    Detail("reason", fact.reason);
+  }
+  void operator()(const core::CheckpointCommitted& fact) {
+    event.generation = fact.saved.generation;
+    Step(fact.saved.step);
+    Detail("checkpoint", fact.name);
+    Detail("directory", fact.directory);
+    Detail("bytes", std::to_string(fact.bytes));
+  }
+  void operator()(const core::CheckpointDamaged& fact) {
+    event.node = names.Of(fact.node);
+    Detail("checkpoint", fact.name);
+  }
   void operator()(const core::JobFinished& fact) {
     Detail("exit_code", std::to_string(fact.exit_code));
     Detail("reason", fact.reason);

@@ -91,6 +91,11 @@ void Executor::Run(const core::AssignNode& assign) {
   if (it != connection_of_.end()) outbox_->Send(it->second, assign.assignment);
 }
 
+void Executor::Run(const core::OrderCheckpoint& order) {
+  const auto it = connection_of_.find(order.node);
+  if (it != connection_of_.end()) outbox_->Send(it->second, order.order);
+}
+
 void Executor::Run(const core::LaunchNode& launch) {
   for (const wire::SupervisorId supervisor : supervisors_) {
     outbox_->Order(supervisor, wire::LaunchOrder{launch.name, launch.reason});

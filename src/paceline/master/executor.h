@@ -64,6 +64,7 @@ class Executor {
   void Run(const core::AdmitNode& admit);
   void Run(const core::RefuseNode& refuse);
   void Run(const core::AssignNode& assign);
+  void Run(const core::OrderCheckpoint& order);
   void Run(const core::LaunchNode& launch);
   void Run(const core::FinishJob& finish);
 

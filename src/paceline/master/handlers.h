@@ -36,6 +36,7 @@ struct Handlers {
   void Said(ConnectionId connection, const wire::Heartbeat& message) const;
   void Said(ConnectionId connection, const wire::RankEnd& message) const;
   void Said(ConnectionId connection, const wire::Leaving& message) const;
+  void Said(ConnectionId connection, const CheckpointReport& message) const;
 };
 
 }  // namespace paceline::master

@@ -1,6 +1,7 @@
 // The checkpoint arena of one rank: a file in memory with a few slots, each large enough for one
-// checkpoint file. docs/formats/arena.md is the specification; this header is its C++ form, and
-// does no I/O: the caller maps the file.
+// checkpoint: the rank's file as it will stand on a disk, and its notes (small state, as JSON).
+// docs/formats/arena.md is the specification; this header is its C++ form, and does no I/O: the
+// caller maps the file.
 //
 //   header, 4 KiB | control of slot 0, of slot 1, … (4 KiB multiples) | image 0, image 1, …
 //
@@ -38,7 +39,10 @@ struct ArenaHeader {
   char boot_id[40];  // padded with NUL, as both below
   char job_id[136];
   uint64_t check;  // ArenaCheck of all before it but the magic
-  char reserved[3872];
+  // Written by the agent: 0, or 1 + the step from which on the next save must stay until this word
+  // changes, because it is to go to a disk.
+  std::atomic<uint64_t> hold;
+  char reserved[3864];
 };
 static_assert(sizeof(ArenaHeader) == kArenaPage && offsetof(ArenaHeader, check) == 216);
 
@@ -46,20 +50,28 @@ static_assert(sizeof(ArenaHeader) == kArenaPage && offsetof(ArenaHeader, check) 
 // it just now.
 enum class ArenaSlotState : uint8_t { kFree = 0, kWriting = 1, kSealed = 2, kReading = 3 };
 
-// At the start of a slot's control; the hashes of the image's chunks follow it.
+// The saver says: all ranks of the world hold the same tensors.
+inline constexpr uint64_t kArenaReplica = 1;
+
+// At the start of a slot's control. The hashes of the chunks of the file follow it, then those of
+// the chunks of the notes.
 struct ArenaSlot {
   // State in the low byte, above it a number that grows with every change, so that nobody takes a
   // later state for the one he saw.
   std::atomic<uint64_t> state;
   std::atomic<uint64_t> generation;
   std::atomic<int64_t> step;
-  std::atomic<uint64_t> image_bytes;  // of this image, at most the header's
-  std::atomic<uint64_t> head_bytes;   // of it, before the first tensor's data
-  std::atomic<uint64_t> root;         // hash of the chunks' hashes
-  std::atomic<uint64_t> check;        // ArenaCheck of the five words before it
-  uint64_t reserved;
+  std::atomic<uint64_t> world_size;
+  std::atomic<uint64_t> file_bytes;
+  std::atomic<uint64_t> head_bytes;   // of the file, before the first tensor's data
+  std::atomic<uint64_t> notes_bytes;  // they begin at the next multiple of kArenaPage
+  std::atomic<uint64_t> file_root;    // hash of the hashes of the file's chunks
+  std::atomic<uint64_t> root;         // hash of all hashes
+  std::atomic<uint64_t> flags;        // kArenaReplica
+  std::atomic<uint64_t> check;        // ArenaCheck of the nine words before it
+  uint64_t reserved[5];
 };
-static_assert(sizeof(ArenaSlot) == 64);
+static_assert(sizeof(ArenaSlot) == 128);
 static_assert(std::atomic<uint64_t>::is_always_lock_free);
 
 // FNV-1a of 64 bits: tells a torn or overwritten word from a whole one.
@@ -74,15 +86,28 @@ struct ArenaImage {
   uint32_t slot = 0;
   uint64_t generation = 0;
   int64_t step = -1;
-  uint64_t image_bytes = 0;
+  uint64_t world_size = 0;
+  uint64_t file_bytes = 0;
   uint64_t head_bytes = 0;
+  uint64_t notes_bytes = 0;
+  uint64_t file_root = 0;
   uint64_t root = 0;
+  uint64_t flags = 0;
   bool operator==(const ArenaImage&) const = default;
 };
 
+constexpr uint64_t ArenaRoundUp(uint64_t value, uint64_t unit) {
+  return (value + unit - 1) / unit * unit;
+}
+// Where an image's notes begin, counted from the image.
+constexpr uint64_t NotesAt(uint64_t file_bytes) { return ArenaRoundUp(file_bytes, kArenaPage); }
+
 inline uint64_t CheckOf(const ArenaImage& image) {
-  const std::array<uint64_t, 5> words = {image.generation, static_cast<uint64_t>(image.step),
-                                         image.image_bytes, image.head_bytes, image.root};
+  const std::array<uint64_t, 9> words = {image.generation, static_cast<uint64_t>(image.step),
+                                         image.world_size, image.file_bytes,
+                                         image.head_bytes, image.notes_bytes,
+                                         image.file_root,  image.root,
+                                         image.flags};
   return ArenaCheck(std::as_bytes(std::span(words)));
 }
 

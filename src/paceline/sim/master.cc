@@ -258,6 +258,11 @@ void Master::Do(const core::AssignNode& effect) {
                      });
 }
 
+// No simulated rank makes a Checkpointer, so no agent reports one and nothing is ever ordered.
+void Master::Do(const core::OrderCheckpoint& effect) {
+  world_.Fail("checkpoints", "node " + ToString(effect.node) + " is ordered to keep one");
+}
+
 void Master::Do(const core::LaunchNode& effect) { world_.LaunchNode(effect.name); }
 
 void Master::Do(const core::FinishJob& effect) {

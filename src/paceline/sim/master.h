@@ -75,6 +75,7 @@ class Master {
   void Do(const core::AdmitNode& effect);
   void Do(const core::RefuseNode& effect);
   void Do(const core::AssignNode& effect);
+  void Do(const core::OrderCheckpoint& effect);
   void Do(const core::LaunchNode& effect);
   void Do(const core::FinishJob& effect);
   void CloseConnection(ConnectionId connection);

@@ -26,7 +26,7 @@ struct StreamBroken {
   bool is_denied = false;  // wrong token or certificate: keeps trying, but a person should know
 };
 using AgentStreamEvent =
-    std::variant<StreamOpened, StreamBroken, Welcome, Pace, Assignment, Refusal>;
+    std::variant<StreamOpened, StreamBroken, Welcome, Pace, Assignment, Refusal, CheckpointOrder>;
 
 // One connection that several agents' streams share, for those who speak for many agents at once.
 class SharedChannel {

@@ -144,6 +144,14 @@ class Draw {
         core::WaitBegan{Text()},
         core::StopDecided{static_cast<int>(Small()), Time(), Text()},
         core::JobFinished{static_cast<int>(Small()), Text()},
+        core::RestoreDecided{generation,
+                             Enum(RestoreOrder::From::kStorage),
+                             {Big(), Step()},
+                             Small(),
+                             Name(),
+                             Text()},
+        core::CheckpointCommitted{Name(), "/" + Name(), {Big(), Step()}, Big()},
+        core::CheckpointDamaged{Name(), node, Name()},
     };
   }
   std::string Bytes(size_t count_max) {

@@ -45,6 +45,17 @@
 #define PACELINE_STOP_DECIDED(F) F(exit_code) F(grace) F(reason)
 #define PACELINE_JOB_FINISHED(F) F(exit_code) F(reason)
 
+#define PACELINE_CHECKPOINT_TERMS(F) F(directory) F(keep)
+#define PACELINE_SAVED_STEP(F) F(generation) F(step)
+#define PACELINE_MEMORY_IMAGE(F) F(rank) F(place) F(world_size) F(file_bytes) F(file_root) \
+  F(is_replica)
+#define PACELINE_SHARD_STATE(F) F(rank) F(is_durable) F(problem) F(took)
+#define PACELINE_STORED_CHECKPOINT(F) F(name) F(job_id) F(world_size)
+#define PACELINE_COMMIT_STATE(F) F(name) F(is_done) F(problem) F(bytes)
+#define PACELINE_RESTORE(F) F(generation) F(from) F(world_size) F(name) F(reason)
+#define PACELINE_CHECKPOINT_COMMITTED(F) F(name) F(directory) F(bytes)
+#define PACELINE_CHECKPOINT_DAMAGED(F) F(name) F(node) F(node_name)
+
 #define PACELINE_RANK_STATUS(F) F(rank) F(local_rank) F(pid) F(generation) F(state) F(step) \
   F(step_count) F(saved_step) F(exit)
 #define PACELINE_NODE_STATUS(F) F(id) F(name) F(state) F(reason) F(address) F(agent_pid) \

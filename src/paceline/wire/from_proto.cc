@@ -1,92 +1,13 @@
 #include "paceline/wire/from_proto.h"
 
-#include <cctype>
 #include <limits>
 #include <string>
-#include <type_traits>
 
-#include "paceline/base/status_macros.h"
-#include "paceline/wire/fields.h"
+#include "paceline/wire/checkpoint_proto.h"
+#include "paceline/wire/decode.h"
 
 namespace paceline::wire {
 namespace {
-
-absl::Status Invalid(std::string_view field, std::string_view why) {
-  return MakeStatus(absl::StatusCode::kInvalidArgument,
-                    std::string(field) + " " + std::string(why));
-}
-
-template <class T>
-requires std::is_arithmetic_v<T> absl::Status Decode(T from, std::string_view, T* to) {
-  *to = from;
-  return absl::OkStatus();
-}
-template <class Tag, class Rep>
-absl::Status Decode(Rep from, std::string_view, StrongId<Tag, Rep>* to) {
-  *to = StrongId<Tag, Rep>(from);
-  return absl::OkStatus();
-}
-absl::Status Decode(uint64_t from, std::string_view field, Generation* to) {
-  if (from > kGenerationMax) return Invalid(field, "is out of range");
-  *to = Generation(from);
-  return absl::OkStatus();
-}
-absl::Status Decode(uint32_t from, std::string_view field, Rank* to) {
-  if (from > kRankMax) return Invalid(field, "is out of range");
-  *to = Rank(from);
-  return absl::OkStatus();
-}
-absl::Status Decode(int64_t from, std::string_view field, Duration* to) {
-  if (from < 0) return Invalid(field, "is negative");
-  *to = Duration::Nanoseconds(from);
-  return absl::OkStatus();
-}
-absl::Status Decode(const std::string& from, std::string_view field, std::string* to) {
-  if (from.size() > kTextBytesMax) return Invalid(field, "is too long");
-  *to = from;
-  return absl::OkStatus();
-}
-
-template <class E>
-absl::Status Shifted(int from, std::string_view field, E last, E* to) {
-  if (from < 1 || from > static_cast<int>(last) + 1) return Invalid(field, "is unknown");
-  *to = static_cast<E>(from - 1);
-  return absl::OkStatus();
-}
-absl::Status Decode(pb::ExitCause::Kind from, std::string_view field, ExitCause::Kind* to) {
-  return Shifted(from, field, ExitCause::Kind::kNotStarted, to);
-}
-absl::Status Decode(pb::RankReport::State from, std::string_view field, RankReport::State* to) {
-  return Shifted(from, field, RankReport::State::kExited, to);
-}
-absl::Status Decode(pb::Assignment::Kind from, std::string_view field, Assignment::Kind* to) {
-  return Shifted(from, field, Assignment::Kind::kLeave, to);
-}
-absl::Status Decode(pb::Rung from, std::string_view field, core::Rung* to) {
-  return Shifted(from, field, core::Rung::kStop, to);
-}
-
-absl::Status CheckName(std::string_view name, std::string_view field) {
-  return IsName(name) ? absl::OkStatus() : Invalid(field, "is not a name");
-}
-absl::Status CheckPort(uint32_t port, std::string_view field) {
-  return port <= 65535 ? absl::OkStatus() : Invalid(field, "is not a port");
-}
-// A host name or address: it ends up in environment variables and log lines.
-absl::Status CheckAddress(std::string_view address, std::string_view field) {
-  if (address.size() > 255) return Invalid(field, "is too long");
-  for (const unsigned char c : address) {
-    if (!std::isalnum(c) &&
-        std::string_view(".-_:[]%").find(static_cast<char>(c)) == std::string_view::npos) {
-      return Invalid(field, "is not an address");
-    }
-  }
-  return absl::OkStatus();
-}
-
-#define TAKE(field) RETURN_IF_ERROR(Decode(from.field(), #field, &to->field));
-#define TAKE_GIVEN(field) \
-  if (from.has_##field()) RETURN_IF_ERROR(Decode(from.field(), #field, &to->field));
 
 absl::Status Take(const pb::Timers& from, Timers* to) {
   PACELINE_TIMERS(TAKE_GIVEN)
@@ -261,7 +182,12 @@ absl::Status Take(const pb::NodeStatus& from, NodeStatus* to) {
 // Puts the value of type T that `from` holds into a variant.
 template <class T, class Variant, class Message>
 absl::Status Into(const Message& from, Variant* to) {
-  return Take(from, &to->template emplace<T>());
+  T& value = to->template emplace<T>();
+  if constexpr (requires { Take(from, &value); }) {
+    return Take(from, &value);
+  } else {
+    return FromProto(from, &value);
+  }
 }
 
 }  // namespace
@@ -411,6 +337,9 @@ absl::StatusOr<AgentMessage> FromProto(const pb::AgentMessage& from) {
       RETURN_IF_ERROR(Into<RankEnd>(from.rank_end(), &to));
       return to;
     case pb::AgentMessage::kLeaving: RETURN_IF_ERROR(Into<Leaving>(from.leaving(), &to)); return to;
+    case pb::AgentMessage::kCheckpoint:
+      RETURN_IF_ERROR(Into<CheckpointReport>(from.checkpoint(), &to));
+      return to;
     case pb::AgentMessage::BODY_NOT_SET: break;
   }
   return Invalid("message", "is empty or of an unknown kind");
@@ -428,6 +357,9 @@ absl::StatusOr<MasterMessage> FromProto(const pb::MasterMessage& from) {
       return to;
     case pb::MasterMessage::kRefusal:
       RETURN_IF_ERROR(Into<Refusal>(from.refusal(), &to));
+      return to;
+    case pb::MasterMessage::kCheckpoint:
+      RETURN_IF_ERROR(Into<CheckpointOrder>(from.checkpoint(), &to));
       return to;
     case pb::MasterMessage::BODY_NOT_SET: break;
   }
@@ -479,14 +411,14 @@ absl::StatusOr<core::Fact> FromProto(const pb::Fact& from) {
     FACT(kWaitBegan, WaitBegan, wait_began)
     FACT(kStopDecided, StopDecided, stop_decided)
     FACT(kJobFinished, JobFinished, job_finished)
+    FACT(kRestoreDecided, RestoreDecided, restore_decided)
+    FACT(kCheckpointCommitted, CheckpointCommitted, checkpoint_committed)
+    FACT(kCheckpointDamaged, CheckpointDamaged, checkpoint_damaged)
 #undef FACT
     case pb::Fact::BODY_NOT_SET: return Invalid("fact", "is empty or of an unknown kind");
   }
   RETURN_IF_ERROR(status);
   return to;
 }
-
-#undef TAKE
-#undef TAKE_GIVEN
 
 }  // namespace paceline::wire

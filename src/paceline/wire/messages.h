@@ -13,6 +13,7 @@
 
 #include "absl/status/status.h"
 #include "paceline/base/instant.h"
+#include "paceline/model/checkpoint.h"
 #include "paceline/model/ids.h"
 #include "paceline/model/job_spec.h"
 #include "paceline/model/node.h"
@@ -39,7 +40,7 @@ struct RankEnd {
 struct Leaving {
   std::string why;
 };
-using AgentMessage = std::variant<Register, Heartbeat, RankEnd, Leaving>;
+using AgentMessage = std::variant<Register, Heartbeat, RankEnd, Leaving, CheckpointReport>;
 
 // ---- master to agent ----
 
@@ -62,7 +63,7 @@ struct Refusal {
   bool retry = false;  // the cause may pass within seconds
   bool operator==(const Refusal&) const = default;
 };
-using MasterMessage = std::variant<Welcome, Pace, Assignment, Refusal>;
+using MasterMessage = std::variant<Welcome, Pace, Assignment, Refusal, CheckpointOrder>;
 
 // ---- the launcher's stream (Control.Supervise) ----
 

@@ -92,6 +92,7 @@ class AgentConnection final : public ServerStream<v1::AgentMessage, v1::MasterMe
   // One place for each kind: a newer one replaces an older one that is not yet sent.
   std::optional<Welcome> welcome_;
   std::optional<Pace> pace_;
+  std::optional<CheckpointOrder> checkpoint_;
   std::optional<Assignment> assignment_;
   std::optional<Refusal> refusal_;
 };

@@ -1,37 +1,12 @@
 #include "paceline/wire/to_proto.h"
 
-#include <type_traits>
 #include <variant>
 
-#include "paceline/wire/fields.h"
+#include "paceline/wire/checkpoint_proto.h"
+#include "paceline/wire/encode.h"
 
 namespace paceline::wire {
 namespace {
-
-template <class T>
-requires std::is_arithmetic_v<T> T Encode(T value) { return value; }
-template <class Tag, class Rep>
-Rep Encode(StrongId<Tag, Rep> id) {
-  return id.value();
-}
-int64_t Encode(Duration duration) { return duration.nanoseconds(); }
-std::string Encode(const std::string& text) { return CleanText(text); }
-
-// Enums of the wire are ours plus one, because 0 is "unspecified" there.
-template <class To, class From>
-To Shifted(From value) {
-  return static_cast<To>(static_cast<int>(value) + 1);
-}
-pb::GrowPolicy Encode(GrowPolicy value) { return Shifted<pb::GrowPolicy>(value); }
-pb::EntryKind Encode(EntryKind value) { return Shifted<pb::EntryKind>(value); }
-pb::ExitCause::Kind Encode(ExitCause::Kind value) { return Shifted<pb::ExitCause::Kind>(value); }
-pb::RankReport::State Encode(RankReport::State value) {
-  return Shifted<pb::RankReport::State>(value);
-}
-pb::Assignment::Kind Encode(Assignment::Kind value) { return Shifted<pb::Assignment::Kind>(value); }
-pb::Rung Encode(core::Rung value) { return Shifted<pb::Rung>(value); }
-
-#define PUT(field) to->set_##field(Encode(from.field));
 
 void Fill(const Timers& from, pb::Timers* to) {
   static_assert(sizeof(Timers) == 20 * sizeof(Duration), "fields.h lists them all");
@@ -127,6 +102,16 @@ void Put(const core::JobFinished& from, pb::Fact* fact) {
   PACELINE_JOB_FINISHED(PUT)
 }
 
+void Put(const core::RestoreDecided& from, pb::Fact* fact) {
+  ToProto(from, fact->mutable_restore_decided());
+}
+void Put(const core::CheckpointCommitted& from, pb::Fact* fact) {
+  ToProto(from, fact->mutable_checkpoint_committed());
+}
+void Put(const core::CheckpointDamaged& from, pb::Fact* fact) {
+  ToProto(from, fact->mutable_checkpoint_damaged());
+}
+
 void Put(const Register& from, pb::AgentMessage* message) {
   ToProto(from.report, message->mutable_register_());
 }
@@ -142,6 +127,13 @@ void Put(const Leaving& from, pb::AgentMessage* message) {
   message->mutable_leaving()->set_why(Encode(from.why));
 }
 
+void Put(const CheckpointReport& from, pb::AgentMessage* message) {
+  ToProto(from, message->mutable_checkpoint());
+}
+
+void Put(const CheckpointOrder& from, pb::MasterMessage* message) {
+  ToProto(from, message->mutable_checkpoint());
+}
 void Put(const Welcome& from, pb::MasterMessage* message) {
   auto* to = message->mutable_welcome();
   to->set_node(from.node.value());
@@ -281,7 +273,5 @@ void ToProto(const NodeGoneReport& from, pb::SupervisorMessage* message) {
   auto* to = message->mutable_node_gone();
   PACELINE_NODE_GONE(PUT)
 }
-
-#undef PUT
 
 }  // namespace paceline::wire

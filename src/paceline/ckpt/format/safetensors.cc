@@ -9,7 +9,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "paceline/base/status_macros.h"
+#include "paceline/base/result.h"
 #include "paceline/base/text.h"
 #include "paceline/base/utf8.h"
 
@@ -45,11 +45,9 @@ constexpr std::array<DTypeRow, 15> kDTypes = {{{DType::kBool, "BOOL", 1},
                                                {DType::kF8E4M3, "F8_E4M3", 1},
                                                {DType::kF8E5M2, "F8_E5M2", 1}}};
 
-absl::Status Bad(std::string_view what) {
-  return MakeStatus(absl::StatusCode::kInvalidArgument, std::string(what));
-}
+Failure Bad(std::string_view what) { return Failure{FailureKind::kInvalid, std::string(what)}; }
 
-absl::Status BadBox(const std::string& key, std::string_view what) {
+Failure BadBox(const std::string& key, std::string_view what) {
   return Bad(Concat("tensor \"", CleanText(key), "\" ", what));
 }
 
@@ -69,12 +67,12 @@ std::string LittleEndian64(uint64_t value) {
   return bytes;
 }
 
-absl::StatusOr<uint64_t> Number(const json& value) {
+Result<uint64_t> Number(const json& value) {
   if (!value.is_number_unsigned()) return Bad("a number is not one");
   return value.get<uint64_t>();
 }
 
-absl::StatusOr<std::vector<uint64_t>> Numbers(const json& value) {
+Result<std::vector<uint64_t>> Numbers(const json& value) {
   if (!value.is_array() || value.size() > kDimensionsMax) return Bad("a shape is not one");
   std::vector<uint64_t> numbers;
   for (const json& item : value) {
@@ -89,8 +87,8 @@ const json* Find(const json& object, const char* name) {
   return found == object.end() ? nullptr : &*found;
 }
 
-absl::StatusOr<TensorBox> ParseBox(const std::string& key, const json& value, const json& sharding,
-                                   uint64_t data_begin, uint64_t data_bytes) {
+Result<TensorBox> ParseBox(const std::string& key, const json& value, const json& sharding,
+                           uint64_t data_begin, uint64_t data_bytes) {
   if (!value.is_object()) return BadBox(key, "is not described");
   const json* dtype = Find(value, "dtype");
   const json* shape = Find(value, "shape");
@@ -122,7 +120,7 @@ absl::StatusOr<TensorBox> ParseBox(const std::string& key, const json& value, co
 }
 
 // No holes, no overlaps, all bytes are somebody's.
-absl::Status CheckCover(const std::vector<TensorBox>& boxes, uint64_t begin, uint64_t end) {
+Result<void> CheckCover(const std::vector<TensorBox>& boxes, uint64_t begin, uint64_t end) {
   std::vector<std::pair<uint64_t, uint64_t>> ranges;
   for (const TensorBox& box : boxes) ranges.emplace_back(box.begin, box.begin + box.bytes);
   std::sort(ranges.begin(), ranges.end());
@@ -130,7 +128,8 @@ absl::Status CheckCover(const std::vector<TensorBox>& boxes, uint64_t begin, uin
     if (from != begin) return Bad("tensors overlap or leave a hole");
     begin = to;
   }
-  return begin == end ? absl::OkStatus() : Bad("bytes behind the last tensor belong to none");
+  if (begin != end) return Bad("bytes behind the last tensor belong to none");
+  return {};
 }
 
 }  // namespace
@@ -138,15 +137,14 @@ absl::Status CheckCover(const std::vector<TensorBox>& boxes, uint64_t begin, uin
 std::string_view NameOf(DType dtype) { return kDTypes[static_cast<size_t>(dtype)].name; }
 size_t BytesOf(DType dtype) { return kDTypes[static_cast<size_t>(dtype)].bytes; }
 
-absl::StatusOr<DType> DTypeOf(std::string_view name) {
+Result<DType> DTypeOf(std::string_view name) {
   for (const DTypeRow& row : kDTypes) {
     if (row.name == name) return row.dtype;
   }
   return Bad(Concat("unknown type \"", CleanText(name), "\""));
 }
 
-absl::StatusOr<Image> LayOut(std::vector<TensorBox> boxes,
-                             std::map<std::string, std::string> metadata) {
+Result<Image> LayOut(std::vector<TensorBox> boxes, std::map<std::string, std::string> metadata) {
   Image image;
   std::sort(boxes.begin(), boxes.end(),
             [](const TensorBox& a, const TensorBox& b) { return a.key < b.key; });
@@ -190,7 +188,7 @@ absl::StatusOr<Image> LayOut(std::vector<TensorBox> boxes,
   return image;
 }
 
-absl::StatusOr<uint64_t> HeadBytes(std::string_view first_eight) {
+Result<uint64_t> HeadBytes(std::string_view first_eight) {
   if (first_eight.size() < 8) return Bad("shorter than a header");
   uint64_t size = 0;
   for (size_t i = 0; i < 8; ++i) {
@@ -200,11 +198,11 @@ absl::StatusOr<uint64_t> HeadBytes(std::string_view first_eight) {
   return 8 + size;
 }
 
-absl::StatusOr<Image> ParseHead(std::string_view head, uint64_t file_size) {
+Result<Image> ParseHead(std::string_view head, uint64_t file_size) {
   ASSIGN_OR_RETURN(const uint64_t begin, HeadBytes(head));
   if (begin > file_size) return Bad("the header is longer than the file");
   if (head.size() < begin) {
-    return MakeStatus(absl::StatusCode::kOutOfRange, "the header is longer than what was read");
+    return Failure{FailureKind::kTooLarge, "the header is longer than what was read"};
   }
   const json parsed = json::parse(head.substr(8, begin - 8), nullptr, /*allow_exceptions=*/false);
   if (!parsed.is_object()) return Bad("the header is not a JSON object");

@@ -16,7 +16,7 @@
 #include <string_view>
 #include <vector>
 
-#include "absl/status/statusor.h"
+#include "paceline/base/result.h"
 
 namespace paceline::ckpt {
 
@@ -45,8 +45,8 @@ enum class DType {
 };
 std::string_view NameOf(DType dtype);  // "BF16"
 size_t BytesOf(DType dtype);
-// INVALID_ARGUMENT for a name that is none.
-absl::StatusOr<DType> DTypeOf(std::string_view name);
+// kInvalid for a name that is none.
+Result<DType> DTypeOf(std::string_view name);
 
 // One box of a tensor: the whole of it, or what this rank has of it.
 struct TensorBox {
@@ -67,18 +67,17 @@ struct Image {
 };
 
 // Gives each box its place and makes the header; `begin` and `bytes` of the argument are ignored.
-// INVALID_ARGUMENT: two boxes of one key, a name that is not UTF-8, offsets that do not fit the
+// kInvalid: two boxes of one key, a name that is not UTF-8, offsets that do not fit the
 // shape, or more bytes than a file may have.
-absl::StatusOr<Image> LayOut(std::vector<TensorBox> boxes,
-                             std::map<std::string, std::string> metadata);
+Result<Image> LayOut(std::vector<TensorBox> boxes, std::map<std::string, std::string> metadata);
 
 // The header of a file of `file_size` bytes that begins with `head` (at least its header).
-// INVALID_ARGUMENT for whatever safetensors does not allow: holes, overlaps, data beyond the end,
-// sizes that do not fit the shape, unknown types. OUT_OF_RANGE: `head` is shorter than the header,
+// kInvalid for whatever safetensors does not allow: holes, overlaps, data beyond the end,
+// sizes that do not fit the shape, unknown types. kTooLarge: `head` is shorter than the header,
 // whose size is then what HeadBytes tells.
-absl::StatusOr<Image> ParseHead(std::string_view head, uint64_t file_size);
+Result<Image> ParseHead(std::string_view head, uint64_t file_size);
 
 // Bytes before the data, from the first eight of a file.
-absl::StatusOr<uint64_t> HeadBytes(std::string_view first_eight);
+Result<uint64_t> HeadBytes(std::string_view first_eight);
 
 }  // namespace paceline::ckpt

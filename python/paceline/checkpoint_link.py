@@ -1,0 +1,127 @@
+"""A rank's socket to the keeper of its checkpoints; docs/formats/checkpoint_socket.md."""
+
+import json
+import socket
+import time
+from typing import cast
+
+LINE_BYTES_MAX = 64 << 20
+_CONNECT_SECONDS = 60.0
+_PAUSE_SECONDS = 0.02
+_AGAIN_SECONDS = 1.0
+
+Fields = dict[str, object]
+
+
+class Refused(Exception):
+    """The keeper says why it cannot: `what`, `why` and `fix`."""
+
+    def __init__(self, fields: Fields) -> None:
+        self.what = str(fields.get("what", ""))
+        self.why = str(fields.get("why", ""))
+        self.fix = str(fields.get("fix", ""))
+        super().__init__(f"{self.what} ({self.why})")
+
+
+class Link:
+    """One connection, made again when the keeper was: `link.request({"op": "restore"}, …)`.
+
+    `hello` opens every connection; its answer is `opened`.
+    """
+
+    def __init__(self, path: str, hello: Fields) -> None:
+        self._path = path
+        self._hello = hello
+        self._socket: socket.socket | None = None
+        self._unread = b""
+        self._tried_at = 0.0
+        self.opened: Fields = {}
+        self._connect_patiently()
+
+    def request(self, message: Fields, answer: str) -> Fields:
+        """Send `message` and wait for the answer of that kind, through any number of keepers."""
+        while True:
+            try:
+                if self._socket is None:
+                    self._connect_patiently()
+                self._send(message)
+                return self._receive(answer)
+            except OSError:
+                self._close()
+
+    def tell(self, message: Fields) -> None:
+        """Send `message` if that can be done at once; a keeper that is away looks by itself."""
+        try:
+            if self._socket is None:
+                if time.monotonic() < self._tried_at + _AGAIN_SECONDS:
+                    return
+                self._connect()
+            self._send(message)
+        except OSError:
+            self._close()
+        except Refused:
+            self._close()
+
+    def reopen(self, hello: Fields) -> None:
+        """Introduce this rank anew, with other words, on the same connection."""
+        self._hello = hello
+        self.opened = self.request(hello, "opened")
+
+    def close(self) -> None:
+        self._close()
+
+    def _connect_patiently(self) -> None:
+        deadline = time.monotonic() + _CONNECT_SECONDS
+        while True:
+            try:
+                self._connect()
+                return
+            except OSError as error:
+                self._close()
+                if time.monotonic() > deadline:
+                    raise Refused(
+                        {
+                            "what": "nobody keeps this rank's checkpoints",
+                            "why": f"{self._path}: {error}",
+                            "fix": "look at the agent's log: paceline logs --agents",
+                        }
+                    ) from error
+            time.sleep(_PAUSE_SECONDS)
+
+    def _connect(self) -> None:
+        self._tried_at = time.monotonic()
+        self._unread = b""
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._socket.connect(self._path)
+        self._send(self._hello)
+        self.opened = self._receive("opened")
+
+    def _send(self, message: Fields) -> None:
+        assert self._socket is not None
+        self._socket.sendall(json.dumps(message).encode() + b"\n")
+
+    def _receive(self, answer: str) -> Fields:
+        while True:
+            fields = self._line()
+            if fields.get("op") == "error":
+                raise Refused(fields)
+            if fields.get("op") == answer:
+                return fields
+
+    def _line(self) -> Fields:
+        assert self._socket is not None
+        while b"\n" not in self._unread:
+            received = self._socket.recv(1 << 16)
+            if not received or len(self._unread) > LINE_BYTES_MAX:
+                raise ConnectionError("the keeper has gone")
+            self._unread += received
+        line, self._unread = self._unread.split(b"\n", 1)
+        fields: object = json.loads(line)
+        if not isinstance(fields, dict):
+            raise ConnectionError("the keeper does not speak JSON objects")
+        return cast("Fields", fields)
+
+    def _close(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None

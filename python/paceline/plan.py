@@ -1,0 +1,115 @@
+"""What a state looks like: its tensors, where they are found, what is asked in every save."""
+
+from collections.abc import Callable, MutableMapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from paceline.problem import PacelineError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from paceline.restoring import Restoring
+
+# Any: a dict of modules is one, and so is a dict of optimizers.
+State = MutableMapping[str, Any]
+Shape = tuple[int, ...]
+
+
+class CheckpointError(PacelineError):
+    """A checkpoint that cannot be saved or restored, in four parts."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Who this rank is."""
+
+    rank: int
+    world_size: int
+    generation: int
+
+
+@dataclass(frozen=True)
+class Box:
+    """Where the part of a tensor that this rank holds lies in the whole one, in elements."""
+
+    dtype: str  # as safetensors names it
+    shape: Shape
+    offset: Shape
+    whole: Shape
+
+    @property
+    def is_sharded(self) -> bool:
+        return self.shape != self.whole
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """A tensor of the state. `memory` is contiguous in this process and has `data_ptr()`."""
+
+    key: str
+    box: Box
+    memory: object
+    container: dict[object, object] | None = None  # where it is found, to notice another one
+    name: object = None
+    found: object = None  # what stands there: the tensor, or what wraps it
+    live: object = None  # when `memory` is only a copy of it, to be made anew for each save
+
+
+@dataclass
+class Plan:
+    """What a state looks like, as long as nothing in it is replaced."""
+
+    leaves: list[Leaf] = field(default_factory=list[Leaf])
+    links: list[tuple[dict[object, object], object, object]] = field(
+        default_factory=list[tuple[dict[object, object], object, object]]
+    )
+    sizes: list[tuple[dict[object, object], int]] = field(
+        default_factory=list[tuple[dict[object, object], int]]
+    )
+    # Values that are asked for in every save, by entry: functions without arguments.
+    values: dict[str, Callable[[], object]] = field(default_factory=dict[str, Callable[[], object]])
+    constants: dict[str, object] = field(default_factory=dict[str, object])  # plain JSON
+    attributes: list[tuple[object, str, object]] = field(
+        default_factory=list[tuple[object, str, object]]
+    )
+    is_lasting: bool = True  # False: make another one for the next save
+
+    def watch(self, holder: dict[object, object]) -> None:
+        self.sizes.append((holder, len(holder)))
+
+
+class Framework(Protocol):
+    """What a framework has to know about its tensors and its objects with state."""
+
+    def is_tensor(self, value: object) -> bool: ...
+    def leaf(self, key: str, tensor: object) -> Leaf:
+        """Describes a tensor; raises CheckpointError for a kind that cannot be saved."""
+        ...
+
+    def refresh(self, leaves: list[Leaf]) -> None:
+        """Copies `live` to `memory` for those that have one."""
+        ...
+
+    def plan_entry(self, plan: Plan, key: str, value: object, state: State) -> bool:
+        """Adds an object that it knows (a module, an optimizer) to `plan`; False: not its own."""
+        ...
+
+    def restore_entry(self, work: "Restoring", key: str, value: object, state: State) -> bool: ...
+    def new_tensor(self, box: Box) -> object: ...
+    def write_back(self, leaf: Leaf) -> None:
+        """After a restore: copies `memory` to `live` when they are two."""
+        ...
+
+    def cut(self, target: Leaf, source_memory: object, source: Box) -> None:
+        """Copies the part that both boxes share from the source's memory to the target's."""
+        ...
+
+    def random_state(self) -> dict[str, object]: ...
+    def set_random_state(self, state: dict[str, object]) -> None: ...
+    def expected_bytes(self, state: State) -> int:
+        """What a save will need once everything in the state is there."""
+        ...
+
+    def is_replica(self, state: State) -> bool:
+        """Whether all ranks hold the same tensors, by construction."""
+        ...

@@ -1,0 +1,135 @@
+#include "paceline/agent/line_server.h"
+
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "paceline/base/log.h"
+#include "paceline/base/status_macros.h"
+#include "paceline/base/text.h"
+
+namespace paceline::agent {
+namespace {
+
+constexpr int kBacklog = 128;
+
+absl::Status Failed(std::string_view what, const std::string& path) {
+  return absl::InternalError(Concat("cannot ", what, " ", path, ": ", std::strerror(errno)));
+}
+
+bool IsSameUser(int fd) {
+  ucred peer{};
+  socklen_t size = sizeof(peer);
+  return ::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.uid == ::geteuid();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<LineServer>> LineServer::Listen(Reactor& reactor, std::string path,
+                                                               Listener listener) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path.size() >= sizeof(address.sun_path)) {
+    return absl::InvalidArgumentError(Concat("the path of a socket is too long: ", path));
+  }
+  std::memcpy(address.sun_path, path.data(), path.size());
+  Fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd.is_open()) return Failed("make", path);
+  ::unlink(path.c_str());
+  const auto* any = reinterpret_cast<const sockaddr*>(&address);
+  if (::bind(fd.get(), any, sizeof(address)) != 0) return Failed("bind", path);
+  ::chmod(path.c_str(), 0600);
+  if (::listen(fd.get(), kBacklog) != 0) return Failed("listen on", path);
+  auto server = std::unique_ptr<LineServer>(
+      new LineServer(reactor, std::move(path), std::move(fd), std::move(listener)));
+  LineServer* const raw = server.get();
+  RETURN_IF_ERROR(reactor.Watch(raw->fd_.get(), EPOLLIN, [raw](uint32_t) { raw->OnPeer(); }));
+  return server;
+}
+
+LineServer::~LineServer() {
+  for (auto& [id, peer] : peers_) reactor_.Unwatch(peer.fd.get());
+  reactor_.Unwatch(fd_.get());
+  ::unlink(path_.c_str());
+}
+
+void LineServer::OnPeer() {
+  for (;;) {
+    Fd fd(::accept4(fd_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (!fd.is_open()) return;
+    if (!IsSameUser(fd.get()) || peers_.size() >= kPeersMax) continue;
+    const PeerId id = next_++;
+    const int raw = fd.get();
+    peers_[id].fd = std::move(fd);
+    const absl::Status watched =
+        reactor_.Watch(raw, EPOLLIN, [this, id](uint32_t events) { OnReady(id, events); });
+    if (!watched.ok()) peers_.erase(id);
+  }
+}
+
+void LineServer::OnReady(PeerId id, uint32_t events) {
+  if ((events & EPOLLOUT) != 0) Flush(id);
+  const auto found = peers_.find(id);
+  if (found == peers_.end()) return;
+  std::array<char, 65'536> buffer;
+  const ssize_t got = ::recv(found->second.fd.get(), buffer.data(), buffer.size(), 0);
+  if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
+  if (got <= 0) return Drop(id);
+  found->second.unread.append(buffer.data(), static_cast<size_t>(got));
+  for (;;) {
+    // The listener may have dropped the peer.
+    const auto peer = peers_.find(id);
+    if (peer == peers_.end()) return;
+    std::string& unread = peer->second.unread;
+    const size_t end = unread.find('\n');
+    if (end == std::string::npos) {
+      if (unread.size() > kLineBytesMax) Drop(id);
+      return;
+    }
+    const std::string line = unread.substr(0, end);
+    unread.erase(0, end + 1);
+    listener_.line(id, line);
+  }
+}
+
+void LineServer::Send(PeerId id, const std::string& line) {
+  const auto found = peers_.find(id);
+  if (found == peers_.end()) return;
+  if (found->second.unsent.size() + line.size() > kUnreadBytesMax) {
+    LogWarning("peer_does_not_read", {{"peer", id}});
+    return Drop(id);
+  }
+  found->second.unsent += line + "\n";
+  Flush(id);
+}
+
+void LineServer::Flush(PeerId id) {
+  const auto found = peers_.find(id);
+  if (found == peers_.end()) return;
+  std::string& unsent = found->second.unsent;
+  while (!unsent.empty()) {
+    const ssize_t sent = ::send(found->second.fd.get(), unsent.data(), unsent.size(), MSG_NOSIGNAL);
+    if (sent < 0 && errno == EINTR) continue;
+    if (sent < 0 && errno == EAGAIN) break;
+    if (sent <= 0) return Drop(id);
+    unsent.erase(0, static_cast<size_t>(sent));
+  }
+  reactor_.Change(found->second.fd.get(), unsent.empty() ? EPOLLIN : EPOLLIN | EPOLLOUT);
+}
+
+void LineServer::Drop(PeerId id) {
+  const auto found = peers_.find(id);
+  if (found == peers_.end()) return;
+  reactor_.Unwatch(found->second.fd.get());
+  peers_.erase(found);
+  listener_.gone(id);
+}
+
+}  // namespace paceline::agent

@@ -1,0 +1,148 @@
+#include "paceline/agent/private_keeper.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "paceline/agent/agent_setup.h"
+#include "paceline/agent/checkpoint_station.h"
+#include "paceline/agent/reactor.h"
+#include "paceline/base/fd.h"
+#include "paceline/base/file_text.h"
+#include "paceline/base/log.h"
+#include "paceline/base/status_macros.h"
+#include "paceline/base/text.h"
+#include "paceline/core/checkpoint_ledger.h"
+
+namespace paceline::agent {
+namespace {
+
+constexpr char kNode[] = "private";
+// After its process has gone the keeper stays for a while: the next run may find everything warm.
+constexpr int64_t kLingerNs = 30'000'000'000;
+
+Instant Now() { return Instant::FromNanoseconds(MonotonicNs()); }
+
+class PrivateKeeper {
+ public:
+  PrivateKeeper(std::unique_ptr<Reactor> reactor, std::string job_id)
+      : reactor_(std::move(reactor)), job_id_(std::move(job_id)), began_(Now()) {}
+
+  absl::Status Begin(const PrivateKeeperOptions& options) {
+    const std::string boot_id(Trimmed(ReadText("/proc/sys/kernel/random/boot_id", 64)));
+    ASSIGN_OR_RETURN(station_, CheckpointStation::Open(*reactor_,
+                                                       {.node = kNode,
+                                                        .job_id = job_id_,
+                                                        .boot_id = boot_id,
+                                                        .socket = options.socket,
+                                                        .arena_root = ArenaRoot(job_id_),
+                                                        .report_every = Duration::Milliseconds(50)},
+                                                       {.report =
+                                                            [this](const CheckpointReport& report) {
+                                                              ledger_.Report(NodeId(1), report);
+                                                              Settle();
+                                                            },
+                                                        .over = [] {},
+                                                        .ranks = [this] { OnRanks(); }}));
+    absent_since_ns_ = MonotonicNs();
+    WatchAbsence();
+    Form();
+    return absl::OkStatus();
+  }
+
+  void Run() { reactor_->Run(); }
+
+ private:
+  // A world of one rank for each run of the process.
+  void Form() {
+    is_ending_ = false;
+    world_ = World{.generation = Generation(station_->NewestGeneration() + 1),
+                   .seats = {{NodeId(1), 0, 1}}};
+    station_->SetGeneration(world_.generation);
+    station_->TellNow();
+  }
+
+  core::CheckpointView View() const {
+    return {.book = book_,
+            .world = &world_,
+            .job_id = job_id_,
+            .is_ending = is_ending_,
+            .age = Now() - began_};
+  }
+
+  void OnRanks() {
+    if (station_->has_ranks()) {
+      absent_since_ns_ = 0;
+      return;
+    }
+    // The process has ended, or died. Its newest step goes to storage now, and whoever comes next
+    // waits for that: it is another world.
+    absent_since_ns_ = MonotonicNs();
+    WatchAbsence();
+    if (book_.restore.generation != world_.generation) return;
+    is_ending_ = true;
+    station_->Pause();
+    station_->TellNow();
+  }
+
+  void Settle() {
+    std::vector<std::string> said;
+    for (;;) {
+      const auto fact = ledger_.Next(Now(), View(), &said);
+      if (!fact.has_value()) break;
+      core::Apply(*fact, &book_);
+    }
+    for (const std::string& text : said) LogWarning("checkpoint", {{"why", text}});
+    if (ledger_.TakeChanged()) station_->Take(ledger_.OrderFor(NodeId(1), View()));
+    reactor_->Cancel(timer_);
+    const Instant deadline = ledger_.NextDeadline();
+    timer_ = deadline.is_max() ? 0 : reactor_->CallAt(deadline.nanoseconds(), [this] { Settle(); });
+    if (is_ending_ && !ledger_.IsFlushing(View())) reactor_->Post([this] { Renew(); });
+  }
+
+  void Renew() {
+    if (is_ending_ && !ledger_.IsFlushing(View())) Form();
+  }
+
+  void WatchAbsence() {
+    reactor_->CallAt(MonotonicNs() + kLingerNs, [this] {
+      const bool is_long = absent_since_ns_ != 0 && MonotonicNs() >= absent_since_ns_ + kLingerNs;
+      if (!is_long || is_ending_) return;
+      station_->CleanUp();
+      reactor_->Stop();
+    });
+  }
+
+  std::unique_ptr<Reactor> reactor_;
+  const std::string job_id_;
+  const Instant began_;
+  std::unique_ptr<CheckpointStation> station_;
+  core::CheckpointLedger ledger_;
+  core::CheckpointBook book_;
+  World world_;
+  bool is_ending_ = false;
+  int64_t absent_since_ns_ = 0;
+  Reactor::TimerId timer_ = 0;
+};
+
+}  // namespace
+
+absl::StatusOr<int> RunPrivateKeeper(const PrivateKeeperOptions& options) {
+  BlockAgentSignals();
+  const Fd lock(::open((options.socket + ".lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  if (!lock.is_open() || ::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
+    return absl::AlreadyExistsError(Concat("another keeper holds ", options.socket, ".lock"));
+  }
+  ASSIGN_OR_RETURN(auto reactor, Reactor::Create());
+  PrivateKeeper keeper(std::move(reactor), options.job_id);
+  RETURN_IF_ERROR(keeper.Begin(options));
+  keeper.Run();
+  return 0;
+}
+
+}  // namespace paceline::agent

@@ -1,0 +1,21 @@
+#pragma once
+
+// The keeper of a training process that no launcher started: a station for one rank, and the ledger
+// that a master would hold. It begins with the process, survives it, brings its newest step to
+// storage, and ends when nobody has come back for a while.
+
+#include <string>
+
+#include "absl/status/statusor.h"
+
+namespace paceline::agent {
+
+struct PrivateKeeperOptions {
+  std::string socket;  // where the process finds it; its folder is there and only the user's
+  std::string job_id;  // the same for every run that saves to the same directory
+};
+
+// Blocks; 0 when it has ended by itself. ALREADY_EXISTS: another keeper of that job lives.
+absl::StatusOr<int> RunPrivateKeeper(const PrivateKeeperOptions& options);
+
+}  // namespace paceline::agent

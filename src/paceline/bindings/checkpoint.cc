@@ -1,0 +1,163 @@
+// _native.Layout, Saver, Image and Manifest: checkpoints as paceline.checkpoint uses them. Bytes
+// are copied with the interpreter's lock released.
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/unique_ptr.h>
+#include <nanobind/stl/vector.h>
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "paceline/bindings/bindings.h"
+#include "paceline/bindings/live_plan.h"
+#include "paceline/client/image_reader.h"
+#include "paceline/client/saver.h"
+
+namespace paceline::bindings {
+namespace {
+
+using client::ImageReader;
+using client::Saver;
+
+// key, type as safetensors names it, shape of the box, its offset in the tensor
+using BoxTuple = std::tuple<std::string, std::string, std::vector<uint64_t>, std::vector<uint64_t>>;
+
+struct Layout {
+  ckpt::Image image;
+  std::vector<size_t> order;  // image.boxes[i] is the caller's box order[i]
+};
+
+Layout MakeLayout(const std::vector<BoxTuple>& boxes) {
+  std::vector<ckpt::TensorBox> all;
+  std::map<std::string, size_t> index_of;
+  for (const auto& [key, dtype, shape, offset] : boxes) {
+    index_of.emplace(key, all.size());
+    all.push_back({.key = key,
+                   .dtype = ValueOrRaise(ckpt::DTypeOf(dtype)),
+                   .shape = shape,
+                   .offset = offset});
+  }
+  Layout layout{ValueOrRaise(ckpt::LayOut(std::move(all), {})), {}};
+  for (const ckpt::TensorBox& box : layout.image.boxes) {
+    layout.order.push_back(index_of.at(box.key));
+  }
+  return layout;
+}
+
+bool Save(Saver& saver, const Layout& layout, const LivePlan& plan, const nb::bytes& notes,
+          uint64_t generation, int64_t step, uint64_t world_size, bool is_replica) {
+  const std::vector<uintptr_t>& addresses = plan.addresses();
+  if (addresses.size() != layout.order.size()) throw nb::value_error("an address for each box");
+  std::vector<const void*> sources;
+  sources.reserve(addresses.size());
+  for (const size_t index : layout.order) {
+    sources.push_back(reinterpret_cast<const void*>(addresses[index]));
+  }
+  const ckpt::SaveStep what{.generation = generation,
+                            .step = step,
+                            .world_size = world_size,
+                            .is_replica = is_replica,
+                            .notes = {notes.c_str(), notes.size()}};
+  nb::gil_scoped_release release;
+  Result<bool> saved = saver.Save(layout.image, sources, what);
+  nb::gil_scoped_acquire acquire;
+  return ValueOrRaise(std::move(saved));
+}
+
+nb::list BoxesOf(const ImageReader& image) {
+  nb::list out;
+  for (const ckpt::TensorBox& box : image.boxes()) {
+    out.append(nb::make_tuple(box.key, std::string(ckpt::NameOf(box.dtype)), box.shape, box.offset,
+                              box.bytes));
+  }
+  return out;
+}
+
+// pairs of (index of a box, address)
+void RestoreInto(ImageReader& image, const std::vector<std::tuple<size_t, uintptr_t>>& wanted) {
+  std::vector<ckpt::Target> targets;
+  targets.reserve(wanted.size());
+  for (const auto& [index, address] : wanted) {
+    if (index >= image.boxes().size()) throw nb::index_error("no such box");
+    targets.push_back({image.boxes()[index], reinterpret_cast<void*>(address)});
+  }
+  Result<void> restored;
+  {
+    nb::gil_scoped_release release;
+    restored = image.Restore(std::move(targets));
+  }
+  RaiseIfFailed(restored);
+}
+
+void BindSaving(nb::module_& module) {
+  nb::class_<Layout>(module, "Layout")
+      .def(
+          "__init__",
+          [](Layout* self, const std::vector<BoxTuple>& boxes) {
+            new (self) Layout(MakeLayout(boxes));
+          },
+          nb::arg("boxes"))
+      .def_prop_ro("file_bytes", [](const Layout& layout) { return layout.image.size; });
+
+  nb::class_<Saver>(module, "Saver")
+      .def_static(
+          "open",
+          [](const std::string& path, const std::string& job_id, const std::string& boot_id,
+             uint32_t rank, uint64_t image_bytes, uint32_t slots) {
+            Result<std::unique_ptr<Saver>> saver = [&] {
+              nb::gil_scoped_release release;
+              return Saver::Open(path, {job_id, boot_id, rank}, {image_bytes, slots});
+            }();
+            return ValueOrRaise(std::move(saver));
+          },
+          nb::arg("path"), nb::arg("job_id"), nb::arg("boot_id"), nb::arg("rank"),
+          nb::arg("image_bytes"), nb::arg("slots"))
+      .def("populate", &Saver::Populate, nb::call_guard<nb::gil_scoped_release>())
+      .def_prop_ro("image_bytes_max", &Saver::image_bytes_max)
+      .def("save", &Save, nb::arg("layout"), nb::arg("plan"), nb::arg("notes"),
+           nb::arg("generation"), nb::arg("step"), nb::arg("world_size"), nb::arg("is_replica"));
+}
+
+}  // namespace
+
+void BindCheckpoint(nb::module_& module) {
+  BindSaving(module);
+
+  nb::class_<ImageReader>(module, "Image")
+      .def_static(
+          "in_memory",
+          [](const std::string& path, const std::string& job_id, const std::string& boot_id,
+             uint32_t rank, uint64_t generation, int64_t step) {
+            return ValueOrRaise(
+                ImageReader::Open({path, {job_id, boot_id, rank}, generation, step}));
+          },
+          nb::arg("path"), nb::arg("job_id"), nb::arg("boot_id"), nb::arg("rank"),
+          nb::arg("generation"), nb::arg("step"))
+      .def_prop_ro("notes",
+                   [](const ImageReader& image) {
+                     return nb::bytes(image.notes().data(), image.notes().size());
+                   })
+      .def("boxes", &BoxesOf)
+      .def("restore", &RestoreInto, nb::arg("wanted"));
+
+  nb::class_<ckpt::Manifest>(module, "Manifest")
+      .def_static(
+          "read",
+          [](const std::string& folder) { return ValueOrRaise(ckpt::ReadManifest(folder)); },
+          nb::arg("folder"))
+      .def_ro("job_id", &ckpt::Manifest::job_id)
+      .def_ro("generation", &ckpt::Manifest::generation)
+      .def_ro("step", &ckpt::Manifest::step)
+      .def_ro("world_size", &ckpt::Manifest::world_size)
+      .def(
+          "image",
+          [](const ckpt::Manifest& manifest, const std::string& folder, uint32_t rank) {
+            return ValueOrRaise(ImageReader::Open(folder, manifest, rank));
+          },
+          nb::arg("folder"), nb::arg("rank"));
+}
+
+}  // namespace paceline::bindings

@@ -1,0 +1,76 @@
+#include "paceline/ckpt/format/tiling.h"
+
+#include <algorithm>
+#include <span>
+#include <tuple>
+
+#include "paceline/base/text.h"
+#include "paceline/base/utf8.h"
+
+namespace paceline::ckpt {
+namespace {
+
+uint64_t VolumeOf(const std::vector<uint64_t>& shape) {
+  uint64_t volume = 1;
+  for (const uint64_t extent : shape) volume *= extent;  // bounded where it was parsed
+  return volume;
+}
+
+bool Overlap(const TensorBox& a, const TensorBox& b) {
+  for (size_t i = 0; i < a.shape.size(); ++i) {
+    if (a.offset[i] >= b.offset[i] + b.shape[i] || b.offset[i] >= a.offset[i] + a.shape[i]) {
+      return false;
+    }
+  }
+  return true;
+}
+
+Failure Bad(const TensorBox& box, std::string_view what) {
+  return {FailureKind::kInvalid, Concat("tensor \"", CleanText(box.key), "\" ", what)};
+}
+
+Result<void> CheckOne(std::span<const TensorBox> boxes) {
+  std::vector<uint64_t> extent(boxes[0].shape.size(), 0);
+  uint64_t volume = 0;
+  for (const TensorBox& box : boxes) {
+    if (box.shape.size() != extent.size() || box.dtype != boxes[0].dtype) {
+      return Bad(box, "was saved with two types or numbers of dimensions");
+    }
+    for (size_t i = 0; i < extent.size(); ++i) {
+      extent[i] = std::max(extent[i], box.offset[i] + box.shape[i]);
+    }
+    volume += VolumeOf(box.shape);
+  }
+  // In order of their first offset a box can overlap only with those that begin before it ends.
+  for (size_t i = 0; i < boxes.size(); ++i) {
+    if (VolumeOf(boxes[i].shape) == 0) continue;
+    for (size_t j = i + 1; j < boxes.size(); ++j) {
+      if (!extent.empty() && boxes[j].offset[0] >= boxes[i].offset[0] + boxes[i].shape[0]) break;
+      if (VolumeOf(boxes[j].shape) > 0 && Overlap(boxes[i], boxes[j])) {
+        return Bad(boxes[i], "was saved by two ranks that disagree about who has what");
+      }
+    }
+  }
+  if (volume != VolumeOf(extent)) return Bad(boxes[0], "is not complete: a rank's part is missing");
+  return {};
+}
+
+}  // namespace
+
+Result<void> CheckTiling(std::vector<TensorBox> boxes) {
+  const auto key = [](const TensorBox& box) { return std::tie(box.key, box.offset, box.shape); };
+  std::sort(boxes.begin(), boxes.end(),
+            [&](const TensorBox& a, const TensorBox& b) { return key(a) < key(b); });
+  boxes.erase(std::unique(boxes.begin(), boxes.end(),
+                          [&](const TensorBox& a, const TensorBox& b) { return key(a) == key(b); }),
+              boxes.end());
+  for (size_t begin = 0; begin < boxes.size();) {
+    size_t end = begin;
+    while (end < boxes.size() && boxes[end].key == boxes[begin].key) ++end;
+    RETURN_IF_ERROR(CheckOne(std::span(boxes).subspan(begin, end - begin)));
+    begin = end;
+  }
+  return {};
+}
+
+}  // namespace paceline::ckpt

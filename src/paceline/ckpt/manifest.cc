@@ -1,0 +1,195 @@
+#include "paceline/ckpt/manifest.h"
+
+#include <algorithm>
+#include <optional>
+#include <set>
+
+#include <nlohmann/json.hpp>
+
+#include "paceline/base/text.h"
+#include "paceline/base/utf8.h"
+#include "paceline/ckpt/chunk_copy.h"
+
+namespace paceline::ckpt {
+namespace {
+
+using nlohmann::json;
+
+constexpr char kSchema[] = "paceline.checkpoint/1";
+constexpr size_t kNameBytesMax = 128;
+constexpr uint32_t kRanksMax = 1u << 24;
+
+std::string Hex(uint64_t value) {
+  std::string text(16, '0');
+  for (size_t i = 0; i < 16; ++i) text[15 - i] = "0123456789abcdef"[(value >> (4 * i)) & 15];
+  return text;
+}
+
+std::optional<uint64_t> FromHex(const json& value) {
+  if (!value.is_string()) return std::nullopt;
+  const std::string& text = value.get_ref<const std::string&>();
+  if (text.size() != 16) return std::nullopt;
+  uint64_t number = 0;
+  for (const char c : text) {
+    const bool is_digit = c >= '0' && c <= '9';
+    if (!is_digit && (c < 'a' || c > 'f')) return std::nullopt;
+    number = number << 4 | static_cast<uint64_t>(is_digit ? c - '0' : c - 'a' + 10);
+  }
+  return number;
+}
+
+Failure Bad(std::string_view what) {
+  return {FailureKind::kInvalid, Concat("the manifest ", what)};
+}
+
+const json& At(const json& object, const char* name) {
+  static const json kNone;
+  const auto found = object.find(name);
+  return found == object.end() ? kNone : *found;
+}
+
+Result<uint64_t> Number(const json& object, const char* name) {
+  const json& value = At(object, name);
+  if (!value.is_number_unsigned()) return Bad(Concat("lacks the number ", name));
+  return value.get<uint64_t>();
+}
+
+Result<std::string> Name(const json& object, const char* name) {
+  const json& value = At(object, name);
+  if (!value.is_string() || !IsPlainName(value.get_ref<const std::string&>())) {
+    return Bad(Concat("has no plain file name as ", name));
+  }
+  return value.get<std::string>();
+}
+
+Result<ManifestFile> ParseFile(const json& from) {
+  if (!from.is_object()) return Bad("has a file that is not described");
+  ManifestFile file;
+  ASSIGN_OR_RETURN(file.name, Name(from, "name"));
+  ASSIGN_OR_RETURN(file.bytes, Number(from, "bytes"));
+  const json& hashes = At(from, "hashes");
+  if (!hashes.is_array() || hashes.size() != ChunkCount(file.bytes)) {
+    return Bad("has a file with another number of hashes than chunks");
+  }
+  file.hashes.reserve(hashes.size());
+  for (const json& one : hashes) {
+    const std::optional<uint64_t> hash = FromHex(one);
+    if (!hash.has_value()) return Bad("has a hash that is none");
+    file.hashes.push_back(*hash);
+  }
+  return file;
+}
+
+Result<ManifestRank> ParseRank(const json& from, const std::set<std::string>& names) {
+  if (!from.is_object()) return Bad("has a rank that is not described");
+  ManifestRank rank;
+  ASSIGN_OR_RETURN(const uint64_t number, Number(from, "rank"));
+  if (number >= kRanksMax) return Bad("has a rank beyond all worlds");
+  rank.rank = static_cast<uint32_t>(number);
+  ASSIGN_OR_RETURN(rank.file, Name(from, "file"));
+  ASSIGN_OR_RETURN(rank.notes, Name(from, "notes"));
+  if (!names.contains(rank.notes)) return Bad("names notes that it does not list");
+  return rank;
+}
+
+}  // namespace
+
+const ManifestFile* Manifest::Find(std::string_view name) const {
+  for (const ManifestFile& file : files) {
+    if (file.name == name) return &file;
+  }
+  return nullptr;
+}
+
+const ManifestRank* Manifest::Of(uint32_t rank) const {
+  for (const ManifestRank& one : ranks) {
+    if (one.rank == rank) return &one;
+  }
+  return nullptr;
+}
+
+uint64_t Manifest::bytes() const {
+  uint64_t sum = 0;
+  for (const ManifestFile& file : files) sum += file.bytes;
+  return sum;
+}
+
+bool IsPlainName(std::string_view name) {
+  if (name.empty() || name.size() > kNameBytesMax || name.front() == '.') return false;
+  return std::all_of(name.begin(), name.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
+           c == '_' || c == '-';
+  });
+}
+
+std::string ToText(const Manifest& manifest) {
+  json files = json::array();
+  for (const ManifestFile& file : manifest.files) {
+    json hashes = json::array();
+    for (const uint64_t hash : file.hashes) hashes.push_back(Hex(hash));
+    files.push_back({{"name", file.name}, {"bytes", file.bytes}, {"hashes", hashes}});
+  }
+  json ranks = json::array();
+  for (const ManifestRank& rank : manifest.ranks) {
+    ranks.push_back({{"rank", rank.rank}, {"file", rank.file}, {"notes", rank.notes}});
+  }
+  json text = {{"schema", kSchema},
+               {"job_id", CleanText(manifest.job_id)},
+               {"generation", manifest.generation},
+               {"step", manifest.step},
+               {"world_size", manifest.world_size},
+               {"files", files},
+               {"ranks", ranks}};
+  const std::string body = text.dump();
+  text["check"] = Hex(HashOf(body.data(), body.size()));
+  return text.dump(1, '\t') + "\n";
+}
+
+Result<Manifest> ParseManifest(std::string_view text) {
+  json parsed = json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!parsed.is_object()) return Bad("is not a JSON object");
+  if (At(parsed, "schema") != kSchema) return Bad("is of another version of paceline");
+  const std::optional<uint64_t> check = FromHex(At(parsed, "check"));
+  parsed.erase("check");
+  const std::string body = parsed.dump(-1, ' ', false, json::error_handler_t::replace);
+  if (!check.has_value() || *check != HashOf(body.data(), body.size())) {
+    return Failure{FailureKind::kDamaged, "the manifest is not the text that was written"};
+  }
+  Manifest manifest;
+  const json& job_id = At(parsed, "job_id");
+  const json& step = At(parsed, "step");
+  if (!job_id.is_string() || !step.is_number_integer() || step.get<int64_t>() < 0) {
+    return Bad("lacks its job or step");
+  }
+  manifest.job_id = job_id.get<std::string>();
+  manifest.step = step.get<int64_t>();
+  ASSIGN_OR_RETURN(manifest.generation, Number(parsed, "generation"));
+  ASSIGN_OR_RETURN(const uint64_t world_size, Number(parsed, "world_size"));
+  if (world_size > kRanksMax) return Bad("is of an impossible world");
+  manifest.world_size = static_cast<uint32_t>(world_size);
+  const json& files = At(parsed, "files");
+  const json& ranks = At(parsed, "ranks");
+  if (!files.is_array() || !ranks.is_array()) return Bad("lists no files or no ranks");
+  std::set<std::string> names;
+  for (const json& one : files) {
+    ASSIGN_OR_RETURN(ManifestFile file, ParseFile(one));
+    if (!names.insert(file.name).second) return Bad("lists a file twice");
+    manifest.files.push_back(std::move(file));
+  }
+  std::set<uint32_t> seen;
+  for (const json& one : ranks) {
+    ASSIGN_OR_RETURN(ManifestRank rank, ParseRank(one, names));
+    if (!seen.insert(rank.rank).second) return Bad("lists a rank twice");
+    manifest.ranks.push_back(std::move(rank));
+  }
+  if (manifest.world_size == 0) return manifest;  // a part
+  for (const ManifestRank& rank : manifest.ranks) {
+    if (!names.contains(rank.file)) return Bad("names a file that it does not list");
+  }
+  if (manifest.ranks.size() != manifest.world_size || *seen.rbegin() >= manifest.world_size) {
+    return Bad("does not list every rank");
+  }
+  return manifest;
+}
+
+}  // namespace paceline::ckpt

@@ -1,0 +1,59 @@
+#pragma once
+
+// MANIFEST.json of a checkpoint in storage: which files it has, what every byte of them hashes to,
+// and which rank takes what. A folder without one is no checkpoint. docs/formats/manifest.md.
+//
+// Each rank's agent leaves a part (PARTNAME.part.json, the same words for one rank alone); the node
+// that commits puts the parts together.
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "paceline/base/result.h"
+
+namespace paceline::ckpt {
+
+struct ManifestFile {
+  std::string name;
+  uint64_t bytes = 0;
+  std::vector<uint64_t> hashes;  // of its chunks; see ckpt/chunk_copy.h
+  bool operator==(const ManifestFile&) const = default;
+};
+
+struct ManifestRank {
+  uint32_t rank = 0;
+  std::string file;   // that holds its tensors; several ranks may share one
+  std::string notes;  // its small state
+  bool operator==(const ManifestRank&) const = default;
+};
+
+struct Manifest {
+  std::string job_id;
+  uint64_t generation = 0;
+  int64_t step = 0;
+  uint32_t world_size = 0;  // 0 in a part
+  std::vector<ManifestFile> files;
+  std::vector<ManifestRank> ranks;
+  bool operator==(const Manifest&) const = default;
+
+  const ManifestFile* Find(std::string_view name) const;
+  const ManifestRank* Of(uint32_t rank) const;
+  uint64_t bytes() const;
+};
+
+inline constexpr char kManifestName[] = "MANIFEST.json";
+inline constexpr uint64_t kManifestBytesMax = uint64_t{1} << 30;
+
+// Ends with a check of its own text.
+std::string ToText(const Manifest& manifest);
+
+// kInvalid for whatever is not such a text: also names that are no plain file names, files that
+// nobody lists, sizes that do not fit the hashes. kDamaged: the check does not hold.
+Result<Manifest> ParseManifest(std::string_view text);
+
+// A name that may stand in a manifest: [A-Za-z0-9._-]{1,128} without a leading dot.
+bool IsPlainName(std::string_view name);
+
+}  // namespace paceline::ckpt

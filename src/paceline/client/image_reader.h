@@ -1,0 +1,50 @@
+#pragma once
+
+// Images to restore from, in memory or in storage, behind one face: their tensors, their notes, and
+// a verified copy of what is wanted.
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "paceline/base/result.h"
+#include "paceline/ckpt/arena.h"
+#include "paceline/ckpt/restore.h"
+#include "paceline/ckpt/storage.h"
+
+namespace paceline::client {
+
+class ImageReader {
+ public:
+  struct InMemory {
+    std::string path;
+    ckpt::ArenaIdentity identity;
+    uint64_t generation = 0;
+    int64_t step = 0;
+  };
+  // kNotFound: that step is not there any more. Otherwise as Arena::Open.
+  static Result<std::unique_ptr<ImageReader>> Open(const InMemory& place);
+
+  // What rank `rank` takes from the checkpoint in that folder. kNotFound, kDamaged, kInvalid.
+  static Result<std::unique_ptr<ImageReader>> Open(const std::string& folder,
+                                                   const ckpt::Manifest& manifest, uint32_t rank);
+
+  const std::vector<ckpt::TensorBox>& boxes() const { return image_.boxes; }
+  const std::string& notes() const { return notes_; }
+
+  // Copies boxes[i] to targets[i].data for each. See ckpt::Restore.
+  Result<void> Restore(std::vector<ckpt::Target> targets);
+
+ private:
+  ImageReader() = default;
+  Result<void> ReadHeads(ckpt::ChunkSource* notes, std::span<const uint64_t> notes_hashes);
+
+  std::unique_ptr<ckpt::Arena> arena_;  // that source_ looks into, when it is in memory
+  std::unique_ptr<ckpt::ChunkSource> source_;
+  std::vector<uint64_t> hashes_;
+  ckpt::Image image_;
+  std::string notes_;
+};
+
+}  // namespace paceline::client

@@ -1,0 +1,28 @@
+#include "paceline/core/checkpoint_book.h"
+
+#include <algorithm>
+
+namespace paceline::core {
+namespace {
+
+struct Folder {
+  CheckpointBook& book;
+
+  void operator()(const RestoreDecided& fact) { book.restore = fact; }
+  void operator()(const CheckpointCommitted& fact) { book.committed = fact; }
+  void operator()(const CheckpointDamaged& fact) {
+    if (std::find(book.damaged.begin(), book.damaged.end(), fact.name) != book.damaged.end()) {
+      return;
+    }
+    // The oldest one is forgotten: retention has long removed it.
+    if (book.damaged.size() == kDamagedMax) book.damaged.erase(book.damaged.begin());
+    book.damaged.push_back(fact.name);
+    if (book.committed.has_value() && book.committed->name == fact.name) book.committed.reset();
+  }
+};
+
+}  // namespace
+
+void Apply(const CheckpointFact& fact, CheckpointBook* book) { std::visit(Folder{*book}, fact); }
+
+}  // namespace paceline::core

@@ -1,0 +1,51 @@
+#pragma once
+
+// What a job has decided about its checkpoints, for ever: facts, and their fold. Everything else
+// about checkpoints stands in the hosts' memories and in storage, and is heard again.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "paceline/model/checkpoint.h"
+#include "paceline/model/ids.h"
+
+namespace paceline::core {
+
+struct RestoreDecided {
+  Generation generation;  // of the world that restores
+  RestoreOrder::From from = RestoreOrder::From::kNothing;
+  SavedStep saved;
+  uint32_t world_size = 0;
+  std::string name;
+  std::string reason;
+  bool operator==(const RestoreDecided&) const = default;
+};
+struct CheckpointCommitted {
+  std::string name;
+  std::string directory;
+  SavedStep saved;
+  uint64_t bytes = 0;
+  bool operator==(const CheckpointCommitted&) const = default;
+};
+struct CheckpointDamaged {  // never restored from again
+  std::string name;
+  NodeId node;  // where it was found damaged
+  std::string node_name;
+  bool operator==(const CheckpointDamaged&) const = default;
+};
+using CheckpointFact = std::variant<RestoreDecided, CheckpointCommitted, CheckpointDamaged>;
+
+// The durable half: fold of the facts.
+struct CheckpointBook {
+  RestoreDecided restore;  // the newest; generation 0: none yet
+  std::optional<CheckpointCommitted> committed;
+  std::vector<std::string> damaged;
+  bool operator==(const CheckpointBook&) const = default;
+};
+inline constexpr size_t kDamagedMax = 64;
+void Apply(const CheckpointFact& fact, CheckpointBook* book);
+
+}  // namespace paceline::core

@@ -1,0 +1,65 @@
+#include "paceline/core/checkpoints.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace paceline::core {
+namespace {
+
+CheckpointView ViewOf(const JobState& state, Instant now) {
+  const bool is_ending = state.phase == Phase::kStopping || state.phase == Phase::kFinished;
+  const World* world = state.world.has_value() ? &*state.world : nullptr;
+  // What the ranks of a world that has just ended left behind is still worth keeping.
+  if (world == nullptr && is_ending && state.AnyWorldYet()) world = &state.last_world;
+  return {.book = state.checkpoints,
+          .world = world,
+          .job_id = state.spec.job_id,
+          .is_ending = is_ending,
+          .failures = state.budget.charged_failures,
+          .age = now - state.world_since};
+}
+
+}  // namespace
+
+void OnCheckpointReported(Turn& turn, const CheckpointReported& event) {
+  const auto found = turn.links().find(event.node);
+  if (found == turn.links().end() || found->second.connection != event.connection) return;
+  turn.watch().checkpoints.Report(event.node, event.report);
+}
+
+bool NoteCheckpoints(Turn& turn) {
+  CheckpointLedger& ledger = turn.watch().checkpoints;
+  if (!ledger.has_reports()) return false;
+  std::vector<std::string> said;
+  std::optional<CheckpointFact> fact =
+      ledger.Next(turn.now(), ViewOf(turn.state(), turn.now()), &said);
+  for (std::string& text : said) turn.Say(Note::Level::kWarning, std::move(text));
+  if (!fact.has_value()) return false;
+  if (auto* damaged = std::get_if<CheckpointDamaged>(&*fact)) {
+    damaged->node_name = turn.state().NameOf(damaged->node);
+  }
+  if (const auto* committed = std::get_if<CheckpointCommitted>(&*fact)) {
+    turn.watch().saved_step = std::max(turn.watch().saved_step, committed->saved.step);
+  }
+  std::visit([&](auto& body) { turn.Emit(std::move(body)); }, *fact);
+  return true;
+}
+
+void TellCheckpoints(Turn& turn) {
+  CheckpointLedger& ledger = turn.watch().checkpoints;
+  if (!ledger.TakeChanged()) return;
+  const CheckpointView view = ViewOf(turn.state(), turn.now());
+  for (auto& [node, link] : turn.links()) {
+    if (!link.connection) continue;
+    CheckpointOrder order = ledger.OrderFor(node, view);
+    if (order == link.told_checkpoint) continue;
+    link.told_checkpoint = order;
+    turn.Do(OrderCheckpoint{node, std::move(order)});
+  }
+}
+
+bool AwaitsStorage(Turn& turn) {
+  return turn.watch().checkpoints.IsFlushing(ViewOf(turn.state(), turn.now()));
+}
+
+}  // namespace paceline::core

@@ -1,0 +1,149 @@
+#pragma once
+
+// What agents and the master tell each other of checkpoints. Both directions are whole truths: a
+// report says what is, an order says what shall be, and either may be sent again at any time.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "paceline/base/instant.h"
+#include "paceline/model/ids.h"
+
+namespace paceline {
+
+// How often a step goes to storage. Every saved step is in memory, whatever this says.
+struct PersistPolicy {
+  enum class Kind {
+    kAuto,   // an interval from what persisting costs and how often the job fails
+    kSteps,  // every `steps` steps
+    kTime,   // every `time`
+  };
+  Kind kind = Kind::kAuto;
+  int64_t steps = 0;
+  Duration time;
+  bool operator==(const PersistPolicy&) const = default;
+};
+
+// What the script asked of its Checkpointer; the same on every rank.
+struct CheckpointTerms {
+  std::string directory;  // absolute, and every host sees it
+  uint32_t keep = 3;      // so many of the newest stay
+  PersistPolicy policy;
+  bool operator==(const CheckpointTerms&) const = default;
+};
+
+// A state of the training: by world first, because after a rollback a newer world's lower step is
+// the newer state.
+struct SavedStep {
+  uint64_t generation = 0;
+  int64_t step = -1;
+  auto operator<=>(const SavedStep&) const = default;
+};
+
+// A whole image in a host's memory.
+struct MemoryImage {
+  Rank rank;          // that saved it, in a world of world_size
+  std::string place;  // name of the node in whose arena it is
+  SavedStep saved;
+  uint32_t world_size = 0;
+  uint64_t file_bytes = 0;
+  uint64_t file_root = 0;   // equal roots: equal files
+  bool is_replica = false;  // the script says that all ranks hold the same tensors
+  bool operator==(const MemoryImage&) const = default;
+};
+
+// How far a shard is that was ordered to storage.
+struct ShardState {
+  Rank rank;
+  SavedStep saved;
+  bool is_durable = false;
+  std::string problem;  // why not; empty: on its way, or done
+  Duration took;
+  bool operator==(const ShardState&) const = default;
+};
+
+// A checkpoint in storage with a whole manifest.
+struct StoredCheckpoint {
+  std::string name;  // of its folder in the directory
+  std::string job_id;
+  SavedStep saved;
+  uint32_t world_size = 0;
+  bool operator==(const StoredCheckpoint&) const = default;
+};
+
+struct CommitState {
+  std::string name;
+  bool is_done = false;
+  std::string problem;
+  uint64_t bytes = 0;
+  bool operator==(const CommitState&) const = default;
+};
+
+struct CheckpointReport {
+  // Of the world whose ranks are here; nobody of an older one lives, so what older ones saved is
+  // final.
+  Generation generation;
+  std::optional<CheckpointTerms> terms;    // none: no rank has made a Checkpointer yet
+  std::vector<MemoryImage> images;         // on this host, also those of other nodes of it
+  std::vector<ShardState> shards;          // of the newest order
+  std::optional<CommitState> commit;       // of the newest order
+  std::optional<StoredCheckpoint> stored;  // the newest this node sees in the directory
+  std::optional<int64_t> flush;            // a rank waits until this step is in storage
+  std::vector<std::string> damaged;        // checkpoints that a rank here found damaged
+  bool operator==(const CheckpointReport&) const = default;
+};
+
+// From where the ranks of one node take their state.
+struct RestoreOrder {
+  enum class From { kNothing, kMemory, kStorage };
+  struct Image {
+    Rank rank;  // that saved it
+    std::string place;
+    bool operator==(const Image&) const = default;
+  };
+  struct Source {
+    Rank rank;                  // that restores
+    std::vector<Image> images;  // its own, a replica's, or all of them to be cut anew
+    bool operator==(const Source&) const = default;
+  };
+  Generation generation;  // of the world that restores
+  From from = From::kNothing;
+  SavedStep saved;
+  uint32_t world_size = 0;      // of the world that saved
+  std::string name;             // of the checkpoint in storage
+  std::vector<Source> sources;  // in memory, for this node's ranks
+  std::string reason;
+  bool operator==(const RestoreOrder&) const = default;
+};
+
+// Write these images into the folder `name` of the directory.
+struct PersistOrder {
+  struct Shard {
+    Rank rank;
+    Rank file_of;  // whose file holds its tensors: its own, or an equal one that is written anyway
+    bool operator==(const Shard&) const = default;
+  };
+  SavedStep saved;
+  uint32_t world_size = 0;
+  std::string name;
+  std::vector<Shard> shards;  // of this node; in a commit, of all
+  bool operator==(const PersistOrder&) const = default;
+};
+
+struct CheckpointOrder {
+  std::optional<CheckpointTerms> terms;
+  std::optional<RestoreOrder> restore;
+  std::optional<int64_t> hold;  // the first save from this step on stays in memory
+  std::optional<PersistOrder> persist;
+  std::optional<PersistOrder> commit;  // all shards are durable: make it visible
+  std::optional<SavedStep> durable;    // newest committed of this job
+  std::vector<std::string> damaged;    // never to be taken again
+  std::string problem;     // why the last step that was due is not in storage; empty: it is
+  bool is_ending = false;  // the job stops; stay until is_over
+  bool is_over = false;    // the job ends, and nothing of its checkpoints is on the way any more
+  bool operator==(const CheckpointOrder&) const = default;
+};
+
+}  // namespace paceline

@@ -1,0 +1,28 @@
+#pragma once
+
+// Checkpoint reports, orders and facts, to messages and back; as to_proto.h and from_proto.h.
+
+#include "absl/status/status.h"
+#include "paceline/core/checkpoint_book.h"
+#include "paceline/model/checkpoint.h"
+#include "paceline/v1/checkpoint.pb.h"
+#include "paceline/wire/to_proto.h"
+
+namespace paceline::wire {
+
+inline constexpr int kImagesPerReportMax = 65'536;
+inline constexpr int kDamagedPerReportMax = 8;
+
+void ToProto(const CheckpointReport& from, pb::CheckpointReport* to);
+void ToProto(const CheckpointOrder& from, pb::CheckpointOrder* to);
+void ToProto(const core::RestoreDecided& from, pb::RestoreDecided* to);
+void ToProto(const core::CheckpointCommitted& from, pb::CheckpointCommitted* to);
+void ToProto(const core::CheckpointDamaged& from, pb::CheckpointDamaged* to);
+
+absl::Status FromProto(const pb::CheckpointReport& from, CheckpointReport* to);
+absl::Status FromProto(const pb::CheckpointOrder& from, CheckpointOrder* to);
+absl::Status FromProto(const pb::RestoreDecided& from, core::RestoreDecided* to);
+absl::Status FromProto(const pb::CheckpointCommitted& from, core::CheckpointCommitted* to);
+absl::Status FromProto(const pb::CheckpointDamaged& from, core::CheckpointDamaged* to);
+
+}  // namespace paceline::wire

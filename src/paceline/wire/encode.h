@@ -1,0 +1,47 @@
+#pragma once
+
+// What every translator to messages uses for single fields, and the macro that walks the lists of
+// fields.h. Only for the to_proto files.
+
+#include <string>
+#include <type_traits>
+
+#include "paceline/wire/fields.h"
+#include "paceline/wire/to_proto.h"
+
+namespace paceline::wire {
+
+template <class T>
+requires std::is_arithmetic_v<T> T Encode(T value) { return value; }
+template <class Tag, class Rep>
+Rep Encode(StrongId<Tag, Rep> id) {
+  return id.value();
+}
+inline int64_t Encode(Duration duration) { return duration.nanoseconds(); }
+inline std::string Encode(const std::string& text) { return CleanText(text); }
+
+// Enums of the wire are ours plus one, because 0 is "unspecified" there.
+template <class To, class From>
+To Shifted(From value) {
+  return static_cast<To>(static_cast<int>(value) + 1);
+}
+inline pb::GrowPolicy Encode(GrowPolicy value) { return Shifted<pb::GrowPolicy>(value); }
+inline pb::EntryKind Encode(EntryKind value) { return Shifted<pb::EntryKind>(value); }
+inline pb::ExitCause::Kind Encode(ExitCause::Kind value) {
+  return Shifted<pb::ExitCause::Kind>(value);
+}
+inline pb::RankReport::State Encode(RankReport::State value) {
+  return Shifted<pb::RankReport::State>(value);
+}
+inline pb::Assignment::Kind Encode(Assignment::Kind value) {
+  return Shifted<pb::Assignment::Kind>(value);
+}
+inline pb::Rung Encode(core::Rung value) { return Shifted<pb::Rung>(value); }
+
+inline pb::RestoreOrder::From Encode(RestoreOrder::From value) {
+  return Shifted<pb::RestoreOrder::From>(value);
+}
+
+}  // namespace paceline::wire
+
+#define PUT(field) to->set_##field(Encode(from.field));

@@ -1,0 +1,68 @@
+"""A counting model: each step adds one to every weight, so that any mix of steps shows.
+
+    flash.py --checkpoint DIR --steps N [--every X] [--pace S] [--out FILE] [--cut]
+
+Ranks meet in every step (a file a rank stands for a collective), so none gets ahead by two. With
+--cut each rank holds its own part of the weights, as a sharded model does; without, all the same.
+"""
+
+import argparse
+import time
+from pathlib import Path
+
+import paceline.torch as pl
+import torch
+
+SIZE = 50_000
+
+
+def meet(folder: Path, generation: int, rank: int, world_size: int, step: int) -> None:
+    """Returns when every rank of this world has come to this step."""
+    mine = folder / f"g{generation}-r{rank}"
+    part = mine.with_suffix(".part")
+    part.write_text(str(step))
+    part.replace(mine)
+    others = [folder / f"g{generation}-r{other}" for other in range(world_size)]
+    while True:
+        try:
+            if all(int(other.read_text()) >= step for other in others):
+                return
+        except (FileNotFoundError, ValueError):
+            pass
+        time.sleep(0.002)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--checkpoint", type=Path, required=True)
+    parser.add_argument("--steps", type=int, default=100)
+    parser.add_argument("--every", default=None)
+    parser.add_argument("--pace", type=float, default=0.01)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--cut", action="store_true")
+    args = parser.parse_args()
+    rank, world_size = pl.rank(), pl.world_size()
+    args.out.mkdir(parents=True, exist_ok=True)
+
+    model = torch.nn.Linear(SIZE, 1, bias=False)
+    with torch.no_grad():
+        model.weight.fill_(rank * 1000 if args.cut else 0)
+    first = model.weight.detach().clone()
+    state = {"model": model, "kind": "counting"}
+    ckpt = pl.Checkpointer(args.checkpoint, keep=2, every=args.every, replicated=not args.cut)
+    start = ckpt.restore(state)
+    with (args.out / f"restored-{rank}").open("a") as file:
+        file.write(f"{pl.generation()} {start} {ckpt.restored}\n")
+    for step in range(start, args.steps):
+        assert torch.equal(model.weight, first + step), f"step {step}: this is no whole step"
+        with torch.no_grad():
+            model.weight += 1
+        meet(args.out, pl.generation(), rank, world_size, step)
+        ckpt.save(step, state)
+        time.sleep(args.pace)
+    ckpt.close()
+    (args.out / f"final-{rank}").write_text(str(model.weight[0, 0].item() - first[0, 0].item()))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,222 @@
+"""Checkpoints under the real binary: what is killed, filled or damaged, and what goes on."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+from job import SCRIPTS, Job, binary, eventually
+
+pytest.importorskip("torch", reason="checkpoints are of torch's tensors here")
+
+NODES = ["--standalone", "--local-nodes", "2", "--nproc-per-node", "2"]
+
+
+def start(job: Job, flags: list[str], *args: str, steps: int = 200) -> Job:
+    script = [str(SCRIPTS / "flash.py"), "--checkpoint", str(job.directory / "ckpt"),
+              "--out", str(job.state), "--steps", str(steps), *args]
+    return job.start(flags, script)
+
+
+def restored(job: Job, rank: int) -> list[tuple[int, int, str]]:
+    path = job.state / f"restored-{rank}"
+    lines = path.read_text().splitlines() if path.exists() else []
+    parts = [line.split(" ", 2) for line in lines]
+    return [(int(generation), int(step), why) for generation, step, why in parts]
+
+
+def finals(job: Job, ranks: int) -> list[float]:
+    return [float((job.state / f"final-{rank}").read_text()) for rank in range(ranks)]
+
+
+def arenas(job: Job) -> list[Path]:
+    root = Path(f"/dev/shm/paceline-{os.getuid()}") / job.card["id"]
+    return sorted(root.glob("*/rank-*.arena")) if root.exists() else []
+
+
+def stored(job: Job) -> list[dict[str, object]]:
+    done = job.command("ckpt", "ls", "--json", str(job.directory / "ckpt"))
+    return json.loads(done.stdout)["checkpoints"] if done.returncode == 0 else []
+
+
+def verify(job: Job) -> subprocess.CompletedProcess[str]:
+    return job.command("ckpt", "verify", str(job.directory / "ckpt"))
+
+
+@pytest.mark.parametrize("cut", [[], ["--cut"]])
+def test_a_killed_rank_goes_on_from_memory(job: Job, cut: list[str]) -> None:
+    start(job, NODES, *cut)
+    ranks = job.until_stepping(4, beyond=20)
+    os.kill(ranks[1]["pid"], signal.SIGKILL)
+    assert job.wait() == 0, job.stderr
+    assert finals(job, 4) == [200.0] * 4
+    decided = job.events("restore_decided")[-1]
+    assert decided["details"]["from"] == "memory"
+    (failed,) = job.events("rank_failed")
+    for rank in range(4):
+        _, step, why = restored(job, rank)[-1]
+        assert step >= failed["step"], "at most the step under way is lost"
+        assert "from memory" in why
+    assert len({restored(job, rank)[-1][1] for rank in range(4)}) == 1, "one step for all"
+    assert verify(job).returncode == 0
+    assert not arenas(job), "memory is given back"
+
+
+def test_a_lost_node_is_replaced_and_goes_on_from_memory(job: Job) -> None:
+    start(job, [*NODES, "--spares", "1"], "--cut", steps=300)
+    before = job.until_stepping(4, beyond=20)
+    job.kill_node(before[2]["node"])
+    assert job.wait() == 0, job.stderr
+    assert finals(job, 4) == [300.0] * 4
+    assert job.events("restore_decided")[-1]["details"]["from"] == "memory"
+
+
+def test_a_killed_agent_or_master_costs_no_save(job: Job) -> None:
+    start(job, NODES, "--every", "25", steps=300)
+    ranks = job.until_stepping(4, beyond=20)
+    os.kill(job.agent_pid(ranks[0]["node"]), signal.SIGKILL)
+    job.until_stepping(4, beyond=80)
+    os.kill(job.card["master"]["pid"], signal.SIGKILL)
+    assert job.wait() == 0, job.stderr
+    assert finals(job, 4) == [300.0] * 4
+    assert len(restored(job, 0)) == 1, "nobody was restarted"
+    assert next(one["step"] for one in stored(job)) == 299
+    assert verify(job).returncode == 0
+
+
+def test_steps_go_to_storage_as_asked_and_old_ones_go(job: Job) -> None:
+    start(job, ["--standalone", "--nproc-per-node", "2"], "--every", "40", "--cut", steps=210)
+    assert job.wait() == 0, job.stderr
+    committed = [event["step"] for event in job.events("checkpoint_committed")]
+    assert committed[:2] == [40, 80]
+    assert committed[-1] == 209, "close() brings the last step to storage"
+    assert len(stored(job)) == 2, "keep=2"
+    assert verify(job).returncode == 0
+
+
+def test_a_new_job_goes_on_from_storage(job: Job, make_job) -> None:
+    start(job, ["--standalone", "--nproc-per-node", "2"], "--cut", steps=50)
+    assert job.wait() == 0, job.stderr
+    second = make_job("second")
+    start(second, ["--standalone", "--nproc-per-node", "2"], "--cut", steps=80)
+    assert second.wait() == 0, second.stderr
+    assert [entry[1] for entry in restored(second, 1)] == [50]
+    assert finals(second, 2) == [80.0] * 2
+
+
+def test_a_damaged_checkpoint_is_named_and_the_one_before_is_taken(job: Job, make_job) -> None:
+    start(job, ["--standalone", "--nproc-per-node", "2"], "--every", "20", "--cut", steps=50)
+    assert job.wait() == 0, job.stderr
+    newest, before = stored(job)
+    victim = job.directory / "ckpt" / str(newest["name"]) / "shard-00001.safetensors"
+    with victim.open("r+b") as file:
+        file.seek(100_000)
+        byte = file.read(1)[0]
+        file.seek(100_000)
+        file.write(bytes([byte ^ 1]))
+    found = verify(job)
+    assert found.returncode == 5 and "shard-00001.safetensors" in found.stdout
+    second = make_job("second")
+    start(second, ["--standalone", "--nproc-per-node", "2"], "--cut", steps=60)
+    assert second.wait() == 0, second.stderr
+    assert second.events("checkpoint_damaged")[0]["details"]["checkpoint"] == newest["name"]
+    assert restored(second, 0)[-1][1] == int(str(before["step"])) + 1
+    assert finals(second, 2) == [60.0] * 2
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
+def test_a_full_disk_costs_checkpoints_and_never_a_step(job: Job) -> None:
+    small = job.directory / "small"
+    small.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=300k", "none", str(small)], check=True)
+    try:
+        script = [str(SCRIPTS / "flash.py"), "--checkpoint", str(small / "ckpt"), "--out",
+                  str(job.state), "--steps", "100000", "--every", "10", "--cut"]
+        job.start(["--standalone", "--nproc-per-node", "2"], script)
+        job.until_stepping(2, beyond=60)
+        log = job.run_dir / "logs" / "node0" / "agent.log"
+        eventually(lambda: "No space left" in log.read_text(), "the agent says why")
+        step = job.step()
+        job.until_stepping(2, beyond=step + 20)
+        assert not job.events("checkpoint_committed")
+        # Room again: the next one that is due is complete.
+        subprocess.run(["mount", "-o", "remount,size=8m", str(small)], check=True)
+        job.until_event("checkpoint_committed")
+        job.end()
+    finally:
+        subprocess.run(["umount", "-l", str(small)], check=False)
+
+
+def test_ranks_that_disagree_are_told_so(job: Job) -> None:
+    script = job.directory / "two.py"
+    script.write_text(
+        "import paceline.torch as pl, torch\n"
+        "c = pl.Checkpointer(f'ckpt{pl.rank()}')\n"
+        "c.restore({'t': torch.zeros(3)})\n")
+    job.start(["--standalone", "--nproc-per-node", "2", "--max-restarts", "0"], [str(script)])
+    assert job.wait() == 1
+    assert "ranks disagree about their checkpoints" in job.stderr
+
+
+def test_a_script_alone_keeps_its_checkpoints(tmp_path: Path) -> None:
+    env = {**os.environ, "PACELINE_RUNTIME_DIR": str(tmp_path / "rt")}
+    env.pop("PACELINE_CHECKPOINT_SOCKET", None)
+    python = Path(binary()).parent / "python"
+    if not python.exists():
+        python = Path(shutil.which("python3") or "python3")
+    command = [str(python), str(SCRIPTS / "flash.py"), "--checkpoint", str(tmp_path / "ckpt"),
+               "--out", str(tmp_path / "out"), "--steps"]
+    first = subprocess.Popen([*command, "100000"], env=env)
+    mark = tmp_path / "out" / "g0-r0"  # no launcher, no generation
+    try:
+        eventually(lambda: mark.exists() and int(mark.read_text() or 0) > 30, "it trains")
+    finally:
+        first.kill()
+        first.wait()
+    subprocess.run([*command, "200"], env=env, check=True, timeout=100)
+    lines = (tmp_path / "out" / "restored-0").read_text().splitlines()
+    assert int(lines[1].split()[1]) > 30 and "from memory" in lines[1]
+    assert float((tmp_path / "out" / "final-0").read_text()) == 200.0
+
+
+def test_when_all_are_damaged_the_script_is_told(job: Job, make_job) -> None:
+    start(job, ["--standalone"], steps=30)
+    assert job.wait() == 0, job.stderr
+    (only,) = stored(job)
+    victim = job.directory / "ckpt" / str(only["name"]) / "shard-00000.safetensors"
+    with victim.open("r+b") as file:
+        file.truncate(5000)
+    second = make_job("second")
+    start(second, ["--standalone"], steps=60)
+    assert second.wait() == 1
+    assert "every checkpoint is damaged" in second.stderr
+    assert not (second.state / "final-0").exists(), "nothing began anew"
+
+
+@pytest.mark.parametrize(("first", "second"), [(4, 2), (2, 3), (3, 3)])
+def test_a_sharded_model_goes_on_in_a_world_of_another_size(
+    job: Job, make_job, first: int, second: int
+) -> None:
+    import torch
+
+    def run(one: Job, ranks: int, steps: int, out: str) -> dict[str, object]:
+        script = [str(SCRIPTS / "sharded.py"), "--checkpoint", str(job.directory / "ckpt"),
+                  "--steps", str(steps), "--out", str(job.directory / f"{out}.pt")]
+        one.start(["--standalone", "--nproc-per-node", str(ranks)], script)
+        assert one.wait() == 0, one.stderr
+        return torch.load(job.directory / f"{out}.pt", weights_only=True)
+
+    whole = run(job, first, 6, "whole")
+    # Nothing is left to do: what is restored is what was saved, bit for bit.
+    again = run(make_job("again"), second, 6, "again")
+    assert again["start"] == 6, again["why"]
+    assert set(again["tensors"]) == set(whole["tensors"])
+    for key, value in whole["tensors"].items():
+        assert torch.equal(value, again["tensors"][key]), key
+    further = run(make_job("further"), first, 9, "further")
+    assert further["start"] == 6 and verify(job).returncode == 0

@@ -1,0 +1,238 @@
+"""Checkpoints of a process that no launcher started: what is saved comes back, or says why not."""
+
+import math
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+from collections import OrderedDict
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy
+import pytest
+import torch
+from paceline.checkpoint import parse_every
+from paceline.torch import Checkpointer, CheckpointError
+
+from paceline import notes
+
+BINARY = Path(sys.executable).parent / "paceline"
+
+
+@pytest.fixture(autouse=True)
+def _own_keeper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A runtime folder of this test; its keepers are ended, and what they left in memory."""
+    runtime = Path("/tmp") / f"pl-ck-{os.getpid()}-{tmp_path.name[-12:]}"
+    monkeypatch.setenv("PACELINE_RUNTIME_DIR", str(runtime))
+    monkeypatch.delenv("PACELINE_CHECKPOINT_SOCKET", raising=False)
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    yield
+    for lock in runtime.glob("*.lock"):
+        for entry in Path("/proc").iterdir():
+            try:
+                command = (entry / "cmdline").read_bytes().split(b"\0")
+            except OSError:
+                continue
+            if b"keeper" in command and str(lock)[: -len(".lock")].encode() in command:
+                os.kill(int(entry.name), signal.SIGKILL)
+        job = lock.name.removesuffix(".sock.lock")
+        shutil.rmtree(f"/dev/shm/paceline-{os.getuid()}/{job}", ignore_errors=True)
+    shutil.rmtree(runtime, ignore_errors=True)
+
+
+def model() -> torch.nn.Module:
+    layers = [torch.nn.Linear(16, 32), torch.nn.Dropout(0.5), torch.nn.Linear(32, 4)]
+    return torch.nn.Sequential(*layers)
+
+
+def train(net: torch.nn.Module, optimizer: torch.optim.Optimizer, steps: int) -> None:
+    for _ in range(steps):
+        optimizer.zero_grad()
+        net(torch.randn(8, 16) * random.random() + float(numpy.random.rand())).sum().backward()
+        optimizer.step()
+
+
+def weights(net: torch.nn.Module) -> list[torch.Tensor]:
+    return [value.detach().clone() for value in net.state_dict().values()]
+
+
+@pytest.mark.parametrize(
+    "kind", [torch.optim.SGD, torch.optim.AdamW, torch.optim.Adagrad, torch.optim.RMSprop]
+)
+def test_a_restored_training_goes_on_bit_for_bit(
+    kind: type[torch.optim.Optimizer], tmp_path: Path
+) -> None:
+    torch.manual_seed(1)
+    net = model()
+    optimizer = kind(net.parameters(), lr=0.01)  # pyright: ignore[reportCallIssue]
+    schedule = torch.optim.lr_scheduler.StepLR(optimizer, 3, 0.5)
+    state = {"model": net, "optimizer": optimizer, "schedule": schedule, "seen": {"files": (1, 2)}}
+    with Checkpointer(tmp_path / "c") as ckpt:
+        assert ckpt.restore(state) == 0
+        train(net, optimizer, 5)
+        schedule.step()
+        ckpt.save(4, state)
+        train(net, optimizer, 5)
+    expected = weights(net)
+
+    torch.manual_seed(99)
+    other = model()
+    again = kind(other.parameters(), lr=0.5)  # pyright: ignore[reportCallIssue]
+    later = torch.optim.lr_scheduler.StepLR(again, 3, 0.5)
+    fresh = {"model": other, "optimizer": again, "schedule": later, "seen": None}
+    ckpt = Checkpointer(tmp_path / "c")
+    assert ckpt.restore(fresh) == 5
+    assert fresh["seen"] == {"files": (1, 2)}
+    assert later.last_epoch == 1
+    train(other, again, 5)
+    assert all(torch.equal(a, b) for a, b in zip(expected, weights(other), strict=True))
+    ckpt.close()
+
+
+def test_others_read_the_files_without_paceline(tmp_path: Path) -> None:
+    from safetensors.torch import load_file
+    from torch.distributed import checkpoint as dcp
+
+    net = model()
+    with Checkpointer(tmp_path / "c") as ckpt:
+        ckpt.restore({"model": net})
+        ckpt.save(0, {"model": net})
+    (folder,) = (tmp_path / "c").glob("step-*")
+    tensors = load_file(folder / "shard-00000.safetensors")
+    assert set(tensors) == {f"model.{key}" for key in net.state_dict()}
+    assert all(torch.equal(tensors[f"model.{k}"], v) for k, v in net.state_dict().items())
+    filled = {key: torch.zeros_like(value) for key, value in tensors.items()}
+    reader = dcp.HuggingFaceStorageReader(str(folder))
+    dcp.load(filled, storage_reader=reader, no_dist=True)
+    assert all(torch.equal(filled[key], tensors[key]) for key in tensors)
+
+
+def test_a_replaced_tensor_is_noticed(tmp_path: Path) -> None:
+    net = model()
+    state = {"model": net}
+    with Checkpointer(tmp_path / "c") as ckpt:
+        ckpt.restore(state)
+        ckpt.save(0, state)
+        net[0].weight = torch.nn.Parameter(torch.full((32, 16), 7.0))  # pyright: ignore
+        ckpt.save(1, state)
+        net[2] = torch.nn.Linear(32, 4)  # pyright: ignore
+        with torch.no_grad():
+            net[2].weight.fill_(3.0)  # pyright: ignore
+        net[0].bias.data = torch.full((32,), 5.0)  # pyright: ignore
+        ckpt.save(2, state)
+    other = model()
+    ckpt = Checkpointer(tmp_path / "c")
+    assert ckpt.restore({"model": other}) == 3
+    assert all(torch.equal(a, b) for a, b in zip(weights(net), weights(other), strict=True))
+    ckpt.close()
+
+
+def test_what_does_not_fit_is_listed_and_nothing_is_touched(tmp_path: Path) -> None:
+    net = model()
+    with Checkpointer(tmp_path / "c") as ckpt:
+        ckpt.restore({"model": net})
+        ckpt.save(0, {"model": net})
+    other = torch.nn.Sequential(torch.nn.Linear(16, 8), torch.nn.Linear(8, 4, bias=False))
+    before = weights(other)
+    ckpt = Checkpointer(tmp_path / "c")
+    with pytest.raises(CheckpointError) as caught:
+        ckpt.restore({"model": other, "more": 1})
+    words = ("model.0.weight", "[32, 16]", "model.1.weight was not saved", "more was not saved")
+    for word in words:
+        assert word in str(caught.value)
+    assert all(torch.equal(a, b) for a, b in zip(before, weights(other), strict=True))
+
+
+def test_left_out_parts_are_told(tmp_path: Path) -> None:
+    net = model()
+    with Checkpointer(tmp_path / "c") as ckpt:
+        ckpt.restore({"model": net, "old": 1})
+        ckpt.save(0, {"model": net, "old": 1})
+    other = model()
+    ckpt = Checkpointer(tmp_path / "c")
+    assert ckpt.restore({"model": other, "new": 2}, strict=False) == 1
+    assert "new was not saved" in ckpt.restored and "old was saved" in ckpt.restored
+    assert all(torch.equal(a, b) for a, b in zip(weights(net), weights(other), strict=True))
+
+
+def test_every_kind_of_tensor_comes_back(tmp_path: Path) -> None:
+    kinds = [torch.bool, torch.uint8, torch.int64, torch.float16, torch.bfloat16, torch.float64]
+    tensors = {str(kind): (torch.rand(3, 5) * 100).to(kind) for kind in kinds}
+    tensors |= {"scalar": torch.tensor(3.5), "empty": torch.empty(0, 4)}
+    tensors["turned"] = torch.arange(12.0).reshape(3, 4).t()  # not contiguous
+    state: dict[str, object] = {"t": tensors, "list": [torch.ones(2), {"x": torch.zeros(1)}]}
+    with Checkpointer(tmp_path / "c") as ckpt:
+        ckpt.restore(state)
+        ckpt.save(0, state)
+    fresh: dict[str, object] = {"t": None, "list": None}
+    ckpt = Checkpointer(tmp_path / "c")
+    assert ckpt.restore(fresh) == 1
+    back = fresh["t"]
+    assert isinstance(back, dict)
+    for key, value in tensors.items():
+        assert back[key].dtype == value.dtype and torch.equal(back[key], value), key
+    assert torch.equal(fresh["list"][0], torch.ones(2))  # pyright: ignore
+
+
+def test_state_that_cannot_be_saved_is_named(tmp_path: Path) -> None:
+    ckpt = Checkpointer(tmp_path / "c")
+    with pytest.raises(CheckpointError, match=r"thing\.file"):
+        ckpt.save(0, {"thing": {"file": sys.stdout}})
+    with pytest.raises(CheckpointError, match="complex64"):
+        ckpt.save(0, {"t": torch.zeros(2, dtype=torch.complex64)})
+
+
+def test_several_ranks_without_a_launcher_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(CheckpointError, match="paceline run"):
+        Checkpointer(tmp_path / "c")
+
+
+def test_the_commands_look_at_it(tmp_path: Path) -> None:
+    net = model()
+    with Checkpointer(tmp_path / "c") as ckpt:
+        ckpt.restore({"model": net})
+        ckpt.save(3, {"model": net})
+
+    def command(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([BINARY, "ckpt", *words], capture_output=True, text=True, check=False)
+
+    folder = str(tmp_path / "c")
+    assert "step-3-g" in command("ls", folder).stdout
+    assert "model.0.weight" in command("show", folder).stdout
+    assert command("verify", folder).returncode == 0
+    assert command("rm", folder).returncode == 2, "not the whole directory"
+    (name,) = (path.name for path in (tmp_path / "c").glob("step-*"))
+    assert command("rm", f"{folder}/{name}").returncode == 0
+    assert command("ls", folder).returncode == 2
+
+
+@pytest.mark.parametrize("value", [
+    None, True, 3, -(2**70), 0.1, math.inf, -math.inf, 2 + 3j, "ü\0", b"\0\xff", [], (), {}, set(),
+    [1, (2, [3])], {"a": {1: (2,)}, "$x": 1}, {(1, 2): "x"}, frozenset({1}), OrderedDict(b=1, a=2),
+])
+def test_notes_come_back_as_they_were(value: object) -> None:
+    back = notes.decode(notes.encode(value, where="x"))
+    assert back == value
+    assert type(back) is (dict if isinstance(value, OrderedDict) else type(value))
+
+
+def test_hostile_notes_raise_and_nothing_else() -> None:
+    for text in ({"$int": "x"}, {"$bytes": "?"}, {"$dict": [1]}, {"$complex": [1]}, {"$none": 1}):
+        with pytest.raises(notes.NotesError):
+            notes.decode(text)
+
+
+def test_intervals() -> None:
+    assert parse_every(None) == {}
+    assert parse_every(100) == {"steps": 100} == parse_every("100 steps")
+    assert parse_every("30s") == {"milliseconds": 30_000}
+    assert parse_every("1.5m") == {"milliseconds": 90_000}
+    for wrong in ("", "s", "-3", "0", "5 parsecs"):
+        with pytest.raises(CheckpointError):
+            parse_every(wrong)
