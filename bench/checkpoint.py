@@ -3,12 +3,12 @@
     ninja -C build/release bench_checkpoint
     .venv/bin/python bench/checkpoint.py --rounds 5
 
-Ours is the engine alone (bench/checkpoint_engine.cc): arena, fused copy and hash, drain, verified
-restore, in a C++ process; Python's part of a save is not in it yet. Peers are torch.save, DCP save
-and DCP async_save of the same number of bytes and tensors, each in a process of its own
-(bench/checkpoint_peer.py). Systems alternate; the first save of each process is told apart. Each
-stall is divided by the copy limit of its own process: streaming stores for ours, torch's copy_ of
-warm tensors for the peers.
+Ours is twice here: the engine alone (bench/checkpoint_engine.cc: arena, fused copy and hash, drain,
+verified restore, in a C++ process), and the Checkpointer as a user has it, with Python. Peers are
+torch.save, DCP save and DCP async_save of the same number of bytes and tensors, each in a process
+of its own (bench/checkpoint_peer.py). Systems alternate; the first save of each process is told
+apart. Each stall is divided by the copy limit of its own process: streaming stores for the engine,
+torch's copy_ of warm tensors for the others.
 """
 
 import argparse
@@ -24,7 +24,7 @@ from typing import Any
 from harness import BENCH, Samples, machine
 
 BUILD = BENCH.parent / "build" / "release" / "bench"
-PEERS = ("torch_save", "dcp_save", "dcp_async_save")
+PEERS = ("paceline", "torch_save", "dcp_save", "dcp_async_save")
 
 
 def lines_of(command: list[str]) -> list[dict[str, Any]]:

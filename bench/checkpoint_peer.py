@@ -1,10 +1,10 @@
-"""One peer of bench/checkpoint.py, in a process of its own: saves the same bytes, over and over.
+"""One system of bench/checkpoint.py, in a process of its own: saves the same bytes again and again.
 
     python3 bench/checkpoint_peer.py torch_save DIR BYTES TENSORS ROUNDS
 
 Prints a JSON line for each save: how long the training was stopped, and when the bytes were on the
 disk. A peer that does not sync by itself is synced for it, outside of its stall. One process, no
-process group: DCP's own single-process mode.
+process group: DCP's own single-process mode, and paceline's Checkpointer without a launcher.
 """
 
 import json
@@ -49,6 +49,19 @@ def dcp_async_save(state: State, path: Path) -> Callable[[], None]:
     return done
 
 
+def paceline(state: State, path: Path) -> Callable[[], None]:
+    """As a user has it: the tensors are a module's, and Python is in the stall."""
+    from paceline.torch import Checkpointer
+
+    if not OURS:
+        OURS["state"] = {"model": torch.nn.ParameterDict(state)}
+        OURS["checkpointer"] = Checkpointer(path.parent / "ours", keep=1, every=10**9)
+        OURS["step"] = OURS["checkpointer"].restore(OURS["state"])
+    ticket = OURS["checkpointer"].save(OURS["step"], OURS["state"])
+    OURS["step"] += 1
+    return lambda: ticket.wait("durable")
+
+
 def memcpy(state: State, path: Path) -> Callable[[], None]:
     """The limit that the others' stalls are divided by: one copy of the same tensors, in warm
     memory, by torch with one thread."""
@@ -59,7 +72,13 @@ def memcpy(state: State, path: Path) -> Callable[[], None]:
 
 
 COPIES: State = {}
-PEERS = {"torch_save": torch_save, "dcp_save": dcp_save, "dcp_async_save": dcp_async_save}
+OURS: dict[str, Any] = {}
+PEERS = {
+    "paceline": paceline,
+    "torch_save": torch_save,
+    "dcp_save": dcp_save,
+    "dcp_async_save": dcp_async_save,
+}
 
 
 def main() -> None:
