@@ -1,5 +1,6 @@
 """Checkpoints of a process that no launcher started: what is saved comes back, or says why not."""
 
+import json
 import math
 import os
 import random
@@ -20,6 +21,7 @@ from paceline.torch import Checkpointer, CheckpointError
 from paceline import notes
 
 BINARY = Path(sys.executable).parent / "paceline"
+SCHEMAS = Path(__file__).resolve().parents[2] / "docs" / "schemas"
 
 
 @pytest.fixture(autouse=True)
@@ -130,6 +132,16 @@ def test_a_replaced_tensor_is_noticed(tmp_path: Path) -> None:
     ckpt.close()
 
 
+def test_the_next_run_may_ask_for_something_else(tmp_path: Path) -> None:
+    net = model()
+    for keep in (3, 1):
+        with Checkpointer(tmp_path / "c", keep=keep, every=100 // keep) as ckpt:
+            first = ckpt.restore({"model": net})
+            for step in range(first, first + 2):
+                ckpt.save(step, {"model": net}).wait("durable")
+    assert len(list((tmp_path / "c").glob("step-*"))) == 1
+
+
 def test_what_does_not_fit_is_listed_and_nothing_is_touched(tmp_path: Path) -> None:
     net = model()
     with Checkpointer(tmp_path / "c") as ckpt:
@@ -206,6 +218,10 @@ def test_the_commands_look_at_it(tmp_path: Path) -> None:
     assert "step-3-g" in command("ls", folder).stdout
     assert "model.0.weight" in command("show", folder).stdout
     assert command("verify", folder).returncode == 0
+    for verb in ("ls", "show", "verify"):
+        told = json.loads(command("--json", verb, folder).stdout)
+        schema = SCHEMAS / f"{told['schema'].removeprefix('paceline.').removesuffix('/1')}.json"
+        Draft202012Validator(json.loads(schema.read_text())).validate(told)
     assert command("rm", folder).returncode == 2, "not the whole directory"
     (name,) = (path.name for path in (tmp_path / "c").glob("step-*"))
     assert command("rm", f"{folder}/{name}").returncode == 0

@@ -125,7 +125,7 @@ void CheckpointStation::OnOpen(LineServer::PeerId peer, const json& message) {
                   "nothing to do: it is about to be stopped");
   }
   const std::optional<CheckpointTerms>& known = order_.terms.has_value() ? order_.terms : terms_;
-  if (known.has_value() && *known != *terms) {
+  if (known.has_value() && *known != *terms && !setup_.is_private) {
     return Refuse(peer, "ranks disagree about their checkpoints",
                   Concat("the job saves to ", known->directory, " and keeps ", known->keep,
                          ", rank ", rank, " asks for another directory, number or interval"),

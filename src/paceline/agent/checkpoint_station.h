@@ -37,7 +37,8 @@ class CheckpointStation {
     std::string boot_id;
     std::string socket;
     std::string arena_root;
-    Duration report_every;  // of what is not urgent
+    Duration report_every;    // of what is not urgent
+    bool is_private = false;  // one rank alone, which may change its mind from run to run
   };
   struct Listener {
     std::function<void(const CheckpointReport&)> report;

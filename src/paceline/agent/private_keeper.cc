@@ -41,7 +41,8 @@ class PrivateKeeper {
                                                         .boot_id = boot_id,
                                                         .socket = options.socket,
                                                         .arena_root = ArenaRoot(job_id_),
-                                                        .report_every = Duration::Milliseconds(50)},
+                                                        .report_every = Duration::Milliseconds(50),
+                                                        .is_private = true},
                                                        {.report =
                                                             [this](const CheckpointReport& report) {
                                                               ledger_.Report(NodeId(1), report);

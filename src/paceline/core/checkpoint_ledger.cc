@@ -134,14 +134,18 @@ bool CheckpointLedger::HasHeardAll(const World& world) const {
   return true;
 }
 
+// The first that were heard, as long as anybody holds to them: agents refuse ranks with others. A
+// process without a launcher may come back with new ones.
 void CheckpointLedger::LearnTerms() {
+  std::optional<CheckpointTerms> others;
   for (const auto& [node, report] : reports_) {
-    if (!report.terms.has_value() || report.terms == terms_) continue;
-    // The first node's wins when ranks differ: the agents refuse the others.
-    if (terms_.has_value()) break;
-    terms_ = report.terms;
-    has_changed_ = true;
+    if (!report.terms.has_value()) continue;
+    if (report.terms == terms_) return;
+    if (!others.has_value()) others = report.terms;
   }
+  if (!others.has_value()) return;
+  terms_ = others;
+  has_changed_ = true;
 }
 
 RestoreDecided CheckpointLedger::DecideRestore(const CheckpointView& view) const {
