@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy
 import pytest
 import torch
+from jsonschema import Draft202012Validator
 from paceline.checkpoint import parse_every
 from paceline.torch import Checkpointer, CheckpointError
 
