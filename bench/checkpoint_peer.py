@@ -55,7 +55,7 @@ def paceline(state: State, path: Path) -> Callable[[], None]:
 
     if not OURS:
         OURS["state"] = {"model": torch.nn.ParameterDict(state)}
-        OURS["checkpointer"] = Checkpointer(path.parent / "ours", keep=1, every=10**9)
+        OURS["checkpointer"] = Checkpointer(path.parent / f"ours-{len(state)}", keep=1, every=10**9)
         OURS["step"] = OURS["checkpointer"].restore(OURS["state"])
     ticket = OURS["checkpointer"].save(OURS["step"], OURS["state"])
     OURS["step"] += 1

@@ -9,11 +9,13 @@ import os
 import random
 import threading
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from typing import Protocol, cast
 
 from paceline import notes, progress
 from paceline._native import Image, Layout, LivePlan, Manifest, Saver
 from paceline.checkpoint_link import Fields, Link, Refused
+from paceline.interval import parse_every
 from paceline.plan import Box, CheckpointError, Framework, Leaf, Place, Plan, State
 from paceline.restoring import Restoring, Source
 
@@ -66,6 +68,7 @@ class BaseCheckpointer:
         if self._place.generation < 0:  # the keeper alone knows the world
             self._place = Place(0, 1, cast("int", self._link.opened["generation"]))
         self._saver: Saver | None = None
+        self._opening: Future[Saver] | None = None
         self._plan: Plan | None = None
         self._live: LivePlan | None = None
         self._layout: Layout | None = None
@@ -213,34 +216,54 @@ class BaseCheckpointer:
 
     def _saver_for(self, image_bytes: int) -> Saver:
         image_bytes += 1 << 16  # notes grow a little
-        if self._saver is not None and self._saver.image_bytes_max >= image_bytes:
+        if self._saver is None and self._opening is None:
+            self._open(image_bytes)
+        if self._opening is not None:
+            opening, self._opening = self._opening, None
+            try:
+                self._saver = opening.result()
+            except (OSError, RuntimeError) as error:
+                raise CheckpointError(
+                    what="there is no memory for this rank's checkpoints",
+                    where=self._directory,
+                    why=str(error),
+                    fix="fewer ranks on this host, a larger /dev/shm, or less state",
+                ) from error
+            self._link.tell({"op": "ready"})
+        assert self._saver is not None
+        if self._saver.image_bytes_max >= image_bytes:
             return self._saver
-        self._saver = None  # gives its lock back
+        self._saver = None  # gives its lock back, for a larger one
+        return self._saver_for(image_bytes)
+
+    def _open(self, image_bytes: int) -> None:
+        """Make the arena in the background: the kernel has to find and clear all its memory."""
         image_bytes += image_bytes // 64
         try:
             self._link.reopen(self._hello(image_bytes))
-            opened = self._link.opened
-            saver = Saver.open(
-                str(opened["arena"]),
-                str(opened["job_id"]),
-                str(opened["boot_id"]),
-                self._place.rank,
-                image_bytes,
-                cast("int", opened["slots"]),
-            )
         except Refused as refused:
             raise _error(refused, self._directory) from refused
-        except (OSError, RuntimeError) as error:
-            raise CheckpointError(
-                what="there is no memory for this rank's checkpoints",
-                where=self._directory,
-                why=str(error),
-                fix="fewer ranks on this host, a larger /dev/shm, or less state",
-            ) from error
-        self._saver = saver
-        self._link.tell({"op": "ready"})
-        threading.Thread(target=saver.populate, name="populate", daemon=True).start()
-        return saver
+        opened = self._link.opened
+        opening: Future[Saver] = Future()
+
+        def make() -> None:
+            try:
+                saver = Saver.open(
+                    str(opened["arena"]),
+                    str(opened["job_id"]),
+                    str(opened["boot_id"]),
+                    self._place.rank,
+                    image_bytes,
+                    cast("int", opened["slots"]),
+                )
+            except (OSError, RuntimeError) as error:
+                opening.set_exception(error)
+                return
+            opening.set_result(saver)
+            saver.populate()
+
+        threading.Thread(target=make, name="arena", daemon=True).start()
+        self._opening = opening
 
     def _hello(self, image_bytes: int) -> Fields:
         return {
@@ -305,10 +328,10 @@ class BaseCheckpointer:
         """Make room for the first save now, and map it in the background."""
         self._make_current(state)
         assert self._layout is not None
-        if self._saver is None:
+        if self._saver is None and self._opening is None:
             # Optimizers have their state after the first step only.
             expected = self._framework.expected_bytes(state)
-            self._saver_for(max(self._layout.file_bytes + (1 << 20), expected))
+            self._open(max(self._layout.file_bytes + (1 << 20), expected))
 
     def _sources(self, answer: Fields) -> tuple[list[Source], dict[str, object]]:
         generation, step = cast("int", answer["generation"]), cast("int", answer["step"])
@@ -449,29 +472,6 @@ def _encode_entry(
         return notes.encode(item, where=where, tensor=tensor)
 
     return walk(key, value)
-
-
-def parse_every(every: str | int | None) -> Fields:
-    """`None` is automatic, `100` and `"100 steps"` are steps, `"30s"`, `"5m"`, `"1h"` are times."""
-    if every is None or every == "auto":
-        return {}
-    text = str(every).strip()
-    number, unit = text.rstrip("abcdefghijklmnopqrstuvwxyz ").strip(), ""
-    unit = text[len(number) :].strip()
-    scale = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000}
-    try:
-        if unit in ("", "step", "steps") and int(number) > 0:
-            return {"steps": int(number)}
-        if unit in scale and float(number) * scale[unit] >= 1:
-            return {"milliseconds": int(float(number) * scale[unit])}
-    except ValueError:
-        pass
-    raise CheckpointError(
-        what=f"every={every!r} is no interval",
-        where="Checkpointer",
-        why='it is a number of steps, or a number with "s", "m" or "h"',
-        fix='every=100, every="30s", or nothing for an automatic one',
-    )
 
 
 def _error(refused: Refused, directory: str) -> CheckpointError:

@@ -16,7 +16,7 @@ import numpy
 import pytest
 import torch
 from jsonschema import Draft202012Validator
-from paceline.checkpoint import parse_every
+from paceline.interval import parse_every
 from paceline.torch import Checkpointer, CheckpointError
 
 from paceline import notes
