@@ -35,6 +35,17 @@ const MemoryImage* Find(const CheckpointReport& report, Rank rank, SavedStep sav
   return nullptr;
 }
 
+// Each node of the world has said something since its connection was made. Others on its host may
+// have told of its images; it alone can write them.
+bool AreAllThere(const World& world, const std::map<NodeId, CheckpointReport>& reports) {
+  return std::all_of(world.seats.begin(), world.seats.end(),
+                     [&](const Seat& seat) { return reports.contains(seat.node); });
+}
+
+bool IsDamaged(const CheckpointBook& book, const std::string& name) {
+  return std::find(book.damaged.begin(), book.damaged.end(), name) != book.damaged.end();
+}
+
 struct Seen {
   std::map<uint32_t, uint64_t> root_of;  // by rank
   uint32_t world_size = 0;
@@ -163,13 +174,11 @@ RestoreDecided CheckpointLedger::DecideRestore(const CheckpointView& view) const
       }
     }
     if (!report.stored.has_value()) continue;
-    const auto& damaged = view.book.damaged;
-    const bool is_damaged =
-        std::find(damaged.begin(), damaged.end(), report.stored->name) != damaged.end();
     const auto age = [](const StoredCheckpoint& one) {
       return std::pair(one.saved.step, one.saved.generation);
     };
-    if (!is_damaged && (!stored.has_value() || age(*stored) < age(*report.stored))) {
+    if (!IsDamaged(view.book, report.stored->name) &&
+        (!stored.has_value() || age(*stored) < age(*report.stored))) {
       stored = report.stored;
     }
   }
@@ -284,7 +293,6 @@ void CheckpointLedger::StartPersist(Instant now, const CheckpointView& view, Sav
   persist.order.world_size = view.world->world_size();
   persist.order.name = "step-" + Step(saved) + "-g" + std::to_string(saved.generation);
   std::map<std::pair<uint64_t, uint64_t>, uint32_t> writer_of;  // of equal files: the lowest rank
-  const Seen seen = Look(reports_, saved);
   for (const Seat& seat : view.world->seats) {
     for (uint32_t rank = seat.first_rank; rank < seat.first_rank + seat.rank_count; ++rank) {
       persist.node_of[rank] = seat.node;
@@ -374,13 +382,11 @@ std::optional<CheckpointFact> CheckpointLedger::Next(Instant now, const Checkpoi
     persist_.reset();
     return std::nullopt;
   }
-  const auto& damaged = view.book.damaged;
   for (const auto& [node, report] : reports_) {
     for (const std::string& name : report.damaged) {
-      if (std::find(damaged.begin(), damaged.end(), name) == damaged.end()) {
-        has_changed_ = true;
-        return CheckpointDamaged{name, node, ""};
-      }
+      if (IsDamaged(view.book, name)) continue;
+      has_changed_ = true;
+      return CheckpointDamaged{name, node, ""};
     }
   }
   if (view.book.restore.generation < view.world->generation) {
@@ -399,7 +405,7 @@ std::optional<CheckpointFact> CheckpointLedger::Next(Instant now, const Checkpoi
   if (persist_.has_value()) {
     if (auto fact = WatchPersist(now, view, said)) return fact;
   }
-  if (persist_.has_value()) return std::nullopt;
+  if (persist_.has_value() || !AreAllThere(*view.world, reports_)) return std::nullopt;
   const bool is_new = complete_.has_value() &&
                       (!view.book.committed.has_value() || view.book.committed->saved < *complete_);
   bool flush = view.is_ending;
@@ -432,9 +438,7 @@ std::optional<CheckpointFact> CheckpointLedger::Next(Instant now, const Checkpoi
 
 bool CheckpointLedger::IsFlushing(const CheckpointView& view) const {
   if (!terms_.has_value() || view.world == nullptr) return false;
-  for (const Seat& seat : view.world->seats) {
-    if (!reports_.contains(seat.node)) return false;  // nobody is there to write its part
-  }
+  if (!AreAllThere(*view.world, reports_)) return false;
   if (persist_.has_value()) return true;
   if (!complete_.has_value() || failures_in_a_row_ > 0) return false;
   return !view.book.committed.has_value() || view.book.committed->saved < *complete_;

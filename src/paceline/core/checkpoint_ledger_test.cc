@@ -274,6 +274,25 @@ TEST_F(LedgerTest, ANodeThatIsGoneKeepsNobodyFromEnding) {
   EXPECT_FALSE(ledger_.IsFlushing(View()));
 }
 
+// Its images are on the host of others, which tell of them; nobody but itself can write them.
+TEST_F(LedgerTest, NothingIsOrderedOfANodeThatIsAway) {
+  terms_.policy = {.kind = PersistPolicy::Kind::kSteps, .steps = 10};
+  Form(1, 2);
+  Run();
+  SaveAll(10);
+  reports_[0].images.push_back(reports_[1].images.back());
+  ledger_.Forget(NodeId(2));
+  ledger_.Report(NodeId(1), reports_[0]);
+  Settle();
+  EXPECT_FALSE(Order(0).persist.has_value());
+  is_ending_ = true;
+  Settle();
+  EXPECT_FALSE(Order(0).persist.has_value());
+  is_ending_ = false;
+  Run();
+  EXPECT_TRUE(Order(0).persist.has_value());
+}
+
 TEST_F(LedgerTest, StorageIsTakenWhenMemoryIsGoneAndADamagedOneNever) {
   Form(1, 2);
   for (auto& report : reports_) report.stored = {"step-40-g3", "before", {3, 40}, 2};
