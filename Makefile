@@ -7,6 +7,8 @@ VENV := .venv/bin
 SEEDS ?= 2000
 # Two jobs of C++ with gRPC's headers fit into 4 GB; ninja would take cores + 2.
 JOBS ?= $(shell nproc)
+# Python's tests at once: most of them wait for processes, so twice the cores.
+PYTEST_JOBS ?= $(shell expr 2 \* $$(nproc))
 
 .PHONY: test demo setup packages venv wheel build unit swarm lint pytest format clean
 .DEFAULT_GOAL := build
@@ -47,7 +49,8 @@ lint: venv
 	$(VENV)/pyright
 
 pytest: venv
-	@dirs=$$(ls -d tests python examples 2>/dev/null); set -x; $(VENV)/python -m pytest -q $$dirs
+	@dirs=$$(ls -d tests python examples 2>/dev/null); set -x; \
+	$(VENV)/python -m pytest -q -n $(PYTEST_JOBS) --dist worksteal $$dirs
 
 format:
 	@tools/format.sh --fix

@@ -5,8 +5,6 @@
 // One JSON line on stdout when a phase begins or ends, so that its reader can look at the master's
 // CPU time in that moment.
 
-#include <sys/resource.h>
-
 #include <atomic>
 #include <chrono>
 #include <cstdio>
@@ -15,7 +13,6 @@
 
 #include "cpu_seconds.h"
 #include "fleet.h"
-#include "paceline/base/file_text.h"
 #include "paceline/wire/control_client.h"
 
 namespace paceline::bench {
@@ -83,20 +80,12 @@ int Main(int argc, char** argv) {
             "[RELAYED RELAY_PORT …]\n");
     return 2;
   }
-  rlimit limit = {};
-  getrlimit(RLIMIT_NOFILE, &limit);
-  limit.rlim_cur = limit.rlim_max;
-  setrlimit(RLIMIT_NOFILE, &limit);
   const std::string address = argv[1];
-  FleetOptions options{.host = address.substr(0, address.rfind(':')),
-                       .port = atoi(address.c_str() + address.rfind(':') + 1),
-                       .token = ReadText(argv[2], 1024),
-                       .agents = static_cast<uint32_t>(atoi(argv[3])),
-                       .connections = static_cast<uint32_t>(atoi(argv[4])),
-                       .ranks = static_cast<uint32_t>(atoi(argv[5]))};
+  FleetOptions options = FleetOf(address, argv[2], static_cast<uint32_t>(atoi(argv[3])));
+  options.connections = static_cast<uint32_t>(atoi(argv[4]));
+  options.ranks = static_cast<uint32_t>(atoi(argv[5]));
   if (argc > 7) options.relayed = static_cast<uint32_t>(atoi(argv[7]));
   for (int i = 8; i < argc; ++i) options.relay_ports.push_back(atoi(argv[i]));
-  while (!options.token.empty() && options.token.back() == '\n') options.token.pop_back();
   Fleet fleet(options);
   const bool is_done =
       Join(fleet, options.agents) && Beat(fleet, atof(argv[6])) && Replace(fleet, options, address);

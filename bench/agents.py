@@ -52,9 +52,9 @@ class Case:
         return f"{self.agents} {way}"
 
 
-def make_run_dir(case: Case) -> Path:
+def make_run_dir(case: Case, *, spares: int = 1) -> Path:
     run_dir = Path(tempfile.mkdtemp(prefix="paceline-bench-agents-"))
-    job = {"jobId": "bench", "nodesMin": case.agents, "nodesMax": case.agents, "spares": 1}
+    job = {"jobId": "bench", "nodesMin": case.agents, "nodesMax": case.agents, "spares": spares}
     spec = json.dumps({"schema": "paceline.spec/1", "job": job})
     for name, text in (("spec.json", spec), ("token", secrets.token_hex(32) + "\n")):
         (run_dir / name).touch(mode=0o600)

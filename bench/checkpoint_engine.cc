@@ -143,7 +143,8 @@ void ImageRound(const State& state, const Arena& arena, const std::string& disk_
   for (const bool verify : {false, true}) {
     const std::string path = disk_dir + "/image";
     Measure(verify ? "drain" : "raw_direct", round, held.size(), [&] {
-      const auto report = Drain(held, hashes, path, {.verify = verify});
+      MemorySource source(held);
+      const auto report = Drain(&source, hashes, path, {.verify = verify});
       CHECK(report.ok(), "the disk takes it");
       return report->way;
     });
@@ -161,8 +162,10 @@ int Main(int argc, char** argv) {
   const State state(tensors, strtoull(argv[3], nullptr, 10) / tensors / 64 * 64);
   const int rounds = atoi(argv[5]);
   auto arena = *Arena::OpenOrMake(arena_path, {"bench", "boot", 0}, {state.layout.size, 3});
-  Measure("populate", 0, state.layout.size * 3, [&] {
-    arena->Populate();
+  Measure("reserve", 0, state.layout.size * 3, [&] {
+    for (uint32_t slot = 0; slot < arena->slot_count(); ++slot) {
+      CHECK(arena->Reserve(slot).ok(), "there is memory");
+    }
     return std::string("one thread");
   });
   for (int round = 0; round < rounds; ++round) {

@@ -5,19 +5,35 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/epoll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <variant>
 
 #include "paceline/base/check.h"
+#include "paceline/base/file_text.h"
 #include "paceline/model/version.h"
 #include "paceline/wire/from_proto.h"
 #include "paceline/wire/to_proto.h"
 
 namespace paceline::bench {
+
+FleetOptions FleetOf(const std::string& address, const std::string& token_file, uint32_t agents) {
+  rlimit limit = {};
+  getrlimit(RLIMIT_NOFILE, &limit);
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
+  FleetOptions options{.host = address.substr(0, address.rfind(':')),
+                       .port = atoi(address.c_str() + address.rfind(':') + 1),
+                       .token = ReadText(token_file, 1024),
+                       .agents = agents};
+  while (!options.token.empty() && options.token.back() == '\n') options.token.pop_back();
+  return options;
+}
 
 // One connection with its agents: all of them, or one.
 class Fleet::Line final : public LightConnection::Listener {
@@ -154,6 +170,8 @@ void Fleet::Take(Agent& agent, const std::string& bytes) {
       ++taken_[told->generation.value()];
     }
     Report(agent);
+  } else if (const auto* order = std::get_if<CheckpointOrder>(&*message)) {
+    if (options_.on_order) options_.on_order(agent.number, *order);
   } else {
     CHECK(false, "the master takes every agent");
   }
@@ -175,6 +193,8 @@ void Fleet::Report(Agent& agent) {
   ++agent.step;
   Send(agent, beat);
 }
+
+void Fleet::Tell(uint32_t number, const CheckpointReport& report) { Send(agents_[number], report); }
 
 void Fleet::BeatThoseDue() {
   const auto now = Clock::now();

@@ -15,6 +15,7 @@
 
 #include "light_connection.h"
 #include "paceline/base/instant.h"
+#include "paceline/model/checkpoint.h"
 #include "paceline/model/ids.h"
 #include "paceline/model/world.h"
 #include "paceline/wire/messages.h"
@@ -32,7 +33,12 @@ struct FleetOptions {
   uint32_t connections = 0;      // of all others, to the master; 0: a socket for each agent
   uint32_t ranks = 1;            // of each agent
   uint32_t dialling_max = 1000;  // sockets that the server has not answered yet
+  // What the master orders of an agent's checkpoints; none: it is not heard.
+  std::function<void(uint32_t number, const CheckpointOrder&)> on_order = {};
 };
+
+// Of so many agents of the master at HOST:PORT. Lets this process have as many sockets as it may.
+FleetOptions FleetOf(const std::string& address, const std::string& token_file, uint32_t agents);
 
 class Fleet {
  public:
@@ -46,6 +52,9 @@ class Fleet {
 
   // Agents that were told to run in this generation.
   uint32_t TakenIn(uint64_t generation) const;
+  // What the agent has of the job's checkpoints.
+  void Tell(uint32_t number, const CheckpointReport& report);
+  const Assignment& AssignmentOf(uint32_t number) const { return agents_[number].assignment; }
   // Ends the agent's stream as a killed host would.
   void Kill(uint32_t number);
   static std::string NameOf(uint32_t number) { return "node" + std::to_string(number); }

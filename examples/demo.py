@@ -23,12 +23,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
+from samples import Count, count_samples, read_trace
 from story import Incident, Story, parse_events, read_story
 from timeline import duration, render
 
 EXAMPLES = Path(__file__).resolve().parent
 PACELINE = Path(sys.executable).parent / "paceline"
 NODES, RANKS_EACH, SPARES = 3, 2, 1
+TEXT_BYTES = 1 << 18
+SAMPLES = (TEXT_BYTES - 1) // 64  # windows of text, of which an epoch reads each once
 STALL_SECONDS = 60.0  # without a new step for so long, the demo gives up
 
 
@@ -137,10 +140,15 @@ class Run:
     def digest(self) -> Path:
         return self.folder / "digest.txt"
 
+    @property
+    def trace(self) -> Path:
+        return self.folder / "trace"
+
     def command(self) -> list[str]:
         shape = ["--local-nodes", NODES, "--nproc-per-node", RANKS_EACH, "--spares", SPARES]
         script = [EXAMPLES / "train_bytes.py", "--steps", self.steps, "--digest", self.digest]
         script += ["--checkpoint", self.folder / "checkpoint", "--print-every", 20]
+        script += ["--trace", self.trace, "--text-bytes", TEXT_BYTES]
         command = [PACELINE, "run", *shape, "--run-dir", self.folder / "run", *script]
         return [str(part) for part in command]
 
@@ -212,6 +220,9 @@ class Run:
     def note(self, kind: str, step: int, **more: Any) -> None:
         self.notes.append({"kind": kind, "time_ns": time.time_ns(), "step": step, **more})
 
+    def count(self) -> Count:
+        return count_samples(read_trace(self.trace), samples=SAMPLES)
+
     def story(self) -> Story:
         """What happened, from the job's own events and from what was done to it."""
         command = [PACELINE, "events", "--json", "--run-dir", str(self.folder / "run")]
@@ -257,6 +268,24 @@ def check(story: Story, digests: tuple[str, str]) -> list[str]:
     return wrong
 
 
+def check_samples(faulted: Count, reference: Count) -> list[str]:
+    """Everything about the data that is not as promised."""
+    wrong: list[str] = []
+    for name, count in (("with faults", faulted), ("undisturbed", reference)):
+        lost = count.missing(reference)
+        if lost or count.repeated:
+            wrong.append(f"{name}: {lost} samples were lost and {count.repeated} repeated")
+    if faulted.read != reference.read:
+        wrong.append(f"{faulted.read} samples counted, undisturbed {reference.read}")
+    return wrong
+
+
+def samples_row(faulted: Count, reference: Count) -> str:
+    lost, again = faulted.missing(reference), faulted.steps_again
+    said = f"samples: {faulted.read} read, {lost} lost, {faulted.repeated} repeated"
+    return f"{said}; {again} {'step was' if again == 1 else 'steps were'} done again"
+
+
 def table(story: Story) -> str:
     """One row an incident, the sentence of its decision below."""
     head = ("fault", "detected after", "training again after", "steps redone")
@@ -291,9 +320,11 @@ def run_demo(args: argparse.Namespace, out: Path) -> list[str]:
     digests = (faulted.digest.read_text().strip(), reference.digest.read_text().strip())
     story = faulted.story()
     wrong = check(story, digests)
+    counts = (faulted.count(), reference.count())
+    wrong += check_samples(*counts)
     if seconds > args.limit:
         wrong.append(f"it took {seconds:.0f} s, more than the promised {args.limit} s")
-    say("\n" + table(story) + "\n")
+    say("\n" + table(story) + "\n" + samples_row(*counts) + "\n")
     equal = "equal" if digests[0] == digests[1] else "DIFFERENT"
     say(f"final weights, with three faults  sha256 {digests[0]}")
     say(f"final weights, undisturbed        sha256 {digests[1]}   {equal}")

@@ -3,7 +3,8 @@
 import json
 from typing import Any
 
-from demo import Status, check, table
+from demo import Status, check, check_samples, samples_row, table
+from samples import count_samples
 from story import Story
 from timeline_test import story_of, three_faults
 
@@ -69,3 +70,12 @@ def test_ranks_of_an_older_world_are_not_in_the_status():
     now = Status.parse(json.dumps(told))
     assert [(rank.rank, rank.node, rank.step) for rank in now.ranks] == [(0, "a", -1), (1, "a", 7)]
     assert (now.master, now.agents, now.step) == (9, {"a": 5, "b": 6, "c": 7}, 7)
+
+
+def test_lost_and_repeated_samples_are_a_failure():
+    lines = ["1 0 0 0 1", "1 1 0 2", "1 2 1 1 2"]
+    good = count_samples(lines, samples=3)
+    assert check_samples(good, good) == []
+    assert samples_row(good, good).startswith("samples: 5 read, 0 lost, 0 repeated")
+    (wrong,) = check_samples(count_samples([*lines, "2 1 0 1"], samples=3), good)
+    assert wrong == "with faults: 1 samples were lost and 1 repeated"

@@ -5,8 +5,8 @@ weights are bit-identical with those of an undisturbed run, because
 
   * model, optimizer, random states of every rank and the position in the data are saved together,
     after every step, so that a restart goes on from one whole step;
-  * what a rank reads in a step depends only on (seed, step, rank), so that a step that is done
-    again is the same step;
+  * what is read in a step depends only on (seed, step), and what a rank reads of it only on the
+    world, so that a step that is done again is the same step, and no sample is lost or repeated;
   * one backward is run and thrown away before the state is loaded. DDP reduces gradients in one
     bucket order in its first iteration and in another one ever after; without it, the first step
     after a restart would add the same numbers in another order and differ in the last bits.
@@ -25,6 +25,7 @@ import hashlib
 import os
 import random
 import sysconfig
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import Dataset
 
 try:
     import paceline.torch as pl
@@ -53,11 +55,46 @@ def read_text(size: int) -> Tensor:
     return torch.frombuffer(text[:size], dtype=torch.uint8)
 
 
-def read_batch(text: Tensor, *, seed: int, step: int, rank: int, batch: int) -> Tensor:
-    """What one rank reads in one step: a function of (seed, step, rank) and of nothing else."""
-    choice = random.Random(f"{seed}/{step}/{rank}")
-    starts = [choice.randrange(len(text) - CONTEXT) for _ in range(batch)]
-    return torch.stack([text[start : start + CONTEXT + 1] for start in starts]).long()
+class Windows(Dataset[Tensor]):
+    """The text in windows that overlap by the one byte that is only predicted."""
+
+    def __init__(self, text: Tensor) -> None:
+        self.text = text
+
+    def __len__(self) -> int:
+        return (len(self.text) - 1) // CONTEXT
+
+    def __getitem__(self, index: int) -> Tensor:
+        return self.text[index * CONTEXT : (index + 1) * CONTEXT + 1].long()
+
+
+def plain_batches(windows: Windows, args: argparse.Namespace) -> Iterator[Tensor]:
+    """Without paceline: each rank draws its windows by (seed, step, rank), again and again."""
+    each = max(1, args.batch // dist.get_world_size())
+    for step in range(args.start, args.steps):
+        choice = random.Random(f"{args.seed}/{step}/{dist.get_rank()}")
+        yield torch.stack([windows[choice.randrange(len(windows))] for _ in range(each)])
+
+
+class Elastic:
+    """With paceline: the batches of a loader, and a line a step of what this rank read."""
+
+    def __init__(self, windows: Windows, args: argparse.Namespace) -> None:
+        assert pl, "without paceline the script needs --torch-save"
+        data = pl.ElasticDataset(windows, shuffle=True, seed=args.seed)
+        self.loader = pl.ElasticLoader(data, global_batch=args.batch, num_workers=args.workers)
+        self.trace = args.trace
+
+    def batches(self) -> Iterator[Tensor]:
+        while True:  # epoch after epoch
+            yield from self.loader
+
+    def note(self, step: int) -> None:
+        if pl and self.trace:
+            self.trace.mkdir(parents=True, exist_ok=True)
+            line = [pl.generation(), step, self.loader.epoch, *self.loader.indices]
+            with (self.trace / f"rank{pl.rank()}").open("a") as file:
+                file.write(" ".join(map(str, line)) + "\n")
 
 
 class Block(nn.Module):
@@ -99,10 +136,12 @@ class ByteModel(nn.Module):
 class Flash:
     """Every step is saved, by paceline."""
 
-    def __init__(self, directory: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
-        assert pl, "without paceline the script needs --torch-save"
+    def __init__(
+        self, directory: Path, model: nn.Module, optimizer: torch.optim.Optimizer, data: Elastic
+    ) -> None:
+        assert pl
         self.checkpointer = pl.Checkpointer(directory)
-        self.state = {"model": model, "optimizer": optimizer}
+        self.state = {"model": model, "optimizer": optimizer, "data": data.loader}
 
     def restore(self) -> int:
         """The steps that are done."""
@@ -189,33 +228,34 @@ def train(args: argparse.Namespace) -> None:
     inner = ByteModel()
     model = DistributedDataParallel(inner)
     optimizer = torch.optim.AdamW(model.parameters(), lr=args.learning_rate)
-    text = read_text(args.text_bytes)
-
-    def loss_of(step: int) -> Tensor:
-        window = read_batch(text, seed=args.seed, step=step, rank=rank, batch=args.batch)
-        return model(window)
-
+    windows = Windows(read_text(args.text_bytes))
+    elastic = None if args.torch_save else Elastic(windows, args)
     if args.warm_up:
-        loss_of(0).backward()  # discarded: from here on DDP uses its final bucket order
+        # Discarded: from here on DDP uses its final bucket order.
+        model(torch.stack([windows[i] for i in range(8)])).backward()
         optimizer.zero_grad()
 
     random.seed(f"{args.seed}/{rank}")
     torch.manual_seed(args.seed + 1 + rank)  # dropout differs from rank to rank
     keeper = (
-        TorchSave(args.torch_save, inner, optimizer, every=args.save_every)
-        if args.torch_save
-        else Flash(args.checkpoint, model, optimizer)
+        Flash(args.checkpoint, model, optimizer, elastic)
+        if elastic
+        else TorchSave(args.torch_save, inner, optimizer, every=args.save_every)
     )
-    start = keeper.restore()  # steps that are done; also the position in the data
-    if rank == 0 and start:
-        print(f"resumed at step {start}", flush=True)
+    args.start = keeper.restore()  # steps that are done
+    if rank == 0 and args.start:
+        print(f"resumed at step {args.start}", flush=True)
 
-    for step in range(start, args.steps):
-        loss = loss_of(step)
-        loss.backward()
+    batches = elastic.batches() if elastic else plain_batches(windows, args)
+    for step, batch in zip(range(args.start, args.steps), batches, strict=False):
+        loss = model(batch)
+        # Shares of the last step of an epoch may differ by a sample; then so do their weights.
+        (loss * elastic.loader.weight if elastic else loss).backward()
         optimizer.step()
         optimizer.zero_grad()
         done = step + 1
+        if elastic:
+            elastic.note(step)
         keeper.save(done, loss.item())
         if rank == 0 and (done % args.print_every == 0 or done == args.steps):
             print(f"step {done} loss {loss.item():.6f}", flush=True)
@@ -233,9 +273,11 @@ def parse_args() -> argparse.Namespace:
     )
     parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--batch", type=int, default=8, help="windows of text a rank and step")
+    parser.add_argument("--batch", type=int, default=48, help="windows a step, over all ranks")
+    parser.add_argument("--workers", type=int, default=0, help="processes that read, a rank")
+    parser.add_argument("--trace", type=Path, help="a folder for what each rank read in each step")
     parser.add_argument("--learning-rate", type=float, default=3e-3)
-    parser.add_argument("--text-bytes", type=int, default=4 << 20)
+    parser.add_argument("--text-bytes", type=int, default=1 << 18)
     parser.add_argument(
         "--checkpoint", type=Path, default=Path("train_bytes"), help="a directory all hosts share"
     )

@@ -32,7 +32,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "sim": ("core", "data", "plan", "model", "base"),
     "cli": ("master", "agent", "sim", "core", "data", "plan", "ckpt", "platform", "wire", "model",
             "base"),
-    "bindings": ("client", "plan", "model", "base"),
+    "bindings": ("client", "data", "plan", "model", "base"),
 }
 PARTS = {"wire": ("core/event.h", "core/record.h", "core/action.h", "core/checkpoint_book.h")}
 

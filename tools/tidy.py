@@ -187,6 +187,17 @@ def check_listed(root: Path, names: list[str]) -> Iterator[str]:
             yield f"{name}:1: not in src/paceline/{layer}/CMakeLists.txt, so nobody builds it"
 
 
+def check_own_header(root: Path, names: list[str]) -> Iterator[str]:
+    """X.cc begins with X.h: so every header is compiled once before any other."""
+    for name in names:
+        header = re.sub(r"\.cc$", ".h", name)
+        if not name.endswith(".cc") or header not in names:
+            continue
+        first = re.search(r'^#include +[<"]([^>"]+)', read(root, name) or "", re.MULTILINE)
+        if first is None or not f"/{header}".endswith(f"/{first[1]}"):
+            yield f"{name}:1: its first include is not its own header"
+
+
 def check_registries(root: Path, names: list[str]) -> Iterator[str]:
     """Every file of a registry folder is named, by its stem, in the list of that folder."""
     for folder, register in REGISTRIES.items():
@@ -220,6 +231,7 @@ def check_tree(root: Path) -> list[str]:
         found += check_functions(name, text)
         found += check_links(root, name, text)
     found += check_listed(root, names)
+    found += check_own_header(root, names)
     found += check_registries(root, names)
     return found
 

@@ -49,6 +49,11 @@ class TidyTest(unittest.TestCase):
         finally:
             del tidy.RATCHET["a.cc"]
 
+    def test_a_header_comes_first_in_its_source(self) -> None:
+        tree = {"src/a.h": "int A();\n", "src/a.cc": '// A.\n#include "b.h"\n#include "a.h"\n'}
+        self.assert_finds(tree, "its first include is not its own header")
+        self.assertEqual(self.check({**tree, "src/a.cc": '// A.\n#include "src/a.h"\n'}), [])
+
     def test_finds_banned_words(self) -> None:
         for name, line in (("a.cc", "// TO" "DO later"), ("a.md", "FIX" "ME"),
                            ("a.py", "import pic" "kle"), ("a.py", "x = ev" "al(text)"),

@@ -1,7 +1,36 @@
-"""How often a step goes to storage, as people write it."""
+"""How often a step goes to storage and how many stay there, as people write it."""
 
+from paceline import launch
 from paceline.checkpoint_link import Fields
 from paceline.plan import CheckpointError
+
+REPLICAS_MAX = 8
+
+
+def terms(*, keep: int, every: str | int | None, replicas: int | None = None) -> Fields:
+    """What the script asks, unless the launcher's --ckpt-keep and --ckpt-every say otherwise."""
+    every_over, keep_over = launch.checkpoint_terms()
+    try:
+        kept = keep if keep_over is None else int(keep_over)
+    except ValueError:
+        kept = 0
+    if kept < 1:
+        raise CheckpointError(
+            what=f"keep={keep if keep_over is None else keep_over} would keep no checkpoint",
+            where="Checkpointer" if keep_over is None else "PACELINE_CHECKPOINT_KEEP",
+            why="the newest complete one always stays",
+            fix="keep=1 or more",
+        )
+    if replicas is not None and not 0 <= replicas <= REPLICAS_MAX:
+        raise CheckpointError(
+            what=f"replicas={replicas} cannot be",
+            where="Checkpointer",
+            why=f"an image has 0 to {REPLICAS_MAX} copies on other hosts",
+            fix="replicas=1, or leave it out: one copy where there is another host",
+        )
+    asked: Fields = {} if replicas is None else {"replicas": replicas}
+    interval = parse_every(every if every_over is None else every_over)
+    return {"keep": kept, "every": interval, **asked}
 
 
 def parse_every(every: str | int | None) -> Fields:

@@ -45,6 +45,22 @@ class Launch:
         )
 
 
+def checkpoint_terms() -> tuple[str | None, str | None]:
+    """`every` and `keep` as the launcher's flags or settings say them, over the script's."""
+    every = os.environ.get("PACELINE_CHECKPOINT_EVERY") or None
+    return every, os.environ.get("PACELINE_CHECKPOINT_KEEP") or None
+
+
+def lease_socket() -> str | None:
+    """Where this rank's agent passes leases on; None when a process is on its own."""
+    return os.environ.get("PACELINE_LEASE_SOCKET") or None
+
+
+def run_dir() -> str | None:
+    """What the job leaves on disk is there; None when a process is on its own."""
+    return os.environ.get("PACELINE_RUN_DIR") or None
+
+
 def cache_dir() -> Path:
     """Where things are kept that may be thrown away, `~/.cache/paceline`."""
     base = os.environ.get("XDG_CACHE_HOME") or ""

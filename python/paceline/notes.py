@@ -9,8 +9,7 @@ docs/formats/notes.md lists them.
 
 import base64
 import math
-from collections import OrderedDict, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import cast
 
 Json = object
@@ -38,14 +37,14 @@ def encode(
         return {"$bytes": base64.b64encode(value).decode()}
     if isinstance(value, complex):
         return {"$complex": [value.real.hex(), value.imag.hex()]}
-    if isinstance(value, dict):
-        return _encode_dict(cast("dict[object, object]", value), where, tensor)
+    if isinstance(value, Mapping):
+        return _encode_dict(cast("Mapping[object, object]", value), where, tensor)
     if type(value) is list or type(value) is tuple or isinstance(value, (set, frozenset)):
         items = list(cast("list[object]", value))
         if isinstance(value, (set, frozenset)):
             items.sort(key=repr)
         encoded = [
-            encode(item, where=f"{where}[{i}]", tensor=tensor) for i, item in enumerate(items)
+            encode(item, where=f"{where}.{i}", tensor=tensor) for i, item in enumerate(items)
         ]
         return encoded if type(value) is list else {f"${type(value).__name__}": encoded}
     raise NotesError(
@@ -55,13 +54,11 @@ def encode(
 
 
 def _encode_dict(
-    value: dict[object, object],
+    value: Mapping[object, object],
     where: str,
     tensor: Callable[[str, object], Json | None] | None,
 ) -> Json:
-    if type(value) not in (dict, OrderedDict, defaultdict):
-        # A subclass may hold more than its items.
-        raise NotesError(f"cannot write {where}: a {type(value).__qualname__} is no plain dict")
+    # Any mapping comes back as a dict. A tensor's name is the way to it, whatever the keys are.
     if all(isinstance(key, str) and not key.startswith("$") for key in value):
         return {
             cast("str", key): encode(item, where=f"{where}.{key}", tensor=tensor)
@@ -70,8 +67,8 @@ def _encode_dict(
     return {
         "$dict": [
             [
-                encode(key, where=f"{where}, a key", tensor=tensor),
-                encode(item, where=f"{where}[{key!r}]", tensor=tensor),
+                encode(key, where=f"{where}, a key"),
+                encode(item, where=f"{where}.{key}", tensor=tensor),
             ]
             for key, item in value.items()
         ]

@@ -53,6 +53,7 @@ class Leaf:
     name: object = None
     found: object = None  # what stands there: the tensor, or what wraps it
     live: object = None  # when `memory` is only a copy of it, to be made anew for each save
+    is_frozen: bool = False  # it seldom changes, and has a place among its like
 
 
 @dataclass
@@ -95,13 +96,16 @@ class Framework(Protocol):
         ...
 
     def restore_entry(self, work: "Restoring", key: str, value: object, state: State) -> bool: ...
-    def new_tensor(self, box: Box) -> object: ...
-    def write_back(self, leaf: Leaf) -> None:
-        """After a restore: copies `memory` to `live` when they are two."""
+    def is_same(self, leaf: Leaf, tensor: object) -> bool:
+        """Whether `tensor` still is what `leaf` was made of, at the same place in memory."""
         ...
 
-    def cut(self, target: Leaf, source_memory: object, source: Box) -> None:
-        """Copies the part that both boxes share from the source's memory to the target's."""
+    def tensor_for(self, box: Box, like: object | None) -> object:
+        """A new tensor for a whole one that was saved, cut as `like` is when that fits."""
+        ...
+
+    def write_back(self, leaf: Leaf) -> None:
+        """After a restore: copies `memory` to `live` when they are two."""
         ...
 
     def random_state(self) -> dict[str, object]: ...

@@ -34,6 +34,9 @@ def start(directory: str) -> tuple[Place, str]:
                 path,
                 "--job-id",
                 job,
+                "--python",
+                sys.executable,
+                *_tier_flag(directory, job),
                 "--log",
                 str(folder / f"{job}.log"),
             ],
@@ -43,6 +46,14 @@ def start(directory: str) -> tuple[Place, str]:
             start_new_session=True,
         )
     return Place(rank=0, world_size=1, generation=-1), path
+
+
+def _tier_flag(directory: str, job: str) -> list[str]:
+    """Where the keeper keeps on a local disk what goes to an object store."""
+    if directory.startswith("/"):
+        return []
+    home = os.environ.get("XDG_STATE_HOME", "") or os.path.expanduser("~/.local/state")
+    return ["--tier", os.path.join(home, "paceline", "tiers", job)]
 
 
 def _answers(path: str) -> bool:

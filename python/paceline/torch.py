@@ -11,6 +11,7 @@
 """
 
 import ctypes
+import dataclasses
 import os
 import sys
 from typing import cast
@@ -19,33 +20,37 @@ import torch
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
-from paceline import (
-    generation,
-    is_managed,
-    local_rank,
-    rank,
-    saved,
-    step,
-    world_size,
-)
-from paceline.checkpoint import BaseCheckpointer, Ticket
-from paceline.plan import Box, CheckpointError, Leaf, Plan, State
+from paceline import notes, randomness, script_names
+from paceline.checkpoint import BaseCheckpointer
+from paceline.data_cut import CutBySpeed
+from paceline.data_loader import Share
+from paceline.data_order import DataError, ElasticDataset, ElasticMixture
+from paceline.integrations.by_speed import gather_over, weigh_by_samples
+from paceline.integrations.elastic_loader import ElasticLoader
+from paceline.integrations.fixed_order import FixedOrderReduction
+from paceline.integrations.leased_loader import LeasedLoader
+from paceline.loading import Loaded, load_with
+from paceline.plan import Box, CheckpointError, Framework, Leaf, Plan, State
 from paceline.restoring import Restoring
+from paceline.script_names import *  # noqa: F403
 
 __all__ = [
-    "CheckpointError",
     "Checkpointer",
-    "Ticket",
-    "generation",
-    "is_managed",
-    "local_rank",
-    "rank",
-    "saved",
-    "step",
-    "world_size",
+    "CutBySpeed",
+    "DataError",
+    "ElasticDataset",
+    "ElasticLoader",
+    "ElasticMixture",
+    "FixedOrderReduction",
+    "LeasedLoader",
+    "Share",
+    "gather_over",
+    "load",
+    "weigh_by_samples",
 ]
+__all__ += script_names.__all__
 
-_DTYPES: dict[torch.dtype, str] = {
+_NAMES: dict[torch.dtype, str] = {
     torch.bool: "BOOL",
     torch.uint8: "U8",
     torch.int8: "I8",
@@ -62,7 +67,9 @@ _DTYPES: dict[torch.dtype, str] = {
     torch.float8_e4m3fn: "F8_E4M3",
     torch.float8_e5m2: "F8_E5M2",
 }
-_FROM_NAME = {name: dtype for dtype, name in _DTYPES.items()}
+# Frozen tensors get a file of their own from here on; it costs up to 4 MiB of padding.
+_FROZEN_BYTES_LEAST = 16 << 20
+DTYPES = {name: dtype for dtype, name in _NAMES.items()}
 
 
 class Checkpointer(BaseCheckpointer):
@@ -70,26 +77,30 @@ class Checkpointer(BaseCheckpointer):
 
     `directory` is seen by all hosts; `keep` of the newest checkpoints stay there. `every` says how
     often a step goes there: `100` steps, `"30s"`, or by default an interval from what it costs and
-    how often the job fails. `replicated=True` says that all ranks hold the same tensors (found out
-    for DistributedDataParallel). The state is a dict of modules, optimizers, anything with
-    `state_dict` and `load_state_dict`, tensors, and plain values. The random numbers of Python,
-    NumPy and torch are saved with it.
+    how often the job fails. `replicas` copies of each image are kept in the memory of other hosts
+    (1 where there is another host with room for it; 0 to 8). `replicated=True` says that all ranks
+    hold the same tensors (found out for DistributedDataParallel). The state is a dict of modules,
+    optimizers, anything with `state_dict` and `load_state_dict`, tensors, and plain values. The
+    random numbers of Python, NumPy and torch are saved with it.
     """
 
-    def __init__(
-        self,
-        directory: str | os.PathLike[str],
-        *,
-        keep: int = 3,
-        every: str | int | None = None,
-        replicated: bool | None = None,
-    ) -> None:
-        super().__init__(
-            directory, framework=_Torch(), keep=keep, every=every, replicated=replicated
-        )
+    def _make_framework(self) -> Framework:
+        return Torch()
 
 
-class _Torch:
+def load(path: str | os.PathLike[str], state: State, *, strict: bool = True) -> Loaded:
+    """Fill `state` from a checkpoint in storage, saved by any number of ranks.
+
+    `load("runs/gpt", {"model": model}, strict=False)` takes the weights alone; `left_out` of the
+    answer says what else was saved, and what of the model was not. `path` is the directory of a
+    Checkpointer (its newest one is taken) or one checkpoint in it. Raises CheckpointError when
+    there is none, when it is damaged, and when something does not fit; nothing was touched then,
+    unless it is damaged.
+    """
+    return load_with(Torch(), path, state, strict=strict)
+
+
+class Torch:
     """What `paceline.checkpoint` has to know about torch."""
 
     def is_tensor(self, value: object) -> bool:
@@ -104,7 +115,7 @@ class _Torch:
     ) -> Leaf:
         whole = cast("torch.Tensor", tensor)
         local, offset = _local_part(whole)
-        dtype = _DTYPES.get(local.dtype)
+        dtype = _NAMES.get(local.dtype)
         if dtype is None or local.layout != torch.strided or local.is_quantized:
             raise CheckpointError(
                 what=f"{key} cannot be saved",
@@ -113,23 +124,43 @@ class _Torch:
                 fix="save it as dense real numbers, for instance by torch.view_as_real",
             )
         box = Box(dtype, tuple(local.shape), offset, tuple(whole.shape))
+        # Not detached: what is assigned to a parameter's `data` must be seen.
         if local.device.type == "cpu" and local.is_contiguous():
-            return Leaf(key, box, local.detach(), container, name, found=tensor)
+            return Leaf(key, box, local, container, name, found=tensor)
         memory = torch.empty(local.shape, dtype=local.dtype, pin_memory=local.is_cuda)
-        return Leaf(key, box, memory, container, name, found=tensor, live=local.detach())
+        return Leaf(key, box, memory, container, name, found=tensor, live=local)
+
+    def is_same(self, leaf: Leaf, tensor: object) -> bool:
+        if tensor is leaf.found:
+            return True
+        # `state_dict` wraps the same memory in another object each time.
+        if leaf.live is not None or not isinstance(tensor, torch.Tensor) or _is_sharded(tensor):
+            return False
+        known = cast("torch.Tensor", leaf.memory)
+        return (
+            tensor.data_ptr() == known.data_ptr()
+            and tensor.shape == known.shape
+            and tensor.dtype == known.dtype
+            and tensor.is_contiguous()
+            and not _is_sharded(cast("torch.Tensor", leaf.found))
+        )
 
     def refresh(self, leaves: list[Leaf]) -> None:
         copied = [leaf for leaf in leaves if leaf.live is not None]
-        for leaf in copied:
-            live = cast("torch.Tensor", leaf.live)
-            cast("torch.Tensor", leaf.memory).copy_(live, non_blocking=True)
+        with torch.no_grad():
+            for leaf in copied:
+                live = cast("torch.Tensor", leaf.live)
+                cast("torch.Tensor", leaf.memory).copy_(live, non_blocking=True)
         if any(cast("torch.Tensor", leaf.live).is_cuda for leaf in copied):
             torch.cuda.synchronize()
 
     def plan_entry(self, plan: Plan, key: str, value: object, state: State) -> bool:
         if isinstance(value, torch.nn.Module) and not _has_own_ways(value):
-            for name, tensor, container, own_name in _module_tensors(value, plan):
-                plan.leaves.append(self.leaf(f"{key}.{name}", tensor, container, own_name))
+            leaves = [
+                self.leaf(f"{key}.{name}", tensor, container, own_name)
+                for name, tensor, container, own_name in _module_tensors(_bare(value, plan), plan)
+            ]
+            plan.leaves.extend(_with_frozen(leaves))
             return True
         if isinstance(value, Optimizer):
             self._plan_optimizer(plan, key, value, state)
@@ -170,7 +201,7 @@ class _Torch:
 
     def restore_entry(self, work: Restoring, key: str, value: object, state: State) -> bool:
         if isinstance(value, torch.nn.Module) and not _has_own_ways(value):
-            for name, tensor, _container, _name in _module_tensors(value, None):
+            for name, tensor, _container, _name in _module_tensors(_bare(value, None), None):
                 work.want(self.leaf(f"{key}.{name}", tensor))
             return True
         if isinstance(value, Optimizer):
@@ -181,34 +212,33 @@ class _Torch:
     def _restore_optimizer(
         self, work: Restoring, key: str, optimizer: Optimizer, state: State
     ) -> None:
-        from paceline import notes
-
-        entries = cast("dict[str, object]", work.own.get("entries", {}))
-        if key not in entries:
-            (work.problems if work.strict else work.left_out).append(f"{key} was not saved")
+        entry = work.entry(key)
+        if entry is None:
             return
-        rest = cast("dict[str, object]", notes.decode(entries[key]))
+        rest = cast("dict[str, object]", notes.decode(entry))
         groups = cast("list[dict[str, object]]", rest["param_groups"])
-        constants = cast("dict[str, list[list[str]]]", work.own.get("constants", {}))
-        named = constants.get(key, [])
         scalars = cast("dict[str, dict[str, object]]", rest["scalars"])
+        constants = cast("dict[str, list[list[str]]]", work.own.get("constants", {}))
         names = _parameter_names(optimizer, state)
         live = [[names[p] for p in g["params"]] for g in optimizer.param_groups]
-        live_names = [name for group in live for name in group]
-        if named != live:
-            work.problems.append(f"{key} was saved for other parameters or groups of them")
-            return
-        numbers = {name: i for i, name in enumerate(live_names)}
+        saved_as = _saved_names(work, key, constants.get(key, []), live)
+        numbers = {name: i for i, name in enumerate(name for group in live for name in group)}
         states: dict[int, dict[str, object]] = {}
         for parameter, name in names.items():
-            prefix = f"{key}.state.{name}."
-            inner: dict[str, object] = dict(scalars.get(name, {}))
-            for found in work.names_below(prefix):
-                what = found[len(prefix) :]
-                if "." not in what:
-                    inner[what] = self._wanted_like(work, found, cast("torch.Tensor", parameter))
+            if name not in saved_as:
+                continue
+            parent = f"{key}.state.{saved_as[name]}"
+            inner: dict[str, object] = dict(scalars.get(saved_as[name], {}))
+            for what in work.children(parent):
+                like = cast("torch.Tensor", parameter)
+                inner[what] = self._wanted_like(work, f"{parent}.{what}", like)
             if inner:
                 states[numbers[name]] = inner
+        if len(groups) != len(live):
+            work.leave_out(
+                f"{key} was saved with {len(groups)} groups of parameters, not {len(live)}"
+            )
+            groups = [{n: v for n, v in g.items() if n != "params"} for g in optimizer.param_groups]
         loaded = {
             "state": states,
             "param_groups": [
@@ -222,7 +252,7 @@ class _Torch:
         """A tensor of an optimizer's state, cut as its parameter is when it is as large."""
         box = work.whole(key)
         assert box is not None
-        dtype = _FROM_NAME[box.dtype]
+        dtype = DTYPES[box.dtype]
         is_like = tuple(parameter.shape) == box.whole and _is_sharded(parameter)
         with torch.no_grad():
             made = (
@@ -233,55 +263,34 @@ class _Torch:
         work.want(self.leaf(key, made))
         return made
 
-    def new_tensor(self, box: Box) -> object:
-        return torch.empty(box.shape, dtype=_FROM_NAME[box.dtype])
+    def tensor_for(self, box: Box, like: object | None) -> object:
+        dtype = DTYPES[box.dtype]
+        with torch.no_grad():
+            if not isinstance(like, torch.Tensor):
+                return torch.empty(box.shape, dtype=dtype)
+            if _is_sharded(like) and tuple(like.shape) == box.whole:
+                return torch.empty_like(like, dtype=dtype)
+            return torch.empty(box.shape, dtype=dtype, device=like.device)
 
     def write_back(self, leaf: Leaf) -> None:
         with torch.no_grad():
             cast("torch.Tensor", leaf.live).copy_(cast("torch.Tensor", leaf.memory))
-
-    def cut(self, target: Leaf, source_memory: object, source: Box) -> None:
-        to: list[slice] = []
-        of: list[slice] = []
-        for to_at, to_size, of_at, of_size in zip(
-            target.box.offset, target.box.shape, source.offset, source.shape, strict=True
-        ):
-            begin, end = max(to_at, of_at), min(to_at + to_size, of_at + of_size)
-            to.append(slice(begin - to_at, end - to_at))
-            of.append(slice(begin - of_at, end - of_at))
-        memory = cast("torch.Tensor", target.memory)
-        memory[tuple(to)].copy_(cast("torch.Tensor", source_memory)[tuple(of)])
 
     def random_state(self) -> dict[str, object]:
         state: dict[str, object] = {"torch": _bytes_of(torch.get_rng_state())}
         if torch.cuda.is_available() and torch.cuda.is_initialized():
             state["cuda"] = _bytes_of(torch.cuda.get_rng_state())
         if "numpy" in sys.modules:
-            import numpy
-
-            kind, words, at, has_gauss, gauss = numpy.random.get_state(legacy=True)
-            state["numpy"] = [
-                str(kind),
-                numpy.asarray(words).astype("<u4").tobytes(),
-                int(at),
-                int(has_gauss),
-                float(gauss),
-            ]
+            state["numpy"] = randomness.numpy_state()
         return state
 
     def set_random_state(self, state: dict[str, object]) -> None:
-        torch.set_rng_state(_tensor_of(cast("bytes", state["torch"])))
+        if "torch" in state:
+            torch.set_rng_state(_tensor_of(cast("bytes", state["torch"])))
         if "cuda" in state and torch.cuda.is_available():
             torch.cuda.set_rng_state(_tensor_of(cast("bytes", state["cuda"])))
         if "numpy" in state:
-            import numpy
-
-            kind, words, at, has_gauss, gauss = cast(
-                "tuple[str, bytes, int, int, float]", state["numpy"]
-            )
-            numpy.random.set_state(
-                (kind, numpy.frombuffer(words, dtype="<u4"), at, has_gauss, gauss)
-            )
+            randomness.set_numpy_state(state["numpy"])
 
     def is_replica(self, state: State) -> bool:
         return any(isinstance(value, DistributedDataParallel) for value in state.values())
@@ -299,8 +308,26 @@ class _Torch:
         return total + (2 << 20)
 
 
+def _bare(module: torch.nn.Module, plan: Plan | None) -> torch.nn.Module:
+    """What DistributedDataParallel and torch.compile wrap: names do not depend on them."""
+    while True:
+        if isinstance(module, DistributedDataParallel):
+            name = "module"
+        elif type(module).__name__ == "OptimizedModule":
+            name = "_orig_mod"
+        else:
+            return module
+        holder = module._modules  # pyright: ignore[reportPrivateUsage]
+        inner = holder[name]
+        assert inner is not None
+        if plan is not None:
+            plan.links.append((cast("dict[object, object]", holder), name, inner))
+        module = inner
+
+
 def _has_own_ways(module: torch.nn.Module) -> bool:
     """Whether its state is more than its parameters and buffers; then it is asked in every save."""
+    module = _bare(module, None)
     for one in module.modules():
         hooks = one._state_dict_hooks  # pyright: ignore[reportPrivateUsage]
         before = one._state_dict_pre_hooks  # pyright: ignore[reportPrivateUsage]
@@ -346,13 +373,48 @@ def _parameter_names(optimizer: Optimizer, state: State) -> dict[object, str]:
     known: dict[int, str] = {}
     for key, value in state.items():
         if isinstance(value, torch.nn.Module):
-            for name, parameter in value.named_parameters():
+            for name, parameter in _bare(value, None).named_parameters():
                 known.setdefault(id(parameter), f"{key}.{name}")
     names: dict[object, str] = {}
     for group in optimizer.param_groups:
         for parameter in group["params"]:
             names[parameter] = known.get(id(parameter), str(len(names)))
     return names
+
+
+def _saved_names(
+    work: Restoring, key: str, saved: list[list[str]], live: list[list[str]]
+) -> dict[str, str]:
+    """For each parameter the name under which its state was saved."""
+    if saved == live:
+        return {name: name for group in live for name in group}
+    # An imported checkpoint of torch's has numbers, in the order of the parameters.
+    is_numbered = [[name.isdigit() for name in group] for group in saved]
+    if is_numbered == [[True] * len(group) for group in live]:
+        pairs = zip((n for g in live for n in g), (n for g in saved for n in g), strict=True)
+        return dict(pairs)
+    known = {name for group in saved for name in group}
+    now = [name for group in live for name in group]
+    for name in now:
+        if name not in known:
+            work.leave_out(f"{key}'s state of {name} was not saved")
+    for name in sorted(known - set(now)):
+        work.leave_out(f"{key}'s state of {name} was saved, and it has no such parameter")
+    if work.strict and known == set(now):
+        work.problems.append(f"{key} was saved for other groups of the same parameters")
+    return {name: name for name in now if name in known}
+
+
+def _with_frozen(leaves: list[Leaf]) -> list[Leaf]:
+    """Marks parameters without gradients. That is a guess: bytes decide what is written again."""
+
+    def is_frozen(leaf: Leaf) -> bool:
+        found = leaf.found
+        return isinstance(found, torch.nn.Parameter) and not found.requires_grad
+
+    if sum(_local_bytes(leaf.found) for leaf in leaves if is_frozen(leaf)) < _FROZEN_BYTES_LEAST:
+        return leaves
+    return [dataclasses.replace(leaf, is_frozen=is_frozen(leaf)) for leaf in leaves]
 
 
 def _load_exactly(optimizer: Optimizer, loaded: dict[str, object]) -> None:
@@ -381,10 +443,18 @@ def _local_part(tensor: torch.Tensor) -> tuple[torch.Tensor, tuple[int, ...]]:
     from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
 
     sharded = cast("DTensor", tensor)
-    _shape, offset = compute_local_shape_and_global_offset(
+    shape, offset = compute_local_shape_and_global_offset(
         sharded.shape, sharded.device_mesh, sharded.placements
     )
-    return sharded._local_tensor, tuple(offset)  # pyright: ignore[reportPrivateUsage]
+    local = sharded._local_tensor  # pyright: ignore[reportPrivateUsage]
+    if any(one.is_partial() for one in sharded.placements) or tuple(shape) != tuple(local.shape):
+        raise CheckpointError(
+            what="a distributed tensor is no box of its whole",
+            where=f"a tensor of {list(sharded.shape)} placed as {sharded.placements}",
+            why="each rank holds a sum that is not complete, or rows that are not next to another",
+            fix="redistribute it to Shard and Replicate, with extents that the mesh divides",
+        )
+    return local, tuple(offset)
 
 
 def _local_bytes(tensor: object) -> int:

@@ -10,6 +10,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+from hosts import Host, small_cluster
 from job import Job, binary, runtime_dir
 
 
@@ -49,3 +50,10 @@ def make_job(tmp_path: Path) -> Callable[..., Job]:
 @pytest.fixture
 def job(make_job: Callable[..., Job]) -> Job:
     return make_job()
+
+
+@pytest.fixture
+def hosts(tmp_path: Path, make_job: Callable[..., Job]) -> Iterator[list[Host]]:
+    """host0-2, each with everything of its own."""
+    with small_cluster(tmp_path, make_job) as made:
+        yield made

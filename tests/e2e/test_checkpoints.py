@@ -99,6 +99,26 @@ def test_steps_go_to_storage_as_asked_and_old_ones_go(job: Job) -> None:
     assert verify(job).returncode == 0
 
 
+def test_status_tells_of_checkpoints_while_and_after_the_job(job: Job) -> None:
+    start(job, NODES, "--every", "10", steps=300)
+
+    def told() -> dict[str, object] | None:
+        status = job.status()
+        checkpoints = status["checkpoints"] if status is not None else None
+        return checkpoints if checkpoints and (checkpoints["storage_step"] or 0) >= 10 else None
+
+    while_running = eventually(told, "a checkpoint in storage")
+    assert while_running["directory"] == str(job.directory / "ckpt")
+    assert int(str(while_running["memory_step"])) >= int(str(while_running["storage_step"]))
+    shown = job.command("status").stdout
+    assert "checkpoints  in memory step" in shown, shown
+    assert job.wait() == 0, job.stderr
+    after = job.status()
+    assert after is not None
+    assert after["checkpoints"]["storage_step"] == 299, "what was committed is in the journal"
+    assert after["checkpoints"]["problem"] == ""
+
+
 def test_a_new_job_goes_on_from_storage(job: Job, make_job) -> None:
     start(job, ["--standalone", "--nproc-per-node", "2"], "--cut", steps=50)
     assert job.wait() == 0, job.stderr
@@ -126,6 +146,29 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_is_taken(job: Job, mak
     assert second.wait() == 0, second.stderr
     assert second.events("checkpoint_damaged")[0]["details"]["checkpoint"] == newest["name"]
     assert restored(second, 0)[-1][1] == int(str(before["step"])) + 1
+    assert finals(second, 2) == [60.0] * 2
+
+
+def test_storage_that_is_away_during_a_restore_is_waited_for(job: Job, make_job) -> None:
+    start(job, ["--standalone", "--nproc-per-node", "2"], "--every", "20", "--cut", steps=50)
+    assert job.wait() == 0, job.stderr
+    shard = job.directory / "ckpt" / str(stored(job)[0]["name"]) / "shard-00001.safetensors"
+    aside = shard.with_suffix(".aside")
+    shard.rename(aside)
+    shard.symlink_to(shard.name)  # open() fails: too many levels of symbolic links
+    second = make_job("second")
+    start(second, ["--standalone", "--nproc-per-node", "2"], "--cut", steps=60)
+
+    def is_told() -> bool:
+        logs = (second.run_dir / "logs").rglob("*")
+        return any("cannot be read now" in log.read_text() for log in logs if log.is_file())
+
+    eventually(is_told, "the rank says that it waits")
+    aside.replace(shard)
+    assert second.wait() == 0, second.stderr
+    assert not second.events("checkpoint_damaged"), "nothing was found damaged"
+    assert not second.events("rank_failed"), "and no restart was used up"
+    assert restored(second, 1)[-1][1] == 50
     assert finals(second, 2) == [60.0] * 2
 
 
@@ -220,3 +263,30 @@ def test_a_sharded_model_goes_on_in_a_world_of_another_size(
         assert torch.equal(value, again["tensors"][key]), key
     further = run(make_job("further"), first, 9, "further")
     assert further["start"] == 6 and verify(job).returncode == 0
+
+
+def test_whoever_waits_for_a_step_that_a_rank_left_out_is_told(job: Job) -> None:
+    """Rank 1 ends with step 18 in storage; step 19, which rank 0 waits for, it has not saved."""
+    flags = ["--standalone", "--local-nodes", "2", "--nproc-per-node", "1", "--max-restarts", "0"]
+    start(job, flags, "--cut", "--lazy", "1", steps=20)
+    assert job.wait() != 0
+    assert "step 19 is not in storage" in job.stderr
+    assert "rank 1 has ended, its last save is step 18; step 18 is in storage" in job.stderr
+    assert job.events("checkpoint_committed")[-1]["step"] == 18
+    assert verify(job).returncode == 0
+
+
+def test_flags_go_over_what_the_script_asks(job: Job) -> None:
+    flags = ["--standalone", "--nproc-per-node", "2", "--ckpt-every", "50", "--ckpt-keep", "1"]
+    start(job, flags, "--every", "40", "--cut", steps=120)
+    assert job.wait() == 0, job.stderr
+    committed = [event["step"] for event in job.events("checkpoint_committed")]
+    assert committed[:2] == [50, 100], "not the script's 40"
+    assert len(stored(job)) == 1, "not the script's 2"
+
+
+@pytest.mark.parametrize("flag", ["--ckpt-every=5parsecs", "--ckpt-every=0", "--ckpt-keep=0"])
+def test_flags_that_make_no_sense_are_refused_before_anything_starts(flag: str) -> None:
+    done = subprocess.run([str(binary()), "run", "--standalone", flag, "x.py"],
+                          capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and "error[PL-E003]" in done.stderr, done.stderr

@@ -2,19 +2,16 @@
 
 import json
 import math
-import os
 import random
-import shutil
-import signal
 import subprocess
 import sys
 from collections import OrderedDict
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy
 import pytest
 import torch
+from agent_double import wait_until
 from jsonschema import Draft202012Validator
 from paceline.interval import parse_every
 from paceline.torch import Checkpointer, CheckpointError
@@ -25,25 +22,7 @@ BINARY = Path(sys.executable).parent / "paceline"
 SCHEMAS = Path(__file__).resolve().parents[2] / "docs" / "schemas"
 
 
-@pytest.fixture(autouse=True)
-def _own_keeper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A runtime folder of this test; its keepers are ended, and what they left in memory."""
-    runtime = Path("/tmp") / f"pl-ck-{os.getpid()}-{tmp_path.name[-12:]}"
-    monkeypatch.setenv("PACELINE_RUNTIME_DIR", str(runtime))
-    monkeypatch.delenv("PACELINE_CHECKPOINT_SOCKET", raising=False)
-    monkeypatch.delenv("WORLD_SIZE", raising=False)
-    yield
-    for lock in runtime.glob("*.lock"):
-        for entry in Path("/proc").iterdir():
-            try:
-                command = (entry / "cmdline").read_bytes().split(b"\0")
-            except OSError:
-                continue
-            if b"keeper" in command and str(lock)[: -len(".lock")].encode() in command:
-                os.kill(int(entry.name), signal.SIGKILL)
-        job = lock.name.removesuffix(".sock.lock")
-        shutil.rmtree(f"/dev/shm/paceline-{os.getuid()}/{job}", ignore_errors=True)
-    shutil.rmtree(runtime, ignore_errors=True)
+pytestmark = pytest.mark.usefixtures("own_keeper")
 
 
 def model() -> torch.nn.Module:
@@ -133,6 +112,50 @@ def test_a_replaced_tensor_is_noticed(tmp_path: Path) -> None:
     ckpt.close()
 
 
+def test_memory_that_was_swapped_below_a_tensor_is_noticed(tmp_path: Path) -> None:
+    net, turned = torch.nn.Linear(4, 3), torch.nn.Parameter(torch.zeros(4, 3).t())
+    net.register_parameter("turned", turned)
+    state = {"model": net}
+    with Checkpointer(tmp_path / "c") as ckpt:
+        ckpt.restore(state)
+        ckpt.save(0, state)
+        net.bias.data = torch.full((3,), 5.0)
+        turned.data = torch.full((4, 3), 6.0).t()
+        ckpt.save(1, state)
+    back = torch.nn.Linear(4, 3)
+    back.register_parameter("turned", torch.nn.Parameter(torch.zeros(3, 4)))
+    ckpt = Checkpointer(tmp_path / "c")
+    assert ckpt.restore({"model": back}) == 2
+    assert back.bias.tolist() == [5.0] * 3 and back.get_parameter("turned").eq(6).all()
+    ckpt.close()
+
+
+def test_state_that_is_asked_in_every_save_costs_no_new_plan(tmp_path: Path) -> None:
+    net = model()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    schedule = torch.optim.lr_scheduler.StepLR(optimizer, 3, 0.5)
+    loose = {"a": torch.zeros(3), "list": [torch.ones(2)]}
+    state = {"model": net, "optimizer": optimizer, "schedule": schedule, "loose": loose}
+    with Checkpointer(tmp_path / "c") as ckpt:
+        ckpt.restore(state)
+        train(net, optimizer, 1)
+        ckpt.save(0, state)
+        planned = ckpt._planned
+        schedule.step()
+        loose["a"] += 1
+        ckpt.save(1, state)
+        assert ckpt._planned is planned
+        loose["list"].append(torch.full((2,), 7.0))
+        loose["a"] = torch.full((3,), 9.0)
+        ckpt.save(2, state)
+        assert ckpt._planned is not planned
+    fresh: dict[str, object] = {"loose": None}
+    assert Checkpointer(tmp_path / "c").restore(fresh, strict=False) == 3
+    back = fresh["loose"]
+    assert isinstance(back, dict)
+    assert back["a"].tolist() == [9.0] * 3 and back["list"][1].tolist() == [7.0, 7.0]
+
+
 def test_the_next_run_may_ask_for_something_else(tmp_path: Path) -> None:
     net = model()
     for keep in (3, 1):
@@ -140,7 +163,25 @@ def test_the_next_run_may_ask_for_something_else(tmp_path: Path) -> None:
             first = ckpt.restore({"model": net})
             for step in range(first, first + 2):
                 ckpt.save(step, {"model": net}).wait("durable")
-    assert len(list((tmp_path / "c").glob("step-*"))) == 1
+    # The keeper tidies after its answer.
+    wait_until(lambda: len(list((tmp_path / "c").glob("step-*"))) == 1, "older ones are gone")
+
+
+def test_the_launcher_has_the_last_word(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PACELINE_CHECKPOINT_KEEP", "1")
+    monkeypatch.setenv("PACELINE_CHECKPOINT_EVERY", "1")
+    with Checkpointer(tmp_path / "c", keep=3, every="1h") as ckpt:
+        for step in range(3):
+            ckpt.save(step, {"model": torch.zeros(3)}).wait("durable")
+    wait_until(lambda: len(list((tmp_path / "c").glob("step-*"))) == 1, "older ones are gone")
+    assert (tmp_path / "c" / "step-2-g1").is_dir()
+    for name, wrong in (("KEEP", "0"), ("KEEP", "x"), ("EVERY", "5 parsecs")):
+        monkeypatch.setenv("PACELINE_CHECKPOINT_KEEP", "1")
+        monkeypatch.setenv(f"PACELINE_CHECKPOINT_{name}", wrong)
+        with pytest.raises(CheckpointError):
+            Checkpointer(tmp_path / "d")
 
 
 def test_what_does_not_fit_is_listed_and_nothing_is_touched(tmp_path: Path) -> None:

@@ -13,7 +13,8 @@ struct AgentFiles {
   std::string run_dir;
   std::string node;
   std::string checkpoint_socket =
-      {};  // where this node's ranks find the keeper of their checkpoints
+      {};                         // where this node's ranks find the keeper of their checkpoints
+  std::string lease_socket = {};  // and the ledger of their data
 
   std::string NodeDir() const { return Concat(run_dir, "/nodes/", node); }
   std::string Page() const { return Concat(NodeDir(), "/page"); }

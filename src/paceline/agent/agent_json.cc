@@ -2,10 +2,9 @@
 
 #include <unistd.h>
 
-#include <nlohmann/json.hpp>
-
 #include "paceline/agent/pids.h"
 #include "paceline/base/file_text.h"
+#include "paceline/base/json.h"
 #include "paceline/base/log.h"
 
 namespace paceline::agent {
@@ -16,7 +15,7 @@ void SaveAgentJson(const AgentSetup& setup, Generation generation, uint32_t rest
       {"start_time", StartTimeOf(::getpid())}, {"boot_id", setup.identity.boot_id},
       {"incarnation", setup.incarnation},      {"generation", generation.value()},
       {"restart_count", restart_count}};
-  const absl::Status saved = ReplaceFile(setup.files.AgentJson(), text.dump(), 0600);
+  const absl::Status saved = ReplaceFile(setup.files.AgentJson(), PrintJson(text), 0600);
   if (!saved.ok()) LogWarning("agent_json", {{"why", saved}});
 }
 
@@ -24,7 +23,7 @@ void SaveProblem(const AgentFiles& files, const wire::Refusal& refusal) {
   const nlohmann::json problem = {{"schema", "paceline.error/1"}, {"code", refusal.code},
                                   {"message", refusal.what},      {"cause", refusal.why},
                                   {"where", files.node},          {"fix", refusal.fix}};
-  ReplaceFile(files.ProblemJson(), problem.dump(), 0600).IgnoreError();
+  ReplaceFile(files.ProblemJson(), PrintJson(problem), 0600).IgnoreError();
 }
 
 }  // namespace paceline::agent

@@ -1,6 +1,7 @@
 #include "paceline/agent/agent_setup.h"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <signal.h>
@@ -9,21 +10,23 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <cstring>
 #include <memory>
 #include <span>
 #include <utility>
-
-#include <nlohmann/json.hpp>
 
 #include "paceline/agent/json_field.h"
 #include "paceline/agent/pids.h"
 #include "paceline/agent/reactor.h"
 #include "paceline/base/fd.h"
 #include "paceline/base/file_text.h"
+#include "paceline/base/json.h"
 #include "paceline/base/log.h"
 #include "paceline/base/spawn.h"
 #include "paceline/base/status_macros.h"
 #include "paceline/base/text.h"
+#include "paceline/base/utf8.h"
 #include "paceline/model/arena_layout.h"
 #include "paceline/model/problem.h"
 #include "paceline/model/version.h"
@@ -41,8 +44,7 @@ uint64_t RealtimeNs() {
 }
 
 nlohmann::json ReadJson(const std::string& path) {
-  return nlohmann::json::parse(ReadText(path, kSmallFileBytes), nullptr,
-                               /*allow_exceptions=*/false);
+  return ParseJson(ReadText(path, kSmallFileBytes));
 }
 
 absl::StatusOr<std::string> MasterAddress(const nlohmann::json& job, const AgentFiles& files) {
@@ -95,10 +97,35 @@ std::string AddressTowards(const std::string& master_address) {
 }
 
 // A socket's path has little room, so both names go into a number.
-std::string CheckpointSocket(const std::string& runtime_dir, const std::string& run_dir,
-                             const std::string& node) {
-  const std::string names = Concat(run_dir, "\n", node);
-  return Concat(runtime_dir, "/checkpoints-", ArenaCheck(std::as_bytes(std::span(names))), ".sock");
+std::string SocketOf(std::string_view what, const AgentOptions& options) {
+  const std::string names = Concat(options.run_dir, "\n", options.node);
+  return Concat(options.runtime_dir, "/", what, "-", ArenaCheck(std::as_bytes(std::span(names))),
+                ".sock");
+}
+
+// A record lock: it ends with this process, and no child has it.
+absl::StatusOr<Fd> LockNode(const AgentFiles& files) {
+  const std::string path = Concat(files.NodeDir(), "/agent.lock");
+  Fd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (!fd.is_open()) {
+    return absl::UnavailableError(Concat("cannot open ", path, ": ", std::strerror(errno)));
+  }
+  struct flock whole {};
+  whole.l_type = F_WRLCK;
+  whole.l_whence = SEEK_SET;
+  if (::fcntl(fd.get(), F_SETLK, &whole) == 0) return fd;
+  if (errno != EACCES && errno != EAGAIN) {
+    // A file system without locks is no reason not to train.
+    LogWarning("agent_unlocked", {{"path", path}, {"why", std::strerror(errno)}});
+    return fd;
+  }
+  ::fcntl(fd.get(), F_GETLK, &whole);
+  return ToStatus(absl::StatusCode::kAlreadyExists,
+                  {.code = "PL-E028",
+                   .what = Concat("another agent of ", files.node, " runs on this host"),
+                   .where = files.NodeDir(),
+                   .why = Concat("process ", whole.l_pid, " keeps its ranks and its checkpoints"),
+                   .fix = "nothing: paceline run starts an agent anew when one has died"});
 }
 
 absl::Status MakeNodeDirs(const AgentFiles& files) {
@@ -117,6 +144,14 @@ absl::StatusOr<wire::Credentials> ReadCredentials(const AgentFiles& files) {
   return plain;
 }
 
+// What may be lost together with this host: what its owner says (a rack, a power supply), else the
+// host itself.
+std::string DomainOf(const AgentSetup& setup) {
+  const auto named = setup.base_env.find("PACELINE_FAILURE_DOMAIN");
+  if (named != setup.base_env.end() && !named->second.empty()) return CleanText(named->second);
+  return setup.identity.boot_id;
+}
+
 }  // namespace
 
 void BlockAgentSignals() {
@@ -130,10 +165,11 @@ void BlockAgentSignals() {
 
 absl::StatusOr<AgentSetup> PrepareAgent(const AgentOptions& options) {
   AgentSetup setup;
-  setup.files = {options.run_dir, options.node,
-                 CheckpointSocket(options.runtime_dir, options.run_dir, options.node)};
+  setup.files = {options.run_dir, options.node, SocketOf("checkpoints", options),
+                 SocketOf("leases", options)};
   setup.runtime_dir = options.runtime_dir;
   RETURN_IF_ERROR(MakeNodeDirs(setup.files));
+  ASSIGN_OR_RETURN(setup.lock, LockNode(setup.files));
   RETURN_IF_ERROR(LogToFile(setup.files.AgentLog()));
   ASSIGN_OR_RETURN(setup.spec, wire::ReadSpecFile(setup.files.Spec()));
   const nlohmann::json job = ReadJson(setup.files.JobJson());
@@ -177,6 +213,18 @@ std::unique_ptr<wire::Relay> StartRelay(const AgentSetup& setup) {
   return *std::move(relay);
 }
 
+std::unique_ptr<LeaseRelay> StartLeases(const AgentSetup& setup) {
+  auto relay = LeaseRelay::Start({setup.files.lease_socket, setup.credentials});
+  if (relay.ok()) return *std::move(relay);
+  LogError("leases", {{"why", relay.status()}});
+  return nullptr;
+}
+
+std::string LeaseAddress(const AgentSetup& setup, uint32_t port) {
+  const std::string& master = setup.master_address;
+  return port == 0 ? "" : Concat(master.substr(0, master.rfind(':')), ":", port);
+}
+
 Fd OpenAgentSignals() {
   sigset_t wanted;
   sigemptyset(&wanted);
@@ -199,7 +247,11 @@ CheckpointStation::Setup StationSetupOf(const AgentSetup& setup) {
           .boot_id = setup.identity.boot_id,
           .socket = setup.files.checkpoint_socket,
           .arena_root = ArenaRoot(setup.spec.job.job_id),
-          .report_every = setup.spec.job.timers.heartbeat_interval};
+          .tier = setup.files.NodeDir() + "/tier",
+          .store_host = {.python = setup.spec.launch.python},
+          .report_every = setup.spec.job.timers.heartbeat_interval,
+          .peers = CheckpointStation::Setup::Peers{setup.identity.address, DomainOf(setup),
+                                                   setup.credentials}};
 }
 
 wire::AgentStreamOptions StreamOptionsOf(const AgentSetup& setup) {

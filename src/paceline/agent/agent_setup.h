@@ -11,6 +11,7 @@
 #include "paceline/agent/agent_files.h"
 #include "paceline/agent/checkpoint_station.h"
 #include "paceline/agent/event_loop.h"
+#include "paceline/agent/lease_relay.h"
 #include "paceline/agent/page_file.h"
 #include "paceline/agent/rank_env.h"
 #include "paceline/agent/starter_key.h"
@@ -24,6 +25,7 @@
 namespace paceline::agent {
 
 struct AgentSetup {
+  Fd lock;  // that this is the node's only agent on this host
   AgentFiles files;
   std::string runtime_dir;
   wire::SpecFile spec;
@@ -37,11 +39,17 @@ struct AgentSetup {
   uint32_t former_restart_count = 0;  // of the world that a former agent of this boot carried out
 };
 
+// kAlreadyExists with PL-E028, before anything of the node is changed: it has an agent that lives.
 absl::StatusOr<AgentSetup> PrepareAgent(const AgentOptions& options);
 
 // The relay of an agent that is one, else null. One that cannot listen is logged and left out: the
 // other hosts then take another way, and this host's ranks are not its business.
 std::unique_ptr<wire::Relay> StartRelay(const AgentSetup& setup);
+
+// Whoever leases data on this node talks to it. Null when it cannot listen: logged, and left out.
+std::unique_ptr<LeaseRelay> StartLeases(const AgentSetup& setup);
+// Where the master leases that told this port; "" for 0.
+std::string LeaseAddress(const AgentSetup& setup, uint32_t port);
 
 // SIGTERM and SIGINT are read from a descriptor, SIGPIPE and SIGHUP are ignored: a terminal that
 // goes away is nobody's wish to stop.

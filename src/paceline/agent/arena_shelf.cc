@@ -1,83 +1,76 @@
 #include "paceline/agent/arena_shelf.h"
 
-#include <dirent.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <optional>
 #include <set>
 
+#include "paceline/agent/arena_room.h"
 #include "paceline/base/file_text.h"
 #include "paceline/base/log.h"
 #include "paceline/base/status_macros.h"
 #include "paceline/base/text.h"
+#include "paceline/ckpt/disk.h"
 
 namespace paceline::agent {
 namespace {
 
 constexpr char kPrefix[] = "rank-";
 constexpr char kSuffix[] = ".arena";
-// Left free for everybody else.
-constexpr uint64_t kSpareBytes = uint64_t{256} << 20;
+constexpr char kCopySuffix[] = ".copy";
+constexpr uint32_t kCopySlots = 2;
 
 std::vector<std::string> NamesIn(const std::string& path) {
+  std::vector<ckpt::DiskEntry> entries;
   std::vector<std::string> names;
-  DIR* const open = ::opendir(path.c_str());
-  if (open == nullptr) return names;
-  while (const dirent* entry = ::readdir(open)) {
-    if (entry->d_name[0] != '.') names.emplace_back(entry->d_name);
+  if (ckpt::SystemDisk()->List(path, &entries) != 0) return names;
+  for (ckpt::DiskEntry& entry : entries) {
+    if (!entry.name.starts_with('.')) names.push_back(std::move(entry.name));
   }
-  ::closedir(open);
-  std::sort(names.begin(), names.end());
   return names;
 }
 
-std::optional<uint32_t> RankIn(std::string_view name) {
-  if (!TakePrefix(&name, kPrefix) || !name.ends_with(kSuffix)) return std::nullopt;
-  name.remove_suffix(std::string_view(kSuffix).size());
-  uint32_t rank = 0;
-  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), rank);
-  if (error != std::errc() || end != name.data() + name.size()) return std::nullopt;
-  return rank;
+std::optional<ArenaShelf::Place> PlaceIn(const std::string& node, std::string_view name) {
+  ArenaShelf::Place place{node, 0, name.ends_with(kCopySuffix)};
+  if (!TakePrefix(&name, kPrefix)) return std::nullopt;
+  const std::string_view suffix = place.is_copy ? kCopySuffix : kSuffix;
+  if (!name.ends_with(suffix)) return std::nullopt;
+  name.remove_suffix(suffix.size());
+  const std::optional<uint32_t> rank = ParseWhole<uint32_t>(name);
+  if (!rank.has_value()) return std::nullopt;
+  place.rank = *rank;
+  return place;
 }
 
-// "MemAvailable:   12345 kB" of /proc/meminfo; 0 when it is not there.
-uint64_t AvailableMemory() {
-  const std::string text = ReadText("/proc/meminfo", 64 * 1024);
-  constexpr std::string_view kName = "MemAvailable:";
-  const size_t at = text.find(kName);
-  if (at == std::string::npos) return 0;
-  const char* begin = text.data() + at + kName.size();
-  while (*begin == ' ') ++begin;
-  uint64_t kib = 0;
-  std::from_chars(begin, text.data() + text.size(), kib);
-  return kib * 1024;
-}
-
-// What this cgroup may still use, v2 or v1; nothing when there is no limit.
-std::optional<uint64_t> CgroupRoom() {
-  const auto number = [](const std::string& path) -> std::optional<uint64_t> {
-    const std::string text(Trimmed(ReadText(path, 64)));
-    uint64_t value = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    return error == std::errc() && !text.empty() ? std::optional(value) : std::nullopt;
-  };
-  for (const auto& [limit, used] :
-       {std::pair("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
-        std::pair("/sys/fs/cgroup/memory/memory.limit_in_bytes",
-                  "/sys/fs/cgroup/memory/memory.usage_in_bytes")}) {
-    const auto most = number(limit);
-    const auto now = number(used);
-    if (most.has_value() && now.has_value()) return *most > *now ? *most - *now : 0;
+struct FoundFile {
+  std::string node;
+  std::string name;
+  std::string path;
+};
+// All files of all nodes of the host.
+std::vector<FoundFile> FilesBelow(const std::string& root) {
+  std::vector<FoundFile> found;
+  for (const std::string& node : NamesIn(root)) {
+    for (const std::string& name : NamesIn(Concat(root, "/", node))) {
+      found.push_back({node, name, Concat(root, "/", node, "/", name)});
+    }
   }
-  return std::nullopt;
+  return found;
 }
 
-std::string Gigabytes(uint64_t bytes) {
-  return Concat(bytes / 1'000'000'000, ".", bytes / 100'000'000 % 10, " GB");
+// Of an arena: what the file system has given it, and what it will still ask for.
+struct FileRoom {
+  uint64_t taken = 0;
+  uint64_t awaited = 0;
+};
+FileRoom RoomOf(const std::string& path) {
+  struct stat found {};
+  if (::stat(path.c_str(), &found) != 0) return {};
+  const uint64_t taken = static_cast<uint64_t>(found.st_blocks) * 512;
+  const auto size = static_cast<uint64_t>(found.st_size);
+  return {taken, size > taken ? size - taken : 0};
 }
 
 }  // namespace
@@ -87,7 +80,8 @@ std::string ArenaRoot(const std::string& job_id) {
 }
 
 std::string ArenaShelf::PathOf(const Place& place) const {
-  return Concat(root_, "/", place.node, "/", kPrefix, place.rank, kSuffix);
+  return Concat(root_, "/", place.node, "/", kPrefix, place.rank,
+                place.is_copy ? kCopySuffix : kSuffix);
 }
 
 absl::Status ArenaShelf::Prepare(const Place& place) {
@@ -105,53 +99,69 @@ absl::Status ArenaShelf::Prepare(const Place& place) {
   return absl::OkStatus();
 }
 
-uint32_t ArenaShelf::SlotsFor(const Place& place, uint64_t image_bytes, std::string* why) const {
-  const std::string folder = Concat(root_, "/", place.node);
-  struct statvfs found {};
-  uint64_t tmpfs = UINT64_MAX;
-  if (::statvfs(folder.c_str(), &found) == 0) tmpfs = uint64_t{found.f_bavail} * found.f_frsize;
-  struct {
-    const char* name;
-    uint64_t room;
-  } const rooms[] = {{"/dev/shm", tmpfs},
-                     {"the host's memory", AvailableMemory()},
-                     {"the memory of its cgroup", CgroupRoom().value_or(UINT64_MAX)}};
+ArenaShelf::Budget ArenaShelf::BudgetFor(const Place& place, uint64_t image_bytes,
+                                         uint32_t replicas) {
   // One that is there already, and is replaced or used again, has its room.
-  struct stat present {};
-  const bool is_there = ::stat(PathOf(place).c_str(), &present) == 0;
-  const uint64_t held = is_there ? static_cast<uint64_t>(present.st_size) : 0;
-  for (const uint32_t slots : {3u, 2u}) {
-    const uint64_t needed = ckpt::Arena::BytesFor({image_bytes, slots});
-    const auto* lacking = std::find_if(std::begin(rooms), std::end(rooms), [&](const auto& one) {
-      return one.room != UINT64_MAX && one.room + held < needed + kSpareBytes;
-    });
-    if (lacking == std::end(rooms)) return slots;
-    *why = Concat(lacking->name, " has ", Gigabytes(lacking->room), " left, and ", slots,
-                  " images of ", Gigabytes(image_bytes), " need ", Gigabytes(needed));
+  const uint64_t held = RoomOf(PathOf(place)).taken;
+  // For the copies that ranks of other hosts will have here: as many as ours have there.
+  uint64_t promised = 0;
+  for (const auto& [other, bytes] : promised_) promised += other == place ? 0 : bytes;
+  for (const auto& [other, open] : open_) {
+    if (!other.is_copy || other.node != place.node || open.arena == nullptr) continue;
+    promised -= std::min(
+        promised, ckpt::Arena::BytesFor({open.arena->image_bytes_max(), open.arena->slot_count()}));
   }
-  return 0;
+  promised += Unreserved(PathOf(place));
+  const std::vector<MemoryRoom> rooms = RoomsAt(Concat(root_, "/", place.node));
+  Budget budget;
+  for (const auto& [slots, copies] :
+       {std::pair(3u, replicas), std::pair(2u, replicas), std::pair(3u, 0u), std::pair(2u, 0u)}) {
+    const uint64_t own = ckpt::Arena::BytesFor({image_bytes, slots});
+    const uint64_t others = copies * ckpt::Arena::BytesFor({image_bytes, kCopySlots});
+    const uint64_t needed = own + others + promised;
+    const std::string lacking = Lacking(rooms, held, needed);
+    if (lacking.empty()) {
+      budget.slots = slots;
+      budget.replicas = copies;
+      promised_[place] = others;
+      return budget;
+    }
+    budget.why = Concat(lacking, ", and ", slots, " images of ", Gigabytes(image_bytes), " with ",
+                        copies, " copies for other hosts need ", Gigabytes(needed));
+  }
+  return budget;
+}
+
+uint64_t ArenaShelf::Unreserved(const std::string& but) const {
+  uint64_t bytes = 0;
+  for (const FoundFile& file : FilesBelow(root_)) {
+    if (file.path != but) bytes += RoomOf(file.path).awaited;
+  }
+  return bytes;
+}
+
+std::string ArenaShelf::LackingFor(uint64_t bytes) const {
+  const std::string lacking = Lacking(RoomsAt(root_), 0, bytes + Unreserved(""));
+  return lacking.empty() ? "" : Concat(lacking, ", and a copy needs ", Gigabytes(bytes));
 }
 
 void ArenaShelf::Refresh() {
+  const std::lock_guard lock(mutex_);
   std::set<Place> seen;
-  for (const std::string& node : NamesIn(root_)) {
-    for (const std::string& name : NamesIn(Concat(root_, "/", node))) {
-      const std::optional<uint32_t> rank = RankIn(name);
-      if (!rank.has_value()) continue;
-      const Place place{node, *rank};
-      struct stat found {};
-      if (::stat(PathOf(place).c_str(), &found) != 0) continue;
-      seen.insert(place);
-      Open& open = open_[place];
-      if (open.arena != nullptr && open.inode == found.st_ino) continue;
-      auto arena = ckpt::Arena::Open(PathOf(place), {job_id_, boot_id_, *rank});
-      if (!arena.ok()) {
-        LogWarning("arena_refused", {{"path", PathOf(place)}, {"why", arena.failure().message}});
-        open = {found.st_ino, nullptr};
-        continue;
-      }
-      open = {found.st_ino, *std::move(arena)};
+  for (const FoundFile& file : FilesBelow(root_)) {
+    const std::optional<Place> place = PlaceIn(file.node, file.name);
+    struct stat found {};
+    if (!place.has_value() || ::stat(file.path.c_str(), &found) != 0) continue;
+    seen.insert(*place);
+    Open& open = open_[*place];
+    if (open.arena != nullptr && open.inode == found.st_ino) continue;
+    auto arena = ckpt::Arena::Open(file.path, {job_id_, boot_id_, place->rank});
+    if (!arena.ok()) {
+      LogWarning("arena_refused", {{"path", file.path}, {"why", arena.failure().message}});
+      open = {found.st_ino, nullptr};
+      continue;
     }
+    open = {found.st_ino, *std::move(arena)};
   }
   std::erase_if(open_, [&](const auto& one) { return !seen.contains(one.first); });
 }
@@ -168,25 +178,68 @@ std::vector<MemoryImage> ArenaShelf::Images() const {
     for (const ArenaImage& image : open.arena->Sealed()) {
       images.push_back({.rank = Rank(place.rank),
                         .place = place.node,
+                        .is_copy = place.is_copy,
                         .saved = {image.generation, image.step},
                         .world_size = static_cast<uint32_t>(image.world_size),
                         .file_bytes = image.file_bytes,
                         .file_root = image.file_root,
+                        .root = image.root,
                         .is_replica = (image.flags & kArenaReplica) != 0});
     }
   }
   return images;
 }
 
-void ArenaShelf::RemoveAll() {
-  open_.clear();
-  for (const std::string& node : NamesIn(root_)) {
-    const std::string folder = Concat(root_, "/", node);
-    for (const std::string& name : NamesIn(folder)) {
-      if (name.starts_with(kPrefix)) ::unlink(Concat(folder, "/", name).c_str());
-    }
-    ::rmdir(folder.c_str());
+std::shared_ptr<const ImageClaim> ArenaShelf::Claim(const Place& place, SavedStep saved) {
+  std::shared_ptr<ckpt::Arena> arena;
+  {
+    const std::lock_guard lock(mutex_);
+    arena = Find(place);
   }
+  if (arena == nullptr) return nullptr;
+  const std::lock_guard lock(claims_->mutex);
+  for (const ArenaImage& image : arena->Sealed()) {
+    if (image.generation != saved.generation || image.step != saved.step) continue;
+    const std::pair key(static_cast<const ckpt::Arena*>(arena.get()), image.slot);
+    // Who holds it already keeps it from changing, so it still is the image that was claimed.
+    if (!claims_->held.contains(key) && !arena->BeginRead(image)) continue;
+    ++claims_->held[key];
+    return {new ImageClaim{arena, image}, [claims = claims_, key](const ImageClaim* claim) {
+              {
+                const std::lock_guard ending(claims->mutex);
+                if (--claims->held[key] == 0) {
+                  claims->held.erase(key);
+                  claim->arena->EndRead(claim->image);
+                }
+              }
+              delete claim;
+            }};
+  }
+  return nullptr;
+}
+
+void ArenaShelf::RemoveCopy(const Place& place) {
+  ::unlink(PathOf(place).c_str());
+  Refresh();
+}
+
+void ArenaShelf::RemoveCopies(const std::string& node, const std::set<uint32_t>& ranks) {
+  const std::string folder = Concat(root_, "/", node);
+  for (const std::string& name : NamesIn(folder)) {
+    const std::optional<Place> place = PlaceIn(node, name);
+    if (!place.has_value() || !place->is_copy || ranks.contains(place->rank)) continue;
+    ::unlink(Concat(folder, "/", name).c_str());
+  }
+  Refresh();
+}
+
+void ArenaShelf::RemoveAll() {
+  const std::lock_guard lock(mutex_);
+  open_.clear();
+  for (const FoundFile& file : FilesBelow(root_)) {
+    if (file.name.starts_with(kPrefix)) ::unlink(file.path.c_str());
+  }
+  for (const std::string& node : NamesIn(root_)) ::rmdir(Concat(root_, "/", node).c_str());
   ::rmdir(root_.c_str());
 }
 

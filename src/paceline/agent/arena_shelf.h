@@ -3,14 +3,18 @@
 // The arenas of a job on this host: where they lie, which are there, what is in them, how much room
 // is left for another, and their end.
 //
-//   /dev/shm/paceline-UID/JOB/NODE/rank-3.arena
+//   /dev/shm/paceline-UID/JOB/NODE/rank-3.arena   what rank 3 saved there
+//                                  rank-5.copy    what rank 5 saved on another host
 //
 // Every agent of the host looks at all of them: the memory of a node whose agent died is still the
-// host's. Each writes only under the name of its own node.
+// host's. Each writes only under the name of its own node, and copies alone.
 
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,11 +25,18 @@
 
 namespace paceline::agent {
 
+// An image that does not change as long as somebody holds this.
+struct ImageClaim {
+  std::shared_ptr<ckpt::Arena> arena;  // owners: this claim and the shelf
+  ArenaImage image;
+};
+
 class ArenaShelf {
  public:
   struct Place {
     std::string node;
     uint32_t rank = 0;
+    bool is_copy = false;
     auto operator<=>(const Place&) const = default;
   };
 
@@ -36,15 +47,30 @@ class ArenaShelf {
   std::string PathOf(const Place& place) const;
   // Makes the folder for it.
   absl::Status Prepare(const Place& place);
-  // How many slots an arena for images of that size may have, 3 or 2; 0: there is no room, and
-  // `why` says of what.
-  uint32_t SlotsFor(const Place& place, uint64_t image_bytes, std::string* why) const;
+  // What an arena for images of that size may have: 3 or 2 slots, and as many copies of them on
+  // other hosts, whose images this host keeps in return. When there is not room for all, slots go
+  // first, then copies, and `why` says what is lacking. No slots: there is no room at all.
+  struct Budget {
+    uint32_t slots = 0;
+    uint32_t replicas = 0;
+    std::string why;
+  };
+  Budget BudgetFor(const Place& place, uint64_t image_bytes, uint32_t replicas);
+  // Is there room for a copy's arena of that size, beside all that is there now? Empty: yes.
+  std::string LackingFor(uint64_t bytes) const;
 
   // Opens what has come, closes what has gone or was made anew.
   void Refresh();
   // Null when there is none.
   std::shared_ptr<ckpt::Arena> Find(const Place& place) const;
   std::vector<MemoryImage> Images() const;
+  // Any thread. Null: it is not there, or somebody else reads it alone. Several may
+  // claim the same image.
+  std::shared_ptr<const ImageClaim> Claim(const Place& place, SavedStep saved);
+
+  void RemoveCopy(const Place& place);
+  // Of that node: copies of ranks that are not in `ranks`.
+  void RemoveCopies(const std::string& node, const std::set<uint32_t>& ranks);
 
   // All arenas of the job on this host; whoever has one mapped keeps his memory.
   void RemoveAll();
@@ -53,15 +79,26 @@ class ArenaShelf {
   const std::string& boot_id() const { return boot_id_; }
 
  private:
+  // What all arenas but the one at `but` have asked for and the file system has not given yet.
+  uint64_t Unreserved(const std::string& but) const;
   struct Open {
     uint64_t inode = 0;
     std::shared_ptr<ckpt::Arena> arena;  // owners: the shelf and the tasks that read from it
   };
 
+  // Claims outlive the shelf where a thread still holds one.
+  struct Claims {
+    std::mutex mutex;                                                  // guards `held`
+    std::map<std::pair<const ckpt::Arena*, uint32_t>, uint32_t> held;  // how often, by slot
+  };
+
   const std::string root_;
   const std::string job_id_;
   const std::string boot_id_;
+  mutable std::mutex mutex_;  // guards open_ against Claim; the rest is the loop's
   std::map<Place, Open> open_;
+  std::map<Place, uint64_t> promised_;  // room for copies, by the arena that asked for it
+  const std::shared_ptr<Claims> claims_ = std::make_shared<Claims>();
 };
 
 // /dev/shm/paceline-UID/JOB.

@@ -1,17 +1,16 @@
 #pragma once
 
-// A node's part in checkpoints: gives its ranks their arenas, tells the master what is in memory
-// and in storage, carries out the master's orders, and answers ranks that wait. It decides nothing;
-// core/checkpoint_ledger.h does. docs/formats/checkpoint_socket.md has what ranks say.
+// A node's part in checkpoints: gives its ranks their arenas, claims and moves images, fetches what
+// other hosts have, and talks with ranks and master. It decides nothing; core/station_machine.h
+// does, for this host, and core/checkpoint_ledger.h, for the job.
+// docs/formats/checkpoint_socket.md has what ranks say.
 //
 // Everything runs on the loop's thread but the tasks of CheckpointWorker.
 
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -22,10 +21,14 @@
 #include "paceline/agent/arena_shelf.h"
 #include "paceline/agent/checkpoint_worker.h"
 #include "paceline/agent/line_server.h"
+#include "paceline/agent/local_tier.h"
+#include "paceline/agent/peer_memory.h"
 #include "paceline/agent/reactor.h"
 #include "paceline/base/instant.h"
+#include "paceline/core/station_machine.h"
 #include "paceline/model/checkpoint.h"
 #include "paceline/model/ids.h"
+#include "paceline/wire/credentials.h"
 
 namespace paceline::agent {
 
@@ -37,8 +40,17 @@ class CheckpointStation {
     std::string boot_id;
     std::string socket;
     std::string arena_root;
+    std::string tier;  // folder on the local disk; "": none
+    ckpt::StoreHost store_host;
     Duration report_every;    // of what is not urgent
     bool is_private = false;  // one rank alone, which may change its mind from run to run
+    // What it needs to exchange images with other hosts; none: it does not.
+    struct Peers {
+      std::string host;    // where they reach this one
+      std::string domain;  // of failures: hosts that may be lost together have the same
+      wire::Credentials credentials;
+    };
+    std::optional<Peers> peers = {};
   };
   struct Listener {
     std::function<void(const CheckpointReport&)> report;
@@ -59,73 +71,73 @@ class CheckpointStation {
   void TellNow();
   // Whoever opens a checkpoint waits until the next SetGeneration.
   void Pause() { is_paused_ = true; }
-  bool has_ranks() const { return !ranks_.empty(); }
+  bool has_ranks() const { return machine_.has_ranks(); }
   // Of all that is in memory here, and of what this station was told.
   uint64_t NewestGeneration();
   void Take(const CheckpointOrder& order);
 
   // The job ends, and nothing of it is needed here any more.
-  bool is_over() const { return order_.is_over; }
+  bool is_over() const { return machine_.order().is_over; }
   // The job ends, and something of this node may still have to go to storage.
-  bool IsAwaited() const { return order_.is_ending && !order_.is_over; }
+  bool IsAwaited() const { return machine_.IsAwaited(); }
   // The job is over: memory is given back, unless it holds the only copy of its newest step.
   void CleanUp();
 
  private:
-  struct Peer {
-    uint64_t rank = 0;
-    uint64_t generation = 0;
-    bool wants_restore = false;
-    std::optional<SavedStep> awaited;  // in storage
-  };
-
   CheckpointStation(Reactor& reactor, Setup setup, Listener listener);
+  std::unique_ptr<CheckpointWorker> MakeWorker();
   void OnLine(LineServer::PeerId peer, const std::string& line);
   void OnOpen(LineServer::PeerId peer, const nlohmann::json& message);
-  void OnWait(LineServer::PeerId peer, const nlohmann::json& message);
   void OnDamaged(const nlohmann::json& message);
   void OnDone(CheckpointDone done);
   void On(ShardDone& done);
   void On(const CommitDone& done);
   void On(const LookDone& done);
+  void On(const FetchDone& done);
+  void On(const ImageFreed& freed);
+  void OpenToPeers();
+
+  void Feed(const core::StationEvent& event);
+  void Rearm();
+  void Report();
+  void SeeCopies();
+  void SetRate();
+  void Do(const core::SendReport& action);
+  void Do(const core::AnswerRestore& action);
+  void Do(const core::AnswerDurable& action);
+  void Do(const core::AnswerReplicated& action);
+  void Do(const core::AnswerProblem& action);
+  void Do(const core::SetHold& action);
+  void Do(const core::ClearHolds& action);
+  void Do(const core::WriteImage& action);
+  void Do(const core::WriteCommit& action);
+  void Do(const core::LookInStorage& action);
+  void Do(const core::FetchImages& action);
+  void Do(const core::DropCopy& action);
+  void Do(const core::FetchStored& action);
+  void Do(const core::EndStation& action);
   void Answer(LineServer::PeerId peer, const nlohmann::json& answer);
-  void Refuse(LineServer::PeerId peer, const std::string& what, const std::string& why,
-              const std::string& fix);
-  const CheckpointTerms& Terms() const;
-  void AnswerRestores();
-  void AnswerWaits();
-  void StartPersist(const PersistOrder& order);
-  void Look();
-  void SetHold();
-  void ReportSoon(bool is_urgent);
-  void ReportNow();
-  CheckpointReport MakeReport();
+  void Refuse(const core::AnswerProblem& problem);
 
   Reactor& reactor_;
   const Setup setup_;
   const Listener listener_;
+  core::StationMachine machine_;
   ArenaShelf shelf_;
+  LocalTier tier_;
+  std::vector<MemoryImage> on_disk_;  // of tier_, as it was looked at last
   std::unique_ptr<LineServer> server_;
-  std::map<LineServer::PeerId, Peer> ranks_;
-  Generation generation_;
-  std::optional<CheckpointTerms> terms_;
-  CheckpointOrder order_;
-  std::map<uint32_t, ShardState> shards_;  // of the newest persist order
-  std::optional<PersistOrder> persisting_;
-  std::optional<CommitState> commit_;
-  std::optional<StoredCheckpoint> stored_;
-  std::set<std::string> damaged_;
-  std::set<std::pair<ArenaShelf::Place, SavedStep>> bad_images_;
-  CheckpointReport told_;
-  bool has_told_ = false;
-  int64_t told_at_ns_ = 0;
-  Reactor::TimerId report_timer_ = 0;
-  bool is_report_urgent_ = false;
-  bool is_looking_ = false;  // the worker looks for the newest checkpoint in storage
-  bool has_looked_ = false;
+  std::optional<SavedStep> persisting_;  // the newest step of which something is written
+  uint64_t persist_bytes_ = 0;           // of that, on this node
+  Reactor::TimerId timer_ = 0;
+  Instant armed_for_ = Instant::Max();
   bool is_paused_ = false;
   std::vector<std::pair<LineServer::PeerId, std::string>> paused_;  // lines that wait
-  std::unique_ptr<CheckpointWorker> worker_;  // last: its thread posts to the loop
+  // Last: their threads post to the loop. A storage that takes nothing must not keep a world from
+  // restoring, so what reads has a thread of its own.
+  std::unique_ptr<PeerMemory> peers_;
+  std::unique_ptr<CheckpointWorker> worker_;
+  std::unique_ptr<CheckpointWorker> reader_;
 };
 
 }  // namespace paceline::agent

@@ -17,21 +17,24 @@
 #include <variant>
 #include <vector>
 
+#include "paceline/agent/arena_shelf.h"
+#include "paceline/agent/local_tier.h"
 #include "paceline/base/instant.h"
-#include "paceline/ckpt/arena.h"
+#include "paceline/ckpt/pacer.h"
 #include "paceline/ckpt/storage.h"
+#include "paceline/ckpt/store/stores.h"
 #include "paceline/model/checkpoint.h"
 
 namespace paceline::agent {
 
-// The image is claimed by whoever makes the task (Arena::BeginRead), and released by the loop when
-// the task is done.
+// Without a claim the image is taken from the local tier.
 struct ShardTask {
+  std::string directory;
   ckpt::ShardPlace place;
-  std::shared_ptr<ckpt::Arena> arena;  // owners: this task and the station
-  ArenaImage image;
+  std::shared_ptr<const ImageClaim> claim;
 };
 struct CommitTask {
+  std::string directory;
   ckpt::CommitPlace place;
   uint32_t keep = 3;
 };
@@ -40,12 +43,28 @@ struct LookTask {
   std::string directory;
   std::set<std::string> except;
 };
-using CheckpointTask = std::variant<ShardTask, CommitTask, LookTask>;
+// For a restore: what ranks read of a store that has no paths.
+struct FetchTask {
+  std::string directory;
+  std::string name;          // of the checkpoint
+  std::set<uint32_t> ranks;  // whose files; empty: all
+  uint64_t asked_by = 0;
+};
+using CheckpointTask = std::variant<ShardTask, CommitTask, LookTask, FetchTask>;
+
+// An image stands on the local disk, and goes on to storage from there; its memory is free.
+struct ImageFreed {};
 
 struct ShardDone {
   ShardTask task;
   std::string problem;  // empty: durable
   Duration took;
+};
+struct FetchDone {
+  FetchTask task;
+  std::string problem;                      // empty: the files are in the local tier
+  FailureKind kind = FailureKind::kSystem;  // of the problem
+  LocalTier::Fetched fetched;
 };
 struct CommitDone {
   std::string name;
@@ -54,27 +73,43 @@ struct CommitDone {
 };
 struct LookDone {
   std::string directory;
+  std::string problem;  // the store cannot be asked now, which is not the same as an empty one
   std::optional<StoredCheckpoint> stored;
 };
-using CheckpointDone = std::variant<ShardDone, CommitDone, LookDone>;
+using CheckpointDone = std::variant<ShardDone, CommitDone, LookDone, FetchDone, ImageFreed>;
 
 class CheckpointWorker {
  public:
   // Runs on the worker's thread.
   using Sink = std::function<void(CheckpointDone)>;
 
-  explicit CheckpointWorker(Sink sink);
+  // The tier outlives the worker.
+  CheckpointWorker(Sink sink, ckpt::StoreHost host, LocalTier* tier);
   // Waits for the present task alone; what waits is dropped.
   ~CheckpointWorker();
   CheckpointWorker(const CheckpointWorker&) = delete;
   CheckpointWorker& operator=(const CheckpointWorker&) = delete;
 
   void Add(CheckpointTask task);
+  // Of what it writes from now on, and of what it writes now; agent/shaping.h.
+  void SetRate(uint64_t bytes_per_second) { pacer_.SetRate(bytes_per_second); }
 
  private:
   void Work();
+  // Each tells the sink what came of it.
+  void Do(ShardTask& task);
+  void Do(const CommitTask& task);
+  void Do(const LookTask& task);
+  void Do(const FetchTask& task);
+  Result<void> Write(ckpt::Store* store, ShardTask* task);
+  Result<ckpt::Store*> StoreOf(const std::string& directory);
 
   const Sink sink_;
+  const ckpt::StoreHost host_;
+  LocalTier* const tier_;
+  ckpt::Pacer pacer_;
+  std::string directory_;  // of store_; this and the next are the thread's
+  std::unique_ptr<ckpt::Store> store_;
   std::mutex mutex_;  // guards the three below
   std::condition_variable changed_;
   std::deque<CheckpointTask> tasks_;

@@ -13,8 +13,6 @@
 #include <utility>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
 #include "paceline/agent/agent_json.h"
 #include "paceline/agent/agent_setup.h"
 #include "paceline/agent/checkpoint_station.h"
@@ -24,6 +22,7 @@
 #include "paceline/agent/reactor.h"
 #include "paceline/agent/starter_client.h"
 #include "paceline/agent/store_port.h"
+#include "paceline/base/json.h"
 #include "paceline/base/log.h"
 #include "paceline/base/status_macros.h"
 #include "paceline/base/text.h"
@@ -101,6 +100,7 @@ class AgentLoop {
   RankTable ranks_;
   StarterClient starter_;
   std::unique_ptr<CheckpointStation> station_;
+  std::unique_ptr<LeaseRelay> leases_;  // null: it could not listen, and nothing is leased here
   std::unique_ptr<wire::AgentStream> stream_;
   Fd signals_;
 
@@ -162,6 +162,7 @@ absl::Status AgentLoop::Begin() {
   if (page_->was_adopted()) FindRanks(/*with_ended=*/true);
   Feed(core::AgentTimePassed{});
   RETURN_IF_ERROR(OpenStation());
+  leases_ = StartLeases(setup_);
   SaveAgentJson(setup_, saved_generation_, machine_.assignment().restart_count);
   stream_ = std::make_unique<wire::AgentStream>(
       StreamOptionsOf(setup_), [this](wire::AgentStreamEvent event) {
@@ -187,33 +188,15 @@ int AgentLoop::Run() {
 }
 
 // Ranks that this agent did not start itself: of an agent before it, or of a starter that died
-// before it could answer. Ends of older generations were told long ago.
+// before it could answer.
 void AgentLoop::FindRanks(bool with_ended) {
-  uint64_t newest = 0;
-  for (uint32_t slot = 0; slot < page_->slot_count(); ++slot) {
-    if (const auto reading = page_->Read(slot)) newest = std::max(newest, reading->generation);
-  }
-  for (uint32_t slot = 0; slot < page_->slot_count(); ++slot) {
-    const std::optional<SlotReading> reading = page_->Read(slot);
-    if (!reading.has_value()) continue;
-    const ProcessId process = ProcessOf(*reading);
-    const bool is_alive = IsAlive(process);
-    if (ranks_.Has(process) || (!is_alive && (!with_ended || reading->generation != newest))) {
-      continue;
-    }
-    RankReport report = ReportOf(*reading);
-    if (!is_alive) {
-      report.state = RankReport::State::kExited;
-      report.exit = ranks_.JudgeOld(*reading);
-    } else if (report.state == RankReport::State::kExited) {
-      report.state = RankReport::State::kRunning;
-    }
-    LogInfo("rank_found", {{"local_rank", report.local_rank},
-                           {"pid", report.pid},
-                           {"generation", report.generation},
-                           {"alive", is_alive}});
-    if (is_alive) ranks_.Add(report, reading->start_time_ticks);
-    Feed(core::RankFound{report, setup_.former_restart_count});
+  for (const FoundRank& found : ranks_.Find(with_ended)) {
+    LogInfo("rank_found", {{"local_rank", found.report.local_rank},
+                           {"pid", found.report.pid},
+                           {"generation", found.report.generation},
+                           {"alive", found.is_alive}});
+    if (found.is_alive) ranks_.Add(found.report, found.start_time_ticks);
+    Feed(core::RankFound{found.report, setup_.former_restart_count});
   }
 }
 
@@ -250,6 +233,7 @@ void AgentLoop::OnStream(wire::AgentStreamEvent event) {
     LogInfo("master_linked", {{"node_id", welcome->node}, {"pid", ::getpid()}});
     is_linked_ = true;
     heartbeat_interval_ = welcome->heartbeat_interval;
+    if (leases_ != nullptr) leases_->SetMaster(LeaseAddress(setup_, welcome->lease_port));
     Feed(core::MasterLinked{});
     station_->Linked();
   } else if (const auto* pace = std::get_if<wire::Pace>(&event)) {
@@ -435,6 +419,7 @@ void AgentLoop::Do(const core::SpawnRank& action) {
 }
 
 void AgentLoop::Do(const core::SignalRank& action) {
+  if (leases_ != nullptr) leases_->NoteKilled(action.pid);
   ranks_.Signal(action.local_rank, action.pid, action.signal);
 }
 

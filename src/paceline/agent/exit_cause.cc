@@ -8,9 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
 #include "paceline/agent/json_field.h"
+#include "paceline/base/json.h"
 #include "paceline/base/text.h"
 
 namespace paceline::agent {
@@ -40,7 +39,7 @@ std::string_view BaseName(std::string_view path) {
 
 std::optional<json> RecordOf(std::string_view text, pid_t pid) {
   if (text.empty()) return std::nullopt;
-  json record = json::parse(text, nullptr, /*allow_exceptions=*/false);
+  json record = ParseJson(text);
   if (!record.is_object() || JsonText(record, "schema") != "paceline.rank_error/1" ||
       (pid != 0 && JsonInt<int64_t>(record, "pid") != pid)) {
     return std::nullopt;

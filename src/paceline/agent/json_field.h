@@ -7,7 +7,7 @@
 #include <limits>
 #include <string>
 
-#include <nlohmann/json.hpp>
+#include "paceline/base/json.h"
 
 namespace paceline::agent {
 

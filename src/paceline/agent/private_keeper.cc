@@ -41,6 +41,8 @@ class PrivateKeeper {
                                                         .boot_id = boot_id,
                                                         .socket = options.socket,
                                                         .arena_root = ArenaRoot(job_id_),
+                                                        .tier = options.tier,
+                                                        .store_host = {.python = options.python},
                                                         .report_every = Duration::Milliseconds(50),
                                                         .is_private = true},
                                                        {.report =
@@ -93,8 +95,9 @@ class PrivateKeeper {
 
   void Settle() {
     std::vector<std::string> said;
+    const Instant now = Now();
     for (;;) {
-      const auto fact = ledger_.Next(Now(), View(), &said);
+      const auto fact = ledger_.Next(now, View(), &said);
       if (!fact.has_value()) break;
       core::Apply(*fact, &book_);
     }
@@ -102,7 +105,9 @@ class PrivateKeeper {
     if (ledger_.TakeChanged()) station_->Take(ledger_.OrderFor(NodeId(1), View()));
     reactor_->Cancel(timer_);
     const Instant deadline = ledger_.NextDeadline();
-    timer_ = deadline.is_max() ? 0 : reactor_->CallAt(deadline.nanoseconds(), [this] { Settle(); });
+    // What is due already waits for a report.
+    const bool is_timed = !deadline.is_max() && deadline > now;
+    timer_ = !is_timed ? 0 : reactor_->CallAt(deadline.nanoseconds(), [this] { Settle(); });
     if (is_ending_ && !ledger_.IsFlushing(View())) reactor_->Post([this] { Renew(); });
   }
 

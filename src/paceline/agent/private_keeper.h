@@ -13,6 +13,8 @@ namespace paceline::agent {
 struct PrivateKeeperOptions {
   std::string socket;  // where the process finds it; its folder is there and only the user's
   std::string job_id;  // the same for every run that saves to the same directory
+  std::string python;  // the interpreter of the process
+  std::string tier;    // folder on a local disk for what an object store has; "": none
 };
 
 // Blocks; 0 when it has ended by itself. ALREADY_EXISTS: another keeper of that job lives.

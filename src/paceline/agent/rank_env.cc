@@ -78,6 +78,7 @@ Environment RankEnvironment(const RankPlace& place, const Environment& base) {
   if (!place.checkpoint_socket.empty()) {
     env["PACELINE_CHECKPOINT_SOCKET"] = place.checkpoint_socket;
   }
+  if (!place.lease_socket.empty()) env["PACELINE_LEASE_SOCKET"] = place.lease_socket;
   return env;
 }
 

@@ -28,6 +28,7 @@ struct RankPlace {
   Rank rank;
   uint32_t local_rank = 0;
   std::string checkpoint_socket = {};
+  std::string lease_socket = {};
   std::string torch_error_file;  // for scripts that use torch's own @record
 };
 

@@ -5,10 +5,9 @@
 #include <utility>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
 #include "paceline/agent/exit_cause.h"
 #include "paceline/base/file_text.h"
+#include "paceline/base/json.h"
 #include "paceline/base/log.h"
 #include "paceline/base/text.h"
 
@@ -75,6 +74,7 @@ nlohmann::json RankTable::PrepareSpawn(const core::SpawnRank& spawn) {
                         .rank = spawn.rank,
                         .local_rank = spawn.local_rank,
                         .checkpoint_socket = setup_.files.checkpoint_socket,
+                        .lease_socket = setup_.files.lease_socket,
                         .torch_error_file = setup_.files.TorchErrorFile(generation, rank)};
   std::vector<std::string> args;
   for (const std::string& arg : launch.args) {
@@ -208,6 +208,30 @@ ExitCause RankTable::Judge(const Living& rank, std::optional<int32_t> wait_statu
     evidence.kernel_line = kernel_.LineAbout(rank.process.pid);
   }
   return JudgeExit(evidence);
+}
+
+std::vector<FoundRank> RankTable::Find(bool with_ended) {
+  uint64_t newest = 0;
+  for (uint32_t slot = 0; slot < page_.slot_count(); ++slot) {
+    if (const auto reading = page_.Read(slot)) newest = std::max(newest, reading->generation);
+  }
+  std::vector<FoundRank> all;
+  for (uint32_t slot = 0; slot < page_.slot_count(); ++slot) {
+    const std::optional<SlotReading> reading = page_.Read(slot);
+    if (!reading.has_value()) continue;
+    const ProcessId process = ProcessOf(*reading);
+    const bool is_alive = IsAlive(process);
+    if (Has(process) || (!is_alive && (!with_ended || reading->generation != newest))) continue;
+    RankReport report = ReportOf(*reading);
+    if (!is_alive) {
+      report.state = RankReport::State::kExited;
+      report.exit = JudgeOld(*reading);
+    } else if (report.state == RankReport::State::kExited) {
+      report.state = RankReport::State::kRunning;
+    }
+    all.push_back({std::move(report), reading->start_time_ticks, is_alive});
+  }
+  return all;
 }
 
 ExitCause RankTable::JudgeOld(const SlotReading& reading) {

@@ -11,6 +11,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include <nlohmann/json_fwd.hpp>
 
@@ -34,6 +35,13 @@ struct RankTableSetup {
   Environment base_env;
 };
 
+// A rank that the page tells of and the table does not have.
+struct FoundRank {
+  RankReport report;
+  uint64_t start_time_ticks = 0;
+  bool is_alive = false;
+};
+
 class RankTable {
  public:
   // `last` is how far the rank came, from the page: what heartbeats told is older.
@@ -55,8 +63,9 @@ class RankTable {
   void OnStarterLost();
   void set_starter_is_there(bool is_there) { starter_is_there_ = is_there; }
 
-  // The cause of an end that this agent did not see, from what the slot and the files say.
-  ExitCause JudgeOld(const SlotReading& reading);
+  // With those that have ended where `with_ended` says so, but only of the newest generation: ends
+  // of older ones were told long ago.
+  std::vector<FoundRank> Find(bool with_ended);
 
   bool is_empty() const { return ranks_.empty(); }
   bool Has(const ProcessId& process) const;
@@ -73,6 +82,8 @@ class RankTable {
     Reactor::TimerId waiting = 0;  // for the starter's word about an end
   };
   void OnPidfd(uint32_t local_rank);
+  // The cause of an end that this agent did not see, from what the slot and the files say.
+  ExitCause JudgeOld(const SlotReading& reading);
   void Finish(uint32_t local_rank, std::optional<int32_t> wait_status);
   ExitCause Judge(const Living& rank, std::optional<int32_t> wait_status, bool port_taken);
   std::optional<SlotReading> ReadingOf(uint32_t local_rank, const Living& rank) const;

@@ -14,9 +14,8 @@
 #include <cstring>
 #include <utility>
 
-#include <nlohmann/json.hpp>
-
 #include "paceline/base/file_text.h"
+#include "paceline/base/json.h"
 #include "paceline/base/status_macros.h"
 #include "paceline/base/text.h"
 
@@ -200,7 +199,7 @@ void StarterClient::Bye() {
 }
 
 void StarterClient::Send(const json& message) {
-  const std::string text = message.dump(-1, ' ', false, json::error_handler_t::replace);
+  const std::string text = PrintJson(message);
   const auto size = static_cast<uint32_t>(text.size());
   std::array<char, sizeof(size)> prefix{};
   std::memcpy(prefix.data(), &size, sizeof(size));

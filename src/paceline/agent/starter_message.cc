@@ -3,9 +3,8 @@
 #include <cstring>
 #include <utility>
 
-#include <nlohmann/json.hpp>
-
 #include "paceline/agent/json_field.h"
+#include "paceline/base/json.h"
 
 namespace paceline::agent {
 namespace {
@@ -72,7 +71,7 @@ absl::StatusOr<std::optional<StarterMessage>> TakeStarterMessage(std::string* in
   }
   if (input->size() - sizeof(size) < size) return std::nullopt;
   const char* begin = input->data() + sizeof(size);
-  const json message = json::parse(begin, begin + size, nullptr, /*allow_exceptions=*/false);
+  const json message = ParseJson({begin, size});
   input->erase(0, sizeof(size) + size);
   if (!message.is_object()) {
     return absl::InvalidArgumentError("the starter sent something that is not a JSON object");

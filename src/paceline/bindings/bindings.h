@@ -13,11 +13,15 @@ namespace paceline::bindings {
 
 void BindCheckpoint(nanobind::module_& module);
 void BindCommandLine(nanobind::module_& module);
+void BindDataOrder(nanobind::module_& module);
+void BindLeases(nanobind::module_& module);
 void BindLivePlan(nanobind::module_& module);
 void BindPage(nanobind::module_& module);
 void BindQuietEnd(nanobind::module_& module);
 void BindSession(nanobind::module_& module);
 void BindSlotBook(nanobind::module_& module);
+void BindSpeedCut(nanobind::module_& module);
+void BindStored(nanobind::module_& module);
 
 // Sets the Python exception for a failure and throws nanobind's way to say that one is set: OSError
 // for what the system refused, RuntimeError otherwise. Call inside a binding.

@@ -1,5 +1,6 @@
 // _native.Layout, Saver, Image and Manifest: checkpoints as paceline.checkpoint uses them. Bytes
 // are copied with the interpreter's lock released.
+#include <nanobind/stl/set.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/unique_ptr.h>
@@ -7,11 +8,13 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <tuple>
 #include <vector>
 
 #include "paceline/bindings/bindings.h"
+#include "paceline/bindings/layout.h"
 #include "paceline/bindings/live_plan.h"
 #include "paceline/client/image_reader.h"
 #include "paceline/client/saver.h"
@@ -25,12 +28,7 @@ using client::Saver;
 // key, type as safetensors names it, shape of the box, its offset in the tensor
 using BoxTuple = std::tuple<std::string, std::string, std::vector<uint64_t>, std::vector<uint64_t>>;
 
-struct Layout {
-  ckpt::Image image;
-  std::vector<size_t> order;  // image.boxes[i] is the caller's box order[i]
-};
-
-Layout MakeLayout(const std::vector<BoxTuple>& boxes) {
+Layout MakeLayout(const std::vector<BoxTuple>& boxes, const std::set<std::string>& frozen) {
   std::vector<ckpt::TensorBox> all;
   std::map<std::string, size_t> index_of;
   for (const auto& [key, dtype, shape, offset] : boxes) {
@@ -38,7 +36,8 @@ Layout MakeLayout(const std::vector<BoxTuple>& boxes) {
     all.push_back({.key = key,
                    .dtype = ValueOrRaise(ckpt::DTypeOf(dtype)),
                    .shape = shape,
-                   .offset = offset});
+                   .offset = offset,
+                   .is_frozen = frozen.contains(key)});
   }
   Layout layout{ValueOrRaise(ckpt::LayOut(std::move(all), {})), {}};
   for (const ckpt::TensorBox& box : layout.image.boxes) {
@@ -76,13 +75,26 @@ nb::list BoxesOf(const ImageReader& image) {
   return out;
 }
 
-// pairs of (index of a box, address)
-void RestoreInto(ImageReader& image, const std::vector<std::tuple<size_t, uintptr_t>>& wanted) {
-  std::vector<ckpt::Target> targets;
-  targets.reserve(wanted.size());
-  for (const auto& [index, address] : wanted) {
+// index of a box, address for all of it
+using WholeTuple = std::tuple<size_t, uintptr_t>;
+// index of a box, begin in it, extent, address of the target, its shape, begin in that
+using Extents = std::vector<uint64_t>;
+using PartTuple = std::tuple<size_t, Extents, Extents, uintptr_t, Extents, Extents>;
+
+void RestoreInto(ImageReader& image, const std::vector<WholeTuple>& wholes,
+                 const std::vector<PartTuple>& parts) {
+  const auto box = [&](size_t index) {
     if (index >= image.boxes().size()) throw nb::index_error("no such box");
-    targets.push_back({image.boxes()[index], reinterpret_cast<void*>(address)});
+    return image.boxes()[index];
+  };
+  std::vector<ckpt::Target> targets;
+  targets.reserve(wholes.size() + parts.size());
+  for (const auto& [index, address] : wholes) {
+    targets.push_back({box(index), reinterpret_cast<void*>(address)});
+  }
+  for (const auto& [index, from, extent, address, shape, to] : parts) {
+    targets.push_back({box(index), reinterpret_cast<void*>(address),
+                       ckpt::Region{.from = from, .extent = extent, .shape = shape, .to = to}});
   }
   Result<void> restored;
   {
@@ -96,10 +108,9 @@ void BindSaving(nb::module_& module) {
   nb::class_<Layout>(module, "Layout")
       .def(
           "__init__",
-          [](Layout* self, const std::vector<BoxTuple>& boxes) {
-            new (self) Layout(MakeLayout(boxes));
-          },
-          nb::arg("boxes"))
+          [](Layout* self, const std::vector<BoxTuple>& boxes,
+             const std::set<std::string>& frozen) { new (self) Layout(MakeLayout(boxes, frozen)); },
+          nb::arg("boxes"), nb::arg("frozen") = std::set<std::string>())
       .def_prop_ro("file_bytes", [](const Layout& layout) { return layout.image.size; });
 
   nb::class_<Saver>(module, "Saver")
@@ -115,7 +126,15 @@ void BindSaving(nb::module_& module) {
           },
           nb::arg("path"), nb::arg("job_id"), nb::arg("boot_id"), nb::arg("rank"),
           nb::arg("image_bytes"), nb::arg("slots"))
-      .def("populate", &Saver::Populate, nb::call_guard<nb::gil_scoped_release>())
+      .def("reserve",
+           [](Saver& saver) {
+             const Result<void> reserved = [&] {
+               nb::gil_scoped_release release;
+               return saver.Reserve();
+             }();
+             RaiseIfFailed(reserved);
+           })
+      .def_prop_ro("reserved_slots", &Saver::reserved_slots)
       .def_prop_ro("image_bytes_max", &Saver::image_bytes_max)
       .def("save", &Save, nb::arg("layout"), nb::arg("plan"), nb::arg("notes"),
            nb::arg("generation"), nb::arg("step"), nb::arg("world_size"), nb::arg("is_replica"));
@@ -136,12 +155,20 @@ void BindCheckpoint(nb::module_& module) {
           },
           nb::arg("path"), nb::arg("job_id"), nb::arg("boot_id"), nb::arg("rank"),
           nb::arg("generation"), nb::arg("step"))
+      .def_static(
+          "on_disk",
+          [](const std::string& folder, uint32_t rank) {
+            return ValueOrRaise(ImageReader::OpenPart(folder, rank));
+          },
+          nb::arg("folder"), nb::arg("rank"))
       .def_prop_ro("notes",
-                   [](const ImageReader& image) {
-                     return nb::bytes(image.notes().data(), image.notes().size());
+                   [](ImageReader& image) {
+                     const std::string notes = ValueOrRaise(image.Notes());
+                     return nb::bytes(notes.data(), notes.size());
                    })
+      .def_prop_ro("bytes_read", &ImageReader::bytes_read)
       .def("boxes", &BoxesOf)
-      .def("restore", &RestoreInto, nb::arg("wanted"));
+      .def("restore", &RestoreInto, nb::arg("wholes"), nb::arg("parts"));
 
   nb::class_<ckpt::Manifest>(module, "Manifest")
       .def_static(
@@ -156,6 +183,13 @@ void BindCheckpoint(nb::module_& module) {
           "image",
           [](const ckpt::Manifest& manifest, const std::string& folder, uint32_t rank) {
             return ValueOrRaise(ImageReader::Open(folder, manifest, rank));
+          },
+          nb::arg("folder"), nb::arg("rank"))
+      .def(
+          "notes",
+          [](const ckpt::Manifest& manifest, const std::string& folder, uint32_t rank) {
+            const std::string text = ValueOrRaise(ImageReader::ReadNotes(folder, manifest, rank));
+            return nb::bytes(text.data(), text.size());
           },
           nb::arg("folder"), nb::arg("rank"));
 }

@@ -6,7 +6,8 @@
 namespace paceline::bindings {
 
 void Raise(const Failure& failure) {
-  if (failure.kind == FailureKind::kSystem) {
+  const bool is_away = failure.kind == FailureKind::kBusy && failure.error_number != 0;
+  if (failure.kind == FailureKind::kSystem || failure.kind == FailureKind::kFull || is_away) {
     errno = failure.error_number;
     PyErr_SetFromErrnoWithFilename(PyExc_OSError, failure.message.c_str());
   } else if (failure.kind == FailureKind::kDamaged || failure.kind == FailureKind::kNotFound ||
@@ -26,9 +27,13 @@ NB_MODULE(_native, module) {
   nanobind::set_leak_warnings(false);
   paceline::bindings::BindCheckpoint(module);
   paceline::bindings::BindCommandLine(module);
+  paceline::bindings::BindDataOrder(module);
+  paceline::bindings::BindLeases(module);
   paceline::bindings::BindLivePlan(module);
   paceline::bindings::BindPage(module);
   paceline::bindings::BindQuietEnd(module);
   paceline::bindings::BindSession(module);
   paceline::bindings::BindSlotBook(module);
+  paceline::bindings::BindSpeedCut(module);
+  paceline::bindings::BindStored(module);
 }

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -19,6 +20,9 @@ namespace paceline::ckpt {
 namespace {
 
 constexpr uint64_t kImageBytesMax = uint64_t{1} << 46;
+// The kernel holds the lock of the whole address space while it maps a range: with long ranges, the
+// training process would wait in each malloc that grows.
+constexpr uint64_t kReservedAtOnce = uint64_t{8} << 20;
 
 // File and notes share the room of an image, and each may end with a chunk that is not whole.
 uint64_t ControlBytes(uint64_t image_bytes) {
@@ -35,7 +39,7 @@ Failure SystemError(std::string_view what, const std::string& path, int error) {
   return Failure{is_full           ? FailureKind::kFull
                  : error == ENOENT ? FailureKind::kNotFound
                                    : FailureKind::kSystem,
-                 Concat(what, " ", path, ": ", std::strerror(error))};
+                 Concat(what, " ", path, ": ", std::strerror(error)), error};
 }
 
 uint64_t HeaderCheck(const ArenaHeader& header) {
@@ -55,6 +59,17 @@ std::string_view TextIn(const char (&field)[kSize]) {
 }
 
 ArenaSlotState StateOf(uint64_t word) { return static_cast<ArenaSlotState>(word & 0xff); }
+
+// A sparse file of `bytes`, the first `reserved` of them taken from the file system. It must have
+// room for all; that it will have it later is not certain.
+int MakeRoom(int fd, uint64_t bytes, uint64_t reserved) {
+  struct statvfs found {};
+  if (::fstatvfs(fd, &found) == 0 && uint64_t{found.f_bavail} * found.f_frsize < bytes) {
+    return ENOSPC;
+  }
+  if (::ftruncate(fd, static_cast<off_t>(bytes)) != 0) return errno;
+  return ::posix_fallocate(fd, 0, static_cast<off_t>(reserved));
+}
 
 uint64_t NextWord(uint64_t word, ArenaSlotState state) {
   return ((word >> 8) + 1) << 8 | static_cast<uint64_t>(state);
@@ -90,25 +105,30 @@ Result<std::unique_ptr<Arena>> Arena::Make(const std::string& path, const ArenaI
                                            const ArenaSize& size) {
   const std::string making = Concat(path, ".", ::getpid());
   ::unlink(making.c_str());
-  const Fd fd(::open(making.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
+  Fd fd(::open(making.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!fd.is_open()) return SystemError("cannot make", making, errno);
+  const uint64_t image_bytes = ArenaRoundUp(size.image_bytes, kArenaImageAlignment);
   const uint64_t bytes = BytesFor(size);
-  if (const int error = ::posix_fallocate(fd.get(), 0, static_cast<off_t>(bytes)); error != 0) {
+  if (const int error = MakeRoom(fd.get(), bytes, bytes - image_bytes * size.slot_count);
+      error != 0) {
     ::unlink(making.c_str());
     return SystemError(Concat("cannot reserve ", bytes, " bytes for"), path, error);
   }
-  Result<std::unique_ptr<Arena>> arena = Map(fd, bytes);
+  Result<std::unique_ptr<Arena>> arena = Map(std::move(fd), bytes);
   if (arena.ok()) {
     auto* header = reinterpret_cast<ArenaHeader*>((*arena)->memory_);
     header->version = kArenaVersion;
     header->slot_count = size.slot_count;
-    header->image_bytes = ArenaRoundUp(size.image_bytes, kArenaImageAlignment);
+    header->image_bytes = image_bytes;
     header->control_bytes = ControlBytes(header->image_bytes);
     header->rank = identity.rank;
     header->user = ::geteuid();
     Fill(header->boot_id, identity.boot_id);
     Fill(header->job_id, identity.job_id);
     header->check = HeaderCheck(*header);
+    for (uint32_t i = 0; i < size.slot_count; ++i) {
+      (*arena)->SetState(i, ArenaSlotState::kUnreserved);
+    }
     header->magic.store(kArenaMagic, std::memory_order_release);
     if (::rename(making.c_str(), path.c_str()) == 0) return arena;
   }
@@ -119,7 +139,7 @@ Result<std::unique_ptr<Arena>> Arena::Make(const std::string& path, const ArenaI
 }
 
 Result<std::unique_ptr<Arena>> Arena::Open(const std::string& path, const ArenaIdentity& identity) {
-  const Fd fd(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
+  Fd fd(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
   if (!fd.is_open()) return SystemError("cannot open", path, errno);
   struct stat found {};
   if (::fstat(fd.get(), &found) != 0) return SystemError("cannot look at", path, errno);
@@ -129,26 +149,56 @@ Result<std::unique_ptr<Arena>> Arena::Open(const std::string& path, const ArenaI
   if (!S_ISREG(found.st_mode) || static_cast<uint64_t>(found.st_size) < kArenaPage) {
     return Failure{FailureKind::kDamaged, path + " is cut off"};
   }
-  ASSIGN_OR_RETURN(auto arena, Map(fd, static_cast<uint64_t>(found.st_size)));
+  ASSIGN_OR_RETURN(auto arena, Map(std::move(fd), static_cast<uint64_t>(found.st_size)));
   if (const Result<void> held = arena->CheckHeader(identity); !held.ok()) {
     return Annotate(held.failure(), path);
   }
   return arena;
 }
 
-Result<std::unique_ptr<Arena>> Arena::Map(const Fd& fd, uint64_t size) {
+Result<std::unique_ptr<Arena>> Arena::Map(Fd fd, uint64_t size) {
   void* memory = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
   if (memory == MAP_FAILED) return SystemError("cannot map", "an arena", errno);
   ::madvise(memory, size, MADV_HUGEPAGE);  // where the file system has them
-  return std::unique_ptr<Arena>(new Arena(static_cast<std::byte*>(memory), size));
+  return std::unique_ptr<Arena>(new Arena(std::move(fd), static_cast<std::byte*>(memory), size));
 }
 
-void Arena::Populate() {
-  if (::madvise(memory_, size_, MADV_POPULATE_WRITE) == 0) return;
-  // Kernels before 5.14. Adding nothing is a write that no other writer notices.
-  for (uint64_t at = 0; at < size_; at += kArenaPage) {
-    std::atomic_ref(*reinterpret_cast<uint64_t*>(memory_ + at)).fetch_add(0);
+Result<void> Arena::Reserve(uint32_t index) {
+  const uint64_t begin = ImageAt(index);
+  const uint64_t end = begin + header().image_bytes;
+  const bool is_new = !IsReserved(index);
+  for (uint64_t at = begin; at < end; at += kReservedAtOnce) {
+    const uint64_t bytes = std::min(kReservedAtOnce, end - at);
+    const int error =
+        is_new ? ::posix_fallocate(fd_.get(), static_cast<off_t>(at), static_cast<off_t>(bytes))
+               : 0;
+    if (error != 0) {
+      ::fallocate(fd_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(begin),
+                  static_cast<off_t>(end - begin));
+      return SystemError(Concat("cannot reserve slot ", index, " of"), "an arena", error);
+    }
+    MapPages(at, bytes);
   }
+  if (is_new) SetState(index, ArenaSlotState::kFree);
+  return {};
+}
+
+bool Arena::IsReserved(uint32_t index) const {
+  return Look(index).state != ArenaSlotState::kUnreserved;
+}
+
+void Arena::MapPages(uint64_t at, uint64_t bytes) {
+  if (::madvise(memory_ + at, bytes, MADV_POPULATE_WRITE) == 0) return;
+  // Kernels before 5.14. Adding nothing is a write that no other writer notices.
+  for (uint64_t page = at; page < at + bytes; page += kArenaPage) {
+    std::atomic_ref(*reinterpret_cast<uint64_t*>(memory_ + page)).fetch_add(0);
+  }
+}
+
+void Arena::MapAhead(const std::byte* begin, uint64_t bytes) {
+  const auto at = static_cast<uint64_t>(begin - memory_);
+  const uint64_t first = at / kArenaPage * kArenaPage;
+  MapPages(first, std::min(at + bytes, size_) - first);
 }
 
 Arena::~Arena() { ::munmap(memory_, size_); }

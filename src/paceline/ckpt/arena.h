@@ -13,6 +13,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "paceline/base/fd.h"
@@ -35,8 +36,9 @@ struct ArenaSize {
 class Arena {
  public:
   // Makes the file at `path`, or opens it when it is this identity's and of at least that size.
-  // All its memory is reserved now: a full file system is kFull here, and never a
-  // SIGBUS later. A file that is too small or damaged, and no one's claim, is replaced.
+  // The memory of a slot is found by Reserve, before anyone may write there: a full file system is
+  // an error there, and here when it can be seen already (kFull), and never a SIGBUS later. A file
+  // that is too small or damaged, and no one's claim, is replaced.
   // kNotOurs: it is another job's, rank's, user's or boot's.
   static Result<std::unique_ptr<Arena>> OpenOrMake(const std::string& path,
                                                    const ArenaIdentity& identity,
@@ -51,21 +53,26 @@ class Arena {
   // What OpenOrMake with these would reserve.
   static uint64_t BytesFor(const ArenaSize& size);
 
-  // Maps every page for writing, which takes long (about a second a GiB of 4 KiB pages) and which
-  // the first save would pay otherwise. Any thread, also while others use the arena; changes no
-  // byte.
-  void Populate();
-
   uint64_t image_bytes_max() const { return header().image_bytes; }
   uint32_t slot_count() const { return header().slot_count; }
 
   // ---- the writer ----
+
+  // Takes the memory of that slot from the file system and maps it, which costs about a second a
+  // GiB and which the first save there would pay otherwise; later than the first time it only maps.
+  // Changes no byte. Beside Save and readers, but only one thread at a time. kFull: the slot stays
+  // unreserved, and what it had taken is given back.
+  Result<void> Reserve(uint32_t slot);
+  bool IsReserved(uint32_t slot) const;
 
   // After the start of a writer: frees what a writer that died was filling.
   void ForgetUnfinished();
   // A slot to fill, in state kWriting. Nothing: every slot is being read or holds what must stay.
   std::optional<uint32_t> BeginWrite(std::optional<int64_t> keep = {});
   std::byte* image(uint32_t slot) { return memory_ + ImageAt(slot); }
+  // Maps that part of a slot that is reserved, so that filling it does not fault page by page,
+  // which takes several times as long.
+  void MapAhead(const std::byte* begin, uint64_t bytes);
   // Makes what was filled visible as a whole. The hashes are those of the chunks; the roots of
   // `image` are set here.
   void Seal(ArenaImage image, std::span<const uint64_t> file_hashes,
@@ -87,12 +94,16 @@ class Arena {
   std::span<const std::byte> NotesOf(const ArenaImage& image) const;
   std::vector<uint64_t> FileHashesOf(const ArenaImage& image) const;
   std::vector<uint64_t> NotesHashesOf(const ArenaImage& image) const;
+  // The file that is mapped, and where in it a slot's image begins; its notes are NotesAt later.
+  int fd() const { return fd_.get(); }
+  uint64_t ImageOffset(uint32_t slot) const { return ImageAt(slot); }
   // The writer's first image of that step or a later one stays until this is called again.
   void SetHold(std::optional<int64_t> from_step);
 
  private:
-  Arena(std::byte* memory, uint64_t size) : memory_(memory), size_(size) {}
-  static Result<std::unique_ptr<Arena>> Map(const Fd& fd, uint64_t size);
+  Arena(Fd fd, std::byte* memory, uint64_t size)
+      : fd_(std::move(fd)), memory_(memory), size_(size) {}
+  static Result<std::unique_ptr<Arena>> Map(Fd fd, uint64_t size);
   static Result<std::unique_ptr<Arena>> Make(const std::string& path, const ArenaIdentity& identity,
                                              const ArenaSize& size);
   Result<void> CheckHeader(const ArenaIdentity& identity) const;
@@ -104,6 +115,9 @@ class Arena {
   ArenaSlotView Look(uint32_t index) const;
   void SetState(uint32_t index, ArenaSlotState state);
 
+  void MapPages(uint64_t at, uint64_t bytes);
+
+  const Fd fd_;
   std::byte* const memory_;
   const uint64_t size_;
 };

@@ -18,7 +18,9 @@ namespace paceline::ckpt {
 inline constexpr size_t kChunkBytes = size_t{4} << 20;
 
 // The last one may be shorter.
-constexpr size_t ChunkCount(size_t bytes) { return (bytes + kChunkBytes - 1) / kChunkBytes; }
+constexpr size_t ChunkCount(size_t bytes) {
+  return bytes / kChunkBytes + (bytes % kChunkBytes != 0);
+}
 
 // XXH3_64bits of anything, by the kernel below.
 uint64_t HashOf(const void* data, size_t size);

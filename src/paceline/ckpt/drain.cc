@@ -1,38 +1,18 @@
 #include "paceline/ckpt/drain.h"
 
 #include <fcntl.h>
-#include <liburing.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
+#include <memory>
 #include <optional>
-#include <utility>
 #include <vector>
 
-#include "paceline/base/fd.h"
-#include "paceline/base/result.h"
 #include "paceline/base/text.h"
 #include "paceline/ckpt/chunk_copy.h"
 
 namespace paceline::ckpt {
 namespace {
-
-constexpr uint64_t kBlock = 4096;
-
-uint64_t RoundUp(uint64_t bytes) { return (bytes + kBlock - 1) / kBlock * kBlock; }
-
-Failure Failed(std::string_view what, const std::string& path, int error) {
-  const bool is_full = error == ENOSPC || error == EDQUOT || error == EFBIG;
-  return Failure{is_full               ? FailureKind::kFull
-                 : error == EEXIST     ? FailureKind::kExists
-                 : error == EINVAL     ? FailureKind::kNotHere
-                 : error == EOPNOTSUPP ? FailureKind::kNotHere
-                                       : FailureKind::kSystem,
-                 Concat(what, " ", path, ": ", std::strerror(error))};
-}
 
 // One chunk of the image on its way, or what is left of it after a short write.
 struct Piece {
@@ -43,38 +23,44 @@ struct Piece {
 
 class Writer {
  public:
-  Writer(std::span<const std::byte> image, std::span<const uint64_t> hashes,
-         const std::string& path, const DrainOptions& options, bool is_direct)
-      : image_(image), hashes_(hashes), path_(path), options_(options), is_direct_(is_direct) {}
+  Writer(ChunkSource* image, std::span<const uint64_t> hashes, const std::string& path,
+         const DrainOptions& options, bool is_direct)
+      : image_(image),
+        hashes_(hashes),
+        path_(path),
+        options_(options),
+        disk_(options.disk),
+        is_direct_(is_direct) {}
 
   ~Writer() {
-    if (is_made_ && !is_done_) ::unlink(path_.c_str());
+    if (fd_ >= 0) disk_->Close(fd_);
+    if (is_made_ && !is_done_) disk_->Unlink(path_);
   }
 
   Result<void> Open() {
-    const int flags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW;
-    fd_ = Fd(::open(path_.c_str(), flags | (is_direct_ ? O_DIRECT : 0), 0600));
-    if (!fd_.is_open()) {
-      const int error = errno;
+    const int flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW;
+    fd_ = disk_->Open(path_, flags | (is_direct_ ? O_DIRECT : 0));
+    if (fd_ < 0) {
       // Some file systems make the file before they refuse the flag.
-      if (error == EINVAL && is_direct_) ::unlink(path_.c_str());
-      return Failed("cannot make", path_, error);
+      if (fd_ == -EINVAL && is_direct_) disk_->Unlink(path_);
+      return DiskFailure("cannot make", path_, -fd_);
     }
     is_made_ = true;
     // The room now, or an error now. Where a file system cannot reserve, the writes will tell.
-    const auto bytes = static_cast<off_t>(RoundUp(image_.size()));
-    if (bytes > 0 && ::fallocate(fd_.get(), 0, 0, bytes) != 0 && errno != EOPNOTSUPP) {
-      return Failed("cannot reserve room for", path_, errno);
+    const uint64_t bytes = RoundUpToPage(image_->size());
+    const int reserved = bytes == 0 ? 0 : disk_->Reserve(fd_, bytes);
+    if (reserved < 0 && reserved != -EOPNOTSUPP) {
+      return DiskFailure("cannot reserve room for", path_, -reserved);
     }
     return {};
   }
 
   Result<void> Finish() {
-    if (::ftruncate(fd_.get(), static_cast<off_t>(image_.size())) != 0) {
-      return Failed("cannot cut", path_, errno);
-    }
+    const int cut = disk_->Truncate(fd_, image_->size());
+    if (cut < 0) return DiskFailure("cannot cut", path_, -cut);
     // Once: after a failed sync the kernel may say that all is well, with the data gone.
-    if (::fsync(fd_.get()) != 0) return Failed("cannot sync", path_, errno);
+    const int synced = disk_->Sync(fd_);
+    if (synced < 0) return DiskFailure("cannot sync", path_, -synced);
     is_done_ = true;
     return {};
   }
@@ -83,11 +69,9 @@ class Writer {
     for (size_t i = 0; i < hashes_.size(); ++i) {
       ASSIGN_OR_RETURN(Piece piece, Chunk(i));
       while (piece.bytes > 0) {
-        const ssize_t done =
-            ::pwrite(fd_.get(), piece.data, piece.bytes, static_cast<off_t>(piece.at));
-        if (done < 0 && errno == EINTR) continue;
-        if (done <= 0) return Failed("cannot write", path_, done < 0 ? errno : EIO);
-        Advance(&piece, static_cast<uint64_t>(done));
+        const int64_t done = disk_->Write(fd_, piece.data, piece.bytes, piece.at);
+        if (done <= 0) return DiskFailure("cannot write", path_, done < 0 ? -Number(done) : EIO);
+        RETURN_IF_ERROR(Advance(&piece, static_cast<uint64_t>(done)));
       }
     }
     return {};
@@ -95,96 +79,98 @@ class Writer {
 
   // kNotHere: no io_uring here.
   Result<void> WriteByUring() {
-    io_uring ring;
-    if (const int error = ::io_uring_queue_init(options_.depth, &ring, 0); error != 0) {
-      return Failure{FailureKind::kNotHere, std::strerror(-error)};
-    }
-    Result<void> status = WriteOn(&ring);
+    const uint32_t depth = image_->is_stable() ? options_.depth : 1;
+    const std::unique_ptr<WriteQueue> queue = disk_->MakeQueue(depth);
+    if (queue == nullptr) return Failure{FailureKind::kNotHere, "there is no io_uring here"};
+    Result<void> status = WriteOn(queue.get(), depth);
     // Whatever failed: the kernel reads the slot until the last write has come back.
     for (; in_flight_ > 0; --in_flight_) {
-      io_uring_cqe* end = nullptr;
-      if (::io_uring_wait_cqe(&ring, &end) != 0) break;
-      ::io_uring_cqe_seen(&ring, end);
+      WriteQueue::Done done;
+      if (queue->Wait(&done) != 0) break;
     }
-    ::io_uring_queue_exit(&ring);
     return status;
   }
 
  private:
-  Result<Piece> Chunk(size_t index) const {
+  static int Number(int64_t negative) { return static_cast<int>(negative); }
+
+  Result<Piece> Chunk(size_t index) {
     const uint64_t at = index * kChunkBytes;
-    const uint64_t bytes = std::min<uint64_t>(kChunkBytes, image_.size() - at);
-    if (options_.verify && HashOf(image_.data() + at, bytes) != hashes_[index]) {
-      return Failure{FailureKind::kDamaged, Concat("bytes ", at, " to ", at + bytes,
-                                                   " of the slot are not those that were saved")};
+    ASSIGN_OR_RETURN(const std::span<const std::byte> chunk, image_->Chunk(index));
+    if (options_.pacer != nullptr) options_.pacer->Take(chunk.size());
+    if (options_.verify && HashOf(chunk.data(), chunk.size()) != hashes_[index]) {
+      return Failure{FailureKind::kDamaged, Concat("bytes ", at, " to ", at + chunk.size(),
+                                                   " of the image are not those that were saved")};
     }
-    return Piece{image_.data() + at, at, is_direct_ ? RoundUp(bytes) : bytes};
+    return Piece{chunk.data(), at, is_direct_ ? RoundUpToPage(chunk.size()) : chunk.size()};
   }
 
-  static void Advance(Piece* piece, uint64_t done) {
-    piece->data += done;
-    piece->at += done;
-    piece->bytes -= done;
+  // After a short write the rest is written. Past the cache it goes on at a page: bytes that are
+  // written twice are the same ones.
+  Result<void> Advance(Piece* piece, uint64_t done) const {
+    const uint64_t kept = is_direct_ ? done / kPageBytes * kPageBytes : done;
+    if (kept == 0 && piece->bytes > 0) {
+      return DiskFailure("cannot write", path_, EIO);
+    }
+    piece->data += kept;
+    piece->at += kept;
+    piece->bytes -= std::min(kept, piece->bytes);
+    return {};
   }
 
-  Result<void> WriteOn(io_uring* ring) {
-    std::vector<Piece> pieces(options_.depth);
+  Result<void> WriteOn(WriteQueue* queue, uint32_t depth) {
+    std::vector<Piece> pieces(depth);
     std::vector<uint32_t> idle;
-    for (uint32_t i = 0; i < options_.depth; ++i) idle.push_back(i);
+    for (uint32_t i = 0; i < depth; ++i) idle.push_back(i);
     size_t next = 0;
     while (next < hashes_.size() || in_flight_ > 0) {
       while (next < hashes_.size() && !idle.empty()) {
         ASSIGN_OR_RETURN(pieces[idle.back()], Chunk(next));
-        RETURN_IF_ERROR(Submit(ring, pieces, idle.back()));
+        RETURN_IF_ERROR(Submit(queue, pieces, idle.back()));
         idle.pop_back();
         ++next;
       }
-      io_uring_cqe* end = nullptr;
-      const int waited = ::io_uring_wait_cqe(ring, &end);
-      if (waited == -EINTR) continue;
-      if (waited != 0) return Failed("cannot wait for", path_, -waited);
-      const auto index = static_cast<uint32_t>(end->user_data);
-      const int done = end->res;
-      ::io_uring_cqe_seen(ring, end);
+      WriteQueue::Done done;
+      const int waited = queue->Wait(&done);
+      if (waited < 0) return DiskFailure("cannot wait for", path_, -waited);
       --in_flight_;
-      if (done <= 0 && done != -EINTR && done != -EAGAIN) {
-        return Failed("cannot write", path_, done == 0 ? EIO : -done);
+      Piece& piece = pieces[done.tag];
+      const bool is_again = done.result == -EINTR || done.result == -EAGAIN;
+      if (done.result <= 0 && !is_again) {
+        return DiskFailure("cannot write", path_, done.result == 0 ? EIO : -Number(done.result));
       }
-      Advance(&pieces[index], static_cast<uint64_t>(std::max(done, 0)));
-      if (pieces[index].bytes > 0) {
-        RETURN_IF_ERROR(Submit(ring, pieces, index));
+      if (!is_again) RETURN_IF_ERROR(Advance(&piece, static_cast<uint64_t>(done.result)));
+      if (piece.bytes > 0) {
+        RETURN_IF_ERROR(Submit(queue, pieces, static_cast<uint32_t>(done.tag)));
       } else {
-        idle.push_back(index);
+        idle.push_back(static_cast<uint32_t>(done.tag));
       }
     }
     return {};
   }
 
-  Result<void> Submit(io_uring* ring, const std::vector<Piece>& pieces, uint32_t index) {
-    io_uring_sqe* entry = ::io_uring_get_sqe(ring);
+  Result<void> Submit(WriteQueue* queue, const std::vector<Piece>& pieces, uint32_t index) {
     const Piece& piece = pieces[index];
-    ::io_uring_prep_write(entry, fd_.get(), piece.data, static_cast<unsigned>(piece.bytes),
-                          piece.at);
-    entry->user_data = index;
-    const int submitted = ::io_uring_submit(ring);
-    if (submitted < 0) return Failed("cannot write", path_, -submitted);
+    const int submitted = queue->Submit(fd_, piece.data, piece.bytes, piece.at, index);
+    if (submitted < 0) return DiskFailure("cannot write", path_, -submitted);
     ++in_flight_;
     return {};
   }
 
-  const std::span<const std::byte> image_;
+  ChunkSource* const image_;
   const std::span<const uint64_t> hashes_;
   const std::string path_;
   const DrainOptions options_;
+  Disk* const disk_;
   const bool is_direct_;
-  Fd fd_;
+  int fd_ = -1;
   uint32_t in_flight_ = 0;
   bool is_made_ = false;
   bool is_done_ = false;
 };
 
-// kNotHere or kNotHere: not this way here.
-Result<void> DrainBy(bool has_uring, bool is_direct, std::span<const std::byte> image,
+// kNotHere: not this way here.
+Result<void> DrainBy(bool has_uring, bool is_direct, ChunkSource* image,
                      std::span<const uint64_t> hashes, const std::string& path,
                      const DrainOptions& options) {
   Writer writer(image, hashes, path, options, is_direct);
@@ -193,13 +179,11 @@ Result<void> DrainBy(bool has_uring, bool is_direct, std::span<const std::byte> 
   return writer.Finish();
 }
 
-bool IsNotHere(const Failure& failure) { return failure.kind == FailureKind::kNotHere; }
-
 }  // namespace
 
-Result<DrainReport> Drain(std::span<const std::byte> image, std::span<const uint64_t> hashes,
+Result<DrainReport> Drain(ChunkSource* image, std::span<const uint64_t> hashes,
                           const std::string& path, const DrainOptions& options) {
-  if (hashes.size() != ChunkCount(image.size())) {
+  if (hashes.size() != ChunkCount(image->size())) {
     return Failure{FailureKind::kDamaged, "the image does not have that many chunks"};
   }
   struct Way {
@@ -217,7 +201,7 @@ Result<DrainReport> Drain(std::span<const std::byte> image, std::span<const uint
     }
     status = DrainBy(way.has_uring, way.is_direct, image, hashes, path, options);
     if (status.ok()) return DrainReport{way.name};
-    if (!IsNotHere(status.failure())) return status.failure();
+    if (status.failure().kind != FailureKind::kNotHere) return status.failure();
   }
   return status.failure();
 }

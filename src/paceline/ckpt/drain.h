@@ -7,12 +7,14 @@
 // container without io_uring); pwrite through the page cache (a file system without O_DIRECT). The
 // report says which it was.
 
-#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
 
 #include "paceline/base/result.h"
+#include "paceline/ckpt/disk.h"
+#include "paceline/ckpt/pacer.h"
+#include "paceline/ckpt/restore.h"
 
 namespace paceline::ckpt {
 
@@ -20,9 +22,11 @@ struct DrainOptions {
   // Compare each chunk with its hash before it is written: what the memory lost is found here and
   // not in a year.
   bool verify = true;
-  uint32_t depth = 8;  // chunks on their way at once, with io_uring
+  uint32_t depth = 8;  // chunks on their way at once, with io_uring, out of memory
   bool may_use_uring = true;
   bool may_bypass_cache = true;
+  Pacer* pacer = nullptr;  // null: as fast as the disk is
+  Disk* disk = SystemDisk();
 };
 
 struct DrainReport {
@@ -30,11 +34,10 @@ struct DrainReport {
 };
 
 // Makes the file `path`, which must not exist, with the image's bytes, durable when this returns.
-// The caller syncs the directory. The image begins at a multiple of 4096, and the bytes up to the
-// next multiple behind its end can be read. On an error nothing is left at `path`.
-// kFull: the disk is full. kDamaged: a chunk is not what was saved. kExists.
+// The caller syncs the directory. On an error nothing is left at `path`.
+// kFull: the disk is full. kDamaged: a chunk is not what was saved. kExists. kNotFound: no folder.
 // kSystem: an input or output error; the data is still in the slot, and another file may do.
-Result<DrainReport> Drain(std::span<const std::byte> image, std::span<const uint64_t> hashes,
+Result<DrainReport> Drain(ChunkSource* image, std::span<const uint64_t> hashes,
                           const std::string& path, const DrainOptions& options);
 
 }  // namespace paceline::ckpt

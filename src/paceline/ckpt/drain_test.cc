@@ -36,6 +36,7 @@ class DrainTest : public testing::Test {
     copier.Append(source.data(), size);
     hashes_ = copier.Finish();
     image_ = {memory_.get(), size};
+    source_ = std::make_unique<MemorySource>(image_);
   }
 
   std::string Path() const { return folder_ + "/file"; }
@@ -51,6 +52,7 @@ class DrainTest : public testing::Test {
   const std::string folder_ = dir_.path();
   std::unique_ptr<std::byte[], Free> memory_;
   std::span<const std::byte> image_;
+  std::unique_ptr<MemorySource> source_;
   std::vector<uint64_t> hashes_;
 };
 
@@ -59,7 +61,7 @@ TEST_F(DrainTest, EachWayWritesTheSameFile) {
        {DrainOptions{}, DrainOptions{.depth = 1}, DrainOptions{.may_use_uring = false},
         DrainOptions{.may_use_uring = false, .may_bypass_cache = false},
         DrainOptions{.verify = false}}) {
-    const auto report = Drain(image_, hashes_, Path(), options);
+    const auto report = Drain(source_.get(), hashes_, Path(), options);
     ASSERT_TRUE(report.ok()) << report.failure().message;
     EXPECT_TRUE(HoldsTheImage()) << report->way;
     EXPECT_TRUE(options.may_use_uring || report->way.find("io_uring") == std::string::npos);
@@ -69,7 +71,7 @@ TEST_F(DrainTest, EachWayWritesTheSameFile) {
 
 TEST_F(DrainTest, AnExistingFileIsLeftAlone) {
   std::ofstream(Path()) << "mine";
-  EXPECT_EQ(Drain(image_, hashes_, Path(), {}).failure().kind, FailureKind::kExists);
+  EXPECT_EQ(Drain(source_.get(), hashes_, Path(), {}).failure().kind, FailureKind::kExists);
   std::string text;
   std::ifstream(Path()) >> text;
   EXPECT_EQ(text, "mine");
@@ -78,8 +80,9 @@ TEST_F(DrainTest, AnExistingFileIsLeftAlone) {
 TEST_F(DrainTest, WhatTheMemoryLostIsNotWritten) {
   memory_[kChunkBytes + 1] ^= std::byte{4};
   for (const bool may_use_uring : {true, false}) {
-    EXPECT_EQ(Drain(image_, hashes_, Path(), {.may_use_uring = may_use_uring}).failure().kind,
-              FailureKind::kDamaged);
+    EXPECT_EQ(
+        Drain(source_.get(), hashes_, Path(), {.may_use_uring = may_use_uring}).failure().kind,
+        FailureKind::kDamaged);
     EXPECT_FALSE(IsThere());
   }
 }
@@ -89,7 +92,8 @@ TEST_F(DrainTest, AFullDiskLeavesNothing) {
     GTEST_SKIP() << "FULL DISK NOT TESTED: needs root";
   }
   for (const bool may_bypass_cache : {true, false}) {
-    const auto report = Drain(image_, hashes_, Path(), {.may_bypass_cache = may_bypass_cache});
+    const auto report =
+        Drain(source_.get(), hashes_, Path(), {.may_bypass_cache = may_bypass_cache});
     EXPECT_EQ(report.failure().kind, FailureKind::kFull) << report.failure().message;
     EXPECT_FALSE(IsThere());
   }
@@ -97,14 +101,32 @@ TEST_F(DrainTest, AFullDiskLeavesNothing) {
 }
 
 TEST_F(DrainTest, ADirectoryThatIsGoneIsAnError) {
-  EXPECT_EQ(Drain(image_, hashes_, folder_ + "/none/file", {}).failure().kind,
-            FailureKind::kSystem);
+  EXPECT_EQ(Drain(source_.get(), hashes_, folder_ + "/none/file", {}).failure().kind,
+            FailureKind::kNotFound);
+}
+
+TEST_F(DrainTest, AFileIsCopiedPastTheCacheToo) {
+  ASSERT_TRUE(Drain(source_.get(), hashes_, Path() + ".first", {}).ok());
+  auto file = FileSource::Open(Path() + ".first", image_.size());
+  ASSERT_TRUE(file.ok());
+  const auto report = Drain(file->get(), hashes_, Path(), {});
+  ASSERT_TRUE(report.ok()) << report.failure().message;
+  EXPECT_TRUE(HoldsTheImage()) << report->way;
+}
+
+TEST_F(DrainTest, APacerIsAskedBeforeEachChunk) {
+  int64_t now = 0;
+  Pacer pacer({.now_ns = [&] { return now; }, .sleep_ns = [&](int64_t ns) { now += ns; }});
+  pacer.SetRate(uint64_t{8} << 20);
+  ASSERT_TRUE(Drain(source_.get(), hashes_, Path(), {.pacer = &pacer}).ok());
+  EXPECT_EQ(now, 1'000'000'000) << "two chunks of 4 MiB are paid for when the rest begins";
 }
 
 TEST_F(DrainTest, AnEmptyImageIsAnEmptyFile) {
-  ASSERT_TRUE(Drain({}, {}, Path(), {}).ok());
+  MemorySource none({});
+  ASSERT_TRUE(Drain(&none, {}, Path(), {}).ok());
   EXPECT_EQ(std::filesystem::file_size(Path()), 0u);
-  EXPECT_FALSE(Drain({}, hashes_, Path() + "2", {}).ok());
+  EXPECT_FALSE(Drain(&none, hashes_, Path() + "2", {}).ok());
 }
 
 }  // namespace

@@ -4,11 +4,11 @@
 #include <optional>
 #include <set>
 
-#include <nlohmann/json.hpp>
-
+#include "paceline/base/json.h"
 #include "paceline/base/text.h"
 #include "paceline/base/utf8.h"
 #include "paceline/ckpt/chunk_copy.h"
+#include "paceline/ckpt/format/safetensors.h"
 
 namespace paceline::ckpt {
 namespace {
@@ -77,6 +77,12 @@ Result<ManifestFile> ParseFile(const json& from) {
     if (!hash.has_value()) return Bad("has a hash that is none");
     file.hashes.push_back(*hash);
   }
+  if (from.contains("head")) {
+    ASSIGN_OR_RETURN(const uint64_t data_at, Number(from, "data_at"));
+    const json& text = At(from, "head");
+    if (!text.is_string()) return Bad("has a header that is no text");
+    ASSIGN_OR_RETURN(file.head, PaddedHead(text.get_ref<const std::string&>(), data_at));
+  }
   return file;
 }
 
@@ -88,6 +94,10 @@ Result<ManifestRank> ParseRank(const json& from, const std::set<std::string>& na
   rank.rank = static_cast<uint32_t>(number);
   ASSIGN_OR_RETURN(rank.file, Name(from, "file"));
   ASSIGN_OR_RETURN(rank.notes, Name(from, "notes"));
+  if (from.contains("frozen")) {
+    ASSIGN_OR_RETURN(rank.frozen, Name(from, "frozen"));
+    if (!names.contains(rank.frozen)) return Bad("names a frozen file that it does not list");
+  }
   if (!names.contains(rank.notes)) return Bad("names notes that it does not list");
   return rank;
 }
@@ -128,10 +138,14 @@ std::string ToText(const Manifest& manifest) {
     json hashes = json::array();
     for (const uint64_t hash : file.hashes) hashes.push_back(Hex(hash));
     files.push_back({{"name", file.name}, {"bytes", file.bytes}, {"hashes", hashes}});
+    if (file.head.empty()) continue;
+    files.back()["head"] = JsonOfHead(file.head);
+    files.back()["data_at"] = file.head.size();
   }
   json ranks = json::array();
   for (const ManifestRank& rank : manifest.ranks) {
     ranks.push_back({{"rank", rank.rank}, {"file", rank.file}, {"notes", rank.notes}});
+    if (!rank.frozen.empty()) ranks.back()["frozen"] = rank.frozen;
   }
   json text = {{"schema", kSchema},
                {"job_id", CleanText(manifest.job_id)},
@@ -140,18 +154,18 @@ std::string ToText(const Manifest& manifest) {
                {"world_size", manifest.world_size},
                {"files", files},
                {"ranks", ranks}};
-  const std::string body = text.dump();
+  const std::string body = PrintJson(text);
   text["check"] = Hex(HashOf(body.data(), body.size()));
-  return text.dump(1, '\t') + "\n";
+  return PrintJson(text, {.indent = 1, .fill = '\t'}) + "\n";
 }
 
 Result<Manifest> ParseManifest(std::string_view text) {
-  json parsed = json::parse(text, nullptr, /*allow_exceptions=*/false);
+  json parsed = ParseJson(text);
   if (!parsed.is_object()) return Bad("is not a JSON object");
   if (At(parsed, "schema") != kSchema) return Bad("is of another version of paceline");
   const std::optional<uint64_t> check = FromHex(At(parsed, "check"));
   parsed.erase("check");
-  const std::string body = parsed.dump(-1, ' ', false, json::error_handler_t::replace);
+  const std::string body = PrintJson(parsed);
   if (!check.has_value() || *check != HashOf(body.data(), body.size())) {
     return Failure{FailureKind::kDamaged, "the manifest is not the text that was written"};
   }

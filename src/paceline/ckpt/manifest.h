@@ -3,8 +3,8 @@
 // MANIFEST.json of a checkpoint in storage: which files it has, what every byte of them hashes to,
 // and which rank takes what. A folder without one is no checkpoint. docs/formats/manifest.md.
 //
-// Each rank's agent leaves a part (PARTNAME.part.json, the same words for one rank alone); the node
-// that commits puts the parts together.
+// Each rank's agent leaves a part (PARTNAME.part.json, the same words for one rank alone, and the
+// header of its file); the node that commits puts the parts together and need not open the files.
 
 #include <cstdint>
 #include <string>
@@ -19,6 +19,7 @@ struct ManifestFile {
   std::string name;
   uint64_t bytes = 0;
   std::vector<uint64_t> hashes;  // of its chunks; see ckpt/chunk_copy.h
+  std::string head;              // in a part, of its own tensors: the file's header, as in Image
   bool operator==(const ManifestFile&) const = default;
 };
 
@@ -26,6 +27,8 @@ struct ManifestRank {
   uint32_t rank = 0;
   std::string file;   // that holds its tensors; several ranks may share one
   std::string notes;  // its small state
+  // The second file of its image, with what is frozen; "": there is none.
+  std::string frozen = {};
   bool operator==(const ManifestRank&) const = default;
 };
 

@@ -1,12 +1,8 @@
 #include "paceline/ckpt/restore.h"
 
 #include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <string_view>
 
 #include "paceline/base/text.h"
@@ -14,6 +10,8 @@
 
 namespace paceline::ckpt {
 namespace {
+
+constexpr int kReadsMax = 3;  // of a chunk that does not hold
 
 uint64_t BytesOfChunk(uint64_t size, size_t index) {
   return std::min<uint64_t>(kChunkBytes, size - index * kChunkBytes);
@@ -27,9 +25,13 @@ Failure Damaged(size_t bytes, size_t index) {
 
 Result<std::span<const std::byte>> VerifiedChunk(ChunkSource* image,
                                                  std::span<const uint64_t> hashes, size_t index) {
-  ASSIGN_OR_RETURN(const std::span<const std::byte> chunk, image->Chunk(index));
-  if (HashOf(chunk.data(), chunk.size()) != hashes[index]) return Damaged(chunk.size(), index);
-  return chunk;
+  // What came differently over a network may be right the next time.
+  const int tries = image->is_stable() ? 1 : kReadsMax;
+  for (int i = 1;; ++i) {
+    ASSIGN_OR_RETURN(const std::span<const std::byte> chunk, image->Chunk(index));
+    if (HashOf(chunk.data(), chunk.size()) == hashes[index]) return chunk;
+    if (i == tries) return Damaged(chunk.size(), index);
+  }
 }
 
 Result<void> CheckCount(const ChunkSource& image, std::span<const uint64_t> hashes) {
@@ -38,6 +40,44 @@ Result<void> CheckCount(const ChunkSource& image, std::span<const uint64_t> hash
                  Concat(image.size(), " bytes do not have ", hashes.size(), " chunks")};
 }
 
+// Bytes of an image, asked for in ascending order, gathered chunk by chunk: a tensor may end in the
+// middle of one, and the next begins there.
+class PiecewiseCopy {
+ public:
+  PiecewiseCopy(ChunkSource* image, std::span<const uint64_t> hashes)
+      : image_(image), hashes_(hashes) {}
+
+  Result<void> Add(uint64_t at, uint64_t bytes, std::byte* to) {
+    const uint64_t end = at + bytes;
+    while (at < end) {
+      if (at / kChunkBytes != chunk_) {
+        RETURN_IF_ERROR(Flush());
+        chunk_ = at / kChunkBytes;
+      }
+      const uint64_t here = std::min<uint64_t>(end, (chunk_ + 1) * kChunkBytes) - at;
+      pieces_.push_back({at - chunk_ * kChunkBytes, here, to});
+      to += here;
+      at += here;
+    }
+    return {};
+  }
+
+  Result<void> Flush() {
+    if (pieces_.empty()) return {};
+    ASSIGN_OR_RETURN(const std::span<const std::byte> bytes, image_->Chunk(chunk_));
+    const uint64_t hash = CopyFromChunk(bytes.data(), bytes.size(), pieces_);
+    pieces_.clear();
+    if (hash != hashes_[chunk_]) return Damaged(bytes.size(), chunk_);
+    return {};
+  }
+
+ private:
+  ChunkSource* const image_;
+  const std::span<const uint64_t> hashes_;
+  std::vector<CopyOut> pieces_;
+  size_t chunk_ = 0;
+};
+
 std::string_view TextOf(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
@@ -45,40 +85,37 @@ std::string_view TextOf(std::span<const std::byte> bytes) {
 }  // namespace
 
 Result<std::span<const std::byte>> MemorySource::Chunk(size_t index) {
+  bytes_read_ += BytesOfChunk(image_.size(), index);
   return image_.subspan(index * kChunkBytes, BytesOfChunk(image_.size(), index));
 }
 
-Result<std::unique_ptr<FileSource>> FileSource::Open(const std::string& path, uint64_t size) {
-  Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  struct stat found {};
-  if (!fd.is_open() || ::fstat(fd.get(), &found) != 0) {
-    const int error = errno;
-    return Failure{error == ENOENT ? FailureKind::kNotFound : FailureKind::kSystem,
-                   Concat("cannot open ", path, ": ", std::strerror(error)), error};
-  }
-  if (static_cast<uint64_t>(found.st_size) != size) {
-    return Failure{FailureKind::kDamaged,
-                   Concat(path, " has ", found.st_size, " bytes and not ", size)};
-  }
-  return std::unique_ptr<FileSource>(new FileSource(std::move(fd), path, size));
+Result<std::unique_ptr<FileSource>> FileSource::Open(const std::string& path, uint64_t size,
+                                                     Disk* disk) {
+  const int fd = disk->Open(path, O_RDONLY);
+  if (fd < 0) return DiskFailure("cannot open", path, -fd);
+  auto source = std::unique_ptr<FileSource>(new FileSource(disk, fd, path, size));
+  const int64_t found = disk->SizeOf(fd);
+  if (found < 0) return DiskFailure("cannot open", path, static_cast<int>(-found));
+  if (static_cast<uint64_t>(found) == size) return source;
+  return Failure{FailureKind::kDamaged, Concat(path, " has ", found, " bytes and not ", size)};
 }
 
 Result<std::span<const std::byte>> FileSource::Chunk(size_t index) {
   const uint64_t bytes = BytesOfChunk(size_, index);
-  buffer_.resize(kChunkBytes);
+  std::byte* const to = buffer_.Get(std::min<uint64_t>(kChunkBytes, RoundUpToPage(size_)));
+  if (held_ == index) return std::span<const std::byte>(to, bytes);
+  held_.reset();
   uint64_t done = 0;
   while (done < bytes) {
-    const ssize_t got = ::pread(fd_.get(), buffer_.data() + done, bytes - done,
-                                static_cast<off_t>(index * kChunkBytes + done));
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) {
-      return Failure{FailureKind::kSystem,
-                     Concat("cannot read ", path_, ": ", std::strerror(errno)), errno};
-    }
+    const int64_t got =
+        disk_->Read(file_.fd(), to + done, bytes - done, index * kChunkBytes + done);
+    if (got < 0) return DiskFailure("cannot read", path_, static_cast<int>(-got));
     if (got == 0) return Failure{FailureKind::kDamaged, path_ + " was cut off"};
     done += static_cast<uint64_t>(got);
   }
-  return std::span<const std::byte>(buffer_).first(bytes);
+  held_ = index;
+  bytes_read_ += bytes;
+  return std::span<const std::byte>(to, bytes);
 }
 
 Result<void> Verify(ChunkSource* image, std::span<const uint64_t> hashes) {
@@ -102,20 +139,36 @@ Result<std::string> ReadAll(ChunkSource* image, std::span<const uint64_t> hashes
   return text;
 }
 
-Result<Image> ReadHead(ChunkSource* image, std::span<const uint64_t> hashes) {
-  RETURN_IF_ERROR(CheckCount(*image, hashes));
+namespace {
+
+// The header of the file that begins with that chunk.
+Result<std::string> HeadTextAt(ChunkSource* image, std::span<const uint64_t> hashes, size_t first) {
   std::string text;
   uint64_t bytes = 8;
-  for (size_t i = 0; i < hashes.size() && text.size() < bytes; ++i) {
+  for (size_t i = first; i < hashes.size() && text.size() < bytes; ++i) {
     ASSIGN_OR_RETURN(const std::span<const std::byte> chunk, VerifiedChunk(image, hashes, i));
     text.append(TextOf(chunk));
-    if (i > 0) continue;
+    if (i > first) continue;
     ASSIGN_OR_RETURN(bytes, HeadBytes(text));
   }
   if (bytes > text.size()) {
     return Failure{FailureKind::kDamaged, "the header is longer than the image"};
   }
-  return ParseHead(std::string_view(text).substr(0, bytes), image->size());
+  text.resize(bytes);
+  return text;
+}
+
+}  // namespace
+
+Result<Image> ReadHead(ChunkSource* image, std::span<const uint64_t> hashes) {
+  RETURN_IF_ERROR(CheckCount(*image, hashes));
+  ASSIGN_OR_RETURN(const std::string text, HeadTextAt(image, hashes, 0));
+  ASSIGN_OR_RETURN(Image head, ParseHead(text, image->size()));
+  if (head.second_at == 0) return head;
+  ASSIGN_OR_RETURN(const std::string second,
+                   HeadTextAt(image, hashes, head.second_at / kChunkBytes));
+  RETURN_IF_ERROR(ParseSecondHead(second, &head));
+  return head;
 }
 
 Result<void> Restore(ChunkSource* image, std::span<const uint64_t> hashes,
@@ -123,36 +176,23 @@ Result<void> Restore(ChunkSource* image, std::span<const uint64_t> hashes,
   RETURN_IF_ERROR(CheckCount(*image, hashes));
   std::sort(targets.begin(), targets.end(),
             [](const Target& a, const Target& b) { return a.box.begin < b.box.begin; });
-  // Pieces of the present chunk; a tensor may end in the middle of one, and the next begins there.
-  std::vector<CopyOut> pieces;
-  size_t chunk = 0;
-  const auto flush = [&]() -> Result<void> {
-    if (pieces.empty()) return {};
-    ASSIGN_OR_RETURN(const std::span<const std::byte> bytes, image->Chunk(chunk));
-    const uint64_t hash = CopyFromChunk(bytes.data(), bytes.size(), pieces);
-    pieces.clear();
-    if (hash != hashes[chunk]) return Damaged(bytes.size(), chunk);
-    return {};
-  };
+  PiecewiseCopy copy(image, hashes);
   for (const Target& target : targets) {
-    if (target.box.begin > image->size() || target.box.bytes > image->size() - target.box.begin) {
+    const TensorBox& box = target.box;
+    if (box.begin > image->size() || box.bytes > image->size() - box.begin) {
       return Failure{FailureKind::kDamaged, "a tensor lies outside its image"};
     }
-    uint64_t at = target.box.begin;
-    const uint64_t end = at + target.box.bytes;
-    auto* to = static_cast<std::byte*>(target.data);
-    while (at < end) {
-      if (at / kChunkBytes != chunk) {
-        RETURN_IF_ERROR(flush());
-        chunk = at / kChunkBytes;
-      }
-      const uint64_t bytes = std::min<uint64_t>(end, (chunk + 1) * kChunkBytes) - at;
-      pieces.push_back({at - chunk * kChunkBytes, bytes, to});
-      to += bytes;
-      at += bytes;
+    auto* const data = static_cast<std::byte*>(target.data);
+    if (!target.part.has_value()) {
+      RETURN_IF_ERROR(copy.Add(box.begin, box.bytes, data));
+      continue;
     }
+    RETURN_IF_ERROR(
+        ForEachRun(*target.part, box.shape, BytesOf(box.dtype), [&](const ByteRun& run) {
+          return copy.Add(box.begin + run.from, run.bytes, data + run.to);
+        }));
   }
-  return flush();
+  return copy.Flush();
 }
 
 }  // namespace paceline::ckpt

@@ -7,20 +7,24 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "paceline/base/fd.h"
 #include "paceline/base/result.h"
+#include "paceline/ckpt/aligned_buffer.h"
+#include "paceline/ckpt/disk.h"
 #include "paceline/ckpt/format/safetensors.h"
+#include "paceline/ckpt/region.h"
 
 namespace paceline::ckpt {
 
-// Where the bytes of one tensor shall go; `data` has room for box.bytes.
+// Where the bytes of one tensor shall go: all of box.bytes, or a part of them.
 struct Target {
-  TensorBox box;  // as it stands in the image's header
+  TensorBox box;  // as it stands in the image's header; one target a box
   void* data = nullptr;
+  std::optional<Region> part = {};
 };
 
 // Gives an image chunk by chunk.
@@ -28,15 +32,25 @@ class ChunkSource {
  public:
   virtual ~ChunkSource() = default;
   virtual uint64_t size() const = 0;
-  // Of the chunk with that index, all of it; good until the next call.
+  // Of the chunk with that index, all of it; good until the next call. It begins at a multiple of
+  // 4096, and the bytes up to the next multiple behind its end can be read.
   virtual Result<std::span<const std::byte>> Chunk(size_t index) = 0;
+  // Every chunk stays good as long as the image does.
+  virtual bool is_stable() const { return false; }
+  // Of all chunks that were brought in; one that is asked for twice running counts once.
+  uint64_t bytes_read() const { return bytes_read_; }
+
+ protected:
+  uint64_t bytes_read_ = 0;
 };
 
+// `image` begins at a multiple of 4096 when it is to be drained.
 class MemorySource final : public ChunkSource {
  public:
   explicit MemorySource(std::span<const std::byte> image) : image_(image) {}
   uint64_t size() const override { return image_.size(); }
   Result<std::span<const std::byte>> Chunk(size_t index) override;
+  bool is_stable() const override { return true; }
 
  private:
   const std::span<const std::byte> image_;
@@ -45,18 +59,21 @@ class MemorySource final : public ChunkSource {
 // Reads, and does not map: a file that somebody cuts off is an error then and no signal.
 class FileSource final : public ChunkSource {
  public:
-  static Result<std::unique_ptr<FileSource>> Open(const std::string& path, uint64_t size);
+  static Result<std::unique_ptr<FileSource>> Open(const std::string& path, uint64_t size,
+                                                  Disk* disk = SystemDisk());
   uint64_t size() const override { return size_; }
   Result<std::span<const std::byte>> Chunk(size_t index) override;
 
  private:
-  FileSource(Fd fd, std::string path, uint64_t size)
-      : fd_(std::move(fd)), path_(std::move(path)), size_(size) {}
+  FileSource(Disk* disk, int fd, std::string path, uint64_t size)
+      : disk_(disk), file_(disk, fd), path_(std::move(path)), size_(size) {}
 
-  const Fd fd_;
+  Disk* const disk_;
+  const DiskFile file_;
   const std::string path_;
   const uint64_t size_;
-  std::vector<std::byte> buffer_;
+  AlignedBuffer buffer_;
+  std::optional<size_t> held_;  // the chunk that buffer_ holds
 };
 
 // kDamaged names the first chunk that does not agree with its hash.
@@ -70,8 +87,9 @@ Result<std::string> ReadAll(ChunkSource* image, std::span<const uint64_t> hashes
                             uint64_t bytes_max);
 
 // Copies each target's bytes. Only chunks that hold something of a target are looked at, each once,
-// and each is verified while it is copied. After kDamaged the targets hold anything: the caller
-// restores them all from somewhere else, or gives up.
+// and each is verified while it is copied. kInvalid: a part that lies outside its box. After
+// kDamaged the targets hold anything: the caller restores them all from somewhere else, or gives
+// up.
 Result<void> Restore(ChunkSource* image, std::span<const uint64_t> hashes,
                      std::vector<Target> targets);
 

@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -49,6 +50,7 @@ class RestoreTest : public testing::Test {
     }
     layout_ = *LayOut(std::move(boxes), {});
     arena_ = *Arena::OpenOrMake(dir_.path() + "/a", {"job", "boot", 0}, {layout_.size, 2});
+    for (const uint32_t slot : {0, 1}) EXPECT_TRUE(arena_->Reserve(slot).ok());
     for (const auto& tensor : tensors_) sources_.push_back(tensor.data());
     EXPECT_TRUE(Save(arena_.get(), layout_, sources_, {.generation = 1, .step = 7}).ok());
     image_ = arena_->Sealed().front();
@@ -95,6 +97,26 @@ TEST_F(RestoreTest, ATensorAloneNeedsItsOwnChunksOnly) {
   EXPECT_TRUE(Restore(bytes, hashes_, {targets.front()}).ok()) << "the last chunk is not its";
   EXPECT_EQ(memory.front(), tensors_.front());
   EXPECT_EQ(Restore(bytes, hashes_, targets).failure().kind, FailureKind::kDamaged);
+}
+
+TEST_F(RestoreTest, APartOfATensorNeedsItsChunksOnlyAndIsVerified) {
+  // t3 has two chunks and 17 bytes; its last 20 lie behind those.
+  const uint64_t size = tensors_[3].size();
+  const auto bytes = arena_->FileOf(image_);
+  std::vector<std::byte> memory(30, std::byte{7});
+  const Region part{.from = {size - 20}, .extent = {20}, .shape = {30}, .to = {4}};
+  const Target target{layout_.boxes[3], memory.data(), part};
+  auto* writable = const_cast<std::byte*>(bytes.data());
+  writable[layout_.boxes[3].begin] ^= std::byte{1};  // in another chunk
+  ASSERT_TRUE(Restore(bytes, hashes_, {target}).ok());
+  EXPECT_TRUE(std::equal(memory.begin() + 4, memory.begin() + 24, tensors_[3].end() - 20));
+  EXPECT_EQ(memory[3], std::byte{7});
+  EXPECT_EQ(memory[24], std::byte{7});
+  writable[layout_.boxes[3].begin + size - 1] ^= std::byte{1};
+  EXPECT_EQ(Restore(bytes, hashes_, {target}).failure().kind, FailureKind::kDamaged);
+  const Region outside{.from = {size - 10}, .extent = {20}, .shape = {30}, .to = {4}};
+  EXPECT_EQ(Restore(bytes, hashes_, {{layout_.boxes[3], memory.data(), outside}}).failure().kind,
+            FailureKind::kInvalid);
 }
 
 // Any flipped bit is found, wherever it is; 2,000 of them here.

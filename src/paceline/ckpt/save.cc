@@ -3,13 +3,24 @@
 #include "paceline/base/check.h"
 #include "paceline/base/result.h"
 #include "paceline/base/text.h"
-#include "paceline/ckpt/chunk_copy.h"
 
 namespace paceline::ckpt {
 
+void AppendImage(ChunkCopier* copier, const Image& layout, std::span<const void* const> sources) {
+  CHECK(sources.size() == layout.boxes.size(), "a source for each tensor");
+  copier->Append(layout.head.data(), layout.head.size());
+  bool is_second = false;
+  for (size_t i = 0; i < sources.size(); ++i) {
+    if (layout.boxes[i].is_frozen && !is_second) {
+      copier->Append(layout.second_head.data(), layout.second_head.size());
+      is_second = true;
+    }
+    copier->Append(sources[i], layout.boxes[i].bytes);
+  }
+}
+
 Result<void> Save(Arena* arena, const Image& layout, std::span<const void* const> sources,
                   const SaveStep& what) {
-  CHECK(sources.size() == layout.boxes.size(), "a source for each tensor");
   const uint64_t bytes = ImageBytes(layout.size, what.notes.size());
   if (bytes > arena->image_bytes_max()) {
     return Failure{FailureKind::kTooLarge,
@@ -20,8 +31,7 @@ Result<void> Save(Arena* arena, const Image& layout, std::span<const void* const
   if (!slot.has_value()) return Failure{FailureKind::kBusy, "every slot is in use"};
   std::byte* const image = arena->image(*slot);
   ChunkCopier file(image, layout.size);
-  file.Append(layout.head.data(), layout.head.size());
-  for (size_t i = 0; i < sources.size(); ++i) file.Append(sources[i], layout.boxes[i].bytes);
+  AppendImage(&file, layout, sources);
   const std::vector<uint64_t>& file_hashes = file.Finish();
   ChunkCopier notes(image + NotesAt(layout.size), what.notes.size());
   notes.Append(what.notes.data(), what.notes.size());

@@ -11,6 +11,7 @@
 
 #include "paceline/base/result.h"
 #include "paceline/ckpt/arena.h"
+#include "paceline/ckpt/chunk_copy.h"
 #include "paceline/ckpt/format/safetensors.h"
 
 namespace paceline::ckpt {
@@ -28,6 +29,9 @@ struct SaveStep {
 constexpr uint64_t ImageBytes(uint64_t file_bytes, uint64_t notes_bytes) {
   return NotesAt(file_bytes) + notes_bytes;
 }
+
+// All of an image: its headers, and the bytes of its boxes where `sources` says.
+void AppendImage(ChunkCopier* copier, const Image& layout, std::span<const void* const> sources);
 
 // `sources[i]` holds the bytes of layout.boxes[i], in C order; nobody changes them meanwhile.
 // kBusy: no slot may be taken now. kTooLarge: the arena's images are too small.

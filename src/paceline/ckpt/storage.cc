@@ -1,50 +1,136 @@
 #include "paceline/ckpt/storage.h"
 
-#include <dirent.h>
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
+#include <iterator>
 #include <map>
-#include <set>
+#include <memory>
 #include <utility>
 
-#include "paceline/base/fd.h"
 #include "paceline/base/text.h"
 #include "paceline/ckpt/chunk_copy.h"
-#include "paceline/ckpt/drain.h"
 #include "paceline/ckpt/format/safetensors.h"
 #include "paceline/ckpt/format/tiling.h"
-#include "paceline/ckpt/restore.h"
+#include "paceline/ckpt/gather.h"
+#include "paceline/ckpt/image_files.h"
+#include "paceline/ckpt/store/posix.h"
+#include "paceline/model/retention.h"
 
 namespace paceline::ckpt {
 namespace {
 
 constexpr char kLatest[] = "LATEST";
-constexpr char kPartSuffix[] = ".part.json";
 constexpr char kRemoving[] = ".removing-";
-constexpr size_t kNamesMax = 1'000'000;
-
-Failure Failed(std::string_view what, const std::string& path, int error) {
-  const bool is_full = error == ENOSPC || error == EDQUOT;
-  return {is_full           ? FailureKind::kFull
-          : error == ENOENT ? FailureKind::kNotFound
-                            : FailureKind::kSystem,
-          Concat(what, " ", path, ": ", std::strerror(error)), error};
-}
+constexpr uint64_t kLatestBytesMax = 4096;
 
 std::string Padded(uint32_t number) {
   const std::string digits = std::to_string(number);
   return std::string(digits.size() < 5 ? 5 - digits.size() : 0, '0') + digits;
 }
 
-std::string PartNameOf(uint32_t rank) { return "rank-" + Padded(rank) + kPartSuffix; }
+std::string KeyOf(const std::string& folder, std::string_view file) {
+  return Concat(folder, "/", file);
+}
 
-// The names that this file gives to folders.
-bool IsFolderName(std::string_view name) {
+Result<Image> HeadOf(Store* store, const std::string& folder, const ManifestFile& file) {
+  ASSIGN_OR_RETURN(auto source, store->Open(KeyOf(folder, file.name), file.bytes));
+  Result<Image> head = ReadHead(source.get(), file.hashes);
+  if (!head.ok()) return Annotate(head.failure(), file.name);
+  return head;
+}
+
+// The store cannot be asked now, which says nothing about what is in it. (An error of one file,
+// such as a bad sector, is that file's.)
+bool IsAway(const Failure& failure) {
+  return failure.kind == FailureKind::kBusy || failure.kind == FailureKind::kNotOurs;
+}
+
+// "" when there is none, or what it says is no name.
+Result<std::string> LatestIn(Store* store) {
+  const Result<std::string> text = store->Get(kLatest, kLatestBytesMax);
+  if (!text.ok() && IsAway(text.failure())) return text.failure();
+  if (!text.ok()) return std::string();
+  const std::string name(Trimmed(*text));
+  return IsCheckpointName(name) ? name : std::string();
+}
+
+Result<void> SetLatest(Store* store, const std::string& name) {
+  RETURN_IF_ERROR(Put(store, kLatest, name + "\n", Store::PutMode::kReplace));
+  return store->SyncNames("");
+}
+
+// Made by this file, whatever attempt it is of.
+bool IsOurs(std::string_view file) {
+  return file.starts_with(kManifestName) || file.starts_with("shard-") || file.starts_with("rank-");
+}
+
+// Nobody may take a half of it for a checkpoint, even after a crash: its name, or its manifest, is
+// gone for good before the first of its files goes.
+Result<void> RemoveCheckpoint(Store* store, const std::string& name) {
+  std::string going = name;
+  if (store->traits().has_folders && !name.starts_with(kRemoving)) {
+    going = kRemoving + name;
+    RETURN_IF_ERROR(store->RenameFolder(name, going));
+    RETURN_IF_ERROR(store->SyncNames(""));
+  } else if (!store->traits().has_folders) {
+    RETURN_IF_ERROR(store->Remove(KeyOf(name, kManifestName)));
+    RETURN_IF_ERROR(store->SyncNames(name));
+  }
+  ASSIGN_OR_RETURN(const std::vector<StoreEntry> files, store->List(going));
+  bool has_others = false;
+  for (const StoreEntry& file : files) {
+    has_others = has_others || !IsOurs(file.name);
+    if (IsOurs(file.name)) RETURN_IF_ERROR(store->Remove(KeyOf(going, file.name)));
+  }
+  // Files of somebody else stay, and so does their folder.
+  return has_others ? Result<void>() : store->RemoveFolder(going);
+}
+
+// When the manifest of that checkpoint was written; 0: not known.
+Result<int64_t> CommittedNs(Store* store, const std::string& name) {
+  ASSIGN_OR_RETURN(const std::vector<StoreEntry> files, store->List(name));
+  for (const StoreEntry& file : files) {
+    if (file.name == kManifestName) return file.changed_ns;
+  }
+  return int64_t{0};
+}
+
+// When an unfinished checkpoint was last touched. None: it is finished and cannot be read, which is
+// evidence, and nobody's to remove.
+Result<std::optional<int64_t>> UnfinishedNs(Store* store, const StoreEntry& folder) {
+  ASSIGN_OR_RETURN(const std::vector<StoreEntry> files, store->List(folder.name));
+  std::optional<int64_t> changed_ns = folder.changed_ns;
+  for (const StoreEntry& file : files) {
+    if (file.name == kManifestName) return std::optional<int64_t>();
+    changed_ns = std::max(*changed_ns, file.changed_ns);
+  }
+  return changed_ns;
+}
+
+// "step-1200-g3".
+SavedStep SavedIn(std::string_view name) {
+  TakePrefix(&name, "step-");
+  const size_t dash = name.find("-g");
+  if (dash == std::string_view::npos) return {};
+  return {.generation = ParseWhole<uint64_t>(name.substr(dash + 2)).value_or(0),
+          .step = ParseWhole<int64_t>(name.substr(0, dash)).value_or(-1)};
+}
+
+// A commit that was carried out late, by somebody who was away, must not hide what is newer. Steps
+// of another job say nothing about ours.
+Result<void> CheckNotPassed(Store* store, const CommitPlace& place) {
+  ASSIGN_OR_RETURN(const std::string latest, LatestIn(store));
+  if (latest.empty() || latest == place.order.name) return {};
+  if (SavedIn(latest) < place.order.saved) return {};  // its manifest need not be read
+  const Result<Manifest> newest = ReadManifest(store, latest);
+  if (!newest.ok()) return IsAway(newest.failure()) ? newest.failure() : Result<void>();
+  const SavedStep theirs{newest->generation, newest->step};
+  if (newest->job_id != place.job_id || theirs < place.order.saved) return {};
+  return Failure{FailureKind::kFenced, Concat(latest, " is newer than ", place.order.name)};
+}
+
+}  // namespace
+
+bool IsCheckpointName(std::string_view name) {
   const auto digits = [&] {
     const size_t count = std::min(name.find_first_not_of("0123456789"), name.size());
     name.remove_prefix(count);
@@ -54,263 +140,266 @@ bool IsFolderName(std::string_view name) {
          name.empty();
 }
 
-Result<void> SyncDirectory(const std::string& path) {
-  const Fd fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!fd.is_open()) return Failed("cannot open", path, errno);
-  if (::fsync(fd.get()) != 0) return Failed("cannot sync", path, errno);
+std::string FileNameOf(uint32_t rank) { return "shard-" + Padded(rank) + ".safetensors"; }
+std::string FrozenNameOf(uint32_t rank) { return "shard-" + Padded(rank) + "-frozen.safetensors"; }
+std::string NotesNameOf(uint32_t rank) { return "rank-" + Padded(rank) + ".json"; }
+std::string PartNameOf(uint32_t rank) { return "rank-" + Padded(rank) + ".part.json"; }
+
+namespace {
+
+// The key of a file of the newest checkpoint with these very bytes, as far as hashes tell; "":
+// none.
+std::string TwinOf(Store* store, const ManifestFile& file) {
+  const Result<std::string> latest = LatestIn(store);
+  if (!latest.ok() || latest->empty()) return "";
+  const Result<Manifest> manifest = ReadManifest(store, *latest);
+  if (!manifest.ok()) return "";
+  for (const ManifestFile& other : manifest->files) {
+    if (other.bytes != file.bytes || other.hashes != file.hashes) continue;
+    const std::string key = KeyOf(*latest, other.name);
+    // What somebody has cut off or taken away is no twin.
+    if (store->Open(key, file.bytes).ok()) return key;
+  }
+  return "";
+}
+
+// What cannot be linked is written.
+Result<void> LinkOrWrite(Store* store, const std::string& key, ChunkSource* source,
+                         const ManifestFile& file, Pacer* pacer) {
+  const std::string twin = TwinOf(store, file);
+  if (!twin.empty() && store->Link(twin, key).ok()) return {};
+  return store->WriteImage(key, source, file.hashes, pacer);
+}
+
+// The one or two files of an image; `part` lists them.
+Result<void> WriteFiles(Store* store, const ShardPlace& place, const ShardImage& image,
+                        Pacer* pacer, Manifest* part) {
+  ASSIGN_OR_RETURN(Image head, ReadHead(image.file, image.file_hashes));
+  const uint64_t second_at = head.second_at > 0 ? head.second_at : image.file->size();
+  const auto split = image.file_hashes.begin() + static_cast<ptrdiff_t>(ChunkCount(second_at));
+  ManifestFile file{
+      FileNameOf(place.rank), second_at, {image.file_hashes.begin(), split}, std::move(head.head)};
+  SourcePart changing(image.file, 0, second_at);
+  RETURN_IF_ERROR(store->WriteImage(KeyOf(place.name, file.name), &changing, file.hashes, pacer));
+  part->files.push_back(std::move(file));
+  if (second_at == image.file->size()) return {};
+  ManifestFile second{FrozenNameOf(place.rank),
+                      image.file->size() - second_at,
+                      {split, image.file_hashes.end()},
+                      std::move(head.second_head)};
+  SourcePart frozen(image.file, second_at, second.bytes);
+  RETURN_IF_ERROR(LinkOrWrite(store, KeyOf(place.name, second.name), &frozen, second, pacer));
+  part->files.push_back(std::move(second));
   return {};
-}
-
-Result<void> MakeDirectory(const std::string& path) {
-  if (::mkdir(path.c_str(), 0700) == 0 || errno == EEXIST) return {};
-  return Failed("cannot make", path, errno);
-}
-
-// A whole small file under its name, or the old one; durable once its directory is synced.
-Result<void> WriteWhole(const std::string& path, std::span<const std::byte> bytes) {
-  const std::string making = path + ".new";
-  {
-    const Fd fd(
-        ::open(making.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600));
-    if (!fd.is_open()) return Failed("cannot make", making, errno);
-    size_t done = 0;
-    while (done < bytes.size()) {
-      const ssize_t wrote = ::write(fd.get(), bytes.data() + done, bytes.size() - done);
-      if (wrote < 0 && errno == EINTR) continue;
-      if (wrote <= 0) return Failed("cannot write", making, wrote < 0 ? errno : EIO);
-      done += static_cast<size_t>(wrote);
-    }
-    if (::fsync(fd.get()) != 0) return Failed("cannot sync", making, errno);
-  }
-  if (::rename(making.c_str(), path.c_str()) != 0) return Failed("cannot rename", making, errno);
-  return {};
-}
-
-Result<void> WriteWhole(const std::string& path, std::string_view text) {
-  return WriteWhole(path, std::as_bytes(std::span(text)));
-}
-
-Result<std::string> ReadSmall(const std::string& path) {
-  const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  struct stat found {};
-  if (!fd.is_open() || ::fstat(fd.get(), &found) != 0) return Failed("cannot open", path, errno);
-  if (static_cast<uint64_t>(found.st_size) > kManifestBytesMax) {
-    return Failure{FailureKind::kTooLarge, path + " is too large"};
-  }
-  std::string text(static_cast<size_t>(found.st_size), '\0');
-  size_t done = 0;
-  while (done < text.size()) {
-    const ssize_t got = ::read(fd.get(), text.data() + done, text.size() - done);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return Failed("cannot read", path, errno);
-    if (got == 0) break;
-    done += static_cast<size_t>(got);
-  }
-  text.resize(done);
-  return text;
-}
-
-std::vector<std::string> NamesIn(const std::string& directory) {
-  std::vector<std::string> names;
-  DIR* const open = ::opendir(directory.c_str());
-  if (open == nullptr) return names;
-  while (const dirent* entry = ::readdir(open)) {
-    if (names.size() == kNamesMax) break;
-    const std::string name = entry->d_name;
-    if (name != "." && name != "..") names.push_back(name);
-  }
-  ::closedir(open);
-  std::sort(names.begin(), names.end());
-  return names;
-}
-
-// What an attempt that failed, or an older incarnation, may have left under that name.
-Result<void> Clear(const std::string& path) {
-  if (::unlink(path.c_str()) == 0 || errno == ENOENT) return {};
-  return Failed("cannot remove", path, errno);
-}
-
-Result<Image> HeadOf(const std::string& folder, const ManifestFile& file) {
-  ASSIGN_OR_RETURN(auto source, FileSource::Open(Concat(folder, "/", file.name), file.bytes));
-  Result<Image> head = ReadHead(source.get(), file.hashes);
-  if (!head.ok()) return Annotate(head.failure(), file.name);
-  return head;
-}
-
-std::string LatestIn(const std::string& directory) {
-  const Result<std::string> text = ReadSmall(Concat(directory, "/", kLatest));
-  if (!text.ok()) return "";
-  const std::string name(Trimmed(*text));
-  return IsFolderName(name) ? name : "";
-}
-
-// The folder leaves its name first, so that nobody takes a half of it for a checkpoint.
-void RemoveFolder(const std::string& directory, const std::string& name) {
-  const std::string old = Concat(directory, "/", name);
-  const std::string going =
-      name.starts_with(kRemoving) ? old : Concat(directory, "/", kRemoving, name);
-  if (old != going && ::rename(old.c_str(), going.c_str()) != 0) return;
-  for (const std::string& file : NamesIn(going)) {
-    const bool is_ours = file == kManifestName || file.starts_with("shard-") ||
-                         file.starts_with("rank-") || file == Concat(kManifestName, ".new");
-    if (is_ours) ::unlink(Concat(going, "/", file).c_str());
-  }
-  ::rmdir(going.c_str());
-}
-
-int64_t ChangedNs(const std::string& path) {
-  struct stat found {};
-  if (::stat(path.c_str(), &found) != 0) return 0;
-  return found.st_mtim.tv_sec * int64_t{1'000'000'000} + found.st_mtim.tv_nsec;
 }
 
 }  // namespace
 
-std::string FileNameOf(uint32_t rank) { return "shard-" + Padded(rank) + ".safetensors"; }
-std::string NotesNameOf(uint32_t rank) { return "rank-" + Padded(rank) + ".json"; }
-
-Result<void> WriteShard(const ShardPlace& place, const ShardBytes& bytes) {
-  const std::string folder = Concat(place.directory, "/", place.name);
-  RETURN_IF_ERROR(MakeDirectory(folder));
-  if (::access(Concat(folder, "/", kManifestName).c_str(), F_OK) == 0) {
-    return Failure{FailureKind::kExists, place.name + " is complete"};
-  }
+Result<void> WriteShard(Store* store, const ShardPlace& place, const ShardImage& image,
+                        Pacer* pacer) {
+  RETURN_IF_ERROR(store->MakeFolder(place.name));
+  ASSIGN_OR_RETURN(const bool is_complete, store->Has(KeyOf(place.name, kManifestName)));
+  if (is_complete) return Failure{FailureKind::kExists, place.name + " is complete"};
   Manifest part{.job_id = place.job_id,
                 .generation = place.saved.generation,
                 .step = place.saved.step,
                 .files = {},
                 .ranks = {}};
-  if (place.file_of == place.rank) {
-    const std::string name = FileNameOf(place.rank);
-    const std::string path = Concat(folder, "/", name);
-    RETURN_IF_ERROR(Clear(path));
-    RETURN_IF_ERROR(Drain(bytes.file, bytes.file_hashes, path, {}));
-    part.files.push_back({name, bytes.file.size(), bytes.file_hashes});
-  }
-  MemorySource notes(bytes.notes);
-  RETURN_IF_ERROR(Verify(&notes, bytes.notes_hashes));
+  if (place.file_of == place.rank) RETURN_IF_ERROR(WriteFiles(store, place, image, pacer, &part));
   const std::string notes_name = NotesNameOf(place.rank);
-  RETURN_IF_ERROR(WriteWhole(Concat(folder, "/", notes_name), bytes.notes));
-  part.files.push_back({notes_name, bytes.notes.size(), bytes.notes_hashes});
-  part.ranks.push_back({place.rank, FileNameOf(place.file_of), notes_name});
-  RETURN_IF_ERROR(WriteWhole(Concat(folder, "/", PartNameOf(place.rank)), ToText(part)));
-  return SyncDirectory(folder);
+  ASSIGN_OR_RETURN(const std::string notes,
+                   ReadAll(image.notes, image.notes_hashes, kManifestBytesMax));
+  RETURN_IF_ERROR(Put(store, KeyOf(place.name, notes_name), notes, Store::PutMode::kReplace));
+  part.files.push_back({notes_name, image.notes->size(), image.notes_hashes});
+  part.ranks.push_back(
+      {place.rank, FileNameOf(place.file_of), notes_name,
+       part.Find(FrozenNameOf(place.rank)) != nullptr ? FrozenNameOf(place.rank) : ""});
+  RETURN_IF_ERROR(Put(store, KeyOf(place.name, PartNameOf(place.rank)), ToText(part),
+                      Store::PutMode::kReplace));
+  return store->SyncNames(place.name);
 }
 
-Result<uint64_t> Commit(const CommitPlace& place) {
-  const std::string folder = Concat(place.directory, "/", place.order.name);
-  const std::string path = Concat(folder, "/", kManifestName);
-  if (Result<Manifest> done = ReadManifest(folder); done.ok()) {
-    RETURN_IF_ERROR(WriteWhole(Concat(place.directory, "/", kLatest), place.order.name + "\n"));
-    RETURN_IF_ERROR(SyncDirectory(place.directory));
-    return done->bytes();
-  }
-  Manifest whole{.job_id = place.job_id,
-                 .generation = place.order.saved.generation,
-                 .step = place.order.saved.step,
-                 .world_size = place.order.world_size,
-                 .files = {},
-                 .ranks = {}};
-  std::vector<TensorBox> boxes;
-  for (const PersistOrder::Shard& shard : place.order.shards) {
-    const std::string name = PartNameOf(shard.rank.value());
-    ASSIGN_OR_RETURN(const std::string text, ReadSmall(Concat(folder, "/", name)));
-    Result<Manifest> part = ParseManifest(text);
-    if (!part.ok()) return Annotate(part.failure(), name);
-    const bool is_of_it = part->generation == whole.generation && part->step == whole.step &&
-                          part->ranks.size() == 1 && part->ranks[0].rank == shard.rank.value() &&
-                          part->ranks[0].file == FileNameOf(shard.file_of.value());
-    if (!is_of_it) return Failure{FailureKind::kInvalid, name + " is of another save"};
-    for (ManifestFile& file : part->files) {
-      if (file.name == FileNameOf(shard.rank.value())) {
-        ASSIGN_OR_RETURN(Image head, HeadOf(folder, file));
-        std::move(head.boxes.begin(), head.boxes.end(), std::back_inserter(boxes));
-      }
-      whole.files.push_back(std::move(file));
+Result<uint64_t> Commit(Store* store, const CommitPlace& place) {
+  const std::string& name = place.order.name;
+  Result<Manifest> present = ReadManifest(store, name);
+  if (!present.ok() && IsAway(present.failure())) return present.failure();
+  RETURN_IF_ERROR(CheckNotPassed(store, place));
+  if (!present.ok()) {
+    ASSIGN_OR_RETURN(Manifest whole, Gather(store, place));
+    const std::string text = ToText(whole);
+    // What cannot be read back must not become visible.
+    RETURN_IF_ERROR(ParseManifest(text));
+    const Result<void> put = Put(store, KeyOf(name, kManifestName), text, Store::PutMode::kNew);
+    // Of two that commit the same step one puts it; and an answer may get lost.
+    const bool was_there = !put.ok() && put.failure().kind == FailureKind::kExists;
+    if (!put.ok() && !was_there) return put.failure();
+    if (was_there) {
+      ASSIGN_OR_RETURN(const Manifest theirs, ReadManifest(store, name));
+      if (theirs != whole) return Failure{FailureKind::kFenced, name + " was committed otherwise"};
     }
-    whole.ranks.push_back(part->ranks[0]);
+    present = std::move(whole);
   }
-  RETURN_IF_ERROR(CheckTiling(std::move(boxes)));
-  const std::string text = ToText(whole);
-  // What cannot be read back must not become visible.
-  RETURN_IF_ERROR(ParseManifest(text));
-  RETURN_IF_ERROR(WriteWhole(path, text));
-  RETURN_IF_ERROR(SyncDirectory(folder));
-  RETURN_IF_ERROR(SyncDirectory(place.directory));
-  RETURN_IF_ERROR(WriteWhole(Concat(place.directory, "/", kLatest), place.order.name + "\n"));
-  RETURN_IF_ERROR(SyncDirectory(place.directory));
-  for (const PersistOrder::Shard& shard : place.order.shards) {
-    ::unlink(Concat(folder, "/", PartNameOf(shard.rank.value())).c_str());
-  }
-  return whole.bytes();
+  // The names of its files, its own name, and only then the word that it is the newest.
+  RETURN_IF_ERROR(store->SyncNames(name));
+  RETURN_IF_ERROR(store->SyncNames(""));
+  RETURN_IF_ERROR(SetLatest(store, name));
+  return present->bytes();
 }
 
-Result<Manifest> ReadManifest(const std::string& folder) {
-  ASSIGN_OR_RETURN(const std::string text, ReadSmall(Concat(folder, "/", kManifestName)));
+void RemoveParts(Store* store, const PersistOrder& committed) {
+  for (const PersistOrder::Shard& shard : committed.shards) {
+    (void)store->Remove(KeyOf(committed.name, PartNameOf(shard.rank.value())));
+  }
+}
+
+Result<Manifest> ReadManifest(Store* store, const std::string& name) {
+  ASSIGN_OR_RETURN(const std::string text,
+                   store->Get(KeyOf(name, kManifestName), kManifestBytesMax));
   ASSIGN_OR_RETURN(Manifest manifest, ParseManifest(text));
   if (manifest.world_size == 0) return Failure{FailureKind::kInvalid, "the manifest is of a part"};
   return manifest;
 }
 
-std::vector<Listed> List(const std::string& directory) {
+Result<Manifest> ReadManifest(const std::string& folder) {
+  const size_t slash = folder.find_last_not_of('/');
+  const std::string clean = folder.substr(0, slash == std::string::npos ? 0 : slash + 1);
+  const size_t split = clean.rfind('/');
+  if (split == std::string::npos) return ReadManifest(MakePosixStore(".").get(), clean);
+  return ReadManifest(MakePosixStore(clean.substr(0, split)).get(), clean.substr(split + 1));
+}
+
+Result<Manifest> ReadPart(const std::string& folder, uint32_t rank) {
+  ASSIGN_OR_RETURN(const std::string text,
+                   MakePosixStore(folder)->Get(PartNameOf(rank), kManifestBytesMax));
+  return ParseManifest(text);
+}
+
+Result<std::vector<Listed>> List(Store* store) {
+  ASSIGN_OR_RETURN(const std::vector<StoreEntry> entries, store->List(""));
   std::vector<Listed> found;
-  for (const std::string& name : NamesIn(directory)) {
-    if (!IsFolderName(name)) continue;
-    Result<Manifest> manifest = ReadManifest(Concat(directory, "/", name));
-    if (manifest.ok()) found.push_back({name, *std::move(manifest)});
+  for (const StoreEntry& entry : entries) {
+    if (!entry.is_folder || !IsCheckpointName(entry.name)) continue;
+    Result<Manifest> manifest = ReadManifest(store, entry.name);
+    if (manifest.ok()) {
+      found.push_back({entry.name, *std::move(manifest)});
+    } else if (IsAway(manifest.failure())) {
+      return manifest.failure();
+    }
   }
-  const std::string latest = LatestIn(directory);
-  std::sort(found.begin(), found.end(), [&](const Listed& a, const Listed& b) {
-    if ((a.name == latest) != (b.name == latest)) return a.name == latest;
-    if (a.manifest.step != b.manifest.step) return a.manifest.step > b.manifest.step;
-    return a.manifest.generation > b.manifest.generation;
-  });
+  ASSIGN_OR_RETURN(const std::string latest, LatestIn(store));
+  const auto kept = [&](const Listed& one) {
+    return KeptFolder{.name = one.name,
+                      .is_whole = true,
+                      .is_latest = one.name == latest,
+                      .saved = {one.manifest.generation, one.manifest.step}};
+  };
+  std::sort(found.begin(), found.end(),
+            [&](const Listed& a, const Listed& b) { return IsNewerKept(kept(a), kept(b)); });
   return found;
 }
 
-std::optional<StoredCheckpoint> Newest(const std::string& directory,
-                                       const std::set<std::string>& except) {
-  const auto stored = [](const std::string& name, const Manifest& manifest) {
-    return StoredCheckpoint{.name = name,
-                            .job_id = manifest.job_id,
-                            .saved = {manifest.generation, manifest.step},
-                            .world_size = manifest.world_size};
-  };
-  const std::string latest = LatestIn(directory);
-  if (!latest.empty() && !except.contains(latest)) {
-    const Result<Manifest> manifest = ReadManifest(Concat(directory, "/", latest));
-    if (manifest.ok()) return stored(latest, *manifest);
+namespace {
+
+// By rank, the lowest one that has the same file; empty when nobody shares one.
+std::vector<uint32_t> SharedFiles(const Manifest& manifest) {
+  std::map<std::string_view, uint32_t> first;
+  for (const ManifestRank& rank : manifest.ranks) {
+    const auto at = first.emplace(rank.file, rank.rank).first;
+    at->second = std::min(at->second, rank.rank);
   }
-  for (const Listed& one : List(directory)) {
+  std::vector<uint32_t> file_of;
+  const bool is_whole = manifest.ranks.size() == manifest.world_size;
+  if (!is_whole || first.size() == manifest.ranks.size()) return file_of;
+  file_of.resize(manifest.world_size);
+  for (const ManifestRank& rank : manifest.ranks) {
+    if (rank.rank < file_of.size()) file_of[rank.rank] = first.at(rank.file);
+  }
+  return file_of;
+}
+
+// What LATEST names when it was committed and its manifest is not to be understood: damaged, or of
+// a newer version. Whoever takes it says why it cannot be; to begin anew beside it would be
+// silence.
+Result<std::optional<StoredCheckpoint>> Unreadable(Store* store, const std::string& latest,
+                                                   const std::set<std::string>& except) {
+  std::optional<StoredCheckpoint> found;
+  if (latest.empty() || except.contains(latest)) return found;
+  ASSIGN_OR_RETURN(const bool is_committed, store->Has(KeyOf(latest, kManifestName)));
+  if (is_committed) found = StoredCheckpoint{.name = latest, .saved = SavedIn(latest)};
+  return found;
+}
+
+}  // namespace
+
+Result<std::optional<StoredCheckpoint>> Newest(Store* store, const std::set<std::string>& except) {
+  const auto stored = [](const std::string& name, const Manifest& manifest) {
+    return std::optional(StoredCheckpoint{.name = name,
+                                          .job_id = manifest.job_id,
+                                          .saved = {manifest.generation, manifest.step},
+                                          .world_size = manifest.world_size,
+                                          .file_of = SharedFiles(manifest)});
+  };
+  ASSIGN_OR_RETURN(const std::string latest, LatestIn(store));
+  if (!latest.empty() && !except.contains(latest)) {
+    const Result<Manifest> manifest = ReadManifest(store, latest);
+    if (manifest.ok()) return stored(latest, *manifest);
+    if (IsAway(manifest.failure())) return manifest.failure();
+  }
+  ASSIGN_OR_RETURN(const std::vector<Listed> all, List(store));
+  for (const Listed& one : all) {
     if (!except.contains(one.name)) return stored(one.name, one.manifest);
   }
-  return std::nullopt;
+  return Unreadable(store, latest, except);
 }
 
-void Prune(const std::string& directory, uint32_t keep) {
-  const std::vector<Listed> all = List(directory);
-  if (all.empty()) return;
-  const int64_t newest = ChangedNs(Concat(directory, "/", all.front().name, "/", kManifestName));
-  std::set<std::string> whole;
-  for (const Listed& one : all) whole.insert(one.name);
-  for (size_t i = std::max(keep, 1u); i < all.size(); ++i) RemoveFolder(directory, all[i].name);
-  for (const std::string& name : NamesIn(directory)) {
-    const std::string path = Concat(directory, "/", name);
-    const bool is_unfinished = IsFolderName(name) && !whole.contains(name) &&
-                               ::access(Concat(path, "/", kManifestName).c_str(), F_OK) != 0;
-    if (name.starts_with(kRemoving) || (is_unfinished && ChangedNs(path) < newest)) {
-      RemoveFolder(directory, name);
-    }
+Result<std::optional<StoredCheckpoint>> Newest(const std::string& directory) {
+  return Newest(MakePosixStore(directory).get());
+}
+
+Result<void> Prune(Store* store, uint32_t keep) {
+  ASSIGN_OR_RETURN(const std::vector<Listed> all, List(store));
+  if (all.empty()) return {};
+  ASSIGN_OR_RETURN(const std::vector<StoreEntry> entries, store->List(""));
+  ASSIGN_OR_RETURN(const int64_t newest_ns, CommittedNs(store, all.front().name));
+  Result<void> first;  // failure; the others are tried nevertheless
+  const auto note = [&first](const Result<void>& result) {
+    if (first.ok() && !result.ok()) first = result;
+  };
+  // What an earlier time began comes first: its name may be needed again.
+  for (const StoreEntry& entry : entries) {
+    if (entry.name.starts_with(kRemoving)) note(RemoveCheckpoint(store, entry.name));
+    const bool is_attempt = entry.name.starts_with(Concat(kLatest, ".new-"));
+    if (is_attempt && entry.changed_ns < newest_ns) note(store->Remove(entry.name));
   }
+  // The newest one stands first, whether LATEST names it or nothing does.
+  std::vector<KeptFolder> folders;
+  std::set<std::string> whole;
+  for (const Listed& one : all) {
+    folders.push_back({.name = one.name,
+                       .is_whole = true,
+                       .is_latest = folders.empty(),
+                       .saved = {one.manifest.generation, one.manifest.step},
+                       .changed_ns = newest_ns});
+    whole.insert(one.name);
+  }
+  for (const StoreEntry& entry : entries) {
+    if (!entry.is_folder || !IsCheckpointName(entry.name) || whole.contains(entry.name)) continue;
+    const Result<std::optional<int64_t>> changed_ns = UnfinishedNs(store, entry);
+    if (!changed_ns.ok()) note(changed_ns.failure());
+    if (!changed_ns.ok() || !changed_ns->has_value()) continue;
+    folders.push_back({.name = entry.name, .saved = {}, .changed_ns = **changed_ns});
+  }
+  for (const size_t i : WhatMayGo(folders, keep)) note(RemoveCheckpoint(store, folders[i].name));
+  return first;
 }
 
-std::vector<std::string> VerifyCheckpoint(const std::string& folder) {
-  const Result<Manifest> manifest = ReadManifest(folder);
+std::vector<std::string> VerifyCheckpoint(Store* store, const std::string& name) {
+  const Result<Manifest> manifest = ReadManifest(store, name);
   if (!manifest.ok()) return {manifest.failure().message};
   std::vector<std::string> wrong;
   std::vector<TensorBox> boxes;
   for (const ManifestFile& file : manifest->files) {
-    auto source = FileSource::Open(Concat(folder, "/", file.name), file.bytes);
+    auto source = store->Open(KeyOf(name, file.name), file.bytes);
     if (!source.ok()) {
       wrong.push_back(source.failure().message);
       continue;
@@ -320,7 +409,7 @@ std::vector<std::string> VerifyCheckpoint(const std::string& folder) {
       continue;
     }
     if (!file.name.starts_with("shard-")) continue;
-    Result<Image> head = HeadOf(folder, file);
+    Result<Image> head = HeadOf(store, name, file);
     if (!head.ok()) {
       wrong.push_back(head.failure().message);
       continue;
@@ -334,20 +423,23 @@ std::vector<std::string> VerifyCheckpoint(const std::string& folder) {
   return wrong;
 }
 
-Result<void> Remove(const std::string& directory, const std::string& name) {
-  const std::string folder = Concat(directory, "/", name);
-  if (!IsFolderName(name) || ::access(folder.c_str(), F_OK) != 0) {
+Result<void> Remove(Store* store, const std::string& name) {
+  ASSIGN_OR_RETURN(const std::vector<StoreEntry> entries, store->List(""));
+  const bool is_there = std::any_of(entries.begin(), entries.end(), [&](const StoreEntry& one) {
+    return one.is_folder && one.name == name;
+  });
+  if (!IsCheckpointName(name) || !is_there) {
     return Failure{FailureKind::kNotFound, Concat("there is no checkpoint ", name)};
   }
-  RemoveFolder(directory, name);
-  const std::vector<Listed> left = List(directory);
-  const std::string latest = Concat(directory, "/", kLatest);
+  RETURN_IF_ERROR(RemoveCheckpoint(store, name));
+  ASSIGN_OR_RETURN(const std::vector<Listed> left, List(store));
+  ASSIGN_OR_RETURN(const std::string latest, LatestIn(store));
   if (left.empty()) {
-    ::unlink(latest.c_str());
-  } else if (LatestIn(directory) != left.front().name) {
-    RETURN_IF_ERROR(WriteWhole(latest, left.front().name + "\n"));
+    RETURN_IF_ERROR(store->Remove(kLatest));
+  } else if (latest != left.front().name) {
+    RETURN_IF_ERROR(SetLatest(store, left.front().name));
   }
-  return SyncDirectory(directory);
+  return store->SyncNames("");
 }
 
 }  // namespace paceline::ckpt

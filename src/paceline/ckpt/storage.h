@@ -1,13 +1,14 @@
 #pragma once
 
-// A directory of checkpoints on a file system that all hosts see.
+// Checkpoints in a store (ckpt/store/store.h): how they are written, made visible, found and
+// removed.
 //
-//   DIRECTORY/LATEST                          name of the newest checkpoint, one line
-//   DIRECTORY/step-1200-g3/MANIFEST.json      last of all: without it there is no checkpoint
-//                         /shard-00000.safetensors, rank-00000.json, …
+//   LATEST                          name of the newest checkpoint, one line
+//   step-1200-g3/MANIFEST.json      last of all: without it there is no checkpoint
+//               /shard-00000.safetensors, rank-00000.json, …
 //
-// Everything becomes visible by a rename after its bytes are durable; nothing is ever written in
-// place. Nothing but what this file made, by its name, is ever removed.
+// Everything becomes visible after its bytes are durable; nothing is ever written in place. Nothing
+// but what this file made, by its name, is ever removed.
 
 #include <cstdint>
 #include <optional>
@@ -18,20 +19,22 @@
 
 #include "paceline/base/result.h"
 #include "paceline/ckpt/manifest.h"
+#include "paceline/ckpt/pacer.h"
+#include "paceline/ckpt/restore.h"
+#include "paceline/ckpt/store/store.h"
 #include "paceline/model/checkpoint.h"
 
 namespace paceline::ckpt {
 
-// What one rank has of a step, in memory.
-struct ShardBytes {
-  std::span<const std::byte> file;
+// What one rank has of a step, in memory or on a local disk.
+struct ShardImage {
+  ChunkSource* file = nullptr;
   std::vector<uint64_t> file_hashes;
-  std::span<const std::byte> notes;
+  ChunkSource* notes = nullptr;
   std::vector<uint64_t> notes_hashes;
 };
 
 struct ShardPlace {
-  std::string directory;
   std::string name;  // of the checkpoint
   std::string job_id;
   SavedStep saved;
@@ -39,43 +42,63 @@ struct ShardPlace {
   uint32_t file_of = 0;  // its tensors are in that rank's file, which is written when it is its own
 };
 
-// Durable when this returns. Again after a failure: whatever an earlier attempt left is replaced.
-// kFull, kSystem, kDamaged (the memory lost a byte). kExists: the checkpoint is complete.
-Result<void> WriteShard(const ShardPlace& place, const ShardBytes& bytes);
+// An image of two files becomes two, and the frozen one is linked to that of the newest checkpoint
+// when every chunk of it has the same hash there. Durable when this returns. Again after a failure:
+// whatever an earlier attempt left is replaced.
+// kFull, kSystem, kDamaged (the image lost a byte). kExists: the checkpoint is complete.
+Result<void> WriteShard(Store* store, const ShardPlace& place, const ShardImage& image,
+                        Pacer* pacer);
 
 struct CommitPlace {
-  std::string directory;
   PersistOrder order;  // with the shards of all ranks
   std::string job_id;
 };
 // Puts the parts together, checks that the boxes of every tensor tile it, writes the manifest and
-// LATEST. The bytes of the checkpoint. Again after a success: the same answer.
-Result<uint64_t> Commit(const CommitPlace& place);
+// LATEST. The bytes of the checkpoint. Again after a success: the same answer. kFenced: the store
+// has a newer step of this job as its newest, so whoever ordered this is of the past.
+Result<uint64_t> Commit(Store* store, const CommitPlace& place);
+
+// The parts of a committed checkpoint, which nobody reads any more. They go with its folder at the
+// latest, so a failure is none.
+void RemoveParts(Store* store, const PersistOrder& committed);
 
 // Removes all but the newest `keep` checkpoints and what older, unfinished ones left. Never what
-// LATEST names. What could not be removed stays for the next time.
-void Prune(const std::string& directory, uint32_t keep);
+// LATEST names. What could not be removed stays for the next time, and the failure says why.
+Result<void> Prune(Store* store, uint32_t keep);
 
 // kInvalid, kDamaged, kNotFound.
+Result<Manifest> ReadManifest(Store* store, const std::string& name);
+// Of a folder of a file system, which `ReadPart` reads too: what a rank's agent left of its part.
 Result<Manifest> ReadManifest(const std::string& folder);
+Result<Manifest> ReadPart(const std::string& folder, uint32_t rank);
 
 struct Listed {
   std::string name;
   Manifest manifest;
 };
 // Every checkpoint with a whole manifest, the newest first: what LATEST names, then by step.
-std::vector<Listed> List(const std::string& directory);
-// The first of them that is not one of `except`.
-std::optional<StoredCheckpoint> Newest(const std::string& directory,
-                                       const std::set<std::string>& except = {});
+// kSystem: the store cannot be read, which is not the same as an empty one.
+Result<std::vector<Listed>> List(Store* store);
+// The first of them that is not one of `except`. When there is none, but what LATEST names was
+// committed, it is that one, in a world of 0 ranks: its manifest cannot be read, which is not the
+// same as nothing.
+Result<std::optional<StoredCheckpoint>> Newest(Store* store,
+                                               const std::set<std::string>& except = {});
+// Of a directory of a file system.
+Result<std::optional<StoredCheckpoint>> Newest(const std::string& directory);
 
 // One sentence for each thing that is wrong; empty: every byte is what was saved.
-std::vector<std::string> VerifyCheckpoint(const std::string& folder);
+std::vector<std::string> VerifyCheckpoint(Store* store, const std::string& name);
 
 // kNotFound. The newest one is removed like any other: LATEST then names the next.
-Result<void> Remove(const std::string& directory, const std::string& name);
+Result<void> Remove(Store* store, const std::string& name);
 
-std::string FileNameOf(uint32_t rank);   // shard-00003.safetensors
-std::string NotesNameOf(uint32_t rank);  // rank-00003.json
+// The names that checkpoints have: step-1200-g3.
+bool IsCheckpointName(std::string_view name);
+
+std::string FileNameOf(uint32_t rank);    // shard-00003.safetensors
+std::string FrozenNameOf(uint32_t rank);  // shard-00003-frozen.safetensors
+std::string NotesNameOf(uint32_t rank);   // rank-00003.json
+std::string PartNameOf(uint32_t rank);    // rank-00003.part.json
 
 }  // namespace paceline::ckpt

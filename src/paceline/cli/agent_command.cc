@@ -44,6 +44,8 @@ int RunAgentCommand(Invocation& invocation) {
   const absl::StatusOr<int> code = agent::RunAgent(options);
   if (code.ok()) return *code;
   const Problem problem = ProblemFrom(code.status());
+  // What the living one left there is not this one's business.
+  if (absl::IsAlreadyExists(code.status())) return invocation.out.Fail(problem);
   const agent::AgentFiles files{options.run_dir, options.node};
   // The launcher shows it: nobody looks at this process's own output.
   ReplaceFile(files.ProblemJson(), RenderProblemJson(problem), 0600).IgnoreError();

@@ -1,16 +1,14 @@
 // `paceline ckpt`: looks at the checkpoints of a directory. It reads storage alone and needs no
-// job.
+// job. Verbs with two paths have files of their own.
 
-#include <algorithm>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
+#include "paceline/base/json.h"
 #include "paceline/ckpt/restore.h"
 #include "paceline/ckpt/storage.h"
+#include "paceline/cli/ckpt_find.h"
 #include "paceline/cli/command.h"
 #include "paceline/cli/exit_code.h"
 #include "paceline/cli/text.h"
@@ -20,52 +18,13 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-std::string Dump(const Json& json) {
-  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-}
-
-std::string Size(uint64_t bytes) {
-  constexpr const char* kUnits[] = {"B", "kB", "MB", "GB", "TB"};
-  size_t unit = 0;
-  uint64_t tenths = bytes * 10;
-  for (; tenths >= 10'000 && unit + 1 < std::size(kUnits); ++unit) tenths /= 1000;
-  const std::string whole = std::to_string(tenths / 10);
-  return (unit == 0 ? whole : whole + "." + std::to_string(tenths % 10)) + " " + kUnits[unit];
-}
-
-// A checkpoint as it was named: its directory and its own name.
-struct Named {
-  std::string directory;
-  ckpt::Listed listed;
-  std::string folder() const { return directory + "/" + listed.name; }
-};
-
-Problem NoCheckpoint(const std::string& path, const std::string& why) {
-  return {.code = "PL-E080",
-          .what = "there is no checkpoint",
-          .where = path,
-          .why = why,
-          .fix = "paceline ckpt ls DIR, with the directory that the Checkpointer was given"};
-}
-
-// DIR takes its newest one, DIR/step-7-g1 that one.
-cli::Result<Named> Find(const std::string& path) {
-  std::string clean = path;
-  while (clean.size() > 1 && clean.ends_with('/')) clean.pop_back();
-  const size_t slash = clean.rfind('/');
-  const std::string name = slash == std::string::npos ? clean : clean.substr(slash + 1);
-  const auto manifest = ckpt::ReadManifest(clean);
-  if (manifest.ok()) {
-    const std::string parent = slash == std::string::npos ? "." : clean.substr(0, slash);
-    return Named{parent, {name, *manifest}};
-  }
-  std::vector<ckpt::Listed> all = ckpt::List(clean);
-  if (!all.empty()) return Named{clean, std::move(all.front())};
-  return NoCheckpoint(path, manifest.failure().message);
-}
-
-int Ls(Output& out, const std::string& directory) {
-  const std::vector<ckpt::Listed> all = ckpt::List(directory);
+int Ls(Invocation& invocation, const std::string& directory) {
+  Output& out = invocation.out;
+  auto store = OpenPlace(invocation, directory);
+  if (!store.ok()) return out.Fail(store.problem());
+  const auto found = ckpt::List(store->get());
+  if (!found.ok()) return out.Fail(StorageUnreadable(directory, found.failure()));
+  const std::vector<ckpt::Listed>& all = *found;
   if (all.empty()) return out.Fail(NoCheckpoint(directory, "nothing in it has a whole manifest"));
   Json json = {{"schema", "paceline.ckpt_ls/1"}, {"directory", directory}};
   json["checkpoints"] = Json::array();
@@ -79,27 +38,19 @@ int Ls(Output& out, const std::string& directory) {
                                    {"bytes", manifest.bytes()},
                                    {"job", manifest.job_id}});
     rows.push_back({one.name, std::to_string(manifest.step), std::to_string(manifest.world_size),
-                    Size(manifest.bytes()), Visible(manifest.job_id)});
+                    BytesText(manifest.bytes()), Visible(manifest.job_id)});
   }
   if (out.is_json()) {
-    out.DataLine(Dump(json));
+    out.DataLine(PrintJson(json));
   } else {
     out.Data(Table(rows, out.width()));
   }
   return kExitDone;
 }
 
-std::string ShapeText(const std::vector<uint64_t>& shape) {
-  std::string text;
-  for (const uint64_t extent : shape) {
-    if (!text.empty()) text += "x";
-    text += std::to_string(extent);
-  }
-  return text.empty() ? "scalar" : text;
-}
-
-int Show(Output& out, const std::string& path) {
-  const auto named = Find(path);
+int Show(Invocation& invocation, const std::string& path) {
+  Output& out = invocation.out;
+  const auto named = FindCheckpoint(invocation, path);
   if (!named.ok()) return out.Fail(named.problem());
   const ckpt::Manifest& manifest = named->listed.manifest;
   Json json = {{"schema", "paceline.ckpt_show/1"},
@@ -113,7 +64,7 @@ int Show(Output& out, const std::string& path) {
   std::vector<std::vector<std::string>> rows = {{"TENSOR", "TYPE", "SHAPE", "FROM", "FILE"}};
   for (const ckpt::ManifestFile& file : manifest.files) {
     if (!file.name.ends_with(".safetensors")) continue;
-    auto source = ckpt::FileSource::Open(named->folder() + "/" + file.name, file.bytes);
+    auto source = named->store->Open(named->listed.name + "/" + file.name, file.bytes);
     if (!source.ok()) return out.Fail(NoCheckpoint(path, source.failure().message));
     const auto head = ckpt::ReadHead(source->get(), file.hashes);
     if (!head.ok()) return out.Fail(NoCheckpoint(path, head.failure().message));
@@ -128,48 +79,51 @@ int Show(Output& out, const std::string& path) {
     }
   }
   if (out.is_json()) {
-    out.DataLine(Dump(json));
+    out.DataLine(PrintJson(json));
     return kExitDone;
   }
   out.DataLine(named->listed.name + ": step " + std::to_string(manifest.step) + ", " +
-               std::to_string(manifest.world_size) + " ranks, " + Size(manifest.bytes()));
+               std::to_string(manifest.world_size) + " ranks, " + BytesText(manifest.bytes()));
   out.Data(Table(rows, out.width()));
   return kExitDone;
 }
 
 // One checkpoint when its folder is named, else all of the directory.
-int Verify(Output& out, const std::string& path) {
-  const auto named = Find(path);
+int Verify(Invocation& invocation, const std::string& path) {
+  Output& out = invocation.out;
+  const auto named = FindCheckpoint(invocation, path);
   if (!named.ok()) return out.Fail(named.problem());
-  std::vector<std::pair<std::string, std::string>> all;  // name, folder
-  if (ckpt::ReadManifest(path).ok()) {
-    all.emplace_back(named->listed.name, named->folder());
-  } else {
-    for (const ckpt::Listed& one : ckpt::List(path))
-      all.emplace_back(one.name, path + "/" + one.name);
+  ckpt::Store* const store = named->store.get();
+  std::vector<std::string> names = {named->listed.name};
+  if (!named->is_one) {
+    const auto all = ckpt::List(store);
+    if (!all.ok()) return out.Fail(StorageUnreadable(path, all.failure()));
+    names.clear();
+    for (const ckpt::Listed& one : *all) names.push_back(one.name);
   }
   Json json = {{"schema", "paceline.ckpt_verify/1"}};
   json["checkpoints"] = Json::array();
   bool is_whole = true;
-  for (const auto& [name, folder] : all) {
-    const std::vector<std::string> wrong = ckpt::VerifyCheckpoint(folder);
+  for (const std::string& name : names) {
+    const std::vector<std::string> wrong = ckpt::VerifyCheckpoint(store, name);
     is_whole = is_whole && wrong.empty();
     json["checkpoints"].push_back({{"name", name}, {"problems", wrong}});
     if (out.is_json()) continue;
     out.DataLine(name + (wrong.empty() ? ": every byte is what was saved" : ": damaged"));
     for (const std::string& text : wrong) out.DataLine("  " + Visible(text));
   }
-  if (out.is_json()) out.DataLine(Dump(json));
+  if (out.is_json()) out.DataLine(PrintJson(json));
   return is_whole ? kExitDone : kExitFindings;
 }
 
-int Rm(Output& out, const std::string& path) {
-  const auto named = Find(path);
+int Rm(Invocation& invocation, const std::string& path) {
+  Output& out = invocation.out;
+  const auto named = FindCheckpoint(invocation, path);
   if (!named.ok()) return out.Fail(named.problem());
-  if (!ckpt::ReadManifest(path).ok()) {
+  if (!named->is_one) {
     return out.Fail(NoCheckpoint(path, "name the one that shall go, not the whole directory"));
   }
-  const auto removed = ckpt::Remove(named->directory, named->listed.name);
+  const auto removed = ckpt::Remove(named->store.get(), named->listed.name);
   if (!removed.ok()) return out.Fail(NoCheckpoint(path, removed.failure().message));
   out.Say("removed " + named->listed.name);
   return kExitDone;
@@ -177,21 +131,59 @@ int Rm(Output& out, const std::string& path) {
 
 struct Verb {
   std::string_view name;
-  int (*run)(Output& out, const std::string& path);
+  int (*run)(Invocation& invocation, const std::string& path);
 };
 constexpr Verb kVerbs[] = {{"ls", Ls}, {"show", Show}, {"verify", Verify}, {"rm", Rm}};
 
+struct PairVerb {
+  std::string_view name;
+  int (*run)(Invocation& invocation, const std::string& one, const std::string& other);
+};
+constexpr PairVerb kPairVerbs[] = {
+    {"diff", CkptDiff}, {"export", CkptExport}, {"import", CkptImport}};
+
+constexpr Flag kFlags[] = {
+    {.dest = "to",
+     .spellings = {"--to"},
+     .kind = FlagKind::kChoice,
+     .metavar = "FORMAT",
+     .help = "export: hf, a Hugging Face folder of the weights, or dcp, PyTorch's own with all",
+     .choices = "hf|dcp"},
+    {.dest = "step",
+     .spellings = {"--step"},
+     .kind = FlagKind::kInteger,
+     .metavar = "N",
+     .help = "the checkpoint of this step, not the newest; import: the step that it gets, 0 unless "
+             "given"},
+    {.dest = "entry",
+     .spellings = {"--entry"},
+     .metavar = "NAME",
+     .help = "entry of the state that is the model, model by default; import: for tensors that "
+             "stand in no entry"},
+    {.dest = "max_file",
+     .spellings = {"--max-file"},
+     .kind = FlagKind::kSize,
+     .metavar = "SIZE",
+     .help = "export --to hf: tensors in a file, 5GB by default"},
+};
+
 }  // namespace
+
+FlagTable CkptFlags() { return kFlags; }
 
 int RunCkpt(Invocation& invocation) {
   const auto& words = invocation.line.positionals;
   for (const Verb& verb : kVerbs) {
-    if (words.size() == 2 && words[0] == verb.name) return verb.run(invocation.out, words[1]);
+    if (words.size() == 2 && words[0] == verb.name) return verb.run(invocation, words[1]);
+  }
+  for (const PairVerb& verb : kPairVerbs) {
+    if (words.size() == 3 && words[0] == verb.name) return verb.run(invocation, words[1], words[2]);
   }
   return invocation.out.Fail({.code = "PL-E002",
-                              .what = "paceline ckpt needs a verb and a path",
+                              .what = "paceline ckpt needs a verb and its paths",
                               .where = "the command line",
-                              .why = "the verbs are ls, show, verify and rm",
+                              .why = "ls, show, verify and rm take a path; diff A B, export DIR "
+                                     "OUT and import SOURCE DIR take two",
                               .fix = "paceline ckpt ls DIR"});
 }
 

@@ -11,11 +11,11 @@
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <system_error>
 
 #include "paceline/base/fd.h"
 #include "paceline/base/file_text.h"
+#include "paceline/base/json.h"
 #include "paceline/cli/command.h"
 #include "paceline/cli/event_text.h"
 #include "paceline/cli/exit_code.h"
@@ -28,12 +28,15 @@ namespace {
 
 constexpr size_t kEnvironmentBytesMax = 4 << 20;
 constexpr Duration kStarterBirth = Duration::Seconds(60);  // its folder is there before it is
+// Memory of a job that nobody knows is left alone for so long: it may be about to be resumed.
+constexpr Duration kMemoryRest = Duration::Seconds(600);
 
 // Everything that paceline writes into a run directory; docs/formats/run_dir.md.
 constexpr const char* kRunDirEntries[] = {
-    "errors",         "job.json",        "journal.db", "journal.db-shm",
-    "journal.db-wal", "journal.db.lock", "lock",       "logs",
-    "nodes",          "spec.json",       "tls",        "token"};
+    "data.db",         "data.db-shm", "data.db-wal",    "errors",
+    "job.json",        "journal.db",  "journal.db-shm", "journal.db-wal",
+    "journal.db.lock", "lock",        "logs",           "nodes",
+    "spec.json",       "tls",         "token"};
 
 constexpr Flag kFlags[] = {
     {.dest = "older_than",
@@ -72,6 +75,11 @@ bool HasProcess(const std::string& job_id) {
     for (const std::string& word : Split(text, '\0')) {
       if (word == wanted) return true;
     }
+    // The keeper of a process that nobody launched.
+    const std::string command = ReadText("/proc/" + pid + "/cmdline", kEnvironmentBytesMax);
+    const std::vector<std::string> words = Split(command, '\0');
+    const bool is_keeper = std::find(words.begin(), words.end(), "keeper") != words.end();
+    if (is_keeper && std::find(words.begin(), words.end(), job_id) != words.end()) return true;
   }
   return false;
 }
@@ -109,6 +117,42 @@ void PlanRegistry(const std::string& root, Plan* plan) {
   }
 }
 
+// Checkpoints in memory: what a job leaves when host and agents were killed together. Those of a
+// job that is known here may be wanted by --resume, and go with its run directory.
+std::string MemoryOf(const std::string& job_id) {
+  return "/dev/shm/paceline-" + std::to_string(geteuid()) + (job_id.empty() ? "" : "/" + job_id);
+}
+
+Duration UnchangedFor(const std::string& path) {
+  struct stat status {};
+  if (lstat(path.c_str(), &status) != 0) return Duration();
+  return WallNow() - Instant::FromNanoseconds(int64_t{status.st_mtim.tv_sec} * 1'000'000'000);
+}
+
+void PlanMemory(const Environment& environment, Plan* plan) {
+  std::vector<std::string> known;
+  for (const JobPlace& job : KnownJobs(environment)) known.push_back(job.id);
+  for (const std::string& job_id : EntriesOf(MemoryOf(""))) {
+    const std::string path = MemoryOf(job_id);
+    const bool is_known = std::find(known.begin(), known.end(), job_id) != known.end();
+    if (is_known || UnchangedFor(path) < kMemoryRest || HasProcess(job_id)) continue;
+    plan->removed.push_back({"checkpoints in memory", path, "no process of its job lives"});
+  }
+}
+
+// What keepers of processes without a launcher keep on the local disk for an object store.
+void PlanTiers(const Environment& environment, Duration age, Plan* plan) {
+  const std::string home = LookupOr(environment, "HOME", "");
+  const std::string root =
+      LookupOr(environment, "XDG_STATE_HOME", home + "/.local/state") + "/paceline/tiers";
+  for (const std::string& job_id : EntriesOf(root)) {
+    const std::string path = root + "/" + job_id;
+    if (UnchangedFor(path) < age || HasProcess(job_id)) continue;
+    plan->removed.push_back(
+        {"checkpoints on the local disk", path, "unchanged for " + ToString(UnchangedFor(path))});
+  }
+}
+
 void PlanRunDir(const JobPlace& job, const std::string& why, const std::string& root, Plan* plan) {
   const std::string alive = WhyAlive(job);
   if (!alive.empty()) {
@@ -116,6 +160,9 @@ void PlanRunDir(const JobPlace& job, const std::string& why, const std::string& 
     return;
   }
   plan->removed.push_back({"run directory", job.run_dir, why});
+  if (access(MemoryOf(job.id).c_str(), F_OK) == 0) {
+    plan->removed.push_back({"checkpoints in memory", MemoryOf(job.id), "its run directory goes"});
+  }
   const std::string entry = root + "/jobs/" + job.id + ".json";
   if (RunDirOfRegistryEntry(entry) == job.run_dir) {
     plan->removed.push_back({"registry entry", entry, "its run directory goes"});
@@ -180,7 +227,7 @@ void Report(Output& out, const Plan& plan, bool is_dry) {
                                          {"dry_run", is_dry},
                                          {"removed", list(plan.removed)},
                                          {"kept", list(plan.kept)}};
-    out.DataLine(json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+    out.DataLine(PrintJson(json));
     return;
   }
   for (const Item& item : plan.removed) {
@@ -210,9 +257,11 @@ int RunClean(Invocation& invocation) {
   if (invocation.line.positionals.empty()) {
     PlanStarters(root, &plan);
     PlanRegistry(root, &plan);
-    if (const Given* age = invocation.line.Find("older_than")) {
-      PlanOldRunDirs(invocation.environment,
-                     ParseDuration(age->value).value_or(Duration::Infinite()), root, &plan);
+    PlanMemory(invocation.environment, &plan);
+    if (const Given* given = invocation.line.Find("older_than")) {
+      const Duration age = ParseDuration(given->value).value_or(Duration::Infinite());
+      PlanOldRunDirs(invocation.environment, age, root, &plan);
+      PlanTiers(invocation.environment, age, &plan);
     }
   }
   const bool is_dry = invocation.line.Has("dry_run");

@@ -1,7 +1,6 @@
 // `paceline config`: the settings as they are now, and the pages that are made from tables.
 
-#include <nlohmann/json.hpp>
-
+#include "paceline/base/json.h"
 #include "paceline/cli/command.h"
 #include "paceline/cli/error_codes.h"
 #include "paceline/cli/exit_code.h"
@@ -59,7 +58,7 @@ int Show(Invocation& invocation) {
                                             : "did you mean " + std::string(nearest) + "?"});
   }
   if (out.is_json()) {
-    out.DataLine(json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+    out.DataLine(PrintJson(json));
   } else if (out.options().format == Format::kPlain) {
     for (const auto& row : rows) {
       for (size_t i = 0; i < row.size(); ++i) out.Data((i == 0 ? "" : "\t") + row[i]);
@@ -115,7 +114,7 @@ int TorchrunTable(Invocation& invocation) {
     row["takes_value"] = flag.kind != FlagKind::kSwitch;
     json.push_back(row);
   }
-  invocation.out.DataLine(json.dump());
+  invocation.out.DataLine(PrintJson(json));
   return kExitDone;
 }
 

@@ -11,10 +11,9 @@
 #include <sys/timex.h>
 #include <unistd.h>
 
-#include <nlohmann/json.hpp>
-
 #include "paceline/base/fd.h"
 #include "paceline/base/file_text.h"
+#include "paceline/base/json.h"
 #include "paceline/cli/command.h"
 #include "paceline/cli/exit_code.h"
 #include "paceline/cli/host_facts.h"
@@ -180,7 +179,7 @@ int RunDoctor(Invocation& invocation) {
     }
     ++findings;
     if (out.is_json()) {
-      json["findings"].push_back(nlohmann::ordered_json::parse(RenderProblemJson(*problem)));
+      json["findings"].push_back(ParseOrderedJson(RenderProblemJson(*problem)));
     } else {
       out.Data(RenderProblem(*problem,
                              {.color = out.options().color_stdout,
@@ -190,7 +189,7 @@ int RunDoctor(Invocation& invocation) {
   const size_t passed = std::size(kChecks) - findings;
   json["passed"] = passed;
   if (out.is_json()) {
-    out.DataLine(json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+    out.DataLine(PrintJson(json));
   } else {
     out.DataLine(std::to_string(findings) + " findings, " + std::to_string(passed) +
                  " checks passed");

@@ -1,7 +1,6 @@
 #include "paceline/cli/error.h"
 
-#include <nlohmann/json.hpp>
-
+#include "paceline/base/json.h"
 #include "paceline/cli/error_codes.h"
 #include "paceline/cli/exit_code.h"
 #include "paceline/cli/text.h"
@@ -117,7 +116,7 @@ std::string RenderProblemJson(const Problem& problem) {
   json["where"] = problem.where;
   json["fix"] = problem.fix;
   json["docs"] = "docs/errors.md#" + problem.code;
-  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  return PrintJson(json);
 }
 
 }  // namespace paceline::cli

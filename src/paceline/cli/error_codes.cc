@@ -77,6 +77,9 @@ constexpr ErrorCode kCodes[] = {
      "`--resume` needs a run directory with a journal whose job has not ended well."},
     {"PL-E027", "the job still runs", kExitUsage,
      "`paceline stop` ends it, `paceline attach` shows it."},
+    {"PL-E028", "the node has an agent already", kExitUsage,
+     "Two agents of one node would keep the same ranks and the same checkpoints, so the second one "
+     "ends before it touches anything. When the first one has died its lock has died with it."},
 
     {"PL-E030", "the master does not answer", kExitUnreachable,
      "The command found the job's address but got no answer in time. The ranks may be well: agents "
@@ -157,6 +160,24 @@ constexpr ErrorCode kCodes[] = {
      "The directory holds no folder with a whole MANIFEST.json: nothing was committed there yet, "
      "it "
      "is another directory than the Checkpointer's, or the manifest is damaged."},
+    {"PL-E081", "the storage of the checkpoints cannot be read", kExitUnreachable,
+     "The file system or the object store does not answer, or lets nobody in with these "
+     "credentials. That says nothing about the checkpoints in it."},
+    {"PL-E082", "the checkpoint cannot be exported", kExitUsage,
+     "It is damaged, it has no entry of that name, or something is in the way where the copy shall "
+     "go. Nothing of the checkpoint itself was changed."},
+    {"PL-E083", "the file cannot be imported", kExitUsage,
+     "Formats that are pickles are read by torch's weights-only loader and by nothing else. What "
+     "that refuses is not loaded: a pickle can run any code. Save it again as tensors, numbers, "
+     "text, lists and dicts."},
+    {"PL-E085", "the job leases no such data", kExitUsage,
+     "`paceline data` shows data sets that workers lease from the master: those of "
+     "paceline.data.shards and LeasedLoader. The data of an ElasticLoader is computed by each rank "
+     "and leased from nobody; where it stands is in the checkpoints: `paceline data trace SAMPLE "
+     "--checkpoint DIR`."},
+    {"PL-E086", "the leases of the job cannot be read", kExitUnreachable,
+     "data.db of the run directory is there and cannot be read: it is damaged, held by another "
+     "program, or the disk does not answer."},
     {"PL-E099", "a bug of paceline", kExitTrainingFailed,
      "Something happened that only an error in paceline explains. Please report it with the text "
      "shown."},

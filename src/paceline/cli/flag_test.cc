@@ -2,11 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
 
 #include "paceline/base/prng.h"
+#include "paceline/cli/command.h"
 #include "paceline/cli/setting.h"
 #include "paceline/cli/torchrun_flags.h"
+#include "paceline/sim/main.h"
 
 namespace paceline::cli {
 namespace {
@@ -120,6 +123,22 @@ TEST(Flag, RandomWordsNeverCrash) {
       EXPECT_FALSE(RenderProblemJson(line.problem()).empty());
     }
   }
+}
+
+// The simulator reads its words by itself, but only what the table has comes through to it.
+TEST(Flag, TheSimulatorsFlagsAreAllInTheTable) {
+  const FlagTable table = SimFlags();
+  const std::string_view help = sim::HelpOfSim();
+  size_t count = 0;
+  for (size_t at = help.find("\n  --"); at != help.npos; at = help.find("\n  --", at + 1)) {
+    const std::string_view flag = help.substr(at + 3, help.find(' ', at + 3) - at - 3);
+    EXPECT_TRUE(std::any_of(table.begin(), table.end(), [&](const Flag& known) {
+      return std::find(known.spellings.begin(), known.spellings.end(), flag) !=
+             known.spellings.end();
+    })) << flag;
+    ++count;
+  }
+  EXPECT_GT(count, 10u);
 }
 
 }  // namespace

@@ -8,10 +8,10 @@
 #include <climits>
 #include <cstdlib>
 #include <memory>
-#include <nlohmann/json.hpp>
 
 #include "paceline/agent/pids.h"
 #include "paceline/base/file_text.h"
+#include "paceline/base/json.h"
 #include "paceline/cli/text.h"
 
 namespace paceline::cli {
@@ -31,9 +31,7 @@ constexpr Flag kJobFlags[] = {
      .help = "which job: its id or run directory; the running one by default"},
 };
 
-Json ReadJson(const std::string& path) {
-  return Json::parse(ReadText(path, kSmallFileBytesMax), nullptr, /*allow_exceptions=*/false);
-}
+Json ReadJson(const std::string& path) { return ParseJson(ReadText(path, kSmallFileBytesMax)); }
 
 std::string TextAt(const Json& json, const char* key) {
   if (!json.is_object()) return "";

@@ -20,6 +20,14 @@ FlagTable KeeperFlags() {
        .spellings = {"--job-id"},
        .metavar = "ID",
        .help = "the same for every run that saves to the same directory"},
+      {.dest = "python",
+       .spellings = {"--python"},
+       .metavar = "PATH",
+       .help = "the interpreter of the process"},
+      {.dest = "tier",
+       .spellings = {"--tier"},
+       .metavar = "DIR",
+       .help = "where it keeps on a local disk what goes to an object store"},
       {.dest = "log", .spellings = {"--log"}, .metavar = "PATH", .help = "its log file"},
   };
   return kFlags;
@@ -30,7 +38,8 @@ int RunKeeperCommand(Invocation& invocation) {
     const Given* given = invocation.line.Find(dest);
     return given == nullptr ? std::string() : given->value;
   };
-  const agent::PrivateKeeperOptions options{text("socket"), text("job")};
+  const agent::PrivateKeeperOptions options{text("socket"), text("job"), text("python"),
+                                            text("tier")};
   if (options.socket.empty() || options.job_id.empty()) {
     return invocation.out.Fail({.code = "PL-E002",
                                 .what = "the keeper lacks a flag",

@@ -14,12 +14,11 @@
 #include <utility>
 #include <variant>
 
-#include <nlohmann/json.hpp>
-
 #include "paceline/agent/agent_files.h"
 #include "paceline/agent/json_field.h"
 #include "paceline/agent/page_file.h"
 #include "paceline/base/file_text.h"
+#include "paceline/base/json.h"
 #include "paceline/base/status_macros.h"
 #include "paceline/base/text.h"
 #include "paceline/cli/error.h"
@@ -244,8 +243,7 @@ std::string Launcher::LastWords() const {
   }
   for (const auto& [node, kept] : agents_) {
     const std::string path = agent::AgentFiles{options_.platform.run_dir, node}.ProblemJson();
-    const nlohmann::json told =
-        nlohmann::json::parse(ReadText(path, kTailBytes), nullptr, /*allow_exceptions=*/false);
+    const nlohmann::json told = ParseJson(ReadText(path, kTailBytes));
     if (!told.is_object()) continue;
     return RenderProblem({.code = agent::JsonText(told, "code"),
                           .what = agent::JsonText(told, "message"),

@@ -5,8 +5,8 @@
 
 #include <algorithm>
 #include <map>
-#include <nlohmann/json.hpp>
 
+#include "paceline/base/json.h"
 #include "paceline/cli/command.h"
 #include "paceline/cli/exit_code.h"
 #include "paceline/cli/log_files.h"
@@ -66,7 +66,7 @@ void PrintLine(Output& out, const LogFile& file, std::string_view text) {
                                          {"generation", file.generation},
                                          {"stream", file.is_error ? "stderr" : "stdout"},
                                          {"text", text}};
-    out.DataLine(json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+    out.DataLine(PrintJson(json));
     return;
   }
   const std::string prefix = Visible(file.node) + ":" + std::to_string(file.rank) + "| ";

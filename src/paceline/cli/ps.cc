@@ -1,7 +1,6 @@
 // `paceline ps`: the jobs and kept-warm starters of this user on this host.
 
-#include <nlohmann/json.hpp>
-
+#include "paceline/base/json.h"
 #include "paceline/cli/command.h"
 #include "paceline/cli/exit_code.h"
 #include "paceline/cli/job_place.h"
@@ -16,10 +15,6 @@ constexpr Flag kFlags[] = {
      .kind = FlagKind::kSwitch,
      .help = "also jobs that have ended"},
 };
-
-std::string Dump(const nlohmann::ordered_json& json) {
-  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-}
 
 nlohmann::ordered_json JobJson(const JobPlace& job) {
   nlohmann::ordered_json json;
@@ -64,7 +59,7 @@ int RunPs(Invocation& invocation) {
                     std::to_string(starter.pid), "-", "-"});
   }
   if (out.is_json()) {
-    out.DataLine(Dump(json));
+    out.DataLine(PrintJson(json));
   } else if (rows.size() > 1) {
     out.Data(Table(rows, out.width()));
   } else {

@@ -1,11 +1,11 @@
 // Asking about a job whose master is not where it was, over real servers.
 
 #include "paceline/cli/remote.h"
+#include "paceline/base/json.h"
 
 #include <unistd.h>
 
 #include <memory>
-#include <nlohmann/json.hpp>
 
 #include "gtest/gtest.h"
 #include "paceline/base/file_text.h"
@@ -38,7 +38,7 @@ class Remote : public testing::Test {
                                  {"id", "job"},
                                  {"launcher_pid", launcher_pid},
                                  {"master", {{"addr", master_address}}}};
-    ASSERT_TRUE(ReplaceFile(dir_.path() + "/job.json", card.dump(), 0600).ok());
+    ASSERT_TRUE(ReplaceFile(dir_.path() + "/job.json", PrintJson(card), 0600).ok());
   }
   JobPlace Place() { return *ReadJobPlace(dir_.path()); }
 

@@ -8,9 +8,11 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "paceline/base/fd.h"
@@ -25,6 +27,7 @@
 #include "paceline/cli/run_prepare.h"
 #include "paceline/cli/run_request.h"
 #include "paceline/cli/status_line.h"
+#include "paceline/cli/value.h"
 #include "paceline/model/version.h"
 
 namespace paceline::cli {
@@ -180,10 +183,36 @@ std::optional<int> Detach(PreparedRun& run, Output& out, Fd* serving) {
   return std::nullopt;
 }
 
+// "100", "30s", "auto": as paceline.interval reads it, refused here before anything starts.
+bool IsInterval(const std::string& text) {
+  if (text.empty() || text == "auto") return true;
+  if (const auto steps = ParseInteger(text); steps.has_value()) return *steps > 0;
+  const auto time = ParseDuration(text);
+  return time.has_value() && time->nanoseconds() > 0 && text != "never";
+}
+
+// Ranks inherit them through their agent. paceline.checkpoint takes them before the script's.
+Check PassOnCheckpointTerms(const SettingValues& settings) {
+  for (const char* key : {"checkpoint.every", "checkpoint.keep"}) {
+    const SettingValue& value = settings.Get(key);
+    if (value.text.empty()) continue;
+    if (std::string_view(key) == "checkpoint.every" && !IsInterval(value.text)) {
+      return Problem{.code = "PL-E003",
+                     .what = "checkpoints cannot be stored every \"" + value.text + "\"",
+                     .where = value.origin,
+                     .why = "it is a number of steps, a time with a unit, or auto",
+                     .fix = "--ckpt-every 100, --ckpt-every 30s"};
+    }
+    ::setenv(FindSetting(key)->EnvironmentName().c_str(), value.text.c_str(), 1);
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 int RunRun(Invocation& invocation) {
   Output& out = invocation.out;
+  if (Check problem = PassOnCheckpointTerms(invocation.settings)) return out.Fail(*problem);
   const HostFacts facts = ReadHostFacts(invocation.environment);
   auto request =
       MakeRunRequest(invocation.line, invocation.settings, invocation.environment, facts);

@@ -9,10 +9,9 @@
 #include <cstring>
 #include <utility>
 
-#include <nlohmann/json.hpp>
-
 #include "paceline/agent/json_field.h"
 #include "paceline/base/file_text.h"
+#include "paceline/base/json.h"
 #include "paceline/base/text.h"
 
 namespace paceline::cli {
@@ -129,13 +128,12 @@ std::string FormatJobCard(const JobCard& card) {
                      {"nodes", card.nodes},
                      {"relay", card.relay},
                      {"created", card.created}};
-  return text.dump(1, ' ', false, json::error_handler_t::replace) + "\n";
+  return PrintJson(text, {.indent = 1}) + "\n";
 }
 
 Result<JobCard> ReadJobCard(const std::string& run_dir) {
   const std::string path = run_dir + "/job.json";
-  const json text = json::parse(ReadText(path, kCardBytesMax), nullptr,
-                                /*allow_exceptions=*/false);
+  const json text = ParseJson(ReadText(path, kCardBytesMax));
   const bool is_card = text.is_object() && JsonText(text, "schema") == "paceline.job/1" &&
                        text.contains("master") && text["master"].is_object();
   if (!is_card) {
@@ -163,7 +161,7 @@ Result<JobCard> ReadJobCard(const std::string& run_dir) {
 }
 
 std::string RunDirOfEntry(const std::string& text) {
-  const json entry = json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const json entry = ParseJson(text);
   return entry.is_object() ? JsonText(entry, "run_dir") : "";
 }
 
@@ -213,18 +211,18 @@ Result<std::string> OpenRuntimeDir(const Environment& environment) {
 Check SaveJobCard(const JobCard& card, const std::string& run_dir, const std::string& runtime_dir) {
   const absl::Status saved = ReplaceFile(run_dir + "/job.json", FormatJobCard(card), 0600);
   if (!saved.ok()) return Unusable(run_dir, std::string(saved.message()));
-  json entry = json::parse(FormatJobCard(card));
+  json entry = ParseJson(FormatJobCard(card));
   entry["run_dir"] = run_dir;
   MakeDirs(runtime_dir + "/jobs", 0700).IgnoreError();
   // The registry is a convenience: a job that cannot be listed still runs.
-  ReplaceFile(Concat(runtime_dir, "/jobs/", card.job_id, ".json"), entry.dump(), 0600)
+  ReplaceFile(Concat(runtime_dir, "/jobs/", card.job_id, ".json"), PrintJson(entry), 0600)
       .IgnoreError();
   return std::nullopt;
 }
 
 agent::ProcessId FindAgent(const std::string& run_dir, const std::string& node) {
-  const json text = json::parse(
-      ReadText(Concat(run_dir, "/nodes/", node, "/agent.json"), kCardBytesMax), nullptr, false);
+  const json text =
+      ParseJson(ReadText(Concat(run_dir, "/nodes/", node, "/agent.json"), kCardBytesMax));
   if (!text.is_object() || JsonText(text, "boot_id") != agent::BootId()) return {};
   const agent::ProcessId process = ProcessFrom(text);
   return agent::IsAlive(process) ? process : agent::ProcessId{};

@@ -77,6 +77,16 @@ void PrintNodes(Output& out, const wire::JobStatus& status) {
   if (rows.size() > 1) out.Data(Table(rows, out.width()));
 }
 
+void PrintCheckpoints(Output& out, const wire::CheckpointStatus& status) {
+  if (status.directory.empty()) return;
+  std::string text = "  checkpoints  in memory step " + StepText(status.memory_step) +
+                     "  in storage step " + StepText(status.storage_step);
+  if (status.writing_step >= 0) text += "  writing step " + StepText(status.writing_step);
+  out.DataLine(ClipTo(text + "  " + Visible(status.directory), out.width()));
+  if (status.problem.empty()) return;
+  out.DataLine("  " + out.Painted(Paint::kYellow, "checkpoints: " + Visible(status.problem)));
+}
+
 void Print(Output& out, const wire::JobStatus& status) {
   std::string head = Visible(status.job_id) + "  " + out.Painted(PaintOf(status), status.phase) +
                      "  step " + StepText(status.step);
@@ -99,6 +109,7 @@ void Print(Output& out, const wire::JobStatus& status) {
   if (status.journal != "ok" && !status.journal.empty()) {
     out.DataLine("  " + out.Painted(Paint::kYellow, "journal: " + Visible(status.journal)));
   }
+  PrintCheckpoints(out, status.checkpoints);
   PrintNodes(out, status);
 }
 

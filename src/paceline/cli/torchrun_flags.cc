@@ -1,8 +1,8 @@
 #include "paceline/cli/torchrun_flags.h"
 
-#include <nlohmann/json.hpp>
 #include <utility>
 
+#include "paceline/base/json.h"
 #include "paceline/cli/value.h"
 
 namespace paceline::cli {
@@ -275,105 +275,6 @@ constexpr Flag kTorchrunFlags[] = {
      .origin = kTorch},
 };
 
-constexpr Flag kRunFlags[] = {
-    {.dest = "local_nodes",
-     .spellings = {"--local-nodes"},
-     .kind = kInteger,
-     .metavar = "N",
-     .help = "this machine holds N nodes, each an agent with --nproc-per-node ranks",
-     .setting = "job.local_nodes"},
-    {.dest = "spares",
-     .spellings = {"--spares"},
-     .kind = kInteger,
-     .metavar = "K",
-     .help = "K more nodes that wait, joined and warm, to replace a lost one",
-     .setting = "job.spares"},
-    {.dest = "name",
-     .spellings = {"--name"},
-     .metavar = "NAME",
-     .help = "name of the job, part of its id",
-     .setting = "job.name"},
-    {.dest = "run_dir",
-     .spellings = {"--run-dir"},
-     .metavar = "DIR",
-     .help = "journal, logs and token of this job; ./runs/ID by default",
-     .setting = "job.run_dir"},
-    {.dest = "resume",
-     .spellings = {"--resume"},
-     .kind = kSwitch,
-     .help = "go on with the job of the run directory; take over when it runs"},
-    {.dest = "detach",
-     .spellings = {"--detach"},
-     .kind = kSwitch,
-     .help = "start, print the job's id and leave it running"},
-    {.dest = "grow",
-     .spellings = {"--grow"},
-     .kind = kChoice,
-     .metavar = "WHEN",
-     .help = "when a joining node is taken in: after the next checkpoint, now, never",
-     .choices = "checkpoint|now|never",
-     .setting = "job.grow"},
-    {.dest = "replace_nodes",
-     .spellings = {"--replace-nodes"},
-     .kind = kOnOff,
-     .metavar = "on|off",
-     .help = "start a new node for a lost one",
-     .setting = "job.replace_nodes"},
-    {.dest = "stop_grace",
-     .spellings = {"--stop-grace"},
-     .kind = kDuration,
-     .metavar = "TIME",
-     .help = "between SIGTERM and SIGKILL when you stop the job",
-     .setting = "timers.stop_grace"},
-    {.dest = "preload",
-     .spellings = {"--preload"},
-     .kind = kList,
-     .metavar = "MODULE,…",
-     .help = "modules to import once in the warm starter",
-     .setting = "launch.preload"},
-    {.dest = "keep_warm",
-     .spellings = {"--keep-warm"},
-     .kind = kDuration,
-     .metavar = "TIME",
-     .help = "keep the starter for the next run that long",
-     .setting = "launch.keep_warm"},
-    {.dest = "node_name",
-     .spellings = {"--node-name"},
-     .metavar = "NAME",
-     .help = "name of this host in the job",
-     .setting = "network.node_name"},
-    {.dest = "relays",
-     .spellings = {"--relays"},
-     .kind = kList,
-     .metavar = "HOST:PORT,…",
-     .help = "hosts that pass others' calls on to the master; for thousands of hosts",
-     .setting = "network.relays"},
-    {.dest = "tls",
-     .spellings = {"--tls"},
-     .kind = kSwitch,
-     .help = "encrypt; the first host makes the job's authority and prints a join string",
-     .setting = "network.tls"},
-    {.dest = "insecure",
-     .spellings = {"--insecure"},
-     .kind = kSwitch,
-     .help = "listen on other than loopback without encryption; the token is still needed",
-     .setting = "network.insecure"},
-    {.dest = "join",
-     .spellings = {"--join"},
-     .metavar = "STRING",
-     .help = "what the first host printed, or DIR/FILE with it, mode 0600"},
-    {.dest = "token_file",
-     .spellings = {"--token-file"},
-     .metavar = "FILE",
-     .help = "file with the job's token, instead of --join",
-     .setting = "network.token_file"},
-    {.dest = "passthrough_exit",
-     .spellings = {"--passthrough-exit"},
-     .kind = kSwitch,
-     .help = "end with the exit code of the rank that failed first",
-     .setting = "output.passthrough_exit"},
-};
-
 constexpr Flag kGlobalFlags[] = {
     {.dest = "help", .spellings = {"-h", "--help"}, .kind = kSwitch, .help = "show this and end"},
     {.dest = "json",
@@ -448,7 +349,6 @@ std::string PetName(const Flag& flag) {
 }
 
 FlagTable TorchrunFlags() { return kTorchrunFlags; }
-FlagTable RunFlags() { return kRunFlags; }
 FlagTable GlobalFlags() { return kGlobalFlags; }
 
 Result<TorchrunNamespace> ResolveTorchrun(const ParsedLine& line, const Environment& environment) {
@@ -483,7 +383,7 @@ std::string TorchrunNamespaceJson(const TorchrunNamespace& values,
   for (size_t i = 1; i < positionals.size(); ++i) {
     json["training_script_args"].push_back(positionals[i]);
   }
-  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  return PrintJson(json);
 }
 
 Result<ParsedLine> ParseRunLine(const std::vector<std::string>& args) {

@@ -1,6 +1,6 @@
 #include "paceline/model/version.h"
+#include "paceline/base/json.h"
 
-#include <nlohmann/json.hpp>
 #include <string>
 
 #include "paceline/cli/command.h"
@@ -25,7 +25,7 @@ int RunVersion(Invocation& invocation) {
   json["schema"] = "paceline.version/1";
   json["version"] = VersionText();
   json["compiler"] = __VERSION__;
-  invocation.out.DataLine(json.dump());
+  invocation.out.DataLine(PrintJson(json));
   return kExitDone;
 }
 

@@ -1,9 +1,9 @@
 // `paceline why`: the last incident of the job, any event of it, or what an error code means.
 
-#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "paceline/base/file_text.h"
+#include "paceline/base/json.h"
 #include "paceline/cli/command.h"
 #include "paceline/cli/error_codes.h"
 #include "paceline/cli/event_text.h"
@@ -28,7 +28,7 @@ int ExplainCode(Invocation& invocation, const ErrorCode& row) {
     json["title"] = row.title;
     json["text"] = row.text;
     json["exit_code"] = row.exit_code;
-    out.DataLine(json.dump());
+    out.DataLine(PrintJson(json));
     return kExitDone;
   }
   const size_t width = out.width() == 0 ? 80 : out.width();
@@ -43,7 +43,7 @@ std::string TracebackOf(const JobPlace& place, const wire::JobEvent& failure) {
   const std::string path = place.run_dir + "/errors/" + failure.node + "/g" +
                            std::to_string(failure.generation) + "-rank" +
                            std::to_string(failure.rank.value_or(0)) + ".json";
-  const auto json = nlohmann::json::parse(ReadText(path, kErrorRecordBytesMax), nullptr, false);
+  const auto json = ParseJson(ReadText(path, kErrorRecordBytesMax));
   if (!json.is_object()) return "";
   const auto text = json.find("traceback");
   return text != json.end() && text->is_string() ? text->get<std::string>() : "";
@@ -52,7 +52,7 @@ std::string TracebackOf(const JobPlace& place, const wire::JobEvent& failure) {
 nlohmann::ordered_json EventsJson(const std::vector<wire::JobEvent>& events) {
   auto json = nlohmann::ordered_json::array();
   for (const wire::JobEvent& event : events) {
-    json.push_back(nlohmann::ordered_json::parse(wire::EventJson(event)));
+    json.push_back(ParseOrderedJson(wire::EventJson(event)));
   }
   return json;
 }
@@ -72,7 +72,7 @@ std::string WhyJson(const JobPlace& place, const Explanation& why, const std::st
   json["traceback"] =
       traceback.empty() ? nlohmann::ordered_json() : nlohmann::ordered_json(traceback);
   json["next"] = why.next;
-  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  return PrintJson(json);
 }
 
 void PrintWhy(Output& out, const JobPlace& place, const Explanation& why,

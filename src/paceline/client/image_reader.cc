@@ -2,6 +2,9 @@
 
 #include <utility>
 
+#include "paceline/ckpt/image_files.h"
+#include "paceline/ckpt/store/posix.h"
+
 namespace paceline::client {
 namespace {
 
@@ -17,8 +20,9 @@ Result<std::unique_ptr<ImageReader>> ImageReader::Open(const InMemory& place) {
     if (image.generation != place.generation || image.step != place.step) continue;
     reader->source_ = std::make_unique<ckpt::MemorySource>(arena.FileOf(image));
     reader->hashes_ = arena.FileHashesOf(image);
-    ckpt::MemorySource notes(arena.NotesOf(image));
-    RETURN_IF_ERROR(reader->ReadHeads(&notes, arena.NotesHashesOf(image)));
+    reader->notes_ = std::make_unique<ckpt::MemorySource>(arena.NotesOf(image));
+    reader->notes_hashes_ = arena.NotesHashesOf(image);
+    ASSIGN_OR_RETURN(reader->image_, ckpt::ReadHead(reader->source_.get(), reader->hashes_));
     return reader;
   }
   return Failure{FailureKind::kNotFound,
@@ -29,26 +33,43 @@ Result<std::unique_ptr<ImageReader>> ImageReader::Open(const std::string& folder
                                                        const ckpt::Manifest& manifest,
                                                        uint32_t rank) {
   const ckpt::ManifestRank* of = manifest.Of(rank);
-  const ckpt::ManifestFile* file = of == nullptr ? nullptr : manifest.Find(of->file);
   const ckpt::ManifestFile* notes_file = of == nullptr ? nullptr : manifest.Find(of->notes);
-  if (file == nullptr || notes_file == nullptr) {
+  if (notes_file == nullptr) {
     return Failure{FailureKind::kInvalid,
                    "the manifest has nothing for rank " + std::to_string(rank)};
   }
   auto reader = std::unique_ptr<ImageReader>(new ImageReader);
-  ASSIGN_OR_RETURN(reader->source_, ckpt::FileSource::Open(folder + "/" + file->name, file->bytes));
-  reader->hashes_ = file->hashes;
-  ASSIGN_OR_RETURN(auto notes,
+  ASSIGN_OR_RETURN(ckpt::OpenedImage opened,
+                   ckpt::OpenImage(ckpt::MakePosixStore(folder).get(), "", manifest, rank));
+  reader->source_ = std::move(opened.source);
+  reader->hashes_ = std::move(opened.hashes);
+  ASSIGN_OR_RETURN(reader->notes_,
                    ckpt::FileSource::Open(folder + "/" + notes_file->name, notes_file->bytes));
-  RETURN_IF_ERROR(reader->ReadHeads(notes.get(), notes_file->hashes));
+  reader->notes_hashes_ = notes_file->hashes;
+  ASSIGN_OR_RETURN(reader->image_, ckpt::ReadHead(reader->source_.get(), reader->hashes_));
   return reader;
 }
 
-Result<void> ImageReader::ReadHeads(ckpt::ChunkSource* notes,
-                                    std::span<const uint64_t> notes_hashes) {
-  ASSIGN_OR_RETURN(image_, ckpt::ReadHead(source_.get(), hashes_));
-  ASSIGN_OR_RETURN(notes_, ckpt::ReadAll(notes, notes_hashes, kNotesBytesMax));
-  return {};
+Result<std::unique_ptr<ImageReader>> ImageReader::OpenPart(const std::string& folder,
+                                                           uint32_t rank) {
+  ASSIGN_OR_RETURN(const ckpt::Manifest part, ckpt::ReadPart(folder, rank));
+  return Open(folder, part, rank);
+}
+
+Result<std::string> ImageReader::Notes() {
+  return ckpt::ReadAll(notes_.get(), notes_hashes_, kNotesBytesMax);
+}
+
+Result<std::string> ImageReader::ReadNotes(const std::string& folder,
+                                           const ckpt::Manifest& manifest, uint32_t rank) {
+  const ckpt::ManifestRank* of = manifest.Of(rank);
+  const ckpt::ManifestFile* file = of == nullptr ? nullptr : manifest.Find(of->notes);
+  if (file == nullptr) {
+    return Failure{FailureKind::kInvalid,
+                   "the manifest has nothing for rank " + std::to_string(rank)};
+  }
+  ASSIGN_OR_RETURN(auto notes, ckpt::FileSource::Open(folder + "/" + file->name, file->bytes));
+  return ckpt::ReadAll(notes.get(), file->hashes, kNotesBytesMax);
 }
 
 Result<void> ImageReader::Restore(std::vector<ckpt::Target> targets) {

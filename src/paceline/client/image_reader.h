@@ -30,21 +30,29 @@ class ImageReader {
   static Result<std::unique_ptr<ImageReader>> Open(const std::string& folder,
                                                    const ckpt::Manifest& manifest, uint32_t rank);
 
-  const std::vector<ckpt::TensorBox>& boxes() const { return image_.boxes; }
-  const std::string& notes() const { return notes_; }
+  // The notes alone, for a rank whose tensors are somewhere else. As the one before.
+  static Result<std::string> ReadNotes(const std::string& folder, const ckpt::Manifest& manifest,
+                                       uint32_t rank);
+  // Rank `rank`'s own image of a checkpoint whose parts an agent keeps on its local disk. The same.
+  static Result<std::unique_ptr<ImageReader>> OpenPart(const std::string& folder, uint32_t rank);
 
-  // Copies boxes[i] to targets[i].data for each. See ckpt::Restore.
+  const std::vector<ckpt::TensorBox>& boxes() const { return image_.boxes; }
+  // Read and verified when they are asked for.
+  Result<std::string> Notes();
+  // Of everything that was looked at, by whole chunks.
+  uint64_t bytes_read() const { return source_->bytes_read() + notes_->bytes_read(); }
+
+  // Copies boxes, or parts of them. See ckpt::Restore.
   Result<void> Restore(std::vector<ckpt::Target> targets);
 
  private:
   ImageReader() = default;
-  Result<void> ReadHeads(ckpt::ChunkSource* notes, std::span<const uint64_t> notes_hashes);
-
   std::unique_ptr<ckpt::Arena> arena_;  // that source_ looks into, when it is in memory
   std::unique_ptr<ckpt::ChunkSource> source_;
   std::vector<uint64_t> hashes_;
+  std::unique_ptr<ckpt::ChunkSource> notes_;
+  std::vector<uint64_t> notes_hashes_;
   ckpt::Image image_;
-  std::string notes_;
 };
 
 }  // namespace paceline::client

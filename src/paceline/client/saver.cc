@@ -43,15 +43,56 @@ Result<std::unique_ptr<Saver>> Saver::Open(const std::string& path,
 
 Result<bool> Saver::Save(const ckpt::Image& layout, std::span<const void* const> sources,
                          ckpt::SaveStep what) {
-  if (const auto hold = arena_->hold(); hold != hold_) {
-    hold_ = hold;
-    held_.reset();
+  what.keep = held_.Keep(arena_->hold());
+  for (;;) {
+    const Result<void> saved = ckpt::Save(arena_.get(), layout, sources, what);
+    if (saved.ok()) break;
+    if (saved.failure().kind != FailureKind::kBusy) return saved.failure();
+    ASSIGN_OR_RETURN(const bool is_another, ReserveAnother());
+    if (!is_another) return false;
   }
-  what.keep = held_;
-  const Result<void> saved = ckpt::Save(arena_.get(), layout, sources, what);
-  if (!saved.ok() && saved.failure().kind == FailureKind::kBusy) return false;
-  if (!saved.ok()) return saved.failure();
-  if (hold_.has_value() && !held_.has_value() && what.step >= *hold_) held_ = what.step;
+  held_.Saved(what.step);
+  return true;
+}
+
+Result<void> Saver::Reserve() {
+  for (uint32_t i = 0; i < arena_->slot_count(); ++i) {
+    if (const Result<void> reserved = ReserveSlot(i); !reserved.ok()) return reserved;
+  }
+  return {};
+}
+
+Result<void> Saver::ReserveSlot(uint32_t slot) {
+  std::unique_lock lock(mutex_);
+  done_.wait(lock, [&] { return !is_reserving_; });
+  is_reserving_ = true;
+  lock.unlock();
+  const Result<void> reserved = arena_->Reserve(slot);
+  lock.lock();
+  is_reserving_ = false;
+  done_.notify_all();
+  return reserved;
+}
+
+uint32_t Saver::reserved_slots() const {
+  uint32_t count = 0;
+  for (uint32_t i = 0; i < arena_->slot_count(); ++i) count += arena_->IsReserved(i) ? 1 : 0;
+  return count;
+}
+
+Result<bool> Saver::ReserveAnother() {
+  const uint32_t before = reserved_slots();
+  if (before == arena_->slot_count()) return false;
+  {
+    std::unique_lock lock(mutex_);
+    done_.wait(lock, [&] { return !is_reserving_ || reserved_slots() > before; });
+  }
+  for (uint32_t i = 0; reserved_slots() == before; ++i) {
+    if (arena_->IsReserved(i)) continue;
+    const Result<void> reserved = ReserveSlot(i);
+    if (!reserved.ok() && before < 2) return reserved.failure();
+    if (!reserved.ok()) return false;
+  }
   return true;
 }
 

@@ -2,9 +2,10 @@
 
 // A training process's side of its arena: the only writer of it.
 
+#include <condition_variable>
 #include <cstdint>
 #include <memory>
-#include <optional>
+#include <mutex>
 #include <span>
 #include <string>
 
@@ -12,6 +13,7 @@
 #include "paceline/base/result.h"
 #include "paceline/ckpt/arena.h"
 #include "paceline/ckpt/save.h"
+#include "paceline/model/arena_layout.h"
 
 namespace paceline::client {
 
@@ -23,13 +25,17 @@ class Saver {
                                              const ckpt::ArenaIdentity& identity,
                                              const ckpt::ArenaSize& size);
 
-  // See Arena::Populate; any thread.
-  void Populate() { arena_->Populate(); }
+  // Finds and maps the memory of all slots, in the order in which saves take them; saves go on
+  // meanwhile. One thread, beside that of Save. kFull: saves go on in the slots that there are.
+  Result<void> Reserve();
+  // Two are enough: one to write, one that is whole.
+  uint32_t reserved_slots() const;
 
   uint64_t image_bytes_max() const { return arena_->image_bytes_max(); }
 
-  // See ckpt::Save; `what.keep` is set here, by what the agent asked for. False: no slot may be
-  // taken now, and this step is left out.
+  // See ckpt::Save; `what.keep` is set here, by what the agent asked for. Waits for the memory of a
+  // slot when Reserve has not come to it. False: no slot may be taken now, and this step is left
+  // out. kFull: there is no memory for two slots.
   Result<bool> Save(const ckpt::Image& layout, std::span<const void* const> sources,
                     ckpt::SaveStep what);
 
@@ -37,10 +43,16 @@ class Saver {
   Saver(std::unique_ptr<ckpt::Arena> arena, Fd lock)
       : arena_(std::move(arena)), lock_(std::move(lock)) {}
 
+  Result<void> ReserveSlot(uint32_t slot);
+  // False: there is no other.
+  Result<bool> ReserveAnother();
+
   const std::unique_ptr<ckpt::Arena> arena_;
+  std::mutex mutex_;
+  std::condition_variable done_;
+  bool is_reserving_ = false;  // guarded by mutex_: one slot at a time
   const Fd lock_;
-  std::optional<int64_t> hold_;  // the agent's word when it was last looked at
-  std::optional<int64_t> held_;  // the step that stays because of it
+  HeldStep held_;  // what the agent has asked to stay
 };
 
 }  // namespace paceline::client

@@ -199,15 +199,17 @@ class AgentTurn {
     const bool tries_again = wanted && ++slot.spawn_failures < kSpawnFailuresMax;
     // The port was let go for this start; without another one no later world could be formed here.
     if (!tries_again && m_.held_port_ == 0) Do(HoldStorePort{});
-    if (!wanted || tries_again) return;
+    if (tries_again) return;
     MARK("spawn failed");
+    // Also when it is wanted no more: the master was told that it starts, and waits for its end.
     RankReport rank;
-    rank.generation = assignment.generation;
+    rank.generation = slot.spawning_generation;
     rank.rank = Rank(assignment.first_rank + local);
     rank.local_rank = local;
     rank.state = State::kExited;
     rank.exit.kind = ExitCause::Kind::kNotStarted;
     rank.exit.headline = why;
+    rank.exit.asked = !wanted;
     slot.process = rank;
     Do(ReportRankExit{rank});
   }

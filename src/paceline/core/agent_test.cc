@@ -65,6 +65,20 @@ TEST(AgentMachine, FailsItsRanksWhenNoStarterCanBeHad) {
   EXPECT_EQ(machine.Ranks()[0].exit.headline, "no interpreter");
 }
 
+// Found by the simulator: the master was told that the rank starts, then lost the node for its
+// silence. The start failed when nobody wanted it any more; the node was never welcome again.
+TEST(AgentMachine, TellsTheEndOfAStartThatNobodyWantsAnyMore) {
+  AgentMachine machine = Ordered();
+  Assignment idle;
+  idle.generation = Generation(1);
+  machine.Step(At(3), AssignmentReceived{idle});
+  ASSERT_EQ(machine.Ranks().size(), 1u);
+  EXPECT_EQ(Count<ReportRankExit>(machine.Step(At(4), StarterLost{"its socket closed"})), 1u);
+  ASSERT_EQ(machine.Ranks().size(), 1u);
+  EXPECT_EQ(machine.Ranks()[0].state, RankReport::State::kExited);
+  EXPECT_TRUE(machine.Ranks()[0].exit.asked);
+}
+
 TEST(AgentMachine, HoldsAnotherPortWhenAWorldEndsBeforeItStarted) {
   AgentMachine machine{JobSpec{}};
   machine.Step(At(0), StorePortHeld{20'000});

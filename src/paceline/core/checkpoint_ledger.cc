@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "paceline/base/mark.h"
+#include "paceline/core/checkpoint_restore.h"
 
 namespace paceline::core {
 namespace {
@@ -14,26 +15,11 @@ constexpr Duration kIntervalMin = Duration::Seconds(10);
 constexpr Duration kIntervalMax = Duration::Seconds(30 * 60);
 // Assumed until the job has failed: a host a week, thirty hosts.
 constexpr Duration kFailureEvery = Duration::Seconds(6 * 3600);
-constexpr int64_t kMarginMax = 64;
+constexpr int64_t kMarginMax = 256;
 constexpr Duration kRetryMin = Duration::Seconds(2);
 constexpr uint32_t kRetryDoublingsMax = 8;
 // A shard that says nothing for so long is given up; the next step is tried then.
 constexpr Duration kPersistMax = Duration::Seconds(30 * 60);
-
-// The host still has something that this rank saved in that world.
-bool Remembers(const CheckpointReport& report, Rank rank, uint64_t generation) {
-  for (const MemoryImage& image : report.images) {
-    if (image.rank == rank && image.saved.generation == generation) return true;
-  }
-  return false;
-}
-
-const MemoryImage* Find(const CheckpointReport& report, Rank rank, SavedStep saved) {
-  for (const MemoryImage& image : report.images) {
-    if (image.rank == rank && image.saved == saved) return &image;
-  }
-  return nullptr;
-}
 
 // Each node of the world has said something since its connection was made. Others on its host may
 // have told of its images; it alone can write them.
@@ -42,105 +28,77 @@ bool AreAllThere(const World& world, const std::map<NodeId, CheckpointReport>& r
                      [&](const Seat& seat) { return reports.contains(seat.node); });
 }
 
-bool IsDamaged(const CheckpointBook& book, const std::string& name) {
-  return std::find(book.damaged.begin(), book.damaged.end(), name) != book.damaged.end();
+// "what ranks 3, 7, 12 and 40 more saved".
+std::string Listed(const std::set<uint32_t>& ranks) {
+  constexpr size_t kNamedMax = 8;
+  std::string text = ranks.size() == 1 ? "what rank " : "what ranks ";
+  size_t named = 0;
+  for (const uint32_t rank : ranks) {
+    if (named == kNamedMax) break;
+    text += (named++ == 0 ? "" : ", ") + std::to_string(rank);
+  }
+  if (ranks.size() > named) text += " and " + std::to_string(ranks.size() - named) + " more";
+  return text + " saved";
 }
 
-struct Seen {
-  std::map<uint32_t, uint64_t> root_of;  // by rank
-  uint32_t world_size = 0;
-  bool is_replica = true;  // every image says so
-  bool AreEqual() const {
-    for (const auto& [rank, root] : root_of) {
-      if (root != root_of.begin()->second) return false;
-    }
-    return true;
-  }
-};
-
-Seen Look(const std::map<NodeId, CheckpointReport>& reports, SavedStep saved) {
-  Seen seen;
-  for (const auto& [node, report] : reports) {
-    for (const MemoryImage& image : report.images) {
-      if (image.saved != saved) continue;
-      seen.root_of[image.rank.value()] = image.file_root;
-      seen.world_size = image.world_size;
-      seen.is_replica = seen.is_replica && image.is_replica;
-    }
-  }
-  return seen;
+Generation GenerationOf(const CheckpointView& view) {
+  return view.world == nullptr ? Generation() : view.world->generation;
 }
 
 std::string Step(SavedStep saved) { return std::to_string(saved.step); }
 
 }  // namespace
 
-std::optional<std::map<NodeId, std::vector<RestoreOrder::Source>>> SourcesInMemory(
-    const World& world, const std::map<NodeId, CheckpointReport>& reports, SavedStep saved) {
-  const Seen seen = Look(reports, saved);
-  if (seen.root_of.empty()) return std::nullopt;
-  // One tensor state on all ranks: the script says so, or all of them are here and equal.
-  const bool are_all_here = seen.root_of.size() == seen.world_size;
-  const bool is_replicated = seen.AreEqual() && (seen.is_replica || are_all_here);
-  const bool is_same_size = seen.world_size == world.world_size();
-  std::map<NodeId, std::vector<RestoreOrder::Source>> sources;
-  for (const Seat& seat : world.seats) {
-    const auto found = reports.find(seat.node);
-    if (found == reports.end()) return std::nullopt;
-    const CheckpointReport& report = found->second;
-    for (uint32_t i = 0; i < seat.rank_count; ++i) {
-      RestoreOrder::Source source{Rank(seat.first_rank + i), {}};
-      const MemoryImage* own = Find(report, source.rank, saved);
-      if (own != nullptr && (is_same_size || is_replicated)) {
-        source.images.push_back({own->rank, own->place});
-      } else if (is_same_size && Remembers(report, source.rank, saved.generation)) {
-        // It was a step behind. A replica's tensors would do, but not its random numbers: an older
-        // step that is wholly this rank's is better than a newer one that is not.
-        return std::nullopt;
-      } else if (is_replicated) {
-        for (const MemoryImage& image : report.images) {
-          if (image.saved != saved) continue;
-          source.images.push_back({image.rank, image.place});
-          break;
-        }
-      } else if (!is_same_size && are_all_here) {
-        for (const auto& [rank, root] : seen.root_of) {
-          const MemoryImage* image = Find(report, Rank(rank), saved);
-          if (image == nullptr) return std::nullopt;
-          source.images.push_back({image->rank, image->place});
-        }
-      }
-      if (source.images.empty()) return std::nullopt;
-      sources[seat.node].push_back(std::move(source));
-    }
-  }
-  return sources;
+bool CheckpointLedger::IsDue(Instant now, const CheckpointView& view, bool is_calm) const {
+  if (!has_reports()) return false;
+  if (goes_on_ || (has_news_ && is_calm)) return true;
+  if (GenerationOf(view) != looked_for_ || view.is_ending != was_ending_) return true;
+  const Instant deadline = NextDeadline();
+  return deadline <= now && deadline > looked_at_;
 }
 
 void CheckpointLedger::Report(NodeId node, CheckpointReport report) {
+  has_news_ = true;
   // Somebody new has to be told what all others know.
-  if (!reports_.contains(node)) has_changed_ = true;
-  reports_[node] = std::move(report);
+  if (!memories_.reports.contains(node)) has_changed_ = true;
+  for (const FetchFailure& failure : report.failed) {
+    // What nobody could give for a restore is not asked for again by the next one.
+    for (const auto& [other, fetches] : plan_.fetches) {
+      for (const FetchOrder& fetch : fetches) {
+        if (fetch.rank != failure.rank || fetch.saved != failure.saved) continue;
+        memories_.unreachable.insert({fetch.rank, fetch.saved});
+      }
+    }
+  }
+  if (Readdress(report.place, report.address, &plan_.fetches)) has_changed_ = true;
+  replication_.Readdress(report.place, report.address);
+  memories_.reports[node] = std::move(report);
 }
 
 void CheckpointLedger::Forget(NodeId node) {
-  if (reports_.erase(node) > 0) has_changed_ = true;
+  if (memories_.reports.erase(node) > 0) has_changed_ = true;
+  has_news_ = has_reports();
 }
 
-bool CheckpointLedger::TakeChanged() { return std::exchange(has_changed_, false); }
+bool CheckpointLedger::TakeChanged() {
+  const bool has_moved = replication_.TakeChanged();
+  return std::exchange(has_changed_, false) || has_moved;
+}
 
 Instant CheckpointLedger::NextDeadline() const {
-  if (!terms_.has_value()) return Instant::Max();
-  if (persist_.has_value()) return persist_->since + kPersistMax;
+  if (!terms_.has_value() || !has_reports()) return Instant::Max();
+  const Instant copies = std::min(replication_.NextDeadline(), last_steps_.NextDeadline());
+  if (persist_.has_value()) return std::min(copies, persist_->since + kPersistMax);
   const bool has_nothing = !complete_.has_value() && last_step_ < 0;
-  if (hold_.has_value() || has_nothing || planned_for_ == Generation()) return Instant::Max();
-  return due_at_;
+  if (hold_.has_value() || has_nothing || planned_for_ == Generation()) return copies;
+  return std::min(copies, due_at_);
 }
 
 bool CheckpointLedger::HasHeardAll(const World& world) const {
   for (const Seat& seat : world.seats) {
-    const auto found = reports_.find(seat.node);
-    if (found == reports_.end() || found->second.generation != world.generation) return false;
+    const auto found = memories_.reports.find(seat.node);
+    if (found == memories_.reports.end() || found->second.generation != world.generation)
+      return false;
   }
   return true;
 }
@@ -149,7 +107,7 @@ bool CheckpointLedger::HasHeardAll(const World& world) const {
 // process without a launcher may come back with new ones.
 void CheckpointLedger::LearnTerms() {
   std::optional<CheckpointTerms> others;
-  for (const auto& [node, report] : reports_) {
+  for (const auto& [node, report] : memories_.reports) {
     if (!report.terms.has_value()) continue;
     if (report.terms == terms_) return;
     if (!others.has_value()) others = report.terms;
@@ -159,68 +117,13 @@ void CheckpointLedger::LearnTerms() {
   has_changed_ = true;
 }
 
-RestoreDecided CheckpointLedger::DecideRestore(const CheckpointView& view) const {
-  const World& world = *view.world;
-  const RestoreDecided& former = view.book.restore;
-  std::set<SavedStep> candidates;
-  std::optional<StoredCheckpoint> stored;
-  for (const auto& [node, report] : reports_) {
-    for (const MemoryImage& image : report.images) {
-      // What an older world saved beyond the point where a newer one went on is a dead branch.
-      const bool is_dead =
-          image.saved.generation < former.generation.value() && image.saved > former.saved;
-      if (image.saved.generation <= world.generation.value() && !is_dead) {
-        candidates.insert(image.saved);
-      }
-    }
-    if (!report.stored.has_value()) continue;
-    const auto age = [](const StoredCheckpoint& one) {
-      return std::pair(one.saved.step, one.saved.generation);
-    };
-    if (!IsDamaged(view.book, report.stored->name) &&
-        (!stored.has_value() || age(*stored) < age(*report.stored))) {
-      stored = report.stored;
-    }
-  }
-  RestoreDecided decided;
-  decided.generation = world.generation;
-  for (auto it = candidates.rbegin(); it != candidates.rend(); ++it) {
-    const bool is_ours = stored.has_value() && stored->job_id == view.job_id;
-    if (is_ours && stored->saved > *it) break;
-    if (!SourcesInMemory(world, reports_, *it).has_value()) continue;
-    MARK("restore from memory");
-    decided.from = RestoreOrder::From::kMemory;
-    decided.saved = *it;
-    decided.world_size = Look(reports_, *it).world_size;
-    decided.reason = "goes on after step " + Step(*it) + ", from memory";
-    return decided;
-  }
-  if (stored.has_value()) {
-    MARK("restore from storage");
-    decided.from = RestoreOrder::From::kStorage;
-    decided.saved = stored->saved;
-    decided.world_size = stored->world_size;
-    decided.name = stored->name;
-    decided.reason = "goes on after step " + Step(stored->saved) + ", from " + stored->name +
-                     (candidates.empty() ? ": nothing is in memory"
-                                         : ": no newer step is in the memory of every rank's host");
-    return decided;
-  }
-  decided.reason = "begins anew: there is no checkpoint";
-  if (view.book.damaged.empty()) return decided;
-  // To begin anew beside what somebody once trained is nobody's wish; the script is told.
-  decided.name = view.book.damaged.back();
-  decided.reason = "has nothing to go on from: every checkpoint is damaged";
-  return decided;
-}
-
 std::optional<SavedStep> CheckpointLedger::NewestComplete(const CheckpointView& view) const {
   // Only what this world saved: older steps were restored, so they are somewhere already.
   const World& world = *view.world;
   std::map<SavedStep, std::set<uint32_t>> ranks;
-  for (const auto& [node, report] : reports_) {
+  for (const auto& [node, report] : memories_.reports) {
     for (const MemoryImage& image : report.images) {
-      if (image.saved.generation != world.generation.value()) continue;
+      if (image.saved.generation != world.generation.value() || image.is_copy) continue;
       ranks[image.saved].insert(image.rank.value());
     }
   }
@@ -230,13 +133,19 @@ std::optional<SavedStep> CheckpointLedger::NewestComplete(const CheckpointView& 
   return std::nullopt;
 }
 
-// The first step from hold_ on that a rank has, when it is the same for all.
+// The latest of the steps that ranks kept: for each its first from hold_ on, as its own node tells.
+// Others on its host tell of its images too, but at another time: what they say is compared with
+// what the node itself has not yet said, and every hold would seem to have come too late.
 std::optional<SavedStep> CheckpointLedger::HeldByAll(const World& world) const {
   std::map<uint32_t, int64_t> first;
-  for (const auto& [node, report] : reports_) {
-    for (const MemoryImage& image : report.images) {
-      const bool counts =
-          image.saved.generation == world.generation.value() && image.saved.step >= *hold_;
+  for (const Seat& seat : world.seats) {
+    const auto report = memories_.reports.find(seat.node);
+    if (report == memories_.reports.end()) return std::nullopt;
+    for (const MemoryImage& image : report->second.images) {
+      const bool counts = image.saved.generation == world.generation.value() &&
+                          image.saved.step >= *hold_ && !image.is_copy &&
+                          image.rank.value() >= seat.first_rank &&
+                          image.rank.value() < seat.first_rank + seat.rank_count;
       if (!counts) continue;
       const auto [at, is_new] = first.emplace(image.rank.value(), image.saved.step);
       at->second = std::min(at->second, image.saved.step);
@@ -273,11 +182,21 @@ void CheckpointLedger::PlanHold(Instant now, const CheckpointView& view) {
     has_changed_ = true;
   }
   if (hold_.has_value() || persist_.has_value()) return;
-  const int64_t newest = complete_.has_value() ? complete_->step : last_step_;
+  // Reports are of different moments: where steps are quick, no two of them may ever show the same
+  // step. What anybody has saved tells how far the world is.
+  int64_t newest = complete_.has_value() ? complete_->step : last_step_;
+  for (const auto& [node, report] : memories_.reports) {
+    for (const MemoryImage& image : report.images) {
+      if (image.saved.generation == world.generation.value()) {
+        newest = std::max(newest, image.saved.step);
+      }
+    }
+  }
   if (terms_->policy.kind == PersistPolicy::Kind::kSteps) {
     if (failures_in_a_row_ > 0 && now < due_at_) return;
     const int64_t steps = std::max<int64_t>(terms_->policy.steps, 1);
-    hold_ = (std::max(newest, last_step_) / steps + 1) * steps;
+    const int64_t ahead = newest < 0 ? 0 : margin_ - 1;  // for orders that are slow on their way
+    hold_ = ((std::max(newest, last_step_) + ahead) / steps + 1) * steps;
     if (newest < 0) hold_ = steps;
   } else {
     if (now < due_at_ || newest < 0) return;
@@ -296,8 +215,8 @@ void CheckpointLedger::StartPersist(Instant now, const CheckpointView& view, Sav
   for (const Seat& seat : view.world->seats) {
     for (uint32_t rank = seat.first_rank; rank < seat.first_rank + seat.rank_count; ++rank) {
       persist.node_of[rank] = seat.node;
-      const MemoryImage* image = Find(reports_.at(seat.node), Rank(rank), saved);
-      if (image == nullptr) return;  // gone since
+      const MemoryImage* image = Find(memories_.reports.at(seat.node), Rank(rank), saved);
+      if (image == nullptr || image->is_copy) return;  // gone since
       const auto key = std::pair(image->file_root, image->file_bytes);
       const uint32_t writer = writer_of.emplace(key, rank).first->second;
       persist.order.shards.push_back({Rank(rank), Rank(writer)});
@@ -324,27 +243,37 @@ std::optional<CheckpointFact> CheckpointLedger::WatchPersist(Instant now,
                                                              const CheckpointView& view,
                                                              std::vector<std::string>* said) {
   Persist& persist = *persist_;
-  size_t durable = 0;
+  std::set<uint32_t> missing;
   for (const auto& [rank, node] : persist.node_of) {
-    const auto report = reports_.find(node);
-    if (report == reports_.end()) continue;
+    missing.insert(rank);
+    const auto report = memories_.reports.find(node);
+    if (report == memories_.reports.end()) continue;
     for (const ShardState& shard : report->second.shards) {
       if (shard.rank.value() != rank || shard.saved != persist.order.saved) continue;
       if (!shard.problem.empty()) {
+        // It was still there when it was reported, because nobody had overwritten it yet: the rank
+        // had heard of the hold too late.
+        const bool is_gone = Find(report->second, Rank(rank), persist.order.saved) == nullptr;
+        if (is_gone) margin_ = std::min(margin_ * 2, kMarginMax);
+        const bool is_late = is_gone && persist.is_held && !view.is_ending;
         GiveUp(now, "rank " + std::to_string(rank) + ": " + shard.problem, said);
+        // That is no trouble of storage, which would have to be left in peace: the next one is
+        // announced earlier.
+        if (is_late) due_at_ = now + kRetryMin, --failures_in_a_row_;
         return std::nullopt;
       }
-      durable += shard.is_durable ? 1 : 0;
+      if (shard.is_durable) missing.erase(rank);
     }
   }
   if (now >= persist.since + kPersistMax) {
-    GiveUp(now, std::to_string(persist.node_of.size() - durable) + " shards are missing", said);
+    const std::string what = missing.empty() ? "its manifest" : Listed(missing);
+    GiveUp(now, what + " was not there after 30 minutes", said);
     return std::nullopt;
   }
-  if (durable < persist.node_of.size()) return std::nullopt;
-  if (!persist.is_committing || !reports_.contains(persist.committer)) {
+  if (!missing.empty()) return std::nullopt;
+  if (!persist.is_committing || !memories_.reports.contains(persist.committer)) {
     for (const Seat& seat : view.world->seats) {
-      if (!reports_.contains(seat.node)) continue;
+      if (!memories_.reports.contains(seat.node)) continue;
       persist.is_committing = true;
       persist.committer = seat.node;
       has_changed_ = true;
@@ -352,7 +281,7 @@ std::optional<CheckpointFact> CheckpointLedger::WatchPersist(Instant now,
     }
     return std::nullopt;
   }
-  const std::optional<CommitState>& commit = reports_.at(persist.committer).commit;
+  const std::optional<CommitState>& commit = memories_.reports.at(persist.committer).commit;
   if (!commit.has_value() || commit->name != persist.order.name) return std::nullopt;
   if (!commit->is_done) {
     if (!commit->problem.empty()) GiveUp(now, commit->problem, said);
@@ -374,15 +303,71 @@ std::optional<CheckpointFact> CheckpointLedger::WatchPersist(Instant now,
   return committed;
 }
 
+// What each node takes from where. A new master finds it again from what it hears.
+RestorePlan CheckpointLedger::PlanOf(const RestoreDecided& decided, const World& world) const {
+  if (decided.from == RestoreOrder::From::kStorage) {
+    return PlanFromStorage(world, memories_, decided.name);
+  }
+  if (decided.from != RestoreOrder::From::kMemory) return {};
+  std::optional<RestorePlan> plan = PlanFromMemory(world, memories_, decided.saved);
+  if (plan.has_value()) return *std::move(plan);
+  return HasHeardAll(world) ? PlanForNobody(world, memories_, decided) : RestorePlan();
+}
+
+// Once for each world, when all of its nodes have spoken.
+std::optional<CheckpointFact> CheckpointLedger::NextRestore(const CheckpointView& view) {
+  persist_.reset();
+  replication_.Reset();
+  if (last_steps_.Reset()) has_changed_ = true;
+  if (view.is_ending || !HasHeardAll(*view.world)) return std::nullopt;
+  RestoreDecided decided = DecideRestore(*view.world, view.book, view.job_id, memories_);
+  plan_for_ = decided.generation;
+  plan_ = PlanOf(decided, *view.world);
+  has_changed_ = true;
+  return decided;
+}
+
+// Not while another step is on its way to storage, or about to be: each of the two keeps an image
+// in every arena, and training needs the third slot. Where there are two, or copies take long, a
+// rank that gives an image leaves out saves, and another one than its peers: the hold comes too
+// late then, and the next one is announced earlier and gets more of the way for itself.
+std::optional<SavedStep> CheckpointLedger::WorthReplicating() const {
+  constexpr int64_t kNearHold = 2;
+  if (persist_.has_value()) return persist_->order.saved;
+  const bool is_near = hold_.has_value() && complete_.has_value() &&
+                       complete_->step + std::max(kNearHold, margin_) >= *hold_;
+  return is_near ? std::nullopt : complete_;
+}
+
 std::optional<CheckpointFact> CheckpointLedger::Next(Instant now, const CheckpointView& view,
                                                      std::vector<std::string>* said) {
+  std::optional<CheckpointFact> fact = NextFact(now, view, said);
+  has_news_ = false;
+  goes_on_ = fact.has_value();
+  looked_at_ = now;
+  looked_for_ = GenerationOf(view);
+  const bool has_restored = terms_.has_value() && view.world != nullptr &&
+                            view.book.restore.generation == view.world->generation;
+  if (fact.has_value()) return fact;
+  if (has_restored && !view.is_ending) {
+    if (complete_.has_value()) memories_.unreachable.clear();
+    replication_.Settle(now, *view.world, terms_->replicas, WorthReplicating(), &memories_, said);
+  } else {
+    replication_.Reset();
+  }
+  return fact;
+}
+
+std::optional<CheckpointFact> CheckpointLedger::NextFact(Instant now, const CheckpointView& view,
+                                                         std::vector<std::string>* said) {
   LearnTerms();
+  last_steps_.Pass(now);
   if (std::exchange(was_ending_, view.is_ending) != view.is_ending) has_changed_ = true;
   if (!terms_.has_value() || view.world == nullptr) {
     persist_.reset();
     return std::nullopt;
   }
-  for (const auto& [node, report] : reports_) {
+  for (const auto& [node, report] : memories_.reports) {
     for (const std::string& name : report.damaged) {
       if (IsDamaged(view.book, name)) continue;
       has_changed_ = true;
@@ -390,32 +375,40 @@ std::optional<CheckpointFact> CheckpointLedger::Next(Instant now, const Checkpoi
     }
   }
   if (view.book.restore.generation < view.world->generation) {
-    persist_.reset();
-    if (view.is_ending || !HasHeardAll(*view.world)) return std::nullopt;
-    RestoreDecided decided = DecideRestore(view);
-    sources_for_ = decided.generation;
-    sources_.clear();
-    if (decided.from == RestoreOrder::From::kMemory) {
-      sources_ = *SourcesInMemory(*view.world, reports_, decided.saved);
-    }
-    has_changed_ = true;
-    return decided;
+    return NextRestore(view);
   }
   complete_ = NewestComplete(view);
   if (persist_.has_value()) {
     if (auto fact = WatchPersist(now, view, said)) return fact;
   }
-  if (persist_.has_value() || !AreAllThere(*view.world, reports_)) return std::nullopt;
+  if (persist_.has_value() || !AreAllThere(*view.world, memories_.reports)) return std::nullopt;
   const bool is_new = complete_.has_value() &&
                       (!view.book.committed.has_value() || view.book.committed->saved < *complete_);
   bool flush = view.is_ending;
-  for (const auto& [node, report] : reports_) {
+  for (const auto& [node, report] : memories_.reports) {
     flush = flush ||
             (report.flush.has_value() && complete_.has_value() && *report.flush <= complete_->step);
   }
-  if (flush && is_new && (failures_in_a_row_ == 0 || now >= due_at_)) {
+  // Somebody waits for it: that is worth a try more often than a step that is just due.
+  const uint32_t doublings = std::min(failures_in_a_row_, kRetryDoublingsMax + 1);
+  const Duration backoff = kRetryMin * (int64_t{1} << (doublings == 0 ? 0 : doublings - 1));
+  const bool may_flush = failures_in_a_row_ == 0 || now >= due_at_ - backoff + kRetryMin;
+  if (flush && is_new && may_flush) {
     StartPersist(now, view, *complete_);
     return std::nullopt;
+  }
+  const std::optional<CheckpointCommitted>& stored = view.book.committed;
+  const bool is_settled =
+      last_steps_.Look(now, *view.world, memories_, view.has_ended,
+                       stored.has_value() ? std::optional(stored->saved) : std::nullopt);
+  if (is_settled) has_changed_ = true;
+  // The newest whole step is what remains: it goes to storage before anybody is told.
+  if (!last_steps_.why().empty() && is_new && may_flush) {
+    StartPersist(now, view, *complete_);
+    if (persist_.has_value()) {
+      last_steps_.Reset();
+      return std::nullopt;
+    }
   }
   if (!view.is_ending) PlanHold(now, view);
   if (!hold_.has_value() || view.is_ending) return std::nullopt;
@@ -423,7 +416,8 @@ std::optional<CheckpointFact> CheckpointLedger::Next(Instant now, const Checkpoi
   if (!held.has_value()) return std::nullopt;
   for (const Seat& seat : view.world->seats) {
     for (uint32_t i = 0; i < seat.rank_count; ++i) {
-      if (Find(reports_.at(seat.node), Rank(seat.first_rank + i), *held) != nullptr) continue;
+      if (Find(memories_.reports.at(seat.node), Rank(seat.first_rank + i), *held) != nullptr)
+        continue;
       // Some rank heard of the hold too late and kept another step than the rest.
       MARK("hold came too late");
       margin_ = std::min(margin_ * 2, kMarginMax);
@@ -433,12 +427,13 @@ std::optional<CheckpointFact> CheckpointLedger::Next(Instant now, const Checkpoi
     }
   }
   StartPersist(now, view, *held);
+  if (persist_.has_value()) persist_->is_held = true;
   return std::nullopt;
 }
 
 bool CheckpointLedger::IsFlushing(const CheckpointView& view) const {
   if (!terms_.has_value() || view.world == nullptr) return false;
-  if (!AreAllThere(*view.world, reports_)) return false;
+  if (!AreAllThere(*view.world, memories_.reports)) return false;
   if (persist_.has_value()) return true;
   if (!complete_.has_value() || failures_in_a_row_ > 0) return false;
   return !view.book.committed.has_value() || view.book.committed->saved < *complete_;
@@ -450,7 +445,7 @@ CheckpointOrder CheckpointLedger::OrderFor(NodeId node, const CheckpointView& vi
   order.hold = hold_;
   if (view.book.committed.has_value()) order.durable = view.book.committed->saved;
   order.damaged = view.book.damaged;
-  order.problem = problem_;
+  order.problem = last_steps_.why().empty() ? problem_ : last_steps_.why();
   order.is_ending = view.is_ending;
   order.is_over = view.is_ending && !IsFlushing(view);
   const RestoreDecided& decided = view.book.restore;
@@ -462,15 +457,19 @@ CheckpointOrder CheckpointLedger::OrderFor(NodeId node, const CheckpointView& vi
     restore.world_size = decided.world_size;
     restore.name = decided.name;
     restore.reason = decided.reason;
-    if (const auto mine = sources_.find(node);
-        sources_for_ == decided.generation && mine != sources_.end()) {
+    // A new master: the ranks that have not restored yet keep the others from going on.
+    const RestorePlan plan = plan_for_ == decided.generation ? plan_ : PlanOf(decided, *view.world);
+    if (const auto mine = plan.sources.find(node); mine != plan.sources.end()) {
       restore.sources = mine->second;
-    } else if (decided.from == RestoreOrder::From::kMemory) {
-      // A new master: the ranks that have not restored yet keep the others from going on.
-      auto sources = SourcesInMemory(*view.world, reports_, decided.saved);
-      if (sources.has_value()) restore.sources = std::move((*sources)[node]);
     }
+    const auto fetches = plan.fetches.find(node);
+    if (fetches != plan.fetches.end() && !complete_.has_value()) order.fetch = fetches->second;
   }
+  order.replicas = replication_.replicas();
+  order.replicated = replication_.newest();
+  order.replica_problem = replication_.problem();
+  order.drop_others = replication_.is_complete();
+  if (order.fetch.empty()) order.fetch = replication_.OrdersFor(node);
   if (!persist_.has_value()) return order;
   PersistOrder mine = persist_->order;
   std::erase_if(mine.shards, [&](const PersistOrder::Shard& shard) {

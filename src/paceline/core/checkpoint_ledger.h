@@ -11,6 +11,8 @@
 //             the newest committed one in storage, else nothing.
 //   hold      Before a step is due it is announced, because with a save in every step an image
 //             lives for two steps only. Each rank keeps its first save from there on.
+//   replicate While nothing else is on the way, the newest whole step gets copies on other hosts;
+//             core/replication.h.
 //   persist   When all ranks hold the same step, each writes its file; equal files are written
 //   once. commit    When all of them are durable, one node writes the manifest.
 //
@@ -24,6 +26,9 @@
 
 #include "paceline/base/instant.h"
 #include "paceline/core/checkpoint_book.h"
+#include "paceline/core/checkpoint_restore.h"
+#include "paceline/core/last_steps.h"
+#include "paceline/core/replication.h"
 #include "paceline/model/checkpoint.h"
 #include "paceline/model/ids.h"
 #include "paceline/model/world.h"
@@ -38,15 +43,22 @@ struct CheckpointView {
   bool is_ending = false;  // the job stops: what is newest goes to storage now
   uint32_t failures = 0;   // of the job so far
   Duration age;            // of the job
+  HasEnded has_ended;      // empty: nobody has
 };
 
 class CheckpointLedger {
  public:
   void Report(NodeId node, CheckpointReport report);
-  bool has_reports() const { return !reports_.empty(); }
+  bool has_reports() const { return !memories_.reports.empty(); }
   // Its connection broke: what it has may be gone.
   void Forget(NodeId node);
 
+  // Whether Next() may have something to say. It looks at every image of the job, so a call for
+  // each message of thousands of nodes would take more than a core: what was reported counts only
+  // when `is_calm`, after the crowd that it came in.
+  bool IsDue(Instant now, const CheckpointView& view, bool is_calm) const;
+  // Reports wait for that calm.
+  bool has_news() const { return has_news_; }
   // The next fact that is due, if any; call again until there is none. `said` gets what people
   // should know of failures that change no fact.
   std::optional<CheckpointFact> Next(Instant now, const CheckpointView& view,
@@ -61,21 +73,32 @@ class CheckpointLedger {
   // Something is on its way to storage that was asked for, or must be before the job ends.
   bool IsFlushing(const CheckpointView& view) const;
   const std::optional<CheckpointTerms>& terms() const { return terms_; }
-  // The newest step that every rank of the world has in memory, and the newest committed.
+  // The newest step that every rank of the world has in memory.
   std::optional<SavedStep> newest_in_memory() const { return complete_; }
+  // The step that is on its way to storage.
+  std::optional<SavedStep> persisting() const {
+    return persist_.has_value() ? std::optional(persist_->order.saved) : std::nullopt;
+  }
+  // Why the last step that was due is not in storage; empty: it is, or none was due.
+  const std::string& problem() const { return problem_; }
 
  private:
   struct Persist {
     PersistOrder order;                  // with the shards of all ranks
     std::map<uint32_t, NodeId> node_of;  // by rank
     Instant since;
+    bool is_held = false;  // it was announced, and no step that somebody waits for
     bool is_committing = false;
     NodeId committer;
   };
 
+  std::optional<CheckpointFact> NextFact(Instant now, const CheckpointView& view,
+                                         std::vector<std::string>* said);
+  std::optional<CheckpointFact> NextRestore(const CheckpointView& view);
+  RestorePlan PlanOf(const RestoreDecided& decided, const World& world) const;
+  std::optional<SavedStep> WorthReplicating() const;
   bool HasHeardAll(const World& world) const;
   void LearnTerms();
-  RestoreDecided DecideRestore(const CheckpointView& view) const;
   std::optional<SavedStep> NewestComplete(const CheckpointView& view) const;
   std::optional<SavedStep> HeldByAll(const World& world) const;
   void PlanHold(Instant now, const CheckpointView& view);
@@ -85,7 +108,7 @@ class CheckpointLedger {
   void GiveUp(Instant now, const std::string& why, std::vector<std::string>* said);
   Duration Interval(const CheckpointView& view) const;
 
-  std::map<NodeId, CheckpointReport> reports_;
+  Memories memories_;
   std::optional<CheckpointTerms> terms_;
   std::optional<SavedStep> complete_;
   std::optional<int64_t> hold_;
@@ -97,15 +120,16 @@ class CheckpointLedger {
   uint32_t failures_in_a_row_ = 0;
   std::string problem_;  // of the last failure; empty after a success
   std::optional<Persist> persist_;
-  Generation sources_for_;
-  std::map<NodeId, std::vector<RestoreOrder::Source>> sources_;  // of that world's restore
+  Generation plan_for_;
+  RestorePlan plan_;  // of that world's restore
+  Replication replication_;
+  LastSteps last_steps_;
   bool was_ending_ = false;
   bool has_changed_ = false;
+  bool has_news_ = false;  // since the last look
+  bool goes_on_ = false;   // the last look ended with a fact
+  Instant looked_at_;      // when that was
+  Generation looked_for_;  // and for which world
 };
-
-// The pure heart of the restore ladder: can every rank of `world` take `saved` from the memory of
-// its own host? The sources by node, or nothing.
-std::optional<std::map<NodeId, std::vector<RestoreOrder::Source>>> SourcesInMemory(
-    const World& world, const std::map<NodeId, CheckpointReport>& reports, SavedStep saved);
 
 }  // namespace paceline::core

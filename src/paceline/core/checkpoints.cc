@@ -6,7 +6,19 @@
 namespace paceline::core {
 namespace {
 
-CheckpointView ViewOf(const JobState& state, Instant now) {
+bool HasEnded(Turn& turn, NodeId node, Rank rank) {
+  const auto link = turn.links().find(node);
+  if (link == turn.links().end() || !turn.state().world.has_value()) return false;
+  const Generation generation = turn.state().world->generation;
+  return std::any_of(link->second.ranks.begin(), link->second.ranks.end(), [&](const auto& entry) {
+    const RankReport& report = entry.second;
+    return report.rank == rank && report.generation == generation &&
+           report.state == RankReport::State::kExited;
+  });
+}
+
+CheckpointView ViewOf(Turn& turn) {
+  const JobState& state = turn.state();
   const bool is_ending = state.phase == Phase::kStopping || state.phase == Phase::kFinished;
   const World* world = state.world.has_value() ? &*state.world : nullptr;
   // What the ranks of a world that has just ended left behind is still worth keeping.
@@ -16,7 +28,8 @@ CheckpointView ViewOf(const JobState& state, Instant now) {
           .job_id = state.spec.job_id,
           .is_ending = is_ending,
           .failures = state.budget.charged_failures,
-          .age = now - state.world_since};
+          .age = turn.now() - state.world_since,
+          .has_ended = [&turn](NodeId node, Rank rank) { return HasEnded(turn, node, rank); }};
 }
 
 }  // namespace
@@ -29,10 +42,10 @@ void OnCheckpointReported(Turn& turn, const CheckpointReported& event) {
 
 bool NoteCheckpoints(Turn& turn) {
   CheckpointLedger& ledger = turn.watch().checkpoints;
-  if (!ledger.has_reports()) return false;
+  const CheckpointView view = ViewOf(turn);
+  if (!ledger.IsDue(turn.now(), view, turn.watch().is_calm)) return false;
   std::vector<std::string> said;
-  std::optional<CheckpointFact> fact =
-      ledger.Next(turn.now(), ViewOf(turn.state(), turn.now()), &said);
+  std::optional<CheckpointFact> fact = ledger.Next(turn.now(), view, &said);
   for (std::string& text : said) turn.Say(Note::Level::kWarning, std::move(text));
   if (!fact.has_value()) return false;
   if (auto* damaged = std::get_if<CheckpointDamaged>(&*fact)) {
@@ -48,7 +61,7 @@ bool NoteCheckpoints(Turn& turn) {
 void TellCheckpoints(Turn& turn) {
   CheckpointLedger& ledger = turn.watch().checkpoints;
   if (!ledger.TakeChanged()) return;
-  const CheckpointView view = ViewOf(turn.state(), turn.now());
+  const CheckpointView view = ViewOf(turn);
   for (auto& [node, link] : turn.links()) {
     if (!link.connection) continue;
     CheckpointOrder order = ledger.OrderFor(node, view);
@@ -58,8 +71,6 @@ void TellCheckpoints(Turn& turn) {
   }
 }
 
-bool AwaitsStorage(Turn& turn) {
-  return turn.watch().checkpoints.IsFlushing(ViewOf(turn.state(), turn.now()));
-}
+bool AwaitsStorage(Turn& turn) { return turn.watch().checkpoints.IsFlushing(ViewOf(turn)); }
 
 }  // namespace paceline::core

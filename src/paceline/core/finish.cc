@@ -1,5 +1,8 @@
 #include "paceline/core/finish.h"
 
+#include <optional>
+#include <string>
+
 #include "paceline/base/mark.h"
 #include "paceline/core/checkpoints.h"
 #include "paceline/core/ranks.h"
@@ -16,6 +19,17 @@ bool IsAwaited(const NodeState& node, const NodeLink& link) {
   if (HoldsRanks(link)) return true;
   // Ranks that it was told to start and has not reported yet.
   return member && link.carried_out < link.told.generation;
+}
+
+// What goes with the job, behind the reason of its end.
+std::string NotStored(Turn& turn) {
+  const CheckpointLedger& ledger = turn.watch().checkpoints;
+  const std::optional<SavedStep> newest = ledger.newest_in_memory();
+  const auto& committed = turn.state().checkpoints.committed;
+  if (!newest.has_value() || (committed.has_value() && !(committed->saved < *newest))) return "";
+  std::string text = "; step " + std::to_string(newest->step) + " is not in storage";
+  if (!ledger.problem().empty()) text += ": " + ledger.problem();
+  return text;
 }
 
 }  // namespace
@@ -54,7 +68,7 @@ bool NoteFinish(Turn& turn) {
   }
   if (!awaited.empty())
     turn.Say(Note::Level::kWarning, awaited + " did not report the end of its ranks");
-  const std::string reason = state.final_reason;
+  const std::string reason = state.final_reason + NotStored(turn);
   turn.Emit(JobFinished{state.exit_code, reason});
   turn.Do(FinishJob{state.exit_code, reason});
   return true;

@@ -88,7 +88,15 @@ Instant Deadline(const JobState& state, const Watch& watch) {
   const bool trains = state.phase == Phase::kStarting || state.phase == Phase::kRunning;
   if (trains) deadline = std::min(deadline, watch.grow_at);
   deadline = std::min(deadline, AdvanceDeadline(state, watch));
-  deadline = std::min(deadline, watch.checkpoints.NextDeadline());
+  // What is due already waits for a node's report, not for time: the master would be woken for
+  // nothing, again and again.
+  const Instant checkpoints = watch.checkpoints.NextDeadline();
+  if (checkpoints > watch.last_step_at) deadline = std::min(deadline, checkpoints);
+  // Before anything else happens, but after all that has happened already.
+  const bool is_looked_at = trains || state.phase == Phase::kStopping;
+  if (is_looked_at && watch.checkpoints.has_news()) {
+    deadline = std::min(deadline, watch.last_step_at);
+  }
   return watch.awaits_storage ? deadline : std::min(deadline, FinishDeadline(state));
 }
 
@@ -104,6 +112,7 @@ Actions Job::Step(Instant now, const Event& event) {
   ForgiveStall(turn);
   std::visit(Dispatcher{turn}, event);
   watch_.last_step_at = now;
+  watch_.is_calm = std::holds_alternative<TimePassed>(event);
   const bool detects = state_.phase != Phase::kEmpty && state_.phase != Phase::kFinished;
   if (detects) DetectLosses(turn);
   int rounds = 0;

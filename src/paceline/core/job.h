@@ -47,6 +47,7 @@ class Job {
   // Highest absolute step that any rank told of, -1 = none; newest checkpoint likewise.
   int64_t step() const { return watch_.step; }
   int64_t saved_step() const { return watch_.saved_step; }
+  const CheckpointLedger& checkpoints() const { return watch_.checkpoints; }
 
   // One sentence: what the job waits for now, or that it trains. Shown by `paceline status`.
   std::string Pending() const;

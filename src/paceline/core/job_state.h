@@ -187,6 +187,7 @@ struct NodeLink {
 struct Watch {
   Instant last_step_at;
   Instant deadline = Instant::Max();       // what NextDeadline() said after the last step
+  bool is_calm = false;                    // this step is for time alone: no other event waits
   ChecksDue checks;                        // no detector changes its verdict before
   bool check_all = false;                  // the phase changed: every verdict may differ
   Instant settle_at = Instant::Max();      // what holds the next world may have passed

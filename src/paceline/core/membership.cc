@@ -206,6 +206,7 @@ void Admit(Turn& turn, NodeId id, const NodeRegistered& event) {
   link.connection = event.connection;
   link.registered = true;
   link.told_checkpoint = CheckpointOrder{};
+  turn.watch().checkpoints.Forget(id);  // what it said on another connection may be over
   link.gone = false;
   link.last_heard = turn.now();
   link.loop_delay = Duration();

@@ -15,6 +15,11 @@ namespace paceline::master {
 EventLoop::EventLoop(EventQueue* queue, Journal* journal, Outside* outside)
     : queue_(queue), journal_(journal), outside_(outside), clock_(Instant()), executor_(outside) {}
 
+void EventLoop::SetLeases(LeaseHost* leases) {
+  leases_ = leases;
+  executor_.SetLeasePort(static_cast<uint32_t>(leases->port()));
+}
+
 void EventLoop::Begin(const JobSpec& spec, const std::vector<core::Record>& records) {
   for (const core::Record& record : records) {
     job_.Restore(record);
@@ -75,6 +80,10 @@ void EventLoop::Fold(const core::Record& record) {
   names_.Fold(record);
   goodput_.Fold(record);
   if (std::holds_alternative<core::JobCreated>(record.fact)) created_at_ = record.at;
+  const auto* committed = std::get_if<core::CheckpointCommitted>(&record.fact);
+  if (committed != nullptr && leases_ != nullptr) {
+    leases_->Committed(static_cast<uint64_t>(committed->saved.step));
+  }
 }
 
 void EventLoop::Step(const core::Event& event) {

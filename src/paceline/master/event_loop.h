@@ -18,6 +18,7 @@
 #include "paceline/master/executor.h"
 #include "paceline/master/goodput.h"
 #include "paceline/master/journal.h"
+#include "paceline/master/lease_host.h"
 #include "paceline/master/metrics.h"
 #include "paceline/master/status.h"
 
@@ -33,6 +34,9 @@ class Outside : public Outbox {
 class EventLoop {
  public:
   EventLoop(EventQueue* queue, Journal* journal, Outside* outside);
+
+  // Where data is leased; told to agents, and told of checkpoints. Before Begin; outlives the loop.
+  void SetLeases(LeaseHost* leases);
 
   // Folds the journal, submits the job when the journal is fresh, takes over.
   void Begin(const JobSpec& spec, const std::vector<core::Record>& records);
@@ -63,6 +67,7 @@ class EventLoop {
   EventQueue* const queue_;
   Journal* const journal_;
   Outside* const outside_;
+  LeaseHost* leases_ = nullptr;
   core::Job job_;
   Clock clock_;
   Executor executor_;

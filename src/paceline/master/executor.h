@@ -33,6 +33,7 @@ class Executor {
 
   // What a new member is told beside its assignment.
   void SetWelcome(const JobSpec& spec, Duration heartbeat_interval);
+  void SetLeasePort(uint32_t port) { welcome_.lease_port = port; }
 
   // An effect, or an answer that promises durability, of a step whose last record is `after`.
   void Add(RecordSeq after, core::Effect effect);

@@ -1,7 +1,7 @@
 #include "paceline/master/job_file.h"
 
-#include "nlohmann/json.hpp"
 #include "paceline/base/file_text.h"
+#include "paceline/base/json.h"
 #include "paceline/base/status_macros.h"
 
 namespace paceline::master {
@@ -12,8 +12,7 @@ using Json = nlohmann::ordered_json;
 constexpr size_t kJobFileBytesMax = 1u << 20;
 
 Json ReadJob(const std::string& run_dir) {
-  return Json::parse(ReadText(run_dir + "/job.json", kJobFileBytesMax), nullptr,
-                     /*allow_exceptions=*/false);
+  return ParseJson(ReadText(run_dir + "/job.json", kJobFileBytesMax));
 }
 
 std::string TextAt(const Json& json, const char* key) {
@@ -28,7 +27,9 @@ absl::StatusOr<MasterAddress> ReadMasterAddress(const std::string& run_dir) {
   if (!job.is_object()) return absl::NotFoundError("no job file");
   const auto master = job.find("master");
   if (master == job.end() || !master->is_object()) return absl::NotFoundError("no master yet");
-  MasterAddress address{.addr = TextAt(*master, "addr"), .http = TextAt(*master, "http")};
+  MasterAddress address{.addr = TextAt(*master, "addr"),
+                        .http = TextAt(*master, "http"),
+                        .leases = TextAt(*master, "leases")};
   const auto pid = master->find("pid");
   if (pid != master->end() && pid->is_number_integer()) address.pid = pid->get<int64_t>();
   if (address.addr.empty()) return absl::DataLossError("the job file has no address");
@@ -39,9 +40,11 @@ absl::Status WriteMasterAddress(const std::string& run_dir, const std::string& j
                                 const MasterAddress& address) {
   Json job = ReadJob(run_dir);
   if (!job.is_object()) job = {{"schema", "paceline.job/1"}, {"id", job_id}};
-  job["master"] = {{"addr", address.addr}, {"http", address.http}, {"pid", address.pid}};
-  return ReplaceFile(run_dir + "/job.json",
-                     job.dump(2, ' ', false, Json::error_handler_t::replace) + "\n", 0600);
+  job["master"] = {{"addr", address.addr},
+                   {"http", address.http},
+                   {"pid", address.pid},
+                   {"leases", address.leases}};
+  return ReplaceFile(run_dir + "/job.json", PrintJson(job, {.indent = 2}) + "\n", 0600);
 }
 
 }  // namespace paceline::master

@@ -15,6 +15,7 @@ struct MasterAddress {
   std::string addr;  // host:port of gRPC; the host is one that others reach
   std::string http;  // host:port of /metrics and /healthz
   int64_t pid = 0;
+  std::string leases = {};  // host:port of the lease channel
   bool operator==(const MasterAddress&) const = default;
 };
 

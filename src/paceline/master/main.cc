@@ -21,6 +21,7 @@
 #include "paceline/master/event_queue.h"
 #include "paceline/master/http.h"
 #include "paceline/master/job_file.h"
+#include "paceline/master/lease_host.h"
 #include "paceline/model/problem.h"
 #include "paceline/wire/secret_file.h"
 #include "paceline/wire/spec_file.h"
@@ -143,6 +144,20 @@ absl::StatusOr<std::unique_ptr<wire::MasterServer>> ListenAnywhere(
   }
 }
 
+// At the port that the master before had, so that agents find this one by themselves, or anywhere.
+absl::StatusOr<std::unique_ptr<LeaseHost>> ServeLeases(HostPort at, LeaseHost::Options options) {
+  constexpr int kTries = 100;
+  Prng prng(static_cast<uint64_t>(Clock::WallNow().nanoseconds()) ^
+            (static_cast<uint64_t>(getpid()) << 32));
+  const int low = EphemeralLow();
+  for (int i = 0;; ++i) {
+    if (i > 0 || at.port == 0) at.port = static_cast<int>(prng.Between(low - 8'000, low - 1));
+    options.listen = at.Text();
+    auto host = LeaseHost::Start(options);
+    if (host.ok() || i == kTries || !absl::IsAlreadyExists(host.status())) return host;
+  }
+}
+
 absl::StatusOr<std::unique_ptr<HttpServer>> ServeHttp(int port, const std::string& token,
                                                       EventQueue* queue) {
   return HttpServer::Start(port, token, [queue](const std::string& path, HttpServer::Reply reply) {
@@ -199,11 +214,18 @@ class Master {
     if (!http.ok()) http = ServeHttp(0, token, &queue_);
     if (!http.ok()) return http.status();
     http_ = *std::move(http);
+    ASSIGN_OR_RETURN(leases_, ServeLeases({at.host, before.ok() ? PortOf(before->leases) : 0},
+                                          {.path = options.run_dir + "/data.db",
+                                           .job = spec.job.job_id,
+                                           .is_insecure = options.insecure,
+                                           .credentials = credentials}));
+    loop.SetLeases(leases_.get());
     loop.Begin(spec.job, records);
     RETURN_IF_ERROR(WriteMasterAddress(options.run_dir, spec.job.job_id,
                                        {.addr = at.Text(),
                                         .http = "127.0.0.1:" + std::to_string(http_->port()),
-                                        .pid = getpid()}));
+                                        .pid = getpid(),
+                                        .leases = HostPort{at.host, leases_->port()}.Text()}));
     LogInfo("master_serving", {{"addr", at.Text()},
                                {"http_port", http_->port()},
                                {"records", records.size()},
@@ -230,6 +252,7 @@ class Master {
   std::unique_ptr<Journal> journal_;
   std::unique_ptr<wire::MasterServer> server_;
   std::unique_ptr<HttpServer> http_;
+  std::unique_ptr<LeaseHost> leases_;
 };
 
 }  // namespace

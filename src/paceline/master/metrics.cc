@@ -72,11 +72,25 @@ void AddJob(const wire::JobStatus& status, Page* page) {
   for (const auto& [state, count] : ranks) page->Sample(count, "state=\"" + state + "\"");
 }
 
+void AddCheckpoints(const wire::CheckpointStatus& status, Page* page) {
+  page->Gauge("checkpoint_memory_step", static_cast<double>(status.memory_step),
+              "Newest step that every rank of the world has in memory; -1 for none.");
+  page->Gauge("checkpoint_storage_step", static_cast<double>(status.storage_step),
+              "Newest step whose checkpoint is complete in storage; -1 for none.");
+  page->Gauge("checkpoint_storage_bytes", static_cast<double>(status.storage_bytes),
+              "Size of the newest checkpoint in storage.");
+  page->Gauge("checkpoint_writing", status.writing_step >= 0 ? 1 : 0,
+              "1 while a checkpoint is on its way to storage.");
+  page->Gauge("checkpoint_ok", status.problem.empty() ? 1 : 0,
+              "0 when the last step that was due did not get to storage.");
+}
+
 }  // namespace
 
 std::string MetricsText(const wire::JobStatus& status, const Counters& counters) {
   Page page;
   AddJob(status, &page);
+  AddCheckpoints(status.checkpoints, &page);
   page.Gauge("agents_connected", static_cast<double>(counters.agents_connected),
              "Agents with an admitted stream.");
   page.Gauge("journal_ok", status.journal == "ok" ? 1 : 0,

@@ -81,6 +81,23 @@ void AddProgress(const core::Job& job, wire::JobStatus* status) {
   if (status->step < 0 && counted > 0) status->step = counted;
 }
 
+// What was committed is in the journal, also after the job; the rest is heard.
+wire::CheckpointStatus StatusOf(const core::CheckpointBook& book,
+                                const core::CheckpointLedger& ledger) {
+  wire::CheckpointStatus status;
+  if (book.committed.has_value()) {
+    status.directory = book.committed->directory;
+    status.storage_step = book.committed->saved.step;
+    status.storage_bytes = book.committed->bytes;
+  }
+  if (ledger.terms().has_value()) status.directory = ledger.terms()->directory;
+  if (const auto newest = ledger.newest_in_memory()) status.memory_step = newest->step;
+  if (const auto writing = ledger.persisting()) status.writing_step = writing->step;
+  status.problem = ledger.problem();
+  status.restored = book.restore.reason;
+  return status;
+}
+
 }  // namespace
 
 wire::JobStatus MakeStatus(const core::Job& job, Instant now, const HostView& host) {
@@ -109,6 +126,7 @@ wire::JobStatus MakeStatus(const core::Job& job, Instant now, const HostView& ho
     const auto link = job.links().find(id);
     if (link != job.links().end()) AddLink(link->second, now, &added);
   }
+  status.checkpoints = StatusOf(state.checkpoints, job.checkpoints());
   AddProgress(job, &status);
   return status;
 }

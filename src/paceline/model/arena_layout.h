@@ -22,7 +22,7 @@
 namespace paceline {
 
 inline constexpr uint64_t kArenaMagic = 0x0031'414E'4552'4150ULL;  // the bytes "PARENA1\0"
-inline constexpr uint32_t kArenaVersion = 1;
+inline constexpr uint32_t kArenaVersion = 2;
 inline constexpr uint64_t kArenaPage = 4096;
 // Images begin at multiples of that, so that huge pages can hold them.
 inline constexpr uint64_t kArenaImageAlignment = uint64_t{2} << 20;
@@ -46,9 +46,15 @@ struct ArenaHeader {
 };
 static_assert(sizeof(ArenaHeader) == kArenaPage && offsetof(ArenaHeader, check) == 216);
 
-// kFree: nothing. kWriting: the rank fills it. kSealed: whole. kReading: whole, and an agent reads
-// it just now.
-enum class ArenaSlotState : uint8_t { kFree = 0, kWriting = 1, kSealed = 2, kReading = 3 };
+// kUnreserved: the file system has not given its memory yet. kFree: nothing. kWriting: the rank
+// fills it. kSealed: whole. kReading: whole, and an agent reads it just now.
+enum class ArenaSlotState : uint8_t {
+  kFree = 0,
+  kWriting = 1,
+  kSealed = 2,
+  kReading = 3,
+  kUnreserved = 4
+};
 
 // The saver says: all ranks of the world hold the same tensors.
 inline constexpr uint64_t kArenaReplica = 1;
@@ -144,5 +150,27 @@ inline std::optional<uint32_t> ChooseSlot(std::span<const ArenaSlotView> slots,
   }
   return oldest;
 }
+
+// ---- what a writer keeps because it was asked to ----
+
+// The first image that it saves from the asked step on stays until it is asked something else.
+class HeldStep {
+ public:
+  // What must stay, given the present word of the arena's header; before each save.
+  std::optional<int64_t> Keep(std::optional<int64_t> from_step) {
+    if (from_step != from_step_) {
+      from_step_ = from_step;
+      held_.reset();
+    }
+    return held_;
+  }
+  void Saved(int64_t step) {
+    if (from_step_.has_value() && !held_.has_value() && step >= *from_step_) held_ = step;
+  }
+
+ private:
+  std::optional<int64_t> from_step_;  // as it was asked last
+  std::optional<int64_t> held_;       // what stays because of it
+};
 
 }  // namespace paceline

@@ -26,11 +26,15 @@ struct PersistPolicy {
   bool operator==(const PersistPolicy&) const = default;
 };
 
+inline constexpr uint32_t kReplicasMax = 8;
+
 // What the script asked of its Checkpointer; the same on every rank.
 struct CheckpointTerms {
   std::string directory;  // absolute, and every host sees it
   uint32_t keep = 3;      // so many of the newest stay
   PersistPolicy policy;
+  // Copies of each image in the memory of other hosts; none: one where there is another host.
+  std::optional<uint32_t> replicas;
   bool operator==(const CheckpointTerms&) const = default;
 };
 
@@ -44,12 +48,14 @@ struct SavedStep {
 
 // A whole image in a host's memory.
 struct MemoryImage {
-  Rank rank;          // that saved it, in a world of world_size
-  std::string place;  // name of the node in whose arena it is
+  Rank rank;             // that saved it, in a world of world_size
+  std::string place;     // name of the node in whose arena it is
+  bool is_copy = false;  // fetched by that node, and not saved there
   SavedStep saved;
   uint32_t world_size = 0;
   uint64_t file_bytes = 0;
   uint64_t file_root = 0;   // equal roots: equal files
+  uint64_t root = 0;        // of the file with its notes
   bool is_replica = false;  // the script says that all ranks hold the same tensors
   bool operator==(const MemoryImage&) const = default;
 };
@@ -70,6 +76,8 @@ struct StoredCheckpoint {
   std::string job_id;
   SavedStep saved;
   uint32_t world_size = 0;
+  // By rank, whose file holds its tensors; empty: each rank's its own.
+  std::vector<uint32_t> file_of;
   bool operator==(const StoredCheckpoint&) const = default;
 };
 
@@ -79,6 +87,14 @@ struct CommitState {
   std::string problem;
   uint64_t bytes = 0;
   bool operator==(const CommitState&) const = default;
+};
+
+// A fetch that did not succeed, after everything that its order names was tried.
+struct FetchFailure {
+  Rank rank;
+  SavedStep saved;
+  std::string problem;
+  bool operator==(const FetchFailure&) const = default;
 };
 
 struct CheckpointReport {
@@ -92,6 +108,10 @@ struct CheckpointReport {
   std::optional<StoredCheckpoint> stored;  // the newest this node sees in the directory
   std::optional<int64_t> flush;            // a rank waits until this step is in storage
   std::vector<std::string> damaged;        // checkpoints that a rank here found damaged
+  std::string place;                       // name of the node
+  std::string address;                     // HOST:PORT for fetching images; empty: not from here
+  std::string domain;                      // whoever has the same may be lost together with it
+  std::vector<FetchFailure> failed;        // of the newest order
   bool operator==(const CheckpointReport&) const = default;
 };
 
@@ -101,6 +121,7 @@ struct RestoreOrder {
   struct Image {
     Rank rank;  // that saved it
     std::string place;
+    bool is_copy = false;
     bool operator==(const Image&) const = default;
   };
   struct Source {
@@ -111,9 +132,11 @@ struct RestoreOrder {
   Generation generation;  // of the world that restores
   From from = From::kNothing;
   SavedStep saved;
-  uint32_t world_size = 0;      // of the world that saved
-  std::string name;             // of the checkpoint in storage
-  std::vector<Source> sources;  // in memory, for this node's ranks
+  uint32_t world_size = 0;  // of the world that saved
+  std::string name;         // of the checkpoint in storage
+  // In memory, for this node's ranks. With kStorage: what another rank has read of the same file,
+  // so that only the notes have to be read again.
+  std::vector<Source> sources;
   std::string reason;
   bool operator==(const RestoreOrder&) const = default;
 };
@@ -132,6 +155,24 @@ struct PersistOrder {
   bool operator==(const PersistOrder&) const = default;
 };
 
+// Have a copy of this image. Its sources are tried in turn.
+struct FetchOrder {
+  struct Source {
+    std::string node;     // who gives it; empty: it is read from storage
+    std::string address;  // of that node
+    std::string place;    // in whose arena it is there
+    bool is_copy = false;
+    bool operator==(const Source&) const = default;
+  };
+  Rank rank;  // that saved it
+  SavedStep saved;
+  uint64_t root = 0;  // of the image; 0 when it comes from storage
+  std::string name;   // of the checkpoint in storage that has it; empty: none
+  std::vector<Source> sources;
+  bool is_urgent = false;  // ranks wait for it
+  bool operator==(const FetchOrder&) const = default;
+};
+
 struct CheckpointOrder {
   std::optional<CheckpointTerms> terms;
   std::optional<RestoreOrder> restore;
@@ -143,6 +184,11 @@ struct CheckpointOrder {
   std::string problem;     // why the last step that was due is not in storage; empty: it is
   bool is_ending = false;  // the job stops; stay until is_over
   bool is_over = false;    // the job ends, and nothing of its checkpoints is on the way any more
+  std::vector<FetchOrder> fetch;        // all copies that this node shall have
+  bool drop_others = false;             // copies that are not among them may go
+  uint32_t replicas = 0;                // of each image, on other hosts
+  std::optional<SavedStep> replicated;  // newest of which each image has so many
+  std::string replica_problem;          // why there are none; empty: there are, or will be
   bool operator==(const CheckpointOrder&) const = default;
 };
 

@@ -21,6 +21,7 @@ AgentHost::AgentHost(SimWorld& world, Node& node, uint64_t incarnation)
       incarnation_(incarnation),
       pid_(world.NextPid()),
       machine_(world.options().spec),
+      station_(world, node, *this),
       store_port_(kFirstPort + world.NextPort()),
       retry_delay_(world.options().spec.timers.reconnect_delay) {}
 
@@ -50,6 +51,7 @@ void AgentHost::Start() {
     Feed(core::RankFound{rank, node_.restart_count_of(rank.pid)});
   }
   Feed(core::StorePortHeld{store_port_});
+  if (world_.options().saves.is_used) station_.OpenToPeers();
   Connect();
   ScheduleBeat();
 }
@@ -57,6 +59,7 @@ void AgentHost::Start() {
 void AgentHost::Die(bool is_silent) {
   has_ended_ = true;
   backlog_.clear();
+  station_.peers().Drop();
   if (connection_ == ConnectionId()) return;
   if (is_silent) {
     world_.network().Abandon(connection_, End::kAgent);
@@ -157,7 +160,27 @@ void AgentHost::OnAdmitted(ConnectionId connection, NodeId id) {
     if (is_linked_) return;
     is_linked_ = true;
     Feed(core::MasterLinked{});
+    if (world_.options().saves.is_used && !has_ended_) station_.Feed(core::StationLinked{});
   });
+}
+
+void AgentHost::OnOrder(ConnectionId connection, const CheckpointOrder& order) {
+  WhenAwake([this, connection, order] {
+    if (connection == connection_) station_.Feed(core::CheckpointOrdered{order});
+  });
+}
+
+void AgentHost::Tell(const CheckpointReport& report) {
+  if (connection_ == ConnectionId() || !is_linked_) return;
+  world_.Tell(connection_, core::CheckpointReported{node_id_, connection_, report});
+}
+
+void AgentHost::NoteCarriedOut() {
+  if (has_ended_ || machine_.carried_out() == carried_out_) return;
+  carried_out_ = machine_.carried_out();
+  if (!world_.options().saves.is_used) return;
+  world_.SyncSaves(node_);
+  station_.Feed(core::GenerationCarriedOut{carried_out_});
 }
 
 void AgentHost::OnRefused(ConnectionId connection, bool may_retry) {
@@ -202,6 +225,7 @@ void AgentHost::Unlink(const std::string& why) {
   const bool was_linked = is_linked_;
   is_linked_ = false;
   if (was_linked) Feed(core::MasterUnlinked{why});
+  MayExit();
   if (!has_ended_ && !is_refused_) ConnectLater();
 }
 
@@ -285,6 +309,7 @@ void AgentHost::Feed(core::AgentEvent event) {
     if (has_ended_) return;
     Perform(action);
   }
+  NoteCarriedOut();
   Rearm();
 }
 
@@ -346,11 +371,19 @@ void AgentHost::Do(const core::TellLeaving& action) {
 }
 
 void AgentHost::Do(const core::ExitAgent& action) {
+  exit_code_ = action.exit_code;
+  MayExit();
+}
+
+void AgentHost::MayExit() {
+  if (!exit_code_.has_value() || has_ended_) return;
+  // Until the newest step is in storage, or the master ends its patience.
+  if (is_linked_ && station_.machine().IsAwaited()) return;
   has_ended_ = true;
-  world_.queue().After(Duration(),
-                       [&node = node_, incarnation = incarnation_, code = action.exit_code] {
-                         node.AgentExited(incarnation, code);
-                       });
+  if (world_.options().saves.is_used) station_.CleanUp();
+  world_.queue().After(Duration(), [&node = node_, incarnation = incarnation_, code = *exit_code_] {
+    node.AgentExited(incarnation, code);
+  });
 }
 
 void AgentHost::Do(const core::AgentNote& action) {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,6 +17,7 @@
 #include "paceline/model/ids.h"
 #include "paceline/model/node.h"
 #include "paceline/sim/queue.h"
+#include "paceline/sim/station.h"
 
 namespace paceline::sim {
 
@@ -33,9 +35,12 @@ class AgentHost {
   // Sends no heartbeats because nothing changes; the world credits them instead.
   bool is_resting() const { return is_resting_; }
   bool has_ended() const { return has_ended_; }
+  Node& node() { return node_; }
   ConnectionId connection() const { return connection_; }
   NodeId node_id() const { return node_id_; }
   const core::AgentMachine& machine() const { return machine_; }
+
+  SimStation& station() { return station_; }
 
   void Start();
   // The process is gone: close what it held. `is_silent`: its host lost its power.
@@ -47,10 +52,20 @@ class AgentHost {
   void OnAdmitted(ConnectionId connection, NodeId node);
   void OnRefused(ConnectionId connection, bool may_retry);
   void OnAssignment(ConnectionId connection, const Assignment& assignment);
+  void OnOrder(ConnectionId connection, const CheckpointOrder& order);
   void OnEndOfStream(ConnectionId connection);
 
   // --- from its host ---
   void Feed(core::AgentEvent event);
+  // Runs it now, or when the process thaws.
+  void WhenAwake(Task task);
+  // Runs `task` later, if this very agent still lives then.
+  void Later(Duration delay, std::function<void(AgentHost&)> task);
+
+  // --- from its station ---
+  void Tell(const CheckpointReport& report);
+  // The machine wanted it to end, and nothing of its checkpoints is awaited any more.
+  void MayExit();
 
  private:
   void Perform(const core::AgentAction& action);
@@ -77,19 +92,19 @@ class AgentHost {
   void ReadProgress();
   void SendReport();
   void Rearm();
-  // Runs it now, or when the process thaws.
-  void WhenAwake(Task task);
-  // Runs `task` later, if this very agent still lives then.
-  void Later(Duration delay, std::function<void(AgentHost&)> task);
+  void NoteCarriedOut();
 
   SimWorld& world_;
   Node& node_;
   const uint64_t incarnation_;
   const int32_t pid_;
   core::AgentMachine machine_;
+  SimStation station_;
   bool is_frozen_ = false;
   bool is_linked_ = false;
   bool has_ended_ = false;
+  std::optional<int> exit_code_;  // it shall end with that
+  Generation carried_out_;        // as the station knows it
   bool is_connecting_ = false;
   bool is_resting_ = false;
   bool is_refused_ = false;  // for good: it does not ask again

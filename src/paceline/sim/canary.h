@@ -26,6 +26,12 @@ enum class Canary {
   kClockRunsBack,        // the master's time may start before its journal ends
   kHoldExits,            // a rank that was told to end stays
   kWildClock,            // a step depends on something that no seed controls
+  kForgetHold,           // an agent does not tell its ranks what has to stay
+  kMixSteps,             // a rank restores what is there, not what was decided
+  kCommitUnchecked,      // a checkpoint is committed without a look at its shards
+  kPruneNewest,          // retention removes the newest
+  kTrustCopies,          // what comes from another host is not compared with its hashes
+  kHideCopies,           // a node says nothing of its copies
 };
 
 struct CanaryEntry {

@@ -35,6 +35,23 @@ std::string Describe(const Options& options) {
   text += " fsync=" + ToString(options.fsync_max);
   text += " step=" + ToString(options.step_time);
   text += " save=" + std::to_string(options.checkpoint_every);
+  if (options.saves.is_used) {
+    const SaveOptions& saves = options.saves;
+    text += " checkpointer(every=" + std::to_string(saves.every);
+    text += " keep=" + std::to_string(saves.terms.keep);
+    text += " slots=" + std::to_string(saves.slots);
+    text += saves.is_replica ? (saves.says_replica ? " replicas" : " equal") : " sharded";
+    const PersistPolicy& policy = saves.terms.policy;
+    if (policy.kind == PersistPolicy::Kind::kSteps)
+      text += " steps=" + std::to_string(policy.steps);
+    if (policy.kind == PersistPolicy::Kind::kTime) text += " time=" + ToString(policy.time);
+    text += " write=" + ToString(saves.write_max) + " copy=" + ToString(saves.copy_max);
+    if (saves.terms.replicas.has_value()) {
+      text += " copies=" + std::to_string(*saves.terms.replicas);
+    }
+    if (saves.nodes_per_domain > 1) text += " racks";
+    text += ")";
+  }
   text += " total=" + std::to_string(options.total_steps);
   text += options.tells_steps ? " tells" : " counts";
   text += " chaos=" + ToString(options.chaos);

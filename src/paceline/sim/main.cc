@@ -1,5 +1,6 @@
 #include "paceline/sim/main.h"
 
+#include <algorithm>
 #include <cinttypes>
 #include <cstdio>
 #include <cstdlib>
@@ -12,6 +13,7 @@
 #include "paceline/sim/bench.h"
 #include "paceline/sim/canary.h"
 #include "paceline/sim/fault/fault.h"
+#include "paceline/sim/lease_swarm.h"
 #include "paceline/sim/shrink.h"
 
 #ifndef PACELINE_VERSION
@@ -23,11 +25,6 @@
 
 namespace paceline::sim {
 namespace {
-
-constexpr int kFindings = 5;
-constexpr int kUsage = 2;
-constexpr uint64_t kCanarySeedsMax = 400;
-constexpr uint64_t kReportsMax = 10;  // of failing seeds, in full
 
 constexpr char kHelp[] =
     R"(usage: paceline sim [flags]
@@ -43,12 +40,14 @@ Runs the control plane in simulated clusters. The same seed does the same, alway
   --keep 0,3           of the strikes that are left, only these
   --nodes N            at most N hosts
   --crash-at-record R  the master dies when record R becomes durable
+  --saves on|off       scripts with a Checkpointer, or none (default: a third of the seeds)
   --log full           one line an event, on stdout
   --shrink             make a failing run smaller
   --canary NAME|all    plant a bug; it must be found
   --marks              list the situations that no seed reached
   --list               faults, checks and canaries
   --bench              how fast it is
+  --leases             worlds of leased data instead; has flags of its own, see --leases --help
 )";
 
 struct Flags {
@@ -127,6 +126,11 @@ std::string ReadValue(const std::string& flag, const std::string& value, Flags& 
     flags.logs = value == "full";
     return flags.logs || value == "none" ? "" : "--log is full or none";
   }
+  if (flag == "--saves") {
+    if (value != "on" && value != "off") return "--saves is on or off";
+    flags.wishes.saves = value == "on";
+    return {};
+  }
   if (flag == "--canary") {
     flags.canary = value;
     if (value == "all") return {};
@@ -181,6 +185,10 @@ void List() {
                 std::string(check.promise).c_str());
   }
   std::printf("  %-24s %s\n", "same_seed_same_trace", "1 seed in 20 runs twice and ends alike");
+  std::printf("  %-24s %s\n", "one_state",
+              "a restore is one step's exact state on all ranks, or an error");
+  std::printf("  %-24s %s\n", "held_stays",
+              "what a rank was told in time to keep is there when it is written");
   std::printf("  %-24s %s\n", "liveness",
               "when the faults are healed, steps are made, or Pending() says what is missing");
   std::printf("canaries\n");
@@ -298,7 +306,11 @@ int RunCanaries(const Flags& flags) {
 
 }  // namespace
 
+std::string_view HelpOfSim() { return kHelp; }
+
 int RunSimCommand(const std::vector<std::string>& args) {
+  const bool is_of_leases = std::find(args.begin(), args.end(), "--leases") != args.end();
+  if (is_of_leases) return RunLeaseCommand(args);
   Flags flags;
   const std::string wrong = Parse(args, flags);
   if (!wrong.empty()) {

@@ -258,9 +258,12 @@ void Master::Do(const core::AssignNode& effect) {
                      });
 }
 
-// No simulated rank makes a Checkpointer, so no agent reports one and nothing is ever ordered.
 void Master::Do(const core::OrderCheckpoint& effect) {
-  world_.Fail("checkpoints", "node " + ToString(effect.node) + " is ordered to keep one");
+  const auto it = connection_of_.find(effect.node);
+  if (it == connection_of_.end()) return;
+  world_.SendToAgent(it->second, [order = effect.order](AgentHost& agent, ConnectionId id) {
+    agent.OnOrder(id, order);
+  });
 }
 
 void Master::Do(const core::LaunchNode& effect) { world_.LaunchNode(effect.name); }

@@ -21,7 +21,11 @@ ExitCause Killed(int signal) {
 }  // namespace
 
 Node::Node(SimWorld& world, uint32_t index, std::string name)
-    : world_(world), index_(index), name_(std::move(name)) {}
+    : world_(world), index_(index), name_(std::move(name)), saves_(world, *this) {}
+
+ArenaShelf& Node::shelf() {
+  return world_.options().local_platform ? world_.machine_shelf() : shelf_;
+}
 
 // ---- the host ----
 
@@ -41,6 +45,7 @@ void Node::PowerOn() {
 void Node::PowerOff(bool is_silent) {
   if (!is_on_) return;
   world_.trace().Add(world_.queue().now(), name_, "power_off", is_silent ? 1 : 0);
+  world_.SyncSaves(*this);
   is_on_ = is_frozen_ = false;
   starter_ = Starter::kNone;
   if (agent_ != nullptr) {
@@ -58,13 +63,16 @@ void Node::PowerOff(bool is_silent) {
       report.state = RankReport::State::kExited;
       report.exit.headline = "ended; the wait status was lost";
     }
+    saves_.Ended(pid);
     world_.workload().Leave(process.generation, process.rank, pid, false);
     world_.ProcessEnded(process, Killed(SIGKILL));
   }
+  shelf_.Clear();
 }
 
 void Node::Freeze() {
   if (!is_on_ || is_frozen_) return;
+  world_.SyncSaves(*this);
   is_frozen_ = true;
   if (agent_ != nullptr) agent_->Freeze();
   world_.workload().Refresh();
@@ -97,6 +105,7 @@ void Node::StartAgent() {
   agent_ = std::make_unique<AgentHost>(world_, *this, world_.NextIncarnation());
   world_.trace().Add(world_.queue().now(), name_, "agent_start", agent_->incarnation());
   agent_->Start();
+  saves_.AgentStarted();
 }
 
 void Node::KillAgent() {
@@ -230,7 +239,8 @@ void Node::Import(int32_t pid) {
     return;
   }
   process.is_running = true;
-  world_.workload().Join(process.generation, process.world_size, process.rank, {index_, pid});
+  if (world_.options().saves.is_used) return saves_.Begin(pid);
+  world_.workload().Join(process.generation, process.world_size, process.rank, {index_, pid}, {});
 }
 
 void Node::Signal(uint32_t local_rank, int32_t pid, int signal) {
@@ -271,11 +281,18 @@ void Node::EndRank(int32_t pid, const ExitCause& cause) {
     report.exit = ExitCause{};
     report.exit.headline = "ended; the wait status was lost";
   }
+  world_.SyncSaves(*this);
   const RankProcess process = it->second;
+  const core::StationPeer peer = saves_.PeerOf(pid);
   processes_.erase(it);
+  saves_.Ended(pid);
   ended_[process.local_rank] = report;
   world_.workload().Leave(process.generation, process.rank, pid, cause.is_success());
   world_.ProcessEnded(process, cause);
+  if (agent_ != nullptr && peer != 0) {
+    agent_->Later(Duration(),
+                  [peer](AgentHost& agent) { agent.station().Feed(core::RankClosed{peer}); });
+  }
   if (world_.options().canary == Canary::kLoseExit && !cause.is_success()) return;
   TellEnd(report);
 }
@@ -290,6 +307,7 @@ void Node::TellEnd(const RankReport& report) {
 void Node::FreezeRank(int32_t pid) {
   const auto it = processes_.find(pid);
   if (it == processes_.end()) return;
+  world_.SyncSaves(*this);
   it->second.is_frozen = true;
   world_.workload().Refresh();
 }

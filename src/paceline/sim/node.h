@@ -16,6 +16,7 @@
 #include "paceline/model/world.h"
 #include "paceline/sim/agent_host.h"
 #include "paceline/sim/network.h"
+#include "paceline/sim/rank_saves.h"
 
 namespace paceline::sim {
 
@@ -60,6 +61,9 @@ class Node {
   AgentHost* agent() { return agent_.get(); }
   const AgentHost* agent() const { return agent_.get(); }
   const std::map<int32_t, RankProcess>& processes() const { return processes_; }
+  RankSaves& ranks_saves() { return saves_; }
+  // The memory of its host; nodes of one machine share it.
+  ArenaShelf& shelf();
 
   // --- the host ---
   void PowerOn();
@@ -125,6 +129,8 @@ class Node {
   std::unique_ptr<AgentHost> agent_;
   std::map<int32_t, RankProcess> processes_;  // living, by pid
   std::map<uint32_t, RankReport> ended_;      // last end of a slot, as the page keeps it
+  ArenaShelf shelf_;
+  RankSaves saves_;
 };
 
 }  // namespace paceline::sim

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "paceline/base/instant.h"
+#include "paceline/model/checkpoint.h"
 #include "paceline/model/job_spec.h"
 #include "paceline/sim/canary.h"
 
@@ -20,6 +21,25 @@ struct Strike {
   Instant at;
   size_t fault = 0;  // index into AllFaults()
   uint64_t seed = 0;
+};
+
+// What the script asks of its Checkpointer, and what that costs on these hosts.
+struct SaveOptions {
+  bool is_used = false;  // false: the script saves by itself, and all at once
+  CheckpointTerms terms;
+  int64_t every = 1;                              // the script saves every so many steps
+  uint32_t slots = 3;                             // of an arena
+  bool is_replica = false;                        // data parallel: all ranks hold the same tensors
+  bool says_replica = false;                      // and the script says so
+  Duration save_min = Duration::Milliseconds(1);  // from a step's end until its image is sealed
+  Duration save_max = Duration::Milliseconds(10);
+  Duration write_min = Duration::Milliseconds(5);  // a shard, to storage
+  Duration write_max = Duration::Milliseconds(100);
+  Duration copy_min = Duration::Milliseconds(5);  // an image, from one host to another
+  Duration copy_max = Duration::Milliseconds(300);
+  uint32_t nodes_per_domain = 1;                  // that may be lost together
+  Duration read_min = Duration::Milliseconds(1);  // a rank's state
+  Duration read_max = Duration::Milliseconds(100);
 };
 
 struct LinkQuality {
@@ -48,7 +68,8 @@ struct Options {
   Duration import_min = Duration::Milliseconds(50);
   Duration import_max = Duration::Milliseconds(500);
   Duration step_time = Duration::Milliseconds(100);
-  int64_t checkpoint_every = 10;      // 0: the script saves nothing
+  int64_t checkpoint_every = 10;  // 0: the script saves nothing
+  SaveOptions saves;
   int64_t total_steps = 0;            // 0: endless
   bool tells_steps = true;            // pl.step(n); otherwise only the optimizer hook counts
   bool tells_saved = true;            // pl.saved(n)
@@ -62,6 +83,9 @@ struct Options {
   std::optional<uint64_t> crash_at_record;  // the master dies when this record becomes durable
   Canary canary = Canary::kNone;
   uint64_t outside = 0;  // what no seed controls; only a canary looks at it
+
+  // The last step that the script saves.
+  int64_t LastSave() const { return total_steps / saves.every * saves.every; }
 };
 
 // "nodes=3+1 ranks=2 …", the second line of every run.

@@ -82,6 +82,52 @@ void DrawScript(Prng& prng, Options& options) {
   options.peer_exit_max = DrawBetween(prng, Duration::Milliseconds(2), Duration::Seconds(40));
 }
 
+// These bugs are where only a Checkpointer comes.
+bool NeedsSaves(Canary canary) {
+  return canary == Canary::kForgetHold || canary == Canary::kMixSteps ||
+         canary == Canary::kCommitUnchecked || canary == Canary::kPruneNewest ||
+         canary == Canary::kTrustCopies || canary == Canary::kHideCopies;
+}
+
+// Every third script has a Checkpointer.
+void DrawSaves(Prng& prng, const Wishes& wishes, Options& options) {
+  SaveOptions& saves = options.saves;
+  const bool is_drawn = prng.Chance(1, 3);
+  saves.is_used = wishes.saves.value_or(is_drawn || NeedsSaves(wishes.canary));
+  const int64_t policy = prng.Between(0, 3);
+  saves.terms.directory = "/storage";
+  saves.terms.keep = static_cast<uint32_t>(prng.Between(1, 3));
+  if (policy <= 1) {
+    saves.terms.policy = {PersistPolicy::Kind::kSteps, prng.Between(1, 40), Duration()};
+  } else if (policy == 2) {
+    saves.terms.policy = {PersistPolicy::Kind::kTime, 0,
+                          DrawBetween(prng, Duration::Milliseconds(200), Duration::Seconds(10))};
+  }
+  saves.every = prng.Chance(2, 3) ? 1 : prng.Between(2, 10);
+  saves.slots = prng.Chance(1, 4) ? 2 : 3;
+  saves.is_replica = prng.Chance(1, 2);
+  saves.says_replica = saves.is_replica && prng.Chance(2, 3);
+  saves.save_max = DrawBetween(prng, saves.save_min, Duration::Milliseconds(40));
+  saves.write_max = prng.Chance(1, 4)
+                        ? DrawBetween(prng, Duration::Milliseconds(100), Duration::Seconds(8))
+                        : DrawBetween(prng, Duration::Milliseconds(5), Duration::Milliseconds(400));
+  saves.read_max = DrawBetween(prng, Duration::Milliseconds(1), Duration::Seconds(1));
+  // Few are so quick that an image which nobody holds is gone before it is reported: they cost
+  // most.
+  const bool is_quick = prng.Chance(1, 16);
+  const Duration step_time =
+      is_quick ? DrawBetween(prng, Duration::Milliseconds(15), Duration::Milliseconds(50))
+               : DrawBetween(prng, Duration::Milliseconds(80), Duration::Seconds(1));
+  saves.copy_max = prng.Chance(1, 4)
+                       ? DrawBetween(prng, Duration::Milliseconds(300), Duration::Seconds(5))
+                       : DrawBetween(prng, saves.copy_min, Duration::Milliseconds(300));
+  if (prng.Chance(1, 2)) saves.terms.replicas = static_cast<uint32_t>(prng.Below(3));
+  saves.nodes_per_domain = prng.Chance(1, 4) ? 2 : 1;
+  if (!saves.is_used) return;
+  options.step_time = step_time;
+  saves.save_max = std::min(saves.save_max, options.step_time / 2);
+}
+
 bool IsAsked(const Wishes& wishes, const Fault& fault) {
   return std::find(wishes.only.begin(), wishes.only.end(), fault.name) != wishes.only.end();
 }
@@ -180,9 +226,11 @@ Options Draw(uint64_t seed, const Wishes& wishes) {
   Prng script = prng.Fork();
   Prng strikes = prng.Fork();
   Prng lasting = prng.Fork();
+  Prng saves = prng.Fork();
   DrawJob(job, options.spec);
   DrawCluster(cluster, options);
   DrawScript(script, options);
+  DrawSaves(saves, wishes, options);
   DrawStrikes(strikes, wishes, options);
   DrawLasting(lasting, wishes, options);
   options.crash_at_record = wishes.crash_at_record;
@@ -207,6 +255,7 @@ std::string CommandLine(uint64_t seed, const Wishes& wishes) {
   if (wishes.crash_at_record.has_value()) {
     text += " --crash-at-record " + std::to_string(*wishes.crash_at_record);
   }
+  if (wishes.saves.has_value()) text += *wishes.saves ? " --saves on" : " --saves off";
   if (wishes.canary != Canary::kNone) text += " --canary " + std::string(CanaryName(wishes.canary));
   return text;
 }

@@ -21,6 +21,7 @@ struct Wishes {
   std::optional<Duration> until;            // faults end here
   std::optional<uint32_t> nodes;            // at most so many hosts
   std::optional<uint64_t> crash_at_record;
+  std::optional<bool> saves;  // with a Checkpointer, or without; else a third of the seeds
   Canary canary = Canary::kNone;
 };
 

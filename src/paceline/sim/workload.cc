@@ -55,7 +55,8 @@ bool Workload::CanMove(const Group& group) const {
   return true;
 }
 
-void Workload::Settle(Group& group) {
+void Workload::Settle(Generation generation, Group& group) {
+  for (auto& [rank, member] : group.members) Save(generation, group, rank, member);
   const int64_t done = Done(group);
   saved_ = std::max(saved_, Saved(group));
   step_max_ = std::max(step_max_, done);
@@ -64,18 +65,25 @@ void Workload::Settle(Group& group) {
   ++group.version;
 }
 
-void Workload::Join(Generation generation, uint32_t world_size, Rank rank, Member member) {
+void Workload::Join(Generation generation, uint32_t world_size, Rank rank, Member member,
+                    const Restored& restored) {
   Group& group = groups_[generation];
   group.world_size = std::max(group.world_size, world_size);
+  if (group.members.empty() && !group.started) group.restored = restored;
+  Meet(generation, group, restored);
+  member.saved_to = std::max<int64_t>(restored.saved.step, 0);
   group.members[rank] = member;
   if (group.members.size() != group.world_size || group.started || group.broken) return;
   group.started = true;
-  group.base = group.first = newest_saved();
+  const bool restores = world_.options().saves.is_used;
+  group.base = group.first = restores ? member.saved_to : newest_saved();
+  group.content = MixContent(group.restored.content, generation.value());
   world_.trace().Add(world_.queue().now(), "ranks", "met", generation.value());
   if (!CanMove(group)) return;
   group.moving = true;
   group.since = world_.queue().now() + kMeetTime;
   Wake(generation, group);
+  WatchSaves(group);
 }
 
 void Workload::Leave(Generation generation, Rank rank, int32_t pid, bool is_done) {
@@ -84,7 +92,7 @@ void Workload::Leave(Generation generation, Rank rank, int32_t pid, bool is_done
   Group& group = it->second;
   const auto member = group.members.find(rank);
   if (member == group.members.end() || member->second.pid != pid) return;
-  Settle(group);
+  Settle(generation, group);
   group.members.erase(member);
   group.moving = false;
   const bool is_first = !group.broken;
@@ -110,9 +118,10 @@ void Workload::Refresh() {
     if (!group.started || group.broken) continue;
     const bool can_move = CanMove(group);
     if (can_move == group.moving) continue;
-    Settle(group);
+    Settle(generation, group);
     group.moving = can_move;
     if (can_move) Wake(generation, group);
+    if (can_move) WatchSaves(group);
   }
 }
 
@@ -148,8 +157,17 @@ void Workload::Reach(Generation generation, uint64_t version) {
   }
   const int64_t total = world_.options().total_steps;
   if (total == 0 || done < total) return;
-  Settle(group);
+  Settle(generation, group);
   group.moving = false;
+  if (world_.options().saves.is_used) {
+    for (const auto& [rank, member] : group.members) {
+      const Duration wait = world_.options().saves.save_max + Duration::Milliseconds(1);
+      world_.queue().After(wait, [this, member = member] {
+        world_.node(member.node).ranks_saves().Finish(member.pid);
+      });
+    }
+    return;
+  }
   ExitCause success;
   success.kind = ExitCause::Kind::kExited;
   for (const auto& [rank, member] : group.members) {
@@ -171,7 +189,7 @@ void Workload::Fill(RankReport& report) const {
   report.step_count = done - group.first;
   if (report.step_count > 0) report.state = RankReport::State::kStepping;
   if (options.tells_steps && report.step_count > 0) report.step = done;
-  if (options.tells_saved && options.checkpoint_every > 0) {
+  if (options.tells_saved && options.checkpoint_every > 0 && !options.saves.is_used) {
     const int64_t saved = Saved(group);
     report.saved_step = saved > 0 ? saved : -1;
   }
@@ -194,6 +212,7 @@ int64_t Workload::step_max() const {
 }
 
 int64_t Workload::newest_saved() const {
+  if (world_.options().saves.is_used) return step_max();
   int64_t result = saved_;
   for (const auto& [generation, group] : groups_) result = std::max(result, Saved(group));
   return result;

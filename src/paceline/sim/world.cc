@@ -119,6 +119,7 @@ void SimWorld::Heal() {
   trace_.Add(queue_.now(), "world", "heal");
   network_.MendAll();
   master_.FreeDisk();
+  storage_.is_full = storage_.is_away = storage_.is_stalled = false;
   master_.CrashAfterRecords(0);
   port_takings_ = 0;
   master_.Thaw();
@@ -231,6 +232,9 @@ std::string SimWorld::Trouble() {
   if (state.phase != core::Phase::kRunning) {
     return "the ranks step, but the job is " + std::string(core::PhaseName(state.phase));
   }
+  const bool saves =
+      options_.saves.is_used && options_.saves.terms.policy.kind != PersistPolicy::Kind::kAuto;
+  if (saves && !has_committed_) return "no checkpoint got to storage since the healing";
   return TroubleOfProcesses(state.world->generation);
 }
 
@@ -240,6 +244,16 @@ std::string SimWorld::EndReason() {
            master_.job().state().final_reason;
   }
   return master_.job().Pending();
+}
+
+std::string SimWorld::DomainOf(const Node& node) const {
+  if (options_.local_platform) return "machine";
+  return "rack" + std::to_string(node.index() / options_.saves.nodes_per_domain);
+}
+
+void SimWorld::SyncSaves(const Node& node) {
+  if (!options_.saves.is_used) return;
+  workload_.SyncSaves(options_.local_platform ? nullptr : &node);
 }
 
 // ---- what the launcher does ----
@@ -342,6 +356,7 @@ void SimWorld::Decided(Instant now, const core::Event& event, const core::Action
 }
 
 void SimWorld::Persisted(const core::Record& record) {
+  if (std::holds_alternative<core::CheckpointCommitted>(record.fact)) has_committed_ = is_healed_;
   ForEachCheck([&](Check& check) { check.Persisted(*this, record); });
 }
 

@@ -21,6 +21,7 @@
 #include "paceline/sim/node.h"
 #include "paceline/sim/options.h"
 #include "paceline/sim/queue.h"
+#include "paceline/sim/storage.h"
 #include "paceline/sim/trace.h"
 #include "paceline/sim/workload.h"
 
@@ -60,6 +61,13 @@ class SimWorld {
   Network& network() { return network_; }
   Workload& workload() { return workload_; }
   Master& master() { return master_; }
+  Storage& storage() { return storage_; }
+  // The memory that all nodes of one machine share.
+  ArenaShelf& machine_shelf() { return machine_shelf_; }
+  // Of failures: hosts of one domain may be lost together.
+  std::string DomainOf(const Node& node) const;
+  // Brings the arenas that this node sees up to now.
+  void SyncSaves(const Node& node);
   Node& node(uint32_t index) { return *nodes_[index]; }
   uint32_t node_count() const { return static_cast<uint32_t>(nodes_.size()); }
   bool has_failed() const { return violation_.has_value(); }
@@ -81,6 +89,7 @@ class SimWorld {
   uint64_t NextIncarnation() { return ++last_incarnation_; }
   int32_t NextPid() { return ++last_pid_; }
   uint32_t NextPort() { return ++last_port_ % 40'000; }
+  core::StationPeer NextPeer() { return ++last_peer_; }
   bool TakePortAway() { return port_takings_ > 0 && port_takings_-- > 0; }
   void Retire(std::unique_ptr<AgentHost> agent) { retired_.push_back(std::move(agent)); }
   void Tell(ConnectionId connection, core::Event event);
@@ -122,6 +131,8 @@ class SimWorld {
   Network network_;
   Workload workload_;
   Master master_;
+  Storage storage_;
+  ArenaShelf machine_shelf_;
   std::vector<std::unique_ptr<Node>> nodes_;
   std::vector<std::unique_ptr<AgentHost>> retired_;  // freed when no task runs
   std::vector<std::unique_ptr<Check>> checks_;
@@ -130,10 +141,12 @@ class SimWorld {
   uint64_t last_incarnation_ = 1'000;
   int32_t last_pid_ = 100;
   uint32_t last_port_ = 0;
+  core::StationPeer last_peer_ = 0;
   uint32_t port_takings_ = 0;
   uint32_t master_respawns_ = 0;
   std::optional<core::StopRequested> stop_;
   bool is_healed_ = false;
+  bool has_committed_ = false;  // a checkpoint, since the healing
   bool is_done_ = false;
   uint32_t well_count_ = 0;  // looks in a row that found nothing wrong
   int64_t step_before_ = -1;

@@ -17,6 +17,7 @@ void Fill(const CheckpointTerms& from, pb::CheckpointTerms* to) {
   to->set_kind(Shifted<pb::CheckpointTerms::Kind>(from.policy.kind));
   to->set_steps(from.policy.steps);
   to->set_time(Encode(from.policy.time));
+  if (from.replicas.has_value()) to->set_replicas(*from.replicas);
 }
 void Fill(const MemoryImage& from, pb::MemoryImage* to) {
   PACELINE_MEMORY_IMAGE(PUT)
@@ -29,8 +30,24 @@ void Fill(const ShardState& from, pb::ShardState* to) {
 void Fill(const StoredCheckpoint& from, pb::StoredCheckpoint* to) {
   PACELINE_STORED_CHECKPOINT(PUT)
   Fill(from.saved, to->mutable_saved());
+  for (const uint32_t rank : from.file_of) to->add_file_of(rank);
 }
 void Fill(const CommitState& from, pb::CommitState* to) { PACELINE_COMMIT_STATE(PUT) }
+void Fill(const FetchFailure& from, pb::FetchFailure* to) {
+  PACELINE_FETCH_FAILURE(PUT)
+  Fill(from.saved, to->mutable_saved());
+}
+void Fill(const FetchOrder& from, pb::FetchOrder* to) {
+  PACELINE_FETCH_ORDER(PUT)
+  Fill(from.saved, to->mutable_saved());
+  for (const FetchOrder::Source& source : from.sources) {
+    pb::FetchOrder::Source* one = to->add_sources();
+    one->set_node(Encode(source.node));
+    one->set_address(Encode(source.address));
+    one->set_place(Encode(source.place));
+    one->set_is_copy(source.is_copy);
+  }
+}
 void Fill(const RestoreOrder& from, pb::RestoreOrder* to) {
   PACELINE_RESTORE(PUT)
   Fill(from.saved, to->mutable_saved());
@@ -41,6 +58,7 @@ void Fill(const RestoreOrder& from, pb::RestoreOrder* to) {
       pb::RestoreOrder::Image* one = added->add_images();
       one->set_rank(image.rank.value());
       one->set_place(Encode(image.place));
+      one->set_is_copy(image.is_copy);
     }
   }
 }
@@ -66,8 +84,9 @@ absl::Status CheckFolder(const std::string& name) {
 }
 absl::Status CheckDirectory(const std::string& directory) {
   const bool is_clean = directory.find('\0') == std::string::npos;
-  const bool is_whole = directory.starts_with("/");
-  return is_clean && is_whole ? absl::OkStatus() : Invalid("directory", "is not an absolute path");
+  const bool is_whole = directory.starts_with("/") || directory.starts_with("s3://");
+  return is_clean && is_whole ? absl::OkStatus()
+                              : Invalid("directory", "is neither an absolute path nor s3://");
 }
 
 absl::Status Take(const pb::SavedStep& from, SavedStep* to) {
@@ -81,6 +100,8 @@ absl::Status Take(const pb::CheckpointTerms& from, CheckpointTerms* to) {
   RETURN_IF_ERROR(Decode(from.steps(), "steps", &to->policy.steps));
   RETURN_IF_ERROR(Decode(from.time(), "time", &to->policy.time));
   if (to->policy.steps < 0) return Invalid("steps", "is negative");
+  if (from.has_replicas()) to->replicas = from.replicas();
+  if (to->replicas.value_or(0) > kReplicasMax) return Invalid("replicas", "are too many");
   return CheckDirectory(to->directory);
 }
 absl::Status Take(const pb::MemoryImage& from, MemoryImage* to) {
@@ -95,7 +116,35 @@ absl::Status Take(const pb::ShardState& from, ShardState* to) {
 absl::Status Take(const pb::StoredCheckpoint& from, StoredCheckpoint* to) {
   PACELINE_STORED_CHECKPOINT(TAKE)
   RETURN_IF_ERROR(CheckName(to->name, "name"));
+  if (from.file_of_size() > kImagesPerReportMax) return Invalid("file_of", "is too long");
+  to->file_of.assign(from.file_of().begin(), from.file_of().end());
   return Take(from.saved(), &to->saved);
+}
+// Whom a node of the job may be told to dial; none where there is nobody to dial.
+absl::Status TakeAddress(const std::string& from, std::string* to) {
+  RETURN_IF_ERROR(CheckAddress(from, "address"));
+  *to = from;
+  return absl::OkStatus();
+}
+absl::Status Take(const pb::FetchFailure& from, FetchFailure* to) {
+  PACELINE_FETCH_FAILURE(TAKE)
+  return Take(from.saved(), &to->saved);
+}
+absl::Status Take(const pb::FetchOrder& from, FetchOrder* to) {
+  PACELINE_FETCH_ORDER(TAKE)
+  RETURN_IF_ERROR(CheckFolder(to->name));
+  RETURN_IF_ERROR(Take(from.saved(), &to->saved));
+  if (from.sources_size() > kFetchSourcesMax) return Invalid("sources", "are too many");
+  for (const pb::FetchOrder::Source& source : from.sources()) {
+    FetchOrder::Source& one = to->sources.emplace_back();
+    RETURN_IF_ERROR(CheckFolder(source.node()));
+    RETURN_IF_ERROR(CheckFolder(source.place()));
+    RETURN_IF_ERROR(TakeAddress(source.address(), &one.address));
+    one.node = source.node();
+    one.place = source.place();
+    one.is_copy = source.is_copy();
+  }
+  return absl::OkStatus();
 }
 absl::Status Take(const pb::CommitState& from, CommitState* to) {
   PACELINE_COMMIT_STATE(TAKE)
@@ -115,6 +164,7 @@ absl::Status Take(const pb::RestoreOrder& from, RestoreOrder* to) {
       RETURN_IF_ERROR(Decode(image.rank(), "rank", &one.rank));
       RETURN_IF_ERROR(CheckName(image.place(), "place"));
       one.place = image.place();
+      one.is_copy = image.is_copy();
     }
   }
   return absl::OkStatus();
@@ -161,6 +211,10 @@ void ToProto(const CheckpointReport& from, pb::CheckpointReport* to) {
   if (from.stored.has_value()) Fill(*from.stored, to->mutable_stored());
   if (from.flush.has_value()) to->set_flush(*from.flush);
   for (const std::string& name : from.damaged) to->add_damaged(CleanText(name));
+  to->set_place(Encode(from.place));
+  to->set_address(Encode(from.address));
+  to->set_domain(Encode(from.domain));
+  for (const FetchFailure& one : from.failed) Fill(one, to->add_failed());
 }
 
 absl::Status FromProto(const pb::CheckpointReport& from, CheckpointReport* to) {
@@ -171,6 +225,11 @@ absl::Status FromProto(const pb::CheckpointReport& from, CheckpointReport* to) {
   if (from.has_commit()) RETURN_IF_ERROR(Take(from.commit(), &to->commit.emplace()));
   if (from.has_stored()) RETURN_IF_ERROR(Take(from.stored(), &to->stored.emplace()));
   if (from.has_flush()) to->flush = from.flush();
+  RETURN_IF_ERROR(CheckFolder(from.place()));
+  to->place = from.place();
+  RETURN_IF_ERROR(TakeAddress(from.address(), &to->address));
+  RETURN_IF_ERROR(Decode(from.domain(), "domain", &to->domain));
+  RETURN_IF_ERROR(TakeAll(from.failed(), "failed", &to->failed));
   return TakeNames(from.damaged(), kDamagedPerReportMax, &to->damaged);
 }
 
@@ -185,6 +244,11 @@ void ToProto(const CheckpointOrder& from, pb::CheckpointOrder* to) {
   to->set_is_over(from.is_over);
   for (const std::string& name : from.damaged) to->add_damaged(CleanText(name));
   to->set_problem(Encode(from.problem));
+  for (const FetchOrder& one : from.fetch) Fill(one, to->add_fetch());
+  to->set_replicas(from.replicas);
+  to->set_drop_others(from.drop_others);
+  if (from.replicated.has_value()) Fill(*from.replicated, to->mutable_replicated());
+  to->set_replica_problem(Encode(from.replica_problem));
 }
 
 absl::Status FromProto(const pb::CheckpointOrder& from, CheckpointOrder* to) {
@@ -197,6 +261,12 @@ absl::Status FromProto(const pb::CheckpointOrder& from, CheckpointOrder* to) {
   to->is_ending = from.is_ending();
   to->is_over = from.is_over();
   RETURN_IF_ERROR(TakeNames(from.damaged(), static_cast<int>(core::kDamagedMax), &to->damaged));
+  RETURN_IF_ERROR(TakeAll(from.fetch(), "fetch", &to->fetch));
+  to->drop_others = from.drop_others();
+  to->replicas = from.replicas();
+  if (to->replicas > kReplicasMax) return Invalid("replicas", "are too many");
+  if (from.has_replicated()) RETURN_IF_ERROR(Take(from.replicated(), &to->replicated.emplace()));
+  RETURN_IF_ERROR(Decode(from.replica_problem(), "replica_problem", &to->replica_problem));
   return Decode(from.problem(), "problem", &to->problem);
 }
 

@@ -12,6 +12,7 @@ namespace paceline::wire {
 
 inline constexpr int kImagesPerReportMax = 65'536;
 inline constexpr int kDamagedPerReportMax = 8;
+inline constexpr int kFetchSourcesMax = 64;
 
 void ToProto(const CheckpointReport& from, pb::CheckpointReport* to);
 void ToProto(const CheckpointOrder& from, pb::CheckpointOrder* to);

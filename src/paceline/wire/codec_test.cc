@@ -383,6 +383,13 @@ TEST(Codec, StatusAndEventsSurvive) {
   status.nodes.push_back(
       {.id = 1, .name = "node0", .state = "seated", .connected = true, .seat = 0});
   status.nodes[0].ranks.push_back({.rank = 1, .pid = 2, .generation = 3, .state = "running"});
+  status.checkpoints = {.directory = "/d",
+                        .memory_step = 12,
+                        .storage_step = 10,
+                        .writing_step = 11,
+                        .storage_bytes = 1 << 30,
+                        .problem = "the disk is full",
+                        .restored = "goes on after step 9, from memory"};
   pb::JobStatus message;
   ToProto(status, &message);
   JobStatus decoded;

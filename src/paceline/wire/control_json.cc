@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "nlohmann/json.hpp"
+#include "paceline/base/json.h"
 
 namespace paceline::wire {
 namespace {
@@ -18,9 +18,7 @@ template <class T>
 Json ValueOrNull(const std::optional<T>& value) {
   return value.has_value() ? Json(*value) : Json();
 }
-std::string Print(const Json& json, int indent) {
-  return json.dump(indent, ' ', false, Json::error_handler_t::replace);
-}
+std::string Print(const Json& json, int indent) { return PrintJson(json, {.indent = indent}); }
 
 Json ToJson(const RankStatus& rank) {
   return {{"rank", rank.rank},
@@ -51,6 +49,18 @@ Json ToJson(const NodeStatus& node) {
           {"ranks", std::move(ranks)}};
 }
 
+// Null until the script makes a Checkpointer.
+Json ToJson(const CheckpointStatus& checkpoints) {
+  if (checkpoints.directory.empty()) return nullptr;
+  return {{"directory", checkpoints.directory},
+          {"memory_step", StepOrNull(checkpoints.memory_step)},
+          {"storage_step", StepOrNull(checkpoints.storage_step)},
+          {"writing_step", StepOrNull(checkpoints.writing_step)},
+          {"storage_bytes", checkpoints.storage_bytes},
+          {"problem", checkpoints.problem},
+          {"restored", checkpoints.restored}};
+}
+
 }  // namespace
 
 std::string StatusJson(const JobStatus& status) {
@@ -76,6 +86,7 @@ std::string StatusJson(const JobStatus& status) {
                        {"incarnation", status.master_incarnation},
                        {"journal", status.journal}}},
                      {"world", {{"generation", status.generation}, {"size", status.world_size}}},
+                     {"checkpoints", ToJson(status.checkpoints)},
                      {"nodes", std::move(nodes)}};
   return Print(json, 2);
 }

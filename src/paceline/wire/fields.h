@@ -48,9 +48,11 @@
 #define PACELINE_CHECKPOINT_TERMS(F) F(directory) F(keep)
 #define PACELINE_SAVED_STEP(F) F(generation) F(step)
 #define PACELINE_MEMORY_IMAGE(F) F(rank) F(place) F(world_size) F(file_bytes) F(file_root) \
-  F(is_replica)
+  F(is_replica) F(is_copy) F(root)
 #define PACELINE_SHARD_STATE(F) F(rank) F(is_durable) F(problem) F(took)
 #define PACELINE_STORED_CHECKPOINT(F) F(name) F(job_id) F(world_size)
+#define PACELINE_FETCH_FAILURE(F) F(rank) F(problem)
+#define PACELINE_FETCH_ORDER(F) F(rank) F(root) F(name) F(is_urgent)
 #define PACELINE_COMMIT_STATE(F) F(name) F(is_done) F(problem) F(bytes)
 #define PACELINE_RESTORE(F) F(generation) F(from) F(world_size) F(name) F(reason)
 #define PACELINE_CHECKPOINT_COMMITTED(F) F(name) F(directory) F(bytes)
@@ -60,6 +62,8 @@
   F(step_count) F(saved_step) F(exit)
 #define PACELINE_NODE_STATUS(F) F(id) F(name) F(state) F(reason) F(address) F(agent_pid) \
   F(connected) F(silent_for) F(generation)
+#define PACELINE_CHECKPOINT_STATUS(F) F(directory) F(memory_step) F(storage_step) \
+  F(writing_step) F(storage_bytes) F(problem) F(restored)
 #define PACELINE_JOB_STATUS(F) F(job_id) F(name) F(phase) F(pending) F(master_pid) \
   F(master_incarnation) F(generation) F(world_size) F(restart_count) F(failures) F(step) \
   F(goodput) F(age) F(journal) F(last_seq) F(final_reason)

@@ -145,6 +145,9 @@ absl::Status Take(const pb::Leaving& from, Leaving* to) {
 
 absl::Status Take(const pb::Welcome& from, Welcome* to) {
   to->node = NodeId(from.node());
+  constexpr uint32_t kPortMax = 65'535;
+  if (from.lease_port() > kPortMax) return Invalid("lease_port", "is out of range");
+  to->lease_port = from.lease_port();
   RETURN_IF_ERROR(Decode(from.heartbeat_interval(), "heartbeat_interval", &to->heartbeat_interval));
   return FromProto(from.spec(), &to->spec);
 }
@@ -170,6 +173,10 @@ absl::Status Take(const pb::RankStatus& from, RankStatus* to) {
   if (from.has_loss()) to->loss = from.loss();
   return absl::OkStatus();
 }
+absl::Status Take(const pb::CheckpointStatus& from, CheckpointStatus* to) {
+  PACELINE_CHECKPOINT_STATUS(TAKE)
+  return absl::OkStatus();
+}
 absl::Status Take(const pb::NodeStatus& from, NodeStatus* to) {
   PACELINE_NODE_STATUS(TAKE)
   if (from.has_seat()) to->seat = from.seat();
@@ -191,14 +198,6 @@ absl::Status Into(const Message& from, Variant* to) {
 }
 
 }  // namespace
-
-bool IsName(std::string_view text) {
-  if (text.empty() || text.size() > 128 || text[0] == '.') return false;
-  for (const unsigned char c : text) {
-    if (!std::isalnum(c) && c != '.' && c != '_' && c != '-') return false;
-  }
-  return true;
-}
 
 absl::Status FromProto(const pb::JobSpec& from, JobSpec* to) {
   RETURN_IF_ERROR(CheckName(from.job_id(), "job_id"));
@@ -293,6 +292,8 @@ absl::Status FromProto(const pb::World& from, World* to) {
 
 absl::Status FromProto(const pb::JobStatus& from, JobStatus* to) {
   PACELINE_JOB_STATUS(TAKE)
+  // A master without checkpoints sends none: steps of 0 would be a claim.
+  if (from.has_checkpoints()) RETURN_IF_ERROR(Take(from.checkpoints(), &to->checkpoints));
   if (from.has_loss()) to->loss = from.loss();
   if (from.has_exit_code()) to->exit_code = from.exit_code();
   if (from.nodes_size() > kNodesMax) return Invalid("nodes", "are too many");

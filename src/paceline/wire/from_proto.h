@@ -8,17 +8,13 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "paceline/wire/judge.h"
 #include "paceline/wire/to_proto.h"
 
 namespace paceline::wire {
 
 inline constexpr int kRanksPerMessageMax = 4096;
-inline constexpr uint32_t kRankMax = 1u << 24;
-inline constexpr uint64_t kGenerationMax = uint64_t{1} << 48;  // room to count on from any of it
 inline constexpr int kNodesMax = 100'000;
-
-// [A-Za-z0-9._-]{1,128} without a leading dot.
-bool IsName(std::string_view text);
 
 absl::Status FromProto(const pb::JobSpec& from, JobSpec* to);
 absl::Status FromProto(const pb::LaunchSpec& from, LaunchSpec* to);

@@ -49,6 +49,7 @@ struct Welcome {
   NodeId node;
   JobSpec spec;
   Duration heartbeat_interval;  // stretched in huge jobs
+  uint32_t lease_port = 0;      // of the master's host: the lease channel; 0: there is none
 };
 // The number of nodes changed so much that heartbeats shall come at another pace.
 struct Pace {
@@ -114,6 +115,18 @@ struct NodeStatus {
   bool operator==(const NodeStatus&) const = default;
 };
 
+// The job's checkpoints. Steps are -1 where there is none.
+struct CheckpointStatus {
+  std::string directory;       // empty: the script has made no Checkpointer
+  int64_t memory_step = -1;    // newest that every rank of the world has in memory
+  int64_t storage_step = -1;   // newest committed
+  int64_t writing_step = -1;   // on its way to storage
+  uint64_t storage_bytes = 0;  // of the newest committed
+  std::string problem;         // why the last step that was due is not in storage; empty: it is
+  std::string restored;        // where the world's state comes from, one sentence
+  bool operator==(const CheckpointStatus&) const = default;
+};
+
 struct JobStatus {
   std::string job_id;
   std::string name;
@@ -134,6 +147,7 @@ struct JobStatus {
   std::optional<int> exit_code;  // when finished
   std::string final_reason;
   std::vector<NodeStatus> nodes;
+  CheckpointStatus checkpoints;
   bool operator==(const JobStatus&) const = default;
 };
 

@@ -139,6 +139,7 @@ void Put(const Welcome& from, pb::MasterMessage* message) {
   to->set_node(from.node.value());
   ToProto(from.spec, to->mutable_spec());
   to->set_heartbeat_interval(Encode(from.heartbeat_interval));
+  to->set_lease_port(from.lease_port);
 }
 void Put(const Pace& from, pb::MasterMessage* message) {
   message->mutable_pace()->set_heartbeat_interval(Encode(from.heartbeat_interval));
@@ -163,6 +164,9 @@ void Put(const JobEnded& from, pb::SupervisorOrder* message) {
 void Fill(const RankStatus& from, pb::RankStatus* to) {
   PACELINE_RANK_STATUS(PUT)
   if (from.loss.has_value()) to->set_loss(*from.loss);
+}
+void Fill(const CheckpointStatus& from, pb::CheckpointStatus* to) {
+  PACELINE_CHECKPOINT_STATUS(PUT)
 }
 void Fill(const NodeStatus& from, pb::NodeStatus* to) {
   PACELINE_NODE_STATUS(PUT)
@@ -245,6 +249,7 @@ void ToProto(const SupervisorOrder& from, pb::SupervisorOrder* to) {
 
 void ToProto(const JobStatus& from, pb::JobStatus* to) {
   PACELINE_JOB_STATUS(PUT)
+  Fill(from.checkpoints, to->mutable_checkpoints());
   if (from.loss.has_value()) to->set_loss(*from.loss);
   if (from.exit_code.has_value()) to->set_exit_code(*from.exit_code);
   for (const NodeStatus& node : from.nodes) Fill(node, to->add_nodes());

@@ -1,9 +1,12 @@
 """A counting model: each step adds one to every weight, so that any mix of steps shows.
 
-    flash.py --checkpoint DIR --steps N [--every X] [--pace S] [--out FILE] [--cut]
+    flash.py --checkpoint DIR --steps N [--every X] [--pace S] [--out FILE] [--cut] [--frozen]
+             [--lazy R]
 
 Ranks meet in every step (a file a rank stands for a collective), so none gets ahead by two. With
 --cut each rank holds its own part of the weights, as a sharded model does; without, all the same.
+With --frozen there are 20 MB that nobody trains, too. With --lazy R, rank R
+leaves out its last save.
 """
 
 import argparse
@@ -40,6 +43,8 @@ def main() -> None:
     parser.add_argument("--pace", type=float, default=0.01)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--cut", action="store_true")
+    parser.add_argument("--frozen", action="store_true")
+    parser.add_argument("--lazy", type=int, default=-1)
     args = parser.parse_args()
     rank, world_size = pl.rank(), pl.world_size()
     args.out.mkdir(parents=True, exist_ok=True)
@@ -48,18 +53,25 @@ def main() -> None:
     with torch.no_grad():
         model.weight.fill_(rank * 1000 if args.cut else 0)
     first = model.weight.detach().clone()
+    if args.frozen:  # zeros only if there is nothing to restore
+        model.base = torch.nn.Parameter(torch.zeros(5_000_000), requires_grad=False)
     state = {"model": model, "kind": "counting"}
     ckpt = pl.Checkpointer(args.checkpoint, keep=2, every=args.every, replicated=not args.cut)
     start = ckpt.restore(state)
     with (args.out / f"restored-{rank}").open("a") as file:
         file.write(f"{pl.generation()} {start} {ckpt.restored}\n")
+    if args.frozen and start == 0:
+        with torch.no_grad():
+            model.base.fill_(7)
     for step in range(start, args.steps):
         assert torch.equal(model.weight, first + step), f"step {step}: this is no whole step"
         with torch.no_grad():
             model.weight += 1
         meet(args.out, pl.generation(), rank, world_size, step)
-        ckpt.save(step, state)
+        if rank != args.lazy or step + 1 < args.steps:
+            ckpt.save(step, state)
         time.sleep(args.pace)
+    assert not args.frozen or model.base.eq(7).all(), "the frozen ones came back"
     ckpt.close()
     (args.out / f"final-{rank}").write_text(str(model.weight[0, 0].item() - first[0, 0].item()))
 

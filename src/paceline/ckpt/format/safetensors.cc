@@ -3,15 +3,17 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <iterator>
 #include <limits>
 #include <optional>
+#include <set>
 #include <utility>
 
-#include <nlohmann/json.hpp>
-
+#include "paceline/base/json.h"
 #include "paceline/base/result.h"
 #include "paceline/base/text.h"
 #include "paceline/base/utf8.h"
+#include "paceline/ckpt/chunk_copy.h"
 
 namespace paceline::ckpt {
 namespace {
@@ -23,6 +25,8 @@ constexpr char kMetadata[] = "__metadata__";
 // torch/distributed/checkpoint/_hf_utils.py
 constexpr char kShardingInfo[] = "DCP_SHARDING_INFO";
 constexpr char kSavedOffsets[] = "saved_offsets";
+// In the first of two files: what may stand behind it.
+constexpr char kBeside[] = "PACELINE_FROZEN";
 
 struct DTypeRow {
   DType dtype;
@@ -144,10 +148,12 @@ Result<DType> DTypeOf(std::string_view name) {
   return Bad(Concat("unknown type \"", CleanText(name), "\""));
 }
 
-Result<Image> LayOut(std::vector<TensorBox> boxes, std::map<std::string, std::string> metadata) {
+namespace {
+
+// One file. `end_at`: its size is a multiple of that, by a longer header.
+Result<Image> LayOutFile(std::vector<TensorBox> boxes, std::map<std::string, std::string> metadata,
+                         uint64_t end_at) {
   Image image;
-  std::sort(boxes.begin(), boxes.end(),
-            [](const TensorBox& a, const TensorBox& b) { return a.key < b.key; });
   json head = json::object();
   json sharding = json::object();
   uint64_t at = 0;
@@ -174,18 +180,57 @@ Result<Image> LayOut(std::vector<TensorBox> boxes, std::map<std::string, std::st
   }
   own["format"] = "pt";
   own["DCP_VERSION"] = "1.0";
-  own[kShardingInfo] = sharding.dump();
+  own[kShardingInfo] = PrintJson(sharding);
   head[kMetadata] = own;
-  std::string text = head.dump();
-  const uint64_t begin = (8 + text.size() + kAlignment - 1) / kAlignment * kAlignment;
-  if (begin > kHeaderBytesMax) return Bad("the header is too large");
-  text.resize(begin - 8, ' ');
-  image.head = LittleEndian64(text.size()) + text;
+  const std::string text = PrintJson(head);
+  uint64_t begin = (8 + text.size() + kAlignment - 1) / kAlignment * kAlignment;
+  begin += (end_at - (begin + at) % end_at) % end_at;
+  ASSIGN_OR_RETURN(image.head, PaddedHead(text, begin));
   for (TensorBox& box : boxes) box.begin += begin;
   image.boxes = std::move(boxes);
   image.metadata = std::move(metadata);
   image.size = begin + at;
   return image;
+}
+
+}  // namespace
+
+Result<Image> LayOut(std::vector<TensorBox> boxes, std::map<std::string, std::string> metadata) {
+  std::sort(boxes.begin(), boxes.end(),
+            [](const TensorBox& a, const TensorBox& b) { return a.key < b.key; });
+  const auto twin =
+      std::adjacent_find(boxes.begin(), boxes.end(),
+                         [](const TensorBox& a, const TensorBox& b) { return a.key == b.key; });
+  if (twin != boxes.end()) return BadBox(twin->key, "is named twice");
+  const auto frozen = std::stable_partition(boxes.begin(), boxes.end(),
+                                            [](const TensorBox& box) { return !box.is_frozen; });
+  std::vector<TensorBox> second_boxes(std::make_move_iterator(frozen),
+                                      std::make_move_iterator(boxes.end()));
+  boxes.erase(frozen, boxes.end());
+  if (second_boxes.empty()) return LayOutFile(std::move(boxes), std::move(metadata), 1);
+  ASSIGN_OR_RETURN(Image second, LayOutFile(std::move(second_boxes), metadata, 1));
+  metadata[kBeside] = "beside";
+  ASSIGN_OR_RETURN(Image image, LayOutFile(std::move(boxes), std::move(metadata), kChunkBytes));
+  image.second_at = image.size;
+  image.second_head = std::move(second.head);
+  for (TensorBox& box : second.boxes) box.begin += image.second_at;
+  std::move(second.boxes.begin(), second.boxes.end(), std::back_inserter(image.boxes));
+  image.size += second.size;
+  return image;
+}
+
+std::string_view JsonOfHead(std::string_view head) {
+  head.remove_prefix(std::min<size_t>(head.size(), 8));
+  return head.substr(0, head.find_last_not_of(' ') + 1);
+}
+
+Result<std::string> PaddedHead(std::string_view json, uint64_t data_at) {
+  if (data_at > kHeaderBytesMax) return Bad("the header is too large");
+  if (data_at < 8 + json.size()) return Bad("the header does not fit before the data");
+  std::string head = LittleEndian64(data_at - 8);
+  head.append(json);
+  head.resize(data_at, ' ');
+  return head;
 }
 
 Result<uint64_t> HeadBytes(std::string_view first_eight) {
@@ -198,13 +243,26 @@ Result<uint64_t> HeadBytes(std::string_view first_eight) {
   return 8 + size;
 }
 
+namespace {
+
+// Where the file ends that may have another one behind it: what its tensors need, and a chunk's
+// end. 0: it reaches the end of the image.
+uint64_t SecondAt(const Image& image, uint64_t begin) {
+  if (!image.metadata.contains(kBeside)) return 0;
+  uint64_t end = begin;
+  for (const TensorBox& box : image.boxes) end = std::max(end, box.begin + box.bytes);
+  return end < image.size && end % kChunkBytes == 0 ? end : 0;
+}
+
+}  // namespace
+
 Result<Image> ParseHead(std::string_view head, uint64_t file_size) {
   ASSIGN_OR_RETURN(const uint64_t begin, HeadBytes(head));
   if (begin > file_size) return Bad("the header is longer than the file");
   if (head.size() < begin) {
     return Failure{FailureKind::kTooLarge, "the header is longer than what was read"};
   }
-  const json parsed = json::parse(head.substr(8, begin - 8), nullptr, /*allow_exceptions=*/false);
+  const json parsed = ParseJson(head.substr(8, begin - 8));
   if (!parsed.is_object()) return Bad("the header is not a JSON object");
 
   Image image;
@@ -218,7 +276,7 @@ Result<Image> ParseHead(std::string_view head, uint64_t file_size) {
       image.metadata[name] = text.get<std::string>();
     }
     if (const auto info = image.metadata.find(kShardingInfo); info != image.metadata.end()) {
-      sharding = json::parse(info->second, nullptr, /*allow_exceptions=*/false);
+      sharding = ParseJson(info->second);
       if (!sharding.is_object()) return Bad("DCP_SHARDING_INFO is not a JSON object");
     }
   }
@@ -227,8 +285,25 @@ Result<Image> ParseHead(std::string_view head, uint64_t file_size) {
     ASSIGN_OR_RETURN(TensorBox box, ParseBox(key, value, sharding, begin, file_size - begin));
     image.boxes.push_back(std::move(box));
   }
-  RETURN_IF_ERROR(CheckCover(image.boxes, begin, file_size));
+  image.second_at = SecondAt(image, begin);
+  const uint64_t end = image.second_at > 0 ? image.second_at : file_size;
+  RETURN_IF_ERROR(CheckCover(image.boxes, begin, end));
   return image;
+}
+
+Result<void> ParseSecondHead(std::string_view head, Image* image) {
+  ASSIGN_OR_RETURN(Image second, ParseHead(head, image->size - image->second_at));
+  if (second.second_at > 0) return Bad("a second file has another one behind it");
+  std::set<std::string> keys;
+  for (const TensorBox& box : image->boxes) keys.insert(box.key);
+  for (TensorBox& box : second.boxes) {
+    if (keys.contains(box.key)) return BadBox(box.key, "is named twice");
+    box.begin += image->second_at;
+    box.is_frozen = true;
+    image->boxes.push_back(std::move(box));
+  }
+  image->second_head = std::move(second.head);
+  return {};
 }
 
 }  // namespace paceline::ckpt

@@ -1,6 +1,20 @@
-// Steps in the journal are steps that were made, and checkpoints it speaks of were saved. What is
-// lost at a restart follows: the group itself starts at the newest saved step.
+// Steps in the journal are steps that were made, and checkpoints it speaks of were saved. A script
+// that saves by itself starts at the newest saved step, so what is lost at a restart follows.
+//
+// With a Checkpointer the decision is judged: a world never starts behind the newest step that each
+// of its ranks has whole in the memory of its own node, or as a copy in that of another node of the
+// world, nor behind the newest checkpoint that was reported complete and can still be read. This is
+// a slow and simple twin of the ledger's rule: it looks at the arenas and at storage themselves,
+// not at reports. Of copies those count that were whole when their node spoke for this world.
 
+#include <algorithm>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "paceline/base/mark.h"
 #include "paceline/sim/check/all.h"
 #include "paceline/sim/world.h"
 
@@ -10,6 +24,11 @@ namespace {
 class RestoreNewest final : public Check {
  public:
   void Decided(SimWorld& world, const Turn& turn) override {
+    if (const auto* told = std::get_if<core::CheckpointReported>(&turn.event)) {
+      for (const FetchFailure& failure : told->report.failed) {
+        unfetched_.insert({failure.rank, failure.saved});
+      }
+    }
     for (const core::Record& record : turn.actions.records) {
       if (const auto* fact = std::get_if<core::RecoveryDecided>(&record.fact)) {
         Judge(world, fact->step, fact->saved_step);
@@ -19,11 +38,29 @@ class RestoreNewest final : public Check {
         Judge(world, fact->step, -1);
       } else if (const auto* fact = std::get_if<core::ProgressMade>(&record.fact)) {
         Judge(world, fact->step, -1);
+      } else if (const auto* fact = std::get_if<core::RestoreDecided>(&record.fact)) {
+        Judge(world, *fact);
       }
+      Note(record);
     }
   }
 
+  void Restored(SimWorld& world) override {
+    former_ = {};
+    committed_.reset();
+    damaged_.clear();
+    for (const core::Record& record : world.master().durable()) Note(record);
+  }
+
  private:
+  void Note(const core::Record& record) {
+    if (const auto* fact = std::get_if<core::RestoreDecided>(&record.fact)) former_ = *fact;
+    if (const auto* fact = std::get_if<core::CheckpointCommitted>(&record.fact)) committed_ = *fact;
+    if (const auto* fact = std::get_if<core::CheckpointDamaged>(&record.fact)) {
+      damaged_.insert(fact->name);
+    }
+  }
+
   static void Judge(SimWorld& world, int64_t step, int64_t saved_step) {
     if (step > world.workload().step_max()) {
       world.Fail("restore_newest", "the journal speaks of step " + std::to_string(step) +
@@ -36,6 +73,104 @@ class RestoreNewest final : public Check {
                                        std::to_string(world.workload().newest_saved()));
     }
   }
+
+  void Judge(SimWorld& world, const core::RestoreDecided& decided) {
+    if (const auto best = NewestInMemory(world, decided.generation);
+        best.has_value() && decided.saved < *best) {
+      return Blame(world, decided, *best, "is whole in the memory of every rank's node");
+    }
+    if (!committed_.has_value() || decided.saved >= committed_->saved) return;
+    const Storage& storage = world.storage();
+    const bool is_readable = !damaged_.contains(committed_->name) &&
+                             !storage.hurt().contains(committed_->name) &&
+                             storage.WhatIsWrongWith(committed_->name).empty();
+    if (is_readable) Blame(world, decided, committed_->saved, "is complete in storage");
+  }
+
+  static void Blame(SimWorld& world, const core::RestoreDecided& decided, SavedStep best,
+                    const char* where) {
+    world.Fail("restore_newest", "world " + ToString(decided.generation) + " " + decided.reason +
+                                     " (step " + std::to_string(decided.saved.step) +
+                                     " of generation " + std::to_string(decided.saved.generation) +
+                                     "), but step " + std::to_string(best.step) +
+                                     " of generation " + std::to_string(best.generation) + " " +
+                                     where);
+  }
+
+  // Whose agent the master listens to: another host may have had that name before.
+  static Node* NodeOf(SimWorld& world, NodeId id) {
+    const auto& links = world.master().job().links();
+    const auto link = links.find(id);
+    if (link == links.end() || !link->second.connection.has_value()) return nullptr;
+    for (uint32_t i = 0; i < world.node_count(); ++i) {
+      AgentHost* agent = world.node(i).agent();
+      if (agent != nullptr && agent->connection() == *link->second.connection) {
+        return &world.node(i);
+      }
+    }
+    return nullptr;
+  }
+
+  std::optional<SavedStep> NewestInMemory(SimWorld& world, Generation generation) const {
+    const auto& formed = world.master().job().state().world;
+    if (!formed.has_value() || formed->generation != generation) return std::nullopt;
+    std::optional<std::set<SavedStep>> whole;  // on all ranks so far
+    for (const Seat& seat : formed->seats) {
+      Node* node = NodeOf(world, seat.node);
+      if (node == nullptr) return std::nullopt;  // it has gone since it spoke
+      world.SyncSaves(*node);
+      for (uint32_t rank = seat.first_rank; rank < seat.first_rank + seat.rank_count; ++rank) {
+        std::set<SavedStep> mine = WholeIn(*node, {node->name(), rank, false}, *formed);
+        mine.merge(CopiesOf(world, rank, *formed));
+        if (whole.has_value()) {
+          std::erase_if(mine, [&](SavedStep saved) { return !whole->contains(saved); });
+        }
+        whole = std::move(mine);
+      }
+    }
+    if (!whole.has_value() || whole->empty()) return std::nullopt;
+    MARK("restore compared with the memories");
+    return *whole->rbegin();
+  }
+
+  std::set<SavedStep> CopiesOf(SimWorld& world, uint32_t rank, const World& formed) const {
+    std::set<SavedStep> saved;
+    for (const Seat& seat : formed.seats) {
+      Node* holder = NodeOf(world, seat.node);
+      if (holder == nullptr || holder->agent() == nullptr) continue;
+      SimStation& station = holder->agent()->station();
+      const Instant spoken_at = station.SpokenAt(formed.generation);
+      if (spoken_at.is_max()) continue;
+      const ArenaPlace place{holder->name(), rank, true};
+      const SimArena* arena = holder->shelf().Find(place);
+      for (const SavedStep one : WholeIn(*holder, place, formed)) {
+        const bool is_known = arena->Find(one)->sealed_at < spoken_at;
+        if (is_known && !unfetched_.contains({Rank(rank), one})) saved.insert(one);
+      }
+    }
+    if (!saved.empty()) MARK("a copy counts for a restore");
+    return saved;
+  }
+
+  std::set<SavedStep> WholeIn(Node& node, const ArenaPlace& place, const World& formed) const {
+    std::set<SavedStep> saved;
+    const SimArena* arena = node.shelf().Find(place);
+    if (arena == nullptr) return saved;
+    for (const SimImage* image : arena->Sealed()) {
+      const bool is_past = image->saved.generation < formed.generation.value();
+      const bool is_dead =
+          image->saved.generation < former_.generation.value() && image->saved > former_.saved;
+      const bool is_good =
+          !image->is_flipped && !image->is_zombies && image->world_size == formed.world_size();
+      if (is_past && !is_dead && is_good) saved.insert(image->saved);
+    }
+    return saved;
+  }
+
+  core::RestoreDecided former_;
+  std::optional<core::CheckpointCommitted> committed_;
+  std::set<std::string> damaged_;
+  std::set<std::pair<Rank, SavedStep>> unfetched_;  // somebody could not have it
 };
 
 }  // namespace

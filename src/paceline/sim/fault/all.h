@@ -36,6 +36,15 @@ void FreezeMaster(SimWorld& world, Prng& prng);
 void ClockStep(SimWorld& world, Prng& prng);
 void FullDisk(SimWorld& world, Prng& prng);
 void StopRequest(SimWorld& world, Prng& prng);
+void WriterDiesSaving(SimWorld& world, Prng& prng);
+void FlippedImage(SimWorld& world, Prng& prng);
+void GiverDies(SimWorld& world, Prng& prng);
+void ZombieSave(SimWorld& world, Prng& prng);
+void FullStorage(SimWorld& world, Prng& prng);
+void StalledStorage(SimWorld& world, Prng& prng);
+void StorageOutage(SimWorld& world, Prng& prng);
+void TornShard(SimWorld& world, Prng& prng);
+void LostShard(SimWorld& world, Prng& prng);
 void LastingSilence(SimWorld& world, Prng& prng);
 
 }  // namespace paceline::sim

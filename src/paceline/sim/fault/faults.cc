@@ -6,6 +6,8 @@ namespace paceline::sim {
 namespace {
 
 bool HasHosts(const Options& options) { return !options.local_platform; }
+bool HasCheckpointer(const Options& options) { return options.saves.is_used; }
+bool SavesOnHosts(const Options& options) { return HasCheckpointer(options) && HasHosts(options); }
 bool SavesSometimes(const Options& options) { return options.checkpoint_every != 1; }
 
 constexpr Fault kFaults[] = {
@@ -42,6 +44,23 @@ constexpr Fault kFaults[] = {
     {"clock_step", "the wall clock is set while the master restarts", ClockStep},
     {"full_disk", "the disk under the journal is full for a while", FullDisk},
     {"stop_request", "the user asks for the end", StopRequest},
+    // checkpoints
+    {"writer_dies_saving", "a rank dies while it fills a slot of its arena", WriterDiesSaving,
+     HasCheckpointer},
+    {"flipped_image", "a bit of an image in memory is flipped", FlippedImage, HasCheckpointer},
+    {"zombie_save", "a rank of a world that has ended saves once more", ZombieSave,
+     HasCheckpointer},
+    {"giver_dies", "whoever gives an image to another host dies in the middle of it", GiverDies,
+     SavesOnHosts},
+    {"full_storage", "the storage of checkpoints is full for a while", FullStorage,
+     HasCheckpointer},
+    {"stalled_storage", "the storage of checkpoints stands still for a while", StalledStorage,
+     HasCheckpointer},
+    {"storage_outage", "the storage of checkpoints is away for a while", StorageOutage,
+     HasCheckpointer},
+    {"torn_shard", "a shard in storage is torn, or a bit of it is flipped", TornShard,
+     HasCheckpointer},
+    {"lost_shard", "a shard in storage disappears", LostShard, HasCheckpointer},
     // never healed
     {"lasting_silence", "nodes freeze, are cut off or fall mute, and stay so for ever",
      LastingSilence, nullptr, /*lasts=*/true},

@@ -1,0 +1,85 @@
+"""A rank of four with 256 MB of state each is SIGKILLed: how long until all go on, from where?
+
+    .venv/bin/python bench/checkpoint_recovery.py --rounds 5 --kills 3
+
+Every step is saved. The time runs from the kill to the end of the last rank's first new step, with
+the state of all four restored from memory and verified. Lost are the steps that the killed world
+had done and the next one did again.
+"""
+
+import json
+import random
+import signal
+import sys
+import time
+from typing import Any
+
+import harness
+from harness import Job, Samples, finish, paceline, parser, prepare, send
+
+RANKS = range(4)
+
+
+def rows(job: Job) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    for path in job.stamps_dir.iterdir():
+        for line in path.read_text().splitlines():
+            if line.endswith("}"):
+                found.append(json.loads(line))
+    return found
+
+
+def kill_ranks(samples: Samples, job: Job, *, kills: int, first: int, size: int) -> None:
+    ranks = job.first_steps(ranks=RANKS, after=job.started, within=180)
+    if ranks is None:
+        print(job.tail(), file=sys.stderr)
+        raise SystemExit("the job did not start")
+    for number in range(kills):
+        time.sleep(3 + random.random())
+        victim = (first + number) % len(RANKS)
+        killed_at = time.monotonic()
+        send(ranks[victim].pid, signal.SIGKILL)
+        ranks = job.first_steps(ranks=RANKS, after=killed_at, within=120)
+        if ranks is None:
+            samples.add("paceline", None, victim=victim, bytes=size)
+            print(job.tail(), file=sys.stderr)
+            return
+        done = max(stamp.at for stamp in ranks.values()) - killed_at
+        all_rows = rows(job)
+        before = max(row["absolute"] for row in all_rows if row["at"] <= killed_at)
+        again = [r for r in all_rows if r["pid"] in {s.pid for s in ranks.values()}]
+        lost = before + 1 - min(row["absolute"] for row in again)
+        stalls = [row["stall"] for row in all_rows if row["at"] < killed_at and row["step"] > 2]
+        samples.add(
+            "paceline",
+            done,
+            victim=victim,
+            bytes=size,
+            lost=lost,
+            stall=round(sorted(stalls)[len(stalls) // 2], 4),
+        )
+
+
+def main() -> None:
+    options = parser("SIGKILL of one of 4 ranks with a large state until all go on.")
+    options.add_argument("--rounds", type=int, default=5)
+    options.add_argument("--kills", type=int, default=3)
+    options.add_argument("--bytes", type=int, default=256 << 20)
+    args = options.parse_args()
+    prepare()
+    harness.SCRIPT = harness.BENCH / "saving_ddp.py"
+    samples = Samples("checkpoint_recovery")
+    flags = ("--standalone", "--nproc-per-node", "4", "--max-restarts", "1000")
+    ours = paceline(args.bin, *flags, "--run-dir", "{run_dir}")
+    for number in range(args.rounds):
+        job = Job([ours], script_args=["--state", str(args.bytes)])
+        job.script_args = [*job.script_args, "--checkpoints", str(job.dir / "checkpoints")]
+        with job:
+            kill_ranks(samples, job, kills=args.kills, first=number * args.kills, size=args.bytes)
+    finish()
+    lost = [row["lost"] for row in samples.rows if row["seconds"] is not None]
+    print(samples.summary("paceline"), f"| steps lost: {lost}")
+
+
+if __name__ == "__main__":
+    main()

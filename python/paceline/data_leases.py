@@ -1,0 +1,497 @@
+"""Asynchronous work on a data set: workers lease its samples, and each sample counts once.
+
+    for sample in paceline.data.shards(records, name="pages", epochs=1):
+        work(sample)  # it counts when the loop comes back for the next one
+
+Who is faster gets more. What a worker held that died, froze or was cut off goes to another one.
+"""
+
+import json
+import logging
+import os
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Literal, cast
+
+from paceline import launch, progress
+from paceline._native import LeaseOpen, LeaseReader
+from paceline.data_order import (
+    DataError,
+    ElasticDataset,
+    Json,
+    Ordered,
+    checked_count,
+)
+from paceline.fingerprint import Sized, differences
+from paceline.lease_position import made_in, whereabouts
+
+SCHEMA = "paceline.leases/1"
+_SLICE_SECONDS = 0.2  # between two looks at signals while a call waits
+
+Policy = Literal["raise", "skip"]
+Resume = Literal["acks", "checkpoint"]
+
+
+@dataclass(slots=True)
+class Piece:
+    """Neighbouring ordinals of one lease, read together: all of one epoch."""
+
+    lease: int
+    begin: int
+    end: int
+
+
+class LeasedLoader:
+    """Yields what this worker leases of `data`: samples, or lists of `batch` of them.
+
+    loader = LeasedLoader(ElasticDataset(records, seed=7), name="train", epochs=3)
+
+    Under `paceline run` all ranks share one ledger, which is the master's; alone, this process has
+    one of its own. A sample counts when the loop comes back for the next one, and never twice: a
+    worker that was given up learns that its lease is stale, and what it does then does not count.
+
+    name          of the data set, one for each in a job
+    epochs        passes over the data, without a barrier between them
+    batch         samples at once, as `collate(samples)`; None: single samples
+    resume        "acks": a job that failed goes on behind what was acknowledged. "checkpoint": the
+                  data is rewound with the model; the loader belongs into the state that is saved
+    lease         samples of a lease at most
+    ahead         leases that are taken before the current one is done
+    deadline      seconds without an acknowledgement, after which a worker's leases go to others;
+                  at least 4 times what they should take
+    failures      workers on which a sample fails before it is put into quarantine
+    bad_samples   "raise": the error of a sample that cannot be read reaches the loop, and an end
+                  with samples in quarantine is an error; "skip": both are logged, and in
+                  `quarantined`
+    """
+
+    marks_checkpoints = True  # a Checkpointer calls `mark` before it saves
+
+    def __init__(
+        self,
+        data: Ordered,
+        *,
+        name: str = "data",
+        epochs: int = 1,
+        batch: int | None = None,
+        collate: Callable[[list[Any]], Any] | None = None,
+        resume: Resume = "acks",
+        lease: int = 1_000_000,
+        ahead: int = 1,
+        deadline: float = 10.0,
+        failures: int = 3,
+        bad_samples: Policy = "raise",
+    ) -> None:
+        self.data = data
+        self.name = name
+        self.epochs = checked_count("epochs", epochs)
+        self.batch = None if batch is None else checked_count("batch", batch)
+        self._collate = collate
+        self._resume = _checked("resume", resume, ("acks", "checkpoint"))
+        self._policy = _checked("bad_samples", bad_samples, ("raise", "skip"))
+        if not 0.001 <= deadline <= 86_400:
+            raise _bad("deadline", deadline, "seconds, 0.001 to 86,400", "deadline=10")
+        if not isinstance(name, str) or not 1 <= len(name.encode()) <= 200 or "\n" in name:
+            raise _bad("name", name, "1 to 200 bytes on one line", 'name="train"')
+        self._open = LeaseOpen()
+        self._open.name = name
+        self._open.terms = json.dumps(self._terms(), sort_keys=True, separators=(",", ":"))
+        self._open.ordinals = data.samples * self.epochs
+        self._open.lease_max = checked_count("lease", lease)
+        self._open.lease_first = min(64, lease)
+        self._open.deadline_ms = int(deadline * 1000)
+        self._open.failures_max = checked_count("failures", failures)
+        self._open.follows_checkpoints = resume == "checkpoint"
+        self._ahead = checked_count("ahead", ahead, least=0)
+        self._reader_or_none: LeaseReader | None = None
+        self._pid = 0
+        self._records = data.reader()
+        self._cursor: Piece | None = None  # of a lease, what was not handed out yet
+        self._again: deque[list[Piece]] = deque()  # was handed out, and did not count
+        self._current: list[Piece] | None = None  # the loop has it
+        self._given_up: set[int] = set()  # leases of which something may still be read ahead
+        self._position: str | None = None
+        self._is_running = False
+        self.quarantined: list[tuple[int, int]] = []  # (epoch, index), known at the end
+        self._stale = 0  # leases that were lost, and said
+        self.lost = 0  # batches whose acknowledgement came too late
+
+    # ---- the loop ----
+
+    def __iter__(self) -> Iterator[Any]:
+        """The samples of this worker, until none is left for anybody."""
+        if self._is_running:
+            raise DataError(
+                what="two loops over one loader",
+                where=f"the data set {self.name}",
+                why="each would get what the other one counts",
+                fix="a loader for each worker process; they share the ledger",
+            )
+        self._is_running = True
+        try:
+            yield from self._iterate()
+        finally:
+            self._is_running = False
+
+    def _iterate(self) -> Iterator[Any]:
+        size = self.batch or 1
+        while (pieces := self._next_batch(size, is_patient=True)) is not None:
+            try:
+                samples = self._read(pieces)
+            except Exception as error:
+                self._fail(pieces, error)
+                continue
+            yield from self._hand_out(samples, pieces)
+        self._finish()
+
+    def _hand_out(self, samples: Any, pieces: list[Piece]) -> Iterator[Any]:
+        """What the loop does not come back for comes again in the next loop."""
+        self._current = pieces
+        try:
+            yield samples
+            self.done()
+        finally:
+            if self._current is not None:
+                self._again.appendleft(self._current)
+                self._current = None
+
+    def done(self) -> None:
+        """The last batch counts from now on, not only when the loop comes back."""
+        pieces, self._current = self._current, None
+        if pieces is not None:
+            self._ack(pieces)
+
+    def _read(self, pieces: list[Piece]) -> Any:
+        samples: list[Any] = []
+        for piece in pieces:
+            for place, index in enumerate(self._indices(piece)):
+                try:
+                    samples.append(self._records[index])
+                except Exception as error:
+                    raise _BadSampleError(piece, piece.begin + place, index) from error
+        if self.batch is None:
+            return samples[0]
+        return samples if self._collate is None else self._collate(samples)
+
+    def _indices(self, piece: Piece) -> list[int]:
+        epoch, begin = divmod(piece.begin, self.data.samples)
+        return self.data.indices(epoch, begin, begin + piece.end - piece.begin)
+
+    # ---- leases ----
+
+    def _next_batch(self, size: int, *, is_patient: bool) -> list[Piece] | None:
+        """Up to `size` samples; fewer when nothing more is free now. None: nothing, or the end."""
+        if self._again:
+            return self._again.popleft()
+        pieces: list[Piece] = []
+        count = 0
+        while count < size:
+            piece = self._next_piece(size - count, is_patient=is_patient and not pieces)
+            if piece is None:
+                break
+            pieces.append(piece)
+            count += piece.end - piece.begin
+        return pieces or None
+
+    def _next_piece(self, size: int, *, is_patient: bool) -> Piece | None:
+        if self._cursor is None:
+            self._cursor = self._take(is_patient=is_patient)
+        cursor = self._cursor
+        if cursor is None:
+            return None
+        epoch_end = (cursor.begin // self.data.samples + 1) * self.data.samples
+        end = min(cursor.begin + size, cursor.end, epoch_end)
+        piece = Piece(cursor.lease, cursor.begin, end)
+        cursor.begin = end
+        if cursor.begin == cursor.end:
+            self._cursor = None
+        return piece
+
+    def _take(self, *, is_patient: bool) -> Piece | None:
+        while True:
+            what, lease, begin, end, text = self._reader.take(_SLICE_SECONDS, is_patient)
+            if what == "lease":
+                return Piece(lease, begin, end)
+            if what == "complete":
+                self._note_quarantine(text)
+                return None
+            if what == "wait" and not is_patient:
+                return None
+            self._refuse(what, text)
+
+    def _ack(self, pieces: list[Piece]) -> None:
+        for piece in pieces:
+            if not self._reader.ack(piece.lease, piece.end):
+                self.lost += 1
+                self._forget(piece.lease)
+        self._refuse_lost()
+
+    def _forget(self, lease: int) -> None:
+        """The lease is somebody else's: nothing more of it is worth doing."""
+        if self._cursor is not None and self._cursor.lease == lease:
+            self._cursor = None
+        kept = [[p for p in pieces if p.lease != lease] for pieces in self._again]
+        self._again = deque(pieces for pieces in kept if pieces)
+        self._given_up.add(lease)
+
+    def _fail(self, pieces: list[Piece], error: BaseException) -> None:
+        """What was read before the bad sample is given back as well: the batch did not count."""
+        bad = error if isinstance(error, _BadSampleError) else None
+        cause = error.__cause__ if bad is not None else error
+        for piece in pieces:
+            if bad is None:
+                self._reader.fail(piece.lease, piece.begin, piece.end)
+            elif piece is bad.piece:
+                self._reader.fail(piece.lease, bad.ordinal, bad.ordinal + 1)
+            else:
+                self._again.append([piece])
+                continue
+            self._forget(piece.lease)
+        which = f"sample {bad.index}" if bad is not None else "a batch"
+        if self._policy == "raise":
+            assert cause is not None
+            cause.add_note(f"while {which} of the data set {self.name} was read")
+            raise cause
+        why = str(cause).partition("\n")[0]
+        _log().warning("%s of the data set %s cannot be read: %s", which, self.name, why)
+
+    def _finish(self) -> None:
+        while True:
+            what, _lease, _begin, _end, text = self._reader.flush(_SLICE_SECONDS)
+            if what == "complete":
+                break
+            self._refuse(what, text)
+        self._refuse_lost()
+        if not self.quarantined:
+            return
+        shown = ", ".join(f"{index} (epoch {epoch})" for epoch, index in self.quarantined[:5])
+        if len(self.quarantined) > 5:
+            shown += ", …"
+        sentence = f"complete except {len(self.quarantined)} in quarantine: {shown}"
+        if self._policy == "skip":
+            _log().warning("the data set %s is %s", self.name, sentence)
+            return
+        raise DataError(
+            what=f"the data set {self.name} is {sentence}",
+            where=f"the data set {self.name}",
+            why=f"they failed on {self._open.failures_max} workers, or twice as often",
+            fix='mend the samples and run again; bad_samples="skip" to go on without them',
+        )
+
+    def _note_quarantine(self, text: str) -> None:
+        self.quarantined = []
+        for part in filter(None, text.split(",")):
+            first, _, last = part.partition("-")
+            for ordinal in range(int(first), int(last or first) + 1):
+                epoch, place = divmod(ordinal, self.data.samples)
+                self.quarantined.append((epoch, self.data.indices(epoch, place, place + 1)[0]))
+
+    # ---- the ledger ----
+
+    @property
+    def _reader(self) -> LeaseReader:
+        if self._reader_or_none is None:
+            self._connect()
+        if self._pid != os.getpid():
+            raise DataError(
+                what="a loader's leases belong to the process that took them",
+                where=f"the data set {self.name}, process {os.getpid()}",
+                why=f"it was used in process {self._pid} and is now used in a child of that",
+                fix="make the loader in the child, or read in workers: paceline.torch.LeasedLoader",
+            )
+        return cast("LeaseReader", self._reader_or_none)
+
+    def _connect(self) -> None:
+        socket = launch.lease_socket()
+        if socket is None and progress.world_size() > 1:
+            raise DataError(
+                what="several ranks cannot share a data set by themselves",
+                where=f"the data set {self.name}",
+                why=f"WORLD_SIZE is {progress.world_size()} and nobody keeps the ledger",
+                fix="paceline run with the same flags as torchrun",
+            )
+        if self.name in _names:
+            raise DataError(
+                what=f"two loaders of one process lease the data set {self.name}",
+                where=f"the data set {self.name}",
+                why="a worker has one place in the ledger",
+                fix="another name= for another data set; close() the first one to begin anew",
+            )
+        _names.add(self.name)
+        self._pid = os.getpid()
+        self._open.rank = progress.rank()
+        self._open.world_size = progress.world_size()
+        self._open.generation = progress.generation()
+        # Rises with every process of this rank: the generation, then milliseconds.
+        self._open.incarnation = progress.generation() << 42 | int(time.time() * 1000)
+        self._reader_or_none = LeaseReader.open(socket or "", self._ahead, self._open)
+
+    def _refuse(self, what: str, text: str) -> None:
+        if what == "fenced":
+            raise DataError(
+                what="a newer process has this worker's place",
+                where=f"the data set {self.name}, rank {self._open.rank}",
+                why="the job started this rank again, so what this one does no longer counts",
+                fix="nothing to do: the new one goes on",
+            )
+        if what == "refused":
+            parts = [*text.split("\n"), "", "", ""]
+            raise DataError(
+                what=parts[0], where=f"the data set {self.name}", why=parts[1], fix=parts[2]
+            )
+
+    def close(self) -> None:
+        """Give back what is leased; the loader begins anew when it is used again."""
+        if self._reader_or_none is not None and self._pid == os.getpid():
+            self._reader_or_none.close()
+            _names.discard(self.name)
+        self._reader_or_none = None
+        self._cursor = self._current = None
+        self._again.clear()
+
+    def __enter__(self) -> "LeasedLoader":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # ---- with a checkpoint ----
+
+    def mark(self, step: int) -> None:
+        """Everything until now, the last batch too, belongs to the checkpoint of that step.
+
+        `Checkpointer.save` calls it for every loader in the state. All ranks mark the same steps.
+        """
+        self._must_follow("mark")
+        self.done()
+        while True:
+            what, _lease, _begin, _end, text = self._reader.mark(step, _SLICE_SECONDS)
+            if what == "complete":
+                self._refuse_lost()
+                self._position = text
+                return
+            self._refuse(what, text)
+
+    def state_dict(self) -> Json:
+        """The name of the position that was marked last; the ledger has what it stands for."""
+        self._must_follow("state_dict")
+        ranges = ""
+        if self._position is not None and launch.lease_socket() is None:
+            ranges = self._reader.position_text(self._position)
+        return {
+            "schema": SCHEMA,
+            "name": self.name,
+            "position": self._position,
+            "ranges": ranges,  # of a ledger that ends with its process
+            "run": made_in(),  # which has any other ledger
+            "order": self._terms(),
+            "fingerprint": self.data.fingerprint(),
+        }
+
+    def load_state_dict(self, state: object) -> None:
+        """Everything of the past is forgotten; the data stands where the checkpoint stands."""
+        self._must_follow("load_state_dict")
+        saved = cast("Json", state) if isinstance(state, dict) else {}
+        position = saved.get("position")
+        if saved.get("schema") != SCHEMA or not isinstance(position, str):
+            raise DataError(
+                what="this is no position of a leased data set",
+                where="load_state_dict",
+                why=f"it is no {SCHEMA} that was marked: {str(state)[:80]}",
+                fix="mark(step) before state_dict(), or save with a Checkpointer, which does it",
+            )
+        changed = differences(cast("Json", saved["fingerprint"]), self.data.fingerprint())
+        if changed:
+            raise DataError(
+                what="the data changed since the checkpoint was saved",
+                where=f"the data set {self.name}",
+                why="; ".join(changed[:4]),
+                fix="the data as it was; or leave the loader out of the state to begin anew",
+            )
+        wanted: str | None = whereabouts(self.name, position, saved)
+        if launch.lease_socket() is None:
+            self._reader.add_position(position, str(saved.get("ranges", "")))
+        self._cursor = self._current = None
+        self._again.clear()
+        self._position = position
+        while True:
+            what, _lease, _begin, _end, text = self._reader.rewind(wanted, _SLICE_SECONDS)
+            if what == "complete":
+                self._stale = self._reader.counters[1]
+                return
+            wanted = None
+            self._refuse(what, text)
+
+    def _refuse_lost(self) -> None:
+        """With checkpoints: what the model has learnt and another rank's learns too is too much."""
+        if self._resume != "checkpoint":
+            return
+        stale = self._reader.counters[1]
+        if stale > self._stale:
+            self._stale = stale
+            raise DataError(
+                what="samples that this rank worked on were given to another one",
+                where=f"the data set {self.name}, rank {self._open.rank}",
+                why="it acknowledged nothing for too long, or its node was silent",
+                fix="nothing to do under paceline run: the world goes on from its checkpoint; "
+                "deadline= gives a worker more time",
+            )
+
+    def _must_follow(self, call: str) -> None:
+        if self._resume != "checkpoint":
+            raise DataError(
+                what="this data set does not follow checkpoints",
+                where=f"{call} of the data set {self.name}",
+                why='it was made with resume="acks": a restart goes on behind what was done',
+                fix='resume="checkpoint", or leave it out of the state that is saved',
+            )
+
+    def _terms(self) -> Json:
+        own = {key: value for key, value in self.data.fingerprint().items() if key != "files"}
+        return {**self.data.terms(), "epochs": self.epochs, "data": own}
+
+
+class _BadSampleError(Exception):
+    def __init__(self, piece: Piece, ordinal: int, index: int) -> None:
+        super().__init__(index)
+        self.piece = piece
+        self.ordinal = ordinal
+        self.index = index
+
+
+_names: set[str] = set()  # that this process leases
+
+
+def _log() -> logging.Logger:
+    return logging.getLogger("paceline")
+
+
+def _bad(name: str, value: object, wanted: str, fix: str) -> DataError:
+    return DataError(
+        what=f"{name}={value!r} cannot be", where=name, why=f"it has to be {wanted}", fix=fix
+    )
+
+
+def _checked(name: str, value: str, allowed: tuple[str, ...]) -> str:
+    if value not in allowed:
+        raise _bad(name, value, " or ".join(map(repr, allowed)), f"{name}={allowed[0]!r}")
+    return value
+
+
+def shards(
+    dataset: Sized,
+    *,
+    name: str = "data",
+    epochs: int = 1,
+    shuffle: bool = True,
+    seed: int = 0,
+    **options: Any,
+) -> LeasedLoader:
+    """This worker's samples of a data set that all workers share; see LeasedLoader.
+
+    for sample in paceline.data.shards(records, name="pages"): …
+    """
+    data = ElasticDataset(dataset, shuffle=shuffle, seed=seed, name=name)
+    return LeasedLoader(data, name=name, epochs=epochs, **options)

@@ -1,0 +1,382 @@
+"""The order in which a data set is read: computed, never stored, the same at any world size."""
+
+import math
+import random
+import sys
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from fractions import Fraction
+from typing import Any, Protocol, cast
+
+from paceline._native import EpochOrder, Mixture
+from paceline.fingerprint import Sized, fingerprint, kept_chance
+from paceline.problem import PacelineError
+
+SEED_MAX = 2**53
+Json = dict[str, object]
+
+
+class DataError(PacelineError):
+    """Data that cannot be read as asked, in four parts."""
+
+
+class Ordered(Protocol):
+    """What a loader has to know about its data: an order of indices, and what is behind them."""
+
+    name: str
+
+    @property
+    def samples(self) -> int:
+        """Ordinals of an epoch."""
+        ...
+
+    def indices(self, epoch: int, begin: int, end: int) -> list[int]:
+        """What stands at these ordinals of the epoch."""
+        ...
+
+    def reader(self) -> Any:
+        """What is behind the indices: `reader[index]`; goes to worker processes."""
+        ...
+
+    def terms(self) -> Json:
+        """What must be the same when a position is restored; plain values."""
+        ...
+
+    def fingerprint(self) -> Json: ...
+
+
+class ElasticDataset:
+    """A data set with `__len__` and `__getitem__`, and the order in which epochs go through it.
+
+    data = ElasticDataset(dataset, shuffle=True, seed=7)
+
+    `block` (samples) shuffles for storage that reads neighbours faster: blocks are shuffled, and
+    the samples of `window` blocks at a time. `sampler` gives the order itself: anything sized that
+    yields indices of the whole data set, such as torch's samplers; it is asked once an epoch, with
+    `set_epoch` where it has one and with random numbers that follow from seed and epoch.
+    `batch_sampler` is asked in the same way for lists of indices: each is a step over all ranks.
+    `fingerprint=False` leaves out the check that the data is the same when a position is restored,
+    but for its length.
+    """
+
+    def __init__(
+        self,
+        dataset: Sized,
+        *,
+        shuffle: bool = True,
+        seed: int = 0,
+        block: int | None = None,
+        window: int | None = None,
+        sampler: "Iterable[int] | None" = None,
+        batch_sampler: "Iterable[Sequence[int]] | None" = None,
+        name: str = "",
+        fingerprint: bool = True,
+    ) -> None:
+        self.dataset = dataset
+        self.name = name
+        self.samples = _length(dataset)
+        self._seed = checked_seed(seed)
+        self._takes_fingerprint = fingerprint
+        self._fingerprint: Json | None = None
+        self._block, self._window = _blocks(shuffle, block, window, sampler or batch_sampler)
+        self._shuffle = "none" if not shuffle else "blocked" if self._block else "whole"
+        self._sampler = sampler
+        self._batches = batch_sampler
+        self._sampled: tuple[int, list[int], list[int]] = (-1, [], [])
+        self._order: tuple[int, EpochOrder] | None = None
+        if sampler is not None:
+            self._shuffle = "sampler"
+            self.samples = _length(sampler, noun="sampler")
+        if batch_sampler is not None:
+            if sampler is not None:
+                raise _bad("sampler", sampler, "left out beside a batch sampler", "one of both")
+            self._shuffle = "batch_sampler"
+            self.samples = len(self._sample(0)[0])
+
+    def __len__(self) -> int:
+        return self.samples
+
+    def __getitem__(self, index: int) -> Any:
+        return self.dataset[index]
+
+    def reader(self) -> Any:
+        return self.dataset
+
+    def indices(self, epoch: int, begin: int, end: int) -> list[int]:
+        if self._is_sampled:
+            return self._sample(epoch)[0][begin:end]
+        return self._epoch(epoch).samples(begin, end)
+
+    def ordinal_of(self, epoch: int, index: int) -> int:
+        """Where in the epoch a sample is read; with a sampler, where it is read first."""
+        if self._is_sampled:
+            return self._sample(epoch)[0].index(index)
+        return self._epoch(epoch).ordinal_of(index)
+
+    def terms(self) -> Json:
+        return {
+            "samples": self.samples,
+            "shuffle": self._shuffle,
+            "seed": self._seed,
+            "block": self._block,
+            "window": self._window,
+            "name": self.name,
+        }
+
+    def fingerprint(self) -> Json:
+        if self._fingerprint is None:
+            self._fingerprint = (
+                fingerprint(self.dataset)
+                if self._takes_fingerprint
+                else {"samples": len(self.dataset)}
+            )
+        return self._fingerprint
+
+    def _epoch(self, epoch: int) -> EpochOrder:
+        if self._order is None or self._order[0] != epoch:
+            order = EpochOrder(
+                self.samples, self._seed, epoch, self._shuffle, self._block, self._window
+            )
+            self._order = (epoch, order)
+        return self._order[1]
+
+    def step_ends(self, epoch: int) -> list[int] | None:
+        """Where each step of the epoch ends, when a batch sampler says it."""
+        return None if self._batches is None else self._sample(epoch)[1]
+
+    @property
+    def _is_sampled(self) -> bool:
+        return self._sampler is not None or self._batches is not None
+
+    def _sample(self, epoch: int) -> tuple[list[int], list[int]]:
+        """The epoch's indices, and where the steps of a batch sampler end."""
+        if self._sampled[0] != epoch:
+            ends: list[int] = []
+            if self._batches is not None:
+                found: list[int] = []
+                for batch in draw_sampler(self._batches, self._seed, epoch):
+                    found += batch
+                    ends.append(len(found))
+            else:
+                found = draw_sampler(cast("Iterable[int]", self._sampler), self._seed, epoch)
+                self._must_be_sized(found)
+            self._sampled = (epoch, found, ends)
+        return self._sampled[1], self._sampled[2]
+
+    def _must_be_sized(self, found: list[int]) -> None:
+        if len(found) != self.samples:
+            raise DataError(
+                what=f"the sampler gave {len(found)} indices",
+                where=_place(self.name),
+                why=f"its length says {self.samples}",
+                fix="a sampler whose length is the number of indices that it yields",
+            )
+
+
+class ElasticMixture:
+    """Several data sets in one order, in exact proportions.
+
+    data = ElasticMixture({"web": web, "code": code}, weights={"web": 7, "code": 3}, seed=7)
+
+    Each run of ten samples has seven of `web` here. Each data set is read in whole epochs of its
+    own. `length` is how many samples an epoch of the mixture has; by default it ends when every
+    data set was read once at least.
+    """
+
+    def __init__(
+        self,
+        datasets: Mapping[str, Sized],
+        *,
+        weights: Mapping[str, float],
+        seed: int = 0,
+        length: int | None = None,
+        shuffle: bool = True,
+        name: str = "",
+        fingerprint: bool = True,
+    ) -> None:
+        self.name = name
+        self._seed = checked_seed(seed)
+        self._weights = _whole_weights(datasets, weights)
+        self._mixture = Mixture(list(self._weights.values()), self._seed)
+        self._parts = [
+            ElasticDataset(
+                dataset, shuffle=shuffle, seed=self._seed + i, name=key, fingerprint=fingerprint
+            )
+            for i, (key, dataset) in enumerate(datasets.items())
+        ]
+        self._joined = _Joined(list(datasets.values()))
+        periods = max(
+            math.ceil(part.samples / weight)
+            for part, weight in zip(self._parts, self._weights.values(), strict=True)
+        )
+        if length is not None and (not isinstance(length, int) or length < 1):
+            raise _bad("length", length, "a number of samples, 1 or more", "length=100_000")
+        self.samples = length or periods * self._mixture.period
+
+    def __len__(self) -> int:
+        return self.samples
+
+    def __getitem__(self, index: int) -> Any:
+        return self._joined[index]
+
+    def reader(self) -> Any:
+        return self._joined
+
+    def member(self, index: int) -> tuple[str, int]:
+        """The data set and the sample in it that an index stands for."""
+        which, sample = self._joined.member(index)
+        return self._parts[which].name, sample
+
+    def indices(self, epoch: int, begin: int, end: int) -> list[int]:
+        found: list[int] = []
+        for place in range(epoch * self.samples + begin, epoch * self.samples + end):
+            which, draw = self._mixture.at(place)
+            own_epoch, ordinal = divmod(draw, self._parts[which].samples)
+            (sample,) = self._parts[which].indices(own_epoch, ordinal, ordinal + 1)
+            found.append(self._joined.starts[which] + sample)
+        return found
+
+    def terms(self) -> Json:
+        return {
+            "samples": self.samples,
+            "shuffle": "mixture",
+            "seed": self._seed,
+            "weights": dict(self._weights),
+            "sets": {part.name: part.terms() for part in self._parts},
+            "name": self.name,
+        }
+
+    def fingerprint(self) -> Json:
+        own = {part.name: str(part.fingerprint()) for part in self._parts}
+        return {"samples": self.samples, "own": own}
+
+
+class _Joined:
+    """Data sets, one behind the other."""
+
+    def __init__(self, datasets: list[Sized]) -> None:
+        self._datasets = datasets
+        self.starts = [0]
+        for dataset in datasets:
+            self.starts.append(self.starts[-1] + len(dataset))
+
+    def member(self, index: int) -> tuple[int, int]:
+        which = bisect_right(self.starts, index) - 1
+        return which, index - self.starts[which]
+
+    def __len__(self) -> int:
+        return self.starts[-1]
+
+    def __getitem__(self, index: int) -> Any:
+        which, sample = self.member(index)
+        return self._datasets[which][sample]
+
+
+def draw_sampler(sampler: "Iterable[Any]", seed: int, epoch: int) -> list[Any]:
+    """All that a sampler yields in an epoch, by chance that follows from seed and epoch alone."""
+    told = getattr(sampler, "set_epoch", None)
+    if callable(told):
+        told(epoch)
+    with kept_chance():
+        seed_all(f"{seed}/{epoch}")
+        return list(sampler)
+
+
+def seed_all(text: str) -> None:
+    """Seeds Python's generator, and NumPy's and torch's where they are loaded."""
+    chance = random.Random(text)
+    random.seed(chance.getrandbits(64))
+    words = chance.getrandbits(63)
+    torch: Any = sys.modules.get("torch")
+    if torch is not None:
+        torch.default_generator.manual_seed(words)
+    numpy: Any = sys.modules.get("numpy")
+    if numpy is not None:
+        numpy.random.seed(words & 0xFFFFFFFF)
+
+
+def checked_seed(seed: object) -> int:
+    if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < SEED_MAX:
+        raise _bad("seed", seed, "a whole number from 0 to 2^53 - 1", "seed=7")
+    return seed
+
+
+def checked_count(name: str, value: object, *, least: int = 1) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise _bad(name, value, f"a whole number, {least} or more", f"{name}=256")
+    return value
+
+
+def _bad(name: str, value: object, wanted: str, fix: str) -> DataError:
+    return DataError(
+        what=f"{name}={value!r} cannot be", where=name, why=f"it has to be {wanted}", fix=fix
+    )
+
+
+def _place(name: str) -> str:
+    return f"the data set {name}" if name else "the data set"
+
+
+def _length(dataset: object, *, noun: str = "data set") -> int:
+    try:
+        count = len(cast("Sized", dataset))
+    except (TypeError, NotImplementedError) as error:
+        raise DataError(
+            what=f"the {noun} has no length",
+            where=type(dataset).__qualname__,
+            why="an epoch that nobody knows the end of cannot be cut among ranks",
+            fix="give it __len__; what is only iterable goes into StreamLoader"
+            if noun == "data set"
+            else "give it __len__",
+        ) from error
+    if not hasattr(dataset, "__getitem__") and noun == "data set":
+        raise DataError(
+            what="the data set has no __getitem__",
+            where=type(dataset).__qualname__,
+            why="samples are read by their numbers, in any order",
+            fix="give it __getitem__(index), or use StreamLoader for what is only iterable",
+        )
+    if count < 1:
+        raise DataError(
+            what=f"the {noun} is empty",
+            where=type(dataset).__qualname__,
+            why="its length is 0",
+            fix="look at how it finds its samples",
+        )
+    return count
+
+
+def _blocks(
+    shuffle: object, block: int | None, window: int | None, sampler: object
+) -> tuple[int, int]:
+    if not isinstance(shuffle, bool):
+        raise _bad("shuffle", shuffle, "True or False", "shuffle=True")
+    if block is None:
+        if window is not None:
+            raise _bad("window", window, "given together with block", "block=1024, window=16")
+        return 0, 0
+    if not shuffle or sampler is not None:
+        raise _bad("block", block, "left out without a shuffle of ours", "shuffle=True")
+    size = checked_count("block", block)
+    return size, checked_count("window", 16 if window is None else window)
+
+
+def _whole_weights(
+    datasets: Mapping[str, Sized], weights: Mapping[str, float]
+) -> dict[str, int]:
+    if not datasets or set(datasets) != set(weights):
+        raise _bad("weights", dict(weights), f"one for each of {sorted(datasets)}", "weights={…}")
+    exact: dict[str, Fraction] = {}
+    for key in datasets:
+        value = weights[key]
+        is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        if not is_number or not math.isfinite(value) or value <= 0:
+            raise _bad(f"weights[{key!r}]", value, "a number above 0", "weights of 7 and 3")
+        exact[key] = Fraction(str(value))  # as written: 0.1 is a tenth
+    scale = math.lcm(*(part.denominator for part in exact.values()))
+    whole = {key: int(part * scale) for key, part in exact.items()}
+    common = math.gcd(*whole.values())
+    whole = {key: part // common for key, part in whole.items()}
+    if sum(whole.values()) > 2**32:
+        raise _bad("weights", dict(weights), "of at most nine digits together", "rounder weights")
+    return whole

@@ -1,0 +1,123 @@
+"""Samples that only come one after the other: resumed by skipping ahead, and said so."""
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from typing import Any, cast
+
+from paceline import progress
+from paceline._native import cut_evenly
+from paceline.data_loader import SCHEMA, checked_state
+from paceline.data_order import DataError, Json, checked_count
+
+
+class StreamLoader:
+    """Steps of anything that can be iterated anew for each epoch, in the order in which it comes.
+
+    loader = StreamLoader(records, global_batch=256, drop_last=True)
+    for batch in loader: ...
+
+    Every rank reads all samples and keeps its share of each step, and a restored one reads again
+    what was consumed: that is all that can be done without numbers. Use `ElasticLoader` wherever
+    samples have them. The stream has to give the same samples in the same order on every rank and
+    in every run; `set_epoch` is called where it has one. Its samples are read in this process.
+    """
+
+    def __init__(
+        self,
+        stream: Iterable[Any],
+        *,
+        global_batch: int,
+        collate: Callable[[list[Any]], Any] | None = None,
+        drop_last: bool = False,
+        even_steps: bool = True,
+        rank: int | None = None,
+        world_size: int | None = None,
+        name: str = "",
+    ) -> None:
+        self._stream, self._collate, self._name = stream, collate, name
+        self.global_batch = checked_count("global_batch", global_batch)
+        self.rank = progress.rank() if rank is None else checked_count("rank", rank, least=0)
+        self.world_size = (
+            progress.world_size() if world_size is None else checked_count("world_size", world_size)
+        )
+        self._drop_last = drop_last
+        self.epoch = 0
+        self.consumed = 0
+        self.weight = 1.0  # of the last batch, as `ElasticLoader.weight`
+        self._turn = 0
+        why = ""
+        if iter(stream) is stream:
+            why = "it can be iterated once only, so there is no next epoch and no way back"
+        elif self.rank >= self.world_size:
+            why = f"rank {self.rank} is not in a world of {self.world_size}"
+        elif even_steps and self.global_batch < self.world_size:
+            why = f"a step of {global_batch} samples is too small for {self.world_size} ranks"
+        elif even_steps and not drop_last and self.world_size > 1:
+            why = "its last step may have fewer samples than there are ranks; nobody knows before"
+        if why:
+            raise DataError(
+                what="this stream cannot be cut among the ranks",
+                where="StreamLoader",
+                why=why,
+                fix="an iterable with a new iterator for each epoch, global_batch of at least the "
+                "world size, and drop_last=True or, without collectives, even_steps=False",
+            )
+
+    def __iter__(self) -> Iterator[Any]:
+        self._turn += 1
+        return self._iterate(self._turn)
+
+    def _iterate(self, turn: int) -> Iterator[Any]:
+        told = getattr(self._stream, "set_epoch", None)
+        if callable(told):
+            told(self.epoch)
+        source = iter(self._stream)
+        skipped = sum(1 for _ in islice(source, self.consumed))
+        if skipped < self.consumed:
+            raise DataError(
+                what="the stream changed since the checkpoint was saved",
+                where=self._name or "StreamLoader",
+                why=f"{self.consumed} samples were consumed, and it has {skipped}",
+                fix="the stream as it was; or leave the loader out of the state to begin anew",
+            )
+        while step := list(islice(source, self.global_batch)):
+            if self._drop_last and len(step) < self.global_batch:
+                break
+            begin, end = cut_evenly(0, len(step), self.rank, self.world_size)
+            own = step[begin:end]
+            if turn != self._turn:
+                raise DataError(
+                    what="two iterators go through one loader",
+                    where="StreamLoader",
+                    why="each would get what the other one skips",
+                    fix="a loader of its own for each loop, and a new `for` after a restore",
+                )
+            self.consumed += len(step)
+            self.weight = len(own) * self.world_size / len(step)
+            if own:
+                yield own if self._collate is None else self._collate(own)
+        self.epoch, self.consumed = self.epoch + 1, 0
+
+    def state_dict(self) -> Json:
+        """As `ElasticLoader.state_dict`; nothing but the name tells one stream from another."""
+        return {
+            "schema": SCHEMA,
+            "epoch": self.epoch,
+            "consumed": self.consumed,
+            "global_batch": self.global_batch,
+            "order": {"shuffle": "stream", "name": self._name},
+            "fingerprint": {},
+        }
+
+    def load_state_dict(self, state: object) -> None:
+        """Go on from there, at any world size: the next iterator skips what was consumed."""
+        self._turn += 1
+        saved = checked_state(state)
+        if saved["order"] != self.state_dict()["order"]:
+            raise DataError(
+                what="the checkpoint stands in other data",
+                where=self._name or "StreamLoader",
+                why=f"it was {saved['order']}",
+                fix="the same stream under the same name",
+            )
+        self.epoch, self.consumed = cast("int", saved["epoch"]), cast("int", saved["consumed"])

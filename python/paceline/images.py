@@ -1,0 +1,111 @@
+"""The images that a state is restored from, opened when they are needed."""
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import cast
+
+from paceline._native import Image, Manifest
+from paceline.plan import Box, Shape
+
+# Index of a box, begin in it, extent, address of the target, its shape, begin in that.
+Region = tuple[int, Shape, Shape, int, Shape, Shape]
+
+
+class UnreadableError(Exception):
+    """An image is not there any more, or is not what was saved.
+
+    With `is_away` nothing is known of it: the system does not let it be read now.
+    """
+
+    def __init__(self, why: str, *, is_away: bool = False) -> None:
+        self.is_away = is_away
+        super().__init__(why)
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise UnreadableError(str(error), is_away=True) from error
+    except (LookupError, RuntimeError) as error:
+        raise UnreadableError(str(error)) from error
+
+
+class Source:
+    """One rank's image: its boxes by the name of their tensor."""
+
+    def __init__(self, image: Image, rank: int) -> None:
+        self.image = image
+        self.rank = rank
+        self.notes_text: bytes | None = None  # another's, instead of its own
+        self.boxes = {
+            key: (index, Box(dtype, tuple(shape), tuple(offset), ()))
+            for index, (key, dtype, shape, offset, _bytes) in enumerate(image.boxes())
+        }
+
+    def notes(self) -> dict[str, object]:
+        """The small state of that rank."""
+        with _told():
+            text = self.image.notes if self.notes_text is None else self.notes_text
+            return cast("dict[str, object]", json.loads(text))
+
+    def restore(self, wholes: list[tuple[int, int]], regions: list[Region]) -> None:
+        """Copy boxes to addresses, and parts of boxes; one or the other of a box."""
+        with _told():
+            self.image.restore(wholes, regions)
+
+
+class Images:
+    """What one step left, by rank: `images.own` is the nearest to this rank, `images.others()`.
+
+    Opening one reads and checks its header, so others are opened only when a part of theirs is
+    wanted: in a world of another size or layout.
+    """
+
+    def __init__(self, ranks: Sequence[int], own: int, open_one: Callable[[int], Image]) -> None:
+        nearest = own if own in ranks else ranks[0]
+        # Whoever holds the same box, ranks that start elsewhere read it elsewhere.
+        self._rest = [rank for rank in ranks if rank > nearest]
+        self._rest += [rank for rank in ranks if rank < nearest]
+        self._open_one = open_one
+        self.own = self._open(nearest)
+        self.opened = [self.own]
+
+    @classmethod
+    def stored(
+        cls, folder: str, own: int, fetch_all: Callable[[], None] | None = None
+    ) -> "Images":
+        """Those of a checkpoint's folder; `fetch_all` brings the files of the other ranks there."""
+        with _told():
+            manifest = Manifest.read(folder)
+        opened: set[int] = set()
+
+        def open_one(rank: int) -> Image:
+            # The nearest one, which comes first, is there.
+            if len(opened) == 1 and fetch_all is not None:
+                fetch_all()
+            opened.add(rank)
+            return manifest.image(folder, rank)
+
+        return cls(range(manifest.world_size), own, open_one)
+
+    def take_notes(self, folder: str, rank: int) -> None:
+        """Read the small state from that checkpoint, for a rank whose tensors are another's."""
+        with _told():
+            self.own.notes_text = Manifest.read(folder).notes(folder, rank)
+
+    def open_others(self) -> bool:
+        """False: they were open already, or there are none."""
+        rest, self._rest = self._rest, []
+        self.opened += [self._open(rank) for rank in rest]
+        return bool(rest)
+
+    def _open(self, rank: int) -> Source:
+        with _told():
+            return Source(self._open_one(rank), rank)
+
+    @property
+    def bytes_read(self) -> int:
+        return sum(source.image.bytes_read for source in self.opened)

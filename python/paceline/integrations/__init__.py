@@ -1,0 +1,1 @@
+"""What knows a framework beside torch.py: one file each."""

@@ -1,0 +1,98 @@
+"""Cuts by measured speed under torch: times over a process group, and gradients by samples."""
+
+from typing import TYPE_CHECKING, Any, cast
+
+import torch
+import torch.distributed as dist
+from torch._C._distributed_c10d import GradBucket
+from torch.nn.parallel import DistributedDataParallel
+
+from paceline.data_cut import Clock, Gather
+from paceline.data_order import DataError
+
+if TYPE_CHECKING:
+    from paceline.data_loader import BaseLoader
+
+
+def gather_over(group: "dist.ProcessGroup | None" = None) -> Gather:
+    """The rows of all ranks of a group (None: the world), for `CutBySpeed(gather=…)`.
+
+    A group that has no backend for the CPU's memory gets one of gloo beside it at the first use.
+    """
+    found: list[dist.ProcessGroup | None] = []
+
+    def gather(row: list[float]) -> list[list[float]]:
+        if not found:
+            found.append(_over_memory(group))
+        mine = torch.tensor(row, dtype=torch.float64)
+        rows = [torch.empty_like(mine) for _ in range(dist.get_world_size(found[0]))]
+        dist.all_gather(rows, mine, group=found[0])
+        return [one.tolist() for one in rows]
+
+    return gather
+
+
+def _over_memory(group: "dist.ProcessGroup | None") -> "dist.ProcessGroup | None":
+    if not dist.is_initialized():
+        raise DataError(
+            what="the ranks have no way to show each other their times",
+            where="CutBySpeed",
+            why="there is no process group",
+            fix="torch.distributed.init_process_group before the first step",
+        )
+    if "gloo" in dist.get_backend(group) or "cpu:" in dist.get_backend_config(group):
+        return group
+    ranks = dist.get_process_group_ranks(group or dist.group.WORLD)
+    made = dist.new_group(ranks, backend="gloo", use_local_synchronization=True)
+    return cast("dist.ProcessGroup", made)
+
+
+def weigh_by_samples(
+    model: DistributedDataParallel, loader: "BaseLoader", *, weigh: bool = True
+) -> None:
+    """Gradients of a DDP model become the mean over the step's samples, whatever the shares.
+
+    model = DistributedDataParallel(net)
+    weigh_by_samples(model, loader)
+
+    It is DDP's communication hook: each rank's gradients are weighted by its samples before they
+    are summed, and the loader hears when this rank's own work was done. The loss stays a mean over
+    the batch, and is not multiplied by `loader.weight`. With `weigh=False` it only tells the
+    loader: for loops that multiply the loss, as those with micro-batches have to.
+    """
+    if weigh and loader.micro_batch:
+        raise DataError(
+            what="gradients of micro-batches cannot be weighted together",
+            where="weigh_by_samples",
+            why="DDP shares the sum of several parts, whose samples may differ in number",
+            fix="weigh=False, and loader.weight * loss",
+        )
+    group = cast("Any", model).process_group
+    world = dist.get_world_size(group)
+
+    def hook(_: object, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
+        buffer = bucket.buffer()
+        by_speed = loader.by_speed
+        if by_speed is not None and buffer.is_cuda and by_speed.clock is not _DEVICE:
+            by_speed.use_clock(_DEVICE)
+        loader.worked()
+        buffer.mul_((loader.weight if weigh else 1.0) / world)
+        future: Any = dist.all_reduce(buffer, group=group, async_op=True).get_future()
+        return future.then(lambda done: done.value()[0])
+
+    cast("Any", model).register_comm_hook(None, hook)
+
+
+def _mark() -> Any:
+    event = torch.cuda.Event(enable_timing=True)
+    event.record()
+    return event
+
+
+def _between(begin: Any, end: Any) -> float:
+    end.synchronize()
+    return begin.elapsed_time(end) / 1000
+
+
+# The device works behind the script: its own time is between two places of its stream.
+_DEVICE = Clock(mark=_mark, between=_between)

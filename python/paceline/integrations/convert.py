@@ -1,0 +1,234 @@
+"""Checkpoints in the formats of others, for which torch is needed.
+
+    paceline ckpt export runs/gpt OUT --to dcp      # as dcp.save writes it
+    paceline ckpt import x.pt runs/gpt --step 1000  # or DCP's folder
+
+The command runs this module in the job's interpreter.
+"""
+
+import argparse
+import json
+import os
+import sys
+import warnings
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
+
+import torch
+from torch.distributed.checkpoint.filesystem import FileSystemWriter
+from torch.distributed.checkpoint.state_dict_saver import save
+
+from paceline import notes
+from paceline.checkpoint import BaseCheckpointer
+from paceline.images import Images, UnreadableError
+from paceline.integrations import foreign
+from paceline.loading import find
+from paceline.plan import CheckpointError, Framework, Plan, State
+from paceline.restoring import Restoring
+from paceline.torch import Torch
+
+_WRAPPER = "module."  # DistributedDataParallel's
+_KEEP = 1_000_000  # an import removes nothing
+
+
+def export_to_dcp(folder: str, out: str) -> dict[str, object]:
+    """Everything, as one process saves it by `dcp.save`: `state["model"]["0.weight"]`, and
+    optimizers as `get_optimizer_state_dict` gives them. What `--json` prints."""
+    if os.path.isdir(out) and os.listdir(out):
+        raise CheckpointError(
+            what="the checkpoint cannot be exported",
+            where=out,
+            why="something is in that folder",
+            fix="name a folder that is new or empty",
+        )
+    tensors, saved = _everything(folder)
+    entries = cast("dict[str, notes.Json]", saved.get("entries", {}))
+    groups = cast("dict[str, list[list[str]]]", saved.get("constants", {}))
+    state: dict[str, Any] = {}
+    for key, tensor in tensors.items():
+        entry, _dot, rest = key.partition(".")
+        if entry not in entries:
+            state.setdefault(entry, {})[rest] = tensor
+    for entry, value in entries.items():
+        if entry in groups:
+            state[entry] = _optimizer(entry, value, groups[entry], tensors)
+        else:
+            state[entry] = notes.decode(value, tensor=tensors.__getitem__)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that there is one process is meant
+        save(state, storage_writer=FileSystemWriter(out), no_dist=True)
+    return _report("paceline.ckpt_export/1", folder, out, list(tensors.values()))
+
+
+def _everything(folder: str) -> tuple[dict[str, torch.Tensor], dict[str, object]]:
+    try:
+        images = Images.stored(folder, 0)
+        images.open_others()
+        work = Restoring(Torch(), images, strict=True, size=1)
+        tensors: dict[str, torch.Tensor] = {}
+        for key in work.names():
+            box = work.whole(key)
+            assert box is not None
+            tensors[key] = cast("torch.Tensor", Torch().tensor_for(box, None))
+            work.want(Torch().leaf(key, tensors[key]))
+        work.check(folder)
+        work.copy()
+    except UnreadableError as error:
+        raise CheckpointError(
+            what="the checkpoint cannot be exported",
+            where=folder,
+            why=str(error),
+            fix=f"paceline ckpt verify {folder} names what is damaged; take another one",
+        ) from error
+    return tensors, work.own
+
+
+def _optimizer(
+    entry: str, value: notes.Json, groups: list[list[str]], tensors: Mapping[str, torch.Tensor]
+) -> dict[str, Any]:
+    rest = cast("dict[str, Any]", notes.decode(value))
+    short = {name: name.partition(".")[2] or name for group in groups for name in group}
+    states: dict[str, dict[str, Any]] = {
+        short[name]: dict(scalars) for name, scalars in rest["scalars"].items()
+    }
+    for key, tensor in tensors.items():
+        if key.startswith(f"{entry}.state."):
+            name, _dot, what = key.removeprefix(f"{entry}.state.").rpartition(".")
+            states.setdefault(short[name], {})[what] = tensor
+    listed = [
+        {**settings, "params": [short[name] for name in names]}
+        for settings, names in zip(rest["param_groups"], groups, strict=True)
+    ]
+    return {"state": states, "param_groups": listed}
+
+
+class _Optimizer:
+    """An optimizer's state_dict: of parameters by number, in its order, or by the model's names."""
+
+    def __init__(self, value: dict[str, Any], model: str) -> None:
+        def named(parameter: object) -> str:
+            return f"{model}.{parameter}" if isinstance(parameter, str) else str(parameter)
+
+        groups = cast("list[dict[str, Any]]", value["param_groups"])
+        self.names = [[named(one) for one in group["params"]] for group in groups]
+        self.tensors: dict[str, torch.Tensor] = {}
+        scalars: dict[str, dict[str, object]] = {}
+        for parameter, inner in value["state"].items():
+            for what, item in inner.items():
+                if isinstance(item, torch.Tensor):
+                    self.tensors[f"{named(parameter)}.{what}"] = item
+                else:
+                    scalars.setdefault(named(parameter), {})[what] = item
+        settings = [{k: v for k, v in group.items() if k != "params"} for group in groups]
+        self.rest = {"param_groups": settings, "scalars": scalars}
+
+
+class _Importing(Torch):
+    def plan_entry(self, plan: Plan, key: str, value: object, state: State) -> bool:
+        if not isinstance(value, _Optimizer):
+            return False
+        for name, tensor in value.tensors.items():
+            plan.leaves.append(self.leaf(f"{key}.state.{name}", tensor))
+        plan.values[key] = lambda: value.rest
+        plan.constants[key] = value.names
+        return True
+
+
+class _Checkpointer(BaseCheckpointer):
+    def _make_framework(self) -> Framework:
+        return _Importing()
+
+
+def import_file(source: str, directory: str, *, step: int, entry: str) -> dict[str, object]:
+    """What `foreign.read` finds, as a checkpoint of this step that any world restores.
+
+    It goes through this process's own keeper, so /dev/shm has to have room for it. What `--json`
+    prints.
+    """
+    loaded = foreign.read(source)
+    if any(isinstance(value, torch.Tensor) for value in loaded.values()):
+        loaded = {entry: loaded}  # a module's state_dict by itself
+    state: dict[str, object] = {}
+    for key, value in loaded.items():
+        if isinstance(value, dict) and {"state", "param_groups"} <= set(value):
+            value = _Optimizer(cast("dict[str, Any]", value), entry)  # noqa: PLW2901
+        elif isinstance(value, dict) and value and all(str(k).startswith(_WRAPPER) for k in value):
+            value = {str(k).removeprefix(_WRAPPER): v for k, v in value.items()}  # noqa: PLW2901
+        state[key] = value
+    with _Checkpointer(directory, keep=_KEEP) as ckpt:
+        ckpt.save(step, state)
+    return _report("paceline.ckpt_import/1", source, find(directory), list(_tensors_of(state)))
+
+
+def _tensors_of(value: object) -> Iterator[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, _Optimizer):
+        yield from value.tensors.values()
+    elif isinstance(value, dict):
+        for one in cast("dict[object, object]", value).values():
+            yield from _tensors_of(one)
+    elif isinstance(value, list | tuple):
+        for one in cast("list[object]", value):
+            yield from _tensors_of(one)
+
+
+def main(words: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="paceline ckpt")
+    parser.add_argument("--json", action="store_true", help="one object on standard output")
+    verbs = parser.add_subparsers(dest="verb", required=True)
+    out = verbs.add_parser("export", help="a checkpoint to a folder of DCP")
+    out.add_argument("source", help="a Checkpointer's directory, or one checkpoint in it")
+    out.add_argument("target", help="a folder that is new or empty")
+    into = verbs.add_parser("import", help="a .pt file or a folder of DCP to a checkpoint")
+    into.add_argument("source")
+    into.add_argument("target", help="a Checkpointer's directory")
+    into.add_argument("--step", type=int, default=0, help="the step that it gets")
+    into.add_argument("--entry", default="model", help="entry of the state that is the model")
+    args = parser.parse_args(words)
+    is_import = args.verb == "import"
+    try:
+        if is_import:
+            done = import_file(args.source, args.target, step=args.step, entry=args.entry)
+        else:
+            done = export_to_dcp(find(args.source), args.target)
+    except CheckpointError as error:
+        _tell_error(error, "PL-E083" if is_import else "PL-E082", is_json=args.json)
+        return 2
+    if args.json:
+        print(json.dumps(done))
+    else:
+        size = f"{done['tensors']} tensors, {done['bytes']} bytes"
+        print(f"wrote {size}, to {done['to']}", file=sys.stderr)
+    return 0
+
+
+def _tell_error(error: CheckpointError, code: str, *, is_json: bool) -> None:
+    if not is_json:
+        print(f"error[{code}]: {error}", file=sys.stderr)
+        return
+    fields = {
+        "schema": "paceline.error/1",
+        "code": code,
+        "message": error.what,
+        "cause": error.why,
+        "where": error.where,
+        "fix": error.fix,
+        "docs": f"docs/errors.md#{code}",
+    }
+    print(json.dumps(fields))
+
+
+def _report(schema: str, source: str, target: str,
+            tensors: list[torch.Tensor]) -> dict[str, object]:
+    return {
+        "schema": schema,
+        "from": source,
+        "to": target,
+        "tensors": len(tensors),
+        "bytes": sum(tensor.nbytes for tensor in tensors),
+    }
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

@@ -1,0 +1,164 @@
+"""PyTorch's distributed checkpoint (DCP) over paceline's files.
+
+    from torch.distributed import checkpoint as dcp
+    from paceline.integrations.dcp import PacelineReader, PacelineWriter
+
+    dcp.save(state, storage_writer=PacelineWriter("runs/gpt", step=100))
+    dcp.load(state, storage_reader=PacelineReader("runs/gpt"))  # or runs/gpt/step-100-g0
+
+The reader also loads what a Checkpointer saved. Objects that are no tensors are written as typed
+JSON and not as pickles, so they have to be plain values.
+"""
+
+import dataclasses
+import io
+import os
+from typing import Any, cast
+
+import torch
+from torch.distributed.checkpoint.metadata import Metadata, StorageMeta
+from torch.distributed.checkpoint.planner import (
+    LoadItemType,
+    LoadPlan,
+    LoadPlanner,
+    SavePlan,
+    SavePlanner,
+)
+from torch.distributed.checkpoint.storage import StorageReader, StorageWriter, WriteResult
+from torch.futures import Future
+
+from paceline import notes, progress
+from paceline.images import Images, Region
+from paceline.integrations import storing
+from paceline.integrations.dcp_index import Index
+from paceline.loading import find
+from paceline.plan import Box, CheckpointError, Leaf
+from paceline.torch import Torch
+
+
+def _done(value: Any) -> Future[Any]:
+    future: Future[Any] = Future()
+    future.set_result(value)
+    return future
+
+
+class PacelineWriter(StorageWriter):
+    """Saves into DIRECTORY/step-STEP-gN, where N counts on when that step was saved before.
+
+    Every rank puts its part together in memory first. It is all there, or not at all.
+    """
+
+    def __init__(self, directory: str | os.PathLike[str], *, step: int) -> None:
+        if step < 0:
+            raise ValueError("a step is 0 or more")
+        self._directory = os.path.abspath(os.fspath(directory))
+        self._step = step
+
+    def reset(self, checkpoint_id: str | os.PathLike[str] | None = None) -> None:
+        if checkpoint_id is not None:
+            self._directory = os.path.abspath(os.fspath(checkpoint_id))
+
+    def set_up_storage_writer(self, is_coordinator: bool, *args: Any, **kwargs: Any) -> None:
+        os.makedirs(self._directory, exist_ok=True)
+
+    def prepare_local_plan(self, plan: SavePlan) -> SavePlan:
+        return plan
+
+    def prepare_global_plan(self, plans: list[SavePlan]) -> list[SavePlan]:
+        self._name = storing.unused_name(self._directory, self._step, len(plans))
+        return [
+            dataclasses.replace(plan, storage_data=(self._name, rank))
+            for rank, plan in enumerate(plans)
+        ]
+
+    def write_data(self, plan: SavePlan, planner: SavePlanner) -> Future[list[WriteResult]]:
+        entries: dict[str, notes.Json] = {}
+        leaves: list[Leaf] = []
+        for item in plan.items:
+            if item.tensor_data is None:
+                # Not resolve_data, which pickles.
+                value = cast("Any", planner).lookup_object(item.index)
+                entries[item.index.fqn] = _encoded(item.index.fqn, value)
+                continue
+            tensor = cast("torch.Tensor", planner.resolve_data(item))
+            leaf = Torch().leaf(item.index.fqn, tensor.detach())
+            chunk = item.tensor_data.chunk
+            whole = tuple(item.tensor_data.size)
+            box = Box(leaf.box.dtype, tuple(chunk.sizes), tuple(chunk.offsets), whole)
+            leaves.append(dataclasses.replace(leaf, box=box))
+        name, rank = cast("tuple[storing.Name, int]", plan.storage_data)
+        storing.write(name.place(self._directory), storing.Shard(name, rank, leaves, entries))
+        return _done([WriteResult(item.index, 0, None) for item in plan.items])
+
+    def finish(self, metadata: Metadata, results: list[list[WriteResult]]) -> None:
+        self._name.place(self._directory).commit(self._name.world_size)
+
+    def storage_meta(self) -> StorageMeta:
+        return StorageMeta(checkpoint_id=self._directory)
+
+    @classmethod
+    def validate_checkpoint_id(cls, checkpoint_id: str | os.PathLike[str]) -> bool:
+        return "://" not in os.fspath(checkpoint_id)
+
+
+class PacelineReader(StorageReader):
+    """Reads the parts of tensors that the plan asks for; every chunk is verified."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._path = path
+
+    def reset(self, checkpoint_id: str | os.PathLike[str] | None = None) -> None:
+        self._path = checkpoint_id or self._path
+
+    def read_metadata(self, *args: Any, **kwargs: Any) -> Metadata:
+        self._index = Index(Images.stored(find(self._path), progress.rank()))
+        return self._index.metadata()
+
+    def set_up_storage_reader(
+        self, metadata: Metadata, is_coordinator: bool, *args: Any, **kwargs: Any
+    ) -> None:
+        pass  # every rank has read the metadata
+
+    def prepare_local_plan(self, plan: LoadPlan) -> LoadPlan:
+        return plan
+
+    def prepare_global_plan(self, plans: list[LoadPlan]) -> list[LoadPlan]:
+        return plans
+
+    def read_data(self, plan: LoadPlan, planner: LoadPlanner) -> Future[None]:
+        for item in plan.items:
+            if item.type == LoadItemType.BYTE_IO:
+                text = io.BytesIO()
+                torch.save(self._index.values[item.storage_index.fqn], text)
+                text.seek(0)
+                planner.load_bytes(item, text)
+                continue
+            source, number = self._index.places[item.storage_index]
+            target = planner.resolve_tensor(item).detach()
+            is_direct = target.is_contiguous() and target.device.type == "cpu"
+            memory = target if is_direct else torch.empty(target.shape, dtype=target.dtype)
+            extent = tuple(item.lengths)
+            zeros = (0,) * len(extent)
+            address = memory.data_ptr()
+            region: Region = (number, tuple(item.storage_offsets), extent, address, extent, zeros)
+            source.restore([], [region])
+            if memory is not target:
+                target.copy_(memory)
+            planner.commit_tensor(item, target)
+        return _done(None)
+
+    @classmethod
+    def validate_checkpoint_id(cls, checkpoint_id: str | os.PathLike[str]) -> bool:
+        return "://" not in os.fspath(checkpoint_id)
+
+
+def _encoded(key: str, value: object) -> notes.Json:
+    try:
+        return notes.encode(value, where=key)
+    except notes.NotesError as error:
+        raise CheckpointError(
+            what="the state holds something that a checkpoint cannot hold",
+            where="PacelineWriter",
+            why=str(error),
+            fix="take it out of the state, or make it plain values",
+        ) from error

@@ -1,0 +1,202 @@
+"""torch's DataLoader over an order that is computed: see `paceline.torch.ElasticLoader`."""
+
+from collections.abc import Callable, Iterator
+from typing import Any, Unpack, cast
+
+import torch
+from torch.utils.data import DataLoader, IterableDataset
+from torch.utils.data.distributed import DistributedSampler
+from torch.utils.data.sampler import BatchSampler, RandomSampler, SequentialSampler
+
+from paceline.data_cut import Gather
+from paceline.data_loader import BaseLoader, Share, Steps
+from paceline.data_order import DataError, ElasticDataset, Ordered, seed_all
+from paceline.integrations.by_speed import gather_over
+
+
+class _Batches:
+    """The batch sampler of the DataLoader below: the shares of one pass, as lists."""
+
+    def __init__(self, seed: int) -> None:
+        self.shares: Iterator[Share] = iter(())
+        self._seed = seed
+
+    def __iter__(self) -> Iterator[list[Any]]:
+        return self._lists(self.shares)
+
+    def _lists(self, shares: Iterator[Share]) -> Iterator[list[Any]]:
+        for share in shares:
+            # The first item seeds the worker, so that what it draws follows from the share.
+            yield [f"{self._seed}/{share.epoch}/{share.step[0]}/{share.part}", *share.indices]
+
+
+class _View:
+    """The data as DataLoader's workers see it: one call for a batch, its chance first."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner  # without the order, which stays in the rank
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or "_inner" not in self.__dict__:
+            raise AttributeError(name)
+        return getattr(self._inner, name)
+
+    def __getitems__(self, indices: list[Any]) -> list[Any]:
+        chance, *wanted = indices
+        if torch.utils.data.get_worker_info() is not None:
+            seed_all(chance)
+        several = getattr(self._inner, "__getitems__", None)
+        if several is not None:
+            return cast("list[Any]", several(wanted))
+        found: list[Any] = []
+        for index in wanted:
+            try:
+                found.append(self._inner[index])
+            except Exception as error:
+                error.add_note(f"while sample {index} was read")
+                raise
+        return found
+
+
+def make_loader(where: str, records: Any, **options: Any) -> "DataLoader[Any]":
+    """torch's DataLoader; what it refuses is a `DataError` at `where`."""
+    try:
+        return DataLoader(records, **options)
+    except (TypeError, ValueError) as error:
+        raise DataError(
+            what="torch's DataLoader refuses these arguments",
+            where=where,
+            why=str(error),
+            fix="the arguments of torch.utils.data.DataLoader",
+        ) from error
+
+
+class ElasticLoader(BaseLoader):
+    """A stateful DataLoader: every sample exactly once an epoch, whatever the world does.
+
+    loader = ElasticLoader(ElasticDataset(dataset, shuffle=True, seed=7), global_batch=256,
+                           num_workers=4)
+
+    `global_batch` is the batch of all ranks together and never depends on their number. The
+    position belongs into the checkpoint: `state["data"] = loader`. Other arguments, all by name:
+
+    micro_batch=None   at most so many samples of a rank at once; the step's share comes in equal
+                       parts, `ends_step` is true for the last one, `weight` scales each loss
+    virtual_ranks=None cut for `FixedOrderReduction`
+    drop_last=False    leave out the samples of an epoch that fill no whole step
+    even_steps=True    False: a rank without a share in the last step skips it (evaluation)
+    rank, world_size   of the data parallel group, where that is not the whole world
+    cut=None           CutBySpeed(): slower ranks get less of each step
+
+    The rest are torch's: num_workers, collate_fn, pin_memory, timeout, worker_init_fn,
+    multiprocessing_context, prefetch_factor, persistent_workers, pin_memory_device. Random numbers
+    that a worker draws for a batch follow from the data's seed and the batch, not from the worker.
+    """
+
+    def __init__(
+        self,
+        data: Ordered,
+        *,
+        global_batch: int | None = None,
+        virtual_ranks: int | None = None,
+        num_workers: int = 0,
+        collate_fn: Callable[[list[Any]], Any] | None = None,
+        pin_memory: bool = False,
+        timeout: float = 0,
+        worker_init_fn: Callable[[int], None] | None = None,
+        multiprocessing_context: Any = None,
+        prefetch_factor: int | None = None,
+        persistent_workers: bool = False,
+        pin_memory_device: str = "",
+        **steps: Unpack[Steps],
+    ) -> None:
+        super().__init__(
+            ordered(data), global_batch=global_batch, virtual_ranks=virtual_ranks, **steps
+        )
+        seed = cast("int", self.data.terms()["seed"])
+        self._batches = _Batches(seed)
+        self._chance = torch.Generator()
+        self._chance.manual_seed(seed)  # torch draws from it and leaves the script's own alone
+        self._loader = make_loader(
+            "ElasticLoader",
+            _View(self.data.reader()),
+            batch_sampler=self._batches,
+            generator=self._chance,
+            num_workers=num_workers,
+            collate_fn=collate_fn,
+            pin_memory=pin_memory,
+            timeout=timeout,
+            worker_init_fn=worker_init_fn,
+            multiprocessing_context=multiprocessing_context,
+            prefetch_factor=prefetch_factor,
+            persistent_workers=persistent_workers,
+            pin_memory_device=pin_memory_device,
+        )
+
+    @classmethod
+    def wrap(
+        cls,
+        loader: "DataLoader[Any]",
+        *,
+        global_batch: int,
+        seed: int = 0,
+        name: str = "",
+        **options: Any,
+    ) -> "ElasticLoader":
+        """An existing DataLoader, made elastic; it is not used itself any more.
+
+        loader = ElasticLoader.wrap(dataloader, global_batch=256, seed=7)
+
+        Its dataset, workers, collate function and sampler are taken over. Sequential, random and
+        distributed samplers become an order of ours; any other sized sampler is asked for the
+        indices of the whole data set.
+        """
+        inner = cast("Any", loader)
+        data = ordered(_data_of(loader, seed=seed, name=name))
+        same = ("num_workers", "collate_fn", "pin_memory", "timeout", "worker_init_fn",
+                "multiprocessing_context", "persistent_workers", "pin_memory_device", "drop_last")
+        taken = {key: getattr(inner, key) for key in same}
+        if inner.num_workers:
+            taken["prefetch_factor"] = inner.prefetch_factor
+        return cls(data, global_batch=global_batch, **{**taken, **options})
+
+    def _own_gather(self) -> Gather:
+        return gather_over(None)
+
+    def _read(self, shares: Iterator[Share]) -> Iterator[Any]:
+        self._batches.shares = shares
+        return iter(self._loader)
+
+
+def ordered(data: Any) -> Ordered:
+    if isinstance(data, IterableDataset):
+        raise DataError(
+            what="an IterableDataset has no order that a loader could follow",
+            where=type(data).__qualname__,
+            why="it yields samples without numbers, so ranks cannot share them",
+            fix="a data set with __len__ and __getitem__ in ElasticDataset, or paceline.data's "
+            "StreamLoader, which skips ahead",
+        )
+    return cast("Ordered", data)
+
+
+def _data_of(loader: "DataLoader[Any]", *, seed: int, name: str) -> ElasticDataset:
+    inner = cast("Any", loader)
+    sampler = inner.sampler
+    if inner.batch_sampler is None or type(inner.batch_sampler) is not BatchSampler:
+        raise DataError(
+            what="this DataLoader cannot be wrapped",
+            where=type(inner.batch_sampler).__qualname__,
+            why="it makes its batches by a way of its own, whose size we do not know",
+            fix="ElasticDataset(dataset, …) and ElasticLoader",
+        )
+    ordered(loader.dataset)
+    dataset = cast("Any", loader.dataset)
+    kinds: dict[type, bool] = {SequentialSampler: False, RandomSampler: True}
+    if type(sampler) is DistributedSampler:
+        return ElasticDataset(dataset, shuffle=sampler.shuffle, seed=sampler.seed, name=name)
+    if type(sampler) in kinds and not getattr(sampler, "replacement", False):
+        whole = getattr(sampler, "num_samples", len(dataset)) == len(dataset)
+        if whole:
+            return ElasticDataset(dataset, shuffle=kinds[type(sampler)], seed=seed, name=name)
+    return ElasticDataset(dataset, sampler=sampler, seed=seed, name=name)

@@ -1,0 +1,118 @@
+"""Gradients that are summed in one order, whatever the world: see `FixedOrderReduction`."""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from paceline.data_order import DataError, seed_all
+from paceline.fingerprint import kept_chance
+from paceline.integrations.elastic_loader import ElasticLoader
+
+
+class FixedOrderReduction:
+    """The same weights bit for bit at any world size that divides the number of virtual ranks.
+
+    loader = ElasticLoader(data, global_batch=256, virtual_ranks=8)
+    fixed = FixedOrderReduction(model.parameters(), loader)
+    for batch in loader:
+        with fixed.part():              # its random numbers follow from the data alone
+            loss(model(batch)).backward()
+        if loader.ends_step:
+            fixed.reduce()              # .grad is the mean over the step's samples
+            optimizer.step()
+            optimizer.zero_grad()
+
+    A virtual rank's gradients come from the same samples in the same shapes wherever it runs, and
+    gradients are added along one binary tree over the virtual ranks: below, on a rank; above, by
+    exchanging equal pieces of all gradients, adding them in the tree's order and gathering the
+    sums. That moves as many bytes as a ring all-reduce; each rank works through virtual_ranks ÷
+    world_size batches a step and holds up to log2 of that number, and one more, of gradients. The
+    model is a plain module (DDP would reduce by itself), its loss a mean over its batch. Buffers,
+    as those of batch norm, are not reduced.
+    """
+
+    def __init__(
+        self,
+        parameters: "Iterable[torch.nn.Parameter]",
+        loader: ElasticLoader,
+        *,
+        group: "dist.ProcessGroup | None" = None,
+    ) -> None:
+        self._parameters = [one for one in parameters if one.requires_grad]
+        self._loader = loader
+        self._group = group
+        self._sums: list[tuple[int, list[torch.Tensor]]] = []  # (height of the tree, its sum)
+        if not loader.virtual_ranks:
+            raise DataError(
+                what="the loader has no virtual ranks",
+                where="FixedOrderReduction",
+                why="its batches depend on the world size, and so would sums of them",
+                fix="ElasticLoader(…, virtual_ranks=8)",
+            )
+        if loader.world_size > 1 and dist.get_world_size(group) != loader.world_size:
+            raise DataError(
+                what=f"the group has {dist.get_world_size(group)} ranks",
+                where="FixedOrderReduction",
+                why=f"the loader's world has {loader.world_size}",
+                fix="the loader's rank and world_size are those of the group",
+            )
+
+    @contextmanager
+    def part(self) -> Iterator[None]:
+        """Around forward and backward of one batch; its gradients join the step's sum."""
+        share = self._loader.current
+        assert share is not None, "a batch was yielded"
+        seed = self._loader.data.terms()["seed"]
+        with kept_chance():
+            seed_all(f"model/{seed}/{share.epoch}/{share.step[0]}/{share.part}")
+            yield
+        gradients: list[torch.Tensor] = []
+        for parameter in self._parameters:
+            found = parameter.grad
+            parameter.grad = None
+            gradients.append(
+                torch.zeros_like(parameter) if found is None else found.mul_(share.fraction)
+            )
+        height = 0
+        while self._sums and self._sums[-1][0] == height:
+            _, lower = self._sums.pop()
+            gradients = [a.add_(b) for a, b in zip(lower, gradients, strict=True)]
+            height += 1
+        self._sums.append((height, gradients))
+
+    def reduce(self) -> None:
+        """After the step's last part: every rank's `.grad` is the mean over the step's samples."""
+        if len(self._sums) != 1:
+            raise DataError(
+                what=f"the sum of this step is in {len(self._sums)} pieces",
+                where="FixedOrderReduction.reduce",
+                why="not every batch of the step went through part()",
+                fix="call it once, when loader.ends_step is true",
+            )
+        ((_height, gradients),) = self._sums
+        self._sums = []
+        if self._loader.world_size > 1:
+            for kind in {one.dtype for one in gradients}:
+                self._exchange([one for one in gradients if one.dtype == kind])
+        for parameter, gradient in zip(self._parameters, gradients, strict=True):
+            parameter.grad = gradient
+
+    def _exchange(self, gradients: list[torch.Tensor]) -> None:
+        world = self._loader.world_size
+        size = sum(one.numel() for one in gradients)
+        each = -(-size // world)
+        flat = gradients[0].new_zeros(each * world)
+        torch.cat([one.reshape(-1) for one in gradients], out=flat[:size])
+        pieces: Any = torch.empty_like(flat)
+        dist.all_to_all_single(pieces, flat, group=self._group)
+        rows = list(pieces.view(world, each).unbind())
+        while len(rows) > 1:  # a power of two
+            rows = [rows[i].add_(rows[i + 1]) for i in range(0, len(rows), 2)]
+        dist.all_gather_into_tensor(flat, rows[0].contiguous(), group=self._group)
+        at = 0
+        for one in gradients:
+            one.copy_(flat[at : at + one.numel()].view_as(one))
+            at += one.numel()

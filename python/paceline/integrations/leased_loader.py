@@ -1,0 +1,149 @@
+"""torch's DataLoader over leases: see `paceline.torch.LeasedLoader`."""
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any, cast
+
+import torch
+
+from paceline import data_leases
+from paceline.data_leases import Piece, Policy, Resume
+from paceline.integrations.elastic_loader import make_loader, ordered
+
+_FAILED = object()
+
+
+class _Batches:
+    """The batch sampler of the DataLoader below: what is leased now, as lists of indices."""
+
+    def __init__(self, next_batch: Callable[[], list[int] | None]) -> None:
+        self._next_batch = next_batch
+
+    def __iter__(self) -> Iterator[list[int]]:
+        return iter(self._next_batch, None)
+
+
+class LeasedLoader(data_leases.LeasedLoader):
+    """A DataLoader for asynchronous work: ranks lease what they read, and each sample counts once.
+
+    loader = LeasedLoader(ElasticDataset(dataset, seed=7), name="train", batch_size=64,
+                          num_workers=4)
+
+    A batch counts when the loop comes back for the next one, never when it was read ahead. Leases
+    are this process's; DataLoader's workers only read. Batches are smaller where a lease ends and
+    nothing else is free. `name`, `epochs`, `resume`, `lease`, `ahead`, `deadline`, `failures` and
+    `bad_samples` are those of `paceline.data.LeasedLoader`; where a batch cannot be read, its
+    samples are tried again in smaller leases. The rest are torch's.
+    """
+
+    def __init__(
+        self,
+        data: Any,
+        *,
+        batch_size: int = 1,
+        name: str = "data",
+        epochs: int = 1,
+        resume: Resume = "acks",
+        lease: int = 1_000_000,
+        ahead: int = 1,
+        deadline: float = 10.0,
+        failures: int = 3,
+        bad_samples: Policy = "raise",
+        num_workers: int = 0,
+        collate_fn: Callable[[list[Any]], Any] | None = None,
+        pin_memory: bool = False,
+        timeout: float = 0,
+        worker_init_fn: Callable[[int], None] | None = None,
+        multiprocessing_context: Any = None,
+        prefetch_factor: int | None = None,
+        persistent_workers: bool = False,
+    ) -> None:
+        super().__init__(
+            ordered(data),
+            name=name,
+            epochs=epochs,
+            batch=batch_size,
+            resume=resume,
+            lease=lease,
+            ahead=ahead,
+            deadline=deadline,
+            failures=failures,
+            bad_samples=bad_samples,
+        )
+        self._restores = 0
+        self._chance = torch.Generator()  # for workers' seeds; the script's own is left alone
+        self._ahead_pieces: deque[list[Piece]] = deque()  # handed to the DataLoader, in order
+        self._loader = make_loader(
+            "LeasedLoader",
+            self._records,
+            batch_sampler=_Batches(self._next_indices),
+            generator=self._chance,
+            num_workers=num_workers,
+            collate_fn=collate_fn,
+            pin_memory=pin_memory,
+            timeout=timeout,
+            worker_init_fn=worker_init_fn,
+            multiprocessing_context=multiprocessing_context,
+            prefetch_factor=prefetch_factor,
+            persistent_workers=persistent_workers,
+        )
+
+    def _next_indices(self) -> list[int] | None:
+        # Never patiently: what was handed out and is not counted yet may be all that is left.
+        pieces = self._next_batch(self.batch or 1, is_patient=False)
+        if pieces is None:
+            return None
+        self._ahead_pieces.append(pieces)
+        return [index for piece in pieces for index in self._indices(piece)]
+
+    def _iterate(self) -> Iterator[Any]:
+        # Each pass of the DataLoader goes on for as long as something is free at once.
+        while (first := self._next_batch(self.batch or 1, is_patient=True)) is not None:
+            self._again.appendleft(first)
+            try:
+                yield from self._pass()
+            finally:
+                kept = [[p for p in ahead if p.lease not in self._given_up]
+                        for ahead in self._ahead_pieces]
+                self._again.extendleft(pieces for pieces in reversed(kept) if pieces)
+                self._ahead_pieces.clear()
+                self._given_up.clear()
+        self._finish()
+
+    def _pass(self) -> Iterator[Any]:
+        restores = self._restores
+        batches = iter(self._loader)
+        while True:
+            try:
+                batch = next(batches)
+            except StopIteration:
+                return
+            except Exception:
+                if not self._ahead_pieces:
+                    raise
+                batch = _FAILED
+            pieces = self._ahead_pieces.popleft()
+            if any(piece.lease in self._given_up for piece in pieces):
+                # Somebody else reads it now; what is still ours is read again.
+                kept = [piece for piece in pieces if piece.lease not in self._given_up]
+                if kept:
+                    self._again.append(kept)
+                continue
+            if batch is _FAILED:
+                # Read here, one by one, to find which of its samples it was.
+                try:
+                    batch = self._collated(self._read(pieces))
+                except Exception as error:
+                    self._fail(pieces, error)
+                    continue
+            yield from self._hand_out(batch, pieces)
+            if self._restores != restores:
+                return  # what was read ahead is of the past
+
+    def _collated(self, samples: list[Any]) -> Any:
+        return cast("Any", self._loader).collate_fn(samples)
+
+    def load_state_dict(self, state: object) -> None:
+        super().load_state_dict(state)
+        self._ahead_pieces.clear()
+        self._restores += 1

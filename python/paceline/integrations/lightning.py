@@ -1,0 +1,104 @@
+"""Flash checkpoints for Lightning: every optimizer step in memory, some in storage.
+
+    from paceline.integrations.lightning import FlashCheckpoint
+
+    flash = FlashCheckpoint("runs/gpt", keep=3)
+    trainer = Trainer(callbacks=[flash], plugins=[flash.io])
+    trainer.fit(model, ckpt_path=flash.resume())
+
+What is saved is Lightning's own checkpoint: weights, optimizers, schedulers, loops, callbacks. For
+strategies in which every rank has all of it: one device, and DDP. Within an epoch Lightning begins
+the loader anew, unless the loader has `state_dict` and `load_state_dict`.
+"""
+
+import os
+from typing import Any, Unpack, cast
+
+from lightning.pytorch import Callback, LightningModule, Trainer
+from lightning.pytorch.plugins import TorchCheckpointIO
+from lightning.pytorch.strategies import DDPStrategy, SingleDeviceStrategy
+
+from paceline.integrations.flash import Flash, Options
+from paceline.plan import CheckpointError
+
+_SCHEME = "paceline:"
+
+
+class FlashCheckpoint(Flash, Callback):
+    """`directory`, `keep` and `every` are a Checkpointer's; `restored` says from where it came."""
+
+    def __init__(self, directory: str | os.PathLike[str], **options: Unpack[Options]) -> None:
+        super().__init__(directory, **options)
+        self._path = _SCHEME + os.path.abspath(os.fspath(directory))
+        self._is_resumed = False
+        self._last = 0  # optimizer steps when it was saved last
+        self.io = FlashIO(self)
+
+    def resume(self) -> str | None:
+        """For `fit(ckpt_path=…)`. None: there is no checkpoint, and training begins."""
+        state: dict[str, Any] = {"lightning": None}
+        if self._checkpointer.restore(state) == 0:
+            return None
+        self.io.loaded = cast("dict[str, Any]", state["lightning"])
+        self._is_resumed = True
+        return self._path
+
+    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        if not isinstance(trainer.strategy, (SingleDeviceStrategy, DDPStrategy)):
+            raise CheckpointError(
+                what=f"FlashCheckpoint does not know {type(trainer.strategy).__name__}",
+                where="Trainer(strategy=…)",
+                why="not every rank has the whole state there",
+                fix='strategy="ddp", or a Checkpointer in a loop of your own',
+            )
+
+    def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        if self._is_resumed:  # what was made before has drawn numbers; the loader draws now
+            self._checkpointer.restore_random()
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._last = trainer.global_step
+
+    def on_train_batch_start(
+        self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int
+    ) -> None:
+        if self._is_resumed and batch_idx > 0:  # the loader was made anew within an epoch
+            self._checkpointer.restore_random()
+        self._is_resumed = False
+
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        if trainer.global_step == self._last:
+            return  # gradients are being accumulated
+        self._save(trainer)
+
+    def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._checkpointer.close()
+
+    def _save(self, trainer: Trainer) -> None:
+        self._last = trainer.global_step
+        connector = trainer._checkpoint_connector  # pyright: ignore[reportPrivateUsage]
+        state = {"lightning": connector.dump_checkpoint(weights_only=False)}
+        self._checkpointer.save(trainer.global_step - 1, state)
+
+
+class FlashIO(TorchCheckpointIO):
+    """Gives Lightning what `resume` restored; other paths are files as ever."""
+
+    def __init__(self, owner: FlashCheckpoint) -> None:
+        super().__init__()
+        self.loaded: dict[str, Any] = {}
+
+    def load_checkpoint(self, path: Any, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        if not str(path).startswith(_SCHEME):
+            return super().load_checkpoint(path, *args, **kwargs)
+        loaded, self.loaded = self.loaded, {}
+        if not loaded:
+            raise CheckpointError(
+                what="nothing was restored that Lightning could load",
+                where=str(path),
+                why="ckpt_path was not taken from resume(), or was used twice",
+                fix="trainer.fit(model, ckpt_path=flash.resume())",
+            )
+        return loaded

@@ -1,0 +1,82 @@
+"""A checkpoint written straight to a directory, by processes that each have a part of it."""
+
+import json
+import os
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+
+from paceline import notes
+from paceline._native import Layout, StoredPlace
+from paceline.plan import CheckpointError, Leaf
+from paceline.torch import Torch
+
+
+@dataclass(frozen=True)
+class Name:
+    """Which checkpoint of a directory it is; all ranks that save it have the same."""
+
+    step: int
+    generation: int
+    world_size: int
+    job_id: str
+
+    def place(self, directory: str) -> StoredPlace:
+        return StoredPlace(directory, self.job_id, self.generation, self.step)
+
+
+@dataclass(frozen=True)
+class Shard:
+    """What one rank stores: tensors, and by entry what is none."""
+
+    name: Name
+    rank: int
+    leaves: list[Leaf]
+    entries: Mapping[str, notes.Json]
+
+
+def unused_name(directory: str, step: int, world_size: int) -> Name:
+    """That of a step that was saved before has the next generation: nothing is written over.
+
+    One rank decides it for all.
+    """
+    generation = 0
+    # Every save is a job of its own: it may be of a step before the newest one, after a rollback.
+    job_id = f"dcp-{secrets.token_hex(8)}"
+    while os.path.exists(os.path.join(directory, f"step-{step}-g{generation}", "MANIFEST.json")):
+        generation += 1
+    return Name(step, generation, world_size, job_id)
+
+
+def write(place: StoredPlace, shard: Shard) -> None:
+    """Durable when it returns, and visible after `place.commit(world_size)`."""
+    leaves = shard.leaves
+    Torch().refresh(leaves)
+    layout = Layout([(one.key, one.box.dtype, one.box.shape, one.box.offset) for one in leaves])
+    text = {
+        "schema": "paceline.notes/1",
+        "rank": shard.rank,
+        "world_size": shard.name.world_size,
+        "step": shard.name.step,
+        "random": {},
+        "entries": shard.entries,
+        "spread": True,
+        "shapes": {leaf.key: leaf.box.whole for leaf in leaves if leaf.box.is_sharded},
+    }
+    addresses = [_address(leaf.memory) for leaf in leaves]
+    try:
+        place.write(shard.rank, layout, addresses, json.dumps(text).encode())
+    except (OSError, RuntimeError) as error:
+        raise CheckpointError(
+            what="the checkpoint cannot be stored",
+            where=place.name,
+            why=str(error),
+            fix="room and permission there; what was begun goes with the next clean-up",
+        ) from error
+
+
+def _address(memory: object) -> int:
+    assert isinstance(memory, torch.Tensor)
+    return memory.data_ptr()

@@ -1,0 +1,74 @@
+"""A checkpoint in storage, read without a Checkpointer: weights for another training."""
+
+import os
+from dataclasses import dataclass
+
+from paceline import progress
+from paceline._native import newest_checkpoint
+from paceline.images import Images, UnreadableError
+from paceline.plan import CheckpointError, Framework, State
+from paceline.restoring import Restoring
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """What `load` found: `loaded.step`, and sentences about what was left out."""
+
+    folder: str
+    step: int
+    left_out: list[str]
+    bytes_read: int
+
+
+def find(path: str | os.PathLike[str]) -> str:
+    """The folder of a checkpoint: `path` itself, or the newest one in it."""
+    named = os.path.abspath(os.fspath(path))
+    try:
+        return newest_checkpoint(named)
+    except (LookupError, OSError, RuntimeError) as error:
+        raise CheckpointError(
+            what="there is no checkpoint",
+            where=named,
+            why=str(error),
+            fix="paceline ckpt ls DIR, with the directory that the Checkpointer was given",
+        ) from error
+
+
+def fill(
+    framework: Framework, images: Images, state: State, *, strict: bool, where: str
+) -> Restoring:
+    """Fill `state` from `images`; what is left is `finish()`, once its bytes are trusted.
+
+    Raises CheckpointError when something that has to fit does not, before anything is touched, and
+    UnreadableError when an image turns out not to be what was saved.
+    """
+    work = Restoring(framework, images, strict=strict, size=progress.world_size())
+    for key, value in state.items():
+        if not framework.restore_entry(work, key, value, state):
+            work.fill_value(key, value, state)
+    work.leave_rest(state)
+    work.check(where)
+    work.copy()
+    return work
+
+
+def load_with(
+    framework: Framework, path: str | os.PathLike[str], state: State, *, strict: bool
+) -> Loaded:
+    """Fill `state` from the checkpoint at `path`, whatever world saved it.
+
+    Random numbers stay as they are. Every rank calls it for its own parts.
+    """
+    folder = find(path)
+    try:
+        images = Images.stored(folder, progress.rank())
+        work = fill(framework, images, state, strict=strict, where=folder)
+    except UnreadableError as error:
+        raise CheckpointError(
+            what="the checkpoint cannot be read",
+            where=folder,
+            why=str(error),
+            fix=f"paceline ckpt verify {folder} names what is damaged; take another one",
+        ) from error
+    work.finish()
+    return Loaded(folder, int(str(work.own["step"])), work.left_out, images.bytes_read)

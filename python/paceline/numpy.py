@@ -1,0 +1,144 @@
+"""paceline for NumPy: the same Checkpointer over dicts of arrays, without any framework.
+
+    import paceline.numpy as pl
+
+    ckpt = pl.Checkpointer("runs/fit", keep=3)
+    state = {"weights": weights, "epoch": 0}     # arrays, and plain values
+    for step in range(ckpt.restore(state), steps):
+        state["weights"] -= rate * gradient(state["weights"])
+        ckpt.save(step, state)                   # one memory copy
+    ckpt.close()
+"""
+
+import os
+from typing import Any, cast
+
+import numpy
+
+from paceline import notes, randomness, script_names
+from paceline.checkpoint import BaseCheckpointer
+from paceline.loading import Loaded, load_with
+from paceline.plan import Box, CheckpointError, Framework, Leaf, Plan, State
+from paceline.restoring import Restoring
+from paceline.script_names import *  # noqa: F403
+
+__all__ = ["Checkpointer", "load"]
+__all__ += script_names.__all__
+
+# The last three are names of ml_dtypes, which registers them with NumPy.
+_NAMES = {
+    "bool": "BOOL",
+    "uint8": "U8",
+    "int8": "I8",
+    "int16": "I16",
+    "uint16": "U16",
+    "float16": "F16",
+    "int32": "I32",
+    "uint32": "U32",
+    "float32": "F32",
+    "float64": "F64",
+    "int64": "I64",
+    "uint64": "U64",
+    "bfloat16": "BF16",
+    "float8_e4m3fn": "F8_E4M3",
+    "float8_e5m2": "F8_E5M2",
+}
+_FROM_NAME = {name: dtype for dtype, name in _NAMES.items()}
+Array = numpy.ndarray[Any, Any]
+
+
+class Checkpointer(BaseCheckpointer):
+    """Saves every step to memory and some to `directory`, and restores the newest whole one.
+
+    As `paceline.torch.Checkpointer`, over a dict of arrays, `numpy.random.Generator`s, plain values
+    and containers of them. After `restore` the arrays are new ones: take them from the state.
+    """
+
+    def _make_framework(self) -> Framework:
+        return _NumPy()
+
+
+def load(path: str | os.PathLike[str], state: State, *, strict: bool = True) -> Loaded:
+    """Fill `state` from a checkpoint in storage: `load("runs/fit", {"weights": None})`."""
+    return load_with(_NumPy(), path, state, strict=strict)
+
+
+class _Memory:
+    """An array as the native module sees it."""
+
+    def __init__(self, array: Array) -> None:
+        self.array = array
+
+    def data_ptr(self) -> int:
+        return cast("int", self.array.__array_interface__["data"][0])
+
+
+class _NumPy:
+    """What `paceline.checkpoint` has to know about NumPy."""
+
+    def is_tensor(self, value: object) -> bool:
+        return isinstance(value, numpy.ndarray)
+
+    def leaf(self, key: str, tensor: object) -> Leaf:
+        array = cast("Array", tensor)
+        name = _NAMES.get(array.dtype.name)
+        if name is None:
+            raise CheckpointError(
+                what=f"{key} cannot be saved",
+                where="Checkpointer.save",
+                why=f"it is an array of {array.dtype}",
+                fix="save it as an array of numbers; complex ones by array.view of their parts",
+            )
+        shape = tuple(array.shape)
+        box = Box(name, shape, (0,) * len(shape), shape)
+        if array.flags.c_contiguous and array.dtype.isnative:
+            return Leaf(key, box, _Memory(array), found=array)
+        native = numpy.empty(shape, array.dtype.newbyteorder("="))
+        return Leaf(key, box, _Memory(native), found=array, live=array)
+
+    def is_same(self, leaf: Leaf, tensor: object) -> bool:
+        return tensor is leaf.found
+
+    def refresh(self, leaves: list[Leaf]) -> None:
+        for leaf in leaves:
+            if leaf.live is not None:
+                numpy.copyto(cast("_Memory", leaf.memory).array, cast("Array", leaf.live))
+
+    def write_back(self, leaf: Leaf) -> None:
+        numpy.copyto(cast("Array", leaf.live), cast("_Memory", leaf.memory).array)
+
+    def plan_entry(self, plan: Plan, key: str, value: object, state: State) -> bool:
+        if not isinstance(value, numpy.random.Generator):
+            return False
+        plan.values[key] = lambda: value.bit_generator.state
+        return True
+
+    def restore_entry(self, work: Restoring, key: str, value: object, state: State) -> bool:
+        if not isinstance(value, numpy.random.Generator):
+            return False
+        saved_state = work.entry(key)
+        if saved_state is not None:
+            decoded = notes.decode(saved_state, tensor=work.tensors({}))
+            work.after.append(lambda: setattr(value.bit_generator, "state", decoded))
+        return True
+
+    def tensor_for(self, box: Box, like: object | None) -> object:
+        name = _FROM_NAME[box.dtype]
+        if name in ("bfloat16", "float8_e4m3fn", "float8_e5m2"):
+            import ml_dtypes  # pyright: ignore[reportMissingImports]
+
+            return numpy.empty(box.shape, getattr(ml_dtypes, name))
+        return numpy.empty(box.shape, name)
+
+    def random_state(self) -> dict[str, object]:
+        return {"numpy": randomness.numpy_state()}
+
+    def set_random_state(self, state: dict[str, object]) -> None:
+        if "numpy" in state:
+            randomness.set_numpy_state(state["numpy"])
+
+    def expected_bytes(self, state: State) -> int:
+        return 0
+
+    def is_replica(self, state: State) -> bool:
+        return False

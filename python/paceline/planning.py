@@ -1,0 +1,111 @@
+"""From a state to a plan: which tensors it holds, and what of it is asked in every save."""
+
+import contextlib
+from typing import Protocol, cast
+
+from paceline import notes
+from paceline._native import Layout, LivePlan
+from paceline.plan import Framework, Plan, State
+
+_CHUNK_BYTES = 4 << 20
+
+
+class Planned:
+    """A state as it was planned: `planned.ask(state)` is its small part, or None when it is old."""
+
+    def __init__(self, framework: Framework, state: State) -> None:
+        self._framework = framework
+        plan = self.plan = Plan()
+        # Entries that are walked in every save may be other objects each time.
+        self._walked = {
+            key for key, value in state.items() if not framework.plan_entry(plan, key, value, state)
+        }
+        self._entries = self._identities(state)
+        self.first, found = self._walk(state)  # the answer of the first `ask`
+        self._loose = [framework.leaf(where, tensor) for where, tensor in found]
+        plan.leaves.extend(self._loose)
+        frozen = {leaf.key for leaf in plan.leaves if leaf.is_frozen}
+        self.layout = Layout(
+            [(leaf.key, leaf.box.dtype, leaf.box.shape, leaf.box.offset) for leaf in plan.leaves],
+            frozen,
+        )
+        self.padding_max = _CHUNK_BYTES if frozen else 0  # between the two files of an image
+        self.live = LivePlan(
+            [(leaf.container, leaf.name, leaf.found, leaf.memory) for leaf in plan.leaves],
+            plan.links,
+            plan.sizes,
+        )
+        self.shapes = {leaf.key: leaf.box.whole for leaf in plan.leaves if leaf.box.is_sharded}
+
+    def ask(self, state: State) -> dict[str, notes.Json] | None:
+        """The entries that are no tensors, as JSON. None: another plan is needed."""
+        plan = self.plan
+        if not (
+            plan.is_lasting
+            and self._identities(state) == self._entries
+            and all(getattr(o, name) is value for o, name, value in plan.attributes)
+            and self.live.is_current()
+        ):
+            return None
+        entries, found = self._walk(state)
+        if len(found) != len(self._loose) or not all(
+            leaf.key == where and self._framework.is_same(leaf, tensor)
+            for leaf, (where, tensor) in zip(self._loose, found, strict=True)
+        ):
+            return None
+        return entries
+
+    def _walk(self, state: State) -> tuple[dict[str, notes.Json], list[tuple[str, object]]]:
+        found: list[tuple[str, object]] = []
+
+        def tensor(where: str, value: object) -> notes.Json | None:
+            if not self._framework.is_tensor(value):
+                return None
+            found.append((where, value))
+            return {"$tensor": where}
+
+        values = self.plan.values
+        entries = {
+            key: notes.encode(
+                value_of(value) if key in self._walked else values[key](), where=key, tensor=tensor
+            )
+            for key, value in state.items()
+            if key in self._walked or key in values
+        }
+        return entries, found
+
+    def _identities(self, state: State) -> tuple[tuple[str, int], ...]:
+        return tuple((key, 0 if key in self._walked else id(state[key])) for key in state)
+
+
+def tensors_in(framework: Framework, key: str, value: object) -> dict[str, object]:
+    """The tensors of a value by the way to them, as `Planned` names them."""
+    found: dict[str, object] = {}
+
+    def tensor(where: str, one: object) -> notes.Json | None:
+        if not framework.is_tensor(one):
+            return None
+        found[where] = one
+        return {"$tensor": where}
+
+    # What cannot be saved may still be replaced by what was.
+    with contextlib.suppress(notes.NotesError):
+        notes.encode(value_of(value), where=key, tensor=tensor)
+    return found
+
+
+class Stateful(Protocol):
+    def state_dict(self) -> object: ...
+    def load_state_dict(self, state: object) -> object: ...
+
+
+def has_state(value: object) -> bool:
+    return hasattr(value, "state_dict") and hasattr(value, "load_state_dict")
+
+
+def load(value: object, decoded: object) -> None:
+    cast("Stateful", value).load_state_dict(decoded)
+
+
+def value_of(value: object) -> object:
+    return cast("Stateful", value).state_dict() if has_state(value) else value

@@ -1,0 +1,10 @@
+"""The names that scripts find in `paceline.torch` and `paceline.numpy` alike."""
+
+import paceline
+from paceline import *  # noqa: F403
+from paceline.loading import Loaded
+from paceline.plan import CheckpointError
+from paceline.ticket import Ticket
+
+__all__ = ["CheckpointError", "Loaded", "Ticket"]
+__all__ += paceline.__all__

@@ -1,0 +1,58 @@
+"""What the sources share: files that any process may read at any place, and what they look like."""
+
+import os
+from collections.abc import Sequence
+
+Path = str | os.PathLike[str]
+
+
+class SharedFile:
+    """A file that is read by position; each process opens it for itself, so forks share nothing."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = os.path.abspath(os.fspath(path))
+        self._pid, self._descriptor = -1, -1
+
+    def read(self, offset: int, size: int) -> bytes:
+        """Exactly `size` bytes; fewer only at the end of the file."""
+        if self._pid != os.getpid():
+            # Left open for who has it: after a fork this is the parent's.
+            self._descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+            self._pid = os.getpid()
+        parts: list[bytes] = []
+        while size > 0:
+            part = os.pread(self._descriptor, size, offset)
+            if not part:
+                break
+            parts.append(part)
+            offset, size = offset + len(part), size - len(part)
+        return b"".join(parts)
+
+    def close(self) -> None:
+        if self._pid == os.getpid():
+            os.close(self._descriptor)
+        self._pid = -1
+
+    def __getstate__(self) -> str:
+        return self.path
+
+    def __setstate__(self, path: str) -> None:
+        self.__init__(path)
+
+    def __del__(self) -> None:
+        self.close()
+
+
+def files_fingerprint(files: Sequence[str]) -> dict[str, object]:
+    """Size and time of each file, by its name and place in the list."""
+    found: dict[str, object] = {}
+    for number, path in enumerate(files):
+        about = os.stat(path)
+        name = f"{number}:{os.path.basename(path)}"
+        found[name] = f"{about.st_size} bytes of {about.st_mtime_ns} ns"
+    return found
+
+
+def paths_of(paths: Path | Sequence[Path]) -> list[str]:
+    several = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
+    return [os.path.abspath(os.fspath(path)) for path in several]

@@ -1,0 +1,74 @@
+#include "paceline/agent/arena_room.h"
+
+#include <sys/statvfs.h>
+
+#include <charconv>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "paceline/base/file_text.h"
+#include "paceline/base/text.h"
+
+namespace paceline::agent {
+namespace {
+
+// Left free for everybody else.
+constexpr uint64_t kSpareBytes = uint64_t{256} << 20;
+
+// "MemAvailable:   12345 kB" of /proc/meminfo; 0 when it is not there.
+uint64_t AvailableMemory() {
+  const std::string text = ReadText("/proc/meminfo", 64 * 1024);
+  constexpr std::string_view kName = "MemAvailable:";
+  const size_t at = text.find(kName);
+  if (at == std::string::npos) return 0;
+  const char* begin = text.data() + at + kName.size();
+  while (*begin == ' ') ++begin;
+  uint64_t kib = 0;
+  std::from_chars(begin, text.data() + text.size(), kib);
+  return kib * 1024;
+}
+
+// What this cgroup may still use, v2 or v1; nothing when there is no limit.
+std::optional<uint64_t> CgroupRoom() {
+  const auto number = [](const std::string& path) -> std::optional<uint64_t> {
+    const std::string text(Trimmed(ReadText(path, 64)));
+    uint64_t value = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    return error == std::errc() && !text.empty() ? std::optional(value) : std::nullopt;
+  };
+  for (const auto& [limit, used] :
+       {std::pair("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
+        std::pair("/sys/fs/cgroup/memory/memory.limit_in_bytes",
+                  "/sys/fs/cgroup/memory/memory.usage_in_bytes")}) {
+    const auto most = number(limit);
+    const auto now = number(used);
+    if (most.has_value() && now.has_value()) return *most > *now ? *most - *now : 0;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::vector<MemoryRoom> RoomsAt(const std::string& folder) {
+  struct statvfs found {};
+  uint64_t tmpfs = UINT64_MAX;
+  if (::statvfs(folder.c_str(), &found) == 0) tmpfs = uint64_t{found.f_bavail} * found.f_frsize;
+  return {{"/dev/shm", tmpfs},
+          {"the host's memory", AvailableMemory()},
+          {"the memory of its cgroup", CgroupRoom().value_or(UINT64_MAX)}};
+}
+
+std::string Lacking(const std::vector<MemoryRoom>& rooms, uint64_t held, uint64_t needed) {
+  for (const MemoryRoom& room : rooms) {
+    if (room.bytes == UINT64_MAX || room.bytes + held >= needed + kSpareBytes) continue;
+    return Concat(room.name, " has ", Gigabytes(room.bytes), " left");
+  }
+  return "";
+}
+
+std::string Gigabytes(uint64_t bytes) {
+  return Concat(bytes / 1'000'000'000, ".", bytes / 100'000'000 % 10, " GB");
+}
+
+}  // namespace paceline::agent

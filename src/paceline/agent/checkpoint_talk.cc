@@ -1,0 +1,200 @@
+// The station's talk with its ranks: docs/formats/checkpoint_socket.md.
+
+#include <algorithm>
+#include <utility>
+
+#include "paceline/agent/checkpoint_station.h"
+#include "paceline/agent/json_field.h"
+#include "paceline/base/json.h"
+#include "paceline/base/log.h"
+#include "paceline/base/status_macros.h"
+#include "paceline/base/text.h"
+
+namespace paceline::agent {
+namespace {
+
+using nlohmann::json;
+
+constexpr uint32_t kKeepMax = 1'000'000;
+
+// {"directory": "/d", "keep": 3, "every": "auto" | {"steps": n} | {"seconds": x}}
+std::optional<CheckpointTerms> TermsIn(const json& message) {
+  CheckpointTerms terms;
+  terms.directory = JsonText(message, "directory");
+  const int64_t keep = JsonInt<int64_t>(message, "keep", 3);
+  if (!ckpt::IsStorePlace(terms.directory) || keep < 1 || keep > kKeepMax) return std::nullopt;
+  terms.keep = static_cast<uint32_t>(keep);
+  if (const auto replicas = message.find("replicas"); replicas != message.end()) {
+    const int64_t count = JsonInt<int64_t>(message, "replicas", -1);
+    if (count < 0 || count > kReplicasMax) return std::nullopt;
+    terms.replicas = static_cast<uint32_t>(count);
+  }
+  const auto every = message.find("every");
+  if (every == message.end() || !every->is_object()) return terms;
+  if (const int64_t steps = JsonInt<int64_t>(*every, "steps", 0); steps > 0) {
+    terms.policy = {PersistPolicy::Kind::kSteps, steps, Duration()};
+  } else if (const int64_t ms = JsonInt<int64_t>(*every, "milliseconds", 0); ms > 0) {
+    terms.policy = {PersistPolicy::Kind::kTime, 0, Duration::Milliseconds(ms)};
+  }
+  return terms;
+}
+
+}  // namespace
+
+void CheckpointStation::OnLine(LineServer::PeerId peer, const std::string& line) {
+  const json message = ParseJson(line);
+  const std::string op = message.is_object() ? JsonText(message, "op") : "";
+  if (op == "open" && is_paused_) {
+    paused_.emplace_back(peer, line);
+    return;
+  }
+  if (op == "open") return OnOpen(peer, message);
+  if (!machine_.Knows(peer)) {
+    return Refuse({peer, "a rank speaks before it has opened its checkpoint",
+                   Concat("it says ", op), "use paceline.torch.Checkpointer"});
+  }
+  const int64_t step = JsonInt<int64_t>(message, "step", -1);
+  if (op == "sealed") {
+    Feed(core::ImageSealed{peer});
+  } else if (op == "ready") {
+    shelf_.Refresh();
+    Feed(core::ArenaReady{});
+  } else if (op == "restore") {
+    Feed(core::RestoreAsked{peer, JsonInt<uint32_t>(message, "world_size", 0)});
+  } else if (op == "wait" && JsonText(message, "level") == "replicated") {
+    Feed(core::ReplicaAsked{peer, step});
+  } else if (op == "wait") {
+    Feed(core::DurabilityAsked{peer, step});
+    SetRate();
+  } else if (op == "damaged") {
+    OnDamaged(message);
+  }
+}
+
+void CheckpointStation::OnOpen(LineServer::PeerId peer, const json& message) {
+  const int64_t rank = JsonInt<int64_t>(message, "rank", -1);
+  // A process without a launcher does not know its world.
+  const int64_t generation =
+      JsonInt<int64_t>(message, "generation", static_cast<int64_t>(machine_.generation().value()));
+  const int64_t image_bytes = JsonInt<int64_t>(message, "image_bytes", 0);
+  const std::optional<CheckpointTerms> terms = TermsIn(message);
+  if (rank < 0 || rank >= (1 << 24) || generation < 0 || image_bytes < 0 || !terms.has_value()) {
+    return Refuse({peer, "this is no way to open a checkpoint",
+                   "a number or the directory is wrong", "use paceline.torch.Checkpointer"});
+  }
+  if (auto why = machine_.Refuses(static_cast<uint64_t>(rank), static_cast<uint64_t>(generation),
+                                  *terms)) {
+    why->peer = peer;
+    return Refuse(*why);
+  }
+  const ArenaShelf::Place place{setup_.node, static_cast<uint32_t>(rank), false};
+  json answer = {{"op", "opened"},
+                 {"job_id", setup_.job_id},
+                 {"boot_id", setup_.boot_id},
+                 {"generation", generation}};
+  if (image_bytes > 0) {
+    if (const absl::Status made = shelf_.Prepare(place); !made.ok()) {
+      return Refuse({peer, "there is no place for checkpoints in memory", std::string(Text(made)),
+                     "look at the folder, remove it, and start again"});
+    }
+    const ArenaShelf::Budget budget =
+        shelf_.BudgetFor(place, static_cast<uint64_t>(image_bytes), machine_.order().replicas);
+    if (budget.slots == 0) {
+      return Refuse({peer, "there is no room for checkpoints in memory", budget.why,
+                     "fewer ranks on this host, a larger /dev/shm (mount -o remount,size=…), or "
+                     "less state in the checkpoint"});
+    }
+    if (budget.slots < 3 || budget.replicas < machine_.order().replicas) {
+      LogWarning("checkpoint_room", {{"rank", rank},
+                                     {"slots", budget.slots},
+                                     {"replicas", budget.replicas},
+                                     {"why", budget.why}});
+    }
+    answer["arena"] = shelf_.PathOf(place);
+    answer["slots"] = budget.slots;
+  }
+  Answer(peer, answer);
+  // It may have made its arena while there was no agent to hear of it.
+  shelf_.Refresh();
+  Feed(core::RankOpened{peer, static_cast<uint64_t>(rank), static_cast<uint64_t>(generation)});
+  listener_.ranks();
+}
+
+void CheckpointStation::OnDamaged(const json& message) {
+  if (const std::string name = JsonText(message, "name"); !name.empty()) {
+    if (ckpt::IsPlainName(name)) Feed(core::CheckpointFoundDamaged{name});
+    return;
+  }
+  const int64_t rank = JsonInt<int64_t>(message, "rank", -1);
+  const int64_t generation = JsonInt<int64_t>(message, "generation", -1);
+  if (rank < 0 || generation < 0) return;
+  const ArenaShelf::Place place{JsonText(message, "place"), static_cast<uint32_t>(rank),
+                                JsonBool(message, "is_copy", false)};
+  LogError("image_damaged",
+           {{"place", place.node}, {"rank", place.rank}, {"is_copy", place.is_copy}});
+  Feed(core::ImageFoundDamaged{
+      place.node,
+      place.rank,
+      place.is_copy,
+      {static_cast<uint64_t>(generation), JsonInt<int64_t>(message, "step", -1)}});
+}
+
+void CheckpointStation::Answer(LineServer::PeerId peer, const json& answer) {
+  server_->Send(peer, PrintJson(answer));
+}
+
+void CheckpointStation::Refuse(const core::AnswerProblem& problem) {
+  LogWarning("checkpoint_refused", {{"what", problem.what}, {"why", problem.why}});
+  Do(problem);
+}
+
+// ---- what they are told ----
+
+void CheckpointStation::Do(const core::AnswerRestore& action) {
+  const RestoreOrder& restore = action.order;
+  json answer = {{"op", "restore"},
+                 {"generation", restore.saved.generation},
+                 {"step", restore.saved.step},
+                 {"world_size", restore.world_size},
+                 {"reason", restore.reason}};
+  switch (restore.from) {
+    case RestoreOrder::From::kNothing:
+      answer["from"] = "nothing";
+      if (!restore.name.empty()) answer["damaged"] = restore.name;
+      break;
+    case RestoreOrder::From::kStorage:
+      answer["from"] = "storage";
+      answer["name"] = restore.name;
+      answer["path"] = action.is_fetched ? tier_.FolderOf(restore.name)
+                                         : Concat(machine_.terms().directory, "/", restore.name);
+      break;
+    case RestoreOrder::From::kMemory: answer["from"] = "memory"; break;
+  }
+  for (const RestoreOrder::Image& image : action.images) {
+    const ArenaShelf::Place place{image.place, image.rank.value(), image.is_copy};
+    json one = {{"rank", place.rank}, {"place", place.node}, {"is_copy", place.is_copy}};
+    if (place.node == tier_.place()) {
+      one["folder"] = tier_.FolderOf(restore.saved);
+      answer["reason"] = restore.reason + "; this rank's from its host's disk";
+    } else {
+      one["path"] = shelf_.PathOf(place);
+    }
+    answer["images"].push_back(std::move(one));
+  }
+  Answer(action.peer, answer);
+}
+
+void CheckpointStation::Do(const core::AnswerDurable& action) {
+  Answer(action.peer, {{"op", "durable"}, {"step", action.durable.step}});
+}
+
+void CheckpointStation::Do(const core::AnswerReplicated& action) {
+  Answer(action.peer, {{"op", "replicated"}, {"step", action.replicated.step}});
+}
+
+void CheckpointStation::Do(const core::AnswerProblem& action) {
+  Answer(action.peer,
+         {{"op", "error"}, {"what", action.what}, {"why", action.why}, {"fix", action.fix}});
+}
+
+}  // namespace paceline::agent

@@ -1,0 +1,262 @@
+#include "paceline/agent/local_tier.h"
+
+#include <sys/vfs.h>
+
+#include <algorithm>
+#include <charconv>
+#include <iterator>
+#include <map>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "paceline/agent/json_field.h"
+#include "paceline/base/file_text.h"
+#include "paceline/base/json.h"
+#include "paceline/base/text.h"
+#include "paceline/ckpt/image_files.h"
+#include "paceline/ckpt/store/posix.h"
+
+namespace paceline::agent {
+namespace {
+
+using nlohmann::json;
+
+// Of the steps on the disk beside the one that is being written.
+constexpr size_t kOthersMax = 1;
+constexpr int kFetchesMax = 3;  // of a file that does not hold
+constexpr uint64_t kImageJsonBytesMax = 4096;
+constexpr char kImageSuffix[] = ".image.json";
+constexpr std::string_view kPartSuffix = ".part.json";
+
+std::string ImageNameOf(uint32_t rank) {
+  std::string name = ckpt::PartNameOf(rank);
+  name.resize(name.size() - kPartSuffix.size());
+  return name + kImageSuffix;
+}
+
+std::string KeyOf(const std::string& folder, const std::string& file) {
+  return Concat(folder, "/", file);
+}
+
+std::string NameOf(SavedStep saved) { return Concat("step-", saved.step, "-g", saved.generation); }
+
+// step-7-g1, back.
+std::optional<SavedStep> StepIn(std::string_view name) {
+  if (!ckpt::IsCheckpointName(name)) return std::nullopt;
+  SavedStep saved;
+  TakePrefix(&name, "step-");
+  const size_t dash = name.find("-g");
+  const auto step = ParseWhole<int64_t>(name.substr(0, dash));
+  const auto generation = ParseWhole<uint64_t>(name.substr(dash + 2));
+  if (!step.has_value() || !generation.has_value()) return std::nullopt;
+  return SavedStep{*generation, *step};
+}
+
+std::optional<MemoryImage> ImageIn(const std::string& text, const std::string& job_id) {
+  const json one = ParseJson(text);
+  if (!one.is_object() || JsonText(one, "schema") != "paceline.tier/1") return std::nullopt;
+  const int64_t rank = JsonInt<int64_t>(one, "rank", -1);
+  if (JsonText(one, "job_id") != job_id || rank < 0) return std::nullopt;
+  uint64_t root = 0;
+  const std::string digits = JsonText(one, "file_root");
+  std::from_chars(digits.data(), digits.data() + digits.size(), root, 16);
+  return MemoryImage{.rank = Rank(static_cast<uint32_t>(rank)),
+                     .place = "",
+                     .saved = {static_cast<uint64_t>(JsonInt<int64_t>(one, "generation", 0)),
+                               JsonInt<int64_t>(one, "step", -1)},
+                     .world_size = static_cast<uint32_t>(JsonInt<int64_t>(one, "world_size", 0)),
+                     .file_bytes = static_cast<uint64_t>(JsonInt<int64_t>(one, "file_bytes", 0)),
+                     .file_root = root,
+                     .is_replica = JsonBool(one, "is_replica", false)};
+}
+
+std::string Hexadecimal(uint64_t number) {
+  char digits[16];
+  const auto end = std::to_chars(std::begin(digits), std::end(digits), number, 16).ptr;
+  return {digits, end};
+}
+
+// One file of a checkpoint, unless it is here and holds. The bytes that came.
+Result<uint64_t> FetchFile(ckpt::Store* from, ckpt::Store* to, const std::string& key,
+                           const ckpt::ManifestFile& file) {
+  auto here = to->Open(key, file.bytes);
+  if (here.ok() && ckpt::Verify(here->get(), file.hashes).ok()) return uint64_t{0};
+  for (int i = 1;; ++i) {
+    ASSIGN_OR_RETURN(auto source, from->Open(key, file.bytes));
+    const Result<void> written = to->WriteImage(key, source.get(), file.hashes, nullptr);
+    if (written.ok()) return file.bytes;
+    // What changed on its way comes rightly the next time; else it is damaged there.
+    const bool may_differ = written.failure().kind == FailureKind::kDamaged && i < kFetchesMax;
+    if (!may_differ) return written.failure();
+  }
+}
+
+}  // namespace
+
+LocalTier::LocalTier(std::string path, std::string node, std::string job_id)
+    : path_(std::move(path)),
+      node_(std::move(node)),
+      job_id_(std::move(job_id)),
+      store_(ckpt::MakePosixStore(path_)) {}
+
+bool LocalTier::Serves(const ckpt::Store& store) {
+  if (!store.traits().has_paths) return true;
+  // As linux/magic.h and the file systems' own headers have them: NFS, SMB, CIFS, SMB2, Ceph,
+  // Lustre, GPFS, BeeGFS, FUSE, 9P, AFS.
+  constexpr uint64_t kFar[] = {0x6969,     0x517b,     0xff534d42, 0xfe534d42,
+                               0x00c36400, 0x0bd00bd0, 0x47504653, 0x19830326,
+                               0x65735546, 0x01021997, 0x5346414f};
+  struct statfs found {};
+  if (::statfs(store.root().c_str(), &found) != 0) return false;
+  const auto type = static_cast<uint64_t>(found.f_type) & 0xffffffff;
+  return std::find(std::begin(kFar), std::end(kFar), type) != std::end(kFar);
+}
+
+std::string LocalTier::FolderOf(SavedStep saved) const { return FolderOf(NameOf(saved)); }
+
+std::vector<MemoryImage> LocalTier::Images() const {
+  std::vector<MemoryImage> images;
+  if (!is_on()) return images;
+  const auto folders = store_->List("");
+  if (!folders.ok()) return images;
+  for (const ckpt::StoreEntry& folder : *folders) {
+    const auto saved = StepIn(folder.name);
+    if (!saved.has_value()) continue;
+    const auto files = store_->List(folder.name);
+    if (!files.ok()) continue;
+    for (const ckpt::StoreEntry& file : *files) {
+      if (!file.name.ends_with(kImageSuffix)) continue;
+      const auto text = store_->Get(KeyOf(folder.name, file.name), kImageJsonBytesMax);
+      auto image = text.ok() ? ImageIn(*text, job_id_) : std::nullopt;
+      if (!image.has_value() || image->saved != *saved) continue;
+      image->place = place();
+      images.push_back(*std::move(image));
+    }
+  }
+  return images;
+}
+
+bool LocalTier::Has(uint32_t rank, SavedStep saved) const {
+  if (!is_on()) return false;
+  const auto found = store_->Has(KeyOf(NameOf(saved), ImageNameOf(rank)));
+  return found.ok() && *found;
+}
+
+Result<void> LocalTier::MakeRoom(const std::string& name) {
+  if (!MakeDirs(path_, 0700).ok()) {
+    return Failure{FailureKind::kSystem, Concat("cannot make ", path_)};
+  }
+  ASSIGN_OR_RETURN(const std::vector<ckpt::StoreEntry> entries, store_->List(""));
+  std::map<SavedStep, std::string> others;
+  for (const ckpt::StoreEntry& entry : entries) {
+    const auto saved = StepIn(entry.name);
+    if (saved.has_value() && entry.name != name) others[*saved] = entry.name;
+  }
+  // The oldest ones go. Their names stay until their files have gone: nobody else looks here.
+  while (others.size() > kOthersMax) {
+    const std::string oldest = others.begin()->second;
+    others.erase(others.begin());
+    ASSIGN_OR_RETURN(const std::vector<ckpt::StoreEntry> files, store_->List(oldest));
+    for (const bool is_word : {true, false}) {
+      for (const ckpt::StoreEntry& file : files) {
+        const bool says_whole =
+            file.name.ends_with(kImageSuffix) || file.name == ckpt::kManifestName;
+        if (says_whole == is_word) RETURN_IF_ERROR(store_->Remove(KeyOf(oldest, file.name)));
+      }
+      RETURN_IF_ERROR(store_->SyncNames(oldest));
+    }
+    RETURN_IF_ERROR(store_->RemoveFolder(oldest));
+  }
+  return {};
+}
+
+Result<void> LocalTier::Write(const ckpt::ShardPlace& place, const ckpt::ShardImage& image,
+                              const ArenaImage& what, ckpt::Pacer* pacer) {
+  RETURN_IF_ERROR(MakeRoom(place.name));
+  const std::string mark = KeyOf(place.name, ImageNameOf(place.rank));
+  RETURN_IF_ERROR(store_->Remove(mark));
+  RETURN_IF_ERROR(ckpt::WriteShard(store_.get(), place, image, pacer));
+  // A rank whose tensors are in another rank's file has no whole image here.
+  if (place.file_of != place.rank) return {};
+  const json words = {{"schema", "paceline.tier/1"},
+                      {"job_id", place.job_id},
+                      {"rank", place.rank},
+                      {"generation", place.saved.generation},
+                      {"step", place.saved.step},
+                      {"world_size", what.world_size},
+                      {"file_bytes", what.file_bytes},
+                      {"file_root", Hexadecimal(what.file_root)},
+                      {"is_replica", (what.flags & kArenaReplica) != 0}};
+  RETURN_IF_ERROR(ckpt::Put(store_.get(), mark, PrintJson(words), ckpt::Store::PutMode::kReplace));
+  RETURN_IF_ERROR(store_->SyncNames(place.name));
+  return store_->SyncNames("");
+}
+
+Result<void> LocalTier::Send(ckpt::Store* store, const ckpt::ShardPlace& place,
+                             ckpt::Pacer* pacer) const {
+  if (!is_on()) return Failure{FailureKind::kNotFound, "this node keeps nothing on its disk"};
+  ASSIGN_OR_RETURN(const ckpt::Manifest part, ckpt::ReadPart(FolderOf(place.name), place.rank));
+  const SavedStep saved{part.generation, part.step};
+  if (saved != place.saved || part.job_id != place.job_id) {
+    return Failure{FailureKind::kNotFound, "what is on this node's disk is of another save"};
+  }
+  const ckpt::ManifestFile* small = part.Find(ckpt::NotesNameOf(place.rank));
+  const bool has_own = part.Find(ckpt::FileNameOf(place.rank)) != nullptr;
+  if (small == nullptr || (!has_own && place.file_of == place.rank)) {
+    return Failure{FailureKind::kNotFound, "it is not on this node's disk"};
+  }
+  ckpt::OpenedImage file;
+  if (has_own) {
+    ASSIGN_OR_RETURN(file, ckpt::OpenImage(store_.get(), place.name, part, place.rank));
+  }
+  ASSIGN_OR_RETURN(const auto notes, store_->Open(KeyOf(place.name, small->name), small->bytes));
+  const ckpt::ShardImage image{.file = file.source.get(),
+                               .file_hashes = file.hashes,
+                               .notes = notes.get(),
+                               .notes_hashes = small->hashes};
+  return ckpt::WriteShard(store, place, image, pacer);
+}
+
+Result<LocalTier::Fetched> LocalTier::Fetch(ckpt::Store* store, const std::string& name,
+                                            const std::set<uint32_t>& ranks) {
+  if (!is_on()) return Failure{FailureKind::kNotFound, "there is no local disk to fetch to"};
+  ASSIGN_OR_RETURN(const ckpt::Manifest manifest, ckpt::ReadManifest(store, name));
+  RETURN_IF_ERROR(MakeRoom(name));
+  RETURN_IF_ERROR(store_->MakeFolder(name));
+  std::set<std::string> wanted;
+  for (const ckpt::ManifestRank& rank : manifest.ranks) {
+    if (!ranks.empty() && !ranks.contains(rank.rank)) continue;
+    wanted.insert(rank.file);
+    if (!rank.frozen.empty()) wanted.insert(rank.frozen);
+    wanted.insert(rank.notes);
+  }
+  Fetched fetched;
+  for (const std::string& one : wanted) {
+    const ckpt::ManifestFile* file = manifest.Find(one);
+    ASSIGN_OR_RETURN(const uint64_t came, FetchFile(store, store_.get(), KeyOf(name, one), *file));
+    fetched.bytes += came;
+    fetched.bytes_here += file->bytes - came;
+  }
+  RETURN_IF_ERROR(ckpt::Put(store_.get(), KeyOf(name, ckpt::kManifestName), ckpt::ToText(manifest),
+                            ckpt::Store::PutMode::kReplace));
+  return fetched;
+}
+
+void LocalTier::RemoveAll() {
+  if (!is_on()) return;
+  const auto folders = store_->List("");
+  if (!folders.ok()) return;
+  for (const ckpt::StoreEntry& folder : *folders) {
+    if (!StepIn(folder.name).has_value()) continue;
+    const auto files = store_->List(folder.name);
+    if (!files.ok()) continue;
+    for (const ckpt::StoreEntry& file : *files) {
+      (void)store_->Remove(KeyOf(folder.name, file.name));
+    }
+    (void)store_->RemoveFolder(folder.name);
+  }
+  ckpt::SystemDisk()->RemoveFolder(path_);
+}
+
+}  // namespace paceline::agent

@@ -1,0 +1,63 @@
+// _native: checkpoints in storage without an agent, as paceline.integrations writes and finds them.
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "paceline/bindings/bindings.h"
+#include "paceline/bindings/layout.h"
+#include "paceline/client/shard_file.h"
+
+namespace paceline::bindings {
+namespace {
+
+namespace nb = nanobind;
+
+void WriteShard(const client::StoredPlace& place, uint32_t rank, const Layout& layout,
+                const std::vector<uintptr_t>& addresses, const nb::bytes& notes) {
+  if (addresses.size() != layout.order.size()) throw nb::value_error("an address for each box");
+  std::vector<const void*> sources;
+  for (const size_t index : layout.order) {
+    sources.push_back(reinterpret_cast<const void*>(addresses[index]));
+  }
+  const std::string_view text(notes.c_str(), notes.size());
+  Result<void> written;
+  {
+    nb::gil_scoped_release release;
+    written = client::WriteStoredShard(place, rank, layout.image, sources, text);
+  }
+  RaiseIfFailed(written);
+}
+
+}  // namespace
+
+void BindStored(nb::module_& module) {
+  module.def(
+      "newest_checkpoint",
+      [](const std::string& path) { return ValueOrRaise(client::FindStored(path)); },
+      nb::arg("path"));
+  nb::class_<client::StoredPlace>(module, "StoredPlace")
+      .def(
+          "__init__",
+          [](client::StoredPlace* self, const std::string& directory, const std::string& job_id,
+             uint64_t generation, int64_t step) {
+            new (self) client::StoredPlace{directory, job_id, generation, step};
+          },
+          nb::arg("directory"), nb::arg("job_id"), nb::arg("generation"), nb::arg("step"))
+      .def_prop_ro("name", &client::FolderNameOf)
+      .def("write", &WriteShard, nb::arg("rank"), nb::arg("layout"), nb::arg("addresses"),
+           nb::arg("notes"))
+      .def(
+          "commit",
+          [](const client::StoredPlace& place, uint32_t world_size) {
+            nb::gil_scoped_release release;
+            const Result<void> done = client::CommitStored(place, world_size);
+            nb::gil_scoped_acquire acquire;
+            RaiseIfFailed(done);
+          },
+          nb::arg("world_size"));
+}
+
+}  // namespace paceline::bindings

@@ -1,0 +1,92 @@
+#include "paceline/ckpt/gather.h"
+
+#include <iterator>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "paceline/base/text.h"
+#include "paceline/ckpt/format/safetensors.h"
+#include "paceline/ckpt/format/tiling.h"
+
+namespace paceline::ckpt {
+namespace {
+
+using Shard = PersistOrder::Shard;
+using FileSizes = std::map<std::string, uint64_t>;
+
+struct Part {
+  Manifest manifest;
+  std::vector<TensorBox> boxes;
+};
+
+Result<FileSizes> SizesIn(Store* store, const std::string& folder) {
+  ASSIGN_OR_RETURN(const std::vector<StoreEntry> files, store->List(folder));
+  FileSizes sizes;
+  for (const StoreEntry& file : files) sizes[file.name] = file.bytes;
+  return sizes;
+}
+
+Result<Part> Parse(const std::string& text, const Shard& shard, SavedStep saved,
+                   const FileSizes& sizes) {
+  const std::string name = PartNameOf(shard.rank.value());
+  Result<Manifest> parsed = ParseManifest(text);
+  if (!parsed.ok()) return Annotate(parsed.failure(), name);
+  Part part{.manifest = *std::move(parsed), .boxes = {}};
+  const Manifest& says = part.manifest;
+  const bool is_of_it = says.generation == saved.generation && says.step == saved.step &&
+                        says.ranks.size() == 1 && says.ranks[0].rank == shard.rank.value() &&
+                        says.ranks[0].file == FileNameOf(shard.file_of.value());
+  if (!is_of_it) return Failure{FailureKind::kInvalid, name + " is of another save"};
+  for (ManifestFile& file : part.manifest.files) {
+    const auto size = sizes.find(file.name);
+    if (size == sizes.end() || size->second != file.bytes) {
+      return Failure{FailureKind::kNotFound, file.name + " is not there as its part says"};
+    }
+    if (file.name == NotesNameOf(shard.rank.value())) continue;
+    ASSIGN_OR_RETURN(Image head, ParseHead(std::exchange(file.head, {}), file.bytes));
+    std::move(head.boxes.begin(), head.boxes.end(), std::back_inserter(part.boxes));
+  }
+  return part;
+}
+
+// Who shares a file shares the frozen one beside it.
+void ShareFrozen(std::vector<ManifestRank>* ranks) {
+  std::map<std::string, std::string> beside;
+  for (const ManifestRank& rank : *ranks) {
+    if (!rank.frozen.empty()) beside.emplace(rank.file, rank.frozen);
+  }
+  for (ManifestRank& rank : *ranks) {
+    const auto found = beside.find(rank.file);
+    if (found != beside.end()) rank.frozen = found->second;
+  }
+}
+
+}  // namespace
+
+Result<Manifest> Gather(Store* store, const CommitPlace& place) {
+  const PersistOrder& order = place.order;
+  Manifest whole{.job_id = place.job_id,
+                 .generation = order.saved.generation,
+                 .step = order.saved.step,
+                 .world_size = order.world_size,
+                 .files = {},
+                 .ranks = {}};
+  std::vector<TensorBox> boxes;
+  ASSIGN_OR_RETURN(const FileSizes sizes, SizesIn(store, order.name));
+  for (const Shard& shard : order.shards) {
+    const std::string key = Concat(order.name, "/", PartNameOf(shard.rank.value()));
+    ASSIGN_OR_RETURN(const std::string text, store->Get(key, kManifestBytesMax));
+    ASSIGN_OR_RETURN(Part part, Parse(text, shard, order.saved, sizes));
+    std::move(part.boxes.begin(), part.boxes.end(), std::back_inserter(boxes));
+    std::move(part.manifest.files.begin(), part.manifest.files.end(),
+              std::back_inserter(whole.files));
+    whole.ranks.push_back(std::move(part.manifest.ranks[0]));
+  }
+  ShareFrozen(&whole.ranks);
+  RETURN_IF_ERROR(CheckTiling(std::move(boxes)));
+  return whole;
+}
+
+}  // namespace paceline::ckpt

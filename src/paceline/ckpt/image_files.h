@@ -1,0 +1,54 @@
+#pragma once
+
+// An image is one file in storage, or two (format/safetensors.h): one source becomes two, and two
+// become one again.
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "paceline/base/result.h"
+#include "paceline/ckpt/manifest.h"
+#include "paceline/ckpt/restore.h"
+#include "paceline/ckpt/store/store.h"
+
+namespace paceline::ckpt {
+
+// Chunks of another source, from one on; the other outlives it.
+class SourcePart final : public ChunkSource {
+ public:
+  // `begin` is a multiple of kChunkBytes, and `begin + size` one, too, or the other's end.
+  SourcePart(ChunkSource* whole, uint64_t begin, uint64_t size);
+  uint64_t size() const override { return size_; }
+  Result<std::span<const std::byte>> Chunk(size_t index) override;
+  bool is_stable() const override { return whole_->is_stable(); }
+
+ private:
+  ChunkSource* const whole_;
+  const size_t first_;
+  const uint64_t size_;
+};
+
+// Two sources as one. The first one ends where a chunk does.
+class JoinedSource final : public ChunkSource {
+ public:
+  JoinedSource(std::unique_ptr<ChunkSource> first, std::unique_ptr<ChunkSource> second);
+  uint64_t size() const override { return first_->size() + second_->size(); }
+  Result<std::span<const std::byte>> Chunk(size_t index) override;
+
+ private:
+  const std::unique_ptr<ChunkSource> first_;
+  const std::unique_ptr<ChunkSource> second_;
+};
+
+struct OpenedImage {
+  std::unique_ptr<ChunkSource> source;
+  std::vector<uint64_t> hashes;
+};
+// What rank `rank` takes from the checkpoint in `folder` of the store ("": the store is that
+// folder), as it was in memory. kNotFound, kDamaged; kInvalid: the manifest has nothing for it.
+Result<OpenedImage> OpenImage(Store* store, const std::string& folder, const Manifest& manifest,
+                              uint32_t rank);
+
+}  // namespace paceline::ckpt

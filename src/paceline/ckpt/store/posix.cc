@@ -1,0 +1,196 @@
+#include "paceline/ckpt/store/posix.h"
+
+#include <fcntl.h>
+#include <sys/random.h>
+
+#include <cerrno>
+#include <utility>
+
+#include "paceline/base/text.h"
+#include "paceline/ckpt/drain.h"
+
+namespace paceline::ckpt {
+namespace {
+
+constexpr StoreTraits kTraits{.name = "posix", .has_paths = true, .has_folders = true};
+
+// Nobody else's, on no host: two that put the same key must not write into one file.
+std::string TemporaryOf(const std::string& path) {
+  uint64_t chance = 0;
+  if (::getrandom(&chance, sizeof(chance), 0) != sizeof(chance)) return path + ".new-0";
+  return Concat(path, ".new-", chance);
+}
+
+class PosixStore final : public Store {
+ public:
+  PosixStore(std::string directory, Disk* disk) : root_(std::move(directory)), disk_(disk) {}
+
+  const StoreTraits& traits() const override { return kTraits; }
+  const std::string& root() const override { return root_; }
+
+  Result<void> MakeFolder(const std::string& folder) override {
+    const std::string path = PathOf(folder);
+    const int made = disk_->MakeFolder(path);
+    if (made < 0 && made != -EEXIST) return DiskFailure("cannot make", path, -made);
+    return {};
+  }
+
+  Result<void> WriteImage(const std::string& key, ChunkSource* image,
+                          std::span<const uint64_t> hashes, Pacer* pacer) override {
+    RETURN_IF_ERROR(Remove(key));
+    const Result<DrainReport> drained =
+        Drain(image, hashes, PathOf(key), {.pacer = pacer, .disk = disk_});
+    if (!drained.ok()) return drained.failure();
+    return {};
+  }
+
+  Result<void> Link(const std::string& from, const std::string& to) override {
+    RETURN_IF_ERROR(Remove(to));
+    const int linked = disk_->Link(PathOf(from), PathOf(to));
+    if (linked == 0) return {};
+    // No hard links here, or too many of this file.
+    const bool cannot = linked == -EPERM || linked == -EOPNOTSUPP || linked == -ENOSYS ||
+                        linked == -EMLINK || linked == -EXDEV;
+    if (cannot) return Failure{FailureKind::kNotHere, Concat("no links to ", PathOf(from))};
+    return DiskFailure("cannot link", PathOf(from), -linked);
+  }
+
+  Result<void> Put(const std::string& key, std::span<const std::byte> bytes,
+                   PutMode mode) override {
+    const std::string path = PathOf(key);
+    const std::string making = TemporaryOf(path);
+    Result<void> made = WriteWhole(making, bytes);
+    if (made.ok()) made = mode == PutMode::kNew ? Name(making, path) : Replace(making, path);
+    if (!made.ok()) disk_->Unlink(making);
+    return made;
+  }
+
+  Result<bool> Has(const std::string& key) override {
+    DiskEntry found;
+    const int status = disk_->Stat(PathOf(key), &found);
+    if (status < 0 && status != -ENOENT) return DiskFailure("cannot look at", PathOf(key), -status);
+    return status == 0;
+  }
+
+  Result<std::string> Get(const std::string& key, uint64_t bytes_max) override {
+    const std::string path = PathOf(key);
+    const DiskFile file(disk_, disk_->Open(path, O_RDONLY));
+    if (!file.is_open()) return DiskFailure("cannot open", path, file.error());
+    const int64_t size = disk_->SizeOf(file.fd());
+    if (size < 0) return DiskFailure("cannot open", path, static_cast<int>(-size));
+    if (static_cast<uint64_t>(size) > bytes_max) {
+      return Failure{FailureKind::kTooLarge, path + " is too large"};
+    }
+    std::string text(static_cast<size_t>(size), '\0');
+    size_t done = 0;
+    while (done < text.size()) {
+      const int64_t got = disk_->Read(file.fd(), text.data() + done, text.size() - done, done);
+      if (got < 0) return DiskFailure("cannot read", path, static_cast<int>(-got));
+      if (got == 0) break;
+      done += static_cast<size_t>(got);
+    }
+    text.resize(done);
+    return text;
+  }
+
+  Result<std::unique_ptr<ChunkSource>> Open(const std::string& key, uint64_t bytes) override {
+    ASSIGN_OR_RETURN(std::unique_ptr<ChunkSource> source,
+                     FileSource::Open(PathOf(key), bytes, disk_));
+    return source;
+  }
+
+  Result<std::vector<StoreEntry>> List(const std::string& folder) override {
+    std::vector<DiskEntry> found;
+    const std::string path = PathOf(folder);
+    const int listed = disk_->List(path, &found);
+    if (listed < 0 && listed != -ENOENT) return DiskFailure("cannot list", path, -listed);
+    std::vector<StoreEntry> entries;
+    entries.reserve(found.size());
+    for (DiskEntry& one : found) {
+      entries.push_back({std::move(one.name), one.is_folder, one.bytes, one.changed_ns});
+    }
+    return entries;
+  }
+
+  Result<void> SyncNames(const std::string& folder) override {
+    const std::string path = PathOf(folder);
+    const DiskFile file(disk_, disk_->Open(path, O_RDONLY | O_DIRECTORY));
+    if (!file.is_open()) return DiskFailure("cannot open", path, file.error());
+    const int synced = disk_->Sync(file.fd());
+    if (synced < 0) return DiskFailure("cannot sync", path, -synced);
+    return {};
+  }
+
+  Result<void> Remove(const std::string& key) override {
+    const std::string path = PathOf(key);
+    const int removed = disk_->Unlink(path);
+    if (removed < 0 && removed != -ENOENT) return DiskFailure("cannot remove", path, -removed);
+    return {};
+  }
+
+  Result<void> RenameFolder(const std::string& from, const std::string& to) override {
+    const int renamed = disk_->Rename(PathOf(from), PathOf(to));
+    if (renamed < 0) return DiskFailure("cannot rename", PathOf(from), -renamed);
+    return {};
+  }
+
+  Result<void> RemoveFolder(const std::string& folder) override {
+    const std::string path = PathOf(folder);
+    const int removed = disk_->RemoveFolder(path);
+    if (removed < 0 && removed != -ENOENT) return DiskFailure("cannot remove", path, -removed);
+    return {};
+  }
+
+ private:
+  std::string PathOf(const std::string& key) const {
+    return key.empty() ? root_ : Concat(root_, "/", key);
+  }
+
+  Result<void> WriteWhole(const std::string& path, std::span<const std::byte> bytes) {
+    const DiskFile file(disk_, disk_->Open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW));
+    if (!file.is_open()) return DiskFailure("cannot make", path, file.error());
+    size_t done = 0;
+    while (done < bytes.size()) {
+      const int64_t wrote = disk_->Write(file.fd(), bytes.data() + done, bytes.size() - done, done);
+      if (wrote <= 0) {
+        return DiskFailure("cannot write", path, wrote < 0 ? static_cast<int>(-wrote) : EIO);
+      }
+      done += static_cast<size_t>(wrote);
+    }
+    const int synced = disk_->Sync(file.fd());
+    if (synced < 0) return DiskFailure("cannot sync", path, -synced);
+    return {};
+  }
+
+  Result<void> Replace(const std::string& making, const std::string& path) {
+    const int renamed = disk_->Rename(making, path);
+    if (renamed < 0) return DiskFailure("cannot rename", making, -renamed);
+    return {};
+  }
+
+  // A second name, which is refused where there is one; then the first one goes.
+  Result<void> Name(const std::string& making, const std::string& path) {
+    const int linked = disk_->Link(making, path);
+    if (linked == -EEXIST) return DiskFailure("cannot make", path, EEXIST);
+    // File systems without hard links. Between the look and the rename another one may come.
+    if (linked == -EPERM || linked == -EOPNOTSUPP || linked == -ENOSYS) {
+      DiskEntry found;
+      if (disk_->Stat(path, &found) == 0) return DiskFailure("cannot make", path, EEXIST);
+      return Replace(making, path);
+    }
+    if (linked < 0) return DiskFailure("cannot name", path, -linked);
+    disk_->Unlink(making);
+    return {};
+  }
+
+  const std::string root_;
+  Disk* const disk_;
+};
+
+}  // namespace
+
+std::unique_ptr<Store> MakePosixStore(std::string directory, Disk* disk) {
+  return std::make_unique<PosixStore>(std::move(directory), disk);
+}
+
+}  // namespace paceline::ckpt

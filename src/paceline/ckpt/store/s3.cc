@@ -1,0 +1,316 @@
+#include "paceline/ckpt/store/s3.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "paceline/base/json.h"
+#include "paceline/base/text.h"
+#include "paceline/ckpt/aligned_buffer.h"
+#include "paceline/ckpt/chunk_copy.h"
+#include "paceline/ckpt/client_process.h"
+
+namespace paceline::ckpt {
+namespace {
+
+using nlohmann::json;
+
+constexpr StoreTraits kTraits{.name = "s3", .has_paths = false, .has_folders = false};
+constexpr char kScheme[] = "s3://";
+// Frames of an upload: a length, then so many bytes. These two lengths are words.
+constexpr uint32_t kFrameEnd = 0;
+constexpr uint32_t kFrameAbort = 0xffffffff;
+// Chunks that are asked for at once: few for a header, many for a whole file.
+constexpr size_t kWindowChunksMax = 16;
+
+FailureKind KindOf(const std::string& word) {
+  constexpr struct {
+    const char* word;
+    FailureKind kind;
+  } kKinds[] = {{"not_found", FailureKind::kNotFound}, {"exists", FailureKind::kExists},
+                {"denied", FailureKind::kNotOurs},     {"full", FailureKind::kFull},
+                {"invalid", FailureKind::kInvalid},    {"too_large", FailureKind::kTooLarge}};
+  for (const auto& [known, kind] : kKinds) {
+    if (word == known) return kind;
+  }
+  return FailureKind::kBusy;
+}
+
+std::string TextIn(const json& object, const char* name) {
+  const auto found = object.find(name);
+  return found != object.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
+int64_t NumberIn(const json& object, const char* name) {
+  const auto found = object.find(name);
+  return found != object.end() && found->is_number_integer() ? found->get<int64_t>() : -1;
+}
+
+// The process, and how it is spoken to.
+class Client {
+ public:
+  explicit Client(const std::string& python)
+      : process_({python, "-P", "-m", "paceline.s3_client"}) {}
+
+  // Sends a request; its answer comes by Answer().
+  Result<void> Ask(const json& request) {
+    if (!process_.is_running()) RETURN_IF_ERROR(process_.Start());
+    const std::string line = PrintJson(request) + "\n";
+    return process_.Send(line.data(), line.size());
+  }
+  Result<json> Answer() {
+    ASSIGN_OR_RETURN(const std::string line, process_.ReceiveLine());
+    json answer = ParseJson(line);
+    if (!answer.is_object()) {
+      process_.Stop();
+      return Failure{FailureKind::kBusy, "the S3 client says what nobody understands"};
+    }
+    if (const std::string error = TextIn(answer, "error"); !error.empty()) {
+      return Failure{KindOf(error), TextIn(answer, "message")};
+    }
+    return answer;
+  }
+  Result<json> Call(const json& request) {
+    RETURN_IF_ERROR(Ask(request));
+    return Answer();
+  }
+  ClientProcess& process() { return process_; }
+
+ private:
+  ClientProcess process_;
+};
+
+// A range of an object into memory; all of it.
+Result<void> Fetch(Client* client, const json& where, uint64_t at, uint64_t bytes, void* to) {
+  json request = where;
+  request["op"] = "get";
+  request["offset"] = at;
+  request["bytes"] = bytes;
+  ASSIGN_OR_RETURN(const json answer, client->Call(request));
+  if (NumberIn(answer, "bytes") != static_cast<int64_t>(bytes)) {
+    client->process().Stop();
+    return Failure{FailureKind::kDamaged, TextIn(where, "key") + " was cut off"};
+  }
+  return client->process().Receive(to, bytes);
+}
+
+class ObjectSource final : public ChunkSource {
+ public:
+  ObjectSource(std::shared_ptr<Client> client, json where, uint64_t size)
+      : client_(std::move(client)), where_(std::move(where)), size_(size) {}
+
+  uint64_t size() const override { return size_; }
+
+  Result<std::span<const std::byte>> Chunk(size_t index) override {
+    const uint64_t at = index * kChunkBytes;
+    const uint64_t bytes = std::min<uint64_t>(kChunkBytes, size_ - at);
+    // The same one again: it did not hold, so it may have been changed on the way.
+    const bool is_again = last_ == index && bytes > 0;
+    if (is_again || at < begin_ || at + bytes > begin_ + held_) {
+      const bool is_in_a_row = !is_again && held_ > 0 && at == begin_ + held_;
+      window_ = !is_in_a_row ? 1 : std::min(window_ * 4, kWindowChunksMax);
+      const uint64_t wanted = std::min<uint64_t>(window_ * kChunkBytes, size_ - at);
+      held_ = 0;
+      std::byte* const to = buffer_.Get(std::min(window_ * kChunkBytes, size_));
+      RETURN_IF_ERROR(Fetch(client_.get(), where_, at, wanted, to));
+      begin_ = at;
+      held_ = wanted;
+    }
+    last_ = index;
+    return std::span<const std::byte>(buffer_.Get(0) + (at - begin_), bytes);
+  }
+
+ private:
+  const std::shared_ptr<Client> client_;  // owners: the store and what it has opened
+  const json where_;
+  const uint64_t size_;
+  AlignedBuffer buffer_;
+  uint64_t begin_ = 0;  // of what is held
+  uint64_t held_ = 0;
+  size_t window_ = 1;
+  size_t last_ = SIZE_MAX;
+};
+
+class S3Store final : public Store {
+ public:
+  S3Store(std::string root, std::string bucket, std::string prefix, const std::string& python)
+      : root_(std::move(root)),
+        bucket_(std::move(bucket)),
+        prefix_(std::move(prefix)),
+        client_(std::make_shared<Client>(python)) {}
+
+  const StoreTraits& traits() const override { return kTraits; }
+  const std::string& root() const override { return root_; }
+
+  Result<void> MakeFolder(const std::string&) override { return {}; }
+  Result<void> SyncNames(const std::string&) override { return {}; }
+
+  Result<void> WriteImage(const std::string& key, ChunkSource* image,
+                          std::span<const uint64_t> hashes, Pacer* pacer) override {
+    if (hashes.size() != ChunkCount(image->size())) {
+      return Failure{FailureKind::kDamaged, "the image does not have that many chunks"};
+    }
+    json request = Where(key);
+    request["op"] = "write";
+    request["bytes"] = image->size();
+    RETURN_IF_ERROR(client_->Ask(request));
+    const Result<void> sent = SendChunks(image, hashes, pacer);
+    const uint32_t end = sent.ok() ? kFrameEnd : kFrameAbort;
+    RETURN_IF_ERROR(client_->process().Send(&end, sizeof(end)));
+    const Result<json> answer = client_->Answer();
+    if (!sent.ok()) return sent;
+    return answer.ok() ? Result<void>() : answer.failure();
+  }
+
+  // Each object stays what it is when another one goes: the store copies it, and no byte of it
+  // comes here.
+  Result<void> Link(const std::string& from, const std::string& to) override {
+    json request = Where(to);
+    request["op"] = "copy";
+    request["from"] = Where(from)["key"];
+    const Result<json> answer = client_->Call(request);
+    return answer.ok() ? Result<void>() : answer.failure();
+  }
+
+  Result<void> Put(const std::string& key, std::span<const std::byte> bytes,
+                   PutMode mode) override {
+    json request = Where(key);
+    request["op"] = "put";
+    request["bytes"] = bytes.size();
+    request["new"] = mode == PutMode::kNew;
+    RETURN_IF_ERROR(client_->Ask(request));
+    RETURN_IF_ERROR(client_->process().Send(bytes.data(), bytes.size()));
+    const Result<json> answer = client_->Answer();
+    return answer.ok() ? Result<void>() : answer.failure();
+  }
+
+  Result<bool> Has(const std::string& key) override {
+    const Result<uint64_t> size = SizeOf(key);
+    if (!size.ok() && size.failure().kind != FailureKind::kNotFound) return size.failure();
+    return size.ok();
+  }
+
+  Result<std::string> Get(const std::string& key, uint64_t bytes_max) override {
+    ASSIGN_OR_RETURN(const uint64_t size, SizeOf(key));
+    if (size > bytes_max) return Failure{FailureKind::kTooLarge, Concat(key, " is too large")};
+    std::string text(size, '\0');
+    if (size > 0) RETURN_IF_ERROR(Fetch(client_.get(), Where(key), 0, size, text.data()));
+    return text;
+  }
+
+  Result<std::unique_ptr<ChunkSource>> Open(const std::string& key, uint64_t bytes) override {
+    ASSIGN_OR_RETURN(const uint64_t size, SizeOf(key));
+    if (size != bytes) {
+      return Failure{FailureKind::kDamaged, Concat(key, " has ", size, " bytes and not ", bytes)};
+    }
+    return std::unique_ptr<ChunkSource>(new ObjectSource(client_, Where(key), size));
+  }
+
+  Result<std::vector<StoreEntry>> List(const std::string& folder) override {
+    json request = Where(folder.empty() ? "" : folder + "/");
+    request["op"] = "list";
+    ASSIGN_OR_RETURN(const json answer, client_->Call(request));
+    std::vector<StoreEntry> entries;
+    const auto found = answer.find("entries");
+    if (found == answer.end() || !found->is_array()) return entries;
+    for (const json& one : *found) {
+      if (!one.is_object()) continue;
+      entries.push_back(
+          {.name = TextIn(one, "name"),
+           .is_folder = NumberIn(one, "bytes") < 0,
+           .bytes = static_cast<uint64_t>(std::max<int64_t>(NumberIn(one, "bytes"), 0)),
+           .changed_ns = std::max<int64_t>(NumberIn(one, "changed_ns"), 0)});
+    }
+    std::sort(entries.begin(), entries.end(),
+              [](const StoreEntry& a, const StoreEntry& b) { return a.name < b.name; });
+    return entries;
+  }
+
+  Result<void> Remove(const std::string& key) override {
+    json request = Where(key);
+    request["op"] = "remove";
+    const Result<json> answer = client_->Call(request);
+    return answer.ok() ? Result<void>() : answer.failure();
+  }
+
+  Result<void> RenameFolder(const std::string& from, const std::string&) override {
+    return Failure{FailureKind::kNotHere, Concat(from, " has no name of its own")};
+  }
+
+  Result<void> RemoveFolder(const std::string& folder) override {
+    json request = Where(folder + "/");
+    request["op"] = "sweep";
+    const Result<json> answer = client_->Call(request);
+    return answer.ok() ? Result<void>() : answer.failure();
+  }
+
+ private:
+  json Where(const std::string& key) const {
+    return {{"bucket", bucket_}, {"key", prefix_.empty() ? key : Concat(prefix_, "/", key)}};
+  }
+
+  Result<uint64_t> SizeOf(const std::string& key) {
+    json request = Where(key);
+    request["op"] = "stat";
+    ASSIGN_OR_RETURN(const json answer, client_->Call(request));
+    return static_cast<uint64_t>(std::max<int64_t>(NumberIn(answer, "bytes"), 0));
+  }
+
+  Result<void> SendChunks(ChunkSource* image, std::span<const uint64_t> hashes, Pacer* pacer) {
+    for (size_t i = 0; i < hashes.size(); ++i) {
+      ASSIGN_OR_RETURN(const std::span<const std::byte> chunk, image->Chunk(i));
+      if (HashOf(chunk.data(), chunk.size()) != hashes[i]) {
+        return Failure{FailureKind::kDamaged, Concat("chunk ", i, " is not what was saved")};
+      }
+      if (pacer != nullptr) pacer->Take(chunk.size());
+      const auto bytes = static_cast<uint32_t>(chunk.size());
+      RETURN_IF_ERROR(client_->process().Send(&bytes, sizeof(bytes)));
+      RETURN_IF_ERROR(client_->process().Send(chunk.data(), bytes));
+    }
+    return {};
+  }
+
+  const std::string root_;
+  const std::string bucket_;
+  const std::string prefix_;
+  const std::shared_ptr<Client> client_;  // owners: this and the sources that were opened
+};
+
+// What S3 allows in a bucket's name, and what needs no quoting in ours.
+bool IsPlain(std::string_view text, std::string_view others) {
+  return std::all_of(text.begin(), text.end(), [&](char letter) {
+    const bool is_word = (letter >= 'a' && letter <= 'z') || (letter >= 'A' && letter <= 'Z') ||
+                         (letter >= '0' && letter <= '9');
+    return is_word || others.find(letter) != std::string_view::npos;
+  });
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Store>> OpenS3(const std::string& place, const StoreHost& host) {
+  std::string_view rest = place;
+  TakePrefix(&rest, kScheme);
+  while (rest.ends_with('/')) rest.remove_suffix(1);
+  const size_t slash = rest.find('/');
+  const std::string_view bucket = rest.substr(0, slash);
+  const std::string_view prefix = slash == std::string_view::npos ? "" : rest.substr(slash + 1);
+  bool is_name = bucket.size() >= 3 && bucket.size() <= 63 && IsPlain(bucket, ".-") &&
+                 prefix.size() <= 512 && IsPlain(prefix, "/._-=") && !prefix.starts_with('/') &&
+                 prefix.find("//") == std::string_view::npos;
+  for (const std::string_view part : SplitParts(prefix, "/")) {
+    is_name = is_name && part != "." && part != "..";
+  }
+  if (!is_name) {
+    return Failure{FailureKind::kInvalid,
+                   Concat(place,
+                          " is no place for checkpoints: s3://BUCKET/PREFIX, of letters, "
+                          "digits and ._-=")};
+  }
+  if (host.python.empty()) {
+    return Failure{FailureKind::kNotOurs, "no Python interpreter is known, which S3 needs"};
+  }
+  return std::unique_ptr<Store>(
+      new S3Store(place, std::string(bucket), std::string(prefix), host.python));
+}
+
+}  // namespace paceline::ckpt

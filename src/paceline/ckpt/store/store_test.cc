@@ -1,0 +1,350 @@
+// What every backend has to hold. S3 is a real server in a process of its own: moto, which
+// tools/setup.sh installs. PACELINE_TEST_S3=s3://bucket/prefix takes another one, which the
+// standard AWS variables lead to.
+
+#include "paceline/ckpt/store/store.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "paceline/base/fd.h"
+#include "paceline/base/prng.h"
+#include "paceline/base/test_dir.h"
+#include "paceline/base/text.h"
+#include "paceline/ckpt/aligned_buffer.h"
+#include "paceline/ckpt/chunk_copy.h"
+#include "paceline/ckpt/saved_ranks.h"
+#include "paceline/ckpt/storage.h"
+#include "paceline/ckpt/store/stores.h"
+
+extern char** environ;
+
+namespace paceline::ckpt {
+namespace {
+
+// The Python of the tests, or "" where it lacks what is needed.
+std::string TestPython() {
+  const char* named = std::getenv("PACELINE_TEST_PYTHON");
+  const std::string python = named != nullptr ? named : PACELINE_SOURCE_DIR "/.venv/bin/python";
+  return ::access(python.c_str(), X_OK) == 0 ? python : "";
+}
+
+pid_t Spawn(std::vector<std::string> argv) {
+  std::vector<char*> words;
+  for (std::string& word : argv) words.push_back(word.data());
+  words.push_back(nullptr);
+  pid_t pid = 0;
+  posix_spawn_file_actions_t actions;
+  ::posix_spawn_file_actions_init(&actions);
+  ::posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0);
+  ::posix_spawn_file_actions_addopen(&actions, 2, "/dev/null", O_WRONLY, 0);
+  const int error = ::posix_spawn(&pid, words[0], &actions, nullptr, words.data(), environ);
+  ::posix_spawn_file_actions_destroy(&actions);
+  return error == 0 ? pid : -1;
+}
+
+// An S3 server of this test alone; stopped with it.
+class S3Server {
+ public:
+  // Its bucket is "paceline-test". "" of place(): there is none to be had.
+  S3Server() {
+    if (const char* named = std::getenv("PACELINE_TEST_S3"); named != nullptr) {
+      place_ = named;
+      return;
+    }
+    const std::string python = TestPython();
+    if (python.empty()) return;
+    const int port = FreePort();
+    // One line of ours, so that the bucket is there when the port answers.
+    const std::string script =
+        "import sys\n"
+        "from moto.server import ThreadedMotoServer\n"
+        "import boto3, signal\n"
+        "server = ThreadedMotoServer('127.0.0.1', int(sys.argv[1]) , verbose=False)\n"
+        "server.start()\n"
+        "boto3.client('s3', endpoint_url='http://127.0.0.1:' + sys.argv[1])"
+        ".create_bucket(Bucket='paceline-test')\n"
+        "open(sys.argv[2], 'w').close()\n"
+        "signal.pause()\n";
+    ::setenv("AWS_ACCESS_KEY_ID", "test", 1);
+    ::setenv("AWS_SECRET_ACCESS_KEY", "test", 1);
+    ::setenv("AWS_DEFAULT_REGION", "us-east-1", 1);
+    ::setenv("AWS_ENDPOINT_URL_S3", Concat("http://127.0.0.1:", port).c_str(), 1);
+    ::setenv("PYTHONPATH", PACELINE_SOURCE_DIR "/python", 1);
+    const std::string ready = dir_.path() + "/ready";
+    pid_ = Spawn({python, "-c", script, std::to_string(port), ready});
+    while (pid_ > 0 && ::access(ready.c_str(), F_OK) != 0) {
+      int status = 0;
+      if (::waitpid(pid_, &status, WNOHANG) == pid_) pid_ = -1;  // without moto
+      ::usleep(20'000);
+    }
+    if (pid_ > 0) place_ = "s3://paceline-test";
+  }
+  ~S3Server() {
+    if (pid_ <= 0) return;
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+  }
+  const std::string& place() const { return place_; }
+
+ private:
+  static int FreePort() {
+    const Fd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof(address);
+    EXPECT_EQ(::bind(fd.get(), reinterpret_cast<sockaddr*>(&address), size), 0);
+    EXPECT_EQ(::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&address), &size), 0);
+    return ntohs(address.sin_port);
+  }
+
+  const TestDir dir_;
+  pid_t pid_ = -1;
+  std::string place_;
+};
+
+class StoreTest : public testing::TestWithParam<std::string> {
+ protected:
+  static void TearDownTestSuite() { server_.reset(); }
+
+  void SetUp() override {
+    if (GetParam() == "posix") {
+      place_ = dir_.path();
+    } else {
+      if (server_ == nullptr) server_ = std::make_unique<S3Server>();
+      if (server_->place().empty()) GTEST_SKIP() << "S3 WAS NOT TESTED: no Python with moto";
+      const std::string name = dir_.path().substr(dir_.path().rfind('/') + 1);
+      place_ = server_->place() + "/" + name;
+    }
+    store_ = Another();
+  }
+
+  std::unique_ptr<Store> Another() const {
+    auto store = OpenStore(place_, {.python = TestPython()});
+    EXPECT_TRUE(store.ok());
+    return *std::move(store);
+  }
+
+  // Bytes by chance, with their hashes, where a slot would have them.
+  std::span<const std::byte> Fill(size_t size) {
+    Prng prng(size);
+    std::vector<std::byte> source(size);
+    for (std::byte& byte : source) byte = static_cast<std::byte>(prng.Next());
+    std::byte* const image = buffer_.Get(std::max<size_t>(size, 1));
+    ChunkCopier copier(image, size);
+    copier.Append(source.data(), size);
+    hashes_ = copier.Finish();
+    return {image, size};
+  }
+  Result<void> WriteImage(const std::string& key, size_t size) {
+    MemorySource source(Fill(size));
+    return store_->WriteImage(key, &source, hashes_, nullptr);
+  }
+  std::vector<std::string> Names(const std::string& folder) {
+    std::vector<std::string> names;
+    const auto entries = store_->List(folder);
+    EXPECT_TRUE(entries.ok());
+    for (const StoreEntry& one : *entries) names.push_back(one.name + (one.is_folder ? "/" : ""));
+    return names;
+  }
+
+  static std::unique_ptr<S3Server> server_;
+  const TestDir dir_;
+  std::string place_;
+  std::unique_ptr<Store> store_;
+  AlignedBuffer buffer_;
+  std::vector<uint64_t> hashes_;
+};
+std::unique_ptr<S3Server> StoreTest::server_;
+
+TEST_P(StoreTest, SmallFilesAreReplacedWholeAndReadBack) {
+  ASSERT_TRUE(store_->MakeFolder("a").ok());
+  ASSERT_TRUE(store_->MakeFolder("a").ok()) << "again";
+  for (const std::string text : {"one", "", "three"}) {
+    ASSERT_TRUE(Put(store_.get(), "a/x", text, Store::PutMode::kReplace).ok());
+    EXPECT_EQ(*store_->Get("a/x", 100), text);
+  }
+  EXPECT_EQ(store_->Get("a/x", 4).failure().kind, FailureKind::kTooLarge);
+  EXPECT_EQ(store_->Get("a/y", 4).failure().kind, FailureKind::kNotFound);
+  EXPECT_TRUE(*store_->Has("a/x"));
+  EXPECT_FALSE(*store_->Has("a/y"));
+  EXPECT_FALSE(*store_->Has("b/x"));
+  EXPECT_TRUE(store_->SyncNames("a").ok());
+  EXPECT_EQ(Names("a"), std::vector<std::string>{"x"}) << "and nothing temporary";
+}
+
+TEST_P(StoreTest, OfTwoThatPutAnewOneDoes) {
+  ASSERT_TRUE(store_->MakeFolder("a").ok());
+  const auto other = Another();
+  ASSERT_TRUE(Put(store_.get(), "a/x", "mine", Store::PutMode::kNew).ok());
+  const Result<void> second = Put(other.get(), "a/x", "theirs", Store::PutMode::kNew);
+  ASSERT_FALSE(second.ok());
+  EXPECT_EQ(second.failure().kind, FailureKind::kExists) << second.failure().message;
+  EXPECT_EQ(*other->Get("a/x", 100), "mine");
+  EXPECT_EQ(Names("a"), std::vector<std::string>{"x"});
+}
+
+TEST_P(StoreTest, ImagesOfAnySizeComeBackChunkByChunk) {
+  ASSERT_TRUE(store_->MakeFolder("a").ok());
+  // None, less than a page, one part, several parts, a window and more.
+  for (const size_t size :
+       {size_t{0}, size_t{5}, kChunkBytes, 3 * kChunkBytes + 77, 6 * kChunkBytes + 4096}) {
+    const Result<void> written = WriteImage("a/image", size);
+    ASSERT_TRUE(written.ok()) << size << ": " << written.failure().message;
+    auto source = store_->Open("a/image", size);
+    ASSERT_TRUE(source.ok()) << source.failure().message;
+    EXPECT_TRUE(Verify(source->get(), hashes_).ok()) << size;
+    if (size > kChunkBytes) {
+      const auto back = (*source)->Chunk(1);
+      ASSERT_TRUE(back.ok());
+      EXPECT_EQ(HashOf(back->data(), back->size()), hashes_[1]) << "in any order";
+    }
+    EXPECT_EQ(store_->Open("a/image", size + 1).failure().kind, FailureKind::kDamaged);
+  }
+  EXPECT_EQ(store_->Open("a/none", 1).failure().kind, FailureKind::kNotFound);
+}
+
+TEST_P(StoreTest, WhatTheMemoryLostIsNotWritten) {
+  ASSERT_TRUE(store_->MakeFolder("a").ok());
+  for (const size_t size : {size_t{100}, 4 * kChunkBytes}) {
+    MemorySource source(Fill(size));
+    buffer_.Get(0)[size - 1] ^= std::byte{1};
+    const Result<void> written = store_->WriteImage("a/image", &source, hashes_, nullptr);
+    ASSERT_FALSE(written.ok());
+    EXPECT_EQ(written.failure().kind, FailureKind::kDamaged) << written.failure().message;
+    EXPECT_FALSE(*store_->Has("a/image"));
+  }
+  EXPECT_TRUE(WriteImage("a/image", 100).ok()) << "and the store goes on";
+}
+
+TEST_P(StoreTest, ALinkStaysWhenWhatItCameFromGoes) {
+  ASSERT_TRUE(store_->MakeFolder("a").ok());
+  ASSERT_TRUE(store_->MakeFolder("b").ok());
+  const size_t size = 2 * kChunkBytes + 77;
+  ASSERT_TRUE(WriteImage("a/image", size).ok());
+  ASSERT_TRUE(Put(store_.get(), "b/image", "what was there", Store::PutMode::kReplace).ok());
+  const Result<void> linked = store_->Link("a/image", "b/image");
+  ASSERT_TRUE(linked.ok()) << linked.failure().message;
+  EXPECT_TRUE(store_->SyncNames("b").ok());
+  ASSERT_TRUE(store_->Remove("a/image").ok());
+  auto source = store_->Open("b/image", size);
+  ASSERT_TRUE(source.ok()) << source.failure().message;
+  EXPECT_TRUE(Verify(source->get(), hashes_).ok());
+  EXPECT_EQ(store_->Link("a/none", "b/none").failure().kind, FailureKind::kNotFound);
+  EXPECT_FALSE(*store_->Has("b/none"));
+}
+
+TEST_P(StoreTest, AFrozenFileIsSharedByCheckpoints) {
+  SavedRanks ranks(3'000'000);
+  ASSERT_TRUE(ranks.SaveWhole(store_.get(), 1).ok());
+  ASSERT_TRUE(ranks.SaveWhole(store_.get(), 2).ok());
+  ASSERT_TRUE(Prune(store_.get(), 1).ok());
+  EXPECT_EQ(SavedRanks::WholeNewest(store_.get()), 2);
+  EXPECT_TRUE(*store_->Has("step-2-g1/shard-00000-frozen.safetensors"));
+}
+
+TEST_P(StoreTest, ListsTellFilesFromFolders) {
+  ASSERT_TRUE(store_->MakeFolder("b").ok());
+  ASSERT_TRUE(store_->MakeFolder("a").ok());
+  ASSERT_TRUE(Put(store_.get(), "a/2", "22", Store::PutMode::kReplace).ok());
+  ASSERT_TRUE(Put(store_.get(), "a/1", "1", Store::PutMode::kReplace).ok());
+  ASSERT_TRUE(Put(store_.get(), "b/1", "1", Store::PutMode::kReplace).ok());
+  ASSERT_TRUE(Put(store_.get(), "LATEST", "x", Store::PutMode::kReplace).ok());
+  EXPECT_EQ(Names(""), (std::vector<std::string>{"LATEST", "a/", "b/"}));
+  EXPECT_EQ(Names("a"), (std::vector<std::string>{"1", "2"}));
+  EXPECT_EQ(Names("none"), std::vector<std::string>{});
+  const auto entries = store_->List("a");
+  EXPECT_EQ((*entries)[1].bytes, 2u);
+  EXPECT_GT((*entries)[1].changed_ns, 0);
+}
+
+TEST_P(StoreTest, WhatIsRemovedIsGoneAndAgainIsNoError) {
+  ASSERT_TRUE(store_->MakeFolder("a").ok());
+  ASSERT_TRUE(Put(store_.get(), "a/1", "1", Store::PutMode::kReplace).ok());
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_TRUE(store_->Remove("a/1").ok());
+    EXPECT_TRUE(store_->RemoveFolder("a").ok());
+  }
+  EXPECT_EQ(Names(""), std::vector<std::string>{});
+  EXPECT_EQ(store_->RenameFolder("a", "b").ok(), false);
+}
+
+TEST_P(StoreTest, CheckpointsAreSavedFoundPrunedAndRemoved) {
+  SavedRanks ranks;
+  for (int64_t step = 1; step <= 4; ++step) {
+    const Result<void> saved = ranks.SaveWhole(store_.get(), step);
+    ASSERT_TRUE(saved.ok()) << saved.failure().message;
+    EXPECT_EQ(SavedRanks::WholeNewest(Another().get()), step);
+  }
+  EXPECT_EQ(ranks.Write(store_.get(), 0, 4, 0).failure().kind, FailureKind::kExists);
+  EXPECT_TRUE(Commit(store_.get(), SavedRanks::Place(4)).ok()) << "again: the same answer";
+  EXPECT_EQ(Commit(store_.get(), SavedRanks::Place(2)).failure().kind, FailureKind::kFenced);
+  ASSERT_TRUE(Prune(store_.get(), 2).ok());
+  EXPECT_EQ(Names(""), (std::vector<std::string>{"LATEST", "step-3-g1/", "step-4-g1/"}));
+  ASSERT_TRUE(Remove(store_.get(), "step-4-g1").ok());
+  EXPECT_EQ(SavedRanks::WholeNewest(store_.get()), 3);
+  ASSERT_TRUE(Remove(store_.get(), "step-3-g1").ok());
+  EXPECT_EQ(Names(""), std::vector<std::string>{});
+}
+
+TEST_P(StoreTest, DamageIsFoundWhereverItIs) {
+  SavedRanks ranks;
+  ASSERT_TRUE(ranks.SaveWhole(store_.get(), 1).ok());
+  ASSERT_TRUE(ranks.SaveWhole(store_.get(), 2).ok());
+  const Result<Manifest> manifest = ReadManifest(store_.get(), "step-2-g1");
+  ASSERT_TRUE(manifest.ok());
+  std::string text = *store_->Get("step-2-g1/rank-00001.json", 1000);
+  text[2] ^= 1;
+  ASSERT_TRUE(Put(store_.get(), "step-2-g1/rank-00001.json", text, Store::PutMode::kReplace).ok());
+  EXPECT_EQ(VerifyCheckpoint(store_.get(), "step-2-g1").size(), 1u);
+  EXPECT_TRUE(VerifyCheckpoint(store_.get(), "step-1-g1").empty());
+  ASSERT_TRUE(Put(store_.get(), "step-2-g1/MANIFEST.json", "{}", Store::PutMode::kReplace).ok());
+  EXPECT_EQ((*Newest(store_.get()))->saved.step, 1);
+}
+
+std::vector<std::string> BackendNames() {
+  std::vector<std::string> names;
+  for (const StoreBackend& backend : StoreBackends()) names.emplace_back(backend.name);
+  return names;
+}
+INSTANTIATE_TEST_SUITE_P(All, StoreTest, testing::ValuesIn(BackendNames()),
+                         [](const auto& info) { return info.param; });
+
+TEST(Stores, APlaceThatIsNoneIsRefused) {
+  for (const char* place : {"s3://", "s3://B?", "s3://bucket/../x", "s3://bucket//x", "s3://ab"}) {
+    EXPECT_FALSE(OpenStore(place, {.python = "/usr/bin/python3"}).ok()) << place;
+  }
+  EXPECT_FALSE(OpenStore("s3://bucket", {}).ok()) << "nobody speaks S3 here";
+  EXPECT_TRUE(IsStorePlace("/runs"));
+  EXPECT_TRUE(IsStorePlace("s3://bucket/runs"));
+  EXPECT_FALSE(IsStorePlace("runs"));
+  EXPECT_FALSE(IsStorePlace("s3://"));
+}
+
+// A server that is away is not an empty store: nobody may begin anew because of it.
+TEST(Stores, AStoreThatIsAwayIsNotEmpty) {
+  auto store = OpenStore("s3://bucket", {.python = "/bin/false"});
+  ASSERT_TRUE(store.ok());
+  const auto newest = Newest(store->get());
+  ASSERT_FALSE(newest.ok());
+  EXPECT_EQ(newest.failure().kind, FailureKind::kBusy);
+  EXPECT_EQ(List(store->get()).failure().kind, FailureKind::kBusy);
+  EXPECT_EQ(Prune(store->get(), 1).failure().kind, FailureKind::kBusy);
+}
+
+}  // namespace
+}  // namespace paceline::ckpt

@@ -1,0 +1,93 @@
+#include "paceline/cli/ckpt_find.h"
+
+#include <iterator>
+#include <utility>
+
+#include "paceline/ckpt/store/stores.h"
+#include "paceline/cli/interpreter.h"
+#include "paceline/cli/value.h"
+
+namespace paceline::cli {
+
+Problem NoCheckpoint(const std::string& path, const std::string& why) {
+  return {.code = "PL-E080",
+          .what = "there is no checkpoint",
+          .where = path,
+          .why = why,
+          .fix = "paceline ckpt ls DIR, with the directory that the Checkpointer was given"};
+}
+
+Problem StorageUnreadable(const std::string& path, const Failure& failure) {
+  return {.code = "PL-E081",
+          .what = "the storage of the checkpoints cannot be read",
+          .where = path,
+          .why = failure.message,
+          .fix = "mend that, and try again"};
+}
+
+Result<std::unique_ptr<ckpt::Store>> OpenPlace(const Invocation& invocation,
+                                               const std::string& place) {
+  ckpt::StoreHost host;
+  if (place.find("://") != std::string::npos) {
+    // Which interpreter speaks to an object store; when there is none, the store says so.
+    const auto python = FindInterpreter(invocation.environment, invocation.settings,
+                                        ReadHostFacts(invocation.environment));
+    if (python.ok()) host.python = *python;
+  }
+  auto store = ckpt::OpenStore(place, host);
+  if (!store.ok()) return StorageUnreadable(place, store.failure());
+  return *std::move(store);
+}
+
+Result<NamedCheckpoint> FindCheckpoint(const Invocation& invocation, const std::string& path) {
+  const std::optional<int64_t> step = StepOf(invocation);
+  std::string clean = path;
+  while (clean.size() > 1 && clean.ends_with('/')) clean.pop_back();
+  const size_t slash = clean.rfind('/');
+  const std::string name = slash == std::string::npos ? clean : clean.substr(slash + 1);
+  if (!ckpt::IsCheckpointName(name)) {
+    auto store = OpenPlace(invocation, clean);
+    if (!store.ok()) return store.problem();
+    auto all = ckpt::List(store->get());
+    if (!all.ok()) return StorageUnreadable(path, all.failure());
+    for (ckpt::Listed& one : *all) {
+      if (step.has_value() && one.manifest.step != *step) continue;
+      return NamedCheckpoint{std::move(*store), std::move(one), step.has_value()};
+    }
+    if (!all->empty()) return NoCheckpoint(path, "none is of step " + std::to_string(*step));
+  }
+  // Also one that somebody has copied to another name.
+  auto store = OpenPlace(invocation, slash == std::string::npos ? "." : clean.substr(0, slash));
+  if (!store.ok()) return store.problem();
+  auto manifest = ckpt::ReadManifest(store->get(), name);
+  if (!manifest.ok()) return NoCheckpoint(path, manifest.failure().message);
+  if (step.has_value() && manifest->step != *step) {
+    return NoCheckpoint(path, "it is of step " + std::to_string(manifest->step));
+  }
+  return NamedCheckpoint{std::move(*store), {name, *std::move(manifest)}, true};
+}
+
+std::optional<int64_t> StepOf(const Invocation& invocation) {
+  const Given* given = invocation.line.Find("step");
+  return given == nullptr ? std::nullopt : ParseInteger(given->value);
+}
+
+std::string ShapeText(const std::vector<uint64_t>& shape) {
+  std::string text;
+  for (const uint64_t extent : shape) {
+    if (!text.empty()) text += "x";
+    text += std::to_string(extent);
+  }
+  return text.empty() ? "scalar" : text;
+}
+
+std::string BytesText(uint64_t bytes) {
+  constexpr const char* kUnits[] = {"B", "kB", "MB", "GB", "TB"};
+  size_t unit = 0;
+  uint64_t tenths = bytes * 10;
+  for (; tenths >= 10'000 && unit + 1 < std::size(kUnits); ++unit) tenths /= 1000;
+  const std::string whole = std::to_string(tenths / 10);
+  return (unit == 0 ? whole : whole + "." + std::to_string(tenths % 10)) + " " + kUnits[unit];
+}
+
+}  // namespace paceline::cli

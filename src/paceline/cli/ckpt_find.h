@@ -1,0 +1,47 @@
+#pragma once
+
+// A checkpoint as a command line names it, and what the verbs of `paceline ckpt` share.
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "paceline/ckpt/storage.h"
+#include "paceline/ckpt/store/store.h"
+#include "paceline/cli/command.h"
+#include "paceline/cli/error.h"
+
+namespace paceline::cli {
+
+// A checkpoint as it was named: the store that has it, and its own name.
+struct NamedCheckpoint {
+  std::unique_ptr<ckpt::Store> store;
+  ckpt::Listed listed;
+  bool is_one = false;  // it was named itself, and not its directory alone
+  std::string place() const { return store->root() + "/" + listed.name; }
+};
+
+// DIR takes its newest one, or that of --step; DIR/step-7-g1 that one. PL-E080, PL-E081.
+Result<NamedCheckpoint> FindCheckpoint(const Invocation& invocation, const std::string& path);
+
+// A directory, or s3://bucket/prefix. PL-E081.
+Result<std::unique_ptr<ckpt::Store>> OpenPlace(const Invocation& invocation,
+                                               const std::string& place);
+
+Problem NoCheckpoint(const std::string& path, const std::string& why);
+Problem StorageUnreadable(const std::string& path, const Failure& failure);
+
+// The value of --step, when it was given.
+std::optional<int64_t> StepOf(const Invocation& invocation);
+
+std::string ShapeText(const std::vector<uint64_t>& shape);  // "10x768", "scalar"
+std::string BytesText(uint64_t bytes);                      // "1.5 GB"
+
+// ---- verbs with a file of their own ----
+int CkptDiff(Invocation& invocation, const std::string& one, const std::string& other);
+int CkptExport(Invocation& invocation, const std::string& path, const std::string& folder);
+int CkptImport(Invocation& invocation, const std::string& source, const std::string& directory);
+
+}  // namespace paceline::cli

@@ -1,0 +1,44 @@
+#include <gtest/gtest.h>
+
+#include "paceline/core/testing/ledger_fixture.h"
+
+namespace paceline::core {
+namespace {
+
+TEST_F(LedgerTest, ACrowdOfReportsIsLookedAtOnce) {
+  Form(1, 3);
+  ledger_.Report(NodeId(1), reports_[0]);
+  EXPECT_TRUE(ledger_.IsDue(now_, View(), false)) << "another world";
+  Run();
+  for (uint32_t i = 0; i < 3; ++i) {
+    ledger_.Report(NodeId(i + 1), reports_[i]);
+    EXPECT_FALSE(ledger_.IsDue(now_, View(), false));
+    EXPECT_TRUE(ledger_.has_news());
+  }
+  EXPECT_TRUE(ledger_.IsDue(now_, View(), true));
+  Settle();
+  EXPECT_FALSE(ledger_.IsDue(now_, View(), true));
+  EXPECT_FALSE(ledger_.has_news());
+
+  ledger_.Forget(NodeId(3));
+  EXPECT_TRUE(ledger_.IsDue(now_, View(), true));
+  Settle();
+  is_ending_ = true;
+  EXPECT_TRUE(ledger_.IsDue(now_, View(), false));
+}
+
+TEST_F(LedgerTest, WhatIsDueByTimeIsLookedAtOnce) {
+  terms_.policy = {.kind = PersistPolicy::Kind::kTime, .steps = 0, .time = Duration::Seconds(5)};
+  Form(1, 1);
+  Run();
+  SaveAll(1);
+  Run();
+  now_ = ledger_.NextDeadline();
+  ASSERT_FALSE(now_.is_max());
+  EXPECT_TRUE(ledger_.IsDue(now_, View(), false));
+  Settle();
+  EXPECT_FALSE(ledger_.IsDue(now_, View(), true)) << "from here on it waits for a report";
+}
+
+}  // namespace
+}  // namespace paceline::core

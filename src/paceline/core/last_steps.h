@@ -1,0 +1,64 @@
+#pragma once
+
+// Whoever closes waits until its last step is in storage. When another rank has left that step out
+// and saves no more, no step that would do can be whole again: whoever waits is told so, instead of
+// waiting for ever. A part of the checkpoint ledger, and as pure.
+//
+//   A step can still be whole while each rank of the world has it in memory, or may save it yet. A
+//   rank saves no more when its process has ended. That a rank waits itself is known of its node
+//   alone; so where every node has somebody who waits and nobody saved anything for kQuiet, all
+//   count as waiting.
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+
+#include "paceline/base/instant.h"
+#include "paceline/core/checkpoint_restore.h"
+#include "paceline/model/checkpoint.h"
+#include "paceline/model/ids.h"
+#include "paceline/model/world.h"
+
+namespace paceline::core {
+
+// The process of that rank of the present world has ended.
+using HasEnded = std::function<bool(NodeId, Rank)>;
+
+// The problem of an order says that no awaited step will ever be in storage.
+bool SaysNever(const std::string& problem);
+
+class LastSteps {
+ public:
+  static constexpr Duration kQuiet = Duration::Seconds(60);
+
+  // Looks again; nothing is on its way to storage. `has_ended` may be empty: nobody has. True: what
+  // it says has changed.
+  bool Look(Instant now, const World& world, const Memories& memories, const HasEnded& has_ended,
+            std::optional<SavedStep> stored);
+  // Another world.
+  bool Reset();
+  // Its deadline is over, whether it can look now or not.
+  void Pass(Instant now) {
+    if (look_at_ <= now) look_at_ = Instant::Max();
+  }
+  // Why no awaited step will ever be in storage; empty: it may.
+  const std::string& why() const { return why_; }
+  // Ends of ranks are no reports: while somebody waits, it is looked at again.
+  Instant NextDeadline() const { return look_at_; }
+
+ private:
+  using Saved = std::map<uint32_t, std::set<int64_t>>;  // of the present world, by rank
+
+  bool IsQuiet(Instant now, const World& world, const Memories& memories, const Saved& saved);
+
+  std::string why_;
+  Instant look_at_ = Instant::Max();
+  std::map<uint32_t, int64_t> newest_;  // by rank, …
+  Instant since_;                       // … and since when
+};
+
+}  // namespace paceline::core

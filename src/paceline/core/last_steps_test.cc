@@ -1,0 +1,130 @@
+// Ranks that close with different last steps.
+
+#include "paceline/core/last_steps.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+
+#include "paceline/core/testing/ledger_fixture.h"
+
+namespace paceline::core {
+namespace {
+
+class LastStepsTest : public LedgerTest {
+ protected:
+  void Begin() {
+    terms_.policy = {.kind = PersistPolicy::Kind::kSteps, .steps = 1'000};
+    Form(1, 2);
+    Run();
+    for (const int64_t step : {3, 4}) SaveAll(step, true);
+    Save(0, 1, 5, 0);
+  }
+  // As Job::Step does it, when one of its deadlines is there.
+  void Look() {
+    CheckpointView view = View();
+    view.has_ended = [this](NodeId, Rank rank) { return ended_.contains(rank.value()); };
+    while (ledger_.IsDue(now_, view, true)) {
+      auto fact = ledger_.Next(now_, view, &said_);
+      if (fact.has_value()) Apply(*fact, &book_);
+    }
+  }
+  void Report() {
+    for (uint32_t i = 0; i < 2; ++i) ledger_.Report(NodeId(i + 1), reports_[i]);
+    Look();
+  }
+  std::set<uint32_t> ended_;
+};
+
+TEST_F(LastStepsTest, WhoeverWaitsForWhatAnEndedRankDidNotSaveIsTold) {
+  Begin();
+  reports_[0].flush = 5;
+  reports_[1].flush = 4;
+  Report();
+  ASSERT_TRUE(Order(1).persist.has_value()) << "what the other one waits for is whole";
+  EXPECT_EQ(Order(1).persist->saved.step, 4);
+  CarryOut();
+  CarryOut();
+  ASSERT_EQ(book_.committed->saved.step, 4);
+  reports_[1].flush.reset();
+  Report();
+  EXPECT_EQ(Order(0).problem, "") << "rank 1 may save step 5 yet";
+  ended_ = {1};
+  now_ = ledger_.NextDeadline();
+  Look();
+  EXPECT_TRUE(SaysNever(Order(0).problem));
+  EXPECT_EQ(Order(0).problem,
+            "not every rank has saved it: rank 1 has ended, its last save is step 4; "
+            "step 4 is in storage");
+  // Nobody waits any more.
+  reports_[0].flush.reset();
+  Report();
+  EXPECT_EQ(Order(0).problem, "");
+  EXPECT_GT(ledger_.NextDeadline(), now_);
+}
+
+TEST_F(LastStepsTest, TheNewestWholeStepGoesToStorageBeforeAnybodyIsTold) {
+  Begin();
+  reports_[0].flush = 5;
+  ended_ = {1};  // it left out its last save and did not wait
+  Report();
+  EXPECT_EQ(Order(0).problem, "");
+  ASSERT_TRUE(Order(1).persist.has_value());
+  EXPECT_EQ(Order(1).persist->saved.step, 4);
+  for (uint32_t i = 0; i < 2; ++i) reports_[i].shards = {{Rank(i), {1, 4}, true, "", {}}};
+  Report();
+  reports_[0].commit = CommitState{"step-4-g1", true, "", 100};
+  Report();
+  ASSERT_TRUE(book_.committed.has_value());
+  EXPECT_TRUE(SaysNever(Order(0).problem));
+}
+
+TEST_F(LastStepsTest, RanksThatWaitForEachOtherAreToldWhenNobodySavesAnyMore) {
+  Begin();
+  for (CheckpointReport& report : reports_) report.images.clear();
+  Save(0, 1, 9, 0);
+  Save(1, 1, 8, 1);
+  reports_[0].flush = 9;
+  reports_[1].flush = 8;
+  Report();
+  const Instant begun = now_;
+  while (now_ < begun + LastSteps::kQuiet - Duration::Seconds(1)) {
+    now_ = ledger_.NextDeadline();
+    Look();
+    ASSERT_EQ(Order(0).problem, "");
+  }
+  now_ = now_ + Duration::Seconds(2);
+  Look();
+  EXPECT_EQ(Order(0).problem,
+            "not every rank has saved it: rank 0 waits as well, its last save is step 9; "
+            "nothing of this job is in storage");
+}
+
+TEST_F(LastStepsTest, WhoeverIsSlowIsWaitedFor) {
+  Begin();
+  reports_[0].flush = 5;
+  Report();
+  now_ = now_ + LastSteps::kQuiet * 10;
+  Look();
+  EXPECT_EQ(Order(0).problem, "") << "rank 1 does not wait";
+  Save(1, 1, 5, 1);
+  Report();
+  ASSERT_TRUE(Order(0).persist.has_value());
+  EXPECT_EQ(Order(0).persist->saved.step, 5);
+}
+
+// While somebody is away nothing can be said, and nobody spins.
+TEST_F(LastStepsTest, ADeadlineThatIsOverIsNotDueAgain) {
+  Begin();
+  reports_[0].flush = 5;
+  Report();
+  ledger_.Forget(NodeId(2));
+  Look();
+  now_ = now_ + Duration::Seconds(5);
+  Look();
+  EXPECT_GT(ledger_.NextDeadline(), now_);
+}
+
+}  // namespace
+}  // namespace paceline::core

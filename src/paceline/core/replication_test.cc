@@ -1,0 +1,500 @@
+// Copies on other hosts, and the way back: the ledger is real, its hosts are played.
+
+#include "paceline/core/replication.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "paceline/core/checkpoint_ledger.h"
+
+namespace paceline::core {
+namespace {
+
+std::string Name(size_t host) { return "n" + std::to_string(host); }
+
+// A node a host, each with one rank; what a host fetches is there when it was told to.
+class Hosts : public testing::Test {
+ protected:
+  struct Host {
+    bool is_alive = true;
+    std::string domain;
+    std::vector<MemoryImage> images;
+    std::vector<FetchFailure> failed;
+    std::optional<StoredCheckpoint> stored;
+  };
+
+  void Make(size_t count) {
+    hosts_.resize(count);
+    for (size_t i = 0; i < count; ++i) {
+      if (hosts_[i].domain.empty()) hosts_[i].domain = "host " + std::to_string(i);
+    }
+  }
+  // Rank i on host seats[i].
+  void Form(uint64_t generation, const std::vector<size_t>& seats) {
+    world_ = World{.generation = Generation(generation), .seats = {}, .store = {}};
+    for (uint32_t i = 0; i < seats.size(); ++i) {
+      world_.seats.push_back({NodeId(static_cast<uint32_t>(seats[i])), i, 1});
+    }
+    Tell();
+  }
+  void Save(int64_t step, const std::vector<uint64_t>& roots) {
+    for (uint32_t rank = 0; rank < world_.seats.size(); ++rank) {
+      const uint64_t root = roots[rank % roots.size()];
+      const size_t host = world_.seats[rank].node.value();
+      hosts_[host].images.push_back({.rank = Rank(rank),
+                                     .place = Name(host),
+                                     .saved = {world_.generation.value(), step},
+                                     .world_size = world_.world_size(),
+                                     .file_bytes = 100,
+                                     .file_root = root,
+                                     .root = root * 1000 + rank});
+    }
+  }
+  void Tell() {
+    for (size_t i = 0; i < hosts_.size(); ++i) {
+      if (!hosts_[i].is_alive) continue;
+      CheckpointReport report;
+      report.generation = world_.generation;
+      report.terms = terms_;
+      report.images = hosts_[i].images;
+      report.stored = hosts_[i].stored;
+      report.place = Name(i);
+      report.address = Name(i) + ":" + std::to_string(port_);
+      report.domain = hosts_[i].domain;
+      report.failed = hosts_[i].failed;
+      ledger_.Report(NodeId(static_cast<uint32_t>(i)), report);
+    }
+    for (;;) {
+      const auto fact = ledger_.Next(now_, View(), &said_);
+      if (!fact.has_value()) return;
+      Apply(*fact, &book_);
+    }
+  }
+  CheckpointView View() const {
+    return {.book = book_,
+            .world = &world_,
+            .job_id = "job",
+            .is_ending = is_ending_,
+            .failures = 0,
+            .age = {}};
+  }
+  CheckpointOrder Order(size_t host) const {
+    return ledger_.OrderFor(NodeId(static_cast<uint32_t>(host)), View());
+  }
+  // Everybody fetches what he was told to, once. Who cannot says so.
+  void Fetch(const std::vector<size_t>& cannot = {}) {
+    for (size_t i = 0; i < hosts_.size(); ++i) {
+      hosts_[i].failed.clear();
+      for (const FetchOrder& order : Order(i).fetch) {
+        if (std::count(cannot.begin(), cannot.end(), i) > 0) {
+          hosts_[i].failed.push_back({order.rank, order.saved, "no room"});
+        } else if (!HasCopy(i, order.rank.value(), order.saved)) {
+          fetched_.push_back({i, order.rank.value(), order.sources.front().node});
+          MemoryImage image = Original(order);
+          image.place = Name(i);
+          image.is_copy = true;
+          hosts_[i].images.push_back(image);
+        }
+      }
+    }
+    Tell();
+  }
+  void Replicate() {
+    Tell();
+    Fetch();
+  }
+  // Whoever has it in memory.
+  MemoryImage Original(const FetchOrder& order) const {
+    for (const Host& host : hosts_) {
+      for (const MemoryImage& image : host.images) {
+        const bool is_it = image.rank == order.rank && image.saved == order.saved;
+        if (host.is_alive && is_it && (order.root == 0 || image.root == order.root)) return image;
+      }
+    }
+    // From storage.
+    return {.rank = order.rank, .place = "", .saved = order.saved, .root = 1};
+  }
+  bool HasCopy(size_t host, uint32_t rank, SavedStep saved) const {
+    return std::any_of(hosts_[host].images.begin(), hosts_[host].images.end(),
+                       [&](const MemoryImage& image) {
+                         return image.is_copy && image.rank == Rank(rank) && image.saved == saved;
+                       });
+  }
+  void Lose(size_t host) {
+    hosts_[host].is_alive = false;
+    hosts_[host].images.clear();
+    ledger_.Forget(NodeId(static_cast<uint32_t>(host)));
+  }
+
+  struct Fetched {
+    size_t host;
+    uint32_t rank;
+    std::string from;
+    auto operator<=>(const Fetched&) const = default;
+  };
+
+  int port_ = 1;
+  bool is_ending_ = false;
+  CheckpointTerms terms_{.directory = "/d", .keep = 2, .policy = {}, .replicas = {}};
+  std::vector<Host> hosts_;
+  World world_;
+  CheckpointLedger ledger_;
+  CheckpointBook book_;
+  std::vector<Fetched> fetched_;
+  std::vector<std::string> said_;
+  Instant now_ = Instant::FromNanoseconds(1'000'000'000);
+};
+
+TEST(Placement, GroupsAsInGemini) {
+  using Holders = std::vector<size_t>;
+  EXPECT_EQ(HoldersFor(0, 4, 1), (Holders{1, 2, 3}));
+  EXPECT_EQ(HoldersFor(1, 4, 1), (Holders{0, 2, 3}));
+  EXPECT_EQ(HoldersFor(2, 4, 1), (Holders{3, 0, 1}));
+  // The last group of an odd number is a ring of three.
+  EXPECT_EQ(HoldersFor(2, 5, 1).front(), 3u);
+  EXPECT_EQ(HoldersFor(3, 5, 1).front(), 4u);
+  EXPECT_EQ(HoldersFor(4, 5, 1).front(), 2u);
+  EXPECT_TRUE(HoldersFor(0, 1, 1).empty());
+  for (size_t count = 2; count < 12; ++count) {
+    for (uint32_t replicas = 1; replicas < 5; ++replicas) {
+      std::vector<int> load(count);
+      for (size_t i = 0; i < count; ++i) {
+        Holders holders = HoldersFor(i, count, replicas);
+        for (size_t k = 0; k < std::min<size_t>(replicas, holders.size()); ++k) ++load[holders[k]];
+        std::sort(holders.begin(), holders.end());
+        EXPECT_EQ(std::unique(holders.begin(), holders.end()), holders.end());
+        EXPECT_EQ(holders.size(), count - 1);
+        EXPECT_FALSE(std::binary_search(holders.begin(), holders.end(), i));
+      }
+      const int most = *std::max_element(load.begin(), load.end());
+      EXPECT_EQ(*std::min_element(load.begin(), load.end()), most) << "everybody holds as many";
+    }
+  }
+}
+
+TEST_F(Hosts, EveryImageIsCopiedToAnotherHost) {
+  Make(4);
+  Form(1, {0, 1, 2, 3});
+  Save(5, {1, 2, 3, 4});
+  Tell();
+  EXPECT_EQ(Order(0).replicas, 1u);
+  EXPECT_FALSE(Order(0).replicated.has_value());
+  Fetch();
+  EXPECT_EQ(Order(0).replicated, (SavedStep{1, 5}));
+  EXPECT_TRUE(Order(0).drop_others);
+  EXPECT_EQ(fetched_,
+            (std::vector<Fetched>{{0, 1, "n1"}, {1, 0, "n0"}, {2, 3, "n3"}, {3, 2, "n2"}}));
+  Tell();
+  EXPECT_EQ(fetched_.size(), 4u) << "nothing twice";
+}
+
+TEST_F(Hosts, EqualTensorsOnAnotherHostAreACopy) {
+  Make(4);
+  Form(1, {0, 1, 2, 3});
+  Save(5, {7, 8});  // 0 and 2 are equal, 1 and 3 are
+  Tell();
+  EXPECT_EQ(Order(0).replicated, (SavedStep{1, 5}));
+  for (size_t i = 0; i < 4; ++i) EXPECT_TRUE(Order(i).fetch.empty());
+}
+
+TEST_F(Hosts, TwoCopiesTravelFromHolderToHolder) {
+  terms_.replicas = 2;
+  Make(3);
+  Form(1, {0, 1, 2});
+  Save(5, {1, 2, 3});
+  Tell();
+  const std::vector<FetchOrder> first = Order(1).fetch, second = Order(2).fetch;
+  ASSERT_EQ(first.size(), 2u);
+  EXPECT_EQ(first[0].rank, Rank(0));
+  EXPECT_EQ(first[0].sources.front().node, "n0");
+  EXPECT_EQ(second[0].rank, Rank(0));
+  EXPECT_EQ(second[0].sources.front().node, "n1") << "the saver sends it once";
+  EXPECT_EQ(second[0].sources.back().node, "n0");
+  Fetch();
+  EXPECT_EQ(Order(0).replicated, (SavedStep{1, 5}));
+}
+
+// Row 42: hosts of one rack are lost together.
+TEST_F(Hosts, CopiesCrossFailureDomains) {
+  Make(4);
+  hosts_[0].domain = hosts_[1].domain = "rack a";
+  hosts_[2].domain = hosts_[3].domain = "rack b";
+  Form(1, {0, 1, 2, 3});
+  Save(5, {1, 2, 3, 4});
+  Replicate();
+  for (const Fetched& one : fetched_) EXPECT_NE(one.host / 2, one.rank / 2);
+  EXPECT_EQ(fetched_.size(), 4u);
+  for (const size_t host : {0, 1}) Lose(host);
+  Make(6);
+  Form(2, {4, 5, 2, 3});
+  EXPECT_EQ(book_.restore.from, RestoreOrder::From::kMemory);
+  EXPECT_EQ(book_.restore.saved, (SavedStep{1, 5}));
+}
+
+TEST_F(Hosts, WithoutAnotherHostThereAreNoCopies) {
+  terms_.replicas = 1;
+  Make(2);
+  hosts_[1].domain = hosts_[0].domain;
+  Form(1, {0, 1});
+  Save(5, {1, 2});
+  Tell();
+  EXPECT_EQ(Order(0).replicas, 0u);
+  EXPECT_EQ(Order(0).replica_problem, "the job has no second host");
+  ASSERT_EQ(said_.size(), 1u);
+}
+
+TEST_F(Hosts, AHolderWithoutRoomIsReplaced) {
+  Make(3);
+  Form(1, {0, 1, 2});
+  Save(5, {1, 2, 3});
+  Tell();
+  Fetch({1});
+  EXPECT_FALSE(Order(0).replicated.has_value());
+  Fetch();
+  EXPECT_EQ(Order(0).replicated, (SavedStep{1, 5}));
+  EXPECT_TRUE(HasCopy(2, 0, {1, 5})) << "host 2 took it instead of host 1";
+  EXPECT_FALSE(HasCopy(1, 0, {1, 5}));
+}
+
+TEST_F(Hosts, WhenNobodyHasRoomItIsSaidOnceAndTriedLater) {
+  Make(2);
+  Form(1, {0, 1});
+  Save(5, {1, 2});
+  Tell();
+  Fetch({0, 1});
+  EXPECT_FALSE(Order(0).replica_problem.empty());
+  EXPECT_TRUE(Order(0).fetch.empty());
+  ASSERT_EQ(said_.size(), 1u);
+  const Instant retry = ledger_.NextDeadline();
+  ASSERT_FALSE(retry.is_max());
+  now_ = retry;
+  Save(6, {1, 2});
+  Tell();
+  EXPECT_GT(ledger_.NextDeadline(), now_) << "no deadline stays in the past";
+  Fetch();
+  EXPECT_EQ(Order(0).replicated, (SavedStep{1, 6}));
+  EXPECT_TRUE(Order(0).replica_problem.empty());
+}
+
+TEST_F(Hosts, AFailedRoundKeepsTheCopiesOfTheOneBefore) {
+  Make(2);
+  Form(1, {0, 1});
+  Save(5, {1, 2});
+  Replicate();
+  now_ = now_ + Duration::Seconds(1);
+  Save(6, {3, 4});
+  Tell();
+  EXPECT_FALSE(Order(0).drop_others);
+  Fetch({0, 1});
+  EXPECT_EQ(Order(0).replicated, (SavedStep{1, 5}));
+  ASSERT_EQ(Order(0).fetch.size(), 1u);
+  EXPECT_EQ(Order(0).fetch[0].saved, (SavedStep{1, 5})) << "they shall stay";
+}
+
+TEST_F(Hosts, AJobThatEndsHasNoDeadlineForCopies) {
+  Make(2);
+  Form(1, {0, 1});
+  Save(5, {1, 2});
+  Tell();
+  ASSERT_FALSE(Order(0).fetch.empty());
+  is_ending_ = true;
+  now_ = now_ + Duration::Seconds(3600);
+  Tell();
+  EXPECT_GT(ledger_.NextDeadline(), now_);
+  EXPECT_TRUE(Order(0).fetch.empty());
+}
+
+// Row 40: a node is replaced, and what was in its memory is gone.
+TEST_F(Hosts, AReplacedNodeFetchesItsImageFromItsHolder) {
+  Make(4);
+  Form(1, {0, 1, 2});
+  Save(5, {1, 2, 3});
+  Replicate();
+  fetched_.clear();
+  Lose(1);
+  Form(2, {0, 3, 2});
+  EXPECT_EQ(book_.restore.from, RestoreOrder::From::kMemory);
+  EXPECT_EQ(book_.restore.saved, (SavedStep{1, 5}));
+  EXPECT_EQ(book_.restore.reason, "goes on after step 5, from memory; rank 1's from n2's memory");
+  const CheckpointOrder order = Order(3);
+  ASSERT_EQ(order.fetch.size(), 1u);
+  EXPECT_TRUE(order.fetch[0].is_urgent);
+  EXPECT_EQ(order.fetch[0].sources[0].place, "n2");
+  EXPECT_TRUE(order.fetch[0].sources[0].is_copy);
+  ASSERT_EQ(order.restore->sources.size(), 1u);
+  EXPECT_EQ(order.restore->sources[0].images,
+            (std::vector<RestoreOrder::Image>{{Rank(1), "n3", true}}));
+  EXPECT_TRUE(Order(0).fetch.empty());
+  Fetch();
+  EXPECT_EQ(fetched_, (std::vector<Fetched>{{3, 1, "n2"}}));
+}
+
+// Row 40, the other half: the pair is lost, so it is storage.
+TEST_F(Hosts, WhenHolderAndSaverAreLostItIsStorage) {
+  Make(6);
+  for (Host& host : hosts_) host.stored = StoredCheckpoint{"step-2-g1", "job", {1, 2}, 4, {}};
+  Form(1, {0, 1, 2, 3});
+  Save(5, {1, 2, 3, 4});
+  Replicate();
+  for (const size_t host : {0, 1}) Lose(host);
+  Form(2, {4, 5, 2, 3});
+  EXPECT_EQ(book_.restore.from, RestoreOrder::From::kStorage);
+  EXPECT_EQ(book_.restore.reason,
+            "goes on after step 2, from step-2-g1: no newer step is in the memory of the ranks' "
+            "hosts");
+}
+
+// Row 41: who serves the restore dies.
+TEST_F(Hosts, WhatNobodyCouldGiveIsNotAskedForAgain) {
+  Make(4);
+  for (Host& host : hosts_) host.stored = StoredCheckpoint{"step-2-g1", "job", {1, 2}, 3, {}};
+  Form(1, {0, 1, 2});
+  Save(5, {1, 2, 3});
+  Replicate();
+  Lose(1);
+  Form(2, {0, 3, 2});
+  ASSERT_EQ(Order(3).fetch.size(), 1u);
+  Fetch({3});  // its rank is told so and ends; the next world decides anew
+  Form(3, {0, 3, 2});
+  EXPECT_EQ(book_.restore.from, RestoreOrder::From::kStorage);
+  EXPECT_TRUE(Order(3).fetch.empty());
+}
+
+// Row 50: it crashes again and again while it recovers; no step is lost by that.
+TEST_F(Hosts, CrashesDuringRecoveryCostNoStep) {
+  Make(8);
+  Form(1, {0, 1, 2});
+  Save(5, {1, 2, 3});
+  Replicate();
+  Lose(1);
+  for (uint64_t generation = 2; generation < 7; ++generation) {
+    const size_t newest = generation + 1;
+    Form(generation, {0, newest, 2});
+    EXPECT_EQ(book_.restore.saved, (SavedStep{1, 5})) << generation;
+    if (generation % 2 == 0) Fetch();
+    if (generation < 6) Lose(newest);
+  }
+  EXPECT_TRUE(HasCopy(7, 1, {1, 5}));
+  Save(6, {1, 2, 3});
+  Replicate();
+  EXPECT_EQ(Order(0).replicated, (SavedStep{6, 6}));
+}
+
+TEST_F(Hosts, ANewMasterFindsTheSamePlan) {
+  Make(4);
+  Form(1, {0, 1, 2});
+  Save(5, {1, 2, 3});
+  Replicate();
+  Lose(1);
+  Form(2, {0, 3, 2});
+  const CheckpointOrder before = Order(3);
+  ledger_ = CheckpointLedger();
+  Tell();
+  EXPECT_EQ(Order(3).fetch, before.fetch);
+  EXPECT_EQ(Order(3).restore, before.restore);
+}
+
+TEST_F(Hosts, AnAgentThatCameBackIsAskedWhereItListensNow) {
+  Make(4);
+  Form(1, {0, 1, 2});
+  Save(5, {1, 2, 3});
+  Tell();
+  EXPECT_EQ(Order(0).fetch[0].sources[0].address, "n2:1");
+  port_ = 2;
+  Tell();
+  EXPECT_TRUE(ledger_.TakeChanged());
+  EXPECT_EQ(Order(0).fetch[0].sources[0].address, "n2:2");
+  Fetch();
+  Lose(1);
+  Form(2, {0, 3, 2});
+  port_ = 3;
+  Tell();
+  EXPECT_EQ(Order(3).fetch[0].sources[0].address, "n2:3");
+}
+
+// The hash of a lost host's tensors is known from when they were replicated.
+TEST_F(Hosts, AnEqualOfALostHostIsFetchedFromItsTwin) {
+  Make(5);
+  Form(1, {0, 1, 2, 3});
+  Save(5, {7, 8});  // hybrid sharding: 0 = 2, 1 = 3
+  Tell();
+  ASSERT_EQ(Order(0).replicated, (SavedStep{1, 5}));
+  Lose(3);
+  Form(2, {0, 1, 2, 4});
+  EXPECT_EQ(book_.restore.from, RestoreOrder::From::kMemory);
+  ASSERT_EQ(Order(4).fetch.size(), 1u);
+  EXPECT_EQ(Order(4).fetch[0].rank, Rank(1));
+}
+
+TEST_F(Hosts, SeveralWhoLackTheSameAreAChain) {
+  Make(5);
+  Form(1, {0, 1, 2, 3});
+  Save(5, {7});
+  Tell();
+  for (const size_t host : {1, 2, 3}) Lose(host);
+  Make(8);
+  Form(2, {0, 5, 6, 7});
+  EXPECT_EQ(book_.restore.from, RestoreOrder::From::kMemory);
+  EXPECT_EQ(Order(5).fetch[0].sources.front().node, "n0");
+  EXPECT_EQ(Order(6).fetch[0].sources.front().node, "n5");
+  EXPECT_EQ(Order(7).fetch[0].sources.front().node, "n6");
+  EXPECT_EQ(Order(7).fetch[0].sources.back().node, "n0")
+      << "whoever is left, when the chain breaks";
+}
+
+TEST_F(Hosts, StorageIsReadOnceForARankOfReplicas) {
+  Make(3);
+  for (Host& host : hosts_) {
+    host.stored = StoredCheckpoint{"step-2-g1", "former", {1, 2}, 3, {0, 0, 0}};
+  }
+  Form(1, {0, 1, 2});
+  EXPECT_EQ(book_.restore.from, RestoreOrder::From::kStorage);
+  for (size_t i = 0; i < 3; ++i) {
+    ASSERT_EQ(Order(i).fetch.size(), 1u) << i;
+    EXPECT_EQ(Order(i).fetch[0].name, "step-2-g1");
+    EXPECT_EQ(Order(i).restore->sources.size(), 1u);
+  }
+  EXPECT_EQ(Order(0).fetch[0].sources.front().node, "") << "it reads";
+  EXPECT_EQ(Order(1).fetch[0].sources.front().node, "n0");
+  EXPECT_EQ(Order(2).fetch[0].sources.front().node, "n1");
+  EXPECT_EQ(Order(2).fetch[0].sources.back().node, "") << "if all else fails, each reads itself";
+}
+
+TEST_F(Hosts, RanksOfOneHostReadStorageThemselves) {
+  Make(2);
+  hosts_[1].domain = hosts_[0].domain;
+  for (Host& host : hosts_) host.stored = StoredCheckpoint{"step-2-g1", "f", {1, 2}, 2, {0, 0}};
+  Form(1, {0, 1});
+  EXPECT_TRUE(Order(0).fetch.empty() && Order(1).fetch.empty());
+  EXPECT_TRUE(Order(1).restore->sources.empty());
+}
+
+TEST_F(Hosts, ACopyDoesNotMakeAStepComplete) {
+  Make(2);
+  Form(1, {0, 1});
+  Save(5, {1, 2});
+  Replicate();
+  // Both went on; the arenas hold newer steps, of which no two are the same.
+  for (size_t i = 0; i < 2; ++i) {
+    std::erase_if(hosts_[i].images, [](const MemoryImage& image) { return !image.is_copy; });
+    hosts_[i].images.push_back({.rank = Rank(static_cast<uint32_t>(i)),
+                                .place = Name(i),
+                                .saved = {1, 8 + static_cast<int64_t>(i)},
+                                .world_size = 2,
+                                .file_bytes = 1,
+                                .root = 1});
+  }
+  Tell();
+  EXPECT_FALSE(ledger_.newest_in_memory().has_value());
+  // For a restore it does: one takes its own from the other's memory.
+  Form(2, {0, 1});
+  EXPECT_EQ(book_.restore.saved, (SavedStep{1, 5}));
+  EXPECT_EQ(Order(0).fetch.size(), 1u);
+}
+
+}  // namespace
+}  // namespace paceline::core

@@ -1,0 +1,485 @@
+#include "paceline/core/station_machine.h"
+
+#include <algorithm>
+
+#include "paceline/base/mark.h"
+#include "paceline/core/last_steps.h"
+
+namespace paceline::core {
+namespace {
+
+// News that others wait for is gathered this long: ranks of a node save at the same moment.
+constexpr Duration kGather = Duration::Milliseconds(5);
+constexpr Duration kUrgentEvery = Duration::Milliseconds(20);
+constexpr size_t kDamagedToldMax = 8;
+constexpr Duration kLookAgain = Duration::Milliseconds(500);
+constexpr uint32_t kLookDoublingsMax = 5;
+constexpr Duration kFetchAgain = Duration::Seconds(1);  // from a store that is away
+
+}  // namespace
+
+std::vector<StationAction> StationMachine::Step(Instant now, const StationEvent& event) {
+  now_ = now;
+  std::visit([this](const auto& one) { On(one); }, event);
+  if (look_at_ <= now_) Look();
+  if (fetch_at_ <= now_) {
+    fetch_at_ = Instant::Max();
+    AnswerRestores();
+  }
+  return std::exchange(actions_, {});
+}
+
+Instant StationMachine::NextDeadline() const { return std::min({report_at_, look_at_, fetch_at_}); }
+
+bool StationMachine::IsUrgent() const {
+  return order_.is_ending || std::any_of(peers_.begin(), peers_.end(), [](const auto& one) {
+           return one.second.awaited.has_value();
+         });
+}
+
+CheckpointTerms StationMachine::terms() const {
+  if (order_.terms.has_value()) return *order_.terms;
+  return terms_.value_or(CheckpointTerms{});
+}
+
+std::string StationMachine::NotHeld(SavedStep saved) {
+  return "its memory does not hold step " + std::to_string(saved.step) + " any more";
+}
+
+std::optional<AnswerProblem> StationMachine::Refuses(uint64_t rank, uint64_t generation,
+                                                     const CheckpointTerms& terms) {
+  if (generation_.value() > generation) {
+    MARK("rank of an older world may not save");
+    return AnswerProblem{0, "this rank is of a world that has ended",
+                         "its generation is " + std::to_string(generation) + ", the node's is " +
+                             ToString(generation_),
+                         "nothing to do: it is about to be stopped"};
+  }
+  const std::optional<CheckpointTerms>& known = order_.terms.has_value() ? order_.terms : terms_;
+  if (known.has_value() && *known != terms && !setup_.is_private) {
+    return AnswerProblem{0, "ranks disagree about their checkpoints",
+                         "the job saves to " + known->directory + " and keeps " +
+                             std::to_string(known->keep) + ", rank " + std::to_string(rank) +
+                             " asks for another directory, number or interval",
+                         "give every rank's Checkpointer the same arguments, and use one in a job"};
+  }
+  terms_ = terms;
+  return std::nullopt;
+}
+
+// ---- ranks ----
+
+void StationMachine::On(const RankOpened& event) {
+  Peer& peer = peers_[event.peer];
+  peer.rank = event.rank;
+  peer.generation = event.generation;
+  HoldAll();  // its arena may be of a time before this station
+  if (!has_looked_ && !is_looking_ && look_at_.is_max()) Look();
+  ReportSoon(true);
+}
+
+void StationMachine::On(const RankClosed& event) {
+  if (peers_.erase(event.peer) == 0) return;
+  ReportSoon(true);
+}
+
+void StationMachine::On(const ArenaReady&) {
+  holds_.clear();  // a new arena knows of none
+  HoldAll();
+}
+
+void StationMachine::On(const ImageSealed& event) {
+  const auto peer = peers_.find(event.peer);
+  if (peer == peers_.end()) return;
+  const Peer& rank = peer->second;
+  ReportSoon(order_.hold.has_value() || rank.awaited.has_value() ||
+             rank.awaits_replica.has_value());
+}
+
+void StationMachine::On(const RestoreAsked& event) {
+  const auto peer = peers_.find(event.peer);
+  if (peer == peers_.end()) return;
+  peer->second.wants_restore = true;
+  peer->second.world_size = event.world_size;
+  AnswerRestores();
+}
+
+void StationMachine::On(const DurabilityAsked& event) {
+  const auto peer = peers_.find(event.peer);
+  if (peer == peers_.end()) return;
+  peer->second.awaited = SavedStep{peer->second.generation, event.step};
+  AnswerWaits();
+  ReportSoon(true);
+}
+
+void StationMachine::On(const ReplicaAsked& event) {
+  const auto peer = peers_.find(event.peer);
+  if (peer == peers_.end()) return;
+  peer->second.awaits_replica = SavedStep{peer->second.generation, event.step};
+  AnswerReplicaWaits();
+  ReportSoon(true);
+}
+
+void StationMachine::On(const CheckpointFoundDamaged& event) {
+  if (damaged_.size() >= kDamagedToldMax) return;
+  damaged_.insert(event.name);
+  Look();
+  ReportSoon(true);
+}
+
+void StationMachine::On(const ImageFoundDamaged& event) {
+  // A copy can be fetched again.
+  if (event.is_copy && event.place == setup_.node) actions_.push_back(DropCopy{event.rank});
+  bad_images_.insert({event.place, event.rank, event.is_copy, event.saved});
+  ReportSoon(true);
+}
+
+void StationMachine::On(const ImagesChanged&) { ReportSoon(true); }
+
+void StationMachine::On(const CopiesSeen& event) {
+  const bool is_news = copies_.here != event.here || copies_.failed != event.failed;
+  copies_ = event;
+  are_copies_known_ = true;
+  AnswerRestores();
+  if (is_news) ReportSoon(true);
+}
+
+// ---- the node ----
+
+void StationMachine::On(const GenerationCarriedOut& event) {
+  if (event.generation == generation_) return;
+  generation_ = event.generation;
+  holds_.clear();
+  actions_.push_back(ClearHolds{});
+  ReportSoon(true);
+}
+
+void StationMachine::On(const PeersOpened& event) {
+  peer_memory_ = event;
+  ReportSoon(true);
+}
+
+void StationMachine::On(const StationLinked&) {
+  told_.reset();
+  ReportSoon(true);
+}
+
+// Until that is done, no report of this node counts.
+void StationMachine::Look() {
+  look_at_ = Instant::Max();
+  is_looking_ = true;
+  has_looked_ = false;
+  std::set<std::string> except = damaged_;
+  except.insert(order_.damaged.begin(), order_.damaged.end());
+  actions_.push_back(LookInStorage{terms().directory, std::move(except)});
+}
+
+void StationMachine::On(const StorageLooked& event) {
+  // Another look may be on its way, for less.
+  is_looking_ = false;
+  if (!event.problem.empty()) {
+    // To take what cannot be read for nothing would begin the training anew.
+    MARK("storage cannot be looked at");
+    const uint32_t doublings = std::min(looks_failed_++, kLookDoublingsMax);
+    look_at_ = now_ + kLookAgain * (int64_t{1} << doublings);
+    return;
+  }
+  looks_failed_ = 0;
+  has_looked_ = !event.stored.has_value() || !IsKnownDamaged(event.stored->name);
+  stored_ = event.stored;
+  ReportSoon(true);
+}
+
+bool StationMachine::IsKnownDamaged(const std::string& name) const {
+  const std::vector<std::string>& told = order_.damaged;
+  return damaged_.contains(name) || std::find(told.begin(), told.end(), name) != told.end();
+}
+
+// ---- orders ----
+
+void StationMachine::On(const CheckpointOrdered& event) {
+  const CheckpointOrder& order = event.order;
+  const bool was_over = order_.is_over;
+  const bool has_more_damaged = order.damaged != order_.damaged;
+  // What failed before somebody waited says nothing about his step: it is tried for him.
+  const bool has_failed =
+      order_.persist.has_value() && !order.persist.has_value() && !order.problem.empty();
+  std::optional<RestoreOrder> known = std::move(order_.restore);
+  std::vector<FetchOrder> fetches = std::move(order_.fetch);
+  order_ = order;
+  // A later master may not know the sources any more; they were good when it was decided. What is
+  // fetched for that goes on: a rank would wait for ever for what nobody fetches.
+  const bool is_poorer = known.has_value() && order_.restore.has_value() &&
+                         known->generation == order_.restore->generation &&
+                         order_.restore->from == RestoreOrder::From::kMemory &&
+                         order_.restore->sources.empty();
+  if (is_poorer) {
+    order_.restore = std::move(known);
+    if (order_.fetch.empty()) order_.fetch = std::move(fetches);
+  }
+  if (has_more_damaged && terms_.has_value()) Look();
+  // What is not ordered any more may be ordered again: then it is tried again.
+  if (!order_.persist.has_value()) {
+    persisting_.reset();
+    shards_.clear();
+  }
+  if (!order_.commit.has_value()) commit_.reset();
+  StartPersist();
+  HoldAll();
+  StartCommit();
+  if (peer_memory_.has_value()) {
+    are_copies_known_ = false;
+    actions_.push_back(FetchImages{order_.fetch, order_.drop_others, terms().directory});
+  }
+  AnswerRestores();
+  AnswerWaits();
+  AnswerReplicaWaits();
+  if (has_failed) TellUnstored("mend the storage: it is tried again with a later step");
+  if (order_.is_over && !was_over) actions_.push_back(EndStation{});
+}
+
+void StationMachine::HoldAll() {
+  for (const auto& [peer, rank] : peers_) {
+    const auto number = static_cast<uint32_t>(rank.rank);
+    const auto [known, is_new] = holds_.try_emplace(number);
+    if (!is_new && known->second == order_.hold) continue;
+    known->second = order_.hold;
+    actions_.push_back(SetHold{number, order_.hold});
+  }
+}
+
+void StationMachine::StartPersist() {
+  if (!order_.persist.has_value() || order_.persist == persisting_) return;
+  persisting_ = order_.persist;
+  shards_.clear();
+  for (const PersistOrder::Shard& shard : persisting_->shards) {
+    shards_[shard.rank.value()] = {.rank = shard.rank, .saved = persisting_->saved};
+    actions_.push_back(WriteImage{terms().directory, persisting_->name, persisting_->saved, shard});
+  }
+  ReportSoon(true);
+}
+
+void StationMachine::On(const ShardEnded& event) {
+  const auto state = shards_.find(event.rank.value());
+  if (state != shards_.end() && state->second.saved == event.saved) {
+    state->second.is_durable = event.problem.empty();
+    state->second.problem = event.problem;
+    state->second.took = event.took;
+  }
+  ReportSoon(true);
+}
+
+void StationMachine::StartCommit() {
+  if (!order_.commit.has_value()) return;
+  const bool is_known = commit_.has_value() && commit_->name == order_.commit->name;
+  if (is_known && commit_->problem.empty()) return;
+  commit_ = CommitState{order_.commit->name, false, "", 0};
+  const CheckpointTerms terms = this->terms();
+  actions_.push_back(WriteCommit{terms.directory, terms.keep, *order_.commit});
+}
+
+void StationMachine::On(const CommitEnded& event) {
+  if (commit_.has_value() && commit_->name == event.name) {
+    commit_->is_done = event.problem.empty();
+    commit_->problem = event.problem;
+    commit_->bytes = event.bytes;
+  }
+  ReportSoon(true);
+}
+
+// ---- answers ----
+
+void StationMachine::AnswerRestores() {
+  if (!order_.restore.has_value() || !are_copies_known_) return;
+  for (auto& [peer, rank] : peers_) {
+    const bool is_his = rank.generation == order_.restore->generation.value();
+    if (rank.wants_restore && is_his && AnswerFrom(peer, &rank)) rank.wants_restore = false;
+  }
+}
+
+// False: later.
+bool StationMachine::AnswerFrom(StationPeer peer, Peer* rank) {
+  const RestoreOrder& restore = *order_.restore;
+  if (restore.from == RestoreOrder::From::kStorage && !terms().directory.starts_with('/')) {
+    Fetch(peer, rank);
+    return false;
+  }
+  AnswerRestore answer{.peer = peer, .order = restore, .images = {}};
+  answer.order.sources.clear();
+  const bool is_memory = restore.from == RestoreOrder::From::kMemory;
+  const auto mine =
+      std::find_if(restore.sources.begin(), restore.sources.end(),
+                   [&](const RestoreOrder::Source& one) { return one.rank.value() == rank->rank; });
+  if (mine == restore.sources.end()) {
+    if (is_memory) return false;  // a master that has not heard all yet
+    actions_.push_back(std::move(answer));
+    return true;
+  }
+  switch (PresenceOf(*mine)) {
+    case Presence::kHere: answer.images = mine->images; break;
+    case Presence::kLater: return false;
+    case Presence::kFailed:
+      if (!is_memory) break;  // it reads all of it by itself
+      MARK("a copy could not be had");
+      actions_.push_back(Unfetched(peer));
+      return true;
+  }
+  actions_.push_back(std::move(answer));
+  return true;
+}
+
+// Are the copies here that this rank shall restore from?
+StationMachine::Presence StationMachine::PresenceOf(const RestoreOrder::Source& source) const {
+  const SavedStep saved = order_.restore->saved;
+  Presence presence = Presence::kHere;
+  for (const RestoreOrder::Image& image : source.images) {
+    const bool is_fetched = image.is_copy && image.place == setup_.node && peer_memory_.has_value();
+    if (!is_fetched || copies_.here.contains({image.rank, saved})) continue;
+    presence = Presence::kLater;
+    for (const FetchFailure& failure : copies_.failed) {
+      if (failure.rank == image.rank && failure.saved == saved) return Presence::kFailed;
+    }
+  }
+  return presence;
+}
+
+// The rank ends, and the next world takes what can be had.
+AnswerProblem StationMachine::Unfetched(StationPeer peer) const {
+  std::string why;
+  for (const FetchFailure& failure : copies_.failed) {
+    if (!why.empty()) why += "; ";
+    const bool is_named = failure.rank.value() < order_.restore->world_size;
+    why += (is_named ? "rank " + ToString(failure.rank) + ": " : "") + failure.problem;
+  }
+  return AnswerProblem{
+      peer,
+      "step " + std::to_string(order_.restore->saved.step) + " cannot be had from another host",
+      std::move(why),
+      "nothing to do under paceline run: it goes on from the newest step that is whole"};
+}
+
+// Ranks read paths, so what is in an object store comes to this host's disk first.
+void StationMachine::Fetch(StationPeer peer, Peer* rank) {
+  if (rank->is_fetching || !fetch_at_.is_max()) return;
+  const RestoreOrder& restore = *order_.restore;
+  FetchStored fetch{peer, terms().directory, restore.name, {}};
+  // In a world of another size everybody cuts his part from all.
+  const bool is_same_size = rank->world_size == restore.world_size;
+  if (is_same_size) fetch.ranks.insert(static_cast<uint32_t>(rank->rank));
+  rank->is_fetching = true;
+  actions_.push_back(std::move(fetch));
+}
+
+void StationMachine::On(const StoredFetched& event) {
+  const auto found = peers_.find(event.peer);
+  if (found == peers_.end()) return;
+  Peer& rank = found->second;
+  rank.is_fetching = false;
+  const bool is_wanted =
+      rank.wants_restore && order_.restore.has_value() && order_.restore->name == event.name;
+  if (!is_wanted) return AnswerRestores();
+  if (event.end == StoredFetched::End::kAway) {
+    // The step is decided: whoever waits for it waits for the store.
+    fetch_at_ = std::min(fetch_at_, now_ + kFetchAgain);
+    return;
+  }
+  rank.wants_restore = false;
+  if (event.end == StoredFetched::End::kRefused) {
+    actions_.push_back(AnswerProblem{event.peer, event.name + " cannot be fetched", event.problem,
+                                     "mend that, or make room on this host's disk"});
+    return;
+  }
+  // What could not be fetched is missing there, and the rank says so.
+  AnswerRestore answer{
+      .peer = event.peer, .order = *order_.restore, .images = {}, .is_fetched = true};
+  answer.order.sources.clear();
+  if (event.was_here) answer.order.reason += "; its files were on this host";
+  actions_.push_back(std::move(answer));
+}
+
+void StationMachine::TellUnstored(const std::string& fix) {
+  for (auto& [peer, rank] : peers_) {
+    if (!rank.awaited.has_value()) continue;
+    const std::string step = std::to_string(rank.awaited->step);
+    actions_.push_back(
+        AnswerProblem{peer, "step " + step + " is not in storage", order_.problem, fix});
+    rank.awaited.reset();
+  }
+}
+
+void StationMachine::AnswerWaits() {
+  for (auto& [peer, rank] : peers_) {
+    const bool is_done =
+        rank.awaited.has_value() && order_.durable.has_value() && *order_.durable >= *rank.awaited;
+    if (!is_done) continue;
+    actions_.push_back(AnswerDurable{peer, *order_.durable});
+    rank.awaited.reset();
+  }
+  if (SaysNever(order_.problem)) TellUnstored("save the same last step on every rank");
+}
+
+void StationMachine::AnswerReplicaWaits() {
+  for (auto& [peer, rank] : peers_) {
+    if (!rank.awaits_replica.has_value()) continue;
+    if (order_.replicated.has_value() && *order_.replicated >= *rank.awaits_replica) {
+      actions_.push_back(AnswerReplicated{peer, *order_.replicated});
+    } else if (!order_.replica_problem.empty()) {
+      actions_.push_back(AnswerProblem{
+          peer, "step " + std::to_string(rank.awaits_replica->step) + " is on no second host",
+          order_.replica_problem, "more hosts, more memory (/dev/shm), or do not wait for it"});
+    } else {
+      continue;
+    }
+    rank.awaits_replica.reset();
+  }
+}
+
+// ---- reports ----
+
+CheckpointReport StationMachine::MakeReport(const std::vector<MemoryImage>& images) const {
+  CheckpointReport report;
+  // Until storage was looked at, what this node says is not the whole truth. That waits for its
+  // first rank, who knows where storage is, even if older images are here.
+  report.generation = has_looked_ ? generation_ : Generation();
+  report.terms = terms_;
+  report.images = images;
+  std::erase_if(report.images, [&](const MemoryImage& image) {
+    return bad_images_.contains({image.place, image.rank.value(), image.is_copy, image.saved});
+  });
+  for (const auto& [rank, state] : shards_) report.shards.push_back(state);
+  report.commit = commit_;
+  report.stored = stored_;
+  for (const auto& [peer, rank] : peers_) {
+    if (!rank.awaited.has_value()) continue;
+    report.flush = std::max(report.flush.value_or(-1), rank.awaited->step);
+  }
+  report.damaged.assign(damaged_.begin(), damaged_.end());
+  if (peer_memory_.has_value()) {
+    report.place = setup_.node;
+    report.address = peer_memory_->address;
+    report.domain = peer_memory_->domain;
+    report.failed = copies_.failed;
+  }
+  return report;
+}
+
+void StationMachine::ReportSoon(bool is_urgent) {
+  if (!report_at_.is_max() && (is_report_urgent_ || !is_urgent)) return;
+  is_report_urgent_ = is_urgent;
+  const Duration every = is_urgent ? kUrgentEvery : setup_.report_every;
+  report_at_ = std::max(now_ + kGather, told_at_ + every);
+}
+
+void StationMachine::On(const ReportDue& event) {
+  report_at_ = Instant::Max();
+  is_report_urgent_ = false;
+  CheckpointReport report = MakeReport(event.images);
+  // A node whose ranks never made a Checkpointer says nothing.
+  const bool is_silent = !told_.has_value() && !report.terms.has_value() && report.images.empty();
+  if (is_silent || told_ == report) return;
+  told_ = report;
+  told_at_ = now_;
+  actions_.push_back(SendReport{std::move(report)});
+}
+
+}  // namespace paceline::core

@@ -1,0 +1,402 @@
+#include "paceline/core/station_machine.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace paceline::core {
+namespace {
+
+constexpr SavedStep kSaved{3, 40};
+
+class StationTest : public testing::Test {
+ protected:
+  void Step(const StationEvent& event) {
+    actions_ = machine_.Step(now_, event);
+    for (const StationAction& action : actions_) {
+      if (const auto* sent = std::get_if<SendReport>(&action)) reports_.push_back(sent->report);
+    }
+  }
+  template <class Action>
+  std::vector<Action> Got() const {
+    std::vector<Action> found;
+    for (const StationAction& action : actions_) {
+      if (const auto* one = std::get_if<Action>(&action)) found.push_back(*one);
+    }
+    return found;
+  }
+  // A rank of world 3 is here, and storage was looked at.
+  void Open() {
+    Step(GenerationCarriedOut{Generation(3)});
+    ASSERT_FALSE(machine_.Refuses(0, 3, terms_).has_value());
+    Step(RankOpened{1, 0, 3});
+    Step(StorageLooked{});
+  }
+  void Report() {
+    now_ = now_ + Duration::Seconds(1);
+    Step(ReportDue{images_});
+  }
+  static CheckpointOrder Persist() {
+    CheckpointOrder order;
+    order.persist =
+        PersistOrder{.saved = kSaved, .world_size = 1, .name = "step-40-g3", .shards = {{}}};
+    return order;
+  }
+
+  CheckpointTerms terms_{.directory = "/d", .keep = 2, .policy = {}};
+  StationMachine machine_{{"n1", Duration::Milliseconds(250)}};
+  Instant now_ = Instant::FromNanoseconds(1);
+  std::vector<StationAction> actions_;
+  std::vector<CheckpointReport> reports_;
+  std::vector<MemoryImage> images_;
+};
+
+TEST_F(StationTest, ANodeWithoutACheckpointerSaysNothing) {
+  Step(GenerationCarriedOut{Generation(3)});
+  Step(StationLinked{});
+  Report();
+  EXPECT_TRUE(reports_.empty());
+}
+
+TEST_F(StationTest, ItsReportCountsOnlyWhenStorageWasLookedAt) {
+  Step(GenerationCarriedOut{Generation(3)});
+  ASSERT_FALSE(machine_.Refuses(0, 3, terms_).has_value());
+  Step(RankOpened{1, 0, 3});
+  EXPECT_EQ(Got<LookInStorage>().size(), 1u);
+  Report();
+  EXPECT_EQ(reports_.back().generation, Generation());
+  Step(StorageLooked{StoredCheckpoint{"step-9-g1", "job", {1, 9}, 1, {}}, ""});
+  Report();
+  EXPECT_EQ(reports_.back().generation, Generation(3));
+  EXPECT_EQ(reports_.back().stored->name, "step-9-g1");
+}
+
+// Found by the simulator: an agent that came back to old images spoke before its first rank did,
+// and the world began anew beside a checkpoint.
+TEST_F(StationTest, OldImagesAloneAreNotTheWholeTruth) {
+  Step(GenerationCarriedOut{Generation(3)});
+  images_ = {{.rank = Rank(0), .place = "n1", .saved = {1, 9}}};
+  Report();
+  ASSERT_EQ(reports_.size(), 1u);
+  EXPECT_EQ(reports_.back().generation, Generation());
+}
+
+TEST_F(StationTest, StorageThatCannotBeReadIsNotEmpty) {
+  Step(GenerationCarriedOut{Generation(3)});
+  ASSERT_FALSE(machine_.Refuses(0, 3, terms_).has_value());
+  Step(RankOpened{1, 0, 3});
+  Step(StorageLooked{std::nullopt, "input/output error"});
+  EXPECT_TRUE(Got<LookInStorage>().empty());
+  Report();
+  EXPECT_EQ(reports_.back().generation, Generation());
+  EXPECT_EQ(Got<LookInStorage>().size(), 1u);  // again
+}
+
+TEST_F(StationTest, ARankOfAnOlderWorldMayNotSave) {
+  Open();
+  const auto why = machine_.Refuses(0, 2, terms_);
+  ASSERT_TRUE(why.has_value());
+  EXPECT_EQ(why->what, "this rank is of a world that has ended");
+}
+
+TEST_F(StationTest, RanksThatDisagreeAreRefused) {
+  Open();
+  CheckpointTerms others = terms_;
+  others.keep = 7;
+  EXPECT_TRUE(machine_.Refuses(1, 3, others).has_value());
+}
+
+TEST_F(StationTest, AnOrderIsCarriedOutOnceAndAgainWhenItWasWithdrawn) {
+  Open();
+  Step(CheckpointOrdered{Persist()});
+  EXPECT_EQ(Got<WriteImage>().size(), 1u);
+  Step(CheckpointOrdered{Persist()});
+  EXPECT_TRUE(Got<WriteImage>().empty());
+  Step(ShardEnded{Rank(0), kSaved, "no space left on device", Duration()});
+  Report();
+  EXPECT_EQ(reports_.back().shards[0].problem, "no space left on device");
+  Step(CheckpointOrdered{CheckpointOrder{}});
+  Report();
+  EXPECT_TRUE(reports_.back().shards.empty());
+  Step(CheckpointOrdered{Persist()});
+  EXPECT_EQ(Got<WriteImage>().size(), 1u);
+}
+
+TEST_F(StationTest, ALateEndOfAnotherStepSaysNothingOfThisOne) {
+  Open();
+  Step(CheckpointOrdered{Persist()});
+  Step(ShardEnded{Rank(0), {2, 40}, "", Duration()});
+  Report();
+  EXPECT_FALSE(reports_.back().shards[0].is_durable);
+  Step(ShardEnded{Rank(0), kSaved, "", Duration()});
+  Report();
+  EXPECT_TRUE(reports_.back().shards[0].is_durable);
+}
+
+TEST_F(StationTest, ARestoreIsAnsweredOnceItIsDecidedForThatRanksWorld) {
+  Open();
+  Step(RestoreAsked{1});
+  EXPECT_TRUE(Got<AnswerRestore>().empty());
+  CheckpointOrder order;
+  order.restore = RestoreOrder{.generation = Generation(2), .saved = {1, 5}};
+  Step(CheckpointOrdered{order});
+  EXPECT_TRUE(Got<AnswerRestore>().empty());
+  order.restore = RestoreOrder{.generation = Generation(3),
+                               .from = RestoreOrder::From::kMemory,
+                               .saved = {2, 8},
+                               .sources = {{Rank(0), {{Rank(0), "n1"}}}}};
+  Step(CheckpointOrdered{order});
+  ASSERT_EQ(Got<AnswerRestore>().size(), 1u);
+  EXPECT_EQ(Got<AnswerRestore>()[0].images[0].place, "n1");
+  Step(CheckpointOrdered{order});
+  EXPECT_TRUE(Got<AnswerRestore>().empty());
+}
+
+TEST_F(StationTest, SourcesThatALaterMasterDoesNotKnowAreRemembered) {
+  Open();
+  CheckpointOrder order;
+  order.restore = RestoreOrder{.generation = Generation(3),
+                               .from = RestoreOrder::From::kMemory,
+                               .saved = {2, 8},
+                               .sources = {{Rank(0), {{Rank(0), "n1"}}}}};
+  Step(CheckpointOrdered{order});
+  order.restore->sources.clear();
+  Step(CheckpointOrdered{order});
+  Step(RestoreAsked{1});
+  EXPECT_EQ(Got<AnswerRestore>().size(), 1u);
+}
+
+TEST_F(StationTest, AHoldIsSetOnceAndAgainInANewArena) {
+  Open();
+  CheckpointOrder order;
+  order.hold = 50;
+  Step(CheckpointOrdered{order});
+  EXPECT_EQ(Got<SetHold>().size(), 1u);
+  Step(CheckpointOrdered{order});
+  EXPECT_TRUE(Got<SetHold>().empty());
+  Step(ArenaReady{});
+  EXPECT_EQ(Got<SetHold>().size(), 1u);
+  Step(GenerationCarriedOut{Generation(4)});
+  EXPECT_EQ(Got<ClearHolds>().size(), 1u);
+}
+
+TEST_F(StationTest, WhoeverWaitsForStorageHearsOfSuccessOrOfTheProblem) {
+  Open();
+  Step(DurabilityAsked{1, 40});
+  Report();
+  EXPECT_EQ(reports_.back().flush, 40);
+  CheckpointOrder order;
+  order.durable = SavedStep{3, 39};
+  Step(CheckpointOrdered{order});
+  EXPECT_TRUE(Got<AnswerDurable>().empty());
+  order.persist = Persist().persist;
+  Step(CheckpointOrdered{order});
+  order.persist.reset();
+  order.problem = "no space left on device";
+  Step(CheckpointOrdered{order});
+  EXPECT_EQ(Got<AnswerProblem>().size(), 1u);
+  // What failed before it was asked is no answer: it is tried again.
+  Step(DurabilityAsked{1, 40});
+  EXPECT_TRUE(Got<AnswerProblem>().empty());
+  order.problem.clear();
+  order.durable = kSaved;
+  Step(CheckpointOrdered{order});
+  EXPECT_EQ(Got<AnswerDurable>().size(), 1u);
+}
+
+TEST_F(StationTest, WhoeverWaitsForWhatWillNeverBeWholeIsToldAlsoWhenHeComesLater) {
+  Open();
+  Step(DurabilityAsked{1, 40});
+  CheckpointOrder order;
+  order.durable = SavedStep{3, 39};
+  order.problem = "not every rank has saved it: rank 1 has ended, its last save is step 39";
+  Step(CheckpointOrdered{order});
+  ASSERT_EQ(Got<AnswerProblem>().size(), 1u);
+  EXPECT_EQ(Got<AnswerProblem>()[0].what, "step 40 is not in storage");
+  EXPECT_EQ(Got<AnswerProblem>()[0].why, order.problem);
+  Step(DurabilityAsked{1, 40});
+  EXPECT_EQ(Got<AnswerProblem>().size(), 1u);
+  Step(DurabilityAsked{1, 39});
+  EXPECT_EQ(Got<AnswerDurable>().size(), 1u) << "that one is there";
+}
+
+TEST_F(StationTest, WhatARankFoundDamagedIsLeftOut) {
+  Open();
+  images_ = {{.rank = Rank(0), .place = "n1", .saved = kSaved},
+             {.rank = Rank(0), .place = "n1", .saved = {3, 39}}};
+  Step(ImageFoundDamaged{"n1", 0, false, kSaved});
+  Report();
+  ASSERT_EQ(reports_.back().images.size(), 1u);
+  EXPECT_EQ(reports_.back().images[0].saved.step, 39);
+  Step(CheckpointFoundDamaged{"step-40-g3"});
+  ASSERT_EQ(Got<LookInStorage>().size(), 1u);
+  EXPECT_TRUE(Got<LookInStorage>()[0].except.contains("step-40-g3"));
+  Report();
+  EXPECT_EQ(reports_.back().damaged, std::vector<std::string>{"step-40-g3"});
+}
+
+// A rank that shall restore from a copy, which this host has to fetch first.
+CheckpointOrder FromCopy() {
+  CheckpointOrder order;
+  order.restore = RestoreOrder{.generation = Generation(3),
+                               .from = RestoreOrder::From::kMemory,
+                               .saved = {2, 8},
+                               .world_size = 1,
+                               .name = "",
+                               .sources = {{Rank(0), {{Rank(0), "n1", true}}}},
+                               .reason = ""};
+  order.fetch = {{.rank = Rank(0), .saved = {2, 8}, .name = "", .sources = {}}};
+  return order;
+}
+
+TEST_F(StationTest, ARestoreWaitsForTheCopyThatIsFetchedForIt) {
+  Open();
+  Step(PeersOpened{"h1:1", "h1"});
+  Step(RestoreAsked{1, 1});
+  Step(CheckpointOrdered{FromCopy()});
+  EXPECT_TRUE(Got<AnswerRestore>().empty());
+  ASSERT_EQ(Got<FetchImages>().size(), 1u);
+  EXPECT_EQ(Got<FetchImages>()[0].orders.size(), 1u);
+  Step(CopiesSeen{{{Rank(0), {2, 7}}}, {}});
+  EXPECT_TRUE(Got<AnswerRestore>().empty());
+  Step(CopiesSeen{{{Rank(0), {2, 8}}}, {}});
+  ASSERT_EQ(Got<AnswerRestore>().size(), 1u);
+  EXPECT_TRUE(Got<AnswerRestore>()[0].images[0].is_copy);
+}
+
+TEST_F(StationTest, ACopyThatNobodyCanGiveEndsTheRankAndIsReported) {
+  Open();
+  Step(PeersOpened{"h1:1", "h1"});
+  Step(RestoreAsked{1, 1});
+  Step(CheckpointOrdered{FromCopy()});
+  // Of an order before this one.
+  Step(CopiesSeen{{}, {{Rank(0), {2, 7}, "n2 is gone"}}});
+  EXPECT_TRUE(Got<AnswerProblem>().empty());
+  Step(CopiesSeen{{}, {{Rank(0), {2, 8}, "n2 is gone"}}});
+  ASSERT_EQ(Got<AnswerProblem>().size(), 1u);
+  EXPECT_EQ(Got<AnswerProblem>()[0].why, "rank 0: n2 is gone");
+  Report();
+  EXPECT_EQ(reports_.back().failed.size(), 1u);
+  EXPECT_EQ(reports_.back().address, "h1:1");
+}
+
+// Found by the simulator: the rank waited for ever for what nobody fetched any more.
+TEST_F(StationTest, WhatALaterMasterDoesNotKnowIsStillFetched) {
+  Open();
+  Step(PeersOpened{"h1:1", "h1"});
+  Step(RestoreAsked{1, 1});
+  Step(CheckpointOrdered{FromCopy()});
+  CheckpointOrder order = FromCopy();
+  order.restore->sources.clear();
+  order.fetch.clear();
+  Step(CheckpointOrdered{order});
+  ASSERT_EQ(Got<FetchImages>().size(), 1u);
+  EXPECT_EQ(Got<FetchImages>()[0].orders.size(), 1u);
+  Step(CopiesSeen{{}, {{Rank(0), {2, 8}, "n2 is gone"}}});
+  EXPECT_EQ(Got<AnswerProblem>().size(), 1u);
+}
+
+TEST_F(StationTest, WithoutItsCopyARankReadsStorageByItself) {
+  Open();
+  Step(PeersOpened{"h1:1", "h1"});
+  Step(RestoreAsked{1, 1});
+  CheckpointOrder order = FromCopy();
+  order.restore->from = RestoreOrder::From::kStorage;
+  order.restore->name = "step-8-g2";
+  Step(CheckpointOrdered{order});
+  EXPECT_TRUE(Got<AnswerRestore>().empty());
+  Step(CopiesSeen{{}, {{Rank(0), {2, 8}, "n2 is gone"}}});
+  ASSERT_EQ(Got<AnswerRestore>().size(), 1u);
+  EXPECT_TRUE(Got<AnswerRestore>()[0].images.empty());
+}
+
+TEST_F(StationTest, ACopyThatWasFoundDamagedGoes) {
+  Open();
+  Step(ImageFoundDamaged{"n2", 0, true, kSaved});
+  EXPECT_TRUE(Got<DropCopy>().empty()) << "it is another node's";
+  Step(ImageFoundDamaged{"n1", 0, true, kSaved});
+  EXPECT_EQ(Got<DropCopy>().size(), 1u);
+}
+
+TEST_F(StationTest, FilesOfAnObjectStoreAreFetchedAndFetchedAgainWhenItIsAway) {
+  terms_.directory = "s3://bucket/run";
+  Open();
+  CheckpointOrder order;
+  order.terms = terms_;
+  order.restore = RestoreOrder{.generation = Generation(3),
+                               .from = RestoreOrder::From::kStorage,
+                               .saved = {2, 8},
+                               .world_size = 1,
+                               .name = "step-8-g2",
+                               .sources = {},
+                               .reason = "goes on"};
+  Step(CheckpointOrdered{order});
+  Step(RestoreAsked{1, 1});
+  ASSERT_EQ(Got<FetchStored>().size(), 1u);
+  EXPECT_EQ(Got<FetchStored>()[0].ranks, std::set<uint32_t>{0});
+  Step(StoredFetched{1, "step-8-g2", StoredFetched::End::kAway, "timed out", false});
+  EXPECT_TRUE(actions_.empty());
+  Step(CheckpointOrdered{order});
+  EXPECT_TRUE(Got<FetchStored>().empty()) << "not before its pause is over";
+  now_ = now_ + Duration::Seconds(1);
+  Step(StationTimePassed{});
+  ASSERT_EQ(Got<FetchStored>().size(), 1u);
+  Step(StoredFetched{1, "step-8-g2", StoredFetched::End::kDone, "", true});
+  ASSERT_EQ(Got<AnswerRestore>().size(), 1u);
+  EXPECT_TRUE(Got<AnswerRestore>()[0].is_fetched);
+  EXPECT_EQ(Got<AnswerRestore>()[0].order.reason, "goes on; its files were on this host");
+  // It wants the images of the other ranks as well.
+  Step(RestoreAsked{1, 0});
+  ASSERT_EQ(Got<FetchStored>().size(), 1u);
+  EXPECT_TRUE(Got<FetchStored>()[0].ranks.empty());
+  Step(StoredFetched{1, "step-8-g2", StoredFetched::End::kRefused, "no space left", false});
+  EXPECT_EQ(Got<AnswerProblem>().size(), 1u);
+}
+
+TEST_F(StationTest, WhoeverWaitsForASecondHostHearsOfItOrWhyNot) {
+  Open();
+  Step(ReplicaAsked{1, 40});
+  CheckpointOrder order;
+  order.replicated = SavedStep{3, 39};
+  Step(CheckpointOrdered{order});
+  EXPECT_TRUE(Got<AnswerReplicated>().empty());
+  order.replicated = kSaved;
+  Step(CheckpointOrdered{order});
+  EXPECT_EQ(Got<AnswerReplicated>().size(), 1u);
+  order.replica_problem = "the job has no second host";
+  Step(CheckpointOrdered{order});
+  Step(ReplicaAsked{1, 41});
+  EXPECT_EQ(Got<AnswerProblem>().size(), 1u);
+}
+
+// A look that began before the order came does not know what must not be taken any more.
+TEST_F(StationTest, ALookThatFindsWhatTheJobKnowsAsDamagedDoesNotCount) {
+  Step(GenerationCarriedOut{Generation(3)});
+  ASSERT_FALSE(machine_.Refuses(0, 3, terms_).has_value());
+  Step(RankOpened{1, 0, 3});
+  CheckpointOrder order;
+  order.damaged = {"step-9-g1"};
+  Step(CheckpointOrdered{order});
+  EXPECT_EQ(Got<LookInStorage>().size(), 1u);
+  Step(StorageLooked{StoredCheckpoint{"step-9-g1", "job", {1, 9}, 1, {}}, ""});
+  Report();
+  EXPECT_EQ(reports_.back().generation, Generation());
+  Step(StorageLooked{});
+  Report();
+  EXPECT_EQ(reports_.back().generation, Generation(3));
+}
+
+TEST_F(StationTest, NewsThatSomebodyWaitsForGoesOutAtOnceTheRestWithTheHeartbeat) {
+  Open();
+  Report();
+  Step(ImageSealed{1});
+  EXPECT_EQ(machine_.NextDeadline() - now_, Duration::Milliseconds(250));
+  Step(DurabilityAsked{1, 40});
+  EXPECT_EQ(machine_.NextDeadline() - now_, Duration::Milliseconds(20));
+}
+
+}  // namespace
+}  // namespace paceline::core

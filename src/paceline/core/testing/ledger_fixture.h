@@ -1,0 +1,92 @@
+#pragma once
+
+// A checkpoint ledger with everything that the agents of a small world would tell it.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "paceline/core/checkpoint_ledger.h"
+
+namespace paceline::core {
+
+// Nodes have one rank each.
+class LedgerTest : public testing::Test {
+ protected:
+  void Form(uint64_t generation, uint32_t ranks) {
+    world_ = World{.generation = Generation(generation), .seats = {}};
+    for (uint32_t i = 0; i < ranks; ++i) world_.seats.push_back({NodeId(i + 1), i, 1});
+    reports_.resize(std::max<size_t>(reports_.size(), ranks));
+    for (CheckpointReport& report : reports_) {
+      report.generation = world_.generation;
+      report.terms = terms_;
+      report.shards.clear();
+      report.commit.reset();
+    }
+  }
+
+  // Rank `rank` has it in the memory of its node; equal roots are equal files.
+  void Save(uint32_t rank, uint64_t generation, int64_t step, uint64_t root = 7) {
+    reports_[rank].images.push_back({.rank = Rank(rank),
+                                     .place = "n" + std::to_string(rank),
+                                     .saved = {generation, step},
+                                     .world_size = world_.world_size(),
+                                     .file_bytes = 100,
+                                     .file_root = root});
+  }
+  void SaveAll(int64_t step, bool is_sharded = false) {
+    for (uint32_t rank = 0; rank < world_.world_size(); ++rank) {
+      Save(rank, world_.generation.value(), step, is_sharded ? rank : 7);
+    }
+  }
+
+  // Every node of the world reports, then whatever is due happens.
+  void Run() {
+    for (uint32_t i = 0; i < world_.world_size(); ++i) ledger_.Report(NodeId(i + 1), reports_[i]);
+    Settle();
+  }
+  void Settle() {
+    for (;;) {
+      auto fact = ledger_.Next(now_, View(), &said_);
+      if (!fact.has_value()) return;
+      Apply(*fact, &book_);
+      facts_.push_back(*fact);
+    }
+  }
+  // What an agent with a good disk answers.
+  void CarryOut() {
+    for (uint32_t i = 0; i < world_.world_size(); ++i) {
+      const CheckpointOrder order = Order(i);
+      if (order.persist.has_value()) {
+        reports_[i].shards.clear();
+        for (const auto& shard : order.persist->shards) {
+          reports_[i].shards.push_back({shard.rank, order.persist->saved, true, "", {}});
+        }
+      }
+      if (order.commit.has_value()) {
+        reports_[i].commit = CommitState{order.commit->name, true, "", 100};
+      }
+    }
+    Run();
+  }
+
+  CheckpointView View() const {
+    return {.book = book_, .world = &world_, .job_id = "job", .is_ending = is_ending_};
+  }
+  CheckpointOrder Order(uint32_t rank) const { return ledger_.OrderFor(NodeId(rank + 1), View()); }
+
+  CheckpointTerms terms_{.directory = "/d", .keep = 2, .policy = {}};
+  World world_;
+  std::vector<CheckpointReport> reports_;
+  CheckpointLedger ledger_;
+  CheckpointBook book_;
+  std::vector<CheckpointFact> facts_;
+  std::vector<std::string> said_;
+  Instant now_ = Instant::FromNanoseconds(1);
+  bool is_ending_ = false;
+};
+
+}  // namespace paceline::core

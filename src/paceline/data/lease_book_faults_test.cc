@@ -1,0 +1,160 @@
+// What a master, a link or a worker that fails leaves behind.
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "paceline/data/lease_book_host.h"
+
+namespace paceline {
+namespace {
+
+// Whoever reads this sample dies, and the master with it: blame is durable, so it is found.
+TEST(LeaseBookFaultsTest, BlameOutlivesTheMaster) {
+  Host host;
+  constexpr uint64_t kBad = 13;
+  int deaths = 0;
+  for (; deaths < 40; ++deaths) {
+    host.Open(kAnn, OpenOf(0, 1 + deaths));
+    LeaseFrame taken = host.Take(kAnn);
+    while (taken.op == LeaseOp::kGranted && !(taken.begin <= kBad && kBad < taken.end)) {
+      host.Ack(kAnn, taken, taken.end);
+      taken = host.Take(kAnn);
+    }
+    if (taken.op != LeaseOp::kGranted) break;
+    host.Gone(kAnn, /*is_blamed=*/true);
+    if (deaths % 2 == 0) host.summary = host.book.Summary(), host.journal.clear();
+    host.Restart(host.journal.size());
+  }
+  EXPECT_EQ(host.book.Views().front().quarantined, (std::vector<OrdinalRange>{{13, 14}}));
+  EXPECT_TRUE(host.book.Views().front().is_complete);
+  // Three for a lease of ten to be suspect, then its halves to one sample, and three for that.
+  EXPECT_LE(deaths, 12);
+}
+
+TEST(LeaseBookFaultsTest, ABlamedLeaseIsPresentedToAnotherMaster) {
+  Host host;
+  host.Open(kAnn, OpenOf(0));
+  host.Take(kAnn);
+  host.Gone(kAnn, /*is_blamed=*/true);
+  host.Open(kBob, OpenOf(1));
+  const LeaseFrame taken = host.Take(kBob);
+  EXPECT_EQ(taken.begin, 0u);
+  host.Restart(host.journal.size());
+  host.Open(kBob, OpenOf(1));
+  const LeaseFrame presented = host.One(
+      kBob,
+      {.op = LeaseOp::kPresent, .lease = taken.lease, .begin = taken.begin, .end = taken.end});
+  EXPECT_EQ(presented.op, LeaseOp::kPresented);
+  EXPECT_EQ(host.Ack(kBob, taken, taken.end).op, LeaseOp::kConfirmed);
+  EXPECT_EQ(host.done(), 10u);
+}
+
+// With checkpoints each death rewinds the data; the sample is found all the same.
+TEST(LeaseBookFaultsTest, BlameOutlivesRewinds) {
+  Host host;
+  constexpr uint64_t kBad = 13;
+  int generation = 1;
+  LeaseFrame taken;
+  for (; generation < 40; ++generation) {
+    host.Open(kAnn, Following(0, generation));
+    taken = host.Take(kAnn);
+    while (taken.op == LeaseOp::kGranted && !(taken.begin <= kBad && kBad < taken.end)) {
+      host.Ack(kAnn, taken, taken.end);
+      taken = host.Take(kAnn);
+    }
+    if (taken.op != LeaseOp::kGranted) break;
+    host.Gone(kAnn, /*is_blamed=*/true);
+  }
+  EXPECT_EQ(taken.op, LeaseOp::kComplete);
+  EXPECT_EQ(host.book.Views().front().quarantined, (std::vector<OrdinalRange>{{13, 14}}));
+  EXPECT_EQ(host.done(), 99u);
+  EXPECT_LE(generation, 13);
+}
+
+// Its worker has counted what somebody else does now. If the master died before it heard so, the
+// next one would take the lease up again, and must not find that step marked.
+TEST(LeaseBookFaultsTest, AMarkBehindAStaleAckIsNone) {
+  Host host;
+  LeaseOpen alone = Following(0, 1);
+  alone.world_size = 1;
+  host.Open(kAnn, alone);
+  const LeaseFrame taken = host.Take(kAnn);
+  host.Tick(60'000);  // its deadline passed
+  EXPECT_EQ(host.Ack(kAnn, taken, taken.end, 60'001).op, LeaseOp::kStale);
+  EXPECT_EQ(host.Mark(kAnn, 5), "lost");
+  host.Restart(host.journal.size());
+  host.Open(kAnn, alone);
+  const LeaseFrame presented = host.One(
+      kAnn,
+      {.op = LeaseOp::kPresent, .lease = taken.lease, .begin = taken.begin, .end = taken.end});
+  EXPECT_EQ(presented.op, LeaseOp::kPresented);
+  EXPECT_EQ(host.Ack(kAnn, taken, taken.end).op, LeaseOp::kConfirmed);
+  const std::string position = host.Mark(kAnn, 5);
+  EXPECT_EQ(position, "g1.0.s5");
+  alone.generation = alone.incarnation = 2;
+  host.Open(kAnn, alone);
+  EXPECT_EQ(host.Rewind(kAnn, position).op, LeaseOp::kRewound);
+  EXPECT_EQ(host.done(), 10u) << "the position has what was counted";
+}
+
+TEST(LeaseBookFaultsTest, AGrantThatWasLostOnTheWayComesBackWhenItsWorkerOpensAgain) {
+  Host host;
+  host.Open(kAnn, OpenOf(0));
+  const LeaseFrame known = host.Take(kAnn);
+  const LeaseFrame lost = host.Take(kAnn);
+  constexpr LeasePeer kAgain{2, 1};
+  host.book.LinkBroken(At(0), 1, LeaseBook::kLinkPatience);
+  host.Open(kAgain, OpenOf(0));
+  host.Say(kAgain,
+           {.op = LeaseOp::kPresent, .lease = known.lease, .begin = known.begin, .end = known.end});
+  const LeaseFrame again = host.Take(kAgain);
+  EXPECT_EQ(again.begin, lost.begin) << "at once, and not after a deadline";
+  EXPECT_NE(again.lease, lost.lease);
+  EXPECT_EQ(host.Ack(kAgain, known, known.end).op, LeaseOp::kConfirmed);
+  EXPECT_EQ(host.Ack(kAgain, lost, lost.end).op, LeaseOp::kStale);
+}
+
+// At every point where the master may die: the facts so far fold to a state in which nothing is
+// counted twice, and a summary folds to the same.
+TEST(LeaseBookFaultsTest, APositionOfAnotherJobIsAdoptedWhenTheDataAreTheSame) {
+  Host first;
+  first.book = LeaseBook("calm.g1");
+  first.Boot();
+  LeaseOpen alone = Following(0, 1);
+  alone.world_size = 1;
+  first.Open(kAnn, alone);
+  first.Ack(kAnn, first.Take(kAnn), 4);
+  const std::string position = first.Mark(kAnn, 5);
+  EXPECT_EQ(position, "calm.g1.g1.0.s5");
+  EXPECT_EQ(LeaseBook::JobOf(position), "calm.g1");
+  LeaseBook folded(LeaseBook::JobOf(position));
+  for (const LeaseFact& fact : first.journal) folded.Restore(fact);
+
+  Host second;
+  LeaseActions actions;
+  EXPECT_FALSE(second.book.Adopt(kAnn, position, folded, &actions)) << "nobody asked";
+  second.Open(kAnn, alone);
+  EXPECT_TRUE(second.book.Lacks(kAnn, position));
+  EXPECT_FALSE(second.book.Lacks(kAnn, ""));
+  EXPECT_FALSE(second.book.Adopt(kAnn, "calm.g1.g1.0.s6", folded, &actions));
+  EXPECT_TRUE(second.book.Adopt(kAnn, position, folded, &actions));
+  second.Keep(&actions);
+  EXPECT_FALSE(second.book.Lacks(kAnn, position));
+  EXPECT_EQ(second.Rewind(kAnn, position + "\n/runs/first").op, LeaseOp::kRewound);
+  EXPECT_EQ(second.done(), 4u);
+  EXPECT_EQ(second.Take(kAnn).begin, 4u);
+  second.Restart(second.journal.size());
+  EXPECT_EQ(second.done(), 4u) << "it is a fact of this job, too";
+
+  Host other;
+  alone.terms = "others";
+  other.Open(kAnn, alone);
+  EXPECT_FALSE(other.book.Adopt(kAnn, position, folded, &actions));
+  EXPECT_FALSE(other.book.Adopt(kAnn, position, std::vector<OrdinalRange>{{99, 101}}, &actions));
+  EXPECT_TRUE(other.book.Adopt(kAnn, position, std::vector<OrdinalRange>{{99, 100}}, &actions));
+}
+
+}  // namespace
+}  // namespace paceline

@@ -1,0 +1,384 @@
+#include "paceline/data/lease_turn.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "paceline/base/mark.h"
+#include "paceline/base/text.h"
+
+namespace paceline {
+
+using Kind = LeaseFact::Kind;
+
+void LeaseBook::Turn::Note(LeaseFact fact) {
+  book_.Apply(fact);
+  actions_.facts.push_back(std::move(fact));
+  ++book_.facts_;
+}
+
+void LeaseBook::Turn::Answer(const LeasePeer& to, LeaseFrame frame) {
+  actions_.answers.push_back({.to = to, .frame = std::move(frame), .after = 0});
+}
+
+void LeaseBook::Turn::Promise(const LeasePeer& to, LeaseFrame frame) {
+  actions_.answers.push_back({.to = to, .frame = std::move(frame), .after = book_.facts_});
+}
+
+void LeaseBook::Turn::Refuse(const LeasePeer& to, const std::string& what, const std::string& why,
+                             const std::string& fix) {
+  Answer(to, {.op = LeaseOp::kRefused, .text = what + "\n" + why + "\n" + fix});
+}
+
+void LeaseBook::Turn::Take(const LeasePeer& from, const LeaseFrame& frame) {
+  if (frame.op == LeaseOp::kOpen) return Open(from, frame);
+  const auto found = book_.sessions_.find(from);
+  if (found == book_.sessions_.end()) {
+    // It was given up for dead, or this is another master than it thinks.
+    if (frame.op != LeaseOp::kClose) Answer(from, {.op = LeaseOp::kReset});
+    return;
+  }
+  const Place at{from, found->second, book_.sets_.at(found->second.set)};
+  at.session.lost_until.reset();
+  switch (frame.op) {
+    case LeaseOp::kTake: return TakeRequest(at, frame);
+    case LeaseOp::kAck: return Ack(at, frame);
+    case LeaseOp::kFail: return Fail(at, frame);
+    case LeaseOp::kPresent: return Present(at, frame);
+    case LeaseOp::kMark: return Mark(at, frame);
+    case LeaseOp::kRewind: return Rewind(at, frame);
+    case LeaseOp::kClose: return End(from, /*is_blamed=*/false);
+    default: return;  // not for a ledger
+  }
+}
+
+// ---- who it is ----
+
+LeaseBook::DataSet* LeaseBook::Turn::FindSet(const LeasePeer& from, const LeaseOpen& open) {
+  auto known = book_.by_name_.find(open.name);
+  if (known == book_.by_name_.end()) {
+    if (book_.sets_.size() >= kDataSetsMax) {
+      Refuse(from, "too many data sets", Concat("a job has at most ", kDataSetsMax),
+             "name= of one that is there");
+      return nullptr;
+    }
+    const uint32_t number = book_.sets_.empty() ? 1 : book_.sets_.rbegin()->first + 1;
+    Note({.kind = Kind::kOpened,
+          .set = number,
+          .begin = open.follows_checkpoints ? 1u : 0u,
+          .end = open.ordinals,
+          .text = open.name + "\n" + open.terms});
+    DataSet& made = book_.sets_.at(number);
+    book_.Open(&made);
+    known = book_.by_name_.find(open.name);
+  }
+  DataSet& set = book_.sets_.at(known->second);
+  const bool is_same = set.terms == open.terms && set.spec.samples == open.ordinals;
+  if (!is_same) {
+    Refuse(from, Concat("the data set ", open.name, " is another one in this job"),
+           Concat("it is ", set.terms, ", and ", set.spec.samples, " ordinals; asked for is ",
+                  open.terms, ", and ", open.ordinals),
+           "another name= for another data set; or the data and the order as they were");
+    return nullptr;
+  }
+  if (set.follows_checkpoints != open.follows_checkpoints) {
+    Refuse(from, Concat("resume= of the data set ", open.name, " changed"),
+           "the job began it with the other one", "resume= as it was, or another name=");
+    return nullptr;
+  }
+  return &set;
+}
+
+// What was there of the same worker and of older generations has to go. False: itself.
+bool LeaseBook::Turn::Displace(const LeasePeer& from, const LeaseOpen& open, DataSet* set) {
+  if (open.generation < set->generation) return false;
+  set->generation = open.generation;
+  const std::set<LeasePeer> others = set->sessions;
+  for (const LeasePeer& peer : others) {
+    const Session& other = book_.sessions_.at(peer);
+    const bool is_same_worker = other.worker.worker == open.rank;
+    if (is_same_worker && other.worker.incarnation > open.incarnation) return false;
+    if (is_same_worker && other.worker.incarnation == open.incarnation) {
+      // It comes over another way, and keeps what it has.
+      set->sessions.erase(peer);
+      set->waiting.erase(peer);
+      book_.sessions_.erase(peer);
+    } else if (is_same_worker || other.lineage.generation < open.generation) {
+      MARK("a lease holder of an older generation is fenced");
+      if (peer != from) Answer(peer, {.op = LeaseOp::kFenced});
+      Leave(peer, /*is_blamed=*/false);
+    }
+  }
+  return true;
+}
+
+void LeaseBook::Turn::Open(const LeasePeer& from, const LeaseFrame& frame) {
+  const std::optional<LeaseOpen> open = ParseOpen(frame.text);
+  if (!open || book_.sessions_.size() >= kSessionsMax) {
+    return Refuse(from, "this is no worker on a data set", "its first frame cannot be read",
+                  "the same version of paceline everywhere");
+  }
+  DataSet* const set = FindSet(from, *open);
+  if (set == nullptr) return;
+  if (!Displace(from, *open, set)) return Answer(from, {.op = LeaseOp::kFenced});
+  const auto milliseconds = [](uint64_t count) {
+    return Duration::Milliseconds(static_cast<int64_t>(count));
+  };
+  set->spec.lease_min = open->lease_min;
+  set->spec.lease_max = open->lease_max;
+  set->spec.lease_first = open->lease_first;
+  set->spec.lease_length = milliseconds(open->lease_ms);
+  set->spec.deadline_min = milliseconds(open->deadline_ms);
+  set->spec.failures_max = open->failures_max;
+  set->ledger->Tune(set->spec);
+  Session session;
+  session.set = set->number;
+  session.worker = {.worker = open->rank, .incarnation = open->incarnation};
+  session.rank = open->rank;
+  session.world_size = open->world_size;
+  session.lineage = {open->generation, 0};
+  session.presented.emplace();
+  book_.sessions_.insert_or_assign(from, std::move(session));
+  set->sessions.insert(from);
+  Promise(from, {.op = LeaseOp::kOpened, .begin = set->quarantined.total()});
+}
+
+void LeaseBook::Turn::End(const LeasePeer& peer, bool is_blamed) {
+  const auto found = book_.sessions_.find(peer);
+  if (found == book_.sessions_.end()) return;
+  DataSet& set = book_.sets_.at(found->second.set);
+  Leave(peer, is_blamed);
+  Settle(&set);
+}
+
+void LeaseBook::Turn::Leave(const LeasePeer& peer, bool is_blamed) {
+  const auto found = book_.sessions_.find(peer);
+  DataSet& set = book_.sets_.at(found->second.set);
+  set.ledger->Expire(found->second.worker, is_blamed);
+  NoteFailures(&set);
+  set.sessions.erase(peer);
+  set.waiting.erase(peer);
+  book_.sessions_.erase(found);
+}
+
+void LeaseBook::Turn::Pass() {
+  std::vector<LeasePeer> lost;
+  for (const auto& [peer, session] : book_.sessions_) {
+    if (session.lost_until && *session.lost_until <= now_) lost.push_back(peer);
+  }
+  for (const LeasePeer& peer : lost) {
+    MARK("the leases of a silent node come back");
+    End(peer, /*is_blamed=*/false);
+  }
+  for (auto& [number, set] : book_.sets_) {
+    if (!set.ledger || set.ledger->NextDeadline() > now_) continue;
+    set.ledger->ExpireDue(now_);
+    NoteFailures(&set);
+    Settle(&set);
+  }
+}
+
+// ---- leases ----
+
+bool LeaseBook::Turn::IsCurrent(const Place& at) const {
+  return !at.set.follows_checkpoints || at.session.lineage == at.set.lineage;
+}
+
+void LeaseBook::Turn::BeginGeneration(const Place& at) {
+  const bool is_new = at.session.lineage.generation > at.set.lineage.generation;
+  if (!at.set.follows_checkpoints || !is_new) return;
+  Note({.kind = Kind::kRewound,
+        .set = at.set.number,
+        .begin = at.session.lineage.generation,
+        .end = 0});
+}
+
+void LeaseBook::Turn::TakeRequest(const Place& at, const LeaseFrame& frame) {
+  if (at.session.requests.size() >= kRequestsMax) {
+    return Refuse(at.from, "too many requests at once", "a process may have 1,024",
+                  "fewer leases ahead");
+  }
+  BeginGeneration(at);
+  if (const auto presented = std::exchange(at.session.presented, std::nullopt)) {
+    at.set.ledger->KeepOnly(at.session.worker, *presented);
+    Settle(&at.set);
+  }
+  at.session.requests.push_back({.number = frame.number});
+  Serve(at.from, &at.session, &at.set);
+}
+
+void LeaseBook::Turn::Serve(const LeasePeer& peer, Session* session, DataSet* set) {
+  const Place at{peer, *session, *set};
+  while (!session->requests.empty() && IsCurrent(at)) {
+    const uint64_t number = session->requests.front().number;
+    const TakeResult taken = set->ledger->Take(now_, session->worker);
+    NoteFailures(set);  // a newer incarnation ends what an older one held
+    if (taken.answer == TakeAnswer::kWait) break;
+    session->requests.pop_front();
+    if (taken.answer == TakeAnswer::kFenced) {
+      Answer(peer, {.op = LeaseOp::kFenced});
+    } else if (taken.answer == TakeAnswer::kComplete) {
+      Promise(peer, {.op = LeaseOp::kComplete,
+                     .number = number,
+                     .begin = set->quarantined.total(),
+                     .text = RangesToText(set->quarantined.Ranges())});
+    } else {
+      Answer(peer, {.op = LeaseOp::kGranted,
+                    .number = number,
+                    .lease = taken.grant.lease,
+                    .begin = taken.grant.range.begin,
+                    .end = taken.grant.range.end});
+    }
+  }
+  for (Session::Request& request : session->requests) {
+    if (!request.is_told) Answer(peer, {.op = LeaseOp::kWait, .number = request.number});
+    request.is_told = true;
+  }
+  if (session->requests.empty()) {
+    set->waiting.erase(peer);
+  } else {
+    set->waiting.insert(peer);
+  }
+}
+
+void LeaseBook::Turn::Settle(DataSet* set) {
+  if (set->waiting.empty()) return;
+  const std::set<LeasePeer> waiting = set->waiting;
+  for (const LeasePeer& peer : waiting) Serve(peer, &book_.sessions_.at(peer), set);
+}
+
+void LeaseBook::Turn::Ack(const Place& at, const LeaseFrame& frame) {
+  ShardLedger& ledger = *at.set.ledger;
+  const WorkerKey worker = at.session.worker;
+  const std::optional<OrdinalRange> left = ledger.LeftOf(worker, frame.lease);
+  if (!left && IsCurrent(at) && at.set.DoneOf(worker, frame.lease) >= frame.end) {
+    // Said again after a reset, and heard the first time.
+    return Promise(at.from, {.op = LeaseOp::kConfirmed, .number = frame.number});
+  }
+  if (!left || !IsCurrent(at) || !ledger.Ack(now_, worker, frame.lease, frame.end)) {
+    MARK("an ack is stale");
+    at.session.has_lost = true;
+    return Answer(at.from, {.op = LeaseOp::kStale, .number = frame.number, .lease = frame.lease});
+  }
+  ++at.session.acked;
+  if (frame.end > left->begin) {
+    Note({.kind = Kind::kAcked,
+          .set = at.set.number,
+          .worker = worker,
+          .lease = frame.lease,
+          .begin = left->begin,
+          .end = frame.end});
+  }
+  Promise(at.from, {.op = LeaseOp::kConfirmed, .number = frame.number});
+  if (frame.end >= left->end) Settle(&at.set);
+}
+
+void LeaseBook::Turn::Fail(const Place& at, const LeaseFrame& frame) {
+  if (!IsCurrent(at)) return;
+  at.set.ledger->FailPart(at.session.worker, frame.lease, {frame.begin, frame.end});
+  NoteFailures(&at.set);
+  Settle(&at.set);
+}
+
+void LeaseBook::Turn::NoteFailures(DataSet* set) {
+  for (const Blamed& blamed : set->ledger->TakeBlamed()) {
+    LeaseFact fact = FactOf(blamed);
+    fact.set = set->number;
+    Note(std::move(fact));
+  }
+  const IntervalSet& now = set->ledger->quarantined();
+  if (now.total() == set->quarantined.total()) return;
+  MARK("samples are put into quarantine");
+  for (const OrdinalRange& range : now.Ranges()) {
+    if (set->quarantined.Covers(range)) continue;
+    Note({.kind = Kind::kQuarantined, .set = set->number, .begin = range.begin, .end = range.end});
+  }
+}
+
+void LeaseBook::Turn::Present(const Place& at, const LeaseFrame& frame) {
+  ShardLedger& ledger = *at.set.ledger;
+  const WorkerKey worker = at.session.worker;
+  const auto stale = [&] {
+    at.session.has_lost = true;
+    Answer(at.from, {.op = LeaseOp::kStale, .lease = frame.lease});
+  };
+  if (!IsCurrent(at) || frame.begin >= frame.end || frame.end > ledger.samples()) return stale();
+  uint64_t next = std::max(frame.begin, std::min(frame.number, frame.end));
+  next = std::max(next, std::min(at.set.DoneOf(worker, frame.lease), frame.end));
+  if (const auto left = ledger.LeftOf(worker, frame.lease)) next = left->begin;
+  const LeaseGrant grant{.lease = frame.lease, .range = {frame.begin, frame.end}};
+  const bool is_presented = next >= frame.end || ledger.Present(now_, worker, grant, next);
+  NoteFailures(&at.set);
+  if (!is_presented) return stale();
+  MARK("a lease is presented to another master");
+  if (at.session.presented) at.session.presented->insert(frame.lease);
+  // It says what is done, and the same master may not have that on its disk yet.
+  Promise(at.from,
+          {.op = LeaseOp::kPresented, .lease = frame.lease, .begin = next, .end = frame.end});
+}
+
+// ---- positions ----
+
+void LeaseBook::Turn::Mark(const Place& at, const LeaseFrame& frame) {
+  if (!at.set.follows_checkpoints) {
+    return Refuse(at.from, Concat("the data set ", at.set.name, " does not follow checkpoints"),
+                  "it was opened with resume=\"acks\"", "resume=\"checkpoint\"");
+  }
+  BeginGeneration(at);
+  if (!IsCurrent(at)) return Answer(at.from, {.op = LeaseOp::kFenced});
+  const uint64_t step = frame.number;
+  // What it saves has samples that the position has not. It was told `stale`, and must not find the
+  // step marked when that is lost and its lease counts with the next master after all.
+  if (at.session.has_lost) {
+    return Answer(at.from, {.op = LeaseOp::kMarked, .number = step, .text = "lost"});
+  }
+  const std::string position = at.set.PositionOf(step);
+  const auto cut = at.set.cuts.find(step);
+  const bool is_marked = at.set.positions.contains(position) ||
+                         (cut != at.set.cuts.end() && cut->second.marked.contains(at.session.rank));
+  const auto before = at.session.acked_at_mark.find(step);
+  if (!is_marked) {
+    Note({.kind = Kind::kMarked,
+          .set = at.set.number,
+          .worker = at.session.worker,
+          .begin = step,
+          .end = at.session.world_size});
+    at.session.acked_at_mark = {{step, at.session.acked}};
+  } else if (before != at.session.acked_at_mark.end() && before->second != at.session.acked) {
+    return Refuse(at.from, Concat("step ", step, " was saved twice"),
+                  "samples were read between the two, so they are different positions",
+                  "save each step once, or under another number");
+  }
+  Promise(at.from, {.op = LeaseOp::kMarked, .number = step, .text = position});
+}
+
+void LeaseBook::Turn::Rewind(const Place& at, const LeaseFrame& frame) {
+  if (!at.set.follows_checkpoints) return Mark(at, frame);  // which refuses it
+  const Lineage wanted{at.session.lineage.generation, frame.number};
+  // What follows says where else it may be known; the host has looked there.
+  const std::string position = frame.text.substr(0, frame.text.find('\n'));
+  if (wanted < at.set.lineage) return Answer(at.from, {.op = LeaseOp::kFenced});
+  // What it asked for before, it asked for in the past; it does not wait for that any more.
+  at.session.requests.clear();
+  at.set.waiting.erase(at.from);
+  at.session.lineage = wanted;
+  at.session.has_lost = false;
+  if (wanted > at.set.lineage) {
+    if (!position.empty() && !at.set.positions.contains(position)) {
+      return Refuse(
+          at.from, Concat("the ledger of ", at.set.name, " does not know this position"),
+          Concat("the checkpoint stands at ", position,
+                 ", which is too old, or of a job whose run directory the master cannot read"),
+          "resume the job that saved it (paceline run --resume), or leave the data out "
+          "of the state to begin anew");
+    }
+    Note({.kind = Kind::kRewound,
+          .set = at.set.number,
+          .begin = wanted.generation,
+          .end = wanted.number,
+          .text = position});
+  }
+  Promise(at.from, {.op = LeaseOp::kRewound, .number = frame.number});
+  Settle(&at.set);
+}
+
+}  // namespace paceline

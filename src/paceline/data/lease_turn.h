@@ -1,0 +1,61 @@
+#pragma once
+
+// Inside of the lease book: one event and what follows from it.
+
+#include <string>
+#include <utility>
+
+#include "paceline/data/lease_book.h"
+
+namespace paceline {
+
+class LeaseBook::Turn {
+ public:
+  Turn(LeaseBook* book, Instant now, LeaseActions* actions)
+      : book_(*book), now_(now), actions_(*actions) {}
+
+  void Take(const LeasePeer& from, const LeaseFrame& frame);
+  void End(const LeasePeer& peer, bool is_blamed);
+  void Pass();
+  // A fact: applied, and told to the host.
+  void Note(LeaseFact fact);
+
+ private:
+  struct Place {
+    const LeasePeer& from;
+    Session& session;
+    DataSet& set;
+  };
+  void Open(const LeasePeer& from, const LeaseFrame& frame);
+  // Null when it was refused.
+  DataSet* FindSet(const LeasePeer& from, const LeaseOpen& open);
+  bool Displace(const LeasePeer& from, const LeaseOpen& open, DataSet* set);
+  void TakeRequest(const Place& at, const LeaseFrame& frame);
+  void Ack(const Place& at, const LeaseFrame& frame);
+  void Fail(const Place& at, const LeaseFrame& frame);
+  void Present(const Place& at, const LeaseFrame& frame);
+  void Mark(const Place& at, const LeaseFrame& frame);
+  void Rewind(const Place& at, const LeaseFrame& frame);
+
+  // A new generation that named no position begins at the beginning.
+  void BeginGeneration(const Place& at);
+  bool IsCurrent(const Place& at) const;
+  void Serve(const LeasePeer& peer, Session* session, DataSet* set);
+  // Whoever waits is served, as far as something came free.
+  void Settle(DataSet* set);
+  // What was blamed or put into quarantine since the last call.
+  void NoteFailures(DataSet* set);
+  void Leave(const LeasePeer& peer, bool is_blamed);
+
+  void Answer(const LeasePeer& to, LeaseFrame frame);
+  // Sent when all facts so far are durable.
+  void Promise(const LeasePeer& to, LeaseFrame frame);
+  void Refuse(const LeasePeer& to, const std::string& what, const std::string& why,
+              const std::string& fix);
+
+  LeaseBook& book_;
+  const Instant now_;
+  LeaseActions& actions_;
+};
+
+}  // namespace paceline

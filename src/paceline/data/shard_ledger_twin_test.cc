@@ -1,0 +1,284 @@
+// The ledger against a slow, obvious twin, under workers that die, come back, freeze, ack late and
+// survive a restart of the ledger. A count is kept of every result that was accepted: at the end
+// each ordinal has exactly one, or is in quarantine. Canaries break one rule each and must be seen.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "paceline/base/prng.h"
+#include "paceline/data/shard_ledger.h"
+
+namespace paceline {
+namespace {
+
+enum class Canary {
+  kNone,
+  kCountStale,    // a worker counts what was refused: no fence
+  kLoseAck,       // a restart forgets acks that were answered
+  kForgetDead,    // a dead worker's leases are never given back
+  kDropPoisoned,  // a failed lease is called done
+};
+
+// One state an ordinal, changed one by one.
+class Twin {
+ public:
+  explicit Twin(uint64_t samples) : holder_(samples), is_done_(samples) {}
+
+  void Lease(const LeaseGrant& grant) {
+    for (uint64_t i = grant.range.begin; i < grant.range.end; ++i) {
+      if (is_done_[i] || holder_[i] != 0) wrong_ = "ordinal " + std::to_string(i) + " leased twice";
+      holder_[i] = grant.lease;
+    }
+  }
+  void Free(uint64_t lease) { std::replace(holder_.begin(), holder_.end(), lease, uint64_t{0}); }
+  void Done(uint64_t lease, uint64_t until) {
+    for (uint64_t i = 0; i < until; ++i) {
+      if (holder_[i] != lease) continue;
+      holder_[i] = 0;
+      is_done_[i] = true;
+    }
+  }
+  void Grow(uint64_t samples) {
+    holder_.resize(samples);
+    is_done_.resize(samples);
+  }
+  void Restart() { std::fill(holder_.begin(), holder_.end(), uint64_t{0}); }
+
+  std::string Compare(const ShardLedger& ledger) const {
+    if (!wrong_.empty()) return wrong_;
+    const auto done = static_cast<uint64_t>(std::count(is_done_.begin(), is_done_.end(), true));
+    if (done != ledger.done().total()) return "the twin has other numbers done";
+    for (uint64_t i = 0; i < is_done_.size(); ++i) {
+      if (is_done_[i] != ledger.done().Covers({i, i + 1})) {
+        return "ordinal " + std::to_string(i) + " is done in one of the two only";
+      }
+    }
+    return "";
+  }
+
+ private:
+  std::vector<uint64_t> holder_;
+  std::vector<bool> is_done_;
+  std::string wrong_;
+};
+
+struct Worker {
+  WorkerKey key;
+  std::optional<LeaseGrant> lease;
+  uint64_t next = 0;  // done and acknowledged below
+};
+
+class Schedule {
+ public:
+  Schedule(uint64_t seed, Canary canary)
+      : prng_(seed),
+        canary_(canary),
+        spec_{.samples = 20 + prng_.Below(200),
+              .lease_first = 1 + prng_.Below(40),
+              .deadline_min = Duration::Seconds(5),
+              .failures_max = 1 + prng_.Below(3)},
+        ledger_(spec_),
+        twin_(spec_.samples),
+        counts_(spec_.samples),
+        poisoned_(prng_.Chance(1, 3) ? prng_.Below(spec_.samples) : UINT64_MAX) {
+    for (uint64_t i = 0; i < 1 + prng_.Below(5); ++i) {
+      workers_.push_back({.key = {.worker = i, .incarnation = 1}});
+    }
+  }
+
+  // What is wrong, or nothing.
+  std::string Run() {
+    constexpr int kFaultyTurns = 400;
+    constexpr int kTurnsMax = 3'000;
+    for (int turn = 0; turn < kTurnsMax; ++turn) {
+      is_calm_ = turn >= kFaultyTurns;
+      Step();
+      if (const std::string broken = ledger_.Broken(); !broken.empty()) return broken;
+      if (const std::string other = twin_.Compare(ledger_); !other.empty()) return other;
+      if (is_calm_ && ledger_.IsComplete()) return CheckCounts();
+    }
+    return "did not end: " + ledger_.Describe();
+  }
+
+ private:
+  void Step() {
+    now_ += Duration::Milliseconds(static_cast<int64_t>(prng_.Below(700)));
+    ExpireDue();
+    const uint64_t choice = prng_.Below(100);
+    Worker& worker = workers_[prng_.Below(workers_.size())];
+    if (!is_calm_ && choice < 4) {
+      Die(worker, /*is_noticed=*/prng_.Chance(1, 2));
+    } else if (!is_calm_ && choice < 6) {
+      RestartLedger();
+    } else if (!is_calm_ && choice < 8) {
+      const uint64_t samples = ledger_.samples() + prng_.Below(20);
+      ledger_.Grow(samples);
+      twin_.Grow(samples);
+      counts_.resize(samples);
+    } else if (!is_calm_ && choice < 12) {
+      ZombieAcks();
+    } else {
+      Work(worker);
+    }
+  }
+
+  void ExpireDue() {
+    // The twin is told by asking which leases are gone.
+    if (canary_ == Canary::kForgetDead) return;
+    ledger_.ExpireDue(now_);
+    Resync();
+  }
+
+  // A lease that the ledger no longer has is free in the twin.
+  void Resync() {
+    for (auto it = open_.begin(); it != open_.end();) {
+      if (ledger_.Ack(now_, it->first, it->second, 0)) {  // which changes nothing
+        ++it;
+      } else {
+        twin_.Free(it->second);
+        it = open_.erase(it);
+      }
+    }
+  }
+
+  void Work(Worker& worker) {
+    if (!worker.lease) {
+      const TakeResult taken = ledger_.Take(now_, worker.key);
+      Resync();
+      if (taken.answer != TakeAnswer::kGranted) return;
+      twin_.Lease(taken.grant);
+      open_.emplace_back(worker.key, taken.grant.lease);
+      worker.lease = taken.grant;
+      worker.next = taken.grant.range.begin;
+      return;
+    }
+    const OrdinalRange range = worker.lease->range;
+    const uint64_t until = std::min(range.end, worker.next + 1 + prng_.Below(20));
+    if (worker.next <= poisoned_ && poisoned_ < until) {
+      if (canary_ == Canary::kDropPoisoned) {
+        ledger_.Ack(now_, worker.key, worker.lease->lease, until);
+        twin_.Done(worker.lease->lease, until);
+        worker.lease.reset();
+        return;
+      }
+      if (prng_.Chance(1, 2)) return Die(worker, /*is_noticed=*/true);
+      ledger_.Fail(worker.key, worker.lease->lease);
+      worker.lease.reset();
+      return Resync();
+    }
+    Acknowledge(worker, until);
+  }
+
+  void Acknowledge(Worker& worker, uint64_t until) {
+    const uint64_t lease = worker.lease->lease;
+    const bool is_accepted = ledger_.Ack(now_, worker.key, lease, until);
+    if (is_accepted) twin_.Done(lease, until);
+    if (is_accepted || canary_ == Canary::kCountStale) {
+      for (uint64_t i = worker.next; i < until; ++i) ++counts_[i];
+    }
+    worker.next = until;
+    if (!is_accepted || until == worker.lease->range.end) worker.lease.reset();
+    Resync();
+  }
+
+  void Die(Worker& worker, bool is_noticed) {
+    if (worker.lease) zombies_.push_back(worker);
+    if (is_noticed && canary_ != Canary::kForgetDead) {
+      ledger_.Expire(worker.key, prng_.Chance(1, 2));
+    }
+    Resync();
+    if (canary_ == Canary::kForgetDead) {
+      worker.key.worker += 100;  // nobody hears that the old one is gone
+    } else {
+      ++worker.key.incarnation;
+    }
+    worker.lease.reset();
+  }
+
+  // Somebody who was thought dead goes on with what it had.
+  void ZombieAcks() {
+    if (zombies_.empty()) return;
+    Worker& zombie = zombies_[prng_.Below(zombies_.size())];
+    if (zombie.lease && zombie.next < zombie.lease->range.end) {
+      const uint64_t until = zombie.next + 1;
+      if (poisoned_ != zombie.next) Acknowledge(zombie, until);
+    }
+  }
+
+  void RestartLedger() {
+    LedgerSnapshot durable = ledger_.Snapshot();
+    if (canary_ == Canary::kLoseAck && !durable.done.empty()) {
+      durable.done.back().end -= 1;
+      if (durable.done.back().size() == 0) durable.done.pop_back();
+    }
+    const uint64_t first_lease = durable.next_lease + prng_.Below(50);
+    ledger_ = ShardLedger::Restore(spec_, durable, first_lease);
+    ledger_.Grow(counts_.size());
+    twin_.Restart();
+    open_.clear();
+    for (Worker& worker : workers_) {
+      if (!worker.lease || prng_.Chance(1, 4)) continue;  // a quarter is late
+      if (ledger_.Present(now_, worker.key, *worker.lease, worker.next)) {
+        twin_.Lease(
+            {.lease = worker.lease->lease, .range = {worker.next, worker.lease->range.end}});
+        open_.emplace_back(worker.key, worker.lease->lease);
+      }
+    }
+    // Whoever was late or refused learns it from its next ack. Zombies present theirs, too.
+    for (const Worker& zombie : zombies_) {
+      const bool has_more = zombie.lease && zombie.next < zombie.lease->range.end;
+      if (!has_more || prng_.Chance(1, 2)) continue;
+      if (ledger_.Present(now_, zombie.key, *zombie.lease, zombie.next)) {
+        Resync();
+        twin_.Lease(
+            {.lease = zombie.lease->lease, .range = {zombie.next, zombie.lease->range.end}});
+        open_.emplace_back(zombie.key, zombie.lease->lease);
+      }
+    }
+  }
+
+  std::string CheckCounts() const {
+    for (uint64_t i = 0; i < counts_.size(); ++i) {
+      const bool is_out = ledger_.quarantined().Covers({i, i + 1});
+      if (counts_[i] != (is_out ? 0u : 1u)) {
+        return "ordinal " + std::to_string(i) + " counts " + std::to_string(counts_[i]);
+      }
+    }
+    return "";
+  }
+
+  Prng prng_;
+  Canary canary_;
+  LedgerSpec spec_;
+  ShardLedger ledger_;
+  Twin twin_;
+  std::vector<uint64_t> counts_;
+  uint64_t poisoned_;
+  std::vector<Worker> workers_;
+  std::vector<Worker> zombies_;
+  std::vector<std::pair<WorkerKey, uint64_t>> open_;
+  Instant now_;
+  bool is_calm_ = false;
+};
+
+TEST(ShardLedgerTwinTest, EveryOrdinalCountsOnceUnderEveryScheduleOfFaults) {
+  for (uint64_t seed = 1; seed <= 200; ++seed) {
+    ASSERT_EQ(Schedule(seed, Canary::kNone).Run(), "") << "seed " << seed;
+  }
+}
+
+TEST(ShardLedgerTwinTest, EachCanaryIsSeen) {
+  for (const Canary canary :
+       {Canary::kCountStale, Canary::kLoseAck, Canary::kForgetDead, Canary::kDropPoisoned}) {
+    int seen = 0;
+    for (uint64_t seed = 1; seed <= 20; ++seed)
+      seen += Schedule(seed, canary).Run().empty() ? 0 : 1;
+    EXPECT_GT(seen, 0) << "canary " << static_cast<int>(canary);
+  }
+}
+
+}  // namespace
+}  // namespace paceline

@@ -1,0 +1,198 @@
+#include "paceline/master/lease_host.h"
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+
+#include "paceline/base/json.h"
+#include "paceline/base/log.h"
+#include "paceline/base/status_macros.h"
+
+namespace paceline::master {
+namespace {
+
+// The ids of each master's leases: a block of them for each start.
+constexpr int kBlockBits = 40;
+
+// Empty ones too.
+std::vector<std::string_view> LinesOf(std::string_view text) {
+  std::vector<std::string_view> lines;
+  for (size_t at = 0; at <= text.size();) {
+    const size_t end = std::min(text.find('\n', at), text.size());
+    lines.push_back(text.substr(at, end - at));
+    at = end + 1;
+  }
+  return lines;
+}
+
+uint64_t NextBlock(const LeaseBook& book) {
+  return (((book.first_lease() - 1) >> kBlockBits) + 1) << kBlockBits;
+}
+
+}  // namespace
+
+LeaseBook FoldLeases(const StoredLeases& stored, const std::string& job) {
+  LeaseBook book(job);
+  for (const LeaseFact& fact : stored.summary) book.Restore(fact);
+  for (const LeaseFact& fact : stored.before) book.RestoreProgress(fact);
+  for (const LeaseFact& fact : stored.facts) book.Restore(fact);
+  return book;
+}
+
+std::string DataSetJson(const DataSetView& view) {
+  nlohmann::json json = {{"name", view.name},
+                         {"ordinals", view.ordinals},
+                         {"done", view.done},
+                         {"open_leases", view.open_leases},
+                         {"leased", view.leased},
+                         {"workers", view.workers},
+                         {"follows_checkpoints", view.follows_checkpoints},
+                         {"is_complete", view.is_complete},
+                         {"quarantined", RangesToText(view.quarantined)}};
+  const nlohmann::json terms = ParseJson(view.terms);
+  json["terms"] = terms.is_discarded() ? nlohmann::json(view.terms) : terms;
+  return PrintJson(json);
+}
+
+absl::StatusOr<std::unique_ptr<LeaseHost>> LeaseHost::Start(Options options) {
+  std::unique_ptr<LeaseHost> host(new LeaseHost);
+  LeaseHost* const raw = host.get();
+  StoredLeases stored;
+  ASSIGN_OR_RETURN(host->journal_,
+                   LeaseJournal::Open({.path = options.path, .refuses = options.refuses}, &stored));
+  host->book_ = FoldLeases(stored, options.job);
+  LeaseActions boot;
+  host->book_.Boot(NextBlock(host->book_), &boot);
+  RETURN_IF_ERROR(host->journal_->AppendNow(boot.facts));
+  host->facts_ = host->durable_ = boot.facts.size();
+  ASSIGN_OR_RETURN(host->server_, wire::LeaseServer::Open({options.listen, options.is_insecure},
+                                                          options.credentials));
+  wire::LeaseServer* const server = host->server_.get();
+  host->journal_->Start(
+      {.durable = [raw, server](
+                      uint64_t count) { server->Post([raw, count] { raw->SetDurable(count); }); },
+       .failed =
+           [raw, server](const std::string& why) {
+             server->Post([raw, why] {
+               if (raw->journal_state_ != why) LogError("lease_journal_failed", {{"why", why}});
+               raw->journal_state_ = why;
+             });
+           }});
+  server->Start(
+      {.heard = [raw](wire::LeaseServer::LinkId link,
+                      const std::vector<LeaseFrame>& frames) { raw->Heard(link, frames); },
+       .broken =
+           [raw](wire::LeaseServer::LinkId link, bool is_silent) {
+             LogInfo("lease_link_broken", {{"link", link}, {"silent", is_silent}});
+             const Duration patience = is_silent ? Duration() : LeaseBook::kLinkPatience;
+             raw->book_.LinkBroken(wire::LeaseServer::Now(), link, patience);
+           },
+       .round = [raw] { return raw->Round(); }});
+  return host;
+}
+
+LeaseHost::~LeaseHost() {
+  if (server_ != nullptr) server_->Stop();
+  journal_.reset();
+}
+
+void LeaseHost::Heard(wire::LeaseServer::LinkId link, const std::vector<LeaseFrame>& frames) {
+  const Instant now = wire::LeaseServer::Now();
+  for (const LeaseFrame& frame : frames) {
+    const LeasePeer from{link, frame.peer};
+    switch (frame.op) {
+      case LeaseOp::kPing: break;
+      case LeaseOp::kGone:
+        book_.PeerGone(now, from, (frame.flags & LeaseFrame::kBlamed) != 0, &actions_);
+        break;
+      case LeaseOp::kShow: Show(from); break;
+      case LeaseOp::kRewind: LookElsewhere(from, frame); [[fallthrough]];
+      default: book_.Handle(now, from, frame, &actions_);
+    }
+  }
+}
+
+// The text: a position, the run directory of the job that made it, and what was done where a
+// process without a job made it; a line each.
+void LeaseHost::LookElsewhere(const LeasePeer& from, const LeaseFrame& rewind) {
+  const std::vector<std::string_view> lines = LinesOf(rewind.text);
+  if (lines.size() < 2) return;
+  const std::string position(lines[0]);
+  if (!book_.Lacks(from, position)) return;
+  if (lines.size() > 2) {
+    const auto done = RangesFromText(lines[2]);
+    if (done) book_.Adopt(from, position, *done, &actions_);
+    return;
+  }
+  const std::string path = std::string(lines[1]) + "/data.db";
+  const auto stored = ReadLeases(path);
+  const bool is_adopted =
+      stored.ok() &&
+      book_.Adopt(from, position, FoldLeases(*stored, LeaseBook::JobOf(position)), &actions_);
+  LogInfo("lease_position_of_another_job",
+          {{"position", position}, {"from", path}, {"adopted", is_adopted}});
+}
+
+void LeaseHost::Show(const LeasePeer& to) {
+  for (const DataSetView& view : book_.Views()) {
+    std::string text = DataSetJson(view);
+    if (text.size() + kLeaseFrameHeadBytes > kLeaseFrameBytesMax) {
+      DataSetView shorter = view;  // too much in quarantine to say it all
+      shorter.quarantined.resize(1'000);
+      text = DataSetJson(shorter);
+    }
+    server_->Send(to.link, {.op = LeaseOp::kShown, .text = std::move(text)});
+  }
+  server_->Send(to.link, {.op = LeaseOp::kShown});
+}
+
+Instant LeaseHost::Round() {
+  const Instant now = wire::LeaseServer::Now();
+  if (book_.NextDeadline() <= now) book_.Tick(now, &actions_);
+  if (!actions_.facts.empty()) {
+    facts_ += actions_.facts.size();
+    journal_->Append(std::exchange(actions_.facts, {}));
+  }
+  for (LeaseAnswer& answer : actions_.answers) {
+    if (answer.after <= durable_) {
+      Send(answer);
+    } else {
+      waiting_.push_back(std::move(answer));
+    }
+  }
+  actions_.answers.clear();
+  if (facts_ - summarized_ >= kFactsPerSummary) {
+    summarized_ = facts_;
+    journal_->Summarize(book_.Summary());
+  }
+  return book_.NextDeadline();
+}
+
+void LeaseHost::Send(const LeaseAnswer& answer) {
+  LeaseFrame frame = answer.frame;
+  frame.peer = answer.to.peer;
+  server_->Send(answer.to.link, frame);
+}
+
+void LeaseHost::SetDurable(uint64_t count) {
+  if (!journal_state_.empty()) LogInfo("lease_journal_ok", {});
+  journal_state_.clear();
+  durable_ = count;
+  std::map<LeasePeer, LeaseAnswer> confirmed;  // the last one says what all before it say
+  while (!waiting_.empty() && waiting_.front().after <= durable_) {
+    LeaseAnswer answer = std::move(waiting_.front());
+    waiting_.pop_front();
+    if (answer.frame.op == LeaseOp::kConfirmed) {
+      confirmed.insert_or_assign(answer.to, std::move(answer));
+    } else {
+      Send(answer);
+    }
+  }
+  for (const auto& [to, answer] : confirmed) Send(answer);
+}
+
+void LeaseHost::Committed(uint64_t step) {
+  server_->Post([this, step] { book_.Committed(step, &actions_); });
+}
+
+}  // namespace paceline::master

@@ -1,0 +1,110 @@
+#pragma once
+
+// The facts of the job's leases on disk, in an SQLite file of their own: docs/formats/data_db.md.
+// They are many (each ack is one) and nobody waits for one of them alone, so they are kept apart
+// from the job's journal, which holds decisions that people read.
+//
+// A worker thread commits whatever was appended meanwhile as one transaction. From time to time a
+// summary of the state replaces what has to be folded at a start; the facts before it stay for a
+// while, as history for `paceline data trace`.
+
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "paceline/base/instant.h"
+#include "paceline/data/lease_book.h"
+
+struct sqlite3;
+struct sqlite3_stmt;
+
+namespace paceline::master {
+
+struct StoredFact {
+  uint64_t seq = 0;
+  Instant at;  // ns since the Unix epoch
+  LeaseFact fact;
+};
+
+struct StoredLeases {
+  std::vector<LeaseFact> summary;  // the state up to a fact
+  std::vector<LeaseFact> before;   // the last facts before that, for what may be presented
+  std::vector<LeaseFact> facts;    // behind it
+};
+
+class LeaseJournal {
+ public:
+  static constexpr uint64_t kRecentFacts = 20'000;
+  static constexpr uint64_t kHistoryFacts = 5'000'000;
+
+  struct Options {
+    std::string path;
+    Duration retry_after = Duration::Seconds(1);
+    uint64_t history_max = kHistoryFacts;
+    // For tests: true: this commit fails, as if the disk were full.
+    std::function<bool()> refuses = {};
+  };
+  struct Listener {                               // called on the worker's thread
+    std::function<void(uint64_t count)> durable;  // facts since Open, these and all before
+    std::function<void(const std::string& why)> failed;
+  };
+
+  // Opens or creates, and reads. Problems as those of Journal::Open. The caller holds the lock of
+  // the job's journal, so there is no other master.
+  static absl::StatusOr<std::unique_ptr<LeaseJournal>> Open(Options options, StoredLeases* stored);
+  // What was appended is committed first, unless the disk refuses it.
+  ~LeaseJournal();
+  LeaseJournal(const LeaseJournal&) = delete;
+  LeaseJournal& operator=(const LeaseJournal&) = delete;
+
+  // Before Start: durable when it returns.
+  absl::Status AppendNow(const std::vector<LeaseFact>& facts);
+  void Start(Listener listener);
+
+  // Any thread, never blocks.
+  void Append(std::vector<LeaseFact> facts);
+  // The state behind all facts that were appended before this call.
+  void Summarize(std::vector<LeaseFact> summary);
+
+ private:
+  explicit LeaseJournal(Options options) : options_(std::move(options)) {}
+  absl::Status Prepare();
+  absl::Status Insert(sqlite3_stmt* insert, uint64_t number, const LeaseFact& fact);
+  absl::Status Commit(const std::vector<LeaseFact>& facts);
+  absl::Status CommitSummary(const std::vector<LeaseFact>& summary, uint64_t until);
+  void Work();
+
+  const Options options_;
+  Listener listener_;
+  sqlite3* db_ = nullptr;
+  sqlite3_stmt* insert_ = nullptr;
+  sqlite3_stmt* insert_summary_ = nullptr;
+  uint64_t last_seq_ = 0;   // durable; the worker's
+  uint64_t committed_ = 0;  // since Open
+
+  std::mutex mutex_;  // guards all below but the thread
+  std::condition_variable changed_;
+  std::vector<LeaseFact> appended_;
+  uint64_t accepted_ = 0;                                               // since Open
+  std::optional<std::pair<uint64_t, std::vector<LeaseFact>>> summary_;  // behind so many
+  bool is_failing_ = false;
+  bool is_ending_ = false;
+  std::thread worker_;
+};
+
+// For commands: what has to be folded, or everything that is still there. NOT_FOUND: no data set
+// was ever leased in that job.
+absl::StatusOr<StoredLeases> ReadLeases(const std::string& path);
+absl::Status ReadLeaseHistory(const std::string& path,
+                              const std::function<void(const StoredFact&)>& each);
+
+}  // namespace paceline::master

@@ -1,0 +1,218 @@
+#include "paceline/master/lease_journal.h"
+
+#include <gtest/gtest.h>
+#include <poll.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+
+#include "paceline/base/test_dir.h"
+#include "paceline/master/lease_host.h"
+#include "paceline/wire/lease_socket.h"
+
+namespace paceline::master {
+namespace {
+
+using Kind = LeaseFact::Kind;
+
+LeaseFact Opened() { return {.kind = Kind::kOpened, .set = 1, .end = 100, .text = "train\n{}"}; }
+LeaseFact Acked(uint64_t begin, uint64_t end, uint64_t lease = 7) {
+  return {.kind = Kind::kAcked,
+          .set = 1,
+          .worker = {.worker = 1, .incarnation = 2},
+          .lease = lease,
+          .begin = begin,
+          .end = end};
+}
+
+class LeaseJournalTest : public testing::Test {
+ protected:
+  std::unique_ptr<LeaseJournal> Open(StoredLeases* stored) {
+    auto journal = LeaseJournal::Open({.path = path_,
+                                       .retry_after = Duration::Milliseconds(1),
+                                       .history_max = 10,
+                                       .refuses = [this] { return refuses_.load(); }},
+                                      stored);
+    EXPECT_TRUE(journal.ok()) << journal.status();
+    return *std::move(journal);
+  }
+  void Start(LeaseJournal* journal) {
+    journal->Start({.durable =
+                        [this](uint64_t count) {
+                          const std::lock_guard lock(mutex_);
+                          durable_ = count;
+                          changed_.notify_all();
+                        },
+                    .failed =
+                        [this](const std::string&) {
+                          const std::lock_guard lock(mutex_);
+                          ++failures_;
+                          changed_.notify_all();
+                        }});
+  }
+  template <class Done>
+  void Await(Done done) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, done);
+  }
+
+  TestDir dir_;
+  std::string path_ = dir_.path() + "/data.db";
+  std::atomic<bool> refuses_ = false;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  uint64_t durable_ = 0;
+  uint64_t failures_ = 0;
+};
+
+TEST_F(LeaseJournalTest, FactsComeBackInOrder) {
+  StoredLeases stored;
+  auto journal = Open(&stored);
+  ASSERT_TRUE(journal->AppendNow({Opened()}).ok());
+  Start(journal.get());
+  journal->Append({Acked(0, 10), Acked(10, 20)});
+  Await([this] { return durable_ == 3; });
+  journal.reset();
+  StoredLeases again;
+  journal = Open(&again);
+  EXPECT_EQ(again.facts, (std::vector<LeaseFact>{Opened(), Acked(0, 10), Acked(10, 20)}));
+  EXPECT_TRUE(again.summary.empty());
+}
+
+TEST_F(LeaseJournalTest, ASummaryReplacesWhatIsFoldedAndHistoryIsBounded) {
+  StoredLeases stored;
+  auto journal = Open(&stored);
+  Start(journal.get());
+  journal->Append({Opened()});
+  for (uint64_t i = 0; i < 50; ++i) journal->Append({Acked(i, i + 1, i)});
+  journal->Summarize({Opened(), {.kind = Kind::kDone, .set = 1, .end = 50}});
+  journal->Append({Acked(50, 60)});
+  journal.reset();
+  StoredLeases again;
+  journal = Open(&again);
+  EXPECT_EQ(again.summary.size(), 2u);
+  EXPECT_EQ(again.facts, (std::vector<LeaseFact>{Acked(50, 60)}));
+  EXPECT_EQ(again.before.size(), 51u) << "for what may be presented";
+  const LeaseBook book = FoldLeases(again);
+  EXPECT_EQ(book.Views().front().done, 60u);
+}
+
+TEST_F(LeaseJournalTest, ADiskThatRefusesLosesNothing) {
+  StoredLeases stored;
+  auto journal = Open(&stored);
+  Start(journal.get());
+  refuses_ = true;
+  journal->Append({Opened(), Acked(0, 10)});
+  Await([this] { return failures_ >= 2; });
+  EXPECT_EQ(durable_, 0u) << "nothing is promised early";
+  journal->Append({Acked(10, 20)});
+  refuses_ = false;
+  Await([this] { return durable_ == 3; });
+}
+
+TEST_F(LeaseJournalTest, ADamagedRowIsRefused) {
+  StoredLeases stored;
+  auto journal = Open(&stored);
+  ASSERT_TRUE(journal->AppendNow({Acked(10, 10)}).ok());  // no such ack exists
+  journal.reset();
+  EXPECT_EQ(LeaseJournal::Open({.path = path_}, &stored).status().code(),
+            absl::StatusCode::kDataLoss);
+}
+
+// A worker over the real channel, with the real file.
+class Worker {
+ public:
+  Worker(const LeaseHost& host, const std::string& token, uint64_t rank) : rank_(rank) {
+    auto socket = wire::LeaseSocket::Dial("127.0.0.1:" + std::to_string(host.port()),
+                                          {.token = token}, Duration::Seconds(20));
+    EXPECT_TRUE(socket.ok()) << socket.status();
+    socket_ = *std::move(socket);
+    const LeaseOpen open{.name = "train",
+                         .terms = "{}",
+                         .ordinals = 100,
+                         .rank = rank_,
+                         .world_size = 2,
+                         .incarnation = 1,
+                         .lease_max = 10,
+                         .lease_first = 10};
+    EXPECT_EQ(Ask({.op = LeaseOp::kOpen, .text = EncodeOpen(open)}).op, LeaseOp::kOpened);
+  }
+  LeaseFrame Ask(const LeaseFrame& frame) {
+    Say(frame);
+    return Hear();
+  }
+  void Say(const LeaseFrame& frame) {
+    socket_->Add(frame);
+    EXPECT_TRUE(socket_->Flush().ok());
+  }
+  LeaseFrame Hear() {
+    while (heard_.empty()) {
+      pollfd wait = {.fd = socket_->fd(), .events = POLLIN, .revents = 0};
+      if (::poll(&wait, 1, 100) == 0) Say({.op = LeaseOp::kPing});
+      if (!socket_->Receive(&heard_).ok()) return {};
+    }
+    const LeaseFrame first = heard_.front();
+    heard_.erase(heard_.begin());
+    return first;
+  }
+
+ private:
+  uint64_t rank_;
+  std::vector<LeaseFrame> heard_;
+  std::unique_ptr<wire::LeaseSocket> socket_;
+};
+
+TEST(LeaseHostTest, WhatWasConfirmedOutlivesTheMasterAndLeasesArePresented) {
+  TestDir dir;
+  const std::string token = wire::MakeToken();
+  const LeaseHost::Options options{
+      .path = dir.path() + "/data.db", .listen = "127.0.0.1:0", .credentials = {.token = token}};
+  auto host = LeaseHost::Start(options);
+  ASSERT_TRUE(host.ok()) << host.status();
+  LeaseFrame granted;
+  {
+    Worker worker(**host, token, 0);
+    granted = worker.Ask({.op = LeaseOp::kTake, .number = 1});
+    ASSERT_EQ(granted.op, LeaseOp::kGranted);
+    const LeaseFrame confirmed =
+        worker.Ask({.op = LeaseOp::kAck, .number = 2, .lease = granted.lease, .end = 4});
+    EXPECT_EQ(confirmed.op, LeaseOp::kConfirmed);
+  }
+  host->reset();
+  host = LeaseHost::Start(options);
+  ASSERT_TRUE(host.ok()) << host.status();
+  Worker again(**host, token, 0);
+  const LeaseFrame back = again.Ask({.op = LeaseOp::kPresent,
+                                     .number = granted.begin,
+                                     .lease = granted.lease,
+                                     .begin = granted.begin,
+                                     .end = granted.end});
+  EXPECT_EQ(back.op, LeaseOp::kPresented);
+  EXPECT_EQ(back.begin, 4u);
+  const LeaseFrame next = again.Ask({.op = LeaseOp::kTake, .number = 3});
+  EXPECT_EQ(next.begin, granted.end);
+  EXPECT_GT(next.lease, granted.lease);
+}
+
+TEST(LeaseHostTest, AnAckIsNotConfirmedWhileTheDiskRefusesAndLeasesGoOn) {
+  TestDir dir;
+  const std::string token = wire::MakeToken();
+  std::atomic<bool> refuses = false;
+  auto host = LeaseHost::Start({.path = dir.path() + "/data.db",
+                                .listen = "127.0.0.1:0",
+                                .credentials = {.token = token},
+                                .refuses = [&refuses] { return refuses.load(); }});
+  ASSERT_TRUE(host.ok()) << host.status();
+  Worker worker(**host, token, 0);
+  const LeaseFrame granted = worker.Ask({.op = LeaseOp::kTake, .number = 1});
+  refuses = true;
+  worker.Say({.op = LeaseOp::kAck, .number = 2, .lease = granted.lease, .end = 10});
+  // Answers come in the order of their promises: had the ack been confirmed, it would be first.
+  EXPECT_EQ(worker.Ask({.op = LeaseOp::kTake, .number = 3}).op, LeaseOp::kGranted);
+  refuses = false;
+  EXPECT_EQ(worker.Hear().op, LeaseOp::kConfirmed);
+}
+
+}  // namespace
+}  // namespace paceline::master

@@ -1,0 +1,87 @@
+#include "paceline/model/lease_frame.h"
+
+#include <array>
+#include <bit>
+#include <cstring>
+
+namespace paceline {
+
+static_assert(std::endian::native == std::endian::little, "frames are copied as they lie");
+
+void AppendFrame(const LeaseFrame& frame, std::string* bytes) {
+  const auto put = [bytes](const auto& value) {
+    bytes->append(reinterpret_cast<const char*>(&value), sizeof(value));
+  };
+  put(static_cast<uint32_t>(kLeaseFrameHeadBytes + frame.text.size()));
+  put(frame.op), put(frame.flags), put(frame.peer), put(uint32_t{0});
+  put(frame.number), put(frame.lease), put(frame.begin), put(frame.end);
+  bytes->append(frame.text);
+}
+
+std::optional<size_t> TakeFrames(std::string_view bytes, std::vector<LeaseFrame>* frames) {
+  size_t used = 0;
+  while (bytes.size() - used >= kLeaseFrameHeadBytes) {
+    const char* at = bytes.data() + used;
+    const auto take = [&at](auto* value) {
+      at = (std::memcpy(value, at, sizeof(*value)), at + sizeof(*value));
+    };
+    uint32_t size = 0;
+    take(&size);
+    if (size < kLeaseFrameHeadBytes || size > kLeaseFrameBytesMax) return std::nullopt;
+    if (bytes.size() - used < size) break;
+    LeaseFrame& frame = frames->emplace_back();
+    uint32_t unused = 0;
+    take(&frame.op), take(&frame.flags), take(&frame.peer), take(&unused);
+    take(&frame.number), take(&frame.lease), take(&frame.begin), take(&frame.end);
+    frame.text.assign(at, size - kLeaseFrameHeadBytes);
+    used += size;
+  }
+  return used;
+}
+
+namespace {
+constexpr size_t kNameBytesMax = 200;
+constexpr uint64_t kOrdinalsMax = uint64_t{1} << 53;
+using Numbers = std::array<uint64_t, 13>;
+}  // namespace
+
+std::string EncodeOpen(const LeaseOpen& open) {
+  const Numbers numbers = {open.ordinals,    open.rank,         open.world_size,
+                           open.generation,  open.incarnation,  open.lease_min,
+                           open.lease_max,   open.lease_first,  open.lease_ms,
+                           open.deadline_ms, open.failures_max, open.follows_checkpoints ? 1u : 0u,
+                           open.name.size()};
+  return std::string(reinterpret_cast<const char*>(numbers.data()), sizeof(numbers)) + open.name +
+         open.terms;
+}
+
+std::optional<LeaseOpen> ParseOpen(std::string_view text) {
+  Numbers n{};
+  if (text.size() < sizeof(n)) return std::nullopt;
+  std::memcpy(n.data(), text.data(), sizeof(n));
+  text.remove_prefix(sizeof(n));
+  const bool is_whole = n[0] <= kOrdinalsMax && n[1] < n[2] && n[5] >= 1 && n[6] >= n[5] &&
+                        n[8] >= 1 && n[9] >= 1 && n[8] <= 86'400'000 && n[9] <= 86'400'000 &&
+                        n[10] >= 1 && n[11] <= 1 && n[12] >= 1 && n[12] <= kNameBytesMax &&
+                        n[12] <= text.size();
+  if (!is_whole) return std::nullopt;
+  const std::string_view name = text.substr(0, n[12]);
+  // A line of the journal and of what commands show.
+  if (name.find('\n') != std::string_view::npos) return std::nullopt;
+  return LeaseOpen{.name = std::string(name),
+                   .terms = std::string(text.substr(n[12])),
+                   .ordinals = n[0],
+                   .rank = n[1],
+                   .world_size = n[2],
+                   .generation = n[3],
+                   .incarnation = n[4],
+                   .lease_min = n[5],
+                   .lease_max = n[6],
+                   .lease_first = n[7],
+                   .lease_ms = n[8],
+                   .deadline_ms = n[9],
+                   .failures_max = n[10],
+                   .follows_checkpoints = n[11] == 1};
+}
+
+}  // namespace paceline

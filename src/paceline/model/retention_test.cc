@@ -1,0 +1,47 @@
+#include "paceline/model/retention.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+namespace paceline {
+namespace {
+
+KeptFolder Whole(int64_t step, uint64_t generation, int64_t changed_ns) {
+  return {.name = "step-" + std::to_string(step) + "-g" + std::to_string(generation),
+          .is_whole = true,
+          .saved = {generation, step},
+          .changed_ns = changed_ns};
+}
+KeptFolder Unfinished(int64_t changed_ns) { return {.name = "x", .changed_ns = changed_ns}; }
+
+using Indexes = std::vector<size_t>;
+
+TEST(Retention, KeepsTheNewestOnes) {
+  const std::vector<KeptFolder> folders = {Whole(10, 1, 1), Whole(30, 1, 3), Whole(20, 1, 2)};
+  EXPECT_EQ(WhatMayGo(folders, 2), (Indexes{0}));
+  EXPECT_EQ(WhatMayGo(folders, 3), Indexes{});
+}
+
+TEST(Retention, AtLeastOneStays) {
+  EXPECT_EQ(WhatMayGo(std::vector{Whole(10, 1, 1)}, 0), Indexes{});
+}
+
+TEST(Retention, WhatLatestNamesIsTheNewest) {
+  std::vector<KeptFolder> folders = {Whole(90, 1, 1), Whole(40, 3, 2)};
+  folders[1].is_latest = true;  // the world went back behind step 90
+  EXPECT_EQ(WhatMayGo(folders, 1), (Indexes{0}));
+}
+
+TEST(Retention, WhatIsBeingWrittenStays) {
+  const std::vector<KeptFolder> folders = {Unfinished(1), Whole(10, 1, 5), Unfinished(9)};
+  EXPECT_EQ(WhatMayGo(folders, 1), (Indexes{0}));
+}
+
+TEST(Retention, NothingGoesBeforeSomethingIsWhole) {
+  EXPECT_EQ(WhatMayGo(std::vector{Unfinished(1), Unfinished(2)}, 1), Indexes{});
+}
+
+}  // namespace
+}  // namespace paceline

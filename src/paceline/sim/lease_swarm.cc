@@ -1,0 +1,211 @@
+#include "paceline/sim/lease_swarm.h"
+
+#include <cinttypes>
+#include <cstdio>
+#include <ctime>
+#include <iterator>
+#include <optional>
+#include <string_view>
+
+#include "paceline/base/text.h"
+#include "paceline/sim/main.h"
+
+namespace paceline::sim {
+namespace {
+
+constexpr std::string_view kCanaries[] = {"none", "confirm_early", "lose_facts", "count_stale",
+                                          "no_rewind"};
+static_assert(std::size(kCanaries) == kLeaseCanaries);
+
+constexpr char kHelp[] =
+    R"(usage: paceline sim --leases [flags]
+
+Runs the ledger of leased data against late disks, broken links and workers that die and freeze.
+
+  --seed S             first seed (default 1)
+  --seeds N            how many seeds (default 1)
+  --cpu-seconds T      stop drawing new seeds after this much CPU time
+  --faulty-steps N     nothing fails any more after N steps (default 3000)
+  --without A,B        none of these kinds of faults: crash, link, freeze, die, return
+  --canary NAME|all    plant a bug: confirm_early, lose_facts, count_stale, no_rewind
+  --shrink             make a failing world smaller
+)";
+
+struct Flags {
+  uint64_t seed = 1;
+  uint64_t seeds = 1;
+  uint64_t cpu_seconds = 0;
+  LeaseLimits limits;
+  LeaseCanary canary = LeaseCanary::kNone;
+  bool is_all_canaries = false;
+  bool shrinks = false;
+  bool helps = false;
+};
+
+template <class Names>
+std::optional<size_t> Find(const Names& names, std::string_view name) {
+  for (size_t i = 0; i < std::size(names); ++i) {
+    if (names[i] == name) return i;
+  }
+  return std::nullopt;
+}
+
+// What is wrong with a flag, or nothing.
+std::string Take(std::string_view flag, std::string_view value, Flags* flags) {
+  const std::string wrong = Concat(flag, " cannot be \"", value, "\"");
+  if (flag == "--without") {
+    for (const std::string_view name : SplitParts(value, ",")) {
+      const auto kind = Find(kLeaseFaults, name);
+      if (!kind) return wrong;
+      flags->limits.without |= 1u << *kind;
+    }
+    return "";
+  }
+  if (flag == "--canary") {
+    flags->is_all_canaries = value == "all";
+    const auto canary = Find(kCanaries, value);
+    if (!canary && !flags->is_all_canaries) return wrong;
+    flags->canary = static_cast<LeaseCanary>(canary.value_or(0));
+    return "";
+  }
+  uint64_t* number = nullptr;
+  if (flag == "--seed") number = &flags->seed;
+  if (flag == "--seeds") number = &flags->seeds;
+  if (flag == "--cpu-seconds") number = &flags->cpu_seconds;
+  if (flag == "--faulty-steps") number = &flags->limits.faulty_steps;
+  if (number == nullptr) return Concat("--leases does not know ", flag);
+  const auto parsed = ParseWhole<uint64_t>(value);
+  if (!parsed) return wrong;
+  *number = *parsed;
+  return "";
+}
+
+std::string Parse(const std::vector<std::string>& args, Flags* flags) {
+  for (size_t i = 0; i < args.size(); ++i) {
+    const std::string& word = args[i];
+    if (word == "--leases") continue;
+    if (word == "--help" || word == "-h") {
+      flags->helps = true;
+    } else if (word == "--shrink") {
+      flags->shrinks = true;
+    } else {
+      const size_t equals = word.find('=');
+      const bool has_value = equals != std::string::npos;
+      if (!has_value && ++i == args.size()) return word + " needs a value";
+      const std::string value = has_value ? word.substr(equals + 1) : args[i];
+      const std::string wrong = Take(word.substr(0, equals), value, flags);
+      if (!wrong.empty()) return wrong;
+    }
+  }
+  return "";
+}
+
+void Report(uint64_t seed, const Flags& flags, const LeaseOutcome& outcome) {
+  std::printf("seed %" PRIu64 ": %s (%" PRIu64 " events, %" PRIu64 " faults)\n", seed,
+              outcome.wrong.c_str(), outcome.events, outcome.faults);
+  LeaseLimits limits = flags.limits;
+  if (flags.shrinks) {
+    limits = ShrinkLeaseWorld(seed, flags.canary, limits);
+    const LeaseOutcome small = RunLeaseWorld(seed, flags.canary, limits);
+    std::printf("  shrunk: %s (%" PRIu64 " events, %" PRIu64 " faults)\n", small.wrong.c_str(),
+                small.events, small.faults);
+  }
+  std::printf("  repeat: paceline sim %s\n", LeaseCommandLine(seed, flags.canary, limits).c_str());
+}
+
+// How many seeds went wrong.
+uint64_t RunSeeds(const Flags& flags) {
+  const std::clock_t begin = std::clock();
+  uint64_t seeds = 0;
+  uint64_t wrong = 0;
+  uint64_t events = 0;
+  uint64_t faults = 0;
+  for (; seeds < flags.seeds; ++seeds) {
+    const auto used = static_cast<uint64_t>((std::clock() - begin) / CLOCKS_PER_SEC);
+    if (flags.cpu_seconds > 0 && used >= flags.cpu_seconds) break;
+    const uint64_t seed = flags.seed + seeds;
+    const LeaseOutcome outcome = RunLeaseWorld(seed, flags.canary, flags.limits);
+    events += outcome.events;
+    faults += outcome.faults;
+    if (outcome.wrong.empty()) continue;
+    if (wrong++ < kReportsMax) Report(seed, flags, outcome);
+  }
+  std::printf("leases: %" PRIu64 " seeds from %" PRIu64 ", %" PRIu64 " wrong, %" PRIu64
+              " events, %" PRIu64 " faults\n",
+              seeds, flags.seed, wrong, events, faults);
+  return wrong;
+}
+
+// Each planted bug must be found. The exit code.
+int RunCanaries(const Flags& flags) {
+  int code = 0;
+  for (int number = 1; number < kLeaseCanaries; ++number) {
+    const auto canary = static_cast<LeaseCanary>(number);
+    uint64_t seed = flags.seed;
+    const uint64_t end = seed + kCanarySeedsMax;
+    while (seed < end && RunLeaseWorld(seed, canary, flags.limits).wrong.empty()) ++seed;
+    const bool is_found = seed < end;
+    std::printf("%-14s %s\n", std::string(kCanaries[number]).c_str(),
+                is_found ? Concat("found by seed ", seed).c_str() : "NOT FOUND");
+    if (!is_found) code = kFindings;
+  }
+  return code;
+}
+
+}  // namespace
+
+LeaseLimits ShrinkLeaseWorld(uint64_t seed, LeaseCanary canary, LeaseLimits limits) {
+  const auto fails = [&](const LeaseLimits& smaller) {
+    return !RunLeaseWorld(seed, canary, smaller).wrong.empty();
+  };
+  // What is cut off the end leaves everything before it as it was.
+  for (uint64_t piece = limits.faulty_steps / 2; piece > 0; piece /= 2) {
+    while (limits.faulty_steps >= piece) {
+      LeaseLimits smaller = limits;
+      smaller.faulty_steps -= piece;
+      if (!fails(smaller)) break;
+      limits = smaller;
+    }
+  }
+  for (size_t kind = 0; kind < std::size(kLeaseFaults); ++kind) {
+    LeaseLimits smaller = limits;
+    smaller.without |= 1u << kind;
+    if (fails(smaller)) limits = smaller;
+  }
+  return limits;
+}
+
+std::string LeaseCommandLine(uint64_t seed, LeaseCanary canary, const LeaseLimits& limits) {
+  std::string text = Concat("--leases --seed ", seed);
+  if (limits.faulty_steps != LeaseLimits{}.faulty_steps) {
+    Append(&text, " --faulty-steps ", limits.faulty_steps);
+  }
+  const char* before = " --without ";
+  for (size_t kind = 0; kind < std::size(kLeaseFaults); ++kind) {
+    if ((limits.without >> kind & 1) == 0) continue;
+    Append(&text, before, kLeaseFaults[kind]);
+    before = ",";
+  }
+  if (canary != LeaseCanary::kNone) {
+    Append(&text, " --canary ", kCanaries[static_cast<size_t>(canary)]);
+  }
+  return text;
+}
+
+int RunLeaseCommand(const std::vector<std::string>& args) {
+  Flags flags;
+  const std::string wrong = Parse(args, &flags);
+  if (!wrong.empty()) {
+    std::fprintf(stderr, "paceline sim: %s\n%s", wrong.c_str(), kHelp);
+    return kUsage;
+  }
+  if (flags.helps) {
+    std::printf("%s", kHelp);
+    return 0;
+  }
+  if (flags.is_all_canaries) return RunCanaries(flags);
+  const bool is_wrong = RunSeeds(flags) > 0;
+  return is_wrong == (flags.canary != LeaseCanary::kNone) ? 0 : kFindings;
+}
+
+}  // namespace paceline::sim

@@ -1,0 +1,68 @@
+#pragma once
+
+// Inside of the world of leases: what a worker knows.
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "paceline/data/lease_book.h"
+
+namespace paceline::sim {
+
+// A training process with the client in it, as far as the ledger can tell them from real ones.
+struct LeaseWorker {
+  using Counts = std::map<uint64_t, uint64_t>;  // by ordinal
+
+  struct Held {
+    OrdinalRange range;
+    uint64_t done = 0;
+    uint64_t confirmed = 0;
+  };
+  uint64_t rank = 0;
+  uint64_t incarnation = 1;
+  uint64_t generation = 1;
+  bool is_alive = true;
+  bool is_frozen = false;
+  bool is_open = false;  // kOpen was said on this link
+  bool has_request = false;
+  bool is_complete = false;
+  std::optional<uint64_t> awaits_mark;  // a step
+  uint64_t next_step = 1;
+  uint64_t rewinds = 0;
+  std::string position;  // of the last rewind
+  bool awaits_rewind = false;
+  std::map<uint64_t, Held> held;
+  std::set<uint64_t> presenting;  // since the last reset
+  uint64_t next_number = 1;
+  std::map<uint64_t, std::pair<uint64_t, uint64_t>> unconfirmed;  // number → lease, until
+  Counts counts;                                                  // of its model
+  std::map<uint64_t, std::string> marked;                         // step → position
+  std::map<uint64_t, Counts> images;  // step → counts as they were saved
+
+  struct Terms {
+    uint64_t ordinals = 0;
+    uint64_t world_size = 1;
+    uint64_t lease_max = 1;
+    bool follows_checkpoints = false;
+  };
+  LeaseOpen Introduce(const Terms& terms) const {
+    return {.name = "train",
+            .terms = "{}",
+            .ordinals = terms.ordinals,
+            .rank = rank,
+            .world_size = terms.world_size,
+            .generation = generation,
+            .incarnation = incarnation,
+            .lease_max = terms.lease_max,
+            .lease_first = terms.lease_max,
+            .lease_ms = 100,
+            .deadline_ms = 5'000,
+            .follows_checkpoints = terms.follows_checkpoints};
+  }
+};
+
+}  // namespace paceline::sim

@@ -1,0 +1,106 @@
+#pragma once
+
+// What one simulated host gives to others from its memory, and takes from theirs: copies of images,
+// as agent/peer_memory.h and agent/fetch.h have it, without bytes. An image travels in a few parts,
+// so that whoever gives it may die in the middle and another source goes on from there.
+//
+// It lives and dies with its agent. The copies themselves are memory of the host.
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "paceline/base/instant.h"
+#include "paceline/core/station_machine.h"
+#include "paceline/model/checkpoint.h"
+#include "paceline/sim/arena.h"
+
+namespace paceline::sim {
+
+class AgentHost;
+class Node;
+class SimWorld;
+
+class SimPeers {
+ public:
+  SimPeers(SimWorld& world, Node& node, AgentHost& agent)
+      : world_(world), node_(node), agent_(agent) {}
+
+  // HOST:PORT, of this very agent.
+  std::string address() const;
+  // Hosts of one domain may be lost together.
+  std::string domain() const;
+
+  void Take(const std::vector<FetchOrder>& orders, bool drop_others);
+  core::CopiesSeen Seen() const;
+
+  // --- for other hosts ---
+  struct Offer {
+    enum class Kind { kImage, kLater, kNotHere };
+    Kind kind = Kind::kNotHere;
+    SimImage image;
+    uint32_t parts = 0;  // that are here
+  };
+  // What it can give of what that order wants from this source.
+  Offer Give(const FetchOrder& order, const FetchOrder::Source& source);
+  void Claim(const FetchOrder& order, const FetchOrder::Source& source);
+  void Release(const FetchOrder& order, const FetchOrder::Source& source);
+  // The node that gives something to this one just now; null: nobody does.
+  Node* giver() const;
+  // Its agent is dead: whatever it claimed elsewhere is free again.
+  void Drop();
+
+  static constexpr uint32_t kParts = 4;  // of an image
+
+ private:
+  struct Entry {
+    FetchOrder order;
+    uint64_t fetch = 0;  // 0: none is under way
+    std::string problem;
+  };
+  // An order that is being carried out.
+  struct Fetch {
+    FetchOrder order;
+    size_t source = 0;
+    uint32_t round = 0;
+    uint32_t waits = 0;  // for a source that has to fetch it first
+    bool has_begun = false;
+    uint32_t slot = 0;
+    uint32_t done = 0;  // parts
+    SimImage image;
+    Node* giver = nullptr;     // that has a claim for this one, …
+    uint64_t giver_agent = 0;  // … and its agent then
+    uint64_t parts_asked = 0;  // whoever gives gives up when nobody takes for long
+  };
+
+  void Start(Entry* entry);
+  void RunNext();
+  // Continues that fetch later, if it is still wanted then.
+  void After(uint64_t number, Duration wait, void (SimPeers::*go)(uint64_t, Fetch&));
+  void Ask(uint64_t number, Fetch& fetch);
+  void AskNext(uint64_t number, Fetch& fetch, const std::string& why);
+  void GiveUpSource(uint64_t number, Fetch& fetch);
+  void AskStorage(uint64_t number);
+  bool Begin(Fetch& fetch, const SimImage& image);
+  void TakePart(uint64_t number, Fetch& fetch);
+  void Stored(uint64_t number, Fetch& fetch);
+  void AwaitTaker(uint64_t number, Fetch& fetch);
+  void LetGo(Fetch& fetch);
+  void Cancel(uint64_t number);
+  void End(uint64_t number, const std::string& problem);
+  AgentHost* Reach(const FetchOrder::Source& source) const;
+  SimArena* CopyOf(Rank rank) const;
+  Duration PartTime(const Fetch& fetch);
+
+  SimWorld& world_;
+  Node& node_;
+  AgentHost& agent_;
+  std::map<uint32_t, Entry> entries_;  // by rank
+  std::map<uint64_t, Fetch> fetches_;  // under way, by number
+  std::deque<uint64_t> waiting_;       // for their turn
+  uint64_t last_ = 0;
+};
+
+}  // namespace paceline::sim

@@ -1,0 +1,80 @@
+#pragma once
+
+// What a Checkpointer does in the simulated ranks of one node: opens at the station, restores by
+// the master's one decision before it meets its peers, comes back to whatever agent lives, and
+// waits at the end until its last step is in storage. Saving itself is arithmetic; see workload.h.
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "paceline/base/instant.h"
+#include "paceline/core/station_machine.h"
+#include "paceline/model/checkpoint.h"
+#include "paceline/sim/arena.h"
+
+namespace paceline::sim {
+
+class Node;
+class SimWorld;
+
+// What a rank begins with.
+struct Restored {
+  SavedStep saved;       // step -1: nothing
+  uint64_t content = 0;  // of the state that it holds now
+};
+
+class RankSaves {
+ public:
+  RankSaves(SimWorld& world, Node& node) : world_(world), node_(node) {}
+
+  // Its modules are imported.
+  void Begin(int32_t pid);
+  // It has done its last step: close() waits for storage, then it exits.
+  void Finish(int32_t pid);
+  void Ended(int32_t pid) { ranks_.erase(pid); }
+  // A new agent serves the node: whoever lives comes to it.
+  void AgentStarted();
+  // 0: it has not opened its checkpoint at the present agent.
+  core::StationPeer PeerOf(int32_t pid) const;
+
+  // --- from the station ---
+  void OnRestore(const core::AnswerRestore& answer);
+  void OnDurable(core::StationPeer peer);
+  void OnProblem(const core::AnswerProblem& answer);
+
+ private:
+  enum class Stage { kOpening, kRestoring, kReading, kTraining, kWaiting };
+  struct One {
+    Stage stage = Stage::kOpening;
+    core::StationPeer peer = 0;
+    uint64_t attempt = 0;  // to open; older ones are stale
+    Instant since;         // it looks for an agent
+    int64_t awaited = -1;
+  };
+
+  void OpenAfter(int32_t pid, Duration wait);
+  void Open(int32_t pid, uint64_t attempt);
+  void OpenAt(int32_t pid);
+  void Ask(const One& one, uint32_t world_size);
+  int32_t PidOf(core::StationPeer peer) const;
+  void Read(int32_t pid, const core::AnswerRestore& answer);
+  // Nothing when it failed, and the rank with it.
+  bool Load(int32_t pid, const core::AnswerRestore& answer, Restored* restored);
+  bool LoadFromMemory(int32_t pid, const core::AnswerRestore& answer,
+                      std::vector<SimImage>* images);
+  bool LoadFromStorage(int32_t pid, const core::AnswerRestore& answer,
+                       std::vector<SimImage>* images);
+  void Judge(int32_t pid, const core::AnswerRestore& answer, const std::vector<SimImage>& images);
+  void Train(int32_t pid, const Restored& restored);
+  void Tell(const core::StationEvent& event);
+  void Exit(int32_t pid);
+  void Fail(int32_t pid, const std::string& why);
+
+  SimWorld& world_;
+  Node& node_;
+  std::map<int32_t, One> ranks_;  // by pid
+};
+
+}  // namespace paceline::sim

@@ -1,0 +1,277 @@
+#include "paceline/sim/station.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "paceline/base/mark.h"
+#include "paceline/sim/world.h"
+
+namespace paceline::sim {
+namespace {
+
+constexpr Duration kStalledLook = Duration::Milliseconds(200);
+
+}  // namespace
+
+SimStation::SimStation(SimWorld& world, Node& node, AgentHost& agent)
+    : world_(world),
+      node_(node),
+      agent_(agent),
+      machine_(
+          {.node = node.name(), .report_every = world.options().spec.timers.heartbeat_interval}),
+      peers_(world, node, agent) {
+  // Claims of an agent before this one.
+  for (auto& [place, arena] : node_.shelf().all()) {
+    if (place.node == node_.name()) arena.ForgetReaders();
+  }
+}
+
+void SimStation::OpenToPeers() {
+  Feed(core::PeersOpened{peers_.address(), peers_.domain()});
+  SeeCopies();
+}
+
+void SimStation::SeeCopies() { Feed(peers_.Seen()); }
+
+void SimStation::Feed(const core::StationEvent& event) {
+  for (const core::StationAction& action : machine_.Step(world_.queue().now(), event)) {
+    std::visit([this](const auto& one) { Do(one); }, action);
+  }
+  Rearm();
+}
+
+std::optional<core::AnswerProblem> SimStation::Refuses(uint64_t rank, uint64_t generation) {
+  return machine_.Refuses(rank, generation, world_.options().saves.terms);
+}
+
+void SimStation::Rearm() {
+  const Instant deadline = machine_.NextDeadline();
+  if (deadline.is_max() || deadline == armed_for_) return;
+  armed_for_ = deadline;
+  agent_.Later(deadline - world_.queue().now(), [deadline](AgentHost& agent) {
+    SimStation& station = agent.station();
+    if (station.armed_for_ != deadline) return;
+    station.armed_for_ = Instant::Max();
+    const Instant now = station.world_.queue().now();
+    if (!station.machine_.IsReportDue(now)) return station.Feed(core::StationTimePassed{});
+    station.world_.SyncSaves(station.node_);
+    const Options& options = station.world_.options();
+    std::vector<MemoryImage> images = station.node_.shelf().Images(options.saves.says_replica);
+    if (options.canary == Canary::kHideCopies) {
+      std::erase_if(images, [](const MemoryImage& image) { return image.is_copy; });
+    }
+    station.Feed(core::ReportDue{std::move(images)});
+    station.WatchSaves();
+  });
+}
+
+// A rank rings when it has sealed an image. Between two reports one ring changes nothing that
+// another would not.
+void SimStation::WatchSaves() {
+  if (is_watching_ || !machine_.has_ranks()) return;
+  const Instant at = world_.workload().NextSeal(node_);
+  if (at.is_max()) return;
+  is_watching_ = true;
+  agent_.Later(at - world_.queue().now(), [](AgentHost& agent) {
+    SimStation& station = agent.station();
+    station.is_watching_ = false;
+    for (const auto& [pid, process] : station.node_.processes()) {
+      const core::StationPeer peer = station.node_.ranks_saves().PeerOf(pid);
+      if (!station.machine_.Knows(peer)) continue;
+      station.Feed(core::ImageSealed{peer});
+      return;
+    }
+  });
+}
+
+void SimStation::CleanUp() {
+  if (!machine_.order().problem.empty() || !machine_.order().is_over) return;
+  // Nodes of one machine share its memory, and each removes all that the job had there.
+  node_.shelf().Clear();
+}
+
+// ---- what the machine wants ----
+
+void SimStation::Do(const core::SendReport& action) {
+  if (action.report.generation != spoken_for_) {
+    spoken_for_ = action.report.generation;
+    spoken_at_ = world_.queue().now();
+  }
+  agent_.Tell(action.report);
+}
+
+void SimStation::Do(const core::AnswerRestore& action) { node_.ranks_saves().OnRestore(action); }
+
+void SimStation::Do(const core::AnswerDurable& action) {
+  node_.ranks_saves().OnDurable(action.peer);
+}
+
+// No simulated script waits for a second host.
+void SimStation::Do(const core::AnswerReplicated&) {}
+
+void SimStation::Do(const core::AnswerProblem& action) { node_.ranks_saves().OnProblem(action); }
+
+void SimStation::Do(const core::SetHold& action) {
+  world_.SyncSaves(node_);
+  told_[action.rank] = {action.from_step, world_.workload().SavingOf(node_, Rank(action.rank))};
+  if (world_.options().canary == Canary::kForgetHold) return;
+  SimArena* arena = node_.shelf().Find({node_.name(), action.rank});
+  if (arena != nullptr) arena->SetHold(action.from_step);
+}
+
+void SimStation::Do(const core::ClearHolds&) {
+  for (auto& [place, arena] : node_.shelf().all()) {
+    if (place.node == node_.name() && !place.is_copy) arena.SetHold(std::nullopt);
+  }
+}
+
+void SimStation::Do(const core::FetchImages& action) {
+  peers_.Take(action.orders, action.drop_others);
+  SeeCopies();
+}
+
+void SimStation::Do(const core::DropCopy& action) {
+  node_.shelf().all().erase({node_.name(), action.rank, true});
+  SeeCopies();
+}
+
+// The simulated storage has paths.
+void SimStation::Do(const core::FetchStored& action) {
+  world_.Fail("checkpoints", action.name + " is fetched from a directory");
+}
+
+void SimStation::Do(const core::EndStation&) { agent_.MayExit(); }
+
+// ---- the worker ----
+
+void SimStation::Add(Job job) {
+  jobs_.push_back(std::move(job));
+  if (!is_busy_) RunNext();
+}
+
+void SimStation::RunNext() {
+  is_busy_ = !jobs_.empty();
+  if (!is_busy_) return;
+  const Job job = std::move(jobs_.front());
+  jobs_.pop_front();
+  job();
+}
+
+void SimStation::EndJob() { RunNext(); }
+
+void SimStation::After(Duration work, Job stage) {
+  agent_.Later(work, [stage = std::move(stage)](AgentHost& agent) {
+    SimStation& station = agent.station();
+    if (station.world_.storage().is_stalled) {
+      station.After(kStalledLook, stage);
+    } else {
+      stage();
+    }
+  });
+}
+
+Duration SimStation::DrawShort() {
+  return Duration::Microseconds(world_.prng().Between(200, 5'000));
+}
+
+void SimStation::Do(const core::WriteImage& action) {
+  world_.SyncSaves(node_);
+  SimArena* arena = node_.shelf().Find({node_.name(), action.shard.rank.value()});
+  if (arena == nullptr || !arena->BeginRead(action.saved)) {
+    MARK("image was gone before it was written");
+    JudgeLost(action);
+    return Feed(core::ShardEnded{action.shard.rank, action.saved,
+                                 core::StationMachine::NotHeld(action.saved), Duration()});
+  }
+  Add([this, action] {
+    After(DrawShort(), [this, action] {
+      const bool has_file = action.shard.file_of == action.shard.rank;
+      const std::string why = world_.storage().BeginShard(action.name, action.shard.rank.value(),
+                                                          has_file, world_.queue().now());
+      if (!why.empty()) return EndImage(action, why);
+      const SaveOptions& saves = world_.options().saves;
+      const Duration work = Duration::Nanoseconds(
+          world_.prng().Between(saves.write_min.nanoseconds(), saves.write_max.nanoseconds()));
+      After(work, [this, action] { EndImage(action, ""); });
+    });
+  });
+}
+
+// An image may be gone because its rank heard too late that it had to stay, or is another process
+// now. Otherwise it had to stay.
+void SimStation::JudgeLost(const core::WriteImage& action) {
+  const auto told = told_.find(action.shard.rank.value());
+  if (told == told_.end() || !told->second.from_step.has_value()) return;
+  const Workload::Saving& before = told->second.saving;
+  const Workload::Saving now = world_.workload().SavingOf(node_, action.shard.rank);
+  const int64_t every = world_.options().saves.every;
+  const int64_t first = (*told->second.from_step + every - 1) / every * every;
+  const bool was_in_time = before.pid != 0 && before.pid == now.pid && before.saved_to < first &&
+                           before.generation.value() == action.saved.generation;
+  if (!was_in_time || action.saved.step != first) return;
+  world_.Fail("held_stays", node_.name() + " was told in time to keep step " +
+                                std::to_string(first) + " of rank " + ToString(action.shard.rank) +
+                                ", and it is gone");
+}
+
+void SimStation::EndImage(const core::WriteImage& action, const std::string& begun) {
+  std::string problem = begun;
+  SimArena* arena = node_.shelf().Find({node_.name(), action.shard.rank.value()});
+  const SimImage* image = arena == nullptr ? nullptr : arena->Find(action.saved);
+  if (problem.empty()) {
+    // What is claimed is there until it is given back.
+    problem = image == nullptr
+                  ? "its memory is gone"
+                  : world_.storage().EndShard(action.name, *image, action.shard.file_of,
+                                              world_.queue().now());
+  }
+  if (arena != nullptr) arena->EndRead(action.saved);
+  Feed(core::ShardEnded{action.shard.rank, action.saved, problem, Duration()});
+  EndJob();
+}
+
+void SimStation::Do(const core::WriteCommit& action) {
+  Add([this, action] { After(DrawShort(), [this, action] { Assemble(action); }); });
+}
+
+void SimStation::Assemble(const core::WriteCommit& action) {
+  const bool checks = world_.options().canary != Canary::kCommitUnchecked;
+  SimManifest manifest;
+  const std::string why = world_.storage().Assemble(action.order, checks, &manifest);
+  if (!why.empty()) return EndCommit(action, why);
+  After(DrawShort(), [this, action, manifest] {
+    Storage& storage = world_.storage();
+    const std::string why =
+        storage.WriteManifest(action.order.name, manifest, world_.queue().now());
+    if (!why.empty()) return EndCommit(action, why);
+    After(DrawShort(), [this, action] {
+      const std::string why = world_.storage().WriteLatest(action.order.name);
+      if (why.empty()) {
+        world_.storage().RemoveParts(action.order.name);
+        world_.storage().Prune(action.keep, world_.options().canary != Canary::kPruneNewest);
+      }
+      EndCommit(action, why);
+    });
+  });
+}
+
+void SimStation::EndCommit(const core::WriteCommit& action, const std::string& problem) {
+  world_.trace().Add(world_.queue().now(), node_.name(), problem.empty() ? "commit" : "no_commit",
+                     static_cast<uint64_t>(action.order.saved.step), problem);
+  Feed(core::CommitEnded{action.order.name, problem, 1'000'000});
+  EndJob();
+}
+
+void SimStation::Do(const core::LookInStorage& action) {
+  Add([this, action] {
+    After(DrawShort(), [this, action] {
+      core::StorageLooked looked;
+      looked.problem = world_.storage().Newest(action.except, &looked.stored);
+      Feed(looked);
+      EndJob();
+    });
+  });
+}
+
+}  // namespace paceline::sim

@@ -1,0 +1,99 @@
+#pragma once
+
+// The outside of core::StationMachine in one simulated agent: claims images in the arenas of its
+// host, moves them to storage with a worker that does one thing at a time, looks into storage, and
+// answers the ranks of its node. It lives and dies with its agent.
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <variant>
+
+#include "paceline/base/instant.h"
+#include "paceline/core/station_machine.h"
+#include "paceline/model/checkpoint.h"
+#include "paceline/model/ids.h"
+#include "paceline/sim/arena.h"
+#include "paceline/sim/peers.h"
+#include "paceline/sim/workload.h"
+
+namespace paceline::sim {
+
+class AgentHost;
+class Node;
+class SimWorld;
+
+class SimStation {
+ public:
+  SimStation(SimWorld& world, Node& node, AgentHost& agent);
+
+  const core::StationMachine& machine() const { return machine_; }
+  SimPeers& peers() { return peers_; }
+  void OpenToPeers();
+  // What is here of other hosts' images, and what could not be had.
+  void SeeCopies();
+  void Feed(const core::StationEvent& event);
+  // Why a rank may not save here.
+  std::optional<core::AnswerProblem> Refuses(uint64_t rank, uint64_t generation);
+  // Images are being saved again: reports go on.
+  void WatchSaves();
+  // The job ends: memory is given back, unless it holds the only copy of its newest step.
+  void CleanUp();
+  // When it first told the present state of its host under that world; Max: it has not yet.
+  Instant SpokenAt(Generation generation) const {
+    return spoken_for_ == generation ? spoken_at_ : Instant::Max();
+  }
+
+ private:
+  void Do(const core::SendReport& action);
+  void Do(const core::AnswerRestore& action);
+  void Do(const core::AnswerDurable& action);
+  void Do(const core::AnswerReplicated& action);
+  void Do(const core::AnswerProblem& action);
+  void Do(const core::SetHold& action);
+  void Do(const core::ClearHolds& action);
+  void Do(const core::WriteImage& action);
+  void Do(const core::WriteCommit& action);
+  void Do(const core::LookInStorage& action);
+  void Do(const core::FetchImages& action);
+  void Do(const core::DropCopy& action);
+  void Do(const core::FetchStored& action);
+  void Do(const core::EndStation& action);
+  void Rearm();
+
+  // --- the worker ---
+  using Job = std::function<void()>;
+  void Add(Job job);
+  void RunNext();
+  void EndJob();
+  // `stage`, once that much work is done and storage does not stand still.
+  void After(Duration work, Job stage);
+  void EndImage(const core::WriteImage& action, const std::string& problem);
+  void JudgeLost(const core::WriteImage& action);
+  void Assemble(const core::WriteCommit& action);
+  void EndCommit(const core::WriteCommit& action, const std::string& problem);
+  Duration DrawShort();
+
+  SimWorld& world_;
+  Node& node_;
+  AgentHost& agent_;
+  core::StationMachine machine_;
+  SimPeers peers_;
+  Instant armed_for_ = Instant::Max();
+  // What a rank was told to keep, and how far it was then.
+  struct Told {
+    std::optional<int64_t> from_step;
+    Workload::Saving saving;
+  };
+  std::map<uint32_t, Told> told_;  // by rank
+  Generation spoken_for_;
+  Instant spoken_at_ = Instant::Max();
+  bool is_watching_ = false;
+  std::deque<Job> jobs_;
+  bool is_busy_ = false;
+};
+
+}  // namespace paceline::sim

@@ -1,0 +1,140 @@
+// The part of the workload that saves: which images are in the arenas at this moment. A step ends,
+// its ranks fill a slot each, and some time later, of its own for each rank, the image is whole.
+
+#include <algorithm>
+#include <set>
+
+#include "paceline/sim/workload.h"
+#include "paceline/sim/world.h"
+
+namespace paceline::sim {
+// All of a world hold one state, or they would train on a mix.
+void Workload::Meet(Generation generation, const Group& group, const Restored& restored) {
+  if (!world_.options().saves.is_used) return;
+  if (group.restored.saved == restored.saved && group.restored.content == restored.content) return;
+  world_.Fail("one_state", "the ranks of generation " + ToString(generation) + " meet with step " +
+                               std::to_string(group.restored.saved.step) + " and step " +
+                               std::to_string(restored.saved.step));
+}
+
+Duration Workload::SaveTime(Rank rank, int64_t step) const {
+  const SaveOptions& saves = world_.options().saves;
+  const auto span = static_cast<uint64_t>((saves.save_max - saves.save_min).nanoseconds()) + 1;
+  const uint64_t chance = MixContent(rank.value(), static_cast<uint64_t>(step)) % span;
+  return saves.save_min + Duration::Nanoseconds(static_cast<int64_t>(chance));
+}
+
+Instant Workload::SealTime(const Group& group, Rank rank, int64_t step) const {
+  const Duration trained = world_.options().step_time * std::max<int64_t>(step - group.base, 0);
+  return group.since + trained + SaveTime(rank, step);
+}
+
+int64_t Workload::NextSave(const Group& group, const Member& member) const {
+  const int64_t every = world_.options().saves.every;
+  return (std::max(member.saved_to, Done(group)) / every + 1) * every;
+}
+
+void Workload::Seal(Generation generation, const Group& group, Rank rank, Member& member) {
+  const int64_t step = std::exchange(member.writing, -1);
+  Node& node = world_.node(member.node);
+  SimArena* arena = node.shelf().Find({node.name(), rank.value()});
+  if (arena == nullptr || !member.slot.has_value()) return;
+  arena->Seal(*member.slot, {.rank = static_cast<uint32_t>(rank.value()),
+                             .saved = {generation.value(), step},
+                             .world_size = group.world_size,
+                             .content = MixContent(group.content, static_cast<uint64_t>(step)),
+                             .is_replica = world_.options().saves.is_replica});
+}
+
+void Workload::SaveStep(Generation generation, const Group& group, Rank rank, Member& member,
+                        int64_t step) {
+  Node& node = world_.node(member.node);
+  SimArena* arena = node.shelf().Find({node.name(), rank.value()});
+  if (arena == nullptr) return;
+  member.slot = arena->Begin(step);  // none: this step is left out
+  member.writing = step;
+  member.seal_at = SealTime(group, rank, step);
+  if (member.seal_at <= world_.queue().now()) Seal(generation, group, rank, member);
+}
+
+// Up to now. Of many saves in a row only those are made that leave a trace.
+void Workload::Save(Generation generation, Group& group, Rank rank, Member& member) {
+  const SaveOptions& saves = world_.options().saves;
+  if (!saves.is_used || !group.started) return;
+  Node& node = world_.node(member.node);
+  if (!node.IsAwake(member.pid)) return;
+  if (member.writing >= 0) {
+    if (world_.queue().now() < member.seal_at) return;
+    Seal(generation, group, rank, member);
+  }
+  const int64_t done = Done(group);
+  const int64_t first = member.saved_to / saves.every + 1;
+  const int64_t last = done / saves.every;
+  member.saved_to = done;
+  if (last < first) return;
+  const SimArena* arena = node.shelf().Find({node.name(), rank.value()});
+  const std::optional<int64_t> hold = arena == nullptr ? std::nullopt : arena->hold();
+  const int64_t held = hold.has_value() ? (*hold + saves.every - 1) / saves.every : first;
+  const SaveRun run{first, last, held};
+  for (int64_t i = first; i <= last && member.writing < 0; ++i) {
+    i = run.Traced(i);
+    SaveStep(generation, group, rank, member, i * saves.every);
+  }
+}
+
+void Workload::SyncSaves(const Node* only) {
+  for (auto& [generation, group] : groups_) {
+    for (auto& [rank, member] : group.members) {
+      if (only == nullptr || member.node == only->index()) Save(generation, group, rank, member);
+    }
+  }
+}
+
+Workload::Saving Workload::SavingOf(const Node& node, Rank rank) const {
+  Saving newest;
+  for (const auto& [generation, group] : groups_) {
+    const auto member = group.members.find(rank);
+    if (member == group.members.end() || member->second.node != node.index()) continue;
+    newest = {member->second.pid, generation, member->second.saved_to};
+  }
+  return newest;
+}
+
+Instant Workload::NextSeal(const RankProcess& process, Duration* save) const {
+  const auto found = groups_.find(process.generation);
+  if (found == groups_.end()) return Instant::Max();
+  const Group& group = found->second;
+  const auto member = group.members.find(process.rank);
+  if (member == group.members.end() || !group.moving) return Instant::Max();
+  const int64_t step = NextSave(group, member->second);
+  *save = SaveTime(process.rank, step);
+  return SealTime(group, process.rank, step);
+}
+
+Instant Workload::NextSeal(const Node& node) const {
+  Instant next = Instant::Max();
+  Duration save;
+  for (const auto& [pid, process] : node.processes()) {
+    next = std::min(next, NextSeal(process, &save));
+  }
+  return next;
+}
+
+Instant Workload::MiddleOfNextSave(const RankProcess& process) const {
+  Duration save;
+  const Instant seal = NextSeal(process, &save);
+  return seal.is_max() ? seal : seal - save / 2;
+}
+
+void Workload::WatchSaves(const Group& group) {
+  if (!world_.options().saves.is_used) return;
+  std::set<uint32_t> nodes;
+  for (const auto& [rank, member] : group.members) nodes.insert(member.node);
+  for (const uint32_t index : nodes) {
+    AgentHost* agent = world_.node(index).agent();
+    if (agent == nullptr || agent->has_ended()) continue;
+    agent->WhenAwake([agent] { agent->station().WatchSaves(); });
+  }
+}
+
+}  // namespace paceline::sim

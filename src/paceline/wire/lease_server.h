@@ -1,0 +1,118 @@
+#pragma once
+
+// The master's side of the lease channel: one thread for all agents' connections, on which its
+// owner's hooks run, so that the owner's state needs no lock. Connections prove themselves on
+// threads of their own before; see bulk_server.h for their bounds.
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "paceline/base/fd.h"
+#include "paceline/base/instant.h"
+#include "paceline/model/lease_frame.h"
+#include "paceline/wire/credentials.h"
+#include "paceline/wire/lease_socket.h"
+#include "paceline/wire/listener.h"
+
+namespace paceline::wire {
+
+inline constexpr std::string_view kLeaseMagic = "paceline data 1\n";
+
+class BulkTls;
+
+class LeaseServer {
+ public:
+  using LinkId = uint64_t;
+  static constexpr size_t kLinksMax = 20'000;
+  static constexpr size_t kUnprovenMax = 256;
+  // Without a word; its processes are then lost. Agents ping five times as often.
+  static constexpr Duration kSilenceMax = Duration::Seconds(1);
+
+  struct Hooks {
+    std::function<void(LinkId, const std::vector<LeaseFrame>&)> heard;
+    // `is_silent`: it was cut off, because nothing was heard for too long.
+    std::function<void(LinkId, bool is_silent)> broken;
+    // After everything that came at once; when it wants to be called again at the latest.
+    std::function<Instant()> round;
+  };
+
+  // `listen`: HOST:PORT, port 0: any. FAILED_PRECONDITION: others could reach it, there are no
+  // certificates, and `is_insecure` does not allow that. The process shall ignore SIGPIPE.
+  struct Place {
+    std::string listen;
+    bool is_insecure = false;
+  };
+  static absl::StatusOr<std::unique_ptr<LeaseServer>> Open(const Place& place,
+                                                           const ServerCredentials& credentials);
+  ~LeaseServer();
+  LeaseServer(const LeaseServer&) = delete;
+  LeaseServer& operator=(const LeaseServer&) = delete;
+
+  int port() const { return listener_->port(); }
+  // Monotonic; what `round` answers in.
+  static Instant Now();
+
+  // Once.
+  void Start(Hooks hooks);
+  // Ends the thread; no hook runs afterwards.
+  void Stop();
+
+  // Any thread: runs on the server's thread, before the next round.
+  void Post(std::function<void()> work);
+  // On the server's thread alone. Nothing happens when the link is gone.
+  void Send(LinkId link, const LeaseFrame& frame);
+
+ private:
+  struct Link {
+    std::unique_ptr<LeaseSocket> socket;
+    Instant heard;
+    bool is_full = false;   // waits for room
+    bool is_dirty = false;  // has something to flush
+  };
+  struct Newcomer {
+    Fd handle;  // of the same socket, to shut it down by
+    bool is_done = false;
+    std::thread thread;
+  };
+
+  LeaseServer(const ServerCredentials& credentials, std::unique_ptr<BulkTls> tls,
+              std::unique_ptr<Listener> listener);
+  void Take(Connection connection);
+  void Reap();
+  void Adopt(std::unique_ptr<LeaseSocket> socket);
+  void Run();
+  void Read(LinkId id);
+  void FlushDirty();
+  void Drop(LinkId id, bool is_silent);
+  void CutSilent(Instant now);
+  void RunPosted();
+  void Wake();
+
+  const std::string token_;
+  const std::unique_ptr<BulkTls> tls_;
+  Hooks hooks_;
+  Fd epoll_;
+  Fd wake_;
+  std::atomic<bool> is_ending_ = false;
+  LinkId next_link_ = 1;
+  std::map<LinkId, Link> links_;  // of the thread alone, as the next
+  std::vector<LinkId> dirty_;
+  Instant silence_due_;
+  std::mutex mutex_;  // guards all below but the listener
+  std::vector<std::function<void()>> posted_;
+  std::list<Newcomer> newcomers_;  // in the order in which they came
+  std::unique_ptr<Listener> listener_;
+  std::thread thread_;
+};
+
+}  // namespace paceline::wire

@@ -1,0 +1,195 @@
+"""A small cluster: network namespaces that are joined by a bridge, `paceline run` typed in each.
+
+A host here has its own network, name, /etc/hosts, /dev/shm, boot id and runtime directory. The boot
+id is a file that is mounted over the kernel's in the host's mount namespace, and so is the folder
+for shared memory: the product needs no switch for them.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from job import DEADLINE_S, Job, JsonDict, eventually, runtime_dir
+
+PREFIX = f"plt{os.getpid()}-"  # names of namespaces of these tests
+ENDPOINT = "host0:29400"
+COUNT = 3
+# Arguments: host name, /etc/hosts, boot id, folder in memory, command …
+ENTER = ('hostname "$1" && mount --bind "$2" /etc/hosts && '
+         'mount --bind "$3" /proc/sys/kernel/random/boot_id && '
+         'mount --bind "$4" /dev/shm && shift 4 && exec "$@"')
+
+
+def run(*words: str, must: bool = True) -> bool:
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 0 or not must, f"{' '.join(words)}: {done.stderr}"
+    return done.returncode == 0
+
+
+def ip(words: str, must: bool = True) -> bool:
+    return run("ip", *words.split(), must=must)
+
+
+def address(index: int) -> str:
+    return f"10.77.0.{index + 1}"
+
+
+def can_make_hosts() -> bool:
+    if os.geteuid() != 0 or shutil.which("ip") is None:
+        return False
+    probe = f"{PREFIX}probe"
+    if not ip(f"netns add {probe}", must=False):
+        return False
+    works = run("ip", "netns", "exec", probe, "unshare", "--uts", "true", must=False)
+    return ip(f"netns del {probe}") and works
+
+
+needs_hosts = pytest.mark.skipif(
+    not can_make_hosts(),
+    reason="SEVERAL HOSTS NOT TESTED: needs root and network namespaces (ip netns, veth)")
+
+
+class Host:
+    """One machine of a small cluster, and the `paceline run` that is typed there."""
+
+    def __init__(self, index: int, job: Job, hosts_file: Path):
+        self.index = index
+        self.name = f"host{index}"
+        self.space = f"{PREFIX}{index}"
+        self.job = job
+        self.boot_id = job.directory / f"{self.name}-boot-id"
+        self.hosts_file = hosts_file
+        self.runtime = f"{runtime_dir(job.directory)}-{index}"
+        self.memory = Path(f"/dev/shm/{self.space}")
+        job.env = {**job.env, "PACELINE_RUNTIME_DIR": self.runtime}
+        job.command = self.command  # type: ignore[method-assign]
+        self.boot()
+
+    def boot(self) -> None:
+        self.boot_id.write_text(f"{uuid.uuid4()}\n")
+        # So are /run and /dev/shm.
+        shutil.rmtree(self.runtime, ignore_errors=True)
+        shutil.rmtree(self.memory, ignore_errors=True)
+        self.memory.mkdir(mode=0o1777)
+
+    def inside(self) -> list[str]:
+        return ["ip", "netns", "exec", self.space, "unshare", "--uts", "sh", "-c", ENTER, "sh",
+                self.name, str(self.hosts_file), str(self.boot_id), str(self.memory)]
+
+    def start(self, flags: Sequence[str], script: Sequence[str] = ()) -> None:
+        script = script or Job.steps_script(self.job.directory / "host0-state", 100000)
+        self.job.start(["--nproc-per-node", "1", "--rdzv-endpoint", ENDPOINT, *flags], script,
+                       self.inside())
+
+    def command(self, *words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([*self.inside(), *Job.command_line(*words)], cwd=self.job.directory,
+                              env=self.job.env, capture_output=True, text=True,
+                              timeout=DEADLINE_S, check=False)
+
+    def pids(self) -> list[int]:
+        listed = subprocess.run(["ip", "netns", "pids", self.space], capture_output=True,
+                                text=True, check=False)
+        return [int(pid) for pid in listed.stdout.split()]
+
+    def crash(self) -> None:
+        """Every process of the host is gone at once, as when its power is cut."""
+        while pids := self.pids():
+            for pid in pids:
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    continue
+            if self.job.launcher is not None and self.job.launcher.pid in pids:
+                self.job.launcher.wait()
+
+    def link(self, state: str) -> None:
+        ip(f"-n {PREFIX}sw link set p{self.index} {state}")
+
+    def mute(self) -> None:
+        """One way only: the host hears everybody, and nobody hears the host."""
+        for other in range(COUNT):
+            if other != self.index:
+                ip(f"-n {self.space} route add blackhole {address(other)}/32")
+
+    def unmute(self) -> None:
+        for other in range(COUNT):
+            if other != self.index:
+                ip(f"-n {self.space} route del blackhole {address(other)}/32")
+
+
+@contextmanager
+def small_cluster(tmp_path: Path, make_job: Callable[..., Job]) -> Iterator[list[Host]]:
+    """host0-2 with addresses 10.77.0.1-3 on one bridge, which has a namespace of its own."""
+    spaces = [f"{PREFIX}{i}" for i in range(COUNT)]
+    switch = f"{PREFIX}sw"
+    names = tmp_path / "hosts"
+    names.write_text("127.0.0.1 localhost\n" + "".join(
+        f"{address(i)} host{i}\n" for i in range(COUNT)))
+    for space in [switch, *spaces]:
+        ip(f"netns del {space}", must=False)
+        ip(f"netns add {space}")
+        ip(f"-n {space} link set lo up")
+    ip(f"-n {switch} link add br0 type bridge")
+    ip(f"-n {switch} link set br0 up")
+    for i, space in enumerate(spaces):
+        ip(f"link add eth0 netns {space} type veth peer name p{i} netns {switch}")
+        ip(f"-n {switch} link set p{i} master br0 up")
+        ip(f"-n {space} addr add {address(i)}/24 dev eth0")
+        ip(f"-n {space} link set eth0 up")
+    made = [Host(i, make_job(f"host{i}"), names) for i in range(COUNT)]
+    yield made
+    for host in made:
+        host.crash()
+        shutil.rmtree(host.runtime, ignore_errors=True)
+        shutil.rmtree(host.memory, ignore_errors=True)
+    for space in [switch, *spaces]:
+        ip(f"netns del {space}", must=False)
+
+
+def join_string(first: Host) -> str:
+    found = eventually(lambda: re.search(r"--join '(\S+)'", first.job.stderr),
+                       f"a join string; stderr:\n{first.job.stderr}")
+    return found[1]
+
+
+def state_of(host: Host, first: Host) -> str:
+    node = first.job.node(host.name)
+    return node["state"] if node else ""
+
+
+def until_state(host: Host, first: Host, *states: str) -> None:
+    eventually(lambda: state_of(host, first) in states,
+               f"{host.name} is {' or '.join(states)}; its stderr:\n{host.job.stderr}")
+
+
+def until_training(first: Host, count: int, beyond: int = 0) -> dict[str, JsonDict]:
+    """The rank of each of host0 to host<count-1>, once exactly these hosts train."""
+    names = {f"host{i}" for i in range(count)}
+
+    def ask() -> dict[str, JsonDict] | None:
+        status = first.job.status() or {"nodes": []}
+        seated = [node for node in status["nodes"] if node["state"] == "seated"]
+        ranks = {node["name"]: rank for node in seated for rank in node["ranks"]
+                 if rank["state"] == "stepping" and (rank["step"] or 0) >= beyond}
+        return ranks if len(seated) == count and set(ranks) == names else None
+
+    return eventually(ask, f"{names} train beyond {beyond}; stderr:\n{first.job.stderr}")
+
+
+def start(hosts: Sequence[Host], *flags: str, script: Sequence[str] = ()) -> str:
+    """The others ask as soon as there is a join string: before host0's master is there."""
+    first, *others = hosts
+    first.start([*flags, "--tls"], script)
+    join = join_string(first)
+    for host in others:
+        host.start([*flags, "--join", join], script)
+    return join

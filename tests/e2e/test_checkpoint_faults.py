@@ -1,0 +1,330 @@
+"""Rows of the table of faults in docs/status.md that need a whole job, each by its number."""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hosts import Host, needs_hosts, start
+from job import SCRIPTS, Job, binary, eventually
+from test_peers import until_fetched
+
+torch = pytest.importorskip("torch", reason="checkpoints are of torch's tensors here")
+
+NODES = ["--standalone", "--local-nodes", "2", "--nproc-per-node", "1"]
+
+
+def words(job: Job, *args: str, steps: int = 100_000, out: Path | None = None) -> list[str]:
+    return [str(SCRIPTS / "flash.py"), "--checkpoint", str(job.directory / "ckpt"),
+            "--out", str(out or job.state), "--steps", str(steps), *args]
+
+
+def stored(job: Job) -> list[dict[str, object]]:
+    done = job.command("ckpt", "ls", "--json", str(job.directory / "ckpt"))
+    return json.loads(done.stdout)["checkpoints"] if done.returncode == 0 else []
+
+
+def verified(job: Job) -> bool:
+    return job.command("ckpt", "verify", str(job.directory / "ckpt")).returncode == 0
+
+
+def restored(folder: Path, rank: int) -> list[tuple[int, str]]:
+    path = folder / f"restored-{rank}"
+    lines = path.read_text().splitlines() if path.exists() else []
+    return [(int(line.split(" ", 2)[1]), line.split(" ", 2)[2]) for line in lines]
+
+
+def every_value(folder: Path) -> set[float]:
+    """Of all tensors of a checkpoint, read by safetensors."""
+    from safetensors.torch import load_file
+
+    found: set[float] = set()
+    for path in sorted(folder.glob("*.safetensors")):
+        for tensor in load_file(path).values():
+            found |= set(tensor.unique().tolist())
+    return found
+
+
+def test_row_11_a_zombie_writes_after_a_restart(job: Job) -> None:
+    """A node that was given up goes on writing when it thaws, and nothing of it gets anywhere."""
+    job.start([*NODES, "--spares", "1"], words(job, "--every", "15", "--cut"))
+    before = job.until_stepping(2, beyond=20)
+    lost = before[1]["node"]
+    zombies = [job.agent_pid(lost), before[1]["pid"]]
+    for pid in zombies:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        job.until_event("node_lost")
+        after = eventually(lambda: (lambda found: found if len(found) == 2 and 1 in found
+                                    and found[1]["node"] != lost else None)(job.ranks()),
+                           "the spare has rank 1")
+        eventually(lambda: len(restored(job.state, 0)) == 2, "the others have restored")
+        resumed = restored(job.state, 0)[-1][0]
+        assert after[1]["pid"] not in zombies
+        # The new world saves steps that the zombie will save as well, with other values.
+        job.until_stepping(2, beyond=resumed + 40)
+    finally:
+        for pid in reversed(zombies):  # the rank first: it saves before anybody can stop it
+            os.kill(pid, signal.SIGCONT)
+    count = len(job.events("checkpoint_committed"))
+    eventually(lambda: not os.path.exists(f"/proc/{zombies[1]}") or None, "the zombie is ended")
+    job.until_event("checkpoint_committed", count + 2)
+    job.end()
+    newest = stored(job)
+    assert verified(job)
+    for one in newest:
+        assert one["generation"] == 2, "the zombie's world commits nothing any more"
+        step = int(str(one["step"]))
+        # Rank r begins at 1000 r, and each step adds one: a mix would have other values.
+        assert every_value(job.directory / "ckpt" / str(one["name"])) == {
+            step + 1.0, 1000.0 + step + 1.0}
+
+
+def test_row_12_a_second_agent_of_a_node_refuses(job: Job) -> None:
+    job.start(["--standalone", "--nproc-per-node", "2"], words(job, "--every", "20"))
+    before = job.until_stepping(2, beyond=10)
+    agent = job.agent_pid("node0")
+    command = Path(f"/proc/{agent}/cmdline").read_bytes().decode().rstrip("\0").split("\0")
+    values = Path(f"/proc/{agent}/environ").read_bytes().decode().split("\0")
+    environment = dict(one.split("=", 1) for one in values if "=" in one)
+    second = subprocess.run([str(binary()), *command[1:]], env=environment, cwd=job.directory,
+                            capture_output=True, text=True, timeout=60, check=False)
+    assert second.returncode == 2, second.stderr
+    assert "another agent" in second.stderr and str(agent) in second.stderr, second.stderr
+    step = job.step()
+    after = job.until_stepping(2, beyond=step + 40)
+    assert [after[rank]["pid"] for rank in after] == [before[rank]["pid"] for rank in before]
+    assert job.agent_pid("node0") == agent
+    job.until_event("checkpoint_committed")
+
+
+@needs_hosts
+def test_row_14_a_damaged_slot_is_replaced_by_a_copy(hosts: list[Host]) -> None:
+    """The shard comes from the host that has a copy; where there is none, it is an older step."""
+    first, second, _ = hosts
+    script = words(first.job, "--cut", "--every", "1000000", steps=400,
+                   out=first.job.directory / "out")
+    start([first, second], "--nnodes", "2", script=script)
+    first.job.until_stepping(2, beyond=60)
+    until_fetched(first, 40)
+    # The second host's rank stands still, each image of its own gets a flipped bit, and it dies.
+    pid = first.job.ranks()[1]["pid"]
+    os.kill(pid, signal.SIGSTOP)
+    (arena,) = second.memory.glob("paceline-*/*/*/rank-1.arena")
+    assert spoil(arena) >= 2
+    os.kill(pid, signal.SIGKILL)
+    assert first.job.wait() == 0, first.job.stderr
+    out = first.job.directory / "out"
+    assert [float((out / f"final-{rank}").read_text()) for rank in range(2)] == [400.0] * 2
+    step, why = restored(out, 1)[-1]
+    assert f"from {first.name}'s memory" in why, why
+    assert step >= 40 and restored(out, 0)[-1][0] == step, "one step for all"
+    assert not first.job.events("checkpoint_committed")[:-1], "storage had no part in it"
+
+
+def spoil(arena: Path) -> int:
+    """Flips a bit in every image of it; how many there are. All numbers of a tensor are equal."""
+    with arena.open("r+b") as file, mmap.mmap(file.fileno(), 0) as memory:
+        def is_tensors(at: int) -> bool:
+            page = memory[at : at + 4096]
+            return page[:4] != bytes(4) and page == page[:4] * 1024
+
+        pages = {at for at in range(0, len(memory) - 4095, 4096) if is_tensors(at)}
+        begins = [at for at in pages if at - 4096 not in pages]
+        for at in begins:
+            memory[at + 100] ^= 1
+        return len(begins)
+
+
+SMALL_SHM = """
+import sys, torch, paceline.torch as pl
+try:
+    pl.Checkpointer(sys.argv[1]).restore({"net": torch.nn.Linear(1000, 1000)})
+except pl.CheckpointError as error:
+    print(error)
+    sys.exit(7)
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
+def test_row_28_a_dev_shm_of_64_mb_is_said_at_once(tmp_path: Path) -> None:
+    """What a container has unless it is told otherwise."""
+    env = {**os.environ, "PACELINE_RUNTIME_DIR": str(tmp_path / "rt")}
+    env.pop("PACELINE_CHECKPOINT_SOCKET", None)
+    script = tmp_path / "script.py"
+    script.write_text(SMALL_SHM)
+    inside = 'mount -t tmpfs -o size=64m none /dev/shm && exec "$@"'
+    done = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", inside, "sh", sys.executable, str(script),
+         str(tmp_path / "c")],
+        env=env, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 7, done.stderr
+    assert "/dev/shm has 0.0 GB left" in done.stdout, done.stdout
+    assert all(part in done.stdout for part in ("where", "why", "fix")), done.stdout
+
+
+CLOCK = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <time.h>
+#include <unistd.h>
+/* Every wall clock of the process is off by as many seconds as a file says. */
+static int64_t offset(void) {
+  static volatile int64_t *seconds;
+  if (!seconds) {
+    const int fd = open(getenv("WRONG_CLOCK"), O_RDONLY | O_CLOEXEC);
+    void *page = fd < 0 ? MAP_FAILED : mmap(0, 4096, PROT_READ, MAP_SHARED, fd, 0);
+    if (fd >= 0) close(fd);
+    if (page == MAP_FAILED) return 0;
+    seconds = page;
+  }
+  return *seconds;
+}
+int clock_gettime(clockid_t clock, struct timespec *now) {
+  const int status = (int)syscall(SYS_clock_gettime, clock, now);
+  if (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE) now->tv_sec += offset();
+  return status;
+}
+int gettimeofday(struct timeval *now, void *zone) {
+  struct timespec exact;
+  (void)zone;
+  clock_gettime(CLOCK_REALTIME, &exact);
+  now->tv_sec = exact.tv_sec;
+  now->tv_usec = exact.tv_nsec / 1000;
+  return 0;
+}
+time_t time(time_t *out) {
+  struct timespec now;
+  clock_gettime(CLOCK_REALTIME, &now);
+  if (out) *out = now.tv_sec;
+  return now.tv_sec;
+}
+"""
+YEAR = 366 * 24 * 3600
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="the false clock is a small C library")
+def test_row_45_clocks_that_jump_change_nothing(
+    make_job: Callable[..., Job], tmp_path: Path
+) -> None:
+    source, library = tmp_path / "clock.c", tmp_path / "clock.so"
+    source.write_text(CLOCK)
+    subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", library, source], check=True)
+    clock = tmp_path / "offset"
+    clock.write_bytes(bytes(4096))
+
+    def set_clock(seconds: int) -> None:
+        with clock.open("r+b") as file:
+            file.write(struct.pack("<q", seconds))
+
+    env = {"LD_PRELOAD": str(library), "WRONG_CLOCK": str(clock)}
+    seen = subprocess.run([sys.executable, "-c", "import time; print(int(time.time()))"],
+                          env={**os.environ, **env}, capture_output=True, text=True, check=True)
+    before = int(seen.stdout)
+    set_clock(3 * YEAR)
+    seen = subprocess.run([sys.executable, "-c", "import time; print(int(time.time()))"],
+                          env={**os.environ, **env}, capture_output=True, text=True, check=True)
+    assert int(seen.stdout) > before + 2 * YEAR, "the false clock is believed"
+    set_clock(0)
+
+    job = make_job("run")
+    job.env = {**job.env, **env}
+    job.start(NODES, words(job, "--every", "1s", "--cut"))
+    ranks = job.until_stepping(2, beyond=20)
+    job.until_event("checkpoint_committed")
+    for jump in (3 * YEAR, -3 * YEAR, 0):
+        set_clock(jump)
+        count = len(job.events("checkpoint_committed"))
+        job.until_event("checkpoint_committed", count + 3)
+    os.kill(ranks[1]["pid"], signal.SIGKILL)
+    step = job.step()
+    job.until_stepping(2, beyond=step + 20)
+    set_clock(-YEAR)
+    count = len(job.events("checkpoint_committed"))
+    job.until_event("checkpoint_committed", count + 1)
+    assert [event["rank"] for event in job.events("rank_failed")] == [1], "nobody was given up"
+    assert "from memory" in restored(job.state, 1)[-1][1]
+    job.end()
+    assert len(stored(job)) == 2 and verified(job), "retention went on"
+
+
+def test_row_46_a_stop_brings_the_newest_step_to_storage(job: Job) -> None:
+    job.start(["--standalone", "--nproc-per-node", "2", "--stop-grace", "20s"],
+              words(job, "--every", "1000000", "--cut"))
+    job.until_stepping(2, beyond=40)
+    assert job.launcher is not None
+    job.launcher.send_signal(signal.SIGTERM)
+    job.wait()
+    # Two when a rank saved once more while the first was on its way.
+    assert max(int(str(one["step"])) for one in stored(job)) >= 40 and verified(job)
+
+
+def test_row_46_a_store_that_is_away_does_not_hold_up_a_stop(make_job: Callable[..., Job]) -> None:
+    pytest.importorskip("moto", reason="S3 NOT TESTED: tools/setup.sh venv installs its server")
+    from object_store import BUCKET, ObjectStore
+
+    store = ObjectStore()
+    try:
+        job = make_job("run")
+        job.env = {**job.env, **store.environment()}
+        job.start(["--standalone", "--nproc-per-node", "2", "--stop-grace", "3s"],
+                  [str(SCRIPTS / "flash.py"), "--checkpoint", f"s3://{BUCKET}/runs/gpt", "--out",
+                   str(job.state), "--steps", "100000", "--every", "10", "--cut"])
+        job.until_event("checkpoint_committed")
+        store.stop()
+        job.until_stepping(2, beyond=job.step() + 20)
+        assert job.launcher is not None
+        job.launcher.send_signal(signal.SIGTERM)
+        assert job.wait() != 0  # and it ends
+        assert "is not in storage" in job.stderr, job.stderr
+        eventually(lambda: not job.leftovers(), "nothing of the job lives")
+    finally:
+        store.start()
+        store.stop()
+
+
+def test_row_48_a_checkpoint_of_a_newer_format_is_refused(job: Job, make_job) -> None:
+    job.start(["--standalone"], words(job, steps=20))
+    assert job.wait() == 0, job.stderr
+    (only,) = stored(job)
+    manifest = job.directory / "ckpt" / str(only["name"]) / "MANIFEST.json"
+    text = manifest.read_text().replace("paceline.checkpoint/1", "paceline.checkpoint/2")
+    manifest.write_text(text)
+    shown = job.command("ckpt", "show", str(job.directory / "ckpt" / str(only["name"])))
+    assert shown.returncode == 2 and "another version of paceline" in shown.stderr, shown.stderr
+    second = make_job("second")
+    second.start(["--standalone"], words(job, steps=40, out=second.state))
+    assert second.wait() == 1, "it does not begin anew beside it"
+    assert "another version of paceline" in second.stderr, second.stderr
+    assert manifest.read_text() == text, "and nothing was removed"
+
+
+def test_row_49_random_states_of_another_number_of_ranks(job: Job, make_job) -> None:
+    """Each rank has its own; when their number changes they begin anew, and that is said."""
+    def run(one: Job, ranks: int) -> str:
+        out = job.directory / f"out-{ranks}.pt"
+        one.start(["--standalone", "--nproc-per-node", str(ranks)],
+                  [str(SCRIPTS / "sharded.py"), "--checkpoint", str(job.directory / "ckpt"),
+                   "--steps", "3", "--out", str(out)])
+        assert one.wait() == 0, one.stderr
+        return torch.load(out, weights_only=True)["why"]
+
+    run(job, 2)
+    said = "random numbers begin anew, because the world has another size"
+    assert said in run(make_job("three"), 3)
+    assert said not in run(make_job("two"), 2)

@@ -1,0 +1,187 @@
+"""Leased data under the real binary: whoever dies or freezes, each sample counts exactly once."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import sqlite3
+from contextlib import closing
+
+import pytest
+from job import SCRIPTS, Job, eventually
+
+SAMPLES = 2000
+NODES = ["--standalone", "--local-nodes", "2", "--nproc-per-node", "2", "--max-restarts", "30"]
+
+
+def start(job: Job, flags: list[str], *args: str) -> Job:
+    return job.start(flags, [str(SCRIPTS / "leasing.py"), "--out", str(job.state), *args])
+
+
+def acks(job: Job, data_set: int = 1) -> list[tuple[int, int]]:
+    with closing(sqlite3.connect(f"file:{job.run_dir}/data.db?mode=ro", uri=True)) as db:
+        return db.execute(
+            "SELECT first, end FROM facts WHERE kind = 3 AND data_set = ?", (data_set,)
+        ).fetchall()
+
+
+def check_counted_once(job: Job, samples: int = SAMPLES, but: tuple[int, ...] = ()) -> None:
+    """By the acknowledgements that are durable."""
+    counts = [0] * samples
+    for first, end in acks(job):
+        for ordinal in range(first, end):
+            counts[ordinal] += 1
+    wrong = {o: n for o, n in enumerate(counts) if n != 1}
+    assert len(wrong) == len(but) and set(wrong.values()) <= {0}, wrong
+
+
+def worked_on(job: Job) -> list[int]:
+    return [int(line) for path in job.state.glob("work-*") for line in path.read_text().split()]
+
+
+def done(job: Job) -> int:
+    found = job.command("data", "ls", "--json", "--job", str(job.run_dir))
+    if found.returncode != 0:
+        return 0
+    return int(json.loads(found.stdout)["data_sets"][0]["done"])
+
+
+def until_done(job: Job, count: int) -> None:
+    eventually(lambda: done(job) >= count, f"{count} samples are done; {job.stderr}")
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_faults_at_random_leave_every_sample_counted_once(job: Job, seed: int) -> None:
+    chance = random.Random(seed)
+    # An agent that dies right after the last of its ranks was killed is a node that died.
+    start(job, [*NODES, "--replace-nodes", "on"], "--deadline", "2")
+    for turn in range(5):
+        until_done(job, turn * 250 + 100)
+        ranks = job.ranks()
+        if not ranks:
+            continue
+        rank = ranks[chance.choice(sorted(ranks))]
+        victim = chance.choice(["rank", "agent", "master", "frozen"])
+        try:
+            if victim == "rank":
+                os.kill(rank["pid"], signal.SIGKILL)
+            elif victim == "agent":
+                os.kill(job.agent_pid(rank["node"]), signal.SIGKILL)
+            elif victim == "master":
+                os.kill(job.card["master"]["pid"], signal.SIGKILL)
+            else:
+                os.kill(rank["pid"], signal.SIGSTOP)
+                until_done(job, done(job) + 100)
+                os.kill(rank["pid"], signal.SIGCONT)
+        except ProcessLookupError:
+            continue
+    assert job.wait() == 0, job.stderr
+    check_counted_once(job)
+    assert set(worked_on(job)) == set(range(SAMPLES))
+
+
+def test_a_dead_workers_samples_and_no_others_are_repeated(job: Job) -> None:
+    start(job, [*NODES, "--local-nodes", "1"])
+    until_done(job, 300)
+    victim = job.ranks()[1]["pid"]
+    os.kill(victim, signal.SIGKILL)
+    assert job.wait() == 0, job.stderr
+    check_counted_once(job)
+    repeated = len(worked_on(job)) - SAMPLES
+    # Each of two workers had one open sample, and acknowledgements of at most 5 ms to come.
+    assert 0 <= repeated <= 2 * 10, repeated
+
+
+def test_a_frozen_node_gives_its_leases_back_and_does_not_count_later(job: Job) -> None:
+    start(job, [*NODES, "--nnodes", "1:2"], "--pace", "0.004")
+    until_done(job, 200)
+    node = job.ranks()[3]["node"]
+    pids = [r["pid"] for r in job.ranks().values() if r["node"] == node]
+    pids.append(job.agent_pid(node))
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    before = done(job)
+    until_done(job, before + 400)
+    for pid in pids:
+        os.kill(pid, signal.SIGCONT)
+    assert job.wait() == 0, job.stderr
+    check_counted_once(job)
+
+
+def test_a_poisoned_sample_costs_that_sample(job: Job) -> None:
+    start(job, NODES, "--samples", "300", "--lease", "10", "--poison", "123", "--pace", "0.001")
+    assert job.wait() == 0, job.stderr
+    check_counted_once(job, 300, but=(123,))
+    listed = job.command("data", "ls", "--job", str(job.run_dir))
+    assert "complete except 1" in listed.stdout, listed.stdout + listed.stderr
+
+
+def test_a_record_that_cannot_be_read_costs_that_record(job: Job) -> None:
+    start(job, NODES, "--samples", "300", "--bad", "123", "--pace", "0.001")
+    assert job.wait() == 0, job.stderr
+    assert "(0, 123)" in job.stdout
+    check_counted_once(job, 300, but=(123,))
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_restore_rewinds_the_data_with_the_model(job: Job, seed: int) -> None:
+    chance = random.Random(seed)
+    start(job, [*NODES, "--local-nodes", "1"], "--samples", "600",
+          "--checkpoint", str(job.directory / "ckpt"))
+    for turn in range(3):
+        until_done(job, turn * 100 + 60)
+        victim = chance.choice(["rank", "rank", "master"])
+        # Between two worlds there is no rank to kill.
+        rank = eventually(lambda: job.ranks().get(0), "rank 0 is there")
+        pid = job.card["master"]["pid"] if victim == "master" else rank["pid"]
+        os.kill(pid, signal.SIGKILL)
+    assert job.wait() == 0, job.stderr
+    counts: dict[int, int] = {}
+    for path in job.state.glob("counts-*"):
+        for line in path.read_text().splitlines():
+            sample, count = map(int, line.split())
+            counts[sample] = counts.get(sample, 0) + count
+    assert counts == dict.fromkeys(range(600), 1), "the model saw each sample once"
+
+
+def test_another_run_goes_on_where_the_checkpoint_stands(job: Job, make_job) -> None:
+    flags = [*NODES, "--local-nodes", "1"]
+    start(job, flags, "--samples", "600", "--checkpoint", str(job.directory / "ckpt"),
+          "--every", "30", "--pace", "0.01")
+    stored = job.directory / "ckpt" / "LATEST"
+    eventually(stored.exists, f"a checkpoint is in storage; {job.stderr}")
+    assert job.launcher is not None
+    job.launcher.send_signal(signal.SIGTERM)
+    job.wait()
+    second = make_job("second")
+    start(second, flags, "--samples", "600", "--checkpoint", str(job.directory / "ckpt"))
+    assert second.wait() == 0, second.stderr
+    counts: dict[int, int] = {}
+    for path in second.state.glob("counts-*"):
+        for line in path.read_text().splitlines():
+            sample, count = map(int, line.split())
+            counts[sample] = counts.get(sample, 0) + count
+    assert counts == dict.fromkeys(range(600), 1), "the model saw each sample once"
+    assert len(worked_on(second)) < 600, "it did not begin anew"
+
+
+def test_two_data_sets_do_not_mix_and_a_sample_is_traced(job: Job) -> None:
+    start(job, ["--standalone", "--nproc-per-node", "2"], "--samples", "200", "--second",
+          "--epochs", "2")
+    assert job.wait() == 0, job.stderr
+    check_counted_once(job, 400)
+    counts = sorted(range_ for range_ in acks(job, 2))
+    assert sum(end - first for first, end in counts) == 100
+    listed = json.loads(
+        job.command("data", "ls", "--json", "--job", str(job.run_dir)).stdout)["data_sets"]
+    assert [(one["name"], one["done"], one["is_complete"]) for one in listed] == [
+        ("train", 400, True), ("eval", 100, True)]
+    traced = job.command("data", "trace", "42", "--data", "train", "--json",
+                         "--job", str(job.run_dir))
+    passages = json.loads(traced.stdout)["passages"]
+    assert [one["epoch"] for one in passages] == [0, 1]
+    assert all(one["counts"] for one in passages)
+    shown = job.command("data", "show", "eval", "--job", str(job.run_dir))
+    assert "100 of 100" in shown.stdout

@@ -1,0 +1,183 @@
+"""Copies on other hosts: a host is lost with its memory, and nothing of the training is."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+from pathlib import Path
+
+import pytest
+from hosts import Host, needs_hosts, start, until_state
+from job import SCRIPTS, eventually
+
+pytest.importorskip("torch", reason="checkpoints are of torch's tensors here")
+pytestmark = needs_hosts
+
+RARELY = ["--every", "1000000"]  # nothing goes to storage before the end
+
+
+def script(first: Host, *args: str, steps: int) -> list[str]:
+    folder = first.job.directory
+    return [str(SCRIPTS / "flash.py"), "--checkpoint", str(folder / "ckpt"),
+            "--out", str(folder / "out"), "--steps", str(steps), *args]
+
+
+def restored(host: Host, rank: int) -> list[tuple[int, str]]:
+    path = host.job.directory / "out" / f"restored-{rank}"
+    lines = path.read_text().splitlines() if path.exists() else []
+    return [(int(line.split(" ", 2)[1]), line.split(" ", 2)[2]) for line in lines]
+
+
+def finals(host: Host, ranks: int) -> list[float]:
+    folder = host.job.directory / "out"
+    return [float((folder / f"final-{rank}").read_text()) for rank in range(ranks)]
+
+
+def fetched(host: Host) -> list[dict[str, str]]:
+    """What the host's agent fetched, oldest first."""
+    log = host.job.run_dir / "logs" / host.name / "agent.log"
+    lines = log.read_text().splitlines() if log.exists() else []
+    return [dict(re.findall(r'(\w+)=("[^"]*"|\S+)', line)) for line in lines
+            if "image_fetched rank=" in line]
+
+
+def until_fetched(host: Host, step: int) -> None:
+    eventually(lambda: any(int(one["step"]) >= step and one["problem"] == '""'
+                           for one in fetched(host)),
+               f"{host.name} has a copy of step {step} or later; {fetched(host)[-3:]}")
+
+
+def start_pair_and_spare(hosts: list[Host], *args: str, steps: int) -> None:
+    """Two hosts train, the third is a spare. Each has arenas that the others cannot see."""
+    first, second, third = hosts
+    words = script(first, *args, steps=steps)
+    join = start([first, second], "--nnodes", "2:3", "--grow", "never", script=words)
+    first.job.until_stepping(2, beyond=5)
+    third.start(["--nnodes", "2:3", "--grow", "never", "--join", join], words)
+    until_state(third, first, "spare")
+
+
+def step_of(hosts: list[Host]) -> int:
+    return hosts[0].job.step()
+
+
+def test_a_lost_host_costs_a_fetch(hosts: list[Host]) -> None:
+    """Row 40: a node is replaced, its memory is gone; its image is on another host."""
+    first, second, third = hosts
+    start_pair_and_spare(hosts, "--cut", *RARELY, steps=600)
+    for host in (first, second):
+        until_fetched(host, 30)
+    before = step_of(hosts)
+    second.crash()
+    second.boot()  # its memory is empty
+    assert first.job.wait() == 0, first.job.stderr
+    assert finals(first, 2) == [600.0] * 2
+    decided = first.job.events("restore_decided")[-1]
+    assert decided["details"]["from"] == "memory"
+    step, why = restored(first, 1)[-1]
+    assert f"rank 1's from {first.name}'s memory" in why, why
+    assert restored(first, 0)[-1][0] == step, "one step for all"
+    assert step > before - 200, "what was saved last, but for what was on its way"
+    assert fetched(third)[0]["rank"] == "1"
+    assert not first.job.events("checkpoint_committed")[:-1], "storage had no part in it"
+
+
+def test_equal_tensors_are_not_sent_twice(hosts: list[Host]) -> None:
+    """Data parallel ranks are copies of each other: only the lost one's host fetches, once."""
+    first, second, third = hosts
+    start_pair_and_spare(hosts, *RARELY, steps=600)
+    first.job.until_stepping(2, beyond=100)
+    assert not fetched(first) and not fetched(second)
+    second.crash()
+    second.boot()
+    assert first.job.wait() == 0, first.job.stderr
+    assert finals(first, 2) == [600.0] * 2
+    step, why = restored(first, 1)[-1]
+    assert step >= 100 and f"from {first.name}'s memory" in why, why
+    assert [one["rank"] for one in fetched(third)] == ["0"]
+
+
+def test_crashes_during_the_recovery_cost_no_step(hosts: list[Host]) -> None:
+    """Row 50: the replacement is killed again and again while it restores."""
+    first, second, third = hosts
+    start_pair_and_spare(hosts, "--cut", *RARELY, "--pace", "0.02", steps=400)
+    for host in (first, second):
+        until_fetched(host, 30)
+    second.crash()
+    second.boot()
+    floor = 30
+    for killed in range(2):
+        eventually(lambda count=2 + killed: len(restored(first, 1)) >= count, "it has restored")
+        step, _ = restored(first, 1)[-1]
+        assert step >= floor, "no step is lost by it"
+        floor = step
+        ranks = [rank for rank in first.job.ranks().values() if rank["node"] == third.name]
+        for rank in ranks:
+            os.kill(rank["pid"], signal.SIGKILL)
+    assert first.job.wait() == 0, first.job.stderr
+    assert finals(first, 2) == [400.0] * 2
+
+
+def test_a_ticket_tells_when_a_second_host_has_it(hosts: list[Host]) -> None:
+    first, second, _ = hosts
+    text = first.job.directory / "ticket.py"
+    out = first.job.directory / "told"
+    text.write_text(
+        "import paceline.torch as pl, torch\n"
+        "state = {'t': torch.full((1000,), float(pl.rank()))}\n"
+        "c = pl.Checkpointer('ckpt', every=1000000, replicas=1)\n"
+        "c.restore(state)\n"
+        "t = c.save(3, state)\n"
+        "t.wait('replicated')\n"
+        f"open({str(out)!r} + str(pl.rank()), 'w').write('copied')\n"
+        "c.close()\n")
+    start([first, second], "--nnodes", "2", script=[str(text)])
+    assert first.job.wait() == 0, first.job.stderr
+    assert [Path(f"{out}{rank}").read_text() for rank in range(2)] == ["copied"] * 2
+    for host in (first, second):
+        assert [one["step"] for one in fetched(host)] == ["3"]
+
+
+def test_on_one_host_a_ticket_says_that_there_is_no_second(job) -> None:
+    text = job.directory / "ticket.py"
+    text.write_text(
+        "import paceline.torch as pl, torch\n"
+        "state = {'t': torch.zeros(1000)}\n"
+        "c = pl.Checkpointer('ckpt')\n"
+        "c.restore(state)\n"
+        "try:\n"
+        "    c.save(3, state).wait('replicated')\n"
+        "except pl.CheckpointError as error:\n"
+        "    open('told', 'w').write(str(error))\n"
+        "c.close()\n")
+    job.start(["--standalone", "--local-nodes", "2", "--nproc-per-node", "1"], [str(text)])
+    assert job.wait() == 0, job.stderr
+    assert "the job has no second host" in (job.directory / "told").read_text()
+
+
+def test_a_new_job_reads_storage_once_for_all_hosts(hosts: list[Host], make_job) -> None:
+    """Three hosts of equal ranks: one reads the file, the others take it from each other."""
+    first = hosts[0]
+    words = script(first, *RARELY, steps=30)
+    start(hosts, "--nnodes", "3", script=words)
+    assert first.job.wait() == 0, first.job.stderr
+    again = []
+    for host in hosts:
+        host.job.wait()
+        host.boot()
+        again.append(Host(host.index, make_job(f"again{host.index}"), host.hosts_file))
+    words = script(again[0], *RARELY, steps=60)
+    start(again, "--nnodes", "3", script=words)
+    assert again[0].job.wait() == 0, again[0].job.stderr
+    for host in again:
+        host.job.wait()
+    assert finals(again[0], 3) == [60.0] * 3
+    for rank in range(3):
+        step, why = restored(again[0], rank)[-1]
+        assert step == 30 and "from step-29" in why
+    # The file was read by one agent, the notes by each rank.
+    read = {host.name: [one["from"] for one in fetched(host)] for host in again}
+    readers = [name for name, froms in read.items() if any("/ckpt/" in one for one in froms)]
+    assert len(readers) == 1, read
+    assert all(len(froms) == 1 for froms in read.values()), read

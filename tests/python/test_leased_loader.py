@@ -1,0 +1,209 @@
+"""Leased data in one process, whose ledger is its own; tests/e2e has many processes and faults."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from paceline.data import DataError, ElasticDataset, ElasticMixture, LeasedLoader, shards
+
+
+class Broken:
+    """Reading record 7 fails."""
+
+    def __len__(self) -> int:
+        return 50
+
+    def __getitem__(self, index: int) -> int:
+        if index == 7:
+            raise ValueError("record 7 is broken")
+        return index
+
+
+@pytest.fixture
+def loaders() -> Iterator[Any]:
+    made: list[LeasedLoader] = []
+
+    def make(data: Any, **options: Any) -> LeasedLoader:
+        made.append(LeasedLoader(data, **options))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+def test_every_sample_once_an_epoch_in_the_order_of_the_epochs() -> None:
+    with shards(range(100), name="a", epochs=3, seed=7) as loader:
+        seen = list(loader)
+    expected = ElasticDataset(range(100), seed=7)
+    assert seen == [i for epoch in range(3) for i in expected.indices(epoch, 0, 100)]
+
+
+def test_batches_over_leases_and_epochs_lose_nothing(loaders: Any) -> None:
+    data = ElasticDataset(range(50), seed=1)
+    batches = list(loaders(data, batch=8, epochs=2, lease=5))
+    assert Counter(i for batch in batches for i in batch) == dict.fromkeys(range(50), 2)
+    assert all(1 <= len(batch) <= 8 for batch in batches)
+
+
+def test_what_a_loop_did_not_come_back_for_comes_again(loaders: Any) -> None:
+    loader = loaders(ElasticDataset(range(20), shuffle=False))
+    for sample in loader:
+        if sample == 4:
+            break
+    assert list(loader) == list(range(4, 20)), "4 was not done"
+
+
+def test_done_counts_before_the_loop_comes_back(loaders: Any) -> None:
+    loader = loaders(ElasticDataset(range(20), shuffle=False))
+    for sample in loader:
+        if sample == 4:
+            loader.done()
+            break
+    assert list(loader) == list(range(5, 20))
+
+
+def test_a_mixture_is_leased_as_any_data(loaders: Any) -> None:
+    data = ElasticMixture({"a": range(10), "b": range(5)}, weights={"a": 2, "b": 1}, seed=3)
+    assert len(list(loaders(data))) == data.samples
+
+
+def test_a_bad_sample_costs_that_sample(loaders: Any, caplog: Any) -> None:
+    loader = loaders(ElasticDataset(Broken(), seed=3), bad_samples="skip", lease=10)
+    with caplog.at_level(logging.WARNING, "paceline"):
+        seen = sorted(loader)
+    assert seen == [i for i in range(50) if i != 7]
+    assert loader.quarantined == [(0, 7)]
+    assert "complete except 1 in quarantine: 7 (epoch 0)" in caplog.text
+
+
+def test_a_bad_sample_reaches_the_loop_unless_it_is_skipped(loaders: Any) -> None:
+    loader = loaders(ElasticDataset(Broken(), shuffle=False))
+    with pytest.raises(ValueError, match="record 7 is broken") as raised:
+        list(loader)
+    assert raised.value.__notes__ == ["while sample 7 of the data set data was read"]
+
+
+def test_a_position_is_saved_and_rewound_to(loaders: Any) -> None:
+    data = ElasticDataset(range(100), seed=5)
+    first = loaders(data, resume="checkpoint", epochs=2)
+    saved: Any = None
+    before: list[int] = []
+    for step, sample in enumerate(first):
+        before.append(sample)
+        if step == 129:
+            first.mark(step)
+            saved = first.state_dict()
+        if step == 150:
+            break
+    first.load_state_dict(saved)
+    again = list(first)
+    assert sorted(before[:130] + again) == sorted([*range(100)] * 2)
+    first.close()
+    other = loaders(data, resume="checkpoint", epochs=2)
+    other.load_state_dict(saved)
+    assert list(other) == again
+
+
+def test_a_restore_in_the_loop_forgets_what_was_read(loaders: Any) -> None:
+    loader = loaders(ElasticDataset(range(30), shuffle=False), resume="checkpoint")
+    seen: list[int] = []
+    saved: Any = None
+    for sample in loader:
+        seen.append(sample)
+        if sample == 10 and saved is None:
+            loader.mark(0)
+            saved = loader.state_dict()
+        if sample == 20 and seen.count(20) == 1:
+            loader.load_state_dict(saved)
+    assert seen == [*range(21), *range(11, 30)]
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"epochs": 0}, "epochs=0 cannot be"),
+        ({"batch": 0}, "batch=0 cannot be"),
+        ({"lease": 0}, "lease=0 cannot be"),
+        ({"deadline": 0}, "deadline=0 cannot be"),
+        ({"name": ""}, "name='' cannot be"),
+        ({"resume": "maybe"}, "resume='maybe' cannot be"),
+        ({"bad_samples": "hide"}, "bad_samples='hide' cannot be"),
+    ],
+)
+def test_bad_arguments_are_named(options: Any, text: str) -> None:
+    with pytest.raises(DataError, match=text):
+        LeasedLoader(ElasticDataset(range(10)), **options)
+
+
+def test_positions_need_a_loader_that_follows_checkpoints(loaders: Any) -> None:
+    with pytest.raises(DataError, match="does not follow checkpoints"):
+        loaders(ElasticDataset(range(10))).state_dict()
+    follows = loaders(ElasticDataset(range(10)), resume="checkpoint")
+    with pytest.raises(DataError, match="no position of a leased data set"):
+        follows.load_state_dict({"schema": "other"})
+
+
+def test_two_loaders_of_one_name_are_refused(loaders: Any) -> None:
+    first, second = (loaders(ElasticDataset(range(10)), name="same") for _ in range(2))
+    next(iter(first))
+    with pytest.raises(DataError, match="two loaders of one process"):
+        next(iter(second))
+
+
+def test_ranks_without_a_launcher_are_told(loaders: Any, monkeypatch: Any) -> None:
+    from paceline import progress
+
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    progress.restart()
+    try:
+        with pytest.raises(DataError, match="several ranks cannot share a data set"):
+            next(iter(loaders(ElasticDataset(range(10)))))
+    finally:
+        monkeypatch.delenv("WORLD_SIZE")
+        progress.restart()
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_dataloader_workers_read_what_the_rank_leases(workers: int) -> None:
+    torch = pytest.importorskip("torch")
+    from paceline.torch import LeasedLoader as TorchLoader
+
+    loader = TorchLoader(ElasticDataset(range(1000), seed=3), name="torch", batch_size=16,
+                         num_workers=workers, persistent_workers=workers > 0)
+    seen = [int(i) for batch in loader for i in batch]
+    assert Counter(seen) == dict.fromkeys(range(1000), 1)
+    assert isinstance(torch.tensor(seen), torch.Tensor)
+    loader.close()
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_bad_sample_in_a_worker_costs_that_sample(workers: int) -> None:
+    pytest.importorskip("torch")
+    from paceline.torch import LeasedLoader as TorchLoader
+
+    loader = TorchLoader(ElasticDataset(Broken(), seed=3), name="bad", batch_size=8, lease=20,
+                         num_workers=workers, bad_samples="skip")
+    seen = [int(i) for batch in loader for i in batch]
+    assert Counter(seen) == {i: 1 for i in range(50) if i != 7}
+    assert loader.quarantined == [(0, 7)]
+    loader.close()
+
+
+def test_a_broken_loop_over_a_dataloader_reads_the_rest_again() -> None:
+    pytest.importorskip("torch")
+    from paceline.torch import LeasedLoader as TorchLoader
+
+    loader = TorchLoader(ElasticDataset(range(100), shuffle=False), name="broken", batch_size=10,
+                         num_workers=2)
+    for batch in loader:
+        if int(batch[0]) >= 30:
+            break
+    seen = [int(i) for batch in loader for i in batch]
+    assert Counter(seen) == dict.fromkeys(range(30, 100), 1)
+    loader.close()

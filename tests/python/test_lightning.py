@@ -1,0 +1,75 @@
+"""Flash checkpoints under the real Lightning: killed at any step, it goes on bit for bit."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("lightning", reason="LIGHTNING IS NOT INSTALLED: its adapter is not tested")
+pytestmark = pytest.mark.usefixtures("own_keeper")
+
+SCRIPT = """
+import sys, logging, os, warnings
+warnings.simplefilter("ignore")
+import torch
+from lightning.pytorch import LightningModule, Trainer, seed_everything
+from paceline.integrations.lightning import FlashCheckpoint
+
+directory, out, die_at, epochs = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+
+class Net(LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.net = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Dropout(0.5),
+                                       torch.nn.Linear(8, 1))
+    def training_step(self, batch, batch_idx):
+        if self.trainer.global_step == die_at:
+            os.kill(os.getpid(), 9)
+        return self.net(batch[0]).square().mean()
+    def configure_optimizers(self):
+        optimizer = torch.optim.AdamW(self.parameters(), lr=0.05)
+        return [optimizer], [torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.5)]
+
+seed_everything(1 if die_at >= 0 else 77)
+if os.environ.get("WHOLE"):
+    seed_everything(1)
+# Equal batches: within an epoch Lightning begins a plain loader anew.
+data = torch.utils.data.TensorDataset(torch.arange(8.0).reshape(2, 4).repeat(4, 1) / 10)
+loader = torch.utils.data.DataLoader(data, batch_size=2)
+net = Net()
+flash = FlashCheckpoint(directory, keep=2, every=2)
+trainer = Trainer(max_epochs=epochs, accelerator="cpu", logger=False, enable_checkpointing=False,
+                  enable_progress_bar=False, enable_model_summary=False, callbacks=[flash],
+                  plugins=[flash.io])
+path = flash.resume()
+trainer.fit(net, loader, ckpt_path=path)
+torch.save({"net": net.state_dict(), "why": flash.restored, "step": trainer.global_step}, out)
+"""
+
+
+def run(tmp_path: Path, name: str, die_at: int, *, is_whole: bool = False) -> int:
+    import os
+
+    env = {**os.environ, **({"WHOLE": "1"} if is_whole else {})}
+    words = [str(tmp_path / f"ckpt-{name}"), str(tmp_path / f"{name}.pt"), str(die_at), "3"]
+    done = subprocess.run([sys.executable, "-c", SCRIPT, *words], capture_output=True, text=True,
+                          env=env, check=False)
+    assert done.returncode == (-9 if die_at >= 0 else 0), done.stderr
+    return done.returncode
+
+
+@pytest.mark.parametrize("die_at", [4, 6])
+def test_it_goes_on_bit_for_bit(tmp_path: Path, die_at: int) -> None:
+    """At an epoch's first step, and in the middle of one."""
+    import torch
+
+    run(tmp_path, "whole", -1, is_whole=True)
+    run(tmp_path, "cut", die_at)
+    run(tmp_path, "cut", -1)
+    whole = torch.load(tmp_path / "whole.pt", weights_only=True)
+    cut = torch.load(tmp_path / "cut.pt", weights_only=True)
+    assert f"step {die_at - 1}" in cut["why"] and "memory" in cut["why"]
+    assert cut["step"] == whole["step"] == 12
+    for key, value in whole["net"].items():
+        assert torch.equal(value, cut["net"][key]), key

@@ -1,0 +1,87 @@
+"""NumPy alone: the same Checkpointer, in a process where torch cannot be imported."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy
+import paceline.numpy as pl
+import pytest
+
+pytestmark = pytest.mark.usefixtures("own_keeper")
+
+SCRIPT = """
+import sys
+sys.modules["torch"] = None  # importing it raises
+import random
+import numpy
+import paceline.numpy as pl
+
+generator = numpy.random.default_rng(3)
+state = {"w": numpy.zeros((4, 3)), "generator": generator, "log": {"loss": []}}
+ckpt = pl.Checkpointer(sys.argv[1], every=1000)
+start = ckpt.restore(state)
+for step in range(start, int(sys.argv[2])):
+    state["w"] += generator.random((4, 3)) + numpy.random.rand() + random.random()
+    state["log"]["loss"].append(float(state["w"].sum()))
+    ckpt.save(step, state)
+ckpt.close()
+print(start, state["w"].tobytes().hex(), len(state["log"]["loss"]))
+"""
+
+
+def run(*args: str) -> list[str]:
+    seeded = "import numpy, random; numpy.random.seed(1); random.seed(1)\n" + SCRIPT
+    done = subprocess.run([sys.executable, "-c", seeded, *args], capture_output=True, text=True,
+                          check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()
+
+
+def test_a_script_without_torch_goes_on_bit_for_bit(tmp_path: Path) -> None:
+    whole = run(str(tmp_path / "a"), "9")
+    assert run(str(tmp_path / "b"), "4")[0] == "0"
+    assert run(str(tmp_path / "b"), "9") == ["4", *whole[1:]]
+
+
+def test_every_kind_of_array_comes_back(tmp_path: Path) -> None:
+    kinds = ["bool", "uint8", "int8", "uint16", "float16", "int32", "uint64", "float32", "float64"]
+    arrays = {kind: (numpy.random.rand(3, 5) * 100).astype(kind) for kind in kinds}
+    arrays |= {"scalar": numpy.array(3.5), "empty": numpy.empty((0, 4), "f4")}
+    arrays |= {"turned": numpy.arange(12.0).reshape(3, 4).T, "big": numpy.arange(5, dtype=">i4")}
+    state: dict[str, object] = {"arrays": arrays, "name": "x"}
+    with pl.Checkpointer(tmp_path / "c") as ckpt:
+        ckpt.restore(state)
+        ckpt.save(0, state)
+        arrays["turned"] += 1
+        arrays["big"] *= 2
+        ckpt.save(1, state)
+    fresh: dict[str, object] = {"arrays": None}
+    loaded = pl.load(tmp_path / "c", fresh, strict=False)
+    assert loaded.left_out == ["name was saved, and the state has no such entry"]
+    back = fresh["arrays"]
+    assert isinstance(back, dict)
+    for key, value in arrays.items():
+        assert back[key].dtype == value.dtype.newbyteorder("="), key
+        assert numpy.array_equal(back[key], value), key
+
+
+def test_what_one_framework_saved_the_other_reads(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    from paceline.torch import Checkpointer
+
+    net = torch.nn.Linear(3, 2)
+    with Checkpointer(tmp_path / "c") as ckpt:
+        ckpt.restore({"model": net, "extra": {"t": torch.ones(2, dtype=torch.int32)}})
+        ckpt.save(0, {"model": net, "extra": {"t": torch.ones(2, dtype=torch.int32)}})
+    state: dict[str, object] = {"extra": None}
+    pl.load(tmp_path / "c", state, strict=False)
+    assert state["extra"]["t"].tolist() == [1, 1]  # pyright: ignore
+
+
+def test_what_no_file_can_hold_is_named(tmp_path: Path) -> None:
+    ckpt = pl.Checkpointer(tmp_path / "c")
+    with pytest.raises(pl.CheckpointError, match="complex128"):
+        ckpt.save(0, {"x": numpy.zeros(2, complex)})
+    with pytest.raises(pl.CheckpointError, match=r"best: a numpy\.float32"):
+        ckpt.save(0, {"best": numpy.float32(1)})
