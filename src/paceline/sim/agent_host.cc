@@ -136,7 +136,7 @@ void AgentHost::Register() {
   event.report.agent_incarnation = incarnation;
   event.report.agent_pid = pid_;
   event.report.address = "10.0.0." + std::to_string(node.index());
-  event.report.slots = world.options().spec.nproc_per_node;
+  event.report.slots = world.options().spec.nproc_per_node - (node.is_small() ? 1 : 0);
   event.report.store_port = store_port_;
   event.report.version_major = 0;
   event.report.version_minor = 1;

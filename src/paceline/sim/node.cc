@@ -46,7 +46,7 @@ void Node::PowerOff(bool is_silent) {
   if (!is_on_) return;
   world_.trace().Add(world_.queue().now(), name_, "power_off", is_silent ? 1 : 0);
   world_.SyncSaves(*this);
-  is_on_ = is_frozen_ = false;
+  is_on_ = is_frozen_ = is_stalled_ = false;
   starter_ = Starter::kNone;
   if (agent_ != nullptr) {
     agent_->Die(is_silent);
@@ -224,7 +224,7 @@ void Node::Fork(const SpawnOrder& order) {
 void Node::Import(int32_t pid) {
   const auto it = processes_.find(pid);
   if (it == processes_.end()) return;
-  if (!IsAwake(pid)) {
+  if (!IsAwake(pid) || is_stalled_) {
     world_.queue().After(Duration::Milliseconds(100), [this, pid] { Import(pid); });
     return;
   }

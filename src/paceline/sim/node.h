@@ -57,6 +57,9 @@ class Node {
   // A second agent under another node's name, set up by mistake.
   bool is_twin() const { return is_twin_; }
   void MakeTwin() { is_twin_ = true; }
+  // It offers fewer ranks than the job asks of a node, and is refused for that.
+  bool is_small() const { return is_small_; }
+  void MakeSmall() { is_small_ = true; }
   bool has_starter() const { return starter_ == Starter::kReady; }
   AgentHost* agent() { return agent_.get(); }
   const AgentHost* agent() const { return agent_.get(); }
@@ -72,6 +75,8 @@ class Node {
   void Freeze();
   void Thaw();
   void FallSilent(Silence kind);
+  void StallStarts() { is_stalled_ = true; }
+  void ResumeStarts() { is_stalled_ = false; }
 
   // --- the agent ---
   void StartAgent();
@@ -120,6 +125,8 @@ class Node {
   uint64_t boots_ = 0;
   bool is_on_ = false;
   bool is_twin_ = false;
+  bool is_small_ = false;
+  bool is_stalled_ = false;  // a process that starts does not get through its imports
   bool is_frozen_ = false;
   bool is_silent_ = false;
   uint64_t agent_deaths_ = 0;

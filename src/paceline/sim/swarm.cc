@@ -40,6 +40,9 @@ void DrawJob(Prng& prng, JobSpec& spec) {
   // Else an agent that was cut off when the job ended would look for its master for ever.
   spec.timers.orphan_after = DrawBetween(prng, Duration::Seconds(30), Duration::Seconds(120));
   spec.timers.stop_grace = DrawBetween(prng, Duration(), Duration::Seconds(10));
+  if (prng.Chance(1, 3)) {
+    spec.timers.start_timeout = DrawBetween(prng, Duration::Seconds(20), Duration::Seconds(60));
+  }
 }
 
 void DrawCluster(Prng& prng, Options& options) {

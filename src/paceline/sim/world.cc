@@ -128,6 +128,7 @@ void SimWorld::Heal() {
       node->PowerOff(false);
     } else if (node->is_on()) {
       node->Thaw();
+      node->ResumeStarts();
       node->Restart();
     } else if (node->boot_count() > 0) {
       node->PowerOn();
@@ -163,7 +164,7 @@ uint32_t SimWorld::UsableNodeCount() {
   uint32_t count = 0;
   for (const auto& node : nodes_) {
     if (!node->is_on() || node->agent() == nullptr) continue;
-    if (node->is_twin() || node->is_silent()) continue;
+    if (node->is_twin() || node->is_small() || node->is_silent()) continue;
     bool is_usable = true;
     for (const auto& [id, state] : master_.job().state().nodes) {
       if (state.name != node->name()) continue;

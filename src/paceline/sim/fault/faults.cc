@@ -8,6 +8,9 @@ namespace {
 bool HasHosts(const Options& options) { return !options.local_platform; }
 bool HasCheckpointer(const Options& options) { return options.saves.is_used; }
 bool SavesOnHosts(const Options& options) { return HasCheckpointer(options) && HasHosts(options); }
+bool HasSmallerHosts(const Options& options) {
+  return options.late_node_count > 0 && options.spec.nproc_per_node > 1;
+}
 bool SavesSometimes(const Options& options) { return options.checkpoint_every != 1; }
 
 constexpr Fault kFaults[] = {
@@ -16,6 +19,8 @@ constexpr Fault kFaults[] = {
     {"freeze_rank", "a rank stands still for a while", FreezeRank},
     {"script_bug", "the script fails at one step, always", ScriptBug, SavesSometimes},
     {"port_taken", "the port of the next stores is taken", PortTaken},
+    {"stalled_start", "the disk of a host stands still, and what starts there does not get to run",
+     StalledStart},
     // agents
     {"kill_starter", "the starter dies, its ranks live on", KillStarter},
     {"kill_agent", "an agent dies alone", KillAgent},
@@ -29,6 +34,8 @@ constexpr Fault kFaults[] = {
     {"flapping_node", "a node comes and goes several times", FlappingNode},
     {"spare_dies", "a node without a seat dies", SpareDies},
     {"late_joiner", "a node joins late", LateJoiner},
+    {"small_host", "a host joins late with fewer ranks than the job asks of a node", SmallHost,
+     HasSmallerHosts},
     // network
     {"partition_one_way", "messages of one direction do not arrive", PartitionOneWay},
     {"partition_two_way", "some nodes are cut off from the master", PartitionTwoWay},

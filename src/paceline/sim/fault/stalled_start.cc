@@ -1,0 +1,21 @@
+#include "paceline/sim/fault/all.h"
+#include "paceline/sim/fault/pick.h"
+
+namespace paceline::sim {
+
+void StalledStart(SimWorld& world, Prng& prng) {
+  Node* node = PickNode(world, prng, IsRunning);
+  if (node == nullptr) return;
+  node->StallStarts();
+  world.queue().After(Draw(prng, Duration::Seconds(1), Duration::Seconds(60)),
+                      [node] { node->ResumeStarts(); });
+  const RankProcess* process = PickProcess(world, prng);  // so that a new world is needed
+  if (process == nullptr) return;
+  ExitCause cause;
+  cause.kind = ExitCause::Kind::kSignaled;
+  cause.code = 9;
+  cause.fingerprint = cause.headline = "signal 9";
+  world.node(process->node).EndRank(process->pid, cause);
+}
+
+}  // namespace paceline::sim
