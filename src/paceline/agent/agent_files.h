@@ -9,6 +9,9 @@
 
 namespace paceline::agent {
 
+// A rank's last words: its traceback and what it knew of itself.
+inline constexpr size_t kErrorRecordBytesMax = 1 << 20;
+
 struct AgentFiles {
   std::string run_dir;
   std::string node;

@@ -11,11 +11,7 @@
 #include "paceline/base/text.h"
 
 namespace paceline::agent {
-namespace {
-
-Instant Now() { return Instant::FromNanoseconds(MonotonicNs()); }
-
-}  // namespace
+namespace {}  // namespace
 
 CheckpointStation::CheckpointStation(Reactor& reactor, Setup setup, Listener listener)
     : reactor_(reactor),
@@ -183,7 +179,7 @@ void CheckpointStation::On(const FetchDone& done) {
 // ---- the machine ----
 
 void CheckpointStation::Feed(const core::StationEvent& event) {
-  for (const core::StationAction& action : machine_.Step(Now(), event)) {
+  for (const core::StationAction& action : machine_.Step(MonotonicNow(), event)) {
     std::visit([this](const auto& one) { Do(one); }, action);
   }
   Rearm();
@@ -198,7 +194,7 @@ void CheckpointStation::Rearm() {
   timer_ = reactor_.CallAt(deadline.nanoseconds(), [this] {
     timer_ = 0;
     armed_for_ = Instant::Max();
-    if (machine_.IsReportDue(Now())) {
+    if (machine_.IsReportDue(MonotonicNow())) {
       Report();
     } else {
       Feed(core::StationTimePassed{});

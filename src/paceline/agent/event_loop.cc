@@ -40,8 +40,6 @@ constexpr int64_t kStarterDelayNs = 100'000'000;
 constexpr int64_t kStarterDelayMaxNs = 5'000'000'000;
 constexpr int64_t kTrimEveryNs = 5'000'000'000;
 
-Instant Now() { return Instant::FromNanoseconds(MonotonicNs()); }
-
 class AgentLoop {
  public:
   AgentLoop(AgentSetup setup, std::unique_ptr<Reactor> reactor, std::unique_ptr<PageFile> page);
@@ -208,7 +206,7 @@ void AgentLoop::Feed(const core::AgentEvent& event) {
   while (!events_.empty()) {
     const core::AgentEvent next = std::move(events_.front());
     events_.pop_front();
-    for (const core::AgentAction& action : machine_.Step(Now(), next)) {
+    for (const core::AgentAction& action : machine_.Step(MonotonicNow(), next)) {
       std::visit([this](const auto& what) { Do(what); }, action);
     }
   }

@@ -13,7 +13,7 @@
 namespace paceline::agent {
 namespace {
 
-constexpr size_t kSmallFileBytes = 64 << 10;
+constexpr size_t kKernelFileBytes = 64 << 10;
 constexpr size_t kRecentLogBytes = 64 << 10;
 
 bool Exists(const std::string& path) { return ::access(path.c_str(), R_OK) == 0; }
@@ -48,7 +48,7 @@ std::string OomCounterPath(std::string_view proc_cgroup, const std::string& root
 KernelEvidence::KernelEvidence(std::string root)
     : root_(std::move(root)),
       counter_path_(
-          OomCounterPath(ReadText(Concat(root_, "proc/self/cgroup"), kSmallFileBytes), root_)),
+          OomCounterPath(ReadText(Concat(root_, "proc/self/cgroup"), kKernelFileBytes), root_)),
       kill_count_(ReadKillCount()),
       log_(::open(Concat(root_, "dev/kmsg").c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC)) {
   if (log_.is_open()) ::lseek(log_.get(), 0, SEEK_END);
@@ -56,7 +56,7 @@ KernelEvidence::KernelEvidence(std::string root)
 
 std::optional<uint64_t> KernelEvidence::ReadKillCount() const {
   if (counter_path_.empty()) return std::nullopt;
-  const std::string text = ReadText(counter_path_, kSmallFileBytes);
+  const std::string text = ReadText(counter_path_, kKernelFileBytes);
   for (std::string_view line : SplitParts(text, "\n")) {
     if (TakePrefix(&line, "oom_kill ")) return ParseWhole<uint64_t>(line);
   }

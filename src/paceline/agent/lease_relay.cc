@@ -20,7 +20,7 @@
 namespace paceline::agent {
 namespace {
 
-constexpr int kBacklog = 128;
+constexpr int kReaderBacklog = 128;
 constexpr int64_t kRedialNs = 20'000'000;
 constexpr int64_t kRedialMaxNs = 50'000'000;
 // A dial blocks this thread; meanwhile nobody could be told anything anyway.
@@ -44,7 +44,7 @@ absl::StatusOr<Fd> ListenAt(const std::string& path) {
     return failed("bind");
   }
   ::chmod(path.c_str(), 0600);
-  if (::listen(fd.get(), kBacklog) != 0) return failed("listen on");
+  if (::listen(fd.get(), kReaderBacklog) != 0) return failed("listen on");
   return fd;
 }
 

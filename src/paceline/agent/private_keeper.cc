@@ -26,12 +26,10 @@ constexpr char kNode[] = "private";
 // After its process has gone the keeper stays for a while: the next run may find everything warm.
 constexpr int64_t kLingerNs = 30'000'000'000;
 
-Instant Now() { return Instant::FromNanoseconds(MonotonicNs()); }
-
 class PrivateKeeper {
  public:
   PrivateKeeper(std::unique_ptr<Reactor> reactor, std::string job_id)
-      : reactor_(std::move(reactor)), job_id_(std::move(job_id)), began_(Now()) {}
+      : reactor_(std::move(reactor)), job_id_(std::move(job_id)), began_(MonotonicNow()) {}
 
   absl::Status Begin(const PrivateKeeperOptions& options) {
     const std::string boot_id(Trimmed(ReadText("/proc/sys/kernel/random/boot_id", 64)));
@@ -75,7 +73,7 @@ class PrivateKeeper {
             .world = &world_,
             .job_id = job_id_,
             .is_ending = is_ending_,
-            .age = Now() - began_};
+            .age = MonotonicNow() - began_};
   }
 
   void OnRanks() {
@@ -95,7 +93,7 @@ class PrivateKeeper {
 
   void Settle() {
     std::vector<std::string> said;
-    const Instant now = Now();
+    const Instant now = MonotonicNow();
     for (;;) {
       const auto fact = ledger_.Next(now, View(), &said);
       if (!fact.has_value()) break;

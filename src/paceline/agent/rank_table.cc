@@ -16,7 +16,6 @@ namespace {
 
 // The starter reaps within a millisecond; a busy host may need longer. Only the cause is at stake.
 constexpr int64_t kStarterWordNs = 500'000'000;
-constexpr size_t kErrorRecordBytesMax = 1 << 20;
 constexpr size_t kStderrTailBytes = 4096;
 
 const char* EntryName(EntryKind entry) {

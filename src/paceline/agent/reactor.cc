@@ -33,6 +33,8 @@ int64_t MonotonicNs() {
   return now.tv_sec * kNsPerSecond + now.tv_nsec;
 }
 
+Instant MonotonicNow() { return Instant::FromNanoseconds(MonotonicNs()); }
+
 absl::StatusOr<std::unique_ptr<Reactor>> Reactor::Create() {
   std::unique_ptr<Reactor> reactor(new Reactor());
   reactor->epoll_ = Fd(::epoll_create1(EPOLL_CLOEXEC));

@@ -18,11 +18,14 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "paceline/base/fd.h"
+#include "paceline/base/instant.h"
 
 namespace paceline::agent {
 
 // CLOCK_MONOTONIC in nanoseconds.
 int64_t MonotonicNs();
+// The same as an instant.
+Instant MonotonicNow();
 
 class Reactor {
  public:

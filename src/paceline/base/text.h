@@ -71,6 +71,14 @@ std::optional<T> ParseWhole(std::string_view text) {
   return number;
 }
 
+// "1 node", "2 nodes".
+inline std::string Counted(size_t count, std::string_view noun) {
+  std::string text = std::to_string(count) + " ";
+  text.append(noun);
+  if (count != 1) text.push_back('s');
+  return text;
+}
+
 template <class Strings>
 std::string JoinWith(const Strings& parts, std::string_view separator) {
   std::string text;

@@ -11,18 +11,10 @@
 
 #include "gtest/gtest.h"
 #include "paceline/base/prng.h"
+#include "paceline/ckpt/test_memory.h"
 
 namespace paceline::ckpt {
 namespace {
-
-struct Free {
-  void operator()(std::byte* memory) const { std::free(memory); }
-};
-using Image = std::unique_ptr<std::byte[], Free>;
-
-Image MakeImage(size_t size) {
-  return Image(static_cast<std::byte*>(std::aligned_alloc(64, (size + 64) / 64 * 64)));
-}
 
 std::vector<std::byte> RandomBytes(size_t size, Prng* prng) {
   std::vector<std::byte> bytes(size);
@@ -32,7 +24,7 @@ std::vector<std::byte> RandomBytes(size_t size, Prng* prng) {
 
 // Copies `source` in pieces of at most `piece_max` and compares image and hashes with the library.
 void CopyAndCompare(const std::vector<std::byte>& source, size_t piece_max, Prng* prng) {
-  const Image image = MakeImage(source.size());
+  const AlignedBytes image = MakeAligned(source.size(), 64);
   ChunkCopier copier(image.get(), source.size());
   while (copier.appended() < source.size()) {
     const size_t left = source.size() - copier.appended();
@@ -72,7 +64,7 @@ TEST(ChunkCopier, ChunksThatEndOnABoundary) {
 }
 
 TEST(ChunkCopier, AnEmptyImageHasNoChunk) {
-  const Image image = MakeImage(1);
+  const AlignedBytes image = MakeAligned(1, 64);
   ChunkCopier copier(image.get(), 0);
   EXPECT_TRUE(copier.Finish().empty());
 }
@@ -102,7 +94,7 @@ TEST(CopyFromChunk, PiecesArriveAndTheHashIsTheLibrarys) {
 }
 
 TEST(ChunkCopierDeathTest, MoreThanAnnouncedIsABug) {
-  const Image image = MakeImage(8);
+  const AlignedBytes image = MakeAligned(8, 64);
   ChunkCopier copier(image.get(), 8);
   EXPECT_DEATH(copier.Append("123456789", 9), "no more than was announced");
 }

@@ -17,13 +17,10 @@
 #include "paceline/base/prng.h"
 #include "paceline/base/test_dir.h"
 #include "paceline/ckpt/chunk_copy.h"
+#include "paceline/ckpt/test_memory.h"
 
 namespace paceline::ckpt {
 namespace {
-
-struct Free {
-  void operator()(std::byte* memory) const { std::free(memory); }
-};
 
 class DrainTest : public testing::Test {
  protected:
@@ -31,7 +28,7 @@ class DrainTest : public testing::Test {
     Prng prng(9);
     std::vector<std::byte> source(size);
     for (std::byte& byte : source) byte = static_cast<std::byte>(prng.Next());
-    memory_.reset(static_cast<std::byte*>(std::aligned_alloc(4096, (size + 4095) / 4096 * 4096)));
+    memory_ = MakeAligned(size, 4096);
     ChunkCopier copier(memory_.get(), size);
     copier.Append(source.data(), size);
     hashes_ = copier.Finish();
@@ -50,7 +47,7 @@ class DrainTest : public testing::Test {
 
   const TestDir dir_;  // on a real file system: not every kernel's tmpfs has O_DIRECT
   const std::string folder_ = dir_.path();
-  std::unique_ptr<std::byte[], Free> memory_;
+  AlignedBytes memory_;
   std::span<const std::byte> image_;
   std::unique_ptr<MemorySource> source_;
   std::vector<uint64_t> hashes_;

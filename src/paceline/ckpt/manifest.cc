@@ -38,7 +38,7 @@ std::optional<uint64_t> FromHex(const json& value) {
   return number;
 }
 
-Failure Bad(std::string_view what) {
+Failure BadManifest(std::string_view what) {
   return {FailureKind::kInvalid, Concat("the manifest ", what)};
 }
 
@@ -50,55 +50,56 @@ const json& At(const json& object, const char* name) {
 
 Result<uint64_t> Number(const json& object, const char* name) {
   const json& value = At(object, name);
-  if (!value.is_number_unsigned()) return Bad(Concat("lacks the number ", name));
+  if (!value.is_number_unsigned()) return BadManifest(Concat("lacks the number ", name));
   return value.get<uint64_t>();
 }
 
 Result<std::string> Name(const json& object, const char* name) {
   const json& value = At(object, name);
   if (!value.is_string() || !IsPlainName(value.get_ref<const std::string&>())) {
-    return Bad(Concat("has no plain file name as ", name));
+    return BadManifest(Concat("has no plain file name as ", name));
   }
   return value.get<std::string>();
 }
 
 Result<ManifestFile> ParseFile(const json& from) {
-  if (!from.is_object()) return Bad("has a file that is not described");
+  if (!from.is_object()) return BadManifest("has a file that is not described");
   ManifestFile file;
   ASSIGN_OR_RETURN(file.name, Name(from, "name"));
   ASSIGN_OR_RETURN(file.bytes, Number(from, "bytes"));
   const json& hashes = At(from, "hashes");
   if (!hashes.is_array() || hashes.size() != ChunkCount(file.bytes)) {
-    return Bad("has a file with another number of hashes than chunks");
+    return BadManifest("has a file with another number of hashes than chunks");
   }
   file.hashes.reserve(hashes.size());
   for (const json& one : hashes) {
     const std::optional<uint64_t> hash = FromHex(one);
-    if (!hash.has_value()) return Bad("has a hash that is none");
+    if (!hash.has_value()) return BadManifest("has a hash that is none");
     file.hashes.push_back(*hash);
   }
   if (from.contains("head")) {
     ASSIGN_OR_RETURN(const uint64_t data_at, Number(from, "data_at"));
     const json& text = At(from, "head");
-    if (!text.is_string()) return Bad("has a header that is no text");
+    if (!text.is_string()) return BadManifest("has a header that is no text");
     ASSIGN_OR_RETURN(file.head, PaddedHead(text.get_ref<const std::string&>(), data_at));
   }
   return file;
 }
 
 Result<ManifestRank> ParseRank(const json& from, const std::set<std::string>& names) {
-  if (!from.is_object()) return Bad("has a rank that is not described");
+  if (!from.is_object()) return BadManifest("has a rank that is not described");
   ManifestRank rank;
   ASSIGN_OR_RETURN(const uint64_t number, Number(from, "rank"));
-  if (number >= kRanksMax) return Bad("has a rank beyond all worlds");
+  if (number >= kRanksMax) return BadManifest("has a rank beyond all worlds");
   rank.rank = static_cast<uint32_t>(number);
   ASSIGN_OR_RETURN(rank.file, Name(from, "file"));
   ASSIGN_OR_RETURN(rank.notes, Name(from, "notes"));
   if (from.contains("frozen")) {
     ASSIGN_OR_RETURN(rank.frozen, Name(from, "frozen"));
-    if (!names.contains(rank.frozen)) return Bad("names a frozen file that it does not list");
+    if (!names.contains(rank.frozen))
+      return BadManifest("names a frozen file that it does not list");
   }
-  if (!names.contains(rank.notes)) return Bad("names notes that it does not list");
+  if (!names.contains(rank.notes)) return BadManifest("names notes that it does not list");
   return rank;
 }
 
@@ -161,8 +162,8 @@ std::string ToText(const Manifest& manifest) {
 
 Result<Manifest> ParseManifest(std::string_view text) {
   json parsed = ParseJson(text);
-  if (!parsed.is_object()) return Bad("is not a JSON object");
-  if (At(parsed, "schema") != kSchema) return Bad("is of another version of paceline");
+  if (!parsed.is_object()) return BadManifest("is not a JSON object");
+  if (At(parsed, "schema") != kSchema) return BadManifest("is of another version of paceline");
   const std::optional<uint64_t> check = FromHex(At(parsed, "check"));
   parsed.erase("check");
   const std::string body = PrintJson(parsed);
@@ -173,35 +174,35 @@ Result<Manifest> ParseManifest(std::string_view text) {
   const json& job_id = At(parsed, "job_id");
   const json& step = At(parsed, "step");
   if (!job_id.is_string() || !step.is_number_integer() || step.get<int64_t>() < 0) {
-    return Bad("lacks its job or step");
+    return BadManifest("lacks its job or step");
   }
   manifest.job_id = job_id.get<std::string>();
   manifest.step = step.get<int64_t>();
   ASSIGN_OR_RETURN(manifest.generation, Number(parsed, "generation"));
   ASSIGN_OR_RETURN(const uint64_t world_size, Number(parsed, "world_size"));
-  if (world_size > kRanksMax) return Bad("is of an impossible world");
+  if (world_size > kRanksMax) return BadManifest("is of an impossible world");
   manifest.world_size = static_cast<uint32_t>(world_size);
   const json& files = At(parsed, "files");
   const json& ranks = At(parsed, "ranks");
-  if (!files.is_array() || !ranks.is_array()) return Bad("lists no files or no ranks");
+  if (!files.is_array() || !ranks.is_array()) return BadManifest("lists no files or no ranks");
   std::set<std::string> names;
   for (const json& one : files) {
     ASSIGN_OR_RETURN(ManifestFile file, ParseFile(one));
-    if (!names.insert(file.name).second) return Bad("lists a file twice");
+    if (!names.insert(file.name).second) return BadManifest("lists a file twice");
     manifest.files.push_back(std::move(file));
   }
   std::set<uint32_t> seen;
   for (const json& one : ranks) {
     ASSIGN_OR_RETURN(ManifestRank rank, ParseRank(one, names));
-    if (!seen.insert(rank.rank).second) return Bad("lists a rank twice");
+    if (!seen.insert(rank.rank).second) return BadManifest("lists a rank twice");
     manifest.ranks.push_back(std::move(rank));
   }
   if (manifest.world_size == 0) return manifest;  // a part
   for (const ManifestRank& rank : manifest.ranks) {
-    if (!names.contains(rank.file)) return Bad("names a file that it does not list");
+    if (!names.contains(rank.file)) return BadManifest("names a file that it does not list");
   }
   if (manifest.ranks.size() != manifest.world_size || *seen.rbegin() >= manifest.world_size) {
-    return Bad("does not list every rank");
+    return BadManifest("does not list every rank");
   }
   return manifest;
 }

@@ -21,8 +21,8 @@
 namespace paceline::cli {
 namespace {
 
-constexpr Duration kLook = Duration::Milliseconds(200);
-constexpr Duration kPatience = Duration::Seconds(5);
+constexpr Duration kAttachLook = Duration::Milliseconds(200);
+constexpr Duration kAttachPatience = Duration::Seconds(5);
 
 // Blocks the signals that end the looking, before any thread exists.
 sigset_t BlockLeaving() {
@@ -40,7 +40,7 @@ bool WantsToLeave(const sigset_t& leaving) {
 }
 
 int Ended(const JobPlace& place, Output& out) {
-  const auto status = StatusOf(place, kPatience);
+  const auto status = StatusOf(place, kAttachPatience);
   if (!status.ok()) return out.Fail(status.problem());
   if (!status->exit_code.has_value()) {
     return out.Fail({.code = "PL-E030",
@@ -57,7 +57,7 @@ int Ended(const JobPlace& place, Output& out) {
 std::optional<int> Look(const JobPlace& place, Narrator& narrator, const sigset_t& leaving,
                         Output& out) {
   std::optional<int> left;
-  AskUntil(place, {.each = kLook}, [&](const JobPlace&, Duration limit) {
+  AskUntil(place, {.each = kAttachLook}, [&](const JobPlace&, Duration limit) {
     const bool is_over = narrator.IsOverWithin(limit);
     if (!is_over && WantsToLeave(leaving)) {
       out.Say("Left " + place.id + ", which goes on.");
@@ -76,9 +76,9 @@ struct Found {
 
 Result<Found> FindMaster(const JobPlace& place) {
   Result<Found> found = Found{};
-  AskUntil(place, {.each = kPatience, .in_all = kPatience},
+  AskUntil(place, {.each = kAttachPatience, .in_all = kAttachPatience},
            [&](const JobPlace& now, Duration limit) {
-             const auto client = ControlOptions(now, kPatience);
+             const auto client = ControlOptions(now, kAttachPatience);
              const auto status = client.ok() ? StatusOf(now, limit) : client.problem();
              found = status.ok() ? Result<Found>(Found{*client, *status}) : status.problem();
              return found.ok() || found.problem().code != "PL-E030";

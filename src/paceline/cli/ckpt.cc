@@ -142,7 +142,7 @@ struct PairVerb {
 constexpr PairVerb kPairVerbs[] = {
     {"diff", CkptDiff}, {"export", CkptExport}, {"import", CkptImport}};
 
-constexpr Flag kFlags[] = {
+constexpr Flag kCkptFlags[] = {
     {.dest = "to",
      .spellings = {"--to"},
      .kind = FlagKind::kChoice,
@@ -169,7 +169,7 @@ constexpr Flag kFlags[] = {
 
 }  // namespace
 
-FlagTable CkptFlags() { return kFlags; }
+FlagTable CkptFlags() { return kCkptFlags; }
 
 int RunCkpt(Invocation& invocation) {
   const auto& words = invocation.line.positionals;

@@ -104,15 +104,15 @@ Check CompareContent(const Side& one, const Side& other, const std::vector<std::
 }
 
 // What is no tensor, entry by entry. Random numbers differ between any two steps and are left out.
-Json EntriesOf(const Side& side) {
+Json StateEntries(const Side& side) {
   const Json notes = ParseOrderedJson(side.reader->notes());
   const auto entries = notes.is_object() ? notes.find("entries") : notes.end();
   return entries == notes.end() || !entries->is_object() ? Json::object() : *entries;
 }
 
 void CompareState(const Side& one, const Side& other, std::vector<Difference>* found) {
-  const Json ours = EntriesOf(one);
-  const Json theirs = EntriesOf(other);
+  const Json ours = StateEntries(one);
+  const Json theirs = StateEntries(other);
   for (const auto& [key, value] : ours.items()) {
     if (!theirs.contains(key)) {
       found->push_back({key, "only in A", "plain state", "", {}});

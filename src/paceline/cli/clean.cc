@@ -26,7 +26,7 @@
 namespace paceline::cli {
 namespace {
 
-constexpr size_t kEnvironmentBytesMax = 4 << 20;
+constexpr size_t kProcTextBytesMax = 4 << 20;
 constexpr Duration kStarterBirth = Duration::Seconds(60);  // its folder is there before it is
 // Memory of a job that nobody knows is left alone for so long: it may be about to be resumed.
 constexpr Duration kMemoryRest = Duration::Seconds(600);
@@ -38,7 +38,7 @@ constexpr const char* kRunDirEntries[] = {
     "journal.db.lock", "lock",        "logs",           "nodes",
     "spec.json",       "tls",         "token"};
 
-constexpr Flag kFlags[] = {
+constexpr Flag kCleanFlags[] = {
     {.dest = "older_than",
      .spellings = {"--older-than"},
      .kind = FlagKind::kDuration,
@@ -56,7 +56,7 @@ struct Item {
   std::string why;
 };
 
-struct Plan {
+struct CleanPlan {
   std::vector<Item> removed;
   std::vector<Item> kept;
 };
@@ -71,12 +71,12 @@ bool HasProcess(const std::string& job_id) {
   const std::string wanted = "PACELINE_JOB_ID=" + job_id;
   for (const std::string& pid : EntriesOf("/proc")) {
     if (!ParseInteger(pid).has_value()) continue;
-    const std::string text = ReadText("/proc/" + pid + "/environ", kEnvironmentBytesMax);
+    const std::string text = ReadText("/proc/" + pid + "/environ", kProcTextBytesMax);
     for (const std::string& word : Split(text, '\0')) {
       if (word == wanted) return true;
     }
     // The keeper of a process that nobody launched.
-    const std::string command = ReadText("/proc/" + pid + "/cmdline", kEnvironmentBytesMax);
+    const std::string command = ReadText("/proc/" + pid + "/cmdline", kProcTextBytesMax);
     const std::vector<std::string> words = Split(command, '\0');
     const bool is_keeper = std::find(words.begin(), words.end(), "keeper") != words.end();
     if (is_keeper && std::find(words.begin(), words.end(), job_id) != words.end()) return true;
@@ -92,7 +92,7 @@ std::string WhyAlive(const JobPlace& job) {
   return "";
 }
 
-void PlanStarters(const std::string& root, Plan* plan) {
+void PlanStarters(const std::string& root, CleanPlan* plan) {
   for (const std::string& key : EntriesOf(root + "/starters")) {
     const std::string path = root + "/starters/" + key;
     struct stat status {};
@@ -105,7 +105,7 @@ void PlanStarters(const std::string& root, Plan* plan) {
   }
 }
 
-void PlanRegistry(const std::string& root, Plan* plan) {
+void PlanRegistry(const std::string& root, CleanPlan* plan) {
   for (const std::string& name : EntriesOf(root + "/jobs")) {
     const std::string path = root + "/jobs/" + name;
     const std::string run_dir = RunDirOfRegistryEntry(path);
@@ -129,7 +129,7 @@ Duration UnchangedFor(const std::string& path) {
   return WallNow() - Instant::FromNanoseconds(int64_t{status.st_mtim.tv_sec} * 1'000'000'000);
 }
 
-void PlanMemory(const Environment& environment, Plan* plan) {
+void PlanMemory(const Environment& environment, CleanPlan* plan) {
   std::vector<std::string> known;
   for (const JobPlace& job : KnownJobs(environment)) known.push_back(job.id);
   for (const std::string& job_id : EntriesOf(MemoryOf(""))) {
@@ -141,7 +141,7 @@ void PlanMemory(const Environment& environment, Plan* plan) {
 }
 
 // What keepers of processes without a launcher keep on the local disk for an object store.
-void PlanTiers(const Environment& environment, Duration age, Plan* plan) {
+void PlanTiers(const Environment& environment, Duration age, CleanPlan* plan) {
   const std::string home = LookupOr(environment, "HOME", "");
   const std::string root =
       LookupOr(environment, "XDG_STATE_HOME", home + "/.local/state") + "/paceline/tiers";
@@ -153,7 +153,8 @@ void PlanTiers(const Environment& environment, Duration age, Plan* plan) {
   }
 }
 
-void PlanRunDir(const JobPlace& job, const std::string& why, const std::string& root, Plan* plan) {
+void PlanRunDir(const JobPlace& job, const std::string& why, const std::string& root,
+                CleanPlan* plan) {
   const std::string alive = WhyAlive(job);
   if (!alive.empty()) {
     plan->kept.push_back({"run directory", job.run_dir, alive});
@@ -170,7 +171,7 @@ void PlanRunDir(const JobPlace& job, const std::string& why, const std::string& 
 }
 
 void PlanOldRunDirs(const Environment& environment, Duration age, const std::string& root,
-                    Plan* plan) {
+                    CleanPlan* plan) {
   for (const JobPlace& job : KnownJobs(environment)) {
     struct stat status {};
     const std::string journal = job.run_dir + "/journal.db";
@@ -200,7 +201,7 @@ std::string RemoveRunDir(const std::string& path) {
   return errno == ENOTEMPTY ? "files that are not paceline's stay in it" : std::strerror(errno);
 }
 
-void Carry(Plan* plan) {
+void Carry(CleanPlan* plan) {
   std::vector<Item> removed;
   for (Item& item : plan->removed) {
     const std::string why =
@@ -214,7 +215,7 @@ void Carry(Plan* plan) {
   plan->removed = std::move(removed);
 }
 
-void Report(Output& out, const Plan& plan, bool is_dry) {
+void Report(Output& out, const CleanPlan& plan, bool is_dry) {
   if (out.is_json()) {
     const auto list = [](const std::vector<Item>& items) {
       auto json = nlohmann::ordered_json::array();
@@ -242,13 +243,13 @@ void Report(Output& out, const Plan& plan, bool is_dry) {
 
 }  // namespace
 
-FlagTable CleanFlags() { return kFlags; }
+FlagTable CleanFlags() { return kCleanFlags; }
 
 int RunClean(Invocation& invocation) {
   Output& out = invocation.out;
   const std::string root = RuntimeDirectory(invocation.environment);
   if (Check problem = CheckRuntimeDirectory(root)) return out.Fail(*problem);
-  Plan plan;
+  CleanPlan plan;
   for (const std::string& word : invocation.line.positionals) {
     const auto job = ReadJobPlace(word);
     if (!job.ok()) return out.Fail(job.problem());

@@ -12,7 +12,7 @@
 namespace paceline::cli {
 namespace {
 
-constexpr Flag kFlags[] = {
+constexpr Flag kConfigFlags[] = {
     {.dest = "origin",
      .spellings = {"--origin"},
      .kind = FlagKind::kSwitch,
@@ -32,7 +32,7 @@ bool Matches(const Setting& setting, const std::vector<std::string>& words) {
   return setting.key == words[1] || setting.section() == words[1];
 }
 
-int Show(Invocation& invocation) {
+int ShowSettings(Invocation& invocation) {
   Output& out = invocation.out;
   const std::vector<std::string>& words = invocation.line.positionals;
   const bool with_origin = invocation.line.Has("origin");
@@ -120,7 +120,7 @@ int TorchrunTable(Invocation& invocation) {
 
 }  // namespace
 
-FlagTable ConfigFlags() { return kFlags; }
+FlagTable ConfigFlags() { return kConfigFlags; }
 
 int RunConfig(Invocation& invocation) {
   const std::vector<std::string>& words = invocation.line.positionals;
@@ -128,7 +128,7 @@ int RunConfig(Invocation& invocation) {
   if (verb == "parse-torchrun") return ParseTorchrun(invocation);
   if (verb == "torchrun-table") return TorchrunTable(invocation);
   if (words.size() > 2) return invocation.out.Fail(Usage("a word too many: " + words[2]));
-  if (verb == "show") return Show(invocation);
+  if (verb == "show") return ShowSettings(invocation);
   if (verb == "docs") return Docs(invocation);
   return invocation.out.Fail(Usage("paceline config cannot " + verb));
 }

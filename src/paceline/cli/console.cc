@@ -21,8 +21,6 @@ constexpr std::string_view kEraseLine = "\r\x1b[2K";
 // Six hues that are readable on dark and on light ground; a node keeps its own.
 constexpr std::array<int, 6> kNodeColors = {36, 35, 33, 32, 34, 31};
 
-Instant Now() { return Instant::FromNanoseconds(agent::MonotonicNs()); }
-
 void WriteAll(int fd, std::string_view text) {
   while (!text.empty()) {
     const ssize_t wrote = ::write(fd, text.data(), text.size());
@@ -168,12 +166,12 @@ void Console::TakeLine(RankLine line) {
     Show({std::move(line), 1});
     return;
   }
-  folder_.Add(Now(), std::move(line));
+  folder_.Add(agent::MonotonicNow(), std::move(line));
   ShowDue();
 }
 
 void Console::ShowDue() {
-  for (const FoldedLine& line : folder_.TakeDue(Now())) Show(line);
+  for (const FoldedLine& line : folder_.TakeDue(agent::MonotonicNow())) Show(line);
   ArmTimer();
 }
 

@@ -33,7 +33,7 @@ constexpr Duration kAnswerMax = Duration::Seconds(2);
 // Of an incarnation: the generation stands above this many bits.
 constexpr int kIncarnationBits = 42;
 
-constexpr Flag kFlags[] = {
+constexpr Flag kDataFlags[] = {
     {.dest = "data_set",
      .spellings = {"--data"},
      .metavar = "NAME",
@@ -56,7 +56,7 @@ Problem NoData(const JobPlace& place, const std::string& why) {
               "leased from nobody: paceline data trace SAMPLE --checkpoint DIR"};
 }
 
-Problem CannotRead(const JobPlace& place, const absl::Status& status) {
+Problem CannotReadData(const JobPlace& place, const absl::Status& status) {
   return {.code = "PL-E086",
           .what = "the leases of the job cannot be read",
           .where = JournalOf(place),
@@ -95,7 +95,7 @@ Result<std::vector<Json>> DataSets(const JobPlace& place) {
   if (!told) {
     const auto stored = master::ReadLeases(JournalOf(place));
     if (absl::IsNotFound(stored.status())) return NoData(place, "nothing was leased in it yet");
-    if (!stored.ok()) return CannotRead(place, stored.status());
+    if (!stored.ok()) return CannotReadData(place, stored.status());
     told.emplace();
     for (const DataSetView& view : master::FoldLeases(*stored).Views()) {
       Json json = ParseOrderedJson(master::DataSetJson(view));
@@ -115,7 +115,7 @@ std::string TextOf(const Json& json, const char* key) {
   return found->is_string() ? found->get<std::string>() : PrintJson(*found);
 }
 
-std::string Position(const Json& one) {
+std::string PositionText(const Json& one) {
   const uint64_t all = NumberIn(one, "ordinals");
   const uint64_t done = NumberIn(one, "done");
   const uint64_t samples = one.contains("terms") && one["terms"].is_object()
@@ -135,7 +135,7 @@ uint64_t CountOf(const std::string& ranges) {
   return count;
 }
 
-int Ls(Invocation& invocation, const JobPlace& place) {
+int LsData(Invocation& invocation, const JobPlace& place) {
   Output& out = invocation.out;
   const auto sets = DataSets(place);
   if (!sets.ok()) return out.Fail(sets.problem());
@@ -149,7 +149,7 @@ int Ls(Invocation& invocation, const JobPlace& place) {
   for (const Json& one : *sets) {
     const bool is_complete = one.value("is_complete", false);
     const uint64_t bad = CountOf(TextOf(one, "quarantined"));
-    rows.push_back({Visible(TextOf(one, "name")), Position(one), TextOf(one, "open_leases"),
+    rows.push_back({Visible(TextOf(one, "name")), PositionText(one), TextOf(one, "open_leases"),
                     TextOf(one, "workers"), std::to_string(bad),
                     !is_complete ? "incomplete"
                     : bad == 0   ? "complete"
@@ -159,7 +159,7 @@ int Ls(Invocation& invocation, const JobPlace& place) {
   return kExitDone;
 }
 
-int Show(Invocation& invocation, const JobPlace& place, const std::string& name) {
+int ShowData(Invocation& invocation, const JobPlace& place, const std::string& name) {
   Output& out = invocation.out;
   const auto sets = DataSets(place);
   if (!sets.ok()) return out.Fail(sets.problem());
@@ -171,7 +171,7 @@ int Show(Invocation& invocation, const JobPlace& place, const std::string& name)
       out.DataLine(PrintJson(json));
       return kExitDone;
     }
-    out.DataLine(Visible(name) + ": " + Position(one));
+    out.DataLine(Visible(name) + ": " + PositionText(one));
     out.DataLine("  open leases   " + TextOf(one, "open_leases") + " on " + TextOf(one, "leased") +
                  " samples, " + TextOf(one, "workers") + " workers");
     const bool follows = one.value("follows_checkpoints", false);
@@ -298,7 +298,7 @@ int TraceSample(Invocation& invocation, const JobPlace& place, uint64_t sample) 
   const absl::Status status = master::ReadLeaseHistory(
       JournalOf(place), [&tracer](const master::StoredFact& fact) { tracer.See(fact); });
   if (absl::IsNotFound(status)) return out.Fail(NoData(place, "nothing was leased in it yet"));
-  if (!status.ok()) return out.Fail(CannotRead(place, status));
+  if (!status.ok()) return out.Fail(CannotReadData(place, status));
   if (!tracer.has_sets()) {
     return out.Fail({.code = "PL-E085",
                      .what = Concat("no data set of the job has a sample ", sample),
@@ -341,7 +341,7 @@ Problem Misused(const std::string& why) {
 
 }  // namespace
 
-FlagTable DataFlags() { return kFlags; }
+FlagTable DataFlags() { return kDataFlags; }
 
 int RunData(Invocation& invocation) {
   const std::vector<std::string>& words = invocation.line.positionals;
@@ -364,8 +364,8 @@ int RunData(Invocation& invocation) {
   }
   const auto place = JobOf(invocation);
   if (!place.ok()) return out.Fail(place.problem());
-  if (is_ls) return Ls(invocation, *place);
-  if (words[0] == "show") return Show(invocation, *place, words[1]);
+  if (is_ls) return LsData(invocation, *place);
+  if (words[0] == "show") return ShowData(invocation, *place, words[1]);
   const auto sample = ParseWhole<uint64_t>(words[1]);
   if (!sample) return out.Fail(Misused(words[1] + " is no sample: they are numbers from 0"));
   return TraceSample(invocation, *place, *sample);

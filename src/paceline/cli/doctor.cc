@@ -87,7 +87,7 @@ Check RuntimeDir(const Host& host) {
   return CheckRuntimeDirectory(RuntimeDirectory(host.environment));
 }
 
-Check Clock(const Host& host) {
+Check ClockCheck(const Host& host) {
   timex state{};
   if (adjtimex(&state) != TIME_ERROR || (state.status & STA_UNSYNC) == 0) return std::nullopt;
   return Problem{.code = "PL-W004",
@@ -151,7 +151,7 @@ constexpr NamedCheck kChecks[] = {
     {"/dev/shm", SharedMemory},
     {"current directory", WorkingDirectory},
     {"runtime dir", RuntimeDir},
-    {"clock", Clock},
+    {"clock", ClockCheck},
     {"ports", Ports},
     {"python", Interpreter},
     {"torch", Torch},

@@ -15,7 +15,7 @@ std::vector<std::string_view> NamesOf(std::index_sequence<kIndex...>) {
   return {core::FactName(core::Fact(std::in_place_index<kIndex>))...};
 }
 
-std::string Clock(int64_t time_ns) {
+std::string TimeOfDay(int64_t time_ns) {
   const std::time_t seconds = time_ns / 1'000'000'000;
   std::tm local{};
   localtime_r(&seconds, &local);
@@ -30,12 +30,17 @@ std::vector<std::string_view> EventKinds() {
   return NamesOf(std::make_index_sequence<std::variant_size_v<core::Fact>>());
 }
 
+std::string DetailOf(const wire::JobEvent& event, const std::string& name) {
+  const auto found = event.details.find(name);
+  return found == event.details.end() ? "" : found->second;
+}
+
 std::string EventLine(const wire::JobEvent& event) {
   constexpr size_t kSeqWidth = 5;
   constexpr size_t kKindWidth = 16;
   const std::string seq = std::to_string(event.seq);
   const size_t indent = seq.size() < kSeqWidth ? kSeqWidth - seq.size() : 0;
-  return std::string(indent, ' ') + seq + "  " + Clock(event.time_ns) + "  " +
+  return std::string(indent, ' ') + seq + "  " + TimeOfDay(event.time_ns) + "  " +
          Pad(event.kind, kKindWidth) + "  " + Visible(event.sentence);
 }
 

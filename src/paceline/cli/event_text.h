@@ -17,6 +17,9 @@ std::vector<std::string_view> EventKinds();
 // "    17  14:02:11.0  rank_failed        rank 3 on node1 was killed …", in local time.
 std::string EventLine(const wire::JobEvent& event);
 
+// "" without a detail of that name.
+std::string DetailOf(const wire::JobEvent& event, const std::string& name);
+
 // Cells of `text`; 0 = no limit.
 std::string ClipTo(std::string text, size_t width);
 

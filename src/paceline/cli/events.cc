@@ -14,7 +14,7 @@
 namespace paceline::cli {
 namespace {
 
-constexpr Flag kFlags[] = {
+constexpr Flag kEventsFlags[] = {
     {.dest = "since",
      .spellings = {"--since"},
      .kind = FlagKind::kDuration,
@@ -72,7 +72,7 @@ struct Filter {
 
 }  // namespace
 
-FlagTable EventsFlags() { return kFlags; }
+FlagTable EventsFlags() { return kEventsFlags; }
 
 int RunEvents(Invocation& invocation) {
   Output& out = invocation.out;

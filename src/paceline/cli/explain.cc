@@ -4,6 +4,8 @@
 #include <set>
 #include <string_view>
 
+#include "paceline/cli/event_text.h"
+
 namespace paceline::cli {
 namespace {
 
@@ -24,11 +26,6 @@ bool EndsAnIncident(const JobEvent& event) {
 bool FollowsFromADecision(const JobEvent& event) {
   return IsOneOf(event.kind, {"recovery_decided", "node_evicted", "world_ended", "world_formed",
                               "world_running", "wait_began", "stop_decided", "job_finished"});
-}
-
-std::string DetailOf(const JobEvent& event, const std::string& name) {
-  const auto found = event.details.find(name);
-  return found == event.details.end() ? "" : found->second;
 }
 
 const JobEvent* Find(const std::vector<JobEvent>& events, uint64_t seq) {

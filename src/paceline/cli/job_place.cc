@@ -17,7 +17,7 @@
 namespace paceline::cli {
 namespace {
 
-using Json = nlohmann::json;
+using PlainJson = nlohmann::json;
 
 constexpr size_t kSmallFileBytesMax = 1 << 20;
 constexpr size_t kEnvironmentBytesMax = 4 << 20;
@@ -31,21 +31,23 @@ constexpr Flag kJobFlags[] = {
      .help = "which job: its id or run directory; the running one by default"},
 };
 
-Json ReadJson(const std::string& path) { return ParseJson(ReadText(path, kSmallFileBytesMax)); }
+PlainJson ReadJson(const std::string& path) {
+  return ParseJson(ReadText(path, kSmallFileBytesMax));
+}
 
-std::string TextAt(const Json& json, const char* key) {
+std::string TextAt(const PlainJson& json, const char* key) {
   if (!json.is_object()) return "";
   const auto it = json.find(key);
   return it != json.end() && it->is_string() ? it->get<std::string>() : "";
 }
 
-double NumberAt(const Json& json, const char* key) {
+double NumberAt(const PlainJson& json, const char* key) {
   if (!json.is_object()) return 0;
   const auto it = json.find(key);
   return it != json.end() && it->is_number() ? it->get<double>() : 0;
 }
 
-int PidAt(const Json& json, const char* key) {
+int PidAt(const PlainJson& json, const char* key) {
   const double pid = NumberAt(json, key);
   return pid >= 1 && pid <= INT_MAX ? static_cast<int>(pid) : 0;
 }
@@ -142,7 +144,7 @@ Result<JobPlace> ReadJobPlace(const std::string& run_dir) {
   if (access(path.c_str(), F_OK) != 0) {
     return NoSuchJob(run_dir, "the directory has no job.json");
   }
-  const Json json = ReadJson(path);
+  const PlainJson json = ReadJson(path);
   if (TextAt(json, "schema") != "paceline.job/1" || TextAt(json, "id").empty()) {
     return Problem{.code = "PL-E025",
                    .what = path + " is damaged",
@@ -160,7 +162,7 @@ Result<JobPlace> ReadJobPlace(const std::string& run_dir) {
     place.launcher_start = static_cast<uint64_t>(std::max(0.0, NumberAt(*launcher, "start_time")));
   }
   if (const auto argv = json.find("argv"); argv != json.end() && argv->is_array()) {
-    for (const Json& word : *argv) {
+    for (const PlainJson& word : *argv) {
       if (word.is_string()) place.argv.push_back(word.get<std::string>());
     }
   }
@@ -193,7 +195,7 @@ std::vector<StarterPlace> KnownStarters(const Environment& environment) {
   const std::string root = RuntimeDirectory(environment);
   if (CheckRuntimeDirectory(root).has_value()) return starters;
   for (const std::string& key : EntriesOf(root + "/starters")) {
-    const Json json = ReadJson(root + "/starters/" + key + "/info.json");
+    const PlainJson json = ReadJson(root + "/starters/" + key + "/info.json");
     const StarterPlace place{
         .pid = PidAt(json, "pid"), .key = key, .keep_warm_seconds = NumberAt(json, "keep_warm")};
     if (IsPacelineProcess(place.pid)) starters.push_back(place);

@@ -32,8 +32,6 @@ namespace {
 // After the job's end everything leaves by itself within this time, or is killed.
 constexpr int64_t kLeaveNs = 5'000'000'000;
 
-Instant Now() { return Instant::FromNanoseconds(agent::MonotonicNs()); }
-
 bool WasKilled(int status) { return WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL; }
 
 core::KeeperPlan PlanOf(const LauncherOptions& options) {
@@ -105,7 +103,7 @@ JobEnd Launcher::Run() {
 }
 
 void Launcher::Feed(const core::KeeperEvent& event) {
-  for (const core::KeeperAction& action : keeper_.Step(Now(), event)) {
+  for (const core::KeeperAction& action : keeper_.Step(agent::MonotonicNow(), event)) {
     std::visit([this](const auto& what) { Do(what); }, action);
   }
   ArmDeadline();

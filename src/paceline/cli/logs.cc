@@ -17,10 +17,10 @@
 namespace paceline::cli {
 namespace {
 
-constexpr int kPauseMilliseconds = 100;
+constexpr int kFollowPauseMilliseconds = 100;
 constexpr int64_t kLinesByDefault = 40;
 
-constexpr Flag kFlags[] = {
+constexpr Flag kLogsFlags[] = {
     {.dest = "node", .spellings = {"--node"}, .metavar = "NAME", .help = "only this node"},
     {.dest = "rank",
      .spellings = {"--rank"},
@@ -119,7 +119,7 @@ class Follower {
 
 }  // namespace
 
-FlagTable LogsFlags() { return kFlags; }
+FlagTable LogsFlags() { return kLogsFlags; }
 
 int RunLogs(Invocation& invocation) {
   Output& out = invocation.out;
@@ -138,7 +138,7 @@ int RunLogs(Invocation& invocation) {
     const auto now = ReadJobPlace(place->run_dir);
     goes_on = now.ok() && now->is_running();
     follower.Look();
-    if (goes_on) poll(nullptr, 0, kPauseMilliseconds);
+    if (goes_on) poll(nullptr, 0, kFollowPauseMilliseconds);
   }
   return kExitDone;
 }

@@ -11,6 +11,7 @@
 #include "paceline/agent/exit_cause.h"
 #include "paceline/base/file_text.h"
 #include "paceline/base/text.h"
+#include "paceline/cli/event_text.h"
 #include "paceline/cli/text.h"
 
 namespace paceline::cli {
@@ -19,7 +20,6 @@ namespace {
 constexpr Duration kReconnectPause = Duration::Milliseconds(50);
 // How long the last event may take after the job has ended.
 constexpr Duration kLastEventWait = Duration::Seconds(1);
-constexpr size_t kErrorRecordBytesMax = 1 << 20;
 
 std::string ClockTime(int64_t time_ns) {
   const time_t seconds = static_cast<time_t>(time_ns / 1'000'000'000);
@@ -34,11 +34,6 @@ std::string ClockTime(int64_t time_ns) {
 // True for what only matters to scripts, or is said by the sentence that follows.
 bool IsQuietKind(const std::string& kind) {
   return kind == "job_created" || kind == "progress_made" || kind == "master_took_over";
-}
-
-std::string DetailOf(const wire::JobEvent& event, const char* name) {
-  const auto found = event.details.find(name);
-  return found == event.details.end() ? "" : found->second;
 }
 
 }  // namespace
@@ -127,7 +122,7 @@ void Narrator::TakeFailure(const wire::JobEvent& event) {
   if (how == "signaled" && code.has_value()) root.rank_exit_code = 128 + *code;
   const agent::AgentFiles files{run_dir_, event.node};
   const std::string record =
-      ReadText(files.ErrorRecord(event.generation, *event.rank), kErrorRecordBytesMax);
+      ReadText(files.ErrorRecord(event.generation, *event.rank), agent::kErrorRecordBytesMax);
   const auto pid = ParseWhole<int32_t>(DetailOf(event, "pid"));
   root.traceback = agent::TracebackOf(record, pid.value_or(0));
   story_.root = std::move(root);

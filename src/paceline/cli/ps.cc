@@ -9,7 +9,7 @@
 namespace paceline::cli {
 namespace {
 
-constexpr Flag kFlags[] = {
+constexpr Flag kPsFlags[] = {
     {.dest = "all",
      .spellings = {"-a", "--all"},
      .kind = FlagKind::kSwitch,
@@ -32,7 +32,7 @@ nlohmann::ordered_json JobJson(const JobPlace& job) {
 
 }  // namespace
 
-FlagTable PsFlags() { return kFlags; }
+FlagTable PsFlags() { return kPsFlags; }
 
 int RunPs(Invocation& invocation) {
   Output& out = invocation.out;

@@ -50,7 +50,7 @@ Result<wire::JobStatus> StatusFromJournal(const JobPlace& place) {
     if (job.state().phase == core::Phase::kFinished) end = records->back().at;
   }
   host.goodput = goodput.Share(end);
-  wire::JobStatus status = master::MakeStatus(job, end, host);
+  wire::JobStatus status = master::MakeJobStatus(job, end, host);
   if (status.job_id.empty()) status.job_id = place.id;
   if (status.step < 0) status.step = job.state().step_max;
   return status;

@@ -3,12 +3,7 @@
 namespace paceline::cli {
 namespace {
 
-constexpr FlagKind kSwitch = FlagKind::kSwitch;
-constexpr FlagKind kInteger = FlagKind::kInteger;
-constexpr FlagKind kDuration = FlagKind::kDuration;
-constexpr FlagKind kOnOff = FlagKind::kOnOff;
-constexpr FlagKind kChoice = FlagKind::kChoice;
-constexpr FlagKind kList = FlagKind::kList;
+using enum FlagKind;
 
 constexpr Flag kRunFlags[] = {
     {.dest = "local_nodes",

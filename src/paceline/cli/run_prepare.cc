@@ -23,7 +23,7 @@
 namespace paceline::cli {
 namespace {
 
-constexpr size_t kTokenBytesMax = 4096;
+constexpr size_t kSecretBytesMax = 4096;
 // A host may be started long before the one that runs the master, as under torchrun.
 constexpr auto kJoinTimeout = std::chrono::minutes(10);
 constexpr auto kJoinPause = std::chrono::milliseconds(100);
@@ -219,7 +219,7 @@ class Preparation {
       std::string text = request_.join;
       if (text.find('/') != std::string::npos && !text.starts_with("paceline-join:")) {
         if (Check problem = CheckPrivate(text)) return *problem;
-        text = std::string(Trimmed(ReadText(text, kTokenBytesMax)));
+        text = std::string(Trimmed(ReadText(text, kSecretBytesMax)));
       }
       const absl::StatusOr<wire::JoinString> join = wire::ParseJoinString(text);
       if (join.ok()) return *join;
@@ -235,7 +235,7 @@ class Preparation {
       return wire::JoinString{
           .address = address_,
           .ca_sha256 = "",
-          .token = std::string(Trimmed(ReadText(run_dir + "/token", kTokenBytesMax)))};
+          .token = std::string(Trimmed(ReadText(run_dir + "/token", kSecretBytesMax)))};
     }
     return Problem{
         .code = "PL-E102",
@@ -252,7 +252,7 @@ class Preparation {
     while (dir != nullptr) {
       const dirent* entry = ::readdir(dir.get());
       if (entry == nullptr) break;
-      const std::string text = ReadText(Concat(jobs, "/", entry->d_name), kTokenBytesMax * 16);
+      const std::string text = ReadText(Concat(jobs, "/", entry->d_name), kSecretBytesMax * 16);
       const std::string run_dir = RunDirOfEntry(text);
       if (run_dir.empty()) continue;
       auto card = ReadJobCard(run_dir);
@@ -285,7 +285,7 @@ class Preparation {
     run_.listen = run_.card.master_address;
     run_.is_resumed = true;
     run_.is_whole_job = run_.card.has_master && run_.card.nodes.size() >= run_.spec.nodes_max;
-    const std::string token(Trimmed(ReadText(run_.dir.path + "/token", kTokenBytesMax)));
+    const std::string token(Trimmed(ReadText(run_.dir.path + "/token", kSecretBytesMax)));
     absl::StatusOr<wire::Credentials> tls = wire::LoadCredentials(run_.dir.path + "/tls", token);
     if (tls.ok()) {
       run_.credentials = *std::move(tls);
@@ -343,7 +343,7 @@ class Preparation {
     const std::string& path = request_.token_file;
     if (Check problem = CheckPrivate(path)) return *problem;
     const bool exists = ::access(path.c_str(), F_OK) == 0;
-    std::string token(Trimmed(ReadText(path, kTokenBytesMax)));
+    std::string token(Trimmed(ReadText(path, kSecretBytesMax)));
     if (wire::IsToken(token)) return token;
     return Problem{.code = "PL-E102",
                    .what = "the token file holds no token",

@@ -9,11 +9,7 @@
 namespace paceline::cli {
 namespace {
 
-constexpr FlagKind kText = FlagKind::kText;
-constexpr FlagKind kInteger = FlagKind::kInteger;
-constexpr FlagKind kOnOff = FlagKind::kOnOff;
-constexpr FlagKind kChoice = FlagKind::kChoice;
-constexpr FlagKind kList = FlagKind::kList;
+using enum FlagKind;
 
 // The rows that are neither timers nor budgets, in the fields of Setting.
 struct PlainRow {

@@ -8,7 +8,7 @@ namespace paceline::cli {
 namespace {
 
 // The simulator reads its words itself; the table is for help, completion and misspelt flags.
-constexpr Flag kFlags[] = {
+constexpr Flag kSimFlags[] = {
     {.dest = "seed", .spellings = {"--seed"}, .metavar = "S", .help = "first seed"},
     {.dest = "seeds", .spellings = {"--seeds"}, .metavar = "N", .help = "how many seeds"},
     {.dest = "cpu_seconds",
@@ -61,7 +61,7 @@ constexpr Flag kFlags[] = {
 
 }  // namespace
 
-FlagTable SimFlags() { return kFlags; }
+FlagTable SimFlags() { return kSimFlags; }
 
 int RunSimCommand(Invocation& invocation) { return sim::RunSimCommand(invocation.args); }
 

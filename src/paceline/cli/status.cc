@@ -13,7 +13,7 @@
 namespace paceline::cli {
 namespace {
 
-constexpr Duration kPatience = Duration::Seconds(2);
+constexpr Duration kStatusPatience = Duration::Seconds(2);
 constexpr Duration kNotableSilence = Duration::Seconds(1);
 
 std::string Percent(double share) {
@@ -119,7 +119,7 @@ int RunStatus(Invocation& invocation) {
   Output& out = invocation.out;
   auto place = JobOf(invocation);
   if (!place.ok()) return out.Fail(place.problem());
-  const auto status = StatusOf(*place, kPatience);
+  const auto status = StatusOf(*place, kStatusPatience);
   if (!status.ok()) return out.Fail(status.problem());
   if (out.is_json()) {
     out.DataLine(wire::StatusJson(*status));

@@ -9,7 +9,7 @@
 namespace paceline::cli {
 namespace {
 
-constexpr Flag kFlags[] = {
+constexpr Flag kStopFlags[] = {
     {.dest = "grace",
      .spellings = {"--stop-grace"},
      .kind = FlagKind::kDuration,
@@ -63,7 +63,7 @@ int NotRunning(const JobPlace& place, Output& out) {
 
 }  // namespace
 
-FlagTable StopFlags() { return kFlags; }
+FlagTable StopFlags() { return kStopFlags; }
 
 int RunStop(Invocation& invocation) {
   Output& out = invocation.out;

@@ -8,14 +8,7 @@
 namespace paceline::cli {
 namespace {
 
-constexpr FlagKind kSwitch = FlagKind::kSwitch;
-constexpr FlagKind kText = FlagKind::kText;
-constexpr FlagKind kInteger = FlagKind::kInteger;
-constexpr FlagKind kNumber = FlagKind::kNumber;
-constexpr FlagKind kDuration = FlagKind::kDuration;
-constexpr FlagKind kOnOff = FlagKind::kOnOff;
-constexpr FlagKind kChoice = FlagKind::kChoice;
-constexpr FlagKind kList = FlagKind::kList;
+using enum FlagKind;
 constexpr FlagOrigin kTorch = FlagOrigin::kTorchrun;
 
 // In torchrun's order. `from_pet` is set where torchrun itself reads PET_*.

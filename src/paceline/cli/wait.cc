@@ -14,7 +14,7 @@ namespace {
 
 constexpr Duration kAnswerPatience = Duration::Seconds(2);
 
-constexpr Flag kFlags[] = {
+constexpr Flag kWaitFlags[] = {
     {.dest = "for",
      .spellings = {"--for"},
      .metavar = "STATE",
@@ -61,7 +61,7 @@ std::optional<int> Judge(const Goal& goal, const wire::JobStatus& status, const 
 
 }  // namespace
 
-FlagTable WaitFlags() { return kFlags; }
+FlagTable WaitFlags() { return kWaitFlags; }
 
 int RunWait(Invocation& invocation) {
   Output& out = invocation.out;

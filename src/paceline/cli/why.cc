@@ -2,6 +2,7 @@
 
 #include <optional>
 
+#include "paceline/agent/agent_files.h"
 #include "paceline/base/file_text.h"
 #include "paceline/base/json.h"
 #include "paceline/cli/command.h"
@@ -16,8 +17,6 @@
 
 namespace paceline::cli {
 namespace {
-
-constexpr size_t kErrorRecordBytesMax = 1 << 20;
 
 int ExplainCode(Invocation& invocation, const ErrorCode& row) {
   Output& out = invocation.out;
@@ -43,7 +42,7 @@ std::string TracebackOf(const JobPlace& place, const wire::JobEvent& failure) {
   const std::string path = place.run_dir + "/errors/" + failure.node + "/g" +
                            std::to_string(failure.generation) + "-rank" +
                            std::to_string(failure.rank.value_or(0)) + ".json";
-  const auto json = ParseJson(ReadText(path, kErrorRecordBytesMax));
+  const auto json = ParseJson(ReadText(path, agent::kErrorRecordBytesMax));
   if (!json.is_object()) return "";
   const auto text = json.find("traceback");
   return text != json.end() && text->is_string() ? text->get<std::string>() : "";

@@ -4,11 +4,9 @@
 
 #include <utility>
 
+#include "paceline/client/memory_orders.h"
+
 namespace paceline::client {
-namespace {
-constexpr auto kRelaxed = std::memory_order_relaxed;
-constexpr auto kRelease = std::memory_order_release;
-}  // namespace
 
 Result<Session> Session::Open(const SessionPlace& place) {
   Result<PageFile> page = PageFile::Open(place.page_path, PageAccess::kWrite);

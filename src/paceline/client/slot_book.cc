@@ -1,10 +1,8 @@
 #include "paceline/client/slot_book.h"
 
+#include "paceline/client/memory_orders.h"
+
 namespace paceline::client {
-namespace {
-constexpr auto kRelaxed = std::memory_order_relaxed;
-constexpr auto kRelease = std::memory_order_release;
-}  // namespace
 
 Result<SlotBook> SlotBook::Open(const std::string& path, std::string_view job_id,
                                 std::string_view node) {

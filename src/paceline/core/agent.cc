@@ -3,13 +3,11 @@
 #include <algorithm>
 
 #include "paceline/base/mark.h"
+#include "paceline/core/signal_number.h"
 
 namespace paceline::core {
 
 namespace {
-
-constexpr int kSigkill = 9;
-constexpr int kSigterm = 15;
 
 // Tries to spawn one rank before its failure is reported like an exit.
 constexpr uint32_t kSpawnFailuresMax = 3;

@@ -7,10 +7,10 @@
 
 #include "gtest/gtest.h"
 
+#include "paceline/core/test_times.h"
+
 namespace paceline::core {
 namespace {
-
-Instant At(int64_t ms) { return Instant() + Duration::Milliseconds(ms); }
 
 Assignment RunOrder(uint64_t generation) {
   Assignment assignment;

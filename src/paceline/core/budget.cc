@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "paceline/base/mark.h"
+#include "paceline/core/signal_number.h"
 
 namespace paceline::core {
 
@@ -22,9 +23,6 @@ std::string Lower(std::string_view text) {
   for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   return lower;
 }
-
-constexpr int kSigkill = 9;
-constexpr int kSigterm = 15;
 
 std::string SignalText(int signal) {
   switch (signal) {

@@ -5,7 +5,7 @@
 namespace paceline::core {
 namespace {
 
-struct Folder {
+struct BookFolder {
   CheckpointBook& book;
 
   void operator()(const RestoreDecided& fact) { book.restore = fact; }
@@ -23,6 +23,8 @@ struct Folder {
 
 }  // namespace
 
-void Apply(const CheckpointFact& fact, CheckpointBook* book) { std::visit(Folder{*book}, fact); }
+void Apply(const CheckpointFact& fact, CheckpointBook* book) {
+  std::visit(BookFolder{*book}, fact);
+}
 
 }  // namespace paceline::core

@@ -45,8 +45,6 @@ Generation GenerationOf(const CheckpointView& view) {
   return view.world == nullptr ? Generation() : view.world->generation;
 }
 
-std::string Step(SavedStep saved) { return std::to_string(saved.step); }
-
 }  // namespace
 
 bool CheckpointLedger::IsDue(Instant now, const CheckpointView& view, bool is_calm) const {
@@ -210,7 +208,8 @@ void CheckpointLedger::StartPersist(Instant now, const CheckpointView& view, Sav
   persist.since = now;
   persist.order.saved = saved;
   persist.order.world_size = view.world->world_size();
-  persist.order.name = "step-" + Step(saved) + "-g" + std::to_string(saved.generation);
+  persist.order.name =
+      "step-" + std::to_string(saved.step) + "-g" + std::to_string(saved.generation);
   std::map<std::pair<uint64_t, uint64_t>, uint32_t> writer_of;  // of equal files: the lowest rank
   for (const Seat& seat : view.world->seats) {
     for (uint32_t rank = seat.first_rank; rank < seat.first_rank + seat.rank_count; ++rank) {
@@ -231,7 +230,8 @@ void CheckpointLedger::StartPersist(Instant now, const CheckpointView& view, Sav
 void CheckpointLedger::GiveUp(Instant now, const std::string& why, std::vector<std::string>* said) {
   MARK("persist failed");
   problem_ = why;
-  said->push_back("step " + Step(persist_->order.saved) + " did not get to storage: " + why);
+  said->push_back("step " + std::to_string(persist_->order.saved.step) +
+                  " did not get to storage: " + why);
   const uint32_t doublings = std::min(failures_in_a_row_, kRetryDoublingsMax);
   due_at_ = now + kRetryMin * (int64_t{1} << doublings);
   ++failures_in_a_row_;

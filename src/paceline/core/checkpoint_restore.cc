@@ -71,8 +71,6 @@ bool IsAskedFor(const std::map<NodeId, CheckpointReport>& reports, const std::st
   return false;
 }
 
-std::string Step(SavedStep saved) { return std::to_string(saved.step); }
-
 // Builds the plan for one step, rank by rank.
 class Planner {
  public:
@@ -359,7 +357,8 @@ RestoreDecided DecideRestore(const World& world, const CheckpointBook& book,
     decided.from = RestoreOrder::From::kMemory;
     decided.saved = *it;
     decided.world_size = Look(memories, *it).world_size;
-    decided.reason = "goes on after step " + Step(*it) + ", from memory" + SayFetches(*plan);
+    decided.reason =
+        "goes on after step " + std::to_string(it->step) + ", from memory" + SayFetches(*plan);
     return decided;
   }
   if (stored.has_value()) {
@@ -368,7 +367,8 @@ RestoreDecided DecideRestore(const World& world, const CheckpointBook& book,
     decided.saved = stored->saved;
     decided.world_size = stored->world_size;
     decided.name = stored->name;
-    decided.reason = "goes on after step " + Step(stored->saved) + ", from " + stored->name +
+    decided.reason = "goes on after step " + std::to_string(stored->saved.step) + ", from " +
+                     stored->name +
                      (candidates.empty() ? ": nothing is in memory"
                                          : ": no newer step is in the memory of the ranks' hosts");
     return decided;

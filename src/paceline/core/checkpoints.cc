@@ -6,7 +6,7 @@
 namespace paceline::core {
 namespace {
 
-bool HasEnded(Turn& turn, NodeId node, Rank rank) {
+bool HasRankEnded(Turn& turn, NodeId node, Rank rank) {
   const auto link = turn.links().find(node);
   if (link == turn.links().end() || !turn.state().world.has_value()) return false;
   const Generation generation = turn.state().world->generation;
@@ -29,7 +29,7 @@ CheckpointView ViewOf(Turn& turn) {
           .is_ending = is_ending,
           .failures = state.budget.charged_failures,
           .age = turn.now() - state.world_since,
-          .has_ended = [&turn](NodeId node, Rank rank) { return HasEnded(turn, node, rank); }};
+          .has_ended = [&turn](NodeId node, Rank rank) { return HasRankEnded(turn, node, rank); }};
 }
 
 }  // namespace

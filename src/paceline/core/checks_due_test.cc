@@ -2,10 +2,11 @@
 
 #include "gtest/gtest.h"
 
+#include "paceline/core/test_times.h"
+
 namespace paceline::core {
 namespace {
 
-Instant At(int64_t ms) { return Instant() + Duration::Milliseconds(ms); }
 using Nodes = std::vector<NodeId>;
 
 TEST(ChecksDue, GivesEachNodeOnceWhenItsTimeHasCome) {

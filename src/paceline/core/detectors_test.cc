@@ -6,12 +6,12 @@
 #include <string>
 #include <vector>
 
+#include "paceline/core/test_times.h"
+
 namespace paceline::core {
 namespace {
 
 using Kind = Verdict::Kind;
-
-Instant At(int64_t ms) { return Instant() + Duration::Milliseconds(ms); }
 
 // A job of one node whose world was formed at second 10 and which was heard at second 20.
 struct OneNode {

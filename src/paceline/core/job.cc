@@ -4,6 +4,7 @@
 
 #include "paceline/base/check.h"
 #include "paceline/base/mark.h"
+#include "paceline/base/text.h"
 #include "paceline/core/checkpoints.h"
 #include "paceline/core/detect/detectors.h"
 #include "paceline/core/finish.h"
@@ -71,10 +72,6 @@ bool SettleOnce(Turn& turn) {
   return EndDoomedWorld(turn) || NoteAdvance(turn) || NoteCheckpoints(turn) || NoteGrowth(turn);
 }
 
-std::string Count(size_t count, const std::string& noun) {
-  return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
-}
-
 bool ExpectsNodes(const JobState& state) {
   return state.phase != Phase::kEmpty && state.phase != Phase::kFinished && !state.nodes.empty();
 }
@@ -135,8 +132,8 @@ std::string Job::Pending() const {
              " starts: " + std::to_string(watch_.running_seats) + " of " +
              std::to_string(state_.world->seats.size()) + " nodes run";
     case Phase::kRunning: {
-      std::string text = "trains with " + Count(state_.world->seats.size(), "node") + ", " +
-                         Count(state_.world->world_size(), "rank");
+      std::string text = "trains with " + Counted(state_.world->seats.size(), "node") + ", " +
+                         Counted(state_.world->world_size(), "rank");
       return state_.growth.pending ? text + "; more nodes join after the next checkpoint" : text;
     }
     case Phase::kStopping: return watch_.pending.empty() ? "stops" : watch_.pending;

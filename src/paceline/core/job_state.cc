@@ -41,7 +41,7 @@ void SetPhase(JobState& state, const Record& record, Phase phase) {
   state.phase_since = record.at;
 }
 
-struct Folder {
+struct StateFolder {
   const Record& record;
   JobState& state;
 
@@ -262,7 +262,7 @@ void Apply(const Record& record, JobState* state) {
   CHECK(record.seq == state->last_seq.next(), "records are dense and in order");
   state->last_seq = record.seq;
   state->last_record_at = record.at;
-  std::visit(Folder{record, *state}, record.fact);
+  std::visit(StateFolder{record, *state}, record.fact);
 }
 
 }  // namespace paceline::core

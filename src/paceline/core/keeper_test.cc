@@ -4,10 +4,10 @@
 
 #include <string>
 
+#include "paceline/core/test_times.h"
+
 namespace paceline::core {
 namespace {
-
-Instant At(int64_t ms) { return Instant::FromNanoseconds(ms * 1'000'000); }
 
 std::string Names(const std::vector<KeeperAction>& actions) {
   std::string names;
@@ -22,7 +22,7 @@ std::string Names(const std::vector<KeeperAction>& actions) {
   return names;
 }
 
-class KeeperTest : public testing::Test {
+class KeeperTest : public ::testing::Test {
  protected:
   Keeper Started(KeeperPlan plan) {
     Keeper keeper(std::move(plan));

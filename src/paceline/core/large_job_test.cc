@@ -16,7 +16,7 @@ namespace {
 
 constexpr uint32_t kNodes = 2000;
 
-class LargeJob : public testing::Test {
+class LargeJob : public ::testing::Test {
  protected:
   LargeJob() {
     JobSpec spec;

@@ -20,7 +20,7 @@ struct Agent {
   uint64_t connection = 0;
 };
 
-class NameContest : public testing::Test {
+class NameContest : public ::testing::Test {
  protected:
   NameContest() {
     spec_.job_id = "names";

@@ -7,7 +7,7 @@
 namespace paceline::core {
 namespace {
 
-Candidate Node(uint32_t id, uint32_t slots = 2) {
+Candidate Offer(uint32_t id, uint32_t slots = 2) {
   return {.node = NodeId(id), .name = "n" + std::to_string(id), .slots = slots, .troubles = 0};
 }
 
@@ -20,32 +20,32 @@ std::vector<uint32_t> Ids(const std::vector<Candidate>& nodes) {
 using V = std::vector<uint32_t>;
 
 TEST(RendezvousTest, FirstWorldGoesByName) {
-  EXPECT_EQ(Ids(PlanSeats({}, {Node(10), Node(2), Node(1)}, {1, 3, 1})), V({1, 2, 10}));
+  EXPECT_EQ(Ids(PlanSeats({}, {Offer(10), Offer(2), Offer(1)}, {1, 3, 1})), V({1, 2, 10}));
 }
 
 TEST(RendezvousTest, ReplacementTakesTheHole) {
-  const auto last = NumberSeats({Node(1), Node(2), Node(3)});
-  EXPECT_EQ(Ids(PlanSeats(last, {Node(1), Node(3), Node(4)}, {1, 3, 1})), V({1, 4, 3}));
+  const auto last = NumberSeats({Offer(1), Offer(2), Offer(3)});
+  EXPECT_EQ(Ids(PlanSeats(last, {Offer(1), Offer(3), Offer(4)}, {1, 3, 1})), V({1, 4, 3}));
 }
 
 TEST(RendezvousTest, OnlySeatsAboveTheNewSizeMove) {
-  const auto last = NumberSeats({Node(1), Node(2), Node(3), Node(4)});
-  EXPECT_EQ(Ids(PlanSeats(last, {Node(2), Node(3), Node(4)}, {1, 4, 1})), V({4, 2, 3}));
+  const auto last = NumberSeats({Offer(1), Offer(2), Offer(3), Offer(4)});
+  EXPECT_EQ(Ids(PlanSeats(last, {Offer(2), Offer(3), Offer(4)}, {1, 4, 1})), V({4, 2, 3}));
 }
 
 TEST(RendezvousTest, ASpareOfTheSameSizeIsPreferred) {
-  const auto last = NumberSeats({Node(1, 2), Node(2, 4)});
-  EXPECT_EQ(Ids(PlanSeats(last, {Node(1, 2), Node(3, 2), Node(5, 4)}, {1, 2, 1})), V({1, 5}));
+  const auto last = NumberSeats({Offer(1, 2), Offer(2, 4)});
+  EXPECT_EQ(Ids(PlanSeats(last, {Offer(1, 2), Offer(3, 2), Offer(5, 4)}, {1, 2, 1})), V({1, 5}));
 }
 
 TEST(RendezvousTest, TroubledNodesComeLast) {
-  Candidate troubled = Node(1);
+  Candidate troubled = Offer(1);
   troubled.troubles = 1;
-  EXPECT_EQ(Ids(PlanSeats({}, {troubled, Node(2), Node(3)}, {1, 2, 1})), V({2, 3}));
+  EXPECT_EQ(Ids(PlanSeats({}, {troubled, Offer(2), Offer(3)}, {1, 2, 1})), V({2, 3}));
 }
 
 TEST(RendezvousTest, UnevenSlotsAreNumberedThrough) {
-  const auto seats = NumberSeats({Node(1, 2), Node(2, 3), Node(3, 1)});
+  const auto seats = NumberSeats({Offer(1, 2), Offer(2, 3), Offer(3, 1)});
   EXPECT_EQ(seats[1].first_rank, 2U);
   EXPECT_EQ(seats[2].first_rank, 5U);
 }
@@ -61,7 +61,7 @@ TEST(RendezvousTest, SizeIsAMultipleOfTheUnitWithinBounds) {
 TEST(RendezvousTest, KeepsItsRulesInAllSmallWorlds) {
   for (uint32_t before = 1; before <= 4; ++before) {
     std::vector<Candidate> old;
-    for (uint32_t i = 1; i <= before; ++i) old.push_back(Node(i));
+    for (uint32_t i = 1; i <= before; ++i) old.push_back(Offer(i));
     const auto last = NumberSeats(old);
     for (uint32_t mask = 0; mask < (1U << before); ++mask) {
       for (uint32_t spares = 0; spares <= 3; ++spares) {
@@ -70,7 +70,7 @@ TEST(RendezvousTest, KeepsItsRulesInAllSmallWorlds) {
           for (uint32_t i = 0; i < before; ++i) {
             if ((mask >> i & 1U) != 0) candidates.push_back(old[i]);
           }
-          for (uint32_t i = 0; i < spares; ++i) candidates.push_back(Node(10 + i));
+          for (uint32_t i = 0; i < spares; ++i) candidates.push_back(Offer(10 + i));
           const WorldBounds bounds{1, max, 1};
           const V ids = Ids(PlanSeats(last, candidates, bounds));
           ASSERT_EQ(ids.size(), WorldSize(bounds, candidates.size()));

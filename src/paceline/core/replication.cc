@@ -12,8 +12,8 @@ namespace {
 constexpr Duration kRoundMax = Duration::Seconds(10 * 60);
 // Telling a node costs the master something like that, so a large job has rounds less often.
 constexpr Duration kPauseANode = Duration::Milliseconds(1);
-constexpr Duration kRetryMin = Duration::Seconds(2);
-constexpr uint32_t kRetryDoublingsMax = 6;
+constexpr Duration kRoundRetryMin = Duration::Seconds(2);
+constexpr uint32_t kRoundRetryDoublingsMax = 6;
 // Steps whose equal files are remembered.
 constexpr size_t kRootsMax = 4;
 
@@ -166,7 +166,8 @@ void Replication::GiveUp(Instant now, const std::string& why, std::vector<std::s
                     " is not on a second host: " + why);
   }
   problem_ = why;
-  not_before_ = now + kRetryMin * (int64_t{1} << std::min(failures_in_a_row_, kRetryDoublingsMax));
+  not_before_ =
+      now + kRoundRetryMin * (int64_t{1} << std::min(failures_in_a_row_, kRoundRetryDoublingsMax));
   ++failures_in_a_row_;
   refused_.clear();
   round_.reset();

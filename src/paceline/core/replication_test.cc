@@ -17,7 +17,7 @@ namespace {
 std::string Name(size_t host) { return "n" + std::to_string(host); }
 
 // A node a host, each with one rank; what a host fetches is there when it was told to.
-class Hosts : public testing::Test {
+class Hosts : public ::testing::Test {
  protected:
   struct Host {
     bool is_alive = true;

@@ -3,6 +3,7 @@
 #include <string>
 #include <string_view>
 
+#include "paceline/base/text.h"
 #include "paceline/core/budget.h"
 #include "paceline/core/record.h"
 
@@ -14,10 +15,6 @@ std::string WithReason(std::string text, const std::string& reason) {
   return reason.empty() ? text : text + ": " + reason;
 }
 
-std::string Count(size_t count, std::string_view noun) {
-  return std::to_string(count) + " " + std::string(noun) + (count == 1 ? "" : "s");
-}
-
 struct Teller {
   std::string operator()(const JobCreated& fact) const {
     const JobSpec& spec = fact.spec;
@@ -25,12 +22,12 @@ struct Teller {
     if (spec.nodes_min != spec.nodes_max) nodes = std::to_string(spec.nodes_min) + " to " + nodes;
     return "job " + spec.job_id + " was submitted for " + nodes +
            (spec.nodes_max == 1 ? " node" : " nodes") +
-           (spec.spares > 0 ? " and " + Count(spec.spares, "spare") : "");
+           (spec.spares > 0 ? " and " + Counted(spec.spares, "spare") : "");
   }
   std::string operator()(const MasterTookOver&) const { return "a master took over"; }
   std::string operator()(const NodeJoined& fact) const {
     return fact.name + (fact.returned ? " came back" : " joined") + " with " +
-           Count(fact.slots, "rank");
+           Counted(fact.slots, "rank");
   }
   std::string operator()(const NodeLost& fact) const {
     return fact.name + " is lost: it " + fact.reason +
@@ -56,8 +53,8 @@ struct Teller {
   }
   std::string operator()(const WorldFormed& fact) const {
     return "world " + ToString(fact.world.generation) + " has " +
-           Count(fact.world.seats.size(), "node") + " and " +
-           Count(fact.world.world_size(), "rank") + ": " + fact.reason;
+           Counted(fact.world.seats.size(), "node") + " and " +
+           Counted(fact.world.world_size(), "rank") + ": " + fact.reason;
   }
   std::string operator()(const WorldRunning& fact) const {
     return "world " + ToString(fact.generation) + " trains" +

@@ -25,7 +25,7 @@ namespace paceline::core {
 namespace {
 
 constexpr int kOrderLength = 6;
-constexpr uint32_t kNodes = 3;
+constexpr uint32_t kSmallNodes = 3;
 
 // The journal as a list that branches share.
 struct Entry {
@@ -33,7 +33,7 @@ struct Entry {
   Record record;
 };
 
-struct Agent {
+struct SmallAgent {
   bool up = false;
   bool cut = false;  // it and the master do not hear each other
   uint64_t incarnation = 0;
@@ -49,7 +49,7 @@ class SmallWorld {
   explicit SmallWorld(const JobSpec& spec) {
     Feed(JobSubmitted{spec});
     Feed(MasterStarted{++masters_});
-    for (uint32_t i = 0; i < kNodes; ++i) Start(i);
+    for (uint32_t i = 0; i < kSmallNodes; ++i) Start(i);
     Rest();
   }
 
@@ -78,7 +78,7 @@ class SmallWorld {
   // Everybody is there and can be heard: what holds the job now holds it for ever.
   void Heal() {
     if (is_over()) return;
-    for (uint32_t i = 0; i < kNodes; ++i) {
+    for (uint32_t i = 0; i < kSmallNodes; ++i) {
       if (agents_[i].up && agents_[i].cut) ToggleCut(i);
       if (!agents_[i].up) Start(i);
       Rest();
@@ -133,7 +133,7 @@ class SmallWorld {
   }
 
   void Admit(const AdmitNode& admit) {
-    for (uint32_t i = 0; i < kNodes; ++i) {
+    for (uint32_t i = 0; i < kSmallNodes; ++i) {
       if (agents_[i].connection == admit.connection) agent_of_[admit.node] = i;
     }
   }
@@ -156,7 +156,7 @@ class SmallWorld {
   }
 
   void Register(uint32_t i) {
-    Agent& agent = agents_[i];
+    SmallAgent& agent = agents_[i];
     agent.connection = ConnectionId(++connections_);
     NodeReport report = TestReport("n" + std::to_string(i + 1));
     report.agent_incarnation = agent.incarnation;
@@ -168,7 +168,7 @@ class SmallWorld {
   }
 
   void Toggle(uint32_t i) {
-    Agent& agent = agents_[i];
+    SmallAgent& agent = agents_[i];
     if (!agent.up) {
       Start(i);
       return;
@@ -180,7 +180,7 @@ class SmallWorld {
   }
 
   void ToggleCut(uint32_t i) {
-    Agent& agent = agents_[i];
+    SmallAgent& agent = agents_[i];
     if (!agent.up) return;
     agent.cut = !agent.cut;
     if (!agent.cut) {
@@ -201,15 +201,15 @@ class SmallWorld {
     std::reverse(records.begin(), records.end());
     for (const Record* record : records) job_.Restore(*record);
     Feed(MasterStarted{++masters_});
-    for (uint32_t i = 0; i < kNodes; ++i) {
+    for (uint32_t i = 0; i < kSmallNodes; ++i) {
       if (agents_[i].heard()) Register(i);
     }
   }
 
   void Progress() {
     ++step_;
-    for (uint32_t i = 0; i < kNodes; ++i) {
-      Agent& agent = agents_[i];
+    for (uint32_t i = 0; i < kSmallNodes; ++i) {
+      SmallAgent& agent = agents_[i];
       if (!agent.heard() || agent.ranks.empty()) continue;
       for (RankReport& rank : agent.ranks) rank.step = rank.saved_step = step_;
       Report(i);
@@ -221,7 +221,7 @@ class SmallWorld {
     const JobState& state = job_.state();
     if (!state.world) return;
     const NodeId node = seat < 0 ? state.world->seats.back().node : state.world->seats.front().node;
-    Agent& agent = agents_[agent_of_.at(node)];
+    SmallAgent& agent = agents_[agent_of_.at(node)];
     if (!agent.heard() || agent.ranks.empty()) return;
     RankReport rank = agent.ranks.front();
     agent.ranks.clear();
@@ -231,7 +231,7 @@ class SmallWorld {
   }
 
   void Report(uint32_t i) {
-    const Agent& agent = agents_[i];
+    const SmallAgent& agent = agents_[i];
     Feed(NodeReported{IdOf(i), agent.connection, agent.carried_out, agent.port, Duration(),
                       agent.ranks});
   }
@@ -266,7 +266,7 @@ class SmallWorld {
   }
 
   void Obey(uint32_t i, const Assignment& order) {
-    Agent& agent = agents_[i];
+    SmallAgent& agent = agents_[i];
     if (order.generation < agent.carried_out) return Break("an order of the past");
     const bool runs = order.kind == Assignment::Kind::kRun;
     if (runs && order.generation == agent.carried_out) return;
@@ -315,7 +315,7 @@ class SmallWorld {
   JobState folded_;
   std::shared_ptr<const Entry> journal_;
   Instant now_ = Instant::FromNanoseconds(1'000'000'000);
-  Agent agents_[kNodes];
+  SmallAgent agents_[kSmallNodes];
   std::map<NodeId, uint32_t> agent_of_;
   std::deque<AssignNode> told_;
   uint64_t masters_ = 0;
@@ -340,9 +340,9 @@ size_t Walk(const SmallWorld& world, std::string_view letters, const std::string
     SmallWorld next = world;
     next.Apply(letter);
     EXPECT_EQ(next.broken(), "") << "after the events " << order << letter;
-    if (testing::Test::HasFailure()) return count;
+    if (::testing::Test::HasFailure()) return count;
     count += Walk(next, letters, order + letter);
-    if (testing::Test::HasFailure()) return count;
+    if (::testing::Test::HasFailure()) return count;
   }
   return count;
 }
@@ -353,7 +353,7 @@ JobSpec Spec(uint32_t nodes_min, uint32_t nodes_max) {
   spec.job_id = "small";
   spec.nodes_min = nodes_min;
   spec.nodes_max = nodes_max;
-  spec.spares = kNodes - nodes_max;
+  spec.spares = kSmallNodes - nodes_max;
   spec.grow = GrowPolicy::kNow;
   spec.timers.heartbeat_interval = Duration::Seconds(1);
   spec.timers.lost_after = Duration::Seconds(4);

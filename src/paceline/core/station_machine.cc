@@ -12,7 +12,7 @@ namespace {
 constexpr Duration kGather = Duration::Milliseconds(5);
 constexpr Duration kUrgentEvery = Duration::Milliseconds(20);
 constexpr size_t kDamagedToldMax = 8;
-constexpr Duration kLookAgain = Duration::Milliseconds(500);
+constexpr Duration kStorageLookAgain = Duration::Milliseconds(500);
 constexpr uint32_t kLookDoublingsMax = 5;
 constexpr Duration kFetchAgain = Duration::Seconds(1);  // from a store that is away
 
@@ -181,7 +181,7 @@ void StationMachine::On(const StorageLooked& event) {
     // To take what cannot be read for nothing would begin the training anew.
     MARK("storage cannot be looked at");
     const uint32_t doublings = std::min(looks_failed_++, kLookDoublingsMax);
-    look_at_ = now_ + kLookAgain * (int64_t{1} << doublings);
+    look_at_ = now_ + kStorageLookAgain * (int64_t{1} << doublings);
     return;
   }
   looks_failed_ = 0;

@@ -10,9 +10,9 @@
 namespace paceline::core {
 namespace {
 
-constexpr SavedStep kSaved{3, 40};
+constexpr SavedStep kSavedStep{3, 40};
 
-class StationTest : public testing::Test {
+class StationTest : public ::testing::Test {
  protected:
   void Step(const StationEvent& event) {
     actions_ = machine_.Step(now_, event);
@@ -42,7 +42,7 @@ class StationTest : public testing::Test {
   static CheckpointOrder Persist() {
     CheckpointOrder order;
     order.persist =
-        PersistOrder{.saved = kSaved, .world_size = 1, .name = "step-40-g3", .shards = {{}}};
+        PersistOrder{.saved = kSavedStep, .world_size = 1, .name = "step-40-g3", .shards = {{}}};
     return order;
   }
 
@@ -115,7 +115,7 @@ TEST_F(StationTest, AnOrderIsCarriedOutOnceAndAgainWhenItWasWithdrawn) {
   EXPECT_EQ(Got<WriteImage>().size(), 1u);
   Step(CheckpointOrdered{Persist()});
   EXPECT_TRUE(Got<WriteImage>().empty());
-  Step(ShardEnded{Rank(0), kSaved, "no space left on device", Duration()});
+  Step(ShardEnded{Rank(0), kSavedStep, "no space left on device", Duration()});
   Report();
   EXPECT_EQ(reports_.back().shards[0].problem, "no space left on device");
   Step(CheckpointOrdered{CheckpointOrder{}});
@@ -131,7 +131,7 @@ TEST_F(StationTest, ALateEndOfAnotherStepSaysNothingOfThisOne) {
   Step(ShardEnded{Rank(0), {2, 40}, "", Duration()});
   Report();
   EXPECT_FALSE(reports_.back().shards[0].is_durable);
-  Step(ShardEnded{Rank(0), kSaved, "", Duration()});
+  Step(ShardEnded{Rank(0), kSavedStep, "", Duration()});
   Report();
   EXPECT_TRUE(reports_.back().shards[0].is_durable);
 }
@@ -202,7 +202,7 @@ TEST_F(StationTest, WhoeverWaitsForStorageHearsOfSuccessOrOfTheProblem) {
   Step(DurabilityAsked{1, 40});
   EXPECT_TRUE(Got<AnswerProblem>().empty());
   order.problem.clear();
-  order.durable = kSaved;
+  order.durable = kSavedStep;
   Step(CheckpointOrdered{order});
   EXPECT_EQ(Got<AnswerDurable>().size(), 1u);
 }
@@ -225,9 +225,9 @@ TEST_F(StationTest, WhoeverWaitsForWhatWillNeverBeWholeIsToldAlsoWhenHeComesLate
 
 TEST_F(StationTest, WhatARankFoundDamagedIsLeftOut) {
   Open();
-  images_ = {{.rank = Rank(0), .place = "n1", .saved = kSaved},
+  images_ = {{.rank = Rank(0), .place = "n1", .saved = kSavedStep},
              {.rank = Rank(0), .place = "n1", .saved = {3, 39}}};
-  Step(ImageFoundDamaged{"n1", 0, false, kSaved});
+  Step(ImageFoundDamaged{"n1", 0, false, kSavedStep});
   Report();
   ASSERT_EQ(reports_.back().images.size(), 1u);
   EXPECT_EQ(reports_.back().images[0].saved.step, 39);
@@ -315,9 +315,9 @@ TEST_F(StationTest, WithoutItsCopyARankReadsStorageByItself) {
 
 TEST_F(StationTest, ACopyThatWasFoundDamagedGoes) {
   Open();
-  Step(ImageFoundDamaged{"n2", 0, true, kSaved});
+  Step(ImageFoundDamaged{"n2", 0, true, kSavedStep});
   EXPECT_TRUE(Got<DropCopy>().empty()) << "it is another node's";
-  Step(ImageFoundDamaged{"n1", 0, true, kSaved});
+  Step(ImageFoundDamaged{"n1", 0, true, kSavedStep});
   EXPECT_EQ(Got<DropCopy>().size(), 1u);
 }
 
@@ -363,7 +363,7 @@ TEST_F(StationTest, WhoeverWaitsForASecondHostHearsOfItOrWhyNot) {
   order.replicated = SavedStep{3, 39};
   Step(CheckpointOrdered{order});
   EXPECT_TRUE(Got<AnswerReplicated>().empty());
-  order.replicated = kSaved;
+  order.replicated = kSavedStep;
   Step(CheckpointOrdered{order});
   EXPECT_EQ(Got<AnswerReplicated>().size(), 1u);
   order.replica_problem = "the job has no second host";

@@ -8,7 +8,7 @@
 namespace paceline {
 namespace {
 
-Mixture Make(std::vector<uint64_t> weights, uint64_t seed = 7) {
+Mixture MakeMixture(std::vector<uint64_t> weights, uint64_t seed = 7) {
   Result<Mixture> mixture = Mixture::Make({.weights = std::move(weights), .seed = seed});
   EXPECT_TRUE(mixture.ok());
   return std::move(*mixture);
@@ -16,7 +16,7 @@ Mixture Make(std::vector<uint64_t> weights, uint64_t seed = 7) {
 
 TEST(MixtureTest, ProportionsAreExactAfterEachPeriod) {
   const std::vector<uint64_t> weights = {7, 1, 12};
-  const Mixture mixture = Make(weights);
+  const Mixture mixture = MakeMixture(weights);
   ASSERT_EQ(mixture.period(), 20u);
   std::vector<uint64_t> drawn(3);
   for (uint64_t place = 0; place < 2'000; ++place) {
@@ -29,7 +29,7 @@ TEST(MixtureTest, ProportionsAreExactAfterEachPeriod) {
 TEST(MixtureTest, EachSetIsDrawnWithoutHolesAndEachDrawHasOnePlace) {
   for (const std::vector<uint64_t>& weights :
        {std::vector<uint64_t>{1}, std::vector<uint64_t>{1, 1}, std::vector<uint64_t>{3, 5, 1}}) {
-    const Mixture mixture = Make(weights);
+    const Mixture mixture = MakeMixture(weights);
     const uint64_t periods = 50;
     std::vector<std::set<uint64_t>> draws(weights.size());
     for (uint64_t place = 0; place < periods * mixture.period(); ++place) {
@@ -46,7 +46,7 @@ TEST(MixtureTest, EachSetIsDrawnWithoutHolesAndEachDrawHasOnePlace) {
 
 // Golden values of docs/formats/data_order.md.
 TEST(MixtureTest, GoldenValues) {
-  const Mixture mixture = Make({3, 1});
+  const Mixture mixture = MakeMixture({3, 1});
   const std::vector<Draw> expected = {{1, 0}, {0, 2}, {0, 0}, {0, 1},
                                       {0, 4}, {0, 3}, {1, 1}, {0, 5}};
   for (uint64_t place = 0; place < expected.size(); ++place) {
@@ -55,7 +55,7 @@ TEST(MixtureTest, GoldenValues) {
 }
 
 TEST(MixtureTest, PeriodsDiffer) {
-  const Mixture mixture = Make({5, 5});
+  const Mixture mixture = MakeMixture({5, 5});
   std::set<std::vector<uint64_t>> patterns;
   for (uint64_t period = 0; period < 20; ++period) {
     std::vector<uint64_t> pattern;

@@ -50,7 +50,7 @@ bool IsMeasured(const StepTime& time) {
          std::isfinite(time.seconds);
 }
 
-Failure Invalid(std::string why) {
+Failure InvalidCut(std::string why) {
   return {.kind = FailureKind::kInvalid, .message = std::move(why)};
 }
 
@@ -117,19 +117,19 @@ std::vector<uint64_t> ScaleShares(const std::vector<uint64_t>& shares, uint64_t 
 }
 
 Result<SpeedCut> SpeedCut::Make(SpeedCutSpec spec) {
-  if (spec.world_size < 1) return Invalid("a world has at least one rank");
+  if (spec.world_size < 1) return InvalidCut("a world has at least one rank");
   if (spec.global_batch < spec.world_size || spec.global_batch > kGlobalBatchMax) {
-    return Invalid("a step has a sample for each rank, and 2^32 at most");
+    return InvalidCut("a step has a sample for each rank, and 2^32 at most");
   }
   const uint64_t least = spec.global_batch / spec.world_size;
   const uint64_t most = (spec.global_batch + spec.world_size - 1) / spec.world_size;
   if (spec.bounds.least < 1 || spec.bounds.least > least || spec.bounds.most < most) {
-    return Invalid("an even cut is within the bounds of a share");
+    return InvalidCut("an even cut is within the bounds of a share");
   }
-  if (!(spec.gain_least >= 0 && spec.gain_least < 1)) return Invalid("a gain is in [0, 1)");
+  if (!(spec.gain_least >= 0 && spec.gain_least < 1)) return InvalidCut("a gain is in [0, 1)");
   if (spec.shares.empty()) spec.shares = EvenShares(spec.global_batch, spec.world_size);
   if (spec.shares.size() != spec.world_size || Sum(spec.shares) != spec.global_batch) {
-    return Invalid("the shares are not those of this step and world");
+    return InvalidCut("the shares are not those of this step and world");
   }
   return SpeedCut(std::move(spec));
 }

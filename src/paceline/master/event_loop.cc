@@ -110,12 +110,12 @@ void EventLoop::Step(const core::Event& event) {
 
 wire::JobStatus EventLoop::Status() const {
   const Instant now = clock_.Now();
-  return MakeStatus(job_, now,
-                    {.pid = getpid(),
-                     .goodput = goodput_.Share(now),
-                     .created_at = created_at_,
-                     .journal = journal_state_,
-                     .durable = executor_.durable()});
+  return MakeJobStatus(job_, now,
+                       {.pid = getpid(),
+                        .goodput = goodput_.Share(now),
+                        .created_at = created_at_,
+                        .journal = journal_state_,
+                        .durable = executor_.durable()});
 }
 
 void EventLoop::ServeWatcher(wire::WatchId id, Watcher* watcher) {

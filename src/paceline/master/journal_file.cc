@@ -22,15 +22,6 @@ constexpr long kLustreMagic = 0x0bd00bd0;
 constexpr long kGpfsMagic = 0x47504653;
 constexpr long kFuseMagic = 0x65735546;
 
-absl::Status Damaged(const std::string& path, const std::string& why) {
-  return ToStatus(absl::StatusCode::kDataLoss,
-                  {.code = "PL-E034",
-                   .what = "the journal is damaged",
-                   .where = path,
-                   .why = why,
-                   .fix = "keep the file, and start again with another --run-dir"});
-}
-
 std::string_view Column(sqlite3_stmt* row, int column) {
   const void* bytes = sqlite3_column_blob(row, column);
   const int size = sqlite3_column_bytes(row, column);
@@ -48,11 +39,20 @@ absl::StatusOr<core::Record> ToRecord(sqlite3_stmt* row) {
 
 }  // namespace
 
+absl::Status JournalDamaged(const std::string& path, const std::string& why) {
+  return ToStatus(absl::StatusCode::kDataLoss,
+                  {.code = "PL-E034",
+                   .what = "the journal is damaged",
+                   .where = path,
+                   .why = why,
+                   .fix = "keep the file, and start again with another --run-dir"});
+}
+
 absl::Status JournalError(sqlite3* db, const std::string& path, int result) {
   const std::string why = db != nullptr ? sqlite3_errmsg(db) : sqlite3_errstr(result);
   const int kind = result & 0xff;
   if (kind == SQLITE_CORRUPT || kind == SQLITE_NOTADB || kind == SQLITE_MISMATCH) {
-    return Damaged(path, why);
+    return JournalDamaged(path, why);
   }
   return ToStatus(
       kind == SQLITE_FULL ? absl::StatusCode::kResourceExhausted : absl::StatusCode::kUnavailable,
@@ -84,9 +84,9 @@ absl::StatusOr<std::vector<core::Record>> ReadRows(sqlite3* db, const std::strin
     absl::StatusOr<core::Record> record = ToRecord(query.get());
     const uint64_t expected = from.value() + records.size();
     if (!record.ok() || record->seq.value() != expected) {
-      return Damaged(path, "record " + std::to_string(expected) +
-                               (record.ok() ? std::string(" is missing")
-                                            : ": " + std::string(Text(record.status()))));
+      return JournalDamaged(path, "record " + std::to_string(expected) +
+                                      (record.ok() ? std::string(" is missing")
+                                                   : ": " + std::string(Text(record.status()))));
     }
     records.push_back(*std::move(record));
   }

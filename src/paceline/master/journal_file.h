@@ -17,6 +17,9 @@ namespace paceline::master {
 // What the disk or SQLite says, as Problem PL-E032, or PL-E034 when the file is not what we wrote.
 absl::Status JournalError(sqlite3* db, const std::string& path, int result);
 
+// PL-E034: the file cannot be what was written.
+absl::Status JournalDamaged(const std::string& path, const std::string& why);
+
 absl::Status Execute(sqlite3* db, const std::string& path, const char* sql);
 
 // Rows from `from` on, at most `count_max`. DATA_LOSS when a number is missing or a row cannot be

@@ -15,7 +15,7 @@ namespace paceline::master {
 namespace {
 
 constexpr int kSchema = 1;
-constexpr char kCreate[] = R"(BEGIN;
+constexpr char kCreateTables[] = R"(BEGIN;
 CREATE TABLE facts(seq INTEGER PRIMARY KEY, at_ns INTEGER NOT NULL, kind INTEGER NOT NULL,
   data_set INTEGER NOT NULL, worker INTEGER NOT NULL, incarnation INTEGER NOT NULL,
   lease INTEGER NOT NULL, first INTEGER NOT NULL, end INTEGER NOT NULL, text TEXT NOT NULL);
@@ -26,7 +26,7 @@ CREATE TABLE folded(seq INTEGER NOT NULL);
 INSERT INTO folded VALUES(0);
 PRAGMA user_version = 1;
 COMMIT;)";
-constexpr char kInsert[] = "INSERT INTO facts VALUES(?,?,?,?,?,?,?,?,?,?)";
+constexpr char kInsertFact[] = "INSERT INTO facts VALUES(?,?,?,?,?,?,?,?,?,?)";
 constexpr char kInsertSummary[] = "INSERT INTO summary VALUES(?,?,?,?,?,?,?,?,?,?)";
 
 using Statement = std::unique_ptr<sqlite3_stmt, decltype(&sqlite3_finalize)>;
@@ -45,15 +45,6 @@ absl::StatusOr<uint64_t> Number(sqlite3* db, const std::string& path, const char
   const int result = sqlite3_step(query.get());
   if (result != SQLITE_ROW) return JournalError(db, path, result);
   return static_cast<uint64_t>(sqlite3_column_int64(query.get(), 0));
-}
-
-absl::Status Damaged(const std::string& path, const std::string& why) {
-  return ToStatus(absl::StatusCode::kDataLoss,
-                  {.code = "PL-E034",
-                   .what = "the journal is damaged",
-                   .where = path,
-                   .why = why,
-                   .fix = "keep the file, and start again with another --run-dir"});
 }
 
 StoredFact FactOf(sqlite3_stmt* row) {
@@ -88,7 +79,7 @@ absl::Status Each(sqlite3* db, const std::string& path, const std::string& sql,
   int result = SQLITE_DONE;
   while ((result = sqlite3_step(query.get())) == SQLITE_ROW) {
     const StoredFact fact = FactOf(query.get());
-    if (!IsFact(fact.fact)) return Damaged(path, Concat("row ", fact.seq, " is no fact"));
+    if (!IsFact(fact.fact)) return JournalDamaged(path, Concat("row ", fact.seq, " is no fact"));
     use(fact);
   }
   return result == SQLITE_DONE ? absl::OkStatus() : JournalError(db, path, result);
@@ -159,8 +150,8 @@ absl::Status LeaseJournal::Prepare() {
                      .why = Concat("its schema is ", version, ", this program knows ", kSchema),
                      .fix = "resume the job with the version that started it"});
   }
-  if (version == 0) RETURN_IF_ERROR(Execute(db_, path, kCreate));
-  ASSIGN_OR_RETURN(Statement insert, PrepareSql(db_, path, kInsert));
+  if (version == 0) RETURN_IF_ERROR(Execute(db_, path, kCreateTables));
+  ASSIGN_OR_RETURN(Statement insert, PrepareSql(db_, path, kInsertFact));
   insert_ = insert.release();
   ASSIGN_OR_RETURN(Statement insert_summary, PrepareSql(db_, path, kInsertSummary));
   insert_summary_ = insert_summary.release();

@@ -8,7 +8,7 @@
 namespace paceline::master {
 namespace {
 
-std::string Number(double value) {
+std::string NumberText(double value) {
   std::array<char, 64> buffer = {};
   const auto end = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value);
   return {buffer.data(), end.ptr};
@@ -26,7 +26,7 @@ class Page {
   void Sample(double value, std::string_view labels = {}) {
     text_ += name_ + suffix_;
     if (!labels.empty()) text_ += "{" + std::string(labels) + "}";
-    text_ += " " + Number(value) + "\n";
+    text_ += " " + NumberText(value) + "\n";
   }
   void Gauge(std::string_view name, double value, std::string_view help) {
     Family(name, "gauge", help);

@@ -100,7 +100,7 @@ wire::CheckpointStatus StatusOf(const core::CheckpointBook& book,
 
 }  // namespace
 
-wire::JobStatus MakeStatus(const core::Job& job, Instant now, const HostView& host) {
+wire::JobStatus MakeJobStatus(const core::Job& job, Instant now, const HostView& host) {
   const core::JobState& state = job.state();
   wire::JobStatus status;
   status.job_id = state.spec.job_id;

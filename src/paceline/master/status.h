@@ -18,6 +18,6 @@ struct HostView {
   RecordSeq durable;
 };
 
-wire::JobStatus MakeStatus(const core::Job& job, Instant now, const HostView& host);
+wire::JobStatus MakeJobStatus(const core::Job& job, Instant now, const HostView& host);
 
 }  // namespace paceline::master

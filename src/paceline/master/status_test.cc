@@ -53,7 +53,7 @@ TEST(EventRow, NamesNodesAndMembers) {
 
 TEST(Status, OfAnEmptyAndOfAWaitingJob) {
   core::Job job;
-  const auto empty = MakeStatus(job, At(1), {.journal = "ok"});
+  const auto empty = MakeJobStatus(job, At(1), {.journal = "ok"});
   EXPECT_EQ(empty.world_size, 0u);
   JobSpec spec{.job_id = "j", .nodes_min = 2, .nodes_max = 2};
   job.Step(At(1), core::JobSubmitted{spec});
@@ -65,7 +65,7 @@ TEST(Status, OfAnEmptyAndOfAWaitingJob) {
                                         .agent_pid = 99,
                                         .slots = 1,
                                         .store_port = 1}});
-  const auto status = MakeStatus(job, At(3), {.pid = 5, .journal = "ok"});
+  const auto status = MakeJobStatus(job, At(3), {.pid = 5, .journal = "ok"});
   EXPECT_EQ(status.phase, "waiting");
   EXPECT_FALSE(status.pending.empty());
   const std::string json = wire::StatusJson(status);

@@ -13,11 +13,11 @@
 namespace paceline::sim {
 namespace {
 
-constexpr std::string_view kCanaries[] = {"none", "confirm_early", "lose_facts", "count_stale",
-                                          "no_rewind"};
-static_assert(std::size(kCanaries) == kLeaseCanaries);
+constexpr std::string_view kLeaseCanaryNames[] = {"none", "confirm_early", "lose_facts",
+                                                  "count_stale", "no_rewind"};
+static_assert(std::size(kLeaseCanaryNames) == kLeaseCanaries);
 
-constexpr char kHelp[] =
+constexpr char kLeaseHelp[] =
     R"(usage: paceline sim --leases [flags]
 
 Runs the ledger of leased data against late disks, broken links and workers that die and freeze.
@@ -31,7 +31,7 @@ Runs the ledger of leased data against late disks, broken links and workers that
   --shrink             make a failing world smaller
 )";
 
-struct Flags {
+struct LeaseFlags {
   uint64_t seed = 1;
   uint64_t seeds = 1;
   uint64_t cpu_seconds = 0;
@@ -51,7 +51,7 @@ std::optional<size_t> Find(const Names& names, std::string_view name) {
 }
 
 // What is wrong with a flag, or nothing.
-std::string Take(std::string_view flag, std::string_view value, Flags* flags) {
+std::string Take(std::string_view flag, std::string_view value, LeaseFlags* flags) {
   const std::string wrong = Concat(flag, " cannot be \"", value, "\"");
   if (flag == "--without") {
     for (const std::string_view name : SplitParts(value, ",")) {
@@ -63,7 +63,7 @@ std::string Take(std::string_view flag, std::string_view value, Flags* flags) {
   }
   if (flag == "--canary") {
     flags->is_all_canaries = value == "all";
-    const auto canary = Find(kCanaries, value);
+    const auto canary = Find(kLeaseCanaryNames, value);
     if (!canary && !flags->is_all_canaries) return wrong;
     flags->canary = static_cast<LeaseCanary>(canary.value_or(0));
     return "";
@@ -80,7 +80,7 @@ std::string Take(std::string_view flag, std::string_view value, Flags* flags) {
   return "";
 }
 
-std::string Parse(const std::vector<std::string>& args, Flags* flags) {
+std::string ParseFlags(const std::vector<std::string>& args, LeaseFlags* flags) {
   for (size_t i = 0; i < args.size(); ++i) {
     const std::string& word = args[i];
     if (word == "--leases") continue;
@@ -100,7 +100,7 @@ std::string Parse(const std::vector<std::string>& args, Flags* flags) {
   return "";
 }
 
-void Report(uint64_t seed, const Flags& flags, const LeaseOutcome& outcome) {
+void Report(uint64_t seed, const LeaseFlags& flags, const LeaseOutcome& outcome) {
   std::printf("seed %" PRIu64 ": %s (%" PRIu64 " events, %" PRIu64 " faults)\n", seed,
               outcome.wrong.c_str(), outcome.events, outcome.faults);
   LeaseLimits limits = flags.limits;
@@ -114,7 +114,7 @@ void Report(uint64_t seed, const Flags& flags, const LeaseOutcome& outcome) {
 }
 
 // How many seeds went wrong.
-uint64_t RunSeeds(const Flags& flags) {
+uint64_t RunSeeds(const LeaseFlags& flags) {
   const std::clock_t begin = std::clock();
   uint64_t seeds = 0;
   uint64_t wrong = 0;
@@ -137,7 +137,7 @@ uint64_t RunSeeds(const Flags& flags) {
 }
 
 // Each planted bug must be found. The exit code.
-int RunCanaries(const Flags& flags) {
+int RunLeaseCanaries(const LeaseFlags& flags) {
   int code = 0;
   for (int number = 1; number < kLeaseCanaries; ++number) {
     const auto canary = static_cast<LeaseCanary>(number);
@@ -145,7 +145,7 @@ int RunCanaries(const Flags& flags) {
     const uint64_t end = seed + kCanarySeedsMax;
     while (seed < end && RunLeaseWorld(seed, canary, flags.limits).wrong.empty()) ++seed;
     const bool is_found = seed < end;
-    std::printf("%-14s %s\n", std::string(kCanaries[number]).c_str(),
+    std::printf("%-14s %s\n", std::string(kLeaseCanaryNames[number]).c_str(),
                 is_found ? Concat("found by seed ", seed).c_str() : "NOT FOUND");
     if (!is_found) code = kFindings;
   }
@@ -187,23 +187,23 @@ std::string LeaseCommandLine(uint64_t seed, LeaseCanary canary, const LeaseLimit
     before = ",";
   }
   if (canary != LeaseCanary::kNone) {
-    Append(&text, " --canary ", kCanaries[static_cast<size_t>(canary)]);
+    Append(&text, " --canary ", kLeaseCanaryNames[static_cast<size_t>(canary)]);
   }
   return text;
 }
 
 int RunLeaseCommand(const std::vector<std::string>& args) {
-  Flags flags;
-  const std::string wrong = Parse(args, &flags);
+  LeaseFlags flags;
+  const std::string wrong = ParseFlags(args, &flags);
   if (!wrong.empty()) {
-    std::fprintf(stderr, "paceline sim: %s\n%s", wrong.c_str(), kHelp);
+    std::fprintf(stderr, "paceline sim: %s\n%s", wrong.c_str(), kLeaseHelp);
     return kUsage;
   }
   if (flags.helps) {
-    std::printf("%s", kHelp);
+    std::printf("%s", kLeaseHelp);
     return 0;
   }
-  if (flags.is_all_canaries) return RunCanaries(flags);
+  if (flags.is_all_canaries) return RunLeaseCanaries(flags);
   const bool is_wrong = RunSeeds(flags) > 0;
   return is_wrong == (flags.canary != LeaseCanary::kNone) ? 0 : kFindings;
 }

@@ -6,7 +6,7 @@ namespace paceline::sim {
 namespace {
 
 // Every rank of the manifest has its tensors in a file, and every file is there as it was hashed.
-std::string Check(const SimFolder& folder, const SimManifest& manifest) {
+std::string CheckFolder(const SimFolder& folder, const SimManifest& manifest) {
   if (manifest.shards.size() != manifest.world_size) return "ranks are missing";
   for (const PersistOrder::Shard& shard : manifest.shards) {
     const auto file = folder.files.find(shard.file_of.value());
@@ -200,7 +200,7 @@ std::string Storage::WhatIsWrongWith(const std::string& name) const {
   const auto found = folders_.find(name);
   if (found == folders_.end()) return "it is not there";
   if (!found->second.manifest.has_value()) return "it has no manifest";
-  return Check(found->second, *found->second.manifest);
+  return CheckFolder(found->second, *found->second.manifest);
 }
 
 }  // namespace paceline::sim

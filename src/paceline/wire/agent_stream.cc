@@ -10,7 +10,7 @@
 namespace paceline::wire {
 namespace {
 
-using Stream = ClientStream<pb::AgentMessage, pb::MasterMessage>;
+using AgentCall = ClientStream<pb::AgentMessage, pb::MasterMessage>;
 
 }  // namespace
 
@@ -26,10 +26,10 @@ class AgentStream::Channel {
  public:
   Channel(AgentStreamOptions options, Sink sink)
       : options_(std::move(options)), sink_(std::move(sink)), dialler_(MakeDialler(options_)) {
-    stream_ = std::make_shared<Stream>(
-        Stream::Hooks{
+    stream_ = std::make_shared<AgentCall>(
+        AgentCall::Hooks{
             .call =
-                [this](grpc::ClientContext* context, Stream::Reactor* reactor) {
+                [this](grpc::ClientContext* context, AgentCall::Reactor* reactor) {
                   AddToken(context, options_.credentials);
                   is_registered_ = false;
                   stub_ = pb::Master::NewStub(dialler_.Next());
@@ -66,14 +66,14 @@ class AgentStream::Channel {
     return {Route(options.address, options.relays, options.who), options.credentials};
   }
 
-  Stream::Verdict Heard(const pb::MasterMessage& encoded) {
+  AgentCall::Verdict Heard(const pb::MasterMessage& encoded) {
     absl::StatusOr<MasterMessage> message = FromProto(encoded);
     // A master that speaks nonsense is not ours; a fresh stream is the only cure.
-    if (!message.ok()) return Stream::Verdict::kReconnect;
+    if (!message.ok()) return AgentCall::Verdict::kReconnect;
     const auto* refusal = std::get_if<Refusal>(&*message);
-    const auto verdict = refusal == nullptr ? Stream::Verdict::kGoOn
-                         : refusal->retry   ? Stream::Verdict::kReconnect
-                                            : Stream::Verdict::kStop;
+    const auto verdict = refusal == nullptr ? AgentCall::Verdict::kGoOn
+                         : refusal->retry   ? AgentCall::Verdict::kReconnect
+                                            : AgentCall::Verdict::kStop;
     std::visit([this](auto& body) { sink_(std::move(body)); }, *message);
     return verdict;
   }
@@ -90,7 +90,7 @@ class AgentStream::Channel {
   const Sink sink_;
   Dialler dialler_;
   std::unique_ptr<pb::Master::Stub> stub_;  // of the present attempt
-  std::shared_ptr<Stream> stream_;          // owners: this, and each RPC of it
+  std::shared_ptr<AgentCall> stream_;       // owners: this, and each RPC of it
   std::atomic<bool> is_registered_ = false;
 };
 

@@ -18,6 +18,7 @@
 #include "paceline/base/status_macros.h"
 #include "paceline/base/text.h"
 #include "paceline/wire/certificates.h"
+#include "paceline/wire/openssl_objects.h"
 
 namespace paceline::wire {
 namespace {
@@ -29,21 +30,13 @@ absl::Status Broken(std::string_view why) {
   return MakeStatus(absl::StatusCode::kUnavailable, why);
 }
 
-using Bio = std::unique_ptr<BIO, decltype(&BIO_free_all)>;
-using Certificate = std::unique_ptr<X509, decltype(&X509_free)>;
-
-Bio Reader(const std::string& text) {
-  return {BIO_new_mem_buf(text.data(), static_cast<int>(text.size())), &BIO_free_all};
-}
-
 bool Present(SSL_CTX* context, const Credentials& credentials) {
   const Certificate own(
-      PEM_read_bio_X509(Reader(credentials.cert_pem).get(), nullptr, nullptr, nullptr), &X509_free);
-  const std::unique_ptr<EVP_PKEY, decltype(&EVP_PKEY_free)> key(
-      PEM_read_bio_PrivateKey(Reader(credentials.key_pem).get(), nullptr, nullptr, nullptr),
-      &EVP_PKEY_free);
+      PEM_read_bio_X509(ReaderOf(credentials.cert_pem).get(), nullptr, nullptr, nullptr));
+  const PrivateKeyHandle key(
+      PEM_read_bio_PrivateKey(ReaderOf(credentials.key_pem).get(), nullptr, nullptr, nullptr));
   const Certificate authority(
-      PEM_read_bio_X509(Reader(credentials.ca_pem).get(), nullptr, nullptr, nullptr), &X509_free);
+      PEM_read_bio_X509(ReaderOf(credentials.ca_pem).get(), nullptr, nullptr, nullptr));
   return own != nullptr && key != nullptr && authority != nullptr &&
          SSL_CTX_use_certificate(context, own.get()) == 1 &&
          SSL_CTX_use_PrivateKey(context, key.get()) == 1 &&
@@ -52,7 +45,7 @@ bool Present(SSL_CTX* context, const Credentials& credentials) {
 
 // The certificate is of a host of the job (of that one, if it is given).
 bool Names(const SSL* ssl, std::string_view node) {
-  const Certificate peer(SSL_get1_peer_certificate(ssl), &X509_free);
+  const Certificate peer(SSL_get1_peer_certificate(ssl));
   if (peer == nullptr) return false;
   if (node == kServerName) {
     return X509_check_host(peer.get(), node.data(), node.size(), 0, nullptr) == 1;

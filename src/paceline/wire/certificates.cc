@@ -14,20 +14,11 @@
 #include "openssl/x509v3.h"
 #include "paceline/base/status_macros.h"
 #include "paceline/wire/credentials.h"
+#include "paceline/wire/openssl_objects.h"
 
 namespace paceline::wire {
 namespace {
 
-template <auto kFree>
-struct Freer {
-  template <class T>
-  void operator()(T* object) const {
-    kFree(object);
-  }
-};
-using Bio = std::unique_ptr<BIO, Freer<BIO_free_all>>;
-using Key = std::unique_ptr<EVP_PKEY, Freer<EVP_PKEY_free>>;
-using Certificate = std::unique_ptr<X509, Freer<X509_free>>;
 using Request = std::unique_ptr<X509_REQ, Freer<X509_REQ_free>>;
 using Extension = std::unique_ptr<X509_EXTENSION, Freer<X509_EXTENSION_free>>;
 
@@ -38,19 +29,16 @@ absl::Status Failed(std::string_view what) {
   return MakeStatus(absl::StatusCode::kInternal, "OpenSSL: " + std::string(what) + " failed");
 }
 
-Bio Reader(std::string_view pem) {
-  return Bio(BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size())));
-}
 std::string TextOf(const Bio& bio) {
   char* data = nullptr;
   const long size = BIO_get_mem_data(bio.get(), &data);
   return {data, static_cast<size_t>(std::max(size, 0L))};
 }
-Key ReadKey(std::string_view pem) {
-  return Key(PEM_read_bio_PrivateKey(Reader(pem).get(), nullptr, nullptr, nullptr));
+PrivateKeyHandle ReadKey(std::string_view pem) {
+  return PrivateKeyHandle(PEM_read_bio_PrivateKey(ReaderOf(pem).get(), nullptr, nullptr, nullptr));
 }
 Certificate ReadCertificate(std::string_view pem) {
-  return Certificate(PEM_read_bio_X509(Reader(pem).get(), nullptr, nullptr, nullptr));
+  return Certificate(PEM_read_bio_X509(ReaderOf(pem).get(), nullptr, nullptr, nullptr));
 }
 std::string WriteCertificate(X509* certificate) {
   const Bio bio(BIO_new(BIO_s_mem()));
@@ -112,7 +100,7 @@ std::string Hex(std::span<const unsigned char> bytes) {
 }
 
 absl::StatusOr<PrivateKey> MakeKey() {
-  const Key key(EVP_EC_gen("P-256"));
+  const PrivateKeyHandle key(EVP_EC_gen("P-256"));
   const Bio bio(BIO_new(BIO_s_mem()));
   if (key == nullptr ||
       PEM_write_bio_PrivateKey(bio.get(), key.get(), nullptr, nullptr, 0, nullptr, nullptr) != 1) {
@@ -123,7 +111,7 @@ absl::StatusOr<PrivateKey> MakeKey() {
 
 absl::StatusOr<KeyAndCertificate> MakeAuthority(std::string_view job_id) {
   ASSIGN_OR_RETURN(const PrivateKey pem, MakeKey());
-  const Key key = ReadKey(pem.pem);
+  const PrivateKeyHandle key = ReadKey(pem.pem);
   ASSIGN_OR_RETURN(const Certificate certificate, Begin(key.get()));
   X509_NAME* name = X509_get_subject_name(certificate.get());
   if (!SetName(name, "paceline job " + std::string(job_id)) ||
@@ -139,7 +127,7 @@ absl::StatusOr<KeyAndCertificate> MakeAuthority(std::string_view job_id) {
 }
 
 absl::StatusOr<std::string> MakeRequest(const PrivateKey& pem, std::string_view name) {
-  const Key key = ReadKey(pem.pem);
+  const PrivateKeyHandle key = ReadKey(pem.pem);
   const Request request(X509_REQ_new());
   const Bio bio(BIO_new(BIO_s_mem()));
   if (key == nullptr || request == nullptr || X509_REQ_set_version(request.get(), 0) != 1 ||
@@ -156,12 +144,12 @@ absl::StatusOr<std::string> SignRequest(const KeyAndCertificate& authority,
                                         const std::string& request_pem,
                                         const CertificateSubject& subject) {
   const Request request(
-      PEM_read_bio_X509_REQ(Reader(request_pem).get(), nullptr, nullptr, nullptr));
+      PEM_read_bio_X509_REQ(ReaderOf(request_pem).get(), nullptr, nullptr, nullptr));
   EVP_PKEY* subject_key = request == nullptr ? nullptr : X509_REQ_get0_pubkey(request.get());
   if (subject_key == nullptr || X509_REQ_verify(request.get(), subject_key) != 1) {
     return absl::InvalidArgumentError("not a certificate request signed by its own key");
   }
-  const Key key = ReadKey(authority.key_pem);
+  const PrivateKeyHandle key = ReadKey(authority.key_pem);
   const Certificate ca = ReadCertificate(authority.certificate_pem);
   if (key == nullptr || ca == nullptr) return Failed("reading the authority");
   if (subject.names.empty()) return absl::InvalidArgumentError("a certificate for nobody");

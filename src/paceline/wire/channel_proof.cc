@@ -15,7 +15,7 @@
 namespace paceline::wire {
 namespace {
 
-absl::Status Denied(const ProofTarget& target, std::string_view why) {
+absl::Status NotProven(const ProofTarget& target, std::string_view why) {
   return MakeStatus(absl::StatusCode::kPermissionDenied, Concat(target.address, " ", why));
 }
 
@@ -54,7 +54,7 @@ absl::Status ProveAsClient(BulkSocket* socket, const ProofTarget& target, std::s
   std::array<char, kBulkGreetingBytes> greeting{};
   RETURN_IF_ERROR(socket->Read(greeting.data(), greeting.size(), until));
   if (std::string_view(greeting.data(), target.magic.size()) != target.magic) {
-    return Denied(target, "does not speak this channel");
+    return NotProven(target, "does not speak this channel");
   }
   BulkNonce theirs{};
   std::memcpy(theirs.data(), greeting.data() + target.magic.size(), theirs.size());
@@ -65,10 +65,10 @@ absl::Status ProveAsClient(BulkSocket* socket, const ProofTarget& target, std::s
   RETURN_IF_ERROR(socket->Write(proof.data(), proof.size(), until));
   BulkProof answer{};
   if (!socket->Read(answer.data(), answer.size(), until).ok()) {
-    return Denied(target, "does not accept this job's token");
+    return NotProven(target, "does not accept this job's token");
   }
   if (!TokensEqual(TextOf(ProveBulk(token, BulkSide::kServer, theirs, ours)), TextOf(answer))) {
-    return Denied(target, "does not know this job's token");
+    return NotProven(target, "does not know this job's token");
   }
   return absl::OkStatus();
 }

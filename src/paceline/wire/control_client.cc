@@ -13,7 +13,7 @@
 namespace paceline::wire {
 namespace {
 
-using Stream = ClientStream<pb::SupervisorMessage, pb::SupervisorOrder>;
+using SupervisorCall = ClientStream<pb::SupervisorMessage, pb::SupervisorOrder>;
 
 }  // namespace
 
@@ -119,10 +119,10 @@ class SupervisorStream::Channel {
       : options_(std::move(options)),
         sink_(std::move(sink)),
         dialler_(std::move(route), options_.credentials) {
-    stream_ = std::make_shared<Stream>(
-        Stream::Hooks{
+    stream_ = std::make_shared<SupervisorCall>(
+        SupervisorCall::Hooks{
             .call =
-                [this](grpc::ClientContext* context, Stream::Reactor* reactor) {
+                [this](grpc::ClientContext* context, SupervisorCall::Reactor* reactor) {
                   AddToken(context, options_.credentials);
                   stub_ = pb::Control::NewStub(dialler_.Next());
                   stub_->async()->Supervise(context, reactor);
@@ -147,11 +147,11 @@ class SupervisorStream::Channel {
   }
 
  private:
-  Stream::Verdict Heard(const pb::SupervisorOrder& encoded) {
+  SupervisorCall::Verdict Heard(const pb::SupervisorOrder& encoded) {
     absl::StatusOr<SupervisorOrder> order = FromProto(encoded);
-    if (!order.ok()) return Stream::Verdict::kReconnect;
-    const auto verdict =
-        std::holds_alternative<JobEnded>(*order) ? Stream::Verdict::kStop : Stream::Verdict::kGoOn;
+    if (!order.ok()) return SupervisorCall::Verdict::kReconnect;
+    const auto verdict = std::holds_alternative<JobEnded>(*order) ? SupervisorCall::Verdict::kStop
+                                                                  : SupervisorCall::Verdict::kGoOn;
     std::visit([this](auto& body) { sink_(std::move(body)); }, *order);
     return verdict;
   }
@@ -168,7 +168,7 @@ class SupervisorStream::Channel {
   const Sink sink_;
   Dialler dialler_;
   std::unique_ptr<pb::Control::Stub> stub_;  // of the present attempt
-  std::shared_ptr<Stream> stream_;           // owners: this, and each RPC of it
+  std::shared_ptr<SupervisorCall> stream_;   // owners: this, and each RPC of it
 };
 
 SupervisorStream::SupervisorStream(ControlClientOptions options, Sink sink,

@@ -12,7 +12,7 @@
 namespace paceline::wire {
 namespace {
 
-constexpr Duration kPatience = Duration::Seconds(20);
+constexpr Duration kLeasePatience = Duration::Seconds(20);
 
 // Answers each frame with itself, and notes what it heard.
 class Echo {
@@ -71,7 +71,7 @@ std::vector<LeaseFrame> Some() {
 TEST(LeaseChannelTest, FramesGoBothWaysInOrder) {
   const ServerCredentials credentials{.token = MakeToken()};
   Echo echo(credentials);
-  auto socket = LeaseSocket::Dial(echo.address(), {.token = credentials.token}, kPatience);
+  auto socket = LeaseSocket::Dial(echo.address(), {.token = credentials.token}, kLeasePatience);
   ASSERT_TRUE(socket.ok()) << socket.status();
   EXPECT_EQ(Exchange(socket->get(), Some()), Some());
   socket->reset();
@@ -81,14 +81,14 @@ TEST(LeaseChannelTest, FramesGoBothWaysInOrder) {
 TEST(LeaseChannelTest, ALinkWithoutAWordIsCut) {
   const ServerCredentials credentials{.token = MakeToken()};
   Echo echo(credentials);
-  auto socket = LeaseSocket::Dial(echo.address(), {.token = credentials.token}, kPatience);
+  auto socket = LeaseSocket::Dial(echo.address(), {.token = credentials.token}, kLeasePatience);
   ASSERT_TRUE(socket.ok()) << socket.status();
   EXPECT_TRUE(echo.AwaitBroken());
 }
 
 TEST(LeaseChannelTest, AWrongTokenIsLetInNowhere) {
   Echo echo({.token = MakeToken()});
-  const auto socket = LeaseSocket::Dial(echo.address(), {.token = MakeToken()}, kPatience);
+  const auto socket = LeaseSocket::Dial(echo.address(), {.token = MakeToken()}, kLeasePatience);
   EXPECT_EQ(socket.status().code(), absl::StatusCode::kPermissionDenied);
 }
 
@@ -98,7 +98,7 @@ TEST(LeaseChannelTest, WithCertificatesBothSidesShowTheirs) {
   auto client = MakeClientCredentials(*server, {"host0"});
   ASSERT_TRUE(client.ok());
   Echo echo(*server);
-  auto socket = LeaseSocket::Dial(echo.address(), *client, kPatience);
+  auto socket = LeaseSocket::Dial(echo.address(), *client, kLeasePatience);
   ASSERT_TRUE(socket.ok()) << socket.status();
   EXPECT_EQ(Exchange(socket->get(), Some()), Some());
   const Credentials plain{.token = server->token};

@@ -12,7 +12,7 @@
 namespace paceline::ckpt {
 namespace {
 
-constexpr StoreTraits kTraits{.name = "posix", .has_paths = true, .has_folders = true};
+constexpr StoreTraits kPosixTraits{.name = "posix", .has_paths = true, .has_folders = true};
 
 // Nobody else's, on no host: two that put the same key must not write into one file.
 std::string TemporaryOf(const std::string& path) {
@@ -25,7 +25,7 @@ class PosixStore final : public Store {
  public:
   PosixStore(std::string directory, Disk* disk) : root_(std::move(directory)), disk_(disk) {}
 
-  const StoreTraits& traits() const override { return kTraits; }
+  const StoreTraits& traits() const override { return kPosixTraits; }
   const std::string& root() const override { return root_; }
 
   Result<void> MakeFolder(const std::string& folder) override {

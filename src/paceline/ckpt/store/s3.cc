@@ -15,7 +15,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr StoreTraits kTraits{.name = "s3", .has_paths = false, .has_folders = false};
+constexpr StoreTraits kS3Traits{.name = "s3", .has_paths = false, .has_folders = false};
 constexpr char kScheme[] = "s3://";
 // Frames of an upload: a length, then so many bytes. These two lengths are words.
 constexpr uint32_t kFrameEnd = 0;
@@ -139,7 +139,7 @@ class S3Store final : public Store {
         prefix_(std::move(prefix)),
         client_(std::make_shared<Client>(python)) {}
 
-  const StoreTraits& traits() const override { return kTraits; }
+  const StoreTraits& traits() const override { return kS3Traits; }
   const std::string& root() const override { return root_; }
 
   Result<void> MakeFolder(const std::string&) override { return {}; }
