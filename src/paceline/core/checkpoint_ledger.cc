@@ -28,6 +28,12 @@ bool AreAllThere(const World& world, const std::map<NodeId, CheckpointReport>& r
                      [&](const Seat& seat) { return reports.contains(seat.node); });
 }
 
+// What they hold is all that they will ever hold.
+bool AreAllFinal(const World& world, const std::map<NodeId, CheckpointReport>& reports) {
+  return std::all_of(world.seats.begin(), world.seats.end(),
+                     [&](const Seat& seat) { return reports.at(seat.node).is_final; });
+}
+
 // "what ranks 3, 7, 12 and 40 more saved".
 std::string Listed(const std::set<uint32_t>& ranks) {
   constexpr size_t kNamedMax = 8;
@@ -57,8 +63,10 @@ bool CheckpointLedger::IsDue(Instant now, const CheckpointView& view, bool is_ca
 
 void CheckpointLedger::Report(NodeId node, CheckpointReport report) {
   has_news_ = true;
-  // Somebody new has to be told what all others know.
-  if (!memories_.reports.contains(node)) has_changed_ = true;
+  // Somebody new has to be told what all others know; and the end may wait for a last word.
+  const auto known = memories_.reports.find(node);
+  const bool is_new = known == memories_.reports.end();
+  if (is_new || known->second.is_final != report.is_final) has_changed_ = true;
   for (const FetchFailure& failure : report.failed) {
     // What nobody could give for a restore is not asked for again by the next one.
     for (const auto& [other, fetches] : plan_.fetches) {
@@ -435,6 +443,10 @@ bool CheckpointLedger::IsFlushing(const CheckpointView& view) const {
   if (!terms_.has_value() || view.world == nullptr) return false;
   if (!AreAllThere(*view.world, memories_.reports)) return false;
   if (persist_.has_value()) return true;
+  if (view.is_ending && !AreAllFinal(*view.world, memories_.reports)) {
+    MARK("a stop waits for the last word of a node");
+    return true;
+  }
   if (!complete_.has_value() || failures_in_a_row_ > 0) return false;
   return !view.book.committed.has_value() || view.book.committed->saved < *complete_;
 }

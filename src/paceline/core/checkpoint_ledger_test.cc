@@ -331,6 +331,29 @@ TEST_F(LedgerTest, TheNewestStepIsFlushedWhenTheJobEnds) {
   EXPECT_TRUE(Order(0).is_over);
 }
 
+TEST_F(LedgerTest, TheEndWaitsForWhatWasSavedAndNotToldYet) {
+  Form(1, 2);
+  Run();
+  SaveAll(3);
+  is_ending_ = are_ranks_left_ = true;
+  Run();
+  CarryOut();
+  CarryOut();
+  ASSERT_EQ(book_.committed->saved.step, 3);
+  EXPECT_TRUE(ledger_.IsFlushing(View()));
+  EXPECT_FALSE(Order(0).is_over);
+  SaveAll(4);
+  are_ranks_left_ = false;
+  ledger_.TakeChanged();
+  Run();
+  EXPECT_TRUE(ledger_.TakeChanged());
+  EXPECT_FALSE(Order(0).is_over);
+  CarryOut();
+  CarryOut();
+  EXPECT_EQ(book_.committed->saved.step, 4);
+  EXPECT_TRUE(Order(0).is_over);
+}
+
 TEST_F(LedgerTest, ANodeThatIsGoneKeepsNobodyFromEnding) {
   Form(1, 2);
   Run();

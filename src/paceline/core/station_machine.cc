@@ -200,6 +200,7 @@ bool StationMachine::IsKnownDamaged(const std::string& name) const {
 void StationMachine::On(const CheckpointOrdered& event) {
   const CheckpointOrder& order = event.order;
   const bool was_over = order_.is_over;
+  const bool was_ending = order_.is_ending;
   const bool has_more_damaged = order.damaged != order_.damaged;
   // What failed before somebody waited says nothing about his step: it is tried for him.
   const bool has_failed =
@@ -235,6 +236,7 @@ void StationMachine::On(const CheckpointOrdered& event) {
   AnswerWaits();
   AnswerReplicaWaits();
   if (has_failed) TellUnstored("mend the storage: it is tried again with a later step");
+  if (order_.is_ending && !was_ending) ReportSoon(true);
   if (order_.is_over && !was_over) actions_.push_back(EndStation{});
 }
 
@@ -460,6 +462,7 @@ CheckpointReport StationMachine::MakeReport(const std::vector<MemoryImage>& imag
     report.domain = peer_memory_->domain;
     report.failed = copies_.failed;
   }
+  report.is_final = order_.is_ending && peers_.empty();
   return report;
 }
 

@@ -398,5 +398,17 @@ TEST_F(StationTest, NewsThatSomebodyWaitsForGoesOutAtOnceTheRestWithTheHeartbeat
   EXPECT_EQ(machine_.NextDeadline() - now_, Duration::Milliseconds(20));
 }
 
+TEST_F(StationTest, ItsWordIsFinalWhenTheJobStopsAndItsRanksAreGone) {
+  Open();
+  CheckpointOrder order;
+  order.is_ending = true;
+  Step(CheckpointOrdered{order});
+  Report();
+  EXPECT_FALSE(reports_.back().is_final) << "its rank may still save";
+  Step(RankClosed{1});
+  Report();
+  EXPECT_TRUE(reports_.back().is_final);
+}
+
 }  // namespace
 }  // namespace paceline::core

@@ -47,6 +47,8 @@ class AgentHost {
   void Die(bool is_silent);
   void Freeze() { is_frozen_ = true; }
   void Thaw();
+  // It beats by itself again.
+  void StopResting();
 
   // --- from the master ---
   void OnAdmitted(ConnectionId connection, NodeId node);
@@ -88,7 +90,6 @@ class AgentHost {
   void Beat();
   void ScheduleBeat();
   bool MayRest() const;
-  void StopResting();
   void ReadProgress();
   void SendReport();
   void Rearm();

@@ -93,6 +93,7 @@ class Workload {
   Instant SealTime(const Group& group, Rank rank, int64_t step) const;
   Duration SaveTime(Rank rank, int64_t step) const;
   int64_t NextSave(const Group& group, const Member& member) const;
+  const Member* MemberOf(const RankProcess& process) const;
   Instant NextSeal(const RankProcess& process, Duration* save) const;
   void WatchSaves(const Group& group);
   int64_t Saved(const Group& group) const;

@@ -100,22 +100,31 @@ Workload::Saving Workload::SavingOf(const Node& node, Rank rank) const {
   return newest;
 }
 
+const Workload::Member* Workload::MemberOf(const RankProcess& process) const {
+  const auto group = groups_.find(process.generation);
+  if (group == groups_.end()) return nullptr;
+  const auto member = group->second.members.find(process.rank);
+  return member == group->second.members.end() ? nullptr : &member->second;
+}
+
 Instant Workload::NextSeal(const RankProcess& process, Duration* save) const {
-  const auto found = groups_.find(process.generation);
-  if (found == groups_.end()) return Instant::Max();
-  const Group& group = found->second;
-  const auto member = group.members.find(process.rank);
-  if (member == group.members.end() || !group.moving) return Instant::Max();
-  const int64_t step = NextSave(group, member->second);
+  const Member* member = MemberOf(process);
+  if (member == nullptr) return Instant::Max();
+  const Group& group = groups_.at(process.generation);
+  if (!group.moving) return Instant::Max();
+  const int64_t step = NextSave(group, *member);
   *save = SaveTime(process.rank, step);
   return SealTime(group, process.rank, step);
 }
 
 Instant Workload::NextSeal(const Node& node) const {
   Instant next = Instant::Max();
-  Duration save;
   for (const auto& [pid, process] : node.processes()) {
-    next = std::min(next, NextSeal(process, &save));
+    const Member* member = MemberOf(process);
+    Duration save;
+    const bool is_writing = member != nullptr && member->writing >= 0 && node.IsAwake(pid);
+    const Instant now = world_.queue().now();
+    next = std::min(next, is_writing ? std::max(member->seal_at, now) : NextSeal(process, &save));
   }
   return next;
 }

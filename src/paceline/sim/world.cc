@@ -58,7 +58,11 @@ void SimWorld::CreditHeartbeats() {
     AgentHost* agent = node->agent();
     if (agent == nullptr || !agent->is_resting() || agent->is_frozen()) continue;
     if (network_.IsCut(node->host(), kMasterHost)) continue;
-    if (!network_.IsOpen(agent->connection(), End::kMaster)) continue;
+    if (!network_.IsOpen(agent->connection(), End::kMaster)) {
+      // Its next heartbeat would meet nobody, which is how it hears of an end that it missed.
+      agent->StopResting();
+      continue;
+    }
     heard.nodes.push_back(agent->node_id());
   }
   if (!heard.nodes.empty() && master_.is_on()) master_.Feed(heard);

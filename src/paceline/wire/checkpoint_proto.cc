@@ -215,6 +215,7 @@ void ToProto(const CheckpointReport& from, pb::CheckpointReport* to) {
   to->set_address(Encode(from.address));
   to->set_domain(Encode(from.domain));
   for (const FetchFailure& one : from.failed) Fill(one, to->add_failed());
+  to->set_is_final(from.is_final);
 }
 
 absl::Status FromProto(const pb::CheckpointReport& from, CheckpointReport* to) {
@@ -230,6 +231,7 @@ absl::Status FromProto(const pb::CheckpointReport& from, CheckpointReport* to) {
   RETURN_IF_ERROR(TakeAddress(from.address(), &to->address));
   RETURN_IF_ERROR(Decode(from.domain(), "domain", &to->domain));
   RETURN_IF_ERROR(TakeAll(from.failed(), "failed", &to->failed));
+  to->is_final = from.is_final();
   return TakeNames(from.damaged(), kDamagedPerReportMax, &to->damaged);
 }
 
