@@ -3,8 +3,9 @@
     .venv/bin/python bench/checkpoint_recovery.py --rounds 5 --kills 3
 
 Every step is saved. The time runs from the kill to the end of the last rank's first new step, with
-the state of all four restored from memory and verified. Lost are the steps that the killed world
-had done and the next one did again.
+the state of all four restored from memory and verified, and with the save of that step. Lost are
+the steps that the killed world had done and the next one did again. `phases` says when the last
+rank had begun, met the others, asked for its state, had it, had done its step, had saved it.
 """
 
 import json
@@ -27,6 +28,16 @@ def rows(job: Job) -> list[dict[str, Any]]:
             if line.endswith("}"):
                 found.append(json.loads(line))
     return found
+
+
+def phases(again: list[dict[str, Any]], killed_at: float) -> dict[str, float]:
+    """When the last rank got through each part of its way back, in seconds after the kill."""
+    firsts = [row for row in again if row["step"] == 1]
+    parts = ("begin", "met", "asked", "restored")
+    ends = {what: max(row[what] for row in firsts) for what in parts}
+    ends["stepped"] = max(row["at"] - row["stall"] for row in firsts)
+    ends["saved"] = max(row["at"] for row in firsts)
+    return {what: round(at - killed_at, 3) for what, at in ends.items()}
 
 
 def kill_ranks(samples: Samples, job: Job, *, kills: int, first: int, size: int) -> None:
@@ -57,6 +68,7 @@ def kill_ranks(samples: Samples, job: Job, *, kills: int, first: int, size: int)
             bytes=size,
             lost=lost,
             stall=round(sorted(stalls)[len(stalls) // 2], 4),
+            phases=phases(again, killed_at),
         )
 
 

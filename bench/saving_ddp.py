@@ -29,8 +29,10 @@ def main() -> None:
     args = parser.parse_args()
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
+    met = time.monotonic()
     rank = dist.get_rank()
-    about = {"rank": rank, "pid": os.getpid(), "world": dist.get_world_size(), "begin": BEGIN}
+    about = {"rank": rank, "pid": os.getpid(), "world": dist.get_world_size(), "begin": BEGIN,
+             "met": met}
     torch.manual_seed(rank)
     model = DistributedDataParallel(nn.Linear(64, 64))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
@@ -38,7 +40,9 @@ def main() -> None:
     state = {"model": model, "optimizer": optimizer, "shard": nn.ParameterDict({"shard": shard})}
     points = torch.randn(32, 64)
     checkpoints = pl.Checkpointer(args.checkpoints, keep=1, every="10m")
+    about["asked"] = time.monotonic()
     first = checkpoints.restore(state)
+    about["restored"] = time.monotonic()
     if first == 0:
         shard.normal_()
     with (args.stamps / f"{rank}.{os.getpid()}").open("a", buffering=1) as stamps:
