@@ -79,7 +79,6 @@ endfunction()
 
 # Layers whose tests wait for sockets and processes and not for the processor: with sanitizers, -O1
 # would cost them a third more time to compile than it saves (core_test without it: five times).
-# The tests' own code waits for the layer below it anyhow.
 set(PACELINE_COLD_LAYERS wire master agent client cli platform)
 
 function(add_layer layer)
@@ -120,7 +119,7 @@ function(add_layer layer)
     add_executable(${layer}_test ${ARG_TESTS})
     target_link_libraries(${layer}_test PRIVATE
       paceline_${layer} ${private} ${test_deps} paceline_dep::gtest)
-    target_compile_options(${layer}_test PRIVATE $<$<CONFIG:Debug>:-O0>)
+    target_compile_options(${layer}_test PRIVATE ${cold})
     join_units(${layer}_test)
     target_compile_definitions(${layer}_test PRIVATE
       PACELINE_TESTDATA_DIR="${CMAKE_CURRENT_SOURCE_DIR}/testdata")

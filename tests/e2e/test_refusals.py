@@ -84,6 +84,16 @@ def test_a_wrong_token_is_refused_and_nothing_is_touched(job: Job) -> None:
     assert {rank["pid"] for rank in after.values()} == {rank["pid"] for rank in before.values()}
 
 
+def test_a_refusal_of_the_past_is_forgotten(job: Job) -> None:
+    job.start_steps(TWO, steps=100000)
+    job.until_stepping(2)
+    # As an agent leaves it that the master would not have.
+    problem = job.run_dir / "nodes" / "node0" / "problem.json"
+    problem.write_text('{"code": "PL-E036", "message": "of yesterday"}')
+    os.kill(job.agent_pid("node0"), signal.SIGKILL)
+    eventually(lambda: not problem.exists() or None, "the next agent forgets it")
+
+
 def test_a_full_journal_disk_stops_no_rank(job: Job) -> None:
     if os.geteuid() != 0:
         pytest.skip("needs root, for a small tmpfs")

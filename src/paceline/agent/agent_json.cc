@@ -26,4 +26,6 @@ void SaveProblem(const AgentFiles& files, const wire::Refusal& refusal) {
   ReplaceFile(files.ProblemJson(), PrintJson(problem), 0600).IgnoreError();
 }
 
+void ForgetProblem(const AgentFiles& files) { ::unlink(files.ProblemJson().c_str()); }
+
 }  // namespace paceline::agent

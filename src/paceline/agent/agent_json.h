@@ -16,5 +16,7 @@ void SaveAgentJson(const AgentSetup& setup, Generation generation, uint32_t rest
 
 // problem.json: why the master would not have this agent.
 void SaveProblem(const AgentFiles& files, const wire::Refusal& refusal);
+// What kept an agent before this one from its work is over.
+void ForgetProblem(const AgentFiles& files);
 
 }  // namespace paceline::agent

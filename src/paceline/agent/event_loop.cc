@@ -162,6 +162,7 @@ absl::Status AgentLoop::Begin() {
   RETURN_IF_ERROR(OpenStation());
   leases_ = StartLeases(setup_);
   SaveAgentJson(setup_, saved_generation_, machine_.assignment().restart_count);
+  ForgetProblem(setup_.files);
   stream_ = std::make_unique<wire::AgentStream>(
       StreamOptionsOf(setup_), [this](wire::AgentStreamEvent event) {
         reactor_->Post([this, event = std::move(event)] { OnStream(event); });
