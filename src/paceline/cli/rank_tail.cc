@@ -23,6 +23,19 @@ constexpr size_t kLineBytesMax = 64 << 10;
 // The newest, and the one whose ranks may still be on their way out.
 constexpr size_t kFollowedMax = 2;
 
+// Where the line begins that is being written at this moment; the file's end when none is. Of a
+// longer line than can be looked back over, what is still to come is shown.
+int64_t BeginOfLastLine(int fd) {
+  const int64_t end = ::lseek(fd, 0, SEEK_END);
+  std::array<char, 4096> buffer;
+  const int64_t begin = std::max<int64_t>(end - static_cast<int64_t>(buffer.size()), 0);
+  const ssize_t got = ::pread(fd, buffer.data(), static_cast<size_t>(end - begin), begin);
+  if (got < 0 || got != end - begin) return end;
+  const size_t at = std::string_view(buffer.data(), static_cast<size_t>(got)).rfind('\n');
+  if (at != std::string_view::npos) return begin + static_cast<int64_t>(at) + 1;
+  return begin == 0 ? 0 : end;
+}
+
 }  // namespace
 
 std::optional<std::pair<uint32_t, bool>> ParseRankFile(std::string_view name) {
@@ -117,7 +130,7 @@ void RankTail::FoundEntry(const Directory& directory, const std::string& name, b
   if (is_new) {
     file.fd = Fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
     file.source = {directory.node, rank->first, rank->second, ""};
-    if (file.fd.is_open() && !from_start) file.offset = ::lseek(file.fd.get(), 0, SEEK_END);
+    if (file.fd.is_open() && !from_start) file.offset = BeginOfLastLine(file.fd.get());
   }
   Read(&file);
 }
