@@ -97,11 +97,11 @@ int RunAttach(Invocation& invocation) {
   if (!card.ok()) return out.Fail(card.problem());
   const auto spec = wire::ReadSpecFile(place->run_dir + "/spec.json");
   if (!spec.ok()) return out.Fail(ProblemFrom(spec.status()));
+  const sigset_t leaving = BlockLeaving();  // FindMaster starts gRPC's threads
   const auto found = FindMaster(*place);
   if (!found.ok()) return out.Fail(found.problem());
   const auto& [client, status] = *found;
 
-  const sigset_t leaving = BlockLeaving();
   ConsoleOptions shown =
       ConsoleFor(place->run_dir, card->nodes, spec->job, spec->launch, out.options());
   shown.from_start = false;
