@@ -157,7 +157,7 @@ def small_cluster(tmp_path: Path, make_job: Callable[..., Job]) -> Iterator[list
 
 def join_string(first: Host) -> str:
     found = eventually(lambda: re.search(r"--join '(\S+)'", first.job.stderr),
-                       f"a join string; stderr:\n{first.job.stderr}")
+                       "a join string", job=first.job)
     return found[1]
 
 
@@ -182,7 +182,7 @@ def until_training(first: Host, count: int, beyond: int = 0) -> dict[str, JsonDi
                  if rank["state"] == "stepping" and (rank["step"] or 0) >= beyond}
         return ranks if len(seated) == count and set(ranks) == names else None
 
-    return eventually(ask, f"{names} train beyond {beyond}; stderr:\n{first.job.stderr}")
+    return eventually(ask, f"{names} train beyond {beyond}", job=first.job)
 
 
 def start(hosts: Sequence[Host], *flags: str, script: Sequence[str] = ()) -> str:

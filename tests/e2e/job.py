@@ -34,8 +34,12 @@ def binary() -> Path:
     raise FileNotFoundError("no paceline binary: set PACELINE_BIN, or run make build")
 
 
-def eventually(ask: Callable[[], T | None], what: str, deadline_s: float = DEADLINE_S) -> T:
-    """The first true answer. Looks again after a pause, until the deadline."""
+def eventually(ask: Callable[[], T | None], what: str, deadline_s: float = DEADLINE_S,
+               job: Job | None = None) -> T:
+    """The first true answer. Looks again after a pause, until the deadline.
+
+    A failure shows what the job had said by then.
+    """
     pause = threading.Event()
     end = time.monotonic() + deadline_s
     while True:
@@ -43,7 +47,8 @@ def eventually(ask: Callable[[], T | None], what: str, deadline_s: float = DEADL
         if answer:
             return answer
         if time.monotonic() > end:
-            raise AssertionError(f"did not happen in {deadline_s} s: {what}")
+            said = "" if job is None else f"; stderr:\n{job.stderr}"
+            raise AssertionError(f"did not happen in {deadline_s} s: {what}{said}")
         pause.wait(0.03)
 
 
@@ -172,13 +177,13 @@ class Job:
             ready = [rank for rank in ranks.values()
                      if rank["state"] == "stepping" and (rank["step"] or 0) >= beyond]
             return ranks if len(ready) == count else None
-        return eventually(ask, f"{count} ranks beyond step {beyond}; stderr:\n{self.stderr}")
+        return eventually(ask, f"{count} ranks beyond step {beyond}", job=self)
 
     def until_event(self, kind: str, count: int = 1) -> list[JsonDict]:
         def ask() -> list[JsonDict] | None:
             found = self.events(kind)
             return found if len(found) >= count else None
-        return eventually(ask, f"{count} × {kind}; stderr:\n{self.stderr}")
+        return eventually(ask, f"{count} × {kind}", job=self)
 
     # ---- doing ----
     def agent_pid(self, node: str) -> int:

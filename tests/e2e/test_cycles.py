@@ -87,7 +87,7 @@ def run_until_quiet(job: Job, restarts: int) -> dict[str, int]:
     script = job.directory / f"failing{restarts}.py"
     script.write_text(FAILING.format(restarts=restarts))
     job.start(["--standalone", "--nproc-per-node", "2"], [str(script)])
-    eventually(lambda: job.step() == restarts or None, f"{restarts} restarts; {job.stderr}")
+    eventually(lambda: job.step() == restarts or None, f"{restarts} restarts", job=job)
     files = open_files(job)
     (job.directory / "seen").touch()
     assert job.wait() == 0, job.stderr

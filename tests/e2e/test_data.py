@@ -80,7 +80,8 @@ def test_kills_at_random_leave_every_count_exact(job: Job, seed: int) -> None:
 
 def test_a_world_that_shrinks_and_grows_reads_the_same_samples(job: Job) -> None:
     flags = [*NODES, "--nnodes", "1:2", "--replace-nodes", "on", "--grow", "now"]
-    start(job, flags, "--pace", "0.02", epochs=12)
+    # However long the node needs to come back, it finds work: two ranks alone stop at step 300.
+    start(job, flags, "--pace", "0.02", "--meet", "4:300", epochs=12)
     before = job.until_stepping(4, beyond=10)
     job.kill_node(before[3]["node"])
     job.until_event("node_lost")

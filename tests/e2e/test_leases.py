@@ -49,7 +49,7 @@ def done(job: Job) -> int:
 
 
 def until_done(job: Job, count: int) -> None:
-    eventually(lambda: done(job) >= count, f"{count} samples are done; {job.stderr}")
+    eventually(lambda: done(job) >= count, f"{count} samples are done", job=job)
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
@@ -151,7 +151,7 @@ def test_another_run_goes_on_where_the_checkpoint_stands(job: Job, make_job) -> 
     start(job, flags, "--samples", "600", "--checkpoint", str(job.directory / "ckpt"),
           "--every", "30", "--pace", "0.01")
     stored = job.directory / "ckpt" / "LATEST"
-    eventually(stored.exists, f"a checkpoint is in storage; {job.stderr}")
+    eventually(stored.exists, "a checkpoint is in storage", job=job)
     assert job.launcher is not None
     job.launcher.send_signal(signal.SIGTERM)
     job.wait()

@@ -132,7 +132,7 @@ def test_a_host_without_tls_is_told_that_the_job_has_it(make_job: Callable[..., 
     endpoint = f"127.0.0.1:{free_port()}"
     flags = ["--nnodes", "2", "--nproc-per-node", "1", "--rdzv-endpoint", endpoint]
     first.start_steps([*flags, "--tls", "--rdzv-conf", "is_host=1"])
-    eventually(first.status, f"its master answers; stderr:\n{first.stderr}")
+    eventually(first.status, "its master answers", job=first)
     token = ["--token-file", str(first.run_dir / "token")]
     problem = refusal(second, *flags, "--rdzv-conf", "is_host=0", *token, str(SCRIPTS / "steps.py"))
     assert problem["code"] == "PL-E105" and problem["where"] == endpoint, problem
@@ -144,7 +144,7 @@ def test_a_host_with_tls_is_told_that_the_job_has_none(make_job: Callable[..., J
     endpoint = f"127.0.0.1:{free_port()}"
     flags = ["--nnodes", "2", "--nproc-per-node", "1", "--rdzv-endpoint", endpoint]
     first.start_steps([*flags, "--rdzv-conf", "is_host=1"])
-    eventually(first.status, f"its master answers; stderr:\n{first.stderr}")
+    eventually(first.status, "its master answers", job=first)
     token = (first.run_dir / "token").read_text().strip()
     join = ["--join", f"paceline-join:v1:{endpoint}:{'a' * 64}:{token}"]
     problem = refusal(second, *flags, *join, str(SCRIPTS / "steps.py"))

@@ -1,7 +1,7 @@
 """Each sample that is read adds one to its key, over all ranks: what is lost or repeated shows.
 
     counting.py --checkpoint DIR --out DIR --epochs N [--samples N] [--batch N] [--workers N]
-                [--slow RANK]
+                [--slow RANK] [--meet WORLD:STEP]
 
 OUT/steps gets a line a step, (generation, step, hash of the step's samples), OUT/counts.json the
 keys at the end, and how often an evaluation in between saw each of its own samples.
@@ -49,7 +49,9 @@ def main() -> None:
     parser.add_argument("--every", default=None)
     parser.add_argument("--slow", type=int, help="this rank sleeps; steps are cut by speed")
     parser.add_argument("--pace", type=float, default=0.01)
+    parser.add_argument("--meet", default="0:0", help="a smaller world goes no further than this")
     args = parser.parse_args()
+    meet_world, meet_step = map(int, args.meet.split(":"))
     args.out.mkdir(parents=True, exist_ok=True)
     dist.init_process_group("gloo")
     data = pl.ElasticDataset(Numbers(args.samples, shift=args.shift), seed=7, name="train")
@@ -83,6 +85,8 @@ def main() -> None:
             ckpt.save(step, state)
             step += 1
             time.sleep(args.pace)
+            while step >= meet_step and pl.world_size() < meet_world:
+                time.sleep(0.1)
         seen = [number for batch in evaluation for number in batch.tolist()]
         counts += count(torch.tensor(seen, dtype=torch.int64), keys)
         ckpt.save(step, state)  # the epoch's end is a step of its own: what it did is saved, too
