@@ -7,7 +7,6 @@
 #include "paceline/sim/world.h"
 
 namespace paceline::sim {
-namespace {
 
 ExitCause Killed(int signal) {
   ExitCause cause;
@@ -17,8 +16,6 @@ ExitCause Killed(int signal) {
   cause.headline = cause.fingerprint;
   return cause;
 }
-
-}  // namespace
 
 Node::Node(SimWorld& world, uint32_t index, std::string name)
     : world_(world), index_(index), name_(std::move(name)), saves_(world, *this) {}

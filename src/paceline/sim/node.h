@@ -41,6 +41,9 @@ enum class Silence {
   kMute,    // the master does not hear it
 };
 
+// How a process ends that a signal kills.
+ExitCause Killed(int signal);
+
 class Node {
  public:
   Node(SimWorld& world, uint32_t index, std::string name);

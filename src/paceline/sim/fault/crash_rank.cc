@@ -9,16 +9,10 @@ void CrashRank(SimWorld& world, Prng& prng) {
   ExitCause cause;
   switch (prng.Below(4)) {
     case 0:
-      cause.kind = ExitCause::Kind::kSignaled;
-      cause.code = 9;
-      cause.fingerprint = cause.headline = "signal 9";
+      cause = Killed(SIGKILL);
       cause.cgroup_oom = prng.Chance(1, 2);
       break;
-    case 1:
-      cause.kind = ExitCause::Kind::kSignaled;
-      cause.code = 11;
-      cause.fingerprint = cause.headline = "signal 11";
-      break;
+    case 1: cause = Killed(SIGSEGV); break;
     case 2:
       cause.kind = ExitCause::Kind::kExited;
       cause.code = static_cast<int>(prng.Between(2, 139));

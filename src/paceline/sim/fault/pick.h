@@ -2,6 +2,7 @@
 
 // Draws a victim. Null when there is none: then the fault does nothing.
 
+#include <csignal>
 #include <functional>
 #include <vector>
 
@@ -29,6 +30,11 @@ inline const RankProcess* PickProcess(SimWorld& world, Prng& prng) {
     for (const auto& [pid, process] : world.node(i).processes()) found.push_back(&process);
   }
   return found.empty() ? nullptr : found[prng.Below(found.size())];
+}
+
+inline void KillSomeRank(SimWorld& world, Prng& prng) {
+  const RankProcess* process = PickProcess(world, prng);
+  if (process != nullptr) world.node(process->node).EndRank(process->pid, Killed(SIGKILL));
 }
 
 inline Duration Draw(Prng& prng, Duration low, Duration high) {

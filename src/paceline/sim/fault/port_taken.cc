@@ -5,13 +5,7 @@ namespace paceline::sim {
 
 void PortTaken(SimWorld& world, Prng& prng) {
   world.SetPortTakings(static_cast<uint32_t>(prng.Between(1, 4)));
-  const RankProcess* process = PickProcess(world, prng);  // so that a new world is needed
-  if (process == nullptr) return;
-  ExitCause cause;
-  cause.kind = ExitCause::Kind::kSignaled;
-  cause.code = 9;
-  cause.fingerprint = cause.headline = "signal 9";
-  world.node(process->node).EndRank(process->pid, cause);
+  KillSomeRank(world, prng);  // so that a new world is needed
 }
 
 }  // namespace paceline::sim

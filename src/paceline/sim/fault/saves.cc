@@ -10,14 +10,6 @@ namespace paceline::sim {
 
 namespace {
 
-ExitCause KilledHard() {
-  ExitCause cause;
-  cause.kind = ExitCause::Kind::kSignaled;
-  cause.code = 9;
-  cause.fingerprint = cause.headline = "signal 9";
-  return cause;
-}
-
 // Short, or long enough that ranks come to wait for it.
 Duration DrawTrouble(Prng& prng) {
   return prng.Chance(1, 2) ? Draw(prng, Duration::Milliseconds(50), Duration::Seconds(2))
@@ -55,7 +47,7 @@ void WriterDiesSaving(SimWorld& world, Prng& prng) {
   const Instant at = world.workload().MiddleOfNextSave(*process);
   if (at.is_max()) return;
   Node& node = world.node(process->node);
-  world.queue().At(at, [&node, pid = process->pid] { node.EndRank(pid, KilledHard()); });
+  world.queue().At(at, [&node, pid = process->pid] { node.EndRank(pid, Killed(SIGKILL)); });
 }
 
 void FlippedImage(SimWorld& world, Prng& prng) {
@@ -72,7 +64,7 @@ void FlippedImage(SimWorld& world, Prng& prng) {
   for (uint32_t i = 0; i < world.node_count(); ++i) {
     Node& owner = world.node(i);
     if (owner.name() != home || owner.processes().empty()) continue;
-    owner.EndRank(owner.processes().begin()->first, KilledHard());
+    owner.EndRank(owner.processes().begin()->first, Killed(SIGKILL));
     return;
   }
 }
@@ -129,7 +121,7 @@ void ZombieSave(SimWorld& world, Prng& prng) {
   const RankProcess zombie = *process;
   const int64_t step = world.workload().StepOf(zombie.generation) + prng.Between(1, 3);
   const uint64_t boot = node.boot_count();
-  node.EndRank(zombie.pid, KilledHard());
+  node.EndRank(zombie.pid, Killed(SIGKILL));
   const Duration wait = Draw(prng, Duration::Milliseconds(100), Duration::Seconds(5));
   world.queue().After(wait, [&world, &node, zombie, step, boot] {
     if (!node.is_on() || node.boot_count() != boot) return;

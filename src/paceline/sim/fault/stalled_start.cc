@@ -9,13 +9,7 @@ void StalledStart(SimWorld& world, Prng& prng) {
   node->StallStarts();
   world.queue().After(Draw(prng, Duration::Seconds(1), Duration::Seconds(60)),
                       [node] { node->ResumeStarts(); });
-  const RankProcess* process = PickProcess(world, prng);  // so that a new world is needed
-  if (process == nullptr) return;
-  ExitCause cause;
-  cause.kind = ExitCause::Kind::kSignaled;
-  cause.code = 9;
-  cause.fingerprint = cause.headline = "signal 9";
-  world.node(process->node).EndRank(process->pid, cause);
+  KillSomeRank(world, prng);  // so that a new world is needed
 }
 
 }  // namespace paceline::sim
