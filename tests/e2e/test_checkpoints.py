@@ -129,6 +129,20 @@ def test_a_new_job_goes_on_from_storage(job: Job, make_job) -> None:
     assert finals(second, 2) == [80.0] * 2
 
 
+def test_a_script_that_fails_for_good_leaves_its_newest_step(job: Job, make_job) -> None:
+    """The last world went on from memory and fell before its first save: that memory is all."""
+    flags = ["--standalone", "--nproc-per-node", "2"]
+    start(job, [*flags, "--max-restarts", "2"], "--every", "10m", "--fail", "20", steps=40)
+    assert job.wait() == 1, job.stderr
+    assert [entry[1] for entry in restored(job, 0)] == [0, 20, 20]
+    assert [one["step"] for one in stored(job)] == [19], job.stderr
+    assert not arenas(job), "what is in storage needs no memory"
+    second = make_job("second")
+    start(second, flags, steps=40)
+    assert second.wait() == 0, second.stderr
+    assert [entry[1] for entry in restored(second, 1)] == [20]
+
+
 def test_a_damaged_checkpoint_is_named_and_the_one_before_is_taken(job: Job, make_job) -> None:
     start(job, ["--standalone", "--nproc-per-node", "2"], "--every", "20", "--cut", steps=50)
     assert job.wait() == 0, job.stderr

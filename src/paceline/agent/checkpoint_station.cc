@@ -11,8 +11,6 @@
 #include "paceline/base/text.h"
 
 namespace paceline::agent {
-namespace {}  // namespace
-
 CheckpointStation::CheckpointStation(Reactor& reactor, Setup setup, Listener listener)
     : reactor_(reactor),
       setup_(std::move(setup)),
@@ -239,9 +237,13 @@ void CheckpointStation::Do(const core::ClearHolds&) {
 
 void CheckpointStation::Do(const core::WriteImage& action) {
   const ArenaShelf::Place place{setup_.node, action.shard.rank.value()};
-  const std::shared_ptr<const ImageClaim> claim = shelf_.Claim(place, action.saved);
+  std::shared_ptr<const ImageClaim> claim = shelf_.Claim(place, action.saved);
   // An agent before this one may have brought it to the disk, and the rank has gone on.
-  if (claim == nullptr && !tier_.Has(place.rank, action.saved)) {
+  const bool is_on_disk = claim == nullptr && tier_.Has(place.rank, action.saved);
+  if (claim == nullptr && !is_on_disk) {
+    claim = shelf_.Claim({place.node, place.rank, true}, action.saved);
+  }
+  if (claim == nullptr && !is_on_disk) {
     return Feed(core::ShardEnded{action.shard.rank, action.saved,
                                  core::StationMachine::NotHeld(action.saved), Duration()});
   }

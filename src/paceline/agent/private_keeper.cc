@@ -73,7 +73,9 @@ class PrivateKeeper {
             .world = &world_,
             .job_id = job_id_,
             .is_ending = is_ending_,
-            .age = MonotonicNow() - began_};
+            .age = MonotonicNow() - began_,
+            .has_ended = {},
+            .members = {NodeId(1)}};
   }
 
   void OnRanks() {
@@ -106,11 +108,11 @@ class PrivateKeeper {
     // What is due already waits for a report.
     const bool is_timed = !deadline.is_max() && deadline > now;
     timer_ = !is_timed ? 0 : reactor_->CallAt(deadline.nanoseconds(), [this] { Settle(); });
-    if (is_ending_ && !ledger_.IsFlushing(View())) reactor_->Post([this] { Renew(); });
+    if (is_ending_ && ledger_.is_over()) reactor_->Post([this] { Renew(); });
   }
 
   void Renew() {
-    if (is_ending_ && !ledger_.IsFlushing(View())) Form();
+    if (is_ending_ && ledger_.is_over()) Form();
   }
 
   void WatchAbsence() {

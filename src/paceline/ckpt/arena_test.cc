@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <signal.h>
-#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -15,6 +14,7 @@
 #include "gtest/gtest.h"
 #include "paceline/base/prng.h"
 #include "paceline/base/test_dir.h"
+#include "paceline/base/test_tmpfs.h"
 #include "paceline/ckpt/chunk_copy.h"
 
 namespace paceline::ckpt {
@@ -193,19 +193,20 @@ TEST_F(ArenaTest, AFlippedByteIsNeverBelieved) {
 }
 
 TEST_F(ArenaTest, AFullFileSystemIsAnErrorAndNoSignal) {
-  if (::geteuid() != 0 || ::mount("none", folder_.c_str(), "tmpfs", 0, "size=4m") != 0) {
+  const SmallTmpfs tmpfs(folder_, "4m");
+  if (!tmpfs.is_there()) {
     GTEST_SKIP() << "FULL TMPFS NOT TESTED: needs root";
   }
   const auto arena = Arena::OpenOrMake(path_, identity_, {kImage, 3});
   EXPECT_EQ(arena.failure().kind, FailureKind::kFull) << arena.failure().message;
   std::ifstream left(path_);
   EXPECT_FALSE(left.is_open());
-  ::umount(folder_.c_str());
 }
 
 // Others may take the room between the making and the last slot.
 TEST_F(ArenaTest, ASlotThatGetsNoMemoryIsNotUsed) {
-  if (::geteuid() != 0 || ::mount("none", folder_.c_str(), "tmpfs", 0, "size=24m") != 0) {
+  const SmallTmpfs tmpfs(folder_, "24m");
+  if (!tmpfs.is_there()) {
     GTEST_SKIP() << "FULL TMPFS NOT TESTED: needs root";
   }
   {
@@ -226,7 +227,6 @@ TEST_F(ArenaTest, ASlotThatGetsNoMemoryIsNotUsed) {
   const auto again = OpenOrMake();
   EXPECT_EQ(again->Sealed().size(), 2u);
   EXPECT_TRUE(again->IsReserved(2)) << "the next process finds the memory that there is now";
-  ::umount(folder_.c_str());
 }
 
 TEST_F(ArenaTest, AFileThatWasCutOffIsReplaced) {

@@ -1,7 +1,6 @@
 #include "paceline/ckpt/drain.h"
 
 #include <fcntl.h>
-#include <sys/mount.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -16,6 +15,7 @@
 #include "gtest/gtest.h"
 #include "paceline/base/prng.h"
 #include "paceline/base/test_dir.h"
+#include "paceline/base/test_tmpfs.h"
 #include "paceline/ckpt/chunk_copy.h"
 #include "paceline/ckpt/test_memory.h"
 
@@ -85,7 +85,8 @@ TEST_F(DrainTest, WhatTheMemoryLostIsNotWritten) {
 }
 
 TEST_F(DrainTest, AFullDiskLeavesNothing) {
-  if (::geteuid() != 0 || ::mount("none", folder_.c_str(), "tmpfs", 0, "size=5m") != 0) {
+  const SmallTmpfs tmpfs(folder_, "5m");
+  if (!tmpfs.is_there()) {
     GTEST_SKIP() << "FULL DISK NOT TESTED: needs root";
   }
   for (const bool may_bypass_cache : {true, false}) {
@@ -94,7 +95,6 @@ TEST_F(DrainTest, AFullDiskLeavesNothing) {
     EXPECT_EQ(report.failure().kind, FailureKind::kFull) << report.failure().message;
     EXPECT_FALSE(IsThere());
   }
-  ::umount(folder_.c_str());
 }
 
 TEST_F(DrainTest, ADirectoryThatIsGoneIsAnError) {

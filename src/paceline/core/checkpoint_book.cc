@@ -27,4 +27,9 @@ void Apply(const CheckpointFact& fact, CheckpointBook* book) {
   std::visit(BookFolder{*book}, fact);
 }
 
+bool IsGivenUp(const CheckpointBook& book, SavedStep saved) {
+  const RestoreDecided& former = book.restore;
+  return saved.generation < former.generation.value() && saved > former.saved;
+}
+
 }  // namespace paceline::core

@@ -48,4 +48,7 @@ struct CheckpointBook {
 inline constexpr size_t kDamagedMax = 64;
 void Apply(const CheckpointFact& fact, CheckpointBook* book);
 
+// An older world saved it beyond the point where a newer one went on: a dead branch.
+bool IsGivenUp(const CheckpointBook& book, SavedStep saved);
+
 }  // namespace paceline::core

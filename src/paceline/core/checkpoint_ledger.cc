@@ -28,12 +28,6 @@ bool AreAllThere(const World& world, const std::map<NodeId, CheckpointReport>& r
                      [&](const Seat& seat) { return reports.contains(seat.node); });
 }
 
-// What they hold is all that they will ever hold.
-bool AreAllFinal(const World& world, const std::map<NodeId, CheckpointReport>& reports) {
-  return std::all_of(world.seats.begin(), world.seats.end(),
-                     [&](const Seat& seat) { return reports.at(seat.node).is_final; });
-}
-
 // "what ranks 3, 7, 12 and 40 more saved".
 std::string Listed(const std::set<uint32_t>& ranks) {
   constexpr size_t kNamedMax = 8;
@@ -54,7 +48,9 @@ Generation GenerationOf(const CheckpointView& view) {
 }  // namespace
 
 bool CheckpointLedger::IsDue(Instant now, const CheckpointView& view, bool is_calm) const {
-  if (!has_reports()) return false;
+  // The last one that was waited for may be lost, and say nothing.
+  const bool ends = view.is_ending && !is_over_ && !has_news_ && !IsFlushing(view);
+  if (!has_reports() || ends) return ends;
   if (goes_on_ || (has_news_ && is_calm)) return true;
   if (GenerationOf(view) != looked_for_ || view.is_ending != was_ending_) return true;
   const Instant deadline = NextDeadline();
@@ -121,22 +117,6 @@ void CheckpointLedger::LearnTerms() {
   if (!others.has_value()) return;
   terms_ = others;
   has_changed_ = true;
-}
-
-std::optional<SavedStep> CheckpointLedger::NewestComplete(const CheckpointView& view) const {
-  // Only what this world saved: older steps were restored, so they are somewhere already.
-  const World& world = *view.world;
-  std::map<SavedStep, std::set<uint32_t>> ranks;
-  for (const auto& [node, report] : memories_.reports) {
-    for (const MemoryImage& image : report.images) {
-      if (image.saved.generation != world.generation.value() || image.is_copy) continue;
-      ranks[image.saved].insert(image.rank.value());
-    }
-  }
-  for (auto it = ranks.rbegin(); it != ranks.rend(); ++it) {
-    if (it->second.size() == world.world_size()) return it->first;
-  }
-  return std::nullopt;
 }
 
 // The latest of the steps that ranks kept: for each its first from hold_ on, as its own node tells.
@@ -212,22 +192,20 @@ void CheckpointLedger::PlanHold(Instant now, const CheckpointView& view) {
 }
 
 void CheckpointLedger::StartPersist(Instant now, const CheckpointView& view, SavedStep saved) {
+  const ImageWriters writers = view.is_ending ? WritersLeft(view.members, memories_, saved)
+                                              : WritersIn(*view.world, memories_, saved);
+  if (writers.empty()) return;  // gone since
   Persist persist;
   persist.since = now;
   persist.order.saved = saved;
-  persist.order.world_size = view.world->world_size();
+  persist.order.world_size = static_cast<uint32_t>(writers.size());
   persist.order.name =
       "step-" + std::to_string(saved.step) + "-g" + std::to_string(saved.generation);
-  std::map<std::pair<uint64_t, uint64_t>, uint32_t> writer_of;  // of equal files: the lowest rank
-  for (const Seat& seat : view.world->seats) {
-    for (uint32_t rank = seat.first_rank; rank < seat.first_rank + seat.rank_count; ++rank) {
-      persist.node_of[rank] = seat.node;
-      const MemoryImage* image = Find(memories_.reports.at(seat.node), Rank(rank), saved);
-      if (image == nullptr || image->is_copy) return;  // gone since
-      const auto key = std::pair(image->file_root, image->file_bytes);
-      const uint32_t writer = writer_of.emplace(key, rank).first->second;
-      persist.order.shards.push_back({Rank(rank), Rank(writer)});
-    }
+  std::map<std::pair<uint64_t, uint64_t>, uint32_t> file_of;  // of equal files: the lowest rank's
+  for (const auto& [rank, writer] : writers) {
+    persist.node_of[rank] = writer.node;
+    const auto key = std::pair(writer.file_root, writer.file_bytes);
+    persist.order.shards.push_back({Rank(rank), Rank(file_of.emplace(key, rank).first->second)});
   }
   MARK("persist begins");
   persist_ = std::move(persist);
@@ -263,6 +241,13 @@ std::optional<CheckpointFact> CheckpointLedger::WatchPersist(Instant now,
         // had heard of the hold too late.
         const bool is_gone = Find(report->second, Rank(rank), persist.order.saved) == nullptr;
         if (is_gone) margin_ = std::min(margin_ * 2, kMarginMax);
+        // Ranks that are told to stop save on: a newer step is there, or will be.
+        if (is_gone && view.is_ending && !report->second.is_final) {
+          MARK("a rank saves on while its job ends");
+          persist_.reset();
+          has_changed_ = true;
+          return std::nullopt;
+        }
         const bool is_late = is_gone && persist.is_held && !view.is_ending;
         GiveUp(now, "rank " + std::to_string(rank) + ": " + shard.problem, said);
         // That is no trouble of storage, which would have to be left in peace: the next one is
@@ -327,7 +312,7 @@ std::optional<CheckpointFact> CheckpointLedger::NextRestore(const CheckpointView
   persist_.reset();
   replication_.Reset();
   if (last_steps_.Reset()) has_changed_ = true;
-  if (view.is_ending || !HasHeardAll(*view.world)) return std::nullopt;
+  if (!HasHeardAll(*view.world)) return std::nullopt;
   RestoreDecided decided = DecideRestore(*view.world, view.book, view.job_id, memories_);
   plan_for_ = decided.generation;
   plan_ = PlanOf(decided, *view.world);
@@ -363,14 +348,29 @@ std::optional<CheckpointFact> CheckpointLedger::Next(Instant now, const Checkpoi
   } else {
     replication_.Reset();
   }
+  SettleEnd(view);
   return fact;
+}
+
+void CheckpointLedger::SettleEnd(const CheckpointView& view) {
+  const bool was_over = std::exchange(is_over_, view.is_ending && (is_over_ || !IsFlushing(view)));
+  if (!is_over_ || was_over) return;
+  has_changed_ = true;
+  if (terms_.has_value() || !IsNewestNotStored(view)) return;
+  // The ranks that said so are gone, and so are the agents that they said it to.
+  MARK("nobody knows where the last step belongs");
+  problem_ = "no process is left that knows where its checkpoints go";
 }
 
 std::optional<CheckpointFact> CheckpointLedger::NextFact(Instant now, const CheckpointView& view,
                                                          std::vector<std::string>* said) {
   LearnTerms();
   last_steps_.Pass(now);
-  if (std::exchange(was_ending_, view.is_ending) != view.is_ending) has_changed_ = true;
+  if (std::exchange(was_ending_, view.is_ending) != view.is_ending) {
+    has_changed_ = true;
+    failures_in_a_row_ = 0;  // the last step is worth a try of its own
+  }
+  if (view.is_ending) complete_ = NewestLeft(view.members, view.book, memories_);
   if (!terms_.has_value() || view.world == nullptr) {
     persist_.reset();
     return std::nullopt;
@@ -382,16 +382,22 @@ std::optional<CheckpointFact> CheckpointLedger::NextFact(Instant now, const Chec
       return CheckpointDamaged{name, node, ""};
     }
   }
-  if (view.book.restore.generation < view.world->generation) {
+  if (view.book.restore.generation < view.world->generation && !view.is_ending) {
     return NextRestore(view);
   }
-  complete_ = NewestComplete(view);
+  if (!view.is_ending) complete_ = NewestSavedBy(*view.world, memories_);
+  if (HasLostWriter(view)) {
+    MARK("a writer is lost while the job ends");
+    persist_.reset();
+    has_changed_ = true;
+  }
   if (persist_.has_value()) {
     if (auto fact = WatchPersist(now, view, said)) return fact;
   }
-  if (persist_.has_value() || !AreAllThere(*view.world, memories_.reports)) return std::nullopt;
-  const bool is_new = complete_.has_value() &&
-                      (!view.book.committed.has_value() || view.book.committed->saved < *complete_);
+  if (persist_.has_value()) return std::nullopt;
+  const bool are_all_there = AreAllThere(*view.world, memories_.reports);
+  if (!view.is_ending && !are_all_there) return std::nullopt;
+  const bool is_new = IsNewestNotStored(view);
   bool flush = view.is_ending;
   for (const auto& [node, report] : memories_.reports) {
     flush = flush ||
@@ -405,6 +411,7 @@ std::optional<CheckpointFact> CheckpointLedger::NextFact(Instant now, const Chec
     StartPersist(now, view, *complete_);
     return std::nullopt;
   }
+  if (!are_all_there) return std::nullopt;
   const std::optional<CheckpointCommitted>& stored = view.book.committed;
   const bool is_settled =
       last_steps_.Look(now, *view.world, memories_, view.has_ended,
@@ -437,59 +444,6 @@ std::optional<CheckpointFact> CheckpointLedger::NextFact(Instant now, const Chec
   StartPersist(now, view, *held);
   if (persist_.has_value()) persist_->is_held = true;
   return std::nullopt;
-}
-
-bool CheckpointLedger::IsFlushing(const CheckpointView& view) const {
-  if (!terms_.has_value() || view.world == nullptr) return false;
-  if (!AreAllThere(*view.world, memories_.reports)) return false;
-  if (persist_.has_value()) return true;
-  if (view.is_ending && !AreAllFinal(*view.world, memories_.reports)) {
-    MARK("a stop waits for the last word of a node");
-    return true;
-  }
-  if (!complete_.has_value() || failures_in_a_row_ > 0) return false;
-  return !view.book.committed.has_value() || view.book.committed->saved < *complete_;
-}
-
-CheckpointOrder CheckpointLedger::OrderFor(NodeId node, const CheckpointView& view) const {
-  CheckpointOrder order;
-  order.terms = terms_;
-  order.hold = hold_;
-  if (view.book.committed.has_value()) order.durable = view.book.committed->saved;
-  order.damaged = view.book.damaged;
-  order.problem = last_steps_.why().empty() ? problem_ : last_steps_.why();
-  order.is_ending = view.is_ending;
-  order.is_over = view.is_ending && !IsFlushing(view);
-  const RestoreDecided& decided = view.book.restore;
-  if (view.world != nullptr && decided.generation == view.world->generation) {
-    RestoreOrder& restore = order.restore.emplace();
-    restore.generation = decided.generation;
-    restore.from = decided.from;
-    restore.saved = decided.saved;
-    restore.world_size = decided.world_size;
-    restore.name = decided.name;
-    restore.reason = decided.reason;
-    // A new master: the ranks that have not restored yet keep the others from going on.
-    const RestorePlan plan = plan_for_ == decided.generation ? plan_ : PlanOf(decided, *view.world);
-    if (const auto mine = plan.sources.find(node); mine != plan.sources.end()) {
-      restore.sources = mine->second;
-    }
-    const auto fetches = plan.fetches.find(node);
-    if (fetches != plan.fetches.end() && !complete_.has_value()) order.fetch = fetches->second;
-  }
-  order.replicas = replication_.replicas();
-  order.replicated = replication_.newest();
-  order.replica_problem = replication_.problem();
-  order.drop_others = replication_.is_complete();
-  if (order.fetch.empty()) order.fetch = replication_.OrdersFor(node);
-  if (!persist_.has_value()) return order;
-  PersistOrder mine = persist_->order;
-  std::erase_if(mine.shards, [&](const PersistOrder::Shard& shard) {
-    return persist_->node_of.at(shard.rank.value()) != node;
-  });
-  if (!mine.shards.empty()) order.persist = std::move(mine);
-  if (persist_->is_committing && persist_->committer == node) order.commit = persist_->order;
-  return order;
 }
 
 }  // namespace paceline::core

@@ -29,6 +29,7 @@
 #include "paceline/core/checkpoint_restore.h"
 #include "paceline/core/last_steps.h"
 #include "paceline/core/replication.h"
+#include "paceline/core/whole_step.h"
 #include "paceline/model/checkpoint.h"
 #include "paceline/model/ids.h"
 #include "paceline/model/world.h"
@@ -44,6 +45,8 @@ struct CheckpointView {
   uint32_t failures = 0;   // of the job so far
   Duration age;            // of the job
   HasEnded has_ended;      // empty: nobody has
+  // Nodes of the job that ends, in order of their ids; some may be away for a moment.
+  std::vector<NodeId> members = {};
 };
 
 class CheckpointLedger {
@@ -70,10 +73,12 @@ class CheckpointLedger {
   bool TakeChanged();
 
   Instant NextDeadline() const;
-  // Something is on its way to storage that was asked for, or must be before the job ends.
-  bool IsFlushing(const CheckpointView& view) const;
+  // The job ends, and no more of it is on its way to storage, or may come to be. Said once for
+  // good: nodes give their memory back then.
+  bool is_over() const { return is_over_; }
   const std::optional<CheckpointTerms>& terms() const { return terms_; }
-  // The newest step that every rank of the world has in memory.
+  // The newest step that every rank of the world has in memory; of a job that ends, the newest of
+  // any world that is left.
   std::optional<SavedStep> newest_in_memory() const { return complete_; }
   // The step that is on its way to storage.
   std::optional<SavedStep> persisting() const {
@@ -99,7 +104,10 @@ class CheckpointLedger {
   std::optional<SavedStep> WorthReplicating() const;
   bool HasHeardAll(const World& world) const;
   void LearnTerms();
-  std::optional<SavedStep> NewestComplete(const CheckpointView& view) const;
+  bool IsFlushing(const CheckpointView& view) const;
+  bool IsNewestNotStored(const CheckpointView& view) const;
+  void SettleEnd(const CheckpointView& view);
+  bool HasLostWriter(const CheckpointView& view) const;
   std::optional<SavedStep> HeldByAll(const World& world) const;
   void PlanHold(Instant now, const CheckpointView& view);
   void StartPersist(Instant now, const CheckpointView& view, SavedStep saved);
@@ -125,6 +133,7 @@ class CheckpointLedger {
   Replication replication_;
   LastSteps last_steps_;
   bool was_ending_ = false;
+  bool is_over_ = false;
   bool has_changed_ = false;
   bool has_news_ = false;  // since the last look
   bool goes_on_ = false;   // the last look ended with a fact

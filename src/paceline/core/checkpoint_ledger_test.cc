@@ -314,57 +314,6 @@ TEST_F(LedgerTest, AStragglersStepIsGivenUpAndTheNextOneIsStored) {
   EXPECT_EQ(Order(0).problem, "");
 }
 
-TEST_F(LedgerTest, TheNewestStepIsFlushedWhenTheJobEnds) {
-  Form(1, 2);
-  Run();
-  SaveAll(3);
-  Run();
-  EXPECT_TRUE(ledger_.IsFlushing(View()));
-  is_ending_ = true;
-  Run();
-  ASSERT_TRUE(Order(0).persist.has_value());
-  EXPECT_FALSE(Order(0).is_over);
-  CarryOut();
-  CarryOut();
-  EXPECT_EQ(book_.committed->saved.step, 3);
-  EXPECT_FALSE(ledger_.IsFlushing(View()));
-  EXPECT_TRUE(Order(0).is_over);
-}
-
-TEST_F(LedgerTest, TheEndWaitsForWhatWasSavedAndNotToldYet) {
-  Form(1, 2);
-  Run();
-  SaveAll(3);
-  is_ending_ = are_ranks_left_ = true;
-  Run();
-  CarryOut();
-  CarryOut();
-  ASSERT_EQ(book_.committed->saved.step, 3);
-  EXPECT_TRUE(ledger_.IsFlushing(View()));
-  EXPECT_FALSE(Order(0).is_over);
-  SaveAll(4);
-  are_ranks_left_ = false;
-  ledger_.TakeChanged();
-  Run();
-  EXPECT_TRUE(ledger_.TakeChanged());
-  EXPECT_FALSE(Order(0).is_over);
-  CarryOut();
-  CarryOut();
-  EXPECT_EQ(book_.committed->saved.step, 4);
-  EXPECT_TRUE(Order(0).is_over);
-}
-
-TEST_F(LedgerTest, ANodeThatIsGoneKeepsNobodyFromEnding) {
-  Form(1, 2);
-  Run();
-  SaveAll(3);
-  Run();
-  is_ending_ = true;
-  Run();
-  ledger_.Forget(NodeId(2));
-  EXPECT_FALSE(ledger_.IsFlushing(View()));
-}
-
 // Its images are on the host of others, which tell of them; nobody but itself can write them.
 TEST_F(LedgerTest, NothingIsOrderedOfANodeThatIsAway) {
   terms_.policy = {.kind = PersistPolicy::Kind::kSteps, .steps = 10};

@@ -249,9 +249,8 @@ RestorePlan PlanForNobody(const World& world, const Memories& memories,
   const Rank nobody(decided.world_size);
   RestorePlan plan;
   for (const Seat& seat : world.seats) {
-    const std::string& place = memories.reports.at(seat.node).place;
-    // Without a name of its own the node fetches nothing, and its ranks find nothing there.
-    const RestoreOrder::Image from{nobody, place.empty() ? "gone" : place, true};
+    // A node that fetches nothing finds nothing there.
+    const RestoreOrder::Image from{nobody, memories.reports.at(seat.node).place, true};
     for (uint32_t i = 0; i < seat.rank_count; ++i) {
       plan.sources[seat.node].push_back({Rank(seat.first_rank + i), {from}});
     }
@@ -315,18 +314,13 @@ RestorePlan PlanFromStorage(const World& world, const Memories& memories, const 
 
 RestoreDecided DecideRestore(const World& world, const CheckpointBook& book,
                              const std::string& job_id, const Memories& memories) {
-  const RestoreDecided& former = book.restore;
   std::set<SavedStep> candidates;
   std::optional<StoredCheckpoint> stored;
   const auto age = [](SavedStep saved) { return std::pair(saved.step, saved.generation); };
   for (const auto& [node, report] : memories.reports) {
     for (const MemoryImage& image : report.images) {
-      // What an older world saved beyond the point where a newer one went on is a dead branch.
-      const bool is_dead =
-          image.saved.generation < former.generation.value() && image.saved > former.saved;
-      if (image.saved.generation <= world.generation.value() && !is_dead) {
-        candidates.insert(image.saved);
-      }
+      const bool is_later = image.saved.generation > world.generation.value();
+      if (!is_later && !IsGivenUp(book, image.saved)) candidates.insert(image.saved);
     }
     if (!report.stored.has_value()) continue;
     if (!IsDamaged(book, report.stored->name) &&

@@ -17,6 +17,14 @@ bool HasRankEnded(Turn& turn, NodeId node, Rank rank) {
   });
 }
 
+std::vector<NodeId> MembersOf(const JobState& state) {
+  std::vector<NodeId> members;
+  for (const auto& [id, node] : state.nodes) {
+    if (node.IsMember()) members.push_back(id);
+  }
+  return members;
+}
+
 CheckpointView ViewOf(Turn& turn) {
   const JobState& state = turn.state();
   const bool is_ending = state.phase == Phase::kStopping || state.phase == Phase::kFinished;
@@ -29,7 +37,8 @@ CheckpointView ViewOf(Turn& turn) {
           .is_ending = is_ending,
           .failures = state.budget.charged_failures,
           .age = turn.now() - state.world_since,
-          .has_ended = [&turn](NodeId node, Rank rank) { return HasRankEnded(turn, node, rank); }};
+          .has_ended = [&turn](NodeId node, Rank rank) { return HasRankEnded(turn, node, rank); },
+          .members = is_ending ? MembersOf(state) : std::vector<NodeId>()};
 }
 
 }  // namespace
@@ -60,17 +69,24 @@ bool NoteCheckpoints(Turn& turn) {
 
 void TellCheckpoints(Turn& turn) {
   CheckpointLedger& ledger = turn.watch().checkpoints;
-  if (!ledger.TakeChanged()) return;
+  const std::vector<NodeId> admitted = std::exchange(turn.watch().admitted_late, {});
+  const bool tells_all = ledger.TakeChanged();
+  if (!tells_all && admitted.empty()) return;
   const CheckpointView view = ViewOf(turn);
-  for (auto& [node, link] : turn.links()) {
-    if (!link.connection) continue;
+  const auto tell = [&](NodeId node, NodeLink& link) {
+    if (!link.connection) return;
     CheckpointOrder order = ledger.OrderFor(node, view);
-    if (order == link.told_checkpoint) continue;
+    if (order == link.told_checkpoint) return;
     link.told_checkpoint = order;
     turn.Do(OrderCheckpoint{node, std::move(order)});
+  };
+  if (!tells_all) {
+    for (const NodeId node : admitted) tell(node, turn.Link(node));
+    return;
   }
+  for (auto& [node, link] : turn.links()) tell(node, link);
 }
 
-bool AwaitsStorage(Turn& turn) { return turn.watch().checkpoints.IsFlushing(ViewOf(turn)); }
+bool AwaitsStorage(Turn& turn) { return !turn.watch().checkpoints.is_over(); }
 
 }  // namespace paceline::core

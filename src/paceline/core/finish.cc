@@ -13,12 +13,10 @@ namespace {
 
 // A node that still may hold ranks, or has not been told that the job is over.
 bool IsAwaited(const NodeState& node, const NodeLink& link) {
-  const bool member =
-      node.status == NodeState::Status::kSpare || node.status == NodeState::Status::kSeated;
-  if (!link.connection) return member && link.told.kind != Assignment::Kind::kLeave;
+  if (!link.connection) return node.IsMember() && link.told.kind != Assignment::Kind::kLeave;
   if (HoldsRanks(link)) return true;
   // Ranks that it was told to start and has not reported yet.
-  return member && link.carried_out < link.told.generation;
+  return node.IsMember() && link.carried_out < link.told.generation;
 }
 
 // What goes with the job, behind the reason of its end.
@@ -43,7 +41,8 @@ void OnStopRequested(Turn& turn, const StopRequested& event) {
   MARK("stop asked");
   turn.Emit(StopDecided{.exit_code = again ? state.exit_code : event.exit_code,
                         .grace = force ? Duration() : event.grace,
-                        .reason = force && again ? "asked to stop again: no grace" : event.why});
+                        .reason = force && again ? "asked to stop again: no grace" : event.why,
+                        .is_asked = true});
 }
 
 bool NoteFinish(Turn& turn) {
@@ -60,8 +59,8 @@ bool NoteFinish(Turn& turn) {
     turn.watch().pending = "waits for the ranks of " + awaited + " to end";
     return false;
   }
-  // A stop that was asked for has its grace; a job that is done has all the time it needs.
-  turn.watch().awaits_storage = AwaitsStorage(turn) && (!late || state.exit_code == 0);
+  // A stop that was asked for has its grace; a job that ends by itself, all the time it needs.
+  turn.watch().awaits_storage = AwaitsStorage(turn) && (!late || !state.is_stop_asked);
   if (turn.watch().awaits_storage) {
     turn.watch().pending = "waits until its last checkpoint is in storage";
     return false;

@@ -202,6 +202,7 @@ struct StateFolder {
   void operator()(const StopDecided& fact) {
     ++state.stop_count;
     state.stop_grace = fact.grace;
+    state.is_stop_asked = fact.is_asked;
     state.exit_code = fact.exit_code;
     state.final_reason = fact.reason;
     SetPhase(state, record, Phase::kStopping);

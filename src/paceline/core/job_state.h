@@ -41,6 +41,8 @@ struct NodeState {
   bool finished = false;    // its ranks of the current world had all exited with 0 when it was lost
   std::string reason;       // of the last change of status
   RecordSeq cause;          // record of the last change of status
+  // Neither lost nor gone by itself.
+  bool IsMember() const { return status == Status::kSpare || status == Status::kSeated; }
   bool operator==(const NodeState&) const = default;
 };
 std::string_view NodeStatusName(NodeState::Status status);
@@ -120,6 +122,7 @@ struct JobState {
   std::string waiting_for;
   Duration stop_grace;
   uint32_t stop_count = 0;  // StopDecided records so far
+  bool is_stop_asked = false;
   int exit_code = 0;
   std::string final_reason;
   RecordSeq last_seq;
@@ -204,7 +207,8 @@ struct Watch {
   int64_t saved_step = -1;
   std::string pending;  // what holds the next world
   CheckpointLedger checkpoints;
-  bool awaits_storage = false;  // the job ends when its last checkpoint is in storage
+  std::vector<NodeId> admitted_late;  // in this step, while the job stops
+  bool awaits_storage = false;        // the job ends when its last checkpoint is in storage
 };
 
 }  // namespace paceline::core

@@ -17,13 +17,9 @@ namespace {
 
 using Status = NodeState::Status;
 
-bool IsMember(const NodeState& node) {
-  return node.status == Status::kSpare || node.status == Status::kSeated;
-}
-
 void CountConnection(Turn& turn, NodeId node, bool connected) {
   const NodeState* known = turn.state().Find(node);
-  if (known == nullptr || !IsMember(*known)) return;
+  if (known == nullptr || !known->IsMember()) return;
   uint32_t& count = turn.watch().connected_count;
   if (connected) {
     ++count;
@@ -206,6 +202,8 @@ void Admit(Turn& turn, NodeId id, const NodeRegistered& event) {
   link.connection = event.connection;
   link.registered = true;
   link.told_checkpoint = CheckpointOrder{};
+  // It has to know that its last word is awaited.
+  if (turn.state().phase == Phase::kStopping) turn.watch().admitted_late.push_back(id);
   turn.watch().checkpoints.Forget(id);  // what it said on another connection may be over
   link.gone = false;
   link.last_heard = turn.now();
@@ -331,7 +329,7 @@ void OnDisconnected(Turn& turn, const NodeDisconnected& event) {
 
 void OnGone(Turn& turn, const NodeGone& event) {
   const NodeState* node = turn.state().Find(event.name);
-  if (node == nullptr || !IsMember(*node)) return;
+  if (node == nullptr || !node->IsMember()) return;
   NodeLink& link = turn.Link(node->id);
   const bool other_agent =
       event.agent_pid != 0 && link.agent_pid != 0 && event.agent_pid != link.agent_pid;
@@ -352,7 +350,7 @@ void OnLeaving(Turn& turn, const NodeLeaving& event) {
   if (found == turn.links().end() || found->second.connection != event.connection) return;
   const NodeState* node = turn.state().Find(event.node);
   found->second.last_heard = turn.now();
-  if (!IsMember(*node)) return;
+  if (!node->IsMember()) return;
   CountConnection(turn, event.node, false);
   turn.Emit(NodeLeft{.node = node->id,
                      .name = node->name,
@@ -368,7 +366,7 @@ void DetectLosses(Turn& turn) {
   }
   for (const NodeId id : watch.checks.Take(turn.now())) {
     const NodeState& node = *turn.state().Find(id);
-    if (!IsMember(node)) continue;
+    if (!node.IsMember()) continue;
     const Verdict verdict = JudgeNode({turn.state(), node, turn.Link(id)}, turn.now());
     watch.checks.Set(id, verdict.until);
     if (verdict.kind == Verdict::Kind::kLost) LoseNode(turn, node, verdict.reason, {});

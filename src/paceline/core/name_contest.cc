@@ -45,10 +45,7 @@ bool IsHeld(const Contest& contest, ConnectionId asking) {
   const bool same_agent =
       contest.same_host && link.agent_incarnation == contest.report.agent_incarnation;
   if (same_agent || link.gone || link.connection == asking) return false;
-  using Status = NodeState::Status;
-  const Status status = contest.node.status;
-  const bool is_member = status == Status::kSpare || status == Status::kSeated;
-  if (!link.connection && (contest.same_host || !is_member)) return false;
+  if (!link.connection && (contest.same_host || !contest.node.IsMember())) return false;
   return contest.silent < contest.limit;
 }
 

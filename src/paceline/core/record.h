@@ -121,6 +121,7 @@ struct StopDecided {
   int exit_code = 0;
   Duration grace;
   std::string reason;
+  bool is_asked = false;  // by somebody; false: the job came to its end
 };
 struct JobFinished {
   int exit_code = 0;

@@ -456,8 +456,8 @@ CheckpointReport StationMachine::MakeReport(const std::vector<MemoryImage>& imag
     report.flush = std::max(report.flush.value_or(-1), rank.awaited->step);
   }
   report.damaged.assign(damaged_.begin(), damaged_.end());
+  report.place = setup_.node;
   if (peer_memory_.has_value()) {
-    report.place = setup_.node;
     report.address = peer_memory_->address;
     report.domain = peer_memory_->domain;
     report.failed = copies_.failed;
@@ -477,8 +477,9 @@ void StationMachine::On(const ReportDue& event) {
   report_at_ = Instant::Max();
   is_report_urgent_ = false;
   CheckpointReport report = MakeReport(event.images);
-  // A node whose ranks never made a Checkpointer says nothing.
-  const bool is_silent = !told_.has_value() && !report.terms.has_value() && report.images.empty();
+  // A node whose ranks never made a Checkpointer says nothing, but that at the end.
+  const bool has_nothing = !report.terms.has_value() && report.images.empty();
+  const bool is_silent = !told_.has_value() && has_nothing && !report.is_final;
   if (is_silent || told_ == report) return;
   told_ = report;
   told_at_ = now_;

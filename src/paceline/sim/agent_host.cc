@@ -378,7 +378,8 @@ void AgentHost::Do(const core::ExitAgent& action) {
 void AgentHost::MayExit() {
   if (!exit_code_.has_value() || has_ended_) return;
   // Until the newest step is in storage, or the master ends its patience.
-  if (is_linked_ && station_.machine().IsAwaited()) return;
+  const bool waits = world_.options().canary != Canary::kHurriedEnd;
+  if (waits && is_linked_ && station_.machine().IsAwaited()) return;
   has_ended_ = true;
   if (world_.options().saves.is_used) station_.CleanUp();
   world_.queue().After(Duration(), [&node = node_, incarnation = incarnation_, code = *exit_code_] {

@@ -24,6 +24,7 @@ constexpr CanaryEntry kCanaries[] = {
     {Canary::kPruneNewest, "prune_newest", "retention removes the newest checkpoint"},
     {Canary::kTrustCopies, "trust_copies", "parts from other hosts are taken without their hashes"},
     {Canary::kHideCopies, "hide_copies", "a node does not tell which copies it has"},
+    {Canary::kHurriedEnd, "hurried_end", "agents do not wait for storage when the job ends"},
 };
 
 }  // namespace

@@ -32,6 +32,7 @@ enum class Canary {
   kPruneNewest,          // retention removes the newest
   kTrustCopies,          // what comes from another host is not compared with its hashes
   kHideCopies,           // a node says nothing of its copies
+  kHurriedEnd,           // an agent does not wait for storage when its job ends
 };
 
 struct CanaryEntry {

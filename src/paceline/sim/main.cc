@@ -189,6 +189,8 @@ void List() {
               "a restore is one step's exact state on all ranks, or an error");
   std::printf("  %-24s %s\n", "held_stays",
               "what a rank was told in time to keep is there when it is written");
+  std::printf("  %-24s %s\n", "end_stores_newest",
+              "no memory is given back before its newest whole step is in storage");
   std::printf("  %-24s %s\n", "liveness",
               "when the faults are healed, steps are made, or Pending() says what is missing");
   std::printf("canaries\n");

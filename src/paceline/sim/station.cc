@@ -1,6 +1,8 @@
 #include "paceline/sim/station.h"
 
 #include <algorithm>
+#include <map>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -86,9 +88,46 @@ void SimStation::WatchSaves() {
 }
 
 void SimStation::CleanUp() {
-  if (!machine_.order().problem.empty() || !machine_.order().is_over) return;
+  const bool is_over = machine_.order().is_over || world_.options().canary == Canary::kHurriedEnd;
+  if (!machine_.order().problem.empty() || !is_over) return;
+  JudgeEnd();
   // Nodes of one machine share its memory, and each removes all that the job had there.
   node_.shelf().Clear();
+}
+
+// Nobody had a problem to tell of: then the newest step that is whole in the memory of nodes that
+// the job still has is in storage before the first of them gives its memory back. A node that is
+// lost while the job ends takes with it what it had.
+void SimStation::JudgeEnd() {
+  if (!world_.master().is_on()) return;
+  const core::JobState& state = world_.master().job().state();
+  const core::CheckpointBook& book = state.checkpoints;
+  struct Whole {
+    std::set<uint32_t> ranks;
+    uint32_t world_size = 0;
+  };
+  std::map<SavedStep, Whole> steps;
+  for (uint32_t i = 0; i < world_.node_count(); ++i) {
+    Node& node = world_.node(i);
+    const core::NodeState* known = state.Find(node.name());
+    if (known == nullptr || !known->IsMember() || !world_.IsLinked(node)) continue;
+    for (const auto& [place, arena] : node.shelf().all()) {
+      if (place.node != node.name()) continue;
+      for (const SimImage* image : arena.Sealed()) {
+        if (image->is_flipped || image->is_zombies || core::IsGivenUp(book, image->saved)) continue;
+        steps[image->saved].ranks.insert(image->rank);
+        steps[image->saved].world_size = image->world_size;
+      }
+    }
+  }
+  for (const auto& [saved, whole] : steps) {
+    const bool is_stored = book.committed.has_value() && book.committed->saved >= saved;
+    if (whole.ranks.size() < whole.world_size || is_stored) continue;
+    return world_.Fail("end_stores_newest", node_.name() + " gives back step " +
+                                                std::to_string(saved.step) + " of world " +
+                                                std::to_string(saved.generation) +
+                                                ", and it is not in storage");
+  }
 }
 
 // ---- what the machine wants ----
@@ -175,9 +214,17 @@ Duration SimStation::DrawShort() {
   return Duration::Microseconds(world_.prng().Between(200, 5'000));
 }
 
+SimArena* SimStation::ArenaWith(Rank rank, SavedStep saved) {
+  for (const bool is_copy : {false, true}) {
+    SimArena* arena = node_.shelf().Find({node_.name(), rank.value(), is_copy});
+    if (arena != nullptr && arena->Find(saved) != nullptr) return arena;
+  }
+  return nullptr;
+}
+
 void SimStation::Do(const core::WriteImage& action) {
   world_.SyncSaves(node_);
-  SimArena* arena = node_.shelf().Find({node_.name(), action.shard.rank.value()});
+  SimArena* arena = ArenaWith(action.shard.rank, action.saved);
   if (arena == nullptr || !arena->BeginRead(action.saved)) {
     MARK("image was gone before it was written");
     JudgeLost(action);
@@ -217,7 +264,7 @@ void SimStation::JudgeLost(const core::WriteImage& action) {
 
 void SimStation::EndImage(const core::WriteImage& action, const std::string& begun) {
   std::string problem = begun;
-  SimArena* arena = node_.shelf().Find({node_.name(), action.shard.rank.value()});
+  SimArena* arena = ArenaWith(action.shard.rank, action.saved);
   const SimImage* image = arena == nullptr ? nullptr : arena->Find(action.saved);
   if (problem.empty()) {
     // What is claimed is there until it is given back.

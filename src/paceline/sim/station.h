@@ -42,6 +42,9 @@ class SimStation {
   void WatchSaves();
   // The job ends: memory is given back, unless it holds the only copy of its newest step.
   void CleanUp();
+  void JudgeEnd();
+  // Of this node; null when neither the rank's own nor a copy is there.
+  SimArena* ArenaWith(Rank rank, SavedStep saved);
   // When it first told the present state of its host under that world; Max: it has not yet.
   Instant SpokenAt(Generation generation) const {
     return spoken_for_ == generation ? spoken_at_ : Instant::Max();

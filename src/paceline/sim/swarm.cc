@@ -87,9 +87,10 @@ void DrawScript(Prng& prng, Options& options) {
 
 // These bugs are where only a Checkpointer comes.
 bool NeedsSaves(Canary canary) {
-  return canary == Canary::kForgetHold || canary == Canary::kMixSteps ||
-         canary == Canary::kCommitUnchecked || canary == Canary::kPruneNewest ||
-         canary == Canary::kTrustCopies || canary == Canary::kHideCopies;
+  return canary == Canary::kForgetHold || canary == Canary::kHurriedEnd ||
+         canary == Canary::kMixSteps || canary == Canary::kCommitUnchecked ||
+         canary == Canary::kPruneNewest || canary == Canary::kTrustCopies ||
+         canary == Canary::kHideCopies;
 }
 
 // Every third script has a Checkpointer.

@@ -179,8 +179,13 @@ uint32_t SimWorld::UsableNodeCount() {
   return count;
 }
 
+bool SimWorld::IsLinked(const Node& node) const {
+  const AgentHost* agent = node.agent();
+  const bool is_awake = agent != nullptr && !agent->is_frozen() && !agent->has_ended();
+  return is_awake && agent->is_linked() && network_.IsOpen(agent->connection(), End::kMaster);
+}
+
 const Node* SimWorld::SilentMember() const {
-  using Status = core::NodeState::Status;
   for (const auto& node : nodes_) {
     if (!node->is_silent()) continue;
     const bool is_spoken_for =
@@ -189,8 +194,7 @@ const Node* SimWorld::SilentMember() const {
         });
     if (is_spoken_for) continue;
     for (const auto& [id, state] : master_.job().state().nodes) {
-      const bool is_member = state.status == Status::kSpare || state.status == Status::kSeated;
-      if (is_member && state.name == node->name()) return node.get();
+      if (state.IsMember() && state.name == node->name()) return node.get();
     }
   }
   return nullptr;

@@ -73,6 +73,8 @@ class SimWorld {
   bool has_failed() const { return violation_.has_value(); }
   // A node that is silent for ever and that the master still counts on; null when there is none.
   const Node* SilentMember() const;
+  // Its agent is awake, and has the master, as the master has it.
+  bool IsLinked(const Node& node) const;
   void Fail(std::string_view check, std::string what);
 
   // ---- for faults ----

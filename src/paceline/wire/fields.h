@@ -42,7 +42,7 @@
 #define PACELINE_SOLO_RESTARTED(F) F(node) F(name) F(generation) F(reason)
 #define PACELINE_PROGRESS_MADE(F) F(step) F(step_count)
 #define PACELINE_GROWTH_PLANNED(F) F(node) F(name) F(saved_step) F(reason)
-#define PACELINE_STOP_DECIDED(F) F(exit_code) F(grace) F(reason)
+#define PACELINE_STOP_DECIDED(F) F(exit_code) F(grace) F(reason) F(is_asked)
 #define PACELINE_JOB_FINISHED(F) F(exit_code) F(reason)
 
 #define PACELINE_CHECKPOINT_TERMS(F) F(directory) F(keep)

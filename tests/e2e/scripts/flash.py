@@ -1,12 +1,12 @@
 """A counting model: each step adds one to every weight, so that any mix of steps shows.
 
     flash.py --checkpoint DIR --steps N [--every X] [--pace S] [--out FILE] [--cut] [--frozen]
-             [--lazy R]
+             [--lazy R] [--fail STEP]
 
 Ranks meet in every step (a file a rank stands for a collective), so none gets ahead by two. With
 --cut each rank holds its own part of the weights, as a sharded model does; without, all the same.
 With --frozen there are 20 MB that nobody trains, too. With --lazy R, rank R
-leaves out its last save.
+leaves out its last save. With --fail every world ends at that step.
 """
 
 import argparse
@@ -45,6 +45,7 @@ def main() -> None:
     parser.add_argument("--cut", action="store_true")
     parser.add_argument("--frozen", action="store_true")
     parser.add_argument("--lazy", type=int, default=-1)
+    parser.add_argument("--fail", type=int, default=-1)
     args = parser.parse_args()
     rank, world_size = pl.rank(), pl.world_size()
     args.out.mkdir(parents=True, exist_ok=True)
@@ -64,6 +65,8 @@ def main() -> None:
         with torch.no_grad():
             model.base.fill_(7)
     for step in range(start, args.steps):
+        if step == args.fail:
+            raise ValueError("bad batch")
         assert torch.equal(model.weight, first + step), f"step {step}: this is no whole step"
         with torch.no_grad():
             model.weight += 1

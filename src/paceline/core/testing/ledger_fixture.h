@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -20,7 +21,9 @@ class LedgerTest : public testing::Test {
     world_ = World{.generation = Generation(generation), .seats = {}};
     for (uint32_t i = 0; i < ranks; ++i) world_.seats.push_back({NodeId(i + 1), i, 1});
     reports_.resize(std::max<size_t>(reports_.size(), ranks));
-    for (CheckpointReport& report : reports_) {
+    for (size_t i = 0; i < reports_.size(); ++i) {
+      CheckpointReport& report = reports_[i];
+      report.place = "n" + std::to_string(i);
       report.generation = world_.generation;
       report.terms = terms_;
       report.shards.clear();
@@ -45,11 +48,18 @@ class LedgerTest : public testing::Test {
 
   // Every node of the world reports, then whatever is due happens.
   void Run() {
-    for (uint32_t i = 0; i < world_.world_size(); ++i) {
-      reports_[i].is_final = is_ending_ && !are_ranks_left_;
-      ledger_.Report(NodeId(i + 1), reports_[i]);
-    }
+    for (uint32_t i = 0; i < world_.world_size(); ++i) Tell(NodeId(i + 1));
     Settle();
+  }
+  // One of them.
+  void Run(NodeId node) {
+    Tell(node);
+    Settle();
+  }
+  void Tell(NodeId node) {
+    CheckpointReport& report = reports_[node.value() - 1];
+    report.is_final = is_ending_ && !are_ranks_left_;
+    ledger_.Report(node, report);
   }
   void Settle() {
     for (;;) {
@@ -77,7 +87,16 @@ class LedgerTest : public testing::Test {
   }
 
   CheckpointView View() const {
-    return {.book = book_, .world = &world_, .job_id = "job", .is_ending = is_ending_};
+    std::vector<NodeId> members;
+    for (const Seat& seat : world_.seats) {
+      if (!lost_.contains(seat.node)) members.push_back(seat.node);
+    }
+    return {.book = book_,
+            .world = &world_,
+            .job_id = "job",
+            .is_ending = is_ending_,
+            .has_ended = {},
+            .members = members};
   }
   CheckpointOrder Order(uint32_t rank) const { return ledger_.OrderFor(NodeId(rank + 1), View()); }
 
@@ -90,6 +109,7 @@ class LedgerTest : public testing::Test {
   std::vector<std::string> said_;
   Instant now_ = Instant::FromNanoseconds(1);
   bool is_ending_ = false;
+  std::set<NodeId> lost_;
   bool are_ranks_left_ = false;  // when the job ends: they may save once more
 };
 

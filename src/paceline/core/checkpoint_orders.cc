@@ -1,0 +1,78 @@
+// What the checkpoint ledger tells its nodes, and when it has told them all.
+
+#include <algorithm>
+
+#include "paceline/base/mark.h"
+#include "paceline/core/checkpoint_ledger.h"
+
+namespace paceline::core {
+// Who was to write can do so no more: what is left is looked at anew.
+bool CheckpointLedger::HasLostWriter(const CheckpointView& view) const {
+  if (!persist_.has_value() || !view.is_ending) return false;
+  return std::any_of(persist_->node_of.begin(), persist_->node_of.end(), [&](const auto& entry) {
+    return !std::binary_search(view.members.begin(), view.members.end(), entry.second);
+  });
+}
+
+bool CheckpointLedger::IsFlushing(const CheckpointView& view) const {
+  const bool has_checkpoints = view.book.restore.generation.value() != 0;
+  if (!has_checkpoints || view.world == nullptr) return false;
+  if (persist_.has_value()) return !HasLostWriter(view);
+  // Away is not gone: a node that is cut off, or that a new master has not heard yet, may hold what
+  // is newest.
+  for (const NodeId node : view.members) {
+    const auto report = memories_.reports.find(node);
+    if (report != memories_.reports.end() && report->second.is_final) continue;
+    MARK("a stop waits for the last word of a node");
+    return true;
+  }
+  return terms_.has_value() && failures_in_a_row_ == 0 && IsNewestNotStored(view);
+}
+
+bool CheckpointLedger::IsNewestNotStored(const CheckpointView& view) const {
+  const std::optional<CheckpointCommitted>& committed = view.book.committed;
+  return complete_.has_value() && (!committed.has_value() || committed->saved < *complete_);
+}
+
+CheckpointOrder CheckpointLedger::OrderFor(NodeId node, const CheckpointView& view) const {
+  CheckpointOrder order;
+  order.terms = terms_;
+  order.hold = hold_;
+  if (view.book.committed.has_value()) order.durable = view.book.committed->saved;
+  order.damaged = view.book.damaged;
+  order.problem = last_steps_.why().empty() ? problem_ : last_steps_.why();
+  order.is_ending = view.is_ending;
+  order.is_over = is_over_;
+  const RestoreDecided& decided = view.book.restore;
+  if (view.world != nullptr && decided.generation == view.world->generation) {
+    RestoreOrder& restore = order.restore.emplace();
+    restore.generation = decided.generation;
+    restore.from = decided.from;
+    restore.saved = decided.saved;
+    restore.world_size = decided.world_size;
+    restore.name = decided.name;
+    restore.reason = decided.reason;
+    // A new master: the ranks that have not restored yet keep the others from going on.
+    const RestorePlan plan = plan_for_ == decided.generation ? plan_ : PlanOf(decided, *view.world);
+    if (const auto mine = plan.sources.find(node); mine != plan.sources.end()) {
+      restore.sources = mine->second;
+    }
+    const auto fetches = plan.fetches.find(node);
+    if (fetches != plan.fetches.end() && !complete_.has_value()) order.fetch = fetches->second;
+  }
+  order.replicas = replication_.replicas();
+  order.replicated = replication_.newest();
+  order.replica_problem = replication_.problem();
+  order.drop_others = replication_.is_complete();
+  if (order.fetch.empty()) order.fetch = replication_.OrdersFor(node);
+  if (!persist_.has_value()) return order;
+  PersistOrder mine = persist_->order;
+  std::erase_if(mine.shards, [&](const PersistOrder::Shard& shard) {
+    return persist_->node_of.at(shard.rank.value()) != node;
+  });
+  if (!mine.shards.empty()) order.persist = std::move(mine);
+  if (persist_->is_committing && persist_->committer == node) order.commit = persist_->order;
+  return order;
+}
+
+}  // namespace paceline::core
