@@ -4,10 +4,11 @@
 
 Eight worker processes take and acknowledge shards of one sample, through one agent: one request at
 a time (lock-step), sixteen in flight, and in leases of many samples, whose acknowledgements are
-journalled all the same. `take` is what a worker waits for one lease in lock-step. `ended` is from
-SIGKILL of a worker to its lease at another one that waits; `restart` is the longest that a worker
-waited for a lease while the master was killed and came back. `--peer` is an interpreter that has
-dlrover 0.6.1: its sharding client against its own local master, one task at a time, in turns.
+journalled all the same. `take` is what a worker waits for one lease in lock-step, with all eight at
+it; `alone` the same with one. `ended` is from SIGKILL of a worker to its lease at another one that
+waits; `restart` is the longest that a worker waited for a lease while the master was killed and
+came back. `--peer` is an interpreter that has dlrover 0.6.1: its sharding client against its own
+local master, one task at a time, in turns.
 """
 
 import argparse
@@ -21,6 +22,8 @@ import tempfile
 import time
 from pathlib import Path
 from typing import Any
+
+from harness import Samples, machine
 
 WORKERS = 8
 SHARDS = 2_000_000_000  # more than any run takes
@@ -80,8 +83,9 @@ def start(*words: str) -> "subprocess.Popen[str]":
                             stdout=subprocess.PIPE, text=True)
 
 
-def run_mode(name: str, mode: str, seconds: float, during: Any = None) -> dict[str, float]:
-    workers = [start("--work", name, mode, str(rank), str(seconds)) for rank in range(WORKERS)]
+def run_mode(name: str, mode: str, seconds: float, during: Any = None,
+             count: int = WORKERS) -> dict[str, float]:
+    workers = [start("--work", name, mode, str(rank), str(seconds)) for rank in range(count)]
     time.sleep(1.5)  # all have taken one
     for one in workers:
         assert one.stdin is not None
@@ -131,6 +135,7 @@ def inside(out: Path, rounds: int, seconds: float) -> None:
     with out.open("a") as file:
         for turn in range(rounds):
             found: dict[str, Any] = {m: run_mode(f"{m} {turn}", m, seconds) for m in MODES}
+            found["alone"] = run_mode(f"alone {turn}", "lock-step", seconds, count=1)
             found["ended"] = ended(f"ended {turn}")
             found["restart"] = run_mode(f"restart {turn}", "lock-step", 6.0, kill_master)["longest"]
             file.write(json.dumps(found) + "\n")
@@ -180,16 +185,22 @@ def main() -> None:
         return hold(given.hold)
     if given.inside:
         return inside(given.inside, given.rounds, given.seconds)
+    print(machine(), file=sys.stderr)
+    samples = Samples("data_leases")
     rows: list[dict[str, Any]] = []
     peers: list[dict[str, float]] = []
     for _ in range(given.rounds):
         rows += ours(1, given.seconds)
+        samples.add("ours", rows[-1]["lock-step"]["p99"], **rows[-1])
         if given.peer:
             peers.append(peer(given.peer, given.seconds))
+            samples.add("dlrover", peers[-1]["p99"], **peers[-1])
     for mode in MODES:
         line(f"ours, {mode}", [row[mode]["rate"] for row in rows], "shards/s")
     line("ours, take p50", [row["lock-step"]["p50"] * 1e3 for row in rows], "ms")
     line("ours, take p99", [row["lock-step"]["p99"] * 1e3 for row in rows], "ms")
+    line("ours, alone p50", [row["alone"]["p50"] * 1e3 for row in rows], "ms")
+    line("ours, alone p99", [row["alone"]["p99"] * 1e3 for row in rows], "ms")
     line("ours, ended", [row["ended"] * 1e3 for row in rows], "ms")
     line("ours, restart", [row["restart"] * 1e3 for row in rows], "ms")
     if peers:

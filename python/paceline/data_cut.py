@@ -21,6 +21,8 @@ Place = tuple[int, int]  # epoch, ordinal
 
 _UNHEARD_LOOKS = 10  # without any time, until that is said
 _COLUMNS = 7
+# Three observations are the least that a speed is known by. Until then a slow rank holds up all.
+_EARLY_LOOKS, _EARLY_EVERY = 3, 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +37,8 @@ class CutBySpeed:
 
     most=2.0    even shares that a rank gets at most: its memory has to do for them
     least=1     samples of a rank in a step, at least
-    every=5     steps between two looks; each look is one exchange of 56 bytes a rank
+    every=5     steps between two looks, two at most between the first three, from which speeds are
+                first known; each look is one exchange of 56 bytes a rank
     gain=0.03   of a step's time, predicted, that a change must be worth
     gather=None every rank's row of numbers to every rank, in the order of the ranks; torch's loader
                 has one over the whole world (`gather_over(group)` for another group), with mpi4py
@@ -156,8 +159,8 @@ class SpeedCutter:
     def look(self, gather: Gather, reached: Place) -> None:
         """After each step; exchanges times every few of them. `reached`: the end of what was read
         ahead."""
-        self._steps += 1
-        if self._steps % self._options.every != 0:
+        steps = self._steps_to_look_at()
+        if steps == 0:
             return
         rows = gather(self._row(reached))
         self._window = _Window()
@@ -167,7 +170,7 @@ class SpeedCutter:
             self._machine.switched(first)
         times = [(row[0], row[1]) for row in rows]
         self._hear(times)
-        change = self._machine.look(times, self._options.every)
+        change = self._machine.look(times, steps)
         if change is None:
             return
         since = max((int(row[4]), int(row[5])) for row in rows)
@@ -177,6 +180,14 @@ class SpeedCutter:
             "epoch %d, from sample %d on, steps are cut to %s (%.0f %% shorter): %s",
             *since, _short(shares), 100 * gain, because,
         )
+
+    def _steps_to_look_at(self) -> int:
+        """How many steps this look is for; 0: it is not due yet."""
+        self._steps += 1
+        early = min(_EARLY_EVERY, self._options.every)
+        beyond = self._steps - _EARLY_LOOKS * early
+        every = early if beyond <= 0 else self._options.every
+        return every if beyond % every == 0 else 0
 
     def _row(self, reached: Place) -> list[float]:
         window, clock = self._window, self.clock

@@ -134,6 +134,15 @@ def test_a_slow_rank_reads_less_and_steps_are_the_same_sets() -> None:
     assert all(one.state_dict() == world.states()[0] for one in world.loaders)
 
 
+def test_a_slow_rank_is_known_after_six_steps_and_then_looked_at_as_asked() -> None:
+    world = World(4, slow(1, 4), cut={"every": 50})
+    world.train(12)
+    sizes = [len(share.indices) for share in world.read[1]]
+    assert sizes[:6] == [BATCH // 4] * 6
+    assert sizes[6] < BATCH // 4
+    assert sizes[6:] == [sizes[6]] * 6, "the next look is after 56 steps"
+
+
 def test_equal_ranks_keep_an_even_cut() -> None:
     world = World(4, slow(0, 1))
     world.train(4 * STEPS)
