@@ -44,7 +44,6 @@ std::string NameOf(SavedStep saved) { return Concat("step-", saved.step, "-g", s
 // step-7-g1, back.
 std::optional<SavedStep> StepIn(std::string_view name) {
   if (!ckpt::IsCheckpointName(name)) return std::nullopt;
-  SavedStep saved;
   TakePrefix(&name, "step-");
   const size_t dash = name.find("-g");
   const auto step = ParseWhole<int64_t>(name.substr(0, dash));

@@ -102,7 +102,8 @@ class PrivateKeeper {
       core::Apply(*fact, &book_);
     }
     for (const std::string& text : said) LogWarning("checkpoint", {{"why", text}});
-    if (ledger_.TakeChanged()) station_->Take(ledger_.OrderFor(NodeId(1), View()));
+    const bool is_new = !ledger_.TakeNewcomers().empty();
+    if (ledger_.TakeChanged() || is_new) station_->Take(ledger_.OrderFor(NodeId(1), View()));
     reactor_->Cancel(timer_);
     const Instant deadline = ledger_.NextDeadline();
     // What is due already waits for a report.

@@ -14,7 +14,9 @@
   } while (false)
 // A few of its assertions stand in noexcept functions, which values and keys do not reach.
 #pragma GCC diagnostic push
+#ifndef __clang__
 #pragma GCC diagnostic ignored "-Wterminate"
+#endif
 // Its tables of Unicode say "unreachable" where a letter such as é is merely no blank and no digit.
 // Reached as it is, that is undefined behaviour; "no" is the answer that was meant.
 #include <toml++/impl/preprocessor.h>

@@ -191,6 +191,19 @@ TEST_F(EndTest, RanksThatSaveOnInTheirGraceCostNothing) {
   EXPECT_EQ(Order(1).persist->saved.step, 5);
 }
 
+TEST_F(EndTest, ALastWordMeansNothingToTheOthers) {
+  Form(1, 3);
+  is_ending_ = are_ranks_left_ = true;
+  Run();
+  ledger_.TakeChanged();
+  EXPECT_EQ(ledger_.TakeNewcomers().size(), 3u);
+  are_ranks_left_ = false;
+  Tell(NodeId(1));
+  Tell(NodeId(2));
+  EXPECT_FALSE(ledger_.TakeChanged()) << "with ten thousand nodes each would cost ten thousand";
+  EXPECT_TRUE(ledger_.TakeNewcomers().empty());
+}
+
 TEST_F(EndTest, StorageThatFailsGetsOneMoreTryAndEndsTheJobAllTheSame) {
   terms_.policy = {.kind = PersistPolicy::Kind::kSteps, .steps = 3};
   Form(1, 2);

@@ -59,10 +59,8 @@ bool CheckpointLedger::IsDue(Instant now, const CheckpointView& view, bool is_ca
 
 void CheckpointLedger::Report(NodeId node, CheckpointReport report) {
   has_news_ = true;
-  // Somebody new has to be told what all others know; and the end may wait for a last word.
-  const auto known = memories_.reports.find(node);
-  const bool is_new = known == memories_.reports.end();
-  if (is_new || known->second.is_final != report.is_final) has_changed_ = true;
+  // Somebody new has to be told what all others know.
+  if (!memories_.reports.contains(node)) Greet(node);
   for (const FetchFailure& failure : report.failed) {
     // What nobody could give for a restore is not asked for again by the next one.
     for (const auto& [other, fetches] : plan_.fetches) {
@@ -296,15 +294,17 @@ std::optional<CheckpointFact> CheckpointLedger::WatchPersist(Instant now,
   return committed;
 }
 
-// What each node takes from where. A new master finds it again from what it hears.
-RestorePlan CheckpointLedger::PlanOf(const RestoreDecided& decided, const World& world) const {
+// What each node takes from where, once all have spoken.
+void CheckpointLedger::Plan(const RestoreDecided& decided, const World& world) {
+  plan_for_ = decided.generation;
+  plan_ = RestorePlan();
+  has_changed_ = true;
   if (decided.from == RestoreOrder::From::kStorage) {
-    return PlanFromStorage(world, memories_, decided.name);
+    plan_ = PlanFromStorage(world, memories_, decided.name);
+  } else if (decided.from == RestoreOrder::From::kMemory) {
+    std::optional<RestorePlan> plan = PlanFromMemory(world, memories_, decided.saved);
+    plan_ = plan.has_value() ? *std::move(plan) : PlanForNobody(world, memories_, decided);
   }
-  if (decided.from != RestoreOrder::From::kMemory) return {};
-  std::optional<RestorePlan> plan = PlanFromMemory(world, memories_, decided.saved);
-  if (plan.has_value()) return *std::move(plan);
-  return HasHeardAll(world) ? PlanForNobody(world, memories_, decided) : RestorePlan();
 }
 
 // Once for each world, when all of its nodes have spoken.
@@ -314,9 +314,7 @@ std::optional<CheckpointFact> CheckpointLedger::NextRestore(const CheckpointView
   if (last_steps_.Reset()) has_changed_ = true;
   if (!HasHeardAll(*view.world)) return std::nullopt;
   RestoreDecided decided = DecideRestore(*view.world, view.book, view.job_id, memories_);
-  plan_for_ = decided.generation;
-  plan_ = PlanOf(decided, *view.world);
-  has_changed_ = true;
+  Plan(decided, *view.world);
   return decided;
 }
 
@@ -386,6 +384,9 @@ std::optional<CheckpointFact> CheckpointLedger::NextFact(Instant now, const Chec
     return NextRestore(view);
   }
   if (!view.is_ending) complete_ = NewestSavedBy(*view.world, memories_);
+  // A new master: ranks that have not restored yet keep the others from going on.
+  const bool is_planned = plan_for_ == view.book.restore.generation || view.is_ending;
+  if (!is_planned && HasHeardAll(*view.world)) Plan(view.book.restore, *view.world);
   if (HasLostWriter(view)) {
     MARK("a writer is lost while the job ends");
     persist_.reset();

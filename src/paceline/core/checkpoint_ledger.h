@@ -22,6 +22,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "paceline/base/instant.h"
@@ -53,6 +54,8 @@ class CheckpointLedger {
  public:
   void Report(NodeId node, CheckpointReport report);
   bool has_reports() const { return !memories_.reports.empty(); }
+  // It knows of no order yet.
+  void Greet(NodeId node) { newcomers_.push_back(node); }
   // Its connection broke: what it has may be gone.
   void Forget(NodeId node);
 
@@ -71,6 +74,9 @@ class CheckpointLedger {
   CheckpointOrder OrderFor(NodeId node, const CheckpointView& view) const;
   // Some order may have changed since the last call.
   bool TakeChanged();
+  // Who has to be told alone, when no order has changed. Telling all for each of thousands of nodes
+  // that come at once would take minutes.
+  std::vector<NodeId> TakeNewcomers() { return std::exchange(newcomers_, {}); }
 
   Instant NextDeadline() const;
   // The job ends, and no more of it is on its way to storage, or may come to be. Said once for
@@ -100,7 +106,7 @@ class CheckpointLedger {
   std::optional<CheckpointFact> NextFact(Instant now, const CheckpointView& view,
                                          std::vector<std::string>* said);
   std::optional<CheckpointFact> NextRestore(const CheckpointView& view);
-  RestorePlan PlanOf(const RestoreDecided& decided, const World& world) const;
+  void Plan(const RestoreDecided& decided, const World& world);
   std::optional<SavedStep> WorthReplicating() const;
   bool HasHeardAll(const World& world) const;
   void LearnTerms();
@@ -135,6 +141,7 @@ class CheckpointLedger {
   bool was_ending_ = false;
   bool is_over_ = false;
   bool has_changed_ = false;
+  std::vector<NodeId> newcomers_;
   bool has_news_ = false;  // since the last look
   bool goes_on_ = false;   // the last look ended with a fact
   Instant looked_at_;      // when that was

@@ -40,5 +40,29 @@ TEST_F(LedgerTest, WhatIsDueByTimeIsLookedAtOnce) {
   EXPECT_FALSE(ledger_.IsDue(now_, View(), true)) << "from here on it waits for a report";
 }
 
+// Its nodes come one by one; each is told by itself, and all once it is known who has what.
+TEST_F(LedgerTest, ANewMasterFindsTheSourcesOfARestoreAgain) {
+  Form(1, 3);
+  Run();
+  SaveAll(3);
+  Run();
+  Form(2, 3);
+  Run();
+  const CheckpointOrder before = Order(1);
+  ASSERT_EQ(before.restore->sources.size(), 1u);
+  ledger_ = CheckpointLedger();
+  for (const NodeId node : {NodeId(1), NodeId(2)}) {
+    Run(node);
+    ledger_.TakeChanged();
+    Run(node);
+    EXPECT_FALSE(ledger_.TakeChanged());
+    ASSERT_EQ(ledger_.TakeNewcomers(), std::vector<NodeId>{node});
+    EXPECT_TRUE(Order(1).restore->sources.empty());
+  }
+  Run(NodeId(3));
+  EXPECT_TRUE(ledger_.TakeChanged());
+  EXPECT_EQ(Order(1).restore->sources, before.restore->sources);
+}
+
 }  // namespace
 }  // namespace paceline::core

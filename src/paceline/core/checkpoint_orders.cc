@@ -52,13 +52,12 @@ CheckpointOrder CheckpointLedger::OrderFor(NodeId node, const CheckpointView& vi
     restore.world_size = decided.world_size;
     restore.name = decided.name;
     restore.reason = decided.reason;
-    // A new master: the ranks that have not restored yet keep the others from going on.
-    const RestorePlan plan = plan_for_ == decided.generation ? plan_ : PlanOf(decided, *view.world);
-    if (const auto mine = plan.sources.find(node); mine != plan.sources.end()) {
-      restore.sources = mine->second;
-    }
-    const auto fetches = plan.fetches.find(node);
-    if (fetches != plan.fetches.end() && !complete_.has_value()) order.fetch = fetches->second;
+    const bool is_planned = plan_for_ == decided.generation;
+    const auto mine = plan_.sources.find(node);
+    if (is_planned && mine != plan_.sources.end()) restore.sources = mine->second;
+    const auto fetches = plan_.fetches.find(node);
+    const bool is_needed = is_planned && !complete_.has_value();
+    if (is_needed && fetches != plan_.fetches.end()) order.fetch = fetches->second;
   }
   order.replicas = replication_.replicas();
   order.replicated = replication_.newest();

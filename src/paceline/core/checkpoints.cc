@@ -69,9 +69,9 @@ bool NoteCheckpoints(Turn& turn) {
 
 void TellCheckpoints(Turn& turn) {
   CheckpointLedger& ledger = turn.watch().checkpoints;
-  const std::vector<NodeId> admitted = std::exchange(turn.watch().admitted_late, {});
+  const std::vector<NodeId> newcomers = ledger.TakeNewcomers();
   const bool tells_all = ledger.TakeChanged();
-  if (!tells_all && admitted.empty()) return;
+  if (!tells_all && newcomers.empty()) return;
   const CheckpointView view = ViewOf(turn);
   const auto tell = [&](NodeId node, NodeLink& link) {
     if (!link.connection) return;
@@ -81,7 +81,7 @@ void TellCheckpoints(Turn& turn) {
     turn.Do(OrderCheckpoint{node, std::move(order)});
   };
   if (!tells_all) {
-    for (const NodeId node : admitted) tell(node, turn.Link(node));
+    for (const NodeId node : newcomers) tell(node, turn.Link(node));
     return;
   }
   for (auto& [node, link] : turn.links()) tell(node, link);

@@ -207,8 +207,7 @@ struct Watch {
   int64_t saved_step = -1;
   std::string pending;  // what holds the next world
   CheckpointLedger checkpoints;
-  std::vector<NodeId> admitted_late;  // in this step, while the job stops
-  bool awaits_storage = false;        // the job ends when its last checkpoint is in storage
+  bool awaits_storage = false;  // the job ends when its last checkpoint is in storage
 };
 
 }  // namespace paceline::core

@@ -203,7 +203,7 @@ void Admit(Turn& turn, NodeId id, const NodeRegistered& event) {
   link.registered = true;
   link.told_checkpoint = CheckpointOrder{};
   // It has to know that its last word is awaited.
-  if (turn.state().phase == Phase::kStopping) turn.watch().admitted_late.push_back(id);
+  if (turn.state().phase == Phase::kStopping) turn.watch().checkpoints.Greet(id);
   turn.watch().checkpoints.Forget(id);  // what it said on another connection may be over
   link.gone = false;
   link.last_heard = turn.now();
