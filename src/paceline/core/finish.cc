@@ -2,6 +2,8 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 
 #include "paceline/base/mark.h"
 #include "paceline/core/checkpoints.h"
@@ -10,6 +12,9 @@
 namespace paceline::core {
 
 namespace {
+
+constexpr std::string_view kAwaitsStorage =
+    "waits until its last checkpoint is in storage; another stop ends it at once";
 
 // A node that still may hold ranks, or has not been told that the job is over.
 bool IsAwaited(const NodeState& node, const NodeLink& link) {
@@ -37,11 +42,15 @@ void OnStopRequested(Turn& turn, const StopRequested& event) {
   if (state.phase == Phase::kFinished || state.phase == Phase::kEmpty) return;
   const bool again = state.phase == Phase::kStopping;
   const bool force = event.force || again;
-  if (again && state.stop_grace == Duration()) return;
+  // Of its own accord a job ends without grace too, but not without patience.
+  if (again && state.is_stop_asked && state.stop_grace == Duration()) return;
   MARK("stop asked");
+  std::string reason = event.why;
+  // Why a job ended by itself remains the reason.
+  if (again) reason = state.is_stop_asked ? "asked to stop again: no grace" : state.final_reason;
   turn.Emit(StopDecided{.exit_code = again ? state.exit_code : event.exit_code,
                         .grace = force ? Duration() : event.grace,
-                        .reason = force && again ? "asked to stop again: no grace" : event.why,
+                        .reason = std::move(reason),
                         .is_asked = true});
 }
 
@@ -63,7 +72,10 @@ bool NoteFinish(Turn& turn) {
   turn.watch().awaits_storage = AwaitsStorage(turn) && (!late || !state.is_stop_asked);
   if (turn.watch().awaits_storage) {
     turn.watch().pending = "waits until its last checkpoint is in storage";
-    return false;
+    // Longer than anybody expects of an end: whoever looks on is told, once.
+    const bool tells = late && state.waiting_for != kAwaitsStorage;
+    if (tells) turn.Emit(WaitBegan{std::string(kAwaitsStorage)});
+    return tells;
   }
   if (!awaited.empty())
     turn.Say(Note::Level::kWarning, awaited + " did not report the end of its ranks");

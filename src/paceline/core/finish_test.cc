@@ -1,0 +1,116 @@
+#include "paceline/core/finish.h"
+
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "paceline/core/job.h"
+#include "paceline/model/test_report.h"
+
+namespace paceline::core {
+namespace {
+
+// One node with one rank, which has saved step 5 in memory alone; its agent is played.
+class FinishTest : public ::testing::Test {
+ protected:
+  FinishTest() {
+    JobSpec spec;
+    spec.job_id = "ends";
+    spec.max_restarts = 0;
+    job_.Step(now_, JobSubmitted{spec});
+    job_.Step(now_, MasterStarted{1});
+    job_.Step(now_, NodeRegistered{kConnection, TestReport("n1")});
+    EXPECT_EQ(job_.state().phase, Phase::kStarting);
+    report_.generation = Generation(1);
+    report_.terms = CheckpointTerms{.directory = "/d", .keep = 2, .policy = {}};
+    report_.place = "n1";
+    Report();
+    report_.images.push_back({.rank = Rank(0),
+                              .place = "n1",
+                              .saved = {1, 5},
+                              .world_size = 1,
+                              .file_bytes = 100,
+                              .file_root = 7});
+    Report();
+  }
+
+  void Report() {
+    Take(job_.Step(now_, CheckpointReported{NodeId(1), kConnection, report_}));
+    Pass(Duration::Milliseconds(100));
+  }
+
+  // The node beats all the while.
+  void Pass(Duration time) {
+    for (const Instant end = now_ + time; now_ < end; now_ += Duration::Milliseconds(100)) {
+      Take(job_.Step(now_, NodeReported{.node = NodeId(1), .connection = kConnection}));
+      Take(job_.Step(now_, TimePassed{}));
+    }
+  }
+
+  void EndRank() {
+    RankReport rank{.generation = Generation(1), .rank = Rank(0), .pid = 9};
+    rank.state = RankReport::State::kExited;
+    rank.exit.kind = ExitCause::Kind::kExited;
+    rank.exit.code = 1;
+    rank.exit.fingerprint = rank.exit.headline = "ValueError: bad batch";
+    Take(job_.Step(now_, RankExited{NodeId(1), kConnection, rank}));
+    report_.is_final = true;
+    Report();
+  }
+
+  void Take(const Actions& actions) {
+    for (const Record& record : actions.records) {
+      if (const auto* began = std::get_if<WaitBegan>(&record.fact)) waits_.push_back(began->reason);
+    }
+    for (const Effect& effect : actions.effects) {
+      const auto* told = std::get_if<OrderCheckpoint>(&effect);
+      if (told != nullptr) order_ = told->order;
+    }
+  }
+
+  static constexpr ConnectionId kConnection{1};
+  Job job_;
+  Instant now_ = Instant::FromNanoseconds(1'000'000'000);
+  CheckpointReport report_;
+  CheckpointOrder order_;
+  std::vector<std::string> waits_;
+};
+
+TEST_F(FinishTest, AJobThatFailsWaitsAsLongAsStorageTakesAndSaysSoOnce) {
+  EndRank();
+  ASSERT_EQ(job_.state().phase, Phase::kStopping);
+  ASSERT_TRUE(order_.persist.has_value());
+  Pass(kFinishPatience - Duration::Seconds(1));
+  EXPECT_TRUE(waits_.empty());
+  Pass(Duration::Seconds(60));
+  EXPECT_EQ(job_.state().phase, Phase::kStopping);
+  ASSERT_EQ(waits_.size(), 1u);
+  EXPECT_NE(waits_[0].find("another stop ends it"), std::string::npos);
+  report_.shards = {{Rank(0), {1, 5}, true, "", {}}};
+  Report();
+  ASSERT_TRUE(order_.commit.has_value());
+  report_.commit = CommitState{order_.commit->name, true, "", 100};
+  Report();
+  EXPECT_TRUE(order_.is_over);
+  EXPECT_EQ(job_.state().phase, Phase::kFinished);
+  EXPECT_EQ(job_.state().exit_code, 1);
+  EXPECT_EQ(job_.state().checkpoints.committed->saved.step, 5);
+}
+
+TEST_F(FinishTest, AStopThatIsAskedForDoesNot) {
+  EndRank();
+  Pass(kFinishPatience + Duration::Seconds(5));
+  ASSERT_EQ(job_.state().phase, Phase::kStopping);
+  job_.Step(now_, StopRequested{.why = "asked", .grace = {}, .exit_code = 130});
+  Pass(kFinishPatience + Duration::Seconds(1));
+  EXPECT_EQ(job_.state().phase, Phase::kFinished);
+  EXPECT_EQ(
+      job_.state().final_reason,
+      "failure 1 is more than --max-restarts 0 allows: ValueError: bad batch on n1; step 5 is "
+      "not in storage");
+  EXPECT_FALSE(order_.is_over) << "its memory is all that there is";
+}
+
+}  // namespace
+}  // namespace paceline::core
