@@ -15,11 +15,18 @@ def worlds(job: Job) -> list[str]:
     return [event["sentence"] for event in job.events("world_formed")]
 
 
+def go_on(job: Job) -> None:
+    """However long a node needs to come back, the job is still there: it holds at a step."""
+    (job.state / "go").touch()
+
+
 def test_it_grows_at_once_when_asked(job: Job) -> None:
-    job.start_steps([*ELASTIC, "--grow", "now"], steps=600)
+    job.start_steps([*ELASTIC, "--grow", "now"], "--hold", "100", steps=200)
     before = job.until_stepping(4, beyond=5)
     job.kill_node(before[3]["node"])
     job.until_event("node_lost")
+    job.until_event("world_formed", 3)
+    go_on(job)
     after = job.until_stepping(4, beyond=before[0]["step"] + 20)
     assert sorted(after) == [0, 1, 2, 3]
     assert any("1 node and 2 ranks" in world for world in worlds(job)), "it shrank first"
@@ -27,7 +34,7 @@ def test_it_grows_at_once_when_asked(job: Job) -> None:
 
 
 def test_it_never_grows_when_told_not_to(job: Job) -> None:
-    job.start_steps([*ELASTIC, "--grow", "never"], steps=300)
+    job.start_steps([*ELASTIC, "--grow", "never"], "--hold", "100", steps=200)
     before = job.until_stepping(4, beyond=5)
     lost = before[3]["node"]
     job.kill_node(lost)
@@ -35,16 +42,20 @@ def test_it_never_grows_when_told_not_to(job: Job) -> None:
     node = eventually(lambda: (lambda n: n if n and n["state"] == "spare" else None)(
         job.node(lost)), "the new node is a spare")
     assert all(rank["state"] == "exited" for rank in node["ranks"])
+    go_on(job)
     job.until_stepping(2, beyond=before[0]["step"] + 20)
     assert job.wait() == 0, job.stderr
     assert worlds(job)[-1].startswith("world") and "2 ranks" in worlds(job)[-1]
 
 
 def test_it_waits_for_a_save_before_it_grows(job: Job) -> None:
-    job.start_steps([*ELASTIC, "--grow", "checkpoint"], "--save-every", "100", steps=400)
+    saving = ["--save-every", "100", "--hold", "50"]
+    job.start_steps([*ELASTIC, "--grow", "checkpoint"], *saving, steps=400)
     before = job.until_stepping(4, beyond=5)
     job.kill_node(before[3]["node"])
     job.until_event("node_lost")
+    job.until_event("growth_planned")
+    go_on(job)
     job.until_stepping(4, beyond=before[0]["step"] + 20)
     assert job.wait() == 0, job.stderr
     decisions = [event["sentence"] for event in job.events("recovery_decided")]

@@ -10,6 +10,9 @@ namespace paceline::core {
 namespace {
 
 constexpr uint32_t kDoublingsMax = 8;
+// Ranks that each save a part tell of it one after the other. Who told before and does not tell
+// again within this time has nothing to save any more.
+constexpr Duration kSavesApart = Duration::Seconds(10);
 
 // From when on a spare may join the world.
 Instant EligibleAt(const JobState& state, const NodeState& node) {
@@ -38,6 +41,24 @@ Joiners FindJoiners(Turn& turn) {
     joiners.all.push_back(std::move(candidate));
   }
   return joiners;
+}
+
+// Nobody who tells of checkpoints in this world is in the middle of one.
+bool HaveAllSaved(Turn& turn) {
+  const JobState& state = turn.state();
+  Watch& watch = turn.watch();
+  const Instant until = watch.saved_at + kSavesApart;
+  if (turn.now() >= until) return true;
+  for (const Seat& seat : state.world->seats) {
+    for (const auto& [local, rank] : turn.Link(seat.node).ranks) {
+      const bool tells = rank.generation == state.world->generation && rank.saved_step >= 0;
+      if (!tells || rank.saved_step > state.growth.saved_step) continue;
+      MARK("a node waits for the other ranks' parts of a checkpoint");
+      watch.grow_at = std::min(watch.grow_at, until);
+      return false;
+    }
+  }
+  return true;
 }
 
 void DecideGrowth(Turn& turn, const Joiners& joiners, size_t size, const std::string& why) {
@@ -95,7 +116,7 @@ bool NoteGrowth(Turn& turn) {
               {node.cause});
     return true;
   }
-  if (watch.saved_step <= state.growth.saved_step) return false;
+  if (watch.saved_step <= state.growth.saved_step || !HaveAllSaved(turn)) return false;
   DecideGrowth(turn, joiners, size,
                "the checkpoint of step " + std::to_string(watch.saved_step) +
                    " is newer than the arrival of " + state.NameOf(joiners.new_nodes.front()));

@@ -205,6 +205,7 @@ struct Watch {
   int64_t step = -1;       // highest absolute step heard of
   int64_t step_count = 0;  // highest hook count of the current world
   int64_t saved_step = -1;
+  Instant saved_at;     // when a rank told of it first
   std::string pending;  // what holds the next world
   CheckpointLedger checkpoints;
   bool awaits_storage = false;  // the job ends when its last checkpoint is in storage

@@ -118,12 +118,15 @@ void TakeRank(Turn& turn, NodeId node, const RankReport& rank) {
                             known->second.generation == rank.generation &&
                             known->second.state == State::kExited;
   if (ended_before) return;  // a duplicate, or a report that was overtaken
-  link.ranks[rank.local_rank] = rank;
   Watch& watch = turn.watch();
+  const bool was_known = known != link.ranks.end();
+  if (was_known && known->second.saved_step != rank.saved_step) watch.dirty = true;
+  link.ranks[rank.local_rank] = rank;
   watch.step = std::max(watch.step, rank.step);
   watch.step_count = std::max(watch.step_count, rank.step_count);
   if (rank.saved_step > watch.saved_step) {
     watch.saved_step = rank.saved_step;
+    watch.saved_at = turn.now();
     watch.dirty = true;
   }
   if (rank.state == State::kExited && !rank.exit.is_success()) TakeFailure(turn, node, rank);

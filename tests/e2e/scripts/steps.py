@@ -1,11 +1,12 @@
 """A training job without tensors: each rank counts steps and saves how far it came.
 
     steps.py --dir DIR --steps N [--pace S] [--fail RANK:STEP:HOW]... [--print] [--save-every K]
+             [--hold STEP]
 
 HOW is raise, kill, segv, exit:CODE, or memory. `--fail` happens in the first world only, unless HOW
 ends in "!". Every rank appends "generation step" to DIR/rank<r>.steps, so a test sees what was
 redone. With --save-every a checkpoint counts K steps and is told; without it, each step is saved
-and none is told.
+and none is told. With --hold nobody goes beyond that step until there is a file DIR/go.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ def main() -> None:
     parser.add_argument("--pace", type=float, default=0.01)
     parser.add_argument("--fail", action="append", default=[])
     parser.add_argument("--save-every", type=int, default=0)
+    parser.add_argument("--hold", type=int)
     parser.add_argument("--print", action="store_true")
     args = parser.parse_args()
 
@@ -51,6 +53,8 @@ def main() -> None:
     with open(args.dir / f"rank{rank}.steps", "a") as steps:
         for step in range(begin, args.steps):
             time.sleep(args.pace)
+            while step == args.hold and not (args.dir / "go").exists():
+                time.sleep(0.02)
             for fault in args.fail:
                 who, when, how = fault.split(":", 2)
                 always = how.endswith("!")
