@@ -11,6 +11,7 @@
 #include "paceline/base/text.h"
 
 namespace paceline::agent {
+
 CheckpointStation::CheckpointStation(Reactor& reactor, Setup setup, Listener listener)
     : reactor_(reactor),
       setup_(std::move(setup)),
@@ -239,13 +240,12 @@ void CheckpointStation::Do(const core::WriteImage& action) {
   const ArenaShelf::Place place{setup_.node, action.shard.rank.value()};
   std::shared_ptr<const ImageClaim> claim = shelf_.Claim(place, action.saved);
   // An agent before this one may have brought it to the disk, and the rank has gone on.
-  const bool is_on_disk = claim == nullptr && tier_.Has(place.rank, action.saved);
-  if (claim == nullptr && !is_on_disk) {
+  if (claim == nullptr && !tier_.Has(place.rank, action.saved)) {
     claim = shelf_.Claim({place.node, place.rank, true}, action.saved);
-  }
-  if (claim == nullptr && !is_on_disk) {
-    return Feed(core::ShardEnded{action.shard.rank, action.saved,
-                                 core::StationMachine::NotHeld(action.saved), Duration()});
+    if (claim == nullptr) {
+      return Feed(core::ShardEnded{action.shard.rank, action.saved,
+                                   core::StationMachine::NotHeld(action.saved), Duration()});
+    }
   }
   if (persisting_ != action.saved) persist_bytes_ = 0;
   persisting_ = action.saved;

@@ -8,13 +8,26 @@
 namespace paceline::core {
 namespace {
 
-using EndTest = LedgerTest;
+class EndTest : public LedgerTest {
+ protected:
+  // A world of `ranks` that has saved `step`, and has said so.
+  void FormAndSave(uint32_t ranks, int64_t step, bool is_sharded = false) {
+    Form(1, ranks);
+    Run();
+    SaveAll(step, is_sharded);
+    Run();
+  }
+
+  // The first node has a copy of `image`.
+  void CopyToFirst(MemoryImage image) {
+    image.place = "n0";
+    image.is_copy = true;
+    reports_[0].images.push_back(image);
+  }
+};
 
 TEST_F(EndTest, TheNewestStepIsFlushedWhenTheJobEnds) {
-  Form(1, 2);
-  Run();
-  SaveAll(3);
-  Run();
+  FormAndSave(2, 3);
   EXPECT_FALSE(ledger_.is_over());
   is_ending_ = true;
   Run();
@@ -52,10 +65,7 @@ TEST_F(EndTest, TheEndWaitsForWhatWasSavedAndNotToldYet) {
 
 // Cut off for a moment, or not heard yet by a new master: it may hold what is newest.
 TEST_F(EndTest, ANodeThatIsAwayIsAwaitedAndALostOneIsNot) {
-  Form(1, 2);
-  Run();
-  SaveAll(3);
-  Run();
+  FormAndSave(2, 3);
   ledger_.Forget(NodeId(2));
   is_ending_ = true;
   Run(NodeId(1));
@@ -82,10 +92,7 @@ TEST_F(EndTest, AJobWithoutCheckpointsIsOverAtOnce) {
 }
 
 TEST_F(EndTest, AWorldThatFailsBeforeItsFirstSaveLeavesWhatItWentOnFrom) {
-  Form(1, 2);
-  Run();
-  SaveAll(3);
-  Run();
+  FormAndSave(2, 3);
   Form(2, 2);
   Run();
   ASSERT_EQ(book_.restore.saved, (SavedStep{1, 3}));
@@ -100,10 +107,7 @@ TEST_F(EndTest, AWorldThatFailsBeforeItsFirstSaveLeavesWhatItWentOnFrom) {
 }
 
 TEST_F(EndTest, AWorldThatHasNotDecidedWhatItRestoresLeavesTheNewest) {
-  Form(1, 2);
-  Run();
-  SaveAll(3);
-  Run();
+  FormAndSave(2, 3);
   Form(2, 2);
   is_ending_ = true;
   Run();
@@ -115,10 +119,7 @@ TEST_F(EndTest, AWorldThatHasNotDecidedWhatItRestoresLeavesTheNewest) {
 }
 
 TEST_F(EndTest, WhatTheJobGaveUpIsNotStored) {
-  Form(1, 2);
-  Run();
-  SaveAll(3);
-  Run();
+  FormAndSave(2, 3);
   Form(2, 2);
   Run();
   SaveAll(4);  // beyond the step that world 2 went on from, by processes that outlived world 1
@@ -132,13 +133,8 @@ TEST_F(EndTest, WhatTheJobGaveUpIsNotStored) {
 }
 
 TEST_F(EndTest, CopiesStandForWhatALostHostSaved) {
-  Form(1, 3);
-  Run();
-  SaveAll(3, true);
-  MemoryImage copy = reports_[2].images.back();
-  copy.place = "n0";
-  copy.is_copy = true;
-  reports_[0].images.push_back(copy);
+  FormAndSave(3, 3, true);
+  CopyToFirst(reports_[2].images.back());
   Run();
   lost_ = {NodeId(3)};
   ledger_.Forget(NodeId(3));
@@ -152,14 +148,9 @@ TEST_F(EndTest, CopiesStandForWhatALostHostSaved) {
 }
 
 TEST_F(EndTest, ALostWriterLeavesTheStepBefore) {
-  Form(1, 2);
-  Run();
-  SaveAll(3);
+  FormAndSave(2, 3);
   SaveAll(4);
-  MemoryImage copy = reports_[1].images.front();
-  copy.place = "n0";
-  copy.is_copy = true;
-  reports_[0].images.push_back(copy);
+  CopyToFirst(reports_[1].images.front());
   is_ending_ = true;
   Run();
   ASSERT_EQ(Order(0).persist->saved.step, 4);
@@ -206,10 +197,7 @@ TEST_F(EndTest, ALastWordMeansNothingToTheOthers) {
 
 TEST_F(EndTest, StorageThatFailsGetsOneMoreTryAndEndsTheJobAllTheSame) {
   terms_.policy = {.kind = PersistPolicy::Kind::kSteps, .steps = 3};
-  Form(1, 2);
-  Run();
-  SaveAll(3);
-  Run();
+  FormAndSave(2, 3);
   reports_[1].shards = {{Rank(1), {1, 3}, false, "no space", {}}};
   Run();
   ASSERT_FALSE(Order(1).persist.has_value());

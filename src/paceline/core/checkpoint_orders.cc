@@ -6,6 +6,7 @@
 #include "paceline/core/checkpoint_ledger.h"
 
 namespace paceline::core {
+
 // Who was to write can do so no more: what is left is looked at anew.
 bool CheckpointLedger::HasLostWriter(const CheckpointView& view) const {
   if (!persist_.has_value() || !view.is_ending) return false;

@@ -14,7 +14,7 @@ namespace paceline::core {
 namespace {
 
 constexpr std::string_view kAwaitsStorage =
-    "waits until its last checkpoint is in storage; another stop ends it at once";
+    "waits until its last checkpoint is in storage; another stop ends it within ten seconds";
 
 // A node that still may hold ranks, or has not been told that the job is over.
 bool IsAwaited(const NodeState& node, const NodeLink& link) {
