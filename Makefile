@@ -1,7 +1,8 @@
 # The two commands are `make test` and `make demo`. Each does all its set-up by itself and is safe
-# to repeat. PRESET chooses another build for build, unit and check: make unit PRESET=tsan.
+# to repeat. PRESET chooses another build for build and unit: make build unit PRESET=dev while you work
+# on a file, PRESET=tsan for threads.
 
-PRESET ?= dev
+PRESET ?= test
 BUILD := build/$(PRESET)
 VENV := .venv/bin
 SEEDS ?= 2000
