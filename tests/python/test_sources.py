@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from paceline.sources.lines import Lines
+from paceline.sources.ranges import ByteRanges
 from paceline.sources.table import TableRows
 from paceline.sources.tar import TarSamples
 from paceline.torch import ElasticLoader as TorchLoader
@@ -86,6 +87,74 @@ def test_table(tmp_path: Path) -> None:
     for wrong in ({"table": "none"}, {"table": "my table", "key": "text"}):
         with pytest.raises(DataError, match="cannot be listed"):
             TableRows(path, **wrong)
+    with sqlite3.connect(path) as db:
+        db.execute('DELETE FROM "my table" WHERE id = ?', (sorted(keys)[100],))
+    with pytest.raises(DataError, match="the table changed"):
+        table[101]
+
+
+class Connect:
+    """What any database of PEP 249 has, here SQLite's module; spawned workers can have it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __call__(self) -> sqlite3.Connection:
+        return sqlite3.connect(self.path, check_same_thread=False)
+
+
+def test_a_table_of_any_database(tmp_path: Path) -> None:
+    path = tmp_path / "t.db"
+    with sqlite3.connect(path) as db:
+        db.execute("CREATE TABLE events (id INTEGER, text TEXT, twice INTEGER)")
+        rows = [(i * 3, f"row {i}", i // 2) for i in range(200)]
+        db.executemany("INSERT INTO events VALUES (?, ?, ?)", rows)
+    expected: list[object] = [{"id": i * 3, "text": f"row {i}"} for i in range(200)]
+    table = TableRows(Connect(path), "main.events", key="id", columns=("id", "text"))
+    assert [table[i] for i in range(len(table))] == expected
+    once(table, expected, workers=1)
+    assert table.fingerprint() == {"rows": 200, "keys": "0 … 597"}
+    with pytest.raises(DataError, match="0 is there more than once"):
+        TableRows(Connect(path), "events", key="twice")
+
+
+@pytest.mark.parametrize("size", [1, 7, 100, 65_536, 1 << 20])
+@pytest.mark.parametrize("border", [b"\n", b"\n\n", b""])
+def test_byte_ranges(tmp_path: Path, size: int, border: bytes) -> None:
+    count = 300 if size > 1 else 20
+    records = [b"record %d " % i + b"x" * (i * 37 % 400) for i in range(count)]
+    records[3] = b"long" * 50_000 if size > 7 else b""
+    whole = b"".join(record + (border or b"|") for record in records)
+    (tmp_path / "a").write_bytes(whole)
+    (tmp_path / "empty").write_bytes(b"")
+    (tmp_path / "b").write_bytes(whole + b"without an end")
+    ranges = ByteRanges([tmp_path / name for name in ("a", "empty", "b")], size=size, border=border)
+    parts = [ranges[i] for i in range(len(ranges))]
+    assert b"".join(parts) == whole + whole + b"without an end"
+    read = b""
+    for part in parts[: -(-len(whole) // size)]:
+        read += part
+        assert read.endswith(border)
+    if not border and size < len(whole):
+        assert {len(part) for part in parts[: len(whole) // size]} == {size}
+
+
+def test_byte_ranges_in_workers(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_text("".join(f"line {i}\n" for i in range(500)))
+    ranges = ByteRanges(path, size=64, decode=bytes.splitlines)
+    once(ranges, [ranges[i] for i in range(len(ranges))], workers=2)
+
+
+def test_ranges_of_a_file_that_got_shorter(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_bytes(b"line\n" * 1000)
+    ranges = ByteRanges(path, size=100)
+    path.write_bytes(b"line\n")
+    for index in (0, 30):
+        with pytest.raises(DataError, match="shorter than it was"):
+            ranges[index]
+    assert ByteRanges(path, size=100).fingerprint() != ranges.fingerprint()
 
 
 def test_parquet(tmp_path: Path) -> None:

@@ -1,52 +1,66 @@
-"""Rows of an SQLite table in the order of an integer key, one a sample.
+"""Rows of a table in the order of an integer key, one a sample: SQLite, or any DB-API 2 database.
 
     data = ElasticDataset(TableRows("train.db", "events", key="id"), seed=7, block=1024)
     data[0]  # {"id": 1, "text": "…"}
 
-The keys are read once; every 256th is kept, so gaps between them do not matter. Each process opens
-the file for itself, for reading only.
+    rows = TableRows(lambda: pyodbc.connect("DSN=lake"), "events", key="id")
+
+The keys are read once; every 64th is kept, so gaps between them do not matter. Rows are read by
+ranges of keys, 64 at a time, and the last ones are kept: with `block=` most need no query. Each
+process has a connection of its own.
 """
 
 import os
+import re
 import sqlite3
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 from urllib.parse import quote
 
 from paceline.data_order import DataError
 from paceline.sources.files import Path, files_fingerprint
 
-STRIDE = 256  # rows between two known keys
+STRIDE = 64  # rows between two known keys
+_KEYS_AT_ONCE = 4096
+_PLAIN = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")  # needs no quotes, may name a schema
 
 
 class TableRows:
-    """`rows[7]` is the row with the eighth smallest key, as a dict by column."""
+    """`rows[7]` is the row with the eighth smallest key, as a dict by column.
+
+    source    the path of an SQLite file, which is only read; or a function without arguments that
+              makes a connection as PEP 249 says, such as pyodbc's or psycopg's
+    table     its name; with a schema before it where the database has them
+    key       a column of whole numbers that differ from row to row, which should have an index
+    columns   what is read, all by default
+    """
 
     def __init__(
-        self, path: Path, table: str, *, key: str = "rowid", columns: Sequence[str] = ("*",)
+        self,
+        source: Path | Callable[[], Any],
+        table: str,
+        *,
+        key: str = "rowid",
+        columns: Sequence[str] = ("*",),
     ) -> None:
-        self.path = os.path.abspath(os.fspath(path))
+        self.path = "" if callable(source) else os.path.abspath(os.fspath(source))
+        self._connect = source if callable(source) else None
         self._pid, self._connection = -1, None
-        names = [one if one == "*" else _quoted(one) for one in columns]
-        self._from = f"FROM {_quoted(table)}"
-        self._key = _quoted(key)
-        self._select = f"SELECT {', '.join(names)} {self._from}"
+        self._key, self._table = _quoted(key), _quoted(table)
+        self._columns = ", ".join(one if one == "*" else _quoted(one) for one in columns)
         self._keys = array("q")
-        self._count = 0
+        self._count, self._last = 0, None
+        self._group: tuple[int, list[dict[str, Any]]] = (-1, [])
         try:
-            for (value,) in self._open().execute(
-                f"SELECT {self._key} {self._from} ORDER BY {self._key}"
-            ):
-                if self._count % STRIDE == 0:
-                    self._keys.append(value)
-                self._count += 1
-        except (sqlite3.Error, TypeError) as error:
+            self._read_keys()
+        except Exception as error:  # each database has errors of its own
             raise DataError(
                 what=f"the rows of {table} cannot be listed by {key}",
-                where=self.path,
+                where=self._where,
                 why=str(error),
-                fix="a table of that name with an indexed column of whole numbers as key",
+                fix="a table of that name with an indexed column of whole numbers, each of them "
+                "once, as key",
             ) from error
         self._close()
 
@@ -56,30 +70,59 @@ class TableRows:
     def __getitem__(self, index: int) -> dict[str, Any]:
         if not 0 <= index < self._count:
             raise IndexError(f"row {index} of {self._count}")
-        cursor = self._open().execute(
-            f"{self._select} WHERE {self._key} >= ? ORDER BY {self._key} LIMIT 1 OFFSET ?",
-            (self._keys[index // STRIDE], index % STRIDE),
-        )
-        row = cursor.fetchone()
-        if row is None:
+        number, skip = divmod(index, STRIDE)
+        if self._group[0] != number:
+            self._group = (number, self._read_group(number))
+        rows = self._group[1]
+        if len(rows) != min(STRIDE, self._count - number * STRIDE):
             raise DataError(
-                what=f"row {index} is gone",
-                where=self.path,
-                why="the table has fewer rows than when it was opened",
+                what=f"the table changed around row {index}",
+                where=self._where,
+                why=f"{len(rows)} rows are where {STRIDE} were when it was opened",
                 fix="leave the table as it is while it is read",
             )
-        return dict(zip((about[0] for about in cursor.description), row, strict=True))
+        return dict(rows[skip])
 
     def fingerprint(self) -> dict[str, object]:
-        ends = f"{self._keys[0]} … {self._keys[-1]}" if self._count else ""
-        return {"rows": self._count, "keys": ends, **files_fingerprint([self.path])}
+        ends = f"{self._keys[0]} … {self._last}" if self._count else ""
+        files = files_fingerprint([self.path]) if self.path else {}
+        return {"rows": self._count, "keys": ends, **files}
 
-    def _open(self) -> sqlite3.Connection:
+    @property
+    def _where(self) -> str:
+        return self.path or "the database"
+
+    def _read_keys(self) -> None:
+        cursor = self._open().cursor()
+        cursor.execute(f"SELECT {self._key} FROM {self._table} ORDER BY {self._key}")
+        while several := cursor.fetchmany(_KEYS_AT_ONCE):
+            for (value,) in several:
+                if self._last is not None and value <= self._last:
+                    raise ValueError(f"{value} is there more than once")
+                if self._count % STRIDE == 0:
+                    self._keys.append(value)
+                self._count, self._last = self._count + 1, value
+
+    def _read_group(self, number: int) -> list[dict[str, Any]]:
+        is_last = number + 1 == len(self._keys)
+        end = f"<= {self._last}" if is_last else f"< {self._keys[number + 1]}"
+        cursor = self._open().cursor()
+        # Whole numbers, so nothing needs a parameter, whose style differs from one to the next.
+        cursor.execute(
+            f"SELECT {self._columns} FROM {self._table} WHERE {self._key} >= {self._keys[number]} "
+            f"AND {self._key} {end} ORDER BY {self._key}"
+        )
+        names = [about[0] for about in cursor.description]
+        return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+
+    def _open(self) -> Any:
         if self._connection is None or self._pid != os.getpid():
-            # A connection of the parent is left alone: SQLite's must not cross a fork.
-            self._connection = sqlite3.connect(
-                f"file:{quote(self.path)}?mode=ro", uri=True, check_same_thread=False
-            )
+            # A connection of the parent is left alone: none may cross a fork.
+            if self._connect is not None:
+                self._connection = self._connect()
+            else:
+                place = f"file:{quote(self.path)}?mode=ro"
+                self._connection = sqlite3.connect(place, uri=True, check_same_thread=False)
             self._pid = os.getpid()
         return self._connection
 
@@ -93,4 +136,4 @@ class TableRows:
 
 
 def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
+    return name if _PLAIN.fullmatch(name) else '"' + name.replace('"', '""') + '"'
