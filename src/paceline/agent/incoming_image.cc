@@ -96,7 +96,7 @@ std::byte* IncomingImage::ChunkAt(size_t chunk) const {
 Result<void> IncomingImage::TakeChunk(const Reader& read) {
   CHECK(has_begun_ && done_ < facts_.hashes.size(), "there is a chunk to take");
   const uint64_t bytes = facts_.BytesOf(done_);
-  alignas(64) std::array<std::byte, kPieceBytes> piece;
+  std::array<std::byte, kPieceBytes> piece;
   ckpt::ChunkCopier copier(ChunkAt(done_), bytes);
   for (uint64_t at = 0; at < bytes; at += piece.size()) {
     const size_t size = std::min<uint64_t>(piece.size(), bytes - at);

@@ -120,8 +120,8 @@ template <bool kCopies>
 __attribute__((target("avx2"))) size_t MixAvx2(std::byte* image, const std::byte* source,
                                                size_t stripes, size_t first, uint64_t* acc) {
   auto* halves = reinterpret_cast<__m256i*>(acc);
-  __m256i acc0 = _mm256_load_si256(halves);
-  __m256i acc1 = _mm256_load_si256(halves + 1);
+  __m256i acc0 = _mm256_loadu_si256(halves);
+  __m256i acc1 = _mm256_loadu_si256(halves + 1);
   for (; stripes > 0; --stripes, source += kStripe) {
     const auto* from = reinterpret_cast<const __m256i*>(source);
     const __m256i data0 = _mm256_loadu_si256(from);
@@ -140,8 +140,8 @@ __attribute__((target("avx2"))) size_t MixAvx2(std::byte* image, const std::byte
     acc1 = ScrambleHalf(acc1, Secret() + kScrambleAt + 32);
     first = 0;
   }
-  _mm256_store_si256(halves, acc0);
-  _mm256_store_si256(halves + 1, acc1);
+  _mm256_storeu_si256(halves, acc0);
+  _mm256_storeu_si256(halves + 1, acc1);
   return first;
 }
 
@@ -214,7 +214,7 @@ uint64_t CopyFromChunk(const std::byte* chunk, size_t size, std::span<const Copy
     for (const CopyOut& piece : pieces) std::memcpy(piece.target, chunk + piece.begin, piece.size);
     return XXH3_64bits(chunk, size);
   }
-  alignas(64) uint64_t acc[8];
+  uint64_t acc[8];
   std::copy_n(kStart, 8, acc);
   const size_t stripes_end = (size - 1) / kStripe * kStripe;
   size_t next = 0;  // pieces before this one are done

@@ -64,8 +64,8 @@ class ChunkCopier {
   size_t chunk_size_ = 0;
   size_t stripes_end_ = 0;  // in the chunk: up to here its bytes are mixed in by stripes
   size_t stripe_ = 0;       // of the present block
-  alignas(64) std::byte hold_[64] = {};  // the beginning of a stripe, at_ % 64 bytes
-  alignas(64) uint64_t acc_[8] = {};
+  std::byte hold_[64] = {};  // the beginning of a stripe, at_ % 64 bytes
+  uint64_t acc_[8] = {};
   std::vector<uint64_t> hashes_;
 };
 
