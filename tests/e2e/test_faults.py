@@ -114,6 +114,16 @@ def test_a_killed_agent_costs_no_step(job: Job) -> None:
     assert sum(line.endswith(" step 249") for line in job.stdout.splitlines()) >= 1
 
 
+def test_a_job_that_ends_while_a_node_is_silent_starts_no_agents_again(job: Job) -> None:
+    """The end waits for the silent node for a while, and the other agents have left by then."""
+    job.start_steps([*NODES, "--spares", "1"], steps=60)
+    node = job.until_stepping(4, beyond=5)[3]["node"]
+    with job.frozen(node):
+        assert job.wait() == 0, job.stderr
+    assert job.events("node_lost")
+    assert "starting it again" not in job.stderr
+
+
 def test_a_frozen_agent_is_fenced_and_returns_as_a_spare(job: Job) -> None:
     job.start_steps([*NODES, "--spares", "1"], steps=1500)
     before = job.until_stepping(4, beyond=5)

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include "paceline/agent/json_field.h"
 #include "paceline/agent/pids.h"
 #include "paceline/base/file_text.h"
 #include "paceline/base/json.h"
@@ -9,14 +10,26 @@
 
 namespace paceline::agent {
 
-void SaveAgentJson(const AgentSetup& setup, Generation generation, uint32_t restart_count) {
+nlohmann::json ReadJson(const std::string& path) {
+  constexpr size_t kFileBytesMax = 64 << 10;
+  return ParseJson(ReadText(path, kFileBytesMax));
+}
+
+void SaveAgentJson(const AgentSetup& setup, Generation generation, uint32_t restart_count,
+                   bool has_left) {
   const nlohmann::json text = {
       {"schema", "paceline.agent/1"},          {"pid", ::getpid()},
       {"start_time", StartTimeOf(::getpid())}, {"boot_id", setup.identity.boot_id},
       {"incarnation", setup.incarnation},      {"generation", generation.value()},
-      {"restart_count", restart_count}};
+      {"restart_count", restart_count},        {"has_left", has_left}};
   const absl::Status saved = ReplaceFile(setup.files.AgentJson(), PrintJson(text), 0600);
   if (!saved.ok()) LogWarning("agent_json", {{"why", saved}});
+}
+
+bool HasLeft(const AgentFiles& files, pid_t pid) {
+  const nlohmann::json text = ReadJson(files.AgentJson());
+  return text.is_object() && JsonInt<pid_t>(text, "pid") == pid &&
+         JsonBool(text, "has_left", false);
 }
 
 void SaveProblem(const AgentFiles& files, const wire::Refusal& refusal) {

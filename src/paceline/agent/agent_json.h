@@ -3,16 +3,26 @@
 // What an agent leaves in its node's folder for whoever looks or comes after;
 // docs/formats/run_dir.md.
 
+#include <sys/types.h>
+
 #include <cstdint>
+#include <string>
 
 #include "paceline/agent/agent_setup.h"
+#include "paceline/base/json.h"
 #include "paceline/model/ids.h"
 #include "paceline/wire/messages.h"
 
 namespace paceline::agent {
 
-// agent.json: who keeps this node, and how far.
-void SaveAgentJson(const AgentSetup& setup, Generation generation, uint32_t restart_count);
+// Null when there is no such file or it is not JSON.
+nlohmann::json ReadJson(const std::string& path);
+
+// agent.json: who keeps this node, and how far. `has_left`: it was told to, and is about to exit.
+void SaveAgentJson(const AgentSetup& setup, Generation generation, uint32_t restart_count,
+                   bool has_left = false);
+// Whether the agent that was `pid` left as it was told.
+bool HasLeft(const AgentFiles& files, pid_t pid);
 
 // problem.json: why the master would not have this agent.
 void SaveProblem(const AgentFiles& files, const wire::Refusal& refusal);

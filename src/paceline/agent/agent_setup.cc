@@ -16,6 +16,7 @@
 #include <span>
 #include <utility>
 
+#include "paceline/agent/agent_json.h"
 #include "paceline/agent/json_field.h"
 #include "paceline/agent/pids.h"
 #include "paceline/agent/reactor.h"
@@ -41,10 +42,6 @@ uint64_t RealtimeNs() {
   timespec now{};
   ::clock_gettime(CLOCK_REALTIME, &now);
   return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(now.tv_nsec);
-}
-
-nlohmann::json ReadJson(const std::string& path) {
-  return ParseJson(ReadText(path, kSmallFileBytes));
 }
 
 absl::StatusOr<std::string> MasterAddress(const nlohmann::json& job, const AgentFiles& files) {

@@ -453,6 +453,10 @@ void AgentLoop::MayExit() {
   // Until the newest step is in storage, or the master ends its patience.
   if (!has_ended_ || (is_linked_ && station_->IsAwaited())) return;
   if (station_->is_over()) station_->CleanUp();
+  // And not because it was refused, or was without a master for too long.
+  const Assignment& last = machine_.assignment();
+  const bool has_left = last.kind == Assignment::Kind::kLeave;
+  SaveAgentJson(setup_, saved_generation_, last.restart_count, has_left);
   starter_.Bye();
   constexpr Duration kFlushMax = Duration::Seconds(1);
   if (stream_ != nullptr) stream_->Flush(kFlushMax);

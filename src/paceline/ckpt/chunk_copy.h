@@ -62,8 +62,8 @@ class ChunkCopier {
   size_t at_ = 0;           // appended
   size_t chunk_begin_ = 0;  // of the present chunk, in the image
   size_t chunk_size_ = 0;
-  size_t stripes_end_ = 0;  // in the chunk: up to here its bytes are mixed in by stripes
-  size_t stripe_ = 0;       // of the present block
+  size_t stripes_end_ = 0;   // in the chunk: up to here its bytes are mixed in by stripes
+  size_t stripe_ = 0;        // of the present block
   std::byte hold_[64] = {};  // the beginning of a stripe, at_ % 64 bytes
   uint64_t acc_[8] = {};
   std::vector<uint64_t> hashes_;

@@ -15,6 +15,7 @@
 #include <variant>
 
 #include "paceline/agent/agent_files.h"
+#include "paceline/agent/agent_json.h"
 #include "paceline/agent/json_field.h"
 #include "paceline/agent/page_file.h"
 #include "paceline/base/file_text.h"
@@ -274,7 +275,13 @@ void Launcher::OnAgentEnded(const std::string& node, int status) {
       OnJobEnded(code, "this host's agents have left the job");
     }
   } else {
-    Feed(core::AgentExited{node, WIFEXITED(status), code, WasKilled(status)});
+    const agent::AgentFiles files{options_.platform.run_dir, node};
+    Feed(core::AgentExited{
+        .node = node,
+        .by_itself = WIFEXITED(status),
+        .code = code,
+        .was_killed = WasKilled(status),
+        .has_left = WIFEXITED(status) && agent::HasLeft(files, agents_[node].last_pid)});
   }
   FinishWhenQuiet();
 }

@@ -11,6 +11,8 @@ constexpr Duration kLivedWell = Duration::Seconds(5);
 // Exits by itself, one soon after the other, that mean "it cannot run": a bad flag, a directory
 // that cannot be written. A killed child is started again for ever.
 constexpr uint32_t kExitsAtOnceMax = 5;
+// Between an agent that left as it was told and the end of the job, which other hosts can hold up.
+constexpr Duration kEndPatience = Duration::Seconds(30);
 // Exit codes that another attempt cannot change.
 constexpr int kExitUsage = 2;
 constexpr int kExitNotAuthorised = 4;
@@ -93,6 +95,12 @@ void Keeper::OnAgentExited(Instant now, const AgentExited& event, Actions* actio
   Child& agent = found->second;
   if (has_ended_) {
     agent.state = Child::State::kDone;
+    return;
+  }
+  if (event.has_left) {
+    // Its exit code is the job's, whatever that would mean as an agent's own.
+    agent.state = Child::State::kDown;
+    agent.due = now + kEndPatience;
     return;
   }
   if (event.by_itself && (event.code == kExitUsage || event.code == kExitNotAuthorised)) {

@@ -8,8 +8,10 @@
 // All are dead: the node is gone; the master is told (a witness that is faster than silence), and
 // the node stays dead unless replacing is on or it is this job's only node, because a job that can
 // never go on helps nobody. Nothing was placed there: an idle agent is simply started again.
-// Children that die at once again and again are started with a doubling delay. One that had come up
-// and was killed from outside is no such child: a kill says nothing about it.
+// An agent that left as it was told is not missed: the end of the job is on its way, and only if it
+// does not come is the agent started again, to ask. Children that die at once again and again are
+// started with a doubling delay. One that had come up and was killed from outside is no such child:
+// a kill says nothing about it.
 //
 // The agents of a host that runs the master are started when it serves for the first time: dialled
 // earlier they would be refused and lose a tenth of a second to their pause.
@@ -42,6 +44,7 @@ struct AgentExited {
   bool by_itself = false;
   int code = 0;
   bool was_killed = false;
+  bool has_left = false;  // as it was told to, its ranks ended: no death
 };
 // The answer to CountRanks.
 struct RanksCounted {

@@ -95,6 +95,20 @@ TEST_F(KeeperTest, AnIdleAgentIsRestarted) {
   EXPECT_EQ(Names(keeper.Step(At(9050), RanksCounted{"b", 0, 0})), "agent:b ");
 }
 
+// The job's end may be held up by a node that is silent; exit code 2 is the script's own.
+TEST_F(KeeperTest, AnAgentThatLeftAsItWasToldIsNotMissedAndAsksAgainIfNoEndComes) {
+  Keeper keeper = Started(plan_);
+  const AgentExited left{.node = "a", .by_itself = true, .code = 2, .has_left = true};
+  EXPECT_EQ(Names(keeper.Step(At(9000), left)), "");
+  EXPECT_EQ(Names(keeper.Step(At(20'000), KeeperTimePassed{})), "");
+  EXPECT_FALSE(keeper.IsGone("a"));
+  const Instant due = keeper.NextDeadline();
+  EXPECT_EQ(Names(keeper.Step(due, KeeperTimePassed{})), "agent:a ");
+  keeper.Step(due, left);
+  keeper.Step(due, JobEnded{});
+  EXPECT_TRUE(keeper.NextDeadline().is_max());
+}
+
 TEST_F(KeeperTest, AnAgentWithoutAMasterForTooLongEndsAHostThatOnlyJoined) {
   plan_.has_master = false;
   Keeper keeper = Started(plan_);
