@@ -10,8 +10,8 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
@@ -156,10 +156,11 @@ class Job:
         return [event for event in events if kind is None or event["kind"] == kind]
 
     def ranks(self) -> dict[int, JsonDict]:
+        """Of nodes that are not lost: what those still have is of a world that is past."""
         status = self.status() or {"nodes": []}
         return {rank["rank"]: {**rank, "node": node["name"]}
-                for node in status["nodes"] for rank in node["ranks"]
-                if rank["state"] != "exited"}
+                for node in status["nodes"] if node["state"] != "lost"
+                for rank in node["ranks"] if rank["state"] != "exited"}
 
     def node(self, name: str) -> JsonDict | None:
         status = self.status() or {"nodes": []}
@@ -197,6 +198,20 @@ class Job:
         for pid in ranks:
             os.killpg(pid, signal.SIGKILL)
         os.kill(agent, signal.SIGKILL)
+
+    @contextmanager
+    def frozen(self, node: str) -> Iterator[list[int]]:
+        """A machine that goes silent: agent and ranks stand still, until the block ends."""
+        pids = [self.agent_pid(node)]
+        pids += [rank["pid"] for rank in self.ranks().values() if rank["node"] == node]
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            yield pids
+        finally:
+            for pid in reversed(pids):  # the agent last: ranks go on before anybody stops them
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGCONT)
 
     def steps_done(self, rank: int) -> list[tuple[int, int]]:
         """(generation, step) in the order in which the rank made them."""

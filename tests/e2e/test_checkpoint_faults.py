@@ -59,10 +59,7 @@ def test_row_11_a_zombie_writes_after_a_restart(job: Job) -> None:
     job.start([*NODES, "--spares", "1"], words(job, "--every", "15", "--cut"))
     before = job.until_stepping(2, beyond=20)
     lost = before[1]["node"]
-    zombies = [job.agent_pid(lost), before[1]["pid"]]
-    for pid in zombies:
-        os.kill(pid, signal.SIGSTOP)
-    try:
+    with job.frozen(lost) as zombies:
         job.until_event("node_lost")
         after = eventually(lambda: (lambda found: found if len(found) == 2 and 1 in found
                                     and found[1]["node"] != lost else None)(job.ranks()),
@@ -72,9 +69,6 @@ def test_row_11_a_zombie_writes_after_a_restart(job: Job) -> None:
         assert after[1]["pid"] not in zombies
         # The new world saves steps that the zombie will save as well, with other values.
         job.until_stepping(2, beyond=resumed + 40)
-    finally:
-        for pid in reversed(zombies):  # the rank first: it saves before anybody can stop it
-            os.kill(pid, signal.SIGCONT)
     count = len(job.events("checkpoint_committed"))
     eventually(lambda: not os.path.exists(f"/proc/{zombies[1]}") or None, "the zombie is ended")
     job.until_event("checkpoint_committed", count + 2)

@@ -9,6 +9,8 @@ import random
 import signal
 
 import pytest
+from hosts import Host, needs_hosts, until_training
+from hosts import start as start_hosts
 from job import SCRIPTS, Job
 
 pytest.importorskip("torch", reason="the counting model is torch's here")
@@ -19,11 +21,14 @@ SAMPLES, BATCH = 1003, 24
 NODES = ["--standalone", "--local-nodes", "2", "--nproc-per-node", "2"]
 
 
+def script_of(job: Job, *args: str, epochs: int) -> list[str]:
+    return [str(SCRIPTS / "counting.py"), "--checkpoint", str(job.directory / "ckpt"),
+            "--out", str(job.state), "--epochs", str(epochs), "--samples", str(SAMPLES),
+            "--batch", str(BATCH), *args]
+
+
 def start(job: Job, flags: list[str], *args: str, epochs: int) -> Job:
-    script = [str(SCRIPTS / "counting.py"), "--checkpoint", str(job.directory / "ckpt"),
-              "--out", str(job.state), "--epochs", str(epochs), "--samples", str(SAMPLES),
-              "--batch", str(BATCH), *args]
-    return job.start(flags, script)
+    return job.start(flags, script_of(job, *args, epochs=epochs))
 
 
 def expected_steps(epochs: int) -> list[str]:
@@ -89,6 +94,40 @@ def test_a_world_that_shrinks_and_grows_reads_the_same_samples(job: Job) -> None
     assert job.wait() == 0, job.stderr
     assert {2, 4} <= set(worlds(job)), "it trained with two ranks and with four"
     check_exact(job, 12)
+
+
+def test_a_node_that_freezes_counts_nothing_when_it_thaws(job: Job) -> None:
+    start(job, [*NODES, "--spares", "1"], "--pace", "0.02", epochs=8)
+    beyond = 10
+    for lost in (1, 2):
+        ranks = job.until_stepping(4, beyond=beyond)
+        with job.frozen(ranks[3]["node"]):
+            job.until_event("node_lost", lost)
+            ranks = job.until_stepping(4, beyond=(ranks[0]["step"] or 0) + 10)
+        beyond = (ranks[0]["step"] or 0) + 30
+    assert job.wait() == 0, job.stderr
+    check_exact(job, 8)
+
+
+@needs_hosts
+def test_a_host_that_is_cut_off_loses_and_repeats_nothing(hosts: list[Host]) -> None:
+    """Cut off both ways, then only unheard: what its rank still does does not count."""
+    first, _, third = hosts
+    script = script_of(first.job, "--pace", "0.02", "--meet", "3:300", epochs=12)
+    start_hosts(hosts, "--nnodes", "2:3", "--grow", "now", script=script)
+    beyond = 10
+    cuts = [(lambda: third.link("down"), lambda: third.link("up")), (third.mute, third.unmute)]
+    for lost, (cut, mend) in enumerate(cuts, start=1):
+        ranks = until_training(first, 3, beyond=beyond)
+        cut()
+        first.job.until_event("node_lost", lost)
+        until_training(first, 2)
+        mend()
+        beyond = ranks[first.name]["step"] + 20
+    until_training(first, 3)
+    assert first.job.wait() == 0, first.job.stderr
+    check_exact(first.job, 12)
+    assert {2, 3} <= set(worlds(first.job))
 
 
 def test_shares_by_speed_leave_every_count_exact_over_kills(job: Job) -> None:

@@ -97,15 +97,8 @@ def test_a_dead_workers_samples_and_no_others_are_repeated(job: Job) -> None:
 def test_a_frozen_node_gives_its_leases_back_and_does_not_count_later(job: Job) -> None:
     start(job, [*NODES, "--nnodes", "1:2"], "--pace", "0.004")
     until_done(job, 200)
-    node = job.ranks()[3]["node"]
-    pids = [r["pid"] for r in job.ranks().values() if r["node"] == node]
-    pids.append(job.agent_pid(node))
-    for pid in pids:
-        os.kill(pid, signal.SIGSTOP)
-    before = done(job)
-    until_done(job, before + 400)
-    for pid in pids:
-        os.kill(pid, signal.SIGCONT)
+    with job.frozen(job.ranks()[3]["node"]):
+        until_done(job, done(job) + 400)
     assert job.wait() == 0, job.stderr
     check_counted_once(job)
 

@@ -48,6 +48,17 @@ def test_save_and_load_by_dcp(tmp_path: Path) -> None:
     assert same(fresh, state)
 
 
+def test_an_asynchronous_save_keeps_what_was_there_when_it_was_asked_for(tmp_path: Path) -> None:
+    state = {"t": torch.arange(5.0), "n": {"step": 3}}
+    writer = PacelineWriter(tmp_path / "c", step=7)
+    saving: Any = dcp.async_save(state, storage_writer=writer, no_dist=True)
+    state["t"].zero_()
+    saving.result()
+    found = {"t": torch.ones(5), "n": {"step": 0}}
+    dcp.load(found, storage_reader=PacelineReader(tmp_path / "c"), no_dist=True)
+    assert found["t"].tolist() == [0.0, 1.0, 2.0, 3.0, 4.0] and found["n"] == {"step": 3}
+
+
 def test_weights_that_dcp_saved_go_into_a_model(tmp_path: Path) -> None:
     net, optimizer = trained()
     dcp.save(state_of(net, optimizer), storage_writer=PacelineWriter(tmp_path / "c", step=7),
