@@ -5,11 +5,15 @@
 Prints a JSON line for each save: how long the training was stopped, and when the bytes were on the
 disk. A peer that does not sync by itself is synced for it, outside of its stall. One process, no
 process group: DCP's own single-process mode, and paceline's Checkpointer without a launcher.
+DLRover saves to memory only, beside the saver process that its agent would be; orbax gets NumPy
+arrays.
 """
 
+import importlib
 import json
 import os
 import shutil
+import signal
 import sys
 import time
 from collections.abc import Callable
@@ -62,6 +66,52 @@ def paceline(state: State, path: Path) -> Callable[[], None]:
     return lambda: ticket.wait("durable")
 
 
+def dlrover(state: State, path: Path) -> Callable[[], None]:
+    """Its DdpCheckpointer, of one rank: what its own launcher would set is set here."""
+    if not OURS:
+        place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0", "LOCAL_WORLD_SIZE": "1"}
+        os.environ.update(RANK="0", LOCAL_RANK="0", WORLD_SIZE="1", **place)
+        os.environ["ELASTIC_JOB_NAME"] = f"bench{os.getpid()}"
+        saver: Any = importlib.import_module("dlrover.python.elastic_agent.torch.ckpt_saver")
+        OURS["saver"] = os.fork()
+        if OURS["saver"] == 0:
+            saver.AsyncCheckpointSaver.start_async_saving_ckpt()
+            signal.pause()
+        torch.distributed.init_process_group(
+            "gloo", init_method=f"file://{path.parent}/store", rank=0, world_size=1
+        )
+        ddp: Any = importlib.import_module("dlrover.trainer.torch.flash_checkpoint.ddp")
+        OURS["checkpointer"] = ddp.DdpCheckpointer(str(path.parent / "dlrover"))
+        OURS["memory"] = ddp.StorageType.MEMORY
+    OURS["step"] = OURS.get("step", -1) + 1
+    OURS["checkpointer"].save_checkpoint(OURS["step"], state, storage_type=OURS["memory"])
+    return lambda: None
+
+
+def torchsnapshot(state: State, path: Path) -> Callable[[], None]:
+    package: Any = importlib.import_module("torchsnapshot")
+    saving = package.Snapshot.async_take(str(path), {"state": package.StateDict(**state)})
+
+    def done() -> None:
+        saving.wait()
+        sync(path)
+
+    return done
+
+
+def orbax(state: State, path: Path) -> Callable[[], None]:
+    if not OURS:
+        package: Any = importlib.import_module("orbax.checkpoint")
+        OURS["checkpointer"] = package.AsyncCheckpointer(package.PyTreeCheckpointHandler())
+    OURS["checkpointer"].save(path.resolve(), {name: one.numpy() for name, one in state.items()})
+
+    def done() -> None:
+        OURS["checkpointer"].wait_until_finished()
+        sync(path)
+
+    return done
+
+
 def memcpy(state: State, path: Path) -> Callable[[], None]:
     """The limit that the others' stalls are divided by: one copy of the same tensors, in warm
     memory, by torch with one thread."""
@@ -78,6 +128,9 @@ PEERS = {
     "torch_save": torch_save,
     "dcp_save": dcp_save,
     "dcp_async_save": dcp_async_save,
+    "dlrover": dlrover,
+    "torchsnapshot": torchsnapshot,
+    "orbax": orbax,
 }
 
 
@@ -102,6 +155,8 @@ def main() -> None:
                 shutil.rmtree(path)
             else:
                 path.unlink(missing_ok=True)
+    if "saver" in OURS:
+        os.kill(OURS["saver"], signal.SIGKILL)
 
 
 if __name__ == "__main__":

@@ -71,12 +71,14 @@ class Job:
     All processes that it leaves behind are found (we are their subreaper) and ended.
     """
 
-    def __init__(self, systems: Sequence[System], *, script_args: Sequence[str] = ()) -> None:
+    def __init__(
+        self, systems: Sequence[System], *, script: Path = SCRIPT, script_args: Sequence[str] = ()
+    ) -> None:
         self.dir = Path(tempfile.mkdtemp(prefix="paceline-bench-"))
         self.stamps_dir = self.dir / "stamps"
         self.stamps_dir.mkdir()
         self.systems = systems
-        self.script_args = script_args
+        self.script, self.script_args = script, script_args
         self.processes: list[subprocess.Popen[bytes]] = []
         self.started = 0.0
 
@@ -89,7 +91,7 @@ class Job:
     def start_one(self, system: System) -> subprocess.Popen[bytes]:
         """Start one command of the job; `{run_dir}` in it is a folder of this job."""
         command = [part.format(run_dir=self.dir / "run") for part in system.command]
-        command += [str(SCRIPT), "--stamps", str(self.stamps_dir), *self.script_args]
+        command += [str(self.script), "--stamps", str(self.stamps_dir), *self.script_args]
         log = (self.dir / f"log.{len(self.processes)}").open("wb")
         env = {**os.environ, "OMP_NUM_THREADS": "1", **system.env}
         process = subprocess.Popen(
