@@ -1,6 +1,6 @@
 # The two commands are `make test` and `make demo`. Each does all its set-up by itself and is safe
-# to repeat. PRESET chooses another build for build and unit: make build unit PRESET=dev while you work
-# on a file, PRESET=tsan for threads.
+# to repeat. PRESET chooses another build for build and unit: make build unit PRESET=dev while you
+# work on a file, PRESET=tsan for threads.
 
 PRESET ?= test
 BUILD := build/$(PRESET)

@@ -31,6 +31,7 @@ from torch.utils.data import TensorDataset
 WORLD = 2
 BATCH = 256
 PARTS = 4
+STEPS = 8  # of an epoch
 WIDTH = 1024
 
 
@@ -42,9 +43,9 @@ def network() -> nn.Module:
     return nn.Sequential(*layers, nn.Linear(WIDTH, 1))
 
 
-def samples_of(seed: int) -> pl.ElasticDataset:
-    generator = torch.Generator().manual_seed(seed)
-    inputs = torch.randn(BATCH * 8, WIDTH, generator=generator)
+def data_of_all() -> pl.ElasticDataset:
+    generator = torch.Generator().manual_seed(1)
+    inputs = torch.randn(BATCH * STEPS, WIDTH, generator=generator)
     return pl.ElasticDataset(TensorDataset(inputs, inputs.sum(1, keepdim=True)), seed=7)
 
 
@@ -53,7 +54,7 @@ def loss_of(model: nn.Module, batch: list[torch.Tensor]) -> torch.Tensor:
 
 
 def with_ddp(parts: int) -> Callable[[], None]:
-    loader = pl.ElasticLoader(samples_of(1), global_batch=BATCH, drop_last=True)
+    loader = pl.ElasticLoader(data_of_all(), global_batch=BATCH, drop_last=True)
     model = DistributedDataParallel(network())
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
 
@@ -72,7 +73,7 @@ def with_ddp(parts: int) -> Callable[[], None]:
 
 def with_fixed_order() -> Callable[[], None]:
     loader = pl.ElasticLoader(
-        samples_of(1), global_batch=BATCH, drop_last=True, virtual_ranks=WORLD * PARTS
+        data_of_all(), global_batch=BATCH, drop_last=True, virtual_ranks=WORLD * PARTS
     )
     model = network()
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
@@ -109,7 +110,7 @@ def work(rank: int, folder: str, rounds: int) -> None:
             dist.barrier()
             begin = time.perf_counter()
             systems[name]()
-            took = torch.tensor([(time.perf_counter() - begin) / 8])
+            took = torch.tensor([(time.perf_counter() - begin) / STEPS])
             dist.all_reduce(took, op=dist.ReduceOp.MAX)
             if number and samples is not None:  # the first warms all up
                 samples.add(name, took.item())
