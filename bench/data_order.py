@@ -1,18 +1,23 @@
 """How soon the first shuffled sample is there, and what the elastic loader costs beside torch's.
 
-    .venv/bin/python bench/data_order.py --rounds 7
+    .venv/bin/python bench/data_order.py --rounds 7 --peer PEERS/bin/python
 
 First sample: from the data set to the first batch, at 10^6 and 10^9 samples, beside torch's
 DistributedSampler (whose list of 10^9 indices does not fit here, so it is left out). Loader: one
 epoch of small samples over two persistent workers, beside a plain DataLoader with shuffle=True; one
-epoch warms both up. Systems alternate.
+epoch warms both up. With --peer, an interpreter that has torch, torchdata, grain, ray[data] and
+mosaicml-streaming, each of these in a process of its own (data_order_peer.py); what does not keep a
+list gets 10^9 too. Systems alternate.
 """
 
 import argparse
+import contextlib
 import statistics
+import subprocess
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from pathlib import Path
 
 import torch
 from harness import Samples, machine
@@ -54,34 +59,85 @@ def seconds_of(batches: Iterable[object]) -> float:
     return time.perf_counter() - begin
 
 
-def measure_first(samples: Samples, rounds: int) -> None:
-    systems = {
-        "elastic 1e6": lambda: first_of_ours(10**6),
-        "elastic 1e9": lambda: first_of_ours(10**9),
-        "distributed_sampler 1e6": lambda: first_of_torch(10**6),
+class Peer:
+    """One process of data_order_peer.py."""
+
+    def __init__(self, python: Path, name: str) -> None:
+        script = Path(__file__).with_name("data_order_peer.py")
+        self.name = name
+        self.process = subprocess.Popen(
+            [python, script, name], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL, text=True,
+        )
+        self.version = self.answer()
+        print(f"  {name} {self.version}", file=sys.stderr)
+
+    def answer(self) -> str:
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline().strip()
+        if not line:
+            raise SystemExit(f"the peer {self.name} ended: {self.process.wait()}")
+        return line
+
+    def seconds(self, what: str, count: int) -> float:
+        assert self.process.stdin is not None
+        print(what, count, file=self.process.stdin, flush=True)
+        return float(self.answer())
+
+    def __enter__(self) -> "Peer":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        self.process.wait(30)
+
+
+Measured = dict[str, Callable[[], float]]
+
+
+def timed(call: Callable[[int], None], count: int) -> float:
+    begin = time.perf_counter()
+    call(count)
+    return time.perf_counter() - begin
+
+
+def measure_first(samples: Samples, rounds: int, peers: list[Peer]) -> list[str]:
+    systems: Measured = {
+        "elastic 1e6": lambda: timed(first_of_ours, 10**6),
+        "elastic 1e9": lambda: timed(first_of_ours, 10**9),
+        "distributed_sampler 1e6": lambda: timed(first_of_torch, 10**6),
     }
+    for peer in peers:
+        systems[f"{peer.name} 1e6"] = lambda peer=peer: peer.seconds("first", 10**6)
+        if peer.name == "grain":
+            systems["grain 1e9"] = lambda peer=peer: peer.seconds("first", 10**9)
     for number in range(rounds + 1):
         for name, first in systems.items():
-            begin = time.perf_counter()
-            first()
-            took = time.perf_counter() - begin
+            took = first()
             if number:  # the first of each imports and allocates
                 samples.add(name, took)
+    return list(systems)
 
 
-def measure_epochs(samples: Samples, rounds: int, count: int) -> list[float]:
+def measure_epochs(samples: Samples, rounds: int, count: int, peers: list[Peer]) -> list[float]:
     data = Small(count)
-    ours = ElasticLoader(
-        ElasticDataset(data, seed=7), global_batch=64, num_workers=2, persistent_workers=True
-    )
-    plain = DataLoader(
-        data, batch_size=64, shuffle=True, num_workers=2, persistent_workers=True
-    )
+    elastic = ElasticDataset(data, seed=7)
+    several = {"num_workers": 2, "persistent_workers": True}
+    ours = ElasticLoader(elastic, global_batch=64, **several)
+    plain = DataLoader(data, batch_size=64, shuffle=True, **several)
+    systems: Measured = {
+        "elastic epoch": lambda: seconds_of(ours),
+        "plain epoch": lambda: seconds_of(plain),
+    }
+    for peer in peers:
+        if peer.name in ("stateful", "grain"):
+            name = f"{peer.name} epoch"
+            systems[name] = lambda peer=peer: peer.seconds("epoch", count)
     ratios: list[float] = []
     for number in range(rounds + 1):
-        pair = {"elastic epoch": ours, "plain epoch": plain}
-        order = list(pair) if number % 2 else list(reversed(pair))
-        took = {name: seconds_of(pair[name]) for name in order}
+        order = list(systems) if number % 2 else list(reversed(systems))
+        took = {name: systems[name]() for name in order}
         if number:
             for name, seconds in took.items():
                 samples.add(name, seconds, samples=count)
@@ -93,15 +149,18 @@ def main() -> None:
     options = argparse.ArgumentParser(description="The order of data: first sample, loader.")
     options.add_argument("--rounds", type=int, default=7)
     options.add_argument("--samples", type=int, default=60_000, help="of the loaders' epochs")
+    options.add_argument("--peer", type=Path, help="a Python that has the peers")
     args = options.parse_args()
     print(machine(), file=sys.stderr)
     torch.set_num_threads(1)
     samples = Samples("data_order")
-    measure_first(samples, args.rounds)
-    ratios = measure_epochs(samples, args.rounds, args.samples)
-    firsts = samples.summary("elastic 1e6", "elastic 1e9", "distributed_sampler 1e6")
+    with contextlib.ExitStack() as stack:
+        names = ("stateful", "grain", "ray", "streaming") if args.peer else ()
+        peers = [stack.enter_context(Peer(args.peer, name)) for name in names]
+        systems = measure_first(samples, args.rounds, peers)
+        ratios = measure_epochs(samples, args.rounds, args.samples, peers)
     low, high = min(ratios), max(ratios)
-    print(f"{firsts} | elastic ÷ plain epoch, of pairs: "
+    print(f"{samples.summary(*systems)} | elastic ÷ plain epoch, of pairs: "
           f"{statistics.median(ratios):.3f} ({low:.3f} to {high:.3f}, n {len(ratios)})")
 
 
