@@ -63,6 +63,13 @@ Fd BindPort(uint16_t port) {
 
 }  // namespace
 
+// A socket that was bound without it lets others bind from then on who have it too; those who hold
+// a port bind without.
+void StorePort::Lend() {
+  const int on = 1;
+  ::setsockopt(socket_.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+}
+
 absl::Status StorePort::Hold() {
   const PortRange range = OutsideEphemeral();
   for (uint32_t tried = 0; tried < range.count; ++tried) {

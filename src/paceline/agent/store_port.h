@@ -23,6 +23,9 @@ class StorePort {
   // Binds a fresh port, never the one held before. RESOURCE_EXHAUSTED when all are taken.
   absl::Status Hold();
   void Release() { socket_.Close(); }
+  // The port stays held, and a socket with SO_REUSEADDR may listen there all the same: no instant
+  // is left. For programs of ours; what a script's store sets is not known.
+  void Lend();
 
   // 0 when nothing is held.
   uint16_t port() const { return socket_.is_open() ? port_ : 0; }

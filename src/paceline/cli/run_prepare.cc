@@ -11,7 +11,6 @@
 #include <thread>
 #include <utility>
 
-#include "paceline/agent/store_port.h"
 #include "paceline/base/file_text.h"
 #include "paceline/base/text.h"
 #include "paceline/cli/interpreter.h"
@@ -135,12 +134,13 @@ class Preparation {
   }
 
   Check ChooseLoopbackPort() {
-    agent::StorePort port(static_cast<uint64_t>(RealtimeSeconds() * 1e6) ^
-                          static_cast<uint64_t>(::getpid()));
-    if (const absl::Status held = port.Hold(); !held.ok()) {
+    run_.port.emplace(static_cast<uint64_t>(RealtimeSeconds() * 1e6) ^
+                      static_cast<uint64_t>(::getpid()));
+    if (const absl::Status held = run_.port->Hold(); !held.ok()) {
       return Failed("PL-E031", "there is no port for the master", held);
     }
-    address_ = Concat("127.0.0.1:", port.port());
+    run_.port->Lend();
+    address_ = Concat("127.0.0.1:", run_.port->port());
     run_.listen = address_;
     return std::nullopt;
   }

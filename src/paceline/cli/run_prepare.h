@@ -4,9 +4,11 @@
 // directory with all its files, and the proof of identity for the wire.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "paceline/agent/store_port.h"
 #include "paceline/cli/environment.h"
 #include "paceline/cli/error.h"
 #include "paceline/cli/host_facts.h"
@@ -24,7 +26,9 @@ struct PreparedRun {
   JobSpec spec;
   LaunchSpec launch;
   wire::Credentials credentials;
-  std::string listen;        // of the master when it runs here
+  std::string listen;  // of the master when it runs here
+  // Keeps that port for this job's masters when it was chosen here, as long as this process lives.
+  std::optional<agent::StorePort> port;
   bool is_whole_job = true;  // no other host takes part
   bool is_resumed = false;
   std::string join_string;  // for the other hosts, when this one made the job
