@@ -45,6 +45,7 @@ class BaseCheckpointer(ABC):
         if self._directory.startswith("/"):
             os.makedirs(self._directory, mode=0o700, exist_ok=True)
         self._place, self._socket = _find_keeper(self._directory)
+        self._is_replica = False
         self._link = Link(self._socket, self._hello(0))
         if self._place.generation < 0:  # the keeper alone knows the world
             self._place = Place(0, 1, cast("int", self._link.opened["generation"]))
@@ -52,7 +53,6 @@ class BaseCheckpointer(ABC):
         self._planned: Planned | None = None
         self._constants = "}"  # the end of every notes' text
         self._last: Ticket | None = None
-        self._is_replica = False
         self._randoms: dict[str, object] = {}  # of the last restore, when they are this rank's
         self.skipped = 0  # saves that were left out because every slot was in use
         self.restored = ""  # one sentence: from where the state came
@@ -159,6 +159,7 @@ class BaseCheckpointer(ABC):
             **({"generation": self._place.generation} if self._place.generation >= 0 else {}),
             "pid": os.getpid(),
             "image_bytes": image_bytes,
+            "is_replica": self._is_replica,
             **self._terms,
         }
 

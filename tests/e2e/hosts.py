@@ -114,6 +114,16 @@ class Host:
     def link(self, state: str) -> None:
         ip(f"-n {PREFIX}sw link set p{self.index} {state}")
 
+    def slow_down(self, port: int, rate: str) -> None:
+        """What leaves from that port of this host, and nothing else; `rate` in tc's words."""
+        card = "dev eth0"
+        for words in (f"qdisc add {card} root handle 1: htb default 1 r2q 1000",
+                      f"class add {card} parent 1: classid 1:1 htb rate 1gbit",
+                      f"class add {card} parent 1: classid 1:2 htb rate {rate}",
+                      f"filter add {card} parent 1: protocol ip u32"
+                      f" match ip sport {port} 0xffff flowid 1:2"):
+            run("ip", "netns", "exec", self.space, "tc", *words.split())
+
     def mute(self) -> None:
         """One way only: the host hears everybody, and nobody hears the host."""
         for other in range(COUNT):

@@ -83,6 +83,35 @@ def test_a_lost_host_costs_a_fetch(hosts: list[Host]) -> None:
     assert not first.job.events("checkpoint_committed")[:-1], "storage had no part in it"
 
 
+def bulk_port(host: Host) -> int:
+    log = (host.job.run_dir / "logs" / host.name / "agent.log").read_text()
+    found = re.search(r"\bpeers address=\S+:(\d+)", log)
+    assert found is not None, log
+    return int(found[1])
+
+
+def test_a_step_with_its_copies_stays_while_the_next_is_copied(hosts: list[Host]) -> None:
+    """A host is lost in the middle of copying, many saves after the step that has its copies."""
+    first, second, _third = hosts
+    start_pair_and_spare(hosts, "--cut", *RARELY, "--pace", "0.02", steps=600)
+    for host in (first, second):
+        until_fetched(host, 30)
+        host.slow_down(bulk_port(host), "2mbit")  # 200 kB take a second, or thirty saves
+    newest = max(int(fetched(host)[-1]["step"]) for host in (first, second))
+    for host in (first, second):
+        until_fetched(host, newest + 1)
+    copied = min(int(fetched(host)[-1]["step"]) for host in (first, second))
+    first.job.until_stepping(2, beyond=copied + 15)
+    second.crash()
+    second.boot()
+    assert first.job.wait() == 0, first.job.stderr
+    assert finals(first, 2) == [600.0] * 2
+    decided = first.job.events("restore_decided")[-1]
+    assert decided["details"]["from"] == "memory", decided
+    assert restored(first, 0)[-1][0] > copied, "the step after the one that was copied"
+    assert not first.job.events("checkpoint_committed")[:-1], "storage had no part in it"
+
+
 def test_equal_tensors_are_not_sent_twice(hosts: list[Host]) -> None:
     """Data parallel ranks are copies of each other: only the lost one's host fetches, once."""
     first, second, third = hosts

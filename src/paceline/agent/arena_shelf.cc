@@ -114,8 +114,11 @@ ArenaShelf::Budget ArenaShelf::BudgetFor(const Place& place, uint64_t image_byte
   promised += Unreserved(PathOf(place));
   const std::vector<MemoryRoom> rooms = RoomsAt(Concat(root_, "/", place.node));
   Budget budget;
+  budget.wanted_slots = replicas > 0 ? 4 : 3;
   for (const auto& [slots, copies] :
-       {std::pair(3u, replicas), std::pair(2u, replicas), std::pair(3u, 0u), std::pair(2u, 0u)}) {
+       {std::pair(4u, replicas), std::pair(3u, replicas), std::pair(2u, replicas),
+        std::pair(3u, 0u), std::pair(2u, 0u)}) {
+    if (slots > budget.wanted_slots) continue;
     const uint64_t own = ckpt::Arena::BytesFor({image_bytes, slots});
     const uint64_t others = copies * ckpt::Arena::BytesFor({image_bytes, kCopySlots});
     const uint64_t needed = own + others + promised;
@@ -202,7 +205,9 @@ std::shared_ptr<const ImageClaim> ArenaShelf::Claim(const Place& place, SavedSte
     if (image.generation != saved.generation || image.step != saved.step) continue;
     const std::pair key(static_cast<const ckpt::Arena*>(arena.get()), image.slot);
     // Who holds it already keeps it from changing, so it still is the image that was claimed.
-    if (!claims_->held.contains(key) && !arena->BeginRead(image)) continue;
+    if (!claims_->held.contains(key) && !arena->BeginRead(image)) {
+      return std::make_shared<const ImageClaim>(ImageClaim{arena, image});
+    }
     ++claims_->held[key];
     return {new ImageClaim{arena, image}, [claims = claims_, key](const ImageClaim* claim) {
               {

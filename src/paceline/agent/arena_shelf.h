@@ -47,10 +47,12 @@ class ArenaShelf {
   std::string PathOf(const Place& place) const;
   // Makes the folder for it.
   absl::Status Prepare(const Place& place);
-  // What an arena for images of that size may have: 3 or 2 slots, and as many copies of them on
-  // other hosts, whose images this host keeps in return. When there is not room for all, slots go
-  // first, then copies, and `why` says what is lacking. No slots: there is no room at all.
+  // What an arena for images of that size may have: 3 slots, or 2, and as many copies of them on
+  // other hosts, whose images this host keeps in return; with copies, 4 slots, so that the step
+  // that has its copies stays while the next one gets them. When there is not room for all, slots
+  // go first, then copies, and `why` says what is lacking. No slots: there is no room at all.
   struct Budget {
+    uint32_t wanted_slots = 0;
     uint32_t slots = 0;
     uint32_t replicas = 0;
     std::string why;
@@ -64,8 +66,8 @@ class ArenaShelf {
   // Null when there is none.
   std::shared_ptr<ckpt::Arena> Find(const Place& place) const;
   std::vector<MemoryImage> Images() const;
-  // Any thread. Null: it is not there, or somebody else reads it alone. Several may
-  // claim the same image.
+  // Any thread. Null: it is not there. Several may claim the same image. One that an agent of
+  // another node reads stays as long as that one reads it, so whoever reads checks the hashes.
   std::shared_ptr<const ImageClaim> Claim(const Place& place, SavedStep saved);
 
   void RemoveCopy(const Place& place);

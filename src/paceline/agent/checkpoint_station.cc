@@ -119,6 +119,7 @@ void CheckpointStation::CleanUp() {
     LogWarning("arenas_stay", {{"why", problem}});
     return;
   }
+  kept_.clear();
   shelf_.RemoveAll();
   tier_.RemoveAll();
 }
@@ -234,6 +235,17 @@ void CheckpointStation::Do(const core::ClearHolds&) {
     if (image.place != setup_.node || image.is_copy) continue;
     shelf_.Find({image.place, image.rank.value()})->SetHold(std::nullopt);
   }
+}
+
+void CheckpointStation::Do(const core::KeepImages& action) {
+  std::vector<std::shared_ptr<const ImageClaim>> kept;
+  for (const MemoryImage& image : shelf_.Images()) {
+    if (image.place != setup_.node || image.is_copy) continue;
+    const ArenaShelf::Place place{image.place, image.rank.value(), false};
+    if (!action.Keeps(image.saved, shelf_.Find(place)->slot_count())) continue;
+    if (auto claim = shelf_.Claim(place, image.saved)) kept.push_back(std::move(claim));
+  }
+  kept_ = std::move(kept);  // what was kept before and stays was claimed twice meanwhile
 }
 
 void CheckpointStation::Do(const core::WriteImage& action) {

@@ -109,6 +109,7 @@ class CheckpointStation {
   void Do(const core::AnswerProblem& action);
   void Do(const core::SetHold& action);
   void Do(const core::ClearHolds& action);
+  void Do(const core::KeepImages& action);
   void Do(const core::WriteImage& action);
   void Do(const core::WriteCommit& action);
   void Do(const core::LookInStorage& action);
@@ -127,6 +128,7 @@ class CheckpointStation {
   LocalTier tier_;
   std::vector<MemoryImage> on_disk_;  // of tier_, as it was looked at last
   std::unique_ptr<LineServer> server_;
+  std::vector<std::shared_ptr<const ImageClaim>> kept_;
   std::optional<SavedStep> persisting_;  // the newest step of which something is written
   uint64_t persist_bytes_ = 0;           // of that, on this node
   Reactor::TimerId timer_ = 0;

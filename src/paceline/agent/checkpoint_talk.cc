@@ -97,14 +97,17 @@ void CheckpointStation::OnOpen(LineServer::PeerId peer, const json& message) {
       return Refuse({peer, "there is no place for checkpoints in memory", std::string(Text(made)),
                      "look at the folder, remove it, and start again"});
     }
+    // What all ranks hold is on every host by itself.
+    const uint32_t replicas =
+        JsonBool(message, "is_replica", false) ? 0 : machine_.order().replicas;
     const ArenaShelf::Budget budget =
-        shelf_.BudgetFor(place, static_cast<uint64_t>(image_bytes), machine_.order().replicas);
+        shelf_.BudgetFor(place, static_cast<uint64_t>(image_bytes), replicas);
     if (budget.slots == 0) {
       return Refuse({peer, "there is no room for checkpoints in memory", budget.why,
                      "fewer ranks on this host, a larger /dev/shm (mount -o remount,size=…), or "
                      "less state in the checkpoint"});
     }
-    if (budget.slots < 3 || budget.replicas < machine_.order().replicas) {
+    if (budget.slots < budget.wanted_slots || budget.replicas < replicas) {
       LogWarning("checkpoint_room", {{"rank", rank},
                                      {"slots", budget.slots},
                                      {"replicas", budget.replicas},

@@ -90,9 +90,8 @@ Result<std::unique_ptr<Arena>> Arena::OpenOrMake(const std::string& path,
     return Failure{FailureKind::kInvalid, "an image of an absurd size"};
   }
   Result<std::unique_ptr<Arena>> found = Open(path, identity);
-  const bool is_usable = found.ok() && (*found)->image_bytes_max() >= size.image_bytes &&
-                         (*found)->slot_count() == size.slot_count;
-  if (is_usable) return found;
+  // With another number of slots too: a new one would begin without what is in this one.
+  if (found.ok() && (*found)->image_bytes_max() >= size.image_bytes) return found;
   if (!found.ok() && found.failure().kind != FailureKind::kNotFound &&
       found.failure().kind != FailureKind::kDamaged) {
     return found.failure();

@@ -319,7 +319,7 @@ std::optional<CheckpointFact> CheckpointLedger::NextRestore(const CheckpointView
 }
 
 // Not while another step is on its way to storage, or about to be: each of the two keeps an image
-// in every arena, and training needs the third slot. Where there are two, or copies take long, a
+// in every arena, and training needs one more. Where there are few, or copies take long, a
 // rank that gives an image leaves out saves, and another one than its peers: the hold comes too
 // late then, and the next one is announced earlier and gets more of the way for itself.
 std::optional<SavedStep> CheckpointLedger::WorthReplicating() const {

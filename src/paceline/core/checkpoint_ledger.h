@@ -86,6 +86,8 @@ class CheckpointLedger {
   // The newest step that every rank of the world has in memory; of a job that ends, the newest of
   // any world that is left.
   std::optional<SavedStep> newest_in_memory() const { return complete_; }
+  // The newest step of which every image has its copies on other hosts.
+  std::optional<SavedStep> replicated() const { return replication_.newest(); }
   // The step that is on its way to storage.
   std::optional<SavedStep> persisting() const {
     return persist_.has_value() ? std::optional(persist_->order.saved) : std::nullopt;

@@ -49,6 +49,11 @@ class Replication {
   // Some holder has still to fetch.
   bool is_busy() const { return round_.has_value() && !round_->is_done; }
 
+  // The step of which copies are being made.
+  std::optional<SavedStep> copying() const {
+    return is_busy() ? std::optional(round_->saved) : std::nullopt;
+  }
+
   // Copies of each image; 0 when there is nobody to hold one.
   uint32_t replicas() const { return replicas_; }
   std::optional<SavedStep> newest() const { return newest_; }

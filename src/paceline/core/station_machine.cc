@@ -86,6 +86,7 @@ void StationMachine::On(const RankClosed& event) {
 void StationMachine::On(const ArenaReady&) {
   holds_.clear();  // a new arena knows of none
   HoldAll();
+  actions_.push_back(KeepImages{order_.replicated, order_.copying});
 }
 
 void StationMachine::On(const ImageSealed& event) {
@@ -227,6 +228,7 @@ void StationMachine::On(const CheckpointOrdered& event) {
   if (!order_.commit.has_value()) commit_.reset();
   StartPersist();
   HoldAll();
+  actions_.push_back(KeepImages{order_.replicated, order_.copying});
   StartCommit();
   if (peer_memory_.has_value()) {
     are_copies_known_ = false;

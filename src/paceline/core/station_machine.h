@@ -168,6 +168,16 @@ struct SetHold {
   std::optional<int64_t> from_step;
 };
 struct ClearHolds {};  // of all arenas of this node: whoever wrote for an older world is gone
+// Of this node's own images these stay where there are slots for it, and no others: a copy
+// elsewhere is worth something only together with what all other ranks saved of the same step.
+struct KeepImages {
+  std::optional<SavedStep> copied;   // the newest step that has all its copies
+  std::optional<SavedStep> copying;  // the next one
+  // One slot is always needed to save into, and the newest image stays by itself.
+  bool Keeps(SavedStep saved, uint32_t slots) const {
+    return (saved == copied && slots >= 4) || (saved == copying && slots >= 3);
+  }
+};
 // Claim that image and write it; ShardEnded says how that went. An image that is neither there any
 // more nor on this host's disk cannot be claimed: then NotHeld is the problem.
 struct WriteImage {
@@ -204,9 +214,10 @@ struct FetchStored {
 };
 struct EndStation {};  // the job ends, and nothing is on its way any more
 
-using StationAction = std::variant<SendReport, AnswerRestore, AnswerDurable, AnswerReplicated,
-                                   AnswerProblem, SetHold, ClearHolds, WriteImage, WriteCommit,
-                                   LookInStorage, FetchImages, DropCopy, FetchStored, EndStation>;
+using StationAction =
+    std::variant<SendReport, AnswerRestore, AnswerDurable, AnswerReplicated, AnswerProblem, SetHold,
+                 ClearHolds, KeepImages, WriteImage, WriteCommit, LookInStorage, FetchImages,
+                 DropCopy, FetchStored, EndStation>;
 
 class StationMachine {
  public:

@@ -190,6 +190,7 @@ struct CheckpointOrder {
   bool drop_others = false;             // copies that are not among them may go
   uint32_t replicas = 0;                // of each image, on other hosts
   std::optional<SavedStep> replicated;  // newest of which each image has so many
+  std::optional<SavedStep> copying;     // of which they are being made
   std::string replica_problem;          // why there are none; empty: there are, or will be
   bool operator==(const CheckpointOrder&) const = default;
 };

@@ -17,7 +17,7 @@ uint64_t MixContent(uint64_t a, uint64_t b) {
 
 int64_t SaveRun::Traced(int64_t i) const {
   // After so many saves an older one has left its slot to a younger one.
-  constexpr int64_t kTraces = 4;
+  constexpr int64_t kTraces = 5;
   if (i < first + kTraces || i > last - kTraces) return i;
   if (i + kTraces < held) return std::min(held - kTraces, last - kTraces);
   return i > held + kTraces ? last - kTraces : i;

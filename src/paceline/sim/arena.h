@@ -38,6 +38,8 @@ class SimArena {
  public:
   explicit SimArena(uint32_t slot_count) : slots_(slot_count) {}
 
+  uint32_t slot_count() const { return static_cast<uint32_t>(slots_.size()); }
+
   // ---- its rank ----
   void ForgetUnfinished();
   // A slot that is being filled; nothing when all are in use.

@@ -49,7 +49,7 @@ TEST(Arena, WhatIsHeldOrClaimedStays) {
 TEST(Arena, SavesThatAreLeftOutLeaveNoTrace) {
   Prng prng(20);
   for (int round = 0; round < 20'000; ++round) {
-    const auto slots = static_cast<uint32_t>(prng.Between(2, 3));
+    const auto slots = static_cast<uint32_t>(prng.Between(2, 4));
     SimArena all(slots);
     SimArena few(slots);
     int64_t next = 1;

@@ -28,7 +28,7 @@ struct SaveOptions {
   bool is_used = false;  // false: the script saves by itself, and all at once
   CheckpointTerms terms;
   int64_t every = 1;                              // the script saves every so many steps
-  uint32_t slots = 3;                             // of an arena
+  uint32_t slots = 4;                             // of an arena
   bool is_replica = false;                        // data parallel: all ranks hold the same tensors
   bool says_replica = false;                      // and the script says so
   Duration save_min = Duration::Milliseconds(1);  // from a step's end until its image is sealed

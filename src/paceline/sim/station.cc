@@ -165,6 +165,22 @@ void SimStation::Do(const core::ClearHolds&) {
   }
 }
 
+void SimStation::Do(const core::KeepImages& action) {
+  world_.SyncSaves(node_);
+  std::vector<std::pair<uint32_t, SavedStep>> kept;
+  for (auto& [place, arena] : node_.shelf().all()) {
+    if (place.node != node_.name() || place.is_copy) continue;
+    for (const std::optional<SavedStep>& saved : {action.copied, action.copying}) {
+      if (!saved.has_value() || !action.Keeps(*saved, arena.slot_count())) continue;
+      if (arena.BeginRead(*saved)) kept.emplace_back(place.rank, *saved);
+    }
+  }
+  for (const auto& [rank, saved] : std::exchange(kept_, kept)) {
+    SimArena* arena = node_.shelf().Find({node_.name(), rank});
+    if (arena != nullptr) arena->EndRead(saved);
+  }
+}
+
 void SimStation::Do(const core::FetchImages& action) {
   peers_.Take(action.orders, action.drop_others);
   SeeCopies();

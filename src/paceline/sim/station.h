@@ -10,7 +10,9 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <variant>
+#include <vector>
 
 #include "paceline/base/instant.h"
 #include "paceline/core/station_machine.h"
@@ -58,6 +60,7 @@ class SimStation {
   void Do(const core::AnswerProblem& action);
   void Do(const core::SetHold& action);
   void Do(const core::ClearHolds& action);
+  void Do(const core::KeepImages& action);
   void Do(const core::WriteImage& action);
   void Do(const core::WriteCommit& action);
   void Do(const core::LookInStorage& action);
@@ -91,7 +94,8 @@ class SimStation {
     std::optional<int64_t> from_step;
     Workload::Saving saving;
   };
-  std::map<uint32_t, Told> told_;  // by rank
+  std::map<uint32_t, Told> told_;                     // by rank
+  std::vector<std::pair<uint32_t, SavedStep>> kept_;  // ranks' own images
   Generation spoken_for_;
   Instant spoken_at_ = Instant::Max();
   bool is_watching_ = false;

@@ -108,7 +108,7 @@ void DrawSaves(Prng& prng, const Wishes& wishes, Options& options) {
                           DrawBetween(prng, Duration::Milliseconds(200), Duration::Seconds(10))};
   }
   saves.every = prng.Chance(2, 3) ? 1 : prng.Between(2, 10);
-  saves.slots = prng.Chance(1, 4) ? 2 : 3;
+  saves.slots = prng.Chance(1, 4) ? 2 : prng.Chance(1, 3) ? 3 : 4;
   saves.is_replica = prng.Chance(1, 2);
   saves.says_replica = saves.is_replica && prng.Chance(2, 3);
   saves.save_max = DrawBetween(prng, saves.save_min, Duration::Milliseconds(40));

@@ -250,6 +250,7 @@ void ToProto(const CheckpointOrder& from, pb::CheckpointOrder* to) {
   to->set_replicas(from.replicas);
   to->set_drop_others(from.drop_others);
   if (from.replicated.has_value()) Fill(*from.replicated, to->mutable_replicated());
+  if (from.copying.has_value()) Fill(*from.copying, to->mutable_copying());
   to->set_replica_problem(Encode(from.replica_problem));
 }
 
@@ -268,6 +269,7 @@ absl::Status FromProto(const pb::CheckpointOrder& from, CheckpointOrder* to) {
   to->replicas = from.replicas();
   if (to->replicas > kReplicasMax) return Invalid("replicas", "are too many");
   if (from.has_replicated()) RETURN_IF_ERROR(Take(from.replicated(), &to->replicated.emplace()));
+  if (from.has_copying()) RETURN_IF_ERROR(Take(from.copying(), &to->copying.emplace()));
   RETURN_IF_ERROR(Decode(from.replica_problem(), "replica_problem", &to->replica_problem));
   return Decode(from.problem(), "problem", &to->problem);
 }

@@ -43,6 +43,7 @@ CheckpointOrder FullOrder() {
   order.drop_others = true;
   order.replicas = 2;
   order.replicated = SavedStep{4, 77};
+  order.copying = SavedStep{4, 81};
   order.replica_problem = "no room";
   return order;
 }
