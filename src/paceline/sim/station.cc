@@ -264,6 +264,8 @@ void SimStation::Do(const core::WriteImage& action) {
 // An image may be gone because its rank heard too late that it had to stay, or is another process
 // now. Otherwise it had to stay.
 void SimStation::JudgeLost(const core::WriteImage& action) {
+  // The job is over, and others of this machine have given its memory back; see JudgeEnd.
+  if (node_.shelf().Find({node_.name(), action.shard.rank.value()}) == nullptr) return;
   const auto told = told_.find(action.shard.rank.value());
   if (told == told_.end() || !told->second.from_step.has_value()) return;
   const Workload::Saving& before = told->second.saving;
