@@ -16,7 +16,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
 from pathlib import Path
 
 import torch
@@ -93,6 +93,12 @@ class Peer:
         self.process.wait(30)
 
 
+@contextlib.contextmanager
+def started(python: Path | None, *names: str) -> Generator[list[Peer]]:
+    with contextlib.ExitStack() as stack:
+        yield [stack.enter_context(Peer(python, name)) for name in names if python is not None]
+
+
 Measured = dict[str, Callable[[], float]]
 
 
@@ -131,9 +137,7 @@ def measure_epochs(samples: Samples, rounds: int, count: int, peers: list[Peer])
         "plain epoch": lambda: seconds_of(plain),
     }
     for peer in peers:
-        if peer.name in ("stateful", "grain"):
-            name = f"{peer.name} epoch"
-            systems[name] = lambda peer=peer: peer.seconds("epoch", count)
+        systems[f"{peer.name} epoch"] = lambda peer=peer: peer.seconds("epoch", count)
     ratios: list[float] = []
     for number in range(rounds + 1):
         order = list(systems) if number % 2 else list(reversed(systems))
@@ -154,10 +158,10 @@ def main() -> None:
     print(machine(), file=sys.stderr)
     torch.set_num_threads(1)
     samples = Samples("data_order")
-    with contextlib.ExitStack() as stack:
-        names = ("stateful", "grain", "ray", "streaming") if args.peer else ()
-        peers = [stack.enter_context(Peer(args.peer, name)) for name in names]
+    with started(args.peer, "stateful", "grain", "ray", "streaming") as peers:
         systems = measure_first(samples, args.rounds, peers)
+    # Ray's daemons have ended then.
+    with started(args.peer, "stateful", "grain") as peers:
         ratios = measure_epochs(samples, args.rounds, args.samples, peers)
     low, high = min(ratios), max(ratios)
     print(f"{samples.summary(*systems)} | elastic ÷ plain epoch, of pairs: "
