@@ -1,6 +1,7 @@
 """This rank's slots in memory: asked for once, filled with memory in the background, replaced by
 larger ones."""
 
+import atexit
 import threading
 import warnings
 from collections.abc import Callable
@@ -53,6 +54,8 @@ class Slots:
     def _saver_for(self, image_bytes: int) -> Saver:
         image_bytes += _NOTES_GROWTH_BYTES
         if self._saver is None or self._saver.image_bytes_max < image_bytes:
+            if self._saver is not None:
+                self._saver.stop_reserving()
             self._saver = None  # gives its lock back, for a larger one
             self._saver = self._open(image_bytes)
         return self._saver
@@ -72,7 +75,9 @@ class Slots:
             )
         except (OSError, RuntimeError) as error:
             raise self._no_memory(error) from error
-        threading.Thread(target=_reserve, args=(saver,), name="arena", daemon=True).start()
+        thread = threading.Thread(target=_reserve, args=(saver,), name="arena", daemon=True)
+        _reserving[thread] = saver
+        thread.start()
         self._link.tell({"op": "ready"})
         return saver
 
@@ -85,6 +90,18 @@ class Slots:
         )
 
 
+# Threads that find memory. An interpreter that ends while one of them is in our C++ would take it
+# down from within, and the process with it (std::terminate), so each is told to end first.
+_reserving: dict[threading.Thread, Saver] = {}
+
+
+@atexit.register
+def _stop_reserving() -> None:
+    for thread, saver in list(_reserving.items()):
+        saver.stop_reserving()
+        thread.join()
+
+
 def _reserve(saver: Saver) -> None:
     """Two slots are enough to go on with; with fewer, the next save says so."""
     try:
@@ -94,3 +111,5 @@ def _reserve(saver: Saver) -> None:
             warnings.warn(
                 f"checkpoints have {saver.reserved_slots} slots in memory: {error}", stacklevel=1
             )
+    finally:
+        _reserving.pop(threading.current_thread(), None)

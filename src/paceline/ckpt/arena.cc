@@ -162,15 +162,18 @@ Result<std::unique_ptr<Arena>> Arena::Map(Fd fd, uint64_t size) {
   return std::unique_ptr<Arena>(new Arena(std::move(fd), static_cast<std::byte*>(memory), size));
 }
 
-Result<void> Arena::Reserve(uint32_t index) {
+Result<void> Arena::Reserve(uint32_t index, const std::atomic<bool>* is_stopped) {
   const uint64_t begin = ImageAt(index);
   const uint64_t end = begin + header().image_bytes;
   const bool is_new = !IsReserved(index);
   for (uint64_t at = begin; at < end; at += kReservedAtOnce) {
     const uint64_t bytes = std::min(kReservedAtOnce, end - at);
+    const bool must_stop = is_stopped != nullptr && is_stopped->load();
+    if (must_stop && !is_new) break;  // its pages are mapped when they are used
     const int error =
-        is_new ? ::posix_fallocate(fd_.get(), static_cast<off_t>(at), static_cast<off_t>(bytes))
-               : 0;
+        must_stop ? ECANCELED
+        : is_new  ? ::posix_fallocate(fd_.get(), static_cast<off_t>(at), static_cast<off_t>(bytes))
+                  : 0;
     if (error != 0) {
       ::fallocate(fd_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(begin),
                   static_cast<off_t>(end - begin));

@@ -7,6 +7,7 @@
 // needs a claim (kSealed → kReading), which a writer never takes away, so bytes do not change under
 // a reader. A claim of a reader that died is taken over by the next reader.
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -62,7 +63,8 @@ class Arena {
   // GiB and which the first save there would pay otherwise; later than the first time it only maps.
   // Changes no byte. Beside Save and readers, but only one thread at a time. kFull: the slot stays
   // unreserved, and what it had taken is given back.
-  Result<void> Reserve(uint32_t slot);
+  // Once `is_stopped` is set, a slot that is not wholly found goes back: kSystem.
+  Result<void> Reserve(uint32_t slot, const std::atomic<bool>* is_stopped = nullptr);
   bool IsReserved(uint32_t slot) const;
 
   // After the start of a writer: frees what a writer that died was filling.

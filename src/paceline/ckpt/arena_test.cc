@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <fstream>
 #include <memory>
 #include <string>
@@ -227,6 +228,17 @@ TEST_F(ArenaTest, ASlotThatGetsNoMemoryIsNotUsed) {
   const auto again = OpenOrMake();
   EXPECT_EQ(again->Sealed().size(), 2u);
   EXPECT_TRUE(again->IsReserved(2)) << "the next process finds the memory that there is now";
+}
+
+TEST_F(ArenaTest, AReservationThatIsStoppedGivesBackWhatItTook) {
+  const auto arena = Arena::OpenOrMake(path_, identity_, {kImage, 2});
+  ASSERT_TRUE(arena.ok());
+  const std::atomic<bool> is_stopped = true;
+  EXPECT_FALSE((*arena)->Reserve(0, &is_stopped).ok());
+  EXPECT_FALSE((*arena)->IsReserved(0));
+  ASSERT_TRUE((*arena)->Reserve(0).ok());
+  EXPECT_TRUE((*arena)->Reserve(0, &is_stopped).ok()) << "it has its memory already";
+  EXPECT_TRUE((*arena)->IsReserved(0));
 }
 
 TEST_F(ArenaTest, AFileThatWasCutOffIsReplaced) {

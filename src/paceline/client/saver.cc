@@ -57,17 +57,19 @@ Result<bool> Saver::Save(const ckpt::Image& layout, std::span<const void* const>
 
 Result<void> Saver::Reserve() {
   for (uint32_t i = 0; i < arena_->slot_count(); ++i) {
-    if (const Result<void> reserved = ReserveSlot(i); !reserved.ok()) return reserved;
+    if (is_stopped_) return {};
+    const Result<void> reserved = ReserveSlot(i, &is_stopped_);
+    if (!reserved.ok()) return is_stopped_ ? Result<void>() : reserved;
   }
   return {};
 }
 
-Result<void> Saver::ReserveSlot(uint32_t slot) {
+Result<void> Saver::ReserveSlot(uint32_t slot, const std::atomic<bool>* is_stopped) {
   std::unique_lock lock(mutex_);
   done_.wait(lock, [&] { return !is_reserving_; });
   is_reserving_ = true;
   lock.unlock();
-  const Result<void> reserved = arena_->Reserve(slot);
+  const Result<void> reserved = arena_->Reserve(slot, is_stopped);
   lock.lock();
   is_reserving_ = false;
   done_.notify_all();

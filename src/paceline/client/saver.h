@@ -2,6 +2,7 @@
 
 // A training process's side of its arena: the only writer of it.
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <memory>
@@ -28,6 +29,8 @@ class Saver {
   // Finds and maps the memory of all slots, in the order in which saves take them; saves go on
   // meanwhile. One thread, beside that of Save. kFull: saves go on in the slots that there are.
   Result<void> Reserve();
+  // Any thread: ends a Reserve that runs, within milliseconds. Saves still find what they need.
+  void StopReserving() { is_stopped_ = true; }
   // Two are enough: one to write, one that is whole.
   uint32_t reserved_slots() const;
 
@@ -43,11 +46,12 @@ class Saver {
   Saver(std::unique_ptr<ckpt::Arena> arena, Fd lock)
       : arena_(std::move(arena)), lock_(std::move(lock)) {}
 
-  Result<void> ReserveSlot(uint32_t slot);
+  Result<void> ReserveSlot(uint32_t slot, const std::atomic<bool>* is_stopped = nullptr);
   // False: there is no other.
   Result<bool> ReserveAnother();
 
   const std::unique_ptr<ckpt::Arena> arena_;
+  std::atomic<bool> is_stopped_ = false;
   std::mutex mutex_;
   std::condition_variable done_;
   bool is_reserving_ = false;  // guarded by mutex_: one slot at a time
