@@ -11,24 +11,16 @@ JOBS ?= $(shell nproc)
 # Python's tests at once: most of them wait for processes, so twice the cores.
 PYTEST_JOBS ?= $(shell expr 2 \* $$(nproc))
 
-.PHONY: test test-native test-python demo setup packages venv wheel build unit swarm lint pytest format clean
+.PHONY: test demo setup packages venv wheel build unit swarm lint pytest format clean
 .DEFAULT_GOAL := build
 
-# Python's tests wait for processes more than half of their time; the build takes what they leave.
-# Each part prints when it is done, so that no two mix.
 test: setup
-	@echo "make test: Python's tests, and beside them the build; each is shown when it is done"
-	@$(MAKE) --no-print-directory -j2 --output-sync=target test-native test-python
-	@echo "make test: all of it passed"
-
-test-native:
-	@nice -n 19 $(MAKE) --no-print-directory build
-	@nice -n 19 $(MAKE) --no-print-directory unit
-	@nice -n 19 $(MAKE) --no-print-directory swarm
-
-test-python:
+	@$(MAKE) --no-print-directory build
+	@$(MAKE) --no-print-directory unit
+	@$(MAKE) --no-print-directory swarm
 	@$(MAKE) --no-print-directory lint
 	@$(MAKE) --no-print-directory pytest
+	@echo "make test: all of it passed"
 
 demo: setup
 	@if [ -e examples/demo.py ]; then $(VENV)/python examples/demo.py; \
