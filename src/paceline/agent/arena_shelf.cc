@@ -206,6 +206,8 @@ std::shared_ptr<const ImageClaim> ArenaShelf::Claim(const Place& place, SavedSte
     const std::pair key(static_cast<const ckpt::Arena*>(arena.get()), image.slot);
     // Who holds it already keeps it from changing, so it still is the image that was claimed.
     if (!claims_->held.contains(key) && !arena->BeginRead(image)) {
+      const std::vector<ArenaImage> now = arena->Sealed();
+      if (std::find(now.begin(), now.end(), image) == now.end()) continue;  // it was overwritten
       return std::make_shared<const ImageClaim>(ImageClaim{arena, image});
     }
     ++claims_->held[key];
