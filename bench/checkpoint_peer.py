@@ -33,6 +33,16 @@ def sync(path: Path) -> None:
         os.close(handle)
 
 
+def durable(wait: Callable[[], object], path: Path) -> Callable[[], None]:
+    """Of a save that goes on by itself: until it has ended and is on the disk."""
+
+    def done() -> None:
+        wait()
+        sync(path)
+
+    return done
+
+
 def torch_save(state: State, path: Path) -> Callable[[], None]:
     torch.save(state, path)
     return lambda: sync(path)
@@ -45,12 +55,7 @@ def dcp_save(state: State, path: Path) -> Callable[[], None]:
 
 def dcp_async_save(state: State, path: Path) -> Callable[[], None]:
     saving: Any = async_save(state, checkpoint_id=path, no_dist=True)
-
-    def done() -> None:
-        saving.result()
-        sync(path)
-
-    return done
+    return durable(saving.result, path)
 
 
 def paceline(state: State, path: Path) -> Callable[[], None]:
@@ -91,12 +96,7 @@ def dlrover(state: State, path: Path) -> Callable[[], None]:
 def torchsnapshot(state: State, path: Path) -> Callable[[], None]:
     package: Any = importlib.import_module("torchsnapshot")
     saving = package.Snapshot.async_take(str(path), {"state": package.StateDict(**state)})
-
-    def done() -> None:
-        saving.wait()
-        sync(path)
-
-    return done
+    return durable(saving.wait, path)
 
 
 def orbax(state: State, path: Path) -> Callable[[], None]:
@@ -104,12 +104,7 @@ def orbax(state: State, path: Path) -> Callable[[], None]:
         package: Any = importlib.import_module("orbax.checkpoint")
         OURS["checkpointer"] = package.AsyncCheckpointer(package.PyTreeCheckpointHandler())
     OURS["checkpointer"].save(path.resolve(), {name: one.numpy() for name, one in state.items()})
-
-    def done() -> None:
-        OURS["checkpointer"].wait_until_finished()
-        sync(path)
-
-    return done
+    return durable(OURS["checkpointer"].wait_until_finished, path)
 
 
 def memcpy(state: State, path: Path) -> Callable[[], None]:

@@ -18,38 +18,27 @@ import sys
 import time
 from collections.abc import Callable, Generator, Iterable
 from pathlib import Path
+from typing import Any
 
 import torch
+from data_order_peer import BATCH, SEED, WORKERS, Small
 from harness import Samples, machine
 from paceline.torch import ElasticLoader
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader
 from torch.utils.data.distributed import DistributedSampler
 
 from paceline.data import ElasticDataset
 
 
-class Small(Dataset[torch.Tensor]):
-    """Samples of 64 bytes that cost nothing to make, so that the loaders' own work shows."""
-
-    def __init__(self, count: int) -> None:
-        self.count = count
-
-    def __len__(self) -> int:
-        return self.count
-
-    def __getitem__(self, index: int) -> torch.Tensor:
-        return torch.full((16,), float(index))
-
-
 def first_of_ours(count: int) -> None:
-    data = ElasticDataset(Small(count), seed=7)
-    next(iter(ElasticLoader(data, global_batch=64, rank=0, world_size=1)))
+    data = ElasticDataset(Small(count), seed=SEED)
+    next(iter(ElasticLoader(data, global_batch=BATCH, rank=0, world_size=1)))
 
 
 def first_of_torch(count: int) -> None:
-    data = Small(count)
-    sampler = DistributedSampler(data, num_replicas=1, rank=0, seed=7)
-    next(iter(DataLoader(data, batch_size=64, sampler=sampler)))
+    data: Any = Small(count)
+    sampler = DistributedSampler(data, num_replicas=1, rank=0, seed=SEED)
+    next(iter(DataLoader(data, batch_size=BATCH, sampler=sampler)))
 
 
 def seconds_of(batches: Iterable[object]) -> float:
@@ -127,11 +116,11 @@ def measure_first(samples: Samples, rounds: int, peers: list[Peer]) -> list[str]
 
 
 def measure_epochs(samples: Samples, rounds: int, count: int, peers: list[Peer]) -> list[float]:
-    data = Small(count)
-    elastic = ElasticDataset(data, seed=7)
-    several = {"num_workers": 2, "persistent_workers": True}
-    ours = ElasticLoader(elastic, global_batch=64, **several)
-    plain = DataLoader(data, batch_size=64, shuffle=True, **several)
+    data: Any = Small(count)
+    elastic = ElasticDataset(data, seed=SEED)
+    several = {"num_workers": WORKERS, "persistent_workers": True}
+    ours = ElasticLoader(elastic, global_batch=BATCH, **several)
+    plain = DataLoader(data, batch_size=BATCH, shuffle=True, **several)
     systems: Measured = {
         "elastic epoch": lambda: seconds_of(ours),
         "plain epoch": lambda: seconds_of(plain),

@@ -2,9 +2,9 @@
 
     python data_order_peer.py stateful|grain|ray|streaming
 
-Reads a line for each measurement, `first COUNT` or `epoch COUNT`, and prints the seconds it took,
-or `-` where the peer has no such way. A process a peer: Ray and Grain start threads, beside which
-the forked workers of torch's loaders hang.
+Reads a line for each measurement, `first COUNT` or `epoch COUNT`, and prints the seconds it took.
+Ray, whose samples are columns of blocks, and py1e alone have no epoch. A process a peer: Ray and
+Grain start threads, beside which the forked workers of torch's loaders hang.
 """
 
 # pyright: reportMissingImports=false
@@ -20,7 +20,7 @@ BATCH, WORKERS, SEED = 64, 2, 7
 
 
 class Small:
-    """The samples of data_order.py: 64 bytes that cost nothing to make."""
+    """Samples of 64 bytes that cost nothing to make, so that the loaders' own work shows."""
 
     def __init__(self, count: int) -> None:
         self.count = count
@@ -96,14 +96,11 @@ class Ray:
     def first(self, count: int) -> Iterable[Any]:
         return self.data.range(count).random_shuffle(seed=SEED).iter_batches(batch_size=BATCH)
 
-    epoch = None  # its samples are columns of blocks: another work than a loader's
-
 
 class Streaming:
     """MosaicML's py1e alone: the order of an epoch of 1,024 shards, which its reader waits for."""
 
     package = "mosaicml-streaming"
-    epoch = None
 
     def __init__(self) -> None:
         from data_shuffle_peer import shuffles
@@ -120,15 +117,13 @@ class Streaming:
 PEERS = {"stateful": Stateful, "grain": Grain, "ray": Ray, "streaming": Streaming}
 
 
-def measured(peer: Any, what: str, count: int) -> str:
-    make = getattr(peer, what)
-    if make is None:
-        return "-"
+def measured(peer: Any, what: str, count: int) -> float:
+    make = peer.first if what == "first" else peer.epoch
     began = time.perf_counter()
     for _ in make(count):
         if what == "first":
             break
-    return str(time.perf_counter() - began)
+    return time.perf_counter() - began
 
 
 def main() -> None:
