@@ -25,6 +25,7 @@ from paceline.imports import ImportList
 from paceline.server import Server, Warmth, start_time
 
 _RETRIES_MAX = 5
+_LOCK_SECONDS = 5.0
 # While libraries load, none may start a thread: a fork keeps only the thread that forks.
 _ONE_THREAD = {
     "OMP_NUM_THREADS": "1",
@@ -63,9 +64,7 @@ def main(arguments: list[str] | None = None) -> None:
     if child is None:
         if not server.is_expired:
             _start_again(post, tries=0)
-        for path in (options.socket, options.info):
-            if path:
-                Path(path).unlink(missing_ok=True)  # the lock is still held
+        _leave(post)
         return
     birth = spawn.become_rank(child, close=[server.forget, lambda: os.close(post.lock_fd)])
     progress.restart()
@@ -122,10 +121,8 @@ def _take_post(options: argparse.Namespace) -> Post | None:
         listener.set_inheritable(False)
         return Post(options=options, listener=listener, lock_fd=lock_fd, began_with=began_with)
     path: str = options.socket
-    lock_fd = os.open(path + ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
+    lock_fd = _lock(path)
+    if lock_fd is None:
         return None
     # With the lock held, a socket that is still there belongs to a starter that died.
     Path(path).unlink(missing_ok=True)
@@ -142,6 +139,32 @@ def _take_post(options: argparse.Namespace) -> Post | None:
     if options.info:
         _write_info(options)
     return Post(options=options, listener=listener, lock_fd=lock_fd, began_with=began_with)
+
+
+def _lock(path: str) -> int | None:
+    """The lock on a socket's path; None when whoever has it listens there."""
+    lock_fd = os.open(path + ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    patience_ends = time.monotonic() + _LOCK_SECONDS
+    while True:
+        try:
+            fcntl.flock(lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            # While there is no socket, its holder has just come or is just leaving.
+            if os.path.exists(path) or time.monotonic() > patience_ends:
+                os.close(lock_fd)
+                return None
+            time.sleep(0.01)
+        else:
+            return lock_fd
+
+
+def _leave(post: Post) -> None:
+    """Make room for the next starter at once: an interpreter with torch needs long to end."""
+    for path in (post.options.socket, post.options.info):
+        if path:
+            Path(path).unlink(missing_ok=True)
+    post.listener.close()  # who had connected hears so, and starts another one
+    os.close(post.lock_fd)
 
 
 def _write_info(options: argparse.Namespace) -> None:

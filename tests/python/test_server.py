@@ -208,6 +208,27 @@ def test_second_starter_leaves_at_once(bare: Starter) -> None:
     assert bare.run("script", "ends.py").out == "done\n"
 
 
+def test_starter_that_is_ending_is_in_nobodys_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hold = tmp_path / "hold"
+    os.mkfifo(hold)
+    module = "import atexit\natexit.register(lambda: open({!r}).read())\n"
+    (tmp_path / "slow_to_end.py").write_text(module.format(str(hold)))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with starter(tmp_path, "--preload", "slow_to_end") as first:
+        first.peer.close()
+        with hold.open("w"):  # opened by both: it is ending, and ends no sooner than this
+            second = start_starter(tmp_path)
+            try:
+                Peer(tmp_path / "sock").close()
+                assert first.process.poll() is None
+            finally:
+                second.terminate()
+                second.wait(DEADLINE_SECONDS)
+        assert first.process.wait(DEADLINE_SECONDS) == 0
+
+
 def test_starter_ends_when_nobody_needs_it(bare: Starter) -> None:
     child = bare.spawn("script", "waits.py")
     bare.peer.close()
