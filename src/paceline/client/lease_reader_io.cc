@@ -95,7 +95,7 @@ void LeaseReader::HearConfirmed(uint64_t number) {
 // The lease goes on with whoever is the ledger now; what it has not heard is said again.
 void LeaseReader::HearPresented(const LeaseFrame& frame) {
   const auto found = held_.find(frame.lease);
-  if (found == held_.end()) return;
+  if (found == held_.end()) return Say({.op = LeaseOp::kReturn, .lease = frame.lease});
   Held& held = found->second;
   held.confirmed = std::max(held.confirmed, frame.begin);
   std::erase_if(unconfirmed_, [&](const Said& one) { return one.lease == frame.lease; });

@@ -116,8 +116,28 @@ TEST(LeaseBookFaultsTest, AGrantThatWasLostOnTheWayComesBackWhenItsWorkerOpensAg
   EXPECT_EQ(host.Ack(kAgain, lost, lost.end).op, LeaseOp::kStale);
 }
 
-// At every point where the master may die: the facts so far fold to a state in which nothing is
-// counted twice, and a summary folds to the same.
+// Two resets in a row; somebody else holds the lease at the first, and gives it back.
+TEST(LeaseBookFaultsTest, ALeaseThatItsWorkerHasDroppedIsReturned) {
+  Host host;
+  host.Open(kAnn, OpenOf(0));
+  const LeaseFrame taken = host.Take(kAnn);
+  host.Gone(kAnn, /*is_blamed=*/false);
+  host.Open(kBob, OpenOf(1));
+  EXPECT_EQ(host.Take(kBob).begin, taken.begin);
+  const LeaseFrame present{
+      .op = LeaseOp::kPresent, .lease = taken.lease, .begin = taken.begin, .end = taken.end};
+  host.Open(kAnn, OpenOf(0));
+  EXPECT_EQ(host.One(kAnn, present).op, LeaseOp::kStale);
+  host.Gone(kBob, /*is_blamed=*/false);
+  host.Open(kAnn, OpenOf(0));
+  EXPECT_EQ(host.One(kAnn, present).op, LeaseOp::kPresented) << "said before the stale was heard";
+  host.Say(kAnn, {.op = LeaseOp::kReturn, .lease = taken.lease});
+  EXPECT_EQ(host.book.Views().front().leased, 0u);
+  EXPECT_EQ(host.Take(kAnn).begin, taken.begin) << "at once, and not after a deadline";
+  host.Say(kAnn, {.op = LeaseOp::kReturn, .lease = taken.lease});  // said again: nothing
+  EXPECT_GT(host.book.Views().front().leased, 0u);
+}
+
 TEST(LeaseBookFaultsTest, APositionOfAnotherJobIsAdoptedWhenTheDataAreTheSame) {
   Host first;
   first.book = LeaseBook("calm.g1");

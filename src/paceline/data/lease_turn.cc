@@ -47,6 +47,7 @@ void LeaseBook::Turn::Take(const LeasePeer& from, const LeaseFrame& frame) {
     case LeaseOp::kMark: return Mark(at, frame);
     case LeaseOp::kRewind: return Rewind(at, frame);
     case LeaseOp::kClose: return End(from, /*is_blamed=*/false);
+    case LeaseOp::kReturn: return Return(at, frame);
     default: return;  // not for a ledger
   }
 }
@@ -314,6 +315,16 @@ void LeaseBook::Turn::Present(const Place& at, const LeaseFrame& frame) {
   // It says what is done, and the same master may not have that on its disk yet.
   Promise(at.from,
           {.op = LeaseOp::kPresented, .lease = frame.lease, .begin = next, .end = frame.end});
+}
+
+// A worker that is told twice in a row to open again presents a lease twice. When somebody else
+// holds that for the first time only, it has dropped the lease by the second, and nobody would work
+// on it before its deadline.
+void LeaseBook::Turn::Return(const Place& at, const LeaseFrame& frame) {
+  if (at.session.presented) at.session.presented->erase(frame.lease);
+  if (!at.set.ledger->Return(at.session.worker, frame.lease)) return;
+  MARK("a presented lease is returned");
+  Settle(&at.set);
 }
 
 // ---- positions ----

@@ -34,6 +34,7 @@ class LeaseBook::Turn {
   void Ack(const Place& at, const LeaseFrame& frame);
   void Fail(const Place& at, const LeaseFrame& frame);
   void Present(const Place& at, const LeaseFrame& frame);
+  void Return(const Place& at, const LeaseFrame& frame);
   void Mark(const Place& at, const LeaseFrame& frame);
   void Rewind(const Place& at, const LeaseFrame& frame);
 

@@ -237,6 +237,13 @@ void ShardLedger::KeepOnly(const WorkerKey& worker, const std::set<uint64_t>& kn
   }
 }
 
+bool ShardLedger::Return(const WorkerKey& worker, uint64_t lease) {
+  const auto found = Find(worker, lease);
+  if (found == leases_.end()) return false;
+  GiveBack(found, /*is_suspicious=*/false);
+  return true;
+}
+
 void ShardLedger::ExpireDue(Instant now) {
   for (const auto& [worker, pace] : pace_) {
     if (!pace.open.empty() && pace.deadline <= now) GiveBackAll(worker, /*is_suspicious=*/true);

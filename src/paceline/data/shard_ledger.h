@@ -119,6 +119,9 @@ class ShardLedger {
   // comes back without blame.
   void KeepOnly(const WorkerKey& worker, const std::set<uint64_t>& known);
 
+  // The worker does not have that lease: it comes back without blame. False: it is not its own.
+  bool Return(const WorkerKey& worker, uint64_t lease);
+
   // Leases of workers that acknowledged nothing until their deadline come back; the deadline is
   // that of the oldest one, as others wait for it. NextDeadline: when to ask; Max() for never.
   void ExpireDue(Instant now);

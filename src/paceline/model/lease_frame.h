@@ -26,6 +26,7 @@ enum class LeaseOp : uint16_t {
   kMark = 6,     // number: the step of a checkpoint that has all acks before this frame
   kRewind = 7,   // text: a position; number: which rewind of this generation, from 1
   kClose = 8,    // its leases come back, nobody is to blame
+  kReturn = 9,   // lease: it does not have that one; it comes back, nobody is to blame
   // It hears:
   kOpened = 32,     // begin: samples in quarantine
   kGranted = 33,    // number: of the request, lease, begin, end

@@ -132,22 +132,14 @@ class World {
     now_ += Duration::Milliseconds(static_cast<int64_t>(prng_.Below(is_calm_ ? 2 : 30)));
     const uint64_t choice = prng_.Below(100);
     const size_t index = prng_.Below(workers_.size());
-    if (choice < 35) {
-      Act(index);
-    } else if (choice < 60) {
-      Deliver(index);
-    } else if (choice < 80) {
-      Hear(index);
-    } else if (choice < 90) {
-      Flush();
-    } else if (choice < 94) {
-      Tick();
-    } else if (is_calm_) {
-      workers_[index].is_frozen = false;
-      if (!workers_[index].is_alive) Return(index);
-    } else {
-      Fault(index);
-    }
+    if (choice < 35) return Act(index);
+    if (choice < 60) return Deliver(index);
+    if (choice < 80) return Hear(index);
+    if (choice < 90) return Flush();
+    if (choice < 94) return Tick();
+    if (!is_calm_) return Fault(index);
+    workers_[index].is_frozen = false;
+    if (!workers_[index].is_alive) Return(index);
   }
 
   void Tick() {
@@ -407,7 +399,9 @@ class World {
   void GoOn(size_t index, const LeaseFrame& frame) {
     Worker& worker = workers_[index];
     const auto held = worker.held.find(frame.lease);
-    if (held == worker.held.end()) return;
+    if (held == worker.held.end()) {
+      return Say(index, {.op = LeaseOp::kReturn, .lease = frame.lease});
+    }
     Count(index, frame.lease, {held->second.confirmed, frame.begin});
     held->second.confirmed = std::max(held->second.confirmed, frame.begin);
     std::erase_if(worker.unconfirmed,

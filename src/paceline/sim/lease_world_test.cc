@@ -15,6 +15,13 @@ TEST(LeaseWorldTest, EverySampleCountsOnceUnderEverySchedule) {
   EXPECT_GT(faults, 4'000u) << "the schedules are as hard as they claim";
 }
 
+// Worlds in which a worker is told twice in a row to open again, and drops a lease in between.
+TEST(LeaseWorldTest, ALeaseThatNobodyHasIsNotWaitedFor) {
+  for (const uint64_t seed : {687'683, 713'143}) {
+    EXPECT_EQ(RunLeaseWorld(seed, LeaseCanary::kNone).wrong, "") << "seed " << seed;
+  }
+}
+
 TEST(LeaseWorldTest, TheSameSeedGivesTheSameWorld) {
   for (uint64_t seed = 1; seed <= 5; ++seed) {
     const LeaseOutcome one = RunLeaseWorld(seed, LeaseCanary::kNone);
