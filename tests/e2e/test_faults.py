@@ -114,9 +114,11 @@ def test_a_killed_agent_costs_no_step(job: Job) -> None:
     assert sum(line.endswith(" step 249") for line in job.stdout.splitlines()) >= 1
 
 
-def test_a_job_that_ends_while_a_node_is_silent_starts_no_agents_again(job: Job) -> None:
+@pytest.mark.parametrize("flags", [[*NODES, "--spares", "1"], [*NODES, "--nnodes", "1:2"]])
+def test_a_job_that_ends_while_a_node_is_silent_starts_no_agents_again(
+        job: Job, flags: list[str]) -> None:
     """The end waits for the silent node for a while, and the other agents have left by then."""
-    job.start_steps([*NODES, "--spares", "1"], steps=60)
+    job.start_steps(flags, steps=60)
     node = job.until_stepping(4, beyond=5)[3]["node"]
     with job.frozen(node):
         assert job.wait() == 0, job.stderr

@@ -20,7 +20,7 @@ nlohmann::json ReadJson(const std::string& path);
 
 // agent.json: who keeps this node, and how far. `has_left`: it was told to, and is about to exit.
 void SaveAgentJson(const AgentSetup& setup, Generation generation, uint32_t restart_count,
-                   bool has_left = false);
+                   bool has_left);
 // Whether the agent that was `pid` left as it was told.
 bool HasLeft(const AgentFiles& files, pid_t pid);
 

@@ -76,6 +76,7 @@ class AgentLoop {
   void ArmHeartbeat();
   void SendHeartbeat();
   void Register();
+  void SaveJson();
   void NoteCarriedOut();
   absl::Status OpenStation();
   void MayExit();
@@ -119,6 +120,7 @@ class AgentLoop {
   bool is_linked_ = false;
   bool was_signalled_ = false;
   bool has_ended_ = false;  // the machine has said that the agent shall exit
+  bool has_left_ = false;   // as it was told
   Generation saved_generation_;
   int exit_code_ = 0;
 };
@@ -161,7 +163,7 @@ absl::Status AgentLoop::Begin() {
   Feed(core::AgentTimePassed{});
   RETURN_IF_ERROR(OpenStation());
   leases_ = StartLeases(setup_);
-  SaveAgentJson(setup_, saved_generation_, machine_.assignment().restart_count);
+  SaveJson();
   ForgetProblem(setup_.files);
   stream_ = std::make_unique<wire::AgentStream>(
       StreamOptionsOf(setup_), [this](wire::AgentStreamEvent event) {
@@ -454,9 +456,8 @@ void AgentLoop::MayExit() {
   if (!has_ended_ || (is_linked_ && station_->IsAwaited())) return;
   if (station_->is_over()) station_->CleanUp();
   // And not because it was refused, or was without a master for too long.
-  const Assignment& last = machine_.assignment();
-  const bool has_left = last.kind == Assignment::Kind::kLeave;
-  SaveAgentJson(setup_, saved_generation_, last.restart_count, has_left);
+  has_left_ = machine_.assignment().kind == Assignment::Kind::kLeave;
+  SaveJson();
   starter_.Bye();
   constexpr Duration kFlushMax = Duration::Seconds(1);
   if (stream_ != nullptr) stream_->Flush(kFlushMax);
@@ -465,10 +466,14 @@ void AgentLoop::MayExit() {
 
 void AgentLoop::Do(const core::AgentNote& action) { LogInfo("note", {{"text", action.text}}); }
 
+void AgentLoop::SaveJson() {
+  SaveAgentJson(setup_, saved_generation_, machine_.assignment().restart_count, has_left_);
+}
+
 void AgentLoop::NoteCarriedOut() {
   if (machine_.carried_out() == saved_generation_) return;
   saved_generation_ = machine_.carried_out();
-  SaveAgentJson(setup_, saved_generation_, machine_.assignment().restart_count);
+  SaveJson();
   if (station_ != nullptr) station_->SetGeneration(saved_generation_);
 }
 
