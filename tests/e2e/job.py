@@ -156,11 +156,21 @@ class Job:
         return [event for event in events if kind is None or event["kind"] == kind]
 
     def ranks(self) -> dict[int, JsonDict]:
-        """Of nodes that are not lost: what those still have is of a world that is past."""
+        """Those that have a process, of nodes that are not lost: what those still have is of a
+        world that is past."""
         status = self.status() or {"nodes": []}
         return {rank["rank"]: {**rank, "node": node["name"]}
                 for node in status["nodes"] if node["state"] != "lost"
-                for rank in node["ranks"] if rank["state"] != "exited"}
+                for rank in node["ranks"] if rank["state"] != "exited" and rank["pid"]}
+
+    def rank_pids(self, node: str) -> list[int]:
+        """Of the node's ranks, as soon as each of them has a process."""
+        def ask() -> tuple[list[int]] | None:
+            known = (self.node(node) or {"ranks": []})["ranks"]
+            pids = [rank["pid"] for rank in known if rank["state"] != "exited"]
+            return (pids,) if all(pids) else None
+        (pids,) = eventually(ask, f"the ranks of {node} have started", job=self)
+        return pids
 
     def node(self, name: str) -> JsonDict | None:
         status = self.status() or {"nodes": []}
@@ -192,7 +202,7 @@ class Job:
 
     def kill_node(self, node: str) -> None:
         """What a lost machine looks like: the agent and its ranks are gone at once."""
-        ranks = [rank["pid"] for rank in self.ranks().values() if rank["node"] == node]
+        ranks = self.rank_pids(node)
         agent = self.agent_pid(node)
         os.kill(agent, signal.SIGSTOP)  # it must not see its ranks die before it
         for pid in ranks:
@@ -202,8 +212,7 @@ class Job:
     @contextmanager
     def frozen(self, node: str) -> Iterator[list[int]]:
         """A machine that goes silent: agent and ranks stand still, until the block ends."""
-        pids = [self.agent_pid(node)]
-        pids += [rank["pid"] for rank in self.ranks().values() if rank["node"] == node]
+        pids = [self.agent_pid(node), *self.rank_pids(node)]
         for pid in pids:
             os.kill(pid, signal.SIGSTOP)
         try:

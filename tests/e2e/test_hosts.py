@@ -158,7 +158,7 @@ def test_a_host_joins_and_trains_through_a_relay(hosts: list[Host]) -> None:
     agent = (first.job.node(second.name) or {})["agent_pid"]
     before = max(rank["step"] for rank in until_training(first, 3).values())
     os.kill(agent, signal.SIGKILL)
-    eventually(lambda: (first.job.node(second.name) or {})["agent_pid"] not in (agent, 0),
+    eventually(lambda: (first.job.node(second.name) or {})["agent_pid"] not in (agent, None),
                "host1 has a new agent, and with it a new relay")
     until_training(first, 3, beyond=before + 10)
     assert first.command("stop", "--job", str(first.job.run_dir)).returncode == 0

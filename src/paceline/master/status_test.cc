@@ -72,6 +72,20 @@ TEST(Status, OfAnEmptyAndOfAWaitingJob) {
   EXPECT_NE(json.find("\"schema\": \"paceline.status/1\""), std::string::npos) << json;
 }
 
+// A signal to process 0 would reach everybody in the sender's own group.
+TEST(Status, AProcessThatIsNotKnownIsNull) {
+  wire::JobStatus status;
+  status.nodes.push_back({.name = "n", .ranks = {{.rank = 3}}});
+  const std::string unknown = wire::StatusJson(status);
+  EXPECT_NE(unknown.find("\"agent_pid\": null"), std::string::npos) << unknown;
+  EXPECT_EQ(unknown.find("pid\": 0"), std::string::npos) << unknown;
+  status.master_pid = 5;
+  status.nodes[0].ranks[0].pid = 7;
+  const std::string known = wire::StatusJson(status);
+  EXPECT_NE(known.find("\"pid\": 5"), std::string::npos) << known;
+  EXPECT_NE(known.find("\"pid\": 7"), std::string::npos) << known;
+}
+
 TEST(Metrics, AreOpenMetricsText) {
   wire::JobStatus status{.phase = "running", .generation = 3, .step = 12, .journal = "ok"};
   status.nodes.push_back({.name = "n", .state = "seated"});

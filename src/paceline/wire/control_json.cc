@@ -14,6 +14,8 @@ Json NumberOrNull(const std::optional<double>& value) {
 }
 // -1 stands for "the script did not tell it".
 Json StepOrNull(int64_t step) { return step < 0 ? Json() : Json(step); }
+// Never 0, which means the caller's own process group to whoever sends it a signal.
+Json PidOrNull(int32_t pid) { return pid <= 0 ? Json() : Json(pid); }
 template <class T>
 Json ValueOrNull(const std::optional<T>& value) {
   return value.has_value() ? Json(*value) : Json();
@@ -23,7 +25,7 @@ std::string Print(const Json& json, int indent) { return PrintJson(json, {.inden
 Json ToJson(const RankStatus& rank) {
   return {{"rank", rank.rank},
           {"local_rank", rank.local_rank},
-          {"pid", rank.pid},
+          {"pid", PidOrNull(rank.pid)},
           {"generation", rank.generation},
           {"state", rank.state},
           {"step", StepOrNull(rank.step)},
@@ -41,7 +43,7 @@ Json ToJson(const NodeStatus& node) {
           {"state", node.state},
           {"reason", node.reason},
           {"address", node.address},
-          {"agent_pid", node.agent_pid},
+          {"agent_pid", PidOrNull(node.agent_pid)},
           {"connected", node.connected},
           {"silent_ms", node.silent_for.milliseconds()},
           {"seat", ValueOrNull(node.seat)},
@@ -82,7 +84,7 @@ std::string StatusJson(const JobStatus& status) {
                        {"loss", NumberOrNull(status.loss)},
                        {"last_seq", status.last_seq}}},
                      {"master",
-                      {{"pid", status.master_pid},
+                      {{"pid", PidOrNull(status.master_pid)},
                        {"incarnation", status.master_incarnation},
                        {"journal", status.journal}}},
                      {"world", {{"generation", status.generation}, {"size", status.world_size}}},
