@@ -17,7 +17,7 @@ from types import ModuleType
 from typing import Any
 
 from paceline import imports, launch
-from paceline._native import quiet_end, set_command_line
+from paceline._native import prepare_end, set_command_line
 from paceline.bootstrap import Birth, cold_command
 from paceline.entry import Entry
 from paceline.wire import Message, ProtocolError
@@ -248,7 +248,7 @@ def become_rank(child: Child, *, close: Iterable[Callable[[], object]]) -> Birth
         faulthandler.enable()
     _refresh_modules(request)
     gc.enable()
-    quiet_end()
+    prepare_end(is_quick=not any(map(request.environment.get, _WATCH_THE_END)))
     set_command_line("".join(f"{word}\0" for word in _command_line(child.birth.entry)))
     return child.birth
 
@@ -259,6 +259,9 @@ def _command_line(entry: Entry) -> list[str]:
     return [sys.executable, *option, entry.target, *entry.args]
 
 
+# A profiler or an allocator of the user's may have been loaded with these, and write its report
+# when the libraries are taken down.
+_WATCH_THE_END = ("CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH", "LD_PRELOAD")
 # As Python itself leaves them at its start.
 _IGNORED = (signal.SIGPIPE, signal.SIGXFSZ)
 

@@ -18,6 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
+from typing import NoReturn
 
 from paceline import bootstrap, imports, progress, spawn
 from paceline.entry import Entry
@@ -65,7 +66,6 @@ def main(arguments: list[str] | None = None) -> None:
         if not server.is_expired:
             _start_again(post, tries=0)
         _leave(post)
-        return
     birth = spawn.become_rank(child, close=[server.forget, lambda: os.close(post.lock_fd)])
     progress.restart()
     bootstrap.begin(birth)
@@ -158,13 +158,18 @@ def _lock(path: str) -> int | None:
             return lock_fd
 
 
-def _leave(post: Post) -> None:
-    """Make room for the next starter at once: an interpreter with torch needs long to end."""
+def _leave(post: Post) -> NoReturn:
+    """Make room for the next starter at once: an interpreter with torch needs long to end.
+
+    It has nothing of anybody's to give back, so it does not end in that way either.
+    """
     for path in (post.options.socket, post.options.info):
         if path:
             Path(path).unlink(missing_ok=True)
     post.listener.close()  # who had connected hears so, and starts another one
     os.close(post.lock_fd)
+    sys.stdout.flush()
+    os._exit(0)
 
 
 def _write_info(options: argparse.Namespace) -> None:

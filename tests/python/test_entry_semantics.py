@@ -40,6 +40,15 @@ threading.Thread(target=late).start()
 threading.Timer(0.05, done.set).start()
 sys.stdout.write("no newline at the end")
 """
+UNCLOSED = """
+import ctypes, os
+class Thing:
+    def __del__(self, write=os.write): write(1, b"deleted\\n")
+thing = Thing()
+file = open("/proc/self/fd/1", "a")
+file.write("kept in a buffer\\n")
+ctypes.CDLL(None).puts(b"kept in another one")
+"""
 PICKLED = """
 from multiprocessing.reduction import ForkingPickler
 class Thing:
@@ -99,6 +108,7 @@ SCRIPTS = {
     "(signal.SIGINT, signal.SIGTERM, signal.SIGPIPE, signal.SIGCHLD)], "
     "signal.pthread_sigmask(signal.SIG_BLOCK, []))\n",
     "atexit": ATEXIT,
+    "unclosed": UNCLOSED,
     "class_in_main": PICKLED,
     "spawn": SPAWN,
     "dataclass": DATACLASS,
@@ -202,6 +212,29 @@ def test_program_is_run_directly(bare: Starter) -> None:
     got = bare.run("exec", "sh", "-c", "echo $RANK $0; exit 3", "zero", rank=2)
     assert (got.out, got.status, got.spawned["how"]) == ("2 zero\n", 3 << 8, "exec")
     assert got.spawned["why_cold"] is None
+
+
+@pytest.mark.parametrize(
+    ("env", "status"),
+    [({}, 7 << 8), ({"NVTX_INJECTION64_PATH": "/profiler.so"}, signal.SIGABRT)],
+    ids=["alone", "under a profiler"],
+)
+def test_what_the_starter_has_loaded_is_not_taken_down(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, env: dict[str, str], status: int
+) -> None:
+    ahead = tmp_path / "ahead"
+    ahead.mkdir()
+    (ahead / "aborts.py").write_text(
+        "import ctypes\nlibc = ctypes.CDLL(None)\nlibc.on_exit(libc.abort, None)\n"
+    )
+    (tmp_path / "ends.py").write_text("print('ends')\nraise SystemExit(7)\n")
+    monkeypatch.setenv("PYTHONPATH", str(ahead))
+    with starter(tmp_path, "--preload", "aborts") as running:
+        got = running.run("script", "ends.py", env=env)
+        running.peer.send(type="bye")
+        assert running.process.wait(120) == 0
+    assert got.spawned["how"] == "fork", got.spawned["why_cold"]
+    assert (got.out, got.status & ~128) == ("ends\n", status)
 
 
 def test_prints_survive_sigkill(bare: Starter) -> None:

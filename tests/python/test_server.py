@@ -1,5 +1,6 @@
 """The starter's socket: hostile peers, other agents, agents that come back, and when it ends."""
 
+import fcntl
 import json
 import os
 import signal
@@ -8,6 +9,8 @@ import struct
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -208,25 +211,30 @@ def test_second_starter_leaves_at_once(bare: Starter) -> None:
     assert bare.run("script", "ends.py").out == "done\n"
 
 
-def test_starter_that_is_ending_is_in_nobodys_way(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    hold = tmp_path / "hold"
-    os.mkfifo(hold)
-    module = "import atexit\natexit.register(lambda: open({!r}).read())\n"
-    (tmp_path / "slow_to_end.py").write_text(module.format(str(hold)))
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    with starter(tmp_path, "--preload", "slow_to_end") as first:
-        first.peer.close()
-        with hold.open("w"):  # opened by both: it is ending, and ends no sooner than this
-            second = start_starter(tmp_path)
-            try:
-                Peer(tmp_path / "sock").close()
-                assert first.process.poll() is None
-            finally:
-                second.terminate()
-                second.wait(DEADLINE_SECONDS)
-        assert first.process.wait(DEADLINE_SECONDS) == 0
+def others_with(path: Path) -> list[int]:
+    """Processes beside this one that have the file open."""
+    found: list[int] = []
+    for fd in Path("/proc").glob("[0-9]*/fd/*"):
+        with suppress(OSError):
+            if os.readlink(fd) == str(path) and int(fd.parts[2]) != os.getpid():
+                found.append(int(fd.parts[2]))
+    return found
+
+
+def test_starter_waits_for_one_that_is_just_leaving(tmp_path: Path) -> None:
+    path = tmp_path / "sock.lock"
+    with ThreadPoolExecutor() as pool, path.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # as who leaves has it, when its socket is gone
+        begun = pool.submit(start_starter, tmp_path)
+        wait_until(lambda: others_with(path), "it has come to the lock")
+        assert not begun.done()
+        fcntl.flock(lock, fcntl.LOCK_UN)
+        process = begun.result(DEADLINE_SECONDS)
+    try:
+        Peer(tmp_path / "sock").close()
+    finally:
+        process.terminate()
+        process.wait(DEADLINE_SECONDS)
 
 
 def test_starter_ends_when_nobody_needs_it(bare: Starter) -> None:

@@ -17,7 +17,7 @@ void BindDataOrder(nanobind::module_& module);
 void BindLeases(nanobind::module_& module);
 void BindLivePlan(nanobind::module_& module);
 void BindPage(nanobind::module_& module);
-void BindQuietEnd(nanobind::module_& module);
+void BindRankEnd(nanobind::module_& module);
 void BindSession(nanobind::module_& module);
 void BindSlotBook(nanobind::module_& module);
 void BindSpeedCut(nanobind::module_& module);

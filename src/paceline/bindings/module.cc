@@ -31,7 +31,7 @@ NB_MODULE(_native, module) {
   paceline::bindings::BindLeases(module);
   paceline::bindings::BindLivePlan(module);
   paceline::bindings::BindPage(module);
-  paceline::bindings::BindQuietEnd(module);
+  paceline::bindings::BindRankEnd(module);
   paceline::bindings::BindSession(module);
   paceline::bindings::BindSlotBook(module);
   paceline::bindings::BindSpeedCut(module);
