@@ -11,7 +11,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 
 from hosts import Host, small_cluster
-from job import Job, binary, runtime_dir
+from job import Job, binary, end_shared_starters, runtime_dir
 
 
 def missing_commands() -> str:
@@ -32,6 +32,12 @@ def _whole_binary() -> None:
         pytest.skip(f"PROCESS-LEVEL TESTS NOT RUN: {missing}")
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _shared_starters() -> Iterator[None]:
+    yield
+    end_shared_starters()
+
+
 @pytest.fixture(autouse=True)
 def _no_orphans(tmp_path: Path) -> Iterator[None]:
     """Whatever a test did to its jobs: when they are ended, nothing of them may live."""
@@ -43,8 +49,10 @@ def _no_orphans(tmp_path: Path) -> Iterator[None]:
 
 
 @pytest.fixture
-def make_job(tmp_path: Path) -> Callable[..., Job]:
-    return lambda name="run": Job(tmp_path, name)
+def make_job(tmp_path: Path, request: pytest.FixtureRequest) -> Callable[..., Job]:
+    """With a runtime directory of its own where the test is marked `alone`."""
+    is_alone = request.node.get_closest_marker("alone") is not None
+    return lambda name="run": Job(tmp_path, name, is_alone=is_alone)
 
 
 @pytest.fixture

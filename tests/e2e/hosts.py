@@ -70,7 +70,10 @@ class Host:
         self.hosts_file = hosts_file
         self.runtime = f"{runtime_dir(job.directory)}-{index}"
         self.memory = Path(f"/dev/shm/{self.space}")
-        job.env = {**job.env, "PACELINE_RUNTIME_DIR": self.runtime}
+        # Nothing of a host outlives it.
+        job.env = {**job.env, "PACELINE_RUNTIME_DIR": self.runtime,
+                   "PACELINE_LAUNCH_KEEP_WARM": "0s"}
+        job.is_alone = True
         job.command = self.command  # type: ignore[method-assign]
         self.boot()
 

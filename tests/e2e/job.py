@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -19,6 +20,8 @@ ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = Path(__file__).parent / "scripts"
 DEADLINE_S = 120.0  # generous: only a broken build reaches it
 GRACE_S = 20.0  # for what ends by itself within a second or two
+KEEP_WARM = "30s"
+STARTER = " -m paceline.starter "
 SIGNALS_MAX = 3  # the first asks, the second forces, the third kills everything of the host
 JsonDict = dict[str, Any]
 T = TypeVar("T")
@@ -75,6 +78,18 @@ def processes_of(job_id: str, run_dir: Path) -> dict[int, str]:
     return found
 
 
+def shared_runtime_dir() -> Path:
+    """Of all jobs of this process that do not care: starters with torch stay warm in it."""
+    return Path(tempfile.gettempdir()) / f"pl-warm-{os.getpid()}"
+
+
+def end_shared_starters() -> None:
+    for info in shared_runtime_dir().glob("starters/*/info.json"):
+        with suppress(ProcessLookupError):
+            os.kill(json.loads(info.read_text())["pid"], signal.SIGTERM)
+    shutil.rmtree(shared_runtime_dir(), ignore_errors=True)
+
+
 def runtime_dir(directory: Path) -> Path:
     """Shared by the jobs of one test. pytest's own folders are too long for a socket's path."""
     name = hashlib.sha256(str(directory).encode()).hexdigest()[:12]
@@ -82,17 +97,27 @@ def runtime_dir(directory: Path) -> Path:
 
 
 class Job:
-    """A `paceline run` in a directory of its own."""
+    """A `paceline run` in a directory of its own.
+
+    A starter with torch costs three seconds of CPU, so jobs share the runtime directory of this
+    process and its starters, unless `is_alone`.
+    """
 
     made: ClassVar[list[Job]] = []  # by this test
 
-    def __init__(self, directory: Path, name: str = "run", env: Mapping[str, str] | None = None):
+    def __init__(self, directory: Path, name: str = "run", env: Mapping[str, str] | None = None,
+                 is_alone: bool = False):
         self.directory = directory
         self.run_dir = directory / name
         self.state = directory / f"{name}-state"
         self.state.mkdir(parents=True, exist_ok=True)
-        runtime = str(runtime_dir(directory))
-        self.env = {**os.environ, "PACELINE_RUNTIME_DIR": runtime, **(env or {})}
+        self.is_alone = is_alone
+        runtime = runtime_dir(directory) if is_alone else shared_runtime_dir()
+        # A starter serves jobs of its own environment; pytest's has the name of each test.
+        usual = {name: value for name, value in os.environ.items()
+                 if not name.startswith("PYTEST_")}
+        warm = {} if is_alone else {"PACELINE_LAUNCH_KEEP_WARM": KEEP_WARM}
+        self.env = {**usual, **warm, "PACELINE_RUNTIME_DIR": str(runtime), **(env or {})}
         self.stdout_path = directory / f"{name}.stdout"
         self.stderr_path = directory / f"{name}.stderr"
         self.launcher: subprocess.Popen[bytes] | None = None
@@ -229,7 +254,10 @@ class Job:
         return [(int(generation), int(step)) for generation, step in pairs]
 
     def leftovers(self) -> dict[int, str]:
-        return processes_of(self.card["id"], self.run_dir)
+        found = processes_of(self.card["id"], self.run_dir)
+        if self.is_alone:
+            return found
+        return {pid: command for pid, command in found.items() if STARTER not in command}
 
     def end(self) -> dict[int, str]:
         """Ends the job as its user can. Returns what lives on all the same, and kills that."""

@@ -13,6 +13,8 @@ import pytest
 from job import ROOT, Job, eventually
 from jsonschema import Draft202012Validator
 
+pytestmark = pytest.mark.alone
+
 SCHEMAS = ROOT / "docs" / "schemas"
 TWO = ["--standalone", "--nproc-per-node", "2"]
 

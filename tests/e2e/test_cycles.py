@@ -8,7 +8,7 @@ import re
 import time
 from pathlib import Path
 
-from job import Job, eventually
+from job import Job, eventually, runtime_dir
 
 CYCLES = int(os.environ.get("PACELINE_CYCLES", "10"))
 RESTARTS = 4 * CYCLES
@@ -36,13 +36,13 @@ def left_behind(runtime: Path) -> dict[str, int]:
 
 
 def test_cycles_leave_nothing(tmp_path: Path) -> None:
-    runtime = tmp_path / "rt"
+    runtime = runtime_dir(tmp_path)
     script = tmp_path / "trivial.py"
     script.write_text("import paceline as pl\npl.step(0)\n")
     jobs: list[Job] = []
     before: dict[str, int] = {}
     for cycle in range(CYCLES):
-        job = Job(tmp_path, f"run{cycle}")
+        job = Job(tmp_path, f"run{cycle}", is_alone=True)
         job.start(["--standalone", "--nproc-per-node", "2"], [str(script)])
         assert job.wait() == 0, job.stderr
         jobs.append(job)
@@ -96,6 +96,6 @@ def run_until_quiet(job: Job, restarts: int) -> dict[str, int]:
 
 
 def test_restarts_leave_nothing_open(tmp_path: Path) -> None:
-    few = run_until_quiet(Job(tmp_path, "few"), 2)
-    many = run_until_quiet(Job(tmp_path, "many"), RESTARTS)
+    few = run_until_quiet(Job(tmp_path, "few", is_alone=True), 2)
+    many = run_until_quiet(Job(tmp_path, "many", is_alone=True), RESTARTS)
     assert {what: many[what] - few[what] for what in few} == dict.fromkeys(few, 0)

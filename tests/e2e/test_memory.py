@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from job import Job, eventually
 
+pytestmark = pytest.mark.alone
+
 TWO = ["--standalone", "--nproc-per-node", "2"]
 LIMIT_BYTES = 512 << 20
 V1 = Path("/sys/fs/cgroup/memory")

@@ -6,7 +6,10 @@ import os
 import signal
 from pathlib import Path
 
+import pytest
 from job import Job, eventually
+
+pytestmark = pytest.mark.alone
 
 TWO = ["--standalone", "--nproc-per-node", "2"]
 

@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 from job import SCRIPTS, Job, eventually
 
+pytestmark = pytest.mark.alone
+
 TWO = ["--standalone", "--nproc-per-node", "2"]
 
 

@@ -12,7 +12,10 @@ from paceline.torch import load
 from small_training import make, same
 from torch.distributed import checkpoint as dcp
 from torch.distributed.checkpoint.api import CheckpointException
+from warm_process import Warm, warm_fixture
 
+warm = warm_fixture("torch.distributed.tensor", "torch.distributed.checkpoint",
+                    "paceline.integrations.dcp")
 BINARY = Path(sys.executable).parent / "paceline"
 pytestmark = pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
 
@@ -92,36 +95,35 @@ def test_what_cannot_be_saved_is_named_and_leaves_no_checkpoint(tmp_path: Path) 
     assert (tmp_path / "c" / "step-1-g0" / "MANIFEST.json").exists()
 
 
-@pytest.mark.parametrize(("save", "load_by"), [(2, 2), (4, 2), (2, 3)])
-def test_ranks_save_and_others_load(tmp_path: Path, save: int, load_by: int) -> None:
-    script = tmp_path / "ranks.py"
-    script.write_text(
-        "import sys, torch, torch.distributed as dist\n"
-        "from torch.distributed import checkpoint as dcp\n"
-        "from torch.distributed.device_mesh import init_device_mesh\n"
-        "from torch.distributed.tensor import distribute_tensor, Shard\n"
-        "from paceline.integrations.dcp import PacelineReader, PacelineWriter\n"
-        "dist.init_process_group('gloo')\n"
-        "mesh = init_device_mesh('cpu', (dist.get_world_size(),))\n"
-        "whole = torch.arange(70.0).reshape(10, 7)\n"
-        "axis = int(sys.argv[3])\n"
-        "zeros = sys.argv[1] == 'load'\n"
-        "t = distribute_tensor(torch.zeros(10, 7) if zeros else whole, mesh, [Shard(axis)])\n"
-        "state = {'t': t, 'n': {'step': 0 if zeros else 5}, 'same': torch.ones(3) * (not zeros)}\n"
-        "if sys.argv[1] == 'save':\n"
-        "    dcp.save(state, storage_writer=PacelineWriter(sys.argv[2], step=5))\n"
-        "else:\n"
-        "    dcp.load(state, storage_reader=PacelineReader(sys.argv[2]))\n"
-        "    mine = distribute_tensor(whole, mesh, [Shard(axis)]).to_local()\n"
-        "    assert torch.equal(state['t'].to_local(), mine)\n"
-        "    assert state['n'] == {'step': 5} and state['same'].tolist() == [1.0] * 3\n"
-        "dist.destroy_process_group()\n")
+RANKS = """
+import sys, torch, torch.distributed as dist
+from torch.distributed import checkpoint as dcp
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import distribute_tensor, Shard
+from paceline.integrations.dcp import PacelineReader, PacelineWriter
+dist.init_process_group('gloo')
+mesh = init_device_mesh('cpu', (dist.get_world_size(),))
+whole = torch.arange(70.0).reshape(10, 7)
+axis = int(sys.argv[3])
+zeros = sys.argv[1] == 'load'
+t = distribute_tensor(torch.zeros(10, 7) if zeros else whole, mesh, [Shard(axis)])
+state = {'t': t, 'n': {'step': 0 if zeros else 5}, 'same': torch.ones(3) * (not zeros)}
+if sys.argv[1] == 'save':
+    dcp.save(state, storage_writer=PacelineWriter(sys.argv[2], step=5))
+else:
+    dcp.load(state, storage_reader=PacelineReader(sys.argv[2]))
+    mine = distribute_tensor(whole, mesh, [Shard(axis)]).to_local()
+    assert torch.equal(state['t'].to_local(), mine)
+    assert state['n'] == {'step': 5} and state['same'].tolist() == [1.0] * 3
+dist.destroy_process_group()
+"""
 
+
+@pytest.mark.parametrize(("save", "load_by"), [(2, 2), (4, 2), (2, 3)])
+def test_ranks_save_and_others_load(warm: Warm, tmp_path: Path, save: int, load_by: int) -> None:
     def run(ranks: int, *args: str) -> None:
-        command = [sys.executable, "-m", "torch.distributed.run", "--standalone",
-                   "--nproc-per-node", str(ranks), str(script), *args]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
+        ended = warm.run_ranks(ranks, RANKS, *args)
+        assert [one.returncode for one in ended] == [0] * ranks, [one.stderr for one in ended]
 
     run(save, "save", str(tmp_path / "c"), "0")
     done = subprocess.run([BINARY, "ckpt", "verify", tmp_path / "c"], check=False)

@@ -1,11 +1,7 @@
 """ElasticLoader over torch's DataLoader: workers, state, wrapping, and sums in a fixed order."""
 
 import json
-import os
 import random
-import socket
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy
@@ -26,6 +22,9 @@ from torch.utils.data import (
     WeightedRandomSampler,
 )
 from torch.utils.data.distributed import DistributedSampler
+from warm_process import Warm, warm_fixture
+
+warm = warm_fixture("torch._dynamo", "torch.distributed", "paceline.torch")
 
 
 class Squares(Dataset):
@@ -231,44 +230,30 @@ dist.destroy_process_group()
 """
 
 
-def trained(tmp_path: Path, world: int, kind: str) -> dict[str, torch.Tensor]:
-    return run_world(tmp_path, world, FIXED, kind)[0]
+def trained(warm: Warm, tmp_path: Path, world: int, kind: str) -> dict[str, torch.Tensor]:
+    return run_world(warm, tmp_path, world, FIXED, kind)[0]
 
 
 def run_world(
-    tmp_path: Path, world: int, script: str, word: object
+    warm: Warm, tmp_path: Path, world: int, script: str, word: object
 ) -> tuple[dict[str, torch.Tensor], str]:
     """The weights that rank 0 saved, and what it said."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = str(probe.getsockname()[1])
     out = tmp_path / f"{word}-{world}.pt"
-    common = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "OMP_NUM_THREADS": "1",
-              "WORLD_SIZE": str(world)}
-    ranks = [subprocess.Popen([sys.executable, "-c", script, str(out), str(word)], text=True,
-                              stdout=subprocess.PIPE if rank == 0 else None,
-                              env={**os.environ, **common, "RANK": str(rank)})
-             for rank in range(world)]
-    try:
-        said = ranks[0].communicate(timeout=200)[0]
-        assert [one.wait(200) for one in ranks] == [0] * world
-    finally:
-        for one in ranks:
-            one.kill()
-            one.wait()
-    return torch.load(out, weights_only=True), said
+    ranks = warm.run_ranks(world, script, str(out), str(word))
+    assert [one.returncode for one in ranks] == [0] * world, [one.stderr for one in ranks]
+    return torch.load(out, weights_only=True), ranks[0].stdout
 
 
-def test_a_fixed_order_gives_the_same_bits_at_any_world_size(tmp_path: Path) -> None:
-    alone = trained(tmp_path, 1, "fixed")
+def test_a_fixed_order_gives_the_same_bits_at_any_world_size(warm: Warm, tmp_path: Path) -> None:
+    alone = trained(warm, tmp_path, 1, "fixed")
     for world in (2, 4):
-        other = trained(tmp_path, world, "fixed")
+        other = trained(warm, tmp_path, world, "fixed")
         assert all(torch.equal(alone[key], other[key]) for key in alone), world
 
 
-def test_without_it_the_curve_agrees_within_rounding(tmp_path: Path) -> None:
-    alone = trained(tmp_path, 1, "ddp")
-    other = trained(tmp_path, 3, "ddp")  # uneven cuts: 32 and 4 samples for 3 ranks
+def test_without_it_the_curve_agrees_within_rounding(warm: Warm, tmp_path: Path) -> None:
+    alone = trained(warm, tmp_path, 1, "ddp")
+    other = trained(warm, tmp_path, 3, "ddp")  # uneven cuts: 32 and 4 samples for 3 ranks
     assert all(torch.allclose(alone[key], other[key], rtol=0, atol=1e-5) for key in alone)
     assert not all(torch.equal(alone[key], other[key]) for key in alone), "else the test is blind"
 
@@ -309,10 +294,10 @@ dist.destroy_process_group()
 
 @pytest.mark.parametrize("micro", [0, 4])
 def test_a_slowed_rank_gets_less_and_the_mean_stays_that_of_the_step(
-    tmp_path: Path, micro: int
+    warm: Warm, tmp_path: Path, micro: int
 ) -> None:
-    alone, _ = run_world(tmp_path, 1, BY_SPEED, micro)
-    weights, told = run_world(tmp_path, 3, BY_SPEED, micro)
+    alone, _ = run_world(warm, tmp_path, 1, BY_SPEED, micro)
+    weights, told = run_world(warm, tmp_path, 3, BY_SPEED, micro)
     rows = json.loads(told)
     assert rows[0] == rows[1] == rows[2]
     assert sum(rows[0]) == 30

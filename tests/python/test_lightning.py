@@ -1,13 +1,14 @@
 """Flash checkpoints under the real Lightning: killed at any step, it goes on bit for bit."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from warm_process import Warm, warm_fixture
 
 pytest.importorskip("lightning", reason="LIGHTNING IS NOT INSTALLED: its adapter is not tested")
 pytestmark = pytest.mark.usefixtures("own_keeper")
+
+warm = warm_fixture("lightning.pytorch", "paceline.integrations.lightning")
 
 SCRIPT = """
 import sys, logging, os, warnings
@@ -48,25 +49,20 @@ torch.save({"net": net.state_dict(), "why": flash.restored, "step": trainer.glob
 """
 
 
-def run(tmp_path: Path, name: str, die_at: int, *, is_whole: bool = False) -> int:
-    import os
-
-    env = {**os.environ, **({"WHOLE": "1"} if is_whole else {})}
+def run(warm: Warm, tmp_path: Path, name: str, die_at: int, *, is_whole: bool = False) -> None:
     words = [str(tmp_path / f"ckpt-{name}"), str(tmp_path / f"{name}.pt"), str(die_at), "3"]
-    done = subprocess.run([sys.executable, "-c", SCRIPT, *words], capture_output=True, text=True,
-                          env=env, check=False)
+    done = warm.run(SCRIPT, *words, env={"WHOLE": "1"} if is_whole else {})
     assert done.returncode == (-9 if die_at >= 0 else 0), done.stderr
-    return done.returncode
 
 
 @pytest.mark.parametrize("die_at", [4, 6])
-def test_it_goes_on_bit_for_bit(tmp_path: Path, die_at: int) -> None:
+def test_it_goes_on_bit_for_bit(warm: Warm, tmp_path: Path, die_at: int) -> None:
     """At an epoch's first step, and in the middle of one."""
     import torch
 
-    run(tmp_path, "whole", -1, is_whole=True)
-    run(tmp_path, "cut", die_at)
-    run(tmp_path, "cut", -1)
+    run(warm, tmp_path, "whole", -1, is_whole=True)
+    run(warm, tmp_path, "cut", die_at)
+    run(warm, tmp_path, "cut", -1)
     whole = torch.load(tmp_path / "whole.pt", weights_only=True)
     cut = torch.load(tmp_path / "cut.pt", weights_only=True)
     assert f"step {die_at - 1}" in cut["why"] and "memory" in cut["why"]

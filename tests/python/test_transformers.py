@@ -1,14 +1,16 @@
 """Flash checkpoints under the real Hugging Face Trainer: killed at any step, it goes on bit for
 bit."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from warm_process import Warm, warm_fixture
 
 pytest.importorskip("transformers", reason="TRANSFORMERS IS NOT INSTALLED: its adapter is untested")
 pytestmark = pytest.mark.usefixtures("own_keeper")
+
+warm = warm_fixture("transformers.models.gpt2.modeling_gpt2", "transformers.trainer",
+                    "paceline.integrations.transformers")
 
 SCRIPT = """
 import sys, os, warnings
@@ -39,21 +41,20 @@ torch.save({"net": model.state_dict(), "why": flash.restored, "step": trainer.st
 """
 
 
-def run(tmp_path: Path, name: str, die_at: int) -> None:
+def run(warm: Warm, tmp_path: Path, name: str, die_at: int) -> None:
     words = [str(tmp_path / f"ckpt-{name}"), str(tmp_path / f"{name}.pt"), str(die_at)]
-    done = subprocess.run([sys.executable, "-c", SCRIPT, *words], capture_output=True, text=True,
-                          check=False)
+    done = warm.run(SCRIPT, *words)
     assert done.returncode == (-9 if die_at >= 0 else 0), done.stderr
 
 
 @pytest.mark.parametrize("die_at", [4, 6])
-def test_it_goes_on_bit_for_bit(tmp_path: Path, die_at: int) -> None:
+def test_it_goes_on_bit_for_bit(warm: Warm, tmp_path: Path, die_at: int) -> None:
     """At an epoch's first step, and in the middle of one."""
     import torch
 
-    run(tmp_path, "whole", -1)
-    run(tmp_path, "cut", die_at)
-    run(tmp_path, "cut", -1)
+    run(warm, tmp_path, "whole", -1)
+    run(warm, tmp_path, "cut", die_at)
+    run(warm, tmp_path, "cut", -1)
     whole = torch.load(tmp_path / "whole.pt", weights_only=True)
     cut = torch.load(tmp_path / "cut.pt", weights_only=True)
     assert f"step {die_at - 1}" in cut["why"] and "memory" in cut["why"]
