@@ -6,6 +6,7 @@ PRESET ?= test
 BUILD := build/$(PRESET)
 VENV := .venv/bin
 SEEDS ?= 2000
+LEASE_SEEDS ?= 10000
 # Two jobs of C++ with gRPC's headers fit into 4 GB; ninja would take cores + 2.
 JOBS ?= $(shell nproc)
 # Python's tests at once: most of them wait for processes, so twice the cores.
@@ -39,10 +40,14 @@ build: packages
 unit:
 	ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS)
 
-# The simulator runs from the optimized binary in .venv: seeds a second are what counts.
+# The simulator runs from the optimized binary in .venv: seeds a second are what counts. Worlds of
+# jobs and worlds of leased data, a core each.
 swarm:
 	@if [ -x $(VENV)/paceline ] && $(VENV)/paceline sim --help >/dev/null 2>&1; then \
-	   set -x; $(VENV)/paceline sim --seed 1 --seeds $(SEEDS); \
+	   set -x; code=0; \
+	   $(VENV)/paceline sim --leases --seed 1 --seeds $(LEASE_SEEDS) & leases=$$!; \
+	   $(VENV)/paceline sim --seed 1 --seeds $(SEEDS) || code=$$?; \
+	   wait $$leases || code=$$?; exit $$code; \
 	 else echo "swarm: ABSENT: this build has no \`paceline sim\`"; fi
 
 lint: venv
