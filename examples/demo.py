@@ -57,7 +57,7 @@ class Status:
     """The part of `paceline status --json` that the demo needs."""
 
     generation: int
-    master: int
+    master: int | None  # pid; away
     agents: dict[str, int]  # node → pid
     ranks: list[Rank]
     step: int
@@ -71,11 +71,16 @@ class Status:
             for node in told["nodes"]
             for r in node["ranks"]
             if r["generation"] == told["world"]["generation"] and r["exit"] is None
+            and r["pid"] is not None  # it has been started
         ]
         return cls(
             generation=told["world"]["generation"],
             master=told["master"]["pid"],
-            agents={node["name"]: node["agent_pid"] for node in told["nodes"]},
+            agents={
+                node["name"]: node["agent_pid"]
+                for node in told["nodes"]
+                if node["agent_pid"] is not None
+            },
             ranks=sorted(ranks, key=lambda rank: rank.rank),
             step=max((rank.step for rank in ranks), default=-1),
             goodput=told["job"].get("goodput") or 0.0,
@@ -122,7 +127,7 @@ def the_master(step: int) -> Fault:
     return Fault(
         step=step,
         text="master killed",
-        victims=lambda now: [now.master],
+        victims=lambda now: [now.master] if now.master is not None else [],
         about=lambda _: {"of_master": True},
     )
 
@@ -187,7 +192,7 @@ class Run:
         say(f"kill -9 {' '.join(map(str, victims))}   # {text}, at step {reached.step}")
 
     def is_ready(self, now: Status, step: int) -> bool:
-        whole = len(now.ranks) == NODES * RANKS_EACH and all(rank.pid > 1 for rank in now.ranks)
+        whole = len(now.ranks) == NODES * RANKS_EACH and now.master is not None
         return whole and now.step >= step
 
     def watch(

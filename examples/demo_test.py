@@ -55,11 +55,12 @@ def test_the_table_says_what_each_fault_cost():
     assert "never stopped" in rows[-2]
 
 
-def test_ranks_of_an_older_world_are_not_in_the_status():
+def test_ranks_of_an_older_world_and_those_that_are_starting_are_not_in_the_status():
     nodes = [
         {"name": "a", "agent_pid": 5, "ranks": [rank_json(1), rank_json(0, step=None)]},
         {"name": "b", "agent_pid": 6, "ranks": [rank_json(2, generation=1)]},
         {"name": "c", "agent_pid": 7, "ranks": [rank_json(3, exit="killed by SIGKILL")]},
+        {"name": "d", "agent_pid": None, "ranks": [rank_json(4, pid=None)]},
     ]
     told = {
         "job": {"goodput": None},

@@ -8,6 +8,7 @@ import contextlib
 import gc
 import json
 import os
+import runpy
 import signal
 import socket
 import subprocess
@@ -49,7 +50,7 @@ class Warm:
         return int(self._process.stdout.readline())
 
     def start(self, script: str, *words: str, env: dict[str, str] | None = None) -> int:
-        """The pid of `python -c script words`, with this process's environment of now and `env`."""
+        """The pid of `python script.py words`, with this process's environment of now and `env`."""
         self._count += 1
         output = self._folder / f"script{self._count}"
         pid = self._ask(script=script, words=words, env={**os.environ, **(env or {})},
@@ -110,9 +111,10 @@ def _begin(asked: dict[str, Any]) -> None:
         os.dup2(opened, fd)
         os.close(opened)
     _native.prepare_end(is_quick=True)  # as paceline's own forks end
-    sys.argv[:] = ["-c", *asked["words"]]
-    sys.modules["__main__"].__dict__.pop("__file__", None)
-    exec(compile(asked["script"], "<string>", "exec"), sys.modules["__main__"].__dict__)
+    script = asked["output"] + ".py"
+    Path(script).write_text(asked["script"])
+    sys.argv[1:] = asked["words"]
+    runpy.run_path(script, run_name="__main__")
 
 
 def _serve() -> None:
