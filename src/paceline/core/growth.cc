@@ -13,6 +13,8 @@ constexpr uint32_t kDoublingsMax = 8;
 // Ranks that each save a part tell of it one after the other. Who told before and does not tell
 // again within this time has nothing to save any more.
 constexpr Duration kSavesApart = Duration::Seconds(10);
+// How often it is looked whether ranks have gone on; a new step alone is no reason to look.
+constexpr Duration kLookAtSteps = Duration::Milliseconds(100);
 
 // From when on a spare may join the world.
 Instant EligibleAt(const JobState& state, const NodeState& node) {
@@ -43,6 +45,14 @@ Joiners FindJoiners(Turn& turn) {
   return joiners;
 }
 
+// Whether this rank tells of checkpoints, as far as can be known. Of the first one in a world, the
+// others may be about to tell, too: until they have gone on to a later step.
+bool Tells(const JobState& state, const Watch& watch, const RankReport& rank) {
+  if (rank.generation != state.world->generation) return false;
+  if (rank.saved_step >= 0) return true;
+  return state.growth.saved_step < 0 && rank.step <= watch.saved_step;
+}
+
 // Nobody who tells of checkpoints in this world is in the middle of one.
 bool HaveAllSaved(Turn& turn) {
   const JobState& state = turn.state();
@@ -51,10 +61,10 @@ bool HaveAllSaved(Turn& turn) {
   if (turn.now() >= until) return true;
   for (const Seat& seat : state.world->seats) {
     for (const auto& [local, rank] : turn.Link(seat.node).ranks) {
-      const bool tells = rank.generation == state.world->generation && rank.saved_step >= 0;
-      if (!tells || rank.saved_step > state.growth.saved_step) continue;
+      if (!Tells(state, watch, rank) || rank.saved_step > state.growth.saved_step) continue;
       MARK("a node waits for the other ranks' parts of a checkpoint");
-      watch.grow_at = std::min(watch.grow_at, until);
+      const Instant again = rank.saved_step >= 0 ? until : turn.now() + kLookAtSteps;
+      watch.grow_at = std::min({watch.grow_at, until, again});
       return false;
     }
   }

@@ -13,7 +13,9 @@ namespace {
 // A world of one node with two ranks that each save a part; a second node waits for a checkpoint.
 class GrowthTest : public ::testing::Test {
  protected:
-  GrowthTest() {
+  GrowthTest() : GrowthTest({99, 99}) {}
+  // `told`: what its ranks have told of before the second node came.
+  explicit GrowthTest(const std::vector<int64_t>& told) {
     JobSpec spec;
     spec.job_id = "grows";
     spec.nproc_per_node = 2;
@@ -25,7 +27,7 @@ class GrowthTest : public ::testing::Test {
     Register("n1", 1);
     for (int i = 0; i < 1'000 && !job_.state().world.has_value(); ++i) Pass();
     EXPECT_EQ(job_.state().phase, Phase::kStarting);
-    Tell({99, 99});
+    Tell(told, {99, 99});
     EXPECT_EQ(job_.state().phase, Phase::kRunning);
     Register("n2", 2);
     Pass();
@@ -54,14 +56,16 @@ class GrowthTest : public ::testing::Test {
     return world.has_value() ? world->generation : Generation();
   }
 
-  // The newest checkpoint that each rank tells of.
-  void Tell(const std::vector<int64_t>& saved) {
+  // The newest checkpoint that each rank tells of, right after that step.
+  void Tell(const std::vector<int64_t>& saved) { Tell(saved, saved); }
+  void Tell(const std::vector<int64_t>& saved, const std::vector<int64_t>& steps) {
     NodeReported report{.node = NodeId(1), .connection = ConnectionId(1)};
     const Generation generation = report.generation = GenerationNow();
     for (uint32_t i = 0; i < 2; ++i) {
       RankReport rank{.generation = generation, .rank = Rank(i), .local_rank = i, .pid = 9};
       rank.state = RankReport::State::kStepping;
-      rank.step = rank.saved_step = saved[i];
+      rank.step = steps[i];
+      rank.saved_step = saved[i];
       report.ranks.push_back(rank);
     }
     job_.Step(now_, report);
@@ -81,6 +85,25 @@ TEST_F(GrowthTest, ItWaitsUntilEveryRankThatSavesHasSaved) {
   EXPECT_FALSE(HasNewWorld()) << "rank 1 is in the middle of it";
   Tell({199, 199});
   EXPECT_TRUE(HasNewWorld());
+}
+
+class FirstSaveTest : public GrowthTest {
+ protected:
+  FirstSaveTest() : GrowthTest({-1, -1}) {}
+};
+
+TEST_F(FirstSaveTest, WhoMayBeAboutToTellIsWaitedFor) {
+  Tell({199, -1}, {199, 199});
+  EXPECT_FALSE(HasNewWorld()) << "rank 1 may be in the middle of its part";
+  Tell({199, 199});
+  EXPECT_TRUE(HasNewWorld());
+}
+
+TEST_F(FirstSaveTest, WhoHasGoneOnTellsOfNone) {
+  Tell({199, -1}, {199, 199});
+  EXPECT_FALSE(HasNewWorld());
+  Tell({199, -1}, {200, 200});
+  EXPECT_TRUE(HasNewWorld()) << "rank 0 saves for all";
 }
 
 TEST_F(GrowthTest, ARankThatSavesNoMoreHoldsItUpForAMomentOnly) {
