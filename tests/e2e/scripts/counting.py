@@ -3,8 +3,9 @@
     counting.py --checkpoint DIR --out DIR --epochs N [--samples N] [--batch N] [--workers N]
                 [--slow RANK] [--meet WORLD:STEP]
 
-OUT/steps gets a line a step, (generation, step, hash of the step's samples), OUT/counts.json the
-keys at the end, and how often an evaluation in between saw each of its own samples.
+OUT/steps gets a line a step and rank, (generation, step, hash of the step's samples),
+OUT/counts.json the keys at the end, and how often an evaluation in between saw each of its own
+samples.
 """
 
 import argparse
@@ -77,11 +78,11 @@ def main() -> None:
             loader.worked()
             found = count(batch, keys)
             counts += found
-            if dist.get_rank() == 0:
-                text = " ".join(map(str, found.nonzero().flatten().tolist()))
-                digest = hashlib.sha256(text.encode()).hexdigest()[:16]
-                with (args.out / "steps").open("a") as file:
-                    file.write(f"{pl.generation()} {step} {digest}\n")
+            text = " ".join(map(str, found.nonzero().flatten().tolist()))
+            digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+            # By every rank: a step may go on from what another rank than the first has saved of it.
+            with (args.out / "steps").open("a") as file:
+                file.write(f"{pl.generation()} {step} {digest}\n")
             ckpt.save(step, state)
             step += 1
             time.sleep(args.pace)
