@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 from collections.abc import Callable
 
@@ -254,6 +255,16 @@ def test_a_program_that_is_not_python(job: Job) -> None:
 def test_the_exit_code_of_the_failed_rank_is_passed_on(job: Job, how: str, code: int) -> None:
     job.start_steps([*TWO, "--passthrough-exit", "--max-restarts", "0"], "--fail", f"1:3:{how}")
     assert job.wait() == code, job.stderr
+
+
+def test_a_job_that_fails_before_its_launcher_has_connected(job: Job) -> None:
+    for _ in range(5):  # a rank of a shell ends within milliseconds
+        shell = ["/bin/sh", "-c", "exit 7"]
+        job.start([*TWO, "--passthrough-exit", "--max-restarts", "0", "--no-python"], shell)
+        assert job.wait() == 7, job.stderr
+        assert "exited with status 7" in job.stderr
+        assert "The master died" not in job.stderr
+        shutil.rmtree(job.run_dir)
 
 
 def test_a_job_that_cannot_go_on_detached_says_so_at_once(job: Job) -> None:

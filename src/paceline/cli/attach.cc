@@ -122,7 +122,11 @@ int RunAttach(Invocation& invocation) {
   if (shown.has_live_line) status_line = std::make_unique<StatusLine>(client, **console);
   const std::optional<int> left = Look(*place, narrator, leaving, out);
   status_line.reset();
-  narrator.Finish();
+  if (left.has_value()) {
+    narrator.Leave();
+  } else {
+    narrator.Finish();
+  }
   console->reset();
   return left.has_value() ? *left : Ended(*place, out);
 }

@@ -25,6 +25,7 @@
 #include "paceline/cli/error.h"
 #include "paceline/cli/error_codes.h"
 #include "paceline/cli/exit_code.h"
+#include "paceline/cli/remote.h"
 #include "paceline/cli/value.h"
 
 namespace paceline::cli {
@@ -224,6 +225,20 @@ void Launcher::Do(const core::ReportNodeGone& action) {
 }
 
 void Launcher::Do(const core::KeeperNote& action) { options_.narrate(action.text); }
+
+// A job can be over before the launcher's stream has come up: nobody told it then.
+void Launcher::Do(const core::ReadJobEnd&) {
+  if (has_ended_) return;
+  const auto status =
+      StatusFromJournal({.id = options_.card.job_id, .run_dir = options_.platform.run_dir});
+  if (status.ok() && status->exit_code.has_value()) {
+    OnJobEnded(*status->exit_code, status->final_reason);
+    return;
+  }
+  Do(core::GiveUp{kExitTrainingFailed,
+                  status.ok() ? "the master ended before its job"
+                              : "how the job ended cannot be read: " + status.problem().what});
+}
 
 void Launcher::Do(const core::GiveUp& action) {
   if (has_ended_) return;

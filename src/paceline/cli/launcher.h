@@ -67,6 +67,7 @@ class Launcher {
   void Do(const core::CountRanks& action);
   void Do(const core::ReportNodeGone& action);
   void Do(const core::KeeperNote& action);
+  void Do(const core::ReadJobEnd& action);
   void Do(const core::GiveUp& action);
   void ArmDeadline();
 

@@ -1,6 +1,7 @@
 #include "paceline/cli/narrator.h"
 
 #include <time.h>
+#include <unistd.h>
 
 #include <array>
 #include <chrono>
@@ -12,13 +13,14 @@
 #include "paceline/base/file_text.h"
 #include "paceline/base/text.h"
 #include "paceline/cli/event_text.h"
+#include "paceline/cli/remote.h"
 #include "paceline/cli/text.h"
 
 namespace paceline::cli {
 namespace {
 
 constexpr Duration kReconnectPause = Duration::Milliseconds(50);
-// How long the last event may take after the job has ended.
+// How long the last event may take after the job has ended where no journal has it.
 constexpr Duration kLastEventWait = Duration::Seconds(1);
 
 std::string ClockTime(int64_t time_ns) {
@@ -47,7 +49,7 @@ Narrator::Narrator(wire::ControlClientOptions client, std::string run_dir, Conso
       client_(options_),
       thread_([this] { Listen(); }) {}
 
-Narrator::~Narrator() { Finish(); }
+Narrator::~Narrator() { Leave(); }
 
 bool Narrator::IsOverWithin(Duration patience) {
   std::unique_lock<std::mutex> lock(mutex_);
@@ -56,17 +58,29 @@ bool Narrator::IsOverWithin(Duration patience) {
 }
 
 Story Narrator::Finish() {
-  if (thread_.joinable()) {
-    IsOverWithin(kLastEventWait);
-    {
-      const std::lock_guard<std::mutex> lock(mutex_);
-      is_ending_ = true;
-    }
-    wake_.notify_all();
-    client_.Cancel();
-    thread_.join();
-  }
+  const bool has_journal = ::access((run_dir_ + "/journal.db").c_str(), R_OK) == 0;
+  if (!has_journal) IsOverWithin(kLastEventWait);
+  Leave();
+  if (!has_journal) return story_;
+  const Check problem =
+      EventsFromJournal({.run_dir = run_dir_}, next_seq_, [this](const auto& event) {
+        Take(event);
+        return true;
+      });
+  if (problem.has_value())
+    console_.Narrate(Concat("paceline: the story has no end: ", problem->what));
   return story_;
+}
+
+void Narrator::Leave() {
+  if (!thread_.joinable()) return;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    is_ending_ = true;
+  }
+  wake_.notify_all();
+  client_.Cancel();
+  thread_.join();
 }
 
 // False: it is time to end.
@@ -80,8 +94,11 @@ bool Narrator::Pause(Duration duration) {
 void Narrator::Listen() {
   bool goes_on = true;
   while (goes_on) {
-    const absl::Status status = client_.WatchEvents(
-        next_seq_, /*follow=*/true, [this](const wire::JobEvent& event) { return Take(event); });
+    const absl::Status status =
+        client_.WatchEvents(next_seq_, /*follow=*/true, [this](const wire::JobEvent& event) {
+          Take(event);
+          return true;
+        });
     goes_on = !status.ok() && Pause(kReconnectPause);
   }
   {
@@ -91,7 +108,7 @@ void Narrator::Listen() {
   wake_.notify_all();
 }
 
-bool Narrator::Take(const wire::JobEvent& event) {
+void Narrator::Take(const wire::JobEvent& event) {
   next_seq_ = event.seq + 1;
   if (event.kind == "world_formed") {
     ++story_.worlds;
@@ -103,8 +120,6 @@ bool Narrator::Take(const wire::JobEvent& event) {
     story_.final_sentence = event.sentence;
   }
   if (event.seq > told_seq_ && !IsQuietKind(event.kind)) Tell(event);
-  std::lock_guard<std::mutex> lock(mutex_);
-  return !is_ending_;
 }
 
 void Narrator::TakeFailure(const wire::JobEvent& event) {

@@ -49,12 +49,17 @@ class Narrator {
   // True once the job's last event was heard; waits for it at most so long.
   bool IsOverWithin(Duration patience);
 
-  // Ends listening. The story is whole when the job's last event has been heard.
+  // Of a job that has ended: tells what is left, from the journal where the run directory has it,
+  // as a quick job is over before this has connected. Without one, on a host that joined, the story
+  // is whole when the master still told its end.
   Story Finish();
+
+  // Ends listening at once; no event is told after it.
+  void Leave();
 
  private:
   void Listen();
-  bool Take(const wire::JobEvent& event);
+  void Take(const wire::JobEvent& event);
   void TakeFailure(const wire::JobEvent& event);
   void Tell(const wire::JobEvent& event);
   bool Pause(Duration duration);

@@ -32,6 +32,10 @@ Result<std::vector<core::Record>> RecordsOf(const JobPlace& place) {
                                            : "see the logs in " + place.run_dir + "/logs"};
 }
 
+Instant Monotonic() { return Instant::FromNanoseconds(agent::MonotonicNs()); }
+
+}  // namespace
+
 // A job with a journal but without a master: everything durable is known, nothing is connected.
 Result<wire::JobStatus> StatusFromJournal(const JobPlace& place) {
   auto records = RecordsOf(place);
@@ -68,10 +72,6 @@ Check EventsFromJournal(const JobPlace& place, uint64_t from_seq,
   }
   return std::nullopt;
 }
-
-Instant Monotonic() { return Instant::FromNanoseconds(agent::MonotonicNs()); }
-
-}  // namespace
 
 bool IsAway(const absl::Status& status) {
   return status.code() == absl::StatusCode::kUnavailable ||

@@ -38,6 +38,11 @@ bool IsAway(const absl::Status& status);
 // From the master; from the journal when nobody answers.
 Result<wire::JobStatus> StatusOf(const JobPlace& place, Duration timeout);
 
+// What the journal of place.run_dir says, whoever lives. PL-E030 when there is none.
+Result<wire::JobStatus> StatusFromJournal(const JobPlace& place);
+Check EventsFromJournal(const JobPlace& place, uint64_t from_seq,
+                        const std::function<bool(const wire::JobEvent&)>& take);
+
 // Every event from `from_seq` on. With `follow` new ones as they come, over master restarts, until
 // the job has finished or `take` returns false.
 Check EventsOf(const JobPlace& place, uint64_t from_seq, bool follow,

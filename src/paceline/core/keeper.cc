@@ -73,6 +73,11 @@ void Keeper::OnMasterExited(Instant now, const MasterExited& event, Actions* act
     master_.state = Child::State::kDone;
     return;
   }
+  if (event.by_itself && event.code == 0) {
+    master_.state = Child::State::kDone;
+    actions->push_back(ReadJobEnd{});
+    return;
+  }
   if (event.by_itself && (event.code == kExitUsage || event.code == kExitNotAuthorised)) {
     master_.state = Child::State::kDone;
     actions->push_back(GiveUp{event.code, "the master cannot run"});

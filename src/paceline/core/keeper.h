@@ -11,7 +11,8 @@
 // An agent that left as it was told is not missed: the end of the job is on its way, and only if it
 // does not come is the agent started again, to ask. Children that die at once again and again are
 // started with a doubling delay. One that had come up and was killed from outside is no such child:
-// a kill says nothing about it.
+// a kill says nothing about it. A master that ends well has nothing left to do: the job has ended,
+// and its journal says how, whether or not the launcher had connected by then.
 //
 // The agents of a host that runs the master are started when it serves for the first time: dialled
 // earlier they would be refused and lose a tenth of a second to their pause.
@@ -76,14 +77,15 @@ struct ReportNodeGone {
 struct KeeperNote {
   std::string text;
 };
+struct ReadJobEnd {};  // the master is done: how the job ended stands in the journal
 // The child cannot run at all; its own log says why. The launcher ends with this exit code.
 struct GiveUp {
   int exit_code = 0;
   std::string why;
 };
 
-using KeeperAction =
-    std::variant<StartMaster, StartAgent, CountRanks, ReportNodeGone, KeeperNote, GiveUp>;
+using KeeperAction = std::variant<StartMaster, StartAgent, CountRanks, ReportNodeGone, KeeperNote,
+                                  ReadJobEnd, GiveUp>;
 
 struct KeeperPlan {
   bool has_master = true;          // this host runs it

@@ -17,6 +17,7 @@ std::string Names(const std::vector<KeeperAction>& actions) {
     if (const auto* count = std::get_if<CountRanks>(&action)) names += "count:" + count->node + " ";
     if (const auto* gone = std::get_if<ReportNodeGone>(&action))
       names += "gone:" + gone->node + " ";
+    if (std::holds_alternative<ReadJobEnd>(action)) names += "read-end ";
     if (std::holds_alternative<GiveUp>(action)) names += "give-up ";
   }
   return names;
@@ -52,6 +53,14 @@ TEST_F(KeeperTest, StartsTheAgentsAtOnceWhereTheMasterIsElsewhere) {
 TEST_F(KeeperTest, RestartsAKilledMasterAtOnce) {
   Keeper keeper = Started(plan_);
   EXPECT_EQ(Names(keeper.Step(At(9000), MasterExited{false, 9})), "master ");
+}
+
+// Seen with jobs that fail within a tenth of a second: the launcher had not connected by then, took
+// the master's end for a death, started it again four times and at last said "Done".
+TEST_F(KeeperTest, AMasterThatEndsWellHasEndedTheJob) {
+  Keeper keeper = Started(plan_);
+  EXPECT_EQ(Names(keeper.Step(At(2), MasterExited{.by_itself = true, .code = 0})), "read-end ");
+  EXPECT_TRUE(keeper.NextDeadline().is_max());
 }
 
 TEST_F(KeeperTest, ADeadAgentWithLivingRanksIsRestarted) {

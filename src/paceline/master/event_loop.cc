@@ -57,8 +57,9 @@ bool EventLoop::IsOver(Instant now) {
     over_at_ = now;
     ServeWatchers();
   }
-  const bool is_alone = registered_.empty() && executor_.supervisors() == 0 && watchers_.empty();
-  return is_alone || now >= *over_at_ + job_.state().spec.timers.finish_linger;
+  const bool has_told_all = executor_.has_told_end() && registered_.empty() &&
+                            executor_.supervisors() == 0 && watchers_.empty();
+  return has_told_all || now >= *over_at_ + job_.state().spec.timers.finish_linger;
 }
 
 void EventLoop::Handle(const MasterEvent& event) {

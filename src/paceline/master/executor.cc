@@ -58,10 +58,13 @@ void Executor::Forget(ConnectionId connection) {
 }
 
 void Executor::Attach(wire::SupervisorId supervisor) {
-  if (ended_.has_value()) {
-    outbox_->Order(supervisor, *ended_);
-  }
+  if (ended_.has_value()) TellEnd(supervisor);
   supervisors_.insert(supervisor);
+}
+
+void Executor::TellEnd(wire::SupervisorId supervisor) {
+  outbox_->Order(supervisor, *ended_);
+  has_told_end_ = true;
 }
 
 void Executor::Run(const core::AdmitNode& admit) {
@@ -104,9 +107,7 @@ void Executor::Run(const core::LaunchNode& launch) {
 
 void Executor::Run(const core::FinishJob& finish) {
   ended_ = wire::JobEnded{finish.exit_code, finish.reason};
-  for (const wire::SupervisorId supervisor : supervisors_) {
-    outbox_->Order(supervisor, *ended_);
-  }
+  for (const wire::SupervisorId supervisor : supervisors_) TellEnd(supervisor);
 }
 
 }  // namespace paceline::master

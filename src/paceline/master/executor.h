@@ -55,6 +55,8 @@ class Executor {
 
   // Set by FinishJob.
   const std::optional<wire::JobEnded>& ended() const { return ended_; }
+  // A launcher was told of the end. One that is still dialling would otherwise never hear of it.
+  bool has_told_end() const { return has_told_end_; }
 
  private:
   struct Waiting {
@@ -62,6 +64,7 @@ class Executor {
     std::variant<core::Effect, std::function<void()>> work;
   };
   void RunReady();
+  void TellEnd(wire::SupervisorId supervisor);
   void Run(const core::AdmitNode& admit);
   void Run(const core::RefuseNode& refuse);
   void Run(const core::AssignNode& assign);
@@ -77,6 +80,7 @@ class Executor {
   std::map<NodeId, ConnectionId> connection_of_;
   std::set<wire::SupervisorId> supervisors_;
   std::optional<wire::JobEnded> ended_;
+  bool has_told_end_ = false;
 };
 
 }  // namespace paceline::master

@@ -84,5 +84,14 @@ TEST(Executor, EveryLauncherHearsTheEnd) {
   EXPECT_EQ(executor.ended()->exit_code, 4);
 }
 
+TEST(Executor, AnEndThatNoLauncherHasHeardIsNotTold) {
+  List list;
+  Executor executor(&list);
+  executor.Add(RecordSeq(), core::FinishJob{4, "done"});
+  EXPECT_FALSE(executor.has_told_end());
+  executor.Attach(wire::SupervisorId(1));
+  EXPECT_TRUE(executor.has_told_end());
+}
+
 }  // namespace
 }  // namespace paceline::master
