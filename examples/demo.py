@@ -54,18 +54,20 @@ def newest(rank: dict[str, Any]) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class Status:
-    """The part of `paceline status --json` that the demo needs."""
+    """The part of `paceline status --json` that the demo needs, of a job that has its master."""
 
     generation: int
-    master: int | None  # pid; away
+    master: int  # pid
     agents: dict[str, int]  # node → pid
     ranks: list[Rank]
     step: int
     goodput: float
 
     @classmethod
-    def parse(cls, text: str) -> Self:
+    def parse(cls, text: str) -> Self | None:
         told = json.loads(text)
+        if told["master"]["pid"] is None:
+            return None
         ranks = [
             Rank(rank=r["rank"], node=node["name"], pid=r["pid"], step=newest(r))
             for node in told["nodes"]
@@ -127,7 +129,7 @@ def the_master(step: int) -> Fault:
     return Fault(
         step=step,
         text="master killed",
-        victims=lambda now: [now.master] if now.master is not None else [],
+        victims=lambda now: [now.master],
         about=lambda _: {"of_master": True},
     )
 
@@ -192,8 +194,7 @@ class Run:
         say(f"kill -9 {' '.join(map(str, victims))}   # {text}, at step {reached.step}")
 
     def is_ready(self, now: Status, step: int) -> bool:
-        whole = len(now.ranks) == NODES * RANKS_EACH and now.master is not None
-        return whole and now.step >= step
+        return len(now.ranks) == NODES * RANKS_EACH and now.step >= step
 
     def watch(
         self, process: subprocess.Popen[bytes], *, until: Callable[[Status], bool]
@@ -219,7 +220,8 @@ class Run:
         if answer.returncode != 0:
             return None
         now = Status.parse(answer.stdout)
-        self.goodput = now.goodput
+        if now is not None:
+            self.goodput = now.goodput
         return now
 
     def note(self, kind: str, step: int, **more: Any) -> None:

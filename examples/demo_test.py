@@ -69,8 +69,14 @@ def test_ranks_of_an_older_world_and_those_that_are_starting_are_not_in_the_stat
         "nodes": nodes,
     }
     now = Status.parse(json.dumps(told))
+    assert now is not None
     assert [(rank.rank, rank.node, rank.step) for rank in now.ranks] == [(0, "a", -1), (1, "a", 7)]
     assert (now.master, now.agents, now.step) == (9, {"a": 5, "b": 6, "c": 7}, 7)
+
+
+def test_a_job_without_its_master_has_no_status():
+    told = {"job": {}, "master": {"pid": None}, "world": {"generation": 1}, "nodes": []}
+    assert Status.parse(json.dumps(told)) is None
 
 
 def test_lost_and_repeated_samples_are_a_failure():

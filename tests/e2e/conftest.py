@@ -61,7 +61,7 @@ def job(make_job: Callable[..., Job]) -> Job:
 
 
 @pytest.fixture
-def hosts(tmp_path: Path, make_job: Callable[..., Job]) -> Iterator[list[Host]]:
+def hosts(tmp_path: Path) -> Iterator[list[Host]]:
     """host0-2, each with everything of its own."""
-    with small_cluster(tmp_path, make_job) as made:
+    with small_cluster(tmp_path) as made:
         yield made

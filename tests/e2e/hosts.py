@@ -13,7 +13,7 @@ import shutil
 import signal
 import subprocess
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -58,6 +58,10 @@ needs_hosts = pytest.mark.skipif(
     reason="SEVERAL HOSTS NOT TESTED: needs root and network namespaces (ip netns, veth)")
 
 
+def host_job(directory: Path, name: str) -> Job:
+    return Job(directory, name, is_alone=True)  # nothing of a host outlives it
+
+
 class Host:
     """One machine of a small cluster, and the `paceline run` that is typed there."""
 
@@ -70,10 +74,7 @@ class Host:
         self.hosts_file = hosts_file
         self.runtime = f"{runtime_dir(job.directory)}-{index}"
         self.memory = Path(f"/dev/shm/{self.space}")
-        # Nothing of a host outlives it.
-        job.env = {**job.env, "PACELINE_RUNTIME_DIR": self.runtime,
-                   "PACELINE_LAUNCH_KEEP_WARM": "0s"}
-        job.is_alone = True
+        job.env = {**job.env, "PACELINE_RUNTIME_DIR": self.runtime}
         job.command = self.command  # type: ignore[method-assign]
         self.boot()
 
@@ -140,7 +141,7 @@ class Host:
 
 
 @contextmanager
-def small_cluster(tmp_path: Path, make_job: Callable[..., Job]) -> Iterator[list[Host]]:
+def small_cluster(tmp_path: Path) -> Iterator[list[Host]]:
     """host0-2 with addresses 10.77.0.1-3 on one bridge, which has a namespace of its own."""
     spaces = [f"{PREFIX}{i}" for i in range(COUNT)]
     switch = f"{PREFIX}sw"
@@ -158,7 +159,7 @@ def small_cluster(tmp_path: Path, make_job: Callable[..., Job]) -> Iterator[list
         ip(f"-n {switch} link set p{i} master br0 up")
         ip(f"-n {space} addr add {address(i)}/24 dev eth0")
         ip(f"-n {space} link set eth0 up")
-    made = [Host(i, make_job(f"host{i}"), names) for i in range(COUNT)]
+    made = [Host(i, host_job(tmp_path, f"host{i}"), names) for i in range(COUNT)]
     yield made
     for host in made:
         host.crash()

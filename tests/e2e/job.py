@@ -21,7 +21,6 @@ SCRIPTS = Path(__file__).parent / "scripts"
 DEADLINE_S = 120.0  # generous: only a broken build reaches it
 GRACE_S = 20.0  # for what ends by itself within a second or two
 KEEP_WARM = "30s"
-STARTER = " -m paceline.starter "
 SIGNALS_MAX = 3  # the first asks, the second forces, the third kills everything of the host
 JsonDict = dict[str, Any]
 T = TypeVar("T")
@@ -85,7 +84,7 @@ def shared_runtime_dir() -> Path:
 
 def end_shared_starters() -> None:
     for info in shared_runtime_dir().glob("starters/*/info.json"):
-        with suppress(ProcessLookupError):
+        with suppress(OSError):  # it may leave while it is read
             os.kill(json.loads(info.read_text())["pid"], signal.SIGTERM)
     shutil.rmtree(shared_runtime_dir(), ignore_errors=True)
 
@@ -111,7 +110,6 @@ class Job:
         self.run_dir = directory / name
         self.state = directory / f"{name}-state"
         self.state.mkdir(parents=True, exist_ok=True)
-        self.is_alone = is_alone
         runtime = runtime_dir(directory) if is_alone else shared_runtime_dir()
         # A starter serves jobs of its own environment; pytest's has the name of each test.
         usual = {name: value for name, value in os.environ.items()
@@ -254,10 +252,10 @@ class Job:
         return [(int(generation), int(step)) for generation, step in pairs]
 
     def leftovers(self) -> dict[int, str]:
+        # A shared starter has the name of the job that began it, and is meant to stay.
+        shared = f" --info {shared_runtime_dir()}/"
         found = processes_of(self.card["id"], self.run_dir)
-        if self.is_alone:
-            return found
-        return {pid: command for pid, command in found.items() if STARTER not in command}
+        return {pid: command for pid, command in found.items() if shared not in command}
 
     def end(self) -> dict[int, str]:
         """Ends the job as its user can. Returns what lives on all the same, and kills that."""

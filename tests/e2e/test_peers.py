@@ -8,7 +8,7 @@ import signal
 from pathlib import Path
 
 import pytest
-from hosts import Host, needs_hosts, start, until_state
+from hosts import Host, host_job, needs_hosts, start, until_state
 from job import SCRIPTS, eventually
 
 pytest.importorskip("torch", reason="checkpoints are of torch's tensors here")
@@ -185,7 +185,7 @@ def test_on_one_host_a_ticket_says_that_there_is_no_second(job) -> None:
     assert "the job has no second host" in (job.directory / "told").read_text()
 
 
-def test_a_new_job_reads_storage_once_for_all_hosts(hosts: list[Host], make_job) -> None:
+def test_a_new_job_reads_storage_once_for_all_hosts(hosts: list[Host]) -> None:
     """Three hosts of equal ranks: one reads the file, the others take it from each other."""
     first = hosts[0]
     words = script(first, *RARELY, steps=30)
@@ -195,7 +195,8 @@ def test_a_new_job_reads_storage_once_for_all_hosts(hosts: list[Host], make_job)
     for host in hosts:
         host.job.wait()
         host.boot()
-        again.append(Host(host.index, make_job(f"again{host.index}"), host.hosts_file))
+        job = host_job(host.job.directory, f"again{host.index}")
+        again.append(Host(host.index, job, host.hosts_file))
     words = script(again[0], *RARELY, steps=60)
     start(again, "--nnodes", "3", script=words)
     assert again[0].job.wait() == 0, again[0].job.stderr

@@ -2,10 +2,10 @@
 
 import os
 import signal
-import socket
 from pathlib import Path
 
 from agent_double import Starter, starter, wait_until
+from warm_process import free_port
 
 TRAIN = """
 import os, sys, torch
@@ -24,12 +24,6 @@ dist.all_gather_object(gathered, os.getpid())
 print(len(set(gathered)))
 dist.destroy_process_group()
 """
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def start_world(running: Starter, generation: int, steps: int) -> list[int]:

@@ -9,6 +9,7 @@ import gc
 import json
 import os
 import runpy
+import select
 import signal
 import socket
 import subprocess
@@ -21,6 +22,14 @@ from typing import Any
 import pytest
 
 from paceline import _native
+
+DEADLINE_SECONDS = 200.0  # of a script; only one that hangs reaches it
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,37 +52,45 @@ class Warm:
             [sys.executable, __file__, *modules], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
 
-    def _ask(self, **what: Any) -> int:
-        assert self._process.stdin is not None and self._process.stdout is not None
+    def _ask(self, **what: Any) -> None:
+        assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(what) + "\n")
         self._process.stdin.flush()
+
+    def _answer(self) -> int:
+        assert self._process.stdout is not None
         return int(self._process.stdout.readline())
 
     def start(self, script: str, *words: str, env: dict[str, str] | None = None) -> int:
         """The pid of `python script.py words`, with this process's environment of now and `env`."""
         self._count += 1
         output = self._folder / f"script{self._count}"
-        pid = self._ask(script=script, words=words, env={**os.environ, **(env or {})},
-                        cwd=os.getcwd(), output=str(output))
+        self._ask(script=script, words=words, env={**os.environ, **(env or {})},
+                  cwd=os.getcwd(), output=str(output))
+        pid = self._answer()
         self._outputs[pid] = output
         return pid
 
     def wait(self, pid: int) -> Ended:
-        code = os.waitstatus_to_exitcode(self._ask(wait=pid))
+        assert self._process.stdout is not None
+        self._ask(wait=pid)
+        is_late = not select.select([self._process.stdout], [], [], DEADLINE_SECONDS)[0]
+        if is_late:
+            os.kill(pid, signal.SIGKILL)
+        code = os.waitstatus_to_exitcode(self._answer())
         output = self._outputs.pop(pid)
-        return Ended(returncode=code, stdout=output.with_suffix(".out").read_text(),
-                     stderr=output.with_suffix(".err").read_text())
+        ended = Ended(returncode=code, stdout=output.with_suffix(".out").read_text(),
+                      stderr=output.with_suffix(".err").read_text())
+        assert not is_late, f"killed after {DEADLINE_SECONDS:.0f} s: {ended}"
+        return ended
 
     def run(self, script: str, *words: str, env: dict[str, str] | None = None) -> Ended:
         return self.wait(self.start(script, *words, env=env))
 
     def run_ranks(self, count: int, script: str, *words: str) -> list[Ended]:
         """A world of so many ranks, each with what torch.distributed reads."""
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
-        common = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1",
-                  "WORLD_SIZE": str(count)}
+        common = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()),
+                  "OMP_NUM_THREADS": "1", "WORLD_SIZE": str(count)}
         pids = [self.start(script, *words, env={**common, "RANK": str(rank)})
                 for rank in range(count)]
         return [self.wait(pid) for pid in pids]

@@ -321,7 +321,6 @@ void LeaseBook::Turn::Present(const Place& at, const LeaseFrame& frame) {
 // holds that for the first time only, it has dropped the lease by the second, and nobody would work
 // on it before its deadline.
 void LeaseBook::Turn::Return(const Place& at, const LeaseFrame& frame) {
-  if (at.session.presented) at.session.presented->erase(frame.lease);
   if (!at.set.ledger->Return(at.session.worker, frame.lease)) return;
   MARK("a presented lease is returned");
   Settle(&at.set);

@@ -187,9 +187,17 @@ void ShardLedger::Extend(Instant now, const WorkerKey& worker) {
 }
 
 bool ShardLedger::Fail(const WorkerKey& worker, uint64_t lease) {
+  return GiveBackOwn(worker, lease, /*is_suspicious=*/true);
+}
+
+bool ShardLedger::Return(const WorkerKey& worker, uint64_t lease) {
+  return GiveBackOwn(worker, lease, /*is_suspicious=*/false);
+}
+
+bool ShardLedger::GiveBackOwn(const WorkerKey& worker, uint64_t lease, bool is_suspicious) {
   const auto found = Find(worker, lease);
   if (found == leases_.end()) return false;
-  GiveBack(found, /*is_suspicious=*/true);
+  GiveBack(found, is_suspicious);
   return true;
 }
 
@@ -235,13 +243,6 @@ void ShardLedger::KeepOnly(const WorkerKey& worker, const std::set<uint64_t>& kn
   for (const uint64_t lease : open) {
     if (!known.contains(lease)) GiveBack(leases_.find(lease), /*is_suspicious=*/false);
   }
-}
-
-bool ShardLedger::Return(const WorkerKey& worker, uint64_t lease) {
-  const auto found = Find(worker, lease);
-  if (found == leases_.end()) return false;
-  GiveBack(found, /*is_suspicious=*/false);
-  return true;
 }
 
 void ShardLedger::ExpireDue(Instant now) {

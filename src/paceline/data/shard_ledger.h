@@ -179,6 +179,7 @@ class ShardLedger {
   void Measure(Instant now, uint64_t finished, Pace* pace);
   // The worker took its first lease, made progress, or presents one.
   void Extend(Instant now, const WorkerKey& worker);
+  bool GiveBackOwn(const WorkerKey& worker, uint64_t lease, bool is_suspicious);
   void GiveBackAll(uint64_t worker, bool is_suspicious);
   void GiveBack(Leases::iterator lease, bool is_suspicious);
   void Blame(Blamed blamed, const WorkerKey& worker);
