@@ -2,6 +2,7 @@
 larger ones."""
 
 import atexit
+import logging
 import threading
 import warnings
 from collections.abc import Callable
@@ -64,6 +65,10 @@ class Slots:
         image_bytes += image_bytes // 64
         self._link.reopen(self._hello(image_bytes))
         opened = self._link.opened
+        if spilled := opened.get("spilled"):
+            logging.getLogger("paceline").warning(
+                "rank %d's checkpoints lie on a disk, in %s, and saving them takes longer: %s",
+                self._rank, opened["arena"], spilled)
         try:
             saver = Saver.open(
                 str(opened["arena"]),

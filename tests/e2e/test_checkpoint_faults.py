@@ -10,7 +10,8 @@ import signal
 import struct
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from test_peers import until_fetched
 torch = pytest.importorskip("torch", reason="checkpoints are of torch's tensors here")
 
 NODES = ["--standalone", "--local-nodes", "2", "--nproc-per-node", "1"]
+Done = subprocess.CompletedProcess[str]
 
 
 def words(job: Job, *args: str, steps: int = 100_000, out: Path | None = None) -> list[str]:
@@ -140,30 +142,70 @@ def spoil(arena: Path) -> int:
 
 
 SMALL_SHM = """
-import sys, torch, paceline.torch as pl
+import os, sys, torch, paceline.torch as pl
+folder, steps = sys.argv[1], int(sys.argv[2])
+net = torch.nn.Linear(1000, 1000)
 try:
-    pl.Checkpointer(sys.argv[1]).restore({"net": torch.nn.Linear(1000, 1000)})
+    checkpointer = pl.Checkpointer(folder, every=1000000)
+    begin = checkpointer.restore({"net": net})
 except pl.CheckpointError as error:
     print(error)
     sys.exit(7)
+print("from", begin, float(net.weight[0, 0]) if begin else None)
+for step in range(begin, begin + steps):
+    torch.nn.init.constant_(net.weight, step)
+    checkpointer.save(step, {"net": net})
+if len(sys.argv) > 3:
+    os.kill(os.getpid(), 9)
+checkpointer.close()
 """
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
-def test_row_28_a_dev_shm_of_64_mb_is_said_at_once(tmp_path: Path) -> None:
-    """What a container has unless it is told otherwise."""
+def test_row_28_a_dev_shm_of_64_mb_is_a_disks_work(tmp_path: Path) -> None:
+    """What a container has unless it is told otherwise: images go to /var/tmp, and it is said."""
+    with in_small_memory(tmp_path, "/dev/shm") as run:
+        first = run("3", "and dies")
+        assert first.returncode == -signal.SIGKILL, first.stderr
+        assert "lie on a disk, in /var/tmp/paceline-" in first.stderr, first.stderr
+        assert "/dev/shm has 67.1 MB left" in first.stderr, first.stderr
+        second = run("1")
+        assert "from 3 2.0" in second.stdout, (second.stdout, second.stderr)
+        assert second.returncode == 0, second.stderr
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
+def test_row_28_no_room_anywhere_is_said_at_once(tmp_path: Path) -> None:
+    with in_small_memory(tmp_path, "/dev/shm", "/var/tmp") as run:
+        done = run("1")
+        assert done.returncode == 7, done.stderr
+        assert "/dev/shm has 67.1 MB left" in done.stdout, done.stdout
+        assert "/var/tmp has 67.1 MB left" in done.stdout, done.stdout
+        assert all(part in done.stdout for part in ("where", "why", "fix")), done.stdout
+
+
+@contextmanager
+def in_small_memory(tmp_path: Path, *small: str) -> Iterator[Callable[..., Done]]:
+    """Runs the script where these are file systems of 64 MB."""
     env = {**os.environ, "PACELINE_RUNTIME_DIR": str(tmp_path / "rt")}
     env.pop("PACELINE_CHECKPOINT_SOCKET", None)
     script = tmp_path / "script.py"
     script.write_text(SMALL_SHM)
-    inside = 'mount -t tmpfs -o size=64m none /dev/shm && exec "$@"'
-    done = subprocess.run(
-        ["unshare", "--mount", "sh", "-c", inside, "sh", sys.executable, str(script),
-         str(tmp_path / "c")],
-        env=env, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 7, done.stderr
-    assert "/dev/shm has 0.0 GB left" in done.stdout, done.stdout
-    assert all(part in done.stdout for part in ("where", "why", "fix")), done.stdout
+    mounts = "".join(f"mount -t tmpfs -o size=64m none {place} && " for place in small)
+    space = subprocess.Popen(["unshare", "--mount", "sh", "-c", f"{mounts} echo ready; cat"],
+                             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert space.stdin is not None and space.stdout is not None
+    assert space.stdout.readline() == "ready\n"
+
+    def run(*words: str) -> Done:
+        return subprocess.run(
+            ["nsenter", "--mount", f"--target={space.pid}", f"--wdns={tmp_path}", sys.executable,
+             str(script), str(tmp_path / "c"), *words],
+            env=env, capture_output=True, text=True, timeout=60, check=False)
+
+    yield run
+    space.stdin.close()
+    space.wait()
 
 
 CLOCK = r"""

@@ -243,7 +243,7 @@ CheckpointStation::Setup StationSetupOf(const AgentSetup& setup) {
           .job_id = setup.spec.job.job_id,
           .boot_id = setup.identity.boot_id,
           .socket = setup.files.checkpoint_socket,
-          .arena_root = ArenaRoot(setup.spec.job.job_id),
+          .arena_roots = ArenaRoots(setup.spec.job.job_id),
           .tier = setup.files.NodeDir() + "/tier",
           .store_host = {.python = setup.spec.launch.python},
           .report_every = setup.spec.job.timers.heartbeat_interval,

@@ -1,12 +1,16 @@
 #include "paceline/agent/arena_room.h"
 
 #include <sys/statvfs.h>
+#include <sys/vfs.h>
 
+#include <algorithm>
 #include <charconv>
+#include <iterator>
 #include <optional>
 #include <string_view>
 #include <utility>
 
+#include "paceline/base/bytes_text.h"
 #include "paceline/base/file_text.h"
 #include "paceline/base/text.h"
 
@@ -15,6 +19,12 @@ namespace {
 
 // Left free for everybody else.
 constexpr uint64_t kSpareBytes = uint64_t{256} << 20;
+
+uint64_t FreeAt(const std::string& folder) {
+  struct statvfs found {};
+  if (::statvfs(folder.c_str(), &found) != 0) return UINT64_MAX;
+  return uint64_t{found.f_bavail} * found.f_frsize;
+}
 
 // "MemAvailable:   12345 kB" of /proc/meminfo; 0 when it is not there.
 uint64_t AvailableMemory() {
@@ -51,24 +61,34 @@ std::optional<uint64_t> CgroupRoom() {
 }  // namespace
 
 std::vector<MemoryRoom> RoomsAt(const std::string& folder) {
-  struct statvfs found {};
-  uint64_t tmpfs = UINT64_MAX;
-  if (::statvfs(folder.c_str(), &found) == 0) tmpfs = uint64_t{found.f_bavail} * found.f_frsize;
-  return {{"/dev/shm", tmpfs},
+  return {{"/dev/shm", FreeAt(folder)},
           {"the host's memory", AvailableMemory()},
           {"the memory of its cgroup", CgroupRoom().value_or(UINT64_MAX)}};
+}
+
+std::vector<MemoryRoom> DiskRoomAt(const std::string& folder) {
+  return {{"/var/tmp", FreeAt(folder)}};
+}
+
+bool IsFarAway(const std::string& folder) {
+  // As linux/magic.h and the file systems' own headers have them: NFS, SMB, CIFS, SMB2, Ceph,
+  // Lustre, GPFS, BeeGFS, FUSE, 9P, AFS.
+  constexpr uint64_t kFar[] = {0x6969,     0x517b,     0xff534d42, 0xfe534d42,
+                               0x00c36400, 0x0bd00bd0, 0x47504653, 0x19830326,
+                               0x65735546, 0x01021997, 0x5346414f};
+  struct statfs found {};
+  if (::statfs(folder.c_str(), &found) != 0) return true;
+  const auto type = static_cast<uint64_t>(found.f_type) & 0xffffffff;
+  return std::find(std::begin(kFar), std::end(kFar), type) != std::end(kFar);
 }
 
 std::string Lacking(const std::vector<MemoryRoom>& rooms, uint64_t held, uint64_t needed) {
   for (const MemoryRoom& room : rooms) {
     if (room.bytes == UINT64_MAX || room.bytes + held >= needed + kSpareBytes) continue;
-    return Concat(room.name, " has ", Gigabytes(room.bytes), " left");
+    return Concat(room.name, " has ", BytesText(room.bytes), " left, of which ",
+                  BytesText(kSpareBytes), " are for others");
   }
   return "";
-}
-
-std::string Gigabytes(uint64_t bytes) {
-  return Concat(bytes / 1'000'000'000, ".", bytes / 100'000'000 % 10, " GB");
 }
 
 }  // namespace paceline::agent

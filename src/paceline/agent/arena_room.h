@@ -1,7 +1,7 @@
 #pragma once
 
-// How much memory a host has left for arenas: the file system, the host and the cgroup each have
-// their own word on it.
+// How much room a host has left for arenas: in memory the file system, the host and the cgroup each
+// have their own word on it, on a disk only its file system.
 
 #include <cstdint>
 #include <string>
@@ -15,12 +15,14 @@ struct MemoryRoom {
 };
 // For files in that folder, which is on a tmpfs.
 std::vector<MemoryRoom> RoomsAt(const std::string& folder);
+// For files in that folder, which is on a disk.
+std::vector<MemoryRoom> DiskRoomAt(const std::string& folder);
+// Does a network have a part in what lies there, or is it not there at all?
+bool IsFarAway(const std::string& folder);
 
 // The first room that is too small for `needed` bytes, of which `held` are taken already, with some
-// left for everybody else: "/dev/shm has 1.2 GB left". Empty: all are large enough.
+// left for everybody else: "/dev/shm has 1.2 GB left, of
+// which 268.4 MB are for others". Empty: all are large enough.
 std::string Lacking(const std::vector<MemoryRoom>& rooms, uint64_t held, uint64_t needed);
-
-// "1.2 GB".
-std::string Gigabytes(uint64_t bytes);
 
 }  // namespace paceline::agent

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "paceline/agent/arena_room.h"
+#include "paceline/base/bytes_text.h"
 #include "paceline/base/file_text.h"
 #include "paceline/base/log.h"
 #include "paceline/base/status_macros.h"
@@ -52,6 +53,7 @@ struct FoundFile {
 // All files of all nodes of the host.
 std::vector<FoundFile> FilesBelow(const std::string& root) {
   std::vector<FoundFile> found;
+  if (root.empty()) return found;
   for (const std::string& node : NamesIn(root)) {
     for (const std::string& name : NamesIn(Concat(root, "/", node))) {
       found.push_back({node, name, Concat(root, "/", node, "/", name)});
@@ -73,22 +75,40 @@ FileRoom RoomOf(const std::string& path) {
   return {taken, size > taken ? size - taken : 0};
 }
 
-}  // namespace
-
-std::string ArenaRoot(const std::string& job_id) {
-  return Concat("/dev/shm/paceline-", ::geteuid(), "/", job_id);
+// What the arenas below but the one at `but` have asked for and their file system has not given
+// yet.
+uint64_t Unreserved(const std::string& root, const std::string& but) {
+  uint64_t bytes = 0;
+  for (const FoundFile& file : FilesBelow(root)) {
+    if (file.path != but) bytes += RoomOf(file.path).awaited;
+  }
+  return bytes;
 }
 
-std::string ArenaShelf::PathOf(const Place& place) const {
-  return Concat(root_, "/", place.node, "/", kPrefix, place.rank,
+}  // namespace
+
+ArenaShelf::Roots ArenaRoots(const std::string& job_id) {
+  const std::string place = Concat("/paceline-", ::geteuid(), "/", job_id);
+  return {.memory = "/dev/shm" + place, .disk = IsFarAway("/var/tmp") ? "" : "/var/tmp" + place};
+}
+
+std::string ArenaShelf::PathIn(const std::string& root, const Place& place) {
+  return Concat(root, "/", place.node, "/", kPrefix, place.rank,
                 place.is_copy ? kCopySuffix : kSuffix);
 }
 
-absl::Status ArenaShelf::Prepare(const Place& place) {
-  const std::string folder = Concat(root_, "/", place.node);
+std::string ArenaShelf::PathOf(const Place& place) const {
+  const std::string in_memory = PathIn(roots_.memory, place);
+  if (roots_.disk.empty() || ::access(in_memory.c_str(), F_OK) == 0) return in_memory;
+  const std::string on_disk = PathIn(roots_.disk, place);
+  return ::access(on_disk.c_str(), F_OK) == 0 ? on_disk : in_memory;
+}
+
+absl::Status ArenaShelf::Prepare(const std::string& root, const Place& place) {
+  const std::string folder = Concat(root, "/", place.node);
   RETURN_IF_ERROR(MakeDirs(folder, 0700));
-  const std::string user = root_.substr(0, root_.rfind('/'));
-  for (const std::string& path : {user, root_, folder}) {
+  const std::string user = root.substr(0, root.rfind('/'));
+  for (const std::string& path : {user, root, folder}) {
     struct stat found {};
     const bool is_ours = ::lstat(path.c_str(), &found) == 0 && S_ISDIR(found.st_mode) &&
                          found.st_uid == ::geteuid() && (found.st_mode & 077) == 0;
@@ -99,59 +119,91 @@ absl::Status ArenaShelf::Prepare(const Place& place) {
   return absl::OkStatus();
 }
 
-ArenaShelf::Budget ArenaShelf::BudgetFor(const Place& place, uint64_t image_bytes,
-                                         uint32_t replicas) {
-  // One that is there already, and is replaced or used again, has its room.
-  const uint64_t held = RoomOf(PathOf(place)).taken;
-  // For the copies that ranks of other hosts will have here: as many as ours have there.
-  uint64_t promised = 0;
-  for (const auto& [other, bytes] : promised_) promised += other == place ? 0 : bytes;
-  for (const auto& [other, open] : open_) {
-    if (!other.is_copy || other.node != place.node || open.arena == nullptr) continue;
-    promised -= std::min(
-        promised, ckpt::Arena::BytesFor({open.arena->image_bytes_max(), open.arena->slot_count()}));
-  }
-  promised += Unreserved(PathOf(place));
-  const std::vector<MemoryRoom> rooms = RoomsAt(Concat(root_, "/", place.node));
+absl::StatusOr<ArenaShelf::Budget> ArenaShelf::BudgetFor(const Place& place, uint64_t image_bytes,
+                                                         uint32_t replicas) {
+  RETURN_IF_ERROR(Prepare(roots_.memory, place));
   Budget budget;
   budget.wanted_slots = replicas > 0 ? 4 : 3;
+  FitIntoMemory(place, image_bytes, replicas, &budget);
+  if (budget.slots == 0 && !roots_.disk.empty()) {
+    RETURN_IF_ERROR(Prepare(roots_.disk, place));
+    FitOntoDisk(place, image_bytes, &budget);
+  }
+  if (budget.slots == 0) return budget;
+  budget.path = PathIn(budget.is_on_disk ? roots_.disk : roots_.memory, place);
+  // The one that it replaces may lie in the other place.
+  const std::string before = PathOf(place);
+  if (before != budget.path) ::unlink(before.c_str());
+  return budget;
+}
+
+void ArenaShelf::FitIntoMemory(const Place& place, uint64_t image_bytes, uint32_t replicas,
+                               Budget* budget) {
+  const std::string path = PathIn(roots_.memory, place);
+  // One that is there already, and is replaced or used again, has its room.
+  const uint64_t held = RoomOf(path).taken;
+  const uint64_t promised = PromisedTo(place) + Unreserved(roots_.memory, path);
+  const std::vector<MemoryRoom> rooms = RoomsAt(Concat(roots_.memory, "/", place.node));
   for (const auto& [slots, copies] :
        {std::pair(4u, replicas), std::pair(3u, replicas), std::pair(2u, replicas),
         std::pair(3u, 0u), std::pair(2u, 0u)}) {
-    if (slots > budget.wanted_slots) continue;
+    if (slots > budget->wanted_slots) continue;
     const uint64_t own = ckpt::Arena::BytesFor({image_bytes, slots});
     const uint64_t others = copies * ckpt::Arena::BytesFor({image_bytes, kCopySlots});
     const uint64_t needed = own + others + promised;
     const std::string lacking = Lacking(rooms, held, needed);
     if (lacking.empty()) {
-      budget.slots = slots;
-      budget.replicas = copies;
+      budget->slots = slots;
+      budget->replicas = copies;
       promised_[place] = others;
-      return budget;
+      return;
     }
-    budget.why = Concat(lacking, ", and ", slots, " images of ", Gigabytes(image_bytes), " with ",
-                        copies, " copies for other hosts need ", Gigabytes(needed));
+    budget->why = Concat(lacking, ", and ", slots, " images of ", BytesText(image_bytes), " with ",
+                         copies, " copies for other hosts need ", BytesText(needed));
   }
-  return budget;
 }
 
-uint64_t ArenaShelf::Unreserved(const std::string& but) const {
-  uint64_t bytes = 0;
-  for (const FoundFile& file : FilesBelow(root_)) {
-    if (file.path != but) bytes += RoomOf(file.path).awaited;
+// The kernel keeps such pages in memory and brings them to the disk behind, so a limit on memory is
+// none here.
+void ArenaShelf::FitOntoDisk(const Place& place, uint64_t image_bytes, Budget* budget) const {
+  const std::string path = PathIn(roots_.disk, place);
+  const uint64_t promised = Unreserved(roots_.disk, path);
+  const std::vector<MemoryRoom> rooms = DiskRoomAt(Concat(roots_.disk, "/", place.node));
+  std::string lacking;
+  for (const uint32_t slots : {3u, 2u}) {
+    const uint64_t needed = ckpt::Arena::BytesFor({image_bytes, slots}) + promised;
+    lacking = Lacking(rooms, RoomOf(path).taken, needed);
+    if (!lacking.empty()) continue;
+    budget->slots = slots;
+    budget->is_on_disk = true;
+    return;
   }
-  return bytes;
+  budget->why += Concat("; ", lacking);
+}
+
+uint64_t ArenaShelf::PromisedTo(const Place& but) const {
+  uint64_t promised = 0;
+  for (const auto& [other, bytes] : promised_) promised += other == but ? 0 : bytes;
+  for (const auto& [other, open] : open_) {
+    if (!other.is_copy || other.node != but.node || open.arena == nullptr) continue;
+    promised -= std::min(
+        promised, ckpt::Arena::BytesFor({open.arena->image_bytes_max(), open.arena->slot_count()}));
+  }
+  return promised;
 }
 
 std::string ArenaShelf::LackingFor(uint64_t bytes) const {
-  const std::string lacking = Lacking(RoomsAt(root_), 0, bytes + Unreserved(""));
-  return lacking.empty() ? "" : Concat(lacking, ", and a copy needs ", Gigabytes(bytes));
+  const std::string lacking =
+      Lacking(RoomsAt(roots_.memory), 0, bytes + Unreserved(roots_.memory, ""));
+  return lacking.empty() ? "" : Concat(lacking, ", and a copy needs ", BytesText(bytes));
 }
 
 void ArenaShelf::Refresh() {
   const std::lock_guard lock(mutex_);
   std::set<Place> seen;
-  for (const FoundFile& file : FilesBelow(root_)) {
+  std::vector<FoundFile> files = FilesBelow(roots_.memory);
+  for (FoundFile& file : FilesBelow(roots_.disk)) files.push_back(std::move(file));
+  for (const FoundFile& file : files) {
     const std::optional<Place> place = PlaceIn(file.node, file.name);
     struct stat found {};
     if (!place.has_value() || ::stat(file.path.c_str(), &found) != 0) continue;
@@ -231,7 +283,7 @@ void ArenaShelf::RemoveCopy(const Place& place) {
 }
 
 void ArenaShelf::RemoveCopies(const std::string& node, const std::set<uint32_t>& ranks) {
-  const std::string folder = Concat(root_, "/", node);
+  const std::string folder = Concat(roots_.memory, "/", node);
   for (const std::string& name : NamesIn(folder)) {
     const std::optional<Place> place = PlaceIn(node, name);
     if (!place.has_value() || !place->is_copy || ranks.contains(place->rank)) continue;
@@ -243,11 +295,14 @@ void ArenaShelf::RemoveCopies(const std::string& node, const std::set<uint32_t>&
 void ArenaShelf::RemoveAll() {
   const std::lock_guard lock(mutex_);
   open_.clear();
-  for (const FoundFile& file : FilesBelow(root_)) {
-    if (file.name.starts_with(kPrefix)) ::unlink(file.path.c_str());
+  for (const std::string& root : {roots_.memory, roots_.disk}) {
+    for (const FoundFile& file : FilesBelow(root)) {
+      if (file.name.starts_with(kPrefix)) ::unlink(file.path.c_str());
+    }
+    if (root.empty()) continue;
+    for (const std::string& node : NamesIn(root)) ::rmdir(Concat(root, "/", node).c_str());
+    ::rmdir(root.c_str());
   }
-  for (const std::string& node : NamesIn(root_)) ::rmdir(Concat(root_, "/", node).c_str());
-  ::rmdir(root_.c_str());
 }
 
 }  // namespace paceline::agent

@@ -5,6 +5,8 @@
 //
 //   /dev/shm/paceline-UID/JOB/NODE/rank-3.arena   what rank 3 saved there
 //                                  rank-5.copy    what rank 5 saved on another host
+//   /var/tmp/paceline-UID/JOB/…                     the same on a disk, of ranks for which there is
+//                                                   no room in memory; never copies
 //
 // Every agent of the host looks at all of them: the memory of a node whose agent died is still the
 // host's. Each writes only under the name of its own node, and copies alone.
@@ -20,6 +22,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "paceline/ckpt/arena.h"
 #include "paceline/model/checkpoint.h"
 
@@ -40,24 +43,34 @@ class ArenaShelf {
     auto operator<=>(const Place&) const = default;
   };
 
-  // `root` is made when the first arena is; `boot_id` as the agent reports it.
-  ArenaShelf(std::string root, std::string job_id, std::string boot_id)
-      : root_(std::move(root)), job_id_(std::move(job_id)), boot_id_(std::move(boot_id)) {}
+  // Made when the first arena is.
+  struct Roots {
+    std::string memory;     // on a tmpfs
+    std::string disk = {};  // "": there is no such place
+  };
+  // `boot_id` as the agent reports it.
+  ArenaShelf(Roots roots, std::string job_id, std::string boot_id)
+      : roots_(std::move(roots)), job_id_(std::move(job_id)), boot_id_(std::move(boot_id)) {}
 
+  // Where it is; where it would be in memory when there is none.
   std::string PathOf(const Place& place) const;
-  // Makes the folder for it.
-  absl::Status Prepare(const Place& place);
+  // Makes the folder for a copy, in memory.
+  absl::Status Prepare(const Place& place) { return Prepare(roots_.memory, place); }
   // What an arena for images of that size may have: 3 slots, or 2, and as many copies of them on
   // other hosts, whose images this host keeps in return; with copies, 4 slots, so that the step
   // that has its copies stays while the next one gets them. When there is not room for all, slots
-  // go first, then copies, and `why` says what is lacking. No slots: there is no room at all.
+  // go first, then copies, then memory: a disk keeps images without copies. `why` says what is
+  // lacking. No slots: there is no room at all.
   struct Budget {
     uint32_t wanted_slots = 0;
     uint32_t slots = 0;
     uint32_t replicas = 0;
+    bool is_on_disk = false;
+    std::string path;  // of the arena; its folder is made
     std::string why;
   };
-  Budget BudgetFor(const Place& place, uint64_t image_bytes, uint32_t replicas);
+  // FAILED_PRECONDITION: its folder cannot be made, or is not this user's alone.
+  absl::StatusOr<Budget> BudgetFor(const Place& place, uint64_t image_bytes, uint32_t replicas);
   // Is there room for a copy's arena of that size, beside all that is there now? Empty: yes.
   std::string LackingFor(uint64_t bytes) const;
 
@@ -81,8 +94,12 @@ class ArenaShelf {
   const std::string& boot_id() const { return boot_id_; }
 
  private:
-  // What all arenas but the one at `but` have asked for and the file system has not given yet.
-  uint64_t Unreserved(const std::string& but) const;
+  static std::string PathIn(const std::string& root, const Place& place);
+  static absl::Status Prepare(const std::string& root, const Place& place);
+  void FitIntoMemory(const Place& place, uint64_t image_bytes, uint32_t replicas, Budget* budget);
+  void FitOntoDisk(const Place& place, uint64_t image_bytes, Budget* budget) const;
+  // What ranks of other hosts will still have here for the copies that ours have there.
+  uint64_t PromisedTo(const Place& but) const;
   struct Open {
     uint64_t inode = 0;
     std::shared_ptr<ckpt::Arena> arena;  // owners: the shelf and the tasks that read from it
@@ -94,7 +111,7 @@ class ArenaShelf {
     std::map<std::pair<const ckpt::Arena*, uint32_t>, uint32_t> held;  // how often, by slot
   };
 
-  const std::string root_;
+  const Roots roots_;
   const std::string job_id_;
   const std::string boot_id_;
   mutable std::mutex mutex_;  // guards open_ against Claim; the rest is the loop's
@@ -103,7 +120,7 @@ class ArenaShelf {
   const std::shared_ptr<Claims> claims_ = std::make_shared<Claims>();
 };
 
-// /dev/shm/paceline-UID/JOB.
-std::string ArenaRoot(const std::string& job_id);
+// /dev/shm/paceline-UID/JOB and /var/tmp/paceline-UID/JOB; no disk where the latter is far away.
+ArenaShelf::Roots ArenaRoots(const std::string& job_id);
 
 }  // namespace paceline::agent

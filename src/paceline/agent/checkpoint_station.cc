@@ -17,7 +17,7 @@ CheckpointStation::CheckpointStation(Reactor& reactor, Setup setup, Listener lis
       setup_(std::move(setup)),
       listener_(std::move(listener)),
       machine_({setup_.node, setup_.report_every, setup_.is_private}),
-      shelf_(setup_.arena_root, setup_.job_id, setup_.boot_id),
+      shelf_(setup_.arena_roots, setup_.job_id, setup_.boot_id),
       tier_(setup_.tier, setup_.node, setup_.job_id),
       on_disk_(tier_.Images()),
       worker_(MakeWorker()),

@@ -39,7 +39,7 @@ class CheckpointStation {
     std::string job_id;
     std::string boot_id;
     std::string socket;
-    std::string arena_root;
+    ArenaShelf::Roots arena_roots;
     std::string tier;  // folder on the local disk; "": none
     ckpt::StoreHost store_host;
     Duration report_every;    // of what is not urgent

@@ -93,28 +93,30 @@ void CheckpointStation::OnOpen(LineServer::PeerId peer, const json& message) {
                  {"boot_id", setup_.boot_id},
                  {"generation", generation}};
   if (image_bytes > 0) {
-    if (const absl::Status made = shelf_.Prepare(place); !made.ok()) {
-      return Refuse({peer, "there is no place for checkpoints in memory", std::string(Text(made)),
-                     "look at the folder, remove it, and start again"});
-    }
     // What all ranks hold is on every host by itself.
     const uint32_t replicas =
         JsonBool(message, "is_replica", false) ? 0 : machine_.order().replicas;
-    const ArenaShelf::Budget budget =
-        shelf_.BudgetFor(place, static_cast<uint64_t>(image_bytes), replicas);
-    if (budget.slots == 0) {
-      return Refuse({peer, "there is no room for checkpoints in memory", budget.why,
+    const auto budget = shelf_.BudgetFor(place, static_cast<uint64_t>(image_bytes), replicas);
+    if (!budget.ok()) {
+      return Refuse({peer, "there is no place for checkpoints in memory",
+                     std::string(Text(budget.status())),
+                     "look at the folder, remove it, and start again"});
+    }
+    if (budget->slots == 0) {
+      return Refuse({peer, "there is no room for checkpoints in memory", budget->why,
                      "fewer ranks on this host, a larger /dev/shm (mount -o remount,size=…), or "
                      "less state in the checkpoint"});
     }
-    if (budget.slots < budget.wanted_slots || budget.replicas < replicas) {
+    if (budget->slots < budget->wanted_slots || budget->replicas < replicas) {
       LogWarning("checkpoint_room", {{"rank", rank},
-                                     {"slots", budget.slots},
-                                     {"replicas", budget.replicas},
-                                     {"why", budget.why}});
+                                     {"slots", budget->slots},
+                                     {"replicas", budget->replicas},
+                                     {"is_on_disk", budget->is_on_disk},
+                                     {"why", budget->why}});
     }
-    answer["arena"] = shelf_.PathOf(place);
-    answer["slots"] = budget.slots;
+    if (budget->is_on_disk) answer["spilled"] = budget->why;
+    answer["arena"] = budget->path;
+    answer["slots"] = budget->slots;
   }
   Answer(peer, answer);
   // It may have made its arena while there was no agent to hear of it.

@@ -1,8 +1,7 @@
 #include "paceline/agent/local_tier.h"
 
-#include <sys/vfs.h>
+#include <sys/stat.h>
 
-#include <algorithm>
 #include <charconv>
 #include <iterator>
 #include <map>
@@ -10,6 +9,7 @@
 #include <string_view>
 #include <utility>
 
+#include "paceline/agent/arena_room.h"
 #include "paceline/agent/json_field.h"
 #include "paceline/base/file_text.h"
 #include "paceline/base/json.h"
@@ -101,15 +101,8 @@ LocalTier::LocalTier(std::string path, std::string node, std::string job_id)
 
 bool LocalTier::Serves(const ckpt::Store& store) {
   if (!store.traits().has_paths) return true;
-  // As linux/magic.h and the file systems' own headers have them: NFS, SMB, CIFS, SMB2, Ceph,
-  // Lustre, GPFS, BeeGFS, FUSE, 9P, AFS.
-  constexpr uint64_t kFar[] = {0x6969,     0x517b,     0xff534d42, 0xfe534d42,
-                               0x00c36400, 0x0bd00bd0, 0x47504653, 0x19830326,
-                               0x65735546, 0x01021997, 0x5346414f};
-  struct statfs found {};
-  if (::statfs(store.root().c_str(), &found) != 0) return false;
-  const auto type = static_cast<uint64_t>(found.f_type) & 0xffffffff;
-  return std::find(std::begin(kFar), std::end(kFar), type) != std::end(kFar);
+  struct stat found {};
+  return ::stat(store.root().c_str(), &found) == 0 && IsFarAway(store.root());
 }
 
 std::string LocalTier::FolderOf(SavedStep saved) const { return FolderOf(NameOf(saved)); }

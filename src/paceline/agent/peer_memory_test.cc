@@ -36,7 +36,7 @@ class PeerMemoryTest : public testing::Test {
     Host(PeerMemoryTest* fixture, std::string node_name)
         : test(fixture),
           name(std::move(node_name)),
-          shelf(dir.path() + "/user/job", "job", "boot-" + name) {
+          shelf({dir.path() + "/user/job"}, "job", "boot-" + name) {
       test->OnLoop([&] {
         auto made = PeerMemory::Start(*test->reactor_, &shelf,
                                       {name, "127.0.0.1", test->credentials_}, [] {});

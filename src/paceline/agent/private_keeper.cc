@@ -38,7 +38,7 @@ class PrivateKeeper {
                                                         .job_id = job_id_,
                                                         .boot_id = boot_id,
                                                         .socket = options.socket,
-                                                        .arena_root = ArenaRoot(job_id_),
+                                                        .arena_roots = ArenaRoots(job_id_),
                                                         .tier = options.tier,
                                                         .store_host = {.python = options.python},
                                                         .report_every = Duration::Milliseconds(50),

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "paceline/base/bytes_text.h"
 #include "paceline/base/json.h"
 #include "paceline/ckpt/restore.h"
 #include "paceline/ckpt/storage.h"

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "paceline/base/bytes_text.h"
 #include "paceline/base/json.h"
 #include "paceline/ckpt/export_hf.h"
 #include "paceline/cli/ckpt_find.h"

@@ -1,6 +1,5 @@
 #include "paceline/cli/ckpt_find.h"
 
-#include <iterator>
 #include <utility>
 
 #include "paceline/ckpt/store/stores.h"
@@ -79,15 +78,6 @@ std::string ShapeText(const std::vector<uint64_t>& shape) {
     text += std::to_string(extent);
   }
   return text.empty() ? "scalar" : text;
-}
-
-std::string BytesText(uint64_t bytes) {
-  constexpr const char* kUnits[] = {"B", "kB", "MB", "GB", "TB"};
-  size_t unit = 0;
-  uint64_t tenths = bytes * 10;
-  for (; tenths >= 10'000 && unit + 1 < std::size(kUnits); ++unit) tenths /= 1000;
-  const std::string whole = std::to_string(tenths / 10);
-  return (unit == 0 ? whole : whole + "." + std::to_string(tenths % 10)) + " " + kUnits[unit];
 }
 
 }  // namespace paceline::cli

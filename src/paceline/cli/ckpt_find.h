@@ -37,7 +37,6 @@ Problem StorageUnreadable(const std::string& path, const Failure& failure);
 std::optional<int64_t> StepOf(const Invocation& invocation);
 
 std::string ShapeText(const std::vector<uint64_t>& shape);  // "10x768", "scalar"
-std::string BytesText(uint64_t bytes);                      // "1.5 GB"
 
 // ---- verbs with a file of their own ----
 int CkptDiff(Invocation& invocation, const std::string& one, const std::string& other);

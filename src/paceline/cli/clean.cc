@@ -119,8 +119,11 @@ void PlanRegistry(const std::string& root, CleanPlan* plan) {
 
 // Checkpoints in memory: what a job leaves when host and agents were killed together. Those of a
 // job that is known here may be wanted by --resume, and go with its run directory.
-std::string MemoryOf(const std::string& job_id) {
-  return "/dev/shm/paceline-" + std::to_string(geteuid()) + (job_id.empty() ? "" : "/" + job_id);
+// On a disk lie those that found no room in memory.
+constexpr const char* kArenaPlaces[] = {"/dev/shm", "/var/tmp"};
+
+std::string ArenasAt(const char* place) {
+  return std::string(place) + "/paceline-" + std::to_string(geteuid());
 }
 
 Duration UnchangedFor(const std::string& path) {
@@ -132,11 +135,13 @@ Duration UnchangedFor(const std::string& path) {
 void PlanMemory(const Environment& environment, CleanPlan* plan) {
   std::vector<std::string> known;
   for (const JobPlace& job : KnownJobs(environment)) known.push_back(job.id);
-  for (const std::string& job_id : EntriesOf(MemoryOf(""))) {
-    const std::string path = MemoryOf(job_id);
-    const bool is_known = std::find(known.begin(), known.end(), job_id) != known.end();
-    if (is_known || UnchangedFor(path) < kMemoryRest || HasProcess(job_id)) continue;
-    plan->removed.push_back({"checkpoints in memory", path, "no process of its job lives"});
+  for (const char* place : kArenaPlaces) {
+    for (const std::string& job_id : EntriesOf(ArenasAt(place))) {
+      const std::string path = ArenasAt(place) + "/" + job_id;
+      const bool is_known = std::find(known.begin(), known.end(), job_id) != known.end();
+      if (is_known || UnchangedFor(path) < kMemoryRest || HasProcess(job_id)) continue;
+      plan->removed.push_back({"checkpoints in memory", path, "no process of its job lives"});
+    }
   }
 }
 
@@ -161,8 +166,10 @@ void PlanRunDir(const JobPlace& job, const std::string& why, const std::string& 
     return;
   }
   plan->removed.push_back({"run directory", job.run_dir, why});
-  if (access(MemoryOf(job.id).c_str(), F_OK) == 0) {
-    plan->removed.push_back({"checkpoints in memory", MemoryOf(job.id), "its run directory goes"});
+  for (const char* place : kArenaPlaces) {
+    const std::string path = ArenasAt(place) + "/" + job.id;
+    if (access(path.c_str(), F_OK) != 0) continue;
+    plan->removed.push_back({"checkpoints in memory", path, "its run directory goes"});
   }
   const std::string entry = root + "/jobs/" + job.id + ".json";
   if (RunDirOfRegistryEntry(entry) == job.run_dir) {

@@ -48,8 +48,8 @@ struct Teller {
     return text;
   }
   std::string operator()(const RecoveryDecided& fact) const {
-    if (fact.rung == Rung::kNone) return fact.reason;
-    return std::string(RungName(fact.rung)) + ": " + fact.reason;
+    if (fact.rung == Rung::kNone && !fact.reason.empty()) return fact.reason;
+    return WithReason(std::string(RungName(fact.rung)), fact.reason);
   }
   std::string operator()(const WorldFormed& fact) const {
     return "world " + ToString(fact.world.generation) + " has " +
@@ -75,7 +75,9 @@ struct Teller {
     return "it ran undisturbed for " + ToString(kQuietProgress) + ": that counts as progress";
   }
   std::string operator()(const GrowthPlanned& fact) const { return fact.name + " " + fact.reason; }
-  std::string operator()(const WaitBegan& fact) const { return fact.reason; }
+  std::string operator()(const WaitBegan& fact) const {
+    return fact.reason.empty() ? "the job waits" : fact.reason;
+  }
   std::string operator()(const StopDecided& fact) const {
     return "stops with exit code " + std::to_string(fact.exit_code) + ": " + fact.reason;
   }

@@ -94,6 +94,7 @@ absl::Status Take(const pb::RecoveryDecided& from, core::RecoveryDecided* to) {
 }
 absl::Status Take(const pb::WorldFormed& from, core::WorldFormed* to) {
   PACELINE_WORLD_FORMED(TAKE)
+  if (from.world().seats().empty()) return Invalid("world", "has no node");
   return FromProto(from.world(), &to->world);
 }
 absl::Status Take(const pb::WorldRunning& from, core::WorldRunning* to) {
