@@ -15,8 +15,7 @@ import sys
 import time
 from typing import Any
 
-import harness
-from harness import Job, Samples, finish, paceline, parser, prepare, send
+from harness import BENCH, Job, Samples, finish, paceline, parser, prepare, send
 
 RANKS = range(4)
 
@@ -79,12 +78,12 @@ def main() -> None:
     options.add_argument("--bytes", type=int, default=256 << 20)
     args = options.parse_args()
     prepare()
-    harness.SCRIPT = harness.BENCH / "saving_ddp.py"
     samples = Samples("checkpoint_recovery")
     flags = ("--standalone", "--nproc-per-node", "4", "--max-restarts", "1000")
     ours = paceline(args.bin, *flags, "--run-dir", "{run_dir}")
     for number in range(args.rounds):
-        job = Job([ours], script_args=["--state", str(args.bytes)])
+        script = BENCH / "saving_ddp.py"
+        job = Job([ours], script=script, script_args=["--state", str(args.bytes)])
         job.script_args = [*job.script_args, "--checkpoints", str(job.dir / "checkpoints")]
         with job:
             kill_ranks(samples, job, kills=args.kills, first=number * args.kills, size=args.bytes)

@@ -114,16 +114,23 @@ void TakeRaw(int port, char how, uint64_t bytes, std::vector<char>* buffer) {
   ::close(fd);
 }
 
-void FetchOnce(const std::string& address, const std::string& path, const wire::Credentials& own) {
+// As an agent does it, which keeps what it has fetched mapped.
+void FetchOnce(const std::string& address, ArenaShelf* shelf, const wire::Credentials& own) {
+  const ArenaShelf::Place place{"taker", 0, true};
+  CHECK(shelf->Prepare(place).ok(), "the copy's folder can be made");
   const FetchOrder order{.rank = Rank(0),
                          .saved = {1, 1},
                          .sources = {{"giver", address, "giver", false}},
                          .is_urgent = true};
   const auto tls = wire::BulkTls::Make(own);
-  const auto incoming = std::make_shared<IncomingImage>(
-      IncomingImage::Place{path, {"bench", "boot", 0}, [](uint64_t) { return std::string(); }},
-      order);
+  const auto incoming =
+      std::make_shared<IncomingImage>(IncomingImage::Place{shelf->PathOf(place),
+                                                           {"bench", "boot", 0},
+                                                           [](uint64_t) { return std::string(); },
+                                                           shelf->Find(place)},
+                                      order);
   const std::string problem = Fetch(incoming.get(), {own, tls->get(), ""});
+  shelf->Refresh();
   if (problem.empty()) return;
   fprintf(stderr, "bench_peer_fetch: %s\n", problem.c_str());
   std::exit(1);
@@ -140,7 +147,7 @@ Ports StartGiver(const std::string& dir, uint64_t bytes, const wire::Credentials
   CHECK(::pipe(ends) == 0, "a pipe");
   if (::fork() == 0) {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-    ArenaShelf shelf(dir + "/giver/bench", "bench", "boot");
+    ArenaShelf shelf({dir + "/giver/bench"}, "bench", "boot");
     const auto arena = SaveImage(&shelf, bytes);
     auto reactor = Reactor::Create();
     auto memory = PeerMemory::Start(**reactor, &shelf, {"giver", "127.0.0.1", credentials}, [] {});
@@ -164,6 +171,8 @@ int Run(const std::string& dir, uint64_t bytes, int rounds) {
   const wire::Credentials secret = *wire::MakeClientCredentials(job, {"giver"});
   const Ports open = StartGiver(dir + "/plain", bytes, plain);
   const Ports closed = StartGiver(dir + "/tls", bytes, secret);
+  ArenaShelf taker({dir + "/taker/bench"}, "bench", "boot");
+  ArenaShelf taker_tls({dir + "/taker_tls/bench"}, "bench", "boot");
   std::vector<char> buffer(kPieceBytes, 1);
   const auto measure = [&](const char* what, int round, auto work) {
     const double cpu = bench::OwnCpuSeconds();
@@ -175,12 +184,10 @@ int Run(const std::string& dir, uint64_t bytes, int rounds) {
   for (int round = 0; round < rounds; ++round) {
     measure("raw_send", round, [&] { TakeRaw(open.raw, 's', bytes, &buffer); });
     measure("raw_sendfile", round, [&] { TakeRaw(open.raw, 'f', bytes, &buffer); });
-    measure("fetch", round, [&] {
-      FetchOnce("127.0.0.1:" + std::to_string(open.ours), dir + "/taker.copy", plain);
-    });
-    measure("fetch_tls", round, [&] {
-      FetchOnce("127.0.0.1:" + std::to_string(closed.ours), dir + "/taker_tls.copy", secret);
-    });
+    measure("fetch", round,
+            [&] { FetchOnce("127.0.0.1:" + std::to_string(open.ours), &taker, plain); });
+    measure("fetch_tls", round,
+            [&] { FetchOnce("127.0.0.1:" + std::to_string(closed.ours), &taker_tls, secret); });
   }
   return 0;
 }

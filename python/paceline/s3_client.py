@@ -26,6 +26,7 @@ Fields = dict[str, Any]
 PART_BYTES = 8 << 20
 PARTS_MAX = 9_000  # S3's own limit is 10,000
 STREAMS = 4  # parts on their way at once; each holds its bytes in memory
+SMALL_STREAMS = 16  # small objects on their way at once
 ATTEMPTS = 6  # of a request, with growing pauses of at most 20 s between them
 CONNECT_SECONDS = 10
 READ_SECONDS = 60
@@ -64,7 +65,7 @@ def make_client() -> Any:
             retries=retries,
             connect_timeout=CONNECT_SECONDS,
             read_timeout=READ_SECONDS,
-            max_pool_connections=STREAMS * 2,
+            max_pool_connections=STREAMS + SMALL_STREAMS,
         ),
     )
     check_endpoint(client.meta.endpoint_url)
@@ -111,6 +112,7 @@ class Server:
         self._writer = writer
         self._client = client
         self._pool = ThreadPoolExecutor(STREAMS, thread_name_prefix="s3")
+        self._small = ThreadPoolExecutor(SMALL_STREAMS, thread_name_prefix="s3-small")
 
     def serve(self) -> None:
         verbs: dict[str, Callable[[Fields], Fields]] = {
@@ -127,6 +129,8 @@ class Server:
             try:
                 if request["op"] == "get":
                     self._get(request)
+                elif request["op"] == "get_all":
+                    self._get_all(request)
                 else:
                     self._answer(verbs[request["op"]](request))
             except ClientGone:
@@ -134,7 +138,7 @@ class Server:
             except Wrong as wrong:
                 self._answer({"error": wrong.kind, "message": wrong.message})
             except Exception as error:  # botocore's errors are many, and none may end the process
-                message = f"s3://{request['bucket']}/{request['key']}: {error}"
+                message = f"s3://{request['bucket']}/{request.get('key', '')}: {error}"
                 self._answer({"error": kind_of(error), "message": message})
 
     def _answer(self, answer: Fields) -> None:
@@ -204,6 +208,19 @@ class Server:
         self._answer({"bytes": sum(len(part) for part in parts)})
         for part in parts:
             self._writer.write(part)
+        self._writer.flush()
+
+    def _get_all(self, request: Fields) -> None:
+        def fetch(key: str) -> bytes:
+            answer = self._client.get_object(Bucket=request["bucket"], Key=key)
+            if answer["ContentLength"] > request["bytes_max"]:
+                raise Wrong("too_large", f"{key} is too large")
+            return answer["Body"].read()
+
+        bodies = list(self._small.map(fetch, request["keys"]))
+        self._answer({"sizes": [len(body) for body in bodies]})
+        for body in bodies:
+            self._writer.write(body)
         self._writer.flush()
 
     def _stat(self, request: Fields) -> Fields:

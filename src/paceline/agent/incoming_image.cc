@@ -31,6 +31,13 @@ constexpr std::chrono::seconds kChunkPatience{30};
 // Images grow a little from save to save, and the arena shall not be made anew for that.
 uint64_t RoomFor(uint64_t image_bytes) { return image_bytes + image_bytes / 64 + (1 << 16); }
 
+bool IsAt(const ckpt::Arena& arena, const std::string& path) {
+  struct stat mapped {};
+  struct stat found {};
+  return ::fstat(arena.fd(), &mapped) == 0 && ::stat(path.c_str(), &found) == 0 &&
+         mapped.st_dev == found.st_dev && mapped.st_ino == found.st_ino;
+}
+
 }  // namespace
 
 Result<void> IncomingImage::Begin(const wire::BulkFacts& facts) {
@@ -44,31 +51,19 @@ Result<void> IncomingImage::Begin(const wire::BulkFacts& facts) {
   if (order_.root != 0 && facts.root != order_.root) {
     return foreign("it is another image than the one that was saved");
   }
-  const uint64_t bytes = ckpt::ImageBytes(facts.file_bytes, facts.notes_bytes);
-  Result<std::unique_ptr<ckpt::Arena>> arena = ckpt::Arena::Open(place_.path, place_.identity);
-  const bool is_usable = arena.ok() && (*arena)->image_bytes_max() >= bytes;
-  if (!is_usable) {
-    // Under another name first: what is there stays until the new one is whole.
-    const ckpt::ArenaSize size{RoomFor(bytes), kSlots};
-    if (const std::string lacking = place_.lacking(ckpt::Arena::BytesFor(size)); !lacking.empty()) {
-      return Failure{FailureKind::kFull, lacking};
-    }
-    made_at_ = place_.path + ".new";
-    ::unlink(made_at_.c_str());
-    arena = ckpt::Arena::OpenOrMake(made_at_, place_.identity, size);
-    if (!arena.ok()) return arena.failure();
-  }
-  (*arena)->ForgetUnfinished();
-  std::optional<uint32_t> slot = (*arena)->BeginWrite();
+  ASSIGN_OR_RETURN(const std::shared_ptr<ckpt::Arena> arena,
+                   ArenaFor(ckpt::ImageBytes(facts.file_bytes, facts.notes_bytes)));
+  arena->ForgetUnfinished();
+  std::optional<uint32_t> slot = arena->BeginWrite();
   bool is_mapped = false;
-  for (uint32_t i = 0; i < (*arena)->slot_count() && !slot.has_value(); ++i) {
-    if ((*arena)->IsReserved(i)) continue;
-    RETURN_IF_ERROR((*arena)->Reserve(i));
+  for (uint32_t i = 0; i < arena->slot_count() && !slot.has_value(); ++i) {
+    if (arena->IsReserved(i)) continue;
+    RETURN_IF_ERROR(arena->Reserve(i));
     is_mapped = true;
-    slot = (*arena)->BeginWrite();
+    slot = arena->BeginWrite();
   }
   if (!slot.has_value()) return Failure{FailureKind::kBusy, "both slots of the copy are in use"};
-  arena_ = *std::move(arena);
+  arena_ = arena;
   slot_ = *slot;
   facts_ = facts;
   has_begun_ = true;
@@ -83,6 +78,26 @@ Result<void> IncomingImage::Begin(const wire::BulkFacts& facts) {
   state_ = State::kFilling;
   changed_.notify_all();
   return {};
+}
+
+Result<std::shared_ptr<ckpt::Arena>> IncomingImage::ArenaFor(uint64_t bytes) {
+  const auto& mapped = place_.mapped;
+  if (mapped != nullptr && mapped->image_bytes_max() >= bytes && IsAt(*mapped, place_.path)) {
+    return mapped;
+  }
+  auto present = ckpt::Arena::Open(place_.path, place_.identity);
+  if (present.ok() && (*present)->image_bytes_max() >= bytes) {
+    return std::shared_ptr<ckpt::Arena>(*std::move(present));
+  }
+  // Under another name first: what is there stays until the new one is whole.
+  const ckpt::ArenaSize size{RoomFor(bytes), kSlots};
+  if (const std::string lacking = place_.lacking(ckpt::Arena::BytesFor(size)); !lacking.empty()) {
+    return Failure{FailureKind::kFull, lacking};
+  }
+  made_at_ = place_.path + ".new";
+  ::unlink(made_at_.c_str());
+  ASSIGN_OR_RETURN(auto made, ckpt::Arena::OpenOrMake(made_at_, place_.identity, size));
+  return std::shared_ptr<ckpt::Arena>(std::move(made));
 }
 
 std::byte* IncomingImage::ChunkAt(size_t chunk) const {
@@ -175,9 +190,6 @@ wire::BulkImage IncomingImage::Offer() {
   const std::byte* image = arena_->image(slot_);
   offer.file = {image, facts_.file_bytes};
   offer.notes = {image + NotesAt(facts_.file_bytes), facts_.notes_bytes};
-  offer.fd = arena_->fd();
-  offer.file_at = arena_->ImageOffset(slot_);
-  offer.notes_at = offer.file_at + NotesAt(facts_.file_bytes);
   offer.await = [this](size_t chunk) { return AwaitChunk(chunk); };
   offer.keep = shared_from_this();
   return offer;

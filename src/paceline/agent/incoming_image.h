@@ -32,6 +32,9 @@ class IncomingImage : public std::enable_shared_from_this<IncomingImage> {
     ckpt::ArenaIdentity identity;
     // Is there room for so many bytes? Empty: yes.
     std::function<std::string(uint64_t)> lacking;
+    // That arena, where somebody has mapped it already: a mapping of its own would fault for each
+    // page again, which takes a third of the time that the bytes take.
+    std::shared_ptr<ckpt::Arena> mapped = {};
   };
   IncomingImage(Place place, FetchOrder order)
       : place_(std::move(place)), order_(std::move(order)) {}
@@ -69,6 +72,8 @@ class IncomingImage : public std::enable_shared_from_this<IncomingImage> {
 
  private:
   enum class State { kWaiting, kFilling, kSealed, kAbandoned };
+  // Room for so many bytes: the arena that is there, or a new one.
+  Result<std::shared_ptr<ckpt::Arena>> ArenaFor(uint64_t bytes);
   bool AwaitChunk(size_t chunk);
   std::byte* ChunkAt(size_t chunk) const;
 

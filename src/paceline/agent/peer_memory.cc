@@ -79,9 +79,6 @@ wire::BulkImage PeerMemory::Give(const wire::BulkRequest& request) {
     given.answer.facts.hashes.insert(given.answer.facts.hashes.end(), notes.begin(), notes.end());
     given.file = arena.FileOf(image);
     given.notes = arena.NotesOf(image);
-    given.fd = arena.fd();
-    given.file_at = arena.ImageOffset(image.slot);
-    given.notes_at = given.file_at + NotesAt(image.file_bytes);
     given.keep = std::const_pointer_cast<ImageClaim>(claim);
     return given;
   }
@@ -160,7 +157,8 @@ void PeerMemory::Start(Entry* entry) {
   entry->incoming = std::make_shared<IncomingImage>(
       IncomingImage::Place{shelf_->PathOf(place),
                            {shelf_->job_id(), shelf_->boot_id(), rank},
-                           [shelf = shelf_](uint64_t bytes) { return shelf->LackingFor(bytes); }},
+                           [shelf = shelf_](uint64_t bytes) { return shelf->LackingFor(bytes); },
+                           shelf_->Find(place)},
       order);
   filling_[rank] = entry->incoming;
   {

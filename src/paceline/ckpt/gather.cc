@@ -3,6 +3,7 @@
 #include <iterator>
 #include <map>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -15,6 +16,8 @@ namespace {
 
 using Shard = PersistOrder::Shard;
 using FileSizes = std::map<std::string, uint64_t>;
+
+constexpr size_t kParallelPartsMin = 32;
 
 struct Part {
   Manifest manifest;
@@ -51,6 +54,24 @@ Result<Part> Parse(const std::string& text, const Shard& shard, SavedStep saved,
   return part;
 }
 
+// By two threads where there are many: hundreds of parts are tens of milliseconds of JSON, for
+// which everybody waits who wants the checkpoint to be there.
+std::vector<Result<Part>> ParseAll(const std::vector<std::string>& texts, const PersistOrder& order,
+                                   const FileSizes& sizes) {
+  std::vector<Result<Part>> parts(texts.size(), Failure{});
+  const auto parse = [&](size_t begin, size_t end) {
+    for (size_t i = begin; i < end; ++i) {
+      parts[i] = Parse(texts[i], order.shards[i], order.saved, sizes);
+    }
+  };
+  const size_t half = texts.size() < kParallelPartsMin ? 0 : texts.size() / 2;
+  std::thread other;
+  if (half > 0) other = std::thread(parse, 0, half);
+  parse(half, texts.size());
+  if (other.joinable()) other.join();
+  return parts;
+}
+
 // Who shares a file shares the frozen one beside it.
 void ShareFrozen(std::vector<ManifestRank>* ranks) {
   std::map<std::string, std::string> beside;
@@ -75,14 +96,17 @@ Result<Manifest> Gather(Store* store, const CommitPlace& place) {
                  .ranks = {}};
   std::vector<TensorBox> boxes;
   ASSIGN_OR_RETURN(const FileSizes sizes, SizesIn(store, order.name));
+  std::vector<std::string> keys;
   for (const Shard& shard : order.shards) {
-    const std::string key = Concat(order.name, "/", PartNameOf(shard.rank.value()));
-    ASSIGN_OR_RETURN(const std::string text, store->Get(key, kManifestBytesMax));
-    ASSIGN_OR_RETURN(Part part, Parse(text, shard, order.saved, sizes));
-    std::move(part.boxes.begin(), part.boxes.end(), std::back_inserter(boxes));
-    std::move(part.manifest.files.begin(), part.manifest.files.end(),
+    keys.push_back(Concat(order.name, "/", PartNameOf(shard.rank.value())));
+  }
+  ASSIGN_OR_RETURN(const std::vector<std::string> texts, store->GetAll(keys, kManifestBytesMax));
+  for (Result<Part>& part : ParseAll(texts, order, sizes)) {
+    if (!part.ok()) return part.failure();
+    std::move(part->boxes.begin(), part->boxes.end(), std::back_inserter(boxes));
+    std::move(part->manifest.files.begin(), part->manifest.files.end(),
               std::back_inserter(whole.files));
-    whole.ranks.push_back(std::move(part.manifest.ranks[0]));
+    whole.ranks.push_back(std::move(part->manifest.ranks[0]));
   }
   ShareFrozen(&whole.ranks);
   RETURN_IF_ERROR(CheckTiling(std::move(boxes)));

@@ -111,9 +111,9 @@ class JournalTest : public testing::Test {
   // leave them.
   void WriteAndCopy(uint64_t count, const fs::path& to) {
     std::vector<core::Record> records;
+    Answers answers;
     auto journal = Journal::Open({.path = Path()}, &records);
     ASSERT_TRUE(journal.ok()) << journal.status();
-    Answers answers;
     (*journal)->Start(answers.sink());
     for (uint64_t seq = 1; seq <= count; ++seq) {
       (*journal)->Append({MakeRecord(seq)});
@@ -130,11 +130,11 @@ class JournalTest : public testing::Test {
 TEST_F(JournalTest, WhatIsDurableComesBack) {
   for (uint64_t run = 0; run < 3; ++run) {
     std::vector<core::Record> records;
+    Answers answers;
     auto journal = Journal::Open({.path = Path()}, &records);
     ASSERT_TRUE(journal.ok()) << journal.status();
     ASSERT_EQ(records.size(), run * 100);
     for (const core::Record& record : records) ExpectRecord(record, record.seq.value());
-    Answers answers;
     (*journal)->Start(answers.sink());
     for (uint64_t i = 1; i <= 100; ++i) (*journal)->Append({MakeRecord(run * 100 + i)});
     ASSERT_TRUE(answers.WaitDurable(run * 100 + 100));
@@ -147,9 +147,9 @@ TEST_F(JournalTest, WhatIsDurableComesBack) {
 
 TEST_F(JournalTest, PagesAreReadWhileItIsWritten) {
   std::vector<core::Record> records;
+  Answers answers;
   auto journal = Journal::Open({.path = Path()}, &records);
   ASSERT_TRUE(journal.ok());
-  Answers answers;
   (*journal)->Start(answers.sink());
   for (uint64_t seq = 1; seq <= 50; ++seq) (*journal)->Append({MakeRecord(seq)});
   ASSERT_TRUE(answers.WaitDurable(50));
@@ -166,9 +166,9 @@ TEST_F(JournalTest, PagesAreReadWhileItIsWritten) {
 TEST_F(JournalTest, AnEndingJournalCommitsWhatItWasGiven) {
   {
     std::vector<core::Record> records;
+    Answers answers;
     auto journal = Journal::Open({.path = Path()}, &records);
     ASSERT_TRUE(journal.ok());
-    Answers answers;
     (*journal)->Start(answers.sink());
     for (uint64_t seq = 1; seq <= 200; ++seq) (*journal)->Append({MakeRecord(seq)});
   }
@@ -273,12 +273,12 @@ TEST_F(JournalTest, KilledAtAnyTime) {
 TEST_F(JournalTest, AFullDiskDelaysAndLosesNothing) {
   std::atomic<int64_t> pages_max = 20;
   std::vector<core::Record> records;
+  Answers answers;
   auto journal = Journal::Open({.path = Path(),
                                 .retry_after = Duration::Milliseconds(5),
                                 .pages_max = [&] { return pages_max.load(); }},
                                &records);
   ASSERT_TRUE(journal.ok()) << journal.status();
-  Answers answers;
   (*journal)->Start(answers.sink());
   for (uint64_t seq = 1; seq <= 100; ++seq) (*journal)->Append({MakeRecord(seq, 4000)});
   ASSERT_TRUE(answers.WaitFailures(3)) << "it tries again and again";

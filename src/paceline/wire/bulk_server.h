@@ -34,10 +34,6 @@ struct BulkImage {
   BulkAnswer answer;
   std::span<const std::byte> file;
   std::span<const std::byte> notes;
-  // The same bytes in a file, for the kernel to take them from there; -1: there is none.
-  int fd = -1;
-  uint64_t file_at = 0;
-  uint64_t notes_at = 0;
   // Blocks until the chunk is there; false: it will not be. None: all are.
   std::function<bool(size_t chunk)> await;
   std::shared_ptr<void> keep;  // owners: this value and whoever gave it; the bytes stay till then

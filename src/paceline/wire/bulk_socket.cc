@@ -3,7 +3,6 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
-#include <sys/sendfile.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -198,25 +197,6 @@ absl::Status BulkSocket::Write(const void* from, size_t bytes, DialDeadline unti
     }
     at += sent;
     bytes -= static_cast<size_t>(sent);
-  }
-  return absl::OkStatus();
-}
-
-absl::Status BulkSocket::Send(int file, uint64_t at, const void* memory, size_t bytes,
-                              DialDeadline until) {
-  if (ssl_ != nullptr || file < 0) return Write(memory, bytes, until);
-  auto offset = static_cast<off_t>(at);
-  while (bytes > 0) {
-    const ssize_t sent = ::sendfile(fd_.get(), file, &offset, std::min(bytes, kPieceBytes));
-    if (sent > 0) {
-      bytes -= static_cast<size_t>(sent);
-    } else if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
-      RETURN_IF_ERROR(Await(POLLOUT, until));
-    } else if (sent == 0) {
-      return absl::DataLossError("the file was cut off");
-    } else if (errno != EINTR) {
-      return Broken("the connection broke");
-    }
   }
   return absl::OkStatus();
 }

@@ -53,9 +53,6 @@ class BulkSocket {
   absl::StatusOr<size_t> ReadSome(void* to, size_t bytes);
   absl::StatusOr<size_t> WriteSome(const void* from, size_t bytes);
   int fd() const { return fd_.get(); }
-  // `bytes` of the file from `at` on. Plain, the kernel takes the pages as they lie in the file;
-  // with TLS they are read from `memory`, where the same bytes are mapped.
-  absl::Status Send(int file, uint64_t at, const void* memory, size_t bytes, DialDeadline until);
 
   // Ends every call of other threads, at once and for ever.
   void Shutdown();

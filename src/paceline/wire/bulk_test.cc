@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 #include <signal.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -46,9 +45,6 @@ class BulkTest : public testing::TestWithParam<bool> {
     bytes_.resize(notes_at_ + facts_.notes_bytes);
     Prng prng(7);
     for (std::byte& byte : bytes_) byte = static_cast<std::byte>(prng.Below(256));
-    file_ = Fd(::memfd_create("image", MFD_CLOEXEC));
-    ASSERT_EQ(::write(file_.get(), bytes_.data(), bytes_.size()),
-              static_cast<ssize_t>(bytes_.size()));
   }
 
   void Serve() {
@@ -73,8 +69,6 @@ class BulkTest : public testing::TestWithParam<bool> {
     image.answer.facts = facts_;
     image.file = std::span(bytes_).first(facts_.file_bytes);
     image.notes = std::span(bytes_).subspan(notes_at_);
-    image.fd = file_.get();
-    image.notes_at = notes_at_;
     image.await = await_;
     image.keep = keep_;
     return image;
@@ -115,7 +109,6 @@ class BulkTest : public testing::TestWithParam<bool> {
   BulkFacts facts_;
   uint64_t notes_at_ = 0;
   std::vector<std::byte> bytes_;
-  Fd file_;
   std::function<bool(size_t)> await_;
   std::shared_ptr<int> keep_ = std::make_shared<int>(0);
   std::mutex mutex_;  // guards asked_
@@ -174,12 +167,12 @@ TEST_P(BulkTest, AnImageThatStopsComingBreaksTheConnection) {
   EXPECT_TRUE(absl::IsUnavailable(Fetch(client->get()).status()));
 }
 
-TEST_P(BulkTest, TheImageIsHeldUntilTheOtherSideIsDone) {
+TEST_P(BulkTest, TheImageIsGivenBackWhenItIsSent) {
   Serve();
   auto client = Dial(theirs_);
   ASSERT_TRUE(client.ok()) << client.status();
   ASSERT_TRUE(Fetch(client->get()).ok());
-  EXPECT_EQ(keep_.use_count(), 2) << "pages may still be on their way";
+  // The server's thread may be a moment behind; what it answers next comes after it.
   ASSERT_TRUE((*client)->Ask({.rank = Rank(2), .place = "a", .saved = {3, 7}}).ok());
   EXPECT_EQ(keep_.use_count(), 1);
 }

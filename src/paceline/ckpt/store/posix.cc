@@ -93,6 +93,17 @@ class PosixStore final : public Store {
     return text;
   }
 
+  Result<std::vector<std::string>> GetAll(const std::vector<std::string>& keys,
+                                          uint64_t bytes_max) override {
+    std::vector<std::string> texts;
+    texts.reserve(keys.size());
+    for (const std::string& key : keys) {
+      ASSIGN_OR_RETURN(std::string text, Get(key, bytes_max));
+      texts.push_back(std::move(text));
+    }
+    return texts;
+  }
+
   Result<std::unique_ptr<ChunkSource>> Open(const std::string& key, uint64_t bytes) override {
     ASSIGN_OR_RETURN(std::unique_ptr<ChunkSource> source,
                      FileSource::Open(PathOf(key), bytes, disk_));

@@ -73,6 +73,10 @@ class Store {
 
   // kTooLarge: it has more than `bytes_max` bytes.
   virtual Result<std::string> Get(const std::string& key, uint64_t bytes_max) = 0;
+  // The same of many small files, in their order; where each costs a way to another machine, many
+  // are on it at once. The first that fails is the answer.
+  virtual Result<std::vector<std::string>> GetAll(const std::vector<std::string>& keys,
+                                                  uint64_t bytes_max) = 0;
 
   // kDamaged: it does not have that size. kNotFound.
   virtual Result<std::unique_ptr<ChunkSource>> Open(const std::string& key, uint64_t bytes) = 0;

@@ -180,6 +180,9 @@ TEST_P(StoreTest, SmallFilesAreReplacedWholeAndReadBack) {
   }
   EXPECT_EQ(store_->Get("a/x", 4).failure().kind, FailureKind::kTooLarge);
   EXPECT_EQ(store_->Get("a/y", 4).failure().kind, FailureKind::kNotFound);
+  EXPECT_EQ(*store_->GetAll({}, 4), std::vector<std::string>());
+  EXPECT_EQ(store_->GetAll({"a/x", "a/y"}, 100).failure().kind, FailureKind::kNotFound);
+  EXPECT_EQ(store_->GetAll({"a/x"}, 4).failure().kind, FailureKind::kTooLarge);
   EXPECT_TRUE(*store_->Has("a/x"));
   EXPECT_FALSE(*store_->Has("a/y"));
   EXPECT_FALSE(*store_->Has("b/x"));
