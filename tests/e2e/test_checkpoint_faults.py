@@ -164,19 +164,22 @@ checkpointer.close()
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
 def test_row_28_a_dev_shm_of_64_mb_is_a_disks_work(tmp_path: Path) -> None:
     """What a container has unless it is told otherwise: images go to /var/tmp, and it is said."""
-    with in_small_memory(tmp_path, "/dev/shm") as run:
+    with in_small_memory(tmp_path, "/dev/shm") as (run, enlarge):
         first = run("3", "and dies")
         assert first.returncode == -signal.SIGKILL, first.stderr
         assert "lie on a disk, in /var/tmp/paceline-" in first.stderr, first.stderr
         assert "/dev/shm has 67.1 MB left" in first.stderr, first.stderr
+        # Room that comes later does not cost what lies on the disk.
+        enlarge("/dev/shm")
         second = run("1")
         assert "from 3 2.0" in second.stdout, (second.stdout, second.stderr)
+        assert "they were begun there" in second.stderr, second.stderr
         assert second.returncode == 0, second.stderr
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
 def test_row_28_no_room_anywhere_is_said_at_once(tmp_path: Path) -> None:
-    with in_small_memory(tmp_path, "/dev/shm", "/var/tmp") as run:
+    with in_small_memory(tmp_path, "/dev/shm", "/var/tmp") as (run, _):
         done = run("1")
         assert done.returncode == 7, done.stderr
         assert "/dev/shm has 67.1 MB left" in done.stdout, done.stdout
@@ -185,8 +188,10 @@ def test_row_28_no_room_anywhere_is_said_at_once(tmp_path: Path) -> None:
 
 
 @contextmanager
-def in_small_memory(tmp_path: Path, *small: str) -> Iterator[Callable[..., Done]]:
-    """Runs the script where these are file systems of 64 MB."""
+def in_small_memory(
+    tmp_path: Path, *small: str
+) -> Iterator[tuple[Callable[..., Done], Callable[[str], Done]]]:
+    """Runs the script where these are file systems of 64 MB, until one is enlarged."""
     env = {**os.environ, "PACELINE_RUNTIME_DIR": str(tmp_path / "rt")}
     env.pop("PACELINE_CHECKPOINT_SOCKET", None)
     script = tmp_path / "script.py"
@@ -197,13 +202,18 @@ def in_small_memory(tmp_path: Path, *small: str) -> Iterator[Callable[..., Done]
     assert space.stdin is not None and space.stdout is not None
     assert space.stdout.readline() == "ready\n"
 
-    def run(*words: str) -> Done:
+    def inside(*command: str) -> Done:
         return subprocess.run(
-            ["nsenter", "--mount", f"--target={space.pid}", f"--wdns={tmp_path}", sys.executable,
-             str(script), str(tmp_path / "c"), *words],
+            ["nsenter", "--mount", f"--target={space.pid}", f"--wdns={tmp_path}", *command],
             env=env, capture_output=True, text=True, timeout=60, check=False)
 
-    yield run
+    def run(*words: str) -> Done:
+        return inside(sys.executable, str(script), str(tmp_path / "c"), *words)
+
+    def enlarge(place: str) -> Done:
+        return inside("mount", "-o", "remount,size=4g", place)
+
+    yield run, enlarge
     space.stdin.close()
     space.wait()
 

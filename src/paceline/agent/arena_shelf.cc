@@ -124,7 +124,19 @@ absl::StatusOr<ArenaShelf::Budget> ArenaShelf::BudgetFor(const Place& place, uin
   RETURN_IF_ERROR(Prepare(roots_.memory, place));
   Budget budget;
   budget.wanted_slots = replicas > 0 ? 4 : 3;
+  // One that is large enough stays where it is, whatever room there is by now: it has the newest
+  // steps.
+  const std::shared_ptr<ckpt::Arena> present = Find(place);
+  const bool stays = present != nullptr && present->image_bytes_max() >= image_bytes;
+  if (stays && PathOf(place) != PathIn(roots_.memory, place)) {
+    budget.slots = present->slot_count();
+    budget.is_on_disk = true;
+    budget.path = PathOf(place);
+    budget.why = "they were begun there";
+    return budget;
+  }
   FitIntoMemory(place, image_bytes, replicas, &budget);
+  if (budget.slots == 0 && stays) budget.slots = present->slot_count();
   if (budget.slots == 0 && !roots_.disk.empty()) {
     RETURN_IF_ERROR(Prepare(roots_.disk, place));
     FitOntoDisk(place, image_bytes, &budget);
