@@ -3,6 +3,8 @@
 namespace paceline::sim {
 namespace {
 
+constexpr std::string_view kLossOfShards[] = {"lost_shard", "torn_shard"};
+
 constexpr CanaryEntry kCanaries[] = {
     {Canary::kForgetToFence, "forget_to_fence", "old ranks are called dead and live on"},
     {Canary::kDropRecord, "drop_record", "one record of the journal is not written"},
@@ -20,7 +22,8 @@ constexpr CanaryEntry kCanaries[] = {
     {Canary::kWildClock, "wild_clock", "a delay depends on what no seed controls"},
     {Canary::kForgetHold, "forget_hold", "ranks are not told which step has to stay"},
     {Canary::kMixSteps, "mix_steps", "a rank restores another step than the one decided"},
-    {Canary::kCommitUnchecked, "commit_unchecked", "a checkpoint is committed as it lies there"},
+    {Canary::kCommitUnchecked, "commit_unchecked", "a checkpoint is committed as it lies there",
+     kLossOfShards},
     {Canary::kPruneNewest, "prune_newest", "retention removes the newest checkpoint"},
     {Canary::kTrustCopies, "trust_copies", "parts from other hosts are taken without their hashes"},
     {Canary::kHideCopies, "hide_copies", "a node does not tell which copies it has"},

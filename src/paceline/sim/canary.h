@@ -39,6 +39,8 @@ struct CanaryEntry {
   Canary canary;
   std::string_view name;
   std::string_view bug;
+  // The kinds of faults that show it, where all together would need hundreds of seeds; empty: all.
+  std::span<const std::string_view> faults = {};
 };
 
 std::span<const CanaryEntry> AllCanaries();

@@ -287,6 +287,7 @@ int RunSwarm(const Flags& flags) {
 bool IsCaught(const Flags& flags, const CanaryEntry& entry) {
   Wishes wishes = flags.wishes;
   wishes.canary = entry.canary;
+  if (wishes.only.empty()) wishes.only.assign(entry.faults.begin(), entry.faults.end());
   for (uint64_t i = 0; i < kCanarySeedsMax; ++i) {
     const Outcome outcome = RunSeed(flags.seed + i, wishes, nullptr);
     if (!outcome.violation.has_value()) continue;

@@ -1,8 +1,10 @@
-// Verdicts have a reason in the world. A node is lost only after silence, a witness, a reboot or
-// the end of its stream; it is evicted only after a failure of its own; a rank failed only when its
+// Verdicts have a reason in the world. A node is lost only after silence, a witness, a reboot, the
+// end of its stream, or a start that it was given time for and never began (it may be deaf and yet
+// be heard); it is evicted only after a failure of its own; a rank failed only when its
 // process is dead or never came up; and a world is formed anew only after one of these, or to grow.
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <string>
 #include <tuple>
@@ -20,6 +22,12 @@ class Evidence final : public Check {
   void Restored(SimWorld& world) override {
     heard_ = {};  // a new master counts every node as heard when it starts
     started_ = world.master().clock();
+    formed_ = started_;  // and its time for a start counts anew
+  }
+
+  void Started(SimWorld& world, const RankProcess& process) override {
+    Generation& newest = newest_start_[world.node(process.node).name()];
+    newest = std::max(newest, process.generation);
   }
 
   void Ended(SimWorld& world, const RankProcess& process, const ExitCause&) override {
@@ -36,6 +44,8 @@ class Evidence final : public Check {
         Judge(world, *failed);
       }
       if (const auto* formed = std::get_if<core::WorldFormed>(&record.fact)) {
+        formed_ = turn.now;
+        generation_ = formed->world.generation;
         if (formed->world.restart_count > 0 && record.causes.empty()) {
           world.Fail("evidence", "generation " + ToString(formed->world.generation) +
                                      " was formed without a cause");
@@ -83,7 +93,10 @@ class Evidence final : public Check {
     const auto it = heard_.find(lost.node);
     Instant heard = it == heard_.end() ? started_ : std::max(started_, it->second);
     if (lost.node == speaker_) heard = std::max(started_, speaker_before_);
-    if (turn.now - heard >= world.options().spec.timers.lost_after) return;
+    const Timers& timers = world.options().spec.timers;
+    if (turn.now - heard >= timers.lost_after) return;
+    const bool had_time = turn.now - formed_ >= timers.start_timeout;
+    if (had_time && newest_start_[lost.name] < generation_) return;
     world.Fail("evidence", lost.name + " was called lost although it was heard " +
                                ToString(turn.now - heard) + " ago: " + lost.reason);
   }
@@ -105,6 +118,9 @@ class Evidence final : public Check {
   NodeId speaker_;  // heard by the event at hand, last heard then
   Instant speaker_before_;
   Instant started_;
+  Instant formed_;                                  // the newest world
+  Generation generation_;                           // its
+  std::map<std::string, Generation> newest_start_;  // of a rank, by the node's name
   std::string witness_;
   std::string returned_;
   std::set<NodeId> failed_nodes_;
