@@ -65,6 +65,9 @@ def test_a_killed_rank_goes_on_from_memory(job: Job, cut: list[str]) -> None:
     assert len({restored(job, rank)[-1][1] for rank in range(4)}) == 1, "one step for all"
     assert verify(job).returncode == 0
     assert not arenas(job), "memory is given back"
+    told = (job.status() or {})["checkpoints"]
+    assert (told["memory_restores"], told["storage_restores"]) == (1, 0)
+    assert told["restored_step"] == restored(job, 0)[-1][1] - 1
 
 
 def test_a_lost_node_is_replaced_and_goes_on_from_memory(job: Job) -> None:
@@ -117,6 +120,9 @@ def test_status_tells_of_checkpoints_while_and_after_the_job(job: Job) -> None:
     assert after is not None
     assert after["checkpoints"]["storage_step"] == 299, "what was committed is in the journal"
     assert after["checkpoints"]["problem"] == ""
+    assert after["checkpoints"]["commits"] == len(job.events("checkpoint_committed"))
+    assert after["checkpoints"]["restored_step"] is None, "it began anew"
+    assert after["checkpoints"]["memory_restores"] == 0
 
 
 def test_a_new_job_goes_on_from_storage(job: Job, make_job) -> None:

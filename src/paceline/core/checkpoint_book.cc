@@ -8,8 +8,15 @@ namespace {
 struct BookFolder {
   CheckpointBook& book;
 
-  void operator()(const RestoreDecided& fact) { book.restore = fact; }
-  void operator()(const CheckpointCommitted& fact) { book.committed = fact; }
+  void operator()(const RestoreDecided& fact) {
+    book.restore = fact;
+    if (fact.from == RestoreOrder::From::kMemory) ++book.memory_restores;
+    if (fact.from == RestoreOrder::From::kStorage) ++book.storage_restores;
+  }
+  void operator()(const CheckpointCommitted& fact) {
+    book.committed = fact;
+    ++book.commits;
+  }
   void operator()(const CheckpointDamaged& fact) {
     if (std::find(book.damaged.begin(), book.damaged.end(), fact.name) != book.damaged.end()) {
       return;

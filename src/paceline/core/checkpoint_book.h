@@ -43,6 +43,9 @@ struct CheckpointBook {
   RestoreDecided restore;  // the newest; generation 0: none yet
   std::optional<CheckpointCommitted> committed;
   std::vector<std::string> damaged;
+  uint32_t memory_restores = 0;   // worlds that went on from memory
+  uint32_t storage_restores = 0;  // and from storage
+  uint32_t commits = 0;
   bool operator==(const CheckpointBook&) const = default;
 };
 inline constexpr size_t kDamagedMax = 64;

@@ -147,6 +147,25 @@ TEST_F(EndTest, CopiesStandForWhatALostHostSaved) {
   EXPECT_EQ(Order(0).persist->world_size, 3u);
 }
 
+// The world's own node is gone; what is left was saved on one that has no seat any more.
+TEST_F(EndTest, ANodeWithoutASeatWritesTheManifest) {
+  FormAndSave(1, 3);
+  world_.seats = {{NodeId(2), 0, 1}};
+  world_.generation = Generation(2);
+  lost_ = {NodeId(2)};
+  left_ = {NodeId(1)};
+  is_ending_ = true;
+  Run(NodeId(1));
+  ASSERT_TRUE(Order(0).persist.has_value());
+  reports_[0].shards = {{Rank(0), {1, 3}, true, "", {}}};
+  Run(NodeId(1));
+  ASSERT_TRUE(Order(0).commit.has_value());
+  reports_[0].commit = CommitState{Order(0).commit->name, true, "", 100};
+  Run(NodeId(1));
+  EXPECT_EQ(book_.committed->saved, (SavedStep{1, 3}));
+  EXPECT_TRUE(ledger_.is_over());
+}
+
 TEST_F(EndTest, ALostWriterLeavesTheStepBefore) {
   FormAndSave(2, 3);
   SaveAll(4);

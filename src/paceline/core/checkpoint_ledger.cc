@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <set>
 #include <utility>
 
 #include "paceline/base/mark.h"
@@ -211,6 +210,17 @@ void CheckpointLedger::StartPersist(Instant now, const CheckpointView& view, Sav
   has_changed_ = true;
 }
 
+// What is there already is not told once more: nodes did it under an earlier master. What failed
+// then is tried again.
+std::optional<CheckpointFact> CheckpointLedger::BeginPersist(Instant now,
+                                                             const CheckpointView& view,
+                                                             SavedStep saved,
+                                                             std::vector<std::string>* said) {
+  StartPersist(now, view, saved);
+  const bool is_there = persist_.has_value() && NotDurable().empty();
+  return is_there ? WatchCommit(now, view, said) : std::nullopt;
+}
+
 void CheckpointLedger::GiveUp(Instant now, const std::string& why, std::vector<std::string>* said) {
   MARK("persist failed");
   problem_ = why;
@@ -223,59 +233,84 @@ void CheckpointLedger::GiveUp(Instant now, const std::string& why, std::vector<s
   has_changed_ = true;
 }
 
-std::optional<CheckpointFact> CheckpointLedger::WatchPersist(Instant now,
-                                                             const CheckpointView& view,
-                                                             std::vector<std::string>* said) {
-  Persist& persist = *persist_;
+std::set<uint32_t> CheckpointLedger::NotDurable() const {
   std::set<uint32_t> missing;
+  for (const auto& [rank, node] : persist_->node_of) {
+    const auto report = memories_.reports.find(node);
+    const bool is_there = report != memories_.reports.end() &&
+                          std::any_of(report->second.shards.begin(), report->second.shards.end(),
+                                      [&](const ShardState& shard) {
+                                        return shard.rank.value() == rank && shard.is_durable &&
+                                               shard.saved == persist_->order.saved;
+                                      });
+    if (!is_there) missing.insert(rank);
+  }
+  return missing;
+}
+
+// True: it is over.
+bool CheckpointLedger::NoteShardProblem(Instant now, const CheckpointView& view,
+                                        std::vector<std::string>* said) {
+  const Persist& persist = *persist_;
   for (const auto& [rank, node] : persist.node_of) {
-    missing.insert(rank);
     const auto report = memories_.reports.find(node);
     if (report == memories_.reports.end()) continue;
     for (const ShardState& shard : report->second.shards) {
       if (shard.rank.value() != rank || shard.saved != persist.order.saved) continue;
-      if (!shard.problem.empty()) {
-        // It was still there when it was reported, because nobody had overwritten it yet: the rank
-        // had heard of the hold too late.
-        const bool is_gone = Find(report->second, Rank(rank), persist.order.saved) == nullptr;
-        if (is_gone) margin_ = std::min(margin_ * 2, kMarginMax);
-        // Ranks that are told to stop save on: a newer step is there, or will be.
-        if (is_gone && view.is_ending && !report->second.is_final) {
-          MARK("a rank saves on while its job ends");
-          persist_.reset();
-          has_changed_ = true;
-          return std::nullopt;
-        }
-        const bool is_late = is_gone && persist.is_held && !view.is_ending;
-        GiveUp(now, "rank " + std::to_string(rank) + ": " + shard.problem, said);
-        // That is no trouble of storage, which would have to be left in peace: the next one is
-        // announced earlier.
-        if (is_late) due_at_ = now + kRetryMin, --failures_in_a_row_;
-        return std::nullopt;
+      if (shard.problem.empty()) continue;
+      // It was still there when it was reported, because nobody had overwritten it yet: the rank
+      // had heard of the hold too late.
+      const bool is_gone = Find(report->second, Rank(rank), persist.order.saved) == nullptr;
+      if (is_gone) margin_ = std::min(margin_ * 2, kMarginMax);
+      // Ranks that are told to stop save on: a newer step is there, or will be.
+      if (is_gone && view.is_ending && !report->second.is_final) {
+        MARK("a rank saves on while its job ends");
+        persist_.reset();
+        has_changed_ = true;
+        return true;
       }
-      if (shard.is_durable) missing.erase(rank);
+      const bool is_late = is_gone && persist.is_held && !view.is_ending;
+      GiveUp(now, "rank " + std::to_string(rank) + ": " + shard.problem, said);
+      // That is no trouble of storage, which would have to be left in peace: the next one is
+      // announced earlier.
+      if (is_late) due_at_ = now + kRetryMin, --failures_in_a_row_;
+      return true;
     }
   }
-  if (now >= persist.since + kPersistMax) {
+  return false;
+}
+
+std::optional<CheckpointFact> CheckpointLedger::WatchPersist(Instant now,
+                                                             const CheckpointView& view,
+                                                             std::vector<std::string>* said) {
+  if (NoteShardProblem(now, view, said)) return std::nullopt;
+  const std::set<uint32_t> missing = NotDurable();
+  if (now >= persist_->since + kPersistMax) {
     const std::string what = missing.empty() ? "its manifest" : Listed(missing);
     GiveUp(now, what + " was not there after 30 minutes", said);
     return std::nullopt;
   }
-  if (!missing.empty()) return std::nullopt;
-  if (!persist.is_committing || !memories_.reports.contains(persist.committer)) {
-    for (const Seat& seat : view.world->seats) {
-      if (!memories_.reports.contains(seat.node)) continue;
-      persist.is_committing = true;
-      persist.committer = seat.node;
-      has_changed_ = true;
-      break;
-    }
-    return std::nullopt;
+  return missing.empty() ? WatchCommit(now, view, said) : std::nullopt;
+}
+
+std::optional<CheckpointFact> CheckpointLedger::WatchCommit(Instant now, const CheckpointView& view,
+                                                            std::vector<std::string>* said) {
+  Persist& persist = *persist_;
+  const bool was_ordered = persist.is_committing && memories_.reports.contains(persist.committer);
+  if (!was_ordered) {
+    // One of those who wrote: of a job that ends, no node of the last world may be left.
+    const auto writer = std::find_if(
+        persist.node_of.begin(), persist.node_of.end(),
+        [this](const auto& entry) { return memories_.reports.contains(entry.second); });
+    if (writer == persist.node_of.end()) return std::nullopt;
+    persist.is_committing = true;
+    persist.committer = writer->second;
+    has_changed_ = true;
   }
   const std::optional<CommitState>& commit = memories_.reports.at(persist.committer).commit;
   if (!commit.has_value() || commit->name != persist.order.name) return std::nullopt;
   if (!commit->is_done) {
-    if (!commit->problem.empty()) GiveUp(now, commit->problem, said);
+    if (was_ordered && !commit->problem.empty()) GiveUp(now, commit->problem, said);
     return std::nullopt;
   }
   MARK("checkpoint committed");
@@ -408,10 +443,7 @@ std::optional<CheckpointFact> CheckpointLedger::NextFact(Instant now, const Chec
   const uint32_t doublings = std::min(failures_in_a_row_, kRetryDoublingsMax + 1);
   const Duration backoff = kRetryMin * (int64_t{1} << (doublings == 0 ? 0 : doublings - 1));
   const bool may_flush = failures_in_a_row_ == 0 || now >= due_at_ - backoff + kRetryMin;
-  if (flush && is_new && may_flush) {
-    StartPersist(now, view, *complete_);
-    return std::nullopt;
-  }
+  if (flush && is_new && may_flush) return BeginPersist(now, view, *complete_, said);
   if (!are_all_there) return std::nullopt;
   const std::optional<CheckpointCommitted>& stored = view.book.committed;
   const bool is_settled =
@@ -420,10 +452,10 @@ std::optional<CheckpointFact> CheckpointLedger::NextFact(Instant now, const Chec
   if (is_settled) has_changed_ = true;
   // The newest whole step is what remains: it goes to storage before anybody is told.
   if (!last_steps_.why().empty() && is_new && may_flush) {
-    StartPersist(now, view, *complete_);
-    if (persist_.has_value()) {
+    const std::optional<CheckpointFact> fact = BeginPersist(now, view, *complete_, said);
+    if (persist_.has_value() || fact.has_value()) {
       last_steps_.Reset();
-      return std::nullopt;
+      return fact;
     }
   }
   if (!view.is_ending) PlanHold(now, view);
@@ -442,9 +474,9 @@ std::optional<CheckpointFact> CheckpointLedger::NextFact(Instant now, const Chec
       return std::nullopt;
     }
   }
-  StartPersist(now, view, *held);
+  const std::optional<CheckpointFact> fact = BeginPersist(now, view, *held, said);
   if (persist_.has_value()) persist_->is_held = true;
-  return std::nullopt;
+  return fact;
 }
 
 }  // namespace paceline::core

@@ -21,6 +21,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -119,8 +120,14 @@ class CheckpointLedger {
   std::optional<SavedStep> HeldByAll(const World& world) const;
   void PlanHold(Instant now, const CheckpointView& view);
   void StartPersist(Instant now, const CheckpointView& view, SavedStep saved);
+  std::optional<CheckpointFact> BeginPersist(Instant now, const CheckpointView& view,
+                                             SavedStep saved, std::vector<std::string>* said);
   std::optional<CheckpointFact> WatchPersist(Instant now, const CheckpointView& view,
                                              std::vector<std::string>* said);
+  bool NoteShardProblem(Instant now, const CheckpointView& view, std::vector<std::string>* said);
+  std::set<uint32_t> NotDurable() const;  // ranks of persist_
+  std::optional<CheckpointFact> WatchCommit(Instant now, const CheckpointView& view,
+                                            std::vector<std::string>* said);
   void GiveUp(Instant now, const std::string& why, std::vector<std::string>* said);
   Duration Interval(const CheckpointView& view) const;
 

@@ -41,6 +41,37 @@ TEST_F(LedgerTest, WhatIsDueByTimeIsLookedAtOnce) {
 }
 
 // Its nodes come one by one; each is told by itself, and all once it is known who has what.
+// Each says what it did once; nobody would say it again.
+TEST_F(LedgerTest, ANewMasterCountsWhatIsInStorageAlready) {
+  Form(1, 2);
+  Run();
+  SaveAll(3);
+  reports_[0].flush = 3;
+  Run();
+  CarryOut();
+  ASSERT_TRUE(Order(0).commit.has_value());
+  CheckpointLedger fresh;
+  std::swap(ledger_, fresh);
+  Run();
+  EXPECT_TRUE(Order(0).commit.has_value()) << "all shards are durable";
+  reports_[0].commit = CommitState{Order(0).commit->name, true, "", 100};
+  ledger_ = CheckpointLedger();
+  Run();
+  ASSERT_TRUE(book_.committed.has_value());
+  EXPECT_EQ(book_.committed->saved.step, 3);
+}
+
+TEST_F(LedgerTest, ANewMasterTriesWhatFailedAgain) {
+  Form(1, 2);
+  Run();
+  SaveAll(3);
+  reports_[0].flush = 3;
+  reports_[1].shards = {{Rank(1), {1, 3}, false, "no space", {}}};
+  Run();
+  EXPECT_TRUE(said_.empty());
+  EXPECT_TRUE(Order(1).persist.has_value());
+}
+
 TEST_F(LedgerTest, ANewMasterFindsTheSourcesOfARestoreAgain) {
   Form(1, 3);
   Run();

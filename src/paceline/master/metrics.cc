@@ -83,6 +83,12 @@ void AddCheckpoints(const wire::CheckpointStatus& status, Page* page) {
               "1 while a checkpoint is on its way to storage.");
   page->Gauge("checkpoint_ok", status.problem.empty() ? 1 : 0,
               "0 when the last step that was due did not get to storage.");
+  page->Counter("checkpoint_commits", status.commits, "Checkpoints that got to storage.");
+  page->Gauge("checkpoint_restored_step", static_cast<double>(status.restored_step),
+              "Step that the newest world went on after; -1 when it began anew.");
+  page->Family("checkpoint_restores", "counter", "Worlds that went on, by where from.");
+  page->Sample(status.memory_restores, "from=\"memory\"");
+  page->Sample(status.storage_restores, "from=\"storage\"");
 }
 
 }  // namespace

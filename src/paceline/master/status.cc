@@ -95,6 +95,10 @@ wire::CheckpointStatus StatusOf(const core::CheckpointBook& book,
   if (const auto writing = ledger.persisting()) status.writing_step = writing->step;
   status.problem = ledger.problem();
   status.restored = book.restore.reason;
+  status.restored_step = book.restore.saved.step;
+  status.memory_restores = book.memory_restores;
+  status.storage_restores = book.storage_restores;
+  status.commits = book.commits;
   return status;
 }
 

@@ -89,10 +89,13 @@ TEST(Status, AProcessThatIsNotKnownIsNull) {
 TEST(Metrics, AreOpenMetricsText) {
   wire::JobStatus status{.phase = "running", .generation = 3, .step = 12, .journal = "ok"};
   status.nodes.push_back({.name = "n", .state = "seated"});
+  status.checkpoints.memory_restores = 2;
   const std::string text = MetricsText(status, {.events = 7});
   EXPECT_NE(text.find("paceline_phase{phase=\"running\"} 1\n"), std::string::npos);
   EXPECT_NE(text.find("paceline_events_total 7\n"), std::string::npos);
   EXPECT_NE(text.find("paceline_nodes{state=\"seated\"} 1\n"), std::string::npos);
+  EXPECT_NE(text.find("paceline_checkpoint_restores_total{from=\"memory\"} 2\n"),
+            std::string::npos);
   EXPECT_TRUE(text.ends_with("# EOF\n"));
 }
 

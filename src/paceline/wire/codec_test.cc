@@ -389,7 +389,11 @@ TEST(Codec, StatusAndEventsSurvive) {
                         .writing_step = 11,
                         .storage_bytes = 1 << 30,
                         .problem = "the disk is full",
-                        .restored = "goes on after step 9, from memory"};
+                        .restored = "goes on after step 9, from memory",
+                        .restored_step = 9,
+                        .memory_restores = 3,
+                        .storage_restores = 1,
+                        .commits = 4};
   pb::JobStatus message;
   ToProto(status, &message);
   JobStatus decoded;

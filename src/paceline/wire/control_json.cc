@@ -60,7 +60,11 @@ Json ToJson(const CheckpointStatus& checkpoints) {
           {"writing_step", StepOrNull(checkpoints.writing_step)},
           {"storage_bytes", checkpoints.storage_bytes},
           {"problem", checkpoints.problem},
-          {"restored", checkpoints.restored}};
+          {"restored", checkpoints.restored},
+          {"restored_step", StepOrNull(checkpoints.restored_step)},
+          {"memory_restores", checkpoints.memory_restores},
+          {"storage_restores", checkpoints.storage_restores},
+          {"commits", checkpoints.commits}};
 }
 
 }  // namespace

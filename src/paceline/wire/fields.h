@@ -63,7 +63,8 @@
 #define PACELINE_NODE_STATUS(F) F(id) F(name) F(state) F(reason) F(address) F(agent_pid) \
   F(connected) F(silent_for) F(generation)
 #define PACELINE_CHECKPOINT_STATUS(F) F(directory) F(memory_step) F(storage_step) \
-  F(writing_step) F(storage_bytes) F(problem) F(restored)
+  F(writing_step) F(storage_bytes) F(problem) F(restored) \
+  F(restored_step) F(memory_restores) F(storage_restores) F(commits)
 #define PACELINE_JOB_STATUS(F) F(job_id) F(name) F(phase) F(pending) F(master_pid) \
   F(master_incarnation) F(generation) F(world_size) F(restart_count) F(failures) F(step) \
   F(goodput) F(age) F(journal) F(last_seq) F(final_reason)

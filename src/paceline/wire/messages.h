@@ -117,13 +117,17 @@ struct NodeStatus {
 
 // The job's checkpoints. Steps are -1 where there is none.
 struct CheckpointStatus {
-  std::string directory;       // empty: the script has made no Checkpointer
-  int64_t memory_step = -1;    // newest that every rank of the world has in memory
-  int64_t storage_step = -1;   // newest committed
-  int64_t writing_step = -1;   // on its way to storage
-  uint64_t storage_bytes = 0;  // of the newest committed
-  std::string problem;         // why the last step that was due is not in storage; empty: it is
-  std::string restored;        // where the world's state comes from, one sentence
+  std::string directory;         // empty: the script has made no Checkpointer
+  int64_t memory_step = -1;      // newest that every rank of the world has in memory
+  int64_t storage_step = -1;     // newest committed
+  int64_t writing_step = -1;     // on its way to storage
+  uint64_t storage_bytes = 0;    // of the newest committed
+  std::string problem;           // why the last step that was due is not in storage; empty: it is
+  std::string restored;          // where the world's state comes from, one sentence
+  int64_t restored_step = -1;    // that it went on after
+  uint32_t memory_restores = 0;  // worlds of the job so far that went on from memory
+  uint32_t storage_restores = 0;
+  uint32_t commits = 0;  // checkpoints that got to storage
   bool operator==(const CheckpointStatus&) const = default;
 };
 

@@ -91,6 +91,7 @@ class LedgerTest : public testing::Test {
     for (const Seat& seat : world_.seats) {
       if (!lost_.contains(seat.node)) members.push_back(seat.node);
     }
+    members.insert(members.end(), left_.begin(), left_.end());
     return {.book = book_,
             .world = &world_,
             .job_id = "job",
@@ -110,6 +111,7 @@ class LedgerTest : public testing::Test {
   Instant now_ = Instant::FromNanoseconds(1);
   bool is_ending_ = false;
   std::set<NodeId> lost_;
+  std::set<NodeId> left_;        // members without a seat
   bool are_ranks_left_ = false;  // when the job ends: they may save once more
 };
 
