@@ -8,6 +8,7 @@ import re
 import shutil
 import signal
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from job import Job, eventually
@@ -113,6 +114,38 @@ def test_a_killed_agent_costs_no_step(job: Job) -> None:
     for rank in (0, 1):
         assert job.steps_done(rank) == [(1, step) for step in range(250)]
     assert sum(line.endswith(" step 249") for line in job.stdout.splitlines()) >= 1
+
+
+SLOW_FORK = """
+import os, time
+def wait():
+    while os.path.exists({file!r}):
+        time.sleep(0.01)
+os.register_at_fork(before=wait)
+"""
+
+
+def test_a_rank_that_a_dead_agent_had_ordered_belongs_to_the_next_one(tmp_path: Path) -> None:
+    """The starter is slow: it forks when the next agent has already looked who is there."""
+    slow = tmp_path / "slow"
+    (tmp_path / "sitecustomize.py").write_text(SLOW_FORK.format(file=str(slow)))
+    job = Job(tmp_path, "run", env={"PYTHONPATH": str(tmp_path)}, is_alone=True)
+    job.start_steps([*TWO, "--max-restarts", "2"], steps=300)
+    ranks = job.until_stepping(2, beyond=5)
+    agent_log = job.run_dir / "logs" / "node0" / "agent.log"
+
+    def until_logged(what: str, count: int) -> None:
+        eventually(lambda: agent_log.read_text().count(f" {what} ") >= count, what, job=job)
+
+    slow.touch()
+    os.kill(ranks[1]["pid"], signal.SIGKILL)
+    until_logged("rank_exited", 2)  # two new ones are ordered with that
+    os.kill(job.agent_pid("node0"), signal.SIGKILL)
+    until_logged("master_linked", 2)
+    slow.unlink()
+    assert job.wait() == 0, job.stderr
+    assert len(job.events("rank_failed")) == 1
+    assert "generation=2 alive=true" in agent_log.read_text(), "it found the rank of the other's"
 
 
 @pytest.mark.parametrize("flags", [[*NODES, "--spares", "1"], [*NODES, "--nnodes", "1:2"]])

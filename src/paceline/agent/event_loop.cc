@@ -277,6 +277,9 @@ void AgentLoop::OnStarterReady(const StarterHello& hello) {
                             {"imports_ms", hello.imports_ms}});
   starter_delay_ns_ = 0;
   ranks_.set_starter_is_there(true);
+  // What the agent before this one had ordered may have been carried out since this one looked; it
+  // is not any more, now that the starter has met this one.
+  FindRanks(/*with_ended=*/false);
   // Ends that happened while nobody listened.
   if (!ranks_.is_empty()) starter_.List();
   Feed(core::StarterReady{});

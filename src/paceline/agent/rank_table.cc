@@ -51,10 +51,16 @@ RankTable::RankTable(Reactor& reactor, const PageFile& page, RankTableSetup setu
       logs_(LogDirOf(setup_), RetentionOf(setup_.launch)) {}
 
 RankTable::~RankTable() {
-  for (auto& [local_rank, rank] : ranks_) {
-    reactor_.Cancel(rank.waiting);
-    if (rank.pidfd.is_open()) reactor_.Unwatch(rank.pidfd.get());
-  }
+  while (!ranks_.empty()) Drop(ranks_.begin()->first);
+}
+
+std::optional<RankTable::Living> RankTable::Drop(uint32_t local_rank) {
+  auto node = ranks_.extract(local_rank);
+  if (node.empty()) return std::nullopt;
+  Living& rank = node.mapped();
+  reactor_.Cancel(rank.waiting);
+  if (rank.pidfd.is_open()) reactor_.Unwatch(rank.pidfd.get());
+  return std::move(rank);
 }
 
 nlohmann::json RankTable::PrepareSpawn(const core::SpawnRank& spawn) {
@@ -101,6 +107,7 @@ nlohmann::json RankTable::PrepareSpawn(const core::SpawnRank& spawn) {
 }
 
 void RankTable::Add(const RankReport& rank, uint64_t start_time_ticks) {
+  Drop(rank.local_rank);  // of another process of that slot nobody asks any more
   Living living;
   living.process = {rank.pid, start_time_ticks};
   living.generation = rank.generation;
@@ -109,8 +116,9 @@ void RankTable::Add(const RankReport& rank, uint64_t start_time_ticks) {
   const uint32_t local_rank = rank.local_rank;
   Living& kept = ranks_[local_rank] = std::move(living);
   if (!kept.pidfd.is_open()) {
-    // It ended before it was pinned: hear the starter, or say so a little later.
-    OnPidfd(local_rank);
+    // It ended before it was pinned. That is said later all the same: who adds a rank has yet to
+    // tell others that it lives, and would have the last word.
+    kept.waiting = reactor_.CallAt(MonotonicNs(), [this, local_rank] { OnPidfd(local_rank); });
     return;
   }
   reactor_.Watch(kept.pidfd.get(), EPOLLIN, [this, local_rank](uint32_t) { OnPidfd(local_rank); })
@@ -170,11 +178,9 @@ std::optional<SlotReading> RankTable::ReadingOf(uint32_t local_rank, const Livin
 }
 
 void RankTable::Finish(uint32_t local_rank, std::optional<int32_t> wait_status) {
-  auto node = ranks_.extract(local_rank);
-  if (node.empty()) return;
-  Living& rank = node.mapped();
-  reactor_.Cancel(rank.waiting);
-  if (rank.pidfd.is_open()) reactor_.Unwatch(rank.pidfd.get());
+  const std::optional<Living> dropped = Drop(local_rank);
+  if (!dropped.has_value()) return;
+  const Living& rank = *dropped;
   std::optional<SlotReading> reading = ReadingOf(local_rank, rank);
   if (!wait_status.has_value() && reading.has_value()) wait_status = reading->wait_status;
   core::RankEnded ended;

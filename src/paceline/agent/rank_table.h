@@ -55,7 +55,7 @@ class RankTable {
 
   // The starter's `spawn` message, and everything it names made ready.
   nlohmann::json PrepareSpawn(const core::SpawnRank& spawn);
-  // A living rank, just started or found on the page at an agent's start.
+  // A living rank, just started or found on the page. Its end is told by the loop, never from here.
   void Add(const RankReport& rank, uint64_t start_time_ticks);
   void Signal(uint32_t local_rank, int32_t pid, int signal);
 
@@ -81,6 +81,8 @@ class RankTable {
     Fd pidfd;
     Reactor::TimerId waiting = 0;  // for the starter's word about an end
   };
+  // Nobody waits for it any more.
+  std::optional<Living> Drop(uint32_t local_rank);
   void OnPidfd(uint32_t local_rank);
   // The cause of an end that this agent did not see, from what the slot and the files say.
   ExitCause JudgeOld(const SlotReading& reading);

@@ -1,0 +1,253 @@
+"""Random crashes of real processes, and what comes back: one step's exact state, never an older one
+than was whole. PACELINE_CRASHES=1000 for the long run, PACELINE_CRASH_SEED for other ones;
+PACELINE_CRASH_SAMPLES names a file that gets a line a crash."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from job import SCRIPTS, Job, eventually, processes_of
+
+pytest.importorskip("torch", reason="the script's state is torch's")
+
+CRASHES = int(os.environ.get("PACELINE_CRASHES", "12"))
+FIRST_SEED = int(os.environ.get("PACELINE_CRASH_SEED", "1"))
+CRASHES_A_JOB = 12
+SAMPLES = os.environ.get("PACELINE_CRASH_SAMPLES")
+RANKS = range(4)
+SHAPE = ["--standalone", "--local-nodes", "2", "--nproc-per-node", "2", "--max-restarts", "100000",
+         "--replace-nodes", "on"]
+MORE_STEPS = 40  # of a job that is told to end
+
+
+def signal_all(pids: list[int], number: signal.Signals) -> None:
+    for pid in pids:
+        with suppress(ProcessLookupError):  # somebody was faster
+            os.kill(pid, number)
+
+
+@dataclass(frozen=True)
+class Said:
+    """One line of a rank."""
+
+    what: str
+    generation: int
+    number: int  # a pid, or a step
+    rest: str
+
+
+def said_by(job: Job, rank: int) -> list[Said]:
+    path = job.state / f"said-{rank}"
+    lines = [line.split(" ", 3) for line in path.read_text().splitlines()] if path.exists() else []
+    assert not [line for line in lines if line[0] == "WRONG"], lines
+    return [Said(what, int(generation), int(number), " ".join(rest))
+            for what, generation, number, *rest in lines]
+
+
+class Crashes:
+    """What happens to one job. Each fault is a method; those that end a world are the CAUSES."""
+
+    def __init__(self, job: Job, seed: int):
+        self.job, self.prng = job, random.Random(seed)
+        self.size = self.prng.choice([1_000, 100_000, 700_000])
+        self.every = self.prng.choice(["7", "25", "1s"])
+        self.past = 0  # the newest generation that the faults have ended
+        self.is_damaged = False  # since the last restore memory was flipped, or is gone
+        self.stored: dict[int, int] = {}  # generation after such a loss → what storage had then
+
+    def start(self) -> None:
+        self.job.start(SHAPE, [
+            str(SCRIPTS / "exact.py"), "--checkpoint", str(self.job.directory / "ckpt"),
+            "--out", str(self.job.state), "--size", str(self.size), "--every", self.every])
+
+    # ---- what there is ----
+    def newest(self, what: str) -> dict[int, Said]:
+        found = {}
+        for rank in RANKS:
+            lines = [line for line in said_by(self.job, rank) if line.what == what]
+            if lines:
+                found[rank] = lines[-1]
+        return found
+
+    def pid(self, rank: int) -> int:
+        return self.newest("began")[rank].number
+
+    def agent(self) -> int:
+        return self.job.agent_pid(self.prng.choice(self.nodes()))
+
+    def nodes(self) -> list[str]:
+        return sorted(path.parent.name for path in self.job.run_dir.glob("nodes/*/agent.json"))
+
+    def arenas(self) -> list[Path]:
+        root = Path(f"/dev/shm/paceline-{os.getuid()}") / self.job.card["id"]
+        return sorted(root.glob("*/rank-*.arena"))
+
+    def newest_stored(self) -> int:
+        listed = self.job.command("ckpt", "ls", "--json", str(self.job.directory / "ckpt"))
+        found = json.loads(listed.stdout)["checkpoints"] if listed.returncode == 0 else []
+        return max((int(one["step"]) for one in found), default=-1)
+
+    # ---- what is done to it ----
+    def kill_rank(self) -> None:
+        signal_all([self.pid(self.prng.choice(RANKS))], signal.SIGKILL)
+
+    def kill_all_ranks(self) -> None:
+        signal_all([self.pid(rank) for rank in RANKS], signal.SIGKILL)
+
+    def kill_node(self) -> None:
+        first = self.prng.choice([0, 2])
+        agent = self.agent()  # of that node or of the other one
+        signal_all([agent], signal.SIGSTOP)
+        signal_all([self.pid(first), self.pid(first + 1), agent], signal.SIGKILL)
+
+    def kill_everything(self) -> None:
+        self.end_everything()
+        self.job.start(["--resume"], [])
+
+    def reboot(self) -> None:
+        self.end_everything()
+        self.is_damaged = True
+        for arena in self.arenas():
+            arena.unlink()
+        self.job.start(["--resume"], [])
+
+    def end_everything(self) -> None:
+        launcher = self.job.launcher
+        assert launcher is not None
+        launcher.kill()
+        launcher.wait()
+        eventually(lambda: not self.kill_leftovers(), "nothing lives", job=self.job)
+        self.past = self.generation()  # agents may have begun one while they were killed
+
+    def kill_leftovers(self) -> dict[int, str]:
+        found = processes_of(self.job.card["id"], self.job.run_dir)
+        shared = " --info "  # starters stay
+        found = {pid: command for pid, command in found.items() if shared not in command}
+        signal_all(list(found), signal.SIGKILL)
+        return found
+
+    def kill_agent(self) -> None:
+        signal_all([self.agent()], signal.SIGKILL)
+
+    def kill_master(self) -> None:
+        signal_all([self.job.card["master"]["pid"]], signal.SIGKILL)
+
+    def freeze_rank(self) -> None:
+        self.freeze(self.pid(self.prng.choice(RANKS)))
+
+    def freeze_agent(self) -> None:
+        self.freeze(self.agent())
+
+    def freeze(self, pid: int) -> None:
+        signal_all([pid], signal.SIGSTOP)
+        time.sleep(self.prng.uniform(0, 0.8))
+        signal_all([pid], signal.SIGCONT)
+
+    def flip_memory(self) -> None:
+        """One bit of one of the arenas, wherever it is."""
+        self.is_damaged = True
+        with self.prng.choice(self.arenas()).open("r+b", buffering=0) as file:
+            at = self.prng.randrange(file.seek(0, os.SEEK_END))
+            byte = os.pread(file.fileno(), 1, at)[0] ^ (1 << self.prng.randrange(8))
+            os.pwrite(file.fileno(), bytes([byte]), at)
+
+    CAUSES = (kill_rank, kill_all_ranks, kill_node, kill_everything, reboot)
+    OTHERS = (kill_agent, kill_master, freeze_rank, freeze_agent, flip_memory, kill_rank)
+
+    def schedule(self) -> list[str]:
+        """Faults at random moments, the last of which ends the world. Returns their names."""
+        faults: list[Callable[[Crashes], None]] = []
+        for _ in range(self.prng.choice([0, 0, 1, 2])):
+            faults.append(self.prng.choice(self.OTHERS))
+        faults.append(self.prng.choice(self.CAUSES))
+        for fault in faults:
+            time.sleep(self.prng.uniform(0, 0.4))
+            fault(self)
+        return [fault.__name__ for fault in faults]
+
+    def until_saving(self) -> None:
+        """Every rank has saved a step of a world that no fault has ended."""
+        def ask() -> bool:
+            saved = self.newest("saved")
+            return len(saved) == len(RANKS) and all(
+                line.generation > self.past for line in saved.values())
+        eventually(ask, f"all ranks save in a world after {self.past}", job=self.job)
+
+    def generation(self) -> int:
+        return max(line.generation for line in self.newest("began").values())
+
+
+def whole_before(job: Job, generation: int) -> int:
+    """The newest step that every rank had in memory before this world: saved there or restored."""
+    held = []
+    for rank in RANKS:
+        steps = [line.number for line in said_by(job, rank)
+                 if line.generation < generation and line.what in ("saved", "restored")]
+        held.append(steps[-1] if steps else -1)
+    return min(held)
+
+
+def last_words(job: Job, generation: int) -> dict[int, list[Said]]:
+    return {rank: [line for line in said_by(job, rank) if line.generation <= generation][-6:]
+            for rank in RANKS}
+
+
+def judge(crashes: Crashes) -> list[dict[str, object]]:
+    """Each restore of the job, compared with what was there. That it was exact, ranks have said."""
+    job, rows = crashes.job, []
+    worlds: dict[int, dict[int, Said]] = {}
+    for rank in RANKS:
+        for line in said_by(job, rank):
+            if line.what == "restored":
+                worlds.setdefault(line.generation, {})[rank] = line
+    for generation, ranks in sorted(worlds.items()):
+        steps = {line.number for line in ranks.values()}
+        assert len(steps) == 1, f"world {generation} restored several steps: {ranks}"
+        whole, (step,) = whole_before(job, generation), steps
+        whole = min(whole, crashes.stored.get(generation, whole))
+        assert step >= whole, (f"world {generation} restored {step}, though {whole} was whole: "
+                               f"{last_words(job, generation)}; stderr:\n{job.stderr}")
+        sources = sorted({line.rest.rpartition("from ")[2].split(",")[0]
+                          for line in ranks.values()})
+        rows.append({"generation": generation, "restored": step, "whole": whole,
+                     "sources": sources, "damaged": generation in crashes.stored})
+    return rows
+
+
+@pytest.mark.parametrize("number", range((CRASHES + CRASHES_A_JOB - 1) // CRASHES_A_JOB))
+def test_what_comes_back_is_exact_and_the_newest(number: int, job: Job) -> None:
+    seed = FIRST_SEED + number
+    crashes = Crashes(job, seed)
+    crashes.start()
+    crashes.until_saving()
+    schedules = []
+    for _ in range(CRASHES_A_JOB):
+        before = crashes.past = crashes.generation()
+        stored = crashes.newest_stored()
+        schedules.append(crashes.schedule())
+        print(f"world {before}:", *schedules[-1])  # shown when the test fails
+        crashes.until_saving()
+        if crashes.is_damaged:
+            crashes.stored |= dict.fromkeys(range(before + 1, crashes.generation() + 1), stored)
+        crashes.is_damaged = False
+    last = max(line.number for line in crashes.newest("saved").values()) + MORE_STEPS
+    part = job.state / "end.part"
+    part.write_text(str(last))
+    part.replace(job.state / "end")
+    assert job.wait() == 0, job.stderr
+    assert {line.number for line in crashes.newest("ended").values()} == {last}
+    rows = judge(crashes)
+    assert job.command("ckpt", "verify", str(job.directory / "ckpt")).returncode == 0
+    if SAMPLES:
+        with open(SAMPLES, "a") as file:
+            about = {"seed": seed, "size": crashes.size, "every": crashes.every}
+            print(json.dumps({**about, "schedules": schedules, "restores": rows}), file=file)
