@@ -42,7 +42,8 @@ class BaseCheckpointer(ABC):
             "directory": self._directory,
             **terms(keep=keep, every=every, replicas=replicas),
         }
-        if self._directory.startswith("/"):
+        # Only to look writes nothing: a disk that stands still keeps nobody from going on.
+        if self._directory.startswith("/") and not os.path.isdir(self._directory):
             os.makedirs(self._directory, mode=0o700, exist_ok=True)
         self._place, self._socket = _find_keeper(self._directory)
         self._is_replica = False

@@ -22,6 +22,13 @@ class Loaded:
 
 def find(path: str | os.PathLike[str]) -> str:
     """The folder of a checkpoint: `path` itself, or the newest one in it."""
+    if os.fspath(path).startswith("s3:/"):
+        raise CheckpointError(
+            what="a checkpoint in an object store is read from a copy",
+            where=os.fspath(path),
+            why="only a Checkpointer's restore fetches by itself",
+            fix=f"paceline ckpt copy {os.fspath(path)} DIR, and load DIR",
+        )
     named = os.path.abspath(os.fspath(path))
     try:
         return newest_checkpoint(named)

@@ -213,9 +213,11 @@ def in_small_memory(
     def enlarge(place: str) -> Done:
         return inside("mount", "-o", "remount,size=4g", place)
 
-    yield run, enlarge
-    space.stdin.close()
-    space.wait()
+    try:
+        yield run, enlarge
+    finally:
+        space.stdin.close()
+        space.wait()
 
 
 CLOCK = r"""

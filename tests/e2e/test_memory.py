@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from job import Job, eventually
+from job import SCRIPTS, Job, eventually
 
 pytestmark = pytest.mark.alone
 
@@ -57,3 +57,21 @@ def test_a_killed_rank_is_not_called_out_of_memory(job: Job) -> None:
     assert job.wait() == 0, job.stderr
     (failed,) = job.events("rank_failed")
     assert "SIGKILL" in failed["sentence"] and "memory" not in failed["sentence"]
+
+
+def test_row_30_an_agent_that_ran_out_of_memory_costs_no_save(
+        job: Job, small_group: Path) -> None:
+    """A limit that is too tight for it, from one moment to the next: a new one goes on."""
+    pytest.importorskip("torch", reason="checkpoints are of torch's tensors here")
+    storage = job.directory / "ckpt"
+    job.start(TWO, [str(SCRIPTS / "flash.py"), "--checkpoint", str(storage), "--out",
+                    str(job.state), "--steps", "300", "--every", "25"])
+    job.until_event("checkpoint_committed")
+    agent = job.agent_pid("node0")
+    (small_group / "cgroup.procs").write_text(str(agent))
+    (small_group / own_group()[1]).write_text(str(256 << 10))
+    eventually(lambda: job.agent_pid("node0") != agent, "a new agent", job=job)
+    assert job.wait() == 0, job.stderr
+    assert len(job.events("world_formed")) == 1, "nobody was restarted"
+    assert job.events("checkpoint_committed")[-1]["step"] == 299
+    assert job.command("ckpt", "verify", str(storage)).returncode == 0

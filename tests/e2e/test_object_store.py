@@ -90,6 +90,42 @@ def test_checkpoints_live_in_an_object_store(
     assert not [key for key in store.objects() if f"/{name}/" in key]
 
 
+def test_a_copy_is_read_without_the_store(
+    make_s3_job: Callable[[str], Job], store: ObjectStore
+) -> None:
+    first = make_s3_job("first")
+    newest = finished(first, steps=50)[0]["name"]
+    here = first.directory / "here"
+    done = first.command("ckpt", "copy", "--json", PLACE, str(here))
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["to"] == str(here / str(newest))
+    assert first.command("ckpt", "verify", str(here)).returncode == 0
+    assert first.command("ckpt", "diff", PLACE, str(here)).returncode == 0
+    # Again: nothing is sent. And back, into an empty place.
+    assert json.loads(first.command("ckpt", "copy", "--json", PLACE, str(here)).stdout)[
+        "bytes"] == 0
+    back = first.command("ckpt", "copy", str(here), PLACE + "/back")
+    assert back.returncode == 0, back.stderr
+    assert first.command("ckpt", "verify", PLACE + "/back").returncode == 0
+    # Another one of that name, or one that is damaged, is refused; both stay as they are.
+    other = make_s3_job("other")
+    there = other.directory / "there"
+    other.start(RANKS, [str(SCRIPTS / "flash.py"), "--checkpoint", str(there), "--out",
+                        str(other.state), "--steps", "50", "--cut"])
+    assert other.wait() == 0, other.stderr
+    assert (there / str(newest)).exists()
+    refused = other.command("ckpt", "copy", PLACE, str(there))
+    assert refused.returncode == 2 and "PL-E084" in refused.stderr, refused.stderr
+    assert other.command("ckpt", "verify", str(there)).returncode == 0
+    key = f"runs/gpt/{newest}/shard-00001.safetensors"
+    body = bytearray(store.client().get_object(Bucket=BUCKET, Key=key)["Body"].read())
+    body[100_000] ^= 1
+    store.client().put_object(Bucket=BUCKET, Key=key, Body=bytes(body))
+    refused = other.command("ckpt", "copy", f"{PLACE}/{newest}", str(first.directory / "third"))
+    assert refused.returncode == 2 and "PL-E084" in refused.stderr, refused.stderr
+    assert not (first.directory / "third" / str(newest) / "MANIFEST.json").exists()
+
+
 def test_frozen_weights_are_sent_once(
     make_s3_job: Callable[[str], Job], store: ObjectStore
 ) -> None:

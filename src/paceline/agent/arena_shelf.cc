@@ -87,9 +87,15 @@ uint64_t Unreserved(const std::string& root, const std::string& but) {
 
 }  // namespace
 
+ArenaHomes ArenaHomesOfUser() {
+  const std::string user = Concat("/paceline-", ::geteuid());
+  return {.memory = "/dev/shm" + user, .disk = "/var/tmp" + user};
+}
+
 ArenaShelf::Roots ArenaRoots(const std::string& job_id) {
-  const std::string place = Concat("/paceline-", ::geteuid(), "/", job_id);
-  return {.memory = "/dev/shm" + place, .disk = IsFarAway("/var/tmp") ? "" : "/var/tmp" + place};
+  const ArenaHomes homes = ArenaHomesOfUser();
+  return {.memory = Concat(homes.memory, "/", job_id),
+          .disk = IsFarAway("/var/tmp") ? "" : Concat(homes.disk, "/", job_id)};
 }
 
 std::string ArenaShelf::PathIn(const std::string& root, const Place& place) {
@@ -128,10 +134,11 @@ absl::StatusOr<ArenaShelf::Budget> ArenaShelf::BudgetFor(const Place& place, uin
   // steps.
   const std::shared_ptr<ckpt::Arena> present = Find(place);
   const bool stays = present != nullptr && present->image_bytes_max() >= image_bytes;
-  if (stays && PathOf(place) != PathIn(roots_.memory, place)) {
+  const std::string before = PathOf(place);
+  if (stays && before != PathIn(roots_.memory, place)) {
     budget.slots = present->slot_count();
     budget.is_on_disk = true;
-    budget.path = PathOf(place);
+    budget.path = before;
     budget.why = "they were begun there";
     return budget;
   }
@@ -144,7 +151,6 @@ absl::StatusOr<ArenaShelf::Budget> ArenaShelf::BudgetFor(const Place& place, uin
   if (budget.slots == 0) return budget;
   budget.path = PathIn(budget.is_on_disk ? roots_.disk : roots_.memory, place);
   // The one that it replaces may lie in the other place.
-  const std::string before = PathOf(place);
   if (before != budget.path) ::unlink(before.c_str());
   return budget;
 }

@@ -120,6 +120,13 @@ class ArenaShelf {
   const std::shared_ptr<Claims> claims_ = std::make_shared<Claims>();
 };
 
+// Where this user's jobs have their arenas: in memory, and on a disk.
+struct ArenaHomes {
+  std::string memory;
+  std::string disk;
+};
+ArenaHomes ArenaHomesOfUser();
+
 // /dev/shm/paceline-UID/JOB and /var/tmp/paceline-UID/JOB; no disk where the latter is far away.
 ArenaShelf::Roots ArenaRoots(const std::string& job_id);
 

@@ -160,7 +160,7 @@ void CheckpointStation::On(const LookDone& done) {
 void CheckpointStation::On(const FetchDone& done) {
   LogInfo("checkpoint_fetched", {{"checkpoint", done.task.name},
                                  {"bytes", done.fetched.bytes},
-                                 {"bytes_here", done.fetched.bytes_here},
+                                 {"bytes_here", done.fetched.bytes_there},
                                  {"problem", done.problem}});
   core::StoredFetched fetched{.peer = done.task.asked_by,
                               .name = done.task.name,

@@ -116,7 +116,7 @@ void CheckpointWorker::Do(const FetchTask& task) {
   FetchDone done{task, "", FailureKind::kSystem, {}};
   const Result<ckpt::Store*> store = StoreOf(task.directory);
   const auto fetched = store.ok() ? tier_->Fetch(*store, task.name, task.ranks)
-                                  : Result<LocalTier::Fetched>(store.failure());
+                                  : Result<ckpt::Copied>(store.failure());
   if (fetched.ok()) {
     done.fetched = *fetched;
   } else {

@@ -64,7 +64,7 @@ struct FetchDone {
   FetchTask task;
   std::string problem;                      // empty: the files are in the local tier
   FailureKind kind = FailureKind::kSystem;  // of the problem
-  LocalTier::Fetched fetched;
+  ckpt::Copied fetched;
 };
 struct CommitDone {
   std::string name;

@@ -24,7 +24,6 @@ using nlohmann::json;
 
 // Of the steps on the disk beside the one that is being written.
 constexpr size_t kOthersMax = 1;
-constexpr int kFetchesMax = 3;  // of a file that does not hold
 constexpr uint64_t kImageJsonBytesMax = 4096;
 constexpr char kImageSuffix[] = ".image.json";
 constexpr std::string_view kPartSuffix = ".part.json";
@@ -74,21 +73,6 @@ std::string Hexadecimal(uint64_t number) {
   char digits[16];
   const auto end = std::to_chars(std::begin(digits), std::end(digits), number, 16).ptr;
   return {digits, end};
-}
-
-// One file of a checkpoint, unless it is here and holds. The bytes that came.
-Result<uint64_t> FetchFile(ckpt::Store* from, ckpt::Store* to, const std::string& key,
-                           const ckpt::ManifestFile& file) {
-  auto here = to->Open(key, file.bytes);
-  if (here.ok() && ckpt::Verify(here->get(), file.hashes).ok()) return uint64_t{0};
-  for (int i = 1;; ++i) {
-    ASSIGN_OR_RETURN(auto source, from->Open(key, file.bytes));
-    const Result<void> written = to->WriteImage(key, source.get(), file.hashes, nullptr);
-    if (written.ok()) return file.bytes;
-    // What changed on its way comes rightly the next time; else it is damaged there.
-    const bool may_differ = written.failure().kind == FailureKind::kDamaged && i < kFetchesMax;
-    if (!may_differ) return written.failure();
-  }
 }
 
 }  // namespace
@@ -210,29 +194,12 @@ Result<void> LocalTier::Send(ckpt::Store* store, const ckpt::ShardPlace& place,
   return ckpt::WriteShard(store, place, image, pacer);
 }
 
-Result<LocalTier::Fetched> LocalTier::Fetch(ckpt::Store* store, const std::string& name,
-                                            const std::set<uint32_t>& ranks) {
+Result<ckpt::Copied> LocalTier::Fetch(ckpt::Store* store, const std::string& name,
+                                      const std::set<uint32_t>& ranks) {
   if (!is_on()) return Failure{FailureKind::kNotFound, "there is no local disk to fetch to"};
   ASSIGN_OR_RETURN(const ckpt::Manifest manifest, ckpt::ReadManifest(store, name));
   RETURN_IF_ERROR(MakeRoom(name));
-  RETURN_IF_ERROR(store_->MakeFolder(name));
-  std::set<std::string> wanted;
-  for (const ckpt::ManifestRank& rank : manifest.ranks) {
-    if (!ranks.empty() && !ranks.contains(rank.rank)) continue;
-    wanted.insert(rank.file);
-    if (!rank.frozen.empty()) wanted.insert(rank.frozen);
-    wanted.insert(rank.notes);
-  }
-  Fetched fetched;
-  for (const std::string& one : wanted) {
-    const ckpt::ManifestFile* file = manifest.Find(one);
-    ASSIGN_OR_RETURN(const uint64_t came, FetchFile(store, store_.get(), KeyOf(name, one), *file));
-    fetched.bytes += came;
-    fetched.bytes_here += file->bytes - came;
-  }
-  RETURN_IF_ERROR(ckpt::Put(store_.get(), KeyOf(name, ckpt::kManifestName), ckpt::ToText(manifest),
-                            ckpt::Store::PutMode::kReplace));
-  return fetched;
+  return ckpt::CopyCheckpoint(store, store_.get(), name, manifest, ranks);
 }
 
 void LocalTier::RemoveAll() {

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "paceline/base/result.h"
+#include "paceline/ckpt/copy_checkpoint.h"
 #include "paceline/ckpt/pacer.h"
 #include "paceline/ckpt/storage.h"
 #include "paceline/ckpt/store/store.h"
@@ -53,14 +54,10 @@ class LocalTier {
   // From here to where it belongs. kNotFound: it is not here.
   Result<void> Send(ckpt::Store* store, const ckpt::ShardPlace& place, ckpt::Pacer* pacer) const;
 
-  struct Fetched {
-    uint64_t bytes = 0;       // that came from the store
-    uint64_t bytes_here = 0;  // that were here already, and hold
-  };
   // The files of these ranks of a committed checkpoint, verified, as a folder that ranks can read;
   // all ranks' when it is empty. kBusy: the store is away.
-  Result<Fetched> Fetch(ckpt::Store* store, const std::string& name,
-                        const std::set<uint32_t>& ranks);
+  Result<ckpt::Copied> Fetch(ckpt::Store* store, const std::string& name,
+                             const std::set<uint32_t>& ranks);
 
   void RemoveAll();
 

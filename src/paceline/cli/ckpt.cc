@@ -141,7 +141,7 @@ struct PairVerb {
   int (*run)(Invocation& invocation, const std::string& one, const std::string& other);
 };
 constexpr PairVerb kPairVerbs[] = {
-    {"diff", CkptDiff}, {"export", CkptExport}, {"import", CkptImport}};
+    {"diff", CkptDiff}, {"copy", CkptCopy}, {"export", CkptExport}, {"import", CkptImport}};
 
 constexpr Flag kCkptFlags[] = {
     {.dest = "to",
@@ -183,8 +183,8 @@ int RunCkpt(Invocation& invocation) {
   return invocation.out.Fail({.code = "PL-E002",
                               .what = "paceline ckpt needs a verb and its paths",
                               .where = "the command line",
-                              .why = "ls, show, verify and rm take a path; diff A B, export DIR "
-                                     "OUT and import SOURCE DIR take two",
+                              .why = "ls, show, verify and rm take a path; diff A B, copy FROM TO, "
+                                     "export DIR OUT and import SOURCE DIR take two",
                               .fix = "paceline ckpt ls DIR"});
 }
 

@@ -97,8 +97,8 @@ int CkptExport(Invocation& invocation, const std::string& path, const std::strin
                      .what = "the checkpoint cannot be exported",
                      .where = named->place(),
                      .why = "PyTorch reads it from files, and an object store has none",
-                     .fix = "copy that folder to a disk, with your store's own tool, and export "
-                            "the copy; --to hf needs no copy"});
+                     .fix = "paceline ckpt copy it to a directory, and export that; --to hf needs "
+                            "no copy"});
   }
   if (to == "dcp") return BecomeConverter(invocation, {"export", named->place(), folder});
   return out.Fail({.code = "PL-E002",

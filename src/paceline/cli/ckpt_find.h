@@ -40,6 +40,7 @@ std::string ShapeText(const std::vector<uint64_t>& shape);  // "10x768", "scalar
 
 // ---- verbs with a file of their own ----
 int CkptDiff(Invocation& invocation, const std::string& one, const std::string& other);
+int CkptCopy(Invocation& invocation, const std::string& path, const std::string& target);
 int CkptExport(Invocation& invocation, const std::string& path, const std::string& folder);
 int CkptImport(Invocation& invocation, const std::string& source, const std::string& directory);
 

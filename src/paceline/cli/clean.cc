@@ -13,6 +13,7 @@
 #include <filesystem>
 #include <system_error>
 
+#include "paceline/agent/arena_shelf.h"
 #include "paceline/base/fd.h"
 #include "paceline/base/file_text.h"
 #include "paceline/base/json.h"
@@ -120,10 +121,9 @@ void PlanRegistry(const std::string& root, CleanPlan* plan) {
 // Checkpoints in memory: what a job leaves when host and agents were killed together. Those of a
 // job that is known here may be wanted by --resume, and go with its run directory.
 // On a disk lie those that found no room in memory.
-constexpr const char* kArenaPlaces[] = {"/dev/shm", "/var/tmp"};
-
-std::string ArenasAt(const char* place) {
-  return std::string(place) + "/paceline-" + std::to_string(geteuid());
+std::vector<std::string> ArenaHomes() {
+  const agent::ArenaHomes homes = agent::ArenaHomesOfUser();
+  return {homes.memory, homes.disk};
 }
 
 Duration UnchangedFor(const std::string& path) {
@@ -135,9 +135,9 @@ Duration UnchangedFor(const std::string& path) {
 void PlanMemory(const Environment& environment, CleanPlan* plan) {
   std::vector<std::string> known;
   for (const JobPlace& job : KnownJobs(environment)) known.push_back(job.id);
-  for (const char* place : kArenaPlaces) {
-    for (const std::string& job_id : EntriesOf(ArenasAt(place))) {
-      const std::string path = ArenasAt(place) + "/" + job_id;
+  for (const std::string& home : ArenaHomes()) {
+    for (const std::string& job_id : EntriesOf(home)) {
+      const std::string path = home + "/" + job_id;
       const bool is_known = std::find(known.begin(), known.end(), job_id) != known.end();
       if (is_known || UnchangedFor(path) < kMemoryRest || HasProcess(job_id)) continue;
       plan->removed.push_back({"checkpoints in memory", path, "no process of its job lives"});
@@ -166,8 +166,8 @@ void PlanRunDir(const JobPlace& job, const std::string& why, const std::string& 
     return;
   }
   plan->removed.push_back({"run directory", job.run_dir, why});
-  for (const char* place : kArenaPlaces) {
-    const std::string path = ArenasAt(place) + "/" + job.id;
+  for (const std::string& home : ArenaHomes()) {
+    const std::string path = home + "/" + job.id;
     if (access(path.c_str(), F_OK) != 0) continue;
     plan->removed.push_back({"checkpoints in memory", path, "its run directory goes"});
   }

@@ -170,6 +170,9 @@ constexpr ErrorCode kCodes[] = {
      "Formats that are pickles are read by torch's weights-only loader and by nothing else. What "
      "that refuses is not loaded: a pickle can run any code. Save it again as tensors, numbers, "
      "text, lists and dicts."},
+    {"PL-E084", "the checkpoint cannot be copied", kExitUsage,
+     "What was copied already stays, and is not sent again by the next try; without a manifest "
+     "nobody takes it for a checkpoint."},
     {"PL-E085", "the job leases no such data", kExitUsage,
      "`paceline data` shows data sets that workers lease from the master: those of "
      "paceline.data.shards and LeasedLoader. The data of an ElasticLoader is computed by each rank "

@@ -33,6 +33,8 @@ namespace {
 
 // After the job's end everything leaves by itself within this time, or is killed.
 constexpr int64_t kLeaveNs = 5'000'000'000;
+// What was killed is gone at once, unless it sleeps in the kernel.
+constexpr int64_t kKilledNs = 5'000'000'000;
 
 bool WasKilled(int status) { return WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL; }
 
@@ -413,6 +415,20 @@ void Launcher::KillLeftovers() {
     if (kept.process.pid > 0) ::kill(kept.process.pid, SIGKILL);
   }
   if (master_.process.pid > 0) ::kill(master_.process.pid, SIGKILL);
+  if (stuck_timer_ != 0) return;
+  stuck_timer_ = reactor_->CallAt(agent::MonotonicNs() + kKilledNs, [this] { LeaveStuck(); });
+}
+
+void Launcher::LeaveStuck() {
+  const auto tell = [this](const std::string& who, pid_t pid) {
+    if (pid <= 0) return;
+    options_.narrate(Concat(who, " (process ", pid,
+                            ") has been killed and does not end: it sleeps in the kernel, as on a "
+                            "disk or file system that does not answer, and ends when that does."));
+  };
+  for (const auto& [node, kept] : agents_) tell("The agent of " + node, kept.process.pid);
+  tell("The master", master_.process.pid);
+  reactor_->Stop();
 }
 
 }  // namespace paceline::cli

@@ -88,6 +88,8 @@ class Launcher {
   void OnJobEnded(int exit_code, const std::string& reason);
   void FinishWhenQuiet();
   void KillLeftovers();
+  // Of what does not even die of SIGKILL: the job is over, whatever sleeps in the kernel.
+  void LeaveStuck();
   // The error that a process of the control plane left behind, in its four parts; "" for none.
   std::string LastWords() const;
   bool IsQuiet() const;
@@ -104,6 +106,7 @@ class Launcher {
   std::map<std::string, wire::NodeGoneReport> gone_;  // told again to a new master
   agent::Reactor::TimerId deadline_timer_ = 0;
   agent::Reactor::TimerId kill_timer_ = 0;
+  agent::Reactor::TimerId stuck_timer_ = 0;
   int signal_count_ = 0;
   bool has_ended_ = false;
   bool is_stopping_ = false;

@@ -61,7 +61,7 @@ Story Narrator::Finish() {
   const bool has_journal = ::access((run_dir_ + "/journal.db").c_str(), R_OK) == 0;
   if (!has_journal) IsOverWithin(kLastEventWait);
   Leave();
-  if (!has_journal) return story_;
+  if (!has_journal || story_.is_whole) return story_;
   const Check problem =
       EventsFromJournal({.run_dir = run_dir_}, next_seq_, [this](const auto& event) {
         Take(event);
@@ -116,9 +116,8 @@ void Narrator::Take(const wire::JobEvent& event) {
   } else if (event.kind == "rank_failed") {
     ++story_.failures;
     TakeFailure(event);
-  } else if (event.kind == "job_finished") {
-    story_.final_sentence = event.sentence;
   }
+  story_.is_whole = event.kind == "job_finished";
   if (event.seq > told_seq_ && !IsQuietKind(event.kind)) Tell(event);
 }
 

@@ -33,7 +33,7 @@ struct RootFailure {
 struct Story {
   uint32_t worlds = 0;
   uint32_t failures = 0;
-  std::string final_sentence;
+  bool is_whole = false;  // the last event that was heard is the job's end
   std::optional<RootFailure> root;
 };
 

@@ -200,9 +200,9 @@ class S3Store final : public Store {
 
   Result<std::vector<std::string>> GetAll(const std::vector<std::string>& keys,
                                           uint64_t bytes_max) override {
+    if (keys.empty()) return std::vector<std::string>();
     json request = {{"op", "get_all"}, {"bucket", bucket_}, {"bytes_max", bytes_max}};
     for (const std::string& key : keys) request["keys"].push_back(Where(key)["key"]);
-    if (keys.empty()) return std::vector<std::string>();
     ASSIGN_OR_RETURN(const json answer, client_->Call(request));
     const json sizes = answer.value("sizes", json::array());
     const bool is_whole = sizes.is_array() && sizes.size() == keys.size() &&
