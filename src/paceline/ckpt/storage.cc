@@ -250,6 +250,13 @@ void RemoveParts(Store* store, const PersistOrder& committed) {
   for (const PersistOrder::Shard& shard : committed.shards) {
     (void)store->Remove(KeyOf(committed.name, PartNameOf(shard.rank.value())));
   }
+  if (!store->traits().has_paths) return;
+  const auto entries = store->List(committed.name);
+  if (!entries.ok()) return;
+  for (const StoreEntry& entry : *entries) {
+    const bool is_attempt = entry.name.find(".safetensors.new-") != std::string::npos;
+    if (is_attempt) (void)store->Remove(KeyOf(committed.name, entry.name));
+  }
 }
 
 Result<Manifest> ReadManifest(Store* store, const std::string& name) {

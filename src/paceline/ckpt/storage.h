@@ -58,8 +58,8 @@ struct CommitPlace {
 // has a newer step of this job as its newest, so whoever ordered this is of the past.
 Result<uint64_t> Commit(Store* store, const CommitPlace& place);
 
-// The parts of a committed checkpoint, which nobody reads any more. They go with its folder at the
-// latest, so a failure is none.
+// The parts of a committed checkpoint and what killed writers left, which nobody reads any more.
+// They go with its folder at the latest, so a failure is none.
 void RemoveParts(Store* store, const PersistOrder& committed);
 
 // Removes all but the newest `keep` checkpoints and what older, unfinished ones left. Never what

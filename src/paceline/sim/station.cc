@@ -249,9 +249,7 @@ void SimStation::Do(const core::WriteImage& action) {
   }
   Add([this, action] {
     After(DrawShort(), [this, action] {
-      const bool has_file = action.shard.file_of == action.shard.rank;
-      const std::string why = world_.storage().BeginShard(action.name, action.shard.rank.value(),
-                                                          has_file, world_.queue().now());
+      const std::string why = world_.storage().BeginShard(action.name, world_.queue().now());
       if (!why.empty()) return EndImage(action, why);
       const SaveOptions& saves = world_.options().saves;
       const Duration work = Duration::Nanoseconds(

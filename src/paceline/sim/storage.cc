@@ -43,13 +43,10 @@ std::string Storage::TroubleOfWriting() const {
   return is_full ? "no space left on device" : "";
 }
 
-std::string Storage::BeginShard(const std::string& name, uint32_t rank, bool has_file,
-                                Instant now) {
+std::string Storage::BeginShard(const std::string& name, Instant now) {
   if (const std::string why = TroubleOfWriting(); !why.empty()) return why;
   SimFolder& folder = folders_[name];
-  if (folder.manifest.has_value()) return "";  // complete already; see EndShard
-  folder.changed = now;
-  if (has_file) folder.files[rank] = SimShard{};
+  if (!folder.manifest.has_value()) folder.changed = now;  // else complete already; see EndShard
   return "";
 }
 

@@ -59,7 +59,8 @@ class Storage {
   void Hurt(const std::string& name, bool is_visible);
 
   // --- stages; a text is why it failed ---
-  std::string BeginShard(const std::string& name, uint32_t rank, bool has_file, Instant now);
+  // A file becomes visible at its end alone.
+  std::string BeginShard(const std::string& name, Instant now);
   std::string EndShard(const std::string& name, const SimImage& image, Rank file_of, Instant now);
   // The manifest that would be written. `checks`: as it must be; without, a canary.
   std::string Assemble(const PersistOrder& order, bool checks, SimManifest* manifest);

@@ -37,17 +37,26 @@ class PosixStore final : public Store {
 
   Result<void> WriteImage(const std::string& key, ChunkSource* image,
                           std::span<const uint64_t> hashes, Pacer* pacer) override {
-    RETURN_IF_ERROR(Remove(key));
+    const std::string path = PathOf(key);
+    const std::string making = TemporaryOf(path);
     const Result<DrainReport> drained =
-        Drain(image, hashes, PathOf(key), {.pacer = pacer, .disk = disk_});
+        Drain(image, hashes, making, {.pacer = pacer, .disk = disk_});
     if (!drained.ok()) return drained.failure();
-    return {};
+    Result<void> replaced = Replace(making, path);
+    if (!replaced.ok()) disk_->Unlink(making);
+    return replaced;
   }
 
   Result<void> Link(const std::string& from, const std::string& to) override {
-    RETURN_IF_ERROR(Remove(to));
-    const int linked = disk_->Link(PathOf(from), PathOf(to));
-    if (linked == 0) return {};
+    const std::string path = PathOf(to);
+    const std::string making = TemporaryOf(path);
+    const int linked = disk_->Link(PathOf(from), making);
+    if (linked == 0) {
+      const Result<void> replaced = Replace(making, path);
+      // A rename between two names of one file leaves both.
+      disk_->Unlink(making);
+      return replaced;
+    }
     // No hard links here, or too many of this file.
     const bool cannot = linked == -EPERM || linked == -EOPNOTSUPP || linked == -ENOSYS ||
                         linked == -EMLINK || linked == -EXDEV;

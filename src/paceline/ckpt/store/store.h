@@ -49,8 +49,9 @@ class Store {
   // Before anything is written into it. Again: nothing happens.
   virtual Result<void> MakeFolder(const std::string& folder) = 0;
 
-  // A file of any size, each chunk compared with its hash on the way. What an attempt that failed
-  // left under that key is replaced. Its bytes are durable afterwards, its name after SyncNames.
+  // A file of any size, each chunk compared with its hash on the way. What is there is replaced by
+  // the whole of it: a manifest may name it by then. Its bytes are durable afterwards, its name
+  // after SyncNames.
   // kDamaged: the source is not what was saved.
   virtual Result<void> WriteImage(const std::string& key, ChunkSource* image,
                                   std::span<const uint64_t> hashes, Pacer* pacer) = 0;

@@ -234,6 +234,29 @@ TEST_P(StoreTest, WhatTheMemoryLostIsNotWritten) {
   EXPECT_TRUE(WriteImage("a/image", 100).ok()) << "and the store goes on";
 }
 
+// Somebody else may have committed what is there.
+TEST_P(StoreTest, AnImageIsReplacedWholeOrNotAtAll) {
+  ASSERT_TRUE(store_->MakeFolder("a").ok());
+  const size_t size = 2 * kChunkBytes + 77;
+  ASSERT_TRUE(WriteImage("a/image", size).ok());
+  auto before = store_->Open("a/image", size);
+  ASSERT_TRUE(before.ok());
+  MemorySource source(Fill(size));
+  const std::vector<uint64_t> right = hashes_;
+  buffer_.Get(0)[size - 1] ^= std::byte{1};
+  ASSERT_FALSE(store_->WriteImage("a/image", &source, hashes_, nullptr).ok());
+  EXPECT_TRUE(Verify(before->get(), right).ok()) << "who reads it goes on";
+  auto after = store_->Open("a/image", size);
+  ASSERT_TRUE(after.ok()) << after.failure().message;
+  EXPECT_TRUE(Verify(after->get(), right).ok());
+  // The same, and the same once more.
+  ASSERT_TRUE(WriteImage("a/image", size).ok());
+  EXPECT_EQ(Names("a"), std::vector<std::string>{"image"});
+  ASSERT_TRUE(store_->MakeFolder("b").ok());
+  for (int i = 0; i < 2; ++i) ASSERT_TRUE(store_->Link("a/image", "b/image").ok());
+  EXPECT_EQ(Names("b"), std::vector<std::string>{"image"});
+}
+
 TEST_P(StoreTest, ALinkStaysWhenWhatItCameFromGoes) {
   ASSERT_TRUE(store_->MakeFolder("a").ok());
   ASSERT_TRUE(store_->MakeFolder("b").ok());
@@ -258,6 +281,23 @@ TEST_P(StoreTest, AFrozenFileIsSharedByCheckpoints) {
   ASSERT_TRUE(Prune(store_.get(), 1).ok());
   EXPECT_EQ(SavedRanks::WholeNewest(store_.get()), 2);
   EXPECT_TRUE(*store_->Has("step-2-g1/shard-00000-frozen.safetensors"));
+}
+
+TEST_P(StoreTest, ACommitRemovesWhatKilledWritersLeft) {
+  SavedRanks ranks;
+  const std::string folder = SavedRanks::NameOf(1);
+  ASSERT_TRUE(store_->MakeFolder(folder).ok());
+  const std::string left = folder + "/shard-00001.safetensors.new-77";
+  if (store_->traits().has_paths) {
+    ASSERT_TRUE(Put(store_.get(), left, "half a shard", Store::PutMode::kReplace).ok());
+  }
+  ASSERT_TRUE(ranks.SaveWhole(store_.get(), 1).ok());
+  for (const std::string& name : Names(folder)) {
+    EXPECT_TRUE(name == "MANIFEST.json" || name.ends_with(".safetensors") ||
+                (name.starts_with("rank-") && !name.ends_with(".part.json")))
+        << name;
+  }
+  EXPECT_EQ(SavedRanks::WholeNewest(store_.get()), 1);
 }
 
 TEST_P(StoreTest, ListsTellFilesFromFolders) {
