@@ -231,5 +231,21 @@ TEST_F(EndTest, StorageThatFailsGetsOneMoreTryAndEndsTheJobAllTheSame) {
   EXPECT_EQ(Order(0).problem, "rank 1: no space");
 }
 
+// Between its reboot and its loss the node had said nothing.
+TEST_F(LedgerTest, AStopDoesNotWaitForWhatWentWithALostNode) {
+  Form(1, 1);
+  Run();
+  SaveAll(3);
+  Run();
+  ledger_.Forget(NodeId(1));
+  is_ending_ = true;
+  Settle();
+  EXPECT_FALSE(Order(0).is_over) << "it may come back";
+  lost_ = {NodeId(1)};
+  ASSERT_TRUE(ledger_.IsDue(now_, View(), true));
+  Settle();
+  EXPECT_TRUE(Order(0).is_over);
+}
+
 }  // namespace
 }  // namespace paceline::core

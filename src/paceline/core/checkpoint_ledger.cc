@@ -20,11 +20,13 @@ constexpr uint32_t kRetryDoublingsMax = 8;
 // A shard that says nothing for so long is given up; the next step is tried then.
 constexpr Duration kPersistMax = Duration::Seconds(30 * 60);
 
-// Each node of the world has said something since its connection was made. Others on its host may
-// have told of its images; it alone can write them.
-bool AreAllThere(const World& world, const std::map<NodeId, CheckpointReport>& reports) {
-  return std::all_of(world.seats.begin(), world.seats.end(),
-                     [&](const Seat& seat) { return reports.contains(seat.node); });
+// Each node of the world has said something since its connection was made, or never will. Others on
+// its host may have told of its images; it alone can write them.
+bool AreAllThere(const CheckpointView& view, const std::map<NodeId, CheckpointReport>& reports) {
+  const std::vector<Seat>& seats = view.world->seats;
+  return std::all_of(seats.begin(), seats.end(), [&](const Seat& seat) {
+    return reports.contains(seat.node) || (view.is_gone && view.is_gone(seat.node));
+  });
 }
 
 // "what ranks 3, 7, 12 and 40 more saved".
@@ -47,11 +49,14 @@ Generation GenerationOf(const CheckpointView& view) {
 }  // namespace
 
 bool CheckpointLedger::IsDue(Instant now, const CheckpointView& view, bool is_calm) const {
-  // The last one that was waited for may be lost, and say nothing.
+  // Who had what is newest may be lost by now, and say nothing.
+  const bool is_other = view.is_ending != was_ending_ || view.members.size() != looked_with_;
+  if (is_other && !is_over_) return true;
+  // The last one that was waited for, too.
   const bool ends = view.is_ending && !is_over_ && !has_news_ && !IsFlushing(view);
   if (!has_reports() || ends) return ends;
   if (goes_on_ || (has_news_ && is_calm)) return true;
-  if (GenerationOf(view) != looked_for_ || view.is_ending != was_ending_) return true;
+  if (GenerationOf(view) != looked_for_) return true;
   const Instant deadline = NextDeadline();
   return deadline <= now && deadline > looked_at_;
 }
@@ -189,8 +194,8 @@ void CheckpointLedger::PlanHold(Instant now, const CheckpointView& view) {
 }
 
 void CheckpointLedger::StartPersist(Instant now, const CheckpointView& view, SavedStep saved) {
-  const ImageWriters writers = view.is_ending ? WritersLeft(view.members, memories_, saved)
-                                              : WritersIn(*view.world, memories_, saved);
+  const ImageWriters writers = view.TakesWhatIsLeft() ? WritersLeft(view.members, memories_, saved)
+                                                      : WritersIn(*view.world, memories_, saved);
   if (writers.empty()) return;  // gone since
   Persist persist;
   persist.since = now;
@@ -372,6 +377,7 @@ std::optional<CheckpointFact> CheckpointLedger::Next(Instant now, const Checkpoi
   goes_on_ = fact.has_value();
   looked_at_ = now;
   looked_for_ = GenerationOf(view);
+  looked_with_ = view.members.size();
   const bool has_restored = terms_.has_value() && view.world != nullptr &&
                             view.book.restore.generation == view.world->generation;
   if (fact.has_value()) return fact;
@@ -403,7 +409,7 @@ std::optional<CheckpointFact> CheckpointLedger::NextFact(Instant now, const Chec
     has_changed_ = true;
     failures_in_a_row_ = 0;  // the last step is worth a try of its own
   }
-  if (view.is_ending) complete_ = NewestLeft(view.members, view.book, memories_);
+  if (view.TakesWhatIsLeft()) complete_ = NewestLeft(view.members, view.book, memories_);
   if (!terms_.has_value() || view.world == nullptr) {
     persist_.reset();
     return std::nullopt;
@@ -418,12 +424,12 @@ std::optional<CheckpointFact> CheckpointLedger::NextFact(Instant now, const Chec
   if (view.book.restore.generation < view.world->generation && !view.is_ending) {
     return NextRestore(view);
   }
-  if (!view.is_ending) complete_ = NewestSavedBy(*view.world, memories_);
+  if (!view.TakesWhatIsLeft()) complete_ = NewestSavedBy(*view.world, memories_);
   // A new master: ranks that have not restored yet keep the others from going on.
   const bool is_planned = plan_for_ == view.book.restore.generation || view.is_ending;
   if (!is_planned && HasHeardAll(*view.world)) Plan(view.book.restore, *view.world);
   if (HasLostWriter(view)) {
-    MARK("a writer is lost while the job ends");
+    MARK("a writer is lost and nobody waits for it");
     persist_.reset();
     has_changed_ = true;
   }
@@ -431,7 +437,7 @@ std::optional<CheckpointFact> CheckpointLedger::NextFact(Instant now, const Chec
     if (auto fact = WatchPersist(now, view, said)) return fact;
   }
   if (persist_.has_value()) return std::nullopt;
-  const bool are_all_there = AreAllThere(*view.world, memories_.reports);
+  const bool are_all_there = AreAllThere(view, memories_.reports);
   if (!view.is_ending && !are_all_there) return std::nullopt;
   const bool is_new = IsNewestNotStored(view);
   bool flush = view.is_ending;

@@ -47,8 +47,13 @@ struct CheckpointView {
   uint32_t failures = 0;   // of the job so far
   Duration age;            // of the job
   HasEnded has_ended;      // empty: nobody has
-  // Nodes of the job that ends, in order of their ids; some may be away for a moment.
+  IsGone is_gone;          // empty: nobody is
+  // Nodes of a job that ends, or whose world has lost some, in order of their ids; some may be away
+  // for a moment.
   std::vector<NodeId> members = {};
+
+  // Anybody's copy is as good as the image of a rank that saves no more.
+  bool TakesWhatIsLeft() const { return is_ending || is_gone != nullptr; }
 };
 
 class CheckpointLedger {
@@ -151,10 +156,11 @@ class CheckpointLedger {
   bool is_over_ = false;
   bool has_changed_ = false;
   std::vector<NodeId> newcomers_;
-  bool has_news_ = false;  // since the last look
-  bool goes_on_ = false;   // the last look ended with a fact
-  Instant looked_at_;      // when that was
-  Generation looked_for_;  // and for which world
+  bool has_news_ = false;   // since the last look
+  bool goes_on_ = false;    // the last look ended with a fact
+  Instant looked_at_;       // when that was
+  Generation looked_for_;   // and for which world
+  size_t looked_with_ = 0;  // members of the view
 };
 
 }  // namespace paceline::core

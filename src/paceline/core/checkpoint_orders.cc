@@ -9,7 +9,7 @@ namespace paceline::core {
 
 // Who was to write can do so no more: what is left is looked at anew.
 bool CheckpointLedger::HasLostWriter(const CheckpointView& view) const {
-  if (!persist_.has_value() || !view.is_ending) return false;
+  if (!persist_.has_value() || !view.TakesWhatIsLeft()) return false;
   return std::any_of(persist_->node_of.begin(), persist_->node_of.end(), [&](const auto& entry) {
     return !std::binary_search(view.members.begin(), view.members.end(), entry.second);
   });

@@ -6,7 +6,13 @@
 namespace paceline::core {
 namespace {
 
+bool IsNodeGone(const JobState& state, NodeId id) {
+  const NodeState* node = state.Find(id);
+  return node != nullptr && !node->IsMember() && !state.incident.pending;
+}
+
 bool HasRankEnded(Turn& turn, NodeId node, Rank rank) {
+  if (IsNodeGone(turn.state(), node)) return true;
   const auto link = turn.links().find(node);
   if (link == turn.links().end() || !turn.state().world.has_value()) return false;
   const Generation generation = turn.state().world->generation;
@@ -31,6 +37,8 @@ CheckpointView ViewOf(Turn& turn) {
   const World* world = state.world.has_value() ? &*state.world : nullptr;
   // What the ranks of a world that has just ended left behind is still worth keeping.
   if (world == nullptr && is_ending && state.AnyWorldYet()) world = &state.last_world;
+  const bool is_short = state.finished_count > 0;
+  const auto is_gone = [&state](NodeId node) { return IsNodeGone(state, node); };
   return {.book = state.checkpoints,
           .world = world,
           .job_id = state.spec.job_id,
@@ -38,7 +46,8 @@ CheckpointView ViewOf(Turn& turn) {
           .failures = state.budget.charged_failures,
           .age = turn.now() - state.world_since,
           .has_ended = [&turn](NodeId node, Rank rank) { return HasRankEnded(turn, node, rank); },
-          .members = is_ending ? MembersOf(state) : std::vector<NodeId>()};
+          .is_gone = is_short ? IsGone(is_gone) : IsGone(),
+          .members = is_ending || is_short ? MembersOf(state) : std::vector<NodeId>()};
 }
 
 }  // namespace

@@ -21,6 +21,11 @@ std::set<int64_t> StepsOf(const CheckpointReport& report, Rank rank, Generation 
   return steps;
 }
 
+const CheckpointReport* ReportOf(const Memories& memories, NodeId node) {
+  const auto report = memories.reports.find(node);
+  return report == memories.reports.end() ? nullptr : &report->second;
+}
+
 struct RankNow {
   std::set<int64_t> steps;  // in memory
   bool is_final = false;    // it saves no more
@@ -69,7 +74,8 @@ bool LastSteps::IsQuiet(Instant now, const World& world, const Memories& memorie
     since_ = now;
   }
   const bool all_wait = std::all_of(world.seats.begin(), world.seats.end(), [&](const Seat& seat) {
-    return memories.reports.at(seat.node).flush.has_value();
+    const CheckpointReport* report = ReportOf(memories, seat.node);
+    return report == nullptr || report->flush.has_value();
   });
   return all_wait && now >= since_ + kQuiet;
 }
@@ -80,20 +86,21 @@ bool LastSteps::Look(Instant now, const World& world, const Memories& memories,
       stored.has_value() && stored->generation == world.generation.value() ? stored->step : -1;
   std::optional<int64_t> awaited;  // the lowest: what is stored for it may do for the others
   for (const Seat& seat : world.seats) {
-    const std::optional<int64_t> flush = memories.reports.at(seat.node).flush;
-    if (flush.has_value() && *flush > stored_step) {
-      awaited = std::min(*flush, awaited.value_or(*flush));
-    }
+    const CheckpointReport* report = ReportOf(memories, seat.node);
+    if (report == nullptr || !report->flush.has_value()) continue;
+    const int64_t flush = *report->flush;
+    if (flush > stored_step) awaited = std::min(flush, awaited.value_or(flush));
   }
   if (!awaited.has_value()) return Reset();
   look_at_ = now + kLookAgain;
   Saved saved;
   std::map<uint32_t, RankNow> ranks;
   for (const Seat& seat : world.seats) {
+    const CheckpointReport* report = ReportOf(memories, seat.node);
     for (uint32_t rank = seat.first_rank; rank < seat.first_rank + seat.rank_count; ++rank) {
       RankNow& one = ranks[rank];
-      one.steps = saved[rank] =
-          StepsOf(memories.reports.at(seat.node), Rank(rank), world.generation);
+      if (report != nullptr) one.steps = StepsOf(*report, Rank(rank), world.generation);
+      saved[rank] = one.steps;
       one.has_ended = has_ended && has_ended(seat.node, Rank(rank));
     }
   }

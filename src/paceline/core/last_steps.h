@@ -27,6 +27,8 @@ namespace paceline::core {
 
 // The process of that rank of the present world has ended.
 using HasEnded = std::function<bool(NodeId, Rank)>;
+// The node is lost, and the world goes on without it because its ranks had ended before.
+using IsGone = std::function<bool(NodeId)>;
 
 // The problem of an order says that no awaited step will ever be in storage.
 bool SaysNever(const std::string& problem);
@@ -35,8 +37,8 @@ class LastSteps {
  public:
   static constexpr Duration kQuiet = Duration::Seconds(60);
 
-  // Looks again; nothing is on its way to storage. `has_ended` may be empty: nobody has. True: what
-  // it says has changed.
+  // Looks again; nothing is on its way to storage. `has_ended` may be empty: nobody has. A node of
+  // the world that has said nothing is gone. True: what it says has changed.
   bool Look(Instant now, const World& world, const Memories& memories, const HasEnded& has_ended,
             std::optional<SavedStep> stored);
   // Another world.

@@ -114,6 +114,50 @@ TEST_F(LastStepsTest, WhoeverIsSlowIsWaitedFor) {
   EXPECT_EQ(Order(0).persist->saved.step, 5);
 }
 
+// A node whose ranks had ended is lost while its images are on their way: nobody goes on with them.
+TEST_F(LastStepsTest, WhoeverWaitsForWhatALostNodeHadIsTold) {
+  Begin();
+  Save(1, 1, 5, 1);
+  reports_[0].flush = 5;
+  Report();
+  ASSERT_TRUE(Order(1).persist.has_value());
+  EXPECT_EQ(Order(1).persist->saved.step, 5);
+  ended_ = {1};
+  gone_ = {NodeId(2)};
+  ledger_.Forget(NodeId(2));
+  Look();
+  EXPECT_EQ(Order(0).persist, std::nullopt);
+  EXPECT_EQ(Order(0).problem,
+            "not every rank has saved it: rank 1 has ended and has saved nothing; "
+            "nothing of this job is in storage");
+}
+
+TEST_F(LastStepsTest, ACopyOfWhatALostNodeHadIsWritten) {
+  Begin();
+  Save(1, 1, 5, 1);
+  MemoryImage copy = reports_[1].images.back();
+  copy.place = "n0";
+  copy.is_copy = true;
+  reports_[0].images.push_back(copy);
+  reports_[0].flush = 5;
+  ended_ = {1};
+  gone_ = {NodeId(2)};
+  Report();
+  ledger_.Forget(NodeId(2));
+  Look();
+  ASSERT_TRUE(Order(0).persist.has_value());
+  EXPECT_EQ(Order(0).persist->shards.size(), 2u);
+  EXPECT_EQ(Order(0).problem, "");
+  reports_[0].shards = {{Rank(0), {1, 5}, true, "", {}}, {Rank(1), {1, 5}, true, "", {}}};
+  ledger_.Report(NodeId(1), reports_[0]);
+  Look();
+  reports_[0].commit = CommitState{"step-5-g1", true, "", 100};
+  ledger_.Report(NodeId(1), reports_[0]);
+  Look();
+  ASSERT_TRUE(book_.committed.has_value());
+  EXPECT_EQ(book_.committed->saved.step, 5);
+}
+
 // While somebody is away nothing can be said, and nobody spins.
 TEST_F(LastStepsTest, ADeadlineThatIsOverIsNotDueAgain) {
   Begin();

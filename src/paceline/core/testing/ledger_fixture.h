@@ -89,7 +89,7 @@ class LedgerTest : public testing::Test {
   CheckpointView View() const {
     std::vector<NodeId> members;
     for (const Seat& seat : world_.seats) {
-      if (!lost_.contains(seat.node)) members.push_back(seat.node);
+      if (!lost_.contains(seat.node) && !gone_.contains(seat.node)) members.push_back(seat.node);
     }
     members.insert(members.end(), left_.begin(), left_.end());
     return {.book = book_,
@@ -97,6 +97,8 @@ class LedgerTest : public testing::Test {
             .job_id = "job",
             .is_ending = is_ending_,
             .has_ended = {},
+            .is_gone = gone_.empty() ? IsGone()
+                                     : IsGone([this](NodeId node) { return gone_.contains(node); }),
             .members = members};
   }
   CheckpointOrder Order(uint32_t rank) const { return ledger_.OrderFor(NodeId(rank + 1), View()); }
@@ -111,6 +113,7 @@ class LedgerTest : public testing::Test {
   Instant now_ = Instant::FromNanoseconds(1);
   bool is_ending_ = false;
   std::set<NodeId> lost_;
+  std::set<NodeId> gone_;        // of the world, their ranks had ended
   std::set<NodeId> left_;        // members without a seat
   bool are_ranks_left_ = false;  // when the job ends: they may save once more
 };
