@@ -91,11 +91,15 @@ struct StopRequested {
   bool force = false;  // second Ctrl-C: no grace
 };
 
+// Records had to wait for the journal, as on a full disk: what they order reaches the nodes only
+// now.
+struct JournalCaughtUp {};
+
 // A deadline of NextDeadline() has passed; also harmless at any other time.
 struct TimePassed {};
 
 using Event = std::variant<JobSubmitted, MasterStarted, NodeRegistered, NodeReported, NodesHeard,
                            RankExited, CheckpointReported, NodeDisconnected, NodeGone, NodeLeaving,
-                           StopRequested, TimePassed>;
+                           StopRequested, JournalCaughtUp, TimePassed>;
 
 }  // namespace paceline::core

@@ -41,6 +41,7 @@ struct Dispatcher {
   void operator()(const NodeGone& event) { OnGone(turn, event); }
   void operator()(const NodeLeaving& event) { OnLeaving(turn, event); }
   void operator()(const StopRequested& event) { OnStopRequested(turn, event); }
+  void operator()(const JournalCaughtUp&) { OnJournalCaughtUp(turn); }
   void operator()(const TimePassed&) {}
 };
 

@@ -165,9 +165,8 @@ struct NodeLink {
   bool registered = false;  // with this master; false: still expected back
   bool gone = false;        // the platform saw it die while its stream still seemed whole
   Instant last_heard;
-  Instant listens_since;    // this master's start; 0 for nodes that came later
+  Instant listens_since;    // this master's start, or a stall of its journal; 0: it came later
   Instant disconnected_at;  // meaningful without connection
-  Instant told_at;
   Duration loop_delay;      // worst of late, decaying
   Generation carried_out;   // generation of the assignment the agent last carried out
   uint32_t store_port = 0;  // held for the next world; 0: none known

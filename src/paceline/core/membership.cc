@@ -103,6 +103,14 @@ void WelcomeBack(Turn& turn, NodeId id) {
   turn.Rewatch(id);
 }
 
+// It may be judged lost when it has nothing more to tell: whatever it says shows that it lives. A
+// node that left says its last words; only its next agent brings it back.
+void WelcomeFenced(Turn& turn, NodeId id) {
+  const NodeLink& link = turn.Link(id);
+  const bool is_lost = turn.state().Find(id)->status == Status::kLost;
+  if (is_lost && link.carried_out >= link.told.generation) WelcomeBack(turn, id);
+}
+
 RefuseNode Refusal(ConnectionId connection, std::string code) {
   RefuseNode refusal;
   refusal.connection = connection;
@@ -301,16 +309,15 @@ void OnReported(Turn& turn, const NodeReported& event) {
   Hear(turn, link);
   link.loop_delay = std::max(event.loop_delay, link.loop_delay * 7 / 8);
   TakeNews(turn, event.node, {event.generation, event.store_port, event.ranks});
-  const NodeState* node = turn.state().Find(event.node);
-  // A node that left says its last words; only its next agent brings it back.
-  const bool fenced = node->status == Status::kLost && link.carried_out >= link.told.generation;
-  if (fenced) WelcomeBack(turn, event.node);
+  WelcomeFenced(turn, event.node);
 }
 
 void OnHeard(Turn& turn, const NodesHeard& event) {
   for (const NodeId node : event.nodes) {
     const auto found = turn.links().find(node);
-    if (found != turn.links().end() && found->second.connection) Hear(turn, found->second);
+    if (found == turn.links().end() || !found->second.connection) continue;
+    Hear(turn, found->second);
+    WelcomeFenced(turn, node);
   }
 }
 
@@ -319,6 +326,7 @@ void OnRankExited(Turn& turn, const RankExited& event) {
   if (found == turn.links().end() || found->second.connection != event.connection) return;
   Hear(turn, found->second);
   TakeNews(turn, event.node, {Generation(), 0, {event.rank}});
+  WelcomeFenced(turn, event.node);
 }
 
 void OnDisconnected(Turn& turn, const NodeDisconnected& event) {
@@ -356,6 +364,11 @@ void OnLeaving(Turn& turn, const NodeLeaving& event) {
                      .name = node->name,
                      .reason = event.why.empty() ? "left" : "left (" + event.why + ")"});
   turn.TellSoon(event.node);
+}
+
+void OnJournalCaughtUp(Turn& turn) {
+  MARK("orders had to wait for the journal");
+  for (auto& [id, link] : turn.links()) link.listens_since = turn.now();
 }
 
 void DetectLosses(Turn& turn) {

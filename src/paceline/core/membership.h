@@ -27,6 +27,7 @@ void OnRankExited(Turn& turn, const RankExited& event);
 void OnDisconnected(Turn& turn, const NodeDisconnected& event);
 void OnGone(Turn& turn, const NodeGone& event);
 void OnLeaving(Turn& turn, const NodeLeaving& event);
+void OnJournalCaughtUp(Turn& turn);
 
 // Runs the detectors when one of them may have changed its mind, and records what they say.
 void DetectLosses(Turn& turn);

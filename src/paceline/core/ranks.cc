@@ -110,14 +110,18 @@ void CountNode(Turn& turn, const Seat& seat, NodeLink& link, Generation generati
   Recount(done >= seat.rank_count, link.done, watch.done_seats);
 }
 
+// What is said of it now is a duplicate, or was overtaken.
+bool HasEndedBefore(const NodeLink& link, const RankReport& rank) {
+  const auto known = link.ranks.find(rank.local_rank);
+  return known != link.ranks.end() && known->second.generation == rank.generation &&
+         known->second.state == State::kExited;
+}
+
 // A rank of the current world, on the node that holds its seat.
 void TakeRank(Turn& turn, NodeId node, const RankReport& rank) {
   NodeLink& link = turn.Link(node);
   const auto known = link.ranks.find(rank.local_rank);
-  const bool ended_before = known != link.ranks.end() &&
-                            known->second.generation == rank.generation &&
-                            known->second.state == State::kExited;
-  if (ended_before) return;  // a duplicate, or a report that was overtaken
+  if (HasEndedBefore(link, rank)) return;
   Watch& watch = turn.watch();
   const bool was_known = known != link.ranks.end();
   if (was_known && known->second.saved_step != rank.saved_step) watch.dirty = true;
@@ -152,13 +156,11 @@ void TakeRanks(Turn& turn, NodeId id, const std::vector<RankReport>& ranks) {
     MARK("rank of another world");
     NodeLink& link = turn.Link(id);
     const auto known = link.ranks.find(rank.local_rank);
-    const bool told_before = known != link.ranks.end() && known->second == rank;
+    if (HasEndedBefore(link, rank)) continue;
     if (known == link.ranks.end() || known->second.generation <= rank.generation) {
       link.ranks[rank.local_rank] = rank;
     }
-    if (!told_before && rank.state == State::kExited && !rank.exit.is_success()) {
-      TakeLateFailure(turn, id, rank);
-    }
+    if (rank.state == State::kExited && !rank.exit.is_success()) TakeLateFailure(turn, id, rank);
   }
   const NodeState& node = *turn.state().Find(id);
   if (turn.state().IsSeated(id)) {

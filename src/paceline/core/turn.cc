@@ -98,7 +98,6 @@ void Turn::TellNode(NodeId node, NodeLink& link) {
   if (!link.tell && SameOrder(desired, link.told)) return;
   link.tell = false;
   link.told = desired;
-  link.told_at = now_;
   Do(AssignNode{node, std::move(desired)});
 }
 

@@ -28,6 +28,7 @@ void Master::Start() {
   started_at_ = world_.queue().now();
   wall_at_start_ = kWallEpoch + Duration::Nanoseconds(started_at_.nanoseconds()) + clock_offset_;
   incarnation_ = world_.NextIncarnation();
+  has_waited_ = false;
   armed_for_ = Instant::Max();
   batches_.clear();
   backlog_.clear();
@@ -172,6 +173,7 @@ void Master::Committed(uint64_t incarnation, size_t batch_count) {
     return;
   }
   if (is_disk_full_) {
+    has_waited_ = true;
     world_.queue().After(kFullDiskRetry,
                          [this, incarnation, batch_count] { Committed(incarnation, batch_count); });
     return;
@@ -188,6 +190,7 @@ void Master::Committed(uint64_t incarnation, size_t batch_count) {
   }
   for (const Batch& batch : group) Run(batch);
   is_committing_ = false;
+  if (is_on_ && std::exchange(has_waited_, false)) Step(core::JournalCaughtUp{});
   RunReady();
 }
 

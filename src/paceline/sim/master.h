@@ -87,6 +87,7 @@ class Master {
   bool is_on_ = false;
   bool is_frozen_ = false;
   bool is_disk_full_ = false;
+  bool has_waited_ = false;  // a write for it
   bool is_committing_ = false;
   bool has_finished_ = false;
   int exit_code_ = 0;

@@ -12,7 +12,7 @@ Verdict JudgeStart(const NodeView& view, Instant now) {
   if (view.link.running || view.node.finished) return {};
   const Duration limit = state.spec.timers.start_timeout;
   // Over a restart of the master only its own time counts: the wall clock may have been set, and
-  // nobody listened in between.
+  // nobody listened in between. Nor does the time that its orders waited for its journal.
   const Instant late_at = std::max(state.phase_since, view.link.listens_since) + limit;
   if (now < late_at) return {Verdict::Kind::kHealthy, late_at, ""};
   if (view.link.carried_out < state.world->generation) {

@@ -1,14 +1,17 @@
 // What the journal's thread tells: how far the disk is, or that it refuses.
 
+#include <utility>
+
 #include "paceline/base/log.h"
 #include "paceline/master/handlers.h"
 
 namespace paceline::master {
 
 void Handlers::operator()(const RecordsDurable& durable) const {
-  if (loop.journal_state_ != "ok") LogInfo("journal_ok", {{"seq", durable.last}});
-  loop.journal_state_ = "ok";
+  const bool was_ok = std::exchange(loop.journal_state_, "ok") == "ok";
+  if (!was_ok) LogInfo("journal_ok", {{"seq", durable.last}});
   loop.executor_.SetDurable(durable.last);
+  if (!was_ok) loop.Step(core::JournalCaughtUp{});
   loop.ServeWatchers();
 }
 
