@@ -221,13 +221,6 @@ class BaseCheckpointer(ABC):
     def _images(self, answer: Fields) -> Images:
         own = self._place.rank
         listed = cast("list[dict[str, object]]", answer.get("images", []))
-        if answer["from"] != "memory" and not listed:
-            # Of an object store the keeper has fetched what a rank of the same world needs.
-            is_part = (
-                not self._directory.startswith("/")
-                and answer["world_size"] == self._place.world_size
-            )
-            return Images.stored(str(answer["path"]), own, self._fetch_all if is_part else None)
         generation, step = cast("int", answer["generation"]), cast("int", answer["step"])
         opened = self._link.opened
         places = {cast("int", one["rank"]): one for one in listed}
@@ -239,10 +232,19 @@ class BaseCheckpointer(ABC):
                 return Image.on_disk(str(one["folder"]), rank)
             return Image.in_memory(str(one["path"]), *identity, rank, generation, step)
 
-        images = Images(list(places), own, open_one)
-        if answer["from"] != "memory":  # one host has read the tensors for all
-            images.take_notes(str(answer["path"]), own)
-        return images
+        if answer["from"] == "memory":
+            return Images(list(places), own, open_one)
+        # Of an object store the keeper has fetched what a rank of the same world needs.
+        is_part = (
+            not self._directory.startswith("/") and answer["world_size"] == self._place.world_size
+        )
+        read_once = next(iter(places), None)
+        return Images.stored(
+            str(answer["path"]),
+            own,
+            self._fetch_all if is_part else None,
+            None if read_once is None else (read_once, lambda: open_one(read_once)),
+        )
 
     def _fetch_all(self) -> None:
         try:
@@ -262,10 +264,13 @@ class BaseCheckpointer(ABC):
                 why=f"storage was away for {STORAGE_SECONDS / 60:.0f} minutes: {error}",
                 fix="mend the storage and start again: the checkpoint is taken for whole",
             )
-        if answer.get("from") == "storage" and not answer.get("images"):
+        images = cast("list[dict[str, object]]", answer.get("images", []))
+        # Of storage one of them may be in memory, which a host has read for all.
+        is_stored = answer.get("from") == "storage"
+        if is_stored and all(one["rank"] != error.rank for one in images):
             self._link.tell({"op": "damaged", "name": answer.get("name")})
         else:
-            for one in cast("list[dict[str, object]]", answer.get("images", [])):
+            for one in images:
                 self._link.tell(
                     {
                         "op": "damaged",

@@ -15,22 +15,24 @@ Region = tuple[int, Shape, Shape, int, Shape, Shape]
 class UnreadableError(Exception):
     """An image is not there any more, or is not what was saved.
 
-    With `is_away` nothing is known of it: the system does not let it be read now.
+    With `is_away` nothing is known of it: the system does not let it be read now. `rank` is whose
+    image it is; None: it is the checkpoint itself.
     """
 
-    def __init__(self, why: str, *, is_away: bool = False) -> None:
+    def __init__(self, why: str, *, is_away: bool = False, rank: int | None = None) -> None:
         self.is_away = is_away
+        self.rank = rank
         super().__init__(why)
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def _told(rank: int | None = None) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise UnreadableError(str(error), is_away=True) from error
+        raise UnreadableError(str(error), is_away=True, rank=rank) from error
     except (LookupError, RuntimeError) as error:
-        raise UnreadableError(str(error)) from error
+        raise UnreadableError(str(error), rank=rank) from error
 
 
 class Source:
@@ -53,7 +55,7 @@ class Source:
 
     def restore(self, wholes: list[tuple[int, int]], regions: list[Region]) -> None:
         """Copy boxes to addresses, and parts of boxes; one or the other of a box."""
-        with _told():
+        with _told(self.rank):
             self.image.restore(wholes, regions)
 
 
@@ -75,26 +77,36 @@ class Images:
 
     @classmethod
     def stored(
-        cls, folder: str, own: int, fetch_all: Callable[[], None] | None = None
+        cls,
+        folder: str,
+        own: int,
+        fetch_all: Callable[[], None] | None = None,
+        read_once: tuple[int, Callable[[], Image]] | None = None,
     ) -> "Images":
-        """Those of a checkpoint's folder; `fetch_all` brings the files of the other ranks there."""
+        """Those of a checkpoint's folder; `fetch_all` brings the files of the other ranks there.
+
+        `read_once`: the rank whose tensors are `own`'s as well, which one host has read for all.
+        """
         with _told():
             manifest = Manifest.read(folder)
         opened: set[int] = set()
 
         def open_one(rank: int) -> Image:
-            # The nearest one, which comes first, is there.
-            if len(opened) == 1 and fetch_all is not None:
-                fetch_all()
+            is_first = not opened
             opened.add(rank)
+            if is_first and read_once is not None:
+                return read_once[1]()
+            # The nearest one, which comes first, is there.
+            if len(opened) == 2 and fetch_all is not None:
+                fetch_all()
             return manifest.image(folder, rank)
 
-        return cls(range(manifest.world_size), own, open_one)
-
-    def take_notes(self, folder: str, rank: int) -> None:
-        """Read the small state from that checkpoint, for a rank whose tensors are another's."""
-        with _told():
-            self.own.notes_text = Manifest.read(folder).notes(folder, rank)
+        nearest = own if read_once is None else read_once[0]
+        images = cls(range(manifest.world_size), nearest, open_one)
+        if read_once is not None:
+            with _told():
+                images.own.notes_text = manifest.notes(folder, own)
+        return images
 
     def open_others(self) -> bool:
         """False: they were open already, or there are none."""
@@ -103,7 +115,7 @@ class Images:
         return bool(rest)
 
     def _open(self, rank: int) -> Source:
-        with _told():
+        with _told(rank):
             return Source(self._open_one(rank), rank)
 
     @property

@@ -50,7 +50,7 @@ def read_patiently(
             waited = now() - began
             if _answers(folder):
                 if waited >= FILE_SECONDS:
-                    raise UnreadableError(str(error)) from error
+                    raise UnreadableError(str(error), rank=error.rank) from error
             elif waited >= STORAGE_SECONDS:
                 raise UnreadableError(str(error), is_away=True) from error
             if not is_told:

@@ -169,6 +169,25 @@ def small_cluster(tmp_path: Path) -> Iterator[list[Host]]:
         ip(f"netns del {space}", must=False)
 
 
+def again(hosts: Sequence[Host]) -> list[Host]:
+    """The same hosts after a reboot, for another job in the same directory."""
+    made = []
+    for host in hosts:
+        host.job.wait()
+        job = host_job(host.job.directory, f"{host.job.run_dir.name}-again")
+        job.env |= {name: value for name, value in host.job.env.items() if name.startswith("AWS_")}
+        made.append(Host(host.index, job, host.hosts_file))
+    return made
+
+
+def fetched(host: Host) -> list[dict[str, str]]:
+    """What the host's agent fetched, oldest first."""
+    log = host.job.run_dir / "logs" / host.name / "agent.log"
+    lines = log.read_text().splitlines() if log.exists() else []
+    return [dict(re.findall(r'(\w+)=("[^"]*"|\S+)', line)) for line in lines
+            if "image_fetched rank=" in line]
+
+
 def join_string(first: Host) -> str:
     found = eventually(lambda: re.search(r"--join '(\S+)'", first.job.stderr),
                        "a join string", job=first.job)

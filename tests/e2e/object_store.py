@@ -11,6 +11,16 @@ from moto.server import ThreadedMotoServer
 BUCKET = "paceline-e2e"
 
 
+def environment_for(url: str) -> dict[str, str]:
+    return {
+        "AWS_ACCESS_KEY_ID": "test",
+        "AWS_SECRET_ACCESS_KEY": "test",
+        "AWS_DEFAULT_REGION": "us-east-1",
+        "AWS_ENDPOINT_URL_S3": url,
+        "AWS_MAX_ATTEMPTS": "2",
+    }
+
+
 class ObjectStore:
     """Started at once; `stop` and `start` take it away and bring it back with all its objects."""
 
@@ -32,13 +42,7 @@ class ObjectStore:
         self._server.stop()
 
     def environment(self) -> dict[str, str]:
-        return {
-            "AWS_ACCESS_KEY_ID": "test",
-            "AWS_SECRET_ACCESS_KEY": "test",
-            "AWS_DEFAULT_REGION": "us-east-1",
-            "AWS_ENDPOINT_URL_S3": self.url,
-            "AWS_MAX_ATTEMPTS": "2",
-        }
+        return environment_for(self.url)
 
     def client(self):
         return boto3.client(

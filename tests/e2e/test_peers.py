@@ -8,7 +8,7 @@ import signal
 from pathlib import Path
 
 import pytest
-from hosts import Host, host_job, needs_hosts, start, until_state
+from hosts import Host, again, fetched, needs_hosts, start, until_state
 from job import SCRIPTS, eventually
 
 pytest.importorskip("torch", reason="checkpoints are of torch's tensors here")
@@ -32,14 +32,6 @@ def restored(host: Host, rank: int) -> list[tuple[int, str]]:
 def finals(host: Host, ranks: int) -> list[float]:
     folder = host.job.directory / "out"
     return [float((folder / f"final-{rank}").read_text()) for rank in range(ranks)]
-
-
-def fetched(host: Host) -> list[dict[str, str]]:
-    """What the host's agent fetched, oldest first."""
-    log = host.job.run_dir / "logs" / host.name / "agent.log"
-    lines = log.read_text().splitlines() if log.exists() else []
-    return [dict(re.findall(r'(\w+)=("[^"]*"|\S+)', line)) for line in lines
-            if "image_fetched rank=" in line]
 
 
 def until_fetched(host: Host, step: int) -> None:
@@ -191,23 +183,17 @@ def test_a_new_job_reads_storage_once_for_all_hosts(hosts: list[Host]) -> None:
     words = script(first, *RARELY, steps=30)
     start(hosts, "--nnodes", "3", script=words)
     assert first.job.wait() == 0, first.job.stderr
-    again = []
-    for host in hosts:
-        host.job.wait()
-        host.boot()
-        job = host_job(host.job.directory, f"again{host.index}")
-        again.append(Host(host.index, job, host.hosts_file))
-    words = script(again[0], *RARELY, steps=60)
-    start(again, "--nnodes", "3", script=words)
-    assert again[0].job.wait() == 0, again[0].job.stderr
-    for host in again:
-        host.job.wait()
-    assert finals(again[0], 3) == [60.0] * 3
+    then = again(hosts)
+    words = script(then[0], *RARELY, steps=60)
+    start(then, "--nnodes", "3", script=words)
+    for host in then:
+        assert host.job.wait() == 0, host.job.stderr
+    assert finals(then[0], 3) == [60.0] * 3
     for rank in range(3):
-        step, why = restored(again[0], rank)[-1]
+        step, why = restored(then[0], rank)[-1]
         assert step == 30 and "from step-29" in why
     # The file was read by one agent, the notes by each rank.
-    read = {host.name: [one["from"] for one in fetched(host)] for host in again}
+    read = {host.name: [one["from"] for one in fetched(host)] for host in then}
     readers = [name for name, froms in read.items() if any("/ckpt/" in one for one in froms)]
     assert len(readers) == 1, read
     assert all(len(froms) == 1 for froms in read.values()), read

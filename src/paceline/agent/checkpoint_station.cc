@@ -59,9 +59,10 @@ absl::StatusOr<std::unique_ptr<CheckpointStation>> CheckpointStation::Open(React
 
 void CheckpointStation::OpenToPeers() {
   if (!setup_.peers.has_value()) return;
-  auto peers = PeerMemory::Start(reactor_, &shelf_,
-                                 {setup_.node, setup_.peers->host, setup_.peers->credentials},
-                                 [this] { SeeCopies(); });
+  auto peers = PeerMemory::Start(
+      reactor_, &shelf_,
+      {setup_.node, setup_.peers->host, setup_.peers->credentials, setup_.store_host, setup_.tier},
+      [this] { SeeCopies(); });
   if (!peers.ok()) {
     LogWarning("no_peers", {{"why", peers.status()}});
     return;
@@ -293,7 +294,8 @@ void CheckpointStation::Do(const core::DropCopy& action) {
 }
 
 void CheckpointStation::Do(const core::FetchStored& action) {
-  reader_->Add(FetchTask{action.directory, action.name, action.ranks, action.peer});
+  reader_->Add(
+      FetchTask{action.directory, action.name, {action.ranks, action.is_notes_alone}, action.peer});
 }
 
 void CheckpointStation::Do(const core::EndStation&) { listener_.over(); }

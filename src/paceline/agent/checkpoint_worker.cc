@@ -57,19 +57,9 @@ Result<void> CheckpointWorker::Write(ckpt::Store* store, ShardTask* task) {
   return ckpt::WriteShard(store, task->place, image, &pacer_);
 }
 
-// The last one that was asked for stays open: a job has one.
-Result<ckpt::Store*> CheckpointWorker::StoreOf(const std::string& directory) {
-  if (store_ == nullptr || directory_ != directory) {
-    store_.reset();
-    ASSIGN_OR_RETURN(store_, ckpt::OpenStore(directory, host_));
-    directory_ = directory;
-  }
-  return store_.get();
-}
-
 void CheckpointWorker::Do(ShardTask& task) {
   const int64_t began = MonotonicNs();
-  const Result<ckpt::Store*> store = StoreOf(task.directory);
+  const Result<ckpt::Store*> store = store_.At(task.directory);
   const Result<void> written = store.ok() ? Write(*store, &task) : store.failure();
   ShardDone done{task, "", Duration::Nanoseconds(MonotonicNs() - began)};
   // Complete already: an earlier answer of ours was lost.
@@ -81,7 +71,7 @@ void CheckpointWorker::Do(ShardTask& task) {
 
 void CheckpointWorker::Do(const CommitTask& task) {
   CommitDone done{task.place.order.name, "", 0};
-  const Result<ckpt::Store*> store = StoreOf(task.directory);
+  const Result<ckpt::Store*> store = store_.At(task.directory);
   const Result<uint64_t> bytes =
       store.ok() ? ckpt::Commit(*store, task.place) : Result<uint64_t>(store.failure());
   if (bytes.ok()) {
@@ -99,13 +89,11 @@ void CheckpointWorker::Do(const CommitTask& task) {
 
 void CheckpointWorker::Do(const LookTask& task) {
   LookDone done{task.directory, "", std::nullopt};
-  const Result<ckpt::Store*> store = StoreOf(task.directory);
+  const Result<ckpt::Store*> store = store_.At(task.directory);
   const auto newest = store.ok() ? ckpt::Newest(*store, task.except)
                                  : Result<std::optional<StoredCheckpoint>>(store.failure());
   if (newest.ok()) {
     done.stored = *newest;
-    // Hosts that read for each other read by path.
-    if (done.stored.has_value() && !(*store)->traits().has_paths) done.stored->file_of.clear();
   } else {
     done.problem = newest.failure().message;
   }
@@ -114,8 +102,8 @@ void CheckpointWorker::Do(const LookTask& task) {
 
 void CheckpointWorker::Do(const FetchTask& task) {
   FetchDone done{task, "", FailureKind::kSystem, {}};
-  const Result<ckpt::Store*> store = StoreOf(task.directory);
-  const auto fetched = store.ok() ? tier_->Fetch(*store, task.name, task.ranks)
+  const Result<ckpt::Store*> store = store_.At(task.directory);
+  const auto fetched = store.ok() ? tier_->Fetch(*store, task.name, task.wish)
                                   : Result<ckpt::Copied>(store.failure());
   if (fetched.ok()) {
     done.fetched = *fetched;
@@ -128,7 +116,7 @@ void CheckpointWorker::Do(const FetchTask& task) {
 
 CheckpointWorker::CheckpointWorker(Sink sink, ckpt::StoreHost host, LocalTier* tier)
     : sink_(std::move(sink)),
-      host_(std::move(host)),
+      store_(std::move(host)),
       tier_(tier),
       pacer_(RealClock()),
       thread_([this] { Work(); }) {

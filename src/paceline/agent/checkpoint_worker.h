@@ -19,6 +19,7 @@
 
 #include "paceline/agent/arena_shelf.h"
 #include "paceline/agent/local_tier.h"
+#include "paceline/agent/opened_store.h"
 #include "paceline/base/instant.h"
 #include "paceline/ckpt/pacer.h"
 #include "paceline/ckpt/storage.h"
@@ -46,8 +47,8 @@ struct LookTask {
 // For a restore: what ranks read of a store that has no paths.
 struct FetchTask {
   std::string directory;
-  std::string name;          // of the checkpoint
-  std::set<uint32_t> ranks;  // whose files; empty: all
+  std::string name;  // of the checkpoint
+  ckpt::CopyWish wish;
   uint64_t asked_by = 0;
 };
 using CheckpointTask = std::variant<ShardTask, CommitTask, LookTask, FetchTask>;
@@ -102,14 +103,11 @@ class CheckpointWorker {
   void Do(const LookTask& task);
   void Do(const FetchTask& task);
   Result<void> Write(ckpt::Store* store, ShardTask* task);
-  Result<ckpt::Store*> StoreOf(const std::string& directory);
 
   const Sink sink_;
-  const ckpt::StoreHost host_;
+  OpenedStore store_;  // the thread's
   LocalTier* const tier_;
   ckpt::Pacer pacer_;
-  std::string directory_;  // of store_; this and the next are the thread's
-  std::unique_ptr<ckpt::Store> store_;
   std::mutex mutex_;  // guards the three below
   std::condition_variable changed_;
   std::deque<CheckpointTask> tasks_;

@@ -31,6 +31,7 @@ constexpr int kLaterMax = 400;
 constexpr milliseconds kLaterPause{50};
 // One that shall read an image from storage for others may hear of that later than they do.
 constexpr int kNotYetMax = 40;
+constexpr milliseconds kAwayPause{1000};
 // What no rank waits for takes half of what the link gives, so that the training has the rest:
 // after each chunk as long a pause as the chunk took, within a bound.
 constexpr milliseconds kShapeMax{500};
@@ -49,6 +50,7 @@ class Fetching {
 
   std::string Run() {
     const FetchOrder& order = incoming_.order();
+    if (HasRead()) return "";
     for (int round = 0; round < kRounds; ++round) {
       if (round > 0 && !incoming_.Sleep(kRoundPause)) break;
       for (const FetchOrder::Source& source : order.sources) {
@@ -139,41 +141,61 @@ class Fetching {
     return Seal(who);
   }
 
-  // The one host of several that reads the file.
+  // The one host of several that reads the file. A store that is away is waited for, as the step is
+  // decided.
   Outcome Read() {
+    const std::string where = Concat(means_.directory, "/", incoming_.order().name);
+    for (;;) {
+      const Result<void> read = ReadFromStore();
+      if (read.ok()) return Seal(where);
+      if (incoming_.is_cancelled()) return Outcome::kNever;
+      if (read.failure().kind != FailureKind::kBusy) return NoteBegin(where, read.failure());
+      if (!incoming_.Sleep(kAwayPause)) return Note(where, read.failure().message, Outcome::kNever);
+    }
+  }
+
+  Result<void> ReadFromStore() {
+    ASSIGN_OR_RETURN(ckpt::Store* const store, means_.store->At(means_.directory));
+    ASSIGN_OR_RETURN(const ckpt::Manifest manifest,
+                     ckpt::ReadManifest(store, incoming_.order().name));
+    return TakeFile(store, manifest);
+  }
+
+  // What a restore before this one fetched, with its manifest.
+  bool HasRead() {
+    if (incoming_.order().name.empty() || means_.local_tier.empty()) return false;
+    const auto tier = ckpt::MakePosixStore(means_.local_tier);
+    const auto manifest = ckpt::ReadManifest(tier.get(), incoming_.order().name);
+    if (!manifest.ok() || !TakeFile(tier.get(), *manifest).ok()) return false;
+    return Seal(Concat(means_.local_tier, "/", incoming_.order().name)) == Outcome::kWhole;
+  }
+
+  Result<void> TakeFile(ckpt::Store* store, const ckpt::Manifest& manifest) {
     const FetchOrder& order = incoming_.order();
-    const std::string folder = Concat(means_.directory, "/", order.name);
-    const Result<void> read = [&]() -> Result<void> {
-      ASSIGN_OR_RETURN(const ckpt::Manifest manifest, ckpt::ReadManifest(folder));
-      const ckpt::ManifestRank* of = manifest.Of(order.rank.value());
-      const ckpt::ManifestFile* notes = of == nullptr ? nullptr : manifest.Find(of->notes);
-      const SavedStep saved{manifest.generation, manifest.step};
-      if (notes == nullptr || saved != order.saved) {
-        return Failure{FailureKind::kInvalid, "its manifest is of something else"};
-      }
-      ASSIGN_OR_RETURN(
-          const ckpt::OpenedImage tensors,
-          ckpt::OpenImage(ckpt::MakePosixStore(folder).get(), "", manifest, order.rank.value()));
-      ASSIGN_OR_RETURN(const auto small,
-                       ckpt::FileSource::Open(Concat(folder, "/", notes->name), notes->bytes));
-      ASSIGN_OR_RETURN(const ckpt::Image head,
-                       ckpt::ReadHead(tensors.source.get(), tensors.hashes));
-      wire::BulkFacts facts{.world_size = manifest.world_size,
-                            .file_bytes = tensors.source->size(),
-                            .head_bytes = head.head.size(),
-                            .notes_bytes = notes->bytes,
-                            .hashes = tensors.hashes};
-      facts.hashes.insert(facts.hashes.end(), notes->hashes.begin(), notes->hashes.end());
-      facts.root = ckpt::HashOf(facts.hashes.data(), facts.hashes.size() * sizeof(uint64_t));
-      RETURN_IF_ERROR(incoming_.Begin(facts));
-      while (!incoming_.is_whole()) {
-        RETURN_IF_ERROR(TakeFrom(tensors.source.get(), small.get(), facts.file_chunks()));
-        if (incoming_.is_cancelled()) return Failure{FailureKind::kBusy, "it is not wanted"};
-      }
-      return {};
-    }();
-    if (!read.ok()) return NoteBegin(folder, read.failure());
-    return Seal(folder);
+    const ckpt::ManifestRank* of = manifest.Of(order.rank.value());
+    const ckpt::ManifestFile* notes = of == nullptr ? nullptr : manifest.Find(of->notes);
+    const SavedStep saved{manifest.generation, manifest.step};
+    if (notes == nullptr || saved != order.saved) {
+      return Failure{FailureKind::kInvalid, "its manifest is of something else"};
+    }
+    ASSIGN_OR_RETURN(const ckpt::OpenedImage tensors,
+                     ckpt::OpenImage(store, order.name, manifest, order.rank.value()));
+    ASSIGN_OR_RETURN(const auto small,
+                     store->Open(Concat(order.name, "/", notes->name), notes->bytes));
+    ASSIGN_OR_RETURN(const ckpt::Image head, ckpt::ReadHead(tensors.source.get(), tensors.hashes));
+    wire::BulkFacts facts{.world_size = manifest.world_size,
+                          .file_bytes = tensors.source->size(),
+                          .head_bytes = head.head.size(),
+                          .notes_bytes = notes->bytes,
+                          .hashes = tensors.hashes};
+    facts.hashes.insert(facts.hashes.end(), notes->hashes.begin(), notes->hashes.end());
+    facts.root = ckpt::HashOf(facts.hashes.data(), facts.hashes.size() * sizeof(uint64_t));
+    RETURN_IF_ERROR(incoming_.Begin(facts));
+    while (!incoming_.is_whole()) {
+      RETURN_IF_ERROR(TakeFrom(tensors.source.get(), small.get(), facts.file_chunks()));
+      if (incoming_.is_cancelled()) return Failure{FailureKind::kBusy, "it is not wanted"};
+    }
+    return {};
   }
 
   Result<void> TakeFrom(ckpt::ChunkSource* file, ckpt::ChunkSource* notes, size_t file_chunks) {

@@ -195,11 +195,11 @@ Result<void> LocalTier::Send(ckpt::Store* store, const ckpt::ShardPlace& place,
 }
 
 Result<ckpt::Copied> LocalTier::Fetch(ckpt::Store* store, const std::string& name,
-                                      const std::set<uint32_t>& ranks) {
+                                      const ckpt::CopyWish& wish) {
   if (!is_on()) return Failure{FailureKind::kNotFound, "there is no local disk to fetch to"};
   ASSIGN_OR_RETURN(const ckpt::Manifest manifest, ckpt::ReadManifest(store, name));
   RETURN_IF_ERROR(MakeRoom(name));
-  return ckpt::CopyCheckpoint(store, store_.get(), name, manifest, ranks);
+  return ckpt::CopyCheckpoint(store, store_.get(), name, manifest, wish);
 }
 
 void LocalTier::RemoveAll() {

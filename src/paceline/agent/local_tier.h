@@ -54,10 +54,10 @@ class LocalTier {
   // From here to where it belongs. kNotFound: it is not here.
   Result<void> Send(ckpt::Store* store, const ckpt::ShardPlace& place, ckpt::Pacer* pacer) const;
 
-  // The files of these ranks of a committed checkpoint, verified, as a folder that ranks can read;
-  // all ranks' when it is empty. kBusy: the store is away.
+  // That of a committed checkpoint, verified, as a folder that ranks can read. kBusy: the store is
+  // away.
   Result<ckpt::Copied> Fetch(ckpt::Store* store, const std::string& name,
-                             const std::set<uint32_t>& ranks);
+                             const ckpt::CopyWish& wish);
 
   void RemoveAll();
 

@@ -170,6 +170,7 @@ void PeerMemory::Start(Entry* entry) {
 }
 
 void PeerMemory::Work() {
+  OpenedStore store(setup_.store_host);
   std::unique_lock lock(mutex_);
   for (;;) {
     wake_.wait(lock, [this] { return is_ending_ || !tasks_.empty(); });
@@ -178,7 +179,8 @@ void PeerMemory::Work() {
     tasks_.pop_front();
     lock.unlock();
     const std::string problem =
-        Fetch(task.incoming.get(), {setup_.credentials, tls_.get(), task.directory});
+        Fetch(task.incoming.get(),
+              {setup_.credentials, tls_.get(), task.directory, &store, setup_.local_tier});
     reactor_.Post(
         [this, alive = std::weak_ptr<bool>(is_alive_), incoming = task.incoming, problem] {
           if (!alive.expired()) OnEnded(incoming, problem);

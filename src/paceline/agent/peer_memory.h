@@ -23,6 +23,7 @@
 #include "paceline/agent/arena_shelf.h"
 #include "paceline/agent/incoming_image.h"
 #include "paceline/agent/reactor.h"
+#include "paceline/ckpt/store/stores.h"
 #include "paceline/model/checkpoint.h"
 #include "paceline/wire/bulk_server.h"
 #include "paceline/wire/credentials.h"
@@ -35,6 +36,8 @@ class PeerMemory {
     std::string node;
     std::string host;  // where other nodes reach this one
     wire::Credentials credentials;
+    ckpt::StoreHost store_host = {};
+    std::string local_tier = {};  // folder on the local disk; "": none
   };
 
   // `shelf` and `reactor` outlive it. `changed` runs on the loop when a fetch has ended.

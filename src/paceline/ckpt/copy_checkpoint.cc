@@ -27,14 +27,15 @@ Result<uint64_t> CopyFile(Store* from, Store* to, const std::string& key,
 }  // namespace
 
 Result<Copied> CopyCheckpoint(Store* from, Store* to, const std::string& name,
-                              const Manifest& manifest, const std::set<uint32_t>& ranks) {
+                              const Manifest& manifest, const CopyWish& wish) {
   RETURN_IF_ERROR(to->MakeFolder(name));
   std::set<std::string> wanted;
   for (const ManifestRank& rank : manifest.ranks) {
-    if (!ranks.empty() && !ranks.contains(rank.rank)) continue;
+    if (!wish.ranks.empty() && !wish.ranks.contains(rank.rank)) continue;
+    wanted.insert(rank.notes);
+    if (wish.is_notes_alone) continue;
     wanted.insert(rank.file);
     if (!rank.frozen.empty()) wanted.insert(rank.frozen);
-    wanted.insert(rank.notes);
   }
   Copied copied;
   for (const std::string& one : wanted) {

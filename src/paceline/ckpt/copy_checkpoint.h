@@ -17,11 +17,16 @@ struct Copied {
   uint64_t bytes_there = 0;  // that were there already, and hold
 };
 
+// What of a checkpoint is copied.
+struct CopyWish {
+  std::set<uint32_t> ranks;     // whose files; empty: all
+  bool is_notes_alone = false;  // their small state, without tensors
+};
+
 // Each chunk is compared with its hash on the way; a file that is there and holds is left as it is.
-// The manifest comes last, so nobody takes a half for a checkpoint. `ranks`: those whose files are
-// copied; all when it is empty. LATEST stays as it is.
+// The manifest comes last, so nobody takes a half for a checkpoint. LATEST stays as it is.
 // kDamaged: what is in `from` is not what was saved. kBusy: one of the two is away.
 Result<Copied> CopyCheckpoint(Store* from, Store* to, const std::string& name,
-                              const Manifest& manifest, const std::set<uint32_t>& ranks);
+                              const Manifest& manifest, const CopyWish& wish);
 
 }  // namespace paceline::ckpt

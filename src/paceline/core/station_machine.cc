@@ -304,29 +304,31 @@ void StationMachine::AnswerRestores() {
 // False: later.
 bool StationMachine::AnswerFrom(StationPeer peer, Peer* rank) {
   const RestoreOrder& restore = *order_.restore;
-  if (restore.from == RestoreOrder::From::kStorage && !terms().directory.starts_with('/')) {
-    Fetch(peer, rank);
-    return false;
-  }
   AnswerRestore answer{.peer = peer, .order = restore, .images = {}};
   answer.order.sources.clear();
   const bool is_memory = restore.from == RestoreOrder::From::kMemory;
   const auto mine =
       std::find_if(restore.sources.begin(), restore.sources.end(),
                    [&](const RestoreOrder::Source& one) { return one.rank.value() == rank->rank; });
-  if (mine == restore.sources.end()) {
-    if (is_memory) return false;  // a master that has not heard all yet
-    actions_.push_back(std::move(answer));
-    return true;
+  // Ranks read paths: what is in an object store has to come to this host first.
+  const bool is_far =
+      restore.from == RestoreOrder::From::kStorage && !terms().directory.starts_with('/');
+  const bool wants_all = is_far && rank->world_size != restore.world_size;
+  if (is_memory && mine == restore.sources.end()) return false;  // the master has not heard all yet
+  if (mine != restore.sources.end() && !wants_all) {
+    switch (PresenceOf(*mine)) {
+      case Presence::kHere: answer.images = mine->images; break;
+      case Presence::kLater: return false;
+      case Presence::kFailed:
+        if (!is_memory) break;  // it reads all of it by itself
+        MARK("a copy could not be had");
+        actions_.push_back(Unfetched(peer));
+        return true;
+    }
   }
-  switch (PresenceOf(*mine)) {
-    case Presence::kHere: answer.images = mine->images; break;
-    case Presence::kLater: return false;
-    case Presence::kFailed:
-      if (!is_memory) break;  // it reads all of it by itself
-      MARK("a copy could not be had");
-      actions_.push_back(Unfetched(peer));
-      return true;
+  if (is_far) {
+    Fetch(peer, rank, std::move(answer.images));
+    return false;
   }
   actions_.push_back(std::move(answer));
   return true;
@@ -362,11 +364,12 @@ AnswerProblem StationMachine::Unfetched(StationPeer peer) const {
       "nothing to do under paceline run: it goes on from the newest step that is whole"};
 }
 
-// Ranks read paths, so what is in an object store comes to this host's disk first.
-void StationMachine::Fetch(StationPeer peer, Peer* rank) {
+// `images`: its tensors are here already.
+void StationMachine::Fetch(StationPeer peer, Peer* rank, std::vector<RestoreOrder::Image> images) {
   if (rank->is_fetching || !fetch_at_.is_max()) return;
   const RestoreOrder& restore = *order_.restore;
-  FetchStored fetch{peer, terms().directory, restore.name, {}};
+  rank->images = std::move(images);
+  FetchStored fetch{peer, terms().directory, restore.name, {}, !rank->images.empty()};
   // In a world of another size everybody cuts his part from all.
   const bool is_same_size = rank->world_size == restore.world_size;
   if (is_same_size) fetch.ranks.insert(static_cast<uint32_t>(rank->rank));
@@ -394,10 +397,13 @@ void StationMachine::On(const StoredFetched& event) {
     return;
   }
   // What could not be fetched is missing there, and the rank says so.
-  AnswerRestore answer{
-      .peer = event.peer, .order = *order_.restore, .images = {}, .is_fetched = true};
+  AnswerRestore answer{.peer = event.peer,
+                       .order = *order_.restore,
+                       .images = std::exchange(rank.images, {}),
+                       .is_fetched = true};
   answer.order.sources.clear();
-  if (event.was_here) answer.order.reason += "; its files were on this host";
+  if (event.was_here && answer.images.empty())
+    answer.order.reason += "; its files were on this host";
   actions_.push_back(std::move(answer));
 }
 

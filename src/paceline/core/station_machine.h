@@ -210,7 +210,8 @@ struct FetchStored {
   StationPeer peer = 0;  // who asked
   std::string directory;
   std::string name;
-  std::set<uint32_t> ranks;  // whose; empty: all
+  std::set<uint32_t> ranks;     // whose; empty: all
+  bool is_notes_alone = false;  // their tensors are here
 };
 struct EndStation {};  // the job ends, and nothing is on its way any more
 
@@ -250,7 +251,8 @@ class StationMachine {
     uint64_t generation = 0;
     bool wants_restore = false;
     uint32_t world_size = 0;                  // that it restores for; 0: all images
-    bool is_fetching = false;                 // from a store that has no paths
+    bool is_fetching = false;                 // from a store that has no paths, …
+    std::vector<RestoreOrder::Image> images;  // … its notes alone, when it has these
     std::optional<SavedStep> awaited;         // in storage
     std::optional<SavedStep> awaits_replica;  // on a second host
   };
@@ -279,7 +281,7 @@ class StationMachine {
 
   void AnswerRestores();
   bool AnswerFrom(StationPeer peer, Peer* rank);
-  void Fetch(StationPeer peer, Peer* rank);
+  void Fetch(StationPeer peer, Peer* rank, std::vector<RestoreOrder::Image> images);
   enum class Presence { kHere, kLater, kFailed };
   Presence PresenceOf(const RestoreOrder::Source& source) const;
   AnswerProblem Unfetched(StationPeer peer) const;

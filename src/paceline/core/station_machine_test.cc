@@ -356,6 +356,64 @@ TEST_F(StationTest, FilesOfAnObjectStoreAreFetchedAndFetchedAgainWhenItIsAway) {
   EXPECT_EQ(Got<AnswerProblem>().size(), 1u);
 }
 
+// One host reads the tensors of an object store for all; each has its notes from there.
+TEST_F(StationTest, WhatAnotherHostHasReadOfAnObjectStoreIsNotFetchedFromThere) {
+  terms_.directory = "s3://bucket/run";
+  Open();
+  Step(PeersOpened{"host:1", "d"});
+  CheckpointOrder order;
+  order.terms = terms_;
+  const RestoreOrder::Image image{Rank(0), "n1", true};
+  order.restore = RestoreOrder{.generation = Generation(3),
+                               .from = RestoreOrder::From::kStorage,
+                               .saved = {2, 8},
+                               .world_size = 1,
+                               .name = "step-8-g2",
+                               .sources = {{Rank(0), {image}}},
+                               .reason = "goes on"};
+  order.fetch = {{.rank = Rank(0), .saved = {2, 8}, .name = "step-8-g2", .sources = {{}}}};
+  Step(CheckpointOrdered{order});
+  Step(RestoreAsked{1, 1});
+  EXPECT_TRUE(Got<FetchStored>().empty()) << "they are on their way";
+  CopiesSeen seen;
+  seen.here = {{Rank(0), {2, 8}}};
+  Step(seen);
+  ASSERT_EQ(Got<FetchStored>().size(), 1u);
+  EXPECT_TRUE(Got<FetchStored>()[0].is_notes_alone);
+  Step(StoredFetched{1, "step-8-g2", StoredFetched::End::kDone, "", true});
+  ASSERT_EQ(Got<AnswerRestore>().size(), 1u);
+  EXPECT_EQ(Got<AnswerRestore>()[0].images, std::vector{image});
+  EXPECT_EQ(Got<AnswerRestore>()[0].order.reason, "goes on");
+  // In another layout it wants those of the other ranks as well.
+  Step(RestoreAsked{1, 0});
+  ASSERT_EQ(Got<FetchStored>().size(), 1u);
+  EXPECT_FALSE(Got<FetchStored>()[0].is_notes_alone);
+  EXPECT_TRUE(Got<FetchStored>()[0].ranks.empty());
+}
+
+TEST_F(StationTest, AFailedReadForAllLeavesEachHostItsOwn) {
+  terms_.directory = "s3://bucket/run";
+  Open();
+  Step(PeersOpened{"host:1", "d"});
+  CheckpointOrder order;
+  order.terms = terms_;
+  order.restore = RestoreOrder{.generation = Generation(3),
+                               .from = RestoreOrder::From::kStorage,
+                               .saved = {2, 8},
+                               .world_size = 1,
+                               .name = "step-8-g2",
+                               .sources = {{Rank(0), {{Rank(0), "n1", true}}}},
+                               .reason = "goes on"};
+  order.fetch = {{.rank = Rank(0), .saved = {2, 8}, .name = "step-8-g2", .sources = {{}}}};
+  Step(CheckpointOrdered{order});
+  Step(RestoreAsked{1, 1});
+  CopiesSeen seen;
+  seen.failed = {{Rank(0), {2, 8}, "no room"}};
+  Step(seen);
+  ASSERT_EQ(Got<FetchStored>().size(), 1u);
+  EXPECT_FALSE(Got<FetchStored>()[0].is_notes_alone);
+}
+
 TEST_F(StationTest, WhoeverWaitsForASecondHostHearsOfItOrWhyNot) {
   Open();
   Step(ReplicaAsked{1, 40});
