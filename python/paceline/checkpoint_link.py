@@ -2,6 +2,7 @@
 
 import json
 import socket
+import sys
 import time
 from typing import cast
 
@@ -105,6 +106,8 @@ class Link:
             fields = self._line()
             if fields.get("op") == "error":
                 raise Refused(fields)
+            if fields.get("op") == "notice":
+                print(f"paceline: {fields.get('text')}", file=sys.stderr, flush=True)
             if fields.get("op") == answer:
                 return fields
 

@@ -179,6 +179,34 @@ def test_a_store_that_is_away_costs_checkpoints_and_never_a_step(
     job.end()
 
 
+def test_a_store_that_is_away_when_a_job_begins_is_waited_for_aloud(
+    make_s3_job: Callable[[str], Job], store: ObjectStore
+) -> None:
+    store.stop()
+    job = make_s3_job("run")
+    try:
+        start(job, steps=20)
+        eventually(lambda: f"{PLACE} cannot be looked at now" in job.stderr, "it says so", job=job)
+    finally:
+        store.start()
+    assert job.wait() == 0, job.stderr
+    # Once for all ranks, and not with each try.
+    assert job.stderr.count("cannot be looked at now") == 1, job.stderr
+
+
+def test_a_bucket_that_is_not_there_is_an_error_and_no_empty_one(
+    make_s3_job: Callable[[str], Job]
+) -> None:
+    job = make_s3_job("run")
+    job.start([*RANKS, "--max-restarts", "0"],
+              [str(SCRIPTS / "flash.py"), "--checkpoint", "s3://no-such-bucket/gpt", "--out",
+               str(job.state), "--steps", "20"])
+    assert job.wait() != 0
+    assert "nobody can see which checkpoints are in s3://no-such-bucket/gpt" in job.stderr
+    assert "NoSuchBucket" in job.stderr
+    assert not (job.state / "restored-0").exists(), "it did not begin anew"
+
+
 def test_memory_lost_while_storage_was_away_goes_on_from_the_local_disk(
     make_s3_job: Callable[[str], Job], store: ObjectStore
 ) -> None:

@@ -155,7 +155,7 @@ void CheckpointStation::On(const LookDone& done) {
   if (!done.problem.empty()) {
     LogWarning("storage_away", {{"directory", done.directory}, {"why", done.problem}});
   }
-  Feed(core::StorageLooked{done.stored, done.problem});
+  Feed(core::StorageLooked{done.stored, done.problem, done.is_refused});
 }
 
 void CheckpointStation::On(const FetchDone& done) {

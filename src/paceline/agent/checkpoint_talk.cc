@@ -193,6 +193,10 @@ void CheckpointStation::Do(const core::AnswerDurable& action) {
   Answer(action.peer, {{"op", "durable"}, {"step", action.durable.step}});
 }
 
+void CheckpointStation::Do(const core::AnswerNotice& action) {
+  Answer(action.peer, {{"op", "notice"}, {"text", action.text}});
+}
+
 void CheckpointStation::Do(const core::AnswerReplicated& action) {
   Answer(action.peer, {{"op", "replicated"}, {"step", action.replicated.step}});
 }

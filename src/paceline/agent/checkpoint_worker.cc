@@ -96,6 +96,7 @@ void CheckpointWorker::Do(const LookTask& task) {
     done.stored = *newest;
   } else {
     done.problem = newest.failure().message;
+    done.is_refused = newest.failure().kind == FailureKind::kNotOurs;
   }
   sink_(std::move(done));
 }

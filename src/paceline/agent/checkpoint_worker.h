@@ -76,6 +76,7 @@ struct LookDone {
   std::string directory;
   std::string problem;  // the store cannot be asked now, which is not the same as an empty one
   std::optional<StoredCheckpoint> stored;
+  bool is_refused = false;  // it lets nobody in who comes like this
 };
 using CheckpointDone = std::variant<ShardDone, CommitDone, LookDone, FetchDone, ImageFreed>;
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "paceline/base/mark.h"
-#include "paceline/core/last_steps.h"
 
 namespace paceline::core {
 namespace {
@@ -14,7 +13,6 @@ constexpr Duration kUrgentEvery = Duration::Milliseconds(20);
 constexpr size_t kDamagedToldMax = 8;
 constexpr Duration kStorageLookAgain = Duration::Milliseconds(500);
 constexpr uint32_t kLookDoublingsMax = 5;
-constexpr Duration kFetchAgain = Duration::Seconds(1);  // from a store that is away
 
 }  // namespace
 
@@ -183,9 +181,10 @@ void StationMachine::On(const StorageLooked& event) {
     MARK("storage cannot be looked at");
     const uint32_t doublings = std::min(looks_failed_++, kLookDoublingsMax);
     look_at_ = now_ + kStorageLookAgain * (int64_t{1} << doublings);
-    return;
+    return AnswerUnseen(event.problem, event.is_refused && !has_seen_storage_);
   }
   looks_failed_ = 0;
+  has_seen_storage_ = true;
   has_looked_ = !event.stored.has_value() || !IsKnownDamaged(event.stored->name);
   stored_ = event.stored;
   ReportSoon(true);
@@ -289,159 +288,6 @@ void StationMachine::On(const CommitEnded& event) {
     commit_->bytes = event.bytes;
   }
   ReportSoon(true);
-}
-
-// ---- answers ----
-
-void StationMachine::AnswerRestores() {
-  if (!order_.restore.has_value() || !are_copies_known_) return;
-  for (auto& [peer, rank] : peers_) {
-    const bool is_his = rank.generation == order_.restore->generation.value();
-    if (rank.wants_restore && is_his && AnswerFrom(peer, &rank)) rank.wants_restore = false;
-  }
-}
-
-// False: later.
-bool StationMachine::AnswerFrom(StationPeer peer, Peer* rank) {
-  const RestoreOrder& restore = *order_.restore;
-  AnswerRestore answer{.peer = peer, .order = restore, .images = {}};
-  answer.order.sources.clear();
-  const bool is_memory = restore.from == RestoreOrder::From::kMemory;
-  const auto mine =
-      std::find_if(restore.sources.begin(), restore.sources.end(),
-                   [&](const RestoreOrder::Source& one) { return one.rank.value() == rank->rank; });
-  // Ranks read paths: what is in an object store has to come to this host first.
-  const bool is_far =
-      restore.from == RestoreOrder::From::kStorage && !terms().directory.starts_with('/');
-  const bool wants_all = is_far && rank->world_size != restore.world_size;
-  if (is_memory && mine == restore.sources.end()) return false;  // the master has not heard all yet
-  if (mine != restore.sources.end() && !wants_all) {
-    switch (PresenceOf(*mine)) {
-      case Presence::kHere: answer.images = mine->images; break;
-      case Presence::kLater: return false;
-      case Presence::kFailed:
-        if (!is_memory) break;  // it reads all of it by itself
-        MARK("a copy could not be had");
-        actions_.push_back(Unfetched(peer));
-        return true;
-    }
-  }
-  if (is_far) {
-    Fetch(peer, rank, std::move(answer.images));
-    return false;
-  }
-  actions_.push_back(std::move(answer));
-  return true;
-}
-
-// Are the copies here that this rank shall restore from?
-StationMachine::Presence StationMachine::PresenceOf(const RestoreOrder::Source& source) const {
-  const SavedStep saved = order_.restore->saved;
-  Presence presence = Presence::kHere;
-  for (const RestoreOrder::Image& image : source.images) {
-    const bool is_fetched = image.is_copy && image.place == setup_.node && peer_memory_.has_value();
-    if (!is_fetched || copies_.here.contains({image.rank, saved})) continue;
-    presence = Presence::kLater;
-    for (const FetchFailure& failure : copies_.failed) {
-      if (failure.rank == image.rank && failure.saved == saved) return Presence::kFailed;
-    }
-  }
-  return presence;
-}
-
-// The rank ends, and the next world takes what can be had.
-AnswerProblem StationMachine::Unfetched(StationPeer peer) const {
-  std::string why;
-  for (const FetchFailure& failure : copies_.failed) {
-    if (!why.empty()) why += "; ";
-    const bool is_named = failure.rank.value() < order_.restore->world_size;
-    why += (is_named ? "rank " + ToString(failure.rank) + ": " : "") + failure.problem;
-  }
-  return AnswerProblem{
-      peer,
-      "step " + std::to_string(order_.restore->saved.step) + " cannot be had from another host",
-      std::move(why),
-      "nothing to do under paceline run: it goes on from the newest step that is whole"};
-}
-
-// `images`: its tensors are here already.
-void StationMachine::Fetch(StationPeer peer, Peer* rank, std::vector<RestoreOrder::Image> images) {
-  if (rank->is_fetching || !fetch_at_.is_max()) return;
-  const RestoreOrder& restore = *order_.restore;
-  rank->images = std::move(images);
-  FetchStored fetch{peer, terms().directory, restore.name, {}, !rank->images.empty()};
-  // In a world of another size everybody cuts his part from all.
-  const bool is_same_size = rank->world_size == restore.world_size;
-  if (is_same_size) fetch.ranks.insert(static_cast<uint32_t>(rank->rank));
-  rank->is_fetching = true;
-  actions_.push_back(std::move(fetch));
-}
-
-void StationMachine::On(const StoredFetched& event) {
-  const auto found = peers_.find(event.peer);
-  if (found == peers_.end()) return;
-  Peer& rank = found->second;
-  rank.is_fetching = false;
-  const bool is_wanted =
-      rank.wants_restore && order_.restore.has_value() && order_.restore->name == event.name;
-  if (!is_wanted) return AnswerRestores();
-  if (event.end == StoredFetched::End::kAway) {
-    // The step is decided: whoever waits for it waits for the store.
-    fetch_at_ = std::min(fetch_at_, now_ + kFetchAgain);
-    return;
-  }
-  rank.wants_restore = false;
-  if (event.end == StoredFetched::End::kRefused) {
-    actions_.push_back(AnswerProblem{event.peer, event.name + " cannot be fetched", event.problem,
-                                     "mend that, or make room on this host's disk"});
-    return;
-  }
-  // What could not be fetched is missing there, and the rank says so.
-  AnswerRestore answer{.peer = event.peer,
-                       .order = *order_.restore,
-                       .images = std::exchange(rank.images, {}),
-                       .is_fetched = true};
-  answer.order.sources.clear();
-  if (event.was_here && answer.images.empty())
-    answer.order.reason += "; its files were on this host";
-  actions_.push_back(std::move(answer));
-}
-
-void StationMachine::TellUnstored(const std::string& fix) {
-  for (auto& [peer, rank] : peers_) {
-    if (!rank.awaited.has_value()) continue;
-    const std::string step = std::to_string(rank.awaited->step);
-    actions_.push_back(
-        AnswerProblem{peer, "step " + step + " is not in storage", order_.problem, fix});
-    rank.awaited.reset();
-  }
-}
-
-void StationMachine::AnswerWaits() {
-  for (auto& [peer, rank] : peers_) {
-    const bool is_done =
-        rank.awaited.has_value() && order_.durable.has_value() && *order_.durable >= *rank.awaited;
-    if (!is_done) continue;
-    actions_.push_back(AnswerDurable{peer, *order_.durable});
-    rank.awaited.reset();
-  }
-  if (SaysNever(order_.problem)) TellUnstored("save the same last step on every rank");
-}
-
-void StationMachine::AnswerReplicaWaits() {
-  for (auto& [peer, rank] : peers_) {
-    if (!rank.awaits_replica.has_value()) continue;
-    if (order_.replicated.has_value() && *order_.replicated >= *rank.awaits_replica) {
-      actions_.push_back(AnswerReplicated{peer, *order_.replicated});
-    } else if (!order_.replica_problem.empty()) {
-      actions_.push_back(AnswerProblem{
-          peer, "step " + std::to_string(rank.awaits_replica->step) + " is on no second host",
-          order_.replica_problem, "more hosts, more memory (/dev/shm), or do not wait for it"});
-    } else {
-      continue;
-    }
-    rank.awaits_replica.reset();
-  }
 }
 
 // ---- reports ----

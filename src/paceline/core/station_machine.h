@@ -23,6 +23,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <utility>
 #include <variant>
@@ -120,7 +121,8 @@ struct CommitEnded {
 };
 struct StorageLooked {
   std::optional<StoredCheckpoint> stored;
-  std::string problem;  // storage could not be read; empty: it was
+  std::string problem;      // storage could not be read; empty: it was
+  bool is_refused = false;  // it lets nobody in who comes like this, or there is no such place
 };
 // IsReportDue, or somebody wants a report now; `images` of all arenas of this host, and behind them
 // those on its disk.
@@ -154,6 +156,11 @@ struct AnswerDurable {
 struct AnswerReplicated {
   StationPeer peer = 0;
   SavedStep replicated;
+};
+// No answer yet: why it takes long, for people.
+struct AnswerNotice {
+  StationPeer peer = 0;
+  std::string text;
 };
 // An answer in three parts; the fourth, where, the rank knows.
 struct AnswerProblem {
@@ -216,9 +223,9 @@ struct FetchStored {
 struct EndStation {};  // the job ends, and nothing is on its way any more
 
 using StationAction =
-    std::variant<SendReport, AnswerRestore, AnswerDurable, AnswerReplicated, AnswerProblem, SetHold,
-                 ClearHolds, KeepImages, WriteImage, WriteCommit, LookInStorage, FetchImages,
-                 DropCopy, FetchStored, EndStation>;
+    std::variant<SendReport, AnswerRestore, AnswerDurable, AnswerReplicated, AnswerNotice,
+                 AnswerProblem, SetHold, ClearHolds, KeepImages, WriteImage, WriteCommit,
+                 LookInStorage, FetchImages, DropCopy, FetchStored, EndStation>;
 
 class StationMachine {
  public:
@@ -250,6 +257,7 @@ class StationMachine {
     uint64_t rank = 0;
     uint64_t generation = 0;
     bool wants_restore = false;
+    std::string trouble;                      // that it was told of
     uint32_t world_size = 0;                  // that it restores for; 0: all images
     bool is_fetching = false;                 // from a store that has no paths, …
     std::vector<RestoreOrder::Image> images;  // … its notes alone, when it has these
@@ -287,6 +295,8 @@ class StationMachine {
   AnswerProblem Unfetched(StationPeer peer) const;
   void AnswerWaits();
   void TellUnstored(const std::string& fix);
+  void TellTrouble(StationPeer peer, Peer* rank, std::string_view what, const std::string& why);
+  void AnswerUnseen(const std::string& why, bool is_refused);
   void AnswerReplicaWaits();
   bool IsKnownDamaged(const std::string& name) const;
   void StartPersist();
@@ -321,6 +331,7 @@ class StationMachine {
   uint32_t looks_failed_ = 0;         // in a row
   bool is_looking_ = false;
   bool has_looked_ = false;
+  bool has_seen_storage_ = false;
   Instant fetch_at_ = Instant::Max();  // again, from a store that was away
 };
 

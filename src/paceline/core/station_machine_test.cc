@@ -7,52 +7,10 @@
 #include <utility>
 #include <vector>
 
+#include "paceline/core/testing/station_fixture.h"
+
 namespace paceline::core {
 namespace {
-
-constexpr SavedStep kSavedStep{3, 40};
-
-class StationTest : public ::testing::Test {
- protected:
-  void Step(const StationEvent& event) {
-    actions_ = machine_.Step(now_, event);
-    for (const StationAction& action : actions_) {
-      if (const auto* sent = std::get_if<SendReport>(&action)) reports_.push_back(sent->report);
-    }
-  }
-  template <class Action>
-  std::vector<Action> Got() const {
-    std::vector<Action> found;
-    for (const StationAction& action : actions_) {
-      if (const auto* one = std::get_if<Action>(&action)) found.push_back(*one);
-    }
-    return found;
-  }
-  // A rank of world 3 is here, and storage was looked at.
-  void Open() {
-    Step(GenerationCarriedOut{Generation(3)});
-    ASSERT_FALSE(machine_.Refuses(0, 3, terms_).has_value());
-    Step(RankOpened{1, 0, 3});
-    Step(StorageLooked{});
-  }
-  void Report() {
-    now_ = now_ + Duration::Seconds(1);
-    Step(ReportDue{images_});
-  }
-  static CheckpointOrder Persist() {
-    CheckpointOrder order;
-    order.persist =
-        PersistOrder{.saved = kSavedStep, .world_size = 1, .name = "step-40-g3", .shards = {{}}};
-    return order;
-  }
-
-  CheckpointTerms terms_{.directory = "/d", .keep = 2, .policy = {}};
-  StationMachine machine_{{"n1", Duration::Milliseconds(250)}};
-  Instant now_ = Instant::FromNanoseconds(1);
-  std::vector<StationAction> actions_;
-  std::vector<CheckpointReport> reports_;
-  std::vector<MemoryImage> images_;
-};
 
 TEST_F(StationTest, ANodeWithoutACheckpointerSaysNothing) {
   Step(GenerationCarriedOut{Generation(3)});
@@ -319,99 +277,6 @@ TEST_F(StationTest, ACopyThatWasFoundDamagedGoes) {
   EXPECT_TRUE(Got<DropCopy>().empty()) << "it is another node's";
   Step(ImageFoundDamaged{"n1", 0, true, kSavedStep});
   EXPECT_EQ(Got<DropCopy>().size(), 1u);
-}
-
-TEST_F(StationTest, FilesOfAnObjectStoreAreFetchedAndFetchedAgainWhenItIsAway) {
-  terms_.directory = "s3://bucket/run";
-  Open();
-  CheckpointOrder order;
-  order.terms = terms_;
-  order.restore = RestoreOrder{.generation = Generation(3),
-                               .from = RestoreOrder::From::kStorage,
-                               .saved = {2, 8},
-                               .world_size = 1,
-                               .name = "step-8-g2",
-                               .sources = {},
-                               .reason = "goes on"};
-  Step(CheckpointOrdered{order});
-  Step(RestoreAsked{1, 1});
-  ASSERT_EQ(Got<FetchStored>().size(), 1u);
-  EXPECT_EQ(Got<FetchStored>()[0].ranks, std::set<uint32_t>{0});
-  Step(StoredFetched{1, "step-8-g2", StoredFetched::End::kAway, "timed out", false});
-  EXPECT_TRUE(actions_.empty());
-  Step(CheckpointOrdered{order});
-  EXPECT_TRUE(Got<FetchStored>().empty()) << "not before its pause is over";
-  now_ = now_ + Duration::Seconds(1);
-  Step(StationTimePassed{});
-  ASSERT_EQ(Got<FetchStored>().size(), 1u);
-  Step(StoredFetched{1, "step-8-g2", StoredFetched::End::kDone, "", true});
-  ASSERT_EQ(Got<AnswerRestore>().size(), 1u);
-  EXPECT_TRUE(Got<AnswerRestore>()[0].is_fetched);
-  EXPECT_EQ(Got<AnswerRestore>()[0].order.reason, "goes on; its files were on this host");
-  // It wants the images of the other ranks as well.
-  Step(RestoreAsked{1, 0});
-  ASSERT_EQ(Got<FetchStored>().size(), 1u);
-  EXPECT_TRUE(Got<FetchStored>()[0].ranks.empty());
-  Step(StoredFetched{1, "step-8-g2", StoredFetched::End::kRefused, "no space left", false});
-  EXPECT_EQ(Got<AnswerProblem>().size(), 1u);
-}
-
-// One host reads the tensors of an object store for all; each has its notes from there.
-TEST_F(StationTest, WhatAnotherHostHasReadOfAnObjectStoreIsNotFetchedFromThere) {
-  terms_.directory = "s3://bucket/run";
-  Open();
-  Step(PeersOpened{"host:1", "d"});
-  CheckpointOrder order;
-  order.terms = terms_;
-  const RestoreOrder::Image image{Rank(0), "n1", true};
-  order.restore = RestoreOrder{.generation = Generation(3),
-                               .from = RestoreOrder::From::kStorage,
-                               .saved = {2, 8},
-                               .world_size = 1,
-                               .name = "step-8-g2",
-                               .sources = {{Rank(0), {image}}},
-                               .reason = "goes on"};
-  order.fetch = {{.rank = Rank(0), .saved = {2, 8}, .name = "step-8-g2", .sources = {{}}}};
-  Step(CheckpointOrdered{order});
-  Step(RestoreAsked{1, 1});
-  EXPECT_TRUE(Got<FetchStored>().empty()) << "they are on their way";
-  CopiesSeen seen;
-  seen.here = {{Rank(0), {2, 8}}};
-  Step(seen);
-  ASSERT_EQ(Got<FetchStored>().size(), 1u);
-  EXPECT_TRUE(Got<FetchStored>()[0].is_notes_alone);
-  Step(StoredFetched{1, "step-8-g2", StoredFetched::End::kDone, "", true});
-  ASSERT_EQ(Got<AnswerRestore>().size(), 1u);
-  EXPECT_EQ(Got<AnswerRestore>()[0].images, std::vector{image});
-  EXPECT_EQ(Got<AnswerRestore>()[0].order.reason, "goes on");
-  // In another layout it wants those of the other ranks as well.
-  Step(RestoreAsked{1, 0});
-  ASSERT_EQ(Got<FetchStored>().size(), 1u);
-  EXPECT_FALSE(Got<FetchStored>()[0].is_notes_alone);
-  EXPECT_TRUE(Got<FetchStored>()[0].ranks.empty());
-}
-
-TEST_F(StationTest, AFailedReadForAllLeavesEachHostItsOwn) {
-  terms_.directory = "s3://bucket/run";
-  Open();
-  Step(PeersOpened{"host:1", "d"});
-  CheckpointOrder order;
-  order.terms = terms_;
-  order.restore = RestoreOrder{.generation = Generation(3),
-                               .from = RestoreOrder::From::kStorage,
-                               .saved = {2, 8},
-                               .world_size = 1,
-                               .name = "step-8-g2",
-                               .sources = {{Rank(0), {{Rank(0), "n1", true}}}},
-                               .reason = "goes on"};
-  order.fetch = {{.rank = Rank(0), .saved = {2, 8}, .name = "step-8-g2", .sources = {{}}}};
-  Step(CheckpointOrdered{order});
-  Step(RestoreAsked{1, 1});
-  CopiesSeen seen;
-  seen.failed = {{Rank(0), {2, 8}, "no room"}};
-  Step(seen);
-  ASSERT_EQ(Got<FetchStored>().size(), 1u);
-  EXPECT_FALSE(Got<FetchStored>()[0].is_notes_alone);
 }
 
 TEST_F(StationTest, WhoeverWaitsForASecondHostHearsOfItOrWhyNot) {

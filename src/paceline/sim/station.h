@@ -57,6 +57,7 @@ class SimStation {
   void Do(const core::AnswerRestore& action);
   void Do(const core::AnswerDurable& action);
   void Do(const core::AnswerReplicated& action);
+  void Do(const core::AnswerNotice&) {}  // for people
   void Do(const core::AnswerProblem& action);
   void Do(const core::SetHold& action);
   void Do(const core::ClearHolds& action);

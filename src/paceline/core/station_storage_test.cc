@@ -1,0 +1,148 @@
+// A node's station before a storage that is far, or away.
+
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "paceline/core/testing/station_fixture.h"
+
+namespace paceline::core {
+namespace {
+
+using StationStorageTest = StationTest;
+
+TEST_F(StationStorageTest, FilesOfAnObjectStoreAreFetchedAndFetchedAgainWhenItIsAway) {
+  terms_.directory = "s3://bucket/run";
+  Open();
+  CheckpointOrder order;
+  order.terms = terms_;
+  order.restore = RestoreOrder{.generation = Generation(3),
+                               .from = RestoreOrder::From::kStorage,
+                               .saved = {2, 8},
+                               .world_size = 1,
+                               .name = "step-8-g2",
+                               .sources = {},
+                               .reason = "goes on"};
+  Step(CheckpointOrdered{order});
+  Step(RestoreAsked{1, 1});
+  ASSERT_EQ(Got<FetchStored>().size(), 1u);
+  EXPECT_EQ(Got<FetchStored>()[0].ranks, std::set<uint32_t>{0});
+  Step(StoredFetched{1, "step-8-g2", StoredFetched::End::kAway, "timed out", false});
+  EXPECT_TRUE(Got<FetchStored>().empty());
+  ASSERT_EQ(Got<AnswerNotice>().size(), 1u);
+  EXPECT_EQ(Got<AnswerNotice>()[0].text,
+            "step-8-g2 cannot be fetched now (timed out); trying again");
+  Step(CheckpointOrdered{order});
+  EXPECT_TRUE(Got<FetchStored>().empty()) << "not before its pause is over";
+  now_ = now_ + Duration::Seconds(1);
+  Step(StationTimePassed{});
+  ASSERT_EQ(Got<FetchStored>().size(), 1u);
+  Step(StoredFetched{1, "step-8-g2", StoredFetched::End::kDone, "", true});
+  ASSERT_EQ(Got<AnswerRestore>().size(), 1u);
+  EXPECT_TRUE(Got<AnswerRestore>()[0].is_fetched);
+  EXPECT_EQ(Got<AnswerRestore>()[0].order.reason, "goes on; its files were on this host");
+  // It wants the images of the other ranks as well.
+  Step(RestoreAsked{1, 0});
+  ASSERT_EQ(Got<FetchStored>().size(), 1u);
+  EXPECT_TRUE(Got<FetchStored>()[0].ranks.empty());
+  Step(StoredFetched{1, "step-8-g2", StoredFetched::End::kRefused, "no space left", false});
+  EXPECT_EQ(Got<AnswerProblem>().size(), 1u);
+}
+
+// One host reads the tensors of an object store for all; each has its notes from there.
+TEST_F(StationStorageTest, WhatAnotherHostHasReadOfAnObjectStoreIsNotFetchedFromThere) {
+  terms_.directory = "s3://bucket/run";
+  Open();
+  Step(PeersOpened{"host:1", "d"});
+  CheckpointOrder order;
+  order.terms = terms_;
+  const RestoreOrder::Image image{Rank(0), "n1", true};
+  order.restore = RestoreOrder{.generation = Generation(3),
+                               .from = RestoreOrder::From::kStorage,
+                               .saved = {2, 8},
+                               .world_size = 1,
+                               .name = "step-8-g2",
+                               .sources = {{Rank(0), {image}}},
+                               .reason = "goes on"};
+  order.fetch = {{.rank = Rank(0), .saved = {2, 8}, .name = "step-8-g2", .sources = {{}}}};
+  Step(CheckpointOrdered{order});
+  Step(RestoreAsked{1, 1});
+  EXPECT_TRUE(Got<FetchStored>().empty()) << "they are on their way";
+  CopiesSeen seen;
+  seen.here = {{Rank(0), {2, 8}}};
+  Step(seen);
+  ASSERT_EQ(Got<FetchStored>().size(), 1u);
+  EXPECT_TRUE(Got<FetchStored>()[0].is_notes_alone);
+  Step(StoredFetched{1, "step-8-g2", StoredFetched::End::kDone, "", true});
+  ASSERT_EQ(Got<AnswerRestore>().size(), 1u);
+  EXPECT_EQ(Got<AnswerRestore>()[0].images, std::vector{image});
+  EXPECT_EQ(Got<AnswerRestore>()[0].order.reason, "goes on");
+  // In another layout it wants those of the other ranks as well.
+  Step(RestoreAsked{1, 0});
+  ASSERT_EQ(Got<FetchStored>().size(), 1u);
+  EXPECT_FALSE(Got<FetchStored>()[0].is_notes_alone);
+  EXPECT_TRUE(Got<FetchStored>()[0].ranks.empty());
+}
+
+TEST_F(StationStorageTest, AFailedReadForAllLeavesEachHostItsOwn) {
+  terms_.directory = "s3://bucket/run";
+  Open();
+  Step(PeersOpened{"host:1", "d"});
+  CheckpointOrder order;
+  order.terms = terms_;
+  order.restore = RestoreOrder{.generation = Generation(3),
+                               .from = RestoreOrder::From::kStorage,
+                               .saved = {2, 8},
+                               .world_size = 1,
+                               .name = "step-8-g2",
+                               .sources = {{Rank(0), {{Rank(0), "n1", true}}}},
+                               .reason = "goes on"};
+  order.fetch = {{.rank = Rank(0), .saved = {2, 8}, .name = "step-8-g2", .sources = {{}}}};
+  Step(CheckpointOrdered{order});
+  Step(RestoreAsked{1, 1});
+  CopiesSeen seen;
+  seen.failed = {{Rank(0), {2, 8}, "no room"}};
+  Step(seen);
+  ASSERT_EQ(Got<FetchStored>().size(), 1u);
+  EXPECT_FALSE(Got<FetchStored>()[0].is_notes_alone);
+}
+
+TEST_F(StationStorageTest, WhoeverWaitsForStorageThatIsAwayIsToldOnce) {
+  terms_.directory = "s3://bucket/run";
+  Step(GenerationCarriedOut{Generation(3)});
+  ASSERT_FALSE(machine_.Refuses(0, 3, terms_).has_value());
+  Step(RankOpened{1, 0, 3});
+  Step(RestoreAsked{1, 1});
+  for (const bool is_first : {true, false}) {
+    Step(StorageLooked{std::nullopt, "timed out"});
+    ASSERT_EQ(Got<AnswerNotice>().size(), is_first ? 1u : 0u);
+    if (!is_first) continue;
+    EXPECT_EQ(Got<AnswerNotice>()[0].text,
+              "s3://bucket/run cannot be looked at now (timed out); trying again");
+  }
+  // That it is refused once it was seen passes, as credentials are renewed.
+  Step(StorageLooked{});
+  Step(StorageLooked{std::nullopt, "denied", true});
+  EXPECT_EQ(Got<AnswerNotice>().size(), 1u);
+  EXPECT_TRUE(Got<AnswerProblem>().empty());
+}
+
+TEST_F(StationStorageTest, APlaceThatLetsNobodyInIsAnError) {
+  terms_.directory = "s3://bukket/run";
+  Step(GenerationCarriedOut{Generation(3)});
+  ASSERT_FALSE(machine_.Refuses(0, 3, terms_).has_value());
+  Step(RankOpened{1, 0, 3});
+  Step(RestoreAsked{1, 1});
+  Step(StorageLooked{std::nullopt, "NoSuchBucket", true});
+  ASSERT_EQ(Got<AnswerProblem>().size(), 1u);
+  EXPECT_EQ(Got<AnswerProblem>()[0].what,
+            "nobody can see which checkpoints are in s3://bukket/run");
+  EXPECT_EQ(Got<AnswerProblem>()[0].why, "NoSuchBucket");
+  Step(StorageLooked{std::nullopt, "NoSuchBucket", true});
+  EXPECT_TRUE(Got<AnswerProblem>().empty());
+}
+
+}  // namespace
+}  // namespace paceline::core
