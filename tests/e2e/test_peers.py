@@ -104,6 +104,33 @@ def test_a_step_with_its_copies_stays_while_the_next_is_copied(hosts: list[Host]
     assert not first.job.events("checkpoint_committed")[:-1], "storage had no part in it"
 
 
+def test_row_42_a_rack_that_is_lost_comes_back_to_memory(hosts: list[Host]) -> None:
+    """Two of three hosts at once: what they had is on the one in another failure domain."""
+    first, *rack = hosts
+    for host, domain in zip(hosts, ("rack-a", "rack-b", "rack-b"), strict=True):
+        host.job.env["PACELINE_FAILURE_DOMAIN"] = domain
+    start(hosts, "--nnodes", "3",
+          script=script(first, "--cut", *RARELY, "--pace", "0.01", steps=200))
+    for rank in ("1", "2"):
+        eventually(lambda rank=rank: any(one["rank"] == rank and int(one["step"]) >= 30
+                                         for one in fetched(first)), "the other rack has its copy")
+    copied = min(max(int(one["step"]) for one in fetched(first) if one["rank"] == rank)
+                 for rank in ("1", "2"))
+    for host in rack:
+        host.crash()
+        host.boot()
+    first.job.until_event("node_lost", 2)
+    for host in rack:
+        host.start(["--resume"])
+    assert first.job.wait() == 0, first.job.stderr
+    assert finals(first, 3) == [200.0] * 3
+    assert first.job.events("restore_decided")[-1]["details"]["from"] == "memory"
+    for rank in (1, 2):
+        step, why = restored(first, rank)[-1]
+        assert step > copied and f"from {first.name}'s memory" in why, why
+    assert not first.job.events("checkpoint_committed")[:-1], "storage had no part in it"
+
+
 def test_equal_tensors_are_not_sent_twice(hosts: list[Host]) -> None:
     """Data parallel ranks are copies of each other: only the lost one's host fetches, once."""
     first, second, third = hosts
