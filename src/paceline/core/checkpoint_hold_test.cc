@@ -90,5 +90,21 @@ TEST_F(HoldTest, AHoldThatCameTooLateIsTriedAgainSoon) {
   }
 }
 
+// Found by the simulator (seed 1172544): a world after one whose last try had failed waited for
+// minutes, as an interval by time would.
+TEST_F(HoldTest, TheNextWorldAnnouncesItsFirstStepAtOnce) {
+  terms_.policy = {.kind = PersistPolicy::Kind::kSteps, .steps = 10};
+  FormHosts(1, 2);
+  SaveOnly(10);
+  Run();
+  ASSERT_TRUE(Order(0).persist.has_value());
+  reports_[0].shards = {{Rank(0), {1, 10}, false, "no space left on device", {}}};
+  Run();
+  ASSERT_EQ(said_.size(), 1u);
+  EXPECT_FALSE(Order(0).hold.has_value()) << "storage is left in peace for a while";
+  FormHosts(2, 2);
+  EXPECT_TRUE(Order(0).hold.has_value());
+}
+
 }  // namespace
 }  // namespace paceline::core

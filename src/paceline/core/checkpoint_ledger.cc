@@ -165,6 +165,7 @@ void CheckpointLedger::PlanHold(Instant now, const CheckpointView& view) {
     planned_for_ = world.generation;
     last_step_ = view.book.restore.saved.step;
     due_at_ = now + Interval(view);
+    failures_in_a_row_ = 0;  // the pauses between tries were the former world's
     hold_.reset();
     margin_ = 1;
     has_changed_ = true;

@@ -277,14 +277,15 @@ void SimPeers::AskStorage(uint64_t number) {
 
 void SimPeers::Stored(uint64_t number, Fetch& fetch) {
   Storage& storage = world_.storage();
-  if (storage.is_stalled) return After(number, kRoundPause, &SimPeers::Stored);
+  // The step is decided, so who waits for it waits for the store.
+  if (storage.is_stalled || storage.is_away) return After(number, kRoundPause, &SimPeers::Stored);
   const auto folder = storage.folders().find(fetch.order.name);
   const uint32_t size = folder != storage.folders().end() && folder->second.manifest.has_value()
                             ? folder->second.manifest->world_size
                             : 0;
   std::vector<SimImage> images;
-  const Storage::Read read =
-      storage.ReadFor(fetch.order.name, fetch.order.rank.value(), size, &images);
+  const Storage::Read read = storage.ReadFor(fetch.order.name, fetch.order.rank.value(), size,
+                                             /*is_fetched=*/false, &images);
   if (read != Storage::Read::kWhole || !Begin(fetch, images.front())) {
     return AskNext(number, fetch, fetch.order.name + " cannot be read");
   }

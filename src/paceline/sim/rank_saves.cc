@@ -103,8 +103,8 @@ void RankSaves::OnRestore(const core::AnswerRestore& answer) {
 
 void RankSaves::Read(int32_t pid, const core::AnswerRestore& answer) {
   if (!ranks_.contains(pid)) return;
-  const bool waits =
-      answer.order.from == RestoreOrder::From::kStorage && world_.storage().is_stalled;
+  const bool waits = answer.order.from == RestoreOrder::From::kStorage && !answer.is_fetched &&
+                     world_.storage().is_stalled;
   if (waits || !node_.IsAwake(pid)) {
     world_.queue().After(kAsleepLook, [this, pid, answer] { Read(pid, answer); });
     return;
@@ -163,8 +163,8 @@ bool RankSaves::LoadFromMemory(int32_t pid, const core::AnswerRestore& answer,
 bool RankSaves::LoadFromStorage(int32_t pid, const core::AnswerRestore& answer,
                                 std::vector<SimImage>* images) {
   const RankProcess& process = node_.processes().at(pid);
-  const Storage::Read read =
-      world_.storage().ReadFor(answer.order.name, process.rank.value(), process.world_size, images);
+  const Storage::Read read = world_.storage().ReadFor(
+      answer.order.name, process.rank.value(), process.world_size, answer.is_fetched, images);
   if (read == Storage::Read::kWhole) return true;
   if (read == Storage::Read::kDamaged) {
     MARK("restore found a damaged checkpoint");

@@ -191,9 +191,25 @@ void SimStation::Do(const core::DropCopy& action) {
   SeeCopies();
 }
 
-// The simulated storage has paths.
+// A thread of its own, beside the worker. What came is on this host's disk.
 void SimStation::Do(const core::FetchStored& action) {
-  world_.Fail("checkpoints", action.name + " is fetched from a directory");
+  const SaveOptions& saves = world_.options().saves;
+  if (saves.terms.directory.starts_with('/')) {
+    return world_.Fail("checkpoints", action.name + " is fetched from a directory");
+  }
+  const Duration work = action.is_notes_alone
+                            ? DrawShort()
+                            : Duration::Nanoseconds(world_.prng().Between(
+                                  saves.read_min.nanoseconds(), saves.read_max.nanoseconds()));
+  After(work, [this, action] {
+    core::StoredFetched fetched{.peer = action.peer, .name = action.name};
+    if (world_.storage().is_away) {
+      MARK("files of an object store are waited for");
+      fetched.end = core::StoredFetched::End::kAway;
+      fetched.problem = "it does not answer";
+    }
+    Feed(fetched);
+  });
 }
 
 void SimStation::Do(const core::EndStation&) { agent_.MayExit(); }

@@ -172,9 +172,9 @@ std::string Storage::Newest(const std::set<std::string>& except,
 }
 
 Storage::Read Storage::ReadFor(const std::string& name, uint32_t rank, uint32_t world_size,
-                               std::vector<SimImage>* images) const {
+                               bool is_fetched, std::vector<SimImage>* images) const {
   images->clear();
-  if (is_away) return Read::kUnreadable;
+  if (is_away && !is_fetched) return Read::kUnreadable;
   const auto found = folders_.find(name);
   if (found == folders_.end() || !found->second.manifest.has_value()) return Read::kDamaged;
   const SimFolder& folder = found->second;

@@ -75,8 +75,8 @@ class Storage {
 
   // --- readers ---
   enum class Read { kWhole, kDamaged, kUnreadable };
-  // What `rank` of a world of that size takes from it.
-  Read ReadFor(const std::string& name, uint32_t rank, uint32_t world_size,
+  // What `rank` of a world of that size takes from it; `is_fetched`: from its host's disk.
+  Read ReadFor(const std::string& name, uint32_t rank, uint32_t world_size, bool is_fetched,
                std::vector<SimImage>* images) const;
 
   // --- truth ---

@@ -231,12 +231,14 @@ Options Draw(uint64_t seed, const Wishes& wishes) {
   Prng strikes = prng.Fork();
   Prng lasting = prng.Fork();
   Prng saves = prng.Fork();
+  Prng far = prng.Fork();
   DrawJob(job, options.spec);
   DrawCluster(cluster, options);
   DrawScript(script, options);
   DrawSaves(saves, wishes, options);
   DrawStrikes(strikes, wishes, options);
   DrawLasting(lasting, wishes, options);
+  if (far.Chance(1, 4)) options.saves.terms.directory = "s3://storage/run";
   options.crash_at_record = wishes.crash_at_record;
   options.canary = wishes.canary;
   Reduce(wishes, options);
