@@ -123,6 +123,10 @@ def test_status_tells_of_checkpoints_while_and_after_the_job(job: Job) -> None:
     assert after["checkpoints"]["commits"] == len(job.events("checkpoint_committed"))
     assert after["checkpoints"]["restored_step"] is None, "it began anew"
     assert after["checkpoints"]["memory_restores"] == 0
+    # Its run directory stands for the place of its checkpoints.
+    listed = json.loads(job.command("ckpt", "ls", "--json", str(job.run_dir)).stdout)
+    assert listed["checkpoints"][0]["step"] == 299
+    assert job.command("ckpt", "verify", str(job.run_dir)).returncode == 0
 
 
 def test_a_new_job_goes_on_from_storage(job: Job, make_job) -> None:

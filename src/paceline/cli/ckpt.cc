@@ -19,8 +19,11 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-int Ls(Invocation& invocation, const std::string& directory) {
+int Ls(Invocation& invocation, const std::string& named) {
   Output& out = invocation.out;
+  const auto place = PlaceNamed(named);
+  if (!place.ok()) return out.Fail(place.problem());
+  const std::string& directory = *place;
   auto store = OpenPlace(invocation, directory);
   if (!store.ok()) return out.Fail(store.problem());
   const auto found = ckpt::List(store->get());

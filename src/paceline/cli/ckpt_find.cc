@@ -1,9 +1,12 @@
 #include "paceline/cli/ckpt_find.h"
 
+#include <unistd.h>
+
 #include <utility>
 
 #include "paceline/ckpt/store/stores.h"
 #include "paceline/cli/interpreter.h"
+#include "paceline/cli/remote.h"
 #include "paceline/cli/value.h"
 
 namespace paceline::cli {
@@ -38,8 +41,23 @@ Result<std::unique_ptr<ckpt::Store>> OpenPlace(const Invocation& invocation,
   return *std::move(store);
 }
 
-Result<NamedCheckpoint> FindCheckpoint(const Invocation& invocation, const std::string& path) {
+Result<std::string> PlaceNamed(const std::string& path) {
+  const bool is_far = path.find("://") != std::string::npos;
+  if (is_far || ::access((path + "/job.json").c_str(), F_OK) != 0) return path;
+  const auto job = ReadJobPlace(path);
+  if (!job.ok()) return job.problem();
+  const auto status = StatusFromJournal(*job);
+  if (!status.ok()) return status.problem();
+  const std::string& place = status->checkpoints.directory;
+  if (place.empty()) return NoCheckpoint(path, "that run has stored none");
+  return place;
+}
+
+Result<NamedCheckpoint> FindCheckpoint(const Invocation& invocation, const std::string& named) {
   const std::optional<int64_t> step = StepOf(invocation);
+  const auto place = PlaceNamed(named);
+  if (!place.ok()) return place.problem();
+  const std::string& path = *place;
   std::string clean = path;
   while (clean.size() > 1 && clean.ends_with('/')) clean.pop_back();
   const size_t slash = clean.rfind('/');

@@ -23,8 +23,12 @@ struct NamedCheckpoint {
   std::string place() const { return store->root() + "/" + listed.name; }
 };
 
-// DIR takes its newest one, or that of --step; DIR/step-7-g1 that one. PL-E080, PL-E081.
-Result<NamedCheckpoint> FindCheckpoint(const Invocation& invocation, const std::string& path);
+// Of a run directory, where its job stores its checkpoints; anything else as it is. PL-E080.
+Result<std::string> PlaceNamed(const std::string& path);
+
+// DIR takes its newest one, or that of --step; DIR/step-7-g1 that one; a run directory stands for
+// the place of its checkpoints. PL-E080, PL-E081.
+Result<NamedCheckpoint> FindCheckpoint(const Invocation& invocation, const std::string& named);
 
 // A directory, or s3://bucket/prefix. PL-E081.
 Result<std::unique_ptr<ckpt::Store>> OpenPlace(const Invocation& invocation,

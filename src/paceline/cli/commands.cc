@@ -58,8 +58,9 @@ const Command kCommands[] = {
      .handler = RunStop,
      .flags = {StopFlags(), JobFlags()}},
     {.name = "ckpt",
-     .summary = "list, show, verify, compare, remove, export and import checkpoints",
-     .usage = "ls|show|verify|rm DIR[/CHECKPOINT] | diff A B | export DIR OUT | import SOURCE DIR",
+     .summary = "list, show, verify, compare, copy, remove, export and import checkpoints",
+     .usage = "ls|show|verify|rm DIR[/CHECKPOINT]|RUN_DIR | diff A B | copy FROM TO | "
+              "export DIR OUT | import SOURCE DIR",
      .handler = RunCkpt,
      .flags = {CkptFlags()},
      .positionals_max = 3},
