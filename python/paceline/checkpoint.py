@@ -270,7 +270,7 @@ class BaseCheckpointer(ABC):
         if is_stored and all(one["rank"] != error.rank for one in images):
             self._link.tell({"op": "damaged", "name": answer.get("name")})
         else:
-            for one in images:
+            for one in [one for one in images if error.rank in (None, one["rank"])]:
                 self._link.tell(
                     {
                         "op": "damaged",

@@ -174,7 +174,10 @@ class AgentTurn {
     if (!serves && (promised || (!same && missed))) Do(HoldStorePort{});
     if (!same) m_.fresh_asked_ = false;
     for (auto& [local, slot] : m_.slots_) {
-      if (!same) slot.spawn_failures = 0;
+      const bool waits_for_a_try = slot.spawn_failures > 0 && slot.Lacks(slot.spawning_generation);
+      const bool is_over = !same || next.kind != Kind::kRun;
+      if (is_over && waits_for_a_try) TellNotStarted(local, slot, "nobody wants it any more", true);
+      if (is_over) slot.spawn_failures = 0;
     }
     now = next;
     if (!Ending()) return;
@@ -197,17 +200,20 @@ class AgentTurn {
     const bool tries_again = wanted && ++slot.spawn_failures < kSpawnFailuresMax;
     // The port was let go for this start; without another one no later world could be formed here.
     if (!tries_again && m_.held_port_ == 0) Do(HoldStorePort{});
-    if (tries_again) return;
+    if (!tries_again) TellNotStarted(local, slot, why, !wanted);
+  }
+
+  // Also when it is wanted no more: the master was told that it starts, and waits for its end.
+  void TellNotStarted(uint32_t local, Slot& slot, const std::string& why, bool is_asked) {
     MARK("spawn failed");
-    // Also when it is wanted no more: the master was told that it starts, and waits for its end.
     RankReport rank;
     rank.generation = slot.spawning_generation;
-    rank.rank = Rank(assignment.first_rank + local);
+    rank.rank = Rank(m_.assignment_.first_rank + local);
     rank.local_rank = local;
     rank.state = State::kExited;
     rank.exit.kind = ExitCause::Kind::kNotStarted;
     rank.exit.headline = why;
-    rank.exit.asked = !wanted;
+    rank.exit.asked = is_asked;
     slot.process = rank;
     Do(ReportRankExit{rank});
   }

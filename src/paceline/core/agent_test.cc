@@ -79,6 +79,21 @@ TEST(AgentMachine, TellsTheEndOfAStartThatNobodyWantsAnyMore) {
   EXPECT_TRUE(machine.Ranks()[0].exit.asked);
 }
 
+// Found by the simulator (seed 1349306): the start had failed once, and the order changed before
+// the next try. The master waited for its end for ever.
+TEST(AgentMachine, TellsTheEndOfAStartThatIsNotTriedAgain) {
+  AgentMachine machine = Ordered();
+  EXPECT_EQ(Count<ReportRankExit>(machine.Step(At(3), StarterLost{"its socket closed"})), 0u);
+  Assignment idle;
+  idle.generation = Generation(9);
+  EXPECT_EQ(Count<ReportRankExit>(machine.Step(At(4), AssignmentReceived{idle})), 1u);
+  ASSERT_EQ(machine.Ranks().size(), 1u);
+  EXPECT_EQ(machine.Ranks()[0].generation, Generation(1));
+  EXPECT_EQ(machine.Ranks()[0].state, RankReport::State::kExited);
+  idle.generation = Generation(10);
+  EXPECT_EQ(Count<ReportRankExit>(machine.Step(At(5), AssignmentReceived{idle})), 0u);
+}
+
 TEST(AgentMachine, HoldsAnotherPortWhenAWorldEndsBeforeItStarted) {
   AgentMachine machine{JobSpec{}};
   machine.Step(At(0), StorePortHeld{20'000});

@@ -139,6 +139,11 @@ void StationMachine::On(const CopiesSeen& event) {
   const bool is_news = copies_.here != event.here || copies_.failed != event.failed;
   copies_ = event;
   are_copies_known_ = true;
+  // What was found damaged is gone; what comes again was verified on its way.
+  std::erase_if(bad_images_, [&](const auto& bad) {
+    const auto& [place, rank, is_copy, saved] = bad;
+    return is_copy && place == setup_.node && !event.here.contains({Rank(rank), saved});
+  });
   AnswerRestores();
   if (is_news) ReportSoon(true);
 }

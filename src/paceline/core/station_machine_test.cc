@@ -271,6 +271,24 @@ TEST_F(StationTest, WithoutItsCopyARankReadsStorageByItself) {
   EXPECT_TRUE(Got<AnswerRestore>()[0].images.empty());
 }
 
+// Found by the simulator (seed 1375805): a copy that had come anew was never told of again.
+TEST_F(StationTest, ACopyThatComesAgainAfterADamagedOneCounts) {
+  Open();
+  Step(PeersOpened{"h1:1", "h1"});
+  images_ = {{.rank = Rank(4), .place = "n1", .is_copy = true, .saved = kSavedStep}};
+  CopiesSeen here;
+  here.here = {{Rank(4), kSavedStep}};
+  Step(here);
+  Step(ImageFoundDamaged{"n1", 4, true, kSavedStep});
+  EXPECT_EQ(Got<DropCopy>().size(), 1u);
+  Report();
+  EXPECT_TRUE(reports_.back().images.empty());
+  Step(CopiesSeen{});
+  Step(here);
+  Report();
+  EXPECT_EQ(reports_.back().images.size(), 1u);
+}
+
 TEST_F(StationTest, ACopyThatWasFoundDamagedGoes) {
   Open();
   Step(ImageFoundDamaged{"n2", 0, true, kSavedStep});

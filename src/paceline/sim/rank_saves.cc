@@ -149,9 +149,8 @@ bool RankSaves::LoadFromMemory(int32_t pid, const core::AnswerRestore& answer,
     }
     if (image == nullptr || image->is_flipped) {
       MARK("restore found a damaged image");
-      for (const RestoreOrder::Image& one : answer.images) {
-        Tell(core::ImageFoundDamaged{one.place, one.rank.value(), one.is_copy, answer.order.saved});
-      }
+      Tell(core::ImageFoundDamaged{place.place, place.rank.value(), place.is_copy,
+                                   answer.order.saved});
       Fail(pid, "step " + std::to_string(answer.order.saved.step) + " cannot be restored");
       return false;
     }
