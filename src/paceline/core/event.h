@@ -91,8 +91,10 @@ struct StopRequested {
   bool force = false;  // second Ctrl-C: no grace
 };
 
-// Records had to wait for the journal, as on a full disk: what they order reaches the nodes only
-// now.
+// The disk takes no records, as when it is full: nothing that is decided reaches anybody.
+struct JournalStalled {};
+
+// It takes them again: what they order reaches the nodes only now.
 struct JournalCaughtUp {};
 
 // A deadline of NextDeadline() has passed; also harmless at any other time.
@@ -100,6 +102,6 @@ struct TimePassed {};
 
 using Event = std::variant<JobSubmitted, MasterStarted, NodeRegistered, NodeReported, NodesHeard,
                            RankExited, CheckpointReported, NodeDisconnected, NodeGone, NodeLeaving,
-                           StopRequested, JournalCaughtUp, TimePassed>;
+                           StopRequested, JournalStalled, JournalCaughtUp, TimePassed>;
 
 }  // namespace paceline::core

@@ -41,6 +41,7 @@ struct Dispatcher {
   void operator()(const NodeGone& event) { OnGone(turn, event); }
   void operator()(const NodeLeaving& event) { OnLeaving(turn, event); }
   void operator()(const StopRequested& event) { OnStopRequested(turn, event); }
+  void operator()(const JournalStalled&) { turn.watch().is_journal_stalled = true; }
   void operator()(const JournalCaughtUp&) { OnJournalCaughtUp(turn); }
   void operator()(const TimePassed&) {}
 };
@@ -81,7 +82,9 @@ Instant Deadline(const JobState& state, const Watch& watch) {
   if (!ExpectsNodes(state)) return Instant::Max();
   // The pulse lets the master notice that it was stopped itself; see ForgiveStall.
   Instant deadline = watch.last_step_at + HeartbeatInterval(state.spec);
-  deadline = std::min(deadline, watch.check_all ? watch.last_step_at : watch.checks.first());
+  if (!watch.is_journal_stalled) {
+    deadline = std::min(deadline, watch.check_all ? watch.last_step_at : watch.checks.first());
+  }
   if (state.phase == Phase::kWaiting) deadline = std::min(deadline, watch.settle_at);
   const bool trains = state.phase == Phase::kStarting || state.phase == Phase::kRunning;
   if (trains) deadline = std::min(deadline, watch.grow_at);

@@ -208,6 +208,8 @@ struct Watch {
   std::string pending;  // what holds the next world
   CheckpointLedger checkpoints;
   bool awaits_storage = false;  // the job ends when its last checkpoint is in storage
+  // Nodes are not judged: who comes gets no answer, and so says nothing more.
+  bool is_journal_stalled = false;
 };
 
 }  // namespace paceline::core

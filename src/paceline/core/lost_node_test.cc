@@ -116,6 +116,19 @@ TEST_F(LostNodeTest, AWordThatWasOvertakenBringsNoRankToLife) {
   EXPECT_EQ(StatusOf(first_), Status::kSpare);
 }
 
+// A node that comes gets no answer while the disk is full, and so says nothing more.
+TEST_F(LostNodeTest, WhileTheJournalStandsStillNobodyIsJudged) {
+  job_.Step(now_, JournalStalled{});
+  for (int i = 0; i < 600; ++i) Pass();
+  EXPECT_EQ(StatusOf(first_), Status::kSeated);
+  EXPECT_EQ(StatusOf(spare_), Status::kSpare);
+  EXPECT_GT(job_.NextDeadline(), now_);
+  job_.Step(now_, JournalCaughtUp{});
+  Pass();
+  EXPECT_EQ(StatusOf(first_), Status::kSeated) << "it has its time from here";
+  Lose(first_);
+}
+
 // The spare has its seat, but the order waits for a full disk.
 TEST_F(LostNodeTest, AnOrderThatWaitedForTheJournalIsNotLate) {
   for (int i = 0; i < 10'000 && StatusOf(first_) != Status::kLost; ++i) {

@@ -368,11 +368,18 @@ void OnLeaving(Turn& turn, const NodeLeaving& event) {
 
 void OnJournalCaughtUp(Turn& turn) {
   MARK("orders had to wait for the journal");
-  for (auto& [id, link] : turn.links()) link.listens_since = turn.now();
+  turn.watch().is_journal_stalled = false;
+  turn.watch().check_all = true;
+  turn.watch().dirty = true;  // whom a world passed over for its silence may be in it
+  for (auto& [id, link] : turn.links()) {
+    link.listens_since = link.last_heard = turn.now();
+    if (!link.connection) link.disconnected_at = turn.now();
+  }
 }
 
 void DetectLosses(Turn& turn) {
   Watch& watch = turn.watch();
+  if (watch.is_journal_stalled) return;
   if (watch.check_all) {
     for (const auto& [id, node] : turn.state().nodes) watch.checks.Set(id, turn.now());
     watch.check_all = false;

@@ -173,7 +173,7 @@ void Master::Committed(uint64_t incarnation, size_t batch_count) {
     return;
   }
   if (is_disk_full_) {
-    has_waited_ = true;
+    if (!std::exchange(has_waited_, true)) Step(core::JournalStalled{});
     world_.queue().After(kFullDiskRetry,
                          [this, incarnation, batch_count] { Committed(incarnation, batch_count); });
     return;

@@ -18,7 +18,7 @@ void Handlers::operator()(const RecordsDurable& durable) const {
 void Handlers::operator()(const JournalFailed& failed) const {
   ++loop.counters_.journal_failures;
   if (loop.journal_state_ != failed.why) LogError("journal_failed", {{"why", failed.why}});
-  loop.journal_state_ = failed.why;
+  if (std::exchange(loop.journal_state_, failed.why) == "ok") loop.Step(core::JournalStalled{});
 }
 
 }  // namespace paceline::master
