@@ -95,5 +95,24 @@ TEST_F(LedgerTest, ANewMasterFindsTheSourcesOfARestoreAgain) {
   EXPECT_EQ(Order(1).restore->sources, before.restore->sources);
 }
 
+// Found by the simulator (seed 1631213): a node found its image damaged, and was sent to fetch it
+// from a neighbour that sees the same memory.
+TEST_F(LedgerTest, WhatItsOwnNodeDoesNotTellOfIsNotThere) {
+  Form(1, 2);
+  Run();
+  SaveAll(3, true);
+  SaveAll(4, true);
+  for (uint32_t i = 0; i < 2; ++i) {
+    reports_[i].address = "10.0.0.1:" + std::to_string(i);
+    reports_[i].domain = "host";
+  }
+  reports_[1].images.push_back(reports_[0].images.back());
+  std::erase_if(reports_[0].images, [](const MemoryImage& one) { return one.saved.step == 4; });
+  Form(2, 2);
+  Run();
+  EXPECT_EQ(book_.restore.saved.step, 3);
+  EXPECT_TRUE(Order(0).fetch.empty());
+}
+
 }  // namespace
 }  // namespace paceline::core

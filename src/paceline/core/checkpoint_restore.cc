@@ -1,6 +1,7 @@
 #include "paceline/core/checkpoint_restore.h"
 
 #include <algorithm>
+#include <string_view>
 
 #include "paceline/base/mark.h"
 #include "paceline/core/image_on_disk.h"
@@ -40,11 +41,29 @@ struct Seen {
   }
 };
 
+bool Lists(const CheckpointReport& report, const MemoryImage& wanted) {
+  return std::any_of(report.images.begin(), report.images.end(), [&](const MemoryImage& one) {
+    return one.rank == wanted.rank && one.saved == wanted.saved && one.place == wanted.place &&
+           one.is_copy == wanted.is_copy;
+  });
+}
+
 Seen Look(const Memories& memories, SavedStep saved) {
   Seen seen;
+  std::map<std::string_view, const CheckpointReport*> owners;  // by place
+  for (const auto& [node, report] : memories.reports) owners[report.place] = &report;
   for (const auto& [node, report] : memories.reports) {
     for (const MemoryImage& image : report.images) {
       if (image.saved != saved) continue;
+      // Nodes of one host see the same memory, but the one whose image it is may have found it
+      // damaged: it has the last word, once it has spoken for the same world.
+      const auto owner = owners.find(image.place);
+      const bool has_spoken =
+          owner != owners.end() && owner->second->generation >= report.generation;
+      if (has_spoken && !Lists(*owner->second, image)) {
+        MARK("an image that its own node does not tell of");
+        continue;
+      }
       seen.root_of[image.rank] = image.file_root;
       seen.world_size = image.world_size;
       seen.is_replica = seen.is_replica && image.is_replica;
