@@ -11,20 +11,38 @@
 namespace paceline::core {
 namespace {
 
-using StationStorageTest = StationTest;
+class StationStorageTest : public StationTest {
+ protected:
+  // A rank of world 3 comes; nobody has looked at storage yet.
+  void Come(const std::string& directory) {
+    terms_.directory = directory;
+    Step(GenerationCarriedOut{Generation(3)});
+    ASSERT_FALSE(machine_.Refuses(0, 3, terms_).has_value());
+    Step(RankOpened{1, 0, 3});
+    Step(RestoreAsked{1, 1});
+  }
+  // World 3 goes on from an object store; with an image its tensors come from another host.
+  CheckpointOrder FromStore(const std::vector<RestoreOrder::Image>& images = {}) const {
+    CheckpointOrder order;
+    order.terms = terms_;
+    order.restore = RestoreOrder{.generation = Generation(3),
+                                 .from = RestoreOrder::From::kStorage,
+                                 .saved = {2, 8},
+                                 .world_size = 1,
+                                 .name = "step-8-g2",
+                                 .sources = {},
+                                 .reason = "goes on"};
+    if (images.empty()) return order;
+    order.restore->sources = {{Rank(0), images}};
+    order.fetch = {{.rank = Rank(0), .saved = {2, 8}, .name = "step-8-g2", .sources = {{}}}};
+    return order;
+  }
+};
 
 TEST_F(StationStorageTest, FilesOfAnObjectStoreAreFetchedAndFetchedAgainWhenItIsAway) {
   terms_.directory = "s3://bucket/run";
   Open();
-  CheckpointOrder order;
-  order.terms = terms_;
-  order.restore = RestoreOrder{.generation = Generation(3),
-                               .from = RestoreOrder::From::kStorage,
-                               .saved = {2, 8},
-                               .world_size = 1,
-                               .name = "step-8-g2",
-                               .sources = {},
-                               .reason = "goes on"};
+  const CheckpointOrder order = FromStore();
   Step(CheckpointOrdered{order});
   Step(RestoreAsked{1, 1});
   ASSERT_EQ(Got<FetchStored>().size(), 1u);
@@ -56,18 +74,8 @@ TEST_F(StationStorageTest, WhatAnotherHostHasReadOfAnObjectStoreIsNotFetchedFrom
   terms_.directory = "s3://bucket/run";
   Open();
   Step(PeersOpened{"host:1", "d"});
-  CheckpointOrder order;
-  order.terms = terms_;
   const RestoreOrder::Image image{Rank(0), "n1", true};
-  order.restore = RestoreOrder{.generation = Generation(3),
-                               .from = RestoreOrder::From::kStorage,
-                               .saved = {2, 8},
-                               .world_size = 1,
-                               .name = "step-8-g2",
-                               .sources = {{Rank(0), {image}}},
-                               .reason = "goes on"};
-  order.fetch = {{.rank = Rank(0), .saved = {2, 8}, .name = "step-8-g2", .sources = {{}}}};
-  Step(CheckpointOrdered{order});
+  Step(CheckpointOrdered{FromStore({image})});
   Step(RestoreAsked{1, 1});
   EXPECT_TRUE(Got<FetchStored>().empty()) << "they are on their way";
   CopiesSeen seen;
@@ -90,17 +98,7 @@ TEST_F(StationStorageTest, AFailedReadForAllLeavesEachHostItsOwn) {
   terms_.directory = "s3://bucket/run";
   Open();
   Step(PeersOpened{"host:1", "d"});
-  CheckpointOrder order;
-  order.terms = terms_;
-  order.restore = RestoreOrder{.generation = Generation(3),
-                               .from = RestoreOrder::From::kStorage,
-                               .saved = {2, 8},
-                               .world_size = 1,
-                               .name = "step-8-g2",
-                               .sources = {{Rank(0), {{Rank(0), "n1", true}}}},
-                               .reason = "goes on"};
-  order.fetch = {{.rank = Rank(0), .saved = {2, 8}, .name = "step-8-g2", .sources = {{}}}};
-  Step(CheckpointOrdered{order});
+  Step(CheckpointOrdered{FromStore({{Rank(0), "n1", true}})});
   Step(RestoreAsked{1, 1});
   CopiesSeen seen;
   seen.failed = {{Rank(0), {2, 8}, "no room"}};
@@ -110,11 +108,7 @@ TEST_F(StationStorageTest, AFailedReadForAllLeavesEachHostItsOwn) {
 }
 
 TEST_F(StationStorageTest, WhoeverWaitsForStorageThatIsAwayIsToldOnce) {
-  terms_.directory = "s3://bucket/run";
-  Step(GenerationCarriedOut{Generation(3)});
-  ASSERT_FALSE(machine_.Refuses(0, 3, terms_).has_value());
-  Step(RankOpened{1, 0, 3});
-  Step(RestoreAsked{1, 1});
+  Come("s3://bucket/run");
   for (const bool is_first : {true, false}) {
     Step(StorageLooked{std::nullopt, "timed out"});
     ASSERT_EQ(Got<AnswerNotice>().size(), is_first ? 1u : 0u);
@@ -130,11 +124,7 @@ TEST_F(StationStorageTest, WhoeverWaitsForStorageThatIsAwayIsToldOnce) {
 }
 
 TEST_F(StationStorageTest, APlaceThatLetsNobodyInIsAnError) {
-  terms_.directory = "s3://bukket/run";
-  Step(GenerationCarriedOut{Generation(3)});
-  ASSERT_FALSE(machine_.Refuses(0, 3, terms_).has_value());
-  Step(RankOpened{1, 0, 3});
-  Step(RestoreAsked{1, 1});
+  Come("s3://bukket/run");
   Step(StorageLooked{std::nullopt, "NoSuchBucket", true});
   ASSERT_EQ(Got<AnswerProblem>().size(), 1u);
   EXPECT_EQ(Got<AnswerProblem>()[0].what,
