@@ -41,7 +41,7 @@ struct Dispatcher {
   void operator()(const NodeGone& event) { OnGone(turn, event); }
   void operator()(const NodeLeaving& event) { OnLeaving(turn, event); }
   void operator()(const StopRequested& event) { OnStopRequested(turn, event); }
-  void operator()(const JournalStalled&) { turn.watch().is_journal_stalled = true; }
+  void operator()(const JournalStalled&) { turn.watch().journal_stalled_at = turn.now(); }
   void operator()(const JournalCaughtUp&) { OnJournalCaughtUp(turn); }
   void operator()(const TimePassed&) {}
 };
@@ -52,12 +52,7 @@ void ForgiveStall(Turn& turn) {
   if (deadline.is_max() || turn.now() - deadline < kStallMin) return;
   MARK("master stalled");
   const Duration stall = turn.now() - deadline;
-  for (auto& [id, link] : turn.links()) {
-    link.last_heard = std::min(turn.now(), link.last_heard + stall);
-    link.disconnected_at = std::min(turn.now(), link.disconnected_at + stall);
-    // Or that time would count as a sign of life in a contest for the name.
-    for (Rival& rival : link.rivals) rival.since = std::min(turn.now(), rival.since + stall);
-  }
+  GiveTimeBack(turn, stall);
   turn.Say(Note::Level::kWarning,
            "the master did not run for " + ToString(stall) + "; nodes get that time back");
 }
@@ -82,7 +77,7 @@ Instant Deadline(const JobState& state, const Watch& watch) {
   if (!ExpectsNodes(state)) return Instant::Max();
   // The pulse lets the master notice that it was stopped itself; see ForgiveStall.
   Instant deadline = watch.last_step_at + HeartbeatInterval(state.spec);
-  if (!watch.is_journal_stalled) {
+  if (!watch.journal_stalled_at.has_value()) {
     deadline = std::min(deadline, watch.check_all ? watch.last_step_at : watch.checks.first());
   }
   if (state.phase == Phase::kWaiting) deadline = std::min(deadline, watch.settle_at);

@@ -209,7 +209,7 @@ struct Watch {
   CheckpointLedger checkpoints;
   bool awaits_storage = false;  // the job ends when its last checkpoint is in storage
   // Nodes are not judged: who comes gets no answer, and so says nothing more.
-  bool is_journal_stalled = false;
+  std::optional<Instant> journal_stalled_at = {};
 };
 
 }  // namespace paceline::core

@@ -366,20 +366,29 @@ void OnLeaving(Turn& turn, const NodeLeaving& event) {
   turn.TellSoon(event.node);
 }
 
+void GiveTimeBack(Turn& turn, Duration time) {
+  for (auto& [id, link] : turn.links()) {
+    link.last_heard = std::min(turn.now(), link.last_heard + time);
+    link.disconnected_at = std::min(turn.now(), link.disconnected_at + time);
+    // Or that time would count as a sign of life in a contest for the name.
+    for (Rival& rival : link.rivals) rival.since = std::min(turn.now(), rival.since + time);
+  }
+}
+
 void OnJournalCaughtUp(Turn& turn) {
   MARK("orders had to wait for the journal");
-  turn.watch().is_journal_stalled = false;
-  turn.watch().check_all = true;
-  turn.watch().dirty = true;  // whom a world passed over for its silence may be in it
-  for (auto& [id, link] : turn.links()) {
-    link.listens_since = link.last_heard = turn.now();
-    if (!link.connection) link.disconnected_at = turn.now();
-  }
+  Watch& watch = turn.watch();
+  if (watch.journal_stalled_at.has_value())
+    GiveTimeBack(turn, turn.now() - *watch.journal_stalled_at);
+  watch.journal_stalled_at.reset();
+  watch.check_all = true;
+  watch.dirty = true;  // whom a world passed over for its silence may be in it
+  for (auto& [id, link] : turn.links()) link.listens_since = turn.now();
 }
 
 void DetectLosses(Turn& turn) {
   Watch& watch = turn.watch();
-  if (watch.is_journal_stalled) return;
+  if (watch.journal_stalled_at.has_value()) return;
   if (watch.check_all) {
     for (const auto& [id, node] : turn.state().nodes) watch.checks.Set(id, turn.now());
     watch.check_all = false;

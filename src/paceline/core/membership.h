@@ -28,6 +28,8 @@ void OnDisconnected(Turn& turn, const NodeDisconnected& event);
 void OnGone(Turn& turn, const NodeGone& event);
 void OnLeaving(Turn& turn, const NodeLeaving& event);
 void OnJournalCaughtUp(Turn& turn);
+// In which nobody here listened, or nobody there was answered.
+void GiveTimeBack(Turn& turn, Duration time);
 
 // Runs the detectors when one of them may have changed its mind, and records what they say.
 void DetectLosses(Turn& turn);
