@@ -4,6 +4,8 @@ namespace paceline::sim {
 namespace {
 
 constexpr std::string_view kLossOfShards[] = {"lost_shard", "torn_shard"};
+constexpr std::string_view kDamagedCopies[] = {"flipped_image", "kill_node"};
+constexpr std::string_view kLossOfMemory[] = {"reboot"};
 
 constexpr CanaryEntry kCanaries[] = {
     {Canary::kForgetToFence, "forget_to_fence", "old ranks are called dead and live on"},
@@ -25,8 +27,9 @@ constexpr CanaryEntry kCanaries[] = {
     {Canary::kCommitUnchecked, "commit_unchecked", "a checkpoint is committed as it lies there",
      kLossOfShards},
     {Canary::kPruneNewest, "prune_newest", "retention removes the newest checkpoint"},
-    {Canary::kTrustCopies, "trust_copies", "parts from other hosts are taken without their hashes"},
-    {Canary::kHideCopies, "hide_copies", "a node does not tell which copies it has"},
+    {Canary::kTrustCopies, "trust_copies", "parts from other hosts are taken without their hashes",
+     kDamagedCopies},
+    {Canary::kHideCopies, "hide_copies", "a node does not tell which copies it has", kLossOfMemory},
     {Canary::kHurriedEnd, "hurried_end", "agents do not wait for storage when the job ends"},
 };
 
