@@ -67,6 +67,29 @@ class Saver:
         is_replica: bool,
     ) -> bool: ...
 
+class Device:
+    @staticmethod
+    def open_cuda(library: str = ...) -> Device: ...
+
+class DeviceSaver:
+    def __init__(self, saver: Saver, device: Device) -> None: ...
+    def reserve(self) -> None: ...
+    def begin(
+        self,
+        layout: Layout,
+        plan: LivePlan,
+        places: bytes,
+        notes: bytes,
+        generation: int,
+        step: int,
+        world_size: int,
+        is_replica: bool,
+        stream: int,
+    ) -> bool: ...
+    def finish(self) -> None: ...
+    def await_copied(self) -> None: ...
+    def fence(self, stream: int) -> None: ...
+
 class Image:
     @staticmethod
     def in_memory(

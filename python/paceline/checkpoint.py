@@ -50,7 +50,9 @@ class BaseCheckpointer(ABC):
         self._link = Link(self._socket, self._hello(0))
         if self._place.generation < 0:  # the keeper alone knows the world
             self._place = Place(0, 1, cast("int", self._link.opened["generation"]))
-        self._slots = Slots(self._link, self._place.rank, self._hello, self._directory)
+        stream = self._framework.stream
+        self._slots = Slots(self._link, self._place.rank, self._hello, self._directory, stream)
+        self._overlaps = False  # training goes on while its device copies; see `fence`
         self._planned: Planned | None = None
         self._constants = "}"  # the end of every notes' text
         self._last: Ticket | None = None
@@ -72,30 +74,29 @@ class BaseCheckpointer(ABC):
         for value in state.values():
             if getattr(value, "marks_checkpoints", False) is True:  # a data set that is leased
                 cast("Any", value).mark(step)
+        self._settle()
         planned, entries = self._plan(state)
         text = self._notes(step, entries)
         self._framework.refresh(planned.plan.leaves)
         try:
             is_saved = self._slots.save(
-                planned.layout,
-                planned.live,
-                text,
-                self._place,
-                step,
-                is_replica=self._is_replica,
+                planned, text, self._place, step, is_replica=self._is_replica
             )
         except Refused as refused:
             raise _error(refused, self._directory) from refused
-        if is_saved:
-            self._link.tell({"op": "sealed"})
-        else:
+        if not is_saved:
             self.skipped += 1
+        elif not self._overlaps:
+            self._slots.await_copied()
         progress.step(step)
         self._last = Ticket(self, step, is_saved=is_saved)
         return self._last
 
     def wait_for(self, step: int, level: str) -> None:
-        """Until that step or a later one is there: "replicated" or "durable"."""
+        """Until that step or a later one is there: "memory", "replicated" or "durable"."""
+        self._settle()
+        if level == "memory":
+            return
         try:
             self._link.request({"op": "wait", "step": step, "level": level}, level)
         except Refused as refused:
@@ -106,6 +107,7 @@ class BaseCheckpointer(ABC):
         last, self._last = self._last, None
         if last is not None:
             last.wait("durable")
+        self._settle()
         self._link.close()
 
     def __enter__(self) -> Self:
@@ -114,6 +116,15 @@ class BaseCheckpointer(ABC):
     def __exit__(self, kind: object, error: object, trace: object) -> None:
         if kind is None:
             self.close()
+
+    def _settle(self) -> None:
+        """Until the last save is whole in memory. Raises when it could not be, once."""
+        try:
+            self._slots.settle()
+        except CheckpointError:
+            if self._last is not None:
+                self._last.is_saved = False
+            raise
 
     def _plan(self, state: State) -> tuple[Planned, dict[str, notes.Json]]:
         """The plan of this state, and what of it is no tensor."""
@@ -172,6 +183,7 @@ class BaseCheckpointer(ABC):
         0 when there is no checkpoint. With `strict=False` what does not fit is left out, and
         `restored` says what.
         """
+        self._settle()
         try:
             request: Fields = {"op": "restore", "world_size": self._place.world_size}
             answer = self._link.request(request, "restore")
@@ -214,7 +226,8 @@ class BaseCheckpointer(ABC):
         # Optimizers have their state after the first step only.
         expected = self._framework.expected_bytes(state) + planned.padding_max
         try:
-            self._slots.prepare(max(planned.layout.file_bytes + (1 << 20), expected))
+            image_bytes = max(planned.layout.file_bytes + (1 << 20), expected)
+            self._slots.prepare(planned, image_bytes)
         except Refused as refused:
             raise _error(refused, self._directory) from refused
 

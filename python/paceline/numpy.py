@@ -96,6 +96,15 @@ class _NumPy:
         native = numpy.empty(shape, array.dtype.newbyteorder("="))
         return Leaf(key, box, _Memory(native), found=array, live=array)
 
+    def target(self, key: str, tensor: object) -> Leaf:
+        return self.leaf(key, tensor)
+
+    def device(self) -> None:
+        return None
+
+    def stream(self) -> int:
+        return 0
+
     def is_same(self, leaf: Leaf, tensor: object) -> bool:
         return tensor is leaf.found
 

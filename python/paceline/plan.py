@@ -8,6 +8,7 @@ from paceline.problem import PacelineError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from paceline._native import Device
     from paceline.restoring import Restoring
 
 # Any: a dict of modules is one, and so is a dict of optimizers.
@@ -54,6 +55,8 @@ class Leaf:
     found: object = None  # what stands there: the tensor, or what wraps it
     live: object = None  # when `memory` is only a copy of it, to be made anew for each save
     is_frozen: bool = False  # it seldom changes, and has a place among its like
+    is_on_device: bool = False  # `memory` is not this process's; the device copies it
+    is_stepped: bool = False  # only an optimizer's step changes it
 
 
 @dataclass
@@ -84,7 +87,19 @@ class Framework(Protocol):
 
     def is_tensor(self, value: object) -> bool: ...
     def leaf(self, key: str, tensor: object) -> Leaf:
-        """Describes a tensor; raises CheckpointError for a kind that cannot be saved."""
+        """Describes a tensor to save; raises CheckpointError for a kind that cannot be saved."""
+        ...
+
+    def target(self, key: str, tensor: object) -> Leaf:
+        """Describes a tensor to restore: `memory` is this process's. Raises as `leaf`."""
+        ...
+
+    def device(self) -> "Device | None":
+        """Who copies leaves that are on a device; None when there are none."""
+        ...
+
+    def stream(self) -> int:
+        """What the training's device works on now; docs of `_native.DeviceSaver`."""
         ...
 
     def refresh(self, leaves: list[Leaf]) -> None:

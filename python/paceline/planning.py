@@ -29,6 +29,11 @@ class Planned:
             [(leaf.key, leaf.box.dtype, leaf.box.shape, leaf.box.offset) for leaf in plan.leaves],
             frozen,
         )
+        # A byte for each leaf, as client::SourcePlace counts them.
+        self.places = bytes(
+            (2 if leaf.is_stepped else 1) if leaf.is_on_device else 0 for leaf in plan.leaves
+        )
+        self.device = framework.device() if any(self.places) else None
         self.padding_max = _CHUNK_BYTES if frozen else 0  # between the two files of an image
         self.live = LivePlan(
             [(leaf.container, leaf.name, leaf.found, leaf.memory) for leaf in plan.leaves],

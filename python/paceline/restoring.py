@@ -105,7 +105,7 @@ class Restoring:
                 self.problems.append(f"{name} was not saved")
                 return None
             made = self._framework.tensor_for(box, live.get(name))
-            self.want(self._framework.leaf(name, made))
+            self.want(self._framework.target(name, made))
             return made
 
         return tensor

@@ -8,9 +8,11 @@ import warnings
 from collections.abc import Callable
 from typing import cast
 
-from paceline._native import Layout, LivePlan, Saver
+from paceline._native import Device, Saver
 from paceline.checkpoint_link import Fields, Link
+from paceline.device_saves import DeviceSaves
 from paceline.plan import CheckpointError, Place
+from paceline.planning import Planned
 
 _NOTES_GROWTH_BYTES = 1 << 16
 
@@ -18,50 +20,107 @@ _NOTES_GROWTH_BYTES = 1 << 16
 class Slots:
     """`slots.prepare(bytes)` begins, `slots.save(…)` makes what room it still needs.
 
-    `hello(bytes)` is how this rank introduces itself to its keeper, `where` is for messages.
+    `hello(bytes)` is how this rank introduces itself to its keeper, `where` is for messages,
+    `stream()` is what the device of the training works on.
+
+    A save from a device is finished by a thread that tells the keeper of it. So whoever saves, or
+    uses the link, settles first.
     """
 
-    def __init__(self, link: Link, rank: int, hello: Callable[[int], Fields], where: str) -> None:
+    def __init__(
+        self,
+        link: Link,
+        rank: int,
+        hello: Callable[[int], Fields],
+        where: str,
+        stream: Callable[[], int],
+    ) -> None:
         self._link = link
         self._rank = rank
         self._hello = hello
         self._where = where
+        self._stream = stream
         self._saver: Saver | None = None
+        self._device_saves: DeviceSaves | None = None  # of that saver
 
-    def prepare(self, image_bytes: int) -> None:
+    def prepare(self, planned: Planned, image_bytes: int) -> None:
         """Make the arena. Its memory, which the kernel has to find and clear, comes behind."""
         if self._saver is None:
-            self._saver = self._open(image_bytes)
+            self._saver = self._open(image_bytes, planned.device)
 
     def save(
-        self,
-        layout: Layout,
-        live: LivePlan,
-        text: bytes,
-        place: Place,
-        step: int,
-        *,
-        is_replica: bool,
+        self, planned: Planned, text: bytes, place: Place, step: int, *, is_replica: bool
     ) -> bool:
-        """Copy the tensors and the notes into a slot. False: no slot may be taken now."""
-        saver = self._saver_for(layout.file_bytes + len(text))
+        """Copy the tensors and the notes into a slot. False: no slot may be taken now.
+
+        Tensors on a device are still being copied then: `await_copied` or `fence` follows.
+        """
+        saver = self._saver_for(planned, planned.layout.file_bytes + len(text))
         try:
-            return saver.save(
-                layout, live, text, place.generation, step, place.world_size, is_replica
+            if planned.device is not None:
+                saves = self._on_device(saver, planned.device)
+                return saves.begin(planned, text, place, step, is_replica=is_replica)
+            is_saved = saver.save(
+                planned.layout,
+                planned.live,
+                text,
+                place.generation,
+                step,
+                place.world_size,
+                is_replica,
             )
         except OSError as error:
             raise self._no_memory(error) from error
+        if is_saved:
+            self._tell_sealed()
+        return is_saved
 
-    def _saver_for(self, image_bytes: int) -> Saver:
+    def await_copied(self) -> None:
+        """Until no tensor on a device is read for the last save any more."""
+        if self._device_saves is not None:
+            self._told(self._device_saves.await_copied)
+
+    def fence(self) -> None:
+        """Hold the device's next work back until that; nobody waits here."""
+        if self._device_saves is not None:
+            self._told(self._device_saves.fence)
+
+    def settle(self) -> None:
+        """Until the last save is whole; raises when it could not be."""
+        if self._device_saves is not None:
+            self._told(self._device_saves.settle)
+
+    def _told(self, wait: Callable[[], None]) -> None:
+        try:
+            wait()
+        except OSError as error:
+            raise CheckpointError(
+                what="a step could not be copied from the device",
+                where=self._where,
+                why=str(error),
+                fix="nothing for what was saved before: it is whole; a device that fails is in the"
+                " kernel's log",
+            ) from error
+
+    def _on_device(self, saver: Saver, device: Device) -> DeviceSaves:
+        if self._device_saves is None:
+            self._device_saves = DeviceSaves(saver, device, self._stream, self._tell_sealed)
+        return self._device_saves
+
+    def _tell_sealed(self) -> None:
+        self._link.tell({"op": "sealed"})
+
+    def _saver_for(self, planned: Planned, image_bytes: int) -> Saver:
         image_bytes += _NOTES_GROWTH_BYTES
         if self._saver is None or self._saver.image_bytes_max < image_bytes:
             if self._saver is not None:
                 self._saver.stop_reserving()
+            self._device_saves = None
             self._saver = None  # gives its lock back, for a larger one
-            self._saver = self._open(image_bytes)
+            self._saver = self._open(image_bytes, planned.device)
         return self._saver
 
-    def _open(self, image_bytes: int) -> Saver:
+    def _open(self, image_bytes: int, device: Device | None) -> Saver:
         image_bytes += image_bytes // 64
         self._link.reopen(self._hello(image_bytes))
         opened = self._link.opened
@@ -80,7 +139,8 @@ class Slots:
             )
         except (OSError, RuntimeError) as error:
             raise self._no_memory(error) from error
-        thread = threading.Thread(target=_reserve, args=(saver,), name="arena", daemon=True)
+        saves = None if device is None else self._on_device(saver, device)
+        thread = threading.Thread(target=_reserve, args=(saver, saves), name="arena", daemon=True)
         _reserving[thread] = saver
         thread.start()
         self._link.tell({"op": "ready"})
@@ -107,10 +167,10 @@ def _stop_reserving() -> None:
         thread.join()
 
 
-def _reserve(saver: Saver) -> None:
+def _reserve(saver: Saver, saves: DeviceSaves | None) -> None:
     """Two slots are enough to go on with; with fewer, the next save says so."""
     try:
-        saver.reserve()
+        saver.reserve() if saves is None else saves.reserve()
     except OSError as error:
         if saver.reserved_slots >= 2:
             warnings.warn(

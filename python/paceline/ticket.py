@@ -14,7 +14,8 @@ class Owner(Protocol):
 class Ticket:
     """One save. `ticket.wait("replicated")` returns when a second host has that step.
 
-    `"memory"` is there at once; `"durable"` means that storage has it. A later step counts as well.
+    `"memory"` is there at once, from a GPU as soon as its bytes are hashed; `"durable"` means that
+    storage has it. A later step counts as well.
     """
 
     def __init__(self, owner: Owner, step: int, *, is_saved: bool) -> None:
@@ -26,5 +27,5 @@ class Ticket:
         """Raise `CheckpointError` with the reason when it will not come."""
         if level not in LEVELS:
             raise ValueError(f'a level is "memory", "replicated" or "durable", not {level!r}')
-        if level != "memory" and self.is_saved:
+        if self.is_saved:
             self._owner.wait_for(self.step, level)

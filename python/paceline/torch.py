@@ -19,8 +19,10 @@ from typing import cast
 import torch
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from paceline import notes, randomness, script_names
+from paceline._native import Device
 from paceline.checkpoint import BaseCheckpointer
 from paceline.data_cut import CutBySpeed
 from paceline.data_loader import Share
@@ -33,6 +35,18 @@ from paceline.loading import Loaded, load_with
 from paceline.plan import Box, CheckpointError, Framework, Leaf, Plan, State
 from paceline.restoring import Restoring
 from paceline.script_names import *  # noqa: F403
+from paceline.torch_device import TorchDevice
+from paceline.torch_state import (
+    bare,
+    has_own_ways,
+    is_sharded,
+    local_bytes,
+    local_part,
+    module_tensors,
+    parameter_names,
+    stepped_parameters,
+    with_frozen,
+)
 
 __all__ = [
     "Checkpointer",
@@ -67,8 +81,6 @@ _NAMES: dict[torch.dtype, str] = {
     torch.float8_e4m3fn: "F8_E4M3",
     torch.float8_e5m2: "F8_E5M2",
 }
-# Frozen tensors get a file of their own from here on; it costs up to 4 MiB of padding.
-_FROZEN_BYTES_LEAST = 16 << 20
 DTYPES = {name: dtype for dtype, name in _NAMES.items()}
 
 
@@ -82,10 +94,47 @@ class Checkpointer(BaseCheckpointer):
     hold the same tensors (found out for DistributedDataParallel). The state is a dict of modules,
     optimizers, anything with `state_dict` and `load_state_dict`, tensors, and plain values. The
     random numbers of Python, NumPy and torch are saved with it.
+
+    A GPU copies its tensors to this process's memory, and `save` waits for that. With
+    `overlap=True` it does not: the next step of any `torch.optim.Optimizer` is held back instead,
+    on the GPU, until they are copied. What else writes to parameters calls `fence()` before.
     """
 
+    def __init__(
+        self,
+        directory: str | os.PathLike[str],
+        *,
+        keep: int = 3,
+        every: str | int | None = None,
+        replicated: bool | None = None,
+        replicas: int | None = None,
+        overlap: bool = False,
+    ) -> None:
+        super().__init__(
+            directory, keep=keep, every=every, replicated=replicated, replicas=replicas
+        )
+        self._overlaps = overlap
+        self._hook = register_optimizer_step_pre_hook(self._before_step) if overlap else None
+
+    def fence(self) -> None:
+        """Hold back what this device is given from now on until the last save has copied it.
+
+        Only with `overlap=True`, and only before parameters change without a torch.optim.Optimizer
+        or in a CUDA graph, which calls no hooks. No thread waits; without a save it does nothing.
+        """
+        self._slots.fence()
+
+    def close(self) -> None:
+        if self._hook is not None:
+            self._hook.remove()
+            self._hook = None
+        super().close()
+
+    def _before_step(self, *_: object) -> None:
+        self.fence()
+
     def _make_framework(self) -> Framework:
-        return Torch()
+        return Torch(TorchDevice())
 
 
 def load(path: str | os.PathLike[str], state: State, *, strict: bool = True) -> Loaded:
@@ -101,7 +150,17 @@ def load(path: str | os.PathLike[str], state: State, *, strict: bool = True) -> 
 
 
 class Torch:
-    """What `paceline.checkpoint` has to know about torch."""
+    """What `paceline.checkpoint` has to know about torch. With a `reader`, tensors on its device
+    are not copied to this process's memory to be saved."""
+
+    def __init__(self, reader: TorchDevice | None = None) -> None:
+        self._reader = reader
+
+    def device(self) -> Device | None:
+        return None if self._reader is None else self._reader.native
+
+    def stream(self) -> int:
+        return 0 if self._reader is None else self._reader.stream()
 
     def is_tensor(self, value: object) -> bool:
         return isinstance(value, torch.Tensor)
@@ -113,8 +172,24 @@ class Torch:
         container: dict[object, object] | None = None,
         name: object = None,
     ) -> Leaf:
+        target = self.target(key, tensor, container, name)
+        local = cast("torch.Tensor", target.memory if target.live is None else target.live)
+        if self._reader is None or not self._reader.reads(local):
+            return target
+        if local.is_contiguous():
+            return dataclasses.replace(target, memory=local, live=None, is_on_device=True)
+        memory = torch.empty_like(local, memory_format=torch.contiguous_format)
+        return dataclasses.replace(target, memory=memory, is_on_device=True)
+
+    def target(
+        self,
+        key: str,
+        tensor: object,
+        container: dict[object, object] | None = None,
+        name: object = None,
+    ) -> Leaf:
         whole = cast("torch.Tensor", tensor)
-        local, offset = _local_part(whole)
+        local, offset = local_part(whole)
         dtype = _NAMES.get(local.dtype)
         if dtype is None or local.layout != torch.strided or local.is_quantized:
             raise CheckpointError(
@@ -134,7 +209,7 @@ class Torch:
         if tensor is leaf.found:
             return True
         # `state_dict` wraps the same memory in another object each time.
-        if leaf.live is not None or not isinstance(tensor, torch.Tensor) or _is_sharded(tensor):
+        if leaf.live is not None or not isinstance(tensor, torch.Tensor) or is_sharded(tensor):
             return False
         known = cast("torch.Tensor", leaf.memory)
         return (
@@ -142,7 +217,7 @@ class Torch:
             and tensor.shape == known.shape
             and tensor.dtype == known.dtype
             and tensor.is_contiguous()
-            and not _is_sharded(cast("torch.Tensor", leaf.found))
+            and not is_sharded(cast("torch.Tensor", leaf.found))
         )
 
     def refresh(self, leaves: list[Leaf]) -> None:
@@ -151,16 +226,24 @@ class Torch:
             for leaf in copied:
                 live = cast("torch.Tensor", leaf.live)
                 cast("torch.Tensor", leaf.memory).copy_(live, non_blocking=True)
-        if any(cast("torch.Tensor", leaf.live).is_cuda for leaf in copied):
-            torch.cuda.synchronize()
+        # What stays on its device is in order there.
+        for device in {
+            cast("torch.Tensor", leaf.live).device for leaf in copied if not leaf.is_on_device
+        }:
+            if device.type == "cuda":
+                torch.cuda.synchronize(device)
 
     def plan_entry(self, plan: Plan, key: str, value: object, state: State) -> bool:
-        if isinstance(value, torch.nn.Module) and not _has_own_ways(value):
+        if isinstance(value, torch.nn.Module) and not has_own_ways(value):
+            by_optimizers = stepped_parameters(state)
             leaves = [
-                self.leaf(f"{key}.{name}", tensor, container, own_name)
-                for name, tensor, container, own_name in _module_tensors(_bare(value, plan), plan)
+                dataclasses.replace(
+                    self.leaf(f"{key}.{name}", tensor, container, own_name),
+                    is_stepped=id(tensor) in by_optimizers,
+                )
+                for name, tensor, container, own_name in module_tensors(bare(value, plan), plan)
             ]
-            plan.leaves.extend(_with_frozen(leaves))
+            plan.leaves.extend(with_frozen(leaves))
             return True
         if isinstance(value, Optimizer):
             self._plan_optimizer(plan, key, value, state)
@@ -168,7 +251,7 @@ class Torch:
         return False
 
     def _plan_optimizer(self, plan: Plan, key: str, optimizer: Optimizer, state: State) -> None:
-        names = _parameter_names(optimizer, state)
+        names = parameter_names(optimizer, state)
         states = cast("dict[object, dict[object, object]]", optimizer.state)
         scalars: list[tuple[str, dict[object, object], object]] = []
         plan.attributes.append((optimizer, "state", states))
@@ -181,7 +264,8 @@ class Torch:
             plan.watch(inner)
             for what, value in inner.items():
                 if isinstance(value, torch.Tensor):
-                    plan.leaves.append(self.leaf(f"{key}.state.{name}.{what}", value, inner, what))
+                    leaf = self.leaf(f"{key}.state.{name}.{what}", value, inner, what)
+                    plan.leaves.append(dataclasses.replace(leaf, is_stepped=True))
                 else:
                     scalars.append((name, inner, what))
 
@@ -200,9 +284,9 @@ class Torch:
         plan.constants[key] = [[names[p] for p in g["params"]] for g in optimizer.param_groups]
 
     def restore_entry(self, work: Restoring, key: str, value: object, state: State) -> bool:
-        if isinstance(value, torch.nn.Module) and not _has_own_ways(value):
-            for name, tensor, _container, _name in _module_tensors(_bare(value, None), None):
-                work.want(self.leaf(f"{key}.{name}", tensor))
+        if isinstance(value, torch.nn.Module) and not has_own_ways(value):
+            for name, tensor, _container, _name in module_tensors(bare(value, None), None):
+                work.want(self.target(f"{key}.{name}", tensor))
             return True
         if isinstance(value, Optimizer):
             self._restore_optimizer(work, key, value, state)
@@ -219,7 +303,7 @@ class Torch:
         groups = cast("list[dict[str, object]]", rest["param_groups"])
         scalars = cast("dict[str, dict[str, object]]", rest["scalars"])
         constants = cast("dict[str, list[list[str]]]", work.own.get("constants", {}))
-        names = _parameter_names(optimizer, state)
+        names = parameter_names(optimizer, state)
         live = [[names[p] for p in g["params"]] for g in optimizer.param_groups]
         saved_as = _saved_names(work, key, constants.get(key, []), live)
         numbers = {name: i for i, name in enumerate(name for group in live for name in group)}
@@ -253,14 +337,14 @@ class Torch:
         box = work.whole(key)
         assert box is not None
         dtype = DTYPES[box.dtype]
-        is_like = tuple(parameter.shape) == box.whole and _is_sharded(parameter)
+        is_like = tuple(parameter.shape) == box.whole and is_sharded(parameter)
         with torch.no_grad():
             made = (
                 torch.empty_like(parameter, dtype=dtype)
                 if is_like
                 else torch.empty(box.whole, dtype=dtype)
             )
-        work.want(self.leaf(key, made))
+        work.want(self.target(key, made))
         return made
 
     def tensor_for(self, box: Box, like: object | None) -> object:
@@ -268,7 +352,7 @@ class Torch:
         with torch.no_grad():
             if not isinstance(like, torch.Tensor):
                 return torch.empty(box.shape, dtype=dtype)
-            if _is_sharded(like) and tuple(like.shape) == box.whole:
+            if is_sharded(like) and tuple(like.shape) == box.whole:
                 return torch.empty_like(like, dtype=dtype)
             return torch.empty(box.shape, dtype=dtype, device=like.device)
 
@@ -300,86 +384,12 @@ class Torch:
         total = 0
         for value in state.values():
             if isinstance(value, torch.nn.Module):
-                total += sum(_local_bytes(t) for t in value.state_dict(keep_vars=True).values())
+                total += sum(local_bytes(t) for t in value.state_dict(keep_vars=True).values())
             if isinstance(value, Optimizer):
                 parameters = [p for group in value.param_groups for p in group["params"]]
                 copies = 1 if isinstance(value, torch.optim.SGD) else 2
-                total += sum(copies * _local_bytes(p) + 64 for p in parameters)
+                total += sum(copies * local_bytes(p) + 64 for p in parameters)
         return total + (2 << 20)
-
-
-def _bare(module: torch.nn.Module, plan: Plan | None) -> torch.nn.Module:
-    """What DistributedDataParallel and torch.compile wrap: names do not depend on them."""
-    while True:
-        if isinstance(module, DistributedDataParallel):
-            name = "module"
-        elif type(module).__name__ == "OptimizedModule":
-            name = "_orig_mod"
-        else:
-            return module
-        holder = module._modules  # pyright: ignore[reportPrivateUsage]
-        inner = holder[name]
-        assert inner is not None
-        if plan is not None:
-            plan.links.append((cast("dict[object, object]", holder), name, inner))
-        module = inner
-
-
-def _has_own_ways(module: torch.nn.Module) -> bool:
-    """Whether its state is more than its parameters and buffers; then it is asked in every save."""
-    module = _bare(module, None)
-    for one in module.modules():
-        hooks = one._state_dict_hooks  # pyright: ignore[reportPrivateUsage]
-        before = one._state_dict_pre_hooks  # pyright: ignore[reportPrivateUsage]
-        is_sharded = type(one).__name__.startswith("FSDP")  # its hook only shards again
-        overridden = type(one).get_extra_state is not torch.nn.Module.get_extra_state
-        if hooks or (before and not is_sharded) or overridden:
-            return True
-    return False
-
-
-def _module_tensors(
-    module: torch.nn.Module, plan: Plan | None
-) -> list[tuple[str, torch.Tensor, dict[object, object] | None, str]]:
-    """Name, tensor and where it is found, for everything in the module's state_dict."""
-    homes: dict[str, tuple[dict[object, object], str]] = {}
-    for prefix, one in module.named_modules(remove_duplicate=False):
-        start = prefix + "." if prefix else ""
-        for held in (one._parameters, one._buffers):  # pyright: ignore[reportPrivateUsage]
-            holder = cast("dict[object, object]", held)
-            if plan is not None:
-                plan.watch(holder)
-            for name in held:
-                homes[start + name] = (holder, name)
-        children = cast("dict[object, object]", one._modules)  # pyright: ignore[reportPrivateUsage]
-        if plan is not None:
-            plan.watch(children)
-            plan.links.extend((children, name, child) for name, child in children.items())
-    found: list[tuple[str, torch.Tensor, dict[object, object] | None, str]] = []
-    for name, tensor in module.state_dict(keep_vars=True).items():
-        home = homes.get(name)
-        if home is not None and home[0].get(home[1]) is tensor:
-            found.append((name, tensor, home[0], home[1]))
-        else:
-            # A module that names its tensors by itself.
-            found.append((name, tensor, None, name))
-            if plan is not None:
-                plan.is_lasting = False
-    return found
-
-
-def _parameter_names(optimizer: Optimizer, state: State) -> dict[object, str]:
-    """The names of its parameters in the modules of the state; a number for any other."""
-    known: dict[int, str] = {}
-    for key, value in state.items():
-        if isinstance(value, torch.nn.Module):
-            for name, parameter in _bare(value, None).named_parameters():
-                known.setdefault(id(parameter), f"{key}.{name}")
-    names: dict[object, str] = {}
-    for group in optimizer.param_groups:
-        for parameter in group["params"]:
-            names[parameter] = known.get(id(parameter), str(len(names)))
-    return names
 
 
 def _saved_names(
@@ -405,18 +415,6 @@ def _saved_names(
     return {name: name for name in now if name in known}
 
 
-def _with_frozen(leaves: list[Leaf]) -> list[Leaf]:
-    """Marks parameters without gradients. That is a guess: bytes decide what is written again."""
-
-    def is_frozen(leaf: Leaf) -> bool:
-        found = leaf.found
-        return isinstance(found, torch.nn.Parameter) and not found.requires_grad
-
-    if sum(_local_bytes(leaf.found) for leaf in leaves if is_frozen(leaf)) < _FROZEN_BYTES_LEAST:
-        return leaves
-    return [dataclasses.replace(leaf, is_frozen=is_frozen(leaf)) for leaf in leaves]
-
-
 def _load_exactly(optimizer: Optimizer, loaded: dict[str, object]) -> None:
     """`load_state_dict` gives state the type of its parameter; this gives it back its own."""
     optimizer.load_state_dict(loaded)
@@ -429,39 +427,6 @@ def _load_exactly(optimizer: Optimizer, loaded: dict[str, object]) -> None:
             now = optimizer.state[parameters[number]][what]
             if now.dtype != value.dtype:
                 optimizer.state[parameters[number]][what] = value.to(now.device)
-
-
-def _is_sharded(tensor: torch.Tensor) -> bool:
-    return hasattr(tensor, "device_mesh")
-
-
-def _local_part(tensor: torch.Tensor) -> tuple[torch.Tensor, tuple[int, ...]]:
-    """What of it is in this process, and where that begins in the whole."""
-    if not _is_sharded(tensor):
-        return tensor, (0,) * tensor.dim()
-    from torch.distributed.tensor import DTensor
-    from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
-
-    sharded = cast("DTensor", tensor)
-    shape, offset = compute_local_shape_and_global_offset(
-        sharded.shape, sharded.device_mesh, sharded.placements
-    )
-    local = sharded._local_tensor  # pyright: ignore[reportPrivateUsage]
-    if any(one.is_partial() for one in sharded.placements) or tuple(shape) != tuple(local.shape):
-        raise CheckpointError(
-            what="a distributed tensor is no box of its whole",
-            where=f"a tensor of {list(sharded.shape)} placed as {sharded.placements}",
-            why="each rank holds a sum that is not complete, or rows that are not next to another",
-            fix="redistribute it to Shard and Replicate, with extents that the mesh divides",
-        )
-    return local, tuple(offset)
-
-
-def _local_bytes(tensor: object) -> int:
-    if not isinstance(tensor, torch.Tensor):
-        return 0
-    local, _offset = _local_part(tensor)
-    return local.numel() * local.element_size()
 
 
 def _bytes_of(tensor: torch.Tensor) -> bytes:

@@ -14,6 +14,7 @@ namespace paceline::bindings {
 void BindCheckpoint(nanobind::module_& module);
 void BindCommandLine(nanobind::module_& module);
 void BindDataOrder(nanobind::module_& module);
+void BindDeviceSaver(nanobind::module_& module);
 void BindLeases(nanobind::module_& module);
 void BindLivePlan(nanobind::module_& module);
 void BindPage(nanobind::module_& module);

@@ -28,6 +28,7 @@ NB_MODULE(_native, module) {
   paceline::bindings::BindCheckpoint(module);
   paceline::bindings::BindCommandLine(module);
   paceline::bindings::BindDataOrder(module);
+  paceline::bindings::BindDeviceSaver(module);  // after the Saver, which it takes
   paceline::bindings::BindLeases(module);
   paceline::bindings::BindLivePlan(module);
   paceline::bindings::BindPage(module);

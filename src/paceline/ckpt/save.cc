@@ -19,8 +19,7 @@ void AppendImage(ChunkCopier* copier, const Image& layout, std::span<const void*
   }
 }
 
-Result<void> Save(Arena* arena, const Image& layout, std::span<const void* const> sources,
-                  const SaveStep& what) {
+Result<uint32_t> BeginImage(Arena* arena, const Image& layout, const SaveStep& what) {
   const uint64_t bytes = ImageBytes(layout.size, what.notes.size());
   if (bytes > arena->image_bytes_max()) {
     return Failure{FailureKind::kTooLarge,
@@ -29,13 +28,12 @@ Result<void> Save(Arena* arena, const Image& layout, std::span<const void* const
   }
   const std::optional<uint32_t> slot = arena->BeginWrite(what.keep);
   if (!slot.has_value()) return Failure{FailureKind::kBusy, "every slot is in use"};
-  std::byte* const image = arena->image(*slot);
-  ChunkCopier file(image, layout.size);
-  AppendImage(&file, layout, sources);
-  const std::vector<uint64_t>& file_hashes = file.Finish();
-  ChunkCopier notes(image + NotesAt(layout.size), what.notes.size());
-  notes.Append(what.notes.data(), what.notes.size());
-  arena->Seal({.slot = *slot,
+  return *slot;
+}
+
+void SealImage(Arena* arena, uint32_t slot, const Image& layout, const SaveStep& what,
+               std::span<const uint64_t> file_hashes, std::span<const uint64_t> notes_hashes) {
+  arena->Seal({.slot = slot,
                .generation = what.generation,
                .step = what.step,
                .world_size = what.world_size,
@@ -43,7 +41,19 @@ Result<void> Save(Arena* arena, const Image& layout, std::span<const void* const
                .head_bytes = layout.head.size(),
                .notes_bytes = what.notes.size(),
                .flags = what.is_replica ? kArenaReplica : 0},
-              file_hashes, notes.Finish());
+              file_hashes, notes_hashes);
+}
+
+Result<void> Save(Arena* arena, const Image& layout, std::span<const void* const> sources,
+                  const SaveStep& what) {
+  ASSIGN_OR_RETURN(const uint32_t slot, BeginImage(arena, layout, what));
+  std::byte* const image = arena->image(slot);
+  ChunkCopier file(image, layout.size);
+  AppendImage(&file, layout, sources);
+  const std::vector<uint64_t>& file_hashes = file.Finish();
+  ChunkCopier notes(image + NotesAt(layout.size), what.notes.size());
+  notes.Append(what.notes.data(), what.notes.size());
+  SealImage(arena, slot, layout, what, file_hashes, notes.Finish());
   return {};
 }
 

@@ -33,8 +33,14 @@ constexpr uint64_t ImageBytes(uint64_t file_bytes, uint64_t notes_bytes) {
 // All of an image: its headers, and the bytes of its boxes where `sources` says.
 void AppendImage(ChunkCopier* copier, const Image& layout, std::span<const void* const> sources);
 
-// `sources[i]` holds the bytes of layout.boxes[i], in C order; nobody changes them meanwhile.
-// kBusy: no slot may be taken now. kTooLarge: the arena's images are too small.
+// Takes a slot for an image of that layout, to be filled and then sealed or given up. kBusy: no
+// slot may be taken now. kTooLarge: the arena's images are too small.
+Result<uint32_t> BeginImage(Arena* arena, const Image& layout, const SaveStep& what);
+void SealImage(Arena* arena, uint32_t slot, const Image& layout, const SaveStep& what,
+               std::span<const uint64_t> file_hashes, std::span<const uint64_t> notes_hashes);
+
+// Both, and between them the copy: `sources[i]` holds the bytes of layout.boxes[i], in C order;
+// nobody changes them meanwhile. Fails as BeginImage.
 Result<void> Save(Arena* arena, const Image& layout, std::span<const void* const> sources,
                   const SaveStep& what);
 

@@ -43,23 +43,39 @@ Result<std::unique_ptr<Saver>> Saver::Open(const std::string& path,
 
 Result<bool> Saver::Save(const ckpt::Image& layout, std::span<const void* const> sources,
                          ckpt::SaveStep what) {
-  what.keep = held_.Keep(arena_->hold());
+  ASSIGN_OR_RETURN(const bool is_saved, TakeSlot(&what, [&] {
+                     return ckpt::Save(arena_.get(), layout, sources, what);
+                   }));
+  if (is_saved) held_.Saved(what.step);
+  return is_saved;
+}
+
+Result<std::optional<uint32_t>> Saver::Begin(const ckpt::Image& layout, ckpt::SaveStep what) {
+  uint32_t slot = 0;
+  ASSIGN_OR_RETURN(const bool is_taken, TakeSlot(&what, [&]() -> Result<void> {
+                     ASSIGN_OR_RETURN(slot, ckpt::BeginImage(arena_.get(), layout, what));
+                     return {};
+                   }));
+  return is_taken ? std::optional<uint32_t>(slot) : std::nullopt;
+}
+
+Result<bool> Saver::TakeSlot(ckpt::SaveStep* what, const std::function<Result<void>()>& take) {
+  what->keep = held_.Keep(arena_->hold());
   for (;;) {
-    const Result<void> saved = ckpt::Save(arena_.get(), layout, sources, what);
-    if (saved.ok()) break;
-    if (saved.failure().kind != FailureKind::kBusy) return saved.failure();
+    const Result<void> taken = take();
+    if (taken.ok()) return true;
+    if (taken.failure().kind != FailureKind::kBusy) return taken.failure();
     ASSIGN_OR_RETURN(const bool is_another, ReserveAnother());
     if (!is_another) return false;
   }
-  held_.Saved(what.step);
-  return true;
 }
 
-Result<void> Saver::Reserve() {
+Result<void> Saver::Reserve(const std::function<Result<void>(uint32_t slot)>& then) {
   for (uint32_t i = 0; i < arena_->slot_count(); ++i) {
     if (is_stopped_) return {};
     const Result<void> reserved = ReserveSlot(i, &is_stopped_);
     if (!reserved.ok()) return is_stopped_ ? Result<void>() : reserved;
+    if (then != nullptr) RETURN_IF_ERROR(then(i));
   }
   return {};
 }

@@ -5,8 +5,10 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -28,7 +30,8 @@ class Saver {
 
   // Finds and maps the memory of all slots, in the order in which saves take them; saves go on
   // meanwhile. One thread, beside that of Save. kFull: saves go on in the slots that there are.
-  Result<void> Reserve();
+  // `then` is called with each slot that has its memory, and ends it by failing.
+  Result<void> Reserve(const std::function<Result<void>(uint32_t slot)>& then = nullptr);
   // Any thread: ends a Reserve that runs, within milliseconds. Saves still find what they need.
   void StopReserving() { is_stopped_ = true; }
   // Two are enough: one to write, one that is whole.
@@ -42,11 +45,19 @@ class Saver {
   Result<bool> Save(const ckpt::Image& layout, std::span<const void* const> sources,
                     ckpt::SaveStep what);
 
+  // For who fills the slot another way; see ckpt::BeginImage, and Save for what it waits for.
+  // Saved(step) follows when that image is sealed. Nothing: no slot may be taken now.
+  Result<std::optional<uint32_t>> Begin(const ckpt::Image& layout, ckpt::SaveStep what);
+  void Saved(int64_t step) { held_.Saved(step); }
+  ckpt::Arena* arena() { return arena_.get(); }
+
  private:
   Saver(std::unique_ptr<ckpt::Arena> arena, Fd lock)
       : arena_(std::move(arena)), lock_(std::move(lock)) {}
 
   Result<void> ReserveSlot(uint32_t slot, const std::atomic<bool>* is_stopped = nullptr);
+  // Tries until `take` has a slot; false: there is none.
+  Result<bool> TakeSlot(ckpt::SaveStep* what, const std::function<Result<void>()>& take);
   // False: there is no other.
   Result<bool> ReserveAnother();
 

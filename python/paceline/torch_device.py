@@ -1,0 +1,52 @@
+"""Which of torch's tensors a save copies straight from their device, and how that is reached."""
+
+import logging
+
+import torch
+
+from paceline._native import Device
+
+# NVIDIA's driver, which is in the process when a tensor is on a GPU.
+LIBRARY = "libcuda.so.1"
+
+
+class TorchDevice:
+    """The one device whose tensors are copied by itself; others go by way of the processor.
+
+    `device.reads(tensor)` decides with the first tensor that could be copied so.
+    """
+
+    def __init__(self) -> None:
+        self.native: Device | None = None
+        self._of: torch.device | None = None
+        self._is_refused = False
+
+    def reads(self, tensor: torch.Tensor) -> bool:
+        if not is_on_gpu(tensor) or self._is_refused:
+            return False
+        if self.native is None:
+            try:
+                self.native = Device.open_cuda(LIBRARY)
+            except (LookupError, OSError) as error:
+                self._is_refused = True
+                logging.getLogger("paceline").warning(
+                    "saves copy tensors of %s twice, by way of pinned memory: %s",
+                    tensor.device,
+                    error,
+                )
+                return False
+            self._of = tensor.device
+        return tensor.device == self._of
+
+    def stream(self) -> int:
+        """What the training gives that device now is on this stream."""
+        return present_stream(self._of)
+
+
+# In functions of their own, for tests that have no GPU.
+def is_on_gpu(tensor: torch.Tensor) -> bool:
+    return tensor.is_cuda and torch.version.hip is None
+
+
+def present_stream(device: torch.device | None) -> int:
+    return torch.cuda.current_stream(device).cuda_stream
