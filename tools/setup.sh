@@ -17,7 +17,7 @@ packages=(
   libsqlite3-dev libevent-dev libxxhash-dev liburing-dev libfmt-dev
   libspdlog-dev nlohmann-json3-dev libtomlplusplus-dev
   libcli11-dev libgtest-dev libgmock-dev libbenchmark-dev
-  iproute2 procps openssl e2fsprogs
+  iproute2 procps openssl e2fsprogs fuse3
 )
 
 say() { echo "setup: $*"; }

@@ -19,7 +19,7 @@ from paceline.plan import CheckpointError, Framework, Place, State
 from paceline.planning import Planned
 from paceline.restoring import Restoring
 from paceline.slots import Slots
-from paceline.storage_place import place_of
+from paceline.storage_place import make_directory, place_of
 from paceline.ticket import Ticket
 
 
@@ -42,9 +42,7 @@ class BaseCheckpointer(ABC):
             "directory": self._directory,
             **terms(keep=keep, every=every, replicas=replicas),
         }
-        # Only to look writes nothing: a disk that stands still keeps nobody from going on.
-        if self._directory.startswith("/") and not os.path.isdir(self._directory):
-            os.makedirs(self._directory, mode=0o700, exist_ok=True)
+        make_directory(self._directory)
         self._place, self._socket = _find_keeper(self._directory)
         self._is_replica = False
         self._link = Link(self._socket, self._hello(0))

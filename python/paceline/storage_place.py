@@ -1,9 +1,23 @@
 """Where checkpoints go: a directory that all hosts see, or an object store."""
 
+import errno
 import importlib.util
 import os
+import sys
+import threading
+import time
 
 from paceline.plan import CheckpointError
+
+# A file system answers within milliseconds. Nothing is lost by going on sooner than it does.
+_ANSWER_SECONDS = 1.0
+_PAUSE_SECONDS = 1.0
+_PAUSE_SECONDS_MAX = 30.0
+# What a wrong name or wrong rights are. Anything else passes with the outage of a server or a disk.
+_NEVER_PASSES = frozenset(
+    {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.ENOTDIR, errno.EEXIST,
+     errno.ELOOP, errno.ENAMETOOLONG, errno.EINVAL}
+)  # fmt: skip
 
 
 def place_of(directory: str) -> str:
@@ -20,3 +34,53 @@ def place_of(directory: str) -> str:
             fix="pip install 'paceline[s3]'",
         )
     return directory
+
+
+def make_directory(place: str, *, patience: float = _ANSWER_SECONDS) -> None:
+    """Make that directory when it is missing. Raises CheckpointError when nobody may.
+
+    Storage that does not answer, or that only gives errors, keeps nobody from going on from memory:
+    that is said after `patience` seconds, this returns, and the directory is made later. Of object
+    stores the keeper makes what is needed.
+    """
+    if not place.startswith("/"):
+        return
+    is_tried = threading.Event()
+    errors: list[OSError] = []
+
+    def make() -> None:
+        pause = _PAUSE_SECONDS
+        while True:
+            error = _try_to_make(place)
+            errors[:] = [] if error is None else [error]
+            is_tried.set()
+            if error is None or error.errno in _NEVER_PASSES:
+                return
+            time.sleep(pause)
+            pause = min(2 * pause, _PAUSE_SECONDS_MAX)
+
+    # Nothing ends a thread that waits for a file system, so it must not hold up the script's end.
+    threading.Thread(target=make, name="directory", daemon=True).start()
+    why = "" if is_tried.wait(patience) else f"it has not answered for {patience:.0f} s"
+    for error in errors[:1]:
+        if error.errno in _NEVER_PASSES:
+            raise CheckpointError(
+                what="checkpoints cannot go there",
+                where=place,
+                why=f"the directory is not there and cannot be made: {error.strerror}",
+                fix="another directory, or make this one, for the user who trains",
+            ) from error
+        why = str(error.strerror)
+    if why:
+        text = f"{place} is not at hand ({why}); what is in memory can be restored without it"
+        print(f"paceline: {text}", file=sys.stderr, flush=True)
+
+
+def _try_to_make(place: str) -> OSError | None:
+    try:
+        # Only to look writes nothing: a disk that stands still answers that.
+        if not os.path.isdir(place):
+            os.makedirs(place, mode=0o700, exist_ok=True)
+    except OSError as error:
+        return error
+    return None

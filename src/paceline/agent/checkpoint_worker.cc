@@ -44,7 +44,7 @@ Result<void> CheckpointWorker::Write(ckpt::Store* store, ShardTask* task) {
                                .file_hashes = arena.FileHashesOf(what),
                                .notes = &notes,
                                .notes_hashes = arena.NotesHashesOf(what)};
-  if (tier_->is_on() && LocalTier::Serves(*store)) {
+  if (tier_->is_on() && IsFar(*store)) {
     const Result<void> kept = tier_->Write(task->place, image, what, &pacer_);
     if (kept.ok()) {
       task->claim.reset();
@@ -55,6 +55,13 @@ Result<void> CheckpointWorker::Write(ckpt::Store* store, ShardTask* task) {
                {{"rank", task->place.rank}, {"why", kept.failure().message}});
   }
   return ckpt::WriteShard(store, task->place, image, &pacer_);
+}
+
+// Far once is far for good: to ask again would wait for a server that has fallen silent, before the
+// local disk has anything.
+bool CheckpointWorker::IsFar(const ckpt::Store& store) {
+  if (far_ != store.root() && LocalTier::Serves(store)) far_ = store.root();
+  return far_ == store.root();
 }
 
 void CheckpointWorker::Do(ShardTask& task) {

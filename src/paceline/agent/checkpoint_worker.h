@@ -104,9 +104,11 @@ class CheckpointWorker {
   void Do(const LookTask& task);
   void Do(const FetchTask& task);
   Result<void> Write(ckpt::Store* store, ShardTask* task);
+  bool IsFar(const ckpt::Store& store);
 
   const Sink sink_;
   OpenedStore store_;  // the thread's
+  std::string far_;    // the root of a store that wants the tier; likewise
   LocalTier* const tier_;
   ckpt::Pacer pacer_;
   std::mutex mutex_;  // guards the three below

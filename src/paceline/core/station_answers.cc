@@ -136,6 +136,17 @@ void StationMachine::TellTrouble(StationPeer peer, Peer* rank, std::string_view 
   actions_.push_back(AnswerNotice{peer, std::string(what) + " (" + why + "); trying again"});
 }
 
+// A file system of a network whose server has gone makes whoever asks wait, and is no error.
+void StationMachine::TellSilence(Duration silence) {
+  for (auto& [peer, rank] : peers_) {
+    if (!rank.wants_restore || std::exchange(rank.trouble, "silence") == "silence") continue;
+    MARK("storage does not answer");
+    actions_.push_back(AnswerNotice{
+        peer, terms().directory + " has not answered for " + std::to_string(silence.seconds()) +
+                  " s; it may hold a newer step, so this rank waits for it"});
+  }
+}
+
 // `is_refused`: nobody of this job may look there, and nobody has before. That is no trouble that
 // passes but a wrong name, or wrong credentials.
 void StationMachine::AnswerUnseen(const std::string& why, bool is_refused) {

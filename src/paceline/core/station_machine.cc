@@ -11,6 +11,8 @@ namespace {
 constexpr Duration kGather = Duration::Milliseconds(5);
 constexpr Duration kUrgentEvery = Duration::Milliseconds(20);
 constexpr size_t kDamagedToldMax = 8;
+// Longer than a file system that lives takes to list a directory.
+constexpr Duration kSilence = Duration::Seconds(10);
 constexpr Duration kStorageLookAgain = Duration::Milliseconds(500);
 constexpr uint32_t kLookDoublingsMax = 5;
 
@@ -20,6 +22,10 @@ std::vector<StationAction> StationMachine::Step(Instant now, const StationEvent&
   now_ = now;
   std::visit([this](const auto& one) { On(one); }, event);
   if (look_at_ <= now_) Look();
+  if (silent_at_ <= now_) {
+    silent_at_ = Instant::Max();
+    TellSilence(kSilence);
+  }
   if (fetch_at_ <= now_) {
     fetch_at_ = Instant::Max();
     AnswerRestores();
@@ -27,7 +33,9 @@ std::vector<StationAction> StationMachine::Step(Instant now, const StationEvent&
   return std::exchange(actions_, {});
 }
 
-Instant StationMachine::NextDeadline() const { return std::min({report_at_, look_at_, fetch_at_}); }
+Instant StationMachine::NextDeadline() const {
+  return std::min({report_at_, look_at_, silent_at_, fetch_at_});
+}
 
 bool StationMachine::IsUrgent() const {
   return order_.is_ending || std::any_of(peers_.begin(), peers_.end(), [](const auto& one) {
@@ -100,6 +108,7 @@ void StationMachine::On(const RestoreAsked& event) {
   if (peer == peers_.end()) return;
   peer->second.wants_restore = true;
   peer->second.world_size = event.world_size;
+  if (is_looking_) silent_at_ = std::min(silent_at_, now_ + kSilence);
   AnswerRestores();
 }
 
@@ -172,6 +181,7 @@ void StationMachine::On(const StationLinked&) {
 void StationMachine::Look() {
   look_at_ = Instant::Max();
   is_looking_ = true;
+  silent_at_ = now_ + kSilence;
   has_looked_ = false;
   std::set<std::string> except = damaged_;
   except.insert(order_.damaged.begin(), order_.damaged.end());
@@ -181,6 +191,7 @@ void StationMachine::Look() {
 void StationMachine::On(const StorageLooked& event) {
   // Another look may be on its way, for less.
   is_looking_ = false;
+  silent_at_ = Instant::Max();
   if (!event.problem.empty()) {
     // To take what cannot be read for nothing would begin the training anew.
     MARK("storage cannot be looked at");

@@ -296,6 +296,7 @@ class StationMachine {
   void AnswerWaits();
   void TellUnstored(const std::string& fix);
   void TellTrouble(StationPeer peer, Peer* rank, std::string_view what, const std::string& why);
+  void TellSilence(Duration silence);
   void AnswerUnseen(const std::string& why, bool is_refused);
   void AnswerReplicaWaits();
   bool IsKnownDamaged(const std::string& name) const;
@@ -330,6 +331,7 @@ class StationMachine {
   Instant look_at_ = Instant::Max();  // again, after it could not be read
   uint32_t looks_failed_ = 0;         // in a row
   bool is_looking_ = false;
+  Instant silent_at_ = Instant::Max();  // nobody has answered the look by then
   bool has_looked_ = false;
   bool has_seen_storage_ = false;
   Instant fetch_at_ = Instant::Max();  // again, from a store that was away

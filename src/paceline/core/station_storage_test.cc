@@ -123,6 +123,34 @@ TEST_F(StationStorageTest, WhoeverWaitsForStorageThatIsAwayIsToldOnce) {
   EXPECT_TRUE(Got<AnswerProblem>().empty());
 }
 
+TEST_F(StationStorageTest, WhoeverWaitsForStorageThatDoesNotAnswerIsToldOnce) {
+  Come("/far");
+  const Instant began = now_;
+  for (const int64_t seconds : {1, 10, 11, 60}) {
+    now_ = began + Duration::Seconds(seconds);
+    Step(StationTimePassed{});
+    ASSERT_EQ(Got<AnswerNotice>().size(), seconds == 10 ? 1u : 0u) << seconds;
+    if (seconds == 1) {
+      EXPECT_LE(machine_.NextDeadline(), began + Duration::Seconds(10));
+    }
+    if (seconds != 10) continue;
+    EXPECT_EQ(
+        Got<AnswerNotice>()[0].text,
+        "/far has not answered for 10 s; it may hold a newer step, so this rank waits for it");
+  }
+  // A rank that comes later hears of it as well.
+  Step(RankOpened{2, 1, 3});
+  Step(RestoreAsked{2, 2});
+  now_ = now_ + Duration::Seconds(10);
+  Step(StationTimePassed{});
+  ASSERT_EQ(Got<AnswerNotice>().size(), 1u);
+  EXPECT_EQ(Got<AnswerNotice>()[0].peer, 2u);
+  Step(StorageLooked{});
+  now_ = now_ + Duration::Seconds(60);
+  Step(StationTimePassed{});
+  EXPECT_TRUE(Got<AnswerNotice>().empty());
+}
+
 TEST_F(StationStorageTest, APlaceThatLetsNobodyInIsAnError) {
   Come("s3://bukket/run");
   Step(StorageLooked{std::nullopt, "NoSuchBucket", true});

@@ -1,0 +1,64 @@
+"""Where checkpoints go: a directory that is made, or whose server has trouble."""
+
+import errno
+import os
+import threading
+from pathlib import Path
+
+import pytest
+from paceline.plan import CheckpointError
+from paceline.storage_place import make_directory
+
+from paceline import storage_place
+
+
+def test_a_directory_is_made_for_its_user_alone(tmp_path: Path) -> None:
+    make_directory(str(tmp_path / "a" / "b"))
+    assert (tmp_path / "a" / "b").stat().st_mode & 0o777 == 0o700
+    make_directory(str(tmp_path / "a" / "b"))
+    make_directory("s3://bucket/run")
+    assert not Path("s3:").exists()
+
+
+def test_where_nothing_can_be_made_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(CheckpointError, match="cannot be made: Not a directory") as raised:
+        make_directory(str(tmp_path / "file" / "c"))
+    assert raised.value.where == str(tmp_path / "file" / "c")
+
+
+def test_what_passes_is_said_and_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    make = os.makedirs
+    failures = [errno.ENOTCONN, errno.ESTALE]
+    is_made = threading.Event()
+
+    def stumble(path: str, mode: int, *, exist_ok: bool) -> None:
+        if failures:
+            raise OSError(failures[0], os.strerror(failures.pop(0)))
+        make(path, mode, exist_ok=exist_ok)
+        is_made.set()
+
+    monkeypatch.setattr(os, "makedirs", stumble)
+    monkeypatch.setattr(storage_place, "_PAUSE_SECONDS", 0.01)
+    make_directory(str(tmp_path / "c"))
+    told = capfd.readouterr().err
+    assert "is not at hand (Transport endpoint is not connected); what is in memory" in told
+    assert is_made.wait(20)
+    assert (tmp_path / "c").is_dir()
+
+
+def test_nobody_waits_for_a_server_that_is_silent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    answers = threading.Event()
+
+    def look(_path: str) -> bool:
+        return answers.wait()
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os.path, "isdir", look)
+        make_directory(str(tmp_path / "c"), patience=0.01)
+    answers.set()
+    assert "is not at hand (it has not answered for 0 s)" in capfd.readouterr().err
