@@ -4,6 +4,8 @@
 #include <memory>
 #include <utility>
 
+#include "paceline/base/mark.h"
+
 namespace paceline::sim {
 namespace {
 
@@ -110,11 +112,29 @@ void Network::Arrive(ConnectionId id, End to, const Letter& letter) {
     if (connection->broken && !is_cut) Reset(id, to == End::kAgent ? End::kMaster : End::kAgent);
     return;
   }
-  if (is_cut) {
+  // A stream keeps its order: what was cut off on its way holds up what is behind it.
+  if (is_cut || letter.number > PipeTo(*connection, to).delivered + 1) {
     PipeTo(*connection, to).held.emplace(letter.number, letter.deliver);
     return;
   }
-  letter.deliver();
+  Deliver(id, to, letter.number, letter.deliver);
+}
+
+// And what was held up behind it.
+void Network::Deliver(ConnectionId id, End to, uint64_t number, Task deliver) {
+  for (;;) {
+    Pipe& pipe = PipeTo(*Find(id), to);
+    pipe.delivered = std::max(pipe.delivered, number);
+    deliver();
+    const Connection* connection = Find(id);  // it may be over now
+    if (connection == nullptr) return;
+    std::map<uint64_t, Task>& held = PipeTo(*Find(id), to).held;
+    const auto next = held.find(++number);
+    if (next == held.end()) return;
+    MARK("a letter waited for one before it");
+    deliver = std::move(next->second);
+    held.erase(next);
+  }
 }
 
 // Whoever sends to an end that is lost is told so, if the answer finds its way. Otherwise a

@@ -76,8 +76,8 @@ class Network {
     bool open = true;  // the receiving end still reads
     Instant last_delivery;
     uint64_t sent = 0;
-    // Sent while the path was cut, or on its way then; by number. What was on its way comes here
-    // later than what was sent after it.
+    uint64_t delivered = 0;
+    // Sent while the path was cut, or on its way then, or behind such a one; by number.
     std::map<uint64_t, Task> held;
   };
   struct Connection {
@@ -94,6 +94,7 @@ class Network {
   std::pair<HostIndex, HostIndex> Path(const Connection& connection, End to) const;
   void Schedule(ConnectionId id, Connection& connection, End to, Letter letter);
   void Arrive(ConnectionId id, End to, const Letter& letter);
+  void Deliver(ConnectionId id, End to, uint64_t number, Task deliver);
   void EndOfStream(ConnectionId id, End at);
   void Reset(ConnectionId id, End at);
   void BreakLater(ConnectionId id);

@@ -57,6 +57,21 @@ TEST_F(NetworkTest, HoldsMessagesWhileAPathIsCut) {
   EXPECT_EQ(seen_, (std::vector<std::string>{"other way", "late"}));
 }
 
+TEST_F(NetworkTest, KeepsTheOrderOverACutThatEndsBeforeALaterMessageArrives) {
+  const ConnectionId id = Open();
+  Say(id, End::kMaster, "caught");
+  LinkQuality slow;
+  slow.latency_min = slow.latency_max = Duration::Milliseconds(50);
+  network_.SetLink(1, slow);
+  Say(id, End::kMaster, "behind");
+  network_.Cut(1, kMasterHost);
+  RunFor(Duration::Milliseconds(10));
+  network_.Mend(1, kMasterHost);  // "caught" is sent again, and "behind" is still on its way
+  Say(id, End::kMaster, "last");
+  RunFor(Duration::Seconds(1));
+  EXPECT_EQ(seen_, (std::vector<std::string>{"caught", "behind", "last"}));
+}
+
 TEST_F(NetworkTest, KeepsTheOrderOverACutThatCatchesAMessageOnItsWay) {
   const ConnectionId id = Open();
   Say(id, End::kMaster, "first");
