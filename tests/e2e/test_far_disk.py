@@ -83,6 +83,23 @@ def test_row_36_a_silent_server_costs_checkpoints_and_never_a_step(job: Job, far
     assert job.command("ckpt", "verify", str(far.path / "ckpt")).returncode == 0
 
 
+def test_row_36_a_node_that_is_new_goes_on_from_memory_before_a_silent_server(
+        job: Job, far: FarDisk) -> None:
+    """Nobody but the master's journal knows then what is in storage."""
+    start(job, far)
+    job.until_event("checkpoint_committed")
+    with far.silent():
+        ranks = job.until_stepping(2, beyond=job.step() + 30)
+        for pid in (job.agent_pid("node0"), *(rank["pid"] for rank in ranks.values())):
+            os.kill(pid, signal.SIGKILL)
+        job.until_event("world_running", 2)
+        decided = job.events("restore_decided")
+        assert len(decided) == 2 and "from memory" in decided[-1]["sentence"]
+        job.until_stepping(2, beyond=job.step() + 20)
+    assert job.wait() == 0, job.stderr
+    assert job.command("ckpt", "verify", str(far.path / "ckpt")).returncode == 0
+
+
 def test_row_36_a_stop_does_not_wait_for_a_silent_server(job: Job, far: FarDisk) -> None:
     start(job, far)
     job.until_event("checkpoint_committed")
@@ -102,7 +119,7 @@ def test_row_36_a_server_that_is_silent_from_the_beginning_is_waited_for(
         job: Job, far: FarDisk) -> None:
     with far.silent():
         start(job, far)
-        eventually(lambda: "has not answered for 10 s; it may hold a newer step" in job.stderr,
+        eventually(lambda: "does not answer; unless memory is known to hold" in job.stderr,
                    "somebody says for what the ranks wait", job=job)
         assert not job.events("restore_decided")
     assert job.wait() == 0, job.stderr

@@ -47,6 +47,44 @@ TEST_F(LedgerTest, TheNewestStepThatAllRanksHaveIsTaken) {
   EXPECT_EQ(order.restore->sources[0].images[0].place, "n2");
 }
 
+// Nodes that cannot see storage: what others left there is not known before somebody has looked,
+// what this job has committed is, and memory is as good as ever.
+TEST_F(LedgerTest, ANewJobWaitsForStorageThatNobodySees) {
+  Form(1, 2);
+  for (CheckpointReport& report : reports_) report.is_blind = true;
+  Run();
+  EXPECT_TRUE(facts_.empty());
+  reports_[0].is_blind = false;
+  Run();
+  EXPECT_TRUE(facts_.empty()) << "the other may have been there first, and seen more";
+  reports_[1].is_blind = false;
+  Run();
+  EXPECT_EQ(book_.restore.from, RestoreOrder::From::kNothing);
+  EXPECT_EQ(book_.restore.generation, Generation(1));
+}
+
+TEST_F(LedgerTest, AJobGoesOnFromMemoryThoughNobodySeesStorage) {
+  Form(1, 2);
+  Run();
+  SaveAll(8, true);
+  Form(2, 2);
+  for (CheckpointReport& report : reports_) report.is_blind = true;
+  Run();
+  EXPECT_EQ(book_.restore.generation, Generation(2));
+  EXPECT_EQ(book_.restore.from, RestoreOrder::From::kMemory);
+  EXPECT_EQ(book_.restore.saved, (SavedStep{1, 8}));
+  // Memory is gone, and there is a checkpoint.
+  Apply(CheckpointCommitted{"step-8-g1", terms_.directory, {1, 8}, 100}, &book_);
+  for (CheckpointReport& report : reports_) report.images.clear();
+  Form(3, 2);
+  Run();
+  EXPECT_EQ(book_.restore.generation, Generation(2)) << "it waits";
+  for (CheckpointReport& report : reports_) report.is_blind = false;
+  Run();
+  EXPECT_EQ(book_.restore.generation, Generation(3));
+  EXPECT_EQ(book_.restore.from, RestoreOrder::From::kStorage);
+}
+
 TEST_F(LedgerTest, ANewerWorldsLowerStepIsNewerAndADeadBranchIsNeverTaken) {
   Form(1, 2);
   Run();

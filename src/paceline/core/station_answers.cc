@@ -137,13 +137,15 @@ void StationMachine::TellTrouble(StationPeer peer, Peer* rank, std::string_view 
 }
 
 // A file system of a network whose server has gone makes whoever asks wait, and is no error.
-void StationMachine::TellSilence(Duration silence) {
+void StationMachine::TellSilence() {
+  if (!is_blind_ || !is_looking_) return;
   for (auto& [peer, rank] : peers_) {
     if (!rank.wants_restore || std::exchange(rank.trouble, "silence") == "silence") continue;
     MARK("storage does not answer");
-    actions_.push_back(AnswerNotice{
-        peer, terms().directory + " has not answered for " + std::to_string(silence.seconds()) +
-                  " s; it may hold a newer step, so this rank waits for it"});
+    actions_.push_back(
+        AnswerNotice{peer, terms().directory +
+                               " does not answer; unless memory is known to hold the newest step, "
+                               "this rank waits for it"});
   }
 }
 

@@ -11,8 +11,8 @@ namespace {
 constexpr Duration kGather = Duration::Milliseconds(5);
 constexpr Duration kUrgentEvery = Duration::Milliseconds(20);
 constexpr size_t kDamagedToldMax = 8;
-// Longer than a file system that lives takes to list a directory.
-constexpr Duration kSilence = Duration::Seconds(10);
+// Longer than a storage that is well takes to say what is there.
+constexpr Duration kBlindAfter = Duration::Seconds(10);
 constexpr Duration kStorageLookAgain = Duration::Milliseconds(500);
 constexpr uint32_t kLookDoublingsMax = 5;
 
@@ -22,9 +22,11 @@ std::vector<StationAction> StationMachine::Step(Instant now, const StationEvent&
   now_ = now;
   std::visit([this](const auto& one) { On(one); }, event);
   if (look_at_ <= now_) Look();
-  if (silent_at_ <= now_) {
-    silent_at_ = Instant::Max();
-    TellSilence(kSilence);
+  if (!is_blind_ && blind_at_ <= now_) {
+    MARK("storage is not seen");
+    is_blind_ = true;
+    ReportSoon(true);
+    TellSilence();
   }
   if (fetch_at_ <= now_) {
     fetch_at_ = Instant::Max();
@@ -34,7 +36,8 @@ std::vector<StationAction> StationMachine::Step(Instant now, const StationEvent&
 }
 
 Instant StationMachine::NextDeadline() const {
-  return std::min({report_at_, look_at_, silent_at_, fetch_at_});
+  const Instant blind_at = is_blind_ ? Instant::Max() : blind_at_;
+  return std::min({report_at_, look_at_, blind_at, fetch_at_});
 }
 
 bool StationMachine::IsUrgent() const {
@@ -108,7 +111,7 @@ void StationMachine::On(const RestoreAsked& event) {
   if (peer == peers_.end()) return;
   peer->second.wants_restore = true;
   peer->second.world_size = event.world_size;
-  if (is_looking_) silent_at_ = std::min(silent_at_, now_ + kSilence);
+  TellSilence();
   AnswerRestores();
 }
 
@@ -177,11 +180,11 @@ void StationMachine::On(const StationLinked&) {
   ReportSoon(true);
 }
 
-// Until that is done, no report of this node counts.
+// Until that is done, or has failed for a while, no report of this node counts.
 void StationMachine::Look() {
   look_at_ = Instant::Max();
   is_looking_ = true;
-  silent_at_ = now_ + kSilence;
+  if (blind_at_.is_max()) blind_at_ = now_ + kBlindAfter;
   has_looked_ = false;
   std::set<std::string> except = damaged_;
   except.insert(order_.damaged.begin(), order_.damaged.end());
@@ -191,7 +194,6 @@ void StationMachine::Look() {
 void StationMachine::On(const StorageLooked& event) {
   // Another look may be on its way, for less.
   is_looking_ = false;
-  silent_at_ = Instant::Max();
   if (!event.problem.empty()) {
     // To take what cannot be read for nothing would begin the training anew.
     MARK("storage cannot be looked at");
@@ -200,6 +202,8 @@ void StationMachine::On(const StorageLooked& event) {
     return AnswerUnseen(event.problem, event.is_refused && !has_seen_storage_);
   }
   looks_failed_ = 0;
+  blind_at_ = Instant::Max();
+  is_blind_ = false;
   has_seen_storage_ = true;
   has_looked_ = !event.stored.has_value() || !IsKnownDamaged(event.stored->name);
   stored_ = event.stored;
@@ -311,8 +315,10 @@ void StationMachine::On(const CommitEnded& event) {
 CheckpointReport StationMachine::MakeReport(const std::vector<MemoryImage>& images) const {
   CheckpointReport report;
   // Until storage was looked at, what this node says is not the whole truth. That waits for its
-  // first rank, who knows where storage is, even if older images are here.
-  report.generation = has_looked_ ? generation_ : Generation();
+  // first rank, who knows where storage is, even if older images are here. When it cannot be looked
+  // at, that is said, and the master decides what the rest of it is worth.
+  report.is_blind = is_blind_;
+  report.generation = has_looked_ || is_blind_ ? generation_ : Generation();
   report.terms = terms_;
   report.images = images;
   std::erase_if(report.images, [&](const MemoryImage& image) {

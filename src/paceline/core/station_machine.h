@@ -10,7 +10,7 @@
 //
 //   report   A whole truth. News that somebody waits for goes out at once, the rest as often as a
 //            heartbeat. Until storage was looked at, it names no generation: nothing is decided
-//            yet.
+//            yet. Where that fails for ten seconds it does, and says that it saw nothing.
 //   order    A whole truth too. An order that is gone is forgotten, so that the same one, given
 //            again, is a new attempt.
 //   restore  A rank is answered when what it shall read is within its reach: copies are fetched
@@ -296,7 +296,7 @@ class StationMachine {
   void AnswerWaits();
   void TellUnstored(const std::string& fix);
   void TellTrouble(StationPeer peer, Peer* rank, std::string_view what, const std::string& why);
-  void TellSilence(Duration silence);
+  void TellSilence();
   void AnswerUnseen(const std::string& why, bool is_refused);
   void AnswerReplicaWaits();
   bool IsKnownDamaged(const std::string& name) const;
@@ -331,7 +331,8 @@ class StationMachine {
   Instant look_at_ = Instant::Max();  // again, after it could not be read
   uint32_t looks_failed_ = 0;         // in a row
   bool is_looking_ = false;
-  Instant silent_at_ = Instant::Max();  // nobody has answered the look by then
+  Instant blind_at_ = Instant::Max();  // no look has succeeded by then
+  bool is_blind_ = false;
   bool has_looked_ = false;
   bool has_seen_storage_ = false;
   Instant fetch_at_ = Instant::Max();  // again, from a store that was away

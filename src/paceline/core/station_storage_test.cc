@@ -134,21 +134,38 @@ TEST_F(StationStorageTest, WhoeverWaitsForStorageThatDoesNotAnswerIsToldOnce) {
       EXPECT_LE(machine_.NextDeadline(), began + Duration::Seconds(10));
     }
     if (seconds != 10) continue;
-    EXPECT_EQ(
-        Got<AnswerNotice>()[0].text,
-        "/far has not answered for 10 s; it may hold a newer step, so this rank waits for it");
+    EXPECT_EQ(Got<AnswerNotice>()[0].text,
+              "/far does not answer; unless memory is known to hold the newest step, this rank "
+              "waits for it");
   }
   // A rank that comes later hears of it as well.
   Step(RankOpened{2, 1, 3});
   Step(RestoreAsked{2, 2});
-  now_ = now_ + Duration::Seconds(10);
-  Step(StationTimePassed{});
   ASSERT_EQ(Got<AnswerNotice>().size(), 1u);
   EXPECT_EQ(Got<AnswerNotice>()[0].peer, 2u);
   Step(StorageLooked{});
   now_ = now_ + Duration::Seconds(60);
   Step(StationTimePassed{});
   EXPECT_TRUE(Got<AnswerNotice>().empty());
+}
+
+TEST_F(StationStorageTest, ANodeThatCannotSeeStorageSaysSoAfterAWhile) {
+  Come("s3://bucket/run");
+  const Instant began = now_;
+  Report();
+  ASSERT_FALSE(reports_.empty());
+  EXPECT_EQ(reports_.back().generation, Generation());
+  Step(StorageLooked{std::nullopt, "timed out"});
+  now_ = began + Duration::Seconds(10);
+  Step(StationTimePassed{});
+  Step(StorageLooked{std::nullopt, "timed out"});
+  Report();
+  EXPECT_TRUE(reports_.back().is_blind);
+  EXPECT_EQ(reports_.back().generation, Generation(3));
+  Step(StorageLooked{});
+  Report();
+  EXPECT_FALSE(reports_.back().is_blind);
+  EXPECT_EQ(reports_.back().generation, Generation(3));
 }
 
 TEST_F(StationStorageTest, APlaceThatLetsNobodyInIsAnError) {

@@ -112,6 +112,8 @@ struct CheckpointReport {
   std::string address;                     // HOST:PORT for fetching images; empty: not from here
   std::string domain;                      // whoever has the same may be lost together with it
   std::vector<FetchFailure> failed;        // of the newest order
+  // It could not see the directory for a while: `stored` is nothing because of that.
+  bool is_blind = false;
   // It knows that the job stops, and no rank lives here any more that could save.
   bool is_final = false;
   bool operator==(const CheckpointReport&) const = default;

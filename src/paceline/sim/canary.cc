@@ -6,6 +6,7 @@ namespace {
 constexpr std::string_view kLossOfShards[] = {"lost_shard", "torn_shard"};
 constexpr std::string_view kDamagedCopies[] = {"flipped_image", "kill_node"};
 constexpr std::string_view kLossOfMemory[] = {"reboot"};
+constexpr std::string_view kStorageUnseen[] = {"storage_outage", "stalled_storage"};
 
 constexpr CanaryEntry kCanaries[] = {
     {Canary::kForgetToFence, "forget_to_fence", "old ranks are called dead and live on"},
@@ -30,6 +31,8 @@ constexpr CanaryEntry kCanaries[] = {
     {Canary::kTrustCopies, "trust_copies", "parts from other hosts are taken without their hashes",
      kDamagedCopies},
     {Canary::kHideCopies, "hide_copies", "a node does not tell which copies it has", kLossOfMemory},
+    {Canary::kHideBlindness, "hide_blindness", "a node that cannot see storage calls it empty",
+     kStorageUnseen},
     {Canary::kHurriedEnd, "hurried_end", "agents do not wait for storage when the job ends"},
 };
 

@@ -31,6 +31,7 @@ enum class Canary {
   kCommitUnchecked,      // a checkpoint is committed without a look at its shards
   kPruneNewest,          // retention removes the newest
   kTrustCopies,          // what comes from another host is not compared with its hashes
+  kHideBlindness,        // a node that cannot see storage speaks as if it were empty
   kHideCopies,           // a node says nothing of its copies
   kHurriedEnd,           // an agent does not wait for storage when its job ends
 };

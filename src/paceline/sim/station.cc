@@ -137,7 +137,9 @@ void SimStation::Do(const core::SendReport& action) {
     spoken_for_ = action.report.generation;
     spoken_at_ = world_.queue().now();
   }
-  agent_.Tell(action.report);
+  CheckpointReport report = action.report;
+  if (world_.options().canary == Canary::kHideBlindness) report.is_blind = false;
+  agent_.Tell(report);
 }
 
 void SimStation::Do(const core::AnswerRestore& action) { node_.ranks_saves().OnRestore(action); }
@@ -347,6 +349,7 @@ void SimStation::Do(const core::LookInStorage& action) {
     After(DrawShort(), [this, action] {
       core::StorageLooked looked;
       looked.problem = world_.storage().Newest(action.except, &looked.stored);
+      if (looked.problem.empty()) world_.storage().NoteSeen();
       Feed(looked);
       EndJob();
     });

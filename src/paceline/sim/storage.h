@@ -86,6 +86,9 @@ class Storage {
   // Why this folder could not be restored from; empty: it could.
   std::string WhatIsWrongWith(const std::string& name) const;
   const std::set<std::string>& hurt() const { return hurt_; }
+  // Some node has looked and got an answer.
+  void NoteSeen() { was_seen_ = true; }
+  bool was_seen() const { return was_seen_; }
   uint64_t removal_count() const { return removal_count_; }
 
  private:
@@ -96,6 +99,7 @@ class Storage {
   Folders folders_;
   std::string latest_;
   std::set<std::string> hurt_;
+  bool was_seen_ = false;
   std::set<std::string> checked_;  // assembled; the manifest is on its way or there
   uint64_t removal_count_ = 0;
 };

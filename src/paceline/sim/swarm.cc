@@ -90,7 +90,7 @@ bool NeedsSaves(Canary canary) {
   return canary == Canary::kForgetHold || canary == Canary::kHurriedEnd ||
          canary == Canary::kMixSteps || canary == Canary::kCommitUnchecked ||
          canary == Canary::kPruneNewest || canary == Canary::kTrustCopies ||
-         canary == Canary::kHideCopies;
+         canary == Canary::kHideCopies || canary == Canary::kHideBlindness;
 }
 
 // Every third script has a Checkpointer.

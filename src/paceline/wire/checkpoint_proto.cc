@@ -216,6 +216,7 @@ void ToProto(const CheckpointReport& from, pb::CheckpointReport* to) {
   to->set_domain(Encode(from.domain));
   for (const FetchFailure& one : from.failed) Fill(one, to->add_failed());
   to->set_is_final(from.is_final);
+  to->set_is_blind(from.is_blind);
 }
 
 absl::Status FromProto(const pb::CheckpointReport& from, CheckpointReport* to) {
@@ -232,6 +233,7 @@ absl::Status FromProto(const pb::CheckpointReport& from, CheckpointReport* to) {
   RETURN_IF_ERROR(Decode(from.domain(), "domain", &to->domain));
   RETURN_IF_ERROR(TakeAll(from.failed(), "failed", &to->failed));
   to->is_final = from.is_final();
+  to->is_blind = from.is_blind();
   return TakeNames(from.damaged(), kDamagedPerReportMax, &to->damaged);
 }
 

@@ -14,6 +14,7 @@ CheckpointReport FullReport() {
   report.commit = CommitState{"step-70-g4", true, "", 4000};
   report.stored = StoredCheckpoint{"step-70-g4", "job", {4, 70}, 2, {0, 0}};
   report.flush = 9;
+  report.is_blind = true;
   report.damaged = {"step-1-g1"};
   report.place = "n1";
   report.address = "10.0.0.1:4711";

@@ -3,7 +3,8 @@
 //
 // With a Checkpointer the decision is judged: a world never starts behind the newest step that each
 // of its ranks has whole in the memory of its own node, or as a copy in that of another node of the
-// world, nor behind the newest checkpoint that was reported complete and can still be read. This is
+// world, nor behind the newest checkpoint that was reported complete and can still be read, nor
+// before anybody has seen what others left in storage. This is
 // a slow and simple twin of the ledger's rule: it looks at the arenas and at storage themselves,
 // not at reports. Of copies those count that were whole when their node spoke for this world.
 
@@ -75,6 +76,10 @@ class RestoreNewest final : public Check {
   }
 
   void Judge(SimWorld& world, const core::RestoreDecided& decided) {
+    if (!world.storage().was_seen()) {
+      world.Fail("restore_newest", "world " + ToString(decided.generation) + " " + decided.reason +
+                                       ", and nobody has seen what is in storage");
+    }
     if (const auto best = NewestInMemory(world, decided.generation);
         best.has_value() && decided.saved < *best) {
       return Blame(world, decided, *best, "is whole in the memory of every rank's node");
