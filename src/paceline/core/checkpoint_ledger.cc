@@ -107,20 +107,6 @@ bool CheckpointLedger::HasHeardAll(const World& world) const {
   return true;
 }
 
-// Is that the newest step, although some nodes cannot see storage? One that sees it is enough, as
-// all have the same. So is a job that has restored before: what is there was known then, and what
-// it has committed since stands in its journal. Storage itself is waited for.
-bool CheckpointLedger::IsSure(const RestoreDecided& decided, const CheckpointView& view) const {
-  size_t blind = 0;
-  for (const Seat& seat : view.world->seats) blind += memories_.reports.at(seat.node).is_blind;
-  if (blind == 0) return true;
-  const bool is_known =
-      blind < view.world->seats.size() || view.book.restore.generation > Generation();
-  if (decided.from != RestoreOrder::From::kMemory || !is_known) return false;
-  MARK("restore without a look at storage");
-  return true;
-}
-
 // The first that were heard, as long as anybody holds to them: agents refuse ranks with others. A
 // process without a launcher may come back with new ones.
 void CheckpointLedger::LearnTerms() {
@@ -369,7 +355,8 @@ std::optional<CheckpointFact> CheckpointLedger::NextRestore(const CheckpointView
   if (last_steps_.Reset()) has_changed_ = true;
   if (!HasHeardAll(*view.world)) return std::nullopt;
   RestoreDecided decided = DecideRestore(*view.world, view.book, view.job_id, memories_);
-  if (!IsSure(decided, view)) return std::nullopt;
+  const bool has_restored = view.book.restore.generation > Generation();
+  if (!IsSure(decided, *view.world, memories_, has_restored)) return std::nullopt;
   Plan(decided, *view.world);
   return decided;
 }

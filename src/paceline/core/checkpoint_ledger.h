@@ -117,7 +117,6 @@ class CheckpointLedger {
   void Plan(const RestoreDecided& decided, const World& world);
   std::optional<SavedStep> WorthReplicating() const;
   bool HasHeardAll(const World& world) const;
-  bool IsSure(const RestoreDecided& decided, const CheckpointView& view) const;
   void LearnTerms();
   bool IsFlushing(const CheckpointView& view) const;
   bool IsNewestNotStored(const CheckpointView& view) const;

@@ -251,6 +251,17 @@ bool IsDamaged(const CheckpointBook& book, const std::string& name) {
   return std::find(book.damaged.begin(), book.damaged.end(), name) != book.damaged.end();
 }
 
+bool IsSure(const RestoreDecided& decided, const World& world, const Memories& memories,
+            bool has_restored) {
+  size_t blind = 0;
+  for (const Seat& seat : world.seats) blind += memories.reports.at(seat.node).is_blind ? 1 : 0;
+  if (blind == 0) return true;
+  const bool is_known = blind < world.seats.size() || has_restored;
+  if (decided.from != RestoreOrder::From::kMemory || !is_known) return false;
+  MARK("restore without a look at storage");
+  return true;
+}
+
 std::optional<RestorePlan> PlanFromMemory(const World& world, const Memories& memories,
                                           SavedStep saved) {
   Planner planner(memories, saved, world.world_size());

@@ -52,6 +52,12 @@ bool IsDamaged(const CheckpointBook& book, const std::string& name);
 RestoreDecided DecideRestore(const World& world, const CheckpointBook& book,
                              const std::string& job_id, const Memories& memories);
 
+// Is that the newest step, although some nodes cannot see storage? One that sees it is enough, as
+// all have the same. So is a job that has restored before: what is there was known then, and what
+// it has committed since stands in its journal. Storage itself is waited for.
+bool IsSure(const RestoreDecided& decided, const World& world, const Memories& memories,
+            bool has_restored);
+
 // Can every rank of `world` have `saved` from the memory of its own host or of another? The plan,
 // or nothing. When several nodes lack the same image, each fetches it from the one before.
 std::optional<RestorePlan> PlanFromMemory(const World& world, const Memories& memories,
