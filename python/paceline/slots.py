@@ -6,13 +6,15 @@ import logging
 import threading
 import warnings
 from collections.abc import Callable
-from typing import cast
+from typing import TypeVar, cast
 
 from paceline._native import Device, Saver
 from paceline.checkpoint_link import Fields, Link
 from paceline.device_saves import DeviceSaves
 from paceline.plan import CheckpointError, Place
 from paceline.planning import Planned
+
+T = TypeVar("T")
 
 _NOTES_GROWTH_BYTES = 1 << 16
 
@@ -59,7 +61,9 @@ class Slots:
         try:
             if planned.device is not None:
                 saves = self._on_device(saver, planned.device)
-                return saves.begin(planned, text, place, step, is_replica=is_replica)
+                return self._told(
+                    lambda: saves.begin(planned, text, place, step, is_replica=is_replica)
+                )
             is_saved = saver.save(
                 planned.layout,
                 planned.live,
@@ -90,10 +94,10 @@ class Slots:
         if self._device_saves is not None:
             self._told(self._device_saves.settle)
 
-    def _told(self, wait: Callable[[], None]) -> None:
+    def _told(self, work: Callable[[], T]) -> T:
         try:
-            wait()
-        except OSError as error:
+            return work()
+        except RuntimeError as error:
             raise CheckpointError(
                 what="a step could not be copied from the device",
                 where=self._where,
@@ -115,6 +119,9 @@ class Slots:
         if self._saver is None or self._saver.image_bytes_max < image_bytes:
             if self._saver is not None:
                 self._saver.stop_reserving()
+                # Or it would close the lock's file later, and with it the lock that is taken next.
+                for thread in [one for one, saver in _reserving.items() if saver is self._saver]:
+                    thread.join()
             self._device_saves = None
             self._saver = None  # gives its lock back, for a larger one
             self._saver = self._open(image_bytes, planned.device)
@@ -170,7 +177,12 @@ def _stop_reserving() -> None:
 def _reserve(saver: Saver, saves: DeviceSaves | None) -> None:
     """Two slots are enough to go on with; with fewer, the next save says so."""
     try:
-        saver.reserve() if saves is None else saves.reserve()
+        try:
+            saver.reserve() if saves is None else saves.reserve()
+        except RuntimeError as error:
+            text = f"the device cannot write into this rank's checkpoints by itself: {error}"
+            warnings.warn(text, stacklevel=1)
+            saver.reserve()
     except OSError as error:
         if saver.reserved_slots >= 2:
             warnings.warn(

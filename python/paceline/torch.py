@@ -177,7 +177,11 @@ class Torch:
         if self._reader is None or not self._reader.reads(local):
             return target
         if local.is_contiguous():
-            return dataclasses.replace(target, memory=local, live=None, is_on_device=True)
+            # What is assigned to a parameter's `data` frees what was there, at once.
+            kept = local.untyped_storage()
+            return dataclasses.replace(
+                target, memory=local, live=None, is_on_device=True, kept=kept
+            )
         memory = torch.empty_like(local, memory_format=torch.contiguous_format)
         return dataclasses.replace(target, memory=memory, is_on_device=True)
 

@@ -27,7 +27,7 @@ class TorchDevice:
         if self.native is None:
             try:
                 self.native = Device.open_cuda(LIBRARY)
-            except (LookupError, OSError) as error:
+            except (LookupError, RuntimeError) as error:
                 self._is_refused = True
                 logging.getLogger("paceline").warning(
                     "saves copy tensors of %s twice, by way of pinned memory: %s",

@@ -158,6 +158,24 @@ def train_beside(
     return expected
 
 
+def test_what_the_script_lets_go_is_saved_all_the_same(
+    stand_in: ctypes.CDLL, tmp_path: Path
+) -> None:
+    """An assignment to a parameter's data frees the bytes that it had."""
+    model = torch.nn.ParameterDict({"w": torch.nn.Parameter(torch.ones(8 << 20))})
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    state = {"model": model, "optimizer": optimizer}
+    with Checkpointer(tmp_path / "c", overlap=True) as ckpt:
+        ckpt.restore(state)
+        stand_in.stand_in_set_copy_delay(ctypes.c_int64(50_000))
+        ticket = ckpt.save(0, state)
+        model["w"].data = torch.zeros(8 << 20)
+        ticket.wait("memory")
+    with Checkpointer(tmp_path / "c") as ckpt:
+        assert ckpt.restore(state) == 1
+        assert torch.equal(model["w"], torch.ones(8 << 20))
+
+
 def test_a_device_that_fails_costs_that_step(stand_in: ctypes.CDLL, tmp_path: Path) -> None:
     training = Training()
     ckpt = Checkpointer(tmp_path / "c", overlap=True)
@@ -166,9 +184,12 @@ def test_a_device_that_fails_costs_that_step(stand_in: ctypes.CDLL, tmp_path: Pa
     ckpt.save(0, training.state).wait("durable")
     expected = training.tensors()
     training.step()
-    stand_in.stand_in_fail_after(9)  # behind what the training's thread orders
+    stand_in.stand_in_fail_after(0)  # at once, in the training's thread
+    with pytest.raises(CheckpointError, match="why    CUDA cannot copy from the device: unspec"):
+        ckpt.save(1, training.state)
+    stand_in.stand_in_fail_after(9)  # behind what that thread orders
     ticket = ckpt.save(1, training.state)
-    with pytest.raises(CheckpointError, match="unspecified launch failure"):
+    with pytest.raises(CheckpointError, match="why    CUDA cannot copy from the device: unspec"):
         ticket.wait("memory")
     ckpt.close()
     again = Training()

@@ -130,7 +130,7 @@ class CudaDevice final : public Device {
     if (result == kCuSuccess) return {};
     const char* why = nullptr;
     if (driver_.describe(result, &why) != kCuSuccess || why == nullptr) why = "no reason is given";
-    return Failure{FailureKind::kSystem,
+    return Failure{FailureKind::kNotHere,
                    Concat("CUDA cannot ", what, ": ", why, " (", result, ")")};
   }
 
