@@ -1,6 +1,7 @@
 #include "paceline/client/cuda_device.h"
 
 #include <dlfcn.h>
+#include <unistd.h>
 
 #include <string_view>
 #include <utility>
@@ -76,6 +77,7 @@ class CudaDevice final : public Device {
   CudaDevice(const CudaDriver& driver, CuContext context) : driver_(driver), context_(context) {}
 
   ~CudaDevice() override {
+    if (!IsOwn()) return;
     for (CuEvent event : {start_, early_, all_}) {
       if (event != nullptr) driver_.end_event(event);
     }
@@ -96,7 +98,9 @@ class CudaDevice final : public Device {
     return Check(driver_.pin(memory, bytes, kCuPinnedForAllContexts), "pin memory");
   }
 
-  void Unpin(std::byte* memory) override { driver_.unpin(memory); }
+  void Unpin(std::byte* memory) override {
+    if (IsOwn()) driver_.unpin(memory);
+  }
 
   Result<void> Enter() override { return Check(driver_.set_context(context_), "enter a context"); }
 
@@ -123,6 +127,9 @@ class CudaDevice final : public Device {
   }
 
  private:
+  // A forked process (a loader's worker, say) has a copy of this and no driver: a call that ends
+  // something there may wait for a thread that was not forked.
+  bool IsOwn() const { return ::getpid() == owner_; }
   static CuStream StreamOf(StreamHandle stream) { return reinterpret_cast<CuStream>(stream); }
   CuEvent EventOf(CopyMark mark) const { return mark == CopyMark::kEarly ? early_ : all_; }
 
@@ -136,6 +143,7 @@ class CudaDevice final : public Device {
 
   const CudaDriver driver_;
   const CuContext context_;  // the framework's, which outlives this
+  const pid_t owner_ = ::getpid();
   CuStream copies_ = nullptr;
   CuEvent start_ = nullptr;  // what the copies begin after
   CuEvent early_ = nullptr;

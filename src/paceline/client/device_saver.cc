@@ -1,5 +1,7 @@
 #include "paceline/client/device_saver.h"
 
+#include <unistd.h>
+
 #include <optional>
 
 #include "paceline/base/check.h"
@@ -7,6 +9,11 @@
 namespace paceline::client {
 
 DeviceSaver::~DeviceSaver() {
+  if (::getpid() != owner_) {
+    // A forked copy: the slot that is being filled is the other process's.
+    (void)save_.release();
+    return;
+  }
   for (const uint32_t slot : pinned_) device_->Unpin(saver_->arena()->image(slot));
 }
 

@@ -2,6 +2,9 @@
 
 // A training process's saves of tensors that lie on its device; see ckpt/device_save.h.
 
+#include <sys/types.h>
+#include <unistd.h>
+
 #include <cstdint>
 #include <memory>
 #include <set>
@@ -42,6 +45,7 @@ class DeviceSaver {
  private:
   Saver* const saver_;
   Device* const device_;
+  const pid_t owner_ = ::getpid();
   std::set<uint32_t> pinned_;         // slots; of the thread that reserves
   std::unique_ptr<DeviceSave> save_;  // the last one that began
 };

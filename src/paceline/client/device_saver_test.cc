@@ -1,6 +1,8 @@
 #include "paceline/client/device_saver.h"
 
 #include <dlfcn.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
@@ -186,6 +188,23 @@ TEST_F(DeviceSaverTest, ACopyThatFailsLeavesTheImageBefore) {
   EXPECT_EQ(Newest(1), "aaa");
   for (int64_t step = 3; step < 9; ++step) Save(step);  // no slot was lost
   EXPECT_EQ(Newest(8), "aaa");
+}
+
+// As a loader's worker does that finds a copy of a Checkpointer among its garbage.
+TEST_F(DeviceSaverTest, AForkedProcessEndsNothing) {
+  ASSERT_TRUE(*Begin(1));
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::alarm(20);
+    device_saver_ = nullptr;
+    device_ = nullptr;
+    ::_exit(0);
+  }
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_TRUE(device_saver_->Finish().ok());
+  EXPECT_EQ(Newest(1), "aaa");
 }
 
 TEST_F(DeviceSaverTest, MemoryIsPinnedAsLongAsItIsUsed) {
