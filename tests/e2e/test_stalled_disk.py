@@ -5,14 +5,14 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from job import SCRIPTS, Job, eventually
+from job import Job
+from outage import ends_whole, goes_on_without_storage, start, stops_without_storage
 
 pytest.importorskip("torch", reason="checkpoints are of torch's tensors here")
 pytestmark = pytest.mark.skipif(
@@ -20,7 +20,6 @@ pytestmark = pytest.mark.skipif(
     reason="mounting and freezing a disk need root, mkfs.ext4 and fsfreeze")
 
 DISK_BYTES = 64 << 20
-STEPS = 400
 
 
 class Disk:
@@ -66,40 +65,19 @@ def frozen(disk: Disk) -> Iterator[None]:
         disk.thaw()
 
 
-def start(job: Job, disk: Disk) -> None:
-    job.start(["--standalone", "--nproc-per-node", "2"], [
-        str(SCRIPTS / "flash.py"), "--checkpoint", str(disk.path / "ckpt"), "--out",
-        str(job.state), "--steps", str(STEPS), "--every", "10", "--cut"])
-    job.until_event("checkpoint_committed")
-
-
 def test_row_36_a_disk_that_stands_still_costs_checkpoints_and_never_a_step(
         job: Job, disk: Disk) -> None:
-    start(job, disk)
+    start(job, disk.path)
+    job.until_event("checkpoint_committed")
     with frozen(disk):
-        step = job.step()
-        ranks = job.until_stepping(2, beyond=step + 60)
-        committed = len(job.events("checkpoint_committed"))
-        os.kill(ranks[1]["pid"], signal.SIGKILL)
-        job.until_event("world_running", 2)
-        assert "from memory" in job.events("restore_decided")[-1]["sentence"]
-        step = job.step()
-        job.until_stepping(2, beyond=step + 20)
-        assert len(job.events("checkpoint_committed")) == committed, "nothing gets there"
-    assert job.wait() == 0, job.stderr
-    assert job.events("checkpoint_committed")[-1]["step"] == STEPS - 1
-    assert job.command("ckpt", "verify", str(disk.path / "ckpt")).returncode == 0
+        goes_on_without_storage(job)
+    ends_whole(job, disk.path)
 
 
 def test_row_36_a_stop_does_not_wait_for_a_disk_that_stands_still(job: Job, disk: Disk) -> None:
-    start(job, disk)
+    start(job, disk.path)
+    job.until_event("checkpoint_committed")
     with frozen(disk):
-        step = job.step()
-        job.until_stepping(2, beyond=step + 30)
-        stopped = job.command("stop", "--stop-grace", "1s", "--job", str(job.run_dir))
-        assert stopped.returncode == 0, stopped.stderr
-        eventually(lambda: job.launcher is not None and job.launcher.poll() is not None,
-                   "the job ends", job=job)
-        assert "is not in storage" in job.stderr, job.stderr
+        job.until_stepping(2, beyond=job.step() + 30)
+        stops_without_storage(job)
         assert "has been killed and does not end" in job.stderr, job.stderr
-    assert job.launcher is not None and job.launcher.returncode == 143

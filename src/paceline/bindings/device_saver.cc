@@ -4,7 +4,6 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/unique_ptr.h>
 
-#include <algorithm>
 #include <cstddef>
 #include <string>
 #include <vector>
@@ -73,7 +72,7 @@ void BindDeviceSaver(nb::module_& module) {
       .def_static(
           "open_cuda",
           [](const std::string& library) { return ValueOrRaise(client::OpenCudaDevice(library)); },
-          nb::arg("library") = client::kCudaDriver);
+          nb::arg("library"));
 
   nb::class_<DeviceSaver>(module, "DeviceSaver")
       .def(nb::init<client::Saver*, Device*>(), nb::arg("saver"), nb::arg("device"),

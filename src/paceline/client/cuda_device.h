@@ -11,10 +11,9 @@
 
 namespace paceline::client {
 
-inline constexpr char kCudaDriver[] = "libcuda.so.1";
-
 // The device that the calling thread works with. kNotFound: there is no such driver, it lacks a
-// function (the message names it), or this thread has used no device yet.
-Result<std::unique_ptr<Device>> OpenCudaDevice(const std::string& library = kCudaDriver);
+// function (the message names it), or this thread has used no device yet. `library` is the
+// driver's, "libcuda.so.1".
+Result<std::unique_ptr<Device>> OpenCudaDevice(const std::string& library);
 
 }  // namespace paceline::client
