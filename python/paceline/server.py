@@ -312,7 +312,7 @@ class Server:
         if book is None:
             book = SlotBook.open(request.page, connection.job, connection.node)
             node.books = {request.page: book}
-        _check_vacant(node, book, request.slot)
+        self._check_vacant(node, book, request.slot)
         why = self._warmth.failure or spawn.why_cold(request, self._warmth.started_with)
         how = "exec" if request.entry is None else "cold" if why else "fork"
         birth = request.birth() if how == "fork" else None
@@ -354,7 +354,21 @@ class Server:
         self._selector.register(process.pidfd, selectors.EVENT_READ, process)
         return process
 
+    def _check_vacant(self, node: Node, book: SlotBook, slot: int) -> None:
+        occupant = node.running.get(slot)
+        if occupant is not None and has_ended(occupant.pid):
+            # Its end was seen elsewhere before its event came to this loop.
+            self._reap(occupant)
+        elif occupant is not None:
+            raise SpawnError(f"slot {slot} is in use by process {occupant.pid}")
+        pid, began = book.occupant(slot)
+        if pid and start_time(pid) == began:
+            # A rank of a starter that died. Nobody can reap it here, but it may still train.
+            raise SpawnError(f"slot {slot} is in use by process {pid} of a former starter")
+
     def _reap(self, process: Process) -> None:
+        if process.wait_status is not None:
+            return
         self._selector.unregister(process.pidfd)
         os.close(process.pidfd)
         state = os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
@@ -382,13 +396,9 @@ class Server:
         self._idle_since = time.monotonic()
 
 
-def _check_vacant(node: Node, book: SlotBook, slot: int) -> None:
-    if slot in node.running:
-        raise SpawnError(f"slot {slot} is in use by process {node.running[slot].pid}")
-    pid, began = book.occupant(slot)
-    if pid and start_time(pid) == began:
-        # A rank of a starter that died. Nobody can reap it here, but it may still train.
-        raise SpawnError(f"slot {slot} is in use by process {pid} of a former starter")
+def has_ended(pid: int) -> bool:
+    """Whether that child of this process has ended and waits to be reaped."""
+    return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None
 
 
 def _has_agent(page: str) -> bool:

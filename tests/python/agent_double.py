@@ -126,6 +126,16 @@ class Starter:
 
     def spawn(self, entry: str, target: str, *args: str, **more: Any) -> dict[str, Any]:
         """Ask for a rank; returns `spawned` or `spawn_failed`."""
+        peer = self.ask_spawn(entry, target, *args, **more)
+        while True:
+            reply = peer.read()
+            assert reply is not None
+            if reply.get("id") == self.next_id:
+                return reply
+            peer.kept.append(reply)
+
+    def ask_spawn(self, entry: str, target: str, *args: str, **more: Any) -> Peer:
+        """Ask for a rank, and do not wait for the answer, which comes to the peer returned."""
         self.next_id += 1
         rank = more.pop("rank", 0)
         env = plain_environment() | {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "4"}
@@ -151,12 +161,7 @@ class Starter:
         }
         peer: Peer = more.pop("peer", None) or self.peer
         peer.send(type="spawn", **(message | more))
-        while True:
-            reply = peer.read()
-            assert reply is not None
-            if reply.get("id") == self.next_id:
-                return reply
-            peer.kept.append(reply)
+        return peer
 
     def run(self, entry: str, target: str, *args: str, **more: Any) -> Outcome:
         """Run a rank to its end."""

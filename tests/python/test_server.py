@@ -145,6 +145,21 @@ def test_slot_in_use_is_refused(bare: Starter) -> None:
     assert str(pid) in answer["why"]
 
 
+def test_a_slot_whose_rank_has_just_ended_is_free(bare: Starter) -> None:
+    """The agent saw the end and asks for the next rank before the starter came to look."""
+    pid = bare.spawn("script", "waits.py")["pid"]
+    os.kill(bare.process.pid, signal.SIGSTOP)
+    bare.ask_spawn("script", "ends.py")
+    os.kill(pid, signal.SIGKILL)
+    state = Path(f"/proc/{pid}/stat")
+    wait_until(lambda: state.read_text().rsplit(")", 1)[1].split()[0] == "Z", "a zombie")
+    os.kill(bare.process.pid, signal.SIGCONT)
+    ended, spawned, last = (bare.peer.read() for _ in range(3))
+    assert ended and spawned and last
+    assert (ended["type"], ended["pid"]) == ("exited", pid)
+    assert (spawned["type"], last["type"]) == ("spawned", "exited"), spawned
+
+
 def test_exit_is_on_the_page_before_it_is_told(bare: Starter) -> None:
     (bare.folder / "exit3.py").write_text("raise SystemExit(3)\n")
     got = bare.run("script", "exit3.py", rank=2)

@@ -403,6 +403,7 @@ void AgentLoop::ArmDeadline() {
 
 void AgentLoop::Do(const core::StartStarter& action) {
   ranks_.set_starter_is_there(false);
+  spawning_.clear();  // whatever starter there was, it is left
   if (action.fresh) starter_salt_ = Concat(setup_.files.node, ".", MonotonicNs());
   StarterPlace place = StarterPlaceOf(setup_, starter_salt_);
   if (starter_delay_ns_ == 0) {

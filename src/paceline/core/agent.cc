@@ -60,12 +60,7 @@ class AgentTurn {
     const bool never_came = m_.starter_asked_ && !m_.starter_ready_;
     m_.starter_ready_ = false;
     m_.starter_asked_ = false;
-    for (auto& [local, slot] : m_.slots_) {
-      if (!slot.spawning) continue;
-      // Whether it was started is for the host to find out; it then says RankFound.
-      slot.spawning = false;
-      SpawnDidFail(local, slot, "the starter went away: " + event.why);
-    }
+    ForgetSpawns("the starter went away: " + event.why);
     if (never_came) MissStarter(event.why);
   }
 
@@ -190,6 +185,16 @@ class AgentTurn {
     for (auto& [local, slot] : m_.slots_) {
       if (slot.termed && !slot.killed)
         slot.kill_at = std::min(slot.kill_at, m_.stop_since_ + grace);
+    }
+  }
+
+  // Nobody answers them any more. Whether one was started is for the host to find out; it then says
+  // RankFound.
+  void ForgetSpawns(const std::string& why) {
+    for (auto& [local, slot] : m_.slots_) {
+      if (!slot.spawning) continue;
+      slot.spawning = false;
+      SpawnDidFail(local, slot, why);
     }
   }
 
@@ -383,7 +388,10 @@ class AgentTurn {
     for (uint32_t local = 0; local < assignment.rank_count; ++local) {
       const Slot& slot = m_.slots_[local];
       if (!slot.IsOf(assignment.generation)) complete = false;
-      if (slot.Lacks(assignment.generation)) missing = true;
+      // A starter that is to be left may never answer.
+      const bool is_stale =
+          slot.spawning && slot.spawning_generation != assignment.generation && IsFreshDue();
+      if (slot.Lacks(assignment.generation) || is_stale) missing = true;
     }
     for (const auto& [local, slot] : m_.slots_) {
       if (slot.alive && !IsWanted(local, slot)) complete = false;
@@ -392,13 +400,16 @@ class AgentTurn {
     if (complete) CarriedOut(assignment.generation);
   }
 
+  bool IsFreshDue() const { return m_.assignment_.fresh_starter && !m_.fresh_asked_; }
+
   void Spawn() {
     const Assignment& assignment = m_.assignment_;
-    if (assignment.fresh_starter && !m_.fresh_asked_) {
+    if (IsFreshDue()) {
       m_.fresh_asked_ = true;
       m_.starter_ready_ = false;
       m_.starter_asked_ = true;
       Do(StartStarter{true});
+      ForgetSpawns("its starter was left for a fresh one");
     }
     if (!m_.starter_ready_) {
       if (!m_.starter_asked_) Do(StartStarter{false});
@@ -453,44 +464,6 @@ std::vector<AgentAction> AgentMachine::Step(Instant now, const AgentEvent& event
   AgentTurn turn(*this, now);
   std::visit(turn, event);
   return turn.Finish();
-}
-
-Instant AgentMachine::NextDeadline() const {
-  Instant deadline = Instant::Max();
-  if (exited_) return deadline;
-  for (const auto& [local, slot] : slots_) {
-    if (!slot.alive) continue;
-    deadline = std::min({deadline, slot.kill_at, slot.stuck_at});
-  }
-  if (!linked_ && !leaving_ && heard_of_time_) {
-    deadline = std::min(deadline, unlinked_since_ + spec_.timers.orphan_after);
-  }
-  return deadline;
-}
-
-std::vector<RankReport> AgentMachine::Ranks() const {
-  std::vector<RankReport> ranks;
-  ranks.reserve(slots_.size());
-  for (const auto& [local, slot] : slots_) {
-    if (slot.spawning) {
-      RankReport rank;
-      rank.generation = slot.spawning_generation;
-      rank.rank = Rank(assignment_.first_rank + local);
-      rank.local_rank = local;
-      ranks.push_back(rank);
-    } else if (slot.process) {
-      ranks.push_back(*slot.process);
-    }
-  }
-  return ranks;
-}
-
-bool AgentMachine::Holds(const Assignment& assignment) const {
-  return std::any_of(slots_.begin(), slots_.end(), [&](const auto& entry) {
-    const Slot& slot = entry.second;
-    if (slot.spawning) return slot.spawning_generation == assignment.generation;
-    return slot.IsOf(assignment.generation);
-  });
 }
 
 }  // namespace paceline::core

@@ -65,6 +65,18 @@ TEST(AgentMachine, FailsItsRanksWhenNoStarterCanBeHad) {
   EXPECT_EQ(machine.Ranks()[0].exit.headline, "no interpreter");
 }
 
+// Found by real crashes: a start that the former starter never answered kept its slot for ever, and
+// the node was lost a minute later.
+TEST(AgentMachine, AFreshStarterOwesNoAnswersOfTheFormerOne) {
+  AgentMachine machine = Ordered();
+  Assignment next = RunOrder(2);
+  next.fresh_starter = true;
+  const auto actions = machine.Step(At(3), AssignmentReceived{next});
+  EXPECT_EQ(Count<StartStarter>(actions), 1u);
+  EXPECT_EQ(Count<ReportRankExit>(actions), 1u) << "the master was told that it starts";
+  EXPECT_EQ(Count<SpawnRank>(machine.Step(At(4), StarterReady{})), 1u);
+}
+
 // Found by the simulator: the master was told that the rank starts, then lost the node for its
 // silence. The start failed when nobody wanted it any more; the node was never welcome again.
 TEST(AgentMachine, TellsTheEndOfAStartThatNobodyWantsAnyMore) {

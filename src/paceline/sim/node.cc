@@ -43,7 +43,7 @@ void Node::PowerOff(bool is_silent) {
   if (!is_on_) return;
   world_.trace().Add(world_.queue().now(), name_, "power_off", is_silent ? 1 : 0);
   world_.SyncSaves(*this);
-  is_on_ = is_frozen_ = is_stalled_ = false;
+  is_on_ = is_frozen_ = is_stalled_ = is_refusing_ = false;
   starter_ = Starter::kNone;
   if (agent_ != nullptr) {
     agent_->Die(is_silent);
@@ -178,9 +178,11 @@ void Node::KillStarter() {
 // ---- ranks ----
 
 void Node::Spawn(const SpawnOrder& order) {
-  const Duration wait = Duration::Microseconds(world_.prng().Between(5'000, 20'000));
-  world_.queue().After(wait, [this, order, boots = boots_] {
-    if (is_on_ && boots == boots_) Fork(order);
+  const Duration wait = Duration::Microseconds(is_refusing_ ? world_.prng().Between(1'000, 500'000)
+                                                            : world_.prng().Between(5'000, 20'000));
+  world_.queue().After(wait, [this, order, boots = boots_, count = starter_count_] {
+    // Whoever left that starter for a fresh one hears no answer of it.
+    if (is_on_ && boots == boots_ && count == starter_count_) Fork(order);
   });
   if (world_.options().canary == Canary::kDoubleRank) {
     world_.queue().After(wait * 2, [this, order, boots = boots_] {
@@ -191,10 +193,13 @@ void Node::Spawn(const SpawnOrder& order) {
 
 void Node::Fork(const SpawnOrder& order) {
   AgentHost* asker = AgentOf(order.agent_incarnation);
-  if (starter_ != Starter::kReady || is_frozen_) {
+  const char* why = nullptr;
+  if (starter_ != Starter::kReady) why = "the starter is gone";
+  if (is_refusing_) why = "the slot is in use";
+  if (is_frozen_) why = "the host stood still";
+  if (why != nullptr) {
     if (asker == nullptr) return;
-    asker->Feed(core::SpawnFailed{order.local_rank, order.assignment.generation,
-                                  is_frozen_ ? "the host stood still" : "the starter is gone"});
+    asker->Feed(core::SpawnFailed{order.local_rank, order.assignment.generation, why});
     return;
   }
   if (asker == nullptr) return;  // the starter forks only for an agent that is connected

@@ -79,7 +79,8 @@ class Node {
   void Thaw();
   void FallSilent(Silence kind);
   void StallStarts() { is_stalled_ = true; }
-  void ResumeStarts() { is_stalled_ = false; }
+  void RefuseStarts() { is_refusing_ = true; }
+  void ResumeStarts() { is_stalled_ = is_refusing_ = false; }
 
   // --- the agent ---
   void StartAgent();
@@ -129,7 +130,8 @@ class Node {
   bool is_on_ = false;
   bool is_twin_ = false;
   bool is_small_ = false;
-  bool is_stalled_ = false;  // a process that starts does not get through its imports
+  bool is_stalled_ = false;   // a process that starts does not get through its imports
+  bool is_refusing_ = false;  // the starter starts nothing, and says so late
   bool is_frozen_ = false;
   bool is_silent_ = false;
   uint64_t agent_deaths_ = 0;

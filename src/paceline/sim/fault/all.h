@@ -14,6 +14,7 @@ void FreezeRank(SimWorld& world, Prng& prng);
 void ScriptBug(SimWorld& world, Prng& prng);
 void PortTaken(SimWorld& world, Prng& prng);
 void StalledStart(SimWorld& world, Prng& prng);
+void RefusedStart(SimWorld& world, Prng& prng);
 void KillStarter(SimWorld& world, Prng& prng);
 void KillAgent(SimWorld& world, Prng& prng);
 void FreezeAgent(SimWorld& world, Prng& prng);

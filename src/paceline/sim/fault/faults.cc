@@ -21,6 +21,7 @@ constexpr Fault kFaults[] = {
     {"port_taken", "the port of the next stores is taken", PortTaken},
     {"stalled_start", "the disk of a host stands still, and what starts there does not get to run",
      StalledStart},
+    {"refused_start", "a starter takes long for each rank, and refuses to start it", RefusedStart},
     // agents
     {"kill_starter", "the starter dies, its ranks live on", KillStarter},
     {"kill_agent", "an agent dies alone", KillAgent},
