@@ -2,8 +2,6 @@
 
 #include <sys/epoll.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "paceline/agent/unix_socket.h"
 #include "paceline/base/log.h"
 #include "paceline/base/status_macros.h"
 #include "paceline/base/text.h"
@@ -20,33 +19,11 @@
 namespace paceline::agent {
 namespace {
 
-constexpr int kReaderBacklog = 128;
 constexpr int64_t kRedialNs = 20'000'000;
 constexpr int64_t kRedialMaxNs = 50'000'000;
 // A dial blocks this thread; meanwhile nobody could be told anything anyway.
 constexpr Duration kDialPatience = Duration::Milliseconds(500);
 constexpr size_t kKilledMax = 1'024;
-
-absl::StatusOr<Fd> ListenAt(const std::string& path) {
-  const auto failed = [&path](std::string_view what) {
-    return absl::InternalError(Concat("cannot ", what, " ", path, ": ", std::strerror(errno)));
-  };
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (path.size() >= sizeof(address.sun_path)) {
-    return absl::InvalidArgumentError(Concat("the path of a socket is too long: ", path));
-  }
-  std::memcpy(address.sun_path, path.data(), path.size());
-  Fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!fd.is_open()) return failed("make");
-  ::unlink(path.c_str());
-  if (::bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
-    return failed("bind");
-  }
-  ::chmod(path.c_str(), 0600);
-  if (::listen(fd.get(), kReaderBacklog) != 0) return failed("listen on");
-  return fd;
-}
 
 }  // namespace
 
@@ -96,15 +73,12 @@ void LeaseRelay::OnPeer() {
   for (;;) {
     Fd fd(::accept4(fd_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!fd.is_open()) return;
-    ucred who{};
-    socklen_t size = sizeof(who);
-    const bool is_ours =
-        ::getsockopt(fd.get(), SOL_SOCKET, SO_PEERCRED, &who, &size) == 0 && who.uid == ::geteuid();
-    if (!is_ours || peers_.size() >= kPeersMax) continue;
+    const std::optional<ucred> who = SameUserAt(fd.get());
+    if (!who.has_value() || peers_.size() >= kPeersMax) continue;
     const PeerId id = next_++;
     Peer& peer = peers_[id];
     peer.fd = std::move(fd);
-    peer.process = {.pid = who.pid, .start_time_ticks = StartTimeOf(who.pid)};
+    peer.process = {.pid = who->pid, .start_time_ticks = StartTimeOf(who->pid)};
     peer.pidfd = OpenPidfd(peer.process);
     const absl::Status status = reactor_->Watch(
         peer.fd.get(), EPOLLIN, [this, id](uint32_t events) { OnReady(id, events); });

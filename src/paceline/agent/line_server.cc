@@ -2,8 +2,6 @@
 
 #include <sys/epoll.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <array>
@@ -11,42 +9,15 @@
 #include <cstring>
 #include <utility>
 
+#include "paceline/agent/unix_socket.h"
 #include "paceline/base/log.h"
 #include "paceline/base/status_macros.h"
 #include "paceline/base/text.h"
 
 namespace paceline::agent {
-namespace {
-
-constexpr int kBacklog = 128;
-
-absl::Status Failed(std::string_view what, const std::string& path) {
-  return absl::InternalError(Concat("cannot ", what, " ", path, ": ", std::strerror(errno)));
-}
-
-bool IsSameUser(int fd) {
-  ucred peer{};
-  socklen_t size = sizeof(peer);
-  return ::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.uid == ::geteuid();
-}
-
-}  // namespace
-
 absl::StatusOr<std::unique_ptr<LineServer>> LineServer::Listen(Reactor& reactor, std::string path,
                                                                Listener listener) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (path.size() >= sizeof(address.sun_path)) {
-    return absl::InvalidArgumentError(Concat("the path of a socket is too long: ", path));
-  }
-  std::memcpy(address.sun_path, path.data(), path.size());
-  Fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!fd.is_open()) return Failed("make", path);
-  ::unlink(path.c_str());
-  const auto* any = reinterpret_cast<const sockaddr*>(&address);
-  if (::bind(fd.get(), any, sizeof(address)) != 0) return Failed("bind", path);
-  ::chmod(path.c_str(), 0600);
-  if (::listen(fd.get(), kBacklog) != 0) return Failed("listen on", path);
+  ASSIGN_OR_RETURN(Fd fd, ListenAt(path));
   auto server = std::unique_ptr<LineServer>(
       new LineServer(reactor, std::move(path), std::move(fd), std::move(listener)));
   LineServer* const raw = server.get();
@@ -64,7 +35,7 @@ void LineServer::OnPeer() {
   for (;;) {
     Fd fd(::accept4(fd_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!fd.is_open()) return;
-    if (!IsSameUser(fd.get()) || peers_.size() >= kPeersMax) continue;
+    if (!SameUserAt(fd.get()).has_value() || peers_.size() >= kPeersMax) continue;
     const PeerId id = next_++;
     const int raw = fd.get();
     peers_[id].fd = std::move(fd);
