@@ -12,7 +12,7 @@ from typing import Any, Self, cast
 from paceline import loading, notes, progress, randomness
 from paceline._native import Image
 from paceline.checkpoint_link import Fields, Link, Refused
-from paceline.images import Images, UnreadableError
+from paceline.images import Images, SharedReading, UnreadableError
 from paceline.interval import terms
 from paceline.patience import STORAGE_SECONDS, read_patiently
 from paceline.plan import CheckpointError, Framework, Place, State
@@ -182,11 +182,7 @@ class BaseCheckpointer(ABC):
         `restored` says what.
         """
         self._settle()
-        try:
-            request: Fields = {"op": "restore", "world_size": self._place.world_size}
-            answer = self._link.request(request, "restore")
-        except Refused as refused:
-            raise _error(refused, self._directory) from refused
+        answer = self._ask_restore()
         self.restored = str(answer.get("reason", ""))
         if answer.get("damaged"):
             raise CheckpointError(
@@ -202,11 +198,20 @@ class BaseCheckpointer(ABC):
         self._prepare(state)
         return cast("int", answer["step"]) + 1
 
+    def _ask_restore(self) -> Fields:
+        try:
+            request: Fields = {"op": "restore", "world_size": self._place.world_size}
+            return self._link.request(request, "restore")
+        except Refused as refused:
+            raise _error(refused, self._directory) from refused
+
     def _fill(self, state: State, answer: Fields, *, strict: bool) -> None:
         where = str(answer.get("path", "memory"))
 
+        answers = iter([answer])  # of the keeper; where to read may be another matter later
+
         def read() -> Restoring:
-            images = self._images(answer)
+            images = self._images(next(answers, None) or self._ask_restore())
             return loading.fill(self._framework, images, state, strict=strict, where=where)
 
         try:
@@ -246,15 +251,17 @@ class BaseCheckpointer(ABC):
         if answer["from"] == "memory":
             return Images(list(places), own, open_one)
         # Of an object store the keeper has fetched what a rank of the same world needs.
-        is_part = (
-            not self._directory.startswith("/") and answer["world_size"] == self._place.world_size
-        )
+        is_far = not self._directory.startswith("/")
+        is_same_size = answer["world_size"] == self._place.world_size
+        chunks = str(answer.get("chunks", ""))
+        shared = SharedReading(chunks, not is_same_size, not is_far) if chunks else None
         read_once = next(iter(places), None)
         return Images.stored(
             str(answer["path"]),
             own,
-            self._fetch_all if is_part else None,
+            self._fetch_all if is_far and is_same_size else None,
             None if read_once is None else (read_once, lambda: open_one(read_once)),
+            shared,
         )
 
     def _fetch_all(self) -> None:

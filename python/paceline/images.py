@@ -1,8 +1,10 @@
 """The images that a state is restored from, opened when they are needed."""
 
+import errno
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import cast
 
 from paceline._native import Image, Manifest
@@ -15,12 +17,21 @@ Region = tuple[int, Shape, Shape, int, Shape, Shape]
 class UnreadableError(Exception):
     """An image is not there any more, or is not what was saved.
 
-    With `is_away` nothing is known of it: the system does not let it be read now. `rank` is whose
-    image it is; None: it is the checkpoint itself.
+    With `is_away` nothing is known of it: the system does not let it be read now; with
+    `is_all_away`, nothing else of the storage either. `rank` is whose image it is; None: it is the
+    checkpoint itself.
     """
 
-    def __init__(self, why: str, *, is_away: bool = False, rank: int | None = None) -> None:
+    def __init__(
+        self,
+        why: str,
+        *,
+        is_away: bool = False,
+        is_all_away: bool = False,
+        rank: int | None = None,
+    ) -> None:
         self.is_away = is_away
+        self.is_all_away = is_all_away
         self.rank = rank
         super().__init__(why)
 
@@ -30,9 +41,26 @@ def _told(rank: int | None = None) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise UnreadableError(str(error), is_away=True, rank=rank) from error
+        # EAGAIN comes from the agent alone, which has asked the storage as a whole.
+        is_all_away = error.errno == errno.EAGAIN
+        raise UnreadableError(
+            str(error), is_away=True, is_all_away=is_all_away, rank=rank
+        ) from error
     except (LookupError, RuntimeError) as error:
         raise UnreadableError(str(error), rank=rank) from error
+
+
+@dataclass(frozen=True)
+class SharedReading:
+    """Hosts read a checkpoint together: each a share of its chunks, which all ask their agents for.
+
+    `is_for_all`: no rank has a file that is its own, as the world had another size.
+    `is_own_too`: such a file is no nearer to its rank than those of others.
+    """
+
+    socket: str
+    is_for_all: bool
+    is_own_too: bool
 
 
 class Source:
@@ -72,6 +100,8 @@ class Images:
         self._rest = [rank for rank in ranks if rank > nearest]
         self._rest += [rank for rank in ranks if rank < nearest]
         self._open_one = open_one
+        # Others have shares in that file, too: it is read as theirs are.
+        self.reopen_own: Callable[[], Image] | None = None
         self.own = self._open(nearest)
         self.opened = [self.own]
 
@@ -82,27 +112,37 @@ class Images:
         own: int,
         fetch_all: Callable[[], None] | None = None,
         read_once: tuple[int, Callable[[], Image]] | None = None,
+        shared: SharedReading | None = None,
     ) -> "Images":
         """Those of a checkpoint's folder; `fetch_all` brings the files of the other ranks there.
 
         `read_once`: the rank whose tensors are `own`'s as well, which one host has read for all.
+        `shared`: how several hosts read what each of them has a share in.
         """
         with _told():
             manifest = Manifest.read(folder)
         opened: set[int] = set()
+        nearest = own if read_once is None else read_once[0]
+        # A rank that takes over what it saved reads it by itself.
+        is_shared = shared is not None and shared.is_for_all
 
         def open_one(rank: int) -> Image:
             is_first = not opened
             opened.add(rank)
             if is_first and read_once is not None:
                 return read_once[1]()
+            if is_first and not is_shared:
+                return manifest.image(folder, rank)
+            if shared is not None:
+                return manifest.image(folder, rank, shared.socket)
             # The nearest one, which comes first, is there.
             if len(opened) == 2 and fetch_all is not None:
                 fetch_all()
             return manifest.image(folder, rank)
 
-        nearest = own if read_once is None else read_once[0]
         images = cls(range(manifest.world_size), nearest, open_one)
+        if shared is not None and shared.is_own_too and read_once is None and not is_shared:
+            images.reopen_own = lambda: manifest.image(folder, images.own.rank, shared.socket)
         if read_once is not None:
             with _told():
                 images.own.notes_text = manifest.notes(folder, own)
@@ -111,6 +151,9 @@ class Images:
     def open_others(self) -> bool:
         """False: they were open already, or there are none."""
         rest, self._rest = self._rest, []
+        if rest and self.reopen_own is not None:
+            with _told(self.own.rank):
+                self.own.image = self.reopen_own()
         self.opened += [self._open(rank) for rank in rest]
         return bool(rest)
 

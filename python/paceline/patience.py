@@ -48,7 +48,7 @@ def read_patiently(
             if not error.is_away and not _is_gone(os.path.dirname(folder)):
                 raise
             waited = now() - began
-            if _answers(folder):
+            if not error.is_all_away and _answers(folder):
                 if waited >= FILE_SECONDS:
                     raise UnreadableError(str(error), rank=error.rank) from error
             elif waited >= STORAGE_SECONDS:

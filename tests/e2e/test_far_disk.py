@@ -5,47 +5,16 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from job import SCRIPTS, Job, eventually
+from far_disk import FarDisk, needs_fuse
+from job import Job, eventually
 from outage import STEPS, ends_whole, goes_on_without_storage, start, stops_without_storage
 
 pytest.importorskip("torch", reason="checkpoints are of torch's tensors here")
-pytestmark = pytest.mark.skipif(
-    os.geteuid() != 0 or not os.path.exists("/dev/fuse"), reason="mounting needs root and FUSE")
-
-
-class FarDisk:
-    """What lies in `folder`, seen through the network at `path`."""
-
-    def __init__(self, directory: Path):
-        self.folder, self.path = directory / "server", directory / "far"
-        self.folder.mkdir()
-        self.path.mkdir()
-        self.serve()
-
-    def serve(self) -> None:
-        words = [sys.executable, str(SCRIPTS / "far_disk.py"), str(self.folder), str(self.path)]
-        self.server = subprocess.Popen(words)
-        eventually(lambda: os.path.ismount(self.path) or None, "it is mounted")
-
-    @contextmanager
-    def silent(self) -> Iterator[None]:
-        self.server.send_signal(signal.SIGSTOP)
-        try:
-            yield
-        finally:
-            self.server.send_signal(signal.SIGCONT)
-
-    def end(self) -> None:
-        self.server.kill()
-        self.server.wait()
-        subprocess.run(["umount", "-l", str(self.path)], check=False)
+pytestmark = needs_fuse
 
 
 @pytest.fixture

@@ -14,6 +14,10 @@ namespace wire = paceline::wire;
 void TryRequest(std::string_view bytes) {
   const auto request = wire::ParseBulkRequest(bytes);
   if (!request.ok()) return;
+  if (request->stored.has_value()) {
+    const paceline::StoredChunk& chunk = *request->stored;
+    Demand(chunk.bytes() > 0 && chunk.bytes() <= wire::kBulkChunkBytes, "a chunk has bytes");
+  }
   Demand(request->place.find('/') == std::string::npos, "a place is no path");
   Demand(wire::EncodeBulk(*request).substr(4) == bytes, "a request reads as it was written");
 }

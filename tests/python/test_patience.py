@@ -23,11 +23,13 @@ class Time:
         self.now += seconds
 
 
-def fail(folder: Path, why: str, *, is_away: bool, time: Time) -> UnreadableError:
+def fail(
+    folder: Path, why: str, *, is_away: bool, time: Time, is_all_away: bool = False
+) -> UnreadableError:
     """How a read ends that never succeeds."""
 
     def read() -> None:
-        raise UnreadableError(why, is_away=is_away)
+        raise UnreadableError(why, is_away=is_away, is_all_away=is_all_away)
 
     with pytest.raises(UnreadableError) as raised:
         read_patiently(read, str(folder), now=lambda: time.now, sleep=time.sleep)
@@ -71,6 +73,14 @@ def test_one_file_that_cannot_be_read_is_damaged_after_a_minute(whole: Path) -> 
     error = fail(whole, "EIO", is_away=True, time=time)
     assert not error.is_away, "the next world takes the one before"
     assert FILE_SECONDS <= time.now < FILE_SECONDS + 10
+
+
+def test_what_an_agent_cannot_ask_is_away_though_its_manifest_is_here(whole: Path) -> None:
+    """Chunks of an object store: the manifest lies on this host's disk and says nothing."""
+    time = Time()
+    error = fail(whole, "it does not answer", is_away=True, is_all_away=True, time=time)
+    assert error.is_away, "the checkpoint may be whole"
+    assert time.now >= STORAGE_SECONDS
 
 
 def test_a_file_that_comes_back_is_restored(whole: Path) -> None:

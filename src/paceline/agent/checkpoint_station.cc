@@ -67,7 +67,15 @@ void CheckpointStation::OpenToPeers() {
     LogWarning("no_peers", {{"why", peers.status()}});
     return;
   }
+  auto chunks = ChunkServer::Listen(
+      Concat(setup_.socket, ".c"),
+      [reading = &(*peers)->reading()](const StoredChunk& chunk) { return reading->Fetch(chunk); });
+  if (!chunks.ok()) {
+    LogWarning("no_peers", {{"why", chunks.status()}});
+    return;
+  }
   peers_ = *std::move(peers);
+  chunks_ = *std::move(chunks);
   LogInfo("peers", {{"address", peers_->address()}, {"domain", setup_.peers->domain}});
   Feed(core::PeersOpened{peers_->address(), setup_.peers->domain});
   SeeCopies();
@@ -294,8 +302,11 @@ void CheckpointStation::Do(const core::DropCopy& action) {
 }
 
 void CheckpointStation::Do(const core::FetchStored& action) {
-  reader_->Add(
-      FetchTask{action.directory, action.name, {action.ranks, action.is_notes_alone}, action.peer});
+  reader_->Add(FetchTask{action.directory, action.name, {action.ranks, action.part}, action.peer});
+}
+
+void CheckpointStation::Do(const core::ShareReading& action) {
+  if (peers_ != nullptr) peers_->reading().Set(action.readers, action.directory);
 }
 
 void CheckpointStation::Do(const core::EndStation&) { listener_.over(); }

@@ -20,6 +20,7 @@
 #include "absl/status/statusor.h"
 #include "paceline/agent/arena_shelf.h"
 #include "paceline/agent/checkpoint_worker.h"
+#include "paceline/agent/chunk_server.h"
 #include "paceline/agent/line_server.h"
 #include "paceline/agent/local_tier.h"
 #include "paceline/agent/peer_memory.h"
@@ -117,6 +118,7 @@ class CheckpointStation {
   void Do(const core::FetchImages& action);
   void Do(const core::DropCopy& action);
   void Do(const core::FetchStored& action);
+  void Do(const core::ShareReading& action);
   void Do(const core::EndStation& action);
   void Answer(LineServer::PeerId peer, const nlohmann::json& answer);
   void Refuse(const core::AnswerProblem& problem);
@@ -139,6 +141,7 @@ class CheckpointStation {
   // Last: their threads post to the loop. A storage that takes nothing must not keep a world from
   // restoring, so what reads has a thread of its own.
   std::unique_ptr<PeerMemory> peers_;
+  std::unique_ptr<ChunkServer> chunks_;  // where there are peers
   std::unique_ptr<CheckpointWorker> worker_;
   std::unique_ptr<CheckpointWorker> reader_;
 };

@@ -172,6 +172,7 @@ void CheckpointStation::Do(const core::AnswerRestore& action) {
       answer["name"] = restore.name;
       answer["path"] = action.is_fetched ? tier_.FolderOf(restore.name)
                                          : Concat(machine_.terms().directory, "/", restore.name);
+      if (action.is_shared && chunks_ != nullptr) answer["chunks"] = chunks_->path();
       break;
     case RestoreOrder::From::kMemory: answer["from"] = "memory"; break;
   }

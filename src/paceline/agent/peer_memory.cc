@@ -32,6 +32,9 @@ absl::StatusOr<std::unique_ptr<PeerMemory>> PeerMemory::Start(Reactor& reactor, 
       new PeerMemory(reactor, shelf, std::move(setup), std::move(changed)));
   PeerMemory* const raw = made.get();
   ASSIGN_OR_RETURN(made->tls_, wire::BulkTls::Make(made->setup_.credentials));
+  made->reading_ = std::make_unique<SharedReading>(
+      reactor, made->tls_.get(),
+      SharedReading::Setup{made->setup_.node, made->setup_.credentials, made->setup_.store_host});
   std::string host = made->setup_.host;
   if (host.find(':') != std::string::npos && host.front() != '[') host = Concat("[", host, "]");
   ASSIGN_OR_RETURN(made->server_, wire::BulkServer::Start(
@@ -57,7 +60,29 @@ PeerMemory::~PeerMemory() {
   for (std::thread& thread : threads_) thread.join();
 }
 
+// As an image of one chunk.
+wire::BulkImage PeerMemory::GiveChunk(const StoredChunk& chunk) {
+  wire::BulkImage given;
+  if (!reading_->is_on()) {
+    given.answer.kind = wire::BulkAnswer::Kind::kLater;
+    given.answer.why = "it has not heard that it reads for others";
+    return given;
+  }
+  const Result<HeldChunk> held = reading_->Read(chunk);
+  if (!held.ok()) {
+    given.answer.why = held.failure().message;
+    return given;
+  }
+  given.answer.kind = wire::BulkAnswer::Kind::kImage;
+  given.answer.facts.file_bytes = (*held)->size;
+  given.answer.facts.hashes = {chunk.hash};
+  given.file = (*held)->span();
+  given.keep = std::const_pointer_cast<ChunkBytes>(*held);
+  return given;
+}
+
 wire::BulkImage PeerMemory::Give(const wire::BulkRequest& request) {
+  if (request.stored.has_value()) return GiveChunk(*request.stored);
   const ArenaShelf::Place place{request.place, request.rank.value(), request.is_copy};
   wire::BulkImage given;
   if (const auto claim = shelf_->Claim(place, request.saved); claim != nullptr) {

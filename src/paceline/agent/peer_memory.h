@@ -1,8 +1,9 @@
 #pragma once
 
 // What this host gives to other hosts of the job from its memory, and takes from theirs: images of
-// checkpoints, over the bulk channel. It carries out the master's fetch orders, which are the whole
-// truth of which copies shall be here; core/replication.h and core/checkpoint_restore.h decide.
+// checkpoints, over the bulk channel. (Chunks of storage go the same way: SharedReading.) It
+// carries out the master's fetch orders, which are the whole truth of which copies shall be here;
+// core/replication.h and core/checkpoint_restore.h decide.
 //
 // Everything runs on the loop's thread but the server's threads, which only claim and send, and the
 // fetching threads, of which each fills one image at a time.
@@ -23,6 +24,7 @@
 #include "paceline/agent/arena_shelf.h"
 #include "paceline/agent/incoming_image.h"
 #include "paceline/agent/reactor.h"
+#include "paceline/agent/shared_reading.h"
 #include "paceline/ckpt/store/stores.h"
 #include "paceline/model/checkpoint.h"
 #include "paceline/wire/bulk_server.h"
@@ -50,6 +52,7 @@ class PeerMemory {
 
   // HOST:PORT.
   const std::string& address() const { return address_; }
+  SharedReading& reading() { return *reading_; }
 
   // `directory` of checkpoints in storage, for orders that name it as a source.
   void Take(const std::vector<FetchOrder>& orders, bool drop_others, const std::string& directory);
@@ -72,6 +75,7 @@ class PeerMemory {
 
   PeerMemory(Reactor& reactor, ArenaShelf* shelf, Setup setup, std::function<void()> changed);
   wire::BulkImage Give(const wire::BulkRequest& request);
+  wire::BulkImage GiveChunk(const StoredChunk& chunk);
   void Start(Entry* entry);
   void Work();
   void OnEnded(const std::shared_ptr<IncomingImage>& incoming, const std::string& problem);
@@ -81,6 +85,7 @@ class PeerMemory {
   const Setup setup_;
   const std::function<void()> changed_;
   std::unique_ptr<wire::BulkTls> tls_;
+  std::unique_ptr<SharedReading> reading_;
   std::string address_;
   std::string directory_;
   std::map<uint32_t, Entry> entries_;  // by rank

@@ -164,7 +164,10 @@ void BindCheckpoint(nb::module_& module) {
           nb::arg("folder"), nb::arg("rank"))
       .def_prop_ro("notes",
                    [](ImageReader& image) {
-                     const std::string notes = ValueOrRaise(image.Notes());
+                     const std::string notes = ValueOrRaise([&] {
+                       const nb::gil_scoped_release released;
+                       return image.Notes();
+                     }());
                      return nb::bytes(notes.data(), notes.size());
                    })
       .def_prop_ro("bytes_read", &ImageReader::bytes_read)
@@ -182,10 +185,14 @@ void BindCheckpoint(nb::module_& module) {
       .def_ro("world_size", &ckpt::Manifest::world_size)
       .def(
           "image",
-          [](const ckpt::Manifest& manifest, const std::string& folder, uint32_t rank) {
-            return ValueOrRaise(ImageReader::Open(folder, manifest, rank));
+          [](const ckpt::Manifest& manifest, const std::string& folder, uint32_t rank,
+             const std::string& chunks) {
+            return ValueOrRaise([&] {
+              const nb::gil_scoped_release released;
+              return ImageReader::Open(folder, manifest, rank, chunks);
+            }());
           },
-          nb::arg("folder"), nb::arg("rank"))
+          nb::arg("folder"), nb::arg("rank"), nb::arg("chunks") = "")
       .def(
           "notes",
           [](const ckpt::Manifest& manifest, const std::string& folder, uint32_t rank) {

@@ -31,9 +31,10 @@ Result<Copied> CopyCheckpoint(Store* from, Store* to, const std::string& name,
   RETURN_IF_ERROR(to->MakeFolder(name));
   std::set<std::string> wanted;
   for (const ManifestRank& rank : manifest.ranks) {
+    if (wish.part == StoredPart::kManifest) break;
     if (!wish.ranks.empty() && !wish.ranks.contains(rank.rank)) continue;
     wanted.insert(rank.notes);
-    if (wish.is_notes_alone) continue;
+    if (wish.part == StoredPart::kNotes) continue;
     wanted.insert(rank.file);
     if (!rank.frozen.empty()) wanted.insert(rank.frozen);
   }

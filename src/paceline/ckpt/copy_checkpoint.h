@@ -9,6 +9,7 @@
 #include "paceline/base/result.h"
 #include "paceline/ckpt/manifest.h"
 #include "paceline/ckpt/store/store.h"
+#include "paceline/model/checkpoint.h"
 
 namespace paceline::ckpt {
 
@@ -19,8 +20,8 @@ struct Copied {
 
 // What of a checkpoint is copied.
 struct CopyWish {
-  std::set<uint32_t> ranks;     // whose files; empty: all
-  bool is_notes_alone = false;  // their small state, without tensors
+  std::set<uint32_t> ranks;  // whose files; empty: all
+  StoredPart part = StoredPart::kAll;
 };
 
 // Each chunk is compared with its hash on the way; a file that is there and holds is left as it is.

@@ -33,25 +33,40 @@ Result<std::span<const std::byte>> JoinedSource::Chunk(size_t index) {
   return chunk;
 }
 
+void JoinedSource::Expect(std::span<const size_t> chunks) {
+  const size_t of_first = first_->size() / kChunkBytes;
+  std::vector<size_t> first;
+  std::vector<size_t> second;
+  for (const size_t index : chunks) {
+    index < of_first ? first.push_back(index) : second.push_back(index - of_first);
+  }
+  first_->Expect(first);
+  second_->Expect(second);
+}
+
 Result<OpenedImage> OpenImage(Store* store, const std::string& folder, const Manifest& manifest,
                               uint32_t rank) {
-  const auto key = [&](const ManifestFile& file) {
-    return folder.empty() ? file.name : Concat(folder, "/", file.name);
+  const auto open = [&](const ManifestFile& file) {
+    return store->Open(folder.empty() ? file.name : Concat(folder, "/", file.name), file.bytes);
   };
+  return OpenImage(open, manifest, rank);
+}
+
+Result<OpenedImage> OpenImage(const FileOpener& open, const Manifest& manifest, uint32_t rank) {
   const ManifestRank* of = manifest.Of(rank);
   const ManifestFile* file = of == nullptr ? nullptr : manifest.Find(of->file);
   if (file == nullptr) {
     return Failure{FailureKind::kInvalid, Concat("the manifest has nothing for rank ", rank)};
   }
   OpenedImage opened{nullptr, file->hashes};
-  ASSIGN_OR_RETURN(opened.source, store->Open(key(*file), file->bytes));
+  ASSIGN_OR_RETURN(opened.source, open(*file));
   if (of->frozen.empty()) return opened;
   const ManifestFile* frozen = manifest.Find(of->frozen);
   if (frozen == nullptr || file->bytes % kChunkBytes != 0) {
     return Failure{FailureKind::kInvalid,
                    Concat("the two files of rank ", rank, " do not belong together")};
   }
-  ASSIGN_OR_RETURN(auto second, store->Open(key(*frozen), frozen->bytes));
+  ASSIGN_OR_RETURN(auto second, open(*frozen));
   opened.source = std::make_unique<JoinedSource>(std::move(opened.source), std::move(second));
   opened.hashes.insert(opened.hashes.end(), frozen->hashes.begin(), frozen->hashes.end());
   return opened;

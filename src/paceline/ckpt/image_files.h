@@ -4,6 +4,7 @@
 // become one again.
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -36,6 +37,8 @@ class JoinedSource final : public ChunkSource {
   JoinedSource(std::unique_ptr<ChunkSource> first, std::unique_ptr<ChunkSource> second);
   uint64_t size() const override { return first_->size() + second_->size(); }
   Result<std::span<const std::byte>> Chunk(size_t index) override;
+  bool wants_order() const override { return first_->wants_order(); }
+  void Expect(std::span<const size_t> chunks) override;
 
  private:
   const std::unique_ptr<ChunkSource> first_;
@@ -46,8 +49,12 @@ struct OpenedImage {
   std::unique_ptr<ChunkSource> source;
   std::vector<uint64_t> hashes;
 };
-// What rank `rank` takes from the checkpoint in `folder` of the store ("": the store is that
-// folder), as it was in memory. kNotFound, kDamaged; kInvalid: the manifest has nothing for it.
+// Opens a file that the manifest names.
+using FileOpener = std::function<Result<std::unique_ptr<ChunkSource>>(const ManifestFile&)>;
+// What rank `rank` takes from the checkpoint, as it was in memory. kInvalid: the manifest has
+// nothing for it; else what `open` says.
+Result<OpenedImage> OpenImage(const FileOpener& open, const Manifest& manifest, uint32_t rank);
+// From `folder` of the store ("": the store is that folder). kNotFound, kDamaged, kInvalid.
 Result<OpenedImage> OpenImage(Store* store, const std::string& folder, const Manifest& manifest,
                               uint32_t rank);
 

@@ -186,27 +186,52 @@ Result<Image> ReadHead(ChunkSource* image, std::span<const uint64_t> hashes) {
   return head;
 }
 
+namespace {
+
+// `add` gets the place of each piece in the image, its size and where it goes, in ascending order.
+template <class Add>
+Result<void> ForEachPiece(uint64_t image_bytes, const std::vector<Target>& targets,
+                          const Add& add) {
+  for (const Target& target : targets) {
+    const TensorBox& box = target.box;
+    if (box.begin > image_bytes || box.bytes > image_bytes - box.begin) {
+      return Failure{FailureKind::kDamaged, "a tensor lies outside its image"};
+    }
+    auto* const data = static_cast<std::byte*>(target.data);
+    if (!target.part.has_value()) {
+      RETURN_IF_ERROR(add(box.begin, box.bytes, data));
+      continue;
+    }
+    RETURN_IF_ERROR(ForEachRun(
+        *target.part, box.shape, BytesOf(box.dtype),
+        [&](const ByteRun& run) { return add(box.begin + run.from, run.bytes, data + run.to); }));
+  }
+  return {};
+}
+
+}  // namespace
+
 Result<void> Restore(ChunkSource* image, std::span<const uint64_t> hashes,
                      std::vector<Target> targets) {
   RETURN_IF_ERROR(CheckCount(*image, hashes));
   std::sort(targets.begin(), targets.end(),
             [](const Target& a, const Target& b) { return a.box.begin < b.box.begin; });
-  PiecewiseCopy copy(image, hashes);
-  for (const Target& target : targets) {
-    const TensorBox& box = target.box;
-    if (box.begin > image->size() || box.bytes > image->size() - box.begin) {
-      return Failure{FailureKind::kDamaged, "a tensor lies outside its image"};
-    }
-    auto* const data = static_cast<std::byte*>(target.data);
-    if (!target.part.has_value()) {
-      RETURN_IF_ERROR(copy.Add(box.begin, box.bytes, data));
-      continue;
-    }
-    RETURN_IF_ERROR(
-        ForEachRun(*target.part, box.shape, BytesOf(box.dtype), [&](const ByteRun& run) {
-          return copy.Add(box.begin + run.from, run.bytes, data + run.to);
+  if (image->wants_order()) {
+    std::vector<size_t> chunks;
+    RETURN_IF_ERROR(ForEachPiece(
+        image->size(), targets, [&](uint64_t at, uint64_t bytes, std::byte*) -> Result<void> {
+          if (bytes == 0) return {};
+          for (size_t i = at / kChunkBytes; i <= (at + bytes - 1) / kChunkBytes; ++i) {
+            if (chunks.empty() || chunks.back() != i) chunks.push_back(i);
+          }
+          return {};
         }));
+    image->Expect(chunks);
   }
+  PiecewiseCopy copy(image, hashes);
+  RETURN_IF_ERROR(ForEachPiece(
+      image->size(), targets,
+      [&](uint64_t at, uint64_t bytes, std::byte* to) { return copy.Add(at, bytes, to); }));
   return copy.Flush();
 }
 

@@ -35,6 +35,9 @@ class ChunkSource {
   // Of the chunk with that index, all of it; good until the next call. It begins at a multiple of
   // 4096, and the bytes up to the next multiple behind its end can be read.
   virtual Result<std::span<const std::byte>> Chunk(size_t index) = 0;
+  // A source that takes long may begin with what is asked for next, in this order.
+  virtual bool wants_order() const { return false; }
+  virtual void Expect(std::span<const size_t> /*chunks*/) {}
   // Every chunk stays good as long as the image does.
   virtual bool is_stable() const { return false; }
   // Of all chunks that were brought in; one that is asked for twice running counts once.

@@ -3,12 +3,28 @@
 #include <utility>
 
 #include "paceline/ckpt/image_files.h"
-#include "paceline/ckpt/store/posix.h"
+#include "paceline/client/chunk_file.h"
 
 namespace paceline::client {
 namespace {
 
 constexpr uint64_t kNotesBytesMax = uint64_t{1} << 30;
+
+// Of the checkpoint in `folder`, whose last part is its name.
+ckpt::FileOpener OpenerOf(const std::string& folder, const std::string& chunks) {
+  using Opened = Result<std::unique_ptr<ckpt::ChunkSource>>;
+  if (chunks.empty()) {
+    return [folder](const ckpt::ManifestFile& file) -> Opened {
+      ASSIGN_OR_RETURN(auto source, ckpt::FileSource::Open(folder + "/" + file.name, file.bytes));
+      return std::unique_ptr<ckpt::ChunkSource>(std::move(source));
+    };
+  }
+  const std::string name = folder.substr(folder.rfind('/') + 1);
+  return [name, chunks](const ckpt::ManifestFile& file) -> Opened {
+    return std::unique_ptr<ckpt::ChunkSource>(
+        std::make_unique<ChunkFile>(chunks, name + "/" + file.name, file.bytes, file.hashes));
+  };
+}
 
 }  // namespace
 
@@ -31,7 +47,7 @@ Result<std::unique_ptr<ImageReader>> ImageReader::Open(const InMemory& place) {
 
 Result<std::unique_ptr<ImageReader>> ImageReader::Open(const std::string& folder,
                                                        const ckpt::Manifest& manifest,
-                                                       uint32_t rank) {
+                                                       uint32_t rank, const std::string& chunks) {
   const ckpt::ManifestRank* of = manifest.Of(rank);
   const ckpt::ManifestFile* notes_file = of == nullptr ? nullptr : manifest.Find(of->notes);
   if (notes_file == nullptr) {
@@ -39,12 +55,11 @@ Result<std::unique_ptr<ImageReader>> ImageReader::Open(const std::string& folder
                    "the manifest has nothing for rank " + std::to_string(rank)};
   }
   auto reader = std::unique_ptr<ImageReader>(new ImageReader);
-  ASSIGN_OR_RETURN(ckpt::OpenedImage opened,
-                   ckpt::OpenImage(ckpt::MakePosixStore(folder).get(), "", manifest, rank));
+  const ckpt::FileOpener open = OpenerOf(folder, chunks);
+  ASSIGN_OR_RETURN(ckpt::OpenedImage opened, ckpt::OpenImage(open, manifest, rank));
   reader->source_ = std::move(opened.source);
   reader->hashes_ = std::move(opened.hashes);
-  ASSIGN_OR_RETURN(reader->notes_,
-                   ckpt::FileSource::Open(folder + "/" + notes_file->name, notes_file->bytes));
+  ASSIGN_OR_RETURN(reader->notes_, open(*notes_file));
   reader->notes_hashes_ = notes_file->hashes;
   ASSIGN_OR_RETURN(reader->image_, ckpt::ReadHead(reader->source_.get(), reader->hashes_));
   return reader;

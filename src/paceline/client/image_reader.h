@@ -27,8 +27,11 @@ class ImageReader {
   static Result<std::unique_ptr<ImageReader>> Open(const InMemory& place);
 
   // What rank `rank` takes from the checkpoint in that folder. kNotFound, kDamaged, kInvalid.
+  // `chunks`: the agent's socket that its files are asked for by chunks (client/chunk_file.h),
+  // whatever the folder has of them; "": they are read here. Then kBusy as well.
   static Result<std::unique_ptr<ImageReader>> Open(const std::string& folder,
-                                                   const ckpt::Manifest& manifest, uint32_t rank);
+                                                   const ckpt::Manifest& manifest, uint32_t rank,
+                                                   const std::string& chunks = "");
 
   // The notes alone, for a rank whose tensors are somewhere else. As the one before.
   static Result<std::string> ReadNotes(const std::string& folder, const ckpt::Manifest& manifest,

@@ -74,7 +74,7 @@ void CheckpointLedger::Report(NodeId node, CheckpointReport report) {
       }
     }
   }
-  if (Readdress(report.place, report.address, &plan_.fetches)) has_changed_ = true;
+  if (Readdress(report.place, report.address, &plan_)) has_changed_ = true;
   replication_.Readdress(report.place, report.address);
   memories_.reports[node] = std::move(report);
 }

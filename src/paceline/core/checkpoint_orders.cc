@@ -59,6 +59,8 @@ CheckpointOrder CheckpointLedger::OrderFor(NodeId node, const CheckpointView& vi
     const auto fetches = plan_.fetches.find(node);
     const bool is_needed = is_planned && !complete_.has_value();
     if (is_needed && fetches != plan_.fetches.end()) order.fetch = fetches->second;
+    const auto readers = plan_.readers.find(node);
+    if (is_needed && readers != plan_.readers.end()) order.readers = readers->second;
   }
   order.replicas = replication_.replicas();
   order.replicated = replication_.newest();

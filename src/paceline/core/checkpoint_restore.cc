@@ -219,6 +219,33 @@ std::string SayFetches(const RestorePlan& plan) {
   return text;
 }
 
+// Neighbours in the world together, as many in one group as in another, but one.
+std::map<NodeId, std::vector<StorageReader>> ShareStorage(const World& world,
+                                                          const Memories& memories) {
+  std::set<std::string_view> domains;
+  for (const Seat& seat : world.seats) {
+    const auto report = memories.reports.find(seat.node);
+    if (report == memories.reports.end() || report->second.address.empty()) return {};
+    domains.insert(report->second.domain);
+  }
+  if (domains.size() < 2) return {};
+  MARK("hosts share the reading of storage");
+  std::map<NodeId, std::vector<StorageReader>> readers;
+  const size_t count = world.seats.size();
+  const size_t groups = (count + kReadersMax - 1) / kReadersMax;
+  for (size_t group = 0; group < groups; ++group) {
+    const size_t begin = count * group / groups;
+    const size_t end = count * (group + 1) / groups;
+    std::vector<StorageReader> together;
+    for (size_t i = begin; i < end; ++i) {
+      const CheckpointReport& report = memories.reports.at(world.seats[i].node);
+      together.push_back({report.place, report.address});
+    }
+    for (size_t i = begin; i < end; ++i) readers[world.seats[i].node] = together;
+  }
+  return readers;
+}
+
 }  // namespace
 
 bool Readdress(const std::string& node, const std::string& address,
@@ -232,6 +259,18 @@ bool Readdress(const std::string& node, const std::string& address,
         source.address = address;
         has_changed = true;
       }
+    }
+  }
+  return has_changed;
+}
+
+bool Readdress(const std::string& node, const std::string& address, RestorePlan* plan) {
+  bool has_changed = Readdress(node, address, &plan->fetches);
+  for (auto& [of, readers] : plan->readers) {
+    for (StorageReader& reader : readers) {
+      if (reader.node != node || reader.address == address) continue;
+      reader.address = address;
+      has_changed = true;
     }
   }
   return has_changed;
@@ -300,6 +339,7 @@ RestorePlan PlanFromStorage(const World& world, const Memories& memories, const 
     if (report.stored.has_value() && report.stored->name == name) stored = &*report.stored;
   }
   RestorePlan plan;
+  plan.readers = ShareStorage(world, memories);
   if (stored == nullptr || stored->file_of.size() != world.world_size()) return plan;
   struct Readers {
     std::vector<NodeId> nodes;

@@ -33,12 +33,15 @@ struct Memories {
 struct RestorePlan {
   std::map<NodeId, std::vector<RestoreOrder::Source>> sources;
   std::map<NodeId, std::vector<FetchOrder>> fetches;  // before that
+  // Nodes that share the reading of storage, each with those that it shares with.
+  std::map<NodeId, std::vector<StorageReader>> readers;
   bool operator==(const RestorePlan&) const = default;
 };
 
 // That node is reached there from now on. True: some order changes by that.
 bool Readdress(const std::string& node, const std::string& address,
                std::map<NodeId, std::vector<FetchOrder>>* orders);
+bool Readdress(const std::string& node, const std::string& address, RestorePlan* plan);
 
 // What a rank saved in that step, on the host that reports, and no copy where there is a choice;
 // null when it is not there.
@@ -69,8 +72,12 @@ std::optional<RestorePlan> PlanFromMemory(const World& world, const Memories& me
 RestorePlan PlanForNobody(const World& world, const Memories& memories,
                           const RestoreDecided& decided);
 
-// For a step in storage: where ranks of several hosts share a file, one host reads it and hands it
-// on. Empty when every rank does best to read by itself.
+// For a step in storage. Where ranks of several hosts take the same file, one host reads it and
+// hands it on. Where they cut what they need from files of others, in a world of another size or
+// layout, each host reads a share of the chunks for all: up to kReadersMax hosts together, so that
+// of N hosts ceil(N / kReadersMax) read each chunk. Empty when every rank does best to read by
+// itself: on one host the page cache is what they share.
+inline constexpr size_t kReadersMax = 64;
 RestorePlan PlanFromStorage(const World& world, const Memories& memories, const std::string& name);
 
 }  // namespace paceline::core

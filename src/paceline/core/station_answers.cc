@@ -25,7 +25,8 @@ void StationMachine::AnswerRestores() {
 // False: later.
 bool StationMachine::AnswerFrom(StationPeer peer, Peer* rank) {
   const RestoreOrder& restore = *order_.restore;
-  AnswerRestore answer{.peer = peer, .order = restore, .images = {}};
+  AnswerRestore answer{
+      .peer = peer, .order = restore, .images = {}, .is_shared = IsReadingShared()};
   answer.order.sources.clear();
   const bool is_memory = restore.from == RestoreOrder::From::kMemory;
   const auto mine =
@@ -53,6 +54,11 @@ bool StationMachine::AnswerFrom(StationPeer peer, Peer* rank) {
   }
   actions_.push_back(std::move(answer));
   return true;
+}
+
+bool StationMachine::IsReadingShared() const {
+  return order_.restore.has_value() && order_.restore->from == RestoreOrder::From::kStorage &&
+         !order_.readers.empty();
 }
 
 // Are the copies here that this rank shall restore from?
@@ -90,10 +96,16 @@ void StationMachine::Fetch(StationPeer peer, Peer* rank, std::vector<RestoreOrde
   if (rank->is_fetching || !fetch_at_.is_max()) return;
   const RestoreOrder& restore = *order_.restore;
   rank->images = std::move(images);
-  FetchStored fetch{peer, terms().directory, restore.name, {}, !rank->images.empty()};
+  FetchStored fetch{peer, terms().directory, restore.name, {}, StoredPart::kAll};
+  if (!rank->images.empty()) fetch.part = StoredPart::kNotes;
   // In a world of another size everybody cuts his part from all.
   const bool is_same_size = rank->world_size == restore.world_size;
-  if (is_same_size) fetch.ranks.insert(static_cast<uint32_t>(rank->rank));
+  if (is_same_size) {
+    fetch.ranks.insert(static_cast<uint32_t>(rank->rank));
+  } else if (IsReadingShared()) {
+    MARK("chunks of an object store are shared");
+    fetch.part = StoredPart::kManifest;
+  }
   rank->is_fetching = true;
   actions_.push_back(std::move(fetch));
 }
@@ -122,7 +134,8 @@ void StationMachine::On(const StoredFetched& event) {
   AnswerRestore answer{.peer = event.peer,
                        .order = *order_.restore,
                        .images = std::exchange(rank.images, {}),
-                       .is_fetched = true};
+                       .is_fetched = true,
+                       .is_shared = IsReadingShared()};
   answer.order.sources.clear();
   if (event.was_here && answer.images.empty())
     answer.order.reason += "; its files were on this host";

@@ -227,6 +227,7 @@ void StationMachine::On(const CheckpointOrdered& event) {
       order_.persist.has_value() && !order.persist.has_value() && !order.problem.empty();
   std::optional<RestoreOrder> known = std::move(order_.restore);
   std::vector<FetchOrder> fetches = std::move(order_.fetch);
+  const std::vector<StorageReader> readers = std::move(order_.readers);
   order_ = order;
   // A later master may not know the sources any more; they were good when it was decided. What is
   // fetched for that goes on: a rank would wait for ever for what nobody fetches.
@@ -252,6 +253,9 @@ void StationMachine::On(const CheckpointOrdered& event) {
   if (peer_memory_.has_value()) {
     are_copies_known_ = false;
     actions_.push_back(FetchImages{order_.fetch, order_.drop_others, terms().directory});
+  }
+  if (order_.readers != readers) {
+    actions_.push_back(ShareReading{order_.readers, terms().directory});
   }
   AnswerRestores();
   AnswerWaits();

@@ -14,7 +14,8 @@
 //   order    A whole truth too. An order that is gone is forgotten, so that the same one, given
 //            again, is a new attempt.
 //   restore  A rank is answered when what it shall read is within its reach: copies are fetched
-//            from other hosts first, files of an object store to this host's disk.
+//            from other hosts first, files of an object store to this host's disk. What hosts share
+//            the reading of, it asks for by chunks.
 //
 // Pure: no clock, no chance, no I/O.
 
@@ -148,6 +149,7 @@ struct AnswerRestore {
   RestoreOrder order;                       // without its sources
   std::vector<RestoreOrder::Image> images;  // for this rank; none: it reads storage by itself
   bool is_fetched = false;                  // what it reads of storage is on this host's disk
+  bool is_shared = false;  // or is asked for by chunks: several hosts share the reading
 };
 struct AnswerDurable {
   StationPeer peer = 0;
@@ -217,15 +219,21 @@ struct FetchStored {
   StationPeer peer = 0;  // who asked
   std::string directory;
   std::string name;
-  std::set<uint32_t> ranks;     // whose; empty: all
-  bool is_notes_alone = false;  // their tensors are here
+  std::set<uint32_t> ranks;  // whose; empty: all
+  StoredPart part = StoredPart::kAll;
+};
+// Give ranks and other hosts chunks of storage: these nodes share the reading. None: give no more,
+// and keep none.
+struct ShareReading {
+  std::vector<StorageReader> readers;
+  std::string directory;
 };
 struct EndStation {};  // the job ends, and nothing is on its way any more
 
 using StationAction =
     std::variant<SendReport, AnswerRestore, AnswerDurable, AnswerReplicated, AnswerNotice,
                  AnswerProblem, SetHold, ClearHolds, KeepImages, WriteImage, WriteCommit,
-                 LookInStorage, FetchImages, DropCopy, FetchStored, EndStation>;
+                 LookInStorage, FetchImages, DropCopy, FetchStored, ShareReading, EndStation>;
 
 class StationMachine {
  public:
@@ -289,6 +297,7 @@ class StationMachine {
 
   void AnswerRestores();
   bool AnswerFrom(StationPeer peer, Peer* rank);
+  bool IsReadingShared() const;
   void Fetch(StationPeer peer, Peer* rank, std::vector<RestoreOrder::Image> images);
   enum class Presence { kHere, kLater, kFailed };
   Presence PresenceOf(const RestoreOrder::Source& source) const;

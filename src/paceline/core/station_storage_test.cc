@@ -82,7 +82,7 @@ TEST_F(StationStorageTest, WhatAnotherHostHasReadOfAnObjectStoreIsNotFetchedFrom
   seen.here = {{Rank(0), {2, 8}}};
   Step(seen);
   ASSERT_EQ(Got<FetchStored>().size(), 1u);
-  EXPECT_TRUE(Got<FetchStored>()[0].is_notes_alone);
+  EXPECT_EQ(Got<FetchStored>()[0].part, StoredPart::kNotes);
   Step(StoredFetched{1, "step-8-g2", StoredFetched::End::kDone, "", true});
   ASSERT_EQ(Got<AnswerRestore>().size(), 1u);
   EXPECT_EQ(Got<AnswerRestore>()[0].images, std::vector{image});
@@ -90,8 +90,35 @@ TEST_F(StationStorageTest, WhatAnotherHostHasReadOfAnObjectStoreIsNotFetchedFrom
   // In another layout it wants those of the other ranks as well.
   Step(RestoreAsked{1, 0});
   ASSERT_EQ(Got<FetchStored>().size(), 1u);
-  EXPECT_FALSE(Got<FetchStored>()[0].is_notes_alone);
+  EXPECT_EQ(Got<FetchStored>()[0].part, StoredPart::kAll);
   EXPECT_TRUE(Got<FetchStored>()[0].ranks.empty());
+}
+
+// In a world of another size each rank cuts its part out of all files.
+TEST_F(StationStorageTest, WhatHostsShareIsAskedForByChunks) {
+  terms_.directory = "s3://bucket/run";
+  Open();
+  Step(PeersOpened{"host:1", "d"});
+  CheckpointOrder order = FromStore();
+  order.readers = {{"n1", "host:1"}, {"n2", "host:2"}};
+  Step(CheckpointOrdered{order});
+  ASSERT_EQ(Got<ShareReading>().size(), 1u);
+  EXPECT_EQ(Got<ShareReading>()[0].readers, order.readers);
+  EXPECT_EQ(Got<ShareReading>()[0].directory, terms_.directory);
+  Step(CheckpointOrdered{order});
+  EXPECT_TRUE(Got<ShareReading>().empty()) << "it was told";
+  Step(CopiesSeen{});
+  Step(RestoreAsked{1, 2});
+  ASSERT_EQ(Got<FetchStored>().size(), 1u);
+  EXPECT_EQ(Got<FetchStored>()[0].part, StoredPart::kManifest);
+  Step(StoredFetched{1, "step-8-g2", StoredFetched::End::kDone, "", false});
+  ASSERT_EQ(Got<AnswerRestore>().size(), 1u);
+  EXPECT_TRUE(Got<AnswerRestore>()[0].is_shared);
+  // All have saved: nothing is kept for others any more.
+  order.readers.clear();
+  Step(CheckpointOrdered{order});
+  ASSERT_EQ(Got<ShareReading>().size(), 1u);
+  EXPECT_TRUE(Got<ShareReading>()[0].readers.empty());
 }
 
 TEST_F(StationStorageTest, AFailedReadForAllLeavesEachHostItsOwn) {
@@ -104,7 +131,7 @@ TEST_F(StationStorageTest, AFailedReadForAllLeavesEachHostItsOwn) {
   seen.failed = {{Rank(0), {2, 8}, "no room"}};
   Step(seen);
   ASSERT_EQ(Got<FetchStored>().size(), 1u);
-  EXPECT_FALSE(Got<FetchStored>()[0].is_notes_alone);
+  EXPECT_EQ(Got<FetchStored>()[0].part, StoredPart::kAll);
 }
 
 TEST_F(StationStorageTest, WhoeverWaitsForStorageThatIsAwayIsToldOnce) {

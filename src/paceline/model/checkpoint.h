@@ -177,6 +177,20 @@ struct FetchOrder {
   bool operator==(const FetchOrder&) const = default;
 };
 
+// How much of a checkpoint a host needs of storage.
+enum class StoredPart {
+  kAll,
+  kNotes,     // the small state of its ranks: their tensors are here
+  kManifest,  // what is in it: the rest is read by chunks
+};
+
+// A node that reads chunks of storage for others, too.
+struct StorageReader {
+  std::string node;
+  std::string address;
+  bool operator==(const StorageReader&) const = default;
+};
+
 struct CheckpointOrder {
   std::optional<CheckpointTerms> terms;
   std::optional<RestoreOrder> restore;
@@ -188,8 +202,11 @@ struct CheckpointOrder {
   std::string problem;     // why the last step that was due is not in storage; empty: it is
   bool is_ending = false;  // the job stops; stay until is_over
   bool is_over = false;    // the job ends, and nothing of its checkpoints is on the way any more
-  std::vector<FetchOrder> fetch;        // all copies that this node shall have
-  bool drop_others = false;             // copies that are not among them may go
+  std::vector<FetchOrder> fetch;  // all copies that this node shall have
+  bool drop_others = false;       // copies that are not among them may go
+  // Who shares what has to be read of storage for `restore`, this node among them; none: each rank
+  // reads by itself. All of them are told the same ones in the same order.
+  std::vector<StorageReader> readers;
   uint32_t replicas = 0;                // of each image, on other hosts
   std::optional<SavedStep> replicated;  // newest of which each image has so many
   std::optional<SavedStep> copying;     // of which they are being made

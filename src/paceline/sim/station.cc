@@ -193,13 +193,16 @@ void SimStation::Do(const core::DropCopy& action) {
   SeeCopies();
 }
 
+// Who reads a chunk changes no outcome: whoever cannot have it from another host reads it himself.
+void SimStation::Do(const core::ShareReading& /*action*/) { MARK("chunks of storage are shared"); }
+
 // A thread of its own, beside the worker. What came is on this host's disk.
 void SimStation::Do(const core::FetchStored& action) {
   const SaveOptions& saves = world_.options().saves;
   if (saves.terms.directory.starts_with('/')) {
     return world_.Fail("checkpoints", action.name + " is fetched from a directory");
   }
-  const Duration work = action.is_notes_alone
+  const Duration work = action.part != StoredPart::kAll
                             ? DrawShort()
                             : Duration::Nanoseconds(world_.prng().Between(
                                   saves.read_min.nanoseconds(), saves.read_max.nanoseconds()));

@@ -68,6 +68,7 @@ class SimStation {
   void Do(const core::FetchImages& action);
   void Do(const core::DropCopy& action);
   void Do(const core::FetchStored& action);
+  void Do(const core::ShareReading& action);
   void Do(const core::EndStation& action);
   void Rearm();
 

@@ -17,7 +17,10 @@ static_assert(std::endian::native == std::endian::little, "numbers are sent as t
 static_assert(kBulkMagic.size() == 16);
 
 constexpr size_t kWhyBytesMax = 512;
+// The second word of a request.
 constexpr uint32_t kCopy = 1;
+constexpr uint32_t kStored = 2;
+static_assert(kStoredChunkTextMax + 64 <= kBulkRequestBytesMax);
 
 template <class T>
 void Put(std::string* text, T value) {
@@ -79,6 +82,11 @@ BulkProof ProveBulk(std::string_view token, BulkSide side, const BulkNonce& serv
 
 std::string EncodeBulk(const BulkRequest& request) {
   std::string text;
+  if (request.stored.has_value()) {
+    Put(&text, uint32_t{0});
+    Put(&text, kStored);
+    return WithLength(text + EncodeChunk(*request.stored));
+  }
   Put(&text, request.rank.value());
   Put(&text, request.is_copy ? kCopy : uint32_t{0});
   Put(&text, request.saved.generation);
@@ -95,6 +103,12 @@ absl::StatusOr<BulkRequest> ParseBulkRequest(std::string_view bytes) {
   BulkRequest request;
   request.rank = Rank(taker.Number<uint32_t>());
   const auto flags = taker.Number<uint32_t>();
+  if (flags == kStored) {
+    request.stored = ParseChunk(taker.Bytes(taker.left()));
+    if (!request.stored.has_value()) return Bad("there is no such chunk");
+    if (request.rank != Rank(0)) return Bad("a chunk of storage is of no rank");
+    return request;
+  }
   request.is_copy = flags == kCopy;
   request.saved.generation = taker.Number<uint64_t>();
   request.saved.step = taker.Number<int64_t>();

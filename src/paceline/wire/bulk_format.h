@@ -13,6 +13,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -21,6 +22,7 @@
 #include "absl/status/statusor.h"
 #include "paceline/model/checkpoint.h"
 #include "paceline/model/ids.h"
+#include "paceline/model/stored_chunk.h"
 
 namespace paceline::wire {
 
@@ -54,6 +56,8 @@ struct BulkRequest {
   SavedStep saved;
   uint64_t root = 0;         // of the image; 0: whatever it is
   uint64_t first_chunk = 0;  // of the file's chunks and then the notes'
+  // A chunk of a file in storage instead, and nothing above: it comes as an image of one chunk.
+  std::optional<StoredChunk> stored = {};
   bool operator==(const BulkRequest&) const = default;
 };
 // With its length in front.

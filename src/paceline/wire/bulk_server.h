@@ -41,7 +41,8 @@ struct BulkImage {
 
 class BulkServer {
  public:
-  static constexpr size_t kConnectionsMax = 32;
+  // Some for images, and two from each host that shares the reading of storage with this one.
+  static constexpr size_t kConnectionsMax = 192;
   static constexpr std::chrono::seconds kIdlePatience{60};
   // For a chunk to be taken.
   static constexpr std::chrono::seconds kChunkPatience{30};

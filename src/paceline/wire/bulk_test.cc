@@ -295,6 +295,11 @@ TEST(BulkFormat, WhatIsWrittenIsRead) {
   const auto again = ParseBulkRequest(EncodeBulk(request).substr(4));
   ASSERT_TRUE(again.ok()) << again.status();
   EXPECT_EQ(*again, request);
+  BulkRequest chunk;
+  chunk.stored = StoredChunk{"step-7-g1/shard-00003.safetensors", 9'000'000, 2, 77};
+  const auto asked = ParseBulkRequest(EncodeBulk(chunk).substr(4));
+  ASSERT_TRUE(asked.ok()) << asked.status();
+  EXPECT_EQ(*asked, chunk);
   const BulkAnswer answer{BulkAnswer::Kind::kImage, "", {4, 5'000'000, 100, 10, 1, 2, {1, 2, 3}}};
   const auto read = ParseBulkAnswer(EncodeBulk(answer).substr(4));
   ASSERT_TRUE(read.ok()) << read.status();
@@ -333,6 +338,15 @@ TEST(BulkFormat, HostileSizesAreRefusedBeforeAnythingIsAllocated) {
   for (const char* place : {"", ".", "..", "a/b", "a\n", ".hidden"}) {
     const BulkRequest request{Rank(5), place, true, {9, 1000}, 77, 12};
     EXPECT_FALSE(ParseBulkRequest(EncodeBulk(request).substr(4)).ok()) << place;
+  }
+  // A chunk that a file of that size does not have; a file without a name, or with too long a one.
+  for (const StoredChunk& chunk :
+       {StoredChunk{"a/b", 0, 0, 1}, StoredChunk{"a/b", 4 << 20, 1, 1},
+        StoredChunk{"a/b", UINT64_MAX, 0, 1}, StoredChunk{"a/b", 1, UINT64_MAX, 1},
+        StoredChunk{"", 1, 0, 1}, StoredChunk{std::string(400, 'a'), 1, 0, 1}}) {
+    BulkRequest request;
+    request.stored = chunk;
+    EXPECT_FALSE(ParseBulkRequest(EncodeBulk(request).substr(4)).ok()) << chunk.file;
   }
 }
 

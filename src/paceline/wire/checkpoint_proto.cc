@@ -62,6 +62,10 @@ void Fill(const RestoreOrder& from, pb::RestoreOrder* to) {
     }
   }
 }
+void Fill(const StorageReader& from, pb::StorageReader* to) {
+  to->set_node(Encode(from.node));
+  to->set_address(Encode(from.address));
+}
 void Fill(const PersistOrder& from, pb::PersistOrder* to) {
   Fill(from.saved, to->mutable_saved());
   to->set_world_size(from.world_size);
@@ -145,6 +149,11 @@ absl::Status Take(const pb::FetchOrder& from, FetchOrder* to) {
     one.is_copy = source.is_copy();
   }
   return absl::OkStatus();
+}
+absl::Status Take(const pb::StorageReader& from, StorageReader* to) {
+  RETURN_IF_ERROR(CheckName(from.node(), "node"));
+  to->node = from.node();
+  return TakeAddress(from.address(), &to->address);
 }
 absl::Status Take(const pb::CommitState& from, CommitState* to) {
   PACELINE_COMMIT_STATE(TAKE)
@@ -251,6 +260,7 @@ void ToProto(const CheckpointOrder& from, pb::CheckpointOrder* to) {
   for (const FetchOrder& one : from.fetch) Fill(one, to->add_fetch());
   to->set_replicas(from.replicas);
   to->set_drop_others(from.drop_others);
+  for (const StorageReader& one : from.readers) Fill(one, to->add_readers());
   if (from.replicated.has_value()) Fill(*from.replicated, to->mutable_replicated());
   if (from.copying.has_value()) Fill(*from.copying, to->mutable_copying());
   to->set_replica_problem(Encode(from.replica_problem));
@@ -268,6 +278,7 @@ absl::Status FromProto(const pb::CheckpointOrder& from, CheckpointOrder* to) {
   RETURN_IF_ERROR(TakeNames(from.damaged(), static_cast<int>(core::kDamagedMax), &to->damaged));
   RETURN_IF_ERROR(TakeAll(from.fetch(), "fetch", &to->fetch));
   to->drop_others = from.drop_others();
+  RETURN_IF_ERROR(TakeAll(from.readers(), "readers", &to->readers));
   to->replicas = from.replicas();
   if (to->replicas > kReplicasMax) return Invalid("replicas", "are too many");
   if (from.has_replicated()) RETURN_IF_ERROR(Take(from.replicated(), &to->replicated.emplace()));

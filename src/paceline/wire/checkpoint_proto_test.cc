@@ -42,6 +42,7 @@ CheckpointOrder FullOrder() {
                          {{"n2", "[fe80::1]:99", "n3", true}, {"", "", "", false}},
                          true});
   order.drop_others = true;
+  order.readers = {{"n1", "[fe80::1]:99"}, {"n2", "10.0.0.1:4711"}};
   order.replicas = 2;
   order.replicated = SavedStep{4, 77};
   order.copying = SavedStep{4, 81};

@@ -1,9 +1,10 @@
 """A network file system as the kernel sees it (FUSE), whose server is this process.
 
-    far_disk.py FOLDER MOUNTPOINT
+    far_disk.py FOLDER MOUNTPOINT COUNT
 
-It shows what lies in FOLDER. Stop the process (SIGSTOP) and nobody gets an answer until it goes on;
-end it, and everybody gets an error.
+It shows what lies in FOLDER, and writes a line into COUNT for each read: its size and the path.
+Stop the process (SIGSTOP) and nobody gets an answer until it goes on; end it, and everybody gets an
+error.
 """
 
 import os
@@ -15,8 +16,9 @@ import mfusepy
 class FarDisk(mfusepy.Operations):
     use_ns = True
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, count: str) -> None:
         self._folder = folder
+        self._count = open(count, "a", buffering=1)  # noqa: SIM115, for as long as this process
 
     def _at(self, path: str) -> str:
         return self._folder + path
@@ -47,7 +49,9 @@ class FarDisk(mfusepy.Operations):
         return os.open(self._at(path), os.O_RDWR | os.O_CREAT, mode)
 
     def read(self, path: str, size: int, offset: int, fh: int) -> bytes:
-        return os.pread(fh, size, offset)
+        data = os.pread(fh, size, offset)
+        self._count.write(f"{len(data)} {path}\n")
+        return data
 
     def write(self, path: str, data: bytes, offset: int, fh: int) -> int:
         return os.pwrite(fh, data, offset)
@@ -100,4 +104,4 @@ class FarDisk(mfusepy.Operations):
 
 
 if __name__ == "__main__":
-    mfusepy.FUSE(FarDisk(sys.argv[1]), sys.argv[2], foreground=True, allow_other=True)
+    mfusepy.FUSE(FarDisk(sys.argv[1], sys.argv[3]), sys.argv[2], foreground=True, allow_other=True)

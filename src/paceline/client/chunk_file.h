@@ -1,0 +1,72 @@
+#pragma once
+
+// A file of a checkpoint in storage, whose chunks this rank's agent brings: hosts share the reading
+// (docs/formats/chunk_socket.md). Several chunks are on their way at once when it is known which
+// ones will be asked for.
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "paceline/base/fd.h"
+#include "paceline/base/result.h"
+#include "paceline/ckpt/aligned_buffer.h"
+#include "paceline/ckpt/restore.h"
+#include "paceline/model/stored_chunk.h"
+
+namespace paceline::client {
+
+class ChunkFile final : public ckpt::ChunkSource {
+ public:
+  static constexpr size_t kLinksMax = 4;
+  // Chunks that are asked for or in memory, beside the one that is looked at.
+  static constexpr size_t kAheadMax = 8;
+
+  // `socket`: the agent's. `key`: "step-7-g1/shard-00003.safetensors". Nothing is asked yet.
+  ChunkFile(std::string socket, std::string key, uint64_t bytes, std::vector<uint64_t> hashes);
+  ~ChunkFile() override;
+
+  uint64_t size() const override { return bytes_; }
+  // kBusy with EAGAIN: the agent, or all of storage, cannot be asked now. kSystem with EIO: this
+  // file cannot be read now. kDamaged, kNotFound.
+  Result<std::span<const std::byte>> Chunk(size_t index) override;
+  bool wants_order() const override { return true; }
+  void Expect(std::span<const size_t> chunks) override;
+
+ private:
+  using Bytes = std::shared_ptr<ckpt::AlignedBuffer>;  // one owner at a time; handed on and back
+
+  void Bring(Fd* link);
+  Result<Bytes> Await(size_t index);
+  Result<Bytes> Ask(Fd* link, size_t index);
+  Bytes Spare();
+  uint64_t BytesOf(size_t index) const;
+  void Join();
+
+  const std::string socket_;
+  const std::string key_;
+  const uint64_t bytes_;
+  const std::vector<uint64_t> hashes_;
+  Fd link_;     // for what nobody has expected
+  Bytes last_;  // what Chunk gave
+  size_t last_index_ = SIZE_MAX;
+
+  std::mutex mutex_;  // guards the rest, but the threads
+  std::condition_variable changed_;
+  std::deque<size_t> expected_;  // in the order in which they will be asked for
+  std::map<size_t, std::optional<Result<Bytes>>> ahead_;  // asked for, or brought
+  std::vector<Bytes> spare_;
+  std::deque<Fd> links_;  // of the threads, to shut them down by
+  bool is_ending_ = false;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace paceline::client
