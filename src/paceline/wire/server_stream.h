@@ -6,10 +6,14 @@
 // its way; after Finish nothing is started any more. OnDone is the last call, and deletes.
 
 #include <atomic>
+#include <chrono>
+#include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 
+#include "grpcpp/alarm.h"
 #include "grpcpp/server_context.h"
 #include "grpcpp/support/server_callback.h"
 
@@ -26,23 +30,25 @@ class ServerStream : public grpc::ServerBidiReactor<In, Out> {
     WriteNext();
   }
 
-  // Ends it now, whether or not the other side still reads.
+  // Ends it, whether or not the other side still reads. What is on its way to it may arrive, so
+  // that it hears `status` and not only that there was an end.
   void CloseHard(grpc::Status status) {
-    {
-      const std::lock_guard lock(mutex_);
-      if (!is_closing_) end_ = std::move(status);
-      is_closing_ = true;
-      is_hard_ = true;
-      if (!is_writing_) {
-        WriteNext();
-        return;
-      }
+    const std::lock_guard lock(mutex_);
+    if (!is_closing_) end_ = std::move(status);
+    is_closing_ = true;
+    if (!std::exchange(is_hard_, true) && is_writing_) {
+      patience_.emplace().Set(std::chrono::system_clock::now() + kLastWritePatience,
+                              [rope = rope_](bool is_over) {
+                                if (is_over) rope->Cut();
+                              });
     }
-    context_->TryCancel();  // the write comes back at once, and WriteNext finishes
+    WriteNext();
   }
 
  protected:
-  explicit ServerStream(grpc::CallbackServerContext* context) : context_(context) {}
+  explicit ServerStream(grpc::CallbackServerContext* context)
+      : context_(context), rope_(std::make_shared<Rope>(context)) {}
+  ~ServerStream() override { rope_->Drop(); }
 
   // After construction: nothing can call back into a half-made object.
   void Open() {
@@ -64,9 +70,40 @@ class ServerStream : public grpc::ServerBidiReactor<In, Out> {
   }
 
  private:
+  static constexpr std::chrono::milliseconds kLastWritePatience{500};
+
+  // What an alarm may still hold when the stream has gone.
+  class Rope {
+   public:
+    explicit Rope(grpc::CallbackServerContext* context) : context_(context) {}
+    void Cut() {
+      const std::lock_guard lock(mutex_);
+      if (context_ != nullptr) context_->TryCancel();
+    }
+    void Drop() {
+      const std::lock_guard lock(mutex_);
+      context_ = nullptr;
+    }
+
+   private:
+    std::mutex mutex_;
+    grpc::CallbackServerContext* context_;
+  };
+
+  // Nobody is there any more.
+  void Break(grpc::Status status) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (!is_closing_) end_ = std::move(status);
+      is_closing_ = is_hard_ = true;
+      WriteNext();
+      if (!is_writing_) return;
+    }
+    context_->TryCancel();  // the write comes back at once, and WriteNext finishes
+  }
   void OnReadDone(bool ok) final {
     if (!ok) {
-      CloseHard(grpc::Status::OK);
+      Break(grpc::Status::OK);
       return;
     }
     Heard(heard_);
@@ -78,7 +115,7 @@ class ServerStream : public grpc::ServerBidiReactor<In, Out> {
     if (!ok) is_closing_ = is_hard_ = true;
     WriteNext();
   }
-  void OnCancel() final { CloseHard(grpc::Status::CANCELLED); }
+  void OnCancel() final { Break(grpc::Status::CANCELLED); }
 
   void WriteNext() {
     if (is_writing_ || is_finished_) return;
@@ -92,6 +129,8 @@ class ServerStream : public grpc::ServerBidiReactor<In, Out> {
   }
 
   grpc::CallbackServerContext* const context_;
+  const std::shared_ptr<Rope> rope_;     // owners: this and its alarm
+  std::optional<grpc::Alarm> patience_;  // for the last write; guarded by mutex_
   In heard_;
   std::mutex mutex_;  // guards all below
   Out writing_;
