@@ -26,16 +26,22 @@ class Disk:
     """A small ext4 of its own at `path`."""
 
     def __init__(self, directory: Path):
-        image, self.path = directory / "disk.img", directory / "disk"
+        self._image, self.path = directory / "disk.img", directory / "disk"
         self.path.mkdir()
-        with image.open("wb") as file:
+        with self._image.open("wb") as file:
             file.truncate(DISK_BYTES)
-        subprocess.run(["mkfs.ext4", "-q", str(image)], check=True)
-        done = subprocess.run(["mount", "-o", "loop", str(image), str(self.path)],
+        subprocess.run(["mkfs.ext4", "-q", str(self._image)], check=True)
+        self.mount()
+        self.is_frozen = False
+
+    def mount(self) -> None:
+        done = subprocess.run(["mount", "-o", "loop", str(self._image), str(self.path)],
                               capture_output=True, text=True, check=False)
         if done.returncode != 0:
             pytest.skip(f"NO LOOP DEVICE HERE: {done.stderr.strip()}")
-        self.is_frozen = False
+
+    def unmount(self) -> None:
+        subprocess.run(["umount", "-l", str(self.path)], check=False)
 
     def freeze(self) -> None:
         subprocess.run(["fsfreeze", "-f", str(self.path)], check=True)
@@ -53,7 +59,7 @@ def disk(tmp_path: Path, job: Job) -> Iterator[Disk]:
     yield made
     made.thaw()
     job.end()  # or it would be written to for ever
-    subprocess.run(["umount", "-l", str(made.path)], check=False)
+    made.unmount()
 
 
 @contextmanager
@@ -81,3 +87,17 @@ def test_row_36_a_stop_does_not_wait_for_a_disk_that_stands_still(job: Job, disk
         job.until_stepping(2, beyond=job.step() + 30)
         stops_without_storage(job)
         assert "has been killed and does not end" in job.stderr, job.stderr
+
+
+def test_row_36_what_is_left_of_an_unmounted_disk_is_not_filled(job: Job, disk: Disk) -> None:
+    """The directory is still there, and bare: on the disk below it."""
+    start(job, disk.path)
+    job.until_event("checkpoint_committed")
+    disk.unmount()
+    try:
+        goes_on_without_storage(job)
+        assert not list(disk.path.rglob("step-*")), "nothing is written there"
+        assert "is it not mounted?" in (job.run_dir / "logs/node0/agent.log").read_text()
+    finally:
+        disk.mount()
+    ends_whole(job, disk.path)

@@ -33,7 +33,8 @@ DiskEntry EntryOf(std::string name, const struct stat& found) {
   return {.name = std::move(name),
           .is_folder = S_ISDIR(found.st_mode),
           .bytes = static_cast<uint64_t>(found.st_size),
-          .changed_ns = found.st_mtim.tv_sec * int64_t{1'000'000'000} + found.st_mtim.tv_nsec};
+          .changed_ns = found.st_mtim.tv_sec * int64_t{1'000'000'000} + found.st_mtim.tv_nsec,
+          .device = found.st_dev};
 }
 
 class UringQueue final : public WriteQueue {

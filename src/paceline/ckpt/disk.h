@@ -36,6 +36,7 @@ struct DiskEntry {
   bool is_folder = false;
   uint64_t bytes = 0;
   int64_t changed_ns = 0;  // wall clock of the file system
+  uint64_t device = 0;     // of the file system
 };
 
 class Disk {

@@ -18,7 +18,6 @@
 namespace paceline::ckpt {
 namespace {
 
-constexpr char kLatest[] = "LATEST";
 constexpr char kRemoving[] = ".removing-";
 constexpr uint64_t kLatestBytesMax = 4096;
 
@@ -46,7 +45,7 @@ bool IsAway(const Failure& failure) {
 
 // "" when there is none, or what it says is no name.
 Result<std::string> LatestIn(Store* store) {
-  const Result<std::string> text = store->Get(kLatest, kLatestBytesMax);
+  const Result<std::string> text = store->Get(kLatestName, kLatestBytesMax);
   if (!text.ok() && IsAway(text.failure())) return text.failure();
   if (!text.ok()) return std::string();
   const std::string name(Trimmed(*text));
@@ -54,7 +53,7 @@ Result<std::string> LatestIn(Store* store) {
 }
 
 Result<void> SetLatest(Store* store, const std::string& name) {
-  RETURN_IF_ERROR(Put(store, kLatest, name + "\n", Store::PutMode::kReplace));
+  RETURN_IF_ERROR(Put(store, kLatestName, name + "\n", Store::PutMode::kReplace));
   return store->SyncNames("");
 }
 
@@ -375,7 +374,7 @@ Result<void> Prune(Store* store, uint32_t keep) {
   // What an earlier time began comes first: its name may be needed again.
   for (const StoreEntry& entry : entries) {
     if (entry.name.starts_with(kRemoving)) note(RemoveCheckpoint(store, entry.name));
-    const bool is_attempt = entry.name.starts_with(Concat(kLatest, ".new-"));
+    const bool is_attempt = entry.name.starts_with(Concat(kLatestName, ".new-"));
     if (is_attempt && entry.changed_ns < newest_ns) note(store->Remove(entry.name));
   }
   // The newest one stands first, whether LATEST names it or nothing does.
@@ -442,7 +441,7 @@ Result<void> Remove(Store* store, const std::string& name) {
   ASSIGN_OR_RETURN(const std::vector<Listed> left, List(store));
   ASSIGN_OR_RETURN(const std::string latest, LatestIn(store));
   if (left.empty()) {
-    RETURN_IF_ERROR(store->Remove(kLatest));
+    RETURN_IF_ERROR(store->Remove(kLatestName));
   } else if (latest != left.front().name) {
     RETURN_IF_ERROR(SetLatest(store, left.front().name));
   }

@@ -4,6 +4,7 @@
 #include <sys/random.h>
 
 #include <cerrno>
+#include <optional>
 #include <utility>
 
 #include "paceline/base/text.h"
@@ -29,6 +30,7 @@ class PosixStore final : public Store {
   const std::string& root() const override { return root_; }
 
   Result<void> MakeFolder(const std::string& folder) override {
+    RETURN_IF_ERROR(CheckMounted());
     const std::string path = PathOf(folder);
     const int made = disk_->MakeFolder(path);
     if (made < 0 && made != -EEXIST) return DiskFailure("cannot make", path, -made);
@@ -71,6 +73,8 @@ class PosixStore final : public Store {
     Result<void> made = WriteWhole(making, bytes);
     if (made.ok()) made = mode == PutMode::kNew ? Name(making, path) : Replace(making, path);
     if (!made.ok()) disk_->Unlink(making);
+    DiskEntry root;
+    if (made.ok() && key == kLatestName && disk_->Stat(root_, &root) == 0) device_ = root.device;
     return made;
   }
 
@@ -162,6 +166,24 @@ class PosixStore final : public Store {
   }
 
  private:
+  // After its file system was unmounted the directory is often still there, bare, on the disk below
+  // it. What is written there fills that disk, and is out of sight once it is mounted again. So a
+  // directory that has had checkpoints and has none is believed on the same file system alone.
+  Result<void> CheckMounted() {
+    DiskEntry root;
+    DiskEntry latest;
+    if (disk_->Stat(root_, &root) < 0) return {};  // the next call says what is wrong
+    if (disk_->Stat(PathOf(kLatestName), &latest) == 0) {
+      device_ = root.device;
+    } else if (device_.has_value() && *device_ != root.device) {
+      return Failure{FailureKind::kBusy,
+                     Concat(root_,
+                            " has no checkpoints any more and is on another file system "
+                            "than before: is it not mounted?")};
+    }
+    return {};
+  }
+
   std::string PathOf(const std::string& key) const {
     return key.empty() ? root_ : Concat(root_, "/", key);
   }
@@ -205,6 +227,7 @@ class PosixStore final : public Store {
 
   const std::string root_;
   Disk* const disk_;
+  std::optional<uint64_t> device_;  // where checkpoints were seen
 };
 
 }  // namespace

@@ -4,7 +4,7 @@
 // retention and restoring need, and nothing more. A backend is one file and one line in stores.cc;
 // the suite in store_test.cc says what each has to hold.
 //
-// A key is "LATEST" or "step-7-g1/MANIFEST.json": plain names, with one slash at most.
+// A key is kLatestName or "step-7-g1/MANIFEST.json": plain names, with one slash at most.
 //
 // A store is used by one thread at a time. No call takes back what another one has made durable.
 
@@ -20,6 +20,9 @@
 #include "paceline/ckpt/restore.h"
 
 namespace paceline::ckpt {
+
+// The newest checkpoint's name, in a store that has one.
+inline constexpr char kLatestName[] = "LATEST";
 
 // What a backend can do is data.
 struct StoreTraits {
@@ -46,7 +49,8 @@ class Store {
   // The root as people name it; of has_paths, the path.
   virtual const std::string& root() const = 0;
 
-  // Before anything is written into it. Again: nothing happens.
+  // Before anything is written into it. Again: nothing happens. kBusy also: the store has lost all
+  // that it had, as a directory whose file system was unmounted.
   virtual Result<void> MakeFolder(const std::string& folder) = 0;
 
   // A file of any size, each chunk compared with its hash on the way. What is there is replaced by

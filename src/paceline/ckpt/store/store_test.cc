@@ -28,6 +28,7 @@
 #include "paceline/ckpt/chunk_copy.h"
 #include "paceline/ckpt/saved_ranks.h"
 #include "paceline/ckpt/storage.h"
+#include "paceline/ckpt/store/posix.h"
 #include "paceline/ckpt/store/stores.h"
 
 extern char** environ;
@@ -376,6 +377,41 @@ TEST(Stores, APlaceThatIsNoneIsRefused) {
   EXPECT_TRUE(IsStorePlace("s3://bucket/runs"));
   EXPECT_FALSE(IsStorePlace("runs"));
   EXPECT_FALSE(IsStorePlace("s3://"));
+}
+
+// Tells of another file system than there is.
+class MountedElsewhere : public Disk {
+ public:
+  int Stat(const std::string& path, DiskEntry* entry) override {
+    const int status = Disk::Stat(path, entry);
+    entry->device = device;
+    return status;
+  }
+  uint64_t device = 1;
+};
+
+TEST(Stores, WhatIsLeftOfAnUnmountedDirectoryIsNotWrittenInto) {
+  const TestDir dir;
+  MountedElsewhere disk;
+  const auto store = MakePosixStore(dir.path(), &disk);
+  SavedRanks ranks;
+  ASSERT_TRUE(ranks.SaveWhole(store.get(), 1).ok());
+  // Mounted again it is often another device, with everything in it.
+  disk.device = 2;
+  EXPECT_TRUE(store->MakeFolder("step-3-g1").ok());
+  // Somebody has emptied it, where it is: his business.
+  std::filesystem::rename(dir.path() + "/LATEST", dir.path() + "/aside");
+  EXPECT_TRUE(store->MakeFolder("step-4-g1").ok());
+  disk.device = 1;
+  const Result<void> bare = store->MakeFolder("step-5-g1");
+  ASSERT_FALSE(bare.ok());
+  EXPECT_EQ(bare.failure().kind, FailureKind::kBusy);
+  EXPECT_FALSE(std::filesystem::exists(dir.path() + "/step-5-g1"));
+  std::filesystem::rename(dir.path() + "/aside", dir.path() + "/LATEST");
+  EXPECT_TRUE(store->MakeFolder("step-5-g1").ok());
+  // A store that never saw a checkpoint takes what it finds.
+  std::filesystem::remove(dir.path() + "/LATEST");
+  EXPECT_TRUE(MakePosixStore(dir.path(), &disk)->MakeFolder("step-6-g1").ok());
 }
 
 // A server that is away is not an empty store: nobody may begin anew because of it.
