@@ -64,13 +64,13 @@ def state_of(layout: str, *, is_filled: bool) -> dict[str, Any]:
 def save_worker(folder: str) -> None:
     import paceline.torch as pl
     import torch.distributed as dist
-    import torch.distributed.checkpoint as dcp
+    from torch.distributed.checkpoint.state_dict_saver import save as dcp_save
 
     dist.init_process_group("gloo")
     state = state_of("rows", is_filled=True)
     with pl.Checkpointer(folder) as ckpt:
         ckpt.save(0, {"weights": state})
-    dcp.save({"weights": state}, checkpoint_id=f"{folder}-dcp")
+    dcp_save({"weights": state}, checkpoint_id=f"{folder}-dcp")
     dist.destroy_process_group()
 
 
@@ -79,7 +79,7 @@ def restore_worker(folder: str, layout: str, out: str, kind: str) -> None:
     import paceline.torch as pl
     import torch
     import torch.distributed as dist
-    import torch.distributed.checkpoint as dcp
+    from torch.distributed.checkpoint.state_dict_loader import load as dcp_load
 
     dist.init_process_group("gloo")
     rank, size = dist.get_rank(), dist.get_world_size()
@@ -88,7 +88,7 @@ def restore_worker(folder: str, layout: str, out: str, kind: str) -> None:
     read, began = file_bytes(), time.monotonic()
     ckpt = None if kind == "dcp" else pl.Checkpointer(folder, every=1)
     if ckpt is None:
-        dcp.load(state, checkpoint_id=f"{folder}-dcp")
+        dcp_load(state, checkpoint_id=f"{folder}-dcp")
     else:
         assert ckpt.restore(state) == 1
     took, read = time.monotonic() - began, file_bytes() - read
