@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import pytest
-from job import SCRIPTS, Job, eventually
+from job import SCRIPTS, Job, eventually, runtime_dir
 
 pytestmark = pytest.mark.alone
 
@@ -59,6 +61,21 @@ def test_a_killed_rank_is_not_called_out_of_memory(job: Job) -> None:
     assert "SIGKILL" in failed["sentence"] and "memory" not in failed["sentence"]
 
 
+@contextmanager
+def ask_for_memory(job: Job) -> Iterator[None]:
+    """The agent of the job needs more than it may have, at once and not just when it happens to:
+    it has to keep the beginnings of lines that never end."""
+    (path,) = runtime_dir(job.directory).glob("checkpoints-*.sock")
+    with ExitStack() as open_ones:
+        for _ in range(16):
+            line = open_ones.enter_context(socket.socket(socket.AF_UNIX))
+            line.settimeout(1)
+            with suppress(OSError):  # it may be gone by now
+                line.connect(str(path))
+                line.sendall(b"x" * 900_000)
+        yield
+
+
 def test_row_30_an_agent_that_ran_out_of_memory_costs_no_save(
         job: Job, small_group: Path) -> None:
     """A limit that is too tight for it, from one moment to the next: a new one goes on."""
@@ -70,7 +87,8 @@ def test_row_30_an_agent_that_ran_out_of_memory_costs_no_save(
     agent = job.agent_pid("node0")
     (small_group / "cgroup.procs").write_text(str(agent))
     (small_group / own_group()[1]).write_text(str(256 << 10))
-    eventually(lambda: job.agent_pid("node0") != agent, "a new agent", job=job)
+    with ask_for_memory(job):
+        eventually(lambda: job.agent_pid("node0") != agent, "a new agent", job=job)
     assert job.wait() == 0, job.stderr
     assert len(job.events("world_formed")) == 1, "nobody was restarted"
     assert job.events("checkpoint_committed")[-1]["step"] == 299

@@ -19,6 +19,7 @@ namespace paceline::agent {
 namespace {
 
 constexpr size_t kWhyBytesMax = 512;
+constexpr int kAcceptPauseMs = 20;
 
 // False: the other side has gone.
 bool Receive(int fd, void* to, size_t bytes) {
@@ -99,7 +100,12 @@ void ChunkServer::Take() {
     it = next;
   }
   Fd fd(::accept4(fd_.get(), nullptr, nullptr, SOCK_CLOEXEC));
-  if (!fd.is_open() || !SameUserAt(fd.get()).has_value()) return;
+  if (!fd.is_open()) {
+    // Without a descriptor it would be asked again at once, for ever.
+    ::poll(nullptr, 0, kAcceptPauseMs);
+    return;
+  }
+  if (!SameUserAt(fd.get()).has_value()) return;
   if (sessions_.size() >= kConnectionsMax) return;
   Session& session = sessions_.emplace_back();
   session.fd = std::move(fd);

@@ -67,7 +67,10 @@ void SharedReading::Set(const std::vector<StorageReader>& readers, const std::st
     plan_ = std::make_shared<const Plan>(Plan{readers, directory});
   }
   peers_.Reset();
-  if (readers.empty()) return Drop();
+  if (readers.empty()) {
+    if (timer_ != 0) reactor_.Cancel(std::exchange(timer_, 0));
+    return Drop();
+  }
   uint64_t room = UINT64_MAX;
   for (const MemoryRoom& one : RoomsAt(setup_.memory_root)) room = std::min(room, one.bytes);
   cache_.SetBudget(std::max(room / kCacheShare, kCacheBytesMin));
@@ -77,9 +80,12 @@ void SharedReading::Set(const std::vector<StorageReader>& readers, const std::st
 
 // Ranks read for minutes at most; who comes later reads it again.
 void SharedReading::Tidy() {
-  const int64_t drop_at = used_ns_ + kIdleMax.nanoseconds();
-  timer_ = 0;
-  if (drop_at <= MonotonicNs()) return Drop();
+  const int64_t now = MonotonicNs();
+  int64_t drop_at = used_ns_ + kIdleMax.nanoseconds();
+  if (drop_at <= now) {
+    Drop();
+    drop_at = now + kIdleMax.nanoseconds();
+  }
   timer_ = reactor_.CallAt(drop_at, [this] { Tidy(); });
 }
 
