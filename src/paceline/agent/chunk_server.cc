@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "paceline/agent/unix_socket.h"
+#include "paceline/base/socket_bytes.h"
 #include "paceline/base/status_macros.h"
 
 namespace paceline::agent {
@@ -20,31 +21,6 @@ namespace {
 
 constexpr size_t kWhyBytesMax = 512;
 constexpr int kAcceptPauseMs = 20;
-
-// False: the other side has gone.
-bool Receive(int fd, void* to, size_t bytes) {
-  auto* at = static_cast<char*>(to);
-  while (bytes > 0) {
-    const ssize_t got = ::recv(fd, at, bytes, 0);
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) return false;
-    at += got;
-    bytes -= static_cast<size_t>(got);
-  }
-  return true;
-}
-
-bool Send(int fd, const void* from, size_t bytes) {
-  const auto* at = static_cast<const char*>(from);
-  while (bytes > 0) {
-    const ssize_t sent = ::send(fd, at, bytes, MSG_NOSIGNAL);
-    if (sent < 0 && errno == EINTR) continue;
-    if (sent <= 0) return false;
-    at += sent;
-    bytes -= static_cast<size_t>(sent);
-  }
-  return true;
-}
 
 ChunkEnd EndOf(FailureKind kind) {
   switch (kind) {
@@ -58,7 +34,7 @@ ChunkEnd EndOf(FailureKind kind) {
 
 bool Answer(int fd, ChunkEnd end, const void* bytes, size_t size) {
   const std::array<uint32_t, 2> head = {static_cast<uint32_t>(end), static_cast<uint32_t>(size)};
-  return Send(fd, head.data(), sizeof(head)) && Send(fd, bytes, size);
+  return SendAll(fd, head.data(), sizeof(head)) && SendAll(fd, bytes, size);
 }
 
 }  // namespace
@@ -119,9 +95,9 @@ void ChunkServer::Take() {
 void ChunkServer::Serve(const Fd& fd) const {
   for (;;) {
     uint32_t size = 0;
-    if (!Receive(fd.get(), &size, sizeof(size)) || size > kStoredChunkTextMax) return;
+    if (!ReceiveAll(fd.get(), &size, sizeof(size)) || size > kStoredChunkTextMax) return;
     std::string text(size, '\0');
-    if (!Receive(fd.get(), text.data(), text.size())) return;
+    if (!ReceiveAll(fd.get(), text.data(), text.size())) return;
     const std::optional<StoredChunk> chunk = ParseChunk(text);
     if (!chunk.has_value()) return;
     const Result<HeldChunk> held = source_(*chunk);

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <utility>
 
+#include "paceline/base/socket_bytes.h"
 #include "paceline/base/text.h"
 #include "paceline/ckpt/chunk_copy.h"
 
@@ -34,18 +35,6 @@ Result<Fd> Connect(const std::string& path) {
     return Away(std::strerror(errno));
   }
   return fd;
-}
-
-bool Receive(int fd, void* to, size_t bytes) {
-  auto* at = static_cast<char*>(to);
-  while (bytes > 0) {
-    const ssize_t got = ::recv(fd, at, bytes, MSG_WAITALL);
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) return false;
-    at += got;
-    bytes -= static_cast<size_t>(got);
-  }
-  return true;
 }
 
 Failure FailureOf(uint32_t end, std::string why) {
@@ -164,18 +153,17 @@ Result<ChunkFile::Bytes> ChunkFile::Ask(Fd* link, size_t index) {
   const auto size = static_cast<uint32_t>(text.size());
   std::string request(reinterpret_cast<const char*>(&size), sizeof(size));
   request += text;
-  const ssize_t sent = ::send(link->get(), request.data(), request.size(), MSG_NOSIGNAL);
   std::array<uint32_t, 2> head{};
-  const bool is_answered = sent == static_cast<ssize_t>(request.size()) &&
-                           Receive(link->get(), head.data(), sizeof(head));
+  const bool is_answered = SendAll(link->get(), request.data(), request.size()) &&
+                           ReceiveAll(link->get(), head.data(), sizeof(head));
   const auto [end, bytes] = head;
   const bool is_here = is_answered && end == static_cast<uint32_t>(ChunkEnd::kHere);
   if (is_here && bytes == BytesOf(index)) {
     Bytes memory = Spare();
-    if (Receive(link->get(), memory->Get(ckpt::RoundUpToPage(bytes)), bytes)) return memory;
+    if (ReceiveAll(link->get(), memory->Get(ckpt::RoundUpToPage(bytes)), bytes)) return memory;
   } else if (is_answered && !is_here && bytes <= kWhyBytesMax) {
     std::string why(bytes, '\0');
-    if (Receive(link->get(), why.data(), bytes)) return FailureOf(end, std::move(why));
+    if (ReceiveAll(link->get(), why.data(), bytes)) return FailureOf(end, std::move(why));
   }
   const std::lock_guard lock(mutex_);
   link->Close();
