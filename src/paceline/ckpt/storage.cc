@@ -292,13 +292,17 @@ Result<std::vector<Listed>> List(Store* store) {
       return manifest.failure();
     }
   }
-  ASSIGN_OR_RETURN(const std::string latest, LatestIn(store));
+  ASSIGN_OR_RETURN(std::string latest, LatestIn(store));
   const auto kept = [&](const Listed& one) {
     return KeptFolder{.name = one.name,
                       .is_whole = true,
                       .is_latest = one.name == latest,
-                      .saved = {one.manifest.generation, one.manifest.step}};
+                      .saved = {one.manifest.generation, one.manifest.step},
+                      .job_id = one.manifest.job_id};
   };
+  std::vector<KeptFolder> folders;
+  std::transform(found.begin(), found.end(), std::back_inserter(folders), kept);
+  latest = LatestOf(folders);
   std::sort(found.begin(), found.end(),
             [&](const Listed& a, const Listed& b) { return IsNewerKept(kept(a), kept(b)); });
   return found;
@@ -337,6 +341,31 @@ Result<std::optional<StoredCheckpoint>> Unreadable(Store* store, const std::stri
 
 }  // namespace
 
+namespace {
+
+// What the job of `latest` has saved later, and whose commit was cut off before LATEST: the newest
+// of these. Folders that are not whole are saves on their way.
+Result<std::optional<Listed>> LaterThan(Store* store, const Manifest& latest,
+                                        const std::set<std::string>& except) {
+  ASSIGN_OR_RETURN(const std::vector<StoreEntry> entries, store->List(""));
+  std::optional<Listed> found;
+  for (const StoreEntry& entry : entries) {
+    const SavedStep than = found.has_value()
+                               ? SavedStep{found->manifest.generation, found->manifest.step}
+                               : SavedStep{latest.generation, latest.step};
+    const bool may_be = entry.is_folder && IsCheckpointName(entry.name) &&
+                        SavedIn(entry.name) > than && !except.contains(entry.name);
+    if (!may_be) continue;
+    Result<Manifest> manifest = ReadManifest(store, entry.name);
+    if (!manifest.ok() && IsAway(manifest.failure())) return manifest.failure();
+    if (!manifest.ok() || manifest->job_id != latest.job_id) continue;
+    found = Listed{entry.name, *std::move(manifest)};
+  }
+  return found;
+}
+
+}  // namespace
+
 Result<std::optional<StoredCheckpoint>> Newest(Store* store, const std::set<std::string>& except) {
   const auto stored = [](const std::string& name, const Manifest& manifest) {
     return std::optional(StoredCheckpoint{.name = name,
@@ -348,7 +377,12 @@ Result<std::optional<StoredCheckpoint>> Newest(Store* store, const std::set<std:
   ASSIGN_OR_RETURN(const std::string latest, LatestIn(store));
   if (!latest.empty() && !except.contains(latest)) {
     const Result<Manifest> manifest = ReadManifest(store, latest);
-    if (manifest.ok()) return stored(latest, *manifest);
+    if (manifest.ok()) {
+      const Result<std::optional<Listed>> later = LaterThan(store, *manifest, except);
+      if (!later.ok() && IsAway(later.failure())) return later.failure();
+      const bool is_later = later.ok() && later->has_value();
+      return is_later ? stored((*later)->name, (*later)->manifest) : stored(latest, *manifest);
+    }
     if (IsAway(manifest.failure())) return manifest.failure();
   }
   ASSIGN_OR_RETURN(const std::vector<Listed> all, List(store));

@@ -76,7 +76,8 @@ struct Listed {
   std::string name;
   Manifest manifest;
 };
-// Every checkpoint with a whole manifest, the newest first: what LATEST names, then by step.
+// Every checkpoint with a whole manifest, the newest first (model/retention.h): what LATEST names
+// or the same job has saved later, then by step.
 // kSystem: the store cannot be read, which is not the same as an empty one.
 Result<std::vector<Listed>> List(Store* store);
 // The first of them that is not one of `except`. When there is none, but what LATEST names was

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <fstream>
 #include <memory>
 #include <string>
 #include <vector>
@@ -50,6 +51,21 @@ class StorageTest : public testing::Test {
   const std::unique_ptr<Store> store_ = MakePosixStore(storage_);
   SavedRanks ranks_;
 };
+
+// Seen in real crashes: the agent was killed between the manifest and LATEST, and each world after
+// that began at the checkpoint before.
+TEST_F(StorageTest, ACommitThatWasCutOffBeforeLatestCounts) {
+  for (const int64_t step : {1, 2, 3}) SaveWhole(step);
+  std::ofstream(storage_ + "/LATEST") << NameOf(1) << "\n";
+  EXPECT_EQ((*Newest(store_.get()))->saved, (SavedStep{1, 3}));
+  EXPECT_EQ(List(store_.get())->front().name, NameOf(3));
+  EXPECT_EQ((*Newest(store_.get(), {NameOf(3)}))->saved, (SavedStep{1, 2})) << "when it is damaged";
+  ASSERT_TRUE(Prune(store_.get(), 1).ok());
+  EXPECT_EQ((*Newest(store_.get()))->saved, (SavedStep{1, 3})) << "retention keeps it";
+  // A save on its way is none yet.
+  ASSERT_TRUE(Write(0, 9, 0).ok());
+  EXPECT_EQ((*Newest(store_.get()))->saved, (SavedStep{1, 3}));
+}
 
 TEST_F(StorageTest, WhatWasCommittedIsFoundAndHolds) {
   SaveWhole(7);

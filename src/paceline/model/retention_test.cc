@@ -34,6 +34,19 @@ TEST(Retention, WhatLatestNamesIsTheNewest) {
   EXPECT_EQ(WhatMayGo(folders, 1), (Indexes{0}));
 }
 
+TEST(Retention, ALaterSaveOfTheSameJobIsNewerThanWhatLatestNames) {
+  std::vector<KeptFolder> folders = {Whole(25, 1, 1), Whole(50, 1, 2), Whole(10, 2, 3)};
+  EXPECT_EQ(LatestOf(folders), "") << "LATEST names none";
+  folders[0].is_latest = true;
+  EXPECT_EQ(LatestOf(folders), "step-10-g2") << "of a newer world, whatever its step";
+  folders[2].is_whole = false;
+  EXPECT_EQ(LatestOf(folders), "step-50-g1") << "its commit was cut off";
+  folders[1].job_id = "another";
+  EXPECT_EQ(LatestOf(folders), "step-25-g1");
+  folders[0].is_whole = false;
+  EXPECT_EQ(LatestOf(folders), "");
+}
+
 TEST(Retention, WhatIsBeingWrittenStays) {
   const std::vector<KeptFolder> folders = {Unfinished(1), Whole(10, 1, 5), Unfinished(9)};
   EXPECT_EQ(WhatMayGo(folders, 1), (Indexes{0}));

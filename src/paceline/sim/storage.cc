@@ -139,6 +139,8 @@ std::vector<KeptFolder> Storage::Kept() const {
     if (one.is_whole) one.saved = folder.manifest->saved;
     one.changed_ns = folder.changed.nanoseconds();
   }
+  const std::string latest = LatestOf(kept);
+  for (KeptFolder& one : kept) one.is_latest = one.name == latest;
   return kept;
 }
 
