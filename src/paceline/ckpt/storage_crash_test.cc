@@ -116,6 +116,11 @@ class StorageCrashTest : public testing::Test {
     const auto store = MakePosixStore(played_root_);
     const int64_t newest = SavedRanks::WholeNewest(store.get());
     EXPECT_TRUE(allowed.contains(newest)) << "newest " << newest << " after " << count << " calls";
+    const auto all = List(store.get());
+    ASSERT_TRUE(all.ok());
+    for (const Listed& one : *all) {
+      EXPECT_LE(one.manifest.step, newest) << "it is whole, after " << count << " calls";
+    }
     // Whoever comes next saves, whatever lies around.
     const Result<void> saved = ranks_.SaveWhole(store.get(), 50);
     ASSERT_TRUE(saved.ok()) << saved.failure().message << " after " << count << " calls";
