@@ -15,6 +15,7 @@
 #include "paceline/base/text.h"
 
 namespace paceline::agent {
+
 absl::StatusOr<std::unique_ptr<LineServer>> LineServer::Listen(Reactor& reactor, std::string path,
                                                                Listener listener) {
   ASSIGN_OR_RETURN(Fd fd, ListenAt(path));

@@ -14,6 +14,7 @@
 #include <cstring>
 #include <utility>
 
+#include "paceline/agent/unix_socket.h"
 #include "paceline/base/file_text.h"
 #include "paceline/base/json.h"
 #include "paceline/base/status_macros.h"
@@ -27,12 +28,6 @@ using nlohmann::json;
 constexpr uint32_t kProtocol = 1;
 constexpr size_t kLogTailBytes = 16 << 10;
 constexpr size_t kWhyBytesMax = 400;
-
-bool PeerIsThisUser(int fd) {
-  ucred peer{};
-  socklen_t size = sizeof(peer);
-  return ::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.uid == ::geteuid();
-}
 
 // An address of this family holds 107 bytes and a runtime directory may be longer, so the address
 // leads through the open directory.
@@ -111,7 +106,7 @@ void StarterClient::TryConnect() {
     }
     return;
   }
-  if (!PeerIsThisUser(fd.get())) {
+  if (!SameUserAt(fd.get()).has_value()) {
     Lose(Concat(place_.socket_path, " belongs to another user"));
     return;
   }
