@@ -114,7 +114,7 @@ struct State {
 
 void CopyRound(const State& state, Arena* arena, int round) {
   Measure("save", round, state.bytes, [&] {
-    const auto saved = Save(arena, state.layout, state.sources, {.generation = 1, .step = round});
+    const auto saved = Save(arena, state.layout, state.sources, {.saved = {1, round}});
     CHECK(saved.ok(), "there is a slot");
     return std::string(ChunkCopier::Kernel());
   });
@@ -174,8 +174,7 @@ int Main(int argc, char** argv) {
   }
   for (int round = 0; round < rounds; ++round) {
     Measure("fixed", round, tensors, [&] {
-      const auto saved =
-          Save(arena.get(), state.tiny, state.sources, {.generation = 2, .step = round});
+      const auto saved = Save(arena.get(), state.tiny, state.sources, {.saved = {2, round}});
       CHECK(saved.ok(), "there is a slot");
       return std::string(ChunkCopier::Kernel());
     });

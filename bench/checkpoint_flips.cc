@@ -199,10 +199,9 @@ int Main(int argc, char** argv) {
   const std::string arena_path = dir + "/arena";
   auto arena = *Arena::OpenOrMake(arena_path, {"job", "boot", 0}, {layout.size + 8192, 2});
   CHECK(arena->Reserve(0).ok() && arena->Reserve(1).ok(), "there is memory");
-  CHECK(Save(arena.get(), layout, sources,
-             {.generation = 1, .step = 7, .world_size = 1, .notes = kNotes})
-            .ok(),
-        "it is saved");
+  CHECK(
+      Save(arena.get(), layout, sources, {.saved = {1, 7}, .world_size = 1, .notes = kNotes}).ok(),
+      "it is saved");
   CHECK(FromMemory(arena_path) == truth, "memory gives what was saved");
   const ArenaImage image = arena->Sealed().front();
   StoreImage(*arena, image, dir);

@@ -55,8 +55,8 @@ std::unique_ptr<ckpt::Arena> SaveImage(ArenaShelf* shelf, uint64_t bytes) {
   Prng prng(1);
   for (uint64_t& word : words) word = prng.Next();
   const std::vector<const void*> sources = {words.data()};
-  const auto saved = ckpt::Save(arena->get(), layout, sources,
-                                {.generation = 1, .step = 1, .world_size = 1, .notes = "{}"});
+  const auto saved =
+      ckpt::Save(arena->get(), layout, sources, {.saved = {1, 1}, .world_size = 1, .notes = "{}"});
   CHECK(saved.ok(), "it fits");
   shelf->Refresh();
   return *std::move(arena);

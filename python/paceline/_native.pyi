@@ -45,6 +45,15 @@ class LivePlan:
     ) -> None: ...
     def is_current(self) -> bool: ...
 
+class SavedStep:
+    def __init__(self, generation: int, branch: int, step: int) -> None: ...
+    @property
+    def generation(self) -> int: ...
+    @property
+    def branch(self) -> int: ...
+    @property
+    def step(self) -> int: ...
+
 class Saver:
     @staticmethod
     def open(
@@ -61,8 +70,7 @@ class Saver:
         layout: Layout,
         plan: LivePlan,
         notes: bytes,
-        generation: int,
-        step: int,
+        saved: SavedStep,
         world_size: int,
         is_replica: bool,
     ) -> bool: ...
@@ -80,8 +88,7 @@ class DeviceSaver:
         plan: LivePlan,
         places: bytes,
         notes: bytes,
-        generation: int,
-        step: int,
+        saved: SavedStep,
         world_size: int,
         is_replica: bool,
         stream: int,
@@ -93,7 +100,7 @@ class DeviceSaver:
 class Image:
     @staticmethod
     def in_memory(
-        path: str, job_id: str, boot_id: str, rank: int, generation: int, step: int
+        path: str, job_id: str, boot_id: str, rank: int, saved: SavedStep
     ) -> Image: ...
     @staticmethod
     def on_disk(folder: str, rank: int) -> Image: ...
@@ -119,6 +126,8 @@ class Manifest:
     def generation(self) -> int: ...
     @property
     def step(self) -> int: ...
+    @property
+    def branch(self) -> int: ...
     @property
     def world_size(self) -> int: ...
     def image(self, folder: str, rank: int, chunks: str = "") -> Image: ...

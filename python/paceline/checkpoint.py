@@ -6,11 +6,12 @@ A `Framework` knows tensors; plans, notes and the way back are here. Images are 
 
 import json
 import os
+import sys
 from abc import ABC, abstractmethod
 from typing import Any, Self, cast
 
 from paceline import loading, notes, progress, randomness
-from paceline._native import Image
+from paceline._native import Image, SavedStep
 from paceline.checkpoint_link import Fields, Link, Refused
 from paceline.images import Images, SharedReading, UnreadableError
 from paceline.interval import terms
@@ -18,9 +19,14 @@ from paceline.patience import STORAGE_SECONDS, read_patiently
 from paceline.plan import CheckpointError, Framework, Place, State
 from paceline.planning import Planned
 from paceline.restoring import Restoring
+from paceline.save_order import branches_of
 from paceline.slots import Slots
 from paceline.storage_place import make_directory, place_of
 from paceline.ticket import Ticket
+
+_NO_SLOT = "every slot in memory was in use"
+# A script that goes back at every save would fill its console.
+_BACK_TOLD_MAX = 5
 
 
 class BaseCheckpointer(ABC):
@@ -53,7 +59,9 @@ class BaseCheckpointer(ABC):
         self._overlaps = False  # training goes on while its device copies; see `fence`
         self._planned: Planned | None = None
         self._constants = "}"  # the end of every notes' text
-        self._last: Ticket | None = None
+        self._branches = branches_of(self._directory, self._place.generation)
+        self._last: Ticket | None = None  # the newest that something keeps
+        self._left_out: Ticket | None = None  # the last save, when nothing keeps it
         self._randoms: dict[str, object] = {}  # of the last restore, when they are this rank's
         self.skipped = 0  # saves that were left out because every slot was in use
         self.restored = ""  # one sentence: from where the state came
@@ -66,7 +74,11 @@ class BaseCheckpointer(ABC):
     # ---- saving ----
 
     def save(self, step: int, state: State) -> Ticket:
-        """Copy the state after step `step` to memory; what goes to storage is decided elsewhere."""
+        """Copy the state after step `step` to memory; what goes to storage is decided elsewhere.
+
+        The state that is saved last is the newest, whatever its step: a script may count its steps
+        anew, or go back to an earlier one.
+        """
         if step < 0:
             raise ValueError("a step is 0 or more")
         for value in state.values():
@@ -76,37 +88,61 @@ class BaseCheckpointer(ABC):
         planned, entries = self._plan(state)
         text = self._notes(step, entries)
         self._framework.refresh(planned.plan.leaves)
+        saved = self._name(step)
         try:
             is_saved = self._slots.save(
-                planned, text, self._place, step, is_replica=self._is_replica
+                planned, text, saved, self._place.world_size, is_replica=self._is_replica
             )
         except Refused as refused:
             raise _error(refused, self._directory) from refused
+        progress.step(step)
         if not is_saved:
             self.skipped += 1
-        elif not self._overlaps:
+            self._left_out = Ticket(self, step, branch=saved.branch, lost=_NO_SLOT)
+            return self._left_out
+        if not self._overlaps:
             self._slots.await_copied()
-        progress.step(step)
-        self._last = Ticket(self, step, is_saved=is_saved)
+        self._left_out = None
+        self._last = Ticket(self, step, branch=saved.branch)
         return self._last
 
-    def wait_for(self, step: int, level: str) -> None:
-        """Until that step or a later one is there: "memory", "replicated" or "durable"."""
+    def wait_for(self, ticket: Ticket, level: str, timeout: float | None = None) -> None:
+        """See `Ticket.wait`."""
         self._settle()
+        if ticket.lost:  # by a device that failed
+            return ticket.wait(level)
         if level == "memory":
-            return
+            return None
+        message: Fields = {
+            "op": "wait", "branch": ticket.branch, "step": ticket.step, "level": level
+        }  # fmt: skip
         try:
-            self._link.request({"op": "wait", "step": step, "level": level}, level)
+            self._link.request(message, level, timeout)
         except Refused as refused:
             raise _error(refused, self._directory) from refused
 
     def close(self) -> None:
-        """Wait until the last save is in storage. A second call does nothing."""
+        """Wait until the last save is in storage. A second call does nothing.
+
+        A last save that was left out, because every slot was in use, is told on stderr.
+        """
         last, self._last = self._last, None
+        left_out, self._left_out = self._left_out, None
         if last is not None:
             last.wait("durable")
         self._settle()
         self._link.close()
+        if left_out is not None:
+            kept = f"step {last.step} is the newest" if last is not None else "nothing was saved"
+            _say(f"the last save, of step {left_out.step}, was left out: {_NO_SLOT}; {kept}")
+
+    def _name(self, step: int) -> SavedStep:
+        """The identity of this save. One line tells of a script that goes back."""
+        before = self._branches.last
+        saved = self._branches.next(step)
+        if step <= before and self._place.rank == 0:
+            _say_back(step, before, saved.branch)
+        return saved
 
     def __enter__(self) -> Self:
         return self
@@ -121,7 +157,7 @@ class BaseCheckpointer(ABC):
             self._slots.settle()
         except CheckpointError:
             if self._last is not None:
-                self._last.is_saved = False
+                self._last.lost = "the device failed while it was copied"
             raise
 
     def _plan(self, state: State) -> tuple[Planned, dict[str, notes.Json]]:
@@ -237,7 +273,11 @@ class BaseCheckpointer(ABC):
     def _images(self, answer: Fields) -> Images:
         own = self._place.rank
         listed = cast("list[dict[str, object]]", answer.get("images", []))
-        generation, step = cast("int", answer["generation"]), cast("int", answer["step"])
+        saved = SavedStep(
+            cast("int", answer["generation"]),
+            cast("int", answer["branch"]),
+            cast("int", answer["step"]),
+        )
         opened = self._link.opened
         places = {cast("int", one["rank"]): one for one in listed}
         identity = (str(opened["job_id"]), str(opened["boot_id"]))
@@ -246,7 +286,7 @@ class BaseCheckpointer(ABC):
             one = places[rank]
             if "folder" in one:
                 return Image.on_disk(str(one["folder"]), rank)
-            return Image.in_memory(str(one["path"]), *identity, rank, generation, step)
+            return Image.in_memory(str(one["path"]), *identity, rank, saved)
 
         if answer["from"] == "memory":
             return Images(list(places), own, open_one)
@@ -296,6 +336,7 @@ class BaseCheckpointer(ABC):
                         "is_copy": one.get("is_copy", False),
                         "rank": one["rank"],
                         "generation": answer["generation"],
+                        "branch": answer["branch"],
                         "step": answer["step"],
                     }
                 )
@@ -325,6 +366,17 @@ class BaseCheckpointer(ABC):
         if state:
             randomness.set_python_state(state.pop("python"))
             self._framework.set_random_state(state)
+
+
+def _say(text: str) -> None:
+    print(f"paceline: {text}", file=sys.stderr, flush=True)
+
+
+def _say_back(step: int, before: int, branch: int) -> None:
+    if branch > _BACK_TOLD_MAX:
+        return
+    last = "; further ones are not told" if branch == _BACK_TOLD_MAX else ""
+    _say(f"step {step} is saved after step {before}: what is saved last is the newest{last}")
 
 
 def _error(refused: Refused, directory: str) -> CheckpointError:

@@ -1,6 +1,7 @@
 """A rank's socket to the keeper of its checkpoints; docs/formats/checkpoint_socket.md."""
 
 import json
+import select
 import socket
 import sys
 import time
@@ -24,6 +25,10 @@ class Refused(Exception):
         super().__init__(f"{self.what} ({self.why})")
 
 
+class _LateError(Exception):
+    """No answer came in time."""
+
+
 class Link:
     """One connection, made again when the keeper was: `link.request({"op": "restore"}, …)`.
 
@@ -39,14 +44,22 @@ class Link:
         self.opened: Fields = {}
         self._connect_patiently()
 
-    def request(self, message: Fields, answer: str) -> Fields:
-        """Send `message` and wait for the answer of that kind, through any number of keepers."""
+    def request(self, message: Fields, answer: str, timeout: float | None = None) -> Fields:
+        """Send `message` and wait for the answer of that kind, through any number of keepers.
+
+        `timeout` in seconds; after it TimeoutError, and the keeper is told that nobody waits.
+        """
+        deadline = None if timeout is None else time.monotonic() + timeout
         while True:
             try:
                 if self._socket is None:
                     self._connect_patiently()
                 self._send(message)
-                return self._receive(answer)
+                return self._receive(answer, deadline)
+            except _LateError:
+                self._withdraw(message)
+                what = f"{answer!r} of step {message.get('step')}"
+                raise TimeoutError(f"{what} was not reached within {timeout} s") from None
             except OSError:
                 self._close()
 
@@ -101,9 +114,22 @@ class Link:
         assert self._socket is not None
         self._socket.sendall(json.dumps(message).encode() + b"\n")
 
-    def _receive(self, answer: str) -> Fields:
+    def _withdraw(self, message: Fields) -> None:
+        """What still comes for `message` is read, and is nobody's answer."""
+        try:
+            self._send({**message, "op": "withdraw"})
+            while True:
+                try:
+                    self._receive("withdrawn")
+                    return
+                except Refused:  # of what is withdrawn
+                    continue
+        except OSError:
+            self._close()
+
+    def _receive(self, answer: str, deadline: float | None = None) -> Fields:
         while True:
-            fields = self._line()
+            fields = self._line(deadline)
             if fields.get("op") == "error":
                 raise Refused(fields)
             if fields.get("op") == "notice":
@@ -111,9 +137,14 @@ class Link:
             if fields.get("op") == answer:
                 return fields
 
-    def _line(self) -> Fields:
+    def _line(self, deadline: float | None) -> Fields:
         assert self._socket is not None
         while b"\n" not in self._unread:
+            if deadline is not None:
+                readable = select.poll()
+                readable.register(self._socket, select.POLLIN)
+                if not readable.poll(1000 * max(0.0, deadline - time.monotonic())):
+                    raise _LateError
             received = self._socket.recv(1 << 16)
             if not received or len(self._unread) > LINE_BYTES_MAX:
                 raise ConnectionError("the keeper has gone")

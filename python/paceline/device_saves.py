@@ -3,8 +3,7 @@
 import threading
 from collections.abc import Callable
 
-from paceline._native import Device, DeviceSaver, Saver
-from paceline.plan import Place
+from paceline._native import Device, DeviceSaver, SavedStep, Saver
 from paceline.planning import Planned
 
 
@@ -29,7 +28,13 @@ class DeviceSaves:
         self._saver.reserve()
 
     def begin(
-        self, planned: Planned, text: bytes, place: Place, step: int, *, is_replica: bool
+        self,
+        planned: Planned,
+        text: bytes,
+        saved: SavedStep,
+        world_size: int,
+        *,
+        is_replica: bool,
     ) -> bool:
         """Order the copy of every tensor. False: no slot may be taken now."""
         self.settle()
@@ -38,9 +43,8 @@ class DeviceSaves:
             planned.live,
             planned.places,
             text,
-            place.generation,
-            step,
-            place.world_size,
+            saved,
+            world_size,
             is_replica,
             self._stream(),
         )

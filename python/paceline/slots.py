@@ -8,10 +8,10 @@ import warnings
 from collections.abc import Callable
 from typing import TypeVar, cast
 
-from paceline._native import Device, Saver
+from paceline._native import Device, SavedStep, Saver
 from paceline.checkpoint_link import Fields, Link
 from paceline.device_saves import DeviceSaves
-from paceline.plan import CheckpointError, Place
+from paceline.plan import CheckpointError
 from paceline.planning import Planned
 
 T = TypeVar("T")
@@ -51,7 +51,13 @@ class Slots:
             self._saver = self._open(image_bytes, planned.device)
 
     def save(
-        self, planned: Planned, text: bytes, place: Place, step: int, *, is_replica: bool
+        self,
+        planned: Planned,
+        text: bytes,
+        saved: SavedStep,
+        world_size: int,
+        *,
+        is_replica: bool,
     ) -> bool:
         """Copy the tensors and the notes into a slot. False: no slot may be taken now.
 
@@ -62,15 +68,14 @@ class Slots:
             if planned.device is not None:
                 saves = self._on_device(saver, planned.device)
                 return self._told(
-                    lambda: saves.begin(planned, text, place, step, is_replica=is_replica)
+                    lambda: saves.begin(planned, text, saved, world_size, is_replica=is_replica)
                 )
             is_saved = saver.save(
                 planned.layout,
                 planned.live,
                 text,
-                place.generation,
-                step,
-                place.world_size,
+                saved,
+                world_size,
                 is_replica,
             )
         except OSError as error:

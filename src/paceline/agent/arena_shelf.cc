@@ -252,7 +252,7 @@ std::vector<MemoryImage> ArenaShelf::Images() const {
       images.push_back({.rank = Rank(place.rank),
                         .place = place.node,
                         .is_copy = place.is_copy,
-                        .saved = {image.generation, image.step},
+                        .saved = image.saved(),
                         .world_size = static_cast<uint32_t>(image.world_size),
                         .file_bytes = image.file_bytes,
                         .file_root = image.file_root,
@@ -272,7 +272,7 @@ std::shared_ptr<const ImageClaim> ArenaShelf::Claim(const Place& place, SavedSte
   if (arena == nullptr) return nullptr;
   const std::lock_guard lock(claims_->mutex);
   for (const ArenaImage& image : arena->Sealed()) {
-    if (image.generation != saved.generation || image.step != saved.step) continue;
+    if (image.saved() != saved) continue;
     const std::pair key(static_cast<const ckpt::Arena*>(arena.get()), image.slot);
     // Who holds it already keeps it from changing, so it still is the image that was claimed.
     if (!claims_->held.contains(key) && !arena->BeginRead(image)) {

@@ -236,7 +236,7 @@ void CheckpointStation::Do(const core::SendReport& action) { listener_.report(ac
 
 void CheckpointStation::Do(const core::SetHold& action) {
   const auto arena = shelf_.Find({setup_.node, action.rank});
-  if (arena != nullptr && arena->hold() != action.from_step) arena->SetHold(action.from_step);
+  if (arena != nullptr && arena->hold() != action.from) arena->SetHold(action.from);
 }
 
 void CheckpointStation::Do(const core::ClearHolds&) {

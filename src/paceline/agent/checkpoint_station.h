@@ -107,6 +107,7 @@ class CheckpointStation {
   void Do(const core::AnswerRestore& action);
   void Do(const core::AnswerDurable& action);
   void Do(const core::AnswerReplicated& action);
+  void Do(const core::AnswerWithdrawn& action);
   void Do(const core::AnswerNotice& action);
   void Do(const core::AnswerProblem& action);
   void Do(const core::SetHold& action);

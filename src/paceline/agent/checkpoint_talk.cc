@@ -39,6 +39,19 @@ std::optional<CheckpointTerms> TermsIn(const json& message) {
   return terms;
 }
 
+// Which save a message speaks of; generation 0 where the rank's own is meant.
+SavedStep SavedIn(const json& message) {
+  return {.generation = JsonInt<uint64_t>(message, "generation", 0),
+          .step = JsonInt<int64_t>(message, "step", -1),
+          .branch = JsonInt<uint64_t>(message, "branch", 0)};
+}
+
+// The same, to be sent.
+json JsonOf(std::string_view op, SavedStep saved) {
+  return {
+      {"op", op}, {"generation", saved.generation}, {"branch", saved.branch}, {"step", saved.step}};
+}
+
 }  // namespace
 
 void CheckpointStation::OnLine(LineServer::PeerId peer, const std::string& line) {
@@ -53,7 +66,7 @@ void CheckpointStation::OnLine(LineServer::PeerId peer, const std::string& line)
     return Refuse({peer, "a rank speaks before it has opened its checkpoint",
                    Concat("it says ", op), "use paceline.torch.Checkpointer"});
   }
-  const int64_t step = JsonInt<int64_t>(message, "step", -1);
+  const SavedStep saved = SavedIn(message);
   if (op == "sealed") {
     Feed(core::ImageSealed{peer});
   } else if (op == "ready") {
@@ -62,9 +75,12 @@ void CheckpointStation::OnLine(LineServer::PeerId peer, const std::string& line)
   } else if (op == "restore") {
     Feed(core::RestoreAsked{peer, JsonInt<uint32_t>(message, "world_size", 0)});
   } else if (op == "wait" && JsonText(message, "level") == "replicated") {
-    Feed(core::ReplicaAsked{peer, step});
+    Feed(core::ReplicaAsked{peer, saved.step, saved.branch});
   } else if (op == "wait") {
-    Feed(core::DurabilityAsked{peer, step});
+    Feed(core::DurabilityAsked{peer, saved.step, saved.branch});
+    SetRate();
+  } else if (op == "withdraw") {
+    Feed(core::WaitWithdrawn{peer});
     SetRate();
   } else if (op == "damaged") {
     OnDamaged(message);
@@ -131,17 +147,12 @@ void CheckpointStation::OnDamaged(const json& message) {
     return;
   }
   const int64_t rank = JsonInt<int64_t>(message, "rank", -1);
-  const int64_t generation = JsonInt<int64_t>(message, "generation", -1);
-  if (rank < 0 || generation < 0) return;
+  if (rank < 0 || JsonInt<int64_t>(message, "generation", -1) < 0) return;
   const ArenaShelf::Place place{JsonText(message, "place"), static_cast<uint32_t>(rank),
                                 JsonBool(message, "is_copy", false)};
   LogError("image_damaged",
            {{"place", place.node}, {"rank", place.rank}, {"is_copy", place.is_copy}});
-  Feed(core::ImageFoundDamaged{
-      place.node,
-      place.rank,
-      place.is_copy,
-      {static_cast<uint64_t>(generation), JsonInt<int64_t>(message, "step", -1)}});
+  Feed(core::ImageFoundDamaged{place.node, place.rank, place.is_copy, SavedIn(message)});
 }
 
 void CheckpointStation::Answer(LineServer::PeerId peer, const json& answer) {
@@ -157,11 +168,9 @@ void CheckpointStation::Refuse(const core::AnswerProblem& problem) {
 
 void CheckpointStation::Do(const core::AnswerRestore& action) {
   const RestoreOrder& restore = action.order;
-  json answer = {{"op", "restore"},
-                 {"generation", restore.saved.generation},
-                 {"step", restore.saved.step},
-                 {"world_size", restore.world_size},
-                 {"reason", restore.reason}};
+  json answer = JsonOf("restore", restore.saved);
+  answer["world_size"] = restore.world_size;
+  answer["reason"] = restore.reason;
   switch (restore.from) {
     case RestoreOrder::From::kNothing:
       answer["from"] = "nothing";
@@ -191,7 +200,7 @@ void CheckpointStation::Do(const core::AnswerRestore& action) {
 }
 
 void CheckpointStation::Do(const core::AnswerDurable& action) {
-  Answer(action.peer, {{"op", "durable"}, {"step", action.durable.step}});
+  Answer(action.peer, JsonOf("durable", action.durable));
 }
 
 void CheckpointStation::Do(const core::AnswerNotice& action) {
@@ -199,7 +208,11 @@ void CheckpointStation::Do(const core::AnswerNotice& action) {
 }
 
 void CheckpointStation::Do(const core::AnswerReplicated& action) {
-  Answer(action.peer, {{"op", "replicated"}, {"step", action.replicated.step}});
+  Answer(action.peer, JsonOf("replicated", action.replicated));
+}
+
+void CheckpointStation::Do(const core::AnswerWithdrawn& action) {
+  Answer(action.peer, {{"op", "withdrawn"}});
 }
 
 void CheckpointStation::Do(const core::AnswerProblem& action) {

@@ -174,7 +174,7 @@ class Fetching {
     const FetchOrder& order = incoming_.order();
     const ckpt::ManifestRank* of = manifest.Of(order.rank.value());
     const ckpt::ManifestFile* notes = of == nullptr ? nullptr : manifest.Find(of->notes);
-    const SavedStep saved{manifest.generation, manifest.step};
+    const SavedStep saved = manifest.saved();
     if (notes == nullptr || saved != order.saved) {
       return Failure{FailureKind::kInvalid, "its manifest is of something else"};
     }

@@ -139,7 +139,8 @@ Result<void> IncomingImage::Seal(const std::string& who) {
                 .file_bytes = facts_.file_bytes,
                 .head_bytes = facts_.head_bytes,
                 .notes_bytes = facts_.notes_bytes,
-                .flags = facts_.flags},
+                .flags = facts_.flags,
+                .branch = order_.saved.branch},
                {facts_.hashes.begin(), notes}, {notes, facts_.hashes.end()});
   if (!made_at_.empty() && ::rename(made_at_.c_str(), place_.path.c_str()) != 0) {
     return Failure{FailureKind::kSystem, Concat("cannot rename ", made_at_), errno};

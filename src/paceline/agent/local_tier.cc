@@ -38,19 +38,6 @@ std::string KeyOf(const std::string& folder, const std::string& file) {
   return Concat(folder, "/", file);
 }
 
-std::string NameOf(SavedStep saved) { return Concat("step-", saved.step, "-g", saved.generation); }
-
-// step-7-g1, back.
-std::optional<SavedStep> StepIn(std::string_view name) {
-  if (!ckpt::IsCheckpointName(name)) return std::nullopt;
-  TakePrefix(&name, "step-");
-  const size_t dash = name.find("-g");
-  const auto step = ParseWhole<int64_t>(name.substr(0, dash));
-  const auto generation = ParseWhole<uint64_t>(name.substr(dash + 2));
-  if (!step.has_value() || !generation.has_value()) return std::nullopt;
-  return SavedStep{*generation, *step};
-}
-
 std::optional<MemoryImage> ImageIn(const std::string& text, const std::string& job_id) {
   const json one = ParseJson(text);
   if (!one.is_object() || JsonText(one, "schema") != "paceline.tier/1") return std::nullopt;
@@ -62,7 +49,8 @@ std::optional<MemoryImage> ImageIn(const std::string& text, const std::string& j
   return MemoryImage{.rank = Rank(static_cast<uint32_t>(rank)),
                      .place = "",
                      .saved = {static_cast<uint64_t>(JsonInt<int64_t>(one, "generation", 0)),
-                               JsonInt<int64_t>(one, "step", -1)},
+                               JsonInt<int64_t>(one, "step", -1),
+                               static_cast<uint64_t>(JsonInt<int64_t>(one, "branch", 0))},
                      .world_size = static_cast<uint32_t>(JsonInt<int64_t>(one, "world_size", 0)),
                      .file_bytes = static_cast<uint64_t>(JsonInt<int64_t>(one, "file_bytes", 0)),
                      .file_root = root,
@@ -89,7 +77,7 @@ bool LocalTier::Serves(const ckpt::Store& store) {
   return ::stat(store.root().c_str(), &found) == 0 && IsFarAway(store.root());
 }
 
-std::string LocalTier::FolderOf(SavedStep saved) const { return FolderOf(NameOf(saved)); }
+std::string LocalTier::FolderOf(SavedStep saved) const { return FolderOf(CheckpointNameOf(saved)); }
 
 std::vector<MemoryImage> LocalTier::Images() const {
   std::vector<MemoryImage> images;
@@ -97,7 +85,7 @@ std::vector<MemoryImage> LocalTier::Images() const {
   const auto folders = store_->List("");
   if (!folders.ok()) return images;
   for (const ckpt::StoreEntry& folder : *folders) {
-    const auto saved = StepIn(folder.name);
+    const auto saved = SavedStepIn(folder.name);
     if (!saved.has_value()) continue;
     const auto files = store_->List(folder.name);
     if (!files.ok()) continue;
@@ -115,7 +103,7 @@ std::vector<MemoryImage> LocalTier::Images() const {
 
 bool LocalTier::Has(uint32_t rank, SavedStep saved) const {
   if (!is_on()) return false;
-  const auto found = store_->Has(KeyOf(NameOf(saved), ImageNameOf(rank)));
+  const auto found = store_->Has(KeyOf(CheckpointNameOf(saved), ImageNameOf(rank)));
   return found.ok() && *found;
 }
 
@@ -126,7 +114,7 @@ Result<void> LocalTier::MakeRoom(const std::string& name) {
   ASSIGN_OR_RETURN(const std::vector<ckpt::StoreEntry> entries, store_->List(""));
   std::map<SavedStep, std::string> others;
   for (const ckpt::StoreEntry& entry : entries) {
-    const auto saved = StepIn(entry.name);
+    const auto saved = SavedStepIn(entry.name);
     if (saved.has_value() && entry.name != name) others[*saved] = entry.name;
   }
   // The oldest ones go. Their names stay until their files have gone: nobody else looks here.
@@ -160,6 +148,7 @@ Result<void> LocalTier::Write(const ckpt::ShardPlace& place, const ckpt::ShardIm
                       {"rank", place.rank},
                       {"generation", place.saved.generation},
                       {"step", place.saved.step},
+                      {"branch", place.saved.branch},
                       {"world_size", what.world_size},
                       {"file_bytes", what.file_bytes},
                       {"file_root", Hexadecimal(what.file_root)},
@@ -173,8 +162,7 @@ Result<void> LocalTier::Send(ckpt::Store* store, const ckpt::ShardPlace& place,
                              ckpt::Pacer* pacer) const {
   if (!is_on()) return Failure{FailureKind::kNotFound, "this node keeps nothing on its disk"};
   ASSIGN_OR_RETURN(const ckpt::Manifest part, ckpt::ReadPart(FolderOf(place.name), place.rank));
-  const SavedStep saved{part.generation, part.step};
-  if (saved != place.saved || part.job_id != place.job_id) {
+  if (part.saved() != place.saved || part.job_id != place.job_id) {
     return Failure{FailureKind::kNotFound, "what is on this node's disk is of another save"};
   }
   const ckpt::ManifestFile* small = part.Find(ckpt::NotesNameOf(place.rank));
@@ -207,7 +195,7 @@ void LocalTier::RemoveAll() {
   const auto folders = store_->List("");
   if (!folders.ok()) return;
   for (const ckpt::StoreEntry& folder : *folders) {
-    if (!StepIn(folder.name).has_value()) continue;
+    if (!SavedStepIn(folder.name).has_value()) continue;
     const auto files = store_->List(folder.name);
     if (!files.ok()) continue;
     for (const ckpt::StoreEntry& file : *files) {

@@ -124,7 +124,7 @@ bool PeerMemory::Has(Rank rank, SavedStep saved) const {
   const auto arena = shelf_->Find({setup_.node, rank.value(), true});
   if (arena == nullptr) return false;
   for (const ArenaImage& image : arena->Sealed()) {
-    if (image.generation == saved.generation && image.step == saved.step) return true;
+    if (image.saved() == saved) return true;
   }
   return false;
 }
@@ -230,6 +230,7 @@ void PeerMemory::OnEnded(const std::shared_ptr<IncomingImage>& incoming,
   LogInfo("image_fetched", {{"rank", rank},
                             {"generation", order.saved.generation},
                             {"step", order.saved.step},
+                            {"branch", order.saved.branch},
                             {"from", incoming->from()},
                             {"ms", (MonotonicNs() - began) / 1'000'000},
                             {"problem", problem}});

@@ -114,7 +114,7 @@ class PeerMemoryTest : public testing::Test {
     for (const uint32_t slot : {0, 1, 2}) ASSERT_TRUE((*arena)->Reserve(slot).ok());
     const std::string notes = "{\"step\":" + std::to_string(step) + "}";
     ASSERT_TRUE(ckpt::Save(arena->get(), layout, sources,
-                           {.generation = 1, .step = step, .world_size = 2, .notes = notes})
+                           {.saved = {1, step}, .world_size = 2, .notes = notes})
                     .ok());
     OnLoop([&] { host->shelf.Refresh(); });
   }

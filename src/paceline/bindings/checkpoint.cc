@@ -47,7 +47,7 @@ Layout MakeLayout(const std::vector<BoxTuple>& boxes, const std::set<std::string
 }
 
 bool Save(Saver& saver, const Layout& layout, const LivePlan& plan, const nb::bytes& notes,
-          uint64_t generation, int64_t step, uint64_t world_size, bool is_replica) {
+          const SavedStep& saved, uint64_t world_size, bool is_replica) {
   const std::vector<uintptr_t>& addresses = plan.addresses();
   if (addresses.size() != layout.order.size()) throw nb::value_error("an address for each box");
   std::vector<const void*> sources;
@@ -55,15 +55,14 @@ bool Save(Saver& saver, const Layout& layout, const LivePlan& plan, const nb::by
   for (const size_t index : layout.order) {
     sources.push_back(reinterpret_cast<const void*>(addresses[index]));
   }
-  const ckpt::SaveStep what{.generation = generation,
-                            .step = step,
+  const ckpt::SaveStep what{.saved = saved,
                             .world_size = world_size,
                             .is_replica = is_replica,
                             .notes = {notes.c_str(), notes.size()}};
   nb::gil_scoped_release release;
-  Result<bool> saved = saver.Save(layout.image, sources, what);
+  Result<bool> is_saved = saver.Save(layout.image, sources, what);
   nb::gil_scoped_acquire acquire;
-  return ValueOrRaise(std::move(saved));
+  return ValueOrRaise(std::move(is_saved));
 }
 
 nb::list BoxesOf(const ImageReader& image) {
@@ -137,43 +136,24 @@ void BindSaving(nb::module_& module) {
       .def("stop_reserving", &Saver::StopReserving)
       .def_prop_ro("reserved_slots", &Saver::reserved_slots)
       .def_prop_ro("image_bytes_max", &Saver::image_bytes_max)
-      .def("save", &Save, nb::arg("layout"), nb::arg("plan"), nb::arg("notes"),
-           nb::arg("generation"), nb::arg("step"), nb::arg("world_size"), nb::arg("is_replica"));
+      .def("save", &Save, nb::arg("layout"), nb::arg("plan"), nb::arg("notes"), nb::arg("saved"),
+           nb::arg("world_size"), nb::arg("is_replica"));
 }
 
-}  // namespace
-
-void BindCheckpoint(nb::module_& module) {
-  BindSaving(module);
-
-  nb::class_<ImageReader>(module, "Image")
-      .def_static(
-          "in_memory",
-          [](const std::string& path, const std::string& job_id, const std::string& boot_id,
-             uint32_t rank, uint64_t generation, int64_t step) {
-            return ValueOrRaise(
-                ImageReader::Open({path, {job_id, boot_id, rank}, generation, step}));
+void BindSavedStep(nb::module_& module) {
+  nb::class_<SavedStep>(module, "SavedStep")
+      .def(
+          "__init__",
+          [](SavedStep* self, uint64_t generation, uint64_t branch, int64_t step) {
+            new (self) SavedStep{.generation = generation, .step = step, .branch = branch};
           },
-          nb::arg("path"), nb::arg("job_id"), nb::arg("boot_id"), nb::arg("rank"),
-          nb::arg("generation"), nb::arg("step"))
-      .def_static(
-          "on_disk",
-          [](const std::string& folder, uint32_t rank) {
-            return ValueOrRaise(ImageReader::OpenPart(folder, rank));
-          },
-          nb::arg("folder"), nb::arg("rank"))
-      .def_prop_ro("notes",
-                   [](ImageReader& image) {
-                     const std::string notes = ValueOrRaise([&] {
-                       const nb::gil_scoped_release released;
-                       return image.Notes();
-                     }());
-                     return nb::bytes(notes.data(), notes.size());
-                   })
-      .def_prop_ro("bytes_read", &ImageReader::bytes_read)
-      .def("boxes", &BoxesOf)
-      .def("restore", &RestoreInto, nb::arg("wholes"), nb::arg("parts"));
+          nb::arg("generation"), nb::arg("branch"), nb::arg("step"))
+      .def_ro("generation", &SavedStep::generation)
+      .def_ro("branch", &SavedStep::branch)
+      .def_ro("step", &SavedStep::step);
+}
 
+void BindManifest(nb::module_& module) {
   nb::class_<ckpt::Manifest>(module, "Manifest")
       .def_static(
           "read",
@@ -182,6 +162,7 @@ void BindCheckpoint(nb::module_& module) {
       .def_ro("job_id", &ckpt::Manifest::job_id)
       .def_ro("generation", &ckpt::Manifest::generation)
       .def_ro("step", &ckpt::Manifest::step)
+      .def_ro("branch", &ckpt::Manifest::branch)
       .def_ro("world_size", &ckpt::Manifest::world_size)
       .def(
           "image",
@@ -200,6 +181,40 @@ void BindCheckpoint(nb::module_& module) {
             return nb::bytes(text.data(), text.size());
           },
           nb::arg("folder"), nb::arg("rank"));
+}
+
+}  // namespace
+
+void BindCheckpoint(nb::module_& module) {
+  BindSavedStep(module);
+  BindSaving(module);
+
+  nb::class_<ImageReader>(module, "Image")
+      .def_static(
+          "in_memory",
+          [](const std::string& path, const std::string& job_id, const std::string& boot_id,
+             uint32_t rank, const SavedStep& saved) {
+            return ValueOrRaise(ImageReader::Open({path, {job_id, boot_id, rank}, saved}));
+          },
+          nb::arg("path"), nb::arg("job_id"), nb::arg("boot_id"), nb::arg("rank"), nb::arg("saved"))
+      .def_static(
+          "on_disk",
+          [](const std::string& folder, uint32_t rank) {
+            return ValueOrRaise(ImageReader::OpenPart(folder, rank));
+          },
+          nb::arg("folder"), nb::arg("rank"))
+      .def_prop_ro("notes",
+                   [](ImageReader& image) {
+                     const std::string notes = ValueOrRaise([&] {
+                       const nb::gil_scoped_release released;
+                       return image.Notes();
+                     }());
+                     return nb::bytes(notes.data(), notes.size());
+                   })
+      .def_prop_ro("bytes_read", &ImageReader::bytes_read)
+      .def("boxes", &BoxesOf)
+      .def("restore", &RestoreInto, nb::arg("wholes"), nb::arg("parts"));
+  BindManifest(module);
 }
 
 }  // namespace paceline::bindings

@@ -40,11 +40,10 @@ std::vector<DeviceSource> SourcesOf(const Layout& layout, const LivePlan& plan,
 }
 
 bool Begin(DeviceSaver& saver, const Layout& layout, const LivePlan& plan, const nb::bytes& places,
-           const nb::bytes& notes, uint64_t generation, int64_t step, uint64_t world_size,
-           bool is_replica, uint64_t stream) {
+           const nb::bytes& notes, const SavedStep& saved, uint64_t world_size, bool is_replica,
+           uint64_t stream) {
   const std::vector<DeviceSource> sources = SourcesOf(layout, plan, places);
-  const ckpt::SaveStep what{.generation = generation,
-                            .step = step,
+  const ckpt::SaveStep what{.saved = saved,
                             .world_size = world_size,
                             .is_replica = is_replica,
                             .notes = {notes.c_str(), notes.size()}};
@@ -79,8 +78,7 @@ void BindDeviceSaver(nb::module_& module) {
            nb::keep_alive<1, 2>(), nb::keep_alive<1, 3>())
       .def("reserve", [](DeviceSaver& saver) { Wait([&] { return saver.Reserve(); }); })
       .def("begin", &Begin, nb::arg("layout"), nb::arg("plan"), nb::arg("places"), nb::arg("notes"),
-           nb::arg("generation"), nb::arg("step"), nb::arg("world_size"), nb::arg("is_replica"),
-           nb::arg("stream"))
+           nb::arg("saved"), nb::arg("world_size"), nb::arg("is_replica"), nb::arg("stream"))
       .def("finish", [](DeviceSaver& saver) { Wait([&] { return saver.Finish(); }); })
       .def("await_copied", [](DeviceSaver& saver) { Wait([&] { return saver.AwaitCopied(); }); })
       .def(

@@ -254,7 +254,8 @@ ArenaSlotView Arena::Look(uint32_t index) const {
                 .notes_bytes = at.notes_bytes,
                 .file_root = at.file_root,
                 .root = at.root,
-                .flags = at.flags};
+                .flags = at.flags,
+                .branch = at.branch};
   const uint64_t room = header().image_bytes;
   const bool holds = at.check == CheckOf(view.image) && view.image.file_bytes <= room &&
                      view.image.notes_bytes <= room - view.image.file_bytes &&
@@ -275,7 +276,7 @@ void Arena::ForgetUnfinished() {
   }
 }
 
-std::optional<uint32_t> Arena::BeginWrite(std::optional<int64_t> keep) {
+std::optional<uint32_t> Arena::BeginWrite(std::optional<SavedStep> keep) {
   for (;;) {
     std::array<ArenaSlotView, kArenaSlotsMax> views;
     std::array<uint64_t, kArenaSlotsMax> words{};
@@ -313,20 +314,29 @@ void Arena::Seal(ArenaImage image, std::span<const uint64_t> file_hashes,
   at.file_root = image.file_root;
   at.root = image.root;
   at.flags = image.flags;
+  at.branch = image.branch;
   at.check = CheckOf(image);
   SetState(image.slot, ArenaSlotState::kSealed);
 }
 
-std::optional<int64_t> Arena::hold() const {
-  const uint64_t word = header().hold.load(std::memory_order_acquire);
-  if (word == 0) return std::nullopt;
-  return static_cast<int64_t>(word - 1);
+std::optional<SavedStep> Arena::hold() const {
+  const ArenaHeader& head = header();
+  const uint64_t word = head.hold.load();
+  const SavedStep from{.generation = head.hold_generation.load(),
+                       .step = static_cast<int64_t>(word) - 1,
+                       .branch = head.hold_branch.load()};
+  // An agent that is just changing it tells the rank of the next save.
+  if (word == 0 || head.hold.load() != word) return std::nullopt;
+  return from;
 }
 
-void Arena::SetHold(std::optional<int64_t> from_step) {
+void Arena::SetHold(std::optional<SavedStep> from) {
   auto* header = reinterpret_cast<ArenaHeader*>(memory_);
-  const uint64_t word = from_step.has_value() ? static_cast<uint64_t>(*from_step) + 1 : 0;
-  header->hold.store(word, std::memory_order_release);
+  header->hold.store(0);
+  if (!from.has_value()) return;
+  header->hold_generation.store(from->generation);
+  header->hold_branch.store(from->branch);
+  header->hold.store(static_cast<uint64_t>(from->step) + 1);
 }
 
 void Arena::GiveUp(uint32_t index) { SetState(index, ArenaSlotState::kFree); }

@@ -70,7 +70,7 @@ class Arena {
   // After the start of a writer: frees what a writer that died was filling.
   void ForgetUnfinished();
   // A slot to fill, in state kWriting. Nothing: every slot is being read or holds what must stay.
-  std::optional<uint32_t> BeginWrite(std::optional<int64_t> keep = {});
+  std::optional<uint32_t> BeginWrite(std::optional<SavedStep> keep = {});
   std::byte* image(uint32_t slot) { return memory_ + ImageAt(slot); }
   // Maps that part of a slot that is reserved, so that filling it does not fault page by page,
   // which takes several times as long.
@@ -80,8 +80,8 @@ class Arena {
   void Seal(ArenaImage image, std::span<const uint64_t> file_hashes,
             std::span<const uint64_t> notes_hashes);
   void GiveUp(uint32_t slot);
-  // The step from which on the next image must stay; see SetHold.
-  std::optional<int64_t> hold() const;
+  // The save from which on the next image must stay; see SetHold.
+  std::optional<SavedStep> hold() const;
 
   // ---- readers ----
 
@@ -99,8 +99,8 @@ class Arena {
   // The file that is mapped, and where in it a slot's image begins; its notes are NotesAt later.
   int fd() const { return fd_.get(); }
   uint64_t ImageOffset(uint32_t slot) const { return ImageAt(slot); }
-  // The writer's first image of that step or a later one stays until this is called again.
-  void SetHold(std::optional<int64_t> from_step);
+  // The writer's first image of that save or a later one stays until this is called again.
+  void SetHold(std::optional<SavedStep> from);
 
  private:
   Arena(Fd fd, std::byte* memory, uint64_t size)

@@ -124,13 +124,36 @@ TEST_F(ArenaTest, TheNewestIsNeverOverwrittenNorWhatIsRead) {
 TEST_F(ArenaTest, WhatTheWorldHasInCommonIsKept) {
   const auto arena = OpenOrMake(3);
   for (int64_t step = 1; step <= 3; ++step) ASSERT_TRUE(Save(arena.get(), 1, step, 10));
-  const auto slot = arena->BeginWrite(/*keep=*/1);
+  const auto slot = arena->BeginWrite(/*keep=*/SavedStep{1, 1});
   ASSERT_TRUE(slot);
   arena->GiveUp(*slot);
   const auto images = arena->Sealed();
   ASSERT_EQ(images.size(), 2u);
   EXPECT_EQ(images[0].step, 3);
   EXPECT_EQ(images[1].step, 1);
+}
+
+TEST_F(ArenaTest, TheOrderToHoldASaveIsReadAsItWasWritten) {
+  const auto arena = OpenOrMake(2);
+  EXPECT_FALSE(arena->hold().has_value());
+  for (const SavedStep from : {SavedStep{1, 0}, SavedStep{3, 40, 2}, SavedStep{3, 4, 9}}) {
+    arena->SetHold(from);
+    EXPECT_EQ(arena->hold(), from);
+  }
+  arena->SetHold(std::nullopt);
+  EXPECT_FALSE(arena->hold().has_value());
+}
+
+TEST(HeldStep, ABranchComesAfterTheHeldStepOfTheBranchBefore) {
+  HeldStep held;
+  const SavedStep from{1, 100};
+  EXPECT_FALSE(held.Keep(from).has_value());
+  held.Saved({1, 99});
+  EXPECT_FALSE(held.Keep(from).has_value());
+  held.Saved({1, 5, 1});
+  held.Saved({1, 6, 1});
+  EXPECT_EQ(held.Keep(from), (SavedStep{1, 5, 1}));
+  EXPECT_FALSE(held.Keep(SavedStep{1, 100, 1}).has_value()) << "another order";
 }
 
 TEST_F(ArenaTest, ClaimsOfTheDeadAreTakenBack) {

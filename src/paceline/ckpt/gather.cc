@@ -38,8 +38,8 @@ Result<Part> Parse(const std::string& text, const Shard& shard, SavedStep saved,
   if (!parsed.ok()) return Annotate(parsed.failure(), name);
   Part part{.manifest = *std::move(parsed), .boxes = {}};
   const Manifest& says = part.manifest;
-  const bool is_of_it = says.generation == saved.generation && says.step == saved.step &&
-                        says.ranks.size() == 1 && says.ranks[0].rank == shard.rank.value() &&
+  const bool is_of_it = says.saved() == saved && says.ranks.size() == 1 &&
+                        says.ranks[0].rank == shard.rank.value() &&
                         says.ranks[0].file == FileNameOf(shard.file_of.value());
   if (!is_of_it) return Failure{FailureKind::kInvalid, name + " is of another save"};
   for (ManifestFile& file : part.manifest.files) {
@@ -91,6 +91,7 @@ Result<Manifest> Gather(Store* store, const CommitPlace& place) {
   Manifest whole{.job_id = place.job_id,
                  .generation = order.saved.generation,
                  .step = order.saved.step,
+                 .branch = order.saved.branch,
                  .world_size = order.world_size,
                  .files = {},
                  .ranks = {}};

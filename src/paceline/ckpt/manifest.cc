@@ -155,6 +155,8 @@ std::string ToText(const Manifest& manifest) {
                {"world_size", manifest.world_size},
                {"files", files},
                {"ranks", ranks}};
+  // Most checkpoints are of branch 0, and are written as they were before there were branches.
+  if (manifest.branch > 0) text["branch"] = manifest.branch;
   const std::string body = PrintJson(text);
   text["check"] = Hex(HashOf(body.data(), body.size()));
   return PrintJson(text, {.indent = 1, .fill = '\t'}) + "\n";
@@ -179,6 +181,10 @@ Result<Manifest> ParseManifest(std::string_view text) {
   manifest.job_id = job_id.get<std::string>();
   manifest.step = step.get<int64_t>();
   ASSIGN_OR_RETURN(manifest.generation, Number(parsed, "generation"));
+  if (parsed.contains("branch")) {
+    ASSIGN_OR_RETURN(manifest.branch, Number(parsed, "branch"));
+  }
+  if (manifest.branch > kBranchMax) return BadManifest("is of an impossible branch");
   ASSIGN_OR_RETURN(const uint64_t world_size, Number(parsed, "world_size"));
   if (world_size > kRanksMax) return BadManifest("is of an impossible world");
   manifest.world_size = static_cast<uint32_t>(world_size);

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "paceline/base/result.h"
+#include "paceline/model/saved_step.h"
 
 namespace paceline::ckpt {
 
@@ -36,11 +37,13 @@ struct Manifest {
   std::string job_id;
   uint64_t generation = 0;
   int64_t step = 0;
+  uint64_t branch = 0;
   uint32_t world_size = 0;  // 0 in a part
   std::vector<ManifestFile> files;
   std::vector<ManifestRank> ranks;
   bool operator==(const Manifest&) const = default;
 
+  SavedStep saved() const { return {.generation = generation, .step = step, .branch = branch}; }
   const ManifestFile* Find(std::string_view name) const;
   const ManifestRank* Of(uint32_t rank) const;
   uint64_t bytes() const;

@@ -52,7 +52,7 @@ class RestoreTest : public testing::Test {
     arena_ = *Arena::OpenOrMake(dir_.path() + "/a", {"job", "boot", 0}, {layout_.size, 2});
     for (const uint32_t slot : {0, 1}) EXPECT_TRUE(arena_->Reserve(slot).ok());
     for (const auto& tensor : tensors_) sources_.push_back(tensor.data());
-    EXPECT_TRUE(Save(arena_.get(), layout_, sources_, {.generation = 1, .step = 7}).ok());
+    EXPECT_TRUE(Save(arena_.get(), layout_, sources_, {.saved = {1, 7}}).ok());
     image_ = arena_->Sealed().front();
     hashes_ = arena_->FileHashesOf(image_);
   }
@@ -151,10 +151,10 @@ TEST_F(RestoreTest, ASaveThatCannotBeSaysSo) {
   Image large = layout_;
   large.size = arena_->image_bytes_max() + 1;
   EXPECT_EQ(Save(arena_.get(), large, sources_, {}).failure().kind, FailureKind::kTooLarge);
-  ASSERT_TRUE(Save(arena_.get(), layout_, sources_, {.generation = 1, .step = 8}).ok());
+  ASSERT_TRUE(Save(arena_.get(), layout_, sources_, {.saved = {1, 8}}).ok());
   const auto images = arena_->Sealed();
   ASSERT_TRUE(arena_->BeginRead(images[1]));
-  EXPECT_EQ(Save(arena_.get(), layout_, sources_, {.generation = 1, .step = 9}).failure().kind,
+  EXPECT_EQ(Save(arena_.get(), layout_, sources_, {.saved = {1, 9}}).failure().kind,
             FailureKind::kBusy);
 }
 

@@ -34,13 +34,14 @@ Result<uint32_t> BeginImage(Arena* arena, const Image& layout, const SaveStep& w
 void SealImage(Arena* arena, uint32_t slot, const Image& layout, const SaveStep& what,
                std::span<const uint64_t> file_hashes, std::span<const uint64_t> notes_hashes) {
   arena->Seal({.slot = slot,
-               .generation = what.generation,
-               .step = what.step,
+               .generation = what.saved.generation,
+               .step = what.saved.step,
                .world_size = what.world_size,
                .file_bytes = layout.size,
                .head_bytes = layout.head.size(),
                .notes_bytes = what.notes.size(),
-               .flags = what.is_replica ? kArenaReplica : 0},
+               .flags = what.is_replica ? kArenaReplica : 0,
+               .branch = what.saved.branch},
               file_hashes, notes_hashes);
 }
 

@@ -17,12 +17,11 @@
 namespace paceline::ckpt {
 
 struct SaveStep {
-  uint64_t generation = 0;
-  int64_t step = 0;
+  SavedStep saved;
   uint64_t world_size = 1;
-  bool is_replica = false;           // all ranks hold the same tensors
-  std::string_view notes = {};       // small state that is no tensor; see docs/formats/notes.md
-  std::optional<int64_t> keep = {};  // a step whose image must stay; see ChooseSlot
+  bool is_replica = false;             // all ranks hold the same tensors
+  std::string_view notes = {};         // small state that is no tensor; see docs/formats/notes.md
+  std::optional<SavedStep> keep = {};  // the save whose image must stay; see ChooseSlot
 };
 
 // The room that a file with such notes takes in a slot.

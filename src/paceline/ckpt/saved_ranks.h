@@ -51,20 +51,21 @@ class SavedRanks {
     auto arena = *Arena::OpenOrMake(path, {"j", "b", rank}, {layout.size + 100'000, 2});
     for (const uint32_t slot : {0u, 1u}) ASSERT_TRUE(arena->Reserve(slot).ok());
     ASSERT_TRUE(ckpt::Save(arena.get(), layout, sources,
-                           {.generation = 1, .step = step, .world_size = 2, .notes = notes})
+                           {.saved = {1, step}, .world_size = 2, .notes = notes})
                     .ok());
     arenas_[rank] = std::move(arena);
   }
 
-  Result<void> Write(Store* store, uint32_t rank, int64_t step, uint32_t file_of) const {
+  Result<void> Write(Store* store, uint32_t rank, int64_t step, uint32_t file_of,
+                     uint64_t branch = 0) const {
     const Arena& arena = *arenas_[rank];
     const ArenaImage image = arena.Sealed().front();
     MemorySource file(arena.FileOf(image));
     MemorySource notes(arena.NotesOf(image));
     return WriteShard(store,
-                      {.name = NameOf(step),
+                      {.name = NameOf(step, branch),
                        .job_id = "job",
-                       .saved = {1, step},
+                       .saved = {1, step, branch},
                        .rank = rank,
                        .file_of = file_of},
                       {.file = &file,
@@ -74,25 +75,28 @@ class SavedRanks {
                       nullptr);
   }
 
-  static std::string NameOf(int64_t step) { return "step-" + std::to_string(step) + "-g1"; }
+  static std::string NameOf(int64_t step, uint64_t branch = 0) {
+    return CheckpointNameOf({1, step, branch});
+  }
 
-  static CommitPlace Place(int64_t step, bool is_shared = false) {
-    return {.order = {.saved = {1, step},
+  static CommitPlace Place(int64_t step, bool is_shared = false, uint64_t branch = 0) {
+    return {.order = {.saved = {1, step, branch},
                       .world_size = 2,
-                      .name = NameOf(step),
+                      .name = NameOf(step, branch),
                       .shards = {{Rank(0), Rank(0)}, {Rank(1), Rank(is_shared ? 0 : 1)}}},
             .job_id = "job"};
   }
 
   // A whole checkpoint, half of the tensor of each rank, as agents make it. The first failure.
-  Result<void> SaveWhole(Store* store, int64_t step) {
+  Result<void> SaveWhole(Store* store, int64_t step, uint64_t branch = 0) {
     Save(0, step, 0, 10);
     Save(1, step, 10, 10);
-    RETURN_IF_ERROR(Write(store, 0, step, 0));
-    RETURN_IF_ERROR(Write(store, 1, step, 1));
-    const Result<uint64_t> committed = Commit(store, Place(step));
+    RETURN_IF_ERROR(Write(store, 0, step, 0, branch));
+    RETURN_IF_ERROR(Write(store, 1, step, 1, branch));
+    const CommitPlace place = Place(step, false, branch);
+    const Result<uint64_t> committed = Commit(store, place);
     if (!committed.ok()) return committed.failure();
-    RemoveParts(store, Place(step).order);
+    RemoveParts(store, place.order);
     return {};
   }
 

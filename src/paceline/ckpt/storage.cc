@@ -105,39 +105,22 @@ Result<std::optional<int64_t>> UnfinishedNs(Store* store, const StoreEntry& fold
   return changed_ns;
 }
 
-// "step-1200-g3".
-SavedStep SavedIn(std::string_view name) {
-  TakePrefix(&name, "step-");
-  const size_t dash = name.find("-g");
-  if (dash == std::string_view::npos) return {};
-  return {.generation = ParseWhole<uint64_t>(name.substr(dash + 2)).value_or(0),
-          .step = ParseWhole<int64_t>(name.substr(0, dash)).value_or(-1)};
-}
-
 // A commit that was carried out late, by somebody who was away, must not hide what is newer. Steps
 // of another job say nothing about ours.
 Result<void> CheckNotPassed(Store* store, const CommitPlace& place) {
   ASSIGN_OR_RETURN(const std::string latest, LatestIn(store));
   if (latest.empty() || latest == place.order.name) return {};
-  if (SavedIn(latest) < place.order.saved) return {};  // its manifest need not be read
+  // Then its manifest need not be read.
+  if (SavedStepIn(latest).value_or(SavedStep()) < place.order.saved) return {};
   const Result<Manifest> newest = ReadManifest(store, latest);
   if (!newest.ok()) return IsAway(newest.failure()) ? newest.failure() : Result<void>();
-  const SavedStep theirs{newest->generation, newest->step};
-  if (newest->job_id != place.job_id || theirs < place.order.saved) return {};
+  if (newest->job_id != place.job_id || newest->saved() < place.order.saved) return {};
   return Failure{FailureKind::kFenced, Concat(latest, " is newer than ", place.order.name)};
 }
 
 }  // namespace
 
-bool IsCheckpointName(std::string_view name) {
-  const auto digits = [&] {
-    const size_t count = std::min(name.find_first_not_of("0123456789"), name.size());
-    name.remove_prefix(count);
-    return count > 0;
-  };
-  return TakePrefix(&name, "step-") && digits() && TakePrefix(&name, "-g") && digits() &&
-         name.empty();
-}
+bool IsCheckpointName(std::string_view name) { return SavedStepIn(name).has_value(); }
 
 std::string FileNameOf(uint32_t rank) { return "shard-" + Padded(rank) + ".safetensors"; }
 std::string FrozenNameOf(uint32_t rank) { return "shard-" + Padded(rank) + "-frozen.safetensors"; }
@@ -202,6 +185,7 @@ Result<void> WriteShard(Store* store, const ShardPlace& place, const ShardImage&
   Manifest part{.job_id = place.job_id,
                 .generation = place.saved.generation,
                 .step = place.saved.step,
+                .branch = place.saved.branch,
                 .files = {},
                 .ranks = {}};
   if (place.file_of == place.rank) RETURN_IF_ERROR(WriteFiles(store, place, image, pacer, &part));
@@ -280,6 +264,18 @@ Result<Manifest> ReadPart(const std::string& folder, uint32_t rank) {
   return ParseManifest(text);
 }
 
+namespace {
+
+KeptFolder KeptOf(const Listed& one, const std::string& latest) {
+  return {.name = one.name,
+          .is_whole = true,
+          .is_latest = one.name == latest,
+          .saved = one.manifest.saved(),
+          .job_id = one.manifest.job_id};
+}
+
+}  // namespace
+
 Result<std::vector<Listed>> List(Store* store) {
   ASSIGN_OR_RETURN(const std::vector<StoreEntry> entries, store->List(""));
   std::vector<Listed> found;
@@ -292,20 +288,12 @@ Result<std::vector<Listed>> List(Store* store) {
       return manifest.failure();
     }
   }
-  ASSIGN_OR_RETURN(std::string latest, LatestIn(store));
-  const auto kept = [&](const Listed& one) {
-    return KeptFolder{.name = one.name,
-                      .is_whole = true,
-                      .is_latest = one.name == latest,
-                      .saved = {one.manifest.generation, one.manifest.step},
-                      .job_id = one.manifest.job_id};
-  };
+  ASSIGN_OR_RETURN(const std::string latest, LatestIn(store));
   std::vector<KeptFolder> folders;
-  std::transform(found.begin(), found.end(), std::back_inserter(folders), kept);
-  latest = LatestOf(folders);
-  std::sort(found.begin(), found.end(),
-            [&](const Listed& a, const Listed& b) { return IsNewerKept(kept(a), kept(b)); });
-  return found;
+  for (const Listed& one : found) folders.push_back(KeptOf(one, latest));
+  std::vector<Listed> sorted;
+  for (const size_t i : NewestFirst(folders)) sorted.push_back(std::move(found[i]));
+  return sorted;
 }
 
 namespace {
@@ -335,7 +323,8 @@ Result<std::optional<StoredCheckpoint>> Unreadable(Store* store, const std::stri
   std::optional<StoredCheckpoint> found;
   if (latest.empty() || except.contains(latest)) return found;
   ASSIGN_OR_RETURN(const bool is_committed, store->Has(KeyOf(latest, kManifestName)));
-  if (is_committed) found = StoredCheckpoint{.name = latest, .saved = SavedIn(latest)};
+  const SavedStep saved = SavedStepIn(latest).value_or(SavedStep());
+  if (is_committed) found = StoredCheckpoint{.name = latest, .saved = saved};
   return found;
 }
 
@@ -350,11 +339,9 @@ Result<std::optional<Listed>> LaterThan(Store* store, const Manifest& latest,
   ASSIGN_OR_RETURN(const std::vector<StoreEntry> entries, store->List(""));
   std::optional<Listed> found;
   for (const StoreEntry& entry : entries) {
-    const SavedStep than = found.has_value()
-                               ? SavedStep{found->manifest.generation, found->manifest.step}
-                               : SavedStep{latest.generation, latest.step};
-    const bool may_be = entry.is_folder && IsCheckpointName(entry.name) &&
-                        SavedIn(entry.name) > than && !except.contains(entry.name);
+    const SavedStep than = found.has_value() ? found->manifest.saved() : latest.saved();
+    const bool may_be = entry.is_folder && SavedStepIn(entry.name).value_or(SavedStep()) > than &&
+                        !except.contains(entry.name);
     if (!may_be) continue;
     Result<Manifest> manifest = ReadManifest(store, entry.name);
     if (!manifest.ok() && IsAway(manifest.failure())) return manifest.failure();
@@ -370,7 +357,7 @@ Result<std::optional<StoredCheckpoint>> Newest(Store* store, const std::set<std:
   const auto stored = [](const std::string& name, const Manifest& manifest) {
     return std::optional(StoredCheckpoint{.name = name,
                                           .job_id = manifest.job_id,
-                                          .saved = {manifest.generation, manifest.step},
+                                          .saved = manifest.saved(),
                                           .world_size = manifest.world_size,
                                           .file_of = SharedFiles(manifest)});
   };
@@ -411,15 +398,12 @@ Result<void> Prune(Store* store, uint32_t keep) {
     const bool is_attempt = entry.name.starts_with(Concat(kLatestName, ".new-"));
     if (is_attempt && entry.changed_ns < newest_ns) note(store->Remove(entry.name));
   }
-  // The newest one stands first, whether LATEST names it or nothing does.
+  ASSIGN_OR_RETURN(const std::string latest, LatestIn(store));
   std::vector<KeptFolder> folders;
   std::set<std::string> whole;
   for (const Listed& one : all) {
-    folders.push_back({.name = one.name,
-                       .is_whole = true,
-                       .is_latest = folders.empty(),
-                       .saved = {one.manifest.generation, one.manifest.step},
-                       .changed_ns = newest_ns});
+    folders.push_back(KeptOf(one, latest));
+    folders.back().changed_ns = newest_ns;
     whole.insert(one.name);
   }
   for (const StoreEntry& entry : entries) {

@@ -76,8 +76,7 @@ struct Listed {
   std::string name;
   Manifest manifest;
 };
-// Every checkpoint with a whole manifest, the newest first (model/retention.h): what LATEST names
-// or the same job has saved later, then by step.
+// Every checkpoint with a whole manifest, the one that was saved last first (model/retention.h).
 // kSystem: the store cannot be read, which is not the same as an empty one.
 Result<std::vector<Listed>> List(Store* store);
 // The first of them that is not one of `except`. When there is none, but what LATEST names was
@@ -94,7 +93,7 @@ std::vector<std::string> VerifyCheckpoint(Store* store, const std::string& name)
 // kNotFound. The newest one is removed like any other: LATEST then names the next.
 Result<void> Remove(Store* store, const std::string& name);
 
-// The names that checkpoints have: step-1200-g3.
+// The names that checkpoints have: step-1200-g3, step-1200-g3-b1.
 bool IsCheckpointName(std::string_view name);
 
 std::string FileNameOf(uint32_t rank);    // shard-00003.safetensors

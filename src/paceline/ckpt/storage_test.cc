@@ -19,7 +19,9 @@ namespace {
 
 class StorageTest : public testing::Test {
  protected:
-  static std::string NameOf(int64_t step) { return SavedRanks::NameOf(step); }
+  static std::string NameOf(int64_t step, uint64_t branch = 0) {
+    return SavedRanks::NameOf(step, branch);
+  }
   static CommitPlace Place(int64_t step, bool is_shared) {
     return SavedRanks::Place(step, is_shared);
   }
@@ -65,6 +67,25 @@ TEST_F(StorageTest, ACommitThatWasCutOffBeforeLatestCounts) {
   // A save on its way is none yet.
   ASSERT_TRUE(Write(0, 9, 0).ok());
   EXPECT_EQ((*Newest(store_.get()))->saved, (SavedStep{1, 3}));
+}
+
+// A script that goes back to an earlier step, or counts its steps anew in each epoch.
+TEST_F(StorageTest, TheNewestIsWhatWasSavedLastWhateverItsStep) {
+  for (const int64_t step : {5, 6}) SaveWhole(step);
+  ASSERT_TRUE(ranks_.SaveWhole(store_.get(), 4, 1).ok());
+  ASSERT_TRUE(ranks_.SaveWhole(store_.get(), 5, 1).ok()) << "beside step 5 of branch 0";
+  EXPECT_EQ((*Newest(store_.get()))->saved, (SavedStep{1, 5, 1}));
+  EXPECT_EQ((*Newest(store_.get(), {NameOf(5, 1)}))->saved, (SavedStep{1, 4, 1}));
+  EXPECT_EQ(Commit(store_.get(), Place(6, false)).failure().kind, FailureKind::kFenced)
+      << "a commit that was carried out late";
+  std::ofstream(storage_ + "/LATEST") << NameOf(6) << "\n";  // the last commits were cut off
+  EXPECT_EQ((*Newest(store_.get()))->saved, (SavedStep{1, 5, 1}));
+  ASSERT_TRUE(Prune(store_.get(), 2).ok());
+  const std::vector<Listed> left = *List(store_.get());
+  ASSERT_EQ(left.size(), 2u);
+  EXPECT_EQ(left[0].name, "step-5-g1-b1");
+  EXPECT_EQ(left[1].name, "step-4-g1-b1");
+  EXPECT_TRUE(VerifyCheckpoint(store_.get(), left[0].name).empty());
 }
 
 TEST_F(StorageTest, WhatWasCommittedIsFoundAndHolds) {

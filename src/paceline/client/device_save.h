@@ -62,7 +62,7 @@ class DeviceSave {
   // soon as the copies are ordered, which takes a microsecond or two for each tensor.
   Result<void> Fence(StreamHandle stream);
 
-  int64_t step() const { return what_.step; }
+  SavedStep saved() const { return what_.saved; }
 
  private:
   enum class Phase { kBegun, kOrdered, kCopied, kFailed };

@@ -43,7 +43,7 @@ Result<bool> DeviceSaver::Begin(const ckpt::Image& layout, std::span<const Devic
 Result<void> DeviceSaver::Finish() {
   CHECK(save_ != nullptr, "a save was begun");
   RETURN_IF_ERROR(save_->Finish());
-  saver_->Saved(save_->step());
+  saver_->Saved(save_->saved());
   return {};
 }
 

@@ -71,8 +71,7 @@ class DeviceSaverTest : public testing::Test {
     const std::vector<DeviceSource> sources = {{buffer_.data(), SourcePlace::kDevice},
                                                {counter_.data(), SourcePlace::kHost},
                                                {weight_.data(), SourcePlace::kDeviceStepped}};
-    return device_saver_->Begin(layout_, sources, {.generation = 1, .step = step, .notes = kNotes},
-                                0);
+    return device_saver_->Begin(layout_, sources, {.saved = {1, step}, .notes = kNotes}, 0);
   }
   void Save(int64_t step) {
     const Result<bool> begun = Begin(step);
@@ -110,8 +109,7 @@ TEST_F(DeviceSaverTest, AnImageIsTheOneThatHostMemoryGives) {
   std::fill_n(weight_.begin() + 1000, 5000, 'w');
   Save(1);
   const std::vector<const void*> sources = {buffer_.data(), counter_.data(), weight_.data()};
-  const Result<bool> saved =
-      saver_->Save(layout_, sources, {.generation = 1, .step = 2, .notes = kNotes});
+  const Result<bool> saved = saver_->Save(layout_, sources, {.saved = {1, 2}, .notes = kNotes});
   ASSERT_TRUE(saved.ok() && *saved);
   ckpt::Arena& arena = *saver_->arena();
   const std::vector<ArenaImage> images = arena.Sealed();

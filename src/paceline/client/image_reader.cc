@@ -33,7 +33,7 @@ Result<std::unique_ptr<ImageReader>> ImageReader::Open(const InMemory& place) {
   ASSIGN_OR_RETURN(reader->arena_, ckpt::Arena::Open(place.path, place.identity));
   const ckpt::Arena& arena = *reader->arena_;
   for (const ArenaImage& image : arena.Sealed()) {
-    if (image.generation != place.generation || image.step != place.step) continue;
+    if (image.saved() != place.saved) continue;
     reader->source_ = std::make_unique<ckpt::MemorySource>(arena.FileOf(image));
     reader->hashes_ = arena.FileHashesOf(image);
     reader->notes_ = std::make_unique<ckpt::MemorySource>(arena.NotesOf(image));
@@ -41,8 +41,7 @@ Result<std::unique_ptr<ImageReader>> ImageReader::Open(const InMemory& place) {
     ASSIGN_OR_RETURN(reader->image_, ckpt::ReadHead(reader->source_.get(), reader->hashes_));
     return reader;
   }
-  return Failure{FailureKind::kNotFound,
-                 "step " + std::to_string(place.step) + " is not in memory any more"};
+  return Failure{FailureKind::kNotFound, Say(place.saved) + " is not in memory any more"};
 }
 
 Result<std::unique_ptr<ImageReader>> ImageReader::Open(const std::string& folder,

@@ -20,8 +20,7 @@ class ImageReader {
   struct InMemory {
     std::string path;
     ckpt::ArenaIdentity identity;
-    uint64_t generation = 0;
-    int64_t step = 0;
+    SavedStep saved;
   };
   // kNotFound: that step is not there any more. Otherwise as Arena::Open.
   static Result<std::unique_ptr<ImageReader>> Open(const InMemory& place);

@@ -46,7 +46,7 @@ Result<bool> Saver::Save(const ckpt::Image& layout, std::span<const void* const>
   ASSIGN_OR_RETURN(const bool is_saved, TakeSlot(&what, [&] {
                      return ckpt::Save(arena_.get(), layout, sources, what);
                    }));
-  if (is_saved) held_.Saved(what.step);
+  if (is_saved) held_.Saved(what.saved);
   return is_saved;
 }
 

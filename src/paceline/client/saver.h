@@ -46,9 +46,9 @@ class Saver {
                     ckpt::SaveStep what);
 
   // For who fills the slot another way; see ckpt::BeginImage, and Save for what it waits for.
-  // Saved(step) follows when that image is sealed. Nothing: no slot may be taken now.
+  // Saved follows when that image is sealed. Nothing: no slot may be taken now.
   Result<std::optional<uint32_t>> Begin(const ckpt::Image& layout, ckpt::SaveStep what);
-  void Saved(int64_t step) { held_.Saved(step); }
+  void Saved(SavedStep saved) { held_.Saved(saved); }
   ckpt::Arena* arena() { return arena_.get(); }
 
  private:

@@ -38,7 +38,7 @@ class Pages {
 }  // namespace
 
 std::string FolderNameOf(const StoredPlace& place) {
-  return Concat("step-", place.step, "-g", place.generation);
+  return CheckpointNameOf({.generation = place.generation, .step = place.step});
 }
 
 Result<void> WriteStoredShard(const StoredPlace& place, uint32_t rank, const ckpt::Image& layout,

@@ -30,8 +30,8 @@ class HoldTest : public LedgerTest {
   void Miss() {
     reports_[0].images.clear();
     reports_[1].images.clear();
-    Save(0, 1, *Order(0).hold, 1);
-    Save(1, 1, *Order(0).hold + 1, 2);
+    Save(0, 1, Order(0).hold->step, 1);
+    Save(1, 1, Order(0).hold->step + 1, 2);
     Run();
   }
 };
@@ -52,7 +52,7 @@ TEST_F(HoldTest, AfterAHoldThatCameTooLateNoCopiesBeginBeforeTheNext) {
   now_ = now_ + Duration::Seconds(5);
   for (int i = 0; i < 3; ++i) Miss();
   // Eight steps ahead are far enough for a copy otherwise.
-  const int64_t hold = *Order(0).hold;
+  const int64_t hold = Order(0).hold->step;
   SaveOnly(hold - 4);
   Run();
   EXPECT_TRUE(Order(0).fetch.empty()) << "the way is the hold's";
@@ -76,7 +76,7 @@ TEST_F(HoldTest, AHoldThatCameTooLateIsTriedAgainSoon) {
   for (int miss = 0; miss < 8; ++miss) {
     Run();
     ASSERT_TRUE(Order(0).hold.has_value()) << miss;
-    step = *Order(0).hold;
+    step = Order(0).hold->step;
     SaveOnly(step);
     Run();
     ASSERT_TRUE(Order(0).persist.has_value());

@@ -93,7 +93,7 @@ Instant CheckpointLedger::NextDeadline() const {
   if (!terms_.has_value() || !has_reports()) return Instant::Max();
   const Instant copies = std::min(replication_.NextDeadline(), last_steps_.NextDeadline());
   if (persist_.has_value()) return std::min(copies, persist_->since + kPersistMax);
-  const bool has_nothing = !complete_.has_value() && last_step_ < 0;
+  const bool has_nothing = !complete_.has_value() && last_.step < 0;
   if (hold_.has_value() || has_nothing || planned_for_ == Generation()) return copies;
   return std::min(copies, due_at_);
 }
@@ -125,24 +125,24 @@ void CheckpointLedger::LearnTerms() {
 // Others on its host tell of its images too, but at another time: what they say is compared with
 // what the node itself has not yet said, and every hold would seem to have come too late.
 std::optional<SavedStep> CheckpointLedger::HeldByAll(const World& world) const {
-  std::map<uint32_t, int64_t> first;
+  std::map<uint32_t, SavedStep> first;
   for (const Seat& seat : world.seats) {
     const auto report = memories_.reports.find(seat.node);
     if (report == memories_.reports.end()) return std::nullopt;
     for (const MemoryImage& image : report->second.images) {
       const bool counts = image.saved.generation == world.generation.value() &&
-                          image.saved.step >= *hold_ && !image.is_copy &&
+                          image.saved >= *hold_ && !image.is_copy &&
                           image.rank.value() >= seat.first_rank &&
                           image.rank.value() < seat.first_rank + seat.rank_count;
       if (!counts) continue;
-      const auto [at, is_new] = first.emplace(image.rank.value(), image.saved.step);
-      at->second = std::min(at->second, image.saved.step);
+      const auto [at, is_new] = first.emplace(image.rank.value(), image.saved);
+      at->second = std::min(at->second, image.saved);
     }
   }
   if (first.empty() || first.size() < world.world_size()) return std::nullopt;
-  int64_t most = -1;
-  for (const auto& [rank, step] : first) most = std::max(most, step);
-  return SavedStep{world.generation.value(), most};
+  SavedStep most;
+  for (const auto& [rank, saved] : first) most = std::max(most, saved);
+  return most;
 }
 
 Duration CheckpointLedger::Interval(const CheckpointView& view) const {
@@ -158,12 +158,29 @@ Duration CheckpointLedger::Interval(const CheckpointView& view) const {
                     kIntervalMax);
 }
 
-// Announces the next step that goes to storage, once it is due.
+// How far the world is. Reports are of different moments: where steps are quick, no two of them may
+// ever show the same step, so what any rank has saved counts. Before the first save of the world it
+// is the step that the world went on from.
+SavedStep CheckpointLedger::NewestSaved(const World& world) const {
+  const uint64_t generation = world.generation.value();
+  SavedStep newest;
+  if (last_.generation == generation) newest = last_;
+  for (const auto& [node, report] : memories_.reports) {
+    for (const MemoryImage& image : report.images) {
+      if (image.saved.generation == generation) newest = std::max(newest, image.saved);
+    }
+  }
+  if (newest.step < 0) newest = {.generation = generation, .step = last_.step};
+  return newest;
+}
+
+// Announces the next save that goes to storage, once it is due. A branch that begins before that
+// save was made comes after it: then the first save of the branch goes to storage.
 void CheckpointLedger::PlanHold(Instant now, const CheckpointView& view) {
   const World& world = *view.world;
   if (planned_for_ != world.generation) {
     planned_for_ = world.generation;
-    last_step_ = view.book.restore.saved.step;
+    last_ = view.book.restore.saved;
     due_at_ = now + Interval(view);
     failures_in_a_row_ = 0;  // the pauses between tries were the former world's
     hold_.reset();
@@ -171,26 +188,18 @@ void CheckpointLedger::PlanHold(Instant now, const CheckpointView& view) {
     has_changed_ = true;
   }
   if (hold_.has_value() || persist_.has_value()) return;
-  // Reports are of different moments: where steps are quick, no two of them may ever show the same
-  // step. What anybody has saved tells how far the world is.
-  int64_t newest = complete_.has_value() ? complete_->step : last_step_;
-  for (const auto& [node, report] : memories_.reports) {
-    for (const MemoryImage& image : report.images) {
-      if (image.saved.generation == world.generation.value()) {
-        newest = std::max(newest, image.saved.step);
-      }
-    }
-  }
+  const SavedStep newest = NewestSaved(world);
+  SavedStep hold = newest;
   if (terms_->policy.kind == PersistPolicy::Kind::kSteps) {
     if (failures_in_a_row_ > 0 && now < due_at_) return;
     const int64_t steps = std::max<int64_t>(terms_->policy.steps, 1);
-    const int64_t ahead = newest < 0 ? 0 : margin_ - 1;  // for orders that are slow on their way
-    hold_ = ((std::max(newest, last_step_) + ahead) / steps + 1) * steps;
-    if (newest < 0) hold_ = steps;
+    // `margin_` is for orders that are slow on their way.
+    hold.step = newest.step < 0 ? steps : ((newest.step + margin_ - 1) / steps + 1) * steps;
   } else {
-    if (now < due_at_ || newest < 0) return;
-    hold_ = newest + margin_;
+    if (now < due_at_ || newest.step < 0) return;
+    hold.step += margin_;
   }
+  hold_ = hold;
   has_changed_ = true;
 }
 
@@ -202,8 +211,7 @@ void CheckpointLedger::StartPersist(Instant now, const CheckpointView& view, Sav
   persist.since = now;
   persist.order.saved = saved;
   persist.order.world_size = static_cast<uint32_t>(writers.size());
-  persist.order.name =
-      "step-" + std::to_string(saved.step) + "-g" + std::to_string(saved.generation);
+  persist.order.name = CheckpointNameOf(saved);
   std::map<std::pair<uint64_t, uint64_t>, uint32_t> file_of;  // of equal files: the lowest rank's
   for (const auto& [rank, writer] : writers) {
     persist.node_of[rank] = writer.node;
@@ -230,8 +238,7 @@ std::optional<CheckpointFact> CheckpointLedger::BeginPersist(Instant now,
 void CheckpointLedger::GiveUp(Instant now, const std::string& why, std::vector<std::string>* said) {
   MARK("persist failed");
   problem_ = why;
-  said->push_back("step " + std::to_string(persist_->order.saved.step) +
-                  " did not get to storage: " + why);
+  said->push_back(Say(persist_->order.saved) + " did not get to storage: " + why);
   const uint32_t doublings = std::min(failures_in_a_row_, kRetryDoublingsMax);
   due_at_ = now + kRetryMin * (int64_t{1} << doublings);
   ++failures_in_a_row_;
@@ -328,7 +335,7 @@ std::optional<CheckpointFact> CheckpointLedger::WatchCommit(Instant now, const C
   failures_in_a_row_ = 0;
   problem_.clear();
   margin_ = std::max<int64_t>(1, margin_ / 2);
-  last_step_ = committed.saved.step;
+  last_ = committed.saved;
   due_at_ = now + Interval(view);
   persist_.reset();
   has_changed_ = true;
@@ -368,9 +375,10 @@ std::optional<CheckpointFact> CheckpointLedger::NextRestore(const CheckpointView
 std::optional<SavedStep> CheckpointLedger::WorthReplicating() const {
   constexpr int64_t kNearHold = 2;
   if (persist_.has_value()) return persist_->order.saved;
-  const bool is_near = hold_.has_value() && complete_.has_value() &&
-                       complete_->step + std::max(kNearHold, margin_) >= *hold_;
-  return is_near ? std::nullopt : complete_;
+  if (!hold_.has_value() || !complete_.has_value()) return complete_;
+  SavedStep soon = *complete_;
+  soon.step += std::max(kNearHold, margin_);
+  return soon >= *hold_ ? std::nullopt : complete_;
 }
 
 std::optional<CheckpointFact> CheckpointLedger::Next(Instant now, const CheckpointView& view,
@@ -445,8 +453,8 @@ std::optional<CheckpointFact> CheckpointLedger::NextFact(Instant now, const Chec
   const bool is_new = IsNewestNotStored(view);
   bool flush = view.is_ending;
   for (const auto& [node, report] : memories_.reports) {
-    flush = flush ||
-            (report.flush.has_value() && complete_.has_value() && *report.flush <= complete_->step);
+    flush =
+        flush || (report.flush.has_value() && complete_.has_value() && *report.flush <= *complete_);
   }
   // Somebody waits for it: that is worth a try more often than a step that is just due.
   const uint32_t doublings = std::min(failures_in_a_row_, kRetryDoublingsMax + 1);
@@ -478,7 +486,8 @@ std::optional<CheckpointFact> CheckpointLedger::NextFact(Instant now, const Chec
       // Some rank heard of the hold too late and kept another step than the rest.
       MARK("hold came too late");
       margin_ = std::min(margin_ * 2, kMarginMax);
-      hold_ = held->step + margin_;
+      hold_ = held;
+      hold_->step += margin_;
       has_changed_ = true;
       return std::nullopt;
     }

@@ -123,6 +123,7 @@ class CheckpointLedger {
   void SettleEnd(const CheckpointView& view);
   bool HasLostWriter(const CheckpointView& view) const;
   std::optional<SavedStep> HeldByAll(const World& world) const;
+  SavedStep NewestSaved(const World& world) const;
   void PlanHold(Instant now, const CheckpointView& view);
   void StartPersist(Instant now, const CheckpointView& view, SavedStep saved);
   std::optional<CheckpointFact> BeginPersist(Instant now, const CheckpointView& view,
@@ -139,9 +140,9 @@ class CheckpointLedger {
   Memories memories_;
   std::optional<CheckpointTerms> terms_;
   std::optional<SavedStep> complete_;
-  std::optional<int64_t> hold_;
+  std::optional<SavedStep> hold_;
   int64_t margin_ = 1;      // steps between the announcement of a hold and the held step
-  int64_t last_step_ = -1;  // newest that went to storage, or was restored
+  SavedStep last_;          // newest that went to storage, or was restored
   Instant due_at_;          // of the next persist by time
   Generation planned_for_;  // world for which due_at_ and last_step_ were set
   Duration persist_took_ = Duration::Seconds(1);

@@ -146,7 +146,7 @@ TEST_F(LedgerTest, WhatANeighbourTellsOfANodeDoesNotMakeTheHoldTooLate) {
   }
   ledger_.Report(NodeId(1), reports_[0]);  // the other's own report is on its way
   Settle();
-  EXPECT_EQ(Order(0).hold, 100);
+  EXPECT_EQ(Order(0).hold, (SavedStep{1, 100}));
   Run();
   ASSERT_TRUE(Order(0).persist.has_value());
   EXPECT_EQ(Order(0).persist->saved.step, 100);
@@ -165,7 +165,7 @@ TEST_F(LedgerTest, AHoldIsPlannedThoughNoReportsAgree) {
   now_ = now_ + Duration::Seconds(2);
   Settle();
   ASSERT_TRUE(Order(0).hold.has_value());
-  EXPECT_GT(*Order(0).hold, 8);
+  EXPECT_GT(Order(0).hold->step, 8);
 }
 
 TEST_F(LedgerTest, AReplicaStandsInForALostHost) {
@@ -210,7 +210,7 @@ TEST_F(LedgerTest, EveryHundredStepsGoToStorageOnce) {
   terms_.policy = {.kind = PersistPolicy::Kind::kSteps, .steps = 100};
   Form(1, 2);
   Run();
-  EXPECT_EQ(Order(0).hold, 100);
+  EXPECT_EQ(Order(0).hold, (SavedStep{1, 100}));
   SaveAll(99);
   Run();
   EXPECT_FALSE(Order(0).persist.has_value());
@@ -226,7 +226,7 @@ TEST_F(LedgerTest, EveryHundredStepsGoToStorageOnce) {
   CarryOut();
   ASSERT_TRUE(book_.committed.has_value());
   EXPECT_EQ(book_.committed->saved, (SavedStep{1, 100}));
-  EXPECT_EQ(Order(0).hold, 200);
+  EXPECT_EQ(Order(0).hold, (SavedStep{1, 200}));
 }
 
 TEST_F(LedgerTest, ARankThatHeardOfTheHoldTooLateMovesIt) {
@@ -237,8 +237,8 @@ TEST_F(LedgerTest, ARankThatHeardOfTheHoldTooLateMovesIt) {
   Save(1, 1, 11);  // its slot of step 10 was taken again
   Run();
   EXPECT_FALSE(Order(0).persist.has_value());
-  EXPECT_GT(*Order(0).hold, 11);
-  const int64_t held = *Order(0).hold;
+  EXPECT_GT(Order(0).hold->step, 11);
+  const int64_t held = Order(0).hold->step;
   SaveAll(held);
   Run();
   ASSERT_TRUE(Order(0).persist.has_value());
@@ -260,7 +260,7 @@ TEST_F(LedgerTest, AFullDiskCostsThatStepAlone) {
   now_ = ledger_.NextDeadline();
   Run();
   ASSERT_TRUE(Order(0).hold.has_value());
-  SaveAll(*Order(0).hold);
+  SaveAll(Order(0).hold->step);
   Run();
   CarryOut();
   CarryOut();
@@ -277,8 +277,8 @@ TEST_F(LedgerTest, AStepThatWasGoneWhenItWasToBeWrittenIsAnnouncedEarlierTheNext
   int64_t newest = 0;
   for (int64_t ahead : {1, 2, 4}) {
     ASSERT_TRUE(Order(0).hold.has_value());
-    EXPECT_EQ(*Order(0).hold, newest + ahead);
-    const int64_t held = *Order(0).hold;
+    EXPECT_EQ(Order(0).hold->step, newest + ahead);
+    const int64_t held = Order(0).hold->step;
     SaveAll(held);
     Run();
     ASSERT_TRUE(Order(0).persist.has_value());
@@ -340,7 +340,7 @@ TEST_F(LedgerTest, AStragglersStepIsGivenUpAndTheNextOneIsStored) {
   EXPECT_FALSE(book_.committed.has_value());
   now_ = ledger_.NextDeadline();
   Run();
-  SaveAll(*Order(0).hold);
+  SaveAll(Order(0).hold->step);
   Run();
   // Too late: nobody asks for it any more.
   reports_[1].shards = {{Rank(1), {1, 10}, true, "", {}}};
@@ -423,7 +423,7 @@ TEST_F(LedgerTest, ByTimeAStepIsAnnouncedWhenItIsDue) {
   EXPECT_EQ(ledger_.NextDeadline(), now_ + Duration::Seconds(30));
   now_ += Duration::Seconds(30);
   Run();
-  EXPECT_EQ(Order(0).hold, 51);
+  EXPECT_EQ(Order(0).hold, (SavedStep{1, 51}));
 }
 
 }  // namespace

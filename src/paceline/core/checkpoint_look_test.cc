@@ -46,7 +46,7 @@ TEST_F(LedgerTest, ANewMasterCountsWhatIsInStorageAlready) {
   Form(1, 2);
   Run();
   SaveAll(3);
-  reports_[0].flush = 3;
+  reports_[0].flush = SavedStep{1, 3};
   Run();
   CarryOut();
   ASSERT_TRUE(Order(0).commit.has_value());
@@ -65,7 +65,7 @@ TEST_F(LedgerTest, ANewMasterTriesWhatFailedAgain) {
   Form(1, 2);
   Run();
   SaveAll(3);
-  reports_[0].flush = 3;
+  reports_[0].flush = SavedStep{1, 3};
   reports_[1].shards = {{Rank(1), {1, 3}, false, "no space", {}}};
   Run();
   EXPECT_TRUE(said_.empty());

@@ -90,6 +90,13 @@ bool IsAskedFor(const std::map<NodeId, CheckpointReport>& reports, const std::st
   return false;
 }
 
+// Nodes look into the directory at different moments, so what they see may differ. Saves of one job
+// have an order. Of two jobs the one with the higher step is taken for the later one.
+bool IsSavedLater(const StoredCheckpoint& a, const StoredCheckpoint& b) {
+  if (a.job_id == b.job_id) return a.saved > b.saved;
+  return std::pair(a.saved.step, a.saved.generation) > std::pair(b.saved.step, b.saved.generation);
+}
+
 // Builds the plan for one step, rank by rank.
 class Planner {
  public:
@@ -386,7 +393,6 @@ RestoreDecided DecideRestore(const World& world, const CheckpointBook& book,
                              const std::string& job_id, const Memories& memories) {
   std::set<SavedStep> candidates;
   std::optional<StoredCheckpoint> stored;
-  const auto age = [](SavedStep saved) { return std::pair(saved.step, saved.generation); };
   for (const auto& [node, report] : memories.reports) {
     for (const MemoryImage& image : report.images) {
       const bool is_later = image.saved.generation > world.generation.value();
@@ -394,7 +400,7 @@ RestoreDecided DecideRestore(const World& world, const CheckpointBook& book,
     }
     if (!report.stored.has_value()) continue;
     if (!IsDamaged(book, report.stored->name) &&
-        (!stored.has_value() || age(stored->saved) < age(report.stored->saved))) {
+        (!stored.has_value() || IsSavedLater(*report.stored, *stored))) {
       stored = report.stored;
     }
   }
@@ -403,12 +409,12 @@ RestoreDecided DecideRestore(const World& world, const CheckpointBook& book,
   const std::optional<CheckpointCommitted>& committed = book.committed;
   const bool is_there = committed.has_value() && !IsDamaged(book, committed->name) &&
                         IsAskedFor(memories.reports, committed->directory);
-  if (is_there && (!stored.has_value() || age(stored->saved) < age(committed->saved))) {
+  StoredCheckpoint own;
+  own.job_id = job_id;
+  if (is_there) own.name = committed->name, own.saved = committed->saved;
+  if (is_there && (!stored.has_value() || IsSavedLater(own, *stored))) {
     MARK("no node has seen what the job committed");
-    stored.emplace();
-    stored->name = committed->name;
-    stored->job_id = job_id;
-    stored->saved = committed->saved;
+    stored = own;
   }
   RestoreDecided decided;
   decided.generation = world.generation;

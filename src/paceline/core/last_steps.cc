@@ -12,11 +12,11 @@ namespace {
 constexpr std::string_view kNever = "not every rank has saved it: ";
 constexpr Duration kLookAgain = Duration::Seconds(1);
 
-std::set<int64_t> StepsOf(const CheckpointReport& report, Rank rank, Generation generation) {
-  std::set<int64_t> steps;
+std::set<SavedStep> StepsOf(const CheckpointReport& report, Rank rank, Generation generation) {
+  std::set<SavedStep> steps;
   for (const MemoryImage& image : report.images) {
     const bool is_own = image.rank == rank && !image.is_copy;
-    if (is_own && image.saved.generation == generation.value()) steps.insert(image.saved.step);
+    if (is_own && image.saved.generation == generation.value()) steps.insert(image.saved);
   }
   return steps;
 }
@@ -27,16 +27,16 @@ const CheckpointReport* ReportOf(const Memories& memories, NodeId node) {
 }
 
 struct RankNow {
-  std::set<int64_t> steps;  // in memory
-  bool is_final = false;    // it saves no more
+  std::set<SavedStep> steps;  // in memory
+  bool is_final = false;      // it saves no more
   bool has_ended = false;
-  int64_t newest() const { return steps.empty() ? -1 : *steps.rbegin(); }
-  bool CanHave(int64_t step) const {
+  SavedStep newest() const { return steps.empty() ? SavedStep() : *steps.rbegin(); }
+  bool CanHave(SavedStep step) const {
     return steps.contains(step) || (!is_final && newest() < step);
   }
 };
 
-std::string Tell(const std::map<uint32_t, RankNow>& ranks, int64_t awaited,
+std::string Tell(const std::map<uint32_t, RankNow>& ranks, SavedStep awaited,
                  std::optional<SavedStep> stored) {
   // The one that is furthest behind.
   const auto last = std::min_element(ranks.begin(), ranks.end(), [](const auto& a, const auto& b) {
@@ -47,9 +47,8 @@ std::string Tell(const std::map<uint32_t, RankNow>& ranks, int64_t awaited,
   const auto& [rank, now] = lacking == ranks.end() ? *last : *lacking;
   std::string text(kNever);
   text += "rank " + std::to_string(rank) + (now.has_ended ? " has ended" : " waits as well");
-  text += now.steps.empty() ? " and has saved nothing"
-                            : ", its last save is step " + std::to_string(now.newest());
-  text += stored.has_value() ? "; step " + std::to_string(stored->step) + " is in storage"
+  text += now.steps.empty() ? " and has saved nothing" : ", its last save is " + Say(now.newest());
+  text += stored.has_value() ? "; " + Say(*stored) + " is in storage"
                              : "; nothing of this job is in storage";
   return text;
 }
@@ -67,8 +66,10 @@ bool LastSteps::Reset() {
 // Every node has somebody who waits, and nobody has saved anything for long.
 bool LastSteps::IsQuiet(Instant now, const World& world, const Memories& memories,
                         const Saved& saved) {
-  std::map<uint32_t, int64_t> newest;
-  for (const auto& [rank, steps] : saved) newest[rank] = steps.empty() ? -1 : *steps.rbegin();
+  std::map<uint32_t, SavedStep> newest;
+  for (const auto& [rank, steps] : saved) {
+    newest[rank] = steps.empty() ? SavedStep() : *steps.rbegin();
+  }
   if (newest != newest_) {
     newest_ = std::move(newest);
     since_ = now;
@@ -82,14 +83,12 @@ bool LastSteps::IsQuiet(Instant now, const World& world, const Memories& memorie
 
 bool LastSteps::Look(Instant now, const World& world, const Memories& memories,
                      const HasEnded& has_ended, std::optional<SavedStep> stored) {
-  const int64_t stored_step =
-      stored.has_value() && stored->generation == world.generation.value() ? stored->step : -1;
-  std::optional<int64_t> awaited;  // the lowest: what is stored for it may do for the others
+  std::optional<SavedStep> awaited;  // the lowest: what is stored for it may do for the others
   for (const Seat& seat : world.seats) {
     const CheckpointReport* report = ReportOf(memories, seat.node);
     if (report == nullptr || !report->flush.has_value()) continue;
-    const int64_t flush = *report->flush;
-    if (flush > stored_step) awaited = std::min(flush, awaited.value_or(flush));
+    const SavedStep flush = *report->flush;
+    if (!stored.has_value() || flush > *stored) awaited = std::min(flush, awaited.value_or(flush));
   }
   if (!awaited.has_value()) return Reset();
   look_at_ = now + kLookAgain;
@@ -113,7 +112,7 @@ bool LastSteps::Look(Instant now, const World& world, const Memories& memories,
   std::string why;
   if (final_one != nullptr) {
     const bool is_possible =
-        std::any_of(final_one->steps.begin(), final_one->steps.end(), [&](int64_t step) {
+        std::any_of(final_one->steps.begin(), final_one->steps.end(), [&](SavedStep step) {
           return step >= *awaited && std::all_of(ranks.begin(), ranks.end(), [&](const auto& one) {
                    return one.second.CanHave(step);
                  });

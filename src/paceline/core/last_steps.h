@@ -53,14 +53,14 @@ class LastSteps {
   Instant NextDeadline() const { return look_at_; }
 
  private:
-  using Saved = std::map<uint32_t, std::set<int64_t>>;  // of the present world, by rank
+  using Saved = std::map<uint32_t, std::set<SavedStep>>;  // of the present world, by rank
 
   bool IsQuiet(Instant now, const World& world, const Memories& memories, const Saved& saved);
 
   std::string why_;
   Instant look_at_ = Instant::Max();
-  std::map<uint32_t, int64_t> newest_;  // by rank, …
-  Instant since_;                       // … and since when
+  std::map<uint32_t, SavedStep> newest_;  // by rank, …
+  Instant since_;                         // … and since when
 };
 
 }  // namespace paceline::core

@@ -39,8 +39,8 @@ class LastStepsTest : public LedgerTest {
 
 TEST_F(LastStepsTest, WhoeverWaitsForWhatAnEndedRankDidNotSaveIsTold) {
   Begin();
-  reports_[0].flush = 5;
-  reports_[1].flush = 4;
+  reports_[0].flush = SavedStep{1, 5};
+  reports_[1].flush = SavedStep{1, 4};
   Report();
   ASSERT_TRUE(Order(1).persist.has_value()) << "what the other one waits for is whole";
   EXPECT_EQ(Order(1).persist->saved.step, 4);
@@ -66,7 +66,7 @@ TEST_F(LastStepsTest, WhoeverWaitsForWhatAnEndedRankDidNotSaveIsTold) {
 
 TEST_F(LastStepsTest, TheNewestWholeStepGoesToStorageBeforeAnybodyIsTold) {
   Begin();
-  reports_[0].flush = 5;
+  reports_[0].flush = SavedStep{1, 5};
   ended_ = {1};  // it left out its last save and did not wait
   Report();
   EXPECT_EQ(Order(0).problem, "");
@@ -85,8 +85,8 @@ TEST_F(LastStepsTest, RanksThatWaitForEachOtherAreToldWhenNobodySavesAnyMore) {
   for (CheckpointReport& report : reports_) report.images.clear();
   Save(0, 1, 9, 0);
   Save(1, 1, 8, 1);
-  reports_[0].flush = 9;
-  reports_[1].flush = 8;
+  reports_[0].flush = SavedStep{1, 9};
+  reports_[1].flush = SavedStep{1, 8};
   Report();
   const Instant begun = now_;
   while (now_ < begun + LastSteps::kQuiet - Duration::Seconds(1)) {
@@ -103,7 +103,7 @@ TEST_F(LastStepsTest, RanksThatWaitForEachOtherAreToldWhenNobodySavesAnyMore) {
 
 TEST_F(LastStepsTest, WhoeverIsSlowIsWaitedFor) {
   Begin();
-  reports_[0].flush = 5;
+  reports_[0].flush = SavedStep{1, 5};
   Report();
   now_ = now_ + LastSteps::kQuiet * 10;
   Look();
@@ -118,7 +118,7 @@ TEST_F(LastStepsTest, WhoeverIsSlowIsWaitedFor) {
 TEST_F(LastStepsTest, WhoeverWaitsForWhatALostNodeHadIsTold) {
   Begin();
   Save(1, 1, 5, 1);
-  reports_[0].flush = 5;
+  reports_[0].flush = SavedStep{1, 5};
   Report();
   ASSERT_TRUE(Order(1).persist.has_value());
   EXPECT_EQ(Order(1).persist->saved.step, 5);
@@ -139,7 +139,7 @@ TEST_F(LastStepsTest, ACopyOfWhatALostNodeHadIsWritten) {
   copy.place = "n0";
   copy.is_copy = true;
   reports_[0].images.push_back(copy);
-  reports_[0].flush = 5;
+  reports_[0].flush = SavedStep{1, 5};
   ended_ = {1};
   gone_ = {NodeId(2)};
   Report();
@@ -161,7 +161,7 @@ TEST_F(LastStepsTest, ACopyOfWhatALostNodeHadIsWritten) {
 // While somebody is away nothing can be said, and nobody spins.
 TEST_F(LastStepsTest, ADeadlineThatIsOverIsNotDueAgain) {
   Begin();
-  reports_[0].flush = 5;
+  reports_[0].flush = SavedStep{1, 5};
   Report();
   ledger_.Forget(NodeId(2));
   Look();

@@ -85,9 +85,7 @@ AnswerProblem StationMachine::Unfetched(StationPeer peer) const {
     why += (is_named ? "rank " + ToString(failure.rank) + ": " : "") + failure.problem;
   }
   return AnswerProblem{
-      peer,
-      "step " + std::to_string(order_.restore->saved.step) + " cannot be had from another host",
-      std::move(why),
+      peer, Say(order_.restore->saved) + " cannot be had from another host", std::move(why),
       "nothing to do under paceline run: it goes on from the newest step that is whole"};
 }
 
@@ -183,9 +181,8 @@ void StationMachine::AnswerUnseen(const std::string& why, bool is_refused) {
 void StationMachine::TellUnstored(const std::string& fix) {
   for (auto& [peer, rank] : peers_) {
     if (!rank.awaited.has_value()) continue;
-    const std::string step = std::to_string(rank.awaited->step);
     actions_.push_back(
-        AnswerProblem{peer, "step " + step + " is not in storage", order_.problem, fix});
+        AnswerProblem{peer, Say(*rank.awaited) + " is not in storage", order_.problem, fix});
     rank.awaited.reset();
   }
 }
@@ -208,8 +205,8 @@ void StationMachine::AnswerReplicaWaits() {
       actions_.push_back(AnswerReplicated{peer, *order_.replicated});
     } else if (!order_.replica_problem.empty()) {
       actions_.push_back(AnswerProblem{
-          peer, "step " + std::to_string(rank.awaits_replica->step) + " is on no second host",
-          order_.replica_problem, "more hosts, more memory (/dev/shm), or do not wait for it"});
+          peer, Say(*rank.awaits_replica) + " is on no second host", order_.replica_problem,
+          "more hosts, more memory (/dev/shm), or do not wait for it"});
     } else {
       continue;
     }

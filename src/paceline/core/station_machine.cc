@@ -52,7 +52,7 @@ CheckpointTerms StationMachine::terms() const {
 }
 
 std::string StationMachine::NotHeld(SavedStep saved) {
-  return "its memory does not hold step " + std::to_string(saved.step) + " any more";
+  return "its memory does not hold " + Say(saved) + " any more";
 }
 
 std::optional<AnswerProblem> StationMachine::Refuses(uint64_t rank, uint64_t generation,
@@ -118,7 +118,7 @@ void StationMachine::On(const RestoreAsked& event) {
 void StationMachine::On(const DurabilityAsked& event) {
   const auto peer = peers_.find(event.peer);
   if (peer == peers_.end()) return;
-  peer->second.awaited = SavedStep{peer->second.generation, event.step};
+  peer->second.awaited = SavedStep{peer->second.generation, event.step, event.branch};
   AnswerWaits();
   ReportSoon(true);
 }
@@ -126,9 +126,18 @@ void StationMachine::On(const DurabilityAsked& event) {
 void StationMachine::On(const ReplicaAsked& event) {
   const auto peer = peers_.find(event.peer);
   if (peer == peers_.end()) return;
-  peer->second.awaits_replica = SavedStep{peer->second.generation, event.step};
+  peer->second.awaits_replica = SavedStep{peer->second.generation, event.step, event.branch};
   AnswerReplicaWaits();
   ReportSoon(true);
+}
+
+void StationMachine::On(const WaitWithdrawn& event) {
+  const auto peer = peers_.find(event.peer);
+  if (peer == peers_.end()) return;
+  peer->second.awaited.reset();
+  peer->second.awaits_replica.reset();
+  actions_.push_back(AnswerWithdrawn{event.peer});
+  ReportSoon(false);
 }
 
 void StationMachine::On(const CheckpointFoundDamaged& event) {
@@ -333,7 +342,7 @@ CheckpointReport StationMachine::MakeReport(const std::vector<MemoryImage>& imag
   report.stored = stored_;
   for (const auto& [peer, rank] : peers_) {
     if (!rank.awaited.has_value()) continue;
-    report.flush = std::max(report.flush.value_or(-1), rank.awaited->step);
+    report.flush = std::max(report.flush.value_or(*rank.awaited), *rank.awaited);
   }
   report.damaged.assign(damaged_.begin(), damaged_.end());
   report.place = setup_.node;

@@ -77,13 +77,18 @@ struct RestoreAsked {
   StationPeer peer = 0;
   uint32_t world_size = 0;  // of its world; 0: it wants the images of all ranks
 };
-struct DurabilityAsked {
+struct DurabilityAsked {  // of a save of the rank's world
   StationPeer peer = 0;
   int64_t step = -1;
+  uint64_t branch = 0;
 };
-struct ReplicaAsked {  // of a step on a second host
+struct ReplicaAsked {  // of a save of the rank's world, on a second host
   StationPeer peer = 0;
   int64_t step = -1;
+  uint64_t branch = 0;
+};
+struct WaitWithdrawn {  // the rank waits for nothing any more
+  StationPeer peer = 0;
 };
 struct CheckpointFoundDamaged {
   std::string name;
@@ -135,8 +140,8 @@ struct StationTimePassed {};  // the deadline, and no report is due
 using StationEvent =
     std::variant<GenerationCarriedOut, PeersOpened, StationLinked, CheckpointOrdered, RankOpened,
                  RankClosed, ArenaReady, ImageSealed, RestoreAsked, DurabilityAsked, ReplicaAsked,
-                 CheckpointFoundDamaged, ImageFoundDamaged, ImagesChanged, CopiesSeen,
-                 StoredFetched, ShardEnded, CommitEnded, StorageLooked, ReportDue,
+                 WaitWithdrawn, CheckpointFoundDamaged, ImageFoundDamaged, ImagesChanged,
+                 CopiesSeen, StoredFetched, ShardEnded, CommitEnded, StorageLooked, ReportDue,
                  StationTimePassed>;
 
 // ---- what the host shall do ----
@@ -159,6 +164,10 @@ struct AnswerReplicated {
   StationPeer peer = 0;
   SavedStep replicated;
 };
+// To a WaitWithdrawn. No answer to what was withdrawn follows it.
+struct AnswerWithdrawn {
+  StationPeer peer = 0;
+};
 // No answer yet: why it takes long, for people.
 struct AnswerNotice {
   StationPeer peer = 0;
@@ -171,10 +180,10 @@ struct AnswerProblem {
   std::string why;
   std::string fix;
 };
-// Of one rank of this node. No step: nothing has to stay.
+// Of one rank of this node. No save: nothing has to stay.
 struct SetHold {
   uint32_t rank = 0;
-  std::optional<int64_t> from_step;
+  std::optional<SavedStep> from;
 };
 struct ClearHolds {};  // of all arenas of this node: whoever wrote for an older world is gone
 // Of this node's own images these stay where there are slots for it, and no others: a copy
@@ -230,10 +239,10 @@ struct ShareReading {
 };
 struct EndStation {};  // the job ends, and nothing is on its way any more
 
-using StationAction =
-    std::variant<SendReport, AnswerRestore, AnswerDurable, AnswerReplicated, AnswerNotice,
-                 AnswerProblem, SetHold, ClearHolds, KeepImages, WriteImage, WriteCommit,
-                 LookInStorage, FetchImages, DropCopy, FetchStored, ShareReading, EndStation>;
+using StationAction = std::variant<SendReport, AnswerRestore, AnswerDurable, AnswerReplicated,
+                                   AnswerWithdrawn, AnswerNotice, AnswerProblem, SetHold,
+                                   ClearHolds, KeepImages, WriteImage, WriteCommit, LookInStorage,
+                                   FetchImages, DropCopy, FetchStored, ShareReading, EndStation>;
 
 class StationMachine {
  public:
@@ -284,6 +293,7 @@ class StationMachine {
   void On(const RestoreAsked& event);
   void On(const DurabilityAsked& event);
   void On(const ReplicaAsked& event);
+  void On(const WaitWithdrawn& event);
   void On(const CheckpointFoundDamaged& event);
   void On(const ImageFoundDamaged& event);
   void On(const ImagesChanged& event);
@@ -323,8 +333,8 @@ class StationMachine {
   Generation generation_;
   std::optional<CheckpointTerms> terms_;
   CheckpointOrder order_;
-  std::map<uint32_t, std::optional<int64_t>> holds_;  // by rank, as last set
-  std::map<uint32_t, ShardState> shards_;             // of persisting_, by rank
+  std::map<uint32_t, std::optional<SavedStep>> holds_;  // by rank, as last set
+  std::map<uint32_t, ShardState> shards_;               // of persisting_, by rank
   std::optional<PersistOrder> persisting_;
   std::optional<CommitState> commit_;
   std::optional<StoredCheckpoint> stored_;

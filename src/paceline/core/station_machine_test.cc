@@ -130,7 +130,7 @@ TEST_F(StationTest, SourcesThatALaterMasterDoesNotKnowAreRemembered) {
 TEST_F(StationTest, AHoldIsSetOnceAndAgainInANewArena) {
   Open();
   CheckpointOrder order;
-  order.hold = 50;
+  order.hold = SavedStep{3, 50};
   Step(CheckpointOrdered{order});
   EXPECT_EQ(Got<SetHold>().size(), 1u);
   Step(CheckpointOrdered{order});
@@ -145,7 +145,7 @@ TEST_F(StationTest, WhoeverWaitsForStorageHearsOfSuccessOrOfTheProblem) {
   Open();
   Step(DurabilityAsked{1, 40});
   Report();
-  EXPECT_EQ(reports_.back().flush, 40);
+  EXPECT_EQ(reports_.back().flush, kSavedStep);
   CheckpointOrder order;
   order.durable = SavedStep{3, 39};
   Step(CheckpointOrdered{order});
@@ -161,6 +161,32 @@ TEST_F(StationTest, WhoeverWaitsForStorageHearsOfSuccessOrOfTheProblem) {
   EXPECT_TRUE(Got<AnswerProblem>().empty());
   order.problem.clear();
   order.durable = kSavedStep;
+  Step(CheckpointOrdered{order});
+  EXPECT_EQ(Got<AnswerDurable>().size(), 1u);
+}
+
+TEST_F(StationTest, AWaitThatIsWithdrawnGetsNoAnswer) {
+  Open();
+  Step(DurabilityAsked{1, 40});
+  Step(WaitWithdrawn{1});
+  EXPECT_EQ(Got<AnswerWithdrawn>().size(), 1u);
+  Report();
+  EXPECT_FALSE(reports_.back().flush.has_value());
+  CheckpointOrder order;
+  order.durable = kSavedStep;
+  Step(CheckpointOrdered{order});
+  EXPECT_TRUE(Got<AnswerDurable>().empty());
+}
+
+// After step 40 of branch 0 the script went back to step 7.
+TEST_F(StationTest, AWaitIsForTheSaveAndNotForItsNumber) {
+  Open();
+  Step(DurabilityAsked{1, 7, 1});
+  CheckpointOrder order;
+  order.durable = kSavedStep;
+  Step(CheckpointOrdered{order});
+  EXPECT_TRUE(Got<AnswerDurable>().empty()) << "step 40 was saved before";
+  order.durable = SavedStep{3, 7, 1};
   Step(CheckpointOrdered{order});
   EXPECT_EQ(Got<AnswerDurable>().size(), 1u);
 }

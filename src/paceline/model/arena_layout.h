@@ -19,10 +19,12 @@
 #include <string>
 #include <string_view>
 
+#include "paceline/model/saved_step.h"
+
 namespace paceline {
 
 inline constexpr uint64_t kArenaMagic = 0x0031'414E'4552'4150ULL;  // the bytes "PARENA1\0"
-inline constexpr uint32_t kArenaVersion = 2;
+inline constexpr uint32_t kArenaVersion = 3;
 inline constexpr uint64_t kArenaPage = 4096;
 // Images begin at multiples of that, so that huge pages can hold them.
 inline constexpr uint64_t kArenaImageAlignment = uint64_t{2} << 20;
@@ -39,10 +41,14 @@ struct ArenaHeader {
   char boot_id[40];  // padded with NUL, as both below
   char job_id[136];
   uint64_t check;  // ArenaCheck of all before it but the magic
-  // Written by the agent: 0, or 1 + the step from which on the next save must stay until this word
-  // changes, because it is to go to a disk.
+  // Written by the agent: the save from which on the next one must stay in memory until these words
+  // change, because it is to go to storage. `hold` is 0, or 1 + the step. The agent sets it to 0
+  // before it changes the two others, so whoever reads it unchanged before and after them has all
+  // three of one order.
   std::atomic<uint64_t> hold;
-  char reserved[3864];
+  std::atomic<uint64_t> hold_generation;
+  std::atomic<uint64_t> hold_branch;
+  char reserved[3848];
 };
 static_assert(sizeof(ArenaHeader) == kArenaPage && offsetof(ArenaHeader, check) == 216);
 
@@ -74,8 +80,9 @@ struct ArenaSlot {
   std::atomic<uint64_t> file_root;    // hash of the hashes of the file's chunks
   std::atomic<uint64_t> root;         // hash of all hashes
   std::atomic<uint64_t> flags;        // kArenaReplica
-  std::atomic<uint64_t> check;        // ArenaCheck of the nine words before it
-  uint64_t reserved[5];
+  std::atomic<uint64_t> branch;
+  std::atomic<uint64_t> check;  // ArenaCheck of the ten words between it and the state
+  uint64_t reserved[4];
 };
 static_assert(sizeof(ArenaSlot) == 128);
 static_assert(std::atomic<uint64_t>::is_always_lock_free);
@@ -99,7 +106,9 @@ struct ArenaImage {
   uint64_t file_root = 0;
   uint64_t root = 0;
   uint64_t flags = 0;
+  uint64_t branch = 0;
   bool operator==(const ArenaImage&) const = default;
+  SavedStep saved() const { return {.generation = generation, .step = step, .branch = branch}; }
 };
 
 constexpr uint64_t ArenaRoundUp(uint64_t value, uint64_t unit) {
@@ -109,18 +118,15 @@ constexpr uint64_t ArenaRoundUp(uint64_t value, uint64_t unit) {
 constexpr uint64_t NotesAt(uint64_t file_bytes) { return ArenaRoundUp(file_bytes, kArenaPage); }
 
 inline uint64_t CheckOf(const ArenaImage& image) {
-  const std::array<uint64_t, 9> words = {image.generation, static_cast<uint64_t>(image.step),
-                                         image.world_size, image.file_bytes,
-                                         image.head_bytes, image.notes_bytes,
-                                         image.file_root,  image.root,
-                                         image.flags};
+  const std::array<uint64_t, 10> words = {image.generation, static_cast<uint64_t>(image.step),
+                                          image.world_size, image.file_bytes,
+                                          image.head_bytes, image.notes_bytes,
+                                          image.file_root,  image.root,
+                                          image.flags,      image.branch};
   return ArenaCheck(std::as_bytes(std::span(words)));
 }
 
-// By world first: after a rollback a newer world's lower step is the newer state.
-inline bool IsNewer(const ArenaImage& a, const ArenaImage& b) {
-  return a.generation != b.generation ? a.generation > b.generation : a.step > b.step;
-}
+inline bool IsNewer(const ArenaImage& a, const ArenaImage& b) { return a.saved() > b.saved(); }
 
 // ---- which slot the next image may take ----
 
@@ -132,7 +138,7 @@ struct ArenaSlotView {
 // A free one, else the oldest sealed one that is not `keep` (the newest step that every rank of the
 // world has) and not the newest. Nothing: all are in use, and the save has to wait or be left out.
 inline std::optional<uint32_t> ChooseSlot(std::span<const ArenaSlotView> slots,
-                                          std::optional<int64_t> keep = {}) {
+                                          std::optional<SavedStep> keep = {}) {
   std::optional<uint32_t> newest;
   std::optional<uint32_t> oldest;
   const auto holds = [](const ArenaSlotView& slot) {
@@ -145,7 +151,7 @@ inline std::optional<uint32_t> ChooseSlot(std::span<const ArenaSlotView> slots,
   }
   for (uint32_t i = 0; i < slots.size(); ++i) {
     if (slots[i].state != ArenaSlotState::kSealed || i == newest) continue;
-    if (keep.has_value() && slots[i].image.step == *keep) continue;
+    if (keep.has_value() && slots[i].image.saved() == *keep) continue;
     if (!oldest.has_value() || IsNewer(slots[*oldest].image, slots[i].image)) oldest = i;
   }
   return oldest;
@@ -153,24 +159,25 @@ inline std::optional<uint32_t> ChooseSlot(std::span<const ArenaSlotView> slots,
 
 // ---- what a writer keeps because it was asked to ----
 
-// The first image that it saves from the asked step on stays until it is asked something else.
+// The first image from the asked save on stays until the writer is asked something else. A save
+// that begins a new branch comes after all of the branch before it, whatever its step.
 class HeldStep {
  public:
-  // What must stay, given the present word of the arena's header; before each save.
-  std::optional<int64_t> Keep(std::optional<int64_t> from_step) {
-    if (from_step != from_step_) {
-      from_step_ = from_step;
+  // What must stay, given the present words of the arena's header; before each save.
+  std::optional<SavedStep> Keep(std::optional<SavedStep> from) {
+    if (from != from_) {
+      from_ = from;
       held_.reset();
     }
     return held_;
   }
-  void Saved(int64_t step) {
-    if (from_step_.has_value() && !held_.has_value() && step >= *from_step_) held_ = step;
+  void Saved(SavedStep saved) {
+    if (from_.has_value() && !held_.has_value() && saved >= *from_) held_ = saved;
   }
 
  private:
-  std::optional<int64_t> from_step_;  // as it was asked last
-  std::optional<int64_t> held_;       // what stays because of it
+  std::optional<SavedStep> from_;  // as it was asked last
+  std::optional<SavedStep> held_;  // what stays because of it
 };
 
 }  // namespace paceline

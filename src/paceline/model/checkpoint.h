@@ -10,6 +10,7 @@
 
 #include "paceline/base/instant.h"
 #include "paceline/model/ids.h"
+#include "paceline/model/saved_step.h"
 
 namespace paceline {
 
@@ -36,14 +37,6 @@ struct CheckpointTerms {
   // Copies of each image in the memory of other hosts; none: one where there is another host.
   std::optional<uint32_t> replicas;
   bool operator==(const CheckpointTerms&) const = default;
-};
-
-// A state of the training: by world first, because after a rollback a newer world's lower step is
-// the newer state.
-struct SavedStep {
-  uint64_t generation = 0;
-  int64_t step = -1;
-  auto operator<=>(const SavedStep&) const = default;
 };
 
 // A whole image in a host's memory.
@@ -106,7 +99,7 @@ struct CheckpointReport {
   std::vector<ShardState> shards;          // of the newest order
   std::optional<CommitState> commit;       // of the newest order
   std::optional<StoredCheckpoint> stored;  // the newest this node sees in the directory
-  std::optional<int64_t> flush;            // a rank waits until this step is in storage
+  std::optional<SavedStep> flush;          // a rank waits until this save is in storage
   std::vector<std::string> damaged;        // checkpoints that a rank here found damaged
   std::string place;                       // name of the node
   std::string address;                     // HOST:PORT for fetching images; empty: not from here
@@ -194,7 +187,7 @@ struct StorageReader {
 struct CheckpointOrder {
   std::optional<CheckpointTerms> terms;
   std::optional<RestoreOrder> restore;
-  std::optional<int64_t> hold;  // the first save from this step on stays in memory
+  std::optional<SavedStep> hold;  // the first save from this one on stays in memory
   std::optional<PersistOrder> persist;
   std::optional<PersistOrder> commit;  // all shards are durable: make it visible
   std::optional<SavedStep> durable;    // newest committed of this job

@@ -1,17 +1,22 @@
 #pragma once
 
-// Which checkpoint of a directory is the newest, and which folders may go: two decisions that
-// everything which keeps checkpoints shares, whatever it keeps them in.
+// In which order the checkpoints of a directory were saved, and which folders may go: two decisions
+// that everything which keeps checkpoints shares, whatever it keeps them in.
 //
-// What LATEST names is the newest, because another job may have begun anew with lower steps; but
-// for what the same job has saved later, whose commit was cut off before LATEST. Then the higher
-// step, then the newer world.
+// The order is that of saving, never that of step numbers: first the claim on the directory, which
+// each new writer takes with a higher number; then the job; then (generation, branch, step).
+// Folders of a time before claims have claim 0. Among jobs with the same claim the one that LATEST
+// names is the newest, because another job may have begun anew with lower steps.
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <span>
 #include <string>
+#include <string_view>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "paceline/model/checkpoint.h"
@@ -24,39 +29,43 @@ struct KeptFolder {
   bool is_latest = false;  // LATEST names it
   SavedStep saved;         // of a whole one
   std::string job_id;      // likewise
+  uint64_t claim = 0;      // likewise; number of the claim that its writer had
   // When it was last written, on the clock of whoever keeps it; for a whole one its manifest.
   int64_t changed_ns = 0;
 };
 
-inline bool IsNewerKept(const KeptFolder& a, const KeptFolder& b) {
-  if (a.is_latest != b.is_latest) return a.is_latest;
-  if (a.saved.step != b.saved.step) return a.saved.step > b.saved.step;
-  return a.saved.generation > b.saved.generation;
-}
-
-// Which of them is the newest: its name; "" when LATEST names none that is whole.
-inline std::string LatestOf(std::span<const KeptFolder> folders) {
-  const KeptFolder* latest = nullptr;
-  for (const KeptFolder& one : folders) {
-    if (one.is_whole && one.is_latest) latest = &one;
+// Indexes of the whole ones, the one that was saved last first.
+inline std::vector<size_t> NewestFirst(std::span<const KeptFolder> folders) {
+  using Job = std::pair<uint64_t, std::string_view>;  // a claim and a job that had it
+  struct Facts {
+    bool has_latest = false;
+    SavedStep newest;
+  };
+  std::map<Job, Facts> jobs;
+  std::vector<size_t> whole;
+  for (size_t i = 0; i < folders.size(); ++i) {
+    const KeptFolder& one = folders[i];
+    if (!one.is_whole) continue;
+    whole.push_back(i);
+    Facts& facts = jobs[Job(one.claim, one.job_id)];
+    facts.has_latest = facts.has_latest || one.is_latest;
+    facts.newest = std::max(facts.newest, one.saved);
   }
-  if (latest == nullptr) return "";
-  for (const KeptFolder& one : folders) {
-    if (one.is_whole && one.job_id == latest->job_id && one.saved > latest->saved) latest = &one;
-  }
-  return latest->name;
+  const auto age = [&](size_t i) {
+    const KeptFolder& one = folders[i];
+    const Facts& job = jobs.at(Job(one.claim, one.job_id));
+    return std::tuple(one.claim, job.has_latest, job.newest.step, job.newest.generation,
+                      std::string_view(one.job_id), one.saved);
+  };
+  std::sort(whole.begin(), whole.end(), [&](size_t a, size_t b) { return age(a) > age(b); });
+  return whole;
 }
 
 // Indexes of what may go: whole ones beyond the newest `keep` (at least one stays), and unfinished
 // ones that were left before the newest was made. While there is no whole one, nothing may.
 inline std::vector<size_t> WhatMayGo(std::span<const KeptFolder> folders, uint32_t keep) {
-  std::vector<size_t> whole;
-  for (size_t i = 0; i < folders.size(); ++i) {
-    if (folders[i].is_whole) whole.push_back(i);
-  }
+  const std::vector<size_t> whole = NewestFirst(folders);
   if (whole.empty()) return {};
-  std::sort(whole.begin(), whole.end(),
-            [&](size_t a, size_t b) { return IsNewerKept(folders[a], folders[b]); });
   const int64_t newest_ns = folders[whole.front()].changed_ns;
   const size_t stay = std::min<size_t>(std::max(keep, 1u), whole.size());
   std::vector<size_t> going(whole.begin() + static_cast<std::ptrdiff_t>(stay), whole.end());

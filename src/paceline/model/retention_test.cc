@@ -28,23 +28,45 @@ TEST(Retention, AtLeastOneStays) {
   EXPECT_EQ(WhatMayGo(std::vector{Whole(10, 1, 1)}, 0), Indexes{});
 }
 
-TEST(Retention, WhatLatestNamesIsTheNewest) {
-  std::vector<KeptFolder> folders = {Whole(90, 1, 1), Whole(40, 3, 2)};
-  folders[1].is_latest = true;  // the world went back behind step 90
+// Names of the whole ones, the newest first.
+std::vector<std::string> Sorted(const std::vector<KeptFolder>& folders) {
+  std::vector<std::string> names;
+  for (const size_t i : NewestFirst(folders)) names.push_back(folders[i].name);
+  return names;
+}
+
+TEST(Retention, TheOrderIsThatOfSavingAndNotOfSteps) {
+  std::vector<KeptFolder> folders = {Whole(90, 1, 1), Whole(40, 3, 2), Whole(41, 3, 3)};
+  folders[1].saved.branch = 1;  // the script went back from step 41 to 40
+  EXPECT_EQ(Sorted(folders), (std::vector<std::string>{"step-40-g3", "step-41-g3", "step-90-g1"}));
+  EXPECT_EQ(WhatMayGo(folders, 1), (Indexes{2, 0}));
+}
+
+TEST(Retention, OfTwoJobsTheOneThatLatestNamesIsTheNewest) {
+  std::vector<KeptFolder> folders = {Whole(90, 1, 1), Whole(40, 1, 2)};
+  folders[1].job_id = "another";
+  EXPECT_EQ(WhatMayGo(folders, 1), (Indexes{1})) << "LATEST names none";
+  folders[1].is_latest = true;  // it began anew
   EXPECT_EQ(WhatMayGo(folders, 1), (Indexes{0}));
 }
 
 TEST(Retention, ALaterSaveOfTheSameJobIsNewerThanWhatLatestNames) {
   std::vector<KeptFolder> folders = {Whole(25, 1, 1), Whole(50, 1, 2), Whole(10, 2, 3)};
-  EXPECT_EQ(LatestOf(folders), "") << "LATEST names none";
   folders[0].is_latest = true;
-  EXPECT_EQ(LatestOf(folders), "step-10-g2") << "of a newer world, whatever its step";
+  EXPECT_EQ(Sorted(folders).front(), "step-10-g2") << "of a newer world, whatever its step";
   folders[2].is_whole = false;
-  EXPECT_EQ(LatestOf(folders), "step-50-g1") << "its commit was cut off";
+  EXPECT_EQ(Sorted(folders).front(), "step-50-g1") << "its commit was cut off";
   folders[1].job_id = "another";
-  EXPECT_EQ(LatestOf(folders), "step-25-g1");
-  folders[0].is_whole = false;
-  EXPECT_EQ(LatestOf(folders), "");
+  EXPECT_EQ(Sorted(folders).front(), "step-25-g1");
+}
+
+TEST(Retention, AHigherClaimIsNewerWhateverLatestSays) {
+  std::vector<KeptFolder> folders = {Whole(90, 7, 1), Whole(40, 1, 2)};
+  folders[0].is_latest = true;  // the other writer's commit was cut off before LATEST
+  folders[0].claim = 1;
+  folders[1].claim = 2;
+  folders[1].job_id = "another";
+  EXPECT_EQ(Sorted(folders).front(), "step-40-g1");
 }
 
 TEST(Retention, WhatIsBeingWrittenStays) {

@@ -34,19 +34,20 @@ void SimArena::ForgetUnfinished() {
   held_ = HeldStep();
 }
 
-std::optional<uint32_t> SimArena::Begin(int64_t step) {
+std::optional<uint32_t> SimArena::Begin(SavedStep saved) {
   std::array<ArenaSlotView, kArenaSlotsMax> views;
   CHECK(slots_.size() <= views.size(), "an arena has few slots");
   for (size_t i = 0; i < slots_.size(); ++i) {
     views[i].state = slots_[i].state;
     views[i].image.generation = slots_[i].image.saved.generation;
     views[i].image.step = slots_[i].image.saved.step;
+    views[i].image.branch = slots_[i].image.saved.branch;
   }
-  const std::optional<int64_t> keep = held_.Keep(hold_);
+  const std::optional<SavedStep> keep = held_.Keep(hold_);
   const auto chosen = ChooseSlot(std::span(views).first(slots_.size()), keep);
   if (!chosen.has_value()) return std::nullopt;
   slots_[*chosen].state = ArenaSlotState::kWriting;
-  held_.Saved(step);
+  held_.Saved(saved);
   return chosen;
 }
 

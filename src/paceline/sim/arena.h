@@ -24,6 +24,7 @@ struct SimImage {
   SavedStep saved;
   uint32_t world_size = 0;
   uint64_t content = 0;     // of the whole state; the same on all ranks
+  int64_t done = 0;         // steps that the state has in it, whatever the script calls them
   bool is_replica = false;  // every rank has all of it
   bool is_flipped = false;  // its bytes are not those that were saved; a reader sees that
   bool is_zombies = false;  // saved by a rank of a world that had ended, after its end
@@ -43,12 +44,12 @@ class SimArena {
   // ---- its rank ----
   void ForgetUnfinished();
   // A slot that is being filled; nothing when all are in use.
-  std::optional<uint32_t> Begin(int64_t step);
+  std::optional<uint32_t> Begin(SavedStep saved);
   void Seal(uint32_t slot, const SimImage& image);
 
   // ---- its node's agent ----
-  void SetHold(std::optional<int64_t> from_step) { hold_ = from_step; }
-  std::optional<int64_t> hold() const { return hold_; }
+  void SetHold(std::optional<SavedStep> from) { hold_ = from; }
+  std::optional<SavedStep> hold() const { return hold_; }
   void ForgetReaders();
   bool BeginRead(SavedStep saved);
   void EndRead(SavedStep saved);
@@ -68,8 +69,8 @@ class SimArena {
   Slot* WholeOf(SavedStep saved);
 
   std::vector<Slot> slots_;
-  std::optional<int64_t> hold_;  // the header's word
-  HeldStep held_;                // in its rank
+  std::optional<SavedStep> hold_;  // the header's words
+  HeldStep held_;                  // in its rank
 };
 
 struct ArenaPlace {

@@ -12,7 +12,7 @@ namespace paceline::sim {
 namespace {
 
 void SaveOne(SimArena& arena, int64_t step) {
-  const std::optional<uint32_t> slot = arena.Begin(step);
+  const std::optional<uint32_t> slot = arena.Begin({1, step});
   if (slot.has_value()) arena.Seal(*slot, {.saved = {1, step}, .content = 7});
 }
 
@@ -25,7 +25,7 @@ std::set<int64_t> StepsIn(const SimArena& arena) {
 TEST(Arena, AWriterThatDiesLeavesTheOthersWhole) {
   SimArena arena(3);
   for (int64_t step = 1; step <= 5; ++step) SaveOne(arena, step);
-  ASSERT_TRUE(arena.Begin(6).has_value());
+  ASSERT_TRUE(arena.Begin({1, 6}).has_value());
   EXPECT_EQ(StepsIn(arena), (std::set<int64_t>{4, 5}));
   arena.ForgetUnfinished();
   SaveOne(arena, 5);
@@ -34,7 +34,7 @@ TEST(Arena, AWriterThatDiesLeavesTheOthersWhole) {
 
 TEST(Arena, WhatIsHeldOrClaimedStays) {
   SimArena arena(3);
-  arena.SetHold(3);
+  arena.SetHold(SavedStep{1, 3});
   for (int64_t step = 1; step <= 9; ++step) SaveOne(arena, step);
   EXPECT_TRUE(StepsIn(arena).contains(3));
   ASSERT_TRUE(arena.BeginRead({1, 3}));
@@ -57,8 +57,9 @@ TEST(Arena, SavesThatAreLeftOutLeaveNoTrace) {
       const int64_t last = next + prng.Between(0, 40);
       std::optional<int64_t> hold;
       if (prng.Chance(2, 3)) hold = prng.Between(std::max<int64_t>(1, next - 3), last + 10);
-      all.SetHold(hold);
-      few.SetHold(hold);
+      const auto from = hold.has_value() ? std::optional(SavedStep{1, *hold}) : std::nullopt;
+      all.SetHold(from);
+      few.SetHold(from);
       const SaveRun run{next, last, hold.value_or(next)};
       for (int64_t step = next; step <= last; ++step) SaveOne(all, step);
       for (int64_t i = next; i <= last; ++i) {

@@ -23,6 +23,7 @@ constexpr CanaryEntry kCanaries[] = {
     {Canary::kClockRunsBack, "clock_runs_back", "the master's time starts before its journal ends"},
     {Canary::kHoldExits, "hold_exits", "a rank that was killed stays"},
     {Canary::kWildClock, "wild_clock", "a delay depends on what no seed controls"},
+    {Canary::kForgetBranch, "forget_branch", "a script that goes back begins no branch"},
     {Canary::kForgetHold, "forget_hold", "ranks are not told which step has to stay"},
     {Canary::kMixSteps, "mix_steps", "a rank restores another step than the one decided"},
     {Canary::kCommitUnchecked, "commit_unchecked", "a checkpoint is committed as it lies there",

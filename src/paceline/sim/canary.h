@@ -33,6 +33,7 @@ enum class Canary {
   kTrustCopies,          // what comes from another host is not compared with its hashes
   kHideBlindness,        // a node that cannot see storage speaks as if it were empty
   kHideCopies,           // a node says nothing of its copies
+  kForgetBranch,         // a script that goes back does not begin a branch
   kHurriedEnd,           // an agent does not wait for storage when its job ends
 };
 

@@ -38,6 +38,7 @@ std::string Describe(const Options& options) {
   if (options.saves.is_used) {
     const SaveOptions& saves = options.saves;
     text += " checkpointer(every=" + std::to_string(saves.every);
+    if (saves.recount > 0) text += " recount=" + std::to_string(saves.recount);
     text += " keep=" + std::to_string(saves.terms.keep);
     text += " slots=" + std::to_string(saves.slots);
     text += saves.is_replica ? (saves.says_replica ? " replicas" : " equal") : " sharded";

@@ -27,7 +27,10 @@ struct Strike {
 struct SaveOptions {
   bool is_used = false;  // false: the script saves by itself, and all at once
   CheckpointTerms terms;
-  int64_t every = 1;                              // the script saves every so many steps
+  int64_t every = 1;  // the script saves every so many steps
+  // The script counts its steps anew after so many, as in each epoch; a multiple of `every`. 0:
+  // never.
+  int64_t recount = 0;
   uint32_t slots = 4;                             // of an arena
   bool is_replica = false;                        // data parallel: all ranks hold the same tensors
   bool says_replica = false;                      // and the script says so

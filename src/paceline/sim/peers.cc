@@ -213,7 +213,7 @@ bool SimPeers::Begin(Fetch& fetch, const SimImage& image) {
   SimArena& copy =
       node_.shelf().OpenOrMake({node_.name(), fetch.order.rank.value(), true}, kCopySlots);
   copy.ForgetUnfinished();
-  const std::optional<uint32_t> slot = copy.Begin(fetch.order.saved.step);
+  const std::optional<uint32_t> slot = copy.Begin(fetch.order.saved);
   if (!slot.has_value()) return false;
   fetch.has_begun = true;
   fetch.slot = *slot;

@@ -86,7 +86,9 @@ void RankSaves::OpenAt(int32_t pid) {
 void RankSaves::Ask(const One& one, uint32_t world_size) {
   SimStation& station = node_.agent()->station();
   if (one.stage == Stage::kRestoring) station.Feed(core::RestoreAsked{one.peer, world_size});
-  if (one.stage == Stage::kWaiting) station.Feed(core::DurabilityAsked{one.peer, one.awaited});
+  if (one.stage == Stage::kWaiting) {
+    station.Feed(core::DurabilityAsked{one.peer, one.awaited.step, one.awaited.branch});
+  }
 }
 
 // ---- restoring ----
@@ -133,6 +135,7 @@ bool RankSaves::Load(int32_t pid, const core::AnswerRestore& answer, Restored* r
   Judge(pid, answer, images);
   restored->saved = answer.order.saved;
   restored->content = images.front().content;
+  restored->done = images.front().done;
   return true;
 }
 
@@ -227,14 +230,14 @@ void RankSaves::Finish(int32_t pid) {
   world_.SyncSaves(node_);
   const RankProcess& process = node_.processes().at(pid);
   const SimArena* arena = node_.shelf().Find({node_.name(), process.rank.value()});
-  const SavedStep last{process.generation.value(), world_.options().LastSave()};
+  const SavedStep last = world_.workload().NameOf(process.generation, world_.options().LastSave());
   found->second.stage = Stage::kWaiting;
   if (arena == nullptr || arena->Find(last) == nullptr) {
     MARK("a rank has no last save to wait for");
     return Exit(pid);
   }
-  found->second.awaited = last.step;
-  Tell(core::DurabilityAsked{found->second.peer, last.step});
+  found->second.awaited = last;
+  Tell(core::DurabilityAsked{found->second.peer, last.step, last.branch});
 }
 
 void RankSaves::OnDurable(core::StationPeer peer) {

@@ -23,6 +23,7 @@ class SimWorld;
 struct Restored {
   SavedStep saved;       // step -1: nothing
   uint64_t content = 0;  // of the state that it holds now
+  int64_t done = 0;      // steps that the state has in it
 };
 
 class RankSaves {
@@ -51,7 +52,7 @@ class RankSaves {
     core::StationPeer peer = 0;
     uint64_t attempt = 0;  // to open; older ones are stale
     Instant since;         // it looks for an agent
-    int64_t awaited = -1;
+    SavedStep awaited;
   };
 
   void OpenAfter(int32_t pid, Duration wait);

@@ -121,7 +121,8 @@ void SimStation::JudgeEnd() {
     }
   }
   for (const auto& [saved, whole] : steps) {
-    const bool is_stored = book.committed.has_value() && book.committed->saved >= saved;
+    const bool is_stored =
+        book.committed.has_value() && !world_.workload().IsEarlier(book.committed->saved, saved);
     if (whole.ranks.size() < whole.world_size || is_stored) continue;
     return world_.Fail("end_stores_newest", node_.name() + " gives back step " +
                                                 std::to_string(saved.step) + " of world " +
@@ -151,14 +152,17 @@ void SimStation::Do(const core::AnswerDurable& action) {
 // No simulated script waits for a second host.
 void SimStation::Do(const core::AnswerReplicated&) {}
 
+// No simulated script gives up waiting.
+void SimStation::Do(const core::AnswerWithdrawn&) {}
+
 void SimStation::Do(const core::AnswerProblem& action) { node_.ranks_saves().OnProblem(action); }
 
 void SimStation::Do(const core::SetHold& action) {
   world_.SyncSaves(node_);
-  told_[action.rank] = {action.from_step, world_.workload().SavingOf(node_, Rank(action.rank))};
+  told_[action.rank] = {action.from, world_.workload().SavingOf(node_, Rank(action.rank))};
   if (world_.options().canary == Canary::kForgetHold) return;
   SimArena* arena = node_.shelf().Find({node_.name(), action.rank});
-  if (arena != nullptr) arena->SetHold(action.from_step);
+  if (arena != nullptr) arena->SetHold(action.from);
 }
 
 void SimStation::Do(const core::ClearHolds&) {
@@ -286,17 +290,15 @@ void SimStation::JudgeLost(const core::WriteImage& action) {
   // The job is over, and others of this machine have given its memory back; see JudgeEnd.
   if (node_.shelf().Find({node_.name(), action.shard.rank.value()}) == nullptr) return;
   const auto told = told_.find(action.shard.rank.value());
-  if (told == told_.end() || !told->second.from_step.has_value()) return;
+  if (told == told_.end() || !told->second.from.has_value()) return;
   const Workload::Saving& before = told->second.saving;
   const Workload::Saving now = world_.workload().SavingOf(node_, action.shard.rank);
-  const int64_t every = world_.options().saves.every;
-  const int64_t first = (*told->second.from_step + every - 1) / every * every;
+  const int64_t first = world_.workload().FirstFrom(now.generation, *told->second.from);
   const bool was_in_time = before.pid != 0 && before.pid == now.pid && before.saved_to < first &&
                            before.generation.value() == action.saved.generation;
-  if (!was_in_time || action.saved.step != first) return;
-  world_.Fail("held_stays", node_.name() + " was told in time to keep step " +
-                                std::to_string(first) + " of rank " + ToString(action.shard.rank) +
-                                ", and it is gone");
+  if (!was_in_time || action.saved != world_.workload().NameOf(now.generation, first)) return;
+  world_.Fail("held_stays", node_.name() + " was told in time to keep " + Say(action.saved) +
+                                " of rank " + ToString(action.shard.rank) + ", and it is gone");
 }
 
 void SimStation::EndImage(const core::WriteImage& action, const std::string& begun) {

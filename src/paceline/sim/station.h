@@ -57,6 +57,7 @@ class SimStation {
   void Do(const core::AnswerRestore& action);
   void Do(const core::AnswerDurable& action);
   void Do(const core::AnswerReplicated& action);
+  void Do(const core::AnswerWithdrawn& action);
   void Do(const core::AnswerNotice&) {}  // for people
   void Do(const core::AnswerProblem& action);
   void Do(const core::SetHold& action);
@@ -93,7 +94,7 @@ class SimStation {
   Instant armed_for_ = Instant::Max();
   // What a rank was told to keep, and how far it was then.
   struct Told {
-    std::optional<int64_t> from_step;
+    std::optional<SavedStep> from;
     Workload::Saving saving;
   };
   std::map<uint32_t, Told> told_;                     // by rank

@@ -139,8 +139,6 @@ std::vector<KeptFolder> Storage::Kept() const {
     if (one.is_whole) one.saved = folder.manifest->saved;
     one.changed_ns = folder.changed.nanoseconds();
   }
-  const std::string latest = LatestOf(kept);
-  for (KeptFolder& one : kept) one.is_latest = one.name == latest;
   return kept;
 }
 
@@ -148,10 +146,8 @@ void Storage::Prune(uint32_t keep, bool keeps_newest) {
   if (is_away) return;
   const std::vector<KeptFolder> kept = Kept();
   std::vector<size_t> going = WhatMayGo(kept, keep);
-  if (!keeps_newest) {
-    for (size_t i = 0; i < kept.size(); ++i) {
-      if (kept[i].is_latest) going = {i};
-    }
+  if (const std::vector<size_t> whole = NewestFirst(kept); !keeps_newest && !whole.empty()) {
+    going = {whole.front()};
   }
   for (const size_t i : going) {
     folders_.erase(kept[i].name);
@@ -167,7 +163,7 @@ std::string Storage::Newest(const std::set<std::string>& except,
   std::erase_if(kept,
                 [&](const KeptFolder& one) { return !one.is_whole || except.contains(one.name); });
   if (kept.empty()) return "";
-  const KeptFolder& best = *std::min_element(kept.begin(), kept.end(), IsNewerKept);
+  const KeptFolder& best = kept[NewestFirst(kept).front()];
   const SimManifest& manifest = *folders_.at(best.name).manifest;
   *found = {best.name, manifest.job_id, manifest.saved, manifest.world_size, SharedFiles(manifest)};
   return "";

@@ -90,7 +90,8 @@ bool NeedsSaves(Canary canary) {
   return canary == Canary::kForgetHold || canary == Canary::kHurriedEnd ||
          canary == Canary::kMixSteps || canary == Canary::kCommitUnchecked ||
          canary == Canary::kPruneNewest || canary == Canary::kTrustCopies ||
-         canary == Canary::kHideCopies || canary == Canary::kHideBlindness;
+         canary == Canary::kHideCopies || canary == Canary::kHideBlindness ||
+         canary == Canary::kForgetBranch;
 }
 
 // Every third script has a Checkpointer.
@@ -108,6 +109,8 @@ void DrawSaves(Prng& prng, const Wishes& wishes, Options& options) {
                           DrawBetween(prng, Duration::Milliseconds(200), Duration::Seconds(10))};
   }
   saves.every = prng.Chance(2, 3) ? 1 : prng.Between(2, 10);
+  if (prng.Chance(1, 3) || wishes.canary == Canary::kForgetBranch)
+    saves.recount = saves.every * prng.Between(1, 30);
   saves.slots = prng.Chance(1, 4) ? 2 : prng.Chance(1, 3) ? 3 : 4;
   saves.is_replica = prng.Chance(1, 2);
   saves.says_replica = saves.is_replica && prng.Chance(2, 3);

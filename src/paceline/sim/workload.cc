@@ -71,7 +71,7 @@ void Workload::Join(Generation generation, uint32_t world_size, Rank rank, Membe
   group.world_size = std::max(group.world_size, world_size);
   if (group.members.empty() && !group.started) group.restored = restored;
   Meet(generation, group, restored);
-  member.saved_to = std::max<int64_t>(restored.saved.step, 0);
+  member.saved_to = restored.done;
   group.members[rank] = member;
   if (group.members.size() != group.world_size || group.started || group.broken) return;
   group.started = true;

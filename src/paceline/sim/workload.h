@@ -54,6 +54,13 @@ class Workload {
     int64_t saved_to = 0;
   };
   Saving SavingOf(const Node& node, Rank rank) const;
+  // What the script calls the save that it makes after so many steps in all.
+  SavedStep NameOf(Generation generation, int64_t done) const;
+  // After how many steps the first save from that one on is made, in that world.
+  int64_t FirstFrom(Generation generation, SavedStep from) const;
+  // The order in which saves were made, told by the steps that their states have in them and not by
+  // their names.
+  bool IsEarlier(SavedStep a, SavedStep b) const;
   // When the next image of a rank of that node will be whole.
   Instant NextSeal(const Node& node) const;
   // When a rank will be in the middle of its next save; never for one that does not step.
@@ -90,6 +97,7 @@ class Workload {
   void Save(Generation generation, Group& group, Rank rank, Member& member);
   void SaveStep(Generation generation, const Group& group, Rank rank, Member& member, int64_t step);
   void Seal(Generation generation, const Group& group, Rank rank, Member& member);
+  int64_t FirstSave(Generation generation) const;
   Instant SealTime(const Group& group, Rank rank, int64_t step) const;
   Duration SaveTime(Rank rank, int64_t step) const;
   int64_t NextSave(const Group& group, const Member& member) const;
@@ -105,8 +113,9 @@ class Workload {
 
   SimWorld& world_;
   std::map<Generation, Group> groups_;
-  int64_t saved_ = 0;     // by groups that are gone
-  int64_t step_max_ = 0;  // by groups that are gone
+  std::map<SavedStep, int64_t> done_of_;  // of every save that left an image
+  int64_t saved_ = 0;                     // by groups that are gone
+  int64_t step_max_ = 0;                  // by groups that are gone
   int64_t bug_step_ = -1;
 };
 

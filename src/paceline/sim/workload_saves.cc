@@ -17,6 +17,47 @@ void Workload::Meet(Generation generation, const Group& group, const Restored& r
                                std::to_string(restored.saved.step));
 }
 
+int64_t Workload::FirstSave(Generation generation) const {
+  const int64_t every = world_.options().saves.every;
+  const auto group = groups_.find(generation);
+  return group == groups_.end() ? every : (group->second.first / every + 1) * every;
+}
+
+// Each time that the count begins anew, the rank's branch goes up by one.
+SavedStep Workload::NameOf(Generation generation, int64_t done) const {
+  const int64_t recount = world_.options().saves.recount;
+  SavedStep saved{.generation = generation.value(), .step = done};
+  if (recount == 0) return saved;
+  saved.step = done % recount;
+  if (world_.options().canary == Canary::kForgetBranch) return saved;
+  saved.branch = static_cast<uint64_t>(done / recount - FirstSave(generation) / recount);
+  return saved;
+}
+
+int64_t Workload::FirstFrom(Generation generation, SavedStep from) const {
+  constexpr int64_t kNever = int64_t{1} << 60;
+  const SaveOptions& saves = world_.options().saves;
+  const int64_t first = FirstSave(generation);
+  if (from.generation > generation.value()) return kNever;
+  if (from.generation < generation.value()) return first;
+  int64_t done = from.step;
+  if (saves.recount > 0) {
+    // A step that the branch does not get to: the next branch begins first.
+    const auto branch = static_cast<int64_t>(from.branch) + first / saves.recount;
+    done = branch * saves.recount + std::min(from.step, saves.recount);
+  }
+  return std::max(first, (done + saves.every - 1) / saves.every * saves.every);
+}
+
+bool Workload::IsEarlier(SavedStep a, SavedStep b) const {
+  if (a.generation != b.generation) return a.generation < b.generation;
+  const auto done = [this](SavedStep saved) {
+    const auto found = done_of_.find(saved);
+    return found == done_of_.end() ? -1 : found->second;
+  };
+  return done(a) < done(b);
+}
+
 Duration Workload::SaveTime(Rank rank, int64_t step) const {
   const SaveOptions& saves = world_.options().saves;
   const auto span = static_cast<uint64_t>((saves.save_max - saves.save_min).nanoseconds()) + 1;
@@ -39,10 +80,15 @@ void Workload::Seal(Generation generation, const Group& group, Rank rank, Member
   Node& node = world_.node(member.node);
   SimArena* arena = node.shelf().Find({node.name(), rank.value()});
   if (arena == nullptr || !member.slot.has_value()) return;
+  const SavedStep saved = NameOf(generation, step);
+  if (done_of_.emplace(saved, step).first->second != step) {
+    world_.Fail("restore_newest", "two states have one name: " + Say(saved));
+  }
   arena->Seal(*member.slot, {.rank = static_cast<uint32_t>(rank.value()),
-                             .saved = {generation.value(), step},
+                             .saved = saved,
                              .world_size = group.world_size,
                              .content = MixContent(group.content, static_cast<uint64_t>(step)),
+                             .done = step,
                              .is_replica = world_.options().saves.is_replica});
 }
 
@@ -51,7 +97,7 @@ void Workload::SaveStep(Generation generation, const Group& group, Rank rank, Me
   Node& node = world_.node(member.node);
   SimArena* arena = node.shelf().Find({node.name(), rank.value()});
   if (arena == nullptr) return;
-  member.slot = arena->Begin(step);  // none: this step is left out
+  member.slot = arena->Begin(NameOf(generation, step));  // none: this step is left out
   member.writing = step;
   member.seal_at = SealTime(group, rank, step);
   if (member.seal_at <= world_.queue().now()) Seal(generation, group, rank, member);
@@ -73,8 +119,8 @@ void Workload::Save(Generation generation, Group& group, Rank rank, Member& memb
   member.saved_to = done;
   if (last < first) return;
   const SimArena* arena = node.shelf().Find({node.name(), rank.value()});
-  const std::optional<int64_t> hold = arena == nullptr ? std::nullopt : arena->hold();
-  const int64_t held = hold.has_value() ? (*hold + saves.every - 1) / saves.every : first;
+  const std::optional<SavedStep> hold = arena == nullptr ? std::nullopt : arena->hold();
+  const int64_t held = hold.has_value() ? FirstFrom(generation, *hold) / saves.every : first;
   const SaveRun run{first, last, held};
   for (int64_t i = first; i <= last && member.writing < 0; ++i) {
     i = run.Traced(i);

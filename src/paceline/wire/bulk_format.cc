@@ -91,6 +91,7 @@ std::string EncodeBulk(const BulkRequest& request) {
   Put(&text, request.is_copy ? kCopy : uint32_t{0});
   Put(&text, request.saved.generation);
   Put(&text, request.saved.step);
+  Put(&text, request.saved.branch);
   Put(&text, request.root);
   Put(&text, request.first_chunk);
   text += request.place;
@@ -112,6 +113,7 @@ absl::StatusOr<BulkRequest> ParseBulkRequest(std::string_view bytes) {
   request.is_copy = flags == kCopy;
   request.saved.generation = taker.Number<uint64_t>();
   request.saved.step = taker.Number<int64_t>();
+  request.saved.branch = taker.Number<uint64_t>();
   request.root = taker.Number<uint64_t>();
   request.first_chunk = taker.Number<uint64_t>();
   request.place = taker.Bytes(taker.left());
@@ -119,7 +121,7 @@ absl::StatusOr<BulkRequest> ParseBulkRequest(std::string_view bytes) {
   // It becomes a part of a path.
   if (!IsName(request.place)) return Bad("the place is not a name");
   if (request.rank.value() > kRankMax || request.saved.step < 0 ||
-      request.saved.generation > kGenerationMax) {
+      request.saved.generation > kGenerationMax || request.saved.branch > kBranchMax) {
     return Bad("there is no such step");
   }
   return request;

@@ -307,12 +307,13 @@ TEST(BulkFormat, WhatIsWrittenIsRead) {
 }
 
 TEST(BulkFormat, GoldenBytes) {
-  const BulkRequest request{Rank(3), "n1", true, {2, 7}, 0x0102030405060708, 1};
+  const BulkRequest request{Rank(3), "n1", true, {2, 7, 4}, 0x0102030405060708, 1};
   const std::string bytes = EncodeBulk(request);
-  const unsigned char expected[] = {42,  0,  0, 0,              // length of what follows
+  const unsigned char expected[] = {50,  0,  0, 0,              // length of what follows
                                     3,   0,  0, 0, 1, 0, 0, 0,  // rank, copy
                                     2,   0,  0, 0, 0, 0, 0, 0,  // generation
                                     7,   0,  0, 0, 0, 0, 0, 0,  // step
+                                    4,   0,  0, 0, 0, 0, 0, 0,  // branch
                                     8,   7,  6, 5, 4, 3, 2, 1,  // root
                                     1,   0,  0, 0, 0, 0, 0, 0,  // first chunk
                                     'n', '1'};

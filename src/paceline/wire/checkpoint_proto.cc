@@ -96,6 +96,7 @@ absl::Status CheckDirectory(const std::string& directory) {
 absl::Status Take(const pb::SavedStep& from, SavedStep* to) {
   PACELINE_SAVED_STEP(TAKE)
   if (to->generation > kGenerationMax) return Invalid("generation", "is out of range");
+  if (to->branch > kBranchMax) return Invalid("branch", "is out of range");
   return CheckStep(to->step);
 }
 absl::Status Take(const pb::CheckpointTerms& from, CheckpointTerms* to) {
@@ -218,7 +219,7 @@ void ToProto(const CheckpointReport& from, pb::CheckpointReport* to) {
   for (const ShardState& shard : from.shards) Fill(shard, to->add_shards());
   if (from.commit.has_value()) Fill(*from.commit, to->mutable_commit());
   if (from.stored.has_value()) Fill(*from.stored, to->mutable_stored());
-  if (from.flush.has_value()) to->set_flush(*from.flush);
+  if (from.flush.has_value()) Fill(*from.flush, to->mutable_flush());
   for (const std::string& name : from.damaged) to->add_damaged(CleanText(name));
   to->set_place(Encode(from.place));
   to->set_address(Encode(from.address));
@@ -235,7 +236,7 @@ absl::Status FromProto(const pb::CheckpointReport& from, CheckpointReport* to) {
   RETURN_IF_ERROR(TakeAll(from.shards(), "shards", &to->shards));
   if (from.has_commit()) RETURN_IF_ERROR(Take(from.commit(), &to->commit.emplace()));
   if (from.has_stored()) RETURN_IF_ERROR(Take(from.stored(), &to->stored.emplace()));
-  if (from.has_flush()) to->flush = from.flush();
+  if (from.has_flush()) RETURN_IF_ERROR(Take(from.flush(), &to->flush.emplace()));
   RETURN_IF_ERROR(CheckFolder(from.place()));
   to->place = from.place();
   RETURN_IF_ERROR(TakeAddress(from.address(), &to->address));
@@ -249,7 +250,7 @@ absl::Status FromProto(const pb::CheckpointReport& from, CheckpointReport* to) {
 void ToProto(const CheckpointOrder& from, pb::CheckpointOrder* to) {
   if (from.terms.has_value()) Fill(*from.terms, to->mutable_terms());
   if (from.restore.has_value()) Fill(*from.restore, to->mutable_restore());
-  if (from.hold.has_value()) to->set_hold(*from.hold);
+  if (from.hold.has_value()) Fill(*from.hold, to->mutable_hold());
   if (from.persist.has_value()) Fill(*from.persist, to->mutable_persist());
   if (from.commit.has_value()) Fill(*from.commit, to->mutable_commit());
   if (from.durable.has_value()) Fill(*from.durable, to->mutable_durable());
@@ -269,7 +270,7 @@ void ToProto(const CheckpointOrder& from, pb::CheckpointOrder* to) {
 absl::Status FromProto(const pb::CheckpointOrder& from, CheckpointOrder* to) {
   if (from.has_terms()) RETURN_IF_ERROR(Take(from.terms(), &to->terms.emplace()));
   if (from.has_restore()) RETURN_IF_ERROR(Take(from.restore(), &to->restore.emplace()));
-  if (from.has_hold()) to->hold = from.hold();
+  if (from.has_hold()) RETURN_IF_ERROR(Take(from.hold(), &to->hold.emplace()));
   if (from.has_persist()) RETURN_IF_ERROR(Take(from.persist(), &to->persist.emplace()));
   if (from.has_commit()) RETURN_IF_ERROR(Take(from.commit(), &to->commit.emplace()));
   if (from.has_durable()) RETURN_IF_ERROR(Take(from.durable(), &to->durable.emplace()));

@@ -13,7 +13,7 @@ CheckpointReport FullReport() {
   report.shards.push_back({Rank(3), {4, 70}, true, "", Duration::Milliseconds(5)});
   report.commit = CommitState{"step-70-g4", true, "", 4000};
   report.stored = StoredCheckpoint{"step-70-g4", "job", {4, 70}, 2, {0, 0}};
-  report.flush = 9;
+  report.flush = SavedStep{3, 9, 2};
   report.is_blind = true;
   report.damaged = {"step-1-g1"};
   report.place = "n1";
@@ -33,7 +33,7 @@ CheckpointOrder FullOrder() {
                                "",
                                {{Rank(1), {{Rank(1), "n1", true}}}},
                                "because"};
-  order.hold = 100;
+  order.hold = SavedStep{4, 100, 1};
   order.durable = SavedStep{4, 70};
   order.fetch.push_back({Rank(1),
                          {4, 77},

@@ -46,7 +46,7 @@
 #define PACELINE_JOB_FINISHED(F) F(exit_code) F(reason)
 
 #define PACELINE_CHECKPOINT_TERMS(F) F(directory) F(keep)
-#define PACELINE_SAVED_STEP(F) F(generation) F(step)
+#define PACELINE_SAVED_STEP(F) F(generation) F(step) F(branch)
 #define PACELINE_MEMORY_IMAGE(F) F(rank) F(place) F(world_size) F(file_bytes) F(file_root) \
   F(is_replica) F(is_copy) F(root)
 #define PACELINE_SHARD_STATE(F) F(rank) F(is_durable) F(problem) F(took)

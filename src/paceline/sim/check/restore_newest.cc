@@ -81,10 +81,12 @@ class RestoreNewest final : public Check {
                                        ", and nobody has seen what is in storage");
     }
     if (const auto best = NewestInMemory(world, decided.generation);
-        best.has_value() && decided.saved < *best) {
+        best.has_value() && world.workload().IsEarlier(decided.saved, *best)) {
       return Blame(world, decided, *best, "is whole in the memory of every rank's node");
     }
-    if (!committed_.has_value() || decided.saved >= committed_->saved) return;
+    const bool is_later =
+        committed_.has_value() && world.workload().IsEarlier(decided.saved, committed_->saved);
+    if (!is_later) return;
     const Storage& storage = world.storage();
     const bool is_readable = !damaged_.contains(committed_->name) &&
                              !storage.hurt().contains(committed_->name) &&
@@ -95,11 +97,10 @@ class RestoreNewest final : public Check {
   static void Blame(SimWorld& world, const core::RestoreDecided& decided, SavedStep best,
                     const char* where) {
     world.Fail("restore_newest", "world " + ToString(decided.generation) + " " + decided.reason +
-                                     " (step " + std::to_string(decided.saved.step) +
-                                     " of generation " + std::to_string(decided.saved.generation) +
-                                     "), but step " + std::to_string(best.step) +
-                                     " of generation " + std::to_string(best.generation) + " " +
-                                     where);
+                                     " (" + Say(decided.saved) + " of generation " +
+                                     std::to_string(decided.saved.generation) + "), but " +
+                                     Say(best) + " of generation " +
+                                     std::to_string(best.generation) + " " + where);
   }
 
   // Whose agent the master listens to: another host may have had that name before.
@@ -125,7 +126,7 @@ class RestoreNewest final : public Check {
       if (node == nullptr) return std::nullopt;  // it has gone since it spoke
       world.SyncSaves(*node);
       for (uint32_t rank = seat.first_rank; rank < seat.first_rank + seat.rank_count; ++rank) {
-        std::set<SavedStep> mine = WholeIn(*node, {node->name(), rank, false}, *formed);
+        std::set<SavedStep> mine = WholeIn(world, *node, {node->name(), rank, false}, *formed);
         mine.merge(CopiesOf(world, rank, *formed));
         if (whole.has_value()) {
           std::erase_if(mine, [&](SavedStep saved) { return !whole->contains(saved); });
@@ -135,7 +136,9 @@ class RestoreNewest final : public Check {
     }
     if (!whole.has_value() || whole->empty()) return std::nullopt;
     MARK("restore compared with the memories");
-    return *whole->rbegin();
+    return *std::max_element(whole->begin(), whole->end(), [&](SavedStep a, SavedStep b) {
+      return world.workload().IsEarlier(a, b);
+    });
   }
 
   std::set<SavedStep> CopiesOf(SimWorld& world, uint32_t rank, const World& formed) const {
@@ -148,7 +151,7 @@ class RestoreNewest final : public Check {
       if (spoken_at.is_max()) continue;
       const ArenaPlace place{holder->name(), rank, true};
       const SimArena* arena = holder->shelf().Find(place);
-      for (const SavedStep one : WholeIn(*holder, place, formed)) {
+      for (const SavedStep one : WholeIn(world, *holder, place, formed)) {
         const bool is_known = arena->Find(one)->sealed_at < spoken_at;
         if (is_known && !unfetched_.contains({Rank(rank), one})) saved.insert(one);
       }
@@ -157,14 +160,15 @@ class RestoreNewest final : public Check {
     return saved;
   }
 
-  std::set<SavedStep> WholeIn(Node& node, const ArenaPlace& place, const World& formed) const {
+  std::set<SavedStep> WholeIn(SimWorld& world, Node& node, const ArenaPlace& place,
+                              const World& formed) const {
     std::set<SavedStep> saved;
     const SimArena* arena = node.shelf().Find(place);
     if (arena == nullptr) return saved;
     for (const SimImage* image : arena->Sealed()) {
       const bool is_past = image->saved.generation < formed.generation.value();
-      const bool is_dead =
-          image->saved.generation < former_.generation.value() && image->saved > former_.saved;
+      const bool is_dead = image->saved.generation < former_.generation.value() &&
+                           world.workload().IsEarlier(former_.saved, image->saved);
       const bool is_good =
           !image->is_flipped && !image->is_zombies && image->world_size == formed.world_size();
       if (is_past && !is_dead && is_good) saved.insert(image->saved);

@@ -134,10 +134,11 @@ void ZombieSave(SimWorld& world, Prng& prng) {
     }
     SimArena* arena = node.shelf().Find({node.name(), static_cast<uint32_t>(zombie.rank.value())});
     if (arena == nullptr) return;
-    const std::optional<uint32_t> slot = arena->Begin(step);
+    const SavedStep saved = world.workload().NameOf(zombie.generation, step);
+    const std::optional<uint32_t> slot = arena->Begin(saved);
     if (!slot.has_value()) return;
     arena->Seal(*slot, {.rank = static_cast<uint32_t>(zombie.rank.value()),
-                        .saved = {zombie.generation.value(), step},
+                        .saved = saved,
                         .world_size = zombie.world_size,
                         .content = MixContent(zombie.generation.value(), 0x20b1e),
                         .is_zombies = true});

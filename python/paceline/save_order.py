@@ -1,0 +1,41 @@
+"""The identity of a save: the generation of its world, its branch, and its step.
+
+The order of saves is the order of these three. A rank's branch begins at 0 in each world and goes
+up by one at each save whose step is not higher than the step before. So whatever number a script
+gives a save, the state that was saved last is the newest.
+"""
+
+from paceline._native import SavedStep
+
+Order = tuple[int, int, int]
+
+
+class Branches:
+    """The saves of one rank in one world: `branches.next(step)` names the next one."""
+
+    def __init__(self, generation: int) -> None:
+        self._generation = generation
+        self._branch = 0
+        self.last = -1  # step of the save before; -1: there was none
+
+    def next(self, step: int) -> SavedStep:
+        """Identity of the save of that step. A save that is left out counts as well."""
+        if step <= self.last:
+            self._branch += 1
+        self.last = step
+        return SavedStep(self._generation, self._branch, step)
+
+
+# By directory and generation. A Checkpointer that is closed and opened again in the same world
+# goes on where it was, or its saves would be older than those before.
+_known: dict[tuple[str, int], Branches] = {}
+
+
+def branches_of(directory: str, generation: int) -> Branches:
+    """This process's saves to that directory in that world."""
+    return _known.setdefault((directory, generation), Branches(generation))
+
+
+def order_of(saved: SavedStep) -> Order:
+    """What compares as saves do."""
+    return saved.generation, saved.branch, saved.step
