@@ -61,6 +61,7 @@ class BaseCheckpointer(ABC):
         self._constants = "}"  # the end of every notes' text
         self._branches = branches_of(self._directory, self._place.generation)
         self._last: Ticket | None = None  # the newest that something keeps
+        self._before: Ticket | None = None  # `_last` of the save before
         self._left_out: Ticket | None = None  # the last save, when nothing keeps it
         self._randoms: dict[str, object] = {}  # of the last restore, when they are this rank's
         self.skipped = 0  # saves that were left out because every slot was in use
@@ -103,7 +104,7 @@ class BaseCheckpointer(ABC):
         if not self._overlaps:
             self._slots.await_copied()
         self._left_out = None
-        self._last = Ticket(self, step, branch=saved.branch)
+        self._before, self._last = self._last, Ticket(self, step, branch=saved.branch)
         return self._last
 
     def wait_for(self, ticket: Ticket, level: str, timeout: float | None = None) -> None:
@@ -124,7 +125,8 @@ class BaseCheckpointer(ABC):
     def close(self) -> None:
         """Wait until the last save is in storage. A second call does nothing.
 
-        A last save that was left out, because every slot was in use, is told on stderr.
+        If nothing keeps the last save (every slot was in use, or the device failed), one line on
+        stderr says so, and `close` waits for the save before it.
         """
         last, self._last = self._last, None
         left_out, self._left_out = self._left_out, None
@@ -134,7 +136,7 @@ class BaseCheckpointer(ABC):
         self._link.close()
         if left_out is not None:
             kept = f"step {last.step} is the newest" if last is not None else "nothing was saved"
-            _say(f"the last save, of step {left_out.step}, was left out: {_NO_SLOT}; {kept}")
+            _say(f"the last save, of step {left_out.step}, was left out: {left_out.lost}; {kept}")
 
     def _name(self, step: int) -> SavedStep:
         """The identity of this save. One line tells of a script that goes back."""
@@ -158,6 +160,7 @@ class BaseCheckpointer(ABC):
         except CheckpointError:
             if self._last is not None:
                 self._last.lost = "the device failed while it was copied"
+                self._last, self._left_out = self._before, self._last
             raise
 
     def _plan(self, state: State) -> tuple[Planned, dict[str, notes.Json]]:
