@@ -109,6 +109,12 @@ class BaseCheckpointer(ABC):
 
     def wait_for(self, ticket: Ticket, level: str, timeout: float | None = None) -> None:
         """See `Ticket.wait`."""
+        self._wait(ticket, level, timeout)
+
+    def _wait(
+        self, ticket: Ticket, level: str, timeout: float | None = None, *, closes: bool = False
+    ) -> None:
+        """`closes`: nothing else is left to do, so a storage that refuses is tried for long."""
         self._settle()
         if ticket.lost:  # by a device that failed
             return ticket.wait(level)
@@ -117,6 +123,8 @@ class BaseCheckpointer(ABC):
         message: Fields = {
             "op": "wait", "branch": ticket.branch, "step": ticket.step, "level": level
         }  # fmt: skip
+        if closes:
+            message["closing"] = True
         try:
             self._link.request(message, level, timeout)
         except Refused as refused:
@@ -125,13 +133,15 @@ class BaseCheckpointer(ABC):
     def close(self) -> None:
         """Wait until the last save is in storage. A second call does nothing.
 
+        A storage that refuses it is tried for `timers.storage_wait`, 10 minutes by default; then
+        this raises `CheckpointError`, and the job ends with exit code 11 and keeps its memory.
         If nothing keeps the last save (every slot was in use, or the device failed), one line on
         stderr says so, and `close` waits for the save before it.
         """
         last, self._last = self._last, None
         left_out, self._left_out = self._left_out, None
         if last is not None:
-            last.wait("durable")
+            self._wait(last, "durable", closes=True)
         self._settle()
         self._link.close()
         if left_out is not None:

@@ -77,7 +77,8 @@ void CheckpointStation::OnLine(LineServer::PeerId peer, const std::string& line)
   } else if (op == "wait" && JsonText(message, "level") == "replicated") {
     Feed(core::ReplicaAsked{peer, saved.step, saved.branch});
   } else if (op == "wait") {
-    Feed(core::DurabilityAsked{peer, saved.step, saved.branch});
+    Feed(
+        core::DurabilityAsked{peer, saved.step, saved.branch, JsonBool(message, "closing", false)});
     SetRate();
   } else if (op == "withdraw") {
     Feed(core::WaitWithdrawn{peer});

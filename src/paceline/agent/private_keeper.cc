@@ -28,8 +28,11 @@ constexpr int64_t kLingerNs = 30'000'000'000;
 
 class PrivateKeeper {
  public:
-  PrivateKeeper(std::unique_ptr<Reactor> reactor, std::string job_id)
-      : reactor_(std::move(reactor)), job_id_(std::move(job_id)), began_(MonotonicNow()) {}
+  PrivateKeeper(std::unique_ptr<Reactor> reactor, const PrivateKeeperOptions& options)
+      : reactor_(std::move(reactor)),
+        job_id_(options.job_id),
+        storage_wait_(options.storage_wait),
+        began_(MonotonicNow()) {}
 
   absl::Status Begin(const PrivateKeeperOptions& options) {
     const std::string boot_id(Trimmed(ReadText("/proc/sys/kernel/random/boot_id", 64)));
@@ -75,7 +78,9 @@ class PrivateKeeper {
             .is_ending = is_ending_,
             .age = MonotonicNow() - began_,
             .has_ended = {},
-            .members = {NodeId(1)}};
+            .members = {NodeId(1)},
+            // Of a process that has ended nobody waits but the next one, which shall not wait long.
+            .storage_wait = is_ending_ ? Duration() : storage_wait_};
   }
 
   void OnRanks() {
@@ -127,6 +132,7 @@ class PrivateKeeper {
 
   std::unique_ptr<Reactor> reactor_;
   const std::string job_id_;
+  const Duration storage_wait_;
   const Instant began_;
   std::unique_ptr<CheckpointStation> station_;
   core::CheckpointLedger ledger_;
@@ -146,7 +152,7 @@ absl::StatusOr<int> RunPrivateKeeper(const PrivateKeeperOptions& options) {
     return absl::AlreadyExistsError(Concat("another keeper holds ", options.socket, ".lock"));
   }
   ASSIGN_OR_RETURN(auto reactor, Reactor::Create());
-  PrivateKeeper keeper(std::move(reactor), options.job_id);
+  PrivateKeeper keeper(std::move(reactor), options);
   RETURN_IF_ERROR(keeper.Begin(options));
   keeper.Run();
   return 0;

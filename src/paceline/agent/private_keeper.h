@@ -7,6 +7,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "paceline/base/instant.h"
 
 namespace paceline::agent {
 
@@ -15,6 +16,8 @@ struct PrivateKeeperOptions {
   std::string job_id;  // the same for every run that saves to the same directory
   std::string python;  // the interpreter of the process
   std::string tier;    // folder on a local disk for what an object store has; "": none
+  // How long a process that closes waits for a storage that refuses its last step.
+  Duration storage_wait = Duration::Seconds(600);
 };
 
 // Blocks; 0 when it has ended by itself. ALREADY_EXISTS: another keeper of that job lives.

@@ -150,6 +150,11 @@ constexpr ErrorCode kCodes[] = {
     {"PL-E065", "a rank cannot be started", kExitTrainingFailed,
      "Creating the process failed: the program is missing or not executable, the working directory "
      "is gone, or a limit on processes or open files was reached."},
+    {"PL-E066", "the last saved step is not in storage", kExitNotStored,
+     "Every rank is done, and the storage of the checkpoints refused the last saved step for "
+     "`timers.storage_wait`: its disk is full, or it may not be written. The step stays in the "
+     "memory of the hosts. Mend the storage, then `paceline run --resume --run-dir DIR` brings the "
+     "step there. A job that ends with another code tells the same in a warning."},
     {"PL-E070", "waiting took longer than allowed", kExitWaitTimedOut,
      "`paceline wait --timeout` passed before the job reached the asked state. The job is "
      "untouched."},
@@ -272,7 +277,9 @@ std::string ErrorCodesMarkdown() {
       "| 0 | done |\n| 1 | training failed after the restart policy, or the control plane broke |\n"
       "| 2 | usage or settings |\n| 3 | control plane unreachable |\n| 4 | not authorised |\n"
       "| 5 | done, with findings (`doctor`) |\n| 10 | stopped on notice with the state saved: "
-      "requeue |\n| 93 | do not requeue |\n| 124 | `wait` timed out |\n"
+      "requeue |\n"
+      "| 11 | all done, but the last saved step is not in storage: `--resume` brings it there "
+      "|\n| 93 | do not requeue |\n| 124 | `wait` timed out |\n"
       "| 130, 143 | ended by SIGINT, SIGTERM |\n\n## Codes\n";
   for (const ErrorCode& row : kCodes) {
     page += "\n### " + std::string(row.code) + ": " + std::string(row.title) + "\n\n" +

@@ -2,6 +2,8 @@
 
 // Exit codes of every paceline command: one table, shown by `paceline --help` and docs/errors.md.
 
+#include "paceline/core/storage_wait.h"
+
 namespace paceline::cli {
 
 enum ExitCode : int {
@@ -10,8 +12,9 @@ enum ExitCode : int {
   kExitUsage = 2,           // a flag, a setting, a missing script
   kExitUnreachable = 3,     // the control plane does not answer
   kExitNotAuthorised = 4,
-  kExitFindings = 5,       // done, and something was found (doctor)
-  kExitStoppedSaved = 10,  // stopped on a scheduler's notice, state saved: requeue
+  kExitFindings = 5,                      // done, and something was found (doctor)
+  kExitStoppedSaved = 10,                 // stopped on a scheduler's notice, state saved: requeue
+  kExitNotStored = core::kExitNotStored,  // all done, but the last saved step is in memory only
   kExitDoNotRequeue = 93,
   kExitWaitTimedOut = 124,
   kExitInterrupted = 130,  // 128 + SIGINT

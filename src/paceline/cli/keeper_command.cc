@@ -7,6 +7,7 @@
 #include "paceline/base/log.h"
 #include "paceline/base/status_macros.h"
 #include "paceline/cli/command.h"
+#include "paceline/cli/value.h"
 
 namespace paceline::cli {
 
@@ -38,8 +39,9 @@ int RunKeeperCommand(Invocation& invocation) {
     const Given* given = invocation.line.Find(dest);
     return given == nullptr ? std::string() : given->value;
   };
-  const agent::PrivateKeeperOptions options{text("socket"), text("job"), text("python"),
-                                            text("tier")};
+  agent::PrivateKeeperOptions options{text("socket"), text("job"), text("python"), text("tier")};
+  options.storage_wait = ParseDuration(invocation.settings.Get("timers.storage_wait").text)
+                             .value_or(options.storage_wait);
   if (options.socket.empty() || options.job_id.empty()) {
     return invocation.out.Fail({.code = "PL-E002",
                                 .what = "the keeper lacks a flag",

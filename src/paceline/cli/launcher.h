@@ -28,6 +28,7 @@ struct LauncherOptions {
   JobSpec spec;
   std::string listen;  // of the master, host:port
   bool insecure = false;
+  bool resumes = false;      // the first master that is started hears that a user did it
   bool is_whole_job = true;  // no other host takes part
   std::vector<int> stop_signals;
   wire::Credentials credentials;

@@ -23,6 +23,10 @@ FlagTable MasterFlags() {
        .spellings = {"--insecure"},
        .kind = FlagKind::kSwitch,
        .help = "an open address without encryption"},
+      {.dest = "resumes",
+       .spellings = {"--resumes"},
+       .kind = FlagKind::kSwitch,
+       .help = "a user started the job again: one that ended without storage goes on"},
       {.dest = "ready_fd",
        .spellings = {"--ready-fd"},
        .kind = FlagKind::kInteger,
@@ -37,6 +41,7 @@ int RunMasterCommand(Invocation& invocation) {
   if (const Given* given = invocation.line.Find("run_dir")) options.run_dir = given->value;
   if (const Given* given = invocation.line.Find("listen")) options.listen = given->value;
   options.insecure = invocation.line.Has("insecure");
+  options.resumes = invocation.line.Has("resumes");
   if (const Given* given = invocation.line.Find("ready_fd")) {
     options.ready_fd = static_cast<int>(ParseInteger(given->value).value_or(-1));
   }

@@ -119,6 +119,19 @@ void Narrator::Take(const wire::JobEvent& event) {
   }
   story_.is_whole = event.kind == "job_finished";
   if (event.seq > told_seq_ && !IsQuietKind(event.kind)) Tell(event);
+  if (event.kind == "checkpoint_not_stored") {
+    story_.not_stored = NotStored{.step = event.step.value_or(-1),
+                                  .directory = DetailOf(event, "directory"),
+                                  .reason = DetailOf(event, "reason"),
+                                  .is_final = DetailOf(event, "final") == "true"};
+  } else if (event.kind == "checkpoint_committed" && story_.not_stored.has_value()) {
+    story_.not_stored.reset();
+    if (event.seq > told_seq_) {
+      console_.Narrate(
+          Concat("paceline ", ClockTime(event.time_ns),
+                 "  storage takes writes again: ", Visible(DetailOf(event, "directory"))));
+    }
+  }
 }
 
 void Narrator::TakeFailure(const wire::JobEvent& event) {

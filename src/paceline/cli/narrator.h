@@ -29,12 +29,21 @@ struct RootFailure {
   std::optional<int> rank_exit_code;  // as a shell would see it: 128 + signal for a signal
 };
 
+// A step that is in the hosts' memory alone.
+struct NotStored {
+  int64_t step = -1;
+  std::string directory;
+  std::string reason;
+  bool is_final = false;  // nobody tries any more to bring it to storage
+};
+
 // What happened, counted over all events.
 struct Story {
   uint32_t worlds = 0;
   uint32_t failures = 0;
   bool is_whole = false;  // the last event that was heard is the job's end
   std::optional<RootFailure> root;
+  std::optional<NotStored> not_stored;  // none: storage takes what is saved
 };
 
 class Narrator {

@@ -27,6 +27,7 @@
 #include "paceline/cli/run_prepare.h"
 #include "paceline/cli/run_request.h"
 #include "paceline/cli/status_line.h"
+#include "paceline/cli/text.h"
 #include "paceline/cli/value.h"
 #include "paceline/model/version.h"
 
@@ -66,6 +67,7 @@ LauncherOptions LauncherFor(const PreparedRun& run, const RunRequest& request,
   options.spec = run.spec;
   options.listen = run.listen;
   options.insecure = request.insecure;
+  options.resumes = run.is_resumed;
   options.is_whole_job = run.is_whole_job;
   options.stop_signals = request.stop_signals;
   options.credentials = run.credentials;
@@ -95,6 +97,18 @@ Problem FailureOf(const JobEnd& end, const Story& story, const std::string& run_
 
 std::string LauncherLog(const PreparedRun& run) { return run.dir.path + "/logs/launcher.log"; }
 
+// Where the last step is, and what brings it to storage.
+Problem NotStoredProblem(const NotStored& left, const std::string& run_dir) {
+  return {
+      .code = "PL-E066",
+      .what = Concat("the last saved step, ", left.step, ", is not in storage"),
+      .where = left.directory,
+      .why = left.reason,
+      .fix = Concat("mend the storage, then: paceline run --resume --run-dir ", ShellWord(run_dir),
+                    "   The step stays in the memory of the hosts (/dev/shm) until they are "
+                    "rebooted or `paceline clean` removes it")};
+}
+
 int Conclude(Output& out, const JobEnd& end, const Story& story, const RunRequest& request,
              const std::string& run_dir) {
   if (end.exit_code == kExitDone) {
@@ -106,17 +120,24 @@ int Conclude(Output& out, const JobEnd& end, const Story& story, const RunReques
                    "."));
     return kExitDone;
   }
+  const bool is_left = story.not_stored.has_value() && story.not_stored->is_final;
+  if (end.exit_code == kExitNotStored && is_left) {
+    out.Fail(NotStoredProblem(*story.not_stored, run_dir));
+    return kExitNotStored;
+  }
   if (end.exit_code == kExitTrainingFailed) {
     if (story.root.has_value() && !story.root->traceback.empty()) {
       out.Say(Concat("First failure, rank ", story.root->rank, " on ", story.root->node, ":\n",
                      story.root->traceback));
     }
     out.Fail(FailureOf(end, story, run_dir));
+    if (is_left) out.Warn(NotStoredProblem(*story.not_stored, run_dir));
     if (request.passthrough_exit && story.root.has_value()) {
       return story.root->rank_exit_code.value_or(kExitTrainingFailed);
     }
   } else {
     out.Say(Concat("Ended: ", end.reason));
+    if (is_left) out.Warn(NotStoredProblem(*story.not_stored, run_dir));
   }
   return end.exit_code;
 }

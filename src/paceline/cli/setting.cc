@@ -215,6 +215,8 @@ constexpr TimerRow kTimers[] = {
      "an agent without a master, or ranks without an agent, for this long: the ranks are ended"},
     {"timers.finish_linger", &Timers::finish_linger, true,
      "how long the master still answers after the end of the job"},
+    {"timers.storage_wait", &Timers::storage_wait, false,
+     "how long the end of a job tries to bring its last step to a storage that refuses it"},
     {"timers.settle", &Timers::settle, true,
      "a node whose agent and ranks are dead within this time is gone (one machine)"},
     {"timers.respawn_delay", &Timers::respawn_delay, true,

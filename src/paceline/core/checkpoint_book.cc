@@ -12,10 +12,18 @@ struct BookFolder {
     book.restore = fact;
     if (fact.from == RestoreOrder::From::kMemory) ++book.memory_restores;
     if (fact.from == RestoreOrder::From::kStorage) ++book.storage_restores;
+    // The world goes on from before it: nobody will ever want it in storage.
+    const bool is_dead = book.not_stored.has_value() && IsGivenUp(book, book.not_stored->saved);
+    if (is_dead) book.not_stored.reset();
+    if (book.not_stored.has_value()) book.not_stored->is_final = false;  // a new world tries anew
   }
   void operator()(const CheckpointCommitted& fact) {
     book.committed = fact;
     ++book.commits;
+    // Storage takes writes again. A step that was given up still counts until it is there.
+    const bool is_there = book.not_stored.has_value() &&
+                          (!book.not_stored->is_final || book.not_stored->saved <= fact.saved);
+    if (is_there) book.not_stored.reset();
   }
   void operator()(const CheckpointDamaged& fact) {
     if (std::find(book.damaged.begin(), book.damaged.end(), fact.name) != book.damaged.end()) {
@@ -26,6 +34,7 @@ struct BookFolder {
     book.damaged.push_back(fact.name);
     if (book.committed.has_value() && book.committed->name == fact.name) book.committed.reset();
   }
+  void operator()(const CheckpointNotStored& fact) { book.not_stored = fact; }
 };
 
 }  // namespace
@@ -37,6 +46,11 @@ void Apply(const CheckpointFact& fact, CheckpointBook* book) {
 bool IsGivenUp(const CheckpointBook& book, SavedStep saved) {
   const RestoreDecided& former = book.restore;
   return saved.generation < former.generation.value() && saved > former.saved;
+}
+
+bool IsEndedWithout(const CheckpointBook& book, SavedStep saved) {
+  return book.not_stored.has_value() && book.not_stored->is_final &&
+         saved <= book.not_stored->saved;
 }
 
 }  // namespace paceline::core

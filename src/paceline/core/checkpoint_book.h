@@ -36,15 +36,25 @@ struct CheckpointDamaged {  // never restored from again
   std::string node_name;
   bool operator==(const CheckpointDamaged&) const = default;
 };
-using CheckpointFact = std::variant<RestoreDecided, CheckpointCommitted, CheckpointDamaged>;
+struct CheckpointNotStored {  // storage refuses it: told at the first try, and when it is given up
+  SavedStep saved;
+  std::string directory;
+  std::string reason;
+  Generation generation;  // of the world that has it in memory
+  bool is_final = false;  // nobody tries any more: the job ends without it
+  bool operator==(const CheckpointNotStored&) const = default;
+};
+using CheckpointFact =
+    std::variant<RestoreDecided, CheckpointCommitted, CheckpointDamaged, CheckpointNotStored>;
 
 // The durable half: fold of the facts.
 struct CheckpointBook {
   RestoreDecided restore;  // the newest; generation 0: none yet
   std::optional<CheckpointCommitted> committed;
   std::vector<std::string> damaged;
-  uint32_t memory_restores = 0;   // worlds that went on from memory
-  uint32_t storage_restores = 0;  // and from storage
+  std::optional<CheckpointNotStored> not_stored;  // none: storage took what was saved since
+  uint32_t memory_restores = 0;                   // worlds that went on from memory
+  uint32_t storage_restores = 0;                  // and from storage
   uint32_t commits = 0;
   bool operator==(const CheckpointBook&) const = default;
 };
@@ -53,5 +63,8 @@ void Apply(const CheckpointFact& fact, CheckpointBook* book);
 
 // An older world saved it beyond the point where a newer one went on: a dead branch.
 bool IsGivenUp(const CheckpointBook& book, SavedStep saved);
+
+// Storage was tried for long enough, and the job ends without this step.
+bool IsEndedWithout(const CheckpointBook& book, SavedStep saved);
 
 }  // namespace paceline::core

@@ -75,6 +75,8 @@ TEST_F(EndTest, ANodeThatIsAwayIsAwaitedAndALostOneIsNot) {
   ASSERT_TRUE(ledger_.IsDue(now_, View(), false)) << "nobody says anything any more";
   Settle();
   EXPECT_TRUE(ledger_.is_over());
+  EXPECT_EQ(ledger_.newest_in_memory(), std::nullopt);
+  EXPECT_EQ(ledger_.newest_saved(), (SavedStep{1, 3})) << "the end must not be told as a good one";
   EXPECT_TRUE(ledger_.TakeChanged());
   EXPECT_FALSE(ledger_.IsDue(now_, View(), true));
   lost_.clear();

@@ -15,8 +15,6 @@ constexpr Duration kIntervalMax = Duration::Seconds(30 * 60);
 // Assumed until the job has failed: a host a week, thirty hosts.
 constexpr Duration kFailureEvery = Duration::Seconds(6 * 3600);
 constexpr int64_t kMarginMax = 256;
-constexpr Duration kRetryMin = Duration::Seconds(2);
-constexpr uint32_t kRetryDoublingsMax = 8;
 // A shard that says nothing for so long is given up; the next step is tried then.
 constexpr Duration kPersistMax = Duration::Seconds(30 * 60);
 
@@ -93,6 +91,7 @@ Instant CheckpointLedger::NextDeadline() const {
   if (!terms_.has_value() || !has_reports()) return Instant::Max();
   const Instant copies = std::min(replication_.NextDeadline(), last_steps_.NextDeadline());
   if (persist_.has_value()) return std::min(copies, persist_->since + kPersistMax);
+  if (storage_wait_.is_waiting()) return std::min(copies, due_at_);
   const bool has_nothing = !complete_.has_value() && last_.step < 0;
   if (hold_.has_value() || has_nothing || planned_for_ == Generation()) return copies;
   return std::min(copies, due_at_);
@@ -218,6 +217,10 @@ void CheckpointLedger::StartPersist(Instant now, const CheckpointView& view, Sav
     const auto key = std::pair(writer.file_root, writer.file_bytes);
     persist.order.shards.push_back({Rank(rank), Rank(file_of.emplace(key, rank).first->second)});
   }
+  // What a node told of an earlier try says nothing about this one.
+  for (auto& [node, report] : memories_.reports) {
+    std::erase_if(report.shards, [](const ShardState& shard) { return !shard.problem.empty(); });
+  }
   MARK("persist begins");
   persist_ = std::move(persist);
   hold_.reset();
@@ -233,17 +236,6 @@ std::optional<CheckpointFact> CheckpointLedger::BeginPersist(Instant now,
   StartPersist(now, view, saved);
   const bool is_there = persist_.has_value() && NotDurable().empty();
   return is_there ? WatchCommit(now, view, said) : std::nullopt;
-}
-
-void CheckpointLedger::GiveUp(Instant now, const std::string& why, std::vector<std::string>* said) {
-  MARK("persist failed");
-  problem_ = why;
-  said->push_back(Say(persist_->order.saved) + " did not get to storage: " + why);
-  const uint32_t doublings = std::min(failures_in_a_row_, kRetryDoublingsMax);
-  due_at_ = now + kRetryMin * (int64_t{1} << doublings);
-  ++failures_in_a_row_;
-  persist_.reset();
-  has_changed_ = true;
 }
 
 std::set<uint32_t> CheckpointLedger::NotDurable() const {
@@ -283,10 +275,11 @@ bool CheckpointLedger::NoteShardProblem(Instant now, const CheckpointView& view,
         return true;
       }
       const bool is_late = is_gone && persist.is_held && !view.is_ending;
-      GiveUp(now, "rank " + std::to_string(rank) + ": " + shard.problem, said);
+      GiveUp(now, "rank " + std::to_string(rank) + ": " + shard.problem,
+             is_gone && !view.is_ending ? Fault::kMemory : Fault::kStorage, said);
       // That is no trouble of storage, which would have to be left in peace: the next one is
       // announced earlier.
-      if (is_late) due_at_ = now + kRetryMin, --failures_in_a_row_;
+      if (is_late) due_at_ = now + kPersistRetryMin, --failures_in_a_row_;
       return true;
     }
   }
@@ -300,7 +293,7 @@ std::optional<CheckpointFact> CheckpointLedger::WatchPersist(Instant now,
   const std::set<uint32_t> missing = NotDurable();
   if (now >= persist_->since + kPersistMax) {
     const std::string what = missing.empty() ? "its manifest" : Listed(missing);
-    GiveUp(now, what + " was not there after 30 minutes", said);
+    GiveUp(now, what + " was not there after 30 minutes", Fault::kStorage, said);
     return std::nullopt;
   }
   return missing.empty() ? WatchCommit(now, view, said) : std::nullopt;
@@ -323,7 +316,8 @@ std::optional<CheckpointFact> CheckpointLedger::WatchCommit(Instant now, const C
   const std::optional<CommitState>& commit = memories_.reports.at(persist.committer).commit;
   if (!commit.has_value() || commit->name != persist.order.name) return std::nullopt;
   if (!commit->is_done) {
-    if (was_ordered && !commit->problem.empty()) GiveUp(now, commit->problem, said);
+    if (was_ordered && !commit->problem.empty())
+      GiveUp(now, commit->problem, Fault::kStorage, said);
     return std::nullopt;
   }
   MARK("checkpoint committed");
@@ -333,6 +327,7 @@ std::optional<CheckpointFact> CheckpointLedger::WatchCommit(Instant now, const C
                                 .bytes = commit->bytes};
   persist_took_ = now - persist.since;
   failures_in_a_row_ = 0;
+  storage_wait_.Succeed();
   problem_.clear();
   margin_ = std::max<int64_t>(1, margin_ / 2);
   last_ = committed.saved;
@@ -402,16 +397,6 @@ std::optional<CheckpointFact> CheckpointLedger::Next(Instant now, const Checkpoi
   return fact;
 }
 
-void CheckpointLedger::SettleEnd(const CheckpointView& view) {
-  const bool was_over = std::exchange(is_over_, view.is_ending && (is_over_ || !IsFlushing(view)));
-  if (!is_over_ || was_over) return;
-  has_changed_ = true;
-  if (terms_.has_value() || !IsNewestNotStored(view)) return;
-  // The ranks that said so are gone, and so are the agents that they said it to.
-  MARK("nobody knows where the last step belongs");
-  problem_ = "no process is left that knows where its checkpoints go";
-}
-
 std::optional<CheckpointFact> CheckpointLedger::NextFact(Instant now, const CheckpointView& view,
                                                          std::vector<std::string>* said) {
   LearnTerms();
@@ -420,7 +405,13 @@ std::optional<CheckpointFact> CheckpointLedger::NextFact(Instant now, const Chec
     has_changed_ = true;
     failures_in_a_row_ = 0;  // the last step is worth a try of its own
   }
+  const std::optional<SavedStep> known = complete_;
   if (view.TakesWhatIsLeft()) complete_ = NewestLeft(view.members, view.book, memories_);
+  if (!view.is_ending) {
+    lost_at_end_.reset();
+  } else if (complete_ < known) {
+    lost_at_end_ = std::max(lost_at_end_, known);
+  }
   if (!terms_.has_value() || view.world == nullptr) {
     persist_.reset();
     return std::nullopt;
@@ -448,18 +439,22 @@ std::optional<CheckpointFact> CheckpointLedger::NextFact(Instant now, const Chec
     if (auto fact = WatchPersist(now, view, said)) return fact;
   }
   if (persist_.has_value()) return std::nullopt;
+  const bool is_patient = IsAwaitedWithPatience(view);
+  storage_wait_.Await(is_patient);
+  if (auto fact = NextRefusal(now, view)) return fact;
   const bool are_all_there = AreAllThere(view, memories_.reports);
   if (!view.is_ending && !are_all_there) return std::nullopt;
-  const bool is_new = IsNewestNotStored(view);
+  const bool is_new = IsNewestNotStored(view) && !IsEndedWithout(view.book, *complete_);
   bool flush = view.is_ending;
   for (const auto& [node, report] : memories_.reports) {
     flush =
         flush || (report.flush.has_value() && complete_.has_value() && *report.flush <= *complete_);
   }
   // Somebody waits for it: that is worth a try more often than a step that is just due.
-  const uint32_t doublings = std::min(failures_in_a_row_, kRetryDoublingsMax + 1);
-  const Duration backoff = kRetryMin * (int64_t{1} << (doublings == 0 ? 0 : doublings - 1));
-  const bool may_flush = failures_in_a_row_ == 0 || now >= due_at_ - backoff + kRetryMin;
+  const uint32_t doublings = std::min(failures_in_a_row_, kPersistDoublingsMax + 1);
+  const Duration backoff = kPersistRetryMin * (int64_t{1} << (doublings == 0 ? 0 : doublings - 1));
+  const bool may_flush = failures_in_a_row_ == 0 ||
+                         now >= (is_patient ? due_at_ : due_at_ - backoff + kPersistRetryMin);
   if (flush && is_new && may_flush) return BeginPersist(now, view, *complete_, said);
   if (!are_all_there) return std::nullopt;
   const std::optional<CheckpointCommitted>& stored = view.book.committed;

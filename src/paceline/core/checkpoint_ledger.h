@@ -31,6 +31,7 @@
 #include "paceline/core/checkpoint_restore.h"
 #include "paceline/core/last_steps.h"
 #include "paceline/core/replication.h"
+#include "paceline/core/storage_wait.h"
 #include "paceline/core/whole_step.h"
 #include "paceline/model/checkpoint.h"
 #include "paceline/model/ids.h"
@@ -51,10 +52,15 @@ struct CheckpointView {
   // Nodes of a job that ends, or whose world has lost some, in order of their ids; some may be away
   // for a moment.
   std::vector<NodeId> members = {};
+  Duration storage_wait = {};  // how long an end, or a rank that closes, waits for storage
 
   // Anybody's copy is as good as the image of a rank that saves no more.
   bool TakesWhatIsLeft() const { return is_ending || is_gone != nullptr; }
 };
+
+// The pause after the first try to store a step that failed; it doubles so often.
+inline constexpr Duration kPersistRetryMin = Duration::Seconds(2);
+inline constexpr uint32_t kPersistDoublingsMax = 8;
 
 class CheckpointLedger {
  public:
@@ -92,6 +98,8 @@ class CheckpointLedger {
   // The newest step that every rank of the world has in memory; of a job that ends, the newest of
   // any world that is left.
   std::optional<SavedStep> newest_in_memory() const { return complete_; }
+  // The same of a job that ends, and what was whole before a host was lost with a part of it.
+  std::optional<SavedStep> newest_saved() const { return std::max(complete_, lost_at_end_); }
   // The newest step of which every image has its copies on other hosts.
   std::optional<SavedStep> replicated() const { return replication_.newest(); }
   // The step that is on its way to storage.
@@ -121,6 +129,8 @@ class CheckpointLedger {
   bool IsFlushing(const CheckpointView& view) const;
   bool IsNewestNotStored(const CheckpointView& view) const;
   void SettleEnd(const CheckpointView& view);
+  bool IsAwaitedWithPatience(const CheckpointView& view) const;
+  std::optional<CheckpointFact> NextRefusal(Instant now, const CheckpointView& view);
   bool HasLostWriter(const CheckpointView& view) const;
   std::optional<SavedStep> HeldByAll(const World& world) const;
   SavedStep NewestSaved(const World& world) const;
@@ -134,12 +144,14 @@ class CheckpointLedger {
   std::set<uint32_t> NotDurable() const;  // ranks of persist_
   std::optional<CheckpointFact> WatchCommit(Instant now, const CheckpointView& view,
                                             std::vector<std::string>* said);
-  void GiveUp(Instant now, const std::string& why, std::vector<std::string>* said);
+  enum class Fault { kStorage, kMemory };  // who is to blame for a step that did not get there
+  void GiveUp(Instant now, const std::string& why, Fault fault, std::vector<std::string>* said);
   Duration Interval(const CheckpointView& view) const;
 
   Memories memories_;
   std::optional<CheckpointTerms> terms_;
   std::optional<SavedStep> complete_;
+  std::optional<SavedStep> lost_at_end_;  // was whole while the job ended, and is no more
   std::optional<SavedStep> hold_;
   int64_t margin_ = 1;      // steps between the announcement of a hold and the held step
   SavedStep last_;          // newest that went to storage, or was restored
@@ -147,7 +159,9 @@ class CheckpointLedger {
   Generation planned_for_;  // world for which due_at_ and last_step_ were set
   Duration persist_took_ = Duration::Seconds(1);
   uint32_t failures_in_a_row_ = 0;
-  std::string problem_;  // of the last failure; empty after a success
+  std::string problem_;               // of the last failure; empty after a success
+  std::optional<SavedStep> refused_;  // by storage, and not looked at yet
+  StorageWait storage_wait_;
   std::optional<Persist> persist_;
   Generation plan_for_;
   RestorePlan plan_;  // of that world's restore

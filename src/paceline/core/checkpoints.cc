@@ -47,7 +47,8 @@ CheckpointView ViewOf(Turn& turn) {
           .age = turn.now() - state.world_since,
           .has_ended = [&turn](NodeId node, Rank rank) { return HasRankEnded(turn, node, rank); },
           .is_gone = is_short ? IsGone(is_gone) : IsGone(),
-          .members = is_ending || is_short ? MembersOf(state) : std::vector<NodeId>()};
+          .members = is_ending || is_short ? MembersOf(state) : std::vector<NodeId>(),
+          .storage_wait = state.spec.timers.storage_wait};
 }
 
 }  // namespace

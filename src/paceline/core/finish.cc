@@ -8,6 +8,7 @@
 #include "paceline/base/mark.h"
 #include "paceline/core/checkpoints.h"
 #include "paceline/core/ranks.h"
+#include "paceline/core/storage_wait.h"
 
 namespace paceline::core {
 
@@ -24,15 +25,33 @@ bool IsAwaited(const NodeState& node, const NodeLink& link) {
   return node.IsMember() && link.carried_out < link.told.generation;
 }
 
-// What goes with the job, behind the reason of its end.
-std::string NotStored(Turn& turn) {
+// The newest step that the job leaves behind and storage does not have; none: all is stored.
+std::optional<CheckpointNotStored> NotStored(Turn& turn) {
   const CheckpointLedger& ledger = turn.watch().checkpoints;
-  const std::optional<SavedStep> newest = ledger.newest_in_memory();
-  const auto& committed = turn.state().checkpoints.committed;
-  if (!newest.has_value() || (committed.has_value() && !(committed->saved < *newest))) return "";
-  std::string text = "; step " + std::to_string(newest->step) + " is not in storage";
-  if (!ledger.problem().empty()) text += ": " + ledger.problem();
-  return text;
+  const CheckpointBook& book = turn.state().checkpoints;
+  std::optional<CheckpointNotStored> left = book.not_stored;
+  const std::optional<SavedStep> newest = ledger.newest_saved();
+  const bool is_newer = newest.has_value() &&
+                        (!book.committed.has_value() || book.committed->saved < *newest) &&
+                        (!left.has_value() || left->saved < *newest);
+  if (is_newer) {
+    left = CheckpointNotStored{.saved = *newest, .generation = turn.state().last_world.generation};
+    if (ledger.terms().has_value()) left->directory = ledger.terms()->directory;
+  }
+  if (!left.has_value()) return std::nullopt;
+  if (!ledger.problem().empty()) left->reason = ledger.problem();
+  if (left->reason.empty() && ledger.newest_in_memory() < newest) {
+    left->reason = "a host that had a part of it in memory is lost";
+  }
+  if (left->reason.empty()) left->reason = "the job ended before it was written";
+  left->is_final = true;
+  return left;
+}
+
+// What goes with the job, behind the reason of its end.
+std::string Say(const std::optional<CheckpointNotStored>& left) {
+  if (!left.has_value()) return "";
+  return "; step " + std::to_string(left->saved.step) + " is not in storage: " + left->reason;
 }
 
 }  // namespace
@@ -79,9 +98,19 @@ bool NoteFinish(Turn& turn) {
   }
   if (!awaited.empty())
     turn.Say(Note::Level::kWarning, awaited + " did not report the end of its ranks");
-  const std::string reason = state.final_reason + NotStored(turn);
-  turn.Emit(JobFinished{state.exit_code, reason});
-  turn.Do(FinishJob{state.exit_code, reason});
+  const std::optional<CheckpointNotStored> left = NotStored(turn);
+  // A resumed job must know that this end was without storage.
+  if (left.has_value() && left != state.checkpoints.not_stored) {
+    turn.Emit(*left);
+    return true;
+  }
+  int exit_code = state.exit_code;
+  if (left.has_value() && exit_code == 0) exit_code = kExitNotStored;
+  // Its script failed for want of a storage that took the step after all.
+  if (!left.has_value() && exit_code == kExitNotStored) exit_code = 1;
+  const std::string reason = state.final_reason + Say(left);
+  turn.Emit(JobFinished{exit_code, reason});
+  turn.Do(FinishJob{exit_code, reason});
   return true;
 }
 

@@ -108,7 +108,7 @@ TEST_F(FinishTest, AStopThatIsAskedForDoesNot) {
   EXPECT_EQ(
       job_.state().final_reason,
       "failure 1 is more than --max-restarts 0 allows: ValueError: bad batch on n1; step 5 is "
-      "not in storage");
+      "not in storage: the job ended before it was written");
   EXPECT_FALSE(order_.is_over) << "its memory is all that there is";
 }
 

@@ -216,6 +216,24 @@ struct StateFolder {
     Apply(CheckpointFact(fact), &state.checkpoints);
   }
 
+  void operator()(const CheckpointNotStored& fact) {
+    Apply(CheckpointFact(fact), &state.checkpoints);
+  }
+
+  // It goes on as after a world that ended: the seats and the budget are as they were.
+  void operator()(const JobResumed&) {
+    if (state.checkpoints.not_stored.has_value()) state.checkpoints.not_stored->is_final = false;
+    state.exit_code = 0;
+    state.final_reason.clear();
+    state.is_stop_asked = false;
+    state.stop_grace = Duration();
+    state.incident = Incident{};
+    state.decision = PendingDecision{};
+    state.finished_count = 0;
+    state.waiting_for.clear();
+    SetPhase(state, record, Phase::kWaiting);
+  }
+
   void operator()(const JobFinished& fact) {
     state.exit_code = fact.exit_code;
     state.final_reason = fact.reason;

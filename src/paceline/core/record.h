@@ -127,11 +127,15 @@ struct JobFinished {
   int exit_code = 0;
   std::string reason;
 };
+struct JobResumed {  // it had ended without storage, and somebody started it again
+  std::string reason;
+};
 
-using Fact = std::variant<JobCreated, MasterTookOver, NodeJoined, NodeLost, NodeLeft, NodeEvicted,
-                          RankFailed, RecoveryDecided, WorldFormed, WorldRunning, WorldEnded,
-                          SoloRestarted, ProgressMade, GrowthPlanned, WaitBegan, StopDecided,
-                          JobFinished, RestoreDecided, CheckpointCommitted, CheckpointDamaged>;
+using Fact =
+    std::variant<JobCreated, MasterTookOver, NodeJoined, NodeLost, NodeLeft, NodeEvicted,
+                 RankFailed, RecoveryDecided, WorldFormed, WorldRunning, WorldEnded, SoloRestarted,
+                 ProgressMade, GrowthPlanned, WaitBegan, StopDecided, JobFinished, RestoreDecided,
+                 CheckpointCommitted, CheckpointDamaged, CheckpointNotStored, JobResumed>;
 
 struct Record {
   RecordSeq seq;                  // dense, from 1

@@ -7,6 +7,7 @@
 #include "paceline/core/detect/detectors.h"
 #include "paceline/core/ranks.h"
 #include "paceline/core/recover/ladder.h"
+#include "paceline/core/storage_wait.h"
 
 namespace paceline::core {
 
@@ -190,9 +191,27 @@ bool Hold(Turn& turn, const LadderView& view) {
   return true;
 }
 
+// A rank failed because its close() did: storage was tried for long enough, and nothing newer was
+// saved. Another world would only save and fail the same.
+bool EndWithoutStorage(Turn& turn) {
+  const JobState& state = turn.state();
+  const auto& left = state.checkpoints.not_stored;
+  const bool is_cause = left.has_value() && left->is_final && state.incident.pending &&
+                        state.incident.failure.value() != 0 &&
+                        state.incident.generation == left->generation;
+  if (!is_cause) return false;
+  MARK("a failed close ends the job");
+  turn.Emit(StopDecided{.exit_code = kExitNotStored,
+                        .grace = Duration(),
+                        .reason = "its ranks had nothing to do but to wait for storage"},
+            state.incident.causes);
+  return true;
+}
+
 bool FormNextWorld(Turn& turn) {
   Watch& watch = turn.watch();
   const JobState& state = turn.state();
+  if (EndWithoutStorage(turn)) return true;
   std::string fate;
   if (const NodeState* node = OpenFate(turn, &fate); node != nullptr) {
     watch.pending = "waits to hear from " + node->name + ", which " + fate;

@@ -92,6 +92,16 @@ struct Teller {
     return "checkpoint " + fact.name + " is damaged and will not be used: a rank on " +
            fact.node_name + " found bytes that are not those that were saved";
   }
+  std::string operator()(const CheckpointNotStored& fact) const {
+    const std::string step = "step " + std::to_string(fact.saved.step);
+    if (fact.is_final) {
+      return step + " is in memory only, and nobody tries any more to bring it to " +
+             fact.directory + ": " + fact.reason;
+    }
+    return "storage refuses " + step + ": " + fact.directory + ": " + fact.reason +
+           "; make room there or mend its rights: it is tried again by itself";
+  }
+  std::string operator()(const JobResumed& fact) const { return fact.reason; }
   std::string operator()(const JobFinished& fact) const {
     return "finished with exit code " + std::to_string(fact.exit_code) + ": " + fact.reason;
   }
@@ -117,6 +127,8 @@ struct Namer {
   std::string_view operator()(const RestoreDecided&) const { return "restore_decided"; }
   std::string_view operator()(const CheckpointCommitted&) const { return "checkpoint_committed"; }
   std::string_view operator()(const CheckpointDamaged&) const { return "checkpoint_damaged"; }
+  std::string_view operator()(const CheckpointNotStored&) const { return "checkpoint_not_stored"; }
+  std::string_view operator()(const JobResumed&) const { return "job_resumed"; }
   std::string_view operator()(const JobFinished&) const { return "job_finished"; }
 };
 

@@ -6,6 +6,7 @@
 #include "paceline/base/mark.h"
 #include "paceline/core/last_steps.h"
 #include "paceline/core/station_machine.h"
+#include "paceline/core/storage_wait.h"
 
 namespace paceline::core {
 namespace {
@@ -178,12 +179,26 @@ void StationMachine::AnswerUnseen(const std::string& why, bool is_refused) {
   }
 }
 
-void StationMachine::TellUnstored(const std::string& fix) {
+// Of those that wait for storage; a rank that closes counts only where `patience` says so.
+void StationMachine::TellUnstored(Patience patience, const std::string& fix) {
   for (auto& [peer, rank] : peers_) {
     if (!rank.awaited.has_value()) continue;
+    if (rank.is_closing && patience == Patience::kNone) continue;
     actions_.push_back(
         AnswerProblem{peer, Say(*rank.awaited) + " is not in storage", order_.problem, fix});
     rank.awaited.reset();
+  }
+}
+
+// Without a launcher there is no console but the rank's own; it is told there when it asks next.
+void StationMachine::TellRefusal() {
+  if (!setup_.is_private) return;
+  for (auto& [peer, rank] : peers_) {
+    if (IsSameReason(std::exchange(rank.trouble, order_.problem), order_.problem)) continue;
+    actions_.push_back(AnswerNotice{peer, "storage refuses what is saved: " + terms().directory +
+                                              ": " + order_.problem +
+                                              "; make room there or mend its rights: it is tried "
+                                              "again by itself"});
   }
 }
 
@@ -195,7 +210,18 @@ void StationMachine::AnswerWaits() {
     actions_.push_back(AnswerDurable{peer, *order_.durable});
     rank.awaited.reset();
   }
-  if (SaysNever(order_.problem)) TellUnstored("save the same last step on every rank");
+  if (SaysNever(order_.problem)) {
+    TellUnstored(Patience::kAll, "save the same last step on every rank");
+  }
+  for (auto& [peer, rank] : peers_) {
+    const bool is_over = rank.awaited.has_value() && order_.given_up.has_value() &&
+                         *rank.awaited <= *order_.given_up;
+    if (!is_over) continue;
+    MARK("a rank that closes hears that storage refuses");
+    actions_.push_back(AnswerProblem{peer, Say(*rank.awaited) + " is not in storage",
+                                     order_.problem, "mend the storage; the step stays in memory"});
+    rank.awaited.reset();
+  }
 }
 
 void StationMachine::AnswerReplicaWaits() {

@@ -119,6 +119,7 @@ void StationMachine::On(const DurabilityAsked& event) {
   const auto peer = peers_.find(event.peer);
   if (peer == peers_.end()) return;
   peer->second.awaited = SavedStep{peer->second.generation, event.step, event.branch};
+  peer->second.is_closing = event.is_closing;
   AnswerWaits();
   ReportSoon(true);
 }
@@ -269,7 +270,10 @@ void StationMachine::On(const CheckpointOrdered& event) {
   AnswerRestores();
   AnswerWaits();
   AnswerReplicaWaits();
-  if (has_failed) TellUnstored("mend the storage: it is tried again with a later step");
+  if (has_failed) {
+    TellUnstored(Patience::kNone, "mend the storage: it is tried again with a later step");
+    TellRefusal();
+  }
   if (order_.is_ending && !was_ending) ReportSoon(true);
   if (order_.is_over && !was_over) actions_.push_back(EndStation{});
 }
@@ -288,6 +292,9 @@ void StationMachine::StartPersist() {
   if (!order_.persist.has_value() || order_.persist == persisting_) return;
   persisting_ = order_.persist;
   shards_.clear();
+  // A second try may fail as quickly and for the same reason as the first one. Its report would be
+  // the same then, and the master would wait for it for ever.
+  told_.reset();
   for (const PersistOrder::Shard& shard : persisting_->shards) {
     shards_[shard.rank.value()] = {.rank = shard.rank, .saved = persisting_->saved};
     actions_.push_back(WriteImage{terms().directory, persisting_->name, persisting_->saved, shard});
@@ -343,6 +350,7 @@ CheckpointReport StationMachine::MakeReport(const std::vector<MemoryImage>& imag
   for (const auto& [peer, rank] : peers_) {
     if (!rank.awaited.has_value()) continue;
     report.flush = std::max(report.flush.value_or(*rank.awaited), *rank.awaited);
+    report.is_closing = report.is_closing || rank.is_closing;
   }
   report.damaged.assign(damaged_.begin(), damaged_.end());
   report.place = setup_.node;

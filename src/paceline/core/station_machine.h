@@ -81,6 +81,7 @@ struct DurabilityAsked {  // of a save of the rank's world
   StationPeer peer = 0;
   int64_t step = -1;
   uint64_t branch = 0;
+  bool is_closing = false;  // it has nothing else to do, and waits with patience
 };
 struct ReplicaAsked {  // of a save of the rank's world, on a second host
   StationPeer peer = 0;
@@ -279,6 +280,7 @@ class StationMachine {
     bool is_fetching = false;                 // from a store that has no paths, …
     std::vector<RestoreOrder::Image> images;  // … its notes alone, when it has these
     std::optional<SavedStep> awaited;         // in storage
+    bool is_closing = false;                  // it waits with patience for that
     std::optional<SavedStep> awaits_replica;  // on a second host
   };
 
@@ -313,7 +315,9 @@ class StationMachine {
   Presence PresenceOf(const RestoreOrder::Source& source) const;
   AnswerProblem Unfetched(StationPeer peer) const;
   void AnswerWaits();
-  void TellUnstored(const std::string& fix);
+  enum class Patience { kNone, kAll };
+  void TellUnstored(Patience patience, const std::string& fix);
+  void TellRefusal();
   void TellTrouble(StationPeer peer, Peer* rank, std::string_view what, const std::string& why);
   void TellSilence();
   void AnswerUnseen(const std::string& why, bool is_refused);

@@ -20,7 +20,7 @@ void EventLoop::SetLeases(LeaseHost* leases) {
   executor_.SetLeasePort(static_cast<uint32_t>(leases->port()));
 }
 
-void EventLoop::Begin(const JobSpec& spec, const std::vector<core::Record>& records) {
+void EventLoop::Begin(const JobSpec& spec, const std::vector<core::Record>& records, bool resumes) {
   for (const core::Record& record : records) {
     job_.Restore(record);
     Fold(record);
@@ -33,7 +33,7 @@ void EventLoop::Begin(const JobSpec& spec, const std::vector<core::Record>& reco
   Step(core::JobSubmitted{spec});
   // What the journal holds wins over a spec file that was edited since.
   executor_.SetWelcome(job_.state().spec, core::HeartbeatInterval(job_.state().spec));
-  Step(core::MasterStarted{job_.state().master_incarnation + 1});
+  Step(core::MasterStarted{job_.state().master_incarnation + 1, resumes});
 }
 
 void EventLoop::Run() {

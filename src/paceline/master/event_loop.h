@@ -39,7 +39,7 @@ class EventLoop {
   void SetLeases(LeaseHost* leases);
 
   // Folds the journal, submits the job when the journal is fresh, takes over.
-  void Begin(const JobSpec& spec, const std::vector<core::Record>& records);
+  void Begin(const JobSpec& spec, const std::vector<core::Record>& records, bool resumes = false);
 
   // Until the job has ended and everybody was told, or finish_linger has passed since.
   void Run();

@@ -144,6 +144,14 @@ struct Filler {
     event.node = names.Of(fact.node);
     Detail("checkpoint", fact.name);
   }
+  void operator()(const core::CheckpointNotStored& fact) {
+    event.generation = fact.saved.generation;
+    Step(fact.saved.step);
+    Detail("directory", fact.directory);
+    Detail("reason", fact.reason);
+    Detail("final", YesNo(fact.is_final));
+  }
+  void operator()(const core::JobResumed& fact) { Detail("reason", fact.reason); }
   void operator()(const core::JobFinished& fact) {
     Detail("exit_code", std::to_string(fact.exit_code));
     Detail("reason", fact.reason);

@@ -220,7 +220,7 @@ class Master {
                                            .is_insecure = options.insecure,
                                            .credentials = credentials}));
     loop.SetLeases(leases_.get());
-    loop.Begin(spec.job, records);
+    loop.Begin(spec.job, records, options.resumes);
     RETURN_IF_ERROR(WriteMasterAddress(options.run_dir, spec.job.job_id,
                                        {.addr = at.Text(),
                                         .http = "127.0.0.1:" + std::to_string(http_->port()),

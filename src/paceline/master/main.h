@@ -13,6 +13,7 @@ struct MasterOptions {
   // HOST:PORT. Port 0: the port that an earlier master of this run directory had, else a free one.
   std::string listen = "127.0.0.1:0";
   bool insecure = false;  // a non-loopback address without TLS, on purpose
+  bool resumes = false;   // a user started the job again; see core::MasterStarted
   int ready_fd = -1;      // gets one byte and is closed when it serves; -1: none
 };
 

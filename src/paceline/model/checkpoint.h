@@ -100,6 +100,7 @@ struct CheckpointReport {
   std::optional<CommitState> commit;       // of the newest order
   std::optional<StoredCheckpoint> stored;  // the newest this node sees in the directory
   std::optional<SavedStep> flush;          // a rank waits until this save is in storage
+  bool is_closing = false;                 // … and has nothing else to do: it waits with patience
   std::vector<std::string> damaged;        // checkpoints that a rank here found damaged
   std::string place;                       // name of the node
   std::string address;                     // HOST:PORT for fetching images; empty: not from here
@@ -192,9 +193,10 @@ struct CheckpointOrder {
   std::optional<PersistOrder> commit;  // all shards are durable: make it visible
   std::optional<SavedStep> durable;    // newest committed of this job
   std::vector<std::string> damaged;    // never to be taken again
-  std::string problem;     // why the last step that was due is not in storage; empty: it is
-  bool is_ending = false;  // the job stops; stay until is_over
-  bool is_over = false;    // the job ends, and nothing of its checkpoints is on the way any more
+  std::string problem;  // why the last step that was due is not in storage; empty: it is
+  std::optional<SavedStep> given_up;  // storage was tried long enough for this and older ones
+  bool is_ending = false;             // the job stops; stay until is_over
+  bool is_over = false;  // the job ends, and nothing of its checkpoints is on the way any more
   std::vector<FetchOrder> fetch;  // all copies that this node shall have
   bool drop_others = false;       // copies that are not among them may go
   // Who shares what has to be read of storage for `restore`, this node among them; none: each rank

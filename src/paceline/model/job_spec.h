@@ -65,6 +65,9 @@ struct Timers {
   Duration orphan_after = Duration::Seconds(600);
   // When the job is over the master answers late agents and commands for this long.
   Duration finish_linger = Duration::Milliseconds(500);
+  // How long the end of a job, and a rank that closes, try to bring the last step to a storage that
+  // refuses it. A restore waits as long.
+  Duration storage_wait = Duration::Seconds(600);
 
   // --- the launcher on one machine ---
   // A dead agent whose ranks are dead too within this time means that the node is gone.

@@ -23,11 +23,12 @@ absl::StatusOr<SpawnedProcess> LocalPlatform::Start(std::vector<std::string> wor
   return SpawnDetached(request);
 }
 
-absl::StatusOr<SpawnedProcess> LocalPlatform::StartMaster(const std::string& listen, bool insecure,
+absl::StatusOr<SpawnedProcess> LocalPlatform::StartMaster(const MasterWords& said,
                                                           int ready_fd) const {
-  std::vector<std::string> words = {"master", "--run-dir",  run_dir, "--listen",
-                                    listen,   "--ready-fd", "3"};
-  if (insecure) words.push_back("--insecure");
+  std::vector<std::string> words = {"master",    "--run-dir",  run_dir, "--listen",
+                                    said.listen, "--ready-fd", "3"};
+  if (said.insecure) words.push_back("--insecure");
+  if (said.resumes) words.push_back("--resumes");
   return Start(std::move(words), Concat(run_dir, "/logs/master.log"), ready_fd);
 }
 

@@ -17,9 +17,13 @@ struct LocalPlatform {
   std::string runtime_dir;  // absolute
   std::string job_id;
 
+  struct MasterWords {
+    std::string listen;  // host:port
+    bool insecure = false;
+    bool resumes = false;  // a user started the job again
+  };
   // The master writes one byte into `ready_fd` when it serves.
-  absl::StatusOr<SpawnedProcess> StartMaster(const std::string& listen, bool insecure,
-                                             int ready_fd) const;
+  absl::StatusOr<SpawnedProcess> StartMaster(const MasterWords& said, int ready_fd) const;
   absl::StatusOr<SpawnedProcess> StartAgent(const std::string& node) const;
 
  private:

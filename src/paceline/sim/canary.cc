@@ -6,6 +6,7 @@ namespace {
 constexpr std::string_view kLossOfShards[] = {"lost_shard", "torn_shard"};
 constexpr std::string_view kDamagedCopies[] = {"flipped_image", "kill_node"};
 constexpr std::string_view kLossOfMemory[] = {"reboot"};
+constexpr std::string_view kStorageRefuses[] = {"full_storage"};
 constexpr std::string_view kStorageUnseen[] = {"storage_outage", "stalled_storage"};
 
 constexpr CanaryEntry kCanaries[] = {
@@ -34,6 +35,8 @@ constexpr CanaryEntry kCanaries[] = {
     {Canary::kHideCopies, "hide_copies", "a node does not tell which copies it has", kLossOfMemory},
     {Canary::kHideBlindness, "hide_blindness", "a node that cannot see storage calls it empty",
      kStorageUnseen},
+    {Canary::kCallItDone, "call_it_done", "an end without storage is told as exit code 0",
+     kStorageRefuses},
     {Canary::kHurriedEnd, "hurried_end", "agents do not wait for storage when the job ends"},
 };
 

@@ -34,6 +34,7 @@ enum class Canary {
   kHideBlindness,        // a node that cannot see storage speaks as if it were empty
   kHideCopies,           // a node says nothing of its copies
   kForgetBranch,         // a script that goes back does not begin a branch
+  kCallItDone,           // a job that ends without storage is said to have ended well
   kHurriedEnd,           // an agent does not wait for storage when its job ends
 };
 

@@ -237,7 +237,7 @@ void RankSaves::Finish(int32_t pid) {
     return Exit(pid);
   }
   found->second.awaited = last;
-  Tell(core::DurabilityAsked{found->second.peer, last.step, last.branch});
+  Tell(core::DurabilityAsked{found->second.peer, last.step, last.branch, /*is_closing=*/true});
 }
 
 void RankSaves::OnDurable(core::StationPeer peer) {

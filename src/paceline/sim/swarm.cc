@@ -91,7 +91,7 @@ bool NeedsSaves(Canary canary) {
          canary == Canary::kMixSteps || canary == Canary::kCommitUnchecked ||
          canary == Canary::kPruneNewest || canary == Canary::kTrustCopies ||
          canary == Canary::kHideCopies || canary == Canary::kHideBlindness ||
-         canary == Canary::kForgetBranch;
+         canary == Canary::kForgetBranch || canary == Canary::kCallItDone;
 }
 
 // Every third script has a Checkpointer.
@@ -235,6 +235,7 @@ Options Draw(uint64_t seed, const Wishes& wishes) {
   Prng lasting = prng.Fork();
   Prng saves = prng.Fork();
   Prng far = prng.Fork();
+  Prng end = prng.Fork();
   DrawJob(job, options.spec);
   DrawCluster(cluster, options);
   DrawScript(script, options);
@@ -242,6 +243,11 @@ Options Draw(uint64_t seed, const Wishes& wishes) {
   DrawStrikes(strikes, wishes, options);
   DrawLasting(lasting, wishes, options);
   if (far.Chance(1, 4)) options.saves.terms.directory = "s3://storage/run";
+  // Shorter than what the storage of a fault takes, or longer.
+  const bool must_end = wishes.canary == Canary::kCallItDone && options.total_steps == 0;
+  if (must_end) options.total_steps = end.Between(20, 100);
+  options.spec.timers.storage_wait =
+      end.Chance(1, 2) ? DrawBetween(end, Duration(), Duration::Seconds(5)) : Duration::Seconds(60);
   options.crash_at_record = wishes.crash_at_record;
   options.canary = wishes.canary;
   Reduce(wishes, options);

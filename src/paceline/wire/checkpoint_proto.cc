@@ -227,6 +227,7 @@ void ToProto(const CheckpointReport& from, pb::CheckpointReport* to) {
   for (const FetchFailure& one : from.failed) Fill(one, to->add_failed());
   to->set_is_final(from.is_final);
   to->set_is_blind(from.is_blind);
+  to->set_is_closing(from.is_closing);
 }
 
 absl::Status FromProto(const pb::CheckpointReport& from, CheckpointReport* to) {
@@ -244,6 +245,7 @@ absl::Status FromProto(const pb::CheckpointReport& from, CheckpointReport* to) {
   RETURN_IF_ERROR(TakeAll(from.failed(), "failed", &to->failed));
   to->is_final = from.is_final();
   to->is_blind = from.is_blind();
+  to->is_closing = from.is_closing();
   return TakeNames(from.damaged(), kDamagedPerReportMax, &to->damaged);
 }
 
@@ -254,6 +256,7 @@ void ToProto(const CheckpointOrder& from, pb::CheckpointOrder* to) {
   if (from.persist.has_value()) Fill(*from.persist, to->mutable_persist());
   if (from.commit.has_value()) Fill(*from.commit, to->mutable_commit());
   if (from.durable.has_value()) Fill(*from.durable, to->mutable_durable());
+  if (from.given_up.has_value()) Fill(*from.given_up, to->mutable_given_up());
   to->set_is_ending(from.is_ending);
   to->set_is_over(from.is_over);
   for (const std::string& name : from.damaged) to->add_damaged(CleanText(name));
@@ -274,6 +277,7 @@ absl::Status FromProto(const pb::CheckpointOrder& from, CheckpointOrder* to) {
   if (from.has_persist()) RETURN_IF_ERROR(Take(from.persist(), &to->persist.emplace()));
   if (from.has_commit()) RETURN_IF_ERROR(Take(from.commit(), &to->commit.emplace()));
   if (from.has_durable()) RETURN_IF_ERROR(Take(from.durable(), &to->durable.emplace()));
+  if (from.has_given_up()) RETURN_IF_ERROR(Take(from.given_up(), &to->given_up.emplace()));
   to->is_ending = from.is_ending();
   to->is_over = from.is_over();
   RETURN_IF_ERROR(TakeNames(from.damaged(), static_cast<int>(core::kDamagedMax), &to->damaged));
@@ -313,6 +317,15 @@ void ToProto(const core::CheckpointDamaged& from,
     FromProto(const pb::CheckpointDamaged& from, core::CheckpointDamaged* to) {
   PACELINE_CHECKPOINT_DAMAGED(TAKE)
   return CheckName(to->name, "name");
+}
+
+void ToProto(const core::CheckpointNotStored& from, pb::CheckpointNotStored* to) {
+  PACELINE_CHECKPOINT_NOT_STORED(PUT)
+  Fill(from.saved, to->mutable_saved());
+}
+absl::Status FromProto(const pb::CheckpointNotStored& from, core::CheckpointNotStored* to) {
+  PACELINE_CHECKPOINT_NOT_STORED(TAKE)
+  return Take(from.saved(), &to->saved);
 }
 
 }  // namespace paceline::wire

@@ -19,11 +19,13 @@ void ToProto(const CheckpointOrder& from, pb::CheckpointOrder* to);
 void ToProto(const core::RestoreDecided& from, pb::RestoreDecided* to);
 void ToProto(const core::CheckpointCommitted& from, pb::CheckpointCommitted* to);
 void ToProto(const core::CheckpointDamaged& from, pb::CheckpointDamaged* to);
+void ToProto(const core::CheckpointNotStored& from, pb::CheckpointNotStored* to);
 
 absl::Status FromProto(const pb::CheckpointReport& from, CheckpointReport* to);
 absl::Status FromProto(const pb::CheckpointOrder& from, CheckpointOrder* to);
 absl::Status FromProto(const pb::RestoreDecided& from, core::RestoreDecided* to);
 absl::Status FromProto(const pb::CheckpointCommitted& from, core::CheckpointCommitted* to);
 absl::Status FromProto(const pb::CheckpointDamaged& from, core::CheckpointDamaged* to);
+absl::Status FromProto(const pb::CheckpointNotStored& from, core::CheckpointNotStored* to);
 
 }  // namespace paceline::wire

@@ -152,6 +152,8 @@ class Draw {
                              Text()},
         core::CheckpointCommitted{Name(), "/" + Name(), {Big(), Step()}, Big()},
         core::CheckpointDamaged{Name(), node, Name()},
+        core::CheckpointNotStored{{Big(), Step()}, "/" + Name(), Text(), Generation(Big()), true},
+        core::JobResumed{Text()},
     };
   }
   std::string Bytes(size_t count_max) {

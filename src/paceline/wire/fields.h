@@ -8,7 +8,7 @@
 #define PACELINE_TIMERS(F) F(heartbeat_interval) F(lost_after) F(lost_after_max) \
   F(reattach_window) F(join_window) F(shrink_after) F(start_timeout) F(stop_grace) \
   F(kill_patience) F(restart_delay) F(restart_delay_max) F(restart_window) F(reconnect_delay) \
-  F(reconnect_delay_max) F(connect_timeout) F(orphan_after) F(finish_linger) F(settle) \
+  F(reconnect_delay_max) F(connect_timeout) F(orphan_after) F(finish_linger) F(storage_wait) F(settle) \
   F(respawn_delay) F(respawn_delay_max)
 #define PACELINE_BUDGETS(F) F(no_progress_failures) F(node_restarts) F(solo_generations) \
   F(heartbeats_per_second_max) F(unproven_connections_max)
@@ -44,6 +44,8 @@
 #define PACELINE_GROWTH_PLANNED(F) F(node) F(name) F(saved_step) F(reason)
 #define PACELINE_STOP_DECIDED(F) F(exit_code) F(grace) F(reason) F(is_asked)
 #define PACELINE_JOB_FINISHED(F) F(exit_code) F(reason)
+#define PACELINE_JOB_RESUMED(F) F(reason)
+#define PACELINE_CHECKPOINT_NOT_STORED(F) F(directory) F(reason) F(generation) F(is_final)
 
 #define PACELINE_CHECKPOINT_TERMS(F) F(directory) F(keep)
 #define PACELINE_SAVED_STEP(F) F(generation) F(step) F(branch)

@@ -128,6 +128,10 @@ absl::Status Take(const pb::JobFinished& from, core::JobFinished* to) {
   PACELINE_JOB_FINISHED(TAKE)
   return absl::OkStatus();
 }
+absl::Status Take(const pb::JobResumed& from, core::JobResumed* to) {
+  PACELINE_JOB_RESUMED(TAKE)
+  return absl::OkStatus();
+}
 
 absl::Status Take(const pb::NodeReport& from, Register* to) { return FromProto(from, &to->report); }
 absl::Status Take(const pb::Heartbeat& from, Heartbeat* to) {
@@ -416,6 +420,8 @@ absl::StatusOr<core::Fact> FromProto(const pb::Fact& from) {
     FACT(kRestoreDecided, RestoreDecided, restore_decided)
     FACT(kCheckpointCommitted, CheckpointCommitted, checkpoint_committed)
     FACT(kCheckpointDamaged, CheckpointDamaged, checkpoint_damaged)
+    FACT(kCheckpointNotStored, CheckpointNotStored, checkpoint_not_stored)
+    FACT(kJobResumed, JobResumed, job_resumed)
 #undef FACT
     case pb::Fact::BODY_NOT_SET: return Invalid("fact", "is empty or of an unknown kind");
   }

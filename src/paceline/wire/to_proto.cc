@@ -9,7 +9,7 @@ namespace paceline::wire {
 namespace {
 
 void Fill(const Timers& from, pb::Timers* to) {
-  static_assert(sizeof(Timers) == 20 * sizeof(Duration), "fields.h lists them all");
+  static_assert(sizeof(Timers) == 21 * sizeof(Duration), "fields.h lists them all");
   PACELINE_TIMERS(PUT)
 }
 void Fill(const Budgets& from, pb::Budgets* to) {
@@ -110,6 +110,13 @@ void Put(const core::CheckpointCommitted& from, pb::Fact* fact) {
 }
 void Put(const core::CheckpointDamaged& from, pb::Fact* fact) {
   ToProto(from, fact->mutable_checkpoint_damaged());
+}
+void Put(const core::CheckpointNotStored& from, pb::Fact* fact) {
+  ToProto(from, fact->mutable_checkpoint_not_stored());
+}
+void Put(const core::JobResumed& from, pb::Fact* fact) {
+  auto* to = fact->mutable_job_resumed();
+  PACELINE_JOB_RESUMED(PUT)
 }
 
 void Put(const Register& from, pb::AgentMessage* message) {

@@ -21,6 +21,8 @@ constexpr CheckEntry kChecks[] = {
      MakeRestoreNewest},
     {"no_lost_commit", "a checkpoint that was reported complete stays whole until a newer one is",
      MakeNoLostCommit},
+    {"done_is_stored", "exit code 0 means that the last saved step is in storage",
+     MakeDoneIsStored},
     {"bounded", "records, effects, notes and queues stay under their limits", MakeBounded},
     {"no_orphans", "when all is quiet, every process is in the world", MakeNoOrphans},
     {"silence_noticed", "who is silent for ever is out in time; the job goes on or waits for nodes",

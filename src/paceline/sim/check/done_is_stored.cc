@@ -1,0 +1,98 @@
+// Exit code 0 means that the last saved step is in storage.
+//
+// Every rank is done, or failed because storage refused its last step. The newest step that is
+// whole in the ranks' memory at that moment must be in storage when the job says that it ended
+// well, or a later one. The check leaves out jobs that lose a host after that moment: its memory
+// went with it.
+
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "paceline/base/mark.h"
+#include "paceline/sim/check/all.h"
+#include "paceline/sim/world.h"
+
+namespace paceline::sim {
+namespace {
+
+class DoneIsStored final : public Check {
+ public:
+  void Decided(SimWorld& world, const Turn& turn) override {
+    if (!world.options().saves.is_used) return;
+    for (const core::Record& record : turn.actions.records) {
+      const auto* stop = std::get_if<core::StopDecided>(&record.fact);
+      if (stop == nullptr || stop->is_asked) continue;
+      if (stop->exit_code != 0 && stop->exit_code != core::kExitNotStored) continue;
+      newest_ = NewestWhole(world);
+      boots_ = Boots(world);
+    }
+  }
+
+  void AtQuiet(SimWorld& world) override {
+    const Master& master = world.master();
+    if (!master.has_finished() || !newest_.has_value() || boots_ != boots_at_end_) return;
+    if (master.exit_code() == core::kExitNotStored) MARK("a job ended without storage");
+    if (master.exit_code() != 0) return;
+    MARK("a job that ended well is compared with storage");
+    for (const auto& [name, folder] : world.storage().folders()) {
+      if (!folder.manifest.has_value()) continue;
+      if (!world.workload().IsEarlier(folder.manifest->saved, *newest_)) return;
+    }
+    world.Fail("done_is_stored", "the job ended with 0, and " + Say(*newest_) + " of generation " +
+                                     std::to_string(newest_->generation) + " is not in storage");
+  }
+
+  void Ran(SimWorld& world, const core::Effect& effect, RecordSeq) override {
+    if (std::holds_alternative<core::FinishJob>(effect)) boots_at_end_ = Boots(world);
+  }
+
+ private:
+  using BootCounts = std::vector<std::pair<uint64_t, bool>>;
+
+  static BootCounts Boots(SimWorld& world) {
+    BootCounts boots;
+    for (uint32_t i = 0; i < world.node_count(); ++i) {
+      boots.emplace_back(world.node(i).boot_count(), world.node(i).is_on());
+    }
+    return boots;
+  }
+
+  // Of the last world, what each of its ranks has in the memory of the node where it saves.
+  static std::optional<SavedStep> NewestWhole(SimWorld& world) {
+    const World& last = world.master().job().state().last_world;
+    std::map<SavedStep, std::set<uint32_t>> ranks;
+    for (uint32_t i = 0; i < world.node_count(); ++i) {
+      Node& node = world.node(i);
+      if (!node.is_on() || node.is_twin()) continue;
+      world.SyncSaves(node);
+      for (const auto& [place, arena] : node.shelf().all()) {
+        if (place.is_copy || place.node != node.name()) continue;
+        for (const SimImage* image : arena.Sealed()) {
+          const bool is_good = !image->is_flipped && !image->is_zombies &&
+                               image->saved.generation == last.generation.value() &&
+                               image->world_size == last.world_size();
+          if (is_good) ranks[image->saved].insert(image->rank);
+        }
+      }
+    }
+    std::optional<SavedStep> newest;
+    for (const auto& [saved, who] : ranks) {
+      if (who.size() == last.world_size()) newest = saved;
+    }
+    return newest;
+  }
+
+  std::optional<SavedStep> newest_;
+  BootCounts boots_;
+  BootCounts boots_at_end_;
+};
+
+}  // namespace
+
+std::unique_ptr<Check> MakeDoneIsStored() { return std::make_unique<DoneIsStored>(); }
+
+}  // namespace paceline::sim

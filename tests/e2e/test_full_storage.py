@@ -1,0 +1,112 @@
+"""Exit code 0 means that the last saved step is in storage. Else the job ends with 11, tells why,
+keeps its memory, and the command that it names brings the step there."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from job import SCRIPTS, Job, eventually
+
+pytest.importorskip("torch", reason="checkpoints are of torch's tensors here")
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
+
+STEPS = 30
+ONE = ["--standalone", "--nproc-per-node", "2"]
+
+
+@pytest.fixture
+def small(job: Job) -> Iterator[Path]:
+    """A disk with no room for two checkpoints of `flash.py`."""
+    place = job.directory / "small"
+    place.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=300k", "none", str(place)], check=True)
+    yield place
+    job.end()
+    subprocess.run(["umount", "-l", str(place)], check=False)
+
+
+def enlarge(place: Path) -> None:
+    subprocess.run(["mount", "-o", "remount,size=16m,rw", str(place)], check=True)
+
+
+def start(job: Job, place: Path, wait: str, *words: str) -> None:
+    job.env = {**job.env, "PACELINE_TIMERS_STORAGE_WAIT": wait}
+    job.start(ONE, [str(SCRIPTS / "flash.py"), "--checkpoint", str(place / "ckpt"), "--out",
+                    str(job.state), "--steps", str(STEPS), "--every", "5", *words])
+
+
+def refusals(job: Job) -> list[str]:
+    return [line for line in job.stderr.splitlines() if "storage refuses step" in line]
+
+
+def resume(job: Job) -> subprocess.CompletedProcess[str]:
+    """The command that the job named, as a user would paste it."""
+    words = next(line for line in job.stderr.splitlines() if "run --resume" in line)
+    command = shlex.split(words[words.index("paceline run --resume"):].split("   ")[0])
+    return job.command(*command[1:])
+
+
+def test_a_full_disk_ends_the_job_with_11_and_the_named_command_mends_it(
+        job: Job, small: Path) -> None:
+    start(job, small, "2s")
+    assert job.wait() == 11, job.stderr
+    assert len(refusals(job)) == 1, f"told at once, and once:\n{job.stderr}"
+    assert "No space left" in refusals(job)[0]
+    assert "PL-E066" in job.stderr and f"step, {STEPS - 1}, is not in storage" in job.stderr
+    worlds = job.events("world_formed")
+    assert len(worlds) == 1, "a close that fails is not cured by restarting its rank"
+    stored = [event["step"] for event in job.events("checkpoint_committed")]
+    assert STEPS - 1 not in stored, "an early one may have found room"
+    enlarge(small)
+    resumed = resume(job)
+    assert resumed.returncode == 0, resumed.stderr
+    assert job.events("restore_decided")[-1]["step"] == STEPS - 1
+    assert "from memory" in job.events("restore_decided")[-1]["sentence"]
+    assert job.events("checkpoint_committed")[-1]["step"] == STEPS - 1
+    assert job.command("ckpt", "verify", str(small / "ckpt")).returncode == 0
+
+
+def test_room_that_is_made_while_the_end_waits_is_enough(job: Job, small: Path) -> None:
+    start(job, small, "60s")
+    job.until_event("checkpoint_not_stored")
+    eventually(lambda: job.step() >= STEPS - 1 or None, "the last step is made", job=job)
+    enlarge(small)
+    assert job.wait() == 0, job.stderr
+    assert "storage takes writes again" in job.stderr
+    assert job.events("checkpoint_committed")[-1]["step"] == STEPS - 1
+    assert job.command("ckpt", "verify", str(small / "ckpt")).returncode == 0
+
+
+def test_a_directory_that_may_not_be_written_is_told_as_one(job: Job, small: Path) -> None:
+    enlarge(small)
+    (small / "ckpt").mkdir()
+    subprocess.run(["mount", "-o", "remount,ro", str(small)], check=True)
+    start(job, small, "1s")
+    assert job.wait() == 11, job.stderr
+    assert "Read-only file system" in refusals(job)[0]
+    enlarge(small)
+    assert resume(job).returncode == 0
+    assert job.events("checkpoint_committed")[-1]["step"] == STEPS - 1
+
+
+def test_a_script_that_does_not_close_is_told_the_same(job: Job, small: Path) -> None:
+    script = job.directory / "open.py"
+    script.write_text(
+        "import sys, torch, paceline.torch as pl\n"
+        "c = pl.Checkpointer(sys.argv[1], every=1)\n"
+        "s = {'x': torch.zeros(200_000)}\n"
+        "for i in range(c.restore(s), 5):\n"
+        "    s['x'] += 1\n"
+        "    c.save(i, s)\n")
+    job.env = {**job.env, "PACELINE_TIMERS_STORAGE_WAIT": "1s"}
+    job.start(["--standalone", "--nproc-per-node", "1"], [str(script), str(small / "ckpt")])
+    assert job.wait() == 11, job.stderr
+    assert not job.events("rank_failed")
+    enlarge(small)
+    assert resume(job).returncode == 0
+    assert job.events("checkpoint_committed")[-1]["step"] == 4
