@@ -10,7 +10,7 @@ import sys
 from abc import ABC, abstractmethod
 from typing import Any, Self, cast
 
-from paceline import loading, notes, progress, randomness
+from paceline import loading, notes, one_writer, progress, randomness
 from paceline._native import Image, SavedStep
 from paceline.checkpoint_link import Fields, Link, Refused
 from paceline.images import Images, SharedReading, UnreadableError
@@ -44,10 +44,10 @@ class BaseCheckpointer(ABC):
         self._framework = self._make_framework()
         self._replicated = replicated
         self._directory = place_of(os.fspath(directory))
-        self._terms: Fields = {
-            "directory": self._directory,
-            **terms(keep=keep, every=every, replicas=replicas),
-        }
+        job_socket = os.environ.get("PACELINE_CHECKPOINT_SOCKET", "")
+        one_writer.check(self._directory, job_socket)
+        asked = terms(keep=keep, every=every, replicas=replicas)
+        self._terms = one_writer.terms_in(job_socket, {"directory": self._directory, **asked})
         make_directory(self._directory)
         self._place, self._socket = _find_keeper(self._directory)
         self._is_replica = False
@@ -59,7 +59,8 @@ class BaseCheckpointer(ABC):
         self._overlaps = False  # training goes on while its device copies; see `fence`
         self._planned: Planned | None = None
         self._constants = "}"  # the end of every notes' text
-        self._branches = branches_of(self._directory, self._place.generation)
+        job_id = str(self._link.opened["job_id"])
+        self._branches = branches_of(job_id, self._directory, self._place.generation)
         self._last: Ticket | None = None  # the newest that something keeps
         self._before: Ticket | None = None  # `_last` of the save before
         self._left_out: Ticket | None = None  # the last save, when nothing keeps it
@@ -67,6 +68,9 @@ class BaseCheckpointer(ABC):
         self.skipped = 0  # saves that were left out because every slot was in use
         self.restored = ""  # one sentence: from where the state came
         self.left_out: list[str] = []  # what restore(strict=False) did not take, or did not find
+        self._is_closed = False
+        self._is_stored = False  # closed, and every save that is kept is in storage
+        one_writer.note(self, self._terms, job_socket)
 
     @abstractmethod
     def _make_framework(self) -> Framework:
@@ -82,6 +86,7 @@ class BaseCheckpointer(ABC):
         """
         if step < 0:
             raise ValueError("a step is 0 or more")
+        self._check_open("save")
         for value in state.values():
             if getattr(value, "marks_checkpoints", False) is True:  # a data set that is leased
                 cast("Any", value).mark(step)
@@ -104,6 +109,7 @@ class BaseCheckpointer(ABC):
         if not self._overlaps:
             self._slots.await_copied()
         self._left_out = None
+        self._branches.keep(saved)
         self._before, self._last = self._last, Ticket(self, step, branch=saved.branch)
         return self._last
 
@@ -118,8 +124,9 @@ class BaseCheckpointer(ABC):
         self._settle()
         if ticket.lost:  # by a device that failed
             return ticket.wait(level)
-        if level == "memory":
+        if level == "memory" or (level == "durable" and self._is_stored):
             return None
+        self._check_open("wait for a save")
         message: Fields = {
             "op": "wait", "branch": ticket.branch, "step": ticket.step, "level": level
         }  # fmt: skip
@@ -140,13 +147,32 @@ class BaseCheckpointer(ABC):
         """
         last, self._last = self._last, None
         left_out, self._left_out = self._left_out, None
-        if last is not None:
-            self._wait(last, "durable", closes=True)
-        self._settle()
-        self._link.close()
+        try:
+            if last is not None:
+                self._wait(last, "durable", closes=True)
+            self._settle()
+            self._is_stored = True
+        finally:
+            self._free()
         if left_out is not None:
             kept = f"step {last.step} is the newest" if last is not None else "nothing was saved"
             _say(f"the last save, of step {left_out.step}, was left out: {left_out.lost}; {kept}")
+
+    def _free(self) -> None:
+        """The directory is free for another Checkpointer."""
+        self._is_closed = True
+        self._slots.close()
+        self._link.close()
+        one_writer.forget(self, self._directory)
+
+    def _check_open(self, what: str) -> None:
+        if self._is_closed:
+            raise CheckpointError(
+                what=f"cannot {what}: this Checkpointer is closed",
+                where=self._directory,
+                why="close() was called, and another one may save there by now",
+                fix="call close() after the last save, or make a new Checkpointer",
+            )
 
     def _name(self, step: int) -> SavedStep:
         """The identity of this save. One line tells of a script that goes back."""
@@ -162,6 +188,8 @@ class BaseCheckpointer(ABC):
     def __exit__(self, kind: object, error: object, trace: object) -> None:
         if kind is None:
             self.close()
+        else:
+            self._free()  # the keeper brings what is in memory to storage
 
     def _settle(self) -> None:
         """Until the last save is whole in memory. Raises when it could not be, once."""
@@ -171,6 +199,7 @@ class BaseCheckpointer(ABC):
             if self._last is not None:
                 self._last.lost = "the device failed while it was copied"
                 self._last, self._left_out = self._before, self._last
+                self._branches.drop()
             raise
 
     def _plan(self, state: State) -> tuple[Planned, dict[str, notes.Json]]:
@@ -228,8 +257,9 @@ class BaseCheckpointer(ABC):
         """Fill `state` with the newest whole step that all ranks can have; the step to do next.
 
         0 when there is no checkpoint. With `strict=False` what does not fit is left out, and
-        `restored` says what.
+        `restored` says what. After a save it is this rank's last one, once all ranks have that.
         """
+        self._check_open("restore")
         self._settle()
         answer = self._ask_restore()
         self.restored = str(answer.get("reason", ""))
@@ -248,8 +278,13 @@ class BaseCheckpointer(ABC):
         return cast("int", answer["step"]) + 1
 
     def _ask_restore(self) -> Fields:
+        request: Fields = {"op": "restore", "world_size": self._place.world_size}
+        kept = self._branches.kept
         try:
-            request: Fields = {"op": "restore", "world_size": self._place.world_size}
+            if kept is not None:  # what the world began with is older
+                saved: Fields = {"branch": kept.branch, "step": kept.step}
+                self._link.request({"op": "wait", "level": "durable", **saved}, "durable")
+                request["after"] = saved
             return self._link.request(request, "restore")
         except Refused as refused:
             raise _error(refused, self._directory) from refused

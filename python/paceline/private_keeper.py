@@ -9,7 +9,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+from paceline.directory_id import key_of
 from paceline.plan import CheckpointError, Place
+
+_PATIENCE = 1.0  # seconds; a file system answers within milliseconds
 
 
 def start(directory: str) -> tuple[Place, str]:
@@ -22,8 +25,11 @@ def start(directory: str) -> tuple[Place, str]:
             fix="paceline run with the same flags as torchrun",
         )
     folder = _runtime_folder()
-    # Every run that saves to this directory finds what the one before left in memory.
-    job = "private-" + hashlib.sha256(directory.encode()).hexdigest()[:16]
+    # Every run that saves to this directory finds what the one before left in memory; one after
+    # the directory was deleted does not.
+    job = _job_of(directory)
+    if directory.startswith("/"):
+        job = _job_of(key_of(directory, folder, lambda key: _has_keeper(folder, key), _PATIENCE))
     path = str(folder / f"{job}.sock")
     if not _answers(path):
         subprocess.Popen(
@@ -46,6 +52,14 @@ def start(directory: str) -> tuple[Place, str]:
             start_new_session=True,
         )
     return Place(rank=0, world_size=1, generation=-1), path
+
+
+def _job_of(key: str) -> str:
+    return "private-" + hashlib.sha256(key.encode()).hexdigest()[:16]
+
+
+def _has_keeper(folder: Path, key: str) -> bool:
+    return _answers(str(folder / f"{_job_of(key)}.sock"))
 
 
 def _tier_flag(directory: str, job: str) -> list[str]:

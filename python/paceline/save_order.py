@@ -17,6 +17,8 @@ class Branches:
         self._generation = generation
         self._branch = 0
         self.last = -1  # step of the save before; -1: there was none
+        self.kept: SavedStep | None = None  # the newest that something keeps
+        self._kept_before: SavedStep | None = None
 
     def next(self, step: int) -> SavedStep:
         """Identity of the save of that step. A save that is left out counts as well."""
@@ -25,15 +27,23 @@ class Branches:
         self.last = step
         return SavedStep(self._generation, self._branch, step)
 
+    def keep(self, saved: SavedStep) -> None:
+        """That save is in memory."""
+        self._kept_before, self.kept = self.kept, saved
 
-# By directory and generation. A Checkpointer that is closed and opened again in the same world
+    def drop(self) -> None:
+        """The last one that was kept is not, after all."""
+        self.kept = self._kept_before
+
+
+# By job, directory and generation. A Checkpointer that is closed and opened again in the same world
 # goes on where it was, or its saves would be older than those before.
-_known: dict[tuple[str, int], Branches] = {}
+_known: dict[tuple[str, str, int], Branches] = {}
 
 
-def branches_of(directory: str, generation: int) -> Branches:
-    """This process's saves to that directory in that world."""
-    return _known.setdefault((directory, generation), Branches(generation))
+def branches_of(job_id: str, directory: str, generation: int) -> Branches:
+    """This process's saves to that directory in that world of that job."""
+    return _known.setdefault((job_id, directory, generation), Branches(generation))
 
 
 def order_of(saved: SavedStep) -> Order:

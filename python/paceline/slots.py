@@ -2,6 +2,7 @@
 larger ones."""
 
 import atexit
+import contextlib
 import logging
 import threading
 import warnings
@@ -99,6 +100,19 @@ class Slots:
         if self._device_saves is not None:
             self._told(self._device_saves.settle)
 
+    def close(self) -> None:
+        """Give the arena's lock back: another process may save here."""
+        if self._device_saves is not None:
+            with contextlib.suppress(RuntimeError):
+                self._device_saves.settle()
+        if self._saver is not None:
+            self._saver.stop_reserving()
+            # Or it would close the lock's file later, and with it the lock that is taken next.
+            for thread in [one for one, saver in _reserving.items() if saver is self._saver]:
+                thread.join()
+        self._device_saves = None
+        self._saver = None
+
     def _told(self, work: Callable[[], T]) -> T:
         try:
             return work()
@@ -122,13 +136,7 @@ class Slots:
     def _saver_for(self, planned: Planned, image_bytes: int) -> Saver:
         image_bytes += _NOTES_GROWTH_BYTES
         if self._saver is None or self._saver.image_bytes_max < image_bytes:
-            if self._saver is not None:
-                self._saver.stop_reserving()
-                # Or it would close the lock's file later, and with it the lock that is taken next.
-                for thread in [one for one, saver in _reserving.items() if saver is self._saver]:
-                    thread.join()
-            self._device_saves = None
-            self._saver = None  # gives its lock back, for a larger one
+            self.close()  # for a larger one
             self._saver = self._open(image_bytes, planned.device)
         return self._saver
 

@@ -73,7 +73,10 @@ void CheckpointStation::OnLine(LineServer::PeerId peer, const std::string& line)
     shelf_.Refresh();
     Feed(core::ArenaReady{});
   } else if (op == "restore") {
-    Feed(core::RestoreAsked{peer, JsonInt<uint32_t>(message, "world_size", 0)});
+    core::RestoreAsked asked{peer, JsonInt<uint32_t>(message, "world_size", 0)};
+    const auto after = message.find("after");
+    if (after != message.end() && after->is_object()) asked.after = SavedIn(*after);
+    Feed(asked);
   } else if (op == "wait" && JsonText(message, "level") == "replicated") {
     Feed(core::ReplicaAsked{peer, saved.step, saved.branch});
   } else if (op == "wait") {

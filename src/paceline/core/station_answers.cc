@@ -57,6 +57,32 @@ bool StationMachine::AnswerFrom(StationPeer peer, Peer* rank) {
   return true;
 }
 
+// The world restored once, when it began. A rank that has saved since gets its own last save, once
+// that is in storage: then every rank has saved that step and none has saved a later one, so all
+// ranks that ask get the same.
+void StationMachine::AnswerAgain(const RestoreAsked& event, const Peer& rank) {
+  SavedStep saved = *event.after;
+  saved.generation = rank.generation;
+  if (order_.durable != saved) {
+    actions_.push_back(AnswerProblem{
+        event.peer, Say(saved) + " is not on every rank",
+        "in storage is " + (order_.durable.has_value() ? Say(*order_.durable) : "nothing"),
+        "save the same last step on every rank before restore()"});
+    return;
+  }
+  MARK("a rank restores what it has saved");
+  RestoreOrder order{.generation = Generation(rank.generation),
+                     .from = RestoreOrder::From::kMemory,
+                     .saved = saved,
+                     .world_size = event.world_size,
+                     .name = "",
+                     .sources = {},
+                     .reason = "goes on after " + Say(saved) + ", which this world saved"};
+  const auto number = static_cast<uint32_t>(rank.rank);
+  actions_.push_back(AnswerRestore{
+      .peer = event.peer, .order = std::move(order), .images = {{Rank(number), setup_.node}}});
+}
+
 bool StationMachine::IsReadingShared() const {
   return order_.restore.has_value() && order_.restore->from == RestoreOrder::From::kStorage &&
          !order_.readers.empty();

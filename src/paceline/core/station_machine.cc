@@ -109,6 +109,7 @@ void StationMachine::On(const ImageSealed& event) {
 void StationMachine::On(const RestoreAsked& event) {
   const auto peer = peers_.find(event.peer);
   if (peer == peers_.end()) return;
+  if (event.after.has_value()) return AnswerAgain(event, peer->second);
   peer->second.wants_restore = true;
   peer->second.world_size = event.world_size;
   TellSilence();

@@ -76,6 +76,8 @@ struct ImageSealed {
 struct RestoreAsked {
   StationPeer peer = 0;
   uint32_t world_size = 0;  // of its world; 0: it wants the images of all ranks
+  // Its last save in this world, if any: that is newer than what the world began with.
+  std::optional<SavedStep> after = {};
 };
 struct DurabilityAsked {  // of a save of the rank's world
   StationPeer peer = 0;
@@ -309,6 +311,7 @@ class StationMachine {
 
   void AnswerRestores();
   bool AnswerFrom(StationPeer peer, Peer* rank);
+  void AnswerAgain(const RestoreAsked& event, const Peer& rank);
   bool IsReadingShared() const;
   void Fetch(StationPeer peer, Peer* rank, std::vector<RestoreOrder::Image> images);
   enum class Presence { kHere, kLater, kFailed };

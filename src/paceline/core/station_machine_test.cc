@@ -113,6 +113,28 @@ TEST_F(StationTest, ARestoreIsAnsweredOnceItIsDecidedForThatRanksWorld) {
   EXPECT_TRUE(Got<AnswerRestore>().empty());
 }
 
+// Found by a user: an evaluation after the training got what the world had begun with, which was
+// nothing.
+TEST_F(StationTest, ARankThatHasSavedRestoresItsLastSaveOnceStorageHasIt) {
+  Open();
+  CheckpointOrder order;
+  order.restore = RestoreOrder{.generation = Generation(3), .reason = "begins anew"};
+  order.durable = SavedStep{3, 8, 1};
+  Step(CheckpointOrdered{order});
+  Step(RestoreAsked{1, 2, SavedStep{0, 9, 1}});
+  EXPECT_EQ(Got<AnswerProblem>().size(), 1u);
+  order.durable = SavedStep{3, 9, 1};
+  Step(CheckpointOrdered{order});
+  Step(RestoreAsked{1, 2, SavedStep{0, 9, 1}});
+  ASSERT_EQ(Got<AnswerRestore>().size(), 1u);
+  const AnswerRestore answer = Got<AnswerRestore>()[0];
+  EXPECT_EQ(answer.order.from, RestoreOrder::From::kMemory);
+  EXPECT_EQ(answer.order.saved, (SavedStep{3, 9, 1}));
+  EXPECT_EQ(answer.order.world_size, 2u);
+  ASSERT_EQ(answer.images.size(), 1u);
+  EXPECT_EQ(answer.images[0].place, "n1");
+}
+
 TEST_F(StationTest, SourcesThatALaterMasterDoesNotKnowAreRemembered) {
   Open();
   CheckpointOrder order;

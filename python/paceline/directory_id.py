@@ -1,0 +1,130 @@
+"""Which directory this is. What was in memory for one that was deleted is not for the next one.
+
+A marker in the directory has a random id; docs/formats/directory.md. In a copy of the directory the
+id is the same, and the marker's inode or its change time is not: nothing can copy that time.
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+import secrets
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+MARKER = ".paceline-id"
+_ID_BYTES = 16
+_MARKER_BYTES_MAX = 256
+
+
+@dataclass(frozen=True)
+class Identity:
+    """A directory: the id in its marker, the marker itself, and the device of the directory."""
+
+    id: str
+    inode: int
+    changed_ns: int
+    device: int
+
+    def key(self, directory: str) -> str:
+        """What images in memory belong to."""
+        return f"{directory}\0{self.id}\0{self.inode}\0{self.changed_ns}"
+
+
+def look(directory: str) -> Identity | None:
+    """Who that directory is; None: it has no marker. OSError: nobody can say now."""
+    try:
+        with open(os.path.join(directory, MARKER), "rb") as file:
+            text = file.read(_MARKER_BYTES_MAX).decode("ascii", "replace").strip()
+            marker = os.fstat(file.fileno())
+    except FileNotFoundError:
+        return None
+    return Identity(text, marker.st_ino, marker.st_ctime_ns, os.stat(directory).st_dev)
+
+
+def mark(directory: str) -> bool:
+    """Give that directory an id if it has none. True: it had none, and this call gave it one."""
+    if look(directory) is not None:
+        return False
+    name = secrets.token_hex(_ID_BYTES)
+    making = os.path.join(directory, f"{MARKER}.new-{name[:8]}")
+    with open(making, "xb") as file:
+        file.write(name.encode() + b"\n")
+        file.flush()
+        os.fsync(file.fileno())
+    try:
+        os.link(making, os.path.join(directory, MARKER))  # of two that try, one succeeds
+    except FileExistsError:
+        return False
+    finally:
+        os.unlink(making)
+    return True
+
+
+def key_of(directory: str, folder: Path, has_memory: Callable[[str], bool], patience: float) -> str:
+    """What images in memory for `directory` belong to: its path and its id.
+
+    `folder` remembers what a directory was, and `has_memory(key)` says whether images are kept for
+    that. A directory that cannot be read, or whose file system is not mounted, is not deleted: then
+    it is what it was.
+    """
+    note = folder / f"{_short(directory)}.directory"
+    before = _recall(note)
+    known = before.key(directory) if before is not None else ""
+    if before is not None and not has_memory(known):
+        before = None
+    found: list[Identity | None] = []
+    errors: list[OSError] = []
+
+    def ask() -> None:
+        try:
+            found.append(_identify(directory, before))
+        except OSError as error:
+            errors.append(error)
+
+    # Nothing ends a thread that waits for a file system.
+    asking = threading.Thread(target=ask, name="directory-id", daemon=True)
+    asking.start()
+    asking.join(patience)
+    now = found[0] if found else None
+    if now is not None:
+        _remember(note, now)
+        return now.key(directory)
+    if before is None:
+        return directory
+    why = "is not mounted" if found else "cannot be read"
+    print(f"paceline: {directory} {why}; what is in memory goes on", file=sys.stderr, flush=True)
+    return known
+
+
+def _identify(directory: str, before: Identity | None) -> Identity | None:
+    """None: its file system is another one than before, and it has no marker: not mounted."""
+    now = look(directory)
+    if now is not None:
+        return now
+    if before is not None and os.stat(directory).st_dev != before.device:
+        return None
+    mark(directory)
+    return look(directory)
+
+
+def _recall(note: Path) -> Identity | None:
+    try:
+        fields: object = json.loads(note.read_text())
+        return Identity(**fields) if isinstance(fields, dict) else None  # pyright: ignore
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def _remember(note: Path, now: Identity) -> None:
+    making = note.with_suffix(f".new-{os.getpid()}")
+    with contextlib.suppress(OSError):  # the next run knows less
+        making.write_text(json.dumps(asdict(now)))
+        making.replace(note)
+
+
+def _short(directory: str) -> str:
+    return hashlib.sha256(directory.encode()).hexdigest()[:16]

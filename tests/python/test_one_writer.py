@@ -1,0 +1,202 @@
+"""One directory has one writer at a time, and what was closed may be opened again."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from command import find_binary
+from paceline.torch import Checkpointer, CheckpointError
+
+from paceline import directory_id
+
+pytestmark = pytest.mark.usefixtures("own_keeper")
+
+
+def state(value: float = 0.0) -> dict[str, object]:
+    return {"x": torch.full((4,), value)}
+
+
+def restored(ckpt: Checkpointer) -> tuple[int, float]:
+    found = state(-1.0)
+    step = ckpt.restore(found)
+    tensor = found["x"]
+    assert isinstance(tensor, torch.Tensor)
+    return step, float(tensor[0])
+
+
+def test_a_second_one_on_the_same_directory_is_refused(tmp_path: Path) -> None:
+    first = Checkpointer(tmp_path / "c")
+    with pytest.raises(CheckpointError) as refused:
+        Checkpointer(tmp_path / "c")
+    assert "this process saves to that directory already" in str(refused.value)
+    assert f"{__file__}:" in str(refused.value)
+    assert "pl.load" in str(refused.value)
+    first.save(0, state(1))
+    first.close()
+
+
+def test_one_that_nobody_has_any_more_counts_as_closed(tmp_path: Path) -> None:
+    first = Checkpointer(tmp_path / "c")
+    first.save(3, state(3))
+    del first
+    with Checkpointer(tmp_path / "c") as ckpt:
+        assert restored(ckpt) == (4, 3.0)
+
+
+def test_a_script_that_failed_in_its_block_may_open_it_again(tmp_path: Path) -> None:
+    def fail() -> None:
+        with Checkpointer(tmp_path / "c") as ckpt:
+            ckpt.save(2, state(2))
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError) as kept:
+        fail()
+    with Checkpointer(tmp_path / "c") as ckpt:  # while the failed one still has a name
+        assert restored(ckpt) == (3, 2.0)
+    assert kept.value is not None
+
+
+def test_a_closed_one_saves_nothing_and_says_so(tmp_path: Path) -> None:
+    ckpt = Checkpointer(tmp_path / "c")
+    ticket = ckpt.save(0, state(1))
+    ckpt.close()
+    ckpt.close()
+    ticket.wait("memory")
+    ticket.wait("durable")
+    with pytest.raises(CheckpointError, match="cannot save: this Checkpointer is closed"):
+        ckpt.save(1, state(2))
+    with pytest.raises(CheckpointError, match="cannot restore: this Checkpointer is closed"):
+        ckpt.restore(state())
+
+
+def test_a_new_one_restores_what_the_closed_one_saved(tmp_path: Path) -> None:
+    with Checkpointer(tmp_path / "c") as ckpt:
+        for step in range(3):
+            ckpt.save(step, state(step))
+    with Checkpointer(tmp_path / "c") as ckpt:
+        assert restored(ckpt) == (3, 2.0)
+
+
+def test_a_restore_after_saves_gives_the_last_of_them(tmp_path: Path) -> None:
+    with Checkpointer(tmp_path / "c") as ckpt:
+        assert ckpt.restore(state()) == 0
+        for step in (7, 8, 3):
+            ckpt.save(step, state(step))
+        assert restored(ckpt) == (4, 3.0)
+        assert ckpt.restored == "goes on after step 3 (branch 1), which this world saved"
+
+
+def test_another_process_may_save_after_a_close(tmp_path: Path) -> None:
+    """A notebook has closed its Checkpointer, and lives on."""
+    ckpt = Checkpointer(tmp_path / "c")
+    ckpt.save(0, state(1))
+    ckpt.close()
+    other = (
+        "import sys, torch, paceline.torch as pl\n"
+        "with pl.Checkpointer(sys.argv[1]) as ckpt:\n"
+        "    x = {'x': torch.zeros(4)}\n"
+        "    assert ckpt.restore(x) == 1, ckpt.restored\n"
+        "    ckpt.save(1, x)\n"
+    )
+    words = [sys.executable, "-c", other, str(tmp_path / "c")]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+SEVERAL = """
+import sys, torch, torch.distributed as dist, paceline.torch as pl
+dist.init_process_group("gloo")
+path, rank = sys.argv[1], dist.get_rank()
+with pl.Checkpointer(path) as ckpt:
+    x = {"x": torch.zeros(4)}
+    start = ckpt.restore(x)
+    for step in range(start, 10):
+        x["x"].fill_(step)
+        ckpt.save(step, x)
+other = {"x": torch.zeros(4)}
+with pl.Checkpointer(path, keep=9) as again:  # a job keeps its first terms
+    step = again.restore(other)
+    told = [f"again {step} {other['x'][0]:.0f} {again.restored}"]
+    x["x"].fill_(10)
+    again.save(step, x)
+try:
+    pl.Checkpointer(path + "-ema")
+except pl.CheckpointError as error:
+    told.append(str(error))
+open(f"{path}-told-{rank}", "w").write(chr(10).join(told))
+"""
+
+
+def test_in_a_job_of_two_ranks(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(SEVERAL)
+    words = [find_binary(), "run", "--nproc-per-node", "2", "--max-restarts", "0", "--run-dir",
+             str(tmp_path / "run"), str(script), str(tmp_path / "c")]  # fmt: skip
+    done = subprocess.run(words, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    for rank in range(2):
+        told = (tmp_path / f"c-told-{rank}").read_text()
+        assert "again 10 9 goes on after step 9, which this world saved" in told
+        assert "a job has one Checkpointer" in told
+        assert f"this rank made one for {tmp_path}/c already" in told
+    assert "keeps the job's terms" in done.stderr
+
+
+def test_a_directory_that_was_deleted_is_gone(tmp_path: Path) -> None:
+    with Checkpointer(tmp_path / "c") as ckpt:
+        ckpt.save(4, state(4))
+    shutil.rmtree(tmp_path / "c")
+    with Checkpointer(tmp_path / "c") as ckpt:
+        assert restored(ckpt) == (0, -1.0)
+
+
+def test_a_directory_without_a_marker_gets_one_and_keeps_its_checkpoints(tmp_path: Path) -> None:
+    with Checkpointer(tmp_path / "c") as ckpt:
+        ckpt.save(4, state(4))
+    (tmp_path / "c" / directory_id.MARKER).unlink()
+    with Checkpointer(tmp_path / "c") as ckpt:
+        assert restored(ckpt) == (5, 4.0)
+    assert (tmp_path / "c" / directory_id.MARKER).exists()
+
+
+def test_a_backup_that_was_copied_back_is_what_counts(tmp_path: Path) -> None:
+    """Memory has what was saved after the backup was made."""
+    with Checkpointer(tmp_path / "c") as ckpt:
+        ckpt.save(4, state(4))
+    shutil.copytree(tmp_path / "c", tmp_path / "backup")
+    with Checkpointer(tmp_path / "c") as ckpt:
+        ckpt.save(9, state(9))
+    shutil.rmtree(tmp_path / "c")
+    shutil.copytree(tmp_path / "backup", tmp_path / "c")
+    with Checkpointer(tmp_path / "c") as ckpt:
+        assert restored(ckpt) == (5, 4.0)
+
+
+def test_what_cannot_be_read_or_is_not_mounted_was_not_deleted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place, folder = tmp_path / "c", tmp_path / "runtime"
+    place.mkdir()
+    folder.mkdir()
+
+    def key(*, has_memory: bool = True) -> str:
+        return directory_id.key_of(str(place), folder, lambda _: has_memory, 10.0)
+
+    first = key()
+    assert key() == first
+    note = next(folder.iterdir())
+    (place / directory_id.MARKER).unlink()
+    elsewhere = json.loads(note.read_text())
+    note.write_text(json.dumps(elsewhere | {"device": elsewhere["device"] + 1}))
+    assert key() == first
+    assert "is not mounted; what is in memory goes on" in capsys.readouterr().err
+    assert not (place / directory_id.MARKER).exists()
+    (place / directory_id.MARKER).mkdir()  # any error but that there is none
+    assert key() == first
+    assert "cannot be read; what is in memory goes on" in capsys.readouterr().err
+    (place / directory_id.MARKER).rmdir()
+    assert key(has_memory=False) != first
