@@ -18,6 +18,7 @@ from paceline.interval import terms
 from paceline.patience import STORAGE_SECONDS, read_patiently
 from paceline.plan import CheckpointError, Framework, Place, State
 from paceline.planning import Planned
+from paceline.rehearsal import rehearse
 from paceline.restoring import Restoring
 from paceline.save_order import branches_of
 from paceline.slots import Slots
@@ -58,6 +59,7 @@ class BaseCheckpointer(ABC):
         self._slots = Slots(self._link, self._place.rank, self._hello, self._directory, stream)
         self._overlaps = False  # training goes on while its device copies; see `fence`
         self._planned: Planned | None = None
+        self._rehearsed: frozenset[str] | None = None  # the names of the tensors then
         self._constants = "}"  # the end of every notes' text
         job_id = str(self._link.opened["job_id"])
         self._branches = branches_of(job_id, self._directory, self._place.generation)
@@ -93,6 +95,7 @@ class BaseCheckpointer(ABC):
         self._settle()
         planned, entries = self._plan(state)
         text = self._notes(step, entries)
+        self._rehearse(planned, text, state)
         self._framework.refresh(planned.plan.leaves)
         saved = self._name(step)
         try:
@@ -227,6 +230,17 @@ class BaseCheckpointer(ABC):
         )
         return planned, planned.first
 
+    def _rehearse(self, planned: Planned, text: bytes, state: State) -> None:
+        """At the first save, and when tensors have other names: would a restore fit the state?"""
+        if planned.is_rehearsed:
+            return
+        names = frozenset(leaf.key for leaf in planned.plan.leaves)
+        if names != self._rehearsed:
+            rehearse(self._framework, planned, text, state)
+            self._rehearsed = names
+        planned.is_rehearsed = True
+        planned.leave()
+
     def _notes(self, step: int, entries: dict[str, notes.Json]) -> bytes:
         randoms = {"python": randomness.python_state(), **self._framework.random_state()}
         text = {
@@ -310,6 +324,7 @@ class BaseCheckpointer(ABC):
     def _prepare(self, state: State) -> None:
         """Make room for the first save now, and map it in the background."""
         planned, _entries = self._plan(state)
+        planned.leave()
         # Optimizers have their state after the first step only.
         expected = self._framework.expected_bytes(state) + planned.padding_max
         try:

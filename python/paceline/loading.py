@@ -3,7 +3,7 @@
 import os
 from dataclasses import dataclass
 
-from paceline import progress
+from paceline import planning, progress
 from paceline._native import newest_checkpoint
 from paceline.images import Images, UnreadableError
 from paceline.plan import CheckpointError, Framework, State
@@ -50,13 +50,22 @@ def fill(
     UnreadableError when an image turns out not to be what was saved.
     """
     work = Restoring(framework, images, strict=strict, size=progress.world_size())
-    for key, value in state.items():
-        if not framework.restore_entry(work, key, value, state):
-            work.fill_value(key, value, state)
-    work.leave_rest(state)
+    ask(work, framework, state)
     work.check(where)
     work.copy()
     return work
+
+
+def ask(work: Restoring, framework: Framework, state: State) -> None:
+    """Ask for all of `state`. What shares memory with a module or an optimizer comes after it."""
+    rest = [
+        (key, value)
+        for key, value in state.items()
+        if not framework.restore_entry(work, key, value, state)
+    ]
+    for key, value in sorted(rest, key=lambda one: not planning.has_state(one[1])):
+        work.fill_value(key, value, state)
+    work.leave_rest(state)
 
 
 def load_with(

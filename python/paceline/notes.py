@@ -75,25 +75,48 @@ def _encode_dict(
     }
 
 
-def decode(value: Json, *, tensor: Callable[[str], object] | None = None) -> object:
-    """What `encode` was given. `tensor(key)` gives what stands for `{"$tensor": key}`."""
+def decode(
+    value: Json, *, tensor: Callable[[str, object], object] | None = None, there: object = None
+) -> object:
+    """What `encode` was given. `tensor(key, stands)` gives what `{"$tensor": key}` stands for.
+
+    `there` is what the caller has in the place of the value; `stands` is the part of it in the
+    place of that tensor, or None.
+    """
     if isinstance(value, list):
-        return [decode(item, tensor=tensor) for item in cast("list[Json]", value)]
+        return [
+            decode(item, tensor=tensor, there=_part(there, i))
+            for i, item in enumerate(cast("list[Json]", value))
+        ]
     if not isinstance(value, dict):
         return value
     fields = cast("dict[str, Json]", value)
     if len(fields) != 1 or not next(iter(fields)).startswith("$"):
-        return {key: decode(item, tensor=tensor) for key, item in fields.items()}
+        return {
+            key: decode(item, tensor=tensor, there=_part(there, key))
+            for key, item in fields.items()
+        }
     kind, inner = next(iter(fields.items()))
     try:
-        return _decode_typed(kind, inner, tensor)
+        return _decode_typed(kind, inner, tensor, there)
     except (ValueError, TypeError) as error:
         raise NotesError(f"no {kind} is written like that: {error}") from error
 
 
-def _decode_typed(kind: str, inner: Json, tensor: Callable[[str], object] | None) -> object:
+def _part(there: object, key: object) -> object:
+    if isinstance(there, Mapping):
+        return cast("Mapping[object, object]", there).get(key)
+    if isinstance(there, (list, tuple)) and isinstance(key, int):
+        items = cast("list[object]", there)
+        return items[key] if key < len(items) else None
+    return None
+
+
+def _decode_typed(
+    kind: str, inner: Json, tensor: Callable[[str, object], object] | None, there: object
+) -> object:
     if kind == "$tensor" and tensor is not None:
-        return tensor(str(inner))
+        return tensor(str(inner), there)
     if kind == "$int":
         return int(str(inner))
     if kind == "$float":
@@ -104,9 +127,15 @@ def _decode_typed(kind: str, inner: Json, tensor: Callable[[str], object] | None
         real, imag = cast("list[str]", inner)
         return complex(float.fromhex(real), float.fromhex(imag))
     if kind == "$dict":
-        pairs = cast("list[list[Json]]", inner)
-        return {decode(k, tensor=tensor): decode(v, tensor=tensor) for k, v in pairs}
+        found: dict[object, object] = {}
+        for key, item in cast("list[list[Json]]", inner):
+            name = decode(key, tensor=tensor)
+            found[name] = decode(item, tensor=tensor, there=_part(there, name))
+        return found
     if kind in ("$tuple", "$set", "$frozenset"):
-        items = [decode(item, tensor=tensor) for item in cast("list[Json]", inner)]
+        items = [
+            decode(item, tensor=tensor, there=_part(there, i))
+            for i, item in enumerate(cast("list[Json]", inner))
+        ]
         return {"$tuple": tuple, "$set": set, "$frozenset": frozenset}[kind](items)
     raise ValueError("it is unknown")

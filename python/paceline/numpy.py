@@ -15,7 +15,7 @@ from typing import Any, cast
 
 import numpy
 
-from paceline import notes, randomness, script_names
+from paceline import randomness, script_names
 from paceline.checkpoint import BaseCheckpointer
 from paceline.loading import Loaded, load_with
 from paceline.plan import Box, CheckpointError, Framework, Leaf, Plan, State
@@ -51,7 +51,8 @@ class Checkpointer(BaseCheckpointer):
     """Saves every step to memory and some to `directory`, and restores the newest whole one.
 
     As `paceline.torch.Checkpointer`, over a dict of arrays, `numpy.random.Generator`s, plain values
-    and containers of them. After `restore` the arrays are new ones: take them from the state.
+    and containers of them. `restore` fills arrays where they are if shape and type are those that
+    were saved; take everything else from the state.
     """
 
     def _make_framework(self) -> Framework:
@@ -79,7 +80,7 @@ class _NumPy:
     def is_tensor(self, value: object) -> bool:
         return isinstance(value, numpy.ndarray)
 
-    def leaf(self, key: str, tensor: object) -> Leaf:
+    def box(self, key: str, tensor: object) -> Box:
         array = cast("Array", tensor)
         name = _NAMES.get(array.dtype.name)
         if name is None:
@@ -90,10 +91,34 @@ class _NumPy:
                 fix="save it as an array of numbers; complex ones by array.view of their parts",
             )
         shape = tuple(array.shape)
-        box = Box(name, shape, (0,) * len(shape), shape)
+        return Box(name, shape, (0,) * len(shape), shape)
+
+    def is_fillable(self, value: object) -> bool:
+        return (
+            isinstance(value, numpy.ndarray)
+            and value.dtype.name in _NAMES
+            and value.flags.writeable
+            and all(
+                step != 0 or size < 2
+                for step, size in zip(value.strides, value.shape, strict=True)
+            )
+        )
+
+    def extent(self, tensor: object) -> tuple[int, int]:
+        array = cast("Array", tensor)
+        if array.size == 0:
+            return 0, 0
+        at = cast("int", array.__array_interface__["data"][0])
+        spans = [(n - 1) * step for n, step in zip(array.shape, array.strides, strict=True)]
+        before, after = (sum(f(0, span) for span in spans) for f in (min, max))
+        return at + before, at + after + array.itemsize
+
+    def leaf(self, key: str, tensor: object) -> Leaf:
+        array = cast("Array", tensor)
+        box = self.box(key, array)
         if array.flags.c_contiguous and array.dtype.isnative:
             return Leaf(key, box, _Memory(array), found=array)
-        native = numpy.empty(shape, array.dtype.newbyteorder("="))
+        native = numpy.empty(array.shape, array.dtype.newbyteorder("="))
         return Leaf(key, box, _Memory(native), found=array, live=array)
 
     def target(self, key: str, tensor: object) -> Leaf:
@@ -127,11 +152,12 @@ class _NumPy:
             return False
         saved_state = work.entry(key)
         if saved_state is not None:
-            decoded = notes.decode(saved_state, tensor=work.tensors({}))
+            decoded = work.decoded(key, saved_state, None)
+            work.compare(key, lambda: value.bit_generator.state, decoded)
             work.after.append(lambda: setattr(value.bit_generator, "state", decoded))
         return True
 
-    def tensor_for(self, box: Box, like: object | None) -> object:
+    def tensor_for(self, box: Box, there: object, like: object = None) -> object:
         name = _FROM_NAME[box.dtype]
         if name in ("bfloat16", "float8_e4m3fn", "float8_e5m2"):
             import ml_dtypes  # pyright: ignore[reportMissingImports]

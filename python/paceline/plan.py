@@ -91,6 +91,18 @@ class Framework(Protocol):
         """Describes a tensor to save; raises CheckpointError for a kind that cannot be saved."""
         ...
 
+    def box(self, key: str, tensor: object) -> Box:
+        """What of a tensor is in this process; raises as `leaf`."""
+        ...
+
+    def is_fillable(self, value: object) -> bool:
+        """Whether it is a tensor whose elements can be written, each on its own."""
+        ...
+
+    def extent(self, tensor: object) -> tuple[int, int]:
+        """Where its elements begin and end in memory; twice the same number for no elements."""
+        ...
+
     def target(self, key: str, tensor: object) -> Leaf:
         """Describes a tensor to restore: `memory` is this process's. Raises as `leaf`."""
         ...
@@ -116,8 +128,11 @@ class Framework(Protocol):
         """Whether `tensor` still is what `leaf` was made of, at the same place in memory."""
         ...
 
-    def tensor_for(self, box: Box, like: object | None) -> object:
-        """A new tensor for a whole one that was saved, cut as `like` is when that fits."""
+    def tensor_for(self, box: Box, there: object, like: object = None) -> object:
+        """A new tensor for a whole one that was saved, in place of `there`.
+
+        It is cut as `there` or the parameter `like` is when that fits.
+        """
         ...
 
     def write_back(self, leaf: Leaf) -> None:

@@ -21,6 +21,9 @@ class Planned:
             key for key, value in state.items() if not framework.plan_entry(plan, key, value, state)
         }
         self._entries = self._identities(state)
+        self.is_rehearsed = False
+        # The walked entries of the last walk, for the rehearsal.
+        self.asked: dict[str, object] = {}
         self.first, found = self._walk(state)  # the answer of the first `ask`
         self._loose = [framework.leaf(where, tensor) for where, tensor in found]
         plan.leaves.extend(self._loose)
@@ -70,32 +73,36 @@ class Planned:
             return {"$tensor": where}
 
         values = self.plan.values
-        entries = {
-            key: notes.encode(
-                value_of(value) if key in self._walked else values[key](), where=key, tensor=tensor
-            )
-            for key, value in state.items()
-            if key in self._walked or key in values
-        }
+        entries: dict[str, notes.Json] = {}
+        for key in state:
+            if key in self._walked or key in values:
+                value = value_of(state[key]) if key in self._walked else values[key]()
+                entries[key] = notes.encode(value, where=key, tensor=tensor)
+                if key in self._walked and not self.is_rehearsed:
+                    self.asked[key] = value
         return entries, found
+
+    def leave(self) -> None:
+        """Forget the values of the last walk, which may be large."""
+        self.asked = {}
 
     def _identities(self, state: State) -> tuple[tuple[str, int], ...]:
         return tuple((key, 0 if key in self._walked else id(state[key])) for key in state)
 
 
-def tensors_in(framework: Framework, key: str, value: object) -> dict[str, object]:
-    """The tensors of a value by the way to them, as `Planned` names them."""
-    found: dict[str, object] = {}
+def tensors_in(framework: Framework, value: object) -> list[object]:
+    """The tensors in a value of containers."""
+    found: list[object] = []
 
-    def tensor(where: str, one: object) -> notes.Json | None:
+    def tensor(_where: str, one: object) -> notes.Json | None:
         if not framework.is_tensor(one):
             return None
-        found[where] = one
-        return {"$tensor": where}
+        found.append(one)
+        return {}
 
     # What cannot be saved may still be replaced by what was.
     with contextlib.suppress(notes.NotesError):
-        notes.encode(value_of(value), where=key, tensor=tensor)
+        notes.encode(value, where="", tensor=tensor)
     return found
 
 

@@ -1,5 +1,11 @@
-"""The way back: what is wanted, which images have which part of it, and the copy."""
+"""The way back: what is wanted, which images have which part of it, and the copy.
 
+Tensors that stand in the caller's state are filled where they are. Two of them may share memory
+(`"best": model.state_dict()`), and were saved with different content. So the tensors of modules
+come first, and one that shares memory with another that is filled already comes back as a new one.
+"""
+
+from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
@@ -39,6 +45,7 @@ class Restoring:
             images.open_others()
         self._wanted: list[tuple[Leaf, list[Part]]] = []
         self._asked: set[str] = set()
+        self._taken: list[tuple[int, int]] = []  # memory that is filled: begin and end, in order
         self._parts: dict[str, list[Part]] = {}
         self._children: dict[str, list[str]] = {}
         self._collect()
@@ -71,44 +78,97 @@ class Restoring:
         """The saved tensors `parent.NAME`, as NAME."""
         return self._children.get(parent, [])
 
-    def want(self, leaf: Leaf) -> bool:
-        """`leaf.memory` shall be filled. False: it cannot be, and that is told."""
-        self._asked.add(leaf.key)
-        parts = self._parts_of(leaf.key)
+    def want(self, key: str, tensor: object) -> bool:
+        """`tensor` shall be filled with what was saved as `key`. False: it cannot be, which is
+        told."""
+        self._asked.add(key)
+        self._take(tensor)
+        parts = self._fitting(key, self._framework.box(key, tensor))
+        if parts is not None:
+            self._ask(key, tensor, parts)
+        return parts is not None
+
+    def _ask(self, key: str, tensor: object, parts: list[Part]) -> None:
+        self._wanted.append((self._framework.target(key, tensor), parts))
+
+    def _fitting(self, key: str, wanted: Box) -> list[Part] | None:
+        """What was saved of that box; None: it does not fit, which is told."""
+        parts = self._parts_of(key)
         if not parts:
-            self.leave_out(f"{leaf.key} was not saved")
-            return False
-        saved, wanted = parts[0].box, leaf.box
+            return self.leave_out(f"{key} was not saved")
+        saved = parts[0].box
         if saved.dtype != wanted.dtype:
-            self.leave_out(f"{leaf.key} was saved as {saved.dtype}, not {wanted.dtype}")
-            return False
+            return self.leave_out(f"{key} was saved as {saved.dtype}, not {wanted.dtype}")
         chosen = _cover(parts, wanted)
         if chosen is None and self._open_others():
-            parts = self._parts_of(leaf.key)
+            parts = self._parts_of(key)
             chosen = _cover(parts, wanted)
         whole = parts[0].box.whole
         if whole != wanted.whole:
-            self.leave_out(f"{leaf.key} was saved as {list(whole)}, not {list(wanted.whole)}")
-            return False
+            return self.leave_out(f"{key} was saved as {list(whole)}, not {list(wanted.whole)}")
         if chosen is None:
-            self.problems.append(f"not all of {leaf.key} was saved in what is at hand")
+            self.problems.append(f"not all of {key} was saved in what is at hand")
+        return chosen
+
+    def tensor(
+        self, key: str, there: object, *, like: object = None, is_in_place: bool = True
+    ) -> object:
+        """The tensor that was saved as `key`: `there` itself when it has that shape and type.
+
+        Else a new one on the device of `there`, or cut as `like` is, which is a parameter.
+        """
+        box = self.whole(key)
+        if box is None:
+            self.problems.append(f"{key} was not saved")
+            return None
+        if is_in_place and self._fits(key, there, box) and not self._is_taken(there):
+            self.want(key, there)
+            return there
+        made = self._made(key, box, there, like)
+        self.want(key, made)
+        return made
+
+    def _made(self, key: str, box: Box, there: object, like: object) -> object:
+        return self._framework.tensor_for(box, there, like)
+
+    def decoded(
+        self, key: str, saved: notes.Json, there: object, *, is_in_place: bool = True
+    ) -> object:
+        """What was saved of that entry, with its tensors. `there` is what stands in the state."""
+
+        def own(name: str, stands: object) -> object:
+            return self.tensor(name, stands, is_in_place=is_in_place)
+
+        return notes.decode(saved, tensor=own, there=there)
+
+    def compare(self, key: str, live: Callable[[], object], back: object) -> None:
+        """What a rehearsal overrides: `back` shall be as `live()` is."""
+
+    def _fits(self, key: str, there: object, box: Box) -> bool:
+        if not self._framework.is_fillable(there):
             return False
-        self._wanted.append((leaf, chosen))
-        return True
+        own = self._framework.box(key, there)
+        return (own.dtype, own.whole) == (box.dtype, box.whole)
 
-    def tensors(self, live: dict[str, object]) -> Callable[[str], object]:
-        """Makes and wants the tensor of a name, cut as the one in `live` is."""
+    def _is_taken(self, tensor: object) -> bool:
+        begin, end = self._framework.extent(tensor)
+        at = bisect_left(self._taken, (begin, begin))  # ranges before it begin before it
+        is_after = at < len(self._taken) and self._taken[at][0] < end
+        return begin < end and (is_after or (at > 0 and self._taken[at - 1][1] > begin))
 
-        def tensor(name: str) -> object:
-            box = self.whole(name)
-            if box is None:
-                self.problems.append(f"{name} was not saved")
-                return None
-            made = self._framework.tensor_for(box, live.get(name))
-            self.want(self._framework.target(name, made))
-            return made
-
-        return tensor
+    def _take(self, tensor: object) -> None:
+        """Remember memory that is filled, as ranges that do not overlap."""
+        begin, end = self._framework.extent(tensor)
+        if begin == end:
+            return
+        at = bisect_left(self._taken, (begin, begin))
+        if at > 0 and self._taken[at - 1][1] > begin:
+            at -= 1
+        stop = at
+        while stop < len(self._taken) and self._taken[stop][0] < end:
+            begin, end = min(begin, self._taken[stop][0]), max(end, self._taken[stop][1])
+            stop += 1
+        self._taken[at:stop] = [(begin, end)]
 
     def check(self, where: str) -> None:
         """Raises when something that has to fit does not; nothing was touched then."""
@@ -119,7 +179,7 @@ class Restoring:
         raise CheckpointError(
             what=f"the checkpoint of step {self.own.get('step')} does not fit the state",
             where=where,
-            why=_shortened(self.problems),
+            why=shortened(self.problems),
             fix="make the state as it was saved, or leave out what does not fit with strict=False",
         )
 
@@ -146,19 +206,30 @@ class Restoring:
 
     def told(self) -> str:
         """What was left out, as the end of a sentence."""
-        return f"; left out: {_shortened(self.left_out)}" if self.left_out else ""
+        return f"; left out: {shortened(self.left_out)}" if self.left_out else ""
 
     def fill_value(self, key: str, value: object, state: State) -> None:
         """An entry that is no framework's own: containers, values, what loads its state itself."""
         saved = self.entry(key)
         if saved is None:
             return
-        live = planning.tensors_in(self._framework, key, value)
-        decoded = notes.decode(saved, tensor=self.tensors(live))
-        if planning.has_state(value):
+        live = self._live(key, value)
+        is_loading = planning.has_state(value)
+        decoded = self.decoded(key, saved, live, is_in_place=not is_loading)
+        self.compare(key, lambda: live, decoded)
+        if is_loading:
+            self._reserve(live)
             self.after.append(lambda: planning.load(value, decoded))
         else:
             self.after.append(lambda: state.__setitem__(key, decoded))
+
+    def _live(self, key: str, value: object) -> object:
+        return planning.value_of(value)
+
+    def _reserve(self, live: object) -> None:
+        """What an object loads by itself may not be filled for another entry as well."""
+        for tensor in planning.tensors_in(self._framework, live):
+            self._take(tensor)
 
     def leave_rest(self, state: State) -> None:
         """What was saved and nobody asked for; entries that are not in the state as a whole.
@@ -266,7 +337,7 @@ def _within(box: Box, whole: tuple[int, ...]) -> Box:
     return Box(box.dtype, box.shape, box.offset, whole)
 
 
-def _shortened(sentences: list[str]) -> str:
+def shortened(sentences: list[str]) -> str:
     more = len(sentences) - _TOLD_MAX
     return "; ".join(sentences[:_TOLD_MAX]) + (f"; and {more} more" if more > 0 else "")
 

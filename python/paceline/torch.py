@@ -21,7 +21,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-from paceline import notes, randomness, script_names
+from paceline import randomness, script_names
 from paceline._native import Device
 from paceline.checkpoint import BaseCheckpointer
 from paceline.data_cut import CutBySpeed
@@ -36,14 +36,16 @@ from paceline.plan import Box, CheckpointError, Framework, Leaf, Plan, State
 from paceline.restoring import Restoring
 from paceline.script_names import *  # noqa: F403
 from paceline.torch_device import TorchDevice
+from paceline.torch_optimizer import like_parameter, plan_optimizer, restore_optimizer
 from paceline.torch_state import (
     bare,
+    has_own_elements,
     has_own_ways,
     is_sharded,
     local_bytes,
     local_part,
+    memory_of,
     module_tensors,
-    parameter_names,
     stepped_parameters,
     with_frozen,
 )
@@ -192,6 +194,15 @@ class Torch:
         container: dict[object, object] | None = None,
         name: object = None,
     ) -> Leaf:
+        local, _offset = local_part(cast("torch.Tensor", tensor))
+        box = self.box(key, tensor)
+        # Not detached: what is assigned to a parameter's `data` must be seen.
+        if local.device.type == "cpu" and local.is_contiguous():
+            return Leaf(key, box, local, container, name, found=tensor)
+        memory = torch.empty(local.shape, dtype=local.dtype, pin_memory=local.is_cuda)
+        return Leaf(key, box, memory, container, name, found=tensor, live=local)
+
+    def box(self, key: str, tensor: object) -> Box:
         whole = cast("torch.Tensor", tensor)
         local, offset = local_part(whole)
         dtype = _NAMES.get(local.dtype)
@@ -202,12 +213,13 @@ class Torch:
                 why=f"it is a {local.dtype} tensor of layout {local.layout}",
                 fix="save it as dense real numbers, for instance by torch.view_as_real",
             )
-        box = Box(dtype, tuple(local.shape), offset, tuple(whole.shape))
-        # Not detached: what is assigned to a parameter's `data` must be seen.
-        if local.device.type == "cpu" and local.is_contiguous():
-            return Leaf(key, box, local, container, name, found=tensor)
-        memory = torch.empty(local.shape, dtype=local.dtype, pin_memory=local.is_cuda)
-        return Leaf(key, box, memory, container, name, found=tensor, live=local)
+        return Box(dtype, tuple(local.shape), offset, tuple(whole.shape))
+
+    def is_fillable(self, value: object) -> bool:
+        return isinstance(value, torch.Tensor) and has_own_elements(value)
+
+    def extent(self, tensor: object) -> tuple[int, int]:
+        return memory_of(cast("torch.Tensor", tensor))
 
     def is_same(self, leaf: Leaf, tensor: object) -> bool:
         if tensor is leaf.found:
@@ -250,115 +262,30 @@ class Torch:
             plan.leaves.extend(with_frozen(leaves))
             return True
         if isinstance(value, Optimizer):
-            self._plan_optimizer(plan, key, value, state)
+            plan_optimizer(self.leaf, plan, key, value, state)
             return True
         return False
-
-    def _plan_optimizer(self, plan: Plan, key: str, optimizer: Optimizer, state: State) -> None:
-        names = parameter_names(optimizer, state)
-        states = cast("dict[object, dict[object, object]]", optimizer.state)
-        scalars: list[tuple[str, dict[object, object], object]] = []
-        plan.attributes.append((optimizer, "state", states))
-        plan.watch(cast("dict[object, object]", states))
-        for parameter, name in names.items():
-            inner = states.get(parameter)
-            if inner is None:
-                continue
-            plan.links.append((cast("dict[object, object]", states), parameter, inner))
-            plan.watch(inner)
-            for what, value in inner.items():
-                if isinstance(value, torch.Tensor):
-                    leaf = self.leaf(f"{key}.state.{name}.{what}", value, inner, what)
-                    plan.leaves.append(dataclasses.replace(leaf, is_stepped=True))
-                else:
-                    scalars.append((name, inner, what))
-
-        def rest() -> object:
-            found: dict[str, dict[str, object]] = {}
-            for name, inner, what in scalars:
-                found.setdefault(name, {})[str(what)] = inner[what]
-            groups = [
-                {name: value for name, value in group.items() if name != "params"}
-                for group in optimizer.param_groups
-            ]
-            return {"param_groups": groups, "scalars": found}
-
-        plan.values[key] = rest
-        # As many texts as parameters: written once and not in every save.
-        plan.constants[key] = [[names[p] for p in g["params"]] for g in optimizer.param_groups]
 
     def restore_entry(self, work: Restoring, key: str, value: object, state: State) -> bool:
         if isinstance(value, torch.nn.Module) and not has_own_ways(value):
             for name, tensor, _container, _name in module_tensors(bare(value, None), None):
-                work.want(self.target(f"{key}.{name}", tensor))
+                work.want(f"{key}.{name}", tensor)
             return True
         if isinstance(value, Optimizer):
-            self._restore_optimizer(work, key, value, state)
+            restore_optimizer(work, key, value, state)
             return True
         return False
 
-    def _restore_optimizer(
-        self, work: Restoring, key: str, optimizer: Optimizer, state: State
-    ) -> None:
-        entry = work.entry(key)
-        if entry is None:
-            return
-        rest = cast("dict[str, object]", notes.decode(entry))
-        groups = cast("list[dict[str, object]]", rest["param_groups"])
-        scalars = cast("dict[str, dict[str, object]]", rest["scalars"])
-        constants = cast("dict[str, list[list[str]]]", work.own.get("constants", {}))
-        names = parameter_names(optimizer, state)
-        live = [[names[p] for p in g["params"]] for g in optimizer.param_groups]
-        saved_as = _saved_names(work, key, constants.get(key, []), live)
-        numbers = {name: i for i, name in enumerate(name for group in live for name in group)}
-        states: dict[int, dict[str, object]] = {}
-        for parameter, name in names.items():
-            if name not in saved_as:
-                continue
-            parent = f"{key}.state.{saved_as[name]}"
-            inner: dict[str, object] = dict(scalars.get(saved_as[name], {}))
-            for what in work.children(parent):
-                like = cast("torch.Tensor", parameter)
-                inner[what] = self._wanted_like(work, f"{parent}.{what}", like)
-            if inner:
-                states[numbers[name]] = inner
-        if len(groups) != len(live):
-            work.leave_out(
-                f"{key} was saved with {len(groups)} groups of parameters, not {len(live)}"
-            )
-            groups = [{n: v for n, v in g.items() if n != "params"} for g in optimizer.param_groups]
-        loaded = {
-            "state": states,
-            "param_groups": [
-                {**group, "params": [numbers[name] for name in its]}
-                for group, its in zip(groups, live, strict=True)
-            ],
-        }
-        work.after.append(lambda: _load_exactly(optimizer, loaded))
-
-    def _wanted_like(self, work: Restoring, key: str, parameter: torch.Tensor) -> torch.Tensor:
-        """A tensor of an optimizer's state, cut as its parameter is when it is as large."""
-        box = work.whole(key)
-        assert box is not None
+    def tensor_for(self, box: Box, there: object, like: object = None) -> object:
         dtype = DTYPES[box.dtype]
-        is_like = tuple(parameter.shape) == box.whole and is_sharded(parameter)
+        if isinstance(like, torch.Tensor):
+            return like_parameter(dtype, box.whole, like)
         with torch.no_grad():
-            made = (
-                torch.empty_like(parameter, dtype=dtype)
-                if is_like
-                else torch.empty(box.whole, dtype=dtype)
-            )
-        work.want(self.target(key, made))
-        return made
-
-    def tensor_for(self, box: Box, like: object | None) -> object:
-        dtype = DTYPES[box.dtype]
-        with torch.no_grad():
-            if not isinstance(like, torch.Tensor):
+            if not isinstance(there, torch.Tensor):
                 return torch.empty(box.shape, dtype=dtype)
-            if is_sharded(like) and tuple(like.shape) == box.whole:
-                return torch.empty_like(like, dtype=dtype)
-            return torch.empty(box.shape, dtype=dtype, device=like.device)
+            if is_sharded(there) and tuple(there.shape) == box.whole:
+                return torch.empty_like(there, dtype=dtype)
+            return torch.empty(box.shape, dtype=dtype, device=there.device)
 
     def write_back(self, leaf: Leaf) -> None:
         with torch.no_grad():
@@ -394,43 +321,6 @@ class Torch:
                 copies = 1 if isinstance(value, torch.optim.SGD) else 2
                 total += sum(copies * local_bytes(p) + 64 for p in parameters)
         return total + (2 << 20)
-
-
-def _saved_names(
-    work: Restoring, key: str, saved: list[list[str]], live: list[list[str]]
-) -> dict[str, str]:
-    """For each parameter the name under which its state was saved."""
-    if saved == live:
-        return {name: name for group in live for name in group}
-    # An imported checkpoint of torch's has numbers, in the order of the parameters.
-    is_numbered = [[name.isdigit() for name in group] for group in saved]
-    if is_numbered == [[True] * len(group) for group in live]:
-        pairs = zip((n for g in live for n in g), (n for g in saved for n in g), strict=True)
-        return dict(pairs)
-    known = {name for group in saved for name in group}
-    now = [name for group in live for name in group]
-    for name in now:
-        if name not in known:
-            work.leave_out(f"{key}'s state of {name} was not saved")
-    for name in sorted(known - set(now)):
-        work.leave_out(f"{key}'s state of {name} was saved, and it has no such parameter")
-    if work.strict and known == set(now):
-        work.problems.append(f"{key} was saved for other groups of the same parameters")
-    return {name: name for name in now if name in known}
-
-
-def _load_exactly(optimizer: Optimizer, loaded: dict[str, object]) -> None:
-    """`load_state_dict` gives state the type of its parameter; this gives it back its own."""
-    optimizer.load_state_dict(loaded)
-    states = cast("dict[int, dict[str, object]]", loaded["state"])
-    parameters = [p for group in optimizer.param_groups for p in group["params"]]
-    for number, inner in states.items():
-        for what, value in inner.items():
-            if not isinstance(value, torch.Tensor):
-                continue
-            now = optimizer.state[parameters[number]][what]
-            if now.dtype != value.dtype:
-                optimizer.state[parameters[number]][what] = value.to(now.device)
 
 
 def _bytes_of(tensor: torch.Tensor) -> bytes:

@@ -143,3 +143,23 @@ def local_bytes(tensor: object) -> int:
         return 0
     local, _offset = local_part(tensor)
     return local.numel() * local.element_size()
+
+
+def has_own_elements(tensor: torch.Tensor) -> bool:
+    """Whether each of its elements has memory of its own, as far as its strides tell."""
+    if is_sharded(tensor):
+        return True
+    if tensor.is_meta or tensor.layout != torch.strided or tensor.is_nested:
+        return False
+    pairs = zip(tensor.stride(), tensor.shape, strict=True)
+    return not any(step == 0 and size > 1 for step, size in pairs)
+
+
+def memory_of(tensor: torch.Tensor) -> tuple[int, int]:
+    """Where its elements begin and end."""
+    local, _offset = local_part(tensor)
+    if local.numel() == 0 or local.is_meta or local.layout != torch.strided:
+        return 0, 0
+    last = sum((size - 1) * step for size, step in zip(local.shape, local.stride(), strict=True))
+    begin = local.data_ptr()
+    return begin, begin + (last + 1) * local.element_size()

@@ -53,7 +53,7 @@ def export_to_dcp(folder: str, out: str) -> dict[str, object]:
         if entry in groups:
             state[entry] = _optimizer(entry, value, groups[entry], tensors)
         else:
-            state[entry] = notes.decode(value, tensor=tensors.__getitem__)
+            state[entry] = notes.decode(value, tensor=lambda key, _there: tensors[key])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that there is one process is meant
         save(state, storage_writer=FileSystemWriter(out), no_dist=True)
@@ -70,7 +70,7 @@ def _everything(folder: str) -> tuple[dict[str, torch.Tensor], dict[str, object]
             box = work.whole(key)
             assert box is not None
             tensors[key] = cast("torch.Tensor", Torch().tensor_for(box, None))
-            work.want(Torch().leaf(key, tensors[key]))
+            work.want(key, tensors[key])
         work.check(folder)
         work.copy()
     except UnreadableError as error:
@@ -86,7 +86,8 @@ def _everything(folder: str) -> tuple[dict[str, torch.Tensor], dict[str, object]
 def _optimizer(
     entry: str, value: notes.Json, groups: list[list[str]], tensors: Mapping[str, torch.Tensor]
 ) -> dict[str, Any]:
-    rest = cast("dict[str, Any]", notes.decode(value))
+    decoded = notes.decode(value, tensor=lambda key, _there: tensors[key])
+    rest = cast("dict[str, Any]", decoded)
     short = {name: name.partition(".")[2] or name for group in groups for name in group}
     states: dict[str, dict[str, Any]] = {
         short[name]: dict(scalars) for name, scalars in rest["scalars"].items()
@@ -131,6 +132,15 @@ class _Importing(Torch):
             plan.leaves.append(self.leaf(f"{key}.state.{name}", tensor))
         plan.values[key] = lambda: value.rest
         plan.constants[key] = value.names
+        return True
+
+    def restore_entry(self, work: Restoring, key: str, value: object, state: State) -> bool:
+        if not isinstance(value, _Optimizer):
+            return super().restore_entry(work, key, value, state)
+        for name, tensor in value.tensors.items():
+            work.want(f"{key}.state.{name}", tensor)
+        back = work.decoded(key, work.entry(key), value.rest)
+        work.compare(key, lambda: value.rest, back)
         return True
 
 

@@ -55,7 +55,7 @@ def _values(source: Source) -> dict[str, object]:
     """Each entry as a whole, and by the names that DCP gives to the parts of nested dicts."""
     entries = cast("dict[str, notes.Json]", source.notes().get("entries", {}))
     decoded = {
-        key: notes.decode(value, tensor=lambda _key: None) for key, value in entries.items()
+        key: notes.decode(value, tensor=lambda _key, _there: None) for key, value in entries.items()
     }
     flat, _paths = flatten_state_dict(dict(decoded))
     return {**flat, **decoded}
