@@ -20,7 +20,7 @@ from paceline.plan import CheckpointError, Framework, Place, State
 from paceline.planning import Planned
 from paceline.rehearsal import rehearse
 from paceline.restoring import Restoring
-from paceline.save_order import branches_of
+from paceline.save_order import branches_of, step_of
 from paceline.slots import Slots
 from paceline.storage_place import make_directory, place_of
 from paceline.ticket import Ticket
@@ -70,6 +70,7 @@ class BaseCheckpointer(ABC):
         self.skipped = 0  # saves that were left out because every slot was in use
         self.restored = ""  # one sentence: from where the state came
         self.left_out: list[str] = []  # what restore(strict=False) did not take, or did not find
+        self.replaced: list[str] = []  # what restore did not fill in place, but put another one
         self._is_closed = False
         self._is_stored = False  # closed, and every save that is kept is in storage
         one_writer.note(self, self._terms, job_socket)
@@ -86,8 +87,7 @@ class BaseCheckpointer(ABC):
         The state that is saved last is the newest, whatever its step: a script may count its steps
         anew, or go back to an earlier one.
         """
-        if step < 0:
-            raise ValueError("a step is 0 or more")
+        step = step_of(step)
         self._check_open("save")
         for value in state.values():
             if getattr(value, "marks_checkpoints", False) is True:  # a data set that is leased
@@ -221,7 +221,10 @@ class BaseCheckpointer(ABC):
                 fix="take it out of the state, or give it a state_dict of plain values and tensors",
             ) from error
         self._planned = planned
-        constants = {"constants": planned.plan.constants, "shapes": planned.shapes}
+        constants: dict[str, object] = {"constants": planned.plan.constants}
+        constants["shapes"] = planned.shapes
+        if planned.kinds:
+            constants["kinds"] = planned.kinds
         self._constants = json.dumps(constants, separators=(",", ":"))[1:]
         self._is_replica = (
             self._replicated
@@ -317,7 +320,7 @@ class BaseCheckpointer(ABC):
         except UnreadableError as error:
             raise self._damaged(answer, error) from error
         work.finish()
-        self.left_out = work.left_out
+        self.left_out, self.replaced = work.left_out, work.replaced
         self._restore_random(work.own)
         self.restored += work.told()
 

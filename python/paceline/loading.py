@@ -12,11 +12,12 @@ from paceline.restoring import Restoring
 
 @dataclass(frozen=True)
 class Loaded:
-    """What `load` found: `loaded.step`, and sentences about what was left out."""
+    """What `load` found: `loaded.step`, and sentences about what was left out or replaced."""
 
     folder: str
     step: int
     left_out: list[str]
+    replaced: list[str]
     bytes_read: int
 
 
@@ -58,6 +59,7 @@ def fill(
 
 def ask(work: Restoring, framework: Framework, state: State) -> None:
     """Ask for all of `state`. What shares memory with a module or an optimizer comes after it."""
+    planning.check_keys(state)
     rest = [
         (key, value)
         for key, value in state.items()
@@ -87,4 +89,5 @@ def load_with(
             fix=f"paceline ckpt verify {folder} names what is damaged; take another one",
         ) from error
     work.finish()
-    return Loaded(folder, int(str(work.own["step"])), work.left_out, images.bytes_read)
+    step = int(str(work.own["step"]))
+    return Loaded(folder, step, work.left_out, work.replaced, images.bytes_read)

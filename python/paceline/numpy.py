@@ -43,6 +43,12 @@ _NAMES = {
     "float8_e4m3fn": "F8_E4M3",
     "float8_e5m2": "F8_E5M2",
 }
+# Types without a name in the file: a complex number is two real ones, of a further axis, and
+# ml_dtypes' are bytes.
+_ML_KINDS = ("float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu")
+_KINDS = {"complex64": ("complex64", "F32"), "complex128": ("complex128", "F64")}
+_KINDS |= {kind: (kind, "U8") for kind in _ML_KINDS}
+_BIT_GENERATORS = ("MT19937", "PCG64", "PCG64DXSM", "Philox", "SFC64")
 _FROM_NAME = {name: dtype for dtype, name in _NAMES.items()}
 Array = numpy.ndarray[Any, Any]
 
@@ -56,12 +62,12 @@ class Checkpointer(BaseCheckpointer):
     """
 
     def _make_framework(self) -> Framework:
-        return _NumPy()
+        return NumPy()
 
 
 def load(path: str | os.PathLike[str], state: State, *, strict: bool = True) -> Loaded:
     """Fill `state` from a checkpoint in storage: `load("runs/fit", {"weights": None})`."""
-    return load_with(_NumPy(), path, state, strict=strict)
+    return load_with(NumPy(), path, state, strict=strict)
 
 
 class _Memory:
@@ -74,29 +80,52 @@ class _Memory:
         return cast("int", self.array.__array_interface__["data"][0])
 
 
-class _NumPy:
+class NumPy:
     """What `paceline.checkpoint` has to know about NumPy."""
 
-    def is_tensor(self, value: object) -> bool:
-        return isinstance(value, numpy.ndarray)
+    def tag(self, value: object) -> str | None:
+        return "$tensor" if isinstance(value, numpy.ndarray) else None
+
+    def note(self, value: object) -> tuple[str, object] | None:
+        if not isinstance(value, numpy.random.Generator):
+            return None
+        return "$numpy_generator", value.bit_generator.state
+
+    def revive(self, kind: str, content: object, there: object, work: Restoring) -> object:
+        if kind != "$numpy_generator":
+            work.replaced.append(f"what notes call {kind} is plain values now: it is torch's")
+            return content
+        name = str(cast("dict[str, object]", content)["bit_generator"])
+        generator = there
+        if not _is_generator(there, name):
+            if name not in _BIT_GENERATORS:
+                raise ValueError(f"{name} is no bit generator of NumPy's")
+            generator = numpy.random.Generator(getattr(numpy.random, name)(0))
+        bits = cast("numpy.random.Generator", generator).bit_generator
+        work.after.append(lambda: setattr(bits, "state", content))
+        return generator
 
     def box(self, key: str, tensor: object) -> Box:
         array = cast("Array", tensor)
-        name = _NAMES.get(array.dtype.name)
-        if name is None:
+        kind, name = _KINDS.get(array.dtype.name, ("", _NAMES.get(array.dtype.name, "")))
+        # A mask or a unit would be lost.
+        is_known = type(array) in (numpy.ndarray, numpy.memmap, numpy.matrix)
+        if not name or not is_known:
+            what = f"an array of {array.dtype}" if is_known else f"a {type(array).__qualname__}"
             raise CheckpointError(
-                what=f"{key} cannot be saved",
-                where="Checkpointer.save",
-                why=f"it is an array of {array.dtype}",
-                fix="save it as an array of numbers; complex ones by array.view of their parts",
+                what=f"a checkpoint cannot hold {key}",
+                where="the state",
+                why=f"it is {what}",
+                fix="save it as arrays of numbers; a masked one as its data and its mask",
             )
-        shape = tuple(array.shape)
-        return Box(name, shape, (0,) * len(shape), shape)
+        shape = tuple(array.shape) + ((2,) if array.dtype.kind == "c" else ())
+        return Box(name, shape, (0,) * len(shape), shape, kind)
 
     def is_fillable(self, value: object) -> bool:
         return (
             isinstance(value, numpy.ndarray)
-            and value.dtype.name in _NAMES
+            and (value.dtype.name in _NAMES or value.dtype.name in _KINDS)
+            and type(value) in (numpy.ndarray, numpy.memmap, numpy.matrix)
             and value.flags.writeable
             and all(
                 step != 0 or size < 2
@@ -152,17 +181,23 @@ class _NumPy:
             return False
         saved_state = work.entry(key)
         if saved_state is not None:
-            decoded = work.decoded(key, saved_state, None)
+            decoded = work.decoded(key, saved_state, value)
+            if not isinstance(decoded, dict):  # torch's Checkpointer saved it
+                return True
             work.compare(key, lambda: value.bit_generator.state, decoded)
             work.after.append(lambda: setattr(value.bit_generator, "state", decoded))
         return True
 
-    def tensor_for(self, box: Box, there: object, like: object = None) -> object:
+    def tensor_for(
+        self, box: Box, there: object, *, like: object = None, tag: str = "$tensor"
+    ) -> object:
+        if box.kind in ("complex64", "complex128"):
+            return numpy.empty(box.shape[:-1], box.kind)
         name = _FROM_NAME[box.dtype]
-        if name in ("bfloat16", "float8_e4m3fn", "float8_e5m2"):
+        if box.kind in _ML_KINDS or name in ("bfloat16", "float8_e4m3fn", "float8_e5m2"):
             import ml_dtypes  # pyright: ignore[reportMissingImports]
 
-            return numpy.empty(box.shape, getattr(ml_dtypes, name))
+            return numpy.empty(box.shape, getattr(ml_dtypes, box.kind or name))
         return numpy.empty(box.shape, name)
 
     def random_state(self) -> dict[str, object]:
@@ -177,3 +212,10 @@ class _NumPy:
 
     def is_replica(self, state: State) -> bool:
         return False
+
+
+def _is_generator(value: object, name: str) -> bool:
+    return (
+        isinstance(value, numpy.random.Generator)
+        and value.bit_generator.state["bit_generator"] == name
+    )

@@ -37,6 +37,7 @@ class Box:
     shape: Shape
     offset: Shape
     whole: Shape
+    kind: str = ""  # the tensor's type where the file has no name for it; see docs/formats/notes.md
 
     @property
     def is_sharded(self) -> bool:
@@ -86,7 +87,18 @@ class Plan:
 class Framework(Protocol):
     """What a framework has to know about its tensors and its objects with state."""
 
-    def is_tensor(self, value: object) -> bool: ...
+    def tag(self, value: object) -> str | None:
+        """`$tensor` or `$array` for what is saved as a tensor, as notes name it; else None."""
+        ...
+
+    def note(self, value: object) -> tuple[str, object] | None:
+        """For an object of its own that is no tensor: how notes name its kind, and its content."""
+        ...
+
+    def revive(self, kind: str, content: object, there: object, work: "Restoring") -> object:
+        """What `note` told of: `there` itself, to be set when the tensors are, or a new one."""
+        ...
+
     def leaf(self, key: str, tensor: object) -> Leaf:
         """Describes a tensor to save; raises CheckpointError for a kind that cannot be saved."""
         ...
@@ -128,8 +140,10 @@ class Framework(Protocol):
         """Whether `tensor` still is what `leaf` was made of, at the same place in memory."""
         ...
 
-    def tensor_for(self, box: Box, there: object, like: object = None) -> object:
-        """A new tensor for a whole one that was saved, in place of `there`.
+    def tensor_for(
+        self, box: Box, there: object, *, like: object = None, tag: str = "$tensor"
+    ) -> object:
+        """A new tensor for a whole one that was saved with that tag, in place of `there`.
 
         It is cut as `there` or the parameter `like` is when that fits.
         """

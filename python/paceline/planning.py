@@ -5,9 +5,10 @@ from typing import Protocol, cast
 
 from paceline import notes
 from paceline._native import Layout, LivePlan
-from paceline.plan import Framework, Plan, State
+from paceline.plan import CheckpointError, Framework, Leaf, Plan, State
 
 _CHUNK_BYTES = 4 << 20
+_RESERVED = "__metadata__"  # safetensors'
 
 
 class Planned:
@@ -15,6 +16,7 @@ class Planned:
 
     def __init__(self, framework: Framework, state: State) -> None:
         self._framework = framework
+        check_keys(state)
         plan = self.plan = Plan()
         # Entries that are walked in every save may be other objects each time.
         self._walked = {
@@ -27,6 +29,7 @@ class Planned:
         self.first, found = self._walk(state)  # the answer of the first `ask`
         self._loose = [framework.leaf(where, tensor) for where, tensor in found]
         plan.leaves.extend(self._loose)
+        _check_names(plan.leaves)
         frozen = {leaf.key for leaf in plan.leaves if leaf.is_frozen}
         self.layout = Layout(
             [(leaf.key, leaf.box.dtype, leaf.box.shape, leaf.box.offset) for leaf in plan.leaves],
@@ -44,6 +47,7 @@ class Planned:
             plan.sizes,
         )
         self.shapes = {leaf.key: leaf.box.whole for leaf in plan.leaves if leaf.box.is_sharded}
+        self.kinds = {leaf.key: leaf.box.kind for leaf in plan.leaves if leaf.box.kind}
 
     def ask(self, state: State) -> dict[str, notes.Json] | None:
         """The entries that are no tensors, as JSON. None: another plan is needed."""
@@ -66,18 +70,22 @@ class Planned:
     def _walk(self, state: State) -> tuple[dict[str, notes.Json], list[tuple[str, object]]]:
         found: list[tuple[str, object]] = []
 
-        def tensor(where: str, value: object) -> notes.Json | None:
-            if not self._framework.is_tensor(value):
+        def own(where: str, value: object) -> notes.Json | None:
+            tag = self._framework.tag(value)
+            if tag is not None:
+                found.append((where, value))
+                return {tag: where}
+            noted = self._framework.note(value)
+            if noted is None:
                 return None
-            found.append((where, value))
-            return {"$tensor": where}
+            return {noted[0]: notes.encode(noted[1], where=where, own=own)}
 
         values = self.plan.values
         entries: dict[str, notes.Json] = {}
         for key in state:
             if key in self._walked or key in values:
                 value = value_of(state[key]) if key in self._walked else values[key]()
-                entries[key] = notes.encode(value, where=key, tensor=tensor)
+                entries[key] = notes.encode(value, where=key, own=own)
                 if key in self._walked and not self.is_rehearsed:
                     self.asked[key] = value
         return entries, found
@@ -94,16 +102,58 @@ def tensors_in(framework: Framework, value: object) -> list[object]:
     """The tensors in a value of containers."""
     found: list[object] = []
 
-    def tensor(_where: str, one: object) -> notes.Json | None:
-        if not framework.is_tensor(one):
+    def own(_where: str, one: object) -> notes.Json | None:
+        if framework.tag(one) is None:
             return None
         found.append(one)
         return {}
 
     # What cannot be saved may still be replaced by what was.
     with contextlib.suppress(notes.NotesError):
-        notes.encode(value, where="", tensor=tensor)
+        notes.encode(value, where="", own=own)
     return found
+
+
+def check_keys(state: State) -> None:
+    """Raises CheckpointError when the state is not a dict by name."""
+    for key in cast("list[object]", list(state)):
+        if not isinstance(key, str):
+            raise CheckpointError(
+                what="the state has an entry whose name is no text",
+                where=f"the entry {key!r}",
+                why=f"tensors are named after it, and it is a {type(key).__qualname__}",
+                fix=f"call it {str(key)!r}, or put the dict under a name: "
+                '{"all": state}',
+            )
+
+
+def _check_names(leaves: list[Leaf]) -> None:
+    """Raises CheckpointError when a file cannot hold tensors under these names."""
+    seen: set[str] = set()
+    for leaf in leaves:
+        if leaf.key in seen:
+            why = "two tensors have this name: it is the way to each of them, joined by dots"
+        elif leaf.key == _RESERVED:
+            why = "the file keeps this name for itself"
+        elif not leaf.key.isascii() and not _is_encodable(leaf.key):
+            why = "this name holds half of a surrogate pair, which is no text in UTF-8"
+        else:
+            seen.add(leaf.key)
+            continue
+        raise CheckpointError(
+            what="a tensor's name cannot be used",
+            where=repr(leaf.key),
+            why=why,
+            fix="give one of the keys on the way to it another name",
+        )
+
+
+def _is_encodable(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 class Stateful(Protocol):

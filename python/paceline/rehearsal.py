@@ -64,14 +64,14 @@ class _Rehearsal(Restoring):
     def _ask(self, key: str, tensor: object, parts: list[Part]) -> None:
         pass
 
-    def _made(self, key: str, box: Box, there: object, like: object) -> object:
+    def _made(self, box: Box, there: object, like: object, tag: str) -> object:
         return there
 
     def _is_taken(self, tensor: object) -> bool:
         return False
 
     def want(self, key: str, tensor: object) -> bool:
-        if self._framework.is_tensor(tensor):
+        if self._framework.tag(tensor) is not None:
             return super().want(key, tensor)
         self.problems.append(f"{key} stands where a restore does not find it")
         return False
@@ -88,7 +88,7 @@ class _Rehearsal(Restoring):
     def _compare(self, where: str, live: object, back: object) -> None:
         if live is back:
             return
-        if self._framework.is_tensor(live) or self._framework.is_tensor(back):
+        if self._framework.tag(live) is not None or self._framework.tag(back) is not None:
             self.problems.append(f"{where} would come back as {_named(back)}, not {_named(live)}")
         elif isinstance(live, Mapping):
             self._compare_items(where, cast("Mapping[object, object]", live), back)

@@ -35,6 +35,7 @@ class Restoring:
         self.strict = strict
         self.problems: list[str] = []
         self.left_out: list[str] = []
+        self.replaced: list[str] = []
         self.after: list[Callable[[], None]] = []
         self._framework = framework
         self._images = images
@@ -48,6 +49,7 @@ class Restoring:
         self._taken: list[tuple[int, int]] = []  # memory that is filled: begin and end, in order
         self._parts: dict[str, list[Part]] = {}
         self._children: dict[str, list[str]] = {}
+        self._kinds: dict[int, dict[str, str]] = {}  # by source: types that the file cannot name
         self._collect()
 
     def leave_out(self, sentence: str) -> None:
@@ -68,7 +70,8 @@ class Restoring:
         if not parts:
             return None
         box = parts[0].box
-        return Box(box.dtype, box.whole, (0,) * len(box.whole), box.whole)
+        kind = self._kind(key, parts)
+        return Box(box.dtype, box.whole, (0,) * len(box.whole), box.whole, kind)
 
     def names(self) -> list[str]:
         """Of all tensors in the images that are open."""
@@ -82,8 +85,9 @@ class Restoring:
         """`tensor` shall be filled with what was saved as `key`. False: it cannot be, which is
         told."""
         self._asked.add(key)
+        box = self._framework.box(key, tensor)
         self._take(tensor)
-        parts = self._fitting(key, self._framework.box(key, tensor))
+        parts = self._fitting(key, box)
         if parts is not None:
             self._ask(key, tensor, parts)
         return parts is not None
@@ -96,9 +100,10 @@ class Restoring:
         parts = self._parts_of(key)
         if not parts:
             return self.leave_out(f"{key} was not saved")
-        saved = parts[0].box
-        if saved.dtype != wanted.dtype:
-            return self.leave_out(f"{key} was saved as {saved.dtype}, not {wanted.dtype}")
+        saved, kind = parts[0].box, self._kind(key, parts)
+        if (saved.dtype, kind) != (wanted.dtype, wanted.kind):
+            was, now = kind or saved.dtype, wanted.kind or wanted.dtype
+            return self.leave_out(f"{key} was saved as {was}, not {now}")
         chosen = _cover(parts, wanted)
         if chosen is None and self._open_others():
             parts = self._parts_of(key)
@@ -111,7 +116,13 @@ class Restoring:
         return chosen
 
     def tensor(
-        self, key: str, there: object, *, like: object = None, is_in_place: bool = True
+        self,
+        key: str,
+        there: object,
+        *,
+        like: object = None,
+        tag: str = "$tensor",
+        is_in_place: bool = True,
     ) -> object:
         """The tensor that was saved as `key`: `there` itself when it has that shape and type.
 
@@ -124,22 +135,27 @@ class Restoring:
         if is_in_place and self._fits(key, there, box) and not self._is_taken(there):
             self.want(key, there)
             return there
-        made = self._made(key, box, there, like)
+        made = self._made(box, there, like, tag)
         self.want(key, made)
         return made
 
-    def _made(self, key: str, box: Box, there: object, like: object) -> object:
-        return self._framework.tensor_for(box, there, like)
+    def _made(self, box: Box, there: object, like: object, tag: str) -> object:
+        return self._framework.tensor_for(box, there, like=like, tag=tag)
 
     def decoded(
         self, key: str, saved: notes.Json, there: object, *, is_in_place: bool = True
     ) -> object:
         """What was saved of that entry, with its tensors. `there` is what stands in the state."""
 
-        def own(name: str, stands: object) -> object:
-            return self.tensor(name, stands, is_in_place=is_in_place)
+        def own(kind: str, written: notes.Json, stands: object) -> object:
+            if kind in ("$tensor", "$array"):
+                return self.tensor(str(written), stands, tag=kind, is_in_place=is_in_place)
+            noted = self._framework.note(stands)
+            content = notes.decode(written, own=own, there=noted and noted[1])
+            return self._framework.revive(kind, content, stands, self)
 
-        return notes.decode(saved, tensor=own, there=there)
+        told = self.replaced.append if is_in_place else None
+        return notes.decode(saved, own=own, there=there, where=key, told=told)
 
     def compare(self, key: str, live: Callable[[], object], back: object) -> None:
         """What a rehearsal overrides: `back` shall be as `live()` is."""
@@ -148,7 +164,7 @@ class Restoring:
         if not self._framework.is_fillable(there):
             return False
         own = self._framework.box(key, there)
-        return (own.dtype, own.whole) == (box.dtype, box.whole)
+        return (own.dtype, own.kind, own.whole) == (box.dtype, box.kind, box.whole)
 
     def _is_taken(self, tensor: object) -> bool:
         begin, end = self._framework.extent(tensor)
@@ -262,6 +278,20 @@ class Restoring:
         if key not in self._parts:
             self._open_others()
         return self._parts.get(key, [])
+
+    def _kind(self, key: str, parts: list[Part]) -> str:
+        """The type of that tensor where the file has no name for it, else an empty text."""
+        if key in self._images.own.boxes:
+            return self._kinds_of(self._images.own, self.own).get(key, "")
+        source = parts[0].source
+        return self._kinds_of(source, None).get(key, "")
+
+    def _kinds_of(self, source: Source, saved: dict[str, object] | None) -> dict[str, str]:
+        known = self._kinds.get(source.rank)
+        if known is None:
+            found = (saved or source.notes()).get("kinds", {})
+            known = self._kinds[source.rank] = cast("dict[str, str]", found)
+        return known
 
     def _collect(self) -> None:
         self._parts = {}

@@ -4,7 +4,8 @@ import paceline
 from paceline import *  # noqa: F403
 from paceline.loading import Loaded
 from paceline.plan import CheckpointError
+from paceline.problem import PacelineError
 from paceline.ticket import Ticket
 
-__all__ = ["CheckpointError", "Loaded", "Ticket"]
+__all__ = ["CheckpointError", "Loaded", "PacelineError", "Ticket"]
 __all__ += paceline.__all__

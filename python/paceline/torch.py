@@ -49,6 +49,11 @@ from paceline.torch_state import (
     stepped_parameters,
     with_frozen,
 )
+from paceline.torch_types import box_of, dtype_of, is_plain, is_savable, shape_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from paceline.numpy import NumPy
 
 __all__ = [
     "Checkpointer",
@@ -65,25 +70,6 @@ __all__ = [
     "weigh_by_samples",
 ]
 __all__ += script_names.__all__
-
-_NAMES: dict[torch.dtype, str] = {
-    torch.bool: "BOOL",
-    torch.uint8: "U8",
-    torch.int8: "I8",
-    torch.int16: "I16",
-    torch.uint16: "U16",
-    torch.float16: "F16",
-    torch.bfloat16: "BF16",
-    torch.int32: "I32",
-    torch.uint32: "U32",
-    torch.float32: "F32",
-    torch.float64: "F64",
-    torch.int64: "I64",
-    torch.uint64: "U64",
-    torch.float8_e4m3fn: "F8_E4M3",
-    torch.float8_e5m2: "F8_E5M2",
-}
-DTYPES = {name: dtype for dtype, name in _NAMES.items()}
 
 
 class Checkpointer(BaseCheckpointer):
@@ -164,8 +150,27 @@ class Torch:
     def stream(self) -> int:
         return 0 if self._reader is None else self._reader.stream()
 
-    def is_tensor(self, value: object) -> bool:
-        return isinstance(value, torch.Tensor)
+    def tag(self, value: object) -> str | None:
+        if isinstance(value, torch.Tensor):
+            return "$tensor"
+        return "$array" if _arrays_of(value) is not None else None
+
+    def note(self, value: object) -> tuple[str, object] | None:
+        if isinstance(value, torch.Generator):
+            return "$generator", [value.device.type, _bytes_of(value.get_state())]
+        return _numpy_note(value)
+
+    def revive(self, kind: str, content: object, there: object, work: Restoring) -> object:
+        if kind != "$generator":
+            return _numpy_revived(kind, content, there, work)
+        device, saved = cast("tuple[str, bytes]", content)
+        is_there = isinstance(there, torch.Generator) and there.device.type == device
+        generator = cast("torch.Generator", there) if is_there else torch.Generator()
+        if not is_there and device != "cpu":
+            work.replaced.append(f"a generator of {device} is bytes now: none stands in its place")
+            return saved
+        work.after.append(lambda: _set_generator(generator, saved))
+        return generator
 
     def leaf(
         self,
@@ -175,10 +180,12 @@ class Torch:
         name: object = None,
     ) -> Leaf:
         target = self.target(key, tensor, container, name)
+        if not isinstance(tensor, torch.Tensor):
+            return target
         local = cast("torch.Tensor", target.memory if target.live is None else target.live)
         if self._reader is None or not self._reader.reads(local):
             return target
-        if local.is_contiguous():
+        if is_plain(local):
             # What is assigned to a parameter's `data` frees what was there, at once.
             kept = local.untyped_storage()
             return dataclasses.replace(
@@ -194,50 +201,53 @@ class Torch:
         container: dict[object, object] | None = None,
         name: object = None,
     ) -> Leaf:
-        local, _offset = local_part(cast("torch.Tensor", tensor))
+        if (arrays := _arrays_of(tensor)) is not None:
+            return arrays.leaf(key, tensor)
         box = self.box(key, tensor)
+        local, _offset = local_part(cast("torch.Tensor", tensor))
         # Not detached: what is assigned to a parameter's `data` must be seen.
-        if local.device.type == "cpu" and local.is_contiguous():
+        if local.device.type == "cpu" and is_plain(local):
             return Leaf(key, box, local, container, name, found=tensor)
         memory = torch.empty(local.shape, dtype=local.dtype, pin_memory=local.is_cuda)
         return Leaf(key, box, memory, container, name, found=tensor, live=local)
 
     def box(self, key: str, tensor: object) -> Box:
-        whole = cast("torch.Tensor", tensor)
-        local, offset = local_part(whole)
-        dtype = _NAMES.get(local.dtype)
-        if dtype is None or local.layout != torch.strided or local.is_quantized:
-            raise CheckpointError(
-                what=f"{key} cannot be saved",
-                where="Checkpointer.save",
-                why=f"it is a {local.dtype} tensor of layout {local.layout}",
-                fix="save it as dense real numbers, for instance by torch.view_as_real",
-            )
-        return Box(dtype, tuple(local.shape), offset, tuple(whole.shape))
+        if (arrays := _arrays_of(tensor)) is not None:
+            return arrays.box(key, tensor)
+        return box_of(key, cast("torch.Tensor", tensor))
 
     def is_fillable(self, value: object) -> bool:
-        return isinstance(value, torch.Tensor) and has_own_elements(value)
+        if (arrays := _arrays_of(value)) is not None:
+            return arrays.is_fillable(value)
+        return isinstance(value, torch.Tensor) and is_savable(value) and has_own_elements(value)
 
     def extent(self, tensor: object) -> tuple[int, int]:
+        if (arrays := _arrays_of(tensor)) is not None:
+            return arrays.extent(tensor)
         return memory_of(cast("torch.Tensor", tensor))
 
     def is_same(self, leaf: Leaf, tensor: object) -> bool:
         if tensor is leaf.found:
             return True
         # `state_dict` wraps the same memory in another object each time.
-        if leaf.live is not None or not isinstance(tensor, torch.Tensor) or is_sharded(tensor):
+        if not isinstance(tensor, torch.Tensor) or not isinstance(leaf.memory, torch.Tensor):
             return False
-        known = cast("torch.Tensor", leaf.memory)
+        known = leaf.memory
         return (
-            tensor.data_ptr() == known.data_ptr()
+            leaf.live is None
+            and not is_sharded(tensor)
+            and tensor.data_ptr() == known.data_ptr()
             and tensor.shape == known.shape
             and tensor.dtype == known.dtype
-            and tensor.is_contiguous()
+            and is_plain(tensor)
             and not is_sharded(cast("torch.Tensor", leaf.found))
         )
 
     def refresh(self, leaves: list[Leaf]) -> None:
-        copied = [leaf for leaf in leaves if leaf.live is not None]
+        copied = [leaf for leaf in leaves if isinstance(leaf.live, torch.Tensor)]
+        for leaf in leaves:
+            if leaf.live is not None and (arrays := _arrays_of(leaf.live)) is not None:
+                arrays.refresh([leaf])
         with torch.no_grad():
             for leaf in copied:
                 live = cast("torch.Tensor", leaf.live)
@@ -276,18 +286,25 @@ class Torch:
             return True
         return False
 
-    def tensor_for(self, box: Box, there: object, like: object = None) -> object:
-        dtype = DTYPES[box.dtype]
+    def tensor_for(
+        self, box: Box, there: object, *, like: object = None, tag: str = "$tensor"
+    ) -> object:
+        if tag == "$array" and "numpy" in sys.modules:
+            return _arrays().tensor_for(box, there)
+        dtype, shape = dtype_of(box), shape_of(box)
         if isinstance(like, torch.Tensor):
-            return like_parameter(dtype, box.whole, like)
+            return like_parameter(dtype, shape, like)
         with torch.no_grad():
-            if not isinstance(there, torch.Tensor):
-                return torch.empty(box.shape, dtype=dtype)
-            if is_sharded(there) and tuple(there.shape) == box.whole:
+            if not isinstance(there, torch.Tensor) or there.is_meta:
+                return torch.empty(shape, dtype=dtype)
+            if is_sharded(there) and tuple(there.shape) == shape:
                 return torch.empty_like(there, dtype=dtype)
-            return torch.empty(box.shape, dtype=dtype, device=there.device)
+            return torch.empty(shape, dtype=dtype, device=there.device)
 
     def write_back(self, leaf: Leaf) -> None:
+        if (arrays := _arrays_of(leaf.live)) is not None:
+            arrays.write_back(leaf)
+            return
         with torch.no_grad():
             cast("torch.Tensor", leaf.live).copy_(cast("torch.Tensor", leaf.memory))
 
@@ -321,6 +338,40 @@ class Torch:
                 copies = 1 if isinstance(value, torch.optim.SGD) else 2
                 total += sum(copies * local_bytes(p) + 64 for p in parameters)
         return total + (2 << 20)
+
+
+def _set_generator(generator: torch.Generator, saved: bytes) -> None:
+    try:
+        generator.set_state(_tensor_of(saved))
+    except (RuntimeError, TypeError) as error:
+        raise CheckpointError(
+            what="the state of a torch.Generator cannot be set",
+            where="Checkpointer.restore",
+            why=str(error),
+            fix="the version of torch that saved it; or leave the generator out of the state",
+        ) from error
+
+
+def _arrays() -> "NumPy":
+    from paceline.numpy import NumPy  # torch may be there without NumPy
+
+    return NumPy()
+
+
+def _arrays_of(value: object) -> "NumPy | None":
+    """What knows NumPy's arrays, if `value` is one."""
+    numpy = sys.modules.get("numpy")
+    return _arrays() if numpy is not None and isinstance(value, numpy.ndarray) else None
+
+
+def _numpy_note(value: object) -> tuple[str, object] | None:
+    numpy = sys.modules.get("numpy")
+    is_theirs = numpy is not None and isinstance(value, numpy.random.Generator)
+    return _arrays().note(value) if is_theirs else None
+
+
+def _numpy_revived(kind: str, content: object, there: object, work: Restoring) -> object:
+    return _arrays().revive(kind, content, there, work) if "numpy" in sys.modules else content
 
 
 def _bytes_of(tensor: torch.Tensor) -> bytes:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, cast
 
 import torch
 from torch.nn.parallel import DistributedDataParallel
+from torch.nn.parameter import is_lazy
 from torch.optim import Optimizer
 
 from paceline.plan import CheckpointError, Leaf, Plan, State
@@ -139,7 +140,7 @@ def local_part(tensor: torch.Tensor) -> tuple[torch.Tensor, tuple[int, ...]]:
 
 
 def local_bytes(tensor: object) -> int:
-    if not isinstance(tensor, torch.Tensor):
+    if not isinstance(tensor, torch.Tensor) or is_lazy(tensor):
         return 0
     local, _offset = local_part(tensor)
     return local.numel() * local.element_size()
@@ -149,8 +150,6 @@ def has_own_elements(tensor: torch.Tensor) -> bool:
     """Whether each of its elements has memory of its own, as far as its strides tell."""
     if is_sharded(tensor):
         return True
-    if tensor.is_meta or tensor.layout != torch.strided or tensor.is_nested:
-        return False
     pairs = zip(tensor.stride(), tensor.shape, strict=True)
     return not any(step == 0 and size > 1 for step, size in pairs)
 

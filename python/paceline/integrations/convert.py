@@ -53,7 +53,7 @@ def export_to_dcp(folder: str, out: str) -> dict[str, object]:
         if entry in groups:
             state[entry] = _optimizer(entry, value, groups[entry], tensors)
         else:
-            state[entry] = notes.decode(value, tensor=lambda key, _there: tensors[key])
+            state[entry] = notes.decode(value, own=_own(tensors))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that there is one process is meant
         save(state, storage_writer=FileSystemWriter(out), no_dist=True)
@@ -86,7 +86,7 @@ def _everything(folder: str) -> tuple[dict[str, torch.Tensor], dict[str, object]
 def _optimizer(
     entry: str, value: notes.Json, groups: list[list[str]], tensors: Mapping[str, torch.Tensor]
 ) -> dict[str, Any]:
-    decoded = notes.decode(value, tensor=lambda key, _there: tensors[key])
+    decoded = notes.decode(value, own=_own(tensors))
     rest = cast("dict[str, Any]", decoded)
     short = {name: name.partition(".")[2] or name for group in groups for name in group}
     states: dict[str, dict[str, Any]] = {
@@ -101,6 +101,16 @@ def _optimizer(
         for settings, names in zip(rest["param_groups"], groups, strict=True)
     ]
     return {"state": states, "param_groups": listed}
+
+
+def _own(tensors: Mapping[str, torch.Tensor]) -> notes.Decode:
+    def own(kind: str, written: notes.Json, _there: object) -> object:
+        if kind == "$array":
+            return tensors[str(written)].numpy()
+        # A generator is plain values to others.
+        return tensors[str(written)] if kind == "$tensor" else notes.decode(written, own=own)
+
+    return own
 
 
 class _Optimizer:

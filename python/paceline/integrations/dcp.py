@@ -82,6 +82,8 @@ class PacelineWriter(StorageWriter):
                 continue
             tensor = cast("torch.Tensor", planner.resolve_data(item))
             leaf = Torch().leaf(item.index.fqn, tensor.detach())
+            if leaf.box.kind:
+                raise _refused(leaf)
             chunk = item.tensor_data.chunk
             whole = tuple(item.tensor_data.size)
             box = Box(leaf.box.dtype, tuple(chunk.sizes), tuple(chunk.offsets), whole)
@@ -150,6 +152,15 @@ class PacelineReader(StorageReader):
     @classmethod
     def validate_checkpoint_id(cls, checkpoint_id: str | os.PathLike[str]) -> bool:
         return "://" not in os.fspath(checkpoint_id)
+
+
+def _refused(leaf: Leaf) -> CheckpointError:
+    return CheckpointError(
+        what=f"a checkpoint for DCP cannot hold {leaf.key}",
+        where="PacelineWriter",
+        why=f"it is a {leaf.box.kind} tensor, and the file has no name for that type",
+        fix="save it as real numbers, torch.view_as_real, or with paceline.torch.Checkpointer",
+    )
 
 
 def _encoded(key: str, value: object) -> notes.Json:

@@ -17,7 +17,7 @@ from torch.distributed.checkpoint.metadata import (
 from paceline import notes
 from paceline.images import Images, Source
 from paceline.plan import Box
-from paceline.torch import DTYPES
+from paceline.torch_types import DTYPES
 
 
 class Index:
@@ -54,8 +54,11 @@ class Index:
 def _values(source: Source) -> dict[str, object]:
     """Each entry as a whole, and by the names that DCP gives to the parts of nested dicts."""
     entries = cast("dict[str, notes.Json]", source.notes().get("entries", {}))
-    decoded = {
-        key: notes.decode(value, tensor=lambda _key, _there: None) for key, value in entries.items()
-    }
+    decoded = {key: notes.decode(value, own=_without_tensors) for key, value in entries.items()}
     flat, _paths = flatten_state_dict(dict(decoded))
     return {**flat, **decoded}
+
+
+def _without_tensors(kind: str, written: notes.Json, _there: object) -> object:
+    """Tensors have places of their own; a generator is plain values to DCP."""
+    return None if kind in ("$tensor", "$array") else notes.decode(written, own=_without_tensors)
