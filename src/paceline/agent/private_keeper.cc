@@ -104,7 +104,7 @@ class PrivateKeeper {
     for (;;) {
       const auto fact = ledger_.Next(now, View(), &said);
       if (!fact.has_value()) break;
-      core::Apply(*fact, &book_);
+      core::Apply(*fact, now, &book_);
     }
     for (const std::string& text : said) LogWarning("checkpoint", {{"why", text}});
     const bool is_new = !ledger_.TakeNewcomers().empty();

@@ -81,6 +81,7 @@ void PrintCheckpoints(Output& out, const wire::CheckpointStatus& status) {
   if (status.directory.empty()) return;
   std::string text = "  checkpoints  in memory step " + StepText(status.memory_step) +
                      "  in storage step " + StepText(status.storage_step);
+  if (status.storage_age.has_value()) text += " (" + ToString(*status.storage_age) + " old)";
   if (status.writing_step >= 0) text += "  writing step " + StepText(status.writing_step);
   out.DataLine(ClipTo(text + "  " + Visible(status.directory), out.width()));
   if (status.problem.empty()) return;

@@ -7,8 +7,10 @@ namespace {
 
 struct BookFolder {
   CheckpointBook& book;
+  Instant at;
 
   void operator()(const RestoreDecided& fact) {
+    if (book.restore.generation == Generation()) book.begun_at = at;
     book.restore = fact;
     if (fact.from == RestoreOrder::From::kMemory) ++book.memory_restores;
     if (fact.from == RestoreOrder::From::kStorage) ++book.storage_restores;
@@ -19,6 +21,7 @@ struct BookFolder {
   }
   void operator()(const CheckpointCommitted& fact) {
     book.committed = fact;
+    book.committed_at = at;
     ++book.commits;
     // Storage takes writes again. A step that was given up still counts until it is there.
     const bool is_there = book.not_stored.has_value() &&
@@ -39,8 +42,8 @@ struct BookFolder {
 
 }  // namespace
 
-void Apply(const CheckpointFact& fact, CheckpointBook* book) {
-  std::visit(BookFolder{*book}, fact);
+void Apply(const CheckpointFact& fact, Instant at, CheckpointBook* book) {
+  std::visit(BookFolder{*book, at}, fact);
 }
 
 bool IsGivenUp(const CheckpointBook& book, SavedStep saved) {

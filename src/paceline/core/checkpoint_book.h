@@ -9,6 +9,7 @@
 #include <variant>
 #include <vector>
 
+#include "paceline/base/instant.h"
 #include "paceline/model/checkpoint.h"
 #include "paceline/model/ids.h"
 
@@ -51,6 +52,8 @@ using CheckpointFact =
 struct CheckpointBook {
   RestoreDecided restore;  // the newest; generation 0: none yet
   std::optional<CheckpointCommitted> committed;
+  Instant committed_at;  // meaningful with `committed`
+  Instant begun_at;      // when the job's first world was told what to restore; 0: it was not
   std::vector<std::string> damaged;
   std::optional<CheckpointNotStored> not_stored;  // none: storage took what was saved since
   uint32_t memory_restores = 0;                   // worlds that went on from memory
@@ -59,7 +62,8 @@ struct CheckpointBook {
   bool operator==(const CheckpointBook&) const = default;
 };
 inline constexpr size_t kDamagedMax = 64;
-void Apply(const CheckpointFact& fact, CheckpointBook* book);
+// `at`: when the fact became true, on the clock of its ledger.
+void Apply(const CheckpointFact& fact, Instant at, CheckpointBook* book);
 
 // An older world saved it beyond the point where a newer one went on: a dead branch.
 bool IsGivenUp(const CheckpointBook& book, SavedStep saved);

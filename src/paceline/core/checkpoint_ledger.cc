@@ -1,7 +1,6 @@
 #include "paceline/core/checkpoint_ledger.h"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "paceline/base/mark.h"
@@ -10,10 +9,6 @@
 namespace paceline::core {
 namespace {
 
-constexpr Duration kIntervalMin = Duration::Seconds(10);
-constexpr Duration kIntervalMax = Duration::Seconds(30 * 60);
-// Assumed until the job has failed: a host a week, thirty hosts.
-constexpr Duration kFailureEvery = Duration::Seconds(6 * 3600);
 constexpr int64_t kMarginMax = 256;
 // A shard that says nothing for so long is given up; the next step is tried then.
 constexpr Duration kPersistMax = Duration::Seconds(30 * 60);
@@ -142,64 +137,6 @@ std::optional<SavedStep> CheckpointLedger::HeldByAll(const World& world) const {
   SavedStep most;
   for (const auto& [rank, saved] : first) most = std::max(most, saved);
   return most;
-}
-
-Duration CheckpointLedger::Interval(const CheckpointView& view) const {
-  if (terms_->policy.kind == PersistPolicy::Kind::kTime) return terms_->policy.time;
-  // Young's first order: sqrt(2 · cost · time between failures). Persisting takes nothing from the
-  // training but some memory bandwidth; a twentieth of its duration is what it is taken to cost.
-  const Duration between = view.failures == 0
-                               ? kFailureEvery
-                               : std::max(kIntervalMin, view.age / (view.failures + int64_t{1}));
-  const double cost_s = persist_took_.ToSecondsF() / 20;
-  const double seconds = std::sqrt(2 * cost_s * between.ToSecondsF());
-  return std::clamp(Duration::Milliseconds(static_cast<int64_t>(seconds * 1000)), kIntervalMin,
-                    kIntervalMax);
-}
-
-// How far the world is. Reports are of different moments: where steps are quick, no two of them may
-// ever show the same step, so what any rank has saved counts. Before the first save of the world it
-// is the step that the world went on from.
-SavedStep CheckpointLedger::NewestSaved(const World& world) const {
-  const uint64_t generation = world.generation.value();
-  SavedStep newest;
-  if (last_.generation == generation) newest = last_;
-  for (const auto& [node, report] : memories_.reports) {
-    for (const MemoryImage& image : report.images) {
-      if (image.saved.generation == generation) newest = std::max(newest, image.saved);
-    }
-  }
-  if (newest.step < 0) newest = {.generation = generation, .step = last_.step};
-  return newest;
-}
-
-// Announces the next save that goes to storage, once it is due. A branch that begins before that
-// save was made comes after it: then the first save of the branch goes to storage.
-void CheckpointLedger::PlanHold(Instant now, const CheckpointView& view) {
-  const World& world = *view.world;
-  if (planned_for_ != world.generation) {
-    planned_for_ = world.generation;
-    last_ = view.book.restore.saved;
-    due_at_ = now + Interval(view);
-    failures_in_a_row_ = 0;  // the pauses between tries were the former world's
-    hold_.reset();
-    margin_ = 1;
-    has_changed_ = true;
-  }
-  if (hold_.has_value() || persist_.has_value()) return;
-  const SavedStep newest = NewestSaved(world);
-  SavedStep hold = newest;
-  if (terms_->policy.kind == PersistPolicy::Kind::kSteps) {
-    if (failures_in_a_row_ > 0 && now < due_at_) return;
-    const int64_t steps = std::max<int64_t>(terms_->policy.steps, 1);
-    // `margin_` is for orders that are slow on their way.
-    hold.step = newest.step < 0 ? steps : ((newest.step + margin_ - 1) / steps + 1) * steps;
-  } else {
-    if (now < due_at_ || newest.step < 0) return;
-    hold.step += margin_;
-  }
-  hold_ = hold;
-  has_changed_ = true;
 }
 
 void CheckpointLedger::StartPersist(Instant now, const CheckpointView& view, SavedStep saved) {
@@ -331,7 +268,7 @@ std::optional<CheckpointFact> CheckpointLedger::WatchCommit(Instant now, const C
   problem_.clear();
   margin_ = std::max<int64_t>(1, margin_ / 2);
   last_ = committed.saved;
-  due_at_ = now + Interval(view);
+  due_at_ = now + Interval(view);  // the fact is recorded now
   persist_.reset();
   has_changed_ = true;
   return committed;
@@ -399,6 +336,7 @@ std::optional<CheckpointFact> CheckpointLedger::Next(Instant now, const Checkpoi
 
 std::optional<CheckpointFact> CheckpointLedger::NextFact(Instant now, const CheckpointView& view,
                                                          std::vector<std::string>* said) {
+  NoteFormerMaster(view.book);
   LearnTerms();
   last_steps_.Pass(now);
   if (std::exchange(was_ending_, view.is_ending) != view.is_ending) {

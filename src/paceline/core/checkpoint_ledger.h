@@ -147,16 +147,20 @@ class CheckpointLedger {
   enum class Fault { kStorage, kMemory };  // who is to blame for a step that did not get there
   void GiveUp(Instant now, const std::string& why, Fault fault, std::vector<std::string>* said);
   Duration Interval(const CheckpointView& view) const;
+  Instant DueAfter(const CheckpointView& view) const;
+  void NoteFormerMaster(const CheckpointBook& book);
+  bool HasSaved(const World& world) const;
 
   Memories memories_;
   std::optional<CheckpointTerms> terms_;
   std::optional<SavedStep> complete_;
   std::optional<SavedStep> lost_at_end_;  // was whole while the job ended, and is no more
   std::optional<SavedStep> hold_;
-  int64_t margin_ = 1;      // steps between the announcement of a hold and the held step
-  SavedStep last_;          // newest that went to storage, or was restored
-  Instant due_at_;          // of the next persist by time
-  Generation planned_for_;  // world for which due_at_ and last_step_ were set
+  int64_t margin_ = 1;  // steps between the announcement of a hold and the held step
+  SavedStep last_;      // newest that went to storage, or was restored
+  Instant due_at_;      // of the next persist by time; after a failure, of the next try
+  std::optional<Instant> first_save_at_;  // of the job, or of its first world: see NoteFormerMaster
+  Generation planned_for_;                // world for which due_at_ and last_step_ were set
   Duration persist_took_ = Duration::Seconds(1);
   uint32_t failures_in_a_row_ = 0;
   std::string problem_;               // of the last failure; empty after a success

@@ -74,7 +74,7 @@ TEST_F(LedgerTest, AJobGoesOnFromMemoryThoughNobodySeesStorage) {
   EXPECT_EQ(book_.restore.from, RestoreOrder::From::kMemory);
   EXPECT_EQ(book_.restore.saved, (SavedStep{1, 8}));
   // Memory is gone, and there is a checkpoint.
-  Apply(CheckpointCommitted{"step-8-g1", terms_.directory, {1, 8}, 100}, &book_);
+  Apply(CheckpointCommitted{"step-8-g1", terms_.directory, {1, 8}, 100}, now_, &book_);
   for (CheckpointReport& report : reports_) report.images.clear();
   Form(3, 2);
   Run();

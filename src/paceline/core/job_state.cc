@@ -208,12 +208,14 @@ struct StateFolder {
     SetPhase(state, record, Phase::kStopping);
   }
 
-  void operator()(const RestoreDecided& fact) { Apply(CheckpointFact(fact), &state.checkpoints); }
+  void operator()(const RestoreDecided& fact) {
+    Apply(CheckpointFact(fact), record.at, &state.checkpoints);
+  }
   void operator()(const CheckpointCommitted& fact) {
-    Apply(CheckpointFact(fact), &state.checkpoints);
+    Apply(CheckpointFact(fact), record.at, &state.checkpoints);
   }
   void operator()(const CheckpointDamaged& fact) {
-    Apply(CheckpointFact(fact), &state.checkpoints);
+    Apply(CheckpointFact(fact), record.at, &state.checkpoints);
   }
 
   void operator()(const CheckpointNotStored& fact) {

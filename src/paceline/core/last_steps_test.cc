@@ -27,7 +27,7 @@ class LastStepsTest : public LedgerTest {
     view.has_ended = [this](NodeId, Rank rank) { return ended_.contains(rank.value()); };
     while (ledger_.IsDue(now_, view, true)) {
       auto fact = ledger_.Next(now_, view, &said_);
-      if (fact.has_value()) Apply(*fact, &book_);
+      if (fact.has_value()) Apply(*fact, now_, &book_);
     }
   }
   void Report() {

@@ -83,12 +83,13 @@ void AddProgress(const core::Job& job, wire::JobStatus* status) {
 
 // What was committed is in the journal, also after the job; the rest is heard.
 wire::CheckpointStatus StatusOf(const core::CheckpointBook& book,
-                                const core::CheckpointLedger& ledger) {
+                                const core::CheckpointLedger& ledger, Instant now) {
   wire::CheckpointStatus status;
   if (book.committed.has_value()) {
     status.directory = book.committed->directory;
     status.storage_step = book.committed->saved.step;
     status.storage_bytes = book.committed->bytes;
+    status.storage_age = std::max(Duration(), now - book.committed_at);
   }
   if (ledger.terms().has_value()) status.directory = ledger.terms()->directory;
   if (const auto newest = ledger.newest_in_memory()) status.memory_step = newest->step;
@@ -130,7 +131,7 @@ wire::JobStatus MakeJobStatus(const core::Job& job, Instant now, const HostView&
     const auto link = job.links().find(id);
     if (link != job.links().end()) AddLink(link->second, now, &added);
   }
-  status.checkpoints = StatusOf(state.checkpoints, job.checkpoints());
+  status.checkpoints = StatusOf(state.checkpoints, job.checkpoints(), now);
   AddProgress(job, &status);
   return status;
 }

@@ -72,6 +72,20 @@ TEST(Status, OfAnEmptyAndOfAWaitingJob) {
   EXPECT_NE(json.find("\"schema\": \"paceline.status/1\""), std::string::npos) << json;
 }
 
+TEST(Status, TellsHowOldStorageIs) {
+  core::Job job;
+  job.Restore({RecordSeq(1), At(1), {}, core::JobCreated{}});
+  EXPECT_EQ(MakeJobStatus(job, At(2), {}).checkpoints.storage_age, std::nullopt);
+  job.Restore({RecordSeq(2),
+               At(3),
+               {},
+               core::CheckpointCommitted{"step-8-g1", "/d", {.generation = 1, .step = 8}, 100}});
+  const auto status = MakeJobStatus(job, At(10), {});
+  EXPECT_EQ(status.checkpoints.storage_age, Duration::Seconds(7));
+  const std::string json = wire::StatusJson(status);
+  EXPECT_NE(json.find("\"storage_age_seconds\": 7.0"), std::string::npos) << json;
+}
+
 // A signal to process 0 would reach everybody in the sender's own group.
 TEST(Status, AProcessThatIsNotKnownIsNull) {
   wire::JobStatus status;

@@ -395,7 +395,8 @@ TEST(Codec, StatusAndEventsSurvive) {
                         .restored_step = 9,
                         .memory_restores = 3,
                         .storage_restores = 1,
-                        .commits = 4};
+                        .commits = 4,
+                        .storage_age = Duration::Seconds(5)};
   pb::JobStatus message;
   ToProto(status, &message);
   JobStatus decoded;

@@ -12,6 +12,9 @@ using Json = nlohmann::ordered_json;
 Json NumberOrNull(const std::optional<double>& value) {
   return value.has_value() && std::isfinite(*value) ? Json(*value) : Json();
 }
+Json SecondsOrNull(const std::optional<Duration>& value) {
+  return value.has_value() ? Json(value->ToSecondsF()) : Json();
+}
 // -1 stands for "the script did not tell it".
 Json StepOrNull(int64_t step) { return step < 0 ? Json() : Json(step); }
 // Never 0, which means the caller's own process group to whoever sends it a signal.
@@ -64,7 +67,8 @@ Json ToJson(const CheckpointStatus& checkpoints) {
           {"restored_step", StepOrNull(checkpoints.restored_step)},
           {"memory_restores", checkpoints.memory_restores},
           {"storage_restores", checkpoints.storage_restores},
-          {"commits", checkpoints.commits}};
+          {"commits", checkpoints.commits},
+          {"storage_age_seconds", SecondsOrNull(checkpoints.storage_age)}};
 }
 
 }  // namespace

@@ -180,6 +180,7 @@ absl::Status Take(const pb::RankStatus& from, RankStatus* to) {
 }
 absl::Status Take(const pb::CheckpointStatus& from, CheckpointStatus* to) {
   PACELINE_CHECKPOINT_STATUS(TAKE)
+  if (from.has_storage_age()) to->storage_age = Duration::Nanoseconds(from.storage_age());
   return absl::OkStatus();
 }
 absl::Status Take(const pb::NodeStatus& from, NodeStatus* to) {

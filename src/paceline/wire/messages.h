@@ -127,7 +127,8 @@ struct CheckpointStatus {
   int64_t restored_step = -1;    // that it went on after
   uint32_t memory_restores = 0;  // worlds of the job so far that went on from memory
   uint32_t storage_restores = 0;
-  uint32_t commits = 0;  // checkpoints that got to storage
+  uint32_t commits = 0;                 // checkpoints that got to storage
+  std::optional<Duration> storage_age;  // since the newest was committed; none: none was
   bool operator==(const CheckpointStatus&) const = default;
 };
 

@@ -174,6 +174,7 @@ void Fill(const RankStatus& from, pb::RankStatus* to) {
 }
 void Fill(const CheckpointStatus& from, pb::CheckpointStatus* to) {
   PACELINE_CHECKPOINT_STATUS(PUT)
+  if (from.storage_age.has_value()) to->set_storage_age(from.storage_age->nanoseconds());
 }
 void Fill(const NodeStatus& from, pb::NodeStatus* to) {
   PACELINE_NODE_STATUS(PUT)

@@ -71,7 +71,7 @@ class Hosts : public testing::Test {
     for (;;) {
       const auto fact = ledger_.Next(now_, View(), &said_);
       if (!fact.has_value()) return;
-      Apply(*fact, &book_);
+      Apply(*fact, now_, &book_);
     }
   }
   CheckpointView View() const {

@@ -65,7 +65,7 @@ class LedgerTest : public testing::Test {
     for (;;) {
       auto fact = ledger_.Next(now_, View(), &said_);
       if (!fact.has_value()) return;
-      Apply(*fact, &book_);
+      Apply(*fact, now_, &book_);
       facts_.push_back(*fact);
     }
   }
