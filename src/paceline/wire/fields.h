@@ -8,8 +8,8 @@
 #define PACELINE_TIMERS(F) F(heartbeat_interval) F(lost_after) F(lost_after_max) \
   F(reattach_window) F(join_window) F(shrink_after) F(start_timeout) F(stop_grace) \
   F(kill_patience) F(restart_delay) F(restart_delay_max) F(restart_window) F(reconnect_delay) \
-  F(reconnect_delay_max) F(connect_timeout) F(orphan_after) F(finish_linger) F(storage_wait) F(settle) \
-  F(respawn_delay) F(respawn_delay_max)
+  F(reconnect_delay_max) F(connect_timeout) F(orphan_after) F(finish_linger) F(storage_wait) \
+  F(settle) F(respawn_delay) F(respawn_delay_max)
 #define PACELINE_BUDGETS(F) F(no_progress_failures) F(node_restarts) F(solo_generations) \
   F(heartbeats_per_second_max) F(unproven_connections_max)
 #define PACELINE_JOB_SPEC(F) F(nodes_min) F(nodes_max) F(unit) F(nproc_per_node) F(spares) \
