@@ -219,7 +219,7 @@ struct StateFolder {
   }
 
   void operator()(const CheckpointNotStored& fact) {
-    Apply(CheckpointFact(fact), &state.checkpoints);
+    Apply(CheckpointFact(fact), record.at, &state.checkpoints);
   }
 
   // It goes on as after a world that ended: the seats and the budget are as they were.

@@ -97,6 +97,7 @@ class Workload {
   void Save(Generation generation, Group& group, Rank rank, Member& member);
   void SaveStep(Generation generation, const Group& group, Rank rank, Member& member, int64_t step);
   void Seal(Generation generation, const Group& group, Rank rank, Member& member);
+  int64_t DoneBy(SavedStep saved) const;
   int64_t FirstSave(Generation generation) const;
   Instant SealTime(const Group& group, Rank rank, int64_t step) const;
   Duration SaveTime(Rank rank, int64_t step) const;

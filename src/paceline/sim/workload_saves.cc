@@ -40,20 +40,25 @@ int64_t Workload::FirstFrom(Generation generation, SavedStep from) const {
   const int64_t first = FirstSave(generation);
   if (from.generation > generation.value()) return kNever;
   if (from.generation < generation.value()) return first;
-  int64_t done = from.step;
-  if (saves.recount > 0) {
-    // A step that the branch does not get to: the next branch begins first.
-    const auto branch = static_cast<int64_t>(from.branch) + first / saves.recount;
-    done = branch * saves.recount + std::min(from.step, saves.recount);
-  }
-  return std::max(first, (done + saves.every - 1) / saves.every * saves.every);
+  return std::max(first, (DoneBy(from) + saves.every - 1) / saves.every * saves.every);
+}
+
+// Steps of its generation that were done when a state of that name was saved.
+int64_t Workload::DoneBy(SavedStep saved) const {
+  const int64_t recount = world_.options().saves.recount;
+  if (recount == 0) return saved.step;
+  const int64_t first = FirstSave(Generation(saved.generation));
+  const auto branch = static_cast<int64_t>(saved.branch) + first / recount;
+  // A step that the branch does not get to: the next branch begins first.
+  return branch * recount + std::min(saved.step, recount);
 }
 
 bool Workload::IsEarlier(SavedStep a, SavedStep b) const {
   if (a.generation != b.generation) return a.generation < b.generation;
   const auto done = [this](SavedStep saved) {
     const auto found = done_of_.find(saved);
-    return found == done_of_.end() ? -1 : found->second;
+    // A rank that outlives its world saves steps that the world never did.
+    return found == done_of_.end() ? DoneBy(saved) : found->second;
   };
   return done(a) < done(b);
 }
