@@ -196,17 +196,23 @@ def restore(folder: str, ranks: int, rank: int, layout: str) -> int:
     """What this rank's readers took in; its tensors are compared with what was saved."""
     import torch
     from paceline.images import Images
-    from paceline.plan import Box, Leaf
+    from paceline.plan import Box
     from paceline.restoring import Restoring
     from paceline.torch import Torch
 
-    images = Images.stored(folder, rank)
-    work = Restoring(Torch(), images, strict=True, size=ranks)
     shape, offset = box_of(layout, ranks, rank)
+
+    class Cut(Torch):
+        """Each tensor is this rank's part of a larger one."""
+
+        def box(self, key: str, tensor: object) -> Box:
+            return Box("F32", shape, offset, (ROWS, COLUMNS))
+
+    images = Images.stored(folder, rank)
+    work = Restoring(Cut(), images, strict=True, size=ranks)
     tensors = [torch.empty(shape) for _ in range(TENSORS)]
     for number, tensor in enumerate(tensors):
-        box = Box("F32", shape, offset, (ROWS, COLUMNS))
-        work.want(Leaf(f"weights.layer{number}", box, tensor))
+        work.want(f"weights.layer{number}", tensor)
     work.check(folder)
     work.copy()
     rows = slice(offset[0], offset[0] + shape[0])

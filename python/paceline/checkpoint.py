@@ -70,7 +70,7 @@ class BaseCheckpointer(ABC):
         self.skipped = 0  # saves that were left out because every slot was in use
         self.restored = ""  # one sentence: from where the state came
         self.left_out: list[str] = []  # what restore(strict=False) did not take, or did not find
-        self.replaced: list[str] = []  # what restore did not fill in place, but put another one
+        self.replaced: list[str] = []  # what restore put into the state as a new object
         self._is_closed = False
         self._is_stored = False  # closed, and every save that is kept is in storage
         one_writer.note(self, self._terms, job_socket)
@@ -279,6 +279,7 @@ class BaseCheckpointer(ABC):
         self._check_open("restore")
         self._settle()
         answer = self._ask_restore()
+        self.left_out, self.replaced = [], []
         self.restored = str(answer.get("reason", ""))
         if answer.get("damaged"):
             raise CheckpointError(

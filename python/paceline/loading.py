@@ -58,11 +58,16 @@ def fill(
 
 
 def ask(work: Restoring, framework: Framework, state: State) -> None:
-    """Ask for all of `state`. What shares memory with a module or an optimizer comes after it."""
+    """Ask for all of `state`: modules, optimizers, what loads its state itself, and the rest.
+
+    Of what shares memory the first one is filled in place; see `Restoring`.
+    """
     planning.check_keys(state)
+    # An optimizer's state may be a parameter's memory; it has no type here.
+    ordered = sorted(state.items(), key=lambda one: hasattr(one[1], "param_groups"))
     rest = [
         (key, value)
-        for key, value in state.items()
+        for key, value in ordered
         if not framework.restore_entry(work, key, value, state)
     ]
     for key, value in sorted(rest, key=lambda one: not planning.has_state(one[1])):

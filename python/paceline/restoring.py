@@ -102,8 +102,10 @@ class Restoring:
             return self.leave_out(f"{key} was not saved")
         saved, kind = parts[0].box, self._kind(key, parts)
         if (saved.dtype, kind) != (wanted.dtype, wanted.kind):
-            was, now = kind or saved.dtype, wanted.kind or wanted.dtype
-            return self.leave_out(f"{key} was saved as {was}, not {now}")
+            was = kind or saved.dtype
+            return self.leave_out(
+                f"{key} was saved as {was}, not {wanted.kind or wanted.dtype}"
+            )
         chosen = _cover(parts, wanted)
         if chosen is None and self._open_others():
             parts = self._parts_of(key)
@@ -132,9 +134,12 @@ class Restoring:
         if box is None:
             self.problems.append(f"{key} was not saved")
             return None
-        if is_in_place and self._fits(key, there, box) and not self._is_taken(there):
+        why = self._why_new(key, there, box) if is_in_place else ""
+        if is_in_place and not why:
             self.want(key, there)
             return there
+        if why and self._framework.tag(there) is not None:
+            self.replaced.append(f"{key} is a new tensor: {why}")
         made = self._made(box, there, like, tag)
         self.want(key, made)
         return made
@@ -160,11 +165,16 @@ class Restoring:
     def compare(self, key: str, live: Callable[[], object], back: object) -> None:
         """What a rehearsal overrides: `back` shall be as `live()` is."""
 
-    def _fits(self, key: str, there: object, box: Box) -> bool:
+    def _why_new(self, key: str, there: object, box: Box) -> str:
+        """Why `there` cannot be filled where it is; empty: it can be."""
         if not self._framework.is_fillable(there):
-            return False
+            return "its elements cannot be written one by one"
         own = self._framework.box(key, there)
-        return (own.dtype, own.kind, own.whole) == (box.dtype, box.kind, box.whole)
+        if (own.dtype, own.kind, own.whole) != (box.dtype, box.kind, box.whole):
+            return f"it was saved as {_described(box)}, not {_described(own)}"
+        if self._is_taken(there):
+            return "it shared memory with a tensor of another name"
+        return ""
 
     def _is_taken(self, tensor: object) -> bool:
         begin, end = self._framework.extent(tensor)
@@ -237,7 +247,19 @@ class Restoring:
             self._reserve(live)
             self.after.append(lambda: planning.load(value, decoded))
         else:
+            self._tell_new(key, value, decoded)
             self.after.append(lambda: state.__setitem__(key, decoded))
+
+    def _tell_new(self, key: str, value: object, decoded: object) -> None:
+        """List what comes back as another object. Equal plain values are no other objects."""
+        if value is None or decoded is value or self._framework.tag(decoded) is not None:
+            return  # tensors have told already
+        is_plain = isinstance(decoded, (bool, int, float, complex, str, bytes, type(None)))
+        was, now = type(value), type(decoded)
+        if is_plain and was is now and value == decoded:
+            return
+        more = "" if was is now else f", and was a {was.__qualname__}"
+        self.replaced.append(f"{key} is a new {now.__qualname__}{more}")
 
     def _live(self, key: str, value: object) -> object:
         return planning.value_of(value)
@@ -365,6 +387,10 @@ def _ends(parts: list[Part]) -> list[int]:
 
 def _within(box: Box, whole: tuple[int, ...]) -> Box:
     return Box(box.dtype, box.shape, box.offset, whole)
+
+
+def _described(box: Box) -> str:
+    return f"{box.kind or box.dtype} {list(box.whole)}"
 
 
 def shortened(sentences: list[str]) -> str:

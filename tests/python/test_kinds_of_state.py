@@ -294,6 +294,7 @@ VALUES: dict[str, Callable[[], Any]] = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:ComplexHalf")
 @pytest.mark.parametrize("other", ["alike", "empty"])
 @pytest.mark.parametrize("kind", VALUES)
 def test_a_value_comes_back_as_with_torch_save(kind: str, other: str, tmp_path: Path) -> None:
