@@ -8,6 +8,7 @@ import json
 import os
 import sys
 from abc import ABC, abstractmethod
+from dataclasses import replace
 from typing import Any, Self, cast
 
 from paceline import loading, notes, one_writer, progress, randomness
@@ -50,11 +51,14 @@ class BaseCheckpointer(ABC):
         asked = terms(keep=keep, every=every, replicas=replicas)
         self._terms = one_writer.terms_in(job_socket, {"directory": self._directory, **asked})
         make_directory(self._directory)
-        self._place, self._socket = _find_keeper(self._directory)
+        self._place, self._socket, words = _find_keeper(self._directory, self._terms)
+        self._terms.update(words)
         self._is_replica = False
         self._link = Link(self._socket, self._hello(0))
         if self._place.generation < 0:  # the keeper alone knows the world
-            self._place = Place(0, 1, cast("int", self._link.opened["generation"]))
+            self._place = replace(
+                self._place, generation=cast("int", self._link.opened["generation"])
+            )
         stream = self._framework.stream
         self._slots = Slots(self._link, self._place.rank, self._hello, self._directory, stream)
         self._overlaps = False  # training goes on while its device copies; see `fence`
@@ -452,11 +456,11 @@ def _error(refused: Refused, directory: str) -> CheckpointError:
     )
 
 
-def _find_keeper(directory: str) -> tuple[Place, str]:
+def _find_keeper(directory: str, terms: Fields) -> tuple[Place, str, Fields]:
     path = os.environ.get("PACELINE_CHECKPOINT_SOCKET", "")
     if path:
         place = Place(progress.rank(), progress.world_size(), progress.generation())
-        return place, path
+        return place, path, {}
     from paceline.private_keeper import start
 
-    return start(directory)
+    return start(directory, terms)

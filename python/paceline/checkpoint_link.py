@@ -35,14 +35,22 @@ class Link:
     `hello` opens every connection; its answer is `opened`.
     """
 
-    def __init__(self, path: str, hello: Fields) -> None:
+    def __init__(self, path: str, hello: Fields, opened: str = "opened") -> None:
         self._path = path
         self._hello = hello
+        self._answer = opened  # of the keeper, to `hello`
         self._socket: socket.socket | None = None
         self._unread = b""
         self._tried_at = 0.0
         self.opened: Fields = {}
         self._connect_patiently()
+
+    @classmethod
+    def ask(cls, path: str, question: Fields, answer: str) -> Fields:
+        """Connect, and take the answer of that kind to the only question."""
+        link = cls(path, question, opened=answer)
+        link.close()
+        return link.opened
 
     def request(self, message: Fields, answer: str, timeout: float | None = None) -> Fields:
         """Send `message` and wait for the answer of that kind, through any number of keepers.
@@ -108,7 +116,7 @@ class Link:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._socket.connect(self._path)
         self._send(self._hello)
-        self.opened = self._receive("opened")
+        self.opened = self._receive(self._answer)
 
     def _send(self, message: Fields) -> None:
         assert self._socket is not None

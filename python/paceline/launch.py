@@ -21,6 +21,7 @@ class Launch:
     rank: int
     local_rank: int
     world_size: int
+    has_world: bool  # the launcher said it
     error_file: str | None
 
     @classmethod
@@ -41,6 +42,7 @@ class Launch:
             rank=number("RANK", 0),
             local_rank=number("LOCAL_RANK", 0),
             world_size=number("WORLD_SIZE", 1),
+            has_world="WORLD_SIZE" in env,
             error_file=env.get(ERROR_FILE) or None,
         )
 
@@ -51,14 +53,29 @@ def checkpoint_terms() -> tuple[str | None, str | None]:
     return every, os.environ.get("PACELINE_CHECKPOINT_KEEP") or None
 
 
+_kept: tuple[str, str] | None = None
+
+
+def keep_leases(socket: str, folder: str) -> None:
+    """From now on a keeper leases data to this rank, which another launcher started."""
+    global _kept
+    _kept = (socket, folder)
+
+
 def lease_socket() -> str | None:
     """Where this rank's agent passes leases on; None when a process is on its own."""
-    return os.environ.get("PACELINE_LEASE_SOCKET") or None
+    return os.environ.get("PACELINE_LEASE_SOCKET") or (_kept[0] if _kept is not None else None)
 
 
 def run_dir() -> str | None:
     """What the job leaves on disk is there; None when a process is on its own."""
-    return os.environ.get("PACELINE_RUN_DIR") or None
+    return os.environ.get("PACELINE_RUN_DIR") or (_kept[1] if _kept is not None else None)
+
+
+def has_one_host() -> bool:
+    """Whether all ranks are on this host, as far as the launcher says so."""
+    world = os.environ.get("WORLD_SIZE", "1")
+    return os.environ.get("LOCAL_WORLD_SIZE", "") == world
 
 
 def cache_dir() -> Path:

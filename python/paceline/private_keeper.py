@@ -1,4 +1,4 @@
-"""Starts the keeper of checkpoints for a process that no launcher started."""
+"""Starts the keeper of checkpoints for ranks that paceline has not started."""
 
 import contextlib
 import hashlib
@@ -7,51 +7,118 @@ import socket
 import stat
 import subprocess
 import sys
+import time
 from pathlib import Path
 
+from paceline import launch, progress
+from paceline.checkpoint_link import Fields, Link, Refused
+from paceline.data_order import DataError
 from paceline.directory_id import key_of
+from paceline.foreign_world import Own, find_group, launcher, meet
 from paceline.plan import CheckpointError, Place
 
 _PATIENCE = 1.0  # seconds; a file system answers within milliseconds
+_START_SECONDS = 60.0
 
 
-def start(directory: str) -> tuple[Place, str]:
-    """Who this process is, and the socket of the keeper for `directory`, made when needed."""
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-        raise CheckpointError(
-            what="several ranks cannot agree on a checkpoint by themselves",
-            where=directory,
-            why=f"WORLD_SIZE is {os.environ['WORLD_SIZE']} and nobody coordinates the ranks",
+def start(directory: str, terms: Fields) -> tuple[Place, str, Fields]:
+    """Who this rank is, the keeper's socket, made when needed, and what to say on it to `open`."""
+    group = find_group(directory)
+    folder = _runtime_folder()
+    words: Fields = {"launcher": launcher()}
+    if group is None:
+        path = _keeper(directory, folder, _key(directory, folder))
+        return Place(rank=0, world_size=1, generation=-1), path, words
+    # All ranks, on all hosts, take rank 0's word for which directory that is.
+    key = _key_of_launcher(directory, folder) if group.rank == 0 else ""
+    own = Own(directory, terms, folder, key)
+    world = meet(group, own, lambda lead: _lead(directory, key, lead))
+    words["world"] = world.words
+    path = _keeper(directory, folder, world.key, starts=world.starts_keeper)
+    return Place(rank=group.rank, world_size=group.size, generation=-1), path, words
+
+
+def _key(directory: str, folder: Path) -> str:
+    """What images in memory belong to: every run that saves to this directory finds what the one
+    before left there; one after the directory was deleted does not."""
+    if not directory.startswith("/"):
+        return directory
+    return key_of(directory, folder, lambda key: _has_keeper(folder, key), _PATIENCE)
+
+
+def _key_of_launcher(directory: str, folder: Path) -> str:
+    """The same. Ranks that their launcher starts again go on, whatever became of the directory."""
+    who = hashlib.sha256(f"{directory} {launcher()}".encode()).hexdigest()[:16]
+    note = folder / f"{who}.key"
+    with contextlib.suppress(OSError):
+        key = note.read_text()
+        if _has_keeper(folder, key):
+            return key
+    key = _key(directory, folder)
+    with contextlib.suppress(OSError):  # a restart knows less
+        making = note.with_suffix(f".new-{os.getpid()}")
+        making.write_text(key)
+        making.replace(note)
+    return key
+
+
+def _keeper(directory: str, folder: Path, key: str, *, starts: bool = True) -> str:
+    """Its socket. Of several ranks of a host one starts it, and the others wait for it."""
+    job = _job_of(key)
+    path = str(folder / f"{job}.sock")
+    if starts and not _answers(path):
+        _spawn(path, job, "--python", sys.executable, *_tier_flag(directory, job))
+    return path
+
+
+def _spawn(path: str, job: str, *flags: str) -> None:
+    log = f"{path.removesuffix('.sock')}.log"
+    subprocess.Popen(
+        [_binary(), "keeper", "--socket", path, "--job-id", job, *flags, "--log", log],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+
+
+def find_leases(name: str) -> str:
+    """The socket of the ledger for ranks that another launcher started on this host."""
+    if not launch.has_one_host():
+        raise DataError(
+            what="ranks on several hosts cannot share a data set by themselves",
+            where=f"the data set {name}",
+            why=f"WORLD_SIZE is {progress.world_size()}, LOCAL_WORLD_SIZE is another number, "
+            "and nobody keeps the ledger for all hosts",
             fix="paceline run with the same flags as torchrun",
         )
-    folder = _runtime_folder()
-    # Every run that saves to this directory finds what the one before left in memory; one after
-    # the directory was deleted does not.
-    job = _job_of(directory)
-    if directory.startswith("/"):
-        job = _job_of(key_of(directory, folder, lambda key: _has_keeper(folder, key), _PATIENCE))
-    path = str(folder / f"{job}.sock")
-    if not _answers(path):
-        subprocess.Popen(
-            [
-                _binary(),
-                "keeper",
-                "--socket",
-                path,
-                "--job-id",
-                job,
-                "--python",
-                sys.executable,
-                *_tier_flag(directory, job),
-                "--log",
-                str(folder / f"{job}.log"),
-            ],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-    return Place(rank=0, world_size=1, generation=-1), path
+    path, folder = _start_leases()
+    launch.keep_leases(path, folder)
+    return path
+
+
+def _start_leases() -> tuple[str, str]:
+    """The socket of the ledger that this rank's launcher has on this host, and its folder."""
+    who = launcher()
+    boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    name = f"{who['pid']}:{who['start']}"
+    job = "leases-" + hashlib.sha256(f"{boot_id} {name}".encode()).hexdigest()[:16]
+    path = str(_runtime_folder() / f"{job}.sock")
+    folder = os.path.join(_state_home(), "paceline", "leases", job)
+    if _answers(path):
+        return path, folder
+    _spawn(path, job, "--leases", folder, "--launcher", name)
+    deadline = time.monotonic() + _START_SECONDS
+    while not _answers(path):
+        if time.monotonic() > deadline:
+            raise DataError(
+                what="nobody keeps this rank's leases",
+                where=path,
+                why=f"no keeper listens there after {_START_SECONDS:.0f} s",
+                fix=f"look at {path.removesuffix('.sock')}.log",
+            )
+        time.sleep(0.02)
+    return path, folder
 
 
 def _job_of(key: str) -> str:
@@ -62,12 +129,27 @@ def _has_keeper(folder: Path, key: str) -> bool:
     return _answers(str(folder / f"{_job_of(key)}.sock"))
 
 
+def _lead(directory: str, key: str, words: Fields) -> str:
+    """What the keepers of other hosts join this host's with."""
+    path = _keeper(directory, _runtime_folder(), key)
+    try:
+        fields = Link.ask(path, {"op": "lead", **words}, "leads")
+    except Refused as refused:
+        raise CheckpointError(
+            what=refused.what, where=directory, why=refused.why, fix=refused.fix
+        ) from refused
+    return str(fields["join"])
+
+
 def _tier_flag(directory: str, job: str) -> list[str]:
     """Where the keeper keeps on a local disk what goes to an object store."""
     if directory.startswith("/"):
         return []
-    home = os.environ.get("XDG_STATE_HOME", "") or os.path.expanduser("~/.local/state")
-    return ["--tier", os.path.join(home, "paceline", "tiers", job)]
+    return ["--tier", os.path.join(_state_home(), "paceline", "tiers", job)]
+
+
+def _state_home() -> str:
+    return os.environ.get("XDG_STATE_HOME", "") or os.path.expanduser("~/.local/state")
 
 
 def _answers(path: str) -> bool:

@@ -1,6 +1,7 @@
 """What a script may tell its launcher: steps, loss, checkpoints."""
 
 import os
+import sys
 
 TYPE_CHECKING = False  # as typing's, whose import would take longer than this whole package
 if TYPE_CHECKING:
@@ -80,7 +81,19 @@ def is_managed() -> bool:
 
 def rank() -> int:
     """This process' rank, 0 without a launcher: `if pl.rank() == 0: …`."""
-    return _launch().rank
+    return _in_group()[0]
+
+
+def _in_group() -> tuple[int, int]:
+    """Rank and world size. srun sets neither RANK nor WORLD_SIZE: the process group knows them."""
+    launch = _launch()
+    if not launch.has_world and "torch.distributed" in sys.modules:
+        from paceline.integrations.process_group import default_group
+
+        group = default_group()
+        if group is not None:
+            return group.rank, group.size
+    return launch.rank, launch.world_size
 
 
 def local_rank() -> int:
@@ -90,7 +103,7 @@ def local_rank() -> int:
 
 def world_size() -> int:
     """How many ranks train, 1 without a launcher: `shard(data, pl.world_size())`."""
-    return _launch().world_size
+    return _in_group()[1]
 
 
 def generation() -> int:

@@ -255,11 +255,11 @@ def test_state_that_cannot_be_saved_is_named(tmp_path: Path) -> None:
         ckpt.save(0, {"t": torch.eye(2).to_sparse()})
 
 
-def test_several_ranks_without_a_launcher_are_refused(
+def test_several_ranks_without_a_process_group_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WORLD_SIZE", "2")
-    with pytest.raises(CheckpointError, match="paceline run"):
+    with pytest.raises(CheckpointError, match="call init_process_group first"):
         Checkpointer(tmp_path / "c")
 
 

@@ -162,7 +162,7 @@ def test_ranks_without_a_launcher_are_told(loaders: Any, monkeypatch: Any) -> No
     monkeypatch.setenv("WORLD_SIZE", "2")
     progress.restart()
     try:
-        with pytest.raises(DataError, match="several ranks cannot share a data set"):
+        with pytest.raises(DataError, match="several hosts cannot share a data set"):
             next(iter(loaders(ElasticDataset(range(10)))))
     finally:
         monkeypatch.delenv("WORLD_SIZE")

@@ -43,6 +43,9 @@ absl::StatusOr<std::unique_ptr<CheckpointStation>> CheckpointStation::Open(React
                                         const std::string& line) { raw->OnLine(peer, line); },
                           .gone =
                               [raw](LineServer::PeerId peer) {
+                                std::erase_if(raw->waiting_, [peer](const Waiting& one) {
+                                  return one.peer == peer;
+                                });
                                 if (!raw->machine_.Knows(peer)) return;
                                 raw->Feed(core::RankClosed{peer});
                                 raw->listener_.ranks();
@@ -53,16 +56,17 @@ absl::StatusOr<std::unique_ptr<CheckpointStation>> CheckpointStation::Open(React
     if (image.place != raw->setup_.node) continue;
     raw->shelf_.Find({image.place, image.rank.value(), image.is_copy})->ForgetReaders();
   }
-  raw->OpenToPeers();
+  if (raw->setup_.peers.has_value()) raw->OpenToPeers(*raw->setup_.peers);
   return station;
 }
 
-void CheckpointStation::OpenToPeers() {
-  if (!setup_.peers.has_value()) return;
-  auto peers = PeerMemory::Start(
-      reactor_, &shelf_,
-      {setup_.node, setup_.peers->host, setup_.peers->credentials, setup_.store_host, setup_.tier},
-      [this] { SeeCopies(); });
+void CheckpointStation::OpenToPeers(Setup::Peers with) {
+  chunks_.reset();
+  peers_.reset();
+  auto peers = PeerMemory::Start(reactor_, &shelf_,
+                                 {setup_.node, std::move(with.host), std::move(with.credentials),
+                                  setup_.store_host, setup_.tier},
+                                 [this] { SeeCopies(); });
   if (!peers.ok()) {
     LogWarning("no_peers", {{"why", peers.status()}});
     return;
@@ -76,13 +80,14 @@ void CheckpointStation::OpenToPeers() {
   }
   peers_ = *std::move(peers);
   chunks_ = *std::move(chunks);
-  LogInfo("peers", {{"address", peers_->address()}, {"domain", setup_.peers->domain}});
-  Feed(core::PeersOpened{peers_->address(), setup_.peers->domain});
+  LogInfo("peers", {{"address", peers_->address()}, {"domain", with.domain}});
+  Feed(core::PeersOpened{peers_->address(), with.domain});
   SeeCopies();
 }
 
 CheckpointStation::~CheckpointStation() {
-  if (timer_ != 0) reactor_.Cancel(timer_);
+  reactor_.Cancel(timer_);
+  reactor_.Cancel(waiting_timer_);
 }
 
 // ---- what the agent says ----
@@ -91,8 +96,11 @@ void CheckpointStation::SetGeneration(Generation generation) {
   if (generation == machine_.generation()) return;
   shelf_.Refresh();
   Feed(core::GenerationCarriedOut{generation});
-  is_paused_ = false;
-  for (const auto& [peer, line] : std::exchange(paused_, {})) OnLine(peer, line);
+  Readmit();
+}
+
+void CheckpointStation::Readmit() {
+  for (const Waiting& one : std::exchange(waiting_, {})) OnLine(one.peer, one.line);
 }
 
 uint64_t CheckpointStation::NewestGeneration() {

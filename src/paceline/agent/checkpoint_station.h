@@ -7,6 +7,8 @@
 //
 // Everything runs on the loop's thread but the tasks of CheckpointWorker.
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -53,10 +55,18 @@ class CheckpointStation {
     };
     std::optional<Peers> peers = {};
   };
+  struct Admission {
+    std::string waits_for = {};  // until the next SetGeneration or Readmit; empty: it may
+    std::optional<core::AnswerProblem> problem;  // it may not
+  };
   struct Listener {
     std::function<void(const CheckpointReport&)> report;
     std::function<void()> over;           // the job ends and nothing is on the way any more
     std::function<void()> ranks = [] {};  // one has come or gone
+    // May that process open a checkpoint? None: any may, at once.
+    std::function<Admission(pid_t pid, const nlohmann::json& open)> admits = {};
+    // A process asks that this keeper decides for those of other hosts: the answer.
+    std::function<nlohmann::json(const nlohmann::json& lead)> leads = {};
   };
 
   static absl::StatusOr<std::unique_ptr<CheckpointStation>> Open(Reactor& reactor, Setup setup,
@@ -67,11 +77,15 @@ class CheckpointStation {
 
   // The ranks of that world are here, and nobody of an older one lives.
   void SetGeneration(Generation generation);
+  // Images are exchanged with other hosts from now on, instead of those of an earlier call.
+  void OpenToPeers(Setup::Peers peers);
   // A master listens from now on: tell it everything.
   void Linked();
   void TellNow();
-  // Whoever opens a checkpoint waits until the next SetGeneration.
-  void Pause() { is_paused_ = true; }
+  // Processes that wait for their admission ask for it again.
+  void Readmit();
+  // Its connections are closed, although children of it may hold them open.
+  void ProcessEnded(pid_t pid) { server_->DropProcess(pid); }
   bool has_ranks() const { return machine_.has_ranks(); }
   // Of all that is in memory here, and of what this station was told.
   uint64_t NewestGeneration();
@@ -85,18 +99,23 @@ class CheckpointStation {
   void CleanUp();
 
  private:
+  struct Waiting {  // for its admission
+    LineServer::PeerId peer = 0;
+    std::string line;
+    std::string what;
+  };
   CheckpointStation(Reactor& reactor, Setup setup, Listener listener);
   std::unique_ptr<CheckpointWorker> MakeWorker();
   void OnLine(LineServer::PeerId peer, const std::string& line);
   void OnOpen(LineServer::PeerId peer, const nlohmann::json& message);
   void OnDamaged(const nlohmann::json& message);
+  void Wait(Waiting waiting);
   void OnDone(CheckpointDone done);
   void On(ShardDone& done);
   void On(const CommitDone& done);
   void On(const LookDone& done);
   void On(const FetchDone& done);
   void On(const ImageFreed& freed);
-  void OpenToPeers();
 
   void Feed(const core::StationEvent& event);
   void Rearm();
@@ -137,8 +156,8 @@ class CheckpointStation {
   uint64_t persist_bytes_ = 0;           // of that, on this node
   Reactor::TimerId timer_ = 0;
   Instant armed_for_ = Instant::Max();
-  bool is_paused_ = false;
-  std::vector<std::pair<LineServer::PeerId, std::string>> paused_;  // lines that wait
+  std::vector<Waiting> waiting_;
+  Reactor::TimerId waiting_timer_ = 0;
   // Last: their threads post to the loop. A storage that takes nothing must not keep a world from
   // restoring, so what reads has a thread of its own.
   std::unique_ptr<PeerMemory> peers_;

@@ -16,6 +16,7 @@ namespace {
 using nlohmann::json;
 
 constexpr uint32_t kKeepMax = 1'000'000;
+constexpr int64_t kNoticeAfterNs = 10'000'000'000;
 
 // {"directory": "/d", "keep": 3, "every": "auto" | {"steps": n} | {"seconds": x}}
 std::optional<CheckpointTerms> TermsIn(const json& message) {
@@ -57,11 +58,17 @@ json JsonOf(std::string_view op, SavedStep saved) {
 void CheckpointStation::OnLine(LineServer::PeerId peer, const std::string& line) {
   const json message = ParseJson(line);
   const std::string op = message.is_object() ? JsonText(message, "op") : "";
-  if (op == "open" && is_paused_) {
-    paused_.emplace_back(peer, line);
-    return;
+  if (op == "open") {
+    Admission admission;
+    if (listener_.admits) admission = listener_.admits(server_->PidOf(peer), message);
+    if (admission.problem.has_value()) {
+      admission.problem->peer = peer;
+      return Refuse(*admission.problem);
+    }
+    if (admission.waits_for.empty()) return OnOpen(peer, message);
+    return Wait({peer, line, std::move(admission.waits_for)});
   }
-  if (op == "open") return OnOpen(peer, message);
+  if (op == "lead" && listener_.leads) return Answer(peer, listener_.leads(message));
   if (!machine_.Knows(peer)) {
     return Refuse({peer, "a rank speaks before it has opened its checkpoint",
                    Concat("it says ", op), "use paceline.torch.Checkpointer"});
@@ -89,6 +96,19 @@ void CheckpointStation::OnLine(LineServer::PeerId peer, const std::string& line)
   } else if (op == "damaged") {
     OnDamaged(message);
   }
+}
+
+// Whoever waits long is told for what.
+void CheckpointStation::Wait(Waiting waiting) {
+  std::erase_if(waiting_, [&waiting](const Waiting& one) { return one.peer == waiting.peer; });
+  waiting_.push_back(std::move(waiting));
+  if (waiting_timer_ != 0) return;
+  waiting_timer_ = reactor_.CallAt(MonotonicNs() + kNoticeAfterNs, [this] {
+    waiting_timer_ = 0;
+    for (const Waiting& one : waiting_) {
+      Do(core::AnswerNotice{one.peer, Concat("the checkpoint waits for ", one.what)});
+    }
+  });
 }
 
 void CheckpointStation::OnOpen(LineServer::PeerId peer, const json& message) {

@@ -7,7 +7,9 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include "paceline/agent/unix_socket.h"
 #include "paceline/base/log.h"
@@ -36,10 +38,12 @@ void LineServer::OnPeer() {
   for (;;) {
     Fd fd(::accept4(fd_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!fd.is_open()) return;
-    if (!SameUserAt(fd.get()).has_value() || peers_.size() >= kPeersMax) continue;
+    const std::optional<ucred> process = SameUserAt(fd.get());
+    if (!process.has_value() || peers_.size() >= kPeersMax) continue;
     const PeerId id = next_++;
     const int raw = fd.get();
     peers_[id].fd = std::move(fd);
+    peers_[id].pid = process->pid;
     const absl::Status watched =
         reactor_.Watch(raw, EPOLLIN, [this, id](uint32_t events) { OnReady(id, events); });
     if (!watched.ok()) peers_.erase(id);
@@ -80,6 +84,19 @@ void LineServer::Send(PeerId id, const std::string& line) {
   }
   found->second.unsent += line + "\n";
   Flush(id);
+}
+
+pid_t LineServer::PidOf(PeerId id) const {
+  const auto found = peers_.find(id);
+  return found == peers_.end() ? 0 : found->second.pid;
+}
+
+void LineServer::DropProcess(pid_t pid) {
+  std::vector<PeerId> dropped;
+  for (const auto& [id, peer] : peers_) {
+    if (peer.pid == pid) dropped.push_back(id);
+  }
+  for (const PeerId id : dropped) Drop(id);
 }
 
 void LineServer::Flush(PeerId id) {

@@ -4,6 +4,8 @@
 // length of a line, of what waits to be read by a peer, and the number of peers. A peer that breaks
 // a bound is cut off; it loses nothing but its connection.
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -37,10 +39,15 @@ class LineServer {
 
   // Without its end. Dropped when the peer has gone.
   void Send(PeerId peer, const std::string& line);
+  // Who connected; 0: the peer has gone, or is of another pid namespace.
+  pid_t PidOf(PeerId peer) const;
+  // Drops whom that process connected.
+  void DropProcess(pid_t pid);
 
  private:
   struct Peer {
     Fd fd;
+    pid_t pid = 0;
     std::string unread;  // by us: the beginning of a line
     std::string unsent;
   };

@@ -4,27 +4,57 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <deque>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "paceline/agent/agent_setup.h"
 #include "paceline/agent/checkpoint_station.h"
+#include "paceline/agent/json_field.h"
+#include "paceline/agent/keeper_crew.h"
+#include "paceline/agent/keeper_link.h"
+#include "paceline/agent/pids.h"
+#include "paceline/agent/process_watch.h"
+#include "paceline/agent/rank_world.h"
 #include "paceline/agent/reactor.h"
 #include "paceline/base/fd.h"
-#include "paceline/base/file_text.h"
+#include "paceline/base/json.h"
 #include "paceline/base/log.h"
 #include "paceline/base/status_macros.h"
 #include "paceline/base/text.h"
+#include "paceline/base/utf8.h"
 #include "paceline/core/checkpoint_ledger.h"
+#include "paceline/wire/master_server.h"
 
 namespace paceline::agent {
 namespace {
 
-constexpr char kNode[] = "private";
-// After its process has gone the keeper stays for a while: the next run may find everything warm.
-constexpr int64_t kLingerNs = 30'000'000'000;
+// Of a world of several hosts it is rank 0's.
+constexpr NodeId kOwn(1);
+// After its ranks and their launcher have gone the keeper stays for a while: the next run may find
+// everything warm.
+constexpr int64_t kLingerNs = 60'000'000'000;
+// Starts of all ranks whose late ranks are still known.
+constexpr size_t kPastMax = 256;
+
+// In the names of arenas, so that hosts are told apart and a later keeper of this one finds them.
+std::string NodeName() {
+  std::array<char, 256> name{};
+  return ::gethostname(name.data(), name.size() - 1) == 0 ? Concat("keeper-", name.data())
+                                                          : "keeper";
+}
+
+// What may be lost together with this host.
+std::string Domain() {
+  const char* named = std::getenv("PACELINE_FAILURE_DOMAIN");
+  return named != nullptr && *named != '\0' ? CleanText(named) : BootId();
+}
 
 class PrivateKeeper {
  public:
@@ -32,43 +62,155 @@ class PrivateKeeper {
       : reactor_(std::move(reactor)),
         job_id_(options.job_id),
         storage_wait_(options.storage_wait),
-        began_(MonotonicNow()) {}
+        began_(MonotonicNow()),
+        ranks_(*reactor_),
+        launchers_(*reactor_) {}
 
   absl::Status Begin(const PrivateKeeperOptions& options) {
-    const std::string boot_id(Trimmed(ReadText("/proc/sys/kernel/random/boot_id", 64)));
-    ASSIGN_OR_RETURN(station_, CheckpointStation::Open(*reactor_,
-                                                       {.node = kNode,
-                                                        .job_id = job_id_,
-                                                        .boot_id = boot_id,
-                                                        .socket = options.socket,
-                                                        .arena_roots = ArenaRoots(job_id_),
-                                                        .tier = options.tier,
-                                                        .store_host = {.python = options.python},
-                                                        .report_every = Duration::Milliseconds(50),
-                                                        .is_private = true},
-                                                       {.report =
-                                                            [this](const CheckpointReport& report) {
-                                                              ledger_.Report(NodeId(1), report);
-                                                              Settle();
-                                                            },
-                                                        .over = [] {},
-                                                        .ranks = [this] { OnRanks(); }}));
-    absent_since_ns_ = MonotonicNs();
-    WatchAbsence();
-    Form();
+    ASSIGN_OR_RETURN(
+        station_, CheckpointStation::Open(
+                      *reactor_,
+                      {.node = NodeName(),
+                       .job_id = job_id_,
+                       .boot_id = BootId(),
+                       .socket = options.socket,
+                       .arena_roots = ArenaRoots(job_id_),
+                       .tier = options.tier,
+                       .store_host = {.python = options.python},
+                       .report_every = Duration::Milliseconds(50),
+                       .is_private = true},
+                      {.report = [this](const CheckpointReport& report) { OnReport(kOwn, report); },
+                       .over = [] {},
+                       .ranks = [this] { OnRanks(); },
+                       .admits = [this](pid_t pid, const auto& open) { return Admit(pid, open); },
+                       .leads = [this](const auto& lead) { return Lead(lead); }}));
+    idle_since_ns_ = MonotonicNs();
+    Form({.attempt = "", .seats = {{NodeId(1), 0, 1}}});
+    WatchIdle();
     return absl::OkStatus();
   }
 
   void Run() { reactor_->Run(); }
 
  private:
-  // A world of one rank for each run of the process.
-  void Form() {
+  // A world for each run of a process alone, and for each start of all ranks by a launcher.
+  void Form(const RankWorld& world) {
     is_ending_ = false;
-    world_ = World{.generation = Generation(station_->NewestGeneration() + 1),
-                   .seats = {{NodeId(1), 0, 1}}};
+    // That of the world before; rank 0's keeper may already have made the next one.
+    const bool is_crew_past = crew_ != nullptr && crew_->attempt() == attempt_;
+    if (is_crew_past) crew_.reset();
+    if (!attempt_.empty()) past_.push_back(attempt_);
+    if (past_.size() > kPastMax) past_.pop_front();
+    attempt_ = world.attempt;
+    world_ = World{.generation = NextGeneration(world), .seats = world.seats};
+    LogInfo("world", {{"generation", world_.generation},
+                      {"ranks", world_.world_size()},
+                      {"hosts", world.hosts},
+                      {"host", world.host}});
+    // Nodes are numbered anew in a world of several hosts.
+    if (hosts_ > 1 || world.hosts > 1) ledger_ = {};
+    hosts_ = world.hosts;
+    if (world.host == 0) link_.reset();
+    if (world.hosts > 1 && world.host == 0) {
+      station_->OpenToPeers({crew_->address(), Domain(), crew_->credentials()});
+      crew_->Begin(world_.generation);
+    }
     station_->SetGeneration(world_.generation);
     station_->TellNow();
+  }
+
+  Generation NextGeneration(const RankWorld& world) const {
+    if (world.host > 0) return begun_;
+    const uint64_t others = world.hosts > 1 ? crew_->newest_generation() : 0;
+    return Generation(std::max(station_->NewestGeneration(), others) + 1);
+  }
+
+  void OnReport(NodeId node, const CheckpointReport& report) {
+    if (link_ != nullptr) {
+      link_->Send(report);  // what is not sent is told anew by the next connection
+      return;
+    }
+    ledger_.Report(node, report);
+    Settle();
+  }
+
+  // ---- several hosts: docs/adr/0017 ----
+
+  // Rank 0 asks for that before it tells its world to the others.
+  nlohmann::json Lead(const nlohmann::json& lead) {
+    const std::string attempt = JsonText(lead, "attempt");
+    if (crew_ == nullptr || crew_->attempt() != attempt) {
+      auto crew = KeeperCrew::Start(
+          *reactor_, attempt, job_id_, JsonText(lead, "address"),
+          {.changed = [this] { reactor_->Post([this] { OnCrew(); }); },
+           .report = [this](NodeId node, const auto& report) { OnReport(node, report); },
+           .lost =
+               [this](NodeId node) {
+                 ledger_.Forget(node);
+                 Settle();
+               }});
+      if (!crew.ok()) {
+        return {{"op", "error"},
+                {"what", "the keepers of several hosts cannot talk to each other"},
+                {"why", std::string(Text(crew.status()))},
+                {"fix", "MASTER_ADDR has to be an address of rank 0's host"}};
+      }
+      crew_ = *std::move(crew);
+    }
+    return {{"op", "leads"}, {"join", crew_->join()}};
+  }
+
+  void OnCrew() {
+    station_->Readmit();
+    if (crew_ != nullptr && crew_->attempt() == attempt_) EndWhenAllHaveGone();
+    WatchIdle();
+  }
+
+  void Join(const RankWorld& world) {
+    crew_.reset();
+    begun_ = Generation();
+    joined_ = world.attempt;
+    NodeReport identity;
+    identity.boot_id = BootId();
+    identity.agent_pid = ::getpid();
+    identity.address = world.address;
+    identity.generation = Generation(station_->NewestGeneration());
+    const auto began = [this](Generation generation) {
+      begun_ = generation;
+      reactor_->Post([this] { station_->Readmit(); });
+    };
+    const auto order = [this](const CheckpointOrder& order) {
+      station_->Take(order);
+      if (order.is_over) reactor_->Post([this] { Leave(); });
+    };
+    link_ = std::make_unique<KeeperLink>(
+        *reactor_, KeeperLink::Setup{.join = world.join, .host = world.host, .identity = identity},
+        KeeperLink::Listener{.enrolled =
+                                 [this, address = world.address](const auto& credentials) {
+                                   station_->OpenToPeers({address, Domain(), credentials});
+                                 },
+                             .opened = [this] { station_->TellNow(); },
+                             .began = began,
+                             .order = order,
+                             .broken = [this] { OnIdle(); }});
+  }
+
+  // Nothing of this world is needed of this host any more.
+  void Leave() {
+    if (link_ == nullptr || !station_->is_over()) return;
+    link_.reset();
+    OnIdle();
+  }
+
+  // May the ranks of that world, which has not begun here, train?
+  bool HasBegun(const RankWorld& world) {
+    if (world.hosts == 1) return true;
+    if (world.host == 0) {
+      const bool is_its_crew = crew_ != nullptr && crew_->attempt() == world.attempt;
+      return is_its_crew && crew_->IsWhole(world.hosts);
+    }
+    if (link_ == nullptr || joined_ != world.attempt) Join(world);
+    return begun_ > Generation();
   }
 
   core::CheckpointView View() const {
@@ -78,27 +220,70 @@ class PrivateKeeper {
             .is_ending = is_ending_,
             .age = MonotonicNow() - began_,
             .has_ended = {},
-            .members = {NodeId(1)},
-            // Of a process that has ended nobody waits but the next one, which shall not wait long.
+            .members = Members(),
+            // Of ranks that have ended nobody waits but the next ones, which shall not wait long.
             .storage_wait = is_ending_ ? Duration() : storage_wait_};
   }
 
-  void OnRanks() {
-    if (station_->has_ranks()) {
-      absent_since_ns_ = 0;
-      return;
+  std::vector<NodeId> Members() const {
+    std::vector<NodeId> members = {kOwn};
+    if (hosts_ == 1 || crew_ == nullptr) return members;
+    for (const NodeId node : crew_->Connected()) members.push_back(node);
+    return members;
+  }
+
+  CheckpointStation::Admission Admit(pid_t pid, const nlohmann::json& open) {
+    const std::optional<RankWorld> world = RankWorldIn(open);
+    if (!world.has_value()) return {.problem = NoSuchWorld()};
+    if (std::find(past_.begin(), past_.end(), world->attempt) != past_.end()) {
+      return {.problem = IsPast()};
     }
-    // The process has ended, or died. Its newest step goes to storage now, and whoever comes next
-    // waits for that: it is another world.
-    absent_since_ns_ = MonotonicNs();
-    WatchAbsence();
+    Follow(pid, LauncherIn(open));
+    const bool is_alone = world->attempt.empty();
+    const bool is_same = world->attempt == attempt_;
+    // A process alone waits until the newest step of the run before it is in storage. A launcher
+    // that has started its ranks again goes on from memory at once.
+    if (is_alone && is_ending_) {
+      return {.waits_for = "the newest step of the run before to be in storage"};
+    }
+    if (!is_same && station_->has_ranks()) return {.waits_for = "the ranks before these to end"};
+    if (!is_same && !HasBegun(*world)) {
+      return {.waits_for = world->host == 0 ? "the keepers of the other hosts"
+                                            : "the keeper of rank 0's host"};
+    }
+    if (!is_same) Form(*world);
+    is_ending_ = false;
+    return {};
+  }
+
+  // The connection of a dead rank may live on in its children, and the memory of a job lives as
+  // long as its launcher.
+  void Follow(pid_t pid, const ProcessId& launcher) {
+    const uint64_t start = pid > 0 && !ranks_.Has(pid) ? StartTimeOf(pid) : 0;
+    if (start != 0) ranks_.Add(pid, {pid, start}, [this, pid] { station_->ProcessEnded(pid); });
+    if (launcher.pid <= 0 || launchers_.Has(launcher.pid)) return;
+    launchers_.Add(launcher.pid, launcher, [this] { OnIdle(); });
+  }
+
+  void OnRanks() {
+    if (link_ != nullptr) link_->SayRanks(station_->has_ranks());
+    if (station_->has_ranks()) return;
+    OnIdle();
+    station_->Readmit();  // ranks that were started anew may wait for the end of these
+    EndWhenAllHaveGone();
+  }
+
+  // All ranks have ended, or died, on every host: their newest step goes to storage now.
+  void EndWhenAllHaveGone() {
+    const bool has_others = hosts_ > 1 && crew_ != nullptr && crew_->has_ranks();
+    if (station_->has_ranks() || has_others || link_ != nullptr || is_ending_) return;
     if (book_.restore.generation != world_.generation) return;
     is_ending_ = true;
-    station_->Pause();
     station_->TellNow();
   }
 
   void Settle() {
+    if (link_ != nullptr) return;  // rank 0's keeper decides
     std::vector<std::string> said;
     const Instant now = MonotonicNow();
     for (;;) {
@@ -108,7 +293,12 @@ class PrivateKeeper {
     }
     for (const std::string& text : said) LogWarning("checkpoint", {{"why", text}});
     const bool is_new = !ledger_.TakeNewcomers().empty();
-    if (ledger_.TakeChanged() || is_new) station_->Take(ledger_.OrderFor(NodeId(1), View()));
+    if (ledger_.TakeChanged() || is_new) {
+      station_->Take(ledger_.OrderFor(kOwn, View()));
+      for (const NodeId node : Members()) {
+        if (node != kOwn) crew_->Send(node, ledger_.OrderFor(node, View()));
+      }
+    }
     reactor_->Cancel(timer_);
     const Instant deadline = ledger_.NextDeadline();
     // What is due already waits for a report.
@@ -118,16 +308,43 @@ class PrivateKeeper {
   }
 
   void Renew() {
-    if (is_ending_ && ledger_.is_over()) Form();
+    if (!is_ending_ || !ledger_.is_over()) return;
+    Form({.attempt = "", .seats = {{NodeId(1), 0, 1}}});
+    WatchIdle();
   }
 
-  void WatchAbsence() {
-    reactor_->CallAt(MonotonicNs() + kLingerNs, [this] {
-      const bool is_long = absent_since_ns_ != 0 && MonotonicNs() >= absent_since_ns_ + kLingerNs;
-      if (!is_long || is_ending_) return;
+  bool IsNeeded() const {
+    if (station_->has_ranks() || !launchers_.empty() || is_ending_) return true;
+    if (link_ != nullptr) return link_->is_connected();
+    return hosts_ > 1 && crew_ != nullptr && crew_->has_ranks();
+  }
+
+  void OnIdle() {
+    idle_since_ns_ = MonotonicNs();
+    WatchIdle();
+  }
+
+  // Ends when nobody has needed it for a while.
+  void WatchIdle() {
+    reactor_->Cancel(std::exchange(idle_timer_, 0));
+    if (IsNeeded()) return;
+    idle_timer_ = reactor_->CallAt(idle_since_ns_ + kLingerNs, [this] {
+      idle_timer_ = 0;
+      if (IsNeeded()) return;
       station_->CleanUp();
       reactor_->Stop();
     });
+  }
+
+  static core::AnswerProblem IsPast() {
+    return {0, "this rank is of a world that has ended",
+            "the launcher has started all ranks again since this one came",
+            "nothing to do: it is about to be stopped"};
+  }
+
+  static core::AnswerProblem NoSuchWorld() {
+    return {0, "this is no way to open a checkpoint", "what it says of its world cannot be",
+            "use paceline.torch.Checkpointer, from the same installation on every host"};
   }
 
   std::unique_ptr<Reactor> reactor_;
@@ -138,15 +355,28 @@ class PrivateKeeper {
   core::CheckpointLedger ledger_;
   core::CheckpointBook book_;
   World world_;
-  bool is_ending_ = false;
-  int64_t absent_since_ns_ = 0;
+  std::string attempt_;           // that world_ was formed for; empty: for a process alone
+  std::deque<std::string> past_;  // attempts that are over
+  uint32_t hosts_ = 1;            // of world_
+  std::string joined_;            // the attempt of link_
+  Generation begun_;              // its world, once rank 0's keeper has said so
+  bool is_ending_ = false;        // nobody is left, and the newest step goes to storage
+  int64_t idle_since_ns_ = 0;     // the last rank, or launcher, ended then
   Reactor::TimerId timer_ = 0;
+  Reactor::TimerId idle_timer_ = 0;
+  ProcessWatch ranks_;      // by pid
+  ProcessWatch launchers_;  // by pid
+  // Of several hosts, at that of rank 0, and at the others. Last: their threads post to the loop.
+  std::unique_ptr<KeeperCrew> crew_;
+  std::unique_ptr<KeeperLink> link_;
 };
 
 }  // namespace
 
 absl::StatusOr<int> RunPrivateKeeper(const PrivateKeeperOptions& options) {
   BlockAgentSignals();
+  // Before there is a thread. Its children talk to object stores, and not by gRPC.
+  wire::UseOnlyTls13();
   const Fd lock(::open((options.socket + ".lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
   if (!lock.is_open() || ::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
     return absl::AlreadyExistsError(Concat("another keeper holds ", options.socket, ".lock"));

@@ -1,8 +1,9 @@
 #pragma once
 
-// The keeper of a training process that no launcher started: a station for one rank, and the ledger
-// that a master would hold. It begins with the process, survives it, brings its newest step to
-// storage, and ends when nobody has come back for a while.
+// The keeper of ranks that paceline has not started: of a process alone, or of all ranks that
+// torchrun or another launcher started on this host. It has a station for them, and the ledger that
+// a master would hold. It begins with the first rank, survives all of them, brings their newest
+// step to storage, and ends when their launcher has ended and nobody has come back for a while.
 
 #include <string>
 

@@ -1,0 +1,45 @@
+"""torch's default process group, in which the ranks of another launcher find each other."""
+
+import torch.distributed as dist
+
+from paceline.plan import CheckpointError
+
+
+class Group:
+    """Who this rank is, and small texts that all ranks see: `group.put("a", "…")`."""
+
+    def __init__(self) -> None:
+        self.rank = dist.get_rank()
+        self.size = dist.get_world_size()
+        self.name = str(dist.distributed_c10d._get_default_group().group_name)  # pyright: ignore
+        # A collective would need a device that is set, and a backend for it.
+        self._store = dist.distributed_c10d._get_default_store()  # pyright: ignore
+
+    def put(self, key: str, text: str) -> None:
+        """All ranks may read that text from now on."""
+        try:
+            self._store.set(f"paceline/{self.name}/{key}", text)
+        except RuntimeError as error:
+            raise _away(error) from error
+
+    def read(self, key: str) -> str | None:
+        """The text; None as long as nobody has put one."""
+        name = f"paceline/{self.name}/{key}"
+        try:
+            return self._store.get(name).decode() if self._store.check([name]) else None
+        except RuntimeError as error:
+            raise _away(error) from error
+
+
+def default_group() -> Group | None:
+    """The default process group, or None when there is none."""
+    return Group() if dist.is_available() and dist.is_initialized() else None
+
+
+def _away(error: RuntimeError) -> CheckpointError:
+    return CheckpointError(
+        what="the ranks cannot find each other",
+        where="the store of the process group",
+        why=str(error).partition("\n")[0],
+        fix="nothing to do when another rank has ended: the launcher starts all again",
+    )
