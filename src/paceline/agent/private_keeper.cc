@@ -262,7 +262,11 @@ class PrivateKeeper {
     const uint64_t start = pid > 0 && !ranks_.Has(pid) ? StartTimeOf(pid) : 0;
     if (start != 0) ranks_.Add(pid, {pid, start}, [this, pid] { station_->ProcessEnded(pid); });
     if (launcher.pid <= 0 || launchers_.Has(launcher.pid)) return;
-    launchers_.Add(launcher.pid, launcher, [this] { OnIdle(); });
+    launchers_.Add(launcher.pid, launcher, [this] {
+      // Its ranks may have died before their world began.
+      if (link_ != nullptr && !station_->has_ranks()) link_->SayRanks(false);
+      OnIdle();
+    });
   }
 
   void OnRanks() {
