@@ -56,6 +56,10 @@ class Restoring:
         """What does not fit: an error when all has to, else it is told."""
         (self.problems if self.strict else self.left_out).append(sentence)
 
+    def has_entry(self, key: str) -> bool:
+        """Whether more than tensors was saved of that entry."""
+        return key in cast("dict[str, notes.Json]", self.own.get("entries", {}))
+
     def entry(self, key: str) -> notes.Json | None:
         """What was saved of that entry beside its tensors; None: nothing, and it is told."""
         entries = cast("dict[str, notes.Json]", self.own.get("entries", {}))

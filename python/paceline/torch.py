@@ -277,7 +277,10 @@ class Torch:
         return False
 
     def restore_entry(self, work: Restoring, key: str, value: object, state: State) -> bool:
-        if isinstance(value, torch.nn.Module) and not has_own_ways(value):
+        # Hooks may come with the first step, as FSDP's do: what was saved decides then.
+        if isinstance(value, torch.nn.Module) and not (
+            has_own_ways(value) and work.has_entry(key)
+        ):
             for name, tensor, _container, _name in module_tensors(bare(value, None), None):
                 work.want(f"{key}.{name}", tensor)
             return True

@@ -416,3 +416,29 @@ def test_steps_are_whole_numbers(tmp_path: Path) -> None:
         ckpt.save(-1, state)
     ckpt.close()
     assert Checkpointer(tmp_path / "c").restore(state) == 5
+
+
+class HookedLate(nn.Linear):
+    """Has a hook on its state_dict from its first forward on, as FSDP's modules do."""
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:  # pyright: ignore
+        if not self._state_dict_pre_hooks:
+            self.register_state_dict_pre_hook(lambda *_: None)
+        return super().forward(inputs)
+
+
+@pytest.mark.parametrize("planned_early", [False, True])
+@pytest.mark.parametrize("restored_late", [False, True])
+def test_hooks_that_come_with_the_first_step(
+    planned_early: bool, restored_late: bool, tmp_path: Path
+) -> None:
+    state, fresh = {"model": HookedLate(2, 3)}, {"model": HookedLate(2, 3)}
+    with Checkpointer(tmp_path / "c") as ckpt:
+        if planned_early:
+            ckpt.restore(state)
+        state["model"](torch.ones(2))
+        ckpt.save(0, state)
+    if restored_late:
+        fresh["model"](torch.ones(2))
+    assert load(tmp_path / "c", fresh).left_out == []
+    assert differences(state, fresh) == []
