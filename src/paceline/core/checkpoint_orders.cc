@@ -122,6 +122,7 @@ CheckpointOrder CheckpointLedger::OrderFor(NodeId node, const CheckpointView& vi
   order.replicas = replication_.replicas();
   order.replicated = replication_.newest();
   order.copying = replication_.copying();
+  order.equal = replication_.EqualFor(node);
   order.replica_problem = replication_.problem();
   order.drop_others = replication_.is_complete();
   if (order.fetch.empty()) order.fetch = replication_.OrdersFor(node);

@@ -48,6 +48,23 @@ bool Lists(const CheckpointReport& report, const MemoryImage& wanted) {
   });
 }
 
+// Nodes that hold equal files tell the same of them: in a large job that is looked at once.
+void AddEqual(const Memories& memories, SavedStep saved, Seen* seen) {
+  std::set<uint64_t> known;
+  for (const auto& [node, report] : memories.reports) {
+    for (const EqualFiles& equal : report.equal) {
+      if (seen->root_of.size() >= seen->world_size) return;
+      if (equal.saved != saved || !known.insert(equal.file_root).second) continue;
+      for (const RankRun& run : equal.ranks) {
+        for (uint32_t i = 0; i < run.count && run.first + i < seen->world_size; ++i) {
+          const bool is_new = seen->root_of.emplace(Rank(run.first + i), equal.file_root).second;
+          if (is_new) MARK("an equal file is known though its host is lost");
+        }
+      }
+    }
+  }
+}
+
 Seen Look(const Memories& memories, SavedStep saved) {
   Seen seen;
   std::map<std::string_view, const CheckpointReport*> owners;  // by place
@@ -74,11 +91,14 @@ Seen Look(const Memories& memories, SavedStep saved) {
           {node, {report.place, report.address, image.place, image.is_copy}, image.root});
     }
   }
-  // What was there when the step was replicated, and has gone with its host.
+  // What was there when the step was replicated, and has gone with its host. This master has seen
+  // it, or an earlier one has told the nodes that are left.
+  if (seen.root_of.empty()) return seen;
   const auto known = memories.roots.find(saved);
-  if (known != memories.roots.end() && !seen.root_of.empty()) {
+  if (known != memories.roots.end()) {
     seen.root_of.insert(known->second.begin(), known->second.end());
   }
+  AddEqual(memories, saved, &seen);
   return seen;
 }
 

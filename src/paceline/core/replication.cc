@@ -174,6 +174,46 @@ void Replication::GiveUp(Instant now, const std::string& why, std::vector<std::s
   has_changed_ = true;
 }
 
+void Replication::NoteEqual(const World& world, SavedStep saved,
+                            const std::map<Rank, uint64_t>& roots) {
+  std::map<uint64_t, std::vector<RankRun>> runs_of;
+  for (const auto& [rank, root] : roots) {
+    std::vector<RankRun>& runs = runs_of[root];
+    const bool goes_on = !runs.empty() && runs.back().first + runs.back().count == rank.value();
+    if (goes_on) {
+      ++runs.back().count;
+    } else {
+      runs.push_back({rank.value(), 1});
+    }
+  }
+  equal_.clear();
+  equal_here_.clear();
+  std::map<uint64_t, size_t> index_of;
+  for (auto& [root, runs] : runs_of) {
+    if (runs.size() == 1 && runs[0].count == 1) continue;
+    index_of[root] = equal_.size();
+    equal_.push_back({saved, root, std::move(runs)});
+  }
+  for (const Seat& seat : world.seats) {
+    std::set<size_t> here;
+    for (uint32_t rank = seat.first_rank; rank < seat.first_rank + seat.rank_count; ++rank) {
+      const auto root = roots.find(Rank(rank));
+      if (root == roots.end()) continue;
+      const auto index = index_of.find(root->second);
+      if (index != index_of.end()) here.insert(index->second);
+    }
+    if (!here.empty()) equal_here_[seat.node].assign(here.begin(), here.end());
+  }
+}
+
+std::vector<EqualFiles> Replication::EqualFor(NodeId node) const {
+  std::vector<EqualFiles> equal;
+  const auto here = equal_here_.find(node);
+  if (here == equal_here_.end()) return equal;
+  for (const size_t index : here->second) equal.push_back(equal_[index]);
+  return equal;
+}
+
 void Replication::Watch(Instant now, const World& world, const Domains& domains, Memories* memories,
                         std::vector<std::string>* said) {
   std::string why;
@@ -207,6 +247,7 @@ void Replication::Watch(Instant now, const World& world, const Domains& domains,
         if (image != nullptr) roots[Rank(rank)] = image->file_root;
       }
     }
+    NoteEqual(world, round_->saved, roots);
     while (memories->roots.size() > kRootsMax) memories->roots.erase(memories->roots.begin());
     has_changed_ = true;
   } else if (is_replan) {

@@ -44,6 +44,8 @@ class Replication {
 
   // All copies that this node shall have. After a round that was given up: those of the last one.
   std::vector<FetchOrder> OrdersFor(NodeId node) const;
+  // Which files of newest() equal one that this node saved.
+  std::vector<EqualFiles> EqualFor(NodeId node) const;
   // What is not among them may go: every image has its copies.
   bool is_complete() const { return round_.has_value() && round_->is_done; }
   // Some holder has still to fetch.
@@ -75,12 +77,15 @@ class Replication {
                             const Memories& memories, std::string* why) const;
   void Watch(Instant now, const World& world, const Domains& domains, Memories* memories,
              std::vector<std::string>* said);
+  void NoteEqual(const World& world, SavedStep saved, const std::map<Rank, uint64_t>& roots);
   void GiveUp(Instant now, const std::string& why, std::vector<std::string>* said);
 
   uint32_t replicas_ = 0;
   std::optional<Round> round_;
   std::optional<Round> last_done_;
   std::optional<SavedStep> newest_;
+  std::vector<EqualFiles> equal_;                     // of newest_
+  std::map<NodeId, std::vector<size_t>> equal_here_;  // of each node's files: indexes into equal_
   std::set<std::pair<NodeId, Rank>> refused_;  // holders that could not, in the present round
   std::string problem_;
   uint32_t failures_in_a_row_ = 0;

@@ -294,6 +294,48 @@ TEST_F(Hosts, AnEqualOfALostHostIsFetchedFromItsTwin) {
   EXPECT_EQ(Order(4).fetch[0].rank, Rank(1));
 }
 
+// Found from outside (N0): the master's host was rebooted, with rank 0 on it. The new master did
+// not know that rank 0's tensors equal those in the memory of the other hosts.
+TEST_F(Hosts, ANewMasterKnowsAnEqualOfALostHost) {
+  Make(3);
+  Form(1, {0, 1, 2});
+  Save(5, {7});  // data parallel
+  Tell();
+  ASSERT_EQ(Order(1).replicated, (SavedStep{1, 5}));
+  ASSERT_EQ(Order(1).equal, (std::vector<EqualFiles>{{{1, 5}, 7, {{0, 3}}}}));
+  Save(6, {7});  // of this step no round was made
+  ledger_ = CheckpointLedger();
+  hosts_[0] = Host{.domain = hosts_[0].domain};
+  Form(2, {0, 1, 2});
+  EXPECT_EQ(book_.restore.from, RestoreOrder::From::kMemory);
+  EXPECT_EQ(book_.restore.saved, (SavedStep{1, 5}));
+  ASSERT_EQ(Order(0).fetch.size(), 1u);
+  EXPECT_EQ(Order(0).fetch[0].rank, Rank(1));
+}
+
+TEST_F(Hosts, ANewMasterKnowsTheEqualOfEachShard) {
+  Make(5);
+  Form(1, {0, 1, 2, 3});
+  Save(5, {7, 8});  // hybrid sharding: 0 = 2, 1 = 3
+  Tell();
+  EXPECT_EQ(Order(1).equal, (std::vector<EqualFiles>{{{1, 5}, 8, {{1, 1}, {3, 1}}}}));
+  ledger_ = CheckpointLedger();
+  Lose(0);
+  Form(2, {4, 1, 2, 3});
+  EXPECT_EQ(book_.restore.from, RestoreOrder::From::kMemory);
+  ASSERT_EQ(Order(4).fetch.size(), 1u);
+  EXPECT_EQ(Order(4).fetch[0].rank, Rank(2));
+}
+
+TEST_F(Hosts, FilesThatDifferAreToldToNobody) {
+  Make(3);
+  Form(1, {0, 1, 2});
+  Save(5, {1, 2, 3});
+  Replicate();
+  ASSERT_EQ(Order(1).replicated, (SavedStep{1, 5}));
+  EXPECT_TRUE(Order(1).equal.empty());
+}
+
 TEST_F(Hosts, SeveralWhoLackTheSameAreAChain) {
   Make(5);
   Form(1, {0, 1, 2, 3});

@@ -15,6 +15,8 @@ constexpr size_t kDamagedToldMax = 8;
 constexpr Duration kBlindAfter = Duration::Seconds(10);
 constexpr Duration kStorageLookAgain = Duration::Milliseconds(500);
 constexpr uint32_t kLookDoublingsMax = 5;
+// Steps of which a node remembers whose files are equal; an arena has as many slots.
+constexpr size_t kEqualStepsMax = 4;
 
 }  // namespace
 
@@ -257,6 +259,7 @@ void StationMachine::On(const CheckpointOrdered& event) {
     shards_.clear();
   }
   if (!order_.commit.has_value()) commit_.reset();
+  NoteEqual();
   StartPersist();
   HoldAll();
   actions_.push_back(KeepImages{order_.replicated, order_.copying});
@@ -277,6 +280,17 @@ void StationMachine::On(const CheckpointOrdered& event) {
   }
   if (order_.is_ending && !was_ending) ReportSoon(true);
   if (order_.is_over && !was_over) actions_.push_back(EndStation{});
+}
+
+// A later master knows of it only what nodes tell.
+void StationMachine::NoteEqual() {
+  for (const EqualFiles& equal : order_.equal) {
+    if (std::find(equal_.begin(), equal_.end(), equal) == equal_.end()) equal_.push_back(equal);
+  }
+  std::set<SavedStep> steps;
+  for (const EqualFiles& equal : equal_) steps.insert(equal.saved);
+  while (steps.size() > kEqualStepsMax) steps.erase(steps.begin());
+  std::erase_if(equal_, [&](const EqualFiles& equal) { return !steps.contains(equal.saved); });
 }
 
 void StationMachine::HoldAll() {
@@ -359,6 +373,14 @@ CheckpointReport StationMachine::MakeReport(const std::vector<MemoryImage>& imag
     report.address = peer_memory_->address;
     report.domain = peer_memory_->domain;
     report.failed = copies_.failed;
+  }
+  for (const EqualFiles& equal : equal_) {
+    const auto is_one = [&](const MemoryImage& image) {
+      return image.saved == equal.saved && image.file_root == equal.file_root;
+    };
+    if (std::any_of(report.images.begin(), report.images.end(), is_one)) {
+      report.equal.push_back(equal);
+    }
   }
   report.is_final = order_.is_ending && peers_.empty();
   return report;

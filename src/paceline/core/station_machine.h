@@ -182,6 +182,7 @@ struct AnswerProblem {
   std::string what;
   std::string why;
   std::string fix;
+  std::string where = {};  // empty: the directory of the checkpoints
 };
 // Of one rank of this node. No save: nothing has to stay.
 struct SetHold {
@@ -329,6 +330,7 @@ class StationMachine {
   void StartPersist();
   void StartCommit();
   void HoldAll();
+  void NoteEqual();
   void Look();
   void ReportSoon(bool is_urgent);
   CheckpointReport MakeReport(const std::vector<MemoryImage>& images) const;
@@ -348,6 +350,7 @@ class StationMachine {
   std::set<std::string> damaged_;
   std::set<std::tuple<std::string, uint32_t, bool, SavedStep>> bad_images_;
   std::optional<PeersOpened> peer_memory_;
+  std::vector<EqualFiles> equal_;  // of the newest steps, oldest first
   CopiesSeen copies_;
   bool are_copies_known_ = true;          // not between an order and what has become of it
   std::optional<CheckpointReport> told_;  // to this master

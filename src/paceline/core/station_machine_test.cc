@@ -399,5 +399,26 @@ TEST_F(StationTest, ItsWordIsFinalWhenTheJobStopsAndItsRanksAreGone) {
   EXPECT_TRUE(reports_.back().is_final);
 }
 
+// A master that is lost together with a host is followed by one that knows nothing of it.
+TEST_F(StationTest, ALaterMasterHearsWhichFilesAreEqual) {
+  Open();
+  const EqualFiles equal{kSavedStep, 7, {{0, 3}}};
+  CheckpointOrder order;
+  order.equal = {equal, {{3, 30}, 9, {{0, 3}}}};
+  Step(CheckpointOrdered{order});
+  images_ = {{.rank = Rank(1), .place = "n1", .saved = kSavedStep, .file_root = 7}};
+  Step(StationLinked{});
+  Step(CheckpointOrdered{CheckpointOrder{}});
+  Report();
+  EXPECT_EQ(reports_.back().equal, std::vector<EqualFiles>{equal}) << "the other one is not here";
+  for (int64_t step = 41; step < 45; ++step) {
+    order.equal = {{{3, step}, 7, {{0, 3}}}};
+    Step(CheckpointOrdered{order});
+  }
+  Step(StationLinked{});
+  Report();
+  EXPECT_TRUE(reports_.back().equal.empty()) << "four newer steps are remembered";
+}
+
 }  // namespace
 }  // namespace paceline::core

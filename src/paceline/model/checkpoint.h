@@ -53,6 +53,22 @@ struct MemoryImage {
   bool operator==(const MemoryImage&) const = default;
 };
 
+// Ranks `first` to `first + count - 1`.
+struct RankRun {
+  uint32_t first = 0;
+  uint32_t count = 0;
+  bool operator==(const RankRun&) const = default;
+};
+
+// The ranks whose files of one step are equal, because they hold the same tensors (data parallel).
+// Whoever has one of these files has them all, also those of a host that is lost.
+struct EqualFiles {
+  SavedStep saved;
+  uint64_t file_root = 0;
+  std::vector<RankRun> ranks;
+  bool operator==(const EqualFiles&) const = default;
+};
+
 // How far a shard is that was ordered to storage.
 struct ShardState {
   Rank rank;
@@ -106,6 +122,7 @@ struct CheckpointReport {
   std::string address;                     // HOST:PORT for fetching images; empty: not from here
   std::string domain;                      // whoever has the same may be lost together with it
   std::vector<FetchFailure> failed;        // of the newest order
+  std::vector<EqualFiles> equal;           // as an order told it, of images that are here
   // It could not see the directory for a while: `stored` is nothing because of that.
   bool is_blind = false;
   // It knows that the job stops, and no rank lives here any more that could save.
@@ -205,7 +222,10 @@ struct CheckpointOrder {
   uint32_t replicas = 0;                // of each image, on other hosts
   std::optional<SavedStep> replicated;  // newest of which each image has so many
   std::optional<SavedStep> copying;     // of which they are being made
-  std::string replica_problem;          // why there are none; empty: there are, or will be
+  // Of `replicated`: which files equal one that this node has. A master may be lost together with
+  // the host of such a file, so each node remembers it.
+  std::vector<EqualFiles> equal;
+  std::string replica_problem;  // why there are none; empty: there are, or will be
   bool operator==(const CheckpointOrder&) const = default;
 };
 

@@ -32,6 +32,15 @@ void Fill(const StoredCheckpoint& from, pb::StoredCheckpoint* to) {
   Fill(from.saved, to->mutable_saved());
   for (const uint32_t rank : from.file_of) to->add_file_of(rank);
 }
+void Fill(const EqualFiles& from, pb::EqualFiles* to) {
+  Fill(from.saved, to->mutable_saved());
+  to->set_file_root(from.file_root);
+  for (const RankRun& run : from.ranks) {
+    pb::RankRun* added = to->add_ranks();
+    added->set_first(run.first);
+    added->set_count(run.count);
+  }
+}
 void Fill(const CommitState& from, pb::CommitState* to) { PACELINE_COMMIT_STATE(PUT) }
 void Fill(const FetchFailure& from, pb::FetchFailure* to) {
   PACELINE_FETCH_FAILURE(PUT)
@@ -151,6 +160,17 @@ absl::Status Take(const pb::FetchOrder& from, FetchOrder* to) {
   }
   return absl::OkStatus();
 }
+absl::Status Take(const pb::EqualFiles& from, EqualFiles* to) {
+  RETURN_IF_ERROR(Take(from.saved(), &to->saved));
+  to->file_root = from.file_root();
+  if (from.ranks_size() > kImagesPerReportMax) return Invalid("ranks", "are too many");
+  for (const pb::RankRun& run : from.ranks()) {
+    RETURN_IF_ERROR(Decode(run.first(), "first", &to->ranks.emplace_back().first));
+    RETURN_IF_ERROR(Decode(run.count(), "count", &to->ranks.back().count));
+    if (run.count() > UINT32_MAX - run.first()) return Invalid("count", "is out of range");
+  }
+  return absl::OkStatus();
+}
 absl::Status Take(const pb::StorageReader& from, StorageReader* to) {
   RETURN_IF_ERROR(CheckName(from.node(), "node"));
   to->node = from.node();
@@ -225,6 +245,7 @@ void ToProto(const CheckpointReport& from, pb::CheckpointReport* to) {
   to->set_address(Encode(from.address));
   to->set_domain(Encode(from.domain));
   for (const FetchFailure& one : from.failed) Fill(one, to->add_failed());
+  for (const EqualFiles& one : from.equal) Fill(one, to->add_equal());
   to->set_is_final(from.is_final);
   to->set_is_blind(from.is_blind);
   to->set_is_closing(from.is_closing);
@@ -243,6 +264,7 @@ absl::Status FromProto(const pb::CheckpointReport& from, CheckpointReport* to) {
   RETURN_IF_ERROR(TakeAddress(from.address(), &to->address));
   RETURN_IF_ERROR(Decode(from.domain(), "domain", &to->domain));
   RETURN_IF_ERROR(TakeAll(from.failed(), "failed", &to->failed));
+  RETURN_IF_ERROR(TakeAll(from.equal(), "equal", &to->equal));
   to->is_final = from.is_final();
   to->is_blind = from.is_blind();
   to->is_closing = from.is_closing();
@@ -265,6 +287,7 @@ void ToProto(const CheckpointOrder& from, pb::CheckpointOrder* to) {
   to->set_replicas(from.replicas);
   to->set_drop_others(from.drop_others);
   for (const StorageReader& one : from.readers) Fill(one, to->add_readers());
+  for (const EqualFiles& one : from.equal) Fill(one, to->add_equal());
   if (from.replicated.has_value()) Fill(*from.replicated, to->mutable_replicated());
   if (from.copying.has_value()) Fill(*from.copying, to->mutable_copying());
   to->set_replica_problem(Encode(from.replica_problem));
@@ -284,6 +307,7 @@ absl::Status FromProto(const pb::CheckpointOrder& from, CheckpointOrder* to) {
   RETURN_IF_ERROR(TakeAll(from.fetch(), "fetch", &to->fetch));
   to->drop_others = from.drop_others();
   RETURN_IF_ERROR(TakeAll(from.readers(), "readers", &to->readers));
+  RETURN_IF_ERROR(TakeAll(from.equal(), "equal", &to->equal));
   to->replicas = from.replicas();
   if (to->replicas > kReplicasMax) return Invalid("replicas", "are too many");
   if (from.has_replicated()) RETURN_IF_ERROR(Take(from.replicated(), &to->replicated.emplace()));

@@ -14,6 +14,7 @@ CheckpointReport FullReport() {
   report.commit = CommitState{"step-70-g4", true, "", 4000};
   report.stored = StoredCheckpoint{"step-70-g4", "job", {4, 70}, 2, {0, 0}};
   report.flush = SavedStep{3, 9, 2};
+  report.equal = {{{3, 9, 2}, 7, {{0, 3}, {5, 1}}}};
   report.is_blind = true;
   report.damaged = {"step-1-g1"};
   report.place = "n1";
@@ -46,6 +47,7 @@ CheckpointOrder FullOrder() {
   order.replicas = 2;
   order.replicated = SavedStep{4, 77};
   order.copying = SavedStep{4, 81};
+  order.equal = {{{4, 80}, 7, {{0, 3}}}, {{4, 80}, 8, {{3, 2}}}};
   order.replica_problem = "no room";
   return order;
 }

@@ -25,6 +25,7 @@ class Hosts : public testing::Test {
     std::vector<MemoryImage> images;
     std::vector<FetchFailure> failed;
     std::optional<StoredCheckpoint> stored;
+    std::vector<EqualFiles> equal;  // as it was told last
   };
 
   void Make(size_t count) {
@@ -66,12 +67,17 @@ class Hosts : public testing::Test {
       report.address = Name(i) + ":" + std::to_string(port_);
       report.domain = hosts_[i].domain;
       report.failed = hosts_[i].failed;
+      report.equal = hosts_[i].equal;
       ledger_.Report(NodeId(static_cast<uint32_t>(i)), report);
     }
     for (;;) {
       const auto fact = ledger_.Next(now_, View(), &said_);
-      if (!fact.has_value()) return;
+      if (!fact.has_value()) break;
       Apply(*fact, now_, &book_);
+    }
+    for (size_t i = 0; i < hosts_.size(); ++i) {
+      const std::vector<EqualFiles> equal = Order(i).equal;
+      if (hosts_[i].is_alive && !equal.empty()) hosts_[i].equal = equal;
     }
   }
   CheckpointView View() const {
