@@ -452,7 +452,10 @@ def _say_back(step: int, before: int, branch: int) -> None:
 
 def _error(refused: Refused, directory: str) -> CheckpointError:
     return CheckpointError(
-        what=refused.what, where=directory, why=refused.why, fix=refused.fix
+        what=refused.what,
+        where=refused.where or directory,
+        why=refused.why,
+        fix=refused.fix,
     )
 
 

@@ -16,12 +16,13 @@ Fields = dict[str, object]
 
 
 class Refused(Exception):
-    """The keeper says why it cannot: `what`, `why` and `fix`."""
+    """The keeper says why it cannot: `what`, `why`, `fix`, and `where` if that is no directory."""
 
     def __init__(self, fields: Fields) -> None:
         self.what = str(fields.get("what", ""))
         self.why = str(fields.get("why", ""))
         self.fix = str(fields.get("fix", ""))
+        self.where = str(fields.get("where", ""))
         super().__init__(f"{self.what} ({self.why})")
 
 

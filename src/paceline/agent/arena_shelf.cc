@@ -4,6 +4,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <optional>
 #include <set>
 
@@ -110,17 +112,28 @@ std::string ArenaShelf::PathOf(const Place& place) const {
   return ::access(on_disk.c_str(), F_OK) == 0 ? on_disk : in_memory;
 }
 
+std::string WhatIsWrongWithHome(const std::string& path) {
+  struct stat found {};
+  if (::lstat(path.c_str(), &found) != 0) {
+    return errno == ENOENT ? "" : Concat(path, ": ", std::strerror(errno));
+  }
+  if (found.st_uid != ::geteuid()) {
+    return Concat(path, " belongs to another user (uid ", found.st_uid, ")");
+  }
+  if (!S_ISDIR(found.st_mode)) return path + " is not a directory";
+  if ((found.st_mode & 077) != 0) return path + " can be entered by other users";
+  return "";
+}
+
 absl::Status ArenaShelf::Prepare(const std::string& root, const Place& place) {
   const std::string folder = Concat(root, "/", place.node);
-  RETURN_IF_ERROR(MakeDirs(folder, 0700));
   const std::string user = root.substr(0, root.rfind('/'));
   for (const std::string& path : {user, root, folder}) {
-    struct stat found {};
-    const bool is_ours = ::lstat(path.c_str(), &found) == 0 && S_ISDIR(found.st_mode) &&
-                         found.st_uid == ::geteuid() && (found.st_mode & 077) == 0;
-    if (!is_ours) {
-      return absl::FailedPreconditionError(Concat(path, " is not a folder of ours alone"));
+    const absl::Status made = MakeDirs(path, 0700);
+    if (const std::string why = WhatIsWrongWithHome(path); !why.empty()) {
+      return absl::FailedPreconditionError(why);
     }
+    RETURN_IF_ERROR(made);
   }
   return absl::OkStatus();
 }

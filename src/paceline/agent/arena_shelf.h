@@ -126,6 +126,9 @@ struct ArenaHomes {
   std::string disk;
 };
 ArenaHomes ArenaHomesOfUser();
+// Why nothing may be saved in that folder, in words; empty: it is this user's alone, or is not
+// there yet. The names are known to everybody, and so another user may have made one of them.
+std::string WhatIsWrongWithHome(const std::string& path);
 
 // /dev/shm/paceline-UID/JOB and /var/tmp/paceline-UID/JOB; no disk where the latter is far away.
 ArenaShelf::Roots ArenaRoots(const std::string& job_id);

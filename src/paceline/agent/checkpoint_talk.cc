@@ -138,9 +138,13 @@ void CheckpointStation::OnOpen(LineServer::PeerId peer, const json& message) {
         JsonBool(message, "is_replica", false) ? 0 : machine_.order().replicas;
     const auto budget = shelf_.BudgetFor(place, static_cast<uint64_t>(image_bytes), replicas);
     if (!budget.ok()) {
+      const std::string home = ArenaHomesOfUser().memory;
       return Refuse({peer, "there is no place for checkpoints in memory",
                      std::string(Text(budget.status())),
-                     "look at the folder, remove it, and start again"});
+                     Concat("have ", home,
+                            " removed by its owner or by root, and start again; "
+                            "checkpoints in storage have nothing to do with it"),
+                     home});
     }
     if (budget->slots == 0) {
       return Refuse({peer, "there is no room for checkpoints in memory", budget->why,
@@ -240,8 +244,9 @@ void CheckpointStation::Do(const core::AnswerWithdrawn& action) {
 }
 
 void CheckpointStation::Do(const core::AnswerProblem& action) {
-  Answer(action.peer,
-         {{"op", "error"}, {"what", action.what}, {"why", action.why}, {"fix", action.fix}});
+  json answer = {{"op", "error"}, {"what", action.what}, {"why", action.why}, {"fix", action.fix}};
+  if (!action.where.empty()) answer["where"] = action.where;
+  Answer(action.peer, answer);
 }
 
 }  // namespace paceline::agent

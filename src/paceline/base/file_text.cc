@@ -66,10 +66,11 @@ absl::Status MakeDirs(const std::string& path, mode_t mode) {
   for (size_t slash = path.find('/', 1);; slash = path.find('/', slash + 1)) {
     const std::string prefix = path.substr(0, slash);
     if (::mkdir(prefix.c_str(), mode) != 0 && errno != EEXIST) {
+      const int why = errno;
       // A parent that cannot be made but exists (EROFS, EACCES on "/") is no failure.
       struct stat found {};
       if (::stat(prefix.c_str(), &found) != 0 || !S_ISDIR(found.st_mode)) {
-        return absl::ErrnoToStatus(errno, Concat("cannot make directory ", prefix));
+        return absl::ErrnoToStatus(why, Concat("cannot make directory ", prefix));
       }
     }
     if (slash == std::string::npos) return absl::OkStatus();

@@ -11,6 +11,7 @@
 #include <sys/timex.h>
 #include <unistd.h>
 
+#include "paceline/agent/arena_shelf.h"
 #include "paceline/base/fd.h"
 #include "paceline/base/file_text.h"
 #include "paceline/base/json.h"
@@ -72,6 +73,18 @@ Check SharedMemory(const Host& host) {
                  .where = host.facts.host_name,
                  .why = "a full /dev/shm kills ranks with SIGBUS",
                  .fix = "mount -o remount,size=8G /dev/shm, or docker run --shm-size=8g"};
+}
+
+// A job without a Checkpointer runs all the same, so this is told and no start is refused for it.
+Check ArenaHome(const Host& host) {
+  const std::string home = agent::ArenaHomesOfUser().memory;
+  const std::string why = agent::WhatIsWrongWithHome(home);
+  if (why.empty()) return std::nullopt;
+  return Problem{.code = "PL-W010",
+                 .what = "nothing can be saved to memory: its folder is not yours alone",
+                 .where = host.facts.host_name,
+                 .why = why,
+                 .fix = "have " + home + " removed by its owner or by root"};
 }
 
 Check WorkingDirectory(const Host& host) {
@@ -149,6 +162,7 @@ constexpr NamedCheck kChecks[] = {
     {"open files", OpenFiles},
     {"processes", Processes},
     {"/dev/shm", SharedMemory},
+    {"memory folder", ArenaHome},
     {"current directory", WorkingDirectory},
     {"runtime dir", RuntimeDir},
     {"clock", ClockCheck},

@@ -230,6 +230,9 @@ constexpr ErrorCode kCodes[] = {
     {"PL-W009", "the paceline package is missing in the interpreter", kExitFindings,
      "The starter and the rank bootstrap are Python modules of the package `paceline`. Install "
      "it into the interpreter that runs the script."},
+    {"PL-W010", "the folder for checkpoints in memory is not yours alone", kExitFindings,
+     "A Checkpointer saves below /dev/shm/paceline-UID. Where another user has made that name, or "
+     "may enter the folder, it refuses to. Its owner or root can remove the folder."},
 };
 
 // "PL-E012", "e012", "E12" and "12" all mean PL-E012; "" when it has no such shape.
