@@ -226,7 +226,8 @@ void AgentHost::Unlink(const std::string& why) {
   is_linked_ = false;
   if (was_linked) Feed(core::MasterUnlinked{why});
   MayExit();
-  if (!has_ended_ && !is_refused_) ConnectLater();
+  const bool comes_back = world_.options().canary != Canary::kStayAway;
+  if (comes_back && !has_ended_ && !is_refused_) ConnectLater();
 }
 
 // ---- heartbeats ----
@@ -378,7 +379,7 @@ void AgentHost::Do(const core::ExitAgent& action) {
 void AgentHost::MayExit() {
   if (!exit_code_.has_value() || has_ended_) return;
   // Until the newest step is in storage, or the master ends its patience.
-  const bool waits = world_.options().canary != Canary::kHurriedEnd;
+  const bool waits = !world_.EndsInAHurry();
   if (waits && is_linked_ && station_.machine().IsAwaited()) return;
   has_ended_ = true;
   if (world_.options().saves.is_used) station_.CleanUp();

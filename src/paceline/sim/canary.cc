@@ -7,6 +7,11 @@ constexpr std::string_view kLossOfShards[] = {"lost_shard", "torn_shard"};
 constexpr std::string_view kDamagedCopies[] = {"flipped_image", "kill_node"};
 constexpr std::string_view kLossOfMemory[] = {"reboot"};
 constexpr std::string_view kStorageRefuses[] = {"full_storage"};
+constexpr std::string_view kShortWorlds[] = {"crash_rank"};
+constexpr std::string_view kLossOfTheMaster[] = {"reboot_master_host"};
+constexpr std::string_view kBlinks[] = {"blinking_link"};
+constexpr std::string_view kTwice[] = {"signals_twice"};
+constexpr std::string_view kLossOfTheLauncher[] = {"launcher_dies"};
 constexpr std::string_view kStorageUnseen[] = {"storage_outage", "stalled_storage"};
 
 constexpr CanaryEntry kCanaries[] = {
@@ -24,6 +29,16 @@ constexpr CanaryEntry kCanaries[] = {
     {Canary::kClockRunsBack, "clock_runs_back", "the master's time starts before its journal ends"},
     {Canary::kHoldExits, "hold_exits", "a rank that was killed stays"},
     {Canary::kWildClock, "wild_clock", "a delay depends on what no seed controls"},
+    {Canary::kRestartInterval, "restart_interval", "each world counts the interval anew",
+     kShortWorlds},
+    {Canary::kStayAway, "stay_away", "an agent that has lost its master does not come back",
+     kBlinks},
+    {Canary::kTwiceIsNow, "twice_is_now", "whoever is told twice to stop waits for no storage",
+     kTwice},
+    {Canary::kBlindLauncher, "blind_launcher", "a new launcher calls agents dead that it finds",
+     kLossOfTheLauncher},
+    {Canary::kForgetEqual, "forget_equal", "a node does not tell whose files equal its own",
+     kLossOfTheMaster},
     {Canary::kForgetBranch, "forget_branch", "a script that goes back begins no branch"},
     {Canary::kForgetHold, "forget_hold", "ranks are not told which step has to stay"},
     {Canary::kMixSteps, "mix_steps", "a rank restores another step than the one decided"},

@@ -124,9 +124,18 @@ void Master::Feed(const core::Event& event) {
   Step(event);
 }
 
+// The canary: no step is announced for storage before the world is as old as the interval.
+void Master::HoldBack(Instant now, core::Actions* actions) const {
+  if (now - job_->state().world_since > world_.options().saves.terms.policy.time) return;
+  for (core::Effect& effect : actions->effects) {
+    if (auto* order = std::get_if<core::OrderCheckpoint>(&effect)) order->order.hold.reset();
+  }
+}
+
 void Master::Step(const core::Event& event) {
   const Instant now = clock();
   core::Actions actions = job_->Step(now, event);
+  if (world_.options().canary == Canary::kRestartInterval) HoldBack(now, &actions);
   world_.Decided(now, event, actions);
   if (!actions.records.empty() || !actions.effects.empty()) {
     batches_.push_back(

@@ -65,6 +65,7 @@ class Master {
     RecordSeq decided;  // newest record when these effects were decided
   };
 
+  void HoldBack(Instant now, core::Actions* actions) const;
   void Step(const core::Event& event);
   void Commit();
   void Committed(uint64_t incarnation, size_t batch_count);

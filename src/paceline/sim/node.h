@@ -87,6 +87,10 @@ class Node {
   void KillAgent();
   // Somebody types the command again after the agent had ended by itself.
   void Restart();
+  // Its launcher starts an agent that died while there was no launcher.
+  void Revive() {
+    if (agent_wanted_) StartAgent();
+  }
   void AgentExited(uint64_t incarnation, int exit_code);
   // Runs `task` with the agent of that incarnation, if it is still the one.
   AgentHost* AgentOf(uint64_t incarnation);

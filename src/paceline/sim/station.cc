@@ -13,6 +13,7 @@ namespace paceline::sim {
 namespace {
 
 constexpr Duration kStalledLook = Duration::Milliseconds(200);
+constexpr size_t kReplicatedMax = 3;  // steps that are remembered
 
 }  // namespace
 
@@ -37,6 +38,11 @@ void SimStation::OpenToPeers() {
 void SimStation::SeeCopies() { Feed(peers_.Seen()); }
 
 void SimStation::Feed(const core::StationEvent& event) {
+  const auto* ordered = std::get_if<core::CheckpointOrdered>(&event);
+  if (ordered != nullptr && ordered->order.replicated.has_value()) {
+    replicated_at_.emplace(*ordered->order.replicated, world_.queue().now());
+    while (replicated_at_.size() > kReplicatedMax) replicated_at_.erase(replicated_at_.begin());
+  }
   for (const core::StationAction& action : machine_.Step(world_.queue().now(), event)) {
     std::visit([this](const auto& one) { Do(one); }, action);
   }
@@ -88,7 +94,7 @@ void SimStation::WatchSaves() {
 }
 
 void SimStation::CleanUp() {
-  const bool is_over = machine_.order().is_over || world_.options().canary == Canary::kHurriedEnd;
+  const bool is_over = machine_.order().is_over || world_.EndsInAHurry();
   if (!machine_.order().problem.empty() || !is_over) return;
   JudgeEnd();
   // Nodes of one machine share its memory, and each removes all that the job had there.
@@ -140,6 +146,7 @@ void SimStation::Do(const core::SendReport& action) {
   }
   CheckpointReport report = action.report;
   if (world_.options().canary == Canary::kHideBlindness) report.is_blind = false;
+  if (world_.options().canary == Canary::kForgetEqual) report.equal.clear();
   agent_.Tell(report);
 }
 

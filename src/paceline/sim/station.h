@@ -47,6 +47,11 @@ class SimStation {
   void JudgeEnd();
   // Of this node; null when neither the rank's own nor a copy is there.
   SimArena* ArenaWith(Rank rank, SavedStep saved);
+  // When it heard that this step is on a second host, of the newest such steps; Max: it did not.
+  Instant ReplicatedAt(SavedStep saved) const {
+    const auto heard = replicated_at_.find(saved);
+    return heard == replicated_at_.end() ? Instant::Max() : heard->second;
+  }
   // When it first told the present state of its host under that world; Max: it has not yet.
   Instant SpokenAt(Generation generation) const {
     return spoken_for_ == generation ? spoken_at_ : Instant::Max();
@@ -99,6 +104,7 @@ class SimStation {
   };
   std::map<uint32_t, Told> told_;                     // by rank
   std::vector<std::pair<uint32_t, SavedStep>> kept_;  // ranks' own images
+  std::map<SavedStep, Instant> replicated_at_;
   Generation spoken_for_;
   Instant spoken_at_ = Instant::Max();
   bool is_watching_ = false;

@@ -91,7 +91,9 @@ bool NeedsSaves(Canary canary) {
          canary == Canary::kMixSteps || canary == Canary::kCommitUnchecked ||
          canary == Canary::kPruneNewest || canary == Canary::kTrustCopies ||
          canary == Canary::kHideCopies || canary == Canary::kHideBlindness ||
-         canary == Canary::kForgetBranch || canary == Canary::kCallItDone;
+         canary == Canary::kForgetBranch || canary == Canary::kCallItDone ||
+         canary == Canary::kRestartInterval || canary == Canary::kForgetEqual ||
+         canary == Canary::kTwiceIsNow;
 }
 
 // Every third script has a Checkpointer.
@@ -102,9 +104,9 @@ void DrawSaves(Prng& prng, const Wishes& wishes, Options& options) {
   const int64_t policy = prng.Between(0, 3);
   saves.terms.directory = "/storage";
   saves.terms.keep = static_cast<uint32_t>(prng.Between(1, 3));
-  if (policy <= 1) {
+  if (policy <= 1 && wishes.canary != Canary::kRestartInterval) {
     saves.terms.policy = {PersistPolicy::Kind::kSteps, prng.Between(1, 40), Duration()};
-  } else if (policy == 2) {
+  } else if (policy == 2 || wishes.canary == Canary::kRestartInterval) {
     saves.terms.policy = {PersistPolicy::Kind::kTime, 0,
                           DrawBetween(prng, Duration::Milliseconds(200), Duration::Seconds(10))};
   }

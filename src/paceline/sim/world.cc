@@ -127,6 +127,9 @@ void SimWorld::Heal() {
   master_.CrashAfterRecords(0);
   port_takings_ = 0;
   master_.Thaw();
+  ReleaseMaster();
+  StartLauncher(*nodes_.front(), true);
+  unwatched_.clear();
   for (const auto& node : nodes_) {
     if (node->is_twin()) {
       node->PowerOff(false);
@@ -134,6 +137,7 @@ void SimWorld::Heal() {
       node->Thaw();
       node->ResumeStarts();
       node->Restart();
+      node->Revive();
     } else if (node->boot_count() > 0) {
       node->PowerOn();
     }
@@ -270,7 +274,8 @@ void SimWorld::SyncSaves(const Node& node) {
 void SimWorld::AgentDied(uint32_t index, int32_t agent_pid) {
   Node& node = *nodes_[index];
   queue_.After(options_.spec.timers.settle, [this, &node, agent_pid] {
-    if (!node.is_on() || node.agent() != nullptr) return;
+    const bool is_watched = !unwatched_.contains(node.index());
+    if (!is_watched || !node.is_on() || node.agent() != nullptr) return;
     if (options_.local_platform && node.processes().empty()) Witness(node.name(), agent_pid);
     const Duration start =
         options_.spec.timers.respawn_delay + Duration::Milliseconds(prng_.Between(10, 80));
@@ -297,6 +302,12 @@ void SimWorld::MasterIsUp() {
   });
 }
 
+bool SimWorld::EndsInAHurry() const {
+  const bool is_told_twice = stop_.has_value() && stop_->force;
+  return options_.canary == Canary::kHurriedEnd ||
+         (options_.canary == Canary::kTwiceIsNow && is_told_twice);
+}
+
 void SimWorld::RequestStop(const core::StopRequested& stop) {
   stop_ = stop;
   if (master_.is_on()) master_.Feed(stop);
@@ -305,8 +316,7 @@ void SimWorld::RequestStop(const core::StopRequested& stop) {
 void SimWorld::MasterDied(uint64_t) {
   network_.CloseAll(End::kMaster);
   if (master_.has_finished()) {
-    if (!options_.local_platform) return;
-    for (const auto& node : nodes_) node->PowerOff(false);  // the launcher ends what is left
+    if (!is_master_unwatched_) EndWhatIsLeft();
     return;
   }
   const Timers& timers = options_.spec.timers;
@@ -315,7 +325,49 @@ void SimWorld::MasterDied(uint64_t) {
     wait = std::min(wait * 2, timers.respawn_delay_max);
   }
   ++master_respawns_;
-  queue_.After(wait + Duration::Milliseconds(prng_.Between(20, 200)), [this] { master_.Start(); });
+  queue_.After(wait + Duration::Milliseconds(prng_.Between(20, 200)), [this] {
+    if (!is_master_held_ && !is_master_unwatched_) master_.Start();
+  });
+}
+
+// The launcher, on its machine.
+void SimWorld::EndWhatIsLeft() {
+  if (!options_.local_platform) return;
+  for (const auto& node : nodes_) node->PowerOff(false);
+}
+
+void SimWorld::EndLauncher(const Node& node, bool is_masters) {
+  trace_.Add(queue_.now(), node.name(), "launcher_dies", is_masters ? 1 : 0);
+  is_master_unwatched_ = is_master_unwatched_ || is_masters;
+  unwatched_.insert(node.index());
+  if (!options_.local_platform) return;
+  for (const auto& one : nodes_) unwatched_.insert(one->index());
+}
+
+void SimWorld::StartLauncher(Node& node, bool is_masters) {
+  if (unwatched_.empty() && !is_master_unwatched_) return;
+  trace_.Add(queue_.now(), node.name(), "launcher_starts", is_masters ? 1 : 0);
+  if (is_masters && std::exchange(is_master_unwatched_, false)) {
+    if (master_.has_finished() && !master_.is_on()) return EndWhatIsLeft();
+    if (!is_master_held_) master_.Start();
+  }
+  for (const auto& one : nodes_) {
+    const bool is_its = options_.local_platform || one->index() == node.index();
+    if (!is_its || unwatched_.erase(one->index()) == 0) continue;
+    if (options_.canary == Canary::kBlindLauncher && one->agent() != nullptr) {
+      Witness(one->name(), one->agent()->pid());
+    }
+    one->Revive();
+  }
+}
+
+void SimWorld::HoldMaster() {
+  is_master_held_ = true;
+  master_.Crash();
+}
+
+void SimWorld::ReleaseMaster() {
+  if (std::exchange(is_master_held_, false) && !is_master_unwatched_) master_.Start();
 }
 
 void SimWorld::LaunchNode(const std::string& name) {

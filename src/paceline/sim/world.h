@@ -10,6 +10,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -84,8 +85,15 @@ class SimWorld {
   bool is_healed() const { return is_healed_; }
   // Told until a master hears it: who asked is still there when a master comes back.
   void RequestStop(const core::StopRequested& stop);
+  // Two canaries: whoever ends does not wait for storage.
+  bool EndsInAHurry() const;
   // The launcher's word that an agent and its ranks are dead.
   void Witness(const std::string& name, int32_t agent_pid);
+
+  // Nobody sees or restarts what dies on that node from now on, nor the master if it `is_masters`.
+  void EndLauncher(const Node& node, bool is_masters);
+  // It restarts what has died meanwhile.
+  void StartLauncher(Node& node, bool is_masters);
 
   // ---- for nodes and the master ----
   uint64_t NextIncarnation() { return ++last_incarnation_; }
@@ -97,8 +105,12 @@ class SimWorld {
   void Tell(ConnectionId connection, core::Event event);
   void SendToAgent(ConnectionId connection, std::function<void(AgentHost&, ConnectionId)> task);
   void AgentDied(uint32_t node, int32_t agent_pid);
+  void EndWhatIsLeft();
   void MasterDied(uint64_t incarnation);
   void MasterIsUp();
+  // The master's host is down: nobody starts it before ReleaseMaster.
+  void HoldMaster();
+  void ReleaseMaster();
   void LaunchNode(const std::string& name);
 
   // ---- what checks see ----
@@ -146,6 +158,9 @@ class SimWorld {
   core::StationPeer last_peer_ = 0;
   uint32_t port_takings_ = 0;
   uint32_t master_respawns_ = 0;
+  bool is_master_held_ = false;
+  std::set<uint32_t> unwatched_;  // nodes whose launcher is dead
+  bool is_master_unwatched_ = false;
   std::optional<core::StopRequested> stop_;
   bool is_healed_ = false;
   bool has_committed_ = false;  // a checkpoint, since the healing

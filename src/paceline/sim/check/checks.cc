@@ -23,6 +23,8 @@ constexpr CheckEntry kChecks[] = {
      MakeNoLostCommit},
     {"done_is_stored", "exit code 0 means that the last saved step is in storage",
      MakeDoneIsStored},
+    {"stored_on_time", "the interval to storage runs on, whatever worlds and masters begin",
+     MakeStoredOnTime},
     {"bounded", "records, effects, notes and queues stay under their limits", MakeBounded},
     {"no_orphans", "when all is quiet, every process is in the world", MakeNoOrphans},
     {"silence_noticed", "who is silent for ever is out in time; the job goes on or waits for nodes",

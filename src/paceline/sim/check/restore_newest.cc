@@ -3,10 +3,11 @@
 //
 // With a Checkpointer the decision is judged: a world never starts behind the newest step that each
 // of its ranks has whole in the memory of its own node, or as a copy in that of another node of the
-// world, nor behind the newest checkpoint that was reported complete and can still be read, nor
-// before anybody has seen what others left in storage. This is
-// a slow and simple twin of the ledger's rule: it looks at the arenas and at storage themselves,
-// not at reports. Of copies those count that were whole when their node spoke for this world.
+// world (where all ranks hold the same tensors, each image is a copy of all others, once the nodes
+// have heard that), nor behind the newest checkpoint that was reported complete and can still be
+// read, nor before anybody has seen what others left in storage. This is a slow and simple twin of
+// the ledger's rule: it looks at the arenas and at storage themselves, not at reports. Of copies
+// those count that were whole when their node spoke for this world.
 
 #include <algorithm>
 #include <optional>
@@ -128,6 +129,7 @@ class RestoreNewest final : public Check {
       for (uint32_t rank = seat.first_rank; rank < seat.first_rank + seat.rank_count; ++rank) {
         std::set<SavedStep> mine = WholeIn(world, *node, {node->name(), rank, false}, *formed);
         mine.merge(CopiesOf(world, rank, *formed));
+        mine.merge(EqualsOf(world, *node, rank, *formed));
         if (whole.has_value()) {
           std::erase_if(mine, [&](SavedStep saved) { return !whole->contains(saved); });
         }
@@ -157,6 +159,40 @@ class RestoreNewest final : public Check {
       }
     }
     if (!saved.empty()) MARK("a copy counts for a restore");
+    return saved;
+  }
+
+  // What a rank has nothing of is taken from any other rank, where all hold the same tensors. A
+  // rank whose host still has something that it saved in that world keeps to that, for its own
+  // random numbers.
+  std::set<SavedStep> EqualsOf(SimWorld& world, Node& node, uint32_t rank,
+                               const World& formed) const {
+    std::set<SavedStep> saved;
+    const Options& options = world.options();
+    if (!options.saves.is_replica || options.local_platform) return saved;
+    std::set<uint64_t> own;  // generations
+    for (const bool is_copy : {false, true}) {
+      const SimArena* arena = node.shelf().Find({node.name(), rank, is_copy});
+      if (arena == nullptr) continue;
+      for (const SimImage* image : arena->Sealed()) own.insert(image->saved.generation);
+    }
+    for (const Seat& seat : formed.seats) {
+      Node* holder = NodeOf(world, seat.node);
+      if (holder == nullptr || holder->agent() == nullptr || holder == &node) continue;
+      SimStation& station = holder->agent()->station();
+      const Instant spoken_at = station.SpokenAt(formed.generation);
+      if (spoken_at.is_max()) continue;
+      for (uint32_t other = 0; other < formed.world_size(); ++other) {
+        for (const SavedStep one :
+             WholeIn(world, *holder, {holder->name(), other, false}, formed)) {
+          const bool is_known = station.ReplicatedAt(one) < spoken_at;
+          const bool is_to_be_had =
+              !own.contains(one.generation) && !unfetched_.contains({Rank(other), one});
+          if (is_known && is_to_be_had) saved.insert(one);
+        }
+      }
+    }
+    if (!saved.empty()) MARK("an equal image counts for a restore");
     return saved;
   }
 

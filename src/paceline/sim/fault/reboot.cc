@@ -14,4 +14,25 @@ void Reboot(SimWorld& world, Prng& prng) {
   world.queue().After(time, [node] { node->PowerOn(); });
 }
 
+// The master's host, and with it a node, mostly that of rank 0. Its memory is gone, and what the
+// master has heard; the journal stays.
+void RebootMasterHost(SimWorld& world, Prng& prng) {
+  if (!world.master().is_on() || world.master().has_finished()) return;
+  const std::optional<World>& formed = world.master().job().state().world;
+  Node* node = nullptr;
+  if (formed.has_value() && prng.Chance(3, 4)) {
+    const std::string name = world.master().job().state().NameOf(formed->seats.front().node);
+    node = PickNode(world, prng, [&](const Node& n) { return n.is_on() && n.name() == name; });
+  }
+  if (node == nullptr) node = PickNode(world, prng, [](const Node& n) { return n.is_on(); });
+  if (node == nullptr) return;
+  node->PowerOff(true);
+  world.HoldMaster();
+  world.queue().After(Draw(prng, Duration::Milliseconds(500), Duration::Seconds(20)),
+                      [&world, node] {
+                        node->PowerOn();
+                        world.ReleaseMaster();
+                      });
+}
+
 }  // namespace paceline::sim
