@@ -34,6 +34,8 @@ _BACK_TOLD_MAX = 5
 class BaseCheckpointer(ABC):
     """Saves and restores a state, a dict by name; see `paceline.torch.Checkpointer`."""
 
+    _keeps_all = False  # True: nothing in the directory is ever removed, whatever was asked
+
     def __init__(
         self,
         directory: str | os.PathLike[str],
@@ -45,10 +47,12 @@ class BaseCheckpointer(ABC):
     ) -> None:
         self._framework = self._make_framework()
         self._replicated = replicated
-        self._directory = place_of(os.fspath(directory))
+        self._directory = place_of(directory)
         job_socket = os.environ.get("PACELINE_CHECKPOINT_SOCKET", "")
         one_writer.check(self._directory, job_socket)
-        asked = terms(keep=keep, every=every, replicas=replicas)
+        asked = terms(
+            keep=keep, every=every, replicas=replicas, keeps_all=self._keeps_all
+        )
         self._terms = one_writer.terms_in(job_socket, {"directory": self._directory, **asked})
         make_directory(self._directory)
         self._place, self._socket, words = _find_keeper(self._directory, self._terms)

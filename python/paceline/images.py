@@ -10,8 +10,11 @@ from typing import cast
 from paceline._native import Image, Manifest
 from paceline.plan import Box, Shape
 
-# Index of a box, begin in it, extent, address of the target, its shape, begin in that.
-Region = tuple[int, Shape, Shape, int, Shape, Shape]
+# Address and bytes of memory that is written to. The native module compares the bytes with what
+# goes there, so a wrong type or shape is an error and overwrites nothing.
+Memory = tuple[int, int]
+# Index of a box, begin in it, extent, memory of the target, its shape, begin in that.
+Region = tuple[int, Shape, Shape, Memory, Shape, Shape]
 
 
 class UnreadableError(Exception):
@@ -81,8 +84,8 @@ class Source:
             text = self.image.notes if self.notes_text is None else self.notes_text
             return cast("dict[str, object]", json.loads(text))
 
-    def restore(self, wholes: list[tuple[int, int]], regions: list[Region]) -> None:
-        """Copy boxes to addresses, and parts of boxes; one or the other of a box."""
+    def restore(self, wholes: list[tuple[int, Memory]], regions: list[Region]) -> None:
+        """Copy boxes to memory, and parts of boxes; one or the other of a box."""
         with _told(self.rank):
             self.image.restore(wholes, regions)
 

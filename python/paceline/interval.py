@@ -5,11 +5,19 @@ from paceline.checkpoint_link import Fields
 from paceline.plan import CheckpointError
 
 REPLICAS_MAX = 8
+KEEP_ALL = 1_000_000  # kKeepAll in model/checkpoint.h
 
 
-def terms(*, keep: int, every: str | int | None, replicas: int | None = None) -> Fields:
-    """What the script asks, unless the launcher's --ckpt-keep and --ckpt-every say otherwise."""
+def terms(
+    *, keep: int, every: str | int | None, replicas: int | None = None, keeps_all: bool = False
+) -> Fields:
+    """What the script asks, unless the launcher's --ckpt-keep and --ckpt-every say otherwise.
+
+    With `keeps_all` nothing is ever removed, whoever says how many checkpoints stay.
+    """
     every_over, keep_over = launch.checkpoint_terms()
+    if keeps_all:
+        keep, keep_over = KEEP_ALL, None
     try:
         kept = keep if keep_over is None else int(keep_over)
     except ValueError:

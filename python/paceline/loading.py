@@ -8,6 +8,7 @@ from paceline._native import newest_checkpoint
 from paceline.images import Images, UnreadableError
 from paceline.plan import CheckpointError, Framework, State
 from paceline.restoring import Restoring
+from paceline.storage_place import directory_of
 
 
 @dataclass(frozen=True)
@@ -23,14 +24,8 @@ class Loaded:
 
 def find(path: str | os.PathLike[str]) -> str:
     """The folder of a checkpoint: `path` itself, or the newest one in it."""
-    if os.fspath(path).startswith("s3:/"):
-        raise CheckpointError(
-            what="a checkpoint in an object store is read from a copy",
-            where=os.fspath(path),
-            why="only a Checkpointer's restore fetches by itself",
-            fix=f"paceline ckpt copy {os.fspath(path)} DIR, and load DIR",
-        )
-    named = os.path.abspath(os.fspath(path))
+    fix = f"paceline ckpt copy {os.fspath(path)} DIR, and load DIR"
+    named = directory_of(path, fix=fix)
     try:
         return newest_checkpoint(named)
     except (LookupError, OSError, RuntimeError) as error:

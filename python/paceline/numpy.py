@@ -76,6 +76,10 @@ class _Memory:
     def __init__(self, array: Array) -> None:
         self.array = array
 
+    @property
+    def nbytes(self) -> int:
+        return self.array.nbytes
+
     def data_ptr(self) -> int:
         return cast("int", self.array.__array_interface__["data"][0])
 

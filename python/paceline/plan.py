@@ -46,7 +46,8 @@ class Box:
 
 @dataclass(frozen=True)
 class Leaf:
-    """A tensor of the state. `memory` is contiguous in this process and has `data_ptr()`."""
+    """A tensor of the state. `memory` is contiguous in this process and has `data_ptr()` and
+    `nbytes`."""
 
     key: str
     box: Box

@@ -12,7 +12,7 @@ from math import prod
 from typing import Protocol, cast
 
 from paceline import notes, planning
-from paceline.images import Images, Region, Source
+from paceline.images import Images, Memory, Region, Source
 from paceline.plan import Box, CheckpointError, Framework, Leaf, State
 
 _TOLD_MAX = 8
@@ -214,13 +214,13 @@ class Restoring:
         )
 
     def copy(self) -> None:
-        asked: dict[int, tuple[Source, list[tuple[int, int]], list[Region]]] = {}
+        asked: dict[int, tuple[Source, list[tuple[int, Memory]], list[Region]]] = {}
         for leaf, parts in self._wanted:
             for part in parts:
                 key = id(part.source)
                 _source, wholes, regions = asked.setdefault(key, (part.source, [], []))
                 if (part.box.shape, part.box.offset) == (leaf.box.shape, leaf.box.offset):
-                    wholes.append((part.index, _address(leaf)))
+                    wholes.append((part.index, _memory(leaf)))
                 else:
                     regions.append(_region(leaf, part))
         for source, wholes, regions in asked.values():
@@ -343,7 +343,7 @@ def _region(leaf: Leaf, part: Part) -> Region:
         part.index,
         tuple(b - o for b, o in zip(begin, part.box.offset, strict=True)),
         extent,
-        _address(leaf),
+        _memory(leaf),
         leaf.box.shape,
         tuple(b - o for b, o in zip(begin, leaf.box.offset, strict=True)),
     )
@@ -402,9 +402,12 @@ def shortened(sentences: list[str]) -> str:
     return "; ".join(sentences[:_TOLD_MAX]) + (f"; and {more} more" if more > 0 else "")
 
 
-def _address(leaf: Leaf) -> int:
-    return cast("_Memory", leaf.memory).data_ptr()
+def _memory(leaf: Leaf) -> Memory:
+    memory = cast("_Memory", leaf.memory)
+    return memory.data_ptr(), memory.nbytes
 
 
 class _Memory(Protocol):
+    @property
+    def nbytes(self) -> int: ...
     def data_ptr(self) -> int: ...

@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 
+from paceline._native import judge_place
 from paceline.plan import CheckpointError
 
 # A file system answers within milliseconds. Nothing is lost by going on sooner than it does.
@@ -20,12 +21,20 @@ _NEVER_PASSES = frozenset(
 )  # fmt: skip
 
 
-def place_of(directory: str) -> str:
-    """As the keeper takes it: an absolute path, or `s3://BUCKET/PREFIX`."""
-    if not directory.startswith("s3:/"):
-        return os.path.abspath(directory)
-    # pathlib takes one of the two slashes away.
-    directory = "s3://" + directory.removeprefix("s3:").strip("/")
+def place_of(directory: str | os.PathLike[str]) -> str:
+    """As the keeper takes it: an absolute path, or `s3://BUCKET/PREFIX`.
+
+    Raises CheckpointError for a name that is neither: gs://bucket is no directory of that name.
+    """
+    given = os.fspath(directory)
+    judged = judge_place(given)
+    if judged.problem:
+        raise CheckpointError(
+            what="checkpoints cannot go there", where=given, why=judged.problem, fix=judged.fix
+        )
+    if not judged.bucket:
+        return os.path.abspath(given)
+    directory = judged.text
     if importlib.util.find_spec("boto3") is None:
         raise CheckpointError(
             what="checkpoints cannot go to an object store here",
@@ -34,6 +43,22 @@ def place_of(directory: str) -> str:
             fix="pip install 'paceline[s3]'",
         )
     return directory
+
+
+def directory_of(directory: str | os.PathLike[str], *, fix: str) -> str:
+    """The same for what is written and read by this process itself: no object store.
+
+    `fix` says what to do with a checkpoint there.
+    """
+    given = os.fspath(directory)
+    if judge_place(given).bucket:
+        raise CheckpointError(
+            what="this needs a directory",
+            where=given,
+            why="only a Checkpointer and its agent speak to an object store",
+            fix=fix,
+        )
+    return place_of(given)
 
 
 def make_directory(place: str, *, patience: float = _ANSWER_SECONDS) -> None:

@@ -2,6 +2,8 @@
 
 import errno
 import os
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -10,6 +12,8 @@ from paceline.plan import CheckpointError
 from paceline.storage_place import make_directory
 
 from paceline import storage_place
+
+BINARY = Path(sys.executable).parent / "paceline"
 
 
 def test_a_directory_is_made_for_its_user_alone(tmp_path: Path) -> None:
@@ -62,3 +66,45 @@ def test_nobody_waits_for_a_server_that_is_silent(
         make_directory(str(tmp_path / "c"), patience=0.01)
     answers.set()
     assert "is not at hand (it has not answered for 0 s)" in capfd.readouterr().err
+
+
+_NOWHERE = ["gs://b/run", "azure://x/y", "S3://bucket/run", "abfs:/x", "file:///runs/gpt"]
+_NO_BUCKET = ["s3://", "s3://a", "s3://My-Bucket/x", "s3://my_bucket/x", "s3://bucket/a b"]
+
+
+@pytest.mark.parametrize("place", _NOWHERE + _NO_BUCKET)
+def test_a_place_that_nothing_serves_is_refused_at_once(
+    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from paceline.integrations.dcp import PacelineReader, PacelineWriter
+    from paceline.numpy import Checkpointer, load
+
+    monkeypatch.chdir(tmp_path)
+    # pathlib leaves "s3:" of "s3://", which is a name like any other.
+    given = place if place == "s3://" else Path(place)
+    for use in (
+        lambda: Checkpointer(place),
+        lambda: Checkpointer(given),
+        lambda: load(place, {}),
+        lambda: PacelineWriter(place, step=1),
+        lambda: PacelineReader(place).read_metadata(),
+    ):
+        with pytest.raises(CheckpointError) as raised:
+            use()
+        assert raised.value.why and raised.value.fix
+    assert not PacelineWriter.validate_checkpoint_id(place)
+    for command in (["ls", place], ["copy", place, "x"], ["export", "x", place, "--to", "hf"]):
+        done = subprocess.run([BINARY, "ckpt", *command], check=False, capture_output=True)
+        assert done.returncode != 0 and b"why" in done.stderr, command
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_bucket_is_no_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from paceline.integrations.dcp import PacelineReader, PacelineWriter
+
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(CheckpointError, match="this needs a directory"):
+        PacelineWriter("s3://bucket/run", step=1)
+    with pytest.raises(CheckpointError, match="paceline ckpt copy s3://bucket/run DIR"):
+        PacelineReader("s3://bucket/run").read_metadata()
+    assert list(tmp_path.iterdir()) == []

@@ -1,7 +1,7 @@
 """Checkpoints in the formats of others, for which torch is needed.
 
     paceline ckpt export runs/gpt OUT --to dcp      # as dcp.save writes it
-    paceline ckpt import x.pt runs/gpt --step 1000  # or DCP's folder
+    paceline ckpt import x.pt runs/gpt --step 1000  # or a folder of DCP or Hugging Face
 
 The command runs this module in the job's interpreter.
 """
@@ -28,7 +28,6 @@ from paceline.restoring import Restoring
 from paceline.torch import Torch
 
 _WRAPPER = "module."  # DistributedDataParallel's
-_KEEP = 1_000_000  # an import removes nothing
 
 
 def export_to_dcp(folder: str, out: str) -> dict[str, object]:
@@ -155,6 +154,8 @@ class _Importing(Torch):
 
 
 class _Checkpointer(BaseCheckpointer):
+    _keeps_all = True  # also against PACELINE_CHECKPOINT_KEEP: an import removes nothing
+
     def _make_framework(self) -> Framework:
         return _Importing()
 
@@ -175,7 +176,7 @@ def import_file(source: str, directory: str, *, step: int, entry: str) -> dict[s
         elif isinstance(value, dict) and value and all(str(k).startswith(_WRAPPER) for k in value):
             value = {str(k).removeprefix(_WRAPPER): v for k, v in value.items()}  # noqa: PLW2901
         state[key] = value
-    with _Checkpointer(directory, keep=_KEEP) as ckpt:
+    with _Checkpointer(directory) as ckpt:
         ckpt.save(step, state)
     return _report("paceline.ckpt_import/1", source, find(directory), list(_tensors_of(state)))
 
@@ -200,7 +201,7 @@ def main(words: list[str]) -> int:
     out = verbs.add_parser("export", help="a checkpoint to a folder of DCP")
     out.add_argument("source", help="a Checkpointer's directory, or one checkpoint in it")
     out.add_argument("target", help="a folder that is new or empty")
-    into = verbs.add_parser("import", help="a .pt file or a folder of DCP to a checkpoint")
+    into = verbs.add_parser("import", help="a .pt file or a folder to a checkpoint")
     into.add_argument("source")
     into.add_argument("target", help="a Checkpointer's directory")
     into.add_argument("--step", type=int, default=0, help="the step that it gets")

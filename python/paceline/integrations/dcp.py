@@ -13,6 +13,8 @@ JSON and not as pickles, so they have to be plain values.
 import dataclasses
 import io
 import os
+from collections.abc import Iterator
+from math import prod
 from typing import Any, cast
 
 import torch
@@ -28,12 +30,20 @@ from torch.distributed.checkpoint.storage import StorageReader, StorageWriter, W
 from torch.futures import Future
 
 from paceline import notes, progress
-from paceline.images import Images, Region
+from paceline._native import judge_place
+from paceline.images import Images
 from paceline.integrations import storing
 from paceline.integrations.dcp_index import Index
 from paceline.loading import find
-from paceline.plan import Box, CheckpointError, Leaf
+from paceline.plan import Box, CheckpointError, Leaf, Shape
+from paceline.restoring import Part
+from paceline.storage_place import directory_of
 from paceline.torch import Torch
+from paceline.torch_types import DTYPES
+
+# What is converted to another type goes through a buffer of so many elements.
+_BUFFER_ELEMENTS = 4 << 20
+_COPY = "save to a directory, and paceline ckpt copy it to the store"
 
 
 def _done(value: Any) -> Future[Any]:
@@ -51,12 +61,12 @@ class PacelineWriter(StorageWriter):
     def __init__(self, directory: str | os.PathLike[str], *, step: int) -> None:
         if step < 0:
             raise ValueError("a step is 0 or more")
-        self._directory = os.path.abspath(os.fspath(directory))
+        self._directory = directory_of(directory, fix=_COPY)
         self._step = step
 
     def reset(self, checkpoint_id: str | os.PathLike[str] | None = None) -> None:
         if checkpoint_id is not None:
-            self._directory = os.path.abspath(os.fspath(checkpoint_id))
+            self._directory = directory_of(checkpoint_id, fix=_COPY)
 
     def set_up_storage_writer(self, is_coordinator: bool, *args: Any, **kwargs: Any) -> None:
         os.makedirs(self._directory, exist_ok=True)
@@ -100,11 +110,14 @@ class PacelineWriter(StorageWriter):
 
     @classmethod
     def validate_checkpoint_id(cls, checkpoint_id: str | os.PathLike[str]) -> bool:
-        return "://" not in os.fspath(checkpoint_id)
+        return _is_directory(checkpoint_id)
 
 
 class PacelineReader(StorageReader):
-    """Reads the parts of tensors that the plan asks for; every chunk is verified."""
+    """Reads the parts of tensors that the plan asks for; every chunk is verified.
+
+    A tensor of another type than the saved one is converted, as torch's own readers do it.
+    """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._path = path
@@ -135,23 +148,68 @@ class PacelineReader(StorageReader):
                 text.seek(0)
                 planner.load_bytes(item, text)
                 continue
-            source, number = self._index.places[item.storage_index]
             target = planner.resolve_tensor(item).detach()
-            is_direct = target.is_contiguous() and target.device.type == "cpu"
-            memory = target if is_direct else torch.empty(target.shape, dtype=target.dtype)
-            extent = tuple(item.lengths)
-            zeros = (0,) * len(extent)
-            address = memory.data_ptr()
-            region: Region = (number, tuple(item.storage_offsets), extent, address, extent, zeros)
-            source.restore([], [region])
-            if memory is not target:
-                target.copy_(memory)
+            if tuple(target.shape) != tuple(item.lengths):
+                raise CheckpointError(
+                    what=f"{item.dest_index.fqn} cannot be loaded",
+                    where=str(self._path),
+                    why=f"the planner asks for {list(item.lengths)} of it, and its tensor has"
+                    f" the shape {list(target.shape)}",
+                    fix="load into a tensor of the shape that was saved",
+                )
+            part = self._index.places[item.storage_index]
+            _read_into(target, part, tuple(item.storage_offsets))
             planner.commit_tensor(item, target)
         return _done(None)
 
     @classmethod
     def validate_checkpoint_id(cls, checkpoint_id: str | os.PathLike[str]) -> bool:
-        return "://" not in os.fspath(checkpoint_id)
+        return _is_directory(checkpoint_id)
+
+
+def _is_directory(checkpoint_id: str | os.PathLike[str]) -> bool:
+    judged = judge_place(os.fspath(checkpoint_id))
+    return not judged.bucket and not judged.problem
+
+
+def _read_into(target: torch.Tensor, part: Part, begin: Shape) -> None:
+    """Fill `target` from what begins there in a box, converted as `copy_` does.
+
+    A tensor of the saved type that is contiguous in this process's memory is filled as it is.
+    """
+    dtype = DTYPES[part.box.dtype]
+    is_plain = not target.is_conj() and not target.is_neg()
+    is_direct = is_plain and target.is_contiguous() and target.device.type == "cpu"
+    if is_direct and target.dtype == dtype:
+        _read(target, part, begin)
+        return
+    for offset, extent in _pieces(tuple(target.shape), _BUFFER_ELEMENTS):
+        buffer = torch.empty(extent, dtype=dtype)
+        at = tuple(b + o for b, o in zip(begin, offset, strict=True))
+        _read(buffer, part, at)
+        piece = target
+        for axis, (start, size) in enumerate(zip(offset, extent, strict=True)):
+            piece = piece.narrow(axis, start, size)
+        piece.copy_(buffer)
+
+
+def _read(memory: torch.Tensor, part: Part, begin: Shape) -> None:
+    extent = tuple(memory.shape)
+    room = (memory.data_ptr(), memory.nbytes)
+    part.source.restore([], [(part.index, begin, extent, room, extent, (0,) * len(extent))])
+
+
+def _pieces(extent: Shape, elements_max: int) -> Iterator[tuple[Shape, Shape]]:
+    """Offset and extent of parts, of at most so many elements, that make up an array."""
+    if prod(extent) <= elements_max:
+        yield (0,) * len(extent), extent
+        return
+    rows = max(1, elements_max // prod(extent[1:]))
+    for at in range(0, extent[0], rows):
+        size = min(rows, extent[0] - at)
+        # One part, unless a row is too long by itself.
+        for offset, rest in _pieces(extent[1:], elements_max):
+            yield (at, *offset), (size, *rest)
 
 
 def _refused(leaf: Leaf) -> CheckpointError:

@@ -17,6 +17,7 @@ from torch.distributed.checkpoint.metadata import (
 from paceline import notes
 from paceline.images import Images, Source
 from paceline.plan import Box
+from paceline.restoring import Part
 from paceline.torch_types import DTYPES
 
 
@@ -25,14 +26,14 @@ class Index:
 
     def __init__(self, images: Images) -> None:
         images.open_others()
-        self.places: dict[MetadataIndex, tuple[Source, int]] = {}
+        self.places: dict[MetadataIndex, Part] = {}
         self.values: dict[str, object] = {}
         self._boxes: dict[str, list[Box]] = {}
         for source in images.opened:
             for key, (number, box) in source.boxes.items():
                 place = MetadataIndex(key, torch.Size(box.offset))
                 if place not in self.places:  # replicas of a box are one to DCP
-                    self.places[place] = (source, number)
+                    self.places[place] = Part(source, number, box)
                     self._boxes.setdefault(key, []).append(box)
             self.values = {**_values(source), **self.values}
 

@@ -1,7 +1,7 @@
-"""Checkpoints of PyTorch that are pickles: `.pt` files, and DCP's folders.
+"""Checkpoints of others: PyTorch's pickles (`.pt` files, DCP's folders), and safetensors.
 
-Both are read by torch's weights-only loader and by nothing else: it builds tensors and plain
-values, and refuses whatever else a pickle asks for. So does this.
+Pickles are read by torch's weights-only loader and by nothing else: it builds tensors and plain
+values, and refuses whatever else a pickle asks for. So does this. What is not whole is refused.
 """
 
 import io
@@ -14,6 +14,7 @@ import torch
 from torch.distributed.checkpoint import filesystem, metadata
 from torch.distributed.checkpoint._nested_dict import unflatten_state_dict
 
+from paceline.integrations import cover, safetensors_files
 from paceline.plan import CheckpointError
 
 
@@ -52,32 +53,95 @@ _BEHIND = b"\x80\x02]."
 
 
 def read(path: str) -> dict[str, object]:
-    """The dict in a `.pt` file, or the state in a folder of DCP, tensors in memory or mapped."""
-    loaded = read_folder(path) if os.path.isdir(path) else _loaded(path, path, mmap=True)
+    """The dict in a `.pt` file, the state in a folder of DCP, or the tensors of safetensors.
+
+    Tensors are in memory or mapped.
+    """
+    if os.path.isdir(path):
+        loaded = _read_folder(path)
+    elif path.endswith(".safetensors"):
+        loaded = safetensors_files.read_file(path)
+    else:
+        loaded = _loaded(path, path, mmap=True)
     if not isinstance(loaded, dict):
         raise _refused(path, f"it holds a {type(loaded).__name__} and not a dict")
     return {str(key): value for key, value in cast("dict[object, object]", loaded).items()}
 
 
-def read_folder(path: str) -> dict[str, Any]:
+def _read_folder(path: str) -> dict[str, Any]:
+    if os.path.exists(os.path.join(path, ".metadata")):
+        return _read_dcp(path)
+    if safetensors_files.is_folder(path):
+        return cast("dict[str, Any]", safetensors_files.read_folder(path))
+    raise _refused(
+        path,
+        "it has neither .metadata, as a folder of DCP has, nor model.safetensors or its index, as"
+        " one of Hugging Face has",
+        "name such a folder, or a .pt or .safetensors file",
+    )
+
+
+def _read_dcp(path: str) -> dict[str, Any]:
     described = _described(path)
+    stored = _places(path, described)
     flat: dict[str, Any] = {}
     for key, kind in described.state_dict_metadata.items():
         if isinstance(kind, metadata.TensorStorageMetadata):
-            flat[key] = torch.empty(kind.size, dtype=kind.properties.dtype)
-    for index, info in cast("dict[Any, Any]", described.storage_data).items():
-        value = _stored(path, info)
-        if not isinstance(value, torch.Tensor):
-            flat[index.fqn] = value
-            continue
-        target = flat[index.fqn]
-        for axis, (at, size) in enumerate(zip(index.offset or (), value.shape, strict=False)):
-            target = target.narrow(axis, at, size)
-        target.copy_(value)
+            flat[key] = _tensor(path, key, kind, stored)
+        else:
+            flat[key] = _stored(path, _place_of(path, key, None, stored))
     paths = described.planner_data
     if not isinstance(paths, dict) or set(paths) != set(flat):
         return flat
     return cast("dict[str, Any]", unflatten_state_dict(flat, cast("Any", paths)))
+
+
+# Where each chunk of a tensor, or each value, lies: by name and offset.
+_Places = dict[tuple[str, tuple[int, ...] | None], Any]
+
+
+def _places(path: str, described: metadata.Metadata) -> _Places:
+    stored = described.storage_data
+    if not isinstance(stored, dict):
+        raise _refused(path, ".metadata does not say where the tensors lie", _INCOMPLETE)
+    return {
+        (index.fqn, None if index.offset is None else tuple(index.offset)): info
+        for index, info in cast("dict[Any, Any]", stored).items()
+    }
+
+
+def _place_of(path: str, key: str, offset: tuple[int, ...] | None, stored: _Places) -> Any:
+    info = stored.get((key, offset))
+    if info is None:
+        part = "" if offset is None else f"the part of it that begins at {list(offset)} "
+        raise _refused(path, f"{key} is not all there: {part}was not saved", _INCOMPLETE)
+    return info
+
+
+def _tensor(
+    path: str, key: str, kind: metadata.TensorStorageMetadata, stored: _Places
+) -> torch.Tensor:
+    """The whole tensor of its chunks, which have to make it up."""
+    whole = torch.empty(kind.size, dtype=kind.properties.dtype)
+    if not cover.is_tiled(
+        tuple(kind.size), [(tuple(one.offsets), tuple(one.sizes)) for one in kind.chunks]
+    ):
+        raise _refused(path, f"the parts of {key} do not make up all of it", _INCOMPLETE)
+    for chunk in kind.chunks:
+        info = _place_of(path, key, tuple(chunk.offsets), stored)
+        value = _stored(path, info)
+        if not isinstance(value, torch.Tensor) or value.shape != chunk.sizes:
+            found = list(value.shape) if isinstance(value, torch.Tensor) else type(value).__name__
+            raise _refused(
+                os.path.join(path, str(info.relative_path)),
+                f"a part of {key} is {found}, and .metadata says {list(chunk.sizes)}",
+                _INCOMPLETE,
+            )
+        target = whole
+        for axis, (at, size) in enumerate(zip(chunk.offsets, chunk.sizes, strict=True)):
+            target = target.narrow(axis, at, size)
+        target.copy_(value)
+    return whole
 
 
 def _described(path: str) -> metadata.Metadata:
@@ -85,8 +149,8 @@ def _described(path: str) -> metadata.Metadata:
     try:
         with open(place, "rb") as file:
             text = as_protocol_2(file.read())
-    except FileNotFoundError as error:
-        raise _refused(path, "it has no .metadata, so it is no folder of DCP") from error
+    except OSError as error:
+        raise _refused(place, str(error.strerror), _READABLE) from error
     except (ValueError, IndexError) as error:
         raise _refused(place, f"it is no pickle: {error}") from error
     # Only whole files are read by the loader, so it gets one, of the format before zip.
@@ -102,9 +166,20 @@ def _stored(path: str, info: Any) -> object:
     name = os.path.normpath(str(info.relative_path))
     if os.path.isabs(name) or name.startswith("..") or info.transform_descriptors:
         raise _refused(path, f"{info.relative_path} is another file, or is compressed")
-    with open(os.path.join(path, name), "rb") as file:
-        file.seek(info.offset)
-        return _loaded(io.BytesIO(file.read(info.length)), os.path.join(path, name))
+    where = os.path.join(path, name)
+    try:
+        with open(where, "rb") as file:
+            file.seek(info.offset)
+            text = file.read(info.length)
+    except FileNotFoundError as error:
+        why = ".metadata names this file, and it is not there"
+        raise _refused(where, why, _INCOMPLETE) from error
+    except OSError as error:
+        raise _refused(where, str(error.strerror), _READABLE) from error
+    if len(text) != info.length:
+        end = info.offset + info.length
+        raise _refused(where, f"it ends before byte {end}, which .metadata names", _INCOMPLETE)
+    return _loaded(io.BytesIO(text), where)
 
 
 def _loaded(file: str | io.BytesIO, where: str, *, mmap: bool = False) -> object:
@@ -113,6 +188,8 @@ def _loaded(file: str | io.BytesIO, where: str, *, mmap: bool = False) -> object
     except Exception as error:  # of many kinds, when the file is broken
         if mmap and "mmap can only be used" in str(error):
             return _loaded(file, where)
+        if isinstance(error, OSError) and error.strerror:
+            raise _refused(where, error.strerror, _READABLE) from error
         raise _refused(where, _reason(error)) from error
 
 
@@ -123,13 +200,13 @@ def _reason(error: Exception) -> str:
     return said.strip().split(" was not an allowed global")[0].removeprefix("WeightsUnpickler ")
 
 
-def _refused(where: str, why: str) -> CheckpointError:
-    return CheckpointError(
-        what="the file cannot be imported",
-        where=where,
-        why=why,
-        fix="only tensors and plain values are loaded: save it again as a dict of those",
-    )
+_PLAIN = "only tensors and plain values are loaded: save it again as a dict of those"
+_READABLE = "name a file or a folder that can be read here"
+_INCOMPLETE = "bring all files of the folder here, or save it again"
+
+
+def _refused(where: str, why: str, fix: str = _PLAIN) -> CheckpointError:
+    return CheckpointError(what="the file cannot be imported", where=where, why=why, fix=fix)
 
 
 def as_protocol_2(text: bytes) -> bytes:

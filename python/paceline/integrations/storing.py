@@ -65,9 +65,9 @@ def write(place: StoredPlace, shard: Shard) -> None:
         "spread": True,
         "shapes": {leaf.key: leaf.box.whole for leaf in leaves if leaf.box.is_sharded},
     }
-    addresses = [_address(leaf.memory) for leaf in leaves]
+    tensors = [_memory(leaf.memory) for leaf in leaves]
     try:
-        place.write(shard.rank, layout, addresses, json.dumps(text).encode())
+        place.write(shard.rank, layout, tensors, json.dumps(text).encode())
     except (OSError, RuntimeError) as error:
         raise CheckpointError(
             what="the checkpoint cannot be stored",
@@ -77,6 +77,6 @@ def write(place: StoredPlace, shard: Shard) -> None:
         ) from error
 
 
-def _address(memory: object) -> int:
+def _memory(memory: object) -> tuple[int, int]:
     assert isinstance(memory, torch.Tensor)
-    return memory.data_ptr()
+    return memory.data_ptr(), memory.nbytes

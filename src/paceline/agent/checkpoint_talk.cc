@@ -9,13 +9,13 @@
 #include "paceline/base/log.h"
 #include "paceline/base/status_macros.h"
 #include "paceline/base/text.h"
+#include "paceline/model/storage_place.h"
 
 namespace paceline::agent {
 namespace {
 
 using nlohmann::json;
 
-constexpr uint32_t kKeepMax = 1'000'000;
 constexpr int64_t kNoticeAfterNs = 10'000'000'000;
 
 // {"directory": "/d", "keep": 3, "every": "auto" | {"steps": n} | {"seconds": x}}
@@ -23,7 +23,7 @@ std::optional<CheckpointTerms> TermsIn(const json& message) {
   CheckpointTerms terms;
   terms.directory = JsonText(message, "directory");
   const int64_t keep = JsonInt<int64_t>(message, "keep", 3);
-  if (!ckpt::IsStorePlace(terms.directory) || keep < 1 || keep > kKeepMax) return std::nullopt;
+  if (!IsWholePlace(terms.directory) || keep < 1 || keep > kKeepAll) return std::nullopt;
   terms.keep = static_cast<uint32_t>(keep);
   if (const auto replicas = message.find("replicas"); replicas != message.end()) {
     const int64_t count = JsonInt<int64_t>(message, "replicas", -1);

@@ -22,6 +22,7 @@ void BindRankEnd(nanobind::module_& module);
 void BindSession(nanobind::module_& module);
 void BindSlotBook(nanobind::module_& module);
 void BindSpeedCut(nanobind::module_& module);
+void BindStoragePlace(nanobind::module_& module);
 void BindStored(nanobind::module_& module);
 
 // Sets the Python exception for a failure and throws nanobind's way to say that one is set: OSError

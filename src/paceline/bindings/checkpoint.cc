@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <map>
 #include <set>
+#include <span>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -74,11 +75,18 @@ nb::list BoxesOf(const ImageReader& image) {
   return out;
 }
 
-// index of a box, address for all of it
-using WholeTuple = std::tuple<size_t, uintptr_t>;
-// index of a box, begin in it, extent, address of the target, its shape, begin in that
+// address and bytes of memory of this process that is written to
+using Memory = std::tuple<uintptr_t, size_t>;
+// index of a box, memory for all of it
+using WholeTuple = std::tuple<size_t, Memory>;
+// index of a box, begin in it, extent, memory of the target, its shape, begin in that
 using Extents = std::vector<uint64_t>;
-using PartTuple = std::tuple<size_t, Extents, Extents, uintptr_t, Extents, Extents>;
+using PartTuple = std::tuple<size_t, Extents, Extents, Memory, Extents, Extents>;
+
+std::span<std::byte> SpanOf(const Memory& memory) {
+  const auto& [address, bytes] = memory;
+  return {reinterpret_cast<std::byte*>(address), bytes};
+}
 
 void RestoreInto(ImageReader& image, const std::vector<WholeTuple>& wholes,
                  const std::vector<PartTuple>& parts) {
@@ -88,17 +96,19 @@ void RestoreInto(ImageReader& image, const std::vector<WholeTuple>& wholes,
   };
   std::vector<ckpt::Target> targets;
   targets.reserve(wholes.size() + parts.size());
-  for (const auto& [index, address] : wholes) {
-    targets.push_back({box(index), reinterpret_cast<void*>(address)});
-  }
-  for (const auto& [index, from, extent, address, shape, to] : parts) {
-    targets.push_back({box(index), reinterpret_cast<void*>(address),
+  for (const auto& [index, memory] : wholes) targets.push_back({box(index), SpanOf(memory)});
+  for (const auto& [index, from, extent, memory, shape, to] : parts) {
+    targets.push_back({box(index), SpanOf(memory),
                        ckpt::Region{.from = from, .extent = extent, .shape = shape, .to = to}});
   }
   Result<void> restored;
   {
     nb::gil_scoped_release release;
     restored = image.Restore(std::move(targets));
+  }
+  // The caller is wrong about a tensor; nothing is known of the image by that.
+  if (!restored.ok() && restored.failure().kind == FailureKind::kInvalid) {
+    throw nb::value_error(restored.failure().message.c_str());
   }
   RaiseIfFailed(restored);
 }

@@ -36,5 +36,6 @@ NB_MODULE(_native, module) {
   paceline::bindings::BindSession(module);
   paceline::bindings::BindSlotBook(module);
   paceline::bindings::BindSpeedCut(module);
+  paceline::bindings::BindStoragePlace(module);
   paceline::bindings::BindStored(module);
 }

@@ -1,9 +1,11 @@
 // _native: checkpoints in storage without an agent, as paceline.integrations writes and finds them.
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <cstdint>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "paceline/bindings/bindings.h"
@@ -15,12 +17,17 @@ namespace {
 
 namespace nb = nanobind;
 
+// address and bytes of a tensor in this process
+using Memory = std::tuple<uintptr_t, size_t>;
+
 void WriteShard(const client::StoredPlace& place, uint32_t rank, const Layout& layout,
-                const std::vector<uintptr_t>& addresses, const nb::bytes& notes) {
-  if (addresses.size() != layout.order.size()) throw nb::value_error("an address for each box");
+                const std::vector<Memory>& tensors, const nb::bytes& notes) {
+  if (tensors.size() != layout.order.size()) throw nb::value_error("an address for each box");
   std::vector<const void*> sources;
-  for (const size_t index : layout.order) {
-    sources.push_back(reinterpret_cast<const void*>(addresses[index]));
+  for (size_t i = 0; i < layout.order.size(); ++i) {
+    const auto& [address, bytes] = tensors[layout.order[i]];
+    if (bytes != layout.image.boxes[i].bytes) throw nb::value_error("a tensor of another size");
+    sources.push_back(reinterpret_cast<const void*>(address));
   }
   const std::string_view text(notes.c_str(), notes.size());
   Result<void> written;
@@ -47,7 +54,7 @@ void BindStored(nb::module_& module) {
           },
           nb::arg("directory"), nb::arg("job_id"), nb::arg("generation"), nb::arg("step"))
       .def_prop_ro("name", &client::FolderNameOf)
-      .def("write", &WriteShard, nb::arg("rank"), nb::arg("layout"), nb::arg("addresses"),
+      .def("write", &WriteShard, nb::arg("rank"), nb::arg("layout"), nb::arg("tensors"),
            nb::arg("notes"))
       .def(
           "commit",

@@ -132,8 +132,9 @@ Result<void> WriteTensors(WholeReader* from, const std::string& entry,
     std::vector<WholeReader::Wanted> wanted;
     bytes = 0;
     for (const std::string& name : batch) {
-      wanted.push_back({Concat(entry, ".", name), buffer.data() + bytes});
-      bytes += tensors.at(name).bytes;
+      const uint64_t size = tensors.at(name).bytes;
+      wanted.push_back({Concat(entry, ".", name), std::span(buffer).subspan(bytes, size)});
+      bytes += size;
     }
     RETURN_IF_ERROR(from->Read(wanted));
     RETURN_IF_ERROR(file.Append(buffer));

@@ -69,7 +69,7 @@ class FrozenTest : public testing::Test {
     const Image head = *ReadHead(opened->source.get(), opened->hashes);
     ASSERT_EQ(head.boxes.size(), 2u);
     std::vector<char> back(kFrozenBytes);
-    std::vector<Target> targets = {{head.boxes[1], back.data()}};
+    std::vector<Target> targets = {{head.boxes[1], std::as_writable_bytes(std::span(back))}};
     ASSERT_TRUE(Restore(opened->source.get(), opened->hashes, targets).ok());
     EXPECT_EQ(back, std::vector<char>(kFrozenBytes, value));
   }

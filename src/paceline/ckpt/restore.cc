@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "paceline/base/text.h"
+#include "paceline/base/utf8.h"
 #include "paceline/ckpt/chunk_copy.h"
 
 namespace paceline::ckpt {
@@ -188,6 +189,34 @@ Result<Image> ReadHead(ChunkSource* image, std::span<const uint64_t> hashes) {
 
 namespace {
 
+// The bytes of an array of that shape; none: more than an address can have.
+std::optional<uint64_t> ArrayBytes(const std::vector<uint64_t>& shape, size_t element) {
+  uint64_t bytes = element;
+  for (const uint64_t size : shape) {
+    if (__builtin_mul_overflow(bytes, size, &bytes)) return std::nullopt;
+  }
+  return bytes;
+}
+
+// kInvalid: the memory of a target is not as large as what goes there. Callers in Python give
+// addresses of tensors whose type or shape may be another one.
+Result<void> CheckMemory(const std::vector<Target>& targets) {
+  for (const Target& target : targets) {
+    std::optional<uint64_t> bytes = target.box.bytes;
+    if (target.part.has_value()) {
+      RETURN_IF_ERROR(CheckRegion(*target.part, target.box.shape));
+      bytes = ArrayBytes(target.part->shape, BytesOf(target.box.dtype));
+    }
+    const bool has_memory = target.data.empty() || target.data.data() != nullptr;
+    if (bytes == target.data.size() && has_memory) continue;
+    return Failure{
+        FailureKind::kInvalid,
+        Concat("tensor \"", CleanText(target.box.key), "\" of type ", NameOf(target.box.dtype),
+               " does not fit into memory of ", target.data.size(), " bytes")};
+  }
+  return {};
+}
+
 // `add` gets the place of each piece in the image, its size and where it goes, in ascending order.
 template <class Add>
 Result<void> ForEachPiece(uint64_t image_bytes, const std::vector<Target>& targets,
@@ -197,7 +226,7 @@ Result<void> ForEachPiece(uint64_t image_bytes, const std::vector<Target>& targe
     if (box.begin > image_bytes || box.bytes > image_bytes - box.begin) {
       return Failure{FailureKind::kDamaged, "a tensor lies outside its image"};
     }
-    auto* const data = static_cast<std::byte*>(target.data);
+    std::byte* const data = target.data.data();
     if (!target.part.has_value()) {
       RETURN_IF_ERROR(add(box.begin, box.bytes, data));
       continue;
@@ -214,6 +243,7 @@ Result<void> ForEachPiece(uint64_t image_bytes, const std::vector<Target>& targe
 Result<void> Restore(ChunkSource* image, std::span<const uint64_t> hashes,
                      std::vector<Target> targets) {
   RETURN_IF_ERROR(CheckCount(*image, hashes));
+  RETURN_IF_ERROR(CheckMemory(targets));
   std::sort(targets.begin(), targets.end(),
             [](const Target& a, const Target& b) { return a.box.begin < b.box.begin; });
   if (image->wants_order()) {

@@ -23,7 +23,9 @@ namespace paceline::ckpt {
 // Where the bytes of one tensor shall go: all of box.bytes, or a part of them.
 struct Target {
   TensorBox box;  // as it stands in the image's header; one target a box
-  void* data = nullptr;
+  // All the memory that the target has, and not more than it has: box.bytes without `part`, and the
+  // bytes of an array of part->shape with it. Restore compares the two before it writes a byte.
+  std::span<std::byte> data;
   std::optional<Region> part = {};
 };
 
@@ -90,9 +92,9 @@ Result<std::string> ReadAll(ChunkSource* image, std::span<const uint64_t> hashes
                             uint64_t bytes_max);
 
 // Copies each target's bytes. Only chunks that hold something of a target are looked at, each once,
-// and each is verified while it is copied. kInvalid: a part that lies outside its box. After
-// kDamaged the targets hold anything: the caller restores them all from somewhere else, or gives
-// up.
+// and each is verified while it is copied. kInvalid: a part that lies outside its box, or memory of
+// another size than the tensor; no target was touched then. After kDamaged the targets hold
+// anything: the caller restores them all from somewhere else, or gives up.
 Result<void> Restore(ChunkSource* image, std::span<const uint64_t> hashes,
                      std::vector<Target> targets);
 

@@ -62,7 +62,7 @@ class RestoreTest : public testing::Test {
     memory->clear();
     for (const auto& tensor : tensors_) memory->emplace_back(tensor.size());
     for (size_t i = 0; i < tensors_.size(); ++i) {
-      targets.push_back({layout_.boxes[i], (*memory)[i].data()});
+      targets.push_back({layout_.boxes[i], (*memory)[i]});
     }
     return targets;
   }
@@ -105,7 +105,7 @@ TEST_F(RestoreTest, APartOfATensorNeedsItsChunksOnlyAndIsVerified) {
   const auto bytes = arena_->FileOf(image_);
   std::vector<std::byte> memory(30, std::byte{7});
   const Region part{.from = {size - 20}, .extent = {20}, .shape = {30}, .to = {4}};
-  const Target target{layout_.boxes[3], memory.data(), part};
+  const Target target{layout_.boxes[3], memory, part};
   auto* writable = const_cast<std::byte*>(bytes.data());
   writable[layout_.boxes[3].begin] ^= std::byte{1};  // in another chunk
   ASSERT_TRUE(Restore(bytes, hashes_, {target}).ok());
@@ -115,8 +115,32 @@ TEST_F(RestoreTest, APartOfATensorNeedsItsChunksOnlyAndIsVerified) {
   writable[layout_.boxes[3].begin + size - 1] ^= std::byte{1};
   EXPECT_EQ(Restore(bytes, hashes_, {target}).failure().kind, FailureKind::kDamaged);
   const Region outside{.from = {size - 10}, .extent = {20}, .shape = {30}, .to = {4}};
-  EXPECT_EQ(Restore(bytes, hashes_, {{layout_.boxes[3], memory.data(), outside}}).failure().kind,
+  EXPECT_EQ(Restore(bytes, hashes_, {{layout_.boxes[3], memory, outside}}).failure().kind,
             FailureKind::kInvalid);
+}
+
+// A caller that is wrong about a tensor's type or shape overwrites nothing.
+TEST_F(RestoreTest, MemoryOfAnotherSizeIsNotTouched) {
+  const auto bytes = arena_->FileOf(image_);
+  const uint64_t size = tensors_[3].size();
+  std::vector<std::byte> memory(size + 1, std::byte{7});
+  const auto restore = [&](std::span<std::byte> data, std::optional<Region> part) {
+    return Restore(bytes, hashes_, {{layout_.boxes[3], data, std::move(part)}});
+  };
+  const Region all{.from = {0}, .extent = {size}, .shape = {size}, .to = {0}};
+  const std::span<std::byte> room(memory);
+  for (const size_t wrong : {size - 1, size + 1, size_t{0}, size / 2}) {
+    EXPECT_EQ(restore(room.first(wrong), std::nullopt).failure().kind, FailureKind::kInvalid);
+    EXPECT_EQ(restore(room.first(wrong), all).failure().kind, FailureKind::kInvalid);
+  }
+  // More elements than there are addresses.
+  Region wide = all;
+  wide.shape = {uint64_t{1} << 63, 2};
+  EXPECT_EQ(restore(room, wide).failure().kind, FailureKind::kInvalid);
+  EXPECT_EQ(restore({static_cast<std::byte*>(nullptr), size}, all).failure().kind,
+            FailureKind::kInvalid);
+  EXPECT_EQ(memory, std::vector<std::byte>(size + 1, std::byte{7}));
+  EXPECT_TRUE(restore(room.first(size), all).ok());
 }
 
 // Any flipped bit is found, wherever it is; 2,000 of them here.

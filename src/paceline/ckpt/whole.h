@@ -35,10 +35,10 @@ class WholeReader {
 
   struct Wanted {
     std::string key;
-    void* data = nullptr;  // room for the tensor's bytes
+    std::span<std::byte> data;  // as large as the tensor
   };
   // Each file's chunks are read once for all that is wanted, and verified. kDamaged, kSystem;
-  // kNotFound: there is no such tensor.
+  // kNotFound: there is no such tensor. kInvalid: memory of another size.
   Result<void> Read(std::span<const Wanted> wanted);
 
   // What rank 0 saved beside its tensors, verified; see docs/formats/notes.md.

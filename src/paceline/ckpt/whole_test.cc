@@ -89,12 +89,17 @@ TEST_F(WholeTest, TensorsAreWholeHoweverTheyWereCut) {
   EXPECT_EQ((*reader)->tensors().at("model.w").shape, (std::vector<uint64_t>{4, 6}));
   std::vector<uint8_t> w(24);
   std::vector<uint8_t> b(3);
-  const std::vector<WholeReader::Wanted> wanted = {{"model.w", w.data()}, {"model.b", b.data()}};
+  const std::vector<WholeReader::Wanted> wanted = {
+      {"model.w", std::as_writable_bytes(std::span(w))},
+      {"model.b", std::as_writable_bytes(std::span(b))}};
   ASSERT_TRUE((*reader)->Read(wanted).ok());
   EXPECT_EQ(w, w_);
   EXPECT_EQ(b, b_);
-  const std::vector<WholeReader::Wanted> unknown = {{"x", b.data()}};
+  const std::vector<WholeReader::Wanted> unknown = {{"x", std::as_writable_bytes(std::span(b))}};
   EXPECT_EQ((*reader)->Read(unknown).failure().kind, FailureKind::kNotFound);
+  const std::vector<WholeReader::Wanted> small = {
+      {"model.w", std::as_writable_bytes(std::span(w)).first(23)}};
+  EXPECT_EQ((*reader)->Read(small).failure().kind, FailureKind::kInvalid);
 }
 
 TEST_F(WholeTest, AHuggingFaceFolderHasTheWeightsAndAnIndex) {

@@ -13,6 +13,7 @@
 #include "paceline/cli/exit_code.h"
 #include "paceline/cli/interpreter.h"
 #include "paceline/cli/value.h"
+#include "paceline/model/storage_place.h"
 
 namespace paceline::cli {
 namespace {
@@ -91,6 +92,14 @@ int CkptExport(Invocation& invocation, const std::string& path, const std::strin
   const auto named = FindCheckpoint(invocation, path);
   if (!named.ok()) return out.Fail(named.problem());
   const std::string to = ValueOf(invocation, "to", "");
+  const StoragePlace target = JudgePlace(folder);
+  if (!target.bucket.empty() || !target.problem.empty()) {
+    return out.Fail({.code = "PL-E082",
+                     .what = "the checkpoint cannot be exported",
+                     .where = folder,
+                     .why = target.bucket.empty() ? target.problem : "it is no folder",
+                     .fix = "export to a folder of this host, and upload that"});
+  }
   if (to == "hf") return ExportToHf(invocation, *named, folder);
   if (to == "dcp" && !named->store->traits().has_paths) {
     return out.Fail({.code = "PL-E082",

@@ -74,8 +74,9 @@ Result<std::vector<std::byte>> ContentOf(const Side& side, const std::vector<std
   std::vector<ckpt::WholeReader::Wanted> wanted;
   bytes = 0;
   for (const std::string& key : keys) {
-    wanted.push_back({key, content.data() + bytes});
-    bytes += tensors.at(key).bytes;
+    const uint64_t size = tensors.at(key).bytes;
+    wanted.push_back({key, std::span(content).subspan(bytes, size)});
+    bytes += size;
   }
   if (const auto read = side.reader->Read(wanted); !read.ok()) {
     return NoCheckpoint(side.named.place(), read.failure().message);

@@ -8,6 +8,7 @@
 #include "paceline/cli/interpreter.h"
 #include "paceline/cli/remote.h"
 #include "paceline/cli/value.h"
+#include "paceline/model/storage_place.h"
 
 namespace paceline::cli {
 
@@ -29,8 +30,16 @@ Problem StorageUnreadable(const std::string& path, const Failure& failure) {
 
 Result<std::unique_ptr<ckpt::Store>> OpenPlace(const Invocation& invocation,
                                                const std::string& place) {
+  const StoragePlace judged = JudgePlace(place);
+  if (!judged.problem.empty()) {
+    return Problem{.code = "PL-E081",
+                   .what = "the storage of the checkpoints cannot be read",
+                   .where = place,
+                   .why = judged.problem,
+                   .fix = judged.fix};
+  }
   ckpt::StoreHost host;
-  if (place.find("://") != std::string::npos) {
+  if (!judged.bucket.empty()) {
     // Which interpreter speaks to an object store; when there is none, the store says so.
     const auto python = FindInterpreter(invocation.environment, invocation.settings,
                                         ReadHostFacts(invocation.environment));
@@ -42,8 +51,9 @@ Result<std::unique_ptr<ckpt::Store>> OpenPlace(const Invocation& invocation,
 }
 
 Result<std::string> PlaceNamed(const std::string& path) {
-  const bool is_far = path.find("://") != std::string::npos;
-  if (is_far || ::access((path + "/job.json").c_str(), F_OK) != 0) return path;
+  const StoragePlace judged = JudgePlace(path);
+  const bool is_directory = judged.bucket.empty() && judged.problem.empty();
+  if (!is_directory || ::access((path + "/job.json").c_str(), F_OK) != 0) return path;
   const auto job = ReadJobPlace(path);
   if (!job.ok()) return job.problem();
   const auto status = StatusFromJournal(*job);

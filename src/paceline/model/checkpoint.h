@@ -28,11 +28,14 @@ struct PersistPolicy {
 };
 
 inline constexpr uint32_t kReplicasMax = 8;
+// CheckpointTerms::keep of a writer that removes nothing: no whole checkpoint and no unfinished
+// one.
+inline constexpr uint32_t kKeepAll = 1'000'000;
 
 // What the script asked of its Checkpointer; the same on every rank.
 struct CheckpointTerms {
   std::string directory;  // absolute, and every host sees it
-  uint32_t keep = 3;      // so many of the newest stay
+  uint32_t keep = 3;      // so many of the newest stay; kKeepAll: nothing is removed
   PersistPolicy policy;
   // Copies of each image in the memory of other hosts; none: one where there is another host.
   std::optional<uint32_t> replicas;

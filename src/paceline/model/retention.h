@@ -62,10 +62,11 @@ inline std::vector<size_t> NewestFirst(std::span<const KeptFolder> folders) {
 }
 
 // Indexes of what may go: whole ones beyond the newest `keep` (at least one stays), and unfinished
-// ones that were left before the newest was made. While there is no whole one, nothing may.
+// ones that were left before the newest was made. While there is no whole one, nothing may, and
+// nothing may with kKeepAll.
 inline std::vector<size_t> WhatMayGo(std::span<const KeptFolder> folders, uint32_t keep) {
   const std::vector<size_t> whole = NewestFirst(folders);
-  if (whole.empty()) return {};
+  if (whole.empty() || keep >= kKeepAll) return {};
   const int64_t newest_ns = folders[whole.front()].changed_ns;
   const size_t stay = std::min<size_t>(std::max(keep, 1u), whole.size());
   std::vector<size_t> going(whole.begin() + static_cast<std::ptrdiff_t>(stay), whole.end());

@@ -28,6 +28,12 @@ TEST(Retention, AtLeastOneStays) {
   EXPECT_EQ(WhatMayGo(std::vector{Whole(10, 1, 1)}, 0), Indexes{});
 }
 
+TEST(Retention, AWriterThatKeepsAllRemovesNothing) {
+  const std::vector<KeptFolder> folders = {Whole(10, 1, 1), Unfinished(0), Whole(30, 1, 3)};
+  EXPECT_EQ(WhatMayGo(folders, 1), (Indexes{0, 1}));
+  EXPECT_EQ(WhatMayGo(folders, kKeepAll), Indexes{});
+}
+
 // Names of the whole ones, the newest first.
 std::vector<std::string> Sorted(const std::vector<KeptFolder>& folders) {
   std::vector<std::string> names;

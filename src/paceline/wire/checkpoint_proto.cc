@@ -3,6 +3,7 @@
 #include <string_view>
 #include <vector>
 
+#include "paceline/model/storage_place.h"
 #include "paceline/wire/decode.h"
 #include "paceline/wire/encode.h"
 
@@ -96,10 +97,9 @@ absl::Status CheckFolder(const std::string& name) {
   return name.empty() || IsName(name) ? absl::OkStatus() : Invalid("name", "is not a name");
 }
 absl::Status CheckDirectory(const std::string& directory) {
-  const bool is_clean = directory.find('\0') == std::string::npos;
-  const bool is_whole = directory.starts_with("/") || directory.starts_with("s3://");
-  return is_clean && is_whole ? absl::OkStatus()
-                              : Invalid("directory", "is neither an absolute path nor s3://");
+  return IsWholePlace(directory)
+             ? absl::OkStatus()
+             : Invalid("directory", "is neither an absolute path nor a bucket of s3://");
 }
 
 absl::Status Take(const pb::SavedStep& from, SavedStep* to) {

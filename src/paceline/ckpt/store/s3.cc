@@ -9,6 +9,7 @@
 #include "paceline/ckpt/aligned_buffer.h"
 #include "paceline/ckpt/chunk_copy.h"
 #include "paceline/ckpt/client_process.h"
+#include "paceline/model/storage_place.h"
 
 namespace paceline::ckpt {
 namespace {
@@ -16,7 +17,6 @@ namespace {
 using nlohmann::json;
 
 constexpr StoreTraits kS3Traits{.name = "s3", .has_paths = false, .has_folders = false};
-constexpr char kScheme[] = "s3://";
 // Frames of an upload: a length, then so many bytes. These two lengths are words.
 constexpr uint32_t kFrameEnd = 0;
 constexpr uint32_t kFrameAbort = 0xffffffff;
@@ -299,41 +299,17 @@ class S3Store final : public Store {
   const std::shared_ptr<Client> client_;  // owners: this and the sources that were opened
 };
 
-// What S3 allows in a bucket's name, and what needs no quoting in ours.
-bool IsPlain(std::string_view text, std::string_view others) {
-  return std::all_of(text.begin(), text.end(), [&](char letter) {
-    const bool is_word = (letter >= 'a' && letter <= 'z') || (letter >= 'A' && letter <= 'Z') ||
-                         (letter >= '0' && letter <= '9');
-    return is_word || others.find(letter) != std::string_view::npos;
-  });
-}
-
 }  // namespace
 
 Result<std::unique_ptr<Store>> OpenS3(const std::string& place, const StoreHost& host) {
-  std::string_view rest = place;
-  TakePrefix(&rest, kScheme);
-  while (rest.ends_with('/')) rest.remove_suffix(1);
-  const size_t slash = rest.find('/');
-  const std::string_view bucket = rest.substr(0, slash);
-  const std::string_view prefix = slash == std::string_view::npos ? "" : rest.substr(slash + 1);
-  bool is_name = bucket.size() >= 3 && bucket.size() <= 63 && IsPlain(bucket, ".-") &&
-                 prefix.size() <= 512 && IsPlain(prefix, "/._-=") && !prefix.starts_with('/') &&
-                 prefix.find("//") == std::string_view::npos;
-  for (const std::string_view part : SplitParts(prefix, "/")) {
-    is_name = is_name && part != "." && part != "..";
-  }
-  if (!is_name) {
-    return Failure{FailureKind::kInvalid,
-                   Concat(place,
-                          " is no place for checkpoints: s3://BUCKET/PREFIX, of letters, "
-                          "digits and ._-=")};
+  const StoragePlace named = JudgePlace(place);
+  if (named.bucket.empty() || !named.problem.empty()) {
+    return Failure{FailureKind::kInvalid, Concat(place, ": ", named.problem)};
   }
   if (host.python.empty()) {
     return Failure{FailureKind::kNotOurs, "no Python interpreter is known, which S3 needs"};
   }
-  return std::unique_ptr<Store>(
-      new S3Store(place, std::string(bucket), std::string(prefix), host.python));
+  return std::unique_ptr<Store>(new S3Store(named.text, named.bucket, named.prefix, host.python));
 }
 
 }  // namespace paceline::ckpt

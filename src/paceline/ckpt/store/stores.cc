@@ -3,6 +3,7 @@
 #include "paceline/base/text.h"
 #include "paceline/ckpt/store/posix.h"
 #include "paceline/ckpt/store/s3.h"
+#include "paceline/model/storage_place.h"
 
 namespace paceline::ckpt {
 namespace {
@@ -22,21 +23,14 @@ const std::vector<StoreBackend>& StoreBackends() {
 }
 
 Result<std::unique_ptr<Store>> OpenStore(const std::string& place, const StoreHost& host) {
+  const StoragePlace named = JudgePlace(place);
+  if (!named.problem.empty()) {
+    return Failure{FailureKind::kInvalid, Concat(named.problem, "; use ", named.fix)};
+  }
   for (const StoreBackend& backend : StoreBackends()) {
-    if (place.starts_with(backend.prefix)) return backend.open(place, host);
+    if (named.text.starts_with(backend.prefix)) return backend.open(named.text, host);
   }
   return Failure{FailureKind::kInvalid, Concat("no store is called ", place)};
-}
-
-bool IsStorePlace(std::string_view place) {
-  if (place.starts_with("/")) return true;
-  for (const StoreBackend& backend : StoreBackends()) {
-    if (!backend.prefix.empty() && place.starts_with(backend.prefix) &&
-        place.size() > backend.prefix.size()) {
-      return true;
-    }
-  }
-  return false;
 }
 
 }  // namespace paceline::ckpt

@@ -26,10 +26,8 @@ struct StoreBackend {
 // In the order in which they are asked.
 const std::vector<StoreBackend>& StoreBackends();
 
-// "/runs/gpt" or "s3://bucket/prefix". Nothing is read yet. kInvalid: no backend knows it.
+// "/runs/gpt" or "s3://bucket/prefix". Nothing is read yet. kInvalid: model/storage_place.h says
+// why it is no place.
 Result<std::unique_ptr<Store>> OpenStore(const std::string& place, const StoreHost& host);
-
-// A place that OpenStore takes, as far as its form goes.
-bool IsStorePlace(std::string_view place);
 
 }  // namespace paceline::ckpt

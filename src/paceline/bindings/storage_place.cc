@@ -1,0 +1,20 @@
+// _native.judge_place: what the name of a directory of checkpoints means, as the agent judges it.
+#include <nanobind/stl/string.h>
+
+#include "paceline/bindings/bindings.h"
+#include "paceline/model/storage_place.h"
+
+namespace paceline::bindings {
+
+void BindStoragePlace(nanobind::module_& module) {
+  namespace nb = nanobind;
+  nb::class_<StoragePlace>(module, "StoragePlace")
+      .def_ro("text", &StoragePlace::text)
+      .def_ro("bucket", &StoragePlace::bucket)
+      .def_ro("problem", &StoragePlace::problem)
+      .def_ro("fix", &StoragePlace::fix);
+  module.def(
+      "judge_place", [](const std::string& given) { return JudgePlace(given); }, nb::arg("given"));
+}
+
+}  // namespace paceline::bindings
