@@ -73,10 +73,12 @@ class Source:
         self.image = image
         self.rank = rank
         self.notes_text: bytes | None = None  # another's, instead of its own
+        boxes = image.boxes()
         self.boxes = {
             key: (index, Box(dtype, tuple(shape), tuple(offset), ()))
-            for index, (key, dtype, shape, offset, _bytes) in enumerate(image.boxes())
+            for index, (key, dtype, shape, offset, _size) in enumerate(boxes)
         }
+        self.sizes = {key: size for key, _dtype, _shape, _offset, size in boxes}  # in bytes
 
     def notes(self) -> dict[str, object]:
         """The small state of that rank."""
@@ -105,6 +107,8 @@ class Images:
         self._open_one = open_one
         # Others have shares in that file, too: it is read as theirs are.
         self.reopen_own: Callable[[], Image] | None = None
+        # Names of tensors that differ between ranks, as the manifest says; None: not known yet.
+        self.differing: set[str] | None = None
         self.own = self._open(nearest)
         self.opened = [self.own]
 
@@ -144,6 +148,7 @@ class Images:
             return manifest.image(folder, rank)
 
         images = cls(range(manifest.world_size), nearest, open_one)
+        images.differing = set(manifest.differing)
         if shared is not None and shared.is_own_too and read_once is None and not is_shared:
             images.reopen_own = lambda: manifest.image(folder, images.own.rank, shared.socket)
         if read_once is not None:

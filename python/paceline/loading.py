@@ -20,6 +20,7 @@ class Loaded:
     left_out: list[str]
     replaced: list[str]
     bytes_read: int
+    told: str = ""  # what is not as it was saved, as the end of a sentence
 
 
 def find(path: str | os.PathLike[str]) -> str:
@@ -89,5 +90,5 @@ def load_with(
             fix=f"paceline ckpt verify {folder} names what is damaged; take another one",
         ) from error
     work.finish()
-    step = int(str(work.own["step"]))
-    return Loaded(folder, step, work.left_out, work.replaced, images.bytes_read)
+    step, told = int(str(work.own["step"])), work.told()
+    return Loaded(folder, step, work.left_out, work.replaced, images.bytes_read, told)

@@ -34,6 +34,7 @@ class Planned:
         self.layout = Layout(
             [(leaf.key, leaf.box.dtype, leaf.box.shape, leaf.box.offset) for leaf in plan.leaves],
             frozen,
+            [leaf.key for leaf in plan.leaves if not leaf.is_parameter],
         )
         # A byte for each leaf, as client::SourcePlace counts them.
         self.places = bytes(

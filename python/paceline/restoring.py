@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Protocol, cast
 
-from paceline import notes, planning
+from paceline import notes, own_tensors, planning
 from paceline.images import Images, Memory, Region, Source
 from paceline.plan import Box, CheckpointError, Framework, Leaf, State
 
@@ -44,6 +44,14 @@ class Restoring:
         self._is_alone = size == 1 or is_spread
         if is_spread:  # no layout: any tensor may be in any file
             images.open_others()
+        self._saved_by = cast("int", self.own.get("world_size", 1))
+        self._size = size
+        self._differing: set[str] = set()
+        if self._saved_by != size:
+            self._differing = self._find_differing()
+        self.parameters: set[str] = set()  # and state of them: names that frameworks tell
+        self.own_parameters: list[str] = []  # each rank's own, so no other world can take them
+        self.of_rank_0: list[str] = []  # what else differs
         self._wanted: list[tuple[Leaf, list[Part]]] = []
         self._asked: set[str] = set()
         self._taken: list[tuple[int, int]] = []  # memory that is filled: begin and end, in order
@@ -110,6 +118,12 @@ class Restoring:
             return self.leave_out(
                 f"{key} was saved as {was}, not {wanted.kind or wanted.dtype}"
             )
+        if key in self._differing:
+            if key in self.parameters:
+                return self._refuse_own(key)
+            self._open_others()
+            parts = sorted(self._parts_of(key), key=lambda part: part.source.rank)
+            self.of_rank_0.append(key)
         chosen = _cover(parts, wanted)
         if chosen is None and self._open_others():
             parts = self._parts_of(key)
@@ -138,6 +152,8 @@ class Restoring:
         if box is None:
             self.problems.append(f"{key} was not saved")
             return None
+        if like is not None:
+            self.parameters.add(key)
         why = self._why_new(key, there, box) if is_in_place else ""
         if is_in_place and not why:
             self.want(key, there)
@@ -202,6 +218,16 @@ class Restoring:
 
     def check(self, where: str) -> None:
         """Raises when something that has to fit does not; nothing was touched then."""
+        if self.strict and self.own_parameters:
+            raise CheckpointError(
+                what=f"the checkpoint of step {self.own.get('step')}, saved by {self._saved_by}"
+                f" ranks, cannot be restored by {self._size}",
+                where=where,
+                why=f"{_listed(self.own_parameters)} differ between those ranks and are no shards"
+                " of one tensor",
+                fix=f"restore with {self._saved_by} ranks, or save with a name of its own for each"
+                " rank's part; strict=False leaves them out",
+            )
         if not self.strict and not self.problems and self._asked and not self._wanted:
             self.problems.append("none of its tensors is in the state")
         if not self.problems:
@@ -235,8 +261,11 @@ class Restoring:
             action()
 
     def told(self) -> str:
-        """What was left out, as the end of a sentence."""
-        return f"; left out: {shortened(self.left_out)}" if self.left_out else ""
+        """What was left out or is another rank's, as the end of a sentence."""
+        told = ""
+        if self.of_rank_0:
+            told = f"; rank 0's of what differs between ranks: {_listed(self.of_rank_0)}"
+        return told + (f"; left out: {shortened(self.left_out)}" if self.left_out else "")
 
     def fill_value(self, key: str, value: object, state: State) -> None:
         """An entry that is no framework's own: containers, values, what loads its state itself."""
@@ -293,6 +322,20 @@ class Restoring:
         for entry, count in sorted(unknown.items()):
             tensors = f" with {count} tensors" if count else ""
             self.leave_out(f"{entry} was saved{tensors}, and the state has no such entry")
+
+    def _find_differing(self) -> set[str]:
+        if self._images.differing is None:  # in memory, where nobody has compared them
+            self._images.open_others()
+            self._images.differing = own_tensors.differing(self._images.opened)
+        return self._images.differing
+
+    def _refuse_own(self, key: str) -> None:
+        """Another world cannot take it."""
+        self.own_parameters.append(key)
+        if not self.strict:
+            self.left_out.append(
+                f"{key} differs between the {self._saved_by} ranks that saved it, and is no shard"
+            )
 
     def _open_others(self) -> bool:
         if not self._images.open_others():
@@ -391,6 +434,11 @@ def _ends(parts: list[Part]) -> list[int]:
 
 def _within(box: Box, whole: tuple[int, ...]) -> Box:
     return Box(box.dtype, box.shape, box.offset, whole)
+
+
+def _listed(names: list[str]) -> str:
+    more = len(names) - _TOLD_MAX
+    return ", ".join(names[:_TOLD_MAX]) + (f" and {more} more" if more > 0 else "")
 
 
 def _described(box: Box) -> str:

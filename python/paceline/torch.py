@@ -205,11 +205,14 @@ class Torch:
             return arrays.leaf(key, tensor)
         box = self.box(key, tensor)
         local, _offset = local_part(cast("torch.Tensor", tensor))
+        is_parameter = isinstance(tensor, torch.nn.Parameter)
         # Not detached: what is assigned to a parameter's `data` must be seen.
         if local.device.type == "cpu" and is_plain(local):
-            return Leaf(key, box, local, container, name, found=tensor)
+            return Leaf(key, box, local, container, name, tensor, is_parameter=is_parameter)
         memory = torch.empty(local.shape, dtype=local.dtype, pin_memory=local.is_cuda)
-        return Leaf(key, box, memory, container, name, found=tensor, live=local)
+        return Leaf(
+            key, box, memory, container, name, tensor, live=local, is_parameter=is_parameter
+        )
 
     def box(self, key: str, tensor: object) -> Box:
         if (arrays := _arrays_of(tensor)) is not None:
@@ -282,6 +285,8 @@ class Torch:
             has_own_ways(value) and work.has_entry(key)
         ):
             for name, tensor, _container, _name in module_tensors(bare(value, None), None):
+                if isinstance(tensor, torch.nn.Parameter):
+                    work.parameters.add(f"{key}.{name}")
                 work.want(f"{key}.{name}", tensor)
             return True
         if isinstance(value, Optimizer):

@@ -41,7 +41,8 @@ def plan_optimizer(
         for what, value in inner.items():
             if isinstance(value, torch.Tensor) and _is_simple(what):
                 leaf = make_leaf(f"{key}.state.{name}.{what}", value, inner, what)
-                plan.leaves.append(dataclasses.replace(leaf, is_stepped=True))
+                leaf = dataclasses.replace(leaf, is_stepped=True, is_parameter=True)
+                plan.leaves.append(leaf)
             else:
                 scalars.append((name, inner, what))
 

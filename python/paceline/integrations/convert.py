@@ -40,7 +40,8 @@ def export_to_dcp(folder: str, out: str) -> dict[str, object]:
             why="something is in that folder",
             fix="name a folder that is new or empty",
         )
-    tensors, saved = _everything(folder)
+    tensors, work = _everything(folder)
+    saved = work.own
     entries = cast("dict[str, notes.Json]", saved.get("entries", {}))
     groups = cast("dict[str, list[list[str]]]", saved.get("constants", {}))
     state: dict[str, Any] = {}
@@ -56,10 +57,11 @@ def export_to_dcp(folder: str, out: str) -> dict[str, object]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that there is one process is meant
         save(state, storage_writer=FileSystemWriter(out), no_dist=True)
-    return _report("paceline.ckpt_export/1", folder, out, list(tensors.values()))
+    report = _report("paceline.ckpt_export/1", folder, out, list(tensors.values()))
+    return {**report, "differing": work.of_rank_0}
 
 
-def _everything(folder: str) -> tuple[dict[str, torch.Tensor], dict[str, object]]:
+def _everything(folder: str) -> tuple[dict[str, torch.Tensor], Restoring]:
     try:
         images = Images.stored(folder, 0)
         images.open_others()
@@ -79,7 +81,7 @@ def _everything(folder: str) -> tuple[dict[str, torch.Tensor], dict[str, object]
             why=str(error),
             fix=f"paceline ckpt verify {folder} names what is damaged; take another one",
         ) from error
-    return tensors, work.own
+    return tensors, work
 
 
 def _optimizer(
@@ -221,6 +223,8 @@ def main(words: list[str]) -> int:
     else:
         size = f"{done['tensors']} tensors, {done['bytes']} bytes"
         print(f"wrote {size}, to {done['to']}", file=sys.stderr)
+        for name in cast("list[str]", done.get("differing", [])):
+            print(f"{name} differs between ranks: rank 0's was taken", file=sys.stderr)
     return 0
 
 

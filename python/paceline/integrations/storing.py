@@ -4,7 +4,7 @@ import json
 import os
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 
@@ -35,6 +35,7 @@ class Shard:
     rank: int
     leaves: list[Leaf]
     entries: Mapping[str, notes.Json]
+    constants: Mapping[str, object] = field(default_factory=dict[str, object])
 
 
 def unused_name(directory: str, step: int, world_size: int) -> Name:
@@ -54,7 +55,9 @@ def write(place: StoredPlace, shard: Shard) -> None:
     """Durable when it returns, and visible after `place.commit(world_size)`."""
     leaves = shard.leaves
     Torch().refresh(leaves)
-    layout = Layout([(one.key, one.box.dtype, one.box.shape, one.box.offset) for one in leaves])
+    loose = [leaf.key for leaf in leaves if not leaf.is_parameter]
+    boxes = [(one.key, one.box.dtype, one.box.shape, one.box.offset) for one in leaves]
+    layout = Layout(boxes, set(), loose)
     text = {
         "schema": "paceline.notes/1",
         "rank": shard.rank,
@@ -62,6 +65,7 @@ def write(place: StoredPlace, shard: Shard) -> None:
         "step": shard.name.step,
         "random": {},
         "entries": shard.entries,
+        "constants": shard.constants,
         "spread": True,
         "shapes": {leaf.key: leaf.box.whole for leaf in leaves if leaf.box.is_sharded},
     }

@@ -164,7 +164,7 @@ void CheckpointStation::On(const ImageFreed&) {
 
 void CheckpointStation::On(const CommitDone& done) {
   LogInfo("checkpoint_commit", {{"checkpoint", done.name}, {"problem", done.problem}});
-  Feed(core::CommitEnded{done.name, done.problem, done.bytes});
+  Feed(core::CommitEnded{done.name, done.problem, done.bytes, done.has_own_parameters});
 }
 
 void CheckpointStation::On(const LookDone& done) {

@@ -77,17 +77,18 @@ void CheckpointWorker::Do(ShardTask& task) {
 }
 
 void CheckpointWorker::Do(const CommitTask& task) {
-  CommitDone done{task.place.order.name, "", 0};
+  CommitDone done{.name = task.place.order.name};
   const Result<ckpt::Store*> store = store_.At(task.directory);
-  const Result<uint64_t> bytes =
-      store.ok() ? ckpt::Commit(*store, task.place) : Result<uint64_t>(store.failure());
-  if (bytes.ok()) {
-    done.bytes = *bytes;
+  const Result<ckpt::Manifest> whole =
+      store.ok() ? ckpt::Commit(*store, task.place) : Result<ckpt::Manifest>(store.failure());
+  if (whole.ok()) {
+    done.bytes = whole->bytes();
+    done.has_own_parameters = !whole->differing.parameters.empty();
   } else {
-    done.problem = bytes.failure().message;
+    done.problem = whole.failure().message;
   }
   sink_(std::move(done));
-  if (!bytes.ok()) return;
+  if (!whole.ok()) return;
   // Nobody waits for what follows.
   ckpt::RemoveParts(*store, task.place.order);
   const Result<void> pruned = ckpt::Prune(*store, task.keep);

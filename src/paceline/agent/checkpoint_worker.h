@@ -71,6 +71,7 @@ struct CommitDone {
   std::string name;
   std::string problem;
   uint64_t bytes = 0;
+  bool has_own_parameters = false;
 };
 struct LookDone {
   std::string directory;

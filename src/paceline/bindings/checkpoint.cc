@@ -29,7 +29,8 @@ using client::Saver;
 // key, type as safetensors names it, shape of the box, its offset in the tensor
 using BoxTuple = std::tuple<std::string, std::string, std::vector<uint64_t>, std::vector<uint64_t>>;
 
-Layout MakeLayout(const std::vector<BoxTuple>& boxes, const std::set<std::string>& frozen) {
+Layout MakeLayout(const std::vector<BoxTuple>& boxes, const std::set<std::string>& frozen,
+                  const std::vector<std::string>& loose) {
   std::vector<ckpt::TensorBox> all;
   std::map<std::string, size_t> index_of;
   for (const auto& [key, dtype, shape, offset] : boxes) {
@@ -40,7 +41,7 @@ Layout MakeLayout(const std::vector<BoxTuple>& boxes, const std::set<std::string
                    .offset = offset,
                    .is_frozen = frozen.contains(key)});
   }
-  Layout layout{ValueOrRaise(ckpt::LayOut(std::move(all), {})), {}};
+  Layout layout{ValueOrRaise(ckpt::LayOut(std::move(all), ckpt::LooseMetadata(loose))), {}};
   for (const ckpt::TensorBox& box : layout.image.boxes) {
     layout.order.push_back(index_of.at(box.key));
   }
@@ -117,9 +118,12 @@ void BindSaving(nb::module_& module) {
   nb::class_<Layout>(module, "Layout")
       .def(
           "__init__",
-          [](Layout* self, const std::vector<BoxTuple>& boxes,
-             const std::set<std::string>& frozen) { new (self) Layout(MakeLayout(boxes, frozen)); },
-          nb::arg("boxes"), nb::arg("frozen") = std::set<std::string>())
+          [](Layout* self, const std::vector<BoxTuple>& boxes, const std::set<std::string>& frozen,
+             const std::vector<std::string>& loose) {
+            new (self) Layout(MakeLayout(boxes, frozen, loose));
+          },
+          nb::arg("boxes"), nb::arg("frozen") = std::set<std::string>(),
+          nb::arg("loose") = std::vector<std::string>())
       .def_prop_ro("file_bytes", [](const Layout& layout) { return layout.image.size; });
 
   nb::class_<Saver>(module, "Saver")
@@ -174,6 +178,13 @@ void BindManifest(nb::module_& module) {
       .def_ro("step", &ckpt::Manifest::step)
       .def_ro("branch", &ckpt::Manifest::branch)
       .def_ro("world_size", &ckpt::Manifest::world_size)
+      .def_prop_ro("differing",
+                   [](const ckpt::Manifest& manifest) {
+                     std::vector<std::string> names = manifest.differing.parameters;
+                     names.insert(names.end(), manifest.differing.others.begin(),
+                                  manifest.differing.others.end());
+                     return names;
+                   })
       .def(
           "image",
           [](const ckpt::Manifest& manifest, const std::string& folder, uint32_t rank,

@@ -2,6 +2,7 @@
 
 #include <iterator>
 #include <map>
+#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -22,6 +23,7 @@ constexpr size_t kParallelPartsMin = 32;
 struct Part {
   Manifest manifest;
   std::vector<TensorBox> boxes;
+  std::vector<std::string> loose;  // names of tensors of no parameter
 };
 
 Result<FileSizes> SizesIn(Store* store, const std::string& folder) {
@@ -49,7 +51,13 @@ Result<Part> Parse(const std::string& text, const Shard& shard, SavedStep saved,
     }
     if (file.name == NotesNameOf(shard.rank.value())) continue;
     ASSIGN_OR_RETURN(Image head, ParseHead(std::exchange(file.head, {}), file.bytes));
+    const std::vector<uint64_t> contents = std::exchange(file.contents, {});
+    for (size_t i = 0; i < contents.size() && contents.size() == head.boxes.size(); ++i) {
+      head.boxes[i].content = contents[i];
+    }
     std::move(head.boxes.begin(), head.boxes.end(), std::back_inserter(part.boxes));
+    const std::vector<std::string> loose = LooseNames(head);
+    part.loose.insert(part.loose.end(), loose.begin(), loose.end());
   }
   return part;
 }
@@ -84,6 +92,21 @@ void ShareFrozen(std::vector<ManifestRank>* ranks) {
   }
 }
 
+// What differs, by what it is. `known`: of parts whose files were not written again.
+Differing Sort(const std::vector<std::string>& names, const std::vector<std::string>& loose,
+               Differing known) {
+  std::set<std::string> parameters(known.parameters.begin(), known.parameters.end());
+  std::set<std::string> others(known.others.begin(), known.others.end());
+  const std::set<std::string> is_loose(loose.begin(), loose.end());
+  for (const std::string& name : names)
+    (is_loose.contains(name) ? others : parameters).insert(name);
+  return {{parameters.begin(), parameters.end()}, {others.begin(), others.end()}};
+}
+
+void Append(std::vector<std::string>* to, const std::vector<std::string>& more) {
+  to->insert(to->end(), more.begin(), more.end());
+}
+
 }  // namespace
 
 Result<Manifest> Gather(Store* store, const CommitPlace& place) {
@@ -96,6 +119,8 @@ Result<Manifest> Gather(Store* store, const CommitPlace& place) {
                  .files = {},
                  .ranks = {}};
   std::vector<TensorBox> boxes;
+  std::vector<std::string> loose;
+  Differing known;
   ASSIGN_OR_RETURN(const FileSizes sizes, SizesIn(store, order.name));
   std::vector<std::string> keys;
   for (const Shard& shard : order.shards) {
@@ -108,9 +133,13 @@ Result<Manifest> Gather(Store* store, const CommitPlace& place) {
     std::move(part->manifest.files.begin(), part->manifest.files.end(),
               std::back_inserter(whole.files));
     whole.ranks.push_back(std::move(part->manifest.ranks[0]));
+    Append(&loose, part->loose);
+    Append(&known.parameters, part->manifest.differing.parameters);
+    Append(&known.others, part->manifest.differing.others);
   }
   ShareFrozen(&whole.ranks);
-  RETURN_IF_ERROR(CheckTiling(std::move(boxes)));
+  ASSIGN_OR_RETURN(const std::vector<std::string> names, CheckTiling(std::move(boxes)));
+  whole.differing = Sort(names, loose, std::move(known));
   return whole;
 }
 

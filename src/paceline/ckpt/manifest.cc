@@ -62,6 +62,41 @@ Result<std::string> Name(const json& object, const char* name) {
   return value.get<std::string>();
 }
 
+Result<std::vector<uint64_t>> Hashes(const json& from) {
+  std::vector<uint64_t> hashes;
+  hashes.reserve(from.size());
+  for (const json& one : from) {
+    const std::optional<uint64_t> hash = FromHex(one);
+    if (!hash.has_value()) return BadManifest("has a hash that is none");
+    hashes.push_back(*hash);
+  }
+  return hashes;
+}
+
+json JsonOfHashes(const std::vector<uint64_t>& hashes) {
+  json text = json::array();
+  for (const uint64_t hash : hashes) text.push_back(Hex(hash));
+  return text;
+}
+
+Result<std::vector<std::string>> Texts(const json& from) {
+  if (from.is_null()) return std::vector<std::string>();
+  std::vector<std::string> texts;
+  for (const json& one : from) {
+    if (!from.is_array() || !one.is_string()) return BadManifest("names tensors by no text");
+    texts.push_back(one.get<std::string>());
+  }
+  return texts;
+}
+
+Result<Differing> ParseDiffering(const json& from) {
+  if (!from.is_object()) return BadManifest("does not list which tensors differ");
+  Differing differing;
+  ASSIGN_OR_RETURN(differing.parameters, Texts(At(from, "parameters")));
+  ASSIGN_OR_RETURN(differing.others, Texts(At(from, "others")));
+  return differing;
+}
+
 Result<ManifestFile> ParseFile(const json& from) {
   if (!from.is_object()) return BadManifest("has a file that is not described");
   ManifestFile file;
@@ -71,11 +106,11 @@ Result<ManifestFile> ParseFile(const json& from) {
   if (!hashes.is_array() || hashes.size() != ChunkCount(file.bytes)) {
     return BadManifest("has a file with another number of hashes than chunks");
   }
-  file.hashes.reserve(hashes.size());
-  for (const json& one : hashes) {
-    const std::optional<uint64_t> hash = FromHex(one);
-    if (!hash.has_value()) return BadManifest("has a hash that is none");
-    file.hashes.push_back(*hash);
+  ASSIGN_OR_RETURN(file.hashes, Hashes(hashes));
+  if (from.contains("contents")) {
+    const json& contents = At(from, "contents");
+    if (!contents.is_array()) return BadManifest("lists no hashes of tensors");
+    ASSIGN_OR_RETURN(file.contents, Hashes(contents));
   }
   if (from.contains("head")) {
     ASSIGN_OR_RETURN(const uint64_t data_at, Number(from, "data_at"));
@@ -136,9 +171,9 @@ bool IsPlainName(std::string_view name) {
 std::string ToText(const Manifest& manifest) {
   json files = json::array();
   for (const ManifestFile& file : manifest.files) {
-    json hashes = json::array();
-    for (const uint64_t hash : file.hashes) hashes.push_back(Hex(hash));
-    files.push_back({{"name", file.name}, {"bytes", file.bytes}, {"hashes", hashes}});
+    files.push_back(
+        {{"name", file.name}, {"bytes", file.bytes}, {"hashes", JsonOfHashes(file.hashes)}});
+    if (!file.contents.empty()) files.back()["contents"] = JsonOfHashes(file.contents);
     if (file.head.empty()) continue;
     files.back()["head"] = JsonOfHead(file.head);
     files.back()["data_at"] = file.head.size();
@@ -157,6 +192,10 @@ std::string ToText(const Manifest& manifest) {
                {"ranks", ranks}};
   // Most checkpoints are of branch 0, and are written as they were before there were branches.
   if (manifest.branch > 0) text["branch"] = manifest.branch;
+  if (manifest.differing != Differing()) {
+    text["differing"] = {{"parameters", manifest.differing.parameters},
+                         {"others", manifest.differing.others}};
+  }
   const std::string body = PrintJson(text);
   text["check"] = Hex(HashOf(body.data(), body.size()));
   return PrintJson(text, {.indent = 1, .fill = '\t'}) + "\n";
@@ -188,6 +227,9 @@ Result<Manifest> ParseManifest(std::string_view text) {
   ASSIGN_OR_RETURN(const uint64_t world_size, Number(parsed, "world_size"));
   if (world_size > kRanksMax) return BadManifest("is of an impossible world");
   manifest.world_size = static_cast<uint32_t>(world_size);
+  if (parsed.contains("differing")) {
+    ASSIGN_OR_RETURN(manifest.differing, ParseDiffering(At(parsed, "differing")));
+  }
   const json& files = At(parsed, "files");
   const json& ranks = At(parsed, "ranks");
   if (!files.is_array() || !ranks.is_array()) return BadManifest("lists no files or no ranks");

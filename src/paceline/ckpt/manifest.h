@@ -21,6 +21,9 @@ struct ManifestFile {
   uint64_t bytes = 0;
   std::vector<uint64_t> hashes;  // of its chunks; see ckpt/chunk_copy.h
   std::string head;              // in a part, of its own tensors: the file's header, as in Image
+  // In a part, for each tensor of `head`: hash of its bytes; see ckpt/tensor_contents.h. Empty: not
+  // known.
+  std::vector<uint64_t> contents = {};
   bool operator==(const ManifestFile&) const = default;
 };
 
@@ -33,6 +36,14 @@ struct ManifestRank {
   bool operator==(const ManifestRank&) const = default;
 };
 
+// Tensors that several ranks saved under one name and as the same part of one whole, with other
+// bytes: stages of a pipeline, or statistics that each rank keeps for itself. Names in order.
+struct Differing {
+  std::vector<std::string> parameters;  // and the optimizer's moments of such
+  std::vector<std::string> others;      // buffers, and tensors of no module
+  bool operator==(const Differing&) const = default;
+};
+
 struct Manifest {
   std::string job_id;
   uint64_t generation = 0;
@@ -41,6 +52,7 @@ struct Manifest {
   uint32_t world_size = 0;  // 0 in a part
   std::vector<ManifestFile> files;
   std::vector<ManifestRank> ranks;
+  Differing differing = {};  // in a part: of files that were linked and not written
   bool operator==(const Manifest&) const = default;
 
   SavedStep saved() const { return {.generation = generation, .step = step, .branch = branch}; }

@@ -94,7 +94,7 @@ class SavedRanks {
     RETURN_IF_ERROR(Write(store, 0, step, 0, branch));
     RETURN_IF_ERROR(Write(store, 1, step, 1, branch));
     const CommitPlace place = Place(step, false, branch);
-    const Result<uint64_t> committed = Commit(store, place);
+    const Result<Manifest> committed = Commit(store, place);
     if (!committed.ok()) return committed.failure();
     RemoveParts(store, place.order);
     return {};

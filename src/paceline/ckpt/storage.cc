@@ -13,6 +13,7 @@
 #include "paceline/ckpt/gather.h"
 #include "paceline/ckpt/image_files.h"
 #include "paceline/ckpt/store/posix.h"
+#include "paceline/ckpt/tensor_contents.h"
 #include "paceline/model/retention.h"
 
 namespace paceline::ckpt {
@@ -129,28 +130,52 @@ std::string PartNameOf(uint32_t rank) { return "rank-" + Padded(rank) + ".part.j
 
 namespace {
 
-// The key of a file of the newest checkpoint with these very bytes, as far as hashes tell; "":
-// none.
-std::string TwinOf(Store* store, const ManifestFile& file) {
+// A file of the newest checkpoint with these very bytes, as far as hashes tell.
+struct Twin {
+  std::string key;      // "": there is none
+  Differing differing;  // of its checkpoint
+};
+Twin TwinOf(Store* store, const ManifestFile& file) {
   const Result<std::string> latest = LatestIn(store);
-  if (!latest.ok() || latest->empty()) return "";
-  const Result<Manifest> manifest = ReadManifest(store, *latest);
-  if (!manifest.ok()) return "";
+  if (!latest.ok() || latest->empty()) return {};
+  Result<Manifest> manifest = ReadManifest(store, *latest);
+  if (!manifest.ok()) return {};
   for (const ManifestFile& other : manifest->files) {
     if (other.bytes != file.bytes || other.hashes != file.hashes) continue;
     const std::string key = KeyOf(*latest, other.name);
     // What somebody has cut off or taken away is no twin.
-    if (store->Open(key, file.bytes).ok()) return key;
+    if (store->Open(key, file.bytes).ok()) return {key, std::move(manifest->differing)};
   }
-  return "";
+  return {};
 }
 
-// What cannot be linked is written.
-Result<void> LinkOrWrite(Store* store, const std::string& key, ChunkSource* source,
-                         const ManifestFile& file, Pacer* pacer) {
-  const std::string twin = TwinOf(store, file);
-  if (!twin.empty() && store->Link(twin, key).ok()) return {};
-  return store->WriteImage(key, source, file.hashes, pacer);
+// Writes the file, and notes what its tensors hold.
+Result<void> WriteHashed(Store* store, const std::string& key, ChunkSource* source, Pacer* pacer,
+                         ManifestFile* file) {
+  ASSIGN_OR_RETURN(const Image head, ParseHead(file->head, file->bytes));
+  TensorContents hashed(source, head.boxes);
+  RETURN_IF_ERROR(store->WriteImage(key, &hashed, file->hashes, pacer));
+  file->contents = hashed.Finish();
+  return {};
+}
+
+// What cannot be linked is written. Of what is linked the former checkpoint says what differs
+// between ranks.
+Result<void> LinkOrWrite(Store* store, const std::string& key, ChunkSource* source, Pacer* pacer,
+                         ManifestFile* file, Differing* differing) {
+  const Twin twin = TwinOf(store, *file);
+  if (twin.key.empty() || !store->Link(twin.key, key).ok()) {
+    return WriteHashed(store, key, source, pacer, file);
+  }
+  ASSIGN_OR_RETURN(const Image head, ParseHead(file->head, file->bytes));
+  for (const TensorBox& box : head.boxes) {
+    const auto is_in = [&](const std::vector<std::string>& names) {
+      return std::binary_search(names.begin(), names.end(), box.key);
+    };
+    if (is_in(twin.differing.parameters)) differing->parameters.push_back(box.key);
+    if (is_in(twin.differing.others)) differing->others.push_back(box.key);
+  }
+  return {};
 }
 
 // The one or two files of an image; `part` lists them.
@@ -162,7 +187,7 @@ Result<void> WriteFiles(Store* store, const ShardPlace& place, const ShardImage&
   ManifestFile file{
       FileNameOf(place.rank), second_at, {image.file_hashes.begin(), split}, std::move(head.head)};
   SourcePart changing(image.file, 0, second_at);
-  RETURN_IF_ERROR(store->WriteImage(KeyOf(place.name, file.name), &changing, file.hashes, pacer));
+  RETURN_IF_ERROR(WriteHashed(store, KeyOf(place.name, file.name), &changing, pacer, &file));
   part->files.push_back(std::move(file));
   if (second_at == image.file->size()) return {};
   ManifestFile second{FrozenNameOf(place.rank),
@@ -170,7 +195,8 @@ Result<void> WriteFiles(Store* store, const ShardPlace& place, const ShardImage&
                       {split, image.file_hashes.end()},
                       std::move(head.second_head)};
   SourcePart frozen(image.file, second_at, second.bytes);
-  RETURN_IF_ERROR(LinkOrWrite(store, KeyOf(place.name, second.name), &frozen, second, pacer));
+  RETURN_IF_ERROR(LinkOrWrite(store, KeyOf(place.name, second.name), &frozen, pacer, &second,
+                              &part->differing));
   part->files.push_back(std::move(second));
   return {};
 }
@@ -202,7 +228,7 @@ Result<void> WriteShard(Store* store, const ShardPlace& place, const ShardImage&
   return store->SyncNames(place.name);
 }
 
-Result<uint64_t> Commit(Store* store, const CommitPlace& place) {
+Result<Manifest> Commit(Store* store, const CommitPlace& place) {
   const std::string& name = place.order.name;
   Result<Manifest> present = ReadManifest(store, name);
   if (!present.ok() && IsAway(present.failure())) return present.failure();
@@ -226,7 +252,7 @@ Result<uint64_t> Commit(Store* store, const CommitPlace& place) {
   RETURN_IF_ERROR(store->SyncNames(name));
   RETURN_IF_ERROR(store->SyncNames(""));
   RETURN_IF_ERROR(SetLatest(store, name));
-  return present->bytes();
+  return *std::move(present);
 }
 
 void RemoveParts(Store* store, const PersistOrder& committed) {
@@ -441,7 +467,7 @@ std::vector<std::string> VerifyCheckpoint(Store* store, const std::string& name)
     std::move(head->boxes.begin(), head->boxes.end(), std::back_inserter(boxes));
   }
   if (!wrong.empty()) return wrong;
-  if (const Result<void> tiled = CheckTiling(std::move(boxes)); !tiled.ok()) {
+  if (const auto tiled = CheckTiling(std::move(boxes)); !tiled.ok()) {
     wrong.push_back(tiled.failure().message);
   }
   return wrong;

@@ -54,9 +54,9 @@ struct CommitPlace {
   std::string job_id;
 };
 // Puts the parts together, checks that the boxes of every tensor tile it, writes the manifest and
-// LATEST. The bytes of the checkpoint. Again after a success: the same answer. kFenced: the store
+// LATEST. The answer is the manifest. Again after a success: the same answer. kFenced: the store
 // has a newer step of this job as its newest, so whoever ordered this is of the past.
-Result<uint64_t> Commit(Store* store, const CommitPlace& place);
+Result<Manifest> Commit(Store* store, const CommitPlace& place);
 
 // The parts of a committed checkpoint and what killed writers left, which nobody reads any more.
 // They go with its folder at the latest, so a failure is none.

@@ -27,7 +27,7 @@ class WholeTest : public testing::Test {
   WholeTest() {
     std::iota(w_.begin(), w_.end(), uint8_t{0});
     for (uint32_t rank = 0; rank < 2; ++rank) SaveRank(rank);
-    const Result<uint64_t> done =
+    const Result<Manifest> done =
         Commit(store_.get(), {.order = {.saved = {1, 5},
                                         .world_size = 2,
                                         .name = "step-5-g1",

@@ -46,6 +46,17 @@ std::string ValueOf(const Invocation& invocation, std::string_view flag, std::st
   return given == nullptr ? otherwise : given->value;
 }
 
+// Those of the entry's tensors that differ between the ranks that saved them.
+std::vector<std::string> DifferingIn(const ckpt::Manifest& manifest, const std::string& entry) {
+  std::vector<std::string> names;
+  for (const auto* list : {&manifest.differing.parameters, &manifest.differing.others}) {
+    for (const std::string& name : *list) {
+      if (name.starts_with(entry + ".")) names.push_back(name);
+    }
+  }
+  return names;
+}
+
 int ExportToHf(Invocation& invocation, const NamedCheckpoint& named, const std::string& folder) {
   Output& out = invocation.out;
   const auto refuse = [&](const std::string& why) {
@@ -64,6 +75,7 @@ int ExportToHf(Invocation& invocation, const NamedCheckpoint& named, const std::
   if (!reader.ok()) return refuse(reader.failure().message);
   const auto done = ckpt::ExportHf(reader->get(), how);
   if (!done.ok()) return refuse(done.failure().message);
+  const std::vector<std::string> differing = DifferingIn((*reader)->manifest(), how.entry);
   if (out.is_json()) {
     const Json json = {{"schema", "paceline.ckpt_export/1"},
                        {"from", named.place()},
@@ -71,6 +83,7 @@ int ExportToHf(Invocation& invocation, const NamedCheckpoint& named, const std::
                        {"tensors", done->tensors},
                        {"bytes", done->bytes},
                        {"left_out", done->left_out},
+                       {"differing", differing},
                        {"files", done->files}};
     out.DataLine(PrintJson(json));
     return kExitDone;
@@ -78,6 +91,9 @@ int ExportToHf(Invocation& invocation, const NamedCheckpoint& named, const std::
   out.Say("wrote " + std::to_string(done->tensors) + " tensors of " + how.entry + ", " +
           BytesText(done->bytes) + ", in " + std::to_string(done->files.size()) +
           (done->files.size() == 1 ? " file to " : " files to ") + folder);
+  for (const std::string& name : differing) {
+    out.Say(name + " differs between ranks: rank 0's was taken");
+  }
   if (done->left_out > 0) {
     out.Say("left out: " + std::to_string(done->left_out) + " tensors that are not below " +
             how.entry);

@@ -78,9 +78,9 @@ Result<void> CommitStored(const StoredPlace& place, uint32_t world_size) {
   for (uint32_t rank = 0; rank < world_size; ++rank) {
     order.shards.push_back({Rank(rank), Rank(rank)});
   }
-  const Result<uint64_t> bytes =
+  const Result<ckpt::Manifest> whole =
       ckpt::Commit(ckpt::MakePosixStore(place.directory).get(), {order, place.job_id});
-  if (!bytes.ok()) return bytes.failure();
+  if (!whole.ok()) return whole.failure();
   return {};
 }
 

@@ -29,6 +29,9 @@ struct CheckpointCommitted {
   std::string directory;
   SavedStep saved;
   uint64_t bytes = 0;
+  // Parameters under one name differ between its ranks (stages of a pipeline): only a world of so
+  // many ranks can go on from it. 0: any world can.
+  uint32_t ranks_fixed = 0;
   bool operator==(const CheckpointCommitted&) const = default;
 };
 struct CheckpointDamaged {  // never restored from again

@@ -5,6 +5,7 @@
 
 #include "paceline/base/mark.h"
 #include "paceline/core/checkpoint_restore.h"
+#include "paceline/core/commit_fact.h"
 
 namespace paceline::core {
 namespace {
@@ -258,10 +259,7 @@ std::optional<CheckpointFact> CheckpointLedger::WatchCommit(Instant now, const C
     return std::nullopt;
   }
   MARK("checkpoint committed");
-  CheckpointCommitted committed{.name = persist.order.name,
-                                .directory = terms_->directory,
-                                .saved = persist.order.saved,
-                                .bytes = commit->bytes};
+  CheckpointCommitted committed = FactOf(persist.order, *commit, terms_->directory);
   persist_took_ = now - persist.since;
   failures_in_a_row_ = 0;
   storage_wait_.Succeed();

@@ -101,12 +101,13 @@ bool NoteGrowth(Turn& turn) {
   watch.grow_at = Instant::Max();
   const JobSpec& spec = state.spec;
   const size_t seats = state.world->seats.size();
-  if (spec.grow == GrowPolicy::kNever || seats >= spec.nodes_max) return false;
+  const WorldBounds bounds = state.NextBounds();
+  if (spec.grow == GrowPolicy::kNever || seats >= bounds.nodes_max) return false;
   if (watch.connected_count <= seats) return false;
 
   const Joiners joiners = FindJoiners(turn);
   watch.grow_at = joiners.next;
-  const size_t size = WorldSize({spec.nodes_min, spec.nodes_max, spec.unit}, joiners.all.size());
+  const size_t size = WorldSize(bounds, joiners.all.size());
   // Every seated node must be well, or growing would drop it.
   const bool all_well = joiners.all.size() == seats + joiners.new_nodes.size();
   if (size <= seats || !all_well) return false;

@@ -274,6 +274,18 @@ const NodeState* JobState::Find(const std::string& name) const {
   return it == by_name.end() ? nullptr : Find(it->second);
 }
 
+uint32_t JobState::RanksFixed() const {
+  const uint32_t fixed = checkpoints.committed.has_value() ? checkpoints.committed->ranks_fixed : 0;
+  // Of a world of another size nothing is known that could help this one.
+  return fixed == last_world.world_size() ? fixed : 0;
+}
+
+WorldBounds JobState::NextBounds() const {
+  if (RanksFixed() == 0) return {spec.nodes_min, spec.nodes_max, spec.unit};
+  const auto nodes = static_cast<uint32_t>(last_world.seats.size());
+  return {nodes, nodes, 1};
+}
+
 std::string JobState::NameOf(NodeId node) const {
   const NodeState* known = Find(node);
   return known == nullptr ? "node?" : known->name;

@@ -15,6 +15,7 @@
 #include "paceline/core/checks_due.h"
 #include "paceline/core/node_map.h"
 #include "paceline/core/record.h"
+#include "paceline/core/rendezvous.h"
 #include "paceline/model/ids.h"
 #include "paceline/model/job_spec.h"
 #include "paceline/model/node.h"
@@ -145,6 +146,11 @@ struct JobState {
   }
   // Its seat in the current world; only when IsSeated.
   const Seat& SeatOf(const NodeState& node) const { return world->seats[node.seat]; }
+  // How many nodes the next world may have, by the user's word and by that of the ranks.
+  WorldBounds NextBounds() const;
+  // So many ranks alone can go on from the job's checkpoints: each rank has parameters of its own.
+  // 0: any number can.
+  uint32_t RanksFixed() const;
   bool AnyWorldYet() const { return last_world.generation.value() != 0; }
 };
 

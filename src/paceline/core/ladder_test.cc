@@ -161,5 +161,39 @@ TEST(LadderTest, ALostNodeIsReplacedOrTheWorldShrinksOrWaits) {
   EXPECT_EQ(below.Climb(), Rung::kWait);
 }
 
+// Stages of a pipeline under one name: a world of another size could not go on from a checkpoint.
+TEST(LadderTest, RanksWithParametersOfTheirOwnWaitForTheSameNumberOfRanks) {
+  const auto fix = [](Case& at, uint32_t ranks) {
+    at.state.checkpoints.committed = CheckpointCommitted{.name = "c", .ranks_fixed = ranks};
+  };
+  Case lost(2, 0, 1);
+  lost.Lose(2);
+  fix(lost, 4);
+  EXPECT_EQ(lost.Climb(), Rung::kWait);
+  const RungAnswer answer = ClimbLadder(lost.view()).answer;
+  const std::string why = "because each rank has parameters of its own, so that only 4 ranks";
+  EXPECT_NE(answer.waiting_for.find("waits for 1 more node: 1 of at least 2 is here, " + why),
+            std::string::npos)
+      << answer.waiting_for;
+  EXPECT_NE(answer.reason.find(why), std::string::npos) << answer.reason;
+  Case spare(2, 1, 1);
+  spare.Lose(2);
+  fix(spare, 4);
+  EXPECT_EQ(spare.Climb(), Rung::kReplaceNode);
+  spare.candidates.back().slots = 3;
+  EXPECT_EQ(spare.Climb(), Rung::kWait) << "5 ranks are not 4";
+  fix(spare, 0);
+  EXPECT_EQ(spare.Climb(), Rung::kReplaceNode);
+  // What another world saved says nothing of this one.
+  Case other(2, 0, 1);
+  other.Lose(2);
+  fix(other, 8);
+  EXPECT_EQ(other.Climb(), Rung::kShrink);
+  Case failed(2, 0, 1);
+  failed.Blame(1, 1, "boom");
+  fix(failed, 4);
+  EXPECT_EQ(failed.Climb(), Rung::kRestartProcess);
+}
+
 }  // namespace
 }  // namespace paceline::core

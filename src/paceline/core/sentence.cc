@@ -86,7 +86,11 @@ struct Teller {
   }
   std::string operator()(const CheckpointCommitted& fact) const {
     return "the checkpoint of step " + std::to_string(fact.saved.step) +
-           " is complete: " + fact.directory + "/" + fact.name;
+           " is complete: " + fact.directory + "/" + fact.name +
+           (fact.ranks_fixed == 0
+                ? std::string()
+                : "; each rank has parameters of its own, so only " +
+                      std::to_string(fact.ranks_fixed) + " ranks can go on from it");
   }
   std::string operator()(const CheckpointDamaged& fact) const {
     return "checkpoint " + fact.name + " is damaged and will not be used: a rank on " +

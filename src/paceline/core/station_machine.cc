@@ -331,7 +331,7 @@ void StationMachine::StartCommit() {
   if (!order_.commit.has_value()) return;
   const bool is_known = commit_.has_value() && commit_->name == order_.commit->name;
   if (is_known && commit_->problem.empty()) return;
-  commit_ = CommitState{order_.commit->name, false, "", 0};
+  commit_ = CommitState{.name = order_.commit->name};
   const CheckpointTerms terms = this->terms();
   actions_.push_back(WriteCommit{terms.directory, terms.keep, *order_.commit});
 }
@@ -341,6 +341,7 @@ void StationMachine::On(const CommitEnded& event) {
     commit_->is_done = event.problem.empty();
     commit_->problem = event.problem;
     commit_->bytes = event.bytes;
+    commit_->has_own_parameters = event.has_own_parameters;
   }
   ReportSoon(true);
 }

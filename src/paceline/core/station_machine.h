@@ -127,6 +127,7 @@ struct CommitEnded {
   std::string name;
   std::string problem;  // empty: done
   uint64_t bytes = 0;
+  bool has_own_parameters = false;  // see CommitState
 };
 struct StorageLooked {
   std::optional<StoredCheckpoint> stored;

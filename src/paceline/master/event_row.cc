@@ -139,6 +139,7 @@ struct Filler {
     Detail("checkpoint", fact.name);
     Detail("directory", fact.directory);
     Detail("bytes", std::to_string(fact.bytes));
+    if (fact.ranks_fixed > 0) Detail("ranks_fixed", std::to_string(fact.ranks_fixed));
   }
   void operator()(const core::CheckpointDamaged& fact) {
     event.node = names.Of(fact.node);

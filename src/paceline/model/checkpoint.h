@@ -98,6 +98,8 @@ struct CommitState {
   bool is_done = false;
   std::string problem;
   uint64_t bytes = 0;
+  // Parameters under one name differ between the ranks, so no other number of ranks can go on.
+  bool has_own_parameters = false;
   bool operator==(const CommitState&) const = default;
 };
 

@@ -52,6 +52,8 @@ constexpr CanaryEntry kCanaries[] = {
      kStorageUnseen},
     {Canary::kCallItDone, "call_it_done", "an end without storage is told as exit code 0",
      kStorageRefuses},
+    {Canary::kHideOwnParameters, "hide_own_parameters",
+     "a commit does not tell that ranks have parameters of their own"},
     {Canary::kHurriedEnd, "hurried_end", "agents do not wait for storage when the job ends"},
 };
 

@@ -40,6 +40,7 @@ enum class Canary {
   kForgetEqual,          // a node does not tell whose files equal its own
   kForgetBranch,         // a script that goes back does not begin a branch
   kCallItDone,           // a job that ends without storage is said to have ended well
+  kHideOwnParameters,    // a commit does not tell that ranks have parameters of their own
   kHurriedEnd,           // an agent does not wait for storage when its job ends
 };
 

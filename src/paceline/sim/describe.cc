@@ -41,7 +41,9 @@ std::string Describe(const Options& options) {
     if (saves.recount > 0) text += " recount=" + std::to_string(saves.recount);
     text += " keep=" + std::to_string(saves.terms.keep);
     text += " slots=" + std::to_string(saves.slots);
-    text += saves.is_replica ? (saves.says_replica ? " replicas" : " equal") : " sharded";
+    text += saves.is_replica           ? (saves.says_replica ? " replicas" : " equal")
+            : saves.has_own_parameters ? " stages"
+                                       : " sharded";
     const PersistPolicy& policy = saves.terms.policy;
     if (policy.kind == PersistPolicy::Kind::kSteps)
       text += " steps=" + std::to_string(policy.steps);

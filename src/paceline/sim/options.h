@@ -34,6 +34,7 @@ struct SaveOptions {
   uint32_t slots = 4;                             // of an arena
   bool is_replica = false;                        // data parallel: all ranks hold the same tensors
   bool says_replica = false;                      // and the script says so
+  bool has_own_parameters = false;                // stages of a pipeline, under one name
   Duration save_min = Duration::Milliseconds(1);  // from a step's end until its image is sealed
   Duration save_max = Duration::Milliseconds(10);
   Duration write_min = Duration::Milliseconds(5);  // a shard, to storage

@@ -352,7 +352,10 @@ void SimStation::Assemble(const core::WriteCommit& action) {
 void SimStation::EndCommit(const core::WriteCommit& action, const std::string& problem) {
   world_.trace().Add(world_.queue().now(), node_.name(), problem.empty() ? "commit" : "no_commit",
                      static_cast<uint64_t>(action.order.saved.step), problem);
-  Feed(core::CommitEnded{action.order.name, problem, 1'000'000});
+  const Options& options = world_.options();
+  const bool has_own =
+      options.saves.has_own_parameters && options.canary != Canary::kHideOwnParameters;
+  Feed(core::CommitEnded{action.order.name, problem, 1'000'000, has_own});
   EndJob();
 }
 

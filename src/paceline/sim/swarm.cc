@@ -93,7 +93,7 @@ bool NeedsSaves(Canary canary) {
          canary == Canary::kHideCopies || canary == Canary::kHideBlindness ||
          canary == Canary::kForgetBranch || canary == Canary::kCallItDone ||
          canary == Canary::kRestartInterval || canary == Canary::kForgetEqual ||
-         canary == Canary::kTwiceIsNow;
+         canary == Canary::kTwiceIsNow || canary == Canary::kHideOwnParameters;
 }
 
 // Every third script has a Checkpointer.
@@ -132,6 +132,9 @@ void DrawSaves(Prng& prng, const Wishes& wishes, Options& options) {
                        : DrawBetween(prng, saves.copy_min, Duration::Milliseconds(300));
   if (prng.Chance(1, 2)) saves.terms.replicas = static_cast<uint32_t>(prng.Below(3));
   saves.nodes_per_domain = prng.Chance(1, 4) ? 2 : 1;
+  const bool is_pipeline = prng.Chance(1, 4) || wishes.canary == Canary::kHideOwnParameters;
+  if (is_pipeline) saves.is_replica = saves.says_replica = false;
+  saves.has_own_parameters = is_pipeline;
   if (!saves.is_used) return;
   options.step_time = step_time;
   saves.save_max = std::min(saves.save_max, options.step_time / 2);

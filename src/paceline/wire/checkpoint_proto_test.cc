@@ -11,7 +11,7 @@ CheckpointReport FullReport() {
   report.terms = CheckpointTerms{"/d", 5, {PersistPolicy::Kind::kSteps, 100, Duration()}, 2};
   report.images.push_back({Rank(3), "n1", true, {4, 77}, 8, 1000, 11, 12, true});
   report.shards.push_back({Rank(3), {4, 70}, true, "", Duration::Milliseconds(5)});
-  report.commit = CommitState{"step-70-g4", true, "", 4000};
+  report.commit = CommitState{"step-70-g4", true, "", 4000, true};
   report.stored = StoredCheckpoint{"step-70-g4", "job", {4, 70}, 2, {0, 0}};
   report.flush = SavedStep{3, 9, 2};
   report.equal = {{{3, 9, 2}, 7, {{0, 3}, {5, 1}}}};

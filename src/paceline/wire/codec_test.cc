@@ -150,7 +150,7 @@ class Draw {
                              Small(),
                              Name(),
                              Text()},
-        core::CheckpointCommitted{Name(), "/" + Name(), {Big(), Step()}, Big()},
+        core::CheckpointCommitted{Name(), "/" + Name(), {Big(), Step()}, Big(), 7},
         core::CheckpointDamaged{Name(), node, Name()},
         core::CheckpointNotStored{{Big(), Step()}, "/" + Name(), Text(), Generation(Big()), true},
         core::JobResumed{Text()},

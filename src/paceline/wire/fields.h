@@ -55,9 +55,9 @@
 #define PACELINE_STORED_CHECKPOINT(F) F(name) F(job_id) F(world_size)
 #define PACELINE_FETCH_FAILURE(F) F(rank) F(problem)
 #define PACELINE_FETCH_ORDER(F) F(rank) F(root) F(name) F(is_urgent)
-#define PACELINE_COMMIT_STATE(F) F(name) F(is_done) F(problem) F(bytes)
+#define PACELINE_COMMIT_STATE(F) F(name) F(is_done) F(problem) F(bytes) F(has_own_parameters)
 #define PACELINE_RESTORE(F) F(generation) F(from) F(world_size) F(name) F(reason)
-#define PACELINE_CHECKPOINT_COMMITTED(F) F(name) F(directory) F(bytes)
+#define PACELINE_CHECKPOINT_COMMITTED(F) F(name) F(directory) F(bytes) F(ranks_fixed)
 #define PACELINE_CHECKPOINT_DAMAGED(F) F(name) F(node) F(node_name)
 
 #define PACELINE_RANK_STATUS(F) F(rank) F(local_rank) F(pid) F(generation) F(state) F(step) \

@@ -22,6 +22,7 @@ using nlohmann::json;
 
 constexpr uint64_t kFileBytesMax = uint64_t{1} << 50;
 constexpr char kMetadata[] = "__metadata__";
+constexpr char kLoose[] = "PACELINE_LOOSE";
 // torch/distributed/checkpoint/_hf_utils.py
 constexpr char kShardingInfo[] = "DCP_SHARDING_INFO";
 constexpr char kSavedOffsets[] = "saved_offsets";
@@ -194,6 +195,23 @@ Result<Image> LayOutFile(std::vector<TensorBox> boxes, std::map<std::string, std
 }
 
 }  // namespace
+
+std::map<std::string, std::string> LooseMetadata(const std::vector<std::string>& names) {
+  if (names.empty()) return {};
+  return {{kLoose, PrintJson(json(names))}};
+}
+
+std::vector<std::string> LooseNames(const Image& image) {
+  std::vector<std::string> names;
+  const auto found = image.metadata.find(kLoose);
+  if (found == image.metadata.end()) return names;
+  const json parsed = ParseJson(found->second);
+  if (!parsed.is_array()) return names;
+  for (const json& one : parsed) {
+    if (one.is_string()) names.push_back(one.get<std::string>());
+  }
+  return names;
+}
 
 Result<Image> LayOut(std::vector<TensorBox> boxes, std::map<std::string, std::string> metadata) {
   std::sort(boxes.begin(), boxes.end(),

@@ -61,6 +61,7 @@ struct TensorBox {
   uint64_t begin = 0;                 // of its bytes in the image
   uint64_t bytes = 0;
   bool is_frozen = false;  // it is in the image's second file
+  uint64_t content = 0;    // hash of its bytes (ckpt/tensor_contents.h), where it is known; else 0
   bool operator==(const TensorBox&) const = default;
 };
 
@@ -75,6 +76,11 @@ struct Image {
   uint64_t second_at = 0;
   std::string second_head;
 };
+
+// Names of tensors that belong to no parameter of a module: buffers, and what is in no module. As
+// LayOut's metadata, and out of a parsed header; none where the writer did not tell.
+std::map<std::string, std::string> LooseMetadata(const std::vector<std::string>& names);
+std::vector<std::string> LooseNames(const Image& image);
 
 // Gives each box its place and makes the headers; `begin` and `bytes` of the argument are ignored.
 // With frozen boxes the image has two files. kInvalid: two boxes of one key, a name that is not

@@ -57,10 +57,17 @@ Result<void> CheckOne(std::span<const TensorBox> boxes) {
 
 }  // namespace
 
-Result<void> CheckTiling(std::vector<TensorBox> boxes) {
+Result<std::vector<std::string>> CheckTiling(std::vector<TensorBox> boxes) {
   const auto key = [](const TensorBox& box) { return std::tie(box.key, box.offset, box.shape); };
   std::sort(boxes.begin(), boxes.end(),
             [&](const TensorBox& a, const TensorBox& b) { return key(a) < key(b); });
+  std::vector<std::string> differing;
+  for (size_t i = 1; i < boxes.size(); ++i) {
+    const uint64_t before = boxes[i - 1].content;
+    const bool is_other = before != 0 && boxes[i].content != 0 && before != boxes[i].content;
+    if (!is_other || key(boxes[i - 1]) != key(boxes[i])) continue;
+    if (differing.empty() || differing.back() != boxes[i].key) differing.push_back(boxes[i].key);
+  }
   boxes.erase(std::unique(boxes.begin(), boxes.end(),
                           [&](const TensorBox& a, const TensorBox& b) { return key(a) == key(b); }),
               boxes.end());
@@ -70,7 +77,7 @@ Result<void> CheckTiling(std::vector<TensorBox> boxes) {
     RETURN_IF_ERROR(CheckOne(std::span(boxes).subspan(begin, end - begin)));
     begin = end;
   }
-  return {};
+  return differing;
 }
 
 }  // namespace paceline::ckpt

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "paceline/base/check.h"
 
@@ -34,7 +35,17 @@ std::vector<Candidate> LadderView::PlanWithoutBlamed() const {
   for (const Candidate& candidate : candidates) {
     if (candidate.node != state.incident.blamed) others.push_back(candidate);
   }
-  return PlanSeats(state.last_world.seats, others, bounds());
+  return Plan(std::move(others));
+}
+
+std::vector<Candidate> LadderView::Plan(std::vector<Candidate> nodes) const {
+  std::vector<Candidate> seats = PlanSeats(state.last_world.seats, std::move(nodes), bounds());
+  const uint32_t fixed = state.RanksFixed();
+  uint32_t ranks = 0;
+  for (const Candidate& seat : seats) ranks += seat.slots;
+  if (fixed == 0 || ranks == fixed) return seats;
+  // A node of another size sits where one is missing.
+  return {};
 }
 
 bool LadderView::CanReplaceBlamed() const {

@@ -30,7 +30,7 @@ RungAnswer ConsiderReplaceNode(const LadderView& view) {
   if (view.budget.exhausted) return answer;
   const auto& last = view.state.last_world.seats;
   if (!view.missing.empty()) {
-    answer.seats = PlanSeats(last, view.candidates, view.bounds());
+    answer.seats = view.Plan(view.candidates);
     if (answer.seats.empty() || answer.seats.size() < last.size()) return answer;
     answer.blamed = view.missing.front();
     const NodeState* gone = view.state.Find(view.missing.front());

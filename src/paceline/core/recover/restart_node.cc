@@ -12,7 +12,7 @@ RungAnswer ConsiderRestartNode(const LadderView& view) {
   RungAnswer answer;
   if (view.budget.exhausted || !view.missing.empty()) return answer;
   if (!view.SuspectsImage() || view.ShouldReplaceBlamed()) return answer;
-  answer.seats = PlanSeats(view.state.last_world.seats, view.candidates, view.bounds());
+  answer.seats = view.Plan(view.candidates);
   if (answer.seats.size() < view.state.last_world.seats.size()) return answer;
   answer.applies = true;
   answer.blamed = view.state.incident.blamed;

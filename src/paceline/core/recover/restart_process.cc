@@ -28,7 +28,7 @@ RungAnswer ConsiderRestartProcess(const LadderView& view) {
   RungAnswer answer;
   if (view.budget.exhausted || !view.missing.empty()) return answer;
   if (view.SuspectsImage() || view.ShouldReplaceBlamed()) return answer;
-  answer.seats = PlanSeats(view.state.last_world.seats, view.candidates, view.bounds());
+  answer.seats = view.Plan(view.candidates);
   if (answer.seats.size() < view.state.last_world.seats.size()) return answer;
   answer.applies = true;
   if (view.blamed_failures > 0) answer.blamed = view.state.incident.blamed;

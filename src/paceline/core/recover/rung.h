@@ -29,9 +29,9 @@ struct LadderView {
   // Charged failures of the blamed node since progress; 0 when nobody is blamed.
   uint32_t blamed_failures = 0;
 
-  WorldBounds bounds() const {
-    return {state.spec.nodes_min, state.spec.nodes_max, state.spec.unit};
-  }
+  WorldBounds bounds() const { return state.NextBounds(); }
+  // Seats of the next world, out of those nodes; empty: there is none with them.
+  std::vector<Candidate> Plan(std::vector<Candidate> nodes) const;
   // Seats with every candidate but the blamed node.
   std::vector<Candidate> PlanWithoutBlamed() const;
   // True when the blamed node could be left out without a smaller world.

@@ -10,7 +10,7 @@ RungAnswer ConsiderShrink(const LadderView& view) {
   RungAnswer answer;
   if (view.budget.exhausted) return answer;
   const size_t before = view.state.last_world.seats.size();
-  answer.seats = PlanSeats(view.state.last_world.seats, view.candidates, view.bounds());
+  answer.seats = view.Plan(view.candidates);
   if (answer.seats.empty() || answer.seats.size() >= before) return answer;
   MARK("world shrinks");
   answer.applies = true;

@@ -2,6 +2,8 @@
 
 #include "paceline/core/recover/ladder.h"
 
+#include "paceline/base/mark.h"
+
 namespace paceline::core {
 
 RungAnswer ConsiderWait(const LadderView& view) {
@@ -23,6 +25,13 @@ RungAnswer ConsiderWait(const LadderView& view) {
                        (lacking == 1 ? "node" : "nodes") + ": " + std::to_string(there) +
                        " of at least " + std::to_string(needed) +
                        (there == 1 ? " is here" : " are here");
+  if (const uint32_t ranks = view.state.RanksFixed(); ranks > 0) {
+    MARK("waits for the number of ranks that own parameters");
+    const std::string why = ", because each rank has parameters of its own, so that only " +
+                            std::to_string(ranks) + " ranks can go on from a checkpoint";
+    answer.reason += why;
+    answer.waiting_for += why;
+  }
   return answer;
 }
 

@@ -25,6 +25,8 @@ constexpr CheckEntry kChecks[] = {
      MakeDoneIsStored},
     {"stored_on_time", "the interval to storage runs on, whatever worlds and masters begin",
      MakeStoredOnTime},
+    {"own_parameters", "no world of another size forms where ranks have parameters of their own",
+     MakeOwnParameters},
     {"bounded", "records, effects, notes and queues stay under their limits", MakeBounded},
     {"no_orphans", "when all is quiet, every process is in the world", MakeNoOrphans},
     {"silence_noticed", "who is silent for ever is out in time; the job goes on or waits for nodes",

@@ -1,0 +1,140 @@
+"""Tensors of one name that differ between ranks: only a world of the same size can take them."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from paceline._native import Manifest
+from paceline.images import Images
+from paceline.integrations import storing
+from paceline.integrations.convert import main
+from paceline.own_tensors import differing
+from paceline.plan import CheckpointError, Plan
+from paceline.torch import Torch, load
+
+from paceline import progress
+
+BINARY = Path(sys.executable).parent / "paceline"
+Made = tuple[torch.nn.Module, torch.optim.Optimizer]
+
+
+def stage(rank: int, *, alike: bool) -> Made:
+    """A module with a buffer; its parameters are the same on all ranks, or are not."""
+    torch.manual_seed(0 if alike else rank)
+    net = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.BatchNorm1d(2))
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
+    torch.manual_seed(1)
+    net(torch.randn(4, 3)).sum().backward()
+    optimizer.step()
+    torch.manual_seed(100 + rank)
+    net(torch.randn(4, 3))  # each rank sees other samples
+    return net, optimizer
+
+
+def save(directory: Path, ranks: int, *, alike: bool) -> list[Made]:
+    made = [stage(rank, alike=alike) for rank in range(ranks)]
+    name = storing.unused_name(str(directory), 3, ranks)
+    directory.mkdir()
+    for rank, (net, optimizer) in enumerate(made):
+        plan = Plan()
+        framework = Torch()
+        state: dict[str, Any] = {"stage": net, "optimizer": optimizer}
+        for key, value in state.items():
+            framework.plan_entry(plan, key, value, state)
+        entries: dict[str, Any] = {"optimizer": plan.values["optimizer"]()}
+        shard = storing.Shard(name, rank, plan.leaves, entries, plan.constants)
+        storing.write(name.place(str(directory)), shard)
+    name.place(str(directory)).commit(ranks)
+    return made
+
+
+def folder_of(directory: Path) -> str:
+    (folder,) = directory.glob("step-*")
+    return str(folder)
+
+
+def seat(monkeypatch: pytest.MonkeyPatch, rank: int, world: int) -> None:
+    """This process is that rank of a world of that size."""
+    monkeypatch.setattr(progress, "rank", lambda: rank)
+    monkeypatch.setattr(progress, "world_size", lambda: world)
+
+
+BUFFERS = {"stage.1.running_mean", "stage.1.running_var"}
+OWN = {"stage.0.weight", "stage.0.bias"}
+MOMENTS = {f"optimizer.state.{name}.momentum_buffer" for name in OWN}
+
+
+def test_parameters_of_the_ranks_own_are_refused_in_another_world(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = save(tmp_path / "c", 2, alike=False)
+    found = set(Manifest.read(folder_of(tmp_path / "c")).differing)
+    assert found >= BUFFERS | OWN
+    for world in (1, 3):
+        seat(monkeypatch, 0, world)
+        net, optimizer = stage(7, alike=False)
+        before = {key: value.clone() for key, value in net.state_dict().items()}
+        with pytest.raises(CheckpointError) as raised:
+            load(tmp_path / "c", {"stage": net, "optimizer": optimizer})
+        error = raised.value
+        assert f"saved by 2 ranks, cannot be restored by {world}" in error.what
+        for name in OWN | (MOMENTS & found):
+            assert name in error.why
+        assert "running_mean" not in error.why and "restore with 2 ranks" in error.fix
+        assert all(torch.equal(before[key], value) for key, value in net.state_dict().items())
+        loaded = load(tmp_path / "c", {"stage": net, "optimizer": optimizer}, strict=False)
+        assert any("stage.0.weight differs between the 2 ranks" in one for one in loaded.left_out)
+        assert torch.equal(before["0.weight"], net.state_dict()["0.weight"])
+    for rank in range(2):
+        seat(monkeypatch, rank, 2)
+        net, optimizer = stage(7, alike=False)
+        load(tmp_path / "c", {"stage": net, "optimizer": optimizer})
+        kept = made[rank][0].state_dict()
+        assert all(torch.equal(kept[key], value) for key, value in net.state_dict().items())
+
+
+def test_buffers_that_differ_are_rank_0s_and_that_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = save(tmp_path / "c", 3, alike=True)
+    assert set(Manifest.read(folder_of(tmp_path / "c")).differing) == BUFFERS
+    for rank in range(2):
+        seat(monkeypatch, rank, 2)
+        net, optimizer = stage(7, alike=False)
+        loaded = load(tmp_path / "c", {"stage": net, "optimizer": optimizer})
+        kept = made[0][0].state_dict()
+        assert all(torch.equal(kept[key], value) for key, value in net.state_dict().items())
+        assert loaded.told == (
+            "; rank 0's of what differs between ranks: stage.1.running_mean, stage.1.running_var"
+        )
+
+
+def test_images_in_memory_are_compared_by_their_bytes(tmp_path: Path) -> None:
+    save(tmp_path / "own", 3, alike=False)
+    save(tmp_path / "alike", 3, alike=True)
+    for directory in ("own", "alike"):
+        images = Images.stored(folder_of(tmp_path / directory), 0)
+        images.open_others()
+        assert differing(images.opened[:1]) == set()
+        assert differing(images.opened) == images.differing
+        assert images.differing == BUFFERS if directory == "alike" else images.differing > OWN
+
+
+def test_an_export_names_what_differs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    save(tmp_path / "c", 2, alike=False)
+    words = ["ckpt", "export", str(tmp_path / "c"), str(tmp_path / "hf"), "--to", "hf"]
+    words += ["--entry", "stage"]
+    done = subprocess.run([BINARY, *words], check=True, capture_output=True, text=True)
+    text = done.stdout + done.stderr
+    assert "stage.0.weight differs between ranks: rank 0's was taken" in text
+    words[3] = str(tmp_path / "hf2")
+    done = subprocess.run([BINARY, *words, "--json"], check=True, capture_output=True, text=True)
+    assert set(json.loads(done.stdout)["differing"]) >= OWN | BUFFERS
+    assert main(["export", str(tmp_path / "c"), str(tmp_path / "dcp")]) == 0
+    assert "stage.0.weight differs between ranks: rank 0's" in capsys.readouterr().err
