@@ -59,7 +59,7 @@ class Leaf:
     is_frozen: bool = False  # it seldom changes, and has a place among its like
     is_on_device: bool = False  # `memory` is not this process's; the device copies it
     is_stepped: bool = False  # only an optimizer's step changes it
-    is_parameter: bool = False  # a module's parameter, or an optimizer's state of one
+    is_parameter: bool = False  # a module's, or state of one; not where replicas are declared
     kept: object = None  # holds the bytes as long as a device may be copying them
 
 

@@ -152,8 +152,6 @@ class Restoring:
         if box is None:
             self.problems.append(f"{key} was not saved")
             return None
-        if like is not None:
-            self.parameters.add(key)
         why = self._why_new(key, there, box) if is_in_place else ""
         if is_in_place and not why:
             self.want(key, there)

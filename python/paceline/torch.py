@@ -42,6 +42,7 @@ from paceline.torch_state import (
     has_own_elements,
     has_own_ways,
     is_sharded,
+    is_told_replica,
     local_bytes,
     local_part,
     memory_of,
@@ -205,7 +206,7 @@ class Torch:
             return arrays.leaf(key, tensor)
         box = self.box(key, tensor)
         local, _offset = local_part(cast("torch.Tensor", tensor))
-        is_parameter = isinstance(tensor, torch.nn.Parameter)
+        is_parameter = isinstance(tensor, torch.nn.Parameter) and not is_told_replica(tensor)
         # Not detached: what is assigned to a parameter's `data` must be seen.
         if local.device.type == "cpu" and is_plain(local):
             return Leaf(key, box, local, container, name, tensor, is_parameter=is_parameter)
@@ -285,7 +286,7 @@ class Torch:
             has_own_ways(value) and work.has_entry(key)
         ):
             for name, tensor, _container, _name in module_tensors(bare(value, None), None):
-                if isinstance(tensor, torch.nn.Parameter):
+                if isinstance(tensor, torch.nn.Parameter) and not is_told_replica(tensor):
                     work.parameters.add(f"{key}.{name}")
                 work.want(f"{key}.{name}", tensor)
             return True

@@ -14,7 +14,7 @@ from torch.optim import Optimizer
 
 from paceline.plan import CheckpointError, Leaf, Plan, State
 from paceline.restoring import Restoring
-from paceline.torch_state import is_sharded, parameter_names
+from paceline.torch_state import is_sharded, is_told_replica, parameter_names
 
 Group = dict[str, object]
 
@@ -41,7 +41,8 @@ def plan_optimizer(
         for what, value in inner.items():
             if isinstance(value, torch.Tensor) and _is_simple(what):
                 leaf = make_leaf(f"{key}.state.{name}.{what}", value, inner, what)
-                leaf = dataclasses.replace(leaf, is_stepped=True, is_parameter=True)
+                is_own = not is_told_replica(parameter)
+                leaf = dataclasses.replace(leaf, is_stepped=True, is_parameter=is_own)
                 plan.leaves.append(leaf)
             else:
                 scalars.append((name, inner, what))
@@ -84,6 +85,8 @@ def restore_optimizer(work: Restoring, key: str, optimizer: Optimizer, state: St
         parent = f"{key}.state.{saved_as[name]}"
         for what in work.children(parent):
             there = states.get(parameter, {}).get(what)
+            if not is_told_replica(parameter):
+                work.parameters.add(f"{parent}.{what}")
             inner[what] = work.tensor(f"{parent}.{what}", there, like=parameter)
         if inner:
             found[numbers[name]] = inner

@@ -118,6 +118,17 @@ def is_sharded(tensor: torch.Tensor) -> bool:
     return hasattr(tensor, "device_mesh")
 
 
+def is_told_replica(tensor: object) -> bool:
+    """Whether a tensor says of itself that all ranks of its mesh hold the same one.
+
+    Such replicas may differ by rounding, where a kernel adds in any order: that makes none of them
+    the rank's own.
+    """
+    if not isinstance(tensor, torch.Tensor) or not is_sharded(tensor):
+        return False
+    return all(one.is_replicate() for one in cast("DTensor", tensor).placements)
+
+
 def local_part(tensor: torch.Tensor) -> tuple[torch.Tensor, tuple[int, ...]]:
     """What of it is in this process, and where that begins in the whole."""
     if not is_sharded(tensor):

@@ -15,6 +15,7 @@ from paceline.integrations.convert import main
 from paceline.own_tensors import differing
 from paceline.plan import CheckpointError, Plan
 from paceline.torch import Torch, load
+from paceline.torch_state import is_told_replica
 
 from paceline import progress
 
@@ -111,6 +112,24 @@ def test_buffers_that_differ_are_rank_0s_and_that_is_told(
         assert loaded.told == (
             "; rank 0's of what differs between ranks: stage.1.running_mean, stage.1.running_var"
         )
+
+
+def test_a_declared_replica_is_no_ranks_own(tmp_path: Path) -> None:
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import Replicate, Shard, distribute_tensor
+
+    store = torch.distributed.FileStore(str(tmp_path / "store"), 1)
+    torch.distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
+    try:
+        mesh = init_device_mesh("cpu", (1,))
+        for placement, is_own in ((Replicate(), False), (Shard(0), True)):
+            whole = distribute_tensor(torch.ones(4, 2), mesh, [placement])
+            parameter = torch.nn.Parameter(whole)
+            assert is_told_replica(parameter) is not is_own
+            assert Torch().leaf("x", parameter).is_parameter is is_own
+    finally:
+        torch.distributed.destroy_process_group()
+    assert not is_told_replica(torch.nn.Parameter(torch.ones(2)))
 
 
 def test_images_in_memory_are_compared_by_their_bytes(tmp_path: Path) -> None:
