@@ -55,6 +55,21 @@ def test_the_reader_says_what_is_wrong(saved: Saved, tmp_path: Path) -> None:
         dcp.load(tensors, storage_reader=PacelineReader(saved[0]), no_dist=True)
 
 
+def test_a_type_that_the_file_has_no_name_for_is_refused(tmp_path: Path) -> None:
+    """Its numbers or bytes would be taken for values of another type, and converted."""
+    small = torch.ones(4).to(torch.float8_e4m3fnuz)
+    state = {"x": small, "z": torch.ones(4) * 1j, "y": torch.ones(2)}
+    with Checkpointer(tmp_path / "c") as ckpt:
+        ckpt.save(0, state)
+    for key, word in (("x", "float8_e4m3fnuz tensor"), ("z", "Size mismatch")):
+        wanted = {key: torch.zeros_like(state[key])}
+        with pytest.raises(CheckpointException, match=word):
+            dcp.load(wanted, storage_reader=PacelineReader(tmp_path / "c"), no_dist=True)
+    wanted = {"y": torch.zeros(2)}
+    dcp.load(wanted, storage_reader=PacelineReader(tmp_path / "c"), no_dist=True)
+    assert wanted["y"].tolist() == [1, 1]
+
+
 def test_an_export_is_loaded_without_paceline(saved: Saved, tmp_path: Path) -> None:
     from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 

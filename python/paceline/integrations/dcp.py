@@ -93,7 +93,7 @@ class PacelineWriter(StorageWriter):
             tensor = cast("torch.Tensor", planner.resolve_data(item))
             leaf = Torch().leaf(item.index.fqn, tensor.detach())
             if leaf.box.kind:
-                raise _refused(leaf)
+                raise _no_name_for(leaf.key, leaf.box.kind, "PacelineWriter")
             chunk = item.tensor_data.chunk
             whole = tuple(item.tensor_data.size)
             box = Box(leaf.box.dtype, tuple(chunk.sizes), tuple(chunk.offsets), whole)
@@ -148,6 +148,9 @@ class PacelineReader(StorageReader):
                 text.seek(0)
                 planner.load_bytes(item, text)
                 continue
+            kind = self._index.kinds.get(item.storage_index.fqn)
+            if kind is not None:
+                raise _no_name_for(item.storage_index.fqn, kind, str(self._path))
             target = planner.resolve_tensor(item).detach()
             if tuple(target.shape) != tuple(item.lengths):
                 raise CheckpointError(
@@ -212,12 +215,13 @@ def _pieces(extent: Shape, elements_max: int) -> Iterator[tuple[Shape, Shape]]:
             yield (at, *offset), (size, *rest)
 
 
-def _refused(leaf: Leaf) -> CheckpointError:
+def _no_name_for(key: str, kind: str, where: str) -> CheckpointError:
     return CheckpointError(
-        what=f"a checkpoint for DCP cannot hold {leaf.key}",
-        where="PacelineWriter",
-        why=f"it is a {leaf.box.kind} tensor, and the file has no name for that type",
-        fix="save it as real numbers, torch.view_as_real, or with paceline.torch.Checkpointer",
+        what=f"DCP cannot save or load {key} here",
+        where=where,
+        why=f"it is a {kind} tensor, and the file has no name for that type: it holds real numbers"
+        " or bytes instead",
+        fix="paceline.torch.Checkpointer and load; or real numbers, by torch.view_as_real",
     )
 
 

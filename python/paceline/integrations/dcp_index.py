@@ -15,7 +15,7 @@ from torch.distributed.checkpoint.metadata import (
 )
 
 from paceline import notes
-from paceline.images import Images, Source
+from paceline.images import Images
 from paceline.plan import Box
 from paceline.restoring import Part
 from paceline.torch_types import DTYPES
@@ -28,6 +28,7 @@ class Index:
         images.open_others()
         self.places: dict[MetadataIndex, Part] = {}
         self.values: dict[str, object] = {}
+        self.kinds: dict[str, str] = {}  # types that the file has no name for
         self._boxes: dict[str, list[Box]] = {}
         for source in images.opened:
             for key, (number, box) in source.boxes.items():
@@ -35,7 +36,9 @@ class Index:
                 if place not in self.places:  # replicas of a box are one to DCP
                     self.places[place] = Part(source, number, box)
                     self._boxes.setdefault(key, []).append(box)
-            self.values = {**_values(source), **self.values}
+            saved = source.notes()
+            self.kinds.update(cast("dict[str, str]", saved.get("kinds", {})))
+            self.values = {**_values(saved), **self.values}
 
     def metadata(self) -> Metadata:
         known: dict[str, TensorStorageMetadata | BytesStorageMetadata] = {}
@@ -52,9 +55,9 @@ class Index:
         return Metadata(known, storage_data=self.places, storage_meta=StorageMeta())
 
 
-def _values(source: Source) -> dict[str, object]:
+def _values(saved: dict[str, object]) -> dict[str, object]:
     """Each entry as a whole, and by the names that DCP gives to the parts of nested dicts."""
-    entries = cast("dict[str, notes.Json]", source.notes().get("entries", {}))
+    entries = cast("dict[str, notes.Json]", saved.get("entries", {}))
     decoded = {key: notes.decode(value, own=_without_tensors) for key, value in entries.items()}
     flat, _paths = flatten_state_dict(dict(decoded))
     return {**flat, **decoded}
