@@ -230,8 +230,9 @@ std::string SimWorld::Trouble() {
     return silent->name() + " is silent for ever and still counts as a member";
   }
   const core::JobState& state = master_.job().state();
-  const JobSpec& spec = options_.spec;
-  const uint32_t needed = (spec.nodes_min + spec.unit - 1) / spec.unit * spec.unit;
+  // A job whose ranks have parameters of their own needs as many as it had.
+  const core::WorldBounds bounds = state.NextBounds();
+  const uint32_t needed = (bounds.nodes_min + bounds.unit - 1) / bounds.unit * bounds.unit;
   if (!state.world.has_value()) {
     if (UsableNodeCount() < needed) return TroubleOfWaiting();
     return "no world, though " + std::to_string(UsableNodeCount()) + " nodes are there";
