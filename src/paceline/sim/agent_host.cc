@@ -226,8 +226,7 @@ void AgentHost::Unlink(const std::string& why) {
   is_linked_ = false;
   if (was_linked) Feed(core::MasterUnlinked{why});
   MayExit();
-  const bool comes_back = world_.options().canary != Canary::kStayAway;
-  if (comes_back && !has_ended_ && !is_refused_) ConnectLater();
+  if (!has_ended_ && !is_refused_) ConnectLater();
 }
 
 // ---- heartbeats ----

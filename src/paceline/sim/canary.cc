@@ -9,9 +9,7 @@ constexpr std::string_view kLossOfMemory[] = {"reboot"};
 constexpr std::string_view kStorageRefuses[] = {"full_storage"};
 constexpr std::string_view kShortWorlds[] = {"crash_rank"};
 constexpr std::string_view kLossOfTheMaster[] = {"reboot_master_host"};
-constexpr std::string_view kBlinks[] = {"blinking_link"};
 constexpr std::string_view kTwice[] = {"signals_twice"};
-constexpr std::string_view kLossOfTheLauncher[] = {"launcher_dies"};
 constexpr std::string_view kStorageUnseen[] = {"storage_outage", "stalled_storage"};
 
 constexpr CanaryEntry kCanaries[] = {
@@ -31,12 +29,8 @@ constexpr CanaryEntry kCanaries[] = {
     {Canary::kWildClock, "wild_clock", "a delay depends on what no seed controls"},
     {Canary::kRestartInterval, "restart_interval", "each world counts the interval anew",
      kShortWorlds},
-    {Canary::kStayAway, "stay_away", "an agent that has lost its master does not come back",
-     kBlinks},
     {Canary::kTwiceIsNow, "twice_is_now", "whoever is told twice to stop waits for no storage",
      kTwice},
-    {Canary::kBlindLauncher, "blind_launcher", "a new launcher calls agents dead that it finds",
-     kLossOfTheLauncher},
     {Canary::kForgetEqual, "forget_equal", "a node does not tell whose files equal its own",
      kLossOfTheMaster},
     {Canary::kForgetBranch, "forget_branch", "a script that goes back begins no branch"},

@@ -34,9 +34,7 @@ enum class Canary {
   kHideBlindness,        // a node that cannot see storage speaks as if it were empty
   kHideCopies,           // a node says nothing of its copies
   kRestartInterval,      // each world counts the interval to storage anew
-  kStayAway,             // an agent that has lost its master does not come back
   kTwiceIsNow,           // whoever is told twice to stop does not wait for storage
-  kBlindLauncher,        // a new launcher takes agents that it did not start for dead
   kForgetEqual,          // a node does not tell whose files equal its own
   kForgetBranch,         // a script that goes back does not begin a branch
   kCallItDone,           // a job that ends without storage is said to have ended well

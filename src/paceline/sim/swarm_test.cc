@@ -81,6 +81,17 @@ TEST(Swarm, FindsEveryCanary) {
   }
 }
 
+// Links that blink, launchers that die and signals that come twice need no bugs of their own: where
+// old ranks live on, each of them alone shows it.
+TEST(Swarm, FindsRanksThatLiveOnByEachOfTheseFaults) {
+  for (const char* fault : {"blinking_link", "launcher_dies", "signals_twice"}) {
+    Wishes wishes;
+    wishes.canary = Canary::kForgetToFence;
+    wishes.only = {fault};
+    EXPECT_NE(SeedThatFinds(wishes), 0u) << fault;
+  }
+}
+
 TEST(Shrink, KeepsTheFailureAndNeedsLess) {
   Wishes wishes;
   wishes.canary = Canary::kIgnoreSilence;

@@ -355,9 +355,6 @@ void SimWorld::StartLauncher(Node& node, bool is_masters) {
   for (const auto& one : nodes_) {
     const bool is_its = options_.local_platform || one->index() == node.index();
     if (!is_its || unwatched_.erase(one->index()) == 0) continue;
-    if (options_.canary == Canary::kBlindLauncher && one->agent() != nullptr) {
-      Witness(one->name(), one->agent()->pid());
-    }
     one->Revive();
   }
 }

@@ -2,7 +2,7 @@
 // passed since the last commit, or since the job's first save. Worlds and masters that begin in
 // between change nothing: a job that fails more often than the interval stores its steps, too.
 //
-// Judged on the master's clock, in moments in which the master has looked at its deadlines. A
+// Judged on the master's clock, in moments in which the master has looked at new reports. A
 // failed try, an end, or a node that has not spoken in this world excuses it.
 
 #include <map>
@@ -31,10 +31,12 @@ class StoredOnTime final : public Check {
     }
     if (!ready_since_.has_value()) ready_since_ = turn.now;
     if (!std::holds_alternative<core::TimePassed>(turn.event)) return;
+    // The ledger notes it when all nodes of the world are there.
+    if (seen_in_ == generation_ && !first_save_at_.has_value()) first_save_at_ = turn.now;
     const std::optional<Instant> since = committed_at_.has_value() ? committed_at_ : first_save_at_;
     if (announced_ == generation_ || !since.has_value()) return;
     const Instant due = std::max(*since + saves.terms.policy.time, *ready_since_) + kAnnounceSlack;
-    if (turn.now <= due) return;
+    if (looked_at_ <= due) return;
     world.Fail("stored_on_time",
                "world " + ToString(generation_) + " announces no step for storage, " +
                    ToString(turn.now - *since) + " after the last; the interval is " +
@@ -42,6 +44,7 @@ class StoredOnTime final : public Check {
   }
 
   void Restored(SimWorld& world) override {
+    looked_at_ = Instant();
     reported_.clear();
     ready_since_.reset();
     announced_ = Generation();
@@ -69,14 +72,15 @@ class StoredOnTime final : public Check {
     for (const core::Record& record : turn.actions.records) Note(record);
     if (const auto* told = std::get_if<core::CheckpointReported>(&turn.event)) {
       reported_[told->node] = {told->connection, told->report.generation};
+      has_news_ = true;
       for (const MemoryImage& image : told->report.images) {
         if (image.saved.generation == generation.value()) reported_in_ = generation;
       }
     }
     // Reports count when the master looks at all of them together.
     if (std::holds_alternative<core::TimePassed>(turn.event) && formed.has_value()) {
+      if (std::exchange(has_news_, false)) looked_at_ = turn.now;
       seen_in_ = reported_in_;
-      if (seen_in_ == generation && !first_save_at_.has_value()) first_save_at_ = turn.now;
     }
     for (const core::Effect& effect : turn.actions.effects) {
       const auto* order = std::get_if<core::OrderCheckpoint>(&effect);
@@ -111,6 +115,8 @@ class StoredOnTime final : public Check {
   }
 
   std::map<NodeId, std::pair<ConnectionId, Generation>> reported_;
+  bool has_news_ = false;   // reports since the last look, …
+  Instant looked_at_;       // … which is the last one that had any
   Generation reported_in_;  // the newest world of which a save was reported, …
   Generation seen_in_;      // … and seen by the master
   std::optional<Instant> first_save_at_;
