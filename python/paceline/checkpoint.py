@@ -58,7 +58,10 @@ class BaseCheckpointer(ABC):
         self._place, self._socket, words = _find_keeper(self._directory, self._terms)
         self._terms.update(words)
         self._is_replica = False
-        self._link = Link(self._socket, self._hello(0))
+        try:
+            self._link = Link(self._socket, self._hello(0))
+        except Refused as refused:
+            raise _error(refused, self._directory) from refused
         if self._place.generation < 0:  # the keeper alone knows the world
             self._place = replace(
                 self._place, generation=cast("int", self._link.opened["generation"])

@@ -1,5 +1,6 @@
 """A rank's socket to the keeper of its checkpoints; docs/formats/checkpoint_socket.md."""
 
+import contextlib
 import json
 import select
 import socket
@@ -11,6 +12,7 @@ LINE_BYTES_MAX = 64 << 20
 _CONNECT_SECONDS = 60.0
 _PAUSE_SECONDS = 0.02
 _AGAIN_SECONDS = 1.0
+_GOODBYE_SECONDS = 2.0
 
 Fields = dict[str, object]
 
@@ -91,6 +93,11 @@ class Link:
         self.opened = self.request(hello, "opened")
 
     def close(self) -> None:
+        """Say goodbye, and wait a moment until the keeper has heard it."""
+        if self._socket is not None:
+            with contextlib.suppress(OSError, Refused, _LateError):
+                self._send({"op": "close"})
+                self._receive("closed", time.monotonic() + _GOODBYE_SECONDS)
         self._close()
 
     def _connect_patiently(self) -> None:

@@ -117,6 +117,7 @@ class Server:
     def serve(self) -> None:
         verbs: dict[str, Callable[[Fields], Fields]] = {
             "put": self._put,
+            "exchange": self._exchange,
             "write": self._write,
             "copy": self._copy,
             "stat": self._stat,
@@ -159,6 +160,16 @@ class Server:
         self._client.put_object(
             Bucket=request["bucket"], Key=request["key"], Body=body, **condition
         )
+        return {}
+
+    def _exchange(self, request: Fields) -> Fields:
+        """A small object in the place of one with those bytes, if that is still there."""
+        body = self._read(request["bytes"])
+        bucket, key = request["bucket"], request["key"]
+        found = self._client.get_object(Bucket=bucket, Key=key)
+        if found["Body"].read() != request["from"].encode():
+            raise Wrong("exists", f"s3://{bucket}/{key} is another one by now")
+        self._client.put_object(Bucket=bucket, Key=key, Body=body, IfMatch=found["ETag"])
         return {}
 
     def _write(self, request: Fields) -> Fields:

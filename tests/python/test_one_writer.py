@@ -1,13 +1,20 @@
 """One directory has one writer at a time, and what was closed may be opened again."""
 
+import itertools
 import json
+import os
 import shutil
+import signal
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 import torch
+from agent_double import wait_until
 from command import find_binary
 from paceline.torch import Checkpointer, CheckpointError
 
@@ -200,3 +207,161 @@ def test_what_cannot_be_read_or_is_not_mounted_was_not_deleted(
     assert "cannot be read; what is in memory goes on" in capsys.readouterr().err
     (place / directory_id.MARKER).rmdir()
     assert key(has_memory=False) != first
+
+
+HOLDS = """
+import os, sys, time, torch, paceline.torch as pl
+ckpt = pl.Checkpointer(sys.argv[1], every=1)
+x = {"x": torch.full((4,), 7.0)}
+start = ckpt.restore(x)
+ckpt.save(start, x).wait()
+open(sys.argv[1] + "-held", "w").close()
+while not os.path.exists(sys.argv[1] + "-stop"):
+    time.sleep(0.05)
+ckpt.close()
+"""
+
+TRIES = """
+import sys, torch, paceline.torch as pl
+try:
+    ckpt = pl.Checkpointer(sys.argv[1])
+except pl.CheckpointError as error:
+    print("refused:", error, flush=True)
+    sys.exit(3)
+x = {"x": torch.zeros(4)}
+print("start", ckpt.restore(x), flush=True)
+ckpt.save(100, x)
+ckpt.close()
+"""
+
+
+@contextmanager
+def holder(place: Path, *, launched: bool, name: str = "first") -> Iterator[subprocess.Popen[str]]:
+    """A training that has the directory."""
+    script = place.parent / "holds.py"
+    script.write_text(HOLDS)
+    command = [sys.executable, str(script), str(place)]
+    if launched:
+        command = [find_binary(), "run", "--nproc-per-node", "1", "--run-dir",
+                   str(place.parent / name), str(script), str(place)]  # fmt: skip
+    held, stop = Path(f"{place}-held"), Path(f"{place}-stop")
+    child = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        wait_until(held.exists, "the first one saves")
+        yield child
+    finally:
+        stop.touch()
+        child.communicate(timeout=60)
+
+
+def attempt(place: Path, *, launched: bool, name: str = "second") -> tuple[int, str]:
+    script = place.parent / "tries.py"
+    script.write_text(TRIES)
+    command = [sys.executable, str(script), str(place)]
+    if launched:
+        command = [find_binary(), "run", "--nproc-per-node", "1", "--max-restarts", "0",
+                   "--run-dir", str(place.parent / name), str(script), str(place)]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(("first", "second"), [(False, False), (False, True), (True, False),
+                                               (True, True)])  # fmt: skip
+def test_two_on_one_host_are_refused_and_one_after_the_other_is_not(
+    tmp_path: Path, *, first: bool, second: bool
+) -> None:
+    place = tmp_path / "c"
+    with holder(place, launched=first) as child:
+        code, said = attempt(place, launched=second)
+        assert code != 0, said
+        if first == second is False:
+            assert f"process {child.pid} has a Checkpointer open there" in said
+        else:
+            assert "another job saves to that directory" in said
+        assert "pl.load(directory, state)" in said
+    code, said = attempt(place, launched=second, name="third")
+    assert code == 0, said
+    assert "start 1" in said
+
+
+def test_a_job_whose_processes_were_killed_holds_nothing(tmp_path: Path) -> None:
+    place = tmp_path / "c"
+    with holder(place, launched=True) as child:
+        claim = json.loads((place / ".paceline-claim").read_text())
+        for pid in (child.pid, claim["pid"]):
+            os.kill(pid, signal.SIGKILL)
+        code, said = attempt(place, launched=False)
+    assert code == 0, said
+    assert "which has ended" in said
+    assert "start 1" in said
+    end_master_of(tmp_path / "first")
+
+
+def end_master_of(run_dir: Path) -> None:
+    for entry in Path("/proc").iterdir():
+        try:
+            command = (entry / "cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if b"master" in command and str(run_dir).encode() in command:
+            os.kill(int(entry.name), signal.SIGKILL)
+
+
+def test_a_claim_of_another_host_that_is_silent_is_taken_over(tmp_path: Path) -> None:
+    place = tmp_path / "c"
+    place.mkdir()
+    claim = {"schema": "paceline.claim/1", "job_id": "lost", "host": "far", "boot_id": "other",
+             "pid_space": 1, "pid": 17, "start_ticks": 3, "since": "2026-11-25T01:00:00Z",
+             "beat": 9}  # fmt: skip
+    (place / ".paceline-claim").write_text(json.dumps(claim))
+    code, said = attempt(place, launched=False)
+    assert code == 0, said
+    assert "waits up to 30 s to see whether job lost (process 17 on far" in said
+    assert "which was silent for 30 s" in said
+
+
+def test_a_claim_of_another_host_that_changes_is_the_error(tmp_path: Path) -> None:
+    place = tmp_path / "c"
+    place.mkdir()
+    claim = {"schema": "paceline.claim/1", "job_id": "alive", "host": "far", "boot_id": "other",
+             "pid_space": 1, "pid": 17, "start_ticks": 3, "since": "2026-11-25T01:00:00Z",
+             "beat": 9}  # fmt: skip
+    is_over = threading.Event()
+
+    def renew() -> None:
+        for beat in itertools.count(10):
+            making = place / "making"
+            making.write_text(json.dumps(claim | {"beat": beat}))
+            making.replace(place / ".paceline-claim")
+            if is_over.wait(0.5):
+                return
+
+    renewing = threading.Thread(target=renew)
+    renewing.start()
+    try:
+        wait_until((place / ".paceline-claim").exists, "the claim is there")
+        code, said = attempt(place, launched=False)
+    finally:
+        is_over.set()
+        renewing.join()
+    assert code == 3, said
+    assert "another job saves to that directory" in said
+    assert "job alive (process 17 on far" in said
+    assert json.loads((place / ".paceline-claim").read_text())["job_id"] == "alive"
+
+
+def test_a_writer_whose_claim_is_taken_trains_on_and_commits_nothing(tmp_path: Path) -> None:
+    ckpt = Checkpointer(tmp_path / "c", every=1)
+    assert ckpt.restore(state()) == 0
+    ckpt.save(0, state(1)).wait("durable")
+    path = tmp_path / "c" / ".paceline-claim"
+    thief = json.loads(path.read_text()) | {"job_id": "thief", "boot_id": "other"}
+    path.write_text(json.dumps(thief))
+    ticket = ckpt.save(1, state(2))
+    with pytest.raises(CheckpointError, match="refused for good: job thief"):
+        ticket.wait("durable")
+    assert ckpt.save(2, state(3)).is_saved
+    with pytest.raises(CheckpointError, match="refused for good: job thief"):
+        ckpt.close()
+    assert json.loads(path.read_text()) == thief
+    assert (tmp_path / "c" / "LATEST").read_text().startswith("step-0-")

@@ -21,7 +21,11 @@ CheckpointStation::CheckpointStation(Reactor& reactor, Setup setup, Listener lis
       tier_(setup_.tier, setup_.node, setup_.job_id),
       on_disk_(tier_.Images()),
       worker_(MakeWorker()),
-      reader_(MakeWorker()) {}
+      reader_(MakeWorker()),
+      claims_(std::make_unique<ClaimDesk>(
+          reactor_, ClaimDesk::Setup{setup_.job_id, setup_.boot_id, setup_.store_host}, &tier_,
+          ClaimDesk::Listener{.changed = [this] { OnClaim(); },
+                              .says = [this](const std::string& text) { TellAll(text); }})) {}
 
 std::unique_ptr<CheckpointWorker> CheckpointStation::MakeWorker() {
   const auto post = [this](CheckpointDone done) {
@@ -46,6 +50,10 @@ absl::StatusOr<std::unique_ptr<CheckpointStation>> CheckpointStation::Open(React
                                 std::erase_if(raw->waiting_, [peer](const Waiting& one) {
                                   return one.peer == peer;
                                 });
+                                std::erase_if(raw->unclaimed_, [peer](const auto& one) {
+                                  return one.first == peer;
+                                });
+                                raw->openers_.erase(peer);
                                 if (!raw->machine_.Knows(peer)) return;
                                 raw->Feed(core::RankClosed{peer});
                                 raw->listener_.ranks();
@@ -139,6 +147,7 @@ void CheckpointStation::CleanUp() {
   kept_.clear();
   shelf_.RemoveAll();
   tier_.RemoveAll();
+  claims_->Release();
 }
 
 // ---- what the workers have done ----

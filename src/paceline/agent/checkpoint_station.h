@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -23,9 +24,11 @@
 #include "paceline/agent/arena_shelf.h"
 #include "paceline/agent/checkpoint_worker.h"
 #include "paceline/agent/chunk_server.h"
+#include "paceline/agent/claim_desk.h"
 #include "paceline/agent/line_server.h"
 #include "paceline/agent/local_tier.h"
 #include "paceline/agent/peer_memory.h"
+#include "paceline/agent/pids.h"
 #include "paceline/agent/reactor.h"
 #include "paceline/base/instant.h"
 #include "paceline/core/station_machine.h"
@@ -87,6 +90,10 @@ class CheckpointStation {
   // Its connections are closed, although children of it may hold them open.
   void ProcessEnded(pid_t pid) { server_->DropProcess(pid); }
   bool has_ranks() const { return machine_.has_ranks(); }
+  // A process waits until it is known whether another job saves to its directory.
+  bool has_unclaimed() const { return !unclaimed_.empty(); }
+  // Nobody saves to the directory for now: another job may.
+  void ReleaseClaim() { claims_->Release(); }
   // Of all that is in memory here, and of what this station was told.
   uint64_t NewestGeneration();
   void Take(const CheckpointOrder& order);
@@ -104,10 +111,19 @@ class CheckpointStation {
     std::string line;
     std::string what;
   };
+  struct Opener {
+    int64_t rank = 0;
+    int64_t generation = 0;
+    ProcessId process;  // as it says
+  };
   CheckpointStation(Reactor& reactor, Setup setup, Listener listener);
   std::unique_ptr<CheckpointWorker> MakeWorker();
   void OnLine(LineServer::PeerId peer, const std::string& line);
   void OnOpen(LineServer::PeerId peer, const nlohmann::json& message);
+  std::optional<core::AnswerProblem> TakenBy(LineServer::PeerId peer, const Opener& opener) const;
+  bool HasClaim(LineServer::PeerId peer, const std::string& line, const std::string& directory);
+  void OnClaim();
+  void TellAll(const std::string& text);
   void OnDamaged(const nlohmann::json& message);
   void Wait(Waiting waiting);
   void OnDone(CheckpointDone done);
@@ -116,6 +132,7 @@ class CheckpointStation {
   void On(const LookDone& done);
   void On(const FetchDone& done);
   void On(const ImageFreed& freed);
+  void On(const ClaimDone&) {}  // is the desk's
 
   void Feed(const core::StationEvent& event);
   void Rearm();
@@ -158,12 +175,15 @@ class CheckpointStation {
   Instant armed_for_ = Instant::Max();
   std::vector<Waiting> waiting_;
   Reactor::TimerId waiting_timer_ = 0;
+  std::map<LineServer::PeerId, Opener> openers_;                       // whose checkpoints are open
+  std::vector<std::pair<LineServer::PeerId, std::string>> unclaimed_;  // until that is decided
   // Last: their threads post to the loop. A storage that takes nothing must not keep a world from
   // restoring, so what reads has a thread of its own.
   std::unique_ptr<PeerMemory> peers_;
   std::unique_ptr<ChunkServer> chunks_;  // where there are peers
   std::unique_ptr<CheckpointWorker> worker_;
   std::unique_ptr<CheckpointWorker> reader_;
+  std::unique_ptr<ClaimDesk> claims_;
 };
 
 }  // namespace paceline::agent

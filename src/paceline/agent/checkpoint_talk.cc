@@ -40,6 +40,12 @@ std::optional<CheckpointTerms> TermsIn(const json& message) {
   return terms;
 }
 
+// Who says it.
+ProcessId ProcessIn(const json& message) {
+  const auto pid = static_cast<pid_t>(JsonInt<int32_t>(message, "pid", 0));
+  return {pid, StartTimeOf(pid)};
+}
+
 // Which save a message speaks of; generation 0 where the rank's own is meant.
 SavedStep SavedIn(const json& message) {
   return {.generation = JsonInt<uint64_t>(message, "generation", 0),
@@ -95,6 +101,10 @@ void CheckpointStation::OnLine(LineServer::PeerId peer, const std::string& line)
     SetRate();
   } else if (op == "damaged") {
     OnDamaged(message);
+  } else if (op == "close") {
+    // Whoever has closed may remove the directory, or let another job save there.
+    if (setup_.is_private && openers_.size() == 1) claims_->Release();
+    Answer(peer, {{"op", "closed"}});
   }
 }
 
@@ -122,16 +132,17 @@ void CheckpointStation::OnOpen(LineServer::PeerId peer, const json& message) {
     return Refuse({peer, "this is no way to open a checkpoint",
                    "a number or the directory is wrong", "use paceline.torch.Checkpointer"});
   }
+  const Opener opener{rank, generation, ProcessIn(message)};
+  if (const auto why = TakenBy(peer, opener)) return Refuse(*why);
   if (auto why = machine_.Refuses(static_cast<uint64_t>(rank), static_cast<uint64_t>(generation),
                                   *terms)) {
     why->peer = peer;
     return Refuse(*why);
   }
+  if (!HasClaim(peer, PrintJson(message), terms->directory)) return;
   const ArenaShelf::Place place{setup_.node, static_cast<uint32_t>(rank), false};
-  json answer = {{"op", "opened"},
-                 {"job_id", setup_.job_id},
-                 {"boot_id", setup_.boot_id},
-                 {"generation", generation}};
+  json answer = {{"op", "opened"}, {"job_id", setup_.job_id}, {"generation", generation}};
+  answer["boot_id"] = setup_.boot_id;
   if (image_bytes > 0) {
     // What all ranks hold is on every host by itself.
     const uint32_t replicas =
@@ -165,8 +176,64 @@ void CheckpointStation::OnOpen(LineServer::PeerId peer, const json& message) {
   Answer(peer, answer);
   // It may have made its arena while there was no agent to hear of it.
   shelf_.Refresh();
+  openers_[peer] = opener;
   Feed(core::RankOpened{peer, static_cast<uint64_t>(rank), static_cast<uint64_t>(generation)});
   listener_.ranks();
+}
+
+// Each would overwrite what the other saves. A connection of a dead process says nothing: a child
+// of it may hold the socket open.
+std::optional<core::AnswerProblem> CheckpointStation::TakenBy(LineServer::PeerId peer,
+                                                              const Opener& opener) const {
+  for (const auto& [other, before] : openers_) {
+    const bool is_same_rank = before.rank == opener.rank && before.generation == opener.generation;
+    const bool is_other = other != peer && is_same_rank && before.process != opener.process;
+    if (!is_other || !IsAlive(before.process) || IsDying(before.process)) continue;
+    return core::AnswerProblem{
+        peer, "another process saves to that directory",
+        Concat("process ", before.process.pid, " has a Checkpointer open there"),
+        "another directory, or close() the other one first; to read only, "
+        "pl.load(directory, state)"};
+  }
+  return std::nullopt;
+}
+
+// False: the rank waits, because another job may save to the directory.
+bool CheckpointStation::HasClaim(LineServer::PeerId peer, const std::string& line,
+                                 const std::string& directory) {
+  claims_->Want(directory);
+  if (claims_->may() == core::ClaimMachine::Answer::kYes) return true;
+  std::erase_if(unclaimed_, [peer](const auto& one) { return one.first == peer; });
+  unclaimed_.emplace_back(peer, line);
+  if (const std::string why = claims_->waits_for(); !why.empty()) {
+    Do(core::AnswerNotice{peer, why});
+  }
+  return false;
+}
+
+void CheckpointStation::OnClaim() {
+  const core::ClaimMachine::Answer answer = claims_->may();
+  if (answer == core::ClaimMachine::Answer::kWait) {
+    const std::string why = claims_->waits_for();
+    for (const auto& [peer, line] : unclaimed_) {
+      if (!why.empty()) Do(core::AnswerNotice{peer, why});
+    }
+    return;
+  }
+  for (const auto& [peer, line] : std::exchange(unclaimed_, {})) {
+    if (answer == core::ClaimMachine::Answer::kYes) {
+      OnLine(peer, line);
+      continue;
+    }
+    Refuse({peer, "another job saves to that directory", claims_->Other(),
+            "another directory for this job, or end that one first; to read only, "
+            "pl.load(directory, state)"});
+  }
+}
+
+void CheckpointStation::TellAll(const std::string& text) {
+  for (const auto& [peer, opener] : openers_) Do(core::AnswerNotice{peer, text});
+  for (const auto& [peer, line] : unclaimed_) Do(core::AnswerNotice{peer, text});
 }
 
 void CheckpointStation::OnDamaged(const json& message) {

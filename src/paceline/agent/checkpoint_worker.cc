@@ -11,6 +11,8 @@
 #include "paceline/agent/reactor.h"
 #include "paceline/agent/shaping.h"
 #include "paceline/base/log.h"
+#include "paceline/base/status_macros.h"
+#include "paceline/ckpt/directory_claim.h"
 
 namespace paceline::agent {
 namespace {
@@ -54,6 +56,7 @@ Result<void> CheckpointWorker::Write(ckpt::Store* store, ShardTask* task) {
     LogWarning("local_tier_left_out",
                {{"rank", task->place.rank}, {"why", kept.failure().message}});
   }
+  RETURN_IF_ERROR(ckpt::CheckClaim(store, task->place.job_id));
   return ckpt::WriteShard(store, task->place, image, &pacer_);
 }
 
@@ -79,8 +82,12 @@ void CheckpointWorker::Do(ShardTask& task) {
 void CheckpointWorker::Do(const CommitTask& task) {
   CommitDone done{.name = task.place.order.name};
   const Result<ckpt::Store*> store = store_.At(task.directory);
-  const Result<ckpt::Manifest> whole =
-      store.ok() ? ckpt::Commit(*store, task.place) : Result<ckpt::Manifest>(store.failure());
+  const auto commit = [&]() -> Result<ckpt::Manifest> {
+    if (!store.ok()) return store.failure();
+    RETURN_IF_ERROR(ckpt::CheckClaim(*store, task.place.job_id));
+    return ckpt::Commit(*store, task.place);
+  };
+  const Result<ckpt::Manifest> whole = commit();
   if (whole.ok()) {
     done.bytes = whole->bytes();
     done.has_own_parameters = !whole->differing.parameters.empty();
@@ -123,6 +130,29 @@ void CheckpointWorker::Do(const FetchTask& task) {
   sink_(std::move(done));
 }
 
+void CheckpointWorker::Do(const ClaimTask& task) {
+  ClaimDone done{.task = task, .found = {}, .problem = ""};
+  const Result<ckpt::Store*> store = store_.At(task.directory);
+  if (!store.ok()) {
+    done.problem = store.failure().message;
+  } else if (!task.claim.has_value()) {
+    auto found = ckpt::ReadClaim(*store);
+    if (found.ok()) done.found = *std::move(found);
+    if (!found.ok()) done.problem = found.failure().message;
+  } else {
+    const Result<void> written = ckpt::WriteClaim(*store, task.over, *task.claim);
+    done.is_passed = !written.ok() && written.failure().kind == FailureKind::kFenced;
+    if (!written.ok() && !done.is_passed) done.problem = written.failure().message;
+  }
+  sink_(std::move(done));
+}
+
+void CheckpointWorker::Do(const UnclaimTask& task) {
+  const Result<ckpt::Store*> store = store_.At(task.directory);
+  const Result<void> removed = store.ok() ? ckpt::RemoveClaim(*store, task.claim) : store.failure();
+  if (!removed.ok()) LogWarning("claim_stays", {{"why", removed.failure().message}});
+}
+
 CheckpointWorker::CheckpointWorker(Sink sink, ckpt::StoreHost host, LocalTier* tier)
     : sink_(std::move(sink)),
       store_(std::move(host)),
@@ -137,7 +167,7 @@ CheckpointWorker::~CheckpointWorker() {
     const std::lock_guard lock(mutex_);
     is_ending_ = true;
   }
-  changed_.notify_one();
+  changed_.notify_all();
   thread_.join();
 }
 
@@ -146,7 +176,13 @@ void CheckpointWorker::Add(CheckpointTask task) {
     const std::lock_guard lock(mutex_);
     tasks_.push_back(std::move(task));
   }
-  changed_.notify_one();
+  changed_.notify_all();
+}
+
+bool CheckpointWorker::AwaitIdle(Duration limit) {
+  std::unique_lock lock(mutex_);
+  return changed_.wait_for(lock, std::chrono::nanoseconds(limit.nanoseconds()),
+                           [this] { return tasks_.empty() && !is_working_; });
 }
 
 void CheckpointWorker::Work() {
@@ -157,9 +193,12 @@ void CheckpointWorker::Work() {
     if (is_ending_) return;
     CheckpointTask task = std::move(tasks_.front());
     tasks_.pop_front();
+    is_working_ = true;
     lock.unlock();
     std::visit([this](auto& one) { Do(one); }, task);
     lock.lock();
+    is_working_ = false;
+    changed_.notify_all();
   }
 }
 

@@ -25,6 +25,7 @@
 #include "paceline/ckpt/storage.h"
 #include "paceline/ckpt/store/stores.h"
 #include "paceline/model/checkpoint.h"
+#include "paceline/model/directory_claim.h"
 
 namespace paceline::agent {
 
@@ -51,7 +52,18 @@ struct FetchTask {
   ckpt::CopyWish wish;
   uint64_t asked_by = 0;
 };
-using CheckpointTask = std::variant<ShardTask, CommitTask, LookTask, FetchTask>;
+// Who saves to that directory? And with `claim`: this job does, if `over` stands there.
+struct ClaimTask {
+  std::string directory;
+  std::optional<DirectoryClaim> claim = {};
+  std::optional<DirectoryClaim> over = {};
+};
+struct UnclaimTask {
+  std::string directory;
+  DirectoryClaim claim;
+};
+using CheckpointTask =
+    std::variant<ShardTask, CommitTask, LookTask, FetchTask, ClaimTask, UnclaimTask>;
 
 // An image stands on the local disk, and goes on to storage from there; its memory is free.
 struct ImageFreed {};
@@ -79,7 +91,14 @@ struct LookDone {
   std::optional<StoredCheckpoint> stored;
   bool is_refused = false;  // it lets nobody in who comes like this
 };
-using CheckpointDone = std::variant<ShardDone, CommitDone, LookDone, FetchDone, ImageFreed>;
+struct ClaimDone {
+  ClaimTask task;
+  std::optional<DirectoryClaim> found;  // of a look
+  bool is_passed = false;               // of a claim: something else stands there
+  std::string problem;
+};
+using CheckpointDone =
+    std::variant<ShardDone, CommitDone, LookDone, FetchDone, ImageFreed, ClaimDone>;
 
 class CheckpointWorker {
  public:
@@ -94,6 +113,8 @@ class CheckpointWorker {
   CheckpointWorker& operator=(const CheckpointWorker&) = delete;
 
   void Add(CheckpointTask task);
+  // Until all that was added is done, or that time is over: false.
+  bool AwaitIdle(Duration limit);
   // Of what it writes from now on, and of what it writes now; agent/shaping.h.
   void SetRate(uint64_t bytes_per_second) { pacer_.SetRate(bytes_per_second); }
 
@@ -104,6 +125,8 @@ class CheckpointWorker {
   void Do(const CommitTask& task);
   void Do(const LookTask& task);
   void Do(const FetchTask& task);
+  void Do(const ClaimTask& task);
+  void Do(const UnclaimTask& task);
   Result<void> Write(ckpt::Store* store, ShardTask* task);
   bool IsFar(const ckpt::Store& store);
 
@@ -112,9 +135,10 @@ class CheckpointWorker {
   std::string far_;    // the root of a store that wants the tier; likewise
   LocalTier* const tier_;
   ckpt::Pacer pacer_;
-  std::mutex mutex_;  // guards the three below
+  std::mutex mutex_;  // guards the four below
   std::condition_variable changed_;
   std::deque<CheckpointTask> tasks_;
+  bool is_working_ = false;
   bool is_ending_ = false;
   std::thread thread_;
 };

@@ -96,6 +96,7 @@ class PrivateKeeper {
   // A world for each run of a process alone, and for each start of all ranks by a launcher.
   void Form(const RankWorld& world) {
     is_ending_ = false;
+    station_->ReleaseClaim();
     // That of the world before; rank 0's keeper may already have made the next one.
     const bool is_crew_past = crew_ != nullptr && crew_->attempt() == attempt_;
     if (is_crew_past) crew_.reset();
@@ -281,7 +282,7 @@ class PrivateKeeper {
   void EndWhenAllHaveGone() {
     const bool has_others = hosts_ > 1 && crew_ != nullptr && crew_->has_ranks();
     if (station_->has_ranks() || has_others || link_ != nullptr || is_ending_) return;
-    if (book_.restore.generation != world_.generation) return;
+    if (book_.restore.generation != world_.generation) return station_->ReleaseClaim();
     is_ending_ = true;
     station_->TellNow();
   }
@@ -334,6 +335,7 @@ class PrivateKeeper {
     if (IsNeeded()) return;
     idle_timer_ = reactor_->CallAt(idle_since_ns_ + kLingerNs, [this] {
       idle_timer_ = 0;
+      if (station_->has_unclaimed()) return OnIdle();
       if (IsNeeded()) return;
       station_->CleanUp();
       reactor_->Stop();

@@ -68,14 +68,36 @@ class PosixStore final : public Store {
 
   Result<void> Put(const std::string& key, std::span<const std::byte> bytes,
                    PutMode mode) override {
+    // What says whose the directory is.
+    const bool is_of_root = key.starts_with('.');
+    if (is_of_root) RETURN_IF_ERROR(CheckMounted());
     const std::string path = PathOf(key);
     const std::string making = TemporaryOf(path);
     Result<void> made = WriteWhole(making, bytes);
     if (made.ok()) made = mode == PutMode::kNew ? Name(making, path) : Replace(making, path);
     if (!made.ok()) disk_->Unlink(making);
     DiskEntry root;
-    if (made.ok() && key == kLatestName && disk_->Stat(root_, &root) == 0) device_ = root.device;
+    const bool tells = is_of_root || key == kLatestName;
+    if (made.ok() && tells && disk_->Stat(root_, &root) == 0) device_ = root.device;
     return made;
+  }
+
+  // Of two that take the file away by its name, one gets it. One that is not what was expected is
+  // put back.
+  Result<void> Exchange(const std::string& key, const std::string& from,
+                        std::span<const std::byte> bytes) override {
+    const std::string path = PathOf(key);
+    const std::string taken = TemporaryOf(path);
+    const int renamed = disk_->Rename(path, taken);
+    if (renamed < 0) return DiskFailure("cannot rename", path, -renamed);
+    const Result<std::string> found = Get(taken.substr(root_.size() + 1), from.size());
+    if (found.ok() && *found == from) {
+      disk_->Unlink(taken);
+      return Put(key, bytes, PutMode::kNew);
+    }
+    const Result<void> back = Name(taken, path);
+    if (!back.ok()) disk_->Unlink(taken);
+    return Failure{FailureKind::kFenced, path + " is another one by now"};
   }
 
   Result<bool> Has(const std::string& key) override {

@@ -184,6 +184,21 @@ class S3Store final : public Store {
     return answer.ok() ? Result<void>() : answer.failure();
   }
 
+  Result<void> Exchange(const std::string& key, const std::string& from,
+                        std::span<const std::byte> bytes) override {
+    json request = Where(key);
+    request["op"] = "exchange";
+    request["from"] = from;
+    request["bytes"] = bytes.size();
+    RETURN_IF_ERROR(client_->Ask(request));
+    RETURN_IF_ERROR(client_->process().Send(bytes.data(), bytes.size()));
+    const Result<json> answer = client_->Answer();
+    if (answer.ok()) return {};
+    const FailureKind kind = answer.failure().kind;
+    const bool is_other = kind == FailureKind::kExists || kind == FailureKind::kNotFound;
+    return Failure{is_other ? FailureKind::kFenced : kind, answer.failure().message};
+  }
+
   Result<bool> Has(const std::string& key) override {
     const Result<uint64_t> size = SizeOf(key);
     if (!size.ok() && size.failure().kind != FailureKind::kNotFound) return size.failure();

@@ -74,6 +74,12 @@ class Store {
   virtual Result<void> Put(const std::string& key, std::span<const std::byte> bytes,
                            PutMode mode) = 0;
 
+  // The same over a file that has these very bytes now; of two that try, one succeeds. Where the
+  // store has no such thing, there is no file for a moment.
+  // kFenced: it has others. kExists: another one came at that moment.
+  virtual Result<void> Exchange(const std::string& key, const std::string& from,
+                                std::span<const std::byte> bytes) = 0;
+
   virtual Result<bool> Has(const std::string& key) = 0;
 
   // kTooLarge: it has more than `bytes_max` bytes.

@@ -191,6 +191,19 @@ TEST_P(StoreTest, SmallFilesAreReplacedWholeAndReadBack) {
   EXPECT_EQ(Names("a"), std::vector<std::string>{"x"}) << "and nothing temporary";
 }
 
+TEST_P(StoreTest, ASmallFileIsExchangedForWhatIsStillThereAlone) {
+  const auto bytes = [](std::string_view text) { return std::as_bytes(std::span(text)); };
+  ASSERT_TRUE(Put(store_.get(), "x", "one", Store::PutMode::kNew).ok());
+  ASSERT_TRUE(store_->Exchange("x", "one", bytes("two")).ok());
+  EXPECT_EQ(*store_->Get("x", 100), "two");
+  for (const std::string other : {"one", "three", "twofold", ""}) {
+    EXPECT_EQ(store_->Exchange("x", other, bytes("four")).failure().kind, FailureKind::kFenced);
+    EXPECT_EQ(*store_->Get("x", 100), "two");
+  }
+  EXPECT_FALSE(store_->Exchange("y", "one", bytes("two")).ok());
+  EXPECT_EQ(Names(""), std::vector<std::string>{"x"}) << "and nothing temporary";
+}
+
 TEST_P(StoreTest, OfTwoThatPutAnewOneDoes) {
   ASSERT_TRUE(store_->MakeFolder("a").ok());
   const auto other = Another();

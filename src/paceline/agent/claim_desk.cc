@@ -1,0 +1,160 @@
+#include "paceline/agent/claim_desk.h"
+
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <ctime>
+#include <utility>
+#include <variant>
+
+#include "paceline/agent/pids.h"
+#include "paceline/base/log.h"
+#include "paceline/base/text.h"
+
+namespace paceline::agent {
+namespace {
+
+using Answer = core::ClaimMachine::Answer;
+
+// A storage that stands still keeps its claim: nobody else may know better.
+constexpr Duration kReleaseMax = Duration::Seconds(1);
+
+std::string HostName() {
+  std::array<char, 256> name{};
+  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "?";
+}
+
+std::string UtcNow() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  std::array<char, 32> text{};
+  ::gmtime_r(&now, &parts);
+  std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%SZ", &parts);
+  return text.data();
+}
+
+uint64_t PidSpace() {
+  struct stat found {};
+  return ::stat("/proc/self/ns/pid", &found) == 0 ? found.st_ino : 0;
+}
+
+DirectoryClaim SelfOf(const ClaimDesk::Setup& setup) {
+  return {.job_id = setup.job_id,
+          .host = HostName(),
+          .boot_id = setup.boot_id,
+          .pid_space = PidSpace(),
+          .pid = ::getpid(),
+          .start_ticks = StartTimeOf(::getpid()),
+          .since = UtcNow()};
+}
+
+core::WriterLife LifeOf(const DirectoryClaim& claim, const DirectoryClaim& self) {
+  const bool is_here = !claim.boot_id.empty() && claim.boot_id == self.boot_id &&
+                       claim.pid_space != 0 && claim.pid_space == self.pid_space && claim.pid > 0;
+  if (!is_here) return core::WriterLife::kNotSeen;
+  const auto pid = static_cast<pid_t>(claim.pid);
+  const uint64_t start = StartTimeOf(pid);
+  if (start != 0) {
+    const bool is_it = start == claim.start_ticks && IsAlive({pid, start});
+    return is_it ? core::WriterLife::kLives : core::WriterLife::kGone;
+  }
+  // Another user's process may be hidden in /proc.
+  const bool is_there = ::kill(pid, 0) == 0 || errno == EPERM;
+  return is_there ? core::WriterLife::kLives : core::WriterLife::kGone;
+}
+
+}  // namespace
+
+ClaimDesk::ClaimDesk(Reactor& reactor, const Setup& setup, LocalTier* tier, Listener listener)
+    : reactor_(reactor),
+      self_(SelfOf(setup)),
+      listener_(std::move(listener)),
+      machine_(self_),
+      mailbox_(std::make_shared<Mailbox>()),
+      worker_(std::make_unique<CheckpointWorker>(
+          [mailbox = mailbox_](CheckpointDone done) {
+            const auto* claim = std::get_if<ClaimDone>(&done);
+            const std::lock_guard lock(mailbox->mutex);
+            if (claim == nullptr || mailbox->desk == nullptr) return;
+            ClaimDesk* const desk = mailbox->desk;
+            desk->reactor_.Post([desk, done = *claim] { desk->OnDone(done); });
+          },
+          setup.store_host, tier)) {
+  mailbox_->desk = this;
+}
+
+ClaimDesk::~ClaimDesk() {
+  if (timer_ != 0) reactor_.Cancel(timer_);
+  {
+    const std::lock_guard lock(mailbox_->mutex);
+    mailbox_->desk = nullptr;
+  }
+  // A process ends although its storage stands still. The thread that waits for that ends with it.
+  if (!worker_->AwaitIdle(kReleaseMax)) (void)worker_.release();
+}
+
+void ClaimDesk::Want(const std::string& directory) {
+  if (directory_ != directory) {
+    if (!directory_.empty()) Feed(core::ClaimReleased{});
+    directory_ = directory;
+  }
+  Feed(core::ClaimWanted{});
+}
+
+std::string ClaimDesk::Other() const {
+  return machine_.other().has_value() ? core::Say(*machine_.other()) : "another job";
+}
+
+void ClaimDesk::Release() {
+  Feed(core::ClaimReleased{});
+  (void)worker_->AwaitIdle(kReleaseMax);
+}
+
+void ClaimDesk::OnDone(const ClaimDone& done) {
+  if (done.task.directory != directory_) return;
+  if (std::exchange(problem_, done.problem) != done.problem && !done.problem.empty()) {
+    LogWarning("claim_unknown", {{"why", done.problem}});
+  }
+  if (done.task.claim.has_value()) return Feed(core::ClaimWritten{done.is_passed, done.problem});
+  core::ClaimLooked looked{.claim = done.found, .problem = done.problem};
+  if (done.found.has_value()) looked.life = LifeOf(*done.found, self_);
+  Feed(looked);
+}
+
+void ClaimDesk::Feed(const core::ClaimEvent& event) {
+  const Answer before = may();
+  for (const core::ClaimAction& action : machine_.Step(MonotonicNow(), event)) {
+    std::visit([this](const auto& one) { Do(one); }, action);
+  }
+  if (timer_ != 0) reactor_.Cancel(std::exchange(timer_, 0));
+  if (const Instant deadline = machine_.NextDeadline(); !deadline.is_max()) {
+    timer_ = reactor_.CallAt(deadline.nanoseconds(), [this] {
+      timer_ = 0;
+      Feed(core::ClaimTimePassed{});
+    });
+  }
+  const bool has_news = before != may() || told_ != waits_for();
+  told_ = waits_for();
+  // Not from within Want: whoever calls that looks by himself.
+  if (has_news) reactor_.Post([this] { listener_.changed(); });
+}
+
+void ClaimDesk::Do(const core::LookAtClaim&) { worker_->Add(ClaimTask{directory_}); }
+
+void ClaimDesk::Do(const core::WriteClaim& action) {
+  worker_->Add(ClaimTask{directory_, action.claim, action.over});
+}
+
+void ClaimDesk::Do(const core::RemoveClaim& action) {
+  worker_->Add(UnclaimTask{directory_, action.claim});
+}
+
+void ClaimDesk::Do(const core::SayOfClaim& action) {
+  LogWarning("claim", {{"directory", directory_}, {"what", action.text}});
+  listener_.says(Concat(directory_, ": ", action.text));
+}
+
+}  // namespace paceline::agent

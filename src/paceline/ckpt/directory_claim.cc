@@ -1,0 +1,107 @@
+#include "paceline/ckpt/directory_claim.h"
+
+#include <type_traits>
+
+#include "paceline/base/json.h"
+#include "paceline/base/text.h"
+
+namespace paceline::ckpt {
+namespace {
+
+using nlohmann::json;
+
+constexpr char kSchema[] = "paceline.claim/1";
+constexpr uint64_t kClaimBytesMax = 8192;
+
+template <typename T>
+bool Take(const json& object, const char* name, T* value) {
+  const auto found = object.find(name);
+  if (found == object.end()) return false;
+  if constexpr (std::is_same_v<T, std::string>) {
+    if (!found->is_string()) return false;
+  } else if (!found->is_number_integer() ||
+             (std::is_unsigned_v<T> && !found->is_number_unsigned())) {
+    return false;
+  }
+  *value = found->get<T>();
+  return true;
+}
+
+// "": there is none.
+Result<std::string> TextIn(Store* store) {
+  Result<std::string> text = store->Get(kClaimName, kClaimBytesMax);
+  if (text.ok()) return text;
+  const FailureKind kind = text.failure().kind;
+  if (kind == FailureKind::kNotFound || kind == FailureKind::kTooLarge) return std::string();
+  return text.failure();
+}
+
+}  // namespace
+
+std::string ToText(const DirectoryClaim& claim) {
+  return PrintJson(json{{"schema", kSchema},
+                        {"job_id", claim.job_id},
+                        {"host", claim.host},
+                        {"boot_id", claim.boot_id},
+                        {"pid_space", claim.pid_space},
+                        {"pid", claim.pid},
+                        {"start_ticks", claim.start_ticks},
+                        {"since", claim.since},
+                        {"beat", claim.beat}}) +
+         "\n";
+}
+
+std::optional<DirectoryClaim> ParseClaim(const std::string& text) {
+  const json object = ParseJson(text);
+  std::string schema;
+  DirectoryClaim claim;
+  const bool is_claim =
+      object.is_object() && Take(object, "schema", &schema) && schema == kSchema &&
+      Take(object, "job_id", &claim.job_id) && Take(object, "host", &claim.host) &&
+      Take(object, "boot_id", &claim.boot_id) && Take(object, "pid_space", &claim.pid_space) &&
+      Take(object, "pid", &claim.pid) && Take(object, "start_ticks", &claim.start_ticks) &&
+      Take(object, "since", &claim.since) && Take(object, "beat", &claim.beat);
+  return is_claim ? std::optional(std::move(claim)) : std::nullopt;
+}
+
+Result<std::optional<DirectoryClaim>> ReadClaim(Store* store) {
+  ASSIGN_OR_RETURN(const std::string text, TextIn(store));
+  return ParseClaim(text);
+}
+
+Result<void> WriteClaim(Store* store, const std::optional<DirectoryClaim>& over,
+                        const DirectoryClaim& claim) {
+  ASSIGN_OR_RETURN(const std::string there, TextIn(store));
+  if (ParseClaim(there) != over) {
+    return Failure{FailureKind::kFenced, "another claim stands there"};
+  }
+  const std::string text = ToText(claim);
+  Result<void> put = [&]() -> Result<void> {
+    if (there.empty()) return Put(store, kClaimName, text, Store::PutMode::kNew);
+    // Nobody else writes over a claim that is renewed in time, and to have none for a moment would
+    // invite others.
+    const bool is_renewed = over.has_value() && over->IsBySameProcess(claim);
+    if (is_renewed && store->traits().has_folders) {
+      return Put(store, kClaimName, text, Store::PutMode::kReplace);
+    }
+    return store->Exchange(kClaimName, there, std::as_bytes(std::span(text)));
+  }();
+  if (put.ok() || put.failure().kind != FailureKind::kExists) return put;
+  return Failure{FailureKind::kFenced, put.failure().message};
+}
+
+Result<void> RemoveClaim(Store* store, const DirectoryClaim& claim) {
+  ASSIGN_OR_RETURN(const std::optional<DirectoryClaim> there, ReadClaim(store));
+  return there == claim ? store->Remove(kClaimName) : Result<void>();
+}
+
+Result<void> CheckClaim(Store* store, const std::string& job_id) {
+  ASSIGN_OR_RETURN(const std::optional<DirectoryClaim> there, ReadClaim(store));
+  if (!there.has_value() || there->job_id == job_id) return {};
+  // core/storage_wait.h knows the first words.
+  return Failure{FailureKind::kFenced,
+                 Concat("refused for good: job ", there->job_id, " (process ", there->pid, " on ",
+                        there->host, ") saves to ", store->root(), " now")};
+}
+
+}  // namespace paceline::ckpt

@@ -1,0 +1,134 @@
+#pragma once
+
+// One directory, one writer: whether this job may save to its directory of checkpoints, as a pure
+// machine. A claim in the directory names the job that does. The agents of a job, or its keeper,
+// renew the claim; a job with all its worlds, ranks and masters is one writer.
+//
+//   unknown ──nobody's, or its process is gone──▶ ours ──becomes another job's──▶ lost
+//      │ another job's                              ▲
+//      ▼                                            │ unchanged for 30 s
+//   watching ───────────────────────────────────────┘
+//      │ changes, or its process lives on this host
+//      ▼
+//   theirs   until a rank asks again
+//
+// A process of this host is seen to live or not. Of another host nothing is seen but the claim, so
+// a newcomer watches the claim on its own clock. Time in which storage did not answer does not
+// count: the other job could not renew its claim either.
+//
+// Storage that does not answer keeps nobody from training: ranks are admitted, and save to memory.
+// A commit needs the claim. A job that finds its claim taken trains on and saves to memory.
+//
+// Pure: no clock, no chance, no I/O.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "paceline/base/instant.h"
+#include "paceline/model/directory_claim.h"
+
+namespace paceline::core {
+
+// What the host sees of the process that a claim names.
+enum class WriterLife { kNotSeen, kLives, kGone };
+
+// ---- what happened ----
+
+struct ClaimWanted {};  // a rank wants to save there
+struct ClaimLooked {
+  std::optional<DirectoryClaim> claim;
+  WriterLife life = WriterLife::kNotSeen;
+  std::string problem;  // storage could not be read; empty: it was
+};
+struct ClaimWritten {
+  bool is_passed = false;  // another one was there meanwhile: nothing was written
+  std::string problem;     // empty: it stands there
+};
+struct ClaimReleased {};  // no rank saves any more, and nothing is on its way
+struct ClaimTimePassed {};
+
+using ClaimEvent =
+    std::variant<ClaimWanted, ClaimLooked, ClaimWritten, ClaimReleased, ClaimTimePassed>;
+
+// ---- what the host shall do ----
+
+struct LookAtClaim {};  // ClaimLooked follows
+// Write `claim` if what stands there is still `over`; ClaimWritten follows.
+struct WriteClaim {
+  std::optional<DirectoryClaim> over;
+  DirectoryClaim claim;
+};
+struct RemoveClaim {  // if what stands there is that
+  DirectoryClaim claim;
+};
+struct SayOfClaim {  // for people
+  std::string text;
+};
+
+using ClaimAction = std::variant<LookAtClaim, WriteClaim, RemoveClaim, SayOfClaim>;
+
+struct ClaimTimes {
+  Duration renew_every = Duration::Seconds(5);  // also: looked at again after a problem
+  Duration watch_for = Duration::Seconds(30);
+  Duration look_every = Duration::Seconds(1);  // of what is watched
+  // Another agent of the job takes the claim over when it was not renewed for so long.
+  Duration stand_in_after = Duration::Seconds(12);
+  // Storage that has said nothing for so long does not hold up a rank.
+  Duration answer_within = Duration::Seconds(2);
+};
+
+class ClaimMachine {
+ public:
+  // `self` without a beat.
+  explicit ClaimMachine(DirectoryClaim self, ClaimTimes times = {})
+      : self_(std::move(self)), times_(times) {}
+
+  std::vector<ClaimAction> Step(Instant now, const ClaimEvent& event);
+  Instant NextDeadline() const;
+
+  // May a rank open its checkpoints?
+  enum class Answer { kWait, kYes, kNo };
+  Answer answer() const;
+  // The job that has the claim instead; of kNo.
+  const std::optional<DirectoryClaim>& other() const { return other_; }
+  // Why it takes long; empty: it does not.
+  std::string WaitsFor() const;
+
+ private:
+  enum class State { kIdle, kUnknown, kWatching, kOurs, kTheirs, kLost };
+
+  void On(const ClaimWanted& event);
+  void On(const ClaimLooked& event);
+  void On(const ClaimWritten& event);
+  void On(const ClaimReleased& event);
+  void On(const ClaimTimePassed&) {}
+  void Look();
+  void Write(std::optional<DirectoryClaim> over);
+  void Renew(const DirectoryClaim& seen, WriterLife life);
+  void Watch(const DirectoryClaim& seen);
+  void Yield(const DirectoryClaim& seen);
+
+  const DirectoryClaim self_;
+  const ClaimTimes times_;
+  Instant now_;
+  std::vector<ClaimAction> actions_;
+  State state_ = State::kIdle;
+  bool is_asking_ = false;  // an answer of the host is awaited
+  bool is_blind_ = false;   // storage does not answer
+  bool has_admitted_ = false;
+  uint64_t beat_ = 0;
+  Instant look_at_ = Instant::Max();
+  Instant blind_at_ = Instant::Max();
+  std::optional<DirectoryClaim> written_;  // as it stands there, if this process wrote it
+  std::optional<DirectoryClaim> other_;    // as it was seen last
+  Instant unchanged_since_;                // of other_
+};
+
+// "job j1 (process 17 on h1, since …)".
+std::string Say(const DirectoryClaim& claim);
+
+}  // namespace paceline::core

@@ -1,0 +1,28 @@
+#pragma once
+
+// Who saves to a directory of checkpoints. It stands in the directory; docs/formats/directory.md.
+
+#include <cstdint>
+#include <string>
+
+namespace paceline {
+
+struct DirectoryClaim {
+  std::string job_id;
+  // The process that renews the claim: an agent or a keeper.
+  std::string host;
+  std::string boot_id;
+  uint64_t pid_space = 0;  // inode of its pid namespace
+  int64_t pid = 0;
+  uint64_t start_ticks = 0;  // when it was started, after boot
+  std::string since;         // when that process claimed the directory, for people
+  uint64_t beat = 0;         // goes up with each renewal
+
+  bool IsBySameProcess(const DirectoryClaim& other) const {
+    return job_id == other.job_id && boot_id == other.boot_id && pid_space == other.pid_space &&
+           pid == other.pid && start_ticks == other.start_ticks;
+  }
+  bool operator==(const DirectoryClaim&) const = default;
+};
+
+}  // namespace paceline
