@@ -24,8 +24,8 @@ constexpr int64_t kTicksCalm = 1000;
 // What a writer may lack without losing its claim: the watch of 30 s, less a renewal under way.
 constexpr int64_t kLackMaxTicks = 150;
 
-struct Job {
-  explicit Job(uint64_t number, ClaimTimes times)
+struct Contender {
+  explicit Contender(uint64_t number, ClaimTimes times)
       : self{.job_id = "job" + std::to_string(number),
              .host = "h" + std::to_string(number % 2),
              .boot_id = "boot" + std::to_string(number % 2),
@@ -62,7 +62,7 @@ class Swarm {
       const bool is_calm = tick >= kTicks;
       if (!is_calm) Harm();
       if (is_calm) away_until_ = 0;
-      for (Job& job : jobs_) {
+      for (Contender& job : jobs_) {
         Store(&job);
         Act(&job, is_calm);
       }
@@ -74,7 +74,7 @@ class Swarm {
  private:
   void Harm() {
     if (prng_.Chance(1, 600)) away_until_ = tick_ + 1 + static_cast<int64_t>(prng_.Below(500));
-    for (Job& job : jobs_) {
+    for (Contender& job : jobs_) {
       if (prng_.Chance(1, 400)) {
         job.frozen_until = tick_ + 1 + static_cast<int64_t>(prng_.Below(600));
       }
@@ -83,7 +83,7 @@ class Swarm {
   }
 
   // It comes again as another process of the same job.
-  void Kill(Job* job) {
+  void Kill(Contender* job) {
     const int64_t pid = job->self.pid + 3;
     job->self.pid = pid;
     job->machine.emplace(job->self, times_);
@@ -92,15 +92,15 @@ class Swarm {
     job->frozen_until = job->lacks = job->lacked_max = 0;
   }
 
-  WriterLife LifeOf(const Job& viewer, const DirectoryClaim& claim) const {
+  WriterLife LifeOf(const Contender& viewer, const DirectoryClaim& claim) const {
     if (claim.boot_id != viewer.self.boot_id) return WriterLife::kNotSeen;
-    for (const Job& job : jobs_) {
+    for (const Contender& job : jobs_) {
       if (job.self.pid == claim.pid) return WriterLife::kLives;
     }
     return WriterLife::kGone;
   }
 
-  void Store(Job* job) {
+  void Store(Contender* job) {
     while (!job->calls.empty() && job->calls.front().at <= tick_) {
       const ClaimAction what = std::move(job->calls.front().what);
       job->calls.pop_front();
@@ -118,7 +118,7 @@ class Swarm {
     }
   }
 
-  void Act(Job* job, bool is_calm) {
+  void Act(Contender* job, bool is_calm) {
     const bool is_frozen = tick_ < job->frozen_until && !is_calm;
     job->lacks = is_frozen || tick_ < away_until_ ? job->lacks + 1 : 0;
     job->lacked_max = std::max(job->lacked_max, job->lacks);
@@ -140,7 +140,7 @@ class Swarm {
   }
 
   // A writer that lives, and can reach storage, keeps its directory.
-  void Check(const Job& job) {
+  void Check(const Contender& job) {
     if (!there_.has_value() || there_->job_id == job.self.job_id) return;
     const auto had = had_it_.find(job.self.pid);
     if (had == had_it_.end() || job.lacked_max > kLackMaxTicks) return;
@@ -150,7 +150,7 @@ class Swarm {
   // Of those who want the directory one has it, and says so again and again.
   std::string AtTheEnd() const {
     if (!there_.has_value()) return "nobody has the directory";
-    for (const Job& job : jobs_) {
+    for (const Contender& job : jobs_) {
       if (job.self.pid != there_->pid) continue;
       const bool renews = there_->beat > 0 && job.machine->answer() == ClaimMachine::Answer::kYes;
       return renews ? "" : "who has the directory does not know it";
@@ -160,7 +160,7 @@ class Swarm {
 
   Prng prng_;
   const ClaimTimes times_;
-  std::vector<Job> jobs_;
+  std::vector<Contender> jobs_;
   std::optional<DirectoryClaim> there_;
   std::map<int64_t, int64_t> had_it_;  // by pid
   int64_t away_until_ = 0;
