@@ -73,7 +73,7 @@ def test_row_47_an_error_in_the_background_is_raised_by_wait(tmp_path: Path) -> 
     place = tmp_path / "c"
     ckpt = Checkpointer(place, every=1)
     ckpt.restore(state)
-    place.rmdir()
+    place.rename(tmp_path / "away")
     place.write_text("a file, where a folder was")
     ticket = ckpt.save(0, state)
     with pytest.raises(CheckpointError, match="Not a directory") as raised:
