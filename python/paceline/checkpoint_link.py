@@ -93,7 +93,10 @@ class Link:
         self.opened = self.request(hello, "opened")
 
     def close(self) -> None:
-        """Say goodbye, and wait a moment until the keeper has heard it."""
+        """Tell the keeper that this rank closes, and wait briefly for its answer.
+
+        The keeper gives the claim on the directory back before it answers.
+        """
         if self._socket is not None:
             with contextlib.suppress(OSError, Refused, _LateError):
                 self._send({"op": "close"})

@@ -1,4 +1,4 @@
-"""Which directory this is. What was in memory for one that was deleted is not for the next one.
+"""The identity of a directory of checkpoints: tells a deleted one from its successor.
 
 A marker in the directory has a random id; docs/formats/directory.md. In a copy of the directory the
 id is the same, and the marker's inode or its change time is not: nothing can copy that time.
@@ -14,6 +14,8 @@ import threading
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
+
+from paceline.whole_file import write_whole
 
 MARKER = ".paceline-id"
 _ID_BYTES = 16
@@ -35,7 +37,7 @@ class Identity:
 
 
 def look(directory: str) -> Identity | None:
-    """Who that directory is; None: it has no marker. OSError: nobody can say now."""
+    """The identity of that directory. None if it has no marker; OSError if it cannot be read."""
     try:
         with open(os.path.join(directory, MARKER), "rb") as file:
             text = file.read(_MARKER_BYTES_MAX).decode("ascii", "replace").strip()
@@ -46,7 +48,7 @@ def look(directory: str) -> Identity | None:
 
 
 def mark(directory: str) -> bool:
-    """Give that directory an id if it has none. True: it had none, and this call gave it one."""
+    """Give that directory a marker if it has none. True if this call made the marker."""
     if look(directory) is not None:
         return False
     name = secrets.token_hex(_ID_BYTES)
@@ -65,13 +67,13 @@ def mark(directory: str) -> bool:
 
 
 def key_of(directory: str, folder: Path, has_memory: Callable[[str], bool], patience: float) -> str:
-    """What images in memory for `directory` belong to: its path and its id.
+    """The key of the images in memory for `directory`: made of its path and its marker.
 
-    `folder` remembers what a directory was, and `has_memory(key)` says whether images are kept for
-    that. A directory that cannot be read, or whose file system is not mounted, is not deleted: then
-    it is what it was.
+    `folder` has a note of the identity that the directory had before; `has_memory(key)` says
+    whether images are kept under that key. If the directory cannot be read, or its file system is
+    not mounted, it is not deleted: the key is the one before.
     """
-    note = folder / f"{_short(directory)}.directory"
+    note = folder / f"{short_name(directory)}.directory"
     before = _recall(note)
     known = before.key(directory) if before is not None else ""
     if before is not None and not has_memory(known):
@@ -101,7 +103,10 @@ def key_of(directory: str, folder: Path, has_memory: Callable[[str], bool], pati
 
 
 def _identify(directory: str, before: Identity | None) -> Identity | None:
-    """None: its file system is another one than before, and it has no marker: not mounted."""
+    """The identity of the directory, with a new marker if it has none.
+
+    None if there is no marker and the device is another one than before: it is not mounted.
+    """
     now = look(directory)
     if now is not None:
         return now
@@ -120,11 +125,10 @@ def _recall(note: Path) -> Identity | None:
 
 
 def _remember(note: Path, now: Identity) -> None:
-    making = note.with_suffix(f".new-{os.getpid()}")
     with contextlib.suppress(OSError):  # the next run knows less
-        making.write_text(json.dumps(asdict(now)))
-        making.replace(note)
+        write_whole(note, json.dumps(asdict(now)))
 
 
-def _short(directory: str) -> str:
-    return hashlib.sha256(directory.encode()).hexdigest()[:16]
+def short_name(text: str) -> str:
+    """A name of 16 letters for a text of any length; the same in every process."""
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

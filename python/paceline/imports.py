@@ -18,6 +18,7 @@ from typing import cast
 
 from paceline.entry import Entry
 from paceline.launch import cache_dir, import_environment
+from paceline.whole_file import write_whole
 
 SCHEMA = "paceline.imports/1"
 _MODULES_MAX = 20_000
@@ -107,7 +108,6 @@ class ImportList:
 
     def save(self, path: Path) -> None:
         """Replace the file; a failure only costs time at the next start."""
-        temporary = path.with_suffix(f".{os.getpid()}.tmp")
         fields = {
             "schema": SCHEMA,
             "modules": list(self.modules),
@@ -116,8 +116,7 @@ class ImportList:
         }
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            temporary.write_text(json.dumps(fields), encoding="utf-8")
-            os.replace(temporary, path)
+            write_whole(path, json.dumps(fields))
         except OSError as error:
             print(f"paceline: no import list: {error}", file=sys.stderr)
 

@@ -26,7 +26,7 @@ NUMBERS |= {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)
 
 
 class UnwritableError(TypeError):
-    """Why a value of a known kind cannot be written."""
+    """The value is of a known kind, and JSON cannot hold it; the text says why."""
 
 
 def encode(value: object, where: str, write: Write) -> Json | None:

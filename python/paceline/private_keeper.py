@@ -1,7 +1,6 @@
 """Starts the keeper of checkpoints for ranks that paceline has not started."""
 
 import contextlib
-import hashlib
 import os
 import socket
 import stat
@@ -13,9 +12,10 @@ from pathlib import Path
 from paceline import launch, progress
 from paceline.checkpoint_link import Fields, Link, Refused
 from paceline.data_order import DataError
-from paceline.directory_id import key_of
+from paceline.directory_id import key_of, short_name
 from paceline.foreign_world import Own, find_group, launcher, meet
 from paceline.plan import CheckpointError, Place
+from paceline.whole_file import write_whole
 
 _PATIENCE = 1.0  # seconds; a file system answers within milliseconds
 _START_SECONDS = 60.0
@@ -39,31 +39,34 @@ def start(directory: str, terms: Fields) -> tuple[Place, str, Fields]:
 
 
 def _key(directory: str, folder: Path) -> str:
-    """What images in memory belong to: every run that saves to this directory finds what the one
-    before left there; one after the directory was deleted does not."""
+    """The key of the images in memory that belong to this directory.
+
+    A later run on the same directory has the same key and finds them. If the directory was deleted
+    and made again, its key is a new one.
+    """
     if not directory.startswith("/"):
         return directory
     return key_of(directory, folder, lambda key: _has_keeper(folder, key), _PATIENCE)
 
 
 def _key_of_launcher(directory: str, folder: Path) -> str:
-    """The same. Ranks that their launcher starts again go on, whatever became of the directory."""
-    who = hashlib.sha256(f"{directory} {launcher()}".encode()).hexdigest()[:16]
-    note = folder / f"{who}.key"
+    """The same for ranks of a launcher: if it starts them again, they keep the key that they had.
+
+    So they go on from memory, even if the directory was deleted meanwhile.
+    """
+    note = folder / f"{short_name(f'{directory} {launcher()}')}.key"
     with contextlib.suppress(OSError):
         key = note.read_text()
         if _has_keeper(folder, key):
             return key
     key = _key(directory, folder)
     with contextlib.suppress(OSError):  # a restart knows less
-        making = note.with_suffix(f".new-{os.getpid()}")
-        making.write_text(key)
-        making.replace(note)
+        write_whole(note, key)
     return key
 
 
 def _keeper(directory: str, folder: Path, key: str, *, starts: bool = True) -> str:
-    """Its socket. Of several ranks of a host one starts it, and the others wait for it."""
+    """The socket of the keeper. One rank of each host starts the keeper, the others wait for it."""
     job = _job_of(key)
     path = str(folder / f"{job}.sock")
     if starts and not _answers(path):
@@ -102,7 +105,7 @@ def _start_leases() -> tuple[str, str]:
     who = launcher()
     boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     name = f"{who['pid']}:{who['start']}"
-    job = "leases-" + hashlib.sha256(f"{boot_id} {name}".encode()).hexdigest()[:16]
+    job = "leases-" + short_name(f"{boot_id} {name}")
     path = str(_runtime_folder() / f"{job}.sock")
     folder = os.path.join(_state_home(), "paceline", "leases", job)
     if _answers(path):
@@ -122,7 +125,7 @@ def _start_leases() -> tuple[str, str]:
 
 
 def _job_of(key: str) -> str:
-    return "private-" + hashlib.sha256(key.encode()).hexdigest()[:16]
+    return "private-" + short_name(key)
 
 
 def _has_keeper(folder: Path, key: str) -> bool:
@@ -130,7 +133,7 @@ def _has_keeper(folder: Path, key: str) -> bool:
 
 
 def _lead(directory: str, key: str, words: Fields) -> str:
-    """What the keepers of other hosts join this host's with."""
+    """The join string with which the keepers of other hosts connect to this host's keeper."""
     path = _keeper(directory, _runtime_folder(), key)
     try:
         fields = Link.ask(path, {"op": "lead", **words}, "leads")

@@ -61,15 +61,15 @@ class Restoring:
         self._collect()
 
     def leave_out(self, sentence: str) -> None:
-        """What does not fit: an error when all has to, else it is told."""
+        """Note what does not fit: an error if all has to fit, else a line of `left_out`."""
         (self.problems if self.strict else self.left_out).append(sentence)
 
     def has_entry(self, key: str) -> bool:
-        """Whether more than tensors was saved of that entry."""
+        """Whether the notes of the checkpoint have that entry."""
         return key in cast("dict[str, notes.Json]", self.own.get("entries", {}))
 
     def entry(self, key: str) -> notes.Json | None:
-        """What was saved of that entry beside its tensors; None: nothing, and it is told."""
+        """The notes of that entry. None if the entry was not saved; `leave_out` has noted that."""
         entries = cast("dict[str, notes.Json]", self.own.get("entries", {}))
         if key not in entries:
             self.leave_out(f"{key} was not saved")
@@ -94,8 +94,10 @@ class Restoring:
         return self._children.get(parent, [])
 
     def want(self, key: str, tensor: object) -> bool:
-        """`tensor` shall be filled with what was saved as `key`. False: it cannot be, which is
-        told."""
+        """Plan to fill `tensor` with what was saved as `key`.
+
+        False if the saved tensor does not fit; the reason is in `problems` or `left_out` then.
+        """
         self._asked.add(key)
         box = self._framework.box(key, tensor)
         self._take(tensor)
@@ -108,7 +110,10 @@ class Restoring:
         self._wanted.append((self._framework.target(key, tensor), parts))
 
     def _fitting(self, key: str, wanted: Box) -> list[Part] | None:
-        """What was saved of that box; None: it does not fit, which is told."""
+        """The saved parts that cover the box `wanted`.
+
+        None if the saved tensor does not fit; the reason is in `problems` or `left_out` then.
+        """
         parts = self._parts_of(key)
         if not parts:
             return self.leave_out(f"{key} was not saved")
@@ -148,6 +153,8 @@ class Restoring:
 
         Else a new one on the device of `there`, or cut as `like` is, which is a parameter.
         """
+        if self._is_planned(key, there):
+            return there
         box = self.whole(key)
         if box is None:
             self.problems.append(f"{key} was not saved")
@@ -161,6 +168,13 @@ class Restoring:
         made = self._made(box, there, like, tag)
         self.want(key, made)
         return made
+
+    def _is_planned(self, key: str, tensor: object) -> bool:
+        """A rehearsal overrides this: whether the plan saves this very tensor as `key`.
+
+        Nothing of such a tensor can differ, so nobody has to compare it.
+        """
+        return False
 
     def _made(self, box: Box, there: object, like: object, tag: str) -> object:
         return self._framework.tensor_for(box, there, like=like, tag=tag)
@@ -181,7 +195,7 @@ class Restoring:
         return notes.decode(saved, own=own, there=there, where=key, told=told)
 
     def compare(self, key: str, live: Callable[[], object], back: object) -> None:
-        """What a rehearsal overrides: `back` shall be as `live()` is."""
+        """A rehearsal overrides this: it notes where `back`, as decoded, differs from `live()`."""
 
     def _why_new(self, key: str, there: object, box: Box) -> str:
         """Why `there` cannot be filled where it is; empty: it can be."""

@@ -24,6 +24,7 @@ from paceline import bootstrap, imports, progress, spawn
 from paceline.entry import Entry
 from paceline.imports import ImportList
 from paceline.server import Server, Warmth, start_time
+from paceline.whole_file import write_whole
 
 _RETRIES_MAX = 5
 _LOCK_SECONDS = 5.0
@@ -181,9 +182,7 @@ def _write_info(options: argparse.Namespace) -> None:
         "socket": options.socket,
         "keep_warm": options.keep_warm,
     }
-    temporary = f"{options.info}.{os.getpid()}.tmp"
-    Path(temporary).write_text(json.dumps(info), encoding="utf-8")
-    os.replace(temporary, options.info)
+    write_whole(options.info, json.dumps(info))
 
 
 def _tell_ready(fd: int) -> None:

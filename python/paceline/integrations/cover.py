@@ -1,4 +1,4 @@
-"""Whether boxes make up an array: each element is in one of them, and in one only."""
+"""Checks that boxes tile an array: each element of the array is in exactly one box."""
 
 from collections.abc import Sequence
 from math import prod
@@ -7,7 +7,7 @@ Box = tuple[tuple[int, ...], tuple[int, ...]]  # offset and extent
 
 
 def is_tiled(whole: tuple[int, ...], boxes: Sequence[Box]) -> bool:
-    """Whether they tile an array of that shape. False also for boxes of another dimension."""
+    """Whether `boxes` tile an array of the shape `whole`. False if a box has other dimensions."""
     for offset, extent in boxes:
         if not len(offset) == len(extent) == len(whole):
             return False
@@ -21,13 +21,13 @@ def is_tiled(whole: tuple[int, ...], boxes: Sequence[Box]) -> bool:
 
 
 def _overlap(boxes: Sequence[Box]) -> bool:
-    """Whether two of them share an element."""
+    """Whether two of the boxes have an element in common."""
     if len(boxes) < 2:
         return False
     axes = range(len(boxes[0][0]))
     if not axes:
         return True  # two boxes of a number alone
-    # Along the axis that tells most of them apart, few reach into the next one.
+    # Sorted along the axis with the most different begins, few boxes reach into the next one.
     axis = max(axes, key=lambda one: len({offset[one] for offset, _extent in boxes}))
     ordered = sorted(boxes, key=lambda box: box[0][axis])
     open_ones: list[Box] = []
