@@ -155,7 +155,8 @@ class BaseCheckpointer(ABC):
         """Wait until the last save is in storage. A second call does nothing.
 
         A storage that refuses it is tried for `timers.storage_wait`, 10 minutes by default; then
-        this raises `CheckpointError`, and the job ends with exit code 11 and keeps its memory.
+        this raises `CheckpointError`. A job of `paceline run` that would have ended with 0 ends
+        with exit code 11 then, and keeps its memory.
         If nothing keeps the last save (every slot was in use, or the device failed), one line on
         stderr says so, and `close` waits for the save before it.
         """
@@ -285,7 +286,8 @@ class BaseCheckpointer(ABC):
         """Fill `state` with the newest whole step that all ranks can have; the step to do next.
 
         0 when there is no checkpoint. With `strict=False` what does not fit is left out, and
-        `restored` says what. After a save it is this rank's last one, once all ranks have that.
+        `restored` says what. After a save, this waits until all ranks have this rank's last save,
+        and loads that.
         """
         self._check_open("restore")
         self._settle()

@@ -40,7 +40,7 @@ std::optional<CheckpointTerms> TermsIn(const json& message) {
   return terms;
 }
 
-// Who says it.
+// The process that sent the message, with its start time.
 ProcessId ProcessIn(const json& message) {
   const auto pid = static_cast<pid_t>(JsonInt<int32_t>(message, "pid", 0));
   return {pid, StartTimeOf(pid)};
@@ -108,7 +108,7 @@ void CheckpointStation::OnLine(LineServer::PeerId peer, const std::string& line)
   }
 }
 
-// Whoever waits long is told for what.
+// Keeps the message until `Readmit`. A rank that waits for 10 s is told what it waits for.
 void CheckpointStation::Wait(Waiting waiting) {
   std::erase_if(waiting_, [&waiting](const Waiting& one) { return one.peer == waiting.peer; });
   waiting_.push_back(std::move(waiting));
@@ -181,8 +181,8 @@ void CheckpointStation::OnOpen(LineServer::PeerId peer, const json& message) {
   listener_.ranks();
 }
 
-// Each would overwrite what the other saves. A connection of a dead process says nothing: a child
-// of it may hold the socket open.
+// The error for a second living process of the same rank: each would overwrite what the other
+// saves. Connections of dead processes do not count: a child may hold the socket open.
 std::optional<core::AnswerProblem> CheckpointStation::TakenBy(LineServer::PeerId peer,
                                                               const Opener& opener) const {
   for (const auto& [other, before] : openers_) {

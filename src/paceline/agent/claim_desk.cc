@@ -19,7 +19,8 @@ namespace {
 
 using Answer = core::ClaimMachine::Answer;
 
-// A storage that stands still keeps its claim: nobody else may know better.
+// How long a release waits for storage. If storage hangs, this job's claim stays in the directory
+// and ends by its silence.
 constexpr Duration kReleaseMax = Duration::Seconds(1);
 
 std::string HostName() {
@@ -92,7 +93,7 @@ ClaimDesk::~ClaimDesk() {
     const std::lock_guard lock(mailbox_->mutex);
     mailbox_->desk = nullptr;
   }
-  // A process ends although its storage stands still. The thread that waits for that ends with it.
+  // If storage hangs, the worker's thread cannot be joined. It ends with the process.
   if (!worker_->AwaitIdle(kReleaseMax)) (void)worker_.release();
 }
 

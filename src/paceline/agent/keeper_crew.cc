@@ -20,7 +20,7 @@ std::string Bracketed(const std::string& host) {
   return is_bare ? Concat("[", host, "]") : host;
 }
 
-// Of "host-3" the node 4; host 0 does not register with itself.
+// "host-3" is node 4. None for other names, and for host 0, which does not register with itself.
 std::optional<NodeId> NodeOf(std::string_view name) {
   if (!TakePrefix(&name, kNamePrefix)) return std::nullopt;
   const std::optional<uint32_t> host = ParseWhole<uint32_t>(name);
@@ -52,7 +52,7 @@ absl::StatusOr<std::unique_ptr<KeeperCrew>> KeeperCrew::Start(Reactor& reactor, 
   ASSIGN_OR_RETURN(const wire::ServerCredentials credentials,
                    wire::MakeServerCredentials(job_id, wire::MakeToken()));
   ASSIGN_OR_RETURN(crew->own_, wire::MakeClientCredentials(credentials, {Concat(kNamePrefix, 0)}));
-  // Nobody else's events are for a keeper; those that end something have no effect.
+  // A keeper takes the events of agents only: it refuses all requests of users, a stop too.
   const auto sink = [reactor = &reactor, self = crew->self_](wire::ServerEvent event) {
     if (auto* said = std::get_if<wire::AgentSaid>(&event)) {
       reactor->Post([self, said = std::move(*said)] {

@@ -55,12 +55,12 @@ class KeeperCrew {
 
   // The keepers of hosts 1 … hosts - 1 have registered.
   bool IsWhole(uint32_t hosts) const;
-  // In the memory of the other hosts.
+  // The newest generation of images in the memory of the other hosts; 0: there are none.
   uint64_t newest_generation() const;
   bool has_ranks() const;
   std::vector<NodeId> Connected() const;  // in order
 
-  // The world has begun, for those who come later, too.
+  // Tells all members that the world of `generation` has begun, and each one that joins later.
   void Begin(Generation generation);
   void Send(NodeId node, const CheckpointOrder& order);
 

@@ -12,7 +12,7 @@
 namespace paceline::agent {
 namespace {
 
-// Of one try to enroll; how long the end of a link may have to wait.
+// Timeout of one try to enroll. The destructor may have to wait for so long.
 constexpr Duration kTryMax = Duration::Seconds(2);
 constexpr std::chrono::milliseconds kPause{200};
 

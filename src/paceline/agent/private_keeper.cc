@@ -35,12 +35,12 @@
 namespace paceline::agent {
 namespace {
 
-// Of a world of several hosts it is rank 0's.
+// The node of this host. In a world of several hosts, of rank 0's host.
 constexpr NodeId kOwn(1);
 // After its ranks and their launcher have gone the keeper stays for a while: the next run may find
 // everything warm.
 constexpr int64_t kLingerNs = 60'000'000'000;
-// Starts of all ranks whose late ranks are still known.
+// Ended attempts that are remembered, so that their late ranks are refused.
 constexpr size_t kPastMax = 256;
 
 // In the names of arenas, so that hosts are told apart and a later keeper of this one finds them.
@@ -50,7 +50,7 @@ std::string NodeName() {
                                                           : "keeper";
 }
 
-// What may be lost together with this host.
+// The failure domain of this host: a name of the user's, or the host alone.
 std::string Domain() {
   const char* named = std::getenv("PACELINE_FAILURE_DOMAIN");
   return named != nullptr && *named != '\0' ? CleanText(named) : BootId();
@@ -97,7 +97,7 @@ class PrivateKeeper {
   void Form(const RankWorld& world) {
     is_ending_ = false;
     station_->ReleaseClaim();
-    // That of the world before; rank 0's keeper may already have made the next one.
+    // Ends the crew of the world before. Rank 0's keeper may already have made the next crew.
     const bool is_crew_past = crew_ != nullptr && crew_->attempt() == attempt_;
     if (is_crew_past) crew_.reset();
     if (!attempt_.empty()) past_.push_back(attempt_);
@@ -203,7 +203,7 @@ class PrivateKeeper {
     OnIdle();
   }
 
-  // May the ranks of that world, which has not begun here, train?
+  // Returns true when all hosts of that world are connected, so that its ranks may train.
   bool HasBegun(const RankWorld& world) {
     if (world.hosts == 1) return true;
     if (world.host == 0) {
@@ -222,7 +222,7 @@ class PrivateKeeper {
             .age = MonotonicNow() - began_,
             .has_ended = {},
             .members = Members(),
-            // Of ranks that have ended nobody waits but the next ones, which shall not wait long.
+            // Once all ranks have ended, only the next run waits for this write: no retries.
             .storage_wait = is_ending_ ? Duration() : storage_wait_};
   }
 
@@ -372,7 +372,8 @@ class PrivateKeeper {
   Reactor::TimerId idle_timer_ = 0;
   ProcessWatch ranks_;      // by pid
   ProcessWatch launchers_;  // by pid
-  // Of several hosts, at that of rank 0, and at the others. Last: their threads post to the loop.
+  // With several hosts, the keeper of rank 0's host has a crew and the others have a link. They
+  // stand last, because their threads post to the loop.
   std::unique_ptr<KeeperCrew> crew_;
   std::unique_ptr<KeeperLink> link_;
 };

@@ -14,7 +14,7 @@ struct BookFolder {
     book.restore = fact;
     if (fact.from == RestoreOrder::From::kMemory) ++book.memory_restores;
     if (fact.from == RestoreOrder::From::kStorage) ++book.storage_restores;
-    // The world goes on from before it: nobody will ever want it in storage.
+    // The world restored an older step, so this step is dropped and never persisted.
     const bool is_dead = book.not_stored.has_value() && IsGivenUp(book, book.not_stored->saved);
     if (is_dead) book.not_stored.reset();
     if (book.not_stored.has_value()) book.not_stored->is_final = false;  // a new world tries anew

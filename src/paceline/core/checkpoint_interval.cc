@@ -69,8 +69,8 @@ SavedStep CheckpointLedger::NewestSaved(const World& world) const {
   return newest;
 }
 
-// Announces the next save that goes to storage, once it is due. A branch that begins before that
-// save was made comes after it: then the first save of the branch goes to storage.
+// Announces the next save that goes to storage, once it is due. If a branch starts before the
+// announced save is made, the first save of the branch goes to storage instead.
 void CheckpointLedger::PlanHold(Instant now, const CheckpointView& view) {
   const World& world = *view.world;
   if (planned_for_ != world.generation) {

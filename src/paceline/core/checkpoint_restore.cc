@@ -91,8 +91,8 @@ Seen Look(const Memories& memories, SavedStep saved) {
           {node, {report.place, report.address, image.place, image.is_copy}, image.root});
     }
   }
-  // What was there when the step was replicated, and has gone with its host. This master has seen
-  // it, or an earlier one has told the nodes that are left.
+  // Hashes of images that a lost host had when the step was replicated. This master saw them, or
+  // an earlier master told them to the nodes that are left.
   if (seen.root_of.empty()) return seen;
   const auto known = memories.roots.find(saved);
   if (known != memories.roots.end()) {

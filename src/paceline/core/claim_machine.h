@@ -17,7 +17,8 @@
 // count: the other job could not renew its claim either.
 //
 // Storage that does not answer keeps nobody from training: ranks are admitted, and save to memory.
-// A commit needs the claim. A job that finds its claim taken trains on and saves to memory.
+// A commit is refused while another job's claim stands in the directory; without any claim it is
+// not. A job that finds its claim taken trains on and saves to memory.
 //
 // Pure: no clock, no chance, no I/O.
 

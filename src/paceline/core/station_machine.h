@@ -76,7 +76,8 @@ struct ImageSealed {
 struct RestoreAsked {
   StationPeer peer = 0;
   uint32_t world_size = 0;  // of its world; 0: it wants the images of all ranks
-  // Its last save in this world, if any: that is newer than what the world began with.
+  // The rank's last save in this world, if it has made one. It is newer than the step that the
+  // world restored at its start.
   std::optional<SavedStep> after = {};
 };
 struct DurabilityAsked {  // of a save of the rank's world

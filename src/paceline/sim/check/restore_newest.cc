@@ -162,9 +162,9 @@ class RestoreNewest final : public Check {
     return saved;
   }
 
-  // What a rank has nothing of is taken from any other rank, where all hold the same tensors. A
-  // rank whose host still has something that it saved in that world keeps to that, for its own
-  // random numbers.
+  // Where all ranks hold the same tensors, a rank without an image takes another rank's. A rank
+  // whose host still has an image that it saved in that world takes that one, for its own random
+  // numbers.
   std::set<SavedStep> EqualsOf(SimWorld& world, Node& node, uint32_t rank,
                                const World& formed) const {
     std::set<SavedStep> saved;

@@ -31,7 +31,7 @@ class StoredOnTime final : public Check {
     }
     if (!ready_since_.has_value()) ready_since_ = turn.now;
     if (!std::holds_alternative<core::TimePassed>(turn.event)) return;
-    // The ledger notes it when all nodes of the world are there.
+    // The ledger notes the first save only when all nodes of the world are connected.
     if (seen_in_ == generation_ && !first_save_at_.has_value()) first_save_at_ = turn.now;
     const std::optional<Instant> since = committed_at_.has_value() ? committed_at_ : first_save_at_;
     if (announced_ == generation_ || !since.has_value()) return;
