@@ -8,6 +8,7 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import secrets
 import sys
 import threading
@@ -20,6 +21,7 @@ from paceline.whole_file import write_whole
 MARKER = ".paceline-id"
 _ID_BYTES = 16
 _MARKER_BYTES_MAX = 256
+_CHECKPOINT = re.compile(r"step-\d+-g(\d{1,18})(?:-b\d+)?")
 
 
 @dataclass(frozen=True)
@@ -66,8 +68,12 @@ def mark(directory: str) -> bool:
     return True
 
 
-def key_of(directory: str, folder: Path, has_memory: Callable[[str], bool], patience: float) -> str:
-    """The key of the images in memory for `directory`: made of its path and its marker.
+def look_up(
+    directory: str, folder: Path, has_memory: Callable[[str], bool], patience: float
+) -> tuple[str, int]:
+    """The key of the images in memory for `directory`, and the newest generation stored there.
+
+    The key is made of the path and the marker. The generation is 0 if nothing is stored.
 
     `folder` has a note of the identity that the directory had before; `has_memory(key)` says
     whether images are kept under that key. If the directory cannot be read, or its file system is
@@ -78,12 +84,12 @@ def key_of(directory: str, folder: Path, has_memory: Callable[[str], bool], pati
     known = before.key(directory) if before is not None else ""
     if before is not None and not has_memory(known):
         before = None
-    found: list[Identity | None] = []
+    found: list[tuple[Identity | None, int]] = []
     errors: list[OSError] = []
 
     def ask() -> None:
         try:
-            found.append(_identify(directory, before))
+            found.append((_identify(directory, before), _newest_generation(directory)))
         except OSError as error:
             errors.append(error)
 
@@ -91,15 +97,15 @@ def key_of(directory: str, folder: Path, has_memory: Callable[[str], bool], pati
     asking = threading.Thread(target=ask, name="directory-id", daemon=True)
     asking.start()
     asking.join(patience)
-    now = found[0] if found else None
+    now, newest = found[0] if found else (None, 0)
     if now is not None:
         _remember(note, now)
-        return now.key(directory)
+        return now.key(directory), newest
     if before is None:
-        return directory
+        return directory, newest
     why = "is not mounted" if found else "cannot be read"
     print(f"paceline: {directory} {why}; what is in memory goes on", file=sys.stderr, flush=True)
-    return known
+    return known, newest
 
 
 def _identify(directory: str, before: Identity | None) -> Identity | None:
@@ -114,6 +120,12 @@ def _identify(directory: str, before: Identity | None) -> Identity | None:
         return None
     mark(directory)
     return look(directory)
+
+
+def _newest_generation(directory: str) -> int:
+    """The highest generation in the names of its checkpoints; 0: there are none."""
+    names = map(_CHECKPOINT.fullmatch, os.listdir(directory))
+    return max((int(name[1]) for name in names if name), default=0)
 
 
 def _recall(note: Path) -> Identity | None:

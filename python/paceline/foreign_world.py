@@ -51,7 +51,8 @@ class ForeignWorld:
 
     words: Fields
     starts_keeper: bool  # this rank is the first one of its host
-    key: str  # what images in memory belong to
+    key: str  # of the images in memory
+    stored_generation: int = 0  # the newest one in the directory of checkpoints
 
 
 def find_group(directory: str) -> Group | None:
@@ -83,7 +84,8 @@ class Own:
     directory: str
     terms: Fields
     folder: Path  # has the keeper's socket
-    key: str = ""  # what images in memory belong to; rank 0's counts
+    key: str = ""  # of the images in memory; rank 0's counts, as its stored_generation does
+    stored_generation: int = 0
 
 
 def meet(group: Group, own: Own, lead: Lead) -> ForeignWorld:
@@ -92,7 +94,8 @@ def meet(group: Group, own: Own, lead: Lead) -> ForeignWorld:
     host = _host(own.folder)
     word: Fields = {"word": secrets.token_hex(16), "host": host, "terms": own.terms}
     address = _address_towards(os.environ.get("MASTER_ADDR", ""))
-    talk = _Talk(group, f"{number}", {**word, "address": address, "key": own.key})
+    word |= {"address": address, "key": own.key, "stored": own.stored_generation}
+    talk = _Talk(group, f"{number}", word)
     world = talk.lead(lead) if group.rank == 0 else talk.follow()
     if "why" in world:
         raise CheckpointError(
@@ -107,7 +110,8 @@ def meet(group: Group, own: Own, lead: Lead) -> ForeignWorld:
     if "join" in world:
         words |= {"join": world["join"], "address": address}
     first = next(seat[1] for seat in seats if seat[0] == index)
-    return ForeignWorld(words, first == group.rank, str(world["key"]))
+    stored = cast("int", world["stored"])
+    return ForeignWorld(words, first == group.rank, str(world["key"]), stored)
 
 
 class _Talk:
@@ -200,8 +204,8 @@ def _agree(words: list[Fields], lead: Lead) -> Fields:
             seats[-1][2] += 1
         else:
             seats.append([host, rank, 1])
-    key = words[0]["key"]
-    world: Fields = {"attempt": attempt, "seats": seats, "hosts": hosts, "key": key}
+    told = {name: words[0][name] for name in ("key", "stored")}
+    world: Fields = {"attempt": attempt, "seats": seats, "hosts": hosts, **told}
     if len(hosts) > 1:
         other = next(word for word in words if word["host"] != hosts[0])
         address = _address_towards(str(other["address"]))

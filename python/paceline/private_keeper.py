@@ -12,7 +12,7 @@ from pathlib import Path
 from paceline import launch, progress
 from paceline.checkpoint_link import Fields, Link, Refused
 from paceline.data_order import DataError
-from paceline.directory_id import key_of, short_name
+from paceline.directory_id import look_up, short_name
 from paceline.foreign_world import Own, find_group, launcher, meet
 from paceline.plan import CheckpointError, Place
 from paceline.whole_file import write_whole
@@ -27,29 +27,31 @@ def start(directory: str, terms: Fields) -> tuple[Place, str, Fields]:
     folder = _runtime_folder()
     words: Fields = {"launcher": launcher()}
     if group is None:
-        path = _keeper(directory, folder, _key(directory, folder))
+        key, words["stored_generation"] = _key(directory, folder)
+        path = _keeper(directory, folder, key)
         return Place(rank=0, world_size=1, generation=-1), path, words
     # All ranks, on all hosts, take rank 0's word for which directory that is.
-    key = _key_of_launcher(directory, folder) if group.rank == 0 else ""
-    own = Own(directory, terms, folder, key)
+    key, stored = _key_of_launcher(directory, folder) if group.rank == 0 else ("", 0)
+    own = Own(directory, terms, folder, key, stored)
     world = meet(group, own, lambda lead: _lead(directory, key, lead))
     words["world"] = world.words
+    words["stored_generation"] = world.stored_generation
     path = _keeper(directory, folder, world.key, starts=world.starts_keeper)
     return Place(rank=group.rank, world_size=group.size, generation=-1), path, words
 
 
-def _key(directory: str, folder: Path) -> str:
-    """The key of the images in memory that belong to this directory.
+def _key(directory: str, folder: Path) -> tuple[str, int]:
+    """The key of the images in memory that belong to this directory, and its newest generation.
 
     A later run on the same directory has the same key and finds them. If the directory was deleted
     and made again, its key is a new one.
     """
     if not directory.startswith("/"):
-        return directory
-    return key_of(directory, folder, lambda key: _has_keeper(folder, key), _PATIENCE)
+        return directory, 0
+    return look_up(directory, folder, lambda key: _has_keeper(folder, key), _PATIENCE)
 
 
-def _key_of_launcher(directory: str, folder: Path) -> str:
+def _key_of_launcher(directory: str, folder: Path) -> tuple[str, int]:
     """The same for ranks of a launcher: if it starts them again, they keep the key that they had.
 
     So they go on from memory, even if the directory was deleted meanwhile.
@@ -58,11 +60,11 @@ def _key_of_launcher(directory: str, folder: Path) -> str:
     with contextlib.suppress(OSError):
         key = note.read_text()
         if _has_keeper(folder, key):
-            return key
-    key = _key(directory, folder)
+            return key, 0  # the keeper knows the generation
+    key, stored = _key(directory, folder)
     with contextlib.suppress(OSError):  # a restart knows less
         write_whole(note, key)
-    return key
+    return key, stored
 
 
 def _keeper(directory: str, folder: Path, key: str, *, starts: bool = True) -> str:

@@ -2,12 +2,12 @@
 
 import os
 import shutil
-import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from keepers import end_keepers
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -20,14 +20,5 @@ def own_keeper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None
     monkeypatch.delenv("PACELINE_CHECKPOINT_SOCKET", raising=False)
     monkeypatch.delenv("WORLD_SIZE", raising=False)
     yield
-    for lock in runtime.glob("*.lock"):
-        for entry in Path("/proc").iterdir():
-            try:
-                command = (entry / "cmdline").read_bytes().split(b"\0")
-            except OSError:
-                continue
-            if b"keeper" in command and str(lock)[: -len(".lock")].encode() in command:
-                os.kill(int(entry.name), signal.SIGKILL)
-        job = lock.name.removesuffix(".sock.lock")
-        shutil.rmtree(f"/dev/shm/paceline-{os.getuid()}/{job}", ignore_errors=True)
+    end_keepers(runtime)
     shutil.rmtree(runtime, ignore_errors=True)

@@ -191,7 +191,7 @@ def test_what_cannot_be_read_or_is_not_mounted_was_not_deleted(
     folder.mkdir()
 
     def key(*, has_memory: bool = True) -> str:
-        return directory_id.key_of(str(place), folder, lambda _: has_memory, 10.0)
+        return directory_id.look_up(str(place), folder, lambda _: has_memory, 10.0)[0]
 
     first = key()
     assert key() == first

@@ -123,7 +123,9 @@ class PrivateKeeper {
   Generation NextGeneration(const RankWorld& world) const {
     if (world.host > 0) return begun_;
     const uint64_t others = world.hosts > 1 ? crew_->newest_generation() : 0;
-    return Generation(std::max(station_->NewestGeneration(), others) + 1);
+    // What an earlier keeper stored is older than what this one will.
+    return Generation(std::max({station_->NewestGeneration(), others, world.stored_generation}) +
+                      1);
   }
 
   void OnReport(NodeId node, const CheckpointReport& report) {
@@ -252,7 +254,10 @@ class PrivateKeeper {
       return {.waits_for = world->host == 0 ? "the keepers of the other hosts"
                                             : "the keeper of rank 0's host"};
     }
-    if (!is_same) Form(*world);
+    // This keeper may be a new one, which began to count before it knew the directory.
+    const bool is_behind =
+        is_alone && !station_->has_ranks() && world->stored_generation >= world_.generation.value();
+    if (!is_same || is_behind) Form(*world);
     is_ending_ = false;
     return {};
   }

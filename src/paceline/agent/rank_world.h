@@ -22,6 +22,8 @@ struct RankWorld {
   std::vector<Seat> seats;  // of host i the node i + 1; without a generation yet
   uint32_t host = 0;        // where this rank is
   uint32_t hosts = 1;
+  // The newest generation in the directory of checkpoints; 0: none, or not known.
+  uint64_t stored_generation = 0;
   // Of several hosts: how to join the keeper of host 0, and where others reach this host.
   std::string join = {};
   std::string address = {};

@@ -29,6 +29,15 @@ TEST(RankWorld, HostsAreNodesFromOneOn) {
   EXPECT_EQ(world->address, "10.0.0.2");
 }
 
+TEST(RankWorld, WhatIsStoredIsSaidForOneProcessAndForMany) {
+  EXPECT_EQ(Read(R"({"stored_generation": 7})")->stored_generation, 7U);
+  const auto world =
+      Read(R"({"stored_generation": 7, "world": {"attempt": "a", "seats": [[0, 0, 2]]}})");
+  EXPECT_EQ(world->stored_generation, 7U);
+  EXPECT_EQ(Read("{}")->stored_generation, 0U);
+  EXPECT_EQ(Read(R"({"stored_generation": -1})")->stored_generation, 0U) << "it says nothing";
+}
+
 TEST(RankWorld, WhatCannotBeIsRefused) {
   const char* const kWrong[] = {
       R"({"world": 3})",

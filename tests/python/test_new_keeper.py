@@ -1,0 +1,42 @@
+"""A keeper that knows nothing of the one before: what it saves is newer all the same."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from keepers import end_keepers
+
+pytest.importorskip("torch", reason="checkpoints are of torch's tensors here")
+pytestmark = pytest.mark.usefixtures("own_keeper")
+
+SCRIPT = """
+import sys, torch, paceline.torch as pl
+ckpt = pl.Checkpointer(sys.argv[1], every=1)
+state = {"x": torch.zeros(1)}
+start = ckpt.restore(state)
+for step in range(start, start + 2):
+    state["x"] += 1
+    ckpt.save(step % 3, state)
+ckpt.close()
+print(start, int(state["x"]))
+"""
+
+
+def test_a_new_keeper_goes_on_above_what_an_earlier_one_has_stored(tmp_path: Path) -> None:
+    """Its worlds began at generation 1 again, so storage refused what it saved as older."""
+    env = {**os.environ, "PACELINE_TIMERS_STORAGE_WAIT": "2s"}
+    seen = []
+    for run in range(4):
+        done = subprocess.run(
+            [sys.executable, "-c", SCRIPT, str(tmp_path / "c")],
+            env=env, capture_output=True, text=True, timeout=120, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        seen.append(int(done.stdout.split()[1]))
+        if run > 0:
+            end_keepers(Path(env["PACELINE_RUNTIME_DIR"]))
+    assert seen == [2, 4, 6, 8], "each run goes on from the last save of the run before"
