@@ -119,7 +119,7 @@ class CheckpointStation {
   CheckpointStation(Reactor& reactor, Setup setup, Listener listener);
   std::unique_ptr<CheckpointWorker> MakeWorker();
   void OnLine(LineServer::PeerId peer, const std::string& line);
-  void OnOpen(LineServer::PeerId peer, const nlohmann::json& message);
+  void OnOpen(LineServer::PeerId peer, const std::string& line, const nlohmann::json& message);
   std::optional<core::AnswerProblem> TakenBy(LineServer::PeerId peer, const Opener& opener) const;
   bool HasClaim(LineServer::PeerId peer, const std::string& line, const std::string& directory);
   void OnClaim();

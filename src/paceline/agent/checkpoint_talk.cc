@@ -71,7 +71,7 @@ void CheckpointStation::OnLine(LineServer::PeerId peer, const std::string& line)
       admission.problem->peer = peer;
       return Refuse(*admission.problem);
     }
-    if (admission.waits_for.empty()) return OnOpen(peer, message);
+    if (admission.waits_for.empty()) return OnOpen(peer, line, message);
     return Wait({peer, line, std::move(admission.waits_for)});
   }
   if (op == "lead" && listener_.leads) return Answer(peer, listener_.leads(message));
@@ -121,7 +121,8 @@ void CheckpointStation::Wait(Waiting waiting) {
   });
 }
 
-void CheckpointStation::OnOpen(LineServer::PeerId peer, const json& message) {
+void CheckpointStation::OnOpen(LineServer::PeerId peer, const std::string& line,
+                               const json& message) {
   const int64_t rank = JsonInt<int64_t>(message, "rank", -1);
   // A process without a launcher does not know its world.
   const int64_t generation =
@@ -139,7 +140,7 @@ void CheckpointStation::OnOpen(LineServer::PeerId peer, const json& message) {
     why->peer = peer;
     return Refuse(*why);
   }
-  if (!HasClaim(peer, PrintJson(message), terms->directory)) return;
+  if (!HasClaim(peer, line, terms->directory)) return;
   const ArenaShelf::Place place{setup_.node, static_cast<uint32_t>(rank), false};
   json answer = {{"op", "opened"}, {"job_id", setup_.job_id}, {"generation", generation}};
   answer["boot_id"] = setup_.boot_id;

@@ -10,6 +10,7 @@
 #include <utility>
 #include <variant>
 
+#include "paceline/agent/host_text.h"
 #include "paceline/agent/pids.h"
 #include "paceline/base/log.h"
 #include "paceline/base/text.h"
@@ -22,11 +23,6 @@ using Answer = core::ClaimMachine::Answer;
 // How long a release waits for storage. If storage hangs, this job's claim stays in the directory
 // and ends by its silence.
 constexpr Duration kReleaseMax = Duration::Seconds(1);
-
-std::string HostName() {
-  std::array<char, 256> name{};
-  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "?";
-}
 
 std::string UtcNow() {
   const std::time_t now = std::time(nullptr);
@@ -43,8 +39,9 @@ uint64_t PidSpace() {
 }
 
 DirectoryClaim SelfOf(const ClaimDesk::Setup& setup) {
+  const std::string host = HostName();
   return {.job_id = setup.job_id,
-          .host = HostName(),
+          .host = host.empty() ? "?" : host,
           .boot_id = setup.boot_id,
           .pid_space = PidSpace(),
           .pid = ::getpid(),

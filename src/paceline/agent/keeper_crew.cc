@@ -6,6 +6,7 @@
 #include <utility>
 #include <variant>
 
+#include "paceline/agent/host_text.h"
 #include "paceline/base/log.h"
 #include "paceline/base/status_macros.h"
 #include "paceline/base/text.h"
@@ -14,11 +15,6 @@ namespace paceline::agent {
 namespace {
 
 constexpr std::string_view kNamePrefix = "host-";
-
-std::string Bracketed(const std::string& host) {
-  const bool is_bare = host.find(':') != std::string::npos && host.front() != '[';
-  return is_bare ? Concat("[", host, "]") : host;
-}
 
 // "host-3" is node 4. None for other names, and for host 0, which does not register with itself.
 std::optional<NodeId> NodeOf(std::string_view name) {
@@ -29,6 +25,8 @@ std::optional<NodeId> NodeOf(std::string_view name) {
 }
 
 }  // namespace
+
+std::string NameOfHost(uint32_t host) { return Concat(kNamePrefix, host); }
 
 KeeperCrew::KeeperCrew(Reactor& reactor, std::string attempt, std::string address,
                        Listener listener)
@@ -51,7 +49,7 @@ absl::StatusOr<std::unique_ptr<KeeperCrew>> KeeperCrew::Start(Reactor& reactor, 
       new KeeperCrew(reactor, std::move(attempt), address, std::move(listener)));
   ASSIGN_OR_RETURN(const wire::ServerCredentials credentials,
                    wire::MakeServerCredentials(job_id, wire::MakeToken()));
-  ASSIGN_OR_RETURN(crew->own_, wire::MakeClientCredentials(credentials, {Concat(kNamePrefix, 0)}));
+  ASSIGN_OR_RETURN(crew->own_, wire::MakeClientCredentials(credentials, {NameOfHost(0)}));
   // A keeper takes the events of agents only: it refuses all requests of users, a stop too.
   const auto sink = [reactor = &reactor, self = crew->self_](wire::ServerEvent event) {
     if (auto* said = std::get_if<wire::AgentSaid>(&event)) {

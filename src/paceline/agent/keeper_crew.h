@@ -30,6 +30,9 @@
 
 namespace paceline::agent {
 
+// The name under which the keeper of that host registers.
+std::string NameOfHost(uint32_t host);
+
 class KeeperCrew {
  public:
   struct Listener {

@@ -5,6 +5,7 @@
 #include <variant>
 
 #include "absl/status/statusor.h"
+#include "paceline/agent/keeper_crew.h"
 #include "paceline/base/instant.h"
 #include "paceline/base/log.h"
 #include "paceline/base/text.h"
@@ -41,7 +42,7 @@ KeeperLink::~KeeperLink() {
 void KeeperLink::Enroll(const wire::JoinString& join, const std::shared_ptr<KeeperLink*>& self) {
   while (!is_ending_) {
     absl::StatusOr<wire::Credentials> credentials =
-        wire::Enroll(join, {Concat("host-", setup_.host)}, kTryMax);
+        wire::Enroll(join, {NameOfHost(setup_.host)}, kTryMax);
     if (credentials.ok()) {
       reactor_.Post([self, address = join.address, credentials = *std::move(credentials)] {
         if (*self != nullptr) (*self)->Connect(address, credentials);
@@ -60,19 +61,19 @@ void KeeperLink::Connect(const std::string& address, const wire::Credentials& cr
       if (*self != nullptr) (*self)->On(event);
     });
   };
-  stream_ = std::make_unique<wire::AgentStream>(
-      wire::AgentStreamOptions{.address = address,
-                               .relays = {},
-                               .who = Concat("host-", setup_.host),
-                               .credentials = credentials,
-                               .jitter_seed = setup_.host},
-      sink);
+  stream_ =
+      std::make_unique<wire::AgentStream>(wire::AgentStreamOptions{.address = address,
+                                                                   .relays = {},
+                                                                   .who = NameOfHost(setup_.host),
+                                                                   .credentials = credentials,
+                                                                   .jitter_seed = setup_.host},
+                                          sink);
 }
 
 void KeeperLink::On(const wire::AgentStreamEvent& event) {
   if (std::holds_alternative<wire::StreamOpened>(event)) {
     NodeReport report = setup_.identity;
-    report.name = Concat("host-", setup_.host);
+    report.name = NameOfHost(setup_.host);
     is_connected_ = stream_->Send(wire::Register{report});
     if (!has_ranks_) SayRanks(false);
     listener_.opened();

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "paceline/agent/fetch.h"
+#include "paceline/agent/host_text.h"
 #include "paceline/base/log.h"
 #include "paceline/base/status_macros.h"
 #include "paceline/base/text.h"
@@ -35,8 +36,7 @@ absl::StatusOr<std::unique_ptr<PeerMemory>> PeerMemory::Start(Reactor& reactor, 
   made->reading_ = std::make_unique<SharedReading>(
       reactor, made->tls_.get(),
       SharedReading::Setup{made->setup_.node, made->setup_.credentials, made->setup_.store_host});
-  std::string host = made->setup_.host;
-  if (host.find(':') != std::string::npos && host.front() != '[') host = Concat("[", host, "]");
+  const std::string host = Bracketed(made->setup_.host);
   ASSIGN_OR_RETURN(made->server_, wire::BulkServer::Start(
                                       host + ":0", made->setup_.credentials,
                                       [raw](const auto& request) { return raw->Give(request); }));

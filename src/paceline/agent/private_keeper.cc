@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdlib>
 #include <deque>
 #include <memory>
@@ -16,6 +15,7 @@
 
 #include "paceline/agent/agent_setup.h"
 #include "paceline/agent/checkpoint_station.h"
+#include "paceline/agent/host_text.h"
 #include "paceline/agent/json_field.h"
 #include "paceline/agent/keeper_crew.h"
 #include "paceline/agent/keeper_link.h"
@@ -45,9 +45,8 @@ constexpr size_t kPastMax = 256;
 
 // In the names of arenas, so that hosts are told apart and a later keeper of this one finds them.
 std::string NodeName() {
-  std::array<char, 256> name{};
-  return ::gethostname(name.data(), name.size() - 1) == 0 ? Concat("keeper-", name.data())
-                                                          : "keeper";
+  const std::string host = HostName();
+  return host.empty() ? "keeper" : Concat("keeper-", host);
 }
 
 // The failure domain of this host: a name of the user's, or the host alone.

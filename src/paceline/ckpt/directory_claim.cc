@@ -98,9 +98,8 @@ Result<void> RemoveClaim(Store* store, const DirectoryClaim& claim) {
 Result<void> CheckClaim(Store* store, const std::string& job_id) {
   ASSIGN_OR_RETURN(const std::optional<DirectoryClaim> there, ReadClaim(store));
   if (!there.has_value() || there->job_id == job_id) return {};
-  // core/storage_wait.h knows the first words.
   return Failure{FailureKind::kFenced,
-                 Concat("refused for good: job ", there->job_id, " (process ", there->pid, " on ",
+                 Concat(kRefusedForGood, "job ", there->job_id, " (process ", there->pid, " on ",
                         there->host, ") saves to ", store->root(), " now")};
 }
 

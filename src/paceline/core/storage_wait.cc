@@ -2,9 +2,13 @@
 
 #include <algorithm>
 
+#include "paceline/model/directory_claim.h"
+
 namespace paceline::core {
 
-bool IsForGood(const std::string& problem) { return problem.find(kForGood) != std::string::npos; }
+bool IsForGood(const std::string& problem) {
+  return problem.find(kRefusedForGood) != std::string::npos;
+}
 
 bool IsSameReason(std::string_view a, std::string_view b) {
   const auto words = [](std::string_view text) {

@@ -17,9 +17,8 @@ namespace paceline::core {
 // Exit code of a job that would have ended with 0, but its last saved step is not in storage.
 inline constexpr int kExitNotStored = 11;
 
-// A problem that begins so is not tried again: the end gives up at once, for example because the
-// directory has another writer by now. Who refuses a write for good says it with these words.
-inline constexpr std::string_view kForGood = "refused for good: ";
+// Returns true if the problem of a write says kRefusedForGood (model/directory_claim.h). It is not
+// tried again then, and the end gives up at once.
 bool IsForGood(const std::string& problem);
 
 // Two refusals for one reason: they differ in numbers alone, as of steps and ranks.

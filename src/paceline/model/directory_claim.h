@@ -4,8 +4,12 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 namespace paceline {
+
+// The first words of a refusal that is not tried again, because the directory has another writer.
+inline constexpr std::string_view kRefusedForGood = "refused for good: ";
 
 struct DirectoryClaim {
   std::string job_id;
