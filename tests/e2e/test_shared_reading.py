@@ -98,8 +98,10 @@ def test_a_directory_is_read_once_for_all_hosts(hosts: list[Host]) -> None:
     far = FarDisk(hosts[0].job.directory)
     try:
         expect_read_once(reshard(hosts, str(far.path / "ckpt")))
-        # The server of the file system says the same of the checkpoint that was restored.
-        assert far.bytes_read(SHARDS) < 1.05 * STATE_BYTES
+        # The server of the file system says the same: no kernel reads ahead into chunks that other
+        # hosts read. The hosts share a page cache here, and whoever opens a file empties it, so
+        # 128 KiB that just came may have to come again, once for an open.
+        assert far.bytes_read(SHARDS) < 1.03 * STATE_BYTES
     finally:
         far.end()
 

@@ -180,6 +180,7 @@ Result<HeldChunk> SharedReading::ReadWith(Opened* opened, const StoredChunk& chu
     if (file == nullptr) {
       ASSIGN_OR_RETURN(ckpt::Store* const store, opened->store.At(directory));
       ASSIGN_OR_RETURN(file, store->Open(chunk.file, chunk.file_bytes));
+      file->ExpectSome();
     }
     if (file->size() != chunk.file_bytes) {
       return Failure{FailureKind::kDamaged, chunk.file + " has another size"};

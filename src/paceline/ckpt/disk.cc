@@ -97,6 +97,8 @@ int64_t Disk::SizeOf(int fd) {
   return status < 0 ? status : int64_t{found.st_size};
 }
 
+void Disk::StopReadahead(int fd) { ::posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM); }
+
 int Disk::Reserve(int fd, uint64_t bytes) {
   return Retried([&] { return ::fallocate(fd, 0, 0, static_cast<off_t>(bytes)); });
 }

@@ -49,6 +49,8 @@ class Disk {
   virtual int64_t Write(int fd, const void* data, uint64_t bytes, uint64_t at);
   virtual int64_t Read(int fd, void* data, uint64_t bytes, uint64_t at);
   virtual int64_t SizeOf(int fd);
+  // The kernel reads what is asked for and nothing beyond it. A hint: failures are not told.
+  virtual void StopReadahead(int fd);
   // Room for so many bytes, whatever is written later. -EOPNOTSUPP where that cannot be had.
   virtual int Reserve(int fd, uint64_t bytes);
   virtual int Truncate(int fd, uint64_t bytes);

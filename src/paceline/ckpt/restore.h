@@ -40,6 +40,9 @@ class ChunkSource {
   // A source that takes long may begin with what is asked for next, in this order.
   virtual bool wants_order() const { return false; }
   virtual void Expect(std::span<const size_t> /*chunks*/) {}
+  // The caller will ask for some chunks only, while other hosts read the rest: a source does not
+  // read beyond the chunk that is asked for.
+  virtual void ExpectSome() {}
   // Every chunk stays good as long as the image does.
   virtual bool is_stable() const { return false; }
   // Of all chunks that were brought in; one that is asked for twice running counts once.
@@ -68,6 +71,7 @@ class FileSource final : public ChunkSource {
                                                   Disk* disk = SystemDisk());
   uint64_t size() const override { return size_; }
   Result<std::span<const std::byte>> Chunk(size_t index) override;
+  void ExpectSome() override { disk_->StopReadahead(file_.fd()); }
 
  private:
   FileSource(Disk* disk, int fd, std::string path, uint64_t size)
