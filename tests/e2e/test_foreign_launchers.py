@@ -119,7 +119,7 @@ def test_torchrun_restarts_from_memory(host: Host, tmp_path: Path) -> None:
 def test_accelerate_launch_restarts_from_memory(host: Host, tmp_path: Path) -> None:
     launcher = [str(TOOLS / "accelerate"), "launch", "--multi_gpu", "--num_processes", "2",
                 "--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no",
-                "--main_process_port", "0", "--max_restarts", "1",
+                "--rdzv_backend", "c10d", "--main_process_port", "0", "--max_restarts", "1",
                 "--monitor_interval", "0.1"]
     quiet = train(host, launcher, tmp_path, "quiet", "--accelerate")
     out = train(host, launcher, tmp_path, "killed", "--accelerate", "--die", "0:7")
