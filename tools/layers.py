@@ -54,7 +54,7 @@ OUTSIDE = {
         "no files, no streams, no unordered iteration here",
     r"\b(getenv|fopen|printf)\b": "pure code does no input or output",
     r'#include "paceline/base/log\.h"': "pure code returns notes; its host logs them",
-    r'#include "paceline/base/(fd|file_text|spawn|test_dir)\.h"':
+    r'#include "paceline/base/(fd|file_text|host_text|spawn|test_dir)\.h"':
         "files and processes belong to the hosts",
     r"^\s*(inline )*static (?!const\b|constexpr\b|consteval\b)[\w:<>,\s*&]+ \w+"
     r"( =.*|\{.*\})?;": "no mutable statics",

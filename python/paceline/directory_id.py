@@ -71,9 +71,10 @@ def mark(directory: str) -> bool:
 def look_up(
     directory: str, folder: Path, has_memory: Callable[[str], bool], patience: float
 ) -> tuple[str, int]:
-    """The key of the images in memory for `directory`, and the newest generation stored there.
+    """Which images in memory belong to `directory`, and the newest generation in it.
 
-    The key is made of the path and the marker. The generation is 0 if nothing is stored.
+    Returns the key under which a keeper holds the images, made of the path and the marker, and the
+    highest generation of the checkpoints in the directory, 0 if there are none.
 
     `folder` has a note of the identity that the directory had before; `has_memory(key)` says
     whether images are kept under that key. If the directory cannot be read, or its file system is
@@ -123,7 +124,7 @@ def _identify(directory: str, before: Identity | None) -> Identity | None:
 
 
 def _newest_generation(directory: str) -> int:
-    """The highest generation in the names of its checkpoints; 0: there are none."""
+    """The highest generation of the checkpoints in that directory, by their names; 0: none."""
     names = map(_CHECKPOINT.fullmatch, os.listdir(directory))
     return max((int(name[1]) for name in names if name), default=0)
 

@@ -41,10 +41,11 @@ def start(directory: str, terms: Fields) -> tuple[Place, str, Fields]:
 
 
 def _key(directory: str, folder: Path) -> tuple[str, int]:
-    """The key of the images in memory that belong to this directory, and its newest generation.
+    """Which images in memory belong to this directory, and the newest generation in it.
 
-    A later run on the same directory has the same key and finds them. If the directory was deleted
-    and made again, its key is a new one.
+    Returns the key of the images, and the generation, which is 0 if nothing is stored or the
+    directory is an object store. A later run on the same directory has the same key and finds the
+    images. If the directory was deleted and made again, its key is a new one.
     """
     if not directory.startswith("/"):
         return directory, 0
@@ -60,7 +61,7 @@ def _key_of_launcher(directory: str, folder: Path) -> tuple[str, int]:
     with contextlib.suppress(OSError):
         key = note.read_text()
         if _has_keeper(folder, key):
-            return key, 0  # the keeper knows the generation
+            return key, 0  # that keeper counts on from its own generation
     key, stored = _key(directory, folder)
     with contextlib.suppress(OSError):  # a restart knows less
         write_whole(note, key)

@@ -99,8 +99,8 @@ def test_a_directory_is_read_once_for_all_hosts(hosts: list[Host]) -> None:
     try:
         expect_read_once(reshard(hosts, str(far.path / "ckpt")))
         # The server of the file system says the same: no kernel reads ahead into chunks that other
-        # hosts read. The hosts share a page cache here, and whoever opens a file empties it, so
-        # 128 KiB that just came may have to come again, once for an open.
+        # hosts read. The hosts share one page cache here, and opening a file empties it for that
+        # file. So each open may make the kernel ask once more for the 128 KiB that just came.
         assert far.bytes_read(SHARDS) < 1.03 * STATE_BYTES
     finally:
         far.end()

@@ -10,8 +10,8 @@
 #include <utility>
 #include <variant>
 
-#include "paceline/agent/host_text.h"
 #include "paceline/agent/pids.h"
+#include "paceline/base/host_text.h"
 #include "paceline/base/log.h"
 #include "paceline/base/text.h"
 

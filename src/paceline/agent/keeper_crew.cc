@@ -6,7 +6,7 @@
 #include <utility>
 #include <variant>
 
-#include "paceline/agent/host_text.h"
+#include "paceline/base/host_text.h"
 #include "paceline/base/log.h"
 #include "paceline/base/status_macros.h"
 #include "paceline/base/text.h"

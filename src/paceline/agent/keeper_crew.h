@@ -30,7 +30,7 @@
 
 namespace paceline::agent {
 
-// The name under which the keeper of that host registers.
+// The name under which the keeper of host `host` registers with the keeper of host 0: "host-3".
 std::string NameOfHost(uint32_t host);
 
 class KeeperCrew {

@@ -5,7 +5,7 @@
 #include <set>
 
 #include "paceline/agent/fetch.h"
-#include "paceline/agent/host_text.h"
+#include "paceline/base/host_text.h"
 #include "paceline/base/log.h"
 #include "paceline/base/status_macros.h"
 #include "paceline/base/text.h"

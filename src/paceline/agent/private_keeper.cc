@@ -15,7 +15,6 @@
 
 #include "paceline/agent/agent_setup.h"
 #include "paceline/agent/checkpoint_station.h"
-#include "paceline/agent/host_text.h"
 #include "paceline/agent/json_field.h"
 #include "paceline/agent/keeper_crew.h"
 #include "paceline/agent/keeper_link.h"
@@ -24,6 +23,7 @@
 #include "paceline/agent/rank_world.h"
 #include "paceline/agent/reactor.h"
 #include "paceline/base/fd.h"
+#include "paceline/base/host_text.h"
 #include "paceline/base/json.h"
 #include "paceline/base/log.h"
 #include "paceline/base/status_macros.h"
@@ -122,7 +122,7 @@ class PrivateKeeper {
   Generation NextGeneration(const RankWorld& world) const {
     if (world.host > 0) return begun_;
     const uint64_t others = world.hosts > 1 ? crew_->newest_generation() : 0;
-    // What an earlier keeper stored is older than what this one will.
+    // Storage refuses a save of a lower generation than one that an earlier keeper has stored.
     return Generation(std::max({station_->NewestGeneration(), others, world.stored_generation}) +
                       1);
   }
@@ -253,7 +253,8 @@ class PrivateKeeper {
       return {.waits_for = world->host == 0 ? "the keepers of the other hosts"
                                             : "the keeper of rank 0's host"};
     }
-    // This keeper may be a new one, which began to count before it knew the directory.
+    // A keeper that was just started formed its first world before a rank told it which generations
+    // the directory has.
     const bool is_behind =
         is_alone && !station_->has_ranks() && world->stored_generation >= world_.generation.value();
     if (!is_same || is_behind) Form(*world);

@@ -49,7 +49,7 @@ class Disk {
   virtual int64_t Write(int fd, const void* data, uint64_t bytes, uint64_t at);
   virtual int64_t Read(int fd, void* data, uint64_t bytes, uint64_t at);
   virtual int64_t SizeOf(int fd);
-  // The kernel reads what is asked for and nothing beyond it. A hint: failures are not told.
+  // Asks the kernel to stop reading ahead in this file. It is a hint, so an error is ignored.
   virtual void StopReadahead(int fd);
   // Room for so many bytes, whatever is written later. -EOPNOTSUPP where that cannot be had.
   virtual int Reserve(int fd, uint64_t bytes);

@@ -40,8 +40,8 @@ class ChunkSource {
   // A source that takes long may begin with what is asked for next, in this order.
   virtual bool wants_order() const { return false; }
   virtual void Expect(std::span<const size_t> /*chunks*/) {}
-  // The caller will ask for some chunks only, while other hosts read the rest: a source does not
-  // read beyond the chunk that is asked for.
+  // Says that the caller asks for some of the chunks, and other hosts for the others. The source
+  // stops reading ahead then: what lies behind a chunk would be read by two hosts.
   virtual void ExpectSome() {}
   // Every chunk stays good as long as the image does.
   virtual bool is_stable() const { return false; }

@@ -10,6 +10,7 @@
 #include <memory>
 #include <vector>
 
+#include "paceline/base/host_text.h"
 #include "paceline/cli/text.h"
 #include "paceline/cli/value.h"
 
@@ -103,8 +104,7 @@ HostFacts ReadHostFacts(const Environment& environment) {
   facts.cpu_count = CountCpus();
   facts.gpu_count = CountGpus(environment);
   facts.xpu_count = CountIntelDevices();
-  char name[HOST_NAME_MAX + 1] = {};
-  if (gethostname(name, HOST_NAME_MAX) == 0) facts.host_name = name;
+  facts.host_name = HostName();
   char cwd[PATH_MAX];
   if (getcwd(cwd, sizeof(cwd)) != nullptr && cwd[0] == '/') facts.cwd = cwd;
   facts.cwd_writable = !facts.cwd.empty() && access(".", W_OK) == 0;

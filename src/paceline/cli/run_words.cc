@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "paceline/base/host_text.h"
 #include "paceline/base/text.h"
 #include "paceline/cli/run_request.h"
 #include "paceline/cli/text.h"
@@ -21,9 +22,7 @@ bool IsNameCharacter(char c) {
 }  // namespace
 
 std::string ToText(const Endpoint& endpoint) {
-  const bool is_v6 = endpoint.host.find(':') != std::string::npos;
-  return is_v6 ? Concat("[", endpoint.host, "]:", endpoint.port)
-               : Concat(endpoint.host, ":", endpoint.port);
+  return Concat(Bracketed(endpoint.host), ":", endpoint.port);
 }
 
 Result<Endpoint> ParseEndpoint(const std::string& text, uint16_t default_port) {

@@ -17,8 +17,8 @@ namespace paceline::core {
 // Exit code of a job that would have ended with 0, but its last saved step is not in storage.
 inline constexpr int kExitNotStored = 11;
 
-// Returns true if the problem of a write says kRefusedForGood (model/directory_claim.h). It is not
-// tried again then, and the end gives up at once.
+// Returns true if trying the write again cannot help, because storage has refused it for good
+// (kRefusedForGood in model/directory_claim.h). A job that ends does not wait for storage then.
 bool IsForGood(const std::string& problem);
 
 // Two refusals for one reason: they differ in numbers alone, as of steps and ranks.

@@ -8,7 +8,8 @@
 
 namespace paceline {
 
-// The first words of a refusal that is not tried again, because the directory has another writer.
+// A store begins its refusal with these words if another job saves to the directory now. Whoever
+// reads them does not try the write again.
 inline constexpr std::string_view kRefusedForGood = "refused for good: ";
 
 struct DirectoryClaim {

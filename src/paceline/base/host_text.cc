@@ -1,4 +1,4 @@
-#include "paceline/agent/host_text.h"
+#include "paceline/base/host_text.h"
 
 #include <unistd.h>
 
@@ -6,7 +6,7 @@
 
 #include "paceline/base/text.h"
 
-namespace paceline::agent {
+namespace paceline {
 
 std::string HostName() {
   std::array<char, 256> name{};
@@ -18,4 +18,4 @@ std::string Bracketed(const std::string& host) {
   return is_bare ? Concat("[", host, "]") : host;
 }
 
-}  // namespace paceline::agent
+}  // namespace paceline
