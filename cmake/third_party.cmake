@@ -1,8 +1,8 @@
 # Third parties, each as one target paceline_dep::NAME. The only file that names a package.
 #
-# Libraries come from the distribution (Debian 12, Ubuntu 24.04). pkg-config gives the list and its
-# order; each entry is then looked up as an archive (PACELINE_STATIC_DEPS) or a shared object, and
-# linked by its full path, so that one switch turns everything static.
+# Libraries come from the distribution (Debian 12 and 13, Ubuntu 24.04). pkg-config gives the list
+# and its order; each entry is then looked up as an archive (PACELINE_STATIC_DEPS) or a shared
+# object, and linked by its full path, so that one switch turns everything static.
 
 find_package(PkgConfig REQUIRED)
 find_package(Threads REQUIRED)
@@ -48,7 +48,8 @@ endfunction()
 paceline_dep(absl_status MODULES absl_statusor absl_status DEPS Threads::Threads)
 paceline_dep(protobuf MODULES protobuf DEPS Threads::Threads)
 paceline_dep(openssl MODULES openssl DEPS Threads::Threads)
-paceline_dep(grpc MODULES grpc++ DEPS paceline_dep::protobuf)
+# re2 by its own name too: Debian 13's needs Abseil's log libraries, and grpc++.pc does not say so.
+paceline_dep(grpc MODULES grpc++ re2 DEPS paceline_dep::protobuf)
 paceline_dep(sqlite MODULES sqlite3)
 paceline_dep(uring MODULES liburing)
 paceline_dep(libevent LIBS event_pthreads event_extra event_core DEPS Threads::Threads)

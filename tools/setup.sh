@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# setup.sh [packages|venv|wheel|all]: everything a fresh Debian 12 or Ubuntu 24.04 lacks.
+# setup.sh [packages|venv|wheel|all]: everything a fresh Debian 12 or 13, or Ubuntu 24.04, lacks.
 #
 #   packages  the distribution's libraries and tools, through apt-get (sudo when not root)
 #   venv      .venv with torch, the test tools and the build tools of the wheel
@@ -13,7 +13,7 @@ packages=(
   g++ cmake ninja-build pkg-config ccache lld git ca-certificates
   python3-dev python3-venv
   libgrpc++-dev libgrpc-dev protobuf-compiler protobuf-compiler-grpc libprotobuf-dev
-  libabsl-dev libc-ares-dev libre2-dev libssl-dev zlib1g-dev
+  libabsl-dev libc-ares-dev libre2-dev libssl-dev zlib1g-dev libzstd-dev
   libsqlite3-dev libevent-dev libxxhash-dev liburing-dev libfmt-dev
   libspdlog-dev nlohmann-json3-dev libtomlplusplus-dev
   libcli11-dev libgtest-dev libgmock-dev libbenchmark-dev
