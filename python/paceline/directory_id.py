@@ -1,7 +1,8 @@
 """The identity of a directory of checkpoints: tells a deleted one from its successor.
 
 A marker in the directory has a random id; docs/formats/directory.md. In a copy of the directory the
-id is the same, and the marker's inode or its change time is not: nothing can copy that time.
+id is the same, and the marker's inode or its change time is not: nothing can copy that time. In an
+object store the marker is an object, and its change time is what the store tells.
 """
 
 import contextlib
@@ -12,21 +13,29 @@ import re
 import secrets
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any, Protocol
 
+from paceline.object_store import ObjectStore, StoreError
 from paceline.whole_file import write_whole
 
 MARKER = ".paceline-id"
 _ID_BYTES = 16
 _MARKER_BYTES_MAX = 256
+# A file system answers within milliseconds. An object store is asked by a process that is started.
+_DIRECTORY_SECONDS = 1.0
+_STORE_SECONDS = 10.0
 _CHECKPOINT = re.compile(r"step-\d+-g(\d{1,18})(?:-b\d+)?")
 
 
 @dataclass(frozen=True)
 class Identity:
-    """A directory: the id in its marker, the marker itself, and the device of the directory."""
+    """A directory: the id in its marker, the marker itself, and the device of the directory.
+
+    An object store has no inodes and no devices; both are 0.
+    """
 
     id: str
     inode: int
@@ -53,7 +62,7 @@ def mark(directory: str) -> bool:
     """Give that directory a marker if it has none. True if this call made the marker."""
     if look(directory) is not None:
         return False
-    name = secrets.token_hex(_ID_BYTES)
+    name = _new_id()
     making = os.path.join(directory, f"{MARKER}.new-{name[:8]}")
     with open(making, "xb") as file:
         file.write(name.encode() + b"\n")
@@ -68,8 +77,74 @@ def mark(directory: str) -> bool:
     return True
 
 
+class _Place(Protocol):
+    """Where checkpoints lie, as `look_up` asks it."""
+
+    patience: float  # seconds until its answer counts as none
+
+    def ask(self, before: Identity | None) -> tuple[Identity | None, int]:
+        """Its identity, with a new marker if it has none, and the newest generation in it.
+
+        No identity means that it is not mounted. OSError: it cannot be read.
+        """
+        ...
+
+    def end(self) -> None:
+        """Nothing of an answer that did not come is waited for."""
+        ...
+
+
+class _Directory:
+    patience = _DIRECTORY_SECONDS
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def ask(self, before: Identity | None) -> tuple[Identity | None, int]:
+        now = look(self._path)
+        is_mounted = before is None or os.stat(self._path).st_dev == before.device
+        if now is None and is_mounted:
+            mark(self._path)
+            now = look(self._path)
+        return now, _newest_generation(os.listdir(self._path))
+
+    def end(self) -> None:
+        """Nothing ends a thread that waits for a file system."""
+
+
+class _Bucket:
+    patience = _STORE_SECONDS
+
+    def __init__(self, place: str) -> None:
+        self._store = ObjectStore(place)
+
+    def ask(self, before: Identity | None) -> tuple[Identity | None, int]:
+        found = self._store.entries()
+        if MARKER not in found:
+            self._store.put_new(MARKER, f"{_new_id()}\n")  # of two that try, one succeeds
+            found = self._store.entries()
+        if MARKER not in found:
+            raise StoreError("away", "it does not list what was just put there")
+        text = self._store.text(MARKER)[:_MARKER_BYTES_MAX].strip()
+        return Identity(text, 0, found[MARKER], 0), _newest_generation(found)
+
+    def end(self) -> None:
+        self._store.end()
+
+
+@dataclass(frozen=True)
+class _Note:
+    """What the last run found there, and the key under which its images are kept."""
+
+    identity: Identity
+    key: str
+
+
 def look_up(
-    directory: str, folder: Path, has_memory: Callable[[str], bool], patience: float
+    directory: str,
+    folder: Path,
+    has_memory: Callable[[str], bool],
+    patience: float | None = None,
 ) -> tuple[str, int]:
     """Which images in memory belong to `directory`, and the newest generation in it.
 
@@ -78,68 +153,69 @@ def look_up(
 
     `folder` has a note of the identity that the directory had before; `has_memory(key)` says
     whether images are kept under that key. If the directory cannot be read, or its file system is
-    not mounted, it is not deleted: the key is the one before.
+    not mounted, it is not deleted: the key is the one before. A run that could not read the
+    directory at all keeps its images under the path alone, and the next run goes on with them.
     """
     note = folder / f"{short_name(directory)}.directory"
     before = _recall(note)
-    known = before.key(directory) if before is not None else ""
-    if before is not None and not has_memory(known):
+    if before is not None and not has_memory(before.key):
         before = None
+    place: _Place = _Directory(directory) if directory.startswith("/") else _Bucket(directory)
     found: list[tuple[Identity | None, int]] = []
     errors: list[OSError] = []
 
     def ask() -> None:
         try:
-            found.append((_identify(directory, before), _newest_generation(directory)))
+            found.append(place.ask(before.identity if before is not None else None))
         except OSError as error:
             errors.append(error)
 
-    # Nothing ends a thread that waits for a file system.
     asking = threading.Thread(target=ask, name="directory-id", daemon=True)
     asking.start()
-    asking.join(patience)
+    asking.join(place.patience if patience is None else patience)
     now, newest = found[0] if found else (None, 0)
+    place.end()
     if now is not None:
-        _remember(note, now)
-        return now.key(directory), newest
+        key = now.key(directory)
+        if before is None and has_memory(directory):
+            key = directory
+        elif before is not None and before.identity.key(directory) == key:
+            key = before.key
+        _remember(note, _Note(now, key))
+        return key, newest
     if before is None:
         return directory, newest
     why = "is not mounted" if found else "cannot be read"
-    print(f"paceline: {directory} {why}; what is in memory goes on", file=sys.stderr, flush=True)
-    return known, newest
+    told = f" ({errors[0].strerror or errors[0]})" if errors else ""
+    _say(f"{directory} {why}{told}; what is in memory goes on")
+    return before.key, newest
 
 
-def _identify(directory: str, before: Identity | None) -> Identity | None:
-    """The identity of the directory, with a new marker if it has none.
-
-    None if there is no marker and the device is another one than before: it is not mounted.
-    """
-    now = look(directory)
-    if now is not None:
-        return now
-    if before is not None and os.stat(directory).st_dev != before.device:
-        return None
-    mark(directory)
-    return look(directory)
+def _new_id() -> str:
+    return secrets.token_hex(_ID_BYTES)
 
 
-def _newest_generation(directory: str) -> int:
-    """The highest generation of the checkpoints in that directory, by their names; 0: none."""
-    names = map(_CHECKPOINT.fullmatch, os.listdir(directory))
+def _newest_generation(listed: Iterable[str]) -> int:
+    """The highest generation of the checkpoints with these names; 0: there is none."""
+    names = map(_CHECKPOINT.fullmatch, listed)
     return max((int(name[1]) for name in names if name), default=0)
 
 
-def _recall(note: Path) -> Identity | None:
+def _recall(note: Path) -> _Note | None:
     try:
-        fields: object = json.loads(note.read_text())
-        return Identity(**fields) if isinstance(fields, dict) else None  # pyright: ignore
-    except (OSError, ValueError, TypeError):
+        fields: dict[str, Any] = json.loads(note.read_text())
+        return _Note(Identity(**fields["identity"]), str(fields["key"]))
+    except (OSError, ValueError, TypeError, KeyError):
         return None
 
 
-def _remember(note: Path, now: Identity) -> None:
+def _remember(note: Path, now: _Note) -> None:
     with contextlib.suppress(OSError):  # the next run knows less
         write_whole(note, json.dumps(asdict(now)))
+
+
+def _say(text: str) -> None:
+    print(f"paceline: {text}", file=sys.stderr, flush=True)
 
 
 def short_name(text: str) -> str:

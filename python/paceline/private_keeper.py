@@ -17,7 +17,6 @@ from paceline.foreign_world import Own, find_group, launcher, meet
 from paceline.plan import CheckpointError, Place
 from paceline.whole_file import write_whole
 
-_PATIENCE = 1.0  # seconds; a file system answers within milliseconds
 _START_SECONDS = 60.0
 
 
@@ -43,13 +42,11 @@ def start(directory: str, terms: Fields) -> tuple[Place, str, Fields]:
 def _key(directory: str, folder: Path) -> tuple[str, int]:
     """Which images in memory belong to this directory, and the newest generation in it.
 
-    Returns the key of the images, and the generation, which is 0 if nothing is stored or the
-    directory is an object store. A later run on the same directory has the same key and finds the
-    images. If the directory was deleted and made again, its key is a new one.
+    Returns the key of the images, and the generation, which is 0 if nothing is stored. A later run
+    on the same directory has the same key and finds the images. If the directory was deleted and
+    made again, its key is a new one.
     """
-    if not directory.startswith("/"):
-        return directory, 0
-    return look_up(directory, folder, lambda key: _has_keeper(folder, key), _PATIENCE)
+    return look_up(directory, folder, lambda key: _has_images(folder, key))
 
 
 def _key_of_launcher(directory: str, folder: Path) -> tuple[str, int]:
@@ -135,6 +132,11 @@ def _has_keeper(folder: Path, key: str) -> bool:
     return _answers(str(folder / f"{_job_of(key)}.sock"))
 
 
+def _has_images(folder: Path, key: str) -> bool:
+    """Whether a keeper lives, or the local disk has images that never came to an object store."""
+    return _has_keeper(folder, key) or os.path.isdir(_tier(_job_of(key)))
+
+
 def _lead(directory: str, key: str, words: Fields) -> str:
     """The join string with which the keepers of other hosts connect to this host's keeper."""
     path = _keeper(directory, _runtime_folder(), key)
@@ -151,7 +153,11 @@ def _tier_flag(directory: str, job: str) -> list[str]:
     """Where the keeper keeps on a local disk what goes to an object store."""
     if directory.startswith("/"):
         return []
-    return ["--tier", os.path.join(_state_home(), "paceline", "tiers", job)]
+    return ["--tier", _tier(job)]
+
+
+def _tier(job: str) -> str:
+    return os.path.join(_state_home(), "paceline", "tiers", job)
 
 
 def _state_home() -> str:

@@ -198,13 +198,14 @@ def test_what_cannot_be_read_or_is_not_mounted_was_not_deleted(
     note = next(folder.iterdir())
     (place / directory_id.MARKER).unlink()
     elsewhere = json.loads(note.read_text())
-    note.write_text(json.dumps(elsewhere | {"device": elsewhere["device"] + 1}))
+    elsewhere["identity"]["device"] += 1
+    note.write_text(json.dumps(elsewhere))
     assert key() == first
     assert "is not mounted; what is in memory goes on" in capsys.readouterr().err
     assert not (place / directory_id.MARKER).exists()
     (place / directory_id.MARKER).mkdir()  # any error but that there is none
     assert key() == first
-    assert "cannot be read; what is in memory goes on" in capsys.readouterr().err
+    assert "cannot be read (Is a directory); what is in memory goes on" in capsys.readouterr().err
     (place / directory_id.MARKER).rmdir()
     assert key(has_memory=False) != first
 
