@@ -21,7 +21,8 @@ SCRIPTS = Path(__file__).parent / "scripts"
 DEADLINE_S = 120.0  # generous: only a broken build reaches it
 GRACE_S = 20.0  # for what ends by itself within a second or two
 KEEP_WARM = "30s"
-SIGNALS_MAX = 3  # the first asks, the second forces, the third kills everything of the host
+CTRL_C_MAX = 3  # the first asks, the second forces, the third kills everything of the host
+AGAIN_S = 1.2  # a Ctrl-C within one second of the one before it is the same one
 JsonDict = dict[str, Any]
 T = TypeVar("T")
 
@@ -257,12 +258,19 @@ class Job:
         found = processes_of(self.card["id"], self.run_dir)
         return {pid: command for pid, command in found.items() if shared not in command}
 
+    def stop_by_force(self) -> None:
+        """Ctrl-C, and once more a second later."""
+        assert self.launcher is not None
+        self.launcher.send_signal(signal.SIGINT)
+        time.sleep(AGAIN_S)
+        self.launcher.send_signal(signal.SIGINT)
+
     def end(self) -> dict[int, str]:
         """Ends the job as its user can. Returns what lives on all the same, and kills that."""
-        for _ in range(SIGNALS_MAX):
+        for _ in range(CTRL_C_MAX):
             if self.launcher is None or self.launcher.poll() is not None:
                 break
-            self.launcher.send_signal(signal.SIGTERM)
+            self.launcher.send_signal(signal.SIGINT)
             with suppress(subprocess.TimeoutExpired):
                 self.launcher.wait(GRACE_S)
         if self.launcher is not None and self.launcher.poll() is None:

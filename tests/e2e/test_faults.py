@@ -212,7 +212,7 @@ def test_a_stop_gives_ranks_their_grace(job: Job, number: int, code: int) -> Non
     assert job.launcher is not None
     job.launcher.send_signal(number)
     assert job.wait() == code, job.stderr
-    assert "SIGTERM" in job.stderr
+    assert f"Stopping, by {signal.Signals(number).name} from " in job.stderr
     for rank in ranks.values():
         assert not os.path.exists(f"/proc/{rank['pid']}")
 
@@ -224,11 +224,49 @@ def test_a_second_signal_forces(job: Job) -> None:
                       "for n in range(10**6):\n    time.sleep(0.01)\n    pl.step(n)\n")
     job.start([*TWO, "--stop-grace", "1h"], [str(script)])
     job.until_stepping(2, beyond=3)
-    assert job.launcher is not None
-    job.launcher.send_signal(signal.SIGINT)
-    job.until_event("stop_decided")
-    job.launcher.send_signal(signal.SIGINT)
+    job.stop_by_force()
     assert job.wait() == 130, job.stderr
+
+
+SAVES_IN_ITS_GRACE = """
+import os, signal, time
+from pathlib import Path
+import paceline as pl
+
+def save(*_):
+    Path(f"asked{os.environ['RANK']}").touch()
+    while not Path("go").exists():
+        time.sleep(0.02)
+    Path(f"saved{os.environ['RANK']}").touch()
+    os._exit(0)
+
+signal.signal(signal.SIGTERM, save)
+for n in range(10**6):
+    time.sleep(0.01)
+    pl.step(n)
+"""
+
+
+def test_sigterm_twice_and_stop_twice_are_one_request(job: Job) -> None:
+    # `timeout`, systemd, Slurm and Kubernetes signal a process, and then its group.
+    script = job.directory / "saves.py"
+    script.write_text(SAVES_IN_ITS_GRACE)
+    job.start([*TWO, "--stop-grace", "1h"], [str(script)])
+    job.until_stepping(2, beyond=3)
+    assert job.launcher is not None
+    job.launcher.send_signal(signal.SIGTERM)
+    job.launcher.send_signal(signal.SIGTERM)
+    os.kill(job.agent_pid("node0"), signal.SIGTERM)
+    os.kill(job.agent_pid("node0"), signal.SIGTERM)
+    asked = [job.directory / f"asked{rank}" for rank in range(2)]
+    eventually(lambda: all(path.exists() for path in asked), "both ranks begin to save")
+    job.launcher.send_signal(signal.SIGTERM)
+    for _ in range(2):
+        job.command("stop", "--stop-grace", "1h", "--job", str(job.run_dir))
+    (job.directory / "go").touch()
+    assert job.wait() == 143, job.stderr
+    assert all((job.directory / f"saved{rank}").exists() for rank in range(2)), job.stderr
+    assert "Stopping at once" not in job.stderr
 
 
 def test_two_jobs_of_one_host_do_not_mix(make_job: Callable[..., Job]) -> None:

@@ -16,6 +16,7 @@
 #include "paceline/agent/agent_json.h"
 #include "paceline/agent/agent_setup.h"
 #include "paceline/agent/checkpoint_station.h"
+#include "paceline/agent/leave_signal.h"
 #include "paceline/agent/page_file.h"
 #include "paceline/agent/pids.h"
 #include "paceline/agent/rank_table.h"
@@ -118,7 +119,7 @@ class AgentLoop {
   Reactor::TimerId deadline_timer_ = 0;
   Reactor::TimerId start_watch_timer_ = 0;
   bool is_linked_ = false;
-  bool was_signalled_ = false;
+  core::StopAsks stop_asks_;
   bool has_ended_ = false;  // the machine has said that the agent shall exit
   bool has_left_ = false;   // as it was told
   Generation saved_generation_;
@@ -328,11 +329,8 @@ void AgentLoop::OnSpawnFailed(uint64_t id, const std::string& why) {
 void AgentLoop::OnSignal() {
   signalfd_siginfo info{};
   if (::read(signals_.get(), &info, sizeof(info)) != sizeof(info)) return;
-  const int signal = static_cast<int>(info.ssi_signo);
-  const core::LeaveAsked leave{.why = signal == SIGINT ? "SIGINT" : "SIGTERM",
-                               .grace = setup_.spec.job.timers.stop_grace,
-                               .exit_code = 128 + signal,
-                               .force = std::exchange(was_signalled_, true)};
+  core::LeaveAsked leave = ReadLeaveSignal(info, MonotonicNow(), &stop_asks_);
+  leave.grace = setup_.spec.job.timers.stop_grace;
   LogInfo("leave_asked", {{"why", leave.why}, {"force", leave.force}});
   Feed(leave);
 }

@@ -64,6 +64,17 @@ constexpr std::string_view kTorchrun =
     "- Ranks always write to files, also without `--log-dir`; `--redirects` only takes streams off "
     "the console.\n\n";
 
+constexpr std::string_view kStopping =
+    "\n### How a job is stopped\n\n"
+    "Ranks get a signal first, and SIGKILL when `--stop-grace` (`timers.stop_grace`, 30 s) has "
+    "passed, so that they can save.\n\n"
+    "- `paceline stop` and a signal to `paceline run` ask for this. A request that comes again is "
+    "the same request: `timeout`,\n  systemd, Slurm and Kubernetes send SIGTERM twice.\n"
+    "- Ctrl-C again, a second after the first or later, kills the ranks at once; a third one kills "
+    "everything of the job on\n  this host.\n"
+    "- Without a terminal, `paceline stop --force` kills the ranks at once, and `paceline stop "
+    "--stop-grace TIME` shortens\n  the grace of a stop that has begun. Neither makes it longer.\n";
+
 }  // namespace
 
 std::string FlagsMarkdown() {
@@ -73,7 +84,7 @@ std::string FlagsMarkdown() {
       "\n## `paceline run`\n\n`paceline run [FLAGS] SCRIPT [ARGS…]` runs a torchrun script. Flags "
       "on top of torchrun's:\n\n" +
       std::string(kHeading) + Rows(RunFlags()) + "\n" + std::string(kTorchrun) +
-      std::string(kHeading) + Rows(TorchrunFlags());
+      std::string(kHeading) + Rows(TorchrunFlags()) + std::string(kStopping);
   page += "\n## Other commands\n\n| command | takes | does |\n|---|---|---|\n";
   for (const Command& command : Commands()) {
     if (command.hidden || command.name == "run") continue;

@@ -17,6 +17,7 @@
 #include "paceline/agent/agent_files.h"
 #include "paceline/agent/agent_json.h"
 #include "paceline/agent/json_field.h"
+#include "paceline/agent/leave_signal.h"
 #include "paceline/agent/page_file.h"
 #include "paceline/base/file_text.h"
 #include "paceline/base/json.h"
@@ -26,6 +27,7 @@
 #include "paceline/cli/error_codes.h"
 #include "paceline/cli/exit_code.h"
 #include "paceline/cli/remote.h"
+#include "paceline/cli/text.h"
 #include "paceline/cli/value.h"
 
 namespace paceline::cli {
@@ -62,6 +64,20 @@ int ExitCodeOf(const core::GiveUp& action, const std::string& words) {
   if (action.exit_code != kExitNotAuthorised || at == std::string::npos) return action.exit_code;
   const ErrorCode* error = FindErrorCode(words.substr(at + 1, words.find(']', at) - at - 1));
   return error == nullptr ? action.exit_code : error->exit_code;
+}
+
+// "Ctrl-C", or "SIGTERM from timeout (process 123)".
+std::string SenderOf(const signalfd_siginfo& info) {
+  const int signal = static_cast<int>(info.ssi_signo);
+  // The kernel sends a terminal's keys, and whoever is outside this container shows no pid.
+  const bool is_from_terminal = signal == SIGINT && info.ssi_code == SI_KERNEL;
+  if (is_from_terminal) return "Ctrl-C";
+  const std::string name = Concat("SIG", ::sigabbrev_np(signal));
+  const auto pid = static_cast<pid_t>(info.ssi_pid);
+  if (pid <= 0) return name;
+  const std::string command(Strip(ReadText(Concat("/proc/", pid, "/comm"), 64)));
+  return command.empty() ? Concat(name, " from process ", pid)
+                         : Concat(name, " from ", Visible(command), " (process ", pid, ")");
 }
 
 }  // namespace
@@ -248,7 +264,7 @@ void Launcher::Do(const core::GiveUp& action) {
   if (has_ended_) return;
   const std::string words = LastWords();
   if (!words.empty()) options_.narrate(words);
-  AskAgentsToLeave(SIGTERM);
+  AskAgentsToLeave(/*force=*/false);
   if (master_.process.pid > 0) ::kill(master_.process.pid, SIGTERM);
   OnJobEnded(ExitCodeOf(action, words), action.why);
 }
@@ -328,32 +344,34 @@ void Launcher::OnSignal() {
   signalfd_siginfo info{};
   while (::read(signals_.get(), &info, sizeof(info)) == sizeof(info)) {
     const int signal = static_cast<int>(info.ssi_signo);
-    ++signal_count_;
-    if (signal_count_ > 2) {
-      options_.narrate("Third signal: killing everything of this job on this host.");
-      OnJobEnded(128 + signal, "killed by the user");
-      KillLeftovers();
-      return;
+    switch (stop_asks_.Take(agent::MonotonicNow(), signal)) {
+      case core::StopAsk::kRepeat: break;
+      case core::StopAsk::kFirst: AskToStop(signal, SenderOf(info), /*force=*/false); break;
+      case core::StopAsk::kForce: AskToStop(signal, SenderOf(info), /*force=*/true); break;
+      case core::StopAsk::kKill:
+        options_.narrate("Ctrl-C a third time: killing everything of this job on this host.");
+        OnJobEnded(128 + signal, "killed by the user");
+        KillLeftovers();
+        return;
     }
-    AskToStop(signal, /*force=*/signal_count_ == 2);
   }
 }
 
-void Launcher::AskToStop(int signal, bool force) {
+void Launcher::AskToStop(int signal, const std::string& who, bool force) {
   if (force && has_ended_) {
     KillLeftovers();
     return;
   }
   is_stopping_ = true;
-  const std::string name = signal == SIGINT ? "Ctrl-C" : Concat("signal ", signal);
   options_.narrate(
-      force ? "Stopping at once: ranks are killed now."
-            : Concat("Stopping: ranks get SIGTERM now and SIGKILL after ",
+      force ? Concat("Stopping at once, by ", who, ": ranks are killed now.")
+            : Concat("Stopping, by ", who, ": ranks get SIGTERM now and SIGKILL after ",
                      FormatDuration(options_.spec.timers.stop_grace),
-                     ". Once more to stop at once; steps since the last save are lost."));
+                     ". Ctrl-C again, a second from now or later, stops at once; steps since the "
+                     "last save are lost then."));
   if (!options_.card.has_master) {
     // Another host holds the job: only this host's part leaves it.
-    AskAgentsToLeave(SIGTERM);
+    AskAgentsToLeave(force);
     return;
   }
   if (stopper_.joinable()) stopper_.join();
@@ -361,7 +379,7 @@ void Launcher::AskToStop(int signal, bool force) {
   client.address = options_.card.master_address;
   client.credentials = options_.credentials;
   client.timeout = Duration::Seconds(2);
-  wire::StopRequest request{.why = Concat("the user asked for it by ", name),
+  wire::StopRequest request{.why = Concat("stopped by ", who),
                             .grace = options_.spec.timers.stop_grace,
                             .exit_code = 128 + signal,
                             .force = force};
@@ -371,16 +389,15 @@ void Launcher::AskToStop(int signal, bool force) {
     reactor_->Post([this, signal] {
       if (has_ended_) return;
       options_.narrate("The master does not answer; asking the agents themselves.");
-      AskAgentsToLeave(SIGTERM);
-      if (signal_count_ > 1) AskAgentsToLeave(SIGTERM);
+      AskAgentsToLeave(stop_asks_.is_forced());
       OnJobEnded(128 + signal, "stopped without a master");
     });
   });
 }
 
-void Launcher::AskAgentsToLeave(int signal) {
+void Launcher::AskAgentsToLeave(bool force) {
   for (const auto& [node, kept] : agents_) {
-    if (kept.process.pid > 0) ::kill(kept.process.pid, signal);
+    if (kept.process.pid > 0) agent::AskAgentToLeave(kept.process.pid, {.force = force});
   }
 }
 
@@ -389,7 +406,7 @@ void Launcher::OnJobEnded(int exit_code, const std::string& reason) {
   has_ended_ = true;
   end_ = {exit_code, reason};
   Feed(core::JobEnded{});
-  const bool has_grace = is_stopping_ && signal_count_ < 2;  // the second signal forces
+  const bool has_grace = is_stopping_ && !stop_asks_.is_forced();
   const int64_t patience =
       kLeaveNs + (has_grace ? options_.spec.timers.stop_grace.nanoseconds() : 0);
   kill_timer_ = reactor_->CallAt(agent::MonotonicNs() + patience, [this] { KillLeftovers(); });

@@ -16,6 +16,7 @@
 #include "paceline/base/spawn.h"
 #include "paceline/cli/run_dir.h"
 #include "paceline/core/keeper.h"
+#include "paceline/core/stop_asks.h"
 #include "paceline/model/job_spec.h"
 #include "paceline/platform/local.h"
 #include "paceline/wire/control_client.h"
@@ -84,8 +85,8 @@ class Launcher {
   void TellServing();
   void TellDeadNodes();
   void OnSignal();
-  void AskToStop(int signal, bool force);
-  void AskAgentsToLeave(int signal);
+  void AskToStop(int signal, const std::string& who, bool force);
+  void AskAgentsToLeave(bool force);
   void OnJobEnded(int exit_code, const std::string& reason);
   void FinishWhenQuiet();
   void KillLeftovers();
@@ -108,7 +109,7 @@ class Launcher {
   agent::Reactor::TimerId deadline_timer_ = 0;
   agent::Reactor::TimerId kill_timer_ = 0;
   agent::Reactor::TimerId stuck_timer_ = 0;
-  int signal_count_ = 0;
+  core::StopAsks stop_asks_;
   bool has_ended_ = false;
   bool is_stopping_ = false;
   JobEnd end_;

@@ -180,11 +180,10 @@ class AgentTurn {
     ShortenGrace(Grace());
   }
 
-  // A second, stricter word shortens the grace that ranks were given.
+  // A second, stricter word shortens the grace that ranks were given, counted from now.
   void ShortenGrace(Duration grace) {
     for (auto& [local, slot] : m_.slots_) {
-      if (slot.termed && !slot.killed)
-        slot.kill_at = std::min(slot.kill_at, m_.stop_since_ + grace);
+      if (slot.termed && !slot.killed) slot.kill_at = std::min(slot.kill_at, now_ + grace);
     }
   }
 

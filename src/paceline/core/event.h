@@ -89,7 +89,7 @@ struct StopRequested {
   std::string why;
   Duration grace;
   int exit_code = 0;   // what `paceline run` shall return: 130, 143, 10, …
-  bool force = false;  // second Ctrl-C: no grace
+  bool force = false;  // a second Ctrl-C, or stop --force: no grace
 };
 
 // The disk takes no records, as when it is full: nothing that is decided reaches anybody.

@@ -60,15 +60,22 @@ void OnStopRequested(Turn& turn, const StopRequested& event) {
   const JobState& state = turn.state();
   if (state.phase == Phase::kFinished || state.phase == Phase::kEmpty) return;
   const bool again = state.phase == Phase::kStopping;
-  const bool force = event.force || again;
+  const bool asked_before = again && state.is_stop_asked;
   // Of its own accord a job ends without grace too, but not without patience.
-  if (again && state.is_stop_asked && state.stop_grace == Duration()) return;
+  const bool has_no_grace = event.force || (again && !asked_before);
+  const Duration grace = has_no_grace ? Duration() : event.grace;
+  // Schedulers repeat their request. It says something new only where it leaves less time.
+  if (asked_before && grace >= state.stop_grace) return;
   MARK("stop asked");
   std::string reason = event.why;
-  // Why a job ended by itself remains the reason.
-  if (again) reason = state.is_stop_asked ? "asked to stop again: no grace" : state.final_reason;
+  if (asked_before) {
+    reason = "asked to stop again: " +
+             (grace == Duration() ? std::string("no grace") : "a grace of " + ToString(grace));
+  } else if (again) {
+    reason = state.final_reason;  // why a job ended by itself remains the reason
+  }
   turn.Emit(StopDecided{.exit_code = again ? state.exit_code : event.exit_code,
-                        .grace = force ? Duration() : event.grace,
+                        .grace = grace,
                         .reason = std::move(reason),
                         .is_asked = true});
 }

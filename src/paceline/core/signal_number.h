@@ -4,6 +4,7 @@
 
 namespace paceline::core {
 
+inline constexpr int kSigint = 2;
 inline constexpr int kSigkill = 9;
 inline constexpr int kSigterm = 15;
 

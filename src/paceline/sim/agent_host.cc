@@ -1,6 +1,7 @@
 #include "paceline/sim/agent_host.h"
 
 #include <algorithm>
+#include <utility>
 #include <variant>
 
 #include "paceline/sim/node.h"
@@ -328,6 +329,13 @@ void AgentHost::Perform(const core::AgentAction& action) {
   std::visit([this](const auto& one) { Do(one); }, action);
 }
 
+void AgentHost::AskToLeave(core::LeaveAsked asked) {
+  world_.StopAsked(node_.index(), asked.grace, asked.force);
+  const bool is_repeated = std::exchange(was_asked_, true);
+  if (is_repeated && world_.options().canary == Canary::kRepeatForces) asked.force = true;
+  Feed(std::move(asked));
+}
+
 void AgentHost::Do(const core::StartStarter& action) { node_.StartStarter(action.fresh); }
 
 void AgentHost::Do(const core::SpawnRank& action) {
@@ -336,6 +344,7 @@ void AgentHost::Do(const core::SpawnRank& action) {
 }
 
 void AgentHost::Do(const core::SignalRank& action) {
+  world_.Signalled(node_, action.pid, action.signal);
   node_.Signal(action.local_rank, action.pid, action.signal);
 }
 

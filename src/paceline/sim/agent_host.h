@@ -59,6 +59,8 @@ class AgentHost {
 
   // --- from its host ---
   void Feed(core::AgentEvent event);
+  // As by a signal to it.
+  void AskToLeave(core::LeaveAsked asked);
   // Runs it now, or when the process thaws.
   void WhenAwake(Task task);
   // Runs `task` later, if this very agent still lives then.
@@ -108,6 +110,7 @@ class AgentHost {
   Generation carried_out_;        // as the station knows it
   bool is_connecting_ = false;
   bool is_resting_ = false;
+  bool was_asked_ = false;   // to leave
   bool is_refused_ = false;  // for good: it does not ask again
   ConnectionId connection_;  // 0: none
   NodeId node_id_;

@@ -29,6 +29,8 @@ constexpr CanaryEntry kCanaries[] = {
     {Canary::kWildClock, "wild_clock", "a delay depends on what no seed controls"},
     {Canary::kRestartInterval, "restart_interval", "each world counts the interval anew",
      kShortWorlds},
+    {Canary::kRepeatForces, "repeat_forces", "a repeated request to stop takes the grace away",
+     kTwice},
     {Canary::kTwiceIsNow, "twice_is_now", "whoever is told twice to stop waits for no storage",
      kTwice},
     {Canary::kForgetEqual, "forget_equal", "a node does not tell whose files equal its own",

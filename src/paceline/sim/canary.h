@@ -34,6 +34,7 @@ enum class Canary {
   kHideBlindness,        // a node that cannot see storage speaks as if it were empty
   kHideCopies,           // a node says nothing of its copies
   kRestartInterval,      // each world counts the interval to storage anew
+  kRepeatForces,         // a stop that is asked for twice is taken for one without grace
   kTwiceIsNow,           // whoever is told twice to stop does not wait for storage
   kForgetEqual,          // a node does not tell whose files equal its own
   kForgetBranch,         // a script that goes back does not begin a branch

@@ -304,14 +304,18 @@ void SimWorld::MasterIsUp() {
 }
 
 bool SimWorld::EndsInAHurry() const {
-  const bool is_told_twice = stop_.has_value() && stop_->force;
   return options_.canary == Canary::kHurriedEnd ||
-         (options_.canary == Canary::kTwiceIsNow && is_told_twice);
+         (options_.canary == Canary::kTwiceIsNow && is_stop_repeated_);
 }
 
 void SimWorld::RequestStop(const core::StopRequested& stop) {
+  StopAsked(std::nullopt, stop.grace, stop.force);
+  is_stop_repeated_ = stop_.has_value();
+  const bool was_forced = is_stop_repeated_ && stop_->force;
   stop_ = stop;
-  if (master_.is_on()) master_.Feed(stop);
+  stop_->force = stop.force || was_forced;
+  if (is_stop_repeated_ && options_.canary == Canary::kRepeatForces) stop_->force = true;
+  if (master_.is_on()) master_.Feed(*stop_);
 }
 
 void SimWorld::MasterDied(uint64_t) {
@@ -441,6 +445,16 @@ void SimWorld::ProcessEnded(const RankProcess& process, const ExitCause& cause) 
   trace_.Add(queue_.now(), nodes_[process.node]->name(), "rank_end",
              process.generation.value() * 10'000 + process.rank.value(), cause.headline);
   ForEachCheck([&](Check& check) { check.Ended(*this, process, cause); });
+}
+
+void SimWorld::StopAsked(std::optional<uint32_t> node, Duration grace, bool force) {
+  ForEachCheck([&](Check& check) { check.StopAsked(*this, node, grace, force); });
+}
+
+void SimWorld::Signalled(const Node& node, int32_t pid, int signal) {
+  const auto found = node.processes().find(pid);
+  if (found == node.processes().end()) return;
+  ForEachCheck([&](Check& check) { check.Signalled(*this, found->second, signal); });
 }
 
 }  // namespace paceline::sim

@@ -121,6 +121,8 @@ class SimWorld {
   void SpawnOrdered(uint32_t node, const Assignment& assignment);
   void ProcessStarted(const RankProcess& process);
   void ProcessEnded(const RankProcess& process, const ExitCause& cause);
+  void StopAsked(std::optional<uint32_t> node, Duration grace, bool force);
+  void Signalled(const Node& node, int32_t pid, int signal);
 
  private:
   template <class Call>
@@ -162,6 +164,7 @@ class SimWorld {
   std::set<uint32_t> unwatched_;  // nodes whose launcher is dead
   bool is_master_unwatched_ = false;
   std::optional<core::StopRequested> stop_;
+  bool is_stop_repeated_ = false;
   bool is_healed_ = false;
   bool has_committed_ = false;  // a checkpoint, since the healing
   bool is_done_ = false;

@@ -222,12 +222,13 @@ class Script {
     else if (verb == "join")
       cluster.StartNode(target,
                         words.size() > 2 ? static_cast<uint32_t>(Number(words[2])) : slots_);
-    else if (verb == "stop") {
-      cluster.Remark("the user stops the job");
+    else if (verb == "stop" || verb == "force") {
+      const bool force = verb == "force";
+      cluster.Remark(force ? "the user stops the job at once" : "the user stops the job");
       cluster.Tell(StopRequested{.why = Rest(words, 3),
                                  .grace = Time(words.at(2)),
                                  .exit_code = static_cast<int>(Number(words.at(1))),
-                                 .force = false});
+                                 .force = force});
     } else if (verb == "gone") {
       cluster.Remark("a late word says that " + target + " is gone");
       cluster.Tell(NodeGone{target, "is gone", 1});

@@ -19,6 +19,7 @@ std::unique_ptr<Check> MakeNoLostCommit();
 std::unique_ptr<Check> MakeDoneIsStored();
 std::unique_ptr<Check> MakeStoredOnTime();
 std::unique_ptr<Check> MakeOwnParameters();
+std::unique_ptr<Check> MakeGraceKept();
 std::unique_ptr<Check> MakeBounded();
 std::unique_ptr<Check> MakeNoOrphans();
 std::unique_ptr<Check> MakeSilenceNoticed();

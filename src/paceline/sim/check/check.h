@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -41,6 +42,10 @@ class Check {
   virtual void SpawnOrdered(SimWorld&, uint32_t /*node*/, const Assignment&) {}
   virtual void Started(SimWorld&, const RankProcess&) {}
   virtual void Ended(SimWorld&, const RankProcess&, const ExitCause&) {}
+  // Somebody asked the job to stop, or this node's agent to leave it.
+  virtual void StopAsked(SimWorld&, std::optional<uint32_t> /*node*/, Duration, bool /*force*/) {}
+  // The node's agent sends that signal to its rank.
+  virtual void Signalled(SimWorld&, const RankProcess&, int /*signal*/) {}
   // Twice a second or so, once the faults were healed.
   virtual void Look(SimWorld&) {}
   // After the faults were healed and the job went on, waits with a reason, or is over.

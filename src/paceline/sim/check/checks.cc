@@ -27,6 +27,8 @@ constexpr CheckEntry kChecks[] = {
      MakeStoredOnTime},
     {"own_parameters", "no world of another size forms where ranks have parameters of their own",
      MakeOwnParameters},
+    {"grace_kept", "a rank that was asked to end keeps its grace unless someone asked for force",
+     MakeGraceKept},
     {"bounded", "records, effects, notes and queues stay under their limits", MakeBounded},
     {"no_orphans", "when all is quiet, every process is in the world", MakeNoOrphans},
     {"silence_noticed", "who is silent for ever is out in time; the job goes on or waits for nodes",

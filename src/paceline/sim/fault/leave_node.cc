@@ -11,7 +11,7 @@ void LeaveNode(SimWorld& world, Prng& prng) {
   asked.grace = Draw(prng, Duration(), Duration::Seconds(5));
   asked.exit_code = 130;
   asked.force = prng.Chance(1, 4);
-  node->agent()->Feed(asked);
+  node->agent()->AskToLeave(asked);
   // Somebody starts it again later.
   world.queue().After(Draw(prng, Duration::Seconds(1), Duration::Seconds(20)),
                       [node] { node->Restart(); });

@@ -12,6 +12,7 @@ void SignalRanks(Node& node) {
 }  // namespace
 
 // `timeout`, a scheduler or a terminal sends its signal to every process of a host, and soon again.
+// That is one request. A person who presses Ctrl-C again asks for force.
 void SignalsTwice(SimWorld& world, Prng& prng) {
   Node* node = PickNode(world, prng, [](const Node& n) { return n.agent() != nullptr; });
   if (node == nullptr || !IsRunning(*node)) return;
@@ -23,15 +24,15 @@ void SignalsTwice(SimWorld& world, Prng& prng) {
                          .force = false};
   core::StopRequested stop{.why = "SIGTERM", .grace = asked.grace, .exit_code = 143};
   SignalRanks(*node);
-  if (takes_agent) node->agent()->Feed(asked);
+  if (takes_agent) node->agent()->AskToLeave(asked);
   if (stops_job) world.RequestStop(stop);
   const Duration again = prng.Chance(1, 2)
                              ? Draw(prng, Duration::Microseconds(10), Duration::Milliseconds(20))
                              : Draw(prng, Duration::Milliseconds(20), Duration::Seconds(3));
-  asked.force = stop.force = true;
+  asked.force = stop.force = prng.Chance(1, 3);
   world.queue().After(again, [&world, node, takes_agent, stops_job, asked, stop] {
     SignalRanks(*node);
-    if (takes_agent && node->agent() != nullptr) node->agent()->Feed(asked);
+    if (takes_agent && node->agent() != nullptr) node->agent()->AskToLeave(asked);
     if (stops_job) world.RequestStop(stop);
   });
   if (!takes_agent) return;

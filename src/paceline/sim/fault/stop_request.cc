@@ -11,7 +11,7 @@ void StopRequest(SimWorld& world, Prng& prng) {
   const bool comes_twice = prng.Chance(1, 3);
   world.RequestStop(stop);
   if (!comes_twice) return;
-  stop.force = true;
+  stop.force = prng.Chance(1, 2);
   world.queue().After(Draw(prng, Duration::Milliseconds(1), Duration::Seconds(3)),
                       [&world, stop] { world.RequestStop(stop); });
 }
