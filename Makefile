@@ -1,66 +1,103 @@
 # The two commands are `make test` and `make demo`. Each does all its set-up by itself and is safe
-# to repeat. PRESET chooses another build for build and unit: make build unit PRESET=dev while you
-# work on a file, PRESET=tsan for threads.
+# to repeat. `make test-all` runs the tests that `make test` leaves out, and no other. PRESET chooses
+# another build for build and unit: make build unit PRESET=dev while you work on a file, PRESET=tsan
+# for threads.
 
 PRESET ?= test
 BUILD := build/$(PRESET)
 VENV := .venv/bin
+# The swarm's first seeds and their numbers: worlds of jobs, and worlds of leased data.
+SEED ?= 1
 SEEDS ?= 2000
+LEASE_SEED ?= 1
 LEASE_SEEDS ?= 10000
 # Two jobs of C++ with gRPC's headers fit into 4 GB; ninja would take cores + 2.
 JOBS ?= $(shell nproc)
 # Python's tests at once: most of them wait for processes, so twice the cores.
 PYTEST_JOBS ?= $(shell expr 2 \* $$(nproc))
 
-.PHONY: test demo setup packages venv wheel build unit swarm lint pytest format clean
+# Which tests unit and pytest run: `test` those that are not long, `test-all` the long ones, and
+# `all` both. tests/conftest.py and the ctest label `long` say which are long.
+PART ?= all
+CTEST_test := -LE long
+CTEST_test-all := -L long
+PYTEST_test := -m "not long"
+PYTEST_test-all := -m long
+REPORT := $(CURDIR)/build/report/$(PART)
+
+.PHONY: help test test-all demo setup packages venv wheel build unit swarm lint pytest \
+        report format clean
 .DEFAULT_GOAL := build
 
-test: setup
+help:  ## this list
+	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
+
+test: setup  ## set-up, build, units, checks, a short swarm, Python tests that are not long
 	@$(MAKE) --no-print-directory build
-	@$(MAKE) --no-print-directory unit
-	@$(MAKE) --no-print-directory swarm
+	@$(MAKE) --no-print-directory unit PART=test
+	@$(MAKE) --no-print-directory swarm SEEDS=300 LEASE_SEEDS=1500
 	@$(MAKE) --no-print-directory lint
-	@$(MAKE) --no-print-directory pytest
+	@$(MAKE) --no-print-directory pytest PART=test
+	@tools/report.py test
 	@echo "make test: all of it passed"
 
-demo: setup
+test-all: setup  ## everything that `make test` leaves out: long tests, fuzz corpora, more seeds
+	@$(MAKE) --no-print-directory build
+	@$(MAKE) --no-print-directory unit PART=test-all
+	@$(MAKE) --no-print-directory swarm SEED=301 SEEDS=1700 LEASE_SEED=1501 LEASE_SEEDS=8500
+	@$(MAKE) --no-print-directory pytest PART=test-all
+	@tools/report.py test-all
+	@echo "make test-all: all of it passed"
+
+demo: setup  ## the main job, end to end: three faults, weights bit-identical
 	@if [ -e examples/demo.py ]; then $(VENV)/python examples/demo.py; \
 	 else echo "make demo: ABSENT: examples/demo.py is not in this checkout" >&2; exit 1; fi
 
-setup:
+setup:  ## packages, .venv and the wheel
 	@tools/setup.sh all
-packages venv wheel:
-	@tools/setup.sh $@
+packages:  ## the distribution's libraries and tools
+	@tools/setup.sh packages
+venv:  ## .venv with torch and the tools
+	@tools/setup.sh venv
+wheel:  ## the wheel, built and installed into .venv
+	@tools/setup.sh wheel
 
 # Everything, and each header alone.
-build: packages
+build: packages  ## C++ and its tests, under sanitizers (PRESET=dev, tsan, release, fuzz)
 	@test -e $(BUILD)/build.ninja || cmake --preset $(PRESET)
 	cmake --build $(BUILD) -j $(JOBS) --target all headers_alone
 
-unit:
-	ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS)
+unit:  ## ctest: one binary a layer, and the checks of the tree
+	@rm -rf $(REPORT)/units $(REPORT)/units.xml; mkdir -p $(REPORT)
+	GTEST_OUTPUT=xml:$(REPORT)/units/ ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS) \
+	  --output-junit $(REPORT)/units.xml $(CTEST_$(PART))
 
 # The simulator runs from the optimized binary in .venv: seeds a second are what counts. Worlds of
 # jobs and worlds of leased data, a core each.
-swarm:
+swarm:  ## the simulator over many seeds (SEED, SEEDS, LEASE_SEED, LEASE_SEEDS)
 	@if [ -x $(VENV)/paceline ] && $(VENV)/paceline sim --help >/dev/null 2>&1; then \
 	   set -x; code=0; \
-	   $(VENV)/paceline sim --leases --seed 1 --seeds $(LEASE_SEEDS) & leases=$$!; \
-	   $(VENV)/paceline sim --seed 1 --seeds $(SEEDS) || code=$$?; \
+	   $(VENV)/paceline sim --leases --seed $(LEASE_SEED) --seeds $(LEASE_SEEDS) & leases=$$!; \
+	   $(VENV)/paceline sim --seed $(SEED) --seeds $(SEEDS) || code=$$?; \
 	   wait $$leases || code=$$?; exit $$code; \
 	 else echo "swarm: ABSENT: this build has no \`paceline sim\`"; fi
 
-lint: venv
+lint: venv  ## ruff and pyright
 	$(VENV)/ruff check .
 	$(VENV)/pyright
 
-pytest: venv
-	@dirs=$$(ls -d tests python examples 2>/dev/null); set -x; \
-	$(VENV)/python -m pytest -q -n $(PYTEST_JOBS) --dist worksteal $$dirs
+pytest: venv  ## Python and process-level tests
+	@rm -f $(REPORT)/pytest.xml; mkdir -p $(REPORT); \
+	dirs=$$(ls -d tests python examples 2>/dev/null); set -x; \
+	$(VENV)/python -m pytest -q -n $(PYTEST_JOBS) --dist worksteal \
+	  --junitxml $(REPORT)/pytest.xml $(PYTEST_$(PART)) $$dirs
 
-format:
+report:  ## counts of the last runs by suite, and the ten slowest tests
+	@tools/report.py
+
+format:  ## clang-format over src, import order over Python
 	@tools/format.sh --fix
 	@if [ -x $(VENV)/ruff ]; then $(VENV)/ruff check --fix --select I .; fi
 
-clean:
+clean:  ## remove build
 	rm -rf build

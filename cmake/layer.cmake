@@ -4,6 +4,7 @@
 #   DEPS model base …             layers by name, third parties as paceline_dep::x; for headers
 #   PRIVATE_DEPS …                what only the .cc files need
 #   TEST_DEPS …                   what only the tests need
+#   LONG_CASES Suite.Case …       GoogleTest patterns of slow cases, for `make test-all`
 #   TEST_LABELS slow …)           ctest labels
 #
 # Makes the static library paceline_core (alias paceline::core) and the test core_links_alone, which
@@ -88,7 +89,8 @@ set(PACELINE_COLD_LAYERS wire master agent client cli platform)
 set(PACELINE_RAW_LAYERS data ckpt client)
 
 function(add_layer layer)
-  cmake_parse_arguments(ARG "" "" "SOURCES;TESTS;DEPS;PRIVATE_DEPS;TEST_DEPS;TEST_LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "SOURCES;TESTS;DEPS;PRIVATE_DEPS;TEST_DEPS;LONG_CASES;TEST_LABELS"
+                        ${ARGN})
   if(ARG_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "add_layer(${layer}): unknown arguments ${ARG_UNPARSED_ARGUMENTS}")
   endif()
@@ -133,7 +135,16 @@ function(add_layer layer)
     join_units(${layer}_test)
     target_compile_definitions(${layer}_test PRIVATE
       PACELINE_TESTDATA_DIR="${CMAKE_CURRENT_SOURCE_DIR}/testdata")
-    add_test(NAME ${layer}_test COMMAND ${layer}_test --gtest_brief=1)
+    # One binary, two entries: what the first leaves out by its filter is all that the second runs.
+    list(JOIN ARG_LONG_CASES ":" long)
+    set(filter)
+    if(long)
+      set(filter --gtest_filter=-${long})
+      add_test(NAME ${layer}_long COMMAND ${layer}_test --gtest_brief=1 --gtest_filter=${long})
+      set_tests_properties(${layer}_long PROPERTIES TIMEOUT 300
+                           LABELS "unit;long;${ARG_TEST_LABELS}")
+    endif()
+    add_test(NAME ${layer}_test COMMAND ${layer}_test --gtest_brief=1 ${filter})
     set_tests_properties(${layer}_test PROPERTIES TIMEOUT 300 LABELS "unit;${ARG_TEST_LABELS}")
   endif()
 endfunction()
