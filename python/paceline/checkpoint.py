@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from dataclasses import replace
 from typing import Any, Self, cast
 
-from paceline import loading, notes, one_writer, progress, randomness
+from paceline import arguments, loading, notes, one_writer, progress, randomness
 from paceline._native import Image, SavedStep
 from paceline.checkpoint_link import Fields, Link, Refused
 from paceline.images import Images, SharedReading, UnreadableError
@@ -46,7 +46,9 @@ class BaseCheckpointer(ABC):
         replicas: int | None = None,
     ) -> None:
         self._framework = self._make_framework()
-        self._replicated = replicated
+        self._replicated = (
+            None if replicated is None else arguments.flag("Checkpointer", "replicated", replicated)
+        )
         self._directory = place_of(directory)
         job_socket = os.environ.get("PACELINE_CHECKPOINT_SOCKET", "")
         one_writer.check(self._directory, job_socket)
@@ -98,7 +100,7 @@ class BaseCheckpointer(ABC):
         The state that is saved last is the newest, whatever its step: a script may count its steps
         anew, or go back to an earlier one.
         """
-        step = step_of(step)
+        step, state = step_of(step), arguments.state("Checkpointer.save", state)
         self._check_open("save")
         for value in state.values():
             if getattr(value, "marks_checkpoints", False) is True:  # a data set that is leased
@@ -289,6 +291,8 @@ class BaseCheckpointer(ABC):
         `restored` says what. After a save, this waits until all ranks have this rank's last save,
         and loads that.
         """
+        state = arguments.state("Checkpointer.restore", state)
+        arguments.flag("Checkpointer.restore", "strict", strict)
         self._check_open("restore")
         self._settle()
         answer = self._ask_restore()

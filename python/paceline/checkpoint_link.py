@@ -12,6 +12,7 @@ LINE_BYTES_MAX = 64 << 20
 _CONNECT_SECONDS = 60.0
 _PAUSE_SECONDS = 0.02
 _AGAIN_SECONDS = 1.0
+_POLL_SECONDS_MAX = 86_400.0  # poll(2) takes milliseconds in 31 bits
 _GOODBYE_SECONDS = 2.0
 
 Fields = dict[str, object]
@@ -162,7 +163,10 @@ class Link:
             if deadline is not None:
                 readable = select.poll()
                 readable.register(self._socket, select.POLLIN)
-                if not readable.poll(1000 * max(0.0, deadline - time.monotonic())):
+                left = max(0.0, deadline - time.monotonic())
+                if not readable.poll(1000 * min(left, _POLL_SECONDS_MAX)):
+                    if left > _POLL_SECONDS_MAX:
+                        continue
                     raise _LateError
             received = self._socket.recv(1 << 16)
             if not received or len(self._unread) > LINE_BYTES_MAX:

@@ -20,6 +20,8 @@ Asynchronous work leases samples instead, and who is faster gets more:
 from collections.abc import Callable, Iterator
 from typing import Any, Unpack
 
+from paceline import arguments
+from paceline.arguments import ArgumentError
 from paceline.data_cut import CutBySpeed
 from paceline.data_leases import LeasedLoader, shards
 from paceline.data_loader import BaseLoader, Share, Steps
@@ -27,6 +29,7 @@ from paceline.data_order import DataError, ElasticDataset, ElasticMixture, Order
 from paceline.data_stream import StreamLoader
 
 __all__ = [
+    "ArgumentError",
     "CutBySpeed",
     "DataError",
     "ElasticDataset",
@@ -62,7 +65,7 @@ class ElasticLoader(BaseLoader):
         **steps: Unpack[Steps],
     ) -> None:
         super().__init__(data, global_batch=global_batch, **steps)
-        self._collate = collate
+        self._collate = arguments.callback("ElasticLoader", "collate", collate)
         self._reader = self.data.reader()
 
     def _read(self, shares: Iterator[Share]) -> Iterator[Any]:

@@ -13,12 +13,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+from paceline import arguments
 from paceline._native import SpeedCut, cut_evenly, scale_shares
-from paceline.data_order import DataError, Json, checked_count
+from paceline.data_order import DataError, Json
 
 Gather = Callable[[list[float]], list[list[float]]]
 Place = tuple[int, int]  # epoch, ordinal
 
+_MOST_MAX, _GAIN_MAX = 1_000_000, 0.999
 _UNHEARD_LOOKS = 10  # without any time, until that is said
 _COLUMNS = 7
 # Three observations are the least that a speed is known by. Until then a slow rank holds up all.
@@ -52,14 +54,14 @@ class CutBySpeed:
     gather: Gather | None = None
 
     def __post_init__(self) -> None:
-        checked_count("least", self.least)
-        checked_count("every", self.every)
-        for name, value, is_good, wanted in (
-            ("most", self.most, self.most >= 1, "at least 1"),
-            ("gain", self.gain, 0 <= self.gain < 1, "from 0 to 1"),
-        ):
-            if not is_good:
-                raise _refused(f"{name}={value!r} cannot be", f"it is {wanted}", "leave it out")
+        where, fix = "CutBySpeed", "leave it out"
+        arguments.count(where, "least", self.least)
+        arguments.count(where, "every", self.every)
+        arguments.number(where, "most", self.most, least=1, most=_MOST_MAX, fix=fix,
+                         wanted=f"a number from 1 to {_MOST_MAX:,}")  # fmt: skip
+        arguments.number(where, "gain", self.gain, least=0, most=_GAIN_MAX, fix=fix,
+                         wanted=f"a number from 0 to {_GAIN_MAX}")  # fmt: skip
+        arguments.callback(where, "gather", self.gather)
 
 
 @dataclass(slots=True)

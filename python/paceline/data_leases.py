@@ -15,19 +15,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
-from paceline import launch, progress
+from paceline import arguments, launch, progress
 from paceline._native import LeaseOpen, LeaseReader
-from paceline.data_order import (
-    DataError,
-    ElasticDataset,
-    Json,
-    Ordered,
-    checked_count,
-)
+from paceline.data_order import DataError, ElasticDataset, Json, Ordered
 from paceline.fingerprint import Sized, differences
 from paceline.lease_position import made_in, whereabouts
 
 SCHEMA = "paceline.leases/1"
+_WHERE = "LeasedLoader"
+_COUNT_MAX = 2**32 - 1
 _SLICE_SECONDS = 0.2  # between two looks at signals while a call waits
 
 Policy = Literal["raise", "skip"]
@@ -86,25 +82,27 @@ class LeasedLoader:
     ) -> None:
         self.data = data
         self.name = name
-        self.epochs = checked_count("epochs", epochs)
-        self.batch = None if batch is None else checked_count("batch", batch)
-        self._collate = collate
-        self._resume = _checked("resume", resume, ("acks", "checkpoint"))
-        self._policy = _checked("bad_samples", bad_samples, ("raise", "skip"))
-        if not 0.001 <= deadline <= 86_400:
-            raise _bad("deadline", deadline, "seconds, 0.001 to 86,400", "deadline=10")
-        if not isinstance(name, str) or not 1 <= len(name.encode()) <= 200 or "\n" in name:
-            raise _bad("name", name, "1 to 200 bytes on one line", 'name="train"')
+        arguments.text(_WHERE, "name", name, bytes_max=200)
+        self.epochs = arguments.count(_WHERE, "epochs", epochs)
+        self.batch = None if batch is None else arguments.count(_WHERE, "batch", batch)
+        self._collate = arguments.callback(_WHERE, "collate", collate)
+        self._resume = arguments.one_of(_WHERE, "resume", resume, ("acks", "checkpoint"))
+        self._policy = arguments.one_of(_WHERE, "bad_samples", bad_samples, ("raise", "skip"))
+        wanted, fix = "seconds, 0.001 to 86,400", "deadline=10"
+        seconds = arguments.number(
+            _WHERE, "deadline", deadline, least=0.001, most=86_400, wanted=wanted, fix=fix
+        )
         self._open = LeaseOpen()
         self._open.name = name
         self._open.terms = json.dumps(self._terms(), sort_keys=True, separators=(",", ":"))
-        self._open.ordinals = data.samples * self.epochs
-        self._open.lease_max = checked_count("lease", lease)
+        ordinals = data.samples * self.epochs
+        self._open.ordinals = arguments.count(_WHERE, "samples * epochs", ordinals)
+        self._open.lease_max = arguments.count(_WHERE, "lease", lease)
         self._open.lease_first = min(64, lease)
-        self._open.deadline_ms = int(deadline * 1000)
-        self._open.failures_max = checked_count("failures", failures)
+        self._open.deadline_ms = int(seconds * 1000)
+        self._open.failures_max = arguments.count(_WHERE, "failures", failures, most=_COUNT_MAX)
         self._open.follows_checkpoints = resume == "checkpoint"
-        self._ahead = checked_count("ahead", ahead, least=0)
+        self._ahead = arguments.count(_WHERE, "ahead", ahead, least=0, most=_COUNT_MAX)
         self._reader_or_none: LeaseReader | None = None
         self._pid = 0
         self._records = data.reader()
@@ -463,18 +461,6 @@ _names: set[str] = set()  # that this process leases
 
 def _log() -> logging.Logger:
     return logging.getLogger("paceline")
-
-
-def _bad(name: str, value: object, wanted: str, fix: str) -> DataError:
-    return DataError(
-        what=f"{name}={value!r} cannot be", where=name, why=f"it has to be {wanted}", fix=fix
-    )
-
-
-def _checked(name: str, value: str, allowed: tuple[str, ...]) -> str:
-    if value not in allowed:
-        raise _bad(name, value, " or ".join(map(repr, allowed)), f"{name}={allowed[0]!r}")
-    return value
 
 
 def shards(

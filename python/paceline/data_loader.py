@@ -6,13 +6,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypedDict, cast
 
-from paceline import progress
+from paceline import arguments, progress
 from paceline._native import BatchCut, cut_evenly
 from paceline.data_cut import CutBySpeed, Gather, SpeedCutter
-from paceline.data_order import DataError, Json, Ordered, checked_count
+from paceline.data_order import DataError, Json, Ordered
 from paceline.fingerprint import differences
 
 SCHEMA = "paceline.data/1"
+_WHERE = "ElasticLoader"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +71,7 @@ class BaseLoader(ABC):
                 fix="ElasticLoader(ElasticDataset(dataset, shuffle=True, seed=7), …)",
             )
         self.data = data
-        self.rank = progress.rank() if rank is None else checked_count("rank", rank, least=0)
-        self.world_size = (
-            progress.world_size() if world_size is None else checked_count("world_size", world_size)
-        )
+        self.rank, self.world_size = rank_and_size(_WHERE, rank, world_size)
         if self.rank >= self.world_size:
             raise DataError(
                 what=f"rank {self.rank} is not in a world of {self.world_size}",
@@ -91,11 +89,15 @@ class BaseLoader(ABC):
                 fix="leave it out",
             )
         # Of a batch sampler, the first step stands for its size.
-        self.global_batch = checked_count("global_batch", sizes[0] if sizes else global_batch)
+        batch = sizes[0] if sizes else global_batch
+        self.global_batch = arguments.count(_WHERE, "global_batch", batch)
         self.micro_batch = micro_batch
         self.virtual_ranks = _virtual_ranks(virtual_ranks, micro_batch, self.world_size)
         self._cutters = self.virtual_ranks or self.world_size
-        self._drops_last = drop_last
+        self._drops_last = arguments.flag(_WHERE, "drop_last", drop_last)
+        arguments.flag(_WHERE, "even_steps", even_steps)
+        if cut is not None and not isinstance(cast("object", cut), CutBySpeed):
+            raise arguments.refuse(_WHERE, "cut", cut, "a CutBySpeed", "cut=CutBySpeed()")
         self._cut = self._make_cut(micro_batch, drop_last=drop_last, even_steps=even_steps)
         self.by_speed = self._make_cutter(cut, micro_batch)
         self._gather: Gather = lambda rows: [rows]
@@ -111,7 +113,7 @@ class BaseLoader(ABC):
         sizes = self._ends(0)
         for begin, end in _ranges(sizes or []):
             self._must_be_shared(begin, end)
-        micro = 0 if micro_batch is None else checked_count("micro_batch", micro_batch)
+        micro = 0 if micro_batch is None else arguments.count(_WHERE, "micro_batch", micro_batch)
         try:
             # With steps of any size the last one was looked at above.
             is_even = even_steps and sizes is None
@@ -408,10 +410,20 @@ def checked_state(state: object) -> Json:
     return fields
 
 
+def rank_and_size(where: str, rank: int | None, world_size: int | None) -> tuple[int, int]:
+    """Those of a loader; by default those of the whole world."""
+    return (
+        progress.rank() if rank is None else arguments.count(where, "rank", rank, least=0),
+        progress.world_size()
+        if world_size is None
+        else arguments.count(where, "world_size", world_size),
+    )
+
+
 def _virtual_ranks(virtual: int | None, micro_batch: int | None, world_size: int) -> int:
     if virtual is None:
         return 0
-    checked_count("virtual_ranks", virtual)
+    virtual = arguments.count(_WHERE, "virtual_ranks", virtual)
     why = ""
     if virtual & (virtual - 1):
         why = "their sums form a binary tree, so their number is a power of two"

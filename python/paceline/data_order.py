@@ -8,11 +8,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, Protocol, cast
 
+from paceline import arguments
 from paceline._native import EpochOrder, Mixture
 from paceline.fingerprint import Sized, fingerprint, kept_chance
 from paceline.problem import PacelineError
 
-SEED_MAX = 2**53
+_DATASET, _MIXTURE = "ElasticDataset", "ElasticMixture"
+_NAME_BYTES_MAX = 200
 Json = dict[str, object]
 
 
@@ -73,10 +75,10 @@ class ElasticDataset:
         fingerprint: bool = True,
     ) -> None:
         self.dataset = dataset
-        self.name = name
+        self.name = _name(name)
         self.samples = _length(dataset)
-        self._seed = checked_seed(seed)
-        self._takes_fingerprint = fingerprint
+        self._seed = arguments.count(_DATASET, "seed", seed, least=0)
+        self._takes_fingerprint = arguments.flag(_DATASET, "fingerprint", fingerprint)
         self._fingerprint: Json | None = None
         self._block, self._window = _blocks(shuffle, block, window, sampler or batch_sampler)
         self._shuffle = "none" if not shuffle else "blocked" if self._block else "whole"
@@ -89,7 +91,8 @@ class ElasticDataset:
             self.samples = _length(sampler, noun="sampler")
         if batch_sampler is not None:
             if sampler is not None:
-                raise _bad("sampler", sampler, "left out beside a batch sampler", "one of both")
+                wanted = "left out beside a batch sampler"
+                raise arguments.refuse(_DATASET, "sampler", sampler, wanted, "one of both")
             self._shuffle = "batch_sampler"
             self.samples = len(self._sample(0)[0])
 
@@ -194,8 +197,8 @@ class ElasticMixture:
         name: str = "",
         fingerprint: bool = True,
     ) -> None:
-        self.name = name
-        self._seed = checked_seed(seed)
+        self.name = _name(name)
+        self._seed = arguments.count(_MIXTURE, "seed", seed, least=0)
         self._weights = _whole_weights(datasets, weights)
         self._mixture = Mixture(list(self._weights.values()), self._seed)
         self._parts = [
@@ -209,8 +212,8 @@ class ElasticMixture:
             math.ceil(part.samples / weight)
             for part, weight in zip(self._parts, self._weights.values(), strict=True)
         )
-        if length is not None and (not isinstance(length, int) or length < 1):
-            raise _bad("length", length, "a number of samples, 1 or more", "length=100_000")
+        if length is not None:
+            length = arguments.count(_MIXTURE, "length", length)
         self.samples = length or periods * self._mixture.period
 
     def __len__(self) -> int:
@@ -295,24 +298,6 @@ def seed_all(text: str) -> None:
         numpy.random.seed(words & 0xFFFFFFFF)
 
 
-def checked_seed(seed: object) -> int:
-    if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < SEED_MAX:
-        raise _bad("seed", seed, "a whole number from 0 to 2^53 - 1", "seed=7")
-    return seed
-
-
-def checked_count(name: str, value: object, *, least: int = 1) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise _bad(name, value, f"a whole number, {least} or more", f"{name}=256")
-    return value
-
-
-def _bad(name: str, value: object, wanted: str, fix: str) -> DataError:
-    return DataError(
-        what=f"{name}={value!r} cannot be", where=name, why=f"it has to be {wanted}", fix=fix
-    )
-
-
 def _place(name: str) -> str:
     return f"the data set {name}" if name else "the data set"
 
@@ -349,34 +334,48 @@ def _length(dataset: object, *, noun: str = "data set") -> int:
 def _blocks(
     shuffle: object, block: int | None, window: int | None, sampler: object
 ) -> tuple[int, int]:
-    if not isinstance(shuffle, bool):
-        raise _bad("shuffle", shuffle, "True or False", "shuffle=True")
+    arguments.flag(_DATASET, "shuffle", shuffle)
     if block is None:
         if window is not None:
-            raise _bad("window", window, "given together with block", "block=1024, window=16")
+            wanted, fix = "given together with block", "block=1024, window=16"
+            raise arguments.refuse(_DATASET, "window", window, wanted, fix)
         return 0, 0
     if not shuffle or sampler is not None:
-        raise _bad("block", block, "left out without a shuffle of ours", "shuffle=True")
-    size = checked_count("block", block)
-    return size, checked_count("window", 16 if window is None else window)
+        wanted = "left out without a shuffle of ours"
+        raise arguments.refuse(_DATASET, "block", block, wanted, "shuffle=True")
+    size = arguments.count(_DATASET, "block", block)
+    return size, arguments.count(_DATASET, "window", 16 if window is None else window)
+
+
+def _name(name: object) -> str:
+    """The name of a data set; it may have none."""
+    return arguments.text(_DATASET, "name", name, least=0, bytes_max=_NAME_BYTES_MAX)
 
 
 def _whole_weights(
     datasets: Mapping[str, Sized], weights: Mapping[str, float]
 ) -> dict[str, int]:
+    def bad(name: str, value: object, wanted: str, fix: str) -> arguments.ArgumentError:
+        return arguments.refuse(_MIXTURE, name, value, wanted, fix)
+
+    for name, value in (("datasets", datasets), ("weights", weights)):
+        if not isinstance(cast("object", value), Mapping):
+            raise bad(name, value, "a dict by the names of the data sets", f'{name}={{"web": …}}')
     if not datasets or set(datasets) != set(weights):
-        raise _bad("weights", dict(weights), f"one for each of {sorted(datasets)}", "weights={…}")
+        wanted = f"one for each of {sorted(map(str, datasets))}"
+        raise bad("weights", dict(weights), wanted, "weights={…}")
     exact: dict[str, Fraction] = {}
     for key in datasets:
         value = weights[key]
-        is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-        if not is_number or not math.isfinite(value) or value <= 0:
-            raise _bad(f"weights[{key!r}]", value, "a number above 0", "weights of 7 and 3")
+        found = arguments.real(value)
+        if found is None or not 0 < found < math.inf:
+            raise bad(f"weights[{key!r}]", value, "a number above 0", "weights of 7 and 3")
         exact[key] = Fraction(str(value))  # as written: 0.1 is a tenth
     scale = math.lcm(*(part.denominator for part in exact.values()))
     whole = {key: int(part * scale) for key, part in exact.items()}
     common = math.gcd(*whole.values())
     whole = {key: part // common for key, part in whole.items()}
     if sum(whole.values()) > 2**32:
-        raise _bad("weights", dict(weights), "of at most nine digits together", "rounder weights")
+        wanted = "of at most nine digits together"
+        raise bad("weights", dict(weights), wanted, "rounder weights")
     return whole

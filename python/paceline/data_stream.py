@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Any, cast
 
-from paceline import progress
+from paceline import arguments
 from paceline._native import cut_evenly
-from paceline.data_loader import SCHEMA, checked_state
-from paceline.data_order import DataError, Json, checked_count
+from paceline.data_loader import SCHEMA, checked_state, rank_and_size
+from paceline.data_order import DataError, Json
 
 
 class StreamLoader:
@@ -34,13 +34,17 @@ class StreamLoader:
         world_size: int | None = None,
         name: str = "",
     ) -> None:
-        self._stream, self._collate, self._name = stream, collate, name
-        self.global_batch = checked_count("global_batch", global_batch)
-        self.rank = progress.rank() if rank is None else checked_count("rank", rank, least=0)
-        self.world_size = (
-            progress.world_size() if world_size is None else checked_count("world_size", world_size)
-        )
-        self._drop_last = drop_last
+        where = "StreamLoader"
+        if not isinstance(stream, Iterable):
+            wanted = "an iterable, with a new iterator for each epoch"
+            raise arguments.refuse(where, "stream", stream, wanted, "a class with __iter__")
+        self._stream = stream
+        self._collate = arguments.callback(where, "collate", collate)
+        self._name = arguments.text(where, "name", name, least=0, bytes_max=200)
+        self.global_batch = arguments.count(where, "global_batch", global_batch)
+        self.rank, self.world_size = rank_and_size(where, rank, world_size)
+        self._drop_last = arguments.flag(where, "drop_last", drop_last)
+        arguments.flag(where, "even_steps", even_steps)
         self.epoch = 0
         self.consumed = 0
         self.weight = 1.0  # of the last batch, as `ElasticLoader.weight`

@@ -3,7 +3,7 @@
 import os
 from dataclasses import dataclass
 
-from paceline import planning, progress
+from paceline import arguments, planning, progress
 from paceline._native import newest_checkpoint
 from paceline.images import Images, UnreadableError
 from paceline.plan import CheckpointError, Framework, State
@@ -78,6 +78,9 @@ def load_with(
 
     Random numbers stay as they are. Every rank calls it for its own parts.
     """
+    state = arguments.state("load", state)
+    arguments.flag("load", "strict", strict)
+    arguments.path("load", "path", path)
     folder = find(path)
     try:
         images = Images.stored(folder, progress.rank())

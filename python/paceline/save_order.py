@@ -5,10 +5,8 @@ up by one at each save whose step is not higher than the step before. So whateve
 gives a save, the state that was saved last is the newest.
 """
 
-import operator
-
+from paceline import arguments
 from paceline._native import SavedStep
-from paceline.plan import CheckpointError
 
 _STEP_MAX = 2**63 - 1
 
@@ -18,23 +16,10 @@ Order = tuple[int, int, int]
 def step_of(step: object) -> int:
     """`step` as an int: whatever counts as a whole number, as NumPy's integers do.
 
-    Raises CheckpointError for anything else, and ValueError for a step below 0.
+    Raises ArgumentError for anything else.
     """
-    try:
-        number = operator.index(step)  # pyright: ignore[reportArgumentType]
-    except TypeError:
-        number = None
-    if number is None or number > _STEP_MAX:
-        is_float = number is None and isinstance(step, float)
-        raise CheckpointError(
-            what="a step is a whole number",
-            where=f"Checkpointer.save({step!r}, …)",
-            why=f"{step!r} is {'a float' if is_float else 'no whole number of 63 bits'}",
-            fix="save(int(step), state)",
-        )
-    if number < 0:
-        raise ValueError("a step is 0 or more")
-    return number
+    fix = "save(int(step), state)"
+    return arguments.count("Checkpointer.save", "step", step, least=0, most=_STEP_MAX, fix=fix)
 
 
 class Branches:

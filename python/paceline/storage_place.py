@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 
+from paceline import arguments
 from paceline._native import judge_place
 from paceline.plan import CheckpointError
 
@@ -26,8 +27,11 @@ def place_of(directory: str | os.PathLike[str]) -> str:
 
     Raises CheckpointError for a name that is neither: gs://bucket is no directory of that name.
     """
-    given = os.fspath(directory)
+    given = arguments.path("Checkpointer", "directory", directory)
     judged = judge_place(given)
+    if judged.bucket and isinstance(directory, str) and not given.startswith("s3://"):
+        wanted = "s3:// with two slashes; only a pathlib.Path loses one of them"
+        raise arguments.refuse("Checkpointer", "directory", given, wanted, judged.text)
     if judged.problem:
         raise CheckpointError(
             what="checkpoints cannot go there", where=given, why=judged.problem, fix=judged.fix

@@ -2,6 +2,7 @@
 
 from typing import Protocol
 
+from paceline import arguments
 from paceline.plan import CheckpointError
 
 LEVELS = ("memory", "replicated", "durable")
@@ -38,12 +39,11 @@ class Ticket:
         """Wait until this save, or a later one, has that level.
 
         Raises `CheckpointError` with the reason when it never will, because nothing keeps the save
-        or because the level failed, and `TimeoutError` after `timeout` seconds.
+        or because the level failed, and `TimeoutError` after `timeout` seconds. None
+        and infinity are no limit.
         """
-        if level not in LEVELS:
-            raise ValueError(f'a level is "memory", "replicated" or "durable", not {level!r}')
-        if timeout is not None and timeout < 0:
-            raise ValueError(f"a timeout is a number of seconds, 0 or more, not {timeout!r}")
+        arguments.one_of("Ticket.wait", "level", level, LEVELS)
+        timeout = arguments.timeout("Ticket.wait", timeout)
         if self.lost:
             raise CheckpointError(
                 what=f"step {self.step} is not saved",

@@ -21,7 +21,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-from paceline import randomness, script_names
+from paceline import arguments, randomness, script_names
 from paceline._native import Device
 from paceline.checkpoint import BaseCheckpointer
 from paceline.data_cut import CutBySpeed
@@ -99,6 +99,7 @@ class Checkpointer(BaseCheckpointer):
         replicas: int | None = None,
         overlap: bool = False,
     ) -> None:
+        arguments.flag("Checkpointer", "overlap", overlap)
         super().__init__(
             directory, keep=keep, every=every, replicated=replicated, replicas=replicas
         )

@@ -15,7 +15,7 @@ import torch
 from agent_double import wait_until
 from jsonschema import Draft202012Validator
 from paceline.interval import parse_every
-from paceline.torch import Checkpointer, CheckpointError
+from paceline.torch import ArgumentError, Checkpointer, CheckpointError
 
 from paceline import notes
 
@@ -196,7 +196,7 @@ def test_the_launcher_has_the_last_word(
     for name, wrong in (("KEEP", "0"), ("KEEP", "x"), ("EVERY", "5 parsecs")):
         monkeypatch.setenv("PACELINE_CHECKPOINT_KEEP", "1")
         monkeypatch.setenv(f"PACELINE_CHECKPOINT_{name}", wrong)
-        with pytest.raises(CheckpointError):
+        with pytest.raises(ArgumentError):
             Checkpointer(tmp_path / "d")
 
 
@@ -334,5 +334,5 @@ def test_intervals() -> None:
     assert parse_every("30s") == {"milliseconds": 30_000}
     assert parse_every("1.5m") == {"milliseconds": 90_000}
     for wrong in ("", "s", "-3", "0", "5 parsecs"):
-        with pytest.raises(CheckpointError):
+        with pytest.raises(ArgumentError):
             parse_every(wrong)

@@ -9,7 +9,7 @@ import pytest
 from paceline.data_cut import Clock
 from paceline.data_loader import Share
 
-from paceline.data import CutBySpeed, DataError, ElasticDataset, ElasticLoader
+from paceline.data import ArgumentError, CutBySpeed, DataError, ElasticDataset, ElasticLoader
 
 SAMPLES, BATCH = 1003, 48
 
@@ -260,5 +260,5 @@ def test_what_has_to_be_even_is_refused(options: dict[str, Any], told: str) -> N
 
 def test_bad_arguments_are_refused() -> None:
     for options in ({"most": 0.5}, {"least": 0}, {"every": 0}, {"gain": 1}, {"gain": -0.1}):
-        with pytest.raises(DataError, match="cannot be"):
+        with pytest.raises(ArgumentError, match="cannot be"):
             CutBySpeed(**options)

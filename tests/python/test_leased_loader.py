@@ -9,7 +9,14 @@ from typing import Any
 
 import pytest
 
-from paceline.data import DataError, ElasticDataset, ElasticMixture, LeasedLoader, shards
+from paceline.data import (
+    ArgumentError,
+    DataError,
+    ElasticDataset,
+    ElasticMixture,
+    LeasedLoader,
+    shards,
+)
 
 
 class Broken:
@@ -137,7 +144,7 @@ def test_a_restore_in_the_loop_forgets_what_was_read(loaders: Any) -> None:
     ],
 )
 def test_bad_arguments_are_named(options: Any, text: str) -> None:
-    with pytest.raises(DataError, match=text):
+    with pytest.raises(ArgumentError, match=text):
         LeasedLoader(ElasticDataset(range(10)), **options)
 
 

@@ -1,7 +1,10 @@
 """What the sources share: files that any process may read at any place, and what they look like."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import cast
+
+from paceline import arguments
 
 Path = str | os.PathLike[str]
 
@@ -54,5 +57,8 @@ def files_fingerprint(files: Sequence[str]) -> dict[str, object]:
 
 
 def paths_of(paths: Path | Sequence[Path]) -> list[str]:
-    several = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
-    return [os.path.abspath(os.fspath(path)) for path in several]
+    where = "the files of a data set"
+    several = [paths] if isinstance(paths, (str, os.PathLike)) else paths
+    if not isinstance(cast("object", several), Iterable):
+        raise arguments.refuse(where, "paths", paths, "a path or several", 'paths="a.jsonl"')
+    return [os.path.abspath(arguments.path(where, "paths", path)) for path in several]

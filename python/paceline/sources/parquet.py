@@ -17,6 +17,7 @@ from typing import Any
 import pyarrow
 import pyarrow.parquet
 
+from paceline import arguments
 from paceline.data_order import DataError
 from paceline.sources.files import Path, files_fingerprint, paths_of
 
@@ -31,13 +32,7 @@ class ParquetRows:
         columns: Sequence[str] | None = None,
         groups: int = 16,
     ) -> None:
-        if groups < 1:
-            raise DataError(
-                what=f"groups={groups} cannot be",
-                where="ParquetRows",
-                why="the group that is read has to be in memory",
-                fix="groups=16",
-            )
+        arguments.count("ParquetRows", "groups", groups)
         self.files = paths_of(paths)
         self._columns = list(columns) if columns is not None else None
         self._groups_max = groups

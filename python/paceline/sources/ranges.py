@@ -13,7 +13,8 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from paceline.data_order import DataError, checked_count
+from paceline import arguments
+from paceline.data_order import DataError
 from paceline.sources.files import Path, SharedFile, files_fingerprint, paths_of
 
 BLOCK = 1 << 16  # bytes that are read at once to find where a record ends
@@ -37,7 +38,7 @@ class ByteRanges:
         decode: Callable[[bytes], Any] | None = None,
     ) -> None:
         self.files = paths_of(paths)
-        self.size = checked_count("size", size)
+        self.size = arguments.count("ByteRanges", "size", size)
         self.border = border
         self._decode = decode
         self._handles = [SharedFile(path) for path in self.files]

@@ -1,0 +1,150 @@
+"""What the arguments of public calls must be. Each function returns its value, or raises.
+
+    keep = count("Checkpointer", "keep", keep, least=1)
+
+A wrong argument is an `ArgumentError`, whatever is wrong with it: the type, the range, a NaN.
+"""
+
+import operator
+import os
+from collections.abc import Iterable, MutableMapping
+from typing import Any, TypeVar, cast
+
+from paceline.problem import PacelineError
+
+T = TypeVar("T")
+
+COUNT_MAX = 2**53 - 1
+"""The largest number of samples, steps and seeds: whole numbers up to it are exact in JSON."""
+
+
+class ArgumentError(PacelineError, ValueError, TypeError):
+    """An argument that a call cannot take, in four parts. A ValueError and a TypeError as well."""
+
+
+def refuse(where: str, name: str, value: object, wanted: str, fix: str) -> ArgumentError:
+    """The error of an argument of `where`: it has to be `wanted`."""
+    return ArgumentError(
+        what=f"{name}={_shown(value)} cannot be",
+        where=where,
+        why=f"it has to be {wanted}",
+        fix=fix,
+    )
+
+
+def count(
+    where: str, name: str, value: object, *, least: int = 1, most: int = COUNT_MAX, fix: str = ""
+) -> int:
+    """A whole number; NumPy's are such, and True is none."""
+    number = whole(value)
+    if number is None or not least <= number <= most:
+        wanted = f"a whole number, {least} or more"
+        if most != COUNT_MAX or (number is not None and number > most):
+            wanted = f"a whole number from {least} to {most:,}"
+        raise refuse(where, name, value, wanted, fix or f"{name}={max(least, 1)}")
+    return number
+
+
+def whole(value: object) -> int | None:
+    """That whole number as an int; None if it is not one."""
+    if isinstance(value, bool) or type(value).__name__ in ("bool", "bool_"):
+        return None
+    try:
+        return operator.index(cast("Any", value))
+    except TypeError:
+        return None
+
+
+def real(value: object) -> float | None:
+    """That number as a float; None for a text, True, NaN, and what is no number at all."""
+    if isinstance(value, (bool, str, bytes, complex)) or type(value).__name__ in ("bool", "bool_"):
+        return None
+    try:
+        number = float(cast("Any", value))
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return None if number != number else number
+
+
+def number(
+    where: str, name: str, value: object, *, least: float, most: float, wanted: str, fix: str
+) -> float:
+    """A number from `least` to `most`."""
+    found = real(value)
+    if found is None or not least <= found <= most:
+        raise refuse(where, name, value, wanted, fix)
+    return found
+
+
+def flag(where: str, name: str, value: object) -> bool:
+    """True or False, and nothing that only counts as one."""
+    if isinstance(value, bool):
+        return value
+    raise refuse(where, name, value, "True or False", f"{name}=True")
+
+
+def text(where: str, name: str, value: object, *, bytes_max: int, least: int = 1) -> str:
+    """A text on one line."""
+    is_text = isinstance(value, str) and not any(end in value for end in "\n\r\0")
+    if not is_text or not least <= len(str(value).encode(errors="replace")) <= bytes_max:
+        wanted = f"a text of {least} to {bytes_max} bytes on one line"
+        raise refuse(where, name, value, wanted, f'{name}="train"')
+    return str(value)
+
+
+def one_of(where: str, name: str, value: T, allowed: Iterable[T]) -> T:
+    """One of a few."""
+    known = list(allowed)
+    if not any(type(value) is type(one) and value == one for one in known):
+        names = [f'"{one}"' if isinstance(one, str) else repr(one) for one in known]
+        wanted = f"{', '.join(names[:-1])} or {names[-1]}"
+        raise refuse(where, name, value, wanted, f"{name}={known[0]!r}")
+    return value
+
+
+def callback(where: str, name: str, value: T) -> T:
+    """A function, or None."""
+    if value is not None and not callable(value):
+        raise refuse(where, name, value, "a function", f"leave {name} out")
+    return value
+
+
+def path(where: str, name: str, value: object) -> str:
+    """A path as text: `str` or `os.PathLike`, and no bytes. Not empty."""
+    given = value
+    if isinstance(value, os.PathLike):
+        given = os.fspath(cast("os.PathLike[str]", value))
+    if not isinstance(given, str) or not given:
+        raise refuse(where, name, value, "a text or a path, and not empty", f'{name}="runs/gpt"')
+    return given
+
+
+def state(where: str, value: object) -> MutableMapping[str, Any]:
+    """The state of a save or a restore, a dict by name."""
+    if not isinstance(value, MutableMapping):
+        wanted = "a dict of what is saved, by name"
+        raise refuse(where, "state", value, wanted, 'state={"model": model}')
+    return cast("MutableMapping[str, Any]", value)
+
+
+def timeout(where: str, value: object) -> float | None:
+    """Seconds to wait; None and infinity: as long as it takes."""
+    if value is None:
+        return None
+    seconds = real(value)
+    if seconds is None or seconds < 0:
+        wanted = "a number of seconds, 0 or more, or None for no limit"
+        raise refuse(where, "timeout", value, wanted, "timeout=60")
+    return None if seconds > TIMEOUT_MAX else seconds
+
+
+TIMEOUT_MAX = 1e9
+"""Seconds, 31 years. A longer timeout is no limit."""
+
+
+def _shown(value: object) -> str:
+    """`value` for people, on one line, and never the whole of a tensor."""
+    if value is None or isinstance(value, (str, bytes, int, float, complex, os.PathLike)):
+        shown = repr(value)
+        return shown if len(shown) <= 80 else f"{shown[:77]}..."
+    return f"<{type(value).__module__}.{type(value).__qualname__}>".replace("<builtins.", "<")
