@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -41,6 +42,14 @@ def store() -> Iterator[ObjectStore]:
     server.stop()
 
 
+@pytest.fixture
+def runtime() -> Iterator[Path]:
+    """pytest's own folders are too long for a socket's path."""
+    folder = Path(f"/tmp/pl-s3-{os.getpid()}")
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
+
+
 def train(store: ObjectStore, runtime: Path) -> tuple[int, str]:
     environment = os.environ | store.environment() | {
         "PACELINE_RUNTIME_DIR": str(runtime), "XDG_STATE_HOME": str(runtime / "state")
@@ -51,12 +60,11 @@ def train(store: ObjectStore, runtime: Path) -> tuple[int, str]:
 
 
 def test_one_writer(
-    store: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    store: ObjectStore, runtime: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in store.environment().items():
         monkeypatch.setenv(name, value)
     client = boto3.client("s3")
-    runtime = Path(f"/tmp/pl-s3-{os.getpid()}")
     key = "runs/one/.paceline-claim"
 
     assert "start 0" in train(store, runtime)[1]
