@@ -25,7 +25,7 @@ PYTEST_test := -m "not long"
 PYTEST_test-all := -m long
 REPORT := $(CURDIR)/build/report/$(PART)
 
-.PHONY: help test test-all demo setup packages venv wheel build unit swarm lint pytest \
+.PHONY: help test test-all test-fresh demo setup packages venv wheel build unit swarm lint pytest \
         report format clean
 .DEFAULT_GOAL := build
 
@@ -48,6 +48,9 @@ test-all: setup  ## everything that `make test` leaves out: long tests, fuzz cor
 	@$(MAKE) --no-print-directory pytest PART=test-all
 	@tools/report.py test-all
 	@echo "make test-all: all of it passed"
+
+test-fresh:  ## `make demo` and the units in fresh minimal roots of Debian 12 and 13
+	@tools/fresh.sh bookworm trixie
 
 demo: setup  ## the main job, end to end: three faults, weights bit-identical
 	@if [ -e examples/demo.py ]; then $(VENV)/python examples/demo.py; \
