@@ -13,7 +13,7 @@ from typing import Any, Self, cast
 
 from paceline import arguments, loading, notes, one_writer, progress, randomness
 from paceline._native import Image, SavedStep
-from paceline.checkpoint_link import Fields, Link, Refused
+from paceline.checkpoint_link import Fields, Keeper, Link, Refused
 from paceline.images import Images, SharedReading, UnreadableError
 from paceline.interval import terms
 from paceline.patience import STORAGE_SECONDS, read_patiently
@@ -57,11 +57,12 @@ class BaseCheckpointer(ABC):
         )
         self._terms = one_writer.terms_in(job_socket, {"directory": self._directory, **asked})
         make_directory(self._directory)
-        self._place, self._socket, words = _find_keeper(self._directory, self._terms)
-        self._terms.update(words)
+        keeper = _find_keeper(self._directory, self._terms)
+        self._place = keeper.place
+        self._terms.update(keeper.words)
         self._is_replica = False
         try:
-            self._link = Link(self._socket, self._hello(0))
+            self._link = Link(keeper.socket, self._hello(0), revive=keeper.revive)
         except Refused as refused:
             raise _error(refused, self._directory) from refused
         if self._place.generation < 0:  # the keeper alone knows the world
@@ -472,11 +473,11 @@ def _error(refused: Refused, directory: str) -> CheckpointError:
     )
 
 
-def _find_keeper(directory: str, terms: Fields) -> tuple[Place, str, Fields]:
+def _find_keeper(directory: str, terms: Fields) -> Keeper:
     path = os.environ.get("PACELINE_CHECKPOINT_SOCKET", "")
     if path:
         place = Place(progress.rank(), progress.world_size(), progress.generation())
-        return place, path, {}
+        return Keeper(place, path, {})
     from paceline.private_keeper import start
 
     return start(directory, terms)

@@ -6,7 +6,11 @@ import select
 import socket
 import sys
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import cast
+
+from paceline.plan import Place
 
 LINE_BYTES_MAX = 64 << 20
 _CONNECT_SECONDS = 60.0
@@ -16,6 +20,16 @@ _POLL_SECONDS_MAX = 86_400.0  # poll(2) takes milliseconds in 31 bits
 _GOODBYE_SECONDS = 2.0
 
 Fields = dict[str, object]
+
+
+@dataclass(frozen=True)
+class Keeper:
+    """Who keeps a rank's checkpoints, and what the rank says to it."""
+
+    place: Place  # of the rank
+    socket: str
+    words: Fields  # to be said with `open`
+    revive: Callable[[], None] | None = None  # starts the keeper again if it is gone
 
 
 class Refused(Exception):
@@ -36,11 +50,19 @@ class _LateError(Exception):
 class Link:
     """One connection, made again when the keeper was: `link.request({"op": "restore"}, …)`.
 
-    `hello` opens every connection; its answer is `opened`.
+    `hello` opens every connection; its answer is `opened`. `revive` starts a keeper where none
+    answers; without it somebody else does that.
     """
 
-    def __init__(self, path: str, hello: Fields, opened: str = "opened") -> None:
+    def __init__(
+        self,
+        path: str,
+        hello: Fields,
+        opened: str = "opened",
+        revive: Callable[[], None] | None = None,
+    ) -> None:
         self._path = path
+        self._revive = revive
         self._hello = hello
         self._answer = opened  # of the keeper, to `hello`
         self._socket: socket.socket | None = None
@@ -106,6 +128,7 @@ class Link:
 
     def _connect_patiently(self) -> None:
         deadline = time.monotonic() + _CONNECT_SECONDS
+        revived_at = -_AGAIN_SECONDS
         while True:
             try:
                 self._connect()
@@ -120,6 +143,9 @@ class Link:
                             "fix": "look at the agent's log: paceline logs --agents",
                         }
                     ) from error
+            if self._revive is not None and time.monotonic() > revived_at + _AGAIN_SECONDS:
+                revived_at = time.monotonic()
+                self._revive()
             time.sleep(_PAUSE_SECONDS)
 
     def _connect(self) -> None:

@@ -27,7 +27,7 @@ _MARKER_BYTES_MAX = 256
 # A file system answers within milliseconds. An object store is asked by a process that is started.
 _DIRECTORY_SECONDS = 1.0
 _STORE_SECONDS = 10.0
-_CHECKPOINT = re.compile(r"step-\d+-g(\d{1,18})(?:-b\d+)?")
+_CHECKPOINT = re.compile(r"step-(\d{1,18})-g(\d{1,18})(?:-b(\d{1,18}))?")
 
 
 @dataclass(frozen=True)
@@ -82,8 +82,8 @@ class _Place(Protocol):
 
     patience: float  # seconds until its answer counts as none
 
-    def ask(self, before: Identity | None) -> tuple[Identity | None, int]:
-        """Its identity, with a new marker if it has none, and the newest generation in it.
+    def ask(self, before: Identity | None) -> tuple[Identity | None, str]:
+        """Its identity, with a new marker if it has none, and the newest checkpoint in it.
 
         No identity means that it is not mounted. OSError: it cannot be read.
         """
@@ -100,13 +100,13 @@ class _Directory:
     def __init__(self, path: str) -> None:
         self._path = path
 
-    def ask(self, before: Identity | None) -> tuple[Identity | None, int]:
+    def ask(self, before: Identity | None) -> tuple[Identity | None, str]:
         now = look(self._path)
         is_mounted = before is None or os.stat(self._path).st_dev == before.device
         if now is None and is_mounted:
             mark(self._path)
             now = look(self._path)
-        return now, _newest_generation(os.listdir(self._path))
+        return now, _newest(os.listdir(self._path))
 
     def end(self) -> None:
         """Nothing ends a thread that waits for a file system."""
@@ -118,7 +118,7 @@ class _Bucket:
     def __init__(self, place: str) -> None:
         self._store = ObjectStore(place)
 
-    def ask(self, before: Identity | None) -> tuple[Identity | None, int]:
+    def ask(self, before: Identity | None) -> tuple[Identity | None, str]:
         found = self._store.entries()
         if MARKER not in found:
             self._store.put_new(MARKER, f"{_new_id()}\n")  # of two that try, one succeeds
@@ -126,7 +126,7 @@ class _Bucket:
         if MARKER not in found:
             raise StoreError("away", "it does not list what was just put there")
         text = self._store.text(MARKER)[:_MARKER_BYTES_MAX].strip()
-        return Identity(text, 0, found[MARKER], 0), _newest_generation(found)
+        return Identity(text, 0, found[MARKER], 0), _newest(found)
 
     def end(self) -> None:
         self._store.end()
@@ -145,11 +145,12 @@ def look_up(
     folder: Path,
     has_memory: Callable[[str], bool],
     patience: float | None = None,
-) -> tuple[str, int]:
-    """Which images in memory belong to `directory`, and the newest generation in it.
+) -> tuple[str, str | None]:
+    """Which images in memory belong to `directory`, and the newest checkpoint in it.
 
     Returns the key under which a keeper holds the images, made of the path and the marker, and the
-    highest generation of the checkpoints in the directory, 0 if there are none.
+    name of the checkpoint that was saved last; "" if there is none, and None if the directory
+    cannot be read.
 
     `folder` has a note of the identity that the directory had before; `has_memory(key)` says
     whether images are kept under that key. If the directory cannot be read, or its file system is
@@ -161,7 +162,7 @@ def look_up(
     if before is not None and not has_memory(before.key):
         before = None
     place: _Place = _Directory(directory) if directory.startswith("/") else _Bucket(directory)
-    found: list[tuple[Identity | None, int]] = []
+    found: list[tuple[Identity | None, str]] = []
     errors: list[OSError] = []
 
     def ask() -> None:
@@ -173,7 +174,7 @@ def look_up(
     asking = threading.Thread(target=ask, name="directory-id", daemon=True)
     asking.start()
     asking.join(place.patience if patience is None else patience)
-    now, newest = found[0] if found else (None, 0)
+    now, newest = found[0] if found else (None, None)
     place.end()
     if now is not None:
         key = now.key(directory)
@@ -188,17 +189,22 @@ def look_up(
     why = "is not mounted" if found else "cannot be read"
     told = f" ({errors[0].strerror or errors[0]})" if errors else ""
     _say(f"{directory} {why}{told}; what is in memory goes on")
-    return before.key, newest
+    return before.key, None
 
 
 def _new_id() -> str:
     return secrets.token_hex(_ID_BYTES)
 
 
-def _newest_generation(listed: Iterable[str]) -> int:
-    """The highest generation of the checkpoints with these names; 0: there is none."""
-    names = map(_CHECKPOINT.fullmatch, listed)
-    return max((int(name[1]) for name in names if name), default=0)
+def _newest(listed: Iterable[str]) -> str:
+    """The checkpoint with one of these names that was saved last; "": there is none."""
+    return max(filter(_order, listed), key=_order, default="")
+
+
+def _order(name: str) -> tuple[int, ...]:
+    """Of saves: generation, branch, step. An empty tuple for what is no checkpoint's name."""
+    found = _CHECKPOINT.fullmatch(name)
+    return (int(found[2]), int(found[3] or 0), int(found[1])) if found else ()
 
 
 def _recall(note: Path) -> _Note | None:

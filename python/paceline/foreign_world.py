@@ -52,7 +52,7 @@ class ForeignWorld:
     words: Fields
     starts_keeper: bool  # this rank is the first one of its host
     key: str  # of the images in memory
-    stored_generation: int = 0  # the newest one in the directory of checkpoints
+    in_directory: str | None = None  # see `directory_id.look_up`
 
 
 def find_group(directory: str) -> Group | None:
@@ -84,8 +84,8 @@ class Own:
     directory: str
     terms: Fields
     folder: Path  # has the keeper's socket
-    key: str = ""  # of the images in memory; rank 0's counts, as its stored_generation does
-    stored_generation: int = 0
+    key: str = ""  # of the images in memory; rank 0's counts, as its in_directory does
+    in_directory: str | None = None
 
 
 def meet(group: Group, own: Own, lead: Lead) -> ForeignWorld:
@@ -94,7 +94,7 @@ def meet(group: Group, own: Own, lead: Lead) -> ForeignWorld:
     host = _host(own.folder)
     word: Fields = {"word": secrets.token_hex(16), "host": host, "terms": own.terms}
     address = _address_towards(os.environ.get("MASTER_ADDR", ""))
-    word |= {"address": address, "key": own.key, "stored": own.stored_generation}
+    word |= {"address": address, "key": own.key, "in_directory": own.in_directory}
     talk = _Talk(group, f"{number}", word)
     world = talk.lead(lead) if group.rank == 0 else talk.follow()
     if "why" in world:
@@ -110,8 +110,8 @@ def meet(group: Group, own: Own, lead: Lead) -> ForeignWorld:
     if "join" in world:
         words |= {"join": world["join"], "address": address}
     first = next(seat[1] for seat in seats if seat[0] == index)
-    stored = cast("int", world["stored"])
-    return ForeignWorld(words, first == group.rank, str(world["key"]), stored)
+    seen = cast("str | None", world["in_directory"])
+    return ForeignWorld(words, first == group.rank, str(world["key"]), seen)
 
 
 class _Talk:
@@ -204,7 +204,7 @@ def _agree(words: list[Fields], lead: Lead) -> Fields:
             seats[-1][2] += 1
         else:
             seats.append([host, rank, 1])
-    told = {name: words[0][name] for name in ("key", "stored")}
+    told = {name: words[0][name] for name in ("key", "in_directory")}
     world: Fields = {"attempt": attempt, "seats": seats, "hosts": hosts, **told}
     if len(hosts) > 1:
         other = next(word for word in words if word["host"] != hosts[0])

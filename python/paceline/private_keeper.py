@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 from paceline import launch, progress
-from paceline.checkpoint_link import Fields, Link, Refused
+from paceline.checkpoint_link import Fields, Keeper, Link, Refused
 from paceline.data_order import DataError
 from paceline.directory_id import look_up, short_name
 from paceline.foreign_world import Own, find_group, launcher, meet
@@ -20,36 +20,46 @@ from paceline.whole_file import write_whole
 _START_SECONDS = 60.0
 
 
-def start(directory: str, terms: Fields) -> tuple[Place, str, Fields]:
-    """Who this rank is, the keeper's socket, made when needed, and what to say on it to `open`."""
+def start(directory: str, terms: Fields) -> Keeper:
+    """Start the keeper of this directory's checkpoints, unless there is one."""
     group = find_group(directory)
     folder = _runtime_folder()
     words: Fields = {"launcher": launcher()}
     if group is None:
-        key, words["stored_generation"] = _key(directory, folder)
+        key, newest = _key(directory, folder)
+        words |= _seen(newest)
         path = _keeper(directory, folder, key)
-        return Place(rank=0, world_size=1, generation=-1), path, words
+        place = Place(rank=0, world_size=1, generation=-1)
+        return Keeper(place, path, words, lambda: _spawn_keeper(directory, path, key))
     # All ranks, on all hosts, take rank 0's word for which directory that is.
-    key, stored = _key_of_launcher(directory, folder) if group.rank == 0 else ("", 0)
-    own = Own(directory, terms, folder, key, stored)
+    key, newest = _key_of_launcher(directory, folder) if group.rank == 0 else ("", None)
+    own = Own(directory, terms, folder, key, newest)
     world = meet(group, own, lambda lead: _lead(directory, key, lead))
     words["world"] = world.words
-    words["stored_generation"] = world.stored_generation
+    words |= _seen(world.in_directory)
     path = _keeper(directory, folder, world.key, starts=world.starts_keeper)
-    return Place(rank=group.rank, world_size=group.size, generation=-1), path, words
+    place = Place(rank=group.rank, world_size=group.size, generation=-1)
+    # The keepers of several hosts have credentials that one keeper alone cannot make again.
+    has_one_host = "join" not in world.words
+    revive = lambda: _spawn_keeper(directory, path, world.key)  # noqa: E731
+    return Keeper(place, path, words, revive if has_one_host else None)
 
 
-def _key(directory: str, folder: Path) -> tuple[str, int]:
-    """Which images in memory belong to this directory, and the newest generation in it.
+def _seen(newest: str | None) -> Fields:
+    """What the keeper hears of the directory; nothing if nobody has looked."""
+    return {} if newest is None else {"in_directory": newest}
 
-    Returns the key of the images, and the generation, which is 0 if nothing is stored. A later run
-    on the same directory has the same key and finds the images. If the directory was deleted and
-    made again, its key is a new one.
+
+def _key(directory: str, folder: Path) -> tuple[str, str | None]:
+    """Which images in memory belong to this directory, and the newest checkpoint in it.
+
+    See `look_up`. A later run on the same directory has the same key and finds the images. If the
+    directory was deleted and made again, its key is a new one.
     """
     return look_up(directory, folder, lambda key: _has_images(folder, key))
 
 
-def _key_of_launcher(directory: str, folder: Path) -> tuple[str, int]:
+def _key_of_launcher(directory: str, folder: Path) -> tuple[str, str | None]:
     """The same for ranks of a launcher: if it starts them again, they keep the key that they had.
 
     So they go on from memory, even if the directory was deleted meanwhile.
@@ -58,20 +68,26 @@ def _key_of_launcher(directory: str, folder: Path) -> tuple[str, int]:
     with contextlib.suppress(OSError):
         key = note.read_text()
         if _has_keeper(folder, key):
-            return key, 0  # that keeper counts on from its own generation
-    key, stored = _key(directory, folder)
+            return key, None  # the same job goes on, so nothing is compared
+    key, newest = _key(directory, folder)
     with contextlib.suppress(OSError):  # a restart knows less
         write_whole(note, key)
-    return key, stored
+    return key, newest
 
 
 def _keeper(directory: str, folder: Path, key: str, *, starts: bool = True) -> str:
     """The socket of the keeper. One rank of each host starts the keeper, the others wait for it."""
-    job = _job_of(key)
-    path = str(folder / f"{job}.sock")
-    if starts and not _answers(path):
-        _spawn(path, job, "--python", sys.executable, *_tier_flag(directory, job))
+    path = str(folder / f"{_job_of(key)}.sock")
+    if starts:
+        _spawn_keeper(directory, path, key)
     return path
+
+
+def _spawn_keeper(directory: str, path: str, key: str) -> None:
+    """Start a keeper if none answers there; of two that are started, one ends by itself."""
+    if not _answers(path):
+        job = _job_of(key)
+        _spawn(path, job, "--python", sys.executable, *_tier_flag(directory, job))
 
 
 def _spawn(path: str, job: str, *flags: str) -> None:

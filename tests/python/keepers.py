@@ -8,8 +8,8 @@ import signal
 from pathlib import Path
 
 
-def end_keepers(runtime: Path) -> None:
-    """Kill each keeper of that runtime folder; its memory goes with it."""
+def end_keepers(runtime: Path, *, keeps_memory: bool = False) -> None:
+    """Kill each keeper of that runtime folder. Its memory goes with it, unless that is kept."""
     for lock in runtime.glob("*.lock"):
         socket = str(lock).removesuffix(".lock").encode()
         for entry in Path("/proc").iterdir():
@@ -17,8 +17,9 @@ def end_keepers(runtime: Path) -> None:
                 command = (entry / "cmdline").read_bytes().split(b"\0")
                 if b"keeper" in command and socket in command:
                     _end(int(entry.name))
-        job = lock.name.removesuffix(".sock.lock")
-        shutil.rmtree(f"/dev/shm/paceline-{os.getuid()}/{job}", ignore_errors=True)
+        if not keeps_memory:
+            job = lock.name.removesuffix(".sock.lock")
+            shutil.rmtree(f"/dev/shm/paceline-{os.getuid()}/{job}", ignore_errors=True)
 
 
 def _end(pid: int) -> None:

@@ -48,7 +48,7 @@ class Store:
         pass
 
 
-Look = Callable[..., tuple[str, int]]
+Look = Callable[..., tuple[str, str | None]]
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Look:
     for name, value in (("objects", {}), ("changed", {}), ("problem", None), ("comes_first", "")):
         monkeypatch.setattr(Store, name, value)
 
-    def look_up(*, kept: set[str]) -> tuple[str, int]:
+    def look_up(*, kept: set[str]) -> tuple[str, str | None]:
         """`kept`: the keys under which there are images."""
         return directory_id.look_up(PLACE, tmp_path, kept.__contains__, 10.0)
 
@@ -66,13 +66,13 @@ def look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Look:
 
 def test_a_prefix_keeps_its_key_until_it_is_deleted(look: Look) -> None:
     first, newest = look(kept=set())
-    assert newest == 0
+    assert newest == ""
     Store.objects |= {"step-4-g2": "", "step-9-g11-b3": "", "LATEST": "", "step-1-gx": ""}
-    assert look(kept={first}) == (first, 11)
+    assert look(kept={first}) == (first, "step-9-g11-b3")
     Store.objects.clear()
     second, newest = look(kept={first})
     assert second != first
-    assert newest == 0
+    assert newest == ""
     assert look(kept={first, second})[0] == second
 
 
@@ -98,7 +98,7 @@ def test_a_store_that_cannot_be_asked_has_deleted_nothing(
     assert look(kept={first})[0] == first
     told = capsys.readouterr().err
     assert f"{PLACE} cannot be read ({why}); what is in memory goes on" in told
-    assert look(kept=set()) == (PLACE, 0), "nothing is in memory, so the path alone counts"
+    assert look(kept=set()) == (PLACE, None), "nothing is in memory, so the path alone counts"
 
 
 def test_memory_of_a_run_without_a_marker_is_kept(look: Look) -> None:

@@ -107,13 +107,18 @@ void CheckpointStation::SetGeneration(Generation generation) {
   Readmit();
 }
 
+void CheckpointStation::LookAnew() {
+  shelf_.Refresh();
+  Feed(core::LookExpired{});
+}
+
 void CheckpointStation::Readmit() {
   for (const Waiting& one : std::exchange(waiting_, {})) OnLine(one.peer, one.line);
 }
 
-uint64_t CheckpointStation::NewestGeneration() {
+uint64_t CheckpointStation::NewestImage() {
   shelf_.Refresh();
-  uint64_t newest = machine_.generation().value();
+  uint64_t newest = 0;
   for (const MemoryImage& image : shelf_.Images()) {
     newest = std::max(newest, image.saved.generation);
   }

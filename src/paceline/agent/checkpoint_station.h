@@ -80,6 +80,8 @@ class CheckpointStation {
 
   // The ranks of that world are here, and nobody of an older one lives.
   void SetGeneration(Generation generation);
+  // Somebody else may have changed storage, or memory, since they were looked at.
+  void LookAnew();
   // Images are exchanged with other hosts from now on, instead of those of an earlier call.
   void OpenToPeers(Setup::Peers peers);
   // A master listens from now on: tell it everything.
@@ -94,8 +96,8 @@ class CheckpointStation {
   bool has_unclaimed() const { return !unclaimed_.empty(); }
   // Nobody saves to the directory for now: another job may.
   void ReleaseClaim() { claims_->Release(); }
-  // Of all that is in memory here, and of what this station was told.
-  uint64_t NewestGeneration();
+  // The generation of the newest image in memory here, or on the local disk; 0: there is none.
+  uint64_t NewestImage();
   void Take(const CheckpointOrder& order);
 
   // The job ends, and nothing of it is needed here any more.

@@ -104,6 +104,7 @@ void CheckpointStation::OnLine(LineServer::PeerId peer, const std::string& line)
   } else if (op == "close") {
     // Whoever has closed may remove the directory, or let another job save there.
     if (setup_.is_private && openers_.size() == 1) claims_->Release();
+    Feed(core::RankFinished{peer});
     Answer(peer, {{"op", "closed"}});
   }
 }

@@ -93,7 +93,8 @@ class PrivateKeeper {
 
  private:
   // A world for each run of a process alone, and for each start of all ranks by a launcher.
-  void Form(const RankWorld& world) {
+  // `drops_memory`: what is in memory does not count any more.
+  void Form(const RankWorld& world, bool drops_memory = false) {
     is_ending_ = false;
     station_->ReleaseClaim();
     // Ends the crew of the world before. Rank 0's keeper may already have made the next crew.
@@ -103,6 +104,7 @@ class PrivateKeeper {
     if (past_.size() > kPastMax) past_.pop_front();
     attempt_ = world.attempt;
     world_ = World{.generation = NextGeneration(world), .seats = world.seats};
+    if (drops_memory) counts_from_ = world_.generation.value();
     LogInfo("world", {{"generation", world_.generation},
                       {"ranks", world_.world_size()},
                       {"hosts", world.hosts},
@@ -119,20 +121,47 @@ class PrivateKeeper {
     station_->TellNow();
   }
 
+  // Between two runs anybody may have changed the directory. What a run by another path has stored
+  // since is newer than the memory here. And when the checkpoint that went to storage last is not
+  // there any more, somebody has removed it, or put a backup in its place, and does not want it
+  // back from memory. One that is damaged still has its name. True: the memory does not count.
+  bool Compare(SavedStep in_directory) {
+    station_->LookAnew();
+    // Runs that never saw the directory, because it was away, did not count above what it has.
+    if (std::exchange(has_compared_, true)) {
+      counts_from_ = std::max(counts_from_, in_directory.generation);
+    }
+    const std::optional<core::CheckpointCommitted>& committed = book_.committed;
+    if (!committed.has_value() || in_directory >= committed->saved) return false;
+    LogInfo("memory_dropped", {{"why", Concat(committed->name, " was removed")}});
+    book_.committed.reset();
+    return true;
+  }
+
   Generation NextGeneration(const RankWorld& world) const {
     if (world.host > 0) return begun_;
     const uint64_t others = world.hosts > 1 ? crew_->newest_generation() : 0;
     // Storage refuses a save of a lower generation than one that an earlier keeper has stored.
-    return Generation(std::max({station_->NewestGeneration(), others, world.stored_generation}) +
-                      1);
+    const uint64_t stored = world.in_directory.value_or(SavedStep{}).generation;
+    const uint64_t newest = std::max({station_->NewestImage(), others, stored});
+    if (IsOfDeadKeeper(world) && world.generation >= newest) return Generation(world.generation);
+    return Generation(std::max(newest, world_.generation.value()) + 1);
   }
 
-  void OnReport(NodeId node, const CheckpointReport& report) {
+  // Its ranks trained already, and this keeper has begun since: they go on in their world.
+  bool IsOfDeadKeeper(const RankWorld& world) const {
+    return world.generation != 0 && book_.restore.generation == Generation();
+  }
+
+  void OnReport(NodeId node, CheckpointReport report) {
     if (link_ != nullptr) {
       link_->Send(report);  // what is not sent is told anew by the next connection
       return;
     }
-    ledger_.Report(node, report);
+    std::erase_if(report.images, [this](const MemoryImage& image) {
+      return image.saved.generation < counts_from_;
+    });
+    ledger_.Report(node, std::move(report));
     Settle();
   }
 
@@ -176,7 +205,7 @@ class PrivateKeeper {
     identity.boot_id = BootId();
     identity.agent_pid = ::getpid();
     identity.address = world.address;
-    identity.generation = Generation(station_->NewestGeneration());
+    identity.generation = Generation(std::max(station_->NewestImage(), world_.generation.value()));
     const auto began = [this](Generation generation) {
       begun_ = generation;
       reactor_->Post([this] { station_->Readmit(); });
@@ -243,6 +272,7 @@ class PrivateKeeper {
     Follow(pid, LauncherIn(open));
     const bool is_alone = world->attempt.empty();
     const bool is_same = world->attempt == attempt_;
+    const uint64_t stored = world->in_directory.value_or(SavedStep{}).generation;
     // A process alone waits until the newest step of the run before it is in storage. A launcher
     // that has started its ranks again goes on from memory at once.
     if (is_alone && is_ending_) {
@@ -253,11 +283,17 @@ class PrivateKeeper {
       return {.waits_for = world->host == 0 ? "the keepers of the other hosts"
                                             : "the keeper of rank 0's host"};
     }
-    // A keeper that was just started formed its first world before a rank told it which generations
-    // the directory has.
+    const bool is_first = is_alone && !station_->has_ranks() && compared_for_ != pid;
+    bool drops_memory = false;
+    if ((!is_same || is_first) && world->in_directory.has_value()) {
+      compared_for_ = pid;
+      drops_memory = Compare(*world->in_directory);
+    }
+    // A process alone finds a world that was formed before it came, and before it told which
+    // generations the directory has.
     const bool is_behind =
-        is_alone && !station_->has_ranks() && world->stored_generation >= world_.generation.value();
-    if (!is_same || is_behind) Form(*world);
+        is_first && (stored >= world_.generation.value() || IsOfDeadKeeper(*world));
+    if (!is_same || is_behind || drops_memory) Form(*world, drops_memory);
     is_ending_ = false;
     return {};
   }
@@ -278,6 +314,7 @@ class PrivateKeeper {
   void OnRanks() {
     if (link_ != nullptr) link_->SayRanks(station_->has_ranks());
     if (station_->has_ranks()) return;
+    compared_for_ = 0;
     OnIdle();
     station_->Readmit();  // ranks that were started anew may wait for the end of these
     EndWhenAllHaveGone();
@@ -319,6 +356,7 @@ class PrivateKeeper {
 
   void Renew() {
     if (!is_ending_ || !ledger_.is_over()) return;
+    station_->LookAnew();  // what the next run restores is decided when it is there
     Form({.attempt = "", .seats = {{NodeId(1), 0, 1}}});
     WatchIdle();
   }
@@ -369,6 +407,9 @@ class PrivateKeeper {
   std::string attempt_;           // that world_ was formed for; empty: for a process alone
   std::deque<std::string> past_;  // attempts that are over
   uint32_t hosts_ = 1;            // of world_
+  uint64_t counts_from_ = 0;      // the generation; older images in memory do not count any more
+  bool has_compared_ = false;     // some run has told what is in the directory
+  pid_t compared_for_ = 0;        // the process alone whose look at the directory was heard
   std::string joined_;            // the attempt of link_
   Generation begun_;              // its world, once rank 0's keeper has said so
   bool is_ending_ = false;        // nobody is left, and the newest step goes to storage

@@ -28,9 +28,11 @@ std::optional<Seat> SeatIn(const json& one, uint32_t first_rank) {
 }  // namespace
 
 std::optional<RankWorld> RankWorldIn(const json& open) {
-  RankWorld world{.attempt = "",
-                  .seats = {{NodeId(1), 0, 1}},
-                  .stored_generation = JsonInt<uint64_t>(open, "stored_generation", 0)};
+  RankWorld world{.attempt = "", .seats = {{NodeId(1), 0, 1}}};
+  world.generation = JsonInt<uint64_t>(open, "generation", 0);
+  if (open.contains("in_directory")) {
+    world.in_directory = SavedStepIn(JsonText(open, "in_directory")).value_or(SavedStep{});
+  }
   const auto said = open.find("world");
   if (said == open.end()) return world;
   if (!said->is_object()) return std::nullopt;

@@ -12,6 +12,7 @@
 
 #include "paceline/agent/pids.h"
 #include "paceline/model/ids.h"
+#include "paceline/model/saved_step.h"
 #include "paceline/model/world.h"
 
 namespace paceline::agent {
@@ -22,8 +23,12 @@ struct RankWorld {
   std::vector<Seat> seats;  // of host i the node i + 1; without a generation yet
   uint32_t host = 0;        // where this rank is
   uint32_t hosts = 1;
-  // The newest generation in the directory of checkpoints; 0: none, or not known.
-  uint64_t stored_generation = 0;
+  // Of a rank that had a keeper already, which is gone: its world's. 0: a new rank.
+  uint64_t generation = 0;
+  // The newest checkpoint in the directory, by its name, as these ranks saw it when they began; of
+  // generation 0: there is none. Nothing: nobody looked, because the same job goes on, or the
+  // directory cannot be read.
+  std::optional<SavedStep> in_directory = {};
   // Of several hosts: how to join the keeper of host 0, and where others reach this host.
   std::string join = {};
   std::string address = {};

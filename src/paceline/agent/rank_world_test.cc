@@ -29,13 +29,15 @@ TEST(RankWorld, HostsAreNodesFromOneOn) {
   EXPECT_EQ(world->address, "10.0.0.2");
 }
 
-TEST(RankWorld, WhatIsStoredIsSaidForOneProcessAndForMany) {
-  EXPECT_EQ(Read(R"({"stored_generation": 7})")->stored_generation, 7U);
+TEST(RankWorld, WhatIsInTheDirectoryIsSaidForOneProcessAndForMany) {
+  const SavedStep saved{.generation = 7, .step = 40, .branch = 2};
+  EXPECT_EQ(Read(R"({"in_directory": "step-40-g7-b2"})")->in_directory, saved);
   const auto world =
-      Read(R"({"stored_generation": 7, "world": {"attempt": "a", "seats": [[0, 0, 2]]}})");
-  EXPECT_EQ(world->stored_generation, 7U);
-  EXPECT_EQ(Read("{}")->stored_generation, 0U);
-  EXPECT_EQ(Read(R"({"stored_generation": -1})")->stored_generation, 0U) << "it says nothing";
+      Read(R"({"in_directory": "step-40-g7-b2", "world": {"attempt": "a", "seats": [[0, 0, 2]]}})");
+  EXPECT_EQ(world->in_directory, saved);
+  EXPECT_EQ(Read(R"({"in_directory": ""})")->in_directory, SavedStep{}) << "there is nothing";
+  EXPECT_EQ(Read(R"({"in_directory": 7})")->in_directory, SavedStep{});
+  EXPECT_EQ(Read("{}")->in_directory, std::nullopt) << "nobody looked";
 }
 
 TEST(RankWorld, WhatCannotBeIsRefused) {

@@ -21,6 +21,10 @@ std::set<SavedStep> StepsOf(const CheckpointReport& report, Rank rank, Generatio
   return steps;
 }
 
+bool HasFinished(const CheckpointReport& report, uint32_t rank) {
+  return std::find(report.finished.begin(), report.finished.end(), rank) != report.finished.end();
+}
+
 const CheckpointReport* ReportOf(const Memories& memories, NodeId node) {
   const auto report = memories.reports.find(node);
   return report == memories.reports.end() ? nullptr : &report->second;
@@ -30,6 +34,7 @@ struct RankNow {
   std::set<SavedStep> steps;  // in memory
   bool is_final = false;      // it saves no more
   bool has_ended = false;
+  bool has_finished = false;
   SavedStep newest() const { return steps.empty() ? SavedStep() : *steps.rbegin(); }
   bool CanHave(SavedStep step) const {
     return steps.contains(step) || (!is_final && newest() < step);
@@ -46,7 +51,10 @@ std::string Tell(const std::map<uint32_t, RankNow>& ranks, SavedStep awaited,
   const auto lacking = std::find_if(ranks.begin(), ranks.end(), of_step);
   const auto& [rank, now] = lacking == ranks.end() ? *last : *lacking;
   std::string text(kNever);
-  text += "rank " + std::to_string(rank) + (now.has_ended ? " has ended" : " waits as well");
+  text += "rank " + std::to_string(rank) +
+          (now.has_ended      ? " has ended"
+           : now.has_finished ? " has nothing more to save"
+                              : " waits as well");
   text += now.steps.empty() ? " and has saved nothing" : ", its last save is " + Say(now.newest());
   text += stored.has_value() ? "; " + Say(*stored) + " is in storage"
                              : "; nothing of this job is in storage";
@@ -101,12 +109,13 @@ bool LastSteps::Look(Instant now, const World& world, const Memories& memories,
       if (report != nullptr) one.steps = StepsOf(*report, Rank(rank), world.generation);
       saved[rank] = one.steps;
       one.has_ended = has_ended && has_ended(seat.node, Rank(rank));
+      one.has_finished = report != nullptr && HasFinished(*report, rank);
     }
   }
   const bool is_quiet = IsQuiet(now, world, memories, saved);
   const RankNow* final_one = nullptr;
   for (auto& [rank, one] : ranks) {
-    one.is_final = one.has_ended || is_quiet;
+    one.is_final = one.has_ended || one.has_finished || is_quiet;
     if (one.is_final) final_one = &one;
   }
   std::string why;

@@ -5,9 +5,9 @@
 // waiting for ever. A part of the checkpoint ledger, and as pure.
 //
 //   A step can still be whole while each rank of the world has it in memory, or may save it yet. A
-//   rank saves no more when its process has ended. That a rank waits itself is known of its node
-//   alone; so where every node has somebody who waits and nobody saved anything for kQuiet, all
-//   count as waiting.
+//   rank saves no more when its process has ended, and when it closes. A rank that waits for a step
+//   without closing may save further steps; where every node has somebody who waits and nobody
+//   saved anything for kQuiet, nobody is expected to.
 
 #include <cstdint>
 #include <functional>

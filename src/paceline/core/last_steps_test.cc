@@ -101,6 +101,24 @@ TEST_F(LastStepsTest, RanksThatWaitForEachOtherAreToldWhenNobodySavesAnyMore) {
             "nothing of this job is in storage");
 }
 
+// One has more data than the other, and both close.
+TEST_F(LastStepsTest, WhoeverHasClosedIsNotWaitedFor) {
+  Begin();
+  reports_[0].flush = SavedStep{1, 5};
+  reports_[1].flush = SavedStep{1, 4};
+  for (uint32_t rank : {0, 1}) reports_[rank].finished = {rank};
+  Report();
+  ASSERT_TRUE(Order(1).persist.has_value()) << "step 4 is whole";
+  CarryOut();
+  CarryOut();
+  ASSERT_EQ(book_.committed->saved.step, 4);
+  reports_[1].flush.reset();  // its process waits for rank 0 in a barrier
+  Report();
+  EXPECT_EQ(Order(0).problem,
+            "not every rank has saved it: rank 1 has nothing more to save, its last save is "
+            "step 4; step 4 is in storage");
+}
+
 TEST_F(LastStepsTest, WhoeverIsSlowIsWaitedFor) {
   Begin();
   reports_[0].flush = SavedStep{1, 5};

@@ -84,6 +84,7 @@ void StationMachine::On(const RankOpened& event) {
   Peer& peer = peers_[event.peer];
   peer.rank = event.rank;
   peer.generation = event.generation;
+  finished_.erase(static_cast<uint32_t>(event.rank));
   HoldAll();  // its arena may be of a time before this station
   if (!has_looked_ && !is_looking_ && look_at_.is_max()) Look();
   ReportSoon(true);
@@ -91,6 +92,13 @@ void StationMachine::On(const RankOpened& event) {
 
 void StationMachine::On(const RankClosed& event) {
   if (peers_.erase(event.peer) == 0) return;
+  ReportSoon(true);
+}
+
+void StationMachine::On(const RankFinished& event) {
+  const auto peer = peers_.find(event.peer);
+  if (peer == peers_.end()) return;
+  finished_.insert(static_cast<uint32_t>(peer->second.rank));
   ReportSoon(true);
 }
 
@@ -123,6 +131,7 @@ void StationMachine::On(const DurabilityAsked& event) {
   if (peer == peers_.end()) return;
   peer->second.awaited = SavedStep{peer->second.generation, event.step, event.branch};
   peer->second.is_closing = event.is_closing;
+  if (event.is_closing) finished_.insert(static_cast<uint32_t>(peer->second.rank));
   AnswerWaits();
   ReportSoon(true);
 }
@@ -178,8 +187,17 @@ void StationMachine::On(const CopiesSeen& event) {
 void StationMachine::On(const GenerationCarriedOut& event) {
   if (event.generation == generation_) return;
   generation_ = event.generation;
+  finished_.clear();
   holds_.clear();
   actions_.push_back(ClearHolds{});
+  ReportSoon(true);
+}
+
+// The next rank that comes makes it look.
+void StationMachine::On(const LookExpired&) {
+  has_looked_ = false;
+  looks_again_ = is_looking_;
+  stored_.reset();
   ReportSoon(true);
 }
 
@@ -207,6 +225,7 @@ void StationMachine::Look() {
 void StationMachine::On(const StorageLooked& event) {
   // Another look may be on its way, for less.
   is_looking_ = false;
+  if (std::exchange(looks_again_, false)) return Look();
   if (!event.problem.empty()) {
     // To take what cannot be read for nothing would begin the training anew.
     MARK("storage cannot be looked at");
@@ -368,6 +387,7 @@ CheckpointReport StationMachine::MakeReport(const std::vector<MemoryImage>& imag
     report.flush = std::max(report.flush.value_or(*rank.awaited), *rank.awaited);
     report.is_closing = report.is_closing || rank.is_closing;
   }
+  report.finished.assign(finished_.begin(), finished_.end());
   report.damaged.assign(damaged_.begin(), damaged_.end());
   report.place = setup_.node;
   if (peer_memory_.has_value()) {

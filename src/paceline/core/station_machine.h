@@ -51,6 +51,12 @@ struct StationSetup {
 struct GenerationCarriedOut {
   Generation generation;
 };
+// A rank has closed its Checkpointer. Its process may live on.
+struct RankFinished {
+  StationPeer peer = 0;
+};
+// What it has seen in storage may not be true any more.
+struct LookExpired {};
 // Other hosts can fetch images from here, and this one from them.
 struct PeersOpened {
   std::string address;  // HOST:PORT
@@ -143,11 +149,11 @@ struct ReportDue {
 struct StationTimePassed {};  // the deadline, and no report is due
 
 using StationEvent =
-    std::variant<GenerationCarriedOut, PeersOpened, StationLinked, CheckpointOrdered, RankOpened,
-                 RankClosed, ArenaReady, ImageSealed, RestoreAsked, DurabilityAsked, ReplicaAsked,
-                 WaitWithdrawn, CheckpointFoundDamaged, ImageFoundDamaged, ImagesChanged,
-                 CopiesSeen, StoredFetched, ShardEnded, CommitEnded, StorageLooked, ReportDue,
-                 StationTimePassed>;
+    std::variant<GenerationCarriedOut, LookExpired, RankFinished, PeersOpened, StationLinked,
+                 CheckpointOrdered, RankOpened, RankClosed, ArenaReady, ImageSealed, RestoreAsked,
+                 DurabilityAsked, ReplicaAsked, WaitWithdrawn, CheckpointFoundDamaged,
+                 ImageFoundDamaged, ImagesChanged, CopiesSeen, StoredFetched, ShardEnded,
+                 CommitEnded, StorageLooked, ReportDue, StationTimePassed>;
 
 // ---- what the host shall do ----
 
@@ -290,6 +296,8 @@ class StationMachine {
   };
 
   void On(const GenerationCarriedOut& event);
+  void On(const LookExpired& event);
+  void On(const RankFinished& event);
   void On(const PeersOpened& event);
   void On(const StationLinked& event);
   void On(const CheckpointOrdered& event);
@@ -352,6 +360,7 @@ class StationMachine {
   std::set<std::string> damaged_;
   std::set<std::tuple<std::string, uint32_t, bool, SavedStep>> bad_images_;
   std::optional<PeersOpened> peer_memory_;
+  std::set<uint32_t> finished_;    // ranks that save no more in this world
   std::vector<EqualFiles> equal_;  // of the newest steps, oldest first
   CopiesSeen copies_;
   bool are_copies_known_ = true;          // not between an order and what has become of it
@@ -362,6 +371,7 @@ class StationMachine {
   Instant look_at_ = Instant::Max();  // again, after it could not be read
   uint32_t looks_failed_ = 0;         // in a row
   bool is_looking_ = false;
+  bool looks_again_ = false;           // what the look that is on its way brings is too old
   Instant blind_at_ = Instant::Max();  // no look has succeeded by then
   bool is_blind_ = false;
   bool has_looked_ = false;

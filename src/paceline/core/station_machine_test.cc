@@ -53,6 +53,45 @@ TEST_F(StationTest, StorageThatCannotBeReadIsNotEmpty) {
   EXPECT_EQ(Got<LookInStorage>().size(), 1u);  // again
 }
 
+// Between two runs somebody may have changed the directory.
+TEST_F(StationTest, WhatWasSeenInStorageLongAgoDoesNotCount) {
+  Step(GenerationCarriedOut{Generation(3)});
+  ASSERT_FALSE(machine_.Refuses(0, 3, terms_).has_value());
+  Step(RankOpened{1, 0, 3});
+  Step(StorageLooked{.stored = StoredCheckpoint{.name = "step-9-g2"}});
+  Step(RankClosed{1});
+  Step(LookExpired{});
+  EXPECT_TRUE(Got<LookInStorage>().empty()) << "nobody wants to know";
+  Report();
+  EXPECT_EQ(reports_.back().generation, Generation());
+  EXPECT_FALSE(reports_.back().stored.has_value());
+  Step(RankOpened{2, 0, 3});
+  EXPECT_EQ(Got<LookInStorage>().size(), 1U);
+  Step(LookExpired{});  // the look on its way may have seen what is gone by now
+  Step(StorageLooked{.stored = StoredCheckpoint{.name = "step-9-g2"}});
+  EXPECT_EQ(Got<LookInStorage>().size(), 1U);
+  Step(StorageLooked{});
+  Report();
+  EXPECT_EQ(reports_.back().generation, Generation(3));
+  EXPECT_FALSE(reports_.back().stored.has_value());
+}
+
+TEST_F(StationTest, WhoeverClosesSavesNoMoreUntilHeOpensAgain) {
+  Open();
+  Report();
+  EXPECT_TRUE(reports_.back().finished.empty());
+  Step(DurabilityAsked{.peer = 1, .step = 40, .is_closing = true});
+  Report();
+  EXPECT_EQ(reports_.back().finished, std::vector<uint32_t>{0}) << "it waits for its last save";
+  Step(RankFinished{1});
+  Step(RankClosed{1});
+  Report();
+  EXPECT_EQ(reports_.back().finished, std::vector<uint32_t>{0}) << "its process lives";
+  Step(RankOpened{2, 0, 3});
+  Report();
+  EXPECT_TRUE(reports_.back().finished.empty());
+}
+
 TEST_F(StationTest, ARankOfAnOlderWorldMayNotSave) {
   Open();
   const auto why = machine_.Refuses(0, 2, terms_);

@@ -122,6 +122,7 @@ struct CheckpointReport {
   std::optional<StoredCheckpoint> stored;  // the newest this node sees in the directory
   std::optional<SavedStep> flush;          // a rank waits until this save is in storage
   bool is_closing = false;                 // … and has nothing else to do: it waits with patience
+  std::vector<uint32_t> finished;          // ranks that close, or have closed: they save no more
   std::vector<std::string> damaged;        // checkpoints that a rank here found damaged
   std::string place;                       // name of the node
   std::string address;                     // HOST:PORT for fetching images; empty: not from here

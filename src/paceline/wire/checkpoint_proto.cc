@@ -249,6 +249,7 @@ void ToProto(const CheckpointReport& from, pb::CheckpointReport* to) {
   to->set_is_final(from.is_final);
   to->set_is_blind(from.is_blind);
   to->set_is_closing(from.is_closing);
+  for (const uint32_t rank : from.finished) to->add_finished(rank);
 }
 
 absl::Status FromProto(const pb::CheckpointReport& from, CheckpointReport* to) {
@@ -268,6 +269,7 @@ absl::Status FromProto(const pb::CheckpointReport& from, CheckpointReport* to) {
   to->is_final = from.is_final();
   to->is_blind = from.is_blind();
   to->is_closing = from.is_closing();
+  to->finished.assign(from.finished().begin(), from.finished().end());
   return TakeNames(from.damaged(), kDamagedPerReportMax, &to->damaged);
 }
 
