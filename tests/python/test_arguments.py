@@ -31,7 +31,16 @@ from paceline.data import (
     StreamLoader,
 )
 
-WRONG = (math.nan, math.inf, -1, 1e30, 10**30, "1", "", b"1", True, numpy.True_, [], {}, object())
+
+class Thing:
+    """Of no type that an argument may have. Its name is the same in every process."""
+
+    def __repr__(self) -> str:
+        return "a thing"
+
+
+OBJECT = Thing()
+WRONG = (math.nan, math.inf, -1, 1e30, 10**30, "1", "", b"1", True, numpy.True_, [], {}, OBJECT)
 POSITIVE: dict[str, Callable[[Any], object]] = {
     "Checkpointer keep": lambda v: terms(keep=v, every=None),
     "Checkpointer replicas": lambda v: terms(keep=1, every=None, replicas=v),
@@ -92,7 +101,7 @@ def test_numbers(name: str, value: Any) -> None:
     refused(lambda: POSITIVE[name](value))
 
 
-@pytest.mark.parametrize("value", [math.nan, -1, -0.001, -math.inf, "1", b"1", True, [], object()],
+@pytest.mark.parametrize("value", [math.nan, -1, -0.001, -math.inf, "1", b"1", True, [], OBJECT],
                          ids=repr)  # fmt: skip
 def test_timeouts(value: Any) -> None:
     assert "timeout" in refused(lambda: Ticket(Nobody(), 1).wait("durable", timeout=value)).what
@@ -165,6 +174,9 @@ def test_what_is_no_number(name: str, value: Any) -> None:
 class BytesPath(os.PathLike[bytes]):
     def __fspath__(self) -> bytes:
         return b"runs"
+
+    def __repr__(self) -> str:
+        return "a path of bytes"
 
 
 @pytest.mark.parametrize("path", ["", None, 1, b"runs", BytesPath(), ["runs"]], ids=repr)
