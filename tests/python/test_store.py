@@ -51,6 +51,19 @@ def test_only_clients_of_a_rank_wait(
     assert made == [("h", 5, rank, 2, timedelta(seconds=9), True)]
 
 
+@pytest.mark.parametrize(("host", "port", "told", "place"), [
+    ("h", 29500, "", ("h", 29500)),
+    ("h", 29500, "29500 10.0.0.1 17001", ("10.0.0.1", 17001)),
+    ("localhost", 29500, "29500 fe80::1 17001", ("fe80::1", 17001)),
+    ("h", 29501, "29500 10.0.0.1 17001", ("h", 29501)),
+    ("h", 29500, "29500 10.0.0.1", ("h", 29500)),
+])
+def test_the_port_that_ranks_see_stands_for_the_store_of_this_world(
+    host: str, port: int, told: str, place: tuple[str, int]
+) -> None:
+    assert store.place_of(host, port, told) == place
+
+
 def test_a_release_without_that_function_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     module = types.ModuleType("torch.distributed.rendezvous")
     monkeypatch.setitem(__import__("sys").modules, module.__name__, module)

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <optional>
 #include <set>
@@ -89,13 +90,37 @@ uint64_t Unreserved(const std::string& root, const std::string& but) {
 
 }  // namespace
 
-ArenaHomes ArenaHomesOfUser() {
-  const std::string user = Concat("/paceline-", ::geteuid());
-  return {.memory = "/dev/shm" + user, .disk = "/var/tmp" + user};
+std::string ArenaHomeIn(const std::string& parent, bool makes) {
+  const std::string name = Concat("paceline-", ::geteuid());
+  const std::string usual = Concat(parent, "/", name);
+  if (WhatIsWrongWithHome(usual).empty()) return usual;
+  const auto own = [&] {
+    std::vector<std::string> names = NamesIn(parent);
+    std::sort(names.begin(), names.end());
+    for (const std::string& other : names) {
+      const std::string path = Concat(parent, "/", other);
+      if (other.starts_with(name + "-") && WhatIsWrongWithHome(path).empty()) return path;
+    }
+    return std::string();
+  };
+  std::string found = own();
+  if (found.empty() && makes) {
+    std::string made = usual + "-XXXXXX";
+    if (::mkdtemp(made.data()) != nullptr) {
+      // Two agents may have made one at the same time: both take the first by name.
+      found = own();
+      if (found != made) ::rmdir(made.c_str());
+    }
+  }
+  return found.empty() ? usual : found;
+}
+
+ArenaHomes ArenaHomesOfUser(bool makes) {
+  return {.memory = ArenaHomeIn("/dev/shm", makes), .disk = ArenaHomeIn("/var/tmp", makes)};
 }
 
 ArenaShelf::Roots ArenaRoots(const std::string& job_id) {
-  const ArenaHomes homes = ArenaHomesOfUser();
+  const ArenaHomes homes = ArenaHomesOfUser(/*makes=*/true);
   return {.memory = Concat(homes.memory, "/", job_id),
           .disk = IsFarAway("/var/tmp") ? "" : Concat(homes.disk, "/", job_id)};
 }

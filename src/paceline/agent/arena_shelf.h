@@ -125,7 +125,11 @@ struct ArenaHomes {
   std::string memory;
   std::string disk;
 };
-ArenaHomes ArenaHomesOfUser();
+// Such a folder below `parent`: paceline-UID, whose name everybody knows. Where another user has
+// made that name, a folder of this user's whose name begins with it; `makes` makes one if there is
+// none.
+std::string ArenaHomeIn(const std::string& parent, bool makes);
+ArenaHomes ArenaHomesOfUser(bool makes = false);
 // Why nothing may be saved in that folder, in words; empty: it is this user's alone, or is not
 // there yet. The names are known to everybody, and so another user may have made one of them.
 std::string WhatIsWrongWithHome(const std::string& path);

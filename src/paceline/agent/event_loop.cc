@@ -331,7 +331,7 @@ void AgentLoop::OnSignal() {
   if (::read(signals_.get(), &info, sizeof(info)) != sizeof(info)) return;
   core::LeaveAsked leave = ReadLeaveSignal(info, MonotonicNow(), &stop_asks_);
   leave.grace = setup_.spec.job.timers.stop_grace;
-  LogInfo("leave_asked", {{"why", leave.why}, {"force", leave.force}});
+  LogInfo("leave_asked", {{"why", leave.why}, {"signal", leave.signal}, {"force", leave.force}});
   Feed(leave);
 }
 
@@ -457,6 +457,7 @@ void AgentLoop::MayExit() {
   // Until the newest step is in storage, or the master ends its patience.
   if (!has_ended_ || (is_linked_ && station_->IsAwaited())) return;
   if (station_->is_over()) station_->CleanUp();
+  ranks_.TrimLogs();  // of ranks that lived shorter than the time between two looks
   // And not because it was refused, or was without a master for too long.
   has_left_ = machine_.assignment().kind == Assignment::Kind::kLeave;
   SaveJson();

@@ -33,6 +33,7 @@
 namespace paceline::cli {
 namespace {
 
+constexpr int64_t kLookNs = 2'000'000'000;  // between looks at the run directory
 // After the job's end everything leaves by itself within this time, or is killed.
 constexpr int64_t kLeaveNs = 5'000'000'000;
 // What was killed is gone at once, unless it sleeps in the kernel.
@@ -117,9 +118,22 @@ JobEnd Launcher::Run() {
       options_.card.nodes.empty() ? "" : options_.card.nodes.front());
   Feed(core::KeepStarted{});
   if (!options_.card.has_master) TellServing();
+  LookAtRunDir();
   reactor_->Run();
   supervisor_.reset();
   return end_;
+}
+
+// Told once. The job goes on: what is open stays open, and a person may still stop it.
+void Launcher::LookAtRunDir() {
+  const std::string& run_dir = options_.platform.run_dir;
+  if (::access((run_dir + "/job.json").c_str(), F_OK) != 0 && errno == ENOENT) {
+    options_.narrate(Concat("The run directory ", run_dir,
+                            " was removed. The job goes on, but it cannot be resumed, and its "
+                            "status and logs cannot be read any more."));
+    return;
+  }
+  reactor_->CallAt(agent::MonotonicNs() + kLookNs, [this] { LookAtRunDir(); });
 }
 
 void Launcher::Feed(const core::KeeperEvent& event) {
@@ -264,7 +278,7 @@ void Launcher::Do(const core::GiveUp& action) {
   if (has_ended_) return;
   const std::string words = LastWords();
   if (!words.empty()) options_.narrate(words);
-  AskAgentsToLeave(/*force=*/false);
+  AskAgentsToLeave({});
   if (master_.process.pid > 0) ::kill(master_.process.pid, SIGTERM);
   OnJobEnded(ExitCodeOf(action, words), action.why);
 }
@@ -365,13 +379,13 @@ void Launcher::AskToStop(int signal, const std::string& who, bool force) {
   is_stopping_ = true;
   options_.narrate(
       force ? Concat("Stopping at once, by ", who, ": ranks are killed now.")
-            : Concat("Stopping, by ", who, ": ranks get SIGTERM now and SIGKILL after ",
-                     FormatDuration(options_.spec.timers.stop_grace),
+            : Concat("Stopping, by ", who, ": ranks get SIG", ::sigabbrev_np(signal),
+                     " now and SIGKILL after ", FormatDuration(options_.spec.timers.stop_grace),
                      ". Ctrl-C again, a second from now or later, stops at once; steps since the "
                      "last save are lost then."));
   if (!options_.card.has_master) {
     // Another host holds the job: only this host's part leaves it.
-    AskAgentsToLeave(force);
+    AskAgentsToLeave({.signal = signal, .force = force});
     return;
   }
   if (stopper_.joinable()) stopper_.join();
@@ -382,22 +396,23 @@ void Launcher::AskToStop(int signal, const std::string& who, bool force) {
   wire::StopRequest request{.why = Concat("stopped by ", who),
                             .grace = options_.spec.timers.stop_grace,
                             .exit_code = 128 + signal,
-                            .force = force};
+                            .force = force,
+                            .signal = signal};
   stopper_ = std::thread([this, client, request, signal] {
     const absl::Status stopped = wire::ControlClient(client).Stop(request);
     if (stopped.ok()) return;
     reactor_->Post([this, signal] {
       if (has_ended_) return;
       options_.narrate("The master does not answer; asking the agents themselves.");
-      AskAgentsToLeave(stop_asks_.is_forced());
+      AskAgentsToLeave({.signal = signal, .force = stop_asks_.is_forced()});
       OnJobEnded(128 + signal, "stopped without a master");
     });
   });
 }
 
-void Launcher::AskAgentsToLeave(bool force) {
+void Launcher::AskAgentsToLeave(agent::LeaveSignal ask) {
   for (const auto& [node, kept] : agents_) {
-    if (kept.process.pid > 0) agent::AskAgentToLeave(kept.process.pid, {.force = force});
+    if (kept.process.pid > 0) agent::AskAgentToLeave(kept.process.pid, ask);
   }
 }
 

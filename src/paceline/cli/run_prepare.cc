@@ -374,6 +374,10 @@ class Preparation {
   Check WriteFiles() {
     const std::string& path = run_.dir.path;
     if (run_.launch.run_id.empty()) run_.launch.run_id = run_.spec.job_id;
+    // Several jobs may share one --log-dir: nothing of one is read, appended to or pruned by
+    // another.
+    if (!run_.launch.log_dir.empty()) run_.launch.log_dir += "/" + run_.spec.job_id;
+    PassStdin();
     const absl::Status token = ReplaceFile(path + "/token", run_.credentials.token + "\n", 0600);
     if (!token.ok()) return Failed("PL-E021", "the run directory cannot be used", token);
     const absl::Status spec = wire::WriteSpecFile({run_.spec, run_.launch}, path + "/spec.json");
@@ -387,6 +391,18 @@ class Preparation {
     run_.card.created = RealtimeSeconds();
     MakeDirs(path + "/logs", 0700).IgnoreError();
     return SaveJobCard(run_.card, path, run_.runtime_dir);
+  }
+
+  // A job of one rank gets what is piped into its launcher, as under torchrun. Several ranks would
+  // share it byte by byte, and a terminal stays the shell's.
+  void PassStdin() {
+    const bool has_one_rank = run_.is_whole_job && request_.local_spares == 0 &&
+                              run_.spec.nodes_max * run_.spec.nproc_per_node == 1;
+    struct stat found {};
+    if (!has_one_rank || request_.detach || ::fstat(STDIN_FILENO, &found) != 0) return;
+    if (!S_ISFIFO(found.st_mode) && !S_ISREG(found.st_mode)) return;
+    run_.launch.stdin_pid = ::getpid();
+    run_.launch.stdin_start = agent::StartTimeOf(::getpid());
   }
 
   RunInput input_;

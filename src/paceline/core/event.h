@@ -26,7 +26,7 @@ struct JobSubmitted {
 // silence while there was no master is not the node's fault.
 struct MasterStarted {
   uint64_t incarnation = 0;  // higher than any before
-  bool resumes = false;      // a user started the job again: one that ended without storage goes on
+  bool resumes = false;      // a user started the job again: one that did not end with 0 goes on
 };
 
 // An agent opened a stream and told the whole truth of its node.
@@ -90,6 +90,7 @@ struct StopRequested {
   Duration grace;
   int exit_code = 0;   // what `paceline run` shall return: 130, 143, 10, …
   bool force = false;  // a second Ctrl-C, or stop --force: no grace
+  int signal = 0;      // what ranks get first; 0: SIGTERM
 };
 
 // The disk takes no records, as when it is full: nothing that is decided reaches anybody.

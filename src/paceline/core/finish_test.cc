@@ -6,6 +6,7 @@
 
 #include "gtest/gtest.h"
 #include "paceline/core/job.h"
+#include "paceline/core/turn.h"
 #include "paceline/model/test_report.h"
 
 namespace paceline::core {
@@ -110,6 +111,44 @@ TEST_F(FinishTest, AStopThatIsAskedForDoesNot) {
       "failure 1 is more than --max-restarts 0 allows: ValueError: bad batch on n1; step 5 is "
       "not in storage: the job ended before it was written");
   EXPECT_FALSE(order_.is_over) << "its memory is all that there is";
+}
+
+// Whoever repaired the script and typed --resume got the old verdict once more.
+TEST(Resume, AJobThatFailedOrWasStoppedGoesOnWithAFullBudget) {
+  Job job;
+  Instant now = Instant::FromNanoseconds(1'000'000'000);
+  JobSpec spec;
+  spec.job_id = "again";
+  job.Step(now, JobSubmitted{spec});
+  job.Step(now, MasterStarted{1});
+  job.Step(now, NodeRegistered{ConnectionId(1), TestReport("n1")});
+  job.Step(now, StopRequested{.why = "asked", .exit_code = 143});
+  job.Step(now, NodeDisconnected{NodeId(1), ConnectionId(1)});
+  for (int second = 0; second < 60; ++second) job.Step(now += Duration::Seconds(1), TimePassed{});
+  ASSERT_EQ(job.state().phase, Phase::kFinished);
+  const Actions same = job.Step(now, MasterStarted{2});
+  EXPECT_EQ(job.state().phase, Phase::kFinished) << "a master that is restarted changes nothing";
+  EXPECT_FALSE(same.effects.empty());
+  job.Step(now, MasterStarted{3, /*resumes=*/true});
+  EXPECT_EQ(job.state().phase, Phase::kWaiting);
+  EXPECT_EQ(job.state().exit_code, 0);
+  EXPECT_EQ(job.state().budget, BudgetState{});
+  job.Step(now, NodeRegistered{ConnectionId(2), TestReport("n1")});
+  for (int second = 0; second < 5; ++second) job.Step(now += Duration::Seconds(1), TimePassed{});
+  EXPECT_EQ(job.state().phase, Phase::kStarting);
+}
+
+TEST_F(FinishTest, TheSignalOfTheFirstRequestIsHandedOn) {
+  constexpr int kSigint = 2;
+  constexpr int kSigterm = 15;
+  const Duration grace = Duration::Seconds(30);
+  job_.Step(now_, StopRequested{.why = "Ctrl-C", .grace = grace, .signal = kSigint});
+  const auto told = [&] { return DesiredAssignment(job_.state(), NodeId(1)); };
+  EXPECT_EQ(told().signal, kSigint);
+  EXPECT_EQ(told().grace, grace);
+  job_.Step(now_, StopRequested{.why = "again", .grace = grace / 2, .signal = kSigterm});
+  EXPECT_EQ(told().signal, kSigint);
+  EXPECT_EQ(told().grace, grace / 2);
 }
 
 }  // namespace

@@ -266,11 +266,18 @@ void OnMasterStarted(Turn& turn, const MasterStarted& event) {
   turn.watch().check_all = true;
   const auto& not_stored = turn.state().checkpoints.not_stored;
   const bool is_without = not_stored.has_value() && not_stored->is_final;
-  if (turn.state().phase == Phase::kFinished && event.resumes && is_without) {
+  const bool is_ended = turn.state().phase == Phase::kFinished && event.resumes;
+  if (is_ended && is_without) {
     MARK("a job that ended without storage is resumed");
     turn.watch().dirty = true;
     turn.Emit(JobResumed{"the job goes on: step " + std::to_string(not_stored->saved.step) +
                          " is still to be brought to storage"});
+  } else if (is_ended && turn.state().exit_code != 0) {
+    MARK("a job that failed or was stopped is resumed");
+    turn.watch().dirty = true;
+    turn.Emit(JobResumed{"the job goes on: it had ended with exit code " +
+                             std::to_string(turn.state().exit_code) + " and was started again",
+                         /*anew=*/true});
   }
   if (turn.state().phase == Phase::kFinished) {
     turn.Do(FinishJob{turn.state().exit_code, turn.state().final_reason});

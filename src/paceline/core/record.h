@@ -122,13 +122,15 @@ struct StopDecided {
   Duration grace;
   std::string reason;
   bool is_asked = false;  // by somebody; false: the job came to its end
+  int signal = 0;         // what ranks get first; 0: SIGTERM
 };
 struct JobFinished {
   int exit_code = 0;
   std::string reason;
 };
-struct JobResumed {  // it had ended without storage, and somebody started it again
+struct JobResumed {  // it had ended, and somebody started it again
   std::string reason;
+  bool anew = false;  // it had failed or was stopped: failures are counted anew
 };
 
 using Fact =

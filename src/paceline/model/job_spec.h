@@ -40,7 +40,8 @@ struct Timers {
   // All ranks of a world must have reported that they run within this time (an import of torch on
   // a cold disk takes long); the step that follows has no limit.
   Duration start_timeout = Duration::Seconds(60);
-  // SIGTERM to SIGKILL when a user or a scheduler asked for the stop. torchrun's default too.
+  // From the first signal to SIGKILL when a user or a scheduler asked for the stop. torchrun's
+  // default, too.
   Duration stop_grace = Duration::Seconds(30);
   // A rank that still exists this long after SIGKILL (stuck in the kernel) is reported, and its
   // node gets no new ranks until it is gone.
@@ -172,6 +173,10 @@ struct LaunchSpec {
   std::string numa_binding;             // "", node, socket, exclusive or core-complex
   std::string log_dir;                  // torchrun's --log-dir; "": logs/ of the run directory
   uint64_t log_bytes_max = 0;           // a rank's log file; older bytes are given back; 0: any
+  uint64_t log_total_bytes_max = 0;     // all logs of the job on this host; 0: any
+  uint32_t master_port = 0;             // MASTER_PORT that ranks see; 0: that of the world's store
+  int32_t stdin_pid = 0;                // its stdin is that of a job's only rank; 0: /dev/null
+  uint64_t stdin_start = 0;             // the start time of that process, as in /proc/PID/stat
   ConsoleSpec console;
   bool operator==(const LaunchSpec&) const = default;
 };

@@ -142,7 +142,8 @@ class Draw {
         core::ProgressMade{Step(), Step()},
         core::GrowthPlanned{node, Name(), Step(), Text()},
         core::WaitBegan{Text()},
-        core::StopDecided{static_cast<int>(Small()), Time(), Text()},
+        core::StopDecided{static_cast<int>(Small()), Time(), Text(), /*is_asked=*/true,
+                          static_cast<int>(Small())},
         core::JobFinished{static_cast<int>(Small()), Text()},
         core::RestoreDecided{generation,
                              Enum(RestoreOrder::From::kStorage),
@@ -153,7 +154,7 @@ class Draw {
         core::CheckpointCommitted{Name(), "/" + Name(), {Big(), Step()}, Big(), 7},
         core::CheckpointDamaged{Name(), node, Name()},
         core::CheckpointNotStored{{Big(), Step()}, "/" + Name(), Text(), Generation(Big()), true},
-        core::JobResumed{Text()},
+        core::JobResumed{Text(), Flag()},
     };
   }
   std::string Bytes(size_t count_max) {
