@@ -128,7 +128,7 @@ def state(where: str, value: object) -> MutableMapping[str, Any]:
 
 
 def timeout(where: str, value: object) -> float | None:
-    """Seconds to wait; None and infinity: as long as it takes."""
+    """Seconds to wait, as a float. None and infinity give None: there is no limit."""
     if value is None:
         return None
     seconds = real(value)

@@ -202,7 +202,7 @@ def _newest(listed: Iterable[str]) -> str:
 
 
 def _order(name: str) -> tuple[int, ...]:
-    """Of saves: generation, branch, step. An empty tuple for what is no checkpoint's name."""
+    """What checkpoints are ordered by: generation, branch, step; () if it is no checkpoint."""
     found = _CHECKPOINT.fullmatch(name)
     return (int(found[2]), int(found[3] or 0), int(found[1])) if found else ()
 

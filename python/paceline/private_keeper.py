@@ -7,6 +7,7 @@ import stat
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 from paceline import launch, progress
@@ -30,7 +31,7 @@ def start(directory: str, terms: Fields) -> Keeper:
         words |= _seen(newest)
         path = _keeper(directory, folder, key)
         place = Place(rank=0, world_size=1, generation=-1)
-        return Keeper(place, path, words, lambda: _spawn_keeper(directory, path, key))
+        return Keeper(place, path, words, partial(_spawn_keeper, directory, path, key))
     # All ranks, on all hosts, take rank 0's word for which directory that is.
     key, newest = _key_of_launcher(directory, folder) if group.rank == 0 else ("", None)
     own = Own(directory, terms, folder, key, newest)
@@ -41,8 +42,8 @@ def start(directory: str, terms: Fields) -> Keeper:
     place = Place(rank=group.rank, world_size=group.size, generation=-1)
     # The keepers of several hosts have credentials that one keeper alone cannot make again.
     has_one_host = "join" not in world.words
-    revive = lambda: _spawn_keeper(directory, path, world.key)  # noqa: E731
-    return Keeper(place, path, words, revive if has_one_host else None)
+    revive = partial(_spawn_keeper, directory, path, world.key) if has_one_host else None
+    return Keeper(place, path, words, revive)
 
 
 def _seen(newest: str | None) -> Fields:

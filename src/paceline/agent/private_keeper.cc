@@ -127,7 +127,7 @@ class PrivateKeeper {
   // back from memory. One that is damaged still has its name. True: the memory does not count.
   bool Compare(SavedStep in_directory) {
     station_->LookAnew();
-    // Runs that never saw the directory, because it was away, did not count above what it has.
+    // If no earlier run saw the directory, because it was away, generations began at 1 here.
     if (std::exchange(has_compared_, true)) {
       counts_from_ = std::max(counts_from_, in_directory.generation);
     }
@@ -148,7 +148,7 @@ class PrivateKeeper {
     return Generation(std::max(newest, world_.generation.value()) + 1);
   }
 
-  // Its ranks trained already, and this keeper has begun since: they go on in their world.
+  // These ranks had a keeper that died, and this one, which is new, lets them keep their world.
   bool IsOfDeadKeeper(const RankWorld& world) const {
     return world.generation != 0 && book_.restore.generation == Generation();
   }

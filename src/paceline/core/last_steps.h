@@ -5,9 +5,9 @@
 // waiting for ever. A part of the checkpoint ledger, and as pure.
 //
 //   A step can still be whole while each rank of the world has it in memory, or may save it yet. A
-//   rank saves no more when its process has ended, and when it closes. A rank that waits for a step
-//   without closing may save further steps; where every node has somebody who waits and nobody
-//   saved anything for kQuiet, nobody is expected to.
+//   rank saves no more when its process has ended, and when it closes. A rank that only waits for a
+//   step may save later ones. When every node has a rank that waits, and no rank has saved for
+//   kQuiet, all ranks count as finished.
 
 #include <cstdint>
 #include <functional>
