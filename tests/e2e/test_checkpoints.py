@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -290,12 +291,19 @@ def test_a_sharded_model_goes_on_in_a_world_of_another_size(
 
 
 def test_whoever_waits_for_a_step_that_a_rank_left_out_is_told(job: Job) -> None:
-    """Rank 1 ends with step 18 in storage; step 19, which rank 0 waits for, it has not saved."""
+    """Rank 1 ends after step 18; step 19, which rank 0 waits for, it has not saved.
+
+    Rank 0 is told at once, so rank 1 may still be at its end, and step 18 on its way to storage.
+    """
     flags = ["--standalone", "--local-nodes", "2", "--nproc-per-node", "1", "--max-restarts", "0"]
     start(job, flags, "--cut", "--lazy", "1", steps=20)
     assert job.wait() != 0
     assert "step 19 is not in storage" in job.stderr
-    assert "rank 1 has ended, its last save is step 18; step 18 is in storage" in job.stderr
+    told = (
+        r"rank 1 has (ended|nothing more to save), its last save is step 18; "
+        r"(step \d+|nothing of this job) is in storage"
+    )
+    assert re.search(told, job.stderr), job.stderr
     assert job.events("checkpoint_committed")[-1]["step"] == 18
     assert verify(job).returncode == 0
 
