@@ -329,9 +329,17 @@ void AgentLoop::OnSpawnFailed(uint64_t id, const std::string& why) {
 void AgentLoop::OnSignal() {
   signalfd_siginfo info{};
   if (::read(signals_.get(), &info, sizeof(info)) != sizeof(info)) return;
-  core::LeaveAsked leave = ReadLeaveSignal(info, MonotonicNow(), &stop_asks_);
-  leave.grace = setup_.spec.job.timers.stop_grace;
-  LogInfo("leave_asked", {{"why", leave.why}, {"force", leave.force}});
+  const int signal = static_cast<int>(info.ssi_signo);
+  const core::StopAsk ask = stop_asks_.Take(MonotonicNow(), signal);
+  const LeaveSignal plain{.signal = signal,
+                          .force = ask == core::StopAsk::kForce || ask == core::StopAsk::kKill};
+  const LeaveSignal asked = IsFromLauncher(info) ? ReadLeaveSignal(info) : plain;
+  const core::LeaveAsked leave{.why = signal == SIGINT ? "SIGINT" : "SIGTERM",
+                               .grace = setup_.spec.job.timers.stop_grace,
+                               .exit_code = 128 + signal,
+                               .force = asked.force,
+                               .signal = asked.signal};
+  LogInfo("leave_asked", {{"why", leave.why}, {"signal", leave.signal}, {"force", leave.force}});
   Feed(leave);
 }
 

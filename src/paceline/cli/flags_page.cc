@@ -62,12 +62,17 @@ constexpr std::string_view kTorchrun =
     "- `--nnodes` greater than `--local-nodes` without an address means torchrun's static "
     "rendezvous, as there.\n"
     "- Ranks always write to files, also without `--log-dir`; `--redirects` only takes streams off "
-    "the console.\n\n";
+    "the console.\n"
+    "- When a rank fails, the other ranks are killed by SIGKILL at once, and not by SIGTERM with 30 s "
+    "to end. They wait in a\n  collective that never ends, so this is most of the time that a "
+    "recovery takes; and a handler that saves would save a\n  step that is half done.\n"
+    "- Who stops `paceline run` by a signal gets 128 and its number as the exit code, not 1.\n\n";
 
 constexpr std::string_view kStopping =
     "\n### How a job is stopped\n\n"
-    "Ranks get a signal first, and SIGKILL when `--stop-grace` (`timers.stop_grace`, 30 s) has "
-    "passed, so that they can save.\n\n"
+    "Ranks get the signal that `paceline run` got, as under torchrun, and SIGKILL when `--stop-grace` (`timers.stop_grace`, 30 s) has "
+    "passed.\nSo Ctrl-C is `KeyboardInterrupt` in a script, and the script can save. `paceline stop` "
+    "is SIGTERM. An end by such a signal\nis no failure.\n\n"
     "- `paceline stop` and a signal to `paceline run` ask for this. A request that comes again is "
     "the same request: `timeout`,\n  systemd, Slurm and Kubernetes send SIGTERM twice.\n"
     "- Ctrl-C again, a second after the first or later, kills the ranks at once; a third one kills "

@@ -264,7 +264,7 @@ void Launcher::Do(const core::GiveUp& action) {
   if (has_ended_) return;
   const std::string words = LastWords();
   if (!words.empty()) options_.narrate(words);
-  AskAgentsToLeave(/*force=*/false);
+  AskAgentsToLeave({});
   if (master_.process.pid > 0) ::kill(master_.process.pid, SIGTERM);
   OnJobEnded(ExitCodeOf(action, words), action.why);
 }
@@ -365,13 +365,13 @@ void Launcher::AskToStop(int signal, const std::string& who, bool force) {
   is_stopping_ = true;
   options_.narrate(
       force ? Concat("Stopping at once, by ", who, ": ranks are killed now.")
-            : Concat("Stopping, by ", who, ": ranks get SIGTERM now and SIGKILL after ",
+            : Concat("Stopping, by ", who, ": ranks get SIG", ::sigabbrev_np(signal), " now and SIGKILL after ",
                      FormatDuration(options_.spec.timers.stop_grace),
                      ". Ctrl-C again, a second from now or later, stops at once; steps since the "
                      "last save are lost then."));
   if (!options_.card.has_master) {
     // Another host holds the job: only this host's part leaves it.
-    AskAgentsToLeave(force);
+    AskAgentsToLeave({.signal = signal, .force = force});
     return;
   }
   if (stopper_.joinable()) stopper_.join();
@@ -382,22 +382,23 @@ void Launcher::AskToStop(int signal, const std::string& who, bool force) {
   wire::StopRequest request{.why = Concat("stopped by ", who),
                             .grace = options_.spec.timers.stop_grace,
                             .exit_code = 128 + signal,
-                            .force = force};
+                            .force = force,
+                            .signal = signal};
   stopper_ = std::thread([this, client, request, signal] {
     const absl::Status stopped = wire::ControlClient(client).Stop(request);
     if (stopped.ok()) return;
     reactor_->Post([this, signal] {
       if (has_ended_) return;
       options_.narrate("The master does not answer; asking the agents themselves.");
-      AskAgentsToLeave(stop_asks_.is_forced());
+      AskAgentsToLeave({.signal = signal, .force = stop_asks_.is_forced()});
       OnJobEnded(128 + signal, "stopped without a master");
     });
   });
 }
 
-void Launcher::AskAgentsToLeave(bool force) {
+void Launcher::AskAgentsToLeave(agent::LeaveSignal ask) {
   for (const auto& [node, kept] : agents_) {
-    if (kept.process.pid > 0) agent::AskAgentToLeave(kept.process.pid, {.force = force});
+    if (kept.process.pid > 0) agent::AskAgentToLeave(kept.process.pid, ask);
   }
 }
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "paceline/agent/leave_signal.h"
 #include "paceline/agent/reactor.h"
 #include "paceline/base/spawn.h"
 #include "paceline/cli/run_dir.h"
@@ -86,7 +87,7 @@ class Launcher {
   void TellDeadNodes();
   void OnSignal();
   void AskToStop(int signal, const std::string& who, bool force);
-  void AskAgentsToLeave(bool force);
+  void AskAgentsToLeave(agent::LeaveSignal ask);
   void OnJobEnded(int exit_code, const std::string& reason);
   void FinishWhenQuiet();
   void KillLeftovers();

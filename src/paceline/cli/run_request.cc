@@ -385,6 +385,9 @@ class RequestMaker {
         signals.push_back(found->second);
       }
     }
+    // As torchrun tells its workers.
+    request_.launch.env["TORCHELASTIC_SIGNALS_TO_HANDLE"] =
+        settings_.Text("launch.signals_to_handle");
     return std::nullopt;
   }
 

@@ -146,6 +146,11 @@ class AgentTurn {
 
   Duration Grace() const { return m_.leaving_ ? m_.leaving_->grace : m_.assignment_.grace; }
 
+  int FirstSignal() const {
+    const int signal = m_.leaving_ ? m_.leaving_->signal : m_.assignment_.signal;
+    return signal == 0 ? kSigterm : signal;
+  }
+
   void TakeAssignment(const Assignment& next) {
     Assignment& now = m_.assignment_;
     if (next.generation < now.generation) {
@@ -361,7 +366,7 @@ class AgentTurn {
     if (gently && !slot.termed && !slot.killed) {
       slot.termed = true;
       slot.kill_at = m_.stop_since_ + Grace();
-      Do(SignalRank{local, slot.process->pid, kSigterm});
+      Do(SignalRank{local, slot.process->pid, FirstSignal()});
       return;
     }
     if (slot.killed || (gently && now_ < slot.kill_at)) return;

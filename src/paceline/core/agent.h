@@ -6,7 +6,8 @@
 //
 // Rules: ranks of another generation are SIGKILLed at once (blocked in a collective they would sit
 // out any grace); a new rank is spawned only when its slot's old process is gone; kStop and kLeave
-// use SIGTERM and a grace; while the master is away everything goes on, and only a node with a
+// send one signal (the one that somebody sent to the launcher, usually SIGTERM) and SIGKILL after a
+// grace; while the master is away everything goes on, and only a node with a
 // granted block of generations may restart its own world.
 
 #include <cstdint>
@@ -75,6 +76,7 @@ struct LeaveAsked {
   Duration grace;
   int exit_code = 0;
   bool force = false;
+  int signal = 0;  // what ranks get first; 0: SIGTERM
 };
 struct AgentTimePassed {};
 // The port that is reserved now, at the start and after every HoldStorePort. 0: none was free.

@@ -7,6 +7,7 @@
 
 #include "gtest/gtest.h"
 
+#include "paceline/core/signal_number.h"
 #include "paceline/core/test_times.h"
 
 namespace paceline::core {
@@ -114,6 +115,43 @@ TEST(AgentMachine, HoldsAnotherPortWhenAWorldEndsBeforeItStarted) {
   Assignment idle;
   idle.generation = Generation(1);
   EXPECT_EQ(Count<HoldStorePort>(machine.Step(At(2), AssignmentReceived{idle})), 1u);
+}
+
+std::vector<int> SignalsIn(const std::vector<AgentAction>& actions) {
+  std::vector<int> signals;
+  for (const AgentAction& action : actions) {
+    if (const auto* sent = std::get_if<SignalRank>(&action)) signals.push_back(sent->signal);
+  }
+  return signals;
+}
+
+// As torchrun does: Ctrl-C is KeyboardInterrupt in the script, and nothing follows until SIGKILL,
+// because SIGTERM would end Python in the middle of its save.
+TEST(AgentMachine, HandsOnTheSignalThatCameAndThenSigkill) {
+  AgentMachine machine = Ordered();
+  machine.Step(At(3), RankSpawned{0, Generation(1), 77});
+  Assignment leave;
+  leave.kind = Assignment::Kind::kLeave;
+  leave.generation = Generation(1);
+  leave.grace = Duration::Milliseconds(100);
+  leave.signal = kSigint;
+  EXPECT_EQ(SignalsIn(machine.Step(At(4), AssignmentReceived{leave})), std::vector{kSigint});
+  EXPECT_EQ(SignalsIn(machine.Step(At(50), AgentTimePassed{})), std::vector<int>{});
+  EXPECT_EQ(SignalsIn(machine.Step(At(104), AgentTimePassed{})), std::vector{kSigkill});
+}
+
+TEST(AgentMachine, AnEndByASignalThatWasHandedOnWasAskedFor) {
+  AgentMachine machine = Ordered();
+  machine.Step(At(2), MasterLinked{});
+  machine.Step(At(3), RankSpawned{0, Generation(1), 77});
+  const LeaveAsked asked{.why = "Ctrl-C", .grace = Duration::Seconds(1), .signal = kSigint};
+  EXPECT_EQ(SignalsIn(machine.Step(At(4), asked)), std::vector{kSigint});
+  ExitCause cause;
+  cause.kind = ExitCause::Kind::kExited;
+  cause.code = 1;
+  cause.headline = "KeyboardInterrupt";
+  machine.Step(At(5), RankEnded{0, Generation(1), 77, cause});
+  EXPECT_TRUE(machine.Ranks()[0].exit.asked);
 }
 
 TEST(AgentMachine, LeavesNoDeadlineBehindAfterTheKill) {

@@ -90,6 +90,7 @@ struct StopRequested {
   Duration grace;
   int exit_code = 0;   // what `paceline run` shall return: 130, 143, 10, …
   bool force = false;  // a second Ctrl-C, or stop --force: no grace
+  int signal = 0;      // what ranks get first; 0: SIGTERM
 };
 
 // The disk takes no records, as when it is full: nothing that is decided reaches anybody.

@@ -77,7 +77,8 @@ void OnStopRequested(Turn& turn, const StopRequested& event) {
   turn.Emit(StopDecided{.exit_code = again ? state.exit_code : event.exit_code,
                         .grace = grace,
                         .reason = std::move(reason),
-                        .is_asked = true});
+                        .is_asked = true,
+                        .signal = asked_before ? state.stop_signal : event.signal});
 }
 
 bool NoteFinish(Turn& turn) {

@@ -6,6 +6,7 @@
 
 #include "gtest/gtest.h"
 #include "paceline/core/job.h"
+#include "paceline/core/turn.h"
 #include "paceline/model/test_report.h"
 
 namespace paceline::core {
@@ -110,6 +111,19 @@ TEST_F(FinishTest, AStopThatIsAskedForDoesNot) {
       "failure 1 is more than --max-restarts 0 allows: ValueError: bad batch on n1; step 5 is "
       "not in storage: the job ended before it was written");
   EXPECT_FALSE(order_.is_over) << "its memory is all that there is";
+}
+
+TEST_F(FinishTest, TheSignalOfTheFirstRequestIsHandedOn) {
+  constexpr int kSigint = 2;
+  constexpr int kSigterm = 15;
+  const Duration grace = Duration::Seconds(30);
+  job_.Step(now_, StopRequested{.why = "Ctrl-C", .grace = grace, .signal = kSigint});
+  const auto told = [&] { return DesiredAssignment(job_.state(), NodeId(1)); };
+  EXPECT_EQ(told().signal, kSigint);
+  EXPECT_EQ(told().grace, grace);
+  job_.Step(now_, StopRequested{.why = "again", .grace = grace / 2, .signal = kSigterm});
+  EXPECT_EQ(told().signal, kSigint);
+  EXPECT_EQ(told().grace, grace / 2);
 }
 
 }  // namespace

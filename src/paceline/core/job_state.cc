@@ -202,6 +202,7 @@ struct StateFolder {
   void operator()(const StopDecided& fact) {
     ++state.stop_count;
     state.stop_grace = fact.grace;
+    state.stop_signal = fact.signal;
     state.is_stop_asked = fact.is_asked;
     state.exit_code = fact.exit_code;
     state.final_reason = fact.reason;
@@ -229,6 +230,7 @@ struct StateFolder {
     state.final_reason.clear();
     state.is_stop_asked = false;
     state.stop_grace = Duration();
+    state.stop_signal = 0;
     state.incident = Incident{};
     state.decision = PendingDecision{};
     state.finished_count = 0;

@@ -122,6 +122,7 @@ struct JobState {
   int64_t step_max = -1;           // highest step known to be reached when last recorded
   std::string waiting_for;
   Duration stop_grace;
+  int stop_signal = 0;      // 0: SIGTERM
   uint32_t stop_count = 0;  // StopDecided records so far
   bool is_stop_asked = false;
   int exit_code = 0;

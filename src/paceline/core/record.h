@@ -122,6 +122,7 @@ struct StopDecided {
   Duration grace;
   std::string reason;
   bool is_asked = false;  // by somebody; false: the job came to its end
+  int signal = 0;         // what ranks get first; 0: SIGTERM
 };
 struct JobFinished {
   int exit_code = 0;

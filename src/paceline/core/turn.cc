@@ -53,6 +53,7 @@ Assignment DesiredAssignment(const JobState& state, NodeId node) {
   if (over || left) {
     assignment.kind = Assignment::Kind::kLeave;
     assignment.grace = over ? state.stop_grace : state.spec.timers.stop_grace;
+    assignment.signal = over ? state.stop_signal : 0;
     assignment.exit_code = over ? state.exit_code : 0;
     assignment.reason = over ? state.final_reason : known->reason;
     return assignment;

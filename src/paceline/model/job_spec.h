@@ -40,7 +40,8 @@ struct Timers {
   // All ranks of a world must have reported that they run within this time (an import of torch on
   // a cold disk takes long); the step that follows has no limit.
   Duration start_timeout = Duration::Seconds(60);
-  // SIGTERM to SIGKILL when a user or a scheduler asked for the stop. torchrun's default too.
+  // From the first signal to SIGKILL when a user or a scheduler asked for the stop. torchrun's
+  // default, too.
   Duration stop_grace = Duration::Seconds(30);
   // A rank that still exists this long after SIGKILL (stuck in the kernel) is reported, and its
   // node gets no new ranks until it is gone.

@@ -45,7 +45,7 @@ struct Assignment {
   enum class Kind {
     kIdle,   // hold no ranks; stay joined (spare, or waiting for a world)
     kRun,    // run exactly the ranks below
-    kStop,   // end all ranks with SIGTERM, then SIGKILL after `grace`; stay joined
+    kStop,   // end all ranks with `signal`, then SIGKILL after `grace`; stay joined
     kLeave,  // the job has ended: end all ranks as kStop does, then exit with `exit_code`
   };
   Kind kind = Kind::kIdle;
@@ -63,6 +63,7 @@ struct Assignment {
   Generation solo_first;
   Generation solo_last;
   Duration grace;
+  int signal = 0;  // what ranks get at the beginning of their grace; 0: SIGTERM
   int exit_code = 0;
   std::string reason;  // the decision's sentence
   bool operator==(const Assignment&) const = default;

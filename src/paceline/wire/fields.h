@@ -25,7 +25,7 @@
 #define PACELINE_STORE(F) F(host) F(port)
 #define PACELINE_ASSIGNMENT(F) F(kind) F(generation) F(seat) F(seat_count) F(first_rank) \
   F(rank_count) F(world_size) F(restart_count) F(fresh_starter) F(solo_first) F(solo_last) \
-  F(grace) F(exit_code) F(reason)
+  F(grace) F(exit_code) F(reason) F(signal)
 #define PACELINE_REFUSAL(F) F(code) F(what) F(why) F(fix) F(retry)
 
 #define PACELINE_SEAT(F) F(node) F(first_rank) F(rank_count)
@@ -42,7 +42,7 @@
 #define PACELINE_SOLO_RESTARTED(F) F(node) F(name) F(generation) F(reason)
 #define PACELINE_PROGRESS_MADE(F) F(step) F(step_count)
 #define PACELINE_GROWTH_PLANNED(F) F(node) F(name) F(saved_step) F(reason)
-#define PACELINE_STOP_DECIDED(F) F(exit_code) F(grace) F(reason) F(is_asked)
+#define PACELINE_STOP_DECIDED(F) F(exit_code) F(grace) F(reason) F(is_asked) F(signal)
 #define PACELINE_JOB_FINISHED(F) F(exit_code) F(reason)
 #define PACELINE_JOB_RESUMED(F) F(reason)
 #define PACELINE_CHECKPOINT_NOT_STORED(F) F(directory) F(reason) F(generation) F(is_final)
@@ -72,7 +72,7 @@
   F(goodput) F(age) F(journal) F(last_seq) F(final_reason)
 #define PACELINE_WORLD_MEMBER(F) F(node) F(seat) F(first_rank) F(ranks)
 #define PACELINE_JOB_EVENT(F) F(seq) F(time_ns) F(kind) F(node) F(generation) F(sentence)
-#define PACELINE_STOP_REQUEST(F) F(why) F(grace) F(exit_code) F(force)
+#define PACELINE_STOP_REQUEST(F) F(why) F(grace) F(exit_code) F(force) F(signal)
 #define PACELINE_NODE_GONE(F) F(name) F(evidence) F(agent_pid)
 #define PACELINE_LAUNCH_ORDER(F) F(name) F(reason)
 // clang-format on

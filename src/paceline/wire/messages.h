@@ -185,6 +185,7 @@ struct StopRequest {
   Duration grace;
   int exit_code = 0;
   bool force = false;
+  int signal = 0;  // what ranks get first; 0: SIGTERM
 };
 
 }  // namespace paceline::wire

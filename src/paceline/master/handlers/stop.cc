@@ -8,7 +8,8 @@ void Handlers::operator()(const wire::StopAsked& asked) const {
   loop.Step(core::StopRequested{.why = asked.request.why,
                                 .grace = asked.request.grace,
                                 .exit_code = asked.request.exit_code,
-                                .force = asked.request.force});
+                                .force = asked.request.force,
+                                .signal = asked.request.signal});
   loop.executor_.AddReply(loop.job_.state().last_seq,
                           [reply = asked.reply] { reply(absl::OkStatus()); });
 }
