@@ -70,6 +70,7 @@ class Request:
     command: tuple[str, ...]  # of a program
     environment: dict[str, str]
     cwd: str
+    stdin: str | None
     stdout: str | None
     stderr: str | None
     store_port: int
@@ -103,6 +104,7 @@ class Request:
             command=(target, *args) if kind == "exec" else (),
             environment=environment,
             cwd=message.text("cwd"),
+            stdin=message.text_or_none("stdin"),
             stdout=message.text_or_none("stdout"),
             stderr=message.text_or_none("stderr"),
             store_port=message.integer_or_none("store_port", high=65535) or 0,
@@ -134,12 +136,24 @@ class Files:
         self._open: list[int] = []
         try:
             self.cwd = self._add(request.cwd, os.O_RDONLY | os.O_DIRECTORY)
-            self.stdin = self._add(os.devnull, os.O_RDONLY)
+            self.stdin = self._input(request.stdin)
             self.stdout = self._output(request.stdout)
             self.stderr = self._output(request.stderr)
         except OSError as error:
             self.close()
             raise SpawnError(f"{error.filename}: {error.strerror}") from error
+
+    def _input(self, path: str | None) -> int:
+        if path is not None:
+            try:
+                # A FIFO that nobody writes to would be waited for.
+                fd = self._add(path, os.O_RDONLY | os.O_NONBLOCK)
+            except OSError:
+                pass  # its launcher has ended
+            else:
+                os.set_blocking(fd, True)
+                return fd
+        return self._add(os.devnull, os.O_RDONLY)
 
     def _output(self, path: str | None) -> int:
         return self._add(path or os.devnull, os.O_WRONLY | os.O_APPEND | os.O_CREAT)

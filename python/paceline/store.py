@@ -5,6 +5,10 @@ world's ranks are often a few milliseconds ahead of rank 0, who serves the store
 0.58 s for a server that is 20 to 100 ms late. So a client's rank first connects by itself, with
 pauses that begin at 5 ms, and lets torch connect when somebody listens. When nobody ever does,
 torch is asked all the same, and its own error is what the user sees.
+
+With torchrun's --master-port P ranks see P as MASTER_PORT, but paceline's master listens there, and
+each world has a store of its own. So whoever asks for a store on port P, by env:// or by
+tcp://ADDRESS:P, gets that of this world.
 """
 
 import os
@@ -25,6 +29,7 @@ _FUNCTION = "_create_c10d_store"
 _PAUSE_S = 0.005
 _PAUSE_MAX_S = 0.1  # thousands of ranks ask one host
 _CONNECT_S = 1.0
+_PLACE_WORDS = 3  # of PACELINE_STORE
 
 
 def wait_until_served(host: str, port: int, timeout_s: float) -> bool:
@@ -44,8 +49,25 @@ def wait_until_served(host: str, port: int, timeout_s: float) -> bool:
         pause = min(pause * 1.5, _PAUSE_MAX_S)
 
 
+def place_of(host: str, port: int, told: str) -> tuple[str, int]:
+    """Where that store is: `place_of("h", 29500, "29500 10.0.0.1 17001")` is ("10.0.0.1", 17001).
+
+    `told` is PACELINE_STORE: the port that ranks see, and the address and port of the store.
+    """
+    words = told.split(" ")
+    if len(words) != _PLACE_WORDS or str(port) != words[0] or not words[2].isdigit():
+        return host, port
+    return words[1], int(words[2])
+
+
 def be_patient() -> None:
     """Make torch's store wait like this once torch is imported: `be_patient()`."""
+    told = os.environ.get("PACELINE_STORE", "")
+    words = told.split(" ")
+    if len(words) == _PLACE_WORDS:
+        # Only os.environ of this interpreter keeps what was asked for. What it starts, as by
+        # torch.multiprocessing.spawn, has no wrapper and needs the store's own port.
+        os.putenv("MASTER_PORT", words[2])
 
     def install(module: ModuleType) -> None:
         original: Callable[..., Any] | None = getattr(module, _FUNCTION, None)
@@ -56,6 +78,7 @@ def be_patient() -> None:
             hostname: str, port: int, rank: int, world_size: int, timeout: timedelta, *rest: Any,
             **named: Any,
         ) -> Any:
+            hostname, port = place_of(hostname, port, told)
             if rank != 0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != str(True):
                 wait_until_served(hostname, port, timeout.total_seconds())
             return original(hostname, port, rank, world_size, timeout, *rest, **named)

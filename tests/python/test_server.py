@@ -226,6 +226,17 @@ def test_second_starter_leaves_at_once(bare: Starter) -> None:
     assert bare.run("script", "ends.py").out == "done\n"
 
 
+def test_a_rank_reads_the_stdin_that_was_ordered(bare: Starter) -> None:
+    (bare.folder / "reads.py").write_text("import sys\nprint(repr(sys.stdin.read()))\n")
+    given = bare.folder / "given"
+    given.write_text("hello\n")
+    assert bare.run("script", "reads.py", stdin=str(given)).out == "'hello\\n'\n"
+    for gone in (None, str(bare.folder / "gone")):
+        assert bare.run("script", "reads.py", stdin=gone).out == "''\n"
+    os.mkfifo(bare.folder / "fifo")  # nobody writes to it: not waited for
+    assert bare.run("script", "reads.py", stdin=str(bare.folder / "fifo")).out == "''\n"
+
+
 def others_with(path: Path) -> list[int]:
     """Processes beside this one that have the file open."""
     found: list[int] = []

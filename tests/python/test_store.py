@@ -1,6 +1,9 @@
 """The store is waited for in small steps, and torch's own error is what a user sees."""
 
+import os
 import socket
+import subprocess
+import sys
 import threading
 import types
 from datetime import timedelta
@@ -49,6 +52,31 @@ def test_only_clients_of_a_rank_wait(
     module._create_c10d_store("h", 5, rank, 2, timedelta(seconds=9), True)
     assert asked == ([("h", 5)] if waits else [])
     assert made == [("h", 5, rank, 2, timedelta(seconds=9), True)]
+
+
+@pytest.mark.parametrize(("host", "port", "told", "place"), [
+    ("h", 29500, "", ("h", 29500)),
+    ("h", 29500, "29500 10.0.0.1 17001", ("10.0.0.1", 17001)),
+    ("localhost", 29500, "29500 fe80::1 17001", ("fe80::1", 17001)),
+    ("h", 29501, "29500 10.0.0.1 17001", ("h", 29501)),
+    ("h", 29500, "29500 10.0.0.1", ("h", 29500)),
+])
+def test_the_port_that_ranks_see_stands_for_the_store_of_this_world(
+    host: str, port: int, told: str, place: tuple[str, int]
+) -> None:
+    assert store.place_of(host, port, told) == place
+
+
+def test_children_without_the_wrapper_get_the_port_of_the_store(
+    monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MASTER_PORT", "29500")
+    monkeypatch.setenv("PACELINE_STORE", "29500 10.0.0.1 17001")
+    store.be_patient()
+    assert os.environ["MASTER_PORT"] == "29500"
+    told = subprocess.run([sys.executable, "-c", "import os; print(os.environ['MASTER_PORT'])"],
+                          capture_output=True, text=True, check=True)
+    assert told.stdout == "17001\n"
 
 
 def test_a_release_without_that_function_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -73,7 +73,7 @@ LINES: list[list[str]] = [
     ["--node_rank=-1", "t.py"],
     ["--node-rank", "-1", "t.py"],
     ["--local-addr", "10.0.0.2", "t.py"],
-    ["--logs-specs", "x", "t.py"],
+    ["--logs-specs", "default", "t.py"],
     ["--signals-to-handle", "SIGTERM,SIGUSR1", "t.py"],
     ["--", "t.py", "--a"],
     ["t.py", "--", "--a"],

@@ -329,16 +329,8 @@ void AgentLoop::OnSpawnFailed(uint64_t id, const std::string& why) {
 void AgentLoop::OnSignal() {
   signalfd_siginfo info{};
   if (::read(signals_.get(), &info, sizeof(info)) != sizeof(info)) return;
-  const int signal = static_cast<int>(info.ssi_signo);
-  const core::StopAsk ask = stop_asks_.Take(MonotonicNow(), signal);
-  const LeaveSignal plain{.signal = signal,
-                          .force = ask == core::StopAsk::kForce || ask == core::StopAsk::kKill};
-  const LeaveSignal asked = IsFromLauncher(info) ? ReadLeaveSignal(info) : plain;
-  const core::LeaveAsked leave{.why = signal == SIGINT ? "SIGINT" : "SIGTERM",
-                               .grace = setup_.spec.job.timers.stop_grace,
-                               .exit_code = 128 + signal,
-                               .force = asked.force,
-                               .signal = asked.signal};
+  core::LeaveAsked leave = ReadLeaveSignal(info, MonotonicNow(), &stop_asks_);
+  leave.grace = setup_.spec.job.timers.stop_grace;
   LogInfo("leave_asked", {{"why", leave.why}, {"signal", leave.signal}, {"force", leave.force}});
   Feed(leave);
 }
@@ -465,6 +457,7 @@ void AgentLoop::MayExit() {
   // Until the newest step is in storage, or the master ends its patience.
   if (!has_ended_ || (is_linked_ && station_->IsAwaited())) return;
   if (station_->is_over()) station_->CleanUp();
+  ranks_.TrimLogs();  // of ranks that lived shorter than the time between two looks
   // And not because it was refused, or was without a master for too long.
   has_left_ = machine_.assignment().kind == Assignment::Kind::kLeave;
   SaveJson();

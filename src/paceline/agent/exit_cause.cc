@@ -78,6 +78,9 @@ void ExplainByRecord(const json& record, ExitCause* cause) {
   cause->fingerprint = Cut(place.empty() ? type : Concat(type, "@", place), kFingerprintBytesMax);
   cause->headline = Cut(message.empty() ? type : Concat(type, ": ", message), kHeadlineBytesMax);
   if (!place.empty()) Append(&cause->headline, " (", place, ")");
+  if (type == "EOFError" && message == "EOF when reading a line") {
+    cause->headline += "; ranks have no terminal, and one rank alone reads what is piped in";
+  }
 }
 
 void ExplainSignal(const ExitEvidence& evidence, ExitCause* cause) {

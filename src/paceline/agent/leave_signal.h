@@ -27,9 +27,20 @@ inline void AskAgentToLeave(pid_t pid, LeaveSignal ask) {
   ::sigqueue(pid, ask.force ? SIGINT : SIGTERM, value);
 }
 
-inline bool IsFromLauncher(const signalfd_siginfo& info) { return info.ssi_code == SI_QUEUE; }
-inline LeaveSignal ReadLeaveSignal(const signalfd_siginfo& info) {
-  return {.signal = info.ssi_int & (kForceBit - 1), .force = (info.ssi_int & kForceBit) != 0};
+// What the signal asks of the agent. `asks` remembers those before it.
+inline core::LeaveAsked ReadLeaveSignal(const signalfd_siginfo& info, Instant now,
+                                        core::StopAsks* asks) {
+  const int signal = static_cast<int>(info.ssi_signo);
+  const core::StopAsk ask = asks->Take(now, signal);
+  LeaveSignal asked{.signal = signal,
+                    .force = ask == core::StopAsk::kForce || ask == core::StopAsk::kKill};
+  if (info.ssi_code == SI_QUEUE)
+    asked = {.signal = info.ssi_int & (kForceBit - 1), .force = (info.ssi_int & kForceBit) != 0};
+  return {.why = signal == SIGINT ? "SIGINT" : "SIGTERM",
+          .grace = Duration(),
+          .exit_code = 128 + signal,
+          .force = asked.force,
+          .signal = asked.signal};
 }
 
 }  // namespace paceline::agent

@@ -64,6 +64,14 @@ Environment RankEnvironment(const RankPlace& place, const Environment& base) {
   env["ROLE_WORLD_SIZE"] = env["WORLD_SIZE"];
   env["MASTER_ADDR"] = assignment.store.host;
   env["MASTER_PORT"] = Concat(assignment.store.port);
+  // torchrun's --master-port: ranks see it, and the store of this world is where it always is. A
+  // program that is not Python has nobody who would translate it.
+  env.erase("PACELINE_STORE");
+  if (place.launch.master_port != 0 && place.launch.entry != EntryKind::kExec) {
+    env["MASTER_PORT"] = Concat(place.launch.master_port);
+    env["PACELINE_STORE"] =
+        Concat(place.launch.master_port, " ", assignment.store.host, " ", assignment.store.port);
+  }
   env["TORCHELASTIC_RESTART_COUNT"] = Concat(assignment.restart_count);
   env["TORCHELASTIC_MAX_RESTARTS"] = Concat(place.job.max_restarts.value_or(0));
   env["TORCHELASTIC_RUN_ID"] = place.launch.run_id;

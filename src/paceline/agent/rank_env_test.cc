@@ -57,6 +57,17 @@ TEST(RankEnvTest, GivesWhatTorchrunsAgentGives) {
   EXPECT_EQ(env, wanted);
 }
 
+TEST(RankEnvTest, ShowsTheMasterPortThatWasAskedForAndTellsTheStore) {
+  LaunchSpec launch;
+  launch.master_port = 29'779;
+  const Environment env = Make(launch, {});
+  EXPECT_EQ(env.at("MASTER_PORT"), "29779");
+  EXPECT_EQ(env.at("PACELINE_STORE"), "29779 10.0.0.1 29512");
+  launch.entry = EntryKind::kExec;
+  EXPECT_EQ(Make(launch, {}).at("MASTER_PORT"), "29512");
+  EXPECT_FALSE(Make(LaunchSpec{}, {{"PACELINE_STORE", "1 h 2"}}).contains("PACELINE_STORE"));
+}
+
 TEST(RankEnvTest, KeepsTheUsersThreadsAndErrorHandling) {
   LaunchSpec launch;
   launch.nproc_per_node = 2;

@@ -6,6 +6,10 @@
 // or frozen agent can neither block nor break it, and no line is lost. A file that grows too long
 // loses its middle by a punched hole (the rank's descriptor stays valid, offsets stay true); ends
 // of old generations are deleted whole. Nothing is renamed under a writer.
+//
+// All logs of a job below one directory have a bound together. The oldest generations of all its
+// nodes go first; the first one of each node and the one that runs stay. Each node's agent computes
+// the same list and deletes its own part of it.
 
 #include <cstdint>
 #include <string>
@@ -13,9 +17,10 @@
 namespace paceline::agent {
 
 struct LogRetention {
-  uint64_t head_bytes = 4u << 20;   // the beginning says how it was started
-  uint64_t tail_bytes = 60u << 20;  // the end says how it ended
-  uint32_t generations_kept = 20;   // directories g<generation>, the newest
+  uint64_t head_bytes = 4u << 20;      // the beginning says how it was started
+  uint64_t tail_bytes = 60u << 20;     // the end says how it ended
+  uint32_t generations_kept = 20;      // directories g<generation>, the newest
+  uint64_t total_bytes = 16ull << 30;  // of all nodes of the job below this directory; 0: any
 };
 
 class RankLogs {
@@ -25,10 +30,12 @@ class RankLogs {
 
   std::string StdoutPath(uint64_t generation, uint32_t rank) const;
   std::string StderrPath(uint64_t generation, uint32_t rank) const;
-  // Makes the directory of a new generation and deletes those of too old ones.
+  // Makes the directory of a new generation, trims the one before it, and deletes too old ones.
   void OpenGeneration(uint64_t generation);
   // Punches the middle out of every file of this generation that is too long. Cheap: a stat a file.
   void Trim(uint64_t generation) const;
+  // Deletes this node's part of what is too much together, but never this generation.
+  void KeepTotal(uint64_t generation) const;
 
  private:
   std::string GenerationDir(uint64_t generation) const;

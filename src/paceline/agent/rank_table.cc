@@ -33,12 +33,21 @@ LogRetention RetentionOf(const LaunchSpec& launch) {
     retention.head_bytes = launch.log_bytes_max / 8;
     retention.tail_bytes = launch.log_bytes_max - retention.head_bytes;
   }
+  retention.total_bytes = launch.log_total_bytes_max;
   return retention;
 }
 
 std::string LogDirOf(const RankTableSetup& setup) {
   if (setup.launch.log_dir.empty()) return setup.files.LogDir();
   return Concat(setup.launch.log_dir, "/", setup.files.node);
+}
+
+// A pipe or file that the launcher was started with. A launcher that has ended left its number to
+// strangers.
+nlohmann::json StdinOf(const LaunchSpec& launch) {
+  const ProcessId launcher{launch.stdin_pid, launch.stdin_start};
+  if (launcher.pid <= 0 || !IsAlive(launcher)) return nullptr;
+  return Concat("/proc/", launcher.pid, "/fd/0");
 }
 
 }  // namespace
@@ -95,6 +104,7 @@ nlohmann::json RankTable::PrepareSpawn(const core::SpawnRank& spawn) {
                             {"args", args},
                             {"env", RankEnvironment(place, setup_.base_env)},
                             {"cwd", launch.cwd},
+                            {"stdin", StdinOf(launch)},
                             {"stdout", logs_.StdoutPath(generation, rank)},
                             {"stderr", logs_.StderrPath(generation, rank)},
                             {"error_file", setup_.files.ErrorRecord(generation, rank)},
@@ -265,7 +275,9 @@ bool RankTable::Has(const ProcessId& process) const {
 }
 
 void RankTable::TrimLogs() const {
-  if (newest_generation_ != 0) logs_.Trim(newest_generation_);
+  if (newest_generation_ == 0) return;
+  logs_.Trim(newest_generation_);
+  logs_.KeepTotal(newest_generation_);
 }
 
 }  // namespace paceline::agent

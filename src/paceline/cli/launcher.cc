@@ -365,8 +365,8 @@ void Launcher::AskToStop(int signal, const std::string& who, bool force) {
   is_stopping_ = true;
   options_.narrate(
       force ? Concat("Stopping at once, by ", who, ": ranks are killed now.")
-            : Concat("Stopping, by ", who, ": ranks get SIG", ::sigabbrev_np(signal), " now and SIGKILL after ",
-                     FormatDuration(options_.spec.timers.stop_grace),
+            : Concat("Stopping, by ", who, ": ranks get SIG", ::sigabbrev_np(signal),
+                     " now and SIGKILL after ", FormatDuration(options_.spec.timers.stop_grace),
                      ". Ctrl-C again, a second from now or later, stops at once; steps since the "
                      "last save are lost then."));
   if (!options_.card.has_master) {

@@ -20,6 +20,7 @@
 #include "paceline/base/text.h"
 #include "paceline/cli/command.h"
 #include "paceline/cli/console.h"
+#include "paceline/cli/error_file.h"
 #include "paceline/cli/exit_code.h"
 #include "paceline/cli/host_facts.h"
 #include "paceline/cli/launcher.h"
@@ -282,6 +283,9 @@ int RunRun(Invocation& invocation) {
   const Story story = narrator->Finish();
   narrator.reset();
   console->reset();
+  if (end.exit_code == kExitTrainingFailed && story.root.has_value()) {
+    WriteErrorFile(invocation.environment, *story.root, run.dir.path);
+  }
   return Conclude(out, end, story, *request, run.dir.path);
 }
 

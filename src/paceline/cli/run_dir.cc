@@ -214,8 +214,10 @@ Check SaveJobCard(const JobCard& card, const std::string& run_dir, const std::st
   json entry = ParseJson(FormatJobCard(card));
   entry["run_dir"] = run_dir;
   MakeDirs(runtime_dir + "/jobs", 0700).IgnoreError();
+  // Of several `paceline run` of one job on this host each has its own entry.
+  const std::string joined = card.has_master || card.nodes.empty() ? "" : "-" + card.nodes.front();
   // The registry is a convenience: a job that cannot be listed still runs.
-  ReplaceFile(Concat(runtime_dir, "/jobs/", card.job_id, ".json"), PrintJson(entry), 0600)
+  ReplaceFile(Concat(runtime_dir, "/jobs/", card.job_id, joined, ".json"), PrintJson(entry), 0600)
       .IgnoreError();
   return std::nullopt;
 }

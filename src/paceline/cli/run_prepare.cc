@@ -5,11 +5,14 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <memory>
 #include <optional>
+#include <set>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "paceline/base/file_text.h"
 #include "paceline/base/text.h"
@@ -168,11 +171,11 @@ class Preparation {
   Check Join() {
     auto join = JoinStringToUse();
     if (!join.ok()) return join.problem();
+    address_ = join->address;
     run_.is_whole_job = false;
     run_.card.has_master = false;
     NameNodes();
-    const std::string node =
-        request_.node_name.empty() ? ToName(input_.facts.host_name) : request_.node_name;
+    const std::string& node = run_.card.nodes.front();
     // The limit is a time, not a number of attempts: a host without a listener refuses sixty
     // connections within milliseconds.
     const auto until = std::chrono::steady_clock::now() + kJoinTimeout;
@@ -204,7 +207,6 @@ class Preparation {
       return Failed(absl::IsUnavailable(status) ? "PL-E030" : "PL-E102",
                     Concat("this host cannot join the job at ", join->address), status);
     }
-    address_ = join->address;
     directory_suffix_ = Concat("-", node);
     if (Check problem = OpenDirectory()) return problem;
     if (run_.credentials.is_tls()) {
@@ -245,8 +247,10 @@ class Preparation {
         .fix = "paceline run --join 'paceline-join:v1:…' …, as the first host printed it"};
   }
 
-  // The run directory of this user's own job at that address, from the registry of this host.
-  std::string RegisteredRunDir() const {
+  // What `paceline run` of this user has on this host of the job at that address: run directories
+  // and cards, from the registry.
+  std::vector<std::pair<std::string, JobCard>> Registered() const {
+    std::vector<std::pair<std::string, JobCard>> found;
     const std::string jobs = run_.runtime_dir + "/jobs";
     const std::unique_ptr<DIR, int (*)(DIR*)> dir(::opendir(jobs.c_str()), &::closedir);
     while (dir != nullptr) {
@@ -256,11 +260,32 @@ class Preparation {
       const std::string run_dir = RunDirOfEntry(text);
       if (run_dir.empty()) continue;
       auto card = ReadJobCard(run_dir);
-      if (card.ok() && card->master_address == address_ && agent::IsAlive(card->master)) {
-        return run_dir;
-      }
+      if (card.ok() && card->master_address == address_) found.emplace_back(run_dir, *card);
+    }
+    return found;
+  }
+
+  std::string RegisteredRunDir() const {
+    for (const auto& [run_dir, card] : Registered()) {
+      if (agent::IsAlive(card.master)) return run_dir;
     }
     return "";
+  }
+
+  // The same command typed twice on one host makes two nodes, so the second needs another name.
+  std::string FreeNodeName() const {
+    std::set<std::string> taken;
+    for (const auto& [run_dir, card] : Registered()) {
+      if (agent::IsAlive(card.launcher)) taken.insert(card.nodes.begin(), card.nodes.end());
+    }
+    const std::string usual = ToName(input_.facts.host_name);
+    std::string name = usual;
+    const auto is_taken = [&](const std::string& node) { return taken.contains(node); };
+    for (int number = 2;; ++number) {
+      const std::vector<std::string> nodes = NodesNamed(name);
+      if (std::none_of(nodes.begin(), nodes.end(), is_taken)) return name;
+      name = Concat(usual, "-", number);
+    }
   }
 
   // Everything as it was; only this launcher is new.
@@ -313,18 +338,22 @@ class Preparation {
   }
 
   void NameNodes() {
-    const uint32_t count = request_.local_nodes + request_.local_spares;
     std::string name = request_.node_name;
-    if (name.empty() && request_.endpoint.has_value() && !run_.is_whole_job) {
-      name = ToName(input_.facts.host_name);
-    }
+    if (name.empty() && request_.endpoint.has_value() && !run_.is_whole_job) name = FreeNodeName();
+    run_.card.nodes = NodesNamed(name);
+  }
+
+  std::vector<std::string> NodesNamed(const std::string& name) const {
+    const uint32_t count = request_.local_nodes + request_.local_spares;
+    std::vector<std::string> nodes;
     for (uint32_t i = 0; i < count; ++i) {
       if (name.empty()) {
-        run_.card.nodes.push_back(Concat("node", i));
+        nodes.push_back(Concat("node", i));
       } else {
-        run_.card.nodes.push_back(count == 1 ? name : Concat(name, "-", i));
+        nodes.push_back(count == 1 ? name : Concat(name, "-", i));
       }
     }
+    return nodes;
   }
 
   // What it says of a file that is not there is said when it is read.
@@ -374,6 +403,10 @@ class Preparation {
   Check WriteFiles() {
     const std::string& path = run_.dir.path;
     if (run_.launch.run_id.empty()) run_.launch.run_id = run_.spec.job_id;
+    // Several jobs may share one --log-dir: nothing of one is read, appended to or pruned by
+    // another.
+    if (!run_.launch.log_dir.empty()) run_.launch.log_dir += "/" + run_.spec.job_id;
+    PassStdin();
     const absl::Status token = ReplaceFile(path + "/token", run_.credentials.token + "\n", 0600);
     if (!token.ok()) return Failed("PL-E021", "the run directory cannot be used", token);
     const absl::Status spec = wire::WriteSpecFile({run_.spec, run_.launch}, path + "/spec.json");
@@ -387,6 +420,18 @@ class Preparation {
     run_.card.created = RealtimeSeconds();
     MakeDirs(path + "/logs", 0700).IgnoreError();
     return SaveJobCard(run_.card, path, run_.runtime_dir);
+  }
+
+  // A job of one rank gets what is piped into its launcher, as under torchrun. Several ranks would
+  // share it byte by byte, and a terminal stays the shell's.
+  void PassStdin() {
+    const bool has_one_rank = run_.is_whole_job && request_.local_spares == 0 &&
+                              run_.spec.nodes_max * run_.spec.nproc_per_node == 1;
+    struct stat found {};
+    if (!has_one_rank || request_.detach || ::fstat(STDIN_FILENO, &found) != 0) return;
+    if (!S_ISFIFO(found.st_mode) && !S_ISREG(found.st_mode)) return;
+    run_.launch.stdin_pid = ::getpid();
+    run_.launch.stdin_start = agent::StartTimeOf(::getpid());
   }
 
   RunInput input_;

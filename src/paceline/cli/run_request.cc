@@ -252,6 +252,9 @@ class RequestMaker {
     if (!endpoint.ok()) return endpoint.problem();
     if (settings_.IsSet("network.master_port")) {
       endpoint->port = static_cast<uint16_t>(settings_.Integer("network.master_port"));
+      // The master listens there. Each world's store has a port of its own, which
+      // python/paceline/store.py takes in its place.
+      request_.launch.master_port = endpoint->port;
     }
     request_.endpoint = *endpoint;
     const int64_t node_rank = settings_.Integer("network.node_rank");
@@ -312,8 +315,12 @@ class RequestMaker {
     console.duplicate_stdout_filters = settings_.List("log.duplicate_stdout_filters");
     console.duplicate_stderr_filters = settings_.List("log.duplicate_stderr_filters");
     console.fold = settings_.OnOff("log.fold");
-    request_.launch.log_dir = settings_.Text("log.dir");
+    std::string& log_dir = request_.launch.log_dir;
+    log_dir = settings_.Text("log.dir");
+    // Relative to where it was typed: agents and starters are elsewhere.
+    if (!log_dir.empty() && !log_dir.starts_with("/")) log_dir = facts_.cwd + "/" + log_dir;
     request_.launch.log_bytes_max = settings_.Size("log.bytes_max");
+    request_.launch.log_total_bytes_max = settings_.Size("log.total_bytes_max");
     return std::nullopt;
   }
 

@@ -141,7 +141,8 @@ constexpr PlainRow kPlain[] = {
      .kind = kList,
      .help = "HOST:PORT of hosts that pass the others' calls on to the master; each of these hosts "
              "becomes a relay by itself, and all hosts need the same list"},
-    {.key = "log.dir", .help = "where ranks write; logs/ of the run directory when unset"},
+    {.key = "log.dir",
+     .help = "ranks write to DIR/<job>/<node>/; logs/ of the run directory when unset"},
     {.key = "log.redirects",
      .default_text = "0",
      .help = "streams kept off the console: 0 none, 1 stdout, 2 stderr, 3 both"},
@@ -158,6 +159,11 @@ constexpr PlainRow kPlain[] = {
      .kind = FlagKind::kSize,
      .default_text = "4GiB",
      .help = "a rank's log file; older bytes are given back to the disk; 0: no bound"},
+    {.key = "log.total_bytes_max",
+     .kind = FlagKind::kSize,
+     .default_text = "16GiB",
+     .help = "all logs of a job's ranks on a host; the oldest worlds go first, but never the first "
+             "one or the running one; 0: no bound"},
     {.key = "log.fold",
      .kind = kOnOff,
      .default_text = "on",

@@ -173,6 +173,10 @@ struct LaunchSpec {
   std::string numa_binding;             // "", node, socket, exclusive or core-complex
   std::string log_dir;                  // torchrun's --log-dir; "": logs/ of the run directory
   uint64_t log_bytes_max = 0;           // a rank's log file; older bytes are given back; 0: any
+  uint64_t log_total_bytes_max = 0;     // all logs of the job on this host; 0: any
+  uint32_t master_port = 0;             // MASTER_PORT that ranks see; 0: that of the world's store
+  int32_t stdin_pid = 0;                // its stdin is that of a job's only rank; 0: /dev/null
+  uint64_t stdin_start = 0;             // the start time of that process, as in /proc/PID/stat
   ConsoleSpec console;
   bool operator==(const LaunchSpec&) const = default;
 };

@@ -245,6 +245,10 @@ absl::Status FromProto(const pb::LaunchSpec& from, LaunchSpec* to) {
   to->numa_binding = from.numa_binding();
   to->log_dir = from.log_dir();
   to->log_bytes_max = from.log_bytes_max();
+  to->log_total_bytes_max = from.log_total_bytes_max();
+  to->master_port = from.master_port();
+  to->stdin_pid = from.stdin_pid();
+  to->stdin_start = from.stdin_start();
   return Take(from.console(), &to->console);
 }
 

@@ -35,7 +35,11 @@ SpecFile Example() {
                  .warm = false,
                  .preload = {"torch"},
                  .keep_warm = Duration::Infinite(),
-                 .log_bytes_max = 1ull << 40};
+                 .log_bytes_max = 1ull << 40,
+                 .log_total_bytes_max = 1ull << 41,
+                 .master_port = 29'500,
+                 .stdin_pid = 7,
+                 .stdin_start = 1ull << 33};
   spec.launch.console.tee.by_local_rank[1] = Streams::kErr;
   spec.launch.console.fold = false;
   return spec;

@@ -214,6 +214,10 @@ void ToProto(const LaunchSpec& from, pb::LaunchSpec* to) {
   to->set_numa_binding(from.numa_binding);
   to->set_log_dir(from.log_dir);
   to->set_log_bytes_max(from.log_bytes_max);
+  to->set_log_total_bytes_max(from.log_total_bytes_max);
+  to->set_master_port(from.master_port);
+  to->set_stdin_pid(from.stdin_pid);
+  to->set_stdin_start(from.stdin_start);
   Fill(from.console, to->mutable_console());
 }
 

@@ -1,0 +1,121 @@
+"""Ways to start a job that people know from torchrun: log folders, ports, stdin, error files."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+from collections.abc import Callable
+
+import pytest
+from job import DEADLINE_S, Job, binary, eventually
+
+ONE = ["--standalone", "--nproc-per-node", "1"]
+
+
+def write(job: Job, text: str) -> list[str]:
+    script = job.directory / "script.py"
+    script.write_text(text)
+    return [str(script)]
+
+
+@pytest.mark.parametrize("named", ["logs", "./logs", "a/b"])
+def test_a_relative_log_dir_is_where_it_was_typed(job: Job, named: str) -> None:
+    job.start([*ONE, "--log-dir", named], write(job, "print('written')\n"))
+    assert job.wait() == 0, job.stderr
+    log = job.directory / named / job.card["id"] / "node0" / "g1" / "rank0.out"
+    assert log.read_text() == "written\n"
+    assert "written" in job.command("logs", "--job", str(job.run_dir)).stdout
+
+
+def test_jobs_that_share_a_log_dir_do_not_touch_each_other(make_job: Callable[..., Job]) -> None:
+    first, second = make_job("first"), make_job("second")
+    first.start([*ONE, "--log-dir", "logs"], write(first, "print('yesterday')\n"))
+    assert first.wait() == 0, first.stderr
+    old = first.directory / "logs" / first.card["id"] / "node0"
+    for number in range(1000, 1025):
+        (old / f"g{number}").mkdir()
+    script = ("import os, signal\nprint('today')\n"
+              "if os.environ['TORCHELASTIC_RESTART_COUNT'] == '0':\n"
+              "    os.kill(os.getpid(), signal.SIGKILL)\n")
+    second.start([*ONE, "--log-dir", "logs"], write(second, script))
+    assert second.wait() == 0, second.stderr
+    assert "yesterday" not in second.stdout
+    assert second.stdout.count("today") == 2
+    assert len(list(old.iterdir())) == 26
+    assert (old / "g1" / "rank0.out").read_text() == "yesterday\n"
+
+
+def test_ranks_see_the_master_port_that_was_given(job: Job) -> None:
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        port = held.getsockname()[1]
+    script = write(job, (
+        "import os, torch.distributed as dist\n"
+        "print('port', os.environ['MASTER_PORT'])\n"
+        "dist.init_process_group('gloo')\n"
+        "dist.destroy_process_group()\n"
+        f"dist.init_process_group('gloo', init_method='tcp://localhost:{port}',\n"
+        "    rank=int(os.environ['RANK']), world_size=int(os.environ['WORLD_SIZE']))\n"
+        "print('sum', dist.get_world_size())\n"))
+    job.start(["--nproc-per-node", "2", "--master-addr", "127.0.0.1", "--master-port", str(port)],
+              script)
+    assert job.wait() == 0, job.stderr
+    assert f"port {port}" in job.stdout
+    assert "sum 2" in job.stdout
+
+
+def test_the_same_command_typed_twice_makes_two_nodes(make_job: Callable[..., Job]) -> None:
+    first, second = make_job("first"), make_job("second")
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        endpoint = f"127.0.0.1:{held.getsockname()[1]}"
+    script = write(first, "from os import environ\n"
+                          "print('rank', environ['RANK'], environ['WORLD_SIZE'])\n")
+    flags = ["--nnodes", "2", "--nproc-per-node", "1", "--rdzv-backend", "c10d",
+             "--rdzv-endpoint", endpoint]
+    first.start(flags, script)
+    eventually(first.status, "its master answers", job=first)
+    second.start(flags, script)
+    assert second.wait() == 0, second.stderr
+    assert first.wait() == 0, first.stderr
+    said = first.stdout + second.stdout
+    assert "rank 0 2" in said and "rank 1 2" in said
+    assert first.card["id"] == second.card["id"]
+    names = first.card["nodes"] + second.card["nodes"]
+    assert len(set(names)) == 2
+
+
+def test_the_launchers_error_file_has_the_root_cause(job: Job) -> None:
+    path = job.directory / "termination-log"
+    job.env["TORCHELASTIC_ERROR_FILE"] = str(path)
+    job.start([*ONE, "--max-restarts", "0"], write(job, "raise ValueError('bad batch')\n"))
+    assert job.wait() == 1
+    message = json.loads(path.read_text())["message"]
+    assert "ValueError: bad batch" in message["message"]
+    assert message["errorCode"] == 1
+    assert "bad batch" in message["extraInfo"]["py_callstack"]
+
+
+READS = "import sys\nprint('read', repr(sys.stdin.read()))\n"
+
+
+def test_a_single_rank_reads_what_is_piped_in(job: Job) -> None:
+    script = write(job, READS)
+    command = [str(binary()), "run", "--run-dir", str(job.run_dir), *ONE, *script]
+    done = subprocess.run(command, input="hello\n", env=job.env, cwd=job.directory, text=True,
+                          capture_output=True, timeout=DEADLINE_S, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "read 'hello\\n'" in done.stdout
+
+
+def test_an_error_says_that_ranks_have_no_terminal(job: Job) -> None:
+    job.start([*ONE, "--max-restarts", "0"], write(job, "input()\n"))
+    assert job.wait() == 1
+    assert "ranks have no terminal" in job.stderr
+
+
+def test_unknown_logs_specs_are_refused(job: Job) -> None:
+    job.start([*ONE, "--logs-specs", "theirs"], write(job, ""))
+    assert job.wait() == 2
+    assert "PL-E003" in job.stderr
