@@ -106,12 +106,16 @@ void PlanStarters(const std::string& root, CleanPlan* plan) {
   }
 }
 
-void PlanRegistry(const std::string& root, CleanPlan* plan) {
+void PlanRegistry(const Environment& environment, const std::string& root, CleanPlan* plan) {
+  const std::vector<JobPlace> known = KnownJobs(environment);
   for (const std::string& name : EntriesOf(root + "/jobs")) {
     const std::string path = root + "/jobs/" + name;
     const std::string run_dir = RunDirOfRegistryEntry(path);
     if (run_dir.empty()) {
       plan->removed.push_back({"registry entry", path, "it names no run directory"});
+    } else if (std::any_of(known.begin(), known.end(),
+                           [&](const JobPlace& job) { return job.run_dir == run_dir; })) {
+      continue;  // also of a job that runs although its directory was removed
     } else if (access((run_dir + "/job.json").c_str(), F_OK) != 0) {
       plan->removed.push_back({"registry entry", path, run_dir + " is gone"});
     }
@@ -264,7 +268,7 @@ int RunClean(Invocation& invocation) {
   }
   if (invocation.line.positionals.empty()) {
     PlanStarters(root, &plan);
-    PlanRegistry(root, &plan);
+    PlanRegistry(invocation.environment, root, &plan);
     PlanMemory(invocation.environment, &plan);
     if (const Given* given = invocation.line.Find("older_than")) {
       const Duration age = ParseDuration(given->value).value_or(Duration::Infinite());

@@ -23,9 +23,11 @@ struct JobPlace {
   std::string master_addr;
   std::string http_addr;
   int master_pid = 0;
+  uint64_t master_start = 0;  // its start time in ticks since boot; 0 = not told
   int launcher_pid = 0;
-  uint64_t launcher_start = 0;  // its start time in ticks since boot; 0 = not told
-  double created = 0;           // seconds since 1970; 0 = not told
+  uint64_t launcher_start = 0;   // the same
+  bool is_run_dir_gone = false;  // removed under a job whose launcher lives; see KnownJobs
+  double created = 0;            // seconds since 1970; 0 = not told
 
   // Pids are used again, by other jobs too: more than the number is compared.
   bool has_master() const;  // on this host
@@ -43,13 +45,18 @@ struct StarterPlace {
 // PACELINE_RUNTIME_DIR, else $XDG_RUNTIME_DIR/paceline, else /tmp/paceline-<uid>.
 std::string RuntimeDirectory(const Environment& environment);
 
+// That one, and those of this user's other sessions: cron, sudo, ssh and `docker exec` have other
+// variables than a login. Only that one where PACELINE_RUNTIME_DIR names it.
+std::vector<std::string> RuntimeDirectories(const Environment& environment);
+
 // PL-E041 when it exists and is not a directory of this user with mode 0700.
 Check CheckRuntimeDirectory(const std::string& path);
 
 // PL-E025 for damaged files, PL-E024 when there is no job.json.
 Result<JobPlace> ReadJobPlace(const std::string& run_dir);
 
-// All jobs known to this host's runtime directory, newest first.
+// All jobs known to this host's runtime directories, newest first. Where the run directory was
+// removed, a job whose launcher lives is known by its registry entry.
 std::vector<JobPlace> KnownJobs(const Environment& environment);
 std::vector<StarterPlace> KnownStarters(const Environment& environment);
 
@@ -57,6 +64,9 @@ std::vector<StarterPlace> KnownStarters(const Environment& environment);
 // for any other file.
 int StarterPid(const std::string& starter_dir);
 std::string RunDirOfRegistryEntry(const std::string& path);
+
+// "a, b, c".
+std::string Joined(const std::vector<std::string>& words);
 
 // Names in a directory, sorted, without those that begin with a dot.
 std::vector<std::string> EntriesOf(const std::string& path);
@@ -68,7 +78,8 @@ Result<JobPlace> FindJob(const Environment& environment, const std::string& aske
 // --job of every command that talks about a job.
 FlagTable JobFlags();
 
-// True when a process of that id exists, is not a zombie and has "paceline" in its command line.
+// True when a process of that id exists, is not a zombie and is the program paceline or one of its
+// modules. A path with that word in it, as of a file that somebody edits, is not enough.
 bool IsPacelineProcess(int pid);
 
 }  // namespace paceline::cli

@@ -33,6 +33,7 @@
 namespace paceline::cli {
 namespace {
 
+constexpr int64_t kLookNs = 2'000'000'000;  // between looks at the run directory
 // After the job's end everything leaves by itself within this time, or is killed.
 constexpr int64_t kLeaveNs = 5'000'000'000;
 // What was killed is gone at once, unless it sleeps in the kernel.
@@ -117,9 +118,22 @@ JobEnd Launcher::Run() {
       options_.card.nodes.empty() ? "" : options_.card.nodes.front());
   Feed(core::KeepStarted{});
   if (!options_.card.has_master) TellServing();
+  LookAtRunDir();
   reactor_->Run();
   supervisor_.reset();
   return end_;
+}
+
+// Told once. The job goes on: what is open stays open, and a person may still stop it.
+void Launcher::LookAtRunDir() {
+  const std::string& run_dir = options_.platform.run_dir;
+  if (::access((run_dir + "/job.json").c_str(), F_OK) != 0 && errno == ENOENT) {
+    options_.narrate(Concat("The run directory ", run_dir,
+                            " was removed. The job goes on, but it cannot be resumed, and its "
+                            "status and logs cannot be read any more."));
+    return;
+  }
+  reactor_->CallAt(agent::MonotonicNs() + kLookNs, [this] { LookAtRunDir(); });
 }
 
 void Launcher::Feed(const core::KeeperEvent& event) {

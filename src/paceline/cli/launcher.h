@@ -73,6 +73,7 @@ class Launcher {
   void Do(const core::ReadJobEnd& action);
   void Do(const core::GiveUp& action);
   void ArmDeadline();
+  void LookAtRunDir();
 
   void Keep(Kept* slot, const SpawnedProcess& process, std::function<void(int)> ended);
   bool Adopt(Kept* slot, const agent::ProcessId& process, std::function<void(int)> ended);

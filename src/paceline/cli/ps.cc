@@ -47,9 +47,11 @@ int RunPs(Invocation& invocation) {
   for (const JobPlace& job : KnownJobs(invocation.environment)) {
     if (!all && !job.is_running()) continue;
     json["jobs"].push_back(JobJson(job));
-    rows.push_back({Visible(job.id), job.is_running() ? "running" : "ended",
-                    std::to_string(job.master_pid), std::to_string(job.launcher_pid),
-                    Visible(job.run_dir)});
+    const std::string state = job.is_run_dir_gone ? "running, its run directory is gone"
+                              : job.is_running()  ? "running"
+                                                  : "ended";
+    rows.push_back({Visible(job.id), state, std::to_string(job.master_pid),
+                    std::to_string(job.launcher_pid), Visible(job.run_dir)});
   }
   for (const StarterPlace& starter : KnownStarters(invocation.environment)) {
     json["starters"].push_back({{"key", starter.key},
@@ -63,7 +65,8 @@ int RunPs(Invocation& invocation) {
   } else if (rows.size() > 1) {
     out.Data(Table(rows, out.width()));
   } else {
-    out.Say("no job of yours runs on this host");
+    out.Say("no job of yours runs on this host; looked into " +
+            Joined(RuntimeDirectories(invocation.environment)));
   }
   return kExitDone;
 }

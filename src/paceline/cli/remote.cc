@@ -32,6 +32,14 @@ Result<std::vector<core::Record>> RecordsOf(const JobPlace& place) {
                                            : "see the logs in " + place.run_dir + "/logs"};
 }
 
+Problem RunDirGone(const JobPlace& place) {
+  return Problem{.code = "PL-E030",
+                 .what = place.id + " runs, but its run directory is gone",
+                 .where = place.run_dir,
+                 .why = "it was removed or renamed while the job ran; nothing can be read there",
+                 .fix = "paceline stop --job " + ShellWord(place.id)};
+}
+
 Instant Monotonic() { return Instant::FromNanoseconds(agent::MonotonicNs()); }
 
 }  // namespace
@@ -124,6 +132,7 @@ Result<wire::ControlClientOptions> ControlOptions(const JobPlace& place, Duratio
 }
 
 Result<wire::JobStatus> StatusOf(const JobPlace& place, Duration timeout) {
+  if (place.is_run_dir_gone) return RunDirGone(place);
   // Nobody who could answer is alive, or the job has ended and the launcher is only cleaning up:
   // the journal has the answer, so there is nothing to wait for.
   if (!place.has_master()) {
@@ -144,6 +153,7 @@ Result<wire::JobStatus> StatusOf(const JobPlace& place, Duration timeout) {
 
 Check EventsOf(const JobPlace& place, uint64_t from_seq, bool follow,
                const std::function<bool(const wire::JobEvent&)>& take) {
+  if (place.is_run_dir_gone) return RunDirGone(place);
   uint64_t next = from_seq;
   bool wants_more = true;
   const auto take_new = [&](const wire::JobEvent& event) {

@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "gtest/gtest.h"
+#include "paceline/agent/pids.h"
 #include "paceline/base/file_text.h"
 #include "paceline/base/test_dir.h"
 #include "paceline/wire/master_server.h"
@@ -34,10 +35,12 @@ class Remote : public testing::Test {
 
   // job.json as a launcher writes it. This process stands for one that lives.
   void Say(const std::string& master_address, int launcher_pid) {
-    const nlohmann::json card = {{"schema", "paceline.job/1"},
-                                 {"id", "job"},
-                                 {"launcher_pid", launcher_pid},
-                                 {"master", {{"addr", master_address}}}};
+    const nlohmann::json card = {
+        {"schema", "paceline.job/1"},
+        {"id", "job"},
+        {"launcher_pid", launcher_pid},
+        {"launcher", {{"pid", launcher_pid}, {"start_time", agent::StartTimeOf(launcher_pid)}}},
+        {"master", {{"addr", master_address}}}};
     ASSERT_TRUE(ReplaceFile(dir_.path() + "/job.json", PrintJson(card), 0600).ok());
   }
   JobPlace Place() { return *ReadJobPlace(dir_.path()); }
@@ -52,7 +55,7 @@ class Remote : public testing::Test {
 
 TEST_F(Remote, AMasterThatMovesIsAskedWhereItIs) {
   Say(nowhere_, getpid());
-  ASSERT_TRUE(Place().is_running()) << "the test's binary has paceline in its name";
+  ASSERT_TRUE(Place().is_running());
   int asked = 0;
   const auto end =
       AskUntil(Place(), {.each = Duration::Seconds(30)}, [&](const JobPlace& now, Duration limit) {

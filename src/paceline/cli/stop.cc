@@ -1,5 +1,8 @@
 // `paceline stop`: SIGTERM to the ranks, SIGKILL after the grace.
 
+#include <signal.h>
+
+#include "paceline/agent/pids.h"
 #include "paceline/base/instant.h"
 #include "paceline/cli/command.h"
 #include "paceline/cli/exit_code.h"
@@ -61,6 +64,18 @@ int NotRunning(const JobPlace& place, Output& out) {
                           " …   goes on with it"});
 }
 
+// Without a run directory nobody can read the master's token, but its launcher has it.
+int AskLauncher(const JobPlace& place, bool force, Output& out) {
+  const Fd launcher =
+      agent::OpenPidfd({static_cast<pid_t>(place.launcher_pid), place.launcher_start});
+  if (!launcher.is_open() || ::kill(place.launcher_pid, SIGTERM) != 0) {
+    return NotRunning(place, out);
+  }
+  out.Say("stopping " + place.id + ": its run directory is gone, so its launcher was asked");
+  if (force) out.Say("note: --force has no effect without the run directory");
+  return kExitDone;
+}
+
 }  // namespace
 
 FlagTable StopFlags() { return kStopFlags; }
@@ -76,6 +91,7 @@ int RunStop(Invocation& invocation) {
     out.DataLine("would be " + Plan(*place, grace, force));
     return kExitDone;
   }
+  if (place->is_run_dir_gone) return AskLauncher(*place, force, out);
   Check problem;
   const Asked asked = AskUntil(*place, {.each = kLook, .in_all = kPatience},
                                [&](const JobPlace& now, Duration limit) {

@@ -3,6 +3,7 @@
 #include "paceline/base/file_text.h"
 #include "paceline/base/json.h"
 #include "paceline/base/status_macros.h"
+#include "paceline/base/text.h"
 
 namespace paceline::master {
 namespace {
@@ -22,6 +23,17 @@ std::string TextAt(const Json& json, const char* key) {
 
 }  // namespace
 
+uint64_t OwnStartTime() {
+  const std::string text = ReadText("/proc/self/stat", 4096);
+  const size_t command_end = text.rfind(')');  // the command may hold spaces itself
+  if (command_end == std::string::npos) return 0;
+  constexpr size_t kFieldsAfterCommand = 22 - 2;
+  const std::vector<std::string_view> fields =
+      SplitParts(std::string_view(text).substr(command_end + 1), " ");
+  if (fields.size() < kFieldsAfterCommand) return 0;
+  return ParseWhole<uint64_t>(fields[kFieldsAfterCommand - 1]).value_or(0);
+}
+
 absl::StatusOr<MasterAddress> ReadMasterAddress(const std::string& run_dir) {
   const Json job = ReadJob(run_dir);
   if (!job.is_object()) return absl::NotFoundError("no job file");
@@ -32,6 +44,8 @@ absl::StatusOr<MasterAddress> ReadMasterAddress(const std::string& run_dir) {
                         .leases = TextAt(*master, "leases")};
   const auto pid = master->find("pid");
   if (pid != master->end() && pid->is_number_integer()) address.pid = pid->get<int64_t>();
+  const auto start = master->find("start_time");
+  if (start != master->end() && start->is_number_unsigned()) address.start_time = *start;
   if (address.addr.empty()) return absl::DataLossError("the job file has no address");
   return address;
 }
@@ -43,6 +57,7 @@ absl::Status WriteMasterAddress(const std::string& run_dir, const std::string& j
   job["master"] = {{"addr", address.addr},
                    {"http", address.http},
                    {"pid", address.pid},
+                   {"start_time", address.start_time},
                    {"leases", address.leases}};
   return ReplaceFile(run_dir + "/job.json", PrintJson(job, {.indent = 2}) + "\n", 0600);
 }

@@ -16,8 +16,12 @@ struct MasterAddress {
   std::string http;  // host:port of /metrics and /healthz
   int64_t pid = 0;
   std::string leases = {};  // host:port of the lease channel
+  uint64_t start_time = 0;  // of that process: field 22 of /proc/PID/stat; 0: not told
   bool operator==(const MasterAddress&) const = default;
 };
+
+// Of this process, for MasterAddress; 0 when /proc cannot be read.
+uint64_t OwnStartTime();
 
 // NOT_FOUND: no file, or no master in it. DATA_LOSS: not a job file.
 absl::StatusOr<MasterAddress> ReadMasterAddress(const std::string& run_dir);

@@ -225,7 +225,8 @@ class Master {
                                        {.addr = at.Text(),
                                         .http = "127.0.0.1:" + std::to_string(http_->port()),
                                         .pid = getpid(),
-                                        .leases = HostPort{at.host, leases_->port()}.Text()}));
+                                        .leases = HostPort{at.host, leases_->port()}.Text(),
+                                        .start_time = OwnStartTime()}));
     LogInfo("master_serving", {{"addr", at.Text()},
                                {"http_port", http_->port()},
                                {"records", records.size()},

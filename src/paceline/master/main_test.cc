@@ -277,7 +277,9 @@ TEST(JobFile, KeepsWhatOthersWrote) {
                                     R"({"schema":"paceline.job/1","id":"a","argv":["x"]})")
                   .ok());
   EXPECT_EQ(ReadMasterAddress(dir).status().code(), absl::StatusCode::kNotFound);
-  const MasterAddress address{.addr = "127.0.0.1:1", .http = "127.0.0.1:2", .pid = 3};
+  const MasterAddress address{
+      .addr = "127.0.0.1:1", .http = "127.0.0.1:2", .pid = 3, .start_time = OwnStartTime()};
+  EXPECT_GT(address.start_time, 0u);
   ASSERT_TRUE(WriteMasterAddress(dir, "a", address).ok());
   EXPECT_EQ(*ReadMasterAddress(dir), address);
   const auto text = wire::ReadSecretFile(dir / "job.json", 10'000);
