@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <optional>
 #include <set>
@@ -89,13 +90,38 @@ uint64_t Unreserved(const std::string& root, const std::string& but) {
 
 }  // namespace
 
-ArenaHomes ArenaHomesOfUser() {
-  const std::string user = Concat("/paceline-", ::geteuid());
-  return {.memory = "/dev/shm" + user, .disk = "/var/tmp" + user};
+std::string ArenaHomeIn(const std::string& parent, bool makes) {
+  const std::string name = Concat("paceline-", ::geteuid());
+  const std::string usual = Concat(parent, "/", name);
+  const bool is_usable = WhatIsWrongWithHome(usual).empty();
+  if (is_usable && ::access(usual.c_str(), F_OK) == 0) return usual;
+  const auto other_home = [&] {
+    std::vector<std::string> names = NamesIn(parent);
+    std::sort(names.begin(), names.end());
+    for (const std::string& other : names) {
+      std::string path = Concat(parent, "/", other);
+      if (other.starts_with(name + "-") && WhatIsWrongWithHome(path).empty()) return path;
+    }
+    return std::string();
+  };
+  // Before the usual name, which may have become free again: jobs that run have their images here.
+  const std::string found = other_home();
+  if (!found.empty()) return found;
+  if (is_usable || !makes) return usual;
+  std::string made = usual + "-XXXXXX";
+  if (::mkdtemp(made.data()) == nullptr) return usual;
+  // Two agents may have made one at the same time: both take the first by name.
+  const std::string first = other_home();
+  if (first != made) ::rmdir(made.c_str());
+  return first;
+}
+
+ArenaHomes ArenaHomesOfUser(bool makes) {
+  return {.memory = ArenaHomeIn("/dev/shm", makes), .disk = ArenaHomeIn("/var/tmp", makes)};
 }
 
 ArenaShelf::Roots ArenaRoots(const std::string& job_id) {
-  const ArenaHomes homes = ArenaHomesOfUser();
+  const ArenaHomes homes = ArenaHomesOfUser(/*makes=*/true);
   return {.memory = Concat(homes.memory, "/", job_id),
           .disk = IsFarAway("/var/tmp") ? "" : Concat(homes.disk, "/", job_id)};
 }

@@ -125,7 +125,11 @@ struct ArenaHomes {
   std::string memory;
   std::string disk;
 };
-ArenaHomes ArenaHomesOfUser();
+// This user's folder below `parent`: paceline-UID. Where that is another user's or can be entered
+// by others, it is paceline-UID-XXXXXX: the one that is there, or a new one if `makes`. Returns
+// paceline-UID if there is no other, and WhatIsWrongWithHome says what keeps it from being used.
+std::string ArenaHomeIn(const std::string& parent, bool makes);
+ArenaHomes ArenaHomesOfUser(bool makes = false);
 // Why nothing may be saved in that folder, in words; empty: it is this user's alone, or is not
 // there yet. The names are known to everybody, and so another user may have made one of them.
 std::string WhatIsWrongWithHome(const std::string& path);

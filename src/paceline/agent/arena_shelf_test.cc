@@ -8,6 +8,8 @@
 #include <filesystem>
 #include <string>
 
+#include "paceline/base/text.h"
+
 namespace paceline::agent {
 namespace {
 
@@ -40,6 +42,26 @@ TEST_F(ArenaShelfTest, AHomeOfAnotherUserIsNamedAsSuch) {
   ASSERT_EQ(mkdir(home_.c_str(), 0700), 0);
   if (chown(home_.c_str(), 12345, 12345) != 0) GTEST_SKIP() << "only root can give a folder away";
   EXPECT_EQ(Prepare().message(), home_ + " belongs to another user (uid 12345)");
+}
+
+// Another user could stop every job with a Checkpointer by a folder of that name.
+TEST_F(ArenaShelfTest, WhereAnotherUserHasTheNameAnotherNameIsTaken) {
+  const std::string usual = Concat(top_, "/paceline-", geteuid());
+  EXPECT_EQ(ArenaHomeIn(top_, /*makes=*/true), usual);
+  ASSERT_EQ(mkdir(usual.c_str(), 0700), 0);
+  if (chown(usual.c_str(), 12345, 12345) != 0) GTEST_SKIP() << "only root can give a folder away";
+  const std::string planted = usual + "-aaaaaa";
+  ASSERT_EQ(mkdir(planted.c_str(), 0700), 0);
+  ASSERT_EQ(chown(planted.c_str(), 12345, 12345), 0);
+  EXPECT_EQ(ArenaHomeIn(top_, /*makes=*/false), usual) << "looking makes nothing";
+  const std::string made = ArenaHomeIn(top_, /*makes=*/true);
+  EXPECT_TRUE(made.starts_with(usual + "-"));
+  EXPECT_NE(made, planted);
+  EXPECT_EQ(WhatIsWrongWithHome(made), "");
+  EXPECT_EQ(ArenaHomeIn(top_, /*makes=*/true), made) << "all agents of the user find it";
+  EXPECT_EQ(ArenaHomeIn(top_, /*makes=*/false), made);
+  ASSERT_EQ(rmdir(usual.c_str()), 0);
+  EXPECT_EQ(ArenaHomeIn(top_, /*makes=*/true), made) << "a job that runs has its images there";
 }
 
 TEST_F(ArenaShelfTest, AHomeThatOthersMayEnterIsRefused) {

@@ -15,6 +15,7 @@
 #include "paceline/base/fd.h"
 #include "paceline/base/file_text.h"
 #include "paceline/base/json.h"
+#include "paceline/base/text.h"
 #include "paceline/cli/command.h"
 #include "paceline/cli/exit_code.h"
 #include "paceline/cli/host_facts.h"
@@ -77,11 +78,11 @@ Check SharedMemory(const Host& host) {
 
 // A job without a Checkpointer runs all the same, so this is told and no start is refused for it.
 Check ArenaHome(const Host& host) {
-  const std::string home = agent::ArenaHomesOfUser().memory;
+  const std::string home = Concat("/dev/shm/paceline-", ::geteuid());
   const std::string why = agent::WhatIsWrongWithHome(home);
   if (why.empty()) return std::nullopt;
   return Problem{.code = "PL-W010",
-                 .what = "nothing can be saved to memory: its folder is not yours alone",
+                 .what = "checkpoints in memory take a folder of another name",
                  .where = host.facts.host_name,
                  .why = why,
                  .fix = "have " + home + " removed by its owner or by root"};

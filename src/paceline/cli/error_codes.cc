@@ -232,7 +232,8 @@ constexpr ErrorCode kCodes[] = {
      "it into the interpreter that runs the script."},
     {"PL-W010", "the folder for checkpoints in memory is not yours alone", kExitFindings,
      "A Checkpointer saves below /dev/shm/paceline-UID. Where another user has made that name, or "
-     "may enter the folder, it refuses to. Its owner or root can remove the folder."},
+     "may enter the folder, a job makes paceline-UID-XXXXXX beside it. The owner of the first "
+     "folder or root can remove it."},
 };
 
 // "PL-E012", "e012", "E12" and "12" all mean PL-E012; "" when it has no such shape.
