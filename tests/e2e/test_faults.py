@@ -44,7 +44,7 @@ def test_a_failed_rank_is_restarted(job: Job, how: str, words: str) -> None:
 def test_the_traceback_is_shown_with_its_rank(job: Job) -> None:
     job.start_steps([*TWO, "--max-restarts", "0"], "--fail", "1:3:raise!", steps=40)
     assert job.wait() == 1
-    first = job.stderr.index("First failure, rank 1 on node0")
+    first = job.stderr.index("First failure in world 1, rank 1 on node0")
     assert "ValueError: bad batch" in job.stderr[first:]
     assert "step" in job.stderr[first:]
 

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "paceline/cli/event_text.h"
+#include "paceline/cli/text.h"
 
 namespace paceline::cli {
 namespace {
@@ -19,8 +20,8 @@ bool IsOneOf(const std::string& kind, std::initializer_list<std::string_view> ki
 
 // A world that formed or trained is the end of an incident: what led to it is another story.
 bool EndsAnIncident(const JobEvent& event) {
-  return IsOneOf(event.kind, {"job_created", "world_formed", "world_running", "progress_made",
-                              "master_took_over"});
+  return IsOneOf(event.kind, {"job_created", "job_resumed", "world_formed", "world_running",
+                              "progress_made", "master_took_over"});
 }
 
 bool FollowsFromADecision(const JobEvent& event) {
@@ -86,16 +87,15 @@ void AddFaults(const std::vector<JobEvent>& events, Explanation* explanation) {
   }
 }
 
-std::string NextOf(const Explanation& explanation) {
+std::string NextOf(const Explanation& explanation, const std::string& run_dir) {
   const JobEvent& event = explanation.event;
   const std::string rung = DetailOf(event, "rung");
   const JobEvent* last = explanation.outcome.empty() ? nullptr : &explanation.outcome.back();
   if (event.kind == "job_finished" || (last != nullptr && last->kind == "job_finished")) {
     const JobEvent& end = last == nullptr ? event : *last;
     if (DetailOf(end, "exit_code") == "0") return "nothing to do: the job has finished";
-    return explanation.first_fault.has_value()
-               ? "mend what failed, then start it again with paceline run --resume"
-               : "start it again with paceline run --resume";
+    const std::string resume = "paceline run --resume --run-dir " + ShellWord(run_dir);
+    return explanation.first_fault.has_value() ? "mend what failed, then " + resume : resume;
   }
   if (last != nullptr && last->kind == "world_running") return "nothing to do: training goes on";
   if (rung == "wait" || (last != nullptr && last->kind == "wait_began")) {
@@ -118,7 +118,8 @@ std::optional<uint64_t> LastIncident(const std::vector<JobEvent>& events) {
   return std::nullopt;
 }
 
-std::optional<Explanation> Explain(const std::vector<JobEvent>& events, uint64_t seq) {
+std::optional<Explanation> Explain(const std::vector<JobEvent>& events, uint64_t seq,
+                                   const std::string& run_dir) {
   const JobEvent* event = Find(events, seq);
   if (event == nullptr) return std::nullopt;
   Explanation explanation{.event = *event,
@@ -130,7 +131,7 @@ std::optional<Explanation> Explain(const std::vector<JobEvent>& events, uint64_t
     explanation.cost = Duration::Nanoseconds(explanation.outcome.back().time_ns -
                                              explanation.evidence.front().time_ns);
   }
-  explanation.next = NextOf(explanation);
+  explanation.next = NextOf(explanation, run_dir);
   return explanation;
 }
 

@@ -27,7 +27,9 @@ struct Explanation {
 // all went well.
 std::optional<uint64_t> LastIncident(const std::vector<wire::JobEvent>& events);
 
-// Nothing when there is no such event. `events` are in order of seq.
-std::optional<Explanation> Explain(const std::vector<wire::JobEvent>& events, uint64_t seq);
+// Nothing when there is no such event. `events` are in order of seq. `run_dir` is the job's, for
+// the command that goes on with it.
+std::optional<Explanation> Explain(const std::vector<wire::JobEvent>& events, uint64_t seq,
+                                   const std::string& run_dir);
 
 }  // namespace paceline::cli

@@ -48,7 +48,7 @@ TEST(Explain, TheLastIncidentIsTheLastDecision) {
 }
 
 TEST(Explain, EvidenceStaysWithinItsIncident) {
-  const auto why = Explain(TwoIncidents(), 13);
+  const auto why = Explain(TwoIncidents(), 13, "runs/a");
   ASSERT_TRUE(why.has_value());
   EXPECT_EQ(SeqsOf(why->evidence), (std::vector<uint64_t>{10}));
   EXPECT_EQ(SeqsOf(why->outcome), (std::vector<uint64_t>{14, 15}));
@@ -59,14 +59,14 @@ TEST(Explain, EvidenceStaysWithinItsIncident) {
 }
 
 TEST(Explain, AnOlderIncidentEndsWhereTrainingWentOn) {
-  const auto why = Explain(TwoIncidents(), 7);
+  const auto why = Explain(TwoIncidents(), 7, "runs/a");
   ASSERT_TRUE(why.has_value());
   EXPECT_EQ(SeqsOf(why->outcome), (std::vector<uint64_t>{8, 9}));
   EXPECT_EQ(why->follow_ons, 0U);
 }
 
 TEST(Explain, AFailureLeadsToWhatWasDecided) {
-  const auto why = Explain(TwoIncidents(), 5);
+  const auto why = Explain(TwoIncidents(), 5, "runs/a");
   ASSERT_TRUE(why.has_value());
   EXPECT_EQ(why->first_fault->seq, 5U);
   EXPECT_EQ(SeqsOf(why->outcome), (std::vector<uint64_t>{6, 7, 8, 9}));
@@ -77,18 +77,27 @@ TEST(Explain, WaitingSaysWhatToDo) {
   events.push_back(Event(16, "node_lost", {14}));
   events.push_back(Event(17, "recovery_decided", {16}, {{"rung", "wait"}}));
   events.push_back(Event(18, "wait_began", {17}));
-  const auto why = Explain(events, *LastIncident(events));
+  const auto why = Explain(events, *LastIncident(events), "runs/a");
   EXPECT_EQ(SeqsOf(why->evidence), (std::vector<uint64_t>{16}));
   EXPECT_FALSE(why->cost.has_value());
   EXPECT_EQ(why->next, "start a node that joins; paceline status says what is missing");
 }
 
+TEST(Explain, TheNextStepOfAFailedJobCanBeTypedAsItStands) {
+  const std::vector<JobEvent> events = {Event(1, "rank_failed", {}, {{"charged", "true"}}),
+                                        Event(2, "stop_decided", {1}),
+                                        Event(3, "job_finished", {2}, {{"exit_code", "1"}})};
+  EXPECT_EQ(Explain(events, 2, "runs/a b")->next,
+            "mend what failed, then paceline run --resume --run-dir 'runs/a b'");
+}
+
 TEST(Explain, HostileCausesEnd) {
-  const auto why = Explain({Event(1, "rank_failed", {1, 2, 99}), Event(2, "rank_failed", {1})}, 2);
+  const auto why =
+      Explain({Event(1, "rank_failed", {1, 2, 99}), Event(2, "rank_failed", {1})}, 2, "runs/a");
   ASSERT_TRUE(why.has_value());
   EXPECT_EQ(SeqsOf(why->evidence), (std::vector<uint64_t>{1}));
-  EXPECT_FALSE(Explain(TwoIncidents(), 0).has_value());
-  EXPECT_FALSE(Explain(TwoIncidents(), 16).has_value());
+  EXPECT_FALSE(Explain(TwoIncidents(), 0, "runs/a").has_value());
+  EXPECT_FALSE(Explain(TwoIncidents(), 16, "runs/a").has_value());
 }
 
 }  // namespace

@@ -113,6 +113,8 @@ void Narrator::Take(const wire::JobEvent& event) {
   if (event.kind == "world_formed") {
     ++story_.worlds;
     story_.root.reset();
+  } else if (event.kind == "job_resumed") {
+    story_ = Story{.not_stored = story_.not_stored};
   } else if (event.kind == "rank_failed") {
     ++story_.failures;
     TakeFailure(event);

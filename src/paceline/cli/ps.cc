@@ -1,5 +1,7 @@
 // `paceline ps`: the jobs and kept-warm starters of this user on this host.
 
+#include <string_view>
+
 #include "paceline/base/json.h"
 #include "paceline/cli/command.h"
 #include "paceline/cli/exit_code.h"
@@ -16,6 +18,18 @@ constexpr Flag kPsFlags[] = {
      .help = "also jobs that have ended"},
 };
 
+// Whoever reads a join string may control the job, and output of ps goes into tickets and chats.
+std::vector<std::string> WithoutSecrets(std::vector<std::string> argv) {
+  constexpr std::string_view kFlag = "--join";
+  constexpr std::string_view kHidden = "(hidden)";
+  for (size_t i = 0; i < argv.size(); ++i) {
+    if (argv[i] == kFlag && i + 1 < argv.size()) argv[i + 1] = kHidden;
+    if (argv[i].starts_with("--join=")) argv[i] = std::string(kFlag) + "=" + std::string(kHidden);
+    if (argv[i].find("paceline-join:") != std::string::npos) argv[i] = kHidden;
+  }
+  return argv;
+}
+
 nlohmann::ordered_json JobJson(const JobPlace& job) {
   nlohmann::ordered_json json;
   json["id"] = job.id;
@@ -23,7 +37,7 @@ nlohmann::ordered_json JobJson(const JobPlace& job) {
   json["running"] = job.is_running();
   json["run_dir"] = job.run_dir;
   json["cwd"] = job.cwd;
-  json["argv"] = job.argv;
+  json["argv"] = WithoutSecrets(job.argv);
   json["master_pid"] = job.master_pid;
   json["launcher_pid"] = job.launcher_pid;
   json["created"] = job.created;

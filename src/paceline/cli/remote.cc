@@ -156,9 +156,11 @@ Check EventsOf(const JobPlace& place, uint64_t from_seq, bool follow,
   if (place.is_run_dir_gone) return RunDirGone(place);
   uint64_t next = from_seq;
   bool wants_more = true;
+  bool is_over = false;  // until the job is resumed
   const auto take_new = [&](const wire::JobEvent& event) {
     next = event.seq + 1;
-    wants_more = take(event) && !(follow && event.kind == "job_finished");
+    is_over = event.kind == "job_finished";
+    wants_more = take(event);
     return wants_more;
   };
   while (true) {
@@ -172,9 +174,9 @@ Check EventsOf(const JobPlace& place, uint64_t from_seq, bool follow,
     } else {
       wire::ControlClient client(*options);
       const absl::Status status = client.WatchEvents(next, follow, take_new);
-      if (!wants_more || (status.ok() && !follow)) return std::nullopt;
+      if (!wants_more || (status.ok() && (is_over || !follow))) return std::nullopt;
       if (!status.ok() && !IsAway(status)) return ProblemFrom(status);
-      if (!follow) return EventsFromJournal(place, next, take_new);
+      if (is_over || !follow) return EventsFromJournal(place, next, take_new);
     }
     // The launcher starts a new master, or is about to end with the job.
     poll(nullptr, 0, kPauseMilliseconds);

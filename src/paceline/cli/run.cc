@@ -25,6 +25,7 @@
 #include "paceline/cli/host_facts.h"
 #include "paceline/cli/launcher.h"
 #include "paceline/cli/narrator.h"
+#include "paceline/cli/remote.h"
 #include "paceline/cli/run_prepare.h"
 #include "paceline/cli/run_request.h"
 #include "paceline/cli/status_line.h"
@@ -76,12 +77,13 @@ LauncherOptions LauncherFor(const PreparedRun& run, const RunRequest& request,
   return options;
 }
 
-Problem FailureOf(const JobEnd& end, const Story& story, const std::string& run_dir) {
+Problem FailureOf(const JobEnd& end, const Story& story, const std::string& job_id,
+                  const std::string& run_dir) {
   Problem problem{.code = "PL-E060",
                   .what = end.reason.empty() ? "training failed" : end.reason,
                   .where = "",
                   .why = "",
-                  .fix = "paceline events --job …   shows everything that led here"};
+                  .fix = Concat("paceline why --job ", ShellWord(job_id))};
   if (story.root.has_value()) {
     problem.where = Concat(
         "rank ", story.root->rank, " on ", story.root->node,
@@ -111,7 +113,8 @@ Problem NotStoredProblem(const NotStored& left, const std::string& run_dir) {
 }
 
 int Conclude(Output& out, const JobEnd& end, const Story& story, const RunRequest& request,
-             const std::string& run_dir) {
+             const PreparedRun& run) {
+  const std::string& run_dir = run.dir.path;
   if (end.exit_code == kExitDone) {
     out.Say(Concat("Done",
                    story.worlds > 1
@@ -128,16 +131,16 @@ int Conclude(Output& out, const JobEnd& end, const Story& story, const RunReques
   }
   if (end.exit_code == kExitTrainingFailed) {
     if (story.root.has_value() && !story.root->traceback.empty()) {
-      out.Say(Concat("First failure, rank ", story.root->rank, " on ", story.root->node, ":\n",
-                     story.root->traceback));
+      out.Say(Concat("First failure in world ", story.root->generation, ", rank ", story.root->rank,
+                     " on ", story.root->node, ":\n", VisibleLines(story.root->traceback)));
     }
-    out.Fail(FailureOf(end, story, run_dir));
+    out.Fail(FailureOf(end, story, run.card.job_id, run_dir));
     if (is_left) out.Warn(NotStoredProblem(*story.not_stored, run_dir));
     if (request.passthrough_exit && story.root.has_value()) {
       return story.root->rank_exit_code.value_or(kExitTrainingFailed);
     }
   } else {
-    out.Say(Concat("Ended: ", end.reason));
+    out.Say(Concat("Ended: ", Visible(end.reason)));
     if (is_left) out.Warn(NotStoredProblem(*story.not_stored, run_dir));
   }
   return end.exit_code;
@@ -230,6 +233,20 @@ Check PassOnCheckpointTerms(const SettingValues& settings) {
   return std::nullopt;
 }
 
+// Why the job ended, if it ended with exit code 0: then nothing of it is run again.
+std::optional<std::string> EndedWell(const PreparedRun& run) {
+  if (!run.is_resumed || !run.card.has_master) return std::nullopt;
+  const auto status = StatusFromJournal({.id = run.card.job_id, .run_dir = run.dir.path});
+  if (!status.ok() || status->phase != "finished" || status->exit_code != 0) return std::nullopt;
+  return status->final_reason;
+}
+
+int SayEndedWell(Output& out, const PreparedRun& run, const std::string& reason) {
+  out.Say(Concat(run.card.job_id, " has ended already with exit code 0: ", Visible(reason),
+                 ". Nothing is run again. A new job needs another --run-dir."));
+  return kExitDone;
+}
+
 }  // namespace
 
 int RunRun(Invocation& invocation) {
@@ -246,6 +263,7 @@ int RunRun(Invocation& invocation) {
   auto prepared = PrepareRun({*request, invocation.args, invocation.environment, facts, &WaitNote});
   if (!prepared.ok()) return out.Fail(prepared.problem());
   PreparedRun run = std::move(prepared.value());
+  if (const auto why = EndedWell(run); why.has_value()) return SayEndedWell(out, run, *why);
   out.Say(Greeting(run));
   if (!run.join_string.empty()) {
     out.Say(Concat("Other hosts join with:  --join '", run.join_string, "'"));
@@ -286,7 +304,7 @@ int RunRun(Invocation& invocation) {
   if (end.exit_code == kExitTrainingFailed && story.root.has_value()) {
     WriteErrorFile(invocation.environment, *story.root, run.dir.path);
   }
-  return Conclude(out, end, story, *request, run.dir.path);
+  return Conclude(out, end, story, *request, run);
 }
 
 }  // namespace paceline::cli

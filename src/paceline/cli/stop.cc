@@ -60,8 +60,7 @@ int NotRunning(const JobPlace& place, Output& out) {
                    .what = "nobody runs " + place.id + " on this host",
                    .where = place.run_dir,
                    .why = "neither its master nor its launcher lives",
-                   .fix = "paceline run --resume --run-dir " + ShellWord(place.run_dir) +
-                          " …   goes on with it"});
+                   .fix = "paceline run --resume --run-dir " + ShellWord(place.run_dir)});
 }
 
 // Without a run directory nobody can read the master's token, but its launcher has it.

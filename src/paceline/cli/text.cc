@@ -106,6 +106,14 @@ std::string Visible(std::string_view text) {
   return out;
 }
 
+std::string VisibleLines(std::string_view text) {
+  std::string out;
+  for (const std::string_view line : SplitLines(text)) {
+    out += (out.empty() ? "" : "\n") + Visible(line);
+  }
+  return out;
+}
+
 size_t Width(std::string_view text) {
   size_t width = 0;
   while (!text.empty()) {

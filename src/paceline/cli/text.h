@@ -17,6 +17,8 @@ std::string_view Strip(std::string_view text);
 // Foreign text made harmless: control characters, escape sequences, bytes that are not UTF-8 and
 // the characters that reorder a line (bidi overrides) become \xNN or \u{…}. Line breaks too.
 std::string Visible(std::string_view text);
+// The same for text of several lines, whose line breaks stay.
+std::string VisibleLines(std::string_view text);
 
 // Number of character cells; every character that is not combining counts as one.
 size_t Width(std::string_view text);

@@ -116,5 +116,10 @@ TEST(Error, CodesAreOrderedUniqueAndFound) {
   EXPECT_EQ(FindErrorCode(""), nullptr);
 }
 
+TEST(Text, LinesOfATracebackStayAndEscapesAreShown) {
+  EXPECT_EQ(VisibleLines("a\x1b[2J\n  b\n"), "a\\x1b[2J\n  b");
+  EXPECT_EQ(VisibleLines("a\n\nb"), "a\n\nb");
+}
+
 }  // namespace
 }  // namespace paceline::cli

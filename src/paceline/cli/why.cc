@@ -127,7 +127,7 @@ int ExplainJob(Invocation& invocation, std::optional<uint64_t> asked) {
     asked = LastIncident(events);
     if (!asked.has_value() && !events.empty()) asked = events.back().seq;
   }
-  const auto why = Explain(events, asked.value_or(0));
+  const auto why = Explain(events, asked.value_or(0), place->run_dir);
   if (!why.has_value()) return out.Fail(NoSuchEvent(asked.value_or(0), events));
   const std::string traceback =
       why->first_fault.has_value() ? TracebackOf(*place, *why->first_fault) : "";

@@ -26,7 +26,7 @@ struct JobSubmitted {
 // silence while there was no master is not the node's fault.
 struct MasterStarted {
   uint64_t incarnation = 0;  // higher than any before
-  bool resumes = false;      // a user started the job again: one that ended without storage goes on
+  bool resumes = false;      // a user started the job again: one that did not end with 0 goes on
 };
 
 // An agent opened a stream and told the whole truth of its node.

@@ -12,6 +12,11 @@ inline constexpr Duration kFinishPatience = Duration::Seconds(10);
 
 void OnStopRequested(Turn& turn, const StopRequested& event);
 
+// A user started an ended job again. Goes on with one that failed or was stopped, with a full
+// budget, and with one whose last step is not in storage. Does nothing to one that has done its
+// work.
+void ResumeEnded(Turn& turn);
+
 // Records the end when every node is empty, gone, or too late. True: recorded.
 bool NoteFinish(Turn& turn);
 

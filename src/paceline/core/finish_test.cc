@@ -113,6 +113,31 @@ TEST_F(FinishTest, AStopThatIsAskedForDoesNot) {
   EXPECT_FALSE(order_.is_over) << "its memory is all that there is";
 }
 
+// Whoever repaired the script and typed --resume got the old verdict once more.
+TEST(Resume, AJobThatFailedOrWasStoppedGoesOnWithAFullBudget) {
+  Job job;
+  Instant now = Instant::FromNanoseconds(1'000'000'000);
+  JobSpec spec;
+  spec.job_id = "again";
+  job.Step(now, JobSubmitted{spec});
+  job.Step(now, MasterStarted{1});
+  job.Step(now, NodeRegistered{ConnectionId(1), TestReport("n1")});
+  job.Step(now, StopRequested{.why = "asked", .exit_code = 143});
+  job.Step(now, NodeDisconnected{NodeId(1), ConnectionId(1)});
+  for (int second = 0; second < 60; ++second) job.Step(now += Duration::Seconds(1), TimePassed{});
+  ASSERT_EQ(job.state().phase, Phase::kFinished);
+  const Actions same = job.Step(now, MasterStarted{2});
+  EXPECT_EQ(job.state().phase, Phase::kFinished) << "a master that is restarted changes nothing";
+  EXPECT_FALSE(same.effects.empty());
+  job.Step(now, MasterStarted{3, /*resumes=*/true});
+  EXPECT_EQ(job.state().phase, Phase::kWaiting);
+  EXPECT_EQ(job.state().exit_code, 0);
+  EXPECT_EQ(job.state().budget, BudgetState{});
+  job.Step(now, NodeRegistered{ConnectionId(2), TestReport("n1")});
+  job.Step(now += Duration::Milliseconds(1), TimePassed{});
+  EXPECT_EQ(job.state().phase, Phase::kStarting) << job.Pending();
+}
+
 TEST_F(FinishTest, TheSignalOfTheFirstRequestIsHandedOn) {
   constexpr int kSigint = 2;
   constexpr int kSigterm = 15;

@@ -223,8 +223,19 @@ struct StateFolder {
     Apply(CheckpointFact(fact), record.at, &state.checkpoints);
   }
 
-  // It goes on as after a world that ended: the seats and the budget are as they were.
-  void operator()(const JobResumed&) {
+  // It goes on as after a world that ended: the seats are as they were. Who starts a job again that
+  // had failed has mended something, so its budget is full.
+  void operator()(const JobResumed& fact) {
+    if (fact.anew) {
+      state.budget = BudgetState{};
+      state.budget_before = BudgetState{};
+      state.port_taken_count = 0;
+      for (auto& [id, node] : state.nodes) {
+        node.failures_without_progress = 0;
+        node.fresh_image_tried = false;
+        if (node.status == NodeState::Status::kEvicted) node.status = NodeState::Status::kLost;
+      }
+    }
     if (state.checkpoints.not_stored.has_value()) state.checkpoints.not_stored->is_final = false;
     state.exit_code = 0;
     state.final_reason.clear();

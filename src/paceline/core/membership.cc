@@ -7,6 +7,7 @@
 
 #include "paceline/base/mark.h"
 #include "paceline/core/detect/detectors.h"
+#include "paceline/core/finish.h"
 #include "paceline/core/name_contest.h"
 #include "paceline/core/ranks.h"
 #include "paceline/model/version.h"
@@ -264,14 +265,7 @@ void OnMasterStarted(Turn& turn, const MasterStarted& event) {
   }
   turn.watch() = Watch{};
   turn.watch().check_all = true;
-  const auto& not_stored = turn.state().checkpoints.not_stored;
-  const bool is_without = not_stored.has_value() && not_stored->is_final;
-  if (turn.state().phase == Phase::kFinished && event.resumes && is_without) {
-    MARK("a job that ended without storage is resumed");
-    turn.watch().dirty = true;
-    turn.Emit(JobResumed{"the job goes on: step " + std::to_string(not_stored->saved.step) +
-                         " is still to be brought to storage"});
-  }
+  if (turn.state().phase == Phase::kFinished && event.resumes) ResumeEnded(turn);
   if (turn.state().phase == Phase::kFinished) {
     turn.Do(FinishJob{turn.state().exit_code, turn.state().final_reason});
   }

@@ -128,8 +128,9 @@ struct JobFinished {
   int exit_code = 0;
   std::string reason;
 };
-struct JobResumed {  // it had ended without storage, and somebody started it again
+struct JobResumed {  // it had ended, and somebody started it again
   std::string reason;
+  bool anew = false;  // it had failed or was stopped: failures are counted anew
 };
 
 using Fact =

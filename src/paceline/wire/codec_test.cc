@@ -154,7 +154,7 @@ class Draw {
         core::CheckpointCommitted{Name(), "/" + Name(), {Big(), Step()}, Big(), 7},
         core::CheckpointDamaged{Name(), node, Name()},
         core::CheckpointNotStored{{Big(), Step()}, "/" + Name(), Text(), Generation(Big()), true},
-        core::JobResumed{Text()},
+        core::JobResumed{Text(), Flag()},
     };
   }
   std::string Bytes(size_t count_max) {

@@ -44,7 +44,7 @@
 #define PACELINE_GROWTH_PLANNED(F) F(node) F(name) F(saved_step) F(reason)
 #define PACELINE_STOP_DECIDED(F) F(exit_code) F(grace) F(reason) F(is_asked) F(signal)
 #define PACELINE_JOB_FINISHED(F) F(exit_code) F(reason)
-#define PACELINE_JOB_RESUMED(F) F(reason)
+#define PACELINE_JOB_RESUMED(F) F(reason) F(anew)
 #define PACELINE_CHECKPOINT_NOT_STORED(F) F(directory) F(reason) F(generation) F(is_final)
 
 #define PACELINE_CHECKPOINT_TERMS(F) F(directory) F(keep)

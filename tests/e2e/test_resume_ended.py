@@ -1,0 +1,64 @@
+"""`--resume` of a job that has ended goes on with today's script, unless all is done."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+from job import Job, eventually
+
+ONE = ["--standalone", "--nproc-per-node", "1", "--stop-grace", "1h"]
+
+
+def script_of(job: Job, text: str) -> Path:
+    script = job.directory / "script.py"
+    script.write_text(text)
+    return script
+
+
+def test_a_job_that_failed_goes_on_with_the_mended_script(job: Job) -> None:
+    script = script_of(job, "raise ValueError('not yet')\n")
+    job.start([*ONE, "--max-restarts", "1"], [str(script)])
+    assert job.wait() == 1, job.stderr
+    failures = len(job.events("rank_failed"))
+    assert failures == 2
+    # Its budget is full again: one more failure does not end it.
+    script_of(job, "import os\n"
+                   "if not os.path.exists('tried'):\n"
+                   "    open('tried', 'w').close()\n"
+                   "    raise ValueError('once more')\n"
+                   "print('mended')\n")
+    job.start(["--resume"], [])
+    assert job.wait() == 0, job.stderr
+    assert "mended" in job.stdout
+    assert len(job.events("rank_failed")) == failures + 1
+    resumed = job.events("job_resumed")
+    assert len(resumed) == 1
+    assert "exit code 1" in resumed[0]["sentence"]
+
+
+def test_a_job_that_was_stopped_goes_on(job: Job) -> None:
+    script = script_of(job, "import os, time\n"
+                            "while not os.path.exists('go'):\n"
+                            "    open('began', 'w').close()\n"
+                            "    time.sleep(0.02)\n"
+                            "print('done now')\n")
+    job.start(ONE, [str(script)])
+    eventually((job.directory / "began").exists, "the script runs", job=job)
+    assert job.launcher is not None
+    job.launcher.send_signal(signal.SIGTERM)
+    assert job.wait() == 143, job.stderr
+    (job.directory / "go").touch()
+    job.start(["--resume"], [])
+    assert job.wait() == 0, job.stderr
+    assert "done now" in job.stdout
+
+
+def test_a_job_that_ended_well_is_not_run_again(job: Job) -> None:
+    script = script_of(job, "open('runs', 'a').write('x')\n")
+    job.start(ONE, [str(script)])
+    assert job.wait() == 0, job.stderr
+    again = job.command("run", "--resume", "--run-dir", str(job.run_dir))
+    assert again.returncode == 0, again.stderr
+    assert "has ended already with exit code 0" in again.stderr
+    assert (job.directory / "runs").read_text() == "x"
