@@ -119,6 +119,25 @@ def path(where: str, name: str, value: object) -> str:
     return given
 
 
+def texts(where: str, name: str, value: object, *, fix: str) -> list[str]:
+    """Several texts, and no single one, whose letters would be taken for them."""
+    several = [] if isinstance(value, (str, bytes)) or not isinstance(value, Iterable) else value
+    found = list(cast("Iterable[object]", several))
+    if not found or not all(isinstance(one, str) and one for one in found):
+        raise refuse(where, name, value, "a list of texts, and none of them empty", fix)
+    return cast("list[str]", found)
+
+
+def loss(where: str, value: object) -> float:
+    """A loss, also NaN and infinity, which are what a watcher of losses looks for."""
+    try:
+        if not isinstance(value, (bool, str, bytes)):
+            return float(cast("Any", value))
+    except (TypeError, ValueError, OverflowError, RuntimeError):
+        pass
+    raise refuse(where, "loss", value, "one number", "loss=loss.item()")
+
+
 def state(where: str, value: object) -> MutableMapping[str, Any]:
     """The state of a save or a restore, a dict by name."""
     if not isinstance(value, MutableMapping):

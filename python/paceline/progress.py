@@ -59,19 +59,34 @@ def restart() -> None:
 
 def step(n: int, loss: float | None = None) -> None:
     """Step `n` of the whole training is done: `pl.step(1200, loss=0.31)`."""
+    n = _whole("step", n)
+    if loss is not None and type(loss) is not float:
+        from paceline import arguments
+
+        loss = arguments.loss("paceline.step", loss)
     current = session()
     if current is not None:
         if loss is None:
-            current.step(int(n))
+            current.step(n)
         else:
-            current.step(int(n), float(loss))
+            current.step(n, loss)
 
 
 def saved(n: int) -> None:
     """The checkpoint of step `n` is complete and will not change: `pl.saved(1200)`."""
+    n = _whole("saved", n)
     current = session()
     if current is not None:
-        current.saved(int(n))
+        current.saved(n)
+
+
+def _whole(call: str, n: object) -> int:
+    """That step as an int. Called in each step, so `arguments` is imported for odd ones only."""
+    if type(n) is int and 0 <= n < 2**53:
+        return n
+    from paceline import arguments
+
+    return arguments.count(f"paceline.{call}", "n", n, least=0)
 
 
 def is_managed() -> bool:

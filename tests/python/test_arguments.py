@@ -16,9 +16,12 @@ from paceline.problem import PacelineError
 from paceline.save_order import step_of
 from paceline.sources.lines import Lines
 from paceline.sources.ranges import ByteRanges
+from paceline.sources.table import TableRows
+from paceline.sources.tar import TarSamples
 from paceline.storage_place import place_of
 from paceline.ticket import Ticket
 
+import paceline
 from paceline import arguments
 from paceline import numpy as pl
 from paceline.data import (
@@ -66,6 +69,8 @@ POSITIVE: dict[str, Callable[[Any], object]] = {
     "CutBySpeed every": lambda v: CutBySpeed(every=v),
     "CutBySpeed gain": lambda v: CutBySpeed(gain=v),
     "ByteRanges size": lambda v: ByteRanges([], size=v),
+    "step": paceline.step,
+    "saved": paceline.saved,
 }
 
 
@@ -162,6 +167,14 @@ FLAGS: dict[str, Callable[[Any], object]] = {
     "state": lambda v: pl.load("runs", v),
     "stream": lambda v: StreamLoader(v, global_batch=1),
     "paths": Lines,
+    "Lines decode": lambda v: Lines([], decode=v),
+    "TarSamples decode": lambda v: TarSamples([], decode=v),
+    "ByteRanges decode": lambda v: ByteRanges([], decode=v),
+    "ByteRanges border": lambda v: ByteRanges([], border=v),
+    "TableRows source": lambda v: TableRows(v, "events"),
+    "TableRows table": lambda v: TableRows("train.db", v),
+    "TableRows key": lambda v: TableRows("train.db", "events", key=v),
+    "TableRows columns": lambda v: TableRows("train.db", "events", columns=v),
 }
 
 
@@ -169,6 +182,25 @@ FLAGS: dict[str, Callable[[Any], object]] = {
 @pytest.mark.parametrize("name", FLAGS)
 def test_what_is_no_number(name: str, value: Any) -> None:
     refused(lambda: FLAGS[name](value))
+
+
+@pytest.mark.parametrize("columns", ["text", b"text", [], [1], [""], [None]], ids=repr)
+def test_columns(columns: Any) -> None:
+    refused(lambda: TableRows("train.db", "events", columns=columns))
+    pytest.importorskip("pyarrow")
+    from paceline.sources.parquet import ParquetRows
+
+    refused(lambda: ParquetRows([], columns=columns))
+
+
+@pytest.mark.parametrize("loss", ["1", b"1", True, [], [1.0, 2.0], OBJECT, 10**400], ids=repr)
+def test_losses(loss: Any) -> None:
+    assert "loss" in refused(lambda: paceline.step(1, loss=loss)).what
+
+
+def test_a_loss_may_be_no_number_of_the_real_ones() -> None:
+    for loss in (math.nan, math.inf, 1, numpy.float32(2), numpy.array(3.0)):
+        paceline.step(1, loss=loss)  # pyright: ignore
 
 
 class BytesPath(os.PathLike[bytes]):

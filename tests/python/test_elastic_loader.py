@@ -8,6 +8,7 @@ import numpy
 import pytest
 import torch
 from paceline.torch import (
+    ArgumentError,
     DataError,
     ElasticDataset,
     ElasticLoader,
@@ -157,7 +158,7 @@ def taken_values(loader: ElasticLoader) -> list[list[float]]:
     {"num_workers": -1}, {"prefetch_factor": 2}, {"persistent_workers": True}, {"timeout": -1},
 ])
 def test_what_torch_refuses_is_refused_in_four_parts(options) -> None:
-    with pytest.raises(DataError, match="torch's DataLoader refuses"):
+    with pytest.raises(ArgumentError, match="torch's DataLoader refuses"):
         ElasticLoader(ElasticDataset(Squares()), global_batch=4, **options)
 
 

@@ -8,6 +8,7 @@ from torch.utils.data import DataLoader, IterableDataset
 from torch.utils.data.distributed import DistributedSampler
 from torch.utils.data.sampler import BatchSampler, RandomSampler, SequentialSampler
 
+from paceline.arguments import ArgumentError
 from paceline.data_cut import Gather
 from paceline.data_loader import BaseLoader, Share, Steps
 from paceline.data_order import DataError, ElasticDataset, Ordered, seed_all
@@ -59,11 +60,11 @@ class _View:
 
 
 def make_loader(where: str, records: Any, **options: Any) -> "DataLoader[Any]":
-    """torch's DataLoader; what it refuses is a `DataError` at `where`."""
+    """torch's DataLoader; what it refuses is an `ArgumentError` at `where`."""
     try:
         return DataLoader(records, **options)
     except (TypeError, ValueError) as error:
-        raise DataError(
+        raise ArgumentError(
             what="torch's DataLoader refuses these arguments",
             where=where,
             why=str(error),

@@ -11,6 +11,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from paceline import arguments
 from paceline.data_order import DataError
 from paceline.sources.files import Path, SharedFile, files_fingerprint, paths_of
 
@@ -26,7 +27,7 @@ class Lines:
         self, paths: Path | Sequence[Path], *, decode: Callable[[bytes], Any] | None = None
     ) -> None:
         self.files = paths_of(paths)
-        self._decode = decode
+        self._decode = arguments.callback("Lines", "decode", decode)
         self._handles = [SharedFile(path) for path in self.files]
         self._places: list[array[int]] = []  # of every 64th line, a list a file
         self._starts = [0]  # the number of each file's first line

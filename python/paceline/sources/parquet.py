@@ -32,9 +32,12 @@ class ParquetRows:
         columns: Sequence[str] | None = None,
         groups: int = 16,
     ) -> None:
-        arguments.count("ParquetRows", "groups", groups)
+        groups = arguments.count("ParquetRows", "groups", groups)
         self.files = paths_of(paths)
-        self._columns = list(columns) if columns is not None else None
+        self._columns = None
+        if columns is not None:
+            fix = 'columns=["text"]'
+            self._columns = arguments.texts("ParquetRows", "columns", columns, fix=fix)
         self._groups_max = groups
         self._places: list[tuple[int, int]] = []  # file and row group
         self._starts = [0]

@@ -11,7 +11,7 @@ empty.
 import os
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 from paceline import arguments
 from paceline.data_order import DataError
@@ -39,8 +39,10 @@ class ByteRanges:
     ) -> None:
         self.files = paths_of(paths)
         self.size = arguments.count("ByteRanges", "size", size)
+        if not isinstance(cast("object", border), bytes):
+            raise arguments.refuse("ByteRanges", "border", border, "bytes", r'border=b"\n"')
         self.border = border
-        self._decode = decode
+        self._decode = arguments.callback("ByteRanges", "decode", decode)
         self._handles = [SharedFile(path) for path in self.files]
         self._sizes = [os.stat(path).st_size for path in self.files]
         self._starts = [0]  # the number of each file's first range

@@ -18,11 +18,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 from urllib.parse import quote
 
+from paceline import arguments
 from paceline.data_order import DataError
 from paceline.sources.files import Path, files_fingerprint
 
 STRIDE = 64  # rows between two known keys
 _KEYS_AT_ONCE = 4096
+_NAME_BYTES_MAX = 4096
 _PLAIN = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")  # needs no quotes, may name a schema
 
 
@@ -44,7 +46,12 @@ class TableRows:
         key: str = "rowid",
         columns: Sequence[str] = ("*",),
     ) -> None:
-        self.path = "" if callable(source) else os.path.abspath(os.fspath(source))
+        where = "TableRows"
+        path = "" if callable(source) else arguments.path(where, "source", source)
+        table = arguments.text(where, "table", table, bytes_max=_NAME_BYTES_MAX)
+        key = arguments.text(where, "key", key, bytes_max=_NAME_BYTES_MAX)
+        columns = arguments.texts(where, "columns", columns, fix='columns=["text"]')
+        self.path = os.path.abspath(path) if path else ""
         self._connect = source if callable(source) else None
         self._pid, self._connection = -1, None
         self._key, self._table = _quoted(key), _quoted(table)

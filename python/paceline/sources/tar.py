@@ -11,6 +11,7 @@ import tarfile
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from paceline import arguments
 from paceline.data_order import DataError
 from paceline.sources.files import Path, SharedFile, files_fingerprint, paths_of
 
@@ -27,7 +28,7 @@ class TarSamples:
         decode: Callable[[dict[str, Any]], Any] | None = None,
     ) -> None:
         self.files = paths_of(paths)
-        self._decode = decode
+        self._decode = arguments.callback("TarSamples", "decode", decode)
         self._handles = [SharedFile(path) for path in self.files]
         self._samples: list[tuple[int, str, Members]] = []  # file, key, members
         for which, path in enumerate(self.files):
