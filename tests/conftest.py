@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pytest
+
+CACHE = Path(__file__).resolve().parents[1] / "build" / "test-cache"
 
 # Files whose tests start many jobs or processes, wait for real outages, or train.
 LONG_FILES = {
@@ -35,7 +40,6 @@ LONG_FILES = {
 # Tests of these files that are in `make test` all the same: the core of what the file is about.
 SHORT_TESTS = {
     "test_a_killed_rank_goes_on_from_memory",
-    "test_a_lost_host_costs_a_fetch",
     "test_a_lost_node_is_replaced_and_goes_on_from_memory",
     "test_a_new_job_goes_on_from_storage",
     "test_flags_that_make_no_sense_are_refused_before_anything_starts",
@@ -45,9 +49,55 @@ SHORT_TESTS = {
     "test_workers_change_nothing_and_what_was_read_ahead_does_not_count",
 }
 
+# Tests of other files that are long all the same: each costs several starts of torch, or waits for
+# an outage, and what it is about is in `make test` by another test. A name with its parameters is
+# that case alone.
+LONG_TESTS = {
+    "test_a_claim_of_another_host_that_is_silent_is_taken_over",
+    "test_a_frozen_agent_does_not_keep_its_ranks_beyond_the_job",
+    "test_a_host_that_is_cut_off_loses_and_repeats_nothing",
+    "test_a_job_that_ends_while_a_node_is_silent_starts_no_agents_again[flags1]",
+    "test_a_new_keeper_goes_on_above_what_an_earlier_one_has_stored",
+    "test_a_node_that_freezes_counts_nothing_when_it_thaws",
+    "test_a_script_may_end_while_memory_is_still_being_found",
+    "test_a_table_of_any_database",
+    "test_a_world_that_shrinks_and_grows_reads_the_same_samples",
+    "test_an_import_is_a_checkpoint_like_any",
+    "test_another_process_may_save_after_a_close",
+    "test_byte_ranges_in_workers",
+    "test_dcp_loads_an_export_without_paceline",
+    "test_kills_at_random_leave_every_count_exact[2]",
+    "test_lines[]",
+    "test_parquet",
+    "test_ranks_save_and_others_load",
+    "test_row_30_an_agent_that_ran_out_of_memory_costs_no_save",
+    "test_shares_by_speed_leave_every_count_exact_over_kills",
+    "test_table",
+    "test_tar",
+    "test_the_last_save_of_a_script_that_ends_is_whole",
+    "test_they_come_back_from_memory",
+    "test_two_on_one_host_are_refused_and_one_after_the_other_is_not[False-False]",
+    "test_two_on_one_host_are_refused_and_one_after_the_other_is_not[False-True]",
+    "test_two_on_one_host_are_refused_and_one_after_the_other_is_not[True-True]",
+    "test_what_cannot_be_exported_is_said",
+    "test_workers_change_nothing_and_what_was_read_ahead_does_not_count[options4]",
+    "test_wrapped_models_are_the_same_to_it",
+}
+
+
+def pytest_configure() -> None:
+    """Starters learn lists of imports: into the checkout, and not into the user's cache."""
+    os.environ["XDG_CACHE_HOME"] = str(CACHE)
+
+
+def is_long(item: pytest.Item) -> bool:
+    names = {item.name, getattr(item, "originalname", item.name)}
+    if names & LONG_TESTS:
+        return True
+    return item.path.name in LONG_FILES and not names & SHORT_TESTS
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        name = getattr(item, "originalname", item.name)
-        if item.path.name in LONG_FILES and name not in SHORT_TESTS:
+        if is_long(item):
             item.add_marker(pytest.mark.long)

@@ -44,6 +44,8 @@ def _no_orphans(tmp_path: Path) -> Iterator[None]:
     Job.made.clear()
     yield
     orphans = [found for found in [job.end() for job in Job.made] if found]
+    for job in Job.made:
+        job.forget_memory()
     shutil.rmtree(runtime_dir(tmp_path), ignore_errors=True)
     assert not orphans, f"processes that outlived their job: {orphans}"
 

@@ -288,3 +288,8 @@ class Job:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         return orphans
+
+    def forget_memory(self) -> None:
+        """Removes what an ended job keeps in memory, as one that ended with exit code 11 does."""
+        if (self.run_dir / "job.json").exists():
+            shutil.rmtree(f"/dev/shm/paceline-{os.getuid()}/{self.card['id']}", ignore_errors=True)

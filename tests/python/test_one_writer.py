@@ -306,6 +306,8 @@ def end_master_of(run_dir: Path) -> None:
             continue
         if b"master" in command and str(run_dir).encode() in command:
             os.kill(int(entry.name), signal.SIGKILL)
+    job = json.loads((run_dir / "job.json").read_text())["id"]
+    shutil.rmtree(f"/dev/shm/paceline-{os.getuid()}/{job}", ignore_errors=True)
 
 
 def test_a_claim_of_another_host_that_is_silent_is_taken_over(tmp_path: Path) -> None:
