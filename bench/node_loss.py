@@ -109,6 +109,8 @@ def main() -> None:
     prepare()
     samples = Samples("node_loss")
     shape = ("--local-nodes", str(NODES), "--nproc-per-node", str(RANKS_EACH), "--spares", "1")
+    # The lost machine does not come back while the spare is timed.
+    shape = (*shape, "--replace-nodes", "off")
     flags = (*shape, "--run-dir", "{run_dir}", "--keep-warm", "30m")
     quick = ("--rdzv-conf", "last_call_timeout=1")
     names: list[str] = []

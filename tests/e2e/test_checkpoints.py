@@ -72,7 +72,7 @@ def test_a_killed_rank_goes_on_from_memory(job: Job, cut: list[str]) -> None:
 
 
 def test_a_lost_node_is_replaced_and_goes_on_from_memory(job: Job) -> None:
-    start(job, [*NODES, "--spares", "1"], "--cut", steps=300)
+    start(job, [*NODES, "--spares", "1", "--replace-nodes", "off"], "--cut", steps=300)
     before = job.until_stepping(4, beyond=20)
     job.kill_node(before[2]["node"])
     assert job.wait() == 0, job.stderr

@@ -15,6 +15,7 @@ from job import Job, eventually
 
 TWO = ["--standalone", "--nproc-per-node", "2"]
 NODES = ["--standalone", "--local-nodes", "2", "--nproc-per-node", "2"]
+LOSING = [*NODES, "--replace-nodes", "off"]
 
 
 def test_a_job_that_ends_well(job: Job) -> None:
@@ -68,7 +69,7 @@ def test_progress_refills_the_budget(job: Job) -> None:
 
 
 def test_a_lost_node_is_replaced_by_the_spare(job: Job) -> None:
-    job.start_steps([*NODES, "--spares", "1"], steps=600)
+    job.start_steps([*LOSING, "--spares", "1"], steps=600)
     before = job.until_stepping(4, beyond=5)
     lost = before[2]["node"]
     job.kill_node(lost)
@@ -82,7 +83,7 @@ def test_a_lost_node_is_replaced_by_the_spare(job: Job) -> None:
 
 
 def test_without_a_spare_the_world_shrinks(job: Job) -> None:
-    job.start_steps([*NODES, "--nnodes", "1:2"], steps=400)
+    job.start_steps([*LOSING, "--nnodes", "1:2"], steps=400)
     before = job.until_stepping(4, beyond=5)
     job.kill_node(before[2]["node"])
     after = eventually(lambda: (lambda r: r if set(r) == {0, 1} else None)(job.until_stepping(2)),
@@ -92,13 +93,23 @@ def test_without_a_spare_the_world_shrinks(job: Job) -> None:
 
 
 def test_at_the_minimum_it_waits_and_says_for_what(job: Job) -> None:
-    job.start_steps(NODES, steps=400)
+    job.start_steps(LOSING, steps=400)
     before = job.until_stepping(4, beyond=5)
     job.kill_node(before[2]["node"])
     status = eventually(
         lambda: (lambda s: s if s and s["job"]["phase"] == "waiting" else None)(job.status()),
         "the job waits")
     assert "node" in status["job"]["pending"]
+
+
+def test_a_lost_node_is_started_again(job: Job) -> None:
+    job.start_steps(NODES, steps=400)
+    lost = job.until_stepping(4, beyond=5)[2]["node"]
+    job.kill_node(lost)
+    job.until_event("node_lost")
+    job.until_stepping(4)
+    assert job.wait() == 0, job.stderr
+    assert [event["node"] for event in job.events("node_lost")] == [lost]
 
 
 def test_a_killed_agent_costs_no_step(job: Job) -> None:

@@ -72,6 +72,21 @@ def test_a_host_that_reboots_comes_back(hosts: list[Host]) -> None:
     assert len(boots) == 2
 
 
+def test_a_host_whose_processes_are_all_killed_comes_back(hosts: list[Host]) -> None:
+    """As when the kernel kills a cgroup for want of memory: the launcher alone lives."""
+    first, _, third = hosts
+    start(hosts, "--nnodes", "3")
+    old = until_training(first, 3, beyond=3)[third.name]["pid"]
+    assert third.job.launcher is not None
+    os.kill(third.job.agent_pid(third.name), signal.SIGSTOP)  # it must not see its rank die
+    for pid in third.pids():
+        if pid != third.job.launcher.pid:
+            os.kill(pid, signal.SIGKILL)
+    first.job.until_event("node_lost")
+    assert until_training(first, 3)[third.name]["pid"] != old
+    assert third.job.launcher.poll() is None
+
+
 @pytest.mark.parametrize(("grow", "state", "size"), [("now", "seated", 3), ("never", "spare", 2)])
 def test_a_host_that_comes_late(hosts: list[Host], grow: str, state: str, size: int) -> None:
     first, second, third = hosts

@@ -142,7 +142,9 @@ void Keeper::OnRanksCounted(Instant now, const RanksCounted& event, Actions* act
   if (event.placed > 0 && event.living == 0) {
     actions->push_back(ReportNodeGone{
         event.node, "lost its agent and all " + std::to_string(event.placed) + " ranks"});
-    if (!plan_.replace_nodes && !(plan_.is_whole_job && agents_.size() == 1)) {
+    // A host brings its own node back: nobody else can, and no other launcher is asked for it.
+    const bool stays_dead = plan_.is_whole_job && agents_.size() > 1 && !plan_.replace_nodes;
+    if (stays_dead) {
       agent.state = Child::State::kGone;
       agent.due = Instant::Max();
       return;

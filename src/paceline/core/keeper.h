@@ -5,14 +5,16 @@
 //
 // The idea: a dead agent is no dead node. Its ranks run on by themselves, so the launcher waits
 // `settle` and then counts them. Some live: only the agent is started again and it re-adopts them.
-// All are dead: the node is gone; the master is told (a witness that is faster than silence), and
-// the node stays dead unless replacing is on or it is this job's only node, because a job that can
-// never go on helps nobody. Nothing was placed there: an idle agent is simply started again.
-// An agent that left as it was told is not missed: the end of the job is on its way, and only if it
-// does not come is the agent started again, to ask. Children that die at once again and again are
-// started with a doubling delay. One that had come up and was killed from outside is no such child:
-// a kill says nothing about it. A master that ends well has nothing left to do: the job has ended,
-// and its journal says how, whether or not the launcher had connected by then.
+// All are dead: the node is gone, and the master is told (a witness that is faster than silence).
+// Where several nodes of one host are the whole job they stand for machines, so a dead one stays
+// dead unless replacing is on. Any other node is its host's own: its launcher starts the agent
+// again, and the master decides whether the node takes part. Nothing was placed there: an idle
+// agent is simply started again. An agent that left as it was told is not missed: the end of the
+// job is on its way, and only if it does not come is the agent started again, to ask. Children that
+// die at once again and again are started with a doubling delay. One that had come up and was
+// killed from outside is no such child: a kill says nothing about it. A master that ends well has
+// nothing left to do: the job has ended, and its journal says how, whether or not the launcher had
+// connected by then.
 //
 // The agents of a host that runs the master are started when it serves for the first time: dialled
 // earlier they would be refused and lose a tenth of a second to their pause.

@@ -97,6 +97,23 @@ TEST_F(KeeperTest, TheOnlyNodeOfAJobComesBack) {
   EXPECT_EQ(Names(keeper.Step(At(9050), RanksCounted{"a", 2, 0})), "gone:a agent:a ");
 }
 
+// As when the kernel kills a whole cgroup for want of memory: only the launcher lives. Other hosts
+// cannot bring the node back, and the job would wait for it for ever.
+TEST_F(KeeperTest, AHostOfSeveralBringsItsOwnNodeBack) {
+  plan_.has_master = false;
+  plan_.is_whole_job = false;
+  plan_.nodes = {"a"};
+  Keeper keeper(plan_);
+  keeper.Step(At(0), KeepStarted{});
+  keeper.Step(At(10), AgentUp{"a"});
+  EXPECT_EQ(Names(keeper.Step(At(9000), AgentExited{.node = "a", .was_killed = true})), "");
+  keeper.Step(At(9050), KeeperTimePassed{});
+  EXPECT_EQ(Names(keeper.Step(At(9050), RanksCounted{"a", 2, 0})), "gone:a agent:a ");
+  keeper.Step(At(9060), AgentUp{"a"});
+  keeper.Step(At(9100), AgentExited{.node = "a", .was_killed = true});
+  EXPECT_GE(keeper.NextDeadline(), At(9050) + plan_.timers.respawn_delay) << "starts are spaced";
+}
+
 TEST_F(KeeperTest, AnIdleAgentIsRestarted) {
   Keeper keeper = Started(plan_);
   keeper.Step(At(9000), AgentExited{"b"});
