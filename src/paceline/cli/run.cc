@@ -58,7 +58,11 @@ std::string Greeting(const PreparedRun& run) {
                 run.spec.job_id, " · ", nodes, nodes == 1 ? " node × " : " nodes × ",
                 run.spec.nproc_per_node, run.spec.nproc_per_node == 1 ? " rank" : " ranks",
                 run.spec.spares > 0 ? Concat(", ", run.spec.spares, " of them spare") : "", " · ",
-                run.dir.path);
+                run.dir.path,
+                run.dir.is_temporary
+                    ? "\nnote: neither this directory nor a home can be written, "
+                      "so a reboot loses the run directory; --run-dir names another"
+                    : "");
 }
 
 LauncherOptions LauncherFor(const PreparedRun& run, const RunRequest& request,

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <utility>
 
@@ -61,10 +62,32 @@ Problem Unusable(const std::string& path, const std::string& why) {
                  .fix = "paceline run --run-dir DIR …, with a DIR that you can write"};
 }
 
-std::string DefaultParent(const RunDirRequest& request, const Environment& environment) {
+bool IsPrivate(const std::string& path) {
+  struct stat found {};
+  return ::lstat(path.c_str(), &found) == 0 && S_ISDIR(found.st_mode) &&
+         found.st_uid == ::geteuid() && (found.st_mode & 077) == 0;
+}
+
+// "" if nothing can be made there. Another user may have taken the usual name.
+std::string TemporaryParent(const Environment& environment) {
+  const std::string usual =
+      Concat(LookupOr(environment, "TMPDIR", "/tmp"), "/paceline-runs-", ::geteuid());
+  if (::mkdir(usual.c_str(), 0700) == 0 || IsPrivate(usual)) return usual;
+  std::string made = usual + "-XXXXXX";
+  return ::mkdtemp(made.data()) == nullptr ? "" : made;
+}
+
+// "" if the user has no place of that kind, as in a container without a home or with a read-only
+// one.
+std::string LastingParent(const RunDirRequest& request, const Environment& environment) {
   if (request.is_cwd_writable && !request.cwd.empty()) return request.cwd + "/runs";
-  const std::string home = LookupOr(environment, "HOME", "/tmp");
-  return LookupOr(environment, "XDG_STATE_HOME", home + "/.local/state") + "/paceline/runs";
+  const std::string home = LookupOr(environment, "HOME", "");
+  const std::string state =
+      LookupOr(environment, "XDG_STATE_HOME", home.empty() ? "" : home + "/.local/state");
+  if (state.empty()) return "";
+  std::string parent = state + "/paceline/runs";
+  const bool is_usable = MakeDirs(parent, 0700).ok() && ::access(parent.c_str(), W_OK) == 0;
+  return is_usable ? parent : "";
 }
 
 bool HoldsJob(const std::string& path) {
@@ -167,7 +190,15 @@ std::string RunDirOfEntry(const std::string& text) {
 
 Result<RunDir> OpenRunDir(const RunDirRequest& request, const Environment& environment) {
   std::string path = request.wanted;
-  if (path.empty()) path = Concat(DefaultParent(request, environment), "/", request.job_id);
+  bool is_temporary = false;
+  if (path.empty()) {
+    std::string parent = LastingParent(request, environment);
+    is_temporary = parent.empty();
+    if (is_temporary) parent = TemporaryParent(environment);
+    if (parent.empty())
+      return Unusable(LookupOr(environment, "TMPDIR", "/tmp"), std::strerror(errno));
+    path = Concat(parent, "/", request.job_id);
+  }
   if (!path.starts_with("/")) path = Concat(request.cwd, "/", path);
   if (!request.resume) {
     if (absl::Status made = MakeDirs(path, 0700); !made.ok()) {
@@ -179,7 +210,7 @@ Result<RunDir> OpenRunDir(const RunDirRequest& request, const Environment& envir
   if (!lock.ok()) return lock.problem();
   if (Check problem = CheckUse(request, path)) return *problem;
   ::chmod(path.c_str(), 0700);
-  return RunDir{path, std::move(lock.value())};
+  return RunDir{path, std::move(lock.value()), is_temporary};
 }
 
 Result<std::string> OpenRuntimeDir(const Environment& environment) {

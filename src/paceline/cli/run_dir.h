@@ -36,8 +36,9 @@ Result<JobCard> ReadJobCard(const std::string& run_dir);
 std::string RunDirOfEntry(const std::string& text);
 
 struct RunDir {
-  std::string path;  // absolute
-  Fd lock;           // held by the launcher as long as it lives
+  std::string path;           // absolute
+  Fd lock;                    // held by the launcher as long as it lives
+  bool is_temporary = false;  // nothing else could be written: a reboot loses it
 };
 
 struct RunDirRequest {
@@ -48,8 +49,10 @@ struct RunDirRequest {
   bool resume = false;
 };
 
-// Makes the directory (0700) or, to resume, opens it, and takes its lock. Refused: another launcher
-// holds it, it holds a job and `resume` is not set, or none and it is set.
+// Without `wanted` the directory is in ./runs, else in the user's state directory, else in a
+// private one below $TMPDIR or /tmp. Makes the directory (0700) or, to resume, opens it, and takes
+// its lock. Refused: another launcher holds it, it holds a job and `resume` is not set, or none and
+// it is set.
 Result<RunDir> OpenRunDir(const RunDirRequest& request, const Environment& environment);
 
 // $PACELINE_RUNTIME_DIR | $XDG_RUNTIME_DIR/paceline | /tmp/paceline-<uid>, made with mode 0700 and
