@@ -9,6 +9,9 @@ torch is asked all the same, and its own error is what the user sees.
 With torchrun's --master-port P ranks see P as MASTER_PORT, but paceline's master listens there, and
 each world has a store of its own. So whoever asks for a store on port P, by env:// or by
 tcp://ADDRESS:P, gets that of this world.
+
+torch's server listens on all addresses of the host, without a password. A job of one host needs the
+loopback address alone, so there the server gets a socket that listens on no other.
 """
 
 import os
@@ -30,6 +33,9 @@ _PAUSE_S = 0.005
 _PAUSE_MAX_S = 0.1  # thousands of ranks ask one host
 _CONNECT_S = 1.0
 _PLACE_WORDS = 3  # of PACELINE_STORE
+_LOOPBACK = ("127.0.0.1", "localhost")
+_BACKLOG = 2048  # torch's own for its store
+_ARGUMENTS = ("host_name", "port", "world_size", "is_master")  # of torch's TCPStore, in its order
 
 
 def wait_until_served(host: str, port: int, timeout_s: float) -> bool:
@@ -60,6 +66,39 @@ def place_of(host: str, port: int, told: str) -> tuple[str, int]:
     return words[1], int(words[2])
 
 
+def loopback_listener(port: int) -> int | None:
+    """A socket for a server of this host alone: `loopback_listener(17001)` is its descriptor.
+
+    None when the port is in use, as by a server of this process that torch uses again.
+    """
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind(("127.0.0.1", port))
+            listener.listen(_BACKLOG)
+        except OSError:
+            return None
+        return listener.detach()
+
+
+def on_loopback(make: Callable[..., Any]) -> Callable[..., Any]:
+    """torch's TCPStore, but a server for 127.0.0.1 is not reached from elsewhere.
+
+    `on_loopback(TCPStore)(host_name="127.0.0.1", port=17001, world_size=2, is_master=True)`
+    """
+
+    def create(*given: Any, **named: Any) -> Any:
+        told = {**dict(zip(_ARGUMENTS, given, strict=False)), **named}
+        is_local = bool(told.get("is_master")) and told.get("host_name") in _LOOPBACK
+        if is_local and told.get("port") and "master_listen_fd" not in named:
+            listener = loopback_listener(int(told["port"]))
+            if listener is not None:
+                named["master_listen_fd"] = listener
+        return make(*given, **named)
+
+    return create
+
+
 def be_patient() -> None:
     """Make torch's store wait like this once torch is imported: `be_patient()`."""
     told = os.environ.get("PACELINE_STORE", "")
@@ -84,5 +123,8 @@ def be_patient() -> None:
             return original(hostname, port, rank, world_size, timeout, *rest, **named)
 
         setattr(module, _FUNCTION, create)
+        make_store: Callable[..., Any] | None = getattr(module, "TCPStore", None)
+        if make_store is not None:
+            vars(module)["TCPStore"] = on_loopback(make_store)
 
     when_imported(_MODULE, install)

@@ -7,6 +7,7 @@ import sys
 import threading
 import types
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -77,6 +78,43 @@ def test_children_without_the_wrapper_get_the_port_of_the_store(
     told = subprocess.run([sys.executable, "-c", "import os; print(os.environ['MASTER_PORT'])"],
                           capture_output=True, text=True, check=True)
     assert told.stdout == "17001\n"
+
+
+def listening_at(port: int) -> list[str]:
+    found: list[str] = []
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        for line in Path(table).read_text().splitlines()[1:]:
+            words = line.split()
+            address, _, at = words[1].rpartition(":")
+            if words[3] == "0A" and int(at, 16) == port:
+                found.append(address)
+    return found
+
+
+@pytest.mark.parametrize("libuv", [True, False])
+def test_the_store_of_one_host_is_not_reached_from_others(libuv: bool) -> None:
+    distributed = pytest.importorskip("torch.distributed")
+    make = store.on_loopback(distributed.TCPStore)
+    with listener() as probe:
+        port = probe.getsockname()[1]
+    server = make(host_name="127.0.0.1", port=port, world_size=1, is_master=True,
+                  timeout=timedelta(seconds=30), multi_tenant=True, use_libuv=libuv)
+    server.set("key", "value")
+    assert listening_at(port) == ["0100007F"]
+    client = make("127.0.0.1", port, None, False, timeout=timedelta(seconds=30))
+    assert client.get("key") == b"value"
+    again = make("127.0.0.1", port, 1, True, timeout=timedelta(seconds=30), multi_tenant=True,
+                 use_libuv=libuv)  # torch gives the same server
+    assert again.get("key") == b"value"
+
+
+def test_other_stores_are_made_as_torch_makes_them() -> None:
+    made: list[dict[str, Any]] = []
+    make = store.on_loopback(lambda *_given, **named: made.append(named))
+    make("10.0.0.1", 17001, 2, True)
+    make("127.0.0.1", 17001, 2, False)
+    make("127.0.0.1", 0, 2, True)
+    assert made == [{}, {}, {}]
 
 
 def test_a_release_without_that_function_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
