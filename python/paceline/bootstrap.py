@@ -21,7 +21,7 @@ import socket
 from dataclasses import asdict, dataclass
 from typing import NoReturn
 
-from paceline import errors, imports, progress, store
+from paceline import errors, imports, output, progress, store
 from paceline.entry import Entry, execute
 from paceline.launch import Launch
 from paceline.step_hooks import watch_steps
@@ -99,6 +99,7 @@ def cold_command(birth: Birth) -> list[str]:
 
 def _main() -> NoReturn:
     sys.path.pop(0)
+    output.outlive_a_full_disk()
     reconfigure = getattr(sys.stdout, "reconfigure", None)
     if reconfigure is not None:
         # To a file Python would keep the last prints of a killed rank in its buffer.

@@ -20,7 +20,7 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
-from paceline import bootstrap, imports, progress, spawn
+from paceline import bootstrap, imports, output, progress, spawn
 from paceline.entry import Entry
 from paceline.imports import ImportList
 from paceline.server import Server, Warmth, start_time
@@ -60,6 +60,8 @@ def main(arguments: list[str] | None = None) -> None:
         return
     with suppress(PermissionError):  # a group leader already: whoever started this did it
         os.setsid()
+    # Before anything is imported, because a logging handler keeps the stream that it found.
+    output.outlive_a_full_disk()
     tried: set[str] = set()
     server = _warm_up(post, tried)
     child = server.serve(lambda: bool(tried) and _has_new_modules(options, tried))

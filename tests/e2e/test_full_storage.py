@@ -110,3 +110,18 @@ def test_a_script_that_does_not_close_is_told_the_same(job: Job, small: Path) ->
     enlarge(small)
     assert resume(job).returncode == 0
     assert job.events("checkpoint_committed")[-1]["step"] == 4
+
+
+def test_a_rank_that_prints_outlives_a_full_disk_of_logs(job: Job, small: Path) -> None:
+    script = job.directory / "prints.py"
+    script.write_text(
+        "import sys\n"
+        "for _ in range(10_000):\n"
+        "    print('x' * 100)\n"
+        "print('y' * 100, file=sys.stderr)\n"
+        "open('done', 'w').close()\n")
+    job.start(["--standalone", "--nproc-per-node", "1", "--log-dir", str(small / "logs")],
+              [str(script)])
+    assert job.wait() == 0, job.stderr
+    assert (job.directory / "done").exists()
+    assert not job.events("rank_failed")

@@ -1,0 +1,61 @@
+"""stdout and stderr that do not end a rank when the disk is full.
+
+Ranks write to files of the run directory. On a full disk print() raises OSError, and a training
+that has lost nothing would die of its own log. So what finds no room is dropped and counted, and
+the count is written when there is room again. Errors of other kinds are raised as ever.
+"""
+
+import errno
+import io
+import sys
+from typing import Any, TextIO
+
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+
+
+class RoomyFile(io.FileIO):
+    """A file for writing: `RoomyFile(1)` is stdout's, and never raises for want of room."""
+
+    def __init__(self, fd: int) -> None:
+        super().__init__(fd, "wb", closefd=False)
+        self.bytes_dropped = 0
+
+    def write(self, data: Any, /) -> int:
+        """Write, or drop: `RoomyFile(1).write(b"text")` is 4 in both cases."""
+        size = memoryview(data).nbytes
+        try:
+            if self.bytes_dropped > 0:
+                note = f"[paceline: {self.bytes_dropped} bytes were dropped: the disk was full]\n"
+                super().write(note.encode())
+                self.bytes_dropped = 0
+            return super().write(data)
+        except OSError as error:
+            if error.errno not in _NO_ROOM:
+                raise
+            self.bytes_dropped += size
+            return size
+
+
+def outlive_a_full_disk() -> None:
+    """Exchange the files behind sys.stdout and sys.stderr: `outlive_a_full_disk()`."""
+    sys.stdout = sys.__stdout__ = _exchanged(sys.stdout)
+    sys.stderr = sys.__stderr__ = _exchanged(sys.stderr)
+
+
+def _exchanged(stream: TextIO) -> TextIO:
+    if type(stream) is not io.TextIOWrapper:
+        return stream  # somebody else's
+    try:
+        fd = stream.fileno()
+        stream.flush()
+    except (OSError, ValueError):
+        return stream
+    file = RoomyFile(fd)
+    is_unbuffered = isinstance(stream.buffer, io.RawIOBase)  # python -u
+    return io.TextIOWrapper(
+        file if is_unbuffered else io.BufferedWriter(file),  # type: ignore[type-var]
+        encoding=stream.encoding,
+        errors=stream.errors,
+        line_buffering=stream.line_buffering,
+        write_through=stream.write_through,
+    )
