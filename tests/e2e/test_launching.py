@@ -86,6 +86,26 @@ def test_the_same_command_typed_twice_makes_two_nodes(make_job: Callable[..., Jo
     assert len(set(names)) == 2
 
 
+def test_a_host_says_what_it_waits_for(make_job: Callable[..., Job]) -> None:
+    first, second = make_job("first"), make_job("second")
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        endpoint = f"127.0.0.1:{held.getsockname()[1]}"
+    script = write(first, "")
+    token = first.directory / "token"
+    token.touch(0o600)
+    token.write_text("a" * 64)
+    flags = ["--nnodes", "2", "--nproc-per-node", "1", "--rdzv-endpoint", endpoint,
+             "--token-file", str(token)]
+    second.start([*flags, "--rdzv-conf", "is_host=0"], script)
+    eventually(lambda: f"still waiting for the master at {endpoint}: " in second.stderr,
+               "the host that joins says so", job=second)
+    second.end()
+    first.start([*flags, "--rdzv-conf", "is_host=1"], script)
+    eventually(lambda: "waits for nodes: 1 of at least 2 are here" in first.stderr,
+               "the host of the master says so", job=first)
+
+
 def test_the_launchers_error_file_has_the_root_cause(job: Job) -> None:
     path = job.directory / "termination-log"
     job.env["TORCHELASTIC_ERROR_FILE"] = str(path)

@@ -118,8 +118,7 @@ int RunAttach(Invocation& invocation) {
         ShellWord(place->run_dir));
   }
   Narrator narrator(client, place->run_dir, **console, status.last_seq);
-  std::unique_ptr<StatusLine> status_line;
-  if (shown.has_live_line) status_line = std::make_unique<StatusLine>(client, **console);
+  auto status_line = std::make_unique<StatusLine>(client, **console, shown.has_live_line);
   const std::optional<int> left = Look(*place, narrator, leaving, out);
   status_line.reset();
   if (left.has_value()) {

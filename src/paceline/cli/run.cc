@@ -297,8 +297,9 @@ int RunRun(Invocation& invocation) {
   if (!launcher.ok()) return out.Fail(ProblemFrom(launcher.status()));
   auto narrator = std::make_unique<Narrator>(client, run.dir.path, **console, /*told_seq=*/0);
   std::unique_ptr<StatusLine> status_line;
-  if (shown.has_live_line) {
-    status_line = std::make_unique<StatusLine>(client, **console);
+  // Without a terminal one host asks for all: its log says what the job waits for.
+  if (shown.has_live_line || run.card.has_master) {
+    status_line = std::make_unique<StatusLine>(client, **console, shown.has_live_line);
   }
   const JobEnd end = (*launcher)->Run();
   status_line.reset();

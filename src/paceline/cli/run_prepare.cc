@@ -18,6 +18,8 @@
 #include "paceline/base/text.h"
 #include "paceline/cli/interpreter.h"
 #include "paceline/cli/own_address.h"
+#include "paceline/cli/text.h"
+#include "paceline/cli/wait_teller.h"
 #include "paceline/wire/control_client.h"
 #include "paceline/wire/route.h"
 #include "paceline/wire/spec_file.h"
@@ -181,6 +183,7 @@ class Preparation {
     const auto until = std::chrono::steady_clock::now() + kJoinTimeout;
     wire::Route route(join->address, run_.launch.relays, node);
     absl::Status status;
+    WaitTeller teller;
     for (bool has_told = false;; std::this_thread::sleep_for(kJoinPause)) {
       const wire::JoinString way{route.address(), join->ca_sha256, join->token};
       const Duration patience = run_.spec.timers.connect_timeout;
@@ -202,6 +205,10 @@ class Preparation {
       route.Failed();
       if (!has_told) input_.wait_note(Concat("waiting for the master at ", join->address, " …"));
       has_told = true;
+      if (teller.Take(agent::MonotonicNow(), /*is_waiting=*/true)) {
+        input_.wait_note(Concat("still waiting for the master at ", join->address, ": ",
+                                Visible(std::string(status.message()))));
+      }
     }
     if (!status.ok()) {
       return Failed(absl::IsUnavailable(status) ? "PL-E030" : "PL-E102",

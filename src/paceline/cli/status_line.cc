@@ -5,12 +5,15 @@
 
 #include <fmt/format.h>
 
+#include "paceline/agent/reactor.h"
 #include "paceline/base/text.h"
+#include "paceline/cli/text.h"
 
 namespace paceline::cli {
 namespace {
 
 constexpr std::chrono::milliseconds kEvery{500};
+constexpr std::chrono::milliseconds kEveryWithoutTerminal{2500};
 
 }  // namespace
 
@@ -32,8 +35,19 @@ std::string LiveLine(const wire::JobStatus& status) {
   return line;
 }
 
-StatusLine::StatusLine(wire::ControlClientOptions client, Console& console)
-    : options_(std::move(client)), console_(console) {
+std::string WaitOf(const absl::StatusOr<wire::JobStatus>& status) {
+  if (!status.ok()) {
+    return Concat("waiting for the master: ", std::string(status.status().message()));
+  }
+  if (!status->journal.empty() && status->journal != "ok") {
+    return Concat("ranks go on, but decisions wait until the journal is written: ",
+                  status->journal);
+  }
+  return status->phase == "running" || status->phase == "finished" ? "" : status->pending;
+}
+
+StatusLine::StatusLine(wire::ControlClientOptions client, Console& console, bool has_live_line)
+    : options_(std::move(client)), console_(console), has_live_line_(has_live_line) {
   options_.timeout = Duration::Seconds(1);
   thread_ = std::thread([this] { Follow(); });
 }
@@ -45,12 +59,13 @@ StatusLine::~StatusLine() {
   }
   wake_.notify_all();
   thread_.join();
-  console_.SetLiveLine("");
+  if (has_live_line_) console_.SetLiveLine("");
 }
 
 bool StatusLine::Pause() {
   std::unique_lock<std::mutex> lock(mutex_);
-  wake_.wait_for(lock, kEvery, [this] { return is_ending_; });
+  wake_.wait_for(lock, has_live_line_ ? kEvery : kEveryWithoutTerminal,
+                 [this] { return is_ending_; });
   return !is_ending_;
 }
 
@@ -58,8 +73,17 @@ void StatusLine::Follow() {
   wire::ControlClient client(options_);
   while (Pause()) {
     const absl::StatusOr<wire::JobStatus> status = client.GetStatus();
-    console_.SetLiveLine(status.ok() ? LiveLine(*status) : "waiting for the master");
+    if (has_live_line_) {
+      console_.SetLiveLine(status.ok() ? LiveLine(*status) : "waiting for the master");
+    }
+    TellWait(status);
   }
+}
+
+void StatusLine::TellWait(const absl::StatusOr<wire::JobStatus>& status) {
+  const std::string what = WaitOf(status);
+  if (!teller_.Take(agent::MonotonicNow(), !what.empty())) return;
+  console_.Narrate(Concat("paceline: ", Visible(what)));
 }
 
 }  // namespace paceline::cli
