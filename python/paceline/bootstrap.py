@@ -26,6 +26,7 @@ from paceline.entry import Entry, execute
 from paceline.launch import Launch
 from paceline.step_hooks import watch_steps
 
+_ARGUMENT_MAX = 100_000  # bytes; the kernel takes 128 KiB in one argument
 PORT_TAKEN_STATUS = 75  # EX_TEMPFAIL: nobody's fault, try again in a new world
 
 
@@ -94,7 +95,9 @@ def _port_is_free(port: int) -> bool:
 
 def cold_command(birth: Birth) -> list[str]:
     """The command line of a cold start with this interpreter."""
-    return [sys.executable, os.path.abspath(__file__), birth.to_json()]
+    text = birth.to_json()
+    pieces = [text[at:at + _ARGUMENT_MAX] for at in range(0, len(text), _ARGUMENT_MAX)]
+    return [sys.executable, os.path.abspath(__file__), *pieces]
 
 
 def _main() -> NoReturn:
@@ -104,7 +107,7 @@ def _main() -> NoReturn:
     if reconfigure is not None:
         # To a file Python would keep the last prints of a killed rank in its buffer.
         reconfigure(line_buffering=True)
-    birth = Birth.from_json(sys.argv[1])
+    birth = Birth.from_json("".join(sys.argv[1:]))
     begin(birth)
     raise SystemExit(0)
 

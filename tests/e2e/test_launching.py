@@ -86,6 +86,20 @@ def test_the_same_command_typed_twice_makes_two_nodes(make_job: Callable[..., Jo
     assert len(set(names)) == 2
 
 
+@pytest.mark.parametrize("warm", ["on", "off"])
+@pytest.mark.parametrize("count", [2, 6, 12])
+def test_arguments_are_as_long_as_the_kernel_takes(job: Job, warm: str, count: int) -> None:
+    arguments = ["x" * 120_000] * count
+    script = write(job, "import sys\nprint('total', sum(map(len, sys.argv[1:])))\n")
+    job.env["PACELINE_LAUNCH_WARM"] = warm
+    job.start(ONE, [*script, *arguments])
+    assert job.wait() == 0, job.stderr
+    assert f"total {120_000 * count}" in job.stdout
+    listed = json.loads(job.command("ps", "--all", "--json").stdout)["jobs"]
+    mine = [one for one in listed if one["id"] == job.card["id"]]
+    assert mine[0]["argv"][-count:] == arguments
+
+
 def test_a_host_says_what_it_waits_for(make_job: Callable[..., Job]) -> None:
     first, second = make_job("first"), make_job("second")
     with socket.socket() as held:

@@ -7,12 +7,12 @@
 #include "paceline/base/file_text.h"
 #include "paceline/base/json.h"
 #include "paceline/base/log.h"
+#include "paceline/model/job_file_limit.h"
 
 namespace paceline::agent {
 
 nlohmann::json ReadJson(const std::string& path) {
-  constexpr size_t kFileBytesMax = 64 << 10;
-  return ParseJson(ReadText(path, kFileBytesMax));
+  return ParseJson(ReadText(path, kJobFileBytesMax));
 }
 
 void SaveAgentJson(const AgentSetup& setup, Generation generation, uint32_t restart_count,

@@ -14,13 +14,13 @@
 #include "paceline/base/file_text.h"
 #include "paceline/base/json.h"
 #include "paceline/cli/text.h"
+#include "paceline/model/job_file_limit.h"
 
 namespace paceline::cli {
 namespace {
 
 using PlainJson = nlohmann::json;
 
-constexpr size_t kSmallFileBytesMax = 1 << 20;
 constexpr size_t kEnvironmentBytesMax = 4 << 20;
 constexpr std::string_view kJobVariable = "PACELINE_JOB_ID=";
 constexpr size_t kEntriesMax = 100'000;
@@ -32,9 +32,7 @@ constexpr Flag kJobFlags[] = {
      .help = "which job: its id or run directory; the running one by default"},
 };
 
-PlainJson ReadJson(const std::string& path) {
-  return ParseJson(ReadText(path, kSmallFileBytesMax));
-}
+PlainJson ReadJson(const std::string& path) { return ParseJson(ReadText(path, kJobFileBytesMax)); }
 
 std::string TextAt(const PlainJson& json, const char* key) {
   if (!json.is_object()) return "";

@@ -14,6 +14,7 @@
 #include "paceline/base/file_text.h"
 #include "paceline/base/json.h"
 #include "paceline/base/text.h"
+#include "paceline/model/job_file_limit.h"
 
 namespace paceline::cli {
 namespace {
@@ -21,8 +22,6 @@ namespace {
 using agent::JsonInt;
 using agent::JsonText;
 using nlohmann::json;
-
-constexpr size_t kCardBytesMax = 1 << 20;
 
 json ProcessJson(const agent::ProcessId& process) {
   return {{"pid", process.pid}, {"start_time", process.start_time_ticks}};
@@ -36,7 +35,7 @@ agent::ProcessId ProcessFrom(const json& object) {
 agent::ProcessId LivingMaster(int32_t pid, const std::string& job_id) {
   if (pid <= 0) return {};
   const agent::ProcessId process{pid, agent::StartTimeOf(pid)};
-  const std::string environment = ReadText(Concat("/proc/", pid, "/environ"), kCardBytesMax);
+  const std::string environment = ReadText(Concat("/proc/", pid, "/environ"), kJobFileBytesMax);
   const std::string wanted = Concat("PACELINE_JOB_ID=", job_id);
   const size_t at = environment.find(wanted);
   const bool is_ours = at != std::string::npos && (at == 0 || environment[at - 1] == '\0') &&
@@ -156,7 +155,7 @@ std::string FormatJobCard(const JobCard& card) {
 
 Result<JobCard> ReadJobCard(const std::string& run_dir) {
   const std::string path = run_dir + "/job.json";
-  const json text = ParseJson(ReadText(path, kCardBytesMax));
+  const json text = ParseJson(ReadText(path, kJobFileBytesMax));
   const bool is_card = text.is_object() && JsonText(text, "schema") == "paceline.job/1" &&
                        text.contains("master") && text["master"].is_object();
   if (!is_card) {
@@ -255,7 +254,7 @@ Check SaveJobCard(const JobCard& card, const std::string& run_dir, const std::st
 
 agent::ProcessId FindAgent(const std::string& run_dir, const std::string& node) {
   const json text =
-      ParseJson(ReadText(Concat(run_dir, "/nodes/", node, "/agent.json"), kCardBytesMax));
+      ParseJson(ReadText(Concat(run_dir, "/nodes/", node, "/agent.json"), kJobFileBytesMax));
   if (!text.is_object() || JsonText(text, "boot_id") != agent::BootId()) return {};
   const agent::ProcessId process = ProcessFrom(text);
   return agent::IsAlive(process) ? process : agent::ProcessId{};

@@ -20,6 +20,7 @@
 #include "paceline/cli/own_address.h"
 #include "paceline/cli/text.h"
 #include "paceline/cli/wait_teller.h"
+#include "paceline/model/job_file_limit.h"
 #include "paceline/wire/control_client.h"
 #include "paceline/wire/route.h"
 #include "paceline/wire/spec_file.h"
@@ -263,7 +264,7 @@ class Preparation {
     while (dir != nullptr) {
       const dirent* entry = ::readdir(dir.get());
       if (entry == nullptr) break;
-      const std::string text = ReadText(Concat(jobs, "/", entry->d_name), kSecretBytesMax * 16);
+      const std::string text = ReadText(Concat(jobs, "/", entry->d_name), kJobFileBytesMax);
       const std::string run_dir = RunDirOfEntry(text);
       if (run_dir.empty()) continue;
       auto card = ReadJobCard(run_dir);

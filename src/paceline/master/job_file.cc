@@ -4,13 +4,12 @@
 #include "paceline/base/json.h"
 #include "paceline/base/status_macros.h"
 #include "paceline/base/text.h"
+#include "paceline/model/job_file_limit.h"
 
 namespace paceline::master {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-constexpr size_t kJobFileBytesMax = 1u << 20;
 
 Json ReadJob(const std::string& run_dir) {
   return ParseJson(ReadText(run_dir + "/job.json", kJobFileBytesMax));

@@ -4,6 +4,7 @@
 
 #include "google/protobuf/util/json_util.h"
 #include "paceline/base/status_macros.h"
+#include "paceline/model/job_file_limit.h"
 #include "paceline/wire/from_proto.h"
 #include "paceline/wire/secret_file.h"
 
@@ -11,7 +12,7 @@ namespace paceline::wire {
 namespace {
 
 constexpr std::string_view kSchema = "paceline.spec/1";
-constexpr size_t kSpecBytesMax = 8u << 20;
+constexpr size_t kSpecBytesMax = kJobFileBytesMax;  // it holds the script's arguments, too
 
 absl::Status NotUtf8(std::string_view what) {
   return MakeStatus(absl::StatusCode::kInvalidArgument, std::string(what) + " is not UTF-8");
