@@ -63,6 +63,17 @@ def test_a_taken_port(job: Job) -> None:
     assert problem["code"] == "PL-E031"
 
 
+def test_a_foreign_program_is_not_taken_for_the_master(job: Job) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        problem = refusal(job, "--nnodes", "2", "--rdzv-endpoint", f"127.0.0.1:{port}",
+                          str(SCRIPTS / "steps.py"))
+    assert problem["code"] == "PL-E031"
+    assert "no job of yours" in problem["cause"]
+
+
 def test_an_open_address_without_encryption(job: Job) -> None:
     address = next((info[4][0] for info in socket.getaddrinfo(socket.gethostname(), None)
                     if not info[4][0].startswith("127.")), None)

@@ -247,6 +247,17 @@ class Preparation {
           .ca_sha256 = "",
           .token = std::string(Trimmed(ReadText(run_dir + "/token", kSecretBytesMax)))};
     }
+    // This host has the address and would run the master, but somebody listens there.
+    const bool is_stranger = !request_.is_master_host.has_value() &&
+                             request_.endpoint.has_value() &&
+                             IsOurs(OwnerOf(request_.endpoint->host));
+    if (is_stranger) {
+      return Problem{.code = "PL-E031",
+                     .what = "the master cannot listen on its address",
+                     .where = address_,
+                     .why = "another program listens there, and it is no job of yours",
+                     .fix = "choose another port, on all hosts"};
+    }
     return Problem{
         .code = "PL-E102",
         .what = Concat("joining the job at ", address_, " needs its token"),
