@@ -24,7 +24,9 @@ void FailureLimit::Refill(Bucket* bucket, Instant now) {
 bool FailureLimit::Take(const std::string& host, Instant now) {
   const std::lock_guard lock(mutex_);
   auto it = buckets_.find(host);
-  if (it == buckets_.end() && buckets_.size() >= kPeersMax) {
+  const bool is_sweep_due = !swept_ || now - *swept_ >= kSweepPause;
+  if (it == buckets_.end() && buckets_.size() >= kPeersMax && is_sweep_due) {
+    swept_ = now;
     // A full bucket says no more than no bucket.
     for (auto at = buckets_.begin(); at != buckets_.end();) {
       Refill(&at->second, now);

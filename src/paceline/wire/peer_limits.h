@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -31,6 +32,9 @@ class FailureLimit {
   static constexpr uint32_t kBurst = 20;
   static constexpr Duration kRefill = Duration::Seconds(3);  // one more failure may be explained
   static constexpr size_t kPeersMax = 4096;
+  // At least so long between two searches of a full table for peers that may leave it. Without this
+  // pause a flood of strangers makes the master walk the whole table at each failure.
+  static constexpr Duration kSweepPause = Duration::Seconds(1);
 
   // Counts one failure. False: too many of late. Of strangers that do not fit into the table, all
   // together have one bucket.
@@ -44,9 +48,10 @@ class FailureLimit {
   };
   static void Refill(Bucket* bucket, Instant now);
 
-  mutable std::mutex mutex_;  // guards both below
+  mutable std::mutex mutex_;  // guards all below
   std::map<std::string, Bucket> buckets_;
   Bucket others_;
+  std::optional<Instant> swept_;
 };
 
 class StreamLimit {
