@@ -1,8 +1,5 @@
 #include "paceline/base/json.h"
 
-template class nlohmann::basic_json<>;
-template class nlohmann::basic_json<nlohmann::ordered_map>;
-
 namespace paceline {
 
 nlohmann::json ParseJson(std::string_view text) {
