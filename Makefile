@@ -16,9 +16,12 @@ JOBS ?= $(shell nproc)
 # Python's tests at once: most of them wait for processes, so twice the cores.
 PYTEST_JOBS ?= $(shell expr 2 \* $$(nproc))
 
-# Which tests unit and pytest run: `test` those that are not long, `test-all` the long ones, and
-# `all` both. tests/conftest.py and the ctest label `long` say which are long.
+# Which tests build, unit and pytest are about: `test` those that are not long, `test-all` the long
+# ones, and `all` both. tests/conftest.py and the ctest label `long` say which are long.
 PART ?= all
+TARGETS_test := unit_tests
+TARGETS_test-all := all headers_alone
+TARGETS_all := all headers_alone
 CTEST_test := -LE long
 CTEST_test-all := -L long
 PYTEST_test := -m "not long"
@@ -32,8 +35,10 @@ REPORT := $(CURDIR)/build/report/$(PART)
 help:  ## this list
 	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
 
-test: setup  ## set-up, build, units, checks, a short swarm, Python tests that are not long
-	@$(MAKE) --no-print-directory build
+# .venv waits for the network, so the sanitized build goes on beside it. The wheel needs .venv.
+test: packages  ## set-up, build, units, checks, a short swarm, Python tests that are not long
+	@$(MAKE) --no-print-directory -j2 venv build PART=test
+	@$(MAKE) --no-print-directory wheel
 	@$(MAKE) --no-print-directory unit PART=test
 	@$(MAKE) --no-print-directory swarm SEEDS=300 LEASE_SEEDS=1500
 	@$(MAKE) --no-print-directory lint
@@ -42,7 +47,7 @@ test: setup  ## set-up, build, units, checks, a short swarm, Python tests that a
 	@echo "make test: all of it passed"
 
 test-all: setup  ## everything that `make test` leaves out: long tests, fuzz corpora, more seeds
-	@$(MAKE) --no-print-directory build
+	@$(MAKE) --no-print-directory build PART=test-all
 	@$(MAKE) --no-print-directory unit PART=test-all
 	@$(MAKE) --no-print-directory swarm SEED=301 SEEDS=1700 LEASE_SEED=1501 LEASE_SEEDS=8500
 	@$(MAKE) --no-print-directory pytest PART=test-all
@@ -65,10 +70,10 @@ venv:  ## .venv with torch and the tools
 wheel:  ## the wheel, built and installed into .venv
 	@tools/setup.sh wheel
 
-# Everything, and each header alone.
+# Everything, and each header alone; with PART=test only what `make test` runs.
 build: packages  ## C++ and its tests, under sanitizers (PRESET=dev, tsan, release, fuzz)
 	@test -e $(BUILD)/build.ninja || cmake --preset $(PRESET)
-	cmake --build $(BUILD) -j $(JOBS) --target all headers_alone
+	cmake --build $(BUILD) -j $(JOBS) --target $(TARGETS_$(PART))
 
 unit:  ## ctest: one binary a layer, and the checks of the tree
 	@rm -rf $(REPORT)/units $(REPORT)/units.xml; mkdir -p $(REPORT)

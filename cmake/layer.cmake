@@ -82,6 +82,9 @@ endfunction()
 # would cost them a third more time to compile than it saves (core_test without it: five times).
 set(PACELINE_COLD_LAYERS wire master agent client cli platform)
 
+# What ctest runs of the layers, without fuzz targets and benches.
+add_custom_target(unit_tests)
+
 # Layers that look into raw memory keep the checks of each pointer before its use (null, alignment,
 # size and type of what it points to). In the others such a pointer comes from a reference or from
 # the heap, where the address sanitizer finds the same mistakes, and without these checks they
@@ -126,13 +129,21 @@ function(add_layer layer)
   target_link_libraries(${layer}_links_alone PRIVATE
     $<LINK_LIBRARY:WHOLE_ARCHIVE,paceline_${layer}> paceline_options)
   add_test(NAME ${layer}_links_alone COMMAND ${layer}_links_alone)
+  add_dependencies(unit_tests ${layer}_links_alone)
 
   if(ARG_TESTS)
     add_executable(${layer}_test ${ARG_TESTS})
     target_link_libraries(${layer}_test PRIVATE
       paceline_${layer} ${private} ${test_deps} paceline_dep::gtest)
-    target_compile_options(${layer}_test PRIVATE ${extra})
+    # The code of a test is no subject of it: unoptimized, it compiles in half the time. The
+    # simulator's tests run whole swarms, and those of ckpt write much.
+    set(test_options ${extra})
+    if(NOT layer MATCHES "^(sim|ckpt)$")
+      list(APPEND test_options -O0)
+    endif()
+    target_compile_options(${layer}_test PRIVATE ${test_options})
     join_units(${layer}_test)
+    add_dependencies(unit_tests ${layer}_test)
     target_compile_definitions(${layer}_test PRIVATE
       PACELINE_TESTDATA_DIR="${CMAKE_CURRENT_SOURCE_DIR}/testdata")
     # One binary, two entries: what the first leaves out by its filter is all that the second runs.
