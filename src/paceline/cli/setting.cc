@@ -191,9 +191,10 @@ constexpr TimerRow kTimers[] = {
     {"timers.heartbeat_interval", &Timers::heartbeat_interval, false,
      "how often an agent reports; stretched in huge jobs, see budgets.heartbeats_per_second_max"},
     {"timers.lost_after", &Timers::lost_after, false,
-     "silence after which a node is lost; measured scheduling delay is added"},
+     "least silence after which a node is lost; it is waited for as long as going on without it "
+     "would cost, and measured scheduling delay is added"},
     {"timers.lost_after_max", &Timers::lost_after_max, false,
-     "bound of that silence with the measured delay"},
+     "longest silence of a node that is waited for, measured delay included"},
     {"timers.reattach_window", &Timers::reattach_window, true,
      "how long a new master waits for the nodes of the running world"},
     {"timers.join_window", &Timers::join_window, true,

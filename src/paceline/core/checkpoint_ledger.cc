@@ -363,6 +363,7 @@ std::optional<CheckpointFact> CheckpointLedger::NextFact(Instant now, const Chec
     return NextRestore(view);
   }
   if (!view.TakesWhatIsLeft()) complete_ = NewestSavedBy(*view.world, memories_);
+  NoteWhole(now);
   // A new master: ranks that have not restored yet keep the others from going on.
   const bool is_planned = plan_for_ == view.book.restore.generation || view.is_ending;
   if (!is_planned && HasHeardAll(*view.world)) Plan(view.book.restore, *view.world);

@@ -102,6 +102,9 @@ class CheckpointLedger {
   std::optional<SavedStep> newest_saved() const { return std::max(complete_, lost_at_end_); }
   // The newest step of which every image has its copies on other hosts.
   std::optional<SavedStep> replicated() const { return replication_.newest(); }
+  // When the job saved the newest step that it can go on from without that node's memory; only of
+  // steps in memory.
+  std::optional<Instant> SavedAtWithout(NodeId node, const World& world) const;
   // The step that is on its way to storage.
   std::optional<SavedStep> persisting() const {
     return persist_.has_value() ? std::optional(persist_->order.saved) : std::nullopt;
@@ -150,10 +153,13 @@ class CheckpointLedger {
   Instant DueAfter(const CheckpointView& view) const;
   void NoteFormerMaster(const CheckpointBook& book);
   bool HasSaved(const World& world) const;
+  void NoteWhole(Instant now);
 
   Memories memories_;
   std::optional<CheckpointTerms> terms_;
   std::optional<SavedStep> complete_;
+  // Steps that were whole in memory, and since when; oldest first, a few.
+  std::vector<std::pair<SavedStep, Instant>> whole_since_;
   std::optional<SavedStep> lost_at_end_;  // was whole while the job ended, and is no more
   std::optional<SavedStep> hold_;
   int64_t margin_ = 1;  // steps between the announcement of a hold and the held step

@@ -32,12 +32,14 @@ struct OneNode {
     link.last_heard = At(20'000);
     link.carried_out = Generation(1);
     link.running = true;
+    watch.saved_at = link.last_heard;  // no step is lost with it
   }
-  NodeView view() const { return {state, *state.Find(NodeId(1)), link}; }
+  NodeView view() const { return {state, *state.Find(NodeId(1)), link, watch}; }
   Verdict Judge(int64_t ms) const { return JudgeNode(view(), At(ms)); }
 
   JobState state;
   NodeLink link;
+  Watch watch;
 };
 
 // What a case changes; every combination of them is tried.
@@ -108,29 +110,75 @@ TEST(DetectorsTest, KeepTheirContractInEveryCase) {
   });
 }
 
-TEST(DetectorsTest, SilenceIsSuspectAfterTwoBeatsAndLostAfterASecond) {
+TEST(DetectorsTest, SilenceIsSuspectAfterTwoBeatsAndLostAfterTwoSeconds) {
   const OneNode node;
   EXPECT_EQ(node.Judge(20'499).kind, Kind::kHealthy);
   EXPECT_EQ(node.Judge(20'500).kind, Kind::kSuspect);
-  EXPECT_EQ(node.Judge(20'999).kind, Kind::kSuspect);
-  EXPECT_EQ(node.Judge(21'000).kind, Kind::kLost);
+  EXPECT_EQ(node.Judge(21'999).kind, Kind::kSuspect);
+  EXPECT_EQ(node.Judge(22'000).kind, Kind::kLost);
+  EXPECT_EQ(node.Judge(22'000).reason, "was silent for 2 s (limit 2 s)");
+}
+
+TEST(DetectorsTest, SilenceIsWaitedForAsLongAsGoingOnWouldCost) {
+  OneNode node;
+  node.watch.restart_took = Duration::Milliseconds(1'500);
+  node.watch.saved_at = At(16'000);
+  EXPECT_EQ(node.Judge(25'499).kind, Kind::kSuspect);
+  EXPECT_EQ(node.Judge(25'500).kind, Kind::kLost);
+  EXPECT_EQ(node.Judge(25'500).reason,
+            "was silent for 5.5 s (limit 5.5 s: going on without it costs 4 s of training and a "
+            "restart of 1.5 s)");
+  // The world began anew since, and so lost those steps already.
+  node.state.world_since = At(19'900);
+  EXPECT_EQ(node.Judge(22'000).kind, Kind::kLost);
+}
+
+TEST(DetectorsTest, SilenceIsWaitedForNoLongerThanTheMost) {
+  OneNode node;
+  node.watch.saved_at = At(1);
+  node.link.loop_delay = Duration::Seconds(1);
+  EXPECT_EQ(node.Judge(34'999).kind, Kind::kSuspect);
+  EXPECT_EQ(node.Judge(35'000).kind, Kind::kLost);
+}
+
+TEST(DetectorsTest, NothingIsLostWithASpareOrBeforeTheFirstStep) {
+  OneNode spare;
+  spare.watch.saved_at = At(1);
+  OneNode starts = spare;
+  spare.state.nodes[NodeId(1)].status = NodeState::Status::kSpare;
+  starts.state.phase = Phase::kStarting;
+  starts.state.phase_since = At(20'000);
+  for (const OneNode& node : {spare, starts}) {
+    EXPECT_EQ(node.Judge(21'999).kind, Kind::kSuspect);
+    EXPECT_EQ(node.Judge(22'000).kind, Kind::kLost);
+  }
 }
 
 TEST(DetectorsTest, AnAgentThatRunsLateIsGivenItsDelay) {
   OneNode node;
   node.link.loop_delay = Duration::Milliseconds(250);
-  EXPECT_EQ(node.Judge(21'999).kind, Kind::kSuspect);
-  EXPECT_EQ(node.Judge(22'000).kind, Kind::kLost);
+  EXPECT_EQ(node.Judge(22'999).kind, Kind::kSuspect);
+  EXPECT_EQ(node.Judge(23'000).kind, Kind::kLost);
 }
 
-TEST(DetectorsTest, ABrokenStreamIsGivenThreeTimesTheSilence) {
+TEST(DetectorsTest, AStreamThatBreaksWhileItsNodeIsHeardIsGivenThreeSeconds) {
   OneNode node;
+  node.watch.saved_at = At(1);  // whatever the steps are worth: the host itself has answered
   node.link.connection.reset();
   node.link.disconnected_at = At(20'000);
   EXPECT_EQ(node.Judge(22'999).kind, Kind::kSuspect);
   EXPECT_EQ(node.Judge(23'000).kind, Kind::kLost);
   node.link.gone = true;
   EXPECT_EQ(node.Judge(20'001).kind, Kind::kLost);
+}
+
+TEST(DetectorsTest, AStreamThatBreaksAfterSilenceIsSilence) {
+  OneNode node;
+  node.watch.saved_at = At(12'000);
+  node.link.connection.reset();
+  node.link.disconnected_at = At(25'000);
+  EXPECT_EQ(node.Judge(28'999).kind, Kind::kSuspect);
+  EXPECT_EQ(node.Judge(29'000).kind, Kind::kLost) << "9 s after it was heard";
 }
 
 TEST(DetectorsTest, ANewMasterWaitsForItsNodes) {
@@ -156,8 +204,8 @@ TEST(DetectorsTest, HeartbeatsOfManyNodesAreStretched) {
   JobSpec spec;
   spec.nodes_max = 10'000;
   EXPECT_EQ(HeartbeatInterval(spec), Duration::Seconds(1));
-  EXPECT_EQ(SilenceLimit(spec, Duration()), Duration::Seconds(4));
-  EXPECT_EQ(SilenceLimit(spec, Duration::Seconds(60)), spec.timers.lost_after_max);
+  EXPECT_EQ(SilenceLimitMin(spec, Duration()), Duration::Seconds(4));
+  EXPECT_EQ(SilenceLimitMin(spec, Duration::Seconds(60)), spec.timers.lost_after_max);
 }
 
 }  // namespace

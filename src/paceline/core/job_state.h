@@ -211,7 +211,10 @@ struct Watch {
   int64_t step = -1;       // highest absolute step heard of
   int64_t step_count = 0;  // highest hook count of the current world
   int64_t saved_step = -1;
-  Instant saved_at;     // when a rank told of it first
+  Instant saved_at;  // when a rank told of it first
+  // The last restart of the world, from its forming to its first step. Until one was seen: what a
+  // small model takes.
+  Duration restart_took = Duration::Seconds(1);
   std::string pending;  // what holds the next world
   CheckpointLedger checkpoints;
   bool awaits_storage = false;  // the job ends when its last checkpoint is in storage

@@ -95,7 +95,7 @@ TEST_F(LargeJob, OneSilentNodeAmongThousandsIsReplaced) {
       if (i != 7) told = Told(Beat(i));
     }
   }
-  EXPECT_LE(now_ - silent_since, Duration::Seconds(2));
+  EXPECT_LE(now_ - silent_since, Duration::Seconds(3));
   EXPECT_EQ(job_.state().Find(NodeId(7))->status, NodeState::Status::kLost);
   std::sort(told.begin(), told.end());
   EXPECT_EQ(std::adjacent_find(told.begin(), told.end()), told.end()) << "each once";
@@ -111,7 +111,7 @@ TEST(HeartbeatInterval, GrowsSoThatTheMasterHearsAtMostItsBudget) {
   EXPECT_EQ(HeartbeatInterval(spec), spec.timers.heartbeat_interval);
   spec.nodes_max = 10'000;
   EXPECT_EQ(HeartbeatInterval(spec), Duration::Seconds(1));
-  EXPECT_EQ(SilenceLimit(spec, Duration()), Duration::Seconds(4));
+  EXPECT_EQ(SilenceLimitMin(spec, Duration()), Duration::Seconds(4));
 }
 
 }  // namespace

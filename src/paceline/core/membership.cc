@@ -398,7 +398,7 @@ void DetectLosses(Turn& turn) {
   for (const NodeId id : watch.checks.Take(turn.now())) {
     const NodeState& node = *turn.state().Find(id);
     if (!node.IsMember()) continue;
-    const Verdict verdict = JudgeNode({turn.state(), node, turn.Link(id)}, turn.now());
+    const Verdict verdict = turn.Judge(node);
     watch.checks.Set(id, verdict.until);
     if (verdict.kind == Verdict::Kind::kLost) LoseNode(turn, node, verdict.reason, {});
     if (verdict.kind == Verdict::Kind::kStuck) FailStuckRank(turn, id, verdict.reason);

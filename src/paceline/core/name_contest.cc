@@ -16,10 +16,24 @@ struct Contest {
   const NodeState& node;
   const NodeLink& link;
   const NodeReport& report;
-  Duration limit;   // of silence
+  Duration limit;   // of silence: who asks is taken in after it
+  Duration proof;   // who was heard so long after another one had asked lives beside it
   Duration silent;  // so long
   bool same_host = false;
 };
+
+// A host with the address of the one before and another boot id is that host, rebooted: nothing of
+// the old one is alive, so its last beats are let pass and no more. Any other host may be a second
+// one of the same name, and waits until the first is taken for lost.
+Duration Limit(Turn& turn, const NodeState& node, const NodeLink& link, const NodeReport& report) {
+  const std::string& boot_id = link.registered ? link.boot_id : node.boot_id;
+  const bool is_rebooted = boot_id != report.boot_id && node.address == report.address;
+  if (is_rebooted) {
+    MARK("a rebooted host proves it by its address");
+    return SuspectAfter(turn.state().spec, link.loop_delay);
+  }
+  return SilenceLimit({turn.state(), node, link, turn.watch()});
+}
 
 Contest Look(Turn& turn, const NodeReport& report, const NodeState& node) {
   const NodeLink& link = turn.Link(node.id);
@@ -28,7 +42,8 @@ Contest Look(Turn& turn, const NodeReport& report, const NodeState& node) {
   return {.node = node,
           .link = link,
           .report = report,
-          .limit = SilenceLimit(turn.state().spec, link.loop_delay),
+          .limit = Limit(turn, node, link, report),
+          .proof = SilenceLimitMin(turn.state().spec, link.loop_delay),
           .silent = std::max(Duration(), turn.now() - link.last_heard),
           .same_host = boot_id == report.boot_id};
 }
@@ -49,14 +64,14 @@ bool IsHeld(const Contest& contest, ConnectionId asking) {
   return contest.silent < contest.limit;
 }
 
-// True: the one who has the name was heard the limit and more after this one had first asked.
+// True: the one who has the name was heard long after this one had first asked.
 bool IsOutlived(NodeLink& link, const Contest& contest, Instant now) {
   const NodeReport& report = contest.report;
   for (const Rival& rival : link.rivals) {
     if (rival.agent_incarnation != report.agent_incarnation || rival.boot_id != report.boot_id) {
       continue;
     }
-    return link.last_heard - rival.since >= contest.limit;
+    return link.last_heard - rival.since >= contest.proof;
   }
   if (link.rivals.size() == kRivalsMax) link.rivals.erase(link.rivals.begin());
   link.rivals.push_back({report.agent_incarnation, report.boot_id, now});

@@ -293,6 +293,9 @@ bool NoteAdvance(Turn& turn) {
       if (rank.step >= 0 && (step < 0 || rank.step < step)) step = rank.step;
     }
   }
+  if (state.world->restart_count > 0) {
+    turn.watch().restart_took = turn.now() - state.world_since;
+  }
   turn.Emit(WorldRunning{.generation = state.world->generation, .step = step}, {state.world_seq});
   return true;
 }

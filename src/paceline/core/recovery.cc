@@ -125,7 +125,7 @@ const NodeState* OpenFate(Turn& turn, std::string* reason) {
   for (const Seat& seat : turn.state().last_world.seats) {
     const NodeState* node = turn.state().Find(seat.node);
     if (node->status != Status::kSeated) continue;
-    const Verdict verdict = JudgeNode({turn.state(), *node, turn.Link(seat.node)}, turn.now());
+    const Verdict verdict = turn.Judge(*node);
     if (verdict.kind == Verdict::Kind::kHealthy) continue;
     *reason = verdict.reason;
     return node;
@@ -274,7 +274,7 @@ std::vector<Candidate> Candidates(Turn& turn) {
     if (node.status != Status::kSpare && node.status != Status::kSeated) continue;
     const NodeLink& link = turn.Link(id);
     if (!link.connection) continue;
-    const Verdict verdict = JudgeNode({turn.state(), node, link}, turn.now());
+    const Verdict verdict = turn.Judge(node);
     if (verdict.kind == Verdict::Kind::kSuspect || verdict.kind == Verdict::Kind::kLost) continue;
     candidates.push_back({.node = id,
                           .name = node.name,

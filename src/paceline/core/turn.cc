@@ -84,10 +84,14 @@ void Turn::Say(Note::Level level, std::string text) {
   actions_.notes.push_back({level, std::move(text)});
 }
 
+Verdict Turn::Judge(const NodeState& node) {
+  return JudgeNode({state(), node, Link(node.id), watch()}, now_);
+}
+
 void Turn::Rewatch(NodeId node) {
   const NodeState* known = state().Find(node);
   if (known == nullptr) return;
-  const Verdict verdict = JudgeNode({state(), *known, Link(node)}, now_);
+  const Verdict verdict = Judge(*known);
   const bool healthy =
       verdict.kind == Verdict::Kind::kHealthy || verdict.kind == Verdict::Kind::kSuspect;
   watch().checks.NoLaterThan(node, healthy ? verdict.until : now_);

@@ -13,6 +13,7 @@
 
 #include "paceline/base/instant.h"
 #include "paceline/core/action.h"
+#include "paceline/core/detect/detector.h"
 #include "paceline/core/job_state.h"
 #include "paceline/core/record.h"
 
@@ -39,6 +40,9 @@ class Turn {
   RecordSeq Emit(Fact fact, std::vector<RecordSeq> causes = {});
   void Do(Effect effect) { actions_.effects.push_back(std::move(effect)); }
   void Say(Note::Level level, std::string text);
+
+  // What the detectors say of this node now.
+  Verdict Judge(const NodeState& node);
 
   // Judges one node's link anew and brings the next detector pass forward when needed.
   void Rewatch(NodeId node);

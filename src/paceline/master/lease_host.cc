@@ -57,6 +57,8 @@ std::string DataSetJson(const DataSetView& view) {
 absl::StatusOr<std::unique_ptr<LeaseHost>> LeaseHost::Start(Options options) {
   std::unique_ptr<LeaseHost> host(new LeaseHost);
   LeaseHost* const raw = host.get();
+  host->silence_patience_ =
+      std::max(Duration(), options.silence_max - wire::LeaseServer::kSilenceMax);
   StoredLeases stored;
   ASSIGN_OR_RETURN(host->journal_,
                    LeaseJournal::Open({.path = options.path, .refuses = options.refuses}, &stored));
@@ -84,7 +86,8 @@ absl::StatusOr<std::unique_ptr<LeaseHost>> LeaseHost::Start(Options options) {
        .broken =
            [raw](wire::LeaseServer::LinkId link, bool is_silent) {
              LogInfo("lease_link_broken", {{"link", link}, {"silent", is_silent}});
-             const Duration patience = is_silent ? Duration() : LeaseBook::kLinkPatience;
+             const Duration patience =
+                 is_silent ? raw->silence_patience_ : LeaseBook::kLinkPatience;
              raw->book_.LinkBroken(wire::LeaseServer::Now(), link, patience);
            },
        .round = [raw] { return raw->Round(); }});

@@ -16,6 +16,7 @@
 #include "absl/status/statusor.h"
 #include "paceline/data/lease_book.h"
 #include "paceline/master/lease_journal.h"
+#include "paceline/model/job_spec.h"
 #include "paceline/wire/credentials.h"
 #include "paceline/wire/lease_server.h"
 
@@ -32,6 +33,9 @@ class LeaseHost {
     std::string listen;  // HOST:0
     bool is_insecure = false;
     wire::ServerCredentials credentials;
+    // What a silent agent's processes have leased waits so long for them. When the world goes on
+    // without them, its newer ranks get it at once.
+    Duration silence_max = Timers().lost_after_max;
     std::function<bool()> refuses = {};  // for tests: LeaseJournal::Options
   };
   static absl::StatusOr<std::unique_ptr<LeaseHost>> Start(Options options);
@@ -56,6 +60,7 @@ class LeaseHost {
 
   LeaseBook book_;  // of the server's thread, as all below
   LeaseActions actions_;
+  Duration silence_patience_;        // after the link was cut for its silence
   std::deque<LeaseAnswer> waiting_;  // for facts to be durable
   uint64_t facts_ = 0;
   uint64_t durable_ = 0;

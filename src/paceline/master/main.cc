@@ -218,7 +218,8 @@ class Master {
                                           {.path = options.run_dir + "/data.db",
                                            .job = spec.job.job_id,
                                            .is_insecure = options.insecure,
-                                           .credentials = credentials}));
+                                           .credentials = credentials,
+                                           .silence_max = spec.job.timers.lost_after_max}));
     loop.SetLeases(leases_.get());
     loop.Begin(spec.job, records, options.resumes);
     RETURN_IF_ERROR(WriteMasterAddress(options.run_dir, spec.job.job_id,

@@ -24,10 +24,11 @@ struct Timers {
   // An agent reports this often; the master stretches it so that it hears at most
   // Budgets::heartbeats_per_second_max in all.
   Duration heartbeat_interval = Duration::Milliseconds(250);
-  // Silence after which a node is lost. The core adds the scheduling delays it has measured, up to
-  // lost_after_max.
-  Duration lost_after = Duration::Seconds(1);
-  Duration lost_after_max = Duration::Seconds(10);
+  // Silence after which a node is lost: as long as going on without it would cost (the steps that
+  // are done again, and the restart), at least lost_after. Scheduling delays that were measured are
+  // added, and all of it is at most lost_after_max.
+  Duration lost_after = Duration::Seconds(2);
+  Duration lost_after_max = Duration::Seconds(15);
   // A new master waits this long for the nodes of the running world to attach again.
   Duration reattach_window = Duration::Seconds(5);
   // Once the minimum is there, the first world waits this long for more nodes, up to the maximum.

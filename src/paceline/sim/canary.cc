@@ -9,6 +9,7 @@ constexpr std::string_view kLossOfMemory[] = {"reboot"};
 constexpr std::string_view kStorageRefuses[] = {"full_storage"};
 constexpr std::string_view kShortWorlds[] = {"crash_rank"};
 constexpr std::string_view kLossOfTheMaster[] = {"reboot_master_host"};
+constexpr std::string_view kSilences[] = {"freeze_node", "partition_two_way", "blinking_link"};
 constexpr std::string_view kTwice[] = {"signals_twice"};
 constexpr std::string_view kStorageUnseen[] = {"storage_outage", "stalled_storage"};
 
@@ -26,6 +27,8 @@ constexpr CanaryEntry kCanaries[] = {
     {Canary::kForgetRecord, "forget_record", "a new master misses the newest record"},
     {Canary::kClockRunsBack, "clock_runs_back", "the master's time starts before its journal ends"},
     {Canary::kHoldExits, "hold_exits", "a rank that was killed stays"},
+    {Canary::kHastySilence, "hasty_silence", "a silent node is given up whatever that costs",
+     kSilences},
     {Canary::kWildClock, "wild_clock", "a delay depends on what no seed controls"},
     {Canary::kRestartInterval, "restart_interval", "each world counts the interval anew",
      kShortWorlds},

@@ -25,6 +25,7 @@ enum class Canary {
   kForgetRecord,         // a restarted master misses the last durable record
   kClockRunsBack,        // the master's time may start before its journal ends
   kHoldExits,            // a rank that was told to end stays
+  kHastySilence,         // the master gives a silent node up as soon as it may
   kWildClock,            // a step depends on something that no seed controls
   kForgetHold,           // an agent does not tell its ranks what has to stay
   kMixSteps,             // a rank restores what is there, not what was decided

@@ -14,6 +14,12 @@ constexpr Instant kWallEpoch = Instant::FromNanoseconds(1'700'000'000'000'000'00
 constexpr Duration kFullDiskRetry = Duration::Milliseconds(250);
 constexpr uint64_t kDroppedRecord = 7;  // for the canary
 
+JobSpec SubmittedSpec(const Options& options) {
+  JobSpec spec = options.spec;
+  if (options.canary == Canary::kHastySilence) spec.timers.lost_after_max = spec.timers.lost_after;
+  return spec;
+}
+
 }  // namespace
 
 // What the real master does: its start plus monotonic progress. The start is the wall clock or the
@@ -42,7 +48,7 @@ void Master::Start() {
   }
   world_.trace().Add(started_at_, "master", "start", incarnation_);
   world_.MasterRestored();
-  if (durable_.empty()) Step(core::JobSubmitted{world_.options().spec});
+  if (durable_.empty()) Step(core::JobSubmitted{SubmittedSpec(world_.options())});
   Step(core::MasterStarted{incarnation_});
   world_.MasterIsUp();
 }

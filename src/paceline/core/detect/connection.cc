@@ -1,5 +1,7 @@
 // No stream: the agent died, or it has not come back to a new master yet. Its ranks may be well.
 
+#include <algorithm>
+
 #include "paceline/core/detect/detectors.h"
 
 namespace paceline::core {
@@ -18,11 +20,16 @@ Verdict JudgeConnection(const NodeView& view, Instant now) {
     }
     return {Verdict::Kind::kSuspect, lost_at, "has not come back to the new master yet"};
   }
-  const Duration limit = SilenceLimit(view.state.spec, view.link.loop_delay) * kDisconnectedFactor;
-  const Instant lost_at = view.link.disconnected_at + limit;
+  const Instant broken_at = view.link.disconnected_at;
+  const Duration loop_delay = view.link.loop_delay;
+  Instant lost_at = broken_at + DisconnectedLimit(SilenceLimitMin(view.state.spec, loop_delay));
+  // A stream that broke after a silence broke because of it: the network swallows everything.
+  const bool is_silence =
+      broken_at - view.link.last_heard >= SuspectAfter(view.state.spec, loop_delay);
+  if (is_silence) lost_at = std::max(lost_at, view.link.last_heard + SilenceLimit(view));
   if (now >= lost_at) {
     return {Verdict::Kind::kLost, Instant::Max(),
-            "lost its connection and did not come back within " + ToString(limit)};
+            "lost its connection and did not come back within " + ToString(lost_at - broken_at)};
   }
   return {Verdict::Kind::kSuspect, lost_at, "lost its connection"};
 }

@@ -31,6 +31,7 @@ struct NodeView {
   const JobState& state;
   const NodeState& node;
   const NodeLink& link;
+  const Watch& watch;
 };
 
 struct Detector {

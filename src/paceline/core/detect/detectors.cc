@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "paceline/core/detect/loss_cost.h"
+
 namespace paceline::core {
 
 Verdict JudgeHeartbeat(const NodeView& view, Instant now);
@@ -16,6 +18,13 @@ constexpr std::array<Detector, 3> kDetectors = {{
     {"connection", JudgeConnection},
     {"start", JudgeStart},
 }};
+
+Duration Limit(const JobSpec& spec, Duration loop_delay, Duration cost) {
+  const Duration least =
+      std::max(spec.timers.lost_after, HeartbeatInterval(spec) * kHeartbeatsMissedMin);
+  const Duration most = std::max(least, spec.timers.lost_after_max);
+  return std::min(std::max(least, cost) + loop_delay * kLoopDelayFactor, most);
+}
 
 int Severity(Verdict::Kind kind) {
   switch (kind) {
@@ -50,11 +59,17 @@ Duration HeartbeatInterval(const JobSpec& spec) {
   return std::max(spec.timers.heartbeat_interval, least);
 }
 
-Duration SilenceLimit(const JobSpec& spec, Duration loop_delay) {
-  const Duration base =
-      std::max(spec.timers.lost_after, HeartbeatInterval(spec) * kHeartbeatsMissedMin);
-  const Duration most = std::max(base, spec.timers.lost_after_max);
-  return std::min(base + loop_delay * kLoopDelayFactor, most);
+Duration SilenceLimitMin(const JobSpec& spec, Duration loop_delay) {
+  return Limit(spec, loop_delay, Duration());
+}
+
+Duration SilenceLimit(const NodeView& view) {
+  return Limit(view.state.spec, view.link.loop_delay, CostOfLoss(view).total());
+}
+
+Duration SuspectAfter(const JobSpec& spec, Duration loop_delay) {
+  const Duration beats = HeartbeatInterval(spec) * kHeartbeatsSuspect;
+  return std::min(SilenceLimitMin(spec, loop_delay), beats + loop_delay * kLoopDelayFactor);
 }
 
 }  // namespace paceline::core

@@ -23,5 +23,6 @@ std::unique_ptr<Check> MakeGraceKept();
 std::unique_ptr<Check> MakeBounded();
 std::unique_ptr<Check> MakeNoOrphans();
 std::unique_ptr<Check> MakeSilenceNoticed();
+std::unique_ptr<Check> MakeSilenceWaitedFor();
 
 }  // namespace paceline::sim

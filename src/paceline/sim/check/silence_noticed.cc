@@ -50,11 +50,11 @@ class SilenceNoticed final : public Check {
   }
 
  private:
-  // A stream may stay whole for almost the limit before it breaks, and then it is given three more.
-  // A new master first waits for the nodes that it has not heard yet.
+  // A stream may stay whole for almost the limit before it breaks, and is given some time then. A
+  // new master first waits for the nodes that it has not heard yet.
   static Duration Bound(const JobSpec& spec) {
     const Duration limit = std::max(spec.timers.lost_after_max, spec.timers.lost_after);
-    return std::max(limit * (1 + core::kDisconnectedFactor), spec.timers.reattach_window) + kSlack;
+    return std::max(limit + core::DisconnectedLimit(limit), spec.timers.reattach_window) + kSlack;
   }
 };
 

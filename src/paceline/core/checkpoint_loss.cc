@@ -1,0 +1,49 @@
+// What of the job's memory outlives the loss of one node.
+
+#include <algorithm>
+#include <iterator>
+#include <vector>
+
+#include "paceline/core/checkpoint_ledger.h"
+
+namespace paceline::core {
+namespace {
+
+// Arenas hold an image for a few saves; older steps are only there as copies.
+constexpr size_t kWholeStepsMax = 8;
+
+World WithoutNode(const World& world, NodeId node) {
+  World rest = world;
+  std::erase_if(rest.seats, [node](const Seat& seat) { return seat.node == node; });
+  uint32_t first_rank = 0;
+  for (Seat& seat : rest.seats) {
+    seat.first_rank = first_rank;
+    first_rank += seat.rank_count;
+  }
+  return rest;
+}
+
+}  // namespace
+
+void CheckpointLedger::NoteWhole(Instant now) {
+  if (!complete_.has_value()) return;
+  if (!whole_since_.empty() && whole_since_.back().first >= *complete_) return;
+  whole_since_.emplace_back(*complete_, now);
+  if (whole_since_.size() <= kWholeStepsMax) return;
+  // The newest step with copies on other hosts stays, however old it is.
+  const bool is_copied = whole_since_.front().first == replicated();
+  whole_since_.erase(is_copied ? std::next(whole_since_.begin()) : whole_since_.begin());
+}
+
+std::optional<Instant> CheckpointLedger::SavedAtWithout(NodeId node, const World& world) const {
+  const World rest = WithoutNode(world, node);
+  if (rest.seats.empty() || whole_since_.empty()) return std::nullopt;
+  Memories memories = memories_;
+  memories.reports.erase(node);
+  for (auto step = whole_since_.rbegin(); step != whole_since_.rend(); ++step) {
+    if (PlanFromMemory(rest, memories, step->first).has_value()) return step->second;
+  }
+  return std::nullopt;
+}
+
+}  // namespace paceline::core

@@ -1,0 +1,23 @@
+#include "paceline/core/detect/loss_cost.h"
+
+#include <algorithm>
+
+namespace paceline::core {
+
+LossCost CostOfLoss(const NodeView& view) {
+  const JobState& state = view.state;
+  if (state.phase != Phase::kRunning || !state.IsSeated(view.node.id)) return {};
+  // A new world goes on from where this one began, or from what was saved since: by the
+  // Checkpointer, or by the script, if it told of it.
+  const Watch& watch = view.watch;
+  Instant restorable_at = std::max(state.world_since, watch.saved_at);
+  if (state.checkpoints.committed.has_value()) {
+    restorable_at = std::max(restorable_at, state.checkpoints.committed_at);
+  }
+  const auto in_memory = watch.checkpoints.SavedAtWithout(view.node.id, *state.world);
+  if (in_memory.has_value()) restorable_at = std::max(restorable_at, *in_memory);
+  return {.redo = std::max(Duration(), view.link.last_heard - restorable_at),
+          .restart = watch.restart_took};
+}
+
+}  // namespace paceline::core
