@@ -23,6 +23,7 @@ from typing import NoReturn
 
 from paceline import errors, imports, output, progress, store
 from paceline.entry import Entry, execute
+from paceline.file_hooks import watch_files
 from paceline.launch import Launch
 from paceline.step_hooks import watch_steps
 
@@ -69,7 +70,9 @@ def begin(birth: Birth) -> None:
             session.count_step,
             session.hook_installed,
             first=learner.write if learner is not None else None,
+            began_at=session.began_at,
         )
+        watch_files(session.file_saved)
         if learner is not None:
             learner.write_at_exit()
         session.entered()

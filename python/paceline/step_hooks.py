@@ -22,9 +22,14 @@ Hook = Callable[[object, object, object], None]
 
 
 def step_hooks(
-    report: Callable[[], None], first: Callable[[], None] | None = None
+    report: Callable[[], None],
+    first: Callable[[], None] | None = None,
+    began_at: Callable[[int], None] | None = None,
 ) -> tuple[Hook, Hook]:
     """The two hooks, before and after a step: `before, after = step_hooks(session.count_step)`.
+
+    `began_at` gets the optimizer's own step before this attempt's first, when the optimizer has
+    one: a script that loads its optimizer's state goes on from there.
 
     They run in every step of every optimizer, so they are closures over plain lists: a class would
     take twice the time.
@@ -47,7 +52,7 @@ def step_hooks(
             state[1] = 1
 
     def after(optimizer: object, _args: object, _kwargs: object) -> None:
-        nonlocal iteration, first
+        nonlocal iteration, first, began_at
         state = find(id(optimizer))
         if state is None:
             return
@@ -56,6 +61,11 @@ def step_hooks(
             return
         if state[0] == iteration:
             iteration += 1
+            if began_at is not None:
+                then_at, began_at = began_at, None
+                own = _own_step(optimizer)
+                if own > 0:
+                    then_at(own - 1)
             report()
             if first is not None:
                 then, first = first, None
@@ -63,6 +73,17 @@ def step_hooks(
         state[0] = iteration
 
     return before, after
+
+
+def _own_step(optimizer: Any) -> int:
+    """How many steps the optimizer has made by its own count; 0: it does not count."""
+    try:
+        for state in optimizer.state.values():
+            if "step" in state:
+                return int(state["step"])
+    except Exception:  # an optimizer of the script's own: its state may be anything
+        return 0
+    return 0
 
 
 def _is_nested(optimizer: object) -> bool:
@@ -86,12 +107,15 @@ def watch_steps(
     installed: Callable[[], None],
     *,
     first: Callable[[], None] | None = None,
+    began_at: Callable[[int], None] | None = None,
 ) -> None:
     """Call `report` after every training step, and `first` after the first, once torch is there.
 
+    `began_at`: see `step_hooks`.
+
     Example: `watch_steps(session.count_step, session.hook_installed)`.
     """
-    before, after = step_hooks(report, first)
+    before, after = step_hooks(report, first, began_at)
 
     def then(module: ModuleType) -> None:
         pre: Callable[[Any], object] = module.register_optimizer_step_pre_hook

@@ -40,7 +40,7 @@ class Ticket:
 
         Raises `CheckpointError` with the reason when it never will, because nothing keeps the save
         or because the level failed, and `TimeoutError` after `timeout` seconds. None
-        and infinity are no limit.
+        and infinity are no limit. The bytes of a GPU are always waited for.
         """
         arguments.one_of("Ticket.wait", "level", level, LEVELS)
         timeout = arguments.timeout("Ticket.wait", timeout)

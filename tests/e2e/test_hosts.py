@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -55,6 +56,19 @@ def test_a_host_that_is_cut_off_comes_back(hosts: list[Host]) -> None:
 
 def test_a_host_that_nobody_hears_comes_back(hosts: list[Host]) -> None:
     cut_and_mend(hosts, hosts[2].mute, hosts[2].unmute)
+
+
+def test_a_host_that_is_silent_for_seconds_is_waited_for(hosts: list[Host]) -> None:
+    """The script tells of no checkpoint, so to go on without the host would cost ten seconds."""
+    first, _, third = hosts
+    start(hosts, "--nnodes", "2:3", script=Job.steps_script(first.job.state, 3_000))
+    before = until_training(first, 3, beyond=1_000)[third.name]
+    third.link("down")
+    time.sleep(4)
+    third.link("up")
+    after = until_training(first, 3, beyond=before["step"] + 900)[third.name]
+    assert after["pid"] == before["pid"]
+    assert not first.job.events("node_lost") and len(first.job.events("world_formed")) == 1
 
 
 def test_a_host_that_reboots_comes_back(hosts: list[Host]) -> None:

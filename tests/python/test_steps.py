@@ -118,6 +118,22 @@ elif kind == "absolute":
         train(optimizer, 1)
         pl.step(n, loss=0.25 * n)
     pl.saved(105)
+elif kind == "resumed":
+    optimizer = torch.optim.AdamW(params, lr=0.1)
+    train(torch.optim.SGD(params, lr=0.1), 1) if len(sys.argv) > 2 else None
+    for p in params:
+        optimizer.state[p] = {"step": torch.tensor(40.0), "exp_avg": torch.zeros_like(p),
+                              "exp_avg_sq": torch.zeros_like(p)}
+    train(optimizer, 3)
+elif kind == "files":
+    import io, torch.distributed.checkpoint as dcp
+    from safetensors.torch import save_file
+    torch.save({"a": params[0]}, io.BytesIO())
+    torch.save({"a": params[0]}, "one.pt")
+    torch.save({"a": params[0]}, f=__import__("pathlib").Path("two.pt"))
+    save_file({"a": params[0].detach()}, "three.safetensors")
+    dcp.save({"a": params[0]}, checkpoint_id="four")
+    print(torch.load("two.pt")["a"].shape)
 elif kind == "workers":
     data = torch.utils.data.TensorDataset(torch.ones(8, 2))
     optimizer = torch.optim.SGD(params, lr=0.1)
@@ -169,7 +185,8 @@ def test_steps_reach_the_page_from_an_unmodified_script(
     got = torched.run("script", "train.py", kind)
     assert (got.status, got.spawned["how"]) == (0, "fork"), (got.err, got.spawned)
     slot = torched.slot()
-    assert (slot["step"], slot["step_count"], slot["flags"]) == (steps, steps, 2), got.err
+    flags = 6 if kind == "two" else 2  # AdamW counts its own steps
+    assert (slot["step"], slot["step_count"], slot["flags"]) == (steps, steps, flags), got.err
     assert 0 < slot["entered_monotonic_ns"] < slot["first_step_monotonic_ns"]
     assert slot["first_step_monotonic_ns"] <= slot["last_step_monotonic_ns"]
     if kind != "compiled":  # torch says there that it leaves its profiler out
@@ -188,6 +205,22 @@ def test_absolute_steps_loss_and_checkpoint(torched: Starter) -> None:
     slot = torched.slot()
     assert (slot["step"], slot["loss"], slot["saved_step"]) == (106, 26.5, 105)
     assert slot["flags"] == 3
+
+
+def test_steps_go_on_from_the_step_of_a_loaded_optimizer(torched: Starter) -> None:
+    got = torched.run("script", "train.py", "resumed")
+    slot = torched.slot()
+    assert (slot["step"], slot["step_count"], slot["flags"]) == (43, 3, 6), got.err
+    # The first optimizer that steps says where the training was.
+    got = torched.run("script", "train.py", "resumed", "late")
+    slot = torched.slot()
+    assert (slot["step_count"], slot["flags"]) == (slot["step"], 2), got.err
+
+
+def test_checkpoints_that_a_script_writes_to_a_path_are_counted(torched: Starter) -> None:
+    got = torched.run("script", "train.py", "files")
+    assert got.status == 0, got.err
+    assert torched.slot()["saved_files"] == 4, "not the one into memory"
 
 
 def test_threads_are_set_after_the_fork(torched: Starter) -> None:

@@ -80,7 +80,8 @@ RankReport ReportOf(const SlotReading& reading) {
   report.local_rank = static_cast<uint32_t>(reading.local_rank);
   report.pid = static_cast<int32_t>(reading.pid);
   report.step_count = static_cast<int64_t>(reading.step_count);
-  if ((reading.flags & kSlotStepIsAbsolute) != 0) report.step = reading.step;
+  if ((reading.flags & (kSlotStepIsAbsolute | kSlotStepIsOwn)) != 0) report.step = reading.step;
+  report.saved_files = static_cast<uint32_t>(reading.saved_files);
   report.saved_step = reading.saved_step;
   report.has_loss = !std::isnan(reading.loss);
   if (report.has_loss) report.loss = reading.loss;

@@ -20,7 +20,9 @@ void BindSession(nanobind::module_& module) {
       .def("step", &Session::Step, nanobind::arg("step"),
            nanobind::arg("loss") = client::kLossUnknown)
       .def("count_step", &Session::CountStep)
+      .def("began_at", &Session::BeganAt, nanobind::arg("step"))
       .def("saved", &Session::Saved, nanobind::arg("step"))
+      .def("file_saved", &Session::FileSaved)
       .def("entered", &Session::Entered)
       .def("hook_installed", &Session::HookInstalled)
       .def("failed", &Session::Failed)

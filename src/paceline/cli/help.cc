@@ -53,8 +53,8 @@ std::string HelpOfAll(const OutputOptions& options) {
   out += "\nflags of every command\n" + FlagLines(GlobalFlags(), HelpWidth(options));
   out +=
       "\nexit codes: 0 done, 1 training failed, 2 usage, 3 control plane unreachable,\n"
-      "  4 not authorised, 5 findings, 10 stopped with state saved, 93 do not requeue,\n"
-      "  124 wait timed out, 130/143 signals\n"
+      "  4 not authorised, 5 findings, 10 stopped with state saved,\n"
+      "  11 last step not in storage, 93 do not requeue, 124 wait timed out, 130/143 signals\n"
       "start with: paceline run --nproc-per-node 2 train.py\n";
   return out;
 }

@@ -59,6 +59,16 @@ void Session::CountStep() {
          slot_->loss.load(kRelaxed));
 }
 
+void Session::BeganAt(int64_t step) {
+  const uint64_t flags = slot_->flags.load(kRelaxed);
+  const bool is_late = slot_->step_count.load(kRelaxed) > 0;
+  if (step < 0 || is_late || (flags & kSlotStepIsAbsolute) != 0) return;
+  slot_->step.store(step, kRelaxed);
+  slot_->flags.store(flags | kSlotStepIsOwn, kRelease);
+}
+
+void Session::FileSaved() { slot_->saved_files.fetch_add(1, kRelease); }
+
 void Session::Saved(int64_t step) {
   if (step > slot_->saved_step.load(kRelaxed)) slot_->saved_step.store(step, kRelease);
 }

@@ -35,8 +35,13 @@ class Session {
   // One more step is done since this process started. Ignored once Step was used: the script knows
   // better.
   void CountStep();
+  // The optimizer's own step was `step` when this attempt began: steps are counted on from there.
+  // Ignored after Step, and after the first step.
+  void BeganAt(int64_t step);
   // A checkpoint of step `step` is complete.
   void Saved(int64_t step);
+  // The script has written a checkpoint to a path by itself.
+  void FileSaved();
   // The script begins; torch's hook is in place; the script failed (returns the time); the store's
   // port is taken.
   void Entered();

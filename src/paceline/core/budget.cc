@@ -211,6 +211,8 @@ void AddWitness(JobState& state, const RankFailed& fact) {
 void Refill(JobState& state, const ProgressMade& fact) {
   BudgetState& budget = state.budget;
   ForgetStreak(state);
+  // Who fails in the same way at the same step comes no further by writing a file before.
+  if (!fact.evidence.empty()) return;
   budget.step_count_max = 0;
   // A failure that comes back at its old step was not overcome by steps before it.
   if (fact.step < 0 || fact.step > budget.last_failure_step + 1) budget.same_failure_count = 0;

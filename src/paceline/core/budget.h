@@ -6,9 +6,14 @@
 // of failures, and a script with a bug never gets past its second. So failures are counted since
 // the last progress, and progress is a new highest step:
 //   - absolute steps told by pl.step(n): higher than ever before;
+//     (the optimizer's own step, which its checkpoint holds, counts as such a step)
 //   - steps counted by the optimizer hook, which start at 0 in every attempt: more than in any
 //     failed attempt since the last progress;
 //   - no steps at all: kQuietProgress of undisturbed running.
+// A script that saves and resumes by itself tells nothing. What shows that its attempts come
+// further is a checkpoint that a rank finished, and training for much longer than a restart takes.
+// Both are weaker: they forgive failures of different kinds, but not the same failure at the same
+// step of the attempt.
 // The same failure (equal fingerprint at an equal step) three times, or five failures of any kind,
 // without progress: stop. A given --max-restarts replaces all this by a hard cap on charged
 // failures, as torchrun's. What is nobody's fault (a taken port, a lost node) is never charged.
@@ -28,6 +33,9 @@ inline constexpr uint32_t kUnlikeFailuresExtra = 2;
 inline constexpr uint32_t kPortTakenMax = 5;
 inline constexpr size_t kFailureNodesMax = 4;
 inline constexpr Duration kQuietProgress = Duration::Seconds(600);
+// Training for so many times as long as a restart takes, and at least so long, is progress.
+inline constexpr int kLongAttemptRestarts = 10;
+inline constexpr Duration kLongAttemptMin = Duration::Seconds(60);
 
 // Its text says that a peer went away: another rank probably failed first.
 bool LooksLikeCascade(const ExitCause& cause);

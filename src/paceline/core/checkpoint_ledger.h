@@ -105,6 +105,9 @@ class CheckpointLedger {
   // When the job saved the newest step that it can go on from without that node's memory; only of
   // steps in memory.
   std::optional<Instant> SavedAtWithout(NodeId node, const World& world) const;
+  // A step became whole in memory at this moment, and `world` can go on from it although `joiners`
+  // have nothing of it yet.
+  bool CanMoveTo(const World& world, const std::vector<NodeId>& joiners, Instant now) const;
   // The step that is on its way to storage.
   std::optional<SavedStep> persisting() const {
     return persist_.has_value() ? std::optional(persist_->order.saved) : std::nullopt;

@@ -1,4 +1,5 @@
-// What of the job's memory outlives the loss of one node.
+// What of the job's memory a world of other nodes could go on from: without one that is lost, or
+// with more that join.
 
 #include <algorithm>
 #include <iterator>
@@ -11,6 +12,8 @@ namespace {
 
 // Arenas hold an image for a few saves; older steps are only there as copies.
 constexpr size_t kWholeStepsMax = 8;
+// Reports of nodes come in such a time, and training goes on meanwhile.
+constexpr Duration kJustSaved = Duration::Milliseconds(200);
 
 World WithoutNode(const World& world, NodeId node) {
   World rest = world;
@@ -33,6 +36,19 @@ void CheckpointLedger::NoteWhole(Instant now) {
   // The newest step with copies on other hosts stays, however old it is.
   const bool is_copied = whole_since_.front().first == replicated();
   whole_since_.erase(is_copied ? std::next(whole_since_.begin()) : whole_since_.begin());
+}
+
+bool CheckpointLedger::CanMoveTo(const World& world, const std::vector<NodeId>& joiners,
+                                 Instant now) const {
+  if (whole_since_.empty() || now - whole_since_.back().second > kJustSaved) return false;
+  Memories memories = memories_;
+  for (const NodeId node : joiners) {
+    // A spare may tell nothing. In the world it has an address, and fetches what it needs.
+    CheckpointReport& report = memories.reports[node];
+    if (report.place.empty()) report.place = "joiner " + ToString(node);
+    if (report.address.empty()) report.address = report.place;
+  }
+  return PlanFromMemory(world, memories, whole_since_.back().first).has_value();
 }
 
 std::optional<Instant> CheckpointLedger::SavedAtWithout(NodeId node, const World& world) const {

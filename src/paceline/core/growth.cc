@@ -15,6 +15,8 @@ constexpr uint32_t kDoublingsMax = 8;
 constexpr Duration kSavesApart = Duration::Seconds(10);
 // How often it is looked whether ranks have gone on; a new step alone is no reason to look.
 constexpr Duration kLookAtSteps = Duration::Milliseconds(100);
+// A script may write to a temporary name and rename the file when it is whole.
+constexpr int64_t kStepsAfterFile = 2;
 
 // From when on a spare may join the world.
 Instant EligibleAt(const JobState& state, const NodeState& node) {
@@ -71,6 +73,29 @@ bool HaveAllSaved(Turn& turn) {
   return true;
 }
 
+// Every step is in memory, and the grown world can have all of it: to grow now costs a restart and
+// no step.
+bool IsAllInMemory(Turn& turn, const Joiners& joiners) {
+  Watch& watch = turn.watch();
+  if (!watch.checkpoints.newest_in_memory().has_value()) return false;
+  World grown = *turn.state().world;
+  grown.seats = NumberSeats(PlanSeats(grown.seats, joiners.all, turn.state().NextBounds()));
+  if (watch.checkpoints.CanMoveTo(grown, joiners.new_nodes, turn.now())) return true;
+  watch.grow_at = std::min(watch.grow_at, turn.now() + kLookAtSteps);
+  return false;
+}
+
+// The script wrote a checkpoint by itself, its ranks have trained on since, so that it is complete
+// under its last name, and an earlier attempt was seen to go on from such a one.
+bool HasWrittenFile(Turn& turn) {
+  const JobState& state = turn.state();
+  Watch& watch = turn.watch();
+  if (!state.has_resumed || watch.filed_at <= state.growth.at) return false;
+  if (watch.step_count >= watch.filed_step_count + kStepsAfterFile) return true;
+  watch.grow_at = std::min(watch.grow_at, turn.now() + kLookAtSteps);
+  return false;
+}
+
 void DecideGrowth(Turn& turn, const Joiners& joiners, size_t size, const std::string& why) {
   const JobState& state = turn.state();
   MARK("world grows");
@@ -115,22 +140,36 @@ bool NoteGrowth(Turn& turn) {
     DecideGrowth(turn, joiners, size, "a node joined, and --grow now throws steps away for it");
     return true;
   }
+  const NodeState& node = *state.Find(joiners.new_nodes.front());
+  if (IsAllInMemory(turn, joiners)) {
+    MARK("a node joins from memory");
+    DecideGrowth(turn, joiners, size,
+                 "each step is in memory, so none is done twice for " + node.name);
+    return true;
+  }
   if (!state.growth.pending) {
-    const NodeState& node = *state.Find(joiners.new_nodes.front());
     turn.Emit(GrowthPlanned{.node = node.id,
                             .name = node.name,
                             .saved_step = watch.saved_step,
-                            .reason = watch.saved_step < 0
+                            .reason = watch.saved_step < 0 && !state.has_resumed
                                           ? "joins at the next world, or after the first "
                                             "checkpoint that the script tells of"
                                           : "joins after the next checkpoint"},
               {node.cause});
     return true;
   }
+  if (HasWrittenFile(turn)) {
+    MARK("a node joins after a file of the script");
+    DecideGrowth(turn, joiners, size,
+                 "the script has written a checkpoint since " + node.name +
+                     " came, and was seen "
+                     "to go on from one");
+    return true;
+  }
   if (watch.saved_step <= state.growth.saved_step || !HaveAllSaved(turn)) return false;
   DecideGrowth(turn, joiners, size,
                "the checkpoint of step " + std::to_string(watch.saved_step) +
-                   " is newer than the arrival of " + state.NameOf(joiners.new_nodes.front()));
+                   " is newer than the arrival of " + node.name);
   return true;
 }
 

@@ -3,10 +3,11 @@
 // When does a world take in a node that joined while it trains? Docs: docs/guides/growth.md.
 //
 // Growing restarts every rank, so all steps since the last checkpoint are done again. The default
-// waits for a checkpoint that is newer than the node's arrival: then nearly nothing is lost. A job
-// that tells of no checkpoint waits for ever, or until the world has to be formed anew for another
-// reason, which takes joiners for nothing. A node that keeps coming and going waits longer each
-// time.
+// takes a node in when that costs nothing: each step is in memory, or a checkpoint is newer than
+// the node's arrival. A file that the script writes by itself counts when an earlier attempt was
+// seen to go on from one. A job without all these waits until the world has to be formed anew for
+// another reason, which takes joiners for nothing. A node that keeps coming and going waits longer
+// each time.
 
 #include "paceline/core/turn.h"
 

@@ -151,14 +151,15 @@ struct StateFolder {
     state.incident = Incident{};
     state.decision = PendingDecision{};
     state.growth = PlannedGrowth{};
-    state.progress_in_world = false;
+    state.progress_in_world = state.evidence_in_world = false;
     state.finished_count = 0;
     state.waiting_for.clear();
     SetPhase(state, record, Phase::kStarting);
   }
 
-  void operator()(const WorldRunning&) {
+  void operator()(const WorldRunning& fact) {
     if (!state.world) return;  // in a damaged journal only; whoever trains has a world
+    if (state.world->restart_count > 0 && fact.began_at > 0) state.has_resumed = true;
     state.port_taken_count = 0;
     state.last_incident = Incident{};
     SetPhase(state, record, Phase::kRunning);
@@ -182,19 +183,20 @@ struct StateFolder {
     state.world->restart_count = state.restart_count;
     state.last_world.restart_count = state.restart_count;
     state.budget.charged_failures += static_cast<uint32_t>(restarts);
-    state.progress_in_world = false;
+    state.progress_in_world = state.evidence_in_world = false;
     SetPhase(state, record, Phase::kStarting);
   }
 
   void operator()(const ProgressMade& fact) {
     state.step_max = std::max(state.step_max, fact.step);
-    state.progress_in_world = true;
+    (fact.evidence.empty() ? state.progress_in_world : state.evidence_in_world) = true;
     Refill(state, fact);
   }
 
   void operator()(const GrowthPlanned& fact) {
     if (state.growth.pending) return;
-    state.growth = {.pending = true, .saved_step = fact.saved_step, .seq = record.seq};
+    state.growth = {
+        .pending = true, .saved_step = fact.saved_step, .at = record.at, .seq = record.seq};
   }
 
   void operator()(const WaitBegan& fact) { state.waiting_for = fact.reason; }

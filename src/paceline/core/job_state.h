@@ -91,6 +91,7 @@ struct PendingDecision {
 struct PlannedGrowth {
   bool pending = false;
   int64_t saved_step = -1;  // a checkpoint newer than this lets the nodes in
+  Instant at;               // and so does a file of the script that was finished later
   RecordSeq seq;
   bool operator==(const PlannedGrowth&) const = default;
 };
@@ -118,7 +119,9 @@ struct JobState {
   PlannedGrowth growth;
   CheckpointBook checkpoints;
   uint32_t finished_count = 0;     // seats whose node was lost after its ranks had exited with 0
-  bool progress_in_world = false;  // ProgressMade was recorded for this world
+  bool progress_in_world = false;  // ProgressMade was recorded for this world, by its steps,
+  bool evidence_in_world = false;  // or by other evidence
+  bool has_resumed = false;        // some attempt went on from a step of an earlier one
   int64_t step_max = -1;           // highest step known to be reached when last recorded
   std::string waiting_for;
   Duration stop_grace;
@@ -208,8 +211,11 @@ struct Watch {
   uint32_t running_seats = 0;
   uint32_t stepping_seats = 0;
   uint32_t done_seats = 0;
-  int64_t step = -1;       // highest absolute step heard of
-  int64_t step_count = 0;  // highest hook count of the current world
+  int64_t step = -1;             // highest absolute step heard of
+  int64_t step_count = 0;        // highest hook count of the current world
+  uint32_t saved_files = 0;      // most that a rank of the current world wrote
+  Instant filed_at;              // when a rank told that it wrote one more,
+  int64_t filed_step_count = 0;  // and its steps by then
   int64_t saved_step = -1;
   Instant saved_at;  // when a rank told of it first
   // The last restart of the world, from its forming to its first step. Until one was seen: what a

@@ -26,25 +26,46 @@ RankFailed Failure(const JobState& state, NodeId node, const RankReport& rank) {
           .cause = rank.exit};
 }
 
+Duration LongAttempt(const Watch& watch) {
+  return std::max(kLongAttemptMin, watch.restart_took * kLongAttemptRestarts);
+}
+
+// What shows, beside steps, that this attempt came further than those that failed; empty: nothing.
+std::string OtherEvidence(const JobState& state, const Watch& watch, Instant now) {
+  if (watch.saved_files > 0) return "a rank finished a checkpoint";
+  if (state.phase != Phase::kRunning) return "";
+  const Duration trained = now - state.phase_since;
+  if (watch.step_count > 0 && trained >= LongAttempt(watch)) {
+    return "it trained for " + ToString(trained) + ", much longer than a restart takes";
+  }
+  return "";
+}
+
 bool NoteProgress(Turn& turn) {
   const JobState& state = turn.state();
   const Watch& watch = turn.watch();
   if (!state.world || state.progress_in_world) return false;
-  const bool first_try =
-      state.world->restart_count == 0 && state.budget.failures_without_progress == 0;
-  if (first_try) return false;
   const bool failed = state.budget.failures_without_progress > 0;
-  if (watch.step > state.step_max) {
-    turn.Emit(ProgressMade{.step = watch.step, .step_count = watch.step_count}, {state.world_seq});
+  const bool first_try = state.world->restart_count == 0 && !failed;
+  if (first_try) return false;
+  const auto emit = [&](int64_t step, std::string evidence) {
+    turn.Emit(
+        ProgressMade{.step = step, .step_count = watch.step_count, .evidence = std::move(evidence)},
+        {state.world_seq});
     return true;
-  }
-  if (watch.step >= 0 || !failed) return false;
-  const bool counted_more = watch.step_count > state.budget.step_count_max;
-  const bool quiet = watch.step_count == 0 && state.phase == Phase::kRunning &&
-                     turn.now() - state.phase_since >= kQuietProgress;
-  if (!counted_more && !quiet) return false;
-  turn.Emit(ProgressMade{.step = -1, .step_count = watch.step_count}, {state.world_seq});
-  return true;
+  };
+  if (watch.step > state.step_max) return emit(watch.step, "");
+  if (!failed) return false;
+  const bool is_counted = watch.step < 0;  // steps of the attempt are all that is known
+  if (is_counted && watch.step_count > state.budget.step_count_max) return emit(-1, "");
+  const bool is_quiet = is_counted && watch.step_count == 0 && state.phase == Phase::kRunning &&
+                        turn.now() - state.phase_since >= kQuietProgress;
+  if (is_quiet) return emit(-1, "");
+  if (state.evidence_in_world) return false;
+  std::string evidence = OtherEvidence(state, watch, turn.now());
+  if (evidence.empty()) return false;
+  MARK("a script that tells nothing makes progress");
+  return emit(watch.step, std::move(evidence));
 }
 
 // A failure of a world that is being, or was just, replaced. Only the first one is charged; a later
@@ -125,9 +146,15 @@ void TakeRank(Turn& turn, NodeId node, const RankReport& rank) {
   Watch& watch = turn.watch();
   const bool was_known = known != link.ranks.end();
   if (was_known && known->second.saved_step != rank.saved_step) watch.dirty = true;
-  link.ranks[rank.local_rank] = rank;
   watch.step = std::max(watch.step, rank.step);
   watch.step_count = std::max(watch.step_count, rank.step_count);
+  watch.saved_files = std::max(watch.saved_files, rank.saved_files);
+  if (was_known && rank.saved_files > known->second.saved_files) {
+    watch.filed_at = turn.now();
+    watch.filed_step_count = rank.step_count;
+    watch.dirty = true;
+  }
+  link.ranks[rank.local_rank] = rank;
   if (rank.saved_step > watch.saved_step) {
     watch.saved_step = rank.saved_step;
     watch.saved_at = turn.now();
@@ -288,15 +315,19 @@ bool NoteAdvance(Turn& turn) {
       watch.running_seats + finished >= seats && turn.now() >= state.phase_since + kStepless;
   if (!stepping && !stepless) return NoteProgress(turn);
   int64_t step = -1;
+  int64_t began_at = 0;
   for (const Seat& seat : state.world->seats) {
     for (const auto& [local, rank] : turn.Link(seat.node).ranks) {
-      if (rank.step >= 0 && (step < 0 || rank.step < step)) step = rank.step;
+      if (rank.step < 0 || (step >= 0 && rank.step >= step)) continue;
+      step = rank.step;
+      began_at = std::max(int64_t{0}, rank.step - rank.step_count);
     }
   }
   if (state.world->restart_count > 0) {
     turn.watch().restart_took = turn.now() - state.world_since;
   }
-  turn.Emit(WorldRunning{.generation = state.world->generation, .step = step}, {state.world_seq});
+  turn.Emit(WorldRunning{.generation = state.world->generation, .step = step, .began_at = began_at},
+            {state.world_seq});
   return true;
 }
 
@@ -304,10 +335,13 @@ Instant AdvanceDeadline(const JobState& state, const Watch& watch) {
   if (!state.world) return Instant::Max();
   const bool all_run = watch.running_seats >= state.world->seats.size();
   if (state.phase == Phase::kStarting && all_run) return state.phase_since + kStepless;
-  const bool quiet = state.phase == Phase::kRunning && !state.progress_in_world &&
-                     state.budget.failures_without_progress > 0 && watch.step < 0 &&
-                     watch.step_count == 0;
-  return quiet ? state.phase_since + kQuietProgress : Instant::Max();
+  const bool is_awaited = state.phase == Phase::kRunning && !state.progress_in_world &&
+                          state.budget.failures_without_progress > 0;
+  if (!is_awaited) return Instant::Max();
+  if (watch.step_count > 0) {
+    return state.evidence_in_world ? Instant::Max() : state.phase_since + LongAttempt(watch);
+  }
+  return watch.step < 0 ? state.phase_since + kQuietProgress : Instant::Max();
 }
 
 void ForgetNodeWatch(Turn& turn, NodeId node) {
@@ -324,6 +358,9 @@ void ResetWorldWatch(Turn& turn) {
   watch.stepping_seats = 0;
   watch.done_seats = 0;
   watch.step_count = 0;
+  watch.saved_files = 0;
+  watch.filed_at = Instant();
+  watch.filed_step_count = 0;
   watch.check_all = true;
   for (auto& [id, link] : turn.links()) {
     link.running = false;

@@ -92,6 +92,7 @@ struct WorldFormed {
 struct WorldRunning {  // every rank of it reported its first step (or, without steps, that it runs)
   Generation generation;
   int64_t step = -1;
+  int64_t began_at = 0;  // the training's own step before this world's first; 0: none or unknown
 };
 struct WorldEnded {  // between worlds: nobody may train under this or a lower generation
   Generation generation;
@@ -104,9 +105,12 @@ struct SoloRestarted {  // a lone node used generations of its block while the m
   Generation generation;
   std::string reason;
 };
-struct ProgressMade {      // a new highest step, once in a world: refills the budget, ends the redo
-  int64_t step = -1;       // -1: the script tells no absolute steps
+// Refills the budget, once in a world: a new highest step, which also ends the redo; or, where
+// steps do not show it, other evidence that the attempt came further.
+struct ProgressMade {
+  int64_t step = -1;       // -1: steps of the whole training are not known
   int64_t step_count = 0;  // optimizer steps of this attempt; 0: time alone counts
+  std::string evidence;    // "a rank finished a checkpoint"; empty: the step is the evidence
 };
 struct GrowthPlanned {  // a node waits to join until it costs least
   NodeId node;

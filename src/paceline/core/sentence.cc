@@ -68,6 +68,7 @@ struct Teller {
     return fact.name + " " + fact.reason + ", as world " + ToString(fact.generation);
   }
   std::string operator()(const ProgressMade& fact) const {
+    if (!fact.evidence.empty()) return fact.evidence + ": that counts as progress";
     if (fact.step >= 0) return "step " + std::to_string(fact.step) + " is further than ever";
     if (fact.step_count > 0) {
       return std::to_string(fact.step_count) + " optimizer steps are more than any attempt before";

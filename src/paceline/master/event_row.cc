@@ -115,6 +115,7 @@ struct Filler {
   void operator()(const core::ProgressMade& fact) {
     Step(fact.step);
     Detail("step_count", std::to_string(fact.step_count));
+    if (!fact.evidence.empty()) Detail("evidence", fact.evidence);
   }
   void operator()(const core::GrowthPlanned& fact) {
     event.node = names.Of(fact.node);

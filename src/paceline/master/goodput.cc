@@ -21,7 +21,8 @@ void Goodput::Fold(const core::Record& record) {
     End(record.at);
   } else if (std::holds_alternative<core::WorldRunning>(fact)) {
     if (!is_redoing_) Begin(record.at);
-  } else if (std::holds_alternative<core::ProgressMade>(fact)) {
+  } else if (const auto* made = std::get_if<core::ProgressMade>(&fact);
+             made != nullptr && made->evidence.empty()) {
     is_redoing_ = false;
     Begin(record.at);
   } else if (std::holds_alternative<core::WorldEnded>(fact)) {

@@ -36,10 +36,13 @@ struct RankReport {
   uint32_t local_rank = 0;
   int32_t pid = 0;
   State state = State::kStarting;
-  int64_t step = -1;        // highest absolute step given by pl.step(), -1 = none
-  int64_t step_count = 0;   // optimizer steps of this attempt, counted by the hook
-  int64_t saved_step = -1;  // newest checkpoint the script told of by pl.saved()
-  double loss = 0;          // meaningful when has_loss
+  // Highest step of the whole training: told by pl.step(), or counted on from the step that the
+  // optimizer had when this attempt began; -1 = none.
+  int64_t step = -1;
+  int64_t step_count = 0;    // optimizer steps of this attempt, counted by the hook
+  int64_t saved_step = -1;   // newest checkpoint the script told of by pl.saved()
+  uint32_t saved_files = 0;  // checkpoints that the script wrote to a path in this attempt
+  double loss = 0;           // meaningful when has_loss
   bool has_loss = false;
   ExitCause exit;  // meaningful when state is kExited
   bool operator==(const RankReport&) const = default;

@@ -41,6 +41,7 @@ inline constexpr uint64_t kAttemptPreparing = uint64_t{1} << 63;
 // Bits of PageSlot::flags.
 inline constexpr uint64_t kSlotStepIsAbsolute = 1;  // steps come from pl.step(n), not from counting
 inline constexpr uint64_t kSlotStepHook = 2;        // torch's optimizer hook is installed
+inline constexpr uint64_t kSlotStepIsOwn = 4;       // counted on from the optimizer's own step
 
 struct PageHeader {
   std::atomic<uint64_t> magic;  // commit word of the header: stored last by its creator
@@ -87,7 +88,8 @@ struct alignas(64) PageSlot {
   std::atomic<double> loss;         // NaN = unknown
   std::atomic<int64_t> saved_step;  // newest checkpoint the script told of, -1 = none
   std::atomic<uint64_t> flags;
-  uint64_t reserved3[2];
+  std::atomic<uint64_t> saved_files;  // checkpoints that the script has written to a path
+  uint64_t reserved3;
 
   // Things that happen once. Writer: the rank.
   std::atomic<int64_t> writer_pid;  // claimed by compare-exchange from 0: the one process that
@@ -128,6 +130,7 @@ struct SlotReading {
   double loss = std::numeric_limits<double>::quiet_NaN();
   int64_t saved_step = -1;
   uint64_t flags = 0;
+  uint64_t saved_files = 0;
   int64_t entered_monotonic_ns = 0;
   int64_t first_step_monotonic_ns = 0;
   int64_t error_monotonic_ns = 0;
@@ -169,8 +172,9 @@ inline uint64_t ClearSlot(PageSlot& slot) {
   const uint64_t former = slot.attempt.load(kRelaxed) & ~kAttemptPreparing;
   slot.attempt.store(former | kAttemptPreparing, kRelaxed);
   std::atomic_thread_fence(std::memory_order_release);
-  for (auto* word : {&slot.generation, &slot.start_time_ticks, &slot.exit_recorded,
-                     &slot.maxrss_kib, &slot.step_count, &slot.flags, &slot.port_taken}) {
+  for (auto* word :
+       {&slot.generation, &slot.start_time_ticks, &slot.exit_recorded, &slot.maxrss_kib,
+        &slot.step_count, &slot.flags, &slot.saved_files, &slot.port_taken}) {
     word->store(0, kRelaxed);
   }
   for (auto* word : {&slot.pid, &slot.spawn_monotonic_ns, &slot.exit_monotonic_ns,
@@ -266,6 +270,7 @@ inline std::optional<SlotReading> ReadSlot(const PageSlot& slot) {
   r.loss = slot.loss.load(kRelaxed);
   r.saved_step = slot.saved_step.load(kRelaxed);
   r.flags = slot.flags.load(kRelaxed);
+  r.saved_files = slot.saved_files.load(kRelaxed);
   r.entered_monotonic_ns = slot.entered_monotonic_ns.load(kRelaxed);
   r.first_step_monotonic_ns = slot.first_step_monotonic_ns.load(kRelaxed);
   r.error_monotonic_ns = slot.error_monotonic_ns.load(kRelaxed);

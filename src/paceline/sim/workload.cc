@@ -193,6 +193,12 @@ void Workload::Fill(RankReport& report) const {
     const int64_t saved = Saved(group);
     report.saved_step = saved > 0 ? saved : -1;
   }
+  // What it does not tell of is seen as a file.
+  if (!options.tells_saved && options.checkpoint_every > 0 && !options.saves.is_used) {
+    const int64_t written = Saved(group) / options.checkpoint_every;
+    const int64_t before = group.first / options.checkpoint_every;
+    report.saved_files = static_cast<uint32_t>(std::max<int64_t>(0, written - before));
+  }
 }
 
 bool Workload::IsStepping(Generation generation) const {

@@ -18,7 +18,7 @@
 #define PACELINE_EXIT_CAUSE(F) F(kind) F(code) F(cgroup_oom) F(port_taken) F(asked) \
   F(fingerprint) F(headline)
 #define PACELINE_RANK_REPORT(F) F(generation) F(rank) F(local_rank) F(pid) F(state) F(step) \
-  F(step_count) F(saved_step)
+  F(step_count) F(saved_step) F(saved_files)
 #define PACELINE_NODE_REPORT(F) F(name) F(boot_id) F(agent_incarnation) F(agent_pid) F(address) \
   F(slots) F(store_port) F(version_major) F(version_minor) F(generation)
 #define PACELINE_HEARTBEAT(F) F(generation) F(store_port) F(loop_delay)
@@ -37,10 +37,10 @@
 #define PACELINE_RECOVERY_DECIDED(F) F(rung) F(blamed) F(has_blamed) F(blamed_name) F(step) \
   F(saved_step) F(reason)
 #define PACELINE_WORLD_FORMED(F) F(solo_last) F(fresh_starter) F(fresh_node) F(reason)
-#define PACELINE_WORLD_RUNNING(F) F(generation) F(step)
+#define PACELINE_WORLD_RUNNING(F) F(generation) F(step) F(began_at)
 #define PACELINE_WORLD_ENDED(F) F(generation) F(step) F(reason)
 #define PACELINE_SOLO_RESTARTED(F) F(node) F(name) F(generation) F(reason)
-#define PACELINE_PROGRESS_MADE(F) F(step) F(step_count)
+#define PACELINE_PROGRESS_MADE(F) F(step) F(step_count) F(evidence)
 #define PACELINE_GROWTH_PLANNED(F) F(node) F(name) F(saved_step) F(reason)
 #define PACELINE_STOP_DECIDED(F) F(exit_code) F(grace) F(reason) F(is_asked) F(signal)
 #define PACELINE_JOB_FINISHED(F) F(exit_code) F(reason)

@@ -11,6 +11,7 @@ LossCost CostOfLoss(const NodeView& view) {
   // Checkpointer, or by the script, if it told of it.
   const Watch& watch = view.watch;
   Instant restorable_at = std::max(state.world_since, watch.saved_at);
+  if (state.has_resumed) restorable_at = std::max(restorable_at, watch.filed_at);
   if (state.checkpoints.committed.has_value()) {
     restorable_at = std::max(restorable_at, state.checkpoints.committed_at);
   }

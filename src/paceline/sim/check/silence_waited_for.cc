@@ -1,6 +1,6 @@
-// A script that nobody hears of a checkpoint has to do all steps of its world again when a node is
-// given up. So a node that is merely silent is waited for as long as those steps took, or as long
-// as the job waits at most.
+// A script that nobody hears of a checkpoint, and that was never seen to go on from a file of its
+// own, has to do all steps of its world again when a node is given up. So a node that is merely
+// silent is waited for as long as those steps took, or as long as the job waits at most.
 
 #include <algorithm>
 #include <optional>
@@ -23,13 +23,14 @@ class SilenceWaitedFor final : public Check {
   void Decided(SimWorld& world, const Turn& turn) override {
     const Options& options = world.options();
     if (options.saves.is_used || options.tells_saved) return;
+    const bool resumes = world.master().job().state().has_resumed;
     for (const core::Record& record : turn.actions.records) {
       if (std::holds_alternative<core::WorldRunning>(record.fact)) trains_since_ = turn.now;
       const bool is_over = std::holds_alternative<core::WorldEnded>(record.fact) ||
                            std::holds_alternative<core::StopDecided>(record.fact);
       if (is_over) trains_since_.reset();
       const auto* lost = std::get_if<core::NodeLost>(&record.fact);
-      if (lost != nullptr && trains_since_.has_value()) Judge(world, turn.now, *lost);
+      if (lost != nullptr && trains_since_.has_value() && !resumes) Judge(world, turn.now, *lost);
     }
   }
 

@@ -1,0 +1,139 @@
+// What shows that a script comes further which tells its launcher nothing.
+
+#include <string>
+
+#include "gtest/gtest.h"
+#include "paceline/core/job.h"
+#include "paceline/model/test_report.h"
+
+namespace paceline::core {
+namespace {
+
+ExitCause Killed() {
+  ExitCause cause;
+  cause.kind = ExitCause::Kind::kSignaled;
+  cause.code = 9;
+  return cause;
+}
+
+ExitCause Raised() {
+  ExitCause cause;
+  cause.kind = ExitCause::Kind::kExited;
+  cause.code = 1;
+  cause.fingerprint = "ValueError@train.py:31";
+  cause.headline = "ValueError: bad batch (train.py:31)";
+  return cause;
+}
+
+// A job of one node with one rank.
+class ProgressEvidence : public ::testing::Test {
+ protected:
+  ProgressEvidence() {
+    JobSpec spec;
+    spec.job_id = "evidence";
+    spec.nproc_per_node = 1;
+    job_.Step(now_, JobSubmitted{spec});
+    job_.Step(now_, MasterStarted{1});
+    NodeReport report = TestReport("n1");
+    report.slots = 1;
+    job_.Step(now_, NodeRegistered{ConnectionId(1), report});
+  }
+
+  // What its rank says, and a second of time.
+  void Tell(RankReport rank) {
+    rank.generation = job_.state().world->generation;
+    rank.pid = 9;
+    NodeReported report{.node = NodeId(1),
+                        .connection = ConnectionId(1),
+                        .generation = rank.generation,
+                        .store_port = NextPort()};
+    report.ranks.push_back(rank);
+    Keep(job_.Step(now_, report));
+    Pass(10);
+  }
+
+  void Pass(int beats) {
+    for (int i = 0; i < beats; ++i) {
+      now_ += Duration::Milliseconds(100);
+      Keep(job_.Step(now_, NodeReported{.node = NodeId(1),
+                                        .connection = ConnectionId(1),
+                                        .generation = job_.state().generation,
+                                        .store_port = NextPort()}));
+      Keep(job_.Step(now_, TimePassed{}));
+    }
+  }
+
+  // A world trains `steps` steps, writes `files` checkpoints and ends so.
+  void Attempt(RankReport at_end, const ExitCause& cause) {
+    for (int i = 0; i < 200 && !job_.state().world.has_value(); ++i) Pass(1);
+    if (!job_.state().world.has_value()) return;
+    RankReport rank = at_end;
+    rank.state = RankReport::State::kStepping;
+    rank.step_count = 1;
+    rank.saved_files = 0;
+    if (at_end.step >= 0) rank.step = at_end.step - at_end.step_count + 1;
+    Tell(rank);
+    rank = at_end;
+    rank.state = RankReport::State::kStepping;
+    Tell(rank);
+    rank.state = RankReport::State::kExited;
+    rank.exit = cause;
+    Tell(rank);
+  }
+
+  bool IsOver() const {
+    return job_.state().phase == Phase::kStopping || job_.state().phase == Phase::kFinished;
+  }
+
+  uint32_t NextPort() { return 30'000 + (port_++ % 1'000); }
+  void Keep(const Actions& actions) {
+    for (const Record& record : actions.records) {
+      const auto* made = std::get_if<ProgressMade>(&record.fact);
+      if (made != nullptr && !made->evidence.empty()) evidence_ = made->evidence;
+    }
+  }
+
+  Job job_;
+  Instant now_ = Instant::FromNanoseconds(1'000'000'000);
+  uint32_t port_ = 0;
+  std::string evidence_;  // of the last progress that steps did not show
+};
+
+TEST_F(ProgressEvidence, KillsWithoutAnySignOfProgressEndTheJob) {
+  for (int i = 0; i < 8 && !IsOver(); ++i) Attempt({.step_count = 20}, Killed());
+  EXPECT_TRUE(IsOver());
+}
+
+TEST_F(ProgressEvidence, AScriptThatFinishesACheckpointInEachAttemptLivesOn) {
+  for (int i = 0; i < 20; ++i) Attempt({.step_count = 20, .saved_files = 1}, Killed());
+  EXPECT_FALSE(IsOver()) << job_.state().final_reason;
+  EXPECT_EQ(evidence_, "a rank finished a checkpoint");
+}
+
+TEST_F(ProgressEvidence, AFileDoesNotExcuseTheSameFailureAtTheSameStep) {
+  for (int i = 0; i < 8 && !IsOver(); ++i) {
+    Attempt({.step_count = 20, .saved_files = 1}, Raised());
+  }
+  EXPECT_TRUE(IsOver());
+  EXPECT_EQ(job_.state().budget.same_failure_count, 3U);
+}
+
+TEST_F(ProgressEvidence, TheOptimizersOwnStepExcusesItWhenItIsHigherEachTime) {
+  for (int64_t i = 1; i <= 20; ++i) Attempt({.step = i * 20, .step_count = 20}, Raised());
+  EXPECT_FALSE(IsOver()) << job_.state().final_reason;
+}
+
+TEST_F(ProgressEvidence, LongTrainingLivesOnThoughItsStepsBeginAnew) {
+  for (int i = 0; i < 20; ++i) {
+    Attempt({.step_count = 500}, Killed());
+    for (int wait = 0; wait < 200 && !job_.state().world.has_value(); ++wait) Pass(1);
+    ASSERT_TRUE(job_.state().world.has_value()) << job_.state().final_reason;
+    Tell({.state = RankReport::State::kStepping, .step_count = 300});
+    Pass(700);
+  }
+  EXPECT_FALSE(IsOver());
+  EXPECT_NE(evidence_.find("much longer than a restart takes"), std::string::npos) << evidence_;
+}
+
+}  // namespace
+}  // namespace paceline::core
