@@ -155,6 +155,13 @@ constexpr ErrorCode kCodes[] = {
      "`timers.storage_wait`: its disk is full, or it may not be written. The step stays in the "
      "memory of the hosts. Mend the storage, then `paceline run --resume --run-dir DIR` brings the "
      "step there. A job that ends with another code tells the same in a warning."},
+    {"PL-E067", "an argument of the Python package is not usable", kExitTrainingFailed,
+     "A call of the Python package was given something of another type, out of range, NaN or "
+     "empty. The error is an `ArgumentError`: a `PacelineError` in four parts, and also a "
+     "`ValueError` and a `TypeError`. It is raised before anything is done, and "
+     "docs/guides/checkpoints.md lists what each argument may be. In a rank that does not catch "
+     "it, it ends the script like any other exception, and the exit code is that of the failed "
+     "training."},
     {"PL-E070", "waiting took longer than allowed", kExitWaitTimedOut,
      "`paceline wait --timeout` passed before the job reached the asked state. The job is "
      "untouched."},
