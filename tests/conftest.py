@@ -17,6 +17,7 @@ LONG_FILES = {
     "test_crash_schedules.py",
     "test_cycles.py",
     "test_deleted_prefix.py",
+    "test_denied_store.py",
     "test_elastic_loader.py",
     "test_far_disk.py",
     "test_foreign_launchers.py",

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import http.client
 import os
-import threading
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import pytest
 from job import SCRIPTS, Job
@@ -17,62 +13,28 @@ pytest.importorskip("torch", reason="checkpoints are of torch's tensors here")
 pytest.importorskip("moto", reason="S3 NOT TESTED: tools/setup.sh venv installs its server")
 
 from object_store import BUCKET, ObjectStore
+from store_proxy import StoreProxy
 
 PLACE = f"s3://{BUCKET}/runs/gpt"
 LARGE = 100_000
-OWN_HEADERS = ("connection", "transfer-encoding", "server", "date")
 
 
-class FlippingProxy(ThreadingHTTPServer):
-    """Passes requests on, and flips a bit in `flips` large answers, each to another request."""
-
-    daemon_threads = True
+class FlippingProxy(StoreProxy):
+    """Flips a bit in `flips` large answers, each to another request."""
 
     def __init__(self, url: str, flips: int) -> None:
-        super().__init__(("127.0.0.1", 0), Passing)
-        self.target = urlsplit(url).netloc
+        super().__init__(url)
         self.flips = flips
-        self.lock = threading.Lock()
         self.spoiled: list[str] = []  # requests whose answer was changed
-        self.url = f"http://127.0.0.1:{self.server_address[1]}"
-        threading.Thread(target=self.serve_forever, daemon=True).start()
 
-    def flipped(self, request: str, body: bytes) -> bytes:
+    def changed(self, request: str, body: bytes) -> bytes:
         with self.lock:
             if len(body) < LARGE or len(self.spoiled) >= self.flips:
                 return body
             self.spoiled.append(request)
-        changed = bytearray(body)
-        changed[len(body) // 2] ^= 1
-        return bytes(changed)
-
-
-class Passing(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    server: FlippingProxy
-
-    def pass_on(self) -> None:
-        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        there = http.client.HTTPConnection(self.server.target)
-        there.request(self.command, self.path, body, dict(self.headers))
-        answer = there.getresponse()
-        content = self.server.flipped(f"{self.path} {self.headers.get('Range')}", answer.read())
-        self.send_response(answer.status)
-        for name, value in answer.getheaders():
-            # Not every store sends checksums that botocore compares: ours has to do.
-            is_sum = name.lower().startswith("x-amz-checksum")
-            if not is_sum and name.lower() not in OWN_HEADERS:
-                self.send_header(name, value)
-        if answer.getheader("Content-Length") is None:
-            self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        self.wfile.write(content)
-        there.close()
-
-    do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = pass_on  # noqa: N815
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-        pass
+        flipped = bytearray(body)
+        flipped[len(body) // 2] ^= 1
+        return bytes(flipped)
 
 
 @pytest.fixture

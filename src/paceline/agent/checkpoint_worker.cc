@@ -5,6 +5,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
 #include <utility>
 
@@ -30,6 +31,13 @@ void Yield() {
   constexpr int kOfOneThread = 1;           // IOPRIO_WHO_PROCESS
   constexpr int kLastOfBest = 2 << 13 | 7;  // IOPRIO_CLASS_BE, level 7
   (void)::syscall(SYS_ioprio_set, kOfOneThread, 0, kLastOfBest);
+}
+
+// Trying again helps only after a person has given rights or made room.
+bool RefusesWrites(const Failure& failure) {
+  const int error = failure.error_number;
+  return failure.kind == FailureKind::kNotOurs || failure.kind == FailureKind::kFull ||
+         error == EACCES || error == EPERM || error == EROFS;
 }
 
 }  // namespace
@@ -142,7 +150,10 @@ void CheckpointWorker::Do(const ClaimTask& task) {
   } else {
     const Result<void> written = ckpt::WriteClaim(*store, task.over, *task.claim);
     done.is_passed = !written.ok() && written.failure().kind == FailureKind::kFenced;
-    if (!written.ok() && !done.is_passed) done.problem = written.failure().message;
+    if (!written.ok() && !done.is_passed) {
+      done.problem = written.failure().message;
+      done.is_refused = RefusesWrites(written.failure());
+    }
   }
   sink_(std::move(done));
 }

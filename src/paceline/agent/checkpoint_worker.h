@@ -96,6 +96,7 @@ struct ClaimDone {
   std::optional<DirectoryClaim> found;  // of a look
   bool is_passed = false;               // of a claim: something else stands there
   std::string problem;
+  bool is_refused = false;  // of a problem: storage takes no writes, for lack of rights or room
 };
 using CheckpointDone =
     std::variant<ShardDone, CommitDone, LookDone, FetchDone, ImageFreed, ClaimDone>;

@@ -116,7 +116,8 @@ void ClaimDesk::OnDone(const ClaimDone& done) {
   if (std::exchange(problem_, done.problem) != done.problem && !done.problem.empty()) {
     LogWarning("claim_unknown", {{"why", done.problem}});
   }
-  if (done.task.claim.has_value()) return Feed(core::ClaimWritten{done.is_passed, done.problem});
+  if (done.task.claim.has_value())
+    return Feed(core::ClaimWritten{done.is_passed, done.problem, done.is_refused});
   core::ClaimLooked looked{.claim = done.found, .problem = done.problem};
   if (done.found.has_value()) looked.life = LifeOf(*done.found, self_);
   Feed(looked);

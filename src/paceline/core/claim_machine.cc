@@ -129,11 +129,23 @@ void ClaimMachine::On(const ClaimWritten& event) {
   look_at_ = now_ + times_.renew_every;
   is_blind_ = !event.problem.empty();
   blind_at_ = Instant::Max();
+  TellRefusal(event.is_refused ? event.problem : "");
   if (is_blind_) return;
   if (event.is_passed) return Look();
   state_ = State::kOurs;
   other_ = written_;
   unchanged_since_ = now_;
+}
+
+// The claim is the first thing that a job writes, minutes before its first checkpoint. So people
+// hear from it that storage takes no writes, once for each reason. Empty: it takes them.
+void ClaimMachine::TellRefusal(const std::string& why) {
+  if (std::exchange(told_refusal_, why) == why || why.empty()) return;
+  MARK("storage refuses a claim");
+  actions_.push_back(
+      SayOfClaim{Concat("storage refuses writes: ", why,
+                        "; steps stay in memory; make room there or mend its rights: it is tried "
+                        "again by itself")});
 }
 
 void ClaimMachine::On(const ClaimReleased&) {
@@ -145,6 +157,7 @@ void ClaimMachine::On(const ClaimReleased&) {
   look_at_ = Instant::Max();
   blind_at_ = Instant::Max();
   is_blind_ = false;
+  told_refusal_.clear();
   has_admitted_ = false;
 }
 

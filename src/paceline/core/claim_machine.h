@@ -46,8 +46,9 @@ struct ClaimLooked {
   std::string problem;  // storage could not be read; empty: it was
 };
 struct ClaimWritten {
-  bool is_passed = false;  // another one was there meanwhile: nothing was written
-  std::string problem;     // empty: it stands there
+  bool is_passed = false;   // another one was there meanwhile: nothing was written
+  std::string problem;      // empty: it stands there
+  bool is_refused = false;  // of a problem: storage takes no writes, for lack of rights or room
 };
 struct ClaimReleased {};  // no rank saves any more, and nothing is on its way
 struct ClaimTimePassed {};
@@ -107,6 +108,7 @@ class ClaimMachine {
   void On(const ClaimWritten& event);
   void On(const ClaimReleased& event);
   void On(const ClaimTimePassed&) {}
+  void TellRefusal(const std::string& why);
   void Look();
   void Write(std::optional<DirectoryClaim> over);
   void Renew(const DirectoryClaim& seen, WriterLife life);
@@ -118,8 +120,9 @@ class ClaimMachine {
   Instant now_;
   std::vector<ClaimAction> actions_;
   State state_ = State::kIdle;
-  bool is_asking_ = false;  // an answer of the host is awaited
-  bool is_blind_ = false;   // storage does not answer
+  bool is_asking_ = false;    // an answer of the host is awaited
+  bool is_blind_ = false;     // storage does not answer
+  std::string told_refusal_;  // the last reason that people heard
   bool has_admitted_ = false;
   uint64_t beat_ = 0;
   Instant look_at_ = Instant::Max();

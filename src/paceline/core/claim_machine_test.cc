@@ -33,8 +33,9 @@ class ClaimTest : public ::testing::Test {
         ++writes_;
         const bool is_passed = there_ != write->over || rival_.has_value();
         if (rival_.has_value()) there_ = std::exchange(rival_, std::nullopt);
-        if (!is_passed && problem_.empty()) there_ = write->claim;
-        Step(ClaimWritten{is_passed, problem_});
+        if (!is_passed && problem_.empty() && refusal_.empty()) there_ = write->claim;
+        Step(refusal_.empty() ? ClaimWritten{is_passed, problem_}
+                              : ClaimWritten{false, refusal_, /*is_refused=*/true});
       } else if (const auto* remove = std::get_if<RemoveClaim>(&action)) {
         if (there_ == remove->claim) there_.reset();
       } else {
@@ -57,6 +58,7 @@ class ClaimTest : public ::testing::Test {
   std::optional<DirectoryClaim> rival_;  // is faster at the next write
   WriterLife life_ = WriterLife::kNotSeen;
   std::string problem_;
+  std::string refusal_;  // of writes alone
   int writes_ = 0;
   std::vector<std::string> said_;
 };
@@ -137,6 +139,24 @@ TEST_F(ClaimTest, StorageThatIsAwayKeepsNobodyFromTraining) {
   EXPECT_EQ(there_->job_id, "theirs");
   ASSERT_EQ(said_.size(), 1u);
   EXPECT_NE(said_[0].find("this job trains on and saves to memory"), std::string::npos);
+}
+
+TEST_F(ClaimTest, StorageThatRefusesWritesIsToldOnceForEachReasonAndKeepsNobodyFromTraining) {
+  refusal_ = "AccessDenied";
+  Step(ClaimWanted{});
+  EXPECT_EQ(machine_.answer(), Answer::kYes);
+  Pass(Duration::Seconds(60));
+  ASSERT_EQ(said_.size(), 1u);
+  EXPECT_NE(said_[0].find("storage refuses writes: AccessDenied"), std::string::npos);
+  refusal_ = "No space left";
+  Pass(Duration::Seconds(60));
+  EXPECT_EQ(said_.size(), 2u);
+  refusal_.clear();
+  Pass(Duration::Seconds(6));
+  EXPECT_EQ(there_->job_id, "ours");
+  refusal_ = "No space left";
+  Pass(Duration::Seconds(60));
+  EXPECT_EQ(said_.size(), 3u) << "it took writes meanwhile";
 }
 
 TEST_F(ClaimTest, StorageThatSaysNothingHoldsARankUpForTwoSeconds) {
