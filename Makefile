@@ -17,31 +17,34 @@ JOBS ?= $(shell nproc)
 PYTEST_JOBS ?= $(shell expr 2 \* $$(nproc))
 
 # Which tests build, unit and pytest are about: `test` those that are not long, `test-all` the long
-# ones, and `all` both. tests/conftest.py and the ctest label `long` say which are long.
+# ones, and `all` both. tests/conftest.py and the ctest label `long` say which are long. The tests
+# with the label `heavy` (of wire, master, agent, sim and cli) run in `test` from the optimized
+# objects of the wheel, and in `test-all` under sanitizers; cmake/layer.cmake says why.
 PART ?= all
-TARGETS_test := unit_tests
+TARGETS_test := light_tests
 TARGETS_test-all := all headers_alone
 TARGETS_all := all headers_alone
-CTEST_test := -LE long
-CTEST_test-all := -L long
+CTEST_test := -LE "long|heavy"
+CTEST_test-all := -L "long|heavy"
 PYTEST_test := -m "not long"
 PYTEST_test-all := -m long
 REPORT := $(CURDIR)/build/report/$(PART)
 
-.PHONY: help test test-all test-fresh demo setup packages venv wheel build unit swarm lint pytest \
-        report format clean
+.PHONY: help test test-all test-fresh demo setup packages venv wheel build unit heavy-units swarm \
+        lint pytest report format clean
 .DEFAULT_GOAL := build
 
 help:  ## this list
 	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
 
 # .venv waits for the network, so the sanitized build goes on beside it. The wheel needs .venv.
+# pyright has one thread, so the last compilation goes on beside it.
 test: packages  ## set-up, build, units, checks, a short swarm, Python tests that are not long
 	@$(MAKE) --no-print-directory -j2 venv build PART=test
 	@$(MAKE) --no-print-directory wheel
 	@$(MAKE) --no-print-directory unit PART=test
+	@$(MAKE) --no-print-directory -j2 lint heavy-units PART=test
 	@$(MAKE) --no-print-directory swarm SEEDS=300 LEASE_SEEDS=1500
-	@$(MAKE) --no-print-directory lint
 	@$(MAKE) --no-print-directory pytest PART=test
 	@tools/report.py test
 	@echo "make test: all of it passed"
@@ -70,7 +73,7 @@ venv:  ## .venv with torch and the tools
 wheel:  ## the wheel, built and installed into .venv
 	@tools/setup.sh wheel
 
-# Everything, and each header alone; with PART=test only what `make test` runs.
+# Everything, and each header alone; with PART=test only what `make test` runs sanitized.
 build: packages  ## C++ and its tests, under sanitizers (PRESET=dev, tsan, release, fuzz)
 	@test -e $(BUILD)/build.ninja || cmake --preset $(PRESET)
 	cmake --build $(BUILD) -j $(JOBS) --target $(TARGETS_$(PART))
@@ -79,6 +82,14 @@ unit:  ## ctest: one binary a layer, and the checks of the tree
 	@rm -rf $(REPORT)/units $(REPORT)/units.xml; mkdir -p $(REPORT)
 	GTEST_OUTPUT=xml:$(REPORT)/units/ ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS) \
 	  --output-junit $(REPORT)/units.xml $(CTEST_$(PART))
+
+# The wheel's build folder; an optimized build of its own where the wheel came from elsewhere.
+heavy-units: packages  ## the units with the label `heavy`, from the optimized objects of the wheel
+	@test -e build/release/build.ninja || cmake --preset release
+	cmake --build build/release -j $(JOBS) --target heavy_tests
+	@rm -rf $(REPORT)/heavy-units $(REPORT)/heavy-units.xml; mkdir -p $(REPORT)
+	GTEST_OUTPUT=xml:$(REPORT)/heavy-units/ ctest --test-dir build/release --output-on-failure \
+	  -j $(JOBS) --output-junit $(REPORT)/heavy-units.xml -L heavy -LE long
 
 # The simulator runs from the optimized binary in .venv: seeds a second are what counts. Worlds of
 # jobs and worlds of leased data, a core each.

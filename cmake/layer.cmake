@@ -82,8 +82,13 @@ endfunction()
 # would cost them a third more time to compile than it saves (core_test without it: five times).
 set(PACELINE_COLD_LAYERS wire master agent client cli platform)
 
-# What ctest runs of the layers, without fuzz targets and benches.
-add_custom_target(unit_tests)
+# The simulator, and the layers that link gRPC. To compile them costs twice what all others cost.
+# `make test` runs their tests from the optimized objects of the wheel (the target heavy_tests of
+# the preset release), and `make test-all` runs them again with sanitizers. Their ctest entries have
+# the label `heavy`. The target light_tests builds the tests of all other layers.
+set(PACELINE_HEAVY_LAYERS wire master agent sim cli platform)
+add_custom_target(light_tests)
+add_custom_target(heavy_tests)
 
 # Layers that look into raw memory keep the checks of each pointer before its use (null, alignment,
 # size and type of what it points to). In the others such a pointer comes from a reference or from
@@ -123,13 +128,21 @@ function(add_layer layer)
     join_units(paceline_${layer})
   endif()
 
+  set(group light_tests)
+  set(labels ${ARG_TEST_LABELS})
+  if(layer IN_LIST PACELINE_HEAVY_LAYERS)
+    set(group heavy_tests)
+    list(APPEND labels heavy)
+  endif()
+
   set(main ${PROJECT_BINARY_DIR}/empty_main.cc)
   file(CONFIGURE OUTPUT ${main} CONTENT "int main() { return 0; }\n")
   add_executable(${layer}_links_alone ${main})
   target_link_libraries(${layer}_links_alone PRIVATE
     $<LINK_LIBRARY:WHOLE_ARCHIVE,paceline_${layer}> paceline_options)
   add_test(NAME ${layer}_links_alone COMMAND ${layer}_links_alone)
-  add_dependencies(unit_tests ${layer}_links_alone)
+  set_tests_properties(${layer}_links_alone PROPERTIES LABELS "${labels}")
+  add_dependencies(${group} ${layer}_links_alone)
 
   if(ARG_TESTS)
     add_executable(${layer}_test ${ARG_TESTS})
@@ -143,7 +156,7 @@ function(add_layer layer)
     endif()
     target_compile_options(${layer}_test PRIVATE ${test_options})
     join_units(${layer}_test)
-    add_dependencies(unit_tests ${layer}_test)
+    add_dependencies(${group} ${layer}_test)
     target_compile_definitions(${layer}_test PRIVATE
       PACELINE_TESTDATA_DIR="${CMAKE_CURRENT_SOURCE_DIR}/testdata")
     # One binary, two entries: what the first leaves out by its filter is all that the second runs.
@@ -153,9 +166,9 @@ function(add_layer layer)
       set(filter --gtest_filter=-${long})
       add_test(NAME ${layer}_long COMMAND ${layer}_test --gtest_brief=1 --gtest_filter=${long})
       set_tests_properties(${layer}_long PROPERTIES TIMEOUT 300
-                           LABELS "unit;long;${ARG_TEST_LABELS}")
+                           LABELS "unit;long;${labels}")
     endif()
     add_test(NAME ${layer}_test COMMAND ${layer}_test --gtest_brief=1 ${filter})
-    set_tests_properties(${layer}_test PROPERTIES TIMEOUT 300 LABELS "unit;${ARG_TEST_LABELS}")
+    set_tests_properties(${layer}_test PROPERTIES TIMEOUT 300 LABELS "unit;${labels}")
   endif()
 endfunction()

@@ -24,6 +24,7 @@ function(add_python_module name)
   endif()
   find_package(nanobind CONFIG REQUIRED)
   nanobind_add_module(${name} NB_STATIC NOMINSIZE ${ARG_SOURCES})
+  join_units(${name})
   paceline_targets(deps ${ARG_DEPS})
   target_link_libraries(${name} PRIVATE paceline_options ${deps})
   # Its own copy of the C++ library stays its own: torch brings another one into the process.
