@@ -34,13 +34,14 @@ def test_ctrl_c_leaves_the_job_running(job: Job) -> None:
 
 def test_it_ends_with_the_job_and_its_exit_code(job: Job) -> None:
     job.start_steps([*TWO, "--detach", "--max-restarts", "1"], "--fail", "1:150:exit:3!",
-                    steps=100000)
+                    "--hold", "100", steps=100000)
     assert job.wait() == 0, job.stderr
     victim = job.until_stepping(2, beyond=3)[0]["pid"]
     looking = attach(job)
     assert looking.stderr is not None
     assert "Attached to" in looking.stderr.readline()
     os.kill(victim, signal.SIGKILL)
+    (job.state / "go").touch()
     _, narration = looking.communicate(timeout=DEADLINE_S)
     assert looking.returncode == 1, narration
     assert "killed by SIGKILL" in narration and "restart process" in narration

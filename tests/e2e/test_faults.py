@@ -163,9 +163,10 @@ def test_a_rank_that_a_dead_agent_had_ordered_belongs_to_the_next_one(tmp_path: 
 def test_a_job_that_ends_while_a_node_is_silent_starts_no_agents_again(
         job: Job, flags: list[str]) -> None:
     """The end waits for the silent node for a while, and the other agents have left by then."""
-    job.start_steps(flags, steps=60)
+    job.start_steps(flags, "--hold", "30", steps=60)
     node = job.until_stepping(4, beyond=5)[3]["node"]
     with job.frozen(node):
+        (job.state / "go").touch()
         assert job.wait() == 0, job.stderr
     assert job.events("node_lost")
     assert "starting it again" not in job.stderr
