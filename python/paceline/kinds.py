@@ -100,7 +100,14 @@ def number(name: object, value: object) -> object:
     if name not in NUMBERS:
         raise ValueError(f"{name} is no number of NumPy's")
     numpy = sys.modules.get("numpy")
-    return value if numpy is None else numpy.dtype(str(name)).type(value)
+    if numpy is None:
+        return value
+    kind = numpy.dtype(str(name))
+    if kind.kind in "iu":
+        bounds = numpy.iinfo(kind)
+        if not bounds.min <= cast("int", value) <= bounds.max:  # NumPy 1 would wrap it
+            raise ValueError(f"{value} is no {name}")
+    return kind.type(value)
 
 
 def member(module: str, name: str, text: str, value: object, there: object) -> object:

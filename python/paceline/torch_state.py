@@ -133,10 +133,13 @@ def local_part(tensor: torch.Tensor) -> tuple[torch.Tensor, tuple[int, ...]]:
     """What of it is in this process, and where that begins in the whole."""
     if not is_sharded(tensor):
         return tensor, (0,) * tensor.dim()
-    from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
+    try:
+        from torch.distributed.tensor import _utils
+    except ImportError:  # before torch 2.5
+        from torch.distributed._tensor import _utils  # pyright: ignore
 
     sharded = cast("DTensor", tensor)
-    shape, offset = compute_local_shape_and_global_offset(
+    shape, offset = _utils.compute_local_shape_and_global_offset(
         sharded.shape, sharded.device_mesh, sharded.placements
     )
     local = sharded._local_tensor  # pyright: ignore[reportPrivateUsage]

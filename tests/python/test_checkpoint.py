@@ -13,6 +13,7 @@ import numpy
 import pytest
 import torch
 from agent_double import wait_until
+from dcp_alone import ALONE
 from jsonschema import Draft202012Validator
 from paceline.interval import parse_every
 from paceline.torch import ArgumentError, Checkpointer, CheckpointError
@@ -104,7 +105,7 @@ def test_others_read_the_files_without_paceline(tmp_path: Path) -> None:
     assert all(torch.equal(tensors[f"model.{k}"], v) for k, v in net.state_dict().items())
     filled = {key: torch.zeros_like(value) for key, value in tensors.items()}
     reader = dcp.HuggingFaceStorageReader(str(folder))
-    dcp.load(filled, storage_reader=reader, no_dist=True)
+    dcp.load(filled, storage_reader=reader, **ALONE)
     assert all(torch.equal(filled[key], tensors[key]) for key in tensors)
 
 

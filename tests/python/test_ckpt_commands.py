@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from dcp_alone import ALONE
 from jsonschema import Draft202012Validator
 from paceline.torch import Checkpointer
 from small_training import goes_on_alike, make, same, train
@@ -126,7 +127,7 @@ def test_dcp_loads_an_export_without_paceline(saved: Saved, tmp_path: Path) -> N
     train(other, fresh, 1)
     model, opt = get_state_dict(other, fresh)
     state: dict[str, Any] = {"model": model, "optimizer": opt, "seen": {"files": None}}
-    dcp.load(state, checkpoint_id=str(out), no_dist=True)
+    dcp.load(state, checkpoint_id=str(out), **ALONE)
     set_state_dict(other, fresh, model_state_dict=state["model"],
                    optim_state_dict=state["optimizer"])
     assert same(net, other) and state["seen"] == {"files": (1, 2)}

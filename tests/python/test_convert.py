@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from dcp_alone import ALONE
 from paceline.integrations.convert import main
 from paceline.torch import Checkpointer, load
 from small_training import goes_on_alike, make, same, train
@@ -28,7 +29,7 @@ def test_what_others_saved_comes_in(tmp_path: Path, how: str) -> None:
     if how == "dcp":
         model, opt = get_state_dict(net, optimizer)
         dcp.save({"model": model, "optimizer": opt, "epoch": 3}, checkpoint_id=str(source),
-                 no_dist=True)
+                 **ALONE)
     elif how == "export":
         with Checkpointer(tmp_path / "first") as ckpt:
             ckpt.save(0, {"model": net, "optimizer": optimizer, "epoch": 3})

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+from dcp_alone import ALONE
 from paceline.integrations.convert import main
 from paceline.integrations.dcp import PacelineReader
 from paceline.torch import Checkpointer
@@ -37,7 +38,7 @@ def test_dcp_loads_what_a_checkpointer_saved(saved: Saved) -> None:
     path, net, _ = saved
     other, _ = make()
     wanted: dict[str, Any] = {"model": other.state_dict(), "schedule": {"last_epoch": 0}}
-    dcp.load(wanted, storage_reader=PacelineReader(path), no_dist=True)
+    dcp.load(wanted, storage_reader=PacelineReader(path), **ALONE)
     assert same(wanted["model"], net.state_dict())
     assert wanted["schedule"]["last_epoch"] == 1
 
@@ -45,14 +46,14 @@ def test_dcp_loads_what_a_checkpointer_saved(saved: Saved) -> None:
 def test_the_reader_says_what_is_wrong(saved: Saved, tmp_path: Path) -> None:
     tensors = {"model": make()[0].state_dict()}
     with pytest.raises(CheckpointException, match="there is no checkpoint"):
-        dcp.load(tensors, storage_reader=PacelineReader(tmp_path / "x"), no_dist=True)
+        dcp.load(tensors, storage_reader=PacelineReader(tmp_path / "x"), **ALONE)
     (folder,) = saved[0].glob("step-*")
     victim = folder / "shard-00000.safetensors"
     text = bytearray(victim.read_bytes())
     text[-1] ^= 1
     victim.write_bytes(text)
     with pytest.raises(CheckpointException, match="not those that were saved"):
-        dcp.load(tensors, storage_reader=PacelineReader(saved[0]), no_dist=True)
+        dcp.load(tensors, storage_reader=PacelineReader(saved[0]), **ALONE)
 
 
 def test_a_type_that_the_file_has_no_name_for_is_refused(tmp_path: Path) -> None:
@@ -64,9 +65,9 @@ def test_a_type_that_the_file_has_no_name_for_is_refused(tmp_path: Path) -> None
     for key, word in (("x", "float8_e4m3fnuz tensor"), ("z", "Size mismatch")):
         wanted = {key: torch.zeros_like(state[key])}
         with pytest.raises(CheckpointException, match=word):
-            dcp.load(wanted, storage_reader=PacelineReader(tmp_path / "c"), no_dist=True)
+            dcp.load(wanted, storage_reader=PacelineReader(tmp_path / "c"), **ALONE)
     wanted = {"y": torch.zeros(2)}
-    dcp.load(wanted, storage_reader=PacelineReader(tmp_path / "c"), no_dist=True)
+    dcp.load(wanted, storage_reader=PacelineReader(tmp_path / "c"), **ALONE)
     assert wanted["y"].tolist() == [1, 1]
 
 
@@ -82,7 +83,7 @@ def test_an_export_is_loaded_without_paceline(saved: Saved, tmp_path: Path) -> N
     train(other, fresh, 1)
     model, opt = get_state_dict(other, fresh)
     state: dict[str, Any] = {"model": model, "optimizer": opt, "seen": {"files": None}}
-    dcp.load(state, checkpoint_id=str(out), no_dist=True)
+    dcp.load(state, checkpoint_id=str(out), **ALONE)
     set_state_dict(other, fresh, model_state_dict=state["model"],
                    optim_state_dict=state["optimizer"])
     assert same(net, other) and state["seen"] == {"files": (1, 2)}

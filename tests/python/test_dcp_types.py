@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+from dcp_alone import ALONE
 from paceline._native import Layout, StoredPlace
 from paceline.integrations import dcp as ours
 from paceline.integrations.dcp import PacelineReader, PacelineWriter
@@ -36,8 +37,8 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("types")
     state = {name: source_of(dtype) for name, dtype in DTYPES.items()}
     state |= {"scalar": torch.tensor(2.5), "empty": torch.empty(0, 3)}
-    dcp.save(state, storage_writer=PacelineWriter(place / "ours", step=1), no_dist=True)
-    dcp.save(state, checkpoint_id=str(place / "twin"), no_dist=True)
+    dcp.save(state, storage_writer=PacelineWriter(place / "ours", step=1), **ALONE)
+    dcp.save(state, checkpoint_id=str(place / "twin"), **ALONE)
     return place
 
 
@@ -50,7 +51,7 @@ def load_both(saved: Path, make: Any) -> tuple[Any, Any]:
     ):
         state = make()
         try:
-            dcp.load(state, storage_reader=reader, no_dist=True)
+            dcp.load(state, storage_reader=reader, **ALONE)
             found.append({key: bits(tensor) for key, tensor in state.items()})
         except CheckpointException as error:
             found.append([type(one).__name__ for one, _stack in error.failures.values()])

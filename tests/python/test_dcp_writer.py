@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from dcp_alone import ALONE
 from paceline.integrations.dcp import PacelineReader, PacelineWriter
 from paceline.torch import load
 from small_training import make, same
@@ -37,7 +38,7 @@ def state_of(net: torch.nn.Module, optimizer: torch.optim.Optimizer) -> dict[str
 
 def test_save_and_load_by_dcp(tmp_path: Path) -> None:
     state = state_of(*trained())
-    dcp.save(state, storage_writer=PacelineWriter(tmp_path / "c", step=7), no_dist=True)
+    dcp.save(state, storage_writer=PacelineWriter(tmp_path / "c", step=7), **ALONE)
     assert (tmp_path / "c" / "step-7-g0" / "MANIFEST.json").exists()
     done = subprocess.run([BINARY, "ckpt", "verify", tmp_path / "c"], check=False)
     assert done.returncode == 0
@@ -47,25 +48,25 @@ def test_save_and_load_by_dcp(tmp_path: Path) -> None:
     fresh = state_of(net, optimizer)
     fresh |= {"epoch": 0, "log": {"loss": []}}
     assert not same(fresh, state)
-    dcp.load(fresh, storage_reader=PacelineReader(tmp_path / "c"), no_dist=True)
+    dcp.load(fresh, storage_reader=PacelineReader(tmp_path / "c"), **ALONE)
     assert same(fresh, state)
 
 
 def test_an_asynchronous_save_keeps_what_was_there_when_it_was_asked_for(tmp_path: Path) -> None:
     state = {"t": torch.arange(5.0), "n": {"step": 3}}
     writer = PacelineWriter(tmp_path / "c", step=7)
-    saving: Any = dcp.async_save(state, storage_writer=writer, no_dist=True)
+    saving: Any = dcp.async_save(state, storage_writer=writer, **ALONE)
     state["t"].zero_()
     saving.result()
     found = {"t": torch.ones(5), "n": {"step": 0}}
-    dcp.load(found, storage_reader=PacelineReader(tmp_path / "c"), no_dist=True)
+    dcp.load(found, storage_reader=PacelineReader(tmp_path / "c"), **ALONE)
     assert found["t"].tolist() == [0.0, 1.0, 2.0, 3.0, 4.0] and found["n"] == {"step": 3}
 
 
 def test_weights_that_dcp_saved_go_into_a_model(tmp_path: Path) -> None:
     net, optimizer = trained()
     dcp.save(state_of(net, optimizer), storage_writer=PacelineWriter(tmp_path / "c", step=7),
-             no_dist=True)
+             **ALONE)
     other, _ = make()
     loaded = load(tmp_path / "c", {"model": other}, strict=False)
     assert same(other.state_dict(), net.state_dict()) and loaded.step == 7
@@ -75,23 +76,23 @@ def test_a_step_is_saved_again_and_nothing_is_written_over(tmp_path: Path) -> No
     path = tmp_path / "c"
     for value in (1.0, 2.0):
         state = {"t": torch.full((3,), value)}
-        dcp.save(state, storage_writer=PacelineWriter(path, step=7), no_dist=True)
-    dcp.save({"t": torch.zeros(3)}, storage_writer=PacelineWriter(path, step=3), no_dist=True)
+        dcp.save(state, storage_writer=PacelineWriter(path, step=7), **ALONE)
+    dcp.save({"t": torch.zeros(3)}, storage_writer=PacelineWriter(path, step=3), **ALONE)
     assert {one.name for one in path.glob("step-*")} == {"step-7-g0", "step-7-g1", "step-3-g0"}
     found = {"t": torch.ones(3)}
-    dcp.load(found, storage_reader=PacelineReader(path), no_dist=True)
+    dcp.load(found, storage_reader=PacelineReader(path), **ALONE)
     assert found["t"].tolist() == [0.0] * 3, "what was saved last, though its step is lower"
-    dcp.load(found, storage_reader=PacelineReader(path / "step-7-g1"), no_dist=True)
+    dcp.load(found, storage_reader=PacelineReader(path / "step-7-g1"), **ALONE)
     assert found["t"].tolist() == [2.0] * 3
 
 
 def test_what_cannot_be_saved_is_named_and_leaves_no_checkpoint(tmp_path: Path) -> None:
     writer = PacelineWriter(tmp_path / "c", step=1)
     with pytest.raises(CheckpointException, match="file"):
-        dcp.save({"t": torch.ones(2), "file": sys.stdout}, storage_writer=writer, no_dist=True)
+        dcp.save({"t": torch.ones(2), "file": sys.stdout}, storage_writer=writer, **ALONE)
     with pytest.raises(CheckpointException, match="there is no checkpoint"):
-        dcp.load({"t": torch.ones(2)}, storage_reader=PacelineReader(tmp_path / "c"), no_dist=True)
-    dcp.save({"t": torch.ones(2)}, storage_writer=writer, no_dist=True)
+        dcp.load({"t": torch.ones(2)}, storage_reader=PacelineReader(tmp_path / "c"), **ALONE)
+    dcp.save({"t": torch.ones(2)}, storage_writer=writer, **ALONE)
     assert (tmp_path / "c" / "step-1-g0" / "MANIFEST.json").exists()
 
 

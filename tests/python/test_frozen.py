@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 from agent_double import wait_until
+from dcp_alone import ALONE
 from paceline.torch import Checkpointer, load
 from small_training import Adapted, adapt, same
 from torch.distributed import checkpoint as dcp
@@ -57,7 +58,7 @@ def test_frozen_weights_are_written_once(tmp_path: Path) -> None:
     for key, value in net.state_dict().items():
         assert torch.equal(tensors[f"model.{key}"], value), key
     filled = {key: torch.zeros_like(value) for key, value in tensors.items()}
-    dcp.load(filled, storage_reader=dcp.HuggingFaceStorageReader(str(folder)), no_dist=True)
+    dcp.load(filled, storage_reader=dcp.HuggingFaceStorageReader(str(folder)), **ALONE)
     assert all(torch.equal(filled[key], tensors[key]) for key in tensors)
 
     out = tmp_path / "hf"

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from dcp_alone import ALONE
 from paceline.integrations import cover
 from paceline.integrations.convert import main
 from paceline.torch import Checkpointer, load
@@ -62,7 +63,7 @@ class Altered(dcp.FileSystemWriter):
 
 def save(folder: Path, alter: Any) -> None:
     state = {"model": make()[0].state_dict(), "epoch": 3}
-    dcp.save(state, storage_writer=Altered(folder, alter), no_dist=True)
+    dcp.save(state, storage_writer=Altered(folder, alter), **ALONE)
 
 
 @pytest.fixture

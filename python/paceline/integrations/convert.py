@@ -7,6 +7,7 @@ The command runs this module in the job's interpreter.
 """
 
 import argparse
+import inspect
 import json
 import os
 import sys
@@ -56,7 +57,9 @@ def export_to_dcp(folder: str, out: str) -> dict[str, object]:
             state[entry] = notes.decode(value, own=_own(tensors))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that there is one process is meant
-        save(state, storage_writer=FileSystemWriter(out), no_dist=True)
+        # Before 2.5 torch finds that out by itself.
+        alone: Any = {"no_dist": True} if "no_dist" in inspect.signature(save).parameters else {}
+        save(state, storage_writer=FileSystemWriter(out), **alone)
     report = _report("paceline.ckpt_export/1", folder, out, list(tensors.values()))
     return {**report, "differing": work.of_rank_0}
 

@@ -8,6 +8,8 @@ import io
 import os
 import pathlib
 import pickletools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, cast
 
 import torch
@@ -144,6 +146,35 @@ def _tensor(
     return whole
 
 
+def _named(call: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """`call` under the name that a pickle has for it."""
+
+    def named(*args: Any) -> Any:
+        return call(*args)
+
+    named.__module__, named.__name__ = name.rsplit(".", 1)
+    return named
+
+
+@contextmanager
+def _may_name(classes: list[Any]) -> Iterator[None]:
+    """Within it a pickle that torch reads safely may name these classes, too."""
+    serialization: Any = torch.serialization
+    if hasattr(serialization, "safe_globals"):
+        with serialization.safe_globals(classes):
+            yield
+        return
+    before = list(serialization.get_safe_globals())  # torch 2.4
+    serialization.add_safe_globals(
+        [_named(*one) if isinstance(one, tuple) else one for one in classes]
+    )
+    try:
+        yield
+    finally:
+        serialization.clear_safe_globals()
+        serialization.add_safe_globals(before)
+
+
 def _described(path: str) -> metadata.Metadata:
     place = os.path.join(path, ".metadata")
     try:
@@ -155,7 +186,7 @@ def _described(path: str) -> metadata.Metadata:
         raise _refused(place, f"it is no pickle: {error}") from error
     # Only whole files are read by the loader, so it gets one, of the format before zip.
     whole = io.BytesIO(_BEFORE + text + _BEHIND)
-    with torch.serialization.safe_globals(_OF_METADATA):
+    with _may_name(_OF_METADATA):
         found = _loaded(whole, place)
     if not isinstance(found, metadata.Metadata):
         raise _refused(place, f"it holds a {type(found).__name__}")
@@ -164,7 +195,8 @@ def _described(path: str) -> metadata.Metadata:
 
 def _stored(path: str, info: Any) -> object:
     name = os.path.normpath(str(info.relative_path))
-    if os.path.isabs(name) or name.startswith("..") or info.transform_descriptors:
+    is_altered = bool(getattr(info, "transform_descriptors", None))  # torch 2.6 and newer
+    if os.path.isabs(name) or name.startswith("..") or is_altered:
         raise _refused(path, f"{info.relative_path} is another file, or is compressed")
     where = os.path.join(path, name)
     try:
