@@ -28,12 +28,16 @@ def flags_of(release: str) -> Iterator[dict[str, Any]]:
             yield flag
 
 
+# Another logs specification is refused by name: there is only torchrun's own.
+ONLY = {"logs_specs": "default"}
+
+
 def words(flag: dict[str, Any], spelling: str) -> Iterator[list[str]]:
     """Every way of giving it: as a switch, or with each kind of value, apart and joined."""
     if not flag["takes_value"]:
         yield [spelling]
         return
-    for value in flag["choices"] or [SAMPLES[flag["type"]]]:
+    for value in flag["choices"] or [ONLY.get(flag["dest"], SAMPLES[flag["type"]])]:
         yield [spelling, value]
         yield [f"{spelling}={value}"]
 

@@ -13,11 +13,15 @@
 namespace paceline {
 namespace {
 
+// Most files are far smaller than their bound, and those of /proc do not tell their size.
+constexpr size_t kFirstBytes = size_t{16} << 10;
+
 std::string ReadFrom(int fd, off_t offset, size_t bytes_max) {
-  std::string text(bytes_max, '\0');
+  std::string text(std::min(kFirstBytes, bytes_max), '\0');
   size_t size = 0;
   while (size < bytes_max) {
-    const ssize_t got = ::pread(fd, text.data() + size, bytes_max - size, offset + size);
+    if (size == text.size()) text.resize(std::min(bytes_max, 2 * size));
+    const ssize_t got = ::pread(fd, text.data() + size, text.size() - size, offset + size);
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0) break;
     size += static_cast<size_t>(got);
