@@ -77,7 +77,7 @@ def number(
 
 
 def flag(where: str, name: str, value: object) -> bool:
-    """True or False, and nothing that only counts as one."""
+    """True or False. Values that Python only treats as true or false, as 1 or "", are refused."""
     if isinstance(value, bool):
         return value
     raise refuse(where, name, value, "True or False", f"{name}=True")

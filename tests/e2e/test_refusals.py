@@ -7,7 +7,8 @@ import os
 import signal
 import socket
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -53,21 +54,24 @@ def test_a_runtime_directory_that_others_may_enter(job: Job) -> None:
     assert refusal(job, *TWO, str(SCRIPTS / "steps.py"))["code"] == "PL-E041"
 
 
-def test_a_taken_port(job: Job) -> None:
+@contextmanager
+def foreign_port() -> Iterator[int]:
+    """A port of loopback on which a program listens that is not paceline."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        port = taken.getsockname()[1]
+        yield taken.getsockname()[1]
+
+
+def test_a_taken_port(job: Job) -> None:
+    with foreign_port() as port:
         problem = refusal(job, "--nnodes", "1", "--rdzv-endpoint", f"127.0.0.1:{port}",
                           "--rdzv-conf", "is_host=1", str(SCRIPTS / "steps.py"))
     assert problem["code"] == "PL-E031"
 
 
 def test_a_foreign_program_is_not_taken_for_the_master(job: Job) -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = taken.getsockname()[1]
+    with foreign_port() as port:
         problem = refusal(job, "--nnodes", "2", "--rdzv-endpoint", f"127.0.0.1:{port}",
                           str(SCRIPTS / "steps.py"))
     assert problem["code"] == "PL-E031"

@@ -30,7 +30,8 @@ class RankLogs {
 
   std::string StdoutPath(uint64_t generation, uint32_t rank) const;
   std::string StderrPath(uint64_t generation, uint32_t rank) const;
-  // Makes the directory of a new generation, trims the one before it, and deletes too old ones.
+  // Makes the log directory of a new world, trims the logs of the world before it, and deletes the
+  // directories of worlds that are too old.
   void OpenGeneration(uint64_t generation);
   // Punches the middle out of every file of this generation that is too long. Cheap: a stat a file.
   void Trim(uint64_t generation) const;

@@ -1,7 +1,7 @@
 #pragma once
 
-// When a person is told what a host waits for: nothing about a short wait, then now and then, so
-// that a log shows that the host lives. Pure.
+// When `paceline run` prints what its host waits for: not before the wait has lasted for some
+// seconds, and then each minute, so that the log of a waiting host is not silent. Pure.
 
 #include "paceline/base/instant.h"
 

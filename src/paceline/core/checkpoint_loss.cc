@@ -10,9 +10,10 @@
 namespace paceline::core {
 namespace {
 
-// Arenas hold an image for a few saves; older steps are only there as copies.
+// Steps that are remembered. A rank's arena holds its newest few saves; of an older step only a
+// copy on another host may be left.
 constexpr size_t kWholeStepsMax = 8;
-// Reports of nodes come in such a time, and training goes on meanwhile.
+// A step counts as just saved for this long. It covers the time in which all nodes report.
 constexpr Duration kJustSaved = Duration::Milliseconds(200);
 
 World WithoutNode(const World& world, NodeId node) {
@@ -52,8 +53,8 @@ bool CheckpointLedger::CanMoveTo(const World& world, const std::vector<NodeId>& 
 }
 
 std::optional<Instant> CheckpointLedger::SavedAtWithout(NodeId node, const World& world) const {
+  if (whole_since_.empty() || world.seats.size() < 2) return std::nullopt;
   const World rest = WithoutNode(world, node);
-  if (rest.seats.empty() || whole_since_.empty()) return std::nullopt;
   Memories memories = memories_;
   memories.reports.erase(node);
   for (auto step = whole_since_.rbegin(); step != whole_since_.rend(); ++step) {

@@ -137,8 +137,9 @@ void ClaimMachine::On(const ClaimWritten& event) {
   unchanged_since_ = now_;
 }
 
-// The claim is the first thing that a job writes, minutes before its first checkpoint. So people
-// hear from it that storage takes no writes, once for each reason. Empty: it takes them.
+// The claim is the first thing that a job writes, minutes before its first checkpoint. So a
+// refused claim is the earliest sign that storage takes no writes, and is printed once for each
+// reason. `why` is empty when the claim was written.
 void ClaimMachine::TellRefusal(const std::string& why) {
   if (std::exchange(told_refusal_, why) == why || why.empty()) return;
   MARK("storage refuses a claim");

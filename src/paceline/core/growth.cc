@@ -15,7 +15,8 @@ constexpr uint32_t kDoublingsMax = 8;
 constexpr Duration kSavesApart = Duration::Seconds(10);
 // How often it is looked whether ranks have gone on; a new step alone is no reason to look.
 constexpr Duration kLookAtSteps = Duration::Milliseconds(100);
-// A script may write to a temporary name and rename the file when it is whole.
+// Steps after a script's save. A script may write to a temporary name and rename the file
+// afterwards; when it has trained on, the rename is done.
 constexpr int64_t kStepsAfterFile = 2;
 
 // From when on a spare may join the world.

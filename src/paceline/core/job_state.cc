@@ -225,8 +225,8 @@ struct StateFolder {
     Apply(CheckpointFact(fact), record.at, &state.checkpoints);
   }
 
-  // It goes on as after a world that ended: the seats are as they were. Who starts a job again that
-  // had failed has mended something, so its budget is full.
+  // It goes on as after a world that ended: the seats are as they were. A
+  // user who resumes a failed job has mended the cause, so failures are counted from zero.
   void operator()(const JobResumed& fact) {
     if (fact.anew) {
       state.budget = BudgetState{};

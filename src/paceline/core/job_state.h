@@ -218,8 +218,8 @@ struct Watch {
   int64_t filed_step_count = 0;  // and its steps by then
   int64_t saved_step = -1;
   Instant saved_at;  // when a rank told of it first
-  // The last restart of the world, from its forming to its first step. Until one was seen: what a
-  // small model takes.
+  // How long the last restart took, from the forming of the world to its first step. Before the
+  // first restart: a guess, what a small model takes.
   Duration restart_took = Duration::Seconds(1);
   std::string pending;  // what holds the next world
   CheckpointLedger checkpoints;

@@ -16,24 +16,10 @@ struct Contest {
   const NodeState& node;
   const NodeLink& link;
   const NodeReport& report;
-  Duration limit;   // of silence: who asks is taken in after it
   Duration proof;   // who was heard so long after another one had asked lives beside it
   Duration silent;  // so long
   bool same_host = false;
 };
-
-// A host with the address of the one before and another boot id is that host, rebooted: nothing of
-// the old one is alive, so its last beats are let pass and no more. Any other host may be a second
-// one of the same name, and waits until the first is taken for lost.
-Duration Limit(Turn& turn, const NodeState& node, const NodeLink& link, const NodeReport& report) {
-  const std::string& boot_id = link.registered ? link.boot_id : node.boot_id;
-  const bool is_rebooted = boot_id != report.boot_id && node.address == report.address;
-  if (is_rebooted) {
-    MARK("a rebooted host proves it by its address");
-    return SuspectAfter(turn.state().spec, link.loop_delay);
-  }
-  return SilenceLimit({turn.state(), node, link, turn.watch()});
-}
 
 Contest Look(Turn& turn, const NodeReport& report, const NodeState& node) {
   const NodeLink& link = turn.Link(node.id);
@@ -42,7 +28,6 @@ Contest Look(Turn& turn, const NodeReport& report, const NodeState& node) {
   return {.node = node,
           .link = link,
           .report = report,
-          .limit = Limit(turn, node, link, report),
           .proof = SilenceLimitMin(turn.state().spec, link.loop_delay),
           .silent = std::max(Duration(), turn.now() - link.last_heard),
           .same_host = boot_id == report.boot_id};
@@ -55,13 +40,26 @@ bool IsOlder(const Contest& contest) {
          contest.report.agent_incarnation < contest.link.agent_incarnation;
 }
 
-bool IsHeld(const Contest& contest, ConnectionId asking) {
+// The silence after which the one who asks gets the name. A host with the address of the one before
+// and another boot id is that host, rebooted: nothing of the old one is alive, so two missed beats
+// are enough. Any other host may be a second one of the same name, and waits until the first is
+// taken for lost.
+Duration Limit(Turn& turn, const Contest& contest) {
+  if (!contest.same_host && contest.node.address == contest.report.address) {
+    MARK("a rebooted host proves it by its address");
+    return SuspectAfter(turn.state().spec, contest.link.loop_delay);
+  }
+  return SilenceLimit({turn.state(), contest.node, contest.link, turn.watch()});
+}
+
+// The limit has its price, so it comes last: all nodes of a job register with a new master.
+bool IsHeld(Turn& turn, const Contest& contest, ConnectionId asking) {
   const NodeLink& link = contest.link;
   const bool same_agent =
       contest.same_host && link.agent_incarnation == contest.report.agent_incarnation;
   if (same_agent || link.gone || link.connection == asking) return false;
   if (!link.connection && (contest.same_host || !contest.node.IsMember())) return false;
-  return contest.silent < contest.limit;
+  return contest.silent < Limit(turn, contest);
 }
 
 // True: the one who has the name was heard long after this one had first asked.
@@ -88,7 +86,7 @@ void SayWhoOnOneHost(const Contest& contest, bool older, RefuseNode& refusal) {
   refusal.fix = "stop it, or give this one another --node-name";
 }
 
-void SayWhoOnOtherHost(const Contest& contest, RefuseNode& refusal) {
+void SayWhoOnOtherHost(Turn& turn, const Contest& contest, RefuseNode& refusal) {
   const std::string& address = contest.node.address;
   refusal.what = "another host already has the node name " + contest.report.name;
   refusal.why = contest.link.registered
@@ -99,7 +97,7 @@ void SayWhoOnOtherHost(const Contest& contest, RefuseNode& refusal) {
   refusal.fix = "give one of the two hosts another --node-name";
   if (!refusal.retry) return;
   refusal.fix += "; a host that was rebooted is taken in once its old agent has been silent for " +
-                 ToString(contest.limit);
+                 ToString(Limit(turn, contest));
 }
 
 }  // namespace
@@ -108,7 +106,7 @@ std::optional<RefuseNode> ContestName(Turn& turn, const NodeRegistered& event,
                                       const NodeState& node) {
   const Contest contest = Look(turn, event.report, node);
   const bool older = IsOlder(contest);
-  if (!older && !IsHeld(contest, event.connection)) return std::nullopt;
+  if (!older && !IsHeld(turn, contest, event.connection)) return std::nullopt;
   const bool outlived = IsOutlived(turn.Link(node.id), contest, turn.now());
   // Who has lost its stream may be about to give the name up.
   const bool for_good = older || (outlived && contest.link.connection);
@@ -121,7 +119,7 @@ std::optional<RefuseNode> ContestName(Turn& turn, const NodeRegistered& event,
     SayWhoOnOneHost(contest, older, refusal);
   } else {
     MARK("second host refused");
-    SayWhoOnOtherHost(contest, refusal);
+    SayWhoOnOtherHost(turn, contest, refusal);
   }
   if (for_good) MARK("name refused for good");
   return refusal;

@@ -2,10 +2,10 @@
 
 // What it costs the job to give a node up: the steps that the world does again, and its restart.
 //
-// A silent node may be dead, or its network may be back in a second. Whoever waits does not know
-// which, as a skier who rents does not know how many days of snow are left: to wait until the
-// waiting has cost as much as giving up never costs more than twice the best choice (Karlin,
-// Manasse, Rudolph and Sleator, "Competitive snoopy caching", 1988). All ranks stand still while
+// A silent node may be dead, or its network may be back in a second. The master cannot
+// know which. This is the ski-rental problem: to wait until the wait has cost as much as giving the
+// node up never costs more than twice the best choice (Karlin, Manasse, Rudolph and Sleator,
+// "Competitive snoopy caching", 1988). All ranks stand still while
 // one is silent, so a second of waiting costs a second.
 
 #include "paceline/base/instant.h"
