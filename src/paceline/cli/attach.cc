@@ -98,9 +98,9 @@ int RunAttach(Invocation& invocation) {
   const auto spec = wire::ReadSpecFile(place->run_dir + "/spec.json");
   if (!spec.ok()) return out.Fail(ProblemFrom(spec.status()));
   const sigset_t leaving = BlockLeaving();  // FindMaster starts gRPC's threads
-  const auto found = FindMaster(*place);
+  auto found = FindMaster(*place);
   if (!found.ok()) return out.Fail(found.problem());
-  const auto& [client, status] = *found;
+  auto& [options, status] = *found;
 
   ConsoleOptions shown =
       ConsoleFor(place->run_dir, card->nodes, spec->job, spec->launch, out.options());
@@ -117,6 +117,8 @@ int RunAttach(Invocation& invocation) {
         "--resume --run-dir " +
         ShellWord(place->run_dir));
   }
+  options.timeout = kStatusLinePatience;
+  wire::ControlClient client(options);
   Narrator narrator(client, place->run_dir, **console, status.last_seq);
   auto status_line = std::make_unique<StatusLine>(client, **console, shown.has_live_line);
   const std::optional<int> left = Look(*place, narrator, leaving, out);

@@ -40,13 +40,12 @@ bool IsQuietKind(const std::string& kind) {
 
 }  // namespace
 
-Narrator::Narrator(wire::ControlClientOptions client, std::string run_dir, Console& console,
+Narrator::Narrator(wire::ControlClient& client, std::string run_dir, Console& console,
                    uint64_t told_seq)
-    : options_(std::move(client)),
-      run_dir_(std::move(run_dir)),
+    : run_dir_(std::move(run_dir)),
       console_(console),
       told_seq_(told_seq),
-      client_(options_),
+      client_(client),
       thread_([this] { Listen(); }) {}
 
 Narrator::~Narrator() { Leave(); }

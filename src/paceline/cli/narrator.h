@@ -48,9 +48,9 @@ struct Story {
 
 class Narrator {
  public:
-  // `console` outlives the narrator. Events up to `told_seq` are taken in without being told.
-  Narrator(wire::ControlClientOptions client, std::string run_dir, Console& console,
-           uint64_t told_seq);
+  // `client` and `console` outlive the narrator. Events up to `told_seq` are taken in without being
+  // told.
+  Narrator(wire::ControlClient& client, std::string run_dir, Console& console, uint64_t told_seq);
   ~Narrator();
   Narrator(const Narrator&) = delete;
   Narrator& operator=(const Narrator&) = delete;
@@ -73,13 +73,12 @@ class Narrator {
   void Tell(const wire::JobEvent& event);
   bool Pause(Duration duration);
 
-  wire::ControlClientOptions options_;
   std::string run_dir_;
   Console& console_;
   uint64_t told_seq_;
   uint64_t next_seq_ = 1;
   Story story_;
-  wire::ControlClient client_;
+  wire::ControlClient& client_;
   std::mutex mutex_;
   std::condition_variable wake_;
   bool is_ending_ ABSL_GUARDED_BY(mutex_) = false;

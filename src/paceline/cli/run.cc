@@ -52,6 +52,13 @@ void BlockSignals(const std::vector<int>& stop_signals) {
   ::pthread_sigmask(SIG_BLOCK, &blocked, nullptr);
 }
 
+// To the command that was detached from this one and waits; nothing when there is none.
+void TellServing(Fd* serving) {
+  [[maybe_unused]] const ssize_t written =
+      serving->is_open() ? ::write(serving->get(), "s", 1) : ssize_t{0};
+  serving->Close();
+}
+
 std::string Greeting(const PreparedRun& run) {
   const size_t nodes = run.card.nodes.size();
   return Concat("paceline ", kVersionMajor, ".", kVersionMinor, ".", kVersionPatch, " · job ",
@@ -287,12 +294,11 @@ int RunRun(Invocation& invocation) {
   options.narrate = [raw = console->get()](std::string text) {
     raw->Narrate("paceline: " + std::move(text));
   };
-  options.serving = [&serving] {
-    [[maybe_unused]] const ssize_t written =
-        serving.is_open() ? ::write(serving.get(), "s", 1) : ssize_t{0};
-    serving.Close();
-  };
-  const wire::ControlClientOptions client{run.card.master_address, run.credentials};
+  options.serving = [&serving] { TellServing(&serving); };
+  // One connection to the master for what is told and what is asked.
+  wire::ControlClient client({.address = run.card.master_address,
+                              .credentials = run.credentials,
+                              .timeout = kStatusLinePatience});
   auto launcher = Launcher::Create(std::move(options));
   if (!launcher.ok()) return out.Fail(ProblemFrom(launcher.status()));
   auto narrator = std::make_unique<Narrator>(client, run.dir.path, **console, /*told_seq=*/0);

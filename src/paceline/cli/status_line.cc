@@ -46,9 +46,8 @@ std::string WaitOf(const absl::StatusOr<wire::JobStatus>& status) {
   return status->phase == "running" || status->phase == "finished" ? "" : status->pending;
 }
 
-StatusLine::StatusLine(wire::ControlClientOptions client, Console& console, bool has_live_line)
-    : options_(std::move(client)), console_(console), has_live_line_(has_live_line) {
-  options_.timeout = Duration::Seconds(1);
+StatusLine::StatusLine(wire::ControlClient& client, Console& console, bool has_live_line)
+    : client_(client), console_(console), has_live_line_(has_live_line) {
   thread_ = std::thread([this] { Follow(); });
 }
 
@@ -70,9 +69,8 @@ bool StatusLine::Pause() {
 }
 
 void StatusLine::Follow() {
-  wire::ControlClient client(options_);
   while (Pause()) {
-    const absl::StatusOr<wire::JobStatus> status = client.GetStatus();
+    const absl::StatusOr<wire::JobStatus> status = client_.GetStatus();
     if (has_live_line_) {
       console_.SetLiveLine(status.ok() ? LiveLine(*status) : "waiting for the master");
     }

@@ -17,10 +17,13 @@
 
 namespace paceline::cli {
 
+// How long one answer to it may take.
+inline constexpr Duration kStatusLinePatience = Duration::Seconds(1);
+
 class StatusLine {
  public:
-  // `console` outlives it.
-  StatusLine(wire::ControlClientOptions client, Console& console, bool has_live_line);
+  // `client` and `console` outlive it.
+  StatusLine(wire::ControlClient& client, Console& console, bool has_live_line);
   ~StatusLine();
   StatusLine(const StatusLine&) = delete;
   StatusLine& operator=(const StatusLine&) = delete;
@@ -30,7 +33,7 @@ class StatusLine {
   void TellWait(const absl::StatusOr<wire::JobStatus>& status);
   bool Pause();
 
-  wire::ControlClientOptions options_;
+  wire::ControlClient& client_;
   Console& console_;
   const bool has_live_line_;
   WaitTeller teller_;

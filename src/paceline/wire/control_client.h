@@ -22,8 +22,9 @@ struct ControlClientOptions {
   Duration timeout = Duration::Seconds(10);  // of GetStatus and Stop; waits for a master till then
 };
 
-// Blocking calls; one thread at a time. UNAVAILABLE: no master there. UNAUTHENTICATED: wrong token
-// or certificate. FAILED_PRECONDITION, at once: one side speaks TLS and the other does not.
+// Blocking calls, from any thread; one WatchEvents at a time. UNAVAILABLE: no master there.
+// UNAUTHENTICATED: wrong token or certificate. FAILED_PRECONDITION, at once: one side speaks TLS
+// and the other does not.
 class ControlClient {
  public:
   explicit ControlClient(ControlClientOptions options);
