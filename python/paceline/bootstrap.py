@@ -18,13 +18,17 @@ if __name__ == "__main__":
 import json
 import os
 import socket
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import NoReturn
 
 from paceline import errors, imports, output, progress, store
+from paceline.collective_hooks import watch_collectives
 from paceline.entry import Entry, execute
 from paceline.file_hooks import watch_files
+from paceline.flight import open_flight
 from paceline.launch import Launch
+from paceline.phase_hooks import watch_phases
 from paceline.step_hooks import watch_steps
 
 _ARGUMENT_MAX = 100_000  # bytes; the kernel takes 128 KiB in one argument
@@ -66,18 +70,30 @@ def begin(birth: Birth) -> None:
         raise SystemExit(PORT_TAKEN_STATUS)
     if session is not None:
         learner = imports.Learner(birth.learn) if birth.learn and launch.local_rank == 0 else None
+        ring = open_flight(launch)
         watch_steps(
-            session.count_step,
+            session.count_step if ring is None else _both(session.count_step, ring.writer.step),
             session.hook_installed,
             first=learner.write if learner is not None else None,
             began_at=session.began_at,
         )
         watch_files(session.file_saved)
+        if ring is not None:
+            watch_collectives(ring)
+            watch_phases(ring)
         if learner is not None:
             learner.write_at_exit()
         session.entered()
     store.be_patient()
     execute(birth.entry, on_error=errors.record)
+
+
+def _both(first: Callable[[], None], second: Callable[[], None]) -> Callable[[], None]:
+    def both() -> None:
+        first()
+        second()
+
+    return both
 
 
 def _port_is_free(port: int) -> bool:

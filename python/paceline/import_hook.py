@@ -10,7 +10,9 @@ from types import ModuleType
 class _Loader(importlib.abc.Loader):
     """Loads the module as its own loader would, then calls back."""
 
-    def __init__(self, inner: importlib.abc.Loader, then: Callable[[ModuleType], None]) -> None:
+    def __init__(
+        self, inner: importlib.abc.Loader, then: list[Callable[[ModuleType], None]]
+    ) -> None:
         self._inner = inner
         self._then = then
 
@@ -22,15 +24,16 @@ class _Loader(importlib.abc.Loader):
             module.__spec__.loader = self._inner
         module.__loader__ = self._inner
         self._inner.exec_module(module)
-        self._then(module)
+        for then in self._then:
+            then(module)
 
 
 class _Finder(importlib.abc.MetaPathFinder):
     """Waits for one module and is gone once it is found."""
 
-    def __init__(self, name: str, then: Callable[[ModuleType], None]) -> None:
+    def __init__(self, name: str) -> None:
         self._name = name
-        self._then = then
+        self.then: list[Callable[[ModuleType], None]] = []
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -38,19 +41,29 @@ class _Finder(importlib.abc.MetaPathFinder):
         if fullname != self._name:
             return None
         sys.meta_path.remove(self)
+        _waiting.pop(fullname, None)
         spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)
         if spec is not None and spec.loader is not None:
-            spec.loader = _Loader(spec.loader, self._then)
+            spec.loader = _Loader(spec.loader, self.then)
         return spec
+
+
+_waiting: dict[str, _Finder] = {}
 
 
 def when_imported(name: str, then: Callable[[ModuleType], None]) -> None:
     """Call `then(module)` once: now when it is loaded, else right after its first import.
+
+    Several callers may wait for one module; they are called in the order in which they came.
 
     Example: `when_imported("torch.optim.optimizer", install)`.
     """
     loaded = sys.modules.get(name)
     if loaded is not None:
         then(loaded)
-    else:
-        sys.meta_path.insert(0, _Finder(name, then))
+        return
+    finder = _waiting.get(name)
+    if finder is None:
+        finder = _waiting[name] = _Finder(name)
+        sys.meta_path.insert(0, finder)
+    finder.then.append(then)

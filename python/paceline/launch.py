@@ -7,6 +7,7 @@ from pathlib import Path
 
 PAGE = "PACELINE_PAGE"
 SLOT = "PACELINE_SLOT"
+RING = "PACELINE_RING"
 GENERATION = "PACELINE_GENERATION"
 ERROR_FILE = "PACELINE_ERROR_FILE"
 
@@ -17,6 +18,7 @@ class Launch:
 
     page: str | None
     slot: int
+    ring: str | None  # where the rank makes its flight ring
     generation: int
     rank: int
     local_rank: int
@@ -38,6 +40,7 @@ class Launch:
         return cls(
             page=env.get(PAGE) or None,
             slot=number(SLOT, 0),
+            ring=env.get(RING) or None,
             generation=number(GENERATION, 0),
             rank=number("RANK", 0),
             local_rank=number("LOCAL_RANK", 0),

@@ -15,6 +15,7 @@ void BindCheckpoint(nanobind::module_& module);
 void BindCommandLine(nanobind::module_& module);
 void BindDataOrder(nanobind::module_& module);
 void BindDeviceSaver(nanobind::module_& module);
+void BindFlight(nanobind::module_& module);
 void BindLeases(nanobind::module_& module);
 void BindLivePlan(nanobind::module_& module);
 void BindPage(nanobind::module_& module);

@@ -33,6 +33,7 @@ NB_MODULE(_native, module) {
   paceline::bindings::BindLivePlan(module);
   paceline::bindings::BindPage(module);
   paceline::bindings::BindRankEnd(module);
+  paceline::bindings::BindFlight(module);
   paceline::bindings::BindSession(module);
   paceline::bindings::BindSlotBook(module);
   paceline::bindings::BindSpeedCut(module);

@@ -1,0 +1,77 @@
+"""What this rank does, written where its agent can read it when the job hangs.
+
+The ring is a file in memory with one small record for each collective and each change of phase. A
+rank that cannot make it trains on without one: the agent then says that there are no records.
+"""
+
+import os
+import sys
+from types import CodeType, FrameType
+
+from paceline.launch import Launch
+
+TYPE_CHECKING = False  # as typing's, whose import would take longer than this whole package
+if TYPE_CHECKING:
+    from paceline._native import FlightWriter
+
+# The numbers of model/flight_ring.h.
+START, DATA, FORWARD, BACKWARD, OPTIMIZER, CHECKPOINT, COMPILE, EVALUATION, UNKNOWN, END = range(10)
+
+_OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
+
+
+class Flight:
+    """Names by number, and the innermost line of the script: `Flight(writer).site()`."""
+
+    def __init__(self, writer: "FlightWriter") -> None:
+        self.writer = writer
+        self._names: dict[object, int] = {}
+        self._is_library: dict[CodeType, bool] = {}
+
+    def name(self, text: str) -> int:
+        """The number of a text in the ring; 0 when its table is full."""
+        number = self._names.get(text)
+        if number is None:
+            number = self._names[text] = self.writer.name(text)
+        return number
+
+    def site(self) -> int:
+        """The line outside torch and this package that led here, as the number of its name."""
+        frame: FrameType | None = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
+        known = self._is_library
+        while frame is not None:
+            code = frame.f_code
+            is_library = known.get(code)
+            if is_library is None:
+                is_library = known[code] = _is_library(code.co_filename)
+            if not is_library:
+                place = (code, frame.f_lineno)
+                number = self._names.get(place)
+                if number is None:
+                    text = f"{os.path.basename(code.co_filename)}:{frame.f_lineno}"
+                    number = self._names[place] = self.name(text)
+                return number
+            frame = frame.f_back
+        # A thread of autograd's has no line of the script below it.
+        return self.name("backward")
+
+
+def _is_library(file: str) -> bool:
+    return file.startswith((_OURS, "<")) or f"{os.sep}torch{os.sep}" in file or (
+        f"{os.sep}lib{os.sep}python" in file
+    )
+
+
+def open_flight(launch: Launch) -> Flight | None:
+    """This rank's ring, made anew; None when the launcher named no place or there is no room."""
+    if launch.ring is None:
+        return None
+    from paceline._native import FlightWriter
+
+    try:
+        writer = FlightWriter.make(launch.ring, launch.generation, launch.rank)
+    except (OSError, RuntimeError) as error:
+        print(f"paceline: no records of this rank's collectives: {error}", file=sys.stderr)
+        return None
+    os.register_at_fork(after_in_child=writer.leave)
+    return Flight(writer)

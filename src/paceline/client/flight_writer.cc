@@ -1,0 +1,136 @@
+#include "paceline/client/flight_writer.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <span>
+
+#include "paceline/client/memory_orders.h"
+#include "paceline/client/page_file.h"
+
+namespace paceline::client {
+namespace {
+
+Failure Refused(const std::string& path, int error_number) {
+  return {.kind = error_number == ENOSPC ? FailureKind::kFull : FailureKind::kSystem,
+          .message = "flight ring " + path,
+          .error_number = error_number};
+}
+
+// A tmpfs gives its pages when they are touched, and kills whoever touches one that is not there:
+// so all of them are taken first.
+void* MapNew(int fd, int* error_number) {
+  *error_number = posix_fallocate(fd, 0, static_cast<off_t>(kRingBytes));
+  if (*error_number != 0) return MAP_FAILED;
+  void* memory = mmap(nullptr, kRingBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  *error_number = errno;
+  return memory;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<FlightWriter>> FlightWriter::Make(const FlightPlace& place) {
+  const std::string fresh = place.path + "." + std::to_string(getpid());
+  const int fd = open(fresh.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+  if (fd < 0) return Refused(place.path, errno);
+  int error_number = 0;
+  void* memory = MapNew(fd, &error_number);
+  close(fd);
+  if (memory == MAP_FAILED) {
+    unlink(fresh.c_str());
+    return Refused(place.path, error_number);
+  }
+  FormatRing({static_cast<std::byte*>(memory), kRingBytes}, place.generation, place.rank, getpid());
+  std::unique_ptr<FlightWriter> writer(new FlightWriter(static_cast<RingHeader*>(memory)));
+  const int64_t now = MonotonicNanoseconds();
+  writer->ring_->phase_since_ns.store(now, kRelaxed);
+  writer->ring_->last_event_ns.store(now, kRelaxed);
+  if (std::rename(fresh.c_str(), place.path.c_str()) != 0) {
+    error_number = errno;
+    unlink(fresh.c_str());
+    return Refused(place.path, error_number);
+  }
+  return writer;
+}
+
+FlightWriter::~FlightWriter() { Leave(); }
+
+void FlightWriter::Leave() {
+  if (ring_ != nullptr) munmap(ring_, kRingBytes);
+  ring_ = nullptr;
+}
+
+uint32_t FlightWriter::Name(std::string_view text) {
+  const std::lock_guard lock(names_);
+  if (ring_ == nullptr) return kRingNoName;
+  const uint64_t name = ring_->names_used.load(kRelaxed) + 1;
+  if (name >= kRingNames) return kRingNoName;
+  std::memcpy(NameOf(*ring_, static_cast<uint32_t>(name)), text.data(),
+              std::min<size_t>(text.size(), kRingNameBytes - 1));
+  ring_->names_used.store(name, kRelease);
+  return static_cast<uint32_t>(name);
+}
+
+uint64_t FlightWriter::Write(const FlightEvent& event, int64_t now) {
+  const uint64_t number = ring_->begun.fetch_add(1, std::memory_order_acq_rel);
+  FlightRecord& record = RecordOf(*ring_, number);
+  record.commit.store(0, kRelaxed);
+  std::atomic_thread_fence(kRelease);
+  record.kind.store(event.kind, kRelaxed);
+  record.group.store(event.group, kRelaxed);
+  record.operation.store(event.operation, kRelaxed);
+  record.dtype.store(event.dtype, kRelaxed);
+  record.site.store(event.site, kRelaxed);
+  record.sequence.store(event.sequence, kRelaxed);
+  record.bytes.store(event.bytes, kRelaxed);
+  record.begun_ns.store(now, kRelaxed);
+  record.completed_ns.store(0, kRelaxed);
+  record.commit.store(number + 1, kRelease);
+  ring_->last_event_ns.store(now, kRelaxed);
+  return number;
+}
+
+uint64_t FlightWriter::Begin(const FlightEvent& event) {
+  if (ring_ == nullptr) return 0;
+  ring_->open.fetch_add(1, kRelaxed);
+  return Write(event, MonotonicNanoseconds());
+}
+
+void FlightWriter::Complete(uint64_t number) {
+  if (ring_ == nullptr) return;
+  const int64_t now = MonotonicNanoseconds();
+  FlightRecord& record = RecordOf(*ring_, number);
+  if (record.commit.load(std::memory_order_acquire) == number + 1) {
+    record.completed_ns.store(now, kRelease);
+  }
+  ring_->open.fetch_sub(1, kRelaxed);
+  ring_->last_event_ns.store(now, kRelaxed);
+}
+
+void FlightWriter::Turn(RankPhase phase, uint32_t site) {
+  if (ring_ == nullptr) return;
+  const RankPhase former = ring_->phase.load(kRelaxed);
+  if (former == phase) return;
+  const int64_t now = MonotonicNanoseconds();
+  const int64_t stretch = now - ring_->phase_since_ns.load(kRelaxed);
+  std::atomic<int64_t>& longest = ring_->longest_ns[static_cast<uint32_t>(former)];
+  if (stretch > longest.load(kRelaxed)) longest.store(stretch, kRelaxed);
+  ring_->phase_since_ns.store(now, kRelaxed);
+  ring_->phase.store(phase, kRelease);
+  Write({.kind = FlightKind::kPhase, .operation = static_cast<uint32_t>(phase), .site = site}, now);
+}
+
+void FlightWriter::Step() {
+  if (ring_ == nullptr) return;
+  const int64_t now = MonotonicNanoseconds();
+  const int64_t last = ring_->last_step_ns.exchange(now, kRelaxed);
+  if (last != 0) ring_->step_times[StepTimeBucket(now - last)].fetch_add(1, kRelaxed);
+  ring_->last_event_ns.store(now, kRelaxed);
+}
+
+}  // namespace paceline::client

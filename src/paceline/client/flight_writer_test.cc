@@ -1,0 +1,137 @@
+#include "paceline/client/flight_writer.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <fstream>
+#include <iterator>
+#include <thread>
+#include <vector>
+
+#include "paceline/base/test_dir.h"
+
+namespace paceline::client {
+namespace {
+
+class FlightWriterTest : public testing::Test {
+ protected:
+  std::unique_ptr<FlightWriter> Make() {
+    auto writer = FlightWriter::Make({.path = path_, .generation = 4, .rank = 2});
+    EXPECT_TRUE(writer.ok()) << writer.failure().message;
+    return std::move(*writer);
+  }
+  FlightReading Read() {
+    std::ifstream file(path_, std::ios::binary);
+    const std::vector<char> text{std::istreambuf_iterator<char>(file), {}};
+    std::vector<uint64_t> aligned(text.size() / 8 + 1);
+    std::memcpy(aligned.data(), text.data(), text.size());
+    std::string_view why;
+    const auto reading = ReadRing(std::as_bytes(std::span(aligned)).subspan(0, text.size()), &why);
+    EXPECT_TRUE(reading.has_value()) << why;
+    return reading.value_or(FlightReading());
+  }
+
+  const TestDir dir_;
+  const std::string path_ = dir_.path() + "/ring";
+};
+
+TEST_F(FlightWriterTest, WhatItBeganAndCompletedCanBeRead) {
+  const auto writer = Make();
+  const FlightEvent event{.group = writer->Name("0 0-3"),
+                          .operation = writer->Name("all_reduce"),
+                          .dtype = writer->Name("float32"),
+                          .site = writer->Name("train.py:44"),
+                          .sequence = 188,
+                          .bytes = 4096};
+  const uint64_t first = writer->Begin(event);
+  writer->Begin(event);
+  writer->Complete(first);
+  const FlightReading reading = Read();
+  EXPECT_EQ(4u, reading.pulse.generation);
+  EXPECT_EQ(2, reading.pulse.rank);
+  EXPECT_EQ(1u, reading.pulse.open);
+  ASSERT_EQ(2u, reading.entries.size());
+  EXPECT_EQ("0 0-3", reading.entries[0].group);
+  EXPECT_EQ("float32", reading.entries[0].dtype);
+  EXPECT_EQ("train.py:44", reading.entries[0].site);
+  EXPECT_EQ(188u, reading.entries[0].sequence);
+  EXPECT_EQ(4096u, reading.entries[0].bytes);
+  EXPECT_TRUE(reading.entries[0].is_complete());
+  EXPECT_FALSE(reading.entries[1].is_complete());
+}
+
+TEST_F(FlightWriterTest, OnlyItsOwnerMayReadIt) {
+  const auto writer = Make();
+  struct stat file;
+  ASSERT_EQ(0, stat(path_.c_str(), &file));
+  EXPECT_EQ(0600u, file.st_mode & 0777);
+}
+
+TEST_F(FlightWriterTest, ANewAttemptBeginsWithAnEmptyRing) {
+  const auto first = Make();
+  first->Begin({});
+  const auto second = Make();
+  EXPECT_TRUE(Read().entries.empty());
+  first->Begin({});  // of a process that is about to be killed
+  EXPECT_TRUE(Read().entries.empty());
+}
+
+TEST_F(FlightWriterTest, LearnsHowLongPhasesAndStepsTake) {
+  const auto writer = Make();
+  writer->Turn(RankPhase::kData, kRingNoName);
+  writer->Turn(RankPhase::kData, kRingNoName);
+  writer->Turn(RankPhase::kForward, kRingNoName);
+  for (int step = 0; step < 21; ++step) writer->Step();
+  const FlightReading reading = Read();
+  EXPECT_EQ(2u, reading.entries.size());  // the same phase again is no turn
+  EXPECT_EQ(RankPhase::kForward, reading.pulse.phase);
+  EXPECT_GT(reading.pulse.longest_ns[static_cast<size_t>(RankPhase::kData)], 0);
+  EXPECT_GT(reading.pulse.step_p99_ns, 0);
+}
+
+TEST_F(FlightWriterTest, ThreadsLoseNoRecordOfEachOther) {
+  const auto writer = Make();
+  constexpr int kThreads = 4;
+  constexpr int kEach = 500;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kThreads; ++i) {
+    threads.emplace_back([&writer] {
+      for (int n = 0; n < kEach; ++n) writer->Complete(writer->Begin({.sequence = 1}));
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  const FlightReading reading = Read();
+  EXPECT_EQ(size_t{kThreads * kEach}, reading.entries.size());
+  EXPECT_EQ(0u, reading.pulse.open);
+  for (const FlightEntry& entry : reading.entries) EXPECT_TRUE(entry.is_complete());
+}
+
+TEST_F(FlightWriterTest, NamesEndAndLongOnesAreCut) {
+  const auto writer = Make();
+  const uint32_t cut = writer->Name(std::string(500, 'x'));
+  writer->Begin({.site = cut});
+  EXPECT_EQ(std::string(127, 'x'), Read().entries[0].site);
+  uint32_t last = cut;
+  while (last != kRingNoName && last < 5000) last = writer->Name("y");
+  EXPECT_EQ(kRingNoName, last);
+  writer->Begin({.site = last});
+  EXPECT_EQ("", Read().entries[1].site);
+}
+
+TEST_F(FlightWriterTest, WhoHasLeftWritesNothing) {
+  const auto writer = Make();
+  writer->Leave();
+  writer->Complete(writer->Begin({}));
+  writer->Turn(RankPhase::kData, writer->Name("x"));
+  writer->Step();
+  EXPECT_TRUE(Read().entries.empty());
+}
+
+TEST(FlightWriter, APlaceThatIsNotThereIsRefused) {
+  const auto writer = FlightWriter::Make({.path = "/nowhere/ring"});
+  ASSERT_FALSE(writer.ok());
+  EXPECT_EQ(FailureKind::kSystem, writer.failure().kind);
+}
+
+}  // namespace
+}  // namespace paceline::client

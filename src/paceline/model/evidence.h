@@ -1,0 +1,71 @@
+#pragma once
+
+// What an agent finds out about its ranks when their world stands still.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "paceline/base/instant.h"
+#include "paceline/model/flight_ring.h"
+#include "paceline/model/ids.h"
+
+namespace paceline {
+
+// One collective in a rank's flight ring.
+struct CollectiveSeen {
+  std::string group;      // its name and its members: "0 0-3"
+  uint64_t sequence = 0;  // in that group, from 1
+  std::string operation;  // "all_reduce"
+  std::string dtype;
+  uint64_t bytes = 0;
+  std::string site;  // "train.py:44", or "backward"
+  Duration age;      // since it began
+  bool is_complete = false;
+  bool operator==(const CollectiveSeen&) const = default;
+};
+
+struct StackFrame {
+  std::string file;
+  uint32_t line = 0;
+  std::string function;
+  bool operator==(const StackFrame&) const = default;
+};
+
+struct RankEvidence {
+  Rank rank;
+  // From its ring. Without one, has_ring is false and these mean nothing.
+  bool has_ring = false;
+  RankPhase phase = RankPhase::kUnknown;
+  Duration in_phase;
+  Duration quiet_for;      // since it began, completed or stepped last
+  Duration step_p99;       // 0: too few steps were timed
+  Duration phase_longest;  // the longest stretch of this phase that ended; 0: none did
+  std::vector<CollectiveSeen> collectives;  // the newest of each group, oldest first
+  // From the kernel, over two looks.
+  char state = '?';      // of its main thread, as in /proc/PID/stat; 'T' stopped, 't' traced
+  int stopped_by = 0;    // the signal that stopped it; 0: not known
+  Duration watched;      // between the looks
+  Duration cpu;          // CPU time spent meanwhile, by all its threads
+  bool moved = false;    // bytes were read or written meanwhile, or a system call returned
+  std::string waits_in;  // the system call of the main thread, with its path or peer; "" unknown
+  // Of the main thread, innermost first. Empty: `no_stack` says why.
+  std::vector<StackFrame> stack;
+  std::string no_stack;
+  bool operator==(const RankEvidence&) const = default;
+};
+
+// One agent's answer to one question of the master.
+struct NodeEvidence {
+  Generation generation;
+  uint64_t round = 0;
+  std::vector<RankEvidence> ranks;
+  bool operator==(const NodeEvidence&) const = default;
+};
+
+// All that one agent tells of 64 ranks fits into one message.
+inline constexpr size_t kGroupsSeenMax = 6;       // of a rank, those used last
+inline constexpr size_t kCollectivesSeenMax = 4;  // of each group
+inline constexpr size_t kStackFramesMax = 12;
+
+}  // namespace paceline

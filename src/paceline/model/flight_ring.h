@@ -1,0 +1,164 @@
+// The flight ring: what one rank did last, in a file in memory that outlives it.
+//
+// The idea: before a collective starts, and when the rank turns from data to forward to backward,
+// the rank writes a record of 64 bytes. When a job hangs, the agent reads the rings of its ranks
+// and sees who entered which collective and who did not. The ring keeps the newest kRingRecords
+// records. docs/formats/flight_ring.md is the specification; this header is its C++ form. Nothing
+// here does I/O: the caller maps the file.
+//
+// Several threads of the rank write without a lock: each takes the next number, fills the record of
+// that number and stores `commit` last, with release order. A reader takes a record whose `commit`
+// is the same before and after, and is the one that the record's place must have. All times are
+// CLOCK_MONOTONIC nanoseconds of this boot; 0 means "not yet".
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace paceline {
+
+inline constexpr uint64_t kRingMagic = 0x0031'474e'4952'4C50ULL;  // the bytes "PLRING1\0"
+inline constexpr uint32_t kRingVersion = 1;
+inline constexpr uint32_t kRingHeaderBytes = 4096;
+inline constexpr uint32_t kRingNameBytes = 128;  // with a NUL at the end
+inline constexpr uint32_t kRingNames = 1024;
+inline constexpr uint32_t kRingRecords = 4096;
+// What a name gets that does not fit into the table any more: an empty text.
+inline constexpr uint32_t kRingNoName = 0;
+inline constexpr uint32_t kRingPhaseWords = 16;
+inline constexpr uint32_t kStepTimeBuckets = 64;
+
+// What a rank does. kUnknown lies between the end of an optimizer's step and the next phase that
+// shows itself: metrics, sampling, an upload.
+enum class RankPhase : uint32_t {
+  kStart = 0,  // from the script's first line to its first step
+  kData = 1,
+  kForward = 2,
+  kBackward = 3,
+  kOptimizer = 4,
+  kCheckpoint = 5,
+  kCompile = 6,
+  kEvaluation = 7,
+  kUnknown = 8,
+  kEnd = 9,  // the script has returned
+};
+inline constexpr uint32_t kRankPhases = 10;
+std::string_view PhaseName(
+    RankPhase phase);  // "data", "forward", …; "unknown" for any other number
+
+enum class FlightKind : uint32_t {
+  kNone = 0,
+  kCollective = 1,    // one that all members of a group take part in; counted by `sequence`
+  kPointToPoint = 2,  // a send or a receive; never counted
+  kPhase = 3,         // `operation` is the phase that began
+};
+
+struct RingHeader {
+  std::atomic<uint64_t> magic;  // commit word of the header: stored last by its creator
+  uint32_t version;
+  uint32_t header_bytes;
+  uint32_t name_bytes;
+  uint32_t name_count;
+  uint32_t record_bytes;
+  uint32_t record_count;
+  uint64_t generation;  // of the rank's world
+  int64_t rank;
+  int64_t writer_pid;                  // a forked child of it writes nothing
+  std::atomic<uint64_t> begun;         // records that were ever begun
+  std::atomic<uint64_t> names_used;    // names[1 … names_used] hold
+  std::atomic<int64_t> last_event_ns;  // when anything was begun, completed or stepped last
+  std::atomic<RankPhase> phase;
+  std::atomic<uint32_t> open;  // collectives that have begun and are not complete
+  std::atomic<int64_t> phase_since_ns;
+  std::atomic<int64_t> last_step_ns;
+  std::atomic<int64_t> longest_ns[kRingPhaseWords];  // the longest stretch of each phase that ended
+  std::atomic<uint32_t> step_times[kStepTimeBuckets];  // see StepTimeBucket
+  char reserved[kRingHeaderBytes - 104 - 8 * kRingPhaseWords - 4 * kStepTimeBuckets];
+};
+static_assert(sizeof(RingHeader) == kRingHeaderBytes);
+static_assert(offsetof(RingHeader, begun) == 56);
+
+struct FlightRecord {
+  std::atomic<uint64_t> commit;  // 1 + the record's number; 0 while it is being written
+  std::atomic<FlightKind> kind;
+  std::atomic<uint32_t> group;  // this and the next three are numbers of names
+  std::atomic<uint32_t> operation;
+  std::atomic<uint32_t> dtype;
+  std::atomic<uint32_t> site;  // "train.py:44"
+  std::atomic<uint32_t> reserved;
+  std::atomic<uint64_t> sequence;  // of the group's collectives, from 1
+  std::atomic<uint64_t> bytes;
+  std::atomic<int64_t> begun_ns;
+  std::atomic<int64_t> completed_ns;
+};
+static_assert(sizeof(FlightRecord) == 64);
+static_assert(std::atomic<uint64_t>::is_always_lock_free);
+static_assert(std::atomic<FlightKind>::is_always_lock_free);
+
+inline constexpr size_t kRingBytes = kRingHeaderBytes + size_t{kRingNames} * kRingNameBytes +
+                                     size_t{kRingRecords} * sizeof(FlightRecord);
+
+inline char* NameOf(RingHeader& ring, uint32_t name) {
+  return reinterpret_cast<char*>(&ring) + kRingHeaderBytes + size_t{name} * kRingNameBytes;
+}
+inline FlightRecord& RecordOf(RingHeader& ring, uint64_t number) {
+  auto* records = reinterpret_cast<FlightRecord*>(NameOf(ring, kRingNames));
+  return records[number % kRingRecords];
+}
+
+// Makes a ring in zeroed memory of kRingBytes bytes.
+void FormatRing(std::span<std::byte> memory, uint64_t generation, int64_t rank, int64_t writer_pid);
+
+// Times between two steps are counted in buckets, two an octave, the first one below 2^17 ns.
+uint32_t StepTimeBucket(int64_t nanoseconds);
+// The upper end of the bucket in which the 99th of 100 step times lies; 0 when none was counted.
+int64_t StepTimeP99(std::span<const uint32_t, kStepTimeBuckets> counts);
+
+// What the header says now, for whoever looks often.
+struct RingPulse {
+  uint64_t generation = 0;
+  int64_t rank = -1;
+  RankPhase phase = RankPhase::kStart;
+  int64_t phase_since_ns = 0;
+  int64_t last_event_ns = 0;
+  uint32_t open = 0;
+  int64_t step_p99_ns = 0;  // 0: fewer than 20 steps were timed
+  std::array<int64_t, kRankPhases> longest_ns{};
+};
+
+// One record as a reader saw it.
+struct FlightEntry {
+  uint64_t number = 0;
+  FlightKind kind = FlightKind::kNone;
+  std::string group;
+  std::string operation;
+  std::string dtype;
+  std::string site;
+  uint64_t sequence = 0;
+  uint64_t bytes = 0;
+  int64_t begun_ns = 0;
+  int64_t completed_ns = 0;
+  bool is_complete() const { return completed_ns != 0; }
+};
+
+struct FlightReading {
+  RingPulse pulse;
+  int64_t writer_pid = 0;
+  std::vector<FlightEntry> entries;  // oldest first; those that were being written are left out
+};
+
+// What the ring in `memory` holds. Empty when it is no ring of this version: *why says so. Every
+// word is a claim, because a broken script may write anywhere in its own memory: a record with an
+// impossible number is left out, and a text is cut at its first byte that is no printable ASCII.
+std::optional<FlightReading> ReadRing(std::span<const std::byte> memory, std::string_view* why);
+// The header alone is enough.
+std::optional<RingPulse> ReadPulse(std::span<const std::byte> memory, std::string_view* why);
+
+}  // namespace paceline
