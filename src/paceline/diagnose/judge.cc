@@ -1,0 +1,40 @@
+#include "paceline/diagnose/judge.h"
+
+#include <algorithm>
+#include <array>
+
+#include "paceline/diagnose/rule/all.h"
+
+namespace paceline::diagnose {
+namespace {
+
+// Facts of a single rank's own come before what follows from who waits for whom.
+constexpr std::array<Rule, 6> kRules = {{
+    {"debugger", JudgeDebugger},
+    {"stopped", JudgeStopped},
+    {"mismatched call", JudgeMismatchedCall},
+    {"absent", JudgeAbsent},
+    {"order", JudgeOrder},
+    {"everybody", JudgeEverybody},
+}};
+
+// Nobody is quiet for longer than this before the next look.
+constexpr Duration kLookAgainMax = Duration::Seconds(60);
+
+}  // namespace
+
+std::span<const Rule> Rules() { return kRules; }
+
+Verdict Judge(const Facts& facts) {
+  const Scene scene{facts, MakeWaitGraph(facts)};
+  for (const Rule& rule : kRules) {
+    std::optional<Verdict> verdict = rule.judge(scene);
+    if (!verdict.has_value()) continue;
+    verdict->look_again = std::min(verdict->look_again, kLookAgainMax);
+    if (verdict->act != HangAct::kNone) AddLines(scene, &*verdict);
+    return *std::move(verdict);
+  }
+  return {.look_again = kLookAgainMax};
+}
+
+}  // namespace paceline::diagnose

@@ -1,0 +1,248 @@
+#include "paceline/diagnose/judge.h"
+
+#include <gtest/gtest.h>
+
+#include "paceline/diagnose/testing/scenes.h"
+
+namespace paceline::diagnose {
+namespace {
+
+using testing::Entered;
+using testing::Left;
+using testing::SceneMaker;
+
+std::vector<Rank> RankList(std::initializer_list<uint32_t> ranks) {
+  std::vector<Rank> list;
+  for (const uint32_t rank : ranks) list.push_back(Rank(rank));
+  return list;
+}
+
+TEST(Judge, AStoppedRankIsNamedWithItsLineAndRestartedAtOnce) {
+  SceneMaker made(4);
+  made.Wait({2});
+  made[2].state = 'T';
+  made[2].stopped_by = 19;
+  const Verdict verdict = Judge(made.facts());
+  EXPECT_EQ(HangClass::kStopped, verdict.hang);
+  EXPECT_EQ(HangAct::kRestart, verdict.act);
+  EXPECT_EQ(RankList({2}), verdict.culprits);
+  EXPECT_EQ(
+      "Rank 2 on node0 was stopped (SIGSTOP) in train.py:41, forward. Ranks 0, 1 and 3 waited 3.0 "
+      "s for it in all_reduce 188 of the world (train.py:44).",
+      verdict.sentence);
+  EXPECT_EQ("was stopped (SIGSTOP) in train.py:41, forward", verdict.headline);
+  ASSERT_EQ(4u, verdict.lines.size());
+  EXPECT_EQ("rank 2 on node0: stopped in train.py:41, forward; 0 ms of CPU in 500 ms",
+            verdict.lines[0]);
+}
+
+TEST(Judge, AStopThatIsYoungIsLookedAtAgainInTime) {
+  SceneMaker made(4);
+  made.Wait({2}, Duration::Milliseconds(1200));
+  made[2].state = 'T';
+  const Verdict verdict = Judge(made.facts());
+  EXPECT_EQ(HangAct::kNone, verdict.act);
+  EXPECT_EQ(Duration::Milliseconds(1800), verdict.look_again);
+}
+
+TEST(Judge, LongStepsAreGivenThreeOfThem) {
+  SceneMaker made(4);
+  made.Wait({2});
+  made[2].state = 'T';
+  made[2].step_p99 = Duration::Seconds(10);
+  EXPECT_EQ(Duration::Seconds(27), Judge(made.facts()).look_again);
+}
+
+TEST(Judge, SeveralStoppedRanksAreToldOfWithTheWayOut) {
+  SceneMaker made(4);
+  made.Wait({1, 2});
+  made[1].state = made[2].state = 'T';
+  const Verdict verdict = Judge(made.facts());
+  EXPECT_EQ(HangAct::kTell, verdict.act);
+  EXPECT_EQ(RankList({1, 2}), verdict.culprits);
+  EXPECT_NE(std::string::npos, verdict.sentence.find("Ranks 1 and 2 were stopped"))
+      << verdict.sentence;
+  EXPECT_NE(std::string::npos, verdict.sentence.find("kill -CONT makes them go on"));
+}
+
+TEST(Judge, AStoppedRankThatNobodyWaitsForIsOnlyToldOf) {
+  SceneMaker made(2);
+  made[1].state = 'T';
+  const Verdict verdict = Judge(made.facts());
+  EXPECT_EQ(HangClass::kStopped, verdict.hang);
+  EXPECT_EQ(HangAct::kTell, verdict.act);
+}
+
+TEST(Judge, ADebuggerForbidsEveryAct) {
+  SceneMaker made(4);
+  made.Wait({2}, Duration::Seconds(5000));
+  made[2].state = 't';
+  made[3].state = 'T';
+  const Verdict verdict = Judge(made.facts());
+  EXPECT_EQ(HangClass::kDebugger, verdict.hang);
+  EXPECT_EQ(HangAct::kTell, verdict.act);
+}
+
+TEST(Judge, AnotherOperationNamesBothCallSites) {
+  SceneMaker made(4);
+  made.Wait({2});
+  CollectiveSeen other = Entered("0 0-3", 188);
+  other.operation = "broadcast";
+  other.site = "train.py:50";
+  made.Add(2, other);
+  const Verdict verdict = Judge(made.facts());
+  EXPECT_EQ(HangClass::kMismatch, verdict.hang);
+  EXPECT_EQ(HangAct::kRestart, verdict.act);
+  EXPECT_EQ(RankList({2}), verdict.culprits);
+  EXPECT_EQ(
+      "Rank 2 made another call than ranks 0, 1 and 3: broadcast of 4096 bytes of float32 at "
+      "train.py:50, not all_reduce of 4096 bytes of float32 at train.py:44. It was call 188 of the "
+      "world.",
+      verdict.sentence);
+}
+
+TEST(Judge, SizesAreComparedOnlyWhereTheyMustBeEqual) {
+  for (const bool must : {true, false}) {
+    SceneMaker made(3);
+    for (const uint32_t rank : {0U, 1U, 2U}) {
+      CollectiveSeen seen = Entered("0 0-2", 5);
+      seen.operation = must ? "all_reduce" : "all_to_all";
+      seen.bytes = rank == 1 ? 8 : 4;
+      made.Add(rank, seen);
+    }
+    EXPECT_EQ(must ? HangClass::kMismatch : HangClass::kNone, Judge(made.facts()).hang);
+  }
+}
+
+TEST(Judge, ABusyRankIsNamedFirstAndRestartedLater) {
+  SceneMaker made(4);
+  made.Wait({2}, Duration::Seconds(4));
+  made[2].cpu = Duration::Milliseconds(490);
+  Verdict verdict = Judge(made.facts());
+  EXPECT_EQ(HangClass::kBusy, verdict.hang);
+  EXPECT_EQ(HangAct::kTell, verdict.act);
+  EXPECT_EQ(RankList({2}), verdict.culprits);
+  EXPECT_EQ(Duration::Seconds(60), verdict.look_again);  // never longer
+  SceneMaker later(4);
+  later.Wait({2}, Duration::Seconds(120));
+  later[2].cpu = Duration::Milliseconds(490);
+  EXPECT_EQ(HangAct::kRestart, Judge(later.facts()).act);
+}
+
+TEST(Judge, ABlockedRankIsRestartedAfterThirtySeconds) {
+  SceneMaker made(4);
+  made.Wait({2}, Duration::Seconds(29));
+  EXPECT_EQ(HangClass::kBlocked, Judge(made.facts()).hang);
+  EXPECT_EQ(HangAct::kTell, Judge(made.facts()).act);
+  EXPECT_EQ(Duration::Seconds(1), Judge(made.facts()).look_again);
+  SceneMaker later(4);
+  later.Wait({2}, Duration::Seconds(30));
+  EXPECT_EQ(HangAct::kRestart, Judge(later.facts()).act);
+}
+
+TEST(Judge, WhatMovesBytesIsSlowAndNotHung) {
+  SceneMaker made(4);
+  made.Wait({2}, Duration::Seconds(5000));
+  made[2].moved = true;
+  EXPECT_EQ(HangAct::kTell, Judge(made.facts()).act);
+}
+
+// Rank 0 saves alone for 40 seconds, evaluates, compiles: the phase of the absent rank counts.
+TEST(Judge, TheAbsentRanksPhaseSetsItsTime) {
+  struct Case {
+    RankPhase phase;
+    Duration longest;
+    Duration waited;
+    HangAct act;
+  };
+  for (const Case& c :
+       {Case{RankPhase::kCheckpoint, {}, Duration::Seconds(40), HangAct::kNone},
+        Case{RankPhase::kCheckpoint, Duration::Seconds(20), Duration::Seconds(40), HangAct::kNone},
+        Case{RankPhase::kCheckpoint, Duration::Seconds(2), Duration::Seconds(40), HangAct::kTell},
+        Case{RankPhase::kCheckpoint, Duration::Seconds(2), Duration::Seconds(601),
+             HangAct::kRestart},
+        Case{RankPhase::kEvaluation, {}, Duration::Seconds(500), HangAct::kNone},
+        Case{RankPhase::kCompile, {}, Duration::Seconds(5000), HangAct::kTell},
+        Case{RankPhase::kUnknown, {}, Duration::Seconds(5000), HangAct::kTell}}) {
+    SceneMaker made(2);
+    made.Wait({0}, c.waited);
+    made[0].phase = c.phase;
+    made[0].phase_longest = c.longest;
+    EXPECT_EQ(c.act, Judge(made.facts()).act)
+        << PhaseName(c.phase) << " for " << ToString(c.waited);
+  }
+}
+
+TEST(Judge, WhenAllBlockOnOneThingThatIsNamedAndNoRank) {
+  SceneMaker made(4);
+  made.Wait({1, 2}, Duration::Seconds(5000));
+  made[1].waits_in = made[2].waits_in = "read of /data/train.bin";
+  const Verdict verdict = Judge(made.facts());
+  EXPECT_TRUE(verdict.culprits.empty());
+  EXPECT_EQ(HangAct::kTell, verdict.act);
+  EXPECT_EQ(
+      "Ranks 1 and 2 wait in read of /data/train.bin. No rank is to blame. Ranks 0 and 3 waited "
+      "5000.0 s for them in all_reduce 188 of the world (train.py:44).",
+      verdict.sentence);
+}
+
+TEST(Judge, AllEnteredAndNoneLeavesBlamesNoRank) {
+  SceneMaker made(4);
+  made.Wait({}, Duration::Seconds(31));
+  const Verdict verdict = Judge(made.facts());
+  EXPECT_EQ(HangClass::kEverybody, verdict.hang);
+  EXPECT_EQ(HangAct::kTell, verdict.act);
+  EXPECT_TRUE(verdict.culprits.empty());
+}
+
+TEST(Judge, ARootThatStandsInACollectiveToWhichAllHaveComeIsNotBlamed) {
+  // 2 and 3 are in a collective of their own that does not end; 0 and 1 wait for them.
+  SceneMaker made(4);
+  made.Wait({2, 3}, Duration::Seconds(60));
+  for (const uint32_t rank : {2U, 3U}) {
+    made.Add(rank, Entered("t 2-3", 9));
+    made[rank].collectives.back().age = Duration::Seconds(61);
+  }
+  const Verdict verdict = Judge(made.facts());
+  EXPECT_EQ(HangClass::kEverybody, verdict.hang);
+  EXPECT_TRUE(verdict.culprits.empty());
+}
+
+TEST(Judge, RanksThatWaitForEachOtherCalledInAnotherOrder) {
+  SceneMaker made(2);
+  made.Add(0, Entered("a 0-1", 1));
+  made.Add(1, Entered("b 0-1", 1));
+  const Verdict verdict = Judge(made.facts());
+  EXPECT_EQ(HangClass::kOrder, verdict.hang);
+  EXPECT_EQ(HangAct::kRestart, verdict.act);
+  EXPECT_EQ(RankList({0, 1}), verdict.culprits);
+}
+
+TEST(Judge, NothingIsSaidOfAQuietWorldForTenMinutes) {
+  SceneMaker made(4);
+  for (uint32_t rank = 0; rank < 4; ++rank) made[rank].quiet_for = Duration::Seconds(599);
+  EXPECT_EQ(HangAct::kNone, Judge(made.facts()).act);
+  EXPECT_EQ(Duration::Seconds(1), Judge(made.facts()).look_again);
+  made[0].quiet_for = Duration::Seconds(600);
+  EXPECT_EQ(HangAct::kTell, Judge(made.facts()).act);
+}
+
+TEST(Judge, NoFactsGiveNoVerdict) {
+  EXPECT_EQ(HangAct::kNone, Judge({}).act);
+  EXPECT_FALSE(Judge({}).look_again.is_infinite());
+}
+
+TEST(Judge, WithoutAStackTheVerdictStands) {
+  SceneMaker made(4);
+  made.Wait({2});
+  made[2].state = 'T';
+  made[2].stack.clear();
+  made[2].no_stack = "py-spy is not installed";
+  const Verdict verdict = Judge(made.facts());
+  EXPECT_EQ(HangAct::kRestart, verdict.act);
+  EXPECT_EQ(0u, verdict.sentence.find("Rank 2 on node0 was stopped, forward."));
+  EXPECT_NE(std::string::npos, verdict.lines[0].find("no stacks: py-spy is not installed"));
+}
+
+}  // namespace
+}  // namespace paceline::diagnose

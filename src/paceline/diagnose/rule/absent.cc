@@ -1,0 +1,105 @@
+// A rank does not come to where the others wait, and nothing says that it was stopped: it computes
+// (a loop, the interpreter lock held in C) or it sleeps (a lock, a file, a name that does not
+// resolve).
+
+#include <algorithm>
+
+#include "paceline/base/text.h"
+#include "paceline/diagnose/deadline.h"
+#include "paceline/diagnose/rule/all.h"
+
+namespace paceline::diagnose {
+namespace {
+
+// Of the time between two looks, in CPU time of all threads.
+constexpr int kBusyShare = 2;  // one half
+
+bool IsBusy(const RankEvidence& rank) {
+  return rank.watched > Duration() && rank.cpu * kBusyShare >= rank.watched;
+}
+
+// Those that nobody can blame: they stand in a collective to which all have come.
+std::set<uint32_t> AbsentOf(const Scene& scene) {
+  std::set<uint32_t> absent;
+  for (const uint32_t rank : scene.graph.roots) {
+    if (!scene.graph.waits_in.contains(rank) && scene.Find(rank) != nullptr) absent.insert(rank);
+  }
+  return absent;
+}
+
+// What several ranks wait for together, so that no rank is to blame. Empty: there is no such thing.
+std::string SharedCause(const Scene& scene, const std::set<uint32_t>& absent) {
+  if (absent.size() < 2) return "";
+  const RankEvidence& first = scene.Find(*absent.begin())->evidence;
+  const bool is_shared =
+      !first.waits_in.empty() && std::all_of(absent.begin(), absent.end(), [&](uint32_t rank) {
+        return scene.Find(rank)->evidence.waits_in == first.waits_in;
+      });
+  return is_shared ? first.waits_in : "";
+}
+
+std::string DoingText(const RankFacts& rank) {
+  const RankEvidence& evidence = rank.evidence;
+  if (IsBusy(evidence)) return Concat("is busy", WhereText(evidence));
+  std::string text = Concat("does not go on", WhereText(evidence));
+  if (!evidence.waits_in.empty()) Append(&text, "; it waits in ", evidence.waits_in);
+  return text;
+}
+
+void Name(const Scene& scene, const std::set<uint32_t>& absent, Verdict* verdict) {
+  const RankFacts& first = *scene.Find(*absent.begin());
+  const bool is_one = absent.size() == 1;
+  verdict->hang = IsBusy(first.evidence) ? HangClass::kBusy : HangClass::kBlocked;
+  const std::string shared = SharedCause(scene, absent);
+  if (!shared.empty()) {
+    verdict->sentence =
+        Concat(Capitalized(RanksText(absent)), " wait in ", shared, ". No rank is to blame.");
+  } else {
+    for (const uint32_t rank : absent) verdict->culprits.push_back(Rank(rank));
+    verdict->sentence = is_one ? Concat(Capitalized(RankText(first)), " ", DoingText(first), ".")
+                               : Concat(Capitalized(RanksText(absent)), " do not go on.");
+  }
+  Append(&verdict->sentence, " ", WaitText(scene, scene.WaitersFor(absent), absent.size()));
+  verdict->headline = Concat("was hung: it ", DoingText(first));
+  verdict->fingerprint = Concat(HangName(verdict->hang), "@", PlaceOf(first.evidence));
+}
+
+}  // namespace
+
+std::optional<Verdict> JudgeAbsent(const Scene& scene) {
+  const std::set<uint32_t> absent = AbsentOf(scene);
+  if (absent.empty()) return std::nullopt;
+  const Duration waited = scene.LongestWait(scene.WaitersFor(absent));
+  // The most patient of them sets the time.
+  Deadlines limits{.named = Duration(), .blocked = Duration(), .busy = Duration()};
+  bool is_busy = false;
+  bool moves = false;
+  for (const uint32_t rank : absent) {
+    const RankEvidence& evidence = scene.Find(rank)->evidence;
+    const Deadlines own = DeadlinesOf(evidence);
+    limits.named = std::max(limits.named, own.named);
+    limits.blocked = std::max(limits.blocked, own.blocked);
+    limits.busy = std::max(limits.busy, own.busy);
+    is_busy = is_busy || IsBusy(evidence);
+    moves = moves || evidence.moved;
+  }
+  Verdict verdict;
+  if (waited < limits.named) {
+    verdict.look_again = limits.named - waited;
+    return verdict;
+  }
+  Name(scene, absent, &verdict);
+  verdict.act = HangAct::kTell;
+  const Duration limit = is_busy ? limits.busy : limits.blocked;
+  // Bytes that move are slow, not hung; and a resource is no rank.
+  if (limit.is_infinite() || moves || verdict.culprits.empty()) {
+    verdict.look_again = Duration::Seconds(30);
+  } else if (waited < limit) {
+    verdict.look_again = limit - waited;
+  } else {
+    verdict.act = HangAct::kRestart;
+  }
+  return verdict;
+}
+
+}  // namespace paceline::diagnose

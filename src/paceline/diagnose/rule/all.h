@@ -1,0 +1,18 @@
+#pragma once
+
+// One function a rule; rules.cc has them in order.
+
+#include <optional>
+
+#include "paceline/diagnose/scene.h"
+
+namespace paceline::diagnose {
+
+std::optional<Verdict> JudgeDebugger(const Scene& scene);
+std::optional<Verdict> JudgeStopped(const Scene& scene);
+std::optional<Verdict> JudgeMismatchedCall(const Scene& scene);
+std::optional<Verdict> JudgeAbsent(const Scene& scene);
+std::optional<Verdict> JudgeOrder(const Scene& scene);
+std::optional<Verdict> JudgeEverybody(const Scene& scene);
+
+}  // namespace paceline::diagnose

@@ -1,0 +1,131 @@
+// Ranks of a group made different calls: one skipped a collective, or gave it another shape.
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <vector>
+
+#include "paceline/base/text.h"
+#include "paceline/diagnose/deadline.h"
+#include "paceline/diagnose/rule/all.h"
+
+namespace paceline::diagnose {
+namespace {
+
+// Sizes are compared only where the operation needs equal ones.
+constexpr std::array<std::string_view, 5> kEqualSizes = {"all_reduce", "broadcast", "reduce",
+                                                         "all_gather", "reduce_scatter"};
+
+struct Call {
+  uint32_t rank = 0;
+  const CollectiveSeen* seen = nullptr;
+};
+
+bool NeedsEqualSizes(const CollectiveSeen& seen) {
+  return std::find(kEqualSizes.begin(), kEqualSizes.end(), seen.operation) != kEqualSizes.end();
+}
+
+bool AreAlike(const CollectiveSeen& a, const CollectiveSeen& b) {
+  if (a.operation != b.operation) return false;
+  return !NeedsEqualSizes(a) || (a.bytes == b.bytes && a.dtype == b.dtype);
+}
+
+// "all_reduce of 4096 bytes of float32 at train.py:44"
+std::string CallText(const CollectiveSeen& seen) {
+  std::string text = seen.operation;
+  if (seen.bytes > 0) Append(&text, " of ", seen.bytes, " bytes");
+  if (!seen.dtype.empty()) Append(&text, " of ", seen.dtype);
+  if (!seen.site.empty()) Append(&text, " at ", seen.site);
+  return text;
+}
+
+// Those calls that most ranks do not share; of two camps of one size the one with the higher ranks.
+std::vector<Call> Minority(const std::vector<Call>& calls) {
+  std::vector<std::vector<Call>> camps;
+  for (const Call& call : calls) {
+    const auto camp = std::find_if(camps.begin(), camps.end(), [&call](const auto& known) {
+      return AreAlike(*known.front().seen, *call.seen);
+    });
+    if (camp == camps.end()) {
+      camps.push_back({call});
+    } else {
+      camp->push_back(call);
+    }
+  }
+  if (camps.size() < 2) return {};
+  const auto largest = std::max_element(
+      camps.begin(), camps.end(), [](const auto& a, const auto& b) { return a.size() < b.size(); });
+  std::vector<Call> others;
+  for (auto camp = camps.begin(); camp != camps.end(); ++camp) {
+    if (camp != largest) others.insert(others.end(), camp->begin(), camp->end());
+  }
+  return others;
+}
+
+// The first sequence of a group at which some rank waits and calls differ.
+std::vector<Call> FirstMismatch(const Scene& scene, const std::string& group,
+                                std::vector<Call>* others) {
+  std::map<uint64_t, std::vector<Call>> by_sequence;
+  for (const RankFacts& rank : scene.facts.ranks) {
+    for (const CollectiveSeen& seen : rank.evidence.collectives) {
+      if (seen.group == group) {
+        by_sequence[seen.sequence].push_back({rank.evidence.rank.value(), &seen});
+      }
+    }
+  }
+  for (const auto& [sequence, calls] : by_sequence) {
+    const bool is_waited_in = std::any_of(calls.begin(), calls.end(),
+                                          [](const Call& call) { return !call.seen->is_complete; });
+    if (!is_waited_in) continue;
+    *others = Minority(calls);
+    if (!others->empty()) return calls;
+  }
+  return {};
+}
+
+Verdict VerdictOn(const Scene& scene, const std::vector<Call>& calls,
+                  const std::vector<Call>& others) {
+  Verdict verdict;
+  std::set<uint32_t> culprits;
+  for (const Call& call : others) culprits.insert(call.rank);
+  std::set<uint32_t> rest;
+  const CollectiveSeen* most = nullptr;
+  Duration waited;
+  for (const Call& call : calls) {
+    waited = std::max(waited, call.seen->age);
+    if (culprits.contains(call.rank)) continue;
+    rest.insert(call.rank);
+    most = call.seen;
+  }
+  const RankFacts& first = *scene.Find(*culprits.begin());
+  const CollectiveSeen& call = *others.front().seen;
+  const Duration limit = AtOnce(first.evidence);
+  if (waited < limit) {
+    verdict.look_again = limit - waited;
+    return verdict;
+  }
+  verdict.hang = HangClass::kMismatch;
+  verdict.act = HangAct::kRestart;
+  for (const uint32_t rank : culprits) verdict.culprits.push_back(Rank(rank));
+  verdict.sentence =
+      Concat(Capitalized(RanksText(culprits)), " made another call than ", RanksText(rest), ": ",
+             CallText(call), ", not ", CallText(*most), ". It was call ", call.sequence, " of ",
+             GroupText(call.group, scene.facts.world_size), ".");
+  verdict.headline =
+      Concat("made another call than its peers: ", CallText(call), ", not ", CallText(*most));
+  verdict.fingerprint = Concat("mismatched call@", call.site, "|", most->site);
+  return verdict;
+}
+
+}  // namespace
+
+std::optional<Verdict> JudgeMismatchedCall(const Scene& scene) {
+  for (const Group& group : scene.graph.groups) {
+    std::vector<Call> others;
+    const std::vector<Call> calls = FirstMismatch(scene, group.name, &others);
+    if (!calls.empty()) return VerdictOn(scene, calls, others);
+  }
+  return std::nullopt;
+}
+
+}  // namespace paceline::diagnose

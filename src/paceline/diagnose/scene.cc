@@ -1,0 +1,207 @@
+#include "paceline/diagnose/scene.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "paceline/base/text.h"
+
+namespace paceline::diagnose {
+namespace {
+
+constexpr size_t kLinesMax = 12;
+constexpr size_t kRunsMax = 6;
+
+// Lines of a training script are looked for: not of torch, Python or a package.
+bool IsOfScript(const StackFrame& frame) {
+  for (const std::string_view part : {"/site-packages/", "/dist-packages/", "/lib/python", "<"}) {
+    if (frame.file.find(part) != std::string::npos) return false;
+  }
+  return !frame.file.empty();
+}
+
+std::string BaseName(std::string_view path) {
+  return std::string(path.substr(path.rfind('/') + 1));
+}
+
+std::string StateText(const RankEvidence& rank) {
+  switch (rank.state) {
+    case 'T': return "stopped";
+    case 't': return "held by a debugger";
+    case 'R': return "runs";
+    case 'D': return "sleeps in the kernel";
+    case 'S': return "sleeps";
+    default: return "state unknown";
+  }
+}
+
+std::string LineOf(const RankFacts& facts, uint32_t world_size) {
+  const RankEvidence& rank = facts.evidence;
+  std::string line = Concat(RankText(facts), ": ", StateText(rank), WhereText(rank));
+  const auto last = std::find_if(rank.collectives.rbegin(), rank.collectives.rend(),
+                                 [](const CollectiveSeen& seen) { return !seen.is_complete; });
+  if (last != rank.collectives.rend()) {
+    Append(&line, "; in ", CollectiveText(*last, world_size), " for ", SecondsText(last->age));
+  }
+  if (rank.watched > Duration()) {
+    Append(&line, "; ", rank.cpu.milliseconds(), " ms of CPU in ", rank.watched.milliseconds(),
+           " ms");
+  }
+  if (!rank.waits_in.empty()) Append(&line, "; ", rank.waits_in);
+  if (rank.stack.empty()) {
+    Append(&line, "; no stacks", rank.no_stack.empty() ? "" : ": ", rank.no_stack);
+  }
+  return line;
+}
+
+}  // namespace
+
+std::string_view HangName(HangClass hang) {
+  switch (hang) {
+    case HangClass::kNone: return "none";
+    case HangClass::kDebugger: return "debugger";
+    case HangClass::kStopped: return "stopped";
+    case HangClass::kMismatch: return "mismatched call";
+    case HangClass::kBusy: return "busy";
+    case HangClass::kBlocked: return "blocked";
+    case HangClass::kOrder: return "mismatched order";
+    case HangClass::kEverybody: return "everybody";
+  }
+  return "unknown";
+}
+
+const RankFacts* Scene::Find(uint32_t rank) const {
+  for (const RankFacts& known : facts.ranks) {
+    if (known.evidence.rank.value() == rank) return &known;
+  }
+  return nullptr;
+}
+
+std::set<uint32_t> Scene::WaitersFor(const std::set<uint32_t>& awaited) const {
+  std::set<uint32_t> reached = awaited;
+  std::set<uint32_t> waiters;
+  bool is_larger = true;
+  while (is_larger) {
+    is_larger = false;
+    for (const auto& [rank, others] : graph.awaits) {
+      if (waiters.contains(rank) || awaited.contains(rank)) continue;
+      const bool waits = std::any_of(others.begin(), others.end(),
+                                     [&](uint32_t other) { return reached.contains(other); });
+      if (!waits) continue;
+      waiters.insert(rank);
+      reached.insert(rank);
+      is_larger = true;
+    }
+  }
+  return waiters;
+}
+
+Duration Scene::LongestWait(const std::set<uint32_t>& waiters) const {
+  Duration longest;
+  for (const uint32_t rank : waiters) {
+    const auto found = graph.waits_in.find(rank);
+    if (found != graph.waits_in.end()) longest = std::max(longest, found->second->age);
+  }
+  return longest;
+}
+
+std::string RankText(const RankFacts& rank) {
+  return Concat("rank ", rank.evidence.rank.value(), " on ", rank.node);
+}
+
+std::string RanksText(const std::set<uint32_t>& ranks) {
+  std::vector<std::string> runs;
+  for (auto it = ranks.begin(); it != ranks.end();) {
+    const uint32_t first = *it;
+    uint32_t last = first;
+    for (++it; it != ranks.end() && *it == last + 1; ++it) last = *it;
+    if (last > first + 1) {
+      runs.push_back(Concat(first, "–", last));
+    } else {
+      runs.push_back(Concat(first));
+      if (last > first) runs.push_back(Concat(last));
+    }
+  }
+  const size_t count = runs.size();
+  if (count > kRunsMax) return Concat(ranks.size(), " ranks");
+  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
+  for (size_t i = 0; i < count; ++i) {
+    if (i > 0) text += i + 1 == count ? " and " : ", ";
+    text += runs[i];
+  }
+  return text;
+}
+
+std::string PlaceOf(const RankEvidence& rank) {
+  const auto found = std::find_if(rank.stack.begin(), rank.stack.end(), IsOfScript);
+  return found == rank.stack.end() ? "" : Concat(BaseName(found->file), ":", found->line);
+}
+
+std::string WhereText(const RankEvidence& rank) {
+  std::string text;
+  if (const std::string place = PlaceOf(rank); !place.empty()) text = " in " + place;
+  const bool is_known = rank.has_ring && rank.phase != RankPhase::kUnknown;
+  return is_known ? Concat(text, ", ", PhaseName(rank.phase)) : text;
+}
+
+std::string CollectiveText(const CollectiveSeen& seen, uint32_t world_size) {
+  std::string text =
+      Concat(seen.operation, " ", seen.sequence, " of ", GroupText(seen.group, world_size));
+  if (!seen.site.empty()) Append(&text, " (", seen.site, ")");
+  return text;
+}
+
+std::string GroupText(const std::string& group, uint32_t world_size) {
+  if (MembersOf(group).size() == world_size && world_size > 0) return "the world";
+  const size_t space = group.rfind(' ');
+  if (space == std::string::npos) return "group " + group;
+  return Concat("the group of ranks ", group.substr(space + 1));
+}
+
+std::string Capitalized(std::string text) {
+  if (!text.empty() && text[0] >= 'a' && text[0] <= 'z') text[0] = static_cast<char>(text[0] - 32);
+  return text;
+}
+
+std::string SecondsText(Duration duration) {
+  char text[32];
+  std::snprintf(text, sizeof(text), "%.1f s", duration.ToSecondsF());
+  return text;
+}
+
+std::string WaitText(const Scene& scene, const std::set<uint32_t>& waiters, size_t awaited) {
+  if (waiters.empty()) return "";
+  const CollectiveSeen* where = nullptr;
+  for (const uint32_t rank : waiters) {
+    const auto found = scene.graph.waits_in.find(rank);
+    const bool is_older = found != scene.graph.waits_in.end() &&
+                          (where == nullptr || found->second->age > where->age);
+    if (is_older) where = found->second;
+  }
+  std::string text =
+      Concat(Capitalized(RanksText(waiters)), " waited ", SecondsText(scene.LongestWait(waiters)),
+             " for ", awaited == 1 ? "it" : "them");
+  if (where != nullptr) {
+    Append(&text, " in ", CollectiveText(*where, scene.facts.world_size));
+  }
+  return text + ".";
+}
+
+void AddLines(const Scene& scene, Verdict* verdict) {
+  std::vector<const RankFacts*> told;
+  const auto is_culprit = [verdict](const RankFacts& rank) {
+    return std::find(verdict->culprits.begin(), verdict->culprits.end(), rank.evidence.rank) !=
+           verdict->culprits.end();
+  };
+  for (const RankFacts& rank : scene.facts.ranks) told.push_back(&rank);
+  std::stable_partition(told.begin(), told.end(),
+                        [&](const RankFacts* rank) { return is_culprit(*rank); });
+  for (const RankFacts* rank : told) {
+    if (verdict->lines.size() == kLinesMax) {
+      verdict->lines.push_back(Concat(told.size() - kLinesMax, " more ranks"));
+      return;
+    }
+    verdict->lines.push_back(LineOf(*rank, scene.facts.world_size));
+  }
+}
+
+}  // namespace paceline::diagnose
