@@ -251,6 +251,13 @@ CheckpointStation::Setup StationSetupOf(const AgentSetup& setup) {
                                                    setup.credentials}};
 }
 
+EvidenceDesk::Setup EvidenceSetupOf(const AgentSetup& setup) {
+  return {.memory = ArenaRoots(setup.spec.job.job_id).memory,
+          .node = setup.files.node,
+          .python = setup.spec.launch.python,
+          .log_dir = setup.files.LogDir()};
+}
+
 wire::AgentStreamOptions StreamOptionsOf(const AgentSetup& setup) {
   const Timers& timers = setup.spec.job.timers;
   return {.address = setup.master_address,

@@ -11,6 +11,7 @@
 #include "paceline/agent/agent_files.h"
 #include "paceline/agent/checkpoint_station.h"
 #include "paceline/agent/event_loop.h"
+#include "paceline/agent/hang/evidence_desk.h"
 #include "paceline/agent/lease_relay.h"
 #include "paceline/agent/page_file.h"
 #include "paceline/agent/rank_env.h"
@@ -60,6 +61,8 @@ Fd OpenAgentSignals();
 StarterPlace StarterPlaceOf(const AgentSetup& setup, const std::string& salt);
 
 CheckpointStation::Setup StationSetupOf(const AgentSetup& setup);
+
+EvidenceDesk::Setup EvidenceSetupOf(const AgentSetup& setup);
 
 // How this agent reaches its master.
 wire::AgentStreamOptions StreamOptionsOf(const AgentSetup& setup);

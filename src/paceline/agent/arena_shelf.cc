@@ -151,8 +151,12 @@ std::string WhatIsWrongWithHome(const std::string& path) {
   return "";
 }
 
-absl::Status ArenaShelf::Prepare(const std::string& root, const Place& place) {
-  const std::string folder = Concat(root, "/", place.node);
+absl::Status ArenaShelf::Prepare(const Place& place) {
+  return MakeArenaFolder(roots_.memory, place.node);
+}
+
+absl::Status MakeArenaFolder(const std::string& root, const std::string& node) {
+  const std::string folder = Concat(root, "/", node);
   const std::string user = root.substr(0, root.rfind('/'));
   for (const std::string& path : {user, root, folder}) {
     const absl::Status made = MakeDirs(path, 0700);
@@ -166,7 +170,7 @@ absl::Status ArenaShelf::Prepare(const std::string& root, const Place& place) {
 
 absl::StatusOr<ArenaShelf::Budget> ArenaShelf::BudgetFor(const Place& place, uint64_t image_bytes,
                                                          uint32_t replicas) {
-  RETURN_IF_ERROR(Prepare(roots_.memory, place));
+  RETURN_IF_ERROR(MakeArenaFolder(roots_.memory, place.node));
   Budget budget;
   budget.wanted_slots = replicas > 0 ? 4 : 3;
   // One that is large enough stays where it is, whatever room there is by now: it has the newest
@@ -184,7 +188,7 @@ absl::StatusOr<ArenaShelf::Budget> ArenaShelf::BudgetFor(const Place& place, uin
   FitIntoMemory(place, image_bytes, replicas, &budget);
   if (budget.slots == 0 && stays) budget.slots = present->slot_count();
   if (budget.slots == 0 && !roots_.disk.empty()) {
-    RETURN_IF_ERROR(Prepare(roots_.disk, place));
+    RETURN_IF_ERROR(MakeArenaFolder(roots_.disk, place.node));
     FitOntoDisk(place, image_bytes, &budget);
   }
   if (budget.slots == 0) return budget;

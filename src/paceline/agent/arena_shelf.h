@@ -55,7 +55,7 @@ class ArenaShelf {
   // Where it is; where it would be in memory when there is none.
   std::string PathOf(const Place& place) const;
   // Makes the folder for a copy, in memory.
-  absl::Status Prepare(const Place& place) { return Prepare(roots_.memory, place); }
+  absl::Status Prepare(const Place& place);
   // What an arena for images of that size may have: 3 slots, or 2, and as many copies of them on
   // other hosts, whose images this host keeps in return; with copies, 4 slots, so that the step
   // that has its copies stays while the next one gets them. When there is not room for all, slots
@@ -95,7 +95,6 @@ class ArenaShelf {
 
  private:
   static std::string PathIn(const std::string& root, const Place& place);
-  static absl::Status Prepare(const std::string& root, const Place& place);
   void FitIntoMemory(const Place& place, uint64_t image_bytes, uint32_t replicas, Budget* budget);
   void FitOntoDisk(const Place& place, uint64_t image_bytes, Budget* budget) const;
   // What ranks of other hosts will still have here for the copies that ours have there.
@@ -133,6 +132,10 @@ ArenaHomes ArenaHomesOfUser(bool makes = false);
 // Why nothing may be saved in that folder, in words; empty: it is this user's alone, or is not
 // there yet. The names are known to everybody, and so another user may have made one of them.
 std::string WhatIsWrongWithHome(const std::string& path);
+
+// Makes the folder of a node below `root`, which is one of ArenaRoots. FAILED_PRECONDITION: it
+// cannot be made, or is not this user's alone.
+absl::Status MakeArenaFolder(const std::string& root, const std::string& node);
 
 // /dev/shm/paceline-UID/JOB and /var/tmp/paceline-UID/JOB; no disk where the latter is far away.
 ArenaShelf::Roots ArenaRoots(const std::string& job_id);

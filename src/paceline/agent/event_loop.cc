@@ -97,6 +97,7 @@ class AgentLoop {
   std::unique_ptr<PageFile> page_;
   core::AgentMachine machine_;
   StorePort store_port_;
+  EvidenceDesk evidence_;
   RankTable ranks_;
   StarterClient starter_;
   std::unique_ptr<CheckpointStation> station_;
@@ -133,8 +134,11 @@ AgentLoop::AgentLoop(AgentSetup setup, std::unique_ptr<Reactor> reactor,
       page_(std::move(page)),
       machine_(setup_.spec.job),
       store_port_(setup_.incarnation),
+      evidence_(*reactor_, EvidenceSetupOf(setup_),
+                [this](const NodeEvidence& found) { Tell(found); }),
       ranks_(*reactor_, *page_,
-             RankTableSetup{setup_.files, setup_.spec.job, setup_.spec.launch, setup_.base_env},
+             RankTableSetup{setup_.files, setup_.spec.job, setup_.spec.launch, setup_.base_env,
+                            &evidence_.rings()},
              [this](const core::RankEnded& ended, const std::optional<RankReport>& last) {
                if (last.has_value()) Feed(core::ProgressRead{{*last}});
                Feed(ended);
@@ -146,12 +150,7 @@ AgentLoop::AgentLoop(AgentSetup setup, std::unique_ptr<Reactor> reactor,
                    .spawn_failed = [this](uint64_t id,
                                           const std::string& why) { OnSpawnFailed(id, why); },
                    .exited = [this](const StarterChild& child) { ranks_.OnStarterExited(child); },
-                   .children =
-                       [this](const std::vector<StarterChild>& children) {
-                         for (const StarterChild& child : children) {
-                           if (!child.is_running) ranks_.OnStarterExited(child);
-                         }
-                       },
+                   .children = [this](const auto& children) { ranks_.OnStarterListed(children); },
                    .lost = [this](const std::string& why) { OnStarterLost(why); }}),
       heartbeat_interval_(setup_.spec.job.timers.heartbeat_interval) {}
 
@@ -248,6 +247,8 @@ void AgentLoop::OnStream(wire::AgentStreamEvent event) {
     Feed(core::AssignmentReceived{*assignment});
   } else if (const auto* order = std::get_if<CheckpointOrder>(&event)) {
     station_->Take(*order);
+  } else if (const auto* order = std::get_if<wire::EvidenceOrder>(&event)) {
+    evidence_.Ask({order->generation, order->round, ranks_.Watched(order->generation)});
   } else if (const auto* refusal = std::get_if<wire::Refusal>(&event)) {
     OnRefusal(*refusal);
   }
@@ -450,6 +451,7 @@ void AgentLoop::Do(const core::ExitAgent& action) {
   LogInfo("agent_exits", {{"code", action.exit_code}, {"why", action.reason}});
   exit_code_ = action.exit_code;
   has_ended_ = true;
+  if (ranks_.is_empty()) evidence_.rings().set_is_over();
   MayExit();
 }
 

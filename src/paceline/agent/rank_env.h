@@ -29,6 +29,7 @@ struct RankPlace {
   uint32_t local_rank = 0;
   std::string checkpoint_socket = {};
   std::string lease_socket = {};
+  std::string ring = {};         // where the rank makes its flight ring; "": nowhere
   std::string torch_error_file;  // for scripts that use torch's own @record
 };
 

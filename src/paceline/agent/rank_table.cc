@@ -10,6 +10,7 @@
 #include "paceline/base/json.h"
 #include "paceline/base/log.h"
 #include "paceline/base/text.h"
+#include "paceline/diagnose/deadline.h"
 
 namespace paceline::agent {
 namespace {
@@ -80,16 +81,18 @@ nlohmann::json RankTable::PrepareSpawn(const core::SpawnRank& spawn) {
     newest_generation_ = generation;
     logs_.OpenGeneration(generation);
   }
-  const RankPlace place{.job = setup_.job,
-                        .launch = launch,
-                        .assignment = spawn.assignment,
-                        .node = setup_.files.node,
-                        .run_dir = setup_.files.run_dir,
-                        .rank = spawn.rank,
-                        .local_rank = spawn.local_rank,
-                        .checkpoint_socket = setup_.files.checkpoint_socket,
-                        .lease_socket = setup_.files.lease_socket,
-                        .torch_error_file = setup_.files.TorchErrorFile(generation, rank)};
+  const RankPlace place{
+      .job = setup_.job,
+      .launch = launch,
+      .assignment = spawn.assignment,
+      .node = setup_.files.node,
+      .run_dir = setup_.files.run_dir,
+      .rank = spawn.rank,
+      .local_rank = spawn.local_rank,
+      .checkpoint_socket = setup_.files.checkpoint_socket,
+      .lease_socket = setup_.files.lease_socket,
+      .ring = setup_.rings == nullptr ? "" : setup_.rings->PathOf(spawn.local_rank),
+      .torch_error_file = setup_.files.TorchErrorFile(generation, rank)};
   std::vector<std::string> args;
   for (const std::string& arg : launch.args) {
     args.push_back(SubstituteLocalRank(arg, spawn.local_rank));
@@ -167,6 +170,12 @@ void RankTable::OnStarterExited(const StarterChild& child) {
     return;
   }
   Finish(child.local_rank, child.wait_status);
+}
+
+void RankTable::OnStarterListed(const std::vector<StarterChild>& children) {
+  for (const StarterChild& child : children) {
+    if (!child.is_running) OnStarterExited(child);
+  }
 }
 
 void RankTable::OnStarterLost() {
@@ -262,9 +271,25 @@ std::vector<RankReport> RankTable::ReadProgress() const {
   for (const auto& [local_rank, rank] : ranks_) {
     const std::optional<SlotReading> reading = ReadingOf(local_rank, rank);
     if (!reading.has_value() || reading->wait_status.has_value()) continue;
-    reports.push_back(ReportOf(*reading));
+    RankReport& report = reports.emplace_back(ReportOf(*reading));
+    if (setup_.rings == nullptr) continue;
+    const std::optional<RingPulse> pulse = setup_.rings->Pulse(local_rank, rank.generation);
+    if (!pulse.has_value()) continue;
+    const Duration quiet = Duration::Nanoseconds(MonotonicNs() - pulse->last_event_ns);
+    const Duration limit = diagnose::QuietLimit(Duration::Nanoseconds(pulse->step_p99_ns));
+    report.is_quiet = quiet >= limit;
+    if (report.is_quiet) report.phase = pulse->phase;
   }
   return reports;
+}
+
+std::vector<WatchedRank> RankTable::Watched(Generation generation) const {
+  std::vector<WatchedRank> watched;
+  for (const auto& [local_rank, rank] : ranks_) {
+    if (rank.generation != generation) continue;
+    watched.push_back({.rank = rank.rank, .local_rank = local_rank, .process = rank.process});
+  }
+  return watched;
 }
 
 bool RankTable::Has(const ProcessId& process) const {

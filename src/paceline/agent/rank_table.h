@@ -16,6 +16,8 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include "paceline/agent/agent_files.h"
+#include "paceline/agent/hang/evidence_desk.h"
+#include "paceline/agent/hang/flight_rings.h"
 #include "paceline/agent/kernel_evidence.h"
 #include "paceline/agent/page_file.h"
 #include "paceline/agent/pids.h"
@@ -33,6 +35,7 @@ struct RankTableSetup {
   JobSpec job;
   LaunchSpec launch;
   Environment base_env;
+  const FlightRings* rings = nullptr;  // null: ranks make none
 };
 
 // A rank that the page tells of and the table does not have.
@@ -60,6 +63,7 @@ class RankTable {
   void Signal(uint32_t local_rank, int32_t pid, int signal);
 
   void OnStarterExited(const StarterChild& child);
+  void OnStarterListed(const std::vector<StarterChild>& children);
   void OnStarterLost();
   void set_starter_is_there(bool is_there) { starter_is_there_ = is_there; }
 
@@ -71,6 +75,8 @@ class RankTable {
   bool Has(const ProcessId& process) const;
   // Living ranks as the page has them now.
   std::vector<RankReport> ReadProgress() const;
+  // Those of that world.
+  std::vector<WatchedRank> Watched(Generation generation) const;
   void TrimLogs() const;
 
  private:

@@ -84,6 +84,7 @@ FlagTable CkptFlags();
 FlagTable CleanFlags();
 FlagTable DataFlags();
 FlagTable EventsFlags();
+FlagTable WhyFlags();
 FlagTable LogsFlags();
 FlagTable StopFlags();
 FlagTable WaitFlags();

@@ -97,6 +97,9 @@ std::string NextOf(const Explanation& explanation, const std::string& run_dir) {
     const std::string resume = "paceline run --resume --run-dir " + ShellWord(run_dir);
     return explanation.first_fault.has_value() ? "mend what failed, then " + resume : resume;
   }
+  if (event.kind == "hang_judged" && DetailOf(event, "acts") == "false") {
+    return "paceline why --evidence; nothing was restarted for it";
+  }
   if (last != nullptr && last->kind == "world_running") return "nothing to do: training goes on";
   if (rung == "wait" || (last != nullptr && last->kind == "wait_began")) {
     return "start a node that joins; paceline status says what is missing";
@@ -110,6 +113,7 @@ std::string NextOf(const Explanation& explanation, const std::string& run_dir) {
 std::optional<uint64_t> LastIncident(const std::vector<JobEvent>& events) {
   for (auto event = events.rbegin(); event != events.rend(); ++event) {
     if (event->kind == "recovery_decided" || event->kind == "stop_decided") return event->seq;
+    if (event->kind == "hang_judged" && DetailOf(*event, "acts") == "false") return event->seq;
     if (event->kind == "job_finished" && DetailOf(*event, "exit_code") != "0" &&
         event->causes.empty()) {
       return event->seq;
@@ -126,6 +130,10 @@ std::optional<Explanation> Explain(const std::vector<JobEvent>& events, uint64_t
                           .evidence = EvidenceOf(events, *event),
                           .outcome = OutcomeOf(events, *event)};
   AddFaults(events, &explanation);
+  for (const JobEvent& cause : explanation.evidence) {
+    if (cause.kind == "hang_judged") explanation.hang = cause;
+  }
+  if (event->kind == "hang_judged") explanation.hang = *event;
   if (!explanation.evidence.empty() && !explanation.outcome.empty() &&
       explanation.outcome.back().kind == "world_running") {
     explanation.cost = Duration::Nanoseconds(explanation.outcome.back().time_ns -

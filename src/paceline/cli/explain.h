@@ -17,14 +17,15 @@ struct Explanation {
   wire::JobEvent event;                       // what is explained
   std::vector<wire::JobEvent> evidence;       // what led to it, oldest first
   std::vector<wire::JobEvent> outcome;        // what it led to, until training went on
+  std::optional<wire::JobEvent> hang;         // what was found of a hang, if that is what it was
   std::optional<wire::JobEvent> first_fault;  // the failed rank among the evidence, if any
   uint32_t follow_ons = 0;       // failures after the first, before the new world: not the cause
   std::optional<Duration> cost;  // from the first evidence until training went on
   std::string next;              // one sentence: what to do, or that nothing is to be done
 };
 
-// The event of the last incident: the last decision, or the end of a job that failed. Nothing when
-// all went well.
+// The event of the last incident: the last decision, the last hang that was told, or the end of a
+// job that failed. Nothing when all went well.
 std::optional<uint64_t> LastIncident(const std::vector<wire::JobEvent>& events);
 
 // Nothing when there is no such event. `events` are in order of seq. `run_dir` is the job's, for

@@ -1,5 +1,6 @@
 // `paceline why`: the last incident of the job, any event of it, or what an error code means.
 
+#include <cctype>
 #include <optional>
 
 #include "paceline/agent/agent_files.h"
@@ -17,6 +18,13 @@
 
 namespace paceline::cli {
 namespace {
+
+constexpr Flag kWhyFlags[] = {
+    {.dest = "evidence",
+     .spellings = {"--evidence"},
+     .kind = FlagKind::kSwitch,
+     .help = "of a hang: what each rank did, and the events around it"},
+};
 
 int ExplainCode(Invocation& invocation, const ErrorCode& row) {
   Output& out = invocation.out;
@@ -72,6 +80,34 @@ std::string WhyJson(const JobPlace& place, const Explanation& why, const std::st
       traceback.empty() ? nlohmann::ordered_json() : nlohmann::ordered_json(traceback);
   json["next"] = why.next;
   return PrintJson(json);
+}
+
+// What was found, and what came of it: "… Restart process: training again after 0.6 s."
+std::string HangText(const Explanation& why) {
+  std::string text = why.hang->sentence;
+  const std::string rung = DetailOf(why.event, "rung");
+  if (!rung.empty()) {
+    text += " " + std::string(1, static_cast<char>(std::toupper(rung.front()))) + rung.substr(1);
+    text += why.cost.has_value() ? ": training again after " + ToString(*why.cost) + "." : ".";
+  }
+  return text;
+}
+
+void PrintHang(Output& out, const Explanation& why, bool has_evidence) {
+  const size_t width = out.width() == 0 ? 100 : out.width();
+  out.Data(Wrap(Visible(HangText(why)), 0, width));
+  if (!has_evidence) return;
+  const std::string evidence = DetailOf(*why.hang, "evidence");
+  for (const std::string_view line : SplitLines(evidence)) {
+    out.Data(Wrap(Visible(line), 2, width));
+  }
+  for (const wire::JobEvent& event : why.evidence) {
+    out.DataLine(ClipTo(EventLine(event), out.width()));
+  }
+  if (why.event.seq != why.hang->seq) out.DataLine(ClipTo(EventLine(why.event), out.width()));
+  for (const wire::JobEvent& event : why.outcome) {
+    out.DataLine(ClipTo(EventLine(event), out.width()));
+  }
 }
 
 void PrintWhy(Output& out, const JobPlace& place, const Explanation& why,
@@ -133,6 +169,9 @@ int ExplainJob(Invocation& invocation, std::optional<uint64_t> asked) {
       why->first_fault.has_value() ? TracebackOf(*place, *why->first_fault) : "";
   if (out.is_json()) {
     out.DataLine(WhyJson(*place, *why, traceback));
+  } else if (why->hang.has_value()) {
+    PrintHang(out, *why, invocation.line.Find("evidence") != nullptr);
+    out.Say("next: " + why->next);
   } else {
     PrintWhy(out, *place, *why, traceback);
   }
@@ -140,6 +179,8 @@ int ExplainJob(Invocation& invocation, std::optional<uint64_t> asked) {
 }
 
 }  // namespace
+
+FlagTable WhyFlags() { return kWhyFlags; }
 
 int RunWhy(Invocation& invocation) {
   if (invocation.line.positionals.empty()) return ExplainJob(invocation, std::nullopt);

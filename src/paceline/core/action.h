@@ -43,6 +43,14 @@ struct OrderCheckpoint {
   CheckpointOrder order;
 };
 
+// Ask the node what its ranks do now. Lost with the connection: who does not answer in time is
+// judged without.
+struct CollectEvidence {
+  NodeId node;
+  Generation generation;
+  uint64_t round = 0;
+};
+
 // Ask the platform for one more node (--replace-nodes on). `name` is the dead node's.
 struct LaunchNode {
   std::string name;
@@ -55,8 +63,8 @@ struct FinishJob {
   std::string reason;
 };
 
-using Effect =
-    std::variant<AdmitNode, RefuseNode, AssignNode, OrderCheckpoint, LaunchNode, FinishJob>;
+using Effect = std::variant<AdmitNode, RefuseNode, AssignNode, OrderCheckpoint, CollectEvidence,
+                            LaunchNode, FinishJob>;
 
 // For people only: never read back. A decision's note is its record's sentence.
 struct Note {

@@ -124,6 +124,7 @@ std::string FailureFingerprint(const ExitCause& cause) {
     case ExitCause::Kind::kSignaled: return "signal " + std::to_string(cause.code);
     case ExitCause::Kind::kUnknown: return "";
     case ExitCause::Kind::kNotStarted: return "not started: " + cause.headline;
+    case ExitCause::Kind::kHung: return "";  // stopped from outside
   }
   return "";
 }
@@ -143,12 +144,14 @@ std::string FailureText(const ExitCause& cause) {
     case ExitCause::Kind::kNotStarted:
       return cause.headline.empty() ? "could not be started"
                                     : "could not be started: " + cause.headline;
+    case ExitCause::Kind::kHung: return cause.headline.empty() ? "was hung" : cause.headline;
   }
   return "ended";
 }
 
 bool TellsOfRank(const std::string& text) {
-  constexpr std::array<std::string_view, 4> kVerbs = {"was ", "exited ", "ended ", "could "};
+  constexpr std::array<std::string_view, 6> kVerbs = {"was ",   "exited ", "ended ",
+                                                      "could ", "made ",   "called "};
   return std::any_of(kVerbs.begin(), kVerbs.end(),
                      [&](std::string_view verb) { return text.rfind(verb, 0) == 0; });
 }

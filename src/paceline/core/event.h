@@ -11,6 +11,7 @@
 
 #include "paceline/base/instant.h"
 #include "paceline/model/checkpoint.h"
+#include "paceline/model/evidence.h"
 #include "paceline/model/ids.h"
 #include "paceline/model/job_spec.h"
 #include "paceline/model/node.h"
@@ -65,6 +66,13 @@ struct CheckpointReported {
   CheckpointReport report;
 };
 
+// What a node found out about its ranks, asked by CollectEvidence.
+struct EvidenceCollected {
+  NodeId node;
+  ConnectionId connection;
+  NodeEvidence evidence;
+};
+
 // The stream broke. The agent or only the network may be gone: its ranks may be well.
 struct NodeDisconnected {
   NodeId node;
@@ -102,8 +110,9 @@ struct JournalCaughtUp {};
 // A deadline of NextDeadline() has passed; also harmless at any other time.
 struct TimePassed {};
 
-using Event = std::variant<JobSubmitted, MasterStarted, NodeRegistered, NodeReported, NodesHeard,
-                           RankExited, CheckpointReported, NodeDisconnected, NodeGone, NodeLeaving,
-                           StopRequested, JournalStalled, JournalCaughtUp, TimePassed>;
+using Event =
+    std::variant<JobSubmitted, MasterStarted, NodeRegistered, NodeReported, NodesHeard, RankExited,
+                 CheckpointReported, EvidenceCollected, NodeDisconnected, NodeGone, NodeLeaving,
+                 StopRequested, JournalStalled, JournalCaughtUp, TimePassed>;
 
 }  // namespace paceline::core

@@ -9,6 +9,7 @@
 #include "paceline/core/detect/detectors.h"
 #include "paceline/core/finish.h"
 #include "paceline/core/growth.h"
+#include "paceline/core/hang.h"
 #include "paceline/core/membership.h"
 #include "paceline/core/ranks.h"
 #include "paceline/core/recovery.h"
@@ -37,6 +38,7 @@ struct Dispatcher {
   void operator()(const NodesHeard& event) { OnHeard(turn, event); }
   void operator()(const RankExited& event) { OnRankExited(turn, event); }
   void operator()(const CheckpointReported& event) { OnCheckpointReported(turn, event); }
+  void operator()(const EvidenceCollected& event) { OnEvidence(turn, event); }
   void operator()(const NodeDisconnected& event) { OnDisconnected(turn, event); }
   void operator()(const NodeGone& event) { OnGone(turn, event); }
   void operator()(const NodeLeaving& event) { OnLeaving(turn, event); }
@@ -66,7 +68,8 @@ bool SettleOnce(Turn& turn) {
     case Phase::kStarting:
     case Phase::kRunning: break;
   }
-  return EndDoomedWorld(turn) || NoteAdvance(turn) || NoteCheckpoints(turn) || NoteGrowth(turn);
+  return EndDoomedWorld(turn) || NoteAdvance(turn) || NoteHang(turn) || NoteCheckpoints(turn) ||
+         NoteGrowth(turn);
 }
 
 bool ExpectsNodes(const JobState& state) {
@@ -84,6 +87,7 @@ Instant Deadline(const JobState& state, const Watch& watch) {
   const bool trains = state.phase == Phase::kStarting || state.phase == Phase::kRunning;
   if (trains) deadline = std::min(deadline, watch.grow_at);
   deadline = std::min(deadline, AdvanceDeadline(state, watch));
+  if (trains) deadline = std::min(deadline, HangDeadline(watch));
   // What is due already waits for a node's report, not for time: the master would be woken for
   // nothing, again and again.
   const Instant checkpoints = watch.checkpoints.NextDeadline();

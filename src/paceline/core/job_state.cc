@@ -227,6 +227,8 @@ struct StateFolder {
 
   // It goes on as after a world that ended: the seats are as they were. A
   // user who resumes a failed job has mended the cause, so failures are counted from zero.
+  void operator()(const HangJudged&) {}
+
   void operator()(const JobResumed& fact) {
     if (fact.anew) {
       state.budget = BudgetState{};

@@ -16,6 +16,7 @@
 #include "paceline/core/node_map.h"
 #include "paceline/core/record.h"
 #include "paceline/core/rendezvous.h"
+#include "paceline/model/evidence.h"
 #include "paceline/model/ids.h"
 #include "paceline/model/job_spec.h"
 #include "paceline/model/node.h"
@@ -190,9 +191,20 @@ struct NodeLink {
   bool stepping = false;            // all its ranks of the current world are past the first step
   bool running = false;             // all its ranks of the current world are at least running
   bool done = false;                // all its ranks of the current world exited with 0
+  uint32_t quiet = 0;               // ranks of the current world that are quiet
   Assignment told;                  // what it was last told; generation 0 and kIdle: nothing
   bool tell = false;                // tell it again, whatever it was told
   CheckpointOrder told_checkpoint;  // what it was last told of checkpoints
+};
+
+// Volatile: what is asked and known of a world in which a rank is quiet.
+struct HangWatch {
+  uint64_t round = 0;     // of the newest question
+  bool is_asked = false;  // and its answers are awaited
+  Instant asked_at;
+  Instant look_at = Instant::Max();  // when to ask again; Max while nobody is quiet
+  std::map<NodeId, NodeEvidence> answers;
+  std::string told;  // the last verdict that was told, so that it is told once
 };
 
 // Volatile: the rest of what this master process knows. Counters are over the current world.
@@ -211,6 +223,8 @@ struct Watch {
   uint32_t running_seats = 0;
   uint32_t stepping_seats = 0;
   uint32_t done_seats = 0;
+  uint32_t quiet_ranks = 0;
+  HangWatch hang;
   int64_t step = -1;             // highest absolute step heard of
   int64_t step_count = 0;        // highest hook count of the current world
   uint32_t saved_files = 0;      // most that a rank of the current world wrote

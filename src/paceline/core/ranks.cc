@@ -1,6 +1,7 @@
 #include "paceline/core/ranks.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "paceline/base/mark.h"
 #include "paceline/core/budget.h"
@@ -118,8 +119,10 @@ void CountNode(Turn& turn, const Seat& seat, NodeLink& link, Generation generati
   uint32_t running = 0;
   uint32_t stepping = 0;
   uint32_t done = 0;
+  uint32_t quiet = 0;
   for (const auto& [local, rank] : link.ranks) {
     if (rank.generation != generation) continue;
+    if (rank.is_quiet && rank.state != State::kExited) ++quiet;
     const bool finished = rank.state == State::kExited && rank.exit.is_success();
     if (finished) ++done;
     if (finished || rank.state == State::kStepping) ++stepping;
@@ -129,6 +132,7 @@ void CountNode(Turn& turn, const Seat& seat, NodeLink& link, Generation generati
   Recount(running >= seat.rank_count, link.running, watch.running_seats);
   Recount(stepping >= seat.rank_count, link.stepping, watch.stepping_seats);
   Recount(done >= seat.rank_count, link.done, watch.done_seats);
+  watch.quiet_ranks += quiet - std::exchange(link.quiet, quiet);
 }
 
 // What is said of it now is a duplicate, or was overtaken.
@@ -298,6 +302,24 @@ void FailStuckRank(Turn& turn, NodeId id, const std::string& reason) {
   }
 }
 
+void FailHungRank(Turn& turn, Rank number, const ExitCause& cause, RecordSeq verdict) {
+  const JobState& state = turn.state();
+  if (!state.world || state.incident.pending) return;
+  for (const Seat& seat : state.world->seats) {
+    const uint32_t local = number.value() - seat.first_rank;  // large when it is before the seat
+    if (number.value() < seat.first_rank || local >= seat.rank_count) continue;
+    const auto& ranks = turn.Link(seat.node).ranks;
+    const auto known = ranks.find(local);
+    RankReport rank = known != ranks.end() && known->second.generation == state.world->generation
+                          ? known->second
+                          : Vanished(*state.world, seat, local);
+    rank.exit = cause;
+    NoteProgress(turn);
+    turn.Emit(Failure(state, seat.node, rank), {verdict});
+    return;
+  }
+}
+
 bool NoteAdvance(Turn& turn) {
   const JobState& state = turn.state();
   if (!state.world) return false;
@@ -350,6 +372,7 @@ void ForgetNodeWatch(Turn& turn, NodeId node) {
   Recount(false, link.running, watch.running_seats);
   Recount(false, link.stepping, watch.stepping_seats);
   Recount(false, link.done, watch.done_seats);
+  watch.quiet_ranks -= std::exchange(link.quiet, 0);
 }
 
 void ResetWorldWatch(Turn& turn) {
@@ -357,6 +380,8 @@ void ResetWorldWatch(Turn& turn) {
   watch.running_seats = 0;
   watch.stepping_seats = 0;
   watch.done_seats = 0;
+  watch.quiet_ranks = 0;
+  watch.hang = HangWatch{.round = watch.hang.round};
   watch.step_count = 0;
   watch.saved_files = 0;
   watch.filed_at = Instant();
@@ -366,6 +391,7 @@ void ResetWorldWatch(Turn& turn) {
     link.running = false;
     link.stepping = false;
     link.done = false;
+    link.quiet = 0;
   }
 }
 

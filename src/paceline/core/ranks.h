@@ -32,6 +32,9 @@ void TakeWholeTruth(Turn& turn, NodeId node, const NodeReport& report);
 // A rank of this node did not start in time: a charged failure of it.
 void FailStuckRank(Turn& turn, NodeId node, const std::string& reason);
 
+// A rank of the current world hangs: a charged failure of it.
+void FailHungRank(Turn& turn, Rank rank, const ExitCause& cause, RecordSeq verdict);
+
 // Records that the world runs, that it got further than ever, or that all ranks are done, when it
 // is so. True: something was recorded.
 bool NoteAdvance(Turn& turn);

@@ -112,6 +112,15 @@ struct ProgressMade {
   int64_t step_count = 0;  // optimizer steps of this attempt; 0: time alone counts
   std::string evidence;    // "a rank finished a checkpoint"; empty: the step is the evidence
 };
+// The world stands still, or one of its ranks does: what was found, and whether anything is done.
+struct HangJudged {
+  Generation generation;
+  std::string hang;   // its class: "stopped", "mismatched call", …
+  bool acts = false;  // true: a failure of the first culprit follows
+  std::string sentence;
+  std::vector<Rank> culprits;      // may be empty: a link or a mount is no rank
+  std::vector<std::string> lines;  // the evidence
+};
 struct GrowthPlanned {  // a node waits to join until it costs least
   NodeId node;
   std::string name;
@@ -137,11 +146,11 @@ struct JobResumed {  // it had ended, and somebody started it again
   bool anew = false;  // it had failed or was stopped: failures are counted anew
 };
 
-using Fact =
-    std::variant<JobCreated, MasterTookOver, NodeJoined, NodeLost, NodeLeft, NodeEvicted,
-                 RankFailed, RecoveryDecided, WorldFormed, WorldRunning, WorldEnded, SoloRestarted,
-                 ProgressMade, GrowthPlanned, WaitBegan, StopDecided, JobFinished, RestoreDecided,
-                 CheckpointCommitted, CheckpointDamaged, CheckpointNotStored, JobResumed>;
+using Fact = std::variant<JobCreated, MasterTookOver, NodeJoined, NodeLost, NodeLeft, NodeEvicted,
+                          RankFailed, RecoveryDecided, WorldFormed, WorldRunning, WorldEnded,
+                          SoloRestarted, ProgressMade, GrowthPlanned, WaitBegan, StopDecided,
+                          JobFinished, RestoreDecided, CheckpointCommitted, CheckpointDamaged,
+                          CheckpointNotStored, JobResumed, HangJudged>;
 
 struct Record {
   RecordSeq seq;                  // dense, from 1

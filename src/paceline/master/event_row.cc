@@ -17,6 +17,7 @@ std::string_view KindName(ExitCause::Kind kind) {
     case ExitCause::Kind::kSignaled: return "signaled";
     case ExitCause::Kind::kUnknown: return "unknown";
     case ExitCause::Kind::kNotStarted: return "not_started";
+    case ExitCause::Kind::kHung: return "hung";
   }
   return "unknown";
 }
@@ -152,6 +153,20 @@ struct Filler {
     Detail("directory", fact.directory);
     Detail("reason", fact.reason);
     Detail("final", YesNo(fact.is_final));
+  }
+  void operator()(const core::HangJudged& fact) {
+    event.generation = fact.generation.value();
+    if (!fact.culprits.empty()) event.rank = fact.culprits.front().value();
+    Detail("hang", fact.hang);
+    Detail("acts", YesNo(fact.acts));
+    std::string ranks;
+    for (const Rank rank : fact.culprits) {
+      ranks += (ranks.empty() ? "" : ",") + ToString(rank);
+    }
+    Detail("culprits", ranks);
+    std::string lines;
+    for (const std::string& line : fact.lines) lines += (lines.empty() ? "" : "\n") + line;
+    Detail("evidence", lines);
   }
   void operator()(const core::JobResumed& fact) { Detail("reason", fact.reason); }
   void operator()(const core::JobFinished& fact) {

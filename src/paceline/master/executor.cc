@@ -99,6 +99,12 @@ void Executor::Run(const core::OrderCheckpoint& order) {
   if (it != connection_of_.end()) outbox_->Send(it->second, order.order);
 }
 
+void Executor::Run(const core::CollectEvidence& collect) {
+  const auto it = connection_of_.find(collect.node);
+  if (it == connection_of_.end()) return;
+  outbox_->Send(it->second, wire::EvidenceOrder{collect.generation, collect.round});
+}
+
 void Executor::Run(const core::LaunchNode& launch) {
   for (const wire::SupervisorId supervisor : supervisors_) {
     outbox_->Order(supervisor, wire::LaunchOrder{launch.name, launch.reason});

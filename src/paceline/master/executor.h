@@ -69,6 +69,7 @@ class Executor {
   void Run(const core::RefuseNode& refuse);
   void Run(const core::AssignNode& assign);
   void Run(const core::OrderCheckpoint& order);
+  void Run(const core::CollectEvidence& collect);
   void Run(const core::LaunchNode& launch);
   void Run(const core::FinishJob& finish);
 

@@ -37,6 +37,7 @@ struct Handlers {
   void Said(ConnectionId connection, const wire::RankEnd& message) const;
   void Said(ConnectionId connection, const wire::Leaving& message) const;
   void Said(ConnectionId connection, const CheckpointReport& message) const;
+  void Said(ConnectionId connection, const NodeEvidence& message) const;
 };
 
 }  // namespace paceline::master

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "paceline/model/flight_ring.h"
 #include "paceline/model/ids.h"
 
 namespace paceline {
@@ -13,10 +14,11 @@ namespace paceline {
 // How a rank ended. `kind` comes from the wait status; the rest is evidence that may be empty.
 struct ExitCause {
   enum class Kind {
-    kExited,     // code is the exit code, 0 = done
-    kSignaled,   // code is the signal number
-    kUnknown,    // the wait status was lost together with the rank's parent
-    kNotStarted  // could not be spawned; headline says why
+    kExited,      // code is the exit code, 0 = done
+    kSignaled,    // code is the signal number
+    kUnknown,     // the wait status was lost together with the rank's parent
+    kNotStarted,  // could not be spawned; headline says why
+    kHung         // it lives and does not go on; headline says how
   };
   Kind kind = Kind::kUnknown;
   int code = 0;
@@ -44,6 +46,10 @@ struct RankReport {
   uint32_t saved_files = 0;  // checkpoints that the script wrote to a path in this attempt
   double loss = 0;           // meaningful when has_loss
   bool has_loss = false;
+  // It has not begun, completed or stepped anything for longer than three of its steps, and at
+  // least for three seconds; `phase` is meaningful then.
+  bool is_quiet = false;
+  RankPhase phase = RankPhase::kStart;
   ExitCause exit;  // meaningful when state is kExited
   bool operator==(const RankReport&) const = default;
 };

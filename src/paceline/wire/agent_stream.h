@@ -25,8 +25,8 @@ struct StreamBroken {
   std::string why;
   bool is_denied = false;  // wrong token or certificate: keeps trying, but a person should know
 };
-using AgentStreamEvent =
-    std::variant<StreamOpened, StreamBroken, Welcome, Pace, Assignment, Refusal, CheckpointOrder>;
+using AgentStreamEvent = std::variant<StreamOpened, StreamBroken, Welcome, Pace, Assignment,
+                                      Refusal, CheckpointOrder, EvidenceOrder>;
 
 // One connection that several agents' streams share, for those who speak for many agents at once.
 class SharedChannel {

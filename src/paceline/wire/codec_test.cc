@@ -38,7 +38,7 @@ class Draw {
   }
 
   ExitCause Cause() {
-    return {.kind = Enum(ExitCause::Kind::kNotStarted),
+    return {.kind = Enum(ExitCause::Kind::kHung),
             .code = static_cast<int>(Small()) - 500,
             .cgroup_oom = Flag(),
             .port_taken = Flag(),
@@ -56,6 +56,8 @@ class Draw {
                     .step_count = prng_.Between(0, 1'000'000),
                     .saved_step = Step()};
     rank.has_loss = Flag();
+    rank.is_quiet = Flag();
+    if (rank.is_quiet) rank.phase = Enum(RankPhase::kEnd);
     if (rank.has_loss) rank.loss = static_cast<double>(Small()) / 8;
     if (rank.state == RankReport::State::kExited) rank.exit = Cause();
     return rank;
@@ -155,7 +157,34 @@ class Draw {
         core::CheckpointDamaged{Name(), node, Name()},
         core::CheckpointNotStored{{Big(), Step()}, "/" + Name(), Text(), Generation(Big()), true},
         core::JobResumed{Text(), Flag()},
+        core::HangJudged{generation, Text(), Flag(), Text(), {Rank(Small())}, {Text(), Text()}},
     };
+  }
+  RankEvidence Looks() {
+    RankEvidence rank{.rank = Rank(Small()),
+                      .has_ring = Flag(),
+                      .phase = Enum(RankPhase::kEnd),
+                      .in_phase = Time(),
+                      .quiet_for = Time(),
+                      .step_p99 = Time(),
+                      .phase_longest = Time(),
+                      .state = Flag() ? 'T' : '?',
+                      .stopped_by = static_cast<int>(Small()),
+                      .watched = Time(),
+                      .cpu = Time(),
+                      .moved = Flag(),
+                      .waits_in = Text(),
+                      .no_stack = Text()};
+    for (uint64_t i = prng_.Below(5); i > 0; --i) {
+      rank.collectives.push_back({Text(), Big(), Text(), Text(), Big(), Text(), Time(), Flag()});
+      rank.stack.push_back({Text(), Small(), Text()});
+    }
+    return rank;
+  }
+  NodeEvidence Evidence() {
+    NodeEvidence evidence{.generation = Generation(Big()), .round = Big(), .ranks = {}};
+    for (uint64_t i = prng_.Below(4); i > 0; --i) evidence.ranks.push_back(Looks());
+    return evidence;
   }
   std::string Bytes(size_t count_max) {
     std::string bytes(prng_.Below(count_max), '\0');
@@ -246,6 +275,21 @@ TEST(Codec, StreamMessagesSurvive) {
     const auto told = FromProto(answer);
     ASSERT_TRUE(told.ok()) << told.status();
     EXPECT_EQ(std::get<Assignment>(*told), assignment);
+
+    const NodeEvidence evidence = draw.Evidence();
+    message.Clear();
+    ToProto(evidence, &message);
+    const auto found = FromProto(message);
+    ASSERT_TRUE(found.ok()) << found.status();
+    EXPECT_EQ(std::get<NodeEvidence>(*found), evidence);
+
+    const EvidenceOrder asked{Generation(draw.Big()), draw.Big()};
+    answer.Clear();
+    ToProto(asked, &answer);
+    const auto order = FromProto(answer);
+    ASSERT_TRUE(order.ok()) << order.status();
+    EXPECT_EQ(std::get<EvidenceOrder>(*order).generation, asked.generation);
+    EXPECT_EQ(std::get<EvidenceOrder>(*order).round, asked.round);
 
     const Welcome welcome{NodeId(draw.Small()), draw.Spec(), draw.Time()};
     answer.Clear();

@@ -57,7 +57,7 @@ absl::Status Shifted(int from, std::string_view field, E last, E* to) {
   return absl::OkStatus();
 }
 inline absl::Status Decode(pb::ExitCause::Kind from, std::string_view field, ExitCause::Kind* to) {
-  return Shifted(from, field, ExitCause::Kind::kNotStarted, to);
+  return Shifted(from, field, ExitCause::Kind::kHung, to);
 }
 inline absl::Status Decode(pb::RankReport::State from, std::string_view field,
                            RankReport::State* to) {
@@ -70,6 +70,9 @@ inline absl::Status Decode(pb::Assignment::Kind from, std::string_view field,
 inline absl::Status Decode(pb::RestoreOrder::From from, std::string_view field,
                            RestoreOrder::From* to) {
   return Shifted(from, field, RestoreOrder::From::kStorage, to);
+}
+inline absl::Status Decode(pb::RankPhase from, std::string_view field, RankPhase* to) {
+  return Shifted(from, field, RankPhase::kEnd, to);
 }
 inline absl::Status Decode(pb::Rung from, std::string_view field, core::Rung* to) {
   return Shifted(from, field, core::Rung::kStop, to);

@@ -36,6 +36,7 @@ inline pb::RankReport::State Encode(RankReport::State value) {
 inline pb::Assignment::Kind Encode(Assignment::Kind value) {
   return Shifted<pb::Assignment::Kind>(value);
 }
+inline pb::RankPhase Encode(RankPhase value) { return Shifted<pb::RankPhase>(value); }
 inline pb::Rung Encode(core::Rung value) { return Shifted<pb::Rung>(value); }
 
 inline pb::RestoreOrder::From Encode(RestoreOrder::From value) {

@@ -18,7 +18,13 @@
 #define PACELINE_EXIT_CAUSE(F) F(kind) F(code) F(cgroup_oom) F(port_taken) F(asked) \
   F(fingerprint) F(headline)
 #define PACELINE_RANK_REPORT(F) F(generation) F(rank) F(local_rank) F(pid) F(state) F(step) \
-  F(step_count) F(saved_step) F(saved_files)
+  F(step_count) F(saved_step) F(saved_files) F(is_quiet)
+#define PACELINE_COLLECTIVE_SEEN(F) F(group) F(sequence) F(operation) F(dtype) F(bytes) F(site) \
+  F(age) F(is_complete)
+#define PACELINE_STACK_FRAME(F) F(file) F(line) F(function)
+#define PACELINE_RANK_EVIDENCE(F) F(rank) F(has_ring) F(phase) F(in_phase) F(quiet_for) \
+  F(step_p99) F(phase_longest) F(stopped_by) F(watched) F(cpu) F(moved) F(waits_in) F(no_stack)
+#define PACELINE_EVIDENCE(F) F(generation) F(round)
 #define PACELINE_NODE_REPORT(F) F(name) F(boot_id) F(agent_incarnation) F(agent_pid) F(address) \
   F(slots) F(store_port) F(version_major) F(version_minor) F(generation)
 #define PACELINE_HEARTBEAT(F) F(generation) F(store_port) F(loop_delay)
@@ -45,6 +51,7 @@
 #define PACELINE_STOP_DECIDED(F) F(exit_code) F(grace) F(reason) F(is_asked) F(signal)
 #define PACELINE_JOB_FINISHED(F) F(exit_code) F(reason)
 #define PACELINE_JOB_RESUMED(F) F(reason) F(anew)
+#define PACELINE_HANG_JUDGED(F) F(generation) F(hang) F(acts) F(sentence)
 #define PACELINE_CHECKPOINT_NOT_STORED(F) F(directory) F(reason) F(generation) F(is_final)
 
 #define PACELINE_CHECKPOINT_TERMS(F) F(directory) F(keep)

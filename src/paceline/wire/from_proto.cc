@@ -133,6 +133,55 @@ absl::Status Take(const pb::JobResumed& from, core::JobResumed* to) {
   return absl::OkStatus();
 }
 
+absl::Status Take(const pb::HangJudged& from, core::HangJudged* to) {
+  PACELINE_HANG_JUDGED(TAKE)
+  if (from.culprits_size() > kRanksPerMessageMax) return Invalid("culprits", "are too many");
+  for (const uint32_t rank : from.culprits()) {
+    RETURN_IF_ERROR(Decode(rank, "culprit", &to->culprits.emplace_back()));
+  }
+  for (const std::string& line : from.lines()) {
+    RETURN_IF_ERROR(Decode(line, "line", &to->lines.emplace_back()));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Take(const pb::CollectiveSeen& from, CollectiveSeen* to) {
+  PACELINE_COLLECTIVE_SEEN(TAKE)
+  return absl::OkStatus();
+}
+absl::Status Take(const pb::StackFrame& from, StackFrame* to) {
+  PACELINE_STACK_FRAME(TAKE)
+  return absl::OkStatus();
+}
+absl::Status Take(const pb::RankEvidence& from, RankEvidence* to) {
+  PACELINE_RANK_EVIDENCE(TAKE)
+  to->state = from.state() > ' ' && from.state() <= '~' ? static_cast<char>(from.state()) : '?';
+  constexpr size_t kSeenMax = kGroupsSeenMax * kCollectivesSeenMax;
+  if (static_cast<size_t>(from.collectives_size()) > kSeenMax ||
+      static_cast<size_t>(from.stack_size()) > kStackFramesMax) {
+    return Invalid("evidence", "is too much");
+  }
+  for (const pb::CollectiveSeen& seen : from.collectives()) {
+    RETURN_IF_ERROR(Take(seen, &to->collectives.emplace_back()));
+  }
+  for (const pb::StackFrame& frame : from.stack()) {
+    RETURN_IF_ERROR(Take(frame, &to->stack.emplace_back()));
+  }
+  return absl::OkStatus();
+}
+absl::Status Take(const pb::NodeEvidence& from, NodeEvidence* to) {
+  PACELINE_EVIDENCE(TAKE)
+  if (from.ranks_size() > kRanksPerMessageMax) return Invalid("ranks", "are too many");
+  for (const pb::RankEvidence& rank : from.ranks()) {
+    RETURN_IF_ERROR(Take(rank, &to->ranks.emplace_back()));
+  }
+  return absl::OkStatus();
+}
+absl::Status Take(const pb::EvidenceOrder& from, EvidenceOrder* to) {
+  PACELINE_EVIDENCE(TAKE)
+  return absl::OkStatus();
+}
+
 absl::Status Take(const pb::NodeReport& from, Register* to) { return FromProto(from, &to->report); }
 absl::Status Take(const pb::Heartbeat& from, Heartbeat* to) {
   PACELINE_HEARTBEAT(TAKE)
@@ -261,6 +310,7 @@ absl::Status FromProto(const pb::RankReport& from, RankReport* to) {
   PACELINE_RANK_REPORT(TAKE)
   to->has_loss = from.has_loss();
   to->loss = from.loss();
+  if (to->is_quiet) RETURN_IF_ERROR(Decode(from.phase(), "phase", &to->phase));
   if (to->local_rank >= kRanksPerMessageMax) return Invalid("local_rank", "is out of range");
   if (to->pid < 0) return Invalid("pid", "is negative");
   if (to->step < -1 || to->step_count < 0 || to->saved_step < -1) {
@@ -351,6 +401,9 @@ absl::StatusOr<AgentMessage> FromProto(const pb::AgentMessage& from) {
     case pb::AgentMessage::kCheckpoint:
       RETURN_IF_ERROR(Into<CheckpointReport>(from.checkpoint(), &to));
       return to;
+    case pb::AgentMessage::kEvidence:
+      RETURN_IF_ERROR(Into<NodeEvidence>(from.evidence(), &to));
+      return to;
     case pb::AgentMessage::BODY_NOT_SET: break;
   }
   return Invalid("message", "is empty or of an unknown kind");
@@ -371,6 +424,9 @@ absl::StatusOr<MasterMessage> FromProto(const pb::MasterMessage& from) {
       return to;
     case pb::MasterMessage::kCheckpoint:
       RETURN_IF_ERROR(Into<CheckpointOrder>(from.checkpoint(), &to));
+      return to;
+    case pb::MasterMessage::kEvidence:
+      RETURN_IF_ERROR(Into<EvidenceOrder>(from.evidence(), &to));
       return to;
     case pb::MasterMessage::BODY_NOT_SET: break;
   }
@@ -418,6 +474,7 @@ absl::StatusOr<core::Fact> FromProto(const pb::Fact& from) {
     FACT(kWorldEnded, WorldEnded, world_ended)
     FACT(kSoloRestarted, SoloRestarted, solo_restarted)
     FACT(kProgressMade, ProgressMade, progress_made)
+    FACT(kHangJudged, HangJudged, hang_judged)
     FACT(kGrowthPlanned, GrowthPlanned, growth_planned)
     FACT(kWaitBegan, WaitBegan, wait_began)
     FACT(kStopDecided, StopDecided, stop_decided)

@@ -14,6 +14,7 @@
 #include "absl/status/status.h"
 #include "paceline/base/instant.h"
 #include "paceline/model/checkpoint.h"
+#include "paceline/model/evidence.h"
 #include "paceline/model/ids.h"
 #include "paceline/model/job_spec.h"
 #include "paceline/model/node.h"
@@ -40,7 +41,8 @@ struct RankEnd {
 struct Leaving {
   std::string why;
 };
-using AgentMessage = std::variant<Register, Heartbeat, RankEnd, Leaving, CheckpointReport>;
+using AgentMessage =
+    std::variant<Register, Heartbeat, RankEnd, Leaving, CheckpointReport, NodeEvidence>;
 
 // ---- master to agent ----
 
@@ -64,7 +66,13 @@ struct Refusal {
   bool retry = false;  // the cause may pass within seconds
   bool operator==(const Refusal&) const = default;
 };
-using MasterMessage = std::variant<Welcome, Pace, Assignment, Refusal, CheckpointOrder>;
+// The world stands still: look at this node's ranks, and answer with NodeEvidence.
+struct EvidenceOrder {
+  Generation generation;
+  uint64_t round = 0;
+};
+using MasterMessage =
+    std::variant<Welcome, Pace, Assignment, Refusal, CheckpointOrder, EvidenceOrder>;
 
 // ---- the launcher's stream (Control.Supervise) ----
 

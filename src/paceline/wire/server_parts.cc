@@ -69,6 +69,7 @@ void AgentConnection::Send(MasterMessage message) {
     if (auto* welcome = std::get_if<Welcome>(&message)) welcome_ = std::move(*welcome);
     if (auto* pace = std::get_if<Pace>(&message)) pace_ = *pace;
     if (auto* order = std::get_if<CheckpointOrder>(&message)) checkpoint_ = std::move(*order);
+    if (auto* order = std::get_if<EvidenceOrder>(&message)) evidence_ = *order;
     if (auto* assignment = std::get_if<Assignment>(&message)) assignment_ = std::move(*assignment);
     if (auto* refusal = std::get_if<Refusal>(&message)) refusal_ = std::move(*refusal);
   });
@@ -84,7 +85,8 @@ bool AgentConnection::TakeNext(v1::MasterMessage* message) {
     return true;
   };
   // The assignment last: an agent that is told to leave has to know what still goes to storage.
-  return take(welcome_) || take(pace_) || take(checkpoint_) || take(assignment_) || take(refusal_);
+  return take(welcome_) || take(pace_) || take(checkpoint_) || take(assignment_) ||
+         take(evidence_) || take(refusal_);
 }
 
 void AgentConnection::OnDone() {

@@ -93,6 +93,7 @@ class AgentConnection final : public ServerStream<v1::AgentMessage, v1::MasterMe
   std::optional<Welcome> welcome_;
   std::optional<Pace> pace_;
   std::optional<CheckpointOrder> checkpoint_;
+  std::optional<EvidenceOrder> evidence_;
   std::optional<Assignment> assignment_;
   std::optional<Refusal> refusal_;
 };

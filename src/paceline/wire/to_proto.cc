@@ -34,6 +34,15 @@ void Fill(const ConsoleSpec& from, pb::ConsoleSpec* to) {
   to->set_fold(from.fold);
 }
 
+void Fill(const CollectiveSeen& from, pb::CollectiveSeen* to) { PACELINE_COLLECTIVE_SEEN(PUT) }
+void Fill(const StackFrame& from, pb::StackFrame* to) { PACELINE_STACK_FRAME(PUT) }
+
+void Put(const core::HangJudged& from, pb::Fact* fact) {
+  auto* to = fact->mutable_hang_judged();
+  PACELINE_HANG_JUDGED(PUT)
+  for (const Rank rank : from.culprits) to->add_culprits(rank.value());
+  for (const std::string& line : from.lines) to->add_lines(Encode(line));
+}
 void Put(const core::JobCreated& from, pb::Fact* fact) {
   ToProto(from.spec, fact->mutable_job_created()->mutable_spec());
 }
@@ -134,6 +143,22 @@ void Put(const Leaving& from, pb::AgentMessage* message) {
   message->mutable_leaving()->set_why(Encode(from.why));
 }
 
+void Fill(const RankEvidence& from, pb::RankEvidence* to) {
+  PACELINE_RANK_EVIDENCE(PUT)
+  to->set_state(static_cast<unsigned char>(from.state));
+  for (const CollectiveSeen& seen : from.collectives) Fill(seen, to->add_collectives());
+  for (const StackFrame& frame : from.stack) Fill(frame, to->add_stack());
+}
+void Put(const NodeEvidence& from, pb::AgentMessage* message) {
+  auto* to = message->mutable_evidence();
+  PACELINE_EVIDENCE(PUT)
+  for (const RankEvidence& rank : from.ranks) Fill(rank, to->add_ranks());
+}
+void Put(const EvidenceOrder& from, pb::MasterMessage* message) {
+  auto* to = message->mutable_evidence();
+  PACELINE_EVIDENCE(PUT)
+}
+
 void Put(const CheckpointReport& from, pb::AgentMessage* message) {
   ToProto(from, message->mutable_checkpoint());
 }
@@ -226,6 +251,7 @@ void ToProto(const ExitCause& from, pb::ExitCause* to) { PACELINE_EXIT_CAUSE(PUT
 void ToProto(const RankReport& from, pb::RankReport* to) {
   PACELINE_RANK_REPORT(PUT)
   if (from.has_loss) to->set_loss(from.loss);
+  if (from.is_quiet) to->set_phase(Encode(from.phase));
   if (from.state == RankReport::State::kExited) ToProto(from.exit, to->mutable_exit());
 }
 

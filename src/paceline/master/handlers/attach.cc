@@ -53,6 +53,11 @@ void Handlers::Said(ConnectionId connection, const wire::Leaving& message) const
   if (node.has_value()) loop.Step(core::NodeLeaving{*node, connection, message.why});
 }
 
+void Handlers::Said(ConnectionId connection, const NodeEvidence& message) const {
+  const std::optional<NodeId> node = loop.executor_.NodeOf(connection);
+  if (node.has_value()) loop.Step(core::EvidenceCollected{*node, connection, message});
+}
+
 void Handlers::Said(ConnectionId connection, const CheckpointReport& message) const {
   const std::optional<NodeId> node = loop.executor_.NodeOf(connection);
   if (node.has_value()) loop.Step(core::CheckpointReported{*node, connection, message});

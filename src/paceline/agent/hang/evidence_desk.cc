@@ -1,0 +1,144 @@
+#include "paceline/agent/hang/evidence_desk.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <map>
+#include <system_error>
+#include <utility>
+
+#include "paceline/agent/hang/process_look.h"
+#include "paceline/base/file_text.h"
+#include "paceline/base/log.h"
+#include "paceline/base/text.h"
+
+namespace paceline::agent {
+namespace {
+
+constexpr std::chrono::milliseconds kBetweenLooks{500};
+constexpr Duration kSamplePatience = Duration::Seconds(3);
+// On a node with more ranks stacks are taken of so many alone: each costs a process.
+constexpr size_t kStacksMax = 64;
+constexpr std::string_view kFolderPrefix = "hang-";
+
+}  // namespace
+
+void TakeRing(const FlightReading& reading, int64_t now_ns, RankEvidence* evidence) {
+  const RingPulse& pulse = reading.pulse;
+  const auto since = [now_ns](int64_t then) {
+    return Duration::Nanoseconds(std::max<int64_t>(0, now_ns - then));
+  };
+  evidence->has_ring = true;
+  evidence->phase = pulse.phase;
+  evidence->in_phase = since(pulse.phase_since_ns);
+  evidence->quiet_for = since(pulse.last_event_ns);
+  evidence->step_p99 = Duration::Nanoseconds(std::max<int64_t>(0, pulse.step_p99_ns));
+  const int64_t longest = pulse.longest_ns[static_cast<size_t>(pulse.phase)];
+  evidence->phase_longest = Duration::Nanoseconds(std::max<int64_t>(0, longest));
+  std::map<std::string, size_t> seen;  // how many of each group
+  for (auto entry = reading.entries.rbegin(); entry != reading.entries.rend(); ++entry) {
+    if (entry->kind != FlightKind::kCollective) continue;
+    const bool is_new = !seen.contains(entry->group);
+    if (is_new && seen.size() == kGroupsSeenMax) continue;
+    if (++seen[entry->group] > kCollectivesSeenMax) continue;
+    evidence->collectives.push_back({.group = entry->group,
+                                     .sequence = entry->sequence,
+                                     .operation = entry->operation,
+                                     .dtype = entry->dtype,
+                                     .bytes = entry->bytes,
+                                     .site = entry->site,
+                                     .age = since(entry->begun_ns),
+                                     .is_complete = entry->is_complete()});
+  }
+  std::reverse(evidence->collectives.begin(), evidence->collectives.end());
+}
+
+EvidenceDesk::EvidenceDesk(Reactor& reactor, const Setup& setup, Answer answer)
+    : reactor_(reactor),
+      rings_(setup.memory, setup.node),
+      sampler_(setup.python),
+      log_dir_(setup.log_dir),
+      answer_(std::move(answer)) {}
+
+EvidenceDesk::~EvidenceDesk() {
+  if (thread_.joinable()) thread_.join();
+}
+
+void EvidenceDesk::Ask(Question question) {
+  waiting_ = std::move(question);
+  if (!is_looking_) Begin();
+}
+
+void EvidenceDesk::Begin() {
+  if (thread_.joinable()) thread_.join();
+  is_looking_ = true;
+  thread_ = std::thread([this, question = *std::exchange(waiting_, std::nullopt)] {
+    NodeEvidence evidence = Look(question);
+    reactor_.Post([this, evidence = std::move(evidence)] {
+      is_looking_ = false;
+      answer_(evidence);
+      if (waiting_.has_value()) Begin();
+    });
+  });
+}
+
+RankEvidence EvidenceDesk::LookAtRing(const WatchedRank& rank, Generation generation) const {
+  RankEvidence evidence;
+  evidence.rank = rank.rank;
+  const std::optional<FlightReading> reading = rings_.Read(rank.local_rank, generation);
+  if (reading.has_value()) TakeRing(*reading, MonotonicNs(), &evidence);
+  return evidence;
+}
+
+NodeEvidence EvidenceDesk::Look(const Question& question) const {
+  NodeEvidence node{.generation = question.generation, .round = question.round, .ranks = {}};
+  std::vector<ProcessLook> first;
+  const int64_t begun = MonotonicNs();
+  for (const WatchedRank& rank : question.ranks) first.push_back(LookAt(rank.process));
+  DropOldFolders();
+  const std::string folder =
+      Concat(log_dir_, "/", kFolderPrefix, question.generation.value(), "-", question.round);
+  const bool has_folder = MakeDirs(folder, 0700).ok();
+  std::vector<StackSample> stacks;
+  for (const WatchedRank& rank : question.ranks) {
+    const std::string path = Concat(folder, "/rank", rank.rank.value(), ".json");
+    stacks.push_back(has_folder && stacks.size() < kStacksMax
+                         ? sampler_.Sample(rank.process.pid, path, kSamplePatience)
+                         : StackSample{.frames = {}, .problem = "it was not asked for"});
+  }
+  const auto spent = std::chrono::nanoseconds(MonotonicNs() - begun);
+  if (spent < kBetweenLooks) std::this_thread::sleep_for(kBetweenLooks - spent);
+  const Duration watched = Duration::Nanoseconds(MonotonicNs() - begun);
+  for (size_t i = 0; i < question.ranks.size(); ++i) {
+    const ProcessLook last = LookAt(question.ranks[i].process);
+    if (!last.is_there || !first[i].is_there) continue;  // it has ended, which is told otherwise
+    RankEvidence evidence = LookAtRing(question.ranks[i], question.generation);
+    evidence.state = last.state;
+    evidence.watched = watched;
+    evidence.cpu = last.cpu - first[i].cpu;
+    evidence.moved = last.bytes != first[i].bytes;
+    evidence.waits_in = last.waits_in;
+    evidence.stack = stacks[i].frames;
+    evidence.no_stack = stacks[i].problem;
+    node.ranks.push_back(std::move(evidence));
+  }
+  return node;
+}
+
+void EvidenceDesk::DropOldFolders() const {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  std::vector<std::pair<fs::file_time_type, fs::path>> folders;
+  for (const auto& entry : fs::directory_iterator(log_dir_, error)) {
+    if (!entry.path().filename().string().starts_with(kFolderPrefix)) continue;
+    folders.emplace_back(entry.last_write_time(error), entry.path());
+  }
+  std::sort(folders.begin(), folders.end());
+  for (size_t i = 0; i + kFoldersMax <= folders.size(); ++i) {
+    fs::remove_all(folders[i].second, error);
+  }
+}
+
+}  // namespace paceline::agent

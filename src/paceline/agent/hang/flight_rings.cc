@@ -1,0 +1,89 @@
+#include "paceline/agent/hang/flight_rings.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "paceline/agent/arena_shelf.h"
+#include "paceline/base/fd.h"
+#include "paceline/base/log.h"
+#include "paceline/base/text.h"
+
+namespace paceline::agent {
+namespace {
+
+constexpr std::string_view kPrefix = "rank-";
+constexpr std::string_view kSuffix = ".ring";
+
+// The file's first bytes, in memory that is aligned for them. They are read, not mapped: a file
+// that gets shorter cannot harm the reader then.
+class Bytes {
+ public:
+  Bytes(const std::string& path, size_t size) : words_(size / sizeof(uint64_t)) {
+    const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+    size_t done = 0;
+    auto* to = reinterpret_cast<char*>(words_.data());
+    while (fd.is_open() && done < size) {
+      const ssize_t got = ::pread(fd.get(), to + done, size - done, static_cast<off_t>(done));
+      if (got <= 0) break;
+      done += static_cast<size_t>(got);
+    }
+    is_whole_ = done == size;
+  }
+  std::span<const std::byte> span() const {
+    return is_whole_ ? std::as_bytes(std::span(words_)) : std::span<const std::byte>();
+  }
+
+ private:
+  std::vector<uint64_t> words_;
+  bool is_whole_ = false;
+};
+
+}  // namespace
+
+FlightRings::FlightRings(const std::string& root, const std::string& node)
+    : folder_(Concat(root, "/", node)), root_(root) {
+  const absl::Status made = MakeArenaFolder(root, node);
+  if (made.ok()) return;
+  LogWarning("flight_rings", {{"why", made}});
+  folder_.clear();
+}
+
+FlightRings::~FlightRings() {
+  if (!is_over_ || folder_.empty()) return;
+  const std::unique_ptr<DIR, int (*)(DIR*)> folder(::opendir(folder_.c_str()), &::closedir);
+  while (const dirent* entry = folder == nullptr ? nullptr : ::readdir(folder.get())) {
+    const std::string_view name = entry->d_name;
+    if (!name.starts_with(kPrefix) || name.find(kSuffix) == std::string_view::npos) continue;
+    ::unlink(Concat(folder_, "/", name).c_str());
+  }
+  // Unless something else is in them.
+  ::rmdir(folder_.c_str());
+  ::rmdir(root_.c_str());
+}
+
+std::string FlightRings::PathOf(uint32_t local_rank) const {
+  return folder_.empty() ? "" : Concat(folder_, "/", kPrefix, local_rank, kSuffix);
+}
+
+std::optional<RingPulse> FlightRings::Pulse(uint32_t local_rank, Generation generation) const {
+  if (folder_.empty()) return std::nullopt;
+  const Bytes bytes(PathOf(local_rank), kRingHeaderBytes);
+  const std::optional<RingPulse> pulse = ReadPulse(bytes.span(), nullptr);
+  const bool is_of_it = pulse.has_value() && pulse->generation == generation.value();
+  return is_of_it ? pulse : std::nullopt;
+}
+
+std::optional<FlightReading> FlightRings::Read(uint32_t local_rank, Generation generation) const {
+  if (folder_.empty()) return std::nullopt;
+  const Bytes bytes(PathOf(local_rank), kRingBytes);
+  std::optional<FlightReading> reading = ReadRing(bytes.span(), nullptr);
+  const bool is_of_it = reading.has_value() && reading->pulse.generation == generation.value();
+  return is_of_it ? std::move(reading) : std::nullopt;
+}
+
+}  // namespace paceline::agent

@@ -1,0 +1,97 @@
+#include "paceline/agent/hang/stack_sampler.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <utility>
+
+#include "paceline/agent/json_field.h"
+#include "paceline/base/file_text.h"
+#include "paceline/base/json.h"
+#include "paceline/base/spawn.h"
+#include "paceline/base/text.h"
+
+namespace paceline::agent {
+namespace {
+
+constexpr size_t kOutputMax = 1 << 20;
+constexpr size_t kProblemMax = 200;
+constexpr std::string_view kName = "py-spy";
+
+bool IsProgram(const std::string& path) { return ::access(path.c_str(), X_OK) == 0; }
+
+std::string FindProgram(const std::string& python) {
+  const size_t slash = python.rfind('/');
+  if (slash != std::string::npos) {
+    const std::string beside = Concat(python.substr(0, slash + 1), kName);
+    if (IsProgram(beside)) return beside;
+  }
+  const char* path = std::getenv("PATH");
+  for (const std::string_view folder : SplitParts(path == nullptr ? "" : path, ":")) {
+    const std::string found = Concat(folder, "/", kName);
+    if (IsProgram(found)) return found;
+  }
+  return "";
+}
+
+// False: it was killed, because its time was up.
+bool Await(const SpawnedProcess& process, Duration patience) {
+  pollfd ended{.fd = process.pidfd.get(), .events = POLLIN, .revents = 0};
+  const bool has_ended = ::poll(&ended, 1, static_cast<int>(patience.milliseconds())) == 1;
+  if (!has_ended) ::kill(process.pid, SIGKILL);
+  ReapProcess(process.pid);
+  return has_ended;
+}
+
+std::vector<StackFrame> FramesOf(const nlohmann::json& thread) {
+  std::vector<StackFrame> frames;
+  const auto found = thread.find("frames");
+  if (found == thread.end() || !found->is_array()) return frames;
+  for (const nlohmann::json& frame : *found) {
+    if (!frame.is_object() || frames.size() == kStackFramesMax) break;
+    frames.push_back({.file = JsonText(frame, "filename"),
+                      .line = JsonInt<uint32_t>(frame, "line"),
+                      .function = JsonText(frame, "name")});
+  }
+  return frames;
+}
+
+}  // namespace
+
+StackSampler::StackSampler(const std::string& python) : program_(FindProgram(python)) {}
+
+StackSample StackSampler::Sample(pid_t pid, const std::string& path, Duration patience) const {
+  if (program_.empty()) return {.frames = {}, .problem = "py-spy is not installed"};
+  if (const absl::Status made = ReplaceFile(path, "", 0600); !made.ok()) {
+    return {.frames = {}, .problem = std::string(made.message())};
+  }
+  auto spawned =
+      SpawnDetached({.argv = {program_, "dump", "--nonblocking", "--json", "--pid", Concat(pid)},
+                     .env = CurrentEnvironment(),
+                     .output_path = path});
+  if (!spawned.ok()) return {.frames = {}, .problem = std::string(spawned.status().message())};
+  if (!Await(*spawned, patience)) {
+    return {.frames = {}, .problem = Concat("py-spy did not answer within ", ToString(patience))};
+  }
+  return ParseStacks(ReadText(path, kOutputMax), pid);
+}
+
+StackSample ParseStacks(const std::string& text, pid_t pid) {
+  const size_t start = text.find('[');
+  const nlohmann::json threads =
+      start == std::string::npos ? nlohmann::json() : ParseJson(text.substr(start));
+  if (!threads.is_array()) {
+    const std::string_view said = Trimmed(std::string_view(text).substr(0, kProblemMax));
+    return {.frames = {}, .problem = said.empty() ? "py-spy said nothing" : std::string(said)};
+  }
+  for (const nlohmann::json& thread : threads) {
+    if (!thread.is_object() || JsonInt<pid_t>(thread, "os_thread_id") != pid) continue;
+    return {.frames = FramesOf(thread), .problem = ""};
+  }
+  return {.frames = {}, .problem = "py-spy saw no Python in the main thread"};
+}
+
+}  // namespace paceline::agent

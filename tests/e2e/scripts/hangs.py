@@ -1,0 +1,46 @@
+"""Trains over gloo without a line of paceline's, and hangs where it is told to."""
+
+from __future__ import annotations
+
+import argparse
+import time
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+
+def forward(model: torch.nn.Module, batch: torch.Tensor) -> torch.Tensor:
+    time.sleep(0.02)
+    return model(batch).sum()
+
+
+def train(options: argparse.Namespace) -> None:
+    model = DistributedDataParallel(torch.nn.Linear(16, 16))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    culprit = dist.get_rank() == options.rank
+    for step in range(options.steps):
+        optimizer.zero_grad()
+        forward(model, torch.ones(4, 16)).backward()
+        optimizer.step()
+        if culprit and step == options.pause_at:
+            time.sleep(options.pause)
+        if not (culprit and step == options.skip_at):
+            dist.barrier()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--steps", type=int, default=200)
+    parser.add_argument("--rank", type=int, default=1)
+    parser.add_argument("--skip-at", type=int, default=-1)
+    parser.add_argument("--pause-at", type=int, default=-1)
+    parser.add_argument("--pause", type=float, default=0)
+    options = parser.parse_args()
+    dist.init_process_group("gloo")
+    train(options)
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,71 @@
+"""Ranks that live and do not go on: named with their line, and restarted when that is certain."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+
+import pytest
+from job import SCRIPTS, Job, eventually
+
+pytest.importorskip("torch", reason="the script trains with torch")
+RANKS = 3
+
+
+def start(job: Job, *args: str) -> None:
+    job.start(["--standalone", "--nproc-per-node", str(RANKS)],
+              [str(SCRIPTS / "hangs.py"), *args])
+
+
+def until_step(job: Job, step: int) -> None:
+    """Counted steps: the script tells nothing."""
+    def are_there() -> bool:
+        ranks = job.ranks()
+        return len(ranks) == RANKS and all(rank["step_count"] >= step for rank in ranks.values())
+
+    eventually(are_there, f"step {step}", job=job)
+
+
+def test_a_stopped_rank_is_named_and_restarted(job: Job) -> None:
+    start(job, "--steps", "250")
+    until_step(job, 40)
+    os.kill(job.ranks()[1]["pid"], signal.SIGSTOP)
+    judged = eventually(lambda: job.events("hang_judged"), "a verdict", job=job)[0]
+    assert re.match(
+        r"Rank 1 on node0 was stopped( \(SIGSTOP\))? in hangs\.py:\d+.*\. Ranks 0 and 2 waited "
+        r"\d+\.\d s for it in (all_reduce|barrier) \d+ of the world \(hangs\.py:\d+\)\.$",
+        judged["sentence"]), judged["sentence"]
+    assert judged["details"]["culprits"] == "1"
+    assert job.wait() == 0, job.stderr
+    failed = job.events("rank_failed")
+    assert [event["rank"] for event in failed] == [1]
+    assert failed[0]["details"]["how"] == "hung"
+    assert len(job.events("world_formed")) == 2
+    seq = str(job.events("recovery_decided")[0]["seq"])
+    said = job.command("why", seq, "--job", str(job.run_dir)).stdout
+    text = " ".join(said.split())
+    assert text.startswith(judged["sentence"]), text
+    assert "Restart process: training again after" in text
+
+
+def test_a_skipped_call_names_both_lines_and_ends_the_job_at_the_third_time(job: Job) -> None:
+    start(job, "--skip-at", "30")
+    assert job.wait() == 1, job.stderr
+    judged = job.events("hang_judged")
+    assert len(judged) == 3, job.stderr
+    for event in judged:
+        assert re.match(
+            r"Rank 1 made another call than ranks 0 and 2: all_reduce of \d+ bytes of float32 at "
+            r"hangs\.py:\d+, not barrier at hangs\.py:\d+\. It was call \d+ of the world\.$",
+            event["sentence"]), event["sentence"]
+
+
+def test_a_rank_that_takes_its_time_is_left_alone(job: Job) -> None:
+    """Nobody knows what a script does between two steps; it may evaluate, or upload."""
+    start(job, "--steps", "60", "--pause-at", "40", "--pause", "6")
+    assert job.wait() == 0, job.stderr
+    assert job.events("hang_judged") == []
+    assert job.events("rank_failed") == []
+    # It was looked at: the test would be idle otherwise.
+    assert list(job.run_dir.glob("logs/node0/hang-*")) != []
