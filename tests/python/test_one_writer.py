@@ -361,10 +361,10 @@ def test_a_writer_whose_claim_is_taken_trains_on_and_commits_nothing(tmp_path: P
     thief = json.loads(path.read_text()) | {"job_id": "thief", "boot_id": "other"}
     path.write_text(json.dumps(thief))
     ticket = ckpt.save(1, state(2))
-    with pytest.raises(CheckpointError, match="refused for good: job thief"):
+    with pytest.raises(CheckpointError, match="is another job's now: job thief"):
         ticket.wait("durable")
     assert ckpt.save(2, state(3)).is_saved
-    with pytest.raises(CheckpointError, match="refused for good: job thief"):
+    with pytest.raises(CheckpointError, match="is another job's now: job thief"):
         ckpt.close()
     assert json.loads(path.read_text()) == thief
     assert (tmp_path / "c" / "LATEST").read_text().startswith("step-0-")

@@ -163,6 +163,7 @@ void CheckpointStation::OnDone(CheckpointDone done) {
 
 void CheckpointStation::On(ShardDone& done) {
   done.task.claim.reset();
+  TellClaims(done.problem);
   LogInfo("shard_written", {{"rank", done.task.place.rank},
                             {"checkpoint", done.task.place.name},
                             {"ms", done.took.milliseconds()},
@@ -177,6 +178,7 @@ void CheckpointStation::On(const ImageFreed&) {
 }
 
 void CheckpointStation::On(const CommitDone& done) {
+  TellClaims(done.problem);
   LogInfo("checkpoint_commit", {{"checkpoint", done.name}, {"problem", done.problem}});
   Feed(core::CommitEnded{done.name, done.problem, done.bytes, done.has_own_parameters});
 }
@@ -279,7 +281,20 @@ void CheckpointStation::Do(const core::KeepImages& action) {
   kept_ = std::move(kept);  // what was kept before and stays was claimed twice meanwhile
 }
 
+void CheckpointStation::TellClaims(const std::string& problem) {
+  if (problem.starts_with(kRefusedForGood)) claims_->Taken(problem);
+  if (problem.starts_with(kClaimIsGone)) claims_->Missed();
+}
+
+std::string CheckpointStation::WhyLost(const std::string& directory) const {
+  const std::string& by = claims_->lost_to();
+  return by.empty() ? "" : Concat(kRefusedForGood, by, " has saved to ", directory);
+}
+
 void CheckpointStation::Do(const core::WriteImage& action) {
+  if (std::string why = WhyLost(action.directory); !why.empty()) {
+    return Feed(core::ShardEnded{action.shard.rank, action.saved, std::move(why), Duration()});
+  }
   const ArenaShelf::Place place{setup_.node, action.shard.rank.value()};
   std::shared_ptr<const ImageClaim> claim = shelf_.Claim(place, action.saved);
   // An agent before this one may have brought it to the disk, and the rank has gone on.
@@ -301,11 +316,16 @@ void CheckpointStation::Do(const core::WriteImage& action) {
                           .saved = action.saved,
                           .rank = place.rank,
                           .file_of = action.shard.file_of.value()},
-                         claim});
+                         claim,
+                         claims_->has_claimed()});
 }
 
 void CheckpointStation::Do(const core::WriteCommit& action) {
-  worker_->Add(CommitTask{action.directory, {action.order, setup_.job_id}, action.keep});
+  if (std::string why = WhyLost(action.directory); !why.empty()) {
+    return Feed(core::CommitEnded{action.order.name, std::move(why), 0, false});
+  }
+  worker_->Add(CommitTask{
+      action.directory, {action.order, setup_.job_id}, action.keep, claims_->has_claimed()});
 }
 
 void CheckpointStation::Do(const core::LookInStorage& action) {

@@ -131,6 +131,10 @@ class CheckpointStation {
   void OnDone(CheckpointDone done);
   void On(ShardDone& done);
   void On(const CommitDone& done);
+  // What a write found of claims.
+  void TellClaims(const std::string& problem);
+  // Why this job may write nothing to its directory; empty: it may.
+  std::string WhyLost(const std::string& directory) const;
   void On(const LookDone& done);
   void On(const FetchDone& done);
   void On(const ImageFreed& freed);

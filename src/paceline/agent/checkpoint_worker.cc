@@ -40,6 +40,18 @@ bool RefusesWrites(const Failure& failure) {
          error == EACCES || error == EPERM || error == EROFS;
 }
 
+Result<void> LookForClaim(ckpt::Store* store, ClaimDone* done) {
+  ASSIGN_OR_RETURN(done->found, ckpt::ReadClaim(store));
+  const std::string& own = done->task.job_id;
+  if (done->found.has_value() && done->found->job_id == own) return {};
+  ASSIGN_OR_RETURN(const std::vector<ckpt::Listed> all, ckpt::List(store));
+  for (const ckpt::Listed& one : all) {
+    if (one.manifest.job_id == own) continue;
+    done->foreign.push_back({one.name, one.manifest.job_id});
+  }
+  return {};
+}
+
 }  // namespace
 
 // To the local disk first where storage is far: memory is free again soon, and a storage that is
@@ -64,7 +76,7 @@ Result<void> CheckpointWorker::Write(ckpt::Store* store, ShardTask* task) {
     LogWarning("local_tier_left_out",
                {{"rank", task->place.rank}, {"why", kept.failure().message}});
   }
-  RETURN_IF_ERROR(ckpt::CheckClaim(store, task->place.job_id));
+  RETURN_IF_ERROR(ckpt::CheckClaim(store, task->place.job_id, task->has_claimed));
   return ckpt::WriteShard(store, task->place, image, &pacer_);
 }
 
@@ -92,7 +104,7 @@ void CheckpointWorker::Do(const CommitTask& task) {
   const Result<ckpt::Store*> store = store_.At(task.directory);
   const auto commit = [&]() -> Result<ckpt::Manifest> {
     if (!store.ok()) return store.failure();
-    RETURN_IF_ERROR(ckpt::CheckClaim(*store, task.place.job_id));
+    RETURN_IF_ERROR(ckpt::CheckClaim(*store, task.place.job_id, task.has_claimed));
     return ckpt::Commit(*store, task.place);
   };
   const Result<ckpt::Manifest> whole = commit();
@@ -144,9 +156,8 @@ void CheckpointWorker::Do(const ClaimTask& task) {
   if (!store.ok()) {
     done.problem = store.failure().message;
   } else if (!task.claim.has_value()) {
-    auto found = ckpt::ReadClaim(*store);
-    if (found.ok()) done.found = *std::move(found);
-    if (!found.ok()) done.problem = found.failure().message;
+    const Result<void> looked = LookForClaim(*store, &done);
+    if (!looked.ok()) done.problem = looked.failure().message;
   } else {
     const Result<void> written = ckpt::WriteClaim(*store, task.over, *task.claim);
     done.is_passed = !written.ok() && written.failure().kind == FailureKind::kFenced;

@@ -34,11 +34,13 @@ struct ShardTask {
   std::string directory;
   ckpt::ShardPlace place;
   std::shared_ptr<const ImageClaim> claim;
+  bool has_claimed = false;  // this job's claim should stand in the directory
 };
 struct CommitTask {
   std::string directory;
   ckpt::CommitPlace place;
   uint32_t keep = 3;
+  bool has_claimed = false;  // as above
 };
 // What is the newest checkpoint there?
 struct LookTask {
@@ -57,6 +59,7 @@ struct ClaimTask {
   std::string directory;
   std::optional<DirectoryClaim> claim = {};
   std::optional<DirectoryClaim> over = {};
+  std::string job_id = {};  // of a look: this job
 };
 struct UnclaimTask {
   std::string directory;
@@ -94,7 +97,9 @@ struct LookDone {
 struct ClaimDone {
   ClaimTask task;
   std::optional<DirectoryClaim> found;  // of a look
-  bool is_passed = false;               // of a claim: something else stands there
+  // Of a look that found no claim of this job: what others have there.
+  std::vector<ForeignCheckpoint> foreign = {};
+  bool is_passed = false;  // of a claim: something else stands there
   std::string problem;
   bool is_refused = false;  // of a problem: storage takes no writes, for lack of rights or room
 };

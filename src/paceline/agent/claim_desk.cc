@@ -106,6 +106,14 @@ std::string ClaimDesk::Other() const {
   return machine_.other().has_value() ? core::Say(*machine_.other()) : "another job";
 }
 
+void ClaimDesk::Missed() { Feed(core::ClaimMissed{}); }
+
+void ClaimDesk::Taken(const std::string& problem) {
+  std::string_view by = problem;
+  TakePrefix(&by, kRefusedForGood);
+  Feed(core::ClaimTaken{std::string(by.substr(0, by.find(')') + 1))});
+}
+
 void ClaimDesk::Release() {
   Feed(core::ClaimReleased{});
   (void)worker_->AwaitIdle(kReleaseMax);
@@ -118,7 +126,7 @@ void ClaimDesk::OnDone(const ClaimDone& done) {
   }
   if (done.task.claim.has_value())
     return Feed(core::ClaimWritten{done.is_passed, done.problem, done.is_refused});
-  core::ClaimLooked looked{.claim = done.found, .problem = done.problem};
+  core::ClaimLooked looked{.claim = done.found, .foreign = done.foreign, .problem = done.problem};
   if (done.found.has_value()) looked.life = LifeOf(*done.found, self_);
   Feed(looked);
 }
@@ -141,7 +149,9 @@ void ClaimDesk::Feed(const core::ClaimEvent& event) {
   if (has_news) reactor_.Post([this] { listener_.changed(); });
 }
 
-void ClaimDesk::Do(const core::LookAtClaim&) { worker_->Add(ClaimTask{directory_}); }
+void ClaimDesk::Do(const core::LookAtClaim&) {
+  worker_->Add(ClaimTask{.directory = directory_, .job_id = self_.job_id});
+}
 
 void ClaimDesk::Do(const core::WriteClaim& action) {
   worker_->Add(ClaimTask{directory_, action.claim, action.over});

@@ -38,6 +38,14 @@ class ClaimDesk {
   core::ClaimMachine::Answer may() const { return machine_.answer(); }
   // The job that has it instead, when may() says no; for people.
   std::string Other() const;
+  // The job that has taken the directory from this one; empty: none has.
+  const std::string& lost_to() const { return machine_.lost_to(); }
+  // Whether this job's claim should stand in the directory.
+  bool has_claimed() const { return machine_.has_claimed(); }
+  // A write to the directory found no claim there.
+  void Missed();
+  // A write to the directory found another job's claim there. `problem` is what the write said.
+  void Taken(const std::string& problem);
   std::string waits_for() const { return machine_.WaitsFor(); }
   // Nobody saves any more. Waits for storage, a moment at most.
   void Release();

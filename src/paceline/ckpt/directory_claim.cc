@@ -95,12 +95,15 @@ Result<void> RemoveClaim(Store* store, const DirectoryClaim& claim) {
   return there == claim ? store->Remove(kClaimName) : Result<void>();
 }
 
-Result<void> CheckClaim(Store* store, const std::string& job_id) {
+Result<void> CheckClaim(Store* store, const std::string& job_id, bool has_claimed) {
   ASSIGN_OR_RETURN(const std::optional<DirectoryClaim> there, ReadClaim(store));
+  if (!there.has_value() && has_claimed) {
+    return Failure{FailureKind::kBusy, Concat(kClaimIsGone, store->root(), " is claimed anew")};
+  }
   if (!there.has_value() || there->job_id == job_id) return {};
   return Failure{FailureKind::kFenced,
                  Concat(kRefusedForGood, "job ", there->job_id, " (process ", there->pid, " on ",
-                        there->host, ") saves to ", store->root(), " now")};
+                        there->host, ") saves to ", store->root())};
 }
 
 }  // namespace paceline::ckpt

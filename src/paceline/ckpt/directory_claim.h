@@ -26,7 +26,8 @@ Result<void> WriteClaim(Store* store, const std::optional<DirectoryClaim>& over,
                         const DirectoryClaim& claim);
 // If it stands there.
 Result<void> RemoveClaim(Store* store, const DirectoryClaim& claim);
-// kFenced: another job has claimed the directory; this one may write nothing there.
-Result<void> CheckClaim(Store* store, const std::string& job_id);
+// kFenced: another job has claimed the directory; this one may write nothing there. kBusy: nobody
+// has, although this job had (`has_claimed`): that is looked into before anything is written.
+Result<void> CheckClaim(Store* store, const std::string& job_id, bool has_claimed);
 
 }  // namespace paceline::ckpt

@@ -62,13 +62,15 @@ TEST(DirectoryClaimTest, AFileThatIsNoClaimIsReplaced) {
 TEST(DirectoryClaimTest, AnotherJobsClaimFencesAndNoneDoesNot) {
   const TestDir dir;
   const auto store = MakePosixStore(dir.path());
-  EXPECT_TRUE(CheckClaim(store.get(), "a").ok());
+  EXPECT_TRUE(CheckClaim(store.get(), "a", false).ok());
+  EXPECT_EQ(CheckClaim(store.get(), "a", true).failure().kind, FailureKind::kBusy);
   ASSERT_TRUE(WriteClaim(store.get(), std::nullopt, ClaimOf("a")).ok());
-  EXPECT_TRUE(CheckClaim(store.get(), "a").ok());
-  const Result<void> refused = CheckClaim(store.get(), "b");
+  EXPECT_TRUE(CheckClaim(store.get(), "a", true).ok());
+  const Result<void> refused = CheckClaim(store.get(), "b", true);
   ASSERT_FALSE(refused.ok());
-  EXPECT_EQ(refused.failure().message,
-            "refused for good: job a (process 17 on h\"1) saves to " + dir.path() + " now");
+  EXPECT_EQ(
+      refused.failure().message,
+      "the directory is another job's now: job a (process 17 on h\"1) saves to " + dir.path());
 }
 
 }  // namespace

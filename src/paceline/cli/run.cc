@@ -31,6 +31,7 @@
 #include "paceline/cli/status_line.h"
 #include "paceline/cli/text.h"
 #include "paceline/cli/value.h"
+#include "paceline/model/directory_claim.h"
 #include "paceline/model/version.h"
 
 namespace paceline::cli {
@@ -113,14 +114,16 @@ std::string LauncherLog(const PreparedRun& run) { return run.dir.path + "/logs/l
 
 // Where the last step is, and what brings it to storage.
 Problem NotStoredProblem(const NotStored& left, const std::string& run_dir) {
-  return {
-      .code = "PL-E066",
-      .what = Concat("the last saved step, ", left.step, ", is not in storage"),
-      .where = left.directory,
-      .why = left.reason,
-      .fix = Concat("mend the storage, then: paceline run --resume --run-dir ", ShellWord(run_dir),
-                    "   The step stays in the memory of the hosts (/dev/shm) until they are "
-                    "rebooted or `paceline clean` removes it")};
+  return {.code = "PL-E066",
+          .what = Concat("the last saved step, ", left.step, ", is not in storage"),
+          .where = left.directory,
+          .why = Concat(left.reason,
+                        "; the step stays in the memory of the hosts (/dev/shm) until they are "
+                        "rebooted or `paceline clean` removes it"),
+          .fix = Concat(left.reason.find(kRefusedForGood) == std::string::npos
+                            ? "mend the storage"
+                            : "move that directory away",
+                        ", then\npaceline run --resume --run-dir ", ShellWord(run_dir))};
 }
 
 int Conclude(Output& out, const JobEnd& end, const Story& story, const RunRequest& request,

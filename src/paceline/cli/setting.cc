@@ -242,7 +242,8 @@ struct BudgetRow {
 
 constexpr BudgetRow kBudgets[] = {
     {"budgets.no_progress_failures", &Budgets::no_progress_failures, 1,
-     "failures in a row without a new highest step, after which the job stops"},
+     "equal failures in a row without progress, after which the job stops; of unlike ones two "
+     "more"},
     {"budgets.node_restarts", &Budgets::node_restarts, 0,
      "restarts of a node's processes without progress before the node is replaced"},
     {"budgets.solo_generations", &Budgets::solo_generations, 0,

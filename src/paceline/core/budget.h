@@ -13,7 +13,8 @@
 // A script that saves and resumes by itself tells nothing. What shows that its attempts come
 // further is a checkpoint that a rank finished, and training for much longer than a restart takes.
 // Both are weaker: they forgive failures of different kinds, but not the same failure at the same
-// step of the attempt.
+// step of the attempt. So does a Checkpointer's script that counts its steps from 0 in each epoch,
+// when every rank has saved one of a further pass.
 // The same failure (equal fingerprint at an equal step) three times, or five failures of any kind,
 // without progress: stop. A given --max-restarts replaces all this by a hard cap on charged
 // failures, as torchrun's. What is nobody's fault (a taken port, a lost node) is never charged.

@@ -64,6 +64,14 @@ void ClaimMachine::On(const ClaimLooked& event) {
   if (!event.claim.has_value()) {
     const bool is_gone = state_ == State::kOurs && other_.has_value();
     other_.reset();
+    if (state_ == State::kOurs) {
+      for (const ForeignCheckpoint& one : event.foreign) {
+        const bool is_new = std::find(known_.begin(), known_.end(), one) == known_.end();
+        if (is_new) return Lose("job " + one.job_id);
+      }
+    } else {
+      known_ = event.foreign;
+    }
     if (is_gone) {
       MARK("a claim is gone");
       actions_.push_back(
@@ -73,6 +81,7 @@ void ClaimMachine::On(const ClaimLooked& event) {
     return Write(std::nullopt);
   }
   const DirectoryClaim& seen = *event.claim;
+  if (state_ != State::kOurs) known_ = event.foreign;
   if (seen.job_id == self_.job_id) return Renew(seen, event.life);
   if (event.life == WriterLife::kGone) {
     actions_.push_back(SayOfClaim{Concat("takes over from ", Say(seen), ", which has ended")});
@@ -114,13 +123,27 @@ void ClaimMachine::Watch(const DirectoryClaim& seen) {
 void ClaimMachine::Yield(const DirectoryClaim& seen) {
   MARK("another job saves there");
   const bool trains = state_ == State::kOurs || has_admitted_;
-  state_ = trains ? State::kLost : State::kTheirs;
   other_ = seen;
+  if (trains) return Lose(Say(seen));
+  state_ = State::kTheirs;
   written_.reset();
   look_at_ = Instant::Max();
-  if (!trains) return;
+}
+
+void ClaimMachine::Lose(std::string by) {
+  state_ = State::kLost;
+  written_.reset();
+  look_at_ = Instant::Max();
+  blind_at_ = Instant::Max();
+  lost_to_ = std::move(by);
   actions_.push_back(
-      SayOfClaim{Concat(Say(seen), " saves there now; this job trains on and saves to memory")});
+      SayOfClaim{Concat(lost_to_, " saves there now; this job trains on and saves to memory")});
+}
+
+void ClaimMachine::On(const ClaimTaken& event) {
+  if (state_ == State::kIdle || state_ == State::kLost) return;
+  MARK("a write found another job's claim");
+  Lose(event.by);
 }
 
 void ClaimMachine::On(const ClaimWritten& event) {
@@ -149,10 +172,15 @@ void ClaimMachine::TellRefusal(const std::string& why) {
                         "again by itself")});
 }
 
+void ClaimMachine::On(const ClaimMissed&) {
+  if (state_ == State::kOurs) Look();
+}
+
 void ClaimMachine::On(const ClaimReleased&) {
   // What is on its way to the directory is carried out before this.
   if (written_.has_value()) actions_.push_back(RemoveClaim{*written_});
   written_.reset();
+  if (state_ == State::kLost) return;
   other_.reset();
   state_ = State::kIdle;
   look_at_ = Instant::Max();

@@ -17,8 +17,11 @@
 // count: the other job could not renew its claim either.
 //
 // Storage that does not answer keeps nobody from training: ranks are admitted, and save to memory.
-// A commit is refused while another job's claim stands in the directory; without any claim it is
-// not. A job that finds its claim taken trains on and saves to memory.
+// A write is refused while another job's claim stands in the directory; without any claim it is
+// not. A job that finds another job's claim there has lost the directory, also after that job has
+// ended: what lies there then is not of this job, and retention would remove it. The same holds
+// when its own claim is gone and checkpoints of another job have come. It trains on and saves to
+// memory.
 //
 // Pure: no clock, no chance, no I/O.
 
@@ -42,6 +45,8 @@ enum class WriterLife { kNotSeen, kLives, kGone };
 struct ClaimWanted {};  // a rank wants to save there
 struct ClaimLooked {
   std::optional<DirectoryClaim> claim;
+  // Without a claim of this job: what others have in the directory.
+  std::vector<ForeignCheckpoint> foreign = {};
   WriterLife life = WriterLife::kNotSeen;
   std::string problem;  // storage could not be read; empty: it was
 };
@@ -50,11 +55,16 @@ struct ClaimWritten {
   std::string problem;      // empty: it stands there
   bool is_refused = false;  // of a problem: storage takes no writes, for lack of rights or room
 };
+// A write found another job's claim there: `by` says whose, for people.
+struct ClaimTaken {
+  std::string by;
+};
+struct ClaimMissed {};    // a write found no claim there
 struct ClaimReleased {};  // no rank saves any more, and nothing is on its way
 struct ClaimTimePassed {};
 
-using ClaimEvent =
-    std::variant<ClaimWanted, ClaimLooked, ClaimWritten, ClaimReleased, ClaimTimePassed>;
+using ClaimEvent = std::variant<ClaimWanted, ClaimLooked, ClaimWritten, ClaimTaken, ClaimMissed,
+                                ClaimReleased, ClaimTimePassed>;
 
 // ---- what the host shall do ----
 
@@ -97,6 +107,10 @@ class ClaimMachine {
   Answer answer() const;
   // The job that has the claim instead; of kNo.
   const std::optional<DirectoryClaim>& other() const { return other_; }
+  // The job that has taken the directory from this one, for people; empty: none has. This job may
+  // write nothing there any more.
+  const std::string& lost_to() const { return lost_to_; }
+  bool has_claimed() const { return state_ == State::kOurs; }
   // Why it takes long; empty: it does not.
   std::string WaitsFor() const;
 
@@ -106,6 +120,8 @@ class ClaimMachine {
   void On(const ClaimWanted& event);
   void On(const ClaimLooked& event);
   void On(const ClaimWritten& event);
+  void On(const ClaimTaken& event);
+  void On(const ClaimMissed& event);
   void On(const ClaimReleased& event);
   void On(const ClaimTimePassed&) {}
   void TellRefusal(const std::string& why);
@@ -114,14 +130,19 @@ class ClaimMachine {
   void Renew(const DirectoryClaim& seen, WriterLife life);
   void Watch(const DirectoryClaim& seen);
   void Yield(const DirectoryClaim& seen);
+  void Lose(std::string by);
 
   const DirectoryClaim self_;
   const ClaimTimes times_;
   Instant now_;
   std::vector<ClaimAction> actions_;
   State state_ = State::kIdle;
-  bool is_asking_ = false;    // an answer of the host is awaited
-  bool is_blind_ = false;     // storage does not answer
+  bool is_asking_ = false;  // an answer of the host is awaited
+  bool is_blind_ = false;   // storage does not answer
+  // What others had in the directory when this job claimed it. If there is more when its claim is
+  // gone, another job has been there meanwhile, or the directory is another one.
+  std::vector<ForeignCheckpoint> known_;
+  std::string lost_to_;       // of kLost
   std::string told_refusal_;  // the last reason that people heard
   bool has_admitted_ = false;
   uint64_t beat_ = 0;

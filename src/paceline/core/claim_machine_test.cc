@@ -28,7 +28,7 @@ class ClaimTest : public ::testing::Test {
     for (const ClaimAction& action : machine_.Step(now_, event)) {
       if (std::holds_alternative<LookAtClaim>(action)) {
         const bool is_ours = there_.has_value() && there_->pid == 7 && there_->job_id == "ours";
-        Step(ClaimLooked{there_, is_ours ? WriterLife::kLives : life_, problem_});
+        Step(ClaimLooked{there_, foreign_, is_ours ? WriterLife::kLives : life_, problem_});
       } else if (const auto* write = std::get_if<WriteClaim>(&action)) {
         ++writes_;
         const bool is_passed = there_ != write->over || rival_.has_value();
@@ -57,6 +57,7 @@ class ClaimTest : public ::testing::Test {
   std::optional<DirectoryClaim> there_;
   std::optional<DirectoryClaim> rival_;  // is faster at the next write
   WriterLife life_ = WriterLife::kNotSeen;
+  std::vector<ForeignCheckpoint> foreign_;
   std::string problem_;
   std::string refusal_;  // of writes alone
   int writes_ = 0;
@@ -214,6 +215,45 @@ TEST_F(ClaimTest, AnAgentThatIsStartedAgainRenewsAtOnce) {
   life_ = WriterLife::kGone;
   Step(ClaimWanted{});
   EXPECT_EQ(there_->pid, 7);
+}
+
+TEST_F(ClaimTest, ADirectoryThatAnotherJobHasTakenStaysLostWhenThatJobHasEnded) {
+  Step(ClaimWanted{});
+  there_ = ClaimOf("theirs", 9);
+  Pass(Duration::Seconds(6));
+  EXPECT_EQ(machine_.lost_to(), "job theirs (process 9 on h-theirs, since 2026-11-25T01:00:00Z)");
+  there_.reset();
+  Pass(Duration::Seconds(60));
+  Step(ClaimReleased{});
+  Step(ClaimWanted{});
+  EXPECT_EQ(machine_.answer(), Answer::kYes) << "ranks train on, from memory";
+  EXPECT_NE(machine_.lost_to(), "");
+  EXPECT_FALSE(there_.has_value());
+}
+
+// The directory was moved away, and another job has begun and ended at its path.
+TEST_F(ClaimTest, CheckpointsOfAnotherJobBesideNoClaimLoseTheDirectory) {
+  foreign_ = {{"step-4-g1", "older"}};  // was there before: retention may have it
+  Step(ClaimWanted{});
+  there_.reset();
+  Step(ClaimMissed{});
+  EXPECT_EQ(machine_.lost_to(), "");
+  EXPECT_EQ(there_->job_id, "ours");
+  there_.reset();
+  foreign_ = {{"step-4-g1", "younger"}};
+  Step(ClaimMissed{});
+  EXPECT_EQ(machine_.lost_to(), "job younger");
+  EXPECT_FALSE(there_.has_value());
+}
+
+TEST_F(ClaimTest, AWriteThatFindsAnotherClaimLosesTheDirectoryAtOnce) {
+  Step(ClaimWanted{});
+  EXPECT_EQ(machine_.lost_to(), "");
+  Step(ClaimTaken{"job theirs (process 9 on h)"});
+  Step(ClaimTaken{"job theirs (process 9 on h)"});
+  EXPECT_EQ(machine_.lost_to(), "job theirs (process 9 on h)");
+  ASSERT_EQ(said_.size(), 1u);
+  EXPECT_NE(said_[0].find("this job trains on and saves to memory"), std::string::npos);
 }
 
 TEST_F(ClaimTest, AClaimThatWasReleasedIsTakenAgain) {

@@ -28,7 +28,9 @@ ExitCause Raised() {
 // A job of one node with one rank.
 class ProgressEvidence : public ::testing::Test {
  protected:
-  ProgressEvidence() {
+  ProgressEvidence() { Begin(); }
+
+  void Begin() {
     JobSpec spec;
     spec.job_id = "evidence";
     spec.nproc_per_node = 1;
@@ -81,6 +83,25 @@ class ProgressEvidence : public ::testing::Test {
     Tell(rank);
   }
 
+  // Its rank has that step in memory.
+  void Save(int64_t step, uint64_t branch) {
+    const Generation generation = job_.state().world->generation;
+    CheckpointReport report;
+    report.generation = generation;
+    report.terms = CheckpointTerms{.directory = "/ckpt"};
+    report.place = "n1";
+    report.address = "n1:1";
+    report.images.push_back({.rank = Rank(0),
+                             .place = "n1",
+                             .saved = {generation.value(), step, branch},
+                             .world_size = 1,
+                             .file_bytes = 8,
+                             .file_root = 1,
+                             .root = 2});
+    Keep(job_.Step(now_, CheckpointReported{NodeId(1), ConnectionId(1), report}));
+    Pass(2);
+  }
+
   bool IsOver() const {
     return job_.state().phase == Phase::kStopping || job_.state().phase == Phase::kFinished;
   }
@@ -121,6 +142,27 @@ TEST_F(ProgressEvidence, AFileDoesNotExcuseTheSameFailureAtTheSameStep) {
 TEST_F(ProgressEvidence, TheOptimizersOwnStepExcusesItWhenItIsHigherEachTime) {
   for (int64_t i = 1; i <= 20; ++i) Attempt({.step = i * 20, .step_count = 20}, Raised());
   EXPECT_FALSE(IsOver()) << job_.state().final_reason;
+}
+
+// Epochs of 20 steps that count from 0 again, one kill in each.
+TEST_F(ProgressEvidence, AFurtherPassOverTheStepsIsProgressOnceItIsSaved) {
+  for (const bool begins_anew : {false, true}) {
+    int attempts = 0;
+    for (; attempts < 12 && !IsOver(); ++attempts) {
+      for (int i = 0; i < 200 && !job_.state().world.has_value(); ++i) Pass(1);
+      if (!job_.state().world.has_value()) break;
+      RankReport rank{.state = RankReport::State::kStepping, .step = 19, .step_count = 20};
+      Tell(rank);
+      Save(begins_anew ? 5 : 19, begins_anew ? 1 : 0);
+      rank.state = RankReport::State::kExited;
+      rank.exit = Killed();
+      Tell(rank);
+    }
+    EXPECT_EQ(!begins_anew, IsOver()) << attempts;
+    job_ = Job();
+    evidence_.clear();
+    Begin();
+  }
 }
 
 TEST_F(ProgressEvidence, LongTrainingLivesOnThoughItsStepsBeginAnew) {

@@ -34,6 +34,12 @@ Duration LongAttempt(const Watch& watch) {
 // What shows, beside steps, that this attempt came further than those that failed; empty: nothing.
 std::string OtherEvidence(const JobState& state, const Watch& watch, Instant now) {
   if (watch.saved_files > 0) return "a rank finished a checkpoint";
+  // Epochs may count their steps from 0 again. A branch begins where a step is saved after a higher
+  // one of the same world.
+  const std::optional<SavedStep> newest = watch.checkpoints.newest_in_memory();
+  const bool began_anew = newest.has_value() && newest->branch > 0 &&
+                          newest->generation == state.world->generation.value();
+  if (began_anew) return "every rank saved steps of a further pass";
   if (state.phase != Phase::kRunning) return "";
   const Duration trained = now - state.phase_since;
   if (watch.step_count > 0 && trained >= LongAttempt(watch)) {

@@ -6,6 +6,7 @@
 #include "paceline/base/text.h"
 #include "paceline/core/budget.h"
 #include "paceline/core/record.h"
+#include "paceline/core/storage_wait.h"
 
 namespace paceline::core {
 
@@ -104,7 +105,13 @@ struct Teller {
       return step + " is in memory only, and nobody tries any more to bring it to " +
              fact.directory + ": " + fact.reason;
     }
-    return "storage refuses " + step + ": " + fact.directory + ": " + fact.reason +
+    const std::string refusal = "storage refuses " + step + ": " + fact.directory + ": ";
+    if (IsForGood(fact.reason)) {
+      return refusal + fact.reason +
+             "; this job saves to memory only: stop it, and give it another "
+             "directory";
+    }
+    return refusal + fact.reason +
            "; make room there or mend its rights: it is tried again by itself";
   }
   std::string operator()(const JobResumed& fact) const { return fact.reason; }

@@ -2,6 +2,7 @@
 
 // Who saves to a directory of checkpoints. It stands in the directory; docs/formats/directory.md.
 
+#include <compare>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -10,7 +11,18 @@ namespace paceline {
 
 // A store begins its refusal with these words if another job saves to the directory now. Whoever
 // reads them does not try the write again.
-inline constexpr std::string_view kRefusedForGood = "refused for good: ";
+inline constexpr std::string_view kRefusedForGood = "the directory is another job's now: ";
+
+// And with these if the claim that this job had put there is gone: the directory may be another
+// one by now, which is found out first.
+inline constexpr std::string_view kClaimIsGone = "this job's claim is gone: ";
+
+// A whole checkpoint of another job.
+struct ForeignCheckpoint {
+  std::string name;
+  std::string job_id;
+  auto operator<=>(const ForeignCheckpoint&) const = default;
+};
 
 struct DirectoryClaim {
   std::string job_id;

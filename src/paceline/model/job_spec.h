@@ -82,7 +82,7 @@ struct Timers {
 };
 
 struct Budgets {
-  // Without --max-restarts: stop after this many failures in a row without a new highest step.
+  // Without --max-restarts: stop after so many equal failures in a row without progress.
   uint32_t no_progress_failures = 3;
   // Restart a node's processes at most this often without progress before it is replaced.
   uint32_t node_restarts = 2;
