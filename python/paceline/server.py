@@ -243,6 +243,7 @@ class Server:
                     "how": process.how,
                     "running": process.wait_status is None,
                     "wait_status": process.wait_status,
+                    "stopped_by": _stop_signal(process.pid) if process.wait_status is None else 0,
                 }
                 for process in processes
             ]
@@ -399,6 +400,15 @@ class Server:
 def has_ended(pid: int) -> bool:
     """Whether that child of this process has ended and waits to be reaped."""
     return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None
+
+
+def _stop_signal(pid: int) -> int:
+    """The signal that stopped this child; 0: it is not stopped. Only its parent can ask that."""
+    try:
+        state = os.waitid(os.P_PID, pid, os.WSTOPPED | os.WNOWAIT | os.WNOHANG)
+    except ChildProcessError:
+        return 0
+    return 0 if state is None else state.si_status
 
 
 def _has_agent(page: str) -> bool:

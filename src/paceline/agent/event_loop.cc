@@ -61,7 +61,6 @@ class AgentLoop {
   void OnSignal();
   void OnHeartbeat();
   void OnStartWatch();
-
   void Do(const core::StartStarter& action);
   void Do(const core::SpawnRank& action);
   void Do(const core::SignalRank& action);
@@ -91,7 +90,6 @@ class AgentLoop {
     Generation generation;
     Rank rank;
   };
-
   AgentSetup setup_;
   std::unique_ptr<Reactor> reactor_;
   std::unique_ptr<PageFile> page_;
@@ -150,7 +148,11 @@ AgentLoop::AgentLoop(AgentSetup setup, std::unique_ptr<Reactor> reactor,
                    .spawn_failed = [this](uint64_t id,
                                           const std::string& why) { OnSpawnFailed(id, why); },
                    .exited = [this](const StarterChild& child) { ranks_.OnStarterExited(child); },
-                   .children = [this](const auto& children) { ranks_.OnStarterListed(children); },
+                   .children =
+                       [this](const auto& children) {
+                         ranks_.OnStarterListed(children);
+                         evidence_.NoteStops(children);
+                       },
                    .lost = [this](const std::string& why) { OnStarterLost(why); }}),
       heartbeat_interval_(setup_.spec.job.timers.heartbeat_interval) {}
 
@@ -248,6 +250,7 @@ void AgentLoop::OnStream(wire::AgentStreamEvent event) {
   } else if (const auto* order = std::get_if<CheckpointOrder>(&event)) {
     station_->Take(*order);
   } else if (const auto* order = std::get_if<wire::EvidenceOrder>(&event)) {
+    starter_.List();
     evidence_.Ask({order->generation, order->round, ranks_.Watched(order->generation)});
   } else if (const auto* refusal = std::get_if<wire::Refusal>(&event)) {
     OnRefusal(*refusal);
@@ -430,9 +433,8 @@ void AgentLoop::Do(const core::SignalRank& action) {
 void AgentLoop::Do(const core::ReleaseStorePort&) { store_port_.Release(); }
 
 void AgentLoop::Do(const core::HoldStorePort&) {
-  if (absl::Status held = store_port_.Hold(); !held.ok()) {
-    LogError("store_port", {{"why", held}});
-  }
+  const absl::Status held = store_port_.Hold();
+  if (!held.ok()) LogError("store_port", {{"why", held}});
   Feed(core::StorePortHeld{store_port_.port()});
 }
 

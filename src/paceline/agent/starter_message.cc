@@ -18,6 +18,7 @@ StarterChild ChildOf(const json& message) {
   child.generation = JsonInt<uint64_t>(message, "generation");
   child.rank = JsonInt<int32_t>(message, "rank", -1);
   child.local_rank = JsonInt<uint32_t>(message, "local_rank");
+  child.stopped_by = JsonInt<int32_t>(message, "stopped_by", 0);
   child.is_running = JsonBool(message, "running", false);
   if (JsonHasInt(message, "wait_status")) {
     child.wait_status = JsonInt<int32_t>(message, "wait_status");

@@ -31,6 +31,7 @@ struct StarterChild {
   uint32_t local_rank = 0;
   bool is_running = true;
   std::optional<int32_t> wait_status;
+  int32_t stopped_by = 0;  // in `children`: the signal; 0: it is not stopped
 };
 
 struct StarterSpawned {

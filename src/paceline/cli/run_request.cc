@@ -149,6 +149,8 @@ class RequestMaker {
                                   : GrowPolicy::kCheckpoint;
     spec.replace_nodes = settings_.OnOff("job.replace_nodes");
     spec.seed = static_cast<uint64_t>(settings_.Integer("job.seed"));
+    spec.only_tells_hangs = settings_.Text("hang.act") == "tell";
+    if (settings_.IsSet("hang.act_after")) spec.hang_act_after = settings_.Time("hang.act_after");
     return std::nullopt;
   }
 

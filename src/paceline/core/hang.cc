@@ -40,6 +40,7 @@ diagnose::Facts FactsOf(Turn& turn) {
   const JobState& state = turn.state();
   diagnose::Facts facts;
   facts.world_size = state.world->world_size();
+  facts.act_after = state.spec.hang_act_after;
   for (auto& [node, evidence] : turn.watch().hang.answers) {
     const Seat& seat = state.SeatOf(*state.Find(node));
     for (const RankEvidence& rank : evidence.ranks) {
@@ -91,7 +92,8 @@ bool JudgeAnswers(Turn& turn) {
   hang.answers.clear();
   hang.look_at = turn.now() + std::max(verdict.look_again, kLookAgainMin);
   if (verdict.act == HangAct::kNone) return false;
-  const bool acts = verdict.act == HangAct::kRestart && !verdict.culprits.empty();
+  const bool acts = verdict.act == HangAct::kRestart && !verdict.culprits.empty() &&
+                    !turn.state().spec.only_tells_hangs;
   if (!acts && std::exchange(hang.told, KeyOf(verdict)) == KeyOf(verdict)) return false;
   MARK("hang told");
   RecordVerdict(turn, verdict, acts);

@@ -15,11 +15,15 @@ namespace {
 class HangTest : public ::testing::Test {
  protected:
   HangTest() {
-    JobSpec spec;
-    spec.job_id = "hang";
-    spec.nodes_min = spec.nodes_max = 2;
-    spec.nproc_per_node = 2;
-    Take(job_.Step(now_, JobSubmitted{spec}));
+    spec_.job_id = "hang";
+    spec_.nodes_min = spec_.nodes_max = 2;
+    spec_.nproc_per_node = 2;
+    Begin();
+  }
+
+  void Begin() {
+    job_ = Job();
+    Take(job_.Step(now_, JobSubmitted{spec_}));
     Take(job_.Step(now_, MasterStarted{1}));
     for (const uint64_t id : {1U, 2U}) {
       NodeReport report = TestReport("n" + std::to_string(id));
@@ -102,6 +106,7 @@ class HangTest : public ::testing::Test {
     return found;
   }
 
+  JobSpec spec_;
   Instant now_ = Instant::FromNanoseconds(1'000'000'000'000);
   uint32_t port_ = 20'000;
   Job job_;
@@ -179,6 +184,18 @@ TEST_F(HangTest, ToldOnceAndAskedAgainLater) {
   Answer(2, Duration::Seconds(31), 3, 'S');
   EXPECT_EQ(2u, Facts<HangJudged>().size());
   EXPECT_EQ(1u, Facts<RankFailed>().size());
+}
+
+TEST_F(HangTest, WhoAsksForItIsOnlyTold) {
+  spec_.only_tells_hangs = true;
+  Begin();
+  Beat(true);
+  Answer(1, Duration::Seconds(3), 1);
+  Answer(2, Duration::Seconds(3), 1);
+  Pass(100);
+  ASSERT_EQ(1u, Facts<HangJudged>().size());
+  EXPECT_FALSE(Facts<HangJudged>().front().acts);
+  EXPECT_TRUE(Facts<RankFailed>().empty());
 }
 
 TEST_F(HangTest, ARankThatGoesOnIsAskedNoMore) {

@@ -20,6 +20,7 @@ struct RankFacts {
 // Ranks whose agent did not answer are missing; nobody blames them for that.
 struct Facts {
   uint32_t world_size = 0;
+  Duration act_after;            // an absent rank is acted on after so long; 0: by what it does
   std::vector<RankFacts> ranks;  // by rank, ascending
 };
 

@@ -140,6 +140,19 @@ TEST(Judge, ABlockedRankIsRestartedAfterThirtySeconds) {
   EXPECT_EQ(HangAct::kRestart, Judge(later.facts()).act);
 }
 
+TEST(Judge, AGivenTimeReplacesThatOfTheTableWhereThereIsOne) {
+  SceneMaker made(4);
+  made.Wait({2}, Duration::Seconds(11));
+  Facts facts = made.facts();
+  facts.act_after = Duration::Seconds(10);
+  EXPECT_EQ(HangAct::kRestart, Judge(facts).act);
+  made[2].phase = RankPhase::kEvaluation;
+  made.Wait({2}, Duration::Seconds(5000));
+  facts = made.facts();
+  facts.act_after = Duration::Seconds(10);
+  EXPECT_EQ(HangAct::kTell, Judge(facts).act);
+}
+
 TEST(Judge, WhatMovesBytesIsSlowAndNotHung) {
   SceneMaker made(4);
   made.Wait({2}, Duration::Seconds(5000));

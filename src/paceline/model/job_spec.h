@@ -112,8 +112,12 @@ struct JobSpec {
   uint32_t spares = 0;                   // nodes to keep joined beyond nodes_max
   std::optional<uint32_t> max_restarts;  // unset: progress-aware budget; set: hard cap
   GrowPolicy grow = GrowPolicy::kCheckpoint;
-  bool replace_nodes = false;  // ask the platform for a new node when one is lost
-  uint64_t seed = 0;           // of everything the core draws (jitter)
+  bool replace_nodes = false;     // ask the platform for a new node when one is lost
+  bool only_tells_hangs = false;  // no rank is restarted because it hangs
+  // An absent rank is restarted after so long, where it would be after another time; 0: by what it
+  // does (diagnose/deadline.h).
+  Duration hang_act_after;
+  uint64_t seed = 0;  // of everything the core draws (jitter)
   Timers timers;
   Budgets budgets;
   bool operator==(const JobSpec&) const = default;

@@ -76,6 +76,8 @@ class Draw {
                  .spares = Small(),
                  .grow = Enum(GrowPolicy::kNever),
                  .replace_nodes = Flag(),
+                 .only_tells_hangs = Flag(),
+                 .hang_act_after = Time(),
                  .seed = prng_.Next()};
     spec.nodes_max = spec.nodes_min + Small();
     if (Flag()) spec.max_restarts = Small();

@@ -76,12 +76,31 @@ void EvidenceDesk::Begin() {
   is_looking_ = true;
   thread_ = std::thread([this, question = *std::exchange(waiting_, std::nullopt)] {
     NodeEvidence evidence = Look(question);
-    reactor_.Post([this, evidence = std::move(evidence)] {
+    reactor_.Post([this, question, evidence = std::move(evidence)]() mutable {
       is_looking_ = false;
+      AddStops(question, &evidence);
       answer_(evidence);
       if (waiting_.has_value()) Begin();
     });
   });
+}
+
+void EvidenceDesk::NoteStops(const std::vector<StarterChild>& children) {
+  for (const StarterChild& child : children) {
+    if (child.stopped_by != 0) stops_[child.pid] = child.stopped_by;
+  }
+}
+
+void EvidenceDesk::AddStops(const Question& question, NodeEvidence* evidence) {
+  for (RankEvidence& rank : evidence->ranks) {
+    if (rank.state != 'T') continue;
+    for (const WatchedRank& watched : question.ranks) {
+      if (watched.rank != rank.rank) continue;
+      const auto found = stops_.find(watched.process.pid);
+      if (found != stops_.end()) rank.stopped_by = found->second;
+    }
+  }
+  stops_.clear();
 }
 
 RankEvidence EvidenceDesk::LookAtRing(const WatchedRank& rank, Generation generation) const {

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <thread>
@@ -15,6 +16,7 @@
 #include "paceline/agent/hang/stack_sampler.h"
 #include "paceline/agent/pids.h"
 #include "paceline/agent/reactor.h"
+#include "paceline/agent/starter_message.h"
 #include "paceline/model/evidence.h"
 
 namespace paceline::agent {
@@ -48,12 +50,15 @@ class EvidenceDesk {
   EvidenceDesk& operator=(const EvidenceDesk&) = delete;
 
   void Ask(Question question);
+  // The starter's word on ranks that were stopped: only a parent can ask which signal did it.
+  void NoteStops(const std::vector<StarterChild>& children);
   FlightRings& rings() { return rings_; }
 
   static constexpr size_t kFoldersMax = 20;
 
  private:
   void Begin();
+  void AddStops(const Question& question, NodeEvidence* evidence);
   NodeEvidence Look(const Question& question) const;
   RankEvidence LookAtRing(const WatchedRank& rank, Generation generation) const;
   void DropOldFolders() const;
@@ -65,6 +70,7 @@ class EvidenceDesk {
   const Answer answer_;
   std::optional<Question> waiting_;
   bool is_looking_ = false;
+  std::map<pid_t, int> stops_;  // of the present question
   std::thread thread_;
 };
 

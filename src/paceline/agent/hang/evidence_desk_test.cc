@@ -181,6 +181,7 @@ TEST(EvidenceDesk, AnswersWithWhatRingAndKernelSay) {
   WriteRing(desk.rings().PathOf(0), 3);
   const Sleeper sleeper;
   sleeper.Stop();
+  desk.NoteStops({{.pid = sleeper.id().pid, .stopped_by = SIGSTOP}});
   desk.Ask({Generation(3), 5, {{.rank = Rank(2), .local_rank = 0, .process = sleeper.id()}}});
   (*reactor)->Run();
   ASSERT_TRUE(answer.has_value());
@@ -189,6 +190,7 @@ TEST(EvidenceDesk, AnswersWithWhatRingAndKernelSay) {
   ASSERT_EQ(1u, answer->ranks.size());
   const RankEvidence& rank = answer->ranks[0];
   EXPECT_EQ('T', rank.state);
+  EXPECT_EQ(SIGSTOP, rank.stopped_by);
   EXPECT_TRUE(rank.has_ring);
   EXPECT_EQ(RankPhase::kForward, rank.phase);
   ASSERT_EQ(kCollectivesSeenMax, rank.collectives.size());

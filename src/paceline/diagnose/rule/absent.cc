@@ -90,7 +90,8 @@ std::optional<Verdict> JudgeAbsent(const Scene& scene) {
   }
   Name(scene, absent, &verdict);
   verdict.act = HangAct::kTell;
-  const Duration limit = is_busy ? limits.busy : limits.blocked;
+  Duration limit = is_busy ? limits.busy : limits.blocked;
+  if (scene.facts.act_after > Duration() && !limit.is_infinite()) limit = scene.facts.act_after;
   // Bytes that move are slow, not hung; and a resource is no rank.
   if (limit.is_infinite() || moves || verdict.culprits.empty()) {
     verdict.look_again = Duration::Seconds(30);
