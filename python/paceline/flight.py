@@ -26,7 +26,9 @@ class Flight:
     def __init__(self, writer: "FlightWriter") -> None:
         self.writer = writer
         self._names: dict[object, int] = {}
-        self._is_library: dict[CodeType, bool] = {}
+        # By id: a code's own hash goes through all of its constants. The codes are kept, so that
+        # no other one gets their id.
+        self._is_library: dict[int, tuple[bool, CodeType]] = {}
 
     def name(self, text: str) -> int:
         """The number of a text in the ring; 0 when its table is full."""
@@ -36,30 +38,48 @@ class Flight:
         return number
 
     def site(self) -> int:
-        """The line outside torch and this package that led here, as the number of its name."""
+        """The number of the innermost line outside all libraries, for example "train.py:44".
+
+        A script that is itself installed as a package has no such line: then it is the innermost
+        one outside torch. A thread of autograd has neither: "backward".
+        """
         frame: FrameType | None = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
         known = self._is_library
         while frame is not None:
             code = frame.f_code
-            is_library = known.get(code)
-            if is_library is None:
-                is_library = known[code] = _is_library(code.co_filename)
-            if not is_library:
-                place = (code, frame.f_lineno)
-                number = self._names.get(place)
-                if number is None:
-                    text = f"{os.path.basename(code.co_filename)}:{frame.f_lineno}"
-                    number = self._names[place] = self.name(text)
-                return number
+            found = known.get(id(code))
+            if found is None:
+                found = known[id(code)] = (_is_library(code.co_filename), code)
+            if not found[0]:
+                return self._line(frame)
             frame = frame.f_back
-        # A thread of autograd's has no line of the script below it.
+        return self._package_line(sys._getframe(1))  # pyright: ignore[reportPrivateUsage]
+
+    def _package_line(self, innermost: FrameType) -> int:
+        frame: FrameType | None = innermost
+        while frame is not None:
+            file = frame.f_code.co_filename
+            if "-packages" + os.sep in file and not _is_torch(file):
+                return self._line(frame)
+            frame = frame.f_back
         return self.name("backward")
+
+    def _line(self, frame: FrameType) -> int:
+        place = (id(frame.f_code), frame.f_lineno)
+        number = self._names.get(place)
+        if number is None:
+            # Outside libraries the code is kept by `site`; in a package it lives as its module.
+            text = f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
+            number = self._names[place] = self.name(text)
+        return number
 
 
 def _is_library(file: str) -> bool:
-    return file.startswith((_OURS, "<")) or f"{os.sep}torch{os.sep}" in file or (
-        f"{os.sep}lib{os.sep}python" in file
-    )
+    return _is_torch(file) or f"{os.sep}lib{os.sep}python" in file
+
+
+def _is_torch(file: str) -> bool:
+    return file.startswith((_OURS, "<")) or f"{os.sep}torch{os.sep}" in file
 
 
 def open_flight(launch: Launch) -> Flight | None:

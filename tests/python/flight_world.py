@@ -1,0 +1,78 @@
+"""Runs a script on ranks that record what they do, and reads their rings."""
+
+import os
+import subprocess
+import sys
+import textwrap
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from paceline import _native
+
+RANK = Path(__file__).parent / "flight_rank.py"
+PREAMBLE = "import torch, torch.distributed as dist\nfrom flight_rank import *\n"
+# A store in a file: no port can be taken by another test.
+WORLD = """
+import os
+rank = int(os.environ["RANK"])
+store = dist.FileStore(os.environ["TEST_STORE"], 2)
+dist.init_process_group("gloo", store=store, rank=rank, world_size=2)
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rank:
+    """How one rank went: its ring, and what it printed."""
+
+    ring: dict[str, Any]
+    out: str
+
+    def entries(self, *kinds: int) -> list[dict[str, Any]]:
+        return [entry for entry in self.ring["entries"] if entry["kind"] in kinds]
+
+    @property
+    def collectives(self) -> list[dict[str, Any]]:
+        return self.entries(1)
+
+    @property
+    def phases(self) -> list[str]:
+        return [entry["operation"] for entry in self.entries(3)]
+
+
+def run_ranks(
+    folder: Path, script: str, *, ranks: int = 1, python: str = sys.executable, watched: bool = True
+) -> list[Rank]:
+    """Run `script` on that many ranks; with two of them there is a gloo group, `rank`, `store`."""
+    text = PREAMBLE + (WORLD if ranks > 1 else "") + textwrap.dedent(script)
+    if ranks > 1:
+        text += "\ndist.destroy_process_group()\n"
+    (folder / "train.py").write_text(text)
+    (folder / "store").unlink(missing_ok=True)
+    clean = {k: v for k, v in os.environ.items() if not k.startswith("PACELINE_")}
+    base = clean | {"TEST_STORE": str(folder / "store"), "OMP_NUM_THREADS": "1"}
+    processes: list[subprocess.Popen[str]] = []
+    for rank in range(ranks):
+        env = base | {"RANK": str(rank), "WORLD_SIZE": str(ranks)}
+        if watched:
+            env["PACELINE_RING"] = str(folder / f"ring.{rank}")
+        processes.append(
+            subprocess.Popen(
+                [python, str(RANK), str(folder / "train.py")],
+                env=env, cwd=folder, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            )
+        )
+    return [_ended(rank, process, folder, watched) for rank, process in enumerate(processes)]
+
+
+def _ended(rank: int, process: "subprocess.Popen[str]", folder: Path, watched: bool) -> Rank:
+    out, err = process.communicate(timeout=180)
+    assert process.returncode == 0, err
+    ring = _native.read_ring((folder / f"ring.{rank}").read_bytes()) if watched else {}
+    return Rank(ring=ring, out=out)
+
+
+def line_of(script: str, text: str, *, ranks: int) -> str:
+    """Where `text` stands in the script as `run_ranks` writes it, for example "train.py:14"."""
+    lines = (PREAMBLE + (WORLD if ranks > 1 else "") + textwrap.dedent(script)).splitlines()
+    return f"train.py:{next(n for n, line in enumerate(lines, 1) if text in line)}"

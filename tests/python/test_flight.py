@@ -1,0 +1,313 @@
+"""What a rank records of its collectives, from an unmodified script."""
+
+import importlib
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from flight_world import Rank, line_of, run_ranks
+from paceline.collective_hooks import NAMES, Follower, Recorder, members_text
+from paceline.flight import Flight
+from paceline.import_hook import when_imported
+
+from paceline import _native
+
+# One collective a line. What is recorded of it: its operation, bytes and dtype, in that order.
+EVERY = """
+x = torch.ones(4)
+pair = [torch.ones(4), torch.ones(4)]
+two = [torch.ones(2, dtype=torch.float64), torch.ones(2, dtype=torch.float64)]
+dist.all_reduce(x)  # all_reduce 16 float32
+dist.all_reduce(x.to(torch.bfloat16))  # all_reduce 8 bfloat16
+dist.broadcast(x, 0)  # broadcast 16 float32
+dist.barrier()  # barrier 0 -
+dist.reduce(x, 0)  # reduce 16 float32
+dist.all_gather(pair, x)  # all_gather 16 float32
+dist.all_gather_into_tensor(torch.ones(8), x)  # all_gather_into_tensor 16 float32
+dist.reduce_scatter(two[0], two)  # reduce_scatter 32 float64
+dist.reduce_scatter_tensor(torch.ones(2), x)  # reduce_scatter_tensor 16 float32
+dist.all_to_all(pair, pair)  # all_to_all 32 float32
+dist.all_to_all_single(torch.ones(4), x)  # all_to_all_single 16 float32
+dist.gather(x, pair if rank == 0 else None)  # gather 16 float32
+dist.all_reduce_coalesced([x, x])  # all_reduce_coalesced 32 float32
+dist.all_gather_coalesced([pair, pair], [x, x])  # all_gather_coalesced 32 float32
+dist.all_reduce(x, async_op=True).wait()  # all_reduce 16 float32
+"""
+
+
+@pytest.fixture(scope="module")
+def every(tmp_path_factory: pytest.TempPathFactory) -> list[Rank]:
+    return run_ranks(tmp_path_factory.mktemp("every"), EVERY + "dist.barrier()", ranks=2)
+
+
+def test_every_collective_is_recorded_with_what_it_moves_and_its_line(every: list[Rank]) -> None:
+    lines = [line for line in EVERY.splitlines() if "  # " in line]
+    assert all(len(rank.collectives) == len(lines) + 1 for rank in every)
+    for rank in every:
+        for number, (line, entry) in enumerate(zip(lines, rank.collectives, strict=False), 1):
+            operation, size, dtype = line.partition("  # ")[2].split()
+            assert entry["operation"] == operation
+            assert (entry["bytes"], entry["dtype"] or "-") == (int(size), dtype), line
+            assert (entry["group"], entry["sequence"]) == ("0 0-1", number), line
+            assert entry["site"] == line_of(EVERY, line, ranks=2)
+            assert 0 < entry["begun_ns"] <= entry["completed_ns"], line
+
+
+def test_ranks_number_the_collectives_of_a_group_alike(every: list[Rank]) -> None:
+    def numbers(rank: Rank) -> list[tuple[str, int, str]]:
+        return [(e["group"], e["sequence"], e["operation"]) for e in rank.collectives]
+
+    assert numbers(every[0]) == numbers(every[1])
+    assert [rank.ring["open"] for rank in every] == [0, 0]
+
+
+GROUPS = """
+x = torch.ones(4)
+alone = [dist.new_group([0]), dist.new_group([1])][rank]
+dist.all_reduce(x, group=alone)
+both = dist.new_group([1, 0])
+dist.all_reduce(x, group=both)
+dist.barrier(group=both)
+if hasattr(dist, "split_group"):
+    try:
+        part = dist.split_group(split_ranks=[[0], [1]])
+    except (RuntimeError, NotImplementedError) as error:
+        print("split refused:", error)
+    else:
+        dist.broadcast(x, rank, group=part)
+        print("split")
+dist.all_reduce(x)
+dist.barrier()
+"""
+
+
+def test_each_group_counts_for_itself(tmp_path: Path) -> None:
+    for number, rank in enumerate(run_ranks(tmp_path, GROUPS, ranks=2)):
+        found = [(e["operation"], e["group"], e["sequence"]) for e in rank.collectives]
+        assert found[0] == ("all_reduce", f"{number + 1} {number}", 1)
+        assert found[1:3] == [("all_reduce", "3 0-1", 1), ("barrier", "3 0-1", 2)]
+        assert found[-2:] == [("all_reduce", "0 0-1", 1), ("barrier", "0 0-1", 2)]
+        if rank.out == "split\n":
+            operation, group, sequence = found[3]
+            assert (operation, group.split()[1], sequence) == ("broadcast", str(number), 1)
+
+
+POINT_TO_POINT = """
+x = torch.ones(4)
+dist.all_reduce(x)
+if rank == 0:
+    dist.send(x, 1)
+    dist.recv(x)
+else:
+    dist.recv(x, 0)
+    dist.send(x, 0)
+ops = [dist.P2POp(dist.isend, x, 1 - rank), dist.P2POp(dist.irecv, torch.ones(4), 1 - rank)]
+for work in dist.batch_isend_irecv(ops):
+    work.wait()
+dist.all_reduce(x)
+"""
+
+
+def test_sends_and_receives_are_not_counted(tmp_path: Path) -> None:
+    for rank in run_ranks(tmp_path, POINT_TO_POINT, ranks=2):
+        calls = rank.entries(2)
+        assert sorted(e["operation"] for e in calls) == ["recv", "recv", "send", "send"]
+        assert {e["sequence"] for e in calls} == {0}
+        assert [e["sequence"] for e in rank.collectives] == [1, 2]
+
+
+BUILT_IN = """
+import torch.distributed._functional_collectives as functional
+y = functional.all_reduce(torch.ones(4), "sum", dist.group.WORLD) + 1
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 4))
+dist.barrier()
+print(len(entries()))
+for _ in range(2):
+    model(torch.ones(2, 4)).sum().backward()
+"""
+
+
+def test_functional_collectives_and_those_of_ddp_are_recorded(tmp_path: Path) -> None:
+    for rank in run_ranks(tmp_path, BUILT_IN, ranks=2):
+        first, *_ = rank.collectives
+        assert (first["operation"], first["bytes"]) == ("all_reduce", 16)
+        assert first["site"] == line_of(BUILT_IN, "y = functional", ranks=2)
+        reduced = [e for e in rank.collectives[int(rank.out) :] if e["operation"] == "all_reduce"]
+        assert [e["bytes"] for e in reduced] == [80, 80]
+        assert {e["site"] for e in reduced} == {line_of(BUILT_IN, ".backward()", ranks=2)}
+
+
+LATE = """
+x = torch.ones(4)
+if rank == 0:
+    work = dist.all_reduce(x, async_op=True)
+    assert [e["completed_ns"] for e in entries()] == [0] and reading()["open"] == 1
+    store.set("seen", "1")
+    work.wait()
+    wait_until(lambda: entries()[0]["completed_ns"] > 0)
+    assert reading()["open"] == 0
+else:
+    store.wait(["seen"])
+    dist.all_reduce(x)
+dist.barrier()
+"""
+
+
+def test_a_collective_is_complete_only_when_the_peer_has_come(tmp_path: Path) -> None:
+    for rank in run_ranks(tmp_path, LATE, ranks=2):
+        assert all(entry["completed_ns"] for entry in rank.collectives)
+
+
+MANY = """
+many = [torch.ones(1) for _ in range(70)]
+if rank == 0:
+    works = [dist.all_reduce(x, async_op=True) for x in many]
+    assert reading()["open"] == 64, reading()["open"]
+    open_ones = [e["sequence"] for e in entries() if e["completed_ns"] == 0]
+    assert open_ones == list(range(7, 71)), open_ones
+    store.set("seen", "1")
+else:
+    store.wait(["seen"])
+    works = [dist.all_reduce(x, async_op=True) for x in many]
+for work in works:
+    work.wait()
+wait_until(lambda: reading()["open"] == 0)
+dist.barrier()
+"""
+
+
+def test_of_many_open_collectives_the_newest_are_followed(tmp_path: Path) -> None:
+    for rank in run_ranks(tmp_path, MANY, ranks=2):
+        assert len(rank.collectives) == 71
+
+
+FORK = """
+import os
+torch.save({}, "before.pt")
+if os.fork() == 0:
+    torch.save({}, "child.pt")
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    dist.all_reduce(torch.ones(4))
+    os._exit(0)
+_, status = os.wait()
+assert status == 0
+"""
+
+
+def test_a_forked_child_writes_nothing(tmp_path: Path) -> None:
+    (rank,) = run_ranks(tmp_path, FORK)
+    assert rank.collectives == []
+    assert rank.phases == ["checkpoint", "unknown"]
+    assert (tmp_path / "child.pt").exists()
+
+
+class LateWork:
+    """A Work that is complete when the test says so."""
+
+    def __init__(self, *, has_future: bool = True) -> None:
+        self.is_done = False
+        self._has_future = has_future
+
+    def is_completed(self) -> bool:
+        return self.is_done
+
+    def get_future(self) -> object:
+        if not self._has_future:
+            raise RuntimeError("Work::getFuture not implemented.")
+        return object()
+
+
+class Ring:
+    """A ring and a recorder of one group, in this process; only the test looks at works."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / "ring"
+        flight = Flight(_native.FlightWriter.make(str(self._path), 1, 0))
+        self.follower = Follower(flight.writer.complete)
+        # Its thread would look by the clock.
+        self.follower._thread = threading.current_thread()
+        self.recorder = Recorder(flight, self.follower, lambda: "0 0-1")
+
+    def call(self, work: Any, operation: str = "all_reduce") -> None:
+        self.recorder.end(self.recorder.begin(operation, []), operation, work)
+
+    def complete(self) -> list[bool]:
+        entries: Any = _native.read_ring(self._path.read_bytes())["entries"]
+        return [entry["completed_ns"] != 0 for entry in entries]
+
+
+def test_a_work_that_is_complete_late_is_recorded_then(tmp_path: Path) -> None:
+    ring, works = Ring(tmp_path), [LateWork(), LateWork(), LateWork()]
+    for work in works:
+        ring.call(work)
+    ring.follower.look_at_all()
+    assert ring.complete() == [False, False, False]
+    works[1].is_done = True  # out of order
+    ring.follower.look()
+    assert ring.complete() == [False, False, False], "up to the first that is not"
+    ring.follower.look_at_all()
+    assert ring.complete() == [False, True, False]
+    works[0].is_done = True
+    ring.call(works[1])
+    assert ring.complete() == [True, True, False, True], "a call looks at the oldest"
+
+
+def test_a_work_that_never_says_so_is_complete_when_the_next_call_begins(tmp_path: Path) -> None:
+    ring, work = Ring(tmp_path), LateWork(has_future=False)
+    ring.call(work, "reduce_scatter")
+    ring.follower.look_at_all()
+    assert ring.complete() == [False]
+    ring.call(LateWork())
+    assert ring.complete() == [True, False]
+
+
+def test_a_work_of_a_failed_device_is_not_complete(tmp_path: Path) -> None:
+    class Broken(LateWork):
+        def __init__(self) -> None:
+            super().__init__()
+            self.calls = 0
+
+        def is_completed(self) -> bool:
+            self.calls += 1
+            if self.calls > 1:
+                raise RuntimeError("CUDA error: an illegal memory access was encountered")
+            return False
+
+    ring = Ring(tmp_path)
+    ring.call(Broken())
+    ring.follower.look_at_all()
+    assert ring.complete() == [False]
+
+
+def test_every_operation_of_torch_has_the_name_of_its_function() -> None:
+    torch_c10d = pytest.importorskip("torch._C._distributed_c10d")
+    distributed = pytest.importorskip("torch.distributed")
+    functional = pytest.importorskip("torch.distributed._functional_collectives")
+    hooks = getattr(torch_c10d, "HookOpName", None)
+    if hooks is None:
+        pytest.skip("this torch has no hooks")
+    assert set(hooks.__members__) == set(NAMES)
+    for name in set(NAMES.values()) - {"unknown", "new_window"}:
+        assert hasattr(distributed, name) or hasattr(functional, name), name
+
+
+def test_members_are_written_as_runs() -> None:
+    assert members_text([0, 1, 2, 8]) == "0-2,8"
+    assert members_text([5]) == "5"
+    assert members_text([3, 1, 0, 6, 7]) == "0-1,3,6-7"
+
+
+def test_all_who_wait_for_one_module_are_called(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "flight_waited_for.py").write_text("VALUE = 3\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    called: list[tuple[str, int]] = []
+    when_imported("flight_waited_for", lambda module: called.append(("first", module.VALUE)))
+    when_imported("flight_waited_for", lambda module: called.append(("second", module.VALUE)))
+    assert called == []
+    importlib.import_module("flight_waited_for")
+    assert called == [("first", 3), ("second", 3)]
+    when_imported("flight_waited_for", lambda module: called.append(("third", module.VALUE)))
+    assert called[2:] == [("third", 3)]
