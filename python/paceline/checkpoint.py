@@ -14,9 +14,11 @@ from typing import Any, Self, cast
 from paceline import arguments, loading, notes, one_writer, progress, randomness
 from paceline._native import Image, SavedStep
 from paceline.checkpoint_link import Fields, Keeper, Link, Refused
+from paceline.flight import CHECKPOINT
 from paceline.images import Images, SharedReading, UnreadableError
 from paceline.interval import terms
 from paceline.patience import STORAGE_SECONDS, read_patiently
+from paceline.phases import in_phase
 from paceline.plan import CheckpointError, Framework, Place, State
 from paceline.planning import Planned
 from paceline.rehearsal import rehearse
@@ -95,6 +97,7 @@ class BaseCheckpointer(ABC):
 
     # ---- saving ----
 
+    @in_phase(CHECKPOINT)
     def save(self, step: int, state: State) -> Ticket:
         """Copy the state after step `step` to memory; what goes to storage is decided elsewhere.
 
@@ -154,6 +157,7 @@ class BaseCheckpointer(ABC):
         except Refused as refused:
             raise _error(refused, self._directory) from refused
 
+    @in_phase(CHECKPOINT)
     def close(self) -> None:
         """Wait until the last save is in storage. A second call does nothing.
 

@@ -9,53 +9,111 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from paceline import flight
+from paceline import flight, phases
 from paceline.flight import Flight
+from paceline.forward_hooks import Model, watch_forward
 from paceline.import_hook import when_imported
+from paceline.phases import Phases
 
 
 def watch_phases(ring: Flight) -> None:
     """Record the phases of this process from now on, once torch is there."""
-    turn = ring.writer.turn
+    own = phases.begin(Phases(ring.writer.turn))
+    model = Model(own)
+    _watch_data(own, model)
+    watch_forward(model, own)
+    _watch_backward(own)
+    _watch_optimizer(own, model)
+    _watch_saves(own)
 
-    def watch_data(module: Any) -> None:
+
+def _watch_data(own: Phases, model: Model) -> None:
+    """Reading is evaluation, too, while the model is in eval mode."""
+
+    def reads(call: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(call)
+        def calls(*args: Any, **kwargs: Any) -> Any:
+            is_evaluated = model.is_evaluated()
+            own.turn(flight.EVALUATION if is_evaluated else flight.DATA)
+            behind = flight.UNKNOWN  # at the end of the data, and where reading them fails
+            try:
+                batch = call(*args, **kwargs)
+                behind = flight.FORWARD
+                return batch
+            finally:
+                if not is_evaluated:
+                    own.turn(behind)
+
+        return calls
+
+    def watch(module: Any) -> None:
         iterator = module._BaseDataLoaderIter
-        iterator.__next__ = _around(iterator.__next__, turn, flight.DATA, flight.FORWARD)
+        iterator.__next__ = reads(iterator.__next__)
 
-    def watch_backward(module: Any) -> None:
-        module.backward = _around(module.backward, turn, flight.BACKWARD, flight.FORWARD)
+    when_imported("torch.utils.data.dataloader", watch)
 
-    def watch_optimizer(module: Any) -> None:
-        def before(_optimizer: object, _args: object, _kwargs: object) -> None:
-            turn(flight.OPTIMIZER)
 
-        def after(_optimizer: object, _args: object, _kwargs: object) -> None:
-            turn(flight.UNKNOWN)
+def _watch_backward(own: Phases) -> None:
+    def watch(module: Any) -> None:
+        module.backward = _around(module.backward, own, flight.BACKWARD, flight.FORWARD)
 
+    when_imported("torch.autograd", watch)
+
+
+def _watch_optimizer(own: Phases, model: Model) -> None:
+    is_known = False
+
+    def before(_optimizer: object, _args: object, _kwargs: object) -> None:
+        own.turn(flight.OPTIMIZER)
+
+    def after(optimizer: object, _args: object, _kwargs: object) -> None:
+        nonlocal is_known
+        if not is_known:
+            is_known = True
+            model.learn(optimizer)
+        own.turn(flight.UNKNOWN)
+
+    def watch(module: Any) -> None:
         module.register_optimizer_step_pre_hook(before)
         module.register_optimizer_step_post_hook(after)
 
-    def watch_save(module: Any) -> None:
-        module.save = _around(module.save, turn, flight.CHECKPOINT, flight.UNKNOWN)
-        torch: Any = sys.modules.get("torch")
-        if hasattr(torch, "save"):  # it was imported before: by the starter
-            torch.save = module.save
+    when_imported("torch.optim.optimizer", watch)
 
-    when_imported("torch.utils.data.dataloader", watch_data)
-    when_imported("torch.autograd", watch_backward)
-    when_imported("torch.optim.optimizer", watch_optimizer)
-    when_imported("torch.serialization", watch_save)
+
+def _watch_saves(own: Phases) -> None:
+    def wrap(place: str, names: tuple[str, ...], exported: str) -> None:
+        def watch(module: Any) -> None:
+            package: Any = sys.modules.get(exported)
+            for name in names:
+                original = getattr(module, name, None)
+                if original is None:
+                    continue
+                saves = _around(original, own, flight.CHECKPOINT, flight.UNKNOWN)
+                setattr(module, name, saves)
+                if hasattr(package, name):  # it was imported before: by the starter
+                    setattr(package, name, saves)
+
+        when_imported(place, watch)
+
+    wrap("torch.serialization", ("save",), "torch")
+    wrap(
+        "torch.distributed.checkpoint.state_dict_saver",
+        ("save", "async_save", "save_state_dict"),
+        "torch.distributed.checkpoint",
+    )
 
 
 def _around(
-    call: Callable[..., Any], turn: Callable[[int], None], within: int, behind: int
+    call: Callable[..., Any], own: Phases, within: int, behind: int
 ) -> Callable[..., Any]:
     @functools.wraps(call)
     def calls(*args: Any, **kwargs: Any) -> Any:
-        turn(within)
+        if own.now == within:  # a call inside of such a call
+            return call(*args, **kwargs)
+        own.turn(within)
         try:
             return call(*args, **kwargs)
         finally:
-            turn(behind)
+            own.turn(behind)
 
     return calls

@@ -1,0 +1,218 @@
+"""The phases that a rank records, from an unmodified script."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from flight_world import run_ranks
+
+STEP = ["data", "forward", "backward", "forward", "optimizer", "unknown"]
+
+TRAINING = """
+from torch.utils.data import DataLoader
+model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Dropout(0.1))
+teacher = torch.nn.Linear(4, 4).eval()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+def train():
+    model.train()
+    for batch in DataLoader(torch.ones(2, 4), batch_size=1):
+        (model(batch) - teacher(batch)).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+train()
+"""
+
+
+def test_a_step_goes_through_its_phases(tmp_path: Path) -> None:
+    (rank,) = run_ranks(tmp_path, TRAINING)
+    assert rank.phases == [*STEP, *STEP, "data", "unknown"], "a teacher in eval mode changes nothing"
+
+
+EVALUATION = """
+model.eval()
+for batch in DataLoader(torch.ones(3, 4), batch_size=1):
+    model(batch)
+    assert reading()["phase"] == "evaluation"
+train()
+"""
+
+
+def test_reading_in_eval_mode_is_evaluation_until_the_training_goes_on(tmp_path: Path) -> None:
+    (rank,) = run_ranks(tmp_path, TRAINING + EVALUATION)
+    training = [*STEP, *STEP, "data", "unknown"]
+    assert rank.phases == [*training, "evaluation", *training]
+
+
+WRAPPED = """
+inner = torch.nn.Linear(4, 4)
+model = torch.nn.parallel.DistributedDataParallel(inner)
+teacher = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 4)).eval()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+def train():
+    (model(torch.ones(1, 4)) - teacher(torch.ones(1, 4))).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+train()
+train()
+model.eval()
+model(torch.ones(1, 4))
+model.train()
+train()
+"""
+
+
+def test_without_a_loader_the_calls_of_ddp_show_forward_and_evaluation(tmp_path: Path) -> None:
+    step = ["forward", "backward", "forward", "optimizer", "unknown"]
+    for rank in run_ranks(tmp_path, WRAPPED, ranks=2):
+        assert rank.phases == [*step, *step, "evaluation", *step]
+
+
+COMPILED = """
+@torch.compile(backend="eager")
+def double(x):
+    return x * 2
+assert reading()["phase"] == "start"
+double(torch.ones(2))
+double(torch.ones(2))
+model = torch.nn.Linear(4, 4)
+compiled = torch.compile(model, backend="eager")
+optimizer = torch.optim.SGD(compiled.parameters(), lr=0.1)
+for _ in range(2):
+    compiled(torch.ones(1, 4)).sum().backward()
+    optimizer.step()
+compiled.eval()
+compiled(torch.ones(1, 4))
+"""
+
+
+def test_compiling_is_a_phase_and_a_compiled_model_shows_its_calls(tmp_path: Path) -> None:
+    (rank,) = run_ranks(tmp_path, COMPILED)
+    step = ["forward", "backward", "forward", "optimizer", "unknown"]
+    first = ["compile", "start", "forward", "compile"]
+    assert rank.phases == [*first, *step, *step, "evaluation"]
+
+
+SAVES = """
+import torch.distributed.checkpoint as dcp
+from torch.distributed.checkpoint.state_dict_saver import save
+state = {"a": torch.ones(2)}
+torch.save(state, "one.pt")
+dcp.save(state, checkpoint_id="two")
+save(state, checkpoint_id="three")
+import threading
+other = threading.Thread(target=torch.save, args=(state, "four.pt"))
+other.start()
+other.join()
+"""
+
+
+def test_saving_is_a_phase_of_the_thread_that_runs_the_script(tmp_path: Path) -> None:
+    (rank,) = run_ranks(tmp_path, SAVES)
+    assert rank.phases == ["checkpoint", "unknown"] * 3
+    assert (tmp_path / "four.pt").exists()
+
+
+CHECKPOINTER = """
+import sys
+from paceline.torch import Checkpointer
+model = torch.nn.Linear(4, 4)
+checkpointer = Checkpointer("checkpoints")
+checkpointer.save(1, {"model": model})
+checkpointer.save(2, {"model": model})
+checkpointer.close()
+"""
+
+
+@pytest.mark.usefixtures("own_keeper")
+def test_our_own_saves_are_the_same_phase(tmp_path: Path) -> None:
+    (rank,) = run_ranks(tmp_path, CHECKPOINTER)
+    assert rank.phases == ["checkpoint", "start"] * 3
+
+
+# Each way to compile a model, and what torch made of it.
+GRAPHS = """
+import json, logging, os
+from torch._dynamo.utils import counters
+logging.disable(logging.WARNING)
+dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+
+def attempt(kind, wrap):
+    torch._dynamo.reset()
+    counters.clear()
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Dropout(0.5), torch.nn.Linear(4, 4))
+    model = torch.nn.parallel.DistributedDataParallel(net) if wrap else net
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    graphs = []
+
+    def backend(graph, _inputs):
+        graphs.append(len(graph.graph.nodes))
+        return graph.forward
+
+    def step(x):
+        loss = model(x).sum()
+        if kind == "whole step":
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        return loss
+
+    call = model
+    if kind == "module":
+        call = torch.compile(model, backend=backend)
+    elif kind == "in place":
+        model.compile(backend=backend)
+    elif kind == "nested":
+        model = torch.compile(model, backend=backend)
+        call = torch.compile(step, backend=backend)
+    elif kind in ("function", "whole step"):
+        call = torch.compile(step, backend=backend)
+    for number in range(5):
+        loss = call(torch.ones(2 + number % 3, 4)).sum()
+        if kind != "whole step":
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+    model.eval()
+    call(torch.ones(2, 4))
+    breaks = sorted(reason.splitlines()[0] for reason in counters["graph_break"])
+    metrics = torch._dynamo.utils.get_compilation_metrics()
+    compiled = [[m.co_name, m.recompile_reason] for m in metrics]
+    torch._dynamo.utils.clear_compilation_metrics()
+    return [graphs, dict(counters["stats"]), breaks, compiled]
+
+def eager_first():
+    net = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 4))
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    net(torch.ones(1, 4)).sum().backward()
+    optimizer.step()
+
+eager_first()
+found = {}
+for wrap in (True, False):
+    for kind in ("module", "in place", "function", "nested", "whole step"):
+        found[f"{kind} {wrap}"] = attempt(kind, wrap)
+print(json.dumps(found))
+dist.destroy_process_group()
+"""
+
+
+def test_compiled_models_have_the_same_graphs_and_recompilations_with_us(tmp_path: Path) -> None:
+    (with_us,) = run_ranks(tmp_path, GRAPHS)
+    (without,) = run_ranks(tmp_path, GRAPHS, watched=False)
+    ours: dict[str, Any] = json.loads(with_us.out)
+    plain: dict[str, Any] = json.loads(without.out)
+    assert any(graphs for graphs, *_ in plain.values())
+    for kind, (graphs, stats, breaks, frames) in plain.items():
+        assert ours[kind][:2] == [graphs, stats], kind
+        assert _recompiled(ours[kind][3]) == _recompiled(frames), kind
+        # An optimizer with hooks, as it is with us, breaks the graph of its step at those hooks. It
+        # breaks there without us, too, at a call that says so.
+        if not kind.startswith("whole step"):
+            assert ours[kind][2:] == [breaks, frames], kind
+    assert "compile" in with_us.phases
+
+
+def _recompiled(frames: list[list[str | None]]) -> list[list[str | None]]:
+    return [frame for frame in frames if frame[1] is not None]
