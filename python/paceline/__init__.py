@@ -6,6 +6,8 @@ A script needs none of this: steps are counted by torch's optimizer hook. Tell m
 
     pl.step(n, loss=loss.item())  # step n of the whole training is done
     pl.saved(n)  # the checkpoint of step n is complete
+    with pl.phase("eval"):  # however long it takes, it is no hang
+        evaluate()
 
 Without a launcher every call is harmless.
 """
@@ -14,6 +16,7 @@ from paceline.progress import (
     generation,
     is_managed,
     local_rank,
+    phase,
     rank,
     saved,
     step,
@@ -24,6 +27,7 @@ __all__ = [
     "generation",
     "is_managed",
     "local_rank",
+    "phase",
     "rank",
     "saved",
     "step",

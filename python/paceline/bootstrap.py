@@ -22,7 +22,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import NoReturn
 
-from paceline import errors, imports, output, progress, store
+from paceline import errors, flight, imports, output, phases, progress, store
 from paceline.collective_hooks import watch_collectives
 from paceline.entry import Entry, execute
 from paceline.file_hooks import watch_files
@@ -85,7 +85,12 @@ def begin(birth: Birth) -> None:
             learner.write_at_exit()
         session.entered()
     store.be_patient()
-    execute(birth.entry, on_error=errors.record)
+    try:
+        execute(birth.entry, on_error=errors.record)
+    finally:
+        own = phases.current()
+        if own is not None:
+            own.turn(flight.END)
 
 
 def _both(first: Callable[[], None], second: Callable[[], None]) -> Callable[[], None]:

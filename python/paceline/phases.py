@@ -1,7 +1,7 @@
 """The phase of this process, where its launcher can read it."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import wraps
 from threading import get_ident
 from typing import ParamSpec, TypeVar
@@ -49,6 +49,7 @@ class Phases:
             self._holds = holds
 
 
+NOTHING = nullcontext()
 _current: Phases | None = None
 
 

@@ -1,10 +1,12 @@
-"""What a script may tell its launcher: steps, loss, checkpoints."""
+"""What a script may tell its launcher: steps, loss, checkpoints, what it does now."""
 
 import os
 import sys
 
 TYPE_CHECKING = False  # as typing's, whose import would take longer than this whole package
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from paceline._native import Session
     from paceline.launch import Launch
 
@@ -78,6 +80,28 @@ def saved(n: int) -> None:
     current = session()
     if current is not None:
         current.saved(n)
+
+
+def phase(name: str) -> "AbstractContextManager[None]":
+    """The whole block is of that phase, whatever it calls: `with pl.phase("eval"): …`.
+
+    - "eval": evaluation, sampling or another long work without training steps. It is never judged
+      to hang; after 600 s the launcher says that the others wait for it.
+    - "checkpoint": saving by means that the launcher does not know.
+    - "data": reading or preparing data without a torch DataLoader.
+
+    Blocks may be inside of each other: the innermost one counts. Raises `ArgumentError` for another
+    name. Without a launcher, and in a thread other than the script's own, it does nothing.
+    """
+    from paceline import flight, phases
+
+    numbers = {"eval": flight.EVALUATION, "checkpoint": flight.CHECKPOINT, "data": flight.DATA}
+    if name not in numbers:
+        from paceline import arguments
+
+        arguments.one_of("paceline.phase", "name", name, numbers)
+    own = phases.current()
+    return phases.NOTHING if own is None else own.within(numbers[name])
 
 
 def _whole(call: str, n: object) -> int:

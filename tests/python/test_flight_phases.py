@@ -5,7 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from agent_double import starter
 from flight_world import run_ranks
+from paceline.arguments import ArgumentError
+
+import paceline as pl
+from paceline import _native
 
 STEP = ["data", "forward", "backward", "forward", "optimizer", "unknown"]
 
@@ -26,7 +31,8 @@ train()
 
 def test_a_step_goes_through_its_phases(tmp_path: Path) -> None:
     (rank,) = run_ranks(tmp_path, TRAINING)
-    assert rank.phases == [*STEP, *STEP, "data", "unknown"], "a teacher in eval mode changes nothing"
+    # The teacher is in eval mode and changes nothing.
+    assert rank.phases == [*STEP, *STEP, "data", "unknown"]
 
 
 EVALUATION = """
@@ -128,6 +134,48 @@ checkpointer.close()
 def test_our_own_saves_are_the_same_phase(tmp_path: Path) -> None:
     (rank,) = run_ranks(tmp_path, CHECKPOINTER)
     assert rank.phases == ["checkpoint", "start"] * 3
+
+
+SAID = """
+import paceline as pl
+train()
+with pl.phase("eval"):
+    train()
+    with pl.phase("checkpoint"):
+        torch.save({}, "one.pt")
+    assert reading()["phase"] == "evaluation"
+try:
+    with pl.phase("data"):
+        raise KeyError
+except KeyError:
+    assert reading()["phase"] == "unknown"
+"""
+
+
+def test_what_a_script_says_counts_for_the_whole_block(tmp_path: Path) -> None:
+    (rank,) = run_ranks(tmp_path, TRAINING + SAID)
+    training = [*STEP, *STEP, "data", "unknown"]
+    said = ["evaluation", "checkpoint", "evaluation", "unknown", "data", "unknown"]
+    assert rank.phases == [*training, *training, *said]
+
+
+@pytest.mark.parametrize("name", ["evaluation", "", 3, None])
+def test_another_name_of_a_phase_is_refused_with_the_known_ones(name: Any) -> None:
+    with pytest.raises(ArgumentError, match='"eval", "checkpoint" or "data"'):
+        pl.phase(name)
+
+
+def test_a_rank_of_the_launcher_records_from_start_to_end(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("import torch\n" + TRAINING)
+    with starter(tmp_path, "--entry", "train.py") as running:
+        env = {"PACELINE_RING": str(tmp_path / "ring")}
+        for warm in (True, False):
+            got = running.run("script", "train.py", warm=warm, env=env)
+            assert got.status == 0, got.err
+            ring = _native.read_ring((tmp_path / "ring").read_bytes())
+            entries: Any = ring["entries"]
+            phases = [entry["operation"] for entry in entries if entry["kind"] == 3]
+            assert phases == [*STEP, *STEP, "data", "unknown", "end"], got.spawned["how"]
 
 
 # Each way to compile a model, and what torch made of it.

@@ -258,6 +258,7 @@ def test_package_is_harmless_without_a_launcher(tmp_path: Path) -> None:
         "heavy = ('torch', 'numpy', 'json', 'socket', 'ast', 'pathlib')\n"
         "print([m for m in heavy if m in sys.modules])\n"
         "pl.step(3, loss=1.0); pl.saved(2)\n"
+        "with pl.phase('eval'), pl.phase('data'): pass\n"
         "print(pl.is_managed(), pl.rank(), pl.local_rank(), pl.world_size(), pl.generation())\n"
     )
     env = plain_environment()
