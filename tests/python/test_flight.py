@@ -3,15 +3,17 @@
 import importlib
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from flight_world import Rank, line_of, run_ranks
-from paceline.collective_hooks import NAMES, Follower, Recorder, members_text
+from paceline.collective_hooks import NAMES
+from paceline.collective_recorder import Follower, Recorder, members_text
 from paceline.flight import Flight
 from paceline.import_hook import when_imported
 
-from paceline import _native
+from paceline import _native, collective_methods
 
 # One collective a line. What is recorded of it: its operation, bytes and dtype, in that order.
 EVERY = """
@@ -218,15 +220,24 @@ class LateWork:
         return object()
 
 
+def make_flight(folder: Path) -> Flight:
+    return Flight(_native.FlightWriter.make(str(folder / "ring"), 1, 0))
+
+
+def unattended(flight: Flight) -> Follower:
+    """A follower without its thread, which would look by the clock: only the test looks."""
+    follower = Follower(flight.writer.complete)
+    follower._thread = threading.current_thread()
+    return follower
+
+
 class Ring:
-    """A ring and a recorder of one group, in this process; only the test looks at works."""
+    """A ring and a recorder of one group, in this process."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / "ring"
-        flight = Flight(_native.FlightWriter.make(str(self._path), 1, 0))
-        self.follower = Follower(flight.writer.complete)
-        # Its thread would look by the clock.
-        self.follower._thread = threading.current_thread()
+        flight = make_flight(folder)
+        self.follower = unattended(flight)
         self.recorder = Recorder(flight, self.follower, lambda: "0 0-1")
 
     def call(self, work: Any, operation: str = "all_reduce") -> None:
@@ -278,6 +289,73 @@ def test_a_work_of_a_failed_device_is_not_complete(tmp_path: Path) -> None:
     ring.call(Broken())
     ring.follower.look_at_all()
     assert ring.complete() == [False]
+
+
+class OldGroup:
+    """Plays the process group of a torch without hooks."""
+
+    def size(self) -> int:
+        return 2
+
+    def allreduce(self, tensors: list[Any], _options: object = None) -> LateWork:
+        if not tensors:
+            raise RuntimeError("no tensors")
+        return LateWork()
+
+    def scatter(self, outputs: list[Any], inputs: list[list[Any]]) -> None: ...
+
+    def barrier(self, opts: object = None) -> None: ...
+
+    def send(self, tensors: list[Any], _rank: int, _tag: int) -> LateWork:
+        return LateWork()
+
+
+class Bytes:
+    """As much of a tensor as a record takes."""
+
+    dtype = "torch.int8"
+
+    def numel(self) -> int:
+        return 8
+
+    def element_size(self) -> int:
+        return 1
+
+
+def test_the_methods_of_a_torch_without_hooks_are_recorded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ring, flight, tensor = tmp_path / "ring", make_flight(tmp_path), Bytes()
+    follower = unattended(flight)
+    group, other, unknown = OldGroup(), OldGroup(), OldGroup()
+    world = SimpleNamespace(
+        pg_names={group: "0", other: "3"}, pg_group_ranks={group: {0: 0, 1: 1}, other: {4: 0, 6: 1}}
+    )
+    patched = type("Patched", (OldGroup,), {})
+    collective_methods.patch(SimpleNamespace(ProcessGroup=patched, _world=world), flight, follower)
+    for one in (group, other, unknown):
+        monkeypatch.setattr(one, "__class__", patched)
+    group.allreduce([tensor])
+    group.scatter([tensor], [])
+    group.scatter([tensor], [[tensor, tensor]])
+    group.barrier(opts=None)
+    group.send([tensor], 1, 0)
+    with pytest.raises(RuntimeError, match="no tensors"):
+        other.allreduce([])
+    unknown.barrier()
+    entries: Any = _native.read_ring(ring.read_bytes())["entries"]
+    assert [
+        (e["group"], e["sequence"], e["operation"], e["bytes"], e["completed_ns"] != 0)
+        for e in entries
+    ] == [
+        ("0 0-1", 1, "all_reduce", 8, False),
+        ("0 0-1", 2, "scatter", 8, True),
+        ("0 0-1", 3, "scatter", 16, True),
+        ("0 0-1", 4, "barrier", 0, True),
+        ("0 0-1", 0, "send", 8, False),
+        ("3 4,6", 1, "all_reduce", 0, True),
+        (" 0-1", 1, "barrier", 0, True),
+    ]
 
 
 def test_every_operation_of_torch_has_the_name_of_its_function() -> None:
