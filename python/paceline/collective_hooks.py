@@ -104,11 +104,16 @@ def _attach(pg: Any, recorder: Recorder) -> None:
     pg.register_post_hook(_HOOK_ID, hooks.after)
 
 
+def detach(pg: Any) -> None:
+    """The collectives of `pg` are recorded no more."""
+    pg.unregister_pre_hook(_HOOK_ID)
+    pg.unregister_post_hook(_HOOK_ID)
+
+
 def _detach_all(module: Any) -> None:
     """Take the hooks from the groups that the script has not destroyed, before Python ends.
 
     Such a group lives longer than Python does, and its destructor would free our functions then.
     """
     for pg in list(module._world.pg_map):
-        pg.unregister_pre_hook(_HOOK_ID)
-        pg.unregister_post_hook(_HOOK_ID)
+        detach(pg)

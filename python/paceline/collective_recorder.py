@@ -17,18 +17,22 @@ from paceline.flight import Flight
 # More than this many collectives that are not complete are not followed: the newest of them are the
 # ones that a hang is about, and a reference keeps their tensors.
 WORKS_MAX = 64
-_LOOK_SECONDS = 0.02
+_LOOK_SECONDS = 0.05
 _POINT_TO_POINT = {"send", "recv"}
 
 
 class Follower:
-    """Records when collectives are complete: `Follower(writer.complete).add(number, work)`."""
+    """Records when collectives are complete: `Follower(writer.complete).add(number, work)`.
+
+    The thread that calls collectives takes no lock and wakes nobody. Torch lets other threads run
+    while it looks at a Work, for 5 ms each time where they run Python: a lock held meanwhile would
+    stop the training for as long. So both threads may look at one Work, and who takes it from the
+    queue records it.
+    """
 
     def __init__(self, complete: Callable[[int], None]) -> None:
         self._complete = complete
         self._works: deque[tuple[int, Any]] = deque()
-        self._lock = threading.Lock()
-        self._has_work = threading.Event()
         self._thread: threading.Thread | None = None
         self._ends = threading.Event()
         self._kept: deque[tuple[int, Any]] = deque()
@@ -36,51 +40,65 @@ class Follower:
 
     def add(self, number: int, work: Any) -> None:
         """Follow `work`, the collective of that number, until it is complete."""
-        if self._ends.is_set():
-            return
-        with self._lock:
-            if len(self._works) == WORKS_MAX:
-                self._complete(self._works.popleft()[0])
-            self._works.append((number, work))
+        self._works.append((number, work))
+        if len(self._works) > WORKS_MAX:
+            oldest = self._oldest()
+            if oldest is not None:
+                self._finish(oldest)
         if self._thread is None:
-            self._thread = threading.Thread(target=self._follow, name="paceline", daemon=True)
-            self._thread.start()
-            atexit.register(self._stop)
-        self._has_work.set()
+            self._begin()
 
-    def look(self) -> None:
-        """Record what is complete, the oldest first, up to the first that is not.
+    def look(self) -> int:
+        """Record what is complete, the oldest first, up to the first that is not; how many.
 
-        On a GPU a look at one collective takes microseconds, and most complete in their order.
+        On a GPU a look at one collective takes microseconds, and most complete in their order. It
+        is done at each call all the same, because a Work keeps its tensors in memory.
         """
-        if self._works:
-            with self._lock:
-                self._drop_oldest()
+        finished = 0
+        while True:
+            oldest = self._oldest()
+            if oldest is None or not _is_complete(oldest[1]):
+                return finished
+            finished += self._finish(oldest)
 
     def look_at_all(self) -> None:
         """Record all that is complete by now, in whatever order."""
-        with self._lock:
-            if not self._drop_oldest():
-                for _ in range(len(self._works)):
-                    number, work = self._works.popleft()
-                    if _is_complete(work):
-                        self._complete(number)
-                    else:
-                        self._works.append((number, work))
-            if not self._works:
-                self._has_work.clear()
+        if self.look():
+            return
+        try:
+            works = list(self._works)
+        except RuntimeError:  # the other thread has just changed it
+            return
+        for one in works:
+            if _is_complete(one[1]):
+                self._finish(one)
 
-    def _drop_oldest(self) -> int:
-        dropped = 0
-        while self._works and _is_complete(self._works[0][1]):
-            self._complete(self._works.popleft()[0])
-            dropped += 1
-        return dropped
+    def _oldest(self) -> tuple[int, Any] | None:
+        try:
+            return self._works[0]
+        except IndexError:
+            return None
+
+    def _finish(self, one: tuple[int, Any]) -> bool:
+        try:
+            self._works.remove(one)  # by number: no two are equal
+        except ValueError:  # the other thread was faster
+            return False
+        self._complete(one[0])
+        return True
+
+    def _begin(self) -> None:
+        if self._ends.is_set():  # in a forked child, or at the process' end
+            self._works.clear()
+            return
+        self._thread = threading.Thread(target=self._follow, name="paceline", daemon=True)
+        self._thread.start()
+        atexit.register(self._stop)
 
     def _follow(self) -> None:
         while not self._ends.wait(_LOOK_SECONDS):
-            self.look_at_all()
-            self._has_work.wait()
+            if self._works:
+                self.look_at_all()
 
     def _stop(self) -> None:
         """Ends the thread while Python still runs.
@@ -89,7 +107,6 @@ class Follower:
         is a destructor of C++, and the process aborts.
         """
         self._ends.set()
-        self._has_work.set()
         if self._thread is not None:
             self._thread.join()
         self.look_at_all()
@@ -98,7 +115,6 @@ class Follower:
         """In a forked child: the parent follows, and the thread that does is not here."""
         # Kept: a Work that is destroyed in a child would wait for threads that are not there.
         self._kept, self._works = self._works, deque()
-        self._lock = threading.Lock()
         self._thread = None
         self._ends.set()
 
@@ -120,13 +136,15 @@ class Recorder:
 
     def __init__(self, flight: Flight, follower: Follower, group: Callable[[], str]) -> None:
         self._flight = flight
-        self._writer = flight.writer
+        self._write = flight.writer.begin
+        self._complete = flight.writer.complete
+        self._site = flight.site
         self._follower = follower
         self._group_text = group
-        self._group: int | None = None
+        self._group = 0
         self._sequence = itertools.count(1).__next__
         self._operations: dict[str, tuple[int, bool]] = {}
-        self._dtypes: dict[object, int] = {None: 0}
+        self._dtypes: dict[object, int] = {}
         # Which operations' Work never says that it is complete: gloo's reduce_scatter is such.
         self._silent: dict[str, bool] = {}
         self._unsaid: list[int] = []
@@ -135,47 +153,46 @@ class Recorder:
         """The number of the record that says: this rank enters `operation` with `tensors`."""
         self._follower.look()
         if self._unsaid:
-            # This rank is past them. Whether its peers are is what the next one shows.
-            unsaid, self._unsaid = self._unsaid, []
-            for number in unsaid:
-                self._writer.complete(number)
-        known = self._operations.get(operation)
-        if known is None:
-            known = (self._flight.name(operation), operation not in _POINT_TO_POINT)
-            self._operations[operation] = known
-        if self._group is None:
-            self._group = self._flight.name(self._group_text())
-        name, is_counted = known
-        size, dtype = _size(tensors)
-        kind = self._dtypes.get(dtype)
-        if kind is None:
-            kind = self._dtypes[dtype] = self._flight.name(str(dtype).removeprefix("torch."))
+            self._say()
+        name, is_counted = self._operations.get(operation) or self._learn(operation)
+        size, dtype = 0, 0
+        if tensors:
+            dtype = self._dtypes.get(tensors[0].dtype) or self._learn_dtype(tensors[0].dtype)
+            for tensor in tensors:
+                size += tensor.numel() * tensor.element_size()
         sequence = self._sequence() if is_counted else 0
-        return self._writer.begin(self._group, name, kind, self._flight.site(), sequence, size)
+        return self._write(self._group, name, dtype, self._site(), sequence, size)
+
+    def _learn(self, operation: str) -> tuple[int, bool]:
+        if not self._operations:
+            self._group = self._flight.name(self._group_text())
+        known = (self._flight.name(operation), operation not in _POINT_TO_POINT)
+        self._operations[operation] = known
+        return known
+
+    def _learn_dtype(self, dtype: object) -> int:
+        number = self._flight.name(str(dtype).removeprefix("torch."))
+        self._dtypes[dtype] = number
+        return number
+
+    def _say(self) -> None:
+        """This rank is past them. Whether its peers are is what the next one shows."""
+        unsaid, self._unsaid = self._unsaid, []
+        for number in unsaid:
+            self._complete(number)
 
     def end(self, number: int, operation: str, work: Any) -> None:
-        """The call was issued; it is complete when its `work` says so."""
-        if work is None or work.is_completed():
-            self._writer.complete(number)
+        """The call was issued; it is complete when its `work` says so, and at once without one."""
+        if work is None:
+            self._complete(number)
             return
         silent = self._silent.get(operation)
         if silent is None:
             silent = self._silent[operation] = _is_silent(work)
-        if silent:
+        if silent and not work.is_completed():
             self._unsaid.append(number)
         else:
             self._follower.add(number, work)
-
-
-def _size(tensors: list[Any]) -> tuple[int, object]:
-    """Bytes and dtype of some tensors."""
-    if not tensors:
-        return 0, None
-    first = tensors[0]
-    size = first.numel() * first.element_size()
-    if len(tensors) > 1:
-        size = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
-    return size, first.dtype
 
 
 def _is_silent(work: Any) -> bool:
