@@ -61,16 +61,11 @@ def _watch_backward(own: Phases) -> None:
 
 
 def _watch_optimizer(own: Phases, model: Model) -> None:
-    is_known = False
-
     def before(_optimizer: object, _args: object, _kwargs: object) -> None:
         own.turn(flight.OPTIMIZER)
 
     def after(optimizer: object, _args: object, _kwargs: object) -> None:
-        nonlocal is_known
-        if not is_known:
-            is_known = True
-            model.learn(optimizer)
+        model.stepped(optimizer)
         own.turn(flight.UNKNOWN)
 
     def watch(module: Any) -> None:

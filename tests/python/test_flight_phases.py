@@ -36,6 +36,8 @@ def test_a_step_goes_through_its_phases(tmp_path: Path) -> None:
 
 
 EVALUATION = """
+for _ in range(9):
+    train()  # the model is looked for after 20 steps
 model.eval()
 for batch in DataLoader(torch.ones(3, 4), batch_size=1):
     model(batch)
@@ -47,7 +49,7 @@ train()
 def test_reading_in_eval_mode_is_evaluation_until_the_training_goes_on(tmp_path: Path) -> None:
     (rank,) = run_ranks(tmp_path, TRAINING + EVALUATION)
     training = [*STEP, *STEP, "data", "unknown"]
-    assert rank.phases == [*training, "evaluation", *training]
+    assert rank.phases == [*training * 10, "evaluation", *training]
 
 
 WRAPPED = """
