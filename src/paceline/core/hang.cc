@@ -131,6 +131,11 @@ bool NoteHang(Turn& turn) {
     return false;
   }
   if (!AllHaveAnswered(turn) && turn.now() < hang.asked_at + kEvidenceWait) return false;
+  if (turn.now() > hang.asked_at + kEvidenceStale) {
+    MARK("stale answers");
+    Ask(turn);
+    return false;
+  }
   return JudgeAnswers(turn);
 }
 

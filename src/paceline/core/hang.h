@@ -12,6 +12,8 @@ namespace paceline::core {
 
 // How long nodes may take to answer. Who has not by then is judged by what the others say.
 inline constexpr Duration kEvidenceWait = Duration::Seconds(8);
+// Answers to a question that is older say nothing of now: the master was stopped itself meanwhile.
+inline constexpr Duration kEvidenceStale = Duration::Seconds(10);
 // The least time between two questions.
 inline constexpr Duration kLookAgainMin = Duration::Milliseconds(500);
 

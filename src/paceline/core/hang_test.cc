@@ -198,6 +198,17 @@ TEST_F(HangTest, WhoAsksForItIsOnlyTold) {
   EXPECT_TRUE(Facts<RankFailed>().empty());
 }
 
+// The master was stopped for a minute: the rank may have gone on since it was looked at.
+TEST_F(HangTest, OldAnswersAreAskedForAnew) {
+  Beat(true);
+  Answer(1, Duration::Seconds(3), 1);
+  now_ += Duration::Seconds(60);
+  Answer(2, Duration::Seconds(3), 1);
+  EXPECT_TRUE(Facts<HangJudged>().empty());
+  ASSERT_EQ(4u, asked_.size());
+  EXPECT_EQ(2u, asked_.back().round);
+}
+
 TEST_F(HangTest, ARankThatGoesOnIsAskedNoMore) {
   Beat(true);
   Beat(false);

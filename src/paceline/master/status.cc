@@ -22,6 +22,7 @@ std::string ExitText(const ExitCause& cause) {
     case ExitCause::Kind::kSignaled: return "signal " + std::to_string(cause.code);
     case ExitCause::Kind::kUnknown: return "ended, nobody saw how";
     case ExitCause::Kind::kNotStarted: return "was not started";
+    case ExitCause::Kind::kHung: return "was hung";
   }
   return "";
 }

@@ -214,6 +214,21 @@ void AgentHost::ActOnItAgain(const Assignment& assignment) {
   });
 }
 
+void AgentHost::OnEvidenceOrder(ConnectionId connection, Generation generation, uint64_t round) {
+  WhenAwake([this, connection, generation, round] {
+    if (connection != connection_) return;
+    // It looks twice at each process.
+    Later(Duration::Milliseconds(500), [connection, generation, round](AgentHost& agent) {
+      if (connection != agent.connection_) return;
+      NodeEvidence evidence{.generation = generation,
+                            .round = round,
+                            .ranks = agent.world_.workload().Evidence(agent.node_, generation)};
+      agent.world_.Tell(connection,
+                        core::EvidenceCollected{agent.node_id_, connection, std::move(evidence)});
+    });
+  });
+}
+
 void AgentHost::OnEndOfStream(ConnectionId connection) {
   WhenAwake([this, connection] {
     if (connection == connection_) Unlink("the stream ended");
@@ -252,7 +267,7 @@ bool AgentHost::MayRest() const {
   if (sent_.size() != assignment.rank_count) return false;
   for (const auto& [local_rank, rank] : sent_) {
     if (rank.generation != assignment.generation) return false;
-    if (rank.state != RankReport::State::kStepping) return false;
+    if (rank.state != RankReport::State::kStepping || rank.is_quiet) return false;
   }
   return true;
 }

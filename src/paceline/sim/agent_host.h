@@ -55,6 +55,7 @@ class AgentHost {
   void OnRefused(ConnectionId connection, bool may_retry);
   void OnAssignment(ConnectionId connection, const Assignment& assignment);
   void OnOrder(ConnectionId connection, const CheckpointOrder& order);
+  void OnEvidenceOrder(ConnectionId connection, Generation generation, uint64_t round);
   void OnEndOfStream(ConnectionId connection);
 
   // --- from its host ---

@@ -11,6 +11,7 @@ constexpr std::string_view kShortWorlds[] = {"crash_rank"};
 constexpr std::string_view kLossOfTheMaster[] = {"reboot_master_host"};
 constexpr std::string_view kSilences[] = {"freeze_node", "partition_two_way", "blinking_link"};
 constexpr std::string_view kTwice[] = {"signals_twice"};
+constexpr std::string_view kStops[] = {"freeze_rank"};
 constexpr std::string_view kStorageUnseen[] = {"storage_outage", "stalled_storage"};
 
 constexpr CanaryEntry kCanaries[] = {
@@ -29,6 +30,8 @@ constexpr CanaryEntry kCanaries[] = {
     {Canary::kHoldExits, "hold_exits", "a rank that was killed stays"},
     {Canary::kHastySilence, "hasty_silence", "a silent node is given up whatever that costs",
      kSilences},
+    {Canary::kBlameWaiter, "blame_waiter", "evidence of one rank is told under another number",
+     kStops},
     {Canary::kWildClock, "wild_clock", "a delay depends on what no seed controls"},
     {Canary::kRestartInterval, "restart_interval", "each world counts the interval anew",
      kShortWorlds},

@@ -41,6 +41,7 @@ enum class Canary {
   kForgetBranch,         // a script that goes back does not begin a branch
   kCallItDone,           // a job that ends without storage is said to have ended well
   kHideOwnParameters,    // a commit does not tell that ranks have parameters of their own
+  kBlameWaiter,          // what a node finds of one rank it tells under another rank's number
   kHurriedEnd,           // an agent does not wait for storage when its job ends
 };
 

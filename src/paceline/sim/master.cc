@@ -284,6 +284,14 @@ void Master::Do(const core::OrderCheckpoint& effect) {
   });
 }
 
+void Master::Do(const core::CollectEvidence& effect) {
+  const auto it = connection_of_.find(effect.node);
+  if (it == connection_of_.end()) return;
+  world_.SendToAgent(it->second, [effect](AgentHost& agent, ConnectionId id) {
+    agent.OnEvidenceOrder(id, effect.generation, effect.round);
+  });
+}
+
 void Master::Do(const core::LaunchNode& effect) { world_.LaunchNode(effect.name); }
 
 void Master::Do(const core::FinishJob& effect) {

@@ -77,7 +77,7 @@ class Master {
   void Do(const core::RefuseNode& effect);
   void Do(const core::AssignNode& effect);
   void Do(const core::OrderCheckpoint& effect);
-  void Do(const core::CollectEvidence&) {}  // its ranks are never quiet
+  void Do(const core::CollectEvidence& effect);
   void Do(const core::LaunchNode& effect);
   void Do(const core::FinishJob& effect);
   void CloseConnection(ConnectionId connection);

@@ -78,7 +78,10 @@ void Node::Freeze() {
 void Node::Thaw() {
   if (is_silent_) return;
   is_frozen_ = false;
-  for (auto& [pid, process] : processes_) process.is_frozen = false;
+  for (auto& [pid, process] : processes_) {
+    process.is_frozen = false;
+    process.frozen_until = world_.queue().now();
+  }
   world_.workload().Refresh();
   if (agent_ != nullptr) agent_->Thaw();
 }
@@ -318,6 +321,7 @@ void Node::ThawRank(int32_t pid) {
   const auto it = processes_.find(pid);
   if (it == processes_.end()) return;
   it->second.is_frozen = false;
+  it->second.frozen_until = world_.queue().now();
   world_.workload().Refresh();
 }
 

@@ -32,6 +32,7 @@ struct RankProcess {
   uint32_t restart_count = 0;
   bool is_running = false;  // has imported its modules
   bool is_frozen = false;
+  Instant frozen_until;  // when it, or its node, was thawed last
 };
 
 // How a node falls silent for ever.

@@ -1,7 +1,9 @@
 #include "paceline/sim/workload.h"
 
 #include <algorithm>
+#include <utility>
 
+#include "paceline/diagnose/deadline.h"
 #include "paceline/sim/world.h"
 
 namespace paceline::sim {
@@ -79,7 +81,8 @@ void Workload::Join(Generation generation, uint32_t world_size, Rank rank, Membe
   group.base = group.first = restores ? member.saved_to : newest_saved();
   group.content = MixContent(group.restored.content, generation.value());
   world_.trace().Add(world_.queue().now(), "ranks", "met", generation.value());
-  if (!CanMove(group)) return;
+  group.still_since = world_.queue().now();
+  if (!CanMove(group)) return WakeAgents(group);
   group.moving = true;
   group.since = world_.queue().now() + kMeetTime;
   Wake(generation, group);
@@ -120,6 +123,8 @@ void Workload::Refresh() {
     if (can_move == group.moving) continue;
     Settle(generation, group);
     group.moving = can_move;
+    if (!can_move) group.still_since = world_.queue().now();
+    if (!can_move) WakeAgents(group);
     if (can_move) Wake(generation, group);
     if (can_move) WatchSaves(group);
   }
@@ -189,6 +194,9 @@ void Workload::Fill(RankReport& report) const {
   report.step_count = done - group.first;
   if (report.step_count > 0) report.state = RankReport::State::kStepping;
   if (options.tells_steps && report.step_count > 0) report.step = done;
+  report.is_quiet =
+      StandsStill(group) && StillFor(group) >= diagnose::QuietLimit(options.step_time);
+  if (report.is_quiet) report.phase = RankPhase::kForward;
   if (options.tells_saved && options.checkpoint_every > 0 && !options.saves.is_used) {
     const int64_t saved = Saved(group);
     report.saved_step = saved > 0 ? saved : -1;
@@ -199,6 +207,56 @@ void Workload::Fill(RankReport& report) const {
     const int64_t before = group.first / options.checkpoint_every;
     report.saved_files = static_cast<uint32_t>(std::max<int64_t>(0, written - before));
   }
+}
+
+Duration Workload::StillFor(const Group& group) const {
+  return world_.queue().now() - group.still_since;
+}
+
+// Agents whose ranks just step send nothing; these have news once their ranks are quiet.
+void Workload::WakeAgents(const Group& group) {
+  const Duration limit = diagnose::QuietLimit(world_.options().step_time);
+  for (const auto& [rank, member] : group.members) {
+    world_.queue().After(limit, [this, index = member.node] {
+      AgentHost* agent = world_.node(index).agent();
+      if (agent != nullptr) agent->StopResting();
+    });
+  }
+}
+
+std::vector<RankEvidence> Workload::Evidence(const Node& node, Generation generation) const {
+  std::vector<RankEvidence> found;
+  const auto it = groups_.find(generation);
+  if (it == groups_.end()) return found;
+  const Group& group = it->second;
+  const int64_t done = Done(group);
+  for (const auto& [rank, member] : group.members) {
+    if (&world_.node(member.node) != &node) continue;
+    RankEvidence& one = found.emplace_back();
+    one.rank = rank;
+    one.has_ring = true;
+    one.phase = RankPhase::kForward;
+    one.step_p99 = world_.options().step_time;
+    one.state = node.IsAwake(member.pid) ? 'S' : 'T';
+    one.watched = Duration::Milliseconds(500);
+    CollectiveSeen seen{.group = "0 0-" + std::to_string(group.world_size - 1),
+                        .sequence = static_cast<uint64_t>(done) + 1,
+                        .operation = "all_reduce",
+                        .site = "train.py:44"};
+    seen.is_complete = true;
+    one.collectives.push_back(seen);
+    if (!StandsStill(group)) continue;
+    one.quiet_for = StillFor(group);
+    if (one.state == 'T') continue;
+    ++seen.sequence;
+    seen.is_complete = false;
+    seen.age = one.quiet_for;
+    one.collectives.push_back(seen);
+  }
+  if (world_.options().canary == Canary::kBlameWaiter && found.size() > 1) {
+    std::swap(found.front().rank, found.back().rank);
+  }
+  return found;
 }
 
 bool Workload::IsStepping(Generation generation) const {

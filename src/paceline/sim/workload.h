@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "paceline/base/instant.h"
+#include "paceline/model/evidence.h"
 #include "paceline/model/ids.h"
 #include "paceline/model/node.h"
 #include "paceline/sim/rank_saves.h"
@@ -72,6 +73,8 @@ class Workload {
 
   // Fills state and progress of a rank that has joined.
   void Fill(RankReport& report) const;
+  // What the agent of that node finds out about its ranks of that world.
+  std::vector<RankEvidence> Evidence(const Node& node, Generation generation) const;
   bool IsStepping(Generation generation) const;
   int64_t StepOf(Generation generation) const;  // -1: none yet
   int64_t step_max() const;                     // by anybody, ever
@@ -84,6 +87,7 @@ class Workload {
     bool started = false;  // all ranks met once
     bool broken = false;   // one of them died
     bool moving = false;
+    Instant still_since;   // all ranks have met, and yet it does not move; meaningful then
     Instant since;         // when it began to move last
     int64_t base = 0;      // steps done at `since`
     int64_t first = 0;     // restored from this many steps
@@ -107,6 +111,11 @@ class Workload {
   void WatchSaves(const Group& group);
   int64_t Saved(const Group& group) const;
   bool CanMove(const Group& group) const;
+  bool StandsStill(const Group& group) const {
+    return group.started && !group.broken && !group.moving;
+  }
+  Duration StillFor(const Group& group) const;
+  void WakeAgents(const Group& group);
   void Settle(Generation generation, Group& group);
   void Wake(Generation generation, Group& group);
   void Reach(Generation generation, uint64_t version);

@@ -24,5 +24,6 @@ std::unique_ptr<Check> MakeBounded();
 std::unique_ptr<Check> MakeNoOrphans();
 std::unique_ptr<Check> MakeSilenceNoticed();
 std::unique_ptr<Check> MakeSilenceWaitedFor();
+std::unique_ptr<Check> MakeCulpritRight();
 
 }  // namespace paceline::sim

@@ -33,6 +33,7 @@ constexpr CheckEntry kChecks[] = {
     {"no_orphans", "when all is quiet, every process is in the world", MakeNoOrphans},
     {"silence_noticed", "who is silent for ever is out in time; the job goes on or waits for nodes",
      MakeSilenceNoticed},
+    {"culprit_right", "a rank is restarted for a hang only if it was stopped", MakeCulpritRight},
     {"silence_waited_for", "nobody is given up for a silence that is shorter than what it costs",
      MakeSilenceWaitedFor},
 };

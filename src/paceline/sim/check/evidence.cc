@@ -109,6 +109,7 @@ class Evidence final : public Check {
   void Judge(SimWorld& world, const core::RankFailed& failed) {
     const ExitCause::Kind kind = failed.cause.kind;
     if (kind == ExitCause::Kind::kUnknown || kind == ExitCause::Kind::kNotStarted) return;
+    if (kind == ExitCause::Kind::kHung) return;  // culprit_right looks at these
     if (dead_.contains({failed.node_name, failed.generation, failed.rank})) return;
     world.Fail("evidence", "rank " + ToString(failed.rank) + " on " + failed.node_name +
                                " was called failed and is not: " + failed.cause.headline);
