@@ -14,6 +14,7 @@ from typing import Any, Self, cast
 from paceline import arguments, loading, notes, one_writer, progress, randomness
 from paceline._native import Image, SavedStep
 from paceline.checkpoint_link import Fields, Keeper, Link, Refused
+from paceline.damage import tell_damaged
 from paceline.flight import CHECKPOINT
 from paceline.images import Images, SharedReading, UnreadableError
 from paceline.interval import terms
@@ -341,7 +342,7 @@ class BaseCheckpointer(ABC):
         try:
             work = read_patiently(read, where) if answer.get("path") else read()
         except UnreadableError as error:
-            raise self._damaged(answer, error) from error
+            raise tell_damaged(self._link, answer, error) from error
         work.finish()
         self.left_out, self.replaced = work.left_out, work.replaced
         self._restore_random(work.own)
@@ -398,43 +399,6 @@ class BaseCheckpointer(ABC):
             self._link.request({"op": "restore", "world_size": 0}, "restore")
         except Refused as refused:
             raise _error(refused, self._directory) from refused
-
-    def _damaged(self, answer: Fields, error: UnreadableError) -> CheckpointError:
-        """Tell the keeper, so that nobody takes it again; the next world takes an older one.
-
-        Storage that does not answer says nothing about what lies in it.
-        """
-        if answer.get("path") and error.is_away:
-            return CheckpointError(
-                what=f"step {answer.get('step')} cannot be read",
-                where=str(answer.get("path")),
-                why=f"storage was away for {STORAGE_SECONDS / 60:.0f} minutes: {error}",
-                fix="mend the storage and start again: the checkpoint is taken for whole",
-            )
-        images = cast("list[dict[str, object]]", answer.get("images", []))
-        # Of storage one of them may be in memory, which a host has read for all.
-        is_stored = answer.get("from") == "storage"
-        if is_stored and all(one["rank"] != error.rank for one in images):
-            self._link.tell({"op": "damaged", "name": answer.get("name")})
-        else:
-            for one in [one for one in images if error.rank in (None, one["rank"])]:
-                self._link.tell(
-                    {
-                        "op": "damaged",
-                        "place": one["place"],
-                        "is_copy": one.get("is_copy", False),
-                        "rank": one["rank"],
-                        "generation": answer["generation"],
-                        "branch": answer["branch"],
-                        "step": answer["step"],
-                    }
-                )
-        return CheckpointError(
-            what=f"step {answer.get('step')} cannot be restored",
-            where=str(answer.get("path", "memory")),
-            why=str(error),
-            fix="nothing to do under paceline run: it goes on from the newest step that is whole",
-        )
 
     def _restore_random(self, own: dict[str, object]) -> None:
         # Another rank's chance is not this one's: a rank that is new goes its own way.
