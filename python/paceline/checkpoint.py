@@ -48,6 +48,7 @@ class BaseCheckpointer(ABC):
         replicated: bool | None = None,
         replicas: int | None = None,
     ) -> None:
+        self._pid = os.getpid()
         self._framework = self._make_framework()
         self._replicated = (
             None if replicated is None else arguments.flag("Checkpointer", "replicated", replicated)
@@ -136,6 +137,7 @@ class BaseCheckpointer(ABC):
 
     def wait_for(self, ticket: Ticket, level: str, timeout: float | None = None) -> None:
         """See `Ticket.wait`."""
+        self._check_process("wait for a save")
         self._wait(ticket, level, timeout)
 
     def _wait(
@@ -168,6 +170,7 @@ class BaseCheckpointer(ABC):
         If nothing keeps the last save (every slot was in use, or the device failed), one line on
         stderr says so, and `close` waits for the save before it.
         """
+        self._check_process("close")
         last, self._last = self._last, None
         left_out, self._left_out = self._left_out, None
         try:
@@ -188,7 +191,11 @@ class BaseCheckpointer(ABC):
         self._link.close()
         one_writer.forget(self, self._directory)
 
+    def _check_process(self, what: str) -> None:
+        one_writer.check_process(self._pid, what, self._directory)
+
     def _check_open(self, what: str) -> None:
+        self._check_process(what)
         if self._is_closed:
             raise CheckpointError(
                 what=f"cannot {what}: this Checkpointer is closed",
@@ -206,12 +213,13 @@ class BaseCheckpointer(ABC):
         return saved
 
     def __enter__(self) -> Self:
+        self._check_process("enter its block")
         return self
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
         if kind is None:
             self.close()
-        else:
+        elif self._pid == os.getpid():  # a forked child may fail; the block is its parent's
             self._free()  # the keeper brings what is in memory to storage
 
     def _settle(self) -> None:
@@ -415,6 +423,7 @@ class BaseCheckpointer(ABC):
 
         For frameworks that draw some between their restore and the first step.
         """
+        self._check_process("restore random numbers")
         state = dict(self._randoms)
         if state:
             randomness.set_python_state(state.pop("python"))

@@ -63,6 +63,23 @@ def check(directory: str, job_socket: str) -> None:
     )
 
 
+def check_process(maker: int, what: str, directory: str) -> None:
+    """Raise when this is not the process `maker`, in which the Checkpointer was made.
+
+    A fork inherits the arena, which is shared memory, and the connection to the keeper. What a
+    child saved would take the place of the parent's saves, and no keeper could tell the two apart.
+    """
+    if maker == os.getpid():
+        return
+    raise CheckpointError(
+        what=f"cannot {what}: this Checkpointer belongs to another process",
+        where=directory,
+        why=f"process {maker} made it, and this is process {os.getpid()}, a fork: what both save "
+        "would overwrite each other in one memory",
+        fix=f"call it in process {maker} only; to read in a fork, pl.load(directory, state)",
+    )
+
+
 def terms_in(job_socket: str, asked: Fields) -> Fields:
     """The terms of a job are those of its first Checkpointer. One line says when others are asked.
 

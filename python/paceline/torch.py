@@ -112,16 +112,19 @@ class Checkpointer(BaseCheckpointer):
         Only with `overlap=True`, and only before parameters change without a torch.optim.Optimizer
         or in a CUDA graph, which calls no hooks. No thread waits; without a save it does nothing.
         """
+        self._check_process("fence")
         self._slots.fence()
 
     def close(self) -> None:
+        self._check_process("close")
         if self._hook is not None:
             self._hook.remove()
             self._hook = None
         super().close()
 
     def _before_step(self, *_: object) -> None:
-        self.fence()
+        if self._pid == os.getpid():  # an optimizer may step in a forked child
+            self.fence()
 
     def _make_framework(self) -> Framework:
         return Torch(TorchDevice())
