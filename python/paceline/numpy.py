@@ -192,6 +192,9 @@ class NumPy:
             work.after.append(lambda: setattr(value.bit_generator, "state", decoded))
         return True
 
+    def adapted(self, value: object, decoded: object, live: object, work: Restoring) -> object:
+        return decoded
+
     def tensor_for(
         self, box: Box, there: object, *, like: object = None, tag: str = "$tensor"
     ) -> object:

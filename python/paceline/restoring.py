@@ -37,6 +37,9 @@ class Restoring:
         self.left_out: list[str] = []
         self.replaced: list[str] = []
         self.after: list[Callable[[], None]] = []
+        # By id of an optimizer whose groups are others now: the saved group of each of its groups,
+        # and how many were saved.
+        self.orders: dict[int, tuple[list[int | None], int]] = {}
         self._framework = framework
         self._images = images
         # Whether whatever was saved has to be asked for here, and not by another rank.
@@ -88,6 +91,10 @@ class Restoring:
     def names(self) -> list[str]:
         """Of all tensors in the images that are open."""
         return sorted(self._parts)
+
+    def pass_over(self, begin: str) -> None:
+        """Nobody asks for the tensors whose names begin so; `leave_out` was told of them."""
+        self._asked |= {name for name in self._parts if name.startswith(begin)}
 
     def children(self, parent: str) -> list[str]:
         """The saved tensors `parent.NAME`, as NAME."""
@@ -235,7 +242,7 @@ class Restoring:
                 what=f"the checkpoint of step {self.own.get('step')}, saved by {self._saved_by}"
                 f" ranks, cannot be restored by {self._size}",
                 where=where,
-                why=f"{_listed(self.own_parameters)} differ between those ranks and are no shards"
+                why=f"{listed(self.own_parameters)} differ between those ranks and are no shards"
                 " of one tensor",
                 fix=f"restore with {self._saved_by} ranks, or save with a name of its own for each"
                 " rank's part; strict=False leaves them out",
@@ -276,7 +283,7 @@ class Restoring:
         """What was left out or is another rank's, as the end of a sentence."""
         told = ""
         if self.of_rank_0:
-            told = f"; rank 0's of what differs between ranks: {_listed(self.of_rank_0)}"
+            told = f"; rank 0's of what differs between ranks: {listed(self.of_rank_0)}"
         return told + (f"; left out: {shortened(self.left_out)}" if self.left_out else "")
 
     def fill_value(self, key: str, value: object, state: State) -> None:
@@ -290,7 +297,8 @@ class Restoring:
         self.compare(key, lambda: live, decoded)
         if is_loading:
             self._reserve(live)
-            self.after.append(lambda: planning.load(value, decoded))
+            fitting = self._framework.adapted(value, decoded, live, self)
+            self.after.append(lambda: planning.load(value, fitting))
         else:
             self._tell_new(key, value, decoded)
             self.after.append(lambda: state.__setitem__(key, decoded))
@@ -448,9 +456,10 @@ def _within(box: Box, whole: tuple[int, ...]) -> Box:
     return Box(box.dtype, box.shape, box.offset, whole)
 
 
-def _listed(names: list[str]) -> str:
-    more = len(names) - _TOLD_MAX
-    return ", ".join(names[:_TOLD_MAX]) + (f" and {more} more" if more > 0 else "")
+def listed(names: list[str], most: int = _TOLD_MAX) -> str:
+    """Those names as a text, the first `most` of them."""
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
 def _described(box: Box) -> str:

@@ -36,6 +36,7 @@ from paceline.plan import Box, CheckpointError, Framework, Leaf, Plan, State
 from paceline.restoring import Restoring
 from paceline.script_names import *  # noqa: F403
 from paceline.torch_device import TorchDevice
+from paceline.torch_groups import regrouped
 from paceline.torch_optimizer import like_parameter, plan_optimizer, restore_optimizer
 from paceline.torch_state import (
     bare,
@@ -298,6 +299,11 @@ class Torch:
             restore_optimizer(work, key, value, state)
             return True
         return False
+
+    def adapted(self, value: object, decoded: object, live: object, work: Restoring) -> object:
+        """A scheduler has lists with an item for each group of its optimizer."""
+        order = work.orders.get(id(getattr(value, "optimizer", None)))
+        return decoded if order is None else regrouped(decoded, live, *order)
 
     def tensor_for(
         self, box: Box, there: object, *, like: object = None, tag: str = "$tensor"

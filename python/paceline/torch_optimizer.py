@@ -13,7 +13,8 @@ import torch
 from torch.optim import Optimizer
 
 from paceline.plan import CheckpointError, Leaf, Plan, State
-from paceline.restoring import Restoring
+from paceline.restoring import Restoring, listed
+from paceline.torch_groups import foreign_options, leave_out_state, match
 from paceline.torch_state import is_sharded, is_told_replica, parameter_names
 
 Group = dict[str, object]
@@ -68,13 +69,29 @@ def restore_optimizer(work: Restoring, key: str, optimizer: Optimizer, state: St
     entry = work.entry(key)
     if entry is None:
         return
-    saved_as = _saved_names(work, key, constants.get(key, []), live)
+    if not isinstance(entry, dict) or not {"param_groups", "scalars"} <= set(cast("Group", entry)):
+        work.pass_over(f"{key}.")
+        work.leave_out(f"{key} was saved, and was no optimizer then")
+        return
+    noted = cast("dict[str, list[object]]", entry)
+    if foreign := foreign_options(optimizer, noted["param_groups"]):
+        leave_out_state(work, key, cast("Group", entry), f"its options {listed(foreign)}")
+        work.orders[id(optimizer)] = ([None] * len(live), len(noted["param_groups"]))
+        return
+    matched = match(work, key, constants.get(key, []), live)
+    saved_as, order = matched.names, matched.order
+    if order != list(range(len(noted["param_groups"]))):
+        work.orders[id(optimizer)] = (order, len(noted["param_groups"]))
     states = cast("dict[object, dict[object, object]]", optimizer.state)
     known = {saved_as[n]: states.get(p) for p, n in names.items() if n in saved_as}
-    stands: dict[str, object] = {"param_groups": _settings(optimizer), "scalars": known}
+    settings = _settings(optimizer)
+    theirs = dict(zip(order, settings, strict=True))
+    stood = [theirs.get(j, {}) for j in range(len(noted["param_groups"]))]
+    stands: dict[str, object] = {"param_groups": stood, "scalars": known}
     stands["others"] = {what: value for what, value in states.items() if what not in names}
     rest = cast("dict[str, object]", work.decoded(key, entry, stands))
-    groups = cast("list[Group]", rest["param_groups"])
+    saved = cast("list[Group]", rest["param_groups"])
+    groups = [own if j is None else saved[j] for own, j in zip(settings, order, strict=True)]
     scalars = cast("dict[str, dict[object, object]]", rest["scalars"])
     numbers = {name: i for i, name in enumerate(name for group in live for name in group)}
     found: dict[object, object] = dict(cast("dict[object, object]", rest.get("others", {})))
@@ -90,9 +107,6 @@ def restore_optimizer(work: Restoring, key: str, optimizer: Optimizer, state: St
             inner[what] = work.tensor(f"{parent}.{what}", there, like=parameter)
         if inner:
             found[numbers[name]] = inner
-    if len(groups) != len(live):
-        work.leave_out(f"{key} was saved with {len(groups)} groups of parameters, not {len(live)}")
-        groups = _settings(optimizer)
     loaded: dict[str, object] = {
         "state": found,
         "param_groups": [
@@ -144,29 +158,6 @@ def _by_number(optimizer: Optimizer) -> dict[str, object]:
             for group in optimizer.param_groups
         ],
     }
-
-
-def _saved_names(
-    work: Restoring, key: str, saved: list[list[str]], live: list[list[str]]
-) -> dict[str, str]:
-    """For each parameter the name under which its state was saved."""
-    if saved == live:
-        return {name: name for group in live for name in group}
-    # An imported checkpoint of torch's has numbers, in the order of the parameters.
-    is_numbered = [[name.isdigit() for name in group] for group in saved]
-    if is_numbered == [[True] * len(group) for group in live]:
-        pairs = zip((n for g in live for n in g), (n for g in saved for n in g), strict=True)
-        return dict(pairs)
-    known = {name for group in saved for name in group}
-    now = [name for group in live for name in group]
-    for name in now:
-        if name not in known:
-            work.leave_out(f"{key}'s state of {name} was not saved")
-    for name in sorted(known - set(now)):
-        work.leave_out(f"{key}'s state of {name} was saved, and it has no such parameter")
-    if work.strict and known == set(now):
-        work.problems.append(f"{key} was saved for other groups of the same parameters")
-    return {name: name for name in now if name in known}
 
 
 def _load_exactly(optimizer: Optimizer, loaded: dict[str, object]) -> None:
