@@ -183,14 +183,34 @@ class NumPy:
     def restore_entry(self, work: Restoring, key: str, value: object, state: State) -> bool:
         if not isinstance(value, numpy.random.Generator):
             return False
-        saved_state = work.entry(key)
-        if saved_state is not None:
-            decoded = work.decoded(key, saved_state, value)
-            if not isinstance(decoded, dict):  # torch's Checkpointer saved it
-                return True
-            work.compare(key, lambda: value.bit_generator.state, decoded)
-            work.after.append(lambda: setattr(value.bit_generator, "state", decoded))
+        saved = work.entry(key)
+        if saved is not None:
+            self._restore_generator(work, key, saved, value, state)
         return True
+
+    def _restore_generator(
+        self,
+        work: Restoring,
+        key: str,
+        saved: object,
+        value: numpy.random.Generator,
+        state: State,
+    ) -> None:
+        written = cast("dict[str, object]", saved) if isinstance(saved, dict) else {}
+        own = value.bit_generator.state
+        name = written.get("bit_generator")
+        there = own if name == own["bit_generator"] else None
+        # paceline.torch has saved it as it saves generators within containers.
+        found = work.decoded(key, saved, value if "$numpy_generator" in written else there)
+        if isinstance(found, dict) and "bit_generator" in found:
+            work.compare(key, lambda: own, cast("object", found))
+            found = self.revive("$numpy_generator", cast("object", found), value, work)
+        if not isinstance(found, numpy.random.Generator):
+            work.leave_out(f"{key} was saved as a {type(found).__qualname__}, not as a generator")
+        elif found is not value:
+            now, was = type(found.bit_generator).__name__, type(value.bit_generator).__name__
+            work.replaced.append(f"{key} is a new generator: it was saved as {now}, not {was}")
+            work.after.append(lambda: state.__setitem__(key, found))
 
     def adapted(self, value: object, decoded: object, live: object, work: Restoring) -> object:
         return decoded

@@ -108,3 +108,56 @@ def test_numbers_and_generators_come_back(tmp_path: Path) -> None:
     assert fresh["complex"] is there[0] and numpy.array_equal(there[0], state["complex"])
     assert fresh["deep"]["generator"] is there[1]
     assert there[1].random() == state["deep"]["generator"].random()
+
+
+BITS = ("MT19937", "PCG64", "PCG64DXSM", "Philox", "SFC64")
+
+
+def generator(bits: str, seed: int) -> numpy.random.Generator:
+    made = numpy.random.Generator(getattr(numpy.random, bits)(seed))
+    made.integers(0, 9, dtype="i4")  # leaves half a word behind
+    return made
+
+
+def drawn(one: numpy.random.Generator) -> list[float]:
+    return [*one.normal(size=5).tolist(), *one.integers(0, 9, size=3, dtype="i4").tolist()]
+
+
+@pytest.mark.parametrize("bits", BITS)
+def test_every_generator_of_numpy_goes_on(tmp_path: Path, bits: str) -> None:
+    one, deep = generator(bits, 1), generator(bits, 2)
+    with pl.Checkpointer(tmp_path / "c") as ckpt:
+        for step in range(3):
+            ckpt.save(step, {"g": one, "deep": {"g": deep}})
+    wanted = drawn(one), drawn(deep)
+    own, other = generator(bits, 3), generator(bits, 4)
+    with pl.Checkpointer(tmp_path / "c") as ckpt:
+        assert ckpt.restore({"g": own, "deep": {"g": other}}) == 3
+        assert ckpt.replaced == ["deep is a new dict"]
+    assert (drawn(own), drawn(other)) == wanted
+
+
+def test_another_kind_of_generator_is_a_new_one_and_said(tmp_path: Path) -> None:
+    one = generator("Philox", 1)
+    with pl.Checkpointer(tmp_path / "c") as ckpt:
+        ckpt.save(0, {"g": one, "n": 1})
+    own = generator("MT19937", 3)
+    state: dict[str, Any] = {"g": own, "n": 1}
+    loaded = pl.load(tmp_path / "c", state)
+    assert loaded.replaced == ["g is a new generator: it was saved as Philox, not MT19937"]
+    assert state["g"] is not own and drawn(state["g"]) == drawn(one)
+    with pytest.raises(pl.CheckpointError, match="n was saved as a int, not as a generator"):
+        pl.load(tmp_path / "c", {"g": own, "n": own})
+
+
+def test_torch_and_numpy_read_each_others_generators(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    import paceline.torch as theirs
+
+    for bits in BITS:
+        one = generator(bits, 1)
+        with theirs.Checkpointer(tmp_path / bits) as ckpt:
+            ckpt.save(0, {"g": one})
+        own = generator(bits, 3)
+        pl.load(tmp_path / bits, {"g": own})
+        assert drawn(own) == drawn(one), bits
