@@ -19,6 +19,7 @@ from paceline.flight import CHECKPOINT
 from paceline.images import Images, SharedReading, UnreadableError
 from paceline.interval import terms
 from paceline.patience import STORAGE_SECONDS, read_patiently
+from paceline.peer_saves import PeerSaves
 from paceline.phases import in_phase
 from paceline.plan import CheckpointError, Framework, Place, State
 from paceline.planning import Planned
@@ -75,6 +76,7 @@ class BaseCheckpointer(ABC):
             )
         stream = self._framework.stream
         self._slots = Slots(self._link, self._place.rank, self._hello, self._directory, stream)
+        self._peers = PeerSaves(self._place.rank, self._place.world_size)
         self._overlaps = False  # training goes on while its device copies; see `fence`
         self._planned: Planned | None = None
         self._rehearsed: frozenset[str] | None = None  # the names of the tensors then
@@ -103,6 +105,7 @@ class BaseCheckpointer(ABC):
     def save(self, step: int, state: State) -> Ticket:
         """Copy the state after step `step` to memory; what goes to storage is decided elsewhere.
 
+        Every rank calls it: a step counts when all ranks have saved it.
         The state that is saved last is the newest, whatever its step: a script may count its steps
         anew, or go back to an earlier one.
         """
@@ -132,6 +135,8 @@ class BaseCheckpointer(ABC):
             self._slots.await_copied()
         self._left_out = None
         self._branches.keep(saved)
+        if told := self._peers.sentence(saved, str(self._link.opened.get("arena", ""))):
+            _say(told)
         self._before, self._last = self._last, Ticket(self, step, branch=saved.branch)
         return self._last
 
