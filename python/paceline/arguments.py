@@ -25,7 +25,7 @@ class ArgumentError(PacelineError, ValueError, TypeError):
 def refuse(where: str, name: str, value: object, wanted: str, fix: str) -> ArgumentError:
     """The error of an argument of `where`: it has to be `wanted`."""
     return ArgumentError(
-        what=f"{name}={_shown(value)} cannot be",
+        what=f"{name}={_shown(value)} is not allowed",
         where=where,
         why=f"it has to be {wanted}",
         fix=fix,

@@ -11,6 +11,7 @@ from paceline._native import BatchCut, cut_evenly
 from paceline.data_cut import CutBySpeed, Gather, SpeedCutter
 from paceline.data_order import DataError, Json, Ordered
 from paceline.fingerprint import differences
+from paceline.problem import described
 
 SCHEMA = "paceline.data/1"
 _WHERE = "ElasticLoader"
@@ -65,7 +66,7 @@ class BaseLoader(ABC):
     ) -> None:
         if not all(hasattr(data, name) for name in ("indices", "reader", "terms", "samples")):
             raise DataError(
-                what=f"a {type(data).__qualname__} has no order that a loader could follow",
+                what=f"{described(data)} has no order that a loader could follow",
                 where="ElasticLoader",
                 why="it says neither in which order nor by which seed it is read",
                 fix="ElasticLoader(ElasticDataset(dataset, shuffle=True, seed=7), …)",
@@ -83,7 +84,7 @@ class BaseLoader(ABC):
         sizes = self._ends(0)
         if sizes is not None and global_batch is not None:
             raise DataError(
-                what=f"global_batch={global_batch} cannot be",
+                what=f"global_batch={global_batch} is not allowed",
                 where="ElasticLoader",
                 why="the batch sampler of the data says how large steps are",
                 fix="leave it out",
@@ -160,8 +161,8 @@ class BaseLoader(ABC):
             where=f"{self.data.samples} samples, global_batch={self.global_batch}, "
             f"{self._cutters} {'virtual ' if self.virtual_ranks else ''}ranks",
             why=str(error),
-            fix="another global_batch, or drop_last=True; for evaluation without collectives "
-            "even_steps=False",
+            fix=f"another global_batch{'' if self._drops_last else ', or drop_last=True'}; for "
+            "evaluation without collectives even_steps=False",
         )
 
     # ---- what a training loop asks ----
@@ -433,7 +434,7 @@ def _virtual_ranks(virtual: int | None, micro_batch: int | None, world_size: int
         why = "micro_batch would cut what a virtual rank reads at once"
     if why:
         raise DataError(
-            what=f"virtual_ranks={virtual} cannot be",
+            what=f"virtual_ranks={virtual} is not allowed",
             where="ElasticLoader",
             why=why,
             fix="virtual_ranks=8 with 1, 2, 4 or 8 ranks, and no micro_batch",

@@ -6,6 +6,7 @@ from typing import Protocol, cast
 from paceline import notes
 from paceline._native import Layout, LivePlan
 from paceline.plan import CheckpointError, Framework, Leaf, Plan, State
+from paceline.problem import described
 
 _CHUNK_BYTES = 4 << 20
 _RESERVED = "__metadata__"  # safetensors'
@@ -122,7 +123,7 @@ def check_keys(state: State) -> None:
             raise CheckpointError(
                 what="the state has an entry whose name is no text",
                 where=f"the entry {key!r}",
-                why=f"tensors are named after it, and it is a {type(key).__qualname__}",
+                why=f"tensors are named after it, and it is {described(key)}",
                 fix=f"call it {str(key)!r}, or put the dict under a name: "
                 '{"all": state}',
             )

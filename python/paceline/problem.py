@@ -13,3 +13,14 @@ class PacelineError(Exception):
         self.why = why
         self.fix = fix
         super().__init__(f"{what}\n  where  {where}\n  why    {why}\n  fix    {fix}")
+
+
+def with_article(name: str) -> str:
+    """The name of a class in a sentence: `with_article("int")` is "an int"."""
+    is_spoken_vowel = name[:1].lower() in tuple("aeiou") or name == "ndarray"
+    return f"{'an' if is_spoken_vowel else 'a'} {name}"
+
+
+def described(value: object) -> str:
+    """What kind of object that is: `described(3)` is "an int"."""
+    return with_article(type(value).__qualname__)

@@ -13,6 +13,7 @@ import torch
 from torch.optim import Optimizer
 
 from paceline.plan import CheckpointError, Leaf, Plan, State
+from paceline.problem import described
 from paceline.restoring import Restoring, listed
 from paceline.torch_groups import foreign_options, leave_out_state, match
 from paceline.torch_state import is_sharded, is_told_replica, parameter_names
@@ -136,7 +137,7 @@ def _checked(key: str, name: str, inner: object) -> dict[object, object]:
     raise CheckpointError(
         what=f"{key} has state that a checkpoint cannot hold",
         where=f"the state of {name}",
-        why=f"it is a {type(inner).__qualname__}, and no dict of tensors and plain values",
+        why=f"it is {described(inner)}, and no dict of tensors and plain values",
         fix="save the optimizer by an object with state_dict and load_state_dict of your own",
     )
 

@@ -4,6 +4,7 @@ import torch
 from torch.nn.parameter import is_lazy
 
 from paceline.plan import Box, CheckpointError
+from paceline.problem import described
 from paceline.torch_state import is_sharded, local_part
 
 _NAMES: dict[torch.dtype, str] = {
@@ -88,7 +89,7 @@ def _why_not(tensor: torch.Tensor) -> tuple[str, str] | None:
         return f"it is a sparse {tensor.dtype} tensor of layout {tensor.layout}", dense
     if hasattr(type(tensor), "__tensor_flatten__"):
         parts = "save the tensors that it is made of"
-        return f"it is a {type(tensor).__qualname__}, which wraps other tensors", parts
+        return f"it is {described(tensor)}, which wraps other tensors", parts
     return None
 
 

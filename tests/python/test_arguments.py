@@ -12,7 +12,7 @@ import numpy
 import pytest
 from paceline.checkpoint_link import Link
 from paceline.interval import parse_every, terms
-from paceline.problem import PacelineError
+from paceline.problem import PacelineError, described
 from paceline.save_order import step_of
 from paceline.sources.lines import Lines
 from paceline.sources.ranges import ByteRanges
@@ -232,4 +232,9 @@ def test_names_of_data_may_be_empty_and_not_long() -> None:
 
 def test_an_error_never_shows_a_whole_tensor() -> None:
     shown = arguments.refuse("save", "step", numpy.zeros(10_000), "a number", "0").what
-    assert shown == "step=<numpy.ndarray> cannot be"
+    assert shown == "step=<numpy.ndarray> is not allowed"
+
+
+def test_kinds_have_their_article() -> None:
+    names = [described(one) for one in (1, [], numpy.zeros(1), {}, object())]
+    assert names == ["an int", "a list", "an ndarray", "a dict", "an object"]

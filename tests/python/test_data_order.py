@@ -242,6 +242,13 @@ def test_what_cannot_work_is_refused_before_training(make, word: str) -> None:
     assert all(f"\n  {part}" in text for part in ("where", "why", "fix"))
 
 
+def test_who_drops_the_last_step_is_not_told_to() -> None:
+    for drops in (False, True):
+        with pytest.raises(DataError) as caught:
+            loaders(ElasticDataset([1] * 9), 4, 3, drop_last=drops)
+        assert ("drop_last=True" in caught.value.fix) is not drops
+
+
 def refusal(old: ElasticDataset, new: ElasticDataset) -> str:
     state = ElasticLoader(old, global_batch=2).state_dict()
     with pytest.raises(DataError) as caught:

@@ -134,13 +134,13 @@ def test_a_restore_in_the_loop_forgets_what_was_read(loaders: Any) -> None:
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"epochs": 0}, "epochs=0 cannot be"),
-        ({"batch": 0}, "batch=0 cannot be"),
-        ({"lease": 0}, "lease=0 cannot be"),
-        ({"deadline": 0}, "deadline=0 cannot be"),
-        ({"name": ""}, "name='' cannot be"),
-        ({"resume": "maybe"}, "resume='maybe' cannot be"),
-        ({"bad_samples": "hide"}, "bad_samples='hide' cannot be"),
+        ({"epochs": 0}, "epochs=0 is not allowed"),
+        ({"batch": 0}, "batch=0 is not allowed"),
+        ({"lease": 0}, "lease=0 is not allowed"),
+        ({"deadline": 0}, "deadline=0 is not allowed"),
+        ({"name": ""}, "name='' is not allowed"),
+        ({"resume": "maybe"}, "resume='maybe' is not allowed"),
+        ({"bad_samples": "hide"}, "bad_samples='hide' is not allowed"),
     ],
 )
 def test_bad_arguments_are_named(options: Any, text: str) -> None:

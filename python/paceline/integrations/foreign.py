@@ -18,6 +18,7 @@ from torch.distributed.checkpoint._nested_dict import unflatten_state_dict
 
 from paceline.integrations import cover, safetensors_files
 from paceline.plan import CheckpointError
+from paceline.problem import described
 
 
 def _member(kind: object, name: str) -> object:
@@ -66,7 +67,7 @@ def read(path: str) -> dict[str, object]:
     else:
         loaded = _loaded(path, path, mmap=True)
     if not isinstance(loaded, dict):
-        raise _refused(path, f"it holds a {type(loaded).__name__} and not a dict")
+        raise _refused(path, f"it holds {described(loaded)} and not a dict")
     return {str(key): value for key, value in cast("dict[object, object]", loaded).items()}
 
 
@@ -189,7 +190,7 @@ def _described(path: str) -> metadata.Metadata:
     with _may_name(_OF_METADATA):
         found = _loaded(whole, place)
     if not isinstance(found, metadata.Metadata):
-        raise _refused(place, f"it holds a {type(found).__name__}")
+        raise _refused(place, f"it holds {described(found)}")
     return found
 
 
