@@ -28,6 +28,14 @@ def place_of(directory: str | os.PathLike[str]) -> str:
     Raises CheckpointError for a name that is neither: gs://bucket is no directory of that name.
     """
     given = arguments.path("Checkpointer", "directory", directory)
+    if given.startswith("~"):
+        raise CheckpointError(
+            what="checkpoints cannot go there",
+            where=given,
+            why="only a shell replaces ~: this would be a directory of that name in "
+            f"{os.getcwd()}",
+            fix=f"os.path.expanduser({given!r}); ./{given} for a directory of that name",
+        )
     judged = judge_place(given)
     if judged.bucket and isinstance(directory, str) and not given.startswith("s3://"):
         wanted = "s3:// with two slashes; only a pathlib.Path loses one of them"

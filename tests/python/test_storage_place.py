@@ -8,8 +8,9 @@ import threading
 from pathlib import Path
 
 import pytest
+from paceline.numpy import load
 from paceline.plan import CheckpointError
-from paceline.storage_place import make_directory
+from paceline.storage_place import make_directory, place_of
 
 from paceline import storage_place
 
@@ -22,6 +23,19 @@ def test_a_directory_is_made_for_its_user_alone(tmp_path: Path) -> None:
     make_directory(str(tmp_path / "a" / "b"))
     make_directory("s3://bucket/run")
     assert not Path("s3:").exists()
+
+
+@pytest.mark.parametrize("given", ["~/plx", "~", "~nobody/plx", Path("~/plx")])
+def test_a_home_that_no_shell_has_replaced_is_refused(
+    given: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for call in (place_of, lambda one: load(one, {})):
+        with pytest.raises(CheckpointError, match="only a shell replaces ~") as raised:
+            call(given)
+        assert f"os.path.expanduser({str(given)!r})" in raised.value.fix
+    assert list(tmp_path.iterdir()) == []
+    assert place_of("./~plx") == str(tmp_path / "~plx")
 
 
 def test_where_nothing_can_be_made_is_an_error(tmp_path: Path) -> None:
