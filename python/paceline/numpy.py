@@ -19,6 +19,7 @@ from paceline import randomness, script_names
 from paceline.checkpoint import BaseCheckpointer
 from paceline.loading import Loaded, load_with
 from paceline.plan import Box, CheckpointError, Framework, Leaf, Plan, State
+from paceline.problem import described
 from paceline.restoring import Restoring
 from paceline.script_names import *  # noqa: F403
 
@@ -87,6 +88,8 @@ class _Memory:
 class NumPy:
     """What `paceline.checkpoint` has to know about NumPy."""
 
+    is_exact = True  # arrays of the state are the model itself
+
     def tag(self, value: object) -> str | None:
         return "$tensor" if isinstance(value, numpy.ndarray) else None
 
@@ -115,7 +118,7 @@ class NumPy:
         # A mask or a unit would be lost.
         is_known = type(array) in (numpy.ndarray, numpy.memmap, numpy.matrix)
         if not name or not is_known:
-            what = f"an array of {array.dtype}" if is_known else f"a {type(array).__qualname__}"
+            what = f"an array of {array.dtype}" if is_known else described(array)
             raise CheckpointError(
                 what=f"a checkpoint cannot hold {key}",
                 where="the state",
@@ -206,7 +209,7 @@ class NumPy:
             work.compare(key, lambda: own, cast("object", found))
             found = self.revive("$numpy_generator", cast("object", found), value, work)
         if not isinstance(found, numpy.random.Generator):
-            work.leave_out(f"{key} was saved as a {type(found).__qualname__}, not as a generator")
+            work.leave_out(f"{key} was saved as {described(found)}, not as a generator")
         elif found is not value:
             now, was = type(found.bit_generator).__name__, type(value.bit_generator).__name__
             work.replaced.append(f"{key} is a new generator: it was saved as {now}, not {was}")

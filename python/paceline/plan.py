@@ -89,6 +89,10 @@ class Plan:
 class Framework(Protocol):
     """What a framework has to know about its tensors and its objects with state."""
 
+    # Whether a strict restore refuses a tensor of the state that was saved with another type or
+    # shape. Otherwise such a tensor is replaced by a new one, unless it is a module's.
+    is_exact: bool
+
     def tag(self, value: object) -> str | None:
         """`$tensor` or `$array` for what is saved as a tensor, as notes name it; else None."""
         ...

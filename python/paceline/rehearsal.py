@@ -15,9 +15,11 @@ from typing import cast
 from paceline import loading, notes
 from paceline._native import Image
 from paceline.images import Images
+from paceline.parts import Part
 from paceline.plan import Box, CheckpointError, Framework, State
 from paceline.planning import Planned
-from paceline.restoring import Part, Restoring, shortened
+from paceline.problem import described
+from paceline.restoring import Restoring, shortened
 
 Listed = list[object]
 _SIMPLE = (int, float, str, bool, bytes, complex)
@@ -83,7 +85,8 @@ class _Rehearsal(Restoring):
             return True
         if self._framework.tag(tensor) is not None:
             return super().want(key, tensor)
-        self.problems.append(f"{key} stands where a restore does not find it")
+        there = _named(tensor)
+        self.problems.append(f"{key} is a tensor, and its place in the state holds {there}")
         return False
 
     def _take(self, tensor: object) -> None:
@@ -145,4 +148,4 @@ def _is_value_of(live: object, back: object) -> bool:
 
 
 def _named(value: object) -> str:
-    return "nothing" if value is None else f"a {type(value).__qualname__}"
+    return "nothing" if value is None else described(value)

@@ -7,24 +7,15 @@ come first, and one that shares memory with another that is filled already comes
 
 from bisect import bisect_left
 from collections.abc import Callable
-from dataclasses import dataclass
-from math import prod
-from typing import Protocol, cast
+from typing import cast
 
 from paceline import notes, own_tensors, planning
 from paceline.images import Images, Memory, Region, Source
+from paceline.parts import Part, cover, ends, memory, region, within
 from paceline.plan import Box, CheckpointError, Framework, Leaf, State
+from paceline.problem import described
 
 _TOLD_MAX = 8
-
-
-@dataclass(frozen=True)
-class Part:
-    """A box of a tensor in an image."""
-
-    source: Source
-    index: int
-    box: Box
 
 
 class Restoring:
@@ -136,10 +127,10 @@ class Restoring:
             self._open_others()
             parts = sorted(self._parts_of(key), key=lambda part: part.source.rank)
             self.of_rank_0.append(key)
-        chosen = _cover(parts, wanted)
+        chosen = cover(parts, wanted)
         if chosen is None and self._open_others():
             parts = self._parts_of(key)
-            chosen = _cover(parts, wanted)
+            chosen = cover(parts, wanted)
         whole = parts[0].box.whole
         if whole != wanted.whole:
             return self.leave_out(f"{key} was saved as {list(whole)}, not {list(wanted.whole)}")
@@ -167,7 +158,8 @@ class Restoring:
             self.problems.append(f"{key} was not saved")
             return None
         why = self._why_new(key, there, box) if is_in_place else ""
-        if is_in_place and not why:
+        is_exact = self.strict and self._framework.is_exact
+        if is_in_place and (not why or (is_exact and self._differs(key, there, box))):
             self.want(key, there)
             return there
         if why and self._framework.tag(there) is not None:
@@ -209,12 +201,19 @@ class Restoring:
         """Why `there` cannot be filled where it is; empty: it can be."""
         if not self._framework.is_fillable(there):
             return "its elements cannot be written one by one"
-        own = self._framework.box(key, there)
-        if (own.dtype, own.kind, own.whole) != (box.dtype, box.kind, box.whole):
+        if self._differs(key, there, box):
+            own = self._framework.box(key, there)
             return f"it was saved as {_described(box)}, not {_described(own)}"
         if self._is_taken(there):
             return "it shared memory with a tensor of another name"
         return ""
+
+    def _differs(self, key: str, there: object, box: Box) -> bool:
+        """Whether `there` is a tensor of another type or shape than `box`."""
+        if not self._framework.is_fillable(there):
+            return False
+        own = self._framework.box(key, there)
+        return (own.dtype, own.kind, own.whole) != (box.dtype, box.kind, box.whole)
 
     def _is_taken(self, tensor: object) -> bool:
         begin, end = self._framework.extent(tensor)
@@ -266,9 +265,9 @@ class Restoring:
                 key = id(part.source)
                 _source, wholes, regions = asked.setdefault(key, (part.source, [], []))
                 if (part.box.shape, part.box.offset) == (leaf.box.shape, leaf.box.offset):
-                    wholes.append((part.index, _memory(leaf)))
+                    wholes.append((part.index, memory(leaf)))
                 else:
-                    regions.append(_region(leaf, part))
+                    regions.append(region(leaf, part))
         for source, wholes, regions in asked.values():
             source.restore(wholes, regions)
         for leaf, _parts in self._wanted:
@@ -301,6 +300,11 @@ class Restoring:
             fitting = self._framework.adapted(value, decoded, live, self)
             self.after.append(lambda: planning.load(value, fitting))
         else:
+            framework = self._framework
+            is_tensor = framework.tag(value) is not None
+            if framework.is_exact and self.strict and is_tensor and framework.tag(decoded) is None:
+                was, now = described(decoded), described(value)
+                self.problems.append(f"{key} was saved as {was}, not as {now}")
             self._tell_new(key, value, decoded)
             self.after.append(lambda: state.__setitem__(key, decoded))
 
@@ -312,7 +316,7 @@ class Restoring:
         was, now = type(value), type(decoded)
         if is_plain and was is now and value == decoded:
             return
-        more = "" if was is now else f", and was a {was.__qualname__}"
+        more = "" if was is now else f", and was {described(value)}"
         self.replaced.append(f"{key} is a new {now.__qualname__}{more}")
 
     def _live(self, key: str, value: object) -> object:
@@ -395,9 +399,9 @@ class Restoring:
         shapes = cast("dict[str, list[int]]", self.own.get("shapes", {}))
         for key, parts in self._parts.items():
             # One part of a sharded tensor does not tell how large the whole one is.
-            whole = tuple(shapes.get(key) or _ends(parts))
+            whole = tuple(shapes.get(key) or ends(parts))
             self._parts[key] = [
-                Part(part.source, part.index, _within(part.box, whole)) for part in parts
+                Part(part.source, part.index, within(part.box, whole)) for part in parts
             ]
 
 
@@ -406,62 +410,6 @@ def _is_alike(noted: tuple[str, object], kind: str, written: notes.Json) -> bool
     make = "bit_generator"  # NumPy's have arrays of other shapes under one name
     there, saved = (one if isinstance(one, dict) else {} for one in (noted[1], written))
     return noted[0] == kind and there.get(make) == saved.get(make)
-
-
-def _region(leaf: Leaf, part: Part) -> Region:
-    begin, extent = _shared(part.box, leaf.box)
-    return (
-        part.index,
-        tuple(b - o for b, o in zip(begin, part.box.offset, strict=True)),
-        extent,
-        _memory(leaf),
-        leaf.box.shape,
-        tuple(b - o for b, o in zip(begin, leaf.box.offset, strict=True)),
-    )
-
-
-def _cover(parts: list[Part], wanted: Box) -> list[Part] | None:
-    """Parts that together make up all of `wanted`, each element once; None: they do not."""
-    if len(parts[0].box.shape) != len(wanted.shape):
-        return None
-    seen: set[tuple[tuple[int, ...], tuple[int, ...]]] = set()
-    chosen: list[Part] = []
-    volume = 0
-    for part in parts:
-        box = part.box
-        if box.whole != wanted.whole:
-            return None
-        if (box.shape, box.offset) == (wanted.shape, wanted.offset):
-            return [part]
-        extent = _shared(box, wanted)[1]
-        if (box.offset, box.shape) in seen or not prod(extent):
-            continue  # replicas hold the same box; the nearest comes first
-        seen.add((box.offset, box.shape))
-        chosen.append(part)
-        volume += prod(extent)
-    return chosen if volume == prod(wanted.shape) else None
-
-
-def _shared(a: Box, b: Box) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Begin and extent of what two boxes of one tensor share."""
-    begin = tuple(max(x, y) for x, y in zip(a.offset, b.offset, strict=True))
-    ends = (
-        min(ao + az, bo + bz)
-        for ao, az, bo, bz in zip(a.offset, a.shape, b.offset, b.shape, strict=True)
-    )
-    return begin, tuple(max(0, end - at) for end, at in zip(ends, begin, strict=True))
-
-
-def _ends(parts: list[Part]) -> list[int]:
-    ends = [0] * len(parts[0].box.shape)
-    for part in parts:
-        for axis, (at, size) in enumerate(zip(part.box.offset, part.box.shape, strict=True)):
-            ends[axis] = max(ends[axis], at + size)
-    return ends
-
-
-def _within(box: Box, whole: tuple[int, ...]) -> Box:
-    return Box(box.dtype, box.shape, box.offset, whole)
 
 
 def listed(names: list[str], most: int = _TOLD_MAX) -> str:
@@ -477,14 +425,3 @@ def _described(box: Box) -> str:
 def shortened(sentences: list[str]) -> str:
     more = len(sentences) - _TOLD_MAX
     return "; ".join(sentences[:_TOLD_MAX]) + (f"; and {more} more" if more > 0 else "")
-
-
-def _memory(leaf: Leaf) -> Memory:
-    memory = cast("_Memory", leaf.memory)
-    return memory.data_ptr(), memory.nbytes
-
-
-class _Memory(Protocol):
-    @property
-    def nbytes(self) -> int: ...
-    def data_ptr(self) -> int: ...

@@ -147,6 +147,8 @@ class Torch:
     """What `paceline.checkpoint` has to know about torch. With a `reader`, tensors on its device
     are not copied to this process's memory to be saved."""
 
+    is_exact = False
+
     def __init__(self, reader: TorchDevice | None = None) -> None:
         self._reader = reader
 

@@ -146,7 +146,7 @@ def test_another_kind_of_generator_is_a_new_one_and_said(tmp_path: Path) -> None
     loaded = pl.load(tmp_path / "c", state)
     assert loaded.replaced == ["g is a new generator: it was saved as Philox, not MT19937"]
     assert state["g"] is not own and drawn(state["g"]) == drawn(one)
-    with pytest.raises(pl.CheckpointError, match="n was saved as a int, not as a generator"):
+    with pytest.raises(pl.CheckpointError, match="n was saved as an int, not as a generator"):
         pl.load(tmp_path / "c", {"g": own, "n": own})
 
 
@@ -161,3 +161,27 @@ def test_torch_and_numpy_read_each_others_generators(tmp_path: Path) -> None:
         own = generator(bits, 3)
         pl.load(tmp_path / bits, {"g": own})
         assert drawn(own) == drawn(one), bits
+
+
+def test_strict_refuses_arrays_of_another_type_or_shape(tmp_path: Path) -> None:
+    with pl.Checkpointer(tmp_path / "c") as ckpt:
+        ckpt.save(0, {"a": numpy.arange(3, dtype="f4"), "in": {"b": numpy.ones(2)}, "c": 1})
+
+    def state() -> dict[str, Any]:
+        return {"a": numpy.zeros(3), "in": {"b": numpy.zeros(5)}, "c": 0}
+
+    found = state()
+    with pytest.raises(pl.CheckpointError) as refused:
+        pl.load(tmp_path / "c", found)
+    assert "a was saved as F32, not F64" in refused.value.why
+    assert "in.b was saved as [2], not [5]" in refused.value.why
+    assert found["a"].tolist() == [0, 0, 0] and found["c"] == 0
+    other = {"a": numpy.zeros(3, "f4"), "in": None, "c": numpy.zeros(1)}
+    with pytest.raises(pl.CheckpointError, match="c was saved as an int, not as an ndarray"):
+        pl.load(tmp_path / "c", other)
+    loaded = pl.load(tmp_path / "c", found, strict=False)
+    assert found["a"].tolist() == [0, 1, 2] and found["in"]["b"].tolist() == [1, 1]
+    assert "a is a new tensor: it was saved as F32 [3], not F64 [3]" in loaded.replaced
+    empty: dict[str, Any] = {"a": None, "in": None, "c": 0}  # takes whatever was saved
+    pl.load(tmp_path / "c", empty)
+    assert empty["a"].dtype == numpy.float32

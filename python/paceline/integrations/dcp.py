@@ -35,8 +35,8 @@ from paceline.images import Images
 from paceline.integrations import storing
 from paceline.integrations.dcp_index import Index
 from paceline.loading import find
+from paceline.parts import Part
 from paceline.plan import Box, CheckpointError, Leaf, Shape
-from paceline.restoring import Part
 from paceline.storage_place import directory_of
 from paceline.torch import Torch
 from paceline.torch_types import DTYPES

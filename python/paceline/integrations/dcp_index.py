@@ -16,8 +16,8 @@ from torch.distributed.checkpoint.metadata import (
 
 from paceline import notes
 from paceline.images import Images
+from paceline.parts import Part
 from paceline.plan import Box
-from paceline.restoring import Part
 from paceline.torch_types import DTYPES
 
 
