@@ -18,6 +18,7 @@ from paceline.damage import tell_damaged
 from paceline.flight import CHECKPOINT
 from paceline.images import Images, SharedReading, UnreadableError
 from paceline.interval import terms
+from paceline.one_call import OneCall
 from paceline.patience import STORAGE_SECONDS, read_patiently
 from paceline.peer_saves import PeerSaves
 from paceline.phases import in_phase
@@ -77,6 +78,7 @@ class BaseCheckpointer(ABC):
         stream = self._framework.stream
         self._slots = Slots(self._link, self._place.rank, self._hello, self._directory, stream)
         self._peers = PeerSaves(self._place.rank, self._place.world_size)
+        self._calls = OneCall(self._directory)
         self._overlaps = False  # training goes on while its device copies; see `fence`
         self._planned: Planned | None = None
         self._rehearsed: frozenset[str] | None = None  # the names of the tensors then
@@ -111,6 +113,10 @@ class BaseCheckpointer(ABC):
         """
         step, state = step_of(step), arguments.state("Checkpointer.save", state)
         self._check_open("save")
+        with self._calls.entered("save"):
+            return self._save(step, state)
+
+    def _save(self, step: int, state: State) -> Ticket:
         for value in state.values():
             if getattr(value, "marks_checkpoints", False) is True:  # a data set that is leased
                 cast("Any", value).mark(step)
@@ -143,7 +149,8 @@ class BaseCheckpointer(ABC):
     def wait_for(self, ticket: Ticket, level: str, timeout: float | None = None) -> None:
         """See `Ticket.wait`."""
         self._check_process("wait for a save")
-        self._wait(ticket, level, timeout)
+        with self._calls.entered("wait"):
+            self._wait(ticket, level, timeout)
 
     def _wait(
         self, ticket: Ticket, level: str, timeout: float | None = None, *, closes: bool = False
@@ -176,6 +183,10 @@ class BaseCheckpointer(ABC):
         stderr says so, and `close` waits for the save before it.
         """
         self._check_process("close")
+        with self._calls.entered("close"):
+            self._close()
+
+    def _close(self) -> None:
         last, self._last = self._last, None
         left_out, self._left_out = self._left_out, None
         try:
@@ -313,6 +324,10 @@ class BaseCheckpointer(ABC):
         state = arguments.state("Checkpointer.restore", state)
         arguments.flag("Checkpointer.restore", "strict", strict)
         self._check_open("restore")
+        with self._calls.entered("restore"):
+            return self._restore(state, strict=strict)
+
+    def _restore(self, state: State, *, strict: bool) -> int:
         self._settle()
         answer = self._ask_restore()
         self.left_out, self.replaced = [], []
