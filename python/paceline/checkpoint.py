@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from dataclasses import replace
 from typing import Any, Self, cast
 
-from paceline import arguments, loading, notes, one_writer, progress, randomness
+from paceline import arguments, deleted_place, loading, notes, one_writer, progress, randomness
 from paceline._native import Image, SavedStep
 from paceline.checkpoint_link import Fields, Keeper, Link, Refused
 from paceline.damage import tell_damaged
@@ -170,6 +170,7 @@ class BaseCheckpointer(ABC):
         try:
             self._link.request(message, level, timeout)
         except Refused as refused:
+            refused.fix = deleted_place.fix_of(refused, self._directory)
             raise _error(refused, self._directory) from refused
 
     @in_phase(CHECKPOINT)
@@ -191,7 +192,8 @@ class BaseCheckpointer(ABC):
         left_out, self._left_out = self._left_out, None
         try:
             if last is not None:
-                self._wait(last, "durable", closes=True)
+                with deleted_place.told(self._directory, last.step):
+                    self._wait(last, "durable", closes=True)
             self._settle()
             self._is_stored = True
         finally:
