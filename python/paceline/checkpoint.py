@@ -19,7 +19,7 @@ from paceline.flight import CHECKPOINT
 from paceline.images import Images, SharedReading, UnreadableError
 from paceline.interval import terms
 from paceline.one_call import OneCall
-from paceline.patience import STORAGE_SECONDS, read_patiently
+from paceline.patience import read_patiently
 from paceline.peer_saves import PeerSaves
 from paceline.phases import in_phase
 from paceline.plan import CheckpointError, Framework, Place, State

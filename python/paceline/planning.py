@@ -30,7 +30,7 @@ class Planned:
         self.first, found = self._walk(state)  # the answer of the first `ask`
         self._loose = [framework.leaf(where, tensor) for where, tensor in found]
         plan.leaves.extend(self._loose)
-        _check_names(plan.leaves)
+        check_names(plan.leaves)
         frozen = {leaf.key for leaf in plan.leaves if leaf.is_frozen}
         self.layout = Layout(
             [(leaf.key, leaf.box.dtype, leaf.box.shape, leaf.box.offset) for leaf in plan.leaves],
@@ -129,7 +129,7 @@ def check_keys(state: State) -> None:
             )
 
 
-def _check_names(leaves: list[Leaf]) -> None:
+def check_names(leaves: list[Leaf]) -> None:
     """Raises CheckpointError when a file cannot hold tensors under these names."""
     seen: set[str] = set()
     for leaf in leaves:

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import numpy
 import pytest
 import torch
 from dcp_alone import ALONE
@@ -10,6 +11,7 @@ from paceline._native import Layout, StoredPlace
 from paceline.integrations import dcp as ours
 from paceline.integrations.dcp import PacelineReader, PacelineWriter
 from paceline.plan import CheckpointError
+from paceline.torch import Checkpointer, load
 from paceline.torch_types import DTYPES
 from torch.distributed import checkpoint as dcp
 from torch.distributed.checkpoint.api import CheckpointException
@@ -169,3 +171,62 @@ def test_the_native_module_checks_the_memory_that_it_is_given(saved: Path, tmp_p
     layout = Layout([("x", "F32", (12,), (0,))])
     with pytest.raises(ValueError, match="another size"):
         place.write(0, layout, [(memory.data_ptr(), 47)], b"{}")
+
+
+def kinds_of_object() -> dict[str, Any]:
+    return {
+        "complex": torch.arange(6.0).reshape(2, 3) * (1 + 2j),
+        "turned": (torch.arange(6.0).reshape(2, 3) * 1j).t(),
+        "bytes": torch.arange(4.0).to(torch.float8_e4m3fnuz),
+        "array": numpy.arange(6, dtype=">i4").reshape(2, 3),
+        "pair": (torch.ones(2, dtype=torch.bfloat16), 3, numpy.arange(3) * 1j),
+        "deep": {"pair": (1, torch.arange(3)), "n": 5},
+        "plain": (1, "two"),
+        "m": torch.ones(3),
+    }
+
+
+def is_equal(one: Any, other: Any) -> bool:
+    if isinstance(one, torch.Tensor):
+        return one.dtype == other.dtype and bits(one) == bits(other)
+    if isinstance(one, numpy.ndarray):
+        return isinstance(other, numpy.ndarray) and bool((one == other).all())
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(is_equal(one[k], other[k]) for k in one)
+    if isinstance(one, tuple):
+        return all(is_equal(a, b) for a, b in zip(one, other, strict=True))
+    return type(one) is type(other) and one == other
+
+
+def emptied(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return torch.zeros_like(value)
+    if isinstance(value, dict):
+        return {key: emptied(one) for key, one in value.items()}
+    return None
+
+
+@pytest.mark.parametrize("elements", [4 << 20, 2], ids=["at once", "in pieces"])
+def test_what_a_checkpointer_takes_the_writer_takes(
+    tmp_path: Path, elements: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ours, "_BUFFER_ELEMENTS", elements)
+    state = kinds_of_object()
+    dcp.save(state, storage_writer=PacelineWriter(tmp_path / "c", step=1), **ALONE)
+    found = emptied(state)
+    dcp.load(found, storage_reader=PacelineReader(tmp_path / "c"), **ALONE)
+    assert is_equal(state, found)
+    other = {"pair": None, "array": None}
+    load(tmp_path / "c", other, strict=False)
+    assert is_equal({key: state[key] for key in other}, other)
+
+
+@pytest.mark.usefixtures("own_keeper")
+def test_tensors_within_objects_of_a_checkpointer_are_read(tmp_path: Path) -> None:
+    """They came back as None."""
+    with Checkpointer(tmp_path / "c") as ckpt:
+        ckpt.save(0, {"x": (torch.ones(2), 3), "c": torch.ones(2) * 1j})
+    found: dict[str, Any] = {"x": None, "c": torch.zeros(2, dtype=torch.complex128)}
+    dcp.load(found, storage_reader=PacelineReader(tmp_path / "c"), **ALONE)
+    assert is_equal(found["x"], (torch.ones(2), 3))
+    assert found["c"].tolist() == [1j, 1j]

@@ -18,7 +18,12 @@ from math import prod
 from typing import Any, cast
 
 import torch
-from torch.distributed.checkpoint.metadata import Metadata, StorageMeta
+from torch.distributed.checkpoint.metadata import (
+    Metadata,
+    MetadataIndex,
+    StorageMeta,
+    TensorStorageMetadata,
+)
 from torch.distributed.checkpoint.planner import (
     LoadItemType,
     LoadPlan,
@@ -33,10 +38,11 @@ from paceline import notes, progress
 from paceline._native import judge_place
 from paceline.images import Images
 from paceline.integrations import storing
-from paceline.integrations.dcp_index import Index
+from paceline.integrations.dcp_index import Index, kind_of
 from paceline.loading import find
 from paceline.parts import Part
 from paceline.plan import Box, CheckpointError, Leaf, Shape
+from paceline.planning import check_names
 from paceline.storage_place import directory_of
 from paceline.torch import Torch
 from paceline.torch_types import DTYPES
@@ -88,16 +94,17 @@ class PacelineWriter(StorageWriter):
             if item.tensor_data is None:
                 # Not resolve_data, which pickles.
                 value = cast("Any", planner).lookup_object(item.index)
-                entries[item.index.fqn] = _encoded(item.index.fqn, value)
+                entries[item.index.fqn] = _encoded(item.index.fqn, value, leaves)
                 continue
             tensor = cast("torch.Tensor", planner.resolve_data(item))
             leaf = Torch().leaf(item.index.fqn, tensor.detach())
-            if leaf.box.kind:
-                raise _no_name_for(leaf.key, leaf.box.kind, "PacelineWriter")
             chunk = item.tensor_data.chunk
-            whole = tuple(item.tensor_data.size)
-            box = Box(leaf.box.dtype, tuple(chunk.sizes), tuple(chunk.offsets), whole)
+            parts = 1 if tensor.is_complex() else 0  # a complex number is two, of a further axis
+            shape, offset = (*chunk.sizes, *[2] * parts), (*chunk.offsets, *[0] * parts)
+            whole = (*item.tensor_data.size, *[2] * parts)
+            box = Box(leaf.box.dtype, shape, offset, whole, leaf.box.kind)
             leaves.append(dataclasses.replace(leaf, box=box))
+        check_names(leaves)
         name, rank = cast("tuple[storing.Name, int]", plan.storage_data)
         storing.write(name.place(self._directory), storing.Shard(name, rank, leaves, entries))
         return _done([WriteResult(item.index, 0, None) for item in plan.items])
@@ -127,7 +134,8 @@ class PacelineReader(StorageReader):
 
     def read_metadata(self, *args: Any, **kwargs: Any) -> Metadata:
         self._index = Index(Images.stored(find(self._path), progress.rank()))
-        return self._index.metadata()
+        self._metadata = self._index.metadata()
+        return self._metadata
 
     def set_up_storage_reader(
         self, metadata: Metadata, is_coordinator: bool, *args: Any, **kwargs: Any
@@ -144,13 +152,11 @@ class PacelineReader(StorageReader):
         for item in plan.items:
             if item.type == LoadItemType.BYTE_IO:
                 text = io.BytesIO()
-                torch.save(self._index.values[item.storage_index.fqn], text)
+                torch.save(self._index.value(item.storage_index.fqn, self._whole), text)
                 text.seek(0)
                 planner.load_bytes(item, text)
                 continue
-            kind = self._index.kinds.get(item.storage_index.fqn)
-            if kind is not None:
-                raise _no_name_for(item.storage_index.fqn, kind, str(self._path))
+            dtype = self._type(item.storage_index.fqn)
             target = planner.resolve_tensor(item).detach()
             if tuple(target.shape) != tuple(item.lengths):
                 raise CheckpointError(
@@ -161,9 +167,29 @@ class PacelineReader(StorageReader):
                     fix="load into a tensor of the shape that was saved",
                 )
             part = self._index.places[item.storage_index]
-            _read_into(target, part, tuple(item.storage_offsets))
+            _read_into(target, part, tuple(item.storage_offsets), dtype)
             planner.commit_tensor(item, target)
         return _done(None)
+
+    def _type(self, key: str) -> torch.dtype | None:
+        """Of a tensor for whose type the file has no name; None: it has one."""
+        kind = self._index.kinds.get(key)
+        if kind is not None and kind_of(kind) == torch.bool:
+            raise _no_name_for(key, kind, str(self._path))
+        return None if kind is None else kind_of(kind)
+
+    def _whole(self, key: str) -> torch.Tensor:
+        """A whole tensor that stands within an object."""
+        described = cast("TensorStorageMetadata", self._metadata.state_dict_metadata[key])
+        dtype = self._type(key)
+        whole = torch.empty(described.size, dtype=described.properties.dtype)
+        for chunk in described.chunks:
+            target = whole
+            for axis, (at, size) in enumerate(zip(chunk.offsets, chunk.sizes, strict=True)):
+                target = target.narrow(axis, at, size)
+            part = self._index.places[MetadataIndex(key, chunk.offsets)]
+            _read_into(target, part, (0,) * len(chunk.sizes), dtype)
+        return whole
 
     @classmethod
     def validate_checkpoint_id(cls, checkpoint_id: str | os.PathLike[str]) -> bool:
@@ -175,12 +201,14 @@ def _is_directory(checkpoint_id: str | os.PathLike[str]) -> bool:
     return not judged.bucket and not judged.problem
 
 
-def _read_into(target: torch.Tensor, part: Part, begin: Shape) -> None:
+def _read_into(
+    target: torch.Tensor, part: Part, begin: Shape, kind: torch.dtype | None = None
+) -> None:
     """Fill `target` from what begins there in a box, converted as `copy_` does.
 
     A tensor of the saved type that is contiguous in this process's memory is filled as it is.
     """
-    dtype = DTYPES[part.box.dtype]
+    dtype = kind or DTYPES[part.box.dtype]
     is_plain = not target.is_conj() and not target.is_neg()
     is_direct = is_plain and target.is_contiguous() and target.device.type == "cpu"
     if is_direct and target.dtype == dtype:
@@ -197,7 +225,8 @@ def _read_into(target: torch.Tensor, part: Part, begin: Shape) -> None:
 
 
 def _read(memory: torch.Tensor, part: Part, begin: Shape) -> None:
-    extent = tuple(memory.shape)
+    parts = 1 if memory.is_complex() else 0
+    extent, begin = (*memory.shape, *[2] * parts), (*begin, *[0] * parts)
     room = (memory.data_ptr(), memory.nbytes)
     part.source.restore([], [(part.index, begin, extent, room, extent, (0,) * len(extent))])
 
@@ -219,15 +248,27 @@ def _no_name_for(key: str, kind: str, where: str) -> CheckpointError:
     return CheckpointError(
         what=f"DCP cannot save or load {key} here",
         where=where,
-        why=f"it is a {kind} tensor, and the file has no name for that type: it holds real numbers"
-        " or bytes instead",
-        fix="paceline.torch.Checkpointer and load; or real numbers, by torch.view_as_real",
+        why=f"it is a {kind} tensor, a type that torch {torch.__version__} does not have",
+        fix="the version of torch that saved it",
     )
 
 
-def _encoded(key: str, value: object) -> notes.Json:
+def _encoded(key: str, value: object, leaves: list[Leaf]) -> notes.Json:
+    """An object as JSON. Tensors and arrays within it are added to `leaves`."""
+    framework = Torch()
+
+    def own(where: str, one: object) -> notes.Json | None:
+        tag = framework.tag(one)
+        if tag is not None:
+            # DCP asks for an array as an object, so its tensor has a name of its own.
+            name = where if tag == "$tensor" else f"{where}.array"
+            leaves.append(framework.leaf(name, one))
+            return {tag: name}
+        noted = framework.note(one)
+        return noted and {noted[0]: notes.encode(noted[1], where=where, own=own)}
+
     try:
-        return notes.encode(value, where=key)
+        return notes.encode(value, where=key, own=own)
     except notes.NotesError as error:
         raise CheckpointError(
             what="the state holds something that a checkpoint cannot hold",

@@ -6,10 +6,9 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-import torch
-
 from paceline import notes
 from paceline._native import Layout, StoredPlace
+from paceline.parts import memory
 from paceline.plan import CheckpointError, Leaf
 from paceline.torch import Torch
 
@@ -69,7 +68,10 @@ def write(place: StoredPlace, shard: Shard) -> None:
         "spread": True,
         "shapes": {leaf.key: leaf.box.whole for leaf in leaves if leaf.box.is_sharded},
     }
-    tensors = [_memory(leaf.memory) for leaf in leaves]
+    kinds = {leaf.key: leaf.box.kind for leaf in leaves if leaf.box.kind}
+    if kinds:
+        text["kinds"] = kinds
+    tensors = [memory(leaf) for leaf in leaves]
     try:
         place.write(shard.rank, layout, tensors, json.dumps(text).encode())
     except (OSError, RuntimeError) as error:
@@ -79,8 +81,3 @@ def write(place: StoredPlace, shard: Shard) -> None:
             why=str(error),
             fix="room and permission there; what was begun goes with the next clean-up",
         ) from error
-
-
-def _memory(memory: object) -> tuple[int, int]:
-    assert isinstance(memory, torch.Tensor)
-    return memory.data_ptr(), memory.nbytes
