@@ -36,8 +36,8 @@ class PeerSaves:
         self._later = 0  # saves since then
 
     def sentence(self, saved: SavedStep, arena: str) -> str:
-        """Of this rank's save, whose arena is at that path."""
-        if not self._others:
+        """Of this rank's save, whose arena is at that path; "" if it is not known."""
+        if not self._others or not arena:
             return ""
         if self._first is None:
             self._first = (saved.step, self._now())

@@ -72,6 +72,7 @@ def test_ranks_that_save_or_are_not_here_are_not_named(
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
     assert "rank 3 has not saved it" in told(PeerSaves(0, 4), tmp_path, range(40))[0]
     assert told(PeerSaves(0, 1), tmp_path, range(40)) == []
+    assert not any(PeerSaves(0, 4).sentence(SavedStep(4, 0, step), "") for step in range(40))
 
 
 SCRIPT = """
