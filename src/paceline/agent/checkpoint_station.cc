@@ -172,6 +172,8 @@ void CheckpointStation::On(ShardDone& done) {
       core::ShardEnded{Rank(done.task.place.rank), done.task.place.saved, done.problem, done.took});
 }
 
+void CheckpointStation::On(const ClaimGone&) { claims_->Missed(); }
+
 void CheckpointStation::On(const ImageFreed&) {
   on_disk_ = tier_.Images();
   Feed(core::ImagesChanged{});
@@ -283,7 +285,6 @@ void CheckpointStation::Do(const core::KeepImages& action) {
 
 void CheckpointStation::TellClaims(const std::string& problem) {
   if (problem.starts_with(kRefusedForGood)) claims_->Taken(problem);
-  if (problem.starts_with(kClaimIsGone)) claims_->Missed();
 }
 
 std::string CheckpointStation::WhyLost(const std::string& directory) const {
@@ -317,15 +318,15 @@ void CheckpointStation::Do(const core::WriteImage& action) {
                           .rank = place.rank,
                           .file_of = action.shard.file_of.value()},
                          claim,
-                         claims_->has_claimed()});
+                         claims_->known()});
 }
 
 void CheckpointStation::Do(const core::WriteCommit& action) {
   if (std::string why = WhyLost(action.directory); !why.empty()) {
     return Feed(core::CommitEnded{action.order.name, std::move(why), 0, false});
   }
-  worker_->Add(CommitTask{
-      action.directory, {action.order, setup_.job_id}, action.keep, claims_->has_claimed()});
+  worker_->Add(
+      CommitTask{action.directory, {action.order, setup_.job_id}, action.keep, claims_->known()});
 }
 
 void CheckpointStation::Do(const core::LookInStorage& action) {

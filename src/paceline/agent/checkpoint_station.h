@@ -131,6 +131,7 @@ class CheckpointStation {
   void OnDone(CheckpointDone done);
   void On(ShardDone& done);
   void On(const CommitDone& done);
+  void On(const ClaimGone&);
   // What a write found of claims.
   void TellClaims(const std::string& problem);
   // Why this job may write nothing to its directory; empty: it may.

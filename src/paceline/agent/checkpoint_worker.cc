@@ -44,11 +44,7 @@ Result<void> LookForClaim(ckpt::Store* store, ClaimDone* done) {
   ASSIGN_OR_RETURN(done->found, ckpt::ReadClaim(store));
   const std::string& own = done->task.job_id;
   if (done->found.has_value() && done->found->job_id == own) return {};
-  ASSIGN_OR_RETURN(const std::vector<ckpt::Listed> all, ckpt::List(store));
-  for (const ckpt::Listed& one : all) {
-    if (one.manifest.job_id == own) continue;
-    done->foreign.push_back({one.name, one.manifest.job_id});
-  }
+  ASSIGN_OR_RETURN(done->foreign, ckpt::ForeignIn(store, own));
   return {};
 }
 
@@ -76,8 +72,16 @@ Result<void> CheckpointWorker::Write(ckpt::Store* store, ShardTask* task) {
     LogWarning("local_tier_left_out",
                {{"rank", task->place.rank}, {"why", kept.failure().message}});
   }
-  RETURN_IF_ERROR(ckpt::CheckClaim(store, task->place.job_id, task->has_claimed));
+  RETURN_IF_ERROR(AskForLeave(store, task->place.job_id, task->known));
   return ckpt::WriteShard(store, task->place, image, &pacer_);
+}
+
+Result<void> CheckpointWorker::AskForLeave(
+    ckpt::Store* store, const std::string& job_id,
+    const std::optional<std::vector<ForeignCheckpoint>>& known) {
+  ASSIGN_OR_RETURN(const bool has_claim, ckpt::CheckClaim(store, job_id, known));
+  if (!has_claim && known.has_value()) sink_(ClaimGone());
+  return {};
 }
 
 // Far once is far for good: to ask again would wait for a server that has fallen silent, before the
@@ -104,7 +108,7 @@ void CheckpointWorker::Do(const CommitTask& task) {
   const Result<ckpt::Store*> store = store_.At(task.directory);
   const auto commit = [&]() -> Result<ckpt::Manifest> {
     if (!store.ok()) return store.failure();
-    RETURN_IF_ERROR(ckpt::CheckClaim(*store, task.place.job_id, task.has_claimed));
+    RETURN_IF_ERROR(AskForLeave(*store, task.place.job_id, task.known));
     return ckpt::Commit(*store, task.place);
   };
   const Result<ckpt::Manifest> whole = commit();

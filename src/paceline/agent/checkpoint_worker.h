@@ -34,13 +34,14 @@ struct ShardTask {
   std::string directory;
   ckpt::ShardPlace place;
   std::shared_ptr<const ImageClaim> claim;
-  bool has_claimed = false;  // this job's claim should stand in the directory
+  // What others had in the directory when this job claimed it; none: it has no claim there.
+  std::optional<std::vector<ForeignCheckpoint>> known = {};
 };
 struct CommitTask {
   std::string directory;
   ckpt::CommitPlace place;
   uint32_t keep = 3;
-  bool has_claimed = false;  // as above
+  std::optional<std::vector<ForeignCheckpoint>> known = {};  // as above
 };
 // What is the newest checkpoint there?
 struct LookTask {
@@ -68,6 +69,8 @@ struct UnclaimTask {
 using CheckpointTask =
     std::variant<ShardTask, CommitTask, LookTask, FetchTask, ClaimTask, UnclaimTask>;
 
+// A write found no claim of this job, which had one: it has to be claimed anew.
+struct ClaimGone {};
 // An image stands on the local disk, and goes on to storage from there; its memory is free.
 struct ImageFreed {};
 
@@ -104,7 +107,7 @@ struct ClaimDone {
   bool is_refused = false;  // of a problem: storage takes no writes, for lack of rights or room
 };
 using CheckpointDone =
-    std::variant<ShardDone, CommitDone, LookDone, FetchDone, ImageFreed, ClaimDone>;
+    std::variant<ShardDone, CommitDone, LookDone, FetchDone, ImageFreed, ClaimDone, ClaimGone>;
 
 class CheckpointWorker {
  public:
@@ -134,6 +137,8 @@ class CheckpointWorker {
   void Do(const ClaimTask& task);
   void Do(const UnclaimTask& task);
   Result<void> Write(ckpt::Store* store, ShardTask* task);
+  Result<void> AskForLeave(ckpt::Store* store, const std::string& job_id,
+                           const std::optional<std::vector<ForeignCheckpoint>>& known);
   bool IsFar(const ckpt::Store& store);
 
   const Sink sink_;

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <ctime>
@@ -111,7 +112,9 @@ void ClaimDesk::Missed() { Feed(core::ClaimMissed{}); }
 void ClaimDesk::Taken(const std::string& problem) {
   std::string_view by = problem;
   TakePrefix(&by, kRefusedForGood);
-  Feed(core::ClaimTaken{std::string(by.substr(0, by.find(')') + 1))});
+  // "job X (process 17 on h) saves to DIR", or "job X has saved to DIR".
+  const size_t end = std::min(by.find(" saves to "), by.find(" has saved to "));
+  Feed(core::ClaimTaken{std::string(by.substr(0, end))});
 }
 
 void ClaimDesk::Release() {

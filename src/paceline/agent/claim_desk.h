@@ -40,8 +40,8 @@ class ClaimDesk {
   std::string Other() const;
   // The job that has taken the directory from this one; empty: none has.
   const std::string& lost_to() const { return machine_.lost_to(); }
-  // Whether this job's claim should stand in the directory.
-  bool has_claimed() const { return machine_.has_claimed(); }
+  // What others had in the directory when this job claimed it; none: it has not.
+  std::optional<std::vector<ForeignCheckpoint>> known() const { return machine_.known(); }
   // A write to the directory found no claim there.
   void Missed();
   // A write to the directory found another job's claim there. `problem` is what the write said.

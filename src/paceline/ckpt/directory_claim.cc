@@ -1,9 +1,12 @@
 #include "paceline/ckpt/directory_claim.h"
 
+#include <algorithm>
+
 #include <type_traits>
 
 #include "paceline/base/json.h"
 #include "paceline/base/text.h"
+#include "paceline/ckpt/storage.h"
 
 namespace paceline::ckpt {
 namespace {
@@ -95,15 +98,32 @@ Result<void> RemoveClaim(Store* store, const DirectoryClaim& claim) {
   return there == claim ? store->Remove(kClaimName) : Result<void>();
 }
 
-Result<void> CheckClaim(Store* store, const std::string& job_id, bool has_claimed) {
-  ASSIGN_OR_RETURN(const std::optional<DirectoryClaim> there, ReadClaim(store));
-  if (!there.has_value() && has_claimed) {
-    return Failure{FailureKind::kBusy, Concat(kClaimIsGone, store->root(), " is claimed anew")};
+Result<std::vector<ForeignCheckpoint>> ForeignIn(Store* store, const std::string& job_id) {
+  ASSIGN_OR_RETURN(const std::vector<Listed> all, List(store));
+  std::vector<ForeignCheckpoint> foreign;
+  for (const Listed& one : all) {
+    if (one.manifest.job_id != job_id) foreign.push_back({one.name, one.manifest.job_id});
   }
-  if (!there.has_value() || there->job_id == job_id) return {};
-  return Failure{FailureKind::kFenced,
-                 Concat(kRefusedForGood, "job ", there->job_id, " (process ", there->pid, " on ",
-                        there->host, ") saves to ", store->root())};
+  return foreign;
+}
+
+Result<bool> CheckClaim(Store* store, const std::string& job_id,
+                        const std::optional<std::vector<ForeignCheckpoint>>& known) {
+  ASSIGN_OR_RETURN(const std::optional<DirectoryClaim> there, ReadClaim(store));
+  if (there.has_value()) {
+    if (there->job_id == job_id) return true;
+    return Failure{FailureKind::kFenced,
+                   Concat(kRefusedForGood, "job ", there->job_id, " (process ", there->pid, " on ",
+                          there->host, ") saves to ", store->root())};
+  }
+  if (!known.has_value()) return false;
+  ASSIGN_OR_RETURN(const std::vector<ForeignCheckpoint> foreign, ForeignIn(store, job_id));
+  for (const ForeignCheckpoint& one : foreign) {
+    if (std::find(known->begin(), known->end(), one) != known->end()) continue;
+    return Failure{FailureKind::kFenced,
+                   Concat(kRefusedForGood, "job ", one.job_id, " has saved to ", store->root())};
+  }
+  return false;
 }
 
 }  // namespace paceline::ckpt

@@ -5,6 +5,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "paceline/base/result.h"
 #include "paceline/ckpt/store/store.h"
@@ -26,8 +27,13 @@ Result<void> WriteClaim(Store* store, const std::optional<DirectoryClaim>& over,
                         const DirectoryClaim& claim);
 // If it stands there.
 Result<void> RemoveClaim(Store* store, const DirectoryClaim& claim);
-// kFenced: another job has claimed the directory; this one may write nothing there. kBusy: nobody
-// has, although this job had (`has_claimed`): that is looked into before anything is written.
-Result<void> CheckClaim(Store* store, const std::string& job_id, bool has_claimed);
+// What other jobs have there.
+Result<std::vector<ForeignCheckpoint>> ForeignIn(Store* store, const std::string& job_id);
+// Whether a job may write there; true: its own claim stands there. kFenced: another job has claimed
+// the directory. Without any claim a job that had claimed it looks at what others have there:
+// kFenced if that is more than it was then (`known`), because another job has been there since, or
+// the directory is another one.
+Result<bool> CheckClaim(Store* store, const std::string& job_id,
+                        const std::optional<std::vector<ForeignCheckpoint>>& known);
 
 }  // namespace paceline::ckpt

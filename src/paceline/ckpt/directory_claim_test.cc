@@ -62,11 +62,12 @@ TEST(DirectoryClaimTest, AFileThatIsNoClaimIsReplaced) {
 TEST(DirectoryClaimTest, AnotherJobsClaimFencesAndNoneDoesNot) {
   const TestDir dir;
   const auto store = MakePosixStore(dir.path());
-  EXPECT_TRUE(CheckClaim(store.get(), "a", false).ok());
-  EXPECT_EQ(CheckClaim(store.get(), "a", true).failure().kind, FailureKind::kBusy);
+  const std::vector<ForeignCheckpoint> nothing;
+  EXPECT_FALSE(*CheckClaim(store.get(), "a", std::nullopt));
+  EXPECT_FALSE(*CheckClaim(store.get(), "a", nothing));
   ASSERT_TRUE(WriteClaim(store.get(), std::nullopt, ClaimOf("a")).ok());
-  EXPECT_TRUE(CheckClaim(store.get(), "a", true).ok());
-  const Result<void> refused = CheckClaim(store.get(), "b", true);
+  EXPECT_TRUE(*CheckClaim(store.get(), "a", nothing));
+  const Result<bool> refused = CheckClaim(store.get(), "b", nothing);
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(
       refused.failure().message,

@@ -59,7 +59,7 @@ struct ClaimWritten {
 struct ClaimTaken {
   std::string by;
 };
-struct ClaimMissed {};    // a write found no claim there
+struct ClaimMissed {};    // a write found no claim of this job there, which had one
 struct ClaimReleased {};  // no rank saves any more, and nothing is on its way
 struct ClaimTimePassed {};
 
@@ -110,7 +110,10 @@ class ClaimMachine {
   // The job that has taken the directory from this one, for people; empty: none has. This job may
   // write nothing there any more.
   const std::string& lost_to() const { return lost_to_; }
-  bool has_claimed() const { return state_ == State::kOurs; }
+  // What others had in the directory when this job claimed it; none: it has no claim there.
+  std::optional<std::vector<ForeignCheckpoint>> known() const {
+    return state_ == State::kOurs ? std::optional(known_) : std::nullopt;
+  }
   // Why it takes long; empty: it does not.
   std::string WaitsFor() const;
 

@@ -13,10 +13,6 @@ namespace paceline {
 // reads them does not try the write again.
 inline constexpr std::string_view kRefusedForGood = "the directory is another job's now: ";
 
-// And with these if the claim that this job had put there is gone: the directory may be another
-// one by now, which is found out first.
-inline constexpr std::string_view kClaimIsGone = "this job's claim is gone: ";
-
 // A whole checkpoint of another job.
 struct ForeignCheckpoint {
   std::string name;
