@@ -81,6 +81,7 @@ class HangTest : public ::testing::Test {
       rank.rank = Rank((id - 1) * 2 + local);
       rank.has_ring = true;
       rank.phase = RankPhase::kForward;
+      rank.quiet_for = waited;
       rank.state = rank.rank == Rank(2) ? state : 'S';
       rank.watched = Duration::Milliseconds(500);
       rank.step_p99 = Duration::Milliseconds(100);

@@ -153,6 +153,15 @@ TEST(Judge, AGivenTimeReplacesThatOfTheTableWhereThereIsOne) {
   EXPECT_EQ(HangAct::kTell, Judge(facts).act);
 }
 
+// A loop over a validation set that only rank 0 runs, with a model that nobody knows.
+TEST(Judge, ARankThatGoesFromBatchToBatchIsAtWork) {
+  SceneMaker made(4);
+  made.Wait({0}, Duration::Seconds(5000));
+  made[0].quiet_for = Duration::Milliseconds(50);
+  made[0].cpu = Duration::Milliseconds(490);
+  EXPECT_EQ(HangAct::kNone, Judge(made.facts()).act);
+}
+
 TEST(Judge, WhatMovesBytesIsSlowAndNotHung) {
   SceneMaker made(4);
   made.Wait({2}, Duration::Seconds(5000));

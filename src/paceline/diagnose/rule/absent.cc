@@ -69,7 +69,7 @@ void Name(const Scene& scene, const std::set<uint32_t>& absent, Verdict* verdict
 std::optional<Verdict> JudgeAbsent(const Scene& scene) {
   const std::set<uint32_t> absent = AbsentOf(scene);
   if (absent.empty()) return std::nullopt;
-  const Duration waited = scene.LongestWait(scene.WaitersFor(absent));
+  Duration waited = scene.LongestWait(scene.WaitersFor(absent));
   // The most patient of them sets the time.
   Deadlines limits{.named = Duration(), .blocked = Duration(), .busy = Duration()};
   bool is_busy = false;
@@ -77,6 +77,9 @@ std::optional<Verdict> JudgeAbsent(const Scene& scene) {
   for (const uint32_t rank : absent) {
     const RankEvidence& evidence = scene.Find(rank)->evidence;
     const Deadlines own = DeadlinesOf(evidence);
+    // One that turns from batch to batch is at work, however long the others wait: rank 0 alone
+    // evaluates, or reads what it will write.
+    waited = std::min(waited, evidence.quiet_for);
     limits.named = std::max(limits.named, own.named);
     limits.blocked = std::max(limits.blocked, own.blocked);
     limits.busy = std::max(limits.busy, own.busy);

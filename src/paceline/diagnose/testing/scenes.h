@@ -62,6 +62,7 @@ class SceneMaker {
     const std::string world = "0 0-" + std::to_string(facts_.world_size - 1);
     All({Left(world, 187)});
     for (uint32_t rank = 0; rank < facts_.world_size; ++rank) {
+      (*this)[rank].quiet_for = age;
       if (std::find(absent.begin(), absent.end(), rank) != absent.end()) continue;
       CollectiveSeen seen = Entered(world, 188);
       seen.age = age;
