@@ -77,8 +77,8 @@ def descriptors(pid: int) -> list[str]:
     return found
 
 
-def open_files(job: Job) -> dict[str, int]:
-    """Descriptors of each process of the control plane."""
+def open_files(job: Job) -> dict[str, list[str]]:
+    """Descriptors of each process of the control plane, at the moment when it had fewest."""
     pids = {"launcher": job.card["launcher"]["pid"], "master": job.card["master"]["pid"],
             "agent": job.agent_pid("node0")}
     pids["starter"] = next(starter for starter in (
@@ -93,12 +93,12 @@ def open_files(job: Job) -> dict[str, int]:
         files = {name for name in seen["launcher"] if RANK_FILE.search(name)}
         assert len({os.path.dirname(name) for name in files}) <= 2, files
         seen["launcher"] = [name for name in seen["launcher"] if name not in files]
-        looks.append({what: len(names) for what, names in seen.items()})
+        looks.append(seen)
         time.sleep(0.05)
-    return {what: min(look[what] for look in looks) for what in pids}
+    return {what: min((look[what] for look in looks), key=len) for what in pids}
 
 
-def run_until_quiet(job: Job, restarts: int) -> dict[str, int]:
+def run_until_quiet(job: Job, restarts: int) -> dict[str, list[str]]:
     script = job.directory / f"failing{restarts}.py"
     script.write_text(FAILING.format(restarts=restarts))
     job.start(["--standalone", "--nproc-per-node", "2"], [str(script)])
@@ -113,4 +113,8 @@ def run_until_quiet(job: Job, restarts: int) -> dict[str, int]:
 def test_restarts_leave_nothing_open(tmp_path: Path) -> None:
     few = run_until_quiet(Job(tmp_path, "few", is_alone=True), 2)
     many = run_until_quiet(Job(tmp_path, "many", is_alone=True), RESTARTS)
-    assert {what: many[what] - few[what] for what in few} == dict.fromkeys(few, 0)
+    # What a restart leaves open is there forty times. Fewer are no leak: what ends by itself, such
+    # as a starter that was replaced, may still be open after the few.
+    piled_up = {what: len(many[what]) - len(few[what]) for what in few}
+    assert all(count <= 0 for count in piled_up.values()), (
+        f"{piled_up}\nafter few restarts {few}\nafter many {many}")
