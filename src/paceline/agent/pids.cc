@@ -16,16 +16,12 @@ namespace {
 
 constexpr size_t kStatBytesMax = 4096;
 
-// Fields of /proc/PID/stat after the command, which may hold spaces and brackets itself.
-// Index 0 is the state (field 3).
-struct Stat {
-  char state = 0;
-  uint64_t flags = 0;
-  uint64_t start_time_ticks = 0;
-};
+}  // namespace
 
-Stat ReadStat(pid_t pid, const std::string& proc_root) {
-  Stat stat;
+// The command may hold spaces and brackets itself; index 0 of what follows it is the state (field
+// 3).
+ProcessStat ReadStat(pid_t pid, const std::string& proc_root) {
+  ProcessStat stat;
   if (pid <= 0) return stat;
   const std::string text = ReadText(Concat(proc_root, "/", pid, "/stat"), kStatBytesMax);
   const size_t command_end = text.rfind(')');
@@ -33,22 +29,25 @@ Stat ReadStat(pid_t pid, const std::string& proc_root) {
   const std::string_view rest = std::string_view(text).substr(command_end + 2);
   const std::vector<std::string_view> fields = SplitParts(rest, " ");
   constexpr size_t kFlagsField = 9 - 3;
+  constexpr size_t kUserTimeField = 14 - 3;
+  constexpr size_t kSystemTimeField = 15 - 3;
   constexpr size_t kStartTimeField = 22 - 3;
   if (fields.size() <= kStartTimeField || fields[0].empty()) return stat;
   stat.start_time_ticks = ParseWhole<uint64_t>(fields[kStartTimeField]).value_or(0);
   stat.flags = ParseWhole<uint64_t>(fields[kFlagsField]).value_or(0);
+  for (const size_t field : {kUserTimeField, kSystemTimeField}) {
+    stat.cpu_ticks += ParseWhole<uint64_t>(fields[field]).value_or(0);
+  }
   stat.state = fields[0][0];
   return stat;
 }
-
-}  // namespace
 
 uint64_t StartTimeOf(pid_t pid, const std::string& proc_root) {
   return ReadStat(pid, proc_root).start_time_ticks;
 }
 
 bool IsAlive(const ProcessId& process, const std::string& proc_root) {
-  const Stat stat = ReadStat(process.pid, proc_root);
+  const ProcessStat stat = ReadStat(process.pid, proc_root);
   return stat.state != 0 && stat.state != 'Z' && stat.state != 'X' &&
          stat.start_time_ticks == process.start_time_ticks;
 }

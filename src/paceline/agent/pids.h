@@ -18,6 +18,15 @@ struct ProcessId {
   bool operator==(const ProcessId&) const = default;
 };
 
+// What /proc/PID/stat says of a process; state 0: it is not there.
+struct ProcessStat {
+  char state = 0;  // of the main thread: 'R', 'S', 'T', …
+  uint64_t flags = 0;
+  uint64_t cpu_ticks = 0;  // of all threads since its start, in user and in kernel mode
+  uint64_t start_time_ticks = 0;
+};
+ProcessStat ReadStat(pid_t pid, const std::string& proc_root = "/proc");
+
 // 0 when there is no such process.
 uint64_t StartTimeOf(pid_t pid, const std::string& proc_root = "/proc");
 

@@ -126,6 +126,7 @@ void RankTable::Add(const RankReport& rank, uint64_t start_time_ticks) {
   living.generation = rank.generation;
   living.rank = rank.rank;
   living.pidfd = OpenPidfd(living.process);
+  living.quiet_from_ns = MonotonicNs() + diagnose::kQuietMin.nanoseconds();
   const uint32_t local_rank = rank.local_rank;
   Living& kept = ranks_[local_rank] = std::move(living);
   if (!kept.pidfd.is_open()) {
@@ -266,19 +267,23 @@ ExitCause RankTable::JudgeOld(const SlotReading& reading) {
   return Judge(rank, reading.wait_status, reading.port_taken);
 }
 
-std::vector<RankReport> RankTable::ReadProgress() const {
+void RankTable::NoteQuiet(Living* rank, RankReport* report) const {
+  const int64_t now = MonotonicNs();
+  if (setup_.rings == nullptr || now < rank->quiet_from_ns) return;
+  const std::optional<RingPulse> pulse = setup_.rings->Pulse(report->local_rank, rank->generation);
+  if (!pulse.has_value()) return;
+  const Duration quiet = Duration::Nanoseconds(now - pulse->last_event_ns);
+  report->is_quiet = quiet >= diagnose::QuietLimit(Duration::Nanoseconds(pulse->step_p99_ns));
+  if (report->is_quiet) report->phase = pulse->phase;
+  rank->quiet_from_ns = pulse->last_event_ns + diagnose::kQuietMin.nanoseconds();
+}
+
+std::vector<RankReport> RankTable::ReadProgress() {
   std::vector<RankReport> reports;
-  for (const auto& [local_rank, rank] : ranks_) {
+  for (auto& [local_rank, rank] : ranks_) {
     const std::optional<SlotReading> reading = ReadingOf(local_rank, rank);
     if (!reading.has_value() || reading->wait_status.has_value()) continue;
-    RankReport& report = reports.emplace_back(ReportOf(*reading));
-    if (setup_.rings == nullptr) continue;
-    const std::optional<RingPulse> pulse = setup_.rings->Pulse(local_rank, rank.generation);
-    if (!pulse.has_value()) continue;
-    const Duration quiet = Duration::Nanoseconds(MonotonicNs() - pulse->last_event_ns);
-    const Duration limit = diagnose::QuietLimit(Duration::Nanoseconds(pulse->step_p99_ns));
-    report.is_quiet = quiet >= limit;
-    if (report.is_quiet) report.phase = pulse->phase;
+    NoteQuiet(&rank, &reports.emplace_back(ReportOf(*reading)));
   }
   return reports;
 }

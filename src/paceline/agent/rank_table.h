@@ -74,7 +74,7 @@ class RankTable {
   bool is_empty() const { return ranks_.empty(); }
   bool Has(const ProcessId& process) const;
   // Living ranks as the page has them now.
-  std::vector<RankReport> ReadProgress() const;
+  std::vector<RankReport> ReadProgress();
   // Those of that world.
   std::vector<WatchedRank> Watched(Generation generation) const;
   void TrimLogs() const;
@@ -85,8 +85,11 @@ class RankTable {
     Generation generation;
     Rank rank;
     Fd pidfd;
+    int64_t quiet_from_ns = 0;     // it cannot be quiet before; its ring is not read till then
     Reactor::TimerId waiting = 0;  // for the starter's word about an end
   };
+  // Looks at its ring, when it is time.
+  void NoteQuiet(Living* rank, RankReport* report) const;
   // Nobody waits for it any more.
   std::optional<Living> Drop(uint32_t local_rank);
   void OnPidfd(uint32_t local_rank);

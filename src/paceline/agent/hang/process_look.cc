@@ -18,17 +18,9 @@ namespace {
 
 constexpr size_t kTextMax = 4096;
 
-// The fields of /proc/PID/stat behind the name, which may hold anything: the state is the first.
-std::vector<std::string_view> StatFields(std::string_view stat) {
-  const size_t end = stat.rfind(')');
-  if (end == std::string_view::npos) return {};
-  return SplitParts(stat.substr(end + 1), " \n");
-}
-
-Duration Ticks(const std::vector<std::string_view>& fields, size_t index) {
-  const auto ticks = index < fields.size() ? ParseWhole<int64_t>(fields[index]) : std::nullopt;
+Duration Ticks(uint64_t ticks) {
   static const int64_t kTickNs = 1'000'000'000 / ::sysconf(_SC_CLK_TCK);
-  return Duration::Nanoseconds(ticks.value_or(0) * kTickNs);
+  return Duration::Nanoseconds(static_cast<int64_t>(ticks) * kTickNs);
 }
 
 uint64_t ValueOf(std::string_view text, std::string_view key) {
@@ -97,14 +89,9 @@ std::string CallText(const std::string& folder) {
 
 ProcessLook LookAt(const ProcessId& process, const std::string& proc_root) {
   const std::string folder = Concat(proc_root, "/", process.pid);
-  const std::string stat = ReadText(folder + "/stat", kTextMax);
-  const std::vector<std::string_view> fields = StatFields(stat);
-  constexpr size_t kUserTime = 11;  // counted from the state
-  constexpr size_t kSystemTime = 12;
-  if (fields.size() <= kSystemTime) return {};
-  ProcessLook look{.is_there = true,
-                   .state = fields[0].front(),
-                   .cpu = Ticks(fields, kUserTime) + Ticks(fields, kSystemTime)};
+  const ProcessStat stat = ReadStat(process.pid, proc_root);
+  if (stat.state == 0) return {};
+  ProcessLook look{.is_there = true, .state = stat.state, .cpu = Ticks(stat.cpu_ticks)};
   const std::string io = ReadText(folder + "/io", kTextMax);
   look.bytes = ValueOf(io, "rchar:") + ValueOf(io, "wchar:");
   if (look.state == 'S' || look.state == 'D') look.waits_in = CallText(folder);
