@@ -16,7 +16,7 @@ class PacelineError(Exception):
 
 
 def with_article(name: str) -> str:
-    """The name of a class in a sentence: `with_article("int")` is "an int"."""
+    """A class name with "a" or "an" before it: `with_article("int")` is "an int"."""
     is_spoken_vowel = name[:1].lower() in tuple("aeiou") or name == "ndarray"
     return f"{'an' if is_spoken_vowel else 'a'} {name}"
 

@@ -28,8 +28,8 @@ class Restoring:
         self.left_out: list[str] = []
         self.replaced: list[str] = []
         self.after: list[Callable[[], None]] = []
-        # By id of an optimizer whose groups are others now: the saved group of each of its groups,
-        # and how many were saved.
+        # Optimizers whose parameter groups differ from the saved ones, by id(optimizer): for each
+        # group of today the index of the saved one (None: no single one), and how many were saved.
         self.orders: dict[int, tuple[list[int | None], int]] = {}
         self._framework = framework
         self._images = images

@@ -19,7 +19,8 @@ inline constexpr Duration kLookAgainMin = Duration::Milliseconds(500);
 
 void OnEvidence(Turn& turn, const EvidenceCollected& event);
 
-// Asks, or judges the answers, when it is time. True: something was recorded.
+// Asks the nodes for evidence, or judges their answers, when either is due. True: a record was
+// written.
 bool NoteHang(Turn& turn);
 
 // When NoteHang has to be asked again without news.

@@ -39,7 +39,7 @@ class HangTest : public ::testing::Test {
       if (const auto* ask = std::get_if<CollectEvidence>(&effect)) asked_.push_back(*ask);
     }
   }
-  // Every rank tells whether it is quiet, and a second passes.
+  // Every rank tells whether it is quiet, and a tenth of a second passes.
   void Beat(bool is_quiet) {
     for (const uint32_t id : {1U, 2U}) {
       NodeReported report{.node = NodeId(id),

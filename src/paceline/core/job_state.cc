@@ -225,10 +225,10 @@ struct StateFolder {
     Apply(CheckpointFact(fact), record.at, &state.checkpoints);
   }
 
-  // It goes on as after a world that ended: the seats are as they were. A
-  // user who resumes a failed job has mended the cause, so failures are counted from zero.
   void operator()(const HangJudged&) {}
 
+  // The job goes on as after a world that ended: the seats are as they were. Whoever resumes a
+  // failed job has mended the cause, so its failures are counted from zero.
   void operator()(const JobResumed& fact) {
     if (fact.anew) {
       state.budget = BudgetState{};

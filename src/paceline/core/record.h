@@ -112,7 +112,7 @@ struct ProgressMade {
   int64_t step_count = 0;  // optimizer steps of this attempt; 0: time alone counts
   std::string evidence;    // "a rank finished a checkpoint"; empty: the step is the evidence
 };
-// The world stands still, or one of its ranks does: what was found, and whether anything is done.
+// Some rank is quiet, and its world was judged: the cause, and whether a rank is restarted for it.
 struct HangJudged {
   Generation generation;
   std::string hang;   // its class: "stopped", "mismatched call", …

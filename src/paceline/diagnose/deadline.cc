@@ -12,7 +12,7 @@ constexpr Deadlines kPatient{.named = Duration::Seconds(600)};
 
 Duration QuietLimit(Duration step_p99) { return std::max(kQuietMin, step_p99 * 3); }
 
-Duration AtOnce(const RankEvidence& rank) { return QuietLimit(rank.step_p99); }
+Duration BlockedLimit(Duration step_p99) { return std::max(Duration::Seconds(30), step_p99 * 20); }
 
 Deadlines DeadlinesOf(const RankEvidence& rank) {
   const Duration step = rank.step_p99;
@@ -23,7 +23,7 @@ Deadlines DeadlinesOf(const RankEvidence& rank) {
     case RankPhase::kOptimizer:
       if (step == Duration()) return kPatient;  // it has not made two steps
       return {.named = QuietLimit(step),
-              .blocked = std::max(Duration::Seconds(30), step * 20),
+              .blocked = BlockedLimit(step),
               .busy = std::max(Duration::Seconds(120), step * 50)};
     case RankPhase::kData:
     case RankPhase::kCheckpoint: {

@@ -17,12 +17,12 @@ struct Deadlines {
 // steps of those that wait for it. docs/failure-model.md has the table.
 Deadlines DeadlinesOf(const RankEvidence& rank);
 
-// A stopped rank, or one that made another call than its group, is named and acted on after this.
-Duration AtOnce(const RankEvidence& rank);
-
-// The least quiet that is worth a look: three times what a step takes, at least three seconds. An
-// agent tells of a rank that was quiet for so long.
+// An agent reports a rank as quiet after this: three slow steps, at least three seconds. A stopped
+// rank, or one that made another call than its group, is named and acted on after the same time.
 inline constexpr Duration kQuietMin = Duration::Seconds(3);
 Duration QuietLimit(Duration step_p99);
+// A rank that sleeps in the middle of training is acted on after this, and a collective that nobody
+// leaves is told of.
+Duration BlockedLimit(Duration step_p99);
 
 }  // namespace paceline::diagnose

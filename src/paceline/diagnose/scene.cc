@@ -104,6 +104,18 @@ Duration Scene::LongestWait(const std::set<uint32_t>& waiters) const {
   return longest;
 }
 
+Verdict TooEarly(Duration left) {
+  Verdict verdict;
+  verdict.look_again = left;
+  return verdict;
+}
+
+std::vector<Rank> RanksOf(const std::set<uint32_t>& ranks) {
+  std::vector<Rank> numbers;
+  for (const uint32_t rank : ranks) numbers.push_back(Rank(rank));
+  return numbers;
+}
+
 std::string RankText(const RankFacts& rank) {
   return Concat("rank ", rank.evidence.rank.value(), " on ", rank.node);
 }

@@ -31,6 +31,10 @@ struct Rule {
   std::optional<Verdict> (*judge)(const Scene& scene);
 };
 
+// Nothing is said yet: look again after that time.
+Verdict TooEarly(Duration left);
+std::vector<Rank> RanksOf(const std::set<uint32_t>& ranks);
+
 // "rank 2 on node0", "ranks 0, 1 and 3", "ranks 0–7 and 9".
 std::string RankText(const RankFacts& rank);
 std::string RanksText(const std::set<uint32_t>& ranks);

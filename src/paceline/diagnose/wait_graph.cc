@@ -50,8 +50,8 @@ std::vector<Group> GroupsOf(const Facts& facts) {
   return list;
 }
 
-// How far each known member has come: it has entered every collective up to that one. Those who
-// lag most come first.
+// Each known member with the highest collective that it has reached: it has begun that one and
+// completed the one before. Sorted: the member that lags most comes first.
 std::vector<std::pair<uint64_t, uint32_t>> LevelsOf(const Group& group,
                                                     const std::set<uint32_t>& known) {
   std::vector<std::pair<uint64_t, uint32_t>> levels;

@@ -35,8 +35,8 @@ inline constexpr uint32_t kRingNoName = 0;
 inline constexpr uint32_t kRingPhaseWords = 16;
 inline constexpr uint32_t kStepTimeBuckets = 64;
 
-// What a rank does. kUnknown lies between the end of an optimizer's step and the next phase that
-// shows itself: metrics, sampling, an upload.
+// What a rank does. kUnknown begins when an optimizer's step ends, and lasts until another phase is
+// seen: the script may compute metrics, sample or upload meanwhile.
 enum class RankPhase : uint32_t {
   kStart = 0,  // from the script's first line to its first step
   kData = 1,
@@ -121,7 +121,7 @@ uint32_t StepTimeBucket(int64_t nanoseconds);
 // The upper end of the bucket in which the 99th of 100 step times lies; 0 when none was counted.
 int64_t StepTimeP99(std::span<const uint32_t, kStepTimeBuckets> counts);
 
-// What the header says now, for whoever looks often.
+// The words of the header at one moment. An agent reads them alone to see whether a rank is quiet.
 struct RingPulse {
   uint64_t generation = 0;
   int64_t rank = -1;

@@ -55,7 +55,7 @@ void Name(const Scene& scene, const std::set<uint32_t>& absent, Verdict* verdict
     verdict->sentence =
         Concat(Capitalized(RanksText(absent)), " wait in ", shared, ". No rank is to blame.");
   } else {
-    for (const uint32_t rank : absent) verdict->culprits.push_back(Rank(rank));
+    verdict->culprits = RanksOf(absent);
     verdict->sentence = is_one ? Concat(Capitalized(RankText(first)), " ", DoingText(first), ".")
                                : Concat(Capitalized(RanksText(absent)), " do not go on.");
   }
@@ -87,10 +87,7 @@ std::optional<Verdict> JudgeAbsent(const Scene& scene) {
     moves = moves || evidence.moved;
   }
   Verdict verdict;
-  if (waited < limits.named) {
-    verdict.look_again = limits.named - waited;
-    return verdict;
-  }
+  if (waited < limits.named) return TooEarly(limits.named - waited);
   Name(scene, absent, &verdict);
   verdict.act = HangAct::kTell;
   Duration limit = is_busy ? limits.busy : limits.blocked;

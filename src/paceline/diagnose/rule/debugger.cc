@@ -11,16 +11,13 @@ std::optional<Verdict> JudgeDebugger(const Scene& scene) {
     if (rank.evidence.state == 't') held.insert(rank.evidence.rank.value());
   }
   if (held.empty()) return std::nullopt;
-  Verdict verdict{.hang = HangClass::kDebugger,
-                  .act = HangAct::kTell,
-                  .culprits = {},
-                  .sentence = "",
-                  .lines = {},
-                  .headline = "",
-                  .fingerprint = "debugger",
-                  .look_again = Duration::Seconds(30)};
+  Verdict verdict;
+  verdict.hang = HangClass::kDebugger;
+  verdict.act = HangAct::kTell;
+  verdict.culprits = RanksOf(held);
+  verdict.fingerprint = "debugger";
+  verdict.look_again = Duration::Seconds(30);
   std::string where;
-  for (const uint32_t rank : held) verdict.culprits.push_back(Rank(rank));
   if (held.size() == 1) where = WhereText(scene.Find(*held.begin())->evidence);
   verdict.sentence = Concat(Capitalized(RanksText(held)), held.size() == 1 ? " is" : " are",
                             " held by a debugger", where, ". Nothing is done about it.");

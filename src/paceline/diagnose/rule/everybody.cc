@@ -11,8 +11,6 @@ namespace paceline::diagnose {
 namespace {
 
 constexpr Duration kToldAfter = Duration::Seconds(600);
-constexpr Duration kLinkToldMin = Duration::Seconds(30);
-constexpr int kLinkToldSteps = 20;
 
 // Ranks that stand in a collective to which all of its group have come.
 std::set<uint32_t> Together(const Scene& scene) {
@@ -35,14 +33,10 @@ std::optional<Verdict> JudgeEverybody(const Scene& scene) {
     quiet = std::max(quiet, rank.evidence.quiet_for);
   }
   const bool is_link = !together.empty();
-  const Duration limit =
-      is_link && step > Duration() ? std::max(kLinkToldMin, step * kLinkToldSteps) : kToldAfter;
+  const Duration limit = is_link && step > Duration() ? BlockedLimit(step) : kToldAfter;
   const Duration waited = is_link ? scene.LongestWait(together) : quiet;
   Verdict verdict;
-  if (waited < limit) {
-    verdict.look_again = limit - waited;
-    return verdict;
-  }
+  if (waited < limit) return TooEarly(limit - waited);
   verdict.hang = HangClass::kEverybody;
   verdict.act = HangAct::kTell;
   verdict.look_again = Duration::Seconds(60);

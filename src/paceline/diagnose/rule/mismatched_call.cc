@@ -99,14 +99,11 @@ Verdict VerdictOn(const Scene& scene, const std::vector<Call>& calls,
   }
   const RankFacts& first = *scene.Find(*culprits.begin());
   const CollectiveSeen& call = *others.front().seen;
-  const Duration limit = AtOnce(first.evidence);
-  if (waited < limit) {
-    verdict.look_again = limit - waited;
-    return verdict;
-  }
+  const Duration limit = QuietLimit(first.evidence.step_p99);
+  if (waited < limit) return TooEarly(limit - waited);
   verdict.hang = HangClass::kMismatch;
   verdict.act = HangAct::kRestart;
-  for (const uint32_t rank : culprits) verdict.culprits.push_back(Rank(rank));
+  verdict.culprits = RanksOf(culprits);
   verdict.sentence =
       Concat(Capitalized(RanksText(culprits)), " made another call than ", RanksText(rest), ": ",
              CallText(call), ", not ", CallText(*most), ". It was call ", call.sequence, " of ",

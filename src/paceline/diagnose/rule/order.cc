@@ -20,18 +20,15 @@ std::optional<Verdict> JudgeOrder(const Scene& scene) {
   }
   const Duration waited = scene.LongestWait(circle);
   const RankFacts* facts = scene.Find(first);
-  const Duration limit = facts == nullptr ? kQuietMin : AtOnce(facts->evidence);
+  const Duration limit = facts == nullptr ? kQuietMin : QuietLimit(facts->evidence.step_p99);
   Verdict verdict;
-  if (waited < limit) {
-    verdict.look_again = limit - waited;
-    return verdict;
-  }
+  if (waited < limit) return TooEarly(limit - waited);
   const CollectiveSeen& here = *scene.graph.waits_in.at(first);
   const CollectiveSeen& there = *scene.graph.waits_in.at(other);
   const uint32_t size = scene.facts.world_size;
   verdict.hang = HangClass::kOrder;
   verdict.act = HangAct::kRestart;
-  for (const uint32_t rank : circle) verdict.culprits.push_back(Rank(rank));
+  verdict.culprits = RanksOf(circle);
   verdict.sentence =
       Concat(Capitalized(RanksText(circle)), " wait for each other: rank ", first, " in ",
              CollectiveText(here, size), ", rank ", other, " in ", CollectiveText(there, size),

@@ -36,17 +36,14 @@ std::optional<Verdict> JudgeStopped(const Scene& scene) {
   const RankFacts& first = *scene.Find(*stopped.begin());
   const std::set<uint32_t> waiters = scene.WaitersFor(stopped);
   const Duration waited = waiters.empty() ? first.evidence.quiet_for : scene.LongestWait(waiters);
-  const Duration limit = AtOnce(first.evidence);
+  const Duration limit = QuietLimit(first.evidence.step_p99);
   Verdict verdict;
-  if (waited < limit) {
-    verdict.look_again = limit - waited;
-    return verdict;
-  }
+  if (waited < limit) return TooEarly(limit - waited);
   const bool is_one = stopped.size() == 1;
   const std::string how = Concat("stopped", SignalText(first.evidence.stopped_by));
   verdict.hang = HangClass::kStopped;
   verdict.act = is_one && !waiters.empty() ? HangAct::kRestart : HangAct::kTell;
-  for (const uint32_t rank : stopped) verdict.culprits.push_back(Rank(rank));
+  verdict.culprits = RanksOf(stopped);
   verdict.sentence =
       is_one ? Concat(Capitalized(RankText(first)), " was ", how, WhereText(first.evidence), ".")
              : Concat(Capitalized(RanksText(stopped)), " were ", how, ".");
