@@ -22,7 +22,7 @@ PYTEST_JOBS ?= $(shell expr 2 \* $$(nproc))
 # objects of the wheel, and in `test-all` under sanitizers; cmake/layer.cmake says why.
 PART ?= all
 TARGETS_test := light_tests
-TARGETS_test-all := all headers_alone
+TARGETS_test-all := all headers_alone benches
 TARGETS_all := all headers_alone
 CTEST_test := -LE "long|heavy"
 CTEST_test-all := -L "long|heavy"

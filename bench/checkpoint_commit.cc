@@ -145,8 +145,8 @@ class Savers {
     if (order.durable.has_value()) durable_[number] = order.durable->step;
     // As a rank that saves every step: the one that is asked for comes at once.
     if (order.hold.has_value() && !report.images.empty() &&
-        report.images[0].saved.step < *order.hold) {
-      held_ = *order.hold;
+        report.images[0].saved.step < order.hold->step) {
+      held_ = order.hold->step;
       Describe(number, held_);
       fleet_->Tell(number, report);
     }

@@ -134,7 +134,8 @@ void ImageRound(const State& state, const Arena& arena, const std::string& disk_
   Measure("restore", round, state.bytes, [&] {
     std::vector<Target> targets;
     for (size_t i = 0; i < state.count; ++i) {
-      targets.push_back({state.layout.boxes[i], state.back.get() + i * state.each});
+      targets.push_back(
+          {.box = state.layout.boxes[i], .data = {state.back.get() + i * state.each, state.each}});
     }
     MemorySource source(held);
     CHECK(Restore(&source, hashes, std::move(targets)).ok(), "nothing was lost");

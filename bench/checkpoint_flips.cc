@@ -16,6 +16,7 @@
 #include <cstdlib>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -51,7 +52,8 @@ std::optional<Saved> Restored(ChunkSource* file, std::span<const uint64_t> file_
   std::vector<Target> targets;
   for (const TensorBox& box : head->boxes) saved.tensors.emplace_back(box.bytes, '\0');
   for (size_t i = 0; i < head->boxes.size(); ++i) {
-    targets.push_back({head->boxes[i], saved.tensors[i].data()});
+    targets.push_back(
+        {.box = head->boxes[i], .data = std::as_writable_bytes(std::span(saved.tensors[i]))});
   }
   if (!Restore(file, file_hashes, std::move(targets)).ok()) return std::nullopt;
   Result<std::string> text = ReadAll(notes, notes_hashes, 1 << 20);
