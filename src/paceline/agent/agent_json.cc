@@ -32,6 +32,12 @@ bool HasLeft(const AgentFiles& files, pid_t pid) {
          JsonBool(text, "has_left", false);
 }
 
+int ExitCodeOf(const wire::Refusal& refusal) {
+  constexpr int kNotAuthorised = 4;
+  constexpr int kFenced = 92;
+  return refusal.code == "PL-E110" ? kFenced : kNotAuthorised;
+}
+
 void SaveProblem(const AgentFiles& files, const wire::Refusal& refusal) {
   const nlohmann::json problem = {{"schema", "paceline.error/1"}, {"code", refusal.code},
                                   {"message", refusal.what},      {"cause", refusal.why},

@@ -24,6 +24,8 @@ void SaveAgentJson(const AgentSetup& setup, Generation generation, uint32_t rest
 // Whether the agent that was `pid` left as it was told.
 bool HasLeft(const AgentFiles& files, pid_t pid);
 
+// Of an agent that was refused for good.
+int ExitCodeOf(const wire::Refusal& refusal);
 // problem.json: why the master would not have this agent.
 void SaveProblem(const AgentFiles& files, const wire::Refusal& refusal);
 // What kept an agent before this one from its work is over.

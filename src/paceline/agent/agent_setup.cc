@@ -181,6 +181,7 @@ absl::StatusOr<AgentSetup> PrepareAgent(const AgentOptions& options) {
   NodeReport& identity = setup.identity;
   identity.name = options.node;
   identity.boot_id = BootId();
+  identity.incarnation = options.incarnation;
   identity.agent_incarnation = setup.incarnation;
   identity.agent_pid = ::getpid();
   identity.address = setup.spec.launch.local_addr.empty() ? AddressTowards(setup.master_address)

@@ -261,8 +261,7 @@ void AgentLoop::OnRefusal(const wire::Refusal& refusal) {
   LogError("refused", {{"code", refusal.code}, {"what", refusal.what}, {"why", refusal.why}});
   if (refusal.retry) return;  // the stream comes back by itself
   SaveProblem(setup_.files, refusal);
-  constexpr int kNotAuthorised = 4;
-  Feed(core::MasterRefused{refusal.what, kNotAuthorised});
+  Feed(core::MasterRefused{refusal.what, ExitCodeOf(refusal)});
 }
 
 void AgentLoop::Register() {

@@ -13,9 +13,10 @@
 namespace paceline::agent {
 
 struct AgentOptions {
-  std::string run_dir;      // absolute; holds spec.json, job.json and token
-  std::string node;         // unique in the job
-  std::string runtime_dir;  // starters live here
+  std::string run_dir;       // absolute; holds spec.json, job.json and token
+  std::string node;          // unique in the job
+  std::string runtime_dir;   // starters live here
+  uint32_t incarnation = 0;  // of the node
 };
 
 // Blocks until the machine says that the agent shall exit; returns its exit code. An error status

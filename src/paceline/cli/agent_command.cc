@@ -6,6 +6,7 @@
 #include "paceline/agent/event_loop.h"
 #include "paceline/base/file_text.h"
 #include "paceline/cli/command.h"
+#include "paceline/cli/value.h"
 
 namespace paceline::cli {
 
@@ -19,6 +20,10 @@ FlagTable AgentFlags() {
        .spellings = {"--node"},
        .metavar = "NAME",
        .help = "the node's name, unique in the job"},
+      {.dest = "incarnation",
+       .spellings = {"--incarnation"},
+       .metavar = "N",
+       .help = "which of the nodes that had this name, one after the other"},
       {.dest = "runtime_dir",
        .spellings = {"--runtime-dir"},
        .metavar = "DIR",
@@ -32,7 +37,11 @@ int RunAgentCommand(Invocation& invocation) {
     const Given* given = invocation.line.Find(dest);
     return given == nullptr ? std::string() : given->value;
   };
-  const agent::AgentOptions options{text("run_dir"), text("node"), text("runtime_dir")};
+  const agent::AgentOptions options{
+      .run_dir = text("run_dir"),
+      .node = text("node"),
+      .runtime_dir = text("runtime_dir"),
+      .incarnation = static_cast<uint32_t>(ParseInteger(text("incarnation")).value_or(0))};
   for (const std::string& value : {options.run_dir, options.node, options.runtime_dir}) {
     if (!value.empty()) continue;
     return invocation.out.Fail({.code = "PL-E002",

@@ -217,6 +217,10 @@ constexpr ErrorCode kCodes[] = {
      "Over TLS a host's certificate lists the nodes that its agents may register. A certificate "
      "that was copied from another host, or a run directory whose nodes were renamed, does not "
      "fit. Start the host again with the join string."},
+    {"PL-E110", "a node is not wished for", kExitFenced,
+     "Where a platform starts the nodes, the master names them. A node that was given up is "
+     "replaced by its next incarnation, and the old one is refused when it comes back, as after a "
+     "network that was cut. The platform removes it; nothing of the job is lost."},
 
     {"PL-W001", "open files are limited", kExitFindings,
      "Each rank needs some dozens of descriptors, the master one per agent. `ulimit -n 65536`."},

@@ -15,6 +15,7 @@ enum ExitCode : int {
   kExitFindings = 5,                      // done, and something was found (doctor)
   kExitStoppedSaved = 10,                 // stopped on a scheduler's notice, state saved: requeue
   kExitNotStored = core::kExitNotStored,  // all done, but the last saved step is in memory only
+  kExitFenced = 92,                       // another incarnation of this node took its place
   kExitDoNotRequeue = 93,
   kExitWaitTimedOut = 124,
   kExitInterrupted = 130,  // 128 + SIGINT

@@ -44,7 +44,6 @@ bool WasKilled(int status) { return WIFSIGNALED(status) && WTERMSIG(status) == S
 core::KeeperPlan PlanOf(const LauncherOptions& options) {
   return {.has_master = options.card.has_master,
           .nodes = options.card.nodes,
-          .replace_nodes = options.spec.replace_nodes,
           .is_whole_job = options.is_whole_job,
           .timers = options.spec.timers};
 }
@@ -227,7 +226,7 @@ void Launcher::Do(const core::StartAgent& action) {
   const auto ended = [this, node](int status) { OnAgentEnded(node, status); };
   Kept& slot = agents_[node];
   if (!Adopt(&slot, FindAgent(options_.platform.run_dir, node), ended)) {
-    auto started = options_.platform.StartAgent(node);
+    auto started = options_.platform.StartAgent(node, options_.incarnation + action.incarnation);
     if (!started.ok()) {
       Do(core::GiveUp{kExitTrainingFailed, std::string(started.status().message())});
       return;
@@ -339,10 +338,21 @@ void Launcher::OnSupervisor(wire::SupervisorEvent event) {
   if (std::holds_alternative<wire::SupervisorOpened>(event)) {
     TellServing();
     TellDeadNodes();
-  } else if (const auto* launch = std::get_if<wire::LaunchOrder>(&event)) {
-    Feed(core::NodeWanted{launch->name});
+  } else if (const auto* wish = std::get_if<Wish>(&event)) {
+    OnWish(*wish);
   } else if (const auto* ended = std::get_if<wire::JobEnded>(&event)) {
     OnJobEnded(ended->exit_code, ended->reason);
+  }
+}
+
+void Launcher::OnWish(const Wish& wish) {
+  // Any other node is its host's own, and a platform of nodes starts them itself.
+  if (wish.intent != Wish::Intent::kRun || !options_.is_whole_job) return;
+  for (const std::string& node : options_.card.nodes) {
+    const std::optional<uint32_t> index = IndexOfNode(node);
+    if (!index.has_value() || wish.absent.contains(*index)) continue;
+    const uint32_t incarnation = wish.IncarnationOf(*index);
+    if (incarnation > 0) Feed(core::NodeWanted{node, incarnation});
   }
 }
 

@@ -32,6 +32,7 @@ struct LauncherOptions {
   bool insecure = false;
   bool resumes = false;      // the first master that is started hears that a user did it
   bool is_whole_job = true;  // no other host takes part
+  uint32_t incarnation = 0;  // of this host's node, where a platform placed it
   std::vector<int> stop_signals;
   wire::Credentials credentials;
   std::vector<std::string> relays;  // on the way to a master that runs elsewhere
@@ -84,6 +85,7 @@ class Launcher {
   void OnAgentEnded(const std::string& node, int status);
 
   void OnSupervisor(wire::SupervisorEvent event);
+  void OnWish(const Wish& wish);
   void TellServing();
   void TellDeadNodes();
   void OnSignal();

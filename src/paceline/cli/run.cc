@@ -83,6 +83,7 @@ LauncherOptions LauncherFor(const PreparedRun& run, const RunRequest& request,
   options.insecure = request.insecure;
   options.resumes = run.is_resumed;
   options.is_whole_job = run.is_whole_job;
+  options.incarnation = request.incarnation;
   options.stop_signals = request.stop_signals;
   options.credentials = run.credentials;
   options.relays = run.launch.relays;

@@ -18,6 +18,7 @@
 #include "paceline/base/text.h"
 #include "paceline/cli/interpreter.h"
 #include "paceline/cli/own_address.h"
+#include "paceline/cli/placed_credentials.h"
 #include "paceline/cli/text.h"
 #include "paceline/cli/wait_teller.h"
 #include "paceline/model/job_file_limit.h"
@@ -67,7 +68,7 @@ class Preparation {
     if (request_.resume) {
       problem = Resume();
     } else {
-      problem = CheckInterpreter(run_.launch.python, input_.facts);
+      if (request_.local_nodes > 0) problem = CheckInterpreter(run_.launch.python, input_.facts);
       if (!problem) problem = ChooseRole();
       if (!problem) problem = ChooseRelay();
       if (!problem) problem = is_master_ ? Found() : Join();
@@ -77,8 +78,19 @@ class Preparation {
   }
 
  private:
+  // Where a platform starts the nodes: it says where the master is, and that host holds no other.
+  Check TakePlace() {
+    run_.is_whole_job = false;
+    is_master_ = request_.local_nodes == 0;
+    const Endpoint& endpoint = *request_.endpoint;
+    run_.listen = Concat("0.0.0.0:", endpoint.port);
+    address_ = is_master_ ? Concat("127.0.0.1:", endpoint.port) : ToText(endpoint);
+    return std::nullopt;
+  }
+
   // Who runs the master.
   Check ChooseRole() {
+    if (!request_.credentials.empty()) return TakePlace();
     if (!request_.endpoint.has_value()) {
       is_master_ = true;
       run_.is_whole_job = true;
@@ -155,7 +167,11 @@ class Preparation {
   Check Found() {
     run_.spec.job_id = NewJobId();
     std::string token = wire::MakeToken();
-    if (!request_.token_file.empty()) {
+    if (!request_.credentials.empty()) {
+      auto given = ReadCredential(request_.credentials, "token");
+      if (!given.ok()) return given.problem();
+      token = *given;
+    } else if (!request_.token_file.empty()) {
       auto given = ReadTokenFile();
       if (!given.ok()) return given.problem();
       token = *given;
@@ -164,7 +180,7 @@ class Preparation {
     NameNodes();
     run_.card.has_master = true;
     run_.credentials.token = token;
-    if (request_.tls) {
+    if (request_.tls || !request_.credentials.empty()) {
       if (Check problem = MakeTls(token)) return problem;
     }
     return WriteFiles();
@@ -225,6 +241,7 @@ class Preparation {
   }
 
   Result<wire::JoinString> JoinStringToUse() {
+    if (!request_.credentials.empty()) return PlacedJoin(request_.credentials, address_);
     if (!request_.join.empty()) {
       std::string text = request_.join;
       if (text.find('/') != std::string::npos && !text.starts_with("paceline-join:")) {
@@ -402,11 +419,14 @@ class Preparation {
 
   Check MakeTls(const std::string& token) {
     const std::string tls_dir = run_.dir.path + "/tls";
-    absl::StatusOr<wire::ServerCredentials> server =
-        wire::MakeServerCredentials(run_.spec.job_id, token);
+    const absl::StatusOr<wire::ServerCredentials> server =
+        request_.credentials.empty() ? wire::MakeServerCredentials(run_.spec.job_id, token)
+                                     : PlacedServer(request_.credentials, token);
     if (!server.ok()) return Failed("PL-E105", "the job's CA cannot be made", server.status());
+    const std::vector<std::string> names =
+        run_.card.nodes.empty() ? std::vector<std::string>{"launcher"} : run_.card.nodes;
     absl::StatusOr<wire::Credentials> client =
-        wire::MakeClientCredentials(*server, run_.card.nodes, !run_.card.relay.empty());
+        wire::MakeClientCredentials(*server, names, !run_.card.relay.empty());
     if (!client.ok()) return Failed("PL-E105", "no certificate can be made", client.status());
     const absl::StatusOr<std::string> print = wire::CaFingerprint(server->ca_pem);
     if (!print.ok()) return Failed("PL-E105", "the CA has no fingerprint", print.status());
@@ -415,7 +435,7 @@ class Preparation {
       if (!saved.ok()) return Failed("PL-E021", "the run directory cannot be used", saved);
     }
     run_.credentials = *std::move(client);
-    run_.join_string = wire::FormatJoinString({address_, *print, token});
+    if (request_.tls) run_.join_string = wire::FormatJoinString({address_, *print, token});
     return std::nullopt;
   }
 

@@ -74,7 +74,8 @@ class RequestMaker {
 
   Check TakeEntry() {
     if (line_.positionals.empty()) {
-      if (request_.resume) return std::nullopt;  // the run directory knows it
+      // The run directory knows it, or no rank runs here.
+      if (request_.resume || settings_.Integer("job.local_nodes") == 0) return std::nullopt;
       return Problem{.code = "PL-E007",
                      .what = "no script was given",
                      .where = "the command line",
@@ -126,7 +127,12 @@ class RequestMaker {
   Check TakeShape() {
     JobSpec& spec = request_.spec;
     request_.local_nodes = static_cast<uint32_t>(settings_.Integer("job.local_nodes"));
-    spec.nodes_min = spec.nodes_max = request_.local_nodes;
+    request_.credentials = line_.Has("credentials") ? line_.Find("credentials")->value : "";
+    if (request_.local_nodes == 0 && request_.credentials.empty()) {
+      return Bad("job.local_nodes", "at least 1; 0 needs --credentials, which a platform gives");
+    }
+    spec.is_placed = !request_.credentials.empty();
+    spec.nodes_min = spec.nodes_max = std::max(1u, request_.local_nodes);
     if (!settings_.IsDefault("job.nnodes") || settings_.IsDefault("job.local_nodes")) {
       const std::vector<std::string> parts = Split(settings_.Text("job.nnodes"), ':');
       const auto low = ParseInteger(parts.front());
@@ -192,9 +198,15 @@ class RequestMaker {
     request_.token_file = settings_.Text("network.token_file");
     request_.launch.local_addr = settings_.Text("network.local_addr");
     if (const Given* join = line_.Find("join")) request_.join = join->value;
+    if (const Given* given = line_.Find("incarnation")) {
+      request_.incarnation = static_cast<uint32_t>(ParseInteger(given->value).value_or(0));
+    }
     request_.node_name = settings_.Text("network.node_name");
     if (!request_.node_name.empty() && !IsName(request_.node_name)) {
       return Bad("network.node_name", "1 to 128 of A-Z a-z 0-9 . _ -, no leading dot");
+    }
+    if (!request_.credentials.empty()) {
+      if (Check problem = CheckPlaced()) return problem;
     }
     if (request_.tls && request_.insecure) {
       return Conflict("--tls and --insecure exclude each other",
@@ -213,6 +225,22 @@ class RequestMaker {
       request_.launch.relays.push_back(ToText(*relay));
     }
     return TakeRendezvousSettings();
+  }
+
+  // A platform says where the master is and who this node is.
+  Check CheckPlaced() const {
+    if (!request_.join.empty() || !request_.token_file.empty() || request_.tls) {
+      return Conflict("--credentials stands for --join, --token-file and --tls",
+                      "a job has one proof of identity", "leave the others away");
+    }
+    if (!settings_.IsSet("network.rdzv_endpoint")) {
+      return Conflict("--credentials needs --rdzv-endpoint", "it says where the master is",
+                      "--rdzv-endpoint HOST:PORT");
+    }
+    if (request_.local_nodes == 1 && !request_.node_name.empty()) return std::nullopt;
+    if (request_.local_nodes == 0) return std::nullopt;
+    return Conflict("--credentials needs --node-name", "a platform gives each node its name",
+                    "--node-name node0");
   }
 
   Check TakeRendezvousSettings() {

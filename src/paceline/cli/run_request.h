@@ -38,6 +38,8 @@ struct RunRequest {
   bool insecure = false;
   std::string join;
   std::string token_file;
+  std::string credentials;       // directory; a platform starts the nodes
+  uint32_t incarnation = 0;      // of this host's node then
   std::vector<Endpoint> relays;  // also in launch, as text
 
   std::string run_dir;  // "": ./runs/<job-id>

@@ -11,6 +11,7 @@
 #include "paceline/core/record.h"
 #include "paceline/model/checkpoint.h"
 #include "paceline/model/ids.h"
+#include "paceline/model/wish.h"
 #include "paceline/model/world.h"
 
 namespace paceline::core {
@@ -51,10 +52,9 @@ struct CollectEvidence {
   uint64_t round = 0;
 };
 
-// Ask the platform for one more node (--replace-nodes on). `name` is the dead node's.
-struct LaunchNode {
-  std::string name;
-  std::string reason;
+// What the platform shall run from now on. The host tells it again to each launcher that comes.
+struct TellWish {
+  Wish wish;
 };
 
 // The job is over: answer everybody, close the journal, exit.
@@ -64,7 +64,7 @@ struct FinishJob {
 };
 
 using Effect = std::variant<AdmitNode, RefuseNode, AssignNode, OrderCheckpoint, CollectEvidence,
-                            LaunchNode, FinishJob>;
+                            TellWish, FinishJob>;
 
 // For people only: never read back. A decision's note is its record's sentence.
 struct Note {

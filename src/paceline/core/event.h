@@ -5,6 +5,7 @@
 // and stale ones included.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -84,6 +85,7 @@ struct NodeGone {
   std::string name;
   std::string evidence;
   int32_t agent_pid = 0;  // the dead agent's; 0 = unknown. A report about an older agent is stale.
+  std::optional<uint32_t> incarnation = {};  // of the dead node; a report about an older one, too
 };
 
 // The agent was asked by its own host to leave (Ctrl-C there, a scheduler's notice).

@@ -14,6 +14,7 @@
 #include "paceline/core/ranks.h"
 #include "paceline/core/recovery.h"
 #include "paceline/core/turn.h"
+#include "paceline/core/wish.h"
 
 namespace paceline::core {
 
@@ -120,6 +121,7 @@ Actions Job::Step(Instant now, const Event& event) {
   // First: an agent that is told to leave must know whether something of it still goes to storage.
   TellCheckpoints(turn);
   turn.TellChanges();
+  TellWishes(turn);
   watch_.deadline = Deadline(state_, watch_);
   return turn.Take();
 }

@@ -41,6 +41,15 @@ void SetPhase(JobState& state, const Record& record, Phase phase) {
   state.phase_since = record.at;
 }
 
+// What ran under that name is of the past.
+void WishAnew(JobState& state, const std::string& name) {
+  const std::optional<uint32_t> index = IndexOfNode(name);
+  if (!index.has_value() || !state.spec.has_wish()) return;
+  WishedNode& wished = state.wished[*index];
+  ++wished.incarnation;
+  ++wished.replaced;
+}
+
 struct StateFolder {
   const Record& record;
   JobState& state;
@@ -60,9 +69,20 @@ struct StateFolder {
     node.address = fact.address;
     node.slots = fact.slots;
     node.finished = false;
+    // Another machine under an old name.
+    if (node.status == NodeState::Status::kEvicted) node.failures_without_progress = 0;
+    if (fact.incarnation > 0 && state.spec.has_wish()) NoteIncarnation(fact);
     state.by_name[fact.name] = fact.node;
     SetStatus(state, record, fact.node, NodeState::Status::kSpare,
               fact.returned ? "came back" : "joined");
+  }
+
+  // A master that knows an older past than its nodes goes on from theirs.
+  void NoteIncarnation(const NodeJoined& fact) {
+    const std::optional<uint32_t> index = IndexOfNode(fact.name);
+    if (!index.has_value()) return;
+    uint32_t& known = state.wished[*index].incarnation;
+    known = std::max(known, fact.incarnation);
   }
 
   void operator()(const NodeLost& fact) {
@@ -70,6 +90,7 @@ struct StateFolder {
     SetStatus(state, record, fact.node, NodeState::Status::kLost, fact.reason);
     NodeState& node = state.nodes[fact.node];
     ++node.departures;
+    WishAnew(state, fact.name);
     node.finished = seated && fact.finished;
     if (node.finished) ++state.finished_count;
     if (fact.explains) LiftCharge(state);
@@ -78,10 +99,12 @@ struct StateFolder {
 
   void operator()(const NodeLeft& fact) {
     Depart(fact.node, NodeState::Status::kLeft, fact.reason);
+    WishAnew(state, fact.name);
   }
 
   void operator()(const NodeEvicted& fact) {
     Depart(fact.node, NodeState::Status::kEvicted, fact.reason);
+    WishAnew(state, fact.name);
   }
 
   void Depart(NodeId node, NodeState::Status status, const std::string& reason) {
@@ -191,6 +214,7 @@ struct StateFolder {
     state.step_max = std::max(state.step_max, fact.step);
     (fact.evidence.empty() ? state.progress_in_world : state.evidence_in_world) = true;
     Refill(state, fact);
+    for (auto& [index, wished] : state.wished) wished.replaced = 0;
   }
 
   void operator()(const GrowthPlanned& fact) {
@@ -226,6 +250,7 @@ struct StateFolder {
   }
 
   void operator()(const HangJudged&) {}
+  void operator()(const WishChanged& fact) { WishAnew(state, fact.name); }
 
   // The job goes on as after a world that ended: the seats are as they were. Whoever resumes a
   // failed job has mended the cause, so its failures are counted from zero.

@@ -20,6 +20,7 @@
 #include "paceline/model/ids.h"
 #include "paceline/model/job_spec.h"
 #include "paceline/model/node.h"
+#include "paceline/model/wish.h"
 #include "paceline/model/world.h"
 
 namespace paceline::core {
@@ -89,6 +90,13 @@ struct PendingDecision {
   bool operator==(const PendingDecision&) const = default;
 };
 
+// What the wish says of one index, where it is not as at the beginning.
+struct WishedNode {
+  uint32_t incarnation = 0;
+  uint32_t replaced = 0;  // times since the job made progress
+  bool operator==(const WishedNode&) const = default;
+};
+
 struct PlannedGrowth {
   bool pending = false;
   int64_t saved_step = -1;  // a checkpoint newer than this lets the nodes in
@@ -104,10 +112,11 @@ struct JobState {
   uint64_t master_incarnation = 0;
   NodeMap<NodeState> nodes;
   std::map<std::string, NodeId> by_name;
-  std::optional<World> world;  // current or, between worlds, none
-  World last_world;            // seats to keep when the next one is formed
-  Generation generation;       // highest ever used, granted blocks included
-  Generation solo_last;        // end of the block granted with the current world
+  std::map<uint32_t, WishedNode> wished;  // by index
+  std::optional<World> world;             // current or, between worlds, none
+  World last_world;                       // seats to keep when the next one is formed
+  Generation generation;                  // highest ever used, granted blocks included
+  Generation solo_last;                   // end of the block granted with the current world
   bool has_fresh_node = false;
   NodeId fresh_node;  // its ranks of this world are forked from a new starter
   uint32_t restart_count = 0;
@@ -185,6 +194,7 @@ struct NodeLink {
   Generation used_in;       // to which: a report older than that does not offer it anew
   std::string boot_id;      // of the agent that speaks, as the next two
   uint64_t agent_incarnation = 0;
+  uint32_t incarnation = 0;  // of the node, as that agent told it
   int32_t agent_pid = 0;
   std::vector<Rival> rivals;             // few, and not the one that speaks
   std::map<uint32_t, RankReport> ranks;  // by local rank, of the newest generation reported
@@ -219,7 +229,9 @@ struct Watch {
   Instant minimum_since = Instant::Max();  // first world: since when enough nodes are here
   bool dirty = true;                       // membership or a store port changed: look again
   std::vector<NodeId> tells;               // nodes whose link has `tell` set
-  uint32_t connected_count = 0;            // spare or seated nodes with a stream
+  bool may_wish_anew = true;               // a record may have changed what is wished for
+  std::optional<Wish> told_wish = {};
+  uint32_t connected_count = 0;  // spare or seated nodes with a stream
   uint32_t running_seats = 0;
   uint32_t stepping_seats = 0;
   uint32_t done_seats = 0;

@@ -16,6 +16,7 @@ constexpr Duration kEndPatience = Duration::Seconds(30);
 // Exit codes that another attempt cannot change.
 constexpr int kExitUsage = 2;
 constexpr int kExitNotAuthorised = 4;
+constexpr int kExitFenced = 92;
 // It was without a master for orphan_after and has ended its ranks.
 constexpr int kExitUnreachable = 3;
 
@@ -44,16 +45,22 @@ std::vector<KeeperAction> Keeper::Step(Instant now, const KeeperEvent& event) {
   } else if (const auto* counted = std::get_if<RanksCounted>(&event)) {
     OnRanksCounted(now, *counted, &actions);
   } else if (const auto* wanted = std::get_if<NodeWanted>(&event)) {
-    auto found = agents_.find(wanted->node);
-    if (found != agents_.end() && found->second.state == Child::State::kGone && !has_ended_) {
-      found->second.state = Child::State::kDown;
-      found->second.due = now;
-    }
+    OnWanted(now, *wanted);
   } else if (std::holds_alternative<JobEnded>(event)) {
     has_ended_ = true;
   }
   OnTime(now, &actions);
   return actions;
+}
+
+void Keeper::OnWanted(Instant now, const NodeWanted& event) {
+  auto found = agents_.find(event.node);
+  if (found == agents_.end() || has_ended_) return;
+  Child& agent = found->second;
+  agent.wanted = std::max(agent.wanted, event.incarnation);
+  if (agent.state != Child::State::kGone || agent.wanted == agent.started) return;
+  agent.state = Child::State::kDown;
+  agent.due = now;
 }
 
 void Keeper::StartAll(Instant now) {
@@ -108,7 +115,9 @@ void Keeper::OnAgentExited(Instant now, const AgentExited& event, Actions* actio
     agent.due = now + kEndPatience;
     return;
   }
-  if (event.by_itself && (event.code == kExitUsage || event.code == kExitNotAuthorised)) {
+  const bool is_final =
+      event.code == kExitUsage || event.code == kExitNotAuthorised || event.code == kExitFenced;
+  if (event.by_itself && is_final) {
     agent.state = Child::State::kDone;
     if (AllAgentsDone()) actions->push_back(GiveUp{event.code, "no agent of this host can run"});
     return;
@@ -143,7 +152,8 @@ void Keeper::OnRanksCounted(Instant now, const RanksCounted& event, Actions* act
     actions->push_back(ReportNodeGone{
         event.node, "lost its agent and all " + std::to_string(event.placed) + " ranks"});
     // A host brings its own node back: nobody else can, and no other launcher is asked for it.
-    const bool stays_dead = plan_.is_whole_job && agents_.size() > 1 && !plan_.replace_nodes;
+    const bool is_machine = plan_.is_whole_job && agents_.size() > 1;
+    const bool stays_dead = is_machine && agent.wanted == agent.started;
     if (stays_dead) {
       agent.state = Child::State::kGone;
       agent.due = Instant::Max();
@@ -175,7 +185,8 @@ void Keeper::OnTime(Instant now, Actions* actions) {
       actions->push_back(CountRanks{node});
     } else {
       agent.begun = now;
-      actions->push_back(StartAgent{node});
+      agent.started = agent.wanted;
+      actions->push_back(StartAgent{node, agent.started});
     }
   }
 }

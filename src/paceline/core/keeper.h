@@ -7,14 +7,14 @@
 // `settle` and then counts them. Some live: only the agent is started again and it re-adopts them.
 // All are dead: the node is gone, and the master is told (a witness that is faster than silence).
 // Where several nodes of one host are the whole job they stand for machines, so a dead one stays
-// dead unless replacing is on. Any other node is its host's own: its launcher starts the agent
-// again, and the master decides whether the node takes part. Nothing was placed there: an idle
-// agent is simply started again. An agent that left as it was told is not missed: the end of the
-// job is on its way, and only if it does not come is the agent started again, to ask. Children that
-// die at once again and again are started with a doubling delay. One that had come up and was
-// killed from outside is no such child: a kill says nothing about it. A master that ends well has
-// nothing left to do: the job has ended, and its journal says how, whether or not the launcher had
-// connected by then.
+// dead until the master wishes for its next incarnation. Any other node is its host's own: its
+// launcher starts the agent again, and the master decides whether the node takes part. Nothing was
+// placed there: an idle agent is simply started again. An agent that left as it was told is not
+// missed: the end of the job is on its way, and only if it does not come is the agent started
+// again, to ask. Children that die at once again and again are started with a doubling delay. One
+// that had come up and was killed from outside is no such child: a kill says nothing about it. A
+// master that ends well has nothing left to do: the job has ended, and its journal says how,
+// whether or not the launcher had connected by then.
 //
 // The agents of a host that runs the master are started when it serves for the first time: dialled
 // earlier they would be refused and lose a tenth of a second to their pause.
@@ -55,9 +55,11 @@ struct RanksCounted {
   uint32_t placed = 0;  // ranks that the node held and that had not ended well
   uint32_t living = 0;
 };
+// The master wishes for this node in that incarnation, at least its second.
 struct NodeWanted {
   std::string node;
-};                   // the master asks for this node again
+  uint32_t incarnation = 0;
+};
 struct JobEnded {};  // whatever exits from now on is meant to
 struct KeeperTimePassed {};
 
@@ -68,6 +70,7 @@ using KeeperEvent = std::variant<KeepStarted, MasterUp, MasterExited, AgentUp, A
 struct StartMaster {};
 struct StartAgent {
   std::string node;
+  uint32_t incarnation = 0;
 };
 struct CountRanks {
   std::string node;
@@ -92,8 +95,7 @@ using KeeperAction = std::variant<StartMaster, StartAgent, CountRanks, ReportNod
 struct KeeperPlan {
   bool has_master = true;          // this host runs it
   std::vector<std::string> nodes;  // agents of this host
-  bool replace_nodes = false;
-  bool is_whole_job = false;  // no other host takes part
+  bool is_whole_job = false;       // no other host takes part
   Timers timers;
 };
 
@@ -113,12 +115,15 @@ class Keeper {
     Instant due = Instant::Max();  // of the restart or, in kJudged, of the count
     Instant begun;                 // when it was last started, whether or not it came up
     uint32_t deaths_at_once = 0;   // in a row, each soon after its start
+    uint32_t wanted = 0;           // incarnation of the node, and
+    uint32_t started = 0;          // the one that was started last
   };
   using Actions = std::vector<KeeperAction>;
 
   void StartAll(Instant now);
   void StartAgents(Instant now);
   void OnMasterExited(Instant now, const MasterExited& event, Actions* actions);
+  void OnWanted(Instant now, const NodeWanted& event);
   void OnAgentExited(Instant now, const AgentExited& event, Actions* actions);
   void OnRanksCounted(Instant now, const RanksCounted& event, Actions* actions);
   void OnTime(Instant now, Actions* actions);

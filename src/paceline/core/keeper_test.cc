@@ -78,15 +78,23 @@ TEST_F(KeeperTest, ADeadNodeStaysDeadUnlessItIsWanted) {
   EXPECT_EQ(Names(keeper.Step(At(9051), RanksCounted{"a", 2, 0})), "gone:a ");
   EXPECT_TRUE(keeper.IsGone("a"));
   EXPECT_EQ(Names(keeper.Step(At(99999), KeeperTimePassed{})), "");
-  EXPECT_EQ(Names(keeper.Step(At(99999), NodeWanted{"a"})), "agent:a ");
+  EXPECT_EQ(Names(keeper.Step(At(99999), NodeWanted{"a", 1})), "agent:a ");
 }
 
-TEST_F(KeeperTest, ADeadNodeIsReplacedWhenAskedTo) {
-  plan_.replace_nodes = true;
+TEST_F(KeeperTest, ADeadNodeIsReplacedWhenItIsWishedFor) {
   Keeper keeper = Started(plan_);
+  // Given up as silent, then dead: the wish came first.
+  EXPECT_EQ(Names(keeper.Step(At(8000), NodeWanted{"a", 1})), "");
   keeper.Step(At(9000), AgentExited{"a"});
   keeper.Step(At(9050), KeeperTimePassed{});
   EXPECT_EQ(Names(keeper.Step(At(9050), RanksCounted{"a", 2, 0})), "gone:a agent:a ");
+  keeper.Step(At(20000), AgentUp{"a"});
+  // A wish that is told again asks for nobody new.
+  keeper.Step(At(29000), AgentExited{"a"});
+  keeper.Step(At(29050), KeeperTimePassed{});
+  EXPECT_EQ(Names(keeper.Step(At(29051), RanksCounted{"a", 2, 0})), "gone:a ");
+  EXPECT_EQ(Names(keeper.Step(At(29060), NodeWanted{"a", 1})), "");
+  EXPECT_EQ(Names(keeper.Step(At(29070), NodeWanted{"a", 2})), "agent:a ");
 }
 
 TEST_F(KeeperTest, TheOnlyNodeOfAJobComesBack) {

@@ -10,6 +10,7 @@
 #include "paceline/core/finish.h"
 #include "paceline/core/name_contest.h"
 #include "paceline/core/ranks.h"
+#include "paceline/core/wish.h"
 #include "paceline/model/version.h"
 
 namespace paceline::core {
@@ -80,8 +81,16 @@ void LoseNode(Turn& turn, const NodeState& node, std::string reason,
   ForgetNodeWatch(turn, node.id);
   ForgetRanksOfLost(turn, node.id);
   turn.TellSoon(node.id);
-  if (!state.spec.replace_nodes || node.departures > kLaunchesMax) return;
-  turn.Do(LaunchNode{node.name, node.reason});
+}
+
+// Another incarnation takes its place, so this one has no business here any more.
+void SendAway(Turn& turn, NodeId id, const std::string& name) {
+  NodeLink& link = turn.Link(id);
+  const NodeRegistered asked{*link.connection, {.name = name, .incarnation = link.incarnation}};
+  std::optional<RefuseNode> refusal = CheckWished(turn, asked);
+  if (!refusal.has_value()) return;  // it leaves
+  turn.Do(*std::move(refusal));
+  Disconnect(turn, id, link);
 }
 
 // A lost or left node that holds no rank any more is welcome again.
@@ -89,7 +98,12 @@ void WelcomeBack(Turn& turn, NodeId id) {
   const NodeState* node = turn.state().Find(id);
   if (node->status != Status::kLost && node->status != Status::kLeft) return;
   const NodeLink& link = turn.Link(id);
-  if (!link.connection || HoldsRanks(link)) return;
+  if (!link.connection) return;
+  if (IsFenced(turn.state(), node->name, link.incarnation)) {
+    SendAway(turn, id, node->name);
+    return;
+  }
+  if (HoldsRanks(link)) return;
   if (turn.state().phase == Phase::kStopping || turn.state().phase == Phase::kFinished) return;
   MARK("lost node returns");
   turn.Emit(NodeJoined{.node = id,
@@ -97,7 +111,8 @@ void WelcomeBack(Turn& turn, NodeId id) {
                        .boot_id = node->boot_id,
                        .address = node->address,
                        .slots = node->slots,
-                       .returned = true},
+                       .returned = true,
+                       .incarnation = link.incarnation},
             {node->cause});
   CountConnection(turn, id, true);
   turn.TellSoon(id);
@@ -162,6 +177,12 @@ bool CheckReport(Turn& turn, const NodeRegistered& event) {
   return false;
 }
 
+// The platform started it in the place of the one who had the name: there is nothing to contest.
+bool IsSuccessor(Turn& turn, const NodeReport& report, const NodeState& node) {
+  const NodeLink& link = turn.Link(node.id);
+  return turn.state().spec.is_placed && link.registered && report.incarnation > link.incarnation;
+}
+
 // False: refused. `node` is what the job knows of this name, or null.
 bool CheckIdentity(Turn& turn, const NodeRegistered& event, const NodeState* node) {
   const NodeReport& report = event.report;
@@ -177,6 +198,7 @@ bool CheckIdentity(Turn& turn, const NodeRegistered& event, const NodeState* nod
     turn.Do(std::move(refusal));
     return false;
   }
+  if (IsSuccessor(turn, report, *node)) return true;
   if (std::optional<RefuseNode> taken = ContestName(turn, event, *node)) {
     turn.Do(*std::move(taken));
     return false;
@@ -197,7 +219,8 @@ NodeJoined Joined(NodeId id, const NodeReport& report, bool returned) {
           .boot_id = report.boot_id,
           .address = report.address,
           .slots = report.slots,
-          .returned = returned};
+          .returned = returned,
+          .incarnation = report.incarnation};
 }
 
 // Takes over the stream and what the agent says of itself.
@@ -225,6 +248,7 @@ void Admit(Turn& turn, NodeId id, const NodeRegistered& event) {
   }
   link.boot_id = report.boot_id;
   link.agent_incarnation = report.agent_incarnation;
+  link.incarnation = report.incarnation;
   link.agent_pid = report.agent_pid;
   turn.TellSoon(id);
   turn.watch().dirty = true;
@@ -239,6 +263,16 @@ void NoteReboot(Turn& turn, const NodeState& node, const NodeReport& report) {
   link.carried_out = Generation();
   LoseNode(turn, node, "was rebooted", {});
   turn.Emit(Joined(node.id, report, true), {turn.state().last_seq});
+}
+
+// The node's next incarnation is here. The one before is of the past, whatever was known of it.
+void TakeOver(Turn& turn, const NodeState& node, const NodeReport& report) {
+  NodeLink& link = turn.Link(node.id);
+  MARK("next incarnation came");
+  link.ranks.clear();
+  link.carried_out = Generation();
+  if (node.IsMember()) LoseNode(turn, node, "was replaced", {});
+  turn.Emit(Joined(node.id, report, true), {turn.state().Find(node.id)->cause});
 }
 
 }  // namespace
@@ -259,9 +293,6 @@ void OnMasterStarted(Turn& turn, const MasterStarted& event) {
     link.last_heard = turn.now();
     link.listens_since = turn.now();
     link.disconnected_at = turn.now();
-    const bool launch = turn.state().spec.replace_nodes && node.status == Status::kLost &&
-                        node.departures <= kLaunchesMax;
-    if (launch) turn.Do(LaunchNode{node.name, node.reason});
   }
   turn.watch() = Watch{};
   turn.watch().check_all = true;
@@ -274,13 +305,19 @@ void OnMasterStarted(Turn& turn, const MasterStarted& event) {
 void OnRegistered(Turn& turn, const NodeRegistered& event) {
   const NodeReport& report = event.report;
   if (!CheckReport(turn, event)) return;
+  if (std::optional<RefuseNode> refusal = CheckWished(turn, event)) {
+    turn.Do(*std::move(refusal));
+    return;
+  }
   const NodeState* node = turn.state().Find(report.name);
   if (!CheckIdentity(turn, event, node)) return;
   const bool known = node != nullptr;
   const NodeId id = known ? node->id : NodeId(static_cast<uint32_t>(turn.state().nodes.size()) + 1);
   if (!known) turn.Emit(Joined(id, report, false));
   node = turn.state().Find(id);
-  if (known && node->boot_id != report.boot_id && node->status == Status::kSeated) {
+  if (known && IsSuccessor(turn, report, *node)) {
+    TakeOver(turn, *node, report);
+  } else if (known && node->boot_id != report.boot_id && node->status == Status::kSeated) {
     NoteReboot(turn, *node, report);
   } else if (known && node->status == Status::kSpare &&
              (node->boot_id != report.boot_id || node->address != report.address ||
@@ -339,15 +376,20 @@ void OnDisconnected(Turn& turn, const NodeDisconnected& event) {
 
 void OnGone(Turn& turn, const NodeGone& event) {
   const NodeState* node = turn.state().Find(event.name);
-  if (node == nullptr || !node->IsMember()) return;
+  if (node == nullptr || !node->IsMember()) {
+    OnGoneUnseen(turn, event);
+    return;
+  }
   NodeLink& link = turn.Link(node->id);
   const bool other_agent =
       event.agent_pid != 0 && link.agent_pid != 0 && event.agent_pid != link.agent_pid;
-  if (other_agent) {
+  const bool other_incarnation =
+      event.incarnation.has_value() && link.registered && *event.incarnation != link.incarnation;
+  if (other_agent || other_incarnation) {
     MARK("stale node gone");
     return;
   }
-  if (link.connection && event.agent_pid == 0) {
+  if (link.connection && event.agent_pid == 0 && !event.incarnation.has_value()) {
     // Perhaps the node's next agent speaks already; the end of the stream will tell.
     link.gone = true;
     return;

@@ -10,8 +10,6 @@
 
 namespace paceline::core {
 
-// Times a node is launched anew under --replace-nodes before the job goes on without it.
-inline constexpr uint32_t kLaunchesMax = 8;
 inline constexpr uint32_t kNodesMax = 100'000;
 inline constexpr uint32_t kSlotsMax = 1024;
 inline constexpr size_t kNameLengthMax = 128;

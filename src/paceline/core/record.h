@@ -43,6 +43,7 @@ struct NodeJoined {  // first registration of a name, or a lost/left node's retu
   std::string address;
   uint32_t slots = 0;
   bool returned = false;
+  uint32_t incarnation = 0;  // that it told
 };
 struct NodeLost {  // fenced from now on: its ranks are of the past even if they still run
   NodeId node;
@@ -141,6 +142,12 @@ struct JobFinished {
   int exit_code = 0;
   std::string reason;
 };
+struct WishChanged {  // a node that the platform started, and that died before it came, is wished
+                      // anew
+  std::string name;
+  uint32_t incarnation = 0;
+  std::string reason;
+};
 struct JobResumed {  // it had ended, and somebody started it again
   std::string reason;
   bool anew = false;  // it had failed or was stopped: failures are counted anew
@@ -150,7 +157,7 @@ using Fact = std::variant<JobCreated, MasterTookOver, NodeJoined, NodeLost, Node
                           RankFailed, RecoveryDecided, WorldFormed, WorldRunning, WorldEnded,
                           SoloRestarted, ProgressMade, GrowthPlanned, WaitBegan, StopDecided,
                           JobFinished, RestoreDecided, CheckpointCommitted, CheckpointDamaged,
-                          CheckpointNotStored, JobResumed, HangJudged>;
+                          CheckpointNotStored, JobResumed, HangJudged, WishChanged>;
 
 struct Record {
   RecordSeq seq;                  // dense, from 1

@@ -40,6 +40,9 @@ struct Teller {
     return WithReason(fact.name + " is taken out of the job", fact.reason);
   }
   std::string operator()(const HangJudged& fact) const { return fact.sentence; }
+  std::string operator()(const WishChanged& fact) const {
+    return fact.name + " " + fact.reason + " before it joined; it is asked for again.";
+  }
   std::string operator()(const RankFailed& fact) const {
     const std::string who = "rank " + ToString(fact.rank) + " on " + fact.node_name;
     const std::string what = FailureText(fact.cause);
@@ -142,6 +145,7 @@ struct Namer {
   std::string_view operator()(const CheckpointDamaged&) const { return "checkpoint_damaged"; }
   std::string_view operator()(const CheckpointNotStored&) const { return "checkpoint_not_stored"; }
   std::string_view operator()(const HangJudged&) const { return "hang_judged"; }
+  std::string_view operator()(const WishChanged&) const { return "wish_changed"; }
   std::string_view operator()(const JobResumed&) const { return "job_resumed"; }
   std::string_view operator()(const JobFinished&) const { return "job_finished"; }
 };

@@ -16,6 +16,15 @@ bool ChangesAssignments(const Fact& fact) {
          std::holds_alternative<SoloRestarted>(fact);
 }
 
+// Facts after which other nodes may be wished for.
+bool ChangesWish(const Fact& fact) {
+  return std::holds_alternative<JobCreated>(fact) || std::holds_alternative<NodeJoined>(fact) ||
+         std::holds_alternative<NodeLost>(fact) || std::holds_alternative<NodeLeft>(fact) ||
+         std::holds_alternative<NodeEvicted>(fact) || std::holds_alternative<WishChanged>(fact) ||
+         std::holds_alternative<ProgressMade>(fact) || std::holds_alternative<StopDecided>(fact) ||
+         std::holds_alternative<JobFinished>(fact) || std::holds_alternative<JobResumed>(fact);
+}
+
 Assignment RunAssignment(const JobState& state, const NodeState& node) {
   const World& world = *state.world;
   const Seat& seat = state.SeatOf(node);
@@ -70,6 +79,7 @@ RecordSeq Turn::Emit(Fact fact, std::vector<RecordSeq> causes) {
   std::sort(causes.begin(), causes.end());
   causes.erase(std::unique(causes.begin(), causes.end()), causes.end());
   tell_all_ = tell_all_ || ChangesAssignments(fact);
+  parts_.watch.may_wish_anew = parts_.watch.may_wish_anew || ChangesWish(fact);
   Record record{.seq = parts_.state.last_seq.next(),
                 .at = now_,
                 .causes = std::move(causes),

@@ -44,10 +44,18 @@ void EventLoop::Run() {
     if (over_at_.has_value()) {
       deadline = std::min(deadline, *over_at_ + job_.state().spec.timers.finish_linger);
     }
+    if (executor_.HasOperator()) deadline = std::min(deadline, summary_.next_at());
     const Duration wait = deadline.is_max() ? Duration::Infinite() : deadline - now;
     for (const MasterEvent& event : queue_->Take(std::max(wait, Duration()))) Handle(event);
     if (clock_.Now() >= job_.NextDeadline()) Step(core::TimePassed{});
+    TellSummary(clock_.Now());
   }
+}
+
+void EventLoop::TellSummary(Instant now) {
+  if (!executor_.HasOperator() || now < summary_.next_at()) return;
+  const std::optional<wire::Summary> summary = summary_.Take(now, Status());
+  if (summary.has_value()) executor_.Tell(*summary);
 }
 
 // Everybody has heard and gone, or had time to.
@@ -80,6 +88,7 @@ void EventLoop::Handle(const MasterEvent& event) {
 void EventLoop::Fold(const core::Record& record) {
   names_.Fold(record);
   goodput_.Fold(record);
+  summary_.Fold(record);
   if (std::holds_alternative<core::JobCreated>(record.fact)) created_at_ = record.at;
   const auto* committed = std::get_if<core::CheckpointCommitted>(&record.fact);
   if (committed != nullptr && leases_ != nullptr) {
@@ -116,7 +125,8 @@ wire::JobStatus EventLoop::Status() const {
                         .goodput = goodput_.Share(now),
                         .created_at = created_at_,
                         .journal = journal_state_,
-                        .durable = executor_.durable()});
+                        .durable = executor_.durable(),
+                        .pending_nodes = &pending_nodes_});
 }
 
 void EventLoop::ServeWatcher(wire::WatchId id, Watcher* watcher) {

@@ -21,6 +21,7 @@
 #include "paceline/master/lease_host.h"
 #include "paceline/master/metrics.h"
 #include "paceline/master/status.h"
+#include "paceline/master/summary.h"
 
 namespace paceline::master {
 
@@ -63,6 +64,7 @@ class EventLoop {
   void ServeWatchers();
   bool IsOver(Instant now);
   wire::JobStatus Status() const;
+  void TellSummary(Instant now);
 
   EventQueue* const queue_;
   Journal* const journal_;
@@ -78,6 +80,8 @@ class EventLoop {
   Instant created_at_;
   std::map<wire::WatchId, Watcher> watchers_;
   std::map<ConnectionId, std::string> registered_;  // connections heard of, with the node's name
+  SummaryTeller summary_;
+  std::map<std::string, std::string> pending_nodes_;  // why the platform has not started them
   std::optional<Instant> over_at_;
 };
 

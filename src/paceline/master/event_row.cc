@@ -154,6 +154,10 @@ struct Filler {
     Detail("reason", fact.reason);
     Detail("final", YesNo(fact.is_final));
   }
+  void operator()(const core::WishChanged& fact) {
+    event.node = fact.name;
+    Detail("incarnation", std::to_string(fact.incarnation));
+  }
   void operator()(const core::HangJudged& fact) {
     event.generation = fact.generation.value();
     if (!fact.culprits.empty()) event.rank = fact.culprits.front().value();

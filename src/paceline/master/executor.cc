@@ -1,5 +1,6 @@
 #include "paceline/master/executor.h"
 
+#include <algorithm>
 #include <utility>
 #include <variant>
 
@@ -57,9 +58,21 @@ void Executor::Forget(ConnectionId connection) {
   node_of_.erase(it);
 }
 
-void Executor::Attach(wire::SupervisorId supervisor) {
+void Executor::Attach(wire::SupervisorId supervisor, bool is_operator) {
+  if (wish_.has_value()) outbox_->Order(supervisor, *wish_);
   if (ended_.has_value()) TellEnd(supervisor);
-  supervisors_.insert(supervisor);
+  supervisors_[supervisor] = is_operator;
+}
+
+bool Executor::HasOperator() const {
+  return std::any_of(supervisors_.begin(), supervisors_.end(),
+                     [](const auto& supervisor) { return supervisor.second; });
+}
+
+void Executor::Tell(const wire::Summary& summary) const {
+  for (const auto& [supervisor, is_operator] : supervisors_) {
+    if (is_operator) outbox_->Order(supervisor, summary);
+  }
 }
 
 void Executor::TellEnd(wire::SupervisorId supervisor) {
@@ -105,15 +118,14 @@ void Executor::Run(const core::CollectEvidence& collect) {
   outbox_->Send(it->second, wire::EvidenceOrder{collect.generation, collect.round});
 }
 
-void Executor::Run(const core::LaunchNode& launch) {
-  for (const wire::SupervisorId supervisor : supervisors_) {
-    outbox_->Order(supervisor, wire::LaunchOrder{launch.name, launch.reason});
-  }
+void Executor::Run(const core::TellWish& told) {
+  wish_ = told.wish;
+  for (const auto& [supervisor, is_operator] : supervisors_) outbox_->Order(supervisor, *wish_);
 }
 
 void Executor::Run(const core::FinishJob& finish) {
   ended_ = wire::JobEnded{finish.exit_code, finish.reason};
-  for (const wire::SupervisorId supervisor : supervisors_) TellEnd(supervisor);
+  for (const auto& [supervisor, is_operator] : supervisors_) TellEnd(supervisor);
 }
 
 }  // namespace paceline::master

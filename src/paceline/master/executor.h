@@ -49,8 +49,10 @@ class Executor {
   void Forget(ConnectionId connection);
   size_t connections() const { return node_of_.size(); }
 
-  void Attach(wire::SupervisorId supervisor);
+  void Attach(wire::SupervisorId supervisor, bool is_operator = false);
   void Detach(wire::SupervisorId supervisor) { supervisors_.erase(supervisor); }
+  bool HasOperator() const;
+  void Tell(const wire::Summary& summary) const;  // to operators
   size_t supervisors() const { return supervisors_.size(); }
 
   // Set by FinishJob.
@@ -70,7 +72,7 @@ class Executor {
   void Run(const core::AssignNode& assign);
   void Run(const core::OrderCheckpoint& order);
   void Run(const core::CollectEvidence& collect);
-  void Run(const core::LaunchNode& launch);
+  void Run(const core::TellWish& told);
   void Run(const core::FinishJob& finish);
 
   Outbox* const outbox_;
@@ -79,7 +81,8 @@ class Executor {
   std::deque<Waiting> waiting_;
   std::map<ConnectionId, NodeId> node_of_;
   std::map<NodeId, ConnectionId> connection_of_;
-  std::set<wire::SupervisorId> supervisors_;
+  std::map<wire::SupervisorId, bool> supervisors_;  // true: an operator
+  std::optional<Wish> wish_;
   std::optional<wire::JobEnded> ended_;
   bool has_told_end_ = false;
 };

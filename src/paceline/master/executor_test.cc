@@ -15,7 +15,8 @@ class List final : public Outbox {
     lines.push_back("close " + ToString(connection));
   }
   void Order(wire::SupervisorId supervisor, wire::SupervisorOrder order) override {
-    lines.push_back("order " + ToString(supervisor) + (order.index() == 0 ? " launch" : " ended"));
+    const char* kinds[] = {"wish", "summary", "ended"};
+    lines.push_back("order " + ToString(supervisor) + " " + kinds[order.index()]);
   }
   std::vector<std::string> lines;
 };
@@ -36,7 +37,7 @@ TEST(Executor, NothingRunsBeforeItsRecordsAreDurable) {
 TEST(Executor, OrderHoldsThoughAnEffectNeedsNoRecord) {
   List list;
   Executor executor(&list);
-  executor.Add(RecordSeq(5), core::LaunchNode{"node1", "lost"});
+  executor.Add(RecordSeq(5), core::TellWish{{.seq = 5, .size = 2}});
   executor.Attach(wire::SupervisorId(3));
   bool replied = false;
   executor.AddReply(RecordSeq(5), [&] { replied = true; });
@@ -45,7 +46,7 @@ TEST(Executor, OrderHoldsThoughAnEffectNeedsNoRecord) {
   EXPECT_EQ(list.lines, Lines());
   executor.SetDurable(RecordSeq(9));
   EXPECT_TRUE(replied);
-  EXPECT_EQ(list.lines, (Lines{"order 3 launch", "send 9 refusal"}));
+  EXPECT_EQ(list.lines, (Lines{"order 3 wish", "send 9 refusal"}));
 }
 
 TEST(Executor, ANewerConnectionTakesOver) {

@@ -38,6 +38,8 @@ struct Handlers {
   void Said(ConnectionId connection, const wire::Leaving& message) const;
   void Said(ConnectionId connection, const CheckpointReport& message) const;
   void Said(ConnectionId connection, const NodeEvidence& message) const;
+  void Said(const wire::NodeGoneReport& report) const;
+  void Said(const wire::NodePending& pending) const;
 };
 
 }  // namespace paceline::master

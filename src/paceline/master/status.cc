@@ -104,6 +104,17 @@ wire::CheckpointStatus StatusOf(const core::CheckpointBook& book,
   return status;
 }
 
+// "; node2: 0/3 nodes are available", while nodes are waited for.
+std::string PendingNodes(const core::JobState& state, const HostView& host) {
+  if (state.phase != core::Phase::kWaiting || host.pending_nodes == nullptr) return "";
+  for (const auto& [name, reason] : *host.pending_nodes) {
+    const size_t more = host.pending_nodes->size() - 1;
+    return "; " + name + ": " + reason +
+           (more == 0 ? std::string() : " (and " + std::to_string(more) + " more)");
+  }
+  return "";
+}
+
 }  // namespace
 
 wire::JobStatus MakeJobStatus(const core::Job& job, Instant now, const HostView& host) {
@@ -112,7 +123,7 @@ wire::JobStatus MakeJobStatus(const core::Job& job, Instant now, const HostView&
   status.job_id = state.spec.job_id;
   status.name = state.spec.name;
   status.phase = std::string(core::PhaseName(state.phase));
-  status.pending = job.Pending();
+  status.pending = job.Pending() + PendingNodes(state, host);
   status.master_pid = host.pid;
   status.master_incarnation = state.master_incarnation;
   status.generation = state.world.has_value() ? state.world->generation.value() : 0;

@@ -2,6 +2,7 @@
 
 // The job as `paceline status` shows it, and as metrics count it.
 
+#include <map>
 #include <string>
 
 #include "paceline/core/job.h"
@@ -16,6 +17,8 @@ struct HostView {
   Instant created_at;
   std::string journal;  // "ok", or why decisions wait
   RecordSeq durable;
+  // Why nodes that are wished for do not run yet, by name, in the platform's words; may be null.
+  const std::map<std::string, std::string>* pending_nodes = nullptr;
 };
 
 wire::JobStatus MakeJobStatus(const core::Job& job, Instant now, const HostView& host);

@@ -112,7 +112,10 @@ struct JobSpec {
   uint32_t spares = 0;                   // nodes to keep joined beyond nodes_max
   std::optional<uint32_t> max_restarts;  // unset: progress-aware budget; set: hard cap
   GrowPolicy grow = GrowPolicy::kCheckpoint;
-  bool replace_nodes = false;     // ask the platform for a new node when one is lost
+  bool replace_nodes = false;  // ask the platform for a new node when one is lost
+  // A platform starts the nodes as the wish says (model/wish.h); no other one is taken in. A lost
+  // one is always replaced.
+  bool is_placed = false;
   bool only_tells_hangs = false;  // no rank is restarted because it hangs
   // An absent rank is restarted after so long, where it would be after another time; 0: by what it
   // does (diagnose/deadline.h).
@@ -120,6 +123,8 @@ struct JobSpec {
   uint64_t seed = 0;  // of everything the core draws (jitter)
   Timers timers;
   Budgets budgets;
+  // Somebody starts nodes as the wish says.
+  bool has_wish() const { return is_placed || replace_nodes; }
   bool operator==(const JobSpec&) const = default;
 };
 

@@ -56,8 +56,9 @@ struct RankReport {
 
 // The whole truth of one node, sent at registration and, shortened to what changed, afterwards.
 struct NodeReport {
-  std::string name;                // unique in the job
-  std::string boot_id;             // another one: the host rebooted, nothing of before is alive
+  std::string name;          // unique in the job
+  std::string boot_id;       // another one: the host rebooted, nothing of before is alive
+  uint32_t incarnation = 0;  // of the node, as the wish counts it; a container's restart keeps it
   uint64_t agent_incarnation = 0;  // agent's start, ns; a higher one replaces a lower one
   int32_t agent_pid = 0;
   std::string address;      // where other nodes reach this one

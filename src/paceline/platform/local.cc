@@ -32,10 +32,12 @@ absl::StatusOr<SpawnedProcess> LocalPlatform::StartMaster(const MasterWords& sai
   return Start(std::move(words), Concat(run_dir, "/logs/master.log"), ready_fd);
 }
 
-absl::StatusOr<SpawnedProcess> LocalPlatform::StartAgent(const std::string& node) const {
+absl::StatusOr<SpawnedProcess> LocalPlatform::StartAgent(const std::string& node,
+                                                         uint32_t incarnation) const {
   const std::string log_dir = Concat(run_dir, "/logs/", node);
   if (absl::Status made = MakeDirs(log_dir, 0700); !made.ok()) return made;
-  return Start({"agent", "--run-dir", run_dir, "--node", node, "--runtime-dir", runtime_dir},
+  return Start({"agent", "--run-dir", run_dir, "--node", node, "--incarnation",
+                std::to_string(incarnation), "--runtime-dir", runtime_dir},
                Concat(log_dir, "/agent.log"));
 }
 

@@ -3,6 +3,7 @@
 // The platform that is this machine: nodes are agents in sessions of their own. What it starts
 // outlives its starter; restarting what dies is decided by core/keeper and ordered by the launcher.
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -24,7 +25,7 @@ struct LocalPlatform {
   };
   // The master writes one byte into `ready_fd` when it serves.
   absl::StatusOr<SpawnedProcess> StartMaster(const MasterWords& said, int ready_fd) const;
-  absl::StatusOr<SpawnedProcess> StartAgent(const std::string& node) const;
+  absl::StatusOr<SpawnedProcess> StartAgent(const std::string& node, uint32_t incarnation) const;
 
  private:
   absl::StatusOr<SpawnedProcess> Start(std::vector<std::string> words, const std::string& log_path,

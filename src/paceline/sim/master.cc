@@ -292,7 +292,7 @@ void Master::Do(const core::CollectEvidence& effect) {
   });
 }
 
-void Master::Do(const core::LaunchNode& effect) { world_.LaunchNode(effect.name); }
+void Master::Do(const core::TellWish& effect) { world_.Obey(effect.wish); }
 
 void Master::Do(const core::FinishJob& effect) {
   if (has_finished_) return;

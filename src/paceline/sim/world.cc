@@ -372,13 +372,19 @@ void SimWorld::ReleaseMaster() {
   if (std::exchange(is_master_held_, false) && !is_master_unwatched_) master_.Start();
 }
 
-void SimWorld::LaunchNode(const std::string& name) {
-  trace_.Add(queue_.now(), "launcher", "launch", 0, name);
-  queue_.After(Duration::Milliseconds(prng_.Between(50, 500)), [this, name] {
-    for (const auto& node : nodes_) {
-      if (node->name() == name && !node->is_twin()) node->PowerOn();
-    }
-  });
+void SimWorld::Obey(const Wish& wish) {
+  for (const auto& [index, incarnation] : wish.incarnations) {
+    uint32_t& launched = launched_[index];
+    if (launched >= incarnation || wish.absent.contains(index)) continue;
+    launched = incarnation;
+    const std::string name = NameOfNode(index);
+    trace_.Add(queue_.now(), "launcher", "launch", incarnation, name);
+    queue_.After(Duration::Milliseconds(prng_.Between(50, 500)), [this, name] {
+      for (const auto& node : nodes_) {
+        if (node->name() == name && !node->is_twin()) node->PowerOn();
+      }
+    });
+  }
 }
 
 // ---- messages ----

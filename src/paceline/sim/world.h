@@ -111,7 +111,8 @@ class SimWorld {
   // The master's host is down: nobody starts it before ReleaseMaster.
   void HoldMaster();
   void ReleaseMaster();
-  void LaunchNode(const std::string& name);
+  // Of the platform: starts who is wished for in an incarnation that was not started yet.
+  void Obey(const Wish& wish);
 
   // ---- what checks see ----
   void Decided(Instant now, const core::Event& event, const core::Actions& actions);
@@ -160,6 +161,7 @@ class SimWorld {
   core::StationPeer last_peer_ = 0;
   uint32_t port_takings_ = 0;
   uint32_t master_respawns_ = 0;
+  std::map<uint32_t, uint32_t> launched_;  // incarnation, by index
   bool is_master_held_ = false;
   std::set<uint32_t> unwatched_;  // nodes whose launcher is dead
   bool is_master_unwatched_ = false;

@@ -31,6 +31,8 @@ inline constexpr std::string_view kNodeUri = "paceline://node/";
 // And this one when the host may be a relay: it then serves under kServerName too, and may say for
 // which nodes it speaks.
 inline constexpr std::string_view kRelayUri = "paceline://relay";
+// And who starts the job's nodes on a cluster: it may speak of every node.
+inline constexpr std::string_view kOperatorUri = "paceline://operator";
 struct CertificateSubject {
   enum class Role { kHost, kRelay, kServer };
   std::vector<std::string> names;  // at least one; the first is the common name too

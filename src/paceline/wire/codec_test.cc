@@ -76,6 +76,7 @@ class Draw {
                  .spares = Small(),
                  .grow = Enum(GrowPolicy::kNever),
                  .replace_nodes = Flag(),
+                 .is_placed = Flag(),
                  .only_tells_hangs = Flag(),
                  .hang_act_after = Time(),
                  .seed = prng_.Next()};
@@ -131,7 +132,7 @@ class Draw {
     return {
         core::JobCreated{Spec()},
         core::MasterTookOver{prng_.Next()},
-        core::NodeJoined{node, Name(), Text(), Text(), Small(), Flag()},
+        core::NodeJoined{node, Name(), Text(), Text(), Small(), Flag(), Small()},
         core::NodeLost{node, Name(), Time(), Flag(), Flag(), Text()},
         core::NodeLeft{node, Name(), Text()},
         core::NodeEvicted{node, Name(), Text()},
@@ -159,6 +160,7 @@ class Draw {
         core::CheckpointDamaged{Name(), node, Name()},
         core::CheckpointNotStored{{Big(), Step()}, "/" + Name(), Text(), Generation(Big()), true},
         core::JobResumed{Text(), Flag()},
+        core::WishChanged{Name(), Small(), Text()},
         core::HangJudged{generation, Text(), Flag(), Text(), {Rank(Small())}, {Text(), Text()}},
     };
   }

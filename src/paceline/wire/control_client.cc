@@ -9,6 +9,7 @@
 #include "paceline/wire/client_stream.h"
 #include "paceline/wire/dialler.h"
 #include "paceline/wire/from_proto.h"
+#include "paceline/wire/supervise_proto.h"
 
 namespace paceline::wire {
 namespace {
@@ -140,9 +141,9 @@ class SupervisorStream::Channel {
 
   ~Channel() { stream_->Shutdown(); }
 
-  bool Send(const NodeGoneReport& report) {
+  bool Send(const SupervisorMessage& message) {
     pb::SupervisorMessage encoded;
-    ToProto(report, &encoded);
+    ToProto(message, &encoded);
     return stream_->Write(std::move(encoded));
   }
 
@@ -177,6 +178,6 @@ SupervisorStream::SupervisorStream(ControlClientOptions options, Sink sink,
   channel_ = std::make_unique<Channel>(std::move(options), std::move(sink), std::move(route));
 }
 SupervisorStream::~SupervisorStream() = default;
-bool SupervisorStream::Send(NodeGoneReport report) { return channel_->Send(report); }
+bool SupervisorStream::Send(const SupervisorMessage& message) { return channel_->Send(message); }
 
 }  // namespace paceline::wire

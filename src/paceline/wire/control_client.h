@@ -55,7 +55,7 @@ struct SupervisorBroken {
   std::string why;
   bool is_denied = false;
 };
-using SupervisorEvent = std::variant<SupervisorOpened, SupervisorBroken, LaunchOrder, JobEnded>;
+using SupervisorEvent = std::variant<SupervisorOpened, SupervisorBroken, Wish, Summary, JobEnded>;
 
 // The launcher's stream; re-connects as AgentStream does, and not after JobEnded.
 class SupervisorStream {
@@ -71,7 +71,7 @@ class SupervisorStream {
   SupervisorStream& operator=(const SupervisorStream&) = delete;
 
   // Any thread; never blocks. False: not connected; tell it again after SupervisorOpened.
-  bool Send(NodeGoneReport report);
+  bool Send(const SupervisorMessage& message);
 
  private:
   class Channel;

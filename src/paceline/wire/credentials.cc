@@ -81,17 +81,23 @@ bool TokensEqual(std::string_view expected, std::string_view given) {
 
 absl::StatusOr<ServerCredentials> MakeServerCredentials(std::string_view job_id,
                                                         std::string_view token) {
-  ASSIGN_OR_RETURN(const KeyAndCertificate ca, MakeAuthority(job_id));
+  ASSIGN_OR_RETURN(KeyAndCertificate ca, MakeAuthority(job_id));
+  return MakeServerCredentialsOf(std::move(ca.certificate_pem), std::move(ca.key_pem), token);
+}
+
+absl::StatusOr<ServerCredentials> MakeServerCredentialsOf(std::string ca_pem,
+                                                          std::string ca_key_pem,
+                                                          std::string_view token) {
   ASSIGN_OR_RETURN(const PrivateKey key, MakeKey());
   ASSIGN_OR_RETURN(const std::string request, MakeRequest(key, kServerName));
   ASSIGN_OR_RETURN(const std::string certificate,
-                   SignRequest(ca, request,
+                   SignRequest({.key_pem = ca_key_pem, .certificate_pem = ca_pem}, request,
                                {.names = {std::string(kServerName)},
                                 .role = CertificateSubject::Role::kServer}));
   return ServerCredentials{.token = std::string(token),
-                           .ca_pem = ca.certificate_pem,
-                           .ca_key_pem = ca.key_pem,
-                           .cert_pem = certificate + ca.certificate_pem,
+                           .ca_pem = ca_pem,
+                           .ca_key_pem = std::move(ca_key_pem),
+                           .cert_pem = certificate + ca_pem,
                            .key_pem = key.pem};
 }
 

@@ -59,6 +59,12 @@ bool TokensEqual(std::string_view expected, std::string_view given);
 absl::StatusOr<ServerCredentials> MakeServerCredentials(std::string_view job_id,
                                                         std::string_view token);
 
+// The same for a job whose CA somebody else made: a platform, which dials the master as well.
+// INVALID_ARGUMENT: they are no certificate and key.
+absl::StatusOr<ServerCredentials> MakeServerCredentialsOf(std::string ca_pem,
+                                                          std::string ca_key_pem,
+                                                          std::string_view token);
+
 // A client certificate signed by the server's own CA, for processes of the master's host. Its
 // agents may register nodes of these names only. `is_relay`: it may serve as a relay as well.
 absl::StatusOr<Credentials> MakeClientCredentials(const ServerCredentials& server,

@@ -63,6 +63,9 @@ inline absl::Status Decode(pb::RankReport::State from, std::string_view field,
                            RankReport::State* to) {
   return Shifted(from, field, RankReport::State::kExited, to);
 }
+inline absl::Status Decode(pb::Wish::Intent from, std::string_view field, Wish::Intent* to) {
+  return Shifted(from, field, Wish::Intent::kDrain, to);
+}
 inline absl::Status Decode(pb::Assignment::Kind from, std::string_view field,
                            Assignment::Kind* to) {
   return Shifted(from, field, Assignment::Kind::kLeave, to);

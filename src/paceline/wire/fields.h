@@ -13,7 +13,7 @@
 #define PACELINE_BUDGETS(F) F(no_progress_failures) F(node_restarts) F(solo_generations) \
   F(heartbeats_per_second_max) F(unproven_connections_max)
 #define PACELINE_JOB_SPEC(F) F(nodes_min) F(nodes_max) F(unit) F(nproc_per_node) F(spares) \
-  F(replace_nodes) F(only_tells_hangs) F(hang_act_after) F(seed)
+  F(replace_nodes) F(is_placed) F(only_tells_hangs) F(hang_act_after) F(seed)
 
 #define PACELINE_EXIT_CAUSE(F) F(kind) F(code) F(cgroup_oom) F(port_taken) F(asked) \
   F(fingerprint) F(headline)
@@ -26,7 +26,8 @@
   F(step_p99) F(phase_longest) F(stopped_by) F(watched) F(cpu) F(moved) F(waits_in) F(no_stack)
 #define PACELINE_EVIDENCE(F) F(generation) F(round)
 #define PACELINE_NODE_REPORT(F) F(name) F(boot_id) F(agent_incarnation) F(agent_pid) F(address) \
-  F(slots) F(store_port) F(version_major) F(version_minor) F(generation)
+  F(slots) F(incarnation) F(store_port) \
+  F(version_major) F(version_minor) F(generation)
 #define PACELINE_HEARTBEAT(F) F(generation) F(store_port) F(loop_delay)
 #define PACELINE_STORE(F) F(host) F(port)
 #define PACELINE_ASSIGNMENT(F) F(kind) F(generation) F(seat) F(seat_count) F(first_rank) \
@@ -35,7 +36,8 @@
 #define PACELINE_REFUSAL(F) F(code) F(what) F(why) F(fix) F(retry)
 
 #define PACELINE_SEAT(F) F(node) F(first_rank) F(rank_count)
-#define PACELINE_NODE_JOINED(F) F(node) F(name) F(boot_id) F(address) F(slots) F(returned)
+#define PACELINE_NODE_JOINED(F) F(node) F(name) F(boot_id) F(address) F(slots) F(returned) \
+  F(incarnation)
 #define PACELINE_NODE_LOST(F) F(node) F(name) F(silent_for) F(finished) F(explains) F(reason)
 #define PACELINE_NODE_LEFT(F) F(node) F(name) F(reason)
 #define PACELINE_RANK_FAILED(F) F(node) F(node_name) F(generation) F(rank) F(step) F(step_count) \
@@ -51,6 +53,7 @@
 #define PACELINE_STOP_DECIDED(F) F(exit_code) F(grace) F(reason) F(is_asked) F(signal)
 #define PACELINE_JOB_FINISHED(F) F(exit_code) F(reason)
 #define PACELINE_JOB_RESUMED(F) F(reason) F(anew)
+#define PACELINE_WISH_CHANGED(F) F(name) F(incarnation) F(reason)
 #define PACELINE_HANG_JUDGED(F) F(generation) F(hang) F(acts) F(sentence)
 #define PACELINE_CHECKPOINT_NOT_STORED(F) F(directory) F(reason) F(generation) F(is_final)
 
@@ -81,5 +84,8 @@
 #define PACELINE_JOB_EVENT(F) F(seq) F(time_ns) F(kind) F(node) F(generation) F(sentence)
 #define PACELINE_STOP_REQUEST(F) F(why) F(grace) F(exit_code) F(force) F(signal)
 #define PACELINE_NODE_GONE(F) F(name) F(evidence) F(agent_pid)
-#define PACELINE_LAUNCH_ORDER(F) F(name) F(reason)
+#define PACELINE_WISH(F) F(seq) F(intent) F(size) F(spares)
+#define PACELINE_SUMMARY(F) F(phase) F(pending) F(nodes) F(spares) F(step) F(goodput) F(last) \
+  F(restart_count)
+#define PACELINE_NODE_PENDING(F) F(name) F(incarnation) F(reason)
 // clang-format on

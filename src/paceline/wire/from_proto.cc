@@ -133,6 +133,10 @@ absl::Status Take(const pb::JobResumed& from, core::JobResumed* to) {
   return absl::OkStatus();
 }
 
+absl::Status Take(const pb::WishChanged& from, core::WishChanged* to) {
+  PACELINE_WISH_CHANGED(TAKE)
+  return absl::OkStatus();
+}
 absl::Status Take(const pb::HangJudged& from, core::HangJudged* to) {
   PACELINE_HANG_JUDGED(TAKE)
   if (from.culprits_size() > kRanksPerMessageMax) return Invalid("culprits", "are too many");
@@ -213,15 +217,6 @@ absl::Status Take(const pb::Refusal& from, Refusal* to) {
   PACELINE_REFUSAL(TAKE)
   return absl::OkStatus();
 }
-absl::Status Take(const pb::LaunchOrder& from, LaunchOrder* to) {
-  PACELINE_LAUNCH_ORDER(TAKE)
-  return CheckName(to->name, "name");
-}
-absl::Status Take(const pb::JobEnded& from, JobEnded* to) {
-  PACELINE_JOB_FINISHED(TAKE)
-  return absl::OkStatus();
-}
-
 absl::Status Take(const pb::RankStatus& from, RankStatus* to) {
   PACELINE_RANK_STATUS(TAKE)
   if (from.has_loss()) to->loss = from.loss();
@@ -433,28 +428,6 @@ absl::StatusOr<MasterMessage> FromProto(const pb::MasterMessage& from) {
   return Invalid("message", "is empty or of an unknown kind");
 }
 
-absl::StatusOr<NodeGoneReport> FromProto(const pb::SupervisorMessage& message) {
-  if (!message.has_node_gone()) return Invalid("message", "is empty or of an unknown kind");
-  const pb::NodeGoneReport& from = message.node_gone();
-  NodeGoneReport report;
-  NodeGoneReport* to = &report;
-  PACELINE_NODE_GONE(TAKE)
-  RETURN_IF_ERROR(CheckName(report.name, "name"));
-  return report;
-}
-
-absl::StatusOr<SupervisorOrder> FromProto(const pb::SupervisorOrder& from) {
-  SupervisorOrder to;
-  switch (from.body_case()) {
-    case pb::SupervisorOrder::kLaunch:
-      RETURN_IF_ERROR(Into<LaunchOrder>(from.launch(), &to));
-      return to;
-    case pb::SupervisorOrder::kEnded: RETURN_IF_ERROR(Into<JobEnded>(from.ended(), &to)); return to;
-    case pb::SupervisorOrder::BODY_NOT_SET: break;
-  }
-  return Invalid("message", "is empty or of an unknown kind");
-}
-
 absl::StatusOr<core::Fact> FromProto(const pb::Fact& from) {
   core::Fact to;
   absl::Status status;
@@ -475,6 +448,7 @@ absl::StatusOr<core::Fact> FromProto(const pb::Fact& from) {
     FACT(kSoloRestarted, SoloRestarted, solo_restarted)
     FACT(kProgressMade, ProgressMade, progress_made)
     FACT(kHangJudged, HangJudged, hang_judged)
+    FACT(kWishChanged, WishChanged, wish_changed)
     FACT(kGrowthPlanned, GrowthPlanned, growth_planned)
     FACT(kWaitBegan, WaitBegan, wait_began)
     FACT(kStopDecided, StopDecided, stop_decided)

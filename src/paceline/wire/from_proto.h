@@ -30,7 +30,5 @@ absl::Status FromProto(const pb::StopRequest& from, StopRequest* to);
 absl::StatusOr<AgentMessage> FromProto(const pb::AgentMessage& from);
 absl::StatusOr<MasterMessage> FromProto(const pb::MasterMessage& from);
 absl::StatusOr<core::Fact> FromProto(const pb::Fact& from);
-absl::StatusOr<NodeGoneReport> FromProto(const pb::SupervisorMessage& from);
-absl::StatusOr<SupervisorOrder> FromProto(const pb::SupervisorOrder& from);
 
 }  // namespace paceline::wire

@@ -61,6 +61,11 @@ std::vector<std::string> NodesOfPeer(const grpc::CallbackServerContext& context)
   return nodes;
 }
 
+bool IsOperator(const grpc::CallbackServerContext& context) {
+  const std::vector<std::string_view> uris = UrisOfPeer(context);
+  return std::find(uris.begin(), uris.end(), kOperatorUri) != uris.end();
+}
+
 std::vector<std::string> NodesSpokenFor(const grpc::CallbackServerContext& context) {
   const auto [begin, end] = context.client_metadata().equal_range(kNodesHeader);
   const std::vector<std::string_view> uris = UrisOfPeer(context);

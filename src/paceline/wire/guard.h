@@ -36,6 +36,9 @@ class Guard {
 // The nodes that the caller's certificate names; none without certificates.
 std::vector<std::string> NodesOfPeer(const grpc::CallbackServerContext& context);
 
+// The caller's certificate is that of who starts the job's nodes on a cluster.
+bool IsOperator(const grpc::CallbackServerContext& context);
+
 // With certificates a relay says in this header of each call for which nodes it was made: names
 // with commas between them, those of the certificate that it has checked.
 inline constexpr char kNodesHeader[] = "paceline-nodes";

@@ -48,10 +48,11 @@ struct WatchEnded {
 };
 struct SupervisorAttached {
   SupervisorId supervisor;
+  bool is_operator = false;  // it starts the job's nodes on a cluster
 };
 struct SupervisorSaid {
   SupervisorId supervisor;
-  NodeGoneReport report;
+  SupervisorMessage message;
 };
 struct SupervisorDetached {
   SupervisorId supervisor;

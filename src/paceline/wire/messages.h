@@ -18,6 +18,7 @@
 #include "paceline/model/ids.h"
 #include "paceline/model/job_spec.h"
 #include "paceline/model/node.h"
+#include "paceline/model/wish.h"
 #include "paceline/model/world.h"
 
 namespace paceline::wire {
@@ -74,23 +75,42 @@ struct EvidenceOrder {
 using MasterMessage =
     std::variant<Welcome, Pace, Assignment, Refusal, CheckpointOrder, EvidenceOrder>;
 
-// ---- the launcher's stream (Control.Supervise) ----
+// ---- the stream of who starts nodes (Control.Supervise) ----
 
 // The platform knows that the agent and all ranks of this node are dead.
 struct NodeGoneReport {
   std::string name;
   std::string evidence;
   int32_t agent_pid = 0;  // the dead agent's; 0 = unknown
+  std::optional<uint32_t> incarnation = {};
+  bool operator==(const NodeGoneReport&) const = default;
 };
-struct LaunchOrder {  // start one more node in place of the dead one
+// Why a node that is wished for does not run yet, in the platform's words; "": it runs.
+struct NodePending {
   std::string name;
+  uint32_t incarnation = 0;
   std::string reason;
+  bool operator==(const NodePending&) const = default;
+};
+using SupervisorMessage = std::variant<NodeGoneReport, NodePending>;
+
+// What the platform shows of the job; for people.
+struct Summary {
+  std::string phase;
+  std::string pending;  // what it waits for, or that it trains
+  uint32_t nodes = 0;   // in the world
+  uint32_t spares = 0;
+  int64_t step = -1;
+  double goodput = 0;
+  std::string last;  // the newest sentence about a failure; "" before one
+  uint32_t restart_count = 0;
+  bool operator==(const Summary&) const = default;
 };
 struct JobEnded {  // the last order; what `paceline run` returns
   int exit_code = 0;
   std::string reason;
 };
-using SupervisorOrder = std::variant<LaunchOrder, JobEnded>;
+using SupervisorOrder = std::variant<Wish, Summary, JobEnded>;
 
 // ---- status, events, stop ----
 

@@ -6,6 +6,7 @@
 #include "paceline/wire/channel.h"
 #include "paceline/wire/from_proto.h"
 #include "paceline/wire/guard.h"
+#include "paceline/wire/supervise_proto.h"
 
 namespace paceline::wire {
 namespace {
@@ -100,22 +101,37 @@ void AgentConnection::OnDone() {
 // ---- launchers ----
 
 Supervisor::Supervisor(ServerParts* parts, grpc::CallbackServerContext* context)
-    : ServerStream(context), parts_(parts), place_(&parts->streams, context->peer()) {
+    : ServerStream(context),
+      parts_(parts),
+      place_(&parts->streams, context->peer()),
+      is_operator_(IsOperator(*context)),
+      names_(NodesSpokenFor(*context)) {
   is_known_ =
       place_.is_taken() && parts_->supervisors.Add(this, parts_->options.launchers_max, &id_);
-  if (is_known_) parts_->sink(SupervisorAttached{id_});
+  if (is_known_) parts_->sink(SupervisorAttached{id_, is_operator_});
   Open();
   if (!is_known_) CloseGently(Full("launchers"));
 }
 
 void Supervisor::Heard(const v1::SupervisorMessage& encoded) {
   if (!is_known_) return;
-  absl::StatusOr<NodeGoneReport> report = FromProto(encoded);
-  if (!report.ok()) {
-    CloseHard(ToGrpc(report.status()));
-  } else if (!parts_->sink(SupervisorSaid{id_, std::move(*report)})) {
+  absl::StatusOr<SupervisorMessage> message = FromProto(encoded);
+  if (!message.ok()) {
+    CloseHard(ToGrpc(message.status()));
+    return;
+  }
+  const std::string& node = std::visit([](const auto& body) { return body.name; }, *message);
+  if (!MaySpeakOf(node)) {
+    CloseHard({grpc::StatusCode::PERMISSION_DENIED,
+               "the certificate of this host does not name node " + node});
+  } else if (!parts_->sink(SupervisorSaid{id_, std::move(*message)})) {
     CloseHard(Full("events"));
   }
+}
+
+bool Supervisor::MaySpeakOf(const std::string& node) const {
+  if (is_operator_ || !parts_->options.credentials.is_tls()) return true;
+  return std::find(names_.begin(), names_.end(), node) != names_.end();
 }
 
 void Supervisor::Order(SupervisorOrder order) {

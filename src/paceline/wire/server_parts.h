@@ -111,6 +111,11 @@ class Supervisor final : public ServerStream<v1::SupervisorMessage, v1::Supervis
 
   ServerParts* const parts_;
   const StreamPlace place_;
+  // Of a node that its certificate does not name a host says nothing. Without certificates the
+  // token alone counts.
+  bool MaySpeakOf(const std::string& node) const;
+  const bool is_operator_;
+  const std::vector<std::string> names_;
   SupervisorId id_;
   bool is_known_ = false;
   std::deque<SupervisorOrder> orders_;

@@ -312,12 +312,25 @@ TEST_F(StreamTest, TheLauncherReportsAndIsOrdered) {
   SupervisorStream launcher({.address = address_, .credentials = client_credentials_},
                             [&](SupervisorEvent event) { launcher_heard.Post(std::move(event)); });
   ASSERT_TRUE(launcher_heard.Next<SupervisorOpened>());
-  ASSERT_TRUE(launcher.Send({.name = "node1", .evidence = "pid 7 is dead", .agent_pid = 7}));
+  const NodeGoneReport gone{.name = "node1", .evidence = "pid 7 is dead", .agent_pid = 7};
+  ASSERT_TRUE(launcher.Send(gone));
   const auto said = heard_.Next<SupervisorSaid>();
   ASSERT_TRUE(said);
-  EXPECT_EQ(said->report.agent_pid, 7);
-  server_->Order(said->supervisor, LaunchOrder{"node1", "was lost"});
-  EXPECT_EQ(launcher_heard.Next<LaunchOrder>()->name, "node1");
+  EXPECT_EQ(std::get<NodeGoneReport>(said->message), gone);
+  const NodePending pending{.name = "node2", .incarnation = 3, .reason = "no node is free"};
+  ASSERT_TRUE(launcher.Send(pending));
+  EXPECT_EQ(std::get<NodePending>(heard_.Next<SupervisorSaid>()->message), pending);
+  const Wish wish{.seq = 9,
+                  .intent = Wish::Intent::kDrain,
+                  .size = 3,
+                  .spares = 1,
+                  .incarnations = {{2, 4}},
+                  .absent = {1}};
+  server_->Order(said->supervisor, wish);
+  EXPECT_EQ(launcher_heard.Next<Wish>(), wish);
+  const Summary summary{.phase = "running", .nodes = 3, .step = 7, .goodput = 0.5, .last = "lost"};
+  server_->Order(said->supervisor, summary);
+  EXPECT_EQ(launcher_heard.Next<Summary>(), summary);
   server_->Order(said->supervisor, JobEnded{3, "done"});
   EXPECT_EQ(launcher_heard.Next<JobEnded>()->exit_code, 3);
   EXPECT_TRUE(heard_.Next<SupervisorDetached>());

@@ -127,6 +127,10 @@ void Put(const core::JobResumed& from, pb::Fact* fact) {
   auto* to = fact->mutable_job_resumed();
   PACELINE_JOB_RESUMED(PUT)
 }
+void Put(const core::WishChanged& from, pb::Fact* fact) {
+  auto* to = fact->mutable_wish_changed();
+  PACELINE_WISH_CHANGED(PUT)
+}
 
 void Put(const Register& from, pb::AgentMessage* message) {
   ToProto(from.report, message->mutable_register_());
@@ -182,15 +186,6 @@ void Put(const Assignment& from, pb::MasterMessage* message) {
 void Put(const Refusal& from, pb::MasterMessage* message) {
   auto* to = message->mutable_refusal();
   PACELINE_REFUSAL(PUT)
-}
-
-void Put(const LaunchOrder& from, pb::SupervisorOrder* message) {
-  auto* to = message->mutable_launch();
-  PACELINE_LAUNCH_ORDER(PUT)
-}
-void Put(const JobEnded& from, pb::SupervisorOrder* message) {
-  auto* to = message->mutable_ended();
-  PACELINE_JOB_FINISHED(PUT)
 }
 
 void Fill(const RankStatus& from, pb::RankStatus* to) {
@@ -281,10 +276,6 @@ void ToProto(const MasterMessage& from, pb::MasterMessage* to) {
 void ToProto(const core::Fact& from, pb::Fact* to) {
   std::visit([&](const auto& fact) { Put(fact, to); }, from);
 }
-void ToProto(const SupervisorOrder& from, pb::SupervisorOrder* to) {
-  std::visit([&](const auto& body) { Put(body, to); }, from);
-}
-
 void ToProto(const JobStatus& from, pb::JobStatus* to) {
   PACELINE_JOB_STATUS(PUT)
   Fill(from.checkpoints, to->mutable_checkpoints());
@@ -311,10 +302,5 @@ void ToProto(const JobEvent& from, pb::JobEvent* to) {
 }
 
 void ToProto(const StopRequest& from, pb::StopRequest* to) { PACELINE_STOP_REQUEST(PUT) }
-
-void ToProto(const NodeGoneReport& from, pb::SupervisorMessage* message) {
-  auto* to = message->mutable_node_gone();
-  PACELINE_NODE_GONE(PUT)
-}
 
 }  // namespace paceline::wire

@@ -33,8 +33,6 @@ void ToProto(const core::Fact& from, pb::Fact* to);
 void ToProto(const JobStatus& from, pb::JobStatus* to);
 void ToProto(const JobEvent& from, pb::JobEvent* to);
 void ToProto(const StopRequest& from, pb::StopRequest* to);
-void ToProto(const NodeGoneReport& from, pb::SupervisorMessage* to);
-void ToProto(const SupervisorOrder& from, pb::SupervisorOrder* to);
 
 // Exact: the caller has checked that every text is UTF-8.
 void ToProto(const LaunchSpec& from, pb::LaunchSpec* to);

@@ -143,13 +143,30 @@ void Cluster::Run(const Effect& effect) {
     if (Node* node = Speaker(speaker)) {
       ToAgent(*node, speaker, AssignmentReceived{assign->assignment});
     }
-  } else if (const auto* launch = std::get_if<LaunchNode>(&effect)) {
-    Print("launch " + launch->name + ", because it " + launch->reason);
-    const std::string name = launch->name;
-    At(now_ + Duration::Milliseconds(500), [this, name] { StartAgent(nodes_.at(name)); });
+  } else if (const auto* told = std::get_if<TellWish>(&effect)) {
+    Obey(told->wish);
   } else if (const auto* finish = std::get_if<FinishJob>(&effect)) {
     Print("exit " + std::to_string(finish->exit_code));
     exit_code_ = finish->exit_code;
+  }
+}
+
+// The platform: starts, half a second later, who was not started yet.
+void Cluster::Obey(const Wish& wish) {
+  if (wish.intent != Wish::Intent::kRun) return;
+  for (const auto& [index, incarnation] : wish.incarnations) {
+    for (const auto& [name, node] : nodes_) {
+      if (IndexOfNode(name) != index || wish.absent.contains(index)) continue;
+      uint32_t& launched = launched_[name];
+      if (launched >= incarnation) continue;
+      launched = incarnation;
+      Print("launch " + name + ", incarnation " + std::to_string(incarnation));
+      At(now_ + Duration::Milliseconds(500), [this, name = name, incarnation] {
+        Node& started = nodes_.at(name);
+        started.wished = spec_.is_placed ? incarnation : 0;
+        StartAgent(started);
+      });
+    }
   }
 }
 
@@ -195,6 +212,7 @@ void Cluster::Connect(const std::string& name, uint64_t life) {
   NodeReport report;
   report.name = node.calls_itself;
   report.boot_id = node.boot_id;
+  report.incarnation = node.wished;
   report.agent_incarnation = node.incarnation;
   report.agent_pid = static_cast<int32_t>(node.life);
   report.address = node.name + ".host";

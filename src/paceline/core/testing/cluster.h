@@ -93,9 +93,10 @@ class Cluster {
     std::string boot_id = "boot1";
     uint32_t slots = 2;
     bool up = false;
-    bool refused = false;  // for good
-    uint64_t life = 0;     // counts agents; work of an older one is dropped
-    uint64_t incarnation = 0;
+    bool refused = false;      // for good
+    uint64_t life = 0;         // counts agents; work of an older one is dropped
+    uint64_t incarnation = 0;  // of its agent
+    uint32_t wished = 0;       // of the node, where a platform places it
     std::unique_ptr<AgentMachine> agent;
     ConnectionId connection;
     NodeId id;
@@ -116,6 +117,7 @@ class Cluster {
   void CrashMaster();
   void Wake();
   void Run(const Effect& effect);
+  void Obey(const Wish& wish);
   Node* Speaker(ConnectionId connection);
 
   void StartAgent(Node& node);
@@ -137,6 +139,7 @@ class Cluster {
   void TrainWorld(Generation generation, std::vector<std::pair<Node*, uint32_t>> members);
   bool Reachable(const Node& node) const { return !node.frozen && !node.cut_in && !node.cut_out; }
 
+  std::map<std::string, uint32_t> launched_;  // incarnation, by name
   JobSpec spec_;
   Training training_;
   Instant now_;

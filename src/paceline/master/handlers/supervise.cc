@@ -1,4 +1,4 @@
-// Control.Supervise: the launchers, which see dead processes at once and can start new nodes.
+// Control.Supervise: who starts nodes, and sees at once when one has died.
 
 #include "paceline/base/log.h"
 #include "paceline/master/handlers.h"
@@ -6,16 +6,33 @@
 namespace paceline::master {
 
 void Handlers::operator()(const wire::SupervisorAttached& attached) const {
-  loop.executor_.Attach(attached.supervisor);
+  loop.executor_.Attach(attached.supervisor, attached.is_operator);
+  loop.summary_.TellAnew();
 }
 
 void Handlers::operator()(const wire::SupervisorSaid& said) const {
-  LogInfo("node_gone", {{"node", said.report.name},
-                        {"evidence", said.report.evidence},
-                        {"agent_pid", said.report.agent_pid}});
-  loop.Step(core::NodeGone{.name = said.report.name,
-                           .evidence = said.report.evidence,
-                           .agent_pid = said.report.agent_pid});
+  std::visit([this](const auto& message) { Said(message); }, said.message);
+}
+
+void Handlers::Said(const wire::NodeGoneReport& report) const {
+  LogInfo("node_gone",
+          {{"node", report.name}, {"evidence", report.evidence}, {"agent_pid", report.agent_pid}});
+  loop.pending_nodes_.erase(report.name);
+  loop.Step(core::NodeGone{.name = report.name,
+                           .evidence = report.evidence,
+                           .agent_pid = report.agent_pid,
+                           .incarnation = report.incarnation});
+}
+
+// Shown by the status while the job waits for nodes; nothing is decided by it.
+void Handlers::Said(const wire::NodePending& pending) const {
+  constexpr size_t kPendingMax = 256;
+  if (pending.reason.empty()) {
+    loop.pending_nodes_.erase(pending.name);
+  } else if (loop.pending_nodes_.contains(pending.name) ||
+             loop.pending_nodes_.size() < kPendingMax) {
+    loop.pending_nodes_[pending.name] = pending.reason;
+  }
 }
 
 void Handlers::operator()(const wire::SupervisorDetached& detached) const {

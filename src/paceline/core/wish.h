@@ -1,0 +1,37 @@
+#pragma once
+
+// What the job asks of the platform that starts its nodes (model/wish.h), and who is taken in when
+// a platform does.
+//
+// The wish follows from the records alone: whoever is lost, leaves or is evicted is wished for in
+// its next incarnation, at once. After kReplacedMax times without progress an index is wished for
+// no more: where its nodes die, more of them would die too. The job goes on without it.
+
+#include <optional>
+
+#include "paceline/core/action.h"
+#include "paceline/core/event.h"
+#include "paceline/core/job_state.h"
+#include "paceline/core/turn.h"
+#include "paceline/model/wish.h"
+
+namespace paceline::core {
+
+inline constexpr uint32_t kReplacedMax = 8;
+
+Wish WishOf(const JobState& state);
+
+// The incarnation of that node is of the past, or nobody asked for it. Never in a job that takes
+// whoever joins.
+bool IsFenced(const JobState& state, const std::string& name, uint32_t incarnation);
+
+// A refusal for a node that is not wished for.
+std::optional<RefuseNode> CheckWished(const Turn& turn, const NodeRegistered& event);
+
+// The platform saw a node die that has never come: it is wished for anew.
+void OnGoneUnseen(Turn& turn, const NodeGone& event);
+
+// At the end of a step: tells the wish when it is another one than was told.
+void TellWishes(Turn& turn);
+
+}  // namespace paceline::core

@@ -1,0 +1,43 @@
+#include "paceline/master/summary.h"
+
+#include <cmath>
+#include <variant>
+
+namespace paceline::master {
+namespace {
+
+constexpr Duration kPause = Duration::Seconds(1);
+
+bool IsFailure(const core::Fact& fact) {
+  return std::holds_alternative<core::NodeLost>(fact) ||
+         std::holds_alternative<core::NodeLeft>(fact) ||
+         std::holds_alternative<core::NodeEvicted>(fact) ||
+         std::holds_alternative<core::RankFailed>(fact) ||
+         std::holds_alternative<core::HangJudged>(fact) ||
+         std::holds_alternative<core::WishChanged>(fact);
+}
+
+}  // namespace
+
+void SummaryTeller::Fold(const core::Record& record) {
+  if (IsFailure(record.fact)) last_ = core::Sentence(record);
+}
+
+std::optional<wire::Summary> SummaryTeller::Take(Instant now, const wire::JobStatus& status) {
+  next_at_ = now + kPause;
+  wire::Summary summary{.phase = status.phase,
+                        .pending = status.pending,
+                        .step = status.step,
+                        .goodput = std::floor(status.goodput * 1000) / 1000,
+                        .last = last_,
+                        .restart_count = status.restart_count};
+  for (const wire::NodeStatus& node : status.nodes) {
+    if (node.state == "seated") ++summary.nodes;
+    if (node.state == "spare" && node.connected) ++summary.spares;
+  }
+  if (told_ == summary) return std::nullopt;
+  told_ = summary;
+  return summary;
+}
+
+}  // namespace paceline::master

@@ -1,0 +1,55 @@
+#pragma once
+
+// What the master asks of the platform that starts its nodes: the launcher of one machine, or an
+// operator of a cluster.
+//
+// The idea: the whole wish, never a change of it. Each wish replaces the one before and is told
+// again to whoever connects, so a lost, late or doubled one costs nothing. Nodes are node0, node1,
+// … A node that is to be replaced gets a higher incarnation under its old name, so its old ranks
+// can be told from its new ones, wherever they still run.
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+
+namespace paceline {
+
+struct Wish {
+  enum class Intent {
+    kRun,
+    kDrain,  // the job ends: nobody is started any more
+  };
+  uint64_t seq = 0;  // of the journal's last record when it was made; a higher one is newer
+  Intent intent = Intent::kRun;
+  uint32_t size = 0;                          // nodes that train, at most
+  uint32_t spares = 0;                        // and so many more
+  std::map<uint32_t, uint32_t> incarnations;  // by index, where it is not 0
+  std::set<uint32_t> absent;                  // indices that are not wished for any more
+
+  uint32_t IncarnationOf(uint32_t index) const {
+    const auto found = incarnations.find(index);
+    return found == incarnations.end() ? 0 : found->second;
+  }
+  bool operator==(const Wish&) const = default;
+};
+
+// The number at the end of a node's name; nothing for a name without one.
+inline std::optional<uint32_t> IndexOfNode(std::string_view name) {
+  constexpr size_t kDigitsMax = 6;
+  size_t begin = name.size();
+  while (begin > 0 && name[begin - 1] >= '0' && name[begin - 1] <= '9') --begin;
+  const std::string_view digits = name.substr(begin);
+  const bool has_zero_in_front = digits.size() > 1 && digits.front() == '0';
+  if (digits.empty() || digits.size() > kDigitsMax || has_zero_in_front) return std::nullopt;
+  uint32_t index = 0;
+  for (const char digit : digits) index = index * 10 + static_cast<uint32_t>(digit - '0');
+  return index;
+}
+
+// The name of a node that a platform starts.
+inline std::string NameOfNode(uint32_t index) { return "node" + std::to_string(index); }
+
+}  // namespace paceline

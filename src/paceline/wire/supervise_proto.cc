@@ -1,0 +1,105 @@
+#include "paceline/wire/supervise_proto.h"
+
+#include <variant>
+
+#include "paceline/wire/decode.h"
+#include "paceline/wire/encode.h"
+
+namespace paceline::wire {
+namespace {
+
+// ---- values to messages ----
+
+void Put(const Wish& from, pb::SupervisorOrder* message) {
+  auto* to = message->mutable_wish();
+  PACELINE_WISH(PUT)
+  for (const auto& [index, number] : from.incarnations)
+    (*to->mutable_incarnations())[index] = number;
+  for (const uint32_t index : from.absent) to->add_absent(index);
+}
+void Put(const Summary& from, pb::SupervisorOrder* message) {
+  auto* to = message->mutable_summary();
+  PACELINE_SUMMARY(PUT)
+}
+void Put(const NodeGoneReport& from, pb::SupervisorMessage* message) {
+  auto* to = message->mutable_node_gone();
+  PACELINE_NODE_GONE(PUT)
+  if (from.incarnation.has_value()) to->set_incarnation(*from.incarnation);
+}
+void Put(const NodePending& from, pb::SupervisorMessage* message) {
+  auto* to = message->mutable_node_pending();
+  PACELINE_NODE_PENDING(PUT)
+}
+void Put(const JobEnded& from, pb::SupervisorOrder* message) {
+  auto* to = message->mutable_ended();
+  PACELINE_JOB_FINISHED(PUT)
+}
+
+// ---- messages to values ----
+
+absl::Status Take(const pb::Wish& from, Wish* to) {
+  PACELINE_WISH(TAKE)
+  for (const auto& [index, number] : from.incarnations()) to->incarnations[index] = number;
+  to->absent.insert(from.absent().begin(), from.absent().end());
+  return absl::OkStatus();
+}
+absl::Status Take(const pb::Summary& from, Summary* to) {
+  PACELINE_SUMMARY(TAKE)
+  return absl::OkStatus();
+}
+absl::Status Take(const pb::NodeGoneReport& from, NodeGoneReport* to) {
+  PACELINE_NODE_GONE(TAKE)
+  if (from.has_incarnation()) to->incarnation = from.incarnation();
+  return CheckName(to->name, "name");
+}
+absl::Status Take(const pb::NodePending& from, NodePending* to) {
+  PACELINE_NODE_PENDING(TAKE)
+  return CheckName(to->name, "name");
+}
+absl::Status Take(const pb::JobEnded& from, JobEnded* to) {
+  PACELINE_JOB_FINISHED(TAKE)
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+void ToProto(const SupervisorOrder& from, pb::SupervisorOrder* to) {
+  std::visit([&](const auto& body) { Put(body, to); }, from);
+}
+
+void ToProto(const SupervisorMessage& from, pb::SupervisorMessage* to) {
+  std::visit([&](const auto& body) { Put(body, to); }, from);
+}
+
+absl::StatusOr<SupervisorMessage> FromProto(const pb::SupervisorMessage& from) {
+  SupervisorMessage to;
+  switch (from.body_case()) {
+    case pb::SupervisorMessage::kNodeGone:
+      RETURN_IF_ERROR(Take(from.node_gone(), &to.emplace<NodeGoneReport>()));
+      return to;
+    case pb::SupervisorMessage::kNodePending:
+      RETURN_IF_ERROR(Take(from.node_pending(), &to.emplace<NodePending>()));
+      return to;
+    case pb::SupervisorMessage::BODY_NOT_SET: break;
+  }
+  return Invalid("message", "is empty or of an unknown kind");
+}
+
+absl::StatusOr<SupervisorOrder> FromProto(const pb::SupervisorOrder& from) {
+  SupervisorOrder to;
+  switch (from.body_case()) {
+    case pb::SupervisorOrder::kWish:
+      RETURN_IF_ERROR(Take(from.wish(), &to.emplace<Wish>()));
+      return to;
+    case pb::SupervisorOrder::kSummary:
+      RETURN_IF_ERROR(Take(from.summary(), &to.emplace<Summary>()));
+      return to;
+    case pb::SupervisorOrder::kEnded:
+      RETURN_IF_ERROR(Take(from.ended(), &to.emplace<JobEnded>()));
+      return to;
+    case pb::SupervisorOrder::BODY_NOT_SET: break;
+  }
+  return Invalid("message", "is empty or of an unknown kind");
+}
+
+}  // namespace paceline::wire

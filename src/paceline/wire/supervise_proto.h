@@ -1,0 +1,18 @@
+#pragma once
+
+// The stream of who starts nodes, to messages and back; as to_proto.h and from_proto.h.
+
+#include "absl/status/statusor.h"
+#include "paceline/v1/platform.pb.h"
+#include "paceline/wire/messages.h"
+#include "paceline/wire/to_proto.h"
+
+namespace paceline::wire {
+
+void ToProto(const SupervisorMessage& from, pb::SupervisorMessage* to);
+void ToProto(const SupervisorOrder& from, pb::SupervisorOrder* to);
+
+absl::StatusOr<SupervisorMessage> FromProto(const pb::SupervisorMessage& from);
+absl::StatusOr<SupervisorOrder> FromProto(const pb::SupervisorOrder& from);
+
+}  // namespace paceline::wire

@@ -1,0 +1,106 @@
+"""Nodes that a platform starts: a master without nodes of its own, credentials in files, and nodes
+whose next incarnation takes their place. The platform is this test."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import signal
+import socket
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from job import Job
+
+EXIT_FENCED = 92
+
+
+class Placed:
+    """One job; `node` starts a node in a directory of its own, as a container would."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.endpoint = f"127.0.0.1:{probe.getsockname()[1]}"
+        self.make_credentials()
+        self.shape = ["--nnodes", "1:2", "--grow", "now"]
+        self.master = Job(self.of("master")).start(
+            [*self.shape, "--local-nodes", "0", "--rdzv-endpoint", self.endpoint,
+             "--credentials", str(directory / "for-master")], [])
+
+    def of(self, name: str) -> Path:
+        path = self.directory / name
+        path.mkdir()
+        return path
+
+    def make_credentials(self) -> None:
+        master, node = self.of("for-master"), self.of("for-node")
+        key = master / "ca.key"
+        for words in (
+                f"openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out {key}",
+                f"openssl req -x509 -new -key {key} -days 1 -subj /CN=job -out {master}/ca.pem "
+                "-addext basicConstraints=critical,CA:TRUE -addext keyUsage=critical,keyCertSign"):
+            subprocess.run(words.split(), check=True, capture_output=True)
+        (master / "token").write_text(secrets.token_hex(32) + "\n")
+        for name in ("token", "ca.pem"):
+            (node / name).write_bytes((master / name).read_bytes())
+
+    def node(self, index: int, incarnation: int) -> Job:
+        flags = [*self.shape, "--rdzv-endpoint", self.endpoint, "--node-name", f"node{index}",
+                 "--incarnation", str(incarnation), "--credentials",
+                 str(self.directory / "for-node")]
+        return Job(self.of(f"node{index}-{incarnation}")).start_steps(flags, steps=4000)
+
+    def kill_all(self, job: Job, node: str) -> None:
+        """What a deleted container looks like: its processes are gone at once."""
+        assert job.launcher is not None
+        job.launcher.kill()
+        job.launcher.wait()
+        ranks, agent = self.master.rank_pids(node), job.agent_pid(node)
+        os.kill(agent, signal.SIGSTOP)  # it must not see its ranks die before it
+        for pid in ranks:
+            os.killpg(pid, signal.SIGKILL)
+        os.kill(agent, signal.SIGKILL)
+
+
+@pytest.fixture
+def placed(tmp_path: Path) -> Iterator[Placed]:
+    job = Placed(tmp_path)
+    yield job
+    job.master.command("stop", "--job", str(job.master.run_dir))
+    job.master.wait()
+
+
+def test_the_next_incarnation_takes_the_place_of_a_dead_node(placed: Placed) -> None:
+    first, second = placed.node(0, 0), placed.node(1, 0)
+    placed.master.until_stepping(2)
+    placed.kill_all(second, "node1")
+    placed.master.until_event("node_lost")
+    placed.master.until_stepping(1, beyond=1)
+
+    late = placed.node(2, 0)
+    assert late.wait() == EXIT_FENCED, "nobody asked for a third node"
+    assert "PL-E110" in late.stderr
+
+    placed.node(1, 1)
+    placed.master.until_stepping(2)
+    again = Job(second.directory, "again").start_steps(
+        [*placed.shape, "--rdzv-endpoint", placed.endpoint, "--node-name", "node1",
+         "--credentials", str(placed.directory / "for-node")], steps=4000)
+    assert again.wait() == EXIT_FENCED, "the old incarnation is of the past"
+    assert "node1 is not wished for" in again.stderr
+    assert first.launcher is not None and first.launcher.poll() is None
+
+
+def test_what_a_platform_forgot_is_named(tmp_path: Path) -> None:
+    job = Job(tmp_path).start(
+        ["--nnodes", "2", "--local-nodes", "0", "--rdzv-endpoint", "127.0.0.1:1",
+         "--credentials", str(tmp_path / "nothing")], [])
+    assert job.wait() == 4
+    assert f"{tmp_path}/nothing/token" in job.stderr
+    open_job = Job(tmp_path, "open").start(["--local-nodes", "0"], [])
+    assert open_job.wait() == 2
+    assert "--credentials" in open_job.stderr
