@@ -4,6 +4,7 @@
 
 #include "paceline/cli/command.h"
 #include "paceline/cli/exit_code.h"
+#include "paceline/cli/submit/submit.h"
 #include "paceline/cli/text.h"
 #include "paceline/cli/torchrun_flags.h"
 
@@ -49,6 +50,28 @@ Problem TooManyWords(const Command& command, const ParsedLine& line) {
       .fix = "paceline " + std::string(command.name) + " --help"};
 }
 
+// --on: the same words where the job's master is.
+int PassOn(Invocation& invocation) {
+  const Given* on = invocation.line.Find("on");
+  auto place = ParseOnPlace(on->value, /*has_job=*/true);
+  if (!place.ok()) return invocation.out.Fail(place.problem());
+  if (invocation.line.Has("job")) {
+    return invocation.out.Fail({.code = "PL-E005",
+                                .what = "--on and --job exclude each other",
+                                .where = "the command line",
+                                .why = "each of them names the job",
+                                .fix = "leave one of them away"});
+  }
+  std::vector<std::string> words = {std::string(invocation.command.name)};
+  for (size_t i = 0; i < invocation.args.size(); ++i) {
+    const std::string& word = invocation.args[i];
+    if (word == "--on") ++i;
+    if (word != "--on" && !word.starts_with("--on=")) words.push_back(word);
+  }
+  return FindPlatform(place->platform)
+      ->run_on(*place, words, invocation.environment, invocation.out);
+}
+
 // `before` are the global flags that stood before the verb.
 int Dispatch(const Command& command, const ParsedLine& before, std::vector<std::string> args,
              const Environment& environment) {
@@ -80,7 +103,8 @@ int Dispatch(const Command& command, const ParsedLine& before, std::vector<std::
                         .environment = environment,
                         .settings = *std::move(settings),
                         .out = out};
-  return command.handler(invocation);
+  const bool is_elsewhere = invocation.line.Has("on") && command.handler != RunSubmit;
+  return is_elsewhere ? PassOn(invocation) : command.handler(invocation);
 }
 
 }  // namespace

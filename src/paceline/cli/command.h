@@ -70,6 +70,7 @@ int RunRun(Invocation& invocation);
 int RunSimCommand(Invocation& invocation);
 int RunStatus(Invocation& invocation);
 int RunStop(Invocation& invocation);
+int RunSubmit(Invocation& invocation);
 int RunVersion(Invocation& invocation);
 int RunWait(Invocation& invocation);
 int RunWhy(Invocation& invocation);
@@ -87,6 +88,7 @@ FlagTable EventsFlags();
 FlagTable WhyFlags();
 FlagTable LogsFlags();
 FlagTable StopFlags();
+FlagTable SubmitFlags();
 FlagTable WaitFlags();
 
 }  // namespace paceline::cli

@@ -129,6 +129,17 @@ constexpr ErrorCode kCodes[] = {
     {"PL-E044", "a process of the control plane keeps dying", kExitTrainingFailed,
      "The master or an agent ended several times right after its start. Its log in the run "
      "directory says why."},
+    {"PL-E045", "a program of others is missing", kExitUsage,
+     "`paceline submit --on kubernetes`, and every command with `--on kubernetes/…`, use kubectl "
+     "of your PATH, with its configuration."},
+    {"PL-E046", "the cluster refused", kExitUnreachable,
+     "The message has the cluster's own words: no connection, no rights, no such job, or a job "
+     "that has a mistake."},
+    {"PL-E047", "the cluster does not know elastic jobs", kExitUnreachable,
+     "The operator is not installed there, or is of another release: "
+     "`kubectl apply -f deploy/kubernetes/install.yaml`."},
+    {"PL-E048", "the job of the cluster has ended", kExitUnreachable,
+     "Nobody answers for it any more. Its pods stay until the job's ttl, and so do their logs."},
 
     {"PL-E060", "training failed", kExitTrainingFailed,
      "A rank failed and the recovery ladder has no rung left. The traceback of the rank that "

@@ -30,6 +30,10 @@ constexpr Flag kJobFlags[] = {
      .spellings = {"--job", "--run-dir"},
      .metavar = "ID|DIR",
      .help = "which job: its id or run directory; the running one by default"},
+    {.dest = "on",
+     .spellings = {"--on"},
+     .metavar = "PLACE",
+     .help = "a job of a cluster: kubernetes/NAMESPACE/JOB"},
 };
 
 PlainJson ReadJson(const std::string& path) { return ParseJson(ReadText(path, kJobFileBytesMax)); }

@@ -1,0 +1,210 @@
+#include "paceline/cli/submit/kubernetes.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "paceline/base/text.h"
+#include "paceline/cli/exit_code.h"
+#include "paceline/cli/text.h"
+#include "paceline/cli/tool.h"
+#include "paceline/cli/yaml.h"
+
+namespace paceline::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::string_view kTrain = "train";
+// deploy/kubernetes/operator/command/command.go has them too.
+constexpr std::string_view kRunDirInPod = "/tmp/paceline/run";
+
+Problem BadTemplate(const Submission& submission, const std::string& why) {
+  return {.code = "PL-E003",
+          .what = "the pod template cannot be used",
+          .where = submission.template_path,
+          .why = why,
+          .fix = "give a Pod, or what stands below `template:`, with a container named train"};
+}
+
+// What kubectl said last: before it, it may tell of each of its attempts.
+std::string WordsOf(const ToolResult& result) {
+  const std::string_view said = Strip(result.err.empty() ? result.out : result.err);
+  return Visible(said.substr(said.rfind('\n') + 1));
+}
+
+Problem Refused(const std::string& what, const OnPlace& place, const ToolResult& result) {
+  const std::string why = WordsOf(result);
+  const bool is_unknown = why.find("no matches for kind") != std::string::npos ||
+                          why.find("doesn't have a resource type") != std::string::npos;
+  return {.code = is_unknown ? "PL-E047" : "PL-E046",
+          .what = what,
+          .where = Concat("kubernetes/", place.space.empty() ? "" : place.space + "/", place.job),
+          .why = why,
+          .fix = is_unknown ? "kubectl apply -f deploy/kubernetes/install.yaml"
+                            : "kubectl get elasticjobs --all-namespaces; kubectl auth can-i create "
+                              "elasticjobs"};
+}
+
+std::vector<std::string> Kubectl(const OnPlace& place, std::vector<std::string> words) {
+  words.insert(words.begin(), "kubectl");
+  if (!place.space.empty()) words.insert(words.end(), {"--namespace", place.space});
+  return words;
+}
+
+// kubectl reads YAML, so that nothing of ours has to.
+Result<Json> ReadTemplate(const Submission& submission, const Environment& environment) {
+  if (submission.template_path.empty()) return Json();
+  auto read = RunTool({"kubectl", "create", "--dry-run=client", "--validate=false", "--output",
+                       "json", "--filename", submission.template_path},
+                      "", environment);
+  if (!read.ok()) return read.problem();
+  if (read->exit_code != 0) return BadTemplate(submission, WordsOf(*read));
+  return ParseOrderedJson(read->out);
+}
+
+// The pod's part of a template: metadata that a person wrote, and the spec.
+Result<Json> PodOf(const Submission& submission, const Json& pod) {
+  Json found = Json::object();
+  if (pod.is_null()) {
+    found["spec"]["containers"] = Json::array({{{"name", kTrain}}});
+    return found;
+  }
+  const Json& inner = pod.contains("template") ? pod["template"] : pod;
+  if (!inner.contains("spec") || !inner["spec"].is_object()) {
+    return BadTemplate(submission, "it has no spec");
+  }
+  for (const char* key : {"labels", "annotations"}) {
+    if (inner.contains("metadata") && inner["metadata"].contains(key)) {
+      found["metadata"][key] = inner["metadata"][key];
+    }
+  }
+  found["spec"] = inner["spec"];
+  return found;
+}
+
+Json* TrainContainer(Json* spec) {
+  Json& containers = (*spec)["containers"];
+  if (!containers.is_array() || containers.empty()) {
+    containers = Json::array({{{"name", kTrain}}});
+  }
+  for (Json& container : containers) {
+    if (container.value("name", "") == kTrain) return &container;
+  }
+  if (containers.size() != 1) return nullptr;
+  containers[0]["name"] = kTrain;
+  return &containers[0];
+}
+
+void SetResources(const Submission& submission, Json* container) {
+  Json limits = Json::object();
+  if (submission.gpus > 0) limits["nvidia.com/gpu"] = std::to_string(submission.gpus);
+  if (!submission.cpus.empty()) limits["cpu"] = submission.cpus;
+  if (!submission.memory.empty()) limits["memory"] = submission.memory;
+  for (const auto& [name, amount] : limits.items()) {
+    (*container)["resources"]["requests"][name] = amount;
+    (*container)["resources"]["limits"][name] = amount;
+  }
+}
+
+void SetEnvironment(const Submission& submission, Json* container) {
+  for (const auto& [name, value] : submission.environment) {
+    Json& env = (*container)["env"];
+    if (!env.is_array()) env = Json::array();
+    const auto found = std::find_if(env.begin(), env.end(), [&name = name](const Json& entry) {
+      return entry.value("name", "") == name;
+    });
+    const Json entry = {{"name", name}, {"value", value}};
+    if (found == env.end()) {
+      env.push_back(entry);
+    } else {
+      *found = entry;
+    }
+  }
+}
+
+}  // namespace
+
+Result<Json> ElasticJobOf(const Submission& submission, const Json& pod) {
+  Result<Json> found = PodOf(submission, pod);
+  if (!found.ok()) return found.problem();
+  Json* container = TrainContainer(&(*found)["spec"]);
+  if (container == nullptr) {
+    return BadTemplate(submission, "it has several containers, and none is named train");
+  }
+  if (!submission.image.empty()) (*container)["image"] = submission.image;
+  if (container->value("image", "").empty()) {
+    return Problem{.code = "PL-E003",
+                   .what = "the job has no image",
+                   .where = "the command line",
+                   .why = "neither --image nor the template names one",
+                   .fix = "--image REGISTRY/NAME:TAG, which has Python, the script and paceline"};
+  }
+  SetResources(submission, container);
+  SetEnvironment(submission, container);
+  Json spec;
+  spec["nodes"] = {{"min", submission.nodes_min}, {"max", submission.nodes_max}};
+  if (submission.spares > 0) spec["spares"] = submission.spares;
+  if (submission.nproc_per_node.has_value()) spec["nprocPerNode"] = *submission.nproc_per_node;
+  spec["script"][submission.is_module ? "module" : "file"] = submission.target;
+  if (!submission.args.empty()) spec["script"]["args"] = submission.args;
+  if (submission.ttl_seconds.has_value()) {
+    spec["ttlSecondsAfterFinished"] = *submission.ttl_seconds;
+  }
+  spec["template"] = *std::move(found);
+  Json job = {{"apiVersion", "paceline.dev/v1alpha1"}, {"kind", "ElasticJob"}};
+  job["metadata"]["name"] = submission.place.job;
+  if (!submission.place.space.empty()) job["metadata"]["namespace"] = submission.place.space;
+  job["spec"] = std::move(spec);
+  return job;
+}
+
+int SubmitToKubernetes(const Submission& submission, const Environment& environment, Output& out) {
+  Result<Json> pod = ReadTemplate(submission, environment);
+  if (!pod.ok()) return out.Fail(pod.problem());
+  Result<Json> job = ElasticJobOf(submission, *pod);
+  if (!job.ok()) return out.Fail(job.problem());
+  if (submission.only_prints) {
+    out.Data(out.is_json() ? PrintJson(*job, {.indent = 2}) + "\n" : ToYaml(*job));
+    return kExitDone;
+  }
+  // `create`, as a job of that name may be somebody's that runs.
+  auto made = RunTool({"kubectl", "create", "--filename", "-"}, PrintJson(*job), environment);
+  if (!made.ok()) return out.Fail(made.problem());
+  if (made->exit_code != 0) {
+    return out.Fail(Refused("the job was not submitted", submission.place, *made));
+  }
+  const std::string place =
+      Concat("kubernetes/", submission.place.space.empty() ? "" : submission.place.space + "/",
+             submission.place.job);
+  out.DataLine(place);
+  out.Say(Concat("kubectl get elasticjob ", submission.place.job, " --watch   shows its nodes\n",
+                 "paceline why --on ", place, "   says why it is as it is"));
+  return kExitDone;
+}
+
+int RunOnKubernetes(const OnPlace& place, const std::vector<std::string>& words,
+                    const Environment& environment, Output& out) {
+  auto found = RunTool(Kubectl(place, {"get", "elasticjob", place.job, "--output", "json"}), "",
+                       environment);
+  if (!found.ok()) return out.Fail(found.problem());
+  if (found->exit_code != 0) {
+    return out.Fail(Refused("the job cannot be looked at", place, *found));
+  }
+  const Json job = ParseOrderedJson(found->out);
+  const Json status = job.is_object() ? job.value("status", Json::object()) : Json::object();
+  const std::string master = Concat(place.job, "-master-", status.value("masterTerm", int64_t{0}));
+  if (status.contains("exitCode") || status.contains("finishedAt")) {
+    return out.Fail({.code = "PL-E048",
+                     .what = Concat("the job has ended: ", status.value("state", "")),
+                     .where = Concat("pod ", master),
+                     .why = status.value("last", "nothing failed on the way"),
+                     .fix = Concat("kubectl logs ", master)});
+  }
+  std::vector<std::string> line = Kubectl(place, {"exec", "pod/" + master});
+  line.insert(line.end(), {"--", "paceline"});
+  line.insert(line.end(), words.begin(), words.end());
+  line.insert(line.end(), {"--job", std::string(kRunDirInPod)});
+  return out.Fail(BecomeTool(line, environment));
+}
+
+}  // namespace paceline::cli

@@ -1,0 +1,17 @@
+#pragma once
+
+// The resource ElasticJob (deploy/kubernetes) that stands for a submission.
+
+#include "paceline/base/json.h"
+#include "paceline/cli/error.h"
+#include "paceline/cli/submit/submit.h"
+
+namespace paceline::cli {
+
+// `pod`: the user's template, a Pod or a PodTemplateSpec, or null. Its container `train`, its only
+// one, or a new one gets the image, the resources and the environment. PL-E003: it is neither, or
+// has several containers and none of that name.
+Result<nlohmann::ordered_json> ElasticJobOf(const Submission& submission,
+                                            const nlohmann::ordered_json& pod);
+
+}  // namespace paceline::cli

@@ -1,0 +1,52 @@
+#include "paceline/base/text.h"
+#include "paceline/cli/submit/submit.h"
+#include "paceline/cli/text.h"
+
+namespace paceline::cli {
+namespace {
+
+constexpr Platform kPlatforms[] = {
+    {.name = "kubernetes", .submit = SubmitToKubernetes, .run_on = RunOnKubernetes},
+};
+
+}  // namespace
+
+std::span<const Platform> Platforms() { return kPlatforms; }
+
+const Platform* FindPlatform(std::string_view name) {
+  for (const Platform& platform : kPlatforms) {
+    if (platform.name == name) return &platform;
+  }
+  return nullptr;
+}
+
+Result<OnPlace> ParseOnPlace(const std::string& text, bool has_job) {
+  const std::vector<std::string> parts = Split(text, '/');
+  const size_t parts_max = has_job ? 3 : 2;
+  OnPlace place{.platform = parts.front()};
+  std::string why;
+  if (text.empty()) {
+    why = "it was not given; kubernetes is a platform";
+  } else if (FindPlatform(place.platform) == nullptr) {
+    why = "there is no platform of that name; kubernetes is one";
+  } else if (parts.size() > parts_max || (has_job && parts.size() < 2)) {
+    why = has_job ? "it is kubernetes/NAMESPACE/JOB, or kubernetes/JOB in the present namespace"
+                  : "it is kubernetes, or kubernetes/NAMESPACE";
+  }
+  for (size_t i = 1; i < parts.size() && why.empty(); ++i) {
+    if (parts[i].empty() || parts[i].front() == '-') why = "a part of it is no name";
+  }
+  if (!why.empty()) {
+    return Problem{.code = "PL-E003",
+                   .what = text.empty() ? "--on PLACE is missing"
+                                        : Concat("--on ", Visible(text), " names no place"),
+                   .where = "the command line",
+                   .why = why,
+                   .fix = has_job ? "--on kubernetes/default/train" : "--on kubernetes"};
+  }
+  if (has_job) place.job = parts.back();
+  if (parts.size() == parts_max) place.space = parts[1];
+  return place;
+}
+
+}  // namespace paceline::cli

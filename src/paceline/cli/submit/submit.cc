@@ -1,0 +1,194 @@
+// `paceline submit`: a job for a cluster.
+
+#include "paceline/cli/submit/submit.h"
+
+#include <algorithm>
+#include <cctype>
+
+#include "paceline/base/text.h"
+#include "paceline/cli/command.h"
+#include "paceline/cli/text.h"
+#include "paceline/cli/value.h"
+
+namespace paceline::cli {
+namespace {
+
+using enum FlagKind;
+
+constexpr Flag kSubmitFlags[] = {
+    {.dest = "on",
+     .spellings = {"--on"},
+     .metavar = "PLACE",
+     .help = "kubernetes, or kubernetes/NAMESPACE"},
+    {.dest = "image",
+     .spellings = {"--image"},
+     .metavar = "IMAGE",
+     .help = "container image with Python, paceline and the script"},
+    {.dest = "nodes",
+     .spellings = {"--nodes", "--nnodes"},
+     .metavar = "N|MIN:MAX",
+     .help = "nodes that train"},
+    {.dest = "spares",
+     .spellings = {"--spares"},
+     .kind = kInteger,
+     .metavar = "K",
+     .help = "K more nodes that wait, joined and warm, to replace a lost one"},
+    {.dest = "nproc_per_node",
+     .spellings = {"--nproc-per-node", "--nproc_per_node"},
+     .kind = kInteger,
+     .metavar = "N",
+     .help = "ranks a node; its GPUs by default, 1 without"},
+    {.dest = "gpus",
+     .spellings = {"--gpus"},
+     .kind = kInteger,
+     .metavar = "N",
+     .help = "GPUs a node (nvidia.com/gpu)"},
+    {.dest = "cpus",
+     .spellings = {"--cpus"},
+     .metavar = "N",
+     .help = "CPUs a node, as Kubernetes writes them: 8, 500m"},
+    {.dest = "memory",
+     .spellings = {"--memory"},
+     .metavar = "SIZE",
+     .help = "memory a node, as Kubernetes writes it: 64Gi"},
+    {.dest = "env",
+     .spellings = {"--env"},
+     .metavar = "NAME=VALUE",
+     .help = "a variable of the ranks; may be given again"},
+    {.dest = "template",
+     .spellings = {"--template"},
+     .metavar = "FILE",
+     .help = "pod template: volumes, node selector, tolerations, sidecars; its container `train` "
+             "runs the script"},
+    {.dest = "name",
+     .spellings = {"--name"},
+     .metavar = "NAME",
+     .help = "name of the job; the script's by default"},
+    {.dest = "ttl",
+     .spellings = {"--ttl"},
+     .kind = kDuration,
+     .metavar = "TIME",
+     .help = "delete the job and its pods that long after its end; never by default"},
+    {.dest = "module",
+     .spellings = {"-m", "--module"},
+     .kind = kSwitch,
+     .help = "the script is a module"},
+    {.dest = "print",
+     .spellings = {"--print"},
+     .kind = kSwitch,
+     .help = "only print what would be submitted"},
+};
+
+// A DNS label, which names of a cluster's objects are.
+std::string LabelOf(const std::string& script) {
+  std::string name = script.substr(script.rfind('/') + 1);
+  if (const size_t dot = name.rfind(".py"); dot != std::string::npos) name.resize(dot);
+  std::string label;
+  for (const unsigned char c : name) {
+    label += std::isalnum(c) ? static_cast<char>(std::tolower(c)) : '-';
+  }
+  constexpr size_t kNameMax = 40;
+  label.resize(std::min(label.size(), kNameMax));
+  while (!label.empty() && label.back() == '-') label.pop_back();
+  while (!label.empty() && !std::isalpha(static_cast<unsigned char>(label.front()))) {
+    label.erase(0, 1);
+  }
+  return label.empty() ? "train" : label;
+}
+
+Problem BadValue(const std::string& flag, const std::string& value, const std::string& want) {
+  return {.code = "PL-E003",
+          .what = Concat(flag, " cannot be \"", Visible(value), "\""),
+          .where = "the command line",
+          .why = Concat("it is ", want),
+          .fix = "paceline submit --help"};
+}
+
+Check TakeNodes(const std::string& text, Submission* to) {
+  const std::vector<std::string> parts = Split(text, ':');
+  const auto low = ParseInteger(parts.front());
+  const auto high = ParseInteger(parts.back());
+  constexpr int64_t kNodesMax = 100'000;
+  if (parts.size() > 2 || !low || !high || *low < 1 || *high < *low || *high > kNodesMax) {
+    return BadValue("--nodes", text, "a number of nodes, or MIN:MAX with 1 <= MIN <= MAX");
+  }
+  to->nodes_min = static_cast<uint32_t>(*low);
+  to->nodes_max = static_cast<uint32_t>(*high);
+  return std::nullopt;
+}
+
+Check TakeEnvironment(const ParsedLine& line, Submission* to) {
+  for (const Given& given : line.given) {
+    if (given.flag->dest != "env") continue;
+    const size_t equals = given.value.find('=');
+    if (equals == std::string::npos || equals == 0) {
+      return BadValue("--env", given.value, "NAME=VALUE");
+    }
+    to->environment.emplace_back(given.value.substr(0, equals), given.value.substr(equals + 1));
+  }
+  return std::nullopt;
+}
+
+uint32_t NumberOf(const ParsedLine& line, std::string_view dest) {
+  const Given* given = line.Find(dest);
+  return given == nullptr ? 0 : static_cast<uint32_t>(ParseInteger(given->value).value_or(0));
+}
+
+std::string TextOf(const ParsedLine& line, std::string_view dest) {
+  const Given* given = line.Find(dest);
+  return given == nullptr ? "" : given->value;
+}
+
+Result<Submission> SubmissionOf(const ParsedLine& line) {
+  Submission submission;
+  if (line.positionals.empty()) {
+    return Problem{.code = "PL-E007",
+                   .what = "no script was given",
+                   .where = "the command line",
+                   .why =
+                       "flags come first, then the script as the image has it, then its "
+                       "arguments",
+                   .fix = "paceline submit --on kubernetes --image me/train:7 train.py"};
+  }
+  auto place = ParseOnPlace(line.Has("on") ? TextOf(line, "on") : "", /*has_job=*/false);
+  if (!place.ok()) return place.problem();
+  submission.place = *place;
+  submission.target = line.positionals.front();
+  submission.args.assign(line.positionals.begin() + 1, line.positionals.end());
+  submission.is_module = line.Has("module");
+  submission.place.job = line.Has("name") ? TextOf(line, "name") : LabelOf(submission.target);
+  if (LabelOf(submission.place.job) != submission.place.job) {
+    return BadValue("--name", submission.place.job,
+                    "at most 40 of a-z, 0-9 and -, with a letter in front");
+  }
+  if (line.Has("nodes")) {
+    if (Check problem = TakeNodes(TextOf(line, "nodes"), &submission)) return *problem;
+  }
+  if (Check problem = TakeEnvironment(line, &submission)) return *problem;
+  submission.spares = NumberOf(line, "spares");
+  if (line.Has("nproc_per_node")) submission.nproc_per_node = NumberOf(line, "nproc_per_node");
+  submission.gpus = NumberOf(line, "gpus");
+  submission.image = TextOf(line, "image");
+  submission.cpus = TextOf(line, "cpus");
+  submission.memory = TextOf(line, "memory");
+  submission.template_path = TextOf(line, "template");
+  submission.only_prints = line.Has("print");
+  if (line.Has("ttl")) {
+    const auto ttl = ParseDuration(TextOf(line, "ttl"));
+    submission.ttl_seconds = static_cast<uint32_t>(ttl->nanoseconds() / 1'000'000'000);
+  }
+  return submission;
+}
+
+}  // namespace
+
+FlagTable SubmitFlags() { return kSubmitFlags; }
+
+int RunSubmit(Invocation& invocation) {
+  auto submission = SubmissionOf(invocation.line);
+  if (!submission.ok()) return invocation.out.Fail(submission.problem());
+  return FindPlatform(submission->place.platform)
+      ->submit(*submission, invocation.environment, invocation.out);
+}
+
+}  // namespace paceline::cli

@@ -1,0 +1,27 @@
+#pragma once
+
+// Programs of others that a command needs, such as kubectl.
+
+#include <string>
+#include <vector>
+
+#include "paceline/cli/environment.h"
+#include "paceline/cli/error.h"
+
+namespace paceline::cli {
+
+struct ToolResult {
+  int exit_code = 0;  // 128 + signal when a signal ended it
+  std::string out;
+  std::string err;
+};
+
+// Runs it to its end with `input` as its standard input. argv[0] is looked up in PATH.
+// PL-E045: it is not there, or cannot be started.
+Result<ToolResult> RunTool(const std::vector<std::string>& argv, const std::string& input,
+                           const Environment& environment);
+
+// Becomes that program, with this process's terminal. Returns only when that is not possible.
+Problem BecomeTool(const std::vector<std::string>& argv, const Environment& environment);
+
+}  // namespace paceline::cli
