@@ -1,0 +1,221 @@
+// Package v1alpha1 holds the resource ElasticJob: what a user writes (Spec) and what the operator
+// answers (Status).
+//
+// Every number in the status is computed anew from lists of pods and from the master's summary.
+// Nothing is counted by events, so a missed event cannot make a number wrong for good.
+//
+// +kubebuilder:object:generate=true
+// +groupName=paceline.dev
+package v1alpha1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// TrainContainer is the container of the pod template that runs the script.
+const TrainContainer = "train"
+
+// Condition types. Complete and Failed are final, and exclude each other.
+const (
+	// MasterReady: the operator hears the master of the current term.
+	ConditionMasterReady = "MasterReady"
+	// Running: the ranks of the current world run.
+	ConditionRunning = "Running"
+	// Degraded: the job runs with fewer nodes than it wishes for.
+	ConditionDegraded = "Degraded"
+	// Suspended: spec.suspend is set, and no pod of the job runs any more.
+	ConditionSuspended = "Suspended"
+	// Complete: the job ended with exit code 0.
+	ConditionComplete = "Complete"
+	// Failed: the job ended with another exit code, or cannot be started.
+	ConditionFailed = "Failed"
+)
+
+// NodeRange says how many nodes train.
+//
+// +kubebuilder:validation:XValidation:rule="self.min <= self.max",message="nodes.min must not be greater than nodes.max"
+// +kubebuilder:validation:XValidation:rule="self.min % self.unit == 0 && self.max % self.unit == 0",message="nodes.min and nodes.max must be multiples of nodes.unit"
+type NodeRange struct {
+	// The job waits while it has fewer nodes.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=100000
+	Min int32 `json:"min"`
+	// The job grows up to this number.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=100000
+	Max int32 `json:"max"`
+	// The number of nodes that train is a multiple of it.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:default=1
+	// +optional
+	Unit int32 `json:"unit,omitempty"`
+}
+
+// Script is what each rank runs, as torchrun would run it.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.file) != has(self.module)",message="script needs one of file and module"
+type Script struct {
+	// Path of a Python file in the container.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:XValidation:rule="!self.startsWith('-')",message="script.file must not begin with -; use script.module for python -m"
+	// +optional
+	File string `json:"file,omitempty"`
+	// Name of a Python module.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:XValidation:rule="!self.startsWith('-')",message="script.module must not begin with -"
+	// +optional
+	Module string `json:"module,omitempty"`
+	// +kubebuilder:validation:MaxItems=1000
+	// +listType=atomic
+	// +optional
+	Args []string `json:"args,omitempty"`
+}
+
+// MasterSpec says where the master runs and with what. It has no GPU.
+type MasterSpec struct {
+	// Unset: 500m CPU and 512Mi memory are requested.
+	// +optional
+	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
+	// Unset: those of the template.
+	// +optional
+	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
+}
+
+// ElasticJobSpec is immutable, except suspend and ttlSecondsAfterFinished. What is written
+// otherwise would hold for some pods of the job only.
+//
+// +kubebuilder:validation:XValidation:rule="self.nodes == oldSelf.nodes",message="nodes is immutable; make a new job"
+// +kubebuilder:validation:XValidation:rule="self.script == oldSelf.script",message="script is immutable; make a new job"
+// +kubebuilder:validation:XValidation:rule="has(self.spares) == has(oldSelf.spares) && (!has(self.spares) || self.spares == oldSelf.spares)",message="spares is immutable; make a new job"
+// +kubebuilder:validation:XValidation:rule="has(self.nprocPerNode) == has(oldSelf.nprocPerNode) && (!has(self.nprocPerNode) || self.nprocPerNode == oldSelf.nprocPerNode)",message="nprocPerNode is immutable; make a new job"
+// +kubebuilder:validation:XValidation:rule="self.template == oldSelf.template || self.suspend",message="template may change only while the job is suspended"
+type ElasticJobSpec struct {
+	Nodes NodeRange `json:"nodes"`
+	// Nodes that wait, joined and warm, to replace a lost one.
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1000
+	// +optional
+	Spares int32 `json:"spares,omitempty"`
+	// Ranks a node. Unset: the GPUs of the container train, or 1 without GPUs.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1024
+	// +optional
+	NprocPerNode *int32 `json:"nprocPerNode,omitempty"`
+	Script       Script `json:"script"`
+	// More flags of paceline run, such as ["--ckpt-every", "30s"].
+	// +kubebuilder:validation:MaxItems=100
+	// +listType=atomic
+	// +optional
+	Flags []string `json:"flags,omitempty"`
+	// Pod template of the nodes. Its container train gets the operator's command; the master's pod
+	// has the same image, environment and volumes. The API server checks it when a pod is made.
+	// +kubebuilder:validation:Schemaless
+	// +kubebuilder:validation:Type=object
+	// +kubebuilder:pruning:PreserveUnknownFields
+	Template corev1.PodTemplateSpec `json:"template"`
+	// +optional
+	Master MasterSpec `json:"master,omitempty"`
+	// The pods of a suspended job are ended, with their grace period. The job stays, and false
+	// starts it again from its newest checkpoint.
+	// +kubebuilder:default=false
+	// +optional
+	Suspend bool `json:"suspend"`
+	// The job and its pods, with their logs, are deleted that long after its end. Unset: never.
+	// +kubebuilder:validation:Minimum=0
+	// +optional
+	TTLSecondsAfterFinished *int32 `json:"ttlSecondsAfterFinished,omitempty"`
+}
+
+// NodesSeen says for which nodes a pod has existed. Such a pod is never made a second time: if it
+// is gone, the master is told, and wishes for a higher incarnation.
+type NodesSeen struct {
+	// Each index below it was seen, with incarnation 0 if incarnations does not name it.
+	// +optional
+	Below int32 `json:"below,omitempty"`
+	// The highest incarnation seen, by index.
+	// +optional
+	Incarnations map[string]int32 `json:"incarnations,omitempty"`
+}
+
+// PendingNode is a node that is wished for and does not run.
+type PendingNode struct {
+	Node string `json:"node"`
+	// The API server's, the scheduler's or the kubelet's words.
+	Reason string `json:"reason"`
+}
+
+// ElasticJobStatus is written by the operator alone.
+type ElasticJobStatus struct {
+	// +listType=map
+	// +listMapKey=type
+	// +optional
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// The current master's number. It is raised before that master's pod is made.
+	// +optional
+	MasterTerm int64 `json:"masterTerm,omitempty"`
+	// Masters in a row that ended by themselves within a minute. The next one waits the longer.
+	// +optional
+	ShortMasters int32 `json:"shortMasters,omitempty"`
+	// +optional
+	Seen NodesSeen `json:"seen,omitempty"`
+	// One word for people, computed from the conditions. Programs read the conditions.
+	// +optional
+	State string `json:"state,omitempty"`
+	// Nodes in the world, of those wished for: "7/8".
+	// +optional
+	Nodes string `json:"nodes,omitempty"`
+	// +optional
+	Spares string `json:"spares,omitempty"`
+	// +optional
+	Step string `json:"step,omitempty"`
+	// +optional
+	Goodput string `json:"goodput,omitempty"`
+	// The newest sentence about a failure.
+	// +optional
+	Last string `json:"last,omitempty"`
+	// +optional
+	ExitCode *int32 `json:"exitCode,omitempty"`
+	// +optional
+	FinishedAt *metav1.Time `json:"finishedAt,omitempty"`
+	// The first 50 nodes that do not run yet.
+	// +kubebuilder:validation:MaxItems=50
+	// +listType=atomic
+	// +optional
+	Pending []PendingNode `json:"pending,omitempty"`
+	// How many nodes do not run yet.
+	// +optional
+	PendingCount int32 `json:"pendingCount,omitempty"`
+}
+
+// ElasticJob is a training job that goes on when it loses nodes, and grows when it gets some.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:shortName=ej,singular=elasticjob
+// +kubebuilder:printcolumn:name="NODES",type=string,JSONPath=`.status.nodes`
+// +kubebuilder:printcolumn:name="SPARES",type=string,JSONPath=`.status.spares`
+// +kubebuilder:printcolumn:name="STEP",type=string,JSONPath=`.status.step`
+// +kubebuilder:printcolumn:name="GOODPUT",type=string,JSONPath=`.status.goodput`
+// +kubebuilder:printcolumn:name="LAST",type=string,JSONPath=`.status.last`
+// +kubebuilder:printcolumn:name="STATE",type=string,JSONPath=`.status.state`
+// +kubebuilder:printcolumn:name="AGE",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 40",message="the job's name has at most 40 characters, because pod names begin with it"
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="the job's name begins with a letter and has letters, digits and - only, because a Service has its name"
+type ElasticJob struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec ElasticJobSpec `json:"spec"`
+	// +optional
+	Status ElasticJobStatus `json:"status,omitempty"`
+}
+
+// +kubebuilder:object:root=true
+type ElasticJobList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []ElasticJob `json:"items"`
+}

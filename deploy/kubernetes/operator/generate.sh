@@ -1,0 +1,42 @@
+#!/bin/sh
+# Makes the generated files of the operator: Go code of the master's protocol, copies of the API
+# types, the CRD, and ../install.yaml. Needs protoc, and Go with a module proxy for the plugins.
+set -eu
+cd "$(dirname "$0")"
+tools=$(pwd)/../../../build/operator-tools
+proto=$(pwd)/../../../proto
+mkdir -p "$tools"
+
+want() {  # want NAME MODULE@VERSION
+  if ! [ -x "$tools/$1@${2##*@}" ]; then
+    GOBIN=$tools go install "$2"
+    mv "$tools/$1" "$tools/$1@${2##*@}"
+  fi
+  ln -sf "$1@${2##*@}" "$tools/$1"
+}
+want protoc-gen-go google.golang.org/protobuf/cmd/protoc-gen-go@v1.36.8
+want protoc-gen-go-grpc google.golang.org/grpc/cmd/protoc-gen-go-grpc@v1.5.1
+want controller-gen sigs.k8s.io/controller-tools/cmd/controller-gen@v0.19.0
+
+package=paceline.dev/operator/internal/pb
+PATH=$tools:$PATH protoc -I "$proto" \
+  --go_out=. --go_opt=module=paceline.dev/operator \
+  --go_opt="Mpaceline/v1/platform.proto=$package" --go_opt="Mpaceline/v1/control.proto=$package" \
+  --go-grpc_out=. --go-grpc_opt=module=paceline.dev/operator \
+  --go-grpc_opt="Mpaceline/v1/platform.proto=$package" \
+  --go-grpc_opt="Mpaceline/v1/control.proto=$package" \
+  paceline/v1/platform.proto paceline/v1/control.proto
+
+"$tools/controller-gen" object paths=./api/... crd output:crd:artifacts:config=config
+sed -i '/controller-gen.kubebuilder.io\/version/d; /^  annotations:$/d' \
+  config/paceline.dev_elasticjobs.yaml
+{
+  echo "# Installs paceline's operator: the resource ElasticJob, the operator's rights, the operator."
+  echo "# Made by operator/generate.sh from operator/config. Change those files instead."
+  cat config/paceline.dev_elasticjobs.yaml
+  for part in namespace rbac operator; do
+    echo ---
+    cat "config/$part.yaml"
+  done
+} > ../install.yaml
+gofmt -l -w api
