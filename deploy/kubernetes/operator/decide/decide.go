@@ -1,0 +1,192 @@
+package decide
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"paceline.dev/operator/api/v1alpha1"
+)
+
+// decision is the work of one call of Decide.
+type decision struct {
+	Snapshot
+	plan   Plan
+	status v1alpha1.ElasticJobStatus // what the status will be
+	seen   seen
+	// Why the master is not heard: a condition's reason and message.
+	masterReason  string
+	masterMessage string
+}
+
+// Decide returns what is to be done for the job of the snapshot.
+func Decide(snapshot Snapshot) Plan {
+	d := &decision{Snapshot: snapshot, status: *snapshot.Job.Status.DeepCopy()}
+	if d.Job.Deleting {
+		return d.plan // the garbage collector deletes what the job owns
+	}
+	d.noteSeen()
+	switch {
+	case d.isFinished():
+		d.finished()
+	case d.isBehind():
+		// The cache shows a master of a later term than the job: the job is an old copy.
+		d.wakeAt(d.Now.Add(CacheLagMax))
+		return d.plan
+	case d.Job.Invalid != "":
+		d.fail("InvalidSpec", d.Job.Invalid)
+	case d.Job.Suspend:
+		d.suspending()
+	default:
+		d.running()
+	}
+	d.writeStatus()
+	return d.plan
+}
+
+// wakeAt makes sure that the next look is not later than `at`.
+func (d *decision) wakeAt(at time.Time) {
+	if d.plan.Next.IsZero() || at.Before(d.plan.Next) {
+		d.plan.Next = at
+	}
+}
+
+// isDue says whether `at` has come, and arranges for a look at that time if not.
+func (d *decision) isDue(at time.Time) bool {
+	if !d.Now.Before(at) {
+		return true
+	}
+	d.wakeAt(at)
+	return false
+}
+
+func (d *decision) isTrue(condition string) bool {
+	return meta.IsStatusConditionTrue(d.Job.Status.Conditions, condition)
+}
+
+func (d *decision) isFinished() bool {
+	return d.isTrue(v1alpha1.ConditionComplete) || d.isTrue(v1alpha1.ConditionFailed)
+}
+
+func (d *decision) isBehind() bool {
+	for _, master := range d.Masters {
+		if master.Term > d.Job.Status.MasterTerm {
+			return true
+		}
+	}
+	return false
+}
+
+// noteSeen unites what the status says with the pods in the list.
+func (d *decision) noteSeen() {
+	d.seen = fromStatus(d.Job.Status.Seen)
+	for _, node := range d.Nodes {
+		d.seen.add(node.Index, node.Incarnation)
+	}
+}
+
+func (d *decision) delete(pod Pod, why string) {
+	if pod.Terminating {
+		return
+	}
+	d.plan.Deletes = append(d.plan.Deletes, Delete{Name: pod.Name, UID: pod.UID, Why: why})
+}
+
+// finished ends what still runs, keeps ended pods for their logs, and deletes the job after its
+// time to live. It makes nothing.
+func (d *decision) finished() {
+	end := d.Now
+	if d.Job.Status.FinishedAt != nil {
+		end = d.Job.Status.FinishedAt.Time
+	}
+	for _, pod := range d.allPods() {
+		if !pod.isLive() || pod.Terminating {
+			continue
+		}
+		if pod.Phase == Waiting || d.isDue(end.Add(EndGrace)) {
+			d.delete(pod, "the job has ended")
+		}
+	}
+	if d.Job.TTL != nil && d.isDue(end.Add(*d.Job.TTL)) {
+		d.plan.DeleteJob = true
+	}
+}
+
+func (d *decision) allPods() []Pod {
+	pods := make([]Pod, 0, len(d.Masters)+len(d.Nodes))
+	for _, master := range d.Masters {
+		pods = append(pods, master.Pod)
+	}
+	for _, node := range d.Nodes {
+		pods = append(pods, node.Pod)
+	}
+	return pods
+}
+
+// suspending ends the nodes first, each with its grace period: SIGTERM of all nodes is the notice
+// that lets the job save. The master is deleted after them, because a save needs it.
+func (d *decision) suspending() {
+	if master := d.currentMaster(); master != nil && d.isHeard() && d.Stream.Ended != nil &&
+		d.Stream.Ended.ExitCode == 0 {
+		d.finish(*d.Stream.Ended)
+		return
+	}
+	hasLiveNode, hasLiveMaster := false, false
+	for _, node := range d.Nodes {
+		if node.isLive() {
+			d.delete(node.Pod, "the job is suspended")
+			hasLiveNode = hasLiveNode || !node.Overdue
+		}
+	}
+	for _, master := range d.Masters {
+		if !master.isLive() {
+			continue
+		}
+		if !hasLiveNode {
+			d.delete(master.Pod, "the job is suspended")
+		}
+		hasLiveMaster = hasLiveMaster || !master.Overdue
+		if hasLiveNode && master.Term == d.Job.Status.MasterTerm {
+			d.dial(&master)
+		}
+	}
+	if !hasLiveNode && !hasLiveMaster {
+		d.setCondition(v1alpha1.ConditionSuspended, true, "Suspended",
+			"No pod of the job runs. spec.suspend=false starts it from its newest checkpoint.")
+		d.setCondition(v1alpha1.ConditionMasterReady, false, "Suspended", "The job is suspended.")
+		d.setCondition(v1alpha1.ConditionRunning, false, "Suspended", "The job is suspended.")
+		d.status.State = "Suspended"
+		return
+	}
+	d.setCondition(v1alpha1.ConditionSuspended, false, "Suspending",
+		"Each node gets SIGTERM and its grace period to save. Then the master is deleted.")
+	d.status.State = "Suspending"
+	d.wakeAt(d.Now.Add(StreamSilentAfter))
+}
+
+// finish writes the job's end. The pods are looked after once the end stands in the status.
+func (d *decision) finish(end End) {
+	d.status.ExitCode = &end.ExitCode
+	if end.ExitCode != 0 {
+		d.fail("ExitCode"+itoa(int64(end.ExitCode)), orElse(end.Reason, "The job failed."))
+		return
+	}
+	d.setCondition(v1alpha1.ConditionComplete, true, "Done", orElse(end.Reason, "The job is done."))
+	d.end("Complete")
+}
+
+func (d *decision) fail(reason, message string) {
+	d.setCondition(v1alpha1.ConditionFailed, true, reason, message)
+	d.end("Failed")
+}
+
+func (d *decision) end(state string) {
+	now := metaTime(d.Now)
+	d.status.FinishedAt = &now
+	d.status.State = state
+	d.status.Pending, d.status.PendingCount = nil, 0
+	d.setCondition(v1alpha1.ConditionRunning, false, state, "The job has ended.")
+	d.setCondition(v1alpha1.ConditionMasterReady, false, state, "The job has ended.")
+	d.setCondition(v1alpha1.ConditionDegraded, false, state, "The job has ended.")
+	d.plan.Dial = ""
+}

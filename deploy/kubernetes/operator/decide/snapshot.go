@@ -1,0 +1,248 @@
+// Package decide says what the operator does for one job. It is a pure function: no client, no
+// clock, no goroutine. The reconciler gathers a Snapshot, calls Decide, and carries out the Plan.
+//
+// The rules that Decide keeps:
+//
+//   - Only the wish of the current term's master makes and deletes pods of nodes. Without a wish
+//     nothing changes. The exceptions are the user's: a suspended job, and a job that has ended.
+//   - A pod of one node and incarnation is made once. If that pod is gone, Decide tells the master,
+//     and the master wishes for a higher incarnation.
+//   - A pod that is missing from a list is not gone. It is gone when the API server told of its
+//     deletion, or answered a direct question about that pod.
+//   - A master is replaced when two witnesses agree: its stream is silent, and its pod is gone.
+//   - A term is raised in the status before its master's pod is made, and only the operator that
+//     raised a term makes its pod. So no term has two masters.
+package decide
+
+import (
+	"time"
+
+	"paceline.dev/operator/api/v1alpha1"
+)
+
+// Bounds of waiting.
+const (
+	// A stream is silent after so long without a message.
+	StreamSilentAfter = 5 * time.Second
+	// A pod that was just made may be missing from the cache for so long.
+	CacheLagMax = 2 * time.Second
+	// A master that ended by itself sooner counts as one that cannot start.
+	ShortMasterLife = time.Minute
+	// The pause before the next master doubles up to this.
+	MasterPauseMax = time.Minute
+	// After so many short masters in a row the job has failed.
+	ShortMastersMax = 6
+	// Running pods of a job that has ended get so long to end by themselves.
+	EndGrace = 30 * time.Second
+	// The status is written at most so often when only the step or the goodput changed.
+	StepInterval = 5 * time.Second
+	// And so often when something else changed that no program waits for.
+	StatusInterval = time.Second
+	// So many ended pods of one node are kept for their logs.
+	EndedPodsMax = 10
+	// The status names so many nodes that do not run.
+	PendingMax = 50
+)
+
+// Phase of a pod.
+type Phase int
+
+const (
+	// Waiting: no container runs yet.
+	Waiting Phase = iota
+	// Running: the container train runs, or may run.
+	Running
+	// Ended: all containers ended; the pod stays for its logs.
+	Ended
+)
+
+// Pod is what Decide needs to know of a pod.
+type Pod struct {
+	Name  string
+	UID   string
+	Phase Phase
+	// Terminating: somebody deleted the pod, and its kubelet has not confirmed that it ended.
+	Terminating bool
+	// Overdue: the pod is Terminating, and its grace period is over since 30 s.
+	Overdue bool
+	// Why the pod waits, or how it ended, in the platform's words.
+	Reason string
+	// Disrupted: the pod was ended from outside, by an eviction or a preemption.
+	Disrupted bool
+	Created   time.Time
+	EndedAt   time.Time
+}
+
+func (p Pod) isLive() bool { return p.Phase != Ended }
+
+// MasterPod is the pod of one term's master.
+type MasterPod struct {
+	Pod
+	Term int64
+	// Address is "" until the pod has one.
+	Address string
+	// HostLost: the pod's node is NotReady or deleted.
+	HostLost bool
+	// ExitCode of the container, if it ended.
+	ExitCode *int32
+	// Final is the master's last word, which it left in its termination message.
+	Final *End
+}
+
+// NodePod is the pod of one node's incarnation.
+type NodePod struct {
+	Pod
+	Index       uint32
+	Incarnation uint32
+}
+
+// Wish is all that the master wants of the platform.
+type Wish struct {
+	Seq          uint64
+	Drain        bool
+	Size         uint32
+	Spares       uint32
+	Incarnations map[uint32]uint32
+	Absent       map[uint32]bool
+}
+
+// Wants says whether the wish has the index, and with which incarnation.
+func (w *Wish) Wants(index uint32) (uint32, bool) {
+	if index >= w.Size+w.Spares || w.Absent[index] {
+		return 0, false
+	}
+	return w.Incarnations[index], true
+}
+
+// Summary is what the master tells for people.
+type Summary struct {
+	Phase   string
+	Pending string
+	Nodes   uint32
+	Spares  uint32
+	Step    int64 // -1: none is known
+	Goodput float64
+	Last    string
+}
+
+// End is the job's exit code, with a sentence.
+type End struct {
+	ExitCode int32
+	Reason   string
+}
+
+// Stream is what the operator has heard of one term's master.
+type Stream struct {
+	Term      int64
+	Connected bool
+	// Heard is the time of the newest message, or of the start of listening.
+	Heard   time.Time
+	Problem string // why the stream does not stand; "" if it does
+	Wish    *Wish
+	Summary *Summary
+	Ended   *End
+}
+
+// Refusal is an answer of the API server that may change with time.
+type Refusal struct {
+	Words    string
+	Failures int
+	Next     time.Time // the earliest time of the next attempt
+}
+
+// NodeID names one pod of a node.
+type NodeID struct {
+	Index       uint32
+	Incarnation uint32
+}
+
+// Memory is what this operator process knows beyond the API server's lists. It is lost with the
+// process, and Decide is right without it.
+type Memory struct {
+	// Since when this process looks after the job.
+	Since time.Time
+	// The term that this process raised, and whose master's pod it may therefore make.
+	TermRaised int64
+	// Pods that this process made, with the time. The cache may not show them yet.
+	Made map[string]time.Time
+	// Pods that are gone for certain, with the evidence.
+	Gone map[string]string
+	// The job's Secrets exist.
+	HasSecrets bool
+	// The term that the Service selects; 0: unknown.
+	ServiceTerm int64
+	// The API server refuses what is to be made.
+	Refused *Refusal
+	// The API server refuses this one pod.
+	PodRefused map[string]Refusal
+	// When the status was written last.
+	StatusWritten time.Time
+}
+
+// Job is the part of an ElasticJob that Decide reads.
+type Job struct {
+	Name       string
+	Generation int64
+	Deleting   bool
+	Suspend    bool
+	// Invalid says what is wrong with the spec; "" if nothing is.
+	Invalid  string
+	NodesMax int32
+	Spares   int32
+	TTL      *time.Duration
+	Status   v1alpha1.ElasticJobStatus
+}
+
+// Snapshot is all that a decision depends on.
+type Snapshot struct {
+	Now     time.Time
+	Job     Job
+	Masters []MasterPod
+	Nodes   []NodePod
+	Stream  Stream
+	Memory  Memory
+}
+
+// Delete names a pod to delete. The UID makes sure that it is that very pod.
+type Delete struct {
+	Name string
+	UID  string
+	Why  string
+}
+
+// Fact is what the master is told of a node. Facts may be repeated.
+type Fact struct {
+	Index       uint32
+	Incarnation uint32
+	Gone        bool
+	// Evidence of a node that is gone; else why the node does not run, "" once it runs.
+	Text string
+}
+
+// Event is a sentence for kubectl describe.
+type Event struct {
+	Warning bool
+	Reason  string
+	Text    string
+}
+
+// Plan is what is to be done now. The reconciler carries it out in the order of the fields.
+type Plan struct {
+	// Status is to be written if it is not nil. Nothing else of the plan is done if that fails.
+	Status *v1alpha1.ElasticJobStatus
+	Events []Event
+	// Raised is the term that Status raises; 0: none.
+	Raised        int64
+	EnsureSecrets bool
+	EnsureService bool
+	CreateMaster  bool // of the term in the status
+	// Pods that the API server is to be asked for directly.
+	Confirm   []string
+	Deletes   []Delete
+	Creates   []NodeID
+	Dial      string // the address of the current term's master; "": hang up
+	Facts     []Fact
+	DeleteJob bool
+	// Next is the time of the next look if nothing happens before; zero: none.
+	Next time.Time
+}

@@ -1,0 +1,240 @@
+package decide
+
+import (
+	"fmt"
+	"math"
+	"reflect"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"paceline.dev/operator/api/v1alpha1"
+)
+
+const messageMax = 2000 // bytes of a condition's message
+
+func itoa(number int64) string { return strconv.FormatInt(number, 10) }
+
+func orElse(text, other string) string {
+	if text == "" {
+		return other
+	}
+	return text
+}
+
+func trimDot(text string) string { return strings.TrimRight(text, ". ") }
+
+func metaTime(at time.Time) metav1.Time { return metav1.NewTime(at.Truncate(time.Second)) }
+
+func clip(text string) string {
+	if len(text) <= messageMax {
+		return text
+	}
+	return strings.ToValidUTF8(text[:messageMax], "") + "…"
+}
+
+func (d *decision) event(isWarning bool, reason, text string) {
+	d.plan.Events = append(d.plan.Events, Event{isWarning, reason, clip(text)})
+}
+
+func (d *decision) setCondition(kind string, isTrue bool, reason, message string) {
+	status := metav1.ConditionFalse
+	if isTrue {
+		status = metav1.ConditionTrue
+	}
+	meta.SetStatusCondition(&d.status.Conditions, metav1.Condition{
+		Type: kind, Status: status, Reason: reason, Message: clip(message),
+		ObservedGeneration: d.Job.Generation, LastTransitionTime: metaTime(d.Now),
+	})
+}
+
+// writeStatus completes the new status, and decides whether it is worth a write now.
+func (d *decision) writeStatus() {
+	isOver := d.isFinished() || d.status.FinishedAt != nil || d.status.State == "Suspended"
+	if !isOver {
+		d.describe()
+	}
+	d.status.ObservedGeneration = d.Job.Generation
+	d.status.Seen = d.seen.toStatus()
+	old := &d.Job.Status
+	d.eventsOfChange(old)
+	switch {
+	case reflect.DeepEqual(*old, d.status):
+		return
+	case d.plan.Raised != 0 || d.status.FinishedAt != nil || hasTurned(old, &d.status):
+	case onlyCounted(old, &d.status):
+		if !d.isDue(d.Memory.StatusWritten.Add(StepInterval)) {
+			return
+		}
+	case !d.isDue(d.Memory.StatusWritten.Add(StatusInterval)):
+		return
+	}
+	status := d.status
+	d.plan.Status = &status
+}
+
+// describe fills in what people and programs read of a job that has not ended.
+func (d *decision) describe() {
+	d.describeMaster()
+	wish, summary := d.Stream.Wish, d.Stream.Summary
+	if !d.isHeard() {
+		wish, summary = nil, nil
+	}
+	if d.hasWish() {
+		d.describePending()
+	}
+	size, spares := uint32(d.Job.NodesMax), uint32(d.Job.Spares)
+	if wish != nil {
+		size, spares = wish.Size, wish.Spares
+	}
+	if summary == nil {
+		if d.status.Nodes == "" {
+			d.status.Nodes = fmt.Sprintf("0/%d", size)
+			d.status.Spares = fmt.Sprintf("0/%d", spares)
+		}
+		if d.status.State == "" {
+			d.status.State = "Starting"
+		}
+		return
+	}
+	d.status.Nodes = fmt.Sprintf("%d/%d", summary.Nodes, size)
+	d.status.Spares = fmt.Sprintf("%d/%d", summary.Spares, spares)
+	if summary.Step >= 0 {
+		d.status.Step = itoa(summary.Step)
+	}
+	if summary.Goodput > 0 && !math.IsInf(summary.Goodput, 0) {
+		d.status.Goodput = fmt.Sprintf("%.1f%%", 100*summary.Goodput)
+	}
+	d.status.Last = clip(summary.Last)
+	d.describeWorld(summary, size)
+}
+
+// describeWorld turns the master's phase into conditions and a word.
+func (d *decision) describeWorld(summary *Summary, size uint32) {
+	isRunning := summary.Phase == "running"
+	message := orElse(summary.Pending, "The master says: "+orElse(summary.Phase, "starting")+".")
+	d.setCondition(v1alpha1.ConditionRunning, isRunning, camel(orElse(summary.Phase, "starting")),
+		message)
+	isDegraded := isRunning && summary.Nodes < size
+	sentence := "The job has all nodes that it wishes for."
+	switch {
+	case isDegraded:
+		sentence = fmt.Sprintf("The job runs on %d of %d nodes.", summary.Nodes, size)
+		if len(d.status.Pending) > 0 {
+			first := d.status.Pending[0]
+			sentence += fmt.Sprintf(" %s: %s", first.Node, first.Reason)
+		}
+	case !isRunning:
+		sentence = "The job does not run."
+	}
+	reason := "AllNodes"
+	if isDegraded {
+		reason = "NodesMissing"
+	} else if !isRunning {
+		reason = "NotRunning"
+	}
+	d.setCondition(v1alpha1.ConditionDegraded, isDegraded, reason, sentence)
+	if d.Job.Suspend {
+		return
+	}
+	d.status.State = camel(orElse(summary.Phase, "starting"))
+	if isDegraded {
+		d.status.State = "Degraded"
+	}
+	if d.masterReason == "MasterLost" || d.masterReason == "MasterEnded" {
+		d.status.State = "Recovering"
+	}
+}
+
+func (d *decision) describeMaster() {
+	if d.isHeard() && d.Stream.Connected && d.masterReason != "MasterLost" {
+		d.setCondition(v1alpha1.ConditionMasterReady, true, "Heard",
+			fmt.Sprintf("The operator hears master %d.", d.Stream.Term))
+		return
+	}
+	if d.plan.Raised != 0 {
+		d.masterReason = "MasterStarting"
+		d.masterMessage = fmt.Sprintf("Master %d is started.", d.plan.Raised)
+	}
+	if d.masterReason != "" {
+		d.setCondition(v1alpha1.ConditionMasterReady, false, d.masterReason, d.masterMessage)
+	}
+}
+
+func (d *decision) describePending() {
+	d.status.Pending, d.status.PendingCount = nil, 0
+	for _, fact := range d.plan.Facts {
+		if fact.Gone || fact.Text == "" {
+			continue
+		}
+		d.status.PendingCount++
+		if len(d.status.Pending) < PendingMax {
+			d.status.Pending = append(d.status.Pending,
+				v1alpha1.PendingNode{Node: NodeName(fact.Index), Reason: clip(fact.Text)})
+		}
+	}
+}
+
+// eventsOfChange says what changed, once: the events go out with the status that has the change.
+func (d *decision) eventsOfChange(old *v1alpha1.ElasticJobStatus) {
+	for _, condition := range d.status.Conditions {
+		before := meta.FindStatusCondition(old.Conditions, condition.Type)
+		isNew := before == nil && condition.Status == metav1.ConditionTrue
+		if !isNew && (before == nil || before.Status == condition.Status) {
+			if before == nil || condition.Type != v1alpha1.ConditionMasterReady ||
+				before.Reason == condition.Reason || !isRefusal(condition.Reason) {
+				continue
+			}
+		}
+		isTrue := condition.Status == metav1.ConditionTrue
+		isWarning := condition.Type == v1alpha1.ConditionFailed ||
+			condition.Type == v1alpha1.ConditionDegraded && isTrue || isRefusal(condition.Reason)
+		d.event(isWarning, condition.Reason, condition.Message)
+	}
+	if d.status.Last != "" && d.status.Last != old.Last {
+		d.event(true, "Failure", d.status.Last)
+	}
+	if len(d.status.Pending) > 0 && (len(old.Pending) == 0 ||
+		old.Pending[0].Reason != d.status.Pending[0].Reason) {
+		first := d.status.Pending[0]
+		text := first.Node + " does not run: " + first.Reason
+		if d.status.PendingCount > 1 {
+			text = fmt.Sprintf("%s and %d more do not run: %s", first.Node, d.status.PendingCount-1,
+				first.Reason)
+		}
+		d.event(false, "NodesPending", text)
+	}
+}
+
+func isRefusal(reason string) bool {
+	return reason == "MasterRefused" || reason == "SecretsRefused" || reason == "MasterLost"
+}
+
+// hasTurned says whether a program may be waiting for the change.
+func hasTurned(old, now *v1alpha1.ElasticJobStatus) bool {
+	for _, condition := range now.Conditions {
+		before := meta.FindStatusCondition(old.Conditions, condition.Type)
+		if before == nil || before.Status != condition.Status || before.Reason != condition.Reason {
+			return true
+		}
+	}
+	return false
+}
+
+// onlyCounted says whether nothing but the step and the goodput differ.
+func onlyCounted(old, now *v1alpha1.ElasticJobStatus) bool {
+	same := *now
+	same.Step, same.Goodput = old.Step, old.Goodput
+	return reflect.DeepEqual(*old, same)
+}
+
+// camel makes a condition's reason of a phase.
+func camel(word string) string {
+	if word == "" {
+		return word
+	}
+	return strings.ToUpper(word[:1]) + word[1:]
+}
