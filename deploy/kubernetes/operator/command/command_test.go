@@ -1,0 +1,173 @@
+package command
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"paceline.dev/operator/api/v1alpha1"
+	"paceline.dev/operator/decide"
+)
+
+func train() *v1alpha1.ElasticJob {
+	return &v1alpha1.ElasticJob{
+		ObjectMeta: metav1.ObjectMeta{Name: "train", Namespace: "team", UID: "7"},
+		Spec: v1alpha1.ElasticJobSpec{
+			Nodes: v1alpha1.NodeRange{Min: 6, Max: 8, Unit: 2}, Spares: 1,
+			Script: v1alpha1.Script{File: "train.py", Args: []string{"--epochs", "3"}},
+			Flags:  []string{"--ckpt-every", "30s"},
+			Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{
+				Name: "train", Image: "me/train:7",
+				Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{
+					"nvidia.com/gpu": resource.MustParse("4"), "memory": resource.MustParse("8Gi"),
+				}},
+			}, {Name: "sidecar", Image: "me/sidecar"}}}},
+		},
+	}
+}
+
+func TestCommandLines(t *testing.T) {
+	job := train()
+	got := strings.Join(Master(job), " ")
+	want := "paceline run --credentials /etc/paceline/credentials --rdzv-endpoint 0.0.0.0:29400 " +
+		"--local-nodes 0 --nnodes 6:8 --spares 1 --name train --nproc-per-node 4 " +
+		"--run-dir /tmp/paceline/run --ckpt-every 30s train.py --epochs 3"
+	if got != want {
+		t.Errorf("master: %s", got)
+	}
+	job.Spec.Script = v1alpha1.Script{Module: "pkg.train"}
+	got = strings.Join(Node(job, "node3", 2), " ")
+	want = "paceline run --credentials /etc/paceline/credentials " +
+		"--rdzv-endpoint train-master.team.svc:29400 --node-name node3 --incarnation 2 " +
+		"--nproc-per-node 4 --run-dir /tmp/paceline/run --ckpt-every 30s --module pkg.train"
+	if got != want {
+		t.Errorf("node: %s", got)
+	}
+}
+
+func TestRanksOfANode(t *testing.T) {
+	job := train()
+	two := int32(2)
+	job.Spec.NprocPerNode = &two
+	if got := NprocPerNode(job); got != 2 {
+		t.Errorf("as written: %d", got)
+	}
+	job.Spec.NprocPerNode = nil
+	job.Spec.Template.Spec.Containers[0].Resources.Limits = corev1.ResourceList{
+		"cpu": resource.MustParse("4")}
+	if got := NprocPerNode(job); got != 1 {
+		t.Errorf("without GPUs: %d", got)
+	}
+}
+
+func TestANodesPod(t *testing.T) {
+	pod := NodePod(train(), decide.NodeID{Index: 3, Incarnation: 1})
+	if pod.Name != "train-node3-1" || pod.Labels[NodeLabel] != "3" ||
+		pod.Labels[IncarnationLabel] != "1" || pod.OwnerReferences[0].UID != "7" {
+		t.Errorf("name and labels: %+v", pod.ObjectMeta)
+	}
+	spec := pod.Spec
+	if spec.RestartPolicy != corev1.RestartPolicyNever || *spec.AutomountServiceAccountToken {
+		t.Error("restart policy or token")
+	}
+	if len(spec.Containers) != 2 || spec.Containers[1].Command != nil {
+		t.Error("the sidecar is as in the template")
+	}
+	if spec.Volumes[0].Secret.SecretName != "train-node" || spec.Volumes[1].EmptyDir.Medium != "Memory" {
+		t.Errorf("volumes: %+v", spec.Volumes)
+	}
+	for _, toleration := range spec.Tolerations {
+		if *toleration.TolerationSeconds != 15 {
+			t.Errorf("toleration: %+v", toleration)
+		}
+	}
+	if len(spec.Tolerations) != 2 {
+		t.Errorf("tolerations: %+v", spec.Tolerations)
+	}
+	if env := spec.Containers[0].Env; env[0].Name != "PACELINE_GRACE_SECONDS" || env[0].Value != "30" ||
+		env[1].Name != "PACELINE_JOB_UNIT" {
+		t.Errorf("environment: %+v", env)
+	}
+}
+
+func TestAMastersPod(t *testing.T) {
+	pod := MasterPod(train(), 4)
+	if pod.Name != "train-master-4" || len(pod.Spec.Containers) != 1 {
+		t.Errorf("name or containers: %+v", pod)
+	}
+	master := pod.Spec.Containers[0]
+	if _, hasGPU := master.Resources.Limits["nvidia.com/gpu"]; hasGPU {
+		t.Error("a master has no GPU")
+	}
+	if pod.Spec.Volumes[0].Secret.SecretName != "train-master" {
+		t.Errorf("volumes: %+v", pod.Spec.Volumes)
+	}
+	for key, value := range Selector("train", 4) {
+		if pod.Labels[key] != value {
+			t.Errorf("the Service does not select the master by %s", key)
+		}
+	}
+	if _, selected := NodePod(train(), decide.NodeID{}).Labels[TermLabel]; selected {
+		t.Error("the Service must not select nodes")
+	}
+}
+
+func TestPodsAreRestrictedWhereTheTemplateDoesNotSayOtherwise(t *testing.T) {
+	pod := NodePod(train(), decide.NodeID{})
+	own := pod.Spec.Containers[1].SecurityContext
+	if !*pod.Spec.SecurityContext.RunAsNonRoot || *pod.Spec.SecurityContext.RunAsUser != 1000 ||
+		*own.AllowPrivilegeEscalation || own.Capabilities.Drop[0] != "ALL" {
+		t.Errorf("got %+v", pod.Spec)
+	}
+	job, root := train(), int64(0)
+	job.Spec.Template.Spec.SecurityContext = &corev1.PodSecurityContext{RunAsUser: &root}
+	job.Spec.Template.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{
+		Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"IPC_LOCK"}}}
+	pod = NodePod(job, decide.NodeID{})
+	if pod.Spec.SecurityContext.RunAsNonRoot != nil || *pod.Spec.SecurityContext.RunAsUser != 0 ||
+		pod.Spec.Containers[0].SecurityContext.Capabilities.Drop != nil {
+		t.Errorf("the template's own words were changed: %+v", pod.Spec)
+	}
+	if job.Spec.Template.Spec.Volumes != nil {
+		t.Error("the template itself was changed")
+	}
+}
+
+func TestATemplatesMemoryDiskIsKept(t *testing.T) {
+	job := train()
+	job.Spec.Template.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{
+		{Name: "own", MountPath: "/dev/shm"}}
+	if got := len(NodePod(job, decide.NodeID{}).Spec.Volumes); got != 1 {
+		t.Errorf("%d volumes", got)
+	}
+}
+
+func TestNodesDoNotGetTheAuthoritysKey(t *testing.T) {
+	master, node := Secrets(train(), []byte("t"), []byte("c"), []byte("k"))
+	if len(master.Data) != 3 || len(node.Data) != 2 || node.Data[CAKeyKey] != nil {
+		t.Errorf("master %v, node %v", master.Data, node.Data)
+	}
+}
+
+func TestInvalidSpecsSayWhatToDo(t *testing.T) {
+	if got := Invalid(train()); got != "" {
+		t.Errorf("a good spec: %s", got)
+	}
+	for words, change := range map[string]func(*corev1.PodSpec){
+		"no container named":  func(s *corev1.PodSpec) { s.Containers[0].Name = "main" },
+		"has no image":        func(s *corev1.PodSpec) { s.Containers[0].Image = "" },
+		"has a command":       func(s *corev1.PodSpec) { s.Containers[0].Args = []string{"x"} },
+		"restartPolicy":       func(s *corev1.PodSpec) { s.RestartPolicy = "Always" },
+		"has hostNetwork":     func(s *corev1.PodSpec) { s.HostNetwork = true },
+		`container named "tr`: func(s *corev1.PodSpec) { s.Containers = nil },
+	} {
+		job := train()
+		change(&job.Spec.Template.Spec)
+		if got := Invalid(job); !strings.Contains(got, words) {
+			t.Errorf("wanted %q in %q", words, got)
+		}
+	}
+}
