@@ -1,0 +1,170 @@
+// Package fakemaster is a master for tests: it serves the real protocol with the job's own
+// credentials, says what a test tells it to, and remembers what it was told.
+package fakemaster
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"net"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+
+	"paceline.dev/operator/internal/pb"
+	"paceline.dev/operator/pki"
+)
+
+// Master is one process of a master.
+type Master struct {
+	pb.UnimplementedControlServer
+	server *grpc.Server
+	token  string
+
+	mutex   sync.Mutex
+	streams map[chan *pb.SupervisorOrder]bool
+	wish    *pb.Wish
+	told    []*pb.SupervisorMessage
+	uris    []string
+}
+
+// Start serves on the address.
+func Start(address, token string, authority pki.Authority) (*Master, error) {
+	own, err := authority.Sign(pki.Certificate{Name: "master.paceline.internal", Server: true},
+		time.Now())
+	if err != nil {
+		return nil, err
+	}
+	roots, err := pki.Pool(authority.CertificatePEM)
+	if err != nil {
+		return nil, err
+	}
+	return start(address, token, own, roots)
+}
+
+func start(address, token string, own tls.Certificate, roots *x509.CertPool) (*Master, error) {
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	m := &Master{token: token, streams: map[chan *pb.SupervisorOrder]bool{}}
+	m.server = grpc.NewServer(grpc.Creds(credentials.NewTLS(&tls.Config{
+		Certificates: []tls.Certificate{own}, ClientCAs: roots,
+		ClientAuth: tls.RequireAndVerifyClientCert,
+	})))
+	pb.RegisterControlServer(m.server, m)
+	go m.server.Serve(listener)
+	return m, nil
+}
+
+// Close breaks all connections.
+func (m *Master) Close() { m.server.Stop() }
+
+// Wish is told to each stream, now and whenever one connects.
+func (m *Master) Wish(wish *pb.Wish) {
+	m.mutex.Lock()
+	m.wish = wish
+	m.mutex.Unlock()
+	m.order(&pb.SupervisorOrder{Body: &pb.SupervisorOrder_Wish{Wish: wish}})
+}
+
+// Summary is told once.
+func (m *Master) Summary(summary *pb.Summary) {
+	m.order(&pb.SupervisorOrder{Body: &pb.SupervisorOrder_Summary{Summary: summary}})
+}
+
+// End is the last order.
+func (m *Master) End(code int32, reason string) {
+	m.order(&pb.SupervisorOrder{Body: &pb.SupervisorOrder_Ended{
+		Ended: &pb.JobEnded{ExitCode: code, Reason: reason}}})
+}
+
+func (m *Master) order(order *pb.SupervisorOrder) {
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	for stream := range m.streams {
+		stream <- order
+	}
+}
+
+// Told is all that the master was told, in order.
+func (m *Master) Told() []*pb.SupervisorMessage {
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	return append([]*pb.SupervisorMessage(nil), m.told...)
+}
+
+// Streams is the number of streams that stand.
+func (m *Master) Streams() int {
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	return len(m.streams)
+}
+
+// URIs are those of the clients' certificates.
+func (m *Master) URIs() []string {
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	return append([]string(nil), m.uris...)
+}
+
+// Supervise is the RPC.
+func (m *Master) Supervise(stream pb.Control_SuperviseServer) error {
+	ctx := stream.Context()
+	if given := metadata.ValueFromIncomingContext(ctx, "authorization"); len(given) != 1 ||
+		given[0] != "Bearer "+m.token {
+		return status.Error(codes.Unauthenticated, "wrong token")
+	}
+	orders := make(chan *pb.SupervisorOrder, 64)
+	m.mutex.Lock()
+	m.streams[orders] = true
+	m.uris = append(m.uris, uriOf(ctx))
+	if m.wish != nil {
+		orders <- &pb.SupervisorOrder{Body: &pb.SupervisorOrder_Wish{Wish: m.wish}}
+	}
+	m.mutex.Unlock()
+	defer func() {
+		m.mutex.Lock()
+		delete(m.streams, orders)
+		m.mutex.Unlock()
+	}()
+	go m.listen(stream)
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case order := <-orders:
+			if err := stream.Send(order); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func (m *Master) listen(stream pb.Control_SuperviseServer) {
+	for {
+		message, err := stream.Recv()
+		if err != nil {
+			return
+		}
+		m.mutex.Lock()
+		m.told = append(m.told, message)
+		m.mutex.Unlock()
+	}
+}
+
+func uriOf(ctx context.Context) string {
+	from, _ := peer.FromContext(ctx)
+	info, isTLS := from.AuthInfo.(credentials.TLSInfo)
+	if !isTLS || len(info.State.PeerCertificates) == 0 ||
+		len(info.State.PeerCertificates[0].URIs) == 0 {
+		return ""
+	}
+	return info.State.PeerCertificates[0].URIs[0].String()
+}

@@ -1,0 +1,193 @@
+// Package master keeps one stream to each job's master: it hears wishes and summaries, and tells
+// what became of nodes. It decides nothing.
+package master
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"io"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"paceline.dev/operator/decide"
+	"paceline.dev/operator/internal/pb"
+)
+
+// Bounds of waiting.
+const (
+	connectTimeout = 3 * time.Second
+	redialPauseMin = 200 * time.Millisecond
+	redialPauseMax = 2 * time.Second
+	keepaliveTime  = 10 * time.Second // grpc-go allows no less
+	keepaliveWait  = 3 * time.Second
+)
+
+// Target is a master, and what proves each side to the other.
+type Target struct {
+	Term       int64
+	Address    string
+	ServerName string
+	Token      string
+	Roots      *x509.CertPool
+	Own        tls.Certificate
+}
+
+// client is the stream to one target. Its goroutine ends when `cancel` is called.
+type client struct {
+	target  Target
+	cancel  context.CancelFunc
+	changed func()
+	now     func() time.Time
+
+	mutex  sync.Mutex
+	stream decide.Stream
+	facts  []decide.Fact // all that the master is to know
+	wake   chan struct{} // has one element if facts changed
+}
+
+func newClient(target Target, changed func(), now func() time.Time) *client {
+	ctx, cancel := context.WithCancel(context.Background())
+	c := &client{target: target, cancel: cancel, changed: changed, now: now,
+		stream: decide.Stream{Term: target.Term, Heard: now()}, wake: make(chan struct{}, 1)}
+	go c.run(ctx)
+	return c
+}
+
+func (c *client) snapshot() decide.Stream {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	return c.stream
+}
+
+func (c *client) tell(facts []decide.Fact) {
+	c.mutex.Lock()
+	c.facts = facts
+	c.mutex.Unlock()
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (c *client) update(change func(*decide.Stream)) {
+	c.mutex.Lock()
+	change(&c.stream)
+	c.mutex.Unlock()
+	c.changed()
+}
+
+// run dials until the client is cancelled or the job has ended.
+func (c *client) run(ctx context.Context) {
+	pause := redialPauseMin
+	for ctx.Err() == nil {
+		heard, err := c.session(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		problem := "the master closed the stream"
+		if err != nil && !errors.Is(err, io.EOF) {
+			problem = status.Convert(err).Message()
+		}
+		wasConnected := c.snapshot().Connected
+		if wasConnected || c.snapshot().Problem != problem {
+			c.update(func(s *decide.Stream) { s.Connected, s.Problem = false, problem })
+		}
+		if c.snapshot().Ended != nil {
+			return
+		}
+		if heard {
+			pause = redialPauseMin
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(pause):
+		}
+		pause = min(2*pause, redialPauseMax)
+	}
+}
+
+// session is one connection. It returns whether the master said something.
+func (c *client) session(parent context.Context) (heard bool, err error) {
+	ctx, cancel := context.WithCancel(parent)
+	defer cancel()
+	connection, err := grpc.NewClient("passthrough:///"+c.target.Address,
+		grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{
+			ServerName: c.target.ServerName, RootCAs: c.target.Roots,
+			Certificates: []tls.Certificate{c.target.Own}, MinVersion: tls.VersionTLS12,
+		})),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: keepaliveTime,
+			Timeout: keepaliveWait}),
+		grpc.WithNoProxy(), grpc.WithDisableRetry())
+	if err != nil {
+		return false, err
+	}
+	defer connection.Close()
+	timer := time.AfterFunc(connectTimeout, cancel)
+	ctx = metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+c.target.Token)
+	stream, err := pb.NewControlClient(connection).Supervise(ctx)
+	if err != nil {
+		return false, err
+	}
+	if !timer.Stop() {
+		return false, errors.New("the master did not answer in time")
+	}
+	c.update(func(s *decide.Stream) { s.Connected, s.Problem, s.Heard = true, "", c.now() })
+	go c.send(ctx, stream)
+	for {
+		order, err := stream.Recv()
+		if err != nil {
+			return heard, err
+		}
+		heard = true
+		c.update(func(s *decide.Stream) { c.hear(s, order) })
+	}
+}
+
+// hear takes one order. A wish that is older than the one at hand is not taken: it was late.
+func (c *client) hear(s *decide.Stream, order *pb.SupervisorOrder) {
+	s.Heard = c.now()
+	switch body := order.GetBody().(type) {
+	case *pb.SupervisorOrder_Wish:
+		wish := wishOf(body.Wish)
+		if wish != nil && (s.Wish == nil || wish.Seq >= s.Wish.Seq) {
+			s.Wish = wish
+		}
+	case *pb.SupervisorOrder_Summary:
+		s.Summary = summaryOf(body.Summary)
+	case *pb.SupervisorOrder_Ended:
+		s.Ended = &decide.End{ExitCode: body.Ended.GetExitCode(), Reason: body.Ended.GetReason()}
+	}
+}
+
+// send tells the facts that this stream has not told yet. A new stream tells all of them.
+func (c *client) send(ctx context.Context, stream pb.Control_SuperviseClient) {
+	told := map[uint32]decide.Fact{}
+	for {
+		c.mutex.Lock()
+		facts := c.facts
+		c.mutex.Unlock()
+		current := make(map[uint32]decide.Fact, len(facts))
+		for _, fact := range facts {
+			if before, wasTold := told[fact.Index]; !wasTold || before != fact {
+				if stream.Send(messageOf(fact)) != nil {
+					return // Recv has the error
+				}
+			}
+			current[fact.Index] = fact
+		}
+		told = current
+		select {
+		case <-ctx.Done():
+			return
+		case <-c.wake:
+		}
+	}
+}

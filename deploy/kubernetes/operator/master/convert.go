@@ -1,0 +1,48 @@
+package master
+
+import (
+	"paceline.dev/operator/decide"
+	"paceline.dev/operator/internal/pb"
+)
+
+// nodesMax bounds what a wish may ask for, so that a broken message cannot make pods without end.
+const nodesMax = 200_000
+
+// wishOf returns nil for a message that wishes nothing: an unknown intent, no nodes at all, or too
+// many. No wish means no change, while an empty wish would delete each node.
+func wishOf(message *pb.Wish) *decide.Wish {
+	size, spares := uint64(message.GetSize()), uint64(message.GetSpares())
+	isDrain := message.GetIntent() == pb.Wish_DRAIN
+	if !isDrain && (message.GetIntent() != pb.Wish_RUN || size == 0) || size+spares > nodesMax {
+		return nil
+	}
+	wish := &decide.Wish{
+		Seq: message.GetSeq(), Drain: isDrain, Size: message.GetSize(), Spares: message.GetSpares(),
+		Incarnations: message.GetIncarnations(), Absent: map[uint32]bool{},
+	}
+	for _, index := range message.GetAbsent() {
+		wish.Absent[index] = true
+	}
+	return wish
+}
+
+func summaryOf(message *pb.Summary) *decide.Summary {
+	return &decide.Summary{
+		Phase: message.GetPhase(), Pending: message.GetPending(), Nodes: message.GetNodes(),
+		Spares: message.GetSpares(), Step: message.GetStep(), Goodput: message.GetGoodput(),
+		Last: message.GetLast(),
+	}
+}
+
+func messageOf(fact decide.Fact) *pb.SupervisorMessage {
+	name := decide.NodeName(fact.Index)
+	if fact.Gone {
+		incarnation := fact.Incarnation
+		return &pb.SupervisorMessage{Body: &pb.SupervisorMessage_NodeGone{NodeGone: &pb.NodeGoneReport{
+			Name: name, Evidence: fact.Text, Incarnation: &incarnation,
+		}}}
+	}
+	return &pb.SupervisorMessage{Body: &pb.SupervisorMessage_NodePending{NodePending: &pb.NodePending{
+		Name: name, Incarnation: fact.Incarnation, Reason: fact.Text,
+	}}}
+}

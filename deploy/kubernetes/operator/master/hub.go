@@ -1,0 +1,86 @@
+package master
+
+import (
+	"sync"
+	"time"
+
+	"paceline.dev/operator/decide"
+)
+
+// Hub has the streams of all jobs, by a job's key.
+type Hub struct {
+	changed func(key string)
+	now     func() time.Time
+
+	mutex   sync.Mutex
+	clients map[string]*client
+}
+
+// NewHub makes a hub that calls `changed` whenever a master was heard or its stream broke.
+func NewHub(changed func(key string), now func() time.Time) *Hub {
+	return &Hub{changed: changed, now: now, clients: map[string]*client{}}
+}
+
+// Dial makes sure that there is a stream to the target. A stream to another one is closed.
+func (h *Hub) Dial(key string, target Target) {
+	h.mutex.Lock()
+	defer h.mutex.Unlock()
+	if old := h.clients[key]; old != nil {
+		if old.target.Term == target.Term && old.target.Address == target.Address && old.cancel != nil {
+			return
+		}
+		old.hangUp()
+	}
+	h.clients[key] = newClient(target, func() { h.changed(key) }, h.now)
+}
+
+// HangUp closes the job's stream. What was heard stays known: how long the master has been silent
+// matters after its end too.
+func (h *Hub) HangUp(key string) {
+	h.mutex.Lock()
+	defer h.mutex.Unlock()
+	if old := h.clients[key]; old != nil {
+		old.hangUp()
+	}
+}
+
+// Forget drops the job.
+func (h *Hub) Forget(key string) {
+	h.mutex.Lock()
+	defer h.mutex.Unlock()
+	if old := h.clients[key]; old != nil {
+		old.hangUp()
+		delete(h.clients, key)
+	}
+}
+
+// Tell replaces the facts that the master is to know.
+func (h *Hub) Tell(key string, facts []decide.Fact) {
+	h.mutex.Lock()
+	defer h.mutex.Unlock()
+	if c := h.clients[key]; c != nil {
+		c.tell(facts)
+	}
+}
+
+// Stream is what was heard of the job's master.
+func (h *Hub) Stream(key string) decide.Stream {
+	h.mutex.Lock()
+	defer h.mutex.Unlock()
+	if c := h.clients[key]; c != nil {
+		return c.snapshot()
+	}
+	return decide.Stream{}
+}
+
+// hangUp is called under the hub's mutex.
+func (c *client) hangUp() {
+	if c.cancel == nil {
+		return
+	}
+	c.cancel()
+	c.cancel = nil
+	c.mutex.Lock()
+	c.stream.Connected = false
+	c.mutex.Unlock()
+}

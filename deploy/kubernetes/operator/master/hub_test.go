@@ -1,0 +1,149 @@
+package master
+
+import (
+	"crypto/tls"
+	"testing"
+	"time"
+
+	"paceline.dev/operator/decide"
+	"paceline.dev/operator/internal/fakemaster"
+	"paceline.dev/operator/internal/pb"
+	"paceline.dev/operator/pki"
+)
+
+const patience = 10 * time.Second
+
+type scene struct {
+	*testing.T
+	authority pki.Authority
+	fake      *fakemaster.Master
+	hub       *Hub
+	target    Target
+	changed   chan string
+}
+
+func set(t *testing.T, address string) *scene {
+	authority, err := pki.NewAuthority("train", time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &scene{T: t, authority: authority, changed: make(chan string, 1000)}
+	s.fake = s.serve(address)
+	s.hub = NewHub(func(key string) { s.changed <- key }, time.Now)
+	roots, _ := pki.Pool(authority.CertificatePEM)
+	own, _ := authority.Sign(pki.Certificate{Name: "operator", URI: "paceline://operator"}, time.Now())
+	s.target = Target{Term: 1, Address: address, ServerName: "master.paceline.internal",
+		Token: "secret", Roots: roots, Own: own}
+	t.Cleanup(func() { s.hub.Forget("a/train"); s.fake.Close() })
+	return s
+}
+
+func (s *scene) serve(address string) *fakemaster.Master {
+	fake, err := fakemaster.Start(address, "secret", s.authority)
+	if err != nil {
+		s.Fatal(err)
+	}
+	return fake
+}
+
+func (s *scene) await(what string, isTrue func(decide.Stream) bool) {
+	s.Helper()
+	deadline := time.After(patience)
+	for !isTrue(s.hub.Stream("a/train")) {
+		select {
+		case <-s.changed:
+		case <-time.After(20 * time.Millisecond):
+		case <-deadline:
+			s.Fatalf("%s did not happen: %+v", what, s.hub.Stream("a/train"))
+		}
+	}
+}
+
+func TestHearsWishesAndTellsFacts(t *testing.T) {
+	s := set(t, "127.0.0.1:39401")
+	s.fake.Wish(&pb.Wish{Seq: 4, Intent: pb.Wish_RUN, Size: 2, Spares: 1, Absent: []uint32{1}})
+	s.hub.Dial("a/train", s.target)
+	s.hub.Tell("a/train", []decide.Fact{{Index: 0, Text: "Unschedulable"}, {Index: 2}})
+	s.await("the wish", func(stream decide.Stream) bool { return stream.Wish != nil })
+	wish := s.hub.Stream("a/train").Wish
+	if _, isWanted := wish.Wants(1); isWanted || wish.Seq != 4 || wish.Size != 2 {
+		t.Errorf("wish: %+v", wish)
+	}
+	if uris := s.fake.URIs(); uris[0] != "paceline://operator" {
+		t.Errorf("the certificate's URI: %v", uris)
+	}
+	s.hub.Tell("a/train", []decide.Fact{{Index: 0, Gone: true, Text: "exit code 1"}, {Index: 2}})
+	s.await("three facts", func(decide.Stream) bool { return len(s.fake.Told()) == 3 })
+	gone := s.fake.Told()[2].GetNodeGone()
+	if gone.GetName() != "node0" || gone.GetEvidence() != "exit code 1" || gone.Incarnation == nil {
+		t.Errorf("gone: %+v", gone)
+	}
+	s.fake.End(0, "done")
+	s.await("the end", func(stream decide.Stream) bool { return stream.Ended != nil })
+}
+
+func TestANewStreamTellsAllFactsAgain(t *testing.T) {
+	s := set(t, "127.0.0.1:39402")
+	s.hub.Dial("a/train", s.target)
+	s.hub.Tell("a/train", []decide.Fact{{Index: 7, Gone: true, Text: "x"}})
+	s.await("the fact", func(decide.Stream) bool { return len(s.fake.Told()) == 1 })
+	s.fake.Close()
+	s.await("the break", func(stream decide.Stream) bool { return !stream.Connected })
+	if problem := s.hub.Stream("a/train").Problem; problem == "" {
+		t.Error("a broken stream says why")
+	}
+	s.fake = s.serve("127.0.0.1:39402")
+	s.await("the fact again", func(decide.Stream) bool { return len(s.fake.Told()) == 1 })
+}
+
+func TestAnEmptyWishIsNoWish(t *testing.T) {
+	for _, message := range []*pb.Wish{{}, {Intent: pb.Wish_RUN}, {Size: 4},
+		{Intent: pb.Wish_RUN, Size: 1 << 31, Spares: 1 << 31}} {
+		if wish := wishOf(message); wish != nil {
+			t.Errorf("%v was taken for %+v", message, wish)
+		}
+	}
+	if wishOf(&pb.Wish{Intent: pb.Wish_DRAIN}) == nil {
+		t.Error("a drain needs no size")
+	}
+}
+
+func TestALateWishIsNotTaken(t *testing.T) {
+	s := set(t, "127.0.0.1:39403")
+	s.fake.Wish(&pb.Wish{Seq: 9, Intent: pb.Wish_RUN, Size: 3})
+	s.hub.Dial("a/train", s.target)
+	s.await("the wish", func(stream decide.Stream) bool { return stream.Wish != nil })
+	s.fake.Wish(&pb.Wish{Seq: 8, Intent: pb.Wish_RUN, Size: 1})
+	s.fake.Summary(&pb.Summary{Phase: "running"})
+	s.await("the summary", func(stream decide.Stream) bool { return stream.Summary != nil })
+	if wish := s.hub.Stream("a/train").Wish; wish.Size != 3 {
+		t.Errorf("wish: %+v", wish)
+	}
+}
+
+func TestAnotherJobsMasterIsNotHeard(t *testing.T) {
+	s := set(t, "127.0.0.1:39404")
+	other, _ := pki.NewAuthority("other", time.Now())
+	s.target.Roots, _ = pki.Pool(other.CertificatePEM)
+	s.fake.Wish(&pb.Wish{Seq: 9, Intent: pb.Wish_RUN, Size: 3})
+	s.hub.Dial("a/train", s.target)
+	s.await("a problem", func(stream decide.Stream) bool { return stream.Problem != "" })
+	if stream := s.hub.Stream("a/train"); stream.Wish != nil || stream.Connected {
+		t.Errorf("got %+v", stream)
+	}
+	s.target.Own = tls.Certificate{}
+}
+
+func TestHangingUpKeepsWhatWasHeard(t *testing.T) {
+	s := set(t, "127.0.0.1:39405")
+	s.hub.Dial("a/train", s.target)
+	s.await("the stream", func(stream decide.Stream) bool { return stream.Connected })
+	s.hub.HangUp("a/train")
+	stream := s.hub.Stream("a/train")
+	if stream.Connected || stream.Term != 1 || stream.Heard.IsZero() {
+		t.Errorf("got %+v", stream)
+	}
+	s.await("the end of the stream", func(decide.Stream) bool { return s.fake.Streams() == 0 })
+	s.hub.Dial("a/train", s.target)
+	s.await("the next stream", func(stream decide.Stream) bool { return stream.Connected })
+}
