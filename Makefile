@@ -31,7 +31,7 @@ PYTEST_test-all := -m long
 REPORT := $(CURDIR)/build/report/$(PART)
 
 .PHONY: help test test-all test-fresh demo setup packages venv wheel build unit heavy-units swarm \
-        lint pytest report format clean
+        lint pytest operator operator-unit operator-generate operator-k8s report format clean
 .DEFAULT_GOAL := build
 
 help:  ## this list
@@ -45,6 +45,7 @@ test: packages  ## set-up, build, units, checks, a short swarm, Python tests tha
 	@$(MAKE) --no-print-directory unit PART=test
 	@$(MAKE) --no-print-directory -j2 lint heavy-units PART=test
 	@$(MAKE) --no-print-directory swarm SEEDS=300 LEASE_SEEDS=1500
+	@$(MAKE) --no-print-directory operator-unit
 	@$(MAKE) --no-print-directory pytest PART=test
 	@tools/report.py test
 	@echo "make test: all of it passed"
@@ -53,6 +54,7 @@ test-all: setup  ## everything that `make test` leaves out: long tests, fuzz cor
 	@$(MAKE) --no-print-directory build PART=test-all
 	@$(MAKE) --no-print-directory unit PART=test-all
 	@$(MAKE) --no-print-directory swarm SEED=301 SEEDS=1700 LEASE_SEED=1501 LEASE_SEEDS=8500
+	@$(MAKE) --no-print-directory operator-k8s
 	@$(MAKE) --no-print-directory pytest PART=test-all
 	@tools/report.py test-all
 	@echo "make test-all: all of it passed"
@@ -110,6 +112,32 @@ pytest: venv  ## Python and process-level tests
 	dirs=$$(ls -d tests python examples 2>/dev/null); set -x; \
 	$(VENV)/python -m pytest -q -n $(PYTEST_JOBS) --dist worksteal \
 	  --junitxml $(REPORT)/pytest.xml $(PYTEST_$(PART)) $$dirs
+
+# The Kubernetes operator. Its first build compiles Kubernetes' client, which takes minutes; `make
+# test` runs the packages that do without the client.
+OPERATOR := deploy/kubernetes/operator
+OPERATOR_LIGHT := ./decide ./command ./pki ./master
+HAS_GO = command -v go >/dev/null || \
+  { echo "$@: SKIPPED: there is no Go here, so the Kubernetes operator is not checked"; exit 0; }
+
+operator:  ## the Kubernetes operator, a static binary, into build/operator
+	@mkdir -p build/operator
+	cd $(OPERATOR) && CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags "-s -w" \
+	  -o $(CURDIR)/build/operator/paceline-operator .
+
+operator-unit:  ## the operator's unit tests, where Go is
+	@$(HAS_GO); cd $(OPERATOR) && test -z "$$(gofmt -l . | tee /dev/stderr)" && \
+	  go vet $(OPERATOR_LIGHT) && go test $(OPERATOR_LIGHT)
+
+operator-generate:  ## the operator's generated files, and deploy/kubernetes/install.yaml
+	cd $(OPERATOR) && go generate .
+
+# K8S_BINARIES: a folder with etcd, kube-apiserver and kube-controller-manager.
+operator-k8s:  ## the operator against a real API server, where there is one
+	@$(HAS_GO); if [ -z "$(K8S_BINARIES)" ]; then \
+	   echo "$@: SKIPPED: K8S_BINARIES names no folder with etcd and kube-apiserver"; exit 0; fi; \
+	 set -ex; $(MAKE) --no-print-directory operator; cd $(OPERATOR); go vet ./...; \
+	 K8S_BINARIES=$(K8S_BINARIES) go test -count=1 ./...
 
 report:  ## counts of the last runs by suite, and the ten slowest tests
 	@tools/report.py

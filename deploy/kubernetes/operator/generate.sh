@@ -21,7 +21,8 @@ want controller-gen sigs.k8s.io/controller-tools/cmd/controller-gen@v0.19.0
 package=paceline.dev/operator/internal/pb
 PATH=$tools:$PATH protoc -I "$proto" \
   --go_out=. --go_opt=module=paceline.dev/operator \
-  --go_opt="Mpaceline/v1/platform.proto=$package" --go_opt="Mpaceline/v1/control.proto=$package" \
+  --go_opt="Mpaceline/v1/platform.proto=$package" \
+  --go_opt="Mpaceline/v1/control.proto=$package" \
   --go-grpc_out=. --go-grpc_opt=module=paceline.dev/operator \
   --go-grpc_opt="Mpaceline/v1/platform.proto=$package" \
   --go-grpc_opt="Mpaceline/v1/control.proto=$package" \

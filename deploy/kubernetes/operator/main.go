@@ -1,0 +1,110 @@
+// The operator of paceline: it makes the pods that the masters of ElasticJobs wish for.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/selection"
+	clientscheme "k8s.io/client-go/kubernetes/scheme"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"paceline.dev/operator/api/v1alpha1"
+	"paceline.dev/operator/command"
+	"paceline.dev/operator/reconcile"
+)
+
+type flags struct {
+	namespace   string
+	metrics     string
+	health      string
+	leaderElect bool
+}
+
+func main() {
+	var f flags
+	flag.StringVar(&f.namespace, "namespace", "", "look after jobs of this namespace only")
+	flag.StringVar(&f.metrics, "metrics-address", ":8080", "address for /metrics; 0: none")
+	flag.StringVar(&f.health, "health-address", ":8081", "address for /healthz and /readyz; 0: none")
+	flag.BoolVar(&f.leaderElect, "leader-elect", false,
+		"work only while this operator holds the Lease; needed for two operators")
+	flag.Parse() // controller-runtime adds --kubeconfig
+	log := zap.New()
+	if err := run(f, log); err != nil {
+		fmt.Fprintln(os.Stderr, "paceline operator:", err)
+		os.Exit(1)
+	}
+}
+
+func run(f flags, log logr.Logger) error {
+	ctrl.SetLogger(log)
+	config, err := ctrl.GetConfig()
+	if err != nil {
+		return fmt.Errorf("no way to the API server: %w", err)
+	}
+	config.QPS = -1 // the API server limits us by its own rules (429), which are respected
+	scheme := runtime.NewScheme()
+	if err := clientscheme.AddToScheme(scheme); err != nil {
+		return err
+	}
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		return err
+	}
+	options, err := optionsOf(f, scheme)
+	if err != nil {
+		return err
+	}
+	manager, err := ctrl.NewManager(config, options)
+	if err != nil {
+		return err
+	}
+	if err := reconcile.SetUp(manager); err != nil {
+		return err
+	}
+	if err := manager.AddHealthzCheck("ping", healthz.Ping); err != nil {
+		return err
+	}
+	if err := manager.AddReadyzCheck("ping", healthz.Ping); err != nil {
+		return err
+	}
+	return manager.Start(ctrl.SetupSignalHandler())
+}
+
+// optionsOf: the cache has jobs and their pods, and nothing else of the cluster.
+func optionsOf(f flags, scheme *runtime.Scheme) (ctrl.Options, error) {
+	hasJob, err := labels.NewRequirement(command.JobLabel, selection.Exists, nil)
+	if err != nil {
+		return ctrl.Options{}, err
+	}
+	lease, renew, retry := 15*time.Second, 10*time.Second, 2*time.Second
+	options := ctrl.Options{
+		Scheme: scheme,
+		Cache: cache.Options{
+			DefaultTransform: cache.TransformStripManagedFields(),
+			ByObject: map[client.Object]cache.ByObject{
+				&corev1.Pod{}: {Label: labels.NewSelector().Add(*hasJob)},
+			},
+		},
+		Metrics:                       server.Options{BindAddress: f.metrics},
+		HealthProbeBindAddress:        f.health,
+		LeaderElection:                f.leaderElect,
+		LeaderElectionID:              "paceline-operator",
+		LeaderElectionReleaseOnCancel: true,
+		LeaseDuration:                 &lease, RenewDeadline: &renew, RetryPeriod: &retry,
+	}
+	if f.namespace != "" {
+		options.Cache.DefaultNamespaces = map[string]cache.Config{f.namespace: {}}
+	}
+	return options, nil
+}

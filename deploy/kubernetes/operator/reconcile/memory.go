@@ -1,0 +1,126 @@
+package reconcile
+
+import (
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"paceline.dev/operator/command"
+	"paceline.dev/operator/decide"
+	"paceline.dev/operator/pki"
+)
+
+// memory is what this process knows of one job (decide.Memory), and what it needs to dial.
+type memory struct {
+	mutex sync.Mutex // the watch writes Gone while the job's worker runs
+	uid   types.UID
+	known decide.Memory
+
+	token     string
+	authority pki.Authority
+}
+
+// memories has one memory a job. A job that was made anew under an old name gets a new one.
+type memories struct {
+	mutex sync.Mutex
+	jobs  map[types.NamespacedName]*memory
+}
+
+func (m *memories) of(key types.NamespacedName, uid types.UID, now time.Time) *memory {
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	if found := m.jobs[key]; found != nil && found.uid == uid {
+		return found
+	}
+	made := &memory{uid: uid, known: decide.Memory{
+		Since: now, Made: map[string]time.Time{}, Gone: map[string]string{},
+		PodRefused: map[string]decide.Refusal{},
+	}}
+	m.jobs[key] = made
+	return made
+}
+
+func (m *memories) forget(key types.NamespacedName) {
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	delete(m.jobs, key)
+}
+
+// podDeleted notes that the API server told of a pod's deletion. It is called by the watch.
+func (m *memories) podDeleted(key types.NamespacedName, owner types.UID, pod, evidence string) {
+	m.mutex.Lock()
+	found := m.jobs[key]
+	m.mutex.Unlock()
+	if found == nil || found.uid != owner {
+		return
+	}
+	found.mutex.Lock()
+	defer found.mutex.Unlock()
+	found.known.Gone[pod] = evidence
+}
+
+// snapshot is a copy for Decide, which other goroutines do not write to.
+func (m *memory) snapshot() decide.Memory {
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	known := m.known
+	known.Gone = make(map[string]string, len(m.known.Gone))
+	for name, evidence := range m.known.Gone {
+		known.Gone[name] = evidence
+	}
+	return known
+}
+
+func (m *memory) gone(pod, evidence string) {
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	m.known.Gone[pod] = evidence
+}
+
+// prune drops what the list shows by itself, so that the memory does not grow with each pod that
+// was ever replaced.
+func (m *memory) prune(snapshot *decide.Snapshot) {
+	newest := map[uint32]uint32{}
+	for _, node := range snapshot.Nodes {
+		delete(m.known.Made, node.Name)
+		newest[node.Index] = max(newest[node.Index], node.Incarnation)
+	}
+	for _, master := range snapshot.Masters {
+		delete(m.known.Made, master.Name)
+	}
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	for name := range m.known.Gone {
+		index, incarnation, isNode := parseNodePod(snapshot.Job.Name, name)
+		if isNode && incarnation < newest[index] {
+			delete(m.known.Gone, name)
+		}
+	}
+}
+
+// refusal makes the next refusal after `before`: the pause doubles, up to 8 s.
+func refusal(before *decide.Refusal, words string, delay time.Duration,
+	now time.Time) decide.Refusal {
+	const pauseMax = 8 * time.Second
+	next := decide.Refusal{Words: words}
+	if before != nil {
+		next.Failures = before.Failures + 1
+	}
+	pause := min(time.Second<<min(next.Failures, 3), pauseMax)
+	next.Next = now.Add(max(pause, delay))
+	return next
+}
+
+func (m *memory) refuse(words string, delay time.Duration, now time.Time) {
+	next := refusal(m.known.Refused, words, delay, now)
+	m.known.Refused = &next
+}
+
+func (m *memory) hasCredentials() bool { return m.token != "" }
+
+func (m *memory) keep(data map[string][]byte) {
+	m.token = string(data[command.TokenKey])
+	m.authority = pki.Authority{CertificatePEM: data[command.CAKey], KeyPEM: data[command.CAKeyKey]}
+	m.known.HasSecrets = true
+}
