@@ -107,6 +107,17 @@ func TestMakesNoMasterOfATermThatAnotherOperatorRaised(t *testing.T) {
 	}
 }
 
+func TestNeverMakesAMasterTwice(t *testing.T) {
+	s := running()
+	s.Memory.TermRaised = 1 // this operator raised the term, and made the pod
+	s.Memory.Made = map[string]time.Time{"train-master-1": start}
+	s.Masters, s.Stream = nil, Stream{}
+	plan := Decide(s)
+	if plan.CreateMaster || plan.Raised != 0 || len(plan.Confirm) != 1 {
+		t.Errorf("wanted a question about the pod, got %+v", plan)
+	}
+}
+
 func TestASecondLookChangesNothing(t *testing.T) {
 	plan := Decide(settled(running()))
 	wantNoChange(t, plan)
@@ -235,12 +246,15 @@ func TestAMasterIsReplacedByTwoWitnessesOnly(t *testing.T) {
 		change func(*Snapshot)
 		next   int64
 	}{
-		"all is well":             {func(*Snapshot) {}, 0},
-		"silent, the pod runs":    {silent, 0},
-		"gone, but it is heard":   {func(s *Snapshot) { s.Masters = nil; s.gone() }, 0},
-		"gone and silent":         {func(s *Snapshot) { s.Masters = nil; s.gone(); silent(s) }, 2},
-		"missing and silent":      {func(s *Snapshot) { s.Masters = nil; silent(s) }, 0},
-		"Terminating and silent":  {func(s *Snapshot) { s.Masters[0].Terminating = true; silent(s) }, 0},
+		"all is well":           {func(*Snapshot) {}, 0},
+		"silent, the pod runs":  {silent, 0},
+		"gone, but it is heard": {func(s *Snapshot) { s.Masters = nil; s.gone() }, 0},
+		"gone and silent":       {func(s *Snapshot) { s.Masters = nil; s.gone(); silent(s) }, 2},
+		"missing and silent":    {func(s *Snapshot) { s.Masters = nil; silent(s) }, 0},
+		"Terminating and silent": {func(s *Snapshot) {
+			s.Masters[0].Terminating = true
+			silent(s)
+		}, 0},
 		"Terminating, node away":  {func(s *Snapshot) { s.away(); silent(s) }, 2},
 		"the same, but it speaks": {func(s *Snapshot) { s.away() }, 0},
 		"evicted, stream broken": {func(s *Snapshot) {

@@ -163,7 +163,8 @@ type Memory struct {
 	Since time.Time
 	// The term that this process raised, and whose master's pod it may therefore make.
 	TermRaised int64
-	// Pods that this process made, with the time. The cache may not show them yet.
+	// Pods that this process made, or saw in a list, with the time. One that is missing from the
+	// list is not shown yet, or not any more: it is never made a second time.
 	Made map[string]time.Time
 	// Pods that are gone for certain, with the evidence.
 	Gone map[string]string

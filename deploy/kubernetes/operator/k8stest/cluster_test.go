@@ -22,6 +22,7 @@ import (
 	"testing"
 	"time"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -180,7 +181,18 @@ func (c *cluster) install() error {
 			return fmt.Errorf("installing %s: %w", object.GetKind(), err)
 		}
 	}
-	return c.admin.List(context.Background(), &v1alpha1.ElasticJobList{})
+	if err := c.admin.List(context.Background(), &v1alpha1.ElasticJobList{}); err != nil {
+		return err
+	}
+	// The API server learns of new rights a moment after they were made.
+	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+		User: operatorUser, Groups: []string{"system:authenticated"},
+		NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: "/api", Verb: "get"},
+	}}
+	if err := c.admin.Create(context.Background(), review); err != nil || !review.Status.Allowed {
+		return fmt.Errorf("the operator has no rights yet: %w", err)
+	}
+	return nil
 }
 
 func (c *cluster) path(name string) string { return filepath.Join(c.folder, name) }

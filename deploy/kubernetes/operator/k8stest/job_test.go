@@ -1,9 +1,13 @@
 package k8stest
 
 import (
+	"fmt"
 	"net/http"
+	"os"
 	"os/exec"
+	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -17,6 +21,7 @@ import (
 
 	"paceline.dev/operator/api/v1alpha1"
 	"paceline.dev/operator/command"
+	"paceline.dev/operator/decide"
 	"paceline.dev/operator/internal/pb"
 )
 
@@ -427,4 +432,84 @@ func TestKubectlShowsTheColumns(t *testing.T) {
 	if described := run("describe", "ej", "train"); !strings.Contains(described, "node1 lost") {
 		t.Errorf("kubectl describe has no events:\n%s", described)
 	}
+}
+
+func TestAMasterThatHangsOnANodeThatIsAwayIsReplaced(t *testing.T) {
+	s := set(t)
+	s.must(theCluster.admin.Create(s.ctx, s.job(1, 1, 0)))
+	host := &corev1.Node{}
+	host.Name = "host-" + s.namespace
+	s.must(theCluster.admin.Create(s.ctx, host))
+	s.serve(1)
+	s.wish(1, 1, 0, nil)
+	s.awaitNodes("train-node0-0")
+	pod := s.pods(command.RoleMaster)["train-master-1"]
+	s.must(theCluster.admin.SubResource("binding").Create(s.ctx, pod,
+		&corev1.Binding{Target: corev1.ObjectReference{Kind: "Node", Name: host.Name}}))
+	s.isReady(host, corev1.ConditionTrue)
+	s.must(theCluster.admin.Delete(s.ctx, pod)) // nobody ends it: its kubelet does not answer
+	s.fake.Close()
+	time.Sleep(7 * time.Second)
+	if got := s.now().Status.MasterTerm; got != 1 {
+		t.Fatalf("a pod that may still end was taken for gone: term %d", got)
+	}
+	s.isReady(host, corev1.ConditionUnknown)
+	s.serve(2)
+	if s.pods(command.RoleMaster)["train-master-1"] == nil {
+		t.Error("the old pod is not there: this was another test")
+	}
+}
+
+func (s *scene) isReady(host *corev1.Node, ready corev1.ConditionStatus) {
+	s.Helper()
+	host.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready}}
+	s.must(theCluster.admin.Status().Update(s.ctx, host))
+}
+
+// The time from the wish to the last of 100 pods, beside that of plain creates of such pods.
+func TestAHundredPodsAreMadeAsFastAsPlainOnes(t *testing.T) {
+	s := set(t)
+	s.submit(s.job(1, 100, 0))
+	begun := time.Now()
+	s.wish(1, 100, 0, nil)
+	s.awaitNodesAtLeast(100)
+	took := time.Since(begun)
+	if got := s.proxy.count("POST pods"); got != 101 {
+		t.Errorf("%d creates for 101 pods", got)
+	}
+	begun = time.Now()
+	var group sync.WaitGroup
+	for worker := range 16 {
+		group.Go(func() {
+			for index := worker; index < 100; index += 16 {
+				pod := command.NodePod(s.job(1, 100, 0), decide.NodeID{Index: uint32(index)})
+				pod.Name, pod.OwnerReferences = "plain-"+pod.Name, nil
+				delete(pod.Labels, command.JobLabel)
+				delete(pod.Labels, command.RoleLabel)
+				if err := theCluster.admin.Create(s.ctx, pod); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	group.Wait()
+	plain := time.Since(begun)
+	before := s.cpu()
+	time.Sleep(5 * time.Second)
+	t.Logf("100 pods: %v by the operator, %v plain; idle: %.2f%% of a core", took, plain,
+		100*(s.cpu()-before).Seconds()/5)
+}
+
+// cpu is the time that the operator has used.
+func (s *scene) cpu() time.Duration {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.process.Process.Pid))
+	s.must(err)
+	fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+2:]))
+	ticks := 0
+	for _, field := range fields[11:13] { // utime, stime
+		count, err := strconv.Atoi(field)
+		s.must(err)
+		ticks += count
+	}
+	return time.Duration(ticks) * 10 * time.Millisecond
 }

@@ -49,7 +49,7 @@ func (r *Reconciler) gather(ctx context.Context, job *v1alpha1.ElasticJob, m *me
 				decide.NodePod{Pod: plain, Index: index, Incarnation: incarnation})
 		}
 	}
-	m.prune(&snapshot)
+	m.note(&snapshot)
 	snapshot.Memory = m.snapshot()
 	return snapshot, nil
 }

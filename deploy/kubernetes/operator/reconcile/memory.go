@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"maps"
 	"sync"
 	"time"
 
@@ -65,10 +66,7 @@ func (m *memory) snapshot() decide.Memory {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
 	known := m.known
-	known.Gone = make(map[string]string, len(m.known.Gone))
-	for name, evidence := range m.known.Gone {
-		known.Gone[name] = evidence
-	}
+	known.Gone = maps.Clone(m.known.Gone)
 	return known
 }
 
@@ -78,25 +76,36 @@ func (m *memory) gone(pod, evidence string) {
 	m.known.Gone[pod] = evidence
 }
 
-// prune drops what the list shows by itself, so that the memory does not grow with each pod that
-// was ever replaced.
-func (m *memory) prune(snapshot *decide.Snapshot) {
+// note remembers the pods in the list. The cache forgets a deleted pod a moment before the watch
+// tells of it; without this memory the pod would look like one that was never made.
+func (m *memory) note(snapshot *decide.Snapshot) {
+	note := func(name string) {
+		if _, isKnown := m.known.Made[name]; !isKnown {
+			m.known.Made[name] = snapshot.Now
+		}
+	}
 	newest := map[uint32]uint32{}
 	for _, node := range snapshot.Nodes {
-		delete(m.known.Made, node.Name)
+		note(node.Name)
 		newest[node.Index] = max(newest[node.Index], node.Incarnation)
 	}
 	for _, master := range snapshot.Masters {
-		delete(m.known.Made, master.Name)
+		note(master.Name)
 	}
+	m.prune(snapshot.Job.Name, newest)
+}
+
+// prune drops the pods that later incarnations have replaced, so that the memory does not grow for
+// ever.
+func (m *memory) prune(job string, newest map[uint32]uint32) {
+	isOld := func(name string) bool {
+		index, incarnation, isNode := parseNodePod(job, name)
+		return isNode && incarnation < newest[index]
+	}
+	maps.DeleteFunc(m.known.Made, func(name string, _ time.Time) bool { return isOld(name) })
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
-	for name := range m.known.Gone {
-		index, incarnation, isNode := parseNodePod(snapshot.Job.Name, name)
-		if isNode && incarnation < newest[index] {
-			delete(m.known.Gone, name)
-		}
-	}
+	maps.DeleteFunc(m.known.Gone, func(name, _ string) bool { return isOld(name) })
 }
 
 // refusal makes the next refusal after `before`: the pause doubles, up to 8 s.
