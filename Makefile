@@ -30,12 +30,13 @@ PYTEST_test := -m "not long"
 PYTEST_test-all := -m long
 REPORT := $(CURDIR)/build/report/$(PART)
 
-.PHONY: help test test-all test-fresh demo setup packages venv wheel build unit heavy-units swarm \
-        lint pytest operator operator-unit operator-generate operator-k8s report format clean
+.PHONY: help test test-all test-fresh k8s-binaries demo setup packages venv wheel build unit \
+        heavy-units swarm lint pytest operator operator-unit operator-generate operator-k8s report \
+        format clean
 .DEFAULT_GOAL := build
 
 help:  ## this list
-	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
+	@sed -nE 's/^([a-z0-9-]+):[^#]*## (.*)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
 
 # .venv waits for the network, so the sanitized build goes on beside it. The wheel needs .venv.
 # pyright has one thread, so the last compilation goes on beside it.
@@ -61,6 +62,10 @@ test-all: setup  ## everything that `make test` leaves out: long tests, fuzz cor
 
 test-fresh:  ## `make demo` and the units in fresh minimal roots of Debian 12 and 13
 	@tools/fresh.sh bookworm trixie
+
+k8s-binaries:  ## the programs of Kubernetes from source, into the user's cache (needs Go)
+	@tools/setup.sh k8s
+	@tests/k8s/binaries/programs.py
 
 demo: setup  ## the main job, end to end: three faults, weights bit-identical
 	@if [ -e examples/demo.py ]; then $(VENV)/python examples/demo.py; \

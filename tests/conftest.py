@@ -87,7 +87,12 @@ LONG_TESTS = {
 
 
 def pytest_configure() -> None:
-    """Starters learn lists of imports: into the checkout, and not into the user's cache."""
+    """Starters learn lists of imports: into the checkout, and not into the user's cache.
+
+    tests/k8s/binaries/programs.py still finds the user's.
+    """
+    user_cache = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    os.environ.setdefault("PACELINE_USER_CACHE", user_cache)
     os.environ["XDG_CACHE_HOME"] = str(CACHE)
 
 

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# setup.sh [packages|venv|wheel|all]: everything a fresh Debian 12 or 13, or Ubuntu 24.04, lacks.
+# setup.sh [packages|venv|wheel|all|k8s]: what a fresh Debian 12 or 13, or Ubuntu 24.04, lacks.
 #
 #   packages  the distribution's libraries and tools, through apt-get (sudo when not root)
 #   venv      .venv with torch, the test tools and the build tools of the wheel
 #   wheel     the paceline wheel, built from this checkout and installed into .venv
+#   k8s       what nodes of a Kubernetes cluster in the tests need; not a part of `all`
 #
 # Safe to repeat: each part looks first and does nothing when nothing is to be done.
 set -euo pipefail
@@ -20,19 +21,30 @@ packages=(
   iproute2 procps openssl e2fsprogs fuse3
 )
 
+# containerd's package also starts a daemon where systemd runs; the tests do not use it.
+k8s_packages=(
+  containerd runc containernetworking-plugins busybox-static iptables nftables iproute2 openssl
+)
+
 say() { echo "setup: $*"; }
 
 is_missing() { ! dpkg-query -W -f='${Status}' "$1" 2>/dev/null | grep -q ' installed$'; }
 
+# The packages of the build, and a clang-format of the version that decides what is well formatted.
+install_build_packages() {
+  local wanted=("${packages[@]}")
+  # Checks that go without.
+  if ! command -v clang-format-14 >/dev/null && ! command -v clang-format >/dev/null; then
+    if apt-cache show clang-format-14 >/dev/null 2>&1; then wanted+=(clang-format-14); fi
+  fi
+  install_packages "${wanted[@]}"
+}
+
 install_packages() {
   local missing=() package sudo=()
-  for package in "${packages[@]}"; do
+  for package in "$@"; do
     if is_missing "$package"; then missing+=("$package"); fi
   done
-  # Checks that go without: the version of clang-format decides what is well formatted.
-  if ! command -v clang-format-14 >/dev/null && ! command -v clang-format >/dev/null; then
-    if apt-cache show clang-format-14 >/dev/null 2>&1; then missing+=(clang-format-14); fi
-  fi
   if [ ${#missing[@]} -eq 0 ]; then return; fi
   if [ "$(id -u)" -ne 0 ]; then
     if ! command -v sudo >/dev/null; then
@@ -115,9 +127,10 @@ make_wheel() {
 }
 
 case "${1:-all}" in
-  packages) install_packages ;;
+  packages) install_build_packages ;;
   venv) make_venv ;;
   wheel) make_wheel ;;
-  all) install_packages; make_venv; make_wheel ;;
-  *) echo "usage: tools/setup.sh [packages|venv|wheel|all]" >&2; exit 2 ;;
+  all) install_build_packages; make_venv; make_wheel ;;
+  k8s) install_packages "${k8s_packages[@]}" ;;
+  *) echo "usage: tools/setup.sh [packages|venv|wheel|all|k8s]" >&2; exit 2 ;;
 esac
