@@ -50,6 +50,44 @@ def test_three_hosts_train_when_one_is_late(hosts: list[Host]) -> None:
     assert not first.job.events("rank_failed")
 
 
+def token_flags(first: Host) -> list[str]:
+    """The same line for every host, as platforms start them: nobody prints a join string first."""
+    token = first.job.directory / "shared-token"
+    token.write_text("a" * 64)
+    token.chmod(0o600)
+    return ["--insecure", "--token-file", str(token)]
+
+
+def test_a_name_that_does_not_resolve_yet_is_waited_for(hosts: list[Host]) -> None:
+    """A pod may run before its name is published. The host that bears the name waits as well."""
+    first, second, _ = hosts
+    names = first.hosts_file.read_text()
+    first.hosts_file.write_text(names.replace("host0", "elsewhere"))
+    for host in (first, second):
+        host.start(["--nnodes", "2", *token_flags(first)])
+    for host in (first, second):
+        eventually(lambda job=host.job: "waiting for the host name host0" in job.stderr,
+                   f"{host.name} says so", job=host.job)
+    first.hosts_file.write_text(names)
+    until_training(first, 2, beyond=3)
+
+
+def test_a_name_that_led_elsewhere_at_first_starts_the_master_where_it_leads(
+        hosts: list[Host]) -> None:
+    """A pod is replaced, and for a moment its name still leads to the former one: here to host2,
+    on which nothing runs."""
+    first, second, _ = hosts
+    names = first.hosts_file.read_text()
+    first.hosts_file.write_text(names.replace("host0", f"host0-later\n{address(2)} host0"))
+    for host in (first, second):
+        host.start(["--nnodes", "2", *token_flags(first)])
+    for host in (first, second):
+        eventually(lambda job=host.job: f"waiting for the master at {ENDPOINT}" in job.stderr,
+                   f"{host.name} follows the name", job=host.job)
+    first.hosts_file.write_text(names)
+    until_training(first, 2, beyond=3)
+
+
 def test_a_host_that_is_cut_off_comes_back(hosts: list[Host]) -> None:
     cut_and_mend(hosts, lambda: hosts[2].link("down"), lambda: hosts[2].link("up"))
 

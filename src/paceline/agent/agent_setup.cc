@@ -32,6 +32,7 @@
 #include "paceline/model/problem.h"
 #include "paceline/model/version.h"
 #include "paceline/wire/master_server.h"
+#include "paceline/wire/resolve.h"
 
 namespace paceline::agent {
 namespace {
@@ -71,11 +72,13 @@ std::string AddressTowards(const std::string& master_address) {
   if (host.size() > 1 && host.front() == '[') host = host.substr(1, host.size() - 2);
   addrinfo hints{};
   hints.ai_socktype = SOCK_DGRAM;
-  addrinfo* found = nullptr;
   const std::string port = colon == std::string::npos ? "1" : master_address.substr(colon + 1);
-  if (::getaddrinfo(host.c_str(), port.c_str(), &hints, &found) != 0) return host;
-  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owner(found, &::freeaddrinfo);
-  for (const addrinfo* entry = found; entry != nullptr; entry = entry->ai_next) {
+  wire::AddressList found = wire::Resolve(host, port, hints);
+  wire::WhileNamesSpread([&] {
+    if (found == nullptr) found = wire::Resolve(host, port, hints);
+    return found != nullptr;
+  });
+  for (const addrinfo* entry = found.get(); entry != nullptr; entry = entry->ai_next) {
     const Fd fd(::socket(entry->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
     sockaddr_storage local{};
     socklen_t size = sizeof(local);

@@ -124,8 +124,8 @@ constexpr ErrorCode kCodes[] = {
      "Everything that arrives from outside has a maximal size. If the job is really that large, "
      "this is a bug of paceline."},
     {"PL-E043", "an address cannot be used", kExitUsage,
-     "The host name does not resolve, or the port is not between 1 and 65535. Addresses are "
-     "HOST:PORT; IPv6 addresses stand in brackets."},
+     "The host name did not resolve within 10 minutes, or the port is not between 1 and 65535. "
+     "Addresses are HOST:PORT; IPv6 addresses stand in brackets."},
     {"PL-E044", "a process of the control plane keeps dying", kExitTrainingFailed,
      "The master or an agent ended several times right after its start. Its log in the run "
      "directory says why."},

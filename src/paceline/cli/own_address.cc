@@ -8,25 +8,21 @@
 #include <cerrno>
 #include <cstring>
 #include <memory>
+#include <thread>
 #include <vector>
 
+#include "paceline/agent/reactor.h"
 #include "paceline/base/fd.h"
+#include "paceline/base/text.h"
+#include "paceline/cli/text.h"
+#include "paceline/cli/wait_teller.h"
+#include "paceline/wire/resolve.h"
 
 namespace paceline::cli {
 namespace {
 
-using AddressList = std::unique_ptr<addrinfo, void (*)(addrinfo*)>;
-
-AddressList Resolve(const std::string& host, uint16_t port) {
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* found = nullptr;
-  const std::string service = std::to_string(port);
-  if (::getaddrinfo(host.c_str(), service.c_str(), &hints, &found) != 0) found = nullptr;
-  return AddressList(found, [](addrinfo* list) {
-    if (list != nullptr) ::freeaddrinfo(list);
-  });
-}
+constexpr auto kNamePause = std::chrono::milliseconds(200);
+constexpr addrinfo kStream = {.ai_socktype = SOCK_STREAM};
 
 bool IsLoopback(const sockaddr* address) {
   if (address->sa_family == AF_INET) {
@@ -51,7 +47,7 @@ bool AreEqual(const sockaddr* a, const sockaddr* b) {
 }  // namespace
 
 AddressOwner OwnerOf(const std::string& host) {
-  const AddressList addresses = Resolve(host, 0);
+  const wire::AddressList addresses = wire::Resolve(host, "0", kStream);
   if (addresses == nullptr) return AddressOwner::kUnknown;
   ifaddrs* interfaces = nullptr;
   if (::getifaddrs(&interfaces) != 0) interfaces = nullptr;
@@ -69,8 +65,27 @@ AddressOwner OwnerOf(const std::string& host) {
   return AddressOwner::kAnotherHost;
 }
 
+AddressOwner AwaitOwner(const std::string& host, std::chrono::seconds patience,
+                        void (*tell)(const std::string& text)) {
+  const auto until = std::chrono::steady_clock::now() + patience;
+  WaitTeller teller;
+  for (bool has_told = false;; std::this_thread::sleep_for(kNamePause)) {
+    const AddressOwner owner = OwnerOf(host);
+    const bool is_over = std::chrono::steady_clock::now() >= until;
+    if (owner != AddressOwner::kUnknown || is_over) return owner;
+    if (!has_told) {
+      tell(Concat("waiting for the host name ", Visible(host), ", which does not resolve yet …"));
+    }
+    has_told = true;
+    if (teller.Take(agent::MonotonicNow(), /*is_waiting=*/true)) {
+      tell(Concat("still waiting: the host name ", Visible(host),
+                  " does not resolve; is it spelt as intended?"));
+    }
+  }
+}
+
 bool IsPortTaken(const std::string& host, uint16_t port) {
-  const AddressList addresses = Resolve(host, port);
+  const wire::AddressList addresses = wire::Resolve(host, std::to_string(port), kStream);
   for (const addrinfo* entry = addresses.get(); entry != nullptr; entry = entry->ai_next) {
     const Fd fd(::socket(entry->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
     const int on = 1;

@@ -98,14 +98,16 @@ class Preparation {
     }
     const Endpoint& endpoint = *request_.endpoint;
     run_.is_whole_job = run_.spec.nodes_max <= request_.local_nodes;
-    const AddressOwner owner = OwnerOf(endpoint.host);
+    const AddressOwner owner = AwaitOwner(endpoint.host, kJoinTimeout, input_.wait_note);
     if (owner == AddressOwner::kUnknown) {
-      return Problem{.code = "PL-E043",
-                     .what = "the rendezvous address cannot be used",
-                     .where = ToText(endpoint),
-                     .why = "the host name does not resolve here",
-                     .fix = "give the address of the first host by --rdzv-endpoint HOST:PORT"};
+      return Problem{
+          .code = "PL-E043",
+          .what = "the rendezvous address cannot be used",
+          .where = ToText(endpoint),
+          .why = Concat("the host name did not resolve here within ", kJoinTimeout.count(), " min"),
+          .fix = "give the address of the first host by --rdzv-endpoint HOST:PORT"};
     }
+    was_ours_ = IsOurs(owner);
     address_ = ToText(endpoint);
     is_master_ = request_.is_master_host.value_or(IsOurs(owner) && request_.join.empty());
     // A second `paceline run` on the address's own host joins the first one, as torchrun's does.
@@ -124,6 +126,14 @@ class Preparation {
     }
     run_.listen = address_;
     return CheckOpen(owner, address_);
+  }
+
+  // Returns true when the rendezvous name has become this host's since its role was chosen. A name
+  // may lead to the former bearer for a moment, as after a pod was replaced; whoever followed it
+  // there would wait for a master that nobody starts.
+  bool HasBecomeOurs() const {
+    return request_.endpoint.has_value() && !was_ours_ && request_.join.empty() &&
+           !request_.is_master_host.has_value() && IsOurs(OwnerOf(request_.endpoint->host));
   }
 
   // A host that owns one of the relays' addresses is that relay, unless another `paceline run` of
@@ -220,6 +230,10 @@ class Preparation {
       if (!absl::IsUnavailable(status) && !absl::IsDeadlineExceeded(status)) break;
       if (std::chrono::steady_clock::now() >= until) break;
       route.Failed();
+      if (HasBecomeOurs()) {
+        if (Check problem = ChooseRole()) return problem;
+        if (is_master_) return Found();
+      }
       if (!has_told) input_.wait_note(Concat("waiting for the master at ", join->address, " …"));
       has_told = true;
       if (teller.Take(agent::MonotonicNow(), /*is_waiting=*/true)) {
@@ -477,6 +491,7 @@ class Preparation {
   const RunRequest& request_;
   PreparedRun run_;
   bool is_master_ = true;
+  bool was_ours_ = false;  // the rendezvous address, when the role was chosen
   std::string address_;
   std::string directory_suffix_;
 };

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "paceline/base/status_macros.h"
+#include "paceline/wire/resolve.h"
 
 namespace paceline::wire {
 namespace {
@@ -65,17 +66,26 @@ absl::StatusOr<std::unique_ptr<Listener>> Listener::Open(const std::string& addr
   if (host.size() > 1 && host.front() == '[' && host.back() == ']') {
     host = host.substr(1, host.size() - 2);
   }
-  const addrinfo hints = {.ai_flags = AI_PASSIVE, .ai_socktype = SOCK_STREAM};
-  addrinfo* found = nullptr;
-  if (getaddrinfo(host.c_str(), address.c_str() + colon + 1, &hints, &found) != 0) {
-    return absl::InvalidArgumentError("the host name does not resolve");
-  }
-  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> addresses(found, &freeaddrinfo);
+  const std::string port = address.substr(colon + 1);
+  const bool is_number = Resolve(host, port, {.ai_flags = AI_NUMERICHOST}) != nullptr;
+  absl::StatusOr<std::unique_ptr<Listener>> listener;
+  WhileNamesSpread([&] {
+    listener = OpenNow(host, port);
+    return is_number || !absl::IsNotFound(listener.status());
+  });
+  return listener;
+}
+
+absl::StatusOr<std::unique_ptr<Listener>> Listener::OpenNow(const std::string& host,
+                                                            const std::string& port) {
+  const AddressList addresses =
+      Resolve(host, port, {.ai_flags = AI_PASSIVE, .ai_socktype = SOCK_STREAM});
+  if (addresses == nullptr) return absl::NotFoundError("the host name does not resolve");
   std::unique_ptr<Listener> listener(new Listener);
   listener->stop_ = Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!listener->stop_.is_open()) return absl::ResourceExhaustedError("no eventfd");
   int error = EADDRNOTAVAIL;
-  for (const addrinfo* at = found; at != nullptr; at = at->ai_next) {
+  for (const addrinfo* at = addresses.get(); at != nullptr; at = at->ai_next) {
     sockaddr_storage wanted{};
     if (at->ai_addrlen > sizeof(wanted)) continue;
     std::memcpy(&wanted, at->ai_addr, at->ai_addrlen);
@@ -95,7 +105,9 @@ absl::StatusOr<std::unique_ptr<Listener>> Listener::Open(const std::string& addr
     listener->sockets_.push_back(std::move(fd));
   }
   if (!listener->sockets_.empty()) return listener;
-  return MakeStatus(absl::StatusCode::kAlreadyExists, std::strerror(error));
+  const bool is_not_ours = error == EADDRNOTAVAIL;
+  return MakeStatus(is_not_ours ? absl::StatusCode::kNotFound : absl::StatusCode::kAlreadyExists,
+                    std::strerror(error));
 }
 
 bool Listener::Has(const sockaddr_storage& address) const {

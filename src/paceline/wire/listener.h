@@ -18,7 +18,8 @@ namespace paceline::wire {
 class Listener {
  public:
   // Every address that the host name of `address` (HOST:PORT; port 0: any) stands for, as far as it
-  // is of this host. An error when there is none, or the port is taken.
+  // is of this host. An error when there is none, or the port is taken. A name may be as new as
+  // this host, so it is waited for.
   static absl::StatusOr<std::unique_ptr<Listener>> Open(const std::string& address);
   ~Listener();
   Listener(const Listener&) = delete;
@@ -36,6 +37,9 @@ class Listener {
 
  private:
   Listener() = default;
+  // NotFound when the name does not resolve, or to no address of this host.
+  static absl::StatusOr<std::unique_ptr<Listener>> OpenNow(const std::string& host,
+                                                           const std::string& port);
   bool Has(const sockaddr_storage& address) const;
   void Run();
   void AcceptAll(int fd);

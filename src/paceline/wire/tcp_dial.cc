@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "paceline/base/status_macros.h"
+#include "paceline/wire/resolve.h"
 
 namespace paceline::wire {
 
@@ -30,13 +31,10 @@ absl::StatusOr<Fd> DialTcp(const std::string& address, DialDeadline until) {
   const auto unavailable = [&](const char* why) {
     return MakeStatus(absl::StatusCode::kUnavailable, address + ": " + why);
   };
-  const addrinfo hints = {.ai_socktype = SOCK_STREAM};
-  addrinfo* found = nullptr;
-  if (getaddrinfo(host.c_str(), address.c_str() + colon + 1, &hints, &found) != 0) {
-    return unavailable("the host name does not resolve");
-  }
-  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> addresses(found, &freeaddrinfo);
-  for (const addrinfo* at = found; at != nullptr; at = at->ai_next) {
+  const AddressList addresses =
+      Resolve(host, address.substr(colon + 1), {.ai_socktype = SOCK_STREAM});
+  if (addresses == nullptr) return unavailable("the host name does not resolve");
+  for (const addrinfo* at = addresses.get(); at != nullptr; at = at->ai_next) {
     Fd fd(socket(at->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     if (!fd.is_open()) continue;
     if (connect(fd.get(), at->ai_addr, at->ai_addrlen) != 0 && errno != EINPROGRESS) continue;

@@ -1,0 +1,25 @@
+#pragma once
+
+// From a host name to its addresses, and the time that a new name takes to spread.
+
+#include <netdb.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+
+namespace paceline::wire {
+
+using AddressList = std::unique_ptr<addrinfo, void (*)(addrinfo*)>;
+
+// The addresses of `host`, which has no brackets, with that port or service. Null when it does not
+// resolve, or is no number and `hints` wants one.
+AddressList Resolve(const std::string& host, const std::string& service, const addrinfo& hints);
+
+// Calls `look` until it returns true, for at most ten seconds; blocks for that long.
+//
+// Of several name servers one may know a new name, or its new address, seconds before another does.
+// So a process may not find what the one that started it has just found.
+void WhileNamesSpread(const std::function<bool()>& look);
+
+}  // namespace paceline::wire
