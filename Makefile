@@ -30,7 +30,7 @@ PYTEST_test := -m "not long"
 PYTEST_test-all := -m long
 REPORT := $(CURDIR)/build/report/$(PART)
 
-.PHONY: help test test-all test-fresh k8s-binaries demo setup packages venv wheel build unit \
+.PHONY: help test test-all test-fresh test-k8s k8s-binaries demo setup packages venv wheel build unit \
         heavy-units swarm lint pytest operator operator-unit operator-generate operator-k8s report \
         format clean
 .DEFAULT_GOAL := build
@@ -57,11 +57,20 @@ test-all: setup  ## everything that `make test` leaves out: long tests, fuzz cor
 	@$(MAKE) --no-print-directory swarm SEED=301 SEEDS=1700 LEASE_SEED=1501 LEASE_SEEDS=8500
 	@$(MAKE) --no-print-directory operator-k8s
 	@$(MAKE) --no-print-directory pytest PART=test-all
+	@if tests/k8s/binaries/programs.py --path >/dev/null; then \
+	   $(MAKE) --no-print-directory test-k8s PART=test-all; \
+	 else echo "make test-all: KUBERNETES NOT TESTED: its programs are not built;" \
+	           "\`make k8s-binaries test-k8s\` (16 minutes once)" >&2; fi
 	@tools/report.py test-all
 	@echo "make test-all: all of it passed"
 
 test-fresh:  ## `make demo` and the units in fresh minimal roots of Debian 12 and 13
 	@tools/fresh.sh bookworm trixie
+
+# One test after another: they share a cluster, and break it.
+test-k8s: setup  ## jobs in the pods of a real Kubernetes, and its faults; needs root
+	@rm -f $(REPORT)/k8s.xml; mkdir -p $(REPORT)
+	$(VENV)/python -m pytest -v --durations=10 --junitxml $(REPORT)/k8s.xml tests/k8s
 
 k8s-binaries:  ## the programs of Kubernetes from source, into the user's cache (needs Go)
 	@tools/setup.sh k8s
@@ -116,7 +125,7 @@ pytest: venv  ## Python and process-level tests
 	@rm -f $(REPORT)/pytest.xml; mkdir -p $(REPORT); \
 	dirs=$$(ls -d tests python examples 2>/dev/null); set -x; \
 	$(VENV)/python -m pytest -q -n $(PYTEST_JOBS) --dist worksteal \
-	  --junitxml $(REPORT)/pytest.xml $(PYTEST_$(PART)) $$dirs
+	  --junitxml $(REPORT)/pytest.xml --ignore tests/k8s $(PYTEST_$(PART)) $$dirs
 
 # The Kubernetes operator. Its first build compiles Kubernetes' client, which takes minutes; `make
 # test` runs the packages that do without the client.

@@ -51,6 +51,12 @@ PROGRAMS = (
     Program("coredns", "coredns"),
 )
 
+# What kwok says of its nodes and pods, from its own module, in one file.
+STAGES = "kwok-stages.yaml"
+STAGE_FILES = (
+    "node/fast/node-initialize.yaml", "node/heartbeat-with-lease/node-heartbeat-with-lease.yaml",
+    "pod/fast/pod-ready.yaml", "pod/fast/pod-complete.yaml", "pod/fast/pod-delete.yaml")
+
 
 def module_digest() -> str:
     digest = hashlib.sha256()
@@ -72,7 +78,8 @@ def program_folder() -> Path:
 
 def missing_programs() -> list[str]:
     folder = program_folder()
-    return [program.name for program in PROGRAMS if not (folder / program.name).exists()]
+    names = [*(program.name for program in PROGRAMS), STAGES]
+    return [name for name in names if not (folder / name).exists()]
 
 
 def build(program: Program, folder: Path) -> None:
@@ -87,6 +94,14 @@ def build(program: Program, folder: Path) -> None:
         cwd=HERE / program.module, env={**os.environ, "CGO_ENABLED": "0"}, check=True)
     unfinished.rename(folder / program.name)
     print(f"k8s-binaries: {program.name} took {time.monotonic() - started:.0f} s", flush=True)
+
+
+def write_stages(folder: Path) -> None:
+    module = subprocess.run(["go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/kwok"],
+                            cwd=HERE / "kwok", capture_output=True, text=True, check=True)
+    source = Path(module.stdout.strip()) / "kustomize" / "stage"
+    texts = [(source / name).read_text() for name in STAGE_FILES]
+    (folder / STAGES).write_text("---\n".join(texts))
 
 
 def main() -> int:
@@ -105,6 +120,8 @@ def main() -> int:
     for program in PROGRAMS:
         if program.name in missing:
             build(program, folder)
+    if STAGES in missing:
+        write_stages(folder)
     print(f"k8s-binaries: all in {folder}")
     return 0
 
