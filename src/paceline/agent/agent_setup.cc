@@ -183,6 +183,7 @@ absl::StatusOr<AgentSetup> PrepareAgent(const AgentOptions& options) {
   if (!setup.relay_listen.empty()) wire::UseOnlyTls13();
   NodeReport& identity = setup.identity;
   identity.name = options.node;
+  identity.job_id = setup.spec.job.job_id;
   identity.boot_id = BootId();
   identity.incarnation = options.incarnation;
   identity.agent_incarnation = setup.incarnation;

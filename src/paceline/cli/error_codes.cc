@@ -140,6 +140,10 @@ constexpr ErrorCode kCodes[] = {
      "`kubectl apply -f deploy/kubernetes/install.yaml`."},
     {"PL-E048", "the job of the cluster has ended", kExitUnreachable,
      "Nobody answers for it any more. Its pods stay until the job's ttl, and so do their logs."},
+    {"PL-E049", "the address belongs to another job now", kExitUsage,
+     "The master of this host's job is gone, and a new job has its address, as when the first host "
+     "was started again without --resume. This host does not change its job by itself. The same "
+     "command, started again, joins the new one; a container is restarted by its platform."},
 
     {"PL-E060", "training failed", kExitTrainingFailed,
      "A rank failed and the recovery ladder has no rung left. The traceback of the rank that "

@@ -144,6 +144,15 @@ bool CheckReport(Turn& turn, const NodeRegistered& event) {
     refusal.why = "node " + report.name + " came before the job was submitted";
     refusal.fix = "nothing to do: the agent tries again";
     refusal.retry = true;
+  } else if (!report.job_id.empty() && report.job_id != turn.state().spec.job_id) {
+    // The master of its job is gone, and this one took the address. Numbers of its worlds mean
+    // nothing here, and its ranks are no ranks of this job.
+    MARK("agent of another job refused");
+    refusal.code = "PL-E049";
+    refusal.what = "this address belongs to another job now";
+    refusal.why = "node " + report.name + " is of job " + report.job_id +
+                  ", and the master is of " + turn.state().spec.job_id;
+    refusal.fix = "run the same command again: it joins the job that is there";
   } else if (!IsNodeName(report.name)) {
     refusal.code = "PL-E037";
     refusal.what = "this is no name for a node";

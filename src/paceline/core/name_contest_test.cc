@@ -18,6 +18,7 @@ struct Agent {
   std::string address;
   uint64_t incarnation = 0;
   uint64_t connection = 0;
+  std::string job_id = "names";
 };
 
 class NameContest : public ::testing::Test {
@@ -38,6 +39,7 @@ class NameContest : public ::testing::Test {
     report.agent_pid = 7;
     report.address = agent.address;
     report.slots = 1;
+    report.job_id = agent.job_id;
     report.version_major = kVersionMajor;
     report.version_minor = kVersionMinor;
     const Actions actions =
@@ -131,6 +133,22 @@ TEST_F(NameContest, ASecondAgentOfTheSameHostEndsToo) {
 TEST_F(NameContest, AnOlderAgentOfTheSameHostIsRefusedAtOnce) {
   const Agent older{first_.boot_id, first_.address, first_.incarnation - 1, 3};
   EXPECT_FALSE(Register(older)->retry);
+}
+
+// A master whose run directory was lost began a new job at its old address. The node's name is
+// free, but the agent's worlds and ranks are none of this job.
+TEST_F(NameContest, AnAgentOfAnotherJobIsRefusedForGood) {
+  job_.Step(now_, NodeGone{"n1", "died with all its ranks", 7});
+  Break(first_);
+  Agent stranger = other_;
+  stranger.job_id = "names-of-yesterday";
+  const auto refusal = Register(stranger);
+  ASSERT_TRUE(refusal.has_value());
+  EXPECT_EQ(refusal->code, "PL-E049");
+  EXPECT_FALSE(refusal->retry);
+  EXPECT_NE(refusal->why.find("names-of-yesterday"), std::string::npos) << refusal->why;
+  stranger.job_id.clear();
+  EXPECT_TRUE(IsAdmitted(stranger)) << "an older release does not say";
 }
 
 TEST_F(NameContest, ALostNodesNameIsFree) {

@@ -66,6 +66,7 @@ struct NodeReport {
   uint32_t store_port = 0;  // free port held for the next world's store
   uint32_t version_major = 0;
   uint32_t version_minor = 0;
+  std::string job_id;             // the job it was started for; "" from an older release
   Generation generation;          // of the assignment it last carried out
   std::vector<RankReport> ranks;  // living ranks and those that exited since the last report
   bool operator==(const NodeReport&) const = default;

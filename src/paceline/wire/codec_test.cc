@@ -123,6 +123,7 @@ class Draw {
             .store_port = Small(),
             .version_major = Small(),
             .version_minor = Small(),
+            .job_id = Name(),
             .generation = Generation(Big()),
             .ranks = Reports()};
   }
@@ -337,6 +338,8 @@ TEST(Codec, HostileNodesAreRefused) {
     EXPECT_TRUE(refused([&](pb::NodeReport* node) { node->set_name(name); })) << name;
   }
   EXPECT_TRUE(refused([](pb::NodeReport* node) { node->set_name(std::string(129, 'a')); }));
+  EXPECT_TRUE(refused([](pb::NodeReport* node) { node->set_job_id("../etc"); }));
+  EXPECT_FALSE(refused([](pb::NodeReport* node) { node->clear_job_id(); })) << "an older release";
   EXPECT_TRUE(refused([](pb::NodeReport* node) { node->set_address("a;rm -rf"); }));
   EXPECT_TRUE(refused([](pb::NodeReport* node) { node->set_store_port(65536); }));
   EXPECT_TRUE(refused([](pb::NodeReport* node) { node->set_agent_pid(-1); }));

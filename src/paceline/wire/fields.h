@@ -26,8 +26,7 @@
   F(step_p99) F(phase_longest) F(stopped_by) F(watched) F(cpu) F(moved) F(waits_in) F(no_stack)
 #define PACELINE_EVIDENCE(F) F(generation) F(round)
 #define PACELINE_NODE_REPORT(F) F(name) F(boot_id) F(agent_incarnation) F(agent_pid) F(address) \
-  F(slots) F(incarnation) F(store_port) \
-  F(version_major) F(version_minor) F(generation)
+  F(slots) F(incarnation) F(store_port) F(version_major) F(version_minor) F(job_id) F(generation)
 #define PACELINE_HEARTBEAT(F) F(generation) F(store_port) F(loop_delay)
 #define PACELINE_STORE(F) F(host) F(port)
 #define PACELINE_ASSIGNMENT(F) F(kind) F(generation) F(seat) F(seat_count) F(first_rank) \

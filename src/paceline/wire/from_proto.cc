@@ -318,6 +318,7 @@ absl::Status FromProto(const pb::RankReport& from, RankReport* to) {
 absl::Status FromProto(const pb::NodeReport& from, NodeReport* to) {
   PACELINE_NODE_REPORT(TAKE)
   RETURN_IF_ERROR(CheckName(to->name, "name"));
+  if (!to->job_id.empty()) RETURN_IF_ERROR(CheckName(to->job_id, "job_id"));
   RETURN_IF_ERROR(CheckAddress(to->address, "address"));
   RETURN_IF_ERROR(CheckPort(to->store_port, "store_port"));
   if (to->boot_id.size() > 128) return Invalid("boot_id", "is too long");
