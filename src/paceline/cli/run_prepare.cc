@@ -1,6 +1,5 @@
 #include "paceline/cli/run_prepare.h"
 
-#include <dirent.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -19,6 +18,7 @@
 #include "paceline/cli/interpreter.h"
 #include "paceline/cli/own_address.h"
 #include "paceline/cli/placed_credentials.h"
+#include "paceline/cli/registered.h"
 #include "paceline/cli/text.h"
 #include "paceline/cli/wait_teller.h"
 #include "paceline/model/job_file_limit.h"
@@ -271,7 +271,7 @@ class Preparation {
       if (!token.ok()) return token.problem();
       return wire::JoinString{.address = address_, .ca_sha256 = "", .token = *token};
     }
-    const std::string run_dir = RegisteredRunDir();
+    const std::string run_dir = RunDirOfLivingMaster(Registered(run_.runtime_dir, address_));
     if (!run_dir.empty()) {
       return wire::JoinString{
           .address = address_,
@@ -297,35 +297,10 @@ class Preparation {
         .fix = "paceline run --join 'paceline-join:v1:…' …, as the first host printed it"};
   }
 
-  // What `paceline run` of this user has on this host of the job at that address: run directories
-  // and cards, from the registry.
-  std::vector<std::pair<std::string, JobCard>> Registered() const {
-    std::vector<std::pair<std::string, JobCard>> found;
-    const std::string jobs = run_.runtime_dir + "/jobs";
-    const std::unique_ptr<DIR, int (*)(DIR*)> dir(::opendir(jobs.c_str()), &::closedir);
-    while (dir != nullptr) {
-      const dirent* entry = ::readdir(dir.get());
-      if (entry == nullptr) break;
-      const std::string text = ReadText(Concat(jobs, "/", entry->d_name), kJobFileBytesMax);
-      const std::string run_dir = RunDirOfEntry(text);
-      if (run_dir.empty()) continue;
-      auto card = ReadJobCard(run_dir);
-      if (card.ok() && card->master_address == address_) found.emplace_back(run_dir, *card);
-    }
-    return found;
-  }
-
-  std::string RegisteredRunDir() const {
-    for (const auto& [run_dir, card] : Registered()) {
-      if (agent::IsAlive(card.master)) return run_dir;
-    }
-    return "";
-  }
-
   // The same command typed twice on one host makes two nodes, so the second needs another name.
   std::string FreeNodeName() const {
     std::set<std::string> taken;
-    for (const auto& [run_dir, card] : Registered()) {
+    for (const auto& [run_dir, card] : Registered(run_.runtime_dir, address_)) {
       if (agent::IsAlive(card.launcher)) taken.insert(card.nodes.begin(), card.nodes.end());
     }
     const std::string usual = ToName(input_.facts.host_name);
