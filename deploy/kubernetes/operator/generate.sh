@@ -32,7 +32,7 @@ PATH=$tools:$PATH protoc -I "$proto" \
 sed -i '/controller-gen.kubebuilder.io\/version/d; /^  annotations:$/d' \
   config/paceline.dev_elasticjobs.yaml
 {
-  echo "# Installs paceline's operator: the resource ElasticJob, its rights, and itself."
+  echo "# Installs the operator: the resource ElasticJob, the operator's rights, and itself."
   echo "# Made by operator/generate.sh from operator/config. Change those files instead."
   cat config/paceline.dev_elasticjobs.yaml
   for part in namespace rbac operator; do

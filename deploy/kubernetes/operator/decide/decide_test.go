@@ -279,6 +279,14 @@ func TestAMasterIsReplacedByTwoWitnessesOnly(t *testing.T) {
 func (s *Snapshot) gone() { s.Memory.Gone = map[string]string{"train-master-1": "was deleted"} }
 func (s *Snapshot) away() { s.Masters[0].Terminating, s.Masters[0].HostLost = true, true }
 
+func TestAMasterThatDoesNotEndIsLookedAtAgain(t *testing.T) {
+	s := running()
+	s.Masters[0].Terminating = true
+	if plan := Decide(s); plan.Next.After(s.Now.Add(TerminatingInterval)) || plan.Next.IsZero() {
+		t.Errorf("next look: %v", plan.Next)
+	}
+}
+
 func TestAnOldMasterIsDeleted(t *testing.T) {
 	s := running()
 	s.Masters = append(s.Masters, MasterPod{Pod: pod("train-master-0", Running), Term: 0})

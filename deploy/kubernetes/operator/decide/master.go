@@ -91,6 +91,9 @@ func (d *decision) lookAfterMaster() bool {
 	if master == nil {
 		return d.lookForMaster()
 	}
+	if master.Terminating && master.isLive() {
+		d.wakeAt(d.Now.Add(TerminatingInterval)) // nobody tells that the pod's node went away
+	}
 	switch {
 	case master.Phase == Ended:
 		return d.masterEnded(master)

@@ -28,6 +28,8 @@ const (
 	CacheLagMax = 2 * time.Second
 	// A master that ended by itself sooner counts as one that cannot start.
 	ShortMasterLife = time.Minute
+	// The node of a master's pod that is Terminating is looked at so often.
+	TerminatingInterval = 2 * time.Second
 	// The pause before the next master doubles up to this.
 	MasterPauseMax = time.Minute
 	// After so many short masters in a row the job has failed.
@@ -159,7 +161,7 @@ type NodeID struct {
 // Memory is what this operator process knows beyond the API server's lists. It is lost with the
 // process, and Decide is right without it.
 type Memory struct {
-	// Since when this process looks after the job.
+	// Since when this process looks after the job in its current term.
 	Since time.Time
 	// The term that this process raised, and whose master's pod it may therefore make.
 	TermRaised int64

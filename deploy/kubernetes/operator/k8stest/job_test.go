@@ -1,27 +1,19 @@
 package k8stest
 
 import (
-	"fmt"
 	"net/http"
-	"os"
-	"os/exec"
-	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"paceline.dev/operator/api/v1alpha1"
 	"paceline.dev/operator/command"
-	"paceline.dev/operator/decide"
 	"paceline.dev/operator/internal/pb"
 )
 
@@ -120,6 +112,36 @@ func TestAnOperatorThatDiesBetweenPodsLeavesExactlyEight(t *testing.T) {
 	if got := s.now().Status.MasterTerm; got != 1 {
 		t.Errorf("term %d", got)
 	}
+}
+
+// Two operators work at once only while the Lease changes hands. Here they do so all the time.
+func TestTwoOperatorsMakeEachPodOnce(t *testing.T) {
+	s := set(t)
+	other := s.spawnOperator()
+	defer func() { other.Process.Kill(); other.Wait() }()
+	s.submit(s.job(1, 8, 0))
+	s.wish(1, 8, 0, nil)
+	s.awaitNodes(nodeNames(8)...)
+	uids := s.pods(command.RoleNode)
+	for seq := uint64(2); seq < 12; seq++ {
+		s.wish(seq, 8, 0, map[uint32]uint32{7: uint32(seq)})
+		time.Sleep(100 * time.Millisecond)
+	}
+	s.awaitNodes(append(nodeNames(7), "train-node7-11")...)
+	for name, pod := range s.pods(command.RoleNode) {
+		if old := uids[name]; old != nil && old.UID != pod.UID {
+			t.Errorf("%s was made twice", name)
+		}
+	}
+	s.must(theCluster.admin.Delete(s.ctx, s.pods(command.RoleMaster)["train-master-1"],
+		client.GracePeriodSeconds(0)))
+	s.fake.Close()
+	s.serve(2)
+	time.Sleep(7 * time.Second)
+	if got := s.now().Status.MasterTerm; got != 2 {
+		t.Errorf("term %d: the operators replace each other's masters", got)
+	}
+	s.awaitNodes(append(nodeNames(7), "train-node7-11")...)
 }
 
 func (s *scene) awaitNodesAtLeast(count int) {
@@ -325,115 +347,6 @@ func (s *scene) suspend(is bool) {
 	})
 }
 
-func TestTheServerRefusesBadSpecs(t *testing.T) {
-	s := set(t)
-	for words, change := range map[string]func(*v1alpha1.ElasticJob){
-		"nodes.min must not be greater": func(j *v1alpha1.ElasticJob) { j.Spec.Nodes.Min = 9 },
-		"multiples of nodes.unit":       func(j *v1alpha1.ElasticJob) { j.Spec.Nodes.Unit = 2 },
-		"one of file and module":        func(j *v1alpha1.ElasticJob) { j.Spec.Script.Module = "m" },
-		"at most 40 characters": func(j *v1alpha1.ElasticJob) {
-			j.Name = strings.Repeat("a", 41)
-		},
-		"begins with a letter": func(j *v1alpha1.ElasticJob) { j.Name = "7up" },
-		"should be greater than or equal to 0": func(j *v1alpha1.ElasticJob) {
-			j.Spec.Spares = -1
-		},
-	} {
-		job := s.job(1, 3, 0)
-		change(job)
-		err := theCluster.admin.Create(s.ctx, job)
-		if err == nil || !strings.Contains(err.Error(), words) {
-			t.Errorf("wanted %q, got %v", words, err)
-		}
-	}
-	job := s.job(1, 3, 0)
-	job.Spec.Template.Spec.Containers[0].Name = "main"
-	s.must(theCluster.admin.Create(s.ctx, job))
-	if got := s.awaitCondition(v1alpha1.ConditionFailed, true); got.Reason != "InvalidSpec" {
-		t.Errorf("condition: %+v", got)
-	}
-	for words, change := range map[string]func(*v1alpha1.ElasticJob){
-		"nodes is immutable":  func(j *v1alpha1.ElasticJob) { j.Spec.Nodes.Max = 5 },
-		"spares is immutable": func(j *v1alpha1.ElasticJob) { j.Spec.Spares = 5 },
-		"script is immutable": func(j *v1alpha1.ElasticJob) { j.Spec.Script.File = "x.py" },
-	} {
-		s.await(words, func() string {
-			job := s.now()
-			change(job)
-			err := theCluster.admin.Update(s.ctx, job)
-			if err == nil || apierrors.IsConflict(err) || !strings.Contains(err.Error(), words) {
-				return "got " + errorText(err)
-			}
-			return ""
-		})
-	}
-}
-
-func errorText(err error) string {
-	if err == nil {
-		return "no error"
-	}
-	return err.Error()
-}
-
-// All tests run with these rights; this one says what the operator may not do.
-func TestTheOperatorMayDoNoMore(t *testing.T) {
-	s := set(t)
-	for _, test := range []struct {
-		verb, resource, subresource string
-		isAllowed                   bool
-	}{
-		{"create", "pods", "", true}, {"delete", "pods", "", true}, {"get", "nodes", "", true},
-		{"create", "pods", "exec", false}, {"list", "secrets", "", false},
-		{"update", "secrets", "", false}, {"delete", "secrets", "", false},
-		{"patch", "nodes", "", false}, {"update", "nodes", "", false}, {"list", "nodes", "", false},
-		{"deletecollection", "pods", "", false}, {"create", "configmaps", "", false},
-	} {
-		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-			User: operatorUser,
-			ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: s.namespace,
-				Verb: test.verb, Resource: test.resource, Subresource: test.subresource},
-		}}
-		s.must(theCluster.admin.Create(s.ctx, review))
-		if review.Status.Allowed != test.isAllowed {
-			t.Errorf("%s %s/%s: allowed is %v", test.verb, test.resource, test.subresource,
-				review.Status.Allowed)
-		}
-	}
-}
-
-func TestKubectlShowsTheColumns(t *testing.T) {
-	kubectl, err := exec.LookPath(kubectlPath())
-	if err != nil {
-		t.Skip("SKIPPED: there is no kubectl in K8S_BINARIES")
-	}
-	s := set(t)
-	s.submit(s.job(1, 2, 0))
-	s.wish(1, 2, 0, nil)
-	s.fake.Summary(&pb.Summary{Phase: "running", Nodes: 1, Step: 7, Goodput: 0.5, Last: "node1 lost"})
-	s.awaitCondition(v1alpha1.ConditionDegraded, true)
-	run := func(arguments ...string) string {
-		output, err := exec.Command(kubectl, append([]string{"--kubeconfig",
-			theCluster.path("admin.conf"), "-n", s.namespace}, arguments...)...).CombinedOutput()
-		if err != nil {
-			t.Fatalf("kubectl %v: %v\n%s", arguments, err, output)
-		}
-		return string(output)
-	}
-	lines := strings.Split(run("get", "ej"), "\n")
-	for i, want := range []string{"NAME NODES SPARES STEP GOODPUT LAST STATE AGE",
-		"train 1/2 0/0 7 50.0% node1 lost Degraded"} {
-		if got := strings.Join(strings.Fields(lines[i]), " "); !strings.HasPrefix(got, want) {
-			t.Errorf("line %d: %s", i, got)
-		}
-	}
-	s.fake.End(0, "done")
-	run("wait", "--for=condition=Complete", "elasticjob/train", "--timeout=20s")
-	if described := run("describe", "ej", "train"); !strings.Contains(described, "node1 lost") {
-		t.Errorf("kubectl describe has no events:\n%s", described)
-	}
-}
-
 func TestAMasterThatHangsOnANodeThatIsAwayIsReplaced(t *testing.T) {
 	s := set(t)
 	s.must(theCluster.admin.Create(s.ctx, s.job(1, 1, 0)))
@@ -464,52 +377,4 @@ func (s *scene) isReady(host *corev1.Node, ready corev1.ConditionStatus) {
 	s.Helper()
 	host.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready}}
 	s.must(theCluster.admin.Status().Update(s.ctx, host))
-}
-
-// The time from the wish to the last of 100 pods, beside that of plain creates of such pods.
-func TestAHundredPodsAreMadeAsFastAsPlainOnes(t *testing.T) {
-	s := set(t)
-	s.submit(s.job(1, 100, 0))
-	begun := time.Now()
-	s.wish(1, 100, 0, nil)
-	s.awaitNodesAtLeast(100)
-	took := time.Since(begun)
-	if got := s.proxy.count("POST pods"); got != 101 {
-		t.Errorf("%d creates for 101 pods", got)
-	}
-	begun = time.Now()
-	var group sync.WaitGroup
-	for worker := range 16 {
-		group.Go(func() {
-			for index := worker; index < 100; index += 16 {
-				pod := command.NodePod(s.job(1, 100, 0), decide.NodeID{Index: uint32(index)})
-				pod.Name, pod.OwnerReferences = "plain-"+pod.Name, nil
-				delete(pod.Labels, command.JobLabel)
-				delete(pod.Labels, command.RoleLabel)
-				if err := theCluster.admin.Create(s.ctx, pod); err != nil {
-					t.Error(err)
-				}
-			}
-		})
-	}
-	group.Wait()
-	plain := time.Since(begun)
-	before := s.cpu()
-	time.Sleep(5 * time.Second)
-	t.Logf("100 pods: %v by the operator, %v plain; idle: %.2f%% of a core", took, plain,
-		100*(s.cpu()-before).Seconds()/5)
-}
-
-// cpu is the time that the operator has used.
-func (s *scene) cpu() time.Duration {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.process.Process.Pid))
-	s.must(err)
-	fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+2:]))
-	ticks := 0
-	for _, field := range fields[11:13] { // utime, stime
-		count, err := strconv.Atoi(field)
-		s.must(err)
-		ticks += count
-	}
-	return time.Duration(ticks) * 10 * time.Millisecond
 }

@@ -67,13 +67,15 @@ func (s *scene) must(err error) {
 	}
 }
 
-func (s *scene) startOperator() {
+func (s *scene) startOperator() { s.process = s.spawnOperator() }
+
+func (s *scene) spawnOperator() *exec.Cmd {
 	config := theCluster.path(s.namespace + ".conf")
 	s.must(writeKubeconfig(config, s.proxy.url, operatorToken))
-	var err error
-	s.process, err = theCluster.spawn("operator-"+s.namespace, theCluster.operator, "--kubeconfig",
+	process, err := theCluster.spawn("operator-"+s.namespace, theCluster.operator, "--kubeconfig",
 		config, "--namespace", s.namespace, "--metrics-address", "0", "--health-address", "0")
 	s.must(err)
+	return process
 }
 
 func (s *scene) killOperator() {

@@ -16,6 +16,7 @@ import (
 type memory struct {
 	mutex sync.Mutex // the watch writes Gone while the job's worker runs
 	uid   types.UID
+	term  int64 // of the job when it was looked at last
 	known decide.Memory
 
 	token     string
@@ -79,6 +80,10 @@ func (m *memory) gone(pod, evidence string) {
 // note remembers the pods in the list. The cache forgets a deleted pod a moment before the watch
 // tells of it; without this memory the pod would look like one that was never made.
 func (m *memory) note(snapshot *decide.Snapshot) {
+	if term := snapshot.Job.Status.MasterTerm; term != m.term {
+		// Each master gets the full time to be heard, also one that another operator starts.
+		m.term, m.known.Since = term, snapshot.Now
+	}
 	note := func(name string) {
 		if _, isKnown := m.known.Made[name]; !isKnown {
 			m.known.Made[name] = snapshot.Now

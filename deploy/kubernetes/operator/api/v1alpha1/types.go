@@ -82,8 +82,8 @@ type MasterSpec struct {
 	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
 }
 
-// ElasticJobSpec is immutable, except suspend and ttlSecondsAfterFinished. What is written
-// otherwise would hold for some pods of the job only.
+// ElasticJobSpec is what the user writes. The size, the script and, unless the job is suspended, the
+// template are immutable: a change would hold for some pods of the job only.
 //
 // +kubebuilder:validation:XValidation:rule="self.nodes == oldSelf.nodes",message="nodes is immutable; make a new job"
 // +kubebuilder:validation:XValidation:rule="self.script == oldSelf.script",message="script is immutable; make a new job"
