@@ -335,6 +335,7 @@ func TestExitCodesOfTheMaster(t *testing.T) {
 		{10, nil, "", 2},
 		{137, &End{ExitCode: 3, Reason: "The budget is used up."}, "Failed", 0},
 		{10, &End{ExitCode: 10}, "", 2},
+		{143, &End{ExitCode: 143}, "Failed", 0}, // paceline stop
 	} {
 		s := running()
 		s.Masters[0].Phase, s.Masters[0].ExitCode, s.Masters[0].Final = Ended, &test.code, test.final
@@ -344,6 +345,36 @@ func TestExitCodesOfTheMaster(t *testing.T) {
 		if plan.Raised != test.raised || test.state != "" && plan.Status.State != test.state {
 			t.Errorf("exit code %d, %+v: %+v", test.code, test.final, plan.Status)
 		}
+	}
+}
+
+func TestAMasterWhosePodIsEndedFromOutsideDoesNotEndTheJob(t *testing.T) {
+	s := running()
+	s.Stream.Ended, s.Stream.Connected = &End{ExitCode: 143, Reason: "stopped by SIGTERM"}, false
+	s.Stream.Heard = s.Now
+	if plan := Decide(s); plan.Status != nil && plan.Status.ExitCode != nil {
+		t.Errorf("the cache had no time to show the deletion: %+v", plan.Status)
+	}
+	for name, change := range map[string]func(*Snapshot){
+		"Terminating": func(s *Snapshot) { s.Masters[0].Terminating = true },
+		"evicted":     func(s *Snapshot) { s.Masters[0].Disrupted, s.Masters[0].Phase = true, Ended },
+		"gone":        func(s *Snapshot) { s.Masters = nil; s.gone() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := s
+			s.Masters = append([]MasterPod(nil), s.Masters...)
+			s.Now = s.Now.Add(StreamSilentAfter)
+			change(&s)
+			plan := Decide(s)
+			if plan.Status != nil && plan.Status.ExitCode != nil ||
+				(plan.Raised == 2) != (name != "Terminating") {
+				t.Errorf("got %+v", plan)
+			}
+		})
+	}
+	s.Now = s.Now.Add(CacheLagMax)
+	if plan := Decide(s); plan.Status == nil || plan.Status.State != "Failed" {
+		t.Errorf("a job that was stopped has ended: %+v", plan.Status)
 	}
 }
 

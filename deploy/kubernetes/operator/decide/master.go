@@ -18,11 +18,28 @@ var finalExitCodes = map[int32]string{
 	93: "The script asked not to be started again.",
 }
 
-// exitSaved: the job was stopped from outside and has saved its newest step. It goes on from there.
-const exitSaved = 10
+const (
+	// The job was stopped from outside and has saved its newest step. It goes on from there.
+	exitSaved = 10
+	// The master got SIGTERM: from `paceline stop`, or because its pod is being ended.
+	exitTerminated = 143
+)
 
-// isFinal says whether the master's last word ends the job.
-func isFinal(end *End) bool { return end != nil && end.ExitCode != exitSaved }
+// isFinal says whether the master's last word ends the job. A master whose pod is ended from
+// outside may say that the job was terminated; the next master goes on with it.
+func (d *decision) isFinal(end *End, master *MasterPod) bool {
+	if end == nil || end.ExitCode == exitSaved {
+		return false
+	}
+	if end.ExitCode != exitTerminated {
+		return true
+	}
+	if master == nil || master.Terminating || master.Disrupted {
+		return false
+	}
+	// A deletion precedes the end that it causes, so an ended pod shows whether it was deleted.
+	return master.Phase == Ended || d.isDue(d.Stream.Heard.Add(CacheLagMax))
+}
 
 // running keeps a job going: Secrets, then the master of the current term, then what that master
 // wishes for.
@@ -47,7 +64,7 @@ func (d *decision) running() {
 			d.delete(master.Pod, "a later master has taken over")
 		}
 	}
-	if d.isHeard() && isFinal(d.Stream.Ended) {
+	if d.isHeard() && d.isFinal(d.Stream.Ended, d.currentMaster()) {
 		d.finish(*d.Stream.Ended)
 		return
 	}
@@ -98,7 +115,7 @@ func (d *decision) lookAfterMaster() bool {
 	case master.Phase == Ended:
 		return d.masterEnded(master)
 	case master.Terminating && (master.HostLost || master.Overdue):
-		return d.masterLost("its pod does not end, because its node is away", 0)
+		return d.masterLost("is on a node that is away, and its pod does not end", 0)
 	case master.Phase == Waiting:
 		d.masterReason, d.masterMessage = "MasterWaits", orElse(master.Reason,
 			"The master's pod has not started yet.")
@@ -138,7 +155,7 @@ func (d *decision) lookForMaster() bool {
 
 // masterEnded tells the end of the job from the end of one master.
 func (d *decision) masterEnded(master *MasterPod) bool {
-	if isFinal(master.Final) {
+	if d.isFinal(master.Final, master) {
 		d.finish(*master.Final)
 		return false
 	}
@@ -156,12 +173,12 @@ func (d *decision) masterEnded(master *MasterPod) bool {
 	}
 	shorts := d.Job.Status.ShortMasters + 1
 	if shorts >= ShortMastersMax {
-		d.fail("MasterUnavailable", fmt.Sprintf("%d masters in a row ended at once. The last one: %s",
-			shorts, master.Reason))
+		d.fail("MasterUnavailable", fmt.Sprintf("%d masters in a row ended within a minute. The last "+
+			"one %s.", shorts, trimDot(master.Reason)))
 		return false
 	}
 	if !d.isDue(master.EndedAt.Add(masterPause(shorts))) {
-		d.masterReason, d.masterMessage = "MasterEnded", master.Reason
+		d.masterReason, d.masterMessage = "MasterEnded", sentenceOf(master.Reason)
 		return false
 	}
 	return d.masterLost(master.Reason, shorts)
@@ -180,7 +197,7 @@ func masterPause(shorts int32) time.Duration {
 // that the container ended, then a stream that broke is witness enough: nothing lives there that
 // could be silent.
 func (d *decision) masterLost(evidence string, shorts int32) bool {
-	d.masterReason, d.masterMessage = "MasterLost", orElse(evidence, "The master's pod is gone.")
+	d.masterReason, d.masterMessage = "MasterLost", sentenceOf(evidence)
 	master := d.currentMaster()
 	hasEnded := master != nil && master.Phase == Ended
 	if hasEnded && !(d.isHeard() && d.Stream.Connected) || d.isSilent() {
@@ -189,14 +206,18 @@ func (d *decision) masterLost(evidence string, shorts int32) bool {
 	return false
 }
 
+// sentenceOf makes a sentence of what happened to the master, such as "ended with exit code 1".
+func sentenceOf(evidence string) string {
+	return "The master " + orElse(trimDot(evidence), "is gone") + "."
+}
+
 func (d *decision) raise(shorts int32) {
 	d.status.MasterTerm = d.Job.Status.MasterTerm + 1
 	d.status.ShortMasters = shorts
 	d.plan.Raised = d.status.MasterTerm
 	text := fmt.Sprintf("Master %d is started.", d.plan.Raised)
 	if d.masterMessage != "" {
-		text = fmt.Sprintf("Master %d was lost: %s. Master %d is started.", d.Job.Status.MasterTerm,
-			trimDot(d.masterMessage), d.plan.Raised)
+		text = d.masterMessage + " " + text
 	}
 	d.event(d.plan.Raised > 1 && d.masterMessage != "", "MasterStarted", text)
 }

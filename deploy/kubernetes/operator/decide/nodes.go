@@ -61,7 +61,7 @@ func (d *decision) lookAfterNode(wanted NodeID, pods []NodePod) {
 func (d *decision) tellOfPod(id NodeID, pod *NodePod) {
 	switch pod.Phase {
 	case Ended:
-		d.fact(Fact{id.Index, id.Incarnation, true, orElse(pod.Reason, "its pod ended")})
+		d.fact(Fact{id.Index, id.Incarnation, true, orElse(pod.Reason, "ended")})
 	case Waiting:
 		d.fact(Fact{id.Index, id.Incarnation, false, orElse(pod.Reason, "its pod is starting")})
 	case Running:

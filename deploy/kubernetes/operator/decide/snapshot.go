@@ -67,7 +67,7 @@ type Pod struct {
 	Terminating bool
 	// Overdue: the pod is Terminating, and its grace period is over since 30 s.
 	Overdue bool
-	// Why the pod waits, or how it ended, in the platform's words.
+	// Why the pod waits; or how what runs in it ended, to be said after its name: "ended with …".
 	Reason string
 	// Disrupted: the pod was ended from outside, by an eviction or a preemption.
 	Disrupted bool
@@ -168,7 +168,7 @@ type Memory struct {
 	// Pods that this process made, or saw in a list, with the time. One that is missing from the
 	// list is not shown yet, or not any more: it is never made a second time.
 	Made map[string]time.Time
-	// Pods that are gone for certain, with the evidence.
+	// Pods that are gone for certain, with the evidence, to be said after a name: "lost its pod …".
 	Gone map[string]string
 	// The job's Secrets exist.
 	HasSecrets bool

@@ -211,7 +211,7 @@ func (r *Reconciler) confirm(ctx context.Context, job *v1alpha1.ElasticJob, m *m
 		return client.IgnoreNotFound(err)
 	}
 	if same.UID == job.UID {
-		m.gone(name, "the pod "+name+" was deleted")
+		m.gone(name, lostOf(name))
 		r.wake(job)
 	}
 	return nil

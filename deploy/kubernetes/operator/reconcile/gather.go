@@ -130,33 +130,33 @@ func podOf(pod *corev1.Pod, now time.Time) decide.Pod {
 	return result
 }
 
-// endOf says how the pod ended, in the platform's words, and when.
+// endOf says how the pod ended, in words that follow a name, and when: "ended with exit code 1 in
+// its pod train-node3-0 (OOMKilled)".
 func endOf(pod *corev1.Pod, train *corev1.ContainerStatus) (string, time.Time) {
-	end := pod.CreationTimestamp.Time
-	var parts []string
-	if pod.Status.Reason != "" {
-		parts = append(parts, pod.Status.Reason)
-	}
-	if pod.Status.Message != "" {
-		parts = append(parts, pod.Status.Message)
+	end, how := pod.CreationTimestamp.Time, "ended"
+	var details []string
+	for _, text := range []string{pod.Status.Reason, pod.Status.Message} {
+		if text != "" {
+			details = append(details, strings.TrimSpace(text))
+		}
 	}
 	if train != nil && train.State.Terminated != nil {
 		state := train.State.Terminated
-		end = state.FinishedAt.Time
-		parts = append(parts, fmt.Sprintf("exit code %d", state.ExitCode))
+		end, how = state.FinishedAt.Time, fmt.Sprintf("ended with exit code %d", state.ExitCode)
 		if state.Reason != "" && state.Reason != "Error" && state.Reason != "Completed" {
-			parts = append(parts, state.Reason)
+			details = append(details, state.Reason)
 		}
 		// Of a container that could not be started the runtime tells why; the message of one that
 		// ran is its own.
 		if state.Message != "" && parseEnd(state.Message) == nil {
-			parts = append(parts, strings.TrimSpace(state.Message))
+			details = append(details, strings.TrimSpace(state.Message))
 		}
 	}
-	if len(parts) == 0 {
-		parts = append(parts, string(pod.Status.Phase))
+	how += " in its pod " + pod.Name
+	if len(details) > 0 {
+		how += " (" + strings.Join(details, ": ") + ")"
 	}
-	return "the pod " + pod.Name + " ended: " + strings.Join(parts, ", "), end
+	return how, end
 }
 
 // waitOf says why the pod does not run yet, in the scheduler's or the kubelet's words; "" if

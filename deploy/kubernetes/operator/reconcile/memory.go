@@ -49,6 +49,9 @@ func (m *memories) forget(key types.NamespacedName) {
 	delete(m.jobs, key)
 }
 
+// lostOf is the evidence of a pod's deletion, in words that follow a name.
+func lostOf(pod string) string { return "lost its pod " + pod + ", which was deleted" }
+
 // podDeleted notes that the API server told of a pod's deletion. It is called by the watch.
 func (m *memories) podDeleted(key types.NamespacedName, owner types.UID, pod, evidence string) {
 	m.mutex.Lock()

@@ -88,7 +88,7 @@ func (r *Reconciler) podHandler() handler.EventHandler {
 		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) {
 			if key, ok := jobKeyOf(e.Object); ok && !e.DeleteStateUnknown {
 				r.memories.podDeleted(key, ownerOf(e.Object), e.Object.GetName(),
-					"the pod "+e.Object.GetName()+" was deleted")
+					lostOf(e.Object.GetName()))
 			}
 			add(e.Object, q)
 		},
