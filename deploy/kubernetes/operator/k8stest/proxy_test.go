@@ -21,6 +21,7 @@ type proxy struct {
 	// hook sees each request before it goes on; what it returns is the answer's status, 0: go on.
 	hook   func(*http.Request) int
 	counts map[string]int // by verb and kind: "POST pods"
+	dones  map[string]int // the same, once answered
 }
 
 func newProxy(target string) (*proxy, error) {
@@ -28,7 +29,7 @@ func newProxy(target string) (*proxy, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &proxy{counts: map[string]int{}}
+	p := &proxy{counts: map[string]int{}, dones: map[string]int{}}
 	forward := &httputil.ReverseProxy{
 		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(to) },
 		FlushInterval: -1,
@@ -51,7 +52,11 @@ func newProxy(target string) (*proxy, error) {
 				return
 			}
 		}
+		verb := verbOf(r)
 		forward.ServeHTTP(w, r)
+		p.mutex.Lock()
+		p.dones[verb]++
+		p.mutex.Unlock()
 	}))
 	p.url = p.server.URL
 	return p, nil
@@ -89,6 +94,12 @@ func (p *proxy) count(verb string) int {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	return p.counts[verb]
+}
+
+func (p *proxy) done(verb string) int {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	return p.dones[verb]
 }
 
 // writes is the number of requests that change something, events left out.
