@@ -387,6 +387,10 @@ void Launcher::AskToStop(int signal, const std::string& who, bool force) {
     return;
   }
   is_stopping_ = true;
+  if (options_.spec.is_placed && options_.card.has_master) {
+    LeaveTheJob(signal, who);
+    return;
+  }
   options_.narrate(
       force ? Concat("Stopping at once, by ", who, ": ranks are killed now.")
             : Concat("Stopping, by ", who, ": ranks get SIG", ::sigabbrev_np(signal),
@@ -418,6 +422,15 @@ void Launcher::AskToStop(int signal, const std::string& who, bool force) {
       OnJobEnded(128 + signal, "stopped without a master");
     });
   });
+}
+
+// The platform takes this host away, which is no word about the job: whoever wants to stop that
+// says so by `paceline stop`. Its next master goes on.
+void Launcher::LeaveTheJob(int signal, const std::string& who) {
+  options_.narrate(Concat("Stopping, by ", who, ": this master ends, and the job goes on with the ",
+                          "next one that the platform starts."));
+  OnJobEnded(128 + signal, "this host was taken away");
+  if (master_.process.pid > 0) ::kill(master_.process.pid, SIGKILL);
 }
 
 void Launcher::AskAgentsToLeave(agent::LeaveSignal ask) {

@@ -90,6 +90,7 @@ class Launcher {
   void TellDeadNodes();
   void OnSignal();
   void AskToStop(int signal, const std::string& who, bool force);
+  void LeaveTheJob(int signal, const std::string& who);
   void AskAgentsToLeave(agent::LeaveSignal ask);
   void OnJobEnded(int exit_code, const std::string& reason);
   void FinishWhenQuiet();

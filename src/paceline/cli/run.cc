@@ -17,6 +17,7 @@
 
 #include "paceline/base/fd.h"
 #include "paceline/base/file_text.h"
+#include "paceline/base/json.h"
 #include "paceline/base/text.h"
 #include "paceline/cli/command.h"
 #include "paceline/cli/console.h"
@@ -248,6 +249,16 @@ Check PassOnCheckpointTerms(const SettingValues& settings) {
   return std::nullopt;
 }
 
+// For who starts the nodes of a cluster, and may not have heard of the end: Kubernetes puts what
+// stands in this file into the pod's status. Elsewhere there is no such file, and nobody to tell.
+void TellPlatform(const JobEnd& end) {
+  const Fd file(::open("/dev/termination-log", O_WRONLY | O_APPEND | O_CLOEXEC));
+  if (!file.is_open()) return;
+  const std::string line =
+      PrintJson(nlohmann::json{{"exit_code", end.exit_code}, {"reason", end.reason}}) + "\n";
+  [[maybe_unused]] const ssize_t written = ::write(file.get(), line.data(), line.size());
+}
+
 // Why the job ended, if it ended with exit code 0: then nothing of it is run again.
 std::optional<std::string> EndedWell(const PreparedRun& run) {
   if (!run.is_resumed || !run.card.has_master) return std::nullopt;
@@ -312,6 +323,7 @@ int RunRun(Invocation& invocation) {
     status_line = std::make_unique<StatusLine>(client, **console, shown.has_live_line);
   }
   const JobEnd end = (*launcher)->Run();
+  if (run.spec.is_placed && run.card.has_master) TellPlatform(end);
   status_line.reset();
   const Story story = narrator->Finish();
   narrator.reset();

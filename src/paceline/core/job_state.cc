@@ -250,7 +250,13 @@ struct StateFolder {
   }
 
   void operator()(const HangJudged&) {}
-  void operator()(const WishChanged& fact) { WishAnew(state, fact.name); }
+  void operator()(const WishChanged& fact) {
+    WishAnew(state, fact.name);
+    const std::optional<uint32_t> index = IndexOfNode(fact.name);
+    if (!index.has_value()) return;  // in a damaged journal only
+    uint32_t& known = state.wished[*index].incarnation;
+    known = std::max(known, fact.incarnation);
+  }
 
   // The job goes on as after a world that ended: the seats are as they were. Whoever resumes a
   // failed job has mended the cause, so its failures are counted from zero.

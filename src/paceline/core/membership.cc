@@ -396,6 +396,7 @@ void OnGone(Turn& turn, const NodeGone& event) {
       event.incarnation.has_value() && link.registered && *event.incarnation != link.incarnation;
   if (other_agent || other_incarnation) {
     MARK("stale node gone");
+    if (other_incarnation && *event.incarnation > link.incarnation) OnGoneUnseen(turn, event);
     return;
   }
   if (link.connection && event.agent_pid == 0 && !event.incarnation.has_value()) {

@@ -77,7 +77,8 @@ void OnGoneUnseen(Turn& turn, const NodeGone& event) {
     return;
   }
   const bool is_wished = event.name == NameOfNode(*index) && *index < IndexEnd(state.spec);
-  if (!is_wished || *event.incarnation != IncarnationOf(state, *index)) return;
+  // A higher one than this master wished for is of a master before it, whose journal is lost.
+  if (!is_wished || *event.incarnation < IncarnationOf(state, *index)) return;
   MARK("node died before it came");
   turn.Emit(WishChanged{.name = event.name,
                         .incarnation = *event.incarnation + 1,

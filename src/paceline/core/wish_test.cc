@@ -154,6 +154,17 @@ TEST_F(WishTest, ANodeThatDiesBeforeItCameIsWishedForAnewAFewTimes) {
   EXPECT_TRUE(wishes_.back().absent.contains(2));
 }
 
+TEST_F(WishTest, AMasterThatKnowsNothingWishesBeyondWhatHasDied) {
+  Gone(1, 2);
+  EXPECT_EQ(wishes_.back().IncarnationOf(1), 3u);
+  // Whom it did not wish for and who lives is taken in.
+  Register(0, 4);
+  EXPECT_TRUE(refused_.empty());
+  EXPECT_EQ(wishes_.back().IncarnationOf(0), 4u);
+  Gone(0, 4);
+  EXPECT_EQ(wishes_.back().IncarnationOf(0), 5u);
+}
+
 TEST_F(WishTest, ANewMasterTellsTheSameWish) {
   Register(1, 0);
   Gone(1, 0);
