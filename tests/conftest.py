@@ -23,6 +23,7 @@ LONG_FILES = {
     "test_foreign_launchers.py",
     "test_foreign_world.py",
     "test_full_storage.py",
+    "test_hang_cases.py",
     "test_hosts.py",
     "test_layouts.py",
     "test_lightning.py",

@@ -29,6 +29,7 @@ from paceline.file_hooks import watch_files
 from paceline.flight import open_flight
 from paceline.launch import Launch
 from paceline.phase_hooks import watch_phases
+from paceline.start_hooks import watch_start
 from paceline.step_hooks import watch_steps
 
 _ARGUMENT_MAX = 100_000  # bytes; the kernel takes 128 KiB in one argument
@@ -79,8 +80,8 @@ def begin(birth: Birth) -> None:
         )
         watch_files(session.file_saved)
         if ring is not None:
-            watch_collectives(ring)
-            watch_phases(ring)
+            watch_start(ring, launch.world_size)
+            watch_phases(ring, watch_collectives(ring))
         if learner is not None:
             learner.write_at_exit()
         session.entered()

@@ -7,6 +7,7 @@ has its methods patched instead: see collective_methods.py.
 
 import atexit
 import functools
+from collections.abc import Callable
 from typing import Any
 
 from paceline import collective_methods
@@ -68,8 +69,11 @@ class _Hooks:
             self._recorder.end(*begun, call.work)
 
 
-def watch_collectives(flight: Flight) -> None:
-    """Record the collectives of every process group from now on, once torch is there."""
+def watch_collectives(flight: Flight) -> Callable[[], int]:
+    """Record the collectives of every process group from now on, once torch is there.
+
+    Returns a function that records which of them are complete by now.
+    """
     follower = Follower(flight.writer.complete)
 
     def then(module: Any) -> None:
@@ -81,6 +85,7 @@ def watch_collectives(flight: Flight) -> None:
             collective_methods.patch(module, flight, follower)
 
     when_imported(_MODULE, then)
+    return follower.look
 
 
 def _watch_registration(module: Any, flight: Flight, follower: Follower) -> None:

@@ -37,8 +37,10 @@ class Flight:
             number = self._names[text] = self.writer.name(text)
         return number
 
-    def site(self) -> int:
+    def site(self, addition: str = "") -> int:
         """The number of the innermost line outside all libraries, for example "train.py:44".
+
+        `addition` follows that text.
 
         A script that is itself installed as a package has no such line: then it is the innermost
         one outside torch. A thread of autograd has neither: "backward".
@@ -51,25 +53,25 @@ class Flight:
             if found is None:
                 found = known[id(code)] = (_is_library(code.co_filename), code)
             if not found[0]:
-                return self._line(frame)
+                return self._line(frame, addition)
             frame = frame.f_back
-        return self._package_line(sys._getframe(1))  # pyright: ignore[reportPrivateUsage]
+        return self._package_line(sys._getframe(1), addition)  # pyright: ignore[reportPrivateUsage]
 
-    def _package_line(self, innermost: FrameType) -> int:
+    def _package_line(self, innermost: FrameType, addition: str) -> int:
         frame: FrameType | None = innermost
         while frame is not None:
             file = frame.f_code.co_filename
             if "-packages" + os.sep in file and not _is_torch(file):
-                return self._line(frame)
+                return self._line(frame, addition)
             frame = frame.f_back
-        return self.name("backward")
+        return self.name("backward" + addition)
 
-    def _line(self, frame: FrameType) -> int:
-        place = (id(frame.f_code), frame.f_lineno)
+    def _line(self, frame: FrameType, addition: str) -> int:
+        place = (id(frame.f_code), frame.f_lineno, addition)
         number = self._names.get(place)
         if number is None:
             # Outside libraries the code is kept by `site`; in a package it lives as its module.
-            text = f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
+            text = f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}{addition}"
             number = self._names[place] = self.name(text)
         return number
 

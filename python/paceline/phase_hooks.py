@@ -16,9 +16,18 @@ from paceline.import_hook import when_imported
 from paceline.phases import Phases
 
 
-def watch_phases(ring: Flight) -> None:
-    """Record the phases of this process from now on, once torch is there."""
-    own = phases.begin(Phases(ring.writer.turn))
+def watch_phases(ring: Flight, look: Callable[[], int]) -> None:
+    """Record the phases of this process from now on, once torch is there.
+
+    `look` records which collectives are complete. The thread that does so otherwise cannot while a
+    function in C holds the interpreter lock, and then they would seem to be waited for.
+    """
+
+    def turn(phase: int) -> None:
+        look()
+        ring.writer.turn(phase)
+
+    own = phases.begin(Phases(turn))
     model = Model(own)
     _watch_data(own, model)
     watch_forward(model, own)

@@ -70,8 +70,7 @@ def main() -> None:
     flight = open_flight(Launch.from_environment())
     assert flight is not None or "PACELINE_RING" not in os.environ
     if flight is not None:
-        watch_collectives(flight)
-        watch_phases(flight)
+        watch_phases(flight, watch_collectives(flight))
     runpy.run_path(sys.argv[0], run_name="__main__")
 
 

@@ -9,12 +9,13 @@ namespace paceline::diagnose {
 namespace {
 
 // Facts of a single rank's own come before what follows from who waits for whom.
-constexpr std::array<Rule, 6> kRules = {{
+constexpr std::array<Rule, 7> kRules = {{
     {"debugger", JudgeDebugger},
     {"stopped", JudgeStopped},
     {"mismatched call", JudgeMismatchedCall},
     {"absent", JudgeAbsent},
     {"order", JudgeOrder},
+    {"storage", JudgeStorage},
     {"everybody", JudgeEverybody},
 }};
 

@@ -57,12 +57,86 @@ TEST(Judge, SeveralStoppedRanksAreToldOfWithTheWayOut) {
   SceneMaker made(4);
   made.Wait({1, 2});
   made[1].state = made[2].state = 'T';
+  made[1].pid = 71;
+  made[2].pid = 72;
   const Verdict verdict = Judge(made.facts());
   EXPECT_EQ(HangAct::kTell, verdict.act);
   EXPECT_EQ(RankList({1, 2}), verdict.culprits);
   EXPECT_NE(std::string::npos, verdict.sentence.find("Ranks 1 and 2 were stopped"))
       << verdict.sentence;
-  EXPECT_NE(std::string::npos, verdict.sentence.find("kill -CONT makes them go on"));
+  EXPECT_NE(std::string::npos, verdict.sentence.find(" On node0: kill -CONT 71 72."))
+      << verdict.sentence;
+}
+
+TEST(Judge, ARankThatIsStoppedInsideOfACollectiveIsWaitedFor) {
+  SceneMaker made(4);
+  made.Wait({});
+  made[1].state = 'T';
+  const Verdict verdict = Judge(made.facts());
+  EXPECT_EQ(HangAct::kRestart, verdict.act);
+  EXPECT_EQ(RankList({1}), verdict.culprits);
+}
+
+TEST(Judge, AStoppedRankWithoutRecordsIsWaitedFor) {
+  SceneMaker made(4);
+  made.Wait({1});
+  made[1].state = 'T';
+  made[1].has_ring = false;
+  made[1].collectives.clear();
+  const Verdict verdict = Judge(made.facts());
+  EXPECT_EQ(HangAct::kRestart, verdict.act);
+  EXPECT_EQ(RankList({1}), verdict.culprits);
+  EXPECT_NE(std::string::npos, verdict.lines[0].find("; no records"));
+}
+
+// It holds the interpreter lock, so the end of its last collective is not written.
+TEST(Judge, AnEndThatIsNotWrittenIsNoWait) {
+  for (const bool has_turned : {true, false}) {
+    SceneMaker made(4);
+    made.Wait({1}, Duration::Seconds(31));
+    made[1].collectives.back().is_complete = false;
+    made[1].collectives.back().age = Duration::Seconds(32);
+    made[1].in_phase = Duration::Seconds(has_turned ? 31 : 40);
+    const Verdict verdict = Judge(made.facts());
+    EXPECT_EQ(has_turned ? HangClass::kBlocked : HangClass::kEverybody, verdict.hang);
+    if (has_turned) continue;
+    EXPECT_EQ(
+        "Rank 1 entered all_reduce 187 of the world (train.py:44) 32.0 s ago and has not left it, "
+        "though ranks 0, 2 and 3 have. The network between them is the first suspect; no rank is.",
+        verdict.sentence);
+  }
+}
+
+TEST(Judge, OneFileThatAllWaitForIsNamedAndNoRank) {
+  SceneMaker made(3);
+  for (uint32_t rank = 0; rank < 3; ++rank) {
+    made[rank].phase = RankPhase::kData;
+    made[rank].phase_longest = Duration::Seconds(1);
+    made[rank].quiet_for = Duration::Seconds(11);
+    made[rank].waits_in = "read of /data/train.bin";
+  }
+  const Verdict verdict = Judge(made.facts());
+  EXPECT_TRUE(verdict.culprits.empty());
+  EXPECT_EQ(HangAct::kTell, verdict.act);
+  EXPECT_EQ("Ranks 0–2 have waited 11.0 s in read of /data/train.bin. No rank is to blame.",
+            verdict.sentence);
+  made[1].waits_in = "read of /data/other.bin";
+  EXPECT_EQ(HangAct::kNone, Judge(made.facts()).act);
+}
+
+TEST(Judge, AStartThatNobodyLeavesIsToldOfAfterAMinute) {
+  for (const int64_t seconds : {59, 60}) {
+    SceneMaker made(2);
+    CollectiveSeen start = Entered("start 0-1", 1);
+    start.operation = "init_process_group";
+    start.age = Duration::Seconds(seconds);
+    made.All({start});
+    for (const uint32_t rank : {0U, 1U}) {
+      made[rank].phase = RankPhase::kStart;
+      made[rank].step_p99 = Duration();
+    }
+    EXPECT_EQ(seconds < 60 ? HangAct::kNone : HangAct::kTell, Judge(made.facts()).act);
+  }
 }
 
 TEST(Judge, AStoppedRankThatNobodyWaitsForIsOnlyToldOf) {

@@ -47,6 +47,7 @@ std::string LineOf(const RankFacts& facts, uint32_t world_size) {
            " ms");
   }
   if (!rank.waits_in.empty()) Append(&line, "; ", rank.waits_in);
+  if (!rank.has_ring) line += "; no records";
   if (rank.stack.empty()) {
     Append(&line, "; no stacks", rank.no_stack.empty() ? "" : ": ", rank.no_stack);
   }

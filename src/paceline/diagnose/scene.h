@@ -13,6 +13,9 @@
 
 namespace paceline::diagnose {
 
+// What python/paceline/start_hooks.py calls the wait for all ranks at the start.
+inline constexpr std::string_view kStartOperation = "init_process_group";
+
 struct Scene {
   const Facts& facts;
   WaitGraph graph;

@@ -1,6 +1,7 @@
 #include "paceline/diagnose/wait_graph.h"
 
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <utility>
 
@@ -25,9 +26,35 @@ Position PositionOf(const std::vector<const CollectiveSeen*>& seen) {
   return position;
 }
 
+// Operations that no member can complete before all have entered.
+constexpr std::array<std::string_view, 7> kMeetings = {
+    "all_reduce",     "barrier",    "all_gather",        "all_gather_into_tensor",
+    "reduce_scatter", "all_to_all", "init_process_group"};
+
+// A member that has begun such a collective, that has turned to another phase since, and of which
+// another member has recorded the end, does not wait there: whoever holds the interpreter lock
+// keeps the end of its own record from being written. A member in the same phase may still stand in
+// it.
+void DropEndedWaits(const std::map<uint32_t, Duration>& in_phase, Group* group) {
+  uint64_t completed = 0;
+  for (const auto& [rank, position] : group->positions) {
+    completed = std::max(completed, position.completed);
+  }
+  for (auto& [rank, position] : group->positions) {
+    const bool has_ended =
+        position.waits_in != nullptr && position.waits_in->sequence <= completed &&
+        in_phase.at(rank) < position.waits_in->age &&
+        std::find(kMeetings.begin(), kMeetings.end(), position.waits_in->operation) !=
+            kMeetings.end();
+    if (has_ended) position.waits_in = nullptr;
+  }
+}
+
 std::vector<Group> GroupsOf(const Facts& facts) {
   std::map<std::string, Group> groups;
+  std::map<uint32_t, Duration> in_phase;
   for (const RankFacts& rank : facts.ranks) {
+    in_phase[rank.evidence.rank.value()] = rank.evidence.in_phase;
     std::map<std::string, std::vector<const CollectiveSeen*>> seen;
     for (const CollectiveSeen& one : rank.evidence.collectives) seen[one.group].push_back(&one);
     for (auto& [name, ones] : seen) {
@@ -45,6 +72,7 @@ std::vector<Group> GroupsOf(const Facts& facts) {
     if (group.members.empty()) {
       for (const auto& [rank, position] : group.positions) group.members.push_back(rank);
     }
+    DropEndedWaits(in_phase, &group);
     list.push_back(std::move(group));
   }
   return list;

@@ -34,6 +34,7 @@ struct StackFrame {
 
 struct RankEvidence {
   Rank rank;
+  int32_t pid = 0;
   // From its ring. Without one, has_ring is false and these mean nothing.
   bool has_ring = false;
   RankPhase phase = RankPhase::kUnknown;

@@ -167,6 +167,7 @@ class Draw {
   }
   RankEvidence Looks() {
     RankEvidence rank{.rank = Rank(Small()),
+                      .pid = static_cast<int32_t>(Small()),
                       .has_ring = Flag(),
                       .phase = Enum(RankPhase::kEnd),
                       .in_phase = Time(),

@@ -16,6 +16,8 @@ namespace {
 
 constexpr std::chrono::milliseconds kBetweenLooks{500};
 constexpr Duration kSamplePatience = Duration::Seconds(3);
+// Of all ranks together. The master waits 8 s for an answer, and one without stacks is one.
+constexpr Duration kSamplesPatience = Duration::Seconds(5);
 constexpr std::string_view kFolderPrefix = "hang-";
 
 }  // namespace
@@ -101,6 +103,7 @@ void EvidenceDesk::AddStops(const Question& question, NodeEvidence* evidence) {
 RankEvidence EvidenceDesk::LookAtRing(const WatchedRank& rank, Generation generation) const {
   RankEvidence evidence;
   evidence.rank = rank.rank;
+  evidence.pid = rank.process.pid;
   const std::optional<FlightReading> reading = rings_.Read(rank.local_rank, generation);
   if (reading.has_value()) TakeRing(*reading, MonotonicNs(), &evidence);
   return evidence;
@@ -118,7 +121,12 @@ NodeEvidence EvidenceDesk::Look(const Question& question) const {
   std::vector<StackSample> stacks;
   for (const WatchedRank& rank : question.ranks) {
     const std::string path = Concat(folder, "/rank", rank.rank.value(), ".json");
-    stacks.push_back(sampler_.Sample(rank.process.pid, path, kSamplePatience));
+    const Duration left = kSamplesPatience - Duration::Nanoseconds(MonotonicNs() - begun);
+    if (left <= Duration()) {
+      stacks.push_back({.frames = {}, .problem = "py-spy was too slow for the ranks before"});
+      continue;
+    }
+    stacks.push_back(sampler_.Sample(rank.process.pid, path, std::min(left, kSamplePatience)));
   }
   const auto spent = std::chrono::nanoseconds(MonotonicNs() - begun);
   if (spent < kBetweenLooks) std::this_thread::sleep_for(kBetweenLooks - spent);
@@ -129,7 +137,8 @@ NodeEvidence EvidenceDesk::Look(const Question& question) const {
     RankEvidence evidence = LookAtRing(question.ranks[i], question.generation);
     evidence.state = last.state;
     evidence.watched = watched;
-    evidence.cpu = last.cpu - first[i].cpu;
+    // A child that has ended meanwhile takes its time with it.
+    evidence.cpu = std::max(Duration(), last.cpu - first[i].cpu);
     evidence.moved = last.bytes != first[i].bytes;
     evidence.waits_in = last.waits_in;
     evidence.stack = stacks[i].frames;

@@ -109,6 +109,27 @@ TEST(ProcessLook, NamesTheFileThatACallIsAbout) {
   EXPECT_EQ("read of /data/train.bin", LookAt({7, 99}, dir.path()).waits_in);
 }
 
+TEST(ProcessLook, AFileThatAChildWaitsForIsWhatItsParentWaitsFor) {
+  const TestDir dir;
+  const auto add = [&dir](int pid, const std::string& call) {
+    const std::string folder = Concat(dir.path(), "/", pid);
+    std::filesystem::create_directories(Concat(folder, "/task/", pid));
+    std::filesystem::create_directories(folder + "/fd");
+    std::filesystem::create_symlink(pid == 9 ? "/data/train.bin" : "pipe:[4]", folder + "/fd/3");
+    std::ofstream(folder + "/stat") << pid << " (x) S 1 1 1 0 -1 0 0 0 0 0 25 0 0 0 20 0 1 0 99 0";
+    std::ofstream(folder + "/io") << "rchar: 10\n";
+    std::ofstream(folder + "/syscall") << call << " 0x3 0x7f 0x0 0x0 0x0 0x0 0x7ffe 0x7f\n";
+  };
+  add(7, "7");
+  add(8, "0");
+  add(9, "0");
+  std::ofstream(dir.path() + "/7/task/7/children") << "8 9 ";
+  const ProcessLook look = LookAt({7, 99}, dir.path());
+  EXPECT_EQ("read of /data/train.bin, in a child process", look.waits_in);
+  EXPECT_EQ(Duration::Milliseconds(750), look.cpu);
+  EXPECT_EQ(30u, look.bytes);
+}
+
 TEST(StackSampler, TakesTheMainThreadsFramesInnermostFirst) {
   const std::string text = R"([
     {"pid": 9, "os_thread_id": 11, "frames": [{"name": "other", "filename": "o.py", "line": 1}]},

@@ -17,6 +17,7 @@ namespace paceline::agent {
 namespace {
 
 constexpr size_t kTextMax = 4096;
+constexpr size_t kChildrenMax = 64;
 
 Duration Ticks(uint64_t ticks) {
   static const int64_t kTickNs = 1'000'000'000 / ::sysconf(_SC_CLK_TCK);
@@ -85,6 +86,35 @@ std::string CallText(const std::string& folder) {
   return "";
 }
 
+uint64_t BytesOf(const std::string& folder) {
+  const std::string io = ReadText(folder + "/io", kTextMax);
+  return ValueOf(io, "rchar:") + ValueOf(io, "wchar:");
+}
+
+bool Sleeps(char state) { return state == 'S' || state == 'D'; }
+
+// A worker of a loader waits for its next order in a pipe or a lock: that is no file.
+bool IsFileCall(std::string_view call) { return call.find(" of /") != std::string_view::npos; }
+
+// Those that the main thread has started. Without them, where the kernel does not list children,
+// the process alone is looked at.
+void AddChildren(const std::string& folder, const std::string& proc_root, ProcessLook* look) {
+  const std::string pid = folder.substr(folder.rfind('/') + 1);
+  const std::string text = ReadText(Concat(folder, "/task/", pid, "/children"), kTextMax);
+  size_t count = 0;
+  for (const std::string_view word : SplitParts(text, " \n")) {
+    const auto child = ParseWhole<pid_t>(word);
+    if (!child.has_value() || ++count > kChildrenMax) return;
+    const std::string its_folder = Concat(proc_root, "/", *child);
+    const ProcessStat stat = ReadStat(*child, proc_root);
+    look->cpu = look->cpu + Ticks(stat.cpu_ticks);
+    look->bytes += BytesOf(its_folder);
+    if (!Sleeps(look->state) || !Sleeps(stat.state) || IsFileCall(look->waits_in)) continue;
+    const std::string call = CallText(its_folder);
+    if (IsFileCall(call)) look->waits_in = call + ", in a child process";
+  }
+}
+
 }  // namespace
 
 ProcessLook LookAt(const ProcessId& process, const std::string& proc_root) {
@@ -92,9 +122,9 @@ ProcessLook LookAt(const ProcessId& process, const std::string& proc_root) {
   const ProcessStat stat = ReadStat(process.pid, proc_root);
   if (stat.state == 0) return {};
   ProcessLook look{.is_there = true, .state = stat.state, .cpu = Ticks(stat.cpu_ticks)};
-  const std::string io = ReadText(folder + "/io", kTextMax);
-  look.bytes = ValueOf(io, "rchar:") + ValueOf(io, "wchar:");
-  if (look.state == 'S' || look.state == 'D') look.waits_in = CallText(folder);
+  look.bytes = BytesOf(folder);
+  if (Sleeps(look.state)) look.waits_in = CallText(folder);
+  AddChildren(folder, proc_root, &look);
   if (StartTimeOf(process.pid, proc_root) != process.start_time_ticks) return {};
   return look;
 }

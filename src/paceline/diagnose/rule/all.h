@@ -13,6 +13,7 @@ std::optional<Verdict> JudgeStopped(const Scene& scene);
 std::optional<Verdict> JudgeMismatchedCall(const Scene& scene);
 std::optional<Verdict> JudgeAbsent(const Scene& scene);
 std::optional<Verdict> JudgeOrder(const Scene& scene);
+std::optional<Verdict> JudgeStorage(const Scene& scene);
 std::optional<Verdict> JudgeEverybody(const Scene& scene);
 
 }  // namespace paceline::diagnose

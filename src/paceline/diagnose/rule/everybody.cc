@@ -11,6 +11,9 @@ namespace paceline::diagnose {
 namespace {
 
 constexpr Duration kToldAfter = Duration::Seconds(600);
+// Nothing is suspected yet, but that may change with the next event of any rank.
+constexpr Duration kLookOften = Duration::Seconds(5);
+constexpr Duration kLookOftenFor = Duration::Seconds(60);
 
 // Ranks that stand in a collective to which all of its group have come.
 std::set<uint32_t> Together(const Scene& scene) {
@@ -19,6 +22,29 @@ std::set<uint32_t> Together(const Scene& scene) {
     if (!scene.graph.awaits.contains(rank)) ranks.insert(rank);
   }
   return ranks;
+}
+
+// After how long a collective that nobody leaves is told of: `seen` is such a one.
+Duration LinkLimit(const Scene& scene, Duration step, const CollectiveSeen& seen) {
+  if (step > Duration()) return BlockedLimit(step);
+  const RankFacts& first = scene.facts.ranks.front();
+  const bool is_start = seen.operation == kStartOperation && first.evidence.has_ring;
+  return is_start ? DeadlinesOf(first.evidence).named : kToldAfter;
+}
+
+// "none has left it", or "has not left it, though rank 0 has".
+std::string LeftText(const Scene& scene, const std::set<uint32_t>& together,
+                     const CollectiveSeen& seen) {
+  std::set<uint32_t> left;
+  for (const Group& group : scene.graph.groups) {
+    if (group.name != seen.group) continue;
+    for (const auto& [rank, position] : group.positions) {
+      if (position.completed >= seen.sequence) left.insert(rank);
+    }
+  }
+  if (left.empty()) return "none has left it";
+  return Concat(together.size() == 1 ? "has" : "have", " not left it, though ", RanksText(left),
+                left.size() == 1 ? " has" : " have");
 }
 
 }  // namespace
@@ -33,20 +59,23 @@ std::optional<Verdict> JudgeEverybody(const Scene& scene) {
     quiet = std::max(quiet, rank.evidence.quiet_for);
   }
   const bool is_link = !together.empty();
-  const Duration limit = is_link && step > Duration() ? BlockedLimit(step) : kToldAfter;
+  const Duration limit =
+      is_link ? LinkLimit(scene, step, *scene.graph.waits_in.at(*together.begin())) : kToldAfter;
   const Duration waited = is_link ? scene.LongestWait(together) : quiet;
   Verdict verdict;
-  if (waited < limit) return TooEarly(limit - waited);
+  if (waited < limit) {
+    const bool is_new = waited < kLookOftenFor;
+    return TooEarly(is_new ? std::min(limit - waited, kLookOften) : limit - waited);
+  }
   verdict.hang = HangClass::kEverybody;
   verdict.act = HangAct::kTell;
   verdict.look_again = Duration::Seconds(60);
   if (is_link) {
     const CollectiveSeen& seen = *scene.graph.waits_in.at(*together.begin());
-    verdict.sentence =
-        Concat(Capitalized(RanksText(together)), " entered ",
-               CollectiveText(seen, scene.facts.world_size), " ", SecondsText(waited),
-               " ago and none has left it. The network between "
-               "them is the first suspect; no rank is.");
+    verdict.sentence = Concat(Capitalized(RanksText(together)), " entered ",
+                              CollectiveText(seen, scene.facts.world_size), " ",
+                              SecondsText(waited), " ago and ", LeftText(scene, together, seen),
+                              ". The network between them is the first suspect; no rank is.");
     verdict.fingerprint = "collective";
   } else {
     verdict.sentence = Concat("No rank has gone on for ", SecondsText(waited),

@@ -3,6 +3,10 @@
 // One that others wait for is restarted at once: nothing else is in doubt. Several at once are some
 // person's or scheduler's doing, so they are told of, with the way out.
 
+#include <algorithm>
+#include <map>
+#include <vector>
+
 #include "paceline/base/text.h"
 #include "paceline/diagnose/deadline.h"
 #include "paceline/diagnose/rule/all.h"
@@ -28,13 +32,47 @@ std::set<uint32_t> StoppedRanks(const Facts& facts) {
   return stopped;
 }
 
+// Ranks that wait in a collective of a stopped rank and for nobody who is known to be absent: that
+// rank has entered it, or its records are damaged. It was stopped, so it is the one.
+void AddWaitersInside(const Scene& scene, const std::set<uint32_t>& stopped,
+                      std::set<uint32_t>* waiters) {
+  for (const auto& [rank, seen] : scene.graph.waits_in) {
+    if (stopped.contains(rank) || scene.graph.awaits.contains(rank)) continue;
+    const std::vector<uint32_t> members = MembersOf(seen->group);
+    const bool is_its = std::any_of(members.begin(), members.end(),
+                                    [&](uint32_t member) { return stopped.contains(member); });
+    if (is_its) waiters->insert(rank);
+  }
+}
+
+// "On node0: kill -CONT 71 72. On node1: kill -CONT 80."
+std::string WayOut(const Scene& scene, const std::set<uint32_t>& stopped) {
+  std::map<std::string, std::string> commands;
+  for (const uint32_t rank : stopped) {
+    const RankFacts& facts = *scene.Find(rank);
+    std::string& command = commands[facts.node];
+    if (command.empty()) command = Concat("On ", facts.node, ": kill -CONT");
+    Append(&command, " ", facts.evidence.pid);
+  }
+  constexpr size_t kNodesMax = 4;
+  std::string text;
+  size_t count = 0;
+  for (const auto& [node, command] : commands) {
+    if (++count > kNodesMax) break;
+    Append(&text, " ", command, ".");
+  }
+  if (commands.size() > kNodesMax) Append(&text, " And on ", commands.size() - kNodesMax, " more.");
+  return text;
+}
+
 }  // namespace
 
 std::optional<Verdict> JudgeStopped(const Scene& scene) {
   const std::set<uint32_t> stopped = StoppedRanks(scene.facts);
   if (stopped.empty()) return std::nullopt;
   const RankFacts& first = *scene.Find(*stopped.begin());
-  const std::set<uint32_t> waiters = scene.WaitersFor(stopped);
+  std::set<uint32_t> waiters = scene.WaitersFor(stopped);
+  AddWaitersInside(scene, stopped, &waiters);
   const Duration waited = waiters.empty() ? first.evidence.quiet_for : scene.LongestWait(waiters);
   const Duration limit = QuietLimit(first.evidence.step_p99);
   Verdict verdict;
@@ -50,8 +88,7 @@ std::optional<Verdict> JudgeStopped(const Scene& scene) {
   const std::string wait = WaitText(scene, waiters, stopped.size());
   if (!wait.empty()) Append(&verdict.sentence, " ", wait);
   if (verdict.act == HangAct::kTell) {
-    Append(&verdict.sentence, is_one ? " Nobody waits for it yet." : "", " kill -CONT makes ",
-           is_one ? "it" : "them", " go on.");
+    Append(&verdict.sentence, is_one ? " Nobody waits for it yet." : "", WayOut(scene, stopped));
     verdict.look_again = Duration::Seconds(5);
   }
   verdict.headline = Concat("was ", how, WhereText(first.evidence));

@@ -1,0 +1,188 @@
+"""Trains over gloo without a line of paceline's. One rank does what `--case` says, at one step."""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import fcntl
+import io
+import os
+import re
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, Dataset
+
+FOREVER = 10**6
+AGAIN = {"order", "shape"}  # mistakes of the script: each start makes them anew
+
+
+class Script:
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.options = options
+        self.rank = int(os.environ["RANK"])
+        is_first = os.environ["TORCHELASTIC_RESTART_COUNT"] == "0"
+        self.is_culprit = self.rank in options.ranks and (is_first or options.case in AGAIN)
+        self.net = torch.nn.Linear(16, 16)
+
+    def train(self) -> None:
+        self.model = DistributedDataParallel(self.net)
+        self.teacher = torch.nn.Linear(16, 16).eval()
+        self.groups: list[Any] = [dist.new_group(), dist.new_group()]
+        optimizer = torch.optim.SGD(self.model.parameters(), lr=0.01)
+        batches = iter(DataLoader(Batches(self), batch_size=4, num_workers=self.options.workers,
+                                  prefetch_factor=1 if self.options.workers else None))
+        for step in range(self.options.steps):
+            optimizer.zero_grad()
+            is_now = self.is_culprit and step == self.options.at
+            loss = self.forward(next(batches), is_now)
+            loss.backward()
+            optimizer.step()
+            if is_now and self.options.case in BEHIND_STEP:
+                BEHIND_STEP[self.options.case](self)
+            else:
+                self.meet()
+
+    def forward(self, batch: torch.Tensor, is_now: bool) -> torch.Tensor:
+        time.sleep(0.02)
+        if self.options.case == "teacher":
+            with torch.no_grad():
+                self.teacher(batch)
+        if is_now and self.options.case in IN_FORWARD:
+            IN_FORWARD[self.options.case](self)
+        return self.model(batch).sum()
+
+    def meet(self) -> None:
+        dist.all_reduce(torch.ones(8), group=self.groups[0])
+        dist.barrier(group=self.groups[1])
+
+
+class Batches(Dataset[torch.Tensor]):
+    def __init__(self, script: Script) -> None:
+        self.options = script.options
+        self.is_culprit = script.is_culprit
+
+    def __len__(self) -> int:
+        return FOREVER
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        if self.is_culprit and index == 4 * self.options.at and self.options.case in IN_LOADER:
+            IN_LOADER[self.options.case](self.options.path)
+        return torch.ones(16)
+
+
+# ---- in the loader ----
+def read_fifo(path: Path) -> None:
+    with open(path, "rb", buffering=0) as fifo:
+        fifo.read(1)
+
+
+def lock_file(path: Path) -> None:
+    with open(path, "rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+
+
+IN_LOADER: dict[str, Callable[[Path], None]] = {"fifo": read_fifo, "flock": lock_file}
+
+
+# ---- in forward ----
+def hold_the_interpreter_lock(script: Script) -> None:
+    ctypes.PyDLL(None).sleep(FOREVER)
+
+
+def loop_in_c(script: Script) -> None:
+    re.match(r"(a+)+$", "a" * 64 + "b")
+
+
+def deadlock(script: Script) -> None:
+    first, second = threading.Lock(), threading.Lock()
+    both = threading.Barrier(2)
+
+    def other() -> None:
+        with second:
+            both.wait()
+            first.acquire()
+
+    threading.Thread(target=other, daemon=True).start()
+    with first:
+        both.wait()
+        second.acquire()
+
+
+def slow(script: Script) -> None:
+    time.sleep(script.options.seconds)
+
+
+IN_FORWARD: dict[str, Callable[[Script], None]] = {
+    "gil": hold_the_interpreter_lock, "loop": loop_in_c, "deadlock": deadlock, "slow": slow,
+    "teacher": slow}
+
+
+# ---- behind the optimizer's step, in place of the two collectives ----
+def other_order(script: Script) -> None:
+    dist.barrier(group=script.groups[1])
+    dist.all_reduce(torch.ones(8), group=script.groups[0])
+
+
+def other_shape(script: Script) -> None:
+    dist.all_reduce(torch.ones(9), group=script.groups[0])
+    dist.barrier(group=script.groups[1])
+
+
+def evaluate(script: Script) -> None:
+    script.net.eval()
+    script.model.eval()
+    end = time.monotonic() + script.options.seconds
+    with torch.no_grad():
+        script.model(torch.ones(4, 16))
+        while time.monotonic() < end:
+            pass
+    script.model.train()
+    script.meet()
+
+
+class SlowFile(io.BytesIO):
+    def __init__(self, seconds: float) -> None:
+        super().__init__()
+        self.seconds = seconds
+
+    def write(self, data: object) -> int:
+        time.sleep(self.seconds)
+        self.seconds = 0
+        return super().write(data)  # type: ignore[arg-type]
+
+
+def save(script: Script) -> None:
+    torch.save(script.net.state_dict(), SlowFile(script.options.seconds))
+    script.meet()
+
+
+BEHIND_STEP: dict[str, Callable[[Script], None]] = {
+    "order": other_order, "shape": other_shape, "evaluate": evaluate, "save": save}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--case", default="none")
+    parser.add_argument("--ranks", type=int, nargs="*", default=[1])
+    parser.add_argument("--at", type=int, default=30)
+    parser.add_argument("--steps", type=int, default=10_000)
+    parser.add_argument("--seconds", type=float, default=12)
+    parser.add_argument("--path", type=Path)
+    parser.add_argument("--workers", type=int, default=0)
+    script = Script(parser.parse_args())
+    if script.options.case == "absent" and script.is_culprit:
+        time.sleep(FOREVER)
+    dist.init_process_group("gloo")
+    script.train()
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,355 @@
+"""Each way in which ranks of a plain script hang, or only seem to: what is said, what is done."""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import os
+import re
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import hosts as cluster
+import pytest
+from hosts import PREFIX, Host, ip, needs_hosts
+from job import SCRIPTS, Job, JsonDict, eventually
+
+pytest.importorskip("torch", reason="the script trains with torch")
+RANKS = 4
+SCRIPT = str(SCRIPTS / "hang_cases.py")
+ONE = ["--standalone", "--nproc-per-node", str(RANKS)]
+# In place of the times until a rank is acted on, of those that have one.
+ACT_AFTER = 4.0
+SEEMS_HUNG = 12.0  # well beyond it
+TRIALS_OF_SCRIPT = 3
+# A rank may be stopped in the middle of a collective, which some of the others have left by then.
+WAITERS = r"Ranks? [\d, and]+ waited \d+\.\d s for it in \w+ \d+ of the world \([\w.:]+\)\."
+OTHERS = r"Ranks 0, 2 and 3 waited \d+\.\d s for it in \w+ \d+ of the world \([\w.:]+\)\."
+
+
+def start(job: Job, case: str, *args: str, env: Mapping[str, str] | None = None) -> None:
+    job.env |= {"PACELINE_HANG_ACT_AFTER": f"{ACT_AFTER}s", **(env or {})}
+    job.start(ONE, [SCRIPT, "--case", case, *args])
+
+
+def until_step(job: Job, step: int) -> dict[int, JsonDict]:
+    """Counted steps: the script tells nothing."""
+    def ask() -> dict[int, JsonDict] | None:
+        ranks = job.ranks()
+        is_there = [rank["step_count"] >= step for rank in ranks.values()]
+        return ranks if len(is_there) == RANKS and all(is_there) else None
+
+    return eventually(ask, f"step {step}", job=job)
+
+
+def verdicts(job: Job, count: int = 1) -> list[JsonDict]:
+    return eventually(lambda: (lambda found: found if len(found) >= count else None)(
+        job.events("hang_judged")), f"{count} verdicts", job=job)
+
+
+def until_restarted(job: Job, rank: int = 1) -> JsonDict:
+    """The verdict that was acted on. Nobody but `rank` failed, and the world is another one."""
+    def ask() -> JsonDict | None:
+        acted = [event for event in job.events("hang_judged") if event["details"]["acts"] == "true"]
+        return acted[0] if acted else None
+
+    judged = eventually(ask, "a verdict that is acted on", job=job)
+    job.until_event("world_formed", 2)
+    failed = job.events("rank_failed")
+    assert [event["rank"] for event in failed] == [rank], failed
+    assert failed[0]["details"]["how"] == "hung"
+    assert judged["details"]["culprits"] == str(rank)
+    return judged
+
+
+def line_of(text: str) -> int:
+    """Where that text stands in the script of these tests."""
+    lines = Path(SCRIPT).read_text().splitlines()
+    return next(number for number, line in enumerate(lines, 1) if text in line)
+
+
+# ---- one rank, while it trains ----
+@pytest.mark.parametrize(("case", "text", "words"), [
+    ("gil", "PyDLL(None).sleep", r"does not go on in {line}, forward; it waits in sleep"),
+    ("loop", "re.match(", r"is busy in {line}, forward"),
+    ("deadlock", "second.acquire()", r"does not go on in {line}, forward; it waits in a lock"),
+])
+def test_a_rank_that_hangs_in_its_step(job: Job, case: str, text: str, words: str) -> None:
+    start(job, case)
+    judged = until_restarted(job)
+    line = f"hang_cases.py:{line_of(text)}"
+    expected = rf"Rank 1 on node0 {words.format(line=re.escape(line))}\. {OTHERS}$"
+    assert re.match(expected, judged["sentence"]), judged["sentence"]
+
+
+# ---- several ranks ----
+@pytest.mark.parametrize("count", [2, RANKS])
+def test_several_stopped_ranks_are_told_of_with_the_way_out(job: Job, count: int) -> None:
+    start(job, "none", "--steps", "120")
+    ranks = until_step(job, 25)
+    stopped = sorted(ranks)[-count:]
+    for rank in stopped:
+        os.kill(ranks[rank]["pid"], signal.SIGSTOP)
+    sentence = verdicts(job)[0]["sentence"]
+    named = "2 and 3" if count == 2 else "0–3"
+    assert sentence.startswith(f"Ranks {named} were stopped (SIGSTOP)."), sentence
+    pids = " ".join(str(ranks[rank]["pid"]) for rank in stopped)
+    assert f"On node0: kill -CONT {pids}" in sentence, sentence
+    time.sleep(ACT_AFTER)
+    for rank in stopped:  # as the sentence says
+        os.kill(ranks[rank]["pid"], signal.SIGCONT)
+    assert job.wait() == 0, job.stderr
+    assert job.events("rank_failed") == []
+    assert len(job.events("world_formed")) == 1
+
+
+def test_a_rank_that_never_comes_to_the_process_group(job: Job) -> None:
+    start(job, "absent")
+    sentence = verdicts(job)[0]["sentence"]
+    port = re.search(r"Ranks 0, 2 and 3 waited (\d+)\.\d s for it in init_process_group 1 of the "
+                     r"world \(hang_cases\.py:\d+, at [\w.:-]+:(\d+)\)\.$", sentence)
+    assert port, sentence
+    assert 55 <= int(port[1]) <= 75
+    assert re.match(r"Rank 1 on node0 does not go on in hang_cases\.py:\d+, start; it waits in "
+                    r"sleep\. ", sentence), sentence
+    assert job.events("rank_failed") == []
+
+
+# ---- ranks whose calls differ ----
+def test_calls_in_another_order(job: Job) -> None:
+    start(job, "order")
+    assert job.wait() == 1, job.stderr
+    judged = job.events("hang_judged")
+    assert len(judged) == TRIALS_OF_SCRIPT
+    for event in judged:
+        both = re.findall(r"(all_reduce|barrier) \d+ of the world \(hang_cases\.py:(\d+)\)",
+                          event["sentence"])
+        assert {operation for operation, _ in both} == {"all_reduce", "barrier"}, event
+        assert len({line for _, line in both}) == 2, event
+
+
+def test_another_shape_is_no_hang_of_gloo(job: Job) -> None:
+    """Gloo ends the process that gets too many bytes. The rule for sizes has unit tests."""
+    start(job, "shape")
+    assert job.wait() == 1, job.stderr
+    assert "Is there a distributed collective mismatch in your code?" in job.stderr
+    assert job.events("hang_judged") == []
+
+
+# ---- what ranks read ----
+@pytest.fixture
+def fifo(tmp_path: Path) -> Iterator[Path]:
+    path = tmp_path / "shard.fifo"
+    os.mkfifo(path)
+    keeper = os.open(path, os.O_RDWR)  # so that opening does not block, and reading does
+    yield path
+    os.close(keeper)
+
+
+@pytest.fixture
+def locked(tmp_path: Path) -> Iterator[Path]:
+    path = tmp_path / "index.lock"
+    with open(path, "wb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield path
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_loader_that_waits_for_a_file_in_one_rank(job: Job, fifo: Path, workers: int) -> None:
+    start(job, "fifo", "--path", str(fifo), "--workers", str(workers))
+    judged = until_restarted(job)
+    where = "hang_cases" if workers == 0 else r"[\w.]+"
+    assert re.match(
+        rf"Rank 1 on node0 does not go on in {where}.*, data; it waits in read of "
+        rf"{re.escape(str(fifo))}.*\. {OTHERS}$", judged["sentence"]), judged["sentence"]
+
+
+def test_a_loader_that_waits_for_a_lock_in_one_rank(job: Job, locked: Path) -> None:
+    start(job, "flock", "--path", str(locked))
+    judged = until_restarted(job)
+    assert f"data; it waits in flock of {locked}. " in judged["sentence"]
+
+
+def test_loaders_that_wait_for_one_file_in_all_ranks(job: Job, fifo: Path) -> None:
+    start(job, "fifo", "--path", str(fifo), "--ranks", "0", "1", "2", "3")
+    event = verdicts(job)[0]
+    assert re.match(rf"Ranks 0–3 have waited \d+\.\d s in read of {re.escape(str(fifo))}\. "
+                    r"No rank is to blame\.$", event["sentence"]), event["sentence"]
+    assert event["details"].get("culprits", "") == ""
+    time.sleep(ACT_AFTER)
+    assert job.events("rank_failed") == []
+
+
+# ---- what only seems to hang ----
+def test_a_step_that_is_no_evaluation_is_acted_on(job: Job) -> None:
+    """So that the tests below can fail: without what excuses those ranks, this happens."""
+    start(job, "slow", "--seconds", "1000")
+    until_restarted(job)
+
+
+@pytest.mark.parametrize("case", ["evaluate", "save"])
+def test_what_takes_long_and_may(job: Job, case: str) -> None:
+    start(job, case, "--ranks", "0", "--steps", "40", "--seconds", str(SEEMS_HUNG))
+    assert job.wait() == 0, job.stderr
+    assert job.events("rank_failed") == []
+    assert not [event for event in job.events("hang_judged") if event["details"]["acts"] == "true"]
+    # It was looked at: the test would be idle otherwise.
+    assert list(job.run_dir.glob("logs/node0/hang-*")) != []
+
+
+def test_a_teacher_in_eval_mode_excuses_nobody(job: Job) -> None:
+    start(job, "teacher", "--seconds", "1000")
+    assert ", forward; it waits in sleep" in until_restarted(job)["sentence"]
+
+
+PTRACE_DETACH, PTRACE_SEIZE, PTRACE_INTERRUPT = 17, 0x4206, 0x4207
+
+
+@contextmanager
+def debugger_on(pid: int) -> Iterator[None]:
+    """This process holds `pid` as gdb does at its prompt."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
+    assert libc.ptrace(PTRACE_SEIZE, pid, None, None) == 0, os.strerror(ctypes.get_errno())
+    assert libc.ptrace(PTRACE_INTERRUPT, pid, None, None) == 0
+    os.waitpid(pid, 0)
+    try:
+        yield
+    finally:
+        libc.ptrace(PTRACE_DETACH, pid, None, None)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="DEBUGGER NOT TESTED: only root may trace a rank")
+def test_a_rank_that_a_debugger_holds(job: Job) -> None:
+    start(job, "none", "--steps", "120")
+    ranks = until_step(job, 25)
+    with debugger_on(ranks[1]["pid"]):
+        sentence = verdicts(job)[0]["sentence"]
+        assert re.match(r"Rank 1 is held by a debugger.*\. Nothing is done about it\.$",
+                        sentence), sentence
+        time.sleep(ACT_AFTER)
+    assert job.wait() == 0, job.stderr
+    assert job.events("rank_failed") == []
+
+
+# ---- who judges is not there meanwhile ----
+def kill_master(job: Job) -> None:
+    os.kill(job.card["master"]["pid"], signal.SIGKILL)
+
+
+def kill_agent(job: Job) -> None:
+    os.kill(job.agent_pid("node0"), signal.SIGKILL)
+
+
+@pytest.mark.parametrize("kill", [kill_master, kill_agent])
+def test_a_stopped_rank_is_named_by_the_next_master_and_agent(
+        job: Job, kill: Callable[[Job], None]) -> None:
+    start(job, "none")
+    os.kill(until_step(job, 25)[1]["pid"], signal.SIGSTOP)
+    kill(job)
+    judged = until_restarted(job)
+    # Which signal it was is known to the parent of the ranks, which dies with its agent.
+    by = r" \(SIGSTOP\)" if kill is kill_master else r"( \(SIGSTOP\))?"
+    assert re.match(rf"Rank 1 on node0 was stopped{by}.*\. {WAITERS}$",
+                    judged["sentence"]), judged["sentence"]
+    assert len(job.events("hang_judged")) == 1
+
+
+@pytest.mark.parametrize("who", ["master", "agent"])
+def test_the_time_of_a_stopped_master_or_agent_blames_nobody(job: Job, who: str) -> None:
+    start(job, "none", "--steps", "400")
+    until_step(job, 25)
+    pid = job.card["master"]["pid"] if who == "master" else job.agent_pid("node0")
+    os.kill(pid, signal.SIGSTOP)
+    time.sleep(SEEMS_HUNG)
+    os.kill(pid, signal.SIGCONT)
+    assert job.wait() == 0, job.stderr
+    assert job.events("hang_judged") == []
+    assert job.events("rank_failed") == []
+
+
+# ---- evidence that is missing ----
+def stand_in(directory: Path, sampler: str) -> Path:
+    """The interpreter of these tests, in a folder with another py-spy, or with none."""
+    venv = Path(sys.prefix)
+    made = directory / "venv"
+    (made / "bin").mkdir(parents=True)
+    (made / "pyvenv.cfg").write_text((venv / "pyvenv.cfg").read_text())
+    (made / "lib").symlink_to(venv / "lib")
+    python = made / "bin" / "python3"
+    python.symlink_to(Path(sys.executable).resolve())
+    if sampler:
+        (made / "bin" / "py-spy").write_text(f"#!/bin/sh\n{sampler}\n")
+        (made / "bin" / "py-spy").chmod(0o755)
+    return python
+
+
+@pytest.mark.parametrize(("sampler", "why"), [
+    ("", "py-spy is not installed"),
+    ("echo 'Permission Denied' >&2; exit 1", "Permission Denied"),
+    ("exec sleep 600", "py-spy did not answer within 3 s"),
+])
+def test_without_stacks_the_verdict_stands(job: Job, tmp_path: Path, sampler: str,
+                                           why: str) -> None:
+    python = stand_in(tmp_path, sampler)
+    path = ":".join(folder for folder in os.environ["PATH"].split(":")
+                    if not (Path(folder) / "py-spy").exists())
+    start(job, "none", env={"PACELINE_LAUNCH_PYTHON": str(python), "PATH": path})
+    os.kill(until_step(job, 25)[1]["pid"], signal.SIGSTOP)
+    judged = until_restarted(job)
+    assert re.match(rf"Rank 1 on node0 was stopped \(SIGSTOP\)(, \w+)?\. {WAITERS}$",
+                    judged["sentence"]), judged["sentence"]
+    assert f"no stacks: {why}" in judged["details"]["evidence"]
+
+
+def test_without_records_the_verdict_stands(job: Job) -> None:
+    start(job, "none")
+    pid = until_step(job, 25)[1]["pid"]
+    os.kill(pid, signal.SIGSTOP)
+    ring = Path(f"/dev/shm/paceline-{os.getuid()}") / job.card["id"] / "node0" / "rank-1.ring"
+    with open(ring, "r+b") as file:
+        file.write(os.urandom(65536))
+    judged = until_restarted(job)
+    assert re.match(rf"Rank 1 on node0 was stopped \(SIGSTOP\) in .*\. {WAITERS}$",
+                    judged["sentence"]), judged["sentence"]
+    assert "no records" in judged["details"]["evidence"]
+
+
+# ---- what lies between the ranks ----
+def join_data_network(hosts: list[Host]) -> None:
+    """A second card in each host, "data0", on a bridge of its own, without the master."""
+    switch = f"{PREFIX}sw"
+    ip(f"-n {switch} link add br1 type bridge")
+    ip(f"-n {switch} link set br1 up")
+    for host in hosts:
+        ip(f"link add data0 netns {host.space} type veth peer name d{host.index} netns {switch}")
+        ip(f"-n {switch} link set d{host.index} master br1 up")
+        ip(f"-n {host.space} addr add 10.78.0.{host.index + 1}/24 dev data0")
+        ip(f"-n {host.space} link set data0 up")
+        host.job.env |= {"GLOO_SOCKET_IFNAME": "data0"}
+
+
+@needs_hosts
+def test_a_cut_of_the_data_network_blames_no_rank(hosts: list[Host]) -> None:
+    join_data_network(hosts)
+    first = hosts[0].job
+    cluster.start(hosts[:2], "--nnodes", "2", script=[SCRIPT])
+
+    def train() -> bool:
+        ranks = first.ranks()
+        return len(ranks) == 2 and all(rank["step_count"] >= 25 for rank in ranks.values())
+
+    eventually(train, "step 25", job=first)
+    ip(f"-n {PREFIX}sw link set d1 down")
+    event = verdicts(first)[0]
+    assert re.match(r"Ranks? [\d and]+ entered \w+ \d+ of the world \([\w.:]+\) \d+\.\d s ago "
+                    r"and .* left it.*\. The network between them is the first suspect; no rank "
+                    r"is\.$",
+                    event["sentence"]), event["sentence"]
+    assert event["details"].get("culprits", "") == ""
+    assert event["details"]["acts"] == "false"
+    assert first.events("rank_failed") == []
