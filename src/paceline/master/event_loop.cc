@@ -13,7 +13,12 @@
 namespace paceline::master {
 
 EventLoop::EventLoop(EventQueue* queue, Journal* journal, Outside* outside)
-    : queue_(queue), journal_(journal), outside_(outside), clock_(Instant()), executor_(outside) {}
+    : queue_(queue),
+      journal_(journal),
+      outside_(outside),
+      clock_(Instant()),
+      executor_(outside),
+      stack_desk_(outside) {}
 
 void EventLoop::SetLeases(LeaseHost* leases) {
   leases_ = leases;
@@ -40,7 +45,8 @@ void EventLoop::Run() {
   for (;;) {
     const Instant now = clock_.Now();
     if (IsOver(now)) return;
-    Instant deadline = job_.NextDeadline();
+    stack_desk_.PassTime(now);
+    Instant deadline = std::min(job_.NextDeadline(), stack_desk_.deadline());
     if (over_at_.has_value()) {
       deadline = std::min(deadline, *over_at_ + job_.state().spec.timers.finish_linger);
     }

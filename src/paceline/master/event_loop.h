@@ -20,6 +20,7 @@
 #include "paceline/master/journal.h"
 #include "paceline/master/lease_host.h"
 #include "paceline/master/metrics.h"
+#include "paceline/master/stack_desk.h"
 #include "paceline/master/status.h"
 #include "paceline/master/summary.h"
 
@@ -73,6 +74,7 @@ class EventLoop {
   core::Job job_;
   Clock clock_;
   Executor executor_;
+  StackDesk stack_desk_;
   NodeNames names_;
   Goodput goodput_;
   Counters counters_;

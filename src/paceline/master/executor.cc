@@ -48,6 +48,12 @@ std::optional<NodeId> Executor::NodeOf(ConnectionId connection) const {
   return it->second;
 }
 
+std::optional<ConnectionId> Executor::ConnectionOf(NodeId node) const {
+  const auto it = connection_of_.find(node);
+  if (it == connection_of_.end()) return std::nullopt;
+  return it->second;
+}
+
 void Executor::Forget(ConnectionId connection) {
   const auto it = node_of_.find(connection);
   if (it == node_of_.end()) return;

@@ -46,6 +46,8 @@ class Executor {
 
   // Who a connection speaks for since its admission was decided; nullopt: nobody, or no longer.
   std::optional<NodeId> NodeOf(ConnectionId connection) const;
+  // Who speaks for a node; nullopt: nobody.
+  std::optional<ConnectionId> ConnectionOf(NodeId node) const;
   void Forget(ConnectionId connection);
   size_t connections() const { return node_of_.size(); }
 

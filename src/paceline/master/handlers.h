@@ -17,6 +17,8 @@ struct Handlers {
   void operator()(const wire::StatusAsked& asked) const;
   void operator()(const MetricsAsked& asked) const;
   void operator()(const HealthAsked& asked) const;
+  // handlers/get_stacks.cc
+  void operator()(const wire::StacksAsked& asked) const;
   // handlers/stop.cc
   void operator()(const wire::StopAsked& asked) const;
   // handlers/watch_events.cc

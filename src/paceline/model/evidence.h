@@ -64,6 +64,9 @@ struct NodeEvidence {
   bool operator==(const NodeEvidence&) const = default;
 };
 
+// A question with this bit in its round is a person's, and no hang is judged by its answer.
+inline constexpr uint64_t kAskedByPerson = uint64_t{1} << 63;
+
 // All that one agent tells of 64 ranks fits into one message.
 inline constexpr size_t kGroupsSeenMax = 6;       // of a rank, those used last
 inline constexpr size_t kCollectivesSeenMax = 4;  // of each group

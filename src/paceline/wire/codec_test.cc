@@ -6,6 +6,7 @@
 #include "google/protobuf/stubs/logging.h"
 #include "gtest/gtest.h"
 #include "paceline/base/prng.h"
+#include "paceline/wire/evidence_proto.h"
 #include "paceline/wire/from_proto.h"
 #include "paceline/wire/journal_codec.h"
 #include "paceline/wire/to_proto.h"
@@ -288,6 +289,13 @@ TEST(Codec, StreamMessagesSurvive) {
     const auto found = FromProto(message);
     ASSERT_TRUE(found.ok()) << found.status();
     EXPECT_EQ(std::get<NodeEvidence>(*found), evidence);
+
+    const JobStacks stacks{.nodes = {{.node = "n", .ranks = evidence.ranks}}, .silent = {"m"}};
+    pb::JobStacks encoded;
+    ToProto(stacks, &encoded);
+    JobStacks heard;
+    ASSERT_TRUE(FromProto(encoded, &heard).ok());
+    EXPECT_EQ(heard, stacks);
 
     const EvidenceOrder asked{Generation(draw.Big()), draw.Big()};
     answer.Clear();

@@ -8,6 +8,7 @@
 #include "paceline/v1/control.grpc.pb.h"
 #include "paceline/wire/client_stream.h"
 #include "paceline/wire/dialler.h"
+#include "paceline/wire/evidence_proto.h"
 #include "paceline/wire/from_proto.h"
 #include "paceline/wire/supervise_proto.h"
 
@@ -64,6 +65,16 @@ absl::StatusOr<JobStatus> ControlClient::GetStatus() {
   JobStatus status;
   RETURN_IF_ERROR(FromProto(reply, &status));
   return status;
+}
+
+absl::StatusOr<JobStacks> ControlClient::GetStacks() {
+  grpc::ClientContext context;
+  RETURN_IF_ERROR(parts_->Prepare(&context));
+  pb::JobStacks reply;
+  RETURN_IF_ERROR(Outcome(parts_->stub->GetStacks(&context, {}, &reply)));
+  JobStacks stacks;
+  RETURN_IF_ERROR(FromProto(reply, &stacks));
+  return stacks;
 }
 
 absl::Status ControlClient::Stop(const StopRequest& request) {

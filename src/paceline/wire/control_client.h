@@ -33,6 +33,9 @@ class ControlClient {
   ControlClient& operator=(const ControlClient&) = delete;
 
   absl::StatusOr<JobStatus> GetStatus();
+  // Returns when all agents have looked at their ranks: seconds later. The client's timeout is to
+  // be longer than the master waits for them.
+  absl::StatusOr<JobStacks> GetStacks();
 
   // OK when the stop is decided and durable, not when the ranks are gone.
   absl::Status Stop(const StopRequest& request);

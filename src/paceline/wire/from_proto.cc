@@ -5,6 +5,7 @@
 
 #include "paceline/wire/checkpoint_proto.h"
 #include "paceline/wire/decode.h"
+#include "paceline/wire/evidence_proto.h"
 
 namespace paceline::wire {
 namespace {
@@ -149,38 +150,6 @@ absl::Status Take(const pb::HangJudged& from, core::HangJudged* to) {
   return absl::OkStatus();
 }
 
-absl::Status Take(const pb::CollectiveSeen& from, CollectiveSeen* to) {
-  PACELINE_COLLECTIVE_SEEN(TAKE)
-  return absl::OkStatus();
-}
-absl::Status Take(const pb::StackFrame& from, StackFrame* to) {
-  PACELINE_STACK_FRAME(TAKE)
-  return absl::OkStatus();
-}
-absl::Status Take(const pb::RankEvidence& from, RankEvidence* to) {
-  PACELINE_RANK_EVIDENCE(TAKE)
-  to->state = from.state() > ' ' && from.state() <= '~' ? static_cast<char>(from.state()) : '?';
-  constexpr size_t kSeenMax = kGroupsSeenMax * kCollectivesSeenMax;
-  if (static_cast<size_t>(from.collectives_size()) > kSeenMax ||
-      static_cast<size_t>(from.stack_size()) > kStackFramesMax) {
-    return Invalid("evidence", "is too much");
-  }
-  for (const pb::CollectiveSeen& seen : from.collectives()) {
-    RETURN_IF_ERROR(Take(seen, &to->collectives.emplace_back()));
-  }
-  for (const pb::StackFrame& frame : from.stack()) {
-    RETURN_IF_ERROR(Take(frame, &to->stack.emplace_back()));
-  }
-  return absl::OkStatus();
-}
-absl::Status Take(const pb::NodeEvidence& from, NodeEvidence* to) {
-  PACELINE_EVIDENCE(TAKE)
-  if (from.ranks_size() > kRanksPerMessageMax) return Invalid("ranks", "are too many");
-  for (const pb::RankEvidence& rank : from.ranks()) {
-    RETURN_IF_ERROR(Take(rank, &to->ranks.emplace_back()));
-  }
-  return absl::OkStatus();
-}
 absl::Status Take(const pb::EvidenceOrder& from, EvidenceOrder* to) {
   PACELINE_EVIDENCE(TAKE)
   return absl::OkStatus();
@@ -398,7 +367,7 @@ absl::StatusOr<AgentMessage> FromProto(const pb::AgentMessage& from) {
       RETURN_IF_ERROR(Into<CheckpointReport>(from.checkpoint(), &to));
       return to;
     case pb::AgentMessage::kEvidence:
-      RETURN_IF_ERROR(Into<NodeEvidence>(from.evidence(), &to));
+      RETURN_IF_ERROR(FromProto(from.evidence(), &to.emplace<NodeEvidence>()));
       return to;
     case pb::AgentMessage::BODY_NOT_SET: break;
   }

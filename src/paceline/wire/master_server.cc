@@ -9,6 +9,7 @@
 #include "paceline/v1/master.grpc.pb.h"
 #include "paceline/wire/certificates.h"
 #include "paceline/wire/channel.h"
+#include "paceline/wire/evidence_proto.h"
 #include "paceline/wire/from_proto.h"
 #include "paceline/wire/guard.h"
 #include "paceline/wire/server_parts.h"
@@ -73,6 +74,23 @@ class ControlRpc final : public v1::Control::CallbackService {
     const auto call = std::make_shared<PendingCall>(reactor);  // owners: the event, its copies
     const bool taken = parts_->sink(StatusAsked{.reply = [call, reply](const JobStatus& status) {
       ToProto(status, reply);
+      call->Finish(grpc::Status::OK);
+    }});
+    if (!taken) call->Finish({grpc::StatusCode::RESOURCE_EXHAUSTED, "the master is overloaded"});
+    return reactor;
+  }
+
+  grpc::ServerUnaryReactor* GetStacks(grpc::CallbackServerContext* context,
+                                      const v1::GetStacksRequest*, v1::JobStacks* reply) override {
+    grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+    const grpc::Status allowed = guard_->Check(*context);
+    if (!allowed.ok()) {
+      reactor->Finish(allowed);
+      return reactor;
+    }
+    const auto call = std::make_shared<PendingCall>(reactor);  // owners: the event, its copies
+    const bool taken = parts_->sink(StacksAsked{.reply = [call, reply](const JobStacks& stacks) {
+      ToProto(stacks, reply);
       call->Finish(grpc::Status::OK);
     }});
     if (!taken) call->Finish({grpc::StatusCode::RESOURCE_EXHAUSTED, "the master is overloaded"});

@@ -46,6 +46,9 @@ struct EventsWanted {
 struct WatchEnded {
   WatchId watch;
 };
+struct StacksAsked {
+  std::function<void(JobStacks)> reply;  // call once, from any thread
+};
 struct SupervisorAttached {
   SupervisorId supervisor;
   bool is_operator = false;  // it starts the job's nodes on a cluster
@@ -59,7 +62,7 @@ struct SupervisorDetached {
 };
 using ServerEvent =
     std::variant<AgentSaid, AgentDisconnected, StatusAsked, StopAsked, EventsWanted, WatchEnded,
-                 SupervisorAttached, SupervisorSaid, SupervisorDetached>;
+                 SupervisorAttached, SupervisorSaid, SupervisorDetached, StacksAsked>;
 
 struct MasterServerOptions {
   std::string listen;  // HOST:PORT; port 0: any

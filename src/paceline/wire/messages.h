@@ -216,4 +216,17 @@ struct StopRequest {
   int signal = 0;  // what ranks get first; 0: SIGTERM
 };
 
+// ---- `paceline stacks` ----
+
+struct NodeStacks {
+  std::string node;
+  std::vector<RankEvidence> ranks;  // without their collectives
+  bool operator==(const NodeStacks&) const = default;
+};
+struct JobStacks {
+  std::vector<NodeStacks> nodes;
+  std::vector<std::string> silent;  // nodes of the world whose agents did not answer in time
+  bool operator==(const JobStacks&) const = default;
+};
+
 }  // namespace paceline::wire

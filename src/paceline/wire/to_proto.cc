@@ -4,6 +4,7 @@
 
 #include "paceline/wire/checkpoint_proto.h"
 #include "paceline/wire/encode.h"
+#include "paceline/wire/evidence_proto.h"
 
 namespace paceline::wire {
 namespace {
@@ -33,9 +34,6 @@ void Fill(const ConsoleSpec& from, pb::ConsoleSpec* to) {
   for (const auto& text : from.duplicate_stderr_filters) to->add_duplicate_stderr_filters(text);
   to->set_fold(from.fold);
 }
-
-void Fill(const CollectiveSeen& from, pb::CollectiveSeen* to) { PACELINE_COLLECTIVE_SEEN(PUT) }
-void Fill(const StackFrame& from, pb::StackFrame* to) { PACELINE_STACK_FRAME(PUT) }
 
 void Put(const core::HangJudged& from, pb::Fact* fact) {
   auto* to = fact->mutable_hang_judged();
@@ -147,16 +145,8 @@ void Put(const Leaving& from, pb::AgentMessage* message) {
   message->mutable_leaving()->set_why(Encode(from.why));
 }
 
-void Fill(const RankEvidence& from, pb::RankEvidence* to) {
-  PACELINE_RANK_EVIDENCE(PUT)
-  to->set_state(static_cast<unsigned char>(from.state));
-  for (const CollectiveSeen& seen : from.collectives) Fill(seen, to->add_collectives());
-  for (const StackFrame& frame : from.stack) Fill(frame, to->add_stack());
-}
 void Put(const NodeEvidence& from, pb::AgentMessage* message) {
-  auto* to = message->mutable_evidence();
-  PACELINE_EVIDENCE(PUT)
-  for (const RankEvidence& rank : from.ranks) Fill(rank, to->add_ranks());
+  ToProto(from, message->mutable_evidence());
 }
 void Put(const EvidenceOrder& from, pb::MasterMessage* message) {
   auto* to = message->mutable_evidence();

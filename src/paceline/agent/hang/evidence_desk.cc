@@ -18,7 +18,18 @@ constexpr std::chrono::milliseconds kBetweenLooks{500};
 constexpr Duration kSamplePatience = Duration::Seconds(3);
 // Of all ranks together. The master waits 8 s for an answer, and one without stacks is one.
 constexpr Duration kSamplesPatience = Duration::Seconds(5);
-constexpr std::string_view kFolderPrefix = "hang-";
+constexpr std::string_view kHangPrefix = "hang-";
+constexpr std::string_view kPersonPrefix = "stacks-";
+
+bool IsOfPerson(const EvidenceDesk::Question& question) {
+  return (question.round & kAskedByPerson) != 0;
+}
+
+// "hang-3-12": the 12th look at world 3.
+std::string FolderOf(const EvidenceDesk::Question& question) {
+  return Concat(IsOfPerson(question) ? kPersonPrefix : kHangPrefix, question.generation.value(),
+                "-", question.round & ~kAskedByPerson);
+}
 
 }  // namespace
 
@@ -64,20 +75,22 @@ EvidenceDesk::~EvidenceDesk() {
 }
 
 void EvidenceDesk::Ask(Question question) {
-  waiting_ = std::move(question);
+  waiting_[IsOfPerson(question)] = std::move(question);
   if (!is_looking_) Begin();
 }
 
 void EvidenceDesk::Begin() {
   if (thread_.joinable()) thread_.join();
   is_looking_ = true;
-  thread_ = std::thread([this, question = *std::exchange(waiting_, std::nullopt)] {
+  const Question next = waiting_.begin()->second;
+  waiting_.erase(waiting_.begin());
+  thread_ = std::thread([this, question = next] {
     NodeEvidence evidence = Look(question);
     reactor_.Post([this, question, evidence = std::move(evidence)]() mutable {
       is_looking_ = false;
       AddStops(question, &evidence);
       answer_(evidence);
-      if (waiting_.has_value()) Begin();
+      if (!waiting_.empty()) Begin();
     });
   });
 }
@@ -115,8 +128,7 @@ NodeEvidence EvidenceDesk::Look(const Question& question) const {
   const int64_t begun = MonotonicNs();
   for (const WatchedRank& rank : question.ranks) first.push_back(LookAt(rank.process));
   DropOldFolders();
-  const std::string folder =
-      Concat(log_dir_, "/", kFolderPrefix, question.generation.value(), "-", question.round);
+  const std::string folder = Concat(log_dir_, "/", FolderOf(question));
   MakeDirs(folder, 0700).IgnoreError();  // the sampler says what came of it
   std::vector<StackSample> stacks;
   for (const WatchedRank& rank : question.ranks) {
@@ -153,7 +165,8 @@ void EvidenceDesk::DropOldFolders() const {
   std::error_code error;
   std::vector<std::pair<fs::file_time_type, fs::path>> folders;
   for (const auto& entry : fs::directory_iterator(log_dir_, error)) {
-    if (!entry.path().filename().string().starts_with(kFolderPrefix)) continue;
+    const std::string name = entry.path().filename();
+    if (!name.starts_with(kHangPrefix) && !name.starts_with(kPersonPrefix)) continue;
     folders.emplace_back(entry.last_write_time(error), entry.path());
   }
   std::sort(folders.begin(), folders.end());

@@ -2,12 +2,12 @@
 
 // Answers the master's question what this node's ranks do. A thread looks twice at each process and
 // takes its stack; the loop goes on meanwhile. One question at a time: a newer one waits for the
-// answer to the one before it, and takes the place of one that waits.
+// answer to the one before it, and takes the place of one of its kind that waits. The kinds are a
+// hang's and a person's, so neither keeps the other from being answered.
 
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -68,7 +68,7 @@ class EvidenceDesk {
   const StackSampler sampler_;
   const std::string log_dir_;
   const Answer answer_;
-  std::optional<Question> waiting_;
+  std::map<bool, Question> waiting_;  // a person's: true
   bool is_looking_ = false;
   std::map<pid_t, int> stops_;  // of the present question
   std::thread thread_;

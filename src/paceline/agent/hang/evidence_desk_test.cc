@@ -221,6 +221,28 @@ TEST(EvidenceDesk, AnswersWithWhatRingAndKernelSay) {
   EXPECT_TRUE(std::filesystem::exists(dir.path() + "/logs/hang-3-5"));
 }
 
+TEST(EvidenceDesk, AHangsQuestionAndAPersonsBothGetTheirAnswer) {
+  const TestDir dir;
+  const std::string root = dir.path() + "/memory/job";
+  std::filesystem::create_directory(dir.path() + "/memory");
+  ASSERT_EQ(0, ::chmod((dir.path() + "/memory").c_str(), 0700));
+  std::filesystem::create_directory(dir.path() + "/logs");
+  auto reactor = Reactor::Create();
+  std::vector<uint64_t> rounds;
+  EvidenceDesk desk(**reactor, {root, "node0", "", dir.path() + "/logs"},
+                    [&](const NodeEvidence& found) {
+                      rounds.push_back(found.round);
+                      if (rounds.size() == 3) (*reactor)->Stop();
+                    });
+  desk.Ask({Generation(2), 1, {}});
+  desk.Ask({Generation(2), 2, {}});
+  desk.Ask({Generation(2), kAskedByPerson | 1, {}});
+  desk.Ask({Generation(2), 3, {}});  // takes the place of 2
+  (*reactor)->Run();
+  EXPECT_EQ((std::vector<uint64_t>{1, 3, kAskedByPerson | 1}), rounds);
+  EXPECT_TRUE(std::filesystem::exists(dir.path() + "/logs/stacks-2-1"));
+}
+
 TEST(EvidenceDesk, KeepsTheNewestFoldersAlone) {
   const TestDir dir;
   const std::string root = dir.path() + "/memory/job";

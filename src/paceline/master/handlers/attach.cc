@@ -18,6 +18,7 @@ void Handlers::operator()(const wire::AgentDisconnected& gone) const {
   LogInfo("agent_disconnected",
           {{"node", it->second}, {"connection", gone.connection}, {"why", gone.why}});
   loop.registered_.erase(it);
+  loop.stack_desk_.Forget(gone.connection);
   const std::optional<NodeId> node = loop.executor_.NodeOf(gone.connection);
   loop.executor_.Forget(gone.connection);
   if (node.has_value()) loop.Step(core::NodeDisconnected{*node, gone.connection});
@@ -54,6 +55,7 @@ void Handlers::Said(ConnectionId connection, const wire::Leaving& message) const
 }
 
 void Handlers::Said(ConnectionId connection, const NodeEvidence& message) const {
+  if (loop.stack_desk_.Take(connection, message)) return;
   const std::optional<NodeId> node = loop.executor_.NodeOf(connection);
   if (node.has_value()) loop.Step(core::EvidenceCollected{*node, connection, message});
 }
