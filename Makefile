@@ -60,7 +60,7 @@ test-all: setup  ## everything that `make test` leaves out: long tests, fuzz cor
 	@if tests/k8s/binaries/programs.py --path >/dev/null; then \
 	   $(MAKE) --no-print-directory test-k8s PART=test-all; \
 	 else echo "make test-all: KUBERNETES NOT TESTED: its programs are not built;" \
-	           "\`make k8s-binaries test-k8s\` (16 minutes once)" >&2; fi
+	           "\`make k8s-binaries test-k8s\` (15 minutes once)" >&2; fi
 	@tools/report.py test-all
 	@echo "make test-all: all of it passed"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -27,7 +28,8 @@ def what_lacks() -> str:
     if missing := missing_commands(*COMMANDS):
         return f"no {', '.join(missing)} here: `make k8s-binaries` installs them"
     if missing := missing_programs():
-        return f"{', '.join(missing)} not built: `make k8s-binaries`, 16 minutes on two cores"
+        return (f"{len(missing)} of its programs are not built, {missing[0]} among them: "
+                "`make k8s-binaries`, 15 minutes on two cores")
     return ""
 
 
@@ -85,7 +87,8 @@ def cluster(_cluster: Cluster) -> Cluster:
 @pytest.fixture
 def namespace(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[str]:
     """A Kubernetes namespace with the test's name; with it goes all that the test made."""
-    name = request.node.name.removeprefix("test_").replace("_", "-")[:60].strip("-")
+    words = re.findall(r"[a-z0-9]+", request.node.name.removeprefix("test_").lower())
+    name = "-".join(words)[-60:].strip("-")
     cluster.kubectl("create", "namespace", name)
     yield name
     cluster.kubectl("delete", "namespace", name, "--wait=false")

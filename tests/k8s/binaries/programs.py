@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Builds the programs of a Kubernetes cluster from source, into a cache that all checkouts share.
 
-    programs.py           builds what is missing (about 16 minutes on two cores with cold Go caches)
+    programs.py           builds what is missing (about 15 minutes on two cores with cold Go caches)
     programs.py --path    prints the folder of the programs; exit code 1 if one is missing
 
 The folder's name holds a digest of the modules beside this file, so that a change of a version
