@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import socket
 import subprocess
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
-from job import DEADLINE_S, Job, binary, eventually
+from job import DEADLINE_S, GRACE_S, Job, binary, eventually
 
 ONE = ["--standalone", "--nproc-per-node", "1"]
 
@@ -119,6 +122,25 @@ def test_a_host_says_what_it_waits_for(make_job: Callable[..., Job]) -> None:
     first.start([*flags, "--rdzv-conf", "is_host=1"], script)
     eventually(lambda: "waits for nodes: 1 of at least 2 are here" in first.stderr,
                "the host of the master says so", job=first)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="PID 1 NOT TESTED: a process namespace takes root")
+def test_a_host_that_waits_as_pid_1_ends_by_sigterm(job: Job) -> None:
+    """In a container `paceline run` is PID 1, to which the kernel passes no signal by itself."""
+    token = job.directory / "token"
+    token.touch(0o600)
+    token.write_text("a" * 64)
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        endpoint = f"127.0.0.1:{held.getsockname()[1]}"
+    flags = ["--nnodes", "2", "--rdzv-endpoint", endpoint, "--rdzv-conf", "is_host=0",
+             "--token-file", str(token)]
+    job.start(flags, write(job, ""), ["unshare", "--pid", "--fork", "--kill-child"])
+    eventually(lambda: "waiting for the master" in job.stderr, "it waits", job=job)
+    assert job.launcher is not None
+    children = Path(f"/proc/{job.launcher.pid}/task/{job.launcher.pid}/children")
+    os.kill(int(children.read_text()), signal.SIGTERM)
+    assert job.launcher.wait(timeout=GRACE_S) == 128 + signal.SIGTERM
 
 
 def test_the_launchers_error_file_has_the_root_cause(job: Job) -> None:

@@ -44,6 +44,16 @@ void WaitNote(const std::string& text) {
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
 }
 
+// In a container `paceline run` may be PID 1, for which the kernel drops signals that have no
+// handler. Until the launcher reads them, they end this process as they end any other: otherwise a
+// pod that waits for its master would take its whole grace period to be deleted.
+void EndBySignals(const std::vector<int>& stop_signals) {
+  if (::getpid() != 1) return;
+  for (const int signal : stop_signals) {
+    ::signal(signal, [](int which) { ::_exit(128 + which); });
+  }
+}
+
 // Read from a descriptor by the launcher; blocked before any thread exists. A terminal that closes
 // is no reason to end a job.
 void BlockSignals(const std::vector<int>& stop_signals) {
@@ -286,6 +296,7 @@ int RunRun(Invocation& invocation) {
   // Neither a reader that goes away (| head) nor a master that ends while this host joins is a
   // reason to die without a word.
   ::signal(SIGPIPE, SIG_IGN);
+  EndBySignals(request->stop_signals);
   auto prepared = PrepareRun({*request, invocation.args, invocation.environment, facts, &WaitNote});
   if (!prepared.ok()) return out.Fail(prepared.problem());
   PreparedRun run = std::move(prepared.value());
