@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).parent / "binaries"))
 
 from cluster import Cluster, Options, eventually, missing_commands
 from programs import missing_programs, program_folder
-from training import RunningJob, TrainingJob
+from training import STEPS, RunningJob, TrainingJob
 
 COMMANDS = ("containerd", "ctr", "runc", "nft", "busybox", "openssl", "nsenter", "unshare",
             "setpriv", "ip", "sysctl")
@@ -105,3 +105,21 @@ def train(cluster: Cluster, namespace: str, tmp_path: Path) -> Callable[..., Run
         job = TrainingJob(name=name, namespace=namespace, storage=tmp_path / name, **options)
         return RunningJob(cluster, job, is_named)
     return start
+
+
+@pytest.fixture(scope="session")
+def digests() -> dict[int, str]:
+    """Digests of undisturbed runs by their number of ranks, as `undisturbed` leaves them."""
+    return {}
+
+
+@pytest.fixture
+def undisturbed(digests: dict[int, str], train: Callable[..., RunningJob]) -> Callable[[int], str]:
+    """The digest that a run of so many ranks ends with when nothing happens to it."""
+    def ask(node_count: int) -> str:
+        if node_count not in digests:
+            job = train("calm", node_count=node_count, step_count=STEPS, pace_s=0)
+            job.until_done()
+            digests[node_count] = job.digest()
+        return digests[node_count]
+    return ask

@@ -7,29 +7,10 @@ from collections.abc import Callable
 
 import pytest
 from cluster import Cluster
-from training import RunningJob
+from training import STEPS, RunningJob
 
 Train = Callable[..., RunningJob]
-STEPS = 250
 JOB = re.compile(r"job (train-\w+)")  # in the line with which `paceline run` begins
-
-
-@pytest.fixture(scope="session")
-def digests() -> dict[int, str]:
-    """Digests of undisturbed runs by their number of ranks, as `undisturbed` leaves them."""
-    return {}
-
-
-@pytest.fixture
-def undisturbed(digests: dict[int, str], train: Train) -> Callable[[int], str]:
-    """The digest that a run of so many ranks ends with when nothing happens to it."""
-    def ask(node_count: int) -> str:
-        if node_count not in digests:
-            job = train("calm", node_count=node_count, step_count=STEPS, pace_s=0)
-            job.until_done()
-            digests[node_count] = job.digest()
-        return digests[node_count]
-    return ask
 
 
 def test_three_pods_train_to_the_end(train: Train, undisturbed: Callable[[int], str]) -> None:

@@ -15,6 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 VENV = Path(sys.prefix)
 SCRIPTS = Path(__file__).parent / "scripts"
 PORT = 29400
+STEPS = 250  # of the runs whose digests are compared
 # The image has no interpreter. The pods see the one of this host, and what it was linked with.
 HOST_FOLDERS = ("/usr", "/lib", "/lib64")
 

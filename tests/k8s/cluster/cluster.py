@@ -157,6 +157,11 @@ class Cluster:
             capture_output=True, text=True, check=False, timeout=DEADLINE_S)
         return asked.stdout
 
+    def import_image(self, archive: Path) -> None:
+        """Gives an image to all nodes."""
+        for node in self.nodes.values():
+            node.ctr("images", "import", str(archive))
+
     def is_node_ready(self, name: str) -> bool:
         listed = self.get("nodes", "--field-selector", f"metadata.name={name}")
         return any(condition["type"] == "Ready" and condition["status"] == "True"

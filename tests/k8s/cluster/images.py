@@ -53,25 +53,37 @@ def make_layer() -> bytes:
     return layer.getvalue()
 
 
+def make_image(image: str, entry: list[str], layer: bytes, folder: Path) -> Path:
+    """Returns the archive, in the format of `docker save`."""
+    config = json.dumps({
+        "architecture": ARCHITECTURES.get(platform.machine(), "amd64"), "os": "linux",
+        "config": {"Entrypoint": entry, "Env": ["PATH=/usr/local/bin:/usr/bin:/bin:/sbin"]},
+        "rootfs": {"type": "layers",
+                   "diff_ids": [f"sha256:{hashlib.sha256(layer).hexdigest()}"]},
+        "history": []}).encode()
+    config_name = f"{hashlib.sha256(config).hexdigest()}.json"
+    manifest = json.dumps([{"Config": config_name, "RepoTags": [image],
+                            "Layers": ["layer.tar"]}]).encode()
+    name = image.rsplit("/", 1)[1].split(":")[0]
+    archive = folder / f"{name}.tar"
+    with tarfile.open(archive, "w") as tar:
+        for part, data in (("layer.tar", layer), (config_name, config),
+                           ("manifest.json", manifest)):
+            tar.addfile(member(part, tarfile.REGTYPE, 0o644, len(data)), io.BytesIO(data))
+    return archive
+
+
 def make_images(folder: Path) -> list[Path]:
-    """Returns the archives, one for each image, in the format of `docker save`."""
+    """Returns the archives, one for each image of ENTRIES."""
     folder.mkdir()
     layer = make_layer()
-    made = []
-    for image, entry in ENTRIES.items():
-        config = json.dumps({
-            "architecture": ARCHITECTURES.get(platform.machine(), "amd64"), "os": "linux",
-            "config": {"Entrypoint": entry, "Env": ["PATH=/usr/local/bin:/usr/bin:/bin:/sbin"]},
-            "rootfs": {"type": "layers",
-                       "diff_ids": [f"sha256:{hashlib.sha256(layer).hexdigest()}"]},
-            "history": []}).encode()
-        config_name = f"{hashlib.sha256(config).hexdigest()}.json"
-        manifest = json.dumps([{"Config": config_name, "RepoTags": [image],
-                                "Layers": ["layer.tar"]}]).encode()
-        name = image.rsplit("/", 1)[1].split(":")[0]
-        made.append(folder / f"{name}.tar")
-        with tarfile.open(made[-1], "w") as tar:
-            for part, data in (("layer.tar", layer), (config_name, config),
-                               ("manifest.json", manifest)):
-                tar.addfile(member(part, tarfile.REGTYPE, 0o644, len(data)), io.BytesIO(data))
-    return made
+    return [make_image(image, entry, layer, folder) for image, entry in ENTRIES.items()]
+
+
+def make_program_image(image: str, program: Path, folder: Path) -> Path:
+    """An image with one static program, as a Dockerfile FROM scratch makes it."""
+    layer = io.BytesIO()
+    data = program.read_bytes()
+    with tarfile.open(fileobj=layer, mode="w") as tar:
+        tar.addfile(member(program.name, tarfile.REGTYPE, size=len(data)), io.BytesIO(data))
+    return make_image(image, [f"/{program.name}"], layer.getvalue(), folder)

@@ -1,0 +1,112 @@
+"""The operator in a cluster, and jobs that `paceline submit` gives it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+from cluster import BUSYBOX, Cluster, JsonDict, Pod, make_program_image
+from training import ROOT, SCRIPTS, VENV, TrainingJob
+
+SYSTEM = "paceline-system"
+IMAGE = "docker.io/paceline/operator:latest"
+INSTALL = ROOT / "deploy/kubernetes/install.yaml"
+OPERATOR = ROOT / "build/operator/paceline-operator"
+DEADLINE_S = 180.0
+
+
+def install(cluster: Cluster, folder: Path) -> None:
+    """What `kubectl apply -f install.yaml` does where the image is to be had."""
+    cluster.import_image(make_program_image(IMAGE, OPERATOR, folder))
+    cluster.apply(INSTALL.read_text())
+    cluster.kubectl("rollout", "status", "deployment/paceline-operator", "--namespace", SYSTEM,
+                    "--timeout", "60s")
+
+
+class ElasticJob:
+    """One job, as its user sees it."""
+
+    def __init__(self, cluster: Cluster, namespace: str, storage: Path, steps: int,
+                 pace_s: float = 0.02):
+        self.cluster = cluster
+        self.namespace = namespace
+        self.storage = storage
+        self.steps = steps
+        self.pace_s = pace_s
+        storage.mkdir()
+        self.template = storage.with_suffix(".json")
+        self.template.write_text(json.dumps(self.pod()))
+
+    def pod(self) -> JsonDict:
+        """A pod of the user's own: it mounts this host's interpreter, as no image has it."""
+        plain = TrainingJob(name="train", namespace=self.namespace, storage=self.storage,
+                            node_count=1, step_count=1)
+        spec = plain.pod_template()["spec"]
+        container = spec["containers"][0]
+        without = {"memory", "run-dir", "secret"}  # the operator's affair
+        return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "template"}, "spec": {
+            "terminationGracePeriodSeconds": 5,
+            "securityContext": {"runAsUser": 0, "runAsNonRoot": False},
+            "containers": [{
+                "name": "train", "image": BUSYBOX,
+                **{key: container[key] for key in ("env", "resources", "workingDir")},
+                "volumeMounts": [mount for mount in container["volumeMounts"]
+                                 if mount["name"] not in without]}],
+            "volumes": [volume for volume in spec["volumes"] if volume["name"] not in without]}}
+
+    def paceline(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """A command that the user types on a host that has kubectl."""
+        programs = Path(self.cluster.options.program("kubectl")).parent
+        env = {**os.environ, "KUBECONFIG": self.cluster.kubeconfig,
+               "PATH": f"{programs}:{os.environ['PATH']}"}
+        return subprocess.run(self.cluster.in_network(str(VENV / "bin/paceline"), *words), env=env,
+                              capture_output=True, text=True, check=False, timeout=DEADLINE_S)
+
+    def submit(self, nodes: str, *flags: str) -> None:
+        done = self.paceline(
+            "submit", "--on", f"kubernetes/{self.namespace}", "--template", str(self.template),
+            "--name", "train", "--nodes", nodes, *flags, str(SCRIPTS / "train.py"),
+            "--checkpoint", str(self.storage / "checkpoint"), "--out", str(self.storage),
+            "--steps", str(self.steps), "--pace", str(self.pace_s))
+        assert done.returncode == 0, done.stderr
+
+    def on(self, command: str) -> subprocess.CompletedProcess[str]:
+        return self.paceline(command, "--on", f"kubernetes/{self.namespace}/train")
+
+    def resource(self) -> JsonDict:
+        return self.cluster.get("elasticjob", "train", "--namespace", self.namespace)
+
+    def status(self) -> JsonDict:
+        return self.resource().get("status", {})
+
+    def pods(self) -> list[Pod]:
+        return [pod for pod in self.cluster.pods(namespace=self.namespace)
+                if pod.name.startswith("train-")]
+
+    def step(self) -> int:
+        path = self.storage / "step"
+        return int(path.read_text()) if path.exists() else -1
+
+    def digest(self) -> str:
+        return (self.storage / "digest").read_text()
+
+    def until(self, ask, what: str, deadline_s: float = DEADLINE_S) -> None:
+        try:
+            self.cluster.eventually(ask, what, deadline_s)
+        except RuntimeError as error:
+            logs = "\n".join(f"--- {pod.name} {pod.phase}\n{self.cluster.log(pod, '--tail=30')}"
+                             for pod in self.pods())
+            raise AssertionError(f"{error}\n{json.dumps(self.status(), indent=1)}\n{logs}"
+                                 ) from None
+
+    def until_beyond(self, step: int) -> None:
+        self.until(lambda: self.step() > step, f"the job is beyond step {step}")
+
+    def until_complete(self) -> None:
+        def ask() -> bool:
+            state = {row["type"]: row["status"] for row in self.status().get("conditions", [])}
+            assert state.get("Failed") != "True", self.status()
+            return state.get("Complete") == "True"
+        self.until(ask, "the job is complete")

@@ -1,0 +1,92 @@
+"""Jobs of the operator in a real cluster: submitted, disturbed and looked at as users do it."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from cluster import Cluster
+from elastic import OPERATOR, ROOT, ElasticJob, install
+from training import STEPS
+
+Undisturbed = Callable[[int], str]
+
+
+@pytest.fixture(scope="session")
+def operator(_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> None:
+    subprocess.run(["make", "--no-print-directory", "-C", str(ROOT), "operator"], check=True)
+    assert OPERATOR.exists()
+    install(_cluster, tmp_path_factory.mktemp("image"))
+
+
+@pytest.fixture
+def job(cluster: Cluster, namespace: str, operator: None, tmp_path: Path) -> ElasticJob:
+    return ElasticJob(cluster, namespace, tmp_path / "job", STEPS, pace_s=0.1)
+
+
+def test_a_submitted_job_trains_to_the_end(job: ElasticJob, undisturbed: Undisturbed) -> None:
+    job.submit("2")
+    job.until_beyond(20)
+    assert {pod.name for pod in job.pods()} == {"train-master-1", "train-node0-0",
+                                                "train-node1-0"}
+    assert job.status()["nodes"] == "2/2"
+    looked = job.on("status")
+    assert looked.returncode == 0, looked.stderr
+    assert "trains with 2 nodes" in looked.stdout
+    job.until_complete()
+    assert job.digest() == undisturbed(2)
+    ended = job.on("why")
+    assert "PL-E048" in ended.stderr
+    assert "kubectl logs train-master-1" in ended.stderr
+
+
+def test_a_deleted_pod_is_replaced_while_the_job_goes_on(
+        cluster: Cluster, job: ElasticJob, undisturbed: Undisturbed) -> None:
+    job.submit("2")
+    job.until_beyond(40)
+    cluster.kubectl("delete", "pod", "--namespace", job.namespace, "train-node1-0",
+                    "--wait=false")
+    job.until(lambda: any(pod.name == "train-node1-1" and pod.phase == "Running"
+                          for pod in job.pods()), "the next incarnation runs")
+    job.until_complete()
+    assert job.digest() == undisturbed(2)
+    assert job.status()["masterTerm"] == 1
+    assert not [pod for pod in job.pods() if pod.name == "train-node0-1"], "its peer was left alone"
+
+
+def test_a_killed_pod_is_named_by_why(
+        cluster: Cluster, job: ElasticJob, undisturbed: Undisturbed) -> None:
+    job.submit("2")
+    job.until_beyond(40)
+    killed = next(pod for pod in job.pods() if pod.name == "train-node1-0")
+    cluster.kill_container(killed)
+    job.until(lambda: job.status().get("last"), "the status names the failure")
+    assert "node1" in job.status()["last"]
+    why = job.on("why")
+    assert why.returncode == 0, why.stderr
+    assert "node1" in why.stdout
+    job.until_complete()
+    assert job.digest() == undisturbed(2)
+
+
+def test_a_deleted_master_has_a_successor(cluster: Cluster, job: ElasticJob,
+                                          undisturbed: Undisturbed) -> None:
+    job.submit("2")
+    job.until_beyond(40)
+    cluster.kubectl("delete", "pod", "--namespace", job.namespace, "train-master-1",
+                    "--wait=false")
+    job.until(lambda: job.status().get("masterTerm") == 2, "the next term begins")
+    job.until_complete()
+    assert job.digest() == undisturbed(2)
+
+
+def test_a_deleted_job_takes_all_its_pods_along(cluster: Cluster, job: ElasticJob) -> None:
+    job.submit("2")
+    job.until_beyond(5)
+    cluster.kubectl("delete", "elasticjob", "train", "--namespace", job.namespace)
+    job.until(lambda: not job.pods(), "no pod is left")
+    names = cluster.kubectl("get", "secrets,services", "--namespace", job.namespace,
+                            "--output", "name")
+    assert "train" not in names
