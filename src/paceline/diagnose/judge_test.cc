@@ -203,6 +203,16 @@ TEST(Judge, ABusyRankIsNamedFirstAndRestartedLater) {
   EXPECT_EQ(HangAct::kRestart, Judge(later.facts()).act);
 }
 
+TEST(Judge, ARankThatCouldRunIsBusyThoughItGetsLittleTime) {
+  SceneMaker made(4);
+  made.Wait({2}, Duration::Seconds(40));
+  made[2].state = 'R';
+  made[2].cpu = Duration::Milliseconds(90);
+  const Verdict verdict = Judge(made.facts());
+  EXPECT_EQ(HangClass::kBusy, verdict.hang);
+  EXPECT_EQ(HangAct::kTell, verdict.act);
+}
+
 TEST(Judge, ABlockedRankIsRestartedAfterThirtySeconds) {
   SceneMaker made(4);
   made.Wait({2}, Duration::Seconds(29));
