@@ -30,9 +30,9 @@ PYTEST_test := -m "not long"
 PYTEST_test-all := -m long
 REPORT := $(CURDIR)/build/report/$(PART)
 
-.PHONY: help test test-all test-fresh test-k8s k8s-binaries demo setup packages venv wheel build unit \
-        heavy-units swarm lint pytest operator operator-unit operator-generate operator-k8s report \
-        format clean
+.PHONY: help test test-all test-diagnosis test-fresh test-k8s k8s-binaries demo setup packages venv \
+        wheel build unit heavy-units swarm lint pytest operator operator-unit operator-generate \
+        operator-k8s report format clean
 .DEFAULT_GOAL := build
 
 help:  ## this list
@@ -63,6 +63,14 @@ test-all: setup  ## everything that `make test` leaves out: long tests, fuzz cor
 	           "\`make k8s-binaries test-k8s\` (15 minutes once)" >&2; fi
 	@tools/report.py test-all
 	@echo "make test-all: all of it passed"
+
+# The process-level half is in test and test-all, too: test_hang_cases.py is long, test_hangs.py not.
+test-diagnosis: setup  ## all tests of hangs: rules, evidence, and real ranks that hang
+	@test -e $(BUILD)/build.ninja || cmake --preset $(PRESET)
+	cmake --build $(BUILD) -j $(JOBS) --target diagnose_test core_test
+	ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS) -R '^(diagnose|core)'
+	$(VENV)/python -m pytest -q -n 2 tests/e2e/test_hangs.py tests/e2e/test_hang_cases.py \
+	  tests/python/test_flight.py
 
 test-fresh:  ## `make demo` and the units in fresh minimal roots of Debian 12 and 13
 	@tools/fresh.sh bookworm trixie
