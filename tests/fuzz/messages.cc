@@ -5,6 +5,7 @@
 
 #include "google/protobuf/stubs/logging.h"
 #include "paceline/wire/from_proto.h"
+#include "paceline/wire/supervise_proto.h"
 #include "paceline/wire/to_proto.h"
 
 namespace paceline::wire {

@@ -32,10 +32,12 @@ bool HasLeft(const AgentFiles& files, pid_t pid) {
          JsonBool(text, "has_left", false);
 }
 
-int ExitCodeOf(const wire::Refusal& refusal) {
+core::MasterRefused RefusedBy(const wire::Refusal& refusal, Duration stop_grace) {
   constexpr int kNotAuthorised = 4;
   constexpr int kFenced = 92;
-  return refusal.code == "PL-E110" ? kFenced : kNotAuthorised;
+  if (refusal.code == "PL-E110") return {refusal.what, kFenced, Duration()};
+  if (refusal.code == "PL-E049") return {refusal.what, kNotAuthorised, stop_grace};
+  return {refusal.what, kNotAuthorised};
 }
 
 void SaveProblem(const AgentFiles& files, const wire::Refusal& refusal) {

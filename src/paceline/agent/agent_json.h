@@ -10,6 +10,7 @@
 
 #include "paceline/agent/agent_setup.h"
 #include "paceline/base/json.h"
+#include "paceline/core/agent.h"
 #include "paceline/model/ids.h"
 #include "paceline/wire/messages.h"
 
@@ -24,8 +25,9 @@ void SaveAgentJson(const AgentSetup& setup, Generation generation, uint32_t rest
 // Whether the agent that was `pid` left as it was told.
 bool HasLeft(const AgentFiles& files, pid_t pid);
 
-// Of an agent that was refused for good.
-int ExitCodeOf(const wire::Refusal& refusal);
+// An agent that was refused for good. Its ranks end where another node has their place, or where
+// their job is gone.
+core::MasterRefused RefusedBy(const wire::Refusal& refusal, Duration stop_grace);
 // problem.json: why the master would not have this agent.
 void SaveProblem(const AgentFiles& files, const wire::Refusal& refusal);
 // What kept an agent before this one from its work is over.

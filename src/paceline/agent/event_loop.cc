@@ -261,7 +261,7 @@ void AgentLoop::OnRefusal(const wire::Refusal& refusal) {
   LogError("refused", {{"code", refusal.code}, {"what", refusal.what}, {"why", refusal.why}});
   if (refusal.retry) return;  // the stream comes back by itself
   SaveProblem(setup_.files, refusal);
-  Feed(core::MasterRefused{refusal.what, ExitCodeOf(refusal)});
+  Feed(RefusedBy(refusal, setup_.spec.job.timers.stop_grace));
 }
 
 void AgentLoop::Register() {

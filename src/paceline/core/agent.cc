@@ -323,10 +323,11 @@ class AgentTurn {
   void LeaveRefused() {
     if (!m_.refused_ || m_.leaving_) return;
     for (const auto& [local, slot] : m_.slots_) {
-      if (slot.alive || slot.spawning) return;
+      if ((slot.alive || slot.spawning) && !m_.refused_->grace) return;
     }
     MARK("refused agent leaves");
-    m_.leaving_ = LeaveAsked{m_.refused_->why, Duration(), m_.refused_->exit_code, false};
+    const Duration grace = m_.refused_->grace.value_or(Duration());
+    m_.leaving_ = LeaveAsked{m_.refused_->why, grace, m_.refused_->exit_code, false};
     m_.stop_since_ = now_;
   }
 

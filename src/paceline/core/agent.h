@@ -37,6 +37,8 @@ struct MasterUnlinked {
 struct MasterRefused {
   std::string why;
   int exit_code = 0;
+  // The ranks are of the past, and get so long to end. Nothing: they train on while they can.
+  std::optional<Duration> grace = {};
 };
 struct AssignmentReceived {
   Assignment assignment;

@@ -308,6 +308,16 @@ TEST(AgentMachine, LeavesItsRanksAloneWhenItIsRefusedAndStartsNoneAnew) {
   EXPECT_EQ(Count<ExitAgent>(ended), 1u);
 }
 
+TEST(AgentMachine, EndsItsRanksWhenAnotherNodeHasTheirPlace) {
+  AgentMachine machine = Running(Granted());
+  const auto refused = machine.Step(
+      At(10), MasterRefused{.why = "not wished for", .exit_code = 92, .grace = Duration()});
+  EXPECT_NE(SignalSent(refused), std::nullopt);
+  const auto ended = machine.Step(At(11), Killed(1, 77));
+  EXPECT_EQ(Count<SpawnRank>(ended), 0u);
+  ASSERT_EQ(Count<ExitAgent>(ended), 1u);
+}
+
 TEST(AgentMachine, ForgetsARefusalWhenItIsAdmittedAfterAll) {
   AgentMachine machine = Running(Granted());
   machine.Step(At(9), MasterUnlinked{"gone"});
