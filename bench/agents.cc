@@ -64,9 +64,9 @@ bool Replace(Fleet& fleet, const FleetOptions& options, const std::string& maste
   if (!fleet.Serve([&] { return is_attached.load(); }, kPhaseSecondsMax)) return false;
   const auto start = Clock::now();
   fleet.Kill(kVictim);
-  launcher.Send({.name = Fleet::NameOf(kVictim),
-                 .evidence = "was killed",
-                 .agent_pid = static_cast<int32_t>(kVictim) + 1});
+  launcher.Send(wire::NodeGoneReport{.name = Fleet::NameOf(kVictim),
+                                     .evidence = "was killed",
+                                     .agent_pid = static_cast<int32_t>(kVictim) + 1});
   const auto all = [&] { return fleet.TakenIn(2) >= options.agents; };
   if (!fleet.Serve(all, kPhaseSecondsMax)) return false;
   Tell("replaced", Since(start), fleet);

@@ -156,10 +156,11 @@ class Savers {
     }
     if (order.commit.has_value() && !committed_.has_value()) {
       ordered_ = Clock::now();
-      const Result<uint64_t> bytes = ckpt::Commit(store_.get(), {*order.commit, kJob});
-      CHECK(bytes.ok(), "a whole checkpoint can be committed");
+      const Result<ckpt::Manifest> manifest = ckpt::Commit(store_.get(), {*order.commit, kJob});
+      CHECK(manifest.ok(), "a whole checkpoint can be committed");
       committed_ = Clock::now();
-      report.commit = CommitState{.name = order.commit->name, .is_done = true, .bytes = *bytes};
+      report.commit =
+          CommitState{.name = order.commit->name, .is_done = true, .bytes = manifest->bytes()};
       fleet_->Tell(number, report);
     }
   }
@@ -176,10 +177,7 @@ class Savers {
     const std::vector<std::byte> bytes(kRowBytes, static_cast<std::byte>(rank));
     const std::vector<const void*> sources = {bytes.data()};
     CHECK(ckpt::Save(arena->get(), layout, sources,
-                     {.generation = order.saved.generation,
-                      .step = order.saved.step,
-                      .world_size = ranks_,
-                      .notes = "{}"})
+                     {.saved = order.saved, .world_size = ranks_, .notes = "{}"})
               .ok(),
           "it fits");
     const ArenaImage image = (*arena)->Sealed().front();
