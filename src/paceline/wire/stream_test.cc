@@ -163,7 +163,7 @@ TEST_F(StreamTest, NoRpcWithoutTheToken) {
       }
     }
   }
-  EXPECT_EQ(methods, 6);
+  EXPECT_EQ(methods, 7);
   EXPECT_GT(failures, FailureLimit::kBurst);
   Heard<AgentStreamEvent> agent_heard;
   const auto agent = Agent(&agent_heard);
