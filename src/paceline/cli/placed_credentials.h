@@ -13,7 +13,7 @@
 
 namespace paceline::cli {
 
-// What a platform mounts is as private as the platform makes it, so its mode is not judged.
+// File modes are not checked: the platform decides who may read the mount.
 Result<std::string> ReadCredential(const std::string& dir, std::string_view name);
 
 // For a node: as if its user had typed this job's join string.

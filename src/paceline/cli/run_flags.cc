@@ -103,13 +103,13 @@ constexpr Flag kRunFlags[] = {
     {.dest = "credentials",
      .spellings = {"--credentials"},
      .metavar = "DIR",
-     .help = "where a platform starts the nodes: token and ca.pem of the job, and ca.key for the "
-             "master's host; instead of --join, --token-file and --tls"},
+     .help = "set by the Kubernetes operator: directory with the job's token and ca.pem, for the "
+             "master ca.key too; instead of --join, --token-file and --tls"},
     {.dest = "incarnation",
      .spellings = {"--incarnation"},
      .kind = kInteger,
      .metavar = "N",
-     .help = "where a platform starts the nodes: which one of those that had this name"},
+     .help = "set by the Kubernetes operator: counts the nodes that had this name, from 0"},
     {.dest = "join",
      .spellings = {"--join"},
      .metavar = "STRING",

@@ -21,17 +21,17 @@ inline constexpr uint32_t kReplacedMax = 8;
 
 Wish WishOf(const JobState& state);
 
-// The incarnation of that node is of the past, or nobody asked for it. Never in a job that takes
-// whoever joins.
+// True if a newer incarnation of the node was wished for, or the node never was. Always false where
+// nodes join by themselves.
 bool IsFenced(const JobState& state, const std::string& name, uint32_t incarnation);
 
 // A refusal for a node that is not wished for.
 std::optional<RefuseNode> CheckWished(const Turn& turn, const NodeRegistered& event);
 
-// The platform saw a node die that has never come: it is wished for anew.
+// The platform saw a node die that never registered: it is wished for anew.
 void OnGoneUnseen(Turn& turn, const NodeGone& event);
 
-// At the end of a step: tells the wish when it is another one than was told.
+// At the end of a step: tells the wish if it changed.
 void TellWishes(Turn& turn);
 
 }  // namespace paceline::core

@@ -22,12 +22,12 @@ struct Wish {
     kRun,
     kDrain,  // the job ends: nobody is started any more
   };
-  uint64_t seq = 0;  // of the journal's last record when it was made; a higher one is newer
+  uint64_t seq = 0;  // number of the journal's last record then; the higher wish is newer
   Intent intent = Intent::kRun;
-  uint32_t size = 0;                          // nodes that train, at most
-  uint32_t spares = 0;                        // and so many more
+  uint32_t size = 0;                          // most nodes that train
+  uint32_t spares = 0;                        // further nodes that wait
   std::map<uint32_t, uint32_t> incarnations;  // by index, where it is not 0
-  std::set<uint32_t> absent;                  // indices that are not wished for any more
+  std::set<uint32_t> absent;  // of size + spares indices, those no longer wished for
 
   uint32_t IncarnationOf(uint32_t index) const {
     const auto found = incarnations.find(index);

@@ -23,7 +23,7 @@ Problem BadTemplate(const Submission& submission, const std::string& why) {
           .what = "the pod template cannot be used",
           .where = submission.template_path,
           .why = why,
-          .fix = "give a Pod, or what stands below `template:`, with a container named train"};
+          .fix = "give a file of `kind: Pod` whose container that runs the script is named train"};
 }
 
 // What kubectl said last: before it, it may tell of each of its attempts.
@@ -32,17 +32,31 @@ std::string WordsOf(const ToolResult& result) {
   return Visible(said.substr(said.rfind('\n') + 1));
 }
 
+bool Says(const std::string& words, std::string_view part) {
+  return words.find(part) != std::string::npos;
+}
+
+bool IsUnreachable(const std::string& words) {
+  return Says(words, "was refused") || Says(words, "connection refused") ||
+         Says(words, "no such host") || Says(words, "i/o timeout") ||
+         Says(words, "Unable to connect");
+}
+
 Problem Refused(const std::string& what, const OnPlace& place, const ToolResult& result) {
-  const std::string why = WordsOf(result);
-  const bool is_unknown = why.find("no matches for kind") != std::string::npos ||
-                          why.find("doesn't have a resource type") != std::string::npos;
-  return {.code = is_unknown ? "PL-E047" : "PL-E046",
-          .what = what,
-          .where = Concat("kubernetes/", place.space.empty() ? "" : place.space + "/", place.job),
-          .why = why,
-          .fix = is_unknown ? "kubectl apply -f deploy/kubernetes/install.yaml"
-                            : "kubectl get elasticjobs --all-namespaces; kubectl auth can-i create "
-                              "elasticjobs"};
+  Problem problem{
+      .code = "PL-E046",
+      .what = what,
+      .where = Concat("kubernetes/", place.space.empty() ? "" : place.space + "/", place.job),
+      .why = WordsOf(result),
+      .fix = "kubectl get elasticjobs --all-namespaces   shows the jobs that you may see"};
+  if (IsUnreachable(problem.why)) {
+    problem.fix = "kubectl config current-context   names the cluster; KUBECONFIG chooses another";
+  } else if (Says(problem.why, "no matches for kind") ||
+             Says(problem.why, "doesn't have a resource type")) {
+    problem.code = "PL-E047";
+    problem.fix = "docs/guides/kubernetes.md says how the operator is installed";
+  }
+  return problem;
 }
 
 std::vector<std::string> Kubectl(const OnPlace& place, std::vector<std::string> words) {
@@ -58,6 +72,9 @@ Result<Json> ReadTemplate(const Submission& submission, const Environment& envir
                        "json", "--filename", submission.template_path},
                       "", environment);
   if (!read.ok()) return read.problem();
+  if (read->exit_code != 0 && IsUnreachable(WordsOf(*read))) {
+    return Refused("kubectl needs the cluster to read the template", submission.place, *read);
+  }
   if (read->exit_code != 0) return BadTemplate(submission, WordsOf(*read));
   return ParseOrderedJson(read->out);
 }
@@ -197,8 +214,9 @@ int RunOnKubernetes(const OnPlace& place, const std::vector<std::string>& words,
     return out.Fail({.code = "PL-E048",
                      .what = Concat("the job has ended: ", status.value("state", "")),
                      .where = Concat("pod ", master),
-                     .why = status.value("last", "nothing failed on the way"),
-                     .fix = Concat("kubectl logs ", master)});
+                     .why = status.value("last", "its status names no failure"),
+                     .fix = Concat("kubectl logs ", master,
+                                   place.space.empty() ? "" : " --namespace " + place.space)});
   }
   std::vector<std::string> line = Kubectl(place, {"exec", "pod/" + master});
   line.insert(line.end(), {"--", "paceline"});

@@ -25,21 +25,18 @@ Result<OnPlace> ParseOnPlace(const std::string& text, bool has_job) {
   const size_t parts_max = has_job ? 3 : 2;
   OnPlace place{.platform = parts.front()};
   std::string why;
-  if (text.empty()) {
-    why = "it was not given; kubernetes is a platform";
-  } else if (FindPlatform(place.platform) == nullptr) {
+  if (FindPlatform(place.platform) == nullptr) {
     why = "there is no platform of that name; kubernetes is one";
   } else if (parts.size() > parts_max || (has_job && parts.size() < 2)) {
     why = has_job ? "it is kubernetes/NAMESPACE/JOB, or kubernetes/JOB in the present namespace"
-                  : "it is kubernetes, or kubernetes/NAMESPACE";
+                  : "it is kubernetes or kubernetes/NAMESPACE; --name gives the job its name";
   }
   for (size_t i = 1; i < parts.size() && why.empty(); ++i) {
     if (parts[i].empty() || parts[i].front() == '-') why = "a part of it is no name";
   }
   if (!why.empty()) {
     return Problem{.code = "PL-E003",
-                   .what = text.empty() ? "--on PLACE is missing"
-                                        : Concat("--on ", Visible(text), " names no place"),
+                   .what = Concat("--on ", Visible(text), " names no place"),
                    .where = "the command line",
                    .why = why,
                    .fix = has_job ? "--on kubernetes/default/train" : "--on kubernetes"};

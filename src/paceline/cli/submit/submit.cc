@@ -104,13 +104,40 @@ Problem BadValue(const std::string& flag, const std::string& value, const std::s
           .fix = "paceline submit --help"};
 }
 
+// A number of a cluster's object, which its API would refuse in words of its own otherwise.
+Check TakeCount(const ParsedLine& line, std::string_view dest, uint32_t minimum, uint32_t maximum,
+                uint32_t* to) {
+  const Given* given = line.Find(dest);
+  if (given == nullptr) return std::nullopt;
+  const int64_t value = ParseInteger(given->value).value_or(-1);
+  if (value < minimum || value > maximum) {
+    return BadValue(std::string(given->flag->spellings[0]), given->value,
+                    Concat("a number from ", minimum, " to ", maximum));
+  }
+  *to = static_cast<uint32_t>(value);
+  return std::nullopt;
+}
+
+// A flag of ours that stands behind the script belongs to the script; `--on` there is a mistake.
+Problem OnIsMissing(const Submission& submission) {
+  const std::vector<std::string>& args = submission.args;
+  const bool is_behind = std::find(args.begin(), args.end(), "--on") != args.end();
+  return {.code = "PL-E003",
+          .what = "--on PLACE is missing",
+          .where = "the command line",
+          .why = is_behind ? "it stands behind the script, so it is the script's"
+                           : "it says on which cluster the job shall run",
+          .fix = Concat("paceline submit --on kubernetes … ", ShellWord(submission.target))};
+}
+
 Check TakeNodes(const std::string& text, Submission* to) {
   const std::vector<std::string> parts = Split(text, ':');
   const auto low = ParseInteger(parts.front());
   const auto high = ParseInteger(parts.back());
   constexpr int64_t kNodesMax = 100'000;
   if (parts.size() > 2 || !low || !high || *low < 1 || *high < *low || *high > kNodesMax) {
-    return BadValue("--nodes", text, "a number of nodes, or MIN:MAX with 1 <= MIN <= MAX");
+    return BadValue("--nodes", text,
+                    "a number of nodes, or MIN:MAX with 1 <= MIN <= MAX <= 100000");
   }
   to->nodes_min = static_cast<uint32_t>(*low);
   to->nodes_max = static_cast<uint32_t>(*high);
@@ -129,9 +156,13 @@ Check TakeEnvironment(const ParsedLine& line, Submission* to) {
   return std::nullopt;
 }
 
-uint32_t NumberOf(const ParsedLine& line, std::string_view dest) {
-  const Given* given = line.Find(dest);
-  return given == nullptr ? 0 : static_cast<uint32_t>(ParseInteger(given->value).value_or(0));
+Check TakeCounts(const ParsedLine& line, Submission* to) {
+  constexpr uint32_t kSparesMax = 1000;
+  constexpr uint32_t kRanksMax = 1024;
+  if (Check problem = TakeCount(line, "spares", 0, kSparesMax, &to->spares)) return problem;
+  if (Check problem = TakeCount(line, "gpus", 0, kRanksMax, &to->gpus)) return problem;
+  if (!line.Has("nproc_per_node")) return std::nullopt;
+  return TakeCount(line, "nproc_per_node", 1, kRanksMax, &to->nproc_per_node.emplace());
 }
 
 std::string TextOf(const ParsedLine& line, std::string_view dest) {
@@ -150,11 +181,12 @@ Result<Submission> SubmissionOf(const ParsedLine& line) {
                        "arguments",
                    .fix = "paceline submit --on kubernetes --image me/train:7 train.py"};
   }
-  auto place = ParseOnPlace(line.Has("on") ? TextOf(line, "on") : "", /*has_job=*/false);
-  if (!place.ok()) return place.problem();
-  submission.place = *place;
   submission.target = line.positionals.front();
   submission.args.assign(line.positionals.begin() + 1, line.positionals.end());
+  if (!line.Has("on")) return OnIsMissing(submission);
+  auto place = ParseOnPlace(TextOf(line, "on"), /*has_job=*/false);
+  if (!place.ok()) return place.problem();
+  submission.place = *place;
   submission.is_module = line.Has("module");
   submission.place.job = line.Has("name") ? TextOf(line, "name") : LabelOf(submission.target);
   if (LabelOf(submission.place.job) != submission.place.job) {
@@ -165,9 +197,7 @@ Result<Submission> SubmissionOf(const ParsedLine& line) {
     if (Check problem = TakeNodes(TextOf(line, "nodes"), &submission)) return *problem;
   }
   if (Check problem = TakeEnvironment(line, &submission)) return *problem;
-  submission.spares = NumberOf(line, "spares");
-  if (line.Has("nproc_per_node")) submission.nproc_per_node = NumberOf(line, "nproc_per_node");
-  submission.gpus = NumberOf(line, "gpus");
+  if (Check problem = TakeCounts(line, &submission)) return *problem;
   submission.image = TextOf(line, "image");
   submission.cpus = TextOf(line, "cpus");
   submission.memory = TextOf(line, "memory");
