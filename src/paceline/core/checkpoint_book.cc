@@ -22,6 +22,7 @@ struct BookFolder {
   void operator()(const CheckpointCommitted& fact) {
     book.committed = fact;
     book.committed_at = at;
+    book.ranks_fixed = fact.ranks_fixed;
     ++book.commits;
     // Storage takes writes again. A step that was given up still counts until it is there.
     const bool is_there = book.not_stored.has_value() &&

@@ -57,6 +57,9 @@ struct CheckpointBook {
   std::optional<CheckpointCommitted> committed;
   Instant committed_at;  // meaningful with `committed`
   Instant begun_at;      // when the job's first world was told what to restore; 0: it was not
+  // Of the last commit, also when that one was found damaged: what the ranks hold, and the older
+  // checkpoints that are left, are parts of as many.
+  uint32_t ranks_fixed = 0;
   std::vector<std::string> damaged;
   std::optional<CheckpointNotStored> not_stored;  // none: storage took what was saved since
   uint32_t memory_restores = 0;                   // worlds that went on from memory

@@ -323,7 +323,7 @@ const NodeState* JobState::Find(const std::string& name) const {
 }
 
 uint32_t JobState::RanksFixed() const {
-  const uint32_t fixed = checkpoints.committed.has_value() ? checkpoints.committed->ranks_fixed : 0;
+  const uint32_t fixed = checkpoints.ranks_fixed;
   // Of a world of another size nothing is known that could help this one.
   return fixed == last_world.world_size() ? fixed : 0;
 }

@@ -164,7 +164,7 @@ TEST(LadderTest, ALostNodeIsReplacedOrTheWorldShrinksOrWaits) {
 // Stages of a pipeline under one name: a world of another size could not go on from a checkpoint.
 TEST(LadderTest, RanksWithParametersOfTheirOwnWaitForTheSameNumberOfRanks) {
   const auto fix = [](Case& at, uint32_t ranks) {
-    at.state.checkpoints.committed = CheckpointCommitted{.name = "c", .ranks_fixed = ranks};
+    Apply(CheckpointCommitted{.name = "c", .ranks_fixed = ranks}, Instant(), &at.state.checkpoints);
   };
   Case lost(2, 0, 1);
   lost.Lose(2);
@@ -193,6 +193,21 @@ TEST(LadderTest, RanksWithParametersOfTheirOwnWaitForTheSameNumberOfRanks) {
   failed.Blame(1, 1, "boom");
   fix(failed, 4);
   EXPECT_EQ(failed.Climb(), Rung::kRestartProcess);
+}
+
+// What is left to go on from was saved by as many ranks, and so was the damaged one.
+TEST(LadderTest, ADamagedCheckpointLeavesTheNumberOfRanksAsItWas) {
+  Case at(2, 0, 1);
+  at.Lose(2);
+  CheckpointBook& book = at.state.checkpoints;
+  Apply(CheckpointCommitted{.name = "c", .ranks_fixed = 4}, Instant(), &book);
+  Apply(CheckpointDamaged{.name = "c"}, Instant(), &book);
+  EXPECT_EQ(at.state.RanksFixed(), 4u);
+  EXPECT_EQ(at.Climb(), Rung::kWait);
+  EXPECT_EQ(at.state.NextBounds().nodes_max, 2u) << "it does not grow either";
+  // The next commit has the last word.
+  Apply(CheckpointCommitted{.name = "d"}, Instant(), &book);
+  EXPECT_EQ(at.Climb(), Rung::kShrink);
 }
 
 }  // namespace
