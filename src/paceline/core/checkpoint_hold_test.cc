@@ -27,6 +27,25 @@ class HoldTest : public LedgerTest {
     }
     SaveAll(step, true);
   }
+  // What each rank keeps of the hold that was announced while they were in that branch. A branch
+  // has two steps, and orders are on their way for eight branches. Returns the branch of the last.
+  uint64_t KeepAfterShortBranches(uint64_t branch) {
+    const SavedStep hold = *Order(0).hold;
+    uint64_t last = branch;
+    for (uint32_t rank = 0; rank < 2; ++rank) {
+      SavedStep kept{1, 1, branch + 8 + rank};  // the next save of whoever hears of it
+      if (hold > kept) kept = {1, 0, hold.step > 1 ? hold.branch + 1 : hold.branch};
+      SaveOnly(rank, kept);
+      last = std::max(last, kept.branch);
+    }
+    Run();
+    return last;
+  }
+  void SaveOnly(uint32_t rank, SavedStep saved) {
+    reports_[rank].images.clear();
+    Save(rank, 1, saved.step, rank);
+    reports_[rank].images.back().saved = saved;
+  }
   void Miss() {
     reports_[0].images.clear();
     reports_[1].images.clear();
@@ -88,6 +107,47 @@ TEST_F(HoldTest, AHoldThatCameTooLateIsTriedAgainSoon) {
     EXPECT_LE(ledger_.NextDeadline() - now_, Duration::Seconds(2)) << miss;
     now_ = ledger_.NextDeadline();
   }
+}
+
+// Found by the simulator (seed 15087): a hold that is hundreds of steps ahead is the first save of
+// the next branch all the same. Where branches are quicker than orders, each came too late, and no
+// checkpoint ever got to storage.
+TEST_F(HoldTest, WhereBranchesAreShortAHoldCountsThem) {
+  terms_.policy = {.kind = PersistPolicy::Kind::kSteps, .steps = 10};
+  FormHosts(1, 2);
+  for (uint32_t rank = 0; rank < 2; ++rank) SaveOnly(rank, {1, 0, 0});
+  Run();
+  uint64_t branch = 0;
+  int misses = 0;
+  while (!Order(0).persist.has_value() && misses < 20) {
+    branch = KeepAfterShortBranches(branch);
+    ++misses;
+  }
+  EXPECT_LE(misses, 3);
+  ASSERT_TRUE(Order(0).persist.has_value());
+  CarryOut();
+  CarryOut();
+  ASSERT_TRUE(book_.committed.has_value());
+  ASSERT_TRUE(Order(0).hold.has_value());
+  EXPECT_GT(Order(0).hold->branch, branch + 1);
+}
+
+TEST_F(HoldTest, AHoldBehindABranchThatLastsIsTakenBack) {
+  terms_.policy = {.kind = PersistPolicy::Kind::kSteps, .steps = 10};
+  FormHosts(1, 2);
+  for (uint32_t rank = 0; rank < 2; ++rank) SaveOnly(rank, {1, 0, 0});
+  Run();
+  const uint64_t branch = KeepAfterShortBranches(0);
+  ASSERT_GT(Order(0).hold->branch, branch + 1);
+  for (const int64_t step : {5, 6}) {
+    for (uint32_t rank = 0; rank < 2; ++rank) SaveOnly(rank, {1, step, branch});
+    Run();
+    now_ = now_ + Duration::Seconds(29);
+  }
+  EXPECT_GT(Order(0).hold->branch, branch + 1);
+  for (uint32_t rank = 0; rank < 2; ++rank) SaveOnly(rank, {1, 7, branch});
+  Run();
+  EXPECT_EQ(Order(0).hold->branch, branch);
 }
 
 // Found by the simulator (seed 1172544): a world after one whose last try had failed waited for

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "paceline/base/mark.h"
 #include "paceline/core/checkpoint_ledger.h"
 
 namespace paceline::core {
@@ -12,6 +13,10 @@ constexpr Duration kIntervalMin = Duration::Seconds(10);
 constexpr Duration kIntervalMax = Duration::Seconds(30 * 60);
 // Assumed until the job has failed: a host a week, thirty hosts.
 constexpr Duration kFailureEvery = Duration::Seconds(6 * 3600);
+constexpr int64_t kMarginMax = 256;
+// Branches that an order has to overtake come one soon after the other. One that lasts so long is
+// no such branch, and a hold behind its end might never be reached.
+constexpr Duration kBranchesMax = Duration::Seconds(30);
 
 }  // namespace
 
@@ -69,6 +74,28 @@ SavedStep CheckpointLedger::NewestSaved(const World& world) const {
   return newest;
 }
 
+// A step behind the end of its branch is none: the hold is then on the first save of the next one,
+// however many steps it was to be ahead. When a whole branch or more went by before the ranks heard
+// of it, only a number of branches can be enough.
+void CheckpointLedger::AnnounceEarlier(uint64_t branches) {
+  margin_ = std::min(margin_ * 2, kMarginMax);
+  if (branches < 2 && branch_margin_ == 0) return;
+  MARK("a hold counts branches");
+  const uint64_t most = static_cast<uint64_t>(kMarginMax);
+  branch_margin_ = std::min(std::max(branch_margin_ * 2, branches), most);
+}
+
+SavedStep CheckpointLedger::Ahead(SavedStep newest) const {
+  SavedStep ahead = newest;
+  if (branch_margin_ > 0) {
+    ahead.branch += branch_margin_;
+    ahead.step = 0;
+  } else {
+    ahead.step += margin_;
+  }
+  return ahead;
+}
+
 // Announces the next save that goes to storage, once it is due. If a branch starts before the
 // announced save is made, the first save of the branch goes to storage instead.
 void CheckpointLedger::PlanHold(Instant now, const CheckpointView& view) {
@@ -80,25 +107,37 @@ void CheckpointLedger::PlanHold(Instant now, const CheckpointView& view) {
     failures_in_a_row_ = 0;  // the pauses between tries were the former world's
     hold_.reset();
     margin_ = 1;
+    branch_margin_ = 0;
     has_changed_ = true;
   }
   if (!first_save_at_.has_value() && HasSaved(world)) {
     first_save_at_ = now;
     if (failures_in_a_row_ == 0) due_at_ = DueAfter(view);
   }
-  if (hold_.has_value() || persist_.has_value()) return;
   const SavedStep newest = NewestSaved(world);
+  const bool is_far = hold_.has_value() && branch_margin_ > 0 && newest < *hold_;
+  if (is_far && now >= hold_at_ + kBranchesMax) {
+    MARK("a branch lasts after short ones");
+    branch_margin_ = 0;
+    hold_.reset();
+  }
+  if (hold_.has_value() || persist_.has_value()) return;
   SavedStep hold = newest;
   if (terms_->policy.kind == PersistPolicy::Kind::kSteps) {
     if (failures_in_a_row_ > 0 && now < due_at_) return;
-    const int64_t steps = std::max<int64_t>(terms_->policy.steps, 1);
-    // `margin_` is for orders that are slow on their way.
-    hold.step = newest.step < 0 ? steps : ((newest.step + margin_ - 1) / steps + 1) * steps;
+    if (branch_margin_ > 0) {
+      hold = Ahead(newest);
+    } else {
+      const int64_t steps = std::max<int64_t>(terms_->policy.steps, 1);
+      // `margin_` is for orders that are slow on their way.
+      hold.step = newest.step < 0 ? steps : ((newest.step + margin_ - 1) / steps + 1) * steps;
+    }
   } else {
     if (now < due_at_ || newest.step < 0) return;
-    hold.step += margin_;
+    hold = Ahead(newest);
   }
   hold_ = hold;
+  hold_at_ = now;
   has_changed_ = true;
 }
 

@@ -10,7 +10,6 @@
 namespace paceline::core {
 namespace {
 
-constexpr int64_t kMarginMax = 256;
 // A shard that says nothing for so long is given up; the next step is tried then.
 constexpr Duration kPersistMax = Duration::Seconds(30 * 60);
 
@@ -204,7 +203,7 @@ bool CheckpointLedger::NoteShardProblem(Instant now, const CheckpointView& view,
       // It was still there when it was reported, because nobody had overwritten it yet: the rank
       // had heard of the hold too late.
       const bool is_gone = Find(report->second, Rank(rank), persist.order.saved) == nullptr;
-      if (is_gone) margin_ = std::min(margin_ * 2, kMarginMax);
+      if (is_gone) AnnounceEarlier(0);
       // Ranks that are told to stop save on: a newer step is there, or will be.
       if (is_gone && view.is_ending && !report->second.is_final) {
         MARK("a rank saves on while its job ends");
@@ -265,6 +264,7 @@ std::optional<CheckpointFact> CheckpointLedger::WatchCommit(Instant now, const C
   storage_wait_.Succeed();
   problem_.clear();
   margin_ = std::max<int64_t>(1, margin_ / 2);
+  branch_margin_ /= 2;
   last_ = committed.saved;
   due_at_ = now + Interval(view);  // the fact is recorded now
   persist_.reset();
@@ -308,6 +308,7 @@ std::optional<SavedStep> CheckpointLedger::WorthReplicating() const {
   if (!hold_.has_value() || !complete_.has_value()) return complete_;
   SavedStep soon = *complete_;
   soon.step += std::max(kNearHold, margin_);
+  soon.branch += branch_margin_;
   return soon >= *hold_ ? std::nullopt : complete_;
 }
 
@@ -417,9 +418,9 @@ std::optional<CheckpointFact> CheckpointLedger::NextFact(Instant now, const Chec
         continue;
       // Some rank heard of the hold too late and kept another step than the rest.
       MARK("hold came too late");
-      margin_ = std::min(margin_ * 2, kMarginMax);
-      hold_ = held;
-      hold_->step += margin_;
+      AnnounceEarlier(held->branch - hold_->branch);
+      hold_ = Ahead(*held);
+      hold_at_ = now;
       has_changed_ = true;
       return std::nullopt;
     }

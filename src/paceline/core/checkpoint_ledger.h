@@ -141,6 +141,9 @@ class CheckpointLedger {
   std::optional<SavedStep> HeldByAll(const World& world) const;
   SavedStep NewestSaved(const World& world) const;
   void PlanHold(Instant now, const CheckpointView& view);
+  // A hold came too late: the next one comes earlier. It was overtaken by so many branches.
+  void AnnounceEarlier(uint64_t branches);
+  SavedStep Ahead(SavedStep newest) const;  // a hold that all should hear of in time
   void StartPersist(Instant now, const CheckpointView& view, SavedStep saved);
   std::optional<CheckpointFact> BeginPersist(Instant now, const CheckpointView& view,
                                              SavedStep saved, std::vector<std::string>* said);
@@ -165,9 +168,12 @@ class CheckpointLedger {
   std::vector<std::pair<SavedStep, Instant>> whole_since_;
   std::optional<SavedStep> lost_at_end_;  // was whole while the job ended, and is no more
   std::optional<SavedStep> hold_;
+  Instant hold_at_;     // when it was announced
   int64_t margin_ = 1;  // steps between the announcement of a hold and the held step
-  SavedStep last_;      // newest that went to storage, or was restored
-  Instant due_at_;      // of the next persist by time; after a failure, of the next try
+  // The same in branches, where they are shorter than the way of an order; else 0.
+  uint64_t branch_margin_ = 0;
+  SavedStep last_;  // newest that went to storage, or was restored
+  Instant due_at_;  // of the next persist by time; after a failure, of the next try
   std::optional<Instant> first_save_at_;  // of the job, or of its first world: see NoteFormerMaster
   Generation planned_for_;                // world for which due_at_ and last_step_ were set
   Duration persist_took_ = Duration::Seconds(1);
