@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -94,7 +95,7 @@ def test_a_directory_that_may_not_be_written_is_told_as_one(job: Job, small: Pat
     assert job.events("checkpoint_committed")[-1]["step"] == STEPS - 1
 
 
-def test_a_script_that_does_not_close_is_told_the_same(job: Job, small: Path) -> None:
+def script_that_does_not_close(job: Job) -> Path:
     script = job.directory / "open.py"
     script.write_text(
         "import sys, torch, paceline.torch as pl\n"
@@ -103,6 +104,11 @@ def test_a_script_that_does_not_close_is_told_the_same(job: Job, small: Path) ->
         "for i in range(c.restore(s), 5):\n"
         "    s['x'] += 1\n"
         "    c.save(i, s)\n")
+    return script
+
+
+def test_a_script_that_does_not_close_is_told_the_same(job: Job, small: Path) -> None:
+    script = script_that_does_not_close(job)
     job.env = {**job.env, "PACELINE_TIMERS_STORAGE_WAIT": "1s"}
     job.start(["--standalone", "--nproc-per-node", "1"], [str(script), str(small / "ckpt")])
     assert job.wait() == 11, job.stderr
@@ -110,6 +116,21 @@ def test_a_script_that_does_not_close_is_told_the_same(job: Job, small: Path) ->
     enlarge(small)
     assert resume(job).returncode == 0
     assert job.events("checkpoint_committed")[-1]["step"] == 4
+
+
+def test_a_master_that_dies_at_the_end_leaves_the_last_step_to_the_next(
+        job: Job, small: Path) -> None:
+    script = script_that_does_not_close(job)
+    job.env = {**job.env, "PACELINE_TIMERS_STORAGE_WAIT": "60s"}
+    job.start(["--standalone", "--nproc-per-node", "1"], [str(script), str(small / "ckpt")])
+    job.until_event("stop_decided")
+    job.until_event("checkpoint_not_stored")
+    os.kill(job.card["master"]["pid"], signal.SIGKILL)
+    job.until_event("master_took_over", 2)
+    enlarge(small)
+    assert job.wait() == 0, job.stderr
+    assert job.events("checkpoint_committed")[-1]["step"] == 4
+    assert not job.events("node_lost"), "its agent waited for the next master"
 
 
 def test_a_rank_that_prints_outlives_a_full_disk_of_logs(job: Job, small: Path) -> None:

@@ -218,6 +218,7 @@ void AgentLoop::Feed(const core::AgentEvent& event) {
   is_feeding_ = false;
   ArmDeadline();
   NoteCarriedOut();
+  MayExit();
 }
 
 void AgentLoop::OnStream(wire::AgentStreamEvent event) {
@@ -227,7 +228,6 @@ void AgentLoop::OnStream(wire::AgentStreamEvent event) {
     LogWarning("master_unlinked", {{"why", broken->why}, {"denied", broken->is_denied}});
     is_linked_ = false;
     Feed(core::MasterUnlinked{broken->why});
-    MayExit();
     if (broken->is_denied) {
       OnRefusal({"PL-E102", "the master does not accept this agent's token or certificate",
                  broken->why, "use the join string or token file of this very job"});
@@ -453,12 +453,11 @@ void AgentLoop::Do(const core::ExitAgent& action) {
   exit_code_ = action.exit_code;
   has_ended_ = true;
   if (ranks_.is_empty()) evidence_.rings().set_is_over();
-  MayExit();
 }
 
 void AgentLoop::MayExit() {
   // Until the newest step is in storage, or the master ends its patience.
-  if (!has_ended_ || (is_linked_ && station_->IsAwaited())) return;
+  if (!has_ended_ || (machine_.HasHope(MonotonicNow()) && station_->IsAwaited())) return;
   if (station_->is_over()) station_->CleanUp();
   ranks_.TrimLogs();  // of ranks that lived shorter than the time between two looks
   // And not because it was refused, or was without a master for too long.

@@ -465,8 +465,16 @@ std::vector<AgentAction> AgentMachine::Step(Instant now, const AgentEvent& event
     heard_of_time_ = true;
     unlinked_since_ = now;
   }
-  if (exited_) return {};
   AgentTurn turn(*this, now);
+  if (exited_) {
+    // Nothing is left to do, but its host may still wait for the master.
+    const bool counts = std::holds_alternative<MasterLinked>(event) ||
+                        std::holds_alternative<MasterUnlinked>(event) ||
+                        std::holds_alternative<MasterRefused>(event) ||
+                        std::holds_alternative<LeaveAsked>(event);
+    if (counts) std::visit(turn, event);
+    return {};
+  }
   std::visit(turn, event);
   return turn.Finish();
 }

@@ -8,15 +8,21 @@ namespace paceline::core {
 
 Instant AgentMachine::NextDeadline() const {
   Instant deadline = Instant::Max();
-  if (exited_) return deadline;
+  const Instant unlinked_until = unlinked_since_ + spec_.timers.orphan_after;
+  if (exited_) return linked_ || leaving_ || refused_ ? deadline : unlinked_until;
   for (const auto& [local, slot] : slots_) {
     if (!slot.alive) continue;
     deadline = std::min({deadline, slot.kill_at, slot.stuck_at});
   }
   if (!linked_ && !leaving_ && heard_of_time_) {
-    deadline = std::min(deadline, unlinked_since_ + spec_.timers.orphan_after);
+    deadline = std::min(deadline, unlinked_until);
   }
   return deadline;
+}
+
+bool AgentMachine::HasHope(Instant now) const {
+  if (linked_) return true;
+  return !leaving_ && !refused_ && now < unlinked_since_ + spec_.timers.orphan_after;
 }
 
 std::vector<RankReport> AgentMachine::Ranks() const {

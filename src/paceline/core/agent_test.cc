@@ -288,6 +288,34 @@ TEST(AgentMachine, GivesUpAfterItsTimeWithoutAMaster) {
   }
 }
 
+// Found by the simulator (seed 14786): the master died while the last step of the job was on its
+// way to storage. All agents had been told to leave and did so at once, and nobody was there to
+// bring the step to storage under the next master.
+TEST(AgentMachine, HopesForAnotherMasterWhenItWasToldToLeave) {
+  AgentMachine machine = Running();
+  Assignment leave;
+  leave.kind = Assignment::Kind::kLeave;
+  leave.generation = Generation(1);
+  machine.Step(At(10), AssignmentReceived{leave});
+  ASSERT_EQ(Count<ExitAgent>(machine.Step(At(11), Killed(1, 77))), 1u);
+  EXPECT_TRUE(machine.HasHope(At(100'000))) << "it has a master";
+  EXPECT_TRUE(machine.NextDeadline().is_max());
+  machine.Step(At(1000), MasterUnlinked{"gone"});
+  const Timers timers;
+  EXPECT_EQ(machine.NextDeadline(), At(1000) + timers.orphan_after);
+  EXPECT_TRUE(machine.HasHope(At(1001)));
+  EXPECT_FALSE(machine.HasHope(machine.NextDeadline()));
+  machine.Step(At(1005), MasterLinked{});
+  machine.Step(At(1010), MasterUnlinked{"gone"});
+  EXPECT_TRUE(machine.HasHope(At(1000) + timers.orphan_after)) << "counted anew";
+  AgentMachine refused = machine;
+  refused.Step(At(1011), MasterRefused{"another host has its name", 4});
+  EXPECT_FALSE(refused.HasHope(At(1011)));
+  EXPECT_TRUE(refused.NextDeadline().is_max());
+  machine.Step(At(1011), LeaveAsked{"SIGTERM", Duration(), 143});
+  EXPECT_FALSE(machine.HasHope(At(1011))) << "its host wants it to end";
+}
+
 TEST(AgentMachine, ExitsWhenItIsRefusedAndHoldsNoRanks) {
   AgentMachine machine{JobSpec{}};
   machine.Step(At(0), StorePortHeld{20'000});

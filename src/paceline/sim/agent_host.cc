@@ -241,7 +241,6 @@ void AgentHost::Unlink(const std::string& why) {
   const bool was_linked = is_linked_;
   is_linked_ = false;
   if (was_linked) Feed(core::MasterUnlinked{why});
-  MayExit();
   if (!has_ended_ && !is_refused_) ConnectLater();
 }
 
@@ -326,6 +325,7 @@ void AgentHost::Feed(core::AgentEvent event) {
     Perform(action);
   }
   NoteCarriedOut();
+  MayExit();
   Rearm();
 }
 
@@ -394,16 +394,13 @@ void AgentHost::Do(const core::TellLeaving& action) {
   world_.Tell(connection_, core::NodeLeaving{node_id_, connection_, action.why});
 }
 
-void AgentHost::Do(const core::ExitAgent& action) {
-  exit_code_ = action.exit_code;
-  MayExit();
-}
+void AgentHost::Do(const core::ExitAgent& action) { exit_code_ = action.exit_code; }
 
 void AgentHost::MayExit() {
   if (!exit_code_.has_value() || has_ended_) return;
   // Until the newest step is in storage, or the master ends its patience.
-  const bool waits = !world_.EndsInAHurry();
-  if (waits && is_linked_ && station_.machine().IsAwaited()) return;
+  const bool waits = !world_.EndsInAHurry() && machine_.HasHope(world_.queue().now());
+  if (waits && station_.machine().IsAwaited()) return;
   has_ended_ = true;
   if (world_.options().saves.is_used) station_.CleanUp();
   world_.queue().After(Duration(), [&node = node_, incarnation = incarnation_, code = *exit_code_] {
