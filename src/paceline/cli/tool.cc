@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <signal.h>
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -73,6 +74,8 @@ void WriteSome(Fd* to, const std::string& input, size_t* written) {
 
 // Both ways at once: a program may print before it has read all.
 void Converse(Talk* talk, const std::string& input, ToolResult* result) {
+  // A program that ends before it has read all is told by its exit code, not by our death.
+  const auto before = ::signal(SIGPIPE, SIG_IGN);
   ::fcntl(talk->in.writer.get(), F_SETFL, O_NONBLOCK);
   size_t written = 0;
   if (input.empty()) talk->in.writer.Close();
@@ -85,6 +88,7 @@ void Converse(Talk* talk, const std::string& input, ToolResult* result) {
     if (waits[1].revents != 0) ReadSome(&talk->err.reader, &result->err);
     if (waits[2].revents != 0) WriteSome(&talk->in.writer, input, &written);
   }
+  ::signal(SIGPIPE, before);
 }
 
 }  // namespace

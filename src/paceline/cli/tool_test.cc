@@ -21,6 +21,14 @@ TEST(RunTool, DoesNotWaitForAReaderOfALongInput) {
   EXPECT_EQ(result->out.size(), input.size());
 }
 
+TEST(RunTool, OutlivesAProgramThatReadsNothing) {
+  const std::string input(4 << 20, 'x');
+  const auto result =
+      RunTool({"sh", "-c", "exec 0<&-; sleep 0.1; exit 3"}, input, {{"PATH", "/usr/bin:/bin"}});
+  ASSERT_TRUE(result.ok());
+  EXPECT_EQ(result->exit_code, 3);
+}
+
 TEST(RunTool, NamesTheProgramThatIsMissing) {
   const auto result = RunTool({"no-such-tool"}, "", {{"PATH", "/usr/bin:/bin"}});
   ASSERT_FALSE(result.ok());
