@@ -303,7 +303,8 @@ class Torch:
         return False
 
     def adapted(self, value: object, decoded: object, live: object, work: Restoring) -> object:
-        """A scheduler has lists with an item for each group of its optimizer."""
+        """Puts a scheduler's lists, which have one item for each parameter group of its optimizer,
+        into the order that the groups have now."""
         order = work.orders.get(id(getattr(value, "optimizer", None)))
         return decoded if order is None else regrouped(decoded, live, *order)
 

@@ -34,7 +34,8 @@ struct ShardTask {
   std::string directory;
   ckpt::ShardPlace place;
   std::shared_ptr<const ImageClaim> claim;
-  // What others had in the directory when this job claimed it; none: it has no claim there.
+  // Checkpoints of other jobs that the directory held when this job claimed it. Nothing: this job
+  // has no claim there.
   std::optional<std::vector<ForeignCheckpoint>> known = {};
 };
 struct CommitTask {

@@ -40,7 +40,8 @@ class ClaimDesk {
   std::string Other() const;
   // The job that has taken the directory from this one; empty: none has.
   const std::string& lost_to() const { return machine_.lost_to(); }
-  // What others had in the directory when this job claimed it; none: it has not.
+  // Checkpoints of other jobs that the directory held when this job claimed it. Nothing: this job
+  // has no claim there, so it must not remove or overwrite anything.
   std::optional<std::vector<ForeignCheckpoint>> known() const { return machine_.known(); }
   // A write to the directory found no claim there.
   void Missed();

@@ -16,9 +16,9 @@ enum class AddressOwner {
 };
 AddressOwner OwnerOf(const std::string& host);
 
-// The same, but a name that does not resolve is waited for, because a platform may publish a name
-// only after what bears it has started. Tells so at once, and now and then again. Returns kUnknown
-// after `patience`.
+// As OwnerOf, but waits for a name that does not resolve yet: a cluster may publish a pod's name
+// only after the pod has started. Calls `tell` at once and again from time to time. Returns
+// kUnknown when the name has not resolved within `patience`.
 AddressOwner AwaitOwner(const std::string& host, std::chrono::seconds patience,
                         void (*tell)(const std::string& text));
 

@@ -48,7 +48,7 @@ std::string StackPhaseOf(const RankEvidence& seen) {
   return is_known ? std::string(PhaseName(seen.phase)) : "";
 }
 
-// What the line above a stack says of one of its ranks: "stopped, forward".
+// The state and the phase of a rank, as the heading of its stack shows them: "stopped, forward".
 std::string StackHeadOf(const RankEvidence& seen) {
   std::string head(StackStateName(seen.state));
   if (!seen.waits_in.empty()) Append(&head, " in ", seen.waits_in);

@@ -1,6 +1,6 @@
 #pragma once
 
-// Programs of others that a command needs, such as kubectl.
+// Runs external programs, such as kubectl, for a command of paceline.
 
 #include <string>
 #include <vector>

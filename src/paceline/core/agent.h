@@ -139,9 +139,10 @@ class AgentMachine {
   // Generation of the assignment last carried out (all its ranks spawned, all others gone).
   Generation carried_out() const { return carried_out_; }
   const Assignment& assignment() const { return assignment_; }
-  // A host that was told to exit may first wait for what the master has still to say: while it has
-  // one, and, when the master sent this node away and is gone since, while another may come. For as
-  // long as an agent looks for a master; not against its own host's will, nor where it is refused.
+  // True while an agent that was told to exit shall wait, because a master may still order its
+  // last step to storage. It waits while it is connected. When the master that ended the job has
+  // died since, it waits for the next one for at most orphan_after. It does not wait where it was
+  // refused or where its own host asked it to leave.
   bool HasHope(Instant now) const;
   // Living ranks, starting ones, and the last end in every slot, for a registration.
   std::vector<RankReport> Ranks() const;

@@ -13,7 +13,8 @@
 
 namespace paceline::diagnose {
 
-// What python/paceline/start_hooks.py calls the wait for all ranks at the start.
+// The operation under which python/paceline/start_hooks.py records a rank that waits in
+// init_process_group for the others.
 inline constexpr std::string_view kStartOperation = "init_process_group";
 
 struct Scene {

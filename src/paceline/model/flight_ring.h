@@ -35,8 +35,8 @@ inline constexpr uint32_t kRingNoName = 0;
 inline constexpr uint32_t kRingPhaseWords = 16;
 inline constexpr uint32_t kStepTimeBuckets = 64;
 
-// What a rank does. kUnknown begins when an optimizer's step ends, and lasts until another phase is
-// seen: the script may compute metrics, sample or upload meanwhile.
+// The phase of training in which a rank is. After an optimizer's step it is kUnknown until the
+// hooks see the next phase: the script may compute metrics, sample or upload meanwhile.
 enum class RankPhase : uint32_t {
   kStart = 0,  // from the script's first line to its first step
   kData = 1,

@@ -33,8 +33,8 @@ class ControlClient {
   ControlClient& operator=(const ControlClient&) = delete;
 
   absl::StatusOr<JobStatus> GetStatus();
-  // Returns when all agents have looked at their ranks: seconds later. The client's timeout is to
-  // be longer than the master waits for them.
+  // Blocks for seconds, until all agents have sampled the stacks of their ranks. The timeout of the
+  // client must be longer than the master's patience with its agents.
   absl::StatusOr<JobStacks> GetStacks();
 
   // OK when the stop is decided and durable, not when the ranks are gone.

@@ -1,6 +1,7 @@
 #pragma once
 
-// From a host name to its addresses, and the time that a new name takes to spread.
+// Resolves host names. A name that a cluster has just published may be unknown to some of its name
+// servers for seconds, so a caller can ask to look again for a while.
 
 #include <netdb.h>
 
