@@ -16,10 +16,9 @@
 namespace paceline::cli {
 namespace {
 
-constexpr uint16_t kRelayPort = 29401;   // of --relays HOST
-constexpr uint16_t kC10dPort = 29400;    // torchrun's default for --rdzv-endpoint HOST
-constexpr uint16_t kStaticPort = 29500;  // and for --master-addr HOST
-constexpr int64_t kNodesMax = 100'000;
+constexpr uint16_t kRelayPort = 29401;    // of --relays HOST
+constexpr uint16_t kC10dPort = 29400;     // torchrun's default for --rdzv-endpoint HOST
+constexpr uint16_t kStaticPort = 29500;   // and for --master-addr HOST
 constexpr int64_t kRanksPerNodeMax = 64;  // slots of a progress page
 
 class RequestMaker {
@@ -134,14 +133,10 @@ class RequestMaker {
     spec.is_placed = !request_.credentials.empty();
     spec.nodes_min = spec.nodes_max = std::max(1u, request_.local_nodes);
     if (!settings_.IsDefault("job.nnodes") || settings_.IsDefault("job.local_nodes")) {
-      const std::vector<std::string> parts = Split(settings_.Text("job.nnodes"), ':');
-      const auto low = ParseInteger(parts.front());
-      const auto high = ParseInteger(parts.back());
-      if (parts.size() > 2 || !low || !high || *low < 1 || *high < *low || *high > kNodesMax) {
-        return Bad("job.nnodes", "a number of nodes, or MIN:MAX with 1 <= MIN <= MAX");
-      }
-      spec.nodes_min = static_cast<uint32_t>(*low);
-      spec.nodes_max = static_cast<uint32_t>(*high);
+      const auto range = ParseNodeRange(settings_.Text("job.nnodes"));
+      if (!range) return Bad("job.nnodes", "a number of nodes, or MIN:MAX with 1 <= MIN <= MAX");
+      spec.nodes_min = range->min;
+      spec.nodes_max = range->max;
     }
     spec.spares = static_cast<uint32_t>(settings_.Integer("job.spares"));
     spec.unit = static_cast<uint32_t>(settings_.Integer("job.unit"));

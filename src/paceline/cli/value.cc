@@ -174,6 +174,17 @@ std::optional<double> ParseNumber(std::string_view text) {
   return value;
 }
 
+std::optional<NodeRange> ParseNodeRange(std::string_view text) {
+  constexpr int64_t kNodesMax = 100'000;
+  const std::vector<std::string> parts = Split(text, ':');
+  const auto low = ParseInteger(parts.front());
+  const auto high = ParseInteger(parts.back());
+  if (parts.size() > 2 || !low || !high || *low < 1 || *high < *low || *high > kNodesMax) {
+    return std::nullopt;
+  }
+  return NodeRange{static_cast<uint32_t>(*low), static_cast<uint32_t>(*high)};
+}
+
 std::optional<bool> ParseOnOff(std::string_view text) {
   const std::string_view word = Strip(text);
   for (const std::string_view yes : {"on", "true", "yes", "1"}) {

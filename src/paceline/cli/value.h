@@ -27,6 +27,13 @@ std::string FormatSize(uint64_t bytes);
 std::optional<int64_t> ParseInteger(std::string_view text);
 std::optional<double> ParseNumber(std::string_view text);
 
+// "8", or "6:8" for MIN:MAX, with 1 <= MIN <= MAX <= 100,000.
+struct NodeRange {
+  uint32_t min = 1;
+  uint32_t max = 1;
+};
+std::optional<NodeRange> ParseNodeRange(std::string_view text);
+
 // on/off, true/false, yes/no, 1/0.
 std::optional<bool> ParseOnOff(std::string_view text);
 

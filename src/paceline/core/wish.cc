@@ -59,12 +59,11 @@ std::optional<RefuseNode> CheckWished(const Turn& turn, const NodeRegistered& ev
   refusal.connection = event.connection;
   refusal.code = "PL-E110";
   refusal.what = "node " + report.name + " is not wished for";
-  refusal.why = node != nullptr && node->name == report.name
-                    ? "incarnation " + std::to_string(report.incarnation) +
-                          " of it was given up, because it " + node->reason +
-                          "; another one takes its place"
-                    : "the platform was asked for node0 to " +
-                          NameOfNode(IndexEnd(state.spec) - 1) + " alone";
+  refusal.why = node != nullptr ? "incarnation " + std::to_string(report.incarnation) +
+                                      " of it was given up, because it " + node->reason +
+                                      "; another one takes its place"
+                                : "the platform was asked for node0 to " +
+                                      NameOfNode(IndexEnd(state.spec) - 1) + " alone";
   refusal.fix = "nothing to do: the platform removes this node";
   return refusal;
 }

@@ -67,18 +67,12 @@ void Executor::Forget(ConnectionId connection) {
 void Executor::Attach(wire::SupervisorId supervisor, bool is_operator) {
   if (wish_.has_value()) outbox_->Order(supervisor, *wish_);
   if (ended_.has_value()) TellEnd(supervisor);
-  supervisors_[supervisor] = is_operator;
-}
-
-bool Executor::HasOperator() const {
-  return std::any_of(supervisors_.begin(), supervisors_.end(),
-                     [](const auto& supervisor) { return supervisor.second; });
+  supervisors_.insert(supervisor);
+  if (is_operator) operators_.insert(supervisor);
 }
 
 void Executor::Tell(const wire::Summary& summary) const {
-  for (const auto& [supervisor, is_operator] : supervisors_) {
-    if (is_operator) outbox_->Order(supervisor, summary);
-  }
+  for (const wire::SupervisorId supervisor : operators_) outbox_->Order(supervisor, summary);
 }
 
 void Executor::TellEnd(wire::SupervisorId supervisor) {
@@ -126,12 +120,12 @@ void Executor::Run(const core::CollectEvidence& collect) {
 
 void Executor::Run(const core::TellWish& told) {
   wish_ = told.wish;
-  for (const auto& [supervisor, is_operator] : supervisors_) outbox_->Order(supervisor, *wish_);
+  for (const wire::SupervisorId supervisor : supervisors_) outbox_->Order(supervisor, *wish_);
 }
 
 void Executor::Run(const core::FinishJob& finish) {
   ended_ = wire::JobEnded{finish.exit_code, finish.reason};
-  for (const auto& [supervisor, is_operator] : supervisors_) TellEnd(supervisor);
+  for (const wire::SupervisorId supervisor : supervisors_) TellEnd(supervisor);
 }
 
 }  // namespace paceline::master

@@ -52,8 +52,11 @@ class Executor {
   size_t connections() const { return node_of_.size(); }
 
   void Attach(wire::SupervisorId supervisor, bool is_operator = false);
-  void Detach(wire::SupervisorId supervisor) { supervisors_.erase(supervisor); }
-  bool HasOperator() const;
+  void Detach(wire::SupervisorId supervisor) {
+    supervisors_.erase(supervisor);
+    operators_.erase(supervisor);
+  }
+  bool HasOperator() const { return !operators_.empty(); }
   void Tell(const wire::Summary& summary) const;  // to operators
   size_t supervisors() const { return supervisors_.size(); }
 
@@ -83,7 +86,8 @@ class Executor {
   std::deque<Waiting> waiting_;
   std::map<ConnectionId, NodeId> node_of_;
   std::map<NodeId, ConnectionId> connection_of_;
-  std::map<wire::SupervisorId, bool> supervisors_;  // true: an operator
+  std::set<wire::SupervisorId> supervisors_;
+  std::set<wire::SupervisorId> operators_;  // few of the many supervisors
   std::optional<Wish> wish_;
   std::optional<wire::JobEnded> ended_;
   bool has_told_end_ = false;

@@ -65,54 +65,33 @@ class ControlRpc final : public v1::Control::CallbackService {
 
   grpc::ServerUnaryReactor* GetStatus(grpc::CallbackServerContext* context,
                                       const v1::GetStatusRequest*, v1::JobStatus* reply) override {
-    grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-    const grpc::Status allowed = guard_->Check(*context);
-    if (!allowed.ok()) {
-      reactor->Finish(allowed);
-      return reactor;
-    }
-    const auto call = std::make_shared<PendingCall>(reactor);  // owners: the event, its copies
-    const bool taken = parts_->sink(StatusAsked{.reply = [call, reply](const JobStatus& status) {
-      ToProto(status, reply);
-      call->Finish(grpc::Status::OK);
-    }});
-    if (!taken) call->Finish({grpc::StatusCode::RESOURCE_EXHAUSTED, "the master is overloaded"});
-    return reactor;
+    return Answer(context, guard_->Check(*context), [reply](const Call& call) {
+      return StatusAsked{.reply = [call, reply](const JobStatus& status) {
+        ToProto(status, reply);
+        call->Finish(grpc::Status::OK);
+      }};
+    });
   }
 
   grpc::ServerUnaryReactor* GetStacks(grpc::CallbackServerContext* context,
                                       const v1::GetStacksRequest*, v1::JobStacks* reply) override {
-    grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-    const grpc::Status allowed = guard_->Check(*context);
-    if (!allowed.ok()) {
-      reactor->Finish(allowed);
-      return reactor;
-    }
-    const auto call = std::make_shared<PendingCall>(reactor);  // owners: the event, its copies
-    const bool taken = parts_->sink(StacksAsked{.reply = [call, reply](const JobStacks& stacks) {
-      ToProto(stacks, reply);
-      call->Finish(grpc::Status::OK);
-    }});
-    if (!taken) call->Finish({grpc::StatusCode::RESOURCE_EXHAUSTED, "the master is overloaded"});
-    return reactor;
+    return Answer(context, guard_->Check(*context), [reply](const Call& call) {
+      return StacksAsked{.reply = [call, reply](const JobStacks& stacks) {
+        ToProto(stacks, reply);
+        call->Finish(grpc::Status::OK);
+      }};
+    });
   }
 
   grpc::ServerUnaryReactor* Stop(grpc::CallbackServerContext* context,
                                  const v1::StopRequest* request, v1::StopReply*) override {
-    grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
     grpc::Status status = guard_->Check(*context);
     StopAsked asked;
     if (status.ok()) status = ToGrpc(FromProto(*request, &asked.request));
-    if (!status.ok()) {
-      reactor->Finish(status);
-      return reactor;
-    }
-    const auto call = std::make_shared<PendingCall>(reactor);  // owners: the event, its copies
-    asked.reply = [call](const absl::Status& result) { call->Finish(ToGrpc(result)); };
-    if (!parts_->sink(std::move(asked))) {
-      call->Finish({grpc::StatusCode::RESOURCE_EXHAUSTED, "the master is overloaded"});
-    }
-    return reactor;
+    return Answer(context, status, [&asked](const Call& call) {
+      asked.reply = [call](const absl::Status& result) { call->Finish(ToGrpc(result)); };
+      return std::move(asked);
+    });
   }
 
   grpc::ServerWriteReactor<v1::JobEvents>* WatchEvents(
@@ -130,6 +109,24 @@ class ControlRpc final : public v1::Control::CallbackService {
   }
 
  private:
+  using Call = std::shared_ptr<PendingCall>;  // owners: the event, its copies
+
+  // A call that the loop answers later. `make` gives the event; it is asked when `allowed` is OK.
+  template <class Make>
+  grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context,
+                                   const grpc::Status& allowed, Make make) {
+    grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+    if (!allowed.ok()) {
+      reactor->Finish(allowed);
+      return reactor;
+    }
+    const auto call = std::make_shared<PendingCall>(reactor);
+    if (!parts_->sink(make(call))) {
+      call->Finish({grpc::StatusCode::RESOURCE_EXHAUSTED, "the master is overloaded"});
+    }
+    return reactor;
+  }
+
   ServerParts* const parts_;
   const Guard* const guard_;
 };

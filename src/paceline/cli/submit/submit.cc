@@ -131,16 +131,13 @@ Problem OnIsMissing(const Submission& submission) {
 }
 
 Check TakeNodes(const std::string& text, Submission* to) {
-  const std::vector<std::string> parts = Split(text, ':');
-  const auto low = ParseInteger(parts.front());
-  const auto high = ParseInteger(parts.back());
-  constexpr int64_t kNodesMax = 100'000;
-  if (parts.size() > 2 || !low || !high || *low < 1 || *high < *low || *high > kNodesMax) {
+  const auto range = ParseNodeRange(text);
+  if (!range) {
     return BadValue("--nodes", text,
                     "a number of nodes, or MIN:MAX with 1 <= MIN <= MAX <= 100000");
   }
-  to->nodes_min = static_cast<uint32_t>(*low);
-  to->nodes_max = static_cast<uint32_t>(*high);
+  to->nodes_min = range->min;
+  to->nodes_max = range->max;
   return std::nullopt;
 }
 
