@@ -20,30 +20,31 @@ type scene struct {
 	hub       *Hub
 	target    Target
 	changed   chan string
+	problems  chan string
 }
 
-func set(t *testing.T, address string) *scene {
+func set(t *testing.T) *scene {
 	authority, err := pki.NewAuthority("train", time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &scene{T: t, authority: authority, changed: make(chan string, 1000)}
-	s.fake = s.serve(address)
-	s.hub = NewHub(func(key string) { s.changed <- key }, time.Now)
+	s := &scene{T: t, authority: authority, changed: make(chan string, 1000),
+		problems: make(chan string, 1000)}
+	if s.fake, err = fakemaster.Start("127.0.0.1:0", "secret", authority); err != nil {
+		t.Fatal(err)
+	}
+	s.hub = NewHub(func(key string) {
+		if problem := s.hub.Stream(key).Problem; problem != "" {
+			s.problems <- problem
+		}
+		s.changed <- key
+	}, time.Now)
 	roots, _ := pki.Pool(authority.CertificatePEM)
 	own, _ := authority.Sign(pki.Certificate{Name: "operator", URI: "paceline://operator"}, time.Now())
-	s.target = Target{Term: 1, Address: address, ServerName: "master.paceline.internal",
+	s.target = Target{Term: 1, Address: s.fake.Address(), ServerName: "master.paceline.internal",
 		Token: "secret", Roots: roots, Own: own}
 	t.Cleanup(func() { s.hub.Forget("a/train"); s.fake.Close() })
 	return s
-}
-
-func (s *scene) serve(address string) *fakemaster.Master {
-	fake, err := fakemaster.Start(address, "secret", s.authority)
-	if err != nil {
-		s.Fatal(err)
-	}
-	return fake
 }
 
 func (s *scene) await(what string, isTrue func(decide.Stream) bool) {
@@ -60,7 +61,7 @@ func (s *scene) await(what string, isTrue func(decide.Stream) bool) {
 }
 
 func TestHearsWishesAndTellsFacts(t *testing.T) {
-	s := set(t, "127.0.0.1:39401")
+	s := set(t)
 	s.fake.Wish(&pb.Wish{Seq: 4, Intent: pb.Wish_RUN, Size: 2, Spares: 1, Absent: []uint32{1}})
 	s.hub.Dial("a/train", s.target)
 	s.hub.Tell("a/train", []decide.Fact{{Index: 0, Text: "Unschedulable"}, {Index: 2}})
@@ -83,16 +84,16 @@ func TestHearsWishesAndTellsFacts(t *testing.T) {
 }
 
 func TestANewStreamTellsAllFactsAgain(t *testing.T) {
-	s := set(t, "127.0.0.1:39402")
+	s := set(t)
 	s.hub.Dial("a/train", s.target)
 	s.hub.Tell("a/train", []decide.Fact{{Index: 7, Gone: true, Text: "x"}})
 	s.await("the fact", func(decide.Stream) bool { return len(s.fake.Told()) == 1 })
-	s.fake.Close()
-	s.await("the break", func(stream decide.Stream) bool { return !stream.Connected })
-	if problem := s.hub.Stream("a/train").Problem; problem == "" {
-		t.Error("a broken stream says why")
+	s.fake.Restart()
+	select {
+	case <-s.problems:
+	case <-time.After(patience):
+		t.Fatal("a broken stream does not say why")
 	}
-	s.fake = s.serve("127.0.0.1:39402")
 	s.await("the fact again", func(decide.Stream) bool { return len(s.fake.Told()) == 1 })
 }
 
@@ -109,7 +110,7 @@ func TestAnEmptyWishIsNoWish(t *testing.T) {
 }
 
 func TestALateWishIsNotTaken(t *testing.T) {
-	s := set(t, "127.0.0.1:39403")
+	s := set(t)
 	s.fake.Wish(&pb.Wish{Seq: 9, Intent: pb.Wish_RUN, Size: 3})
 	s.hub.Dial("a/train", s.target)
 	s.await("the wish", func(stream decide.Stream) bool { return stream.Wish != nil })
@@ -122,7 +123,7 @@ func TestALateWishIsNotTaken(t *testing.T) {
 }
 
 func TestAnotherJobsMasterIsNotHeard(t *testing.T) {
-	s := set(t, "127.0.0.1:39404")
+	s := set(t)
 	other, _ := pki.NewAuthority("other", time.Now())
 	s.target.Roots, _ = pki.Pool(other.CertificatePEM)
 	s.fake.Wish(&pb.Wish{Seq: 9, Intent: pb.Wish_RUN, Size: 3})
@@ -135,7 +136,7 @@ func TestAnotherJobsMasterIsNotHeard(t *testing.T) {
 }
 
 func TestHangingUpKeepsWhatWasHeard(t *testing.T) {
-	s := set(t, "127.0.0.1:39405")
+	s := set(t)
 	s.hub.Dial("a/train", s.target)
 	s.await("the stream", func(stream decide.Stream) bool { return stream.Connected })
 	s.hub.HangUp("a/train")

@@ -24,17 +24,18 @@ import (
 // Master is one process of a master.
 type Master struct {
 	pb.UnimplementedControlServer
-	server *grpc.Server
-	token  string
+	server  *grpc.Server
+	address string
+	token   string
 
 	mutex   sync.Mutex
-	streams map[chan *pb.SupervisorOrder]bool
+	streams map[chan *pb.SupervisorOrder]context.CancelFunc
 	wish    *pb.Wish
 	told    []*pb.SupervisorMessage
 	uris    []string
 }
 
-// Start serves on the address.
+// Start serves on the address. With port 0 the system chooses a free one, which Address tells.
 func Start(address, token string, authority pki.Authority) (*Master, error) {
 	own, err := authority.Sign(pki.Certificate{Name: "master.paceline.internal", Server: true},
 		time.Now())
@@ -53,7 +54,8 @@ func start(address, token string, own tls.Certificate, roots *x509.CertPool) (*M
 	if err != nil {
 		return nil, err
 	}
-	m := &Master{token: token, streams: map[chan *pb.SupervisorOrder]bool{}}
+	m := &Master{address: listener.Addr().String(), token: token,
+		streams: map[chan *pb.SupervisorOrder]context.CancelFunc{}}
 	m.server = grpc.NewServer(grpc.Creds(credentials.NewTLS(&tls.Config{
 		Certificates: []tls.Certificate{own}, ClientCAs: roots,
 		ClientAuth: tls.RequireAndVerifyClientCert,
@@ -63,8 +65,22 @@ func start(address, token string, own tls.Certificate, roots *x509.CertPool) (*M
 	return m, nil
 }
 
-// Close breaks all connections.
+// Address is where the master listens, as host:port.
+func (m *Master) Address() string { return m.address }
+
+// Close breaks all connections and ends the process's service.
 func (m *Master) Close() { m.server.Stop() }
+
+// Restart does to clients what a new process at the same address does: their streams break, and
+// what was told before is forgotten. The port stays bound, so nobody else can take it meanwhile.
+func (m *Master) Restart() {
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	m.told = nil
+	for _, end := range m.streams {
+		end()
+	}
+}
 
 // Wish is told to each stream, now and whenever one connects.
 func (m *Master) Wish(wish *pb.Wish) {
@@ -116,14 +132,15 @@ func (m *Master) URIs() []string {
 
 // Supervise is the RPC.
 func (m *Master) Supervise(stream pb.Control_SuperviseServer) error {
-	ctx := stream.Context()
+	ctx, end := context.WithCancel(stream.Context())
+	defer end()
 	if given := metadata.ValueFromIncomingContext(ctx, "authorization"); len(given) != 1 ||
 		given[0] != "Bearer "+m.token {
 		return status.Error(codes.Unauthenticated, "wrong token")
 	}
 	orders := make(chan *pb.SupervisorOrder, 64)
 	m.mutex.Lock()
-	m.streams[orders] = true
+	m.streams[orders] = end
 	m.uris = append(m.uris, uriOf(ctx))
 	if m.wish != nil {
 		orders <- &pb.SupervisorOrder{Body: &pb.SupervisorOrder_Wish{Wish: m.wish}}
@@ -138,7 +155,7 @@ func (m *Master) Supervise(stream pb.Control_SuperviseServer) error {
 	for {
 		select {
 		case <-ctx.Done():
-			return nil
+			return status.Error(codes.Unavailable, "the master ends")
 		case order := <-orders:
 			if err := stream.Send(order); err != nil {
 				return err
