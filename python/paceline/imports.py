@@ -31,6 +31,9 @@ _TORCH_SEED = ("torch", "torch.distributed", "torch.nn.parallel", "torch._dynamo
 
 # Read when they are used, so a script may set them at any time.
 _LATE_VARIABLES = (
+    "CUBLAS_WORKSPACE_CONFIG",  # with which torch is deterministic
+    "CUDA_DEVICE_ORDER",
+    "CUDA_LAUNCH_BLOCKING",
     "CUDA_VISIBLE_DEVICES",
     "GLOO_",
     "LOCAL_RANK",

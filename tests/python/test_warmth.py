@@ -48,6 +48,8 @@ def scanned(text: str, folder: Path) -> imports.Scan:
         ("import os\ndel os.environ['X']\nimport torch\n", "sets X"),
         ("import os, torch\nos.environ['OMP_NUM_THREADS'] = '2'\n", None),
         ("import os\nos.environ['MASTER_PORT'] = '2'\nimport torch\n", None),
+        ("import os\nos.environ.setdefault('CUBLAS_WORKSPACE_CONFIG', ':4096:8')\nimport torch\n",
+         None),
         ("import os\ndef f():\n    os.environ['X'] = '2'\nimport torch\n", None),
         ("import os\nos.environ['X'] = '2'\n", None),
         ("import os\nx = os.environ['X']\nimport torch\n", None),
