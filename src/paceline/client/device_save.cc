@@ -43,9 +43,13 @@ DeviceSave::~DeviceSave() {
 }
 
 Result<void> DeviceSave::Begin(StreamHandle stream) {
+  const bool has_early =
+      std::any_of(sources_.begin(), sources_.end(),
+                  [](const DeviceSource& source) { return source.place == SourcePlace::kDevice; });
   const auto begin = [&]() -> Result<void> {
     RETURN_IF_ERROR(device_->Enter());
     RETURN_IF_ERROR(device_->StartAfter(stream));
+    if (!has_early) return {};
     RETURN_IF_ERROR(CopyBoxes(SourcePlace::kDevice));
     RETURN_IF_ERROR(device_->SetMark(CopyMark::kEarly));
     RETURN_IF_ERROR(device_->HoldBack(stream, CopyMark::kEarly));

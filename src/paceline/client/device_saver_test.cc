@@ -146,6 +146,25 @@ TEST_F(DeviceSaverTest, WithAFenceTheNextStepIsNotInTheImage) {
   EXPECT_EQ(Newest(2), "xxx");
 }
 
+// A device may come to that mark only behind the copies that follow it, and then nothing overlaps.
+TEST_F(DeviceSaverTest, WithoutWhatMayChangeAtAnyTimeNothingIsHeldBackInBegin) {
+  const auto waits = [] { return StandIn<int()>("stand_in_waits_of_default")(); };
+  const auto waits_of_begin = [&](SourcePlace place) {
+    const std::vector<DeviceSource> sources = {{buffer_.data(), place},
+                                               {counter_.data(), SourcePlace::kHost},
+                                               {weight_.data(), SourcePlace::kDeviceStepped}};
+    const int before = waits();
+    const Result<bool> begun =
+        device_saver_->Begin(layout_, sources, {.saved = {1, 1}, .notes = kNotes}, 0);
+    EXPECT_TRUE(begun.ok() && *begun);
+    const int ordered = waits() - before;
+    EXPECT_TRUE(device_saver_->Finish().ok());
+    return ordered;
+  };
+  EXPECT_EQ(waits_of_begin(SourcePlace::kDeviceStepped), 0);
+  EXPECT_EQ(waits_of_begin(SourcePlace::kDevice), 1);
+}
+
 // The stand-in shows what a missing fence does, so the test above can fail.
 TEST_F(DeviceSaverTest, WithoutAFenceTheNextStepIsInTheImage) {
   SetCopyDelay(kSlowMicroseconds);

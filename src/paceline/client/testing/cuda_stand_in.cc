@@ -90,6 +90,7 @@ std::map<std::byte*, size_t> pinned;               // guarded by mutex
 std::map<void*, std::shared_ptr<Stream>> streams;  // guarded by mutex; nullptr: the default one
 std::atomic<int64_t> copy_delay_us = 0;
 std::atomic<int> copies_until_failure = -1;
+std::atomic<int> waits_of_default = 0;
 thread_local void* context = nullptr;
 
 int device = 0;  // its address is the one context
@@ -173,6 +174,7 @@ int cuEventRecord(void* event, void* stream) {
 
 int cuStreamWaitEvent(void* stream, void* event, unsigned /*flags*/) {
   if (context == nullptr) return kInvalidContext;
+  if (stream == nullptr) ++waits_of_default;
   const std::shared_ptr<Point> point = static_cast<Event*>(event)->point;
   if (point != nullptr) StreamOf(stream)->Add([point] { point->Wait(); });
   return kOk;
@@ -240,6 +242,9 @@ void stand_in_synchronize(void* stream) {
   StreamOf(stream)->Add([done] { done->Reach(); });
   done->Wait();
 }
+
+// How often the default stream was made to wait for another one.
+int stand_in_waits_of_default() { return waits_of_default; }
 
 uint64_t stand_in_pinned_bytes() {
   const std::lock_guard lock(mutex);
