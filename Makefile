@@ -30,7 +30,7 @@ PYTEST_test := -m "not long"
 PYTEST_test-all := -m long
 REPORT := $(CURDIR)/build/report/$(PART)
 
-.PHONY: help test test-all test-diagnosis test-fresh test-k8s k8s-binaries demo setup packages venv \
+.PHONY: help test test-all test-diagnosis test-fresh test-gpu test-k8s k8s-binaries demo setup packages venv \
         wheel build unit heavy-units swarm lint pytest operator operator-unit operator-generate \
         operator-k8s report format clean
 .DEFAULT_GOAL := build
@@ -79,6 +79,11 @@ test-fresh:  ## `make demo` and the units in fresh minimal roots of Debian 12 an
 test-k8s: setup  ## jobs in the pods of a real Kubernetes, and its faults; needs root
 	@rm -f $(REPORT)/k8s.xml; mkdir -p $(REPORT)
 	$(VENV)/python -m pytest -v --durations=10 --junitxml $(REPORT)/k8s.xml tests/k8s
+
+# With the wheel in .venv, or any: `PACELINE_BIN=…/bin/paceline pytest tests/gpu`. Two tests at once
+# fit any GPU of 16 GiB.
+test-gpu:  ## tests on an NVIDIA GPU, with the wheel that is installed
+	$(VENV)/python -m pytest -n 2 -rs tests/gpu tests/python/test_device_saves.py -k gpu
 
 k8s-binaries:  ## the programs of Kubernetes from source, into the user's cache (needs Go)
 	@tools/setup.sh k8s

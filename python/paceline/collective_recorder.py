@@ -1,7 +1,7 @@
 """Records a group's collectives, whoever tells of them, and when each is complete.
 
 On a GPU the host runs ahead of the device: a collective that has begun there may still wait for its
-turn. That has been tried with stand-ins only, without a GPU.
+turn. With NCCL that has been tried with stand-ins only.
 """
 
 import atexit
