@@ -39,6 +39,7 @@ LONG_FILES = {
     "test_shared_reading.py",
     "test_stalled_disk.py",
     "test_transformers.py",
+    "test_transformers_best.py",
     "test_world_size.py",
 }
 
