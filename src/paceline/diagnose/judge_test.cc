@@ -147,6 +147,39 @@ TEST(Judge, AStoppedRankThatNobodyWaitsForIsOnlyToldOf) {
   EXPECT_EQ(HangAct::kTell, verdict.act);
 }
 
+// Of a torch without hooks for the collectives of DDP, which hold its backward.
+TEST(Judge, AStoppedRankIsWaitedForWhereAllOthersSleepInBackward) {
+  const auto make = [] {
+    SceneMaker made(4);
+    made[2].state = 'T';
+    made[2].stopped_by = 19;
+    for (const uint32_t other : {0, 1, 3}) made[other].phase = RankPhase::kBackward;
+    return made;
+  };
+  const Verdict verdict = Judge(make().facts());
+  EXPECT_EQ(HangAct::kRestart, verdict.act);
+  EXPECT_EQ(RankList({2}), verdict.culprits);
+  EXPECT_EQ(
+      "Rank 2 on node0 was stopped (SIGSTOP) in train.py:41, forward. Ranks 0, 1 and 3 have slept "
+      "in backward for 3.0 s.",
+      verdict.sentence);
+
+  SceneMaker young = make();
+  young[3].quiet_for = Duration::Milliseconds(2800);
+  EXPECT_EQ(HangAct::kNone, Judge(young.facts()).act);
+  EXPECT_EQ(Duration::Milliseconds(200), Judge(young.facts()).look_again);
+
+  SceneMaker computes = make();
+  computes[1].cpu = Duration::Milliseconds(300);
+  EXPECT_EQ(HangAct::kTell, Judge(computes.facts()).act);
+  SceneMaker elsewhere = make();
+  elsewhere[1].phase = RankPhase::kForward;
+  EXPECT_EQ(HangAct::kTell, Judge(elsewhere.facts()).act);
+  SceneMaker unknown = make();
+  unknown.Forget(3);
+  EXPECT_EQ(HangAct::kTell, Judge(unknown.facts()).act);
+}
+
 TEST(Judge, ADebuggerForbidsEveryAct) {
   SceneMaker made(4);
   made.Wait({2}, Duration::Seconds(5000));

@@ -9,6 +9,8 @@ namespace paceline::diagnose {
 namespace {
 
 constexpr size_t kLinesMax = 12;
+// Of the time between two looks, in CPU time of all threads.
+constexpr int kBusyShare = 2;  // one half
 constexpr size_t kRunsMax = 6;
 
 // Lines of a training script are looked for: not of torch, Python or a package.
@@ -103,6 +105,11 @@ Duration Scene::LongestWait(const std::set<uint32_t>& waiters) const {
     if (found != graph.waits_in.end()) longest = std::max(longest, found->second->age);
   }
   return longest;
+}
+
+bool IsBusy(const RankEvidence& rank) {
+  if (rank.state == 'R') return true;
+  return rank.watched > Duration() && rank.cpu * kBusyShare >= rank.watched;
 }
 
 Verdict TooEarly(Duration left) {

@@ -35,6 +35,8 @@ struct Rule {
   std::optional<Verdict> (*judge)(const Scene& scene);
 };
 
+// Who is able to run computes, however little of a busy machine's time it gets.
+bool IsBusy(const RankEvidence& rank);
 // Nothing is said yet: look again after that time.
 Verdict TooEarly(Duration left);
 std::vector<Rank> RanksOf(const std::set<uint32_t>& ranks);

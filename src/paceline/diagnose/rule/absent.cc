@@ -11,15 +11,6 @@
 namespace paceline::diagnose {
 namespace {
 
-// Of the time between two looks, in CPU time of all threads.
-constexpr int kBusyShare = 2;  // one half
-
-// Who is able to run computes, however little of a busy machine's time it gets.
-bool IsBusy(const RankEvidence& rank) {
-  if (rank.state == 'R') return true;
-  return rank.watched > Duration() && rank.cpu * kBusyShare >= rank.watched;
-}
-
 // Those that nobody can blame: they stand in a collective to which all have come.
 std::set<uint32_t> AbsentOf(const Scene& scene) {
   std::set<uint32_t> absent;

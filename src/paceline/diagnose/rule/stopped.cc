@@ -45,6 +45,28 @@ void AddWaitersInside(const Scene& scene, const std::set<uint32_t>& stopped,
   }
 }
 
+// Ranks that wait without a record of it: a torch without hooks shows no collective of DDP, which
+// holds the backward of each rank until all have come. Empty unless all others do that.
+std::set<uint32_t> AsleepInBackward(const Scene& scene, uint32_t stopped) {
+  std::set<uint32_t> asleep;
+  for (const RankFacts& rank : scene.facts.ranks) {
+    const RankEvidence& evidence = rank.evidence;
+    if (evidence.rank.value() == stopped) continue;
+    if (!evidence.has_ring || evidence.phase != RankPhase::kBackward || IsBusy(evidence)) return {};
+    asleep.insert(evidence.rank.value());
+  }
+  const bool are_all_known = asleep.size() + 1 == scene.facts.world_size;
+  return are_all_known ? asleep : std::set<uint32_t>();
+}
+
+Duration ShortestQuiet(const Scene& scene, const std::set<uint32_t>& ranks) {
+  Duration shortest = Duration::Infinite();
+  for (const uint32_t rank : ranks) {
+    shortest = std::min(shortest, scene.Find(rank)->evidence.quiet_for);
+  }
+  return shortest;
+}
+
 // "On node0: kill -CONT 71 72. On node1: kill -CONT 80."
 std::string WayOut(const Scene& scene, const std::set<uint32_t>& stopped) {
   std::map<std::string, std::string> commands;
@@ -73,20 +95,29 @@ std::optional<Verdict> JudgeStopped(const Scene& scene) {
   const RankFacts& first = *scene.Find(*stopped.begin());
   std::set<uint32_t> waiters = scene.WaitersFor(stopped);
   AddWaitersInside(scene, stopped, &waiters);
-  const Duration waited = waiters.empty() ? first.evidence.quiet_for : scene.LongestWait(waiters);
+  const bool is_one = stopped.size() == 1;
+  std::set<uint32_t> asleep;
+  if (is_one && waiters.empty()) asleep = AsleepInBackward(scene, *stopped.begin());
+  Duration waited = waiters.empty() ? first.evidence.quiet_for : scene.LongestWait(waiters);
+  waited = std::min(waited, ShortestQuiet(scene, asleep));
   const Duration limit = QuietLimit(first.evidence.step_p99);
   Verdict verdict;
   if (waited < limit) return TooEarly(limit - waited);
-  const bool is_one = stopped.size() == 1;
+  const bool is_waited_for = !waiters.empty() || !asleep.empty();
   const std::string how = Concat("stopped", SignalText(first.evidence.stopped_by));
   verdict.hang = HangClass::kStopped;
-  verdict.act = is_one && !waiters.empty() ? HangAct::kRestart : HangAct::kTell;
+  verdict.act = is_one && is_waited_for ? HangAct::kRestart : HangAct::kTell;
   verdict.culprits = RanksOf(stopped);
   verdict.sentence =
       is_one ? Concat(Capitalized(RankText(first)), " was ", how, WhereText(first.evidence), ".")
              : Concat(Capitalized(RanksText(stopped)), " were ", how, ".");
   const std::string wait = WaitText(scene, waiters, stopped.size());
   if (!wait.empty()) Append(&verdict.sentence, " ", wait);
+  if (!asleep.empty()) {
+    Append(&verdict.sentence, " ", Capitalized(RanksText(asleep)),
+           asleep.size() == 1 ? " has" : " have", " slept in backward for ", SecondsText(waited),
+           ".");
+  }
   if (verdict.act == HangAct::kTell) {
     Append(&verdict.sentence, is_one ? " Nobody waits for it yet." : "", WayOut(scene, stopped));
     verdict.look_again = Duration::Seconds(5);
