@@ -1,0 +1,243 @@
+"""The summary of a model that the planner works with; see docs/formats/parallel_plan.md.
+
+    summary = describe(model, (x, y), torch.nn.functional.mse_loss, optimizer=make_adamw)
+    summary["layers"][0]  # {"name": "0", "flops": …, "parameters": …, "saved": …, "output": …}
+"""
+
+import inspect
+import json
+import logging
+import math
+import re
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch import nn
+from torch.optim import Optimizer
+
+from paceline import arguments
+from paceline.fingerprint import kept_chance
+from paceline.parallel.batch import Loss
+from paceline.parallel.errors import PlanError
+from paceline.parallel.layers import Layers, layers_of, shared_between
+from paceline.parallel.trace import Seen, trace
+
+SCHEMA = "paceline.model/1"
+PRECISIONS = ("fp32", "bf16")
+MakeOptimizer = Callable[[Iterable[nn.Parameter]], Optimizer]
+Json = dict[str, Any]
+
+_TEXT_MAX = 64 << 10
+_LAYERS_MAX = 1000
+# Adam's two moments, where an optimizer cannot be asked.
+_USUAL_BYTES = 8
+# The two sizes of batches whose difference is the share of a sample. With one sample, dimensions
+# of size 1 would be taken for ones that are spread.
+_FEW, _MORE = 2, 4
+
+
+def describe(
+    model: nn.Module,
+    example: object,
+    loss: Loss,
+    *,
+    optimizer: MakeOptimizer | None = None,
+    precision: str = "fp32",
+    name: str = "",
+) -> Json:
+    """The summary of a model, without any memory for it: it may be on the meta device.
+
+    `example` is a batch, whose content does not matter: `(inputs, targets)`, or a mapping with
+    "labels". `loss(output, targets)` is the mean over the samples. `optimizer` makes an optimizer
+    of parameters. Raises PlanError if the forward pass depends on the values of tensors.
+    """
+    arguments.one_of("describe", "precision", precision, PRECISIONS)
+    layers = layers_of(model)
+    few, more = (
+        trace(model, layers, example, loss, precision=precision, samples=size)
+        for size in (_FEW, _MORE)
+    )
+    cuts = _cuts(model, layers, few)
+    rows = [_row(model, layers, place, few, more, cuts) for place in range(len(few))]
+    _add_loose(model, layers, rows)
+    folded = _folded(rows, layers.of(model))
+    summary = {
+        "schema": SCHEMA,
+        "name": name or type(model).__qualname__,
+        "precision": precision,
+        "bytes": _bytes(model, optimizer, precision),
+        "layers": folded,
+        "no_pipeline": layers.no_pipeline,
+        "no_tensor": "tensor parallelism of scripts is not built yet",
+    }
+    _must_be_small(summary, type(model).__qualname__)
+    return summary
+
+
+def text_of(summary: Json) -> str:
+    """The summary as the planner reads it."""
+    return json.dumps(summary, separators=(",", ":"))
+
+
+def _row(
+    model: nn.Module,
+    layers: Layers,
+    place: int,
+    few: list[Seen],
+    more: list[Seen],
+    cuts: dict[int, str],
+) -> Json:
+    one, two = few[place], more[place]
+    output = (one.output.bytes, two.output.bytes) if one.output and two.output else (0, 0)
+    row: Json = {
+        "name": layers.names[place] or "model",
+        "flops": _each(one.flops, two.flops),
+        "parameters": _parameters(model, layers, place),
+        "saved": _each(one.saved, two.saved),
+        "output": _each(*output),
+    }
+    if place in cuts:
+        row["cut"] = cuts[place]
+    return row
+
+
+def _each(few: int, more: int) -> int:
+    """The part of a sample. What does not grow with the batch, as a mask, is no sample's."""
+    return max(0, math.ceil((more - few) / (_MORE - _FEW)))
+
+
+def _parameters(model: nn.Module, layers: Layers, place: int) -> int:
+    """How many numbers the layer learns; what a layer before learns too counts there."""
+    modules = layers.of(model)
+    before = {id(one) for module in modules[:place] for one in module.parameters()}
+    own = [one for one in modules[place].parameters() if one.requires_grad]
+    return sum(one.numel() for one in own if id(one) not in before)
+
+
+def _add_loose(model: nn.Module, layers: Layers, rows: list[Json]) -> None:
+    """Parameters that are in no layer, as a table of positions, count to the first layer."""
+    known = {id(one) for module in layers.of(model) for one in module.parameters()}
+    loose = [one for one in model.parameters() if one.requires_grad and id(one) not in known]
+    rows[0]["parameters"] += sum(one.numel() for one in loose)
+
+
+def _cuts(model: nn.Module, layers: Layers, seen: list[Seen]) -> dict[int, str]:
+    """Why no stage may end after a layer, by the layer's place."""
+    cuts: dict[int, str] = {}
+    for place, one in enumerate(seen[:-1]):
+        if one.output is None:
+            cuts[place] = f"the output of {layers.names[place]} is not one tensor"
+        elif not one.output.shape or one.output.shape[0] != _FEW:
+            cuts[place] = f"the first dimension of {layers.names[place]}'s output is no batch"
+        elif one.calls != 1:
+            cuts[place] = f"{layers.names[place]} is called {one.calls} times"
+    for places in shared_between(model, layers).values():
+        names = f"{layers.names[places[0]]} and {layers.names[places[-1]]}"
+        for place in range(places[0], places[-1]):
+            cuts[place] = f"{names} share weights"
+    return cuts
+
+
+# ---- repeated blocks ----
+
+
+def _folded(rows: list[Json], modules: list[nn.Module]) -> list[Json]:
+    """Equal layers whose names count up become one row."""
+    found: list[Json] = []
+    forms = [_structure(module) for module in modules]
+    at = 0
+    while at < len(rows):
+        end = at + 1
+        while end < len(rows) and forms[end] == forms[at] and _follow(rows, at, end):
+            end += 1
+        found.append(_fold(rows[at:end]))
+        at = end
+    return found
+
+
+def _structure(module: nn.Module) -> tuple[Any, ...]:
+    tensors = [*module.named_parameters(), *module.named_buffers()]
+    return (
+        tuple((name, type(one)) for name, one in module.named_modules()),
+        tuple((name, tuple(one.shape), one.dtype, one.requires_grad) for name, one in tensors),
+    )
+
+
+def _follow(rows: list[Json], first: int, place: int) -> bool:
+    """Whether the layer at `place` repeats the one at `first`, by its numbers and its name."""
+    a, b = rows[first], rows[place]
+    keys = ("flops", "parameters", "output")
+    if any(a[key] != b[key] for key in keys) or a.get("cut") != b.get("cut"):
+        return False
+    pattern, number = _numbered(a["name"])
+    return number >= 0 and _numbered(b["name"]) == (pattern, number + place - first)
+
+
+def _numbered(name: str) -> tuple[str, int]:
+    """The name without its last number, and that: `"layers.3"` is `("layers.{}", 3)`."""
+    match = re.fullmatch(r"(.*?)(\d+)((?:\.[A-Za-z_]\w*)*)", name)
+    return (f"{match[1]}{{}}{match[3]}", int(match[2])) if match else (name, -1)
+
+
+def _fold(rows: list[Json]) -> Json:
+    row = dict(rows[0])
+    if len(rows) == 1:
+        return row
+    pattern, first = _numbered(row["name"])
+    # The first block keeps what all of them share, as angles of positions.
+    row["saved"] = math.ceil(sum(one["saved"] for one in rows) / len(rows))
+    return {"name": pattern, **({"first": first} if first else {}), "count": len(rows),
+            **{key: value for key, value in row.items() if key != "name"}}  # fmt: skip
+
+
+def _must_be_small(summary: Json, kind: str) -> None:
+    size, count = len(text_of(summary).encode()), len(summary["layers"])
+    if size > _TEXT_MAX or count > _LAYERS_MAX:
+        raise PlanError(
+            what="the summary of the model is too long",
+            where=kind,
+            why=f"it has {count} unequal layers in {size} bytes, at most {_LAYERS_MAX:,} in 64 KiB",
+            fix="put several layers into one module, which then is one layer of the plan",
+        )
+
+
+# ---- bytes of a parameter ----
+
+
+def _bytes(model: nn.Module, optimizer: MakeOptimizer | None, precision: str) -> Json:
+    own = [one for one in model.parameters() if one.requires_grad] or list(model.parameters())
+    numbers = sum(one.numel() for one in own)
+    stored = sum(one.numel() * one.element_size() for one in own)
+    weight = math.ceil(stored / numbers) if numbers else 4
+    return {
+        "weight": weight,
+        "gradient": weight,
+        "optimizer": _USUAL_BYTES if optimizer is None else optimizer_bytes(own, optimizer),
+        "compute": 2 if precision == "bf16" else weight,
+    }
+
+
+def optimizer_bytes(parameters: list[nn.Parameter], make: MakeOptimizer) -> int:
+    """Bytes of the optimizer's state for each parameter, from one step without memory."""
+    metas = [nn.Parameter(torch.empty_like(one, device="meta")) for one in parameters]
+    for one in metas:
+        one.grad = torch.empty_like(one)
+    try:
+        with kept_chance(), torch.device("cpu"), torch.no_grad():
+            made = make(iter(metas))
+            # Not `step()`, whose hooks would count it as one of the training.
+            inspect.unwrap(type(made).step)(made)
+    except Exception as error:
+        logging.getLogger("paceline").warning(
+            "the optimizer cannot step without memory, so %d bytes a parameter are assumed: %s",
+            _USUAL_BYTES, str(error).split("\n")[0],
+        )  # fmt: skip
+        return _USUAL_BYTES
+    total = 0
+    for one in metas:
+        for value in made.state.get(one, {}).values():
+            # A count of steps is one number for a whole tensor.
+            if isinstance(value, torch.Tensor) and (value.numel() > 1 or one.numel() == 1):
+                total += value.numel() * value.element_size()
+    return math.ceil(total / max(1, sum(one.numel() for one in metas)))

@@ -1,0 +1,111 @@
+"""The layers of a model, in the order in which they run.
+
+    layers_of(torch.nn.Sequential(a, b)).names  # ["0", "1"]
+
+Plans count layers by their place in this list. Names are those of the undivided model.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal, cast
+
+from torch import nn
+
+Kind = Literal["sequential", "transformers", "modules", "whole"]
+
+
+@dataclass(frozen=True, slots=True)
+class Layers:
+    """The qualified names of the layers, and how the model calls them."""
+
+    names: list[str]
+    kind: Kind
+    no_pipeline: str  # why the model has no pipeline, as one sentence; "" if it has one
+
+    def of(self, model: nn.Module) -> list[nn.Module]:
+        """The modules of that model, one for each name."""
+        return [model.get_submodule(name) for name in self.names]
+
+
+def layers_of(model: nn.Module) -> Layers:
+    """Returns the layers of any module; a model that cannot be divided is one layer."""
+    found = _of_sequential(model) or _of_transformers(model) or _of_module_list(model)
+    if found is not None:
+        return found
+    kind = type(model).__qualname__
+    return Layers([""], "whole", f"{kind} has neither an nn.Sequential nor a list of layers")
+
+
+def _of_sequential(model: nn.Module) -> Layers | None:
+    if not isinstance(model, nn.Sequential) or len(model) == 0:
+        return None
+    names = [name for name, _ in model.named_children()]
+    why = "" if len(names) > 1 else "the nn.Sequential has one child only"
+    return Layers(names, "sequential", why)
+
+
+def _of_transformers(model: nn.Module) -> Layers | None:
+    """Models of transformers say in their configuration which modules run one after the other."""
+    plan = getattr(getattr(model, "config", None), "base_model_pp_plan", None)
+    base = getattr(model, "base_model", None)
+    if not isinstance(plan, dict) or not plan or not isinstance(base, nn.Module):
+        return None
+    prefix = "" if base is model else f"{cast('Any', model).base_model_prefix}."
+    names: list[str] = []
+    for key in cast("dict[str, Any]", plan):
+        try:
+            module = base.get_submodule(key)
+        except AttributeError:
+            return None  # a plan of another release of the model
+        names += [f"{prefix}{name}" for name in _inside(key, module)]
+    heads = [name for name, one in model.named_children() if base is not model and one is not base]
+    known = cast("dict[str, Any]", getattr(type(model), "_pp_plan", None) or {})
+    foreign = [name for name in heads if name not in known]
+    names += heads
+    if foreign:
+        why = f"transformers names no pipeline plan for {foreign[0]} of {type(model).__qualname__}"
+        return Layers(names, "transformers", why)
+    return Layers(names, "transformers", "")
+
+
+def _of_module_list(model: nn.Module) -> Layers | None:
+    lists = [(name, one) for name, one in model.named_modules() if isinstance(one, nn.ModuleList)]
+    lists = [(name, one) for name, one in lists if len(one) > 0]
+    if not lists:
+        return None
+    # The first one of the largest: a list within a block is smaller than the list of blocks.
+    path, _ = max(lists, key=lambda one: sum(p.numel() for p in one[1].parameters()))
+    kind = type(model).__qualname__
+    why = f"the forward pass of {kind} cannot be cut: it is no nn.Sequential, and has no " \
+          "pipeline plan of transformers"  # fmt: skip
+    return Layers(list(_along(model, "", path)), "modules", why)
+
+
+def _along(module: nn.Module, at: str, path: str) -> Iterator[str]:
+    """The children of the module at `path`, with what stands before and after on the way there."""
+    for name, child in module.named_children():
+        whole = f"{at}.{name}" if at else name
+        if whole == path:
+            yield from (f"{whole}.{inner}" for inner, _ in child.named_children())
+        elif path.startswith(f"{whole}."):
+            yield from _along(child, whole, path)
+        else:
+            yield from _inside(whole, child)
+
+
+def _inside(name: str, module: nn.Module) -> Iterator[str]:
+    """A list is never called itself: its children are the layers."""
+    if isinstance(module, (nn.ModuleList, nn.ModuleDict)):
+        for inner, child in module.named_children():
+            yield from _inside(f"{name}.{inner}", child)
+    else:
+        yield name
+
+
+def shared_between(model: nn.Module, layers: Layers) -> dict[int, list[int]]:
+    """Which layers hold the same parameter: its id, and their places, of parameters of several."""
+    found: dict[int, list[int]] = {}
+    for place, module in enumerate(layers.of(model)):
+        for one in {id(parameter) for parameter in module.parameters()}:
+            found.setdefault(one, []).append(place)
+    return {one: places for one, places in found.items() if len(places) > 1}

@@ -1,0 +1,216 @@
+"""One forward pass without memory: what each layer computes, keeps and hands on.
+
+The parameters of the model are replaced by fake ones while the pass runs, so neither their values
+nor their place matter: a model on the meta device gives the same numbers.
+"""
+
+from collections.abc import Callable
+from contextlib import ExitStack, nullcontext
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.autograd.graph import saved_tensors_hooks
+from torch.func import functional_call
+from torch.utils._pytree import tree_flatten, tree_map
+from torch.utils.flop_counter import FlopCounterMode
+
+from paceline.fingerprint import kept_chance
+from paceline.parallel import batch as batches
+from paceline.parallel.batch import Loss
+from paceline.parallel.errors import PlanError
+from paceline.parallel.layers import Layers
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """A tensor without content."""
+
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+    needs_grad: bool
+
+    @classmethod
+    def of(cls, tensor: torch.Tensor) -> "Form":
+        return cls(tuple(tensor.shape), tensor.dtype, tensor.requires_grad)
+
+    @property
+    def bytes(self) -> int:
+        size = self.dtype.itemsize
+        for one in self.shape:
+            size *= one
+        return size
+
+
+@dataclass(slots=True)
+class Seen:
+    """What a layer did in one forward pass of the whole example."""
+
+    flops: int = 0
+    saved: int = 0  # bytes kept for the backward pass, each storage once, without parameters
+    output: Form | None = None  # None: it is not one tensor
+    inputs: tuple[tuple[Any, ...], dict[str, Any]] = ((), {})  # with a Form for each tensor
+    calls: int = 0
+
+
+def computing(precision: str, device: str) -> Any:
+    """The context in which a forward pass runs."""
+    return torch.autocast(device, torch.bfloat16) if precision == "bf16" else nullcontext()
+
+
+def resized(tree: Any, old: int, new: int) -> Any:
+    """Tensors without content in the place of the batch's, with `new` samples instead of `old`."""
+
+    def make(one: Any) -> Any:
+        if not isinstance(one, torch.Tensor):
+            return one
+        shape = list(one.shape)
+        if shape and shape[0] == old:
+            shape[0] = new
+        return torch.empty(shape, dtype=one.dtype, device="cpu")
+
+    return tree_map(make, tree)
+
+
+def trace(
+    model: nn.Module,
+    layers: Layers,
+    example: object,
+    loss: Loss,
+    *,
+    precision: str,
+    samples: int,
+) -> list[Seen]:
+    """Runs the model and the loss on that many fake samples; one `Seen` for each layer.
+
+    What the model computes between two layers counts to the one before.
+    """
+    inputs, targets = batches.split(example, "describe")
+    size = batches.samples(inputs, "describe")
+    was_training = model.training
+    try:
+        with ExitStack() as stack:
+            stack.enter_context(kept_chance())
+            stack.enter_context(torch.device("cpu"))  # a planning run has another default
+            stack.enter_context(FakeTensorMode(allow_non_fake_inputs=True))
+            stack.enter_context(torch.enable_grad())
+            model.train()
+            watch = stack.enter_context(_Watch(model, layers))
+            stack.enter_context(computing(precision, "cpu"))
+            called = (resized(inputs, size, samples), resized(targets, size, samples))
+            output = batches.call(watch.called, called[0])
+            loss(output, called[1])
+            return watch.ended()
+    except Exception as error:
+        raise PlanError(
+            what="the model cannot be described",
+            where=f"{type(model).__qualname__}, {samples} samples",
+            why=f"its forward pass on tensors without content failed: {error}".split("\n")[0],
+            fix="a forward pass and a loss whose shapes do not depend on the values of tensors",
+        ) from error
+    finally:
+        model.train(was_training)
+
+
+@dataclass(slots=True)
+class _Watch:
+    """Attributes what happens during a forward pass to the layer that was entered last."""
+
+    model: nn.Module
+    layers: Layers
+    seen: list[Seen] = field(default_factory=list[Seen])
+    called: Callable[..., Any] = print
+    _at: int = 0
+    _counted: int = 0
+    _counter: Any = None
+    _kept: list[torch.Tensor] = field(default_factory=list[torch.Tensor])
+    _known: set[int] = field(default_factory=set[int])
+    _stack: ExitStack = field(default_factory=ExitStack)
+
+    def __enter__(self) -> "_Watch":
+        self.seen = [Seen() for _ in self.layers.names]
+        fakes = self._fakes()
+        self.called = _Called(self.model, fakes)
+        self._known = {_storage(one) for one in fakes.values()}
+        self._counter = self._stack.enter_context(FlopCounterMode(display=False))
+        self._stack.enter_context(saved_tensors_hooks(self._pack, lambda kept: kept))
+        for place, module in enumerate(self.layers.of(self.model)):
+            before = module.register_forward_pre_hook(self._before(place), with_kwargs=True)
+            after = module.register_forward_hook(self._after(place))
+            self._stack.callback(before.remove)
+            self._stack.callback(after.remove)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def _fakes(self) -> dict[str, torch.Tensor]:
+        fakes: dict[str, torch.Tensor] = {}
+        for name, one in self.model.named_parameters():
+            fake = torch.empty(one.shape, dtype=one.dtype, device="cpu")
+            fakes[name] = fake.requires_grad_(one.requires_grad)
+        for name, one in self.model.named_buffers():
+            fakes[name] = torch.empty(one.shape, dtype=one.dtype, device="cpu")
+        return fakes
+
+    def _pack(self, tensor: torch.Tensor) -> torch.Tensor:
+        storage = _storage(tensor)
+        if storage not in self._known:
+            self._known.add(storage)
+            self._kept.append(tensor)  # or the storage's place would be another's
+            self.seen[self._at].saved += tensor.untyped_storage().nbytes()
+        return tensor
+
+    def _count(self) -> None:
+        total = int(self._counter.get_total_flops())
+        self.seen[self._at].flops += total - self._counted
+        self._counted = total
+
+    def _before(self, place: int) -> Callable[..., None]:
+        def hook(_module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+            if self._at != place:
+                self._count()
+                self._at = place
+            seen = self.seen[place]
+            seen.calls += 1
+            seen.inputs = tree_map(_form, (args, kwargs))
+
+        return hook
+
+    def _after(self, place: int) -> Callable[..., None]:
+        def hook(_module: nn.Module, _args: object, output: object) -> None:
+            output = batches.logits_of(output) if place == len(self.seen) - 1 else output
+            is_one = isinstance(output, torch.Tensor)
+            self.seen[place].output = Form.of(output) if is_one else None
+
+        return hook
+
+    def ended(self) -> list[Seen]:
+        self._count()
+        return self.seen
+
+
+class _Called:
+    """The model with other parameters: what `batch.call` calls."""
+
+    def __init__(self, model: nn.Module, tensors: dict[str, torch.Tensor]) -> None:
+        self.config: Any = getattr(model, "config", None)
+        self._model, self._tensors = model, tensors
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return functional_call(self._model, self._tensors, args, kwargs)
+
+
+def _form(one: Any) -> Any:
+    return Form.of(one) if isinstance(one, torch.Tensor) else one
+
+
+def _storage(tensor: torch.Tensor) -> int:
+    return tensor.untyped_storage()._cdata  # pyright: ignore[reportPrivateUsage]
+
+
+def forms_in(tree: Any) -> list[Form]:
+    """All tensors in the inputs of a layer."""
+    return [one for one in tree_flatten(tree)[0] if isinstance(one, Form)]

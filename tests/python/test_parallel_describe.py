@@ -1,0 +1,168 @@
+"""The summary of a model, against numbers computed by hand."""
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+from paceline.parallel import PlanError, describe
+from paceline.parallel.describe import text_of
+from torch import nn
+from torch.nn.functional import cross_entropy, mse_loss
+
+ADAM = torch.optim.AdamW
+
+
+def made_sgd(parameters: Any) -> torch.optim.Optimizer:
+    return torch.optim.SGD(parameters, lr=0.1)
+
+
+def mlp() -> nn.Sequential:
+    return nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Linear(32, 32), nn.Linear(32, 32),
+                         nn.Linear(32, 4))  # fmt: skip
+
+
+PAIR = (torch.zeros(6, 8), torch.zeros(6, 4))
+
+
+def by_name(summary: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {row["name"]: row for row in summary["layers"]}
+
+
+def test_an_mlp_is_described_by_hand() -> None:
+    rows = by_name(describe(mlp(), PAIR, mse_loss, optimizer=ADAM))
+    assert rows["0"] == {"name": "0", "flops": 2 * 8 * 32, "parameters": 8 * 32 + 32,
+                         "saved": 4 * 8, "output": 4 * 32}
+    # ReLU keeps its result, which the next layer keeps as its input: it counts once.
+    assert rows["1"] == {"name": "1", "flops": 0, "parameters": 0, "saved": 4 * 32,
+                         "output": 4 * 32}
+    assert rows["{}"] == {"name": "{}", "first": 2, "count": 2, "flops": 2 * 32 * 32,
+                          "parameters": 32 * 32 + 32, "saved": 4 * 32 // 2, "output": 4 * 32}
+    # Its input, and output and targets for the loss.
+    assert rows["4"]["saved"] == 4 * 32 + 4 * 4 + 4 * 4
+
+
+def test_bytes_of_a_parameter_follow_from_optimizer_and_precision() -> None:
+    fp32 = describe(mlp(), PAIR, mse_loss, optimizer=ADAM)["bytes"]
+    assert fp32 == {"weight": 4, "gradient": 4, "optimizer": 8, "compute": 4}
+    bf16 = describe(mlp(), PAIR, mse_loss, optimizer=made_sgd, precision="bf16")
+    assert bf16["bytes"] == {"weight": 4, "gradient": 4, "optimizer": 0, "compute": 2}
+    assert by_name(bf16)["0"]["output"] == 2 * 32, "autocast hands on two bytes a number"
+
+
+def test_the_meta_device_gives_the_same_text() -> None:
+    whole = describe(mlp(), PAIR, mse_loss, optimizer=ADAM)
+    with torch.device("meta"):
+        empty = describe(mlp(), (torch.zeros(6, 8), torch.zeros(6, 4)), mse_loss, optimizer=ADAM)
+    assert text_of(whole) == text_of(empty)
+
+
+def test_a_description_leaves_model_and_chance_as_they_were() -> None:
+    model = nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8), nn.Dropout(0.5), nn.Linear(8, 4))
+    model.eval()
+    before, chance = copy.deepcopy(model.state_dict()), torch.get_rng_state()
+    describe(model, PAIR, mse_loss, optimizer=ADAM)
+    assert torch.equal(torch.get_rng_state(), chance) and not model.training
+    assert all(torch.equal(before[name], one) for name, one in model.state_dict().items())
+
+
+def llama(**options: Any) -> Any:
+    transformers = pytest.importorskip("transformers", reason="transformers is not installed")
+    return transformers.LlamaForCausalLM(transformers.LlamaConfig(
+        hidden_size=16, intermediate_size=40, num_hidden_layers=3, num_attention_heads=2,
+        num_key_value_heads=2, vocab_size=64, **options))  # fmt: skip
+
+
+def next_token(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    return cross_entropy(logits.flatten(0, 1), labels.flatten())
+
+
+TOKENS = {"input_ids": torch.zeros(4, 10, dtype=torch.long),
+          "labels": torch.zeros(4, 10, dtype=torch.long)}
+
+
+def test_a_llama_is_described_by_hand() -> None:
+    summary = describe(llama(tie_word_embeddings=False), TOKENS, next_token, optimizer=ADAM)
+    assert [row["name"] for row in summary["layers"]] == [
+        "model.embed_tokens", "model.layers.{}", "model.norm", "lm_head"]
+    assert summary["no_pipeline"] == ""
+    embed, block, norm, head = summary["layers"]
+    h, f, s, v = 16, 40, 10, 64
+    assert (block["count"], "first" in block, "cut" in block) == (3, False, False)
+    # Four projections, two products of attention, three of the MLP.
+    assert block["flops"] == 2 * s * (4 * h * h + 3 * h * f) + 2 * 2 * s * s * h
+    assert block["parameters"] == 4 * h * h + 3 * h * f + 2 * h
+    assert (embed["flops"], norm["flops"], head["flops"]) == (0, 0, 2 * s * h * v)
+    assert (embed["parameters"], head["parameters"]) == (v * h, v * h)
+    assert (block["output"], head["output"]) == (4 * s * h, 4 * s * v)
+    # The numbers of indices are eight bytes each.
+    assert embed["saved"] == 8 * s
+    # At the least the inputs of the matrix products: two norms, attention, MLP twice.
+    assert block["saved"] >= 4 * s * (3 * h + 3 * h + h + h + 3 * f)
+    assert block["saved"] <= 4 * s * (20 * h + 5 * f)
+
+
+def test_tied_weights_forbid_the_cuts_between() -> None:
+    summary = describe(llama(tie_word_embeddings=True), TOKENS, next_token, optimizer=ADAM)
+    sentence = "model.embed_tokens and lm_head share weights"
+    assert [row.get("cut") for row in summary["layers"]] == [sentence] * 3 + [None]
+    assert summary["layers"][-1]["parameters"] == 0, "they count where they are first"
+
+
+class Twice(nn.Module):
+    """A list of blocks with something before and after it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Parameter(torch.zeros(5))
+        self.enter = nn.Linear(8, 16)
+        self.blocks = nn.ModuleList(nn.Linear(16, 16) for _ in range(4))
+        self.leave = nn.Linear(16, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.enter(x)
+        for block in self.blocks:
+            x = block(x)
+        return self.leave(x)
+
+
+def test_a_list_of_blocks_has_layers_but_no_pipeline() -> None:
+    summary = describe(Twice(), PAIR, mse_loss, optimizer=ADAM)
+    assert [row["name"] for row in summary["layers"]] == ["enter", "blocks.{}", "leave"]
+    assert summary["layers"][0]["parameters"] == 8 * 16 + 16 + 5
+    assert summary["no_pipeline"] == (
+        "the forward pass of Twice cannot be cut: it is no nn.Sequential, and has no pipeline "
+        "plan of transformers")
+
+
+def test_one_module_is_one_layer() -> None:
+    summary = describe(nn.Linear(8, 4), PAIR, mse_loss, optimizer=ADAM)
+    assert [row["name"] for row in summary["layers"]] == ["model"]
+    assert summary["no_pipeline"] == "Linear has neither an nn.Sequential nor a list of layers"
+
+
+class ByValue(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x[:, : int(x.sum().item())]
+
+
+def test_a_forward_pass_that_reads_values_is_refused_in_four_parts() -> None:
+    with pytest.raises(PlanError, match="cannot be described") as caught:
+        describe(ByValue(), PAIR, mse_loss)
+    assert caught.value.where == "ByValue, 2 samples"
+    assert "depend on the values" in caught.value.fix
+
+
+class Stubborn(torch.optim.SGD):
+    def step(self, closure: Any = None) -> None:
+        for group in self.param_groups:
+            for one in group["params"]:
+                float(one.sum())
+
+
+def test_an_optimizer_that_reads_values_is_told_and_assumed(
+    caplog: pytest.LogCaptureFixture
+) -> None:
+    summary = describe(mlp(), PAIR, mse_loss, optimizer=lambda p: Stubborn(p, lr=1))
+    assert summary["bytes"]["optimizer"] == 8
+    assert "8 bytes a parameter are assumed" in caplog.text
