@@ -2,10 +2,15 @@
 
     from paceline import parallel
 
-    summary = parallel.describe(model, batch, loss, optimizer=make_adamw)
+    job = parallel.parallelize(model, optimizer=make_adamw, loss=loss, example=batch,
+                               global_batch=256)
+    for batch in job.loader(dataset):
+        out = job.step(batch)
 """
 
 from paceline.parallel.describe import describe
 from paceline.parallel.errors import PlanError
+from paceline.parallel.job import Job, StepOutput
+from paceline.parallel.make import parallelize
 
-__all__ = ["PlanError", "describe"]
+__all__ = ["Job", "PlanError", "StepOutput", "describe", "parallelize"]

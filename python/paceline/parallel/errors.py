@@ -13,11 +13,9 @@ class PlanError(PacelineError, ValueError):
 
     @classmethod
     def parse(cls, text: str, where: str) -> Self:
-        """The error that a text of four lines tells; a text of another form is its first part."""
-        lines = text.splitlines() or ["no plan"]
-        parts = {"where": where, "why": "the planner says no more", "fix": "see `paceline plan`"}
-        for line in lines[1:]:
-            label, _, rest = line.strip().partition(" ")
-            if label in parts and rest.strip():
-                parts[label] = rest.strip()
-        return cls(what=lines[0], **parts)
+        """The error of a text of four lines, one for each part; less text is the first part."""
+        parts = [one.strip() for one in text.splitlines()]
+        if len(parts) != 4 or not all(parts):
+            why, fix = "the planner says no more", "see docs/guides/planning.md"
+            return cls(what=" ".join(parts) or "no plan", where=where, why=why, fix=fix)
+        return cls(**dict(zip(("what", "where", "why", "fix"), parts, strict=True)))

@@ -1,0 +1,134 @@
+"""One plan for all ranks: given, or of the checkpoint, or chosen by rank 0 and sent to the others.
+
+Digests of the plans are compared through the store before the first collective that follows from
+one. Ranks with different plans would wait for each other forever, or add up other gradients.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+from paceline.parallel import cluster, planner
+from paceline.parallel.errors import PlanError
+from paceline.parallel.plan import ParallelPlan
+from paceline.parallel.store import Talk
+
+Json = dict[str, Any]
+Devices = list[list[Any]]  # names and counts, in the order of the ranks: [["NVIDIA H100", 8]]
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What a plan is for, apart from the devices."""
+
+    summary: str
+    wishes: Json
+
+    @property
+    def digest(self) -> str:
+        wishes = json.dumps(self.wishes, sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(f"{self.summary}\n{wishes}".encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A plan of a checkpoint, and what it was made for."""
+
+    plan: str
+    question: str  # its digest
+    devices: Devices
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The plan that every rank carries out."""
+
+    plan: ParallelPlan
+    kept: Kept  # what goes into the next checkpoint
+    because: str  # where the plan comes from
+
+
+def agree(
+    talk: Talk,
+    question: Question,
+    device: str,
+    *,
+    given: str | None,
+    kept: Kept | None,
+    measure: Callable[[Devices], str | None],
+) -> Answer:
+    """Returns one plan on every rank, or raises the same PlanError on every rank.
+
+    `device` names what this rank runs on; no measured number is in it. `given` is a plan of the
+    script, `kept` one of the checkpoint. `measure` makes the cluster; all ranks call it together,
+    if a plan has to be chosen, and rank 0 gets the text.
+    """
+    devices: Devices = talk.settle("devices", lambda: [question.digest, device], _devices)
+    text, because = given, "the script gives it"
+    if text is None:
+        text = talk.decide("kept", lambda: _reusable(kept, question, devices))
+        because = "the checkpoint has it, for the same devices"
+    if text is None:
+        measured = measure(devices)
+        text = talk.decide("plan", lambda: planner.choose(
+            question.summary, measured or "", question.wishes))  # fmt: skip
+        because = "it is chosen for these devices"
+    _compare(talk, text, question, devices)
+    plan = ParallelPlan.parse(text)
+    _must_fit(plan, question, talk.world_size)
+    return Answer(plan, Kept(text, question.digest, devices), because)
+
+
+def _devices(rows: list[list[str]]) -> Devices:
+    """Devices as runs of equal ones. Refuses ranks that do not train the same."""
+    for rank, row in enumerate(rows):
+        if row[0] != rows[0][0]:
+            raise PlanError(
+                what="the ranks do not train the same",
+                where=f"rank {rank}",
+                why="it has another model, optimizer, example, global_batch or wishes than rank 0",
+                fix="the same arguments of parallelize on every rank",
+            )
+    return [[name, len(list(run))] for name, run in groupby(row[1] for row in rows)]
+
+
+def _reusable(kept: Kept | None, question: Question, devices: Devices) -> str | None:
+    if kept is None or (kept.question, kept.devices) != (question.digest, devices):
+        return None
+    return kept.plan
+
+
+def _compare(talk: Talk, text: str, question: Question, devices: Devices) -> None:
+    """Refuses a plan that any rank refuses, and plans that differ."""
+
+    def digest() -> str:
+        planner.check(text, question.summary, cluster.without_numbers(devices))
+        return planner.digest(text)
+
+    def verdict(rows: list[str]) -> None:
+        for rank, row in enumerate(rows):
+            if row != rows[0]:
+                raise PlanError(
+                    what="the ranks hold different plans",
+                    where=f"rank {rank}",
+                    why=f"the digest of its plan begins with {row[:12]}, that of rank 0 with "
+                    f"{rows[0][:12]}",
+                    fix="the same plan on every rank, or none: rank 0 chooses one then",
+                )
+
+    talk.settle("digest", digest, verdict)
+
+
+def _must_fit(plan: ParallelPlan, question: Question, world_size: int) -> None:
+    ranks = [rank for stage in plan.stages for rank in stage.ranks]
+    why = ""
+    if plan.global_batch != question.wishes["global_batch"]:
+        why = f"its global batch is {plan.global_batch}, not {question.wishes['global_batch']}"
+    elif max(ranks) >= world_size:
+        why = f"it has a rank {max(ranks)}, and the world has {world_size} ranks"
+    if why:
+        fix = "the plan of another job is none of this: leave plan out"
+        raise PlanError(what="the plan is not for this job", where="parallelize", why=why, fix=fix)

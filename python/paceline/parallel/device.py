@@ -1,0 +1,108 @@
+"""What this rank runs on: its name and its quota, and how much memory it may use."""
+
+import os
+import platform
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+_NO_LIMIT = 1 << 60  # cgroup v1 writes a number near 2^63 where there is no limit
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """Where the files of a host are; tests have a tree of their own."""
+
+    root: Path = Path("/")
+
+    def read(self, path: str) -> str:
+        try:
+            return (self.root / path).read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            return ""
+
+    def quota(self) -> float | None:
+        """The cores that this process may use, by the smallest quota above it. None: no quota."""
+        found: list[float] = []
+        for folder in self._groups("cpu"):
+            whole = self.read(f"{folder}/cpu.max").split()
+            if len(whole) != 2:  # cgroup v1
+                whole = [self.read(f"{folder}/cpu.cfs_{one}_us").strip()
+                         for one in ("quota", "period")]  # fmt: skip
+            try:
+                quota, period = float(whole[0]), float(whole[1])
+            except ValueError:
+                continue
+            if quota > 0 and period > 0:
+                found.append(quota / period)
+        return round(min(found), 2) if found else None
+
+    def memory(self) -> int:
+        """Bytes of memory that this process may use: the host's, or the smallest limit above it."""
+        found = [_kib(self.read("proc/meminfo"), "MemTotal:")]
+        for folder in self._groups("memory"):
+            for name in ("memory.max", "memory.limit_in_bytes"):
+                text = self.read(f"{folder}/{name}").strip()
+                if text.isdigit() and 0 < int(text) < _NO_LIMIT:
+                    found.append(int(text))
+        return min(one for one in found if one > 0) if any(found) else 0
+
+    def cpu(self) -> str:
+        for line in self.read("proc/cpuinfo").splitlines():
+            name, _, value = line.partition(":")
+            if name.strip() in ("model name", "Model"):
+                return " ".join(value.split())
+        return platform.machine()
+
+    def _groups(self, controller: str) -> Iterator[str]:
+        """The folders of this process's cgroup and of those above it."""
+        for line in self.read("proc/self/cgroup").splitlines():
+            _, _, rest = line.partition(":")
+            names, _, path = rest.partition(":")
+            if names and controller not in names.split(","):
+                continue
+            base = f"sys/fs/cgroup/{controller}" if names else "sys/fs/cgroup"
+            parts = [one for one in path.split("/") if one not in ("", ".", "..")]
+            for depth in range(len(parts), -1, -1):
+                yield "/".join([base, *parts[:depth]])
+
+
+def _kib(text: str, name: str) -> int:
+    for line in text.splitlines():
+        if line.startswith(name):
+            return int(line.split()[1]) << 10
+    return 0
+
+
+def device() -> torch.device:
+    """The device of this rank: the accelerator of its local number, else the CPU."""
+    if torch.cuda.is_available():
+        local = int(os.environ.get("LOCAL_RANK", "0"))
+        return torch.device("cuda", local % torch.cuda.device_count())
+    return torch.device("cpu")
+
+
+def name_of(place: torch.device, host: Host | None = None) -> str:
+    """What ranks with equal devices have in common: `"AMD EPYC 9B14, 1.5 cores"`."""
+    if place.type == "cuda":
+        return torch.cuda.get_device_name(place)
+    host = host or Host()
+    quota = host.quota()
+    return f"{host.cpu()}, {'all' if quota is None else f'{quota:g}'} cores"
+
+
+def memory_of(place: torch.device, local_ranks: int, host: Host | None = None) -> int:
+    """Bytes that this rank may use; ranks of one host share its memory evenly."""
+    if place.type == "cuda":
+        return torch.cuda.get_device_properties(place).total_memory
+    return (host or Host()).memory() // max(1, local_ranks)
+
+
+def local_ranks(world_size: int) -> int:
+    """How many ranks this host has, as far as the launcher says so."""
+    try:
+        return max(1, int(os.environ["LOCAL_WORLD_SIZE"]))
+    except (KeyError, ValueError):
+        return world_size

@@ -1,0 +1,140 @@
+"""What all ways to carry out a plan have in common."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.tensor import DTensor
+
+from paceline.parallel import batch as batches
+from paceline.parallel.batch import Loss
+from paceline.parallel.errors import PlanError
+from paceline.parallel.layers import Layers
+from paceline.parallel.plan import ParallelPlan, Place
+from paceline.parallel.trace import computing
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """A rank's part of a plan, and with what it is carried out."""
+
+    model: nn.Module
+    layers: Layers
+    plan: ParallelPlan
+    place: Place | None
+    device: torch.device
+    loss: Loss
+    example: Any
+    precision: str
+    # All ranks of the plan's groups have made them in one order; None: the group is one rank.
+    replicas: "dist.ProcessGroup | None"  # those that hold the same stage
+    pipeline: "dist.ProcessGroup | None"  # the stages of one replica
+
+    @property
+    def share(self) -> int:
+        """Samples of this rank's replica in a step."""
+        return 0 if self.place is None else self.plan.shares[self.place.replica]
+
+    def computing(self) -> Any:
+        """The context of a forward pass."""
+        return computing(self.precision, self.device.type)
+
+
+class Executor(ABC):
+    """Runs forward and backward passes of a step. Gradients are those of the global mean loss."""
+
+    def __init__(self, work: Work) -> None:
+        self.work = work
+        self.model = work.model  # the part of this rank, by the names of the undivided model
+        # Over which groups the squares of gradients add up to those of the whole model.
+        self.norm_groups: list[dist.ProcessGroup] = []
+
+    @property
+    def parameters(self) -> list[nn.Parameter]:
+        """What this rank's optimizer steps."""
+        return [one for one in self.model.parameters() if one.requires_grad]
+
+    @abstractmethod
+    def step(self, inputs: Any, targets: Any) -> torch.Tensor:
+        """Leaves the gradients of the step; returns this rank's summand of the global mean loss."""
+
+    @abstractmethod
+    def evaluate(self, inputs: Any, targets: Any) -> torch.Tensor:
+        """The sum of the losses of the samples, without gradients; 0 where no loss is computed."""
+
+    def owned(self) -> dict[str, torch.Tensor]:
+        """The tensors of this rank's part of the model, whole."""
+        with torch.no_grad():
+            return {
+                name: one.full_tensor() if isinstance(one, DTensor) else one.detach()
+                for name, one in self.model.state_dict().items()
+                if isinstance(one, torch.Tensor)
+            }
+
+    def clip(self, limit: float | None) -> torch.Tensor:
+        """The norm of the whole model's gradients, which are scaled down to `limit` at most."""
+        gradients = [
+            one.grad.to_local() if isinstance(one.grad, DTensor) else one.grad
+            for one in self.parameters
+            if one.grad is not None
+        ]
+        total = torch.zeros((), device=self.work.device)
+        if gradients:
+            norms = [torch.linalg.vector_norm(one.float()) for one in gradients]
+            total = torch.stack(norms).square().sum()
+        for group in self.norm_groups:
+            dist.all_reduce(total, group=group)
+        norm = total.sqrt()
+        if limit is not None:
+            scale = torch.clamp(limit / (norm + 1e-6), max=1.0)
+            for one in gradients:
+                one.mul_(scale)
+        return norm
+
+
+class Idle(Executor):
+    """A rank that the plan leaves out."""
+
+    @property
+    def parameters(self) -> list[nn.Parameter]:
+        return []
+
+    def step(self, inputs: Any, targets: Any) -> torch.Tensor:
+        return torch.zeros((), device=self.work.device)
+
+    evaluate = step
+
+    def owned(self) -> dict[str, torch.Tensor]:
+        return {}
+
+
+def recompute(modules: list[nn.Module]) -> None:
+    """The backward pass computes the forward pass of these modules again."""
+    from torch.distributed._composable.checkpoint_activation import checkpoint
+
+    for module in modules:
+        if any(True for _ in module.parameters()):
+            checkpoint(module)
+
+
+def mean_loss(work: Work, output: Any, targets: Any) -> torch.Tensor:
+    """The loss of the script, which has to be one number."""
+    found = work.loss(output, targets)
+    if not isinstance(found, torch.Tensor) or found.numel() != 1:
+        raise PlanError(
+            what="the loss is not one number",
+            where="parallelize(loss=…)",
+            why="the loss of a step is the mean over its samples on all ranks",
+            fix="loss=torch.nn.functional.cross_entropy, or another function that returns a mean",
+        )
+    return found.reshape(())
+
+
+def summed_loss(work: Work, model: nn.Module, inputs: Any, targets: Any) -> torch.Tensor:
+    """The sum of the losses of some samples, without gradients."""
+    with torch.no_grad(), work.computing():
+        output = batches.call(model, inputs)
+        return mean_loss(work, output, targets).float() * batches.samples(inputs)

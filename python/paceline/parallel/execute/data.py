@@ -1,0 +1,59 @@
+"""Replicas with shares of different sizes: each rank has the whole model."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from paceline._native import cut_evenly
+from paceline.parallel import batch as batches
+from paceline.parallel.execute.common import Executor, Work, mean_loss, recompute, summed_loss
+from paceline.parallel.execute.reduce import Reduction
+
+
+class Replica(Executor):
+    """Works through its share in `micro_batches` passes; gradients are summed after the last one.
+
+    Each pass's loss is weighted by its samples ÷ the global batch, so that the sum over all passes
+    of all replicas is the gradient of the mean over the global batch, whatever the shares.
+    """
+
+    def __init__(self, work: Work) -> None:
+        super().__init__(work)
+        if work.plan.recompute:
+            recompute(work.layers.of(work.model))
+        self._reduction = Reduction(self.parameters, work.replicas)
+
+    def step(self, inputs: Any, targets: Any) -> torch.Tensor:
+        total = torch.zeros((), device=self.work.device)
+        passes = list(self._passes(inputs, targets))
+        for number, (some, wanted, weight) in enumerate(passes):
+            is_last = number == len(passes) - 1
+            self._before(is_last=is_last)
+            with self.work.computing():
+                output = batches.call(self.model, some)
+                loss = mean_loss(self.work, output, wanted) * weight
+            loss.backward()
+            total += loss.detach()
+        self._after()
+        return total
+
+    def _passes(self, inputs: Any, targets: Any) -> Iterator[tuple[Any, Any, float]]:
+        """Inputs, targets and weight of each pass."""
+        size, count = batches.samples(inputs), self.work.plan.micro_batches
+        for number in range(count):
+            begin, end = cut_evenly(0, size, number, count)
+            weight = (end - begin) / self.work.plan.global_batch
+            yield batches.part(inputs, size, begin, end), batches.part(
+                targets, size, begin, end
+            ), weight  # fmt: skip
+
+    def _before(self, *, is_last: bool) -> None:
+        if is_last:
+            self._reduction.arm()
+
+    def _after(self) -> None:
+        self._reduction.finish()
+
+    def evaluate(self, inputs: Any, targets: Any) -> torch.Tensor:
+        return summed_loss(self.work, self.model, inputs, targets)

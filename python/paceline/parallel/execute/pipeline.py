@@ -1,0 +1,208 @@
+"""Stages of unequal depth: torch's pipelining over a part of the layers.
+
+A stage is the model without the layers of the others, so that its tensors keep the names that they
+have in the undivided model. Of a model of transformers, the layers of other stages become modules
+that hand on what they get: its own forward pass then makes masks and positions for each stage.
+"""
+
+import inspect
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from paceline.parallel import batch as batches
+from paceline.parallel.errors import PlanError
+from paceline.parallel.execute.common import Executor, Work, mean_loss, recompute
+from paceline.parallel.execute.reduce import Reduction
+from paceline.parallel.execute.shard import divide, must_have_calls
+from paceline.parallel.layers import shared_between
+from paceline.parallel.trace import Form, trace
+
+
+class _Skipped(nn.Module):
+    """In the place of a layer of another stage: hands on its first argument."""
+
+    def __init__(self, replaced: nn.Module) -> None:
+        super().__init__()
+        # A model may look at plain attributes of its layers, as their kind of attention.
+        for name, value in vars(replaced).items():
+            if not name.startswith("_") and isinstance(value, (str, int, float)):
+                setattr(self, name, value)
+
+    def forward(self, hidden_states: Any, *_: Any, **__: Any) -> Any:
+        return hidden_states
+
+
+class _StageModel(nn.Module):
+    """What torch's PipelineStage calls: a tensor in, a tensor out."""
+
+    def __init__(self, inner: nn.Module, work: Work, *, takes_hidden: bool) -> None:
+        super().__init__()
+        self.inner = inner
+        self._work = work
+        self._takes_hidden = takes_hidden
+
+    def forward(self, first: torch.Tensor, **more: Any) -> torch.Tensor:
+        with self._work.computing():
+            if self._takes_hidden:
+                batches.without_cache(self.inner, more)
+                return batches.logits_of(self.inner(inputs_embeds=first, **more))
+            if self._work.layers.kind == "transformers":
+                return batches.call(self.inner, {"input_ids": first, **more})
+            return batches.call(self.inner, first)
+
+
+def cut(work: Work) -> nn.Module:
+    """The model with the layers of this rank's stage alone, under their own names."""
+    assert work.place is not None
+    stage = work.plan.stages[work.place.stage]
+    names = work.layers.names
+    if work.layers.kind == "sequential":
+        kept = nn.Sequential()
+        for name in names[stage.begin : stage.end]:
+            kept.add_module(name, work.model.get_submodule(name))
+        return kept
+    for place, name in enumerate(names):
+        if not stage.begin <= place < stage.end:
+            path, _, own = name.rpartition(".")
+            parent = work.model.get_submodule(path)
+            setattr(parent, own, _Skipped(work.model.get_submodule(name)))
+    return work.model
+
+
+class Pipelined(Executor):
+    """One stage of a pipeline. Replicas of a stage sum gradients after the last micro-batch."""
+
+    def __init__(self, work: Work) -> None:
+        super().__init__(work)
+        assert work.place is not None and work.pipeline is not None
+        plan, self._number = work.plan, work.place.stage
+        self._micro = work.share // plan.micro_batches
+        forms = self._boundaries()
+        shared = set(shared_between(work.model, work.layers))
+        names = work.layers.names[plan.stages[self._number].begin : plan.stages[self._number].end]
+        self.model = cut(work)
+        self._must_learn(names)
+        layers = [self.model.get_submodule(name) for name in names]
+        if plan.recompute:
+            recompute(layers)
+        takes_hidden = self._number > 0 and work.layers.kind == "transformers"
+        root = _StageModel(self.model, work, takes_hidden=takes_hidden)
+        self._root = root
+        self.norm_groups = [work.pipeline]
+        if plan.shard and work.replicas is not None:
+            divide(work, root, layers, shared)
+            self.norm_groups.append(work.replicas)
+            self._reduction = Reduction([], None)
+        else:
+            self._reduction = Reduction(self.parameters, work.replicas)
+        self._schedule = self._made_schedule(root, forms)
+
+    def _must_learn(self, names: list[str]) -> None:
+        if not self.parameters:
+            raise PlanError(
+                what=f"stage {self._number} of the pipeline learns nothing",
+                where=f"layers {names[0]} to {names[-1]}",
+                why="torch's pipelining sends gradients through parameters of each stage",
+                fix="fewer stages, or other layers in them",
+            )
+
+    def _boundaries(self) -> list[Form | None]:
+        """The tensors between the stages for one micro-batch; the first stage has its inputs."""
+        work = self.work
+        seen = trace(
+            work.model, work.layers, work.example, work.loss,
+            precision=work.precision, samples=self._micro,
+        )  # fmt: skip
+        ends = [stage.end for stage in work.plan.stages]
+        first = self._first(batches.split(work.example)[0])[0]
+        shape = (self._micro, *first.shape[1:])
+        return [Form(shape, first.dtype, False), *(seen[end - 1].output for end in ends)]
+
+    def _first(self, inputs: Any) -> tuple[torch.Tensor, dict[str, Any]]:
+        """The tensor that enters the pipeline, and what every stage gets beside it."""
+        if isinstance(inputs, dict) and self.work.layers.kind == "transformers":
+            more: dict[str, Any] = dict(inputs)
+            first = more.pop("input_ids", None)
+            if isinstance(first, torch.Tensor):
+                return first, more
+        if isinstance(inputs, torch.Tensor):
+            return inputs, {}
+        raise PlanError(
+            what="these inputs cannot enter a pipeline",
+            where=f"parallelize, {self.work.plan.told()}",
+            why="the first stage takes one tensor, or the `input_ids` of a model of transformers",
+            fix='one tensor as inputs, or wishes={"pipeline": [1]}',
+        )
+
+    def _made_schedule(self, root: nn.Module, forms: list[Form | None]) -> Any:
+        from torch.distributed import pipelining
+
+        work, plan = self.work, self.work.plan
+        assert work.place is not None
+        name = {"gpipe": "ScheduleGPipe", "1f1b": "Schedule1F1B"}[plan.schedule]
+        must_have_calls(pipelining, ("PipelineStage", name), plan.told())
+        before, after = forms[self._number], forms[self._number + 1]
+        is_known = before is not None and after is not None and work.device.type == "cpu"
+        stage = pipelining.PipelineStage(
+            root,
+            self._number,
+            len(plan.stages),
+            work.device,
+            input_args=_empty(before) if is_known else None,
+            output_args=_empty(after) if is_known else None,
+            group=work.pipeline,
+        )
+        order = dist.get_process_group_ranks(work.pipeline)
+        ranks = plan.pipelines()[work.place.replica]
+        stage.stage_index_to_group_rank = {n: order.index(rank) for n, rank in enumerate(ranks)}
+        return getattr(pipelining, name)(
+            stage, plan.micro_batches, loss_fn=self._weighted, scale_grads=False
+        )
+
+    def _weighted(self, output: torch.Tensor, targets: Any) -> torch.Tensor:
+        with self.work.computing():
+            weight = self._micro / self.work.plan.global_batch
+            return mean_loss(self.work, output, targets) * weight
+
+    def step(self, inputs: Any, targets: Any) -> torch.Tensor:
+        losses = self._run(self._schedule.step, inputs, targets)
+        self._reduction.finish()
+        return losses
+
+    def _run(self, run: Any, inputs: Any, targets: Any) -> torch.Tensor:
+        """All micro-batches through the pipeline; the last stage knows their losses."""
+        first, options = self._first(inputs)
+        if "return_outputs" in inspect.signature(run).parameters:
+            options["return_outputs"] = False
+        losses: list[torch.Tensor] = []
+        is_last = self._number == len(self.work.plan.stages) - 1
+        if is_last:
+            options |= {"target": targets, "losses": losses}
+        run(*([first] if self._number == 0 else []), **options)
+        total = torch.zeros((), device=self.work.device)
+        for one in losses:
+            total += one.detach()
+        return total
+
+    def evaluate(self, inputs: Any, targets: Any) -> torch.Tensor:
+        must_have_calls(type(self._schedule), ("eval",), self.work.plan.told())
+        if batches.samples(inputs) != self.work.share:
+            raise PlanError(
+                what=f"a batch of {batches.samples(inputs)} samples cannot be evaluated",
+                where=f"Job.evaluate, {self.work.plan.told()}",
+                why=f"the pipeline works through {self.work.share} samples at once",
+                fix="batches of job.loader(dataset)",
+            )
+        with torch.no_grad():
+            found = self._run(self._schedule.eval, inputs, targets)
+        return found * self.work.plan.global_batch  # weights are those of a step
+
+
+def _empty(form: Form | None) -> torch.Tensor | None:
+    if form is None:
+        return None
+    empty = torch.empty(form.shape, dtype=form.dtype, device="meta")
+    return empty.requires_grad_(form.needs_grad)

@@ -1,0 +1,84 @@
+"""Gradients of replicas, summed once a step, while the last backward pass still runs."""
+
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+_BUCKET_BYTES = 25 << 20
+
+
+class Reduction:
+    """Sums gradients over a group, in buckets that every rank sends in the same order.
+
+    reduction = Reduction(parameters, group)
+    reduction.arm()     # before the step's last backward pass
+    loss.backward()     # buckets go out as their gradients are there
+    reduction.finish()
+
+    It is no DistributedDataParallel, because that divides by the number of replicas, which is
+    wrong for unequal shares, and knows no pipeline. The last layer's gradients come first, so
+    buckets are filled from the end.
+    """
+
+    def __init__(self, parameters: list[nn.Parameter], group: "dist.ProcessGroup | None") -> None:
+        self._group = group
+        self._buckets = _bucketed(parameters) if group is not None else []
+        self._place = {id(one): n for n, bucket in enumerate(self._buckets) for one in bucket}
+        self._missing: list[int] = []
+        self._sent: list[tuple[torch.Tensor, Any]] = []
+        self._is_armed = False
+        for bucket in self._buckets:
+            for one in bucket:
+                one.register_post_accumulate_grad_hook(self._accumulated)
+
+    def arm(self) -> None:
+        """The next backward pass is the step's last one."""
+        self._missing = [len(bucket) for bucket in self._buckets]
+        self._is_armed = True
+
+    def _accumulated(self, parameter: torch.Tensor) -> None:
+        if not self._is_armed:
+            return
+        self._missing[self._place[id(parameter)]] -= 1
+        while len(self._sent) < len(self._buckets) and self._missing[len(self._sent)] <= 0:
+            self._send()
+
+    def _send(self) -> None:
+        bucket = self._buckets[len(self._sent)]
+        flat = torch.cat([
+            torch.zeros_like(one).flatten() if one.grad is None else one.grad.flatten()
+            for one in bucket
+        ])  # fmt: skip
+        self._sent.append((flat, dist.all_reduce(flat, group=self._group, async_op=True)))
+
+    def finish(self) -> None:
+        """Every gradient is the sum over the group afterwards."""
+        self._is_armed = False
+        while len(self._sent) < len(self._buckets):
+            self._send()
+        for (flat, work), bucket in zip(self._sent, self._buckets, strict=True):
+            work.wait()
+            at = 0
+            for one in bucket:
+                piece = flat[at : at + one.numel()].view_as(one)
+                at += one.numel()
+                if one.grad is None:
+                    one.grad = piece.clone()
+                else:
+                    one.grad.copy_(piece)
+        self._sent = []
+
+
+def _bucketed(parameters: list[nn.Parameter]) -> list[list[nn.Parameter]]:
+    buckets: list[list[nn.Parameter]] = []
+    room, kind = 0, None
+    for one in reversed(parameters):
+        size = one.numel() * one.element_size()
+        if not buckets or size > room or one.dtype != kind:
+            buckets.append([])
+            room, kind = _BUCKET_BYTES, one.dtype
+        buckets[-1].append(one)
+        room -= size
+    return buckets

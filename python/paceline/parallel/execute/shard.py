@@ -1,0 +1,82 @@
+"""Replicas that divide parameters, gradients and the optimizer's state among them: FSDP2.
+
+FSDP2 averages gradients over the ranks, which is right for equal shares only. Here each loss is
+weighted by its samples already, so gradients are summed: the divide factor is 1. gloo cannot scale
+while it reduces, therefore the sum is forced.
+"""
+
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.device_mesh import DeviceMesh
+
+from paceline.parallel.errors import PlanError
+from paceline.parallel.execute.common import Executor, Work, recompute
+from paceline.parallel.execute.data import Replica
+from paceline.parallel.layers import shared_between
+
+_CALLS = (
+    "set_gradient_divide_factor",
+    "set_force_sum_reduction_for_comms",
+    "set_requires_gradient_sync",
+)
+
+
+def must_have_calls(owner: object, calls: tuple[str, ...], plan: str) -> None:
+    """Refuses, by name, a torch that lacks a call that the plan needs."""
+    for name in calls:
+        if not hasattr(owner, name):
+            raise PlanError(
+                what=f"this torch cannot carry out the plan: {plan}",
+                where=f"torch {torch.__version__}",
+                why=f"it has no {getattr(owner, '__name__', 'torch')}.{name}",
+                fix="a newer torch, or wishes that leave this plan out",
+            )
+
+
+def divide(work: Work, root: nn.Module, layers: list[nn.Module], shared: set[int]) -> None:
+    """Each layer, and what is left of `root`, becomes one unit of FSDP2.
+
+    A parameter that several layers share stays with the root, because it can be in one unit only.
+    """
+    try:
+        from torch.distributed.fsdp import FSDPModule, fully_shard
+    except ImportError:
+        from torch.distributed import fsdp
+
+        must_have_calls(fsdp, ("fully_shard",), work.plan.told())
+        raise
+    must_have_calls(FSDPModule, _CALLS, work.plan.told())
+    assert work.replicas is not None
+    mesh = DeviceMesh.from_group(work.replicas, work.device.type)
+    for layer in layers:
+        own = list(layer.parameters())
+        if layer is not root and own and not any(id(one) in shared for one in own):
+            fully_shard(layer, mesh=mesh)
+    fully_shard(root, mesh=mesh)
+    for module in root.modules():
+        if isinstance(module, FSDPModule):
+            module.set_gradient_divide_factor(1.0)
+            module.set_force_sum_reduction_for_comms(True)
+
+
+class Sharded(Replica):
+    """As `Replica`. Each pass gathers parameters; all ranks have `micro_batches` of them."""
+
+    def __init__(self, work: Work) -> None:
+        Executor.__init__(self, work)
+        layers = work.layers.of(work.model)
+        if work.plan.recompute:
+            recompute(layers)
+        divide(work, work.model, layers, set(shared_between(work.model, work.layers)))
+        assert work.replicas is not None
+        self.norm_groups: list[dist.ProcessGroup] = [work.replicas]
+
+    def _before(self, *, is_last: bool) -> None:
+        model: Any = self.model
+        model.set_requires_gradient_sync(is_last)
+
+    def _after(self) -> None:
+        pass

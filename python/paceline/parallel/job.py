@@ -1,0 +1,194 @@
+"""`parallelize`, and the job that it returns."""
+
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.optim import Optimizer
+
+from paceline import arguments
+from paceline.parallel import batch as batches
+from paceline.parallel.agree import Answer, Kept
+from paceline.parallel.execute import Executor
+from paceline.parallel.loader import PlannedLoader
+from paceline.parallel.plan import ParallelPlan
+
+
+@dataclass(frozen=True, slots=True)
+class StepOutput:
+    """What a step gave; both are the same on every rank."""
+
+    loss: torch.Tensor  # the mean over the global batch, before the step
+    grad_norm: torch.Tensor  # of the whole model, before gradients were clipped
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """A tensor of the undivided model, and the rank that has it."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+    owner: int
+
+
+class PlanNote:
+    """The plan as a checkpoint keeps it; an entry of `Job.state`."""
+
+    def __init__(self, now: Kept | None) -> None:
+        self._now = now
+        self.found: Kept | None = None
+
+    def state_dict(self) -> dict[str, Any]:
+        now = self._now
+        if now is None:
+            return {}
+        return {"plan": now.plan, "question": now.question, "devices": json.dumps(now.devices)}
+
+    def load_state_dict(self, saved: dict[str, Any]) -> None:
+        """Notes what the checkpoint has. The plan of this world stays as it is."""
+        try:
+            devices = json.loads(saved["devices"])
+            self.found = Kept(str(saved["plan"]), str(saved["question"]), devices)
+        except (KeyError, TypeError, ValueError):
+            self.found = None
+
+
+class Job:
+    """A model that trains by a plan: see `paceline.parallel.parallelize`."""
+
+    def __init__(
+        self,
+        executor: Executor,
+        answer: Answer,
+        optimizer: Optimizer | None,
+        scheduler: Any,
+        whole: list[Whole],
+        clip: float | None,
+    ) -> None:
+        self.plan: ParallelPlan = answer.plan
+        self.because = f"{answer.because}; {answer.plan.because}".rstrip("; ")
+        self.model: nn.Module = executor.model
+        self.optimizer = optimizer
+        self.scheduler = scheduler
+        self._executor = executor
+        self._whole = whole
+        self._clip = clip
+        self._note = PlanNote(answer.kept)
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint has to hold of this job: `ckpt.save(step, {**job.state, …})`."""
+        state: dict[str, Any] = {"model": self.model, "plan": self._note}
+        if self.optimizer is not None:
+            state["optimizer"] = self.optimizer
+        if self.scheduler is not None:
+            state["scheduler"] = self.scheduler
+        return state
+
+    def loader(self, dataset: Any, *, shuffle: bool = True, seed: int = 0,
+               **options: Any) -> PlannedLoader:  # fmt: skip
+        """The data, cut to the plan's shares: `for batch in job.loader(dataset): job.step(batch)`.
+
+        Its options are those of `paceline.torch.ElasticLoader`. Samples of an epoch that fill no
+        whole step are left out. `dataset` may be an ElasticDataset, whose order is taken then.
+        """
+        from paceline.data_order import ElasticDataset
+
+        if not hasattr(dataset, "terms"):
+            dataset = ElasticDataset(dataset, shuffle=shuffle, seed=seed)
+        place = self._executor.work.place
+        return PlannedLoader(dataset, self.plan, 0 if place is None else place.replica, **options)
+
+    def step(self, batch: object) -> StepOutput:
+        """One step of the training with this rank's share of the global batch."""
+        work = self._executor.work
+        inputs, targets = self._moved(batch)
+        size = batches.samples(inputs)
+        if work.place is not None and size != work.share:
+            raise arguments.refuse(
+                "Job.step", "batch", batch,
+                f"of {work.share} samples, this rank's share of the plan, and it has {size}",
+                "batches of job.loader(dataset)",
+            )  # fmt: skip
+        self.model.train()
+        if self.optimizer is not None:
+            self.optimizer.zero_grad(set_to_none=True)
+        loss = self._executor.step(inputs, targets)
+        norm = self._executor.clip(self._clip)
+        self._add_up(loss)
+        if work.place is None:
+            norm.zero_()
+        if work.plan.data * len(work.plan.stages) < _world_size():  # some ranks are left out
+            first = work.plan.stages[0].ranks[0]
+            dist.broadcast(norm, first)
+        if self.optimizer is not None:
+            self.optimizer.step()
+        if self.scheduler is not None:
+            self.scheduler.step()
+        return StepOutput(loss, norm)
+
+    def evaluate(self, batches_of: Iterable[object]) -> float:
+        """The mean loss of these batches, without training; every rank calls it.
+
+        Each rank gives the batches of its own share. Under a plan with pipelines or shards, all
+        ranks give as many.
+        """
+        device = self._executor.work.device
+        total = torch.zeros(2, dtype=torch.float64, device=device)
+        was_training = self.model.training
+        self.model.eval()
+        try:
+            for batch in batches_of:
+                inputs, targets = self._moved(batch)
+                found = self._executor.evaluate(inputs, targets)
+                total[0] += found.double()
+                if self._counts():
+                    total[1] += batches.samples(inputs)
+        finally:
+            self.model.train(was_training)
+        self._add_up(total)
+        return float(total[0] / total[1].clamp(min=1))
+
+    def _counts(self) -> bool:
+        """Whether this rank's batches are counted: once for each replica."""
+        place = self._executor.work.place
+        return place is not None and place.stage == 0
+
+    def state_dict(self) -> dict[str, torch.Tensor]:
+        """The tensors of the undivided model, in the memory of the CPU; every rank calls it."""
+        own = self._executor.owned()
+        found: dict[str, torch.Tensor] = {}
+        device, world = self._executor.work.device, _world_size()
+        spreads = self.plan.is_pipeline or len(self.plan.stages[0].ranks) < world
+        for one in self._whole:
+            tensor = own.get(one.name)
+            if spreads:
+                if tensor is None or dist.get_rank() != one.owner:
+                    tensor = torch.empty(one.shape, dtype=one.dtype, device=device)
+                tensor = tensor.contiguous()
+                dist.broadcast(tensor, one.owner)
+            assert tensor is not None, one.name
+            found[one.name] = tensor.detach().to("cpu", copy=True)
+        return found
+
+    def _moved(self, batch: object) -> tuple[Any, Any]:
+        inputs, targets = batches.split(batch)
+        device = self._executor.work.device
+        return batches.moved(inputs, device), batches.moved(targets, device)
+
+    @staticmethod
+    def _add_up(value: torch.Tensor) -> None:
+        if _world_size() > 1:
+            dist.all_reduce(value)
+
+
+def _world_size() -> int:
+    return dist.get_world_size() if dist.is_initialized() else 1
+
+
+MakeScheduler = Callable[[Optimizer], Any]

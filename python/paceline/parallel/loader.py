@@ -1,0 +1,37 @@
+"""The data of a job with a plan: each replica reads its share of each step."""
+
+from typing import Any
+
+from paceline._native import cut_evenly
+from paceline.integrations.elastic_loader import ElasticLoader
+from paceline.parallel.plan import ParallelPlan
+
+
+class PlannedLoader(ElasticLoader):
+    """An ElasticLoader whose shares are those of a plan.
+
+    Each batch is the whole share of this rank's replica, which the ranks of a pipeline all read.
+    The position in the data is that of any ElasticLoader with the same global batch: it goes on
+    under another plan.
+    """
+
+    def __init__(self, data: Any, plan: ParallelPlan, replica: int, **options: Any) -> None:
+        self._planned = plan.shares
+        options |= {"rank": replica, "world_size": plan.data, "drop_last": True}
+        super().__init__(data, global_batch=plan.global_batch, **options)
+
+    @property
+    def shares(self) -> list[int]:
+        return list(self._planned)
+
+    def _own(self, epoch: int, step: tuple[int, int]) -> list[tuple[int, int, int]]:
+        begin = step[0] + sum(self._planned[: self.rank])
+        end = begin + self._planned[self.rank]
+        parts = self._parts(step, (epoch, step[0]))
+        return [
+            (self.rank * parts + part, *cut_evenly(begin, end, part, parts))
+            for part in range(parts)
+        ]
+
+    def _parts(self, step: tuple[int, int], place: tuple[int, int]) -> int:
+        return 1

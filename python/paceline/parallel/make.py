@@ -1,0 +1,204 @@
+"""From a model to a job: describe, agree on a plan, divide."""
+
+import json
+import os
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from paceline import arguments
+from paceline.parallel import device as devices
+from paceline.parallel import planning
+from paceline.parallel.agree import Kept, Question, agree
+from paceline.parallel.batch import Loss
+from paceline.parallel.describe import PRECISIONS, MakeOptimizer, describe, text_of
+from paceline.parallel.errors import PlanError
+from paceline.parallel.execute import Work, executor_for
+from paceline.parallel.job import Job, MakeScheduler, PlanNote, Whole
+from paceline.parallel.layers import Layers, layers_of
+from paceline.parallel.plan import ParallelPlan
+from paceline.parallel.store import Talk
+
+_WHERE = "parallelize"
+_SCHEDULES = ["gpipe", "1f1b"]
+# Axes of a plan that a script may limit, and what they are without a limit.
+_WISHES = ("data", "pipeline", "shard", "recompute", "schedule", "micro_batches")
+
+
+def parallelize(
+    model: nn.Module,
+    *,
+    optimizer: MakeOptimizer,
+    loss: Loss,
+    example: object,
+    global_batch: int,
+    clip: float | None = None,
+    precision: str = "fp32",
+    scheduler: MakeScheduler | None = None,
+    plan: str | dict[str, Any] | None = None,
+    cluster: str | dict[str, Any] | None = None,
+    wishes: dict[str, list[Any]] | None = None,
+    checkpointer: Any = None,
+) -> Job:
+    """Divides a model over the ranks of the world by a plan that is chosen for their devices.
+
+    job = parallelize(model, optimizer=make_adamw, loss=cross_entropy, example=(x, y),
+                      global_batch=256, clip=1.0, precision="bf16")
+    for batch in job.loader(dataset):
+        out = job.step(batch)  # out.loss, out.grad_norm
+
+    Every rank calls it with the same arguments, and gets the model of rank 0. The model is changed
+    in place: afterwards it has this rank's part.
+
+    optimizer    makes an optimizer of parameters
+    loss         of outputs and targets: the mean over the samples
+    example      a batch: (inputs, targets), or a mapping with "labels"; its content does not matter
+    clip         the largest norm of the whole model's gradients
+    precision    "fp32", or "bf16" for the matrix products, with autocast
+    scheduler    makes a learning-rate scheduler of an optimizer; it steps with each step
+    plan         a plan to carry out instead of the best one, as `paceline plan --json` prints it
+    cluster      the devices and links to plan for; without it they are measured, in 2 s at most
+    wishes       limits of the search, as {"pipeline": [1, 2], "recompute": [False]}
+    checkpointer a `paceline.torch.Checkpointer`: if its checkpoint has a plan for the same devices,
+                 that plan is carried out again, and training goes on with the same bits
+
+    Raises PlanError, on all ranks, before the first collective.
+    """
+    arguments.count(_WHERE, "global_batch", global_batch)
+    arguments.one_of(_WHERE, "precision", precision, PRECISIONS)
+    _check_clip(clip)
+    layers = layers_of(model)
+    summary = text_of(describe(model, example, loss, optimizer=optimizer, precision=precision))
+    planning.end_with(summary)
+    _must_be_real(model)
+    _begin_world()
+    talk, place = Talk.of_world(), devices.device()
+    question = Question(summary, _wishes(global_batch, wishes))
+
+    def measure(names: list[list[Any]]) -> str | None:
+        if cluster is not None:
+            return _text(cluster)
+        raise PlanError(what="no probe yet", where=_WHERE, why="it is not built", fix="cluster=…")
+
+    answer = agree(
+        talk, question, devices.name_of(place),
+        given=None if plan is None else _text(plan), kept=_kept(checkpointer), measure=measure,
+    )  # fmt: skip
+    model.to(place)
+    _spread_weights(model)
+    work = _work(model, layers, answer.plan, talk, place, loss, example, precision)
+    whole = _whole(work, talk)
+    executor = executor_for(work)
+    made = optimizer(executor.parameters) if executor.parameters else None
+    steps = scheduler(made) if scheduler is not None and made is not None else None
+    return Job(executor, answer, made, steps, whole, clip)
+
+
+def _check_clip(clip: float | None) -> None:
+    if clip is not None:
+        arguments.number(_WHERE, "clip", clip, least=1e-30, most=1e30, fix="clip=1.0",
+                         wanted="a number above 0, or None")  # fmt: skip
+
+
+def _text(value: str | dict[str, Any]) -> str:
+    return value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))
+
+
+def _wishes(global_batch: int, limits: dict[str, list[Any]] | None) -> dict[str, Any]:
+    found: dict[str, Any] = {"global_batch": global_batch, "tensor": [1], "schedule": _SCHEDULES}
+    for name, value in (limits or {}).items():
+        arguments.one_of(_WHERE, "a wish", name, _WISHES)
+        if not isinstance(value, list) or not value:
+            raise arguments.refuse(_WHERE, f"wishes[{name!r}]", value, "a list of what is allowed",
+                                   'wishes={"pipeline": [1, 2]}')  # fmt: skip
+        found[name] = value
+    return found
+
+
+def _must_be_real(model: nn.Module) -> None:
+    empty = [name for name, one in model.named_parameters() if one.is_meta]
+    if empty:
+        raise PlanError(
+            what="the model has no tensors to train",
+            where=f"{type(model).__qualname__}.{empty[0]}",
+            why="it is on the meta device",
+            fix="make the model on the CPU or on a device",
+        )
+
+
+def _begin_world() -> None:
+    """A script that has not formed the world yet gets one from its launcher's words."""
+    if not dist.is_initialized() and int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        dist.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo")
+
+
+def _kept(checkpointer: Any) -> Kept | None:
+    """The plan of the newest checkpoint, if it has one."""
+    if checkpointer is None:
+        return None
+    note = PlanNote(None)
+    checkpointer.restore({"plan": note}, strict=False)
+    return note.found
+
+
+def _spread_weights(model: nn.Module) -> None:
+    """All ranks begin with the weights of rank 0."""
+    if not dist.is_initialized() or dist.get_world_size() == 1:
+        return
+    with torch.no_grad():
+        for one in [*model.parameters(), *model.buffers()]:
+            whole = one.detach().contiguous()
+            dist.broadcast(whole, 0)
+            if whole.data_ptr() != one.data_ptr():
+                one.copy_(whole)
+
+
+def _work(
+    model: nn.Module,
+    layers: Layers,
+    plan: ParallelPlan,
+    talk: Talk,
+    place: torch.device,
+    loss: Loss,
+    example: object,
+    precision: str,
+) -> Work:
+    """Makes the groups of the plan; every rank makes all of them, in the same order."""
+    made: dict[tuple[int, ...], Any] = {}
+
+    def group(ranks: list[int]) -> Any:
+        key = tuple(sorted(ranks))
+        if len(key) == 1:
+            return None
+        if key == tuple(range(talk.world_size)):
+            return dist.group.WORLD
+        if key not in made:
+            made[key] = dist.new_group(list(key))
+        return made[key]
+
+    replicas = [group(stage.ranks) for stage in plan.stages]
+    pipelines = [group(ranks) for ranks in plan.pipelines()]
+    own = plan.place(talk.rank)
+    return Work(
+        model=model, layers=layers, plan=plan, place=own, device=place, loss=loss, example=example,
+        precision=precision,
+        replicas=None if own is None else replicas[own.stage],
+        pipeline=None if own is None else pipelines[own.replica],
+    )  # fmt: skip
+
+
+def _whole(work: Work, talk: Talk) -> list[Whole]:
+    """The tensors of the undivided model; a tensor that is in no layer is in the first stage."""
+    stages = work.plan.stages
+    owners: dict[str, int] = {}
+    for stage in stages:
+        for name in work.layers.names[stage.begin : stage.end]:
+            for key in work.model.get_submodule(name).state_dict():
+                owners.setdefault(f"{name}.{key}" if name else key, stage.ranks[0])
+    return [
+        Whole(name, tuple(one.shape), one.dtype, owners.get(name, stages[0].ranks[0]))
+        for name, one in work.model.state_dict().items()
+        if isinstance(one, torch.Tensor)
+    ]

@@ -1,0 +1,109 @@
+"""The plans of test_parallel.py, each for a world of four ranks, and a stand-in planner."""
+
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import Any
+
+BATCH = 16
+SCHEMA = "paceline.plan/1"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    name: str
+    model: str  # "mlp" has 7 layers, "llama" 7: embedding, four blocks, norm, head
+    stages: list[tuple[int, int]]
+    ranks: list[list[int]]
+    shares: list[int]
+    micro_batches: int = 1
+    schedule: str = "none"
+    shard: bool = False
+    recompute: bool = False
+    clip: float | None = None
+    precision: str = "fp32"
+
+    def plan(self, model: str) -> dict[str, Any]:
+        return {
+            "schema": SCHEMA, "model": model, "global_batch": BATCH, "data": len(self.shares),
+            "tensor": 1, "shard": self.shard, "recompute": self.recompute,
+            "micro_batches": self.micro_batches, "schedule": self.schedule,
+            "stages": [{"layers": list(layers), "ranks": ranks}
+                       for layers, ranks in zip(self.stages, self.ranks, strict=True)],
+            "shares": self.shares,
+            "unused": sorted(set(range(4)) - {r for ranks in self.ranks for r in ranks}),
+            "predicted": {"step": 1.0, "compute": 1.0, "communication": 0.0, "bubble": 0.0,
+                          "memory": [1 << 20] * len(self.stages)},
+            "bound": 1.0, "because": "the test gives it", "rejected": [],
+        }  # fmt: skip
+
+
+# Plans that also run with a model of transformers, with its clip and precision.
+_WITH_LLAMA: dict[str, tuple[float | None, str]] = {
+    "data-recompute": (0.05, "fp32"),
+    "shard-passes": (0.05, "bf16"),
+    "pipe-gpipe": (None, "fp32"),
+    "data-pipe-turned": (0.05, "bf16"),
+}
+
+
+def _cases() -> list[Case]:
+    whole: dict[str, Any] = {"stages": [(0, 7)], "ranks": [[0, 1, 2, 3]]}
+    uneven: dict[str, Any] = {**whole, "shares": [7, 5, 3, 1]}
+    two: dict[str, Any] = {"stages": [(0, 2), (2, 7)], "shares": [12, 4], "micro_batches": 4}
+    plans: dict[str, dict[str, Any]] = {
+        "data": uneven,
+        "data-passes": {**uneven, "shares": [7, 4, 3, 2], "micro_batches": 2},
+        "data-recompute": {**uneven, "recompute": True},
+        "data-idle": {"stages": [(0, 7)], "ranks": [[3, 1]], "shares": [11, 5]},
+        "shard": {**uneven, "shard": True},
+        "shard-passes": {**uneven, "shares": [6, 4, 3, 3], "shard": True, "micro_batches": 3,
+                         "recompute": True},
+        "pipe-gpipe": {"stages": [(0, 1), (1, 3), (3, 4), (4, 7)], "ranks": [[0], [1], [2], [3]],
+                       "shares": [16], "micro_batches": 4, "schedule": "gpipe"},
+        "pipe-1f1b": {"stages": [(0, 3), (3, 5), (5, 7)], "ranks": [[0], [3], [1]],
+                      "shares": [16], "micro_batches": 8, "schedule": "1f1b"},
+        "data-pipe": {**two, "ranks": [[0, 1], [2, 3]], "schedule": "1f1b"},
+        "data-pipe-turned": {**two, "ranks": [[3, 0], [2, 1]], "schedule": "gpipe",
+                             "recompute": True},
+        "shard-pipe": {**two, "ranks": [[0, 1], [2, 3]], "schedule": "1f1b", "shard": True},
+    }  # fmt: skip
+    found: list[Case] = []
+    for name, fields in plans.items():
+        kinds = [("mlp", None, "fp32"), ("mlp", 0.05, "bf16")]
+        if name in _WITH_LLAMA:
+            kinds.append(("llama", *_WITH_LLAMA[name]))
+        for model, clip, precision in kinds:
+            told = f"{name}-{model}-{precision}{'-clip' if clip else ''}"
+            found.append(Case(name=told, model=model, clip=clip, precision=precision, **fields))
+    return found
+
+
+CASES = _cases()
+
+
+def digest_of(summary: str) -> str:
+    """What a plan for that model has as its model."""
+    from paceline.parallel import cluster
+
+    from paceline import _native
+
+    native: Any = _native
+    if not hasattr(native, "choose_plan"):
+        return ""
+    one = cluster.without_numbers([["any", 1]])
+    wishes = {"global_batch": BATCH, "tensor": [1], "pipeline": [1]}
+    return json.loads(native.choose_plan(summary, one, json.dumps(wishes)))["model"]
+
+
+def stand_in() -> None:
+    """A planner that takes what it is given, in a build that has none."""
+    from paceline import _native
+
+    native: Any = _native
+    if not hasattr(native, "check_plan"):
+        native.check_plan = lambda *_: None
+        native.plan_digest = lambda plan: hashlib.sha256(
+            json.dumps({key: value for key, value in json.loads(plan).items()
+                        if key not in ("predicted", "bound", "because", "rejected")}).encode()
+        ).hexdigest()  # fmt: skip

@@ -1,0 +1,221 @@
+"""Four ranks, forked, that train by every plan and compare with one process. JSON on stdout."""
+
+import json
+import math
+import os
+import signal
+import sys
+import tempfile
+import time
+import traceback
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from paceline._native import cut_evenly
+from paceline.parallel.describe import text_of
+from parallel_cases import BATCH, CASES, Case, digest_of, stand_in
+from torch import nn
+from torch.nn.functional import cross_entropy, mse_loss
+
+from paceline import parallel
+
+STEPS, RANKS, SECONDS_MAX = 3, 4, 240
+DIGESTS: dict[tuple[str, str], str] = {}
+"""Of the summaries, which the ranks inherit."""
+
+
+def sgd(parameters: Any) -> torch.optim.Optimizer:
+    return torch.optim.SGD(parameters, lr=0.1, momentum=0.9, weight_decay=0.01)
+
+
+def next_token(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    return cross_entropy(logits.flatten(0, 1), labels.flatten())
+
+
+def made(kind: str) -> tuple[nn.Module, Any, list[Any]]:
+    """A model, its loss, and the samples of each step."""
+    torch.manual_seed(1)
+    if kind == "mlp":
+        model = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 24), nn.LayerNorm(24),
+                              nn.Linear(24, 24), nn.Tanh(), nn.Linear(24, 4))  # fmt: skip
+        return model, mse_loss, [(torch.randn(BATCH, 8), torch.randn(BATCH, 4))
+                                 for _ in range(STEPS)]  # fmt: skip
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    llama = LlamaForCausalLM(LlamaConfig(
+        hidden_size=16, intermediate_size=24, num_hidden_layers=4, num_attention_heads=2,
+        num_key_value_heads=2, vocab_size=32, tie_word_embeddings=False))  # fmt: skip
+    tokens = torch.randint(0, 32, (STEPS, BATCH, 6))
+    return llama, next_token, [{"input_ids": one, "labels": one.roll(-1, 1)} for one in tokens]
+
+
+def cut(batch: Any, begin: int, end: int) -> Any:
+    if isinstance(batch, dict):
+        return {name: one[begin:end] for name, one in batch.items()}
+    return tuple(one[begin:end] for one in batch)
+
+
+def passes(case: Case) -> list[tuple[int, int]]:
+    """Begin and end of each pass of a step, over all replicas."""
+    found, at = [], 0
+    for share in case.shares:
+        count = min(case.micro_batches, share)
+        found += [cut_evenly(at, at + share, number, count) for number in range(count)]
+        at += share
+    return found
+
+
+def alone(case: Case) -> dict[str, Any]:
+    """The same training in one process, with torch alone."""
+    model, loss, steps = made(case.model)
+    optimizer = sgd(model.parameters())
+    losses, norms = [], []
+    for batch in steps:
+        optimizer.zero_grad()
+        total = 0.0
+        for begin, end in passes(case):
+            some = cut(batch, begin, end)
+            with torch.autocast("cpu", torch.bfloat16, enabled=case.precision == "bf16"):
+                if isinstance(some, dict):
+                    output, targets = model(some["input_ids"]).logits, some["labels"]
+                else:
+                    output, targets = model(some[0]), some[1]
+                one = loss(output, targets) * ((end - begin) / BATCH)
+            one.backward()
+            total += float(one.detach())
+        limit = case.clip or float("inf")
+        norms.append(float(nn.utils.clip_grad_norm_(model.parameters(), limit)))
+        losses.append(total)
+        optimizer.step()
+    model.eval()
+    with torch.no_grad():
+        final = steps[0]
+        output = (model(final["input_ids"]).logits if isinstance(final, dict)
+                  else model(final[0]))  # fmt: skip
+        targets = final["labels"] if isinstance(final, dict) else final[1]
+        evaluated = float(loss(output, targets))
+    return {"losses": losses, "norms": norms, "weights": model.state_dict(), "mean": evaluated}
+
+
+def together(case: Case) -> dict[str, Any]:
+    """What this rank sees of the training by the plan."""
+    model, loss, steps = made(case.model)
+    if dist.get_rank() != 0:  # the weights of rank 0 count
+        with torch.no_grad():
+            for one in model.parameters():
+                one.zero_()
+    job = parallel.parallelize(
+        model, optimizer=sgd, loss=loss, example=steps[0], global_batch=BATCH, clip=case.clip,
+        precision=case.precision, plan=case.plan(DIGESTS[case.model, case.precision]),
+    )  # fmt: skip
+    place = job.plan.place(dist.get_rank())
+    replica = 0 if place is None else place.replica
+    begin = sum(case.shares[:replica])
+    mine = [cut(one, begin, begin + case.shares[replica]) for one in steps]
+    outs = [job.step(one) for one in mine]
+    evaluated = job.evaluate([mine[0]]) if case.precision == "fp32" else None
+    return {
+        "losses": [float(one.loss) for one in outs],
+        "norms": [float(one.grad_norm) for one in outs],
+        "mean": evaluated,
+        "weights": job.state_dict(),
+    }
+
+
+def result(case: Case) -> dict[str, Any]:
+    """What a rank tells: of rank 0 how far it is from one process, of the others what they saw."""
+    began = time.perf_counter()
+    got = together(case)
+    weights = got.pop("weights")
+    got["sum"] = math.fsum(float(one.double().sum()) for one in weights.values())
+    if dist.get_rank() == 0:
+        wanted = alone(case)
+        first = made(case.model)[0].state_dict()
+        got["names"] = sorted(weights) == sorted(wanted["weights"])
+        got["apart"] = {
+            "weights": largest(weights, wanted["weights"]),
+            **{key: max(abs(a - b) for a, b in zip(got[key], wanted[key], strict=True))
+               for key in ("losses", "norms")},
+        }  # fmt: skip
+        if got["mean"] is not None:
+            got["apart"]["mean"] = abs(got["mean"] - wanted["mean"])
+        got["moved"] = largest(weights, first)
+    got["seconds"] = time.perf_counter() - began
+    return got
+
+
+def largest(some: dict[str, Any], others: dict[str, Any]) -> float:
+    """The largest difference of any number."""
+    return max(float((some[name] - one).abs().max()) for name, one in others.items())
+
+
+def rank(number: int, folder: str, wanted: list[str]) -> None:
+    torch.set_num_threads(1)
+    stand_in()
+    store = dist.FileStore(f"{folder}/store", RANKS)
+    dist.init_process_group("gloo", store=store, rank=number, world_size=RANKS)
+    found: dict[str, Any] = {}
+    is_whole = True
+    for case in CASES:
+        if wanted and case.name not in wanted:
+            continue
+        try:
+            found[case.name] = result(case)
+        except Exception:
+            found[case.name] = {"error": traceback.format_exc()}
+            is_whole = False  # the other ranks may wait in a collective
+            break
+    with open(f"{folder}/{number}", "w", encoding="utf-8") as file:
+        json.dump(found, file)
+    os._exit(0 if is_whole else 1)
+
+
+def warm() -> None:
+    """Imports what the ranks need, once and not in each of them."""
+    from torch.distributed import fsdp, pipelining
+
+    assert fsdp and pipelining
+    for kind in ("mlp", "llama"):
+        model, loss, steps = made(kind)
+        for precision in ("fp32", "bf16"):
+            text = text_of(parallel.describe(model, steps[0], loss, optimizer=sgd,
+                                             precision=precision))  # fmt: skip
+            DIGESTS[kind, precision] = digest_of(text)
+
+
+def end(children: set[int]) -> None:
+    for pid in children:
+        os.kill(pid, signal.SIGKILL)
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    warm()
+    with tempfile.TemporaryDirectory() as folder:
+        children: set[int] = set()
+        for number in range(RANKS):
+            pid = os.fork()
+            if pid == 0:
+                rank(number, folder, sys.argv[1:])
+            children.add(pid)
+        signal.signal(signal.SIGALRM, lambda *_: end(children))
+        signal.alarm(SECONDS_MAX)
+        while children:
+            pid, status = os.wait()
+            children.discard(pid)
+            if status != 0:
+                time.sleep(1)  # the others may write what they saw
+                end(children)
+        rows = []
+        for number in range(RANKS):
+            try:
+                with open(f"{folder}/{number}", encoding="utf-8") as file:
+                    rows.append(json.load(file))
+            except FileNotFoundError:
+                rows.append({})
+    json.dump(rows, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

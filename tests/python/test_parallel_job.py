@@ -1,0 +1,270 @@
+"""A job in one process: its data, its errors, its plan in a checkpoint, a planning run."""
+
+import json
+import threading
+from functools import cache
+from typing import Any
+
+import pytest
+import torch
+from paceline.parallel import PlanError, describe, parallelize
+from paceline.parallel.agree import Kept, Question, agree
+from paceline.parallel.describe import text_of
+from paceline.parallel.loader import PlannedLoader
+from paceline.parallel.plan import ParallelPlan
+from paceline.parallel.store import Talk
+from paceline.torch import ArgumentError, ElasticDataset, ElasticLoader
+from parallel_cases import Case, digest_of, stand_in
+from torch import nn
+from torch.nn.functional import mse_loss
+
+PAIR = (torch.zeros(16, 8), torch.zeros(16, 4))
+
+
+def sgd(parameters: Any) -> torch.optim.Optimizer:
+    return torch.optim.SGD(parameters, lr=0.1)
+
+
+def model() -> nn.Sequential:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 4))
+
+
+@pytest.fixture(autouse=True)
+def planner() -> None:
+    stand_in()
+    own_digest()  # before a test has a planner of its own
+
+
+@cache
+def own_digest() -> str:
+    return digest_of(text_of(describe(model(), PAIR, mse_loss, optimizer=sgd)))
+
+
+def plan_of(shares: list[int], **options: Any) -> dict[str, Any]:
+    ranks = list(range(len(shares)))
+    case = Case(name="", model="", stages=[(0, 3)], ranks=[ranks], shares=shares, **options)
+    return case.plan(own_digest()) | {"unused": []}
+
+
+def made(**options: Any) -> Any:
+    usual = {"optimizer": sgd, "loss": mse_loss, "example": PAIR, "global_batch": 16,
+             "plan": plan_of([16])}  # fmt: skip
+    return parallelize(model(), **{**usual, **options})
+
+
+# ---- data ----
+
+
+def loaders(shares: list[int], **options: Any) -> list[PlannedLoader]:
+    plan = ParallelPlan.parse(json.dumps(plan_of(shares)))
+    return [PlannedLoader(ElasticDataset(range(100), seed=3), plan, replica, **options)
+            for replica in range(len(shares))]  # fmt: skip
+
+
+def test_shares_of_a_plan_are_the_steps_of_any_loader() -> None:
+    steps = list(zip(*loaders([9, 6, 1]), strict=True))
+    assert [[len(part) for part in step] for step in steps] == [[9, 6, 1]] * 6
+    alone = ElasticLoader(ElasticDataset(range(100), seed=3), global_batch=16, drop_last=True)
+    assert [torch.cat(step).tolist() for step in steps] == [step.tolist() for step in alone]
+    assert all(len(one) == 6 and one.shares == [9, 6, 1] for one in loaders([9, 6, 1]))
+
+
+def test_a_position_goes_on_under_another_plan() -> None:
+    first, second = loaders([9, 7])[0], loaders([2, 14])
+    read = iter(first)
+    next(read), next(read)
+    state = first.state_dict()
+    for one in second:
+        one.load_state_dict(state)
+    rest = [torch.cat(step).tolist() for step in zip(*second, strict=True)]
+    alone = ElasticLoader(ElasticDataset(range(100), seed=3), global_batch=16, drop_last=True)
+    assert rest == [step.tolist() for step in alone][2:]
+
+
+def test_a_job_trains_on_its_loader() -> None:
+    job = made(clip=1.0, scheduler=lambda o: torch.optim.lr_scheduler.StepLR(o, 1, 0.5))
+    data = [(torch.randn(8), torch.randn(4)) for _ in range(40)]
+    losses = [float(job.step(batch).loss) for batch in job.loader(data)]
+    assert len(losses) == 2, "8 samples fill no step"
+    assert job.scheduler.get_last_lr() == [0.025]
+    assert 0 < job.evaluate(job.loader(data)) < 10
+    assert list(job.state_dict()) == list(model().state_dict())
+
+
+# ---- errors ----
+
+
+def test_a_batch_that_is_no_share_is_refused() -> None:
+    job = made()
+    with pytest.raises(ArgumentError, match="16 samples, this rank's share") as caught:
+        job.step((torch.zeros(5, 8), torch.zeros(5, 4)))
+    assert "it has 5" in caught.value.why
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"global_batch": 0}, {"precision": "fp8"}, {"clip": -1.0}, {"wishes": {"data": 2}},
+     {"wishes": {"colour": [1]}}, {"example": torch.zeros(4, 8)}],
+    ids=str,
+)  # fmt: skip
+def test_wrong_arguments_are_refused_in_four_parts(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ArgumentError) as caught:
+        made(**wrong)
+    assert caught.value.fix and caught.value.why
+
+
+@pytest.mark.parametrize(
+    ("plan", "why"),
+    [({"global_batch": 32}, "its global batch is 32"), ({"tensor": 2}, "version carries out"),
+     ({"stages": [{"layers": [0, 3], "ranks": [3]}]}, "it has a rank 3")],
+    ids=str,
+)  # fmt: skip
+def test_a_plan_of_another_job_is_refused(
+    plan: dict[str, Any], why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from paceline import _native
+
+    monkeypatch.setattr(_native, "check_plan", lambda *_: None)
+    with pytest.raises(PlanError, match=why):
+        made(plan=plan_of([16]) | plan)
+
+
+def test_a_model_without_tensors_is_refused_before_anything_is_formed() -> None:
+    with torch.device("meta"):
+        empty = model()
+    with pytest.raises(PlanError, match="meta device"):
+        parallelize(empty, optimizer=sgd, loss=mse_loss, example=PAIR, global_batch=16)
+
+
+def test_a_torch_without_a_call_is_refused_by_name() -> None:
+    from paceline.parallel.execute.shard import must_have_calls
+
+    with pytest.raises(PlanError, match=r"it has no FSDPModule\.set_new") as caught:
+        must_have_calls(type("FSDPModule", (), {}), ("set_new",), "data 4 (shard)")
+    assert "data 4 (shard)" in caught.value.what
+
+
+# ---- agreement ----
+
+
+class Board:
+    """A store of torch, for threads."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, bytes] = {}
+        self._changed = threading.Condition()
+
+    def set(self, key: str, value: str) -> None:
+        with self._changed:
+            self._values[key] = value.encode()
+            self._changed.notify_all()
+
+    def get(self, key: str) -> bytes:
+        with self._changed:
+            assert self._changed.wait_for(lambda: key in self._values, 30), key
+            return self._values[key]
+
+
+def agreed(rows: list[dict[str, Any]]) -> list[Any]:
+    """What `agree` gives each rank of a world of threads, an answer or an error."""
+    board = Board()
+    found: list[Any] = [None] * len(rows)
+
+    def rank(number: int) -> None:
+        row = {"summary": "{}", "device": "cpu", "given": None, "kept": None} | rows[number]
+        question = Question(row["summary"], {"global_batch": 16})
+        try:
+            found[number] = agree(
+                Talk(number, len(rows), board, "0"), question, row["device"],
+                given=row["given"], kept=row["kept"],
+                measure=lambda _: "a cluster" if number == 0 else None,
+            )  # fmt: skip
+        except Exception as error:
+            found[number] = error
+
+    threads = [threading.Thread(target=rank, args=(number,)) for number in range(len(rows))]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join(60)
+    return found
+
+
+@pytest.fixture
+def chosen(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The clusters for which a planner was asked, which gives one plan for all."""
+    from paceline import _native
+
+    asked: list[str] = []
+    plan = json.dumps(plan_of([10, 6]))
+
+    def choose(_summary: str, cluster: str, _wishes: str) -> str:
+        asked.append(cluster)
+        return plan
+
+    monkeypatch.setattr(_native, "choose_plan", choose, raising=False)
+    monkeypatch.setattr(_native, "check_plan", lambda *_: None)
+    return asked
+
+
+def test_rank_0_chooses_and_all_get_the_same(chosen: list[str]) -> None:
+    answers = agreed([{}, {}])
+    assert [one.plan.shares for one in answers] == [[10, 6]] * 2
+    assert chosen == ["a cluster"], "one rank asks once"
+    assert answers[0].kept == answers[1].kept
+
+
+def test_the_checkpoint_s_plan_is_taken_for_the_same_devices(chosen: list[str]) -> None:
+    kept = agreed([{}, {}])[0].kept
+    other = Kept(json.dumps(plan_of([4, 12])), kept.question, kept.devices)
+    assert [one.plan.shares for one in agreed([{"kept": other}, {}])] == [[4, 12]] * 2
+    assert chosen == ["a cluster"]
+    # The rank 0 of another world has another kind of device.
+    answers = agreed([{"kept": other, "device": "H100"}, {}])
+    assert [one.plan.shares for one in answers] == [[10, 6]] * 2
+    assert answers[0].kept.devices == [["H100", 1], ["cpu", 1]]
+
+
+def test_another_model_on_one_rank_is_refused_on_all(chosen: list[str]) -> None:
+    errors = agreed([{}, {"summary": "[]"}])
+    assert [(one.what, one.where) for one in errors] == [
+        ("the ranks do not train the same", "rank 1")] * 2
+    assert chosen == []
+
+
+def test_ranks_with_different_plans_are_refused_on_all(chosen: list[str]) -> None:
+    plans = [{"given": json.dumps(plan_of(shares))} for shares in ([10, 6], [6, 10], [10, 6])]
+    errors = agreed(plans)
+    assert [(one.what, one.where) for one in errors] == [
+        ("the ranks hold different plans", "rank 1")] * 3
+
+
+def test_a_planner_that_finds_nothing_is_an_error_on_all(
+    chosen: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from paceline import _native
+
+    def choose(*_: str) -> str:
+        raise ValueError("nothing fits\nrank 3\n12 GiB are short\nmore")
+
+    monkeypatch.setattr(_native, "choose_plan", choose)
+    errors = agreed([{}, {}])
+    assert [(one.what, one.where, one.why, one.fix) for one in errors] == [
+        ("nothing fits", "rank 3", "12 GiB are short", "more")] * 2
+
+
+def test_a_plan_that_one_rank_refuses_is_an_error_on_all(
+    chosen: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from paceline import _native
+
+    def check(plan: str, *_: str) -> None:
+        if "hostile" in plan:
+            raise ValueError("the plan is damaged")
+
+    monkeypatch.setattr(_native, "check_plan", check)
+    hostile = json.dumps(plan_of([10, 6]) | {"because": "hostile"})
+    errors = agreed([{"given": json.dumps(plan_of([10, 6]))}, {"given": hostile}])
+    assert [type(one) for one in errors] == [PlanError] * 2
+    assert {one.what for one in errors} == {"the plan is damaged"}
