@@ -2,8 +2,10 @@
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
+
+from paceline import _native
 
 BATCH = 16
 SCHEMA = "paceline.plan/1"
@@ -22,6 +24,11 @@ class Case:
     recompute: bool = False
     clip: float | None = None
     precision: str = "fp32"
+
+    def as_planned(self, plan: Any) -> "Case":
+        """The case with the stages and shares of that plan."""
+        stages = [(one.begin, one.end) for one in plan.stages]
+        return replace(self, stages=stages, shares=plan.shares, micro_batches=plan.micro_batches)
 
     def plan(self, model: str) -> dict[str, Any]:
         return {
@@ -80,13 +87,16 @@ def _cases() -> list[Case]:
 
 
 CASES = _cases()
+# The plan is chosen, for what the ranks measure.
+CHOSEN = Case(name="chosen", model="mlp", stages=[], ranks=[], shares=[])
+if hasattr(_native, "choose_plan"):
+    CASES.append(CHOSEN)
 
 
 def digest_of(summary: str) -> str:
     """What a plan for that model has as its model."""
     from paceline.parallel import cluster
 
-    from paceline import _native
 
     native: Any = _native
     if not hasattr(native, "choose_plan"):
@@ -98,7 +108,6 @@ def digest_of(summary: str) -> str:
 
 def stand_in() -> None:
     """A planner that takes what it is given, in a build that has none."""
-    from paceline import _native
 
     native: Any = _native
     if not hasattr(native, "check_plan"):

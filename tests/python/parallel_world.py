@@ -25,6 +25,10 @@ DIGESTS: dict[tuple[str, str], str] = {}
 """Of the summaries, which the ranks inherit."""
 
 
+# Ranks of a host without links of its own could be best alone; the search has to use all.
+WISHES = {"data": [2], "pipeline": [2], "micro_batches": [2]}
+
+
 def sgd(parameters: Any) -> torch.optim.Optimizer:
     return torch.optim.SGD(parameters, lr=0.1, momentum=0.9, weight_decay=0.01)
 
@@ -99,7 +103,7 @@ def alone(case: Case) -> dict[str, Any]:
 
 
 def together(case: Case) -> dict[str, Any]:
-    """What this rank sees of the training by the plan."""
+    """What this rank sees of the training by the plan; without stages, by the best one."""
     model, loss, steps = made(case.model)
     if dist.get_rank() != 0:  # the weights of rank 0 count
         with torch.no_grad():
@@ -107,8 +111,11 @@ def together(case: Case) -> dict[str, Any]:
                 one.zero_()
     job = parallel.parallelize(
         model, optimizer=sgd, loss=loss, example=steps[0], global_batch=BATCH, clip=case.clip,
-        precision=case.precision, plan=case.plan(DIGESTS[case.model, case.precision]),
+        precision=case.precision,
+        plan=case.plan(DIGESTS[case.model, case.precision]) if case.stages else None,
+        wishes=WISHES,
     )  # fmt: skip
+    case = case.as_planned(job.plan)
     place = job.plan.place(dist.get_rank())
     replica = 0 if place is None else place.replica
     begin = sum(case.shares[:replica])
@@ -120,6 +127,8 @@ def together(case: Case) -> dict[str, Any]:
         "norms": [float(one.grad_norm) for one in outs],
         "mean": evaluated,
         "weights": job.state_dict(),
+        "plan": job.plan.text,
+        "case": case,
     }
 
 
@@ -127,7 +136,7 @@ def result(case: Case) -> dict[str, Any]:
     """What a rank tells: of rank 0 how far it is from one process, of the others what they saw."""
     began = time.perf_counter()
     got = together(case)
-    weights = got.pop("weights")
+    weights, case = got.pop("weights"), got.pop("case")
     got["sum"] = math.fsum(float(one.double().sum()) for one in weights.values())
     if dist.get_rank() == 0:
         wanted = alone(case)

@@ -34,5 +34,5 @@ def test_a_plan_trains_as_one_process(case: Case, rows: list[dict[str, Any]]) ->
     assert first["moved"] > 1e-3, "it has learned something"
     assert max(first["apart"].values()) < APART, first["apart"]
     for row in rows:
-        for key in ("losses", "norms", "mean", "sum"):
+        for key in ("losses", "norms", "mean", "sum", "plan"):
             assert row[case.name][key] == first[key], "ranks see different numbers"

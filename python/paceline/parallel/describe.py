@@ -10,6 +10,7 @@ import logging
 import math
 import re
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -21,7 +22,7 @@ from paceline.fingerprint import kept_chance
 from paceline.parallel.batch import Loss
 from paceline.parallel.errors import PlanError
 from paceline.parallel.layers import Layers, layers_of, shared_between
-from paceline.parallel.trace import Seen, trace
+from paceline.parallel.trace import FEW, MORE, Seen, trace
 
 SCHEMA = "paceline.model/1"
 PRECISIONS = ("fp32", "bf16")
@@ -32,9 +33,6 @@ _TEXT_MAX = 64 << 10
 _LAYERS_MAX = 1000
 # Adam's two moments, where an optimizer cannot be asked.
 _USUAL_BYTES = 8
-# The two sizes of batches whose difference is the share of a sample. With one sample, dimensions
-# of size 1 would be taken for ones that are spread.
-_FEW, _MORE = 2, 4
 
 
 def describe(
@@ -52,27 +50,52 @@ def describe(
     "labels". `loss(output, targets)` is the mean over the samples. `optimizer` makes an optimizer
     of parameters. Raises PlanError if the forward pass depends on the values of tensors.
     """
+    return study(
+        model, example, loss, optimizer=optimizer, precision=precision, name=name
+    ).summary
+
+
+@dataclass(frozen=True, slots=True)
+class Study:
+    """A summary, and what it was made of."""
+
+    summary: Json
+    layers: Layers
+    rows: list[Json]  # of the summary, one for each layer
+    few: list[Seen]
+    more: list[Seen]
+
+
+def study(
+    model: nn.Module,
+    example: object,
+    loss: Loss,
+    *,
+    optimizer: MakeOptimizer | None,
+    precision: str,
+    name: str = "",
+) -> Study:
+    """As `describe`, with all that was seen."""
     arguments.one_of("describe", "precision", precision, PRECISIONS)
     layers = layers_of(model)
     few, more = (
         trace(model, layers, example, loss, precision=precision, samples=size)
-        for size in (_FEW, _MORE)
+        for size in (FEW, MORE)
     )
     cuts = _cuts(model, layers, few)
     rows = [_row(model, layers, place, few, more, cuts) for place in range(len(few))]
     _add_loose(model, layers, rows)
-    folded = _folded(rows, layers.of(model))
     summary = {
         "schema": SCHEMA,
         "name": name or type(model).__qualname__,
         "precision": precision,
         "bytes": _bytes(model, optimizer, precision),
-        "layers": folded,
+        "layers": _folded(rows, layers.of(model)),
         "no_pipeline": layers.no_pipeline,
         "no_tensor": "tensor parallelism of scripts is not built yet",
     }
     _must_be_small(summary, type(model).__qualname__)
-    return summary
+    return Study(summary, layers, rows, few, more)
 
 
 def text_of(summary: Json) -> str:
@@ -104,7 +127,7 @@ def _row(
 
 def _each(few: int, more: int) -> int:
     """The part of a sample. What does not grow with the batch, as a mask, is no sample's."""
-    return max(0, math.ceil((more - few) / (_MORE - _FEW)))
+    return max(0, math.ceil((more - few) / (MORE - FEW)))
 
 
 def _parameters(model: nn.Module, layers: Layers, place: int) -> int:
@@ -128,7 +151,7 @@ def _cuts(model: nn.Module, layers: Layers, seen: list[Seen]) -> dict[int, str]:
     for place, one in enumerate(seen[:-1]):
         if one.output is None:
             cuts[place] = f"the output of {layers.names[place]} is not one tensor"
-        elif not one.output.shape or one.output.shape[0] != _FEW:
+        elif not one.output.shape or one.output.shape[0] != FEW:
             cuts[place] = f"the first dimension of {layers.names[place]}'s output is no batch"
         elif one.calls != 1:
             cuts[place] = f"{layers.names[place]} is called {one.calls} times"

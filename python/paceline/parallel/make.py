@@ -11,14 +11,14 @@ from torch import nn
 from paceline import arguments
 from paceline.parallel import device as devices
 from paceline.parallel import planning
-from paceline.parallel.agree import Kept, Question, agree
+from paceline.parallel.agree import Answer, Kept, Question, agree
 from paceline.parallel.batch import Loss
-from paceline.parallel.describe import PRECISIONS, MakeOptimizer, describe, text_of
+from paceline.parallel.describe import PRECISIONS, MakeOptimizer, Study, study, text_of
 from paceline.parallel.errors import PlanError
 from paceline.parallel.execute import Work, executor_for
 from paceline.parallel.job import Job, MakeScheduler, PlanNote, Whole
-from paceline.parallel.layers import Layers, layers_of
 from paceline.parallel.plan import ParallelPlan
+from paceline.parallel.probe import measure
 from paceline.parallel.store import Talk
 
 _WHERE = "parallelize"
@@ -49,8 +49,8 @@ def parallelize(
     for batch in job.loader(dataset):
         out = job.step(batch)  # out.loss, out.grad_norm
 
-    Every rank calls it with the same arguments, and gets the model of rank 0. The model is changed
-    in place: afterwards it has this rank's part.
+    Every rank calls it with the same arguments. The model is changed in place: it has this rank's
+    part then, with the weights of rank 0.
 
     optimizer    makes an optimizer of parameters
     loss         of outputs and targets: the mean over the samples
@@ -69,27 +69,34 @@ def parallelize(
     arguments.count(_WHERE, "global_batch", global_batch)
     arguments.one_of(_WHERE, "precision", precision, PRECISIONS)
     _check_clip(clip)
-    layers = layers_of(model)
-    summary = text_of(describe(model, example, loss, optimizer=optimizer, precision=precision))
-    planning.end_with(summary)
+    studied = study(model, example, loss, optimizer=optimizer, precision=precision)
+    planning.end_with(summary := text_of(studied.summary))
     _must_be_real(model)
     _begin_world()
     talk, place = Talk.of_world(), devices.device()
     question = Question(summary, _wishes(global_batch, wishes))
 
-    def measure(names: list[list[Any]]) -> str | None:
-        if cluster is not None:
-            return _text(cluster)
-        raise PlanError(what="no probe yet", where=_WHERE, why="it is not built", fix="cluster=…")
+    def measured(names: list[list[Any]]) -> str | None:
+        return measure(model, studied, place, talk, names) if cluster is None else _text(cluster)
 
     answer = agree(
         talk, question, devices.name_of(place),
-        given=None if plan is None else _text(plan), kept=_kept(checkpointer), measure=measure,
+        given=None if plan is None else _text(plan), kept=_kept(checkpointer), measure=measured,
     )  # fmt: skip
     model.to(place)
     _spread_weights(model)
-    work = _work(model, layers, answer.plan, talk, place, loss, example, precision)
-    whole = _whole(work, talk)
+    work = _work(model, studied, answer.plan, talk, place, loss, example, precision)
+    return _job(work, answer, optimizer, scheduler, clip)
+
+
+def _job(
+    work: Work,
+    answer: Answer,
+    optimizer: MakeOptimizer,
+    scheduler: MakeScheduler | None,
+    clip: float | None,
+) -> Job:
+    whole = _whole(work)
     executor = executor_for(work)
     made = optimizer(executor.parameters) if executor.parameters else None
     steps = scheduler(made) if scheduler is not None and made is not None else None
@@ -157,7 +164,7 @@ def _spread_weights(model: nn.Module) -> None:
 
 def _work(
     model: nn.Module,
-    layers: Layers,
+    studied: Study,
     plan: ParallelPlan,
     talk: Talk,
     place: torch.device,
@@ -182,14 +189,14 @@ def _work(
     pipelines = [group(ranks) for ranks in plan.pipelines()]
     own = plan.place(talk.rank)
     return Work(
-        model=model, layers=layers, plan=plan, place=own, device=place, loss=loss, example=example,
+        model=model, study=studied, plan=plan, place=own, device=place, loss=loss, example=example,
         precision=precision,
         replicas=None if own is None else replicas[own.stage],
         pipeline=None if own is None else pipelines[own.replica],
     )  # fmt: skip
 
 
-def _whole(work: Work, talk: Talk) -> list[Whole]:
+def _whole(work: Work) -> list[Whole]:
     """The tensors of the undivided model; a tensor that is in no layer is in the first stage."""
     stages = work.plan.stages
     owners: dict[str, int] = {}

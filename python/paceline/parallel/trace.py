@@ -6,7 +6,7 @@ nor their place matter: a model on the meta device gives the same numbers.
 
 from collections.abc import Callable
 from contextlib import ExitStack, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -14,7 +14,7 @@ from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd.graph import saved_tensors_hooks
 from torch.func import functional_call
-from torch.utils._pytree import tree_flatten, tree_map
+from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 from torch.utils.flop_counter import FlopCounterMode
 
 from paceline.fingerprint import kept_chance
@@ -22,6 +22,10 @@ from paceline.parallel import batch as batches
 from paceline.parallel.batch import Loss
 from paceline.parallel.errors import PlanError
 from paceline.parallel.layers import Layers
+
+# The two sizes of batches whose difference is the share of a sample. With one sample, dimensions
+# of size 1 would be taken for ones that are spread.
+FEW, MORE = 2, 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +39,14 @@ class Form:
     @classmethod
     def of(cls, tensor: torch.Tensor) -> "Form":
         return cls(tuple(tensor.shape), tensor.dtype, tensor.requires_grad)
+
+    def scaled(self, more: "Form", samples: int) -> "Form":
+        """With that many samples; this form has two, and `more` four of them."""
+        shape = tuple(
+            one if one == other else one * samples // FEW
+            for one, other in zip(self.shape, more.shape, strict=True)
+        )
+        return replace(self, shape=shape)
 
     @property
     def bytes(self) -> int:
@@ -211,6 +223,11 @@ def _storage(tensor: torch.Tensor) -> int:
     return tensor.untyped_storage()._cdata  # pyright: ignore[reportPrivateUsage]
 
 
-def forms_in(tree: Any) -> list[Form]:
-    """All tensors in the inputs of a layer."""
-    return [one for one in tree_flatten(tree)[0] if isinstance(one, Form)]
+def scaled(few: Any, more: Any, samples: int) -> Any:
+    """The forms of two traces, with two and with four samples, for another number of samples."""
+    flat, spec = tree_flatten(few)
+    others = tree_leaves(more)
+    return tree_unflatten([
+        one.scaled(other, samples) if isinstance(one, Form) and isinstance(other, Form) else one
+        for one, other in zip(flat, others, strict=True)
+    ], spec)  # fmt: skip

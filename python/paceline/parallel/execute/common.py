@@ -11,6 +11,7 @@ from torch.distributed.tensor import DTensor
 
 from paceline.parallel import batch as batches
 from paceline.parallel.batch import Loss
+from paceline.parallel.describe import Study
 from paceline.parallel.errors import PlanError
 from paceline.parallel.layers import Layers
 from paceline.parallel.plan import ParallelPlan, Place
@@ -22,7 +23,7 @@ class Work:
     """A rank's part of a plan, and with what it is carried out."""
 
     model: nn.Module
-    layers: Layers
+    study: Study
     plan: ParallelPlan
     place: Place | None
     device: torch.device
@@ -32,6 +33,10 @@ class Work:
     # All ranks of the plan's groups have made them in one order; None: the group is one rank.
     replicas: "dist.ProcessGroup | None"  # those that hold the same stage
     pipeline: "dist.ProcessGroup | None"  # the stages of one replica
+
+    @property
+    def layers(self) -> Layers:
+        return self.study.layers
 
     @property
     def share(self) -> int:

@@ -18,7 +18,7 @@ from paceline.parallel.execute.common import Executor, Work, mean_loss, recomput
 from paceline.parallel.execute.reduce import Reduction
 from paceline.parallel.execute.shard import divide, must_have_calls
 from paceline.parallel.layers import shared_between
-from paceline.parallel.trace import Form, trace
+from paceline.parallel.trace import Form
 
 
 class _Skipped(nn.Module):
@@ -111,15 +111,15 @@ class Pipelined(Executor):
 
     def _boundaries(self) -> list[Form | None]:
         """The tensors between the stages for one micro-batch; the first stage has its inputs."""
-        work = self.work
-        seen = trace(
-            work.model, work.layers, work.example, work.loss,
-            precision=work.precision, samples=self._micro,
-        )  # fmt: skip
-        ends = [stage.end for stage in work.plan.stages]
-        first = self._first(batches.split(work.example)[0])[0]
-        shape = (self._micro, *first.shape[1:])
-        return [Form(shape, first.dtype, False), *(seen[end - 1].output for end in ends)]
+        study, stages = self.work.study, self.work.plan.stages
+        first = self._first(batches.split(self.work.example)[0])[0]
+        found: list[Form | None] = [
+            Form((self._micro, *first.shape[1:]), first.dtype, first.requires_grad)
+        ]
+        for stage in stages:
+            few, more = study.few[stage.end - 1].output, study.more[stage.end - 1].output
+            found.append(few.scaled(more, self._micro) if few and more else None)
+        return found
 
     def _first(self, inputs: Any) -> tuple[torch.Tensor, dict[str, Any]]:
         """The tensor that enters the pipeline, and what every stage gets beside it."""

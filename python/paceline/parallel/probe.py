@@ -1,0 +1,260 @@
+"""What this rank's device and the links between the ranks reach, measured in 2 s at most.
+
+A repeated block of the model runs at two batch sizes. The cost model has three constants a device:
+
+    forward pass of n samples = n × (flops ÷ F + saved ÷ B) + parameters × bytes ÷ B + launch
+
+and the backward pass takes twice as long. B is the memory's bandwidth, from a copy; F and launch
+are fitted to the two sizes. All ranks run at the same time, because they will in training.
+"""
+
+import copy
+import hashlib
+import json
+import math
+import os
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.utils._pytree import tree_leaves, tree_map
+
+from paceline.launch import cache_dir
+from paceline.parallel import device as devices
+from paceline.parallel.cluster import Link, Measured, text_of
+from paceline.parallel.describe import Study
+from paceline.parallel.store import Talk
+from paceline.parallel.trace import Form, computing, scaled
+
+_COPY_BYTES = 32 << 20
+_LARGE_BYTES = 4 << 20
+_SAMPLES_MAX = 64
+_BLOCK_SECONDS = 1.2  # after which no larger batch is tried
+_RUNS = 3
+_ANY_FLOPS = 1e12  # of a block without matrix products: nothing is divided by it
+
+
+@dataclass(frozen=True, slots=True)
+class Speeds:
+    """The three constants of a device."""
+
+    flops: float
+    bandwidth: float
+    launch: float
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """The part of a model that is timed, and its costs for one sample."""
+
+    name: str
+    flops: float
+    saved: float
+    parameter_bytes: float
+    forms: tuple[Any, Any]  # its arguments with two and with four samples
+
+    @classmethod
+    def of(cls, study: Study) -> "Block":
+        """The layer with the most arithmetic; of equal ones the first."""
+        rows = study.rows
+        place = max(range(len(rows)), key=lambda one: (rows[one]["flops"], -one))
+        row, sizes = rows[place], study.summary["bytes"]
+        return cls(
+            study.layers.names[place],
+            row["flops"],
+            row["saved"],
+            row["parameters"] * sizes["compute"],
+            (study.few[place].inputs, study.more[place].inputs),
+        )
+
+
+def measure(
+    model: nn.Module, study: Study, place: torch.device, talk: Talk, names: list[list[Any]]
+) -> str | None:
+    """The cluster that these ranks are; every rank calls it. `names` are the devices' names."""
+    local = devices.local_ranks(talk.world_size)
+    speeds = _known_speeds(model, study, place, devices.name_of(place))
+    mine = asdict(speeds) | {"memory": devices.memory_of(place, local)}
+    link = measured_link(talk, place, names)
+    node = local if talk.world_size % local == 0 else 1
+
+    def judge(rows: list[dict[str, Any]]) -> str:
+        measured = [Measured(**row) for row in rows]
+        return text_of(names, measured, node=node, link=link, source="measured")
+
+    return talk.settle("measured", lambda: mine, judge)
+
+
+# ---- the device ----
+
+
+def _known_speeds(model: nn.Module, study: Study, place: torch.device, name: str) -> Speeds:
+    """The device's constants for this block, from the cache if it was measured before."""
+    block = Block.of(study)
+    what = [name, torch.__version__, study.summary["precision"], block.flops, block.saved,
+            block.parameter_bytes]  # fmt: skip
+    found = read_cache(what, ("flops", "bandwidth", "launch"))
+    if found is not None:
+        return Speeds(**found)
+    module = model.get_submodule(block.name)
+    speeds = measured_speeds(module, block, place, study.summary["precision"])
+    write_cache(what, asdict(speeds))
+    return speeds
+
+
+def measured_speeds(module: nn.Module, block: Block, place: torch.device, precision: str) -> Speeds:
+    """Times a copy of the module; the module itself and the random numbers stay as they are."""
+    cuda = [place] if place.type == "cuda" else []
+    with torch.random.fork_rng(devices=cuda), torch.enable_grad():
+        bandwidth = _bandwidth(place)
+        copied = copy.deepcopy(module).to(place).train()
+        seconds = _timed(copied, block, place, precision)
+    return fitted(block, bandwidth, seconds)
+
+
+def fitted(block: Block, bandwidth: float, seconds: dict[int, float]) -> Speeds:
+    """The constants that explain the seconds of a forward pass of two numbers of samples."""
+    few, many = min(seconds), max(seconds)
+    each = (seconds[many] - seconds[few]) / (many - few)
+    if each <= 0:  # noise was larger than what samples cost
+        each = seconds[many] / many
+    # What is kept is written with cache and arithmetic at the same time: at most half of the time
+    # counts to it.
+    if block.saved and block.flops:
+        bandwidth = max(bandwidth, block.saved / (each / 2))
+    arithmetic = max(each - block.saved / bandwidth, each / 2)
+    fixed = max(0.0, seconds[few] - few * each)
+    launch = max(0.0, fixed - block.parameter_bytes / bandwidth)
+    flops = block.flops / arithmetic if block.flops else _ANY_FLOPS
+    return Speeds(flops, bandwidth, launch)
+
+
+def _timed(
+    module: nn.Module, block: Block, place: torch.device, precision: str
+) -> dict[int, float]:
+    """Seconds of a forward pass by the number of samples: a third of both passes together."""
+    begin = time.perf_counter()
+    seconds: dict[int, float] = {}
+    samples = 1
+    while samples <= _SAMPLES_MAX:
+        run = _passes(module, block, samples, place, precision)
+        seconds[samples] = best_of(run, place) / 3
+        is_slow = time.perf_counter() - begin > _BLOCK_SECONDS / 4
+        if len(seconds) > 1 and (is_slow or seconds[samples] > 4 * seconds[1]):
+            break
+        samples *= 4
+    return {1: seconds[1], max(seconds): seconds[max(seconds)]}
+
+
+def _passes(
+    module: nn.Module, block: Block, samples: int, place: torch.device, precision: str
+) -> Callable[[], None]:
+    args, kwargs = tree_map(
+        lambda one: _filled(one, place) if isinstance(one, Form) else one,
+        scaled(*block.forms, samples),
+    )
+
+    def run() -> None:
+        with computing(precision, place.type):
+            found = tree_leaves(module(*args, **kwargs))
+        outputs = [one for one in found if isinstance(one, torch.Tensor) and one.requires_grad]
+        if outputs:
+            torch.autograd.backward(outputs, [torch.ones_like(one) for one in outputs])
+        module.zero_grad(set_to_none=True)
+
+    return run
+
+
+def _filled(form: Form, place: torch.device) -> torch.Tensor:
+    if form.dtype.is_floating_point:
+        made = torch.randn(form.shape, device=place) * 0.02
+        return made.to(form.dtype).requires_grad_(form.needs_grad)
+    return torch.zeros(form.shape, dtype=form.dtype, device=place)
+
+
+def _bandwidth(place: torch.device) -> float:
+    source = torch.ones(_COPY_BYTES // 4, device=place)
+    target = torch.empty_like(source)
+    # It is read and written.
+    return 2 * _COPY_BYTES / best_of(lambda: target.copy_(source), place)
+
+
+def best_of(run: Callable[[], object], place: torch.device) -> float:
+    """Seconds of the fastest of a few runs, after one that does not count."""
+    found: list[float] = []
+    for _ in range(_RUNS + 1):
+        begin = time.perf_counter()
+        run()
+        if place.type == "cuda":
+            torch.cuda.synchronize(place)
+        found.append(time.perf_counter() - begin)
+    return max(min(found[1:]), 1e-9)
+
+
+# ---- links ----
+
+
+def measured_link(talk: Talk, place: torch.device, names: list[list[Any]]) -> Link | None:
+    """What a message between two ranks costs, from all-reduces of two sizes; None without ranks.
+
+    Rank 0 decides whether they are known already, because all ranks measure or none.
+    """
+    if talk.world_size == 1:
+        return None
+    what = [names, torch.__version__, os.environ.get("LOCAL_WORLD_SIZE", "")]
+    known = talk.decide("link", lambda: read_cache(what, ("seconds", "bandwidth")))
+    if known is not None:
+        return Link(**known)
+    times: list[float] = []
+    for size in (8, _LARGE_BYTES):
+        buffer = torch.ones(size // 4, device=place)
+        times.append(best_of(lambda full=buffer: dist.all_reduce(full), place))
+    found = link_of(times[0], times[1], talk.world_size)
+    # Each rank has seen other times; all take those of rank 0.
+    link = Link(**talk.decide("links", lambda: asdict(found)))
+    if talk.rank == 0:
+        write_cache(what, asdict(link))
+    return link
+
+
+def link_of(small: float, large: float, ranks: int) -> Link:
+    """By a ring: 2 (ranks − 1) messages, each with its part of the bytes."""
+    messages = 2 * (ranks - 1)
+    rest = max(large - small, small * 1e-3)
+    return Link(small / messages, messages * _LARGE_BYTES / ranks / rest)
+
+
+# ---- the cache ----
+
+
+def _cached(what: list[Any]) -> str:
+    key = hashlib.sha256(json.dumps(what).encode()).hexdigest()[:24]
+    return str(cache_dir() / "probe" / f"{key}.json")
+
+
+def read_cache(what: list[Any], names: tuple[str, ...]) -> dict[str, float] | None:
+    """The numbers that were measured before; None for a file that is missing or damaged."""
+    try:
+        with open(_cached(what), encoding="utf-8") as file:
+            fields = json.load(file)
+        found = {name: float(fields[name]) for name in names}
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return found if all(math.isfinite(one) and one >= 0 for one in found.values()) else None
+
+
+def write_cache(what: list[Any], numbers: dict[str, float]) -> None:
+    """Keeps the numbers for the next world; a cache that cannot be written is none."""
+    path = _cached(what)
+    temporary = f"{path}.{os.getpid()}.tmp"
+    try:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(temporary, "w", encoding="utf-8") as file:
+            json.dump({"what": what, **numbers}, file)
+        os.replace(temporary, path)
+    except OSError:
+        pass
