@@ -261,6 +261,6 @@ def optimizer_bytes(parameters: list[nn.Parameter], make: MakeOptimizer) -> int:
     for one in metas:
         for value in made.state.get(one, {}).values():
             # A count of steps is one number for a whole tensor.
-            if isinstance(value, torch.Tensor) and (value.numel() > 1 or one.numel() == 1):
+            if isinstance(value, torch.Tensor) and value.dim() > 0:
                 total += value.numel() * value.element_size()
     return math.ceil(total / max(1, sum(one.numel() for one in metas)))

@@ -10,7 +10,6 @@ from torch import nn
 
 from paceline import arguments
 from paceline.parallel import device as devices
-from paceline.parallel import planning
 from paceline.parallel.agree import Answer, Kept, Question, agree
 from paceline.parallel.batch import Loss
 from paceline.parallel.describe import PRECISIONS, MakeOptimizer, Study, study, text_of
@@ -18,6 +17,7 @@ from paceline.parallel.errors import PlanError
 from paceline.parallel.execute import Work, executor_for
 from paceline.parallel.job import Job, MakeScheduler, PlanNote, Whole
 from paceline.parallel.plan import ParallelPlan
+from paceline.parallel.planning_run import end_with
 from paceline.parallel.probe import measure
 from paceline.parallel.store import Talk
 
@@ -70,7 +70,7 @@ def parallelize(
     arguments.one_of(_WHERE, "precision", precision, PRECISIONS)
     _check_clip(clip)
     studied = study(model, example, loss, optimizer=optimizer, precision=precision)
-    planning.end_with(summary := text_of(studied.summary))
+    end_with(summary := text_of(studied.summary))
     _must_be_real(model)
     _begin_world()
     talk, place = Talk.of_world(), devices.device()

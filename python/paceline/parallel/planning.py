@@ -1,17 +1,155 @@
-"""Planning a script: it runs as far as `parallelize`, which writes the model's summary and ends."""
+"""Planning a script: it runs as far as `parallelize`, which writes the model's summary and ends.
+
+    PACELINE_PLANNING=summary.json python -m paceline.parallel.planning train.py --lr 0.1
+
+The script's tensors are on the meta device and have no content, so a model of any size fits. What
+else the script does before `parallelize`, as writing files, does happen. This is what `paceline
+plan train.py` runs.
+"""
 
 import os
+import sys
+from collections.abc import Callable
+from typing import Any
 
-PLANNING = "PACELINE_PLANNING"
+from paceline.parallel.errors import PlanError
+from paceline.parallel.planning_run import PLANNING
+from paceline.problem import PacelineError
+
+_MODEL = "paceline plan --model llama-8b, or a Hugging Face config.json"
 
 
-def end_with(summary: str) -> None:
-    """In a planning run: writes the summary and ends the process with 0. Else does nothing."""
-    path = os.environ.get(PLANNING)
-    if not path:
+def main(arguments: list[str]) -> int:
+    """Runs the script; the exit status. `parallelize` ends the process before this returns."""
+    from paceline.entry import Entry, execute
+
+    if not arguments or not os.environ.get(PLANNING):
+        return _refused(
+            PlanError(
+                what="there is nothing to plan",
+                where="python -m paceline.parallel.planning",
+                why=f"it needs a script, and {PLANNING} with the file to write",
+                fix="paceline plan train.py",
+            )
+        )
+    script, *rest = arguments
+    prepare()
+    try:
+        entry = Entry(kind="script", target=script, args=tuple(rest))
+        execute(entry, on_error=lambda _: None)
+    except PacelineError as error:
+        return _refused(error)
+    except Exception as error:
+        sys.excepthook(type(error), error, error.__traceback__)
+        return _refused(_needs_values(script, error))
+    return _refused(
+        PlanError(
+            what="the script ended without a model to plan",
+            where=script,
+            why="it never called paceline.parallel.parallelize",
+            fix=f"call it in the script, or {_MODEL}",
+        )
+    )
+
+
+def _refused(error: PacelineError) -> int:
+    print(f"paceline: {error}", file=sys.stderr, flush=True)
+    return 1
+
+
+def _needs_values(script: str, error: Exception) -> PlanError:
+    text = str(error).split("\n")[0]
+    is_meta = "meta" in text or isinstance(error, NotImplementedError)
+    what = "the script needs tensors with content" if is_meta else "the script failed"
+    fix = "leave the device to parallelize, which moves the model itself; or " if is_meta else ""
+    return PlanError(
+        what=f"{what} before it called parallelize",
+        where=f"{script}, {_line_of(error, script)}",
+        why=f"{type(error).__name__}: {text}",
+        fix=fix + _MODEL,
+    )
+
+
+def _line_of(error: Exception, script: str) -> str:
+    """The last line of the script that the error went through."""
+    found, at = "before its first line", error.__traceback__
+    while at is not None:
+        if os.path.realpath(at.tb_frame.f_code.co_filename) == os.path.realpath(script):
+            found = f"line {at.tb_lineno}"
+        at = at.tb_next
+    return found
+
+
+# ---- what is different in a planning run ----
+
+
+def prepare() -> None:
+    """Tensors on the meta device, a world of one, and Checkpointers that keep nothing."""
+    import torch
+
+    alone = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1",
+             "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}  # fmt: skip
+    os.environ.update(alone)
+    os.environ.setdefault("WANDB_MODE", "disabled")
+    torch.set_default_device("meta")
+    _be_alone()
+    _keep_nothing()
+
+
+def _be_alone() -> None:
+    """`init_process_group` of any backend makes a world of this process, without an address."""
+    from torch import distributed
+
+    dist: Any = distributed
+    if not dist.is_available():
         return
-    temporary = f"{path}.{os.getpid()}.tmp"
-    with open(temporary, "w", encoding="utf-8") as file:
-        file.write(summary)
-    os.replace(temporary, path)
-    raise SystemExit(0)
+    c10d: Any = dist.distributed_c10d
+    begin: Callable[..., None] = c10d.init_process_group
+
+    def init_process_group(*_: Any, **__: Any) -> None:
+        begin("gloo", store=dist.HashStore(), rank=0, world_size=1)
+
+    c10d.init_process_group = init_process_group
+    dist.init_process_group = init_process_group
+
+
+class _Kept:
+    """The ticket of a save that keeps nothing."""
+
+    def __init__(self, step: int) -> None:
+        self.step = step
+
+    def wait(self, level: str = "memory", timeout: float | None = None) -> None:
+        pass
+
+
+def _keep_nothing() -> None:
+    """A Checkpointer claims no directory, finds nothing and saves nothing: training is at step 0.
+
+    Its methods are replaced, in this process only: a Checkpointer that asked at each call whether
+    it is one would cost every training a look.
+    """
+    from paceline.checkpoint import BaseCheckpointer
+
+    def made(self: Any, directory: Any, **_: Any) -> None:
+        self._pid, self._directory = os.getpid(), str(directory)
+        self._is_closed = False
+        self.skipped, self.restored, self.left_out, self.replaced = 0, "", [], []
+
+    def save(_: Any, step: int, __: Any) -> Any:
+        return _Kept(step)
+
+    def restore(_: Any, __: Any, *, strict: bool = True) -> int:
+        return 0
+
+    def nothing(*_: Any, **__: Any) -> None:
+        pass
+
+    inert: dict[str, Any] = {"__init__": made, "save": save, "restore": restore}
+    inert |= dict.fromkeys(("close", "wait_for", "restore_random", "_free"), nothing)
+    for name, method in inert.items():
+        setattr(BaseCheckpointer, name, method)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

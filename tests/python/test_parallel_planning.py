@@ -1,0 +1,91 @@
+"""A planning run: a script goes as far as `parallelize`, without memory, peers or checkpoints."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HEAD = """
+import os, sys
+import torch
+from torch import nn
+from torch.nn.functional import mse_loss
+import paceline.torch as pl
+from paceline import parallel
+"""
+
+TRAIN = HEAD + """
+import torch.distributed as dist
+
+dist.init_process_group("nccl", init_method="tcp://nowhere.invalid:1")
+assert (dist.get_rank(), dist.get_world_size()) == (0, 1)
+width = int(sys.argv[1])
+model = nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 1))
+with pl.Checkpointer("runs") as ckpt:
+    state = {"model": model}
+    assert ckpt.restore(state) == 0
+    ckpt.save(1, state).wait("durable")
+    batch = (torch.randn(4, width), torch.randn(4, 1))
+    assert os.environ["WANDB_MODE"] == "disabled"
+    parallel.parallelize(model, optimizer=torch.optim.AdamW, loss=mse_loss, example=batch,
+                         global_batch=4, checkpointer=ckpt)
+open("went-on", "w")
+"""
+
+
+def planned(
+    folder: Path, script: str, *arguments: str
+) -> tuple[subprocess.CompletedProcess[str], Path]:
+    (folder / "train.py").write_text(script)
+    answer = folder / "summary.json"
+    command = [sys.executable, "-m", "paceline.parallel.planning", "train.py", *arguments]
+    environment = os.environ | {"PACELINE_PLANNING": str(answer)}
+    environment.pop("WANDB_MODE", None)
+    done = subprocess.run(command, check=False, cwd=folder, env=environment, capture_output=True,
+                          text=True, timeout=120)  # fmt: skip
+    return done, answer
+
+
+def test_a_model_larger_than_memory_is_planned_and_nothing_is_left(tmp_path: Path) -> None:
+    width = 1 << 20  # a layer of four TiB
+    done, answer = planned(tmp_path, TRAIN, str(width))
+    assert done.returncode == 0, done.stderr
+    summary = json.loads(answer.read_text())
+    assert summary["layers"][0]["parameters"] == width * width + width
+    assert summary["bytes"]["optimizer"] == 8
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["summary.json", "train.py"]
+
+
+@pytest.mark.parametrize(
+    ("script", "told"),
+    [
+        ("nn.Linear(2, 2).to('cpu')\n",
+         ["needs tensors with content", "train.py, line 8", "leave the device to parallelize",
+          "paceline plan --model"]),
+        ("pass\n", ["without a model to plan", "never called paceline.parallel.parallelize"]),
+        ("{}['learning_rate']\n",
+         ["the script failed before", "KeyError: 'learning_rate'", "Traceback"]),
+        ("parallel.parallelize(nn.Linear(2, 1), optimizer=torch.optim.SGD, loss=mse_loss,\n"
+         "  example=(torch.zeros(2, 3), torch.zeros(2, 1)), global_batch=2)\n",
+         ["the model cannot be described", "Linear, 2 samples"]),
+    ],
+    ids=["values", "nothing", "error", "shapes"],
+)  # fmt: skip
+@pytest.mark.long
+def test_a_script_that_cannot_be_planned_is_told_in_four_parts(
+    script: str, told: list[str], tmp_path: Path
+) -> None:
+    done, answer = planned(tmp_path, HEAD + script)
+    assert done.returncode == 1 and not answer.exists()
+    assert "RuntimeWarning" not in done.stderr
+    for one in [*told, "  where  ", "  why    ", "  fix    "]:
+        assert one in done.stderr, done.stderr
+
+
+def test_a_run_without_a_script_or_a_file_says_what_it_needs() -> None:
+    command = [sys.executable, "-m", "paceline.parallel.planning"]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1 and "it needs a script" in done.stderr
