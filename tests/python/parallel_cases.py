@@ -1,7 +1,8 @@
-"""The plans of test_parallel.py, each for a world of four ranks, and a stand-in planner."""
+"""The plans of test_parallel.py for worlds of four ranks; stand-ins of a planner and a store."""
 
 import hashlib
 import json
+import threading
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -116,3 +117,21 @@ def stand_in() -> None:
             json.dumps({key: value for key, value in json.loads(plan).items()
                         if key not in ("predicted", "bound", "because", "rejected")}).encode()
         ).hexdigest()  # fmt: skip
+
+
+class Board:
+    """A store of torch, for threads."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, bytes] = {}
+        self._changed = threading.Condition()
+
+    def set(self, key: str, value: str) -> None:
+        with self._changed:
+            self._values[key] = value.encode()
+            self._changed.notify_all()
+
+    def get(self, key: str) -> bytes:
+        with self._changed:
+            assert self._changed.wait_for(lambda: key in self._values, 30), key
+            return self._values[key]

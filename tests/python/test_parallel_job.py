@@ -7,16 +7,18 @@ from typing import Any
 
 import pytest
 import torch
-from paceline.parallel import PlanError, describe, parallelize
+from paceline.parallel import PlanError, cluster, describe, parallelize
 from paceline.parallel.agree import Kept, Question, agree
 from paceline.parallel.describe import text_of
 from paceline.parallel.loader import PlannedLoader
 from paceline.parallel.plan import ParallelPlan
 from paceline.parallel.store import Talk
 from paceline.torch import ArgumentError, ElasticDataset, ElasticLoader
-from parallel_cases import Case, digest_of, stand_in
+from parallel_cases import Board, Case, digest_of, stand_in
 from torch import nn
 from torch.nn.functional import mse_loss
+
+from paceline import _native
 
 PAIR = (torch.zeros(16, 8), torch.zeros(16, 4))
 
@@ -123,8 +125,6 @@ def test_wrong_arguments_are_refused_in_four_parts(wrong: dict[str, Any]) -> Non
 def test_a_plan_of_another_job_is_refused(
     plan: dict[str, Any], why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from paceline import _native
-
     monkeypatch.setattr(_native, "check_plan", lambda *_: None)
     with pytest.raises(PlanError, match=why):
         made(plan=plan_of([16]) | plan)
@@ -145,25 +145,15 @@ def test_a_torch_without_a_call_is_refused_by_name() -> None:
     assert "data 4 (shard)" in caught.value.what
 
 
+@pytest.mark.parametrize("wishes", [{}, {"schedule": ["gpipe"]}, {"pipeline": [1]}], ids=str)
+@pytest.mark.skipif(not hasattr(_native, "choose_plan"), reason="this build has no planner")
+def test_one_process_gets_the_only_plan_that_there_is(wishes: dict[str, Any]) -> None:
+    job = made(plan=None, cluster=cluster.without_numbers([["any", 1]]), wishes=wishes)
+    assert (job.plan.shares, job.plan.schedule, len(job.plan.stages)) == ([16], "none", 1)
+    assert job.because.startswith("it is chosen for these devices")
+
+
 # ---- agreement ----
-
-
-class Board:
-    """A store of torch, for threads."""
-
-    def __init__(self) -> None:
-        self._values: dict[str, bytes] = {}
-        self._changed = threading.Condition()
-
-    def set(self, key: str, value: str) -> None:
-        with self._changed:
-            self._values[key] = value.encode()
-            self._changed.notify_all()
-
-    def get(self, key: str) -> bytes:
-        with self._changed:
-            assert self._changed.wait_for(lambda: key in self._values, 30), key
-            return self._values[key]
 
 
 def agreed(rows: list[dict[str, Any]]) -> list[Any]:
@@ -194,8 +184,6 @@ def agreed(rows: list[dict[str, Any]]) -> list[Any]:
 @pytest.fixture
 def chosen(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The clusters for which a planner was asked, which gives one plan for all."""
-    from paceline import _native
-
     asked: list[str] = []
     plan = json.dumps(plan_of([10, 6]))
 
@@ -243,8 +231,6 @@ def test_ranks_with_different_plans_are_refused_on_all(chosen: list[str]) -> Non
 def test_a_planner_that_finds_nothing_is_an_error_on_all(
     chosen: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from paceline import _native
-
     def choose(*_: str) -> str:
         raise ValueError("nothing fits\nrank 3\n12 GiB are short\nmore")
 
@@ -257,8 +243,6 @@ def test_a_planner_that_finds_nothing_is_an_error_on_all(
 def test_a_plan_that_one_rank_refuses_is_an_error_on_all(
     chosen: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from paceline import _native
-
     def check(plan: str, *_: str) -> None:
         if "hostile" in plan:
             raise ValueError("the plan is damaged")

@@ -1,6 +1,7 @@
 """What a probe measures, fits and keeps; hosts are trees of files."""
 
 import json
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from paceline.parallel.describe import study
 from paceline.parallel.device import Host
 from paceline.parallel.probe import Block, fitted
 from paceline.parallel.store import Talk
+from parallel_cases import Board
 from torch import nn
 from torch.nn.functional import mse_loss
 
@@ -94,6 +96,35 @@ def test_a_probe_is_short_and_leaves_everything_as_it_was(
     other = nn.Sequential(nn.Linear(64, 128), nn.Linear(128, 64))
     probe.measure(other, studied(other), CPU, Talk(0, 1, None, "2"), names)
     assert len(list(tmp_path.rglob("*.json"))) == len(files) + 1
+
+
+def test_ranks_that_measured_different_numbers_give_the_next_world_the_same_cluster(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(probe, "measured_link", lambda *_: None)
+    done = studied(net := model())
+    names = [[device.name_of(CPU), 3]]
+
+    def world(topic: str) -> list[str]:
+        board, texts = Board(), [""] * 3
+
+        def rank(number: int) -> None:
+            texts[number] = probe.measure(net, done, CPU, Talk(number, 3, board, topic), names)
+
+        threads = [threading.Thread(target=rank, args=(number,)) for number in range(3)]
+        for one in threads:
+            one.start()
+        for one in threads:
+            one.join(60)
+        return texts
+
+    numbers = iter([1e9, 7e9, 3e9])
+    monkeypatch.setattr(probe, "measured_speeds",
+                        lambda *_: probe.Speeds(next(numbers), 1e10, 0.0))  # fmt: skip
+    first = world("first")
+    assert json.loads(first[0])["types"][0]["flops"] == 3e9, "the median"
+    assert first == [first[0]] * 3 == world("second"), "nobody measures again"
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"flops": "x"}', '{"flops": NaN, "bandwidth": 1}'])

@@ -22,7 +22,6 @@ from paceline.parallel.probe import measure
 from paceline.parallel.store import Talk
 
 _WHERE = "parallelize"
-_SCHEDULES = ["gpipe", "1f1b"]
 # Axes of a plan that a script may limit, and what they are without a limit.
 _WISHES = ("data", "pipeline", "shard", "recompute", "schedule", "micro_batches")
 
@@ -114,13 +113,14 @@ def _text(value: str | dict[str, Any]) -> str:
 
 
 def _wishes(global_batch: int, limits: dict[str, list[Any]] | None) -> dict[str, Any]:
-    found: dict[str, Any] = {"global_batch": global_batch, "tensor": [1], "schedule": _SCHEDULES}
+    found: dict[str, Any] = {"global_batch": global_batch, "tensor": [1]}
     for name, value in (limits or {}).items():
         arguments.one_of(_WHERE, "a wish", name, _WISHES)
         if not isinstance(value, list) or not value:
             raise arguments.refuse(_WHERE, f"wishes[{name!r}]", value, "a list of what is allowed",
                                    'wishes={"pipeline": [1, 2]}')  # fmt: skip
-        found[name] = value
+        # A plan of one stage has no schedule, whatever pipelines may have.
+        found[name] = ["none", *value] if name == "schedule" and "none" not in value else value
     return found
 
 

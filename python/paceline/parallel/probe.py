@@ -35,6 +35,7 @@ _LARGE_BYTES = 4 << 20
 _SAMPLES_MAX = 64
 _BLOCK_SECONDS = 1.2  # after which no larger batch is tried
 _RUNS = 3
+_SPEEDS = ("flops", "bandwidth", "launch")
 _ANY_FLOPS = 1e12  # of a block without matrix products: nothing is divided by it
 
 
@@ -74,11 +75,19 @@ class Block:
 
 def measure(
     model: nn.Module, study: Study, place: torch.device, talk: Talk, names: list[list[Any]]
-) -> str | None:
+) -> str:
     """The cluster that these ranks are; every rank calls it. `names` are the devices' names."""
     local = devices.local_ranks(talk.world_size)
-    speeds = _known_speeds(model, study, place, devices.name_of(place))
-    mine = asdict(speeds) | {"memory": devices.memory_of(place, local)}
+    name, block = devices.name_of(place), Block.of(study)
+    precision: str = study.summary["precision"]
+    what = [name, torch.__version__, precision, block.flops, block.saved, block.parameter_bytes]
+    known = read_cache(what, _SPEEDS)
+    if known is None:
+        module = model.get_submodule(block.name)
+        speeds = asdict(measured_speeds(module, block, place, precision))
+    else:
+        speeds = known
+    mine = speeds | {"memory": devices.memory_of(place, local)}
     link = measured_link(talk, place, names)
     node = local if talk.world_size % local == 0 else 1
 
@@ -86,24 +95,15 @@ def measure(
         measured = [Measured(**row) for row in rows]
         return text_of(names, measured, node=node, link=link, source="measured")
 
-    return talk.settle("measured", lambda: mine, judge)
+    text: str = talk.settle("measured", lambda: mine, judge)
+    if known is None:
+        # The type's numbers and not this rank's: the next world gets the plan of this one.
+        types = {one["name"]: one for one in json.loads(text)["types"]}
+        write_cache(what, {one: types[name][one] for one in _SPEEDS})
+    return text
 
 
 # ---- the device ----
-
-
-def _known_speeds(model: nn.Module, study: Study, place: torch.device, name: str) -> Speeds:
-    """The device's constants for this block, from the cache if it was measured before."""
-    block = Block.of(study)
-    what = [name, torch.__version__, study.summary["precision"], block.flops, block.saved,
-            block.parameter_bytes]  # fmt: skip
-    found = read_cache(what, ("flops", "bandwidth", "launch"))
-    if found is not None:
-        return Speeds(**found)
-    module = model.get_submodule(block.name)
-    speeds = measured_speeds(module, block, place, study.summary["precision"])
-    write_cache(what, asdict(speeds))
-    return speeds
 
 
 def measured_speeds(module: nn.Module, block: Block, place: torch.device, precision: str) -> Speeds:

@@ -1,0 +1,124 @@
+"""A small language model that trains by a plan: no line of it says how it is divided.
+
+    paceline run --nproc-per-node 4 parallel.py --steps 40
+    paceline plan parallel.py --cluster 'H100-80G:8,A100-80G:8'
+
+The plan is chosen for the devices that are there: replicas with shares by their speed, stages of a
+pipeline, shards. When a rank is killed, the next world has the same devices, takes the plan from
+the checkpoint, and ends with the same bits as undisturbed training.
+"""
+
+import argparse
+import hashlib
+import os
+import signal
+from pathlib import Path
+
+import paceline.torch as pl
+import torch
+from torch import Tensor, nn
+
+from paceline import parallel
+
+WIDTH, WORDS, LENGTH, SAMPLES = 64, 96, 24, 512
+
+
+class Position(nn.Module):
+    """Adds a learned vector for each place."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Parameter(torch.randn(LENGTH, WIDTH) * 0.02)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.table
+
+
+def make_model() -> nn.Sequential:
+    """An nn.Sequential can be cut into stages between any two of its layers."""
+    blocks = [
+        nn.TransformerEncoderLayer(WIDTH, 4, 4 * WIDTH, batch_first=True, dropout=0.1)
+        for _ in range(4)
+    ]
+    return nn.Sequential(nn.Embedding(WORDS, WIDTH), Position(), *blocks, nn.Linear(WIDTH, WORDS))
+
+
+class Sentences:
+    """Sequences of words that follow a rule; each place is to be told what was three before."""
+
+    def __len__(self) -> int:
+        return SAMPLES
+
+    def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
+        source = torch.Generator().manual_seed(index)
+        words = torch.randint(0, WORDS, (LENGTH,), generator=source)
+        return words, words.roll(3)
+
+
+def loss_of(output: Tensor, words: Tensor) -> Tensor:
+    return nn.functional.cross_entropy(output.flatten(0, 1), words.flatten())
+
+
+def digest(tensors: dict[str, Tensor]) -> str:
+    """One hash over the names and the exact bits of all tensors."""
+    total = hashlib.sha256()
+    for name, value in sorted(tensors.items()):
+        total.update(name.encode())
+        total.update(value.contiguous().numpy().tobytes())
+    return total.hexdigest()
+
+
+def parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="A model that trains by a plan.")
+    parser.add_argument("--steps", type=int, default=40)
+    parser.add_argument("--global-batch", type=int, default=24)
+    parser.add_argument("--checkpoint", type=Path, default=Path("parallel"))
+    parser.add_argument("--pipeline", type=int, help="so many stages, instead of the best number")
+    parser.add_argument("--kill-at", type=int, default=-1, help="this step kills a rank, once")
+    parser.add_argument("--kill-rank", type=int, default=0)
+    return parser.parse_args()
+
+
+def main() -> None:
+    args = parse_arguments()
+    torch.set_num_threads(1)
+    torch.manual_seed(1)
+    data = Sentences()
+    words = torch.zeros(4, LENGTH, dtype=torch.long)
+    rank, is_first = int(os.environ.get("RANK", "0")), pl.generation() <= 1
+    with pl.Checkpointer(args.checkpoint, every=5) as checkpointer:
+        job = parallel.parallelize(
+            make_model(),
+            optimizer=lambda parameters: torch.optim.AdamW(parameters, lr=3e-3),
+            loss=loss_of,
+            example=(words, words),
+            global_batch=args.global_batch,
+            clip=1.0,
+            wishes={"pipeline": [args.pipeline]} if args.pipeline else {},
+            checkpointer=checkpointer,
+        )
+        loader = job.loader(data, seed=7)
+        state = {**job.state, "data": loader}
+        step = checkpointer.restore(state)
+        if rank == 0:
+            print(f"plan {job.plan.told()}, shares {job.plan.shares}: {job.because}", flush=True)
+            if step:
+                print(f"resumed at step {step}", flush=True)
+        while step < args.steps:
+            for batch in loader:
+                out = job.step(batch)
+                if rank == 0 and step % 10 == 0:
+                    print(f"step {step} loss {float(out.loss):.6f}", flush=True)
+                checkpointer.save(step, state)
+                step += 1
+                if step == args.kill_at and rank == args.kill_rank and is_first:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                if step == args.steps:
+                    break
+    final = digest(job.state_dict())
+    if rank == 0:
+        print(f"weights sha256 {final}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,98 @@
+"""Ranks of a planned job are killed under the real launcher: same plan, same bits."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from paceline import _native
+
+ROOT = Path(__file__).resolve().parents[2]
+BINARY = Path(sys.executable).parent / "paceline"
+
+pytestmark = [
+    pytest.mark.skipif(
+        not hasattr(_native, "choose_plan"), reason="this build has no planner"
+    ),
+]  # fmt: skip
+
+
+@pytest.fixture
+def runtime(tmp_path: Path) -> Iterator[Path]:
+    folder = Path("/tmp") / f"pl-plan-{os.getpid()}-{tmp_path.name[-12:]}"
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+class Folder:
+    """Where jobs of one test run, one after the other, with one cache of measured numbers."""
+
+    def __init__(self, path: Path, runtime: Path) -> None:
+        self.path, self.runtime = path, runtime
+
+    def train(self, checkpoint: str, ranks: int, *args: object, cache: str = "cache") -> str:
+        """One job; everything that it wrote."""
+        kept = ("PET_", "PACELINE_", "RANK", "WORLD_SIZE")
+        environment = {k: v for k, v in os.environ.items() if not k.startswith(kept)}
+        environment |= {"PACELINE_RUNTIME_DIR": str(self.runtime),
+                        "XDG_CACHE_HOME": str(self.path / cache)}  # fmt: skip
+        script = [str(ROOT / "examples/parallel.py"), "--checkpoint", checkpoint, "--steps", "8"]
+        command = [str(BINARY), "run", "--standalone", "--nproc-per-node", str(ranks)]
+        done = subprocess.run(
+            [*command, *script, *map(str, args)], check=False, cwd=self.path, env=environment,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout
+        return done.stdout
+
+
+def weights(output: str) -> str:
+    (found,) = re.findall(r"weights sha256 ([0-9a-f]{64})", output)
+    return found
+
+
+def plans(output: str) -> list[tuple[str, str]]:
+    """What each world printed: its plan, and where that comes from."""
+    return re.findall(r"\| plan (.*?): (it is chosen|the checkpoint has it)", output)
+
+
+def check_killed(folder: Folder, pipeline: int, rank: int) -> None:
+    options = ("--pipeline", pipeline)
+    killed = folder.train("killed", 2, *options, "--kill-at", 4, "--kill-rank", rank)
+    (first, chosen), (second, kept) = plans(killed)
+    assert (chosen, kept) == ("it is chosen", "the checkpoint has it")
+    assert first == second and f"data {2 // pipeline}" in first
+    resumed = re.findall(r"resumed at step (\d+)", killed)
+    assert resumed == ["4"], "nothing is lost, and nothing repeated"
+    assert weights(killed) == weights(folder.train("whole", 2, *options))
+
+
+def test_a_killed_stage_goes_on_with_the_same_plan_and_bits(tmp_path: Path, runtime: Path) -> None:
+    check_killed(Folder(tmp_path, runtime), pipeline=2, rank=1)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("pipeline", "rank"), [(2, 0), (1, 0), (1, 1)])
+def test_any_killed_rank_goes_on_with_the_same_plan_and_bits(
+    pipeline: int, rank: int, tmp_path: Path, runtime: Path
+) -> None:
+    check_killed(Folder(tmp_path, runtime), pipeline, rank)
+
+
+@pytest.mark.long
+def test_a_plan_goes_on_where_nothing_is_cached_and_another_world_plans_anew(
+    tmp_path: Path, runtime: Path
+) -> None:
+    folder = Folder(tmp_path, runtime)
+    first = folder.train("kept", 2, "--pipeline", 1)
+    again = folder.train("kept", 2, "--pipeline", 1, "--steps", 10, cache="another")
+    assert plans(again) == [(plans(first)[0][0], "the checkpoint has it")]
+    assert not (tmp_path / "another/paceline/probe").exists(), "nothing was measured"
+    smaller = folder.train("kept", 1, "--pipeline", 1, "--steps", 12)
+    assert "plan data 1, shares [24]: it is chosen" in smaller
+    assert "resumed at step 10" in smaller
