@@ -1,6 +1,7 @@
 """A small language model that trains by a plan: no line of it says how it is divided.
 
     paceline run --nproc-per-node 4 parallel.py --steps 40
+    torchrun --nproc-per-node 4 parallel.py --steps 40
     paceline plan parallel.py --cluster 'H100-80G:8,A100-80G:8'
 
 The plan is chosen for the devices that are there: replicas with shares by their speed, stages of a
@@ -16,6 +17,7 @@ from pathlib import Path
 
 import paceline.torch as pl
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 
 from paceline import parallel
@@ -85,6 +87,8 @@ def main() -> None:
     torch.manual_seed(1)
     data = Sentences()
     words = torch.zeros(4, LENGTH, dtype=torch.long)
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        dist.init_process_group("gloo")
     rank, is_first = int(os.environ.get("RANK", "0")), pl.generation() <= 1
     with pl.Checkpointer(args.checkpoint, every=5) as checkpointer:
         job = parallel.parallelize(
@@ -118,6 +122,8 @@ def main() -> None:
     final = digest(job.state_dict())
     if rank == 0:
         print(f"weights sha256 {final}", flush=True)
+    if dist.is_initialized():
+        dist.destroy_process_group()
 
 
 if __name__ == "__main__":
