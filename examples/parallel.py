@@ -36,10 +36,10 @@ class Position(nn.Module):
         return x + self.table
 
 
-def make_model() -> nn.Sequential:
+def make_model(dropout: float) -> nn.Sequential:
     """An nn.Sequential can be cut into stages between any two of its layers."""
     blocks = [
-        nn.TransformerEncoderLayer(WIDTH, 4, 4 * WIDTH, batch_first=True, dropout=0.1)
+        nn.TransformerEncoderLayer(WIDTH, 4, 4 * WIDTH, batch_first=True, dropout=dropout)
         for _ in range(4)
     ]
     return nn.Sequential(nn.Embedding(WORDS, WIDTH), Position(), *blocks, nn.Linear(WIDTH, WORDS))
@@ -74,6 +74,7 @@ def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="A model that trains by a plan.")
     parser.add_argument("--steps", type=int, default=40)
     parser.add_argument("--global-batch", type=int, default=24)
+    parser.add_argument("--dropout", type=float, default=0.1)
     parser.add_argument("--checkpoint", type=Path, default=Path("parallel"))
     parser.add_argument("--pipeline", type=int, help="so many stages, instead of the best number")
     parser.add_argument("--kill-at", type=int, default=-1, help="this step kills a rank, once")
@@ -92,7 +93,7 @@ def main() -> None:
     rank, is_first = int(os.environ.get("RANK", "0")), pl.generation() <= 1
     with pl.Checkpointer(args.checkpoint, every=5) as checkpointer:
         job = parallel.parallelize(
-            make_model(),
+            make_model(args.dropout),
             optimizer=lambda parameters: torch.optim.AdamW(parameters, lr=3e-3),
             loss=loss_of,
             example=(words, words),
@@ -111,7 +112,7 @@ def main() -> None:
         while step < args.steps:
             for batch in loader:
                 out = job.step(batch)
-                if rank == 0 and step % 10 == 0:
+                if rank == 0 and (step % 10 == 0 or step == args.steps - 1):
                     print(f"step {step} loss {float(out.loss):.6f}", flush=True)
                 checkpointer.save(step, state)
                 step += 1

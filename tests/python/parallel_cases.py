@@ -71,6 +71,8 @@ def _cases() -> list[Case]:
                        "shares": [16], "micro_batches": 4, "schedule": "gpipe"},
         "pipe-1f1b": {"stages": [(0, 3), (3, 5), (5, 7)], "ranks": [[0], [3], [1]],
                       "shares": [16], "micro_batches": 8, "schedule": "1f1b"},
+        "pipe-few": {"stages": [(0, 3), (3, 5), (5, 7)], "ranks": [[0], [1], [2]],
+                     "shares": [16], "micro_batches": 2, "schedule": "1f1b"},
         "data-pipe": {**two, "ranks": [[0, 1], [2, 3]], "schedule": "1f1b"},
         "data-pipe-turned": {**two, "ranks": [[3, 0], [2, 1]], "schedule": "gpipe",
                              "recompute": True},

@@ -143,6 +143,10 @@ class Pipelined(Executor):
         work, plan = self.work, self.work.plan
         assert work.place is not None
         name = {"gpipe": "ScheduleGPipe", "1f1b": "Schedule1F1B"}[plan.schedule]
+        # torch's 1F1B wants a micro-batch for each stage. With fewer, no stage begins a forward
+        # pass behind a backward pass that the first stage waits for: GPipe takes as long.
+        if plan.micro_batches < len(plan.stages):
+            name = "ScheduleGPipe"
         must_have_calls(pipelining, ("PipelineStage", name), plan.told())
         before, after = forms[self._number], forms[self._number + 1]
         is_known = before is not None and after is not None and work.device.type == "cpu"
