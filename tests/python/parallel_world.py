@@ -52,7 +52,11 @@ def made(kind: str) -> tuple[nn.Module, Any, list[Any]]:
         hidden_size=16, intermediate_size=24, num_hidden_layers=4, num_attention_heads=2,
         num_key_value_heads=2, vocab_size=32, tie_word_embeddings=False))  # fmt: skip
     tokens = torch.randint(0, 32, (STEPS, BATCH, 6))
-    return llama, next_token, [{"input_ids": one, "labels": one.roll(-1, 1)} for one in tokens]
+    mask = torch.ones(BATCH, 6, dtype=torch.long)
+    mask[::3, 4:] = 0  # some samples are shorter
+    return llama, next_token, [
+        {"input_ids": one, "attention_mask": mask, "labels": one.roll(-1, 1)} for one in tokens
+    ]
 
 
 def cut(batch: Any, begin: int, end: int) -> Any:
@@ -83,7 +87,8 @@ def alone(case: Case) -> dict[str, Any]:
             some = cut(batch, begin, end)
             with torch.autocast("cpu", torch.bfloat16, enabled=case.precision == "bf16"):
                 if isinstance(some, dict):
-                    output, targets = model(some["input_ids"]).logits, some["labels"]
+                    targets = some.pop("labels")
+                    output = model(**some).logits
                 else:
                     output, targets = model(some[0]), some[1]
                 one = loss(output, targets) * ((end - begin) / BATCH)
@@ -96,9 +101,9 @@ def alone(case: Case) -> dict[str, Any]:
     model.eval()
     with torch.no_grad():
         final = steps[0]
-        output = (model(final["input_ids"]).logits if isinstance(final, dict)
-                  else model(final[0]))  # fmt: skip
         targets = final["labels"] if isinstance(final, dict) else final[1]
+        output = (model(final["input_ids"], final["attention_mask"]).logits
+                  if isinstance(final, dict) else model(final[0]))  # fmt: skip
         evaluated = float(loss(output, targets))
     return {"losses": losses, "norms": norms, "weights": model.state_dict(), "mean": evaluated}
 

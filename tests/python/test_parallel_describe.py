@@ -109,6 +109,45 @@ def test_tied_weights_forbid_the_cuts_between() -> None:
     assert summary["layers"][-1]["parameters"] == 0, "they count where they are first"
 
 
+class Scaled(nn.Sequential):
+    """Its forward pass is more than its children, one after the other."""
+
+    def __init__(self, before: float, behind: float) -> None:
+        super().__init__(nn.Linear(8, 8), nn.Linear(8, 4))
+        self.before, self.behind = before, behind
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        hidden = self[0](x)
+        output = self[1](hidden if self.before == 1 else hidden * self.before)
+        return output if self.behind == 1 else output * self.behind
+
+
+class Skipping(nn.Sequential):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        first = self[0](x)
+        return self[2](self[1](first), first)
+
+
+@pytest.mark.parametrize(
+    ("model", "why"),
+    [(Scaled(1, 1), ""),
+     (Scaled(2, 1), "the model computes something itself before 1"),
+     (Scaled(1, 2), "the model computes something behind 1"),
+     (Skipping(nn.Linear(8, 4), nn.Linear(4, 4), nn.Bilinear(4, 4, 4)),
+      "2 takes more than the output of the layer before")],
+)  # fmt: skip
+def test_a_model_that_is_more_than_its_layers_has_no_pipeline(model: Any, why: str) -> None:
+    assert describe(model, PAIR, mse_loss, optimizer=ADAM)["no_pipeline"] == why
+
+
+def test_a_model_that_caps_its_logits_has_no_pipeline() -> None:
+    transformers = pytest.importorskip("transformers", reason="transformers is not installed")
+    model = transformers.Gemma2ForCausalLM(transformers.Gemma2Config(
+        hidden_size=16, intermediate_size=40, num_hidden_layers=2, num_attention_heads=2,
+        num_key_value_heads=2, head_dim=8, vocab_size=64, tie_word_embeddings=False))  # fmt: skip
+    assert "computes something" in describe(model, TOKENS, next_token)["no_pipeline"]
+
+
 class Twice(nn.Module):
     """A list of blocks with something before and after it."""
 

@@ -91,7 +91,7 @@ def study(
         "precision": precision,
         "bytes": _bytes(model, optimizer, precision),
         "layers": _folded(rows, layers.of(model)),
-        "no_pipeline": layers.no_pipeline,
+        "no_pipeline": layers.no_pipeline or next((one.amiss for one in few if one.amiss), ""),
         "no_tensor": "tensor parallelism of scripts is not built yet",
     }
     _must_be_small(summary, type(model).__qualname__)

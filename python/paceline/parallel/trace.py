@@ -65,6 +65,7 @@ class Seen:
     output: Form | None = None  # None: it is not one tensor
     inputs: tuple[tuple[Any, ...], dict[str, Any]] = ((), {})  # with a Form for each tensor
     calls: int = 0
+    amiss: str = ""  # why the layers alone are not the model, as one sentence; "" if they are
 
 
 def computing(precision: str, device: str) -> Any:
@@ -114,7 +115,7 @@ def trace(
             called = (resized(inputs, size, samples), resized(targets, size, samples))
             output = batches.call(watch.called, called[0])
             loss(output, called[1])
-            return watch.ended()
+            return watch.ended(output)
     except Exception as error:
         raise PlanError(
             what="the model cannot be described",
@@ -135,6 +136,7 @@ class _Watch:
     seen: list[Seen] = field(default_factory=list[Seen])
     called: Callable[..., Any] = print
     _at: int = 0
+    _last: Any = None  # what the layer before has returned
     _counted: int = 0
     _counter: Any = None
     _kept: list[torch.Tensor] = field(default_factory=list[torch.Tensor])
@@ -188,19 +190,37 @@ class _Watch:
             seen = self.seen[place]
             seen.calls += 1
             seen.inputs = tree_map(_form, (args, kwargs))
+            seen.amiss = self._amiss(place, (args, kwargs)) if place > 0 else ""
 
         return hook
 
     def _after(self, place: int) -> Callable[..., None]:
         def hook(_module: nn.Module, _args: object, output: object) -> None:
             output = batches.logits_of(output) if place == len(self.seen) - 1 else output
+            self._last = output
             is_one = isinstance(output, torch.Tensor)
             self.seen[place].output = Form.of(output) if is_one else None
 
         return hook
 
-    def ended(self) -> list[Seen]:
+    def _amiss(self, place: int, given: Any) -> str:
+        """Whether a layer gets what the one before has returned, and nothing else that is learned.
+
+        The forward pass of a model of transformers runs whole in each stage. What it computes
+        between two layers would be computed as often as there are stages.
+        """
+        tensors = [one for one in tree_leaves(given) if isinstance(one, torch.Tensor)]
+        if not tensors or not _is_same(tensors[0], self._last):
+            return f"the model computes something itself before {self.layers.names[place]}"
+        if any(one.requires_grad for one in tensors[1:]):
+            return f"{self.layers.names[place]} takes more than the output of the layer before"
+        return ""
+
+    def ended(self, output: Any) -> list[Seen]:
+        """What was seen; `output` is the model's."""
         self._count()
+        if not _is_same(output, self._last) and not self.seen[-1].amiss:
+            self.seen[-1].amiss = f"the model computes something behind {self.layers.names[-1]}"
         return self.seen
 
 
@@ -217,6 +237,13 @@ class _Called:
 
 def _form(one: Any) -> Any:
     return Form.of(one) if isinstance(one, torch.Tensor) else one
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    """Whether two tensors are one, perhaps as a view of the whole of it."""
+    if not isinstance(one, torch.Tensor) or not isinstance(other, torch.Tensor):
+        return False
+    return _storage(one) == _storage(other) and (one.shape, one.dtype) == (other.shape, other.dtype)
 
 
 def _storage(tensor: torch.Tensor) -> int:

@@ -79,6 +79,13 @@ class Pipelined(Executor):
         super().__init__(work)
         assert work.place is not None and work.pipeline is not None
         plan, self._number = work.plan, work.place.stage
+        if why := work.study.summary["no_pipeline"]:
+            raise PlanError(
+                what="this model has no pipeline",
+                where=f"parallelize, {plan.told()}",
+                why=why,
+                fix='a plan of one stage, or wishes={"pipeline": [1]}',
+            )
         self._micro = work.share // plan.micro_batches
         forms = self._boundaries()
         shared = set(shared_between(work.model, work.layers))
