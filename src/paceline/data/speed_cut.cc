@@ -61,11 +61,25 @@ Failure InvalidCut(std::string why) {
 // largest of increasing functions.
 std::vector<uint64_t> CutForEqualTimes(const std::vector<LinearTime>& ranks, uint64_t batch,
                                        ShareBounds bounds) {
-  CHECK(!ranks.empty() && bounds.least * ranks.size() <= batch, "a share for each");
-  CHECK(bounds.most >= bounds.least && batch <= bounds.most * ranks.size(), "room for the batch");
+  return CutForEqualTimes(ranks, batch, std::vector<ShareBounds>(ranks.size(), bounds));
+}
+
+std::vector<uint64_t> CutForEqualTimes(const std::vector<LinearTime>& ranks, uint64_t batch,
+                                       const std::vector<ShareBounds>& bounds) {
+  uint64_t least = 0;
+  uint64_t most = 0;
+  for (const ShareBounds& one : bounds) {
+    CHECK(one.least <= one.most, "bounds of a rank");
+    least += one.least;
+    most += one.most;
+  }
+  CHECK(!ranks.empty() && ranks.size() == bounds.size() && least <= batch, "a share for each");
+  CHECK(batch <= most, "room for the batch");
   const auto filled = [&](double seconds) {
     uint64_t sum = 0;
-    for (const LinearTime& rank : ranks) sum += SamplesWithin(rank, seconds, bounds);
+    for (size_t rank = 0; rank < ranks.size(); ++rank) {
+      sum += SamplesWithin(ranks[rank], seconds, bounds[rank]);
+    }
     return sum;
   };
   double low = 0;
@@ -78,11 +92,13 @@ std::vector<uint64_t> CutForEqualTimes(const std::vector<LinearTime>& ranks, uin
     (filled(middle) <= batch ? low : high) = middle;
   }
   std::vector<uint64_t> shares;
-  for (const LinearTime& rank : ranks) shares.push_back(SamplesWithin(rank, low, bounds));
+  for (size_t rank = 0; rank < ranks.size(); ++rank) {
+    shares.push_back(SamplesWithin(ranks[rank], low, bounds[rank]));
+  }
   using Next = std::pair<double, size_t>;  // when one more would end, rank
   std::priority_queue<Next, std::vector<Next>, std::greater<>> next;
   const auto offer = [&](size_t rank) {
-    if (shares[rank] >= bounds.most) return;
+    if (shares[rank] >= bounds[rank].most) return;
     next.emplace(ranks[rank].SecondsFor(static_cast<double>(shares[rank] + 1)), rank);
   };
   for (size_t rank = 0; rank < ranks.size(); ++rank) offer(rank);

@@ -30,6 +30,10 @@ struct ShareBounds {
 std::vector<uint64_t> CutForEqualTimes(const std::vector<LinearTime>& ranks, uint64_t batch,
                                        ShareBounds bounds);
 
+// The same with bounds of each rank. They must leave room: sum of least <= batch <= sum of most.
+std::vector<uint64_t> CutForEqualTimes(const std::vector<LinearTime>& ranks, uint64_t batch,
+                                       const std::vector<ShareBounds>& bounds);
+
 // The same cut of a step of another size, in proportion, which differs by less than a sample;
 // evenly when a rank would have fewer than `least`. The shares' sum is above 0.
 std::vector<uint64_t> ScaleShares(const std::vector<uint64_t>& shares, uint64_t size,

@@ -19,6 +19,7 @@
 #include <string>
 #include <string_view>
 
+#include "paceline/base/fnv.h"
 #include "paceline/model/saved_step.h"
 
 namespace paceline {
@@ -87,12 +88,8 @@ struct ArenaSlot {
 static_assert(sizeof(ArenaSlot) == 128);
 static_assert(std::atomic<uint64_t>::is_always_lock_free);
 
-// FNV-1a of 64 bits: tells a torn or overwritten word from a whole one.
-inline uint64_t ArenaCheck(std::span<const std::byte> bytes) {
-  uint64_t hash = 0xcbf29ce484222325u;
-  for (const std::byte byte : bytes) hash = (hash ^ static_cast<uint64_t>(byte)) * 0x100000001b3u;
-  return hash;
-}
+// Tells a torn or overwritten word from a whole one.
+inline uint64_t ArenaCheck(std::span<const std::byte> bytes) { return Fnv1a(bytes); }
 
 // What a slot holds, as a reader saw it.
 struct ArenaImage {
