@@ -20,7 +20,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "model": ("base",),
     "diagnose": ("model", "base"),
     "data": ("model", "base"),
-    "plan": ("model", "base"),
+    "plan": ("data", "model", "base"),
     "core": ("diagnose", "data", "plan", "model", "base"),
     "ckpt": ("model", "base"),
     "ps": ("model", "base"),

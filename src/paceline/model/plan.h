@@ -1,0 +1,117 @@
+#pragma once
+
+// Parallel plans: what is known of a model and of a cluster, and how the one runs on the other.
+// Their JSON texts and the meaning of each field stand in docs/formats/parallel_plan.md.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace paceline {
+
+// How tensor parallelism divides a layer.
+struct TensorSplit {
+  uint64_t parameters = 0;  // of the layer's, those that are divided
+  double flops = 0;
+  uint64_t saved = 0;
+  uint32_t exchanges = 0;  // sums of `output` over the tensor ranks in a forward pass
+};
+
+// Equal layers that follow each other. All numbers are of one of them and, but for the
+// parameters, of one sample.
+struct LayerRow {
+  std::string name;  // the module's qualified name, "{}" for the number of the repetition
+  uint32_t first = 0;
+  uint32_t count = 1;
+  double flops = 0;         // forward
+  uint64_t parameters = 0;  // how many
+  uint64_t saved = 0;       // bytes kept for the backward pass
+  uint64_t output = 0;      // bytes that the next layer takes over
+  std::string cut;          // why no stage may end after it; "": it may
+  std::optional<TensorSplit> tensor;
+};
+
+struct ParameterBytes {
+  uint32_t weight = 4;
+  uint32_t gradient = 4;
+  uint32_t optimizer = 8;
+  uint32_t compute = 4;  // while it is used
+};
+
+struct ModelSummary {
+  std::string name;
+  std::string precision = "fp32";
+  ParameterBytes bytes;
+  std::vector<LayerRow> rows;
+  std::string no_pipeline;  // why there is none; "": there may be
+  std::string no_tensor;
+};
+
+struct DeviceType {
+  std::string name;
+  double flops = 0;      // a second, as programs reach them
+  double bandwidth = 0;  // bytes a second of its memory
+  double launch = 0;     // seconds of one pass through a layer beside its arithmetic
+  uint64_t memory = 0;   // bytes that a job may use
+  std::string source;
+};
+
+struct Link {
+  double seconds = 0;    // of a message without content
+  double bandwidth = 0;  // bytes a second, of one device
+};
+
+struct DeviceRun {
+  uint32_t type = 0;  // index in Cluster::types
+  uint32_t count = 0;
+};
+
+struct Cluster {
+  std::vector<DeviceType> types;
+  std::vector<DeviceRun> runs;  // in the order of the ranks
+  uint32_t node = 1;            // devices of a node
+  Link inner;                   // within a node
+  Link outer;
+};
+
+struct PlanStage {
+  uint32_t begin = 0;  // layers, counted with their repetitions
+  uint32_t end = 0;
+  std::vector<uint32_t> ranks;  // data × tensor; the tensor ranks of a replica are neighbours
+};
+
+struct PlanCost {
+  double step = 0;  // seconds
+  double compute = 0;
+  double communication = 0;      // what compute does not hide
+  double bubble = 0;             // waiting in the pipeline, and for slower replicas
+  std::vector<uint64_t> memory;  // bytes, of a rank of each stage at most
+};
+
+struct RejectedPlan {
+  std::string plan;
+  std::optional<double> step;  // none: it does not fit
+  std::string because;
+};
+
+struct ParallelPlan {
+  std::string model;  // digest of the summary
+  uint64_t global_batch = 0;
+  uint32_t data = 1;
+  uint32_t tensor = 1;
+  bool shard = false;
+  bool recompute = false;
+  uint32_t micro_batches = 1;
+  std::string schedule = "none";
+  std::vector<PlanStage> stages;
+  std::vector<uint64_t> shares;  // samples of each replica
+  std::vector<uint32_t> unused;  // ranks
+  PlanCost predicted;
+  double bound = 0;  // seconds
+  std::string because;
+  std::vector<RejectedPlan> rejected;
+};
+
+}  // namespace paceline

@@ -1,0 +1,50 @@
+#pragma once
+
+// One dimension of a plan's shape: which values are worth a look, and why a value is impossible.
+// To add one: a member of Shape and of AxisId, axis/<name>.cc with its row, the row in axes.cc.
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "paceline/plan/scene.h"
+#include "paceline/plan/wishes.h"
+
+namespace paceline::plan {
+
+struct Axis {
+  std::string_view name;   // in JSON and in `--why-not`
+  std::string_view alias;  // as others call it: "tp"
+  uint32_t Shape::*field;
+  // The values to look at when nobody asked for one; `chosen` has those of the axes before.
+  std::vector<uint32_t> (*values)(const Scene& scene, const Shape& chosen);
+  // Why this value cannot be, as one sentence; "" if it can.
+  std::string (*refuses)(const Scene& scene, const Shape& chosen, uint32_t value);
+  // "pipeline 4"; "" for the value that needs no word.
+  std::string (*words)(uint32_t value);
+};
+
+extern const Axis kPipelineAxis;
+extern const Axis kTensorAxis;
+extern const Axis kDataAxis;
+extern const Axis kMicroBatchesAxis;
+extern const Axis kShardAxis;
+extern const Axis kRecomputeAxis;
+extern const Axis kScheduleAxis;
+
+// By AxisId.
+std::span<const Axis* const> Axes();
+
+// "pipeline 2, data 4, 8 micro-batches, 1f1b".
+std::string WordsOf(const Shape& shape);
+
+// At most `most` of the values, the first and the last among them, as far apart as they were.
+std::vector<uint32_t> Thinned(const std::vector<uint32_t>& values, size_t most);
+inline constexpr size_t kDivisorsMost = 24;
+
+// Numbers that divide `whole`, in ascending order.
+std::vector<uint32_t> DivisorsOf(uint64_t whole, uint32_t most);
+
+}  // namespace paceline::plan

@@ -1,0 +1,36 @@
+#include "paceline/plan/schedule/schedule.h"
+#include "paceline/base/text.h"
+#include "paceline/plan/axis/axis.h"
+
+namespace paceline::plan {
+namespace {
+
+std::string RefusesSchedule(const Scene&, const Shape& chosen, uint32_t value) {
+  if (value >= Schedules().size()) return "there is no such schedule";
+  if (chosen.pipeline == 1 && value != 0) return "one stage has no schedule";
+  if (chosen.pipeline > 1 && value == 0) return "a pipeline needs a schedule";
+  return "";
+}
+
+// The last one first: of equally fast ones, it needs the least memory.
+std::vector<uint32_t> ScheduleValues(const Scene&, const Shape& chosen) {
+  if (chosen.pipeline == 1) return {0};
+  std::vector<uint32_t> values;
+  for (auto value = static_cast<uint32_t>(Schedules().size() - 1); value > 0; --value) {
+    values.push_back(value);
+  }
+  return values;
+}
+
+}  // namespace
+
+const Axis kScheduleAxis = {.name = "schedule",
+                            .alias = "schedule",
+                            .field = &Shape::schedule,
+                            .values = ScheduleValues,
+                            .refuses = RefusesSchedule,
+                            .words = [](uint32_t value) {
+                              return std::string(value == 0 ? "" : Schedules()[value]->name);
+                            }};
+
+}  // namespace paceline::plan

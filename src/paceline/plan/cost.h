@@ -1,0 +1,71 @@
+#pragma once
+
+// What a piece of the model costs a device: seconds of its passes, bytes of its memory, and the
+// exchange of its gradients.
+//
+// A pass through a layer takes `flops ÷ rate + saved ÷ bandwidth` seconds for each sample, because
+// matrix products are bound by arithmetic and the element-wise operations, which write what is
+// saved, by memory; and `parameters ÷ bandwidth + launch` once. Three constants of a device type
+// (rate, bandwidth, launch) are all that is fitted. The backward pass is two forward passes.
+
+#include <cstdint>
+#include <limits>
+
+#include "paceline/data/speed_model.h"
+#include "paceline/plan/scene.h"
+
+namespace paceline::plan {
+
+// Seconds of what cannot be done.
+inline constexpr double kNever = std::numeric_limits<double>::infinity();
+
+struct PassTime {
+  LinearTime forward;  // seconds for n samples
+  LinearTime backward;
+  double SecondsFor(double samples) const {
+    return forward.SecondsFor(samples) + backward.SecondsFor(samples);
+  }
+  void Add(const PassTime& other, double times = 1);
+};
+
+PassTime PassOf(const Scene& scene, const LayerRow& layer, const DeviceType& type,
+                const Shape& shape);
+
+// Consecutive layers of one stage, as one rank of it holds them. Grows by one layer at a time.
+struct StageLoad {
+  uint32_t layers = 0;
+  double parameters = 0;       // how many
+  double saved = 0;            // bytes a sample
+  double outputs = 0;          // bytes a sample, of all layers
+  double parameters_most = 0;  // of one layer
+  double saved_most = 0;
+  // `count` layers of the row.
+  void Add(const LayerRow& layer, uint32_t tensor, uint32_t count = 1);
+};
+
+// Bytes of a rank that holds `load`: those that do not depend on the micro-batches, and those for
+// each sample of a micro-batch in flight, and of the one at work.
+struct StageMemory {
+  double fixed = 0;
+  double each_in_flight = 0;  // a sample
+  double at_work = 0;         // a sample
+  double BytesFor(double samples, uint32_t in_flight) const {
+    return fixed + samples * (each_in_flight * in_flight + at_work);
+  }
+};
+StageMemory MemoryOf(const Scene& scene, const StageLoad& load, const Shape& shape);
+
+// The part of the exchange of gradients (and, with shards, of parameters) in a step that the passes
+// of `micro_batch_seconds` do not hide.
+double ExchangeSeconds(const Scene& scene, const StageLoad& load, const Shape& shape,
+                       double micro_batch_seconds);
+double OptimizerSeconds(const Scene& scene, const StageLoad& load, const DeviceType& type,
+                        const Shape& shape);
+
+// The link over which `ranks` neighbours speak.
+const Link& LinkOf(const Scene& scene, uint32_t ranks);
+
+// Of the pass of a layer that is computed again, or not, the share that is the backward pass.
+inline double BackwardShare(const Shape& shape) { return shape.recompute ? 0.75 : 2.0 / 3; }
+
+}  // namespace paceline::plan

@@ -1,0 +1,104 @@
+#include "paceline/plan/devices.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "paceline/base/text.h"
+
+namespace paceline::plan {
+namespace {
+
+constexpr double kTera = 1e12;
+constexpr double kGiga = 1e9;
+constexpr uint64_t kGibi = uint64_t{1} << 30;
+// A process's context and its communicators' buffers, and what fragments.
+constexpr uint64_t kReservedBytes = 2 * kGibi;
+constexpr double kFragmented = 0.04;
+constexpr double kLaunchSeconds = 1e-4;  // some ten kernels and the host's work for them
+constexpr double kInnerSeconds = 1e-5;
+constexpr double kOuterSeconds = 3e-5;
+constexpr uint32_t kCountMax = 1'000'000;
+
+constexpr DeviceRow kCatalogue[] = {
+    {"P100-16G", 21.2 * kTera, 10.6 * kTera, 732 * kGiga, 16, 80 * kGiga,
+     "NVIDIA Tesla P100 data sheet, SXM2"},
+    {"V100-16G", 125 * kTera, 15.7 * kTera, 900 * kGiga, 16, 150 * kGiga,
+     "NVIDIA V100 data sheet, SXM2"},
+    {"V100-32G", 125 * kTera, 15.7 * kTera, 900 * kGiga, 32, 150 * kGiga,
+     "NVIDIA V100 data sheet, SXM2"},
+    {"T4-16G", 65 * kTera, 8.1 * kTera, 320 * kGiga, 16, 16 * kGiga, "NVIDIA T4 data sheet"},
+    {"A10-24G", 125 * kTera, 31.2 * kTera, 600 * kGiga, 24, 32 * kGiga, "NVIDIA A10 data sheet"},
+    {"L4-24G", 121 * kTera, 30.3 * kTera, 300 * kGiga, 24, 32 * kGiga, "NVIDIA L4 data sheet"},
+    {"A100-40G", 312 * kTera, 19.5 * kTera, 1555 * kGiga, 40, 300 * kGiga,
+     "NVIDIA A100 data sheet, SXM"},
+    {"A100-80G", 312 * kTera, 19.5 * kTera, 2039 * kGiga, 80, 300 * kGiga,
+     "NVIDIA A100 data sheet, SXM"},
+    {"L40S-48G", 362 * kTera, 91.6 * kTera, 864 * kGiga, 48, 32 * kGiga, "NVIDIA L40S data sheet"},
+    {"H100-80G", 989 * kTera, 67 * kTera, 3350 * kGiga, 80, 450 * kGiga,
+     "NVIDIA H100 data sheet, SXM"},
+    {"H200-141G", 989 * kTera, 67 * kTera, 4800 * kGiga, 141, 450 * kGiga,
+     "NVIDIA H200 data sheet, SXM"},
+    {"B200-180G", 2250 * kTera, 75 * kTera, 7700 * kGiga, 180, 900 * kGiga,
+     "NVIDIA DGX B200 data sheet"},
+    {"MI300X-192G", 1307 * kTera, 163.4 * kTera, 5300 * kGiga, 192, 448 * kGiga,
+     "AMD Instinct MI300X data sheet"},
+};
+
+Failure NoCluster(std::string why) {
+  return {.kind = FailureKind::kInvalid, .message = std::move(why)};
+}
+
+std::string KnownNames() {
+  std::vector<std::string_view> names;
+  for (const DeviceRow& row : kCatalogue) names.push_back(row.name);
+  return JoinWith(names, ", ");
+}
+
+DeviceType TypeOf(const DeviceRow& row, const std::string& precision) {
+  const auto memory = static_cast<double>(row.gibibytes * kGibi);
+  return {.name = std::string(row.name),
+          .flops = kReachedFlops * (precision == "fp32" ? row.full_flops : row.half_flops),
+          .bandwidth = kReachedBandwidth * row.bandwidth,
+          .launch = kLaunchSeconds,
+          .memory = static_cast<uint64_t>(memory * (1 - kFragmented)) - kReservedBytes,
+          .source = Concat("catalogue: ", row.source)};
+}
+
+}  // namespace
+
+std::span<const DeviceRow> DeviceCatalogue() { return kCatalogue; }
+
+Result<Cluster> ClusterFromLine(std::string_view line, const ClusterWishes& wishes) {
+  Cluster cluster;
+  double link = 0;
+  for (const std::string_view part : SplitParts(line, ",")) {
+    const size_t colon = part.rfind(':');
+    const std::string_view name = Trimmed(part.substr(0, colon));
+    const auto count = colon == std::string_view::npos
+                           ? std::optional<uint32_t>(1)
+                           : ParseWhole<uint32_t>(Trimmed(part.substr(colon + 1)));
+    if (!count || *count == 0 || *count > kCountMax) {
+      return NoCluster(Concat("\"", part.substr(0, 60), "\" is not TYPE:COUNT, as H100-80G:64 is"));
+    }
+    const auto row = std::find_if(std::begin(kCatalogue), std::end(kCatalogue),
+                                  [&](const DeviceRow& one) { return one.name == name; });
+    if (row == std::end(kCatalogue)) {
+      return NoCluster(
+          Concat("\"", name.substr(0, 60), "\" is no type of the catalogue: ", KnownNames()));
+    }
+    const auto known = std::find_if(cluster.types.begin(), cluster.types.end(),
+                                    [&](const DeviceType& type) { return type.name == name; });
+    const auto type = static_cast<uint32_t>(known - cluster.types.begin());
+    if (known == cluster.types.end()) cluster.types.push_back(TypeOf(*row, wishes.precision));
+    cluster.runs.push_back({type, *count});
+    link = link == 0 ? row->link : std::min(link, row->link);
+  }
+  if (cluster.runs.empty()) return NoCluster("the cluster has no device");
+  cluster.node = wishes.node;
+  cluster.inner = {kInnerSeconds, kReachedLink * link};
+  cluster.outer = {kOuterSeconds, kReachedLink * std::min(link, wishes.network)};
+  return cluster;
+}
+
+}  // namespace paceline::plan

@@ -1,0 +1,43 @@
+#pragma once
+
+// The catalogue of devices, and clusters written in a line: "H100-80G:64,A100-80G:128".
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "paceline/base/result.h"
+#include "paceline/model/plan.h"
+
+namespace paceline::plan {
+
+// Peaks of the maker's data sheet, dense.
+struct DeviceRow {
+  std::string_view name;
+  double half_flops = 0;  // bf16, or fp16 where there is no bf16
+  double full_flops = 0;  // fp32 without tensor cores
+  double bandwidth = 0;   // bytes a second
+  uint64_t gibibytes = 0;
+  double link = 0;  // bytes a second of one device to others of its node, in one direction
+  std::string_view source;
+};
+
+std::span<const DeviceRow> DeviceCatalogue();
+
+// What programs reach of a peak, and what of the memory is left to them. They stand here because a
+// measurement (`paceline.parallel`) replaces them.
+inline constexpr double kReachedFlops = 0.6;
+inline constexpr double kReachedBandwidth = 0.8;
+inline constexpr double kReachedLink = 0.7;
+
+struct ClusterWishes {
+  std::string precision = "bf16";
+  uint32_t node = 8;      // devices of a node
+  double network = 50e9;  // bytes a second of one device to other nodes, at best
+};
+
+// kInvalid: what of the line is wrong, with the types that there are.
+Result<Cluster> ClusterFromLine(std::string_view line, const ClusterWishes& wishes);
+
+}  // namespace paceline::plan

@@ -1,0 +1,28 @@
+#pragma once
+
+// The sentences of a plan. A number in them is one of the plan's own.
+
+#include <string>
+#include <vector>
+
+#include "paceline/model/plan.h"
+#include "paceline/plan/scene.h"
+
+namespace paceline::plan {
+
+std::string SecondsText(double seconds);  // "1.92 s", "340 ms"
+std::string PercentText(double ratio);    // 0.314 → "31 %"
+std::string MemoryText(double bytes);     // "78.0 GiB"
+
+// "data 2, sharded state": the shape of a plan in words.
+std::string WordsOf(const ParallelPlan& plan);
+
+// Why `best` was chosen. `equal_shares`: seconds of its step with equal shares; 0 if its shares
+// are equal. `next`: the best plan of another kind, if any fits.
+std::string BecauseOf(const Scene& scene, const ParallelPlan& best, double equal_shares,
+                      const ParallelPlan* next);
+
+// Why `other`, which fits, is not the plan.
+std::string SlowerBecause(const ParallelPlan& other, const ParallelPlan& best);
+
+}  // namespace paceline::plan

@@ -1,0 +1,128 @@
+#include <algorithm>
+#include <utility>
+
+#include "paceline/base/text.h"
+#include "paceline/plan/family/family.h"
+
+namespace paceline::plan {
+namespace {
+
+constexpr size_t kConfigMax = 1 << 20;
+
+// What one layer keeps of a token, in values: the inputs of its products and of its element-wise
+// operations.
+double SavedValues(const TransformerSize& size) {
+  const auto hidden = static_cast<double>(size.hidden);
+  const auto inner = static_cast<double>(size.intermediate);
+  const double keys = static_cast<double>(size.key_heads) / static_cast<double>(size.heads);
+  const double attention = hidden * (3 + 2 * keys);  // two norms' and the output's inputs, q, k, v
+  const double residual = 2 * hidden;
+  const double feed_forward = hidden + (size.is_gated ? 4 : 2) * inner;
+  return attention + residual + feed_forward;
+}
+
+LayerRow BlockOf(const Family& family, const TransformerSize& size, double value_bytes) {
+  const auto hidden = static_cast<double>(size.hidden);
+  const auto tokens = static_cast<double>(size.sequence);
+  const double keys = static_cast<double>(size.key_heads) / static_cast<double>(size.heads);
+  const double matrices = size.is_gated ? 3 : 2;
+  const double products =
+      2 * hidden * hidden * (1 + keys) + matrices * hidden * static_cast<double>(size.intermediate);
+  LayerRow row;
+  row.name = std::string(family.names.layer);
+  row.count = static_cast<uint32_t>(size.layers);
+  row.flops = 2 * tokens * products + 4 * tokens * tokens * hidden;
+  row.parameters = static_cast<uint64_t>(products + 4 * hidden);
+  row.saved = static_cast<uint64_t>(SavedValues(size) * tokens * value_bytes);
+  row.output = static_cast<uint64_t>(tokens * hidden * value_bytes);
+  const auto whole = static_cast<uint64_t>(4 * hidden * tokens * value_bytes);
+  row.tensor = TensorSplit{.parameters = static_cast<uint64_t>(products),
+                           .flops = row.flops,
+                           .saved = row.saved - std::min(whole, row.saved),
+                           .exchanges = 2};
+  return row;
+}
+
+}  // namespace
+
+std::vector<const Family*> Families() {
+  return {&LlamaFamily(), &GptFamily(), &BertFamily(), &VitFamily()};
+}
+
+ModelSummary SummaryOf(const Family& family, const TransformerSize& given,
+                       const SummaryWishes& wishes) {
+  TransformerSize size = given;
+  if (wishes.sequence > 0) size.sequence = wishes.sequence;
+  const uint32_t value_bytes = wishes.precision == "fp32" ? 4 : 2;
+  const auto hidden = static_cast<double>(size.hidden);
+  const auto tokens = static_cast<double>(size.sequence);
+  const auto words = static_cast<double>(size.vocabulary);
+  ModelSummary summary;
+  summary.name = size.name;
+  summary.precision = wishes.precision;
+  summary.bytes.compute = value_bytes;
+  const auto output = static_cast<uint64_t>(tokens * hidden * value_bytes);
+  summary.rows.push_back({.name = std::string(family.names.embedding),
+                          .parameters = static_cast<uint64_t>(words * hidden),
+                          .saved = output,
+                          .output = output});
+  summary.rows.push_back(BlockOf(family, size, value_bytes));
+  const double scores = tokens * words;
+  summary.rows.push_back(
+      {.name = std::string(family.names.head),
+       .flops = 2 * scores * hidden,
+       .parameters = static_cast<uint64_t>(size.ties_head ? 0 : words * hidden),
+       .saved = static_cast<uint64_t>(scores * 4),  // the loss is computed in fp32
+       .output = static_cast<uint64_t>(scores * value_bytes)});
+  if (size.ties_head) {
+    summary.no_pipeline = Concat(family.names.head, " shares its weight with ",
+                                 family.names.embedding, ", and a cut would part them");
+  }
+  return summary;
+}
+
+Result<ModelSummary> SummaryOfPreset(std::string_view name, const SummaryWishes& wishes) {
+  std::vector<std::string_view> names;
+  for (const Family* family : Families()) {
+    for (const Preset& preset : family->presets) {
+      if (preset.name == name) return SummaryOf(*family, preset.size, wishes);
+      names.push_back(preset.name);
+    }
+  }
+  return Failure{.kind = FailureKind::kNotFound,
+                 .message = Concat("the models known by name are ", JoinWith(names, ", "))};
+}
+
+Result<ModelSummary> SummaryOfConfig(std::string_view text, const SummaryWishes& wishes) {
+  const auto refused = [](std::string why) {
+    return Failure{.kind = FailureKind::kInvalid, .message = std::move(why)};
+  };
+  if (text.size() > kConfigMax) return refused("a config.json is not that large");
+  const nlohmann::json config = ParseJson(text);
+  if (config.is_discarded() || !config.is_object()) return refused("it is no JSON object");
+  const auto type = config.find("model_type");
+  if (type == config.end() || !type->is_string()) return refused("model_type is missing");
+  std::vector<std::string_view> known;
+  for (const Family* family : Families()) {
+    for (const std::string_view one : family->model_types) {
+      known.push_back(one);
+      if (type->get_ref<const std::string&>() != one) continue;
+      ASSIGN_OR_RETURN(const TransformerSize size, family->read(config));
+      return SummaryOf(*family, size, wishes);
+    }
+  }
+  return refused(Concat("model_type \"", type->get_ref<const std::string&>().substr(0, 60),
+                        "\" is none of ", JoinWith(known, ", ")));
+}
+
+Result<uint64_t> ConfigNumber(const nlohmann::json& config, const char* key, uint64_t most) {
+  const auto found = config.find(key);
+  if (found == config.end() || !found->is_number_unsigned() || found->get<uint64_t>() == 0 ||
+      found->get<uint64_t>() > most) {
+    return Failure{.kind = FailureKind::kInvalid,
+                   .message = Concat(key, " is no whole number from 1 to ", most)};
+  }
+  return found->get<uint64_t>();
+}
+
+}  // namespace paceline::plan

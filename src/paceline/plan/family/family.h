@@ -1,0 +1,77 @@
+#pragma once
+
+// Model families whose summary follows from a few numbers, without running anything. To add one:
+// family/<name>.cc with its row, and the row in families.cc.
+//
+// FLOPs and saved bytes are those of V. Korthikanti et al., "Reducing Activation Recomputation in
+// Large Transformer Models" (2022), with an attention kernel that keeps no scores.
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "paceline/base/json.h"
+#include "paceline/base/result.h"
+#include "paceline/model/plan.h"
+
+namespace paceline::plan {
+
+struct TransformerSize {
+  std::string name;
+  uint64_t hidden = 0;
+  uint64_t layers = 0;
+  uint64_t heads = 0;
+  uint64_t key_heads = 0;     // of keys and values; `heads` but with grouped queries
+  uint64_t intermediate = 0;  // of the feed-forward network
+  uint64_t vocabulary = 0;
+  uint64_t sequence = 0;  // tokens of a sample
+  bool is_gated = false;  // three matrices in the feed-forward network instead of two
+  bool ties_head = false;
+};
+
+struct FamilyNames {
+  std::string_view embedding;  // qualified names of the modules
+  std::string_view layer;      // with {}
+  std::string_view head;
+};
+
+struct SummaryWishes {
+  std::string precision = "bf16";
+  uint64_t sequence = 0;  // 0: the model's own
+};
+
+struct Preset {
+  std::string_view name;
+  TransformerSize size;
+};
+
+struct Family {
+  std::string_view name;
+  std::vector<std::string_view> model_types;  // `model_type` of Hugging Face's config.json
+  FamilyNames names;
+  std::vector<Preset> presets;
+  // From a config.json.
+  Result<TransformerSize> (*read)(const nlohmann::json& config);
+};
+
+const Family& LlamaFamily();
+const Family& GptFamily();
+const Family& BertFamily();
+const Family& VitFamily();
+
+std::vector<const Family*> Families();
+
+ModelSummary SummaryOf(const Family& family, const TransformerSize& size,
+                       const SummaryWishes& wishes);
+
+// "llama-70b". kNotFound names the presets that there are.
+Result<ModelSummary> SummaryOfPreset(std::string_view name, const SummaryWishes& wishes);
+// The text of a config.json.
+Result<ModelSummary> SummaryOfConfig(std::string_view text, const SummaryWishes& wishes);
+
+// A whole number of a config, from 1 to `most`.
+Result<uint64_t> ConfigNumber(const nlohmann::json& config, const char* key, uint64_t most);
+
+}  // namespace paceline::plan

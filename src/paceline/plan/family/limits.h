@@ -1,0 +1,14 @@
+#pragma once
+
+#include <cstdint>
+
+namespace paceline::plan {
+
+// Beyond these a config is a mistake, and products of its numbers might not fit.
+inline constexpr uint64_t kHiddenMax = 1 << 20;
+inline constexpr uint64_t kBlocksMax = 10'000;
+inline constexpr uint64_t kHeadsMax = 1 << 14;
+inline constexpr uint64_t kVocabularyMax = 1 << 27;
+inline constexpr uint64_t kSequenceMax = 1 << 24;
+
+}  // namespace paceline::plan

@@ -1,0 +1,44 @@
+#include "paceline/plan/family/family.h"
+#include "paceline/plan/family/limits.h"
+
+namespace paceline::plan {
+namespace {
+
+Result<TransformerSize> ReadLlama(const nlohmann::json& config) {
+  TransformerSize size;
+  size.name = "llama";
+  ASSIGN_OR_RETURN(size.hidden, ConfigNumber(config, "hidden_size", kHiddenMax));
+  ASSIGN_OR_RETURN(size.layers, ConfigNumber(config, "num_hidden_layers", kBlocksMax));
+  ASSIGN_OR_RETURN(size.heads, ConfigNumber(config, "num_attention_heads", kHeadsMax));
+  ASSIGN_OR_RETURN(size.intermediate, ConfigNumber(config, "intermediate_size", kHiddenMax));
+  size.key_heads = size.heads;
+  if (config.contains("num_key_value_heads")) {
+    ASSIGN_OR_RETURN(size.key_heads, ConfigNumber(config, "num_key_value_heads", size.heads));
+  }
+  ASSIGN_OR_RETURN(size.vocabulary, ConfigNumber(config, "vocab_size", kVocabularyMax));
+  ASSIGN_OR_RETURN(size.sequence, ConfigNumber(config, "max_position_embeddings", kSequenceMax));
+  size.is_gated = true;
+  const auto ties = config.find("tie_word_embeddings");
+  size.ties_head = ties != config.end() && ties->is_boolean() && ties->get<bool>();
+  return size;
+}
+
+}  // namespace
+
+const Family& LlamaFamily() {
+  static const Family kFamily = {
+      .name = "llama",
+      .model_types = {"llama", "mistral", "qwen2"},
+      .names = {"model.embed_tokens", "model.layers.{}", "lm_head"},
+      .presets =
+          {
+              {"llama-1b", {"llama-1b", 2048, 16, 32, 8, 8192, 128256, 8192, true, true}},
+              {"llama-8b", {"llama-8b", 4096, 32, 32, 8, 14336, 128256, 8192, true, false}},
+              {"llama-70b", {"llama-70b", 8192, 80, 64, 8, 28672, 128256, 8192, true, false}},
+              {"llama-405b", {"llama-405b", 16384, 126, 128, 8, 53248, 128256, 8192, true, false}},
+          },
+      .read = ReadLlama};
+  return kFamily;
+}
+
+}  // namespace paceline::plan

@@ -1,0 +1,76 @@
+#include "paceline/plan/improve.h"
+
+#include <utility>
+#include <vector>
+
+#include "paceline/plan/schedule/schedule.h"
+
+namespace paceline::plan {
+namespace {
+
+constexpr int kMovesMax = 64;
+// Passes that are simulated for one cut, over all moves.
+constexpr uint64_t kPassesMax = 5'000'000;
+
+std::vector<PipelineCut> NeighboursOf(const Scene& scene, const PipelineCut& cut) {
+  std::vector<PipelineCut> neighbours;
+  const auto may_cut = [&](uint32_t begin) { return scene.layers[begin - 1].cut.empty(); };
+  for (size_t i = 0; i + 1 < cut.stages.size(); ++i) {
+    const uint32_t border = cut.stages[i].end;
+    for (const uint32_t moved : {border - 1, border + 1}) {
+      if (moved <= cut.stages[i].begin || moved >= cut.stages[i + 1].end || !may_cut(moved)) {
+        continue;
+      }
+      PipelineCut other = cut;
+      other.stages[i].end = moved;
+      other.stages[i + 1].begin = moved;
+      neighbours.push_back(std::move(other));
+    }
+    for (size_t j = i + 1; j < cut.stages.size(); ++j) {
+      if (cut.stages[i].type == cut.stages[j].type) continue;
+      PipelineCut other = cut;
+      std::swap(other.stages[i].type, other.stages[j].type);
+      neighbours.push_back(std::move(other));
+    }
+  }
+  return neighbours;
+}
+
+}  // namespace
+
+double SimulatedSeconds(const Scene& scene, const Shape& shape, const PipelineCut& cut) {
+  std::vector<StageTime> times;
+  for (const CutStage& stage : cut.stages) {
+    const StageCost cost = CostOfStage(scene, shape, stage);
+    const auto place = static_cast<uint32_t>(times.size());
+    const uint32_t in_flight =
+        Schedules()[shape.schedule]->in_flight(place, shape.pipeline, shape.micro_batches);
+    const double need = cost.memory.BytesFor(MicroBatchOf(scene, shape), in_flight);
+    if (need > static_cast<double>(scene.cluster.types[stage.type].memory)) return kNever;
+    times.push_back(TimeOf(cost, shape));
+  }
+  return Simulate(times, shape.micro_batches, *Schedules()[shape.schedule])->seconds;
+}
+
+PipelineCut Improved(const Scene& scene, const Shape& shape, PipelineCut cut) {
+  double seconds = SimulatedSeconds(scene, shape, cut);
+  const uint64_t each = 2 * cut.stages.size() * shape.micro_batches;
+  uint64_t passes = 0;
+  for (int move = 0; move < kMovesMax; ++move) {
+    bool is_better = false;
+    PipelineCut best;
+    for (PipelineCut& other : NeighboursOf(scene, cut)) {
+      if ((passes += each) > kPassesMax) return cut;
+      const double its = SimulatedSeconds(scene, shape, other);
+      if (its >= seconds) continue;
+      seconds = its;
+      best = std::move(other);
+      is_better = true;
+    }
+    if (!is_better) break;
+    cut = std::move(best);
+  }
+  return cut;
+}
+
+}  // namespace paceline::plan

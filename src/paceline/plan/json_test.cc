@@ -1,0 +1,156 @@
+#include "paceline/plan/json.h"
+
+#include <gtest/gtest.h>
+
+#include "paceline/base/text.h"
+#include "paceline/plan/devices.h"
+#include "paceline/plan/family/family.h"
+#include "paceline/plan/search.h"
+
+namespace paceline::plan {
+namespace {
+
+ModelSummary Llama() { return *SummaryOfPreset("llama-8b", {}); }
+Cluster Mixed() { return *ClusterFromLine("H100-80G:8,A100-80G:8", {}); }
+
+ParallelPlan Chosen() {
+  return std::get<ParallelPlan>(ChoosePlan(Llama(), Mixed(), {.global_batch = 64, .only = {}}));
+}
+
+TEST(PlanJson, WhatIsPrintedIsReadBack) {
+  const std::string summary = PrintSummary(Llama());
+  EXPECT_EQ(PrintSummary(*ReadSummary(summary)), summary);
+  const std::string cluster = PrintCluster(Mixed());
+  EXPECT_EQ(PrintCluster(*ReadCluster(cluster)), cluster);
+  const std::string plan = PrintPlan(Chosen());
+  EXPECT_EQ(PrintPlan(*ReadPlan(plan)), plan);
+}
+
+TEST(PlanJson, ADigestDependsOnWhatIsDoneAndNotOnPredictions) {
+  ParallelPlan plan = Chosen();
+  const std::string before = DigestOf(plan);
+  EXPECT_EQ(before.size(), 16u);
+  plan.predicted.step *= 2;
+  plan.because = "another sentence";
+  EXPECT_EQ(DigestOf(plan), before);
+  plan.micro_batches += 1;
+  EXPECT_NE(DigestOf(plan), before);
+}
+
+// Each replaces one piece of a good text; the sentence names the place.
+struct Mistake {
+  std::string from;
+  std::string to;
+  std::string names;
+};
+
+std::string Spoiled(std::string text, const Mistake& mistake) {
+  const size_t at = text.find(mistake.from);
+  EXPECT_NE(at, std::string::npos) << mistake.from;
+  return text.replace(at, mistake.from.size(), mistake.to);
+}
+
+TEST(PlanJson, RefusesSummariesThatMakeNoSense) {
+  const std::string good = PrintSummary(Llama());
+  const Mistake mistakes[] = {
+      {"paceline.model/1", "paceline.model/2", "schema"},
+      {"\"bf16\"", "\"fp8\"", "precision"},
+      {"\"count\":32", "\"count\":0", "layers[1].count"},
+      {"\"count\":32", "\"count\":999999", "layers"},
+      {"\"count\":32", "\"count\":-1", "layers[1].count"},
+      {"layers.{}", "layers.0", "layers[1].name"},
+      {"\"saved\":", "\"sawed\":", "layers[0].saved"},
+      {"\"flops\":0.0", "\"flops\":1e999", "JSON"},
+      {"\"flops\":0.0", "\"flops\":\"many\"", "layers[0].flops"},
+      {"\"exchanges\":2", "\"exchanges\":2,\"more\":1", "layers[1].tensor.more"},
+  };
+  for (const Mistake& mistake : mistakes) {
+    const auto read = ReadSummary(Spoiled(good, mistake));
+    ASSERT_FALSE(read.ok()) << mistake.to;
+    EXPECT_NE(read.failure().message.find(mistake.names), std::string::npos)
+        << read.failure().message;
+  }
+  EXPECT_FALSE(ReadSummary(std::string(1 << 20, '[')).ok());
+  EXPECT_FALSE(ReadSummary(std::string(60 << 10, '[')).ok());
+}
+
+TEST(PlanJson, RefusesClustersThatMakeNoSense) {
+  const std::string good = PrintCluster(Mixed());
+  const Mistake mistakes[] = {
+      {"\"type\":\"A100-80G\"", "\"type\":\"A100\"", "groups[1].type"},
+      {"\"name\":\"A100-80G\"", "\"name\":\"H100-80G\"", "H100-80G twice"},
+      {"\"count\":8", "\"count\":0", "groups[0].count"},
+      {"\"node\":8", "\"node\":0", "node"},
+      {"\"bandwidth\":", "\"bandwidth\":0,\"b\":", "types[0]"},
+  };
+  for (const Mistake& mistake : mistakes) {
+    const auto read = ReadCluster(Spoiled(good, mistake));
+    ASSERT_FALSE(read.ok()) << mistake.to;
+    EXPECT_NE(read.failure().message.find(mistake.names), std::string::npos)
+        << read.failure().message;
+  }
+}
+
+TEST(PlanJson, RefusesPlansThatDoNotFit) {
+  const ParallelPlan good = Chosen();
+  ASSERT_TRUE(CheckPlan(good, Llama(), Mixed()).ok());
+  const auto is_refused = [&](auto spoil) {
+    ParallelPlan plan = good;
+    spoil(plan);
+    return !CheckPlan(plan, Llama(), Mixed()).ok();
+  };
+  EXPECT_TRUE(is_refused([](auto& plan) { plan.model = "0000000000000000"; }));
+  EXPECT_TRUE(is_refused([](auto& plan) { plan.stages[0].end -= 1; }));
+  EXPECT_TRUE(is_refused([](auto& plan) { plan.stages[0].ranks[0] = plan.stages[0].ranks[1]; }));
+  EXPECT_TRUE(is_refused([](auto& plan) { plan.stages[0].ranks[0] = 99; }));
+  EXPECT_TRUE(is_refused([](auto& plan) { plan.shares[0] += 1; }));
+  EXPECT_TRUE(is_refused([](auto& plan) { plan.shares.pop_back(); }));
+  EXPECT_TRUE(
+      is_refused([](auto& plan) { plan.schedule = plan.stages.size() == 1 ? "1f1b" : "none"; }));
+  EXPECT_TRUE(is_refused([](auto& plan) { plan.data = 0; }));
+}
+
+TEST(PlanJson, ReadsWishesForAxes) {
+  const auto wishes = ReadWishes(
+      R"({"global_batch": 8, "pipeline": [1, 2], "shard": [false], "schedule": ["1f1b"]})");
+  ASSERT_TRUE(wishes.ok());
+  EXPECT_EQ(wishes->OnlyOf(AxisId::kPipeline), (std::vector<uint32_t>{1, 2}));
+  EXPECT_EQ(wishes->OnlyOf(AxisId::kShard), (std::vector<uint32_t>{0}));
+  EXPECT_EQ(wishes->OnlyOf(AxisId::kSchedule), (std::vector<uint32_t>{2}));
+  EXPECT_FALSE(ReadWishes(R"({"global_batch": 8, "expert": [1]})").ok());
+  EXPECT_FALSE(ReadWishes(R"({"global_batch": 8, "schedule": ["zigzag"]})").ok());
+}
+
+TEST(Families, ConfigsOfHuggingFaceAreRead) {
+  const auto llama = SummaryOfConfig(
+      R"({"model_type": "llama", "hidden_size": 4096, "num_hidden_layers": 32,
+          "num_attention_heads": 32, "num_key_value_heads": 8, "intermediate_size": 14336,
+          "vocab_size": 128256, "max_position_embeddings": 8192, "rope_theta": 5e5})",
+      {});
+  ASSERT_TRUE(llama.ok()) << llama.failure().message;
+  uint64_t parameters = 0;
+  for (const LayerRow& row : llama->rows) parameters += row.parameters * row.count;
+  EXPECT_NEAR(static_cast<double>(parameters), 8.03e9, 0.02e9);  // Llama 3 8B's model card
+  EXPECT_FALSE(SummaryOfConfig(R"({"model_type": "llama", "hidden_size": 0})", {}).ok());
+  EXPECT_FALSE(SummaryOfConfig(R"({"model_type": "mamba"})", {}).ok());
+  EXPECT_FALSE(SummaryOfConfig("[]", {}).ok());
+}
+
+// The published sizes (Meta's and OpenAI's model cards, Megatron-LM's paper), in billions.
+TEST(Families, PresetsHaveThePublishedSizes) {
+  const std::pair<const char*, double> sizes[] = {
+      {"llama-1b", 1.24}, {"llama-8b", 8.03},  {"llama-70b", 70.6},   {"llama-405b", 405.9},
+      {"gpt-1.5b", 1.56}, {"gpt-175b", 175.0}, {"bert-large", 0.335}, {"vit-large", 0.304}};
+  for (const auto& [name, billions] : sizes) {
+    const auto summary = SummaryOfPreset(name, {});
+    ASSERT_TRUE(summary.ok());
+    double parameters = 0;
+    for (const LayerRow& row : summary->rows) {
+      parameters += static_cast<double>(row.parameters) * row.count;
+    }
+    EXPECT_NEAR(parameters / 1e9 / billions, 1, 0.02) << name;
+  }
+}
+
+}  // namespace
+}  // namespace paceline::plan

@@ -1,0 +1,300 @@
+#include "paceline/plan/pipeline_cut.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "paceline/plan/collective.h"
+
+namespace paceline::plan {
+namespace {
+
+constexpr int kRoundsMax = 256;
+
+struct Segment {
+  double pass = 0;
+  double sum = 0;     // pass and both transfers
+  double passes = 0;  // (m - 1) pass, which grows with the layers
+  double first = 0;   // and after, which need not
+  StageMemory memory;
+};
+
+// All costs of a shape: of each type, from each layer to each.
+class SegmentTable {
+ public:
+  SegmentTable(const Scene& scene, const PassTable& passes, const Shape& shape)
+      : layers_(passes.layers()),
+        segments_(static_cast<size_t>(passes.types()) * layers_ * layers_) {
+    for (uint32_t type = 0; type < passes.types(); ++type) {
+      for (uint32_t begin = 0; begin < layers_; ++begin) {
+        FillFrom(scene, passes, shape, type, begin);
+      }
+    }
+  }
+
+  const Segment& At(uint32_t type, uint32_t begin, uint32_t end) const {
+    return segments_[(static_cast<size_t>(type) * layers_ + begin) * layers_ + end - 1];
+  }
+
+ private:
+  void FillFrom(const Scene& scene, const PassTable& passes, const Shape& shape, uint32_t type,
+                uint32_t begin) {
+    const DeviceType& device = scene.cluster.types[type];
+    const double samples = MicroBatchOf(scene, shape);
+    StageLoad load;
+    PassTime pass;
+    const double transfer =
+        begin == 0 ? 0
+                   : SendSeconds(samples * static_cast<double>(scene.layers[begin - 1].output),
+                                 LinkOf(scene, scene.devices));
+    for (uint32_t end = begin + 1; end <= layers_; ++end) {
+      load.Add(scene.layers[end - 1], shape.tensor);
+      pass.Add(passes.At(type, end - 1));
+      Segment& segment =
+          segments_[(static_cast<size_t>(type) * layers_ + begin) * layers_ + end - 1];
+      segment.pass = pass.SecondsFor(samples);
+      segment.sum = segment.pass + 2 * transfer;
+      segment.passes = (shape.micro_batches - 1) * segment.pass;
+      segment.first = segment.passes + ExchangeSeconds(scene, load, shape, segment.pass) +
+                      OptimizerSeconds(scene, load, device, shape);
+      segment.memory = MemoryOf(scene, load, shape);
+    }
+  }
+
+  uint32_t layers_;
+  std::vector<Segment> segments_;
+};
+
+constexpr uint32_t kNoState = std::numeric_limits<uint32_t>::max();
+
+// How many stages of each type were used: the states of the search, ordered by their sums.
+struct UsedStages {
+  std::vector<uint32_t> counts;
+  uint32_t total = 0;
+  std::vector<uint32_t> without;  // by type: the state with one stage less, or kNoState
+};
+
+void AddStates(const std::vector<uint32_t>& most, uint32_t left, UsedStages& state,
+               std::vector<UsedStages>& states) {
+  const size_t type = state.counts.size();
+  if (type == most.size()) {
+    states.push_back(state);
+    return;
+  }
+  for (uint32_t count = 0; count <= std::min(most[type], left); ++count) {
+    state.counts.push_back(count);
+    state.total += count;
+    AddStates(most, left - count, state, states);
+    state.total -= count;
+    state.counts.pop_back();
+  }
+}
+
+std::vector<UsedStages> StatesOf(const Scene& scene, const Shape& shape) {
+  std::vector<uint32_t> most;
+  for (const uint32_t count : scene.counts) most.push_back(StagesOf(count, shape));
+  std::vector<UsedStages> states;
+  UsedStages none;
+  AddStates(most, shape.pipeline, none, states);
+  const auto is_before = [](const UsedStages& a, const UsedStages& b) {
+    return a.total != b.total ? a.total < b.total : a.counts < b.counts;
+  };
+  std::sort(states.begin(), states.end(), is_before);
+  for (UsedStages& state : states) {
+    state.without.assign(most.size(), kNoState);
+    for (size_t type = 0; type < most.size(); ++type) {
+      if (state.counts[type] == 0) continue;
+      UsedStages less = {.counts = state.counts, .total = state.total - 1};
+      --less.counts[type];
+      state.without[type] = static_cast<uint32_t>(
+          std::lower_bound(states.begin(), states.end(), less, is_before) - states.begin());
+    }
+  }
+  return states;
+}
+
+struct Choice {
+  uint32_t type = 0;
+  uint32_t end = 0;
+};
+
+class CutRun {
+ public:
+  CutRun(const Scene& scene, const PassTable& passes, const Shape& shape, uint64_t* budget)
+      : scene_(scene),
+        shape_(shape),
+        budget_(budget),
+        layers_(passes.layers()),
+        samples_(MicroBatchOf(scene, shape)),
+        least_(BoundOf(scene, passes, shape)),
+        segments_(scene, passes, shape),
+        states_(StatesOf(scene, shape)),
+        sums_(states_.size() * (layers_ + 1)),
+        choices_(sums_.size()) {}
+
+  CutSearch Run(double below, double slack) {
+    CutSearch search;
+    double best = below;
+    double sum = least_.sum;  // of all cuts that are still possible
+    double limit = below - sum;
+    for (int round = 0; least_.first + sum < best * slack && limit >= least_.first; ++round) {
+      if (round == kRoundsMax || *budget_ == 0) {
+        search.is_complete = false;
+        search.bound = std::min(best, least_.first + sum);
+        return search;
+      }
+      auto cut = Solve(limit);
+      if (!cut) break;
+      // With a lower limit the least sum is no lower.
+      const double first = FirstOf(*cut);
+      sum = cut->seconds - first;
+      if (cut->seconds < best) {
+        best = cut->seconds;
+        search.cuts.push_back(*std::move(cut));
+      } else if (cut->seconds < best * slack) {
+        search.cuts.insert(search.cuts.begin(), *std::move(cut));
+      }
+      limit = std::min(std::nextafter(first, 0.0), best * slack - sum);
+    }
+    search.bound = best;
+    return search;
+  }
+
+ private:
+  double& SumAt(size_t state, uint32_t begin) { return sums_[state * (layers_ + 1) + begin]; }
+  Choice& ChoiceAt(size_t state, uint32_t begin) { return choices_[state * (layers_ + 1) + begin]; }
+  uint32_t types() const { return static_cast<uint32_t>(scene_.counts.size()); }
+
+  double FirstOf(const PipelineCut& cut) const {
+    double first = 0;
+    for (const CutStage& stage : cut.stages) {
+      first = std::max(first, segments_.At(stage.type, stage.begin, stage.end).first);
+    }
+    return first;
+  }
+
+  // The least sum of a cut whose first term is at most `limit`.
+  std::optional<PipelineCut> Solve(double limit) {
+    std::fill(sums_.begin(), sums_.end(), kNever);
+    SumAt(0, layers_) = 0;
+    for (size_t state = 1; state < states_.size(); ++state) {
+      const uint32_t total = states_[state].total;
+      const uint32_t place = shape_.pipeline - total;
+      const uint32_t in_flight =
+          Schedules()[shape_.schedule]->in_flight(place, shape_.pipeline, shape_.micro_batches);
+      // Each other stage needs a layer, too.
+      const uint32_t begin_last = place == 0 ? 0 : layers_ - total;
+      for (uint32_t begin = place; begin <= begin_last; ++begin) {
+        if (begin > 0 && !scene_.layers[begin - 1].cut.empty()) continue;
+        Extend(state, begin, in_flight, limit);
+      }
+    }
+    return Best();
+  }
+
+  void Extend(size_t state, uint32_t begin, uint32_t in_flight, double limit) {
+    double& sum = SumAt(state, begin);
+    for (uint32_t type = 0; type < types(); ++type) {
+      const uint32_t rest = states_[state].without[type];
+      if (rest == kNoState) continue;
+      const auto room = static_cast<double>(scene_.cluster.types[type].memory);
+      for (uint32_t end = begin + 1; end <= layers_; ++end) {
+        const Segment& segment = segments_.At(type, begin, end);
+        *budget_ -= *budget_ > 0 ? 1 : 0;
+        if (segment.passes > limit) break;
+        if (segment.memory.BytesFor(samples_, in_flight) > room) break;
+        if (segment.first > limit) continue;
+        const double with = segment.sum + SumAt(rest, end);
+        if (with < sum) {
+          sum = with;
+          ChoiceAt(state, begin) = {type, end};
+        }
+      }
+    }
+  }
+
+  std::optional<PipelineCut> Best() {
+    size_t best = 0;
+    double least = kNever;
+    for (size_t state = 0; state < states_.size(); ++state) {
+      if (states_[state].total == shape_.pipeline && SumAt(state, 0) < least) {
+        least = SumAt(state, 0);
+        best = state;
+      }
+    }
+    if (least == kNever) return std::nullopt;
+    PipelineCut cut;
+    for (uint32_t begin = 0; begin < layers_;) {
+      const Choice choice = ChoiceAt(best, begin);
+      cut.stages.push_back({begin, choice.end, choice.type});
+      best = states_[best].without[choice.type];
+      begin = choice.end;
+    }
+    cut.seconds = FirstOf(cut) + least;
+    return cut;
+  }
+
+  const Scene& scene_;
+  const Shape shape_;
+  uint64_t* budget_;
+  const uint32_t layers_;
+  const double samples_;
+  const PipelineBound least_;
+  const SegmentTable segments_;
+  const std::vector<UsedStages> states_;
+  std::vector<double> sums_;
+  std::vector<Choice> choices_;
+};
+
+}  // namespace
+
+CutSearch CutPipeline(const Scene& scene, const PassTable& passes, const Shape& shape, double below,
+                      double slack, uint64_t* budget) {
+  uint32_t stages = 0;
+  for (const uint32_t count : scene.counts) stages += StagesOf(count, shape);
+  if (shape.pipeline > scene.layers.size() || stages < shape.pipeline) return {.bound = kNever};
+  return CutRun(scene, passes, shape, budget).Run(below, slack);
+}
+
+StageCost CostOfStage(const Scene& scene, const Shape& shape, const CutStage& stage) {
+  StageLoad load;
+  PassTime pass;
+  const DeviceType& device = scene.cluster.types[stage.type];
+  for (uint32_t layer = stage.begin; layer < stage.end; ++layer) {
+    load.Add(scene.layers[layer], shape.tensor);
+    pass.Add(PassOf(scene, scene.layers[layer], device, shape));
+  }
+  const double samples = MicroBatchOf(scene, shape);
+  StageCost cost;
+  cost.pass = pass.SecondsFor(samples);
+  if (stage.begin > 0) {
+    cost.transfer = SendSeconds(samples * static_cast<double>(scene.layers[stage.begin - 1].output),
+                                LinkOf(scene, scene.devices));
+  }
+  cost.exchange = ExchangeSeconds(scene, load, shape, cost.pass);
+  cost.after = cost.exchange + OptimizerSeconds(scene, load, device, shape);
+  cost.memory = MemoryOf(scene, load, shape);
+  return cost;
+}
+
+double ClosedSeconds(const Scene& scene, const Shape& shape, const PipelineCut& cut) {
+  double first = 0;
+  double sum = 0;
+  for (const CutStage& stage : cut.stages) {
+    const StageCost cost = CostOfStage(scene, shape, stage);
+    first = std::max(first, (shape.micro_batches - 1) * cost.pass + cost.after);
+    sum += cost.pass + 2 * cost.transfer;
+  }
+  return first + sum;
+}
+
+StageTime TimeOf(const StageCost& cost, const Shape& shape) {
+  const double backward = cost.pass * BackwardShare(shape);
+  return {.forward = cost.pass - backward,
+          .backward = backward,
+          .transfer = cost.transfer,
+          .after = cost.after};
+}
+
+}  // namespace paceline::plan

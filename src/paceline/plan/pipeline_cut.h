@@ -1,0 +1,71 @@
+#pragma once
+
+// The best cut of the layers into the stages of a pipeline over unequal devices, exactly.
+//
+// A stage of type k from layer i to j takes c seconds for a micro-batch, hands over in x seconds,
+// and has y seconds of its own at the end of a step. A step of m micro-batches then takes
+//
+//   max over stages of ((m - 1) c + y)  +  sum over stages of (c + x)
+//
+// which is what 1F1B and GPipe take but for the order of unequal stages; `Simulate` has the rest.
+// For a limit T of the first term, dynamic programming over (stages used of each type, first
+// layer), from the last stage on, finds the least sum: from the end, because the stages that follow
+// say how many micro-batches are in flight, and so what fits. T falls from one solution to the
+// next, as far as a better one is possible: `step ≥ sum(T) + least first term`.
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "paceline/plan/cost.h"
+#include "paceline/plan/pass_table.h"
+#include "paceline/plan/scene.h"
+#include "paceline/plan/schedule/schedule.h"
+
+namespace paceline::plan {
+
+struct CutStage {
+  uint32_t begin = 0;
+  uint32_t end = 0;
+  uint32_t type = 0;
+};
+
+struct PipelineCut {
+  std::vector<CutStage> stages;
+  double seconds = 0;  // by the formula above
+};
+
+struct CutSearch {
+  std::vector<PipelineCut> cuts;  // those found on the way that are fast enough, the best last
+  double bound = 0;               // no cut of this shape is faster
+  bool is_complete = true;        // false: the budget ended first
+};
+
+// The best cut of `shape` that takes less than `below` seconds, and others that take less than
+// `slack` times as long: the simulation may find one of them better. `budget` is how many
+// transitions may be looked at, and is lowered by those that were.
+CutSearch CutPipeline(const Scene& scene, const PassTable& passes, const Shape& shape, double below,
+                      double slack, uint64_t* budget);
+
+// What a stage costs by the formula above, for the brute force of tests and for `Simulate`.
+struct StageCost {
+  double pass = 0;      // c
+  double transfer = 0;  // x / 2: there, and back again
+  double after = 0;     // y
+  double exchange = 0;  // of it: gradients
+  StageMemory memory;
+};
+StageCost CostOfStage(const Scene& scene, const Shape& shape, const CutStage& stage);
+
+// The formula above, for any cut.
+double ClosedSeconds(const Scene& scene, const Shape& shape, const PipelineCut& cut);
+
+// A stage's cost, for `Simulate`.
+StageTime TimeOf(const StageCost& cost, const Shape& shape);
+
+// Stages of one replica that `count` devices of a type make.
+inline uint32_t StagesOf(uint32_t count, const Shape& shape) {
+  return count / (shape.data * shape.tensor);
+}
+
+}  // namespace paceline::plan

@@ -1,0 +1,201 @@
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "paceline/plan/json.h"
+#include "paceline/plan/json_fields.h"
+#include "paceline/plan/scene.h"
+#include "paceline/plan/schedule/schedule.h"
+
+namespace paceline::plan {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::string_view kPlanSchema = "paceline.plan/1";
+constexpr size_t kRanksMax = 1'000'000;
+constexpr uint64_t kBatchMax = uint64_t{1} << 32;
+constexpr size_t kStagesMax = 1024;
+constexpr size_t kRejectedReadMax = 64;
+constexpr size_t kSentenceMax = 4096;
+
+PlanStage ReadStage(Fields& parent, const nlohmann::json& object, size_t index) {
+  Fields fields(object, Concat("stages[", index, "]"));
+  PlanStage stage;
+  const auto layers =
+      NumbersOf<uint32_t>(fields, fields.List("layers", 2), fields.Name("layers"), kLayersMax);
+  if (layers.size() != 2 || layers[0] >= layers[1]) {
+    fields.Refuse(fields.Name("layers") + " is no first and last layer");
+  } else {
+    stage.begin = layers[0];
+    stage.end = layers[1];
+  }
+  stage.ranks =
+      NumbersOf<uint32_t>(fields, fields.List("ranks", kRanksMax), fields.Name("ranks"), kRanksMax);
+  parent.Adopt(fields.Done());
+  return stage;
+}
+
+void ReadPredicted(Fields& parent, PlanCost& cost) {
+  const nlohmann::json* object = parent.Take("predicted", false);
+  if (object == nullptr) return;
+  Fields fields(*object, "predicted");
+  cost.step = fields.Number("step");
+  cost.compute = fields.Number("compute");
+  cost.communication = fields.Number("communication");
+  cost.bubble = fields.Number("bubble");
+  cost.memory = NumbersOf<uint64_t>(fields, fields.List("memory", kStagesMax),
+                                    fields.Name("memory"), kWholeMax);
+  parent.Adopt(fields.Done());
+}
+
+RejectedPlan ReadRejected(Fields& parent, const nlohmann::json& object, size_t index) {
+  Fields fields(object, Concat("rejected[", index, "]"));
+  RejectedPlan rejected;
+  rejected.plan = fields.Text("plan");
+  const nlohmann::json* step = fields.Take("step", false);
+  if (step != nullptr && !step->is_null()) rejected.step = fields.Number("step");
+  rejected.because = fields.Text("because", std::nullopt, kSentenceMax);
+  parent.Adopt(fields.Done());
+  return rejected;
+}
+
+// All but what two hosts may compute differently.
+Json Agreed(const ParallelPlan& plan) {
+  Json json;
+  json["schema"] = kPlanSchema;
+  json["model"] = plan.model;
+  json["global_batch"] = plan.global_batch;
+  json["data"] = plan.data;
+  json["tensor"] = plan.tensor;
+  json["shard"] = plan.shard;
+  json["recompute"] = plan.recompute;
+  json["micro_batches"] = plan.micro_batches;
+  json["schedule"] = plan.schedule;
+  json["stages"] = Json::array();
+  for (const PlanStage& stage : plan.stages) {
+    json["stages"].push_back({{"layers", {stage.begin, stage.end}}, {"ranks", stage.ranks}});
+  }
+  json["shares"] = plan.shares;
+  json["unused"] = plan.unused;
+  return json;
+}
+
+Failure Unsound(std::string why) {
+  return {.kind = FailureKind::kInvalid, .message = std::move(why)};
+}
+
+Result<void> CheckRanks(const ParallelPlan& plan, uint32_t devices) {
+  std::set<uint32_t> ranks;
+  const auto take = [&](uint32_t rank) { return rank < devices && ranks.insert(rank).second; };
+  const uint64_t each = static_cast<uint64_t>(plan.data) * plan.tensor;
+  for (const PlanStage& stage : plan.stages) {
+    if (stage.ranks.size() != each) return Unsound("a stage has not data × tensor ranks");
+    for (const uint32_t rank : stage.ranks) {
+      if (!take(rank)) return Unsound(Concat("rank ", rank, " is named twice or does not exist"));
+    }
+  }
+  for (const uint32_t rank : plan.unused) {
+    if (!take(rank)) return Unsound(Concat("rank ", rank, " is named twice or does not exist"));
+  }
+  if (ranks.size() != devices) {
+    return Unsound(Concat(ranks.size(), " of ", devices, " ranks are named"));
+  }
+  return {};
+}
+
+Result<void> CheckShares(const ParallelPlan& plan) {
+  uint64_t samples = 0;
+  if (plan.shares.size() != plan.data) return Unsound("shares has not an entry for each replica");
+  for (const uint64_t share : plan.shares) {
+    if (share < plan.micro_batches)
+      return Unsound("a replica has fewer samples than micro-batches");
+    if (plan.stages.size() > 1 && share % plan.micro_batches != 0) {
+      return Unsound("a share of a pipeline is no multiple of its micro-batches");
+    }
+    samples += share;
+  }
+  if (samples != plan.global_batch) {
+    return Unsound(
+        Concat("shares add up to ", samples, ", and the global batch is ", plan.global_batch));
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<ParallelPlan> ReadPlan(std::string_view text) {
+  ASSIGN_OR_RETURN(const nlohmann::json json, ParseSchema(text, kPlanSchema, kChosenTextMax));
+  Fields fields(json, "");
+  ParallelPlan plan;
+  fields.Text("schema");
+  plan.model = fields.Text("model");
+  plan.global_batch = fields.Whole("global_batch", kBatchMax);
+  plan.data = fields.Small("data");
+  plan.tensor = fields.Small("tensor");
+  plan.shard = fields.Flag("shard");
+  plan.recompute = fields.Flag("recompute");
+  plan.micro_batches = fields.Small("micro_batches");
+  plan.schedule = fields.Text("schedule");
+  const nlohmann::json& stages = fields.List("stages", kStagesMax);
+  for (size_t i = 0; i < stages.size(); ++i) {
+    plan.stages.push_back(ReadStage(fields, stages[i], i));
+  }
+  plan.shares = NumbersOf<uint64_t>(fields, fields.List("shares", kRanksMax), "shares", kBatchMax);
+  plan.unused = NumbersOf<uint32_t>(fields, fields.List("unused", kRanksMax), "unused", kRanksMax);
+  ReadPredicted(fields, plan.predicted);
+  plan.bound = fields.Number("bound");
+  plan.because = fields.Text("because", std::nullopt, kSentenceMax);
+  const nlohmann::json& rejected = fields.List("rejected", kRejectedReadMax);
+  for (size_t i = 0; i < rejected.size(); ++i) {
+    plan.rejected.push_back(ReadRejected(fields, rejected[i], i));
+  }
+  RETURN_IF_ERROR(fields.Done());
+  return plan;
+}
+
+std::string PrintPlan(const ParallelPlan& plan) {
+  Json json = Agreed(plan);
+  json["predicted"] = {{"step", plan.predicted.step},
+                       {"compute", plan.predicted.compute},
+                       {"communication", plan.predicted.communication},
+                       {"bubble", plan.predicted.bubble},
+                       {"memory", plan.predicted.memory}};
+  json["bound"] = plan.bound;
+  json["because"] = plan.because;
+  json["rejected"] = Json::array();
+  for (const RejectedPlan& one : plan.rejected) {
+    json["rejected"].push_back({{"plan", one.plan},
+                                {"step", one.step ? Json(*one.step) : Json(nullptr)},
+                                {"because", one.because}});
+  }
+  return PrintJson(json);
+}
+
+std::string DigestOf(const ParallelPlan& plan) { return DigestText(PrintJson(Agreed(plan))); }
+
+Result<void> CheckPlan(const ParallelPlan& plan, const ModelSummary& summary,
+                       const Cluster& cluster) {
+  if (plan.model != DigestOf(summary)) return Unsound("it was made for another model");
+  if (plan.stages.empty() || plan.data == 0 || plan.tensor == 0 || plan.micro_batches == 0) {
+    return Unsound("it has no stage, no replica or no micro-batch");
+  }
+  const auto schedule = FindSchedule(plan.schedule);
+  if (!schedule || (*schedule == 0) != (plan.stages.size() == 1)) {
+    return Unsound(Concat("its schedule is not one for ", Counted(plan.stages.size(), "stage")));
+  }
+  uint64_t layers = 0;
+  for (const LayerRow& row : summary.rows) layers += row.count;
+  uint32_t next = 0;
+  for (const PlanStage& stage : plan.stages) {
+    if (stage.begin != next) return Unsound("its stages leave out layers, or repeat some");
+    next = stage.end;
+  }
+  if (next != layers) return Unsound(Concat("its stages end at layer ", next, " of ", layers));
+  uint32_t devices = 0;
+  for (const DeviceRun& run : cluster.runs) devices += run.count;
+  RETURN_IF_ERROR(CheckRanks(plan, devices));
+  return CheckShares(plan);
+}
+
+}  // namespace paceline::plan

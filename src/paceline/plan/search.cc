@@ -1,0 +1,361 @@
+#include "paceline/plan/search.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "paceline/base/text.h"
+#include "paceline/plan/axis/axis.h"
+#include "paceline/plan/explain.h"
+#include "paceline/plan/improve.h"
+#include "paceline/plan/json.h"
+#include "paceline/plan/make_plan.h"
+#include "paceline/plan/nothing_fits.h"
+#include "paceline/plan/pass_table.h"
+#include "paceline/plan/pipeline_cut.h"
+#include "paceline/plan/replicas.h"
+#include "paceline/plan/whale.h"
+
+namespace paceline::plan {
+namespace {
+
+constexpr uint64_t kTransitionsOfAKind = 3'000'000;  // for a plan that is only told beside the best
+constexpr size_t kRejectedTold = 8;
+constexpr double kSlack = 1.01;
+constexpr size_t kImprovedMost = 8;  // cuts of a shape
+
+struct Candidate {
+  Shape shape;
+  double bound = 0;
+};
+
+// Plans of a kind are told about together: by the best of them.
+struct Kind {
+  bool is_pipeline = false;
+  bool is_tensor = false;
+  bool is_sharded = false;
+  bool recomputes = false;
+  auto operator<=>(const Kind&) const = default;
+};
+
+Kind KindOf(const Shape& shape) {
+  return {shape.pipeline > 1, shape.tensor > 1, shape.shard != 0, shape.recompute != 0};
+}
+
+std::string KindWords(const Kind& kind) {
+  std::vector<std::string_view> words;
+  if (kind.is_pipeline) words.push_back("pipeline");
+  if (kind.is_tensor) words.push_back("tensor");
+  if (words.empty()) words.push_back("data parallelism alone");
+  if (kind.is_sharded) words.push_back("sharded state");
+  if (kind.recomputes) words.push_back("recomputation");
+  return JoinWith(words, ", ");
+}
+
+struct Found {
+  double closed = kNever;
+  std::optional<ParallelPlan> plan;
+  double equal_shares = 0;
+};
+
+class Search {
+ public:
+  Search(Scene scene, const PlanWishes& wishes, const SearchLimits& limits)
+      : scene_(std::move(scene)), wishes_(wishes), limits_(limits), left_(limits.transitions) {}
+
+  // All shapes that the wishes allow, by their bounds.
+  void Enumerate() {
+    Shape shape;
+    Choose(0, shape);
+    std::stable_sort(candidates_.begin(), candidates_.end(),
+                     [](const auto& a, const auto& b) { return a.bound < b.bound; });
+  }
+
+  void Run() {
+    bound_ = kNever;
+    for (const Candidate& candidate : candidates_) {
+      if (candidate.bound >= best_closed_ * limits_.near) break;
+      ++looked_at_;
+      Look(candidate.shape, best_closed_ * limits_.near, kSlack, left_, &bound_);
+    }
+    bound_ = std::min(bound_, best_closed_);
+    LookAtWhale();
+  }
+
+  // A plan of each kind that has none yet, from its most promising shapes.
+  void LookAtOtherKinds() {
+    std::map<Kind, int> tries;
+    for (const Candidate& candidate : candidates_) {
+      Found& found = by_kind_[KindOf(candidate.shape)];
+      if (found.plan.has_value() || candidate.bound == kNever) continue;
+      if (++tries[KindOf(candidate.shape)] > 16) continue;
+      uint64_t budget = kTransitionsOfAKind;
+      Look(candidate.shape, kNever, 1, budget, nullptr);
+    }
+  }
+
+  bool FindsAny() {
+    for (const Candidate& candidate : candidates_) {
+      if (candidate.bound == kNever) break;
+      if (candidate.shape.pipeline == 1) return true;
+      if (!CutPipeline(scene_, PassesOf(candidate.shape), candidate.shape, kNever, 1, &left_)
+               .cuts.empty()) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  // By kind: the shape whose ranks need the least memory.
+  std::map<Kind, Shape> Smallest() const {
+    std::map<Kind, std::pair<double, Shape>> smallest;
+    for (const Candidate& candidate : candidates_) {
+      const double need = NeedOf(scene_, candidate.shape);
+      const auto [known, is_new] =
+          smallest.try_emplace(KindOf(candidate.shape), need, candidate.shape);
+      if (need < known->second.first) known->second = {need, candidate.shape};
+    }
+    std::map<Kind, Shape> shapes;
+    for (const auto& [kind, found] : smallest) shapes.emplace(kind, found.second);
+    return shapes;
+  }
+
+  const Found* Best() const {
+    const Found* best = nullptr;
+    for (const auto& [kind, found] : by_kind_) {
+      if (!found.plan.has_value()) continue;
+      if (best == nullptr || found.plan->predicted.step < best->plan->predicted.step) {
+        best = &found;
+      }
+    }
+    return best;
+  }
+
+  const Scene& scene() const { return scene_; }
+  const std::vector<Candidate>& candidates() const { return candidates_; }
+  const std::map<Kind, Found>& by_kind() const { return by_kind_; }
+  const std::map<size_t, std::string>& refusals() const { return refusals_; }
+  double bound() const { return bound_; }
+  double best_closed() const { return best_closed_; }
+  SearchReport Report() const {
+    return {.closed = best_closed_,
+            .shapes = candidates_.size(),
+            .looked_at = looked_at_,
+            .transitions = limits_.transitions - left_};
+  }
+
+ private:
+  void Choose(size_t axis, Shape& shape) {
+    if (axis == kAxisCount) {
+      candidates_.push_back({shape, BoundOfShape(shape)});
+      return;
+    }
+    const Axis& row = *Axes()[axis];
+    const std::vector<uint32_t>& only = wishes_.only[axis];
+    const std::vector<uint32_t> values = only.empty() ? row.values(scene_, shape) : only;
+    for (const uint32_t value : values) {
+      std::string why = row.refuses(scene_, shape, value);
+      if (!why.empty()) {
+        refusals_.try_emplace(axis, Concat(row.name, " ", value, ": ", why));
+        continue;
+      }
+      shape.*row.field = value;
+      Choose(axis + 1, shape);
+      shape.*row.field = Shape{}.*row.field;
+    }
+  }
+
+  bool IsAllowed(const Shape& shape) const {
+    for (size_t axis = 0; axis < kAxisCount; ++axis) {
+      const Axis& row = *Axes()[axis];
+      const uint32_t value = shape.*row.field;
+      const std::vector<uint32_t>& only = wishes_.only[axis];
+      if (!only.empty() && std::find(only.begin(), only.end(), value) == only.end()) return false;
+      if (!row.refuses(scene_, shape, value).empty()) return false;
+    }
+    return true;
+  }
+
+  void LookAtWhale() {
+    const auto whale = WhaleCut(scene_);
+    if (!whale || !IsAllowed(whale->shape)) return;
+    if (SimulatedSeconds(scene_, whale->shape, whale->cut) == kNever) return;
+    const PipelineCut cut = Improved(scene_, whale->shape, whale->cut);
+    Keep(whale->shape, ClosedSeconds(scene_, whale->shape, cut), PlanOf(scene_, whale->shape, cut),
+         0);
+  }
+
+  const PassTable& PassesOf(const Shape& shape) {
+    const auto key = std::pair(shape.tensor, shape.recompute);
+    auto known = passes_.find(key);
+    if (known == passes_.end()) known = passes_.emplace(key, PassTable(scene_, shape)).first;
+    return known->second;
+  }
+
+  double BoundOfShape(const Shape& shape) {
+    if (shape.pipeline == 1) return ReplicaSeconds(scene_, shape);
+    return BoundOf(scene_, PassesOf(shape), shape).seconds();
+  }
+
+  void Look(const Shape& shape, double below, double slack, uint64_t& budget, double* bound) {
+    if (shape.pipeline == 1) {
+      const auto cut = CutReplicas(scene_, shape);
+      if (!cut) return;
+      const bool is_even = *std::max_element(cut->shares.begin(), cut->shares.end()) <=
+                           *std::min_element(cut->shares.begin(), cut->shares.end()) + 1;
+      Keep(shape, cut->seconds, PlanOf(scene_, shape, *cut),
+           is_even ? 0 : SecondsWithEqualShares(scene_, shape, *cut));
+      return;
+    }
+    const CutSearch search = CutPipeline(scene_, PassesOf(shape), shape, below, slack, &budget);
+    if (bound != nullptr && !search.is_complete) *bound = std::min(*bound, search.bound);
+    size_t improved = 0;
+    for (auto cut = search.cuts.rbegin(); cut != search.cuts.rend(); ++cut) {
+      if (++improved > kImprovedMost) break;
+      // A plan that is only told beside the best is not worth the time of its improvement.
+      const PipelineCut better = slack > 1 ? Improved(scene_, shape, *cut) : *cut;
+      Keep(shape, cut->seconds, PlanOf(scene_, shape, better), 0);
+    }
+  }
+
+  void Keep(const Shape& shape, double closed, ParallelPlan plan, double equal_shares) {
+    best_closed_ = std::min(best_closed_, closed);
+    Found& found = by_kind_[KindOf(shape)];
+    if (found.plan.has_value() && found.plan->predicted.step <= plan.predicted.step) return;
+    found = {.closed = closed, .plan = std::move(plan), .equal_shares = equal_shares};
+  }
+
+  const Scene scene_;
+  const PlanWishes wishes_;
+  const SearchLimits limits_;
+  uint64_t left_;
+  uint64_t looked_at_ = 0;
+  std::vector<Candidate> candidates_;
+  std::map<std::pair<uint32_t, uint32_t>, PassTable> passes_;  // by tensor, recompute
+  std::map<Kind, Found> by_kind_;
+  std::map<size_t, std::string> refusals_;  // by axis: the first one
+  double best_closed_ = kNever;
+  double bound_ = kNever;
+};
+
+// The plans of other kinds, the fastest first; those that do not fit last.
+std::vector<RejectedPlan> RejectedOf(const Search& search, const Found& best) {
+  std::vector<RejectedPlan> rejected;
+  for (const auto& [kind, found] : search.by_kind()) {
+    if (&found == &best || !found.plan.has_value()) continue;
+    rejected.push_back({.plan = WordsOf(*found.plan),
+                        .step = found.plan->predicted.step,
+                        .because = SlowerBecause(*found.plan, *best.plan)});
+  }
+  std::stable_sort(rejected.begin(), rejected.end(),
+                   [](const auto& a, const auto& b) { return *a.step < *b.step; });
+  for (const auto& [kind, shape] : search.Smallest()) {
+    const auto known = search.by_kind().find(kind);
+    if (known != search.by_kind().end() && known->second.plan.has_value()) continue;
+    rejected.push_back({.plan = KindWords(kind),
+                        .step = std::nullopt,
+                        .because = TooLargeText(search.scene(), shape)});
+  }
+  if (rejected.size() > kRejectedTold) rejected.resize(kRejectedTold);
+  return rejected;
+}
+
+Shape SmallestOf(const Search& search) {
+  Shape smallest;
+  double least = kNever;
+  for (const auto& [kind, shape] : search.Smallest()) {
+    const double need = NeedOf(search.scene(), shape);
+    if (need < least) smallest = shape;
+    least = std::min(least, need);
+  }
+  return smallest;
+}
+
+std::string PlaceOf(const ModelSummary& model, const Cluster& cluster) {
+  std::vector<std::string> groups;
+  for (const DeviceRun& run : cluster.runs) {
+    if (run.type >= cluster.types.size()) continue;
+    groups.push_back(Concat(cluster.types[run.type].name, ":", run.count));
+    if (groups.size() == 8) break;
+  }
+  return Concat(model.name.empty() ? "the model" : model.name, " on ", JoinWith(groups, ","));
+}
+
+}  // namespace
+
+std::variant<ParallelPlan, NoPlan> ChoosePlan(const ModelSummary& model, const Cluster& cluster,
+                                              const PlanWishes& wishes, SearchLimits limits,
+                                              SearchReport* report) {
+  auto scene = MakeScene(model, cluster, wishes);
+  const std::string place = PlaceOf(model, cluster);
+  if (!scene.ok()) {
+    return NoPlan{.what = "there is nothing to plan",
+                  .where = place,
+                  .why = scene.failure().message,
+                  .fix = "correct the model's summary, the cluster or the global batch"};
+  }
+  Search search(*std::move(scene), wishes, limits);
+  search.Enumerate();
+  search.Run();
+  if (report != nullptr) *report = search.Report();
+  if (search.candidates().empty()) {
+    std::vector<std::string> reasons;
+    for (const auto& [axis, reason] : search.refusals()) reasons.push_back(reason);
+    return NoPlan{.what = "no plan is as it was asked for",
+                  .where = place,
+                  .why = JoinWith(reasons, "; "),
+                  .fix = "leave the axis free, or ask for another value"};
+  }
+  if (search.Best() == nullptr) {
+    return NoPlan{.what = "the model does not fit",
+                  .where = place,
+                  .why = WhyNothingFits(search.scene(), SmallestOf(search)),
+                  .fix = SmallestChange(model, cluster, wishes)};
+  }
+  search.LookAtOtherKinds();
+  const Found& best = *search.Best();
+  ParallelPlan plan = *best.plan;
+  plan.model = DigestOf(model);
+  plan.bound = std::min(search.bound(), plan.predicted.step);
+  plan.rejected = RejectedOf(search, best);
+  const ParallelPlan* next = nullptr;
+  for (const auto& [kind, found] : search.by_kind()) {
+    if (&found == &best || !found.plan.has_value()) continue;
+    if (next == nullptr || found.plan->predicted.step < next->predicted.step) {
+      next = &*found.plan;
+    }
+  }
+  plan.because = BecauseOf(search.scene(), plan, best.equal_shares, next);
+  return plan;
+}
+
+bool Fits(const ModelSummary& model, const Cluster& cluster, const PlanWishes& wishes,
+          SearchLimits limits) {
+  auto scene = MakeScene(model, cluster, wishes);
+  if (!scene.ok()) return false;
+  Search search(*std::move(scene), wishes, limits);
+  search.Enumerate();
+  return search.FindsAny();
+}
+
+std::string WhyNot(const ModelSummary& model, const Cluster& cluster, const PlanWishes& wishes,
+                   const ParallelPlan& chosen, AxisId axis, uint32_t value) {
+  PlanWishes narrow = wishes;
+  narrow.OnlyOf(axis) = {value};
+  const auto answer = ChoosePlan(model, cluster, narrow);
+  const std::string asked = Concat(Axes()[static_cast<size_t>(axis)]->name, " ", value);
+  if (const auto* none = std::get_if<NoPlan>(&answer)) return Concat(asked, ": ", none->why);
+  const auto& other = std::get<ParallelPlan>(answer);
+  const double ratio = other.predicted.step / chosen.predicted.step - 1;
+  if (ratio < 0.005) {
+    return Concat(asked, ": ", WordsOf(other), " takes as long, ",
+                  SecondsText(other.predicted.step));
+  }
+  return Concat(asked, ": the best such plan, ", WordsOf(other), ", takes ",
+                SecondsText(other.predicted.step), ", ", PercentText(ratio),
+                " longer: ", SlowerBecause(other, chosen));
+}
+
+}  // namespace paceline::plan

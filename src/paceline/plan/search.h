@@ -1,0 +1,58 @@
+#pragma once
+
+// The fastest plan that fits, among all shapes (axis/) and all cuts of each (replicas.h,
+// pipeline_cut.h).
+//
+// Shapes are looked at in the order of what none of their cuts can go below, until that exceeds the
+// best plan found: so what is left out is slower for certain. The work is bounded by a number of
+// states, never by time, so every host finds the same plan. Where that number is not enough,
+// `bound` of the plan is lower than its closed form, and the difference is how much better a plan
+// might be.
+//
+// Plans whose closed forms differ by less than `near` are compared by simulation, which also knows
+// the order of unequal stages.
+
+#include <cstdint>
+#include <string>
+#include <variant>
+
+#include "paceline/model/plan.h"
+#include "paceline/plan/scene.h"
+#include "paceline/plan/wishes.h"
+
+namespace paceline::plan {
+
+struct SearchLimits {
+  uint64_t transitions = 250'000'000;  // of the dynamic programming, over all shapes
+  double near = 1.05;
+};
+
+// Why there is no plan, in the four parts of an error.
+struct NoPlan {
+  std::string what;
+  std::string where;
+  std::string why;
+  std::string fix;
+};
+
+struct SearchReport {
+  double closed = 0;  // the closed form of the best cut
+  uint64_t shapes = 0;
+  uint64_t looked_at = 0;
+  uint64_t transitions = 0;
+};
+
+std::variant<ParallelPlan, NoPlan> ChoosePlan(const ModelSummary& model, const Cluster& cluster,
+                                              const PlanWishes& wishes, SearchLimits limits = {},
+                                              SearchReport* report = nullptr);
+
+// Whether any plan fits. Stops at the first one.
+bool Fits(const ModelSummary& model, const Cluster& cluster, const PlanWishes& wishes,
+          SearchLimits limits = {});
+
+// Why the plan has not this value on an axis, as one sentence: what a plan with it costs, or why
+// there is none.
+std::string WhyNot(const ModelSummary& model, const Cluster& cluster, const PlanWishes& wishes,
+                   const ParallelPlan& chosen, AxisId axis, uint32_t value);
+
+}  // namespace paceline::plan

@@ -1,0 +1,69 @@
+#include "paceline/plan/search.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "paceline/plan/json.h"
+#include "paceline/plan/testing/instances.h"
+#include "paceline/plan/whale.h"
+
+namespace paceline::plan {
+namespace {
+
+// The search against all cuts of all shapes. `simulated`: how many plans are more than 1 % slower
+// than the best one by simulation.
+struct Regret {
+  int fitting = 0;
+  int simulated = 0;
+};
+
+Regret CompareWithBruteForce(uint64_t seed, int instances, const InstanceSize& size) {
+  Regret regret;
+  Prng prng(seed);
+  for (int i = 0; i < instances; ++i) {
+    const Instance instance = DrawInstance(prng, size);
+    const auto scene = MakeScene(instance.model, instance.cluster, instance.wishes);
+    if (!scene.ok()) {
+      ADD_FAILURE() << scene.failure().message;
+      continue;
+    }
+    const double least = BruteForce(*scene, instance.wishes);
+    SearchReport report;
+    const auto answer = ChoosePlan(instance.model, instance.cluster, instance.wishes, {}, &report);
+    SCOPED_TRACE(testing::Message() << "seed " << seed << ", instance " << i);
+    if (std::isinf(least)) {
+      EXPECT_TRUE(std::holds_alternative<NoPlan>(answer));
+      continue;
+    }
+    const auto* plan = std::get_if<ParallelPlan>(&answer);
+    if (plan == nullptr) {
+      ADD_FAILURE() << std::get<NoPlan>(answer).why;
+      continue;
+    }
+    ++regret.fitting;
+    EXPECT_NEAR(report.closed / least, 1, 1e-9);
+    EXPECT_LE(plan->bound, least * (1 + 1e-9));
+    const auto sound = CheckPlan(*plan, instance.model, instance.cluster);
+    EXPECT_TRUE(sound.ok()) << sound.failure().message;
+    EXPECT_LE(plan->predicted.step, WhaleSeconds(*scene) * (1 + 1e-9));
+    const double simulated = BruteForceSimulated(*scene, instance.wishes);
+    if (plan->predicted.step > simulated * 1.01) ++regret.simulated;
+  }
+  return regret;
+}
+
+TEST(Search, FindsWhatBruteForceFinds) {
+  const Regret regret = CompareWithBruteForce(7, 150, {.types = 3, .groups = 5, .layers = 7});
+  EXPECT_GT(regret.fitting, 75);
+  EXPECT_LE(regret.simulated, regret.fitting / 100 + 1);
+}
+
+TEST(SearchLong, FindsWhatBruteForceFindsInLargerInstances) {
+  const Regret regret = CompareWithBruteForce(2026, 200, {.types = 3, .groups = 6, .layers = 12});
+  EXPECT_GT(regret.fitting, 100);
+  EXPECT_LE(regret.simulated, regret.fitting / 100 + 1);
+}
+
+}  // namespace
+}  // namespace paceline::plan
