@@ -19,6 +19,7 @@ void BindFlight(nanobind::module_& module);
 void BindLeases(nanobind::module_& module);
 void BindLivePlan(nanobind::module_& module);
 void BindPage(nanobind::module_& module);
+void BindParallelPlan(nanobind::module_& module);
 void BindRankEnd(nanobind::module_& module);
 void BindSession(nanobind::module_& module);
 void BindSlotBook(nanobind::module_& module);

@@ -32,6 +32,7 @@ NB_MODULE(_native, module) {
   paceline::bindings::BindLeases(module);
   paceline::bindings::BindLivePlan(module);
   paceline::bindings::BindPage(module);
+  paceline::bindings::BindParallelPlan(module);
   paceline::bindings::BindRankEnd(module);
   paceline::bindings::BindFlight(module);
   paceline::bindings::BindSession(module);
