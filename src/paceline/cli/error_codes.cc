@@ -237,6 +237,19 @@ constexpr ErrorCode kCodes[] = {
      "replaced by its next incarnation, and the old one is refused when it comes back, as after a "
      "network that was cut. The platform removes it; nothing of the job is lost."},
 
+    {"PL-E120", "a plan is asked for in a way that cannot be read", kExitUsage,
+     "`paceline plan` needs a model (a script, a name or a config.json) and a cluster. "
+     "docs/guides/planning.md shows each."},
+    {"PL-E121", "the model of a script cannot be planned for", kExitUsage,
+     "The script is run on the device `meta`, without data and without peers, as far as its call "
+     "of "
+     "paceline.parallel.parallelize. What it does before that line must work without real "
+     "tensors."},
+    {"PL-E122", "no parallel plan is possible", kExitFindings,
+     "No plan of the axes that are left free fits into the devices' memory, or the values that "
+     "were "
+     "asked for exclude each other. The message names the smallest change with which one would."},
+
     {"PL-W001", "open files are limited", kExitFindings,
      "Each rank needs some dozens of descriptors, the master one per agent. `ulimit -n 65536`."},
     {"PL-W002", "/dev/shm is small", kExitFindings,

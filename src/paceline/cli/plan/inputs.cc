@@ -1,0 +1,230 @@
+#include "paceline/cli/plan/inputs.h"
+
+#include <filesystem>
+#include <utility>
+
+#include "paceline/base/file_text.h"
+#include "paceline/base/text.h"
+#include "paceline/cli/host_facts.h"
+#include "paceline/cli/interpreter.h"
+#include "paceline/cli/text.h"
+#include "paceline/cli/tool.h"
+#include "paceline/cli/value.h"
+#include "paceline/plan/axis/axis.h"
+#include "paceline/plan/devices.h"
+#include "paceline/plan/family/family.h"
+#include "paceline/plan/json.h"
+#include "paceline/plan/schedule/schedule.h"
+
+namespace paceline::cli {
+namespace {
+
+constexpr char kPlanningVariable[] = "PACELINE_PLANNING";
+constexpr char kUnreadable[] = "it is empty, is not there, or belongs to somebody else";
+constexpr uint64_t kBatchMax = uint64_t{1} << 32;
+
+std::string ValueOf(const Invocation& invocation, std::string_view dest,
+                    std::string_view otherwise) {
+  const Given* given = invocation.line.Find(dest);
+  return given == nullptr ? std::string(otherwise) : given->value;
+}
+
+Problem BadValue(std::string what, std::string where, std::string why, std::string fix) {
+  return {.code = "PL-E120",
+          .what = std::move(what),
+          .where = std::move(where),
+          .why = std::move(why),
+          .fix = std::move(fix)};
+}
+
+// A file that the tool below writes into, removed with the object.
+class ScratchFile {
+ public:
+  ScratchFile() {
+    std::string path = (std::filesystem::temp_directory_path() / "paceline-plan-XXXXXX").string();
+    if (::mkdtemp(path.data()) != nullptr) folder_ = path;
+  }
+  ~ScratchFile() {
+    std::error_code ignored;
+    if (!folder_.empty()) std::filesystem::remove_all(folder_, ignored);
+  }
+  ScratchFile(const ScratchFile&) = delete;
+  ScratchFile& operator=(const ScratchFile&) = delete;
+  bool is_there() const { return !folder_.empty(); }
+  std::string path() const { return folder_ + "/summary.json"; }
+
+ private:
+  std::string folder_;
+};
+
+Problem NoSummary(const std::string& script, const ToolResult& ran) {
+  if (const auto told = FirstProblemIn(ran.err)) return *told;
+  std::string_view last;
+  for (const std::string_view line : SplitLines(ran.err)) {
+    if (!Strip(line).empty()) last = Strip(line);
+  }
+  return {.code = "PL-E121",
+          .what = "the script ended without a model to plan for",
+          .where = script,
+          .why = last.empty() ? Concat("it ended with exit code ", ran.exit_code,
+                                       " before it called paceline.parallel.parallelize")
+                              : std::string(last),
+          .fix = "call parallelize in it, or plan by name: paceline plan --model llama-8b"};
+}
+
+Result<ModelSummary> SummaryOfScript(Invocation& invocation) {
+  const std::string& script = invocation.line.positionals.front();
+  auto python = FindInterpreter(invocation.environment, invocation.settings,
+                                ReadHostFacts(invocation.environment));
+  if (!python.ok()) return python.problem();
+  const ScratchFile file;
+  if (!file.is_there()) {
+    return BadValue("the script cannot be run for a plan", script, "there is no temporary folder",
+                    "set TMPDIR to a folder that can be written");
+  }
+  Environment environment = invocation.environment;
+  environment[kPlanningVariable] = file.path();
+  std::vector<std::string> argv = {*python, "-m", "paceline.parallel.planning"};
+  argv.insert(argv.end(), invocation.line.positionals.begin(), invocation.line.positionals.end());
+  const auto ran = RunTool(argv, "", environment);
+  if (!ran.ok()) return ran.problem();
+  const std::string text = ReadText(file.path(), plan::kPlanTextMax + 1);
+  if (text.empty()) return NoSummary(script, *ran);
+  auto summary = plan::ReadSummary(text);
+  if (summary.ok()) return *std::move(summary);
+  return Problem{.code = "PL-E121",
+                 .what = "the summary of the script's model cannot be used",
+                 .where = script,
+                 .why = summary.failure().message,
+                 .fix = "paceline plan --model llama-8b, or another model by name"};
+}
+
+Result<ModelSummary> SummaryByName(Invocation& invocation, const std::string& name) {
+  plan::SummaryWishes wishes = {.precision = ValueOf(invocation, "precision", "bf16")};
+  if (const Given* given = invocation.line.Find("sequence")) {
+    const auto tokens = ParseInteger(given->value);
+    if (!tokens || *tokens < 1 || *tokens > (1 << 24)) {
+      return BadValue("the sequence is no length", "--sequence",
+                      "it is a number of tokens from 1 to 16777216", "--sequence 4096");
+    }
+    wishes.sequence = static_cast<uint64_t>(*tokens);
+  }
+  const bool is_file = name.ends_with(".json") || name.find('/') != std::string::npos;
+  if (!is_file) {
+    auto summary = plan::SummaryOfPreset(name, wishes);
+    if (summary.ok()) return *std::move(summary);
+    return BadValue(Concat("no model is known as ", name), "--model", summary.failure().message,
+                    "one of these, a Hugging Face config.json, or a script");
+  }
+  const std::string text = ReadText(name, 1 << 20);
+  if (text.empty()) {
+    return BadValue("the model's file cannot be read", name, kUnreadable,
+                    "the path of a config.json");
+  }
+  auto summary = text.find("paceline.model/1") != std::string::npos
+                     ? plan::ReadSummary(text)
+                     : plan::SummaryOfConfig(text, wishes);
+  if (summary.ok()) return *std::move(summary);
+  return BadValue("the model's file cannot be used", name, summary.failure().message,
+                  "a config.json of one of these families, or a script");
+}
+
+Result<Cluster> ClusterOf(Invocation& invocation) {
+  const Given* given = invocation.line.Find("cluster");
+  if (given == nullptr) {
+    return BadValue("no cluster was given", "--cluster", "a plan is made for certain devices",
+                    "--cluster H100-80G:64,A100-80G:128");
+  }
+  if (given->value.ends_with(".json")) {
+    const std::string text = ReadText(given->value, plan::kPlanTextMax + 1);
+    if (text.empty()) {
+      return BadValue("the cluster's file cannot be read", given->value, kUnreadable,
+                      "a file of paceline.cluster/1");
+    }
+    auto cluster = plan::ReadCluster(text);
+    if (cluster.ok()) return *std::move(cluster);
+    return BadValue("the cluster's file cannot be used", given->value, cluster.failure().message,
+                    "docs/formats/parallel_plan.md says what it may contain");
+  }
+  plan::ClusterWishes wishes = {.precision = ValueOf(invocation, "precision", "bf16")};
+  if (const Given* node = invocation.line.Find("node")) {
+    const auto devices = ParseInteger(node->value);
+    if (!devices || *devices < 1 || *devices > 1024) {
+      return BadValue("a node has no such number of devices", "--devices-per-node",
+                      "it is a number from 1 to 1024", "--devices-per-node 8");
+    }
+    wishes.node = static_cast<uint32_t>(*devices);
+  }
+  auto cluster = plan::ClusterFromLine(given->value, wishes);
+  if (cluster.ok()) return *std::move(cluster);
+  return BadValue("the cluster cannot be used", Concat("--cluster ", given->value),
+                  cluster.failure().message, "--cluster H100-80G:64,A100-80G:128");
+}
+
+Result<plan::PlanWishes> WishesOf(Invocation& invocation) {
+  plan::PlanWishes wishes = {.global_batch = 1024, .only = {}};
+  if (const Given* given = invocation.line.Find("global_batch")) {
+    const auto samples = ParseInteger(given->value);
+    if (!samples || *samples < 1 || static_cast<uint64_t>(*samples) > kBatchMax) {
+      return BadValue("the global batch is no number of samples", "--global-batch",
+                      "it is a number from 1 to 2^32", "--global-batch 1024");
+    }
+    wishes.global_batch = static_cast<uint64_t>(*samples);
+  }
+  const Given* only = invocation.line.Find("only");
+  if (only == nullptr) return wishes;
+  for (const std::string& part : Split(only->value, ',')) {
+    const auto wish = ParseAxisValue(part, "--only");
+    if (!wish.ok()) return wish.problem();
+    wishes.OnlyOf(wish->axis).push_back(wish->value);
+  }
+  return wishes;
+}
+
+}  // namespace
+
+Result<AxisValue> ParseAxisValue(std::string_view text, const std::string& flag) {
+  const size_t equals = text.find('=');
+  const std::string_view name = Strip(text.substr(0, equals));
+  std::vector<std::string> names;
+  for (size_t i = 0; i < plan::kAxisCount; ++i) {
+    const plan::Axis& axis = *plan::Axes()[i];
+    names.push_back(axis.name == axis.alias ? std::string(axis.name)
+                                            : Concat(axis.name, " (", axis.alias, ")"));
+    if (equals == std::string_view::npos || (axis.name != name && axis.alias != name)) continue;
+    const std::string_view value = Strip(text.substr(equals + 1));
+    if (const auto number = ParseWhole<uint32_t>(value)) {
+      return AxisValue{static_cast<plan::AxisId>(i), *number};
+    }
+    const auto schedule = plan::FindSchedule(value);
+    if (schedule && static_cast<plan::AxisId>(i) == plan::AxisId::kSchedule) {
+      return AxisValue{plan::AxisId::kSchedule, *schedule};
+    }
+  }
+  return BadValue(Concat("\"", text.substr(0, 60), "\" is no axis with a value"), flag,
+                  Concat("the axes are ", JoinWith(names, ", ")), Concat(flag, " tp=8"));
+}
+
+Result<PlanInputs> ReadPlanInputs(Invocation& invocation) {
+  const bool has_script = !invocation.line.positionals.empty();
+  const Given* name = invocation.line.Find("model");
+  if (has_script == (name != nullptr)) {
+    return BadValue(has_script ? "a script and a model were given" : "nothing was given to plan",
+                    "paceline plan", "a plan is for one model",
+                    "paceline plan train.py …, or paceline plan --model llama-8b …");
+  }
+  PlanInputs inputs;
+  // The cheap ones first: a script may run for a while.
+  auto cluster = ClusterOf(invocation);
+  if (!cluster.ok()) return cluster.problem();
+  inputs.cluster = *std::move(cluster);
+  auto wishes = WishesOf(invocation);
+  if (!wishes.ok()) return wishes.problem();
+  inputs.wishes = *std::move(wishes);
+  auto model = has_script ? SummaryOfScript(invocation) : SummaryByName(invocation, name->value);
+  if (!model.ok()) return model.problem();
+  inputs.model = *std::move(model);
+  return inputs;
+}
+
+}  // namespace paceline::cli

@@ -1,0 +1,30 @@
+#pragma once
+
+// What `paceline plan` plans: a model by name, from a config.json, or from a script that is run as
+// far as `parallelize`; and a cluster, in a line or from a file.
+
+#include <string>
+
+#include "paceline/cli/command.h"
+#include "paceline/cli/error.h"
+#include "paceline/model/plan.h"
+#include "paceline/plan/wishes.h"
+
+namespace paceline::cli {
+
+struct PlanInputs {
+  ModelSummary model;
+  Cluster cluster;
+  plan::PlanWishes wishes;
+};
+
+Result<PlanInputs> ReadPlanInputs(Invocation& invocation);
+
+// "tp=8": an axis by its name or alias, and a value. PL-E010 names the axes.
+struct AxisValue {
+  plan::AxisId axis = plan::AxisId::kPipeline;
+  uint32_t value = 0;
+};
+Result<AxisValue> ParseAxisValue(std::string_view text, const std::string& flag);
+
+}  // namespace paceline::cli

@@ -1,0 +1,166 @@
+// `paceline plan`: how a model would run on a cluster, and why so.
+
+#include <algorithm>
+#include <set>
+
+#include "paceline/base/json.h"
+#include "paceline/base/text.h"
+#include "paceline/cli/command.h"
+#include "paceline/cli/exit_code.h"
+#include "paceline/cli/plan/inputs.h"
+#include "paceline/cli/text.h"
+#include "paceline/plan/explain.h"
+#include "paceline/plan/json.h"
+#include "paceline/plan/search.h"
+
+namespace paceline::cli {
+namespace {
+
+using enum FlagKind;
+
+constexpr Flag kPlanFlags[] = {
+    {.dest = "model",
+     .spellings = {"--model"},
+     .metavar = "NAME|FILE",
+     .help = "a model by name (llama-70b), or a Hugging Face config.json, instead of a script"},
+    {.dest = "cluster",
+     .spellings = {"--cluster"},
+     .metavar = "TYPE:COUNT,…|FILE",
+     .help = "the devices: H100-80G:64,A100-80G:128, or a file with measured ones"},
+    {.dest = "global_batch",
+     .spellings = {"--global-batch"},
+     .kind = kInteger,
+     .default_text = "1024",
+     .metavar = "N",
+     .help = "samples of a step over all replicas"},
+    {.dest = "sequence",
+     .spellings = {"--sequence"},
+     .kind = kInteger,
+     .metavar = "TOKENS",
+     .help = "tokens of a sample, with --model; its own by default"},
+    {.dest = "precision",
+     .spellings = {"--precision"},
+     .kind = kChoice,
+     .default_text = "bf16",
+     .help = "of matrix products, with --model",
+     .choices = "bf16|fp16|fp32"},
+    {.dest = "node",
+     .spellings = {"--devices-per-node"},
+     .kind = kInteger,
+     .default_text = "8",
+     .metavar = "N",
+     .help = "devices that share a node's fast links"},
+    {.dest = "only",
+     .spellings = {"--only"},
+     .metavar = "AXIS=VALUE,…",
+     .help = "look only at plans with these values: pp=1,tp=1,recompute=0"},
+    {.dest = "why_not",
+     .spellings = {"--why-not"},
+     .metavar = "AXIS=VALUE",
+     .help = "say why the plan has not this value: tp=8"},
+};
+
+// "0–7", "0, 2, 5", or the first few and how many.
+std::string RanksText(const std::vector<uint32_t>& ranks) {
+  std::string text;
+  size_t parts = 0;
+  for (size_t i = 0; i < ranks.size();) {
+    size_t last = i;
+    while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) ++last;
+    if (++parts > 6) return Concat(text, ", … (", ranks.size(), " in all)");
+    Append(&text, text.empty() ? "" : ", ", ranks[i]);
+    if (last > i) Append(&text, "–", ranks[last]);
+    i = last + 1;
+  }
+  return text;
+}
+
+std::string SharesText(const ParallelPlan& plan) {
+  const std::set<uint64_t> shares(plan.shares.begin(), plan.shares.end());
+  if (shares.size() == 1) return Concat(*shares.begin(), " samples each");
+  return Concat(*shares.begin(), " to ", *shares.rbegin(), " samples each");
+}
+
+void PrintStages(Output& out, const PlanInputs& inputs, const ParallelPlan& plan) {
+  std::vector<std::vector<std::string>> rows = {{"STAGE", "LAYERS", "MEMORY", "RANKS"}};
+  for (size_t i = 0; i < plan.stages.size(); ++i) {
+    const PlanStage& stage = plan.stages[i];
+    const auto memory = static_cast<double>(plan.predicted.memory[i]);
+    rows.push_back({std::to_string(i), Concat(stage.begin, "–", stage.end - 1),
+                    plan::MemoryText(memory), RanksText(stage.ranks)});
+  }
+  out.Data(Table(rows, out.width()));
+  if (!plan.unused.empty()) out.DataLine("unused  ranks " + RanksText(plan.unused));
+  for (const DeviceType& type : inputs.cluster.types) {
+    out.DataLine(Visible(Concat(type.name, ": ", type.source)));
+  }
+}
+
+void PrintRejected(Output& out, const ParallelPlan& plan) {
+  if (plan.rejected.empty()) return;
+  std::vector<std::vector<std::string>> rows = {{"REJECTED", "STEP", "BECAUSE"}};
+  for (const RejectedPlan& one : plan.rejected) {
+    rows.push_back({Visible(one.plan), one.step ? plan::SecondsText(*one.step) : "does not fit",
+                    Visible(one.because)});
+  }
+  out.DataLine("");
+  out.Data(Table(rows, out.width()));
+}
+
+void PrintPlanText(Output& out, const PlanInputs& inputs, const ParallelPlan& plan) {
+  const PlanCost& cost = plan.predicted;
+  out.DataLine(out.Painted(Paint::kBold, Visible(plan::WordsOf(plan))));
+  out.DataLine(Visible(Concat("because ", plan.because)));
+  out.DataLine("");
+  out.DataLine(Concat("step    ", plan::SecondsText(cost.step), " = ",
+                      plan::SecondsText(cost.compute), " compute + ",
+                      plan::SecondsText(cost.communication), " communication that is not hidden + ",
+                      plan::SecondsText(cost.bubble), " waiting"));
+  const double gap = cost.step / plan.bound - 1;
+  out.DataLine(Concat("bound   no plan of this search is faster than ",
+                      plan::SecondsText(plan.bound), "; this one is ",
+                      gap < 0.0005 ? "as fast" : plan::PercentText(gap) + " slower"));
+  out.DataLine(Concat("batch   ", plan.global_batch, " samples: ", Counted(plan.data, "replica"),
+                      " with ", SharesText(plan), ", in ", plan.micro_batches,
+                      plan.micro_batches == 1 ? " pass" : " passes"));
+  out.DataLine("");
+  PrintStages(out, inputs, plan);
+  PrintRejected(out, plan);
+}
+
+Problem AsProblem(const plan::NoPlan& none) {
+  return {
+      .code = "PL-E122", .what = none.what, .where = none.where, .why = none.why, .fix = none.fix};
+}
+
+}  // namespace
+
+FlagTable PlanFlags() { return kPlanFlags; }
+
+int RunPlan(Invocation& invocation) {
+  Output& out = invocation.out;
+  auto inputs = ReadPlanInputs(invocation);
+  if (!inputs.ok()) return out.Fail(inputs.problem());
+  std::optional<AxisValue> asked;
+  if (const Given* why_not = invocation.line.Find("why_not")) {
+    auto wish = ParseAxisValue(why_not->value, "--why-not");
+    if (!wish.ok()) return out.Fail(wish.problem());
+    asked = *wish;
+  }
+  const auto answer = plan::ChoosePlan(inputs->model, inputs->cluster, inputs->wishes);
+  if (const auto* none = std::get_if<plan::NoPlan>(&answer)) return out.Fail(AsProblem(*none));
+  const auto& chosen = std::get<ParallelPlan>(answer);
+  if (asked) {
+    out.DataLine(Visible(plan::WhyNot(inputs->model, inputs->cluster, inputs->wishes, chosen,
+                                      asked->axis, asked->value)));
+    return kExitDone;
+  }
+  if (out.is_json()) {
+    out.DataLine(plan::PrintPlan(chosen));
+    return kExitDone;
+  }
+  PrintPlanText(out, *inputs, chosen);
+  return kExitDone;
+}
+
+}  // namespace paceline::cli
