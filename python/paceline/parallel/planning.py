@@ -53,7 +53,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _refused(error: PacelineError) -> int:
-    print(f"paceline: {error}", file=sys.stderr, flush=True)
+    print(f"error[PL-E121]: {error}", file=sys.stderr, flush=True)
     return 1
 
 

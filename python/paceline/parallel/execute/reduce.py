@@ -25,6 +25,7 @@ class Reduction:
     def __init__(self, parameters: list[nn.Parameter], group: "dist.ProcessGroup | None") -> None:
         self._group = group
         self._buckets = _bucketed(parameters) if group is not None else []
+        self._buffers: list[torch.Tensor | None] = [None] * len(self._buckets)
         self._place = {id(one): n for n, bucket in enumerate(self._buckets) for one in bucket}
         self._missing: list[int] = []
         self._sent: list[tuple[torch.Tensor, Any]] = []
@@ -46,15 +47,24 @@ class Reduction:
             self._send()
 
     def _send(self) -> None:
-        bucket = self._buckets[len(self._sent)]
-        flat = torch.cat([
+        number = len(self._sent)
+        bucket, buffer = self._buckets[number], self._buffers[number]
+        pieces = [
             torch.zeros_like(one).flatten() if one.grad is None else one.grad.flatten()
             for one in bucket
-        ])  # fmt: skip
-        self._sent.append((flat, dist.all_reduce(flat, group=self._group, async_op=True)))
+        ]
+        if buffer is None:
+            buffer = self._buffers[number] = torch.cat(pieces)
+        else:
+            torch.cat(pieces, out=buffer)
+        self._sent.append((buffer, dist.all_reduce(buffer, group=self._group, async_op=True)))
 
     def finish(self) -> None:
-        """Every gradient is the sum over the group afterwards."""
+        """Every gradient is the sum over the group afterwards.
+
+        It is a view of its bucket, which the next step writes anew: `zero_grad` has to drop it
+        before the next backward pass, and does so by default.
+        """
         self._is_armed = False
         while len(self._sent) < len(self._buckets):
             self._send()
@@ -62,12 +72,8 @@ class Reduction:
             work.wait()
             at = 0
             for one in bucket:
-                piece = flat[at : at + one.numel()].view_as(one)
+                one.grad = flat[at : at + one.numel()].view_as(one)
                 at += one.numel()
-                if one.grad is None:
-                    one.grad = piece.clone()
-                else:
-                    one.grad.copy_(piece)
         self._sent = []
 
 
