@@ -1,6 +1,5 @@
-"""The plans of test_parallel.py for worlds of four ranks; stand-ins of a planner and a store."""
+"""The plans of test_parallel.py for worlds of four ranks, and a store for ranks of threads."""
 
-import hashlib
 import json
 import threading
 from dataclasses import dataclass, replace
@@ -91,9 +90,7 @@ def _cases() -> list[Case]:
 
 CASES = _cases()
 # The plan is chosen, for what the ranks measure.
-CHOSEN = Case(name="chosen", model="mlp", stages=[], ranks=[], shares=[])
-if hasattr(_native, "choose_plan"):
-    CASES.append(CHOSEN)
+CASES.append(Case(name="chosen", model="mlp", stages=[], ranks=[], shares=[]))
 
 
 def digest_of(summary: str) -> str:
@@ -101,24 +98,9 @@ def digest_of(summary: str) -> str:
     from paceline.parallel import cluster
 
 
-    native: Any = _native
-    if not hasattr(native, "choose_plan"):
-        return ""
     one = cluster.without_numbers([["any", 1]])
     wishes = {"global_batch": BATCH, "tensor": [1], "pipeline": [1]}
-    return json.loads(native.choose_plan(summary, one, json.dumps(wishes)))["model"]
-
-
-def stand_in() -> None:
-    """A planner that takes what it is given, in a build that has none."""
-
-    native: Any = _native
-    if not hasattr(native, "check_plan"):
-        native.check_plan = lambda *_: None
-        native.plan_digest = lambda plan: hashlib.sha256(
-            json.dumps({key: value for key, value in json.loads(plan).items()
-                        if key not in ("predicted", "bound", "because", "rejected")}).encode()
-        ).hexdigest()  # fmt: skip
+    return json.loads(_native.choose_plan(summary, one, json.dumps(wishes)))["model"]
 
 
 class Board:

@@ -15,7 +15,7 @@ import torch.distributed as dist
 from paceline._native import cut_evenly
 from paceline.parallel.describe import text_of
 from paceline.parallel.execute import reduce
-from parallel_cases import BATCH, CASES, Case, digest_of, stand_in
+from parallel_cases import BATCH, CASES, Case, digest_of
 from torch import nn
 from torch.nn.functional import cross_entropy, mse_loss
 
@@ -167,7 +167,6 @@ def largest(some: dict[str, Any], others: dict[str, Any]) -> float:
 
 def rank(number: int, folder: str, wanted: list[str]) -> None:
     torch.set_num_threads(1)
-    stand_in()
     reduce._BUCKET_BYTES = 3000  # several buckets of a small model
     store = dist.FileStore(f"{folder}/store", RANKS)
     dist.init_process_group("gloo", store=store, rank=number, world_size=RANKS)

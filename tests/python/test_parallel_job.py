@@ -14,7 +14,7 @@ from paceline.parallel.loader import PlannedLoader
 from paceline.parallel.plan import ParallelPlan
 from paceline.parallel.store import Talk
 from paceline.torch import ArgumentError, ElasticDataset, ElasticLoader
-from parallel_cases import Board, Case, digest_of, stand_in
+from parallel_cases import Board, Case, digest_of
 from torch import nn
 from torch.nn.functional import mse_loss
 
@@ -34,7 +34,6 @@ def model() -> nn.Sequential:
 
 @pytest.fixture(autouse=True)
 def planner() -> None:
-    stand_in()
     own_digest()  # before a test has a planner of its own
 
 
@@ -146,7 +145,6 @@ def test_a_torch_without_a_call_is_refused_by_name() -> None:
 
 
 @pytest.mark.parametrize("wishes", [{}, {"schedule": ["gpipe"]}, {"pipeline": [1]}], ids=str)
-@pytest.mark.skipif(not hasattr(_native, "choose_plan"), reason="this build has no planner")
 def test_one_process_gets_the_only_plan_that_there_is(wishes: dict[str, Any]) -> None:
     job = made(plan=None, cluster=cluster.without_numbers([["any", 1]]), wishes=wishes)
     assert (job.plan.shares, job.plan.schedule, len(job.plan.stages)) == ([16], "none", 1)
@@ -191,7 +189,7 @@ def chosen(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         asked.append(cluster)
         return plan
 
-    monkeypatch.setattr(_native, "choose_plan", choose, raising=False)
+    monkeypatch.setattr(_native, "choose_plan", choose)
     monkeypatch.setattr(_native, "check_plan", lambda *_: None)
     return asked
 

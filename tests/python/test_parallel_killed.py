@@ -10,17 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from paceline import _native
-
 ROOT = Path(__file__).resolve().parents[2]
 BINARY = Path(sys.executable).parent / "paceline"
-
-pytestmark = [
-    pytest.mark.skipif(
-        not hasattr(_native, "choose_plan"), reason="this build has no planner"
-    ),
-]  # fmt: skip
-
 
 @pytest.fixture
 def runtime(tmp_path: Path) -> Iterator[Path]:

@@ -85,6 +85,19 @@ def test_a_script_that_cannot_be_planned_is_told_in_four_parts(
         assert one in done.stderr, done.stderr
 
 
+@pytest.mark.long
+def test_the_command_plans_a_script_with_its_own_arguments(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(TRAIN)
+    command = [str(Path(sys.executable).parent / "paceline"), "plan", "--json", "--cluster",
+               "H100-80G:4,A100-80G:4", "--global-batch", "64", "train.py", "256"]  # fmt: skip
+    done = subprocess.run(command, check=False, cwd=tmp_path, capture_output=True, text=True,
+                          timeout=120)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    plan = json.loads(done.stdout)
+    assert sum(plan["shares"]) == 64 and plan["because"]
+    assert [one.name for one in tmp_path.iterdir()] == ["train.py"]
+
+
 def test_a_run_without_a_script_or_a_file_says_what_it_needs() -> None:
     command = [sys.executable, "-m", "paceline.parallel.planning"]
     done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)

@@ -4,7 +4,7 @@
 
 The script's tensors are on the meta device and have no content, so a model of any size fits. What
 else the script does before `parallelize`, as writing files, does happen. This is what `paceline
-plan train.py` runs.
+plan` runs.
 """
 
 import os
@@ -29,7 +29,7 @@ def main(arguments: list[str]) -> int:
                 what="there is nothing to plan",
                 where="python -m paceline.parallel.planning",
                 why=f"it needs a script, and {PLANNING} with the file to write",
-                fix="paceline plan train.py",
+                fix="paceline plan --cluster H100-80G:8 train.py",
             )
         )
     script, *rest = arguments
