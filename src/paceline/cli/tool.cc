@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "paceline/base/fd.h"
+#include "paceline/base/text.h"
 #include "paceline/cli/host_facts.h"
 
 namespace paceline::cli {
@@ -33,6 +34,13 @@ std::vector<char*> Words(const std::vector<std::string>& argv) {
   for (const std::string& word : argv) words.push_back(const_cast<char*>(word.c_str()));
   words.push_back(nullptr);
   return words;
+}
+
+// "NAME=value" of each variable.
+std::vector<std::string> Assignments(const Environment& environment) {
+  std::vector<std::string> assignments;
+  for (const auto& [name, value] : environment) assignments.push_back(Concat(name, "=", value));
+  return assignments;
 }
 
 struct Pipe {
@@ -106,7 +114,9 @@ Result<ToolResult> RunTool(const std::vector<std::string>& argv, const std::stri
   ::posix_spawn_file_actions_adddup2(&actions, talk.err.writer.get(), STDERR_FILENO);
   pid_t child = 0;
   const std::vector<char*> words = Words(argv);
-  const int failed = ::posix_spawn(&child, path.c_str(), &actions, nullptr, words.data(), environ);
+  const std::vector<std::string> assignments = Assignments(environment);
+  const int failed = ::posix_spawn(&child, path.c_str(), &actions, nullptr, words.data(),
+                                   Words(assignments).data());
   ::posix_spawn_file_actions_destroy(&actions);
   if (failed != 0) return Missing(argv.front(), std::strerror(failed));
   talk.in.reader.Close();
@@ -124,7 +134,8 @@ Result<ToolResult> RunTool(const std::vector<std::string>& argv, const std::stri
 Problem BecomeTool(const std::vector<std::string>& argv, const Environment& environment) {
   const std::string path = FindProgram(environment, argv.front());
   if (path.empty()) return Missing(argv.front(), "there is no program of that name");
-  ::execv(path.c_str(), Words(argv).data());
+  const std::vector<std::string> assignments = Assignments(environment);
+  ::execve(path.c_str(), Words(argv).data(), Words(assignments).data());
   return Missing(argv.front(), std::strerror(errno));
 }
 

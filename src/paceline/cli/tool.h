@@ -16,12 +16,13 @@ struct ToolResult {
   std::string err;
 };
 
-// Runs it to its end with `input` as its standard input. argv[0] is looked up in PATH.
-// PL-E045: it is not there, or cannot be started.
+// Runs it to its end in this environment, with `input` as its standard input. argv[0] is looked up
+// in PATH. PL-E045: it is not there, or cannot be started.
 Result<ToolResult> RunTool(const std::vector<std::string>& argv, const std::string& input,
                            const Environment& environment);
 
-// Becomes that program, with this process's terminal. Returns only when that is not possible.
+// Becomes that program in this environment, with this process's terminal. Returns only when that is
+// not possible.
 Problem BecomeTool(const std::vector<std::string>& argv, const Environment& environment);
 
 }  // namespace paceline::cli

@@ -5,6 +5,13 @@
 namespace paceline::cli {
 namespace {
 
+TEST(RunTool, RunsInTheEnvironmentThatIsGiven) {
+  const auto result = RunTool({"sh", "-c", "echo $GIVEN; echo $HOME"}, "",
+                              {{"PATH", "/usr/bin:/bin"}, {"GIVEN", "here"}});
+  ASSERT_TRUE(result.ok());
+  EXPECT_EQ(result->out, "here\n\n");
+}
+
 TEST(RunTool, GivesInputAndTakesBothOutputs) {
   const auto result =
       RunTool({"sh", "-c", "cat; echo no >&2; exit 3"}, "many words", {{"PATH", "/usr/bin:/bin"}});

@@ -1,0 +1,141 @@
+"""`paceline plan`: its answers for models by name, by file and by script, and what it refuses."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command import ROOT, paceline
+from jsonschema import Draft202012Validator
+
+MIXED = "H100-80G:8,A100-80G:8"
+SCHEMA = json.loads((ROOT / "docs" / "schemas" / "plan.json").read_text())
+
+
+def planned(*words: str) -> dict[str, Any]:
+    done = paceline("plan", "--json", *words)
+    assert done.returncode == 0, done.stderr
+    plan = json.loads(done.stdout)
+    Draft202012Validator(SCHEMA).validate(plan)
+    return plan
+
+
+def ranks_of(plan: dict[str, Any]) -> list[int]:
+    return sorted([rank for stage in plan["stages"] for rank in stage["ranks"]] + plan["unused"])
+
+
+def test_a_model_by_name_gets_a_plan_for_all_devices() -> None:
+    plan = planned("--model", "llama-8b", "--cluster", MIXED, "--global-batch", "64")
+    assert ranks_of(plan) == list(range(16))
+    assert sum(plan["shares"]) == 64
+    assert plan["stages"][0]["layers"][0] == 0 and plan["stages"][-1]["layers"][1] == 34
+    assert plan["bound"] <= plan["predicted"]["step"]
+    assert plan["because"]
+
+
+def test_faster_devices_get_larger_shares() -> None:
+    plan = planned("--model", "vit-large", "--cluster", MIXED, "--global-batch", "2048", "--only",
+                   "pp=1,tp=1,dp=16")  # fmt: skip
+    fast, slow = plan["shares"][:8], plan["shares"][8:]
+    assert min(fast) > 1.5 * max(slow)
+
+
+def test_the_same_question_has_the_same_answer() -> None:
+    words = ("--model", "llama-70b", "--cluster", "H100-80G:64,A100-80G:128")
+    assert planned(*words) == planned(*words)
+
+
+def test_the_text_says_why_and_what_was_rejected() -> None:
+    done = paceline("plan", "--model", "llama-8b", "--cluster", MIXED, "--global-batch", "64")
+    assert done.returncode == 0, done.stderr
+    assert "\nbecause " in done.stdout
+    assert "compute +" in done.stdout
+    assert "REJECTED" in done.stdout
+    assert "catalogue: NVIDIA H100 data sheet" in done.stdout
+
+
+def test_why_not_compares_with_the_best_plan_that_has_the_value() -> None:
+    words = ("--model", "llama-8b", "--cluster", MIXED, "--global-batch", "64")
+    slower = paceline("plan", *words, "--why-not", "tp=8")
+    assert slower.returncode == 0, slower.stderr
+    assert slower.stdout.startswith("tensor 8: the best such plan, ")
+    assert "% longer" in slower.stdout
+    impossible = paceline("plan", *words, "--why-not", "pp=99")
+    assert "there are 16 devices" in impossible.stdout
+
+
+def test_a_config_of_hugging_face_is_a_model(tmp_path: Path) -> None:
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps({
+        "model_type": "llama", "hidden_size": 256, "num_hidden_layers": 6, "vocab_size": 1000,
+        "num_attention_heads": 8, "intermediate_size": 1024, "max_position_embeddings": 512,
+        "architectures": ["LlamaForCausalLM"],
+    }))  # fmt: skip
+    plan = planned("--model", str(config), "--cluster", "T4-16G:2", "--global-batch", "8")
+    assert plan["stages"][-1]["layers"][1] == 8
+
+
+def test_a_cluster_may_be_a_file(tmp_path: Path) -> None:
+    link = {"seconds": 1e-5, "bandwidth": 1e9}
+    device = {"name": "cpu", "flops": 1e11, "bandwidth": 1e10, "launch": 1e-5, "memory": 10**10}
+    cluster = {"schema": "paceline.cluster/1", "types": [device], "node": 2, "inner": link,
+               "groups": [{"type": "cpu", "count": 2}], "outer": link}  # fmt: skip
+    path = tmp_path / "cluster.json"
+    path.write_text(json.dumps(cluster))
+    plan = planned("--model", "vit-base", "--cluster", str(path), "--global-batch", "8")
+    assert ranks_of(plan) == [0, 1]
+    path.write_text(json.dumps(cluster | {"gpus": 3}))
+    refused = paceline("plan", "--model", "vit-base", "--cluster", str(path))
+    assert refused.returncode == 2
+    assert "gpus is no key that is known" in refused.stderr
+
+
+def test_when_nothing_fits_the_smallest_change_is_named() -> None:
+    done = paceline("plan", "--model", "llama-70b", "--cluster", "V100-32G:8")
+    assert done.returncode == 5
+    assert "error[PL-E122]: the model does not fit" in done.stderr
+    assert "64 devices instead of 8" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ((), "nothing was given to plan"),
+        (("--model", "llama-8b", "train.py"), "a script and a model were given"),
+        (("--model", "llama-8b"), "no cluster was given"),
+        (("--model", "gpt-9", "--cluster", MIXED), "no model is known as gpt-9"),
+        (("--model", "llama-8b", "--cluster", "H100"), "is no type of the catalogue"),
+        (("--model", "llama-8b", "--cluster", "H100-80G:none"), "is not TYPE:COUNT"),
+        (("--model", "llama-8b", "--cluster", "H100-80G:0"), "is not TYPE:COUNT"),
+        (("--model", "llama-8b", "--cluster", MIXED, "--only", "ep=2"), "is no axis"),
+        (("--model", "llama-8b", "--cluster", MIXED, "--only", "pp=0"), "at least one stage"),
+        (("--model", "llama-8b", "--cluster", MIXED, "--global-batch", "0"), "from 1 to 2^32"),
+        (("--model", "/nowhere/config.json", "--cluster", MIXED), "cannot be read"),
+        (("--model", "llama-8b", "--cluster", "/nowhere.json"), "cannot be read"),
+    ],
+)
+def test_what_cannot_be_planned_is_refused_with_its_reason(
+    words: tuple[str, ...], says: str
+) -> None:
+    done = paceline("plan", *words)
+    assert done.returncode in (2, 5), done.stdout
+    assert says in done.stderr
+    for part in ("  where  ", "  why    ", "  fix    "):
+        assert part in done.stderr
+
+
+def test_a_script_is_run_as_far_as_its_model(tmp_path: Path) -> None:
+    example = ROOT / "examples" / "parallel.py"
+    plan = planned("--cluster", "H100-80G:2", "--global-batch", "64", str(example), "--checkpoint",
+                   str(tmp_path / "no"))  # fmt: skip
+    assert plan["stages"][-1]["layers"][1] == 7
+    assert not (tmp_path / "no").exists()
+
+
+def test_a_script_without_a_model_is_told_what_it_lacks(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("import torch\nprint(torch.randn(3).tolist())\n")
+    done = paceline("plan", "--cluster", "H100-80G:2", str(script))
+    assert done.returncode == 2
+    assert "error[PL-E121]: the script needs tensors with content" in done.stderr
+    assert "train.py, line 2" in done.stderr
