@@ -3,6 +3,7 @@
 import json
 import threading
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,10 +11,11 @@ import torch
 from paceline.parallel import PlanError, cluster, describe, parallelize
 from paceline.parallel.agree import Kept, Question, agree
 from paceline.parallel.describe import text_of
+from paceline.parallel.job import PlanNote
 from paceline.parallel.loader import PlannedLoader
 from paceline.parallel.plan import ParallelPlan
 from paceline.parallel.store import Talk
-from paceline.torch import ArgumentError, ElasticDataset, ElasticLoader
+from paceline.torch import ArgumentError, Checkpointer, ElasticDataset, ElasticLoader
 from parallel_cases import Board, Case, digest_of
 from torch import nn
 from torch.nn.functional import mse_loss
@@ -106,7 +108,7 @@ def test_a_batch_that_is_no_share_is_refused() -> None:
 @pytest.mark.parametrize(
     "wrong",
     [{"global_batch": 0}, {"precision": "fp8"}, {"clip": -1.0}, {"wishes": {"data": 2}},
-     {"wishes": {"colour": [1]}}, {"example": torch.zeros(4, 8)}],
+     {"wishes": {"colour": [1]}}, {"checkpointer": "runs"}, {"example": torch.zeros(4, 8)}],
     ids=str,
 )  # fmt: skip
 def test_wrong_arguments_are_refused_in_four_parts(wrong: dict[str, Any]) -> None:
@@ -149,6 +151,44 @@ def test_one_process_gets_the_only_plan_that_there_is(wishes: dict[str, Any]) ->
     job = made(plan=None, cluster=cluster.without_numbers([["any", 1]]), wishes=wishes)
     assert (job.plan.shares, job.plan.schedule, len(job.plan.stages)) == ([16], "none", 1)
     assert job.because.startswith("it is chosen for these devices")
+
+
+# ---- checkpoints ----
+
+HERE = cluster.without_numbers([["any", 1]])
+
+
+@pytest.mark.usefixtures("own_keeper")
+def test_a_checkpoint_without_a_plan_is_no_obstacle_and_one_with_it_gives_it(
+    tmp_path: Path
+) -> None:
+    net = model()
+    with Checkpointer(tmp_path / "runs") as ckpt:
+        ckpt.save(3, {"model": net})
+    with Checkpointer(tmp_path / "runs") as ckpt:
+        job = made(plan=None, cluster=HERE, checkpointer=ckpt)
+        assert job.because.startswith("it is chosen")
+        assert ckpt.restore({"model": job.model}) == 4, "names are the undivided model's"
+        job.step(PAIR)
+        ckpt.save(4, job.state)
+    with Checkpointer(tmp_path / "runs") as ckpt:
+        again = made(plan=None, cluster=HERE, checkpointer=ckpt)
+        assert again.because.startswith("the checkpoint has it")
+        assert again.plan == job.plan
+        assert ckpt.restore(again.state) == 5
+        assert all(map(torch.equal, again.state_dict().values(), job.state_dict().values()))
+        # Other wishes ask for another plan.
+        other = made(plan=None, cluster=HERE, checkpointer=ckpt, wishes={"recompute": [True]})
+        assert other.plan.recompute and other.because.startswith("it is chosen")
+
+
+@pytest.mark.parametrize(
+    "saved", [{}, {"plan": "{}"}, {"plan": "{}", "question": "", "devices": "["}], ids=str
+)
+def test_a_damaged_note_of_a_plan_is_none(saved: dict[str, str]) -> None:
+    note = PlanNote(None)
+    note.load_state_dict(saved)
+    assert note.found is None and note.state_dict() == {}
 
 
 # ---- agreement ----

@@ -9,6 +9,7 @@ import torch.distributed as dist
 from torch import nn
 
 from paceline import arguments
+from paceline.checkpoint import BaseCheckpointer
 from paceline.parallel import device as devices
 from paceline.parallel.agree import Answer, Kept, Question, agree
 from paceline.parallel.batch import Loss
@@ -67,7 +68,7 @@ def parallelize(
     """
     arguments.count(_WHERE, "global_batch", global_batch)
     arguments.one_of(_WHERE, "precision", precision, PRECISIONS)
-    _check_clip(clip)
+    _check(clip, checkpointer)
     studied = study(model, example, loss, optimizer=optimizer, precision=precision)
     end_with(summary := text_of(studied.summary))
     _must_be_real(model)
@@ -102,10 +103,13 @@ def _job(
     return Job(executor, answer, made, steps, whole, clip)
 
 
-def _check_clip(clip: float | None) -> None:
+def _check(clip: float | None, checkpointer: object) -> None:
     if clip is not None:
         arguments.number(_WHERE, "clip", clip, least=1e-30, most=1e30, fix="clip=1.0",
                          wanted="a number above 0, or None")  # fmt: skip
+    if checkpointer is not None and not isinstance(checkpointer, BaseCheckpointer):
+        raise arguments.refuse(_WHERE, "checkpointer", checkpointer, "a Checkpointer, or None",
+                               'checkpointer=paceline.torch.Checkpointer("runs/gpt")')  # fmt: skip
 
 
 def _text(value: str | dict[str, Any]) -> str:
@@ -142,11 +146,19 @@ def _begin_world() -> None:
 
 
 def _kept(checkpointer: Any) -> Kept | None:
-    """The plan of the newest checkpoint, if it has one."""
+    """The plan of the newest checkpoint, if it has one.
+
+    It is read without `restore`, which then makes room for a save of what it was asked for. The
+    room for a plan alone could take the place of the checkpoint that is still in memory.
+    """
     if checkpointer is None:
         return None
     note = PlanNote(None)
-    checkpointer.restore({"plan": note}, strict=False)
+    with checkpointer._calls.entered("restore"):
+        answer = checkpointer._ask_restore()
+        if answer.get("damaged") or answer.get("from") == "nothing":
+            return None  # the script's own restore tells
+        checkpointer._fill({"plan": note}, answer, strict=False)
     return note.found
 
 
