@@ -87,6 +87,29 @@ class Restoring:
         """Nobody asks for the tensors whose names begin so; `leave_out` was told of them."""
         self._asked |= {name for name in self._parts if name.startswith(begin)}
 
+    def groups(
+        self, key: str, own: list[list[str]], live: list[list[str]], *, is_part: bool
+    ) -> list[list[str]]:
+        """Names of an optimizer's parameters, by group, as they were saved.
+
+        A rank of a pipeline has saved the parameters of its stage alone. If other stages have some
+        of `live`, these are looked for in the images of all ranks. With `is_part`, `live` is a
+        stage: what it lacks is another one's.
+        """
+        wanted = {name for group in live for name in group}
+        moved = wanted - {name for group in own for name in group}
+        moved = {name for name in moved if not name.isdigit()}
+        found = [list(group) for group in own]
+        if moved and self._saved_by > 1:
+            self._open_others()
+            for source in self._images.opened[1:]:
+                constants = cast("dict[str, list[list[str]]]", source.notes().get("constants", {}))
+                for mine, more in zip(found, constants.get(key, []), strict=False):
+                    mine += [name for name in more if name in moved and name not in mine]
+        if is_part:
+            return [[name for name in group if name in wanted] for group in found]
+        return found
+
     def children(self, parent: str) -> list[str]:
         """The saved tensors `parent.NAME`, as NAME."""
         return self._children.get(parent, [])
@@ -340,6 +363,8 @@ class Restoring:
         for name in sorted(names - self._asked):
             known = (key for key in (*state, *entries) if name == key or name.startswith(f"{key}."))
             entry = next(known, name.split(".", 1)[0])
+            if entry in state and holds_part(state[entry]):
+                continue  # another stage of the pipeline has it
             if entry in state:
                 self.leave_out(f"{name} was saved, and the state has no such tensor")
             else:
@@ -410,6 +435,11 @@ def _is_alike(noted: tuple[str, object], kind: str, written: notes.Json) -> bool
     make = "bit_generator"  # NumPy's have arrays of other shapes under one name
     there, saved = (one if isinstance(one, dict) else {} for one in (noted[1], written))
     return noted[0] == kind and there.get(make) == saved.get(make)
+
+
+def holds_part(value: object) -> bool:
+    """Whether an entry of the state is one stage of a pipeline: other ranks have the others."""
+    return getattr(value, "holds_part", False) is True
 
 
 def listed(names: list[str], most: int = _TOLD_MAX) -> str:

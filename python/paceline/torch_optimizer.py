@@ -14,7 +14,7 @@ from torch.optim import Optimizer
 
 from paceline.plan import CheckpointError, Leaf, Plan, State
 from paceline.problem import described
-from paceline.restoring import Restoring, listed
+from paceline.restoring import Restoring, holds_part, listed
 from paceline.torch_groups import foreign_options, leave_out_state, match
 from paceline.torch_state import is_sharded, is_told_replica, parameter_names
 
@@ -79,7 +79,8 @@ def restore_optimizer(work: Restoring, key: str, optimizer: Optimizer, state: St
         leave_out_state(work, key, cast("Group", entry), f"its options {listed(foreign)}")
         work.orders[id(optimizer)] = ([None] * len(live), len(noted["param_groups"]))
         return
-    matched = match(work, key, constants.get(key, []), live)
+    saved_groups = work.groups(key, constants.get(key, []), live, is_part=holds_part(optimizer))
+    matched = match(work, key, saved_groups, live)
     saved_as, order = matched.names, matched.order
     if order != list(range(len(noted["param_groups"]))):
         work.orders[id(optimizer)] = (order, len(noted["param_groups"]))

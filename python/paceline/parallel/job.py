@@ -79,6 +79,10 @@ class Job:
         self._whole = whole
         self._clip = clip
         self._note = PlanNote(answer.kept)
+        if self.plan.is_pipeline:  # a restore is told that other ranks have the rest
+            for part in (self.model, optimizer):
+                if part is not None:
+                    vars(part)["holds_part"] = True
 
     @property
     def state(self) -> dict[str, Any]:

@@ -1,0 +1,33 @@
+"""A planned job goes on in a world with other stages: weights, moments and data move."""
+
+import re
+from pathlib import Path
+
+import pytest
+from test_parallel_killed import Folder, runtime
+
+__all__ = ["runtime"]
+
+
+def last_loss(output: str, step: int) -> float:
+    (found,) = re.findall(rf"step {step} loss ([0-9.]+)", output)
+    return float(found)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "worlds", [[(3, 3), (2, 2)], [(2, 2), (1, 1), (3, 3)], [(2, 1), (2, 2)], [(2, 2), (2, 1)]],
+    ids=str,
+)  # fmt: skip
+def test_stages_move_with_their_optimizers(
+    worlds: list[tuple[int, int]], tmp_path: Path, runtime: Path
+) -> None:
+    folder = Folder(tmp_path, runtime)
+    whole = folder.train("whole", 1, "--dropout", 0, "--steps", 4 * len(worlds))
+    for number, (ranks, stages) in enumerate(worlds, 1):
+        output = folder.train(
+            "moving", ranks, "--dropout", 0, "--pipeline", stages, "--steps", 4 * number
+        )
+        assert ("resumed at step" in output) == (number > 1)
+    step = 4 * len(worlds) - 1
+    assert last_loss(output, step) == pytest.approx(last_loss(whole, step), abs=1e-5)
