@@ -32,10 +32,17 @@ _ANY_LINK = Link(1e-5, 1e9)
 
 
 def text_of(
-    devices: list[list[Any]], rows: list[Measured], *, node: int, link: Link | None, source: str
+    devices: list[list[Any]],
+    rows: list[Measured],
+    *,
+    node: int,
+    link: Link | None,
+    source: str,
+    overlap: float = 1.0,
 ) -> str:
     """The cluster of those ranks. Devices of one name count as equal, by the median of their ranks.
 
+    `overlap` is the part of an exchange that passes hide: 0 where both need the same cores.
     `devices` are names and counts in the order of the ranks, `rows` what each rank measured.
     """
     names = [name for name, count in devices for _ in range(count)]
@@ -62,6 +69,7 @@ def text_of(
         "node": node,
         "inner": told,
         "outer": told,
+        "overlap": overlap,
     }
     return json.dumps(fields, separators=(",", ":"))
 

@@ -93,7 +93,10 @@ def measure(
 
     def judge(rows: list[dict[str, Any]]) -> str:
         measured = [Measured(**row) for row in rows]
-        return text_of(names, measured, node=node, link=link, source="measured")
+        hides = 0.0 if place.type == "cpu" else 1.0
+        return text_of(
+            names, measured, node=node, link=link, source="measured", overlap=hides
+        )
 
     text: str = talk.settle("measured", lambda: mine, judge)
     if known is None:

@@ -74,6 +74,7 @@ struct Cluster {
   uint32_t node = 1;            // devices of a node
   Link inner;                   // within a node
   Link outer;
+  double overlap = 1;  // of an exchange, the part that passes through layers can hide
 };
 
 struct PlanStage {

@@ -94,6 +94,8 @@ Result<Cluster> ReadCluster(std::string_view text) {
   if (cluster.node == 0) fields.Refuse("node is 0");
   cluster.inner = ReadLink(fields, "inner");
   cluster.outer = ReadLink(fields, "outer");
+  cluster.overlap = fields.Number("overlap", 1);
+  if (cluster.overlap > 1) fields.Refuse("overlap is above 1");
   RETURN_IF_ERROR(fields.Done());
   return cluster;
 }
@@ -117,6 +119,7 @@ std::string PrintCluster(const Cluster& cluster) {
   };
   json["inner"] = link(cluster.inner);
   json["outer"] = link(cluster.outer);
+  if (cluster.overlap != 1) json["overlap"] = cluster.overlap;
   return PrintJson(json);
 }
 

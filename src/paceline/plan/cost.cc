@@ -48,9 +48,16 @@ PassTime PassOf(const Scene& scene, const LayerRow& layer, const DeviceType& typ
   PassTime pass;
   AddScaled(pass.forward, compute, 1);
   AddScaled(pass.forward, exchange, 1);
-  const double again = shape.recompute ? 1 : 0;
+  const double again = shape.recompute != 0 ? 1 : 0;
   AddScaled(pass.backward, compute, 2 + again);
   AddScaled(pass.backward, exchange, 1 + again);
+  if (shape.shard != 0) {
+    // What is gathered is copied into whole parameters before each pass, and gradients are copied
+    // out of them: a read and a write each.
+    const double copy = 2 * parameters / type.bandwidth;
+    pass.forward.fixed += copy * scene.bytes.compute;
+    pass.backward.fixed += copy * (scene.bytes.compute + scene.bytes.gradient);
+  }
   return pass;
 }
 
@@ -104,7 +111,7 @@ double ExchangeSeconds(const Scene& scene, const StageLoad& load, const Shape& s
   const Link& link = LinkOf(scene, neighbours);
   const double backward = micro_batch_seconds * BackwardShare(shape);
   const double forward = micro_batch_seconds - backward;
-  const double others = (load.layers - 1.0) / load.layers;
+  const double others = scene.cluster.overlap * (load.layers - 1.0) / load.layers;
   const auto exposed = [&](double seconds, double window) {
     return std::max(seconds / load.layers, seconds - window * others);
   };

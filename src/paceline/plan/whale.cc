@@ -83,6 +83,7 @@ std::optional<WhalePipeline> WhaleCut(const Scene& scene) {
   std::vector<uint32_t> types = TypeOfEachDevice(scene);
   const auto layers = static_cast<uint32_t>(scene.layers.size());
   if (types.size() < 2 || types.size() > layers || !scene.no_pipeline.empty()) return std::nullopt;
+  if (scene.global_batch < types.size()) return std::nullopt;  // too few micro-batches for 1F1B
   std::stable_sort(types.begin(), types.end(), [&](uint32_t a, uint32_t b) {
     return scene.cluster.types[a].memory > scene.cluster.types[b].memory;
   });

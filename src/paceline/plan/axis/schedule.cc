@@ -9,15 +9,18 @@ std::string RefusesSchedule(const Scene&, const Shape& chosen, uint32_t value) {
   if (value >= Schedules().size()) return "there is no such schedule";
   if (chosen.pipeline == 1 && value != 0) return "one stage has no schedule";
   if (chosen.pipeline > 1 && value == 0) return "a pipeline needs a schedule";
+  if (Schedules()[value] == &kOneForwardOneBackward && chosen.micro_batches < chosen.pipeline) {
+    return Concat("1f1b needs a micro-batch for each of the ", chosen.pipeline, " stages");
+  }
   return "";
 }
 
 // The last one first: of equally fast ones, it needs the least memory.
-std::vector<uint32_t> ScheduleValues(const Scene&, const Shape& chosen) {
+std::vector<uint32_t> ScheduleValues(const Scene& scene, const Shape& chosen) {
   if (chosen.pipeline == 1) return {0};
   std::vector<uint32_t> values;
   for (auto value = static_cast<uint32_t>(Schedules().size() - 1); value > 0; --value) {
-    values.push_back(value);
+    if (RefusesSchedule(scene, chosen, value).empty()) values.push_back(value);
   }
   return values;
 }
