@@ -11,15 +11,16 @@ import logging
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
 from paceline import arguments, launch, progress
 from paceline._native import LeaseOpen, LeaseReader
-from paceline.data_order import DataError, ElasticDataset, Json, Ordered
-from paceline.fingerprint import Sized, differences
+from paceline.data_order import DataError, ElasticDataset, Fingerprint, Json, Ordered
+from paceline.fingerprint import Sized, digest
 from paceline.lease_position import made_in, whereabouts
+from paceline.likeness import Likeness, read_here
 
 SCHEMA = "paceline.leases/1"
 _WHERE = "LeasedLoader"
@@ -106,6 +107,7 @@ class LeasedLoader:
         self._reader_or_none: LeaseReader | None = None
         self._pid = 0
         self._records = data.reader()
+        self._likeness = Likeness(data, self._digests)
         self._cursor: Piece | None = None  # of a lease, what was not handed out yet
         self._again: deque[list[Piece]] = deque()  # was handed out, and did not count
         self._current: list[Piece] | None = None  # the loop has it
@@ -128,6 +130,7 @@ class LeasedLoader:
                 fix="a loader for each worker process; they share the ledger",
             )
         self._is_running = True
+        self._likeness.before_workers()
         try:
             yield from self._iterate()
         finally:
@@ -382,7 +385,7 @@ class LeasedLoader:
             "ranges": ranges,  # of a ledger that ends with its process
             "run": made_in(),  # which has any other ledger
             "order": self._terms(),
-            "fingerprint": self.data.fingerprint(),
+            "fingerprint": self._likeness.now(),
         }
 
     def load_state_dict(self, state: object) -> None:
@@ -397,14 +400,7 @@ class LeasedLoader:
                 why=f"it is no {SCHEMA} that was marked: {str(state)[:80]}",
                 fix="mark(step) before state_dict(), or save with a Checkpointer, which does it",
             )
-        changed = differences(cast("Json", saved["fingerprint"]), self.data.fingerprint())
-        if changed:
-            raise DataError(
-                what="the data changed since the checkpoint was saved",
-                where=f"the data set {self.name}",
-                why="; ".join(changed[:4]),
-                fix="the data as it was; or leave the loader out of the state to begin anew",
-            )
+        self._likeness.must_be(saved.get("fingerprint"), f"the data set {self.name}")
         wanted: str | None = whereabouts(self.name, position, saved)
         if launch.lease_socket() is None:
             self._reader.add_position(position, str(saved.get("ranges", "")))
@@ -443,9 +439,14 @@ class LeasedLoader:
                 fix='resume="checkpoint", or leave it out of the state that is saved',
             )
 
+    def _digests(self, places: Sequence[int]) -> list[str]:
+        """Of these records, read in a process as those that read batches."""
+        return read_here(self._records, places)
+
     def _terms(self) -> Json:
+        # Short, because they travel in one frame however many files the data has.
         own = {key: value for key, value in self.data.fingerprint().items() if key != "files"}
-        return {**self.data.terms(), "epochs": self.epochs, "data": own}
+        return {**self.data.terms(), "epochs": self.epochs, "data": digest(own)}
 
 
 class _BadSampleError(Exception):
@@ -470,11 +471,12 @@ def shards(
     epochs: int = 1,
     shuffle: bool = True,
     seed: int = 0,
+    fingerprint: Fingerprint = True,
     **options: Any,
 ) -> LeasedLoader:
     """This worker's samples of a data set that all workers share; see LeasedLoader.
 
     for sample in paceline.data.shards(records, name="pages"): …
     """
-    data = ElasticDataset(dataset, shuffle=shuffle, seed=seed, name=name)
+    data = ElasticDataset(dataset, shuffle=shuffle, seed=seed, name=name, fingerprint=fingerprint)
     return LeasedLoader(data, name=name, epochs=epochs, **options)

@@ -6,7 +6,7 @@ import sys
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
-from typing import Any, Protocol, cast
+from typing import Any, Literal, Protocol, cast
 
 from paceline import arguments
 from paceline._native import EpochOrder, Mixture
@@ -15,7 +15,10 @@ from paceline.problem import PacelineError
 
 _DATASET, _MIXTURE = "ElasticDataset", "ElasticMixture"
 _NAME_BYTES_MAX = 200
+PROBES = 4  # records that are read with fingerprint="records"
 Json = dict[str, object]
+# How much of the data is compared when a position is restored.
+Fingerprint = bool | Literal["records"]
 
 
 class DataError(PacelineError):
@@ -57,8 +60,9 @@ class ElasticDataset:
     yields indices of the whole data set, such as torch's samplers; it is asked once an epoch, with
     `set_epoch` where it has one and with random numbers that follow from seed and epoch.
     `batch_sampler` is asked in the same way for lists of indices: each is a step over all ranks.
-    `fingerprint=False` leaves out the check that the data is the same when a position is restored,
-    but for its length.
+    `fingerprint` says how a restored position finds out whether the data is the same: by its length
+    and by what its method `fingerprint()` returns, as that of our sources does for their files
+    (True), by its length alone (False), or also by a few records ("records").
     """
 
     def __init__(
@@ -72,13 +76,13 @@ class ElasticDataset:
         sampler: "Iterable[int] | None" = None,
         batch_sampler: "Iterable[Sequence[int]] | None" = None,
         name: str = "",
-        fingerprint: bool = True,
+        fingerprint: Fingerprint = True,
     ) -> None:
         self.dataset = dataset
         self.name = _name(name)
         self.samples = _length(dataset)
         self._seed = arguments.count(_DATASET, "seed", seed, least=0)
-        self._takes_fingerprint = arguments.flag(_DATASET, "fingerprint", fingerprint)
+        self._looks_at = _looks_at(_DATASET, fingerprint)
         self._fingerprint: Json | None = None
         self._block, self._window = _blocks(shuffle, block, window, sampler or batch_sampler)
         self._shuffle = "none" if not shuffle else "blocked" if self._block else "whole"
@@ -129,11 +133,18 @@ class ElasticDataset:
     def fingerprint(self) -> Json:
         if self._fingerprint is None:
             self._fingerprint = (
-                fingerprint(self.dataset)
-                if self._takes_fingerprint
+                fingerprint(self.dataset, names_files=self._looks_at == "records")
+                if self._looks_at
                 else {"samples": len(self.dataset)}
             )
         return self._fingerprint
+
+    def probes(self) -> list[int]:
+        """The records to compare, as indices; none unless they were asked for."""
+        if self._looks_at != "records" or "own" in self.fingerprint():
+            return []  # its own fingerprint() knows better than we
+        count = len(self.dataset)
+        return sorted({i * (count - 1) // (PROBES - 1) for i in range(PROBES)})
 
     def _epoch(self, epoch: int) -> EpochOrder:
         if self._order is None or self._order[0] != epoch:
@@ -195,9 +206,10 @@ class ElasticMixture:
         length: int | None = None,
         shuffle: bool = True,
         name: str = "",
-        fingerprint: bool = True,
+        fingerprint: Fingerprint = True,
     ) -> None:
         self.name = _name(name)
+        _looks_at(_MIXTURE, fingerprint)
         self._seed = arguments.count(_MIXTURE, "seed", seed, least=0)
         self._weights = _whole_weights(datasets, weights)
         self._mixture = Mixture(list(self._weights.values()), self._seed)
@@ -250,8 +262,14 @@ class ElasticMixture:
         }
 
     def fingerprint(self) -> Json:
-        own = {part.name: str(part.fingerprint()) for part in self._parts}
-        return {"samples": self.samples, "own": own}
+        return {
+            "samples": self.samples,
+            "sets": {part.name: part.fingerprint() for part in self._parts},
+        }
+
+    def probes(self) -> list[int]:
+        parts = zip(self._joined.starts, self._parts, strict=False)
+        return [start + place for start, part in parts for place in part.probes()]
 
 
 class _Joined:
@@ -345,6 +363,13 @@ def _blocks(
         raise arguments.refuse(_DATASET, "block", block, wanted, "shuffle=True")
     size = arguments.count(_DATASET, "block", block)
     return size, arguments.count(_DATASET, "window", 16 if window is None else window)
+
+
+def _looks_at(where: str, value: object) -> Fingerprint:
+    if isinstance(value, bool) or value == "records":
+        return cast("Fingerprint", value)
+    wanted = 'True, False or "records"'
+    raise arguments.refuse(where, "fingerprint", value, wanted, "fingerprint=True")
 
 
 def _name(name: object) -> str:

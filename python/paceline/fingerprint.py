@@ -3,22 +3,26 @@
     before = fingerprint(dataset)
     differences(before, fingerprint(dataset))  # [] while nothing changed
 
-It is taken from the length, from the sizes and times of files that the data set names, and from
-hashes of a few records. A data set that has a method `fingerprint()` adds what that returns.
+It is the length of the data set, and what its method `fingerprint()` returns if it has one. The
+sources of this package have one, with names, sizes and hashes of their files. No record is read:
+reading one in the rank may open a file whose place all forked workers would then share. Who asks
+for records gets them from `likeness.py`.
 """
 
-import copy
 import hashlib
 import os
 import random
+import re
 import struct
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol, cast
 
-PROBES = 4  # records that are read
 PATHS = ("files", "paths", "samples")  # attributes in which data sets keep the names of files
+HASHED_MAX = 64  # files of a data set; of more, these are spread evenly over the list
+_END_BYTES = 64 << 10  # read at the start, in the middle and at the end of a file
+_OLD_FILE = re.compile(r"(\d+) bytes of \d+ ns")  # as notes had it before there were hashes
 
 
 class Sized(Protocol):
@@ -26,21 +30,17 @@ class Sized(Protocol):
     def __getitem__(self, index: int, /) -> Any: ...
 
 
-def fingerprint(dataset: Sized) -> dict[str, object]:
-    """Plain values that change when the data set does. Reads a few records twice at most."""
-    count = len(dataset)
-    places = sorted({i * (count - 1) // (PROBES - 1) for i in range(PROBES)})
-    found: dict[str, object] = {"samples": count}
-    files = _files(dataset, places)
-    if files:
-        found["files"] = files
+def fingerprint(dataset: Sized, *, names_files: bool = False) -> dict[str, object]:
+    """Plain values that change when the data set does.
+
+    With `names_files`, also the files that an attribute of the data set names.
+    """
+    found: dict[str, object] = {"samples": len(dataset)}
     own = getattr(dataset, "fingerprint", None)
     if callable(own):
         found["own"] = own()
-        return found  # it knows better than we
-    records = _records(dataset, places)
-    if records:
-        found["records"] = records
+    elif names_files and (files := _files(dataset)):
+        found["files"] = files
     return found
 
 
@@ -49,61 +49,100 @@ def differences(saved: Mapping[str, object], now: Mapping[str, object]) -> list[
     found: list[str] = []
     if saved.get("samples") != now.get("samples"):
         found.append(f"it has {now.get('samples')} samples and had {saved.get('samples')}")
-    for kind, noun in (("files", "file"), ("records", "record"), ("own", "its own")):
+    for kind, noun in (("files", "file "), ("records", "record "), ("own", "")):
         old, new = saved.get(kind), now.get(kind)
         if not isinstance(old, Mapping) or not isinstance(new, Mapping):
             if old is not None and new is not None and old != new:
-                found.append(f"{noun}: {new}, and was {old}")
+                found.append(f"its fingerprint() is {new}, and was {old}")
             continue
         was, is_ = cast("dict[str, object]", old), cast("dict[str, object]", new)
         for name in was:
             if name not in is_:
-                found.append(f"{noun} {name} is gone")
-            elif was[name] != is_[name]:
-                found.append(f"{noun} {name} is {is_[name]}, and was {was[name]}")
+                found.append(f"{noun}{name} is gone")
+            elif told := _difference(was[name], is_[name]):
+                found.append(f"{noun}{name} {told}")
+    old, new = saved.get("sets"), now.get("sets")
+    if isinstance(old, Mapping) and isinstance(new, Mapping):  # of a mixture
+        members = cast("dict[str, dict[str, object]]", new)
+        for name, was in cast("dict[str, dict[str, object]]", old).items():
+            found += [f"{name}: {one}" for one in differences(was, members.get(name, {}))]
     return found
 
 
-def _files(dataset: Sized, places: Sequence[int]) -> dict[str, object]:
-    """Size in bytes and time of change in nanoseconds of the files of those records."""
+def _difference(old: object, new: object) -> str:
+    """What of one entry changed; "" for nothing."""
+    was, is_ = _file_of(old), _file_of(new)
+    if was is None or is_ is None:
+        return f"is {new}, and was {old}" if old != new else ""
+    if was[0] != is_[0]:
+        return f"has {is_[0]} bytes, and had {was[0]}"
+    if was[1] and is_[1] and was[1] != is_[1]:
+        return f"has as many bytes, {was[0]}, but other ones"
+    return ""
+
+
+def _file_of(entry: object) -> tuple[int, str] | None:
+    """Size of a file, and the hash of its ends ("" where none was taken)."""
+    if isinstance(entry, str) and (old := _OLD_FILE.fullmatch(entry)):
+        return int(old[1]), ""
+    if isinstance(entry, Mapping):
+        fields = cast("Mapping[str, object]", entry)
+        if isinstance(size := fields.get("bytes"), int) and fields.keys() <= {"bytes", "ends"}:
+            return size, str(fields.get("ends", ""))
+    return None
+
+
+def files_fingerprint(paths: Sequence[str], *, numbered: bool = True) -> dict[str, object]:
+    """Size of each file and a hash of its ends, by its name and place in the list.
+
+    A copy of the data on another host has the same names, sizes and bytes, but other times. So
+    times are not in it.
+    """
+    last = len(paths) - 1
+    hashed = set(range(len(paths)))
+    if len(paths) > HASHED_MAX:
+        hashed = {i * last // (HASHED_MAX - 1) for i in range(HASHED_MAX)}
+    found: dict[str, object] = {}
+    for number, path in enumerate(paths):
+        name = os.path.basename(path)
+        about: dict[str, object] = {"bytes": os.stat(path).st_size}
+        if number in hashed:
+            about["ends"] = _ends(path)
+        found[f"{number}:{name}" if numbered else name] = about
+    return found
+
+
+def _ends(path: str) -> str:
+    """A hash of the first, middle and last bytes of a file; of all where it is short."""
+    total = hashlib.blake2b(digest_size=8)
+    with open(path, "rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        places = (0, (size - _END_BYTES) // 2, size - _END_BYTES)
+        for place in places if size > 3 * _END_BYTES else (0,):
+            file.seek(place)
+            total.update(file.read(_END_BYTES if size > 3 * _END_BYTES else size))
+    return total.hexdigest()
+
+
+def _files(dataset: Sized) -> dict[str, object]:
+    """Those that an attribute names; {} where it names none, or one cannot be read."""
     for attribute in PATHS:
         held = getattr(dataset, attribute, None)
         if not isinstance(held, (list, tuple)) or not held:
             continue
+        paths: list[str] = []
         items = cast("list[object]", held)
-        chosen = items if len(items) <= 64 else [items[p * len(items) // len(dataset)]
-                                                for p in places]
-        files: dict[str, object] = {}
-        for item in chosen:
+        most = min(len(items), HASHED_MAX)
+        for item in (items[i * (len(items) - 1) // max(1, most - 1)] for i in range(most)):
             path = cast("tuple[object]", item)[0] if isinstance(item, tuple) and item else item
             if not isinstance(path, (str, os.PathLike)):
                 return {}
-            try:
-                about = os.stat(cast("str", path))
-            except OSError:
-                return {}
-            name = os.path.basename(os.fspath(cast("str", path)))
-            files[name] = f"{about.st_size} bytes of {about.st_mtime_ns} ns"
-        return files
+            paths.append(os.fspath(cast("str", path)))
+        try:
+            return files_fingerprint(paths, numbered=False)
+        except OSError:
+            return {}
     return {}
-
-
-def _records(dataset: Sized, places: Sequence[int]) -> dict[str, object]:
-    """Hashes by number; none when a record is not the same twice, as with random transforms."""
-    try:
-        # Files that it opens when it is first read stay closed in the original: what is opened
-        # before workers are forked would be shared by them.
-        probe = copy.copy(dataset)
-    except Exception:
-        return {}
-    found: dict[str, object] = {}
-    with kept_chance():
-        for place in places:
-            value = digest(probe[place])
-            if place == places[0] and digest(probe[place]) != value:
-                return {}
-            found[str(place)] = value
-    return found
 
 
 @contextmanager
@@ -133,7 +172,7 @@ def digest(value: object) -> str:
 
 def _feed(total: "hashlib.blake2b", value: object) -> None:
     if value is None or isinstance(value, (bool, int, float, complex, str)):
-        _chunk(total, f"{type(value).__name__}:{value!r}".encode())
+        _chunk(total, f"{type(value).__name__}:{value!r}".encode(errors="surrogatepass"))
     elif isinstance(value, (bytes, bytearray, memoryview)):
         _chunk(total, b"bytes")
         _chunk(total, bytes(value))
@@ -157,12 +196,17 @@ def _feed_array(total: "hashlib.blake2b", value: Any) -> None:
     _chunk(total, type(value).__name__.encode())
     if torch is not None and isinstance(value, torch.Tensor):
         _chunk(total, f"{value.dtype}:{tuple(value.shape)}".encode())
+        if value.layout is not torch.strided:
+            value = value.detach().to_dense()
         flat = value.detach().cpu().contiguous().flatten()
         _chunk(total, bytes(flat.view(torch.uint8).numpy()) if flat.numel() else b"")
     elif hasattr(value, "tobytes"):  # NumPy's arrays and numbers, PIL's images
         about = (getattr(value, name, None) for name in ("dtype", "shape", "mode", "size"))
         _chunk(total, ":".join(map(str, about)).encode())
-        _chunk(total, value.tobytes())
+        if getattr(getattr(value, "dtype", None), "hasobject", False):
+            _feed(total, value.tolist())  # its bytes are addresses, others in each process
+        else:
+            _chunk(total, value.tobytes())
     # Of anything else only the type counts: its repr may hold an address.
 
 

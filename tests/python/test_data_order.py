@@ -260,8 +260,6 @@ def test_other_data_is_refused() -> None:
     numbers = list(range(20))
     told = refusal(ElasticDataset(numbers), ElasticDataset(numbers[:-1]))
     assert "it has 19 samples and had 20" in told
-    other = [*numbers[:-1], 77]
-    assert "record 19 is" in refusal(ElasticDataset(numbers), ElasticDataset(other))
     assert "seed is 2, and was 1" in refusal(
         ElasticDataset(numbers, seed=1), ElasticDataset(numbers, seed=2))
     assert "shuffle is none" in refusal(
@@ -270,42 +268,6 @@ def test_other_data_is_refused() -> None:
         ElasticDataset(numbers, name="train"), ElasticDataset(numbers, name="eval"))
     with pytest.raises(DataError, match="no position"):
         ElasticLoader(ElasticDataset(numbers), global_batch=2).load_state_dict({"epoch": 1})
-
-
-def test_files_that_changed_are_refused(tmp_path) -> None:
-    class Files:
-        def __init__(self) -> None:
-            self.files = sorted(tmp_path.iterdir())
-
-        def __len__(self) -> int:
-            return len(self.files)
-
-        def __getitem__(self, index: int) -> bytes:
-            return self.files[index].read_bytes()[:1]
-
-    for i in range(3):
-        (tmp_path / f"f{i}").write_text(f"{i} text")
-    before = ElasticDataset(Files())
-    before.fingerprint()
-    (tmp_path / "f1").write_text("1 other text")
-    assert "file f1 is 12 bytes" in refusal(before, ElasticDataset(Files()))
-
-
-def test_random_transforms_are_no_change_of_the_data() -> None:
-    import random
-
-    class Noisy:
-        def __len__(self) -> int:
-            return 10
-
-        def __getitem__(self, index: int) -> float:
-            return index + random.random()
-
-    random.seed(1)
-    before = random.getstate()
-    state = ElasticLoader(ElasticDataset(Noisy()), global_batch=2).state_dict()
-    assert random.getstate() == before, "looking at the data draws nothing from the script"
-    ElasticLoader(ElasticDataset(Noisy()), global_batch=2).load_state_dict(state)
 
 
 class Stream:

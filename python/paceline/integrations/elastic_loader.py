@@ -1,7 +1,8 @@
 """torch's DataLoader over an order that is computed: see `paceline.torch.ElasticLoader`."""
 
-from collections.abc import Callable, Iterator
-from typing import Any, Unpack, cast
+import os
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypedDict, Unpack, cast
 
 import torch
 from torch.utils.data import DataLoader, IterableDataset
@@ -11,8 +12,9 @@ from torch.utils.data.sampler import BatchSampler, RandomSampler, SequentialSamp
 from paceline.arguments import ArgumentError
 from paceline.data_cut import Gather
 from paceline.data_loader import BaseLoader, Share, Steps
-from paceline.data_order import DataError, ElasticDataset, Ordered, seed_all
+from paceline.data_order import DataError, ElasticDataset, Fingerprint, Ordered, seed_all
 from paceline.integrations.by_speed import gather_over
+from paceline.likeness import digest_of, read_here
 
 
 class _Batches:
@@ -31,7 +33,7 @@ class _Batches:
             yield [f"{self._seed}/{share.epoch}/{share.step[0]}/{share.part}", *share.indices]
 
 
-class _View:
+class View:
     """The data as DataLoader's workers see it: one call for a batch, its chance first."""
 
     def __init__(self, inner: Any) -> None:
@@ -57,6 +59,41 @@ class _View:
                 error.add_note(f"while sample {index} was read")
                 raise
         return found
+
+
+class _Digests(View):
+    """The data of which a worker tells digests only, whatever its records are."""
+
+    def __getitem__(self, index: int) -> str:
+        return digest_of(self._inner, index)
+
+
+def read_in_worker(
+    loader: "DataLoader[Any]", records: Any, places: Sequence[int]
+) -> list[str]:
+    """The digests of these records, read in a process that is made as the workers of `loader`.
+
+    That process ends before this returns. Without workers the rank reads them, as it does batches.
+    """
+    if loader.num_workers == 0:
+        return read_here(records, places)
+    own = cast("Any", loader)
+    chance = torch.Generator()
+    chance.manual_seed(int.from_bytes(os.urandom(7)))  # so that a random transform shows itself
+    probe: DataLoader[Any] = DataLoader(
+        cast("Any", _Digests(records)),
+        batch_size=None,
+        sampler=places,
+        num_workers=1,
+        generator=chance,
+        timeout=own.timeout,
+        worker_init_fn=own.worker_init_fn,
+        multiprocessing_context=own.multiprocessing_context,
+    )
+    try:
+        return [str(one) for one in probe]
+    except Exception:
+        return [""] * len(places)  # the worker died on a record; training may never read it
 
 
 def make_loader(where: str, records: Any, **options: Any) -> "DataLoader[Any]":
@@ -120,7 +157,7 @@ class ElasticLoader(BaseLoader):
         self._chance.manual_seed(seed)  # torch draws from it and leaves the script's own alone
         self._loader = make_loader(
             "ElasticLoader",
-            _View(self.data.reader()),
+            View(self.data.reader()),
             batch_sampler=self._batches,
             generator=self._chance,
             num_workers=num_workers,
@@ -142,6 +179,7 @@ class ElasticLoader(BaseLoader):
         global_batch: int,
         seed: int = 0,
         name: str = "",
+        fingerprint: Fingerprint = True,
         **options: Any,
     ) -> "ElasticLoader":
         """An existing DataLoader, made elastic; it is not used itself any more.
@@ -153,7 +191,8 @@ class ElasticLoader(BaseLoader):
         indices of the whole data set.
         """
         inner = cast("Any", loader)
-        data = ordered(_data_of(loader, seed=seed, name=name))
+        looks_at: _Looks = {"seed": seed, "name": name, "fingerprint": fingerprint}
+        data = ordered(_data_of(loader, looks_at))
         same = ("num_workers", "collate_fn", "pin_memory", "timeout", "worker_init_fn",
                 "multiprocessing_context", "persistent_workers", "pin_memory_device", "drop_last")
         taken = {key: getattr(inner, key) for key in same}
@@ -163,6 +202,9 @@ class ElasticLoader(BaseLoader):
 
     def _own_gather(self) -> Gather:
         return gather_over(None)
+
+    def _digests(self, places: Sequence[int]) -> list[str]:
+        return read_in_worker(self._loader, self.data.reader(), places)
 
     def _read(self, shares: Iterator[Share]) -> Iterator[Any]:
         self._batches.shares = shares
@@ -181,7 +223,13 @@ def ordered(data: Any) -> Ordered:
     return cast("Ordered", data)
 
 
-def _data_of(loader: "DataLoader[Any]", *, seed: int, name: str) -> ElasticDataset:
+class _Looks(TypedDict):
+    seed: int
+    name: str
+    fingerprint: Fingerprint
+
+
+def _data_of(loader: "DataLoader[Any]", options: _Looks) -> ElasticDataset:
     inner = cast("Any", loader)
     sampler = inner.sampler
     if inner.batch_sampler is None or type(inner.batch_sampler) is not BatchSampler:
@@ -195,9 +243,10 @@ def _data_of(loader: "DataLoader[Any]", *, seed: int, name: str) -> ElasticDatas
     dataset = cast("Any", loader.dataset)
     kinds: dict[type, bool] = {SequentialSampler: False, RandomSampler: True}
     if type(sampler) is DistributedSampler:
-        return ElasticDataset(dataset, shuffle=sampler.shuffle, seed=sampler.seed, name=name)
+        own: _Looks = {**options, "seed": sampler.seed}
+        return ElasticDataset(dataset, shuffle=sampler.shuffle, **own)
     if type(sampler) in kinds and not getattr(sampler, "replacement", False):
         whole = getattr(sampler, "num_samples", len(dataset)) == len(dataset)
         if whole:
-            return ElasticDataset(dataset, shuffle=kinds[type(sampler)], seed=seed, name=name)
-    return ElasticDataset(dataset, sampler=sampler, seed=seed, name=name)
+            return ElasticDataset(dataset, shuffle=kinds[type(sampler)], **options)
+    return ElasticDataset(dataset, sampler=sampler, **options)

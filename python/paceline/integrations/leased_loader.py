@@ -1,14 +1,14 @@
 """torch's DataLoader over leases: see `paceline.torch.LeasedLoader`."""
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, cast
 
 import torch
 
 from paceline import data_leases
 from paceline.data_leases import Piece, Policy, Resume
-from paceline.integrations.elastic_loader import make_loader, ordered
+from paceline.integrations.elastic_loader import make_loader, ordered, read_in_worker
 
 _FAILED = object()
 
@@ -142,6 +142,9 @@ class LeasedLoader(data_leases.LeasedLoader):
 
     def _collated(self, samples: list[Any]) -> Any:
         return cast("Any", self._loader).collate_fn(samples)
+
+    def _digests(self, places: Sequence[int]) -> list[str]:
+        return read_in_worker(self._loader, self._records, places)
 
     def load_state_dict(self, state: object) -> None:
         super().load_state_dict(state)

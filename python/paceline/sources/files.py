@@ -43,17 +43,8 @@ class SharedFile:
         self.__init__(path)
 
     def __del__(self) -> None:
-        self.close()
-
-
-def files_fingerprint(files: Sequence[str]) -> dict[str, object]:
-    """Size and time of each file, by its name and place in the list."""
-    found: dict[str, object] = {}
-    for number, path in enumerate(files):
-        about = os.stat(path)
-        name = f"{number}:{os.path.basename(path)}"
-        found[name] = f"{about.st_size} bytes of {about.st_mtime_ns} ns"
-    return found
+        if os:  # at the end of the interpreter it may be None; the kernel closes the file then
+            self.close()
 
 
 def paths_of(paths: Path | Sequence[Path]) -> list[str]:

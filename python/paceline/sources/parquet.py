@@ -19,7 +19,8 @@ import pyarrow.parquet
 
 from paceline import arguments
 from paceline.data_order import DataError
-from paceline.sources.files import Path, files_fingerprint, paths_of
+from paceline.fingerprint import files_fingerprint
+from paceline.sources.files import Path, paths_of
 
 
 class ParquetRows:

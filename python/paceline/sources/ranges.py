@@ -15,7 +15,8 @@ from typing import Any, cast
 
 from paceline import arguments
 from paceline.data_order import DataError
-from paceline.sources.files import Path, SharedFile, files_fingerprint, paths_of
+from paceline.fingerprint import files_fingerprint
+from paceline.sources.files import Path, SharedFile, paths_of
 
 BLOCK = 1 << 16  # bytes that are read at once to find where a record ends
 RECORD_BYTES_MAX = 1 << 30

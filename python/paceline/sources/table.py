@@ -20,7 +20,8 @@ from urllib.parse import quote
 
 from paceline import arguments
 from paceline.data_order import DataError
-from paceline.sources.files import Path, files_fingerprint
+from paceline.fingerprint import files_fingerprint
+from paceline.sources.files import Path
 
 STRIDE = 64  # rows between two known keys
 _KEYS_AT_ONCE = 4096

@@ -13,7 +13,8 @@ from typing import Any
 
 from paceline import arguments
 from paceline.data_order import DataError
-from paceline.sources.files import Path, SharedFile, files_fingerprint, paths_of
+from paceline.fingerprint import files_fingerprint
+from paceline.sources.files import Path, SharedFile, paths_of
 
 Members = tuple[tuple[str, int, int], ...]  # ending, offset, bytes
 

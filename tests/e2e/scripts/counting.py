@@ -30,6 +30,9 @@ class Numbers(Dataset):
     def __getitem__(self, index: int) -> int:
         return self.first + (index + self.shift) % self.count
 
+    def fingerprint(self) -> list[int]:
+        return [self[0], self[self.count - 1]]
+
 
 def count(batch: torch.Tensor, keys: int) -> torch.Tensor:
     """How often each key is in this step, over all ranks."""
