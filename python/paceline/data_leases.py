@@ -142,7 +142,8 @@ class LeasedLoader:
             try:
                 samples = self._read(pieces)
             except Exception as error:
-                self._fail(pieces, error)
+                if kept := self._fail(pieces, error):
+                    self._put_back(kept)
                 continue
             yield from self._hand_out(samples, pieces)
         self._finish()
@@ -155,8 +156,12 @@ class LeasedLoader:
             self.done()
         finally:
             if self._current is not None:
-                self._again.appendleft(self._current)
+                self._put_back(self._current)
                 self._current = None
+
+    def _put_back(self, pieces: list[Piece]) -> None:
+        """They come next. An ack counts all of its lease below, so no later piece may be first."""
+        self._again.appendleft(pieces)
 
     def done(self) -> None:
         """The last batch counts from now on, not only when the loop comes back."""
@@ -237,26 +242,35 @@ class LeasedLoader:
         self._again = deque(pieces for pieces in kept if pieces)
         self._given_up.add(lease)
 
-    def _fail(self, pieces: list[Piece], error: BaseException) -> None:
-        """What was read before the bad sample is given back as well: the batch did not count."""
+    def _fail(self, pieces: list[Piece], error: BaseException) -> list[Piece]:
+        """Gives the lease of the bad sample back, and returns the pieces of other leases.
+
+        What was read before the bad sample is given back as well: the batch did not count. So are
+        all pieces of its lease, as those of the next epoch in the same batch.
+        """
         bad = error if isinstance(error, _BadSampleError) else None
         cause = error.__cause__ if bad is not None else error
+        failed: dict[int, tuple[int, int]] = {}  # by lease, what failed of it
         for piece in pieces:
             if bad is None:
-                self._reader.fail(piece.lease, piece.begin, piece.end)
+                begin, _ = failed.get(piece.lease, (piece.begin, 0))
+                failed[piece.lease] = (begin, piece.end)
             elif piece is bad.piece:
-                self._reader.fail(piece.lease, bad.ordinal, bad.ordinal + 1)
-            else:
-                self._again.append([piece])
-                continue
-            self._forget(piece.lease)
+                failed[piece.lease] = (bad.ordinal, bad.ordinal + 1)
+        for lease, (begin, end) in failed.items():
+            self._reader.fail(lease, begin, end)
+            self._forget(lease)
+        kept = [piece for piece in pieces if piece.lease not in failed]
         which = f"sample {bad.index}" if bad is not None else "a batch"
         if self._policy == "raise":
+            if kept:
+                self._put_back(kept)
             assert cause is not None
             cause.add_note(f"while {which} of the data set {self.name} was read")
             raise cause
         why = str(cause).partition("\n")[0]
         _log().warning("%s of the data set %s cannot be read: %s", which, self.name, why)
+        return kept
 
     def _finish(self) -> None:
         while True:

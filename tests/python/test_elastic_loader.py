@@ -318,3 +318,16 @@ def test_virtual_ranks_that_nobody_can_share_are_refused() -> None:
                     {"virtual_ranks": 4, "micro_batch": 2}):
         with pytest.raises(DataError, match="virtual_ranks="):
             ElasticLoader(data, global_batch=32, **options)
+
+
+def test_gradients_of_several_types_are_exchanged_in_the_order_of_the_parameters() -> None:
+    """A set of types is ordered by addresses, which differ by rank: ranks would exchange others."""
+    import itertools
+
+    from paceline.integrations.fixed_order import by_dtype
+
+    kinds = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
+    for order in itertools.permutations(kinds):
+        gradients = [torch.zeros(1, dtype=kind) for kind in (*order, order[0])]
+        assert [[one.dtype for one in several] for several in by_dtype(gradients)] == [
+            [order[0], order[0]], *([kind] for kind in order[1:])]

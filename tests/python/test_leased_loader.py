@@ -89,6 +89,45 @@ def test_a_bad_sample_costs_that_sample(loaders: Any, caplog: Any) -> None:
     assert "complete except 1 in quarantine: 7 (epoch 0)" in caplog.text
 
 
+class BrokenAt(Broken):
+    """Reading these records fails."""
+
+    def __init__(self, count: int, *bad: int) -> None:
+        self.count, self.bad = count, bad
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, index: int) -> int:
+        if index in self.bad:
+            raise ValueError(f"record {index} is broken")
+        return index
+
+
+@pytest.mark.parametrize("bad", [0, 9])
+@pytest.mark.parametrize("lease", [3, 6, 20])
+def test_a_bad_sample_at_an_epochs_end_repeats_nothing(loaders: Any, bad: int, lease: int) -> None:
+    """The batch has pieces of both epochs, of one lease or of two."""
+    data = ElasticDataset(BrokenAt(10, bad), shuffle=False)
+    loader = loaders(data, bad_samples="skip", epochs=3, batch=4, lease=lease)
+    seen = Counter(sample for batch in loader for sample in batch)
+    assert seen == {i: 3 for i in range(10) if i != bad}
+    assert loader.quarantined == [(epoch, bad) for epoch in range(3)]
+    assert loader.lost == 0
+
+
+def test_a_bad_sample_that_is_raised_repeats_nothing_either(loaders: Any) -> None:
+    data = BrokenAt(10, 9)
+    loader = loaders(ElasticDataset(data, shuffle=False), epochs=2, batch=4, lease=20)
+    seen: list[int] = []
+    with pytest.raises(ValueError, match="record 9"):
+        for batch in loader:
+            seen += batch
+    data.bad = ()
+    seen += [sample for batch in loader for sample in batch]
+    assert Counter(seen) == dict.fromkeys(range(10), 2)
+
+
 def test_a_bad_sample_reaches_the_loop_unless_it_is_skipped(loaders: Any) -> None:
     loader = loaders(ElasticDataset(Broken(), shuffle=False))
     with pytest.raises(ValueError, match="record 7 is broken") as raised:
@@ -202,6 +241,21 @@ def test_a_bad_sample_in_a_worker_costs_that_sample(workers: int) -> None:
     loader.close()
 
 
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("lease", [5, 6, 24])
+def test_a_bad_sample_in_a_batch_of_two_leases_loses_nothing(workers: int, lease: int) -> None:
+    """What is left of the batch comes before what was read ahead: acks of a lease say "below"."""
+    pytest.importorskip("torch")
+    from paceline.torch import LeasedLoader as TorchLoader
+
+    loader = TorchLoader(ElasticDataset(BrokenAt(12, 5, 11), shuffle=False), name="two", epochs=2,
+                         batch_size=4, lease=lease, num_workers=workers, bad_samples="skip")
+    with loader:
+        seen = Counter(int(i) for batch in loader for i in batch)
+        assert seen == {i: 2 for i in range(12) if i not in (5, 11)}
+        assert loader.lost == 0
+
+
 def test_a_broken_loop_over_a_dataloader_reads_the_rest_again() -> None:
     pytest.importorskip("torch")
     from paceline.torch import LeasedLoader as TorchLoader
@@ -212,5 +266,6 @@ def test_a_broken_loop_over_a_dataloader_reads_the_rest_again() -> None:
         if int(batch[0]) >= 30:
             break
     seen = [int(i) for batch in loader for i in batch]
-    assert Counter(seen) == dict.fromkeys(range(30, 100), 1)
+    assert seen == list(range(30, 100)), "in order: an ack counts everything below it in its lease"
+    assert loader.lost == 0
     loader.close()

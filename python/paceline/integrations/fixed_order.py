@@ -95,8 +95,8 @@ class FixedOrderReduction:
         ((_height, gradients),) = self._sums
         self._sums = []
         if self._loader.world_size > 1:
-            for kind in {one.dtype for one in gradients}:
-                self._exchange([one for one in gradients if one.dtype == kind])
+            for several in by_dtype(gradients):
+                self._exchange(several)
         for parameter, gradient in zip(self._parameters, gradients, strict=True):
             parameter.grad = gradient
 
@@ -116,3 +116,9 @@ class FixedOrderReduction:
         for one in gradients:
             one.copy_(flat[at : at + one.numel()].view_as(one))
             at += one.numel()
+
+
+def by_dtype(gradients: list[torch.Tensor]) -> list[list[torch.Tensor]]:
+    """The gradients of each type, types in the order of the parameters: the same on all ranks."""
+    kinds = dict.fromkeys(one.dtype for one in gradients)
+    return [[one for one in gradients if one.dtype == kind] for kind in kinds]

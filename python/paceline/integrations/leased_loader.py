@@ -123,22 +123,23 @@ class LeasedLoader(data_leases.LeasedLoader):
                     raise
                 batch = _FAILED
             pieces = self._ahead_pieces.popleft()
-            if any(piece.lease in self._given_up for piece in pieces):
-                # Somebody else reads it now; what is still ours is read again.
-                kept = [piece for piece in pieces if piece.lease not in self._given_up]
-                if kept:
-                    self._again.append(kept)
-                continue
-            if batch is _FAILED:
+            kept = [piece for piece in pieces if piece.lease not in self._given_up]
+            if len(kept) < len(pieces):
+                pieces, batch = kept, _FAILED  # somebody else reads the others now
+            while batch is _FAILED and pieces:
                 # Read here, one by one, to find which of its samples it was.
                 try:
                     batch = self._collated(self._read(pieces))
                 except Exception as error:
-                    self._fail(pieces, error)
-                    continue
+                    pieces = self._fail(pieces, error)
+            if not pieces:
+                continue
             yield from self._hand_out(batch, pieces)
             if self._restores != restores:
                 return  # what was read ahead is of the past
+
+    def _put_back(self, pieces: list[Piece]) -> None:
+        self._ahead_pieces.appendleft(pieces)  # the end of the pass moves all of them
 
     def _collated(self, samples: list[Any]) -> Any:
         return cast("Any", self._loader).collate_fn(samples)
