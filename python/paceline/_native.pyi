@@ -167,6 +167,7 @@ class LeaseOpen:
     deadline_ms: int
     failures_max: int
     follows_checkpoints: bool
+    is_even: bool
 
 Taken = tuple[str, int, int, int, str]
 

@@ -57,7 +57,8 @@ void BindOpen(nanobind::module_& module) {
       .def_rw("lease_ms", &LeaseOpen::lease_ms)
       .def_rw("deadline_ms", &LeaseOpen::deadline_ms)
       .def_rw("failures_max", &LeaseOpen::failures_max)
-      .def_rw("follows_checkpoints", &LeaseOpen::follows_checkpoints);
+      .def_rw("follows_checkpoints", &LeaseOpen::follows_checkpoints)
+      .def_rw("is_even", &LeaseOpen::is_even);
 }
 
 }  // namespace

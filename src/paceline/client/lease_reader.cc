@@ -108,7 +108,7 @@ LeaseReader::Taken LeaseReader::Take(Duration timeout, bool is_patient) {
     Push();
     return {.what = What::kLease, .lease = lease, .range = held_.at(lease).range};
   }
-  if (complete_) return {.what = What::kComplete, .text = *complete_};
+  if (complete_) return *complete_;
   if (!is_patient && told_to_wait()) return {.what = What::kWait};
   return {.what = is_there ? What::kWait : What::kTimeout};
 }
@@ -146,6 +146,8 @@ void LeaseReader::Fail(uint64_t lease, OrdinalRange bad) {
        .begin = bad.begin,
        .end = bad.end});
   found->second.is_over = true;
+  granted_ -= found->second.range.end - found->second.done;
+  if (options_.open.is_even) complete_.reset();  // its share is not whole any more
   found->second.range.end = found->second.done;  // the rest is not ours any more
   if (found->second.confirmed == found->second.done) Drop(lease);
   Push();
@@ -178,6 +180,7 @@ LeaseReader::Taken LeaseReader::Rewind(std::optional<std::string> position, Dura
     unsaid_marks_.clear();
     presenting_.clear();
     complete_.reset();
+    granted_ = 0;
     has_unsaid_ = false;
     rewind_text_ = *position;
     is_rewinding_ = true;
@@ -284,7 +287,7 @@ void LeaseReader::Push() {
 void LeaseReader::Reopen() {
   unsent_.clear();
   is_opening_ = true;
-  Say({.op = LeaseOp::kOpen, .text = EncodeOpen(options_.open)});
+  Say({.op = LeaseOp::kOpen, .begin = granted_, .text = EncodeOpen(options_.open)});
   if (rewind_number_ > 0) {
     Say({.op = LeaseOp::kRewind, .number = rewind_number_, .text = rewind_text_});
   }

@@ -50,7 +50,7 @@ class LeaseReader {
   enum class What {
     kLease,
     kWait,      // others have all that is left; only when the caller does not want to wait
-    kComplete,  // text: ranges in quarantine, "" for none
+    kComplete,  // text: ranges in quarantine, "" for none; range.end: ordinals that nobody gets
     kRefused,   // text: what, why, fix
     kFenced,    // a newer process has this worker's place
     kTimeout,
@@ -148,7 +148,8 @@ class LeaseReader {
   std::deque<Said> unconfirmed_;
   bool has_unsaid_ = false;
   Instant said_at_;
-  std::optional<std::string> complete_;
+  std::optional<Taken> complete_;
+  uint64_t granted_ = 0;  // ordinals, since the rewind and without those that were given back
   std::optional<Taken> ended_;
   std::map<uint64_t, std::string> marks_;  // by step; "": not confirmed yet
   std::set<uint64_t> unsaid_marks_;        // steps

@@ -32,7 +32,8 @@ void LeaseReader::Hear(const LeaseFrame& frame) {
     case LeaseOp::kComplete:
       if (requests_.erase(frame.number) == 0) return;  // asked before a rewind
       requests_.clear();
-      complete_ = frame.text;
+      complete_ =
+          Taken{.what = What::kComplete, .range = {frame.begin, frame.end}, .text = frame.text};
       return;
     case LeaseOp::kStale: HearStale(frame); return Presented(frame.lease);
     case LeaseOp::kConfirmed: return HearConfirmed(frame.number);
@@ -64,6 +65,7 @@ void LeaseReader::HearGranted(const LeaseFrame& frame) {
                         .done = frame.begin,
                         .confirmed = frame.begin};
   ready_.push_back(frame.lease);
+  granted_ += frame.end - frame.begin;
   ++counters_.leases;
 }
 

@@ -226,6 +226,9 @@ void LeaseBook::Trim(DataSet* set) {
 
 void LeaseBook::ApplyRewound(const LeaseFact& fact, DataSet* set) {
   set->lineage = {fact.begin, fact.end};
+  set->granted.clear();
+  set->share.reset();
+  set->is_fresh = set->ledger.has_value();
   const auto position = set->positions.find(fact.text);
   set->done = position == set->positions.end() ? IntervalSet{} : position->second;
   // What is in quarantine stays there, whatever was done of it before.
@@ -322,10 +325,12 @@ void LeaseBook::Handle(Instant now, const LeasePeer& from, const LeaseFrame& fra
 
 void LeaseBook::PeerGone(Instant now, const LeasePeer& peer, bool is_blamed,
                          LeaseActions* actions) {
+  agreements_.Leave(peer);
   Turn(this, now, actions).End(peer, is_blamed);
 }
 
 void LeaseBook::LinkBroken(Instant now, uint64_t link, Duration patience) {
+  agreements_.LeaveAll(link);
   for (auto session = sessions_.lower_bound({link, 0});
        session != sessions_.end() && session->first.link == link; ++session) {
     session->second.lost_until = now + patience;

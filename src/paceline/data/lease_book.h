@@ -17,6 +17,10 @@
 // step, what came later does not (the cut of Chandy and Lamport, 1985, with acks as messages). A
 // new generation goes on from the position that its checkpoint names, and from the beginning when
 // it restores none. Data sets that do not follow them go on from what was acknowledged.
+//
+// Ranks that save the same steps have a common last step. So each rank of an *even* data set gets
+// the same number of ordinals, and what is left, fewer than there are ranks, nobody gets: a rank
+// that waited for it would wait for others, which wait for that rank in a collective.
 
 #include <cstdint>
 #include <deque>
@@ -28,19 +32,14 @@
 #include <vector>
 
 #include "paceline/base/instant.h"
+#include "paceline/data/agreements.h"
 #include "paceline/data/blame.h"
 #include "paceline/data/interval_set.h"
+#include "paceline/data/lease_peer.h"
 #include "paceline/data/shard_ledger.h"
 #include "paceline/model/lease_frame.h"
 
 namespace paceline {
-
-// Somebody who is connected: over which link (of an agent), and which of its processes.
-struct LeasePeer {
-  uint64_t link = 0;
-  uint32_t peer = 0;
-  auto operator<=>(const LeasePeer&) const = default;
-};
 
 // What becomes durable, in order. A closed set; numbers are those of the journal's file.
 struct LeaseFact {
@@ -69,12 +68,6 @@ struct LeaseFact {
 
 // A kBlamed but for its set.
 LeaseFact FactOf(const Blamed& blamed);
-
-struct LeaseAnswer {
-  LeasePeer to;
-  LeaseFrame frame;
-  uint64_t after = 0;  // so many facts of this machine, from its first event on, durable before it
-};
 
 struct LeaseActions {
   std::vector<LeaseFact> facts;
@@ -168,6 +161,12 @@ class LeaseBook {
     std::string terms;
     LedgerSpec spec;
     bool follows_checkpoints = false;
+    bool is_even = false;  // its ranks get equally many ordinals
+    // Of even ones: ordinals that each rank was granted since the rewind and did not give back. Not
+    // durable, because each rank says it when it opens. All of a fresh lineage are known.
+    std::map<uint64_t, uint64_t> granted;
+    bool is_fresh = false;
+    std::optional<uint64_t> share;  // of each rank, once one of them has got all of it
     Lineage lineage;
     std::optional<ShardLedger> ledger;  // none while the journal is folded
     IntervalSet done;                   // in its place then
@@ -222,6 +221,7 @@ class LeaseBook {
   std::map<uint32_t, DataSet> sets_;
   std::map<std::string, uint32_t> by_name_;
   std::map<LeasePeer, Session> sessions_;
+  Agreements agreements_;
   std::set<uint64_t> committed_;  // steps
   uint64_t first_lease_ = 1;
   uint64_t facts_ = 0;  // of events so far

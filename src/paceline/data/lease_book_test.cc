@@ -282,5 +282,136 @@ TEST(LeaseFrameTest, FramesAreBytesAndBackAndHostileBytesAreNone) {
   EXPECT_EQ(ParseOpen(std::string(200, '\xff')), std::nullopt);
 }
 
+// ---- a common last step ----
+
+LeaseOpen Even(uint64_t rank, uint64_t ordinals, uint64_t generation = 1) {
+  LeaseOpen open = Following(rank, generation);
+  open.is_even = true;
+  open.ordinals = ordinals;
+  return open;
+}
+
+// Everything that a rank gets without acknowledging any of it; the last answer is in `end`.
+uint64_t TakeAll(Host* host, LeasePeer peer, LeaseFrame* end) {
+  uint64_t total = 0;
+  for (*end = host->Take(peer); end->op == LeaseOp::kGranted; *end = host->Take(peer)) {
+    total += end->end - end->begin;
+  }
+  return total;
+}
+
+TEST(LeaseBookTest, RanksOfAnEvenDataSetGetEqualSharesAndWaitForNobody) {
+  for (uint64_t ordinals = 2; ordinals < 40; ++ordinals) {
+    Host host;
+    host.Open(kAnn, Even(0, ordinals));
+    LeaseFrame end;
+    EXPECT_EQ(TakeAll(&host, kAnn, &end), ordinals / 2) << "before the other one has opened";
+    EXPECT_EQ(end.op, LeaseOp::kComplete);
+    EXPECT_EQ(end.end, ordinals % 2) << "nobody gets that";
+    host.Open(kBob, Even(1, ordinals));
+    EXPECT_EQ(TakeAll(&host, kBob, &end), ordinals / 2);
+    EXPECT_EQ(end.op, LeaseOp::kComplete);
+    EXPECT_EQ(end.end, ordinals % 2);
+  }
+}
+
+TEST(LeaseBookTest, AnUnevenDataSetHandsOutEverything) {
+  Host host;
+  LeaseOpen open = Following(0, 1);
+  open.ordinals = 31;
+  host.Open(kAnn, open);
+  LeaseFrame end;
+  EXPECT_EQ(TakeAll(&host, kAnn, &end), 31u);
+  EXPECT_EQ(end.op, LeaseOp::kWait) << "for what it holds itself";
+}
+
+TEST(LeaseBookTest, AnotherMasterWaitsUntilAllRanksSaidWhatTheyHave) {
+  Host host;
+  host.Open(kAnn, Even(0, 30));
+  host.Open(kBob, Even(1, 30));
+  const LeaseFrame first = host.Take(kAnn);
+  host.Ack(kAnn, first, first.end);
+  const uint64_t had = first.end - first.begin;
+  const LeaseFrame second = host.Take(kBob);
+  host.Ack(kBob, second, second.end);
+  const uint64_t others = second.end - second.begin;
+  host.Restart(host.journal.size());
+  const auto open_again = [&host](LeasePeer peer, uint64_t rank, uint64_t granted) {
+    host.Say(peer, {.op = LeaseOp::kOpen, .begin = granted, .text = EncodeOpen(Even(rank, 30))});
+  };
+  open_again(kAnn, 0, had);
+  LeaseFrame end;
+  uint64_t more = TakeAll(&host, kAnn, &end);
+  EXPECT_EQ(end.op, LeaseOp::kWait) << "what rank 1 has is not known";
+  EXPECT_LE(had + more, 15u);
+  open_again(kBob, 1, others);
+  for (const LeaseFrame& told : host.To(kAnn)) {
+    if (told.op == LeaseOp::kGranted) more += told.end - told.begin;
+  }
+  more += TakeAll(&host, kAnn, &end);
+  EXPECT_EQ(end.op, LeaseOp::kComplete);
+  EXPECT_EQ(had + more, 15u);
+  EXPECT_EQ(others + TakeAll(&host, kBob, &end), 15u);
+}
+
+TEST(LeaseBookTest, ARewindSharesAnewAmongAsManyRanksAsThereAre) {
+  Host host;
+  host.Open(kAnn, Even(0, 31));
+  host.Open(kBob, Even(1, 31));
+  const LeaseFrame granted = host.Take(kAnn);
+  host.Ack(kAnn, granted, granted.end);
+  host.Mark(kAnn, 1);
+  const std::string position = host.Mark(kBob, 1);
+  LeaseOpen three = Even(0, 31, 2);
+  three.world_size = 3;
+  host.Open({3, 1}, three);
+  EXPECT_EQ(host.Rewind({3, 1}, position).op, LeaseOp::kRewound);
+  LeaseFrame end;
+  const uint64_t left = 31 - (granted.end - granted.begin);
+  EXPECT_EQ(TakeAll(&host, {3, 1}, &end), left / 3);
+  EXPECT_EQ(end.end, left % 3);
+}
+
+// The answer after all that a rank may have, where its first sample fails whenever it is read.
+LeaseFrame FailUntilTheEnd(Host* host, LeasePeer peer, uint64_t bad) {
+  for (int i = 0; i < 1'000; ++i) {
+    const LeaseFrame granted = host->Take(peer);
+    if (granted.op != LeaseOp::kGranted) return granted;
+    if (granted.begin <= bad && bad < granted.end) {
+      host->Say(peer, {.op = LeaseOp::kFail,
+                       .number = 9,
+                       .lease = granted.lease,
+                       .begin = bad,
+                       .end = bad + 1});
+    }
+  }
+  return {};
+}
+
+TEST(LeaseBookTest, AFailedSampleOfTheLastStepIsAnErrorAndNoWait) {
+  Host host;
+  host.Open(kAnn, Even(0, 20));
+  host.Open(kBob, Even(1, 20));
+  LeaseFrame end;
+  EXPECT_EQ(TakeAll(&host, kBob, &end), 10u);
+  EXPECT_EQ(FailUntilTheEnd(&host, kAnn, 19).op, LeaseOp::kRefused);
+}
+
+TEST(LeaseBookTest, AFailedSampleThatNobodyHasMoreThanIsLeftOut) {
+  Host host;
+  LeaseOpen alone = Even(0, 20);
+  alone.world_size = 1;
+  host.Open(kAnn, alone);
+  EXPECT_EQ(FailUntilTheEnd(&host, kAnn, 3).op, LeaseOp::kComplete);
+  EXPECT_EQ(host.book.Views().front().quarantined, (std::vector<OrdinalRange>{{3, 4}}));
+}
+
+TEST(LeaseBookTest, RanksThatDisagreeAboutEvenSharesAreRefused) {
+  EXPECT_EQ(ParseOpen(EncodeOpen(Even(1, 7))), Even(1, 7));
+  Host host;
+  host.Open(kAnn, Even(0, 100));
+  EXPECT_EQ(host.Open(kBob, Following(1, 1)).op, LeaseOp::kRefused);
+}
+
 }  // namespace
 }  // namespace paceline

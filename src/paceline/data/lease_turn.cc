@@ -31,6 +31,9 @@ void LeaseBook::Turn::Refuse(const LeasePeer& to, const std::string& what, const
 
 void LeaseBook::Turn::Take(const LeasePeer& from, const LeaseFrame& frame) {
   if (frame.op == LeaseOp::kOpen) return Open(from, frame);
+  if (frame.op == LeaseOp::kAgree) {
+    return book_.agreements_.Take(from, frame, &actions_.answers);
+  }
   const auto found = book_.sessions_.find(from);
   if (found == book_.sessions_.end()) {
     // It was given up for dead, or this is another master than it thinks.
@@ -70,6 +73,7 @@ LeaseBook::DataSet* LeaseBook::Turn::FindSet(const LeasePeer& from, const LeaseO
           .text = open.name + "\n" + open.terms});
     DataSet& made = book_.sets_.at(number);
     book_.Open(&made);
+    made.is_fresh = true;
     known = book_.by_name_.find(open.name);
   }
   DataSet& set = book_.sets_.at(known->second);
@@ -120,7 +124,15 @@ void LeaseBook::Turn::Open(const LeasePeer& from, const LeaseFrame& frame) {
   }
   DataSet* const set = FindSet(from, *open);
   if (set == nullptr) return;
+  const bool is_joined = !set->sessions.empty() && set->generation == open->generation;
+  if (is_joined && set->is_even != open->is_even) {
+    return Refuse(from, Concat("uneven= of the data set ", open->name, " differs by rank"),
+                  "another rank of this world has opened it with the other one",
+                  "the same uneven= on all ranks");
+  }
   if (!Displace(from, *open, set)) return Answer(from, {.op = LeaseOp::kFenced});
+  set->is_even = open->is_even;
+  if (set->is_even) set->granted[open->rank] = frame.begin;
   const auto milliseconds = [](uint64_t count) {
     return Duration::Milliseconds(static_cast<int64_t>(count));
   };
@@ -141,6 +153,7 @@ void LeaseBook::Turn::Open(const LeasePeer& from, const LeaseFrame& frame) {
   book_.sessions_.insert_or_assign(from, std::move(session));
   set->sessions.insert(from);
   Promise(from, {.op = LeaseOp::kOpened, .begin = set->quarantined.total()});
+  if (set->is_even) Settle(set);
 }
 
 void LeaseBook::Turn::End(const LeasePeer& peer, bool is_blamed) {
@@ -207,27 +220,91 @@ void LeaseBook::Turn::TakeRequest(const Place& at, const LeaseFrame& frame) {
   Serve(at.from, &at.session, &at.set);
 }
 
+std::optional<uint64_t> LeaseBook::Turn::RoomOf(const Session& session, DataSet* set) const {
+  uint64_t total = set->ledger->unleased();
+  uint64_t most = 0;
+  for (const auto& [rank, granted] : set->granted) {
+    total += granted;
+    most = std::max(most, granted);
+  }
+  const uint64_t own = set->granted[session.rank];
+  // Without the ranks that have not opened yet, this share is too small and never too large.
+  const uint64_t share = set->share.value_or(total / session.world_size);
+  if (share > own) return share - own;
+  if (!set->is_fresh && set->granted.size() < session.world_size) return std::nullopt;
+  // Samples that went into quarantine count no more, so others may have had more before.
+  if (most > own) return most - own;
+  set->share = most;
+  return 0;
+}
+
+void LeaseBook::Turn::Grant(const LeasePeer& peer, uint64_t number, const LeaseGrant& grant,
+                            DataSet* set) {
+  if (set->is_even) set->granted[book_.sessions_.at(peer).rank] += grant.range.size();
+  Answer(peer, {.op = LeaseOp::kGranted,
+                .number = number,
+                .lease = grant.lease,
+                .begin = grant.range.begin,
+                .end = grant.range.end});
+}
+
+void LeaseBook::Turn::Complete(const LeasePeer& peer, uint64_t number, const DataSet& set) {
+  uint64_t left = 0;  // for nobody
+  if (set.is_even) {
+    const uint64_t ranks = book_.sessions_.at(peer).world_size;
+    uint64_t wanted = ranks * set.share.value_or(0);
+    for (const auto& [rank, granted] : set.granted) wanted -= std::min(wanted, granted);
+    left = set.ledger->unleased() - std::min(set.ledger->unleased(), wanted);
+  }
+  Promise(peer, {.op = LeaseOp::kComplete,
+                 .number = number,
+                 .begin = set.quarantined.total(),
+                 .end = left,
+                 .text = RangesToText(set.quarantined.Ranges())});
+}
+
+void LeaseBook::Turn::RefuseShare(const LeasePeer& peer, const DataSet& set) {
+  MARK("a sample that failed was of the last step of an even data set");
+  Refuse(peer, Concat("the ranks have no common last step in the data set ", set.name),
+         "samples that cannot be read were of this rank's share, and others have theirs",
+         "nothing to do under paceline run: the world goes on from its checkpoint and shares what "
+         "can be read");
+}
+
 void LeaseBook::Turn::Serve(const LeasePeer& peer, Session* session, DataSet* set) {
   const Place at{peer, *session, *set};
   while (!session->requests.empty() && IsCurrent(at)) {
     const uint64_t number = session->requests.front().number;
-    const TakeResult taken = set->ledger->Take(now_, session->worker);
+    const std::optional<uint64_t> room = set->is_even ? RoomOf(*session, set) : UINT64_MAX;
+    if (!room) break;
+    if (*room == 0) {
+      MARK("a rank of an even data set has its whole share");
+      session->requests.pop_front();
+      Complete(peer, number, *set);
+      continue;
+    }
+    const TakeResult taken = set->ledger->Take(now_, session->worker, *room);
     NoteFailures(set);  // a newer incarnation ends what an older one held
+    const bool is_empty =
+        taken.answer == TakeAnswer::kWait || taken.answer == TakeAnswer::kComplete;
+    if (set->is_even && is_empty) {
+      // Samples of its share went into quarantine.
+      const uint64_t own = set->granted[session->rank];
+      const bool is_short = std::any_of(set->granted.begin(), set->granted.end(),
+                                        [own](const auto& one) { return one.second > own; });
+      if (is_short) return RefuseShare(peer, *set);
+      session->requests.pop_front();
+      Complete(peer, number, *set);
+      continue;
+    }
     if (taken.answer == TakeAnswer::kWait) break;
     session->requests.pop_front();
     if (taken.answer == TakeAnswer::kFenced) {
       Answer(peer, {.op = LeaseOp::kFenced});
     } else if (taken.answer == TakeAnswer::kComplete) {
-      Promise(peer, {.op = LeaseOp::kComplete,
-                     .number = number,
-                     .begin = set->quarantined.total(),
-                     .text = RangesToText(set->quarantined.Ranges())});
+      Complete(peer, number, *set);
     } else {
-      Answer(peer, {.op = LeaseOp::kGranted,
-                    .number = number,
-                    .lease = taken.grant.lease,
-                    .begin = taken.grant.range.begin,
-                    .end = taken.grant.range.end});
+      Grant(peer, number, taken.grant, set);
     }
   }
   for (Session::Request& request : session->requests) {
@@ -275,7 +352,10 @@ void LeaseBook::Turn::Ack(const Place& at, const LeaseFrame& frame) {
 
 void LeaseBook::Turn::Fail(const Place& at, const LeaseFrame& frame) {
   if (!IsCurrent(at)) return;
-  at.set.ledger->FailPart(at.session.worker, frame.lease, {frame.begin, frame.end});
+  const auto left = at.set.ledger->LeftOf(at.session.worker, frame.lease);
+  const bool is_back =
+      at.set.ledger->FailPart(at.session.worker, frame.lease, {frame.begin, frame.end});
+  if (is_back && at.set.is_even) at.set.granted[at.session.rank] -= left->size();
   NoteFailures(&at.set);
   Settle(&at.set);
 }

@@ -42,6 +42,12 @@ class LeaseBook::Turn {
   void BeginGeneration(const Place& at);
   bool IsCurrent(const Place& at) const;
   void Serve(const LeasePeer& peer, Session* session, DataSet* set);
+  // How many ordinals this rank of an even data set may get yet; 0: it has all of its share.
+  // Nothing: that is not known before all ranks have opened.
+  std::optional<uint64_t> RoomOf(const Session& session, DataSet* set) const;
+  void Grant(const LeasePeer& peer, uint64_t number, const LeaseGrant& grant, DataSet* set);
+  void RefuseShare(const LeasePeer& peer, const DataSet& set);
+  void Complete(const LeasePeer& peer, uint64_t number, const DataSet& set);
   // Whoever waits is served, as far as something came free.
   void Settle(DataSet* set);
   // What was blamed or put into quarantine since the last call.

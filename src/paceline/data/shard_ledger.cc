@@ -106,19 +106,36 @@ std::optional<Blamed> ShardLedger::BlamedFor(const WorkerKey& worker) const {
   return std::nullopt;
 }
 
-TakeResult ShardLedger::Take(Instant now, const WorkerKey& worker) {
+Blamed ShardLedger::CutBlamed(Blamed blamed, uint64_t most) {
+  blamed_.erase(blamed.range.begin);
+  if (blamed.range.size() <= most) return blamed;
+  Blamed rest = blamed;
+  blamed.range.end = rest.range.begin = blamed.range.begin + most;
+  newly_blamed_.push_back(blamed);
+  newly_blamed_.push_back(rest);
+  blamed_.emplace(rest.range.begin, std::move(rest));
+  return blamed;
+}
+
+uint64_t ShardLedger::unleased() const {
+  uint64_t total = free_.total();
+  for (const auto& [begin, blamed] : blamed_) total += blamed.range.size();
+  return total;
+}
+
+TakeResult ShardLedger::Take(Instant now, const WorkerKey& worker, uint64_t most) {
   if (!Admit(now, worker)) return {.answer = TakeAnswer::kFenced};
   Lease lease{.worker = worker};
   if (std::optional<Blamed> blamed = BlamedFor(worker)) {
-    lease.range = blamed->range;
-    blamed_.erase(blamed->range.begin);
-    lease.blamed = std::move(blamed);
+    lease.blamed = CutBlamed(*std::move(blamed), most);
+    lease.range = lease.blamed->range;
   } else if (!free_.empty()) {
     const OrdinalRange lowest = free_.front();
-    lease.range = {lowest.begin, std::min(lowest.end, lowest.begin + SizeFor(worker))};
+    lease.range = {lowest.begin,
+                   std::min(lowest.end, lowest.begin + std::min(SizeFor(worker), most))};
     free_.Remove(lease.range);
   } else {
-    return {.answer = leases_.empty() ? TakeAnswer::kComplete : TakeAnswer::kWait};
+    return {.answer = IsComplete() ? TakeAnswer::kComplete : TakeAnswer::kWait};
   }
   const LeaseGrant grant{.lease = next_lease_++, .range = lease.range};
   leases_.emplace(grant.lease, std::move(lease));

@@ -96,7 +96,9 @@ class ShardLedger {
   void Tune(const LedgerSpec& spec);
 
   // A lease for this worker, of a size that its speed asks for.
-  TakeResult Take(Instant now, const WorkerKey& worker);
+  // `most`: ordinals of it, never more; what was blamed is cut there, and both parts keep the
+  // blame.
+  TakeResult Take(Instant now, const WorkerKey& worker, uint64_t most = UINT64_MAX);
 
   // What is left of a lease; nothing when this worker does not have it.
   std::optional<OrdinalRange> LeftOf(const WorkerKey& worker, uint64_t lease) const;
@@ -145,7 +147,8 @@ class ShardLedger {
   const IntervalSet& quarantined() const { return quarantined_; }
   uint64_t open_leases() const { return leases_.size(); }
   uint64_t next_lease() const { return next_lease_; }
-  uint64_t leased() const;  // ordinals
+  uint64_t leased() const;    // ordinals
+  uint64_t unleased() const;  // ordinals that wait for a Take
   LedgerSnapshot Snapshot() const;
 
   // "done" or "incomplete: …" in one sentence, with what was quarantined.
@@ -175,6 +178,7 @@ class ShardLedger {
   uint64_t SizeFor(const WorkerKey& worker) const;
   Instant DeadlineFor(Instant now, const WorkerKey& worker, uint64_t size) const;
   std::optional<Blamed> BlamedFor(const WorkerKey& worker) const;
+  Blamed CutBlamed(Blamed blamed, uint64_t most);
   Leases::iterator Find(const WorkerKey& worker, uint64_t lease);
   void Measure(Instant now, uint64_t finished, Pace* pace);
   // The worker took its first lease, made progress, or presents one.

@@ -30,6 +30,25 @@ TEST(ShardLedgerTest, AWorkerGetsWhatItCanDoInTheLengthOfALease) {
   EXPECT_EQ(Grant(ledger, At(33), kBob).range.size(), 6u);
 }
 
+TEST(ShardLedgerTest, NoLeaseIsLargerThanAskedForAndBlameIsCutWithTheRange) {
+  ShardLedger ledger({.samples = 100, .lease_first = 20});
+  EXPECT_EQ(ledger.Take(At(0), kAnn, 7).grant.range, (OrdinalRange{0, 7}));
+  const LeaseGrant failed = Grant(ledger, At(0), kAnn);
+  ledger.Expire(kAnn, /*is_suspicious=*/true);
+  EXPECT_EQ(ledger.unleased(), 100u);
+  ledger.TakeBlamed();
+  const OrdinalRange cut = ledger.Take(At(1), kBob, 3).grant.range;
+  EXPECT_EQ(cut, (OrdinalRange{0, 3})) << "what failed goes to somebody else first";
+  const std::vector<Blamed> blamed = ledger.TakeBlamed();
+  ASSERT_EQ(blamed.size(), 2u) << "both parts keep it";
+  EXPECT_EQ(blamed[0].range, cut);
+  EXPECT_EQ(blamed[1].range, (OrdinalRange{3, 7}));
+  EXPECT_EQ(blamed[0].failures, blamed[1].failures);
+  EXPECT_EQ(ledger.Take(At(1), kBob, 90).grant.range, (OrdinalRange{3, 7}));
+  EXPECT_EQ(Grant(ledger, At(1), kBob).range.begin, failed.range.begin);
+  EXPECT_EQ(ledger.Broken(), "");
+}
+
 TEST(ShardLedgerTest, LeasesShrinkAtTheEnd) {
   ShardLedger ledger({.samples = 1'000, .lease_first = 500});
   uint64_t last = 1'000;

@@ -45,11 +45,18 @@ constexpr uint64_t kOrdinalsMax = uint64_t{1} << 53;
 using Numbers = std::array<uint64_t, 13>;
 }  // namespace
 
+namespace {
+// 1: follows checkpoints; 3: and all ranks get equally many ordinals.
+uint64_t Following(const LeaseOpen& open) {
+  if (!open.follows_checkpoints) return 0;
+  return open.is_even ? 3 : 1;
+}
+}  // namespace
+
 std::string EncodeOpen(const LeaseOpen& open) {
-  const Numbers numbers = {open.ordinals,    open.rank,         open.world_size,
-                           open.generation,  open.incarnation,  open.lease_min,
-                           open.lease_max,   open.lease_first,  open.lease_ms,
-                           open.deadline_ms, open.failures_max, open.follows_checkpoints ? 1u : 0u,
+  const Numbers numbers = {open.ordinals,    open.rank,        open.world_size,   open.generation,
+                           open.incarnation, open.lease_min,   open.lease_max,    open.lease_first,
+                           open.lease_ms,    open.deadline_ms, open.failures_max, Following(open),
                            open.name.size()};
   return std::string(reinterpret_cast<const char*>(numbers.data()), sizeof(numbers)) + open.name +
          open.terms;
@@ -62,8 +69,8 @@ std::optional<LeaseOpen> ParseOpen(std::string_view text) {
   text.remove_prefix(sizeof(n));
   const bool is_whole = n[0] <= kOrdinalsMax && n[1] < n[2] && n[5] >= 1 && n[6] >= n[5] &&
                         n[8] >= 1 && n[9] >= 1 && n[8] <= 86'400'000 && n[9] <= 86'400'000 &&
-                        n[10] >= 1 && n[11] <= 1 && n[12] >= 1 && n[12] <= kNameBytesMax &&
-                        n[12] <= text.size();
+                        n[10] >= 1 && (n[11] <= 1 || n[11] == 3) && n[12] >= 1 &&
+                        n[12] <= kNameBytesMax && n[12] <= text.size();
   if (!is_whole) return std::nullopt;
   const std::string_view name = text.substr(0, n[12]);
   // A line of the journal and of what commands show.
@@ -81,7 +88,8 @@ std::optional<LeaseOpen> ParseOpen(std::string_view text) {
                    .lease_ms = n[8],
                    .deadline_ms = n[9],
                    .failures_max = n[10],
-                   .follows_checkpoints = n[11] == 1};
+                   .follows_checkpoints = n[11] != 0,
+                   .is_even = n[11] == 3};
 }
 
 }  // namespace paceline

@@ -18,7 +18,9 @@ namespace paceline {
 
 enum class LeaseOp : uint16_t {
   // A process says:
-  kOpen = 1,     // text: a LeaseOpen. The first frame of each connection
+  // text: a LeaseOpen; begin: ordinals that it was granted since the rewind and did not give back.
+  // The first frame of each connection
+  kOpen = 1,
   kTake = 2,     // number: of the request
   kAck = 3,      // lease, end: all below is done; number: of the ack, rising
   kFail = 4,     // lease, begin, end: that part cannot be done; number as of an ack
@@ -27,11 +29,16 @@ enum class LeaseOp : uint16_t {
   kRewind = 7,   // text: a position; number: which rewind of this generation, from 1
   kClose = 8,    // its leases come back, nobody is to blame
   kReturn = 9,   // lease: it does not have that one; it comes back, nobody is to blame
+  // Of a loader, without a kOpen. text: its name; number: generation; lease: eight bytes of the
+  // order that this rank reads; begin: rank; end: the place, as an epoch
+  kAgree = 10,
   // It hears:
-  kOpened = 32,     // begin: samples in quarantine
-  kGranted = 33,    // number: of the request, lease, begin, end
-  kWait = 34,       // number: of the request, which stays: a kGranted or kComplete follows
-  kComplete = 35,   // number: of the request; begin: samples in quarantine; text: which
+  kOpened = 32,   // begin: samples in quarantine
+  kGranted = 33,  // number: of the request, lease, begin, end
+  kWait = 34,     // number: of the request, which stays: a kGranted or kComplete follows
+  // number: of the request; begin: samples in quarantine; text: which; end: ordinals that nobody
+  // gets, because they are fewer than ranks
+  kComplete = 35,
   kStale = 36,      // lease: it is somebody else's by now; number: of the ack
   kConfirmed = 37,  // number: that ack and all before it are durable
   kPresented = 38,  // lease, begin: it goes on from there; begin = end: all of it is done
@@ -39,6 +46,7 @@ enum class LeaseOp : uint16_t {
   kRewound = 40,    // number
   kRefused = 41,    // text: what, why, fix, a line each. The last frame
   kFenced = 42,     // a newer process has its place. The last frame
+  kDiffers = 43,    // text: the loader; number: the place; begin, end: ranks that differ there
   // Agents say and tell:
   kGone = 64,   // peer: it has ended; kBlamed in flags: by itself
   kReset = 65,  // there is a new connection to the master: open and present again
@@ -87,6 +95,7 @@ struct LeaseOpen {
   uint64_t deadline_ms = 10'000;  // at least, without an ack
   uint64_t failures_max = 3;      // on so many workers before a range is suspect
   bool follows_checkpoints = false;
+  bool is_even = false;  // follows checkpoints, and all ranks get equally many ordinals
   bool operator==(const LeaseOpen&) const = default;
 };
 std::string EncodeOpen(const LeaseOpen& open);

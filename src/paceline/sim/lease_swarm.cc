@@ -13,8 +13,9 @@
 namespace paceline::sim {
 namespace {
 
-constexpr std::string_view kLeaseCanaryNames[] = {"none", "confirm_early", "lose_facts",
-                                                  "count_stale", "no_rewind"};
+constexpr std::string_view kLeaseCanaryNames[] = {"none",        "confirm_early", "lose_facts",
+                                                  "count_stale", "no_rewind",     "uneven_shares",
+                                                  "other_order"};
 static_assert(std::size(kLeaseCanaryNames) == kLeaseCanaries);
 
 constexpr char kLeaseHelp[] =
@@ -27,7 +28,8 @@ Runs the ledger of leased data against late disks, broken links and workers that
   --cpu-seconds T      stop drawing new seeds after this much CPU time
   --faulty-steps N     nothing fails any more after N steps (default 3000)
   --without A,B        none of these kinds of faults: crash, link, freeze, die, return
-  --canary NAME|all    plant a bug: confirm_early, lose_facts, count_stale, no_rewind
+  --canary NAME|all    plant a bug: confirm_early, lose_facts, count_stale, no_rewind,
+                       uneven_shares, other_order
   --shrink             make a failing world smaller
 )";
 

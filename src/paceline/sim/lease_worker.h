@@ -37,6 +37,8 @@ struct LeaseWorker {
   bool awaits_rewind = false;
   std::map<uint64_t, Held> held;
   std::set<uint64_t> presenting;  // since the last reset
+  uint64_t granted = 0;           // ordinals, since the rewind
+  bool is_told = false;           // that ranks read different orders
   uint64_t next_number = 1;
   std::map<uint64_t, std::pair<uint64_t, uint64_t>> unconfirmed;  // number → lease, until
   Counts counts;                                                  // of its model
@@ -48,6 +50,7 @@ struct LeaseWorker {
     uint64_t world_size = 1;
     uint64_t lease_max = 1;
     bool follows_checkpoints = false;
+    bool is_even = false;
   };
   LeaseOpen Introduce(const Terms& terms) const {
     return {.name = "train",
@@ -61,7 +64,8 @@ struct LeaseWorker {
             .lease_first = terms.lease_max,
             .lease_ms = 100,
             .deadline_ms = 5'000,
-            .follows_checkpoints = terms.follows_checkpoints};
+            .follows_checkpoints = terms.follows_checkpoints,
+            .is_even = terms.is_even};
   }
 };
 

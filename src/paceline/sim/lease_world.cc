@@ -11,6 +11,7 @@
 #include "paceline/base/prng.h"
 #include "paceline/base/text.h"
 #include "paceline/data/lease_book.h"
+#include "paceline/sim/lease_verdict.h"
 #include "paceline/sim/lease_worker.h"
 
 namespace paceline::sim {
@@ -27,7 +28,9 @@ class World {
       : prng_(seed),
         canary_(canary),
         limits_(limits),
-        follows_(canary == LeaseCanary::kNoRewind || prng_.Chance(1, 2)),
+        follows_(canary == LeaseCanary::kNoRewind || canary == LeaseCanary::kUnevenShares ||
+                 prng_.Chance(1, 2)),
+        is_even_(follows_ && (canary == LeaseCanary::kUnevenShares || prng_.Chance(1, 2))),
         ordinals_(20 + prng_.Below(150)),
         lease_max_(1 + prng_.Below(20)),
         poisoned_(!follows_ && prng_.Chance(1, 4) ? prng_.Below(ordinals_) : UINT64_MAX) {
@@ -52,7 +55,14 @@ class World {
       if (const std::string broken = book_.Broken(); !broken.empty()) wrong_ = broken;
     }
     if (wrong_.empty() && !IsOver()) wrong_ = "did not end";
-    if (wrong_.empty()) wrong_ = Judge();
+    if (wrong_.empty()) {
+      wrong_ = JudgeLeases({.journal = journal_,
+                            .workers = workers_,
+                            .ordinals = ordinals_,
+                            .poisoned = poisoned_,
+                            .follows = follows_,
+                            .is_even = is_even_});
+    }
     return {.wrong = wrong_, .events = events_, .faults = faults_, .unseed = prng_.Next()};
   }
 
@@ -280,8 +290,11 @@ class World {
   void Open(size_t index) {
     Worker& worker = workers_[index];
     worker.is_open = true;
-    const LeaseOpen open = worker.Introduce({ordinals_, workers_.size(), lease_max_, follows_});
-    Say(index, {.op = LeaseOp::kOpen, .text = EncodeOpen(open)});
+    const bool is_even = is_even_ && canary_ != LeaseCanary::kUnevenShares;
+    const LeaseOpen open =
+        worker.Introduce({ordinals_, workers_.size(), lease_max_, follows_, is_even});
+    Report(index);
+    Say(index, {.op = LeaseOp::kOpen, .begin = worker.granted, .text = EncodeOpen(open)});
     if (worker.rewinds > 0) {
       Say(index, {.op = LeaseOp::kRewind, .number = worker.rewinds, .text = worker.position});
     }
@@ -299,6 +312,17 @@ class World {
     if (worker.has_request) {
       Say(index, {.op = LeaseOp::kTake, .number = worker.next_number++});
     }
+  }
+
+  // Of an order that is the same for all ranks, unless one of them is planted wrong.
+  void Report(size_t index) {
+    const Worker& worker = workers_[index];
+    const bool is_other = canary_ == LeaseCanary::kOtherOrder && worker.rank == 1;
+    Say(index, {.op = LeaseOp::kAgree,
+                .number = worker.generation,
+                .lease = is_other ? 8u : 7u,
+                .begin = worker.rank,
+                .text = "train"});
   }
 
   void Deliver(size_t index) {
@@ -319,6 +343,7 @@ class World {
     switch (frame.op) {
       case LeaseOp::kGranted:
         worker.has_request = false;
+        worker.granted += frame.end - frame.begin;
         worker.held[frame.lease] = {
             .range = {frame.begin, frame.end}, .done = frame.begin, .confirmed = frame.begin};
         return;
@@ -339,6 +364,7 @@ class World {
         return;
       case LeaseOp::kRewound: worker.awaits_rewind = false; return;
       case LeaseOp::kReset: return Open(index);
+      case LeaseOp::kDiffers: worker.is_told = true; return;
       case LeaseOp::kRefused: wrong_ = "refused: " + frame.text; return;
       case LeaseOp::kFenced:
         if (worker.generation == generation_ || !follows_) wrong_ = "the newest was fenced";
@@ -424,43 +450,11 @@ class World {
     if (worker.awaits_mark) Say(index, {.op = LeaseOp::kMark, .number = *worker.awaits_mark});
   }
 
-  // ---- the verdict ----
-
-  std::string Judge() const {
-    std::vector<uint64_t> facts(ordinals_);
-    std::vector<uint64_t> model(ordinals_);
-    LeaseBook fold;
-    for (const LeaseFact& fact : journal_) {
-      fold.Restore(fact);
-      if (fact.kind == LeaseFact::Kind::kAcked) {
-        for (uint64_t i = fact.begin; i < fact.end; ++i) ++facts[i];
-      } else if (fact.kind == LeaseFact::Kind::kRewound) {
-        for (uint64_t i = 0; i < ordinals_; ++i) facts[i] = fold.IsDone(fact.set, i) ? 1 : 0;
-      }
-    }
-    for (const Worker& worker : workers_) {
-      for (const auto& [ordinal, count] : worker.counts) model[ordinal] += count;
-    }
-    IntervalSet out;  // who dies often takes innocent samples along
-    for (const DataSetView& view : fold.Views()) {
-      for (const OrdinalRange& range : view.quarantined) out.Add(range);
-    }
-    for (uint64_t i = 0; i < ordinals_; ++i) {
-      if (i == poisoned_ && !out.Covers({i, i + 1})) return "the poisoned one is not in quarantine";
-      const uint64_t wanted = out.Covers({i, i + 1}) ? 0 : 1;
-      if (facts[i] != wanted)
-        return Concat("ordinal ", i, " was acknowledged ", facts[i], " times");
-      // Without checkpoints the dead take their confirmations along.
-      const bool is_wrong = follows_ ? model[i] != wanted : model[i] > wanted;
-      if (is_wrong) return Concat("ordinal ", i, " counts ", model[i]);
-    }
-    return "";
-  }
-
   Prng prng_;
   const LeaseCanary canary_;
   const LeaseLimits limits_;
   const bool follows_;
+  const bool is_even_;
   const uint64_t ordinals_;
   const uint64_t lease_max_;
   const uint64_t poisoned_;

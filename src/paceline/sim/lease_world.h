@@ -10,6 +10,10 @@
 // still undo. Of a counting model, in worlds that follow checkpoints: every rank adds one to its
 // count of each ordinal that it works on, saves and restores its counts with the position of the
 // data, and at the end the counts of all ranks together are one everywhere.
+//
+// In half of the worlds that follow checkpoints all ranks end at one step: each of them was granted
+// as much in the last lineage, and less than one ordinal for each rank is left. Every worker also
+// reports its order, and none is told that orders differ.
 
 #include <cstdint>
 #include <string>
@@ -24,8 +28,10 @@ enum class LeaseCanary {
   kLoseFacts,     // a crash takes durable facts along
   kCountStale,    // a worker counts what was refused
   kNoRewind,      // a restored model goes on with the data as it stands
+  kUnevenShares,  // ranks that save the same steps get shares that differ
+  kOtherOrder,    // a rank reads another order than the others
 };
-inline constexpr int kLeaseCanaries = 5;  // with kNone
+inline constexpr int kLeaseCanaries = 7;  // with kNone
 
 struct LeaseOutcome {
   std::string wrong;    // empty: every sample counts once, and the world ended
