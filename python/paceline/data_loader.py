@@ -3,18 +3,22 @@
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypedDict, cast
 
 from paceline import arguments, progress
 from paceline._native import BatchCut, cut_evenly
+from paceline.agreement import Agreement, Differs, disagreement
 from paceline.data_cut import CutBySpeed, Gather, SpeedCutter
 from paceline.data_order import DataError, Json, Ordered
+from paceline.fingerprint import digest
 from paceline.likeness import Likeness, read_here
 from paceline.problem import described
 
 SCHEMA = "paceline.data/1"
 _WHERE = "ElasticLoader"
+_PLACE = ("epoch", "consumed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +68,7 @@ class BaseLoader(ABC):
         world_size: int | None = None,
         cut: CutBySpeed | None = None,
     ) -> None:
-        if not all(hasattr(data, name) for name in ("indices", "reader", "terms", "samples")):
-            raise DataError(
-                what=f"{described(data)} has no order that a loader could follow",
-                where="ElasticLoader",
-                why="it says neither in which order nor by which seed it is read",
-                fix="ElasticLoader(ElasticDataset(dataset, shuffle=True, seed=7), …)",
-            )
+        must_be_ordered(_WHERE, data)
         self.data = data
         self.rank, self.world_size = rank_and_size(_WHERE, rank, world_size)
         if self.rank >= self.world_size:
@@ -105,6 +103,10 @@ class BaseLoader(ABC):
         if self.by_speed is not None and cut is not None:
             self._gather = cut.gather or self._own_gather()
         self._likeness = Likeness(data, self._digests)
+        about = f"{data.samples} samples and {self.world_size} ranks"
+        self._agreement = Agreement(
+            "loader", name=data.name, about=about, world_size=self.world_size
+        )
         self.epoch = 0
         self.consumed = 0  # ordinals of the epoch that were yielded, in whole steps
         self.current: Share | None = None  # what was yielded last
@@ -231,8 +233,12 @@ class BaseLoader(ABC):
         if self.by_speed is not None:
             self.by_speed.pause()
         self._likeness.before_workers()
+        with self._agreed():
+            self._agreement.say(self.epoch, self._read_order())
         for batch in self._read(shares()):
             self._must_be_newest(turn)
+            with self._agreed():
+                self._agreement.look()
             share = ahead.popleft()
             self.current = share
             if share.ends_step:
@@ -243,6 +249,27 @@ class BaseLoader(ABC):
         self._must_be_newest(turn)
         # A step in which this rank has no share counts all the same.
         self.epoch, self.consumed = self.epoch + 1, 0
+
+    def _read_order(self) -> str:
+        """16 digits of what this rank goes by in the current epoch; the same on every rank."""
+        drawn = self._of_sampler("drawn", self.epoch) or ""
+        return digest([self.data.terms(), drawn, self.global_batch, self._drops_last])
+
+    @contextmanager
+    def _agreed(self) -> Iterator[None]:
+        try:
+            yield
+        except Differs as differs:
+            raise disagreement(
+                differs,
+                what="ranks read this data in different orders",
+                where=f"the data set {self.data.name or 'of this loader'}, epoch {differs.place}",
+                why="have another sampler order, seed, global_batch or data, so samples would be "
+                "lost and repeated",
+                fix="the same arguments on all ranks, and a sampler whose order follows from seed "
+                "and epoch or from a generator with one seed for all; name= tells loaders of "
+                "different data apart",
+            ) from None
 
     def _step_ended(self, by_speed: SpeedCutter, share: Share, reached: tuple[int, int]) -> None:
         begin, end = share.step
@@ -348,6 +375,9 @@ class BaseLoader(ABC):
         }
         if self._drops_last:
             state["drop_last"] = True
+        sampler = self._of_sampler("sampler_state", self.epoch)
+        if sampler is not None:
+            state["sampler"] = sampler
         if self.by_speed is not None:
             state["cut"] = self.by_speed.state((self.epoch, self.consumed))
         return state
@@ -357,6 +387,7 @@ class BaseLoader(ABC):
         self._turn += 1
         saved = checked_state(state)
         self._refuse_other_data(saved)
+        self._of_sampler("load_sampler", saved.get("sampler"))
         self.epoch, self.consumed = cast("int", saved["epoch"]), cast("int", saved["consumed"])
         self.current = None
         if self.by_speed is not None:
@@ -365,6 +396,10 @@ class BaseLoader(ABC):
             self._cut.check_from(self.consumed)
         except ValueError as error:
             raise self._cut_error(error) from error
+
+    def _of_sampler(self, call: str, argument: object) -> Any:
+        """What the data says of its sampler; None for data that has none."""
+        return getattr(self.data, call, _none)(argument)
 
     def _refuse_other_data(self, saved: Json) -> None:
         where = f"the data set {self.data.name or 'of this loader'}"
@@ -387,13 +422,30 @@ def _ranges(ends: list[int]) -> list[tuple[int, int]]:
     return list(zip([0, *ends[:-1]], ends, strict=True)) if ends else []
 
 
+def must_be_ordered(where: str, data: object) -> None:
+    """Raise when the data says neither in which order nor by which seed it is read."""
+    if all(hasattr(data, name) for name in ("indices", "reader", "terms", "samples")):
+        return
+    raise DataError(
+        what=f"{described(data)} has no order that a loader could follow",
+        where=where,
+        why="it says neither in which order nor by which seed it is read",
+        fix=f"{where}(ElasticDataset(dataset, shuffle=True, seed=7), …)",
+    )
+
+
+def _none(_argument: object) -> None:
+    return None
+
+
 def _no_ends(_epoch: int) -> list[int] | None:
     return None
 
 
 def checked_state(state: object) -> Json:
     fields = cast("Json", state) if isinstance(state, dict) else {}
-    numbers = [fields.get("epoch"), fields.get("consumed")]
+    fields = {**fields, **{key: arguments.whole(fields.get(key)) for key in _PLACE}}
+    numbers = [fields[key] for key in _PLACE]
     is_whole = fields.get("schema") == SCHEMA and all(
         isinstance(fields.get(key), dict) for key in ("order", "fingerprint")
     )

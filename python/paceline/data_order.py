@@ -1,8 +1,6 @@
 """The order in which a data set is read: computed, never stored, the same at any world size."""
 
 import math
-import random
-import sys
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
@@ -10,19 +8,15 @@ from typing import Any, Literal, Protocol, cast
 
 from paceline import arguments
 from paceline._native import EpochOrder, Mixture
-from paceline.fingerprint import Sized, fingerprint, kept_chance
-from paceline.problem import PacelineError
+from paceline.data_error import DataError, Json
+from paceline.fingerprint import Sized, fingerprint
+from paceline.sampler_order import SamplerOrder, must_be_whole
 
 _DATASET, _MIXTURE = "ElasticDataset", "ElasticMixture"
 _NAME_BYTES_MAX = 200
 PROBES = 4  # records that are read with fingerprint="records"
-Json = dict[str, object]
 # How much of the data is compared when a position is restored.
 Fingerprint = bool | Literal["records"]
-
-
-class DataError(PacelineError):
-    """Data that cannot be read as asked, in four parts."""
 
 
 class Ordered(Protocol):
@@ -84,21 +78,33 @@ class ElasticDataset:
         self._seed = arguments.count(_DATASET, "seed", seed, least=0)
         self._looks_at = _looks_at(_DATASET, fingerprint)
         self._fingerprint: Json | None = None
-        self._block, self._window = _blocks(shuffle, block, window, sampler or batch_sampler)
+        self._block, self._window = _blocks(
+            shuffle, block, window, batch_sampler if sampler is None else sampler
+        )
         self._shuffle = "none" if not shuffle else "blocked" if self._block else "whole"
-        self._sampler = sampler
-        self._batches = batch_sampler
-        self._sampled: tuple[int, list[int], list[int]] = (-1, [], [])
+        self._drawn: SamplerOrder | None = None
         self._order: tuple[int, EpochOrder] | None = None
         if sampler is not None:
-            self._shuffle = "sampler"
-            self.samples = _length(sampler, noun="sampler")
-        if batch_sampler is not None:
-            if sampler is not None:
+            if batch_sampler is not None:
                 wanted = "left out beside a batch sampler"
                 raise arguments.refuse(_DATASET, "sampler", sampler, wanted, "one of both")
+            self._shuffle = "sampler"
+            self._drawn = self._order_of(sampler)
+            self.samples = _length(sampler, noun="sampler")
+        if batch_sampler is not None:
             self._shuffle = "batch_sampler"
-            self.samples = len(self._sample(0)[0])
+            self._drawn = self._order_of(batch_sampler)
+            self.samples = len(self._drawn.epoch(0).indices)
+
+    def _order_of(self, sampler: "Iterable[Any]") -> SamplerOrder:
+        if not isinstance(cast("object", sampler), Iterable):
+            wanted, fix = "an iterable of indices, or of lists of them", "sampler=[2, 0, 1]"
+            raise arguments.refuse(_DATASET, "sampler", sampler, wanted, fix)
+        must_be_whole(sampler, len(self.dataset), _place(self.name))
+        in_batches = self._shuffle == "batch_sampler"
+        return SamplerOrder(
+            sampler, in_batches=in_batches, seed=self._seed, where=_place(self.name)
+        )
 
     def __len__(self) -> int:
         return self.samples
@@ -110,14 +116,14 @@ class ElasticDataset:
         return self.dataset
 
     def indices(self, epoch: int, begin: int, end: int) -> list[int]:
-        if self._is_sampled:
-            return self._sample(epoch)[0][begin:end]
+        if self._drawn is not None:
+            return self._sample(self._drawn, epoch)[begin:end]
         return self._epoch(epoch).samples(begin, end)
 
     def ordinal_of(self, epoch: int, index: int) -> int:
         """Where in the epoch a sample is read; with a sampler, where it is read first."""
-        if self._is_sampled:
-            return self._sample(epoch)[0].index(index)
+        if self._drawn is not None:
+            return self._sample(self._drawn, epoch).index(index)
         return self._epoch(epoch).ordinal_of(index)
 
     def terms(self) -> Json:
@@ -156,35 +162,36 @@ class ElasticDataset:
 
     def step_ends(self, epoch: int) -> list[int] | None:
         """Where each step of the epoch ends, when a batch sampler says it."""
-        return None if self._batches is None else self._sample(epoch)[1]
+        if self._drawn is None or self._shuffle != "batch_sampler":
+            return None
+        return self._drawn.epoch(epoch).ends
 
-    @property
-    def _is_sampled(self) -> bool:
-        return self._sampler is not None or self._batches is not None
+    def drawn(self, epoch: int) -> str:
+        """16 digits of the order that a sampler gives in this epoch; "" without a sampler."""
+        if self._drawn is None:
+            return ""
+        self._sample(self._drawn, epoch)
+        return self._drawn.epoch(epoch).digest
 
-    def _sample(self, epoch: int) -> tuple[list[int], list[int]]:
-        """The epoch's indices, and where the steps of a batch sampler end."""
-        if self._sampled[0] != epoch:
-            ends: list[int] = []
-            if self._batches is not None:
-                found: list[int] = []
-                for batch in draw_sampler(self._batches, self._seed, epoch):
-                    found += batch
-                    ends.append(len(found))
-            else:
-                found = draw_sampler(cast("Iterable[int]", self._sampler), self._seed, epoch)
-                self._must_be_sized(found)
-            self._sampled = (epoch, found, ends)
-        return self._sampled[1], self._sampled[2]
+    def sampler_state(self, epoch: int) -> Json | None:
+        """What makes the sampler give that epoch's order again; None without a sampler."""
+        return None if self._drawn is None else self._drawn.state(epoch)
 
-    def _must_be_sized(self, found: list[int]) -> None:
-        if len(found) != self.samples:
+    def load_sampler(self, state: object) -> None:
+        """As `sampler_state` gave it; raises when the order is another one now."""
+        if self._drawn is not None:
+            self._drawn.load(state)
+
+    def _sample(self, order: SamplerOrder, epoch: int) -> list[int]:
+        found = order.epoch(epoch).indices
+        if self._shuffle == "sampler" and len(found) != self.samples:
             raise DataError(
                 what=f"the sampler gave {len(found)} indices",
                 where=_place(self.name),
                 why=f"its length says {self.samples}",
                 fix="a sampler whose length is the number of indices that it yields",
             )
+        return found
 
 
 class ElasticMixture:
@@ -291,29 +298,6 @@ class _Joined:
     def __getitem__(self, index: int) -> Any:
         which, sample = self.member(index)
         return self._datasets[which][sample]
-
-
-def draw_sampler(sampler: "Iterable[Any]", seed: int, epoch: int) -> list[Any]:
-    """All that a sampler yields in an epoch, by chance that follows from seed and epoch alone."""
-    told = getattr(sampler, "set_epoch", None)
-    if callable(told):
-        told(epoch)
-    with kept_chance():
-        seed_all(f"{seed}/{epoch}")
-        return list(sampler)
-
-
-def seed_all(text: str) -> None:
-    """Seeds Python's generator, and NumPy's and torch's where they are loaded."""
-    chance = random.Random(text)
-    random.seed(chance.getrandbits(64))
-    words = chance.getrandbits(63)
-    torch: Any = sys.modules.get("torch")
-    if torch is not None:
-        torch.default_generator.manual_seed(words)
-    numpy: Any = sys.modules.get("numpy")
-    if numpy is not None:
-        numpy.random.seed(words & 0xFFFFFFFF)
 
 
 def _place(name: str) -> str:

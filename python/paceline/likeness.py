@@ -13,8 +13,9 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
-from paceline.data_order import DataError, Json, Ordered, seed_all
+from paceline.data_order import DataError, Json, Ordered
 from paceline.fingerprint import differences, digest, kept_chance
+from paceline.sampler_order import seed_all
 
 # The digests of these records, in order; "" for one that cannot be read.
 Read = Callable[[Sequence[int]], list[str]]

@@ -9,12 +9,14 @@ from torch.utils.data import DataLoader, IterableDataset
 from torch.utils.data.distributed import DistributedSampler
 from torch.utils.data.sampler import BatchSampler, RandomSampler, SequentialSampler
 
+from paceline import arguments, progress
 from paceline.arguments import ArgumentError
 from paceline.data_cut import Gather
 from paceline.data_loader import BaseLoader, Share, Steps
-from paceline.data_order import DataError, ElasticDataset, Fingerprint, Ordered, seed_all
+from paceline.data_order import DataError, ElasticDataset, Fingerprint, Ordered
 from paceline.integrations.by_speed import gather_over
 from paceline.likeness import digest_of, read_here
+from paceline.sampler_order import must_be_whole, seed_all
 
 
 class _Batches:
@@ -188,8 +190,12 @@ class ElasticLoader(BaseLoader):
 
         Its dataset, workers, collate function and sampler are taken over. Sequential, random and
         distributed samplers become an order of ours; any other sized sampler is asked for the
-        indices of the whole data set.
+        indices of the whole data set. If a DistributedSampler shares among fewer ranks than the
+        world has, as with tensor parallelism, its rank and num_replicas are the loader's.
         """
+        if not isinstance(cast("object", loader), DataLoader):
+            wanted, fix = "a DataLoader of torch", "ElasticLoader(ElasticDataset(dataset), …)"
+            raise arguments.refuse("ElasticLoader.wrap", "loader", loader, wanted, fix)
         inner = cast("Any", loader)
         looks_at: _Looks = {"seed": seed, "name": name, "fingerprint": fingerprint}
         data = ordered(_data_of(loader, looks_at))
@@ -198,6 +204,8 @@ class ElasticLoader(BaseLoader):
         taken = {key: getattr(inner, key) for key in same}
         if inner.num_workers:
             taken["prefetch_factor"] = inner.prefetch_factor
+        if isinstance(inner.sampler, DistributedSampler) and "world_size" not in options:
+            taken |= _seat_of(cast("DistributedSampler[Any]", inner.sampler))
         return cls(data, global_batch=global_batch, **{**taken, **options})
 
     def _own_gather(self) -> Gather:
@@ -223,6 +231,21 @@ def ordered(data: Any) -> Ordered:
     return cast("Ordered", data)
 
 
+def _seat_of(sampler: "DistributedSampler[Any]") -> dict[str, int]:
+    """Rank and world size of a loader in the sampler's place; {} for those of the whole world."""
+    ranks, world_size = sampler.num_replicas, progress.world_size()
+    if world_size == 1 or ranks in (1, world_size) or type(sampler) is not DistributedSampler:
+        return {}
+    if ranks < world_size and world_size % ranks == 0:
+        return {"rank": sampler.rank, "world_size": ranks}
+    raise DataError(
+        what=f"the DistributedSampler shares among {ranks} ranks",
+        where="ElasticLoader.wrap",
+        why=f"the world has {world_size}, and groups of equal size cannot be made of that",
+        fix="rank= and world_size= of the data parallel group",
+    )
+
+
 class _Looks(TypedDict):
     seed: int
     name: str
@@ -241,6 +264,8 @@ def _data_of(loader: "DataLoader[Any]", options: _Looks) -> ElasticDataset:
         )
     ordered(loader.dataset)
     dataset = cast("Any", loader.dataset)
+    if isinstance(sampler, DistributedSampler) and type(sampler) is not DistributedSampler:
+        must_be_whole(sampler, len(dataset), f"wrap of a {type(sampler).__qualname__}")
     kinds: dict[type, bool] = {SequentialSampler: False, RandomSampler: True}
     if type(sampler) is DistributedSampler:
         own: _Looks = {**options, "seed": sampler.seed}

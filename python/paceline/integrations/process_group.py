@@ -31,6 +31,14 @@ class Group:
             raise _away(error) from error
 
 
+    def count(self, key: str) -> int:
+        """How many calls of all ranks there were with this key, this one included."""
+        try:
+            return int(self._store.add(f"paceline/{self.name}/{key}", 1))
+        except RuntimeError as error:
+            raise _away(error) from error
+
+
 def default_group() -> Group | None:
     """The default process group, or None when there is none."""
     return Group() if dist.is_available() and dist.is_initialized() else None
