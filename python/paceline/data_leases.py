@@ -15,8 +15,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
-from paceline import arguments, launch, progress
+from paceline import arguments, launch, lease_errors, progress
 from paceline._native import LeaseOpen, LeaseReader
+from paceline.data_loader import must_be_ordered
 from paceline.data_order import DataError, ElasticDataset, Fingerprint, Json, Ordered
 from paceline.fingerprint import Sized, digest
 from paceline.lease_position import made_in, whereabouts
@@ -45,15 +46,20 @@ class LeasedLoader:
 
     loader = LeasedLoader(ElasticDataset(records, seed=7), name="train", epochs=3)
 
-    Under `paceline run` all ranks share one ledger, which is the master's; alone, this process has
-    one of its own. A sample counts when the loop comes back for the next one, and never twice: a
-    worker that was given up learns that its lease is stale, and what it does then does not count.
+    Under `paceline run` all ranks share the master's ledger; alone, this process has its own one.
+    A sample counts when the loop comes back for the next one, and never twice: a worker that was
+    given up learns that its lease is stale, and what it does then does not count.
 
     name          of the data set, one for each in a job
     epochs        passes over the data, without a barrier between them
     batch         samples at once, as `collate(samples)`; None: single samples
     resume        "acks": a job that failed goes on behind what was acknowledged. "checkpoint": the
-                  data is rewound with the model; the loader belongs into the state that is saved
+                  data is rewound with the model; the loader belongs into the state that is saved.
+                  All ranks get equally many samples then, so that they have a common last step
+    drop_last     False: with resume="checkpoint", samples that the ranks cannot share evenly are
+                  an error here. Otherwise they are left out, and a warning says how many
+    uneven        True: with resume="checkpoint", who is faster gets more all the same, to the last
+                  sample; for loops without collectives
     lease         samples of a lease at most
     ahead         leases that are taken before the current one is done
     deadline      seconds without an acknowledgement, after which a worker's leases go to others;
@@ -80,7 +86,10 @@ class LeasedLoader:
         deadline: float = 10.0,
         failures: int = 3,
         bad_samples: Policy = "raise",
+        drop_last: bool = True,
+        uneven: bool = False,
     ) -> None:
+        must_be_ordered(_WHERE, data)
         self.data = data
         self.name = name
         arguments.text(_WHERE, "name", name, bytes_max=200)
@@ -91,8 +100,7 @@ class LeasedLoader:
         self._policy = arguments.one_of(_WHERE, "bad_samples", bad_samples, ("raise", "skip"))
         wanted, fix = "seconds, 0.001 to 86,400", "deadline=10"
         seconds = arguments.number(
-            _WHERE, "deadline", deadline, least=0.001, most=86_400, wanted=wanted, fix=fix
-        )
+            _WHERE, "deadline", deadline, least=0.001, most=86_400, wanted=wanted, fix=fix)
         self._open = LeaseOpen()
         self._open.name = name
         self._open.terms = json.dumps(self._terms(), sort_keys=True, separators=(",", ":"))
@@ -103,6 +111,11 @@ class LeasedLoader:
         self._open.deadline_ms = int(seconds * 1000)
         self._open.failures_max = arguments.count(_WHERE, "failures", failures, most=_COUNT_MAX)
         self._open.follows_checkpoints = resume == "checkpoint"
+        is_uneven = arguments.flag(_WHERE, "uneven", uneven)
+        self._is_even = self._open.is_even = resume == "checkpoint" and not is_uneven
+        drops = arguments.flag(_WHERE, "drop_last", drop_last) or not self._is_even
+        if not drops and ordinals % (ranks := progress.world_size()):
+            raise lease_errors.remainder(name, ordinals, ranks)
         self._ahead = arguments.count(_WHERE, "ahead", ahead, least=0, most=_COUNT_MAX)
         self._reader_or_none: LeaseReader | None = None
         self._pid = 0
@@ -117,18 +130,14 @@ class LeasedLoader:
         self.quarantined: list[tuple[int, int]] = []  # (epoch, index), known at the end
         self._stale = 0  # leases that were lost, and said
         self.lost = 0  # batches whose acknowledgement came too late
+        self.left_out = 0  # samples at the end that no rank gets, because they are too few
 
     # ---- the loop ----
 
     def __iter__(self) -> Iterator[Any]:
         """The samples of this worker, until none is left for anybody."""
         if self._is_running:
-            raise DataError(
-                what="two loops over one loader",
-                where=f"the data set {self.name}",
-                why="each would get what the other one counts",
-                fix="a loader for each worker process; they share the ledger",
-            )
+            raise lease_errors.two_loops(self.name)
         self._is_running = True
         self._likeness.before_workers()
         try:
@@ -188,18 +197,37 @@ class LeasedLoader:
     # ---- leases ----
 
     def _next_batch(self, size: int, *, is_patient: bool) -> list[Piece] | None:
-        """Up to `size` samples; fewer when nothing more is free now. None: nothing, or the end."""
-        if self._again:
+        """Up to `size` samples; fewer when nothing more is free now. None: nothing, or the end.
+
+        Even shares make whole batches, so that each rank has as many of them. They wait for no
+        other rank: what a rank may get yet is free.
+        """
+        if self._again and not self._is_even:
             return self._again.popleft()
         pieces: list[Piece] = []
         count = 0
         while count < size:
-            piece = self._next_piece(size - count, is_patient=is_patient and not pieces)
+            waits = self._is_even or (is_patient and not pieces)
+            piece = self._piece_again(size - count) or self._next_piece(
+                size - count, is_patient=waits)
             if piece is None:
                 break
             pieces.append(piece)
             count += piece.end - piece.begin
         return pieces or None
+
+    def _piece_again(self, size: int) -> Piece | None:
+        """Of what was handed out and did not count, in the order of its leases."""
+        if not self._again:
+            return None
+        first = self._again[0][0]
+        taken = Piece(first.lease, first.begin, min(first.end, first.begin + size))
+        first.begin = taken.end
+        if first.begin == first.end:
+            del self._again[0][0]
+        if not self._again[0]:
+            self._again.popleft()
+        return taken
 
     def _next_piece(self, size: int, *, is_patient: bool) -> Piece | None:
         if self._cursor is None:
@@ -222,6 +250,8 @@ class LeasedLoader:
                 return Piece(lease, begin, end)
             if what == "complete":
                 self._note_quarantine(text)
+                self.left_out = end
+                lease_errors.tell_left_out(self.name, end, self._open.world_size)
                 return None
             if what == "wait" and not is_patient:
                 return None
@@ -310,12 +340,7 @@ class LeasedLoader:
         if self._reader_or_none is None:
             self._connect()
         if self._pid != os.getpid():
-            raise DataError(
-                what="a loader's leases belong to the process that took them",
-                where=f"the data set {self.name}, process {os.getpid()}",
-                why=f"it was used in process {self._pid} and is now used in a child of that",
-                fix="make the loader in the child, or read in workers: paceline.torch.LeasedLoader",
-            )
+            raise lease_errors.of_another_process(self.name, self._pid, os.getpid())
         return cast("LeaseReader", self._reader_or_none)
 
     def _connect(self) -> None:
@@ -325,12 +350,7 @@ class LeasedLoader:
 
             socket = find_leases(self.name)
         if self.name in _names:
-            raise DataError(
-                what=f"two loaders of one process lease the data set {self.name}",
-                where=f"the data set {self.name}",
-                why="a worker has one place in the ledger",
-                fix="another name= for another data set; close() the first one to begin anew",
-            )
+            raise lease_errors.two_loaders(self.name)
         _names.add(self.name)
         self._pid = os.getpid()
         self._open.rank = progress.rank()
@@ -342,17 +362,11 @@ class LeasedLoader:
 
     def _refuse(self, what: str, text: str) -> None:
         if what == "fenced":
-            raise DataError(
-                what="a newer process has this worker's place",
-                where=f"the data set {self.name}, rank {self._open.rank}",
-                why="the job started this rank again, so what this one does no longer counts",
-                fix="nothing to do: the new one goes on",
-            )
+            raise lease_errors.fenced(self.name, self._open.rank)
         if what == "refused":
             parts = [*text.split("\n"), "", "", ""]
             raise DataError(
-                what=parts[0], where=f"the data set {self.name}", why=parts[1], fix=parts[2]
-            )
+                what=parts[0], where=f"the data set {self.name}", why=parts[1], fix=parts[2])
 
     def close(self) -> None:
         """Give back what is leased; the loader begins anew when it is used again."""
@@ -408,13 +422,11 @@ class LeasedLoader:
         saved = cast("Json", state) if isinstance(state, dict) else {}
         position = saved.get("position")
         if saved.get("schema") != SCHEMA or not isinstance(position, str):
-            raise DataError(
-                what="this is no position of a leased data set",
-                where="load_state_dict",
-                why=f"it is no {SCHEMA} that was marked: {str(state)[:80]}",
-                fix="mark(step) before state_dict(), or save with a Checkpointer, which does it",
-            )
+            raise lease_errors.no_position(SCHEMA, state)
         self._likeness.must_be(saved.get("fingerprint"), f"the data set {self.name}")
+        was = cast("Json", order) if isinstance(order := saved.get("order"), dict) else {}
+        if was.get("drawn", "") != self._terms().get("drawn", "") and "drawn" in was:
+            raise lease_errors.other_order(self.name)
         wanted: str | None = whereabouts(self.name, position, saved)
         if launch.lease_socket() is None:
             self._reader.add_position(position, str(saved.get("ranges", "")))
@@ -436,22 +448,11 @@ class LeasedLoader:
         stale = self._reader.counters[1]
         if stale > self._stale:
             self._stale = stale
-            raise DataError(
-                what="samples that this rank worked on were given to another one",
-                where=f"the data set {self.name}, rank {self._open.rank}",
-                why="it acknowledged nothing for too long, or its node was silent",
-                fix="nothing to do under paceline run: the world goes on from its checkpoint; "
-                "deadline= gives a worker more time",
-            )
+            raise lease_errors.lost(self.name, self._open.rank)
 
     def _must_follow(self, call: str) -> None:
         if self._resume != "checkpoint":
-            raise DataError(
-                what="this data set does not follow checkpoints",
-                where=f"{call} of the data set {self.name}",
-                why='it was made with resume="acks": a restart goes on behind what was done',
-                fix='resume="checkpoint", or leave it out of the state that is saved',
-            )
+            raise lease_errors.follows_none(self.name, call)
 
     def _digests(self, places: Sequence[int]) -> list[str]:
         """Of these records, read in a process as those that read batches."""
@@ -460,7 +461,9 @@ class LeasedLoader:
     def _terms(self) -> Json:
         # Short, because they travel in one frame however many files the data has.
         own = {key: value for key, value in self.data.fingerprint().items() if key != "files"}
-        return {**self.data.terms(), "epochs": self.epochs, "data": digest(own)}
+        drawn = getattr(self.data, "drawn", lambda _epoch: "")(0)
+        terms = {**self.data.terms(), "epochs": self.epochs, "data": digest(own)}
+        return {**terms, "drawn": drawn} if drawn else terms
 
 
 class _BadSampleError(Exception):

@@ -184,3 +184,24 @@ def test_two_data_sets_do_not_mix_and_a_sample_is_traced(job: Job) -> None:
     assert all(one["counts"] for one in passages)
     shown = job.command("data", "show", "eval", "--job", str(job.run_dir))
     assert "100 of 100" in shown.stdout
+
+
+@pytest.mark.parametrize(("samples", "workers", "bad"), [(201, 0, -1), (201, 2, -1), (202, 2, 50)])
+def test_a_loop_with_collectives_ends_at_one_step(
+    job: Job, samples: int, workers: int, bad: int
+) -> None:
+    """No rank waits in the last next() for samples of a rank that waits in a collective."""
+    pytest.importorskip("torch")
+    script = [str(SCRIPTS / "leasing_together.py"), "--checkpoint", str(job.directory / "ckpt"),
+              "--out", str(job.state), "--samples", str(samples), "--workers", str(workers),
+              "--bad", str(bad)]
+    job.start(["--standalone", "--nproc-per-node", "2", "--max-restarts", "20"], script)
+    ranks = job.until_stepping(2, beyond=8)
+    os.kill(ranks[1]["pid"], signal.SIGKILL)
+    assert job.wait() == 0, job.stderr
+    ends = [(job.state / f"end-{rank}").read_text() for rank in (0, 1)]
+    assert ends[0] == ends[1], "the same step, and the same sums"
+    counts = json.loads("[" + ends[0].partition("[")[2])
+    wrong = {i: n for i, n in enumerate(counts) if n != 1}
+    assert set(wrong.values()) <= {0} and len(wrong) < 2 + (bad >= 0), wrong
+    assert bad < 0 or bad in wrong

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import random
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -187,6 +188,51 @@ def test_bad_arguments_are_named(options: Any, text: str) -> None:
         LeasedLoader(ElasticDataset(range(10)), **options)
 
 
+def test_another_order_of_a_sampler_after_a_restart_is_refused() -> None:
+    class Unseeded:
+        def __init__(self) -> None:
+            self.chance = random.Random()
+
+        def __len__(self) -> int:
+            return 60
+
+        def __iter__(self) -> Iterator[int]:
+            return iter(self.chance.sample(range(60), 60))
+
+    def make() -> LeasedLoader:
+        return LeasedLoader(ElasticDataset(range(60), sampler=Unseeded()), resume="checkpoint")
+
+    with make() as first:
+        for number, _ in enumerate(first):
+            if number == 5:
+                break
+        first.mark(1)
+        state = first.state_dict()
+    with make() as second, pytest.raises(DataError, match="another order than before"):
+        second.load_state_dict(state)
+
+
+def test_samples_that_ranks_cannot_share_are_told_before_training(monkeypatch: Any) -> None:
+    from paceline import progress
+
+    monkeypatch.setattr(progress, "world_size", lambda: 3)
+    data = ElasticDataset(range(50))
+    with pytest.raises(DataError, match="2 of them are left for 3 ranks") as caught:
+        LeasedLoader(data, epochs=1, resume="checkpoint", drop_last=False)
+    assert "uneven=True" in caught.value.fix
+    for options in ({"drop_last": True}, {"uneven": True, "drop_last": False}, {"epochs": 3}):
+        LeasedLoader(data, **{"resume": "checkpoint", "drop_last": False, **options})
+    LeasedLoader(data, drop_last=False)
+
+
+def test_batches_of_even_shares_are_whole_also_after_a_bad_sample(loaders: Any) -> None:
+    """So that each rank has as many of them."""
+    data = ElasticDataset(BrokenAt(50, 7), seed=3)
+    loader = loaders(data, resume="checkpoint", bad_samples="skip", epochs=2, batch=8, lease=5)
+    sizes = [len(batch) for batch in loader]
+    assert sizes == [8] * 12 + [2], "98 that can be read"
+
+
 def test_positions_need_a_loader_that_follows_checkpoints(loaders: Any) -> None:
     with pytest.raises(DataError, match="does not follow checkpoints"):
         loaders(ElasticDataset(range(10))).state_dict()
@@ -254,6 +300,21 @@ def test_a_bad_sample_in_a_batch_of_two_leases_loses_nothing(workers: int, lease
         seen = Counter(int(i) for batch in loader for i in batch)
         assert seen == {i: 2 for i in range(12) if i not in (5, 11)}
         assert loader.lost == 0
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_dataloaders_batches_of_even_shares_are_whole(workers: int) -> None:
+    pytest.importorskip("torch")
+    from paceline.torch import LeasedLoader as TorchLoader
+
+    data = ElasticDataset(BrokenAt(50, 7), seed=3)
+    loader = TorchLoader(data, name="even", resume="checkpoint", batch_size=8, epochs=2, lease=5,
+                         num_workers=workers, bad_samples="skip")
+    with loader:
+        batches = [batch.tolist() for batch in loader]
+    assert [len(batch) for batch in batches] == [8] * 12 + [2]
+    seen = Counter(sample for batch in batches for sample in batch)
+    assert seen == {i: 2 for i in range(50) if i != 7}
 
 
 def test_a_broken_loop_over_a_dataloader_reads_the_rest_again() -> None:

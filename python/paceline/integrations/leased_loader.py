@@ -31,9 +31,9 @@ class LeasedLoader(data_leases.LeasedLoader):
 
     A batch counts when the loop comes back for the next one, never when it was read ahead. Leases
     are this process's; DataLoader's workers only read. Batches are smaller where a lease ends and
-    nothing else is free. `name`, `epochs`, `resume`, `lease`, `ahead`, `deadline`, `failures` and
-    `bad_samples` are those of `paceline.data.LeasedLoader`; where a batch cannot be read, its
-    samples are tried again in smaller leases. The rest are torch's.
+    nothing else is free. `name`, `epochs`, `resume`, `lease`, `ahead`, `deadline`, `failures`,
+    `bad_samples`, `drop_last` and `uneven` are those of `paceline.data.LeasedLoader`; where a batch
+    cannot be read, its samples are tried again in smaller leases. The rest are torch's.
     """
 
     def __init__(
@@ -49,6 +49,8 @@ class LeasedLoader(data_leases.LeasedLoader):
         deadline: float = 10.0,
         failures: int = 3,
         bad_samples: Policy = "raise",
+        drop_last: bool = True,
+        uneven: bool = False,
         num_workers: int = 0,
         collate_fn: Callable[[list[Any]], Any] | None = None,
         pin_memory: bool = False,
@@ -69,6 +71,8 @@ class LeasedLoader(data_leases.LeasedLoader):
             deadline=deadline,
             failures=failures,
             bad_samples=bad_samples,
+            drop_last=drop_last,
+            uneven=uneven,
         )
         self._restores = 0
         self._chance = torch.Generator()  # for workers' seeds; the script's own is left alone
@@ -118,20 +122,26 @@ class LeasedLoader(data_leases.LeasedLoader):
                 batch = next(batches)
             except StopIteration:
                 return
-            except Exception:
+            except Exception as error:
                 if not self._ahead_pieces:
                     raise
+                # Its frames hold the iterator, which has to end its workers before the next pass.
+                error.__traceback__ = None
                 batch = _FAILED
             pieces = self._ahead_pieces.popleft()
             kept = [piece for piece in pieces if piece.lease not in self._given_up]
             if len(kept) < len(pieces):
                 pieces, batch = kept, _FAILED  # somebody else reads the others now
-            while batch is _FAILED and pieces:
+            while batch is _FAILED and pieces and not (self._is_even and self._given_up):
                 # Read here, one by one, to find which of its samples it was.
                 try:
                     batch = self._collated(self._read(pieces))
                 except Exception as error:
                     pieces = self._fail(pieces, error)
+            if batch is _FAILED and self._is_even:
+                # What was read ahead is cut anew, so that each rank has as many whole batches.
+                self._put_back(pieces)
+                return
             if not pieces:
                 continue
             yield from self._hand_out(batch, pieces)

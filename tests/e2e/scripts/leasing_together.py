@@ -1,0 +1,54 @@
+"""Ranks that lease their batches and add them up in a collective: a counting model, saved."""
+
+import argparse
+import time
+from pathlib import Path
+
+import paceline.torch as pl
+import torch
+import torch.distributed as dist
+
+
+class Numbers(torch.utils.data.Dataset[int]):
+    def __init__(self, count: int, bad: int) -> None:
+        self.count, self.bad = count, bad
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, index: int) -> int:
+        if index == self.bad:
+            raise ValueError(f"record {index} is broken")
+        return index
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--checkpoint", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--samples", type=int, required=True)
+    parser.add_argument("--workers", type=int, default=0)
+    parser.add_argument("--bad", type=int, default=-1)
+    given = parser.parse_args()
+    dist.init_process_group("gloo")
+    loader = pl.LeasedLoader(
+        pl.ElasticDataset(Numbers(given.samples, given.bad), seed=7), name="train", batch_size=4,
+        lease=16, resume="checkpoint", num_workers=given.workers, bad_samples="skip")
+    state = {"counts": torch.zeros(given.samples), "data": loader}
+    ckpt = pl.Checkpointer(str(given.checkpoint))
+    step = ckpt.restore(state)
+    for batch in loader:
+        seen = torch.zeros(given.samples)
+        seen[batch] = 1
+        dist.all_reduce(seen)
+        state["counts"] += seen
+        time.sleep(0.01 * (1 + dist.get_rank()))
+        ckpt.save(step, state)
+        step += 1
+    ckpt.close()
+    counts = state["counts"].int().tolist()
+    (given.out / f"end-{dist.get_rank()}").write_text(f"{step} {loader.left_out} {counts}")
+
+
+if __name__ == "__main__":
+    main()
