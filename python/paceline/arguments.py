@@ -5,21 +5,70 @@
 A wrong argument is an `ArgumentError`, whatever is wrong with it: the type, the range, a NaN.
 """
 
+import functools
 import operator
 import os
-from collections.abc import Iterable, MutableMapping
-from typing import Any, TypeVar, cast
+from collections.abc import Callable, Iterable, Mapping, MutableMapping
+from typing import Any, ParamSpec, TypeVar, cast
 
 from paceline.problem import PacelineError
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
 COUNT_MAX = 2**53 - 1
 """The largest number of samples, steps and seeds: whole numbers up to it are exact in JSON."""
 
 
+# What to say instead, to data sets and to loaders.
+OF_LOADERS = {
+    "batch_size": "global_batch= of the loader: the samples of a step over all ranks",
+    "global_batch": "global_batch= of ElasticLoader; batch= or batch_size= of LeasedLoader",
+    "num_workers": "num_workers= of paceline.torch's loaders",
+}
+OF_DATA_SETS = {
+    "batch_size": "global_batch=, the samples of a step over all ranks; micro_batch= for parts",
+    "shuffle": "ElasticDataset(dataset, shuffle=True, seed=7)",
+    "seed": "ElasticDataset(dataset, shuffle=True, seed=7)",
+    "generator": "ElasticDataset(dataset, shuffle=True, seed=7)",
+    "sampler": "ElasticDataset(dataset, sampler=…)",
+    "batch_sampler": "ElasticDataset(dataset, batch_sampler=…), without global_batch",
+    "fingerprint": "ElasticDataset(dataset, fingerprint=…)",
+}
+
+
 class ArgumentError(PacelineError, ValueError, TypeError):
     """An argument that a call cannot take, in four parts. A ValueError and a TypeError as well."""
+
+
+def known(
+    where: str, *, more: Iterable[str] = (), hints: Mapping[str, str] | None = None
+) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """A decorator: a keyword that `where` does not have is an `ArgumentError` with a hint.
+
+    `more` are the names that a `**steps` of the function takes.
+    """
+
+    def around(function: Callable[P, T]) -> Callable[P, T]:
+        code = cast("Any", function).__code__
+        count = code.co_argcount + code.co_kwonlyargcount
+        names = {*code.co_varnames[:count], *more}
+
+        @functools.wraps(function)
+        def checked(*given: P.args, **named: P.kwargs) -> T:
+            for name in named:
+                if name not in names:
+                    raise ArgumentError(
+                        what=f"{where} has no argument {name}",
+                        where=where,
+                        why="nothing of this name is known here, and it would change nothing",
+                        fix=(hints or {}).get(name, f"leave {name} out, or look at help({where})"),
+                    )
+            return function(*given, **named)
+
+        return checked
+
+    return around
 
 
 def refuse(where: str, name: str, value: object, wanted: str, fix: str) -> ArgumentError:

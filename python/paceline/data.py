@@ -56,6 +56,11 @@ class ElasticLoader(BaseLoader):
     cut=None           CutBySpeed(gather=…): slower ranks get less of each step
     """
 
+    @arguments.known(
+        "ElasticLoader",
+        more=(*Steps.__annotations__, "virtual_ranks"),
+        hints=arguments.OF_DATA_SETS,
+    )
     def __init__(
         self,
         data: Ordered,

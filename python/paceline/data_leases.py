@@ -72,6 +72,7 @@ class LeasedLoader:
 
     marks_checkpoints = True  # a Checkpointer calls `mark` before it saves
 
+    @arguments.known(_WHERE, hints={**arguments.OF_DATA_SETS, "batch_size": "batch="})
     def __init__(
         self,
         data: Ordered,

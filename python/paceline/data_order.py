@@ -59,6 +59,7 @@ class ElasticDataset:
     (True), by its length alone (False), or also by a few records ("records").
     """
 
+    @arguments.known(_DATASET, hints=arguments.OF_LOADERS)
     def __init__(
         self,
         dataset: Sized,
@@ -204,6 +205,7 @@ class ElasticMixture:
     data set was read once at least.
     """
 
+    @arguments.known(_MIXTURE, hints=arguments.OF_LOADERS)
     def __init__(
         self,
         datasets: Mapping[str, Sized],

@@ -33,6 +33,7 @@ class StreamLoader:
     `identity=lambda sample: sample["id"]`.
     """
 
+    @arguments.known("StreamLoader", hints=arguments.OF_DATA_SETS)
     def __init__(
         self,
         stream: Iterable[Any],

@@ -151,8 +151,70 @@ def test_what_counts_as_a_number_is_one() -> None:
     assert parse_every(numpy.int64(9)) == {"steps": 9}  # pyright: ignore
 
 
+def test_whole_numbers_of_numpy_are_numbers_in_all_of_the_data() -> None:
+    whole = numpy.int64
+    positions = loader(global_batch=whole(4), micro_batch=numpy.uint8(2), rank=whole(0),
+                       world_size=whole(1))
+    state = positions.state_dict()
+    assert (state["global_batch"], type(state["global_batch"])) == (4, int)
+    positions.load_state_dict({**state, "epoch": whole(1), "consumed": whole(4)})
+    assert (positions.epoch, positions.consumed, type(positions.consumed)) == (1, 4, int)
+    for name in ("sampler", "batch_sampler"):
+        order = numpy.array([5, 2, 8, 1]) if name == "sampler" else numpy.array([[5, 2], [8, 1]])
+        data: Any = ElasticDataset(range(9), **{name: order})  # pyright: ignore
+        assert data.indices(0, 0, 4) == [5, 2, 8, 1]
+        assert {type(index) for index in data.indices(0, 0, 4)} == {int}
+        assert data.drawn(0) == ElasticDataset(range(9), **{name: order.tolist()}).drawn(0)
+    with LeasedLoader(ElasticDataset(range(9)), epochs=whole(2), batch=whole(3),  # pyright: ignore
+                      lease=whole(5), ahead=whole(1), failures=whole(2), name="whole",
+                      resume="checkpoint") as one:
+        for _ in one:
+            one.mark(whole(3))  # pyright: ignore
+            break
+
+
+UNKNOWN: dict[str, tuple[Callable[..., object], str]] = {
+    "batch_size of ElasticLoader": (loader, "global_batch="),
+    "shuffle of ElasticLoader": (loader, "ElasticDataset("),
+    "sampler of ElasticLoader": (loader, "ElasticDataset("),
+    "batch_size of ElasticDataset": (lambda **v: ElasticDataset(range(9), **v), "global_batch="),
+    "batch_size of ElasticMixture": (mixture, "global_batch="),
+    "shuffle of StreamLoader": (
+        lambda **v: StreamLoader([1], global_batch=1, **v), "ElasticDataset("),
+    "batch_size of LeasedLoader": (leased, "batch="),
+    "colour of LeasedLoader": (leased, "help(LeasedLoader)"),
+}
+
+
+@pytest.mark.parametrize("name", UNKNOWN)
+def test_an_argument_that_a_call_does_not_have(name: str) -> None:
+    call, hint = UNKNOWN[name]
+    argument, _, where = name.split(" ")
+    error = refused(lambda: call(**{argument: 3}))
+    assert error.what == f"{where} has no argument {argument}"
+    assert hint in error.fix
+
+
+def test_data_and_samplers_of_other_types() -> None:
+    for make in (lambda: leased_of([1, 2]), lambda: ElasticLoader([1, 2], global_batch=1),
+                 lambda: Lines(["/nowhere/a.jsonl"]),
+                 lambda: ElasticDataset(range(9), batch_sampler=[1, 2])):  # pyright: ignore
+        with pytest.raises(PacelineError) as caught:
+            make()
+        assert caught.value.fix
+    for value in (3, 2.5, OBJECT):
+        refused(lambda value=value: ElasticDataset(range(9), sampler=value))
+        refused(lambda value=value: ElasticDataset(range(9), batch_sampler=value))
+
+
+def leased_of(data: Any) -> LeasedLoader:
+    return LeasedLoader(data, name="of")
+
+
 FLAGS: dict[str, Callable[[Any], object]] = {
     "shuffle": lambda v: ElasticDataset(range(9), shuffle=v),
+    "uneven": lambda v: leased(uneven=v),
+    "leased drop_last": lambda v: leased(drop_last=v),
     "fingerprint": lambda v: ElasticDataset(range(9), fingerprint=v),
     "drop_last": lambda v: loader(drop_last=v),
     "even_steps": lambda v: loader(even_steps=v),

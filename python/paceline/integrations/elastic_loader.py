@@ -133,6 +133,7 @@ class ElasticLoader(BaseLoader):
     that a worker draws for a batch follow from the data's seed and the batch, not from the worker.
     """
 
+    @arguments.known("ElasticLoader", more=Steps.__annotations__, hints=arguments.OF_DATA_SETS)
     def __init__(
         self,
         data: Ordered,

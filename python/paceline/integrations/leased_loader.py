@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import torch
 
-from paceline import data_leases
+from paceline import arguments, data_leases
 from paceline.data_leases import Piece, Policy, Resume
 from paceline.integrations.elastic_loader import make_loader, ordered, read_in_worker
 
@@ -36,6 +36,7 @@ class LeasedLoader(data_leases.LeasedLoader):
     cannot be read, its samples are tried again in smaller leases. The rest are torch's.
     """
 
+    @arguments.known("LeasedLoader", hints={**arguments.OF_DATA_SETS, "batch": "batch_size="})
     def __init__(
         self,
         data: Any,

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from typing import cast
 
 from paceline import arguments
+from paceline.data_error import DataError
 
 Path = str | os.PathLike[str]
 
@@ -52,4 +53,13 @@ def paths_of(paths: Path | Sequence[Path]) -> list[str]:
     several = [paths] if isinstance(paths, (str, os.PathLike)) else paths
     if not isinstance(cast("object", several), Iterable):
         raise arguments.refuse(where, "paths", paths, "a path or several", 'paths="a.jsonl"')
-    return [os.path.abspath(arguments.path(where, "paths", path)) for path in several]
+    found = [os.path.abspath(arguments.path(where, "paths", path)) for path in several]
+    for path in found:
+        if not os.path.isfile(path):
+            raise DataError(
+                what="a file of the data set cannot be read",
+                where=path,
+                why="there is no file of this name on this host",
+                fix="look at the path; a relative one counts from the working directory",
+            )
+    return found
