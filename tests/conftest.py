@@ -15,6 +15,7 @@ LONG_FILES = {
     "test_checkpoint_faults.py",
     "test_checkpoints.py",
     "test_crash_schedules.py",
+    "test_data_table.py",
     "test_cycles.py",
     "test_deleted_prefix.py",
     "test_denied_store.py",
@@ -47,6 +48,7 @@ LONG_FILES = {
 SHORT_TESTS = {
     "test_a_killed_rank_goes_on_from_memory",
     "test_a_lost_node_is_replaced_and_goes_on_from_memory",
+    "test_rows_that_ranks_cannot_share_are_refused[unseeded]",
     "test_a_new_job_goes_on_from_storage",
     "test_flags_that_make_no_sense_are_refused_before_anything_starts",
     "test_hello_keeps_its_count_over_a_failure",
