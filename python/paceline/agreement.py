@@ -5,8 +5,9 @@
     agreement.look()                          # at each step: raises once ranks have differed
 
 Under `paceline run` the reports go to the master over the socket of the leases
-(docs/formats/lease_frames.md), under another launcher into the store of the process group. A rank
-that has nothing to compare with, as one that evaluates alone, hears nothing and goes on.
+(docs/formats/lease_frames.md), under another launcher into the store of the process group, and
+without any they are compared within the process, which may try several ranks. A rank that has
+nothing to compare with, as one that evaluates alone, hears nothing and goes on.
 """
 
 import contextlib
@@ -39,13 +40,16 @@ class Differs(Exception):
 
 
 class Channel(Protocol):
-    def say(self, key: str, place: int, digest: int) -> None: ...
+    def say(self, key: str, place: int, digest: int, rank: int) -> None:
+        """`rank` is the loader's; the channel may know that of the world."""
+        ...
+
     def look(self, key: str) -> None:
         """Raises `Differs`."""
         ...
 
 
-_made: Counter[str] = Counter()  # loaders of this process, by kind and name
+_made: Counter[tuple[str, int]] = Counter()  # loaders of this process, by name and rank
 _channel: Channel | None = None
 _pid = 0
 
@@ -53,19 +57,19 @@ _pid = 0
 class Agreement:
     """The reports of one loader. Without other ranks it says nothing."""
 
-    def __init__(self, kind: str, *, name: str, about: str, world_size: int) -> None:
+    def __init__(self, kind: str, *, name: str, about: str, rank: int, world_size: int) -> None:
         """`about` tells loaders without a name apart; several of one name are numbered."""
-        self._key = ""
+        self._key, self._rank = "", rank
         if world_size > 1:
             key = f"{kind} {name}" if name else f"{kind} of {about}"
-            self._key = f"{key} {_made[key]}"
-            _made[key] += 1
+            self._key = f"{key} {_made[(key, rank)]}"
+            _made[(key, rank)] += 1
 
     def say(self, place: int, digest: str) -> None:
         """What this rank has at that place, as 16 hexadecimal digits. Raises as `look`."""
-        channel = _open() if self._key else None
-        if channel is not None:
-            channel.say(self._key, place, int(digest, 16))
+        if self._key:
+            channel = _open()
+            channel.say(self._key, place, int(digest, 16), self._rank)
             channel.look(self._key)
 
     def look(self) -> None:
@@ -81,10 +85,11 @@ def disagreement(differs: Differs, *, what: str, where: str, why: str, fix: str)
     return DataError(what=what, where=where, why=f"{named} {why}", fix=fix)
 
 
-def _open() -> Channel | None:
+def _open() -> Channel:
+    """That of this process. A process group may be there later than the first loader."""
     global _channel, _pid
-    if _channel is None or _pid != os.getpid():
-        _channel, _pid = _find(), os.getpid()
+    if _channel is None or _channel is _local or _pid != os.getpid():
+        _channel, _pid = _find() or _local, os.getpid()
     return _channel
 
 
@@ -113,7 +118,7 @@ class MasterChannel:
         self._said: dict[str, dict[int, int]] = {}
         self._differs: dict[str, Differs] = {}
 
-    def say(self, key: str, place: int, digest: int) -> None:
+    def say(self, key: str, place: int, digest: int, rank: int) -> None:
         places = self._said.setdefault(key, {})
         places[place] = digest
         while len(places) > _KEPT:
@@ -216,7 +221,7 @@ class StoreChannel:
         self._pending: dict[tuple[str, int], int] = {}
         self._looked: dict[str, float] = {}
 
-    def say(self, key: str, place: int, digest: int) -> None:
+    def say(self, key: str, place: int, digest: int, rank: int) -> None:
         self._pending[(key, place)] = digest
         self._looked.pop(key, None)  # the next look asks the store
 
@@ -249,3 +254,26 @@ class StoreChannel:
             rank, other = map(int, first.split(" "))
             if other != digest:
                 self._store.put(f"agree/{key}/differs", f"{place} {rank} {self._store.rank}")
+
+
+class LocalChannel:
+    """Reports of this process alone."""
+
+    def __init__(self) -> None:
+        self._first: dict[str, dict[int, tuple[int, int]]] = {}
+        self._differs: dict[str, Differs] = {}
+
+    def say(self, key: str, place: int, digest: int, rank: int) -> None:
+        places = self._first.setdefault(key, {})
+        first, other = places.setdefault(place, (rank, digest))
+        if other != digest and first != rank:
+            self._differs[key] = Differs(place, (first, rank))
+        while len(places) > _KEPT:
+            del places[min(places)]
+
+    def look(self, key: str) -> None:
+        if key in self._differs:
+            raise self._differs[key]
+
+
+_local = LocalChannel()

@@ -105,7 +105,7 @@ class BaseLoader(ABC):
         self._likeness = Likeness(data, self._digests)
         about = f"{data.samples} samples and {self.world_size} ranks"
         self._agreement = Agreement(
-            "loader", name=data.name, about=about, world_size=self.world_size
+            "loader", name=data.name, about=about, rank=self.rank, world_size=self.world_size
         )
         self.epoch = 0
         self.consumed = 0  # ordinals of the epoch that were yielded, in whole steps

@@ -66,7 +66,7 @@ class StreamLoader:
         self._head: Json | None = None  # of the current epoch: its first samples, as a hash
         about = f"steps of {self.global_batch} samples and {self.world_size} ranks"
         self._agreement = Agreement(
-            "stream", name=self._name, about=about, world_size=self.world_size
+            "stream", name=self._name, about=about, rank=self.rank, world_size=self.world_size
         )
         why = ""
         if iter(stream) is stream:

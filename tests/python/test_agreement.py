@@ -188,6 +188,16 @@ def test_a_stream_that_begins_otherwise_after_a_restart_is_refused() -> None:
         next(iter(other))
 
 
+def test_ranks_that_one_process_tries_are_compared_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(agreement, "_channel", None)
+    both = [loader(rank, sampler=Own(None), name="tried") for rank in (0, 1)]
+    next(iter(both[0]))
+    with pytest.raises(DataError, match="rank 0 and rank 1"):
+        next(iter(both[1]))
+    again = [loader(rank, sampler=Own(3), name="tried") for rank in (0, 1)]
+    assert sorted(i for one in again for batch in one for i in batch) == list(range(40))
+
+
 # ---- the master's way ----
 
 _HEAD = struct.Struct("<IHHIIQQQQ")
@@ -236,7 +246,7 @@ def agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_reports_go_to_the_agent_and_a_difference_comes_back(agent: Agent) -> None:
-    one = Agreement("loader", name=f"of {os.getpid()}", about="", world_size=4)
+    one = Agreement("loader", name=f"of {os.getpid()}", about="", rank=1, world_size=4)
     one.say(7, "00000000000000ff")
     ((size, op, _, _, _, generation, digest, rank, place, text),) = agent.heard()
     assert (size, op, generation, digest, rank, place) == (48 + len(text), 10, 9, 255, 3, 7)
@@ -252,8 +262,8 @@ def test_reports_go_to_the_agent_and_a_difference_comes_back(agent: Agent) -> No
 
 def test_a_new_master_and_a_new_agent_hear_all_again(agent: Agent) -> None:
     channel = MasterChannel(os.environ["PACELINE_LEASE_SOCKET"])
-    channel.say("a", 0, 1)
-    channel.say("a", 1, 2)
+    channel.say("a", 0, 1, 3)
+    channel.say("a", 1, 2, 3)
     assert len(agent.heard()) == 2
     agent.tell(65)
     channel.look("a")
@@ -266,5 +276,5 @@ def test_a_new_master_and_a_new_agent_hear_all_again(agent: Agent) -> None:
 
 def test_an_agent_that_is_away_stops_nobody(tmp_path: Path) -> None:
     channel = MasterChannel(str(tmp_path / "nobody"))
-    channel.say("a", 0, 1)
+    channel.say("a", 0, 1, 3)
     channel.look("a")
