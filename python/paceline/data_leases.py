@@ -356,18 +356,17 @@ class LeasedLoader:
         self._pid = os.getpid()
         self._open.rank = progress.rank()
         self._open.world_size = progress.world_size()
-        self._open.generation = progress.generation()
+        # A generation of its own for each start, so that each may rewind to its checkpoint.
+        self._open.generation = progress.generation() or launch.start_number()
         # Rises with every process of this rank: the generation, then milliseconds.
-        self._open.incarnation = progress.generation() << 42 | int(time.time() * 1000)
+        self._open.incarnation = self._open.generation << 42 | int(time.time() * 1000)
         self._reader_or_none = LeaseReader.open(socket or "", self._ahead, self._open)
 
     def _refuse(self, what: str, text: str) -> None:
         if what == "fenced":
             raise lease_errors.fenced(self.name, self._open.rank)
         if what == "refused":
-            parts = [*text.split("\n"), "", "", ""]
-            raise DataError(
-                what=parts[0], where=f"the data set {self.name}", why=parts[1], fix=parts[2])
+            raise lease_errors.of_ledger(self.name, text)
 
     def close(self) -> None:
         """Give back what is leased; the loader begins anew when it is used again."""
@@ -428,16 +427,17 @@ class LeasedLoader:
         was = cast("Json", order) if isinstance(order := saved.get("order"), dict) else {}
         if was.get("drawn", "") != self._terms().get("drawn", "") and "drawn" in was:
             raise lease_errors.other_order(self.name)
+        reader = self._reader  # which knows whether there is a ledger for several ranks
         wanted: str | None = whereabouts(self.name, position, saved)
         if launch.lease_socket() is None:
-            self._reader.add_position(position, str(saved.get("ranges", "")))
+            reader.add_position(position, str(saved.get("ranges", "")))
         self._cursor = self._current = None
         self._again.clear()
         self._position = position
         while True:
-            what, _lease, _begin, _end, text = self._reader.rewind(wanted, _SLICE_SECONDS)
+            what, _lease, _begin, _end, text = reader.rewind(wanted, _SLICE_SECONDS)
             if what == "complete":
-                self._stale = self._reader.counters[1]
+                self._stale = reader.counters[1]
                 return
             wanted = None
             self._refuse(what, text)

@@ -70,6 +70,12 @@ def lease_socket() -> str | None:
     return os.environ.get("PACELINE_LEASE_SOCKET") or (_kept[0] if _kept is not None else None)
 
 
+def start_number() -> int:
+    """How often torchrun has started its ranks again; 0 for other launchers."""
+    text = os.environ.get("TORCHELASTIC_RESTART_COUNT", "")
+    return int(text) if text.isdigit() else 0
+
+
 def run_dir() -> str | None:
     """What the job leaves on disk is there; None when a process is on its own."""
     return os.environ.get("PACELINE_RUN_DIR") or (_kept[1] if _kept is not None else None)

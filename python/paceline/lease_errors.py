@@ -41,6 +41,12 @@ def fenced(name: str, rank: int) -> DataError:
     )
 
 
+def of_ledger(name: str, text: str) -> DataError:
+    """`text` has what, why and fix, a line each."""
+    what, why, fix = [*text.split("\n"), "", "", ""][:3]
+    return DataError(what=what, where=f"the data set {name}", why=why, fix=fix)
+
+
 def lost(name: str, rank: int) -> DataError:
     return DataError(
         what="samples that this rank worked on were given to another one",

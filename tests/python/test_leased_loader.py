@@ -248,6 +248,38 @@ def test_two_loaders_of_one_name_are_refused(loaders: Any) -> None:
         next(iter(second))
 
 
+def test_ranks_of_torchrun_look_for_their_ledger_before_a_restore(
+    loaders: Any, monkeypatch: Any
+) -> None:
+    """And each start of them has a generation of its own, so that it may rewind."""
+    from paceline import data_leases, launch, private_keeper, progress
+
+    opened: list[int] = []
+
+    def keep(_name: str) -> str:
+        launch.keep_leases("/nowhere/leases", "/nowhere")
+        return "/nowhere/leases"
+
+    def connect(_path: str, _ahead: int, work: Any) -> Any:
+        opened.append(work.generation)
+        raise DataError(what="connected", where="", why="", fix="")
+
+    data = ElasticDataset(range(10))
+    with loaders(data, resume="checkpoint", name="saved") as alone:
+        next(iter(alone))
+        alone.mark(1)
+        state = {**alone.state_dict(), "run": "/nowhere"}
+    monkeypatch.setattr(private_keeper, "find_leases", keep)
+    monkeypatch.setattr(launch, "_kept", None)
+    monkeypatch.setattr(progress, "world_size", lambda: 2)
+    monkeypatch.setattr(data_leases, "LeaseReader", type("Reader", (), {"open": connect}))
+    for start in (0, 1, 2):
+        monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", str(start))
+        with pytest.raises(DataError, match="connected"):
+            loaders(data, resume="checkpoint", name=f"start {start}").load_state_dict(state)
+    assert opened == [0, 1, 2]
+
+
 def test_ranks_without_a_launcher_are_told(loaders: Any, monkeypatch: Any) -> None:
     from paceline import progress
 
