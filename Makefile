@@ -30,7 +30,7 @@ PYTEST_test := -m "not long"
 PYTEST_test-all := -m long
 REPORT := $(CURDIR)/build/report/$(PART)
 
-.PHONY: help test test-all test-diagnosis test-fresh test-gpu test-k8s k8s-binaries demo setup packages venv \
+.PHONY: help test test-all test-diagnosis test-plan test-fresh test-gpu test-k8s k8s-binaries demo setup packages venv \
         wheel build unit heavy-units swarm lint pytest operator operator-unit operator-generate \
         operator-k8s report format clean
 .DEFAULT_GOAL := build
@@ -71,6 +71,12 @@ test-diagnosis: setup  ## all tests of hangs: rules, evidence, and real ranks th
 	ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS) -R '^(diagnose|core)'
 	$(VENV)/python -m pytest -q -n 2 tests/e2e/test_hangs.py tests/e2e/test_hang_cases.py \
 	  tests/python/test_flight.py
+
+test-plan: setup  ## all tests of parallel plans: search, formats, and ranks that train by plans
+	@test -e $(BUILD)/build.ninja || cmake --preset $(PRESET)
+	cmake --build $(BUILD) -j $(JOBS) --target plan_test
+	ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS) -R '^plan'
+	$(VENV)/python -m pytest -q -n 2 tests/python/test_parallel*.py tests/python/test_plan_command.py
 
 test-fresh:  ## `make demo` and the units in fresh minimal roots of Debian 12 and 13
 	@tools/fresh.sh bookworm trixie
