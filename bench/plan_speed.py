@@ -78,12 +78,11 @@ def run(ratio: int, *words: str) -> dict[str, Any]:
         for rank, group in enumerate(groups):
             env = os.environ | {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2",
                                 "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1",
-                                "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"}  # fmt: skip
-            tasks = str(group / "cgroup.procs")
+                                "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1",
+                                "CONTROL_GROUP": str(group)}  # fmt: skip
             ranks.append(subprocess.Popen(
                 [sys.executable, str(BENCH / "plan_training.py"), *words], env=env,
                 stdout=subprocess.PIPE, text=True,
-                preexec_fn=lambda tasks=tasks: Path(tasks).write_text(str(os.getpid())),
             ))  # fmt: skip
         outs = [one.communicate(timeout=300)[0] for one in ranks]
     if any(one.returncode for one in ranks):

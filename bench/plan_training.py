@@ -12,6 +12,7 @@ import statistics
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -71,6 +72,8 @@ def timed(step: Any) -> list[float]:
 
 
 def main() -> None:
+    if group := os.environ.get("CONTROL_GROUP"):
+        (Path(group) / "cgroup.procs").write_text(str(os.getpid()))
     name, mode = sys.argv[1:3]
     wishes = json.loads(sys.argv[3]) if len(sys.argv) > 3 else {}
     torch.set_num_threads(1)
