@@ -67,6 +67,9 @@ def test_every_schema_in_the_sources_has_a_file() -> None:
             if not source.name.endswith("_test.cc"):
                 text = source.read_text()
                 named |= set(re.findall(r'"schema"\]? ?[=,] ?"paceline\.(\w+)/1"', text))
+    # The texts of the planner.
+    for source in (ROOT / "src" / "paceline" / "plan").glob("*_json.cc"):
+        named |= set(re.findall(r'Schema = "paceline\.(\w+)/1"', source.read_text()))
     # Those of commands that Python carries out.
     convert = ROOT / "python" / "paceline" / "integrations" / "convert.py"
     named |= set(re.findall(r'"paceline\.(ckpt_\w+)/1"', convert.read_text()))

@@ -1,10 +1,13 @@
 """The summary of a model, against numbers computed by hand."""
 
 import copy
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from jsonschema import Draft202012Validator
 from paceline.parallel import PlanError, describe
 from paceline.parallel.describe import text_of
 from torch import nn
@@ -25,12 +28,17 @@ def mlp() -> nn.Sequential:
 PAIR = (torch.zeros(6, 8), torch.zeros(6, 4))
 
 
+SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "schemas" / "model.json").read_text())
+
+
 def by_name(summary: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return {row["name"]: row for row in summary["layers"]}
 
 
 def test_an_mlp_is_described_by_hand() -> None:
-    rows = by_name(describe(mlp(), PAIR, mse_loss, optimizer=ADAM))
+    summary = describe(mlp(), PAIR, mse_loss, optimizer=ADAM)
+    Draft202012Validator(SCHEMA).validate(json.loads(text_of(summary)))
+    rows = by_name(summary)
     assert rows["0"] == {"name": "0", "flops": 2 * 8 * 32, "parameters": 8 * 32 + 32,
                          "saved": 4 * 8, "output": 4 * 32}
     # ReLU keeps its result, which the next layer keeps as its input: it counts once.

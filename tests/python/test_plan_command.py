@@ -82,6 +82,8 @@ def test_a_cluster_may_be_a_file(tmp_path: Path) -> None:
                "groups": [{"type": "cpu", "count": 2}], "outer": link}  # fmt: skip
     path = tmp_path / "cluster.json"
     path.write_text(json.dumps(cluster))
+    schema = json.loads((ROOT / "docs" / "schemas" / "cluster.json").read_text())
+    Draft202012Validator(schema).validate(cluster)
     plan = planned("--model", "vit-base", "--cluster", str(path), "--global-batch", "8")
     assert ranks_of(plan) == [0, 1]
     path.write_text(json.dumps(cluster | {"gpus": 3}))
