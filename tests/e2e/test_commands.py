@@ -63,7 +63,7 @@ def failed_once(make_job: Callable[..., Job]) -> Job:
 def test_every_schema_in_the_sources_has_a_file() -> None:
     named = set()
     for folder in ("cli", "wire"):
-        for source in (ROOT / "src" / "paceline" / folder).glob("*.cc"):
+        for source in (ROOT / "src" / "paceline" / folder).rglob("*.cc"):
             if not source.name.endswith("_test.cc"):
                 text = source.read_text()
                 named |= set(re.findall(r'"schema"\]? ?[=,] ?"paceline\.(\w+)/1"', text))

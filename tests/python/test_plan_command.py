@@ -1,11 +1,12 @@
 """`paceline plan`: its answers for models by name, by file and by script, and what it refuses."""
 
 import json
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
-from command import ROOT, paceline
+from command import ROOT, find_binary, paceline
 from jsonschema import Draft202012Validator
 
 MIXED = "H100-80G:8,A100-80G:8"
@@ -62,6 +63,33 @@ def test_why_not_compares_with_the_best_plan_that_has_the_value() -> None:
     assert "% longer" in slower.stdout
     impossible = paceline("plan", *words, "--why-not", "pp=99")
     assert "there are 16 devices" in impossible.stdout
+
+
+def test_why_not_as_json_is_json() -> None:
+    done = paceline("plan", "--json", "--model", "vit-base", "--cluster", "T4-16G:2", "--why-not",
+                    "schedule=gpipe")  # fmt: skip
+    answer = json.loads(done.stdout)
+    schema = json.loads((ROOT / "docs" / "schemas" / "why_not.json").read_text())
+    Draft202012Validator(schema).validate(answer)
+    assert answer["because"].startswith("schedule gpipe: ")
+
+
+def test_the_text_names_the_model_that_was_planned() -> None:
+    done = paceline("plan", "--model", "llama-8b", "--cluster", MIXED, "--sequence", "4096")
+    assert "model   llama-8b, 4096 tokens a sample, 8.03 billion parameters, bf16" in done.stdout
+
+
+def test_devices_without_bf16_say_so() -> None:
+    done = paceline("plan", "--model", "vit-base", "--cluster", "T4-16G:2")
+    assert "it has no bf16, and this is the rate of fp16" in done.stdout
+
+
+def test_output_that_finds_no_room_is_an_error() -> None:
+    command = [find_binary(), "plan", "--json", "--model", "vit-base", "--cluster", "T4-16G:2"]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 1
+    assert "not all output was written" in done.stderr
 
 
 def test_a_config_of_hugging_face_is_a_model(tmp_path: Path) -> None:
@@ -128,9 +156,12 @@ def test_what_cannot_be_planned_is_refused_with_its_reason(
 
 def test_a_script_is_run_as_far_as_its_model(tmp_path: Path) -> None:
     example = ROOT / "examples" / "parallel.py"
-    plan = planned("--cluster", "H100-80G:2", "--global-batch", "64", str(example), "--checkpoint",
-                   str(tmp_path / "no"))  # fmt: skip
+    words = (str(example), "--checkpoint", str(tmp_path / "no"), "--global-batch", "12")
+    plan = planned("--cluster", "H100-80G:2", *words)
     assert plan["stages"][-1]["layers"][1] == 7
+    assert plan["global_batch"] == 12
+    other = planned("--cluster", "H100-80G:2", "--global-batch", "64", "--only", "pp=2", *words)
+    assert (other["global_batch"], len(other["stages"])) == (64, 2)
     assert not (tmp_path / "no").exists()
 
 

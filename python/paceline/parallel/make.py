@@ -1,5 +1,6 @@
 """From a model to a job: describe, agree on a plan, divide."""
 
+import atexit
 import json
 import os
 from typing import Any
@@ -70,11 +71,11 @@ def parallelize(
     arguments.one_of(_WHERE, "precision", precision, PRECISIONS)
     _check(clip, checkpointer)
     studied = study(model, example, loss, optimizer=optimizer, precision=precision)
-    end_with(summary := text_of(studied.summary))
+    question = Question(text_of(studied.summary), _wishes(global_batch, wishes))
+    end_with(question.summary, json.dumps(question.wishes))
     _must_be_real(model)
     _begin_world()
     talk, place = Talk.of_world(), devices.device()
-    question = Question(summary, _wishes(global_batch, wishes))
 
     def measured(names: list[list[Any]]) -> str | None:
         return measure(model, studied, place, talk, names) if cluster is None else _text(cluster)
@@ -143,6 +144,13 @@ def _begin_world() -> None:
     """A script that has not formed the world yet gets one from its launcher's words."""
     if not dist.is_initialized() and int(os.environ.get("WORLD_SIZE", "1")) > 1:
         dist.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo")
+        atexit.register(_end_world)
+
+
+def _end_world() -> None:
+    """Without it, threads of gloo may still run when the interpreter ends, which aborts it."""
+    if dist.is_initialized():
+        dist.destroy_process_group()
 
 
 def _kept(checkpointer: Any) -> Kept | None:

@@ -61,9 +61,12 @@ def _needs_values(script: str, error: Exception) -> PlanError:
     text = str(error).split("\n")[0]
     is_meta = "meta" in text or isinstance(error, NotImplementedError)
     what = "the script needs tensors with content" if is_meta else "the script failed"
-    fix = "leave the device to parallelize, which moves the model itself; or " if is_meta else ""
+    fix = ""
+    if is_meta:
+        fix = "make model and example from shapes alone, as torch.zeros(8, 3), and leave the "
+        fix += "device to parallelize; or "
     return PlanError(
-        what=f"{what} before it called parallelize",
+        what=f"{what}, and did not come as far as parallelize",
         where=f"{script}, {_line_of(error, script)}",
         why=f"{type(error).__name__}: {text}",
         fix=fix + _MODEL,

@@ -1,5 +1,7 @@
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <utility>
 
 #include "paceline/cli/command.h"
@@ -109,7 +111,9 @@ int Dispatch(const Command& command, const ParsedLine& before, std::vector<std::
 
 }  // namespace
 
-int Main(const std::vector<std::string>& args, const Environment& environment) {
+namespace {
+
+int Run(const std::vector<std::string>& args, const Environment& environment) {
   static constexpr Flag kTopFlags[] = {{.dest = "version",
                                         .spellings = {"-V", "--version"},
                                         .kind = FlagKind::kSwitch,
@@ -136,6 +140,22 @@ int Main(const std::vector<std::string>& args, const Environment& environment) {
   }
   std::vector<std::string> rest(parsed->positionals.begin() + 1, parsed->positionals.end());
   return Dispatch(*command, *parsed, std::move(rest), environment);
+}
+
+}  // namespace
+
+int Main(const std::vector<std::string>& args, const Environment& environment) {
+  const int code = Run(args, environment);
+  errno = 0;
+  const bool is_written = std::fflush(stdout) == 0 && std::ferror(stdout) == 0;
+  if (is_written || errno == EPIPE) return code;
+  // As text, whatever was asked for: JSON would go where nothing more can be written.
+  return EarlyOutput({}, environment)
+      .Fail({.code = "PL-E016",
+             .what = "not all output was written",
+             .where = "standard output",
+             .why = errno != 0 ? std::strerror(errno) : "an earlier write failed",
+             .fix = "make room on the disk that it goes to, and ask again"});
 }
 
 }  // namespace paceline::cli

@@ -57,6 +57,11 @@ constexpr ErrorCode kCodes[] = {
      "value "
      "follows the same rules as the flag's."},
 
+    {"PL-E016", "not all output was written", kExitTrainingFailed,
+     "The disk or the program that standard output goes to took only a part. What was written "
+     "there "
+     "is not complete."},
+
     {"PL-E020", "the run directory belongs to another run", kExitUsage,
      "A run directory holds one job. `--resume` goes on with it, another `--run-dir` starts "
      "beside it, `paceline clean DIR` removes it when nothing of it runs."},

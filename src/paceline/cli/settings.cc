@@ -30,8 +30,13 @@ Problem CannotRead(const std::string& path, const std::string& why) {
 Result<std::optional<std::string>> ReadSmallFile(const std::string& path) {
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) {
-    if (errno == ENOENT || errno == ENOTDIR) return std::optional<std::string>();
-    return CannotRead(path, std::strerror(errno));
+    const int failed = errno;
+    if (failed == ENOENT || failed == ENOTDIR) return std::optional<std::string>();
+    // In a folder of somebody else, as HOME of another user in a container, there are no settings
+    // of ours.
+    struct stat status {};
+    if (failed == EACCES && stat(path.c_str(), &status) != 0) return std::optional<std::string>();
+    return CannotRead(path, std::strerror(failed));
   }
   struct stat status {};
   std::string why;

@@ -22,12 +22,12 @@ constexpr uint32_t kCountMax = 1'000'000;
 
 constexpr DeviceRow kCatalogue[] = {
     {"P100-16G", 21.2 * kTera, 10.6 * kTera, 732 * kGiga, 16, 80 * kGiga,
-     "NVIDIA Tesla P100 data sheet, SXM2"},
+     "NVIDIA Tesla P100 data sheet, SXM2", false},
     {"V100-16G", 125 * kTera, 15.7 * kTera, 900 * kGiga, 16, 150 * kGiga,
-     "NVIDIA V100 data sheet, SXM2"},
+     "NVIDIA V100 data sheet, SXM2", false},
     {"V100-32G", 125 * kTera, 15.7 * kTera, 900 * kGiga, 32, 150 * kGiga,
-     "NVIDIA V100 data sheet, SXM2"},
-    {"T4-16G", 65 * kTera, 8.1 * kTera, 320 * kGiga, 16, 16 * kGiga, "NVIDIA T4 data sheet"},
+     "NVIDIA V100 data sheet, SXM2", false},
+    {"T4-16G", 65 * kTera, 8.1 * kTera, 320 * kGiga, 16, 16 * kGiga, "NVIDIA T4 data sheet", false},
     {"A10-24G", 125 * kTera, 31.2 * kTera, 600 * kGiga, 24, 32 * kGiga, "NVIDIA A10 data sheet"},
     {"L4-24G", 121 * kTera, 30.3 * kTera, 300 * kGiga, 24, 32 * kGiga, "NVIDIA L4 data sheet"},
     {"A100-40G", 312 * kTera, 19.5 * kTera, 1555 * kGiga, 40, 300 * kGiga,
@@ -62,7 +62,10 @@ DeviceType TypeOf(const DeviceRow& row, const std::string& precision) {
           .bandwidth = kReachedBandwidth * row.bandwidth,
           .launch = kLaunchSeconds,
           .memory = static_cast<uint64_t>(memory * (1 - kFragmented)) - kReservedBytes,
-          .source = Concat("catalogue: ", row.source)};
+          .source = Concat("catalogue: ", row.source,
+                           precision == "bf16" && !row.has_bf16
+                               ? "; it has no bf16, and this is the rate of fp16"
+                               : "")};
 }
 
 }  // namespace

@@ -21,6 +21,7 @@ struct DeviceRow {
   uint64_t gibibytes = 0;
   double link = 0;  // bytes a second of one device to others of its node, in one direction
   std::string_view source;
+  bool has_bf16 = true;
 };
 
 std::span<const DeviceRow> DeviceCatalogue();

@@ -102,10 +102,10 @@ std::string BecauseOf(const Scene& scene, const ParallelPlan& best, double equal
   } else if (best.data > 1) {
     text = Concat("its replicas are alike and take ", SharesText(scene, best), " samples each");
   } else {
-    text = "one device does it";
+    text = best.tensor > 1 ? "the devices of one replica do it" : "one device does it";
   }
   if (!best.unused.empty()) {
-    Append(&text, "; ", Counted(best.unused.size(), "device"), " would only slow it down");
+    Append(&text, "; with the other ", Counted(best.unused.size(), "device"), " it is no faster");
   }
   if (next == nullptr) return text + "; nothing else fits";
   const double ratio = next->predicted.step / best.predicted.step - 1;

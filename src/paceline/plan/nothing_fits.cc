@@ -50,7 +50,11 @@ double NeedOf(const Scene& scene, const Shape& shape) {
 std::string TooLargeText(const Scene& scene, const Shape& shape) {
   const double need = NeedOf(scene, shape);
   const auto room = static_cast<double>(MostMemory(scene));
-  if (need <= room) return "no cut into stages fits";
+  if (need <= room) {
+    return shape.pipeline > 1
+               ? "no cut into stages fits"
+               : "the samples of a step do not fit in as many passes as there may be";
+  }
   return Concat("a rank needs ", MemoryText(need), ", and the largest device has ",
                 MemoryText(room));
 }

@@ -16,6 +16,7 @@
 #include "paceline/plan/pass_table.h"
 #include "paceline/plan/pipeline_cut.h"
 #include "paceline/plan/replicas.h"
+#include "paceline/plan/schedule/schedule.h"
 #include "paceline/plan/whale.h"
 
 namespace paceline::plan {
@@ -345,7 +346,10 @@ std::string WhyNot(const ModelSummary& model, const Cluster& cluster, const Plan
   PlanWishes narrow = wishes;
   narrow.OnlyOf(axis) = {value};
   const auto answer = ChoosePlan(model, cluster, narrow);
-  const std::string asked = Concat(Axes()[static_cast<size_t>(axis)]->name, " ", value);
+  const bool is_schedule = axis == AxisId::kSchedule && value < Schedules().size();
+  const std::string text =
+      is_schedule ? std::string(Schedules()[value]->name) : std::to_string(value);
+  const std::string asked = Concat(Axes()[static_cast<size_t>(axis)]->name, " ", text);
   if (const auto* none = std::get_if<NoPlan>(&answer)) return Concat(asked, ": ", none->why);
   const auto& other = std::get<ParallelPlan>(answer);
   const double ratio = other.predicted.step / chosen.predicted.step - 1;

@@ -1,5 +1,6 @@
 #include "paceline/cli/plan/inputs.h"
 
+#include <array>
 #include <filesystem>
 #include <utility>
 
@@ -21,6 +22,7 @@ namespace {
 
 constexpr char kPlanningVariable[] = "PACELINE_PLANNING";
 constexpr char kUnreadable[] = "it is empty, is not there, or belongs to somebody else";
+constexpr uint64_t kBatchDefault = 1024;
 constexpr uint64_t kBatchMax = uint64_t{1} << 32;
 
 std::string ValueOf(const Invocation& invocation, std::string_view dest,
@@ -72,7 +74,13 @@ Problem NoSummary(const std::string& script, const ToolResult& ran) {
           .fix = "call parallelize in it, or plan by name: paceline plan --model llama-8b"};
 }
 
-Result<ModelSummary> SummaryOfScript(Invocation& invocation) {
+// What a script asks `parallelize` for. Flags of the command line come before it.
+struct ScriptWishes {
+  ModelSummary model;
+  plan::PlanWishes wishes;
+};
+
+Result<ScriptWishes> AskScript(Invocation& invocation) {
   const std::string& script = invocation.line.positionals.front();
   auto python = FindInterpreter(invocation.environment, invocation.settings,
                                 ReadHostFacts(invocation.environment));
@@ -91,11 +99,12 @@ Result<ModelSummary> SummaryOfScript(Invocation& invocation) {
   const std::string text = ReadText(file.path(), plan::kPlanTextMax + 1);
   if (text.empty()) return NoSummary(script, *ran);
   auto summary = plan::ReadSummary(text);
-  if (summary.ok()) return *std::move(summary);
+  auto wishes = plan::ReadWishes(ReadText(file.path() + ".wishes", plan::kPlanTextMax + 1));
+  if (summary.ok() && wishes.ok()) return ScriptWishes{*std::move(summary), *std::move(wishes)};
   return Problem{.code = "PL-E121",
-                 .what = "the summary of the script's model cannot be used",
+                 .what = "what the script asks for cannot be planned",
                  .where = script,
-                 .why = summary.failure().message,
+                 .why = summary.ok() ? wishes.failure().message : summary.failure().message,
                  .fix = "paceline plan --model llama-8b, or another model by name"};
 }
 
@@ -161,8 +170,8 @@ Result<Cluster> ClusterOf(Invocation& invocation) {
                   cluster.failure().message, "--cluster H100-80G:64,A100-80G:128");
 }
 
-Result<plan::PlanWishes> WishesOf(Invocation& invocation) {
-  plan::PlanWishes wishes = {.global_batch = 1024, .only = {}};
+// The flags' wishes, in the place of those in `wishes`.
+Result<plan::PlanWishes> WishesOf(Invocation& invocation, plan::PlanWishes wishes) {
   if (const Given* given = invocation.line.Find("global_batch")) {
     const auto samples = ParseInteger(given->value);
     if (!samples || *samples < 1 || static_cast<uint64_t>(*samples) > kBatchMax) {
@@ -173,10 +182,14 @@ Result<plan::PlanWishes> WishesOf(Invocation& invocation) {
   }
   const Given* only = invocation.line.Find("only");
   if (only == nullptr) return wishes;
+  std::array<std::vector<uint32_t>, plan::kAxisCount> asked;
   for (const std::string& part : Split(only->value, ',')) {
     const auto wish = ParseAxisValue(part, "--only");
     if (!wish.ok()) return wish.problem();
-    wishes.OnlyOf(wish->axis).push_back(wish->value);
+    asked[static_cast<size_t>(wish->axis)].push_back(wish->value);
+  }
+  for (size_t axis = 0; axis < plan::kAxisCount; ++axis) {
+    if (!asked[axis].empty()) wishes.only[axis] = asked[axis];
   }
   return wishes;
 }
@@ -218,10 +231,19 @@ Result<PlanInputs> ReadPlanInputs(Invocation& invocation) {
   auto cluster = ClusterOf(invocation);
   if (!cluster.ok()) return cluster.problem();
   inputs.cluster = *std::move(cluster);
-  auto wishes = WishesOf(invocation);
+  auto wishes = WishesOf(invocation, {.global_batch = kBatchDefault, .only = {}});
   if (!wishes.ok()) return wishes.problem();
   inputs.wishes = *std::move(wishes);
-  auto model = has_script ? SummaryOfScript(invocation) : SummaryByName(invocation, name->value);
+  if (has_script) {
+    auto script = AskScript(invocation);
+    if (!script.ok()) return script.problem();
+    inputs.model = std::move(script->model);
+    wishes = WishesOf(invocation, std::move(script->wishes));
+    if (!wishes.ok()) return wishes.problem();
+    inputs.wishes = *std::move(wishes);
+    return inputs;
+  }
+  auto model = SummaryByName(invocation, name->value);
   if (!model.ok()) return model.problem();
   inputs.model = *std::move(model);
   return inputs;

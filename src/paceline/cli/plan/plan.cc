@@ -9,6 +9,7 @@
 #include "paceline/cli/exit_code.h"
 #include "paceline/cli/plan/inputs.h"
 #include "paceline/cli/text.h"
+#include "paceline/plan/axis/axis.h"
 #include "paceline/plan/explain.h"
 #include "paceline/plan/json.h"
 #include "paceline/plan/search.h"
@@ -30,9 +31,8 @@ constexpr Flag kPlanFlags[] = {
     {.dest = "global_batch",
      .spellings = {"--global-batch"},
      .kind = kInteger,
-     .default_text = "1024",
      .metavar = "N",
-     .help = "samples of a step over all replicas"},
+     .help = "samples of a step over all replicas; the script's, or 1024 with --model"},
     {.dest = "sequence",
      .spellings = {"--sequence"},
      .kind = kInteger,
@@ -75,6 +75,19 @@ std::string RanksText(const std::vector<uint32_t>& ranks) {
   return text;
 }
 
+// "8.03 billion parameters".
+std::string ParametersText(const ModelSummary& model) {
+  double parameters = 0;
+  for (const LayerRow& row : model.rows) {
+    parameters += static_cast<double>(row.parameters) * row.count;
+  }
+  const bool is_large = parameters >= 1e9;
+  const auto hundredths = static_cast<uint64_t>(parameters / (is_large ? 1e7 : 1e4));
+  const std::string cents = std::to_string(hundredths % 100);
+  return Concat(hundredths / 100, ".", cents.size() == 1 ? "0" : "", cents,
+                is_large ? " billion" : " million", " parameters");
+}
+
 std::string SharesText(const ParallelPlan& plan) {
   const std::set<uint64_t> shares(plan.shares.begin(), plan.shares.end());
   if (shares.size() == 1) return Concat(*shares.begin(), " samples each");
@@ -112,6 +125,8 @@ void PrintPlanText(Output& out, const PlanInputs& inputs, const ParallelPlan& pl
   out.DataLine(out.Painted(Paint::kBold, Visible(plan::WordsOf(plan))));
   out.DataLine(Visible(Concat("because ", plan.because)));
   out.DataLine("");
+  out.DataLine(Visible(Concat("model   ", inputs.model.name, ", ", ParametersText(inputs.model),
+                              ", ", inputs.model.precision)));
   out.DataLine(Concat("step    ", plan::SecondsText(cost.step), " = ",
                       plan::SecondsText(cost.compute), " compute + ",
                       plan::SecondsText(cost.communication), " communication that is not hidden + ",
@@ -126,6 +141,22 @@ void PrintPlanText(Output& out, const PlanInputs& inputs, const ParallelPlan& pl
   out.DataLine("");
   PrintStages(out, inputs, plan);
   PrintRejected(out, plan);
+}
+
+void PrintWhyNot(Output& out, const PlanInputs& inputs, const ParallelPlan& chosen,
+                 const AxisValue& asked) {
+  const std::string why =
+      plan::WhyNot(inputs.model, inputs.cluster, inputs.wishes, chosen, asked.axis, asked.value);
+  if (!out.is_json()) {
+    out.DataLine(Visible(why));
+    return;
+  }
+  nlohmann::ordered_json json;
+  json["schema"] = "paceline.why_not/1";
+  json["axis"] = plan::Axes()[static_cast<size_t>(asked.axis)]->name;
+  json["value"] = asked.value;
+  json["because"] = why;
+  out.DataLine(PrintJson(json));
 }
 
 Problem AsProblem(const plan::NoPlan& none) {
@@ -151,8 +182,7 @@ int RunPlan(Invocation& invocation) {
   if (const auto* none = std::get_if<plan::NoPlan>(&answer)) return out.Fail(AsProblem(*none));
   const auto& chosen = std::get<ParallelPlan>(answer);
   if (asked) {
-    out.DataLine(Visible(plan::WhyNot(inputs->model, inputs->cluster, inputs->wishes, chosen,
-                                      asked->axis, asked->value)));
+    PrintWhyNot(out, *inputs, chosen, *asked);
     return kExitDone;
   }
   if (out.is_json()) {

@@ -6,7 +6,7 @@
 namespace paceline::plan {
 namespace {
 
-constexpr uint32_t kMicroBatchesMax = 1024;
+constexpr uint32_t kMicroBatchesMax = 1 << 16;
 
 std::string RefusesMicroBatches(const Scene& scene, const Shape& chosen, uint32_t value) {
   const uint64_t share = scene.global_batch / chosen.data;

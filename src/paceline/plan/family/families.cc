@@ -58,7 +58,7 @@ ModelSummary SummaryOf(const Family& family, const TransformerSize& given,
   const auto tokens = static_cast<double>(size.sequence);
   const auto words = static_cast<double>(size.vocabulary);
   ModelSummary summary;
-  summary.name = size.name;
+  summary.name = Concat(size.name, ", ", size.sequence, " tokens a sample");
   summary.precision = wishes.precision;
   summary.bytes.compute = value_bytes;
   const auto output = static_cast<uint64_t>(tokens * hidden * value_bytes);
