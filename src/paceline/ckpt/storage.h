@@ -1,7 +1,7 @@
 #pragma once
 
-// Checkpoints in a store (ckpt/store/store.h): how they are written, made visible, found and
-// removed.
+// Checkpoints in a store (ckpt/store/store.h): how they are written, made visible and removed. How
+// they are found is ckpt/listing.h.
 //
 //   LATEST                          name of the newest checkpoint, one line
 //   step-1200-g3/MANIFEST.json      last of all: without it there is no checkpoint
@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "paceline/base/result.h"
+#include "paceline/ckpt/listing.h"
 #include "paceline/ckpt/manifest.h"
 #include "paceline/ckpt/pacer.h"
 #include "paceline/ckpt/restore.h"
@@ -66,35 +67,8 @@ void RemoveParts(Store* store, const PersistOrder& committed);
 // LATEST names. What could not be removed stays for the next time, and the failure says why.
 Result<void> Prune(Store* store, uint32_t keep);
 
-// kInvalid, kDamaged, kNotFound.
-Result<Manifest> ReadManifest(Store* store, const std::string& name);
-// Of a folder of a file system, which `ReadPart` reads too: what a rank's agent left of its part.
-Result<Manifest> ReadManifest(const std::string& folder);
-Result<Manifest> ReadPart(const std::string& folder, uint32_t rank);
-
-struct Listed {
-  std::string name;
-  Manifest manifest;
-};
-// Every checkpoint with a whole manifest, the one that was saved last first (model/retention.h).
-// kSystem: the store cannot be read, which is not the same as an empty one.
-Result<std::vector<Listed>> List(Store* store);
-// The first of them that is not one of `except`. When there is none, but what LATEST names was
-// committed, it is that one, in a world of 0 ranks: its manifest cannot be read, which is not the
-// same as nothing.
-Result<std::optional<StoredCheckpoint>> Newest(Store* store,
-                                               const std::set<std::string>& except = {});
-// Of a directory of a file system.
-Result<std::optional<StoredCheckpoint>> Newest(const std::string& directory);
-
-// One sentence for each thing that is wrong; empty: every byte is what was saved.
-std::vector<std::string> VerifyCheckpoint(Store* store, const std::string& name);
-
 // kNotFound. The newest one is removed like any other: LATEST then names the next.
 Result<void> Remove(Store* store, const std::string& name);
-
-// The names that checkpoints have: step-1200-g3, step-1200-g3-b1.
-bool IsCheckpointName(std::string_view name);
 
 std::string FileNameOf(uint32_t rank);    // shard-00003.safetensors
 std::string FrozenNameOf(uint32_t rank);  // shard-00003-frozen.safetensors

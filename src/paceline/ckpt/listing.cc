@@ -1,0 +1,203 @@
+#include "paceline/ckpt/listing.h"
+
+#include <algorithm>
+#include <iterator>
+#include <map>
+#include <memory>
+#include <utility>
+
+#include "paceline/ckpt/format/safetensors.h"
+#include "paceline/ckpt/format/tiling.h"
+#include "paceline/ckpt/restore.h"
+#include "paceline/ckpt/storage.h"
+#include "paceline/ckpt/store/posix.h"
+
+namespace paceline::ckpt {
+namespace {
+
+constexpr uint64_t kLatestBytesMax = 4096;
+
+Result<Image> HeadOf(Store* store, const std::string& folder, const ManifestFile& file) {
+  ASSIGN_OR_RETURN(auto source, store->Open(KeyOf(folder, file.name), file.bytes));
+  Result<Image> head = ReadHead(source.get(), file.hashes);
+  if (!head.ok()) return Annotate(head.failure(), file.name);
+  return head;
+}
+
+}  // namespace
+
+bool IsCheckpointName(std::string_view name) { return SavedStepIn(name).has_value(); }
+
+// "" when there is none, or what it says is no name.
+Result<std::string> LatestIn(Store* store) {
+  const Result<std::string> text = store->Get(kLatestName, kLatestBytesMax);
+  if (!text.ok() && IsAway(text.failure())) return text.failure();
+  if (!text.ok()) return std::string();
+  const std::string name(Trimmed(*text));
+  return IsCheckpointName(name) ? name : std::string();
+}
+
+Result<Manifest> ReadManifest(Store* store, const std::string& name) {
+  ASSIGN_OR_RETURN(const std::string text,
+                   store->Get(KeyOf(name, kManifestName), kManifestBytesMax));
+  ASSIGN_OR_RETURN(Manifest manifest, ParseManifest(text));
+  if (manifest.world_size == 0) return Failure{FailureKind::kInvalid, "the manifest is of a part"};
+  return manifest;
+}
+
+Result<Manifest> ReadManifest(const std::string& folder) {
+  const size_t slash = folder.find_last_not_of('/');
+  const std::string clean = folder.substr(0, slash == std::string::npos ? 0 : slash + 1);
+  const size_t split = clean.rfind('/');
+  if (split == std::string::npos) return ReadManifest(MakePosixStore(".").get(), clean);
+  return ReadManifest(MakePosixStore(clean.substr(0, split)).get(), clean.substr(split + 1));
+}
+
+Result<Manifest> ReadPart(const std::string& folder, uint32_t rank) {
+  ASSIGN_OR_RETURN(const std::string text,
+                   MakePosixStore(folder)->Get(PartNameOf(rank), kManifestBytesMax));
+  return ParseManifest(text);
+}
+
+KeptFolder KeptOf(const Listed& one, const std::string& latest) {
+  return {.name = one.name,
+          .is_whole = true,
+          .is_latest = one.name == latest,
+          .saved = one.manifest.saved(),
+          .job_id = one.manifest.job_id};
+}
+
+Result<std::vector<Listed>> List(Store* store) {
+  ASSIGN_OR_RETURN(const std::vector<StoreEntry> entries, store->List(""));
+  std::vector<Listed> found;
+  for (const StoreEntry& entry : entries) {
+    if (!entry.is_folder || !IsCheckpointName(entry.name)) continue;
+    Result<Manifest> manifest = ReadManifest(store, entry.name);
+    if (manifest.ok()) {
+      found.push_back({entry.name, *std::move(manifest)});
+    } else if (IsAway(manifest.failure())) {
+      return manifest.failure();
+    }
+  }
+  ASSIGN_OR_RETURN(const std::string latest, LatestIn(store));
+  std::vector<KeptFolder> folders;
+  for (const Listed& one : found) folders.push_back(KeptOf(one, latest));
+  std::vector<Listed> sorted;
+  for (const size_t i : NewestFirst(folders)) sorted.push_back(std::move(found[i]));
+  return sorted;
+}
+
+namespace {
+
+// By rank, the lowest one that has the same file; empty when nobody shares one.
+std::vector<uint32_t> SharedFiles(const Manifest& manifest) {
+  std::map<std::string_view, uint32_t> first;
+  for (const ManifestRank& rank : manifest.ranks) {
+    const auto at = first.emplace(rank.file, rank.rank).first;
+    at->second = std::min(at->second, rank.rank);
+  }
+  std::vector<uint32_t> file_of;
+  const bool is_whole = manifest.ranks.size() == manifest.world_size;
+  if (!is_whole || first.size() == manifest.ranks.size()) return file_of;
+  file_of.resize(manifest.world_size);
+  for (const ManifestRank& rank : manifest.ranks) {
+    if (rank.rank < file_of.size()) file_of[rank.rank] = first.at(rank.file);
+  }
+  return file_of;
+}
+
+// What LATEST names when it was committed and its manifest is not to be understood: damaged, or of
+// a newer version. Whoever takes it says why it cannot be; to begin anew beside it would be
+// silence.
+Result<std::optional<StoredCheckpoint>> Unreadable(Store* store, const std::string& latest,
+                                                   const std::set<std::string>& except) {
+  std::optional<StoredCheckpoint> found;
+  if (latest.empty() || except.contains(latest)) return found;
+  ASSIGN_OR_RETURN(const bool is_committed, store->Has(KeyOf(latest, kManifestName)));
+  const SavedStep saved = SavedStepIn(latest).value_or(SavedStep());
+  if (is_committed) found = StoredCheckpoint{.name = latest, .saved = saved};
+  return found;
+}
+
+// What the job of `latest` has saved later, and whose commit was cut off before LATEST: the newest
+// of these. Folders that are not whole are saves on their way.
+Result<std::optional<Listed>> LaterThan(Store* store, const Manifest& latest,
+                                        const std::set<std::string>& except) {
+  ASSIGN_OR_RETURN(const std::vector<StoreEntry> entries, store->List(""));
+  std::optional<Listed> found;
+  for (const StoreEntry& entry : entries) {
+    const SavedStep than = found.has_value() ? found->manifest.saved() : latest.saved();
+    const bool may_be = entry.is_folder && SavedStepIn(entry.name).value_or(SavedStep()) > than &&
+                        !except.contains(entry.name);
+    if (!may_be) continue;
+    Result<Manifest> manifest = ReadManifest(store, entry.name);
+    if (!manifest.ok() && IsAway(manifest.failure())) return manifest.failure();
+    if (!manifest.ok() || manifest->job_id != latest.job_id) continue;
+    found = Listed{entry.name, *std::move(manifest)};
+  }
+  return found;
+}
+
+}  // namespace
+
+Result<std::optional<StoredCheckpoint>> Newest(Store* store, const std::set<std::string>& except) {
+  const auto stored = [](const std::string& name, const Manifest& manifest) {
+    return std::optional(StoredCheckpoint{.name = name,
+                                          .job_id = manifest.job_id,
+                                          .saved = manifest.saved(),
+                                          .world_size = manifest.world_size,
+                                          .file_of = SharedFiles(manifest)});
+  };
+  ASSIGN_OR_RETURN(const std::string latest, LatestIn(store));
+  if (!latest.empty() && !except.contains(latest)) {
+    const Result<Manifest> manifest = ReadManifest(store, latest);
+    if (manifest.ok()) {
+      const Result<std::optional<Listed>> later = LaterThan(store, *manifest, except);
+      if (!later.ok() && IsAway(later.failure())) return later.failure();
+      const bool is_later = later.ok() && later->has_value();
+      return is_later ? stored((*later)->name, (*later)->manifest) : stored(latest, *manifest);
+    }
+    if (IsAway(manifest.failure())) return manifest.failure();
+  }
+  ASSIGN_OR_RETURN(const std::vector<Listed> all, List(store));
+  for (const Listed& one : all) {
+    if (!except.contains(one.name)) return stored(one.name, one.manifest);
+  }
+  return Unreadable(store, latest, except);
+}
+
+Result<std::optional<StoredCheckpoint>> Newest(const std::string& directory) {
+  return Newest(MakePosixStore(directory).get());
+}
+
+std::vector<std::string> VerifyCheckpoint(Store* store, const std::string& name) {
+  const Result<Manifest> manifest = ReadManifest(store, name);
+  if (!manifest.ok()) return {manifest.failure().message};
+  std::vector<std::string> wrong;
+  std::vector<TensorBox> boxes;
+  for (const ManifestFile& file : manifest->files) {
+    auto source = store->Open(KeyOf(name, file.name), file.bytes);
+    if (!source.ok()) {
+      wrong.push_back(source.failure().message);
+      continue;
+    }
+    if (const Result<void> holds = Verify(source->get(), file.hashes); !holds.ok()) {
+      wrong.push_back(Concat(file.name, ": ", holds.failure().message));
+      continue;
+    }
+    if (!file.name.starts_with("shard-")) continue;
+    Result<Image> head = HeadOf(store, name, file);
+    if (!head.ok()) {
+      wrong.push_back(head.failure().message);
+      continue;
+    }
+    std::move(head->boxes.begin(), head->boxes.end(), std::back_inserter(boxes));
+  }
+  if (!wrong.empty()) return wrong;
+  if (const auto tiled = CheckTiling(std::move(boxes)); !tiled.ok()) {
+    wrong.push_back(tiled.failure().message);
+  }
+  return wrong;
+}
+
+}  // namespace paceline::ckpt

@@ -1,0 +1,66 @@
+#pragma once
+
+// Which checkpoints are in a store (ckpt/store/store.h), and whether they are what was saved. What
+// writes and removes them is ckpt/storage.h.
+
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "paceline/base/result.h"
+#include "paceline/base/text.h"
+#include "paceline/ckpt/manifest.h"
+#include "paceline/ckpt/store/store.h"
+#include "paceline/model/checkpoint.h"
+#include "paceline/model/retention.h"
+
+namespace paceline::ckpt {
+
+// The names that checkpoints have: step-1200-g3, step-1200-g3-b1.
+bool IsCheckpointName(std::string_view name);
+
+// kInvalid, kDamaged, kNotFound.
+Result<Manifest> ReadManifest(Store* store, const std::string& name);
+// Of a folder of a file system, which `ReadPart` reads too: what a rank's agent left of its part.
+Result<Manifest> ReadManifest(const std::string& folder);
+Result<Manifest> ReadPart(const std::string& folder, uint32_t rank);
+
+struct Listed {
+  std::string name;
+  Manifest manifest;
+};
+// Every checkpoint with a whole manifest, the one that was saved last first (model/retention.h).
+// kSystem: the store cannot be read, which is not the same as an empty one.
+Result<std::vector<Listed>> List(Store* store);
+// The first of them that is not one of `except`. When there is none, but what LATEST names was
+// committed, it is that one, in a world of 0 ranks: its manifest cannot be read, which is not the
+// same as nothing.
+Result<std::optional<StoredCheckpoint>> Newest(Store* store,
+                                               const std::set<std::string>& except = {});
+// Of a directory of a file system.
+Result<std::optional<StoredCheckpoint>> Newest(const std::string& directory);
+
+// One sentence for each thing that is wrong; empty: every byte is what was saved.
+std::vector<std::string> VerifyCheckpoint(Store* store, const std::string& name);
+
+// The key of a file in a checkpoint's folder.
+inline std::string KeyOf(const std::string& folder, std::string_view file) {
+  return Concat(folder, "/", file);
+}
+
+// The store cannot be asked now, which says nothing about what is in it. (An error of one file,
+// such as a bad sector, is that file's.)
+inline bool IsAway(const Failure& failure) {
+  return failure.kind == FailureKind::kBusy || failure.kind == FailureKind::kNotOurs;
+}
+
+// The name in LATEST; "" when there is none, or what it says is no name.
+Result<std::string> LatestIn(Store* store);
+
+// What retention and the order of saving look at.
+KeptFolder KeptOf(const Listed& one, const std::string& latest);
+
+}  // namespace paceline::ckpt
