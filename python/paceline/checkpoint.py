@@ -14,7 +14,7 @@ from typing import Any, Self, cast
 from paceline import arguments, deleted_place, loading, notes, one_writer, progress, randomness
 from paceline._native import Image, SavedStep
 from paceline.checkpoint_link import Fields, Keeper, Link, Refused
-from paceline.damage import tell_damaged
+from paceline.damage import tell_damaged, tell_passed_over
 from paceline.flight import CHECKPOINT
 from paceline.images import Images, SharedReading, UnreadableError
 from paceline.interval import terms
@@ -334,6 +334,7 @@ class BaseCheckpointer(ABC):
         answer = self._ask_restore()
         self.left_out, self.replaced = [], []
         self.restored = str(answer.get("reason", ""))
+        self.restored += tell_passed_over(answer, says=self._place.rank == 0)
         if answer.get("damaged"):
             raise CheckpointError(
                 what="every checkpoint is damaged",

@@ -1,11 +1,23 @@
-"""An image that turned out not to be what was saved: the keeper hears of it, the script too."""
+"""What turned out not to be what was saved: the keeper hears of it, and the script too."""
 
+import sys
 from typing import cast
 
 from paceline.checkpoint_link import Fields, Link
 from paceline.images import UnreadableError
 from paceline.patience import STORAGE_SECONDS
 from paceline.plan import CheckpointError
+
+
+def tell_passed_over(answer: Fields, *, says: bool) -> str:
+    """The end of a sentence on newer folders that a restore has passed over.
+
+    `says`: each is also one line on stderr.
+    """
+    sentences = [str(one) for one in cast("list[object]", answer.get("passed_over", []))]
+    for sentence in sentences if says else []:
+        print(f"paceline: {sentence}", file=sys.stderr, flush=True)
+    return "".join(f"; {sentence}" for sentence in sentences)
 
 
 def tell_damaged(link: Link, answer: Fields, error: UnreadableError) -> CheckpointError:

@@ -174,6 +174,10 @@ class CheckpointStation {
   ArenaShelf shelf_;
   LocalTier tier_;
   std::vector<MemoryImage> on_disk_;  // of tier_, as it was looked at last
+  struct {
+    std::string by;  // the checkpoint that the last look at storage has found
+    std::vector<ckpt::PassedOver> folders;
+  } passed_over_;
   std::unique_ptr<LineServer> server_;
   std::vector<std::shared_ptr<const ImageClaim>> kept_;
   std::optional<SavedStep> persisting_;  // the newest step of which something is written

@@ -278,6 +278,11 @@ void CheckpointStation::Do(const core::AnswerRestore& action) {
       answer["name"] = restore.name;
       answer["path"] = action.is_fetched ? tier_.FolderOf(restore.name)
                                          : Concat(machine_.terms().directory, "/", restore.name);
+      if (restore.name == passed_over_.by) {
+        for (const ckpt::PassedOver& one : passed_over_.folders) {
+          answer["passed_over"].push_back(Say(one));
+        }
+      }
       if (action.is_shared && chunks_ != nullptr) answer["chunks"] = chunks_->path();
       break;
     case RestoreOrder::From::kMemory: answer["from"] = "memory"; break;

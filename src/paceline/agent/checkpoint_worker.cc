@@ -133,6 +133,10 @@ void CheckpointWorker::Do(const LookTask& task) {
                                  : Result<std::optional<StoredCheckpoint>>(store.failure());
   if (newest.ok()) {
     done.stored = *newest;
+    if (done.stored.has_value()) {
+      auto passed = ckpt::PassedOverFor(*store, done.stored->name, task.except);
+      if (passed.ok()) done.passed_over = *std::move(passed);  // else the next read says why
+    }
   } else {
     done.problem = newest.failure().message;
     done.is_refused = newest.failure().kind == FailureKind::kNotOurs;

@@ -96,7 +96,8 @@ struct LookDone {
   std::string directory;
   std::string problem;  // the store cannot be asked now, which is not the same as an empty one
   std::optional<StoredCheckpoint> stored;
-  bool is_refused = false;  // it lets nobody in who comes like this
+  bool is_refused = false;                         // it lets nobody in who comes like this
+  std::vector<ckpt::PassedOver> passed_over = {};  // newer than `stored`
 };
 struct ClaimDone {
   ClaimTask task;

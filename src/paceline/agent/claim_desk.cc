@@ -50,9 +50,11 @@ DirectoryClaim SelfOf(const ClaimDesk::Setup& setup) {
           .since = UtcNow()};
 }
 
-core::WriterLife LifeOf(const DirectoryClaim& claim, const DirectoryClaim& self) {
-  const bool is_here = !claim.boot_id.empty() && claim.boot_id == self.boot_id &&
-                       claim.pid_space != 0 && claim.pid_space == self.pid_space && claim.pid > 0;
+}  // namespace
+
+core::WriterLife LifeOf(const DirectoryClaim& claim) {
+  const bool is_here = !claim.boot_id.empty() && claim.boot_id == BootId() &&
+                       claim.pid_space != 0 && claim.pid_space == PidSpace() && claim.pid > 0;
   if (!is_here) return core::WriterLife::kNotSeen;
   const auto pid = static_cast<pid_t>(claim.pid);
   const uint64_t start = StartTimeOf(pid);
@@ -64,8 +66,6 @@ core::WriterLife LifeOf(const DirectoryClaim& claim, const DirectoryClaim& self)
   const bool is_there = ::kill(pid, 0) == 0 || errno == EPERM;
   return is_there ? core::WriterLife::kLives : core::WriterLife::kGone;
 }
-
-}  // namespace
 
 ClaimDesk::ClaimDesk(Reactor& reactor, const Setup& setup, LocalTier* tier, Listener listener)
     : reactor_(reactor),
@@ -130,7 +130,7 @@ void ClaimDesk::OnDone(const ClaimDone& done) {
   if (done.task.claim.has_value())
     return Feed(core::ClaimWritten{done.is_passed, done.problem, done.is_refused});
   core::ClaimLooked looked{.claim = done.found, .foreign = done.foreign, .problem = done.problem};
-  if (done.found.has_value()) looked.life = LifeOf(*done.found, self_);
+  if (done.found.has_value()) looked.life = LifeOf(*done.found);
   Feed(looked);
 }
 

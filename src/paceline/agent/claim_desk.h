@@ -17,6 +17,9 @@
 
 namespace paceline::agent {
 
+// What this host sees of the process that a claim names.
+core::WriterLife LifeOf(const DirectoryClaim& claim);
+
 class ClaimDesk {
  public:
   struct Setup {

@@ -24,6 +24,23 @@ Result<Image> HeadOf(Store* store, const std::string& folder, const ManifestFile
   return head;
 }
 
+// What is in that folder; `latest` is what LATEST names. The store is away: a failure.
+Result<Folder> FolderOf(Store* store, const std::string& name, const std::string& latest) {
+  Folder folder{.name = name, .saved = {}, .why = "", .manifest = {}};
+  Result<Manifest> manifest = ReadManifest(store, name);
+  if (manifest.ok()) {
+    folder.manifest = *std::move(manifest);
+    return folder;
+  }
+  const Failure& failure = manifest.failure();
+  if (IsAway(failure)) return failure;
+  const bool has_none = failure.kind == FailureKind::kNotFound;
+  folder.state = has_none && name != latest ? FolderState::kUnfinished : FolderState::kDamaged;
+  folder.why = has_none ? "it has no manifest" : failure.message;
+  if (has_none && name == latest) folder.why = "LATEST names it, and it has no manifest";
+  return folder;
+}
+
 }  // namespace
 
 bool IsCheckpointName(std::string_view name) { return SavedStepIn(name).has_value(); }
@@ -67,17 +84,61 @@ KeptFolder KeptOf(const Listed& one, const std::string& latest) {
           .job_id = one.manifest.job_id};
 }
 
-Result<std::vector<Listed>> List(Store* store) {
+Result<std::vector<Folder>> Folders(Store* store) {
   ASSIGN_OR_RETURN(const std::vector<StoreEntry> entries, store->List(""));
-  std::vector<Listed> found;
+  ASSIGN_OR_RETURN(const std::string latest, LatestIn(store));
+  std::vector<Folder> folders;
   for (const StoreEntry& entry : entries) {
-    if (!entry.is_folder || !IsCheckpointName(entry.name)) continue;
-    Result<Manifest> manifest = ReadManifest(store, entry.name);
-    if (manifest.ok()) {
-      found.push_back({entry.name, *std::move(manifest)});
-    } else if (IsAway(manifest.failure())) {
-      return manifest.failure();
+    const std::optional<SavedStep> saved = SavedStepIn(entry.name);
+    if (!entry.is_folder || !saved.has_value()) continue;
+    ASSIGN_OR_RETURN(Folder folder, FolderOf(store, entry.name, latest));
+    folder.saved = *saved;
+    folders.push_back(std::move(folder));
+  }
+  std::sort(folders.begin(), folders.end(),
+            [](const Folder& a, const Folder& b) { return a.saved > b.saved; });
+  return folders;
+}
+
+Result<std::optional<int64_t>> UnfinishedNs(Store* store, const std::string& name) {
+  ASSIGN_OR_RETURN(const std::vector<StoreEntry> files, store->List(name));
+  std::optional<int64_t> changed_ns = 0;
+  for (const StoreEntry& file : files) {
+    if (file.name == kManifestName) return std::optional<int64_t>();
+    changed_ns = std::max(*changed_ns, file.changed_ns);
+  }
+  return changed_ns;
+}
+
+std::string Say(const PassedOver& one) { return Concat("passed over ", one.name, ": ", one.why); }
+
+Result<std::vector<PassedOver>> PassedOverFor(Store* store, const std::string& taken,
+                                              const std::set<std::string>& except) {
+  ASSIGN_OR_RETURN(const std::vector<StoreEntry> entries, store->List(""));
+  ASSIGN_OR_RETURN(const std::string latest, LatestIn(store));
+  const SavedStep than = SavedStepIn(taken).value_or(SavedStep());
+  std::vector<PassedOver> passed;
+  for (const StoreEntry& entry : entries) {
+    const std::optional<SavedStep> saved = SavedStepIn(entry.name);
+    const bool is_newer = saved.has_value() && (*saved > than || entry.name == latest);
+    if (!entry.is_folder || !is_newer || entry.name == taken) continue;
+    if (except.contains(entry.name)) {
+      passed.push_back({entry.name, "a restore found it damaged"});
+      continue;
     }
+    ASSIGN_OR_RETURN(Folder folder, FolderOf(store, entry.name, latest));
+    const bool is_passed =
+        folder.state != FolderState::kWhole && folder.state != FolderState::kUnfinished;
+    if (is_passed) passed.push_back({entry.name, std::move(folder.why)});
+  }
+  return passed;
+}
+
+Result<std::vector<Listed>> List(Store* store) {
+  ASSIGN_OR_RETURN(std::vector<Folder> all, Folders(store));
+  std::vector<Listed> found;
+  for (Folder& one : all) {
+    if (one.state == FolderState::kWhole) found.push_back({one.name, std::move(one.manifest)});
   }
   ASSIGN_OR_RETURN(const std::string latest, LatestIn(store));
   std::vector<KeptFolder> folders;

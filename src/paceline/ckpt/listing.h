@@ -28,6 +28,35 @@ Result<Manifest> ReadManifest(Store* store, const std::string& name);
 Result<Manifest> ReadManifest(const std::string& folder);
 Result<Manifest> ReadPart(const std::string& folder, uint32_t rank);
 
+enum class FolderState {
+  kWhole,       // its manifest can be read; its files were not looked at
+  kDamaged,     // its manifest cannot be read, or is gone though LATEST names the folder
+  kUnfinished,  // no manifest, and nothing says that there was one
+};
+// A folder with the name of a checkpoint, whatever is in it.
+struct Folder {
+  std::string name;
+  SavedStep saved;  // as its name says
+  FolderState state = FolderState::kWhole;
+  std::string why;    // it is not whole
+  Manifest manifest;  // of kWhole
+};
+// All of them, the highest (generation, branch, step) first. kSystem as of List.
+Result<std::vector<Folder>> Folders(Store* store);
+// When an unfinished checkpoint was last touched. None: it has a manifest.
+Result<std::optional<int64_t>> UnfinishedNs(Store* store, const std::string& name);
+
+// A folder that whoever took an older checkpoint did not take, and why, as a sentence's end.
+struct PassedOver {
+  std::string name;
+  std::string why;
+};
+std::string Say(const PassedOver& one);  // "passed over step-2-g1: its manifest …"
+// Folders that were saved after `taken`, or that LATEST names, and are not whole or are in
+// `except`. What has no manifest yet is a save on its way, and left out.
+Result<std::vector<PassedOver>> PassedOverFor(Store* store, const std::string& taken,
+                                              const std::set<std::string>& except = {});
+
 struct Listed {
   std::string name;
   Manifest manifest;

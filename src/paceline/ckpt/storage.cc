@@ -63,18 +63,6 @@ Result<int64_t> CommittedNs(Store* store, const std::string& name) {
   return int64_t{0};
 }
 
-// When an unfinished checkpoint was last touched. None: it is finished and cannot be read, which is
-// evidence, and nobody's to remove.
-Result<std::optional<int64_t>> UnfinishedNs(Store* store, const StoreEntry& folder) {
-  ASSIGN_OR_RETURN(const std::vector<StoreEntry> files, store->List(folder.name));
-  std::optional<int64_t> changed_ns = folder.changed_ns;
-  for (const StoreEntry& file : files) {
-    if (file.name == kManifestName) return std::optional<int64_t>();
-    changed_ns = std::max(*changed_ns, file.changed_ns);
-  }
-  return changed_ns;
-}
-
 // A commit that was carried out late, by somebody who was away, must not hide what is newer. Steps
 // of another job say nothing about ours.
 Result<void> CheckNotPassed(Store* store, const CommitPlace& place) {
@@ -260,10 +248,12 @@ Result<void> Prune(Store* store, uint32_t keep) {
   }
   for (const StoreEntry& entry : entries) {
     if (!entry.is_folder || !IsCheckpointName(entry.name) || whole.contains(entry.name)) continue;
-    const Result<std::optional<int64_t>> changed_ns = UnfinishedNs(store, entry);
+    // One that is finished and cannot be read is evidence, and nobody's to remove.
+    const Result<std::optional<int64_t>> changed_ns = UnfinishedNs(store, entry.name);
     if (!changed_ns.ok()) note(changed_ns.failure());
     if (!changed_ns.ok() || !changed_ns->has_value()) continue;
-    folders.push_back({.name = entry.name, .saved = {}, .changed_ns = **changed_ns});
+    const int64_t touched_ns = std::max(entry.changed_ns, **changed_ns);
+    folders.push_back({.name = entry.name, .saved = {}, .changed_ns = touched_ns});
   }
   for (const size_t i : WhatMayGo(folders, keep)) note(RemoveCheckpoint(store, folders[i].name));
   return first;

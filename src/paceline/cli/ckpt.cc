@@ -56,6 +56,7 @@ int Show(Invocation& invocation, const std::string& path) {
   Output& out = invocation.out;
   const auto named = FindCheckpoint(invocation, path);
   if (!named.ok()) return out.Fail(named.problem());
+  TellPassedOver(invocation, *named);
   const ckpt::Manifest& manifest = named->listed.manifest;
   Json json = {{"schema", "paceline.ckpt_show/1"},
                {"name", named->listed.name},
@@ -92,34 +93,6 @@ int Show(Invocation& invocation, const std::string& path) {
   return kExitDone;
 }
 
-// One checkpoint when its folder is named, else all of the directory.
-int Verify(Invocation& invocation, const std::string& path) {
-  Output& out = invocation.out;
-  const auto named = FindCheckpoint(invocation, path);
-  if (!named.ok()) return out.Fail(named.problem());
-  ckpt::Store* const store = named->store.get();
-  std::vector<std::string> names = {named->listed.name};
-  if (!named->is_one) {
-    const auto all = ckpt::List(store);
-    if (!all.ok()) return out.Fail(StorageUnreadable(path, all.failure()));
-    names.clear();
-    for (const ckpt::Listed& one : *all) names.push_back(one.name);
-  }
-  Json json = {{"schema", "paceline.ckpt_verify/1"}};
-  json["checkpoints"] = Json::array();
-  bool is_whole = true;
-  for (const std::string& name : names) {
-    const std::vector<std::string> wrong = ckpt::VerifyCheckpoint(store, name);
-    is_whole = is_whole && wrong.empty();
-    json["checkpoints"].push_back({{"name", name}, {"problems", wrong}});
-    if (out.is_json()) continue;
-    out.DataLine(name + (wrong.empty() ? ": every byte is what was saved" : ": damaged"));
-    for (const std::string& text : wrong) out.DataLine("  " + Visible(text));
-  }
-  if (out.is_json()) out.DataLine(PrintJson(json));
-  return is_whole ? kExitDone : kExitFindings;
-}
-
 int Rm(Invocation& invocation, const std::string& path) {
   Output& out = invocation.out;
   const auto named = FindCheckpoint(invocation, path);
@@ -137,7 +110,7 @@ struct Verb {
   std::string_view name;
   int (*run)(Invocation& invocation, const std::string& path);
 };
-constexpr Verb kVerbs[] = {{"ls", Ls}, {"show", Show}, {"verify", Verify}, {"rm", Rm}};
+constexpr Verb kVerbs[] = {{"ls", Ls}, {"show", Show}, {"verify", CkptVerify}, {"rm", Rm}};
 
 struct PairVerb {
   std::string_view name;

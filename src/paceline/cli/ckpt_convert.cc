@@ -107,6 +107,7 @@ int CkptExport(Invocation& invocation, const std::string& path, const std::strin
   Output& out = invocation.out;
   const auto named = FindCheckpoint(invocation, path);
   if (!named.ok()) return out.Fail(named.problem());
+  TellPassedOver(invocation, *named);
   const std::string to = ValueOf(invocation, "to", "");
   const StoragePlace target = JudgePlace(folder);
   if (!target.bucket.empty() || !target.problem.empty()) {

@@ -16,6 +16,7 @@ int CkptCopy(Invocation& invocation, const std::string& path, const std::string&
   Output& out = invocation.out;
   const auto named = FindCheckpoint(invocation, path);
   if (!named.ok()) return out.Fail(named.problem());
+  TellPassedOver(invocation, *named);
   const ckpt::Listed& one = named->listed;
   const auto to = OpenPlace(invocation, target);
   if (!to.ok()) return out.Fail(to.problem());
@@ -40,11 +41,15 @@ int CkptCopy(Invocation& invocation, const std::string& path, const std::string&
       ckpt::CopyCheckpoint(named->store.get(), to->get(), one.name, one.manifest, {});
   if (!copied.ok()) return refuse(copied.failure().message);
   if (out.is_json()) {
-    const nlohmann::ordered_json json = {{"schema", "paceline.ckpt_copy/1"},
-                                         {"from", named->place()},
-                                         {"to", where},
-                                         {"bytes", copied->bytes},
-                                         {"bytes_there", copied->bytes_there}};
+    nlohmann::ordered_json json = {{"schema", "paceline.ckpt_copy/1"},
+                                   {"from", named->place()},
+                                   {"to", where},
+                                   {"bytes", copied->bytes},
+                                   {"bytes_there", copied->bytes_there}};
+    json["passed_over"] = nlohmann::ordered_json::array();
+    for (const ckpt::PassedOver& passed : named->passed_over) {
+      json["passed_over"].push_back({{"name", passed.name}, {"why", passed.why}});
+    }
     out.DataLine(PrintJson(json));
     return kExitDone;
   }

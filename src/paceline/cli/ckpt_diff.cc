@@ -135,9 +135,10 @@ Result<std::vector<Difference>> Compare(const Side& one, const Side& other) {
   return found;
 }
 
-Result<Side> OpenSide(const Invocation& invocation, const std::string& path) {
+Result<Side> OpenSide(Invocation& invocation, const std::string& path) {
   auto named = FindCheckpoint(invocation, path);
   if (!named.ok()) return named.problem();
+  TellPassedOver(invocation, *named);
   auto reader = ckpt::WholeReader::Open(named->store.get(), named->listed.name);
   if (!reader.ok()) return NoCheckpoint(path, reader.failure().message);
   return Side{std::move(*named), *std::move(reader)};

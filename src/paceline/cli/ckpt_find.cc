@@ -7,6 +7,7 @@
 #include "paceline/ckpt/store/stores.h"
 #include "paceline/cli/interpreter.h"
 #include "paceline/cli/remote.h"
+#include "paceline/cli/text.h"
 #include "paceline/cli/value.h"
 #include "paceline/model/storage_place.h"
 
@@ -63,15 +64,29 @@ Result<std::string> PlaceNamed(const std::string& path) {
   return place;
 }
 
+namespace {
+
+// "runs/gpt/step-7-g1/" is "runs/gpt/step-7-g1", "runs/gpt" and "step-7-g1".
+struct SplitPath {
+  std::string clean;
+  std::string parent;
+  std::string name;
+};
+SplitPath PartsOf(std::string path) {
+  while (path.size() > 1 && path.ends_with('/')) path.pop_back();
+  const size_t slash = path.rfind('/');
+  if (slash == std::string::npos) return {path, ".", path};
+  return {path, path.substr(0, slash), path.substr(slash + 1)};
+}
+
+}  // namespace
+
 Result<NamedCheckpoint> FindCheckpoint(const Invocation& invocation, const std::string& named) {
   const std::optional<int64_t> step = StepOf(invocation);
   const auto place = PlaceNamed(named);
   if (!place.ok()) return place.problem();
   const std::string& path = *place;
-  std::string clean = path;
-  while (clean.size() > 1 && clean.ends_with('/')) clean.pop_back();
-  const size_t slash = clean.rfind('/');
-  const std::string name = slash == std::string::npos ? clean : clean.substr(slash + 1);
+  const auto [clean, parent, name] = PartsOf(path);
   if (!ckpt::IsCheckpointName(name)) {
     auto store = OpenPlace(invocation, clean);
     if (!store.ok()) return store.problem();
@@ -79,12 +94,17 @@ Result<NamedCheckpoint> FindCheckpoint(const Invocation& invocation, const std::
     if (!all.ok()) return StorageUnreadable(path, all.failure());
     for (ckpt::Listed& one : *all) {
       if (step.has_value() && one.manifest.step != *step) continue;
-      return NamedCheckpoint{std::move(*store), std::move(one), step.has_value()};
+      NamedCheckpoint found{std::move(*store), std::move(one), step.has_value()};
+      if (step.has_value()) return found;
+      auto passed = ckpt::PassedOverFor(found.store.get(), found.listed.name);
+      if (!passed.ok()) return StorageUnreadable(path, passed.failure());
+      found.passed_over = *std::move(passed);
+      return found;
     }
     if (!all->empty()) return NoCheckpoint(path, "none is of step " + std::to_string(*step));
   }
   // Also one that somebody has copied to another name.
-  auto store = OpenPlace(invocation, slash == std::string::npos ? "." : clean.substr(0, slash));
+  auto store = OpenPlace(invocation, parent);
   if (!store.ok()) return store.problem();
   auto manifest = ckpt::ReadManifest(store->get(), name);
   if (!manifest.ok()) return NoCheckpoint(path, manifest.failure().message);
@@ -92,6 +112,37 @@ Result<NamedCheckpoint> FindCheckpoint(const Invocation& invocation, const std::
     return NoCheckpoint(path, "it is of step " + std::to_string(manifest->step));
   }
   return NamedCheckpoint{std::move(*store), {name, *std::move(manifest)}, true};
+}
+
+void TellPassedOver(Invocation& invocation, const NamedCheckpoint& named) {
+  for (const ckpt::PassedOver& one : named.passed_over) {
+    invocation.out.Say(Visible(Say(one)));
+  }
+}
+
+Result<NamedFolders> FindFolders(const Invocation& invocation, const std::string& named) {
+  const std::optional<int64_t> step = StepOf(invocation);
+  const auto place = PlaceNamed(named);
+  if (!place.ok()) return place.problem();
+  const auto [clean, parent, name] = PartsOf(*place);
+  const bool is_one = ckpt::IsCheckpointName(name);
+  auto store = OpenPlace(invocation, is_one ? parent : clean);
+  if (!store.ok()) return store.problem();
+  auto all = ckpt::Folders(store->get());
+  if (!all.ok()) return StorageUnreadable(*place, all.failure());
+  std::erase_if(*all, [&](const ckpt::Folder& folder) {
+    return (is_one && folder.name != name) || (step.has_value() && folder.saved.step != *step);
+  });
+  if (!all->empty()) return NamedFolders{std::move(*store), *std::move(all)};
+  // One that somebody has copied to another name.
+  auto one = FindCheckpoint(invocation, named);
+  if (!one.ok()) return one.problem();
+  NamedFolders found{std::move(one->store), {}};
+  found.folders.push_back({.name = one->listed.name,
+                           .saved = one->listed.manifest.saved(),
+                           .why = "",
+                           .manifest = std::move(one->listed.manifest)});
+  return found;
 }
 
 std::optional<int64_t> StepOf(const Invocation& invocation) {
