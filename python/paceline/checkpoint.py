@@ -293,7 +293,7 @@ class BaseCheckpointer(ABC):
     def _notes(self, step: int, entries: dict[str, notes.Json]) -> bytes:
         randoms = {"python": randomness.python_state(), **self._framework.random_state()}
         text = {
-            "schema": "paceline.notes/1",
+            "schema": notes.SCHEMA,
             "rank": self._place.rank,
             "world_size": self._place.world_size,
             "step": step,

@@ -1,12 +1,11 @@
 """The images that a state is restored from, opened when they are needed."""
 
 import errno
-import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import cast
 
+from paceline import notes
 from paceline._native import Image, Manifest
 from paceline.plan import Box, Shape
 
@@ -49,7 +48,7 @@ def _told(rank: int | None = None) -> Iterator[None]:
         raise UnreadableError(
             str(error), is_away=True, is_all_away=is_all_away, rank=rank
         ) from error
-    except (LookupError, RuntimeError) as error:
+    except (LookupError, RuntimeError, notes.NotesError) as error:
         raise UnreadableError(str(error), rank=rank) from error
 
 
@@ -82,9 +81,9 @@ class Source:
 
     def notes(self) -> dict[str, object]:
         """The small state of that rank."""
-        with _told():
+        with _told(self.rank):
             text = self.image.notes if self.notes_text is None else self.notes_text
-            return cast("dict[str, object]", json.loads(text))
+            return notes.loads(text, rank=self.rank)
 
     def restore(self, wholes: list[tuple[int, Memory]], regions: list[Region]) -> None:
         """Copy boxes to memory, and parts of boxes; one or the other of a box."""

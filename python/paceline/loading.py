@@ -3,7 +3,7 @@
 import os
 from dataclasses import dataclass
 
-from paceline import arguments, planning, progress
+from paceline import arguments, notes, planning, progress
 from paceline._native import newest_checkpoint
 from paceline.images import Images, UnreadableError
 from paceline.plan import CheckpointError, Framework, State
@@ -29,7 +29,9 @@ def find(path: str | os.PathLike[str]) -> str:
     named = directory_of(path, fix=fix)
     try:
         return newest_checkpoint(named)
-    except (LookupError, OSError, RuntimeError) as error:
+    except RuntimeError as error:  # what only a newer version reads
+        raise newer(named, error) from error
+    except (LookupError, OSError) as error:
         raise CheckpointError(
             what="there is no checkpoint",
             where=named,
@@ -46,11 +48,26 @@ def fill(
     Raises CheckpointError when something that has to fit does not, before anything is touched, and
     UnreadableError when an image turns out not to be what was saved.
     """
-    work = Restoring(framework, images, strict=strict, size=progress.world_size())
-    ask(work, framework, state)
+    try:
+        work = Restoring(framework, images, strict=strict, size=progress.world_size())
+        ask(work, framework, state)
+    except notes.NewerError as error:
+        raise newer(where, error) from error
+    except notes.NotesError as error:
+        raise UnreadableError(str(error)) from error
     work.check(where)
     work.copy()
     return work
+
+
+def newer(where: str, error: Exception) -> CheckpointError:
+    """The error for a checkpoint that a newer paceline wrote."""
+    return CheckpointError(
+        what="the checkpoint was written by a newer paceline",
+        where=where,
+        why=str(error),
+        fix="restore with that version or a later one, or save to another directory",
+    )
 
 
 def ask(work: Restoring, framework: Framework, state: State) -> None:

@@ -8,7 +8,9 @@ docs/formats/notes.md lists them.
 """
 
 import base64
+import json
 import math
+import re
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
@@ -16,6 +18,7 @@ from typing import Any, cast
 
 from paceline import kinds
 
+SCHEMA = "paceline.notes/1"
 Json = object
 Encode = Callable[[str, object], Json | None]  # the way to a value, and the value
 Decode = Callable[[str, Json, object], object]  # its kind, what is written, what stands there
@@ -23,6 +26,27 @@ Decode = Callable[[str, Json, object], object]  # its kind, what is written, wha
 
 class NotesError(TypeError):
     """A value that cannot be written, or a text that is no such value; the message says where."""
+
+
+class NewerError(Exception):
+    """Notes that a newer paceline wrote; the message says which version they have."""
+
+
+def loads(text: bytes, *, rank: int) -> dict[str, Json]:
+    """The notes of that rank. NotesError: they are none; NewerError: a newer paceline wrote them.
+
+    loads(b'{"schema": "paceline.notes/1", "step": 3}', rank=0)["step"]  # 3
+    """
+    try:
+        found: object = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise NotesError(f"the notes of rank {rank} are no JSON: {error}") from error
+    schema = cast("dict[str, Json]", found).get("schema") if isinstance(found, dict) else None
+    if schema == SCHEMA:
+        return cast("dict[str, Json]", found)
+    if isinstance(schema, str) and re.fullmatch(r"paceline\.notes/[1-9]\d{0,8}", schema):
+        raise NewerError(f"the notes of rank {rank} are {schema}, and this version reads {SCHEMA}")
+    raise NotesError(f"the notes of rank {rank} are not of {SCHEMA}")
 
 
 def encode(value: object, *, where: str, own: Encode | None = None) -> Json:

@@ -354,11 +354,11 @@ def test_row_48_a_checkpoint_of_a_newer_format_is_refused(job: Job, make_job) ->
     text = manifest.read_text().replace("paceline.checkpoint/1", "paceline.checkpoint/2")
     manifest.write_text(text)
     shown = job.command("ckpt", "show", str(job.directory / "ckpt" / str(only["name"])))
-    assert shown.returncode == 2 and "another version of paceline" in shown.stderr, shown.stderr
+    assert shown.returncode == 2 and "a newer version of paceline" in shown.stderr, shown.stderr
     second = make_job("second")
     second.start(["--standalone"], words(job, steps=40, out=second.state))
     assert second.wait() == 1, "it does not begin anew beside it"
-    assert "another version of paceline" in second.stderr, second.stderr
+    assert "written by a newer paceline" in second.stderr, second.stderr
     assert manifest.read_text() == text, "and nothing was removed"
 
 

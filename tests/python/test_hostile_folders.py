@@ -3,10 +3,13 @@
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
+import paceline.torch as pl
 import pytest
 import torch
+from paceline.plan import CheckpointError
 from paceline.torch import Checkpointer
 from test_ckpt_commands import ckpt, told
 
@@ -102,3 +105,65 @@ def test_copy_and_restore_say_what_they_passed_over(three: Path, tmp_path: Path)
     done = restore_in_a_new_process(three)
     assert done.stdout.startswith("2 goes on after step 1") and said in done.stdout, done
     assert f"paceline: {said}" in done.stderr
+
+
+def test_a_newer_version_is_refused_before_anything_goes_on(three: Path) -> None:
+    newest = newest_of(three)
+    manifest = newest / "MANIFEST.json"
+    text = manifest.read_text().replace("paceline.checkpoint/1", "paceline.checkpoint/2")
+    manifest.write_text(text)
+    before = sorted(path.name for path in three.iterdir())
+    for _ in range(2):
+        done = restore_in_a_new_process(three)
+        assert done.returncode == 1 and "was written by a newer paceline" in done.stderr, done
+        assert f"{newest.name}: a newer version of paceline wrote the manifest" in done.stderr
+    after = sorted(path.name for path in three.iterdir())
+    assert after == before and manifest.read_text() == text
+    with pytest.raises(CheckpointError, match=r"written by a newer paceline(.|\n)*checkpoint/2"):
+        pl.load(three, {"weight": torch.zeros(16)})
+    assert states(three)[newest.name] == "newer" and ckpt("verify", three).returncode == 5
+
+
+def with_notes(
+    change: Callable[[bytes], bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Path:
+    """As `three`; the newest has other notes, whose hashes hold."""
+    make = Checkpointer._notes
+
+    def notes(self: Checkpointer, step: int, entries: dict[str, object]) -> bytes:
+        text = make(self, step, entries)
+        return change(text) if step == 2 else text
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Checkpointer, "_notes", notes)
+        save_three(tmp_path / "first")
+    return Path(shutil.copytree(tmp_path / "first", tmp_path / "c"))
+
+
+def test_notes_of_a_newer_version_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    three = with_notes(lambda text: text.replace(b"notes/1", b"notes/2"), tmp_path, monkeypatch)
+    done = ckpt("verify", three)
+    assert done.returncode == 5, done.stdout
+    assert "rank-00000.json: a newer version of paceline wrote the notes" in done.stdout
+    for words in (["export", three, tmp_path / "out", "--to", "hf", "--entry", "weight"],
+                  ["diff", three, three / "step-1-g1"]):
+        assert "paceline.notes/2" in ckpt(*words).stderr, words
+    done = restore_in_a_new_process(three)
+    assert done.returncode == 1 and "are paceline.notes/2, and this version reads" in done.stderr
+    with pytest.raises(CheckpointError, match="written by a newer paceline"):
+        pl.load(three, {"weight": torch.zeros(16)})
+
+
+@pytest.mark.parametrize("text", [b"root:x:0:0", b"[" * 100_000, b"[]", b'{"schema": 3}'])
+def test_notes_that_are_none_are_damage_with_four_parts(
+    text: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    three = with_notes(lambda _text: text, tmp_path, monkeypatch)
+    newest = newest_of(three)
+    with pytest.raises(CheckpointError, match="the notes of rank 0 are"):
+        pl.load(three, {"weight": torch.zeros(16)})
+    done = restore_in_a_new_process(three)
+    assert f"step 2 cannot be restored\n  where  {newest}" in done.stderr, done.stderr
+    assert ckpt("verify", three).returncode == 5

@@ -23,7 +23,7 @@ from paceline import notes
 from paceline.checkpoint import BaseCheckpointer
 from paceline.images import Images, UnreadableError
 from paceline.integrations import foreign
-from paceline.loading import find
+from paceline.loading import find, newer
 from paceline.plan import CheckpointError, Framework, Plan, State
 from paceline.restoring import Restoring
 from paceline.torch import Torch
@@ -77,6 +77,8 @@ def _everything(folder: str) -> tuple[dict[str, torch.Tensor], Restoring]:
             work.want(key, tensors[key])
         work.check(folder)
         work.copy()
+    except notes.NewerError as error:
+        raise newer(folder, error) from error
     except UnreadableError as error:
         raise CheckpointError(
             what="the checkpoint cannot be exported",

@@ -39,7 +39,7 @@ from paceline._native import judge_place
 from paceline.images import Images
 from paceline.integrations import storing
 from paceline.integrations.dcp_index import Index, kind_of
-from paceline.loading import find
+from paceline.loading import find, newer
 from paceline.parts import Part
 from paceline.plan import Box, CheckpointError, Leaf, Shape
 from paceline.planning import check_names
@@ -133,7 +133,11 @@ class PacelineReader(StorageReader):
         self._path = checkpoint_id or self._path
 
     def read_metadata(self, *args: Any, **kwargs: Any) -> Metadata:
-        self._index = Index(Images.stored(find(self._path), progress.rank()))
+        folder = find(self._path)
+        try:
+            self._index = Index(Images.stored(folder, progress.rank()))
+        except notes.NewerError as error:
+            raise newer(folder, error) from error
         self._metadata = self._index.metadata()
         return self._metadata
 

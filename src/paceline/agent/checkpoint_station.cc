@@ -190,7 +190,7 @@ void CheckpointStation::On(const LookDone& done) {
     LogWarning("storage_away", {{"directory", done.directory}, {"why", done.problem}});
   }
   passed_over_ = {done.stored.has_value() ? done.stored->name : "", done.passed_over};
-  Feed(core::StorageLooked{done.stored, done.problem, done.is_refused});
+  Feed(core::StorageLooked{done.stored, done.problem, done.is_refused, done.is_newer});
 }
 
 void CheckpointStation::On(const FetchDone& done) {

@@ -140,6 +140,7 @@ void CheckpointWorker::Do(const LookTask& task) {
   } else {
     done.problem = newest.failure().message;
     done.is_refused = newest.failure().kind == FailureKind::kNotOurs;
+    done.is_newer = ckpt::IsNewer(newest.failure());
   }
   sink_(std::move(done));
 }

@@ -97,6 +97,7 @@ struct LookDone {
   std::string problem;  // the store cannot be asked now, which is not the same as an empty one
   std::optional<StoredCheckpoint> stored;
   bool is_refused = false;                         // it lets nobody in who comes like this
+  bool is_newer = false;                           // a newer version wrote the newest checkpoint
   std::vector<ckpt::PassedOver> passed_over = {};  // newer than `stored`
 };
 struct ClaimDone {

@@ -8,6 +8,7 @@
 
 #include "paceline/ckpt/format/safetensors.h"
 #include "paceline/ckpt/format/tiling.h"
+#include "paceline/ckpt/notes_file.h"
 #include "paceline/ckpt/restore.h"
 #include "paceline/ckpt/storage.h"
 #include "paceline/ckpt/store/posix.h"
@@ -24,6 +25,11 @@ Result<Image> HeadOf(Store* store, const std::string& folder, const ManifestFile
   return head;
 }
 
+bool IsNotes(const Manifest& manifest, const std::string& file) {
+  return std::any_of(manifest.ranks.begin(), manifest.ranks.end(),
+                     [&](const ManifestRank& rank) { return rank.notes == file; });
+}
+
 // What is in that folder; `latest` is what LATEST names. The store is away: a failure.
 Result<Folder> FolderOf(Store* store, const std::string& name, const std::string& latest) {
   Folder folder{.name = name, .saved = {}, .why = "", .manifest = {}};
@@ -36,6 +42,7 @@ Result<Folder> FolderOf(Store* store, const std::string& name, const std::string
   if (IsAway(failure)) return failure;
   const bool has_none = failure.kind == FailureKind::kNotFound;
   folder.state = has_none && name != latest ? FolderState::kUnfinished : FolderState::kDamaged;
+  if (IsNewer(failure)) folder.state = FolderState::kNewer;
   folder.why = has_none ? "it has no manifest" : failure.message;
   if (has_none && name == latest) folder.why = "LATEST names it, and it has no manifest";
   return folder;
@@ -193,10 +200,29 @@ Result<std::optional<Listed>> LaterThan(Store* store, const Manifest& latest,
     if (!may_be) continue;
     Result<Manifest> manifest = ReadManifest(store, entry.name);
     if (!manifest.ok() && IsAway(manifest.failure())) return manifest.failure();
+    if (!manifest.ok() && IsNewer(manifest.failure())) {
+      return Annotate(manifest.failure(), entry.name);
+    }
     if (!manifest.ok() || manifest->job_id != latest.job_id) continue;
     found = Listed{entry.name, *std::move(manifest)};
   }
   return found;
+}
+
+}  // namespace
+
+namespace {
+
+// IsNewer when a newer version has written a folder that was saved after `best`; "" is nothing.
+Result<void> CheckNothingNewer(Store* store, const std::string& best,
+                               const std::set<std::string>& except) {
+  ASSIGN_OR_RETURN(const std::vector<Folder> folders, Folders(store));
+  for (const Folder& one : folders) {
+    if (one.name == best) return {};
+    if (one.state != FolderState::kNewer || except.contains(one.name)) continue;
+    return Failure{FailureKind::kNotHere, Concat(one.name, ": ", one.why)};
+  }
+  return {};
 }
 
 }  // namespace
@@ -214,16 +240,19 @@ Result<std::optional<StoredCheckpoint>> Newest(Store* store, const std::set<std:
     const Result<Manifest> manifest = ReadManifest(store, latest);
     if (manifest.ok()) {
       const Result<std::optional<Listed>> later = LaterThan(store, *manifest, except);
-      if (!later.ok() && IsAway(later.failure())) return later.failure();
+      const bool is_unknown = !later.ok() && (IsAway(later.failure()) || IsNewer(later.failure()));
+      if (is_unknown) return later.failure();
       const bool is_later = later.ok() && later->has_value();
       return is_later ? stored((*later)->name, (*later)->manifest) : stored(latest, *manifest);
     }
     if (IsAway(manifest.failure())) return manifest.failure();
+    if (IsNewer(manifest.failure())) return Annotate(manifest.failure(), latest);
   }
   ASSIGN_OR_RETURN(const std::vector<Listed> all, List(store));
-  for (const Listed& one : all) {
-    if (!except.contains(one.name)) return stored(one.name, one.manifest);
-  }
+  const auto best = std::find_if(all.begin(), all.end(),
+                                 [&](const Listed& one) { return !except.contains(one.name); });
+  RETURN_IF_ERROR(CheckNothingNewer(store, best != all.end() ? best->name : "", except));
+  if (best != all.end()) return stored(best->name, best->manifest);
   return Unreadable(store, latest, except);
 }
 
@@ -245,6 +274,11 @@ std::vector<std::string> VerifyCheckpoint(Store* store, const std::string& name)
     if (const Result<void> holds = Verify(source->get(), file.hashes); !holds.ok()) {
       wrong.push_back(Concat(file.name, ": ", holds.failure().message));
       continue;
+    }
+    if (IsNotes(*manifest, file.name)) {
+      const auto text = ReadAll(source->get(), file.hashes, kNotesBytesMax);
+      const Result<void> notes = text.ok() ? CheckNotes(*text) : text.failure();
+      if (!notes.ok()) wrong.push_back(Concat(file.name, ": ", notes.failure().message));
     }
     if (!file.name.starts_with("shard-")) continue;
     Result<Image> head = HeadOf(store, name, file);

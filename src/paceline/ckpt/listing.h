@@ -31,6 +31,7 @@ Result<Manifest> ReadPart(const std::string& folder, uint32_t rank);
 enum class FolderState {
   kWhole,       // its manifest can be read; its files were not looked at
   kDamaged,     // its manifest cannot be read, or is gone though LATEST names the folder
+  kNewer,       // a newer version wrote its manifest
   kUnfinished,  // no manifest, and nothing says that there was one
 };
 // A folder with the name of a checkpoint, whatever is in it.
@@ -66,7 +67,7 @@ struct Listed {
 Result<std::vector<Listed>> List(Store* store);
 // The first of them that is not one of `except`. When there is none, but what LATEST names was
 // committed, it is that one, in a world of 0 ranks: its manifest cannot be read, which is not the
-// same as nothing.
+// same as nothing. IsNewer: a newer version wrote the newest, so nothing may go on beside it.
 Result<std::optional<StoredCheckpoint>> Newest(Store* store,
                                                const std::set<std::string>& except = {});
 // Of a directory of a file system.

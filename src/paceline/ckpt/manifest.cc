@@ -168,6 +168,19 @@ bool IsPlainName(std::string_view name) {
   });
 }
 
+Result<void> CheckSchema(std::string_view schema, std::string_view own, std::string_view what) {
+  if (schema == own) return {};
+  const size_t slash = own.find('/') + 1;
+  const std::string_view number = schema.substr(std::min(slash, schema.size()));
+  const bool is_number = !number.empty() && number.size() < 10 && number.front() != '0' &&
+                         number.find_first_not_of("0123456789") == std::string_view::npos;
+  if (!schema.starts_with(own.substr(0, slash)) || !is_number) {
+    return Failure{FailureKind::kInvalid, Concat(what, " is not of ", own)};
+  }
+  return Failure{FailureKind::kNotHere, Concat("a newer version of paceline wrote ", what, ", as ",
+                                               schema, "; this one reads ", own)};
+}
+
 std::string ToText(const Manifest& manifest) {
   json files = json::array();
   for (const ManifestFile& file : manifest.files) {
@@ -204,7 +217,9 @@ std::string ToText(const Manifest& manifest) {
 Result<Manifest> ParseManifest(std::string_view text) {
   json parsed = ParseJson(text);
   if (!parsed.is_object()) return BadManifest("is not a JSON object");
-  if (At(parsed, "schema") != kSchema) return BadManifest("is of another version of paceline");
+  const json& schema = At(parsed, "schema");
+  RETURN_IF_ERROR(CheckSchema(schema.is_string() ? schema.get_ref<const std::string&>() : "",
+                              kSchema, "the manifest"));
   const std::optional<uint64_t> check = FromHex(At(parsed, "check"));
   parsed.erase("check");
   const std::string body = PrintJson(parsed);

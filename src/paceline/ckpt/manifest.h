@@ -68,8 +68,18 @@ inline constexpr uint64_t kManifestBytesMax = uint64_t{1} << 30;
 std::string ToText(const Manifest& manifest);
 
 // kInvalid for whatever is not such a text: also names that are no plain file names, files that
-// nobody lists, sizes that do not fit the hashes. kDamaged: the check does not hold.
+// nobody lists, sizes that do not fit the hashes. kDamaged: the check does not hold. kNotHere: a
+// newer version wrote it; see IsNewer.
 Result<Manifest> ParseManifest(std::string_view text);
+
+// Of a text whose "schema" should be `own`, "paceline.checkpoint/1": kNotHere when it has a higher
+// number, kInvalid for anything else. `what` is what the text is: "the manifest".
+Result<void> CheckSchema(std::string_view schema, std::string_view own, std::string_view what);
+
+// The failure of CheckSchema for a newer version. (A file system's kNotHere has an error number.)
+inline bool IsNewer(const Failure& failure) {
+  return failure.kind == FailureKind::kNotHere && failure.error_number == 0;
+}
 
 // A name that may stand in a manifest: [A-Za-z0-9._-]{1,128} without a leading dot.
 bool IsPlainName(std::string_view name);

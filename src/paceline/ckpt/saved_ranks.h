@@ -44,7 +44,8 @@ class SavedRanks {
       sources.push_back(frozen_.data());
     }
     const Image layout = *LayOut(boxes, {});
-    const std::string notes = "{\"rank\":" + std::to_string(rank) + "}";
+    const std::string notes =
+        "{\"schema\":\"paceline.notes/1\",\"rank\":" + std::to_string(rank) + "}";
     // A new one: a test may save a lower step again.
     const std::string path = dir_.path() + "/a" + std::to_string(rank);
     ::unlink(path.c_str());

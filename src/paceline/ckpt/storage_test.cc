@@ -103,24 +103,33 @@ TEST_F(StorageTest, WhatWasCommittedIsFoundAndHolds) {
   EXPECT_EQ(Write(0, 7, 0).failure().kind, FailureKind::kExists) << "never in place";
 }
 
-TEST_F(StorageTest, OneOfANewerVersionIsNotNothing) {
+TEST_F(StorageTest, NothingGoesOnBesideOneOfANewerVersion) {
   SaveWhole(7);
   const std::string key = NameOf(7) + "/" + kManifestName;
   std::string text = *store_->Get(key, 1 << 20);
   const std::string schema = "paceline.checkpoint/1";
   text.replace(text.find(schema), schema.size(), "paceline.checkpoint/2");
   ASSERT_TRUE(Put(store_.get(), key, text, Store::PutMode::kReplace).ok());
-  const auto newest = *Newest(store_.get());
-  ASSERT_TRUE(newest.has_value()) << "nobody may begin anew beside it";
-  EXPECT_EQ(newest->saved, (SavedStep{1, 7}));
-  EXPECT_EQ(newest->world_size, 0u);
-  EXPECT_NE(ReadManifest(store_.get(), NameOf(7)).failure().message.find("another version"),
-            std::string::npos);
+  const auto is_refused = [&] {
+    const auto newest = Newest(store_.get());
+    return !newest.ok() && IsNewer(newest.failure()) &&
+           newest.failure().message.find("step-7-g1: a newer version of paceline wrote") == 0;
+  };
+  EXPECT_TRUE(is_refused()) << "nobody may begin anew beside it";
+  EXPECT_EQ(Folders(store_.get())->front().state, FolderState::kNewer);
   EXPECT_FALSE((*Newest(store_.get(), {NameOf(7)})).has_value());
-  // An older one that can be read is better.
+  // Nor go on from an older one that can be read, whatever LATEST says.
   Flip(storage_ + "/LATEST", 5);
   SaveWhole(3);
-  EXPECT_EQ((*Newest(store_.get()))->saved.step, 3);
+  EXPECT_TRUE(is_refused());
+  std::ofstream(storage_ + "/LATEST") << NameOf(3) << "\n";
+  EXPECT_TRUE(is_refused());
+  SaveWhole(8);
+  EXPECT_EQ((*Newest(store_.get()))->saved.step, 8) << "what was saved later is the newest";
+  // A schema that no version has is damage.
+  text.replace(text.find("paceline.checkpoint/2"), schema.size(), "paceline.checkpoint/x");
+  ASSERT_TRUE(Put(store_.get(), key, text, Store::PutMode::kReplace).ok());
+  EXPECT_EQ(Folders(store_.get())->at(1).state, FolderState::kDamaged);
 }
 
 TEST_F(StorageTest, WithoutAManifestThereIsNoCheckpoint) {

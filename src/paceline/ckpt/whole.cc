@@ -6,19 +6,22 @@
 #include "paceline/base/text.h"
 #include "paceline/base/utf8.h"
 #include "paceline/ckpt/format/tiling.h"
+#include "paceline/ckpt/notes_file.h"
 #include "paceline/ckpt/storage.h"
 
 namespace paceline::ckpt {
 namespace {
-
-constexpr uint64_t kNotesBytesMax = uint64_t{1} << 30;
 
 Result<std::string> NotesOf(Store* store, const std::string& folder, const Manifest& manifest) {
   const ManifestRank* rank = manifest.Of(0);
   const ManifestFile* file = rank == nullptr ? nullptr : manifest.Find(rank->notes);
   if (file == nullptr) return Failure{FailureKind::kInvalid, "rank 0 has no notes"};
   ASSIGN_OR_RETURN(auto source, store->Open(Concat(folder, "/", file->name), file->bytes));
-  return ReadAll(source.get(), file->hashes, kNotesBytesMax);
+  ASSIGN_OR_RETURN(std::string text, ReadAll(source.get(), file->hashes, kNotesBytesMax));
+  if (const Result<void> checked = CheckNotes(text); !checked.ok()) {
+    return Annotate(checked.failure(), file->name);
+  }
+  return text;
 }
 
 }  // namespace

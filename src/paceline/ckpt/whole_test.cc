@@ -55,7 +55,9 @@ class WholeTest : public testing::Test {
     auto arena = *Arena::OpenOrMake(memory_.path() + "/a" + std::to_string(rank),
                                     {"job", "boot", rank}, {1'000'000, 2});
     for (const uint32_t slot : {0u, 1u}) ASSERT_TRUE(arena->Reserve(slot).ok());
-    ASSERT_TRUE(Save(arena.get(), layout, sources, {.saved = {1, 5}, .notes = "{}"}).ok());
+    ASSERT_TRUE(Save(arena.get(), layout, sources,
+                     {.saved = {1, 5}, .notes = R"({"schema":"paceline.notes/1"})"})
+                    .ok());
     const ArenaImage image = arena->Sealed().front();
     MemorySource file(arena->FileOf(image));
     MemorySource notes(arena->NotesOf(image));

@@ -46,6 +46,7 @@ Verdict Judge(ckpt::Store* store, const ckpt::Folder& folder, bool is_being_writ
   switch (folder.state) {
     case ckpt::FolderState::kWhole: break;
     case ckpt::FolderState::kDamaged: return {"damaged", "damaged", {folder.why}};
+    case ckpt::FolderState::kNewer: return {"newer", "of a newer version", {folder.why}};
     case ckpt::FolderState::kUnfinished:
       if (is_being_written) return {"being written", "being written"};
       return {"unfinished", "unfinished: its job ended before the save was whole"};

@@ -3,12 +3,11 @@
 #include <utility>
 
 #include "paceline/ckpt/image_files.h"
+#include "paceline/ckpt/notes_file.h"
 #include "paceline/client/chunk_file.h"
 
 namespace paceline::client {
 namespace {
-
-constexpr uint64_t kNotesBytesMax = uint64_t{1} << 30;
 
 // Of the checkpoint in `folder`, whose last part is its name.
 ckpt::FileOpener OpenerOf(const std::string& folder, const std::string& chunks) {
@@ -71,7 +70,7 @@ Result<std::unique_ptr<ImageReader>> ImageReader::OpenPart(const std::string& fo
 }
 
 Result<std::string> ImageReader::Notes() {
-  return ckpt::ReadAll(notes_.get(), notes_hashes_, kNotesBytesMax);
+  return ckpt::ReadAll(notes_.get(), notes_hashes_, ckpt::kNotesBytesMax);
 }
 
 Result<std::string> ImageReader::ReadNotes(const std::string& folder,
@@ -83,7 +82,7 @@ Result<std::string> ImageReader::ReadNotes(const std::string& folder,
                    "the manifest has nothing for rank " + std::to_string(rank)};
   }
   ASSIGN_OR_RETURN(auto notes, ckpt::FileSource::Open(folder + "/" + file->name, file->bytes));
-  return ckpt::ReadAll(notes.get(), file->hashes, kNotesBytesMax);
+  return ckpt::ReadAll(notes.get(), file->hashes, ckpt::kNotesBytesMax);
 }
 
 Result<void> ImageReader::Restore(std::vector<ckpt::Target> targets) {

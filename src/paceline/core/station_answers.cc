@@ -187,12 +187,22 @@ void StationMachine::TellSilence() {
   }
 }
 
-// `is_refused`: nobody of this job may look there, and nobody has before. That is no trouble that
-// passes but a wrong name, or wrong credentials.
-void StationMachine::AnswerUnseen(const std::string& why, bool is_refused) {
+// Refused: nobody of this job may look there, and nobody has before. That is no trouble that passes
+// but a wrong name, or wrong credentials. A newer version's checkpoint does not pass either.
+void StationMachine::AnswerUnseen(const StorageLooked& event) {
+  const std::string& why = event.problem;
+  const bool is_refused = event.is_refused && !has_seen_storage_;
   const std::string directory = terms().directory;
   for (auto& [peer, rank] : peers_) {
     if (!rank.wants_restore) continue;
+    if (event.is_newer) {
+      rank.wants_restore = false;
+      actions_.push_back(AnswerProblem{
+          peer, "the newest checkpoint in " + directory + " was written by a newer paceline", why,
+          "restore with that version or a later one, or save to another directory; nothing was "
+          "changed there"});
+      continue;
+    }
     if (!is_refused) {
       TellTrouble(peer, &rank, directory + " cannot be looked at now", why);
       continue;

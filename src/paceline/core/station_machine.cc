@@ -231,7 +231,7 @@ void StationMachine::On(const StorageLooked& event) {
     MARK("storage cannot be looked at");
     const uint32_t doublings = std::min(looks_failed_++, kLookDoublingsMax);
     look_at_ = now_ + kStorageLookAgain * (int64_t{1} << doublings);
-    return AnswerUnseen(event.problem, event.is_refused && !has_seen_storage_);
+    return AnswerUnseen(event);
   }
   looks_failed_ = 0;
   blind_at_ = Instant::Max();

@@ -140,6 +140,8 @@ struct StorageLooked {
   std::optional<StoredCheckpoint> stored;
   std::string problem;      // storage could not be read; empty: it was
   bool is_refused = false;  // it lets nobody in who comes like this, or there is no such place
+  // Of a problem: a newer version wrote the newest checkpoint, and to go on beside it is refused.
+  bool is_newer = false;
 };
 // IsReportDue, or somebody wants a report now; `images` of all arenas of this host, and behind them
 // those on its disk.
@@ -334,7 +336,7 @@ class StationMachine {
   void TellRefusal();
   void TellTrouble(StationPeer peer, Peer* rank, std::string_view what, const std::string& why);
   void TellSilence();
-  void AnswerUnseen(const std::string& why, bool is_refused);
+  void AnswerUnseen(const StorageLooked& event);
   void AnswerReplicaWaits();
   bool IsKnownDamaged(const std::string& name) const;
   void StartPersist();
