@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any, Self, cast
 
 from paceline import arguments, deleted_place, loading, notes, one_writer, progress, randomness
-from paceline._native import Image, SavedStep
+from paceline._native import Image, SavedStep, check_notes_size
 from paceline.checkpoint_link import Fields, Keeper, Link, Refused
 from paceline.damage import tell_damaged, tell_passed_over
 from paceline.flight import CHECKPOINT
@@ -301,7 +301,17 @@ class BaseCheckpointer(ABC):
             "entries": entries,
         }
         head = json.dumps(text, separators=(",", ":"))[:-1]
-        return f"{head},{self._constants}".encode()
+        whole = f"{head},{self._constants}".encode()
+        try:
+            check_notes_size(whole)
+        except RuntimeError as error:
+            raise CheckpointError(
+                what="the state holds too many plain values",
+                where=self._directory,
+                why=str(error),
+                fix="put long lists of numbers into tensors",
+            ) from error
+        return whole
 
     def _hello(self, image_bytes: int) -> Fields:
         return {

@@ -17,6 +17,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, cast
 
 from paceline import kinds
+from paceline._native import check_notes_size
 
 SCHEMA = "paceline.notes/1"
 Json = object
@@ -38,9 +39,10 @@ def loads(text: bytes, *, rank: int) -> dict[str, Json]:
     loads(b'{"schema": "paceline.notes/1", "step": 3}', rank=0)["step"]  # 3
     """
     try:
+        check_notes_size(text)
         found: object = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise NotesError(f"the notes of rank {rank} are no JSON: {error}") from error
+    except (ValueError, RecursionError, RuntimeError) as error:
+        raise NotesError(f"the notes of rank {rank} cannot be read: {error}") from error
     schema = cast("dict[str, Json]", found).get("schema") if isinstance(found, dict) else None
     if schema == SCHEMA:
         return cast("dict[str, Json]", found)

@@ -11,7 +11,7 @@ import pytest
 import torch
 from paceline.plan import CheckpointError
 from paceline.torch import Checkpointer
-from test_ckpt_commands import ckpt, told
+from test_ckpt_commands import BINARY, ckpt, told
 
 pytestmark = pytest.mark.usefixtures("own_keeper")
 
@@ -162,8 +162,36 @@ def test_notes_that_are_none_are_damage_with_four_parts(
 ) -> None:
     three = with_notes(lambda _text: text, tmp_path, monkeypatch)
     newest = newest_of(three)
-    with pytest.raises(CheckpointError, match="the notes of rank 0 are"):
+    with pytest.raises(CheckpointError, match=r"the notes of rank 0 (are|cannot)"):
         pl.load(three, {"weight": torch.zeros(16)})
     done = restore_in_a_new_process(three)
     assert f"step 2 cannot be restored\n  where  {newest}" in done.stderr, done.stderr
     assert ckpt("verify", three).returncode == 5
+
+
+def memory_of(*words: object) -> int:
+    """The most memory, in bytes, that `paceline ckpt` had."""
+    script = (
+        "import resource, subprocess, sys; subprocess.run(sys.argv[1:], capture_output=True)\n"
+        "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024)\n"
+    )
+    command = [sys.executable, "-c", script, str(BINARY), "ckpt", *map(str, words)]
+    return int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+
+
+@pytest.mark.parametrize("text", ["[", "[],", '{"":'], ids=["deep", "flat", "objects"])
+def test_a_manifest_of_brackets_takes_no_memory(three: Path, text: str) -> None:
+    manifest = newest_of(three) / "MANIFEST.json"
+    size = 16 << 20
+    manifest.write_text("[" + text * (size // len(text)))
+    assert ckpt("verify", three).returncode == 5
+    for words in (["ls", three], ["verify", three], ["show", newest_of(three)]):
+        assert memory_of(*words) < 100 << 20, words
+
+
+def test_a_state_of_too_many_plain_values_is_refused_at_its_save(tmp_path: Path) -> None:
+    state = {"seen": [[0]] * 4_100_000}
+    with Checkpointer(tmp_path / "c") as one:
+        one.restore({"seen": []})
+        with pytest.raises(CheckpointError, match=r"too many plain values(.|\n)*into tensors"):
+            one.save(0, state)

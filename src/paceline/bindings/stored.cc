@@ -45,6 +45,12 @@ void BindStored(nb::module_& module) {
       "newest_checkpoint",
       [](const std::string& path) { return ValueOrRaise(client::FindStored(path)); },
       nb::arg("path"));
+  module.def(
+      "check_notes_size",
+      [](const nb::bytes& text) {
+        RaiseIfFailed(client::CheckNotesSize({text.c_str(), text.size()}));
+      },
+      nb::arg("text"));
   nb::class_<client::StoredPlace>(module, "StoredPlace")
       .def(
           "__init__",

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "paceline/base/json.h"
+#include "paceline/base/json_limit.h"
 #include "paceline/base/text.h"
 #include "paceline/base/utf8.h"
 #include "paceline/ckpt/chunk_copy.h"
@@ -18,6 +19,7 @@ using nlohmann::json;
 constexpr char kSchema[] = "paceline.checkpoint/1";
 constexpr size_t kNameBytesMax = 128;
 constexpr uint32_t kRanksMax = 1u << 24;
+constexpr uint64_t kDepthMax = 8;  // of the JSON; a manifest has 4
 
 std::string Hex(uint64_t value) {
   std::string text(16, '0');
@@ -215,6 +217,10 @@ std::string ToText(const Manifest& manifest) {
 }
 
 Result<Manifest> ParseManifest(std::string_view text) {
+  const JsonLimit limit = JsonLimit::PerByte(text.size(), kDepthMax, 16, 12);
+  if (text.size() > kManifestBytesMax || !limit.Holds(ShapeOfJson(text, kDepthMax))) {
+    return Failure{FailureKind::kTooLarge, "the manifest has more in it than one of its size has"};
+  }
   json parsed = ParseJson(text);
   if (!parsed.is_object()) return BadManifest("is not a JSON object");
   const json& schema = At(parsed, "schema");

@@ -62,14 +62,16 @@ struct Manifest {
 };
 
 inline constexpr char kManifestName[] = "MANIFEST.json";
-inline constexpr uint64_t kManifestBytesMax = uint64_t{1} << 30;
+// Of 40 TB, in hashes.
+inline constexpr uint64_t kManifestBytesMax = uint64_t{256} << 20;
 
 // Ends with a check of its own text.
 std::string ToText(const Manifest& manifest);
 
 // kInvalid for whatever is not such a text: also names that are no plain file names, files that
 // nobody lists, sizes that do not fit the hashes. kDamaged: the check does not hold. kNotHere: a
-// newer version wrote it; see IsNewer.
+// newer version wrote it; see IsNewer. kTooLarge: parsed, it would take more memory than a manifest
+// of its bytes does.
 Result<Manifest> ParseManifest(std::string_view text);
 
 // Of a text whose "schema" should be `own`, "paceline.checkpoint/1": kNotHere when it has a higher

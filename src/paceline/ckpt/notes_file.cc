@@ -3,12 +3,29 @@
 #include <string>
 
 #include "paceline/base/json.h"
-#include "paceline/base/status_macros.h"
+#include "paceline/base/json_limit.h"
+#include "paceline/base/text.h"
 #include "paceline/ckpt/manifest.h"
 
 namespace paceline::ckpt {
 
+namespace {
+
+// Some 70 bytes each in memory, in Python as here. Python's own parser goes no deeper.
+constexpr JsonLimit kLimit{.depth = 1'000, .containers = 4'000'000, .values = 32'000'000};
+
+}  // namespace
+
+Result<void> CheckNotesSize(std::string_view text) {
+  if (text.size() <= kNotesBytesMax && kLimit.Holds(ShapeOfJson(text, kLimit.depth))) return {};
+  return Failure{
+      FailureKind::kTooLarge,
+      Concat("the notes have more than ", kNotesBytesMax >> 20, " MiB, ", kLimit.containers,
+             " lists and dicts, ", kLimit.values, " values or ", kLimit.depth, " levels")};
+}
+
 Result<void> CheckNotes(std::string_view text) {
+  RETURN_IF_ERROR(CheckNotesSize(text));
   const nlohmann::json parsed = ParseJson(text);
   if (!parsed.is_object()) return Failure{FailureKind::kInvalid, "the notes are no JSON object"};
   const auto schema = parsed.find("schema");

@@ -8,6 +8,7 @@
 #include "paceline/ckpt/format/safetensors.h"
 #include "paceline/ckpt/gather.h"
 #include "paceline/ckpt/image_files.h"
+#include "paceline/ckpt/notes_file.h"
 #include "paceline/ckpt/store/posix.h"
 #include "paceline/ckpt/tensor_contents.h"
 #include "paceline/model/retention.h"
@@ -172,7 +173,7 @@ Result<void> WriteShard(Store* store, const ShardPlace& place, const ShardImage&
   if (place.file_of == place.rank) RETURN_IF_ERROR(WriteFiles(store, place, image, pacer, &part));
   const std::string notes_name = NotesNameOf(place.rank);
   ASSIGN_OR_RETURN(const std::string notes,
-                   ReadAll(image.notes, image.notes_hashes, kManifestBytesMax));
+                   ReadAll(image.notes, image.notes_hashes, kNotesBytesMax));
   RETURN_IF_ERROR(Put(store, KeyOf(place.name, notes_name), notes, Store::PutMode::kReplace));
   part.files.push_back({notes_name, image.notes->size(), image.notes_hashes});
   part.ranks.push_back(

@@ -270,6 +270,22 @@ TEST_F(StorageTest, OfTwoThatCommitTheSameStepDifferentlyOneDoes) {
   EXPECT_EQ(ReadManifest(folder)->job_id, "job");
 }
 
+// The limits of memory hold for hostile texts alone.
+TEST(Manifest, AManifestOfManyRanksAndFilesIsRead) {
+  constexpr uint32_t kRanks = 20'000;
+  Manifest manifest{.job_id = "j", .generation = 1, .step = 2, .world_size = kRanks};
+  for (uint32_t rank = 0; rank < kRanks; ++rank) {
+    manifest.files.push_back({std::to_string(rank), 10, {1}});
+    manifest.ranks.push_back({rank, std::to_string(rank), std::to_string(rank)});
+  }
+  const Result<Manifest> read = ParseManifest(ToText(manifest));
+  ASSERT_TRUE(read.ok()) << read.failure().message;
+  manifest = {.job_id = "j", .generation = 1, .step = 2, .world_size = 1};
+  manifest.files = {{"a", 200'000 * kChunkBytes, std::vector<uint64_t>(200'000, 1)}};
+  manifest.ranks = {{0, "a", "a"}};
+  EXPECT_TRUE(ParseManifest(ToText(manifest)).ok());
+}
+
 TEST(Manifest, HostileTextsAreRefused) {
   Manifest manifest{.job_id = "j", .generation = 1, .step = 2, .world_size = 1};
   manifest.files = {{"shard-00000.safetensors", 10, {1}}, {"rank-00000.json", 0, {}}};
@@ -294,6 +310,12 @@ TEST(Manifest, HostileTextsAreRefused) {
   other = manifest;
   other.files.push_back(other.files[0]);
   EXPECT_TRUE(refused(other));
+  // Parsed, these would take 75 and 20 times their bytes.
+  std::string flat = "{\"files\":[";
+  for (int i = 0; i < 100'000; ++i) flat += "[],";
+  for (const std::string& large : {std::string(1'000'000, '['), flat + "0]}"}) {
+    EXPECT_EQ(ParseManifest(large).failure().kind, FailureKind::kTooLarge);
+  }
   for (size_t size = 0; size < text.size() - 1; ++size) {
     EXPECT_FALSE(ParseManifest(text.substr(0, size)).ok());
   }

@@ -8,6 +8,7 @@
 
 #include "paceline/base/text.h"
 #include "paceline/ckpt/chunk_copy.h"
+#include "paceline/ckpt/notes_file.h"
 #include "paceline/ckpt/save.h"
 #include "paceline/ckpt/storage.h"
 #include "paceline/ckpt/store/posix.h"
@@ -91,5 +92,7 @@ Result<std::string> FindStored(const std::string& path) {
   if (!newest.has_value()) return own.failure();
   return Concat(path, "/", newest->name);
 }
+
+Result<void> CheckNotesSize(std::string_view notes) { return ckpt::CheckNotesSize(notes); }
 
 }  // namespace paceline::client

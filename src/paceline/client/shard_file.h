@@ -37,4 +37,7 @@ Result<void> CommitStored(const StoredPlace& place, uint32_t world_size);
 // kDamaged.
 Result<std::string> FindStored(const std::string& path);
 
+// kTooLarge: notes that no reader takes.
+Result<void> CheckNotesSize(std::string_view notes);
+
 }  // namespace paceline::client

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "paceline/base/json.h"
+#include "paceline/base/json_limit.h"
 #include "paceline/base/result.h"
 #include "paceline/base/text.h"
 #include "paceline/base/utf8.h"
@@ -21,6 +22,7 @@ namespace {
 using nlohmann::json;
 
 constexpr uint64_t kFileBytesMax = uint64_t{1} << 50;
+constexpr uint64_t kDepthMax = 8;  // of the header's JSON, which has 3
 constexpr char kMetadata[] = "__metadata__";
 constexpr char kLoose[] = "PACELINE_LOOSE";
 // torch/distributed/checkpoint/_hf_utils.py
@@ -90,6 +92,12 @@ Result<std::vector<uint64_t>> Numbers(const json& value) {
 const json* Find(const json& object, const char* name) {
   const auto found = object.find(name);
   return found == object.end() ? nullptr : &*found;
+}
+
+// A tensor of no dimensions has three containers in 50 bytes, and each dimension takes 4 more.
+Result<void> CheckShape(std::string_view text, const JsonShape& shape) {
+  if (JsonLimit::PerByte(text.size(), kDepthMax, 8, 3).Holds(shape)) return {};
+  return Bad("the header has more in it than one of its size has");
 }
 
 Result<TensorBox> ParseBox(const std::string& key, const json& value, const json& sharding,
@@ -280,8 +288,12 @@ Result<Image> ParseHead(std::string_view head, uint64_t file_size) {
   if (head.size() < begin) {
     return Failure{FailureKind::kTooLarge, "the header is longer than what was read"};
   }
-  const json parsed = ParseJson(head.substr(8, begin - 8));
+  const std::string_view body = head.substr(8, begin - 8);
+  const JsonShape shape = ShapeOfJson(body, kDepthMax);
+  RETURN_IF_ERROR(CheckShape(body, shape));
+  const json parsed = ParseJson(body);
   if (!parsed.is_object()) return Bad("the header is not a JSON object");
+  if (parsed.size() != shape.members) return Bad("the header names a tensor twice");
 
   Image image;
   image.head = std::string(head.substr(0, begin));
@@ -294,6 +306,7 @@ Result<Image> ParseHead(std::string_view head, uint64_t file_size) {
       image.metadata[name] = text.get<std::string>();
     }
     if (const auto info = image.metadata.find(kShardingInfo); info != image.metadata.end()) {
+      RETURN_IF_ERROR(CheckShape(info->second, ShapeOfJson(info->second, kDepthMax)));
       sharding = ParseJson(info->second);
       if (!sharding.is_object()) return Bad("DCP_SHARDING_INFO is not a JSON object");
     }

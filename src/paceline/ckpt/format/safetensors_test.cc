@@ -68,6 +68,12 @@ TEST(Safetensors, BadLayoutsAreRefused) {
   EXPECT_FALSE(LayOut({}, {{"name", "\xff"}}).ok());
 }
 
+std::string Repeated(const std::string& text, int times) {
+  std::string all;
+  for (int i = 0; i < times; ++i) all += text;
+  return all;
+}
+
 TEST(Safetensors, HostileHeadersAreRefused) {
   const std::vector<std::pair<std::string, uint64_t>> bad = {
       {"[]", 0},
@@ -87,6 +93,11 @@ TEST(Safetensors, HostileHeadersAreRefused) {
       {R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},)"
        R"("b":{"dtype":"U8","shape":[2],"data_offsets":[1,3]}})",
        3},  // overlap
+      {R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},)"
+       R"("a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}})",
+       2},  // twice
+      {std::string(100, '['), 0},
+      {"{\"a\":[" + Repeated("[],", 100'000) + "0]}", 0},  // 30 times its bytes in memory
       {R"({"__metadata__":{"x":1}})", 0},
       {R"({"__metadata__":{"DCP_SHARDING_INFO":"[]"}})", 0},
       {R"({"__metadata__":{"DCP_SHARDING_INFO":"{}"},)"
