@@ -1,5 +1,6 @@
 """Directories of checkpoints with damaged, newer, unfinished and hostile folders in them."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -195,3 +196,62 @@ def test_a_state_of_too_many_plain_values_is_refused_at_its_save(tmp_path: Path)
         one.restore({"seen": []})
         with pytest.raises(CheckpointError, match=r"too many plain values(.|\n)*into tensors"):
             one.save(0, state)
+
+
+def restored_from(place: Path) -> str:
+    return restore_in_a_new_process(place).stdout
+
+
+@pytest.mark.parametrize("name", ["shard-00000.safetensors", "rank-00000.json", "MANIFEST.json"])
+def test_fifos_are_refused_and_nobody_waits(three: Path, tmp_path: Path, name: str) -> None:
+    newest = newest_of(three)
+    (newest / name).unlink()
+    os.mkfifo(newest / name)
+    assert f"{newest.name}: damaged" in ckpt("verify", three).stdout
+    assert ckpt("show", newest).returncode == (0 if name == "rank-00000.json" else 2)
+    with pytest.raises(CheckpointError, match="is no regular file"):
+        pl.load(newest, {"weight": torch.zeros(16)})
+    assert "is no regular file" in ckpt("copy", newest, tmp_path / "copy").stderr
+    if name == "MANIFEST.json":
+        assert restored_from(three).startswith("2 goes on after step 1")
+
+
+def test_a_link_out_of_a_step_folder_is_refused(three: Path, tmp_path: Path) -> None:
+    shard = newest_of(three) / "shard-00000.safetensors"
+    shard.rename(tmp_path / "elsewhere")
+    shard.symlink_to(tmp_path / "elsewhere")
+    assert "is a link that leaves its folder" in ckpt("verify", three).stdout
+    with pytest.raises(CheckpointError, match="is a link that leaves its folder"):
+        pl.load(three, {"weight": torch.zeros(16)})
+
+
+def test_links_to_a_step_folder_and_to_the_directory_are_followed(
+    three: Path, tmp_path: Path
+) -> None:
+    newest = newest_of(three)
+    newest.rename(tmp_path / "larger-disk")
+    newest.symlink_to(tmp_path / "larger-disk")
+    (tmp_path / "link").symlink_to(three)
+    for place in (three, tmp_path / "link"):
+        assert states(place)[newest.name] == "whole"
+        assert told("ls", place)["checkpoints"][0]["name"] == newest.name
+        assert told("copy", place, tmp_path / f"copy-{place.name}")["to"].endswith(newest.name)
+        assert restored_from(place).startswith("3 goes on after step 2")
+    assert ckpt("rm", newest).returncode == 2 and (newest / "MANIFEST.json").exists()
+
+
+def test_an_import_follows_links_to_regular_files_alone(tmp_path: Path) -> None:
+    from safetensors.torch import save_file
+
+    blobs, cache = tmp_path / "blobs", tmp_path / "snapshot"  # as a cache of Hugging Face is
+    blobs.mkdir()
+    cache.mkdir()
+    save_file({"weight": torch.arange(16.0)}, blobs / "abc")
+    (cache / "model.safetensors").symlink_to("../blobs/abc")
+    assert told("import", cache, tmp_path / "in")["tensors"] == 1
+    (cache / "model.safetensors").unlink()
+    os.mkfifo(cache / "model.safetensors")
+    os.mkfifo(tmp_path / "x.pt")
+    for source in (cache, tmp_path / "x.pt", Path("/dev/zero")):
+        refused = ckpt("import", source, tmp_path / "in")
+        assert refused.returncode == 2 and "error[PL-E083]" in refused.stderr, refused.stderr

@@ -8,8 +8,9 @@ import io
 import os
 import pathlib
 import pickletools
+import stat
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, cast
 
 import torch
@@ -60,6 +61,7 @@ def read(path: str) -> dict[str, object]:
 
     Tensors are in memory or mapped.
     """
+    _check_file(path)
     if os.path.isdir(path):
         loaded = _read_folder(path)
     elif path.endswith(".safetensors"):
@@ -69,6 +71,14 @@ def read(path: str) -> dict[str, object]:
     if not isinstance(loaded, dict):
         raise _refused(path, f"it holds {described(loaded)} and not a dict")
     return {str(key): value for key, value in cast("dict[object, object]", loaded).items()}
+
+
+def _check_file(path: str) -> None:
+    """Refuse a FIFO or a device before it is opened; a link to a regular file is followed."""
+    with suppress(OSError):  # whoever opens it says what is wrong
+        mode = os.stat(path).st_mode
+        if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+            raise _refused(path, "it is a FIFO, a socket or a device", "name a file or a folder")
 
 
 def _read_folder(path: str) -> dict[str, Any]:
@@ -178,6 +188,7 @@ def _may_name(classes: list[Any]) -> Iterator[None]:
 
 def _described(path: str) -> metadata.Metadata:
     place = os.path.join(path, ".metadata")
+    _check_file(place)
     try:
         with open(place, "rb") as file:
             text = as_protocol_2(file.read())
@@ -200,6 +211,7 @@ def _stored(path: str, info: Any) -> object:
     if os.path.isabs(name) or name.startswith("..") or is_altered:
         raise _refused(path, f"{info.relative_path} is another file, or is compressed")
     where = os.path.join(path, name)
+    _check_file(where)
     try:
         with open(where, "rb") as file:
             file.seek(info.offset)

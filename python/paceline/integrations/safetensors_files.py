@@ -46,6 +46,8 @@ def read_folder(path: str) -> dict[str, torch.Tensor]:
 def read_file(path: str) -> dict[str, torch.Tensor]:
     """The tensors of one file, mapped."""
     try:
+        if not os.path.isfile(path) and os.path.exists(path):
+            raise ValueError("it is no regular file")
         size = os.path.getsize(path)
         with open(path, "rb") as file:
             head_bytes = int.from_bytes(file.read(8), "little")

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <iterator>
 #include <utility>
@@ -27,6 +28,13 @@ auto Retried(const Call& call) {
     result = call();
   } while (result < 0 && errno == EINTR);
   return result < 0 ? static_cast<decltype(call())>(-errno) : result;
+}
+
+// Without links; "" when it cannot be had.
+std::string RealPath(const std::string& path) {
+  const std::unique_ptr<char, decltype(&std::free)> real(::realpath(path.c_str(), nullptr),
+                                                         &std::free);
+  return real == nullptr ? "" : real.get();
 }
 
 DiskEntry EntryOf(std::string name, const struct stat& found) {
@@ -152,7 +160,11 @@ int Disk::List(const std::string& path, std::vector<DiskEntry>* entries) {
     const bool is_itself = name == "." || name == "..";
     // What went in between is not there.
     if (!is_itself && ::fstatat(::dirfd(open), name.c_str(), &found, AT_SYMLINK_NOFOLLOW) == 0) {
+      const bool is_link = S_ISLNK(found.st_mode);
+      const bool is_there = !is_link || ::fstatat(::dirfd(open), name.c_str(), &found, 0) == 0;
       entries->push_back(EntryOf(name, found));
+      entries->back().is_folder = entries->back().is_folder || !is_there;
+      entries->back().is_link = is_link;
     }
     errno = 0;
   }
@@ -168,6 +180,23 @@ std::unique_ptr<WriteQueue> Disk::MakeQueue(uint32_t depth) { return UringQueue:
 Disk* SystemDisk() {
   static Disk* const kDisk = new Disk;
   return kDisk;
+}
+
+Result<void> CheckReadable(const std::string& path) {
+  struct stat found {};
+  if (::lstat(path.c_str(), &found) != 0) return {};
+  const bool is_link = S_ISLNK(found.st_mode);
+  if (is_link && ::stat(path.c_str(), &found) != 0) return {};
+  if (!S_ISREG(found.st_mode)) {
+    return Failure{FailureKind::kDamaged, Concat(path, " is no regular file")};
+  }
+  if (!is_link) return {};
+  const size_t slash = path.rfind('/');
+  const std::string folder = RealPath(slash == std::string::npos ? "." : path.substr(0, slash + 1));
+  const std::string target = RealPath(path);
+  const bool is_inside = !folder.empty() && target.substr(0, target.rfind('/')) == folder;
+  if (is_inside) return {};
+  return Failure{FailureKind::kDamaged, Concat(path, " is a link that leaves its folder")};
 }
 
 Failure DiskFailure(std::string_view what, const std::string& path, int error) {

@@ -33,10 +33,12 @@ class WriteQueue {
 
 struct DiskEntry {
   std::string name;
+  // Also a link to one, and a link to nothing: a disk may not be mounted.
   bool is_folder = false;
   uint64_t bytes = 0;
   int64_t changed_ns = 0;  // wall clock of the file system
   uint64_t device = 0;     // of the file system
+  bool is_link = false;    // of a listed one: a symbolic link
 };
 
 class Disk {
@@ -76,6 +78,12 @@ Disk* SystemDisk();
 // kExists, kNotHere (this file system cannot do that), kBusy (it cannot be asked now), else
 // kSystem.
 Failure DiskFailure(std::string_view what, const std::string& path, int error);
+
+// Whether that file may be opened for reading: a regular file, or a link to one in its own folder.
+// kDamaged: a FIFO, a device, a folder, a link that leaves the folder. It says so before anything
+// is opened, because to open a FIFO waits for ever, and to open a device may do something. Whatever
+// else is wrong with the path is for open to say.
+Result<void> CheckReadable(const std::string& path);
 
 // Multiples of a page, as direct writes and shared memory want them.
 inline constexpr uint64_t kPageBytes = 4096;

@@ -31,7 +31,8 @@ bool IsNotes(const Manifest& manifest, const std::string& file) {
 }
 
 // What is in that folder; `latest` is what LATEST names. The store is away: a failure.
-Result<Folder> FolderOf(Store* store, const std::string& name, const std::string& latest) {
+Result<Folder> FolderOf(Store* store, const StoreEntry& entry, const std::string& latest) {
+  const std::string& name = entry.name;
   Folder folder{.name = name, .saved = {}, .why = "", .manifest = {}};
   Result<Manifest> manifest = ReadManifest(store, name);
   if (manifest.ok()) {
@@ -41,10 +42,13 @@ Result<Folder> FolderOf(Store* store, const std::string& name, const std::string
   const Failure& failure = manifest.failure();
   if (IsAway(failure)) return failure;
   const bool has_none = failure.kind == FailureKind::kNotFound;
-  folder.state = has_none && name != latest ? FolderState::kUnfinished : FolderState::kDamaged;
+  const bool is_unfinished = has_none && name != latest && !entry.is_link;
+  folder.state = is_unfinished ? FolderState::kUnfinished : FolderState::kDamaged;
   if (IsNewer(failure)) folder.state = FolderState::kNewer;
   folder.why = has_none ? "it has no manifest" : failure.message;
   if (has_none && name == latest) folder.why = "LATEST names it, and it has no manifest";
+  if (has_none && entry.is_link)
+    folder.why = "it is a link, and there is no manifest where it leads";
   return folder;
 }
 
@@ -66,6 +70,10 @@ Result<Manifest> ReadManifest(Store* store, const std::string& name) {
                    store->Get(KeyOf(name, kManifestName), kManifestBytesMax));
   ASSIGN_OR_RETURN(Manifest manifest, ParseManifest(text));
   if (manifest.world_size == 0) return Failure{FailureKind::kInvalid, "the manifest is of a part"};
+  if (SavedStepIn(name).value_or(manifest.saved()) != manifest.saved()) {
+    return Failure{FailureKind::kDamaged,
+                   Concat("the manifest is that of ", CheckpointNameOf(manifest.saved()))};
+  }
   return manifest;
 }
 
@@ -98,7 +106,7 @@ Result<std::vector<Folder>> Folders(Store* store) {
   for (const StoreEntry& entry : entries) {
     const std::optional<SavedStep> saved = SavedStepIn(entry.name);
     if (!entry.is_folder || !saved.has_value()) continue;
-    ASSIGN_OR_RETURN(Folder folder, FolderOf(store, entry.name, latest));
+    ASSIGN_OR_RETURN(Folder folder, FolderOf(store, entry, latest));
     folder.saved = *saved;
     folders.push_back(std::move(folder));
   }
@@ -133,7 +141,7 @@ Result<std::vector<PassedOver>> PassedOverFor(Store* store, const std::string& t
       passed.push_back({entry.name, "a restore found it damaged"});
       continue;
     }
-    ASSIGN_OR_RETURN(Folder folder, FolderOf(store, entry.name, latest));
+    ASSIGN_OR_RETURN(Folder folder, FolderOf(store, entry, latest));
     const bool is_passed =
         folder.state != FolderState::kWhole && folder.state != FolderState::kUnfinished;
     if (is_passed) passed.push_back({entry.name, std::move(folder.why)});

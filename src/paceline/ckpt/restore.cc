@@ -107,7 +107,8 @@ Result<std::span<const std::byte>> MemorySource::Chunk(size_t index) {
 
 Result<std::unique_ptr<FileSource>> FileSource::Open(const std::string& path, uint64_t size,
                                                      Disk* disk) {
-  const int fd = disk->Open(path, O_RDONLY);
+  RETURN_IF_ERROR(CheckReadable(path));
+  const int fd = disk->Open(path, O_RDONLY | O_NONBLOCK);  // it may have become a FIFO meanwhile
   if (fd < 0) return DiskFailure("cannot open", path, -fd);
   auto source = std::unique_ptr<FileSource>(new FileSource(disk, fd, path, size));
   const int64_t found = disk->SizeOf(fd);

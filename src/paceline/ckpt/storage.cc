@@ -225,9 +225,16 @@ void RemoveParts(Store* store, const PersistOrder& committed) {
 }
 
 Result<void> Prune(Store* store, uint32_t keep) {
-  ASSIGN_OR_RETURN(const std::vector<Listed> all, List(store));
+  ASSIGN_OR_RETURN(std::vector<Listed> all, List(store));
+  ASSIGN_OR_RETURN(std::vector<StoreEntry> entries, store->List(""));
+  // What a link leads to was put there by somebody else, and is nobody's here to remove or to
+  // count.
+  for (const StoreEntry& entry : entries) {
+    if (entry.is_link)
+      std::erase_if(all, [&](const Listed& one) { return one.name == entry.name; });
+  }
+  std::erase_if(entries, [](const StoreEntry& entry) { return entry.is_link; });
   if (all.empty()) return {};
-  ASSIGN_OR_RETURN(const std::vector<StoreEntry> entries, store->List(""));
   ASSIGN_OR_RETURN(const int64_t newest_ns, CommittedNs(store, all.front().name));
   Result<void> first;  // failure; the others are tried nevertheless
   const auto note = [&first](const Result<void>& result) {
@@ -262,11 +269,17 @@ Result<void> Prune(Store* store, uint32_t keep) {
 
 Result<void> Remove(Store* store, const std::string& name) {
   ASSIGN_OR_RETURN(const std::vector<StoreEntry> entries, store->List(""));
+  bool is_link = false;
   const bool is_there = std::any_of(entries.begin(), entries.end(), [&](const StoreEntry& one) {
+    if (one.name == name) is_link = one.is_link;
     return one.is_folder && one.name == name;
   });
   if (!IsCheckpointName(name) || !is_there) {
     return Failure{FailureKind::kNotFound, Concat("there is no checkpoint ", name)};
+  }
+  if (is_link) {
+    return Failure{FailureKind::kInvalid,
+                   Concat(name, " is a link: remove it, and what it leads to, by hand")};
   }
   RETURN_IF_ERROR(RemoveCheckpoint(store, name));
   ASSIGN_OR_RETURN(const std::vector<Listed> left, List(store));

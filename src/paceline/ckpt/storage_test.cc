@@ -132,6 +132,60 @@ TEST_F(StorageTest, NothingGoesOnBesideOneOfANewerVersion) {
   EXPECT_EQ(Folders(store_.get())->at(1).state, FolderState::kDamaged);
 }
 
+TEST_F(StorageTest, AStepFolderThatIsALinkIsReadAndNeverRemoved) {
+  for (const int64_t step : {1, 2, 3}) SaveWhole(step);
+  const std::string moved = dir_.path() + "/moved";
+  ASSERT_EQ(::rename(Folder(3).c_str(), moved.c_str()), 0);
+  ASSERT_EQ(::symlink(moved.c_str(), Folder(3).c_str()), 0);
+  ASSERT_EQ(::symlink(moved.c_str(), (storage_ + "/.removing-step-9-g1").c_str()), 0);
+  EXPECT_EQ((*Newest(store_.get()))->saved.step, 3);
+  EXPECT_EQ(List(store_.get())->front().name, NameOf(3));
+  EXPECT_TRUE(VerifyCheckpoint(store_.get(), NameOf(3)).empty());
+  ASSERT_TRUE(Prune(store_.get(), 1).ok());
+  EXPECT_EQ(List(store_.get())->size(), 2u) << "and not counted";
+  EXPECT_FALSE(Remove(store_.get(), NameOf(3)).ok());
+  EXPECT_TRUE(VerifyCheckpoint(store_.get(), NameOf(3)).empty());
+  // Its disk is not mounted.
+  ASSERT_EQ(::rename(moved.c_str(), (moved + "-away").c_str()), 0);
+  EXPECT_EQ((*Newest(store_.get()))->saved.step, 2);
+  const auto passed = PassedOverFor(store_.get(), NameOf(2));
+  ASSERT_EQ(passed->size(), 1u);
+}
+
+TEST_F(StorageTest, OddFilesAndLinksThatLeaveAreNotOpened) {
+  SaveWhole(1);
+  const std::string shard = Folder(1) + "/" + FileNameOf(0);
+  const std::string elsewhere = dir_.path() + "/elsewhere";
+  ASSERT_EQ(::rename(shard.c_str(), elsewhere.c_str()), 0);
+  const auto wrong = [&] { return VerifyCheckpoint(store_.get(), NameOf(1)).front(); };
+  ASSERT_EQ(::mkfifo(shard.c_str(), 0600), 0);
+  EXPECT_EQ(wrong(), shard + " is no regular file");
+  ASSERT_EQ(::unlink(shard.c_str()), 0);
+  ASSERT_EQ(::symlink("/dev/zero", shard.c_str()), 0);
+  EXPECT_EQ(wrong(), shard + " is no regular file");
+  ASSERT_EQ(::unlink(shard.c_str()), 0);
+  ASSERT_EQ(::symlink(elsewhere.c_str(), shard.c_str()), 0);
+  EXPECT_EQ(wrong(), shard + " is a link that leaves its folder");
+  ASSERT_EQ(::rename(elsewhere.c_str(), (Folder(1) + "/larger").c_str()), 0);
+  ASSERT_EQ(::unlink(shard.c_str()), 0);
+  ASSERT_EQ(::symlink("larger", shard.c_str()), 0);
+  EXPECT_TRUE(VerifyCheckpoint(store_.get(), NameOf(1)).empty()) << "within the folder it may be";
+  const std::string manifest = Folder(1) + "/" + kManifestName;
+  ASSERT_EQ(::unlink(manifest.c_str()), 0);
+  ASSERT_EQ(::mkfifo(manifest.c_str(), 0600), 0);
+  EXPECT_EQ(wrong(), manifest + " is no regular file");
+  EXPECT_TRUE(Newest(store_.get()).ok());
+}
+
+TEST_F(StorageTest, AFolderWithAnotherNameThanItsManifestIsDamaged) {
+  for (const int64_t step : {1, 2}) SaveWhole(step);
+  ASSERT_EQ(::rename(Folder(2).c_str(), Folder(77).c_str()), 0);
+  std::ofstream(storage_ + "/LATEST") << NameOf(77) << "\n";
+  EXPECT_EQ((*Newest(store_.get()))->saved.step, 1);
+  EXPECT_EQ(VerifyCheckpoint(store_.get(), NameOf(77)).front(),
+            "the manifest is that of step-2-g1");
+}
+
 TEST_F(StorageTest, WithoutAManifestThereIsNoCheckpoint) {
   ranks_.Save(0, 3, 0, 10);
   ASSERT_TRUE(Write(0, 3, 0).ok());

@@ -109,7 +109,8 @@ class PosixStore final : public Store {
 
   Result<std::string> Get(const std::string& key, uint64_t bytes_max) override {
     const std::string path = PathOf(key);
-    const DiskFile file(disk_, disk_->Open(path, O_RDONLY));
+    RETURN_IF_ERROR(CheckReadable(path));
+    const DiskFile file(disk_, disk_->Open(path, O_RDONLY | O_NONBLOCK));
     if (!file.is_open()) return DiskFailure("cannot open", path, file.error());
     const int64_t size = disk_->SizeOf(file.fd());
     if (size < 0) return DiskFailure("cannot open", path, static_cast<int>(-size));
@@ -153,7 +154,8 @@ class PosixStore final : public Store {
     std::vector<StoreEntry> entries;
     entries.reserve(found.size());
     for (DiskEntry& one : found) {
-      entries.push_back({std::move(one.name), one.is_folder, one.bytes, one.changed_ns});
+      entries.push_back(
+          {std::move(one.name), one.is_folder, one.bytes, one.changed_ns, one.is_link});
     }
     return entries;
   }

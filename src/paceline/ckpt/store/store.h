@@ -38,6 +38,8 @@ struct StoreEntry {
   bool is_folder = false;
   uint64_t bytes = 0;
   int64_t changed_ns = 0;  // by the store's wall clock; 0: not known
+  // A folder that is a link to another place. It is read like any, and never removed.
+  bool is_link = false;
 };
 
 // All calls: kFull; kNotFound; kSystem: an error of that one file; kBusy: the store cannot be asked
