@@ -22,12 +22,16 @@ constexpr int kPauseMilliseconds = 100;  // between looks at a job whose master 
 
 Result<std::vector<core::Record>> RecordsOf(const JobPlace& place) {
   auto records = master::ReadJournal(place.run_dir + "/journal.db");
-  if (records.ok()) return *std::move(records);
-  if (!absl::IsNotFound(records.status())) return ProblemFrom(records.status());
+  if (records.ok() && !records->empty()) return *std::move(records);
+  const bool is_there = records.ok();
+  if (!is_there && !absl::IsNotFound(records.status())) return ProblemFrom(records.status());
   return Problem{.code = "PL-E030",
                  .what = "nothing is known of " + place.id + " yet",
                  .where = place.run_dir,
-                 .why = "no master answers on this host, and there is no journal to read",
+                 .why = is_there ? "no master answers on this host, and the journal has no record: "
+                                   "it was emptied, or no master lived to write one"
+                                 : "no master answers on this host, and there is no journal to "
+                                   "read",
                  .fix = place.is_running() ? "paceline wait --for running --job " + place.id
                                            : "see the logs in " + place.run_dir + "/logs"};
 }

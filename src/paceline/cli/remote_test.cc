@@ -71,6 +71,15 @@ TEST_F(Remote, AMasterThatMovesIsAskedWhereItIs) {
   EXPECT_EQ(asked, 2);
 }
 
+TEST_F(Remote, AJournalThatWasEmptiedIsNoJobThatWasNeverSubmitted) {
+  Say(nowhere_, 0);
+  ASSERT_TRUE(ReplaceFile(dir_.path() + "/journal.db", "", 0600).ok());
+  const auto status = StatusFromJournal(Place());
+  ASSERT_FALSE(status.ok());
+  EXPECT_EQ(status.problem().code, "PL-E030");
+  EXPECT_NE(status.problem().why.find("the journal has no record"), std::string::npos);
+}
+
 TEST_F(Remote, NobodyIsAskedForEverWhenNobodyRunsTheJob) {
   Say(nowhere_, 0);
   int asked = 0;

@@ -7,7 +7,6 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
-#include <limits>
 #include <utility>
 
 #include "paceline/base/check.h"
@@ -75,8 +74,7 @@ absl::StatusOr<std::unique_ptr<Journal>> Journal::Open(JournalOptions options,
   if (result != SQLITE_OK) return JournalError(journal->db_, path, result);
   sqlite3_extended_result_codes(journal->db_, 1);
   RETURN_IF_ERROR(journal->Prepare());
-  ASSIGN_OR_RETURN(
-      *records, ReadRows(journal->db_, path, RecordSeq(1), std::numeric_limits<uint32_t>::max()));
+  ASSIGN_OR_RETURN(*records, ReadAllRows(journal->db_, path));
   return journal;
 }
 
@@ -248,7 +246,7 @@ absl::StatusOr<std::vector<core::Record>> ReadJournal(const std::string& path) {
   ASSIGN_OR_RETURN(const int version, SchemaOf(db, path));
   RETURN_IF_ERROR(CheckSchema(version, path));
   if (version == 0) return std::vector<core::Record>();
-  return ReadRows(db, path, RecordSeq(1), std::numeric_limits<uint32_t>::max());
+  return ReadAllRows(db, path);
 }
 
 }  // namespace paceline::master

@@ -51,7 +51,8 @@ absl::Status JournalDamaged(const std::string& path, const std::string& why) {
 absl::Status JournalError(sqlite3* db, const std::string& path, int result) {
   const std::string why = db != nullptr ? sqlite3_errmsg(db) : sqlite3_errstr(result);
   const int kind = result & 0xff;
-  if (kind == SQLITE_CORRUPT || kind == SQLITE_NOTADB || kind == SQLITE_MISMATCH) {
+  if (kind == SQLITE_CORRUPT || kind == SQLITE_NOTADB || kind == SQLITE_MISMATCH ||
+      kind == SQLITE_TOOBIG) {
     return JournalDamaged(path, why);
   }
   return ToStatus(
@@ -74,6 +75,8 @@ absl::StatusOr<std::vector<core::Record>> ReadRows(sqlite3* db, const std::strin
   int result = sqlite3_prepare_v2(
       db, "SELECT seq, at_ns, causes, payload FROM records WHERE seq >= ? ORDER BY seq LIMIT ?", -1,
       &prepared, nullptr);
+  // Another table than that of this schema.
+  if ((result & 0xff) == SQLITE_ERROR) return JournalDamaged(path, sqlite3_errmsg(db));
   if (result != SQLITE_OK) return JournalError(db, path, result);
   const std::unique_ptr<sqlite3_stmt, decltype(&sqlite3_finalize)> query(prepared,
                                                                          &sqlite3_finalize);
@@ -91,6 +94,30 @@ absl::StatusOr<std::vector<core::Record>> ReadRows(sqlite3* db, const std::strin
     records.push_back(*std::move(record));
   }
   if (result != SQLITE_DONE) return JournalError(db, path, result);
+  return records;
+}
+
+namespace {
+
+// SQLite reads what a cut-off file lacks as zeros, and may then find no record at all.
+absl::Status CheckEmpty(sqlite3* db, const std::string& path) {
+  sqlite3_stmt* prepared = nullptr;
+  int result = sqlite3_prepare_v2(db, "PRAGMA quick_check(1)", -1, &prepared, nullptr);
+  const std::unique_ptr<sqlite3_stmt, decltype(&sqlite3_finalize)> query(prepared,
+                                                                         &sqlite3_finalize);
+  if (result == SQLITE_OK) result = sqlite3_step(query.get());
+  if (result != SQLITE_ROW) return JournalError(db, path, result);
+  if (Column(query.get(), 0) == "ok") return absl::OkStatus();
+  return JournalDamaged(path, "it has no records, and is not whole: it was cut off");
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<core::Record>> ReadAllRows(sqlite3* db, const std::string& path) {
+  sqlite3_limit(db, SQLITE_LIMIT_LENGTH, kRecordBytesMax);
+  ASSIGN_OR_RETURN(std::vector<core::Record> records,
+                   ReadRows(db, path, RecordSeq(1), std::numeric_limits<uint32_t>::max()));
+  if (records.empty()) RETURN_IF_ERROR(CheckEmpty(db, path));
   return records;
 }
 

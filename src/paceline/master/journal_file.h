@@ -27,6 +27,12 @@ absl::Status Execute(sqlite3* db, const std::string& path, const char* sql);
 absl::StatusOr<std::vector<core::Record>> ReadRows(sqlite3* db, const std::string& path,
                                                    RecordSeq from, uint32_t count_max);
 
+// No fact is larger: a world of 100,000 nodes has 10 MB. A larger row is damage, and is not read
+// into memory.
+inline constexpr int kRecordBytesMax = 16 << 20;
+// All of them. DATA_LOSS also: there are none, because the file was cut off.
+absl::StatusOr<std::vector<core::Record>> ReadAllRows(sqlite3* db, const std::string& path);
+
 // PL-E033 when `dir` is on a network file system whose locks do not work.
 absl::Status CheckFileSystem(int fd, const std::string& path);
 

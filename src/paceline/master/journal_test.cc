@@ -20,6 +20,7 @@
 #include "paceline/master/journal_file.h"
 #include "paceline/model/problem.h"
 #include "paceline/wire/journal_codec.h"
+#include "sqlite3.h"
 
 namespace paceline::master {
 namespace {
@@ -294,6 +295,30 @@ TEST_F(JournalTest, ADamagedFileIsNotGuessedAt) {
   WriteAndCopy(3, dir_ / "copy");
   std::ofstream(dir_ / "bad.db") << std::string(8192, 'x');
   EXPECT_EQ(CodeOf(OpenAndRead(dir_ / "bad.db").status()), "PL-E034");
+}
+
+// SQLite reads what the file lacks as zeros, and finds no record from the first one on.
+TEST_F(JournalTest, ACutOffFileIsNoEmptyJournal) {
+  WriteAndCopy(7, dir_ / "copy");
+  const std::string work = dir_ / "work.db";
+  for (const size_t size : {100, 4096, 5000, 6000}) {
+    fs::copy_file(Path(), work, fs::copy_options::overwrite_existing);
+    fs::resize_file(work, size);
+    EXPECT_EQ(CodeOf(ReadJournal(work).status()), "PL-E034") << size;
+    EXPECT_EQ(CodeOf(OpenAndRead(work).status()), "PL-E034") << size;
+  }
+}
+
+TEST_F(JournalTest, AnotherTableOrAHugeRowIsDamage) {
+  WriteAndCopy(7, dir_ / "copy");
+  for (const char* change :
+       {"UPDATE records SET payload = zeroblob(20000000) WHERE seq = 3", "DROP TABLE records"}) {
+    sqlite3* db = nullptr;
+    ASSERT_EQ(sqlite3_open(Path().c_str(), &db), SQLITE_OK);
+    EXPECT_TRUE(Execute(db, Path(), change).ok());
+    sqlite3_close(db);
+    EXPECT_EQ(CodeOf(ReadJournal(Path()).status()), "PL-E034") << change;
+  }
 }
 
 TEST_F(JournalTest, TwoMastersDoNotShareIt) {

@@ -101,6 +101,16 @@ absl::Status ReadAll(sqlite3* db, const std::string& path, StoredLeases* stored)
               into(&stored->facts));
 }
 
+absl::Status CheckLeaseSchema(uint64_t version, const std::string& path) {
+  if (version <= kSchema) return absl::OkStatus();
+  return ToStatus(absl::StatusCode::kFailedPrecondition,
+                  {.code = "PL-E036",
+                   .what = "the journal was written by another version",
+                   .where = path,
+                   .why = Concat("its schema is ", version, ", this program knows ", kSchema),
+                   .fix = "resume the job with the version that started it"});
+}
+
 absl::StatusOr<Database> OpenToRead(const std::string& path) {
   sqlite3* raw = nullptr;
   const int result =
@@ -114,6 +124,7 @@ absl::StatusOr<Database> OpenToRead(const std::string& path) {
   sqlite3_busy_timeout(db.get(), 2000);
   RETURN_IF_ERROR(Execute(db.get(), path, "PRAGMA query_only = 1"));
   ASSIGN_OR_RETURN(const uint64_t version, Number(db.get(), path, "PRAGMA user_version"));
+  RETURN_IF_ERROR(CheckLeaseSchema(version, path));
   if (version == 0) return absl::NotFoundError(path + ": nothing was leased");
   return db;
 }
@@ -142,14 +153,7 @@ absl::Status LeaseJournal::Prepare() {
   RETURN_IF_ERROR(Execute(db_, path, "PRAGMA synchronous = FULL"));
   RETURN_IF_ERROR(Execute(db_, path, "PRAGMA wal_autocheckpoint = 4000"));
   ASSIGN_OR_RETURN(const uint64_t version, Number(db_, path, "PRAGMA user_version"));
-  if (version > kSchema) {
-    return ToStatus(absl::StatusCode::kFailedPrecondition,
-                    {.code = "PL-E036",
-                     .what = "the journal was written by another version",
-                     .where = path,
-                     .why = Concat("its schema is ", version, ", this program knows ", kSchema),
-                     .fix = "resume the job with the version that started it"});
-  }
+  RETURN_IF_ERROR(CheckLeaseSchema(version, path));
   if (version == 0) RETURN_IF_ERROR(Execute(db_, path, kCreateTables));
   ASSIGN_OR_RETURN(Statement insert, PrepareSql(db_, path, kInsertFact));
   insert_ = insert.release();

@@ -8,8 +8,10 @@
 #include <mutex>
 
 #include "paceline/base/test_dir.h"
+#include "paceline/master/journal_file.h"
 #include "paceline/master/lease_host.h"
 #include "paceline/wire/lease_socket.h"
+#include "sqlite3.h"
 
 namespace paceline::master {
 namespace {
@@ -118,6 +120,17 @@ TEST_F(LeaseJournalTest, ADamagedRowIsRefused) {
   journal.reset();
   EXPECT_EQ(LeaseJournal::Open({.path = path_}, &stored).status().code(),
             absl::StatusCode::kDataLoss);
+}
+
+TEST_F(LeaseJournalTest, ALaterSchemaIsRefusedByCommandsToo) {
+  StoredLeases stored;
+  Open(&stored).reset();
+  ASSERT_TRUE(ReadLeases(path_).ok());
+  sqlite3* db = nullptr;
+  ASSERT_EQ(sqlite3_open(path_.c_str(), &db), SQLITE_OK);
+  EXPECT_TRUE(Execute(db, path_, "PRAGMA user_version = 99").ok());
+  sqlite3_close(db);
+  EXPECT_EQ(ReadLeases(path_).status().code(), absl::StatusCode::kFailedPrecondition);
 }
 
 // A worker over the real channel, with the real file.
