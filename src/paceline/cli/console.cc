@@ -9,6 +9,7 @@
 #include <string_view>
 #include <utility>
 
+#include "paceline/agent/reactor.h"
 #include "paceline/base/fd.h"
 #include "paceline/base/status_macros.h"
 #include "paceline/base/text.h"

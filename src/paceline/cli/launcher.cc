@@ -19,6 +19,7 @@
 #include "paceline/agent/json_field.h"
 #include "paceline/agent/leave_signal.h"
 #include "paceline/agent/page_file.h"
+#include "paceline/agent/reactor.h"
 #include "paceline/base/file_text.h"
 #include "paceline/base/json.h"
 #include "paceline/base/status_macros.h"

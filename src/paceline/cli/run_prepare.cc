@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "paceline/agent/reactor.h"
 #include "paceline/base/file_text.h"
 #include "paceline/base/text.h"
 #include "paceline/cli/interpreter.h"
