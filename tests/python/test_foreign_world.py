@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 from paceline.foreign_world import ForeignWorld, Own, find_group, launcher, meet
-from paceline.plan import CheckpointError
 
 from paceline import foreign_world
+from paceline.plan import CheckpointError
 
 
 class Store:

@@ -13,11 +13,11 @@ from paceline.images import Images
 from paceline.integrations import storing
 from paceline.integrations.convert import main
 from paceline.own_tensors import differing
-from paceline.plan import CheckpointError, Plan
 from paceline.torch import Torch, load
 from paceline.torch_state import is_told_replica
 
 from paceline import progress
+from paceline.plan import CheckpointError, Plan
 
 BINARY = Path(sys.executable).parent / "paceline"
 Made = tuple[torch.nn.Module, torch.optim.Optimizer]

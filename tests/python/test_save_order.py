@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from paceline.plan import CheckpointError
 from paceline.ticket import Ticket
 from paceline.torch import Checkpointer, load
 
 from paceline import save_order
+from paceline.plan import CheckpointError
 
 pytestmark = pytest.mark.usefixtures("own_keeper")
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 from paceline.numpy import load
-from paceline.plan import CheckpointError
 from paceline.storage_place import make_directory, place_of
 
 from paceline import storage_place
+from paceline.plan import CheckpointError
 
 BINARY = Path(sys.executable).parent / "paceline"
 
