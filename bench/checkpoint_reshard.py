@@ -196,9 +196,10 @@ def restore(folder: str, ranks: int, rank: int, layout: str) -> int:
     """What this rank's readers took in; its tensors are compared with what was saved."""
     import torch
     from paceline.images import Images
-    from paceline.plan import Box
     from paceline.restoring import Restoring
     from paceline.torch import Torch
+
+    from paceline.plan import Box
 
     shape, offset = box_of(layout, ranks, rank)
 

@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 from paceline.images import UnreadableError
 from paceline.patience import FILE_SECONDS, STORAGE_SECONDS, read_patiently
-from paceline.plan import CheckpointError
 from paceline.torch import Checkpointer, Loaded, load
+
+from paceline.plan import CheckpointError
 
 pytestmark = pytest.mark.usefixtures("own_keeper")
 
