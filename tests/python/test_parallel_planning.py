@@ -56,7 +56,9 @@ def test_a_model_larger_than_memory_is_planned_and_nothing_is_left(tmp_path: Pat
     summary = json.loads(answer.read_text())
     assert summary["layers"][0]["parameters"] == width * width + width
     assert summary["bytes"]["optimizer"] == 8
-    assert sorted(one.name for one in tmp_path.iterdir()) == ["summary.json", "train.py"]
+    left = ["summary.json", "summary.json.wishes", "train.py"]
+    assert sorted(one.name for one in tmp_path.iterdir()) == left
+    assert json.loads((tmp_path / left[1]).read_text())["tensor"] == [1]
 
 
 @pytest.mark.parametrize(
@@ -67,7 +69,7 @@ def test_a_model_larger_than_memory_is_planned_and_nothing_is_left(tmp_path: Pat
           "paceline plan --model"]),
         ("pass\n", ["without a model to plan", "never called paceline.parallel.parallelize"]),
         ("{}['learning_rate']\n",
-         ["the script failed before", "KeyError: 'learning_rate'", "Traceback"]),
+         ["the script failed, and did not come as far", "KeyError: 'learning_rate'", "Traceback"]),
         ("parallel.parallelize(nn.Linear(2, 1), optimizer=torch.optim.SGD, loss=mse_loss,\n"
          "  example=(torch.zeros(2, 3), torch.zeros(2, 1)), global_batch=2)\n",
          ["the model cannot be described", "Linear, 2 samples"]),
