@@ -15,7 +15,6 @@ import contextlib
 import itertools
 import json
 import os
-import socket
 import statistics
 import subprocess
 import sys
@@ -23,7 +22,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from harness import BENCH, Samples, machine
+from harness import BENCH, Samples, free_port, machine
 
 GROUPS = Path("/sys/fs/cgroup/cpu")
 PERIOD_US = 10_000
@@ -62,12 +61,6 @@ def quotas(shares: list[float]) -> Iterator[list[Path]]:
         for group in groups:
             if group.exists():
                 group.rmdir()
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def run(ratio: int, *words: str) -> dict[str, Any]:

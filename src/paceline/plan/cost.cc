@@ -75,6 +75,12 @@ void StageLoad::Add(const LayerRow& layer, uint32_t tensor, uint32_t count) {
   saved_most = std::max(saved_most, own_saved);
 }
 
+StageLoad WholeModel(const Scene& scene, uint32_t tensor) {
+  StageLoad load;
+  for (const LayerRow& row : scene.rows) load.Add(row, tensor, row.count);
+  return load;
+}
+
 StageMemory MemoryOf(const Scene& scene, const StageLoad& load, const Shape& shape) {
   const ParameterBytes& bytes = scene.bytes;
   const double kept = static_cast<double>(bytes.weight) + bytes.gradient + bytes.optimizer;

@@ -43,6 +43,9 @@ struct StageLoad {
   void Add(const LayerRow& layer, uint32_t tensor, uint32_t count = 1);
 };
 
+// All layers of the model.
+StageLoad WholeModel(const Scene& scene, uint32_t tensor);
+
 // Bytes of a rank that holds `load`: those that do not depend on the micro-batches, and those for
 // each sample of a micro-batch in flight, and of the one at work.
 struct StageMemory {

@@ -42,9 +42,7 @@ double SimulatedSeconds(const Scene& scene, const Shape& shape, const PipelineCu
   std::vector<StageTime> times;
   for (const CutStage& stage : cut.stages) {
     const StageCost cost = CostOfStage(scene, shape, stage);
-    const auto place = static_cast<uint32_t>(times.size());
-    const uint32_t in_flight =
-        Schedules()[shape.schedule]->in_flight(place, shape.pipeline, shape.micro_batches);
+    const uint32_t in_flight = InFlightOf(shape, static_cast<uint32_t>(times.size()));
     const double need = cost.memory.BytesFor(MicroBatchOf(scene, shape), in_flight);
     if (need > static_cast<double>(scene.cluster.types[stage.type].memory)) return kNever;
     times.push_back(TimeOf(cost, shape));

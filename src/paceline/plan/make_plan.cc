@@ -88,9 +88,7 @@ ParallelPlan PlanOf(const Scene& scene, const Shape& shape, const PipelineCut& c
     made.end = stage.end;
     desk.Take(stage.type, shape.data * shape.tensor, made.ranks);
     const StageCost cost = CostOfStage(scene, shape, stage);
-    const auto place = static_cast<uint32_t>(times.size());
-    const uint32_t in_flight =
-        Schedules()[shape.schedule]->in_flight(place, shape.pipeline, shape.micro_batches);
+    const uint32_t in_flight = InFlightOf(shape, static_cast<uint32_t>(times.size()));
     plan.predicted.memory.push_back(
         Bytes(cost.memory.BytesFor(MicroBatchOf(scene, shape), in_flight)));
     times.push_back(TimeOf(cost, shape));

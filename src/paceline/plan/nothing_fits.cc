@@ -41,8 +41,7 @@ uint64_t MostMemory(const Scene& scene) {
 }  // namespace
 
 double NeedOf(const Scene& scene, const Shape& shape) {
-  StageLoad load;
-  for (const LayerRow& row : scene.rows) load.Add(row, shape.tensor, row.count);
+  const StageLoad load = WholeModel(scene, shape.tensor);
   const double samples = shape.pipeline == 1 ? 1 : MicroBatchOf(scene, shape);
   return MemoryOf(scene, load, shape).BytesFor(samples, 1) / shape.pipeline;
 }

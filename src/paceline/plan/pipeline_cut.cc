@@ -13,12 +13,28 @@ namespace {
 constexpr int kRoundsMax = 256;
 
 struct Segment {
-  double pass = 0;
   double sum = 0;     // pass and both transfers
   double passes = 0;  // (m - 1) pass, which grows with the layers
   double first = 0;   // and after, which need not
   StageMemory memory;
 };
+
+// The cost of a stage whose layers were added up to `load` and `pass`.
+StageCost CostFrom(const Scene& scene, const Shape& shape, const CutStage& stage,
+                   const StageLoad& load, const PassTime& pass) {
+  const double samples = MicroBatchOf(scene, shape);
+  StageCost cost;
+  cost.pass = pass.SecondsFor(samples);
+  if (stage.begin > 0) {
+    cost.transfer = SendSeconds(samples * static_cast<double>(scene.layers[stage.begin - 1].output),
+                                LinkOf(scene, scene.devices));
+  }
+  cost.exchange = ExchangeSeconds(scene, load, shape, cost.pass);
+  cost.after =
+      cost.exchange + OptimizerSeconds(scene, load, scene.cluster.types[stage.type], shape);
+  cost.memory = MemoryOf(scene, load, shape);
+  return cost;
+}
 
 // All costs of a shape: of each type, from each layer to each.
 class SegmentTable {
@@ -40,25 +56,18 @@ class SegmentTable {
  private:
   void FillFrom(const Scene& scene, const PassTable& passes, const Shape& shape, uint32_t type,
                 uint32_t begin) {
-    const DeviceType& device = scene.cluster.types[type];
-    const double samples = MicroBatchOf(scene, shape);
     StageLoad load;
     PassTime pass;
-    const double transfer =
-        begin == 0 ? 0
-                   : SendSeconds(samples * static_cast<double>(scene.layers[begin - 1].output),
-                                 LinkOf(scene, scene.devices));
     for (uint32_t end = begin + 1; end <= layers_; ++end) {
       load.Add(scene.layers[end - 1], shape.tensor);
       pass.Add(passes.At(type, end - 1));
-      Segment& segment =
-          segments_[(static_cast<size_t>(type) * layers_ + begin) * layers_ + end - 1];
-      segment.pass = pass.SecondsFor(samples);
-      segment.sum = segment.pass + 2 * transfer;
-      segment.passes = (shape.micro_batches - 1) * segment.pass;
-      segment.first = segment.passes + ExchangeSeconds(scene, load, shape, segment.pass) +
-                      OptimizerSeconds(scene, load, device, shape);
-      segment.memory = MemoryOf(scene, load, shape);
+      const StageCost cost = CostFrom(scene, shape, {begin, end, type}, load, pass);
+      const double passes_after_first = (shape.micro_batches - 1) * cost.pass;
+      segments_[(static_cast<size_t>(type) * layers_ + begin) * layers_ + end - 1] = {
+          .sum = cost.pass + 2 * cost.transfer,
+          .passes = passes_after_first,
+          .first = passes_after_first + cost.after,
+          .memory = cost.memory};
     }
   }
 
@@ -181,8 +190,7 @@ class CutRun {
     for (size_t state = 1; state < states_.size(); ++state) {
       const uint32_t total = states_[state].total;
       const uint32_t place = shape_.pipeline - total;
-      const uint32_t in_flight =
-          Schedules()[shape_.schedule]->in_flight(place, shape_.pipeline, shape_.micro_batches);
+      const uint32_t in_flight = InFlightOf(shape_, place);
       // Each other stage needs a layer, too.
       const uint32_t begin_last = place == 0 ? 0 : layers_ - total;
       for (uint32_t begin = place; begin <= begin_last; ++begin) {
@@ -265,17 +273,7 @@ StageCost CostOfStage(const Scene& scene, const Shape& shape, const CutStage& st
     load.Add(scene.layers[layer], shape.tensor);
     pass.Add(PassOf(scene, scene.layers[layer], device, shape));
   }
-  const double samples = MicroBatchOf(scene, shape);
-  StageCost cost;
-  cost.pass = pass.SecondsFor(samples);
-  if (stage.begin > 0) {
-    cost.transfer = SendSeconds(samples * static_cast<double>(scene.layers[stage.begin - 1].output),
-                                LinkOf(scene, scene.devices));
-  }
-  cost.exchange = ExchangeSeconds(scene, load, shape, cost.pass);
-  cost.after = cost.exchange + OptimizerSeconds(scene, load, device, shape);
-  cost.memory = MemoryOf(scene, load, shape);
-  return cost;
+  return CostFrom(scene, shape, stage, load, pass);
 }
 
 double ClosedSeconds(const Scene& scene, const Shape& shape, const PipelineCut& cut) {

@@ -63,7 +63,12 @@ double ClosedSeconds(const Scene& scene, const Shape& shape, const PipelineCut& 
 // A stage's cost, for `Simulate`.
 StageTime TimeOf(const StageCost& cost, const Shape& shape);
 
-// Stages of one replica that `count` devices of a type make.
+// Micro-batches that the stage at `place` has in flight at once, at most.
+inline uint32_t InFlightOf(const Shape& shape, uint32_t place) {
+  return Schedules()[shape.schedule]->in_flight(place, shape.pipeline, shape.micro_batches);
+}
+
+// Returns how many stages of one replica `count` devices of a type can fill.
 inline uint32_t StagesOf(uint32_t count, const Shape& shape) {
   return count / (shape.data * shape.tensor);
 }

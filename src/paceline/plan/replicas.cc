@@ -11,18 +11,13 @@ namespace {
 
 constexpr int kTimeHalvings = 100;  // more than a double has bits
 
-StageLoad WholeModel(const Scene& scene, const Shape& shape) {
-  StageLoad load;
-  for (const LayerRow& row : scene.rows) load.Add(row, shape.tensor, row.count);
-  return load;
-}
-
 // Samples that a replica can do within `seconds`, at most.
 uint64_t SamplesIn(double seconds, const ReplicaCost& cost, const Shape& shape) {
   const double time = seconds - cost.step.fixed;
   if (cost.share_most == 0 || time < 0) return 0;
   const double most = static_cast<double>(cost.share_most);
-  // Bisection ends at the very time of a share, so rounding may leave that sample out.
+  // The bisection ends at exactly the time that some share takes. Without a tolerance, rounding
+  // would drop that share's last sample.
   const double fitting =
       cost.step.per_sample > 0 ? std::floor(time / cost.step.per_sample * (1 + 1e-12)) : most;
   const auto samples = static_cast<uint64_t>(std::min(fitting, most));
@@ -107,7 +102,7 @@ std::vector<uint32_t> TypesInOrder(const Scene& scene, const Shape& shape,
 
 ReplicaCost CostOfReplica(const Scene& scene, const Shape& shape, uint32_t type) {
   const DeviceType& device = scene.cluster.types[type];
-  const StageLoad load = WholeModel(scene, shape);
+  const StageLoad load = WholeModel(scene, shape.tensor);
   PassTime pass;
   for (const LayerRow& row : scene.rows) {
     pass.Add(PassOf(scene, row, device, shape), row.count);
@@ -131,8 +126,8 @@ ReplicaCost CostOfReplica(const Scene& scene, const Shape& shape, uint32_t type)
 double ReplicaSeconds(const Scene& scene, const Shape& shape) {
   const double passes = FastestOf(scene, shape, CostsOf(scene, shape)).seconds;
   if (passes == kNever) return kNever;
-  return passes +
-         ExchangeSeconds(scene, WholeModel(scene, shape), shape, passes / shape.micro_batches);
+  return passes + ExchangeSeconds(scene, WholeModel(scene, shape.tensor), shape,
+                                  passes / shape.micro_batches);
 }
 
 std::optional<ReplicaCut> CutReplicas(const Scene& scene, const Shape& shape) {
@@ -151,8 +146,8 @@ std::optional<ReplicaCut> CutReplicas(const Scene& scene, const Shape& shape) {
   for (size_t i = 0; i < lines.size(); ++i) {
     cut.seconds = std::max(cut.seconds, lines[i].SecondsFor(static_cast<double>(cut.shares[i])));
   }
-  cut.exchange =
-      ExchangeSeconds(scene, WholeModel(scene, shape), shape, cut.seconds / shape.micro_batches);
+  cut.exchange = ExchangeSeconds(scene, WholeModel(scene, shape.tensor), shape,
+                                 cut.seconds / shape.micro_batches);
   cut.seconds += cut.exchange;
   return cut;
 }

@@ -72,9 +72,7 @@ double DataParallelSeconds(const Scene& scene) {
     if (shares[i] > cost.share_most) return kNever;
     seconds = std::max(seconds, cost.step.SecondsFor(static_cast<double>(shares[i])));
   }
-  StageLoad load;
-  for (const LayerRow& layer : scene.layers) load.Add(layer, 1);
-  return seconds + ExchangeSeconds(scene, load, shape, seconds);
+  return seconds + ExchangeSeconds(scene, WholeModel(scene, 1), shape, seconds);
 }
 
 }  // namespace

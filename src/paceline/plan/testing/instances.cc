@@ -97,8 +97,7 @@ class AllCuts {
     if (place == shape_.pipeline) return begin == layers ? Seconds() : kNever;
     if (begin > 0 && !scene_.layers[begin - 1].cut.empty()) return kNever;
     double least = kNever;
-    const uint32_t in_flight =
-        Schedules()[shape_.schedule]->in_flight(place, shape_.pipeline, shape_.micro_batches);
+    const uint32_t in_flight = InFlightOf(shape_, place);
     for (uint32_t type = 0; type < left_.size(); ++type) {
       if (left_[type] == 0) continue;
       --left_[type];
