@@ -58,7 +58,7 @@ class Agreement:
     """The reports of one loader. Without other ranks it says nothing."""
 
     def __init__(self, kind: str, *, name: str, about: str, rank: int, world_size: int) -> None:
-        """`about` tells loaders without a name apart; several of one name are numbered."""
+        """`about` stands in for a missing name. Loaders of one name are numbered."""
         self._key, self._rank = "", rank
         if world_size > 1:
             key = f"{kind} {name}" if name else f"{kind} of {about}"

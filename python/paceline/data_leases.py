@@ -218,7 +218,7 @@ class LeasedLoader:
         return pieces or None
 
     def _piece_again(self, size: int) -> Piece | None:
-        """Of what was handed out and did not count, in the order of its leases."""
+        """The next samples that were handed out and did not count, in the order of leases."""
         if not self._again:
             return None
         first = self._again[0][0]

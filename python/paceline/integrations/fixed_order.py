@@ -120,6 +120,6 @@ class FixedOrderReduction:
 
 
 def by_dtype(gradients: list[torch.Tensor]) -> list[list[torch.Tensor]]:
-    """The gradients of each type, types in the order of the parameters: the same on all ranks."""
+    """Gradients grouped by type. Groups follow the parameters, so all ranks have one order."""
     kinds = dict.fromkeys(one.dtype for one in gradients)
     return [[one for one in gradients if one.dtype == kind] for kind in kinds]

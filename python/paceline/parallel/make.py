@@ -171,7 +171,7 @@ def _kept(checkpointer: Any) -> Kept | None:
 
 
 def _spread_weights(model: nn.Module) -> None:
-    """All ranks begin with the weights of rank 0."""
+    """Copies the parameters and buffers of rank 0 to all ranks."""
     if not dist.is_initialized() or dist.get_world_size() == 1:
         return
     with torch.no_grad():

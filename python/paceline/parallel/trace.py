@@ -240,7 +240,7 @@ def _form(one: Any) -> Any:
 
 
 def _is_same(one: Any, other: Any) -> bool:
-    """Whether two tensors are one, perhaps as a view of the whole of it."""
+    """Whether two tensors have the same storage, shape and type; one may be a view of the other."""
     if not isinstance(one, torch.Tensor) or not isinstance(other, torch.Tensor):
         return False
     return _storage(one) == _storage(other) and (one.shape, one.dtype) == (other.shape, other.dtype)

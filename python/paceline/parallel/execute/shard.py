@@ -37,7 +37,7 @@ def must_have_calls(owner: object, calls: tuple[str, ...], plan: str) -> None:
 
 
 def divide(work: Work, root: nn.Module, layers: list[nn.Module], shared: set[int]) -> None:
-    """Each layer, and what is left of `root`, becomes one unit of FSDP2.
+    """Makes a unit of FSDP2 of each layer, and one of the rest of `root`.
 
     A parameter that several layers share stays with the root, because it can be in one unit only.
     """
