@@ -195,11 +195,10 @@ def fetched() -> int:
 def restore(folder: str, ranks: int, rank: int, layout: str) -> int:
     """What this rank's readers took in; its tensors are compared with what was saved."""
     import torch
-    from paceline.images import Images
-    from paceline.restoring import Restoring
+    from paceline._restore.images import Images
+    from paceline._restore.restoring import Restoring
+    from paceline._state.save_plan import Box
     from paceline.torch import Torch
-
-    from paceline.plan import Box
 
     shape, offset = box_of(layout, ranks, rank)
 
@@ -224,7 +223,7 @@ def restore(folder: str, ranks: int, rank: int, layout: str) -> int:
 
 
 def on_one_host(place: Path, needed: int) -> None:
-    from paceline.loading import find
+    from paceline._restore.loading import find
 
     for saved, ranks, layout in PAIRS:
         folder = find(place / str(saved))

@@ -1,6 +1,6 @@
 """How fast samples are leased, and how soon leases come back: our real master, agent and clients.
 
-    .venv/bin/python bench/data_leases.py --rounds 5 --peer VENV/bin/python
+    .venv/bin/python bench/leases.py --rounds 5 --peer VENV/bin/python
 
 Eight worker processes take and acknowledge shards of one sample, through one agent: one request at
 a time (lock-step), sixteen in flight, and in leases of many samples, whose acknowledgements are

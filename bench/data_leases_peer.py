@@ -1,4 +1,4 @@
-"""DLRover's sharding client against its own local master; run by data_leases.py.
+"""DLRover's sharding client against its own local master; run by leases.py.
 
     VENV/bin/python bench/data_leases_peer.py 8 3.0
 

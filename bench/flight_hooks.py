@@ -43,22 +43,23 @@ WARM_UP = 5  # pairs of steps that are not counted
 def work(steps: int, folder: str) -> None:
     import torch
     import torch.distributed as dist
-    from paceline.flight import Flight
-    from paceline.phases import Phases
+    from paceline._rank.flight import Flight
+    from paceline._rank.hooks.collectives import detach, watch_collectives
+    from paceline._rank.phases import Phases
 
-    from paceline import _native, collective_hooks
+    from paceline import _native
 
     torch.set_num_threads(1)
     rank = int(os.environ["RANK"])
     flight = Flight(_native.FlightWriter.make(f"{folder}/ring.{rank}", 1, rank))
-    collective_hooks.watch_collectives(flight)
+    watch_collectives(flight)
     phases = Phases(flight.writer.turn)
     store = dist.FileStore(  # pyright: ignore[reportPrivateImportUsage]
         f"{folder}/store", RANKS
     )
     dist.init_process_group("gloo", store=store, rank=rank, world_size=RANKS)
     groups: dict[str, Any] = {one: dist.new_group(list(range(RANKS))) for one in SYSTEMS}
-    collective_hooks.detach(groups["plain"])
+    detach(groups["plain"])
     tensor = torch.zeros(256)
     told: dict[str, list[tuple[float, float]]] = {system: [] for system in SYSTEMS}
 

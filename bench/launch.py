@@ -22,7 +22,7 @@ FLAGS = ("--standalone", "--nproc-per-node", "4")
 
 def forget_starters() -> None:
     for pid, command in descendants(os.getpid()).items():
-        if "paceline.starter" in command:
+        if "paceline._starter" in command:
             send(pid, signal.SIGKILL)
 
 

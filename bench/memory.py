@@ -40,7 +40,7 @@ def memory_of(pid: int) -> dict[str, float]:
 
 def role_of(command: str) -> str | None:
     words = command.split()
-    if "-m" in words and "paceline.starter" in words:
+    if "-m" in words and "paceline._starter" in words:
         return "starter"
     if not words or Path(words[0]).name != "paceline":
         return None

@@ -34,7 +34,7 @@ def make(name: str) -> tuple[nn.Module, tuple[int, ...]]:
     """A model, and the shape of a sample."""
     if name == "mlp":
         wide = [one for _ in range(8) for one in (nn.Linear(768, 768), nn.GELU())]
-        return nn.Sequential(*wide, nn.Linear(768, 16)), (64, 768)
+        return nn.Sequential(*wide, Mean(), nn.Linear(768, 16)), (64, 768)
     if name == "transformer":
         blocks = [nn.TransformerEncoderLayer(192, 4, 768, batch_first=True, dropout=0.0)
                   for _ in range(6)]  # fmt: skip

@@ -12,7 +12,7 @@ A script needs none of this: steps are counted by torch's optimizer hook. Tell m
 Without a launcher every call is harmless.
 """
 
-from paceline.progress import (
+from paceline._rank.progress import (
     generation,
     is_managed,
     local_rank,

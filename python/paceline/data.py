@@ -20,13 +20,13 @@ Asynchronous work leases samples instead, and who is faster gets more:
 from collections.abc import Callable, Iterator
 from typing import Any, Unpack
 
-from paceline import arguments
-from paceline.arguments import ArgumentError
-from paceline.data_cut import CutBySpeed
-from paceline.data_leases import LeasedLoader, shards
-from paceline.data_loader import BaseLoader, Share, Steps
-from paceline.data_order import DataError, ElasticDataset, ElasticMixture, Ordered
-from paceline.data_stream import StreamLoader
+from paceline._base import arguments
+from paceline._data.cut import CutBySpeed
+from paceline._data.leases import LeasedLoader, shards
+from paceline._data.loader import BaseLoader, Share, Steps
+from paceline._data.order import ElasticDataset, ElasticMixture, Ordered
+from paceline._data.stream import StreamLoader
+from paceline.errors import ArgumentError, DataError
 
 __all__ = [
     "ArgumentError",

@@ -1,96 +1,37 @@
-"""The record of an exception that ended a rank; see docs/formats/error_record.md."""
+"""The errors that paceline raises: each says what happened, where, why, and how to mend it.
 
-import json
-import os
-import sys
-import sysconfig
-import time
-import traceback
-from types import TracebackType
+    from paceline.errors import CheckpointError
 
-from paceline import progress
-from paceline.launch import Launch
+    try:
+        step = ckpt.restore(state)
+    except CheckpointError as error:
+        print(error.what, error.fix)
+"""
 
-SCHEMA = "paceline.rank_error/1"
-_MESSAGE_MAX = 16 << 10
-_TRACEBACK_MAX = 64 << 10
+__all__ = ["ArgumentError", "CheckpointError", "DataError", "PacelineError"]
 
 
-def record(error: BaseException) -> None:
-    """Write the record of `error` and mark the page.
+class PacelineError(Exception):
+    """Four parts: `what` happened, `where`, `why`, and the `fix`.
 
-    Never raises: the traceback must still be printed.
+    >>> raise PacelineError(what="no room", where="/dev/shm", why="it is full", fix="remount it")
     """
-    try:
-        session = progress.session()
-        monotonic_ns = session.failed() if session is not None else time.monotonic_ns()
-        launch = Launch.from_environment()
-        if launch.error_file is not None and (session is not None or launch.page is None):
-            step = session.last_step if session is not None else -1
-            _write(launch, launch.error_file, describe(error, step, monotonic_ns))
-    except Exception as problem:
-        print(f"paceline: no error record: {problem!r}", file=sys.stderr)
+
+    def __init__(self, *, what: str, where: str, why: str, fix: str) -> None:
+        self.what = what
+        self.where = where
+        self.why = why
+        self.fix = fix
+        super().__init__(f"{what}\n  where  {where}\n  why    {why}\n  fix    {fix}")
 
 
-def describe(error: BaseException, step: int, monotonic_ns: int) -> dict[str, object]:
-    """Everything about `error` that does not depend on the rank: `describe(e, 12, now)["type"]`."""
-    kind = type(error)
-    prefix = "" if kind.__module__ in ("builtins", "__main__") else kind.__module__ + "."
-    place = _place(error)
-    return {
-        "type": prefix + kind.__qualname__,
-        "message": _message(error)[:_MESSAGE_MAX],
-        "traceback": _shorten("".join(traceback.format_exception(error))),
-        "file": place[0],
-        "line": place[1],
-        "function": place[2],
-        "step": step,
-        "monotonic_ns": monotonic_ns,
-        "time": time.time(),
-    }
+class ArgumentError(PacelineError, ValueError, TypeError):
+    """An argument that a call cannot take, in four parts. A ValueError and a TypeError as well."""
 
 
-def _message(error: BaseException) -> str:
-    try:
-        return str(error)
-    except Exception:
-        return "(the exception's own text cannot be made)"
+class CheckpointError(PacelineError):
+    """A checkpoint that cannot be saved or restored, in four parts."""
 
 
-def _shorten(text: str) -> str:
-    if len(text) <= _TRACEBACK_MAX:
-        return text
-    half = _TRACEBACK_MAX // 2
-    return text[:half] + "\n[… cut …]\n" + text[-half:]
-
-
-def _place(error: BaseException) -> tuple[str | None, int | None, str | None]:
-    if isinstance(error, SyntaxError) and error.filename is not None:
-        return error.filename, error.lineno, None
-    paths = sysconfig.get_paths()
-    foreign = tuple(paths[name] + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib"))
-    innermost: tuple[str | None, int | None, str | None] = (None, None, None)
-    own = innermost
-    tb: TracebackType | None = error.__traceback__
-    while tb is not None:
-        code = tb.tb_frame.f_code
-        innermost = (code.co_filename, tb.tb_lineno, code.co_qualname)
-        if not code.co_filename.startswith(("<", *foreign)):
-            own = innermost
-        tb = tb.tb_next
-    return own if own[0] is not None else innermost
-
-
-def _write(launch: Launch, path: str, fields: dict[str, object]) -> None:
-    whole = {
-        "schema": SCHEMA,
-        "generation": launch.generation,
-        "rank": launch.rank,
-        "local_rank": launch.local_rank,
-        "pid": os.getpid(),
-    } | fields
-    temporary = f"{path}.{os.getpid()}.tmp"
-    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    with open(fd, "w", encoding="utf-8", errors="backslashreplace") as file:
-        json.dump(whole, file)
-    os.replace(temporary, path)
+class DataError(PacelineError):
+    """Data that cannot be read as asked, in four parts."""

@@ -15,13 +15,15 @@ from typing import Any, cast
 
 import numpy
 
-from paceline import randomness, script_names
-from paceline.checkpoint import BaseCheckpointer
-from paceline.loading import Loaded, load_with
-from paceline.plan import Box, CheckpointError, Framework, Leaf, Plan, State
-from paceline.problem import described
-from paceline.restoring import Restoring
-from paceline.script_names import *  # noqa: F403
+from paceline._base.wording import described
+from paceline._checkpoint import script_names
+from paceline._checkpoint.checkpoint import BaseCheckpointer
+from paceline._checkpoint.script_names import *  # noqa: F403
+from paceline._restore.loading import Loaded, load_with
+from paceline._restore.restoring import Framework, Restoring
+from paceline._state import randomness
+from paceline._state.save_plan import Box, Leaf, SavePlan, State
+from paceline.errors import CheckpointError
 
 __all__ = ["Checkpointer", "load"]
 __all__ += script_names.__all__
@@ -86,7 +88,7 @@ class _Memory:
 
 
 class NumPy:
-    """What `paceline.checkpoint` has to know about NumPy."""
+    """What the Checkpointer has to know about NumPy."""
 
     is_exact = True  # arrays of the state are the model itself
 
@@ -177,7 +179,7 @@ class NumPy:
     def write_back(self, leaf: Leaf) -> None:
         numpy.copyto(cast("Array", leaf.live), cast("_Memory", leaf.memory).array)
 
-    def plan_entry(self, plan: Plan, key: str, value: object, state: State) -> bool:
+    def plan_entry(self, plan: SavePlan, key: str, value: object, state: State) -> bool:
         if not isinstance(value, numpy.random.Generator):
             return False
         plan.values[key] = lambda: value.bit_generator.state

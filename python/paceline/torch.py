@@ -21,24 +21,22 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-from paceline import arguments, randomness, script_names
+from paceline._base import arguments
+from paceline._checkpoint import script_names
+from paceline._checkpoint.checkpoint import BaseCheckpointer
+from paceline._checkpoint.script_names import *  # noqa: F403
+from paceline._data.cut import CutBySpeed
+from paceline._data.loader import Share
+from paceline._data.order import ElasticDataset, ElasticMixture
 from paceline._native import Device
-from paceline.checkpoint import BaseCheckpointer
-from paceline.data_cut import CutBySpeed
-from paceline.data_loader import Share
-from paceline.data_order import DataError, ElasticDataset, ElasticMixture
-from paceline.integrations.by_speed import gather_over, weigh_by_samples
-from paceline.integrations.elastic_loader import ElasticLoader
-from paceline.integrations.fixed_order import FixedOrderReduction
-from paceline.integrations.leased_loader import LeasedLoader
-from paceline.loading import Loaded, load_with
-from paceline.plan import Box, CheckpointError, Framework, Leaf, Plan, State
-from paceline.restoring import Restoring
-from paceline.script_names import *  # noqa: F403
-from paceline.torch_device import TorchDevice
-from paceline.torch_groups import regrouped
-from paceline.torch_optimizer import like_parameter, plan_optimizer, restore_optimizer
-from paceline.torch_state import (
+from paceline._restore.loading import Loaded, load_with
+from paceline._restore.restoring import Framework, Restoring
+from paceline._state import randomness
+from paceline._state.save_plan import Box, Leaf, SavePlan, State
+from paceline._state.torch_device import TorchDevice
+from paceline._state.torch_groups import regrouped
+from paceline._state.torch_optimizer import like_parameter, plan_optimizer, restore_optimizer
+from paceline._state.torch_state import (
     bare,
     has_own_elements,
     has_own_ways,
@@ -51,7 +49,12 @@ from paceline.torch_state import (
     stepped_parameters,
     with_frozen,
 )
-from paceline.torch_types import box_of, dtype_of, is_plain, is_savable, shape_of
+from paceline._state.torch_types import box_of, dtype_of, is_plain, is_savable, shape_of
+from paceline.errors import CheckpointError, DataError
+from paceline.integrations.by_speed import gather_over, weigh_by_samples
+from paceline.integrations.elastic_loader import ElasticLoader
+from paceline.integrations.fixed_order import FixedOrderReduction
+from paceline.integrations.leased_loader import LeasedLoader
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -144,7 +147,7 @@ def load(path: str | os.PathLike[str], state: State, *, strict: bool = True) -> 
 
 
 class Torch:
-    """What `paceline.checkpoint` has to know about torch. With a `reader`, tensors on its device
+    """What the Checkpointer has to know about torch. With a `reader`, tensors on its device
     are not copied to this process's memory to be saved."""
 
     is_exact = False
@@ -270,7 +273,7 @@ class Torch:
             if device.type == "cuda":
                 torch.cuda.synchronize(device)
 
-    def plan_entry(self, plan: Plan, key: str, value: object, state: State) -> bool:
+    def plan_entry(self, plan: SavePlan, key: str, value: object, state: State) -> bool:
         if isinstance(value, torch.nn.Module) and not has_own_ways(value):
             by_optimizers = stepped_parameters(state)
             leaves = [

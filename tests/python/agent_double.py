@@ -224,7 +224,7 @@ def kill_group(pid: int) -> None:
 def start_starter(folder: Path, *options: str) -> subprocess.Popen[bytes]:
     """Start one and wait until its socket listens."""
     read_fd, write_fd = os.pipe()
-    command = [sys.executable, "-m", "paceline.starter", "--socket", str(folder / "sock")]
+    command = [sys.executable, "-m", "paceline._starter", "--socket", str(folder / "sock")]
     with (folder / "starter.log").open("ab") as log:
         process = subprocess.Popen(
             [*command, "--ready-fd", str(write_fd), "--cwd", str(folder), *options],

@@ -13,10 +13,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from paceline.collective_hooks import watch_collectives
-from paceline.flight import open_flight
-from paceline.launch import Launch
-from paceline.phase_hooks import watch_phases
+from paceline._base.launch import Launch
+from paceline._rank.flight import open_flight
+from paceline._rank.hooks.collectives import watch_collectives
+from paceline._rank.hooks.computing import watch_phases
 
 from paceline import _native
 

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from paceline.agreement import Agreement, Differs, MasterChannel, StoreChannel
+from paceline._data import agreement
+from paceline._data.agreement import Agreement, Differs, MasterChannel, StoreChannel
+from paceline._rank import progress
 
-from paceline import agreement, progress
 from paceline.data import DataError, ElasticDataset, ElasticLoader, StreamLoader
 
 

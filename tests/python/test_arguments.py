@@ -10,19 +10,20 @@ from typing import Any
 
 import numpy
 import pytest
-from paceline.checkpoint_link import Link
-from paceline.interval import parse_every, terms
-from paceline.problem import PacelineError, described
-from paceline.save_order import step_of
+from paceline._base import arguments
+from paceline._base.wording import described
+from paceline._checkpoint.interval import parse_every, terms
+from paceline._checkpoint.link import Link
+from paceline._checkpoint.save_order import step_of
+from paceline._checkpoint.ticket import Ticket
+from paceline._storage.storage_place import place_of
+from paceline.errors import PacelineError
 from paceline.sources.lines import Lines
 from paceline.sources.ranges import ByteRanges
 from paceline.sources.table import TableRows
 from paceline.sources.tar import TarSamples
-from paceline.storage_place import place_of
-from paceline.ticket import Ticket
 
 import paceline
-from paceline import arguments
 from paceline import numpy as pl
 from paceline.data import (
     ArgumentError,

@@ -15,10 +15,9 @@ import torch
 from agent_double import wait_until
 from dcp_alone import ALONE
 from jsonschema import Draft202012Validator
-from paceline.interval import parse_every
+from paceline._checkpoint.interval import parse_every
+from paceline._state import notes
 from paceline.torch import ArgumentError, Checkpointer, CheckpointError
-
-from paceline import notes
 
 BINARY = Path(sys.executable).parent / "paceline"
 SCHEMAS = Path(__file__).resolve().parents[2] / "docs" / "schemas"

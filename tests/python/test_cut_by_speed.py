@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from paceline.data_cut import Clock
-from paceline.data_loader import Share
+from paceline._data.cut import Clock
+from paceline._data.loader import Share
 
 from paceline.data import ArgumentError, CutBySpeed, DataError, ElasticDataset, ElasticLoader
 

@@ -8,16 +8,15 @@ import pytest
 import torch
 from dcp_alone import ALONE
 from paceline._native import Layout, StoredPlace
+from paceline._state.torch_types import DTYPES
+from paceline.errors import CheckpointError
 from paceline.integrations import dcp as ours
 from paceline.integrations.dcp import PacelineReader, PacelineWriter
 from paceline.torch import Checkpointer, load
-from paceline.torch_types import DTYPES
 from torch.distributed import checkpoint as dcp
 from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.metadata import MetadataIndex
 from torch.distributed.checkpoint.planner import LoadItemType, LoadPlan, ReadItem
-
-from paceline.plan import CheckpointError
 
 pytestmark = pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
 # Also what does not fit into the smaller types, and what is no number.

@@ -7,11 +7,10 @@ from pathlib import Path
 import pytest
 import torch
 from agent_double import wait_until
-from paceline.checkpoint_link import Refused
-from paceline.deleted_place import fix_of, is_gone
+from paceline._checkpoint import deleted_place
+from paceline._checkpoint.deleted_place import fix_of, is_gone
+from paceline._checkpoint.link import Refused
 from paceline.torch import Checkpointer, CheckpointError
-
-from paceline import deleted_place
 
 pytestmark = pytest.mark.usefixtures("own_keeper")
 

@@ -14,11 +14,11 @@ from typing import cast
 
 import pytest
 import torch
+from paceline._state import torch_device
 from paceline.torch import Checkpointer, CheckpointError
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from paceline import torch as pl
-from paceline import torch_device
 
 pytestmark = pytest.mark.usefixtures("own_keeper")
 
@@ -221,7 +221,8 @@ def test_without_the_driver_there_is_another_way(
 
 ENDS_AT_ONCE = """
 import ctypes, sys, torch
-from paceline import torch as pl, torch_device
+from paceline import torch as pl
+from paceline._state import torch_device
 library = ctypes.CDLL(sys.argv[2])
 library.stand_in_use()
 library.stand_in_set_copy_delay(ctypes.c_int64(200_000))

@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import ClassVar
 
 import pytest
-from paceline.directory_id import MARKER
-from paceline.object_store import StoreError
-
-from paceline import directory_id
+from paceline._storage import directory_id
+from paceline._storage.directory_id import MARKER
+from paceline._storage.object_store import StoreError
 
 PLACE = "s3://bucket/runs/gpt"
 

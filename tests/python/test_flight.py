@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 from flight_world import Rank, line_of, run_ranks
-from paceline.collective_hooks import NAMES
-from paceline.collective_recorder import Follower, Recorder, members_text
-from paceline.flight import Flight
-from paceline.import_hook import when_imported
+from paceline._rank.flight import Flight
+from paceline._rank.hooks import collective_methods
+from paceline._rank.hooks.collective_recorder import Follower, Recorder, members_text
+from paceline._rank.hooks.collectives import NAMES
+from paceline._rank.hooks.on_import import when_imported
 
-from paceline import _native, collective_methods
+from paceline import _native
 
 # One collective a line. What is recorded of it: its operation, bytes and dtype, in that order.
 EVERY = """

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from agent_double import starter
 from flight_world import run_ranks
-from paceline.arguments import ArgumentError
+from paceline.errors import ArgumentError
 
 import paceline as pl
 from paceline import _native

@@ -8,10 +8,9 @@ import threading
 from pathlib import Path
 
 import pytest
-from paceline.foreign_world import ForeignWorld, Own, find_group, launcher, meet
-
-from paceline import foreign_world
-from paceline.plan import CheckpointError
+from paceline._checkpoint import foreign_world
+from paceline._checkpoint.foreign_world import ForeignWorld, Own, find_group, launcher, meet
+from paceline.errors import CheckpointError
 
 
 class Store:
@@ -120,7 +119,10 @@ def test_without_a_process_group_the_error_names_the_call(monkeypatch: pytest.Mo
     assert find_group("/d") is None
 
 
-TELL = "import json; from paceline.foreign_world import launcher; print(json.dumps(launcher()))"
+TELL = (
+    "import json; from paceline._checkpoint.foreign_world import launcher;"
+    "print(json.dumps(launcher()))"
+)
 # As the worker of Ray: its rank comes when it runs already.
 TELL_AS_RAY = "import os; os.environ['RANK'] = '0'; import os as o; print(o.getpid());" + TELL
 

@@ -10,10 +10,9 @@ from pathlib import Path
 import paceline.torch as pl
 import pytest
 import torch
+from paceline.errors import CheckpointError
 from paceline.torch import Checkpointer
 from test_ckpt_commands import BINARY, ckpt, told
-
-from paceline.plan import CheckpointError
 
 pytestmark = pytest.mark.usefixtures("own_keeper")
 

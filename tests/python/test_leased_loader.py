@@ -213,7 +213,7 @@ def test_another_order_of_a_sampler_after_a_restart_is_refused() -> None:
 
 
 def test_samples_that_ranks_cannot_share_are_told_before_training(monkeypatch: Any) -> None:
-    from paceline import progress
+    from paceline._rank import progress
 
     monkeypatch.setattr(progress, "world_size", lambda: 3)
     data = ElasticDataset(range(50))
@@ -252,7 +252,10 @@ def test_ranks_of_torchrun_look_for_their_ledger_before_a_restore(
     loaders: Any, monkeypatch: Any
 ) -> None:
     """And each start of them has a generation of its own, so that it may rewind."""
-    from paceline import data_leases, launch, private_keeper, progress
+    from paceline._base import launch
+    from paceline._checkpoint import private_keeper
+    from paceline._data import leases
+    from paceline._rank import progress
 
     opened: list[int] = []
 
@@ -272,7 +275,7 @@ def test_ranks_of_torchrun_look_for_their_ledger_before_a_restore(
     monkeypatch.setattr(private_keeper, "find_leases", keep)
     monkeypatch.setattr(launch, "_kept", None)
     monkeypatch.setattr(progress, "world_size", lambda: 2)
-    monkeypatch.setattr(data_leases, "LeaseReader", type("Reader", (), {"open": connect}))
+    monkeypatch.setattr(leases, "LeaseReader", type("Reader", (), {"open": connect}))
     for start in (0, 1, 2):
         monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", str(start))
         with pytest.raises(DataError, match="connected"):
@@ -281,7 +284,7 @@ def test_ranks_of_torchrun_look_for_their_ledger_before_a_restore(
 
 
 def test_ranks_without_a_launcher_are_told(loaders: Any, monkeypatch: Any) -> None:
-    from paceline import progress
+    from paceline._rank import progress
 
     monkeypatch.setenv("WORLD_SIZE", "2")
     progress.restart()

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from paceline.fingerprint import HASHED_MAX, digest, files_fingerprint
+from paceline._data.fingerprint import HASHED_MAX, digest, files_fingerprint
 from paceline.sources.lines import Lines
 
 from paceline.data import DataError, ElasticDataset, ElasticLoader, ElasticMixture, LeasedLoader

@@ -16,9 +16,8 @@ import pytest
 import torch
 from agent_double import wait_until
 from command import find_binary
+from paceline._storage import directory_id
 from paceline.torch import Checkpointer, CheckpointError
-
-from paceline import directory_id
 
 pytestmark = pytest.mark.usefixtures("own_keeper")
 

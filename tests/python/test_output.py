@@ -8,11 +8,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from paceline.output import RoomyFile
+from paceline._rank.output import RoomyFile
 
 PRINTS = """
 import os, sys
-from paceline import output
+from paceline._rank import output
 
 output.outlive_a_full_disk()
 sys.stdout.reconfigure(line_buffering=True)

@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 import torch
 from paceline._native import Manifest
-from paceline.images import Images
+from paceline._rank import progress
+from paceline._restore.images import Images
+from paceline._restore.own_tensors import differing
+from paceline._state.save_plan import SavePlan
+from paceline._state.torch_state import is_told_replica
+from paceline.errors import CheckpointError
 from paceline.integrations import storing
 from paceline.integrations.convert import main
-from paceline.own_tensors import differing
 from paceline.torch import Torch, load
-from paceline.torch_state import is_told_replica
-
-from paceline import progress
-from paceline.plan import CheckpointError, Plan
 
 BINARY = Path(sys.executable).parent / "paceline"
 Made = tuple[torch.nn.Module, torch.optim.Optimizer]
@@ -41,7 +41,7 @@ def save(directory: Path, ranks: int, *, alike: bool) -> list[Made]:
     name = storing.unused_name(str(directory), 3, ranks)
     directory.mkdir()
     for rank, (net, optimizer) in enumerate(made):
-        plan = Plan()
+        plan = SavePlan()
         framework = Torch()
         state: dict[str, Any] = {"stage": net, "optimizer": optimizer}
         for key, value in state.items():

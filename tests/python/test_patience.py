@@ -3,11 +3,10 @@
 from pathlib import Path
 
 import pytest
-from paceline.images import UnreadableError
-from paceline.patience import FILE_SECONDS, STORAGE_SECONDS, read_patiently
+from paceline._restore.images import UnreadableError
+from paceline._restore.patience import FILE_SECONDS, STORAGE_SECONDS, read_patiently
+from paceline.errors import CheckpointError
 from paceline.torch import Checkpointer, Loaded, load
-
-from paceline.plan import CheckpointError
 
 pytestmark = pytest.mark.usefixtures("own_keeper")
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 from command import find_binary
+from paceline._checkpoint.peer_saves import PeerSaves, whole_images
 from paceline._native import SavedStep
-from paceline.peer_saves import PeerSaves, whole_images
 
 pytestmark = pytest.mark.usefixtures("own_keeper")
 

@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from paceline._data import own_generators
+from paceline._rank import progress
 
-from paceline import own_generators, progress
 from paceline.data import DataError, ElasticDataset, ElasticLoader
 
 torch: Any = pytest.importorskip("torch")

@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from paceline.ticket import Ticket
+from paceline._checkpoint import save_order
+from paceline._checkpoint.ticket import Ticket
+from paceline.errors import CheckpointError
 from paceline.torch import Checkpointer, load
-
-from paceline import save_order
-from paceline.plan import CheckpointError
 
 pytestmark = pytest.mark.usefixtures("own_keeper")
 

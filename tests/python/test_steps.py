@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from agent_double import Starter, plain_environment, starter
-from paceline.step_hooks import step_hooks
+from paceline._rank.hooks.steps import step_hooks
 
 
 class Loop:

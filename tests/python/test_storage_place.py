@@ -8,11 +8,10 @@ import threading
 from pathlib import Path
 
 import pytest
+from paceline._storage import storage_place
+from paceline._storage.storage_place import make_directory, place_of
+from paceline.errors import CheckpointError
 from paceline.numpy import load
-from paceline.storage_place import make_directory, place_of
-
-from paceline import storage_place
-from paceline.plan import CheckpointError
 
 BINARY = Path(sys.executable).parent / "paceline"
 

@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from paceline.import_hook import when_imported
-
-from paceline import store
+from paceline._rank import store
+from paceline._rank.hooks.on_import import when_imported
 
 
 def listener() -> socket.socket:

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 from agent_double import Peer, Starter, starter
-from paceline.entry import Entry
-
-from paceline import imports
+from paceline._rank.entry import Entry
+from paceline._starter import imports
 
 
 @pytest.fixture

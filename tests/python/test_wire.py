@@ -9,8 +9,7 @@ import struct
 from collections.abc import Callable, Iterator
 
 import pytest
-
-from paceline.wire import MESSAGE_BYTES_MAX, Connection, Message, ProtocolError, encode
+from paceline._starter.wire import MESSAGE_BYTES_MAX, Connection, Message, ProtocolError, encode
 
 SEEDS = 2_000
 

@@ -7,11 +7,11 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import GradBucket
 from torch.nn.parallel import DistributedDataParallel
 
-from paceline.data_cut import Clock, Gather
-from paceline.data_order import DataError
+from paceline._data.cut import Clock, Gather
+from paceline.errors import DataError
 
 if TYPE_CHECKING:
-    from paceline.data_loader import BaseLoader
+    from paceline._data.loader import BaseLoader
 
 
 def gather_over(group: "dist.ProcessGroup | None" = None) -> Gather:

@@ -19,13 +19,14 @@ import torch
 from torch.distributed.checkpoint.filesystem import FileSystemWriter
 from torch.distributed.checkpoint.state_dict_saver import save
 
-from paceline import notes
-from paceline.checkpoint import BaseCheckpointer
-from paceline.images import Images, UnreadableError
+from paceline._checkpoint.checkpoint import BaseCheckpointer
+from paceline._restore.images import Images, UnreadableError
+from paceline._restore.loading import find, newer
+from paceline._restore.restoring import Framework, Restoring
+from paceline._state import notes
+from paceline._state.save_plan import SavePlan, State
+from paceline.errors import CheckpointError
 from paceline.integrations import foreign
-from paceline.loading import find, newer
-from paceline.plan import CheckpointError, Framework, Plan, State
-from paceline.restoring import Restoring
 from paceline.torch import Torch
 
 _WRAPPER = "module."  # DistributedDataParallel's
@@ -141,7 +142,7 @@ class _Optimizer:
 
 
 class _Importing(Torch):
-    def plan_entry(self, plan: Plan, key: str, value: object, state: State) -> bool:
+    def plan_entry(self, plan: SavePlan, key: str, value: object, state: State) -> bool:
         if not isinstance(value, _Optimizer):
             return False
         for name, tensor in value.tensors.items():

@@ -34,18 +34,20 @@ from torch.distributed.checkpoint.planner import (
 from torch.distributed.checkpoint.storage import StorageReader, StorageWriter, WriteResult
 from torch.futures import Future
 
-from paceline import notes, progress
 from paceline._native import judge_place
-from paceline.images import Images
+from paceline._rank import progress
+from paceline._restore.images import Images
+from paceline._restore.loading import find, newer
+from paceline._restore.parts import Part
+from paceline._state import notes
+from paceline._state.save_plan import Box, Leaf, Shape
+from paceline._state.save_planner import check_names
+from paceline._state.torch_types import DTYPES
+from paceline._storage.storage_place import directory_of
+from paceline.errors import CheckpointError
 from paceline.integrations import storing
 from paceline.integrations.dcp_index import Index, kind_of
-from paceline.loading import find, newer
-from paceline.parts import Part
-from paceline.plan import Box, CheckpointError, Leaf, Shape
-from paceline.planning import check_names
-from paceline.storage_place import directory_of
 from paceline.torch import Torch
-from paceline.torch_types import DTYPES
 
 # What is converted to another type goes through a buffer of so many elements.
 _BUFFER_ELEMENTS = 4 << 20

@@ -16,11 +16,11 @@ from torch.distributed.checkpoint.metadata import (
     TensorStorageMetadata,
 )
 
-from paceline import notes
-from paceline.images import Images
-from paceline.parts import Part
-from paceline.plan import Box
-from paceline.torch_types import DTYPES
+from paceline._restore.images import Images
+from paceline._restore.parts import Part
+from paceline._state import notes
+from paceline._state.save_plan import Box
+from paceline._state.torch_types import DTYPES
 
 _TENSOR = object()  # in the place of one that nobody has asked for
 

@@ -9,14 +9,15 @@ from torch.utils.data import DataLoader, IterableDataset
 from torch.utils.data.distributed import DistributedSampler
 from torch.utils.data.sampler import BatchSampler, RandomSampler, SequentialSampler
 
-from paceline import arguments, progress
-from paceline.arguments import ArgumentError
-from paceline.data_cut import Gather
-from paceline.data_loader import BaseLoader, Share, Steps
-from paceline.data_order import DataError, ElasticDataset, Fingerprint, Ordered
+from paceline._base import arguments
+from paceline._data.cut import Gather
+from paceline._data.likeness import digest_of, read_here
+from paceline._data.loader import BaseLoader, Share, Steps
+from paceline._data.order import ElasticDataset, Fingerprint, Ordered
+from paceline._data.sampler_order import must_be_whole, seed_all
+from paceline._rank import progress
+from paceline.errors import ArgumentError, DataError
 from paceline.integrations.by_speed import gather_over
-from paceline.likeness import digest_of, read_here
-from paceline.sampler_order import must_be_whole, seed_all
 
 
 class _Batches:

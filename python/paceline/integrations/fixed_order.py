@@ -7,10 +7,10 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from paceline.data_order import DataError
-from paceline.fingerprint import kept_chance
+from paceline._data.fingerprint import kept_chance
+from paceline._data.sampler_order import seed_all
+from paceline.errors import DataError
 from paceline.integrations.elastic_loader import ElasticLoader
-from paceline.sampler_order import seed_all
 
 
 class FixedOrderReduction:

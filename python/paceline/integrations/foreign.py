@@ -17,9 +17,9 @@ import torch
 from torch.distributed.checkpoint import filesystem, metadata
 from torch.distributed.checkpoint._nested_dict import unflatten_state_dict
 
+from paceline._base.wording import described
+from paceline.errors import CheckpointError
 from paceline.integrations import cover, safetensors_files
-from paceline.plan import CheckpointError
-from paceline.problem import described
 
 
 def _member(kind: object, name: str) -> object:

@@ -6,8 +6,10 @@ from typing import Any, cast
 
 import torch
 
-from paceline import arguments, data_leases
-from paceline.data_leases import Piece, Policy, Resume
+from paceline._base import arguments
+from paceline._data import leases as data_leases
+from paceline._data.lease_piece import Piece
+from paceline._data.leases import Policy, Resume
 from paceline.integrations.elastic_loader import make_loader, ordered, read_in_worker
 
 _FAILED = object()

@@ -18,8 +18,8 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.plugins import TorchCheckpointIO
 from lightning.pytorch.strategies import DDPStrategy, SingleDeviceStrategy
 
+from paceline.errors import CheckpointError
 from paceline.integrations.flash import Flash, Options
-from paceline.plan import CheckpointError
 
 _SCHEME = "paceline:"
 

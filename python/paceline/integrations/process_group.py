@@ -2,7 +2,7 @@
 
 import torch.distributed as dist
 
-from paceline.plan import CheckpointError
+from paceline.errors import CheckpointError
 
 
 class Group:

@@ -9,8 +9,8 @@ from typing import cast
 
 import torch
 
-from paceline.plan import CheckpointError
-from paceline.torch_types import DTYPES
+from paceline._state.torch_types import DTYPES
+from paceline.errors import CheckpointError
 
 _INDEX = "model.safetensors.index.json"
 _SINGLE = "model.safetensors"

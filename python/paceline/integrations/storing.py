@@ -6,10 +6,11 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from paceline import notes
 from paceline._native import Layout, StoredPlace
-from paceline.parts import memory
-from paceline.plan import CheckpointError, Leaf
+from paceline._restore.parts import memory
+from paceline._state import notes
+from paceline._state.save_plan import Leaf
+from paceline.errors import CheckpointError
 from paceline.torch import Torch
 
 

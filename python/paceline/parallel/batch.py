@@ -11,7 +11,7 @@ from typing import Any, cast
 import torch
 from torch.utils._pytree import tree_flatten, tree_map
 
-from paceline.arguments import refuse
+from paceline._base.arguments import refuse
 
 Loss = Callable[[Any, Any], torch.Tensor]
 

@@ -17,8 +17,8 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
-from paceline import arguments
-from paceline.fingerprint import kept_chance
+from paceline._base import arguments
+from paceline._data.fingerprint import kept_chance
 from paceline.parallel.batch import Loss
 from paceline.parallel.errors import PlanError
 from paceline.parallel.layers import Layers, layers_of, shared_between

@@ -2,7 +2,7 @@
 
 from typing import Self
 
-from paceline.problem import PacelineError
+from paceline.errors import PacelineError
 
 
 class PlanError(PacelineError, ValueError):

@@ -10,7 +10,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.optim import Optimizer
 
-from paceline import arguments
+from paceline._base import arguments
 from paceline.parallel import batch as batches
 from paceline.parallel.agree import Answer, Kept
 from paceline.parallel.execute import Executor
@@ -101,7 +101,7 @@ class Job:
         Its options are those of `paceline.torch.ElasticLoader`. Samples of an epoch that fill no
         whole step are left out. `dataset` may be an ElasticDataset, whose order is taken then.
         """
-        from paceline.data_order import ElasticDataset
+        from paceline._data.order import ElasticDataset
 
         if not hasattr(dataset, "terms"):
             dataset = ElasticDataset(dataset, shuffle=shuffle, seed=seed)

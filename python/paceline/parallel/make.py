@@ -9,8 +9,8 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from paceline import arguments
-from paceline.checkpoint import BaseCheckpointer
+from paceline._base import arguments
+from paceline._checkpoint.checkpoint import BaseCheckpointer
 from paceline.parallel import device as devices
 from paceline.parallel.agree import Answer, Kept, Question, agree
 from paceline.parallel.batch import Loss

@@ -12,16 +12,16 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from paceline.errors import PacelineError
 from paceline.parallel.errors import PlanError
 from paceline.parallel.planning_run import PLANNING
-from paceline.problem import PacelineError
 
 _MODEL = "paceline plan --model llama-8b, or a Hugging Face config.json"
 
 
 def main(arguments: list[str]) -> int:
     """Runs the script; the exit status. `parallelize` ends the process before this returns."""
-    from paceline.entry import Entry, execute
+    from paceline._rank.entry import Entry, execute
 
     if not arguments or not os.environ.get(PLANNING):
         return _refused(
@@ -132,7 +132,7 @@ def _keep_nothing() -> None:
     Its methods are replaced, in this process only: a Checkpointer that asked at each call whether
     it is one would cost every training a look.
     """
-    from paceline.checkpoint import BaseCheckpointer
+    from paceline._checkpoint.checkpoint import BaseCheckpointer
 
     def made(self: Any, directory: Any, **_: Any) -> None:
         self._pid, self._directory = os.getpid(), str(directory)

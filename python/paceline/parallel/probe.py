@@ -23,7 +23,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.utils._pytree import tree_leaves, tree_map
 
-from paceline.launch import cache_dir
+from paceline._base.launch import cache_dir
 from paceline.parallel import device as devices
 from paceline.parallel.cluster import Link, Measured, text_of
 from paceline.parallel.describe import Study

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import torch.distributed as dist
 
-from paceline import progress
+from paceline._rank import progress
 from paceline.parallel.errors import PlanError
 
 _calls = itertools.count()

@@ -17,7 +17,7 @@ from torch.func import functional_call
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 from torch.utils.flop_counter import FlopCounterMode
 
-from paceline.fingerprint import kept_chance
+from paceline._data.fingerprint import kept_chance
 from paceline.parallel import batch as batches
 from paceline.parallel.batch import Loss
 from paceline.parallel.errors import PlanError

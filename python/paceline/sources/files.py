@@ -4,8 +4,8 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import cast
 
-from paceline import arguments
-from paceline.data_error import DataError
+from paceline._base import arguments
+from paceline.errors import DataError
 
 Path = str | os.PathLike[str]
 

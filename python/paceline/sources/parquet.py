@@ -17,9 +17,9 @@ from typing import Any
 import pyarrow
 import pyarrow.parquet
 
-from paceline import arguments
-from paceline.data_order import DataError
-from paceline.fingerprint import files_fingerprint
+from paceline._base import arguments
+from paceline._data.fingerprint import files_fingerprint
+from paceline.errors import DataError
 from paceline.sources.files import Path, paths_of
 
 

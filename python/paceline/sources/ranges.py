@@ -13,9 +13,9 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
-from paceline import arguments
-from paceline.data_order import DataError
-from paceline.fingerprint import files_fingerprint
+from paceline._base import arguments
+from paceline._data.fingerprint import files_fingerprint
+from paceline.errors import DataError
 from paceline.sources.files import Path, SharedFile, paths_of
 
 BLOCK = 1 << 16  # bytes that are read at once to find where a record ends

@@ -18,9 +18,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 from urllib.parse import quote
 
-from paceline import arguments
-from paceline.data_order import DataError
-from paceline.fingerprint import files_fingerprint
+from paceline._base import arguments
+from paceline._data.fingerprint import files_fingerprint
+from paceline.errors import DataError
 from paceline.sources.files import Path
 
 STRIDE = 64  # rows between two known keys

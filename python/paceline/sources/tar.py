@@ -11,9 +11,9 @@ import tarfile
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from paceline import arguments
-from paceline.data_order import DataError
-from paceline.fingerprint import files_fingerprint
+from paceline._base import arguments
+from paceline._data.fingerprint import files_fingerprint
+from paceline.errors import DataError
 from paceline.sources.files import Path, SharedFile, paths_of
 
 Members = tuple[tuple[str, int, int], ...]  # ending, offset, bytes

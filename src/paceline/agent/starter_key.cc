@@ -125,7 +125,7 @@ StarterPlace PlaceOfStarter(const LaunchSpec& launch, const Environment& base,
   place.log_path = home.log_path;
   place.argv = {launch.python,
                 "-m",
-                "paceline.starter",
+                "paceline._starter",
                 "--key",
                 key,
                 "--info",

@@ -1,4 +1,4 @@
-// _native.Layout, Saver, Image and Manifest: checkpoints as paceline.checkpoint uses them. Bytes
+// _native.Layout, Saver, Image and Manifest: checkpoints as paceline._checkpoint uses them. Bytes
 // are copied with the interpreter's lock released.
 #include <nanobind/stl/set.h>
 #include <nanobind/stl/string.h>

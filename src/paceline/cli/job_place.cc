@@ -125,7 +125,7 @@ bool IsPacelineProcess(int pid) {
   const std::vector<std::string> words = Split(line, '\0');
   if (words.empty()) return false;
   if (words[0].substr(words[0].rfind('/') + 1) == "paceline") return true;
-  // A starter: python -P -s -m paceline.starter. A script's own words come later.
+  // A starter: python -P -s -m paceline._starter. A script's own words come later.
   constexpr size_t kWordsMax = 6;
   for (size_t i = 1; i < std::min(words.size(), kWordsMax); ++i) {
     if (words[i - 1] == "-m" && words[i].starts_with("paceline.")) return true;

@@ -234,7 +234,7 @@ std::optional<int> Detach(PreparedRun& run, Output& out, Fd* serving) {
   return std::nullopt;
 }
 
-// "100", "30s", "auto": as paceline.interval reads it, refused here before anything starts.
+// "100", "30s", "auto": as _checkpoint/interval.py reads it, refused here before anything starts.
 bool IsInterval(const std::string& text) {
   if (text.empty() || text == "auto") return true;
   if (const auto steps = ParseInteger(text); steps.has_value()) return *steps > 0;
@@ -242,7 +242,7 @@ bool IsInterval(const std::string& text) {
   return time.has_value() && time->nanoseconds() > 0 && text != "never";
 }
 
-// Ranks inherit them through their agent. paceline.checkpoint takes them before the script's.
+// Ranks inherit them through their agent. paceline._checkpoint takes them before the script's.
 Check PassOnCheckpointTerms(const SettingValues& settings) {
   for (const char* key : {"checkpoint.every", "checkpoint.keep"}) {
     const SettingValue& value = settings.Get(key);

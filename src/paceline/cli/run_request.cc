@@ -278,7 +278,7 @@ class RequestMaker {
     if (settings_.IsSet("network.master_port")) {
       endpoint->port = static_cast<uint16_t>(settings_.Integer("network.master_port"));
       // The master listens there. Each world's store has a port of its own, which
-      // python/paceline/store.py takes in its place.
+      // python/paceline/_rank/store.py takes in its place.
       request_.launch.master_port = endpoint->port;
     }
     request_.endpoint = *endpoint;

@@ -13,7 +13,7 @@
 
 namespace paceline::diagnose {
 
-// The operation under which python/paceline/start_hooks.py records a rank that waits in
+// The operation under which python/paceline/_rank/hooks/start.py records a rank that waits in
 // init_process_group for the others.
 inline constexpr std::string_view kStartOperation = "init_process_group";
 

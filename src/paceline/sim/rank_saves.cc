@@ -10,7 +10,7 @@
 namespace paceline::sim {
 namespace {
 
-// As python/paceline/checkpoint_link.py, but that it looks less often.
+// As python/paceline/_checkpoint/link.py, but that it looks less often.
 constexpr Duration kConnectMax = Duration::Seconds(60);
 constexpr Duration kConnectAgain = Duration::Milliseconds(50);
 constexpr Duration kAsleepLook = Duration::Milliseconds(100);

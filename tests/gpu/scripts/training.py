@@ -111,7 +111,7 @@ def about_start() -> dict[str, Any]:
     return {
         "pid": os.getpid(),
         "parent": os.getppid(),
-        "is_fork": b"paceline.starter" in parent,
+        "is_fork": b"paceline._starter" in parent,
         "is_bad_fork": torch.cuda._is_in_bad_fork(),
         "is_cuda_there": torch.cuda.is_initialized(),
     }

@@ -50,7 +50,7 @@ int64_t NumberIn(const json& object, const char* name) {
 class Client {
  public:
   explicit Client(const std::string& python)
-      : process_({python, "-P", "-m", "paceline.s3_client"}) {}
+      : process_({python, "-P", "-m", "paceline._storage.s3_client"}) {}
 
   // Sends a request; its answer comes by Answer().
   Result<void> Ask(const json& request) {

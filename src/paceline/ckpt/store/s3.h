@@ -1,8 +1,8 @@
 #pragma once
 
 // Checkpoints in an object store that speaks S3. The client is boto3 in a process of its own
-// (python -m paceline.s3_client; docs/adr/0011): credentials, endpoints, retries, TLS and multipart
-// uploads are its business, and docs/formats/s3_client.md has what is said to it.
+// (python -m paceline._storage.s3_client; docs/adr/0011): credentials, endpoints, retries, TLS and
+// multipart uploads are its business, and docs/formats/s3_client.md has what is said to it.
 
 #include <memory>
 #include <string>

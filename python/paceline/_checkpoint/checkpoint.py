@@ -1,0 +1,498 @@
+"""Checkpoints without a framework: what `paceline.torch` builds on.
+
+A `Framework` knows tensors; plans, notes and the way back are here. Images are written and read by
+`paceline._native`; who keeps them, and what goes to storage, is decided behind a socket.
+"""
+
+import json
+import os
+import sys
+from abc import ABC, abstractmethod
+from dataclasses import replace
+from typing import Any, Self, cast
+
+from paceline._base import arguments
+from paceline._checkpoint import deleted_place, one_writer
+from paceline._checkpoint.interval import terms
+from paceline._checkpoint.link import Fields, Keeper, Link, Refused
+from paceline._checkpoint.one_call import OneCall
+from paceline._checkpoint.peer_saves import PeerSaves
+from paceline._checkpoint.save_order import branches_of, step_of
+from paceline._checkpoint.slots import Slots
+from paceline._checkpoint.ticket import Ticket
+from paceline._native import Image, SavedStep, check_notes_size
+from paceline._rank import progress
+from paceline._rank.flight import CHECKPOINT
+from paceline._rank.phases import in_phase
+from paceline._restore import loading
+from paceline._restore.damage import tell_damaged, tell_passed_over
+from paceline._restore.images import Images, SharedReading, UnreadableError
+from paceline._restore.patience import read_patiently
+from paceline._restore.rehearsal import rehearse
+from paceline._restore.restoring import Framework, Restoring
+from paceline._state import notes, randomness
+from paceline._state.save_plan import Place, State
+from paceline._state.save_planner import Planned
+from paceline._storage.storage_place import make_directory, place_of
+from paceline.errors import CheckpointError
+
+_NO_SLOT = "every slot in memory was in use"
+# A script that goes back at every save would fill its console.
+_BACK_TOLD_MAX = 5
+
+
+class BaseCheckpointer(ABC):
+    """Saves and restores a state, a dict by name; see `paceline.torch.Checkpointer`."""
+
+    _keeps_all = False  # True: nothing in the directory is ever removed, whatever was asked
+
+    def __init__(
+        self,
+        directory: str | os.PathLike[str],
+        *,
+        keep: int = 3,
+        every: str | int | None = None,
+        replicated: bool | None = None,
+        replicas: int | None = None,
+    ) -> None:
+        self._pid = os.getpid()
+        self._framework = self._make_framework()
+        self._replicated = (
+            None if replicated is None else arguments.flag("Checkpointer", "replicated", replicated)
+        )
+        self._directory = place_of(directory)
+        job_socket = os.environ.get("PACELINE_CHECKPOINT_SOCKET", "")
+        one_writer.check(self._directory, job_socket)
+        asked = terms(
+            keep=keep, every=every, replicas=replicas, keeps_all=self._keeps_all
+        )
+        self._terms = one_writer.terms_in(job_socket, {"directory": self._directory, **asked})
+        make_directory(self._directory)
+        keeper = _find_keeper(self._directory, self._terms)
+        self._place = keeper.place
+        self._terms.update(keeper.words)
+        self._is_replica = False
+        try:
+            self._link = Link(keeper.socket, self._hello(0), revive=keeper.revive)
+        except Refused as refused:
+            raise _error(refused, self._directory) from refused
+        if self._place.generation < 0:  # the keeper alone knows the world
+            self._place = replace(
+                self._place, generation=cast("int", self._link.opened["generation"])
+            )
+        stream = self._framework.stream
+        self._slots = Slots(self._link, self._place.rank, self._hello, self._directory, stream)
+        self._peers = PeerSaves(self._place.rank, self._place.world_size)
+        self._calls = OneCall(self._directory)
+        self._overlaps = False  # training goes on while its device copies; see `fence`
+        self._planned: Planned | None = None
+        self._rehearsed: frozenset[str] | None = None  # the names of the tensors then
+        self._constants = "}"  # the end of every notes' text
+        job_id = str(self._link.opened["job_id"])
+        self._branches = branches_of(job_id, self._directory, self._place.generation)
+        self._last: Ticket | None = None  # the newest that something keeps
+        self._before: Ticket | None = None  # `_last` of the save before
+        self._left_out: Ticket | None = None  # the last save, when nothing keeps it
+        self._randoms: dict[str, object] = {}  # of the last restore, when they are this rank's
+        self.skipped = 0  # saves that were left out because every slot was in use
+        self.restored = ""  # one sentence: from where the state came
+        self.left_out: list[str] = []  # what restore(strict=False) did not take, or did not find
+        self.replaced: list[str] = []  # what restore put into the state as a new object
+        self._is_closed = False
+        self._is_stored = False  # closed, and every save that is kept is in storage
+        one_writer.note(self, self._terms, job_socket)
+
+    @abstractmethod
+    def _make_framework(self) -> Framework:
+        """What knows the tensors of this kind of Checkpointer."""
+
+    # ---- saving ----
+
+    @in_phase(CHECKPOINT)
+    def save(self, step: int, state: State) -> Ticket:
+        """Copy the state after step `step` to memory; what goes to storage is decided elsewhere.
+
+        Every rank calls it: a step counts when all ranks have saved it.
+        The state that is saved last is the newest, whatever its step: a script may count its steps
+        anew, or go back to an earlier one.
+        """
+        step, state = step_of(step), arguments.state("Checkpointer.save", state)
+        self._check_open("save")
+        with self._calls.entered("save"):
+            return self._save(step, state)
+
+    def _save(self, step: int, state: State) -> Ticket:
+        for value in state.values():
+            if getattr(value, "marks_checkpoints", False) is True:  # a data set that is leased
+                cast("Any", value).mark(step)
+        self._settle()
+        planned, entries = self._plan(state)
+        text = self._notes(step, entries)
+        self._rehearse(planned, text, state)
+        self._framework.refresh(planned.plan.leaves)
+        saved = self._name(step)
+        try:
+            is_saved = self._slots.save(
+                planned, text, saved, self._place.world_size, is_replica=self._is_replica
+            )
+        except Refused as refused:
+            raise _error(refused, self._directory) from refused
+        progress.step(step)
+        if not is_saved:
+            self.skipped += 1
+            self._left_out = Ticket(self, step, branch=saved.branch, lost=_NO_SLOT)
+            return self._left_out
+        if not self._overlaps:
+            self._slots.await_copied()
+        self._left_out = None
+        self._branches.keep(saved)
+        if told := self._peers.sentence(saved, str(self._link.opened.get("arena", ""))):
+            _say(told)
+        self._before, self._last = self._last, Ticket(self, step, branch=saved.branch)
+        return self._last
+
+    def wait_for(self, ticket: Ticket, level: str, timeout: float | None = None) -> None:
+        """See `Ticket.wait`."""
+        self._check_process("wait for a save")
+        with self._calls.entered("wait"):
+            self._wait(ticket, level, timeout)
+
+    def _wait(
+        self, ticket: Ticket, level: str, timeout: float | None = None, *, closes: bool = False
+    ) -> None:
+        """`closes`: nothing else is left to do, so a storage that refuses is tried for long."""
+        self._settle()
+        if ticket.lost:  # by a device that failed
+            return ticket.wait(level)
+        if level == "memory" or (level == "durable" and self._is_stored):
+            return None
+        self._check_open("wait for a save")
+        message: Fields = {
+            "op": "wait", "branch": ticket.branch, "step": ticket.step, "level": level
+        }  # fmt: skip
+        if closes:
+            message["closing"] = True
+        try:
+            self._link.request(message, level, timeout)
+        except Refused as refused:
+            refused.fix = deleted_place.fix_of(refused, self._directory)
+            raise _error(refused, self._directory) from refused
+
+    @in_phase(CHECKPOINT)
+    def close(self) -> None:
+        """Wait until the last save is in storage. A second call does nothing.
+
+        A storage that refuses it is tried for `timers.storage_wait`, 10 minutes by default; then
+        this raises `CheckpointError`. A job of `paceline run` that would have ended with 0 ends
+        with exit code 11 then, and keeps its memory.
+        If nothing keeps the last save (every slot was in use, or the device failed), one line on
+        stderr says so, and `close` waits for the save before it.
+        """
+        self._check_process("close")
+        with self._calls.entered("close"):
+            self._close()
+
+    def _close(self) -> None:
+        last, self._last = self._last, None
+        left_out, self._left_out = self._left_out, None
+        try:
+            if last is not None:
+                with deleted_place.told(self._directory, last.step):
+                    self._wait(last, "durable", closes=True)
+            self._settle()
+            self._is_stored = True
+        finally:
+            self._free()
+        if left_out is not None:
+            kept = f"step {last.step} is the newest" if last is not None else "nothing was saved"
+            _say(f"the last save, of step {left_out.step}, was left out: {left_out.lost}; {kept}")
+
+    def _free(self) -> None:
+        """The directory is free for another Checkpointer."""
+        self._is_closed = True
+        self._slots.close()
+        self._link.close()
+        one_writer.forget(self, self._directory)
+
+    def _check_process(self, what: str) -> None:
+        one_writer.check_process(self._pid, what, self._directory)
+
+    def _check_open(self, what: str) -> None:
+        self._check_process(what)
+        if self._is_closed:
+            raise CheckpointError(
+                what=f"cannot {what}: this Checkpointer is closed",
+                where=self._directory,
+                why="close() was called, and another one may save there by now",
+                fix="call close() after the last save, or make a new Checkpointer",
+            )
+
+    def _name(self, step: int) -> SavedStep:
+        """The identity of this save. One line tells of a script that goes back."""
+        before = self._branches.last
+        saved = self._branches.next(step)
+        if step <= before and self._place.rank == 0:
+            _say_back(step, before, saved.branch)
+        return saved
+
+    def __enter__(self) -> Self:
+        self._check_process("enter its block")
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        if kind is None:
+            self.close()
+        elif self._pid == os.getpid():  # a forked child may fail; the block is its parent's
+            self._free()  # the keeper brings what is in memory to storage
+
+    def _settle(self) -> None:
+        """Until the last save is whole in memory. Raises when it could not be, once."""
+        try:
+            self._slots.settle()
+        except CheckpointError:
+            if self._last is not None:
+                self._last.lost = "the device failed while it was copied"
+                self._last, self._left_out = self._before, self._last
+                self._branches.drop()
+            raise
+
+    def _plan(self, state: State) -> tuple[Planned, dict[str, notes.Json]]:
+        """The plan of this state, and what of it is no tensor."""
+        try:
+            planned = self._planned
+            entries = planned.ask(state) if planned is not None else None
+            if planned is not None and entries is not None:
+                return planned, entries
+            planned = Planned(self._framework, state)
+        except notes.NotesError as error:
+            raise CheckpointError(
+                what="the state holds something that a checkpoint cannot hold",
+                where=self._directory,
+                why=str(error),
+                fix="take it out of the state, or give it a state_dict of plain values and tensors",
+            ) from error
+        self._planned = planned
+        constants: dict[str, object] = {"constants": planned.plan.constants}
+        constants["shapes"] = planned.shapes
+        if planned.kinds:
+            constants["kinds"] = planned.kinds
+        self._constants = json.dumps(constants, separators=(",", ":"))[1:]
+        self._is_replica = (
+            self._replicated
+            if self._replicated is not None
+            else not planned.shapes and self._framework.is_replica(state)
+        )
+        return planned, planned.first
+
+    def _rehearse(self, planned: Planned, text: bytes, state: State) -> None:
+        """At the first save, and when tensors have other names: would a restore fit the state?"""
+        if planned.is_rehearsed:
+            return
+        names = frozenset(leaf.key for leaf in planned.plan.leaves)
+        if names != self._rehearsed:
+            rehearse(self._framework, planned, text, state)
+            self._rehearsed = names
+        planned.is_rehearsed = True
+        planned.leave()
+
+    def _notes(self, step: int, entries: dict[str, notes.Json]) -> bytes:
+        randoms = {"python": randomness.python_state(), **self._framework.random_state()}
+        text = {
+            "schema": notes.SCHEMA,
+            "rank": self._place.rank,
+            "world_size": self._place.world_size,
+            "step": step,
+            "random": notes.encode(randoms, where="random"),
+            "entries": entries,
+        }
+        head = json.dumps(text, separators=(",", ":"))[:-1]
+        whole = f"{head},{self._constants}".encode()
+        try:
+            check_notes_size(whole)
+        except RuntimeError as error:
+            raise CheckpointError(
+                what="the state holds too many plain values",
+                where=self._directory,
+                why=str(error),
+                fix="put long lists of numbers into tensors",
+            ) from error
+        return whole
+
+    def _hello(self, image_bytes: int) -> Fields:
+        return {
+            "op": "open",
+            "rank": self._place.rank,
+            **({"generation": self._place.generation} if self._place.generation >= 0 else {}),
+            "pid": os.getpid(),
+            "image_bytes": image_bytes,
+            "is_replica": self._is_replica,
+            **self._terms,
+        }
+
+    # ---- restoring ----
+
+    def restore(self, state: State, *, strict: bool = True) -> int:
+        """Fill `state` with the newest whole step that all ranks can have; the step to do next.
+
+        0 when there is no checkpoint. With `strict=False` what does not fit is left out, and
+        `restored` says what. After a save, this waits until all ranks have this rank's last save,
+        and loads that.
+        """
+        state = arguments.state("Checkpointer.restore", state)
+        arguments.flag("Checkpointer.restore", "strict", strict)
+        self._check_open("restore")
+        with self._calls.entered("restore"):
+            return self._restore(state, strict=strict)
+
+    def _restore(self, state: State, *, strict: bool) -> int:
+        self._settle()
+        answer = self._ask_restore()
+        self.left_out, self.replaced = [], []
+        self.restored = str(answer.get("reason", ""))
+        self.restored += tell_passed_over(answer, says=self._place.rank == 0)
+        if answer.get("damaged"):
+            raise CheckpointError(
+                what="every checkpoint is damaged",
+                where=self._directory,
+                why=f"the last that was tried is {answer['damaged']}",
+                fix=f"paceline ckpt verify {self._directory}; to begin anew, another directory",
+            )
+        if answer.get("from") == "nothing":
+            self._prepare(state)
+            return 0
+        self._fill(state, answer, strict=strict)
+        self._prepare(state)
+        return cast("int", answer["step"]) + 1
+
+    def _ask_restore(self) -> Fields:
+        request: Fields = {"op": "restore", "world_size": self._place.world_size}
+        kept = self._branches.kept
+        try:
+            if kept is not None:  # what the world began with is older
+                saved: Fields = {"branch": kept.branch, "step": kept.step}
+                self._link.request({"op": "wait", "level": "durable", **saved}, "durable")
+                request["after"] = saved
+            return self._link.request(request, "restore")
+        except Refused as refused:
+            raise _error(refused, self._directory) from refused
+
+    def _fill(self, state: State, answer: Fields, *, strict: bool) -> None:
+        where = str(answer.get("path", "memory"))
+
+        answers = iter([answer])  # of the keeper; where to read may be another matter later
+
+        def read() -> Restoring:
+            images = self._images(next(answers, None) or self._ask_restore())
+            return loading.fill(self._framework, images, state, strict=strict, where=where)
+
+        try:
+            work = read_patiently(read, where) if answer.get("path") else read()
+        except UnreadableError as error:
+            raise tell_damaged(self._link, answer, error) from error
+        work.finish()
+        self.left_out, self.replaced = work.left_out, work.replaced
+        self._restore_random(work.own)
+        self.restored += work.told()
+
+    def _prepare(self, state: State) -> None:
+        """Make room for the first save now, and map it in the background."""
+        planned, _entries = self._plan(state)
+        planned.leave()
+        # Optimizers have their state after the first step only.
+        expected = self._framework.expected_bytes(state) + planned.padding_max
+        try:
+            image_bytes = max(planned.layout.file_bytes + (1 << 20), expected)
+            self._slots.prepare(planned, image_bytes)
+        except Refused as refused:
+            raise _error(refused, self._directory) from refused
+
+    def _images(self, answer: Fields) -> Images:
+        own = self._place.rank
+        listed = cast("list[dict[str, object]]", answer.get("images", []))
+        saved = SavedStep(
+            cast("int", answer["generation"]),
+            cast("int", answer["branch"]),
+            cast("int", answer["step"]),
+        )
+        opened = self._link.opened
+        places = {cast("int", one["rank"]): one for one in listed}
+        identity = (str(opened["job_id"]), str(opened["boot_id"]))
+
+        def open_one(rank: int) -> Image:
+            one = places[rank]
+            if "folder" in one:
+                return Image.on_disk(str(one["folder"]), rank)
+            return Image.in_memory(str(one["path"]), *identity, rank, saved)
+
+        if answer["from"] == "memory":
+            return Images(list(places), own, open_one)
+        # Of an object store the keeper has fetched what a rank of the same world needs.
+        is_far = not self._directory.startswith("/")
+        is_same_size = answer["world_size"] == self._place.world_size
+        chunks = str(answer.get("chunks", ""))
+        shared = SharedReading(chunks, not is_same_size, not is_far) if chunks else None
+        read_once = next(iter(places), None)
+        return Images.stored(
+            str(answer["path"]),
+            own,
+            self._fetch_all if is_far and is_same_size else None,
+            None if read_once is None else (read_once, lambda: open_one(read_once)),
+            shared,
+        )
+
+    def _fetch_all(self) -> None:
+        try:
+            self._link.request({"op": "restore", "world_size": 0}, "restore")
+        except Refused as refused:
+            raise _error(refused, self._directory) from refused
+
+    def _restore_random(self, own: dict[str, object]) -> None:
+        # Another rank's chance is not this one's: a rank that is new goes its own way.
+        is_resized = own.get("world_size") != self._place.world_size
+        if is_resized or own.get("rank") != self._place.rank:
+            why = "the world has another size" if is_resized else "its own went with its host"
+            self.restored += f"; random numbers begin anew, because {why}"
+            return
+        self._randoms = cast("dict[str, object]", notes.decode(own.get("random", {})))
+        self.restore_random()
+
+    def restore_random(self) -> None:
+        """Set the random numbers of the last restore once more.
+
+        For frameworks that draw some between their restore and the first step.
+        """
+        self._check_process("restore random numbers")
+        state = dict(self._randoms)
+        if state:
+            randomness.set_python_state(state.pop("python"))
+            self._framework.set_random_state(state)
+
+
+def _say(text: str) -> None:
+    print(f"paceline: {text}", file=sys.stderr, flush=True)
+
+
+def _say_back(step: int, before: int, branch: int) -> None:
+    if branch > _BACK_TOLD_MAX:
+        return
+    last = "; further ones are not told" if branch == _BACK_TOLD_MAX else ""
+    _say(f"step {step} is saved after step {before}: what is saved last is the newest{last}")
+
+
+def _error(refused: Refused, directory: str) -> CheckpointError:
+    return CheckpointError(
+        what=refused.what,
+        where=refused.where or directory,
+        why=refused.why,
+        fix=refused.fix,
+    )
+
+
+def _find_keeper(directory: str, terms: Fields) -> Keeper:
+    path = os.environ.get("PACELINE_CHECKPOINT_SOCKET", "")
+    if path:
+        place = Place(progress.rank(), progress.world_size(), progress.generation())
+        return Keeper(place, path, {})
+    from paceline._checkpoint.private_keeper import start
+
+    return start(directory, terms)

@@ -1,0 +1,210 @@
+"""A rank's socket to the keeper of its checkpoints; docs/formats/checkpoint_socket.md."""
+
+import contextlib
+import json
+import select
+import socket
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import cast
+
+from paceline._state.save_plan import Place
+
+LINE_BYTES_MAX = 64 << 20
+_CONNECT_SECONDS = 60.0
+_PAUSE_SECONDS = 0.02
+_AGAIN_SECONDS = 1.0
+_POLL_SECONDS_MAX = 86_400.0  # poll(2) takes milliseconds in 31 bits
+_GOODBYE_SECONDS = 2.0
+
+Fields = dict[str, object]
+
+
+@dataclass(frozen=True)
+class Keeper:
+    """Who keeps a rank's checkpoints, and what the rank says to it."""
+
+    place: Place  # of the rank
+    socket: str
+    words: Fields  # to be said with `open`
+    revive: Callable[[], None] | None = None  # starts the keeper again if it is gone
+
+
+class Refused(Exception):
+    """The keeper says why it cannot: `what`, `why`, `fix`, and `where` if that is no directory."""
+
+    def __init__(self, fields: Fields) -> None:
+        self.what = str(fields.get("what", ""))
+        self.why = str(fields.get("why", ""))
+        self.fix = str(fields.get("fix", ""))
+        self.where = str(fields.get("where", ""))
+        super().__init__(f"{self.what} ({self.why})")
+
+
+class _LateError(Exception):
+    """No answer came in time."""
+
+
+class Link:
+    """One connection, made again when the keeper was: `link.request({"op": "restore"}, …)`.
+
+    `hello` opens every connection; its answer is `opened`. `revive` starts a keeper where none
+    answers; without it somebody else does that.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        hello: Fields,
+        opened: str = "opened",
+        revive: Callable[[], None] | None = None,
+    ) -> None:
+        self._path = path
+        self._revive = revive
+        self._hello = hello
+        self._answer = opened  # of the keeper, to `hello`
+        self._socket: socket.socket | None = None
+        self._unread = b""
+        self._tried_at = 0.0
+        self.opened: Fields = {}
+        self._connect_patiently()
+
+    @classmethod
+    def ask(cls, path: str, question: Fields, answer: str) -> Fields:
+        """Connect, and take the answer of that kind to the only question."""
+        link = cls(path, question, opened=answer)
+        link.close()
+        return link.opened
+
+    def request(self, message: Fields, answer: str, timeout: float | None = None) -> Fields:
+        """Send `message` and wait for the answer of that kind, through any number of keepers.
+
+        `timeout` in seconds; after it TimeoutError, and the keeper is told that nobody waits.
+        """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while True:
+            try:
+                if self._socket is None:
+                    self._connect_patiently()
+                self._send(message)
+                return self._receive(answer, deadline)
+            except _LateError:
+                self._withdraw(message)
+                what = f"{answer!r} of step {message.get('step')}"
+                raise TimeoutError(f"{what} was not reached within {timeout} s") from None
+            except OSError:
+                self._close()
+
+    def tell(self, message: Fields) -> None:
+        """Send `message` if that can be done at once; a keeper that is away looks by itself."""
+        try:
+            if self._socket is None:
+                if time.monotonic() < self._tried_at + _AGAIN_SECONDS:
+                    return
+                self._connect()
+            self._send(message)
+        except OSError:
+            self._close()
+        except Refused:
+            self._close()
+
+    def reopen(self, hello: Fields) -> None:
+        """Introduce this rank anew, with other words, on the same connection."""
+        self._hello = hello
+        self.opened = self.request(hello, "opened")
+
+    def close(self) -> None:
+        """Tell the keeper that this rank closes, and wait briefly for its answer.
+
+        The keeper gives the claim on the directory back before it answers.
+        """
+        if self._socket is not None:
+            with contextlib.suppress(OSError, Refused, _LateError):
+                self._send({"op": "close"})
+                self._receive("closed", time.monotonic() + _GOODBYE_SECONDS)
+        self._close()
+
+    def _connect_patiently(self) -> None:
+        deadline = time.monotonic() + _CONNECT_SECONDS
+        revived_at = -_AGAIN_SECONDS
+        while True:
+            try:
+                self._connect()
+                return
+            except OSError as error:
+                self._close()
+                if time.monotonic() > deadline:
+                    raise Refused(
+                        {
+                            "what": "nobody keeps this rank's checkpoints",
+                            "why": f"{self._path}: {error}",
+                            "fix": "look at the agent's log: paceline logs --agents",
+                        }
+                    ) from error
+            if self._revive is not None and time.monotonic() > revived_at + _AGAIN_SECONDS:
+                revived_at = time.monotonic()
+                self._revive()
+            time.sleep(_PAUSE_SECONDS)
+
+    def _connect(self) -> None:
+        self._tried_at = time.monotonic()
+        self._unread = b""
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._socket.connect(self._path)
+        self._send(self._hello)
+        self.opened = self._receive(self._answer)
+
+    def _send(self, message: Fields) -> None:
+        assert self._socket is not None
+        self._socket.sendall(json.dumps(message).encode() + b"\n")
+
+    def _withdraw(self, message: Fields) -> None:
+        """What still comes for `message` is read, and is nobody's answer."""
+        try:
+            self._send({**message, "op": "withdraw"})
+            while True:
+                try:
+                    self._receive("withdrawn")
+                    return
+                except Refused:  # of what is withdrawn
+                    continue
+        except OSError:
+            self._close()
+
+    def _receive(self, answer: str, deadline: float | None = None) -> Fields:
+        while True:
+            fields = self._line(deadline)
+            if fields.get("op") == "error":
+                raise Refused(fields)
+            if fields.get("op") == "notice":
+                print(f"paceline: {fields.get('text')}", file=sys.stderr, flush=True)
+            if fields.get("op") == answer:
+                return fields
+
+    def _line(self, deadline: float | None) -> Fields:
+        assert self._socket is not None
+        while b"\n" not in self._unread:
+            if deadline is not None:
+                readable = select.poll()
+                readable.register(self._socket, select.POLLIN)
+                left = max(0.0, deadline - time.monotonic())
+                if not readable.poll(1000 * min(left, _POLL_SECONDS_MAX)):
+                    if left > _POLL_SECONDS_MAX:
+                        continue
+                    raise _LateError
+            received = self._socket.recv(1 << 16)
+            if not received or len(self._unread) > LINE_BYTES_MAX:
+                raise ConnectionError("the keeper has gone")
+            self._unread += received
+        line, self._unread = self._unread.split(b"\n", 1)
+        fields: object = json.loads(line)
+        if not isinstance(fields, dict):
+            raise ConnectionError("the keeper does not speak JSON objects")
+        return cast("Fields", fields)
+
+    def _close(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None

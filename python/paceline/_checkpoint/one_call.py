@@ -1,0 +1,51 @@
+"""A restore is alone: meanwhile no other thread saves, waits or closes.
+
+A save takes what the state holds, and a restore changes it. Both speak to the keeper over one
+connection, and each would take the other's answers.
+"""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from paceline.errors import CheckpointError
+
+_RESTORE = "restore"
+
+
+class OneCall:
+    """`with calls.entered("save"):` raises if another thread is in a call that excludes this one.
+
+    Calls of one thread may lie within another, as in a handler of a signal.
+    """
+
+    def __init__(self, where: str) -> None:
+        self._where = where
+        self._by_thread: dict[int, str] = {}
+        self._lock = threading.RLock()  # a signal's handler may enter while its thread holds it
+
+    @contextmanager
+    def entered(self, call: str) -> Iterator[None]:
+        """For the time of a call of that name."""
+        thread = threading.get_ident()
+        with self._lock:
+            others = [one for known, one in self._by_thread.items() if known != thread]
+            if others and (call == _RESTORE or _RESTORE in others):
+                other = _RESTORE if _RESTORE in others else others[0]
+                raise CheckpointError(
+                    what=f"cannot {call}: another thread is in {other}()",
+                    where=self._where,
+                    why="a restore changes the state while the other call uses it, so the calls "
+                    "exclude each other; nothing was touched",
+                    fix="call them from one thread, or hold a threading.Lock around each of them",
+                )
+            before = self._by_thread.get(thread)
+            self._by_thread[thread] = call
+        try:
+            yield
+        finally:
+            with self._lock:
+                if before is None:
+                    del self._by_thread[thread]
+                else:
+                    self._by_thread[thread] = before

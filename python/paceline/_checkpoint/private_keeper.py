@@ -1,0 +1,211 @@
+"""Starts the keeper of checkpoints for ranks that paceline has not started."""
+
+import contextlib
+import os
+import socket
+import stat
+import subprocess
+import sys
+import time
+from functools import partial
+from pathlib import Path
+
+from paceline._base import launch
+from paceline._base.whole_file import write_whole
+from paceline._checkpoint.foreign_world import Own, find_group, launcher, meet
+from paceline._checkpoint.link import Fields, Keeper, Link, Refused
+from paceline._rank import progress
+from paceline._state.save_plan import Place
+from paceline._storage.directory_id import look_up, short_name
+from paceline.errors import CheckpointError, DataError
+
+_START_SECONDS = 60.0
+
+
+def start(directory: str, terms: Fields) -> Keeper:
+    """Start the keeper of this directory's checkpoints, unless there is one."""
+    group = find_group(directory)
+    folder = _runtime_folder()
+    words: Fields = {"launcher": launcher()}
+    if group is None:
+        key, newest = _key(directory, folder)
+        words |= _seen(newest)
+        path = _keeper(directory, folder, key)
+        place = Place(rank=0, world_size=1, generation=-1)
+        return Keeper(place, path, words, partial(_spawn_keeper, directory, path, key))
+    # All ranks, on all hosts, take rank 0's word for which directory that is.
+    key, newest = _key_of_launcher(directory, folder) if group.rank == 0 else ("", None)
+    own = Own(directory, terms, folder, key, newest)
+    world = meet(group, own, lambda lead: _lead(directory, key, lead))
+    words["world"] = world.words
+    words |= _seen(world.in_directory)
+    path = _keeper(directory, folder, world.key, starts=world.starts_keeper)
+    place = Place(rank=group.rank, world_size=group.size, generation=-1)
+    # The keepers of several hosts have credentials that one keeper alone cannot make again.
+    has_one_host = "join" not in world.words
+    revive = partial(_spawn_keeper, directory, path, world.key) if has_one_host else None
+    return Keeper(place, path, words, revive)
+
+
+def _seen(newest: str | None) -> Fields:
+    """What the keeper hears of the directory; nothing if nobody has looked."""
+    return {} if newest is None else {"in_directory": newest}
+
+
+def _key(directory: str, folder: Path) -> tuple[str, str | None]:
+    """Which images in memory belong to this directory, and the newest checkpoint in it.
+
+    See `look_up`. A later run on the same directory has the same key and finds the images. If the
+    directory was deleted and made again, its key is a new one.
+    """
+    return look_up(directory, folder, lambda key: _has_images(folder, key))
+
+
+def _key_of_launcher(directory: str, folder: Path) -> tuple[str, str | None]:
+    """The same for ranks of a launcher: if it starts them again, they keep the key that they had.
+
+    So they go on from memory, even if the directory was deleted meanwhile.
+    """
+    note = folder / f"{short_name(f'{directory} {launcher()}')}.key"
+    with contextlib.suppress(OSError):
+        key = note.read_text()
+        if _has_keeper(folder, key):
+            return key, None  # the same job goes on, so nothing is compared
+    key, newest = _key(directory, folder)
+    with contextlib.suppress(OSError):  # a restart knows less
+        write_whole(note, key)
+    return key, newest
+
+
+def _keeper(directory: str, folder: Path, key: str, *, starts: bool = True) -> str:
+    """The socket of the keeper. One rank of each host starts the keeper, the others wait for it."""
+    path = str(folder / f"{_job_of(key)}.sock")
+    if starts:
+        _spawn_keeper(directory, path, key)
+    return path
+
+
+def _spawn_keeper(directory: str, path: str, key: str) -> None:
+    """Start a keeper if none answers there; of two that are started, one ends by itself."""
+    if not _answers(path):
+        job = _job_of(key)
+        _spawn(path, job, "--python", sys.executable, *_tier_flag(directory, job))
+
+
+def _spawn(path: str, job: str, *flags: str) -> None:
+    log = f"{path.removesuffix('.sock')}.log"
+    subprocess.Popen(
+        [_binary(), "keeper", "--socket", path, "--job-id", job, *flags, "--log", log],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+
+
+def find_leases(name: str) -> str:
+    """The socket of the ledger for ranks that another launcher started on this host."""
+    if not launch.has_one_host():
+        raise DataError(
+            what="ranks on several hosts cannot share a data set by themselves",
+            where=f"the data set {name}",
+            why=f"WORLD_SIZE is {progress.world_size()}, LOCAL_WORLD_SIZE is another number, "
+            "and nobody keeps the ledger for all hosts",
+            fix="paceline run with the same flags as torchrun",
+        )
+    path, folder = _start_leases()
+    launch.keep_leases(path, folder)
+    return path
+
+
+def _start_leases() -> tuple[str, str]:
+    """The socket of the ledger that this rank's launcher has on this host, and its folder."""
+    who = launcher()
+    boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    name = f"{who['pid']}:{who['start']}"
+    job = "leases-" + short_name(f"{boot_id} {name}")
+    path = str(_runtime_folder() / f"{job}.sock")
+    folder = os.path.join(_state_home(), "paceline", "leases", job)
+    if _answers(path):
+        return path, folder
+    _spawn(path, job, "--leases", folder, "--launcher", name)
+    deadline = time.monotonic() + _START_SECONDS
+    while not _answers(path):
+        if time.monotonic() > deadline:
+            raise DataError(
+                what="nobody keeps this rank's leases",
+                where=path,
+                why=f"no keeper listens there after {_START_SECONDS:.0f} s",
+                fix=f"look at {path.removesuffix('.sock')}.log",
+            )
+        time.sleep(0.02)
+    return path, folder
+
+
+def _job_of(key: str) -> str:
+    return "private-" + short_name(key)
+
+
+def _has_keeper(folder: Path, key: str) -> bool:
+    return _answers(str(folder / f"{_job_of(key)}.sock"))
+
+
+def _has_images(folder: Path, key: str) -> bool:
+    """Whether a keeper lives, or the local disk has images that never came to an object store."""
+    return _has_keeper(folder, key) or os.path.isdir(_tier(_job_of(key)))
+
+
+def _lead(directory: str, key: str, words: Fields) -> str:
+    """The join string with which the keepers of other hosts connect to this host's keeper."""
+    path = _keeper(directory, _runtime_folder(), key)
+    try:
+        fields = Link.ask(path, {"op": "lead", **words}, "leads")
+    except Refused as refused:
+        raise CheckpointError(
+            what=refused.what, where=directory, why=refused.why, fix=refused.fix
+        ) from refused
+    return str(fields["join"])
+
+
+def _tier_flag(directory: str, job: str) -> list[str]:
+    """Where the keeper keeps on a local disk what goes to an object store."""
+    if directory.startswith("/"):
+        return []
+    return ["--tier", _tier(job)]
+
+
+def _tier(job: str) -> str:
+    return os.path.join(_state_home(), "paceline", "tiers", job)
+
+
+def _state_home() -> str:
+    return os.environ.get("XDG_STATE_HOME", "") or os.path.expanduser("~/.local/state")
+
+
+def _answers(path: str) -> bool:
+    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as one:
+        one.connect(path)
+        return True
+    return False
+
+
+def _runtime_folder() -> Path:
+    named = os.environ.get("PACELINE_RUNTIME_DIR", "")
+    xdg = os.environ.get("XDG_RUNTIME_DIR", "")
+    folder = Path(named or (f"{xdg}/paceline" if xdg else f"/tmp/paceline-{os.getuid()}"))
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
+        raise CheckpointError(
+            what=f"the runtime directory {folder} is not safe",
+            where=str(folder),
+            why="it is no directory of yours alone",
+            fix=f"chmod 700 {folder}, or PACELINE_RUNTIME_DIR=$HOME/.paceline-run",
+        )
+    return folder
+
+
+def _binary() -> str:
+    beside = Path(sys.executable).parent / "paceline"
+    named = os.environ.get("PACELINE_BIN", "")
+    return named or (str(beside) if beside.exists() else "paceline")

@@ -1,0 +1,10 @@
+"""The names that scripts find in `paceline.torch` and `paceline.numpy` alike."""
+
+import paceline
+from paceline import *  # noqa: F403
+from paceline._checkpoint.ticket import Ticket
+from paceline._restore.loading import Loaded
+from paceline.errors import ArgumentError, CheckpointError, PacelineError
+
+__all__ = ["ArgumentError", "CheckpointError", "Loaded", "PacelineError", "Ticket"]
+__all__ += paceline.__all__

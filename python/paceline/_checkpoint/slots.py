@@ -1,0 +1,205 @@
+"""This rank's slots in memory: asked for once, filled with memory in the background, replaced by
+larger ones."""
+
+import atexit
+import contextlib
+import logging
+import threading
+import warnings
+from collections.abc import Callable
+from typing import TypeVar, cast
+
+from paceline._checkpoint.device_saves import DeviceSaves
+from paceline._checkpoint.link import Fields, Link
+from paceline._native import Device, SavedStep, Saver
+from paceline._state.save_planner import Planned
+from paceline.errors import CheckpointError
+
+T = TypeVar("T")
+
+_NOTES_GROWTH_BYTES = 1 << 16
+
+
+class Slots:
+    """`slots.prepare(bytes)` begins, `slots.save(…)` makes what room it still needs.
+
+    `hello(bytes)` is how this rank introduces itself to its keeper, `where` is for messages,
+    `stream()` is what the device of the training works on.
+
+    A save from a device is finished by a thread that tells the keeper of it. So whoever saves, or
+    uses the link, settles first.
+    """
+
+    def __init__(
+        self,
+        link: Link,
+        rank: int,
+        hello: Callable[[int], Fields],
+        where: str,
+        stream: Callable[[], int],
+    ) -> None:
+        self._link = link
+        self._rank = rank
+        self._hello = hello
+        self._where = where
+        self._stream = stream
+        self._saver: Saver | None = None
+        self._device_saves: DeviceSaves | None = None  # of that saver
+
+    def prepare(self, planned: Planned, image_bytes: int) -> None:
+        """Make the arena. Its memory, which the kernel has to find and clear, comes behind."""
+        if self._saver is None:
+            self._saver = self._open(image_bytes, planned.device)
+
+    def save(
+        self,
+        planned: Planned,
+        text: bytes,
+        saved: SavedStep,
+        world_size: int,
+        *,
+        is_replica: bool,
+    ) -> bool:
+        """Copy the tensors and the notes into a slot. False: no slot may be taken now.
+
+        Tensors on a device are still being copied then: `await_copied` or `fence` follows.
+        """
+        saver = self._saver_for(planned, planned.layout.file_bytes + len(text))
+        try:
+            if planned.device is not None:
+                saves = self._on_device(saver, planned.device)
+                return self._told(
+                    lambda: saves.begin(planned, text, saved, world_size, is_replica=is_replica)
+                )
+            is_saved = saver.save(
+                planned.layout,
+                planned.live,
+                text,
+                saved,
+                world_size,
+                is_replica,
+            )
+        except OSError as error:
+            raise self._no_memory(error) from error
+        if is_saved:
+            self._tell_sealed()
+        return is_saved
+
+    def await_copied(self) -> None:
+        """Until no tensor on a device is read for the last save any more."""
+        if self._device_saves is not None:
+            self._told(self._device_saves.await_copied)
+
+    def fence(self) -> None:
+        """Hold the device's next work back until that; nobody waits here."""
+        if self._device_saves is not None:
+            self._told(self._device_saves.fence)
+
+    def settle(self) -> None:
+        """Until the last save is whole; raises when it could not be."""
+        if self._device_saves is not None:
+            self._told(self._device_saves.settle)
+
+    def close(self) -> None:
+        """Give the arena's lock back: another process may save here."""
+        if self._device_saves is not None:
+            with contextlib.suppress(RuntimeError):
+                self._device_saves.settle()
+        if self._saver is not None:
+            self._saver.stop_reserving()
+            # Or it would close the lock's file later, and with it the lock that is taken next.
+            for thread in [one for one, saver in _reserving.items() if saver is self._saver]:
+                thread.join()
+        self._device_saves = None
+        self._saver = None
+
+    def _told(self, work: Callable[[], T]) -> T:
+        try:
+            return work()
+        except RuntimeError as error:
+            raise CheckpointError(
+                what="a step could not be copied from the device",
+                where=self._where,
+                why=str(error),
+                fix="nothing for what was saved before: it is whole; a device that fails is in the"
+                " kernel's log",
+            ) from error
+
+    def _on_device(self, saver: Saver, device: Device) -> DeviceSaves:
+        if self._device_saves is None:
+            self._device_saves = DeviceSaves(saver, device, self._stream, self._tell_sealed)
+        return self._device_saves
+
+    def _tell_sealed(self) -> None:
+        self._link.tell({"op": "sealed"})
+
+    def _saver_for(self, planned: Planned, image_bytes: int) -> Saver:
+        image_bytes += _NOTES_GROWTH_BYTES
+        if self._saver is None or self._saver.image_bytes_max < image_bytes:
+            self.close()  # for a larger one
+            self._saver = self._open(image_bytes, planned.device)
+        return self._saver
+
+    def _open(self, image_bytes: int, device: Device | None) -> Saver:
+        image_bytes += image_bytes // 64
+        self._link.reopen(self._hello(image_bytes))
+        opened = self._link.opened
+        if spilled := opened.get("spilled"):
+            logging.getLogger("paceline").warning(
+                "rank %d's checkpoints lie on a disk, in %s, and saving them takes longer: %s",
+                self._rank, opened["arena"], spilled)
+        try:
+            saver = Saver.open(
+                str(opened["arena"]),
+                str(opened["job_id"]),
+                str(opened["boot_id"]),
+                self._rank,
+                image_bytes,
+                cast("int", opened["slots"]),
+            )
+        except (OSError, RuntimeError) as error:
+            raise self._no_memory(error) from error
+        saves = None if device is None else self._on_device(saver, device)
+        thread = threading.Thread(target=_reserve, args=(saver, saves), name="arena", daemon=True)
+        _reserving[thread] = saver
+        thread.start()
+        self._link.tell({"op": "ready"})
+        return saver
+
+    def _no_memory(self, error: Exception) -> CheckpointError:
+        return CheckpointError(
+            what="there is no memory for this rank's checkpoints",
+            where=self._where,
+            why=str(error),
+            fix="fewer ranks on this host, a larger /dev/shm, or less state",
+        )
+
+
+# Threads that find memory. An interpreter that ends while one of them is in our C++ would take it
+# down from within, and the process with it (std::terminate), so each is told to end first.
+_reserving: dict[threading.Thread, Saver] = {}
+
+
+@atexit.register
+def _stop_reserving() -> None:
+    for thread, saver in list(_reserving.items()):
+        saver.stop_reserving()
+        thread.join()
+
+
+def _reserve(saver: Saver, saves: DeviceSaves | None) -> None:
+    """Two slots are enough to go on with; with fewer, the next save says so."""
+    try:
+        try:
+            saver.reserve() if saves is None else saves.reserve()
+        except RuntimeError as error:
+            text = f"the device cannot write into this rank's checkpoints by itself: {error}"
+            warnings.warn(text, stacklevel=1)
+            saver.reserve()
+    except OSError as error:
+        if saver.reserved_slots >= 2:
+            warnings.warn(
+                f"checkpoints have {saver.reserved_slots} slots in memory: {error}", stacklevel=1
+            )
+    finally:
+        _reserving.pop(threading.current_thread(), None)

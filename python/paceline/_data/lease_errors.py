@@ -1,0 +1,103 @@
+"""What a loader of leased data refuses, in four parts."""
+
+import logging
+
+from paceline.errors import DataError
+
+
+def two_loops(name: str) -> DataError:
+    return DataError(
+        what="two loops over one loader",
+        where=f"the data set {name}",
+        why="each would get what the other one counts",
+        fix="a loader for each worker process; they share the ledger",
+    )
+
+
+def of_another_process(name: str, owner: int, own: int) -> DataError:
+    return DataError(
+        what="a loader's leases belong to the process that took them",
+        where=f"the data set {name}, process {own}",
+        why=f"it was used in process {owner} and is now used in a child of that",
+        fix="make the loader in the child, or read in workers: paceline.torch.LeasedLoader",
+    )
+
+
+def two_loaders(name: str) -> DataError:
+    return DataError(
+        what=f"two loaders of one process lease the data set {name}",
+        where=f"the data set {name}",
+        why="a worker has one place in the ledger",
+        fix="another name= for another data set; close() the first one to begin anew",
+    )
+
+
+def fenced(name: str, rank: int) -> DataError:
+    return DataError(
+        what="a newer process has this worker's place",
+        where=f"the data set {name}, rank {rank}",
+        why="the job started this rank again, so what this one does no longer counts",
+        fix="nothing to do: the new one goes on",
+    )
+
+
+def of_ledger(name: str, text: str) -> DataError:
+    """`text` has what, why and fix, a line each."""
+    what, why, fix = [*text.split("\n"), "", "", ""][:3]
+    return DataError(what=what, where=f"the data set {name}", why=why, fix=fix)
+
+
+def lost(name: str, rank: int) -> DataError:
+    return DataError(
+        what="samples that this rank worked on were given to another one",
+        where=f"the data set {name}, rank {rank}",
+        why="it acknowledged nothing for too long, or its node was silent",
+        fix="nothing to do under paceline run: the world goes on from its checkpoint; "
+        "deadline= gives a worker more time",
+    )
+
+
+def follows_none(name: str, call: str) -> DataError:
+    return DataError(
+        what="this data set does not follow checkpoints",
+        where=f"{call} of the data set {name}",
+        why='it was made with resume="acks": a restart goes on behind what was done',
+        fix='resume="checkpoint", or leave it out of the state that is saved',
+    )
+
+
+def no_position(schema: str, state: object) -> DataError:
+    return DataError(
+        what="this is no position of a leased data set",
+        where="load_state_dict",
+        why=f"it is no {schema} that was marked: {str(state)[:80]}",
+        fix="mark(step) before state_dict(), or save with a Checkpointer, which does it",
+    )
+
+
+def remainder(name: str, ordinals: int, ranks: int) -> DataError:
+    return DataError(
+        what="the samples cannot be shared evenly, and drop_last=False leaves none out",
+        where=f"the data set {name}, {ordinals} samples of all epochs",
+        why=f"ranks that save the same steps have a common last step, and {ordinals % ranks} of "
+        f"them are left for {ranks} ranks",
+        fix="drop_last=True, which leaves these out; uneven=True without collectives in the loop",
+    )
+
+
+def other_order(name: str) -> DataError:
+    return DataError(
+        what="the sampler gives another order than before the restart",
+        where=f"the data set {name}",
+        why="its indices of epoch 0 are other ones, so some samples would come twice",
+        fix="a sampler whose order follows from seed and epoch, or from a generator with a seed",
+    )
+
+
+def tell_left_out(name: str, count: int, ranks: int) -> None:
+    """No error: a warning, if there are such samples."""
+    if count:
+        logging.getLogger("paceline").warning(
+            "%d samples at the end of the data set %s are left out: %d ranks cannot share them "
+            "evenly; uneven=True hands them out where the loop has no collectives",
+            count, name, ranks)

@@ -1,0 +1,34 @@
+"""Where the ledger finds what a position of leased data stands for, also one of another run."""
+
+from paceline._base import launch
+from paceline._data.order import Json
+from paceline.errors import DataError
+
+
+def made_in() -> str | None:
+    """The run directory whose ledger knows the positions of this process; None: nobody's but its
+    own."""
+    return launch.run_dir() if launch.lease_socket() is not None else None
+
+
+def whereabouts(name: str, position: str, saved: Json) -> str:
+    """What to ask the ledger for: the position, and where it is known if not there.
+
+    A line each: the position; the run directory of the job that made it; what was done, where a
+    process without a job made it.
+    """
+    run = saved.get("run")
+    if launch.lease_socket() is not None:
+        if "run" not in saved:
+            return position
+        if run is None:
+            return f"{position}\n\n{saved.get('ranges', '')}"
+        return position if run == launch.run_dir() else f"{position}\n{run}"
+    if run is not None:
+        raise DataError(
+            what="a process alone does not know what the ranks of a job did",
+            where=f"the data set {name}",
+            why=f"the checkpoint stands at a position that the ledger in {run} has",
+            fix="paceline run, or leave the loader out of the state to begin anew",
+        )
+    return position

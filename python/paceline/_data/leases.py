@@ -1,0 +1,494 @@
+"""Asynchronous work on a data set: workers lease its samples, and each sample counts once.
+
+    for sample in paceline.data.shards(records, name="pages", epochs=1):
+        work(sample)  # it counts when the loop comes back for the next one
+
+Who is faster gets more. What a worker held that died, froze or was cut off goes to another one.
+"""
+
+import json
+import logging
+import os
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Literal, cast
+
+from paceline._base import arguments, launch
+from paceline._data import lease_errors
+from paceline._data.fingerprint import Sized, digest
+from paceline._data.lease_piece import Piece
+from paceline._data.lease_position import made_in, whereabouts
+from paceline._data.likeness import Likeness, read_here
+from paceline._data.loader import must_be_ordered
+from paceline._data.order import ElasticDataset, Fingerprint, Json, Ordered
+from paceline._native import LeaseOpen, LeaseReader
+from paceline._rank import progress
+from paceline.errors import DataError
+
+SCHEMA = "paceline.leases/1"
+_WHERE = "LeasedLoader"
+_COUNT_MAX = 2**32 - 1
+_SLICE_SECONDS = 0.2  # between two looks at signals while a call waits
+
+Policy = Literal["raise", "skip"]
+Resume = Literal["acks", "checkpoint"]
+
+
+class LeasedLoader:
+    """Yields what this worker leases of `data`: samples, or lists of `batch` of them.
+
+    loader = LeasedLoader(ElasticDataset(records, seed=7), name="train", epochs=3)
+
+    Under `paceline run` all ranks share the master's ledger; alone, this process has its own one.
+    A sample counts when the loop comes back for the next one, and never twice: a worker that was
+    given up learns that its lease is stale, and what it does then does not count.
+
+    name          of the data set, one for each in a job
+    epochs        passes over the data, without a barrier between them
+    batch         samples at once, as `collate(samples)`; None: single samples
+    resume        "acks": a job that failed goes on behind what was acknowledged. "checkpoint": the
+                  data is rewound with the model; the loader belongs into the state that is saved.
+                  All ranks get equally many samples then, so that they have a common last step
+    drop_last     False: with resume="checkpoint", samples that the ranks cannot share evenly are
+                  an error here. Otherwise they are left out, and a warning says how many
+    uneven        True: with resume="checkpoint", who is faster gets more all the same, to the last
+                  sample; for loops without collectives
+    lease         samples of a lease at most
+    ahead         leases that are taken before the current one is done
+    deadline      seconds without an acknowledgement, after which a worker's leases go to others;
+                  at least 4 times what they should take
+    failures      workers on which a sample fails before it is put into quarantine
+    bad_samples   "raise": the error of a sample that cannot be read reaches the loop, and an end
+                  with samples in quarantine is an error; "skip": both are logged, and in
+                  `quarantined`
+    """
+
+    marks_checkpoints = True  # a Checkpointer calls `mark` before it saves
+
+    @arguments.known(_WHERE, hints={**arguments.OF_DATA_SETS, "batch_size": "batch="})
+    def __init__(
+        self,
+        data: Ordered,
+        *,
+        name: str = "data",
+        epochs: int = 1,
+        batch: int | None = None,
+        collate: Callable[[list[Any]], Any] | None = None,
+        resume: Resume = "acks",
+        lease: int = 1_000_000,
+        ahead: int = 1,
+        deadline: float = 10.0,
+        failures: int = 3,
+        bad_samples: Policy = "raise",
+        drop_last: bool = True,
+        uneven: bool = False,
+    ) -> None:
+        must_be_ordered(_WHERE, data)
+        self.data = data
+        self.name = name
+        arguments.text(_WHERE, "name", name, bytes_max=200)
+        self.epochs = arguments.count(_WHERE, "epochs", epochs)
+        self.batch = None if batch is None else arguments.count(_WHERE, "batch", batch)
+        self._collate = arguments.callback(_WHERE, "collate", collate)
+        self._resume = arguments.one_of(_WHERE, "resume", resume, ("acks", "checkpoint"))
+        self._policy = arguments.one_of(_WHERE, "bad_samples", bad_samples, ("raise", "skip"))
+        wanted, fix = "seconds, 0.001 to 86,400", "deadline=10"
+        seconds = arguments.number(
+            _WHERE, "deadline", deadline, least=0.001, most=86_400, wanted=wanted, fix=fix)
+        self._open = LeaseOpen()
+        self._open.name = name
+        self._open.terms = json.dumps(self._terms(), sort_keys=True, separators=(",", ":"))
+        ordinals = data.samples * self.epochs
+        self._open.ordinals = arguments.count(_WHERE, "samples * epochs", ordinals)
+        self._open.lease_max = arguments.count(_WHERE, "lease", lease)
+        self._open.lease_first = min(64, lease)
+        self._open.deadline_ms = int(seconds * 1000)
+        self._open.failures_max = arguments.count(_WHERE, "failures", failures, most=_COUNT_MAX)
+        self._open.follows_checkpoints = resume == "checkpoint"
+        is_uneven = arguments.flag(_WHERE, "uneven", uneven)
+        self._is_even = self._open.is_even = resume == "checkpoint" and not is_uneven
+        drops = arguments.flag(_WHERE, "drop_last", drop_last) or not self._is_even
+        if not drops and ordinals % (ranks := progress.world_size()):
+            raise lease_errors.remainder(name, ordinals, ranks)
+        self._ahead = arguments.count(_WHERE, "ahead", ahead, least=0, most=_COUNT_MAX)
+        self._reader_or_none: LeaseReader | None = None
+        self._pid = 0
+        self._records = data.reader()
+        self._likeness = Likeness(data, self._digests)
+        self._cursor: Piece | None = None  # of a lease, what was not handed out yet
+        self._again: deque[list[Piece]] = deque()  # was handed out, and did not count
+        self._current: list[Piece] | None = None  # the loop has it
+        self._given_up: set[int] = set()  # leases of which something may still be read ahead
+        self._position: str | None = None
+        self._is_running = False
+        self.quarantined: list[tuple[int, int]] = []  # (epoch, index), known at the end
+        self._stale = 0  # leases that were lost, and said
+        self.lost = 0  # batches whose acknowledgement came too late
+        self.left_out = 0  # samples at the end that no rank gets, because they are too few
+
+    # ---- the loop ----
+
+    def __iter__(self) -> Iterator[Any]:
+        """The samples of this worker, until none is left for anybody."""
+        if self._is_running:
+            raise lease_errors.two_loops(self.name)
+        self._is_running = True
+        self._likeness.before_workers()
+        try:
+            yield from self._iterate()
+        finally:
+            self._is_running = False
+
+    def _iterate(self) -> Iterator[Any]:
+        size = self.batch or 1
+        while (pieces := self._next_batch(size, is_patient=True)) is not None:
+            try:
+                samples = self._read(pieces)
+            except Exception as error:
+                if kept := self._fail(pieces, error):
+                    self._put_back(kept)
+                continue
+            yield from self._hand_out(samples, pieces)
+        self._finish()
+
+    def _hand_out(self, samples: Any, pieces: list[Piece]) -> Iterator[Any]:
+        """What the loop does not come back for comes again in the next loop."""
+        self._current = pieces
+        try:
+            yield samples
+            self.done()
+        finally:
+            if self._current is not None:
+                self._put_back(self._current)
+                self._current = None
+
+    def _put_back(self, pieces: list[Piece]) -> None:
+        """They come next. An ack counts all of its lease below, so no later piece may be first."""
+        self._again.appendleft(pieces)
+
+    def done(self) -> None:
+        """The last batch counts from now on, not only when the loop comes back."""
+        pieces, self._current = self._current, None
+        if pieces is not None:
+            self._ack(pieces)
+
+    def _read(self, pieces: list[Piece]) -> Any:
+        samples: list[Any] = []
+        for piece in pieces:
+            for place, index in enumerate(self._indices(piece)):
+                try:
+                    samples.append(self._records[index])
+                except Exception as error:
+                    raise _BadSampleError(piece, piece.begin + place, index) from error
+        if self.batch is None:
+            return samples[0]
+        return samples if self._collate is None else self._collate(samples)
+
+    def _indices(self, piece: Piece) -> list[int]:
+        epoch, begin = divmod(piece.begin, self.data.samples)
+        return self.data.indices(epoch, begin, begin + piece.end - piece.begin)
+
+    # ---- leases ----
+
+    def _next_batch(self, size: int, *, is_patient: bool) -> list[Piece] | None:
+        """Up to `size` samples; fewer when nothing more is free now. None: nothing, or the end.
+
+        Even shares make whole batches, so that each rank has as many of them. They wait for no
+        other rank: what a rank may get yet is free.
+        """
+        if self._again and not self._is_even:
+            return self._again.popleft()
+        pieces: list[Piece] = []
+        count = 0
+        while count < size:
+            waits = self._is_even or (is_patient and not pieces)
+            piece = self._piece_again(size - count) or self._next_piece(
+                size - count, is_patient=waits)
+            if piece is None:
+                break
+            pieces.append(piece)
+            count += piece.end - piece.begin
+        return pieces or None
+
+    def _piece_again(self, size: int) -> Piece | None:
+        """The next samples that were handed out and did not count, in the order of leases."""
+        if not self._again:
+            return None
+        first = self._again[0][0]
+        taken = Piece(first.lease, first.begin, min(first.end, first.begin + size))
+        first.begin = taken.end
+        if first.begin == first.end:
+            del self._again[0][0]
+        if not self._again[0]:
+            self._again.popleft()
+        return taken
+
+    def _next_piece(self, size: int, *, is_patient: bool) -> Piece | None:
+        if self._cursor is None:
+            self._cursor = self._take(is_patient=is_patient)
+        cursor = self._cursor
+        if cursor is None:
+            return None
+        epoch_end = (cursor.begin // self.data.samples + 1) * self.data.samples
+        end = min(cursor.begin + size, cursor.end, epoch_end)
+        piece = Piece(cursor.lease, cursor.begin, end)
+        cursor.begin = end
+        if cursor.begin == cursor.end:
+            self._cursor = None
+        return piece
+
+    def _take(self, *, is_patient: bool) -> Piece | None:
+        while True:
+            what, lease, begin, end, text = self._reader.take(_SLICE_SECONDS, is_patient)
+            if what == "lease":
+                return Piece(lease, begin, end)
+            if what == "complete":
+                self._note_quarantine(text)
+                self.left_out = end
+                lease_errors.tell_left_out(self.name, end, self._open.world_size)
+                return None
+            if what == "wait" and not is_patient:
+                return None
+            self._refuse(what, text)
+
+    def _ack(self, pieces: list[Piece]) -> None:
+        for piece in pieces:
+            if not self._reader.ack(piece.lease, piece.end):
+                self.lost += 1
+                self._forget(piece.lease)
+        self._refuse_lost()
+
+    def _forget(self, lease: int) -> None:
+        """The lease is somebody else's: nothing more of it is worth doing."""
+        if self._cursor is not None and self._cursor.lease == lease:
+            self._cursor = None
+        kept = [[p for p in pieces if p.lease != lease] for pieces in self._again]
+        self._again = deque(pieces for pieces in kept if pieces)
+        self._given_up.add(lease)
+
+    def _fail(self, pieces: list[Piece], error: BaseException) -> list[Piece]:
+        """Gives the lease of the bad sample back, and returns the pieces of other leases.
+
+        What was read before the bad sample is given back as well: the batch did not count. So are
+        all pieces of its lease, as those of the next epoch in the same batch.
+        """
+        bad = error if isinstance(error, _BadSampleError) else None
+        cause = error.__cause__ if bad is not None else error
+        failed: dict[int, tuple[int, int]] = {}  # by lease, what failed of it
+        for piece in pieces:
+            if bad is None:
+                begin, _ = failed.get(piece.lease, (piece.begin, 0))
+                failed[piece.lease] = (begin, piece.end)
+            elif piece is bad.piece:
+                failed[piece.lease] = (bad.ordinal, bad.ordinal + 1)
+        for lease, (begin, end) in failed.items():
+            self._reader.fail(lease, begin, end)
+            self._forget(lease)
+        kept = [piece for piece in pieces if piece.lease not in failed]
+        which = f"sample {bad.index}" if bad is not None else "a batch"
+        if self._policy == "raise":
+            if kept:
+                self._put_back(kept)
+            assert cause is not None
+            cause.add_note(f"while {which} of the data set {self.name} was read")
+            raise cause
+        why = str(cause).partition("\n")[0]
+        _log().warning("%s of the data set %s cannot be read: %s", which, self.name, why)
+        return kept
+
+    def _finish(self) -> None:
+        while True:
+            what, _lease, _begin, _end, text = self._reader.flush(_SLICE_SECONDS)
+            if what == "complete":
+                break
+            self._refuse(what, text)
+        self._refuse_lost()
+        if not self.quarantined:
+            return
+        shown = ", ".join(f"{index} (epoch {epoch})" for epoch, index in self.quarantined[:5])
+        if len(self.quarantined) > 5:
+            shown += ", …"
+        sentence = f"complete except {len(self.quarantined)} in quarantine: {shown}"
+        if self._policy == "skip":
+            _log().warning("the data set %s is %s", self.name, sentence)
+            return
+        raise DataError(
+            what=f"the data set {self.name} is {sentence}",
+            where=f"the data set {self.name}",
+            why=f"they failed on {self._open.failures_max} workers, or twice as often",
+            fix='mend the samples and run again; bad_samples="skip" to go on without them',
+        )
+
+    def _note_quarantine(self, text: str) -> None:
+        self.quarantined = []
+        for part in filter(None, text.split(",")):
+            first, _, last = part.partition("-")
+            for ordinal in range(int(first), int(last or first) + 1):
+                epoch, place = divmod(ordinal, self.data.samples)
+                self.quarantined.append((epoch, self.data.indices(epoch, place, place + 1)[0]))
+
+    # ---- the ledger ----
+
+    @property
+    def _reader(self) -> LeaseReader:
+        if self._reader_or_none is None:
+            self._connect()
+        if self._pid != os.getpid():
+            raise lease_errors.of_another_process(self.name, self._pid, os.getpid())
+        return cast("LeaseReader", self._reader_or_none)
+
+    def _connect(self) -> None:
+        socket = launch.lease_socket()
+        if socket is None and progress.world_size() > 1:
+            from paceline._checkpoint.private_keeper import find_leases
+
+            socket = find_leases(self.name)
+        if self.name in _names:
+            raise lease_errors.two_loaders(self.name)
+        _names.add(self.name)
+        self._pid = os.getpid()
+        self._open.rank = progress.rank()
+        self._open.world_size = progress.world_size()
+        # A generation of its own for each start, so that each may rewind to its checkpoint.
+        self._open.generation = progress.generation() or launch.start_number()
+        # Rises with every process of this rank: the generation, then milliseconds.
+        self._open.incarnation = self._open.generation << 42 | int(time.time() * 1000)
+        self._reader_or_none = LeaseReader.open(socket or "", self._ahead, self._open)
+
+    def _refuse(self, what: str, text: str) -> None:
+        if what == "fenced":
+            raise lease_errors.fenced(self.name, self._open.rank)
+        if what == "refused":
+            raise lease_errors.of_ledger(self.name, text)
+
+    def close(self) -> None:
+        """Give back what is leased; the loader begins anew when it is used again."""
+        if self._reader_or_none is not None and self._pid == os.getpid():
+            self._reader_or_none.close()
+            _names.discard(self.name)
+        self._reader_or_none = None
+        self._cursor = self._current = None
+        self._again.clear()
+
+    def __enter__(self) -> "LeasedLoader":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # ---- with a checkpoint ----
+
+    def mark(self, step: int) -> None:
+        """Everything until now, the last batch too, belongs to the checkpoint of that step.
+
+        `Checkpointer.save` calls it for every loader in the state. All ranks mark the same steps.
+        """
+        self._must_follow("mark")
+        self.done()
+        while True:
+            what, _lease, _begin, _end, text = self._reader.mark(step, _SLICE_SECONDS)
+            if what == "complete":
+                self._refuse_lost()
+                self._position = text
+                return
+            self._refuse(what, text)
+
+    def state_dict(self) -> Json:
+        """The name of the position that was marked last; the ledger has what it stands for."""
+        self._must_follow("state_dict")
+        ranges = ""
+        if self._position is not None and launch.lease_socket() is None:
+            ranges = self._reader.position_text(self._position)
+        return {
+            "schema": SCHEMA,
+            "name": self.name,
+            "position": self._position,
+            "ranges": ranges,  # of a ledger that ends with its process
+            "run": made_in(),  # which has any other ledger
+            "order": self._terms(),
+            "fingerprint": self._likeness.now(),
+        }
+
+    def load_state_dict(self, state: object) -> None:
+        """Everything of the past is forgotten; the data stands where the checkpoint stands."""
+        self._must_follow("load_state_dict")
+        saved = cast("Json", state) if isinstance(state, dict) else {}
+        position = saved.get("position")
+        if saved.get("schema") != SCHEMA or not isinstance(position, str):
+            raise lease_errors.no_position(SCHEMA, state)
+        self._likeness.must_be(saved.get("fingerprint"), f"the data set {self.name}")
+        was = cast("Json", order) if isinstance(order := saved.get("order"), dict) else {}
+        if was.get("drawn", "") != self._terms().get("drawn", "") and "drawn" in was:
+            raise lease_errors.other_order(self.name)
+        reader = self._reader  # which knows whether there is a ledger for several ranks
+        wanted: str | None = whereabouts(self.name, position, saved)
+        if launch.lease_socket() is None:
+            reader.add_position(position, str(saved.get("ranges", "")))
+        self._cursor = self._current = None
+        self._again.clear()
+        self._position = position
+        while True:
+            what, _lease, _begin, _end, text = reader.rewind(wanted, _SLICE_SECONDS)
+            if what == "complete":
+                self._stale = reader.counters[1]
+                return
+            wanted = None
+            self._refuse(what, text)
+
+    def _refuse_lost(self) -> None:
+        """With checkpoints: what the model has learnt and another rank's learns too is too much."""
+        if self._resume != "checkpoint":
+            return
+        stale = self._reader.counters[1]
+        if stale > self._stale:
+            self._stale = stale
+            raise lease_errors.lost(self.name, self._open.rank)
+
+    def _must_follow(self, call: str) -> None:
+        if self._resume != "checkpoint":
+            raise lease_errors.follows_none(self.name, call)
+
+    def _digests(self, places: Sequence[int]) -> list[str]:
+        """Of these records, read in a process as those that read batches."""
+        return read_here(self._records, places)
+
+    def _terms(self) -> Json:
+        # Short, because they travel in one frame however many files the data has.
+        own = {key: value for key, value in self.data.fingerprint().items() if key != "files"}
+        drawn = getattr(self.data, "drawn", lambda _epoch: "")(0)
+        terms = {**self.data.terms(), "epochs": self.epochs, "data": digest(own)}
+        return {**terms, "drawn": drawn} if drawn else terms
+
+
+class _BadSampleError(Exception):
+    def __init__(self, piece: Piece, ordinal: int, index: int) -> None:
+        super().__init__(index)
+        self.piece = piece
+        self.ordinal = ordinal
+        self.index = index
+
+
+_names: set[str] = set()  # that this process leases
+
+
+def _log() -> logging.Logger:
+    return logging.getLogger("paceline")
+
+
+def shards(
+    dataset: Sized,
+    *,
+    name: str = "data",
+    epochs: int = 1,
+    shuffle: bool = True,
+    seed: int = 0,
+    fingerprint: Fingerprint = True,
+    **options: Any,
+) -> LeasedLoader:
+    """This worker's samples of a data set that all workers share; see LeasedLoader.
+
+    for sample in paceline.data.shards(records, name="pages"): …
+    """
+    data = ElasticDataset(dataset, shuffle=shuffle, seed=seed, name=name, fingerprint=fingerprint)
+    return LeasedLoader(data, name=name, epochs=epochs, **options)

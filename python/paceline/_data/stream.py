@@ -1,0 +1,205 @@
+"""Samples that only come one after the other: resumed by skipping ahead, and said so."""
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from itertools import count, islice
+from typing import Any, cast
+
+from paceline._base import arguments
+from paceline._data.agreement import Agreement, Differs, disagreement
+from paceline._data.fingerprint import digest
+from paceline._data.loader import SCHEMA, checked_state, rank_and_size
+from paceline._data.order import Json
+from paceline._native import cut_evenly
+from paceline.errors import DataError
+
+_COMPARED_STEPS = 4  # of each pass, from where it begins
+_PLACES = 2**40  # samples of an epoch, as a place that ranks report
+
+
+class StreamLoader:
+    """Steps of anything that can be iterated anew for each epoch, in the order in which it comes.
+
+    loader = StreamLoader(records, global_batch=256, drop_last=True)
+    for batch in loader: ...
+
+    Every rank reads all samples and keeps its share of each step, and a restored one reads again
+    what was consumed: that is all that can be done without numbers. Use `ElasticLoader` wherever
+    samples have them. The stream has to give the same samples in the same order on every rank and
+    in every run; `set_epoch` is called where it has one. Its samples are read in this process.
+
+    Ranks report a hash of the samples of an epoch's first steps, and go on without waiting. A
+    difference is an error at a later step on all ranks. `identity` is a function of a sample that
+    gives what is hashed, where a random transform gives each rank other values:
+    `identity=lambda sample: sample["id"]`.
+    """
+
+    @arguments.known("StreamLoader", hints=arguments.OF_DATA_SETS)
+    def __init__(
+        self,
+        stream: Iterable[Any],
+        *,
+        global_batch: int,
+        collate: Callable[[list[Any]], Any] | None = None,
+        drop_last: bool = False,
+        even_steps: bool = True,
+        rank: int | None = None,
+        world_size: int | None = None,
+        name: str = "",
+        identity: Callable[[Any], object] | None = None,
+    ) -> None:
+        where = "StreamLoader"
+        if not isinstance(stream, Iterable):
+            wanted = "an iterable, with a new iterator for each epoch"
+            raise arguments.refuse(where, "stream", stream, wanted, "a class with __iter__")
+        self._stream = stream
+        self._collate = arguments.callback(where, "collate", collate)
+        self._name = arguments.text(where, "name", name, least=0, bytes_max=200)
+        self.global_batch = arguments.count(where, "global_batch", global_batch)
+        self.rank, self.world_size = rank_and_size(where, rank, world_size)
+        self._drop_last = arguments.flag(where, "drop_last", drop_last)
+        arguments.flag(where, "even_steps", even_steps)
+        self.epoch = 0
+        self.consumed = 0
+        self.weight = 1.0  # of the last batch, as `ElasticLoader.weight`
+        self._turn = 0
+        self._identity = arguments.callback(where, "identity", identity)
+        self._head: Json | None = None  # of the current epoch: its first samples, as a hash
+        about = f"steps of {self.global_batch} samples and {self.world_size} ranks"
+        self._agreement = Agreement(
+            "stream", name=self._name, about=about, rank=self.rank, world_size=self.world_size
+        )
+        why = ""
+        if iter(stream) is stream:
+            why = "it can be iterated once only, so there is no next epoch and no way back"
+        elif self.rank >= self.world_size:
+            why = f"rank {self.rank} is not in a world of {self.world_size}"
+        elif even_steps and self.global_batch < self.world_size:
+            why = f"a step of {global_batch} samples is too small for {self.world_size} ranks"
+        elif even_steps and not drop_last and self.world_size > 1:
+            why = "its last step may have fewer samples than there are ranks; nobody knows before"
+        if why:
+            raise DataError(
+                what="this stream cannot be cut among the ranks",
+                where="StreamLoader",
+                why=why,
+                fix="an iterable with a new iterator for each epoch, global_batch of at least the "
+                "world size, and drop_last=True or, without collectives, even_steps=False",
+            )
+
+    def __iter__(self) -> Iterator[Any]:
+        self._turn += 1
+        return self._iterate(self._turn)
+
+    def _iterate(self, turn: int) -> Iterator[Any]:
+        told = getattr(self._stream, "set_epoch", None)
+        if callable(told):
+            told(self.epoch)
+        source = iter(self._stream)
+        self._skip(source)
+        for number in count():
+            step = list(islice(source, self.global_batch))
+            if not step or (self._drop_last and len(step) < self.global_batch):
+                break
+            if number < _COMPARED_STEPS:
+                self._report(step)
+            else:
+                self._look()
+            begin, end = cut_evenly(0, len(step), self.rank, self.world_size)
+            own = step[begin:end]
+            if turn != self._turn:
+                raise DataError(
+                    what="two iterators go through one loader",
+                    where="StreamLoader",
+                    why="each would get what the other one skips",
+                    fix="a loader of its own for each loop, and a new `for` after a restore",
+                )
+            self.consumed += len(step)
+            self.weight = len(own) * self.world_size / len(step)
+            if own:
+                yield own if self._collate is None else self._collate(own)
+        self._look()
+        self.epoch, self.consumed, self._head = self.epoch + 1, 0, None
+
+    def _skip(self, source: Iterator[Any]) -> None:
+        """Reads what was consumed, and looks whether it begins as it did."""
+        head = self._head
+        size = min(cast("int", head["samples"]), self.consumed) if head is not None else 0
+        first = list(islice(source, size))
+        skipped = len(first) + sum(1 for _ in islice(source, self.consumed - len(first)))
+        why = ""
+        if skipped < self.consumed:
+            why = f"{self.consumed} samples were consumed, and it has {skipped}"
+        elif head is not None and size == head["samples"] and self._hash(first) != head["hash"]:
+            why = f"the first {size} samples of epoch {self.epoch} are other ones"
+        if why:
+            raise DataError(
+                what="the stream changed since the checkpoint was saved",
+                where=self._name or "StreamLoader",
+                why=why,
+                fix="the stream as it was, with the same samples in the same order in each run, as "
+                "by a shuffle with a seed; identity= where random transforms change samples; or "
+                "leave the loader out of the state to begin anew",
+            )
+
+    def _hash(self, samples: list[Any]) -> str:
+        identity = self._identity
+        return digest(samples if identity is None else [identity(one) for one in samples])
+
+    def _report(self, step: list[Any]) -> None:
+        found = self._hash(step)
+        if self.consumed == 0:
+            self._head = {"samples": len(step), "hash": found}
+        with self._agreed():
+            self._agreement.say(self.epoch * _PLACES + self.consumed, found)
+
+    def _look(self) -> None:
+        with self._agreed():
+            self._agreement.look()
+
+    @contextmanager
+    def _agreed(self) -> Iterator[None]:
+        try:
+            yield
+        except Differs as differs:
+            epoch, place = divmod(differs.place, _PLACES)
+            raise disagreement(
+                differs,
+                what="ranks read different streams",
+                where=f"{self._name or 'StreamLoader'}, epoch {epoch}, sample {place}",
+                why="read other samples there; each rank has to read the whole stream in one "
+                "order, and keeps its share of each step",
+                fix="a stream that is not split among ranks (no split_dataset_by_node, "
+                "nodesplitter=None) and is shuffled by a seed that all ranks have; identity= where "
+                "random transforms change samples; name= for another stream",
+            ) from None
+
+    def state_dict(self) -> Json:
+        """As `ElasticLoader.state_dict`; nothing but the name tells one stream from another."""
+        state: Json = {
+            "schema": SCHEMA,
+            "epoch": self.epoch,
+            "consumed": self.consumed,
+            "global_batch": self.global_batch,
+            "order": {"shuffle": "stream", "name": self._name},
+            "fingerprint": {},
+        }
+        if self._head is not None:
+            state["head"] = self._head
+        return state
+
+    def load_state_dict(self, state: object) -> None:
+        """Go on from there, at any world size: the next iterator skips what was consumed."""
+        self._turn += 1
+        saved = checked_state(state)
+        if saved["order"] != self.state_dict()["order"]:
+            raise DataError(
+                what="the checkpoint stands in other data",
+                where=self._name or "StreamLoader",
+                why=f"it was {saved['order']}",
+                fix="the same stream under the same name",
+            )
+        self.epoch, self.consumed = cast("int", saved["epoch"]), cast("int", saved["consumed"])
+        head = saved.get("head")
+        fields = cast("Json", head) if isinstance(head, dict) else {}
+        self._head = fields if isinstance(fields.get("samples"), int) else None

@@ -1,0 +1,142 @@
+"""The bootstrap of a rank: what happens between its birth and its script's first line.
+
+The starter's forked child calls `begin`; a cold start runs this file by its path with a fresh
+interpreter.
+"""
+
+import sys
+
+if __name__ == "__main__":
+    # Run by path: sys.path[0] is this package, whose modules must not hide others of their names.
+    # Nothing else is imported before, and the folder of `paceline` is in front only until the
+    # bootstrap is loaded.
+    _PACKAGE = __file__.rpartition("/_rank/")[0]
+    if not sys.flags.safe_path:
+        sys.path.pop(0)
+    sys.path.insert(0, _PACKAGE.rpartition("/")[0])
+
+import json
+import os
+import socket
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import NoReturn
+
+from paceline._base.launch import Launch
+from paceline._rank import error_record, flight, output, phases, progress, store
+from paceline._rank.entry import Entry, execute
+from paceline._rank.flight import open_flight
+from paceline._rank.hooks.collectives import watch_collectives
+from paceline._rank.hooks.computing import watch_phases
+from paceline._rank.hooks.files import watch_files
+from paceline._rank.hooks.start import watch_start
+from paceline._rank.hooks.steps import watch_steps
+from paceline._starter import imports
+
+_ARGUMENT_MAX = 100_000  # bytes; the kernel takes 128 KiB in one argument
+PORT_TAKEN_STATUS = 75  # EX_TEMPFAIL: nobody's fault, try again in a new world
+
+
+@dataclass(frozen=True, kw_only=True)
+class Birth:
+    """What the bootstrap is told: `Birth(entry=…, store_port=29500, learn=None)`."""
+
+    entry: Entry
+    store_port: int = 0
+    learn: str | None = None
+
+    def to_json(self) -> str:
+        """One argument of a command line."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> "Birth":
+        """The reverse of `to_json`."""
+        fields = json.loads(text)
+        entry = fields["entry"]
+        return cls(
+            entry=Entry(kind=entry["kind"], target=entry["target"], args=tuple(entry["args"])),
+            store_port=fields["store_port"],
+            learn=fields["learn"],
+        )
+
+
+def begin(birth: Birth) -> None:
+    """Run the rank's script in this process; returns or raises when the script ended."""
+    launch = Launch.from_environment()
+    session = progress.session()
+    if launch.rank == 0 and birth.store_port and not _port_is_free(birth.store_port):
+        if session is not None:
+            session.port_taken()
+        print(f"paceline: the store's port {birth.store_port} is taken", file=sys.stderr)
+        raise SystemExit(PORT_TAKEN_STATUS)
+    if session is not None:
+        learner = imports.Learner(birth.learn) if birth.learn and launch.local_rank == 0 else None
+        ring = open_flight(launch)
+        watch_steps(
+            session.count_step if ring is None else _both(session.count_step, ring.writer.step),
+            session.hook_installed,
+            first=learner.write if learner is not None else None,
+            began_at=session.began_at,
+        )
+        watch_files(session.file_saved)
+        if ring is not None:
+            watch_start(ring, launch.world_size)
+            watch_phases(ring, watch_collectives(ring))
+        if learner is not None:
+            learner.write_at_exit()
+        session.entered()
+    store.be_patient()
+    try:
+        execute(birth.entry, on_error=error_record.record)
+    finally:
+        own = phases.current()
+        if own is not None:
+            own.turn(flight.END)
+
+
+def _both(first: Callable[[], None], second: Callable[[], None]) -> Callable[[], None]:
+    def both() -> None:
+        first()
+        second()
+
+    return both
+
+
+def _port_is_free(port: int) -> bool:
+    """Whether torch's store could listen on `port`: it binds all addresses, IPv6 first."""
+    for family, address in ((socket.AF_INET6, "::"), (socket.AF_INET, "")):
+        try:
+            with socket.socket(family, socket.SOCK_STREAM) as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                # Not listening: a rank that waits for the store must not take this for it.
+                probe.bind((address, port))
+        except OSError as error:
+            if error.errno == 98:  # EADDRINUSE; anything else says nothing about the port
+                return False
+        else:
+            return True
+    return True
+
+
+def cold_command(birth: Birth) -> list[str]:
+    """The command line of a cold start with this interpreter."""
+    text = birth.to_json()
+    pieces = [text[at:at + _ARGUMENT_MAX] for at in range(0, len(text), _ARGUMENT_MAX)]
+    return [sys.executable, os.path.abspath(__file__), *pieces]
+
+
+def _main() -> NoReturn:
+    sys.path.pop(0)
+    output.outlive_a_full_disk()
+    reconfigure = getattr(sys.stdout, "reconfigure", None)
+    if reconfigure is not None:
+        # To a file Python would keep the last prints of a killed rank in its buffer.
+        reconfigure(line_buffering=True)
+    birth = Birth.from_json("".join(sys.argv[1:]))
+    begin(birth)
+    raise SystemExit(0)
+
+
+if __name__ == "__main__":
+    _main()

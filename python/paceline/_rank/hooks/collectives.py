@@ -1,0 +1,124 @@
+"""Records each collective of an unmodified script, by the hooks of torch's process groups.
+
+Every group passes `_register_pg_in_world`, also those of `split_group`. The hook before a
+collective records that it begins; the one after it gets torch's `Work`. A torch without such hooks
+has its methods patched instead: see collective_methods.py.
+"""
+
+import atexit
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from paceline._rank.flight import Flight
+from paceline._rank.hooks import collective_methods
+from paceline._rank.hooks.collective_recorder import WORKS_MAX, Follower, Recorder, group_text
+from paceline._rank.hooks.on_import import when_imported
+
+_MODULE = "torch.distributed.distributed_c10d"
+_HOOK_ID = int.from_bytes(b"paceline", "little") >> 1
+# torch's names of operations (HookOpName), as its functions are called. A name that is missing here
+# is written in lower case.
+NAMES = {
+    "SEND": "send",
+    "RECV": "recv",
+    "BROADCAST": "broadcast",
+    "ALLREDUCE": "all_reduce",
+    "ALLREDUCE_COALESCED": "all_reduce_coalesced",
+    "REDUCE": "reduce",
+    "ALLGATHER": "all_gather",
+    "ALLGATHER_BASE": "all_gather_into_tensor",
+    "ALLGATHER_COALESCED": "all_gather_coalesced",
+    "ALLGATHER_INTO_TENSOR_COALESCED": "all_gather_into_tensor_coalesced",
+    "REDUCE_SCATTER": "reduce_scatter",
+    "REDUCE_SCATTER_BASE": "reduce_scatter_tensor",
+    "REDUCE_SCATTER_TENSOR_COALESCED": "reduce_scatter_tensor_coalesced",
+    "ALLTOALL": "all_to_all",
+    "ALLTOALL_BASE": "all_to_all_single",
+    "BARRIER": "barrier",
+    "GATHER": "gather",
+    "SCATTER": "scatter",
+    "SPLIT": "split_group",
+    "NEW_WINDOW": "new_window",
+    "UNKNOWN": "unknown",
+}
+
+
+class _Hooks:
+    """The two hooks of one process group, as torch calls them."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self._begun: dict[int, tuple[int, str]] = {}
+        self._operations: dict[int, str] = {}
+
+    def before(self, call: Any) -> None:
+        kind = call.name.value  # reading its name takes 1 µs
+        operation = self._operations.get(kind)
+        if operation is None:
+            text: str = call.name.name
+            operation = self._operations[kind] = NAMES.get(text, text.lower())
+        tensors = call.input_tensors or call.output_tensors
+        if len(self._begun) >= WORKS_MAX:  # calls that raised are never heard of again
+            self._begun.clear()
+        self._begun[call.op_id] = (self._recorder.begin(operation, tensors), operation)
+
+    def after(self, call: Any) -> None:
+        begun = self._begun.pop(call.op_id, None)
+        if begun is not None:
+            self._recorder.end(*begun, call.work)
+
+
+def watch_collectives(flight: Flight) -> Callable[[], int]:
+    """Record the collectives of every process group from now on, once torch is there.
+
+    Returns a function that records which of them are complete by now.
+    """
+    follower = Follower(flight.writer.complete)
+
+    def then(module: Any) -> None:
+        group = module.__dict__.get("ProcessGroup")  # none in a torch without distributed
+        has_hooks = hasattr(group, "register_pre_hook")
+        if has_hooks and hasattr(module, "_register_pg_in_world"):
+            _watch_registration(module, flight, follower)
+        elif group is not None:
+            collective_methods.patch(module, flight, follower)
+
+    when_imported(_MODULE, then)
+    return follower.look
+
+
+def _watch_registration(module: Any, flight: Flight, follower: Follower) -> None:
+    registers = module._register_pg_in_world
+
+    @functools.wraps(registers)
+    def register(pg: Any, *args: Any, **kwargs: Any) -> Any:
+        result = registers(pg, *args, **kwargs)
+        name = str(kwargs.get("group_name", args[2] if len(args) > 2 else pg.group_name))
+        size = pg.size()
+        _attach(pg, Recorder(flight, follower, lambda: group_text(module, name, size)))
+        return result
+
+    module._register_pg_in_world = register
+    atexit.register(_detach_all, module)
+
+
+def _attach(pg: Any, recorder: Recorder) -> None:
+    hooks = _Hooks(recorder)
+    pg.register_pre_hook(_HOOK_ID, hooks.before)
+    pg.register_post_hook(_HOOK_ID, hooks.after)
+
+
+def detach(pg: Any) -> None:
+    """The collectives of `pg` are recorded no more."""
+    pg.unregister_pre_hook(_HOOK_ID)
+    pg.unregister_post_hook(_HOOK_ID)
+
+
+def _detach_all(module: Any) -> None:
+    """Take the hooks from the groups that the script has not destroyed, before Python ends.
+
+    Such a group lives longer than Python does, and its destructor would free our functions then.
+    """
+    for pg in list(module._world.pg_map):
+        detach(pg)

@@ -1,0 +1,150 @@
+"""What a script may tell its launcher: steps, loss, checkpoints, what it does now."""
+
+import os
+import sys
+
+TYPE_CHECKING = False  # as typing's, whose import would take longer than this whole package
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from paceline._base.launch import Launch
+    from paceline._native import Session
+
+_session: "Session | None" = None
+_opened = False
+_known: "Launch | None" = None
+
+
+def _launch() -> "Launch":
+    global _known
+    if _known is None:
+        from paceline._base.launch import Launch
+
+        _known = Launch.from_environment()
+    return _known
+
+
+def session() -> "Session | None":
+    """This process' slot on the progress page; None without a launcher or in a rank's child."""
+    global _session, _opened
+    if not _opened:
+        _opened = True
+        launch = _launch()
+        if launch.page is not None:
+            _session = _open(launch, launch.page)
+    return _session
+
+
+def _open(launch: "Launch", page: str) -> "Session | None":
+    from paceline._native import Session
+
+    try:
+        opened = Session.open(page=page, slot=launch.slot, generation=launch.generation)
+    except (OSError, RuntimeError):
+        # A rank's child, or a process of a former world: it has nothing to report.
+        return None
+    os.register_at_fork(after_in_child=_abandon)
+    return opened
+
+
+def _abandon() -> None:
+    """In a forked child: the slot belongs to the parent."""
+    global _session
+    _session = None
+
+
+def restart() -> None:
+    """Read the launcher's words anew: the starter's child calls it once its environment is set."""
+    global _session, _opened, _known
+    _session, _opened, _known = None, False, None
+
+
+def step(n: int, loss: float | None = None) -> None:
+    """Step `n` of the whole training is done: `pl.step(1200, loss=0.31)`."""
+    n = _whole("step", n)
+    if loss is not None and type(loss) is not float:
+        from paceline._base import arguments
+
+        loss = arguments.loss("paceline.step", loss)
+    current = session()
+    if current is not None:
+        if loss is None:
+            current.step(n)
+        else:
+            current.step(n, loss)
+
+
+def saved(n: int) -> None:
+    """The checkpoint of step `n` is complete and will not change: `pl.saved(1200)`."""
+    n = _whole("saved", n)
+    current = session()
+    if current is not None:
+        current.saved(n)
+
+
+def phase(name: str) -> "AbstractContextManager[None]":
+    """The whole block is of that phase, whatever it calls: `with pl.phase("eval"): …`.
+
+    - "eval": evaluation, sampling or another long work without training steps. It is never judged
+      to hang; after 600 s the launcher says that the others wait for it.
+    - "checkpoint": saving by means that the launcher does not know.
+    - "data": reading or preparing data without a torch DataLoader.
+
+    Blocks may be inside of each other: the innermost one counts. Raises `ArgumentError` for another
+    name. Without a launcher, and in a thread other than the script's own, it does nothing.
+    """
+    from paceline._rank import flight, phases
+
+    numbers = {"eval": flight.EVALUATION, "checkpoint": flight.CHECKPOINT, "data": flight.DATA}
+    if name not in numbers:
+        from paceline._base import arguments
+
+        arguments.one_of("paceline.phase", "name", name, numbers)
+    own = phases.current()
+    return phases.NOTHING if own is None else own.within(numbers[name])
+
+
+def _whole(call: str, n: object) -> int:
+    """That step as an int. Called in each step, so `arguments` is imported for odd ones only."""
+    if type(n) is int and 0 <= n < 2**53:
+        return n
+    from paceline._base import arguments
+
+    return arguments.count(f"paceline.{call}", "n", n, least=0)
+
+
+def is_managed() -> bool:
+    """Whether this process is a rank of a paceline job: `if not pl.is_managed(): …`."""
+    return session() is not None
+
+
+def rank() -> int:
+    """This process' rank, 0 without a launcher: `if pl.rank() == 0: …`."""
+    return _in_group()[0]
+
+
+def _in_group() -> tuple[int, int]:
+    """Rank and world size. srun sets neither RANK nor WORLD_SIZE: the process group knows them."""
+    launch = _launch()
+    if not launch.has_world and "torch.distributed" in sys.modules:
+        from paceline.integrations.process_group import default_group
+
+        group = default_group()
+        if group is not None:
+            return group.rank, group.size
+    return launch.rank, launch.world_size
+
+
+def local_rank() -> int:
+    """The rank's number on its node: `torch.device("cuda", pl.local_rank())`."""
+    return _launch().local_rank
+
+
+def world_size() -> int:
+    """How many ranks train, 1 without a launcher: `shard(data, pl.world_size())`."""
+    return _in_group()[1]
+
+
+def generation() -> int:
+    """The world's fencing number, 0 without a launcher: `log(generation=pl.generation())`."""
+    return _launch().generation

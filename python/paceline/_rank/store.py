@@ -1,0 +1,130 @@
+"""Waits for the training store in small steps.
+
+torch's TCPStore client pauses for about half a second after a refused connect, and a restarted
+world's ranks are often a few milliseconds ahead of rank 0, who serves the store: measured, 0.28 to
+0.58 s for a server that is 20 to 100 ms late. So a client's rank first connects by itself, with
+pauses that begin at 5 ms, and lets torch connect when somebody listens. When nobody ever does,
+torch is asked all the same, and its own error is what the user sees.
+
+With torchrun's --master-port P ranks see P as MASTER_PORT, but paceline's master listens there, and
+each world has a store of its own. So whoever asks for a store on port P, by env:// or by
+tcp://ADDRESS:P, gets that of this world.
+
+torch's server listens on all addresses of the host, without a password. A job of one host needs the
+loopback address alone, so there the server gets a socket that listens on no other.
+"""
+
+import os
+import random
+import socket
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from types import ModuleType
+from typing import Any
+
+from paceline._rank.hooks.on_import import when_imported
+
+_MODULE = "torch.distributed.rendezvous"
+# torch's own function that makes the store of env:// and tcp://; where a release lacks it, its
+# pauses stay.
+_FUNCTION = "_create_c10d_store"
+_PAUSE_S = 0.005
+_PAUSE_MAX_S = 0.1  # thousands of ranks ask one host
+_CONNECT_S = 1.0
+_PLACE_WORDS = 3  # of PACELINE_STORE
+_LOOPBACK = ("127.0.0.1", "localhost")
+_BACKLOG = 2048  # torch's own for its store
+_ARGUMENTS = ("host_name", "port", "world_size", "is_master")  # of torch's TCPStore, in its order
+
+
+def wait_until_served(host: str, port: int, timeout_s: float) -> bool:
+    """Whether somebody listens there before the time is over: `wait_until_served("h", 1, 9.0)`."""
+    end = time.monotonic() + timeout_s
+    pause = _PAUSE_S
+    while True:
+        try:
+            socket.create_connection((host, port), timeout=_CONNECT_S).close()
+        except OSError:
+            if time.monotonic() + pause >= end:
+                return False
+        else:
+            return True
+        # Half of it is chance, so that the ranks of a host do not come in step.
+        time.sleep(pause * random.SystemRandom().uniform(0.5, 1.0))
+        pause = min(pause * 1.5, _PAUSE_MAX_S)
+
+
+def place_of(host: str, port: int, told: str) -> tuple[str, int]:
+    """Where that store is: `place_of("h", 29500, "29500 10.0.0.1 17001")` is ("10.0.0.1", 17001).
+
+    `told` is PACELINE_STORE: the port that ranks see, and the address and port of the store.
+    """
+    words = told.split(" ")
+    if len(words) != _PLACE_WORDS or str(port) != words[0] or not words[2].isdigit():
+        return host, port
+    return words[1], int(words[2])
+
+
+def loopback_listener(port: int) -> int | None:
+    """A socket for a server of this host alone: `loopback_listener(17001)` is its descriptor.
+
+    None when the port is in use, as by a server of this process that torch uses again.
+    """
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind(("127.0.0.1", port))
+            listener.listen(_BACKLOG)
+        except OSError:
+            return None
+        return listener.detach()
+
+
+def on_loopback(make: Callable[..., Any]) -> Callable[..., Any]:
+    """torch's TCPStore, but a server for 127.0.0.1 is not reached from elsewhere.
+
+    `on_loopback(TCPStore)(host_name="127.0.0.1", port=17001, world_size=2, is_master=True)`
+    """
+
+    def create(*given: Any, **named: Any) -> Any:
+        told = {**dict(zip(_ARGUMENTS, given, strict=False)), **named}
+        is_local = bool(told.get("is_master")) and told.get("host_name") in _LOOPBACK
+        if is_local and told.get("port") and "master_listen_fd" not in named:
+            listener = loopback_listener(int(told["port"]))
+            if listener is not None:
+                named["master_listen_fd"] = listener
+        return make(*given, **named)
+
+    return create
+
+
+def be_patient() -> None:
+    """Make torch's store wait like this once torch is imported: `be_patient()`."""
+    told = os.environ.get("PACELINE_STORE", "")
+    words = told.split(" ")
+    if len(words) == _PLACE_WORDS:
+        # Only os.environ of this interpreter keeps what was asked for. What it starts, as by
+        # torch.multiprocessing.spawn, has no wrapper and needs the store's own port.
+        os.putenv("MASTER_PORT", words[2])
+
+    def install(module: ModuleType) -> None:
+        original: Callable[..., Any] | None = getattr(module, _FUNCTION, None)
+        if original is None:
+            return
+
+        def create(
+            hostname: str, port: int, rank: int, world_size: int, timeout: timedelta, *rest: Any,
+            **named: Any,
+        ) -> Any:
+            hostname, port = place_of(hostname, port, told)
+            if rank != 0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != str(True):
+                wait_until_served(hostname, port, timeout.total_seconds())
+            return original(hostname, port, rank, world_size, timeout, *rest, **named)
+
+        setattr(module, _FUNCTION, create)
+        make_store: Callable[..., Any] | None = getattr(module, "TCPStore", None)
+        if make_store is not None:
+            vars(module)["TCPStore"] = on_loopback(make_store)
+
+    when_imported(_MODULE, install)

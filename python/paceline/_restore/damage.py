@@ -1,0 +1,58 @@
+"""What turned out not to be what was saved: the keeper hears of it, and the script too."""
+
+import sys
+from typing import cast
+
+from paceline._checkpoint.link import Fields, Link
+from paceline._restore.images import UnreadableError
+from paceline._restore.patience import STORAGE_SECONDS
+from paceline.errors import CheckpointError
+
+
+def tell_passed_over(answer: Fields, *, says: bool) -> str:
+    """The end of a sentence on newer folders that a restore has passed over.
+
+    `says`: each is also one line on stderr.
+    """
+    sentences = [str(one) for one in cast("list[object]", answer.get("passed_over", []))]
+    for sentence in sentences if says else []:
+        print(f"paceline: {sentence}", file=sys.stderr, flush=True)
+    return "".join(f"; {sentence}" for sentence in sentences)
+
+
+def tell_damaged(link: Link, answer: Fields, error: UnreadableError) -> CheckpointError:
+    """Tell the keeper, so that nobody takes it again; the next world takes an older one.
+
+    Storage that does not answer says nothing about what lies in it.
+    """
+    if answer.get("path") and error.is_away:
+        return CheckpointError(
+            what=f"step {answer.get('step')} cannot be read",
+            where=str(answer.get("path")),
+            why=f"storage was away for {STORAGE_SECONDS / 60:.0f} minutes: {error}",
+            fix="mend the storage and start again: the checkpoint is taken for whole",
+        )
+    images = cast("list[dict[str, object]]", answer.get("images", []))
+    # Of storage one of them may be in memory, which a host has read for all.
+    is_stored = answer.get("from") == "storage"
+    if is_stored and all(one["rank"] != error.rank for one in images):
+        link.tell({"op": "damaged", "name": answer.get("name")})
+    else:
+        for one in [one for one in images if error.rank in (None, one["rank"])]:
+            link.tell(
+                {
+                    "op": "damaged",
+                    "place": one["place"],
+                    "is_copy": one.get("is_copy", False),
+                    "rank": one["rank"],
+                    "generation": answer["generation"],
+                    "branch": answer["branch"],
+                    "step": answer["step"],
+                }
+            )
+    return CheckpointError(
+        what=f"step {answer.get('step')} cannot be restored",
+        where=str(answer.get("path", "memory")),
+        why=str(error),
+        fix="nothing to do under paceline run: it goes on from the newest step that is whole",
+    )

@@ -1,0 +1,60 @@
+"""Tensors that ranks saved under one name and as the same part of one whole, with other bytes.
+
+Stages of a pipeline are such, when each rank calls its layers alike; so are statistics that each
+rank keeps for itself. A world of another size cannot tell whose is meant.
+"""
+
+import ctypes
+from collections.abc import Iterator
+
+from paceline._restore.images import Source
+
+_BATCH_BYTES = 64 << 20
+_Place = tuple[str, tuple[int, ...], tuple[int, ...]]
+
+
+def differing(sources: list[Source]) -> set[str]:
+    """Names of such tensors in these images, by their bytes. For images in memory."""
+    first: dict[_Place, Source] = {}
+    found: set[str] = set()
+    for source in sources:
+        again: dict[int, tuple[Source, list[str]]] = {}
+        for key, (_index, box) in source.boxes.items():
+            other = first.setdefault((key, box.offset, box.shape), source)
+            if other is not source:
+                again.setdefault(id(other), (other, []))[1].append(key)
+        for other, keys in again.values():
+            for batch in _batches([key for key in keys if key not in found], source):
+                mine, theirs = _content(source, batch), _content(other, batch)
+                found |= {key for key in batch if mine[key] != theirs[key]}
+    return found
+
+
+def _batches(keys: list[str], source: Source) -> Iterator[list[str]]:
+    """Keys whose tensors together have 64 MiB, or one that is larger by itself."""
+    batch: list[str] = []
+    size = 0
+    for key in keys:
+        if batch and size + source.sizes[key] > _BATCH_BYTES:
+            yield batch
+            batch, size = [], 0
+        batch.append(key)
+        size += source.sizes[key]
+    if batch:
+        yield batch
+
+
+def _content(source: Source, keys: list[str]) -> dict[str, bytes]:
+    total = sum(source.sizes[key] for key in keys)
+    buffer = bytearray(max(total, 1))
+    begin = ctypes.addressof(ctypes.c_char.from_buffer(buffer))
+    wholes: list[tuple[int, tuple[int, int]]] = []
+    ends: dict[str, tuple[int, int]] = {}
+    at = 0
+    for key in keys:
+        size = source.sizes[key]
+        wholes.append((source.boxes[key][0], (begin + at, size)))
+        ends[key] = (at, at + size)
+        at += size
+    source.restore(wholes, [])
+    return {key: bytes(buffer[a:b]) for key, (a, b) in ends.items()}

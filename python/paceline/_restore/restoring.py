@@ -1,0 +1,485 @@
+"""The way back: what is wanted, which images have which part of it, and the copy.
+
+Tensors that stand in the caller's state are filled where they are. Two of them may share memory
+(`"best": model.state_dict()`), and were saved with different content. So the tensors of modules
+come first, and one that shares memory with another that is filled already comes back as a new one.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable
+from typing import Protocol, cast
+
+from paceline._base.wording import described
+from paceline._restore import own_tensors
+from paceline._restore.images import Images, Memory, Region, Source
+from paceline._restore.parts import Part, cover, ends, memory, region, within
+from paceline._restore.wording import form_of, listed, shortened
+from paceline._state import notes
+from paceline._state.framework import SavingFramework
+from paceline._state.save_plan import Box, Leaf, State
+from paceline._state.save_planner import tensors_in
+from paceline._state.stateful import has_state, holds_part, load, value_of
+from paceline.errors import CheckpointError
+
+
+class Framework(SavingFramework, Protocol):
+    """What a framework knows about its tensors and its objects with state."""
+
+    # Whether a strict restore refuses a tensor of the state that was saved with another type or
+    # shape. Otherwise such a tensor is replaced by a new one, unless it is a module's.
+    is_exact: bool
+
+    def revive(self, kind: str, content: object, there: object, work: "Restoring") -> object:
+        """What `note` told of: `there` itself, to be set when the tensors are, or a new one."""
+        ...
+
+    def is_fillable(self, value: object) -> bool:
+        """Whether it is a tensor whose elements can be written, each on its own."""
+        ...
+
+    def extent(self, tensor: object) -> tuple[int, int]:
+        """Where its elements begin and end in memory; twice the same number for no elements."""
+        ...
+
+    def target(self, key: str, tensor: object) -> Leaf:
+        """Describes a tensor to restore: `memory` is this process's. Raises as `leaf`."""
+        ...
+
+    def restore_entry(self, work: "Restoring", key: str, value: object, state: State) -> bool: ...
+    def adapted(self, value: object, decoded: object, live: object, work: "Restoring") -> object:
+        """What `value` is to load, as the rest of the state was restored."""
+        ...
+
+    def tensor_for(
+        self, box: Box, there: object, *, like: object = None, tag: str = "$tensor"
+    ) -> object:
+        """A new tensor for a whole one that was saved with that tag, in place of `there`.
+
+        It is cut as `there` or the parameter `like` is when that fits.
+        """
+        ...
+
+    def write_back(self, leaf: Leaf) -> None:
+        """After a restore: copies `memory` to `live` when they are two."""
+        ...
+
+    def set_random_state(self, state: dict[str, object]) -> None: ...
+
+
+class Restoring:
+    """A restore under way: frameworks say what they want, then everything is copied at once."""
+
+    def __init__(self, framework: Framework, images: Images, *, strict: bool, size: int) -> None:
+        self.own = images.own.notes()
+        self.strict = strict
+        self.problems: list[str] = []
+        self.left_out: list[str] = []
+        self.replaced: list[str] = []
+        self.after: list[Callable[[], None]] = []
+        # Optimizers whose parameter groups differ from the saved ones, by id(optimizer): for each
+        # group of today the index of the saved one (None: no single one), and how many were saved.
+        self.orders: dict[int, tuple[list[int | None], int]] = {}
+        self._framework = framework
+        self._images = images
+        # Whether whatever was saved has to be asked for here, and not by another rank.
+        is_spread = bool(self.own.get("spread"))
+        self._is_alone = size == 1 or is_spread
+        if is_spread:  # no layout: any tensor may be in any file
+            images.open_others()
+        self._saved_by = cast("int", self.own.get("world_size", 1))
+        self._size = size
+        self._differing: set[str] = set()
+        if self._saved_by != size:
+            self._differing = self._find_differing()
+        self.parameters: set[str] = set()  # and state of them: names that frameworks tell
+        self.own_parameters: list[str] = []  # each rank's own, so no other world can take them
+        self.of_rank_0: list[str] = []  # what else differs
+        self._wanted: list[tuple[Leaf, list[Part]]] = []
+        self._asked: set[str] = set()
+        self._taken: list[tuple[int, int]] = []  # memory that is filled: begin and end, in order
+        self._parts: dict[str, list[Part]] = {}
+        self._children: dict[str, list[str]] = {}
+        self._kinds: dict[int, dict[str, str]] = {}  # by source: types that the file cannot name
+        self._collect()
+
+    def leave_out(self, sentence: str) -> None:
+        """Note what does not fit: an error if all has to fit, else a line of `left_out`."""
+        (self.problems if self.strict else self.left_out).append(sentence)
+
+    def has_entry(self, key: str) -> bool:
+        """Whether the notes of the checkpoint have that entry."""
+        return key in cast("dict[str, notes.Json]", self.own.get("entries", {}))
+
+    def entry(self, key: str) -> notes.Json | None:
+        """The notes of that entry. None if the entry was not saved; `leave_out` has noted that."""
+        entries = cast("dict[str, notes.Json]", self.own.get("entries", {}))
+        if key not in entries:
+            self.leave_out(f"{key} was not saved")
+            return None
+        return entries[key]
+
+    def whole(self, key: str) -> Box | None:
+        """The whole tensor of that name, as far as it was saved in what is at hand."""
+        parts = self._parts_of(key)
+        if not parts:
+            return None
+        box = parts[0].box
+        kind = self._kind(key, parts)
+        return Box(box.dtype, box.whole, (0,) * len(box.whole), box.whole, kind)
+
+    def names(self) -> list[str]:
+        """Of all tensors in the images that are open."""
+        return sorted(self._parts)
+
+    def pass_over(self, begin: str) -> None:
+        """Nobody asks for the tensors whose names begin so; `leave_out` was told of them."""
+        self._asked |= {name for name in self._parts if name.startswith(begin)}
+
+    def groups(
+        self, key: str, own: list[list[str]], live: list[list[str]], *, is_part: bool
+    ) -> list[list[str]]:
+        """Names of an optimizer's parameters, by group, as they were saved.
+
+        A rank of a pipeline has saved the parameters of its stage alone. If other stages have some
+        of `live`, these are looked for in the images of all ranks. With `is_part`, `live` is a
+        stage: what it lacks is another one's.
+        """
+        wanted = {name for group in live for name in group}
+        moved = wanted - {name for group in own for name in group}
+        moved = {name for name in moved if not name.isdigit()}
+        found = [list(group) for group in own]
+        if moved and self._saved_by > 1:
+            self._open_others()
+            for source in self._images.opened[1:]:
+                constants = cast("dict[str, list[list[str]]]", source.notes().get("constants", {}))
+                for mine, more in zip(found, constants.get(key, []), strict=False):
+                    mine += [name for name in more if name in moved and name not in mine]
+        if is_part:
+            return [[name for name in group if name in wanted] for group in found]
+        return found
+
+    def children(self, parent: str) -> list[str]:
+        """The saved tensors `parent.NAME`, as NAME."""
+        return self._children.get(parent, [])
+
+    def want(self, key: str, tensor: object) -> bool:
+        """Plan to fill `tensor` with what was saved as `key`.
+
+        False if the saved tensor does not fit; the reason is in `problems` or `left_out` then.
+        """
+        self._asked.add(key)
+        box = self._framework.box(key, tensor)
+        self._take(tensor)
+        parts = self._fitting(key, box)
+        if parts is not None:
+            self._ask(key, tensor, parts)
+        return parts is not None
+
+    def _ask(self, key: str, tensor: object, parts: list[Part]) -> None:
+        self._wanted.append((self._framework.target(key, tensor), parts))
+
+    def _fitting(self, key: str, wanted: Box) -> list[Part] | None:
+        """The saved parts that cover the box `wanted`.
+
+        None if the saved tensor does not fit; the reason is in `problems` or `left_out` then.
+        """
+        parts = self._parts_of(key)
+        if not parts:
+            return self.leave_out(f"{key} was not saved")
+        saved, kind = parts[0].box, self._kind(key, parts)
+        if (saved.dtype, kind) != (wanted.dtype, wanted.kind):
+            was = kind or saved.dtype
+            return self.leave_out(
+                f"{key} was saved as {was}, not {wanted.kind or wanted.dtype}"
+            )
+        if key in self._differing:
+            if key in self.parameters:
+                return self._refuse_own(key)
+            self._open_others()
+            parts = sorted(self._parts_of(key), key=lambda part: part.source.rank)
+            self.of_rank_0.append(key)
+        chosen = cover(parts, wanted)
+        if chosen is None and self._open_others():
+            parts = self._parts_of(key)
+            chosen = cover(parts, wanted)
+        whole = parts[0].box.whole
+        if whole != wanted.whole:
+            return self.leave_out(f"{key} was saved as {list(whole)}, not {list(wanted.whole)}")
+        if chosen is None:
+            self.problems.append(f"not all of {key} was saved in what is at hand")
+        return chosen
+
+    def tensor(
+        self,
+        key: str,
+        there: object,
+        *,
+        like: object = None,
+        tag: str = "$tensor",
+        is_in_place: bool = True,
+    ) -> object:
+        """The tensor that was saved as `key`: `there` itself when it has that shape and type.
+
+        Else a new one on the device of `there`, or cut as `like` is, which is a parameter.
+        """
+        if self._is_planned(key, there):
+            return there
+        box = self.whole(key)
+        if box is None:
+            self.problems.append(f"{key} was not saved")
+            return None
+        why = self._why_new(key, there, box) if is_in_place else ""
+        is_exact = self.strict and self._framework.is_exact
+        if is_in_place and (not why or (is_exact and self._differs(key, there, box))):
+            self.want(key, there)
+            return there
+        if why and self._framework.tag(there) is not None:
+            self.replaced.append(f"{key} is a new tensor: {why}")
+        made = self._made(box, there, like, tag)
+        self.want(key, made)
+        return made
+
+    def _is_planned(self, key: str, tensor: object) -> bool:
+        """A rehearsal overrides this: whether the plan saves this very tensor as `key`.
+
+        Nothing of such a tensor can differ, so nobody has to compare it.
+        """
+        return False
+
+    def _made(self, box: Box, there: object, like: object, tag: str) -> object:
+        return self._framework.tensor_for(box, there, like=like, tag=tag)
+
+    def decoded(
+        self, key: str, saved: notes.Json, there: object, *, is_in_place: bool = True
+    ) -> object:
+        """What was saved of that entry, with its tensors. `there` is what stands in the state."""
+
+        def own(kind: str, written: notes.Json, stands: object) -> object:
+            if kind in ("$tensor", "$array"):
+                return self.tensor(str(written), stands, tag=kind, is_in_place=is_in_place)
+            noted = self._framework.note(stands)
+            alike = noted[1] if noted is not None and _is_alike(noted, kind, written) else None
+            content = notes.decode(written, own=own, there=alike, where=key)
+            return self._framework.revive(kind, content, stands, self)
+
+        told = self.replaced.append if is_in_place else None
+        return notes.decode(saved, own=own, there=there, where=key, told=told)
+
+    def compare(self, key: str, live: Callable[[], object], back: object) -> None:
+        """A rehearsal overrides this: it notes where `back`, as decoded, differs from `live()`."""
+
+    def _why_new(self, key: str, there: object, box: Box) -> str:
+        """Why `there` cannot be filled where it is; empty: it can be."""
+        if not self._framework.is_fillable(there):
+            return "its elements cannot be written one by one"
+        if self._differs(key, there, box):
+            own = self._framework.box(key, there)
+            return f"it was saved as {form_of(box)}, not {form_of(own)}"
+        if self._is_taken(there):
+            return "it shared memory with a tensor of another name"
+        return ""
+
+    def _differs(self, key: str, there: object, box: Box) -> bool:
+        """Whether `there` is a tensor of another type or shape than `box`."""
+        if not self._framework.is_fillable(there):
+            return False
+        own = self._framework.box(key, there)
+        return (own.dtype, own.kind, own.whole) != (box.dtype, box.kind, box.whole)
+
+    def _is_taken(self, tensor: object) -> bool:
+        begin, end = self._framework.extent(tensor)
+        at = bisect_left(self._taken, (begin, begin))  # ranges before it begin before it
+        is_after = at < len(self._taken) and self._taken[at][0] < end
+        return begin < end and (is_after or (at > 0 and self._taken[at - 1][1] > begin))
+
+    def _take(self, tensor: object) -> None:
+        """Remember memory that is filled, as ranges that do not overlap."""
+        begin, end = self._framework.extent(tensor)
+        if begin == end:
+            return
+        at = bisect_left(self._taken, (begin, begin))
+        if at > 0 and self._taken[at - 1][1] > begin:
+            at -= 1
+        stop = at
+        while stop < len(self._taken) and self._taken[stop][0] < end:
+            begin, end = min(begin, self._taken[stop][0]), max(end, self._taken[stop][1])
+            stop += 1
+        self._taken[at:stop] = [(begin, end)]
+
+    def check(self, where: str) -> None:
+        """Raises when something that has to fit does not; nothing was touched then."""
+        if self.strict and self.own_parameters:
+            raise CheckpointError(
+                what=f"the checkpoint of step {self.own.get('step')}, saved by {self._saved_by}"
+                f" ranks, cannot be restored by {self._size}",
+                where=where,
+                why=f"{listed(self.own_parameters)} differ between those ranks and are no shards"
+                " of one tensor",
+                fix=f"restore with {self._saved_by} ranks, or save with a name of its own for each"
+                " rank's part; strict=False leaves them out",
+            )
+        if not self.strict and not self.problems and self._asked and not self._wanted:
+            self.problems.append("none of its tensors is in the state")
+        if not self.problems:
+            return
+        raise CheckpointError(
+            what=f"the checkpoint of step {self.own.get('step')} does not fit the state",
+            where=where,
+            why=shortened(self.problems),
+            fix="make the state as it was saved, or leave out what does not fit with strict=False",
+        )
+
+    def copy(self) -> None:
+        asked: dict[int, tuple[Source, list[tuple[int, Memory]], list[Region]]] = {}
+        for leaf, parts in self._wanted:
+            for part in parts:
+                key = id(part.source)
+                _source, wholes, regions = asked.setdefault(key, (part.source, [], []))
+                if (part.box.shape, part.box.offset) == (leaf.box.shape, leaf.box.offset):
+                    wholes.append((part.index, memory(leaf)))
+                else:
+                    regions.append(region(leaf, part))
+        for source, wholes, regions in asked.values():
+            source.restore(wholes, regions)
+        for leaf, _parts in self._wanted:
+            if leaf.live is not None:
+                self._framework.write_back(leaf)
+
+    def finish(self) -> None:
+        """What needs the tensors: objects that load their state by themselves."""
+        for action in self.after:
+            action()
+
+    def told(self) -> str:
+        """What was left out or is another rank's, as the end of a sentence."""
+        told = ""
+        if self.of_rank_0:
+            told = f"; rank 0's of what differs between ranks: {listed(self.of_rank_0)}"
+        return told + (f"; left out: {shortened(self.left_out)}" if self.left_out else "")
+
+    def fill_value(self, key: str, value: object, state: State) -> None:
+        """An entry that is no framework's own: containers, values, what loads its state itself."""
+        saved = self.entry(key)
+        if saved is None:
+            return
+        live = self._live(key, value)
+        is_loading = has_state(value)
+        decoded = self.decoded(key, saved, live, is_in_place=not is_loading)
+        self.compare(key, lambda: live, decoded)
+        if is_loading:
+            self._reserve(live)
+            fitting = self._framework.adapted(value, decoded, live, self)
+            self.after.append(lambda: load(value, fitting))
+        else:
+            framework = self._framework
+            is_tensor = framework.tag(value) is not None
+            if framework.is_exact and self.strict and is_tensor and framework.tag(decoded) is None:
+                was, now = described(decoded), described(value)
+                self.problems.append(f"{key} was saved as {was}, not as {now}")
+            self._tell_new(key, value, decoded)
+            self.after.append(lambda: state.__setitem__(key, decoded))
+
+    def _tell_new(self, key: str, value: object, decoded: object) -> None:
+        """List what comes back as another object. Equal plain values are no other objects."""
+        if value is None or decoded is value or self._framework.tag(decoded) is not None:
+            return  # tensors have told already
+        is_plain = isinstance(decoded, (bool, int, float, complex, str, bytes, type(None)))
+        was, now = type(value), type(decoded)
+        if is_plain and was is now and value == decoded:
+            return
+        more = "" if was is now else f", and was {described(value)}"
+        self.replaced.append(f"{key} is a new {now.__qualname__}{more}")
+
+    def _live(self, key: str, value: object) -> object:
+        return value_of(value)
+
+    def _reserve(self, live: object) -> None:
+        """What an object loads by itself may not be filled for another entry as well."""
+        for tensor in tensors_in(self._framework, live):
+            self._take(tensor)
+
+    def leave_rest(self, state: State) -> None:
+        """What was saved and nobody asked for; entries that are not in the state as a whole.
+
+        In a world of several ranks another one may have asked for what only some images have.
+        """
+        names = set(self._images.own.boxes)
+        for source in self._images.opened:
+            names = names | set(source.boxes) if self._is_alone else names & set(source.boxes)
+        entries = cast("dict[str, object]", self.own.get("entries", {}))
+        unknown = {key: 0 for key in entries if key not in state}
+        for name in sorted(names - self._asked):
+            known = (key for key in (*state, *entries) if name == key or name.startswith(f"{key}."))
+            entry = next(known, name.split(".", 1)[0])
+            if entry in state and holds_part(state[entry]):
+                continue  # another stage of the pipeline has it
+            if entry in state:
+                self.leave_out(f"{name} was saved, and the state has no such tensor")
+            else:
+                unknown[entry] = unknown.get(entry, 0) + 1
+        for entry, count in sorted(unknown.items()):
+            tensors = f" with {count} tensors" if count else ""
+            self.leave_out(f"{entry} was saved{tensors}, and the state has no such entry")
+
+    def _find_differing(self) -> set[str]:
+        if self._images.differing is None:  # in memory, where nobody has compared them
+            self._images.open_others()
+            self._images.differing = own_tensors.differing(self._images.opened)
+        return self._images.differing
+
+    def _refuse_own(self, key: str) -> None:
+        """Another world cannot take it."""
+        self.own_parameters.append(key)
+        if not self.strict:
+            self.left_out.append(
+                f"{key} differs between the {self._saved_by} ranks that saved it, and is no shard"
+            )
+
+    def _open_others(self) -> bool:
+        if not self._images.open_others():
+            return False
+        self._collect()
+        return True
+
+    def _parts_of(self, key: str) -> list[Part]:
+        if key not in self._parts:
+            self._open_others()
+        return self._parts.get(key, [])
+
+    def _kind(self, key: str, parts: list[Part]) -> str:
+        """The type of that tensor where the file has no name for it, else an empty text."""
+        if key in self._images.own.boxes:
+            return self._kinds_of(self._images.own, self.own).get(key, "")
+        source = parts[0].source
+        return self._kinds_of(source, None).get(key, "")
+
+    def _kinds_of(self, source: Source, saved: dict[str, object] | None) -> dict[str, str]:
+        known = self._kinds.get(source.rank)
+        if known is None:
+            found = (saved or source.notes()).get("kinds", {})
+            known = self._kinds[source.rank] = cast("dict[str, str]", found)
+        return known
+
+    def _collect(self) -> None:
+        self._parts = {}
+        self._children = {}
+        for source in self._images.opened:
+            for key, (index, box) in source.boxes.items():
+                self._parts.setdefault(key, []).append(Part(source, index, box))
+        for key in self._parts:
+            parent, _dot, name = key.rpartition(".")
+            self._children.setdefault(parent, []).append(name)
+        shapes = cast("dict[str, list[int]]", self.own.get("shapes", {}))
+        for key, parts in self._parts.items():
+            # One part of a sharded tensor does not tell how large the whole one is.
+            whole = tuple(shapes.get(key) or ends(parts))
+            self._parts[key] = [
+                Part(part.source, part.index, within(part.box, whole)) for part in parts
+            ]
+
+
+def _is_alike(noted: tuple[str, object], kind: str, written: notes.Json) -> bool:
+    """Whether a saved object of a framework has the parts of one that is noted so."""
+    make = "bit_generator"  # NumPy's have arrays of other shapes under one name
+    there, saved = (one if isinstance(one, dict) else {} for one in (noted[1], written))
+    return noted[0] == kind and there.get(make) == saved.get(make)

@@ -1,0 +1,234 @@
+"""How an optimizer's state is saved and comes back.
+
+Tensors of a parameter are leaves of the plan, `KEY.state.PARAMETER.WHAT`. Everything else is asked
+in every save: settings of the groups (a learning rate may be a tensor), and state that is no tensor
+or a container of tensors, as LBFGS has it.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from typing import cast
+
+import torch
+from torch.optim import Optimizer
+
+from paceline._base.wording import described
+from paceline._restore.restoring import Restoring, holds_part, listed
+from paceline._state.save_plan import Leaf, SavePlan, State
+from paceline._state.torch_groups import foreign_options, leave_out_state, match
+from paceline._state.torch_state import is_sharded, is_told_replica, parameter_names
+from paceline.errors import CheckpointError
+
+Group = dict[str, object]
+
+
+def plan_optimizer(
+    make_leaf: Callable[[str, object, dict[object, object], object], Leaf],
+    plan: SavePlan,
+    key: str,
+    optimizer: Optimizer,
+    state: State,
+) -> None:
+    """Add the entry `key` to the plan. `make_leaf` is `Torch.leaf`."""
+    names = parameter_names(optimizer, state)
+    states = cast("dict[object, dict[object, object]]", optimizer.state)
+    scalars: list[tuple[str, dict[object, object], object]] = []
+    plan.attributes.append((optimizer, "state", states))
+    plan.watch(cast("dict[object, object]", states))
+    for parameter, name in names.items():
+        inner = states.get(parameter)
+        if inner is None:
+            continue
+        plan.links.append((cast("dict[object, object]", states), parameter, inner))
+        plan.watch(_checked(key, name, inner))
+        for what, value in inner.items():
+            if isinstance(value, torch.Tensor) and _is_simple(what):
+                leaf = make_leaf(f"{key}.state.{name}.{what}", value, inner, what)
+                is_own = not is_told_replica(parameter)
+                leaf = dataclasses.replace(leaf, is_stepped=True, is_parameter=is_own)
+                plan.leaves.append(leaf)
+            else:
+                scalars.append((name, inner, what))
+
+    def rest() -> object:
+        found: dict[str, dict[object, object]] = {}
+        for name, inner, what in scalars:
+            found.setdefault(name, {})[what] = inner[what]
+        entry: dict[str, object] = {"param_groups": _settings(optimizer), "scalars": found}
+        others = {what: value for what, value in states.items() if what not in names}
+        return {**entry, "others": others} if others else entry
+
+    plan.values[key] = rest
+    # As many texts as parameters: written once and not in every save.
+    plan.constants[key] = [[names[p] for p in g["params"]] for g in optimizer.param_groups]
+
+
+def restore_optimizer(work: Restoring, key: str, optimizer: Optimizer, state: State) -> None:
+    """Ask for what was saved as `key`, and load it when the tensors are there."""
+    names = parameter_names(optimizer, state)
+    live = [[names[p] for p in g["params"]] for g in optimizer.param_groups]
+    constants = cast("dict[str, list[list[str]]]", work.own.get("constants", {}))
+    entry = work.entry(key)
+    if entry is None:
+        return
+    if not isinstance(entry, dict) or not {"param_groups", "scalars"} <= set(cast("Group", entry)):
+        work.pass_over(f"{key}.")
+        work.leave_out(f"{key} was saved, and was no optimizer then")
+        return
+    noted = cast("dict[str, list[object]]", entry)
+    if foreign := foreign_options(optimizer, noted["param_groups"]):
+        leave_out_state(work, key, cast("Group", entry), f"its options {listed(foreign)}")
+        work.orders[id(optimizer)] = ([None] * len(live), len(noted["param_groups"]))
+        return
+    saved_groups = work.groups(key, constants.get(key, []), live, is_part=holds_part(optimizer))
+    matched = match(work, key, saved_groups, live)
+    saved_as, order = matched.names, matched.order
+    if order != list(range(len(noted["param_groups"]))):
+        work.orders[id(optimizer)] = (order, len(noted["param_groups"]))
+    states = cast("dict[object, dict[object, object]]", optimizer.state)
+    known = {saved_as[n]: states.get(p) for p, n in names.items() if n in saved_as}
+    settings = _settings(optimizer)
+    theirs = dict(zip(order, settings, strict=True))
+    stood = [theirs.get(j, {}) for j in range(len(noted["param_groups"]))]
+    stands: dict[str, object] = {"param_groups": stood, "scalars": known}
+    stands["others"] = {what: value for what, value in states.items() if what not in names}
+    rest = cast("dict[str, object]", work.decoded(key, entry, stands))
+    saved = cast("list[Group]", rest["param_groups"])
+    groups = [own if j is None else saved[j] for own, j in zip(settings, order, strict=True)]
+    scalars = cast("dict[str, dict[object, object]]", rest["scalars"])
+    numbers = {name: i for i, name in enumerate(name for group in live for name in group)}
+    found: dict[object, object] = dict(cast("dict[object, object]", rest.get("others", {})))
+    for parameter, name in names.items():
+        if name not in saved_as:
+            continue
+        inner = dict(scalars.get(saved_as[name], {}))
+        parent = f"{key}.state.{saved_as[name]}"
+        for what in work.children(parent):
+            there = states.get(parameter, {}).get(what)
+            if not is_told_replica(parameter):
+                work.parameters.add(f"{parent}.{what}")
+            inner[what] = work.tensor(f"{parent}.{what}", there, like=parameter)
+        if inner:
+            found[numbers[name]] = inner
+    loaded: dict[str, object] = {
+        "state": found,
+        "param_groups": [
+            {**group, "params": [numbers[name] for name in its]}
+            for group, its in zip(groups, live, strict=True)
+        ],
+    }
+    work.compare(key, lambda: _by_number(optimizer), loaded)
+    work.after.append(lambda: _load_exactly(optimizer, loaded))
+
+
+def like_parameter(dtype: torch.dtype, shape: tuple[int, ...], like: torch.Tensor) -> torch.Tensor:
+    """A new tensor for an optimizer's state: cut as its parameter is when it is as large."""
+    is_like = tuple(like.shape) == shape and is_sharded(like)
+    with torch.no_grad():
+        return torch.empty_like(like, dtype=dtype) if is_like else torch.empty(shape, dtype=dtype)
+
+
+def _is_simple(what: object) -> bool:
+    """Whether the last part of a tensor's name tells its key."""
+    return type(what) is str and "." not in what
+
+
+def _checked(key: str, name: str, inner: object) -> dict[object, object]:
+    if isinstance(inner, dict):
+        return cast("dict[object, object]", inner)
+    raise CheckpointError(
+        what=f"{key} has state that a checkpoint cannot hold",
+        where=f"the state of {name}",
+        why=f"it is {described(inner)}, and no dict of tensors and plain values",
+        fix="save the optimizer by an object with state_dict and load_state_dict of your own",
+    )
+
+
+def _settings(optimizer: Optimizer) -> list[Group]:
+    return [{n: v for n, v in g.items() if n != "params"} for g in optimizer.param_groups]
+
+
+def _by_number(optimizer: Optimizer) -> dict[str, object]:
+    """As `state_dict` has it, without the hooks of that."""
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    numbers = {p: i for i, p in enumerate(parameters)}
+    states = cast("dict[object, object]", optimizer.state)
+    return {
+        # An empty dict is no state: `optimizer.state[p]` makes one for whoever looks.
+        "state": {numbers.get(p, p): inner for p, inner in states.items() if inner != {}},
+        "param_groups": [
+            {**group, "params": [numbers[p] for p in group["params"]]}
+            for group in optimizer.param_groups
+        ],
+    }
+
+
+def _load_exactly(optimizer: Optimizer, loaded: dict[str, object]) -> None:
+    """`load_state_dict` gives state the type of its parameter, and makes other containers; this
+    gives back what was saved."""
+    states = cast("dict[object, dict[object, object]]", loaded["state"])
+    simple = {
+        number: {what: value for what, value in inner.items() if _is_loadable(value)}
+        if isinstance(inner, dict)
+        else inner
+        for number, inner in states.items()
+    }
+    optimizer.load_state_dict({**loaded, "state": simple})
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    for number, inner in states.items():
+        if not isinstance(number, int) or not isinstance(inner, dict):
+            continue
+        parameter = parameters[number]
+        now = cast("dict[object, object]", optimizer.state[parameter])
+        for what, value in inner.items():
+            if what not in now or not _is_alike(now[what], value):
+                was = now.get(what)
+                device = was.device if isinstance(was, torch.Tensor) else parameter.device
+                now[what] = _moved(value, device)
+    for group, saved in zip(
+        optimizer.param_groups, cast("list[Group]", loaded["param_groups"]), strict=True
+    ):
+        # It made copies of these. A compiled step and a CUDA graph read the tensor that was there.
+        group.update({name: value for name, value in saved.items() if _has_tensor(value)})
+
+
+def _is_loadable(value: object) -> bool:
+    """Whether `load_state_dict` can copy that: it builds any iterable anew from a generator."""
+    if type(value) is list or type(value) is tuple:
+        return all(_is_loadable(one) for one in cast("list[object]", value))
+    if type(value) is dict:
+        return all(_is_loadable(one) for one in cast("dict[object, object]", value).values())
+    return value is None or isinstance(value, (torch.Tensor, int, float, complex))
+
+
+def _is_alike(now: object, saved: object) -> bool:
+    if isinstance(saved, torch.Tensor):
+        return isinstance(now, torch.Tensor) and now.dtype == saved.dtype
+    if type(now) is not type(saved):
+        return False
+    if isinstance(saved, (list, tuple)):
+        pairs = zip(cast("list[object]", now), cast("list[object]", saved), strict=True)
+        return all(_is_alike(a, b) for a, b in pairs)
+    if isinstance(saved, dict):
+        given = cast("dict[object, object]", saved)
+        return all(_is_alike(cast("dict[object, object]", now)[k], v) for k, v in given.items())
+    return True
+
+
+def _moved(value: object, device: torch.device) -> object:
+    if isinstance(value, torch.Tensor):
+        return value.to(device)
+    if type(value) is list or type(value) is tuple:
+        return type(value)(_moved(one, device) for one in cast("list[object]", value))
+    if type(value) is dict:
+        items = cast("dict[object, object]", value).items()
+        return {key: _moved(one, device) for key, one in items}
+    return value
+
+
+def _has_tensor(value: object) -> bool:
+    if isinstance(value, (list, tuple)):
+        return any(_has_tensor(one) for one in cast("list[object]", value))
+    if isinstance(value, dict):
+        return any(_has_tensor(one) for one in cast("dict[object, object]", value).values())
+    return isinstance(value, torch.Tensor)

@@ -1,0 +1,179 @@
+"""What torch's modules, optimizers and sharded tensors hold, and under which names."""
+
+import dataclasses
+from typing import TYPE_CHECKING, cast
+
+import torch
+from torch.nn.parallel import DistributedDataParallel
+from torch.nn.parameter import is_lazy
+from torch.optim import Optimizer
+
+from paceline._state.save_plan import Leaf, SavePlan, State
+from paceline.errors import CheckpointError
+
+if TYPE_CHECKING:
+    from torch.distributed.tensor import DTensor
+
+# Frozen tensors get a file of their own from here on; it costs up to 4 MiB of padding.
+_FROZEN_BYTES_LEAST = 16 << 20
+
+
+def bare(module: torch.nn.Module, plan: SavePlan | None) -> torch.nn.Module:
+    """What DistributedDataParallel and torch.compile wrap: names do not depend on them."""
+    while True:
+        if isinstance(module, DistributedDataParallel):
+            name = "module"
+        elif type(module).__name__ == "OptimizedModule":
+            name = "_orig_mod"
+        else:
+            return module
+        holder = module._modules  # pyright: ignore[reportPrivateUsage]
+        inner = holder[name]
+        assert inner is not None
+        if plan is not None:
+            plan.links.append((cast("dict[object, object]", holder), name, inner))
+        module = inner
+
+
+def has_own_ways(module: torch.nn.Module) -> bool:
+    """Whether its state is more than its parameters and buffers; then it is asked in every save."""
+    module = bare(module, None)
+    for one in module.modules():
+        hooks = one._state_dict_hooks  # pyright: ignore[reportPrivateUsage]
+        before = one._state_dict_pre_hooks  # pyright: ignore[reportPrivateUsage]
+        is_sharded = type(one).__name__.startswith("FSDP")  # its hook only shards again
+        overridden = type(one).get_extra_state is not torch.nn.Module.get_extra_state
+        if hooks or (before and not is_sharded) or overridden:
+            return True
+    return False
+
+
+def module_tensors(
+    module: torch.nn.Module, plan: SavePlan | None
+) -> list[tuple[str, torch.Tensor, dict[object, object] | None, str]]:
+    """Name, tensor and where it is found, for everything in the module's state_dict."""
+    homes: dict[str, tuple[dict[object, object], str]] = {}
+    for prefix, one in module.named_modules(remove_duplicate=False):
+        start = prefix + "." if prefix else ""
+        for held in (one._parameters, one._buffers):  # pyright: ignore[reportPrivateUsage]
+            holder = cast("dict[object, object]", held)
+            if plan is not None:
+                plan.watch(holder)
+            for name in held:
+                homes[start + name] = (holder, name)
+        children = cast("dict[object, object]", one._modules)  # pyright: ignore[reportPrivateUsage]
+        if plan is not None:
+            plan.watch(children)
+            plan.links.extend((children, name, child) for name, child in children.items())
+    found: list[tuple[str, torch.Tensor, dict[object, object] | None, str]] = []
+    for name, tensor in module.state_dict(keep_vars=True).items():
+        home = homes.get(name)
+        if home is not None and home[0].get(home[1]) is tensor:
+            found.append((name, tensor, home[0], home[1]))
+        else:
+            # A module that names its tensors by itself.
+            found.append((name, tensor, None, name))
+            if plan is not None:
+                plan.is_lasting = False
+    return found
+
+
+def parameter_names(optimizer: Optimizer, state: State) -> dict[object, str]:
+    """The names of its parameters in the modules of the state; a number for any other."""
+    known: dict[int, str] = {}
+    for key, value in state.items():
+        if isinstance(value, torch.nn.Module):
+            for name, parameter in bare(value, None).named_parameters():
+                known.setdefault(id(parameter), f"{key}.{name}")
+    names: dict[object, str] = {}
+    for group in optimizer.param_groups:
+        for parameter in group["params"]:
+            names[parameter] = known.get(id(parameter), str(len(names)))
+    return names
+
+
+def stepped_parameters(state: State) -> set[int]:
+    """Parameters that an optimizer of the state changes, by identity."""
+    return {
+        id(parameter)
+        for value in state.values()
+        if isinstance(value, Optimizer)
+        for group in value.param_groups
+        for parameter in group["params"]
+    }
+
+
+def with_frozen(leaves: list[Leaf]) -> list[Leaf]:
+    """Marks parameters without gradients. That is a guess: bytes decide what is written again."""
+
+    def is_frozen(leaf: Leaf) -> bool:
+        found = leaf.found
+        return isinstance(found, torch.nn.Parameter) and not found.requires_grad
+
+    if sum(local_bytes(leaf.found) for leaf in leaves if is_frozen(leaf)) < _FROZEN_BYTES_LEAST:
+        return leaves
+    return [dataclasses.replace(leaf, is_frozen=is_frozen(leaf)) for leaf in leaves]
+
+
+def is_sharded(tensor: torch.Tensor) -> bool:
+    return hasattr(tensor, "device_mesh")
+
+
+def is_told_replica(tensor: object) -> bool:
+    """Whether a tensor says of itself that all ranks of its mesh hold the same one.
+
+    Such replicas may differ by rounding, where a kernel adds in any order: that makes none of them
+    the rank's own.
+    """
+    if not isinstance(tensor, torch.Tensor) or not is_sharded(tensor):
+        return False
+    return all(one.is_replicate() for one in cast("DTensor", tensor).placements)
+
+
+def local_part(tensor: torch.Tensor) -> tuple[torch.Tensor, tuple[int, ...]]:
+    """What of it is in this process, and where that begins in the whole."""
+    if not is_sharded(tensor):
+        return tensor, (0,) * tensor.dim()
+    try:
+        from torch.distributed.tensor import _utils
+    except ImportError:  # before torch 2.5
+        from torch.distributed._tensor import _utils  # pyright: ignore
+
+    sharded = cast("DTensor", tensor)
+    shape, offset = _utils.compute_local_shape_and_global_offset(
+        sharded.shape, sharded.device_mesh, sharded.placements
+    )
+    local = sharded._local_tensor  # pyright: ignore[reportPrivateUsage]
+    if any(one.is_partial() for one in sharded.placements) or tuple(shape) != tuple(local.shape):
+        raise CheckpointError(
+            what="a distributed tensor is no box of its whole",
+            where=f"a tensor of {list(sharded.shape)} placed as {sharded.placements}",
+            why="each rank holds a sum that is not complete, or rows that are not next to another",
+            fix="redistribute it to Shard and Replicate, with extents that the mesh divides",
+        )
+    return local, tuple(offset)
+
+
+def local_bytes(tensor: object) -> int:
+    if not isinstance(tensor, torch.Tensor) or is_lazy(tensor):
+        return 0
+    local, _offset = local_part(tensor)
+    return local.numel() * local.element_size()
+
+
+def has_own_elements(tensor: torch.Tensor) -> bool:
+    """Whether each of its elements has memory of its own, as far as its strides tell."""
+    if is_sharded(tensor):
+        return True
+    pairs = zip(tensor.stride(), tensor.shape, strict=True)
+    return not any(step == 0 and size > 1 for step, size in pairs)
+
+
+def memory_of(tensor: torch.Tensor) -> tuple[int, int]:
+    """Where its elements begin and end."""
+    local, _offset = local_part(tensor)
+    if local.numel() == 0 or local.is_meta or local.layout != torch.strided:
+        return 0, 0
+    last = sum((size - 1) * step for size, step in zip(local.shape, local.stride(), strict=True))
+    begin = local.data_ptr()
+    return begin, begin + (last + 1) * local.element_size()

@@ -1,0 +1,229 @@
+"""The identity of a directory of checkpoints: tells a deleted one from its successor.
+
+A marker in the directory has a random id; docs/formats/directory.md. In a copy of the directory the
+id is the same, and the marker's inode or its change time is not: nothing can copy that time. In an
+object store the marker is an object, and its change time is what the store tells.
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+import secrets
+import sys
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from paceline._base.whole_file import write_whole
+from paceline._storage.object_store import ObjectStore, StoreError
+
+MARKER = ".paceline-id"
+_ID_BYTES = 16
+_MARKER_BYTES_MAX = 256
+# A file system answers within milliseconds. An object store is asked by a process that is started.
+_DIRECTORY_SECONDS = 1.0
+_STORE_SECONDS = 10.0
+_CHECKPOINT = re.compile(r"step-(\d{1,18})-g(\d{1,18})(?:-b(\d{1,18}))?")
+
+
+@dataclass(frozen=True)
+class Identity:
+    """A directory: the id in its marker, the marker itself, and the device of the directory.
+
+    An object store has no inodes and no devices; both are 0.
+    """
+
+    id: str
+    inode: int
+    changed_ns: int
+    device: int
+
+    def key(self, directory: str) -> str:
+        """What images in memory belong to."""
+        return f"{directory}\0{self.id}\0{self.inode}\0{self.changed_ns}"
+
+
+def look(directory: str) -> Identity | None:
+    """The identity of that directory. None if it has no marker; OSError if it cannot be read."""
+    try:
+        with open(os.path.join(directory, MARKER), "rb") as file:
+            text = file.read(_MARKER_BYTES_MAX).decode("ascii", "replace").strip()
+            marker = os.fstat(file.fileno())
+    except FileNotFoundError:
+        return None
+    return Identity(text, marker.st_ino, marker.st_ctime_ns, os.stat(directory).st_dev)
+
+
+def mark(directory: str) -> bool:
+    """Give that directory a marker if it has none. True if this call made the marker."""
+    if look(directory) is not None:
+        return False
+    name = _new_id()
+    making = os.path.join(directory, f"{MARKER}.new-{name[:8]}")
+    with open(making, "xb") as file:
+        file.write(name.encode() + b"\n")
+        file.flush()
+        os.fsync(file.fileno())
+    try:
+        os.link(making, os.path.join(directory, MARKER))  # of two that try, one succeeds
+    except FileExistsError:
+        return False
+    finally:
+        os.unlink(making)
+    return True
+
+
+class _Place(Protocol):
+    """Where checkpoints lie, as `look_up` asks it."""
+
+    patience: float  # seconds until its answer counts as none
+
+    def ask(self, before: Identity | None) -> tuple[Identity | None, str]:
+        """Its identity, with a new marker if it has none, and the newest checkpoint in it.
+
+        No identity means that it is not mounted. OSError: it cannot be read.
+        """
+        ...
+
+    def end(self) -> None:
+        """Nothing of an answer that did not come is waited for."""
+        ...
+
+
+class _Directory:
+    patience = _DIRECTORY_SECONDS
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def ask(self, before: Identity | None) -> tuple[Identity | None, str]:
+        now = look(self._path)
+        is_mounted = before is None or os.stat(self._path).st_dev == before.device
+        if now is None and is_mounted:
+            mark(self._path)
+            now = look(self._path)
+        return now, _newest(os.listdir(self._path))
+
+    def end(self) -> None:
+        """Nothing ends a thread that waits for a file system."""
+
+
+class _Bucket:
+    patience = _STORE_SECONDS
+
+    def __init__(self, place: str) -> None:
+        self._store = ObjectStore(place)
+
+    def ask(self, before: Identity | None) -> tuple[Identity | None, str]:
+        found = self._store.entries()
+        if MARKER not in found:
+            self._store.put_new(MARKER, f"{_new_id()}\n")  # of two that try, one succeeds
+            found = self._store.entries()
+        if MARKER not in found:
+            raise StoreError("away", "it does not list what was just put there")
+        text = self._store.text(MARKER)[:_MARKER_BYTES_MAX].strip()
+        return Identity(text, 0, found[MARKER], 0), _newest(found)
+
+    def end(self) -> None:
+        self._store.end()
+
+
+@dataclass(frozen=True)
+class _Note:
+    """What the last run found there, and the key under which its images are kept."""
+
+    identity: Identity
+    key: str
+
+
+def look_up(
+    directory: str,
+    folder: Path,
+    has_memory: Callable[[str], bool],
+    patience: float | None = None,
+) -> tuple[str, str | None]:
+    """Which images in memory belong to `directory`, and the newest checkpoint in it.
+
+    Returns the key under which a keeper holds the images, made of the path and the marker, and the
+    name of the checkpoint that was saved last; "" if there is none, and None if the directory
+    cannot be read.
+
+    `folder` has a note of the identity that the directory had before; `has_memory(key)` says
+    whether images are kept under that key. If the directory cannot be read, or its file system is
+    not mounted, it is not deleted: the key is the one before. A run that could not read the
+    directory at all keeps its images under the path alone, and the next run goes on with them.
+    """
+    note = folder / f"{short_name(directory)}.directory"
+    before = _recall(note)
+    if before is not None and not has_memory(before.key):
+        before = None
+    place: _Place = _Directory(directory) if directory.startswith("/") else _Bucket(directory)
+    found: list[tuple[Identity | None, str]] = []
+    errors: list[OSError] = []
+
+    def ask() -> None:
+        try:
+            found.append(place.ask(before.identity if before is not None else None))
+        except OSError as error:
+            errors.append(error)
+
+    asking = threading.Thread(target=ask, name="directory-id", daemon=True)
+    asking.start()
+    asking.join(place.patience if patience is None else patience)
+    now, newest = found[0] if found else (None, None)
+    place.end()
+    if now is not None:
+        key = now.key(directory)
+        if before is None and has_memory(directory):
+            key = directory
+        elif before is not None and before.identity.key(directory) == key:
+            key = before.key
+        _remember(note, _Note(now, key))
+        return key, newest
+    if before is None:
+        return directory, newest
+    why = "is not mounted" if found else "cannot be read"
+    told = f" ({errors[0].strerror or errors[0]})" if errors else ""
+    _say(f"{directory} {why}{told}; what is in memory goes on")
+    return before.key, None
+
+
+def _new_id() -> str:
+    return secrets.token_hex(_ID_BYTES)
+
+
+def _newest(listed: Iterable[str]) -> str:
+    """The checkpoint with one of these names that was saved last; "": there is none."""
+    return max(filter(_order, listed), key=_order, default="")
+
+
+def _order(name: str) -> tuple[int, ...]:
+    """What checkpoints are ordered by: generation, branch, step; () if it is no checkpoint."""
+    found = _CHECKPOINT.fullmatch(name)
+    return (int(found[2]), int(found[3] or 0), int(found[1])) if found else ()
+
+
+def _recall(note: Path) -> _Note | None:
+    try:
+        fields: dict[str, Any] = json.loads(note.read_text())
+        return _Note(Identity(**fields["identity"]), str(fields["key"]))
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+
+
+def _remember(note: Path, now: _Note) -> None:
+    with contextlib.suppress(OSError):  # the next run knows less
+        write_whole(note, json.dumps(asdict(now)))
+
+
+def _say(text: str) -> None:
+    print(f"paceline: {text}", file=sys.stderr, flush=True)
+
+
+def short_name(text: str) -> str:
+    """A name of 16 letters for a text of any length; the same in every process."""
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -1,0 +1,92 @@
+"""What a rank asks an object store by itself: a few small objects, by the S3 client of an agent.
+
+That client is a process of its own, so boto3 is not loaded into the training; its requests are in
+docs/formats/s3_client.md.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from typing import IO, cast
+
+Fields = dict[str, object]
+
+_ATTEMPTS = "2"  # of a request: a rank that starts does not wait long
+_TEXT_BYTES_MAX = 4096
+
+
+class StoreError(OSError):
+    """The store cannot be asked now, or refuses. `kind` is `away`, `denied` or another word of
+    docs/formats/s3_client.md."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        self.kind = kind
+        super().__init__(message)
+
+
+class ObjectStore:
+    """The objects below `s3://BUCKET/PREFIX`. Used by one thread; another one may call `end`.
+
+    >>> store = ObjectStore("s3://bucket/runs/gpt")
+    >>> store.put_new("note", "text")
+    True
+    """
+
+    def __init__(self, place: str) -> None:
+        self._bucket, _, prefix = place.removeprefix("s3://").partition("/")
+        self._prefix = f"{prefix}/" if prefix else ""
+        self._client = subprocess.Popen(
+            [sys.executable, "-P", "-m", "paceline._storage.s3_client"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={"AWS_MAX_ATTEMPTS": _ATTEMPTS, **os.environ},
+            process_group=0,  # Ctrl-C is for the training
+        )
+        self._to = cast("IO[bytes]", self._client.stdin)
+        self._from = cast("IO[bytes]", self._client.stdout)
+
+    def entries(self) -> dict[str, int]:
+        """The names directly below the prefix, each with the time of its last change in ns.
+
+        A folder has the time 0.
+        """
+        answer = self._ask({"op": "list", "key": self._prefix})
+        found = cast("list[dict[str, object]]", answer["entries"])
+        return {str(one["name"]): cast("int", one.get("changed_ns", 0)) for one in found}
+
+    def text(self, name: str) -> str:
+        """The content of a small object. StoreError `not_found` if there is none."""
+        keys, limit = [self._prefix + name], _TEXT_BYTES_MAX
+        sizes = self._ask({"op": "get_all", "keys": keys, "bytes_max": limit})["sizes"]
+        return self._from.read(cast("list[int]", sizes)[0]).decode("utf-8", "replace")
+
+    def put_new(self, name: str, text: str) -> bool:
+        """Make a small object where there is none. False if there is one."""
+        body = text.encode()
+        request: Fields = {"op": "put", "key": self._prefix + name, "new": True}
+        try:
+            self._ask({**request, "bytes": len(body)}, body)
+        except StoreError as error:
+            if error.kind != "exists":
+                raise
+            return False
+        return True
+
+    def end(self) -> None:
+        """End the client; a request on its way fails."""
+        self._client.kill()
+        self._client.wait()
+
+    def _ask(self, request: Fields, body: bytes = b"") -> Fields:
+        try:
+            line = json.dumps({"bucket": self._bucket, **request}).encode()
+            self._to.write(line + b"\n" + body)
+            self._to.flush()
+            answer: object = json.loads(self._from.readline())
+        except (OSError, ValueError) as error:
+            raise StoreError("away", "the S3 client has gone") from error
+        fields = cast("Fields", answer)
+        if "error" in fields:
+            raise StoreError(str(fields["error"]), str(fields.get("message", "")))
+        return fields

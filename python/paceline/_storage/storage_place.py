@@ -1,0 +1,123 @@
+"""Where checkpoints go: a directory that all hosts see, or an object store."""
+
+import errno
+import importlib.util
+import os
+import sys
+import threading
+import time
+
+from paceline._base import arguments
+from paceline._native import judge_place
+from paceline.errors import CheckpointError
+
+# A file system answers within milliseconds. Nothing is lost by going on sooner than it does.
+_ANSWER_SECONDS = 1.0
+_PAUSE_SECONDS = 1.0
+_PAUSE_SECONDS_MAX = 30.0
+# What a wrong name or wrong rights are. Anything else passes with the outage of a server or a disk.
+_NEVER_PASSES = frozenset(
+    {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.ENOTDIR, errno.EEXIST,
+     errno.ELOOP, errno.ENAMETOOLONG, errno.EINVAL}
+)  # fmt: skip
+
+
+def place_of(directory: str | os.PathLike[str]) -> str:
+    """As the keeper takes it: an absolute path, or `s3://BUCKET/PREFIX`.
+
+    Raises CheckpointError for a name that is neither: gs://bucket is no directory of that name.
+    """
+    given = arguments.path("Checkpointer", "directory", directory)
+    if given.startswith("~"):
+        raise CheckpointError(
+            what="checkpoints cannot go there",
+            where=given,
+            why="only a shell replaces ~: this would be a directory of that name in "
+            f"{os.getcwd()}",
+            fix=f"os.path.expanduser({given!r}); ./{given} for a directory of that name",
+        )
+    judged = judge_place(given)
+    if judged.bucket and isinstance(directory, str) and not given.startswith("s3://"):
+        wanted = "s3:// with two slashes; only a pathlib.Path loses one of them"
+        raise arguments.refuse("Checkpointer", "directory", given, wanted, judged.text)
+    if judged.problem:
+        raise CheckpointError(
+            what="checkpoints cannot go there", where=given, why=judged.problem, fix=judged.fix
+        )
+    if not judged.bucket:
+        return os.path.abspath(given)
+    directory = judged.text
+    if importlib.util.find_spec("boto3") is None:
+        raise CheckpointError(
+            what="checkpoints cannot go to an object store here",
+            where=directory,
+            why="the package boto3 is not installed",
+            fix="pip install 'paceline[s3]'",
+        )
+    return directory
+
+
+def directory_of(directory: str | os.PathLike[str], *, fix: str) -> str:
+    """The same for what is written and read by this process itself: no object store.
+
+    `fix` says what to do with a checkpoint there.
+    """
+    given = os.fspath(directory)
+    if judge_place(given).bucket:
+        raise CheckpointError(
+            what="this needs a directory",
+            where=given,
+            why="only a Checkpointer and its agent speak to an object store",
+            fix=fix,
+        )
+    return place_of(given)
+
+
+def make_directory(place: str, *, patience: float = _ANSWER_SECONDS) -> None:
+    """Make that directory when it is missing. Raises CheckpointError when nobody may.
+
+    Storage that does not answer, or that only gives errors, keeps nobody from going on from memory:
+    that is said after `patience` seconds, this returns, and the directory is made later. Of object
+    stores the keeper makes what is needed.
+    """
+    if not place.startswith("/"):
+        return
+    is_tried = threading.Event()
+    errors: list[OSError] = []
+
+    def make() -> None:
+        pause = _PAUSE_SECONDS
+        while True:
+            error = _try_to_make(place)
+            errors[:] = [] if error is None else [error]
+            is_tried.set()
+            if error is None or error.errno in _NEVER_PASSES:
+                return
+            time.sleep(pause)
+            pause = min(2 * pause, _PAUSE_SECONDS_MAX)
+
+    # Nothing ends a thread that waits for a file system, so it must not hold up the script's end.
+    threading.Thread(target=make, name="directory", daemon=True).start()
+    why = "" if is_tried.wait(patience) else f"it has not answered for {patience:.0f} s"
+    for error in errors[:1]:
+        if error.errno in _NEVER_PASSES:
+            raise CheckpointError(
+                what="checkpoints cannot go there",
+                where=place,
+                why=f"the directory is not there and cannot be made: {error.strerror}",
+                fix="another directory, or make this one, for the user who trains",
+            ) from error
+        why = str(error.strerror)
+    if why:
+        text = f"{place} is not at hand ({why}); what is in memory can be restored without it"
+        print(f"paceline: {text}", file=sys.stderr, flush=True)
+
+
+def _try_to_make(place: str) -> OSError | None:
+    try:
+        # Only to look writes nothing: a disk that stands still answers that.
+        if not os.path.isdir(place):
+            os.makedirs(place, mode=0o700, exist_ok=True)
+    except OSError as error:
+        return error
+    return None
