@@ -24,8 +24,8 @@
 #include <vector>
 
 #include "cpu_seconds.h"
-#include "paceline/agent/fetch.h"
-#include "paceline/agent/peer_memory.h"
+#include "paceline/agent/memory/fetch.h"
+#include "paceline/agent/memory/peer_memory.h"
 #include "paceline/base/check.h"
 #include "paceline/base/prng.h"
 #include "paceline/ckpt/save.h"

@@ -11,31 +11,48 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Collection
 from pathlib import Path
 
 # Each folder may include itself and these. What a folder shows of itself to one that may not
-# include the rest of it stands in PARTS.
+# include the rest of it stands in PARTS. Rows may stand here before their folder does.
 ALLOWED: dict[str, tuple[str, ...]] = {
     "base": (),
     "model": ("base",),
     "diagnose": ("model", "base"),
     "data": ("model", "base"),
     "plan": ("data", "model", "base"),
-    "core": ("diagnose", "data", "plan", "model", "base"),
+    # How many nodes a job should have, from measured speeds. It asks the planner what fits.
+    "brain": ("plan", "data", "model", "base"),
+    "core": ("diagnose", "data", "plan", "brain", "model", "base"),
     "ckpt": ("model", "base"),
+    # Tables and optimizers of a parameter server, without sockets: the simulator runs them too.
     "ps": ("model", "base"),
+    # Spans in shared memory, and their export.
     "trace": ("model", "base"),
+    # Time series of finished and running jobs in a file of a host: the brain's memory.
+    "history": ("model", "base"),
+    # Probes of one host before a rank runs there: disks, links, devices.
+    "hostcheck": ("model", "base"),
     "platform": ("model", "base"),
     "wire": ("model", "base"),
-    "master": ("core", "diagnose", "data", "plan", "platform", "trace", "wire", "model", "base"),
-    "agent": ("core", "diagnose", "data", "ckpt", "ps", "trace", "wire", "model", "base"),
+    # The console's pages and the JSON that they ask for; the master serves both.
+    "web": ("history", "model", "base"),
+    "master": ("core", "diagnose", "data", "plan", "brain", "platform", "trace", "history", "web",
+               "wire", "model", "base"),
+    "agent": ("core", "diagnose", "data", "ckpt", "ps", "trace", "hostcheck", "wire", "model",
+              "base"),
+    # The process of a parameter server: threads, sockets and checkpoints around `ps`.
+    "server": ("ps", "ckpt", "trace", "wire", "model", "base"),
+    # The process that answers requests with a model that is still trained. It only reads `ps`.
+    "serve": ("ps", "trace", "wire", "model", "base"),
     "client": ("data", "ckpt", "trace", "ps", "model", "base"),
-    "sim": ("core", "diagnose", "data", "plan", "model", "base"),
-    "cli": ("master", "agent", "sim", "core", "diagnose", "data", "plan", "ckpt", "platform",
-            "wire", "model", "base"),
+    "sim": ("core", "diagnose", "data", "plan", "brain", "ps", "model", "base"),
+    "cli": ("master", "agent", "server", "serve", "sim", "core", "diagnose", "data", "plan",
+            "brain", "ckpt", "platform", "history", "hostcheck", "wire", "model", "base"),
     "bindings": ("client", "data", "plan", "model", "base"),
 }
-PARTS = {"wire": ("core/event.h", "core/record.h", "core/action.h", "core/checkpoint_book.h")}
+PARTS = {"wire": ("core/event.h", "core/record.h", "core/action.h", "core/checkpoint/book.h")}
 
 # Who may see transport headers and generated code. `cli` and the hosts speak through wire.
 TRANSPORT = ("wire",)
@@ -68,6 +85,8 @@ BANNED: dict[str, dict[str, str]] = {
     "data": THREADS | CLOCKS | OUTSIDE,
     "plan": THREADS | CLOCKS | OUTSIDE,
     "diagnose": THREADS | CLOCKS | OUTSIDE,
+    "brain": THREADS | CLOCKS | OUTSIDE,
+    "ps": THREADS | CLOCKS | OUTSIDE,
     "core": THREADS | CLOCKS | OUTSIDE,
     "sim": THREADS | CLOCKS,
 }
@@ -171,16 +190,16 @@ def check_tree(root: Path) -> list[str]:
     return found
 
 
-def draw() -> str:
-    """The table as a Mermaid graph, without the edges that others imply."""
+def draw(folders: Collection[str]) -> str:
+    """The table of these folders as a Mermaid graph, without the edges that others imply."""
     lines = ["```mermaid", "graph TD"]
-    for folder in reversed(ALLOWED):
-        below = ALLOWED[folder]
+    for folder in [one for one in reversed(ALLOWED) if one in folders]:
+        below = [one for one in ALLOWED[folder] if one in folders]
         direct = [f for f in below if not any(f in ALLOWED[other] for other in below)]
         lines += [f"  {folder} --> {other}" for other in direct]
-        parts = [part.split("/") for part in PARTS.get(folder, ())]
+        parts = [part.removesuffix(".h").split("/", 1) for part in PARTS.get(folder, ())]
         if parts:
-            names = ", ".join(name.removesuffix(".h") for _, name in parts)
+            names = ", ".join(name for _, name in parts)
             lines.append(f"  {folder} -.->|{names}| {parts[0][0]}")
     return "\n".join([*lines, "```"])
 
@@ -194,7 +213,8 @@ def check_drawing(root: Path, *, write: bool) -> list[str]:
         return [f"ARCHITECTURE.md:1: the markers {BEGIN} and {END} are missing"]
     head, rest = text.split(BEGIN, 1)
     drawn, tail = rest.split(END, 1)
-    wanted = f"\n{draw()}\n"
+    there = [one for one in ALLOWED if (root / "src" / "paceline" / one).is_dir()]
+    wanted = f"\n{draw(there)}\n"
     if drawn == wanted:
         return []
     if write:

@@ -206,7 +206,9 @@ def check_registries(root: Path, names: list[str]) -> Iterator[str]:
             continue
         text = path.read_text(encoding="utf-8")
         for name in names:
-            match = re.fullmatch(rf"src/paceline/{folder}/(\w+)\.cc", name)
+            # The commands of cli stand in its rooms.
+            rooms = r"(?:\w+/)?" if folder == "cli" else ""
+            match = re.fullmatch(rf"src/paceline/{folder}/{rooms}(\w+)\.cc", name)
             if not match or match[1].endswith("_test") or name.endswith("/" + register):
                 continue
             # In cli only the files with a handler are commands; the others serve all of them.

@@ -2,8 +2,8 @@
 // the end of stderr, a line of the kernel's log, /proc/self/cgroup. Parts stand behind each other,
 // separated by 0x1e; the first one is a number for pid and wait status.
 
-#include "paceline/agent/exit_cause.h"
-#include "paceline/agent/kernel_evidence.h"
+#include "paceline/agent/ranks/exit_cause.h"
+#include "paceline/agent/ranks/kernel_evidence.h"
 #include "paceline/core/budget.h"
 #include "parts.h"
 

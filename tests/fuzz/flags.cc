@@ -1,11 +1,11 @@
 // A command line of `paceline run`, its words separated by newlines; words of the form PET_X=… and
 // PACELINE_X=… in front of it are environment.
 
-#include "paceline/cli/flag.h"
+#include "paceline/cli/flags/flag.h"
 
-#include "paceline/cli/run_request.h"
-#include "paceline/cli/settings.h"
-#include "paceline/cli/torchrun_flags.h"
+#include "paceline/cli/flags/torchrun_flags.h"
+#include "paceline/cli/run/request.h"
+#include "paceline/cli/settings/settings.h"
 #include "parts.h"
 
 namespace {

@@ -1,8 +1,8 @@
 // job.json, info.json and the entries of the registry, which commands read to find jobs.
 
 #include "paceline/base/test_dir.h"
-#include "paceline/cli/job_place.h"
-#include "paceline/cli/run_dir.h"
+#include "paceline/cli/job/job_place.h"
+#include "paceline/cli/job/run_dir.h"
 #include "paceline/master/job_file.h"
 #include "parts.h"
 

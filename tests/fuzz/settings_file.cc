@@ -1,6 +1,6 @@
 // paceline.toml: every text is settings or a problem in four parts.
 
-#include "paceline/cli/settings.h"
+#include "paceline/cli/settings/settings.h"
 #include "parts.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

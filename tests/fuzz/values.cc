@@ -1,10 +1,10 @@
 // Durations, sizes, numbers, lists, endpoints and stream choices, as flags, variables and settings
 // give them. What is printed reads back as the same.
 
-#include "paceline/cli/value.h"
+#include "paceline/cli/settings/value.h"
 
-#include "paceline/cli/run_request.h"
-#include "paceline/cli/text.h"
+#include "paceline/cli/console/text.h"
+#include "paceline/cli/run/request.h"
 #include "parts.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

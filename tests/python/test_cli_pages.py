@@ -32,7 +32,7 @@ def test_every_code_in_the_sources_is_explained() -> None:
         codes |= set(re.findall(r"PL-[EW]\d{3}", source.read_text()))
     for code in sorted(codes):
         done = paceline("why", code)
-        assert done.returncode == 0, f"{code} has no row in cli/error_codes.cc"
+        assert done.returncode == 0, f"{code} has no row in cli/console/error_codes.cc"
         assert done.stdout.startswith(code)
 
 

@@ -2,8 +2,8 @@
 
 #include <unistd.h>
 
-#include "paceline/agent/json_field.h"
-#include "paceline/agent/pids.h"
+#include "paceline/agent/ranks/pids.h"
+#include "paceline/agent/socket/json_field.h"
 #include "paceline/base/file_text.h"
 #include "paceline/base/json.h"
 #include "paceline/base/log.h"

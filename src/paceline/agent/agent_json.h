@@ -10,7 +10,7 @@
 
 #include "paceline/agent/agent_setup.h"
 #include "paceline/base/json.h"
-#include "paceline/core/agent.h"
+#include "paceline/core/node/agent.h"
 #include "paceline/model/ids.h"
 #include "paceline/wire/messages.h"
 

@@ -17,9 +17,9 @@
 #include <utility>
 
 #include "paceline/agent/agent_json.h"
-#include "paceline/agent/json_field.h"
-#include "paceline/agent/pids.h"
-#include "paceline/agent/reactor.h"
+#include "paceline/agent/ranks/pids.h"
+#include "paceline/agent/socket/json_field.h"
+#include "paceline/agent/socket/reactor.h"
 #include "paceline/base/fd.h"
 #include "paceline/base/file_text.h"
 #include "paceline/base/json.h"

@@ -8,7 +8,7 @@
 #include <sys/types.h>
 
 #include "paceline/base/instant.h"
-#include "paceline/core/agent.h"
+#include "paceline/core/node/agent.h"
 #include "paceline/core/stop_asks.h"
 
 namespace paceline::agent {

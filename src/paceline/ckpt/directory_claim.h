@@ -1,7 +1,7 @@
 #pragma once
 
 // The claim in a directory of checkpoints: docs/formats/directory.md. Who may have it is decided by
-// core/claim_machine.h.
+// core/checkpoint/claim_machine.h.
 
 #include <optional>
 #include <string>

@@ -5,10 +5,10 @@
 #include <utility>
 
 #include "paceline/cli/command.h"
-#include "paceline/cli/exit_code.h"
+#include "paceline/cli/console/exit_code.h"
+#include "paceline/cli/console/text.h"
+#include "paceline/cli/flags/torchrun_flags.h"
 #include "paceline/cli/submit/submit.h"
-#include "paceline/cli/text.h"
-#include "paceline/cli/torchrun_flags.h"
 
 namespace paceline::cli {
 namespace {

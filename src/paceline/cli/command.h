@@ -10,10 +10,10 @@
 #include <string_view>
 #include <vector>
 
-#include "paceline/cli/environment.h"
-#include "paceline/cli/flag.h"
-#include "paceline/cli/output.h"
-#include "paceline/cli/settings.h"
+#include "paceline/cli/console/environment.h"
+#include "paceline/cli/console/output.h"
+#include "paceline/cli/flags/flag.h"
+#include "paceline/cli/settings/settings.h"
 
 namespace paceline::cli {
 

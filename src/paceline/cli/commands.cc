@@ -1,8 +1,8 @@
 #include <algorithm>
 
 #include "paceline/cli/command.h"
-#include "paceline/cli/job_place.h"
-#include "paceline/cli/torchrun_flags.h"
+#include "paceline/cli/flags/torchrun_flags.h"
+#include "paceline/cli/job/job_place.h"
 
 namespace paceline::cli {
 

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "paceline/cli/command.h"
-#include "paceline/cli/exit_code.h"
+#include "paceline/cli/console/exit_code.h"
 
 namespace paceline::cli {
 namespace {

@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "paceline/base/mark.h"
-#include "paceline/core/checkpoints.h"
-#include "paceline/core/ranks.h"
-#include "paceline/core/storage_wait.h"
+#include "paceline/core/checkpoint/checkpoints.h"
+#include "paceline/core/checkpoint/storage_wait.h"
+#include "paceline/core/world/ranks.h"
 
 namespace paceline::core {
 

@@ -5,16 +5,16 @@
 #include "paceline/base/check.h"
 #include "paceline/base/mark.h"
 #include "paceline/base/text.h"
-#include "paceline/core/checkpoints.h"
+#include "paceline/core/checkpoint/checkpoints.h"
 #include "paceline/core/detect/detectors.h"
 #include "paceline/core/finish.h"
-#include "paceline/core/growth.h"
-#include "paceline/core/hang.h"
-#include "paceline/core/membership.h"
-#include "paceline/core/ranks.h"
+#include "paceline/core/hang/hang.h"
 #include "paceline/core/recovery.h"
 #include "paceline/core/turn.h"
-#include "paceline/core/wish.h"
+#include "paceline/core/world/growth.h"
+#include "paceline/core/world/membership.h"
+#include "paceline/core/world/ranks.h"
+#include "paceline/core/world/wish.h"
 
 namespace paceline::core {
 

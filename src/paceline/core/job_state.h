@@ -10,12 +10,12 @@
 #include <vector>
 
 #include "paceline/base/instant.h"
-#include "paceline/core/checkpoint_book.h"
-#include "paceline/core/checkpoint_ledger.h"
-#include "paceline/core/checks_due.h"
-#include "paceline/core/node_map.h"
+#include "paceline/core/checkpoint/book.h"
+#include "paceline/core/checkpoint/ledger.h"
+#include "paceline/core/detect/checks_due.h"
 #include "paceline/core/record.h"
-#include "paceline/core/rendezvous.h"
+#include "paceline/core/world/node_map.h"
+#include "paceline/core/world/rendezvous.h"
 #include "paceline/model/evidence.h"
 #include "paceline/model/ids.h"
 #include "paceline/model/job_spec.h"

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "paceline/base/instant.h"
-#include "paceline/core/checkpoint_book.h"
+#include "paceline/core/checkpoint/book.h"
 #include "paceline/model/ids.h"
 #include "paceline/model/job_spec.h"
 #include "paceline/model/node.h"

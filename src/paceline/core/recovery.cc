@@ -4,10 +4,10 @@
 #include <set>
 
 #include "paceline/base/mark.h"
+#include "paceline/core/checkpoint/storage_wait.h"
 #include "paceline/core/detect/detectors.h"
-#include "paceline/core/ranks.h"
 #include "paceline/core/recover/ladder.h"
-#include "paceline/core/storage_wait.h"
+#include "paceline/core/world/ranks.h"
 
 namespace paceline::core {
 

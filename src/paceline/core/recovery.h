@@ -5,8 +5,8 @@
 
 #include <vector>
 
-#include "paceline/core/rendezvous.h"
 #include "paceline/core/turn.h"
+#include "paceline/core/world/rendezvous.h"
 
 namespace paceline::core {
 

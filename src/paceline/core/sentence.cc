@@ -5,8 +5,8 @@
 
 #include "paceline/base/text.h"
 #include "paceline/core/budget.h"
+#include "paceline/core/checkpoint/storage_wait.h"
 #include "paceline/core/record.h"
-#include "paceline/core/storage_wait.h"
 
 namespace paceline::core {
 

@@ -6,8 +6,8 @@
 // therefore never leaves the host nor enters the journal.
 //
 // Every duration that anything in paceline waits for stands in Timers; the command line's settings
-// table (cli/settings.cc) names each of them, and the table in docs/guides/settings.md is made from
-// it.
+// table (cli/settings/settings.cc) names each of them, and the table in docs/guides/settings.md is
+// made from it.
 
 #include <cstdint>
 #include <map>

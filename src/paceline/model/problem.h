@@ -9,8 +9,9 @@
 //     why    the port is taken by process 4711 (python)
 //     fix    paceline run --rdzv-endpoint 127.0.0.1:29401 …
 //
-// The codes and their long texts stand in cli/error_codes.cc; a code that is missing there fails
-// the tests. Parts are plain text without line breaks at the end; `where` may have several lines.
+// The codes and their long texts stand in cli/console/error_codes.cc; a code that is missing there
+// fails the tests. Parts are plain text without line breaks at the end; `where` may have several
+// lines.
 
 #include <array>
 #include <cstddef>

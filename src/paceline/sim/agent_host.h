@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "paceline/base/instant.h"
-#include "paceline/core/agent.h"
+#include "paceline/core/node/agent.h"
 #include "paceline/model/ids.h"
 #include "paceline/model/node.h"
 #include "paceline/sim/queue.h"

@@ -10,7 +10,7 @@
 namespace paceline::sim {
 namespace {
 
-// As agent/peer_memory.cc and agent/fetch.cc have them.
+// As agent/memory/peer_memory.cc and agent/memory/fetch.cc have them.
 constexpr size_t kFetchersMax = 2;
 constexpr uint32_t kRounds = 6;
 constexpr Duration kRoundPause = Duration::Milliseconds(300);

@@ -1,8 +1,9 @@
 #pragma once
 
 // What one simulated host gives to others from its memory, and takes from theirs: copies of images,
-// as agent/peer_memory.h and agent/fetch.h have it, without bytes. An image travels in a few parts,
-// so that whoever gives it may die in the middle and another source goes on from there.
+// as agent/memory/peer_memory.h and agent/memory/fetch.h have it, without bytes. An image travels
+// in a few parts, so that whoever gives it may die in the middle and another source goes on from
+// there.
 //
 // It lives and dies with its agent. The copies themselves are memory of the host.
 
@@ -13,7 +14,7 @@
 #include <vector>
 
 #include "paceline/base/instant.h"
-#include "paceline/core/station_machine.h"
+#include "paceline/core/checkpoint/station_machine.h"
 #include "paceline/model/checkpoint.h"
 #include "paceline/sim/arena.h"
 

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "paceline/base/instant.h"
-#include "paceline/core/station_machine.h"
+#include "paceline/core/checkpoint/station_machine.h"
 #include "paceline/model/checkpoint.h"
 #include "paceline/model/ids.h"
 #include "paceline/sim/arena.h"

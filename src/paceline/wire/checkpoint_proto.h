@@ -3,7 +3,7 @@
 // Checkpoint reports, orders and facts, to messages and back; as to_proto.h and from_proto.h.
 
 #include "absl/status/status.h"
-#include "paceline/core/checkpoint_book.h"
+#include "paceline/core/checkpoint/book.h"
 #include "paceline/model/checkpoint.h"
 #include "paceline/v1/checkpoint.pb.h"
 #include "paceline/wire/to_proto.h"

@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "paceline/agent/arena_shelf.h"
+#include "paceline/agent/memory/arena_shelf.h"
 #include "paceline/base/fd.h"
 #include "paceline/base/log.h"
 #include "paceline/base/text.h"

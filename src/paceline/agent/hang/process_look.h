@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string>
 
-#include "paceline/agent/pids.h"
+#include "paceline/agent/ranks/pids.h"
 #include "paceline/base/instant.h"
 
 namespace paceline::agent {

@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <utility>
 
-#include "paceline/agent/json_field.h"
+#include "paceline/agent/socket/json_field.h"
 #include "paceline/base/file_text.h"
 #include "paceline/base/json.h"
 #include "paceline/base/spawn.h"

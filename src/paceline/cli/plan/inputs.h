@@ -6,7 +6,7 @@
 #include <string>
 
 #include "paceline/cli/command.h"
-#include "paceline/cli/error.h"
+#include "paceline/cli/console/error.h"
 #include "paceline/model/plan.h"
 #include "paceline/plan/wishes.h"
 

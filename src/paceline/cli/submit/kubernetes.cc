@@ -4,10 +4,10 @@
 #include <cstdio>
 
 #include "paceline/base/text.h"
-#include "paceline/cli/exit_code.h"
-#include "paceline/cli/text.h"
-#include "paceline/cli/tool.h"
-#include "paceline/cli/yaml.h"
+#include "paceline/cli/console/exit_code.h"
+#include "paceline/cli/console/text.h"
+#include "paceline/cli/console/tool.h"
+#include "paceline/cli/submit/yaml.h"
 
 namespace paceline::cli {
 namespace {

@@ -3,7 +3,7 @@
 // The resource ElasticJob (deploy/kubernetes) that stands for a submission.
 
 #include "paceline/base/json.h"
-#include "paceline/cli/error.h"
+#include "paceline/cli/console/error.h"
 #include "paceline/cli/submit/submit.h"
 
 namespace paceline::cli {

@@ -1,6 +1,6 @@
 #include "paceline/base/text.h"
+#include "paceline/cli/console/text.h"
 #include "paceline/cli/submit/submit.h"
-#include "paceline/cli/text.h"
 
 namespace paceline::cli {
 namespace {

@@ -7,8 +7,8 @@
 
 #include "paceline/base/text.h"
 #include "paceline/cli/command.h"
-#include "paceline/cli/text.h"
-#include "paceline/cli/value.h"
+#include "paceline/cli/console/text.h"
+#include "paceline/cli/settings/value.h"
 
 namespace paceline::cli {
 namespace {

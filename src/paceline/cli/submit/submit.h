@@ -10,9 +10,9 @@
 #include <string_view>
 #include <vector>
 
-#include "paceline/cli/environment.h"
-#include "paceline/cli/error.h"
-#include "paceline/cli/output.h"
+#include "paceline/cli/console/environment.h"
+#include "paceline/cli/console/error.h"
+#include "paceline/cli/console/output.h"
 
 namespace paceline::cli {
 

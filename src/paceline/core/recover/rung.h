@@ -16,7 +16,7 @@
 #include "paceline/base/instant.h"
 #include "paceline/core/budget.h"
 #include "paceline/core/job_state.h"
-#include "paceline/core/rendezvous.h"
+#include "paceline/core/world/rendezvous.h"
 
 namespace paceline::core {
 

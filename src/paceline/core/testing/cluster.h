@@ -15,8 +15,8 @@
 #include <utility>
 #include <vector>
 
-#include "paceline/core/agent.h"
 #include "paceline/core/job.h"
+#include "paceline/core/node/agent.h"
 
 namespace paceline::core::testing {
 

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "paceline/core/checkpoint_ledger.h"
+#include "paceline/core/checkpoint/ledger.h"
 
 namespace paceline::core {
 

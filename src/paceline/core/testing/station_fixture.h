@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "paceline/core/station_machine.h"
+#include "paceline/core/checkpoint/station_machine.h"
 
 namespace paceline::core {
 

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "paceline/base/mark.h"
-#include "paceline/core/hang.h"
+#include "paceline/core/hang/hang.h"
 #include "paceline/sim/check/all.h"
 #include "paceline/sim/world.h"
 

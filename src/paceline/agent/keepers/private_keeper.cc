@@ -1,0 +1,444 @@
+#include "paceline/agent/keepers/private_keeper.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "paceline/agent/agent_setup.h"
+#include "paceline/agent/keepers/keeper_crew.h"
+#include "paceline/agent/keepers/keeper_link.h"
+#include "paceline/agent/memory/checkpoint_station.h"
+#include "paceline/agent/ranks/pids.h"
+#include "paceline/agent/ranks/process_watch.h"
+#include "paceline/agent/ranks/rank_world.h"
+#include "paceline/agent/socket/json_field.h"
+#include "paceline/agent/socket/reactor.h"
+#include "paceline/base/fd.h"
+#include "paceline/base/host_text.h"
+#include "paceline/base/json.h"
+#include "paceline/base/log.h"
+#include "paceline/base/status_macros.h"
+#include "paceline/base/text.h"
+#include "paceline/base/utf8.h"
+#include "paceline/core/checkpoint/ledger.h"
+#include "paceline/wire/master_server.h"
+
+namespace paceline::agent {
+namespace {
+
+// The node of this host. In a world of several hosts, of rank 0's host.
+constexpr NodeId kOwn(1);
+// After its ranks and their launcher have gone the keeper stays for a while: the next run may find
+// everything warm.
+constexpr int64_t kLingerNs = 60'000'000'000;
+// Ended attempts that are remembered, so that their late ranks are refused.
+constexpr size_t kPastMax = 256;
+
+// In the names of arenas, so that hosts are told apart and a later keeper of this one finds them.
+std::string NodeName() {
+  const std::string host = HostName();
+  return host.empty() ? "keeper" : Concat("keeper-", host);
+}
+
+// The failure domain of this host: a name of the user's, or the host alone.
+std::string Domain() {
+  const char* named = std::getenv("PACELINE_FAILURE_DOMAIN");
+  return named != nullptr && *named != '\0' ? CleanText(named) : BootId();
+}
+
+class PrivateKeeper {
+ public:
+  PrivateKeeper(std::unique_ptr<Reactor> reactor, const PrivateKeeperOptions& options)
+      : reactor_(std::move(reactor)),
+        job_id_(options.job_id),
+        storage_wait_(options.storage_wait),
+        began_(MonotonicNow()),
+        ranks_(*reactor_),
+        launchers_(*reactor_) {}
+
+  absl::Status Begin(const PrivateKeeperOptions& options) {
+    ASSIGN_OR_RETURN(
+        station_, CheckpointStation::Open(
+                      *reactor_,
+                      {.node = NodeName(),
+                       .job_id = job_id_,
+                       .boot_id = BootId(),
+                       .socket = options.socket,
+                       .arena_roots = ArenaRoots(job_id_),
+                       .tier = options.tier,
+                       .store_host = {.python = options.python},
+                       .report_every = Duration::Milliseconds(50),
+                       .is_private = true},
+                      {.report = [this](const CheckpointReport& report) { OnReport(kOwn, report); },
+                       .over = [] {},
+                       .ranks = [this] { OnRanks(); },
+                       .admits = [this](pid_t pid, const auto& open) { return Admit(pid, open); },
+                       .leads = [this](const auto& lead) { return Lead(lead); }}));
+    idle_since_ns_ = MonotonicNs();
+    Form({.attempt = "", .seats = {{NodeId(1), 0, 1}}});
+    WatchIdle();
+    return absl::OkStatus();
+  }
+
+  void Run() { reactor_->Run(); }
+
+ private:
+  // A world for each run of a process alone, and for each start of all ranks by a launcher.
+  // `drops_memory`: what is in memory does not count any more.
+  void Form(const RankWorld& world, bool drops_memory = false) {
+    is_ending_ = false;
+    station_->ReleaseClaim();
+    // Ends the crew of the world before. Rank 0's keeper may already have made the next crew.
+    const bool is_crew_past = crew_ != nullptr && crew_->attempt() == attempt_;
+    if (is_crew_past) crew_.reset();
+    if (!attempt_.empty()) past_.push_back(attempt_);
+    if (past_.size() > kPastMax) past_.pop_front();
+    attempt_ = world.attempt;
+    world_ = World{.generation = NextGeneration(world), .seats = world.seats};
+    if (drops_memory) counts_from_ = world_.generation.value();
+    LogInfo("world", {{"generation", world_.generation},
+                      {"ranks", world_.world_size()},
+                      {"hosts", world.hosts},
+                      {"host", world.host}});
+    // Nodes are numbered anew in a world of several hosts.
+    if (hosts_ > 1 || world.hosts > 1) ledger_ = {};
+    hosts_ = world.hosts;
+    if (world.host == 0) link_.reset();
+    if (world.hosts > 1 && world.host == 0) {
+      station_->OpenToPeers({crew_->address(), Domain(), crew_->credentials()});
+      crew_->Begin(world_.generation);
+    }
+    station_->SetGeneration(world_.generation);
+    station_->TellNow();
+  }
+
+  // Between two runs anybody may have changed the directory. What a run by another path has stored
+  // since is newer than the memory here. And when the checkpoint that went to storage last is not
+  // there any more, somebody has removed it, or put a backup in its place, and does not want it
+  // back from memory. One that is damaged still has its name. True: the memory does not count.
+  bool Compare(SavedStep in_directory) {
+    station_->LookAnew();
+    // If no earlier run saw the directory, because it was away, generations began at 1 here.
+    if (std::exchange(has_compared_, true)) {
+      counts_from_ = std::max(counts_from_, in_directory.generation);
+    }
+    const std::optional<core::CheckpointCommitted>& committed = book_.committed;
+    if (!committed.has_value() || in_directory >= committed->saved) return false;
+    LogInfo("memory_dropped", {{"why", Concat(committed->name, " was removed")}});
+    book_.committed.reset();
+    return true;
+  }
+
+  Generation NextGeneration(const RankWorld& world) const {
+    if (world.host > 0) return begun_;
+    const uint64_t others = world.hosts > 1 ? crew_->newest_generation() : 0;
+    // Storage refuses a save of a lower generation than one that an earlier keeper has stored.
+    const uint64_t stored = world.in_directory.value_or(SavedStep{}).generation;
+    const uint64_t newest = std::max({station_->NewestImage(), others, stored});
+    if (IsOfDeadKeeper(world) && world.generation >= newest) return Generation(world.generation);
+    return Generation(std::max(newest, world_.generation.value()) + 1);
+  }
+
+  // These ranks had a keeper that died, and this one, which is new, lets them keep their world.
+  bool IsOfDeadKeeper(const RankWorld& world) const {
+    return world.generation != 0 && book_.restore.generation == Generation();
+  }
+
+  void OnReport(NodeId node, CheckpointReport report) {
+    if (link_ != nullptr) {
+      link_->Send(report);  // what is not sent is told anew by the next connection
+      return;
+    }
+    std::erase_if(report.images, [this](const MemoryImage& image) {
+      return image.saved.generation < counts_from_;
+    });
+    ledger_.Report(node, std::move(report));
+    Settle();
+  }
+
+  // ---- several hosts: docs/adr/0017 ----
+
+  // Rank 0 asks for that before it tells its world to the others.
+  nlohmann::json Lead(const nlohmann::json& lead) {
+    const std::string attempt = JsonText(lead, "attempt");
+    if (crew_ == nullptr || crew_->attempt() != attempt) {
+      auto crew = KeeperCrew::Start(
+          *reactor_, attempt, job_id_, JsonText(lead, "address"),
+          {.changed = [this] { reactor_->Post([this] { OnCrew(); }); },
+           .report = [this](NodeId node, const auto& report) { OnReport(node, report); },
+           .lost =
+               [this](NodeId node) {
+                 ledger_.Forget(node);
+                 Settle();
+               }});
+      if (!crew.ok()) {
+        return {{"op", "error"},
+                {"what", "the keepers of several hosts cannot talk to each other"},
+                {"why", std::string(Text(crew.status()))},
+                {"fix", "MASTER_ADDR has to be an address of rank 0's host"}};
+      }
+      crew_ = *std::move(crew);
+    }
+    return {{"op", "leads"}, {"join", crew_->join()}};
+  }
+
+  void OnCrew() {
+    station_->Readmit();
+    if (crew_ != nullptr && crew_->attempt() == attempt_) EndWhenAllHaveGone();
+    WatchIdle();
+  }
+
+  void Join(const RankWorld& world) {
+    crew_.reset();
+    begun_ = Generation();
+    joined_ = world.attempt;
+    NodeReport identity;
+    identity.boot_id = BootId();
+    identity.agent_pid = ::getpid();
+    identity.address = world.address;
+    identity.generation = Generation(std::max(station_->NewestImage(), world_.generation.value()));
+    const auto began = [this](Generation generation) {
+      begun_ = generation;
+      reactor_->Post([this] { station_->Readmit(); });
+    };
+    const auto order = [this](const CheckpointOrder& order) {
+      station_->Take(order);
+      if (order.is_over) reactor_->Post([this] { Leave(); });
+    };
+    link_ = std::make_unique<KeeperLink>(
+        *reactor_, KeeperLink::Setup{.join = world.join, .host = world.host, .identity = identity},
+        KeeperLink::Listener{.enrolled =
+                                 [this, address = world.address](const auto& credentials) {
+                                   station_->OpenToPeers({address, Domain(), credentials});
+                                 },
+                             .opened = [this] { station_->TellNow(); },
+                             .began = began,
+                             .order = order,
+                             .broken = [this] { OnIdle(); }});
+  }
+
+  // Nothing of this world is needed of this host any more.
+  void Leave() {
+    if (link_ == nullptr || !station_->is_over()) return;
+    link_.reset();
+    OnIdle();
+  }
+
+  // Returns true when all hosts of that world are connected, so that its ranks may train.
+  bool HasBegun(const RankWorld& world) {
+    if (world.hosts == 1) return true;
+    if (world.host == 0) {
+      const bool is_its_crew = crew_ != nullptr && crew_->attempt() == world.attempt;
+      return is_its_crew && crew_->IsWhole(world.hosts);
+    }
+    if (link_ == nullptr || joined_ != world.attempt) Join(world);
+    return begun_ > Generation();
+  }
+
+  core::CheckpointView View() const {
+    return {.book = book_,
+            .world = &world_,
+            .job_id = job_id_,
+            .is_ending = is_ending_,
+            .age = MonotonicNow() - began_,
+            .has_ended = {},
+            .members = Members(),
+            // Once all ranks have ended, only the next run waits for this write: no retries.
+            .storage_wait = is_ending_ ? Duration() : storage_wait_};
+  }
+
+  std::vector<NodeId> Members() const {
+    std::vector<NodeId> members = {kOwn};
+    if (hosts_ == 1 || crew_ == nullptr) return members;
+    for (const NodeId node : crew_->Connected()) members.push_back(node);
+    return members;
+  }
+
+  CheckpointStation::Admission Admit(pid_t pid, const nlohmann::json& open) {
+    const std::optional<RankWorld> world = RankWorldIn(open);
+    if (!world.has_value()) return {.problem = NoSuchWorld()};
+    if (std::find(past_.begin(), past_.end(), world->attempt) != past_.end()) {
+      return {.problem = IsPast()};
+    }
+    Follow(pid, LauncherIn(open));
+    const bool is_alone = world->attempt.empty();
+    const bool is_same = world->attempt == attempt_;
+    const uint64_t stored = world->in_directory.value_or(SavedStep{}).generation;
+    // A process alone waits until the newest step of the run before it is in storage. A launcher
+    // that has started its ranks again goes on from memory at once.
+    if (is_alone && is_ending_) {
+      return {.waits_for = "the newest step of the run before to be in storage"};
+    }
+    if (!is_same && station_->has_ranks()) return {.waits_for = "the ranks before these to end"};
+    if (!is_same && !HasBegun(*world)) {
+      return {.waits_for = world->host == 0 ? "the keepers of the other hosts"
+                                            : "the keeper of rank 0's host"};
+    }
+    const bool is_first = is_alone && !station_->has_ranks() && compared_for_ != pid;
+    bool drops_memory = false;
+    if ((!is_same || is_first) && world->in_directory.has_value()) {
+      compared_for_ = pid;
+      drops_memory = Compare(*world->in_directory);
+    }
+    // A process alone finds a world that was formed before it came, and before it told which
+    // generations the directory has.
+    const bool is_behind =
+        is_first && (stored >= world_.generation.value() || IsOfDeadKeeper(*world));
+    if (!is_same || is_behind || drops_memory) Form(*world, drops_memory);
+    is_ending_ = false;
+    return {};
+  }
+
+  // The connection of a dead rank may live on in its children, and the memory of a job lives as
+  // long as its launcher.
+  void Follow(pid_t pid, const ProcessId& launcher) {
+    const uint64_t start = pid > 0 && !ranks_.Has(pid) ? StartTimeOf(pid) : 0;
+    if (start != 0) ranks_.Add(pid, {pid, start}, [this, pid] { station_->ProcessEnded(pid); });
+    if (launcher.pid <= 0 || launchers_.Has(launcher.pid)) return;
+    launchers_.Add(launcher.pid, launcher, [this] {
+      // Its ranks may have died before their world began.
+      if (link_ != nullptr && !station_->has_ranks()) link_->SayRanks(false);
+      OnIdle();
+    });
+  }
+
+  void OnRanks() {
+    if (link_ != nullptr) link_->SayRanks(station_->has_ranks());
+    if (station_->has_ranks()) return;
+    compared_for_ = 0;
+    OnIdle();
+    station_->Readmit();  // ranks that were started anew may wait for the end of these
+    EndWhenAllHaveGone();
+  }
+
+  // All ranks have ended, or died, on every host: their newest step goes to storage now.
+  void EndWhenAllHaveGone() {
+    const bool has_others = hosts_ > 1 && crew_ != nullptr && crew_->has_ranks();
+    if (station_->has_ranks() || has_others || link_ != nullptr || is_ending_) return;
+    if (book_.restore.generation != world_.generation) return station_->ReleaseClaim();
+    is_ending_ = true;
+    station_->TellNow();
+  }
+
+  void Settle() {
+    if (link_ != nullptr) return;  // rank 0's keeper decides
+    std::vector<std::string> said;
+    const Instant now = MonotonicNow();
+    for (;;) {
+      const auto fact = ledger_.Next(now, View(), &said);
+      if (!fact.has_value()) break;
+      core::Apply(*fact, now, &book_);
+    }
+    for (const std::string& text : said) LogWarning("checkpoint", {{"why", text}});
+    const bool is_new = !ledger_.TakeNewcomers().empty();
+    if (ledger_.TakeChanged() || is_new) {
+      station_->Take(ledger_.OrderFor(kOwn, View()));
+      for (const NodeId node : Members()) {
+        if (node != kOwn) crew_->Send(node, ledger_.OrderFor(node, View()));
+      }
+    }
+    reactor_->Cancel(timer_);
+    const Instant deadline = ledger_.NextDeadline();
+    // What is due already waits for a report.
+    const bool is_timed = !deadline.is_max() && deadline > now;
+    timer_ = !is_timed ? 0 : reactor_->CallAt(deadline.nanoseconds(), [this] { Settle(); });
+    if (is_ending_ && ledger_.is_over()) reactor_->Post([this] { Renew(); });
+  }
+
+  void Renew() {
+    if (!is_ending_ || !ledger_.is_over()) return;
+    station_->LookAnew();  // what the next run restores is decided when it is there
+    Form({.attempt = "", .seats = {{NodeId(1), 0, 1}}});
+    WatchIdle();
+  }
+
+  bool IsNeeded() const {
+    if (station_->has_ranks() || !launchers_.empty() || is_ending_) return true;
+    if (link_ != nullptr) return link_->is_connected();
+    return hosts_ > 1 && crew_ != nullptr && crew_->has_ranks();
+  }
+
+  void OnIdle() {
+    idle_since_ns_ = MonotonicNs();
+    WatchIdle();
+  }
+
+  // Ends when nobody has needed it for a while.
+  void WatchIdle() {
+    reactor_->Cancel(std::exchange(idle_timer_, 0));
+    if (IsNeeded()) return;
+    idle_timer_ = reactor_->CallAt(idle_since_ns_ + kLingerNs, [this] {
+      idle_timer_ = 0;
+      if (station_->has_unclaimed()) return OnIdle();
+      if (IsNeeded()) return;
+      station_->CleanUp();
+      reactor_->Stop();
+    });
+  }
+
+  static core::AnswerProblem IsPast() {
+    return {0, "this rank is of a world that has ended",
+            "the launcher has started all ranks again since this one came",
+            "nothing to do: it is about to be stopped"};
+  }
+
+  static core::AnswerProblem NoSuchWorld() {
+    return {0, "this is no way to open a checkpoint", "what it says of its world cannot be",
+            "use paceline.torch.Checkpointer, from the same installation on every host"};
+  }
+
+  std::unique_ptr<Reactor> reactor_;
+  const std::string job_id_;
+  const Duration storage_wait_;
+  const Instant began_;
+  std::unique_ptr<CheckpointStation> station_;
+  core::CheckpointLedger ledger_;
+  core::CheckpointBook book_;
+  World world_;
+  std::string attempt_;           // that world_ was formed for; empty: for a process alone
+  std::deque<std::string> past_;  // attempts that are over
+  uint32_t hosts_ = 1;            // of world_
+  uint64_t counts_from_ = 0;      // the generation; older images in memory do not count any more
+  bool has_compared_ = false;     // some run has told what is in the directory
+  pid_t compared_for_ = 0;        // the process alone whose look at the directory was heard
+  std::string joined_;            // the attempt of link_
+  Generation begun_;              // its world, once rank 0's keeper has said so
+  bool is_ending_ = false;        // nobody is left, and the newest step goes to storage
+  int64_t idle_since_ns_ = 0;     // the last rank, or launcher, ended then
+  Reactor::TimerId timer_ = 0;
+  Reactor::TimerId idle_timer_ = 0;
+  ProcessWatch ranks_;      // by pid
+  ProcessWatch launchers_;  // by pid
+  // With several hosts, the keeper of rank 0's host has a crew and the others have a link. They
+  // stand last, because their threads post to the loop.
+  std::unique_ptr<KeeperCrew> crew_;
+  std::unique_ptr<KeeperLink> link_;
+};
+
+}  // namespace
+
+absl::StatusOr<int> RunPrivateKeeper(const PrivateKeeperOptions& options) {
+  BlockAgentSignals();
+  // Before there is a thread. Its children talk to object stores, and not by gRPC.
+  wire::UseOnlyTls13();
+  const Fd lock(::open((options.socket + ".lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  if (!lock.is_open() || ::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
+    return absl::AlreadyExistsError(Concat("another keeper holds ", options.socket, ".lock"));
+  }
+  ASSIGN_OR_RETURN(auto reactor, Reactor::Create());
+  PrivateKeeper keeper(std::move(reactor), options);
+  RETURN_IF_ERROR(keeper.Begin(options));
+  keeper.Run();
+  return 0;
+}
+
+}  // namespace paceline::agent

@@ -1,0 +1,87 @@
+#pragma once
+
+// Between the processes of this node and the ledger of leases in the master: frames
+// (model/lease_frame.h) from a Unix socket to the lease channel and back. It numbers the processes,
+// tells when one has ended, pings, and connects again for ever. It decides nothing and remembers no
+// lease: after a new connection every process says again what it holds.
+//
+// A thread of its own, because a worker waits for each answer and the agent's loop has other work.
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <thread>
+
+#include "absl/status/statusor.h"
+#include "paceline/agent/ranks/pids.h"
+#include "paceline/agent/socket/reactor.h"
+#include "paceline/base/fd.h"
+#include "paceline/wire/credentials.h"
+#include "paceline/wire/lease_socket.h"
+
+namespace paceline::agent {
+
+class LeaseRelay {
+ public:
+  static constexpr size_t kPeersMax = 4'096;
+  static constexpr size_t kUnreadBytesMax = size_t{8} << 20;  // by a process, of answers
+
+  struct Setup {
+    std::string socket;
+    wire::Credentials credentials;
+  };
+  // Listens; whoever listened there before, an agent that died, no longer does.
+  static absl::StatusOr<std::unique_ptr<LeaseRelay>> Start(Setup setup);
+  ~LeaseRelay();
+  LeaseRelay(const LeaseRelay&) = delete;
+  LeaseRelay& operator=(const LeaseRelay&) = delete;
+
+  // Both from any thread. Where the master leases, HOST:PORT; "": nowhere.
+  void SetMaster(const std::string& address);
+  // This agent is about to end that process: what it works on is not to blame.
+  void NoteKilled(int32_t pid);
+
+ private:
+  using PeerId = uint32_t;
+  struct Peer {
+    Fd fd;
+    Fd pidfd;
+    ProcessId process;
+    std::string unread;  // by us: the beginning of a frame
+    std::string unsent;
+    bool is_dirty = false;
+    bool is_full = false;  // waits for room
+  };
+
+  LeaseRelay(Setup setup, std::unique_ptr<Reactor> reactor, Fd fd);
+  absl::Status Watch();
+  void OnPeer();
+  void OnReady(PeerId id, uint32_t events);
+  void OnUpstream(uint32_t events);
+  void Flush(PeerId id);
+  void FlushUpstream();
+  void Gone(PeerId id, bool has_died);
+  void Dial();
+  void BreakUpstream(std::string_view why);
+  void Ping();
+
+  const Setup setup_;
+  const std::unique_ptr<Reactor> reactor_;
+  Fd fd_;
+  PeerId next_ = 1;
+  std::map<PeerId, Peer> peers_;
+  std::unique_ptr<wire::LeaseSocket> upstream_;
+  std::string master_;
+  uint64_t links_ = 0;  // connections so far
+  int64_t redial_ns_ = 0;
+  bool is_upstream_full_ = false;
+  Reactor::TimerId dial_timer_ = 0;
+  std::mutex mutex_;
+  std::set<int32_t> killed_;  // guarded by mutex_
+  std::thread thread_;
+};
+
+}  // namespace paceline::agent

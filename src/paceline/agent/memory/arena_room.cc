@@ -1,0 +1,94 @@
+#include "paceline/agent/memory/arena_room.h"
+
+#include <sys/statvfs.h>
+#include <sys/vfs.h>
+
+#include <algorithm>
+#include <charconv>
+#include <iterator>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "paceline/base/bytes_text.h"
+#include "paceline/base/file_text.h"
+#include "paceline/base/text.h"
+
+namespace paceline::agent {
+namespace {
+
+// Left free for everybody else.
+constexpr uint64_t kSpareBytes = uint64_t{256} << 20;
+
+uint64_t FreeAt(const std::string& folder) {
+  struct statvfs found {};
+  if (::statvfs(folder.c_str(), &found) != 0) return UINT64_MAX;
+  return uint64_t{found.f_bavail} * found.f_frsize;
+}
+
+// "MemAvailable:   12345 kB" of /proc/meminfo; 0 when it is not there.
+uint64_t AvailableMemory() {
+  const std::string text = ReadText("/proc/meminfo", 64 * 1024);
+  constexpr std::string_view kName = "MemAvailable:";
+  const size_t at = text.find(kName);
+  if (at == std::string::npos) return 0;
+  const char* begin = text.data() + at + kName.size();
+  while (*begin == ' ') ++begin;
+  uint64_t kib = 0;
+  std::from_chars(begin, text.data() + text.size(), kib);
+  return kib * 1024;
+}
+
+// What this cgroup may still use, v2 or v1; nothing when there is no limit.
+std::optional<uint64_t> CgroupRoom() {
+  const auto number = [](const std::string& path) -> std::optional<uint64_t> {
+    const std::string text(Trimmed(ReadText(path, 64)));
+    uint64_t value = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    return error == std::errc() && !text.empty() ? std::optional(value) : std::nullopt;
+  };
+  for (const auto& [limit, used] :
+       {std::pair("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
+        std::pair("/sys/fs/cgroup/memory/memory.limit_in_bytes",
+                  "/sys/fs/cgroup/memory/memory.usage_in_bytes")}) {
+    const auto most = number(limit);
+    const auto now = number(used);
+    if (most.has_value() && now.has_value()) return *most > *now ? *most - *now : 0;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::vector<MemoryRoom> RoomsAt(const std::string& folder) {
+  return {{"/dev/shm", FreeAt(folder)},
+          {"the host's memory", AvailableMemory()},
+          {"the memory of its cgroup", CgroupRoom().value_or(UINT64_MAX)}};
+}
+
+std::vector<MemoryRoom> DiskRoomAt(const std::string& folder) {
+  return {{"/var/tmp", FreeAt(folder)}};
+}
+
+bool IsFarAway(const std::string& folder) {
+  // As linux/magic.h and the file systems' own headers have them: NFS, SMB, CIFS, SMB2, Ceph,
+  // Lustre, GPFS, BeeGFS, FUSE, 9P, AFS.
+  constexpr uint64_t kFar[] = {0x6969,     0x517b,     0xff534d42, 0xfe534d42,
+                               0x00c36400, 0x0bd00bd0, 0x47504653, 0x19830326,
+                               0x65735546, 0x01021997, 0x5346414f};
+  struct statfs found {};
+  if (::statfs(folder.c_str(), &found) != 0) return true;
+  const auto type = static_cast<uint64_t>(found.f_type) & 0xffffffff;
+  return std::find(std::begin(kFar), std::end(kFar), type) != std::end(kFar);
+}
+
+std::string Lacking(const std::vector<MemoryRoom>& rooms, uint64_t held, uint64_t needed) {
+  for (const MemoryRoom& room : rooms) {
+    if (room.bytes == UINT64_MAX || room.bytes + held >= needed + kSpareBytes) continue;
+    return Concat(room.name, " has ", BytesText(room.bytes), " left, of which ",
+                  BytesText(kSpareBytes), " are for others");
+  }
+  return "";
+}
+
+}  // namespace paceline::agent

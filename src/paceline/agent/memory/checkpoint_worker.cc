@@ -1,0 +1,236 @@
+#include "paceline/agent/memory/checkpoint_worker.h"
+
+#include <pthread.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <utility>
+
+#include "paceline/agent/shaping.h"
+#include "paceline/agent/socket/reactor.h"
+#include "paceline/base/log.h"
+#include "paceline/base/status_macros.h"
+#include "paceline/ckpt/directory_claim.h"
+
+namespace paceline::agent {
+namespace {
+
+ckpt::Pacer::Clock RealClock() {
+  return {.now_ns = MonotonicNs, .sleep_ns = [](int64_t ns) {
+            std::this_thread::sleep_for(std::chrono::nanoseconds(ns));
+          }};
+}
+
+// Of this thread alone; see agent/shaping.h. Where it is not allowed, the training pays.
+void Yield() {
+  const auto thread = static_cast<id_t>(::gettid());
+  (void)::setpriority(PRIO_PROCESS, thread, kWorkerNice);
+  constexpr int kOfOneThread = 1;           // IOPRIO_WHO_PROCESS
+  constexpr int kLastOfBest = 2 << 13 | 7;  // IOPRIO_CLASS_BE, level 7
+  (void)::syscall(SYS_ioprio_set, kOfOneThread, 0, kLastOfBest);
+}
+
+// Trying again helps only after a person has given rights or made room.
+bool RefusesWrites(const Failure& failure) {
+  const int error = failure.error_number;
+  return failure.kind == FailureKind::kNotOurs || failure.kind == FailureKind::kFull ||
+         error == EACCES || error == EPERM || error == EROFS;
+}
+
+Result<void> LookForClaim(ckpt::Store* store, ClaimDone* done) {
+  ASSIGN_OR_RETURN(done->found, ckpt::ReadClaim(store));
+  const std::string& own = done->task.job_id;
+  if (done->found.has_value() && done->found->job_id == own) return {};
+  ASSIGN_OR_RETURN(done->foreign, ckpt::ForeignIn(store, own));
+  return {};
+}
+
+}  // namespace
+
+// To the local disk first where storage is far: memory is free again soon, and a storage that is
+// stuck holds up nothing but what waits for it.
+Result<void> CheckpointWorker::Write(ckpt::Store* store, ShardTask* task) {
+  if (task->claim == nullptr) return tier_->Send(store, task->place, &pacer_);
+  const ckpt::Arena& arena = *task->claim->arena;
+  const ArenaImage& what = task->claim->image;
+  ckpt::MemorySource file(arena.FileOf(what));
+  ckpt::MemorySource notes(arena.NotesOf(what));
+  const ckpt::ShardImage image{.file = &file,
+                               .file_hashes = arena.FileHashesOf(what),
+                               .notes = &notes,
+                               .notes_hashes = arena.NotesHashesOf(what)};
+  if (tier_->is_on() && IsFar(*store)) {
+    const Result<void> kept = tier_->Write(task->place, image, what, &pacer_);
+    if (kept.ok()) {
+      task->claim.reset();
+      sink_(ImageFreed());
+      return tier_->Send(store, task->place, &pacer_);
+    }
+    LogWarning("local_tier_left_out",
+               {{"rank", task->place.rank}, {"why", kept.failure().message}});
+  }
+  RETURN_IF_ERROR(AskForLeave(store, task->place.job_id, task->known));
+  return ckpt::WriteShard(store, task->place, image, &pacer_);
+}
+
+Result<void> CheckpointWorker::AskForLeave(
+    ckpt::Store* store, const std::string& job_id,
+    const std::optional<std::vector<ForeignCheckpoint>>& known) {
+  ASSIGN_OR_RETURN(const bool has_claim, ckpt::CheckClaim(store, job_id, known));
+  if (!has_claim && known.has_value()) sink_(ClaimGone());
+  return {};
+}
+
+// Far once is far for good: to ask again would wait for a server that has fallen silent, before the
+// local disk has anything.
+bool CheckpointWorker::IsFar(const ckpt::Store& store) {
+  if (far_ != store.root() && LocalTier::Serves(store)) far_ = store.root();
+  return far_ == store.root();
+}
+
+void CheckpointWorker::Do(ShardTask& task) {
+  const int64_t began = MonotonicNs();
+  const Result<ckpt::Store*> store = store_.At(task.directory);
+  const Result<void> written = store.ok() ? Write(*store, &task) : store.failure();
+  ShardDone done{task, "", Duration::Nanoseconds(MonotonicNs() - began)};
+  // Complete already: an earlier answer of ours was lost.
+  if (!written.ok() && written.failure().kind != FailureKind::kExists) {
+    done.problem = written.failure().message;
+  }
+  sink_(std::move(done));
+}
+
+void CheckpointWorker::Do(const CommitTask& task) {
+  CommitDone done{.name = task.place.order.name};
+  const Result<ckpt::Store*> store = store_.At(task.directory);
+  const auto commit = [&]() -> Result<ckpt::Manifest> {
+    if (!store.ok()) return store.failure();
+    RETURN_IF_ERROR(AskForLeave(*store, task.place.job_id, task.known));
+    return ckpt::Commit(*store, task.place);
+  };
+  const Result<ckpt::Manifest> whole = commit();
+  if (whole.ok()) {
+    done.bytes = whole->bytes();
+    done.has_own_parameters = !whole->differing.parameters.empty();
+  } else {
+    done.problem = whole.failure().message;
+  }
+  sink_(std::move(done));
+  if (!whole.ok()) return;
+  // Nobody waits for what follows.
+  ckpt::RemoveParts(*store, task.place.order);
+  const Result<void> pruned = ckpt::Prune(*store, task.keep);
+  if (!pruned.ok()) LogWarning("retention", {{"why", pruned.failure().message}});
+}
+
+void CheckpointWorker::Do(const LookTask& task) {
+  LookDone done{task.directory, "", std::nullopt};
+  const Result<ckpt::Store*> store = store_.At(task.directory);
+  const auto newest = store.ok() ? ckpt::Newest(*store, task.except)
+                                 : Result<std::optional<StoredCheckpoint>>(store.failure());
+  if (newest.ok()) {
+    done.stored = *newest;
+    if (done.stored.has_value()) {
+      auto passed = ckpt::PassedOverFor(*store, done.stored->name, task.except);
+      if (passed.ok()) done.passed_over = *std::move(passed);  // else the next read says why
+    }
+  } else {
+    done.problem = newest.failure().message;
+    done.is_refused = newest.failure().kind == FailureKind::kNotOurs;
+    done.is_newer = ckpt::IsNewer(newest.failure());
+  }
+  sink_(std::move(done));
+}
+
+void CheckpointWorker::Do(const FetchTask& task) {
+  FetchDone done{task, "", FailureKind::kSystem, {}};
+  const Result<ckpt::Store*> store = store_.At(task.directory);
+  const auto fetched = store.ok() ? tier_->Fetch(*store, task.name, task.wish)
+                                  : Result<ckpt::Copied>(store.failure());
+  if (fetched.ok()) {
+    done.fetched = *fetched;
+  } else {
+    done.problem = fetched.failure().message;
+    done.kind = fetched.failure().kind;
+  }
+  sink_(std::move(done));
+}
+
+void CheckpointWorker::Do(const ClaimTask& task) {
+  ClaimDone done{.task = task, .found = {}, .problem = ""};
+  const Result<ckpt::Store*> store = store_.At(task.directory);
+  if (!store.ok()) {
+    done.problem = store.failure().message;
+  } else if (!task.claim.has_value()) {
+    const Result<void> looked = LookForClaim(*store, &done);
+    if (!looked.ok()) done.problem = looked.failure().message;
+  } else {
+    const Result<void> written = ckpt::WriteClaim(*store, task.over, *task.claim);
+    done.is_passed = !written.ok() && written.failure().kind == FailureKind::kFenced;
+    if (!written.ok() && !done.is_passed) {
+      done.problem = written.failure().message;
+      done.is_refused = RefusesWrites(written.failure());
+    }
+  }
+  sink_(std::move(done));
+}
+
+void CheckpointWorker::Do(const UnclaimTask& task) {
+  const Result<ckpt::Store*> store = store_.At(task.directory);
+  const Result<void> removed = store.ok() ? ckpt::RemoveClaim(*store, task.claim) : store.failure();
+  if (!removed.ok()) LogWarning("claim_stays", {{"why", removed.failure().message}});
+}
+
+CheckpointWorker::CheckpointWorker(Sink sink, ckpt::StoreHost host, LocalTier* tier)
+    : sink_(std::move(sink)),
+      store_(std::move(host)),
+      tier_(tier),
+      pacer_(RealClock()),
+      thread_([this] { Work(); }) {
+  ::pthread_setname_np(thread_.native_handle(), "checkpoints");
+}
+
+CheckpointWorker::~CheckpointWorker() {
+  {
+    const std::lock_guard lock(mutex_);
+    is_ending_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+void CheckpointWorker::Add(CheckpointTask task) {
+  {
+    const std::lock_guard lock(mutex_);
+    tasks_.push_back(std::move(task));
+  }
+  changed_.notify_all();
+}
+
+bool CheckpointWorker::AwaitIdle(Duration limit) {
+  std::unique_lock lock(mutex_);
+  return changed_.wait_for(lock, std::chrono::nanoseconds(limit.nanoseconds()),
+                           [this] { return tasks_.empty() && !is_working_; });
+}
+
+void CheckpointWorker::Work() {
+  Yield();
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    changed_.wait(lock, [this] { return is_ending_ || !tasks_.empty(); });
+    if (is_ending_) return;
+    CheckpointTask task = std::move(tasks_.front());
+    tasks_.pop_front();
+    is_working_ = true;
+    lock.unlock();
+    std::visit([this](auto& one) { Do(one); }, task);
+    lock.lock();
+    is_working_ = false;
+    changed_.notify_all();
+  }
+}
+
+}  // namespace paceline::agent

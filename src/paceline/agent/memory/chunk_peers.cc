@@ -1,0 +1,102 @@
+#include "paceline/agent/memory/chunk_peers.h"
+
+#include <chrono>
+#include <iterator>
+#include <thread>
+#include <utility>
+
+#include "paceline/agent/socket/reactor.h"
+#include "paceline/base/status_macros.h"
+#include "paceline/base/text.h"
+#include "paceline/ckpt/chunk_copy.h"
+
+namespace paceline::agent {
+namespace {
+
+constexpr Duration kDialTimeout = Duration::Seconds(5);
+constexpr Duration kBytesPatience = Duration::Seconds(30);
+constexpr Duration kAwayPause = Duration::Seconds(10);
+// A reader may hear later than who asks it that it is one.
+constexpr int kLaterMax = 40;
+constexpr std::chrono::milliseconds kLaterPause{50};
+
+}  // namespace
+
+Result<HeldChunk> ChunkPeers::Ask(const StorageReader& reader, const StoredChunk& chunk) {
+  std::unique_lock lock(mutex_);
+  Links& links = links_[reader.address];
+  freed_.wait(lock, [&links] { return links.in_use < kLinksMax; });
+  if (MonotonicNs() < links.away_until_ns) {
+    return Failure{FailureKind::kBusy, reader.node + " did not answer a moment ago"};
+  }
+  ++links.in_use;
+  std::unique_ptr<wire::BulkClient> client;
+  if (!links.idle.empty()) {
+    client = std::move(links.idle.back());
+    links.idle.pop_back();
+  }
+  lock.unlock();
+  Result<HeldChunk> taken = Failure{FailureKind::kBusy, ""};
+  if (client != nullptr) taken = AskOver(client.get(), chunk);
+  // There is none, or it was idle for so long that the other side has ended it.
+  if (!taken.ok() && taken.failure().kind == FailureKind::kBusy) {
+    Result<std::unique_ptr<wire::BulkClient>> dialled = Dial(reader);
+    client = dialled.ok() ? *std::move(dialled) : nullptr;
+    taken = client == nullptr ? dialled.failure() : AskOver(client.get(), chunk);
+  }
+  lock.lock();
+  --links.in_use;
+  if (!taken.ok() && taken.failure().kind == FailureKind::kBusy) {
+    links.away_until_ns = MonotonicNs() + kAwayPause.nanoseconds();
+  } else {
+    links.idle.push_back(std::move(client));
+  }
+  freed_.notify_all();
+  return taken;
+}
+
+Result<std::unique_ptr<wire::BulkClient>> ChunkPeers::Dial(const StorageReader& reader) {
+  auto dialled =
+      wire::BulkClient::Dial({reader.address, reader.node}, credentials_, *tls_, kDialTimeout);
+  if (dialled.ok()) return *std::move(dialled);
+  return Failure{FailureKind::kBusy, std::string(Text(dialled.status()))};
+}
+
+// kBusy: the connection is of no use any more.
+Result<HeldChunk> ChunkPeers::AskOver(wire::BulkClient* client, const StoredChunk& chunk) {
+  wire::BulkRequest request;
+  request.stored = chunk;
+  auto answer = client->Ask(request);
+  for (int i = 0; i < kLaterMax && answer.ok(); ++i) {
+    if (answer->kind != wire::BulkAnswer::Kind::kLater) break;
+    std::this_thread::sleep_for(kLaterPause);
+    answer = client->Ask(request);
+  }
+  if (!answer.ok()) return Failure{FailureKind::kBusy, std::string(Text(answer.status()))};
+  if (answer->kind != wire::BulkAnswer::Kind::kImage) {
+    return Failure{FailureKind::kNotFound, answer->why};
+  }
+  const uint64_t bytes = chunk.bytes();
+  if (answer->facts.file_bytes != bytes || answer->facts.notes_bytes != 0) {
+    return Failure{FailureKind::kBusy, "it gives something else than was asked for"};
+  }
+  auto taken = std::make_shared<ChunkBytes>(bytes);
+  const absl::Status read = client->Read(taken->data.get(), bytes, kBytesPatience);
+  if (!read.ok()) return Failure{FailureKind::kBusy, std::string(Text(read))};
+  if (ckpt::HashOf(taken->data.get(), bytes) != chunk.hash) {
+    return Failure{FailureKind::kDamaged, "what came is not what was saved"};
+  }
+  return HeldChunk(std::move(taken));
+}
+
+void ChunkPeers::Reset() {
+  std::vector<std::unique_ptr<wire::BulkClient>> clients;  // closed without the lock
+  const std::lock_guard lock(mutex_);
+  for (auto& [address, links] : links_) {
+    links.away_until_ns = 0;
+    std::move(links.idle.begin(), links.idle.end(), std::back_inserter(clients));
+    links.idle.clear();
+  }
+}
+
+}  // namespace paceline::agent

@@ -1,0 +1,56 @@
+#pragma once
+
+// Chunks of storage from the hosts that read them: few connections to each, kept as long as they
+// are of use. Any thread; the caller waits.
+
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "paceline/agent/memory/chunk_cache.h"
+#include "paceline/base/result.h"
+#include "paceline/model/checkpoint.h"
+#include "paceline/model/stored_chunk.h"
+#include "paceline/wire/bulk_client.h"
+#include "paceline/wire/credentials.h"
+
+namespace paceline::agent {
+
+class ChunkPeers {
+ public:
+  // Connections to one of them.
+  static constexpr size_t kLinksMax = 2;
+
+  // `tls` outlives it.
+  ChunkPeers(wire::Credentials credentials, const wire::BulkTls* tls)
+      : credentials_(std::move(credentials)), tls_(tls) {}
+
+  // Verified. kBusy: it does not answer, and is not asked again for ten seconds. Others: it does,
+  // and cannot give that chunk.
+  Result<HeldChunk> Ask(const StorageReader& reader, const StoredChunk& chunk);
+  // Closes what is idle; who was away is asked again.
+  void Reset();
+
+ private:
+  struct Links {
+    size_t in_use = 0;
+    std::vector<std::unique_ptr<wire::BulkClient>> idle;
+    int64_t away_until_ns = 0;
+  };
+
+  Result<HeldChunk> AskOver(wire::BulkClient* client, const StoredChunk& chunk);
+  Result<std::unique_ptr<wire::BulkClient>> Dial(const StorageReader& reader);
+
+  const wire::Credentials credentials_;
+  const wire::BulkTls* const tls_;
+  std::mutex mutex_;  // guards the links
+  std::condition_variable freed_;
+  std::map<std::string, Links> links_;  // by address; none is ever removed
+};
+
+}  // namespace paceline::agent

@@ -1,0 +1,102 @@
+#pragma once
+
+// Chunks of checkpoints in storage, each read by one host for all that share the reading
+// (StorageReader, which core/checkpoint/restore.h decides). A rank's agent asks the chunk's reader,
+// which reads it once and keeps it for a while. A reader that is away, or cannot read, costs a
+// second look at storage and never a chunk: what a rank gets has the hash that it asked for.
+//
+// The work is done on the threads of those who ask, which may wait; Set and the clock are the
+// loop's.
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "paceline/agent/memory/chunk_cache.h"
+#include "paceline/agent/memory/chunk_peers.h"
+#include "paceline/agent/memory/opened_store.h"
+#include "paceline/agent/socket/reactor.h"
+#include "paceline/base/result.h"
+#include "paceline/ckpt/store/stores.h"
+#include "paceline/model/checkpoint.h"
+#include "paceline/wire/bulk_socket.h"
+#include "paceline/wire/credentials.h"
+
+namespace paceline::agent {
+
+class SharedReading {
+ public:
+  // Stores that are read at once: each thread has one of its own, of S3 a process.
+  static constexpr size_t kStoresMax = 4;
+
+  struct Setup {
+    std::string node;
+    wire::Credentials credentials;
+    ckpt::StoreHost store_host = {};
+    std::string memory_root = "/dev/shm";  // beside what else takes memory there
+  };
+
+  // `reactor` and `tls` outlive it.
+  SharedReading(Reactor& reactor, const wire::BulkTls* tls, Setup setup);
+  ~SharedReading();
+  SharedReading(const SharedReading&) = delete;
+  SharedReading& operator=(const SharedReading&) = delete;
+
+  // Who shares it, and where checkpoints are. Nobody: what is kept is given up, and whoever still
+  // asks gets it from storage.
+  void Set(const std::vector<StorageReader>& readers, const std::string& directory);
+
+  // ---- any thread ----
+
+  // Does this host read for others?
+  bool is_on();
+  // From storage, since Set.
+  uint64_t read_bytes() const { return read_bytes_; }
+  // For other hosts: from storage. For ranks of this one: from the chunk's reader, else from
+  // storage. kDamaged, kNotFound, kInvalid; kBusy: storage cannot be asked now.
+  Result<HeldChunk> Read(const StoredChunk& chunk);
+  Result<HeldChunk> Fetch(const StoredChunk& chunk);
+
+ private:
+  // One thread's at a time.
+  struct Opened {
+    OpenedStore store;
+    std::map<std::string, std::unique_ptr<ckpt::ChunkSource>> files;
+    std::string directory;  // of the files
+  };
+  struct Plan {
+    std::vector<StorageReader> readers;
+    std::string directory;
+  };
+
+  Result<HeldChunk> ReadFromStore(const StoredChunk& chunk, const std::string& directory);
+  Result<HeldChunk> ReadWith(Opened* opened, const StoredChunk& chunk,
+                             const std::string& directory);
+  std::unique_ptr<Opened> TakeStore();
+  void GiveBack(std::unique_ptr<Opened> opened);
+  std::shared_ptr<const Plan> PlanNow();
+  void Drop();
+  void Tidy();
+
+  Reactor& reactor_;
+  const Setup setup_;
+  ChunkCache cache_;
+  ChunkPeers peers_;
+  Reactor::TimerId timer_ = 0;  // the loop's
+  std::atomic<int64_t> used_ns_ = 0;
+  std::atomic<uint64_t> read_bytes_ = 0;   // from storage
+  std::atomic<uint64_t> taken_bytes_ = 0;  // from other hosts
+
+  std::mutex mutex_;  // guards the rest
+  std::condition_variable freed_;
+  std::shared_ptr<const Plan> plan_;  // owners: this, and who works by it
+  size_t stores_in_use_ = 0;
+  std::vector<std::unique_ptr<Opened>> idle_stores_;
+};
+
+}  // namespace paceline::agent

@@ -1,0 +1,47 @@
+#include "paceline/agent/ranks/kernel_evidence.h"
+
+#include <gtest/gtest.h>
+
+#include "paceline/base/file_text.h"
+#include "paceline/base/test_dir.h"
+
+namespace paceline::agent {
+namespace {
+
+void Write(const std::string& path, const std::string& text) {
+  ASSERT_TRUE(MakeDirs(path.substr(0, path.rfind('/')), 0700).ok());
+  ASSERT_TRUE(ReplaceFile(path, text, 0600).ok());
+}
+
+TEST(KernelEvidenceTest, ReadsTheCounterOfVersionTwo) {
+  const TestDir dir;
+  Write(dir.path() + "/proc/self/cgroup", "0::/user/job\n");
+  const std::string counter = dir.path() + "/sys/fs/cgroup/user/job/memory.events";
+  Write(counter, "low 0\nhigh 0\nmax 9\noom 1\noom_kill 1\n");
+  KernelEvidence evidence(dir.path() + "/");
+  EXPECT_FALSE(evidence.TookOomKill());
+  Write(counter, "low 0\nhigh 0\nmax 9\noom 2\noom_kill 2\n");
+  EXPECT_TRUE(evidence.TookOomKill());
+  EXPECT_FALSE(evidence.TookOomKill());
+}
+
+TEST(KernelEvidenceTest, ReadsTheCounterOfVersionOne) {
+  const TestDir dir;
+  Write(dir.path() + "/proc/self/cgroup", "4:cpu:/\n3:memory:/job\n0::/\n");
+  const std::string counter = dir.path() + "/sys/fs/cgroup/memory/job/memory.oom_control";
+  Write(counter, "oom_kill_disable 0\nunder_oom 0\noom_kill 0\n");
+  KernelEvidence evidence(dir.path() + "/");
+  Write(counter, "oom_kill_disable 0\nunder_oom 0\noom_kill 3\n");
+  EXPECT_TRUE(evidence.TookOomKill());
+}
+
+TEST(KernelEvidenceTest, WithoutACounterNothingIsClaimed) {
+  const TestDir dir;
+  Write(dir.path() + "/proc/self/cgroup", "garbage\n:\n1:memory\n");
+  KernelEvidence evidence(dir.path() + "/");
+  EXPECT_FALSE(evidence.TookOomKill());
+  EXPECT_EQ(evidence.LineAbout(4711), "");
+}
+
+}  // namespace
+}  // namespace paceline::agent

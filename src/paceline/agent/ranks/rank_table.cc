@@ -1,0 +1,313 @@
+#include "paceline/agent/ranks/rank_table.h"
+
+#include <sys/epoll.h>
+
+#include <utility>
+#include <vector>
+
+#include "paceline/agent/ranks/exit_cause.h"
+#include "paceline/base/file_text.h"
+#include "paceline/base/json.h"
+#include "paceline/base/log.h"
+#include "paceline/base/text.h"
+#include "paceline/diagnose/deadline.h"
+
+namespace paceline::agent {
+namespace {
+
+// The starter reaps within a millisecond; a busy host may need longer. Only the cause is at stake.
+constexpr int64_t kStarterWordNs = 500'000'000;
+constexpr size_t kStderrTailBytes = 4096;
+
+const char* EntryName(EntryKind entry) {
+  switch (entry) {
+    case EntryKind::kScript: return "script";
+    case EntryKind::kModule: return "module";
+    case EntryKind::kExec: return "exec";
+  }
+  return "script";
+}
+
+LogRetention RetentionOf(const LaunchSpec& launch) {
+  LogRetention retention;
+  if (launch.log_bytes_max > 0) {
+    retention.head_bytes = launch.log_bytes_max / 8;
+    retention.tail_bytes = launch.log_bytes_max - retention.head_bytes;
+  }
+  retention.total_bytes = launch.log_total_bytes_max;
+  return retention;
+}
+
+std::string LogDirOf(const RankTableSetup& setup) {
+  if (setup.launch.log_dir.empty()) return setup.files.LogDir();
+  return Concat(setup.launch.log_dir, "/", setup.files.node);
+}
+
+// A pipe or file that the launcher was started with. A launcher that has ended left its number to
+// strangers.
+nlohmann::json StdinOf(const LaunchSpec& launch) {
+  const ProcessId launcher{launch.stdin_pid, launch.stdin_start};
+  if (launcher.pid <= 0 || !IsAlive(launcher)) return nullptr;
+  return Concat("/proc/", launcher.pid, "/fd/0");
+}
+
+}  // namespace
+
+RankTable::RankTable(Reactor& reactor, const PageFile& page, RankTableSetup setup, Ended ended)
+    : reactor_(reactor),
+      page_(page),
+      setup_(std::move(setup)),
+      ended_(std::move(ended)),
+      logs_(LogDirOf(setup_), RetentionOf(setup_.launch)) {}
+
+RankTable::~RankTable() {
+  while (!ranks_.empty()) Drop(ranks_.begin()->first);
+}
+
+std::optional<RankTable::Living> RankTable::Drop(uint32_t local_rank) {
+  auto node = ranks_.extract(local_rank);
+  if (node.empty()) return std::nullopt;
+  Living& rank = node.mapped();
+  reactor_.Cancel(rank.waiting);
+  if (rank.pidfd.is_open()) reactor_.Unwatch(rank.pidfd.get());
+  return std::move(rank);
+}
+
+nlohmann::json RankTable::PrepareSpawn(const core::SpawnRank& spawn) {
+  const LaunchSpec& launch = setup_.launch;
+  const uint64_t generation = spawn.assignment.generation.value();
+  const uint32_t rank = spawn.rank.value();
+  if (generation != newest_generation_) {
+    newest_generation_ = generation;
+    logs_.OpenGeneration(generation);
+  }
+  const RankPlace place{
+      .job = setup_.job,
+      .launch = launch,
+      .assignment = spawn.assignment,
+      .node = setup_.files.node,
+      .run_dir = setup_.files.run_dir,
+      .rank = spawn.rank,
+      .local_rank = spawn.local_rank,
+      .checkpoint_socket = setup_.files.checkpoint_socket,
+      .lease_socket = setup_.files.lease_socket,
+      .ring = setup_.rings == nullptr ? "" : setup_.rings->PathOf(spawn.local_rank),
+      .torch_error_file = setup_.files.TorchErrorFile(generation, rank)};
+  std::vector<std::string> args;
+  for (const std::string& arg : launch.args) {
+    args.push_back(SubstituteLocalRank(arg, spawn.local_rank));
+  }
+  nlohmann::json message = {{"generation", generation},
+                            {"rank", rank},
+                            {"local_rank", spawn.local_rank},
+                            {"page", setup_.files.Page()},
+                            {"slot", spawn.local_rank},
+                            {"entry", EntryName(launch.entry)},
+                            {"target", launch.target},
+                            {"args", args},
+                            {"env", RankEnvironment(place, setup_.base_env)},
+                            {"cwd", launch.cwd},
+                            {"stdin", StdinOf(launch)},
+                            {"stdout", logs_.StdoutPath(generation, rank)},
+                            {"stderr", logs_.StderrPath(generation, rank)},
+                            {"error_file", setup_.files.ErrorRecord(generation, rank)},
+                            {"store_addr", spawn.assignment.store.host},
+                            {"store_port", spawn.assignment.store.port},
+                            {"warm", launch.warm},
+                            {"omp_threads", nullptr}};
+  if (launch.omp_threads.has_value()) message["omp_threads"] = *launch.omp_threads;
+  return message;
+}
+
+void RankTable::Add(const RankReport& rank, uint64_t start_time_ticks) {
+  Drop(rank.local_rank);  // of another process of that slot nobody asks any more
+  Living living;
+  living.process = {rank.pid, start_time_ticks};
+  living.generation = rank.generation;
+  living.rank = rank.rank;
+  living.pidfd = OpenPidfd(living.process);
+  living.quiet_from_ns = MonotonicNs() + diagnose::kQuietMin.nanoseconds();
+  const uint32_t local_rank = rank.local_rank;
+  Living& kept = ranks_[local_rank] = std::move(living);
+  if (!kept.pidfd.is_open()) {
+    // It ended before it was pinned. That is said later all the same: who adds a rank has yet to
+    // tell others that it lives, and would have the last word.
+    kept.waiting = reactor_.CallAt(MonotonicNs(), [this, local_rank] { OnPidfd(local_rank); });
+    return;
+  }
+  reactor_.Watch(kept.pidfd.get(), EPOLLIN, [this, local_rank](uint32_t) { OnPidfd(local_rank); })
+      .IgnoreError();
+}
+
+void RankTable::Signal(uint32_t local_rank, int32_t pid, int signal) {
+  const auto found = ranks_.find(local_rank);
+  if (found == ranks_.end() || found->second.process.pid != pid) return;
+  const bool reached = SignalGroup(found->second.process, signal);
+  LogInfo("rank_signalled", {{"local_rank", local_rank},
+                             {"pid", pid},
+                             {"signal", SignalName(signal)},
+                             {"reached", reached}});
+}
+
+void RankTable::OnPidfd(uint32_t local_rank) {
+  Living& rank = ranks_.at(local_rank);
+  if (rank.pidfd.is_open()) reactor_.Unwatch(rank.pidfd.get());
+  rank.pidfd.Close();
+  // The kernel wakes us and the starter at once. Even one that has not been met again after this
+  // agent's own start writes how the rank ended to the page, a moment later.
+  const std::optional<SlotReading> reading = ReadingOf(local_rank, rank);
+  if (!starter_is_there_ && reading.has_value() && reading->wait_status.has_value()) {
+    Finish(local_rank, std::nullopt);
+    return;
+  }
+  rank.waiting = reactor_.CallAt(MonotonicNs() + kStarterWordNs,
+                                 [this, local_rank] { Finish(local_rank, std::nullopt); });
+}
+
+void RankTable::OnStarterExited(const StarterChild& child) {
+  const auto found = ranks_.find(child.local_rank);
+  if (found == ranks_.end() || found->second.process.pid != child.pid ||
+      found->second.process.start_time_ticks != child.start_time_ticks) {
+    return;
+  }
+  Finish(child.local_rank, child.wait_status);
+}
+
+void RankTable::OnStarterListed(const std::vector<StarterChild>& children) {
+  for (const StarterChild& child : children) {
+    if (!child.is_running) OnStarterExited(child);
+  }
+}
+
+void RankTable::OnStarterLost() {
+  starter_is_there_ = false;
+  std::vector<uint32_t> ended;
+  for (const auto& [local_rank, rank] : ranks_) {
+    if (rank.waiting != 0) ended.push_back(local_rank);
+  }
+  for (const uint32_t local_rank : ended) Finish(local_rank, std::nullopt);
+}
+
+std::optional<SlotReading> RankTable::ReadingOf(uint32_t local_rank, const Living& rank) const {
+  std::optional<SlotReading> reading = page_.Read(local_rank);
+  if (!reading.has_value() || reading->pid != rank.process.pid ||
+      reading->start_time_ticks != rank.process.start_time_ticks) {
+    return std::nullopt;
+  }
+  return reading;
+}
+
+void RankTable::Finish(uint32_t local_rank, std::optional<int32_t> wait_status) {
+  const std::optional<Living> dropped = Drop(local_rank);
+  if (!dropped.has_value()) return;
+  const Living& rank = *dropped;
+  std::optional<SlotReading> reading = ReadingOf(local_rank, rank);
+  if (!wait_status.has_value() && reading.has_value()) wait_status = reading->wait_status;
+  core::RankEnded ended;
+  ended.local_rank = local_rank;
+  ended.generation = rank.generation;
+  ended.pid = rank.process.pid;
+  ended.cause = Judge(rank, wait_status, reading.has_value() && reading->port_taken);
+  std::optional<RankReport> last;
+  if (reading.has_value()) {
+    reading->wait_status.reset();  // as it was while it lived
+    last = ReportOf(*reading);
+  }
+  ended_(ended, last);
+}
+
+ExitCause RankTable::Judge(const Living& rank, std::optional<int32_t> wait_status,
+                           bool port_taken) {
+  const uint64_t generation = rank.generation.value();
+  const uint32_t number = rank.rank.value();
+  ExitEvidence evidence;
+  evidence.pid = rank.process.pid;
+  evidence.generation = generation;
+  evidence.wait_status = wait_status;
+  evidence.port_taken = port_taken;
+  if (wait_status != 0) {
+    evidence.error_record =
+        ReadText(setup_.files.ErrorRecord(generation, number), kErrorRecordBytesMax);
+    evidence.stderr_tail = ReadTail(logs_.StderrPath(generation, number), kStderrTailBytes);
+    evidence.cgroup_killed = kernel_.TookOomKill();
+    evidence.kernel_line = kernel_.LineAbout(rank.process.pid);
+  }
+  return JudgeExit(evidence);
+}
+
+std::vector<FoundRank> RankTable::Find(bool with_ended) {
+  uint64_t newest = 0;
+  for (uint32_t slot = 0; slot < page_.slot_count(); ++slot) {
+    if (const auto reading = page_.Read(slot)) newest = std::max(newest, reading->generation);
+  }
+  std::vector<FoundRank> all;
+  for (uint32_t slot = 0; slot < page_.slot_count(); ++slot) {
+    const std::optional<SlotReading> reading = page_.Read(slot);
+    if (!reading.has_value()) continue;
+    const ProcessId process = ProcessOf(*reading);
+    const bool is_alive = IsAlive(process);
+    if (Has(process) || (!is_alive && (!with_ended || reading->generation != newest))) continue;
+    RankReport report = ReportOf(*reading);
+    if (!is_alive) {
+      report.state = RankReport::State::kExited;
+      report.exit = JudgeOld(*reading);
+    } else if (report.state == RankReport::State::kExited) {
+      report.state = RankReport::State::kRunning;
+    }
+    all.push_back({std::move(report), reading->start_time_ticks, is_alive});
+  }
+  return all;
+}
+
+ExitCause RankTable::JudgeOld(const SlotReading& reading) {
+  Living rank;
+  rank.process = ProcessOf(reading);
+  rank.generation = Generation(reading.generation);
+  rank.rank = Rank(static_cast<uint32_t>(reading.rank));
+  return Judge(rank, reading.wait_status, reading.port_taken);
+}
+
+void RankTable::NoteQuiet(Living* rank, RankReport* report) const {
+  const int64_t now = MonotonicNs();
+  if (setup_.rings == nullptr || now < rank->quiet_from_ns) return;
+  const std::optional<RingPulse> pulse = setup_.rings->Pulse(report->local_rank, rank->generation);
+  if (!pulse.has_value()) return;
+  const Duration quiet = Duration::Nanoseconds(now - pulse->last_event_ns);
+  report->is_quiet = quiet >= diagnose::QuietLimit(Duration::Nanoseconds(pulse->step_p99_ns));
+  if (report->is_quiet) report->phase = pulse->phase;
+  rank->quiet_from_ns = pulse->last_event_ns + diagnose::kQuietMin.nanoseconds();
+}
+
+std::vector<RankReport> RankTable::ReadProgress() {
+  std::vector<RankReport> reports;
+  for (auto& [local_rank, rank] : ranks_) {
+    const std::optional<SlotReading> reading = ReadingOf(local_rank, rank);
+    if (!reading.has_value() || reading->wait_status.has_value()) continue;
+    NoteQuiet(&rank, &reports.emplace_back(ReportOf(*reading)));
+  }
+  return reports;
+}
+
+std::vector<WatchedRank> RankTable::Watched(Generation generation) const {
+  std::vector<WatchedRank> watched;
+  for (const auto& [local_rank, rank] : ranks_) {
+    if (rank.generation != generation) continue;
+    watched.push_back({.rank = rank.rank, .local_rank = local_rank, .process = rank.process});
+  }
+  return watched;
+}
+
+bool RankTable::Has(const ProcessId& process) const {
+  for (const auto& [local_rank, rank] : ranks_) {
+    if (rank.process == process) return true;
+  }
+  return false;
+}
+
+void RankTable::TrimLogs() const {
+  if (newest_generation_ == 0) return;
+  logs_.Trim(newest_generation_);
+  logs_.KeepTotal(newest_generation_);
+}
+
+}  // namespace paceline::agent

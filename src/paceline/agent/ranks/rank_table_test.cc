@@ -1,0 +1,100 @@
+#include "paceline/agent/ranks/rank_table.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <vector>
+
+#include "paceline/base/fd.h"
+#include "paceline/base/test_dir.h"
+#include "paceline/model/progress_page.h"
+
+namespace paceline::agent {
+namespace {
+
+// A page with one slot, which a starter writes.
+class RankTableTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    const std::string path = dir_.path() + "/page";
+    auto page = PageFile::AdoptOrMake(
+        path, {.job_id = "job", .node = "node0", .boot_id = BootId(), .slot_count = 1});
+    ASSERT_TRUE(page.ok());
+    page_ = *std::move(page);
+    reactor_ = *Reactor::Create();
+    const Fd file(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+    void* mapped = ::mmap(nullptr, PageBytes(1), PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
+    ASSERT_NE(mapped, MAP_FAILED);
+    starters_ = static_cast<PageHeader*>(mapped);
+  }
+  void TearDown() override { ::munmap(starters_, PageBytes(1)); }
+
+  RankTableSetup TableSetup() const {
+    RankTableSetup setup;
+    setup.files = {dir_.path(), "node0"};
+    return setup;
+  }
+
+  TestDir dir_;
+  std::unique_ptr<PageFile> page_;
+  std::unique_ptr<Reactor> reactor_;
+  PageHeader* starters_ = nullptr;
+};
+
+// It lived when it was looked for, and a moment later its starter has told its end.
+TEST_F(RankTableTest, AnEndIsToldAfterTheRankWasAdded) {
+  const pid_t pid = ::fork();
+  if (pid == 0) ::_exit(3);
+  const uint64_t began = StartTimeOf(pid);
+  int status = 0;
+  ASSERT_EQ(::waitpid(pid, &status, 0), pid);
+  PageSlot& slot = SlotOf(*starters_, 0);
+  slot.pid = pid;
+  slot.start_time_ticks = began;
+  slot.generation = 7;
+  slot.wait_status = status;
+  slot.exit_recorded = 1;
+  slot.attempt = 1;
+
+  std::vector<core::RankEnded> ends;
+  RankTable table(*reactor_, *page_, TableSetup(), [&](const core::RankEnded& ended, const auto&) {
+    ends.push_back(ended);
+    reactor_->Stop();
+  });
+  RankReport rank;
+  rank.generation = Generation(7);
+  rank.pid = pid;
+  table.Add(rank, began);
+  EXPECT_TRUE(ends.empty()) << "nobody has heard yet that it lives";
+  reactor_->Run();
+  ASSERT_EQ(ends.size(), 1u);
+  EXPECT_EQ(ends[0].pid, pid);
+  EXPECT_EQ(ends[0].generation, Generation(7));
+  EXPECT_EQ(ends[0].cause.headline, "exited with status 3");
+  EXPECT_TRUE(table.is_empty());
+}
+
+// What waited for the former one of a slot must not end the next one.
+TEST_F(RankTableTest, ASlotsNextRankStandsForItself) {
+  std::vector<core::RankEnded> ends;
+  RankTable table(*reactor_, *page_, TableSetup(),
+                  [&](const core::RankEnded& ended, const auto&) { ends.push_back(ended); });
+  RankReport gone;
+  gone.generation = Generation(1);
+  gone.pid = ::getpid();
+  table.Add(gone, StartTimeOf(::getpid()) + 1);  // another process than the one of that number
+  RankReport next;
+  next.generation = Generation(2);
+  next.pid = ::getpid();
+  table.Add(next, StartTimeOf(::getpid()));
+  reactor_->CallAt(MonotonicNs() + 600'000'000, [this] { reactor_->Stop(); });
+  reactor_->Run();
+  EXPECT_TRUE(ends.empty());
+  EXPECT_FALSE(table.is_empty());
+}
+
+}  // namespace
+}  // namespace paceline::agent

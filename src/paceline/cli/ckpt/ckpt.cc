@@ -1,0 +1,167 @@
+// `paceline ckpt`: looks at the checkpoints of a directory. It reads storage alone and needs no
+// job. Verbs with two paths have files of their own.
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "paceline/base/bytes_text.h"
+#include "paceline/base/json.h"
+#include "paceline/ckpt/restore.h"
+#include "paceline/ckpt/storage.h"
+#include "paceline/cli/ckpt/find.h"
+#include "paceline/cli/command.h"
+#include "paceline/cli/console/exit_code.h"
+#include "paceline/cli/console/text.h"
+
+namespace paceline::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+int Ls(Invocation& invocation, const std::string& named) {
+  Output& out = invocation.out;
+  const auto place = PlaceNamed(named);
+  if (!place.ok()) return out.Fail(place.problem());
+  const std::string& directory = *place;
+  auto store = OpenPlace(invocation, directory);
+  if (!store.ok()) return out.Fail(store.problem());
+  const auto found = ckpt::List(store->get());
+  if (!found.ok()) return out.Fail(StorageUnreadable(directory, found.failure()));
+  const std::vector<ckpt::Listed>& all = *found;
+  if (all.empty()) return out.Fail(NoCheckpoint(directory, "nothing in it has a whole manifest"));
+  Json json = {{"schema", "paceline.ckpt_ls/1"}, {"directory", directory}};
+  json["checkpoints"] = Json::array();
+  std::vector<std::vector<std::string>> rows = {{"CHECKPOINT", "STEP", "RANKS", "SIZE", "JOB"}};
+  for (const ckpt::Listed& one : all) {
+    const ckpt::Manifest& manifest = one.manifest;
+    json["checkpoints"].push_back({{"name", one.name},
+                                   {"step", manifest.step},
+                                   {"generation", manifest.generation},
+                                   {"world_size", manifest.world_size},
+                                   {"bytes", manifest.bytes()},
+                                   {"job", manifest.job_id}});
+    rows.push_back({one.name, std::to_string(manifest.step), std::to_string(manifest.world_size),
+                    BytesText(manifest.bytes()), Visible(manifest.job_id)});
+  }
+  if (out.is_json()) {
+    out.DataLine(PrintJson(json));
+  } else {
+    out.Data(Table(rows, out.width()));
+  }
+  return kExitDone;
+}
+
+int Show(Invocation& invocation, const std::string& path) {
+  Output& out = invocation.out;
+  const auto named = FindCheckpoint(invocation, path);
+  if (!named.ok()) return out.Fail(named.problem());
+  TellPassedOver(invocation, *named);
+  const ckpt::Manifest& manifest = named->listed.manifest;
+  Json json = {{"schema", "paceline.ckpt_show/1"},
+               {"name", named->listed.name},
+               {"step", manifest.step},
+               {"generation", manifest.generation},
+               {"world_size", manifest.world_size},
+               {"bytes", manifest.bytes()},
+               {"job", manifest.job_id}};
+  json["tensors"] = Json::array();
+  std::vector<std::vector<std::string>> rows = {{"TENSOR", "TYPE", "SHAPE", "FROM", "FILE"}};
+  for (const ckpt::ManifestFile& file : manifest.files) {
+    if (!file.name.ends_with(".safetensors")) continue;
+    auto source = named->store->Open(named->listed.name + "/" + file.name, file.bytes);
+    if (!source.ok()) return out.Fail(NoCheckpoint(path, source.failure().message));
+    const auto head = ckpt::ReadHead(source->get(), file.hashes);
+    if (!head.ok()) return out.Fail(NoCheckpoint(path, head.failure().message));
+    for (const ckpt::TensorBox& box : head->boxes) {
+      json["tensors"].push_back({{"key", box.key},
+                                 {"dtype", ckpt::NameOf(box.dtype)},
+                                 {"shape", box.shape},
+                                 {"offset", box.offset},
+                                 {"file", file.name}});
+      rows.push_back({Visible(box.key), std::string(ckpt::NameOf(box.dtype)), ShapeText(box.shape),
+                      ShapeText(box.offset), file.name});
+    }
+  }
+  if (out.is_json()) {
+    out.DataLine(PrintJson(json));
+    return kExitDone;
+  }
+  out.DataLine(named->listed.name + ": step " + std::to_string(manifest.step) + ", " +
+               std::to_string(manifest.world_size) + " ranks, " + BytesText(manifest.bytes()));
+  out.Data(Table(rows, out.width()));
+  return kExitDone;
+}
+
+int Rm(Invocation& invocation, const std::string& path) {
+  Output& out = invocation.out;
+  const auto named = FindCheckpoint(invocation, path);
+  if (!named.ok()) return out.Fail(named.problem());
+  if (!named->is_one) {
+    return out.Fail(NoCheckpoint(path, "name the one that shall go, not the whole directory"));
+  }
+  const auto removed = ckpt::Remove(named->store.get(), named->listed.name);
+  if (!removed.ok()) return out.Fail(NoCheckpoint(path, removed.failure().message));
+  out.Say("removed " + named->listed.name);
+  return kExitDone;
+}
+
+struct Verb {
+  std::string_view name;
+  int (*run)(Invocation& invocation, const std::string& path);
+};
+constexpr Verb kVerbs[] = {{"ls", Ls}, {"show", Show}, {"verify", CkptVerify}, {"rm", Rm}};
+
+struct PairVerb {
+  std::string_view name;
+  int (*run)(Invocation& invocation, const std::string& one, const std::string& other);
+};
+constexpr PairVerb kPairVerbs[] = {
+    {"diff", CkptDiff}, {"copy", CkptCopy}, {"export", CkptExport}, {"import", CkptImport}};
+
+constexpr Flag kCkptFlags[] = {
+    {.dest = "to",
+     .spellings = {"--to"},
+     .kind = FlagKind::kChoice,
+     .metavar = "FORMAT",
+     .help = "export: hf, a Hugging Face folder of the weights, or dcp, PyTorch's own with all",
+     .choices = "hf|dcp"},
+    {.dest = "step",
+     .spellings = {"--step"},
+     .kind = FlagKind::kInteger,
+     .metavar = "N",
+     .help = "the checkpoint of this step, not the newest; import: the step that it gets, 0 unless "
+             "given"},
+    {.dest = "entry",
+     .spellings = {"--entry"},
+     .metavar = "NAME",
+     .help = "entry of the state that is the model, model by default; import: for tensors that "
+             "stand in no entry"},
+    {.dest = "max_file",
+     .spellings = {"--max-file"},
+     .kind = FlagKind::kSize,
+     .metavar = "SIZE",
+     .help = "export --to hf: tensors in a file, 5GB by default"},
+};
+
+}  // namespace
+
+FlagTable CkptFlags() { return kCkptFlags; }
+
+int RunCkpt(Invocation& invocation) {
+  const auto& words = invocation.line.positionals;
+  for (const Verb& verb : kVerbs) {
+    if (words.size() == 2 && words[0] == verb.name) return verb.run(invocation, words[1]);
+  }
+  for (const PairVerb& verb : kPairVerbs) {
+    if (words.size() == 3 && words[0] == verb.name) return verb.run(invocation, words[1], words[2]);
+  }
+  return invocation.out.Fail({.code = "PL-E002",
+                              .what = "paceline ckpt needs a verb and its paths",
+                              .where = "the command line",
+                              .why = "ls, show, verify and rm take a path; diff A B, copy FROM TO, "
+                                     "export DIR OUT and import SOURCE DIR take two",
+                              .fix = "paceline ckpt ls DIR"});
+}
+
+}  // namespace paceline::cli

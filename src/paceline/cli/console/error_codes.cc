@@ -1,0 +1,340 @@
+#include "paceline/cli/console/error_codes.h"
+
+#include <algorithm>
+#include <cctype>
+#include <iterator>
+
+#include "paceline/cli/console/exit_code.h"
+
+namespace paceline::cli {
+namespace {
+
+// PL-E001 … 019 command line and settings · 020 … 029 run directories and jobs · 030 … 049 control
+// plane and host · 060 … 069 training · 070 … 079 waiting · 099 ours · 101 … security · PL-W
+// warnings.
+constexpr ErrorCode kCodes[] = {
+    {"PL-E001", "unknown flag", kExitUsage,
+     "The command has no flag of that name. Flags of `paceline run` stand before the script; "
+     "everything after the script belongs to the script. torchrun's flags may be shortened as "
+     "torchrun allows it, paceline's own must be written out."},
+    {"PL-E002", "a flag lacks its value, or has one too many", kExitUsage,
+     "A flag with a value takes it as `--flag value` or `--flag=value`; a switch takes none. A "
+     "value that starts with a dash must be written with `=`."},
+    {"PL-E003", "a flag's value is not usable", kExitUsage,
+     "The value has the wrong form or is out of range. Durations carry a unit (250ms, 30s, 5m, "
+     "1h), sizes too (512MiB, 10GiB)."},
+    {"PL-E004", "an abbreviated flag fits several flags", kExitUsage,
+     "Write enough of the flag to tell it from the others, or all of it."},
+    {"PL-E005", "two flags exclude each other", kExitUsage,
+     "Each of them is fine alone. The message says which rule they break together."},
+    {"PL-E006", "unknown command", kExitUsage,
+     "`paceline --help` lists the commands. Commands are never abbreviated."},
+    {"PL-E007", "no script was given", kExitUsage,
+     "`paceline run` needs what torchrun needs: flags, then a script, a module (-m) or a program "
+     "(--no-python), then its arguments."},
+    {"PL-E008", "the script cannot be read", kExitUsage,
+     "The path is taken relative to the current directory. With -m the name is a module, with "
+     "--no-python it is a program looked up in PATH."},
+    {"PL-E009", "the Python interpreter cannot be used", kExitUsage,
+     "Ranks run with the interpreter that stands beside the paceline binary, else with python3 of "
+     "PATH; `launch.python` or the variable PYTHON_EXEC chooses another. It must be 3.11 or newer "
+     "and able to import the paceline package."},
+    {"PL-E010", "an argument too many or too few", kExitUsage,
+     "`paceline COMMAND --help` shows what the command takes."},
+    {"PL-E011", "a settings file is not valid TOML", kExitUsage,
+     "The message shows the line where reading stopped. Strings need quotes: lost_after = \"1s\"."},
+    {"PL-E012", "a settings file has an unknown setting", kExitUsage,
+     "Unknown settings are refused because a misspelt one would be silently without effect. "
+     "`paceline config show` lists all of them with their values; docs/guides/settings.md explains "
+     "them."},
+    {"PL-E013", "a setting has an unusable value", kExitUsage,
+     "The value has another type than the setting, or is out of range. Durations and sizes are "
+     "strings with a unit."},
+    {"PL-E014", "a settings file cannot be read", kExitUsage,
+     "It exists and could not be opened, is not a regular file, or is larger than 1 MiB."},
+    {"PL-E015", "an environment variable has an unusable value", kExitUsage,
+     "Settings can be given as PACELINE_<SECTION>_<NAME>, torchrun's flags as PET_<NAME>. The "
+     "value "
+     "follows the same rules as the flag's."},
+
+    {"PL-E016", "not all output was written", kExitTrainingFailed,
+     "The disk or the program that standard output goes to took only a part. What was written "
+     "there "
+     "is not complete."},
+
+    {"PL-E020", "the run directory belongs to another run", kExitUsage,
+     "A run directory holds one job. `--resume` goes on with it, another `--run-dir` starts "
+     "beside it, `paceline clean DIR` removes it when nothing of it runs."},
+    {"PL-E021", "the run directory cannot be used", kExitUsage,
+     "It must be creatable, writable and owned by you; it is made with mode 0700."},
+    {"PL-E022", "there is no job to talk about", kExitUnreachable,
+     "No job of this user runs on this host and none is known from before. Name a run directory: "
+     "`paceline status --job ./runs/NAME`."},
+    {"PL-E023", "several jobs run; say which one", kExitUsage,
+     "`paceline ps` lists them; `--job ID` or `--job RUN_DIR` chooses."},
+    {"PL-E024", "there is no such job", kExitUnreachable,
+     "Jobs are found by id in the runtime directory of this user on this host, or by their run "
+     "directory."},
+    {"PL-E025", "a file of the run directory is damaged", kExitTrainingFailed,
+     "job.json or another small file does not hold what paceline wrote. The journal is the truth: "
+     "`paceline events --job RUN_DIR` reads it alone."},
+    {"PL-E026", "there is nothing to resume", kExitUsage,
+     "`--resume` needs a run directory with a journal whose job has not ended well."},
+    {"PL-E027", "the job still runs", kExitUsage,
+     "`paceline stop` ends it, `paceline attach` shows it."},
+    {"PL-E028", "the node has an agent already", kExitUsage,
+     "Two agents of one node would keep the same ranks and the same checkpoints, so the second one "
+     "ends before it touches anything. When the first one has died its lock has died with it."},
+
+    {"PL-E030", "the master does not answer", kExitUnreachable,
+     "The command found the job's address but got no answer in time. The ranks may be well: agents "
+     "go on without a master, and `paceline run` starts a new one. `paceline status` then reads "
+     "the "
+     "journal instead. On several hosts look for a firewall or a wrong --rdzv-endpoint."},
+    {"PL-E031", "the address to listen on is taken or not ours", kExitUsage,
+     "Another process listens on that port, or the address belongs to no interface of this host. "
+     "Without --rdzv-endpoint paceline takes a free port by itself."},
+    {"PL-E032", "the journal cannot be written", kExitTrainingFailed,
+     "The disk is full, or the directory became read-only. Ranks go on; decisions wait and are "
+     "retried. At the start of a job it is an error at once."},
+    {"PL-E033", "the run directory is on a file system without working locks", kExitUsage,
+     "Two masters could then write the same journal. Put the run directory on a local disk; "
+     "checkpoints may stay where they are."},
+    {"PL-E034", "the journal is damaged", kExitTrainingFailed,
+     "Records that were once acknowledged cannot be read. paceline does not guess: keep the file "
+     "for analysis and start a new run directory; your own checkpoints are not touched."},
+    {"PL-E035", "another master holds the journal", kExitTrainingFailed,
+     "One job has one master. The other one is alive; this one ended itself."},
+    {"PL-E036", "master and agent have versions that do not go together", kExitUsage,
+     "A master talks to agents of its own and of the previous minor version."},
+    {"PL-E037", "the node's name is refused", kExitUsage,
+     "Names have 1 to 128 of the characters A-Z a-z 0-9 . _ - and no leading dot, and two living "
+     "nodes of a job cannot have the same one: the host that came first keeps it while it is "
+     "heard, "
+     "and the later one ends with this error, which names the first one's address. Without "
+     "`--node-name` a node is called like its host. A host that was rebooted, and an agent that "
+     "was "
+     "started again, get their place back by themselves."},
+    {"PL-E038", "the node does not fit the job", kExitUsage,
+     "Every node must offer as many ranks as the job's --nproc-per-node."},
+    {"PL-E039", "the job takes no more nodes", kExitUsage,
+     "It has ended or is about to end, or holds its maximum of nodes and spares."},
+    {"PL-E040", "the starter process cannot be started", kExitTrainingFailed,
+     "The starter is the Python process that forks the ranks. Its log, starter.log in the run "
+     "directory, has the traceback. `--keep-warm 0s` and `launch.warm = false` do without it."},
+    {"PL-E041", "the runtime directory is not safe", kExitUsage,
+     "Sockets and addresses live in a directory that must belong to you and have mode 0700; a "
+     "symbolic link or another owner could be a trap. `PACELINE_RUNTIME_DIR` names another one."},
+    {"PL-E042", "a message or file exceeds its bound", kExitTrainingFailed,
+     "Everything that arrives from outside has a maximal size. If the job is really that large, "
+     "this is a bug of paceline."},
+    {"PL-E043", "an address cannot be used", kExitUsage,
+     "The host name did not resolve within 10 minutes, or the port is not between 1 and 65535. "
+     "Addresses are HOST:PORT; IPv6 addresses stand in brackets."},
+    {"PL-E044", "a process of the control plane keeps dying", kExitTrainingFailed,
+     "The master or an agent ended several times right after its start. Its log in the run "
+     "directory says why."},
+    {"PL-E045", "a program of others is missing", kExitUsage,
+     "`paceline submit --on kubernetes`, and every command with `--on kubernetes/…`, use kubectl "
+     "of your PATH, with its configuration."},
+    {"PL-E046", "the cluster refused", kExitUnreachable,
+     "The message has the cluster's own words: no connection, no rights, no such job, or a job "
+     "that has a mistake."},
+    {"PL-E047", "the cluster does not know elastic jobs", kExitUnreachable,
+     "The operator is not installed there, or is of another release: "
+     "`kubectl apply -f deploy/kubernetes/install.yaml`."},
+    {"PL-E048", "the job of the cluster has ended", kExitUnreachable,
+     "Nobody answers for it any more. Its pods stay until the job's ttl, and so do their logs."},
+    {"PL-E049", "the address belongs to another job now", kExitUsage,
+     "The master of this host's job is gone, and a new job has its address, as when the first host "
+     "was started again without --resume. This host does not change its job by itself. The same "
+     "command, started again, joins the new one; a container is restarted by its platform."},
+
+    {"PL-E060", "training failed", kExitTrainingFailed,
+     "A rank failed and the recovery ladder has no rung left. The traceback of the rank that "
+     "failed "
+     "first is printed above; `paceline why` tells how the decision came about."},
+    {"PL-E061", "the script fails at the same step again and again", kExitTrainingFailed,
+     "The same error came several times in a row without a new highest step, so another restart "
+     "would only repeat it. Progress between failures refills the budget; "
+     "`budgets.no_progress_failures` changes the number."},
+    {"PL-E062", "the restarts allowed by --max-restarts are used up", kExitTrainingFailed,
+     "With --max-restarts the number is a hard cap, as torchrun's. Without it paceline counts "
+     "only failures without progress."},
+    {"PL-E063", "ranks did not start in time", kExitTrainingFailed,
+     "Not all ranks reported that they run within `timers.start_timeout`. A slow disk or a long "
+     "import needs a larger value."},
+    {"PL-E064", "a rank was killed for using too much memory", kExitTrainingFailed,
+     "The kernel's out-of-memory counter of the rank's control group went up. Status 137 alone is "
+     "never called out of memory."},
+    {"PL-E065", "a rank cannot be started", kExitTrainingFailed,
+     "Creating the process failed: the program is missing or not executable, the working directory "
+     "is gone, or a limit on processes or open files was reached."},
+    {"PL-E066", "the last saved step is not in storage", kExitNotStored,
+     "Every rank is done, and the storage of the checkpoints refused the last saved step for "
+     "`timers.storage_wait`: its disk is full, or it may not be written. The step stays in the "
+     "memory of the hosts. Mend the storage, then `paceline run --resume --run-dir DIR` brings the "
+     "step there. A job that ends with another code tells the same in a warning."},
+    {"PL-E067", "an argument of the Python package is not usable", kExitTrainingFailed,
+     "A call of the Python package was given something of another type, out of range, NaN or "
+     "empty. The error is an `ArgumentError`: a `PacelineError` in four parts, and also a "
+     "`ValueError` and a `TypeError`. It is raised before anything is done, and "
+     "docs/guides/checkpoints.md lists what each argument may be. In a rank that does not catch "
+     "it, it ends the script like any other exception, and the exit code is that of the failed "
+     "training."},
+    {"PL-E070", "waiting took longer than allowed", kExitWaitTimedOut,
+     "`paceline wait --timeout` passed before the job reached the asked state. The job is "
+     "untouched."},
+    {"PL-E071", "the job ended before it was as asked", kExitTrainingFailed,
+     "`paceline wait` was told to wait for a state or a step that the job can no longer reach, "
+     "because it has finished. `paceline why` says how it ended."},
+    {"PL-E080", "there is no checkpoint", kExitUsage,
+     "The directory holds no folder with a whole MANIFEST.json: nothing was committed there yet, "
+     "it "
+     "is another directory than the Checkpointer's, or the manifest is damaged."},
+    {"PL-E081", "the storage of the checkpoints cannot be read", kExitUnreachable,
+     "The file system or the object store does not answer, or lets nobody in with these "
+     "credentials. That says nothing about the checkpoints in it."},
+    {"PL-E082", "the checkpoint cannot be exported", kExitUsage,
+     "It is damaged, it has no entry of that name, or something is in the way where the copy shall "
+     "go. Nothing of the checkpoint itself was changed."},
+    {"PL-E083", "the file cannot be imported", kExitUsage,
+     "Formats that are pickles are read by torch's weights-only loader and by nothing else. What "
+     "that refuses is not loaded: a pickle can run any code. Save it again as tensors, numbers, "
+     "text, lists and dicts."},
+    {"PL-E084", "the checkpoint cannot be copied", kExitUsage,
+     "What was copied already stays, and is not sent again by the next try; without a manifest "
+     "nobody takes it for a checkpoint."},
+    {"PL-E085", "the job leases no such data", kExitUsage,
+     "`paceline data` shows data sets that workers lease from the master: those of "
+     "paceline.data.shards and LeasedLoader. The data of an ElasticLoader is computed by each rank "
+     "and leased from nobody; where it stands is in the checkpoints: `paceline data trace SAMPLE "
+     "--checkpoint DIR`."},
+    {"PL-E086", "the leases of the job cannot be read", kExitUnreachable,
+     "data.db of the run directory is there and cannot be read: it is damaged, held by another "
+     "program, or the disk does not answer."},
+    {"PL-E099", "a bug of paceline", kExitTrainingFailed,
+     "Something happened that only an error in paceline explains. Please report it with the text "
+     "shown."},
+
+    {"PL-E101", "an open address without encryption is refused", kExitUsage,
+     "Whoever reaches the master's port can read the job's token on the wire. `--tls` makes a job "
+     "authority and certificates by itself; `--insecure` says that the network is trusted."},
+    {"PL-E102", "the token is missing or wrong", kExitNotAuthorised,
+     "Every request carries the job's token, a file in the run directory that only its owner can "
+     "read. Other hosts get it inside the join string."},
+    {"PL-E103", "a secret file is readable by others", kExitNotAuthorised,
+     "Token and key files must belong to you and have mode 0600."},
+    {"PL-E104", "the join string is not usable", kExitUsage,
+     "It must be copied whole, as `paceline run --tls` printed it on the first host, and belongs "
+     "to "
+     "one job only."},
+    {"PL-E105", "the encrypted connection failed", kExitNotAuthorised,
+     "The other side has a certificate of another job, none at all, or one that is not valid at "
+     "this time; or one side uses TLS and the other does not. Compare the clocks; take the join "
+     "string of this job, and start the first host with --tls."},
+    {"PL-E106", "an agent may not speak for that node", kExitNotAuthorised,
+     "Over TLS a host's certificate lists the nodes that its agents may register. A certificate "
+     "that was copied from another host, or a run directory whose nodes were renamed, does not "
+     "fit. Start the host again with the join string."},
+    {"PL-E110", "a node is not wished for", kExitFenced,
+     "Where a platform starts the nodes, the master names them. A node that was given up is "
+     "replaced by its next incarnation, and the old one is refused when it comes back, as after a "
+     "network that was cut. The platform removes it; nothing of the job is lost."},
+
+    {"PL-E120", "a plan is asked for in a way that cannot be read", kExitUsage,
+     "`paceline plan` needs a model (a script, a name or a config.json) and a cluster. "
+     "docs/guides/planning.md shows each."},
+    {"PL-E121", "the model of a script cannot be planned for", kExitUsage,
+     "The script is run on the device `meta`, without data and without peers, as far as its call "
+     "of "
+     "paceline.parallel.parallelize. What it does before that line must work without real "
+     "tensors."},
+    {"PL-E122", "no parallel plan is possible", kExitFindings,
+     "No plan of the axes that are left free fits into the devices' memory, or the values that "
+     "were "
+     "asked for exclude each other. The message names the smallest change with which one would."},
+
+    {"PL-W001", "open files are limited", kExitFindings,
+     "Each rank needs some dozens of descriptors, the master one per agent. `ulimit -n 65536`."},
+    {"PL-W002", "/dev/shm is small", kExitFindings,
+     "DataLoader workers pass batches through it; a full /dev/shm kills ranks with SIGBUS."},
+    {"PL-W003", "torch cannot be imported", kExitFindings,
+     "The interpreter that ranks would use has no torch. Scripts without torch run all the same."},
+    {"PL-W004", "the clock is not synchronised", kExitFindings,
+     "Certificates and timelines over several hosts need clocks that agree."},
+    {"PL-W005", "the current directory is not writable", kExitFindings,
+     "Run directories then go to $XDG_STATE_HOME/paceline/runs."},
+    {"PL-W006", "no port is free below the ephemeral range", kExitFindings,
+     "Stores of worlds listen on ports that the kernel does not hand out by itself."},
+    {"PL-W007", "processes are limited", kExitFindings,
+     "`ulimit -u` is low for the number of cores; DataLoader workers and threads count too."},
+    {"PL-W008", "an environment variable resembles a setting", kExitFindings,
+     "A variable that starts with PACELINE_ has no effect but is spelt almost like one that has."},
+    {"PL-W009", "the paceline package is missing in the interpreter", kExitFindings,
+     "The starter and the rank bootstrap are Python modules of the package `paceline`. Install "
+     "it into the interpreter that runs the script."},
+    {"PL-W010", "the folder for checkpoints in memory is not yours alone", kExitFindings,
+     "A Checkpointer saves below /dev/shm/paceline-UID. Where another user has made that name, or "
+     "may enter the folder, a job makes paceline-UID-XXXXXX beside it. The owner of the first "
+     "folder or root can remove it."},
+};
+
+// "PL-E012", "e012", "E12" and "12" all mean PL-E012; "" when it has no such shape.
+std::string FullCode(std::string_view asked) {
+  std::string upper;
+  for (const char c : asked) {
+    upper += static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  }
+  if (upper.starts_with("PL-")) upper.erase(0, 3);
+  char letter = 'E';
+  if (upper.starts_with("E") || upper.starts_with("W")) {
+    letter = upper.front();
+    upper.erase(0, 1);
+  }
+  if (upper.empty() || upper.size() > 3 ||
+      upper.find_first_not_of("0123456789") != std::string::npos) {
+    return "";
+  }
+  return std::string("PL-") + letter + std::string(3 - upper.size(), '0') + upper;
+}
+
+}  // namespace
+
+std::span<const ErrorCode> ErrorCodes() { return kCodes; }
+
+const ErrorCode* FindErrorCode(std::string_view asked) {
+  const std::string code = FullCode(asked);
+  const auto* found = std::find_if(std::begin(kCodes), std::end(kCodes),
+                                   [&](const ErrorCode& row) { return row.code == code; });
+  return found == std::end(kCodes) ? nullptr : found;
+}
+
+std::string ErrorCodesMarkdown() {
+  std::string page =
+      "# Errors\n\n"
+      "An error has four parts, always in this order: what happened, where, why, and how to fix "
+      "it. The code in\nbrackets leads here; `paceline why PL-E012` prints the same text. With "
+      "`--json` an error is one object on\nstdout: "
+      "`{\"schema\":\"paceline.error/1\",\"code\",\"message\",\"cause\","
+      "\"where\",\"fix\",\"docs\"}`.\n\n"
+      "This page is made by `paceline config docs errors` from "
+      "`src/paceline/cli/console/error_codes.cc`; a "
+      "test compares them.\n\n"
+      "## Exit codes\n\n| code | meaning |\n|---|---|\n"
+      "| 0 | done |\n| 1 | training failed after the restart policy, or the control plane broke |\n"
+      "| 2 | usage or settings |\n| 3 | control plane unreachable |\n| 4 | not authorised |\n"
+      "| 5 | done, with findings (`doctor`, `ckpt verify`, `ckpt diff`) |\n| 10 | stopped on "
+      "notice with the state saved: "
+      "requeue |\n"
+      "| 11 | all done, but the last saved step is not in storage: `--resume` brings it there "
+      "|\n| 93 | do not requeue |\n| 124 | `wait` timed out |\n"
+      "| 130, 143 | ended by SIGINT, SIGTERM |\n\n## Codes\n";
+  for (const ErrorCode& row : kCodes) {
+    page += "\n### " + std::string(row.code) + ": " + std::string(row.title) + "\n\n" +
+            std::string(row.text) + "\n\nExit code " + std::to_string(row.exit_code) + ".\n";
+  }
+  return page;
+}
+
+}  // namespace paceline::cli

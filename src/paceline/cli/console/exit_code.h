@@ -1,0 +1,25 @@
+#pragma once
+
+// Exit codes of every paceline command: one table, shown by `paceline --help` and docs/errors.md.
+
+#include "paceline/core/checkpoint/storage_wait.h"
+
+namespace paceline::cli {
+
+enum ExitCode : int {
+  kExitDone = 0,
+  kExitTrainingFailed = 1,  // after the restart policy had its say
+  kExitUsage = 2,           // a flag, a setting, a missing script
+  kExitUnreachable = 3,     // the control plane does not answer
+  kExitNotAuthorised = 4,
+  kExitFindings = 5,                      // done, and something was found (doctor)
+  kExitStoppedSaved = 10,                 // stopped on a scheduler's notice, state saved: requeue
+  kExitNotStored = core::kExitNotStored,  // all done, but the last saved step is in memory only
+  kExitFenced = 92,                       // another incarnation of this node took its place
+  kExitDoNotRequeue = 93,
+  kExitWaitTimedOut = 124,
+  kExitInterrupted = 130,  // 128 + SIGINT
+  kExitTerminated = 143,   // 128 + SIGTERM
+};
+
+}  // namespace paceline::cli

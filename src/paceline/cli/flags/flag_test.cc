@@ -1,0 +1,145 @@
+#include "paceline/cli/flags/flag.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "paceline/base/prng.h"
+#include "paceline/cli/command.h"
+#include "paceline/cli/flags/torchrun_flags.h"
+#include "paceline/cli/settings/setting.h"
+#include "paceline/sim/main.h"
+
+namespace paceline::cli {
+namespace {
+
+using Words = std::vector<std::string>;
+
+std::string CodeOf(const Words& args) {
+  const auto line = ParseRunLine(args);
+  return line.ok() ? "" : line.problem().code;
+}
+
+std::string ValueOf(const Words& args, std::string_view dest) {
+  const auto line = ParseRunLine(args);
+  if (!line.ok()) return line.problem().code;
+  const Given* given = line->Find(dest);
+  return given == nullptr ? "absent" : given->value;
+}
+
+TEST(Flag, BothSpellingsBothForms) {
+  EXPECT_EQ(ValueOf({"--nproc-per-node", "2", "t.py"}, "nproc_per_node"), "2");
+  EXPECT_EQ(ValueOf({"--nproc_per_node=2", "t.py"}, "nproc_per_node"), "2");
+  EXPECT_EQ(ValueOf({"--nproc-per=2", "t.py"}, "nproc_per_node"), "2");
+  EXPECT_EQ(ValueOf({"-r3", "t.py"}, "redirects"), "3");
+  EXPECT_EQ(ValueOf({"-mt3", "t.py"}, "tee"), "3");
+  EXPECT_EQ(ValueOf({"--node-rank", "-1", "t.py"}, "node_rank"), "-1");
+}
+
+TEST(Flag, LaterOneWins) {
+  EXPECT_EQ(ValueOf({"--nnodes", "2", "--nnodes=3", "t.py"}, "nnodes"), "3");
+}
+
+TEST(Flag, EverythingAfterTheScriptIsTheScripts) {
+  const auto line =
+      ParseRunLine({"--nnodes", "2", "t.py", "--nnodes", "5", "--no", "-x", "--json"});
+  ASSERT_TRUE(line.ok());
+  EXPECT_EQ(line->positionals, (Words{"t.py", "--nnodes", "5", "--no", "-x", "--json"}));
+  EXPECT_EQ(line->Find("nnodes")->value, "2");
+}
+
+TEST(Flag, SeparatorIsDroppedOnceAsArgparseDoes) {
+  EXPECT_EQ(ParseRunLine({"t.py", "--", "a"})->positionals, (Words{"t.py", "a"}));
+  EXPECT_EQ(ParseRunLine({"t.py", "--", "--", "a"})->positionals, (Words{"t.py", "--", "a"}));
+  EXPECT_EQ(ParseRunLine({"--", "-t.py", "--", "a"})->positionals, (Words{"-t.py", "--", "a"}));
+}
+
+TEST(Flag, MistakesHaveCodes) {
+  EXPECT_EQ(CodeOf({"--nprc-per-node", "2", "t.py"}), "PL-E001");
+  EXPECT_EQ(CodeOf({"--nnodes"}), "PL-E002");
+  EXPECT_EQ(CodeOf({"--nnodes", "--standalone", "t.py"}), "PL-E002");
+  EXPECT_EQ(CodeOf({"--standalone=1", "t.py"}), "PL-E002");
+  EXPECT_EQ(CodeOf({"--max-restarts", "many", "t.py"}), "PL-E003");
+  EXPECT_EQ(CodeOf({"--stop-grace", "30", "t.py"}), "PL-E003");
+  EXPECT_EQ(CodeOf({"--log", "x", "t.py"}), "PL-E004");
+}
+
+TEST(Flag, NearestNameIsSuggestedAndTheWordPointedAt) {
+  const auto line = ParseRunLine({"--sparse", "1", "t.py"});
+  ASSERT_FALSE(line.ok());
+  EXPECT_EQ(line.problem().fix, "did you mean --spares?");
+  EXPECT_EQ(line.problem().where,
+            "paceline run --sparse 1 t.py\n"
+            "             ^~~~~~~~");
+}
+
+TEST(Flag, OursAreNeverAbbreviated) {
+  EXPECT_EQ(CodeOf({"--spare", "1", "t.py"}), "PL-E001");
+  EXPECT_EQ(ValueOf({"--local-r", "0", "t.py"}, "local_ranks_filter"), "0");
+}
+
+TEST(Flag, NoSpellingStandsTwice) {
+  std::set<std::string_view> seen;
+  for (const FlagTable table : {TorchrunFlags(), RunFlags(), GlobalFlags()}) {
+    for (const Flag& flag : table) {
+      for (const std::string_view spelling : flag.spellings) {
+        if (spelling.empty()) continue;
+        EXPECT_TRUE(seen.insert(spelling).second) << spelling;
+      }
+    }
+  }
+}
+
+TEST(Flag, EverySettingOfAFlagExists) {
+  for (const FlagTable table : {TorchrunFlags(), RunFlags(), GlobalFlags()}) {
+    for (const Flag& flag : table) {
+      if (!flag.setting.empty()) {
+        EXPECT_NE(FindSetting(flag.setting), nullptr) << flag.setting;
+      }
+    }
+  }
+}
+
+// Any words at all: an answer, never a crash. Pieces of real flags make deep paths likely.
+TEST(Flag, RandomWordsNeverCrash) {
+  Prng prng(20);
+  static constexpr std::string_view kPieces[] = {
+      "--",  "-",      "=",      "nproc",  "-per-node", "_node",    "--nnodes", "3",
+      "-m",  "-r",     "--tee=", " ",      "\n",        "\xff\xfe", "--no",     "-1",
+      "1:4", "on",     "",       "-mr",    "--log",     "é",        "\x1b[31m", "--stop-grace",
+      "30s", "--grow", "now",    "--json", "-t"};
+  for (int round = 0; round < 20'000; ++round) {
+    Words args(prng.Below(6));
+    for (std::string& word : args) {
+      for (uint64_t piece = prng.Below(4); piece > 0; --piece) {
+        word += kPieces[prng.Below(std::size(kPieces))];
+      }
+      if (prng.Below(8) == 0) word += static_cast<char>(prng.Below(256));
+    }
+    const auto line = ParseRunLine(args);
+    if (!line.ok()) {
+      EXPECT_FALSE(RenderProblem(line.problem()).empty());
+      EXPECT_FALSE(RenderProblemJson(line.problem()).empty());
+    }
+  }
+}
+
+// The simulator reads its words by itself, but only what the table has comes through to it.
+TEST(Flag, TheSimulatorsFlagsAreAllInTheTable) {
+  const FlagTable table = SimFlags();
+  const std::string_view help = sim::HelpOfSim();
+  size_t count = 0;
+  for (size_t at = help.find("\n  --"); at != help.npos; at = help.find("\n  --", at + 1)) {
+    const std::string_view flag = help.substr(at + 3, help.find(' ', at + 3) - at - 3);
+    EXPECT_TRUE(std::any_of(table.begin(), table.end(), [&](const Flag& known) {
+      return std::find(known.spellings.begin(), known.spellings.end(), flag) !=
+             known.spellings.end();
+    })) << flag;
+    ++count;
+  }
+  EXPECT_GT(count, 10u);
+}
+
+}  // namespace
+}  // namespace paceline::cli

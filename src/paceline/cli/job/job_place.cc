@@ -1,0 +1,350 @@
+#include "paceline/cli/job/job_place.h"
+
+#include <dirent.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <cstdlib>
+#include <memory>
+
+#include "paceline/agent/ranks/pids.h"
+#include "paceline/base/file_text.h"
+#include "paceline/base/json.h"
+#include "paceline/base/text.h"
+#include "paceline/cli/console/text.h"
+#include "paceline/model/job_file_limit.h"
+
+namespace paceline::cli {
+namespace {
+
+using PlainJson = nlohmann::json;
+
+constexpr size_t kEnvironmentBytesMax = 4 << 20;
+constexpr std::string_view kJobVariable = "PACELINE_JOB_ID=";
+constexpr size_t kEntriesMax = 100'000;
+
+constexpr Flag kJobFlags[] = {
+    {.dest = "job",
+     .spellings = {"--job", "--run-dir"},
+     .metavar = "ID|DIR",
+     .help = "which job: its id or run directory; the running one by default"},
+    {.dest = "on",
+     .spellings = {"--on"},
+     .metavar = "PLACE",
+     .help = "a job of a cluster: kubernetes/NAMESPACE/JOB"},
+};
+
+PlainJson ReadJson(const std::string& path) { return ParseJson(ReadText(path, kJobFileBytesMax)); }
+
+std::string TextAt(const PlainJson& json, const char* key) {
+  if (!json.is_object()) return "";
+  const auto it = json.find(key);
+  return it != json.end() && it->is_string() ? it->get<std::string>() : "";
+}
+
+double NumberAt(const PlainJson& json, const char* key) {
+  if (!json.is_object()) return 0;
+  const auto it = json.find(key);
+  return it != json.end() && it->is_number() ? it->get<double>() : 0;
+}
+
+int PidAt(const PlainJson& json, const char* key) {
+  const double pid = NumberAt(json, key);
+  return pid >= 1 && pid <= INT_MAX ? static_cast<int>(pid) : 0;
+}
+
+std::string Absolute(const std::string& path) {
+  char resolved[PATH_MAX];
+  return realpath(path.c_str(), resolved) != nullptr ? resolved : path;
+}
+
+Problem NoSuchJob(const std::string& asked, const std::string& why) {
+  return Problem{.code = "PL-E024",
+                 .what = "there is no job " + asked,
+                 .where = "--job " + ShellWord(asked),
+                 .why = why,
+                 .fix = "paceline ps"};
+}
+
+Problem NotYours(const std::string& run_dir) {
+  struct stat status {};
+  const bool is_known = lstat(run_dir.c_str(), &status) == 0 && status.st_uid != getuid();
+  return Problem{.code = "PL-E024",
+                 .what = "the job in " + run_dir + " cannot be looked at",
+                 .where = "--job " + ShellWord(run_dir),
+                 .why = is_known ? "it belongs to user " + std::to_string(status.st_uid)
+                                 : "its files are not readable by you",
+                 .fix = "run the command as the user who started the job"};
+}
+
+}  // namespace
+
+std::vector<std::string> EntriesOf(const std::string& path) {
+  std::vector<std::string> names;
+  const std::unique_ptr<DIR, int (*)(DIR*)> directory(opendir(path.c_str()), closedir);
+  if (directory == nullptr) return names;
+  while (const dirent* entry = readdir(directory.get())) {
+    if (entry->d_name[0] != '.' && names.size() < kEntriesMax) names.emplace_back(entry->d_name);
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+int StarterPid(const std::string& starter_dir) {
+  return PidAt(ReadJson(starter_dir + "/info.json"), "pid");
+}
+
+std::string RunDirOfRegistryEntry(const std::string& path) {
+  return TextAt(ReadJson(path), "run_dir");
+}
+
+bool JobPlace::has_master() const {
+  if (master_start != 0) return agent::IsAlive({master_pid, master_start});
+  if (!IsPacelineProcess(master_pid)) return false;
+  const std::string path = "/proc/" + std::to_string(master_pid) + "/environ";
+  const std::string environment = ReadText(path, kEnvironmentBytesMax);
+  for (const std::string& word : Split(environment, '\0')) {
+    if (word.starts_with(kJobVariable)) return word.substr(kJobVariable.size()) == id;
+  }
+  return false;
+}
+
+bool JobPlace::has_launcher() const {
+  if (launcher_start != 0) return agent::IsAlive({launcher_pid, launcher_start});
+  return IsPacelineProcess(launcher_pid);
+}
+
+FlagTable JobFlags() { return kJobFlags; }
+
+bool IsPacelineProcess(int pid) {
+  if (pid <= 0) return false;
+  // A zombie has an empty command line.
+  const std::string line = ReadText("/proc/" + std::to_string(pid) + "/cmdline", 64 * 1024);
+  const std::vector<std::string> words = Split(line, '\0');
+  if (words.empty()) return false;
+  if (words[0].substr(words[0].rfind('/') + 1) == "paceline") return true;
+  // A starter: python -P -s -m paceline._starter. A script's own words come later.
+  constexpr size_t kWordsMax = 6;
+  for (size_t i = 1; i < std::min(words.size(), kWordsMax); ++i) {
+    if (words[i - 1] == "-m" && words[i].starts_with("paceline.")) return true;
+  }
+  return false;
+}
+
+std::string RuntimeDirectory(const Environment& environment) {
+  const std::string named = LookupOr(environment, "PACELINE_RUNTIME_DIR", "");
+  if (!named.empty()) return named;
+  const std::string xdg = LookupOr(environment, "XDG_RUNTIME_DIR", "");
+  if (!xdg.empty()) return xdg + "/paceline";
+  return "/tmp/paceline-" + std::to_string(getuid());
+}
+
+std::vector<std::string> RuntimeDirectories(const Environment& environment) {
+  std::vector<std::string> roots = {RuntimeDirectory(environment)};
+  if (!LookupOr(environment, "PACELINE_RUNTIME_DIR", "").empty()) return roots;
+  const std::string user = std::to_string(getuid());
+  for (const std::string& root : {"/run/user/" + user + "/paceline", "/tmp/paceline-" + user}) {
+    if (root != roots.front()) roots.push_back(root);
+  }
+  return roots;
+}
+
+Check CheckRuntimeDirectory(const std::string& path) {
+  struct stat status {};
+  if (lstat(path.c_str(), &status) != 0) return std::nullopt;
+  std::string why;
+  if (!S_ISDIR(status.st_mode)) {
+    why = S_ISLNK(status.st_mode) ? "it is a symbolic link" : "it is not a directory";
+  } else if (status.st_uid != getuid()) {
+    why = "it belongs to user " + std::to_string(status.st_uid) + ", not to you";
+  } else if ((status.st_mode & 077) != 0) {
+    why = "others can look into it";
+  }
+  if (why.empty()) return std::nullopt;
+  return Problem{.code = "PL-E041",
+                 .what = "the runtime directory " + path + " is not safe",
+                 .where = path,
+                 .why = why,
+                 .fix = why.starts_with("others")
+                            ? "chmod 700 " + ShellWord(path)
+                            : "PACELINE_RUNTIME_DIR=$HOME/.paceline-run, or remove it"};
+}
+
+namespace {
+
+// Of job.json, or of the registry's copy of it.
+JobPlace PlaceFrom(const PlainJson& json, const std::string& run_dir) {
+  JobPlace place{.id = TextAt(json, "id"),
+                 .name = TextAt(json, "name"),
+                 .run_dir = Absolute(run_dir),
+                 .cwd = TextAt(json, "cwd"),
+                 .launcher_pid = PidAt(json, "launcher_pid"),
+                 .created = NumberAt(json, "created")};
+  const auto start_of = [](const PlainJson& process) {
+    return static_cast<uint64_t>(std::max(0.0, NumberAt(process, "start_time")));
+  };
+  if (const auto launcher = json.find("launcher"); launcher != json.end()) {
+    place.launcher_start = start_of(*launcher);
+  }
+  if (const auto argv = json.find("argv"); argv != json.end() && argv->is_array()) {
+    for (const PlainJson& word : *argv) {
+      if (word.is_string()) place.argv.push_back(word.get<std::string>());
+    }
+  }
+  if (const auto master = json.find("master"); master != json.end()) {
+    place.master_addr = TextAt(*master, "addr");
+    place.http_addr = TextAt(*master, "http");
+    place.master_pid = PidAt(*master, "pid");
+    place.master_start = start_of(*master);
+  }
+  return place;
+}
+
+bool IsJobJson(const PlainJson& json) {
+  return TextAt(json, "schema") == "paceline.job/1" && !TextAt(json, "id").empty();
+}
+
+}  // namespace
+
+Result<JobPlace> ReadJobPlace(const std::string& run_dir) {
+  const std::string path = run_dir + "/job.json";
+  if (access(path.c_str(), F_OK) != 0) {
+    if (errno == EACCES) return NotYours(run_dir);
+    return NoSuchJob(run_dir, "the directory has no job.json");
+  }
+  const PlainJson json = ReadJson(path);
+  if (IsJobJson(json)) return PlaceFrom(json, run_dir);
+  if (access(path.c_str(), R_OK) != 0) return NotYours(run_dir);
+  return Problem{.code = "PL-E025",
+                 .what = path + " is damaged",
+                 .where = path,
+                 .why = "it is not a \"paceline.job/1\" object",
+                 .fix = "paceline events --job " + ShellWord(run_dir)};
+}
+
+std::vector<JobPlace> KnownJobs(const Environment& environment) {
+  std::vector<JobPlace> jobs;
+  for (const std::string& root : RuntimeDirectories(environment)) {
+    if (CheckRuntimeDirectory(root).has_value()) continue;
+    for (const std::string& name : EntriesOf(root + "/jobs")) {
+      if (!name.ends_with(".json")) continue;
+      const PlainJson entry = ReadJson(root + "/jobs/" + name);
+      const std::string run_dir = TextAt(entry, "run_dir");
+      const bool is_known = std::any_of(jobs.begin(), jobs.end(), [&](const JobPlace& job) {
+        return job.run_dir == Absolute(run_dir);
+      });
+      if (run_dir.empty() || is_known) continue;
+      auto place = ReadJobPlace(run_dir);
+      if (place.ok()) {
+        jobs.push_back(*std::move(place));
+      } else if (IsJobJson(entry) && access((run_dir + "/job.json").c_str(), F_OK) != 0) {
+        JobPlace known = PlaceFrom(entry, run_dir);
+        known.is_run_dir_gone = true;
+        if (known.has_launcher()) jobs.push_back(std::move(known));
+      }
+    }
+  }
+  std::stable_sort(jobs.begin(), jobs.end(),
+                   [](const JobPlace& a, const JobPlace& b) { return a.created > b.created; });
+  return jobs;
+}
+
+std::vector<StarterPlace> KnownStarters(const Environment& environment) {
+  std::vector<StarterPlace> starters;
+  for (const std::string& root : RuntimeDirectories(environment)) {
+    if (CheckRuntimeDirectory(root).has_value()) continue;
+    for (const std::string& key : EntriesOf(root + "/starters")) {
+      const PlainJson json = ReadJson(root + "/starters/" + key + "/info.json");
+      const StarterPlace place{
+          .pid = PidAt(json, "pid"), .key = key, .keep_warm_seconds = NumberAt(json, "keep_warm")};
+      if (IsPacelineProcess(place.pid)) starters.push_back(place);
+    }
+  }
+  return starters;
+}
+
+namespace {
+
+// Where several nodes of one job were started on this host, the one beside its master.
+std::vector<JobPlace> OncePerJob(const std::vector<JobPlace>& places) {
+  std::vector<JobPlace> jobs;
+  for (const JobPlace& place : places) {
+    const auto known = std::find_if(jobs.begin(), jobs.end(),
+                                    [&](const JobPlace& job) { return job.id == place.id; });
+    if (known == jobs.end()) {
+      jobs.push_back(place);
+    } else if (!known->has_master() && place.has_master()) {
+      *known = place;
+    }
+  }
+  return jobs;
+}
+
+// By id, else by the name that it was given, else by a prefix of its id. Ids win; of several jobs
+// of one name those that run.
+std::vector<const JobPlace*> Named(const std::vector<JobPlace>& jobs, const std::string& asked) {
+  std::vector<const JobPlace*> named;
+  for (const JobPlace& job : jobs) {
+    if (job.id == asked) return {&job};
+    if (job.name == asked || job.id.starts_with(asked)) named.push_back(&job);
+  }
+  std::vector<const JobPlace*> running;
+  for (const JobPlace* job : named) {
+    if (job->is_running()) running.push_back(job);
+  }
+  return running.empty() ? named : running;
+}
+
+// Pasting one of several jobs after `paceline stop` would stop the wrong one, so all are shown.
+Problem WhichOne(const std::vector<const JobPlace*>& jobs, const std::string& where,
+                 const std::string& said) {
+  std::string list;
+  for (const JobPlace* job : jobs) {
+    list += (list.empty() ? "" : ", ") + job->id + " (started in " + job->cwd + ")";
+  }
+  return Problem{.code = "PL-E023",
+                 .what = std::to_string(jobs.size()) + " jobs " + said + "; say which one",
+                 .where = where,
+                 .why = Clip(list, 400),
+                 .fix = "the same command with --job and one of these names"};
+}
+
+}  // namespace
+
+Result<JobPlace> FindJob(const Environment& environment, const std::string& asked) {
+  const std::vector<JobPlace> jobs = OncePerJob(KnownJobs(environment));
+  if (!asked.empty()) {
+    for (const JobPlace& job : jobs) {
+      if (job.id == asked) return job;
+    }
+    struct stat status {};
+    if (stat(asked.c_str(), &status) == 0 && S_ISDIR(status.st_mode)) return ReadJobPlace(asked);
+    const std::vector<const JobPlace*> named = Named(jobs, asked);
+    if (named.size() == 1) return *named.front();
+    if (named.size() > 1) return WhichOne(named, "--job " + ShellWord(asked), "have that name");
+    return NoSuchJob(asked, "it is neither a known id or name nor a run directory");
+  }
+  std::vector<const JobPlace*> running;
+  std::vector<const JobPlace*> here;  // started in this directory
+  char cwd[PATH_MAX];
+  const std::string current = getcwd(cwd, sizeof(cwd)) == nullptr ? "" : cwd;
+  for (const JobPlace& job : jobs) {
+    if (!job.is_running()) continue;
+    running.push_back(&job);
+    if (job.cwd == current) here.push_back(&job);
+  }
+  if (running.size() == 1) return *running.front();
+  if (here.size() == 1) return *here.front();
+  if (running.size() > 1) return WhichOne(running, RuntimeDirectory(environment), "run");
+  if (!jobs.empty()) return jobs.front();
+  return Problem{.code = "PL-E022",
+                 .what = "there is no job to talk about",
+                 .where = JoinWith(RuntimeDirectories(environment), ", "),
+                 .why = "no job of this user is known there",
+                 .fix = "paceline run train.py, or --job RUN_DIR"};
+}
+
+}  // namespace paceline::cli

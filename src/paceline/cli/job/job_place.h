@@ -1,0 +1,82 @@
+#pragma once
+
+// Where jobs are found: the runtime directory of this user names the jobs of this host, and each
+// run directory holds job.json. Everything read here is a claim of a file and checked.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "paceline/cli/console/environment.h"
+#include "paceline/cli/console/error.h"
+#include "paceline/cli/flags/flag.h"
+
+namespace paceline::cli {
+
+struct JobPlace {
+  std::string id;
+  std::string name;
+  std::string run_dir;  // absolute
+  std::string cwd;
+  std::vector<std::string> argv;
+  std::string master_addr;
+  std::string http_addr;
+  int master_pid = 0;
+  uint64_t master_start = 0;  // its start time in ticks since boot; 0 = not told
+  int launcher_pid = 0;
+  uint64_t launcher_start = 0;   // the same
+  bool is_run_dir_gone = false;  // removed under a job whose launcher lives; see KnownJobs
+  double created = 0;            // seconds since 1970; 0 = not told
+
+  // Pids are used again, by other jobs too: more than the number is compared.
+  bool has_master() const;  // on this host
+  bool has_launcher() const;
+  bool is_running() const { return has_master() || has_launcher(); }
+};
+
+// A starter that is resident for the next run.
+struct StarterPlace {
+  int pid = 0;
+  std::string key;
+  double keep_warm_seconds = 0;
+};
+
+// PACELINE_RUNTIME_DIR, else $XDG_RUNTIME_DIR/paceline, else /tmp/paceline-<uid>.
+std::string RuntimeDirectory(const Environment& environment);
+
+// That one, and those of this user's other sessions: cron, sudo, ssh and `docker exec` have other
+// variables than a login. Only that one where PACELINE_RUNTIME_DIR names it.
+std::vector<std::string> RuntimeDirectories(const Environment& environment);
+
+// PL-E041 when it exists and is not a directory of this user with mode 0700.
+Check CheckRuntimeDirectory(const std::string& path);
+
+// PL-E025 for damaged files, PL-E024 when there is no job.json.
+Result<JobPlace> ReadJobPlace(const std::string& run_dir);
+
+// All jobs known to this host's runtime directories, newest first. Where the run directory was
+// removed, a job whose launcher lives is known by its registry entry.
+std::vector<JobPlace> KnownJobs(const Environment& environment);
+std::vector<StarterPlace> KnownStarters(const Environment& environment);
+
+// The pid in a starter's folder, 0 when there is none; the folder that a registry entry names, ""
+// for any other file.
+int StarterPid(const std::string& starter_dir);
+std::string RunDirOfRegistryEntry(const std::string& path);
+
+// Names in a directory, sorted, without those that begin with a dot.
+std::vector<std::string> EntriesOf(const std::string& path);
+
+// The job meant by --job ID|DIR, else the only one that runs, else the newest one known.
+// PL-E022, PL-E023, PL-E024.
+Result<JobPlace> FindJob(const Environment& environment, const std::string& asked);
+
+// --job of every command that talks about a job.
+FlagTable JobFlags();
+
+// True when a process of that id exists, is not a zombie and is the program paceline or one of its
+// modules. A path with that word in it, as of a file that somebody edits, is not enough.
+bool IsPacelineProcess(int pid);
+
+}  // namespace paceline::cli

@@ -1,0 +1,89 @@
+// `paceline ps`: the jobs and kept-warm starters of this user on this host.
+
+#include <string_view>
+
+#include "paceline/base/json.h"
+#include "paceline/base/text.h"
+#include "paceline/cli/command.h"
+#include "paceline/cli/console/exit_code.h"
+#include "paceline/cli/console/text.h"
+#include "paceline/cli/job/job_place.h"
+
+namespace paceline::cli {
+namespace {
+
+constexpr Flag kPsFlags[] = {
+    {.dest = "all",
+     .spellings = {"-a", "--all"},
+     .kind = FlagKind::kSwitch,
+     .help = "also jobs that have ended"},
+};
+
+// Whoever reads a join string may control the job, and output of ps goes into tickets and chats.
+std::vector<std::string> WithoutSecrets(std::vector<std::string> argv) {
+  constexpr std::string_view kFlag = "--join";
+  constexpr std::string_view kHidden = "(hidden)";
+  for (size_t i = 0; i < argv.size(); ++i) {
+    if (argv[i] == kFlag && i + 1 < argv.size()) argv[i + 1] = kHidden;
+    if (argv[i].starts_with("--join=")) argv[i] = std::string(kFlag) + "=" + std::string(kHidden);
+    if (argv[i].find("paceline-join:") != std::string::npos) argv[i] = kHidden;
+  }
+  return argv;
+}
+
+nlohmann::ordered_json JobJson(const JobPlace& job) {
+  nlohmann::ordered_json json;
+  json["id"] = job.id;
+  json["name"] = job.name;
+  json["running"] = job.is_running();
+  json["run_dir"] = job.run_dir;
+  json["cwd"] = job.cwd;
+  json["argv"] = WithoutSecrets(job.argv);
+  json["master_pid"] = job.master_pid;
+  json["launcher_pid"] = job.launcher_pid;
+  json["created"] = job.created;
+  return json;
+}
+
+}  // namespace
+
+FlagTable PsFlags() { return kPsFlags; }
+
+int RunPs(Invocation& invocation) {
+  Output& out = invocation.out;
+  const bool all = invocation.line.Has("all");
+  const std::string root = RuntimeDirectory(invocation.environment);
+  if (Check problem = CheckRuntimeDirectory(root)) return out.Fail(*problem);
+  nlohmann::ordered_json json;
+  json["schema"] = "paceline.ps/1";
+  json["jobs"] = nlohmann::json::array();
+  json["starters"] = nlohmann::json::array();
+  std::vector<std::vector<std::string>> rows = {{"JOB", "STATE", "MASTER", "LAUNCHER", "RUN DIR"}};
+  for (const JobPlace& job : KnownJobs(invocation.environment)) {
+    if (!all && !job.is_running()) continue;
+    json["jobs"].push_back(JobJson(job));
+    const std::string state = job.is_run_dir_gone ? "running, its run directory is gone"
+                              : job.is_running()  ? "running"
+                                                  : "ended";
+    rows.push_back({Visible(job.id), state, std::to_string(job.master_pid),
+                    std::to_string(job.launcher_pid), Visible(job.run_dir)});
+  }
+  for (const StarterPlace& starter : KnownStarters(invocation.environment)) {
+    json["starters"].push_back({{"key", starter.key},
+                                {"pid", starter.pid},
+                                {"keep_warm_seconds", starter.keep_warm_seconds}});
+    rows.push_back({"(starter " + Clip(Visible(starter.key), 8) + ")", "warm",
+                    std::to_string(starter.pid), "-", "-"});
+  }
+  if (out.is_json()) {
+    out.DataLine(PrintJson(json));
+  } else if (rows.size() > 1) {
+    out.Data(Table(rows, out.width()));
+  } else {
+    out.Say("no job of yours runs on this host; looked into " +
+            JoinWith(RuntimeDirectories(invocation.environment), ", "));
+  }
+  return kExitDone;
+}
+
+}  // namespace paceline::cli

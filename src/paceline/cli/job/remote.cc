@@ -1,0 +1,190 @@
+#include "paceline/cli/job/remote.h"
+
+#include <poll.h>
+
+#include <algorithm>
+
+#include "paceline/agent/socket/reactor.h"
+#include "paceline/base/file_text.h"
+#include "paceline/cli/console/text.h"
+#include "paceline/cli/show/event_text.h"
+#include "paceline/core/job.h"
+#include "paceline/master/event_row.h"
+#include "paceline/master/goodput.h"
+#include "paceline/master/journal.h"
+#include "paceline/master/status.h"
+
+namespace paceline::cli {
+namespace {
+
+constexpr size_t kTokenBytesMax = 256;
+constexpr int kPauseMilliseconds = 100;  // between looks at a job whose master is being restarted
+
+Result<std::vector<core::Record>> RecordsOf(const JobPlace& place) {
+  auto records = master::ReadJournal(place.run_dir + "/journal.db");
+  if (records.ok() && !records->empty()) return *std::move(records);
+  const bool is_there = records.ok();
+  if (!is_there && !absl::IsNotFound(records.status())) return ProblemFrom(records.status());
+  return Problem{.code = "PL-E030",
+                 .what = "nothing is known of " + place.id + " yet",
+                 .where = place.run_dir,
+                 .why = is_there ? "no master answers on this host, and the journal has no record: "
+                                   "it was emptied, or no master lived to write one"
+                                 : "no master answers on this host, and there is no journal to "
+                                   "read",
+                 .fix = place.is_running() ? "paceline wait --for running --job " + place.id
+                                           : "see the logs in " + place.run_dir + "/logs"};
+}
+
+Problem RunDirGone(const JobPlace& place) {
+  return Problem{.code = "PL-E030",
+                 .what = place.id + " runs, but its run directory is gone",
+                 .where = place.run_dir,
+                 .why = "it was removed or renamed while the job ran; nothing can be read there",
+                 .fix = "paceline stop --job " + ShellWord(place.id)};
+}
+
+Instant Monotonic() { return Instant::FromNanoseconds(agent::MonotonicNs()); }
+
+}  // namespace
+
+// A job with a journal but without a master: everything durable is known, nothing is connected.
+Result<wire::JobStatus> StatusFromJournal(const JobPlace& place) {
+  auto records = RecordsOf(place);
+  if (!records.ok()) return records.problem();
+  core::Job job;
+  master::Goodput goodput;
+  for (const core::Record& record : *records) {
+    job.Restore(record);
+    goodput.Fold(record);
+  }
+  master::HostView host{.journal = "ok"};
+  Instant end = WallNow();
+  if (!records->empty()) {
+    host.created_at = records->front().at;
+    host.durable = records->back().seq;
+    if (job.state().phase == core::Phase::kFinished) end = records->back().at;
+  }
+  host.goodput = goodput.Share(end);
+  wire::JobStatus status = master::MakeJobStatus(job, end, host);
+  if (status.job_id.empty()) status.job_id = place.id;
+  if (status.step < 0) status.step = job.state().step_max;
+  return status;
+}
+
+Check EventsFromJournal(const JobPlace& place, uint64_t from_seq,
+                        const std::function<bool(const wire::JobEvent&)>& take) {
+  auto records = RecordsOf(place);
+  if (!records.ok()) return records.problem();
+  master::NodeNames names;
+  for (const core::Record& record : *records) {
+    names.Fold(record);
+    if (record.seq.value() < from_seq) continue;
+    if (!take(master::MakeJobEvent(record, names))) return std::nullopt;
+  }
+  return std::nullopt;
+}
+
+bool IsAway(const absl::Status& status) {
+  return status.code() == absl::StatusCode::kUnavailable ||
+         status.code() == absl::StatusCode::kDeadlineExceeded;
+}
+
+Asked AskUntil(const JobPlace& place, const Patience& patience,
+               const std::function<bool(const JobPlace& now, Duration limit)>& ask) {
+  const Instant deadline = Monotonic() + patience.in_all;
+  while (true) {
+    const auto told = ReadJobPlace(place.run_dir);
+    const JobPlace& now = told.ok() ? *told : place;
+    // Before it is asked: what it may have done since then is in the answer.
+    const bool has_somebody = now.is_running();
+    const Duration left = deadline - Monotonic();
+    if (ask(now, std::min(left, patience.each))) return Asked::kAnswered;
+    if (!has_somebody && !patience.also_for_nobody) return Asked::kNobodyRunsIt;
+    if (Monotonic() >= deadline) return Asked::kTimeIsUp;
+    poll(nullptr, 0, kPauseMilliseconds);
+  }
+}
+
+Result<JobPlace> JobOf(const Invocation& invocation) {
+  const Given* given = invocation.line.Find("job");
+  return FindJob(invocation.environment, given == nullptr ? "" : given->value);
+}
+
+Result<wire::ControlClientOptions> ControlOptions(const JobPlace& place, Duration timeout) {
+  if (place.master_addr.empty()) {
+    return Problem{.code = "PL-E030",
+                   .what = "the master of " + place.id + " has no address yet",
+                   .where = place.run_dir + "/job.json",
+                   .why = "it is just starting, or never came up",
+                   .fix = "see " + place.run_dir + "/logs/master.log"};
+  }
+  const std::string path = place.run_dir + "/token";
+  const std::string token(Strip(ReadText(path, kTokenBytesMax)));
+  if (!wire::IsToken(token)) {
+    return Problem{.code = "PL-E102",
+                   .what = "the job's token cannot be read",
+                   .where = path,
+                   .why = "it is missing, damaged or not yours",
+                   .fix = "run the command as the user who started the job"};
+  }
+  wire::ControlClientOptions options{
+      .address = place.master_addr, .credentials = {.token = token}, .timeout = timeout};
+  auto tls = wire::LoadCredentials(place.run_dir + "/tls", token);
+  if (tls.ok()) options.credentials = *std::move(tls);
+  return options;
+}
+
+Result<wire::JobStatus> StatusOf(const JobPlace& place, Duration timeout) {
+  if (place.is_run_dir_gone) return RunDirGone(place);
+  // Nobody who could answer is alive, or the job has ended and the launcher is only cleaning up:
+  // the journal has the answer, so there is nothing to wait for.
+  if (!place.has_master()) {
+    auto status = StatusFromJournal(place);
+    if (!place.is_running() || (status.ok() && status->phase == "finished")) return status;
+  }
+  auto options = ControlOptions(place, timeout);
+  if (!options.ok()) {
+    if (options.problem().code == "PL-E030") return StatusFromJournal(place);
+    return options.problem();
+  }
+  wire::ControlClient client(*options);
+  auto status = client.GetStatus();
+  if (status.ok()) return *std::move(status);
+  if (!IsAway(status.status())) return ProblemFrom(status.status());
+  return StatusFromJournal(place);
+}
+
+Check EventsOf(const JobPlace& place, uint64_t from_seq, bool follow,
+               const std::function<bool(const wire::JobEvent&)>& take) {
+  if (place.is_run_dir_gone) return RunDirGone(place);
+  uint64_t next = from_seq;
+  bool wants_more = true;
+  bool is_over = false;  // until the job is resumed
+  const auto take_new = [&](const wire::JobEvent& event) {
+    next = event.seq + 1;
+    is_over = event.kind == "job_finished";
+    wants_more = take(event);
+    return wants_more;
+  };
+  while (true) {
+    auto now = ReadJobPlace(place.run_dir);
+    const bool is_alive = now.ok() && now->is_running();
+    auto options = is_alive ? ControlOptions(*now, Duration::Seconds(5))
+                            : Result<wire::ControlClientOptions>(Problem{.code = "PL-E030"});
+    if (!options.ok()) {
+      if (options.problem().code != "PL-E030") return options.problem();
+      if (!is_alive || !follow) return EventsFromJournal(place, next, take_new);
+    } else {
+      wire::ControlClient client(*options);
+      const absl::Status status = client.WatchEvents(next, follow, take_new);
+      if (!wants_more || (status.ok() && (is_over || !follow))) return std::nullopt;
+      if (!status.ok() && !IsAway(status)) return ProblemFrom(status);
+      if (is_over || !follow) return EventsFromJournal(place, next, take_new);
+    }
+    // The launcher starts a new master, or is about to end with the job.
+    poll(nullptr, 0, kPauseMilliseconds);
+  }
+}
+
+}  // namespace paceline::cli

@@ -1,0 +1,68 @@
+#pragma once
+
+// The run directory of a job on this host: made, locked, described and found again.
+// docs/formats/run_dir.md says what stands in it.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "paceline/agent/ranks/pids.h"
+#include "paceline/base/fd.h"
+#include "paceline/cli/console/environment.h"
+#include "paceline/cli/console/error.h"
+
+namespace paceline::cli {
+
+// job.json.
+struct JobCard {
+  std::string job_id;
+  std::string name;
+  std::vector<std::string> argv;
+  std::string cwd;
+  std::string master_address;  // host:port
+  bool has_master = true;      // it runs on this host
+  agent::ProcessId master;     // 0 when it does not run here
+  agent::ProcessId launcher;
+  std::vector<std::string> nodes;  // agents of this host
+  std::string relay;               // host:port where the first of them is a relay; "": it is none
+  double created = 0;              // seconds since 1970
+};
+
+std::string FormatJobCard(const JobCard& card);
+Result<JobCard> ReadJobCard(const std::string& run_dir);
+// The run directory that an entry of the registry names; empty for any other text.
+std::string RunDirOfEntry(const std::string& text);
+
+struct RunDir {
+  std::string path;           // absolute
+  Fd lock;                    // held by the launcher as long as it lives
+  bool is_temporary = false;  // nothing else could be written: a reboot loses it
+};
+
+struct RunDirRequest {
+  std::string wanted;  // "": ./runs/<job-id>
+  std::string job_id;
+  std::string cwd;
+  bool is_cwd_writable = true;
+  bool resume = false;
+};
+
+// Without `wanted` the directory is in ./runs, else in the user's state directory, else in a
+// private one below $TMPDIR or /tmp. Makes the directory (0700) or, to resume, opens it, and takes
+// its lock. Refused: another launcher holds it, it holds a job and `resume` is not set, or none and
+// it is set.
+Result<RunDir> OpenRunDir(const RunDirRequest& request, const Environment& environment);
+
+// $PACELINE_RUNTIME_DIR | $XDG_RUNTIME_DIR/paceline | /tmp/paceline-<uid>, made with mode 0700 and
+// refused when it is somebody else's or open to others.
+Result<std::string> OpenRuntimeDir(const Environment& environment);
+
+// Writes job.json and this host's registry entry jobs/<job-id>.json.
+Check SaveJobCard(const JobCard& card, const std::string& run_dir, const std::string& runtime_dir);
+
+// The living agent of that node, from its agent.json; pid 0 when there is none.
+agent::ProcessId FindAgent(const std::string& run_dir, const std::string& node);
+
+}  // namespace paceline::cli

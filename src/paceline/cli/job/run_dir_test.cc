@@ -1,0 +1,56 @@
+#include "paceline/cli/job/run_dir.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "gtest/gtest.h"
+#include "paceline/base/file_text.h"
+#include "paceline/base/test_dir.h"
+#include "paceline/base/text.h"
+
+namespace paceline::cli {
+namespace {
+
+class RunDirTest : public testing::Test {
+ protected:
+  // As in a container: a current directory that cannot be written, and no home unless one is given.
+  Result<RunDir> Open(Environment environment) const {
+    environment["TMPDIR"] = dir_.path();
+    return OpenRunDir({.job_id = "job", .cwd = "/", .is_cwd_writable = false}, environment);
+  }
+  std::string Usual() const { return Concat(dir_.path(), "/paceline-runs-", geteuid()); }
+
+  TestDir dir_;
+};
+
+TEST_F(RunDirTest, AHomeIsTakenWhereTheCurrentDirectoryCannotBeWritten) {
+  const auto run = Open({{"HOME", dir_.path() + "/home"}});
+  ASSERT_TRUE(run.ok());
+  EXPECT_EQ(run->path, dir_.path() + "/home/.local/state/paceline/runs/job");
+  EXPECT_FALSE(run->is_temporary);
+}
+
+TEST_F(RunDirTest, WithoutAHomeItIsAPrivateDirectoryThatARebootLoses) {
+  ASSERT_TRUE(ReplaceFile(dir_.path() + "/file", "", 0600).ok());
+  for (const Environment& environment :
+       {Environment{}, Environment{{"HOME", dir_.path() + "/file/home"}}}) {
+    const auto run = Open(environment);
+    ASSERT_TRUE(run.ok());
+    EXPECT_EQ(run->path, Usual() + "/job");
+    EXPECT_TRUE(run->is_temporary);
+    struct stat found {};
+    ASSERT_EQ(lstat(Usual().c_str(), &found), 0);
+    EXPECT_EQ(found.st_mode & 0777, 0700u);
+  }
+}
+
+TEST_F(RunDirTest, ANameThatOthersMayEnterIsNotTaken) {
+  ASSERT_EQ(mkdir(Usual().c_str(), 0700), 0);
+  ASSERT_EQ(chmod(Usual().c_str(), 0777), 0);
+  const auto run = Open({});
+  ASSERT_TRUE(run.ok());
+  EXPECT_TRUE(run->path.starts_with(Usual() + "-")) << run->path;
+}
+
+}  // namespace
+}  // namespace paceline::cli

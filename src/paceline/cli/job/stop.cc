@@ -1,0 +1,107 @@
+// `paceline stop`: SIGTERM to the ranks, SIGKILL after the grace.
+
+#include <signal.h>
+
+#include "paceline/agent/ranks/pids.h"
+#include "paceline/base/instant.h"
+#include "paceline/cli/command.h"
+#include "paceline/cli/console/exit_code.h"
+#include "paceline/cli/console/text.h"
+#include "paceline/cli/job/remote.h"
+
+namespace paceline::cli {
+namespace {
+
+constexpr Flag kStopFlags[] = {
+    {.dest = "grace",
+     .spellings = {"--stop-grace"},
+     .kind = FlagKind::kDuration,
+     .metavar = "TIME",
+     .help = "between SIGTERM and SIGKILL",
+     .setting = "timers.stop_grace"},
+    {.dest = "force",
+     .spellings = {"--force"},
+     .kind = FlagKind::kSwitch,
+     .help = "SIGKILL at once"},
+    {.dest = "dry_run",
+     .spellings = {"--dry-run"},
+     .kind = FlagKind::kSwitch,
+     .help = "only say what would be stopped"},
+};
+
+// A master may be starting, or the job may end while it is asked: each look is a short one.
+constexpr Duration kLook = Duration::Seconds(1);
+constexpr Duration kPatience = Duration::Seconds(10);
+
+std::string Plan(const JobPlace& place, Duration grace, bool force) {
+  if (force) return "stopping " + place.id + ": SIGKILL to its ranks now";
+  return "stopping " + place.id + ": SIGTERM to its ranks, SIGKILL after " + ToString(grace);
+}
+
+// Once. PL-E030 when no master is there now.
+Check Ask(const JobPlace& place, Duration limit, Duration grace, bool force) {
+  const auto options = ControlOptions(place, limit);
+  if (!options.ok()) return options.problem();
+  const absl::Status status = wire::ControlClient(*options).Stop({.why = "paceline stop was typed",
+                                                                  .grace = grace,
+                                                                  .exit_code = kExitTerminated,
+                                                                  .force = force});
+  if (status.ok()) return std::nullopt;
+  return ProblemFrom(status);
+}
+
+int NotRunning(const JobPlace& place, Output& out) {
+  const auto status = StatusOf(place, kLook);
+  if (status.ok() && status->phase == "finished") {
+    out.Say(place.id + " has ended already: " + Visible(status->final_reason));
+    return kExitDone;
+  }
+  return out.Fail({.code = "PL-E030",
+                   .what = "nobody runs " + place.id + " on this host",
+                   .where = place.run_dir,
+                   .why = "neither its master nor its launcher lives",
+                   .fix = "paceline run --resume --run-dir " + ShellWord(place.run_dir)});
+}
+
+// Without a run directory nobody can read the master's token, but its launcher has it.
+int AskLauncher(const JobPlace& place, bool force, Output& out) {
+  const Fd launcher =
+      agent::OpenPidfd({static_cast<pid_t>(place.launcher_pid), place.launcher_start});
+  if (!launcher.is_open() || ::kill(place.launcher_pid, SIGTERM) != 0) {
+    return NotRunning(place, out);
+  }
+  out.Say("stopping " + place.id + ": its run directory is gone, so its launcher was asked");
+  if (force) out.Say("note: --force has no effect without the run directory");
+  return kExitDone;
+}
+
+}  // namespace
+
+FlagTable StopFlags() { return kStopFlags; }
+
+int RunStop(Invocation& invocation) {
+  Output& out = invocation.out;
+  auto place = JobOf(invocation);
+  if (!place.ok()) return out.Fail(place.problem());
+  const Duration grace = invocation.settings.Time("timers.stop_grace");
+  const bool force = invocation.line.Has("force");
+  if (!place->is_running()) return NotRunning(*place, out);
+  if (invocation.line.Has("dry_run")) {
+    out.DataLine("would be " + Plan(*place, grace, force));
+    return kExitDone;
+  }
+  if (place->is_run_dir_gone) return AskLauncher(*place, force, out);
+  Check problem;
+  const Asked asked = AskUntil(*place, {.each = kLook, .in_all = kPatience},
+                               [&](const JobPlace& now, Duration limit) {
+                                 problem = Ask(now, limit, force ? Duration() : grace, force);
+                                 return !problem || problem->code != "PL-E030";
+                               });
+  if (problem && asked == Asked::kNobodyRunsIt) return NotRunning(*place, out);
+  if (problem) return out.Fail(*problem);
+  out.Say(Plan(*place, grace, force));
+  out.Say("next: paceline wait --job " + ShellWord(place->id));
+  return kExitDone;
+}
+
+}  // namespace paceline::cli

@@ -1,0 +1,98 @@
+// `paceline wait`: returns when the job is as asked, or 124 when the time is over.
+
+#include <optional>
+#include <string>
+
+#include "paceline/cli/command.h"
+#include "paceline/cli/console/exit_code.h"
+#include "paceline/cli/console/text.h"
+#include "paceline/cli/job/remote.h"
+#include "paceline/cli/settings/value.h"
+
+namespace paceline::cli {
+namespace {
+
+constexpr Duration kAnswerPatience = Duration::Seconds(2);
+
+constexpr Flag kWaitFlags[] = {
+    {.dest = "for",
+     .spellings = {"--for"},
+     .metavar = "STATE",
+     .help = "running, finished (the default), or step=N"},
+    {.dest = "timeout",
+     .spellings = {"--timeout"},
+     .kind = FlagKind::kDuration,
+     .default_text = "never",
+     .metavar = "TIME",
+     .help = "give up after this time with exit code 124"},
+};
+
+struct Goal {
+  std::string phase;
+  int64_t step = -1;
+};
+
+Result<Goal> GoalOf(const std::string& text) {
+  if (text == "running" || text == "finished") return Goal{.phase = text};
+  if (text.starts_with("step=")) {
+    const auto step = ParseInteger(text.substr(5));
+    if (step.has_value() && *step >= 0) return Goal{.step = *step};
+  }
+  return Problem{.code = "PL-E003",
+                 .what = "--for cannot be \"" + text + "\"",
+                 .where = "the command line",
+                 .why = "it takes running, finished or step=N",
+                 .fix = "paceline wait --for step=100"};
+}
+
+// What to return for this status; nothing: go on waiting.
+std::optional<int> Judge(const Goal& goal, const wire::JobStatus& status, const JobPlace& place,
+                         Output& out) {
+  const bool finished = status.phase == "finished";
+  if (finished && goal.phase == "finished") return status.exit_code.value_or(kExitDone);
+  if (goal.step >= 0 ? status.step >= goal.step : status.phase == goal.phase) return kExitDone;
+  if (!finished) return std::nullopt;
+  return out.Fail({.code = "PL-E071",
+                   .what = "the job ended before it was as asked",
+                   .where = place.id,
+                   .why = status.final_reason,
+                   .fix = "paceline why --job " + ShellWord(place.id)});
+}
+
+}  // namespace
+
+FlagTable WaitFlags() { return kWaitFlags; }
+
+int RunWait(Invocation& invocation) {
+  Output& out = invocation.out;
+  const Given* wanted = invocation.line.Find("for");
+  const auto goal = GoalOf(wanted == nullptr ? "finished" : wanted->value);
+  if (!goal.ok()) return out.Fail(goal.problem());
+  const Given* timeout = invocation.line.Find("timeout");
+  const Duration patience = timeout == nullptr
+                                ? Duration::Infinite()
+                                : ParseDuration(timeout->value).value_or(Duration::Infinite());
+  const auto place = JobOf(invocation);
+  if (!place.ok()) return out.Fail(place.problem());
+  std::optional<int> code;
+  std::string still;  // what it waits for, at the last look
+  AskUntil(*place, {.each = kAnswerPatience, .in_all = patience, .also_for_nobody = true},
+           [&](const JobPlace& now, Duration limit) {
+             const auto status = StatusOf(now, limit);
+             still = status.ok() ? status->pending : status.problem().what;
+             if (status.ok()) {
+               code = Judge(*goal, *status, now, out);
+             } else if (!now.is_running()) {
+               code = out.Fail(status.problem());
+             }
+             return code.has_value();
+           });
+  if (code.has_value()) return *code;
+  return out.Fail({.code = "PL-E070",
+                   .what = "the job is not as asked after " + FormatDuration(patience),
+                   .where = place->id,
+                   .why = still,
+                   .fix = "paceline status --job " + ShellWord(place->id)});
+}
+
+}  // namespace paceline::cli

@@ -1,0 +1,64 @@
+// `paceline agent`: one node's agent. Started by `paceline run`; by hand only to practise.
+
+#include <string>
+
+#include "paceline/agent/agent_files.h"
+#include "paceline/agent/event_loop.h"
+#include "paceline/base/file_text.h"
+#include "paceline/cli/command.h"
+#include "paceline/cli/settings/value.h"
+
+namespace paceline::cli {
+
+FlagTable AgentFlags() {
+  static constexpr Flag kFlags[] = {
+      {.dest = "run_dir",
+       .spellings = {"--run-dir"},
+       .metavar = "DIR",
+       .help = "the job's run directory on this host"},
+      {.dest = "node",
+       .spellings = {"--node"},
+       .metavar = "NAME",
+       .help = "the node's name, unique in the job"},
+      {.dest = "incarnation",
+       .spellings = {"--incarnation"},
+       .metavar = "N",
+       .help = "which of the nodes that had this name, one after the other"},
+      {.dest = "runtime_dir",
+       .spellings = {"--runtime-dir"},
+       .metavar = "DIR",
+       .help = "where starters live"},
+  };
+  return kFlags;
+}
+
+int RunAgentCommand(Invocation& invocation) {
+  const auto text = [&invocation](std::string_view dest) {
+    const Given* given = invocation.line.Find(dest);
+    return given == nullptr ? std::string() : given->value;
+  };
+  const agent::AgentOptions options{
+      .run_dir = text("run_dir"),
+      .node = text("node"),
+      .runtime_dir = text("runtime_dir"),
+      .incarnation = static_cast<uint32_t>(ParseInteger(text("incarnation")).value_or(0))};
+  for (const std::string& value : {options.run_dir, options.node, options.runtime_dir}) {
+    if (!value.empty()) continue;
+    return invocation.out.Fail({.code = "PL-E002",
+                                .what = "the agent lacks a flag",
+                                .where = "the command line",
+                                .why = "it needs --run-dir, --node and --runtime-dir",
+                                .fix = "paceline run starts agents with all of them"});
+  }
+  const absl::StatusOr<int> code = agent::RunAgent(options);
+  if (code.ok()) return *code;
+  const Problem problem = ProblemFrom(code.status());
+  // What the living one left there is not this one's business.
+  if (absl::IsAlreadyExists(code.status())) return invocation.out.Fail(problem);
+  const agent::AgentFiles files{options.run_dir, options.node};
+  // The launcher shows it: nobody looks at this process's own output.
+  ReplaceFile(files.ProblemJson(), RenderProblemJson(problem), 0600).IgnoreError();
+  return invocation.out.Fail(problem);
+}
+
+}  // namespace paceline::cli

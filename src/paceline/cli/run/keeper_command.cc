@@ -1,0 +1,90 @@
+// `paceline keeper`: keeps the checkpoints of ranks that paceline has not started, or leases data
+// to them. Started by paceline.torch.Checkpointer and LeasedLoader; by hand never.
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+
+#include "paceline/agent/keepers/private_keeper.h"
+#include "paceline/agent/ranks/pids.h"
+#include "paceline/base/log.h"
+#include "paceline/base/status_macros.h"
+#include "paceline/base/text.h"
+#include "paceline/cli/command.h"
+#include "paceline/cli/run/lease_keeper.h"
+#include "paceline/cli/settings/value.h"
+
+namespace paceline::cli {
+
+FlagTable KeeperFlags() {
+  static constexpr Flag kFlags[] = {
+      {.dest = "socket",
+       .spellings = {"--socket"},
+       .metavar = "PATH",
+       .help = "where the process finds it"},
+      {.dest = "job",
+       .spellings = {"--job-id"},
+       .metavar = "ID",
+       .help = "the same for every run that saves to the same directory"},
+      {.dest = "python",
+       .spellings = {"--python"},
+       .metavar = "PATH",
+       .help = "the interpreter of the process"},
+      {.dest = "tier",
+       .spellings = {"--tier"},
+       .metavar = "DIR",
+       .help = "where it keeps on a local disk what goes to an object store"},
+      {.dest = "leases",
+       .spellings = {"--leases"},
+       .metavar = "DIR",
+       .help = "lease data, and keep no checkpoints; its journal"},
+      {.dest = "launcher",
+       .spellings = {"--launcher"},
+       .metavar = "PID:START",
+       .help = "with --leases: it ends with that process"},
+      {.dest = "log", .spellings = {"--log"}, .metavar = "PATH", .help = "its log file"},
+  };
+  return kFlags;
+}
+
+namespace {
+
+// "812:73519": pid and start time in ticks. Nothing that lives when it is written otherwise.
+agent::ProcessId ProcessOf(std::string_view text) {
+  const size_t colon = std::min(text.find(':'), text.size());
+  const std::string_view start = text.substr(std::min(colon + 1, text.size()));
+  return {.pid = ParseWhole<int32_t>(text.substr(0, colon)).value_or(0),
+          .start_time_ticks = ParseWhole<uint64_t>(start).value_or(0)};
+}
+
+}  // namespace
+
+int RunKeeperCommand(Invocation& invocation) {
+  const auto text = [&invocation](std::string_view dest) {
+    const Given* given = invocation.line.Find(dest);
+    return given == nullptr ? std::string() : given->value;
+  };
+  agent::PrivateKeeperOptions options{text("socket"), text("job"), text("python"), text("tier")};
+  options.storage_wait = ParseDuration(invocation.settings.Get("timers.storage_wait").text)
+                             .value_or(options.storage_wait);
+  if (options.socket.empty() || options.job_id.empty()) {
+    return invocation.out.Fail({.code = "PL-E002",
+                                .what = "the keeper lacks a flag",
+                                .where = "the command line",
+                                .why = "it needs --socket and --job-id",
+                                .fix = "paceline.torch.Checkpointer starts it with both"});
+  }
+  if (const std::string log = text("log"); !log.empty()) LogToFile(log).IgnoreError();
+  const absl::StatusOr<int> code = text("leases").empty()
+                                       ? agent::RunPrivateKeeper(options)
+                                       : RunLeaseKeeper({.socket = options.socket,
+                                                         .job_id = options.job_id,
+                                                         .folder = text("leases"),
+                                                         .launcher = ProcessOf(text("launcher"))});
+  // Another one was faster: whoever wanted one has it.
+  if (absl::IsAlreadyExists(code.status())) return 0;
+  if (code.ok()) return *code;
+  return invocation.out.Fail(ProblemFrom(code.status()));
+}
+
+}  // namespace paceline::cli

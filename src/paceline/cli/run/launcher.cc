@@ -1,0 +1,492 @@
+#include "paceline/cli/run/launcher.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <optional>
+#include <utility>
+#include <variant>
+
+#include "paceline/agent/agent_files.h"
+#include "paceline/agent/agent_json.h"
+#include "paceline/agent/leave_signal.h"
+#include "paceline/agent/ranks/page_file.h"
+#include "paceline/agent/socket/json_field.h"
+#include "paceline/agent/socket/reactor.h"
+#include "paceline/base/file_text.h"
+#include "paceline/base/json.h"
+#include "paceline/base/status_macros.h"
+#include "paceline/base/text.h"
+#include "paceline/cli/console/error.h"
+#include "paceline/cli/console/error_codes.h"
+#include "paceline/cli/console/exit_code.h"
+#include "paceline/cli/console/text.h"
+#include "paceline/cli/job/remote.h"
+#include "paceline/cli/settings/value.h"
+
+namespace paceline::cli {
+namespace {
+
+constexpr int64_t kLookNs = 2'000'000'000;  // between looks at the run directory
+// After the job's end everything leaves by itself within this time, or is killed.
+constexpr int64_t kLeaveNs = 5'000'000'000;
+// What was killed is gone at once, unless it sleeps in the kernel.
+constexpr int64_t kKilledNs = 5'000'000'000;
+
+bool WasKilled(int status) { return WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL; }
+
+core::KeeperPlan PlanOf(const LauncherOptions& options) {
+  return {.has_master = options.card.has_master,
+          .nodes = options.card.nodes,
+          .is_whole_job = options.is_whole_job,
+          .timers = options.spec.timers};
+}
+
+// Of a node whose agent cannot do it: it is dead or stuck.
+void KillRanks(const std::string& run_dir, const std::string& node) {
+  const auto page = agent::PageFile::Open(Concat(run_dir, "/nodes/", node, "/page"));
+  if (!page.ok() || !(*page)->is_of_this_boot()) return;
+  for (uint32_t slot = 0; slot < (*page)->slot_count(); ++slot) {
+    const std::optional<SlotReading> reading = (*page)->Read(slot);
+    if (reading.has_value()) agent::SignalGroup(agent::ProcessOf(*reading), SIGKILL);
+  }
+}
+
+// An agent that was refused says no more than that; its error's page names the exit code.
+int ExitCodeOf(const core::GiveUp& action, const std::string& words) {
+  const size_t at = words.find("[PL-");
+  if (action.exit_code != kExitNotAuthorised || at == std::string::npos) return action.exit_code;
+  const ErrorCode* error = FindErrorCode(words.substr(at + 1, words.find(']', at) - at - 1));
+  return error == nullptr ? action.exit_code : error->exit_code;
+}
+
+// "Ctrl-C", or "SIGTERM from timeout (process 123)".
+std::string SenderOf(const signalfd_siginfo& info) {
+  const int signal = static_cast<int>(info.ssi_signo);
+  // The kernel sends a terminal's keys, and whoever is outside this container shows no pid.
+  const bool is_from_terminal = signal == SIGINT && info.ssi_code == SI_KERNEL;
+  if (is_from_terminal) return "Ctrl-C";
+  const std::string name = Concat("SIG", ::sigabbrev_np(signal));
+  const auto pid = static_cast<pid_t>(info.ssi_pid);
+  if (pid <= 0) return name;
+  const std::string command(Strip(ReadText(Concat("/proc/", pid, "/comm"), 64)));
+  return command.empty() ? Concat(name, " from process ", pid)
+                         : Concat(name, " from ", Visible(command), " (process ", pid, ")");
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Launcher>> Launcher::Create(LauncherOptions options) {
+  std::unique_ptr<Launcher> launcher(new Launcher(std::move(options)));
+  ASSIGN_OR_RETURN(launcher->reactor_, agent::Reactor::Create());
+  sigset_t wanted;
+  sigemptyset(&wanted);
+  for (const int signal : launcher->options_.stop_signals) sigaddset(&wanted, signal);
+  launcher->signals_ = Fd(::signalfd(-1, &wanted, SFD_CLOEXEC | SFD_NONBLOCK));
+  RETURN_IF_ERROR(launcher->reactor_->Watch(launcher->signals_.get(), EPOLLIN,
+                                            [raw = launcher.get()](uint32_t) { raw->OnSignal(); }));
+  return launcher;
+}
+
+Launcher::Launcher(LauncherOptions options)
+    : options_(std::move(options)), keeper_(PlanOf(options_)) {
+  for (const std::string& node : options_.card.nodes) agents_[node];
+}
+
+Launcher::~Launcher() {
+  supervisor_.reset();
+  if (stopper_.joinable()) stopper_.join();
+}
+
+JobEnd Launcher::Run() {
+  wire::ControlClientOptions client;
+  client.address = options_.card.master_address;
+  client.credentials = options_.credentials;
+  supervisor_ = std::make_unique<wire::SupervisorStream>(
+      client,
+      [this](wire::SupervisorEvent event) {
+        reactor_->Post([this, event = std::move(event)] { OnSupervisor(event); });
+      },
+      options_.card.has_master ? std::vector<std::string>() : options_.relays,
+      options_.card.nodes.empty() ? "" : options_.card.nodes.front());
+  Feed(core::KeepStarted{});
+  if (!options_.card.has_master) TellServing();
+  LookAtRunDir();
+  reactor_->Run();
+  supervisor_.reset();
+  return end_;
+}
+
+// Told once. The job goes on: what is open stays open, and a person may still stop it.
+void Launcher::LookAtRunDir() {
+  const std::string& run_dir = options_.platform.run_dir;
+  if (::access((run_dir + "/job.json").c_str(), F_OK) != 0 && errno == ENOENT) {
+    options_.narrate(Concat("The run directory ", run_dir,
+                            " was removed. The job goes on, but it cannot be resumed, and its "
+                            "status and logs cannot be read any more."));
+    return;
+  }
+  reactor_->CallAt(agent::MonotonicNs() + kLookNs, [this] { LookAtRunDir(); });
+}
+
+void Launcher::Feed(const core::KeeperEvent& event) {
+  for (const core::KeeperAction& action : keeper_.Step(agent::MonotonicNow(), event)) {
+    std::visit([this](const auto& what) { Do(what); }, action);
+  }
+  ArmDeadline();
+}
+
+void Launcher::ArmDeadline() {
+  reactor_->Cancel(deadline_timer_);
+  const Instant deadline = keeper_.NextDeadline();
+  deadline_timer_ = deadline.is_max() ? 0 : reactor_->CallAt(deadline.nanoseconds(), [this] {
+    Feed(core::KeeperTimePassed{});
+  });
+}
+
+void Launcher::Keep(Kept* slot, const SpawnedProcess& process, std::function<void(int)> ended) {
+  slot->process = {process.pid, agent::StartTimeOf(process.pid)};
+  slot->is_child = true;
+  WatchKept(slot, std::move(ended));
+}
+
+bool Launcher::Adopt(Kept* slot, const agent::ProcessId& process, std::function<void(int)> ended) {
+  if (process.pid == 0) return false;
+  Fd pidfd = agent::OpenPidfd(process);
+  if (!pidfd.is_open() || !agent::IsAlive(process)) return false;
+  slot->process = process;
+  slot->pidfd = std::move(pidfd);
+  slot->is_child = false;
+  WatchKept(slot, std::move(ended));
+  return true;
+}
+
+void Launcher::WatchKept(Kept* slot, std::function<void(int)> ended) {
+  reactor_
+      ->Watch(slot->pidfd.get(), EPOLLIN,
+              [this, slot, ended = std::move(ended)](uint32_t) {
+                reactor_->Unwatch(slot->pidfd.get());
+                slot->pidfd.Close();
+                // Somebody else's child leaves no status: as if killed.
+                const int status = slot->is_child ? ReapProcess(slot->process.pid) : SIGKILL;
+                slot->last_pid = std::exchange(slot->process, {}).pid;
+                ended(status);
+              })
+      .IgnoreError();
+}
+
+void Launcher::Do(const core::StartMaster&) {
+  const auto ended = [this](int status) { OnMasterEnded(status); };
+  if (Adopt(&master_, options_.card.master, ended)) {
+    Feed(core::MasterUp{});
+    return;
+  }
+  std::array<int, 2> ends{-1, -1};
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0) {
+    Do(core::GiveUp{kExitTrainingFailed, Concat("no pipe can be made: ", std::strerror(errno))});
+    return;
+  }
+  CloseMasterReady();
+  master_ready_ = Fd(ends[0]);
+  const Fd child_end(ends[1]);
+  auto started = options_.platform.StartMaster(
+      {options_.listen, options_.insecure, std::exchange(options_.resumes, false)},
+      child_end.get());
+  if (!started.ok()) {
+    Do(core::GiveUp{kExitTrainingFailed, std::string(started.status().message())});
+    return;
+  }
+  master_.pidfd = std::move(started->pidfd);
+  Keep(&master_, *started, ended);
+  reactor_->Watch(master_ready_.get(), EPOLLIN, [this](uint32_t) { OnMasterReady(); })
+      .IgnoreError();
+}
+
+void Launcher::CloseMasterReady() {
+  if (master_ready_.is_open()) reactor_->Unwatch(master_ready_.get());
+  master_ready_.Close();
+}
+
+// It serves, or it ended before it did; its end is told by its pidfd.
+void Launcher::OnMasterReady() {
+  char told = 0;
+  const bool serves = ::read(master_ready_.get(), &told, 1) == 1;
+  CloseMasterReady();
+  if (serves) Feed(core::MasterUp{});
+}
+
+void Launcher::Do(const core::StartAgent& action) {
+  const std::string node = action.node;
+  const auto ended = [this, node](int status) { OnAgentEnded(node, status); };
+  Kept& slot = agents_[node];
+  if (!Adopt(&slot, FindAgent(options_.platform.run_dir, node), ended)) {
+    auto started = options_.platform.StartAgent(node, options_.incarnation + action.incarnation);
+    if (!started.ok()) {
+      Do(core::GiveUp{kExitTrainingFailed, std::string(started.status().message())});
+      return;
+    }
+    slot.pidfd = std::move(started->pidfd);
+    Keep(&slot, *started, ended);
+    gone_.erase(node);
+  }
+  Feed(core::AgentUp{node});
+}
+
+void Launcher::Do(const core::CountRanks& action) {
+  core::RanksCounted counted;
+  counted.node = action.node;
+  const auto page =
+      agent::PageFile::Open(Concat(options_.platform.run_dir, "/nodes/", action.node, "/page"));
+  if (page.ok()) {
+    const agent::PageCensus census = agent::CountRanks(**page);
+    counted.placed = census.placed;
+    counted.living = census.living;
+  }
+  Feed(counted);
+}
+
+void Launcher::Do(const core::ReportNodeGone& action) {
+  // With the pid, a late word about this agent cannot end the next one.
+  gone_[action.node] = {action.node, action.evidence, agents_[action.node].last_pid};
+  if (supervisor_ != nullptr) supervisor_->Send(gone_[action.node]);
+}
+
+void Launcher::Do(const core::KeeperNote& action) { options_.narrate(action.text); }
+
+// A job can be over before the launcher's stream has come up: nobody told it then.
+void Launcher::Do(const core::ReadJobEnd&) {
+  if (has_ended_) return;
+  const auto status =
+      StatusFromJournal({.id = options_.card.job_id, .run_dir = options_.platform.run_dir});
+  if (status.ok() && status->exit_code.has_value()) {
+    OnJobEnded(*status->exit_code, status->final_reason);
+    return;
+  }
+  Do(core::GiveUp{kExitTrainingFailed,
+                  status.ok() ? "the master ended before its job"
+                              : "how the job ended cannot be read: " + status.problem().what});
+}
+
+void Launcher::Do(const core::GiveUp& action) {
+  if (has_ended_) return;
+  const std::string words = LastWords();
+  if (!words.empty()) options_.narrate(words);
+  AskAgentsToLeave({});
+  if (master_.process.pid > 0) ::kill(master_.process.pid, SIGTERM);
+  OnJobEnded(ExitCodeOf(action, words), action.why);
+}
+
+std::string Launcher::LastWords() const {
+  constexpr size_t kTailBytes = 16 << 10;
+  std::vector<std::string> logs = {options_.platform.run_dir + "/logs/master.log"};
+  for (const auto& [node, kept] : agents_) {
+    logs.push_back(Concat(options_.platform.run_dir, "/logs/", node, "/agent.log"));
+  }
+  for (const auto& [node, kept] : agents_) {
+    const std::string path = agent::AgentFiles{options_.platform.run_dir, node}.ProblemJson();
+    const nlohmann::json told = ParseJson(ReadText(path, kTailBytes));
+    if (!told.is_object()) continue;
+    return RenderProblem({.code = agent::JsonText(told, "code"),
+                          .what = agent::JsonText(told, "message"),
+                          .where = agent::JsonText(told, "where"),
+                          .why = agent::JsonText(told, "cause"),
+                          .fix = agent::JsonText(told, "fix")});
+  }
+  for (const std::string& log : logs) {
+    const std::string tail = ReadTail(log, kTailBytes);
+    const size_t error = tail.rfind("error[PL-");
+    if (error != std::string::npos) return tail.substr(error);
+  }
+  return "";
+}
+
+void Launcher::OnMasterEnded(int status) {
+  options_.card.master = {};
+  Feed(core::MasterExited{WIFEXITED(status), WEXITSTATUS(status), WasKilled(status)});
+  FinishWhenQuiet();
+}
+
+void Launcher::OnAgentEnded(const std::string& node, int status) {
+  const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
+  // An agent that was asked to leave by its own host leaves by itself; that is no death.
+  const bool left = is_stopping_ && WIFEXITED(status);
+  if (left) {
+    bool is_last = true;
+    for (const auto& [name, kept] : agents_) is_last = is_last && kept.process.pid == 0;
+    if (is_last && !options_.card.has_master && !has_ended_) {
+      OnJobEnded(code, "this host's agents have left the job");
+    }
+  } else {
+    const agent::AgentFiles files{options_.platform.run_dir, node};
+    Feed(core::AgentExited{
+        .node = node,
+        .by_itself = WIFEXITED(status),
+        .code = code,
+        .was_killed = WasKilled(status),
+        .has_left = WIFEXITED(status) && agent::HasLeft(files, agents_[node].last_pid)});
+  }
+  FinishWhenQuiet();
+}
+
+void Launcher::OnSupervisor(wire::SupervisorEvent event) {
+  if (std::holds_alternative<wire::SupervisorOpened>(event)) {
+    TellServing();
+    TellDeadNodes();
+  } else if (const auto* wish = std::get_if<Wish>(&event)) {
+    OnWish(*wish);
+  } else if (const auto* ended = std::get_if<wire::JobEnded>(&event)) {
+    OnJobEnded(ended->exit_code, ended->reason);
+  }
+}
+
+void Launcher::OnWish(const Wish& wish) {
+  // Any other node is its host's own, and a platform of nodes starts them itself.
+  if (wish.intent != Wish::Intent::kRun || !options_.is_whole_job) return;
+  for (const std::string& node : options_.card.nodes) {
+    const std::optional<uint32_t> index = IndexOfNode(node);
+    if (!index.has_value() || wish.absent.contains(*index)) continue;
+    const uint32_t incarnation = wish.IncarnationOf(*index);
+    if (incarnation > 0) Feed(core::NodeWanted{node, incarnation});
+  }
+}
+
+void Launcher::TellServing() {
+  if (const auto serving = std::exchange(options_.serving, nullptr)) serving();
+}
+
+void Launcher::TellDeadNodes() {
+  for (const auto& [node, report] : gone_) supervisor_->Send(report);
+}
+
+void Launcher::OnSignal() {
+  signalfd_siginfo info{};
+  while (::read(signals_.get(), &info, sizeof(info)) == sizeof(info)) {
+    const int signal = static_cast<int>(info.ssi_signo);
+    switch (stop_asks_.Take(agent::MonotonicNow(), signal)) {
+      case core::StopAsk::kRepeat: break;
+      case core::StopAsk::kFirst: AskToStop(signal, SenderOf(info), /*force=*/false); break;
+      case core::StopAsk::kForce: AskToStop(signal, SenderOf(info), /*force=*/true); break;
+      case core::StopAsk::kKill:
+        options_.narrate("Ctrl-C a third time: killing everything of this job on this host.");
+        OnJobEnded(128 + signal, "killed by the user");
+        KillLeftovers();
+        return;
+    }
+  }
+}
+
+void Launcher::AskToStop(int signal, const std::string& who, bool force) {
+  if (force && has_ended_) {
+    KillLeftovers();
+    return;
+  }
+  is_stopping_ = true;
+  if (options_.spec.is_placed && options_.card.has_master) {
+    LeaveTheJob(signal, who);
+    return;
+  }
+  options_.narrate(
+      force ? Concat("Stopping at once, by ", who, ": ranks are killed now.")
+            : Concat("Stopping, by ", who, ": ranks get SIG", ::sigabbrev_np(signal),
+                     " now and SIGKILL after ", FormatDuration(options_.spec.timers.stop_grace),
+                     ". Ctrl-C again, a second from now or later, stops at once; steps since the "
+                     "last save are lost then."));
+  if (!options_.card.has_master) {
+    // Another host holds the job: only this host's part leaves it.
+    AskAgentsToLeave({.signal = signal, .force = force});
+    return;
+  }
+  if (stopper_.joinable()) stopper_.join();
+  wire::ControlClientOptions client;
+  client.address = options_.card.master_address;
+  client.credentials = options_.credentials;
+  client.timeout = Duration::Seconds(2);
+  wire::StopRequest request{.why = Concat("stopped by ", who),
+                            .grace = options_.spec.timers.stop_grace,
+                            .exit_code = 128 + signal,
+                            .force = force,
+                            .signal = signal};
+  stopper_ = std::thread([this, client, request, signal] {
+    const absl::Status stopped = wire::ControlClient(client).Stop(request);
+    if (stopped.ok()) return;
+    reactor_->Post([this, signal] {
+      if (has_ended_) return;
+      options_.narrate("The master does not answer; asking the agents themselves.");
+      AskAgentsToLeave({.signal = signal, .force = stop_asks_.is_forced()});
+      OnJobEnded(128 + signal, "stopped without a master");
+    });
+  });
+}
+
+// The platform takes this host away, which is no word about the job: whoever wants to stop that
+// says so by `paceline stop`. Its next master goes on.
+void Launcher::LeaveTheJob(int signal, const std::string& who) {
+  options_.narrate(Concat("Stopping, by ", who, ": this master ends, and the job goes on with the ",
+                          "next one that the platform starts."));
+  OnJobEnded(128 + signal, "this host was taken away");
+  if (master_.process.pid > 0) ::kill(master_.process.pid, SIGKILL);
+}
+
+void Launcher::AskAgentsToLeave(agent::LeaveSignal ask) {
+  for (const auto& [node, kept] : agents_) {
+    if (kept.process.pid > 0) agent::AskAgentToLeave(kept.process.pid, ask);
+  }
+}
+
+void Launcher::OnJobEnded(int exit_code, const std::string& reason) {
+  if (has_ended_) return;
+  has_ended_ = true;
+  end_ = {exit_code, reason};
+  Feed(core::JobEnded{});
+  const bool has_grace = is_stopping_ && !stop_asks_.is_forced();
+  const int64_t patience =
+      kLeaveNs + (has_grace ? options_.spec.timers.stop_grace.nanoseconds() : 0);
+  kill_timer_ = reactor_->CallAt(agent::MonotonicNs() + patience, [this] { KillLeftovers(); });
+  FinishWhenQuiet();
+}
+
+bool Launcher::IsQuiet() const {
+  for (const auto& [node, kept] : agents_) {
+    if (kept.process.pid != 0) return false;
+  }
+  return master_.process.pid == 0;
+}
+
+void Launcher::FinishWhenQuiet() {
+  if (!has_ended_ || !IsQuiet()) return;
+  // An agent that died for good left its ranks to nobody.
+  for (const auto& [node, kept] : agents_) KillRanks(options_.platform.run_dir, node);
+  reactor_->Stop();
+}
+
+// Ranks first: an agent that is stuck cannot end them any more.
+void Launcher::KillLeftovers() {
+  for (const auto& [node, kept] : agents_) {
+    KillRanks(options_.platform.run_dir, node);
+    if (kept.process.pid > 0) ::kill(kept.process.pid, SIGKILL);
+  }
+  if (master_.process.pid > 0) ::kill(master_.process.pid, SIGKILL);
+  if (stuck_timer_ != 0) return;
+  stuck_timer_ = reactor_->CallAt(agent::MonotonicNs() + kKilledNs, [this] { LeaveStuck(); });
+}
+
+void Launcher::LeaveStuck() {
+  const auto tell = [this](const std::string& who, pid_t pid) {
+    if (pid <= 0) return;
+    options_.narrate(Concat(who, " (process ", pid,
+                            ") has been killed and does not end: it sleeps in the kernel, as on a "
+                            "disk or file system that does not answer, and ends when that does."));
+  };
+  for (const auto& [node, kept] : agents_) tell("The agent of " + node, kept.process.pid);
+  tell("The master", master_.process.pid);
+  reactor_->Stop();
+}
+
+}  // namespace paceline::cli

@@ -1,0 +1,123 @@
+#pragma once
+
+// The launcher of one host: keeps the master and the agents alive as core/keeper says, tells the
+// master of dead nodes, passes a user's wish to stop on, and ends with the job. It can be killed at
+// any time: what it started goes on, and another launcher (run --resume) takes over.
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "paceline/agent/leave_signal.h"
+#include "paceline/agent/socket/reactor.h"
+#include "paceline/base/spawn.h"
+#include "paceline/cli/job/run_dir.h"
+#include "paceline/core/node/keeper.h"
+#include "paceline/core/stop_asks.h"
+#include "paceline/model/job_spec.h"
+#include "paceline/platform/local.h"
+#include "paceline/wire/control_client.h"
+
+namespace paceline::cli {
+
+struct LauncherOptions {
+  platform::LocalPlatform platform;
+  JobCard card;
+  JobSpec spec;
+  std::string listen;  // of the master, host:port
+  bool insecure = false;
+  bool resumes = false;      // the first master that is started hears that a user did it
+  bool is_whole_job = true;  // no other host takes part
+  uint32_t incarnation = 0;  // of this host's node, where a platform placed it
+  std::vector<int> stop_signals;
+  wire::Credentials credentials;
+  std::vector<std::string> relays;  // on the way to a master that runs elsewhere
+  std::function<void(std::string)> narrate;
+  std::function<void()> serving;  // called once: the master answers, or is another host's affair
+};
+
+struct JobEnd {
+  int exit_code = 0;
+  std::string reason;
+};
+
+class Launcher {
+ public:
+  static absl::StatusOr<std::unique_ptr<Launcher>> Create(LauncherOptions options);
+  ~Launcher();
+  Launcher(const Launcher&) = delete;
+  Launcher& operator=(const Launcher&) = delete;
+
+  // Blocks until the job has ended and nothing of it lives on this host.
+  JobEnd Run();
+
+ private:
+  // A process that is kept: started by this launcher or by one before it.
+  struct Kept {
+    agent::ProcessId process;
+    pid_t last_pid = 0;  // of the process before, once it has ended
+    Fd pidfd;
+    bool is_child = true;
+  };
+
+  explicit Launcher(LauncherOptions options);
+  void Feed(const core::KeeperEvent& event);
+  void Do(const core::StartMaster& action);
+  void Do(const core::StartAgent& action);
+  void Do(const core::CountRanks& action);
+  void Do(const core::ReportNodeGone& action);
+  void Do(const core::KeeperNote& action);
+  void Do(const core::ReadJobEnd& action);
+  void Do(const core::GiveUp& action);
+  void ArmDeadline();
+  void LookAtRunDir();
+
+  void Keep(Kept* slot, const SpawnedProcess& process, std::function<void(int)> ended);
+  bool Adopt(Kept* slot, const agent::ProcessId& process, std::function<void(int)> ended);
+  void WatchKept(Kept* slot, std::function<void(int)> ended);
+  void CloseMasterReady();
+  void OnMasterReady();
+  void OnMasterEnded(int status);
+  void OnAgentEnded(const std::string& node, int status);
+
+  void OnSupervisor(wire::SupervisorEvent event);
+  void OnWish(const Wish& wish);
+  void TellServing();
+  void TellDeadNodes();
+  void OnSignal();
+  void AskToStop(int signal, const std::string& who, bool force);
+  void LeaveTheJob(int signal, const std::string& who);
+  void AskAgentsToLeave(agent::LeaveSignal ask);
+  void OnJobEnded(int exit_code, const std::string& reason);
+  void FinishWhenQuiet();
+  void KillLeftovers();
+  // Of what does not even die of SIGKILL: the job is over, whatever sleeps in the kernel.
+  void LeaveStuck();
+  // The error that a process of the control plane left behind, in its four parts; "" for none.
+  std::string LastWords() const;
+  bool IsQuiet() const;
+
+  LauncherOptions options_;
+  std::unique_ptr<agent::Reactor> reactor_;
+  core::Keeper keeper_;
+  std::unique_ptr<wire::SupervisorStream> supervisor_;
+  std::thread stopper_;  // one blocking Stop call at a time
+  Fd signals_;
+  Kept master_;
+  Fd master_ready_;  // the end that we read
+  std::map<std::string, Kept> agents_;
+  std::map<std::string, wire::NodeGoneReport> gone_;  // told again to a new master
+  agent::Reactor::TimerId deadline_timer_ = 0;
+  agent::Reactor::TimerId kill_timer_ = 0;
+  agent::Reactor::TimerId stuck_timer_ = 0;
+  core::StopAsks stop_asks_;
+  bool has_ended_ = false;
+  bool is_stopping_ = false;
+  JobEnd end_;
+};
+
+}  // namespace paceline::cli

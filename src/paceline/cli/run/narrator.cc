@@ -1,0 +1,163 @@
+#include "paceline/cli/run/narrator.h"
+
+#include <time.h>
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <utility>
+
+#include "paceline/agent/agent_files.h"
+#include "paceline/agent/ranks/exit_cause.h"
+#include "paceline/base/file_text.h"
+#include "paceline/base/text.h"
+#include "paceline/cli/console/text.h"
+#include "paceline/cli/job/remote.h"
+#include "paceline/cli/show/event_text.h"
+
+namespace paceline::cli {
+namespace {
+
+constexpr Duration kReconnectPause = Duration::Milliseconds(50);
+// How long the last event may take after the job has ended where no journal has it.
+constexpr Duration kLastEventWait = Duration::Seconds(1);
+
+std::string ClockTime(int64_t time_ns) {
+  const time_t seconds = static_cast<time_t>(time_ns / 1'000'000'000);
+  tm local{};
+  ::localtime_r(&seconds, &local);
+  std::array<char, 16> text{};
+  std::snprintf(text.data(), text.size(), "%02d:%02d:%02d", local.tm_hour, local.tm_min,
+                local.tm_sec);
+  return text.data();
+}
+
+// True for what only matters to scripts, or is said by the sentence that follows.
+bool IsQuietKind(const std::string& kind) {
+  return kind == "job_created" || kind == "progress_made" || kind == "master_took_over";
+}
+
+}  // namespace
+
+Narrator::Narrator(wire::ControlClient& client, std::string run_dir, Console& console,
+                   uint64_t told_seq)
+    : run_dir_(std::move(run_dir)),
+      console_(console),
+      told_seq_(told_seq),
+      client_(client),
+      thread_([this] { Listen(); }) {}
+
+Narrator::~Narrator() { Leave(); }
+
+bool Narrator::IsOverWithin(Duration patience) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  return wake_.wait_for(lock, std::chrono::nanoseconds(patience.nanoseconds()),
+                        [this] { return is_over_; });
+}
+
+Story Narrator::Finish() {
+  const bool has_journal = ::access((run_dir_ + "/journal.db").c_str(), R_OK) == 0;
+  if (!has_journal) IsOverWithin(kLastEventWait);
+  Leave();
+  if (!has_journal || story_.is_whole) return story_;
+  const Check problem =
+      EventsFromJournal({.run_dir = run_dir_}, next_seq_, [this](const auto& event) {
+        Take(event);
+        return true;
+      });
+  if (problem.has_value())
+    console_.Narrate(Concat("paceline: the story has no end: ", problem->what));
+  return story_;
+}
+
+void Narrator::Leave() {
+  if (!thread_.joinable()) return;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    is_ending_ = true;
+  }
+  wake_.notify_all();
+  client_.Cancel();
+  thread_.join();
+}
+
+// False: it is time to end.
+bool Narrator::Pause(Duration duration) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  wake_.wait_for(lock, std::chrono::nanoseconds(duration.nanoseconds()),
+                 [this] { return is_ending_; });
+  return !is_ending_;
+}
+
+void Narrator::Listen() {
+  bool goes_on = true;
+  while (goes_on) {
+    const absl::Status status =
+        client_.WatchEvents(next_seq_, /*follow=*/true, [this](const wire::JobEvent& event) {
+          Take(event);
+          return true;
+        });
+    goes_on = !status.ok() && Pause(kReconnectPause);
+  }
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    is_over_ = true;
+  }
+  wake_.notify_all();
+}
+
+void Narrator::Take(const wire::JobEvent& event) {
+  next_seq_ = event.seq + 1;
+  if (event.kind == "world_formed") {
+    ++story_.worlds;
+    story_.root.reset();
+  } else if (event.kind == "job_resumed") {
+    story_ = Story{.not_stored = story_.not_stored};
+  } else if (event.kind == "rank_failed") {
+    ++story_.failures;
+    TakeFailure(event);
+  }
+  story_.is_whole = event.kind == "job_finished";
+  if (event.seq > told_seq_ && !IsQuietKind(event.kind)) Tell(event);
+  if (event.kind == "checkpoint_not_stored") {
+    story_.not_stored = NotStored{.step = event.step.value_or(-1),
+                                  .directory = DetailOf(event, "directory"),
+                                  .reason = DetailOf(event, "reason"),
+                                  .is_final = DetailOf(event, "final") == "true"};
+  } else if (event.kind == "checkpoint_committed" && story_.not_stored.has_value()) {
+    story_.not_stored.reset();
+    if (event.seq > told_seq_) {
+      console_.Narrate(
+          Concat("paceline ", ClockTime(event.time_ns),
+                 "  storage takes writes again: ", Visible(DetailOf(event, "directory"))));
+    }
+  }
+}
+
+void Narrator::TakeFailure(const wire::JobEvent& event) {
+  if (story_.root.has_value() || !event.rank.has_value()) return;
+  RootFailure root;
+  root.node = event.node;
+  root.rank = *event.rank;
+  root.generation = event.generation;
+  root.step = event.step;
+  root.sentence = event.sentence;
+  const std::string how = DetailOf(event, "how");
+  root.was_started = how != "not_started";
+  const auto code = ParseWhole<int>(DetailOf(event, "code"));
+  if (how == "exited") root.rank_exit_code = code;
+  if (how == "signaled" && code.has_value()) root.rank_exit_code = 128 + *code;
+  const agent::AgentFiles files{run_dir_, event.node};
+  const std::string record =
+      ReadText(files.ErrorRecord(event.generation, *event.rank), agent::kErrorRecordBytesMax);
+  const auto pid = ParseWhole<int32_t>(DetailOf(event, "pid"));
+  root.traceback = agent::TracebackOf(record, pid.value_or(0));
+  story_.root = std::move(root);
+}
+
+void Narrator::Tell(const wire::JobEvent& event) {
+  console_.Narrate(Concat("paceline ", ClockTime(event.time_ns), "  ", Visible(event.sentence)));
+}
+
+}  // namespace paceline::cli

@@ -1,0 +1,348 @@
+// `paceline run`: prepares this host, then is launcher and console until the job ends.
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "paceline/base/fd.h"
+#include "paceline/base/file_text.h"
+#include "paceline/base/json.h"
+#include "paceline/base/text.h"
+#include "paceline/cli/command.h"
+#include "paceline/cli/console/console.h"
+#include "paceline/cli/console/error_file.h"
+#include "paceline/cli/console/exit_code.h"
+#include "paceline/cli/console/text.h"
+#include "paceline/cli/job/remote.h"
+#include "paceline/cli/run/host_facts.h"
+#include "paceline/cli/run/launcher.h"
+#include "paceline/cli/run/narrator.h"
+#include "paceline/cli/run/prepare.h"
+#include "paceline/cli/run/request.h"
+#include "paceline/cli/run/status_line.h"
+#include "paceline/cli/settings/value.h"
+#include "paceline/model/directory_claim.h"
+#include "paceline/model/version.h"
+
+namespace paceline::cli {
+namespace {
+
+// Who the launcher tells while the console does not exist yet.
+void WaitNote(const std::string& text) {
+  const std::string line = Concat("paceline: ", text, "\n");
+  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
+}
+
+// In a container `paceline run` may be PID 1, for which the kernel drops signals that have no
+// handler. Until the launcher reads them, they end this process as they end any other: otherwise a
+// pod that waits for its master would take its whole grace period to be deleted.
+void EndBySignals(const std::vector<int>& stop_signals) {
+  if (::getpid() != 1) return;
+  for (const int signal : stop_signals) {
+    ::signal(signal, [](int which) { ::_exit(128 + which); });
+  }
+}
+
+// Read from a descriptor by the launcher; blocked before any thread exists. A terminal that closes
+// is no reason to end a job.
+void BlockSignals(const std::vector<int>& stop_signals) {
+  ::signal(SIGHUP, SIG_IGN);
+  sigset_t blocked;
+  sigemptyset(&blocked);
+  for (const int signal : stop_signals) sigaddset(&blocked, signal);
+  ::pthread_sigmask(SIG_BLOCK, &blocked, nullptr);
+}
+
+// To the command that was detached from this one and waits; nothing when there is none.
+void TellServing(Fd* serving) {
+  [[maybe_unused]] const ssize_t written =
+      serving->is_open() ? ::write(serving->get(), "s", 1) : ssize_t{0};
+  serving->Close();
+}
+
+std::string Greeting(const PreparedRun& run) {
+  const size_t nodes = run.card.nodes.size();
+  return Concat("paceline ", kVersionMajor, ".", kVersionMinor, ".", kVersionPatch, " · job ",
+                run.spec.job_id, " · ", nodes, nodes == 1 ? " node × " : " nodes × ",
+                run.spec.nproc_per_node, run.spec.nproc_per_node == 1 ? " rank" : " ranks",
+                run.spec.spares > 0 ? Concat(", ", run.spec.spares, " of them spare") : "", " · ",
+                run.dir.path,
+                run.dir.is_temporary
+                    ? "\nnote: neither this directory nor a home can be written, "
+                      "so a reboot loses the run directory; --run-dir names another"
+                    : "");
+}
+
+LauncherOptions LauncherFor(const PreparedRun& run, const RunRequest& request,
+                            const std::string& binary) {
+  LauncherOptions options;
+  options.platform = {binary, run.dir.path, run.runtime_dir, run.card.job_id};
+  options.card = run.card;
+  options.spec = run.spec;
+  options.listen = run.listen;
+  options.insecure = request.insecure;
+  options.resumes = run.is_resumed;
+  options.is_whole_job = run.is_whole_job;
+  options.incarnation = request.incarnation;
+  options.stop_signals = request.stop_signals;
+  options.credentials = run.credentials;
+  options.relays = run.launch.relays;
+  return options;
+}
+
+Problem FailureOf(const JobEnd& end, const Story& story, const std::string& job_id,
+                  const std::string& run_dir) {
+  Problem problem{.code = "PL-E060",
+                  .what = end.reason.empty() ? "training failed" : end.reason,
+                  .where = "",
+                  .why = "",
+                  .fix = Concat("paceline why --job ", ShellWord(job_id))};
+  if (story.root.has_value()) {
+    problem.where = Concat(
+        "rank ", story.root->rank, " on ", story.root->node,
+        story.root->step.value_or(-1) >= 0 ? Concat(", step ", *story.root->step) : std::string());
+    problem.why = story.root->sentence;
+    if (!story.root->was_started) {
+      problem.code = "PL-E065";
+      problem.fix = Concat("mend what the reason names; ", run_dir, "/logs/", story.root->node,
+                           "/starter.log tells more");
+    }
+  }
+  return problem;
+}
+
+std::string LauncherLog(const PreparedRun& run) { return run.dir.path + "/logs/launcher.log"; }
+
+// Where the last step is, and what brings it to storage.
+Problem NotStoredProblem(const NotStored& left, const std::string& run_dir) {
+  return {.code = "PL-E066",
+          .what = Concat("the last saved step, ", left.step, ", is not in storage"),
+          .where = left.directory,
+          .why = Concat(left.reason,
+                        "; the step stays in the memory of the hosts (/dev/shm) until they are "
+                        "rebooted or `paceline clean` removes it"),
+          .fix = Concat(left.reason.find(kRefusedForGood) == std::string::npos
+                            ? "mend the storage"
+                            : "move that directory away",
+                        ", then\npaceline run --resume --run-dir ", ShellWord(run_dir))};
+}
+
+int Conclude(Output& out, const JobEnd& end, const Story& story, const RunRequest& request,
+             const PreparedRun& run) {
+  const std::string& run_dir = run.dir.path;
+  if (end.exit_code == kExitDone) {
+    out.Say(Concat("Done",
+                   story.worlds > 1
+                       ? Concat(" after ", story.worlds, " worlds and ", story.failures,
+                                story.failures == 1 ? " failure" : " failures", " of ranks")
+                       : std::string(),
+                   "."));
+    return kExitDone;
+  }
+  const bool is_left = story.not_stored.has_value() && story.not_stored->is_final;
+  if (end.exit_code == kExitNotStored && is_left) {
+    out.Fail(NotStoredProblem(*story.not_stored, run_dir));
+    return kExitNotStored;
+  }
+  if (end.exit_code == kExitTrainingFailed) {
+    if (story.root.has_value() && !story.root->traceback.empty()) {
+      out.Say(Concat("First failure in world ", story.root->generation, ", rank ", story.root->rank,
+                     " on ", story.root->node, ":\n", VisibleLines(story.root->traceback)));
+    }
+    out.Fail(FailureOf(end, story, run.card.job_id, run_dir));
+    if (is_left) out.Warn(NotStoredProblem(*story.not_stored, run_dir));
+    if (request.passthrough_exit && story.root.has_value()) {
+      return story.root->rank_exit_code.value_or(kExitTrainingFailed);
+    }
+  } else {
+    out.Say(Concat("Ended: ", Visible(end.reason)));
+    if (is_left) out.Warn(NotStoredProblem(*story.not_stored, run_dir));
+  }
+  return end.exit_code;
+}
+
+// Also what former launchers of this directory wrote.
+size_t BytesOf(const std::string& path) {
+  struct stat found {};
+  return ::stat(path.c_str(), &found) == 0 ? static_cast<size_t>(found.st_size) : 0;
+}
+
+// What the parent of a detached launcher prints when the launcher ended before its master answered.
+// The first problem that it told is the cause; what comes after it tells how all the rest ended.
+int TellFailedStart(const PreparedRun& run, pid_t child, size_t log_begin, Output& out) {
+  constexpr size_t kSaidBytesMax = 64 << 10;
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  const std::string log = LauncherLog(run);
+  const std::string text = ReadText(log, log_begin + kSaidBytesMax);
+  const std::string said = text.substr(std::min(log_begin, text.size()));
+  if (const std::optional<Problem> first = FirstProblemIn(said)) {
+    out.Say(Concat("The job ended before its master answered; ", log, " has all of it."));
+    out.Fail(*first);
+  } else {
+    out.Fail({.code = "PL-E060",
+              .what = "the job ended before its master answered",
+              .where = log,
+              .why = said.empty() ? "the launcher ended without a word" : said,
+              .fix = "run it without --detach to see what happens"});
+  }
+  return WIFEXITED(status) && WEXITSTATUS(status) != 0 ? WEXITSTATUS(status)
+                                                       : int{kExitTrainingFailed};
+}
+
+// Forks before any thread exists. The child goes on in a session of its own and writes into
+// *serving once its master answers; the parent returns only then, so that the next command finds
+// the job. The parent's exit code, or none in the child.
+std::optional<int> Detach(PreparedRun& run, Output& out, Fd* serving) {
+  std::array<int, 2> ends{-1, -1};
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0) return std::nullopt;
+  Fd reader(ends[0]);
+  const size_t log_begin = BytesOf(LauncherLog(run));
+  *serving = Fd(ends[1]);
+  const pid_t child = ::fork();
+  if (child > 0) {
+    serving->Close();
+    char told = 0;
+    if (::read(reader.get(), &told, 1) != 1) return TellFailedStart(run, child, log_begin, out);
+    out.DataLine(run.card.job_id);
+    return kExitDone;
+  }
+  if (child < 0) return std::nullopt;
+  ::setsid();
+  // The launcher that commands look for is this process, not the one that ends soon.
+  run.card.launcher = {::getpid(), agent::StartTimeOf(::getpid())};
+  if (Check problem = SaveJobCard(run.card, run.dir.path, run.runtime_dir)) out.Warn(*problem);
+  const Fd input(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  const Fd output(
+      ::open(LauncherLog(run).c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
+  if (input.is_open()) ::dup2(input.get(), STDIN_FILENO);
+  if (output.is_open()) {
+    ::dup2(output.get(), STDOUT_FILENO);
+    ::dup2(output.get(), STDERR_FILENO);
+  }
+  return std::nullopt;
+}
+
+// "100", "30s", "auto": as _checkpoint/interval.py reads it, refused here before anything starts.
+bool IsInterval(const std::string& text) {
+  if (text.empty() || text == "auto") return true;
+  if (const auto steps = ParseInteger(text); steps.has_value()) return *steps > 0;
+  const auto time = ParseDuration(text);
+  return time.has_value() && time->nanoseconds() > 0 && text != "never";
+}
+
+// Ranks inherit them through their agent. paceline._checkpoint takes them before the script's.
+Check PassOnCheckpointTerms(const SettingValues& settings) {
+  for (const char* key : {"checkpoint.every", "checkpoint.keep"}) {
+    const SettingValue& value = settings.Get(key);
+    if (value.text.empty()) continue;
+    if (std::string_view(key) == "checkpoint.every" && !IsInterval(value.text)) {
+      return Problem{.code = "PL-E003",
+                     .what = "checkpoints cannot be stored every \"" + value.text + "\"",
+                     .where = value.origin,
+                     .why = "it is a number of steps, a time with a unit, or auto",
+                     .fix = "--ckpt-every 100, --ckpt-every 30s"};
+    }
+    ::setenv(FindSetting(key)->EnvironmentName().c_str(), value.text.c_str(), 1);
+  }
+  return std::nullopt;
+}
+
+// For who starts the nodes of a cluster, and may not have heard of the end: Kubernetes puts what
+// stands in this file into the pod's status. Elsewhere there is no such file, and nobody to tell.
+void TellPlatform(const JobEnd& end) {
+  const Fd file(::open("/dev/termination-log", O_WRONLY | O_APPEND | O_CLOEXEC));
+  if (!file.is_open()) return;
+  const std::string line =
+      PrintJson(nlohmann::json{{"exit_code", end.exit_code}, {"reason", end.reason}}) + "\n";
+  [[maybe_unused]] const ssize_t written = ::write(file.get(), line.data(), line.size());
+}
+
+// Why the job ended, if it ended with exit code 0: then nothing of it is run again.
+std::optional<std::string> EndedWell(const PreparedRun& run) {
+  if (!run.is_resumed || !run.card.has_master) return std::nullopt;
+  const auto status = StatusFromJournal({.id = run.card.job_id, .run_dir = run.dir.path});
+  if (!status.ok() || status->phase != "finished" || status->exit_code != 0) return std::nullopt;
+  return status->final_reason;
+}
+
+int SayEndedWell(Output& out, const PreparedRun& run, const std::string& reason) {
+  out.Say(Concat(run.card.job_id, " has ended already with exit code 0: ", Visible(reason),
+                 ". Nothing is run again. A new job needs another --run-dir."));
+  return kExitDone;
+}
+
+}  // namespace
+
+int RunRun(Invocation& invocation) {
+  Output& out = invocation.out;
+  if (Check problem = PassOnCheckpointTerms(invocation.settings)) return out.Fail(*problem);
+  const HostFacts facts = ReadHostFacts(invocation.environment);
+  auto request =
+      MakeRunRequest(invocation.line, invocation.settings, invocation.environment, facts);
+  if (!request.ok()) return out.Fail(request.problem());
+  for (const std::string& note : request->notes) out.Say(Concat("note: ", note));
+  // Neither a reader that goes away (| head) nor a master that ends while this host joins is a
+  // reason to die without a word.
+  ::signal(SIGPIPE, SIG_IGN);
+  EndBySignals(request->stop_signals);
+  auto prepared = PrepareRun({*request, invocation.args, invocation.environment, facts, &WaitNote});
+  if (!prepared.ok()) return out.Fail(prepared.problem());
+  PreparedRun run = std::move(prepared.value());
+  if (const auto why = EndedWell(run); why.has_value()) return SayEndedWell(out, run, *why);
+  out.Say(Greeting(run));
+  if (!run.join_string.empty()) {
+    out.Say(Concat("Other hosts join with:  --join '", run.join_string, "'"));
+  }
+  Fd serving;
+  if (request->detach) {
+    if (const std::optional<int> exit_code = Detach(run, out, &serving)) return *exit_code;
+  }
+  BlockSignals(request->stop_signals);
+
+  ConsoleOptions shown =
+      ConsoleFor(run.dir.path, run.card.nodes, run.spec, run.launch, out.options());
+  shown.from_start = !run.is_resumed;
+  auto console = Console::Start(shown);
+  if (!console.ok()) return out.Fail(ProblemFrom(console.status()));
+  LauncherOptions options = LauncherFor(run, *request, facts.binary_dir + "/paceline");
+  options.narrate = [raw = console->get()](std::string text) {
+    raw->Narrate("paceline: " + std::move(text));
+  };
+  options.serving = [&serving] { TellServing(&serving); };
+  // One connection to the master for what is told and what is asked.
+  wire::ControlClient client({.address = run.card.master_address,
+                              .credentials = run.credentials,
+                              .timeout = kStatusLinePatience});
+  auto launcher = Launcher::Create(std::move(options));
+  if (!launcher.ok()) return out.Fail(ProblemFrom(launcher.status()));
+  auto narrator = std::make_unique<Narrator>(client, run.dir.path, **console, /*told_seq=*/0);
+  std::unique_ptr<StatusLine> status_line;
+  // Without a terminal one host asks for all: its log says what the job waits for.
+  if (shown.has_live_line || run.card.has_master) {
+    status_line = std::make_unique<StatusLine>(client, **console, shown.has_live_line);
+  }
+  const JobEnd end = (*launcher)->Run();
+  if (run.spec.is_placed && run.card.has_master) TellPlatform(end);
+  status_line.reset();
+  const Story story = narrator->Finish();
+  narrator.reset();
+  console->reset();
+  if (end.exit_code == kExitTrainingFailed && story.root.has_value()) {
+    WriteErrorFile(invocation.environment, *story.root, run.dir.path);
+  }
+  return Conclude(out, end, story, *request, run);
+}
+
+}  // namespace paceline::cli

@@ -1,0 +1,52 @@
+#pragma once
+
+// The live line of a terminal: asks the master about once a second, for the eye only. Without a
+// terminal, as in the log of a batch job, it asks seldom. In both cases it says from time to time
+// what a job that does not train waits for. Nothing depends on it.
+
+#include <condition_variable>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "paceline/cli/console/console.h"
+#include "paceline/cli/run/wait_teller.h"
+#include "paceline/wire/control_client.h"
+
+namespace paceline::cli {
+
+// How long one answer to it may take.
+inline constexpr Duration kStatusLinePatience = Duration::Seconds(1);
+
+class StatusLine {
+ public:
+  // `client` and `console` outlive it.
+  StatusLine(wire::ControlClient& client, Console& console, bool has_live_line);
+  ~StatusLine();
+  StatusLine(const StatusLine&) = delete;
+  StatusLine& operator=(const StatusLine&) = delete;
+
+ private:
+  void Follow();
+  void TellWait(const absl::StatusOr<wire::JobStatus>& status);
+  bool Pause();
+
+  wire::ControlClient& client_;
+  Console& console_;
+  const bool has_live_line_;
+  WaitTeller teller_;
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  bool is_ending_ ABSL_GUARDED_BY(mutex_) = false;
+  std::thread thread_;
+};
+
+// What a job waits for that makes no progress, in words; "" if it trains or has ended.
+std::string WaitOf(const absl::StatusOr<wire::JobStatus>& status);
+
+// "step 1840 · world 2 of 6 ranks · goodput 98.7 % · loss 1.234".
+std::string LiveLine(const wire::JobStatus& status);
+
+}  // namespace paceline::cli

@@ -1,0 +1,415 @@
+#include "paceline/cli/settings/setting.h"
+
+#include <algorithm>
+
+#include "paceline/cli/console/text.h"
+#include "paceline/cli/flags/torchrun_flags.h"
+#include "paceline/cli/settings/value.h"
+
+namespace paceline::cli {
+namespace {
+
+using enum FlagKind;
+
+// The rows that are neither timers nor budgets, in the fields of Setting.
+struct PlainRow {
+  std::string_view key;
+  FlagKind kind = FlagKind::kText;
+  std::string_view default_text;
+  std::string_view help;
+  std::string_view choices;
+  int64_t minimum = 0;
+  int64_t maximum = std::numeric_limits<int64_t>::max();
+};
+
+constexpr PlainRow kPlain[] = {
+    {.key = "job.nnodes",
+     .default_text = "1",
+     .help = "nodes of the job, or MIN:MAX; with job.local_nodes alone it is that number"},
+    {.key = "job.nproc_per_node",
+     .default_text = "1",
+     .help = "ranks on each node: a number, auto, cpu, gpu or xpu"},
+    {.key = "job.local_nodes",
+     .kind = kInteger,
+     .default_text = "1",
+     .help = "nodes that this machine holds; 0, with --credentials, for the master alone",
+     .minimum = 0,
+     .maximum = 1024},
+    {.key = "job.spares",
+     .kind = kInteger,
+     .default_text = "0",
+     .help = "nodes that wait to replace a lost one",
+     .maximum = 1024},
+    {.key = "job.unit",
+     .kind = kInteger,
+     .default_text = "1",
+     .help = "the world holds a multiple of this number of nodes",
+     .minimum = 1,
+     .maximum = 100'000},
+    {.key = "job.name", .help = "name of the job, part of its id"},
+    {.key = "job.rdzv_id", .help = "name of the job as torchrun calls it; TORCHELASTIC_RUN_ID"},
+    {.key = "job.max_restarts",
+     .kind = kInteger,
+     .help = "hard cap on restarts; unset: only failures without progress count",
+     .maximum = 1'000'000'000},
+    {.key = "job.run_dir", .help = "journal, logs and token; ./runs/ID when unset"},
+    {.key = "job.grow",
+     .kind = kChoice,
+     .default_text = "checkpoint",
+     .help = "when a joining node is taken into a running world: after the next checkpoint that "
+             "the script told of (no step is lost), now, never",
+     .choices = "checkpoint|now|never"},
+    {.key = "job.replace_nodes",
+     .kind = kOnOff,
+     .default_text = "on",
+     .help = "start a lost node again, on the host of its launcher"},
+    {.key = "job.seed",
+     .kind = kInteger,
+     .default_text = "0",
+     .help = "seed of paceline's own jitter; 0: drawn"},
+    {.key = "launch.python",
+     .help = "interpreter of the ranks; the one beside the paceline binary when unset"},
+    {.key = "launch.role", .default_text = "default", .help = "ROLE_NAME of the ranks"},
+    {.key = "launch.preload",
+     .kind = kList,
+     .help = "modules that the starter imports beside those it learnt"},
+    {.key = "launch.keep_warm",
+     .kind = FlagKind::kDuration,
+     .default_text = "0s",
+     .help = "how long the starter stays for the next run"},
+    {.key = "launch.warm",
+     .kind = kOnOff,
+     .default_text = "on",
+     .help = "fork ranks from a warm starter; off: a fresh interpreter for each"},
+    {.key = "launch.omp_threads",
+     .kind = kInteger,
+     .help = "threads of a rank; unset: OMP_NUM_THREADS, else 1 when a node holds several ranks",
+     .minimum = 1,
+     .maximum = 4096},
+    {.key = "launch.numa_binding",
+     .kind = kChoice,
+     .help = "bind ranks to cores",
+     .choices = "node|socket|exclusive|core-complex"},
+    {.key = "launch.virtual_local_rank",
+     .kind = kOnOff,
+     .default_text = "off",
+     .help = "LOCAL_RANK=0 and one visible device for every rank"},
+    {.key = "launch.signals_to_handle",
+     .default_text = "SIGTERM,SIGINT,SIGHUP,SIGQUIT",
+     .help = "signals that stop the job"},
+    {.key = "checkpoint.every",
+     .help = "how often a checkpoint goes to storage: 100 (steps), 30s, 5m, 1h or auto; the "
+             "script's when unset"},
+    {.key = "checkpoint.keep",
+     .kind = kInteger,
+     .help = "how many checkpoints stay in storage; the script's when unset",
+     .minimum = 1,
+     .maximum = 1'000'000},
+    {.key = "network.rdzv_endpoint", .help = "HOST:PORT of the master"},
+    {.key = "network.rdzv_conf", .help = "torchrun's k=v,… list"},
+    {.key = "network.standalone",
+     .kind = kOnOff,
+     .default_text = "off",
+     .help = "everything on this machine"},
+    {.key = "network.node_rank",
+     .kind = kInteger,
+     .help = "number of this host",
+     .maximum = 100'000},
+    {.key = "network.master_addr", .help = "host of the master when rdzv_endpoint is unset"},
+    {.key = "network.master_port",
+     .kind = kInteger,
+     .help = "its port, 29500 by default",
+     .minimum = 1,
+     .maximum = 65535},
+    {.key = "network.local_addr", .help = "address by which other nodes reach this one"},
+    {.key = "network.http_port",
+     .kind = kInteger,
+     .default_text = "0",
+     .help = "port of the master's /metrics and /healthz; 0: any free one",
+     .maximum = 65535},
+    {.key = "network.node_name", .help = "name of this host in the job; the host name when unset"},
+    {.key = "network.tls",
+     .kind = kOnOff,
+     .default_text = "off",
+     .help = "encrypt with certificates of the job's own authority"},
+    {.key = "network.insecure",
+     .kind = kOnOff,
+     .default_text = "off",
+     .help = "listen on other than loopback without encryption"},
+    {.key = "network.token_file", .help = "file with the job's token"},
+    {.key = "network.relays",
+     .kind = kList,
+     .help = "HOST:PORT of hosts that pass the others' calls on to the master; each of these hosts "
+             "becomes a relay by itself, and all hosts need the same list"},
+    {.key = "log.dir",
+     .help = "ranks write to DIR/<job>/<node>/; logs/ of the run directory when unset"},
+    {.key = "log.redirects",
+     .default_text = "0",
+     .help = "streams kept off the console: 0 none, 1 stdout, 2 stderr, 3 both"},
+    {.key = "log.tee",
+     .default_text = "0",
+     .help = "streams shown on the console although redirected"},
+    {.key = "log.prefix", .help = "line prefix on the console; 'node:rank| ' when unset"},
+    {.key = "log.local_ranks_filter", .help = "local ranks shown on the console; unset: all"},
+    {.key = "log.duplicate_stdout_filters",
+     .kind = kList,
+     .help = "stdout lines with one of these texts are copied to filtered_stdout.log"},
+    {.key = "log.duplicate_stderr_filters", .kind = kList, .help = "the same for stderr"},
+    {.key = "log.bytes_max",
+     .kind = FlagKind::kSize,
+     .default_text = "4GiB",
+     .help = "a rank's log file; older bytes are given back to the disk; 0: no bound"},
+    {.key = "log.total_bytes_max",
+     .kind = FlagKind::kSize,
+     .default_text = "16GiB",
+     .help = "all logs of a job's ranks on a host; the oldest worlds go first, but never the first "
+             "one or the running one; 0: no bound"},
+    {.key = "log.fold",
+     .kind = kOnOff,
+     .default_text = "on",
+     .help = "show equal lines of several ranks once"},
+    {.key = "hang.act",
+     .kind = kChoice,
+     .default_text = "restart",
+     .help = "what follows when a rank hangs for certain; docs/guides/hangs.md",
+     .choices = "restart|tell"},
+    {.key = "hang.act_after",
+     .kind = FlagKind::kDuration,
+     .help = "an absent rank is restarted after this time, where it is restarted at all; unset: by "
+             "what it does"},
+    {.key = "output.color",
+     .kind = kChoice,
+     .default_text = "auto",
+     .help = "colours",
+     .choices = "auto|always|never"},
+    {.key = "output.no_progress", .kind = kOnOff, .default_text = "off", .help = "no live line"},
+    {.key = "output.passthrough_exit",
+     .kind = kOnOff,
+     .default_text = "off",
+     .help = "end with the exit code of the rank that failed first"},
+};
+
+struct TimerRow {
+  std::string_view key;
+  Duration Timers::*member;
+  bool zero_allowed;
+  std::string_view help;
+};
+
+constexpr TimerRow kTimers[] = {
+    {"timers.heartbeat_interval", &Timers::heartbeat_interval, false,
+     "how often an agent reports; stretched in huge jobs, see budgets.heartbeats_per_second_max"},
+    {"timers.lost_after", &Timers::lost_after, false,
+     "least silence after which a node is lost; it is waited for as long as going on without it "
+     "would cost, and measured scheduling delay is added"},
+    {"timers.lost_after_max", &Timers::lost_after_max, false,
+     "longest silence of a node that is waited for, measured delay included"},
+    {"timers.reattach_window", &Timers::reattach_window, true,
+     "how long a new master waits for the nodes of the running world"},
+    {"timers.join_window", &Timers::join_window, true,
+     "once the minimum of nodes is there, how long the first world waits for more"},
+    {"timers.shrink_after", &Timers::shrink_after, true,
+     "how long a world with too few nodes waits for one before it shrinks"},
+    {"timers.start_timeout", &Timers::start_timeout, false,
+     "all ranks of a world must run within this time"},
+    {"timers.stop_grace", &Timers::stop_grace, true,
+     "between SIGTERM and SIGKILL when a user or scheduler stops the job"},
+    {"timers.kill_patience", &Timers::kill_patience, false,
+     "a rank that still exists this long after SIGKILL is reported as stuck"},
+    {"timers.restart_delay", &Timers::restart_delay, true,
+     "least time between the starts of worlds after two failures without progress; doubles from "
+     "there; none with --max-restarts"},
+    {"timers.restart_delay_max", &Timers::restart_delay_max, true, "bound of that time"},
+    {"timers.restart_window", &Timers::restart_window, false,
+     "failures further apart than this are not counted together"},
+    {"timers.reconnect_delay", &Timers::reconnect_delay, false,
+     "first pause between attempts to reach the master; doubles, with jitter"},
+    {"timers.reconnect_delay_max", &Timers::reconnect_delay_max, false, "bound of that pause"},
+    {"timers.connect_timeout", &Timers::connect_timeout, false,
+     "how long a command or joining host waits for a master that does not answer"},
+    {"timers.orphan_after", &Timers::orphan_after, false,
+     "an agent without a master, or ranks without an agent, for this long: the ranks are ended"},
+    {"timers.finish_linger", &Timers::finish_linger, true,
+     "how long the master still answers after the end of the job"},
+    {"timers.storage_wait", &Timers::storage_wait, false,
+     "how long the end of a job tries to bring its last step to a storage that refuses it"},
+    {"timers.settle", &Timers::settle, true,
+     "a node whose agent and ranks are dead within this time is gone (one machine)"},
+    {"timers.respawn_delay", &Timers::respawn_delay, true,
+     "pause before a master or agent that died at once is started again; doubles"},
+    {"timers.respawn_delay_max", &Timers::respawn_delay_max, true, "bound of that pause"},
+};
+static_assert(sizeof(kTimers) / sizeof(kTimers[0]) == sizeof(Timers) / sizeof(Duration),
+              "every timer has a row");
+
+struct BudgetRow {
+  std::string_view key;
+  uint32_t Budgets::*member;
+  int64_t minimum;
+  std::string_view help;
+};
+
+constexpr BudgetRow kBudgets[] = {
+    {"budgets.no_progress_failures", &Budgets::no_progress_failures, 1,
+     "equal failures in a row without progress, after which the job stops; of unlike ones two "
+     "more"},
+    {"budgets.node_restarts", &Budgets::node_restarts, 0,
+     "restarts of a node's processes without progress before the node is replaced"},
+    {"budgets.solo_generations", &Budgets::solo_generations, 0,
+     "restarts that a node which holds the whole job may make while the master is away"},
+    {"budgets.heartbeats_per_second_max", &Budgets::heartbeats_per_second_max, 1,
+     "heartbeats the master accepts in all; the interval is stretched accordingly"},
+    {"budgets.unproven_connections_max", &Budgets::unproven_connections_max, 0,
+     "connections of one address that have not shown the job's token; the oldest is closed for a "
+     "new one; 0: 1,024, or as many as agents when the master listens on loopback only"},
+};
+static_assert(sizeof(kBudgets) / sizeof(kBudgets[0]) == sizeof(Budgets) / sizeof(uint32_t),
+              "every budget has a row");
+
+std::vector<Setting> AllSettings() {
+  std::vector<Setting> all;
+  for (const PlainRow& row : kPlain) {
+    all.push_back({.key = row.key,
+                   .kind = row.kind,
+                   .default_text = std::string(row.default_text),
+                   .help = row.help,
+                   .choices = row.choices,
+                   .minimum = row.minimum,
+                   .maximum = row.maximum});
+  }
+  const Timers timers;
+  for (const TimerRow& row : kTimers) {
+    all.push_back({.key = row.key,
+                   .kind = FlagKind::kDuration,
+                   .default_text = FormatDuration(timers.*row.member),
+                   .help = row.help,
+                   .zero_allowed = row.zero_allowed,
+                   .timer = row.member});
+  }
+  const Budgets budgets;
+  for (const BudgetRow& row : kBudgets) {
+    all.push_back({.key = row.key,
+                   .kind = kInteger,
+                   .default_text = std::to_string(budgets.*row.member),
+                   .help = row.help,
+                   .minimum = row.minimum,
+                   .maximum = std::numeric_limits<uint32_t>::max(),
+                   .budget = row.member});
+  }
+  return all;
+}
+
+std::string_view KindName(FlagKind kind) {
+  switch (kind) {
+    case FlagKind::kSwitch:
+    case FlagKind::kOnOff: return "on/off";
+    case FlagKind::kText: return "text";
+    case FlagKind::kInteger: return "whole number";
+    case FlagKind::kNumber: return "number";
+    case FlagKind::kDuration: return "duration";
+    case FlagKind::kSize: return "size";
+    case FlagKind::kChoice: return "choice";
+    case FlagKind::kList: return "list";
+  }
+  return "";
+}
+
+// The flags that set it, as code spans.
+std::string FlagsOf(std::string_view key) {
+  std::string names;
+  for (const FlagTable table : {TorchrunFlags(), RunFlags(), GlobalFlags()}) {
+    for (const Flag& flag : table) {
+      if (flag.setting != key) continue;
+      names += (names.empty() ? "`" : " `") + std::string(flag.spellings[0]) + "`";
+    }
+  }
+  return names;
+}
+
+std::string KindText(const Setting& setting) {
+  if (setting.kind != FlagKind::kChoice) return std::string(KindName(setting.kind));
+  std::string joined;
+  for (const std::string& choice : Split(setting.choices, '|')) {
+    joined += (joined.empty() ? "" : ", ") + choice;
+  }
+  return joined;
+}
+
+}  // namespace
+
+std::string Setting::EnvironmentName() const {
+  std::string name = "PACELINE_";
+  for (const char c : key) {
+    name += c == '.' ? '_' : c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
+  }
+  return name;
+}
+
+std::span<const Setting> Settings() {
+  static const std::vector<Setting>* const kAll = new std::vector<Setting>(AllSettings());
+  return *kAll;
+}
+
+const Setting* FindSetting(std::string_view key) {
+  const auto all = Settings();
+  const auto found =
+      std::find_if(all.begin(), all.end(), [&](const Setting& s) { return s.key == key; });
+  return found == all.end() ? nullptr : &*found;
+}
+
+std::vector<std::string_view> SettingKeys() {
+  std::vector<std::string_view> keys;
+  for (const Setting& setting : Settings()) keys.push_back(setting.key);
+  return keys;
+}
+
+bool IsValueOf(const Setting& setting, std::string_view text, std::string* expected) {
+  const Flag flag{.dest = setting.key, .kind = setting.kind, .choices = setting.choices};
+  if (!IsValueOf(flag, text, expected)) return false;
+  if (setting.kind == FlagKind::kInteger) {
+    const int64_t value = *ParseInteger(text);
+    *expected = "a whole number of at least " + std::to_string(setting.minimum);
+    if (setting.maximum < std::numeric_limits<int64_t>::max()) {
+      *expected += " and at most " + std::to_string(setting.maximum);
+    }
+    return value >= setting.minimum && value <= setting.maximum;
+  }
+  if (setting.kind == FlagKind::kDuration && !setting.zero_allowed) {
+    *expected = "a duration above 0";
+    return *ParseDuration(text) > Duration();
+  }
+  return true;
+}
+
+std::string SettingsMarkdown() {
+  std::string page =
+      "# Settings\n\n"
+      "Every setting can be given in four places. The first one that has it wins:\n\n"
+      "1. the flag on the command line (column *flag*)\n"
+      "2. the environment: `PACELINE_<SECTION>_<NAME>`, such as `PACELINE_TIMERS_LOST_AFTER=2s`; "
+      "for torchrun's\n   flags also torchrun's own `PET_<NAME>`, which comes second\n"
+      "3. `paceline.toml` in the current directory, then "
+      "`$XDG_CONFIG_HOME/paceline/config.toml` of the user\n"
+      "4. the default\n\n"
+      "Durations and sizes carry a unit (`\"250ms\"`, `\"30s\"`, `\"5m\"`, `\"10GiB\"`). An "
+      "unknown "
+      "setting is an error.\n`paceline config show --origin` prints every value and where it came "
+      "from.\n\n"
+      "```toml\n[job]\nnproc_per_node = 2\nspares = 1\n\n[timers]\nlost_after = \"2s\"\n```\n\n"
+      "This page is made by `paceline config docs settings`; a test compares them.\n";
+  std::string_view section;
+  for (const Setting& setting : Settings()) {
+    if (setting.section() != section) {
+      section = setting.section();
+      page += "\n## [" + std::string(section) +
+              "]\n\n| setting | kind | default | flag | meaning "
+              "|\n|---|---|---|---|---|\n";
+    }
+    page += "| `" + std::string(setting.name()) + "` | " + KindText(setting) + " | " +
+            (setting.default_text.empty() ? "unset" : "`" + setting.default_text + "`") + " | " +
+            FlagsOf(setting.key) + " | " + std::string(setting.help) + " |\n";
+  }
+  return page;
+}
+
+}  // namespace paceline::cli

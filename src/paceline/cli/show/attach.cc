@@ -1,0 +1,135 @@
+// `paceline attach`: what the job's own terminal shows, from now on. It only looks: Ctrl-C ends the
+// looking, and a job whose launcher is gone is told so, since nobody restarts its agents then.
+
+#include <signal.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "paceline/base/text.h"
+#include "paceline/cli/command.h"
+#include "paceline/cli/console/console.h"
+#include "paceline/cli/console/exit_code.h"
+#include "paceline/cli/console/text.h"
+#include "paceline/cli/job/remote.h"
+#include "paceline/cli/job/run_dir.h"
+#include "paceline/cli/run/narrator.h"
+#include "paceline/cli/run/status_line.h"
+#include "paceline/wire/spec_file.h"
+
+namespace paceline::cli {
+namespace {
+
+constexpr Duration kAttachLook = Duration::Milliseconds(200);
+constexpr Duration kAttachPatience = Duration::Seconds(5);
+
+// Blocks the signals that end the looking, before any thread exists.
+sigset_t BlockLeaving() {
+  ::signal(SIGPIPE, SIG_IGN);
+  sigset_t leaving;
+  sigemptyset(&leaving);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&leaving, signal);
+  ::pthread_sigmask(SIG_BLOCK, &leaving, nullptr);
+  return leaving;
+}
+
+bool WantsToLeave(const sigset_t& leaving) {
+  const timespec at_once{};
+  return ::sigtimedwait(&leaving, nullptr, &at_once) > 0;
+}
+
+int Ended(const JobPlace& place, Output& out) {
+  const auto status = StatusOf(place, kAttachPatience);
+  if (!status.ok()) return out.Fail(status.problem());
+  if (!status->exit_code.has_value()) {
+    return out.Fail({.code = "PL-E030",
+                     .what = "nobody runs the job any more, and it has not ended",
+                     .where = place.run_dir,
+                     .why = "its master and its launcher are gone",
+                     .fix = "paceline run --resume --run-dir " + ShellWord(place.run_dir)});
+  }
+  out.Say("Ended: " + Visible(status->final_reason));
+  return *status->exit_code;
+}
+
+// The exit code, or none when the job has ended.
+std::optional<int> Look(const JobPlace& place, Narrator& narrator, const sigset_t& leaving,
+                        Output& out) {
+  std::optional<int> left;
+  AskUntil(place, {.each = kAttachLook}, [&](const JobPlace&, Duration limit) {
+    const bool is_over = narrator.IsOverWithin(limit);
+    if (!is_over && WantsToLeave(leaving)) {
+      out.Say("Left " + place.id + ", which goes on.");
+      left = kExitDone;
+    }
+    return is_over || left.has_value();
+  });
+  return left;
+}
+
+// Where the job's master is, and what it says or the journal does.
+struct Found {
+  wire::ControlClientOptions client;
+  wire::JobStatus status;
+};
+
+Result<Found> FindMaster(const JobPlace& place) {
+  Result<Found> found = Found{};
+  AskUntil(place, {.each = kAttachPatience, .in_all = kAttachPatience},
+           [&](const JobPlace& now, Duration limit) {
+             const auto client = ControlOptions(now, kAttachPatience);
+             const auto status = client.ok() ? StatusOf(now, limit) : client.problem();
+             found = status.ok() ? Result<Found>(Found{*client, *status}) : status.problem();
+             return found.ok() || found.problem().code != "PL-E030";
+           });
+  return found;
+}
+
+}  // namespace
+
+int RunAttach(Invocation& invocation) {
+  Output& out = invocation.out;
+  const auto place = JobOf(invocation);
+  if (!place.ok()) return out.Fail(place.problem());
+  if (!place->is_running()) return Ended(*place, out);
+  const auto card = ReadJobCard(place->run_dir);
+  if (!card.ok()) return out.Fail(card.problem());
+  const auto spec = wire::ReadSpecFile(place->run_dir + "/spec.json");
+  if (!spec.ok()) return out.Fail(ProblemFrom(spec.status()));
+  const sigset_t leaving = BlockLeaving();  // FindMaster starts gRPC's threads
+  auto found = FindMaster(*place);
+  if (!found.ok()) return out.Fail(found.problem());
+  auto& [options, status] = *found;
+
+  ConsoleOptions shown =
+      ConsoleFor(place->run_dir, card->nodes, spec->job, spec->launch, out.options());
+  shown.from_start = false;
+  // The job's own terminal writes the filtered copies.
+  shown.spec.duplicate_stdout_filters.clear();
+  shown.spec.duplicate_stderr_filters.clear();
+  auto console = Console::Start(shown);
+  if (!console.ok()) return out.Fail(ProblemFrom(console.status()));
+  out.Say(Concat("Attached to ", place->id, ", ", status.phase, ". Ctrl-C leaves it running."));
+  if (!place->has_launcher()) {
+    out.Say(
+        "Its launcher is gone: a dead agent or master stays dead until\n  paceline run "
+        "--resume --run-dir " +
+        ShellWord(place->run_dir));
+  }
+  options.timeout = kStatusLinePatience;
+  wire::ControlClient client(options);
+  Narrator narrator(client, place->run_dir, **console, status.last_seq);
+  auto status_line = std::make_unique<StatusLine>(client, **console, shown.has_live_line);
+  const std::optional<int> left = Look(*place, narrator, leaving, out);
+  status_line.reset();
+  if (left.has_value()) {
+    narrator.Leave();
+  } else {
+    narrator.Finish();
+  }
+  console->reset();
+  return left.has_value() ? *left : Ended(*place, out);
+}
+
+}  // namespace paceline::cli

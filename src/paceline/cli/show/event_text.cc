@@ -1,0 +1,55 @@
+#include "paceline/cli/show/event_text.h"
+
+#include <ctime>
+#include <utility>
+#include <variant>
+
+#include "paceline/cli/console/text.h"
+#include "paceline/core/record.h"
+
+namespace paceline::cli {
+namespace {
+
+template <size_t... kIndex>
+std::vector<std::string_view> NamesOf(std::index_sequence<kIndex...>) {
+  return {core::FactName(core::Fact(std::in_place_index<kIndex>))...};
+}
+
+std::string TimeOfDay(int64_t time_ns) {
+  const std::time_t seconds = time_ns / 1'000'000'000;
+  std::tm local{};
+  localtime_r(&seconds, &local);
+  char text[16];
+  std::strftime(text, sizeof(text), "%H:%M:%S", &local);
+  return std::string(text) + "." + std::to_string(time_ns / 100'000'000 % 10);
+}
+
+}  // namespace
+
+std::vector<std::string_view> EventKinds() {
+  return NamesOf(std::make_index_sequence<std::variant_size_v<core::Fact>>());
+}
+
+std::string DetailOf(const wire::JobEvent& event, const std::string& name) {
+  const auto found = event.details.find(name);
+  return found == event.details.end() ? "" : found->second;
+}
+
+std::string EventLine(const wire::JobEvent& event) {
+  constexpr size_t kSeqWidth = 5;
+  constexpr size_t kKindWidth = 16;
+  const std::string seq = std::to_string(event.seq);
+  const size_t indent = seq.size() < kSeqWidth ? kSeqWidth - seq.size() : 0;
+  return std::string(indent, ' ') + seq + "  " + TimeOfDay(event.time_ns) + "  " +
+         Pad(event.kind, kKindWidth) + "  " + Visible(event.sentence);
+}
+
+std::string ClipTo(std::string text, size_t width) { return width == 0 ? text : Clip(text, width); }
+
+Instant WallNow() {
+  timespec now{};
+  clock_gettime(CLOCK_REALTIME, &now);
+  return Instant::FromNanoseconds(int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec);
+}
+
+}  // namespace paceline::cli

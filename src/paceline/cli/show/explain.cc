@@ -1,0 +1,146 @@
+#include "paceline/cli/show/explain.h"
+
+#include <algorithm>
+#include <set>
+#include <string_view>
+
+#include "paceline/cli/console/text.h"
+#include "paceline/cli/show/event_text.h"
+
+namespace paceline::cli {
+namespace {
+
+using wire::JobEvent;
+
+constexpr size_t kEvidenceMax = 24;
+
+bool IsOneOf(const std::string& kind, std::initializer_list<std::string_view> kinds) {
+  return std::find(kinds.begin(), kinds.end(), kind) != kinds.end();
+}
+
+// A world that formed or trained is the end of an incident: what led to it is another story.
+bool EndsAnIncident(const JobEvent& event) {
+  return IsOneOf(event.kind, {"job_created", "job_resumed", "world_formed", "world_running",
+                              "progress_made", "master_took_over"});
+}
+
+bool FollowsFromADecision(const JobEvent& event) {
+  return IsOneOf(event.kind, {"recovery_decided", "node_evicted", "world_ended", "world_formed",
+                              "world_running", "wait_began", "stop_decided", "job_finished"});
+}
+
+const JobEvent* Find(const std::vector<JobEvent>& events, uint64_t seq) {
+  const auto found = std::lower_bound(events.begin(), events.end(), seq,
+                                      [](const JobEvent& e, uint64_t s) { return e.seq < s; });
+  return found == events.end() || found->seq != seq ? nullptr : &*found;
+}
+
+std::vector<JobEvent> EvidenceOf(const std::vector<JobEvent>& events, const JobEvent& event) {
+  std::set<uint64_t> found;
+  std::vector<uint64_t> open = event.causes;
+  while (!open.empty() && found.size() < kEvidenceMax) {
+    const uint64_t seq = open.back();
+    open.pop_back();
+    const JobEvent* cause = Find(events, seq);
+    // Causes are always older, so this ends.
+    if (cause == nullptr || cause->seq >= event.seq || !found.insert(seq).second) continue;
+    if (EndsAnIncident(*cause)) {
+      if (found.size() > 1 || event.causes.size() > 1) found.erase(seq);
+      continue;
+    }
+    open.insert(open.end(), cause->causes.begin(), cause->causes.end());
+  }
+  std::vector<JobEvent> evidence;
+  for (const uint64_t seq : found) evidence.push_back(*Find(events, seq));
+  return evidence;
+}
+
+std::vector<JobEvent> OutcomeOf(const std::vector<JobEvent>& events, const JobEvent& event) {
+  std::vector<JobEvent> outcome;
+  std::set<uint64_t> reached = {event.seq};
+  for (const JobEvent& later : events) {
+    if (later.seq <= event.seq || !FollowsFromADecision(later)) continue;
+    const bool follows = std::any_of(later.causes.begin(), later.causes.end(),
+                                     [&](uint64_t cause) { return reached.contains(cause); });
+    if (!follows) continue;
+    reached.insert(later.seq);
+    outcome.push_back(later);
+    if (later.kind == "world_running") break;
+  }
+  return outcome;
+}
+
+void AddFaults(const std::vector<JobEvent>& events, Explanation* explanation) {
+  uint64_t first = 0;
+  for (const JobEvent& cause : explanation->evidence) {
+    if (cause.kind != "rank_failed" || DetailOf(cause, "charged") == "false") continue;
+    explanation->first_fault = cause;
+    first = cause.seq;
+    break;
+  }
+  if (explanation->event.kind == "rank_failed") explanation->first_fault = explanation->event;
+  if (first == 0) return;
+  for (const JobEvent& later : events) {
+    if (later.seq <= first) continue;
+    if (later.kind == "world_formed") return;
+    if (later.kind == "rank_failed") ++explanation->follow_ons;
+  }
+}
+
+std::string NextOf(const Explanation& explanation, const std::string& run_dir) {
+  const JobEvent& event = explanation.event;
+  const std::string rung = DetailOf(event, "rung");
+  const JobEvent* last = explanation.outcome.empty() ? nullptr : &explanation.outcome.back();
+  if (event.kind == "job_finished" || (last != nullptr && last->kind == "job_finished")) {
+    const JobEvent& end = last == nullptr ? event : *last;
+    if (DetailOf(end, "exit_code") == "0") return "nothing to do: the job has finished";
+    const std::string resume = "paceline run --resume --run-dir " + ShellWord(run_dir);
+    return explanation.first_fault.has_value() ? "mend what failed, then " + resume : resume;
+  }
+  if (event.kind == "hang_judged" && DetailOf(event, "acts") == "false") {
+    return "paceline why --evidence; nothing was restarted for it";
+  }
+  if (last != nullptr && last->kind == "world_running") return "nothing to do: training goes on";
+  if (rung == "wait" || (last != nullptr && last->kind == "wait_began")) {
+    return "start a node that joins; paceline status says what is missing";
+  }
+  if (rung == "stop" || event.kind == "stop_decided") return "the job is ending: paceline wait";
+  return "paceline status";
+}
+
+}  // namespace
+
+std::optional<uint64_t> LastIncident(const std::vector<JobEvent>& events) {
+  for (auto event = events.rbegin(); event != events.rend(); ++event) {
+    if (event->kind == "recovery_decided" || event->kind == "stop_decided") return event->seq;
+    if (event->kind == "hang_judged" && DetailOf(*event, "acts") == "false") return event->seq;
+    if (event->kind == "job_finished" && DetailOf(*event, "exit_code") != "0" &&
+        event->causes.empty()) {
+      return event->seq;
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<Explanation> Explain(const std::vector<JobEvent>& events, uint64_t seq,
+                                   const std::string& run_dir) {
+  const JobEvent* event = Find(events, seq);
+  if (event == nullptr) return std::nullopt;
+  Explanation explanation{.event = *event,
+                          .evidence = EvidenceOf(events, *event),
+                          .outcome = OutcomeOf(events, *event)};
+  AddFaults(events, &explanation);
+  for (const JobEvent& cause : explanation.evidence) {
+    if (cause.kind == "hang_judged") explanation.hang = cause;
+  }
+  if (event->kind == "hang_judged") explanation.hang = *event;
+  if (!explanation.evidence.empty() && !explanation.outcome.empty() &&
+      explanation.outcome.back().kind == "world_running") {
+    explanation.cost = Duration::Nanoseconds(explanation.outcome.back().time_ns -
+                                             explanation.evidence.front().time_ns);
+  }
+  explanation.next = NextOf(explanation, run_dir);
+  return explanation;
+}
+
+}  // namespace paceline::cli

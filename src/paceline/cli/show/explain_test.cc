@@ -1,0 +1,104 @@
+#include "paceline/cli/show/explain.h"
+
+#include "gtest/gtest.h"
+
+namespace paceline::cli {
+namespace {
+
+using wire::JobEvent;
+
+JobEvent Event(uint64_t seq, std::string kind, std::vector<uint64_t> causes,
+               std::map<std::string, std::string> details = {}) {
+  return {.seq = seq,
+          .time_ns = static_cast<int64_t>(seq) * 100'000'000,
+          .kind = std::move(kind),
+          .sentence = "event " + std::to_string(seq),
+          .causes = std::move(causes),
+          .details = std::move(details)};
+}
+
+// A rank fails twice; the second failure takes another with it.
+std::vector<JobEvent> TwoIncidents() {
+  return {Event(1, "job_created", {}),
+          Event(2, "node_joined", {}),
+          Event(3, "world_formed", {2}),
+          Event(4, "world_running", {3}),
+          Event(5, "rank_failed", {3}, {{"charged", "true"}}),
+          Event(6, "world_ended", {5}),
+          Event(7, "recovery_decided", {5}, {{"rung", "restart process"}}),
+          Event(8, "world_formed", {7}),
+          Event(9, "world_running", {8}),
+          Event(10, "rank_failed", {8}, {{"charged", "true"}}),
+          Event(11, "world_ended", {10}),
+          Event(12, "rank_failed", {8}, {{"charged", "false"}}),
+          Event(13, "recovery_decided", {10}, {{"rung", "restart process"}}),
+          Event(14, "world_formed", {13}),
+          Event(15, "world_running", {14})};
+}
+
+std::vector<uint64_t> SeqsOf(const std::vector<JobEvent>& events) {
+  std::vector<uint64_t> seqs;
+  for (const JobEvent& event : events) seqs.push_back(event.seq);
+  return seqs;
+}
+
+TEST(Explain, TheLastIncidentIsTheLastDecision) {
+  EXPECT_EQ(LastIncident(TwoIncidents()), 13U);
+  EXPECT_EQ(LastIncident({Event(1, "job_created", {})}), std::nullopt);
+}
+
+TEST(Explain, EvidenceStaysWithinItsIncident) {
+  const auto why = Explain(TwoIncidents(), 13, "runs/a");
+  ASSERT_TRUE(why.has_value());
+  EXPECT_EQ(SeqsOf(why->evidence), (std::vector<uint64_t>{10}));
+  EXPECT_EQ(SeqsOf(why->outcome), (std::vector<uint64_t>{14, 15}));
+  EXPECT_EQ(why->first_fault->seq, 10U);
+  EXPECT_EQ(why->follow_ons, 1U);
+  EXPECT_EQ(*why->cost, Duration::Milliseconds(500));
+  EXPECT_EQ(why->next, "nothing to do: training goes on");
+}
+
+TEST(Explain, AnOlderIncidentEndsWhereTrainingWentOn) {
+  const auto why = Explain(TwoIncidents(), 7, "runs/a");
+  ASSERT_TRUE(why.has_value());
+  EXPECT_EQ(SeqsOf(why->outcome), (std::vector<uint64_t>{8, 9}));
+  EXPECT_EQ(why->follow_ons, 0U);
+}
+
+TEST(Explain, AFailureLeadsToWhatWasDecided) {
+  const auto why = Explain(TwoIncidents(), 5, "runs/a");
+  ASSERT_TRUE(why.has_value());
+  EXPECT_EQ(why->first_fault->seq, 5U);
+  EXPECT_EQ(SeqsOf(why->outcome), (std::vector<uint64_t>{6, 7, 8, 9}));
+}
+
+TEST(Explain, WaitingSaysWhatToDo) {
+  std::vector<JobEvent> events = TwoIncidents();
+  events.push_back(Event(16, "node_lost", {14}));
+  events.push_back(Event(17, "recovery_decided", {16}, {{"rung", "wait"}}));
+  events.push_back(Event(18, "wait_began", {17}));
+  const auto why = Explain(events, *LastIncident(events), "runs/a");
+  EXPECT_EQ(SeqsOf(why->evidence), (std::vector<uint64_t>{16}));
+  EXPECT_FALSE(why->cost.has_value());
+  EXPECT_EQ(why->next, "start a node that joins; paceline status says what is missing");
+}
+
+TEST(Explain, TheNextStepOfAFailedJobCanBeTypedAsItStands) {
+  const std::vector<JobEvent> events = {Event(1, "rank_failed", {}, {{"charged", "true"}}),
+                                        Event(2, "stop_decided", {1}),
+                                        Event(3, "job_finished", {2}, {{"exit_code", "1"}})};
+  EXPECT_EQ(Explain(events, 2, "runs/a b")->next,
+            "mend what failed, then paceline run --resume --run-dir 'runs/a b'");
+}
+
+TEST(Explain, HostileCausesEnd) {
+  const auto why =
+      Explain({Event(1, "rank_failed", {1, 2, 99}), Event(2, "rank_failed", {1})}, 2, "runs/a");
+  ASSERT_TRUE(why.has_value());
+  EXPECT_EQ(SeqsOf(why->evidence), (std::vector<uint64_t>{1}));
+  EXPECT_FALSE(Explain(TwoIncidents(), 0, "runs/a").has_value());
+  EXPECT_FALSE(Explain(TwoIncidents(), 16, "runs/a").has_value());
+}
+
+}  // namespace
+}  // namespace paceline::cli

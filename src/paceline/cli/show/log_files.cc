@@ -1,0 +1,146 @@
+#include "paceline/cli/show/log_files.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <tuple>
+
+#include "paceline/base/fd.h"
+#include "paceline/cli/console/text.h"
+#include "paceline/cli/settings/value.h"
+#include "paceline/wire/spec_file.h"
+
+namespace paceline::cli {
+namespace {
+
+constexpr size_t kReadBytesMax = 4 << 20;
+constexpr size_t kDirectoryEntriesMax = 100'000;
+
+std::vector<std::string> Entries(const std::string& path) {
+  std::vector<std::string> names;
+  const std::unique_ptr<DIR, int (*)(DIR*)> directory(opendir(path.c_str()), closedir);
+  if (directory == nullptr) return names;
+  while (const dirent* entry = readdir(directory.get())) {
+    if (entry->d_name[0] != '.' && names.size() < kDirectoryEntriesMax) {
+      names.emplace_back(entry->d_name);
+    }
+  }
+  return names;
+}
+
+// "rank3.out" as a log file; false for any other name.
+bool ReadName(const std::string& name, LogFile* file) {
+  const size_t point = name.rfind('.');
+  if (!name.starts_with("rank") || point == std::string::npos || point <= 4) return false;
+  const std::string kind = name.substr(point + 1);
+  const auto rank = ParseInteger(name.substr(4, point - 4));
+  if (!rank || *rank < 0 || (kind != "out" && kind != "err")) return false;
+  file->rank = *rank;
+  file->is_error = kind == "err";
+  return true;
+}
+
+bool Selects(const LogSelection& selection, const LogFile& file) {
+  return (selection.rank < 0 || file.rank == selection.rank) &&
+         (!selection.errors_only || file.is_error);
+}
+
+void AddGeneration(const std::string& folder, const LogFile& origin, const LogSelection& selection,
+                   std::vector<LogFile>* files) {
+  for (const std::string& name : Entries(folder)) {
+    LogFile file = origin;
+    file.path = folder + "/" + name;
+    if (ReadName(name, &file) && Selects(selection, file)) files->push_back(std::move(file));
+  }
+}
+
+std::string ReadRange(const std::string& path, uint64_t offset, size_t bytes_max) {
+  std::string bytes;
+  const Fd file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file.is_open()) return bytes;
+  bytes.resize(bytes_max);
+  size_t size = 0;
+  while (size < bytes_max) {
+    const auto at = static_cast<off_t>(offset + size);
+    const ssize_t got = pread(file.get(), bytes.data() + size, bytes_max - size, at);
+    if (got <= 0) break;
+    size += static_cast<size_t>(got);
+  }
+  bytes.resize(size);
+  return bytes;
+}
+
+// Rotated files have a hole in their middle, which reads as zeros.
+std::string WithoutHole(std::string_view line) {
+  const size_t end = line.find_last_of('\0');
+  return std::string(end == std::string_view::npos ? line : line.substr(end + 1));
+}
+
+}  // namespace
+
+std::string LogRoot(const std::string& run_dir) {
+  const auto spec = wire::ReadSpecFile(run_dir + "/spec.json");
+  if (spec.ok() && !spec->launch.log_dir.empty()) return spec->launch.log_dir;
+  return run_dir + "/logs";
+}
+
+std::vector<LogFile> FindLogFiles(const std::string& root, const LogSelection& selection) {
+  std::vector<LogFile> files;
+  for (const std::string& node : Entries(root)) {
+    if (!selection.node.empty() && node != selection.node) continue;
+    for (const std::string& folder : Entries(root + "/" + node)) {
+      const auto generation =
+          folder.starts_with("g") ? ParseInteger(folder.substr(1)) : std::nullopt;
+      if (!generation) continue;
+      if (selection.generation >= 0 && *generation != selection.generation) continue;
+      AddGeneration(root + "/" + node + "/" + folder, {.node = node, .generation = *generation},
+                    selection, &files);
+    }
+  }
+  if (selection.generation < 0 && selection.is_newest_only) {
+    int64_t newest = -1;
+    for (const LogFile& file : files) newest = std::max(newest, file.generation);
+    std::erase_if(files, [&](const LogFile& file) { return file.generation != newest; });
+  }
+  std::sort(files.begin(), files.end(), [](const LogFile& a, const LogFile& b) {
+    return std::tie(a.node, a.generation, a.rank, a.is_error) <
+           std::tie(b.node, b.generation, b.rank, b.is_error);
+  });
+  return files;
+}
+
+LogText ReadLastLines(const std::string& path, size_t lines_max) {
+  LogText text{.end = SizeOf(path)};
+  const uint64_t begin = text.end > kReadBytesMax ? text.end - kReadBytesMax : 0;
+  const std::string tail = ReadRange(path, begin, text.end - begin);
+  const std::vector<std::string_view> lines = SplitLines(tail);
+  const size_t first = lines.size() > lines_max ? lines.size() - lines_max : 0;
+  for (size_t i = first; i < lines.size(); ++i) text.lines.push_back(WithoutHole(lines[i]));
+  return text;
+}
+
+LogText ReadNewLines(const std::string& path, uint64_t offset) {
+  LogText text{.end = offset};
+  std::string bytes = ReadRange(path, offset, kReadBytesMax);
+  const size_t last_break = bytes.rfind('\n');
+  if (last_break != std::string::npos) {
+    bytes.resize(last_break + 1);
+  } else if (bytes.size() < kReadBytesMax) {
+    return text;  // the line goes on
+  }
+  text.end = offset + bytes.size();
+  for (const std::string_view line : SplitLines(bytes)) text.lines.push_back(WithoutHole(line));
+  return text;
+}
+
+uint64_t SizeOf(const std::string& path) {
+  struct stat status {};
+  return stat(path.c_str(), &status) == 0 ? static_cast<uint64_t>(status.st_size) : 0;
+}
+
+}  // namespace paceline::cli

@@ -1,0 +1,146 @@
+// `paceline logs`: what the ranks wrote, from the files of the run directory. It needs no master
+// and no agent, so it works on a job that is long over.
+
+#include <poll.h>
+
+#include <algorithm>
+#include <map>
+
+#include "paceline/base/json.h"
+#include "paceline/cli/command.h"
+#include "paceline/cli/console/exit_code.h"
+#include "paceline/cli/console/text.h"
+#include "paceline/cli/job/remote.h"
+#include "paceline/cli/settings/value.h"
+#include "paceline/cli/show/log_files.h"
+
+namespace paceline::cli {
+namespace {
+
+constexpr int kFollowPauseMilliseconds = 100;
+constexpr int64_t kLinesByDefault = 40;
+
+constexpr Flag kLogsFlags[] = {
+    {.dest = "node", .spellings = {"--node"}, .metavar = "NAME", .help = "only this node"},
+    {.dest = "rank",
+     .spellings = {"--rank"},
+     .kind = FlagKind::kInteger,
+     .metavar = "N",
+     .help = "only this rank"},
+    {.dest = "generation",
+     .spellings = {"--generation"},
+     .kind = FlagKind::kInteger,
+     .metavar = "G",
+     .help = "only this world; the newest one by default"},
+    {.dest = "lines",
+     .spellings = {"-n", "--lines"},
+     .kind = FlagKind::kInteger,
+     .metavar = "N",
+     .help = "last lines of each file, 40 by default"},
+    {.dest = "errors", .spellings = {"--errors"}, .kind = FlagKind::kSwitch, .help = "only stderr"},
+    {.dest = "follow",
+     .spellings = {"-f", "--follow"},
+     .kind = FlagKind::kSwitch,
+     .help = "print new lines as they come, over all worlds, until the job ends"},
+};
+
+int64_t NumberOf(const ParsedLine& line, std::string_view name, int64_t otherwise) {
+  const Given* given = line.Find(name);
+  return given == nullptr ? otherwise : ParseInteger(given->value).value_or(otherwise);
+}
+
+LogSelection SelectionOf(const ParsedLine& line) {
+  LogSelection selection;
+  if (const Given* node = line.Find("node")) selection.node = node->value;
+  selection.rank = NumberOf(line, "rank", -1);
+  selection.generation = NumberOf(line, "generation", -1);
+  selection.errors_only = line.Has("errors");
+  return selection;
+}
+
+void PrintLine(Output& out, const LogFile& file, std::string_view text) {
+  if (out.is_json()) {
+    const nlohmann::ordered_json json = {{"schema", "paceline.log/1"},
+                                         {"node", file.node},
+                                         {"rank", file.rank},
+                                         {"generation", file.generation},
+                                         {"stream", file.is_error ? "stderr" : "stdout"},
+                                         {"text", text}};
+    out.DataLine(PrintJson(json));
+    return;
+  }
+  const std::string prefix = Visible(file.node) + ":" + std::to_string(file.rank) + "| ";
+  out.Data(out.Painted(file.is_error ? Paint::kRed : Paint::kCyan, prefix));
+  out.DataLine(Visible(text));
+}
+
+// Prints whole lines that files have gained since the last look.
+class Follower {
+ public:
+  Follower(Output& out, std::string root, LogSelection selection)
+      : out_(out), root_(std::move(root)), selection_(std::move(selection)) {}
+
+  // The last `lines_max` lines of what is there already; files of earlier worlds are not told.
+  size_t Begin(int64_t lines_max) {
+    for (const LogFile& file : FindLogFiles(root_, Everything())) {
+      offsets_[file.path] = SizeOf(file.path);
+    }
+    const std::vector<LogFile> files = FindLogFiles(root_, selection_);
+    for (const LogFile& file : files) {
+      const LogText text =
+          ReadLastLines(file.path, static_cast<size_t>(std::max<int64_t>(lines_max, 0)));
+      for (const std::string& line : text.lines) PrintLine(out_, file, line);
+      offsets_[file.path] = text.end;
+    }
+    return files.size();
+  }
+
+  void Look() {
+    for (const LogFile& file : FindLogFiles(root_, Everything())) {
+      uint64_t& offset = offsets_[file.path];
+      const LogText text = ReadNewLines(file.path, offset);
+      for (const std::string& line : text.lines) PrintLine(out_, file, line);
+      offset = text.end;
+    }
+  }
+
+ private:
+  LogSelection Everything() const {
+    LogSelection everything = selection_;
+    everything.is_newest_only = false;
+    return everything;
+  }
+
+  Output& out_;
+  const std::string root_;
+  const LogSelection selection_;
+  std::map<std::string, uint64_t> offsets_;  // by path
+};
+
+}  // namespace
+
+FlagTable LogsFlags() { return kLogsFlags; }
+
+int RunLogs(Invocation& invocation) {
+  Output& out = invocation.out;
+  const auto place = JobOf(invocation);
+  if (!place.ok()) return out.Fail(place.problem());
+  const std::string root = LogRoot(place->run_dir);
+  const bool follow = invocation.line.Has("follow");
+  Follower follower(out, root, SelectionOf(invocation.line));
+  const size_t found = follower.Begin(NumberOf(invocation.line, "lines", kLinesByDefault));
+  if (!follow) {
+    if (found == 0) out.Say("no such rank has written yet; logs are in " + root);
+    return kExitDone;
+  }
+  // What is there when nobody runs the job any more is all there will be.
+  for (bool goes_on = true; goes_on && out.Flush();) {
+    const auto now = ReadJobPlace(place->run_dir);
+    goes_on = now.ok() && now->is_running();
+    follower.Look();
+    if (goes_on) poll(nullptr, 0, kFollowPauseMilliseconds);
+  }
+  return kExitDone;
+}
+
+}  // namespace paceline::cli

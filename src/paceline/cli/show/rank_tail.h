@@ -1,0 +1,81 @@
+#pragma once
+
+// Follows the files that ranks write: inotify tells of new generations, files and lines, so nothing
+// is polled and a rank never waits for its reader. Lines come out whole, in each file's order.
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "paceline/agent/socket/reactor.h"
+#include "paceline/base/fd.h"
+#include "paceline/cli/show/line_folder.h"
+
+namespace paceline::cli {
+
+class RankTail {
+ public:
+  using Take = std::function<void(RankLine)>;
+
+  // Follows <log_root>/<node>/g<generation>/rank<r>.{out,err} of these nodes. Files that exist
+  // already are followed from their end unless `from_start`. `reactor` outlives the tail.
+  static absl::StatusOr<std::unique_ptr<RankTail>> Start(agent::Reactor& reactor,
+                                                         const std::string& log_root,
+                                                         const std::vector<std::string>& nodes,
+                                                         bool from_start, Take take);
+  ~RankTail();
+  RankTail(const RankTail&) = delete;
+  RankTail& operator=(const RankTail&) = delete;
+
+  // Reads what is there now, also lines without an end. For the last words of a job.
+  void Drain();
+
+  size_t open_file_count() const { return files_.size(); }
+
+ private:
+  struct File {
+    Fd fd;
+    RankLine source;  // its text is unused
+    int64_t offset = 0;
+    std::string partial;
+  };
+  struct Directory {
+    std::string path;
+    std::string node;
+    std::optional<uint64_t> generation;  // none: the node's own folder
+  };
+  // Of one node.
+  struct Generations {
+    std::map<uint64_t, int> followed;  // generation to watch
+    uint64_t dropped = 0;              // this one and all before it
+  };
+
+  RankTail(agent::Reactor& reactor, Take take) : reactor_(reactor), take_(std::move(take)) {}
+  // The watch, or -1.
+  int WatchDirectory(const Directory& directory, bool from_start);
+  void FoundGeneration(const Directory& parent, uint64_t generation, bool from_start);
+  void Drop(int watch);
+  void FoundEntry(const Directory& directory, const std::string& name, bool from_start);
+  void OnNotify();
+  void Read(File* file);
+  void TakeText(File* file, std::string_view text);
+  void Emit(File* file);
+
+  agent::Reactor& reactor_;
+  Take take_;
+  Fd notify_;
+  std::map<int, Directory> directories_;            // by watch
+  std::map<std::string, File> files_;               // by path
+  std::map<std::string, Generations> generations_;  // by node
+};
+
+// "rank12.err" as (12, true); nothing for any other name.
+std::optional<std::pair<uint32_t, bool>> ParseRankFile(std::string_view name);
+
+}  // namespace paceline::cli

@@ -1,0 +1,136 @@
+// `paceline status`: one screen, or the whole truth as JSON.
+
+#include <algorithm>
+
+#include "paceline/base/instant.h"
+#include "paceline/cli/command.h"
+#include "paceline/cli/console/exit_code.h"
+#include "paceline/cli/console/text.h"
+#include "paceline/cli/job/remote.h"
+#include "paceline/cli/show/event_text.h"
+#include "paceline/wire/control_json.h"
+
+namespace paceline::cli {
+namespace {
+
+constexpr Duration kStatusPatience = Duration::Seconds(2);
+constexpr Duration kNotableSilence = Duration::Seconds(1);
+
+std::string Percent(double share) {
+  const int tenths = static_cast<int>(share * 1000 + 0.5);
+  return std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) + " %";
+}
+
+std::string StepText(int64_t step) { return step < 0 ? "-" : std::to_string(step); }
+
+Paint PaintOf(const wire::JobStatus& status) {
+  if (status.phase == "running") return Paint::kGreen;
+  if (status.phase != "finished") return Paint::kYellow;
+  return status.exit_code.value_or(0) == 0 ? Paint::kGreen : Paint::kRed;
+}
+
+// "0-1,4" of ranks 0, 1 and 4.
+std::string RankRanges(std::vector<uint32_t> ranks) {
+  std::sort(ranks.begin(), ranks.end());
+  std::string text;
+  for (size_t i = 0; i < ranks.size();) {
+    size_t last = i;
+    while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) ++last;
+    text += (text.empty() ? "" : ",") + std::to_string(ranks[i]);
+    if (last > i) text += "-" + std::to_string(ranks[last]);
+    i = last + 1;
+  }
+  return text.empty() ? "-" : text;
+}
+
+std::string NodeNote(const wire::NodeStatus& node, bool has_master) {
+  for (const wire::RankStatus& rank : node.ranks) {
+    if (rank.exit.empty()) continue;
+    return "rank " + std::to_string(rank.rank) + ": " + Visible(rank.exit);
+  }
+  if (has_master && node.connected && node.silent_for > kNotableSilence) {
+    return "silent for " + ToString(node.silent_for);
+  }
+  return Visible(node.reason);
+}
+
+std::string NodeState(const wire::NodeStatus& node, bool has_master) {
+  const bool is_member = node.state == "seated" || node.state == "spare";
+  return has_master && is_member && !node.connected ? node.state + " (away)" : node.state;
+}
+
+void PrintNodes(Output& out, const wire::JobStatus& status) {
+  std::vector<std::vector<std::string>> rows = {
+      {"NODE", "STATE", "AGENT", "RANKS", "STEP", "NOTE"}};
+  const bool has_master = status.master_pid > 0;
+  for (const wire::NodeStatus& node : status.nodes) {
+    std::vector<uint32_t> ranks;
+    int64_t step = -1;
+    for (const wire::RankStatus& rank : node.ranks) {
+      ranks.push_back(rank.rank);
+      step = std::max(step, std::max(rank.step, rank.step_count));
+    }
+    rows.push_back({Visible(node.name), NodeState(node, has_master),
+                    node.agent_pid > 0 ? std::to_string(node.agent_pid) : "-", RankRanges(ranks),
+                    StepText(step), NodeNote(node, has_master)});
+  }
+  if (rows.size() > 1) out.Data(Table(rows, out.width()));
+}
+
+void PrintCheckpoints(Output& out, const wire::CheckpointStatus& status) {
+  if (status.directory.empty()) return;
+  std::string text = "  checkpoints  in memory step " + StepText(status.memory_step) +
+                     "  in storage step " + StepText(status.storage_step);
+  if (status.storage_age.has_value()) text += " (" + ToString(*status.storage_age) + " old)";
+  if (status.writing_step >= 0) text += "  writing step " + StepText(status.writing_step);
+  out.DataLine(ClipTo(text + "  " + Visible(status.directory), out.width()));
+  if (status.problem.empty()) return;
+  out.DataLine("  " + out.Painted(Paint::kYellow, "checkpoints: " + Visible(status.problem)));
+}
+
+void Print(Output& out, const wire::JobStatus& status) {
+  std::string head = Visible(status.job_id) + "  " + out.Painted(PaintOf(status), status.phase) +
+                     "  step " + StepText(status.step);
+  if (status.generation > 0) {
+    head += "  world " + std::to_string(status.generation) + " of " +
+            std::to_string(status.world_size) + " ranks";
+  }
+  out.DataLine(head + "  age " + ToString(status.age));
+  const std::string sentence = status.final_reason.empty() ? status.pending : status.final_reason;
+  if (!sentence.empty()) out.DataLine(ClipTo("  " + Visible(sentence), out.width()));
+  std::string facts = "  goodput " + Percent(status.goodput) + "  restarts " +
+                      std::to_string(status.restart_count) + "  failures " +
+                      std::to_string(status.failures);
+  if (status.exit_code.has_value()) facts += "  exit code " + std::to_string(*status.exit_code);
+  if (status.phase != "finished") {
+    facts += status.master_pid > 0 ? "  master " + std::to_string(status.master_pid)
+                                   : std::string("  master away: this is from the journal");
+  }
+  out.DataLine(facts);
+  if (status.journal != "ok" && !status.journal.empty()) {
+    out.DataLine("  " + out.Painted(Paint::kYellow, "journal: " + Visible(status.journal)));
+  }
+  PrintCheckpoints(out, status.checkpoints);
+  PrintNodes(out, status);
+}
+
+}  // namespace
+
+int RunStatus(Invocation& invocation) {
+  Output& out = invocation.out;
+  auto place = JobOf(invocation);
+  if (!place.ok()) return out.Fail(place.problem());
+  const auto status = StatusOf(*place, kStatusPatience);
+  if (!status.ok()) return out.Fail(status.problem());
+  if (out.is_json()) {
+    out.DataLine(wire::StatusJson(*status));
+  } else {
+    Print(out, *status);
+    if (status->restart_count > 0 || status->exit_code.value_or(0) != 0) {
+      out.Say("next: paceline why --job " + ShellWord(place->id));
+    }
+  }
+  return kExitDone;
+}
+
+}  // namespace paceline::cli

@@ -1,0 +1,203 @@
+// `paceline why`: the last incident of the job, any event of it, or what an error code means.
+
+#include <cctype>
+#include <optional>
+
+#include "paceline/agent/agent_files.h"
+#include "paceline/base/file_text.h"
+#include "paceline/base/json.h"
+#include "paceline/cli/command.h"
+#include "paceline/cli/console/error_codes.h"
+#include "paceline/cli/console/exit_code.h"
+#include "paceline/cli/console/text.h"
+#include "paceline/cli/job/remote.h"
+#include "paceline/cli/settings/value.h"
+#include "paceline/cli/show/event_text.h"
+#include "paceline/cli/show/explain.h"
+#include "paceline/wire/control_json.h"
+
+namespace paceline::cli {
+namespace {
+
+constexpr Flag kWhyFlags[] = {
+    {.dest = "evidence",
+     .spellings = {"--evidence"},
+     .kind = FlagKind::kSwitch,
+     .help = "of a hang: what each rank did, and the events around it"},
+};
+
+int ExplainCode(Invocation& invocation, const ErrorCode& row) {
+  Output& out = invocation.out;
+  if (out.is_json()) {
+    nlohmann::ordered_json json;
+    json["schema"] = "paceline.error_code/1";
+    json["code"] = row.code;
+    json["title"] = row.title;
+    json["text"] = row.text;
+    json["exit_code"] = row.exit_code;
+    out.DataLine(PrintJson(json));
+    return kExitDone;
+  }
+  const size_t width = out.width() == 0 ? 80 : out.width();
+  out.DataLine(out.Painted(Paint::kBold, std::string(row.code) + ": " + std::string(row.title)));
+  out.Data("\n" + Wrap(row.text, 2, width));
+  out.Data("\n  exit code " + std::to_string(row.exit_code) + "\n");
+  return kExitDone;
+}
+
+// The traceback that the rank's bootstrap wrote, when it was on this host.
+std::string TracebackOf(const JobPlace& place, const wire::JobEvent& failure) {
+  const std::string path = place.run_dir + "/errors/" + failure.node + "/g" +
+                           std::to_string(failure.generation) + "-rank" +
+                           std::to_string(failure.rank.value_or(0)) + ".json";
+  const auto json = ParseJson(ReadText(path, agent::kErrorRecordBytesMax));
+  if (!json.is_object()) return "";
+  const auto text = json.find("traceback");
+  return text != json.end() && text->is_string() ? text->get<std::string>() : "";
+}
+
+nlohmann::ordered_json EventsJson(const std::vector<wire::JobEvent>& events) {
+  auto json = nlohmann::ordered_json::array();
+  for (const wire::JobEvent& event : events) {
+    json.push_back(ParseOrderedJson(wire::EventJson(event)));
+  }
+  return json;
+}
+
+std::string WhyJson(const JobPlace& place, const Explanation& why, const std::string& traceback) {
+  nlohmann::ordered_json json;
+  json["schema"] = "paceline.why/1";
+  json["job"] = place.id;
+  json["seq"] = why.event.seq;
+  json["kind"] = why.event.kind;
+  json["sentence"] = why.event.sentence;
+  json["evidence"] = EventsJson(why.evidence);
+  json["outcome"] = EventsJson(why.outcome);
+  json["follow_ons"] = why.follow_ons;
+  json["cost_seconds"] = why.cost.has_value() ? nlohmann::ordered_json(why.cost->ToSecondsF())
+                                              : nlohmann::ordered_json();
+  json["traceback"] =
+      traceback.empty() ? nlohmann::ordered_json() : nlohmann::ordered_json(traceback);
+  json["next"] = why.next;
+  return PrintJson(json);
+}
+
+// What was found, and what came of it: "… Restart process: training again after 0.6 s."
+std::string HangText(const Explanation& why) {
+  std::string text = why.hang->sentence;
+  const std::string rung = DetailOf(why.event, "rung");
+  if (!rung.empty()) {
+    text += " " + std::string(1, static_cast<char>(std::toupper(rung.front()))) + rung.substr(1);
+    text += why.cost.has_value() ? ": training again after " + ToString(*why.cost) + "." : ".";
+  }
+  return text;
+}
+
+void PrintHang(Output& out, const Explanation& why, bool has_evidence) {
+  const size_t width = out.width() == 0 ? 100 : out.width();
+  out.Data(Wrap(Visible(HangText(why)), 0, width));
+  if (!has_evidence) return;
+  const std::string evidence = DetailOf(*why.hang, "evidence");
+  for (const std::string_view line : SplitLines(evidence)) {
+    out.Data(Wrap(Visible(line), 2, width));
+  }
+  for (const wire::JobEvent& event : why.evidence) {
+    out.DataLine(ClipTo(EventLine(event), out.width()));
+  }
+  if (why.event.seq != why.hang->seq) out.DataLine(ClipTo(EventLine(why.event), out.width()));
+  for (const wire::JobEvent& event : why.outcome) {
+    out.DataLine(ClipTo(EventLine(event), out.width()));
+  }
+}
+
+void PrintWhy(Output& out, const JobPlace& place, const Explanation& why,
+              const std::string& traceback) {
+  out.DataLine(out.Painted(Paint::kBold, Visible(why.event.sentence)));
+  for (const wire::JobEvent& event : why.evidence) {
+    out.DataLine(ClipTo(EventLine(event), out.width()));
+  }
+  out.DataLine(ClipTo(EventLine(why.event), out.width()));
+  for (const wire::JobEvent& event : why.outcome) {
+    out.DataLine(ClipTo(EventLine(event), out.width()));
+  }
+  if (why.cost.has_value()) out.DataLine("training again after " + ToString(*why.cost));
+  if (why.follow_ons > 0) {
+    out.DataLine("not the cause: " + std::to_string(why.follow_ons) +
+                 (why.follow_ons == 1 ? " failure that followed" : " failures that followed"));
+  }
+  if (!traceback.empty()) {
+    out.DataLine("");
+    for (const std::string_view line : SplitLines(traceback)) {
+      out.DataLine("  " + Visible(line));
+    }
+  }
+  out.Say("next: " + why.next);
+  if (why.first_fault.has_value() && why.first_fault->rank.has_value()) {
+    out.Say("      paceline logs --job " + ShellWord(place.id) + " --rank " +
+            std::to_string(*why.first_fault->rank) + " --generation " +
+            std::to_string(why.first_fault->generation));
+  }
+}
+
+Problem NoSuchEvent(uint64_t seq, const std::vector<wire::JobEvent>& events) {
+  return Problem{.code = "PL-E010",
+                 .what = "there is no event " + std::to_string(seq),
+                 .where = "the command line",
+                 .why = events.empty()
+                            ? "the job has no events yet"
+                            : "the job's events are 1 to " + std::to_string(events.back().seq),
+                 .fix = "paceline events"};
+}
+
+int ExplainJob(Invocation& invocation, std::optional<uint64_t> asked) {
+  Output& out = invocation.out;
+  const auto place = JobOf(invocation);
+  if (!place.ok()) return out.Fail(place.problem());
+  std::vector<wire::JobEvent> events;
+  const Check problem = EventsOf(*place, 1, /*follow=*/false, [&](const wire::JobEvent& event) {
+    events.push_back(event);
+    return true;
+  });
+  if (problem.has_value()) return out.Fail(*problem);
+  if (!asked.has_value()) {
+    asked = LastIncident(events);
+    if (!asked.has_value() && !events.empty()) asked = events.back().seq;
+  }
+  const auto why = Explain(events, asked.value_or(0), place->run_dir);
+  if (!why.has_value()) return out.Fail(NoSuchEvent(asked.value_or(0), events));
+  const std::string traceback =
+      why->first_fault.has_value() ? TracebackOf(*place, *why->first_fault) : "";
+  if (out.is_json()) {
+    out.DataLine(WhyJson(*place, *why, traceback));
+  } else if (why->hang.has_value()) {
+    PrintHang(out, *why, invocation.line.Find("evidence") != nullptr);
+    out.Say("next: " + why->next);
+  } else {
+    PrintWhy(out, *place, *why, traceback);
+  }
+  return kExitDone;
+}
+
+}  // namespace
+
+FlagTable WhyFlags() { return kWhyFlags; }
+
+int RunWhy(Invocation& invocation) {
+  if (invocation.line.positionals.empty()) return ExplainJob(invocation, std::nullopt);
+  const std::string& asked = invocation.line.positionals.front();
+  const auto seq = ParseInteger(asked);
+  if (seq.has_value() && *seq >= 0) return ExplainJob(invocation, static_cast<uint64_t>(*seq));
+  if (const ErrorCode* row = FindErrorCode(asked)) return ExplainCode(invocation, *row);
+  std::vector<std::string_view> codes;
+  for (const ErrorCode& row : ErrorCodes()) codes.push_back(row.code);
+  const std::string_view nearest = Nearest(asked, codes);
+  return invocation.out.Fail({.code = "PL-E010",
+                              .what = "there is no event and no error code " + asked,
+                              .where = "paceline why " + ShellWord(asked),
+                              .why = "events are numbers, codes look like PL-E012",
+                              .fix = nearest.empty()
+                                         ? "see docs/errors.md"
+                                         : "did you mean " + std::string(nearest) + "?"});
+}
+
+}  // namespace paceline::cli

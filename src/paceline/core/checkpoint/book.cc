@@ -1,0 +1,60 @@
+#include "paceline/core/checkpoint/book.h"
+
+#include <algorithm>
+
+namespace paceline::core {
+namespace {
+
+struct BookFolder {
+  CheckpointBook& book;
+  Instant at;
+
+  void operator()(const RestoreDecided& fact) {
+    if (book.restore.generation == Generation()) book.begun_at = at;
+    book.restore = fact;
+    if (fact.from == RestoreOrder::From::kMemory) ++book.memory_restores;
+    if (fact.from == RestoreOrder::From::kStorage) ++book.storage_restores;
+    // The world restored an older step, so this step is dropped and never persisted.
+    const bool is_dead = book.not_stored.has_value() && IsGivenUp(book, book.not_stored->saved);
+    if (is_dead) book.not_stored.reset();
+    if (book.not_stored.has_value()) book.not_stored->is_final = false;  // a new world tries anew
+  }
+  void operator()(const CheckpointCommitted& fact) {
+    book.committed = fact;
+    book.committed_at = at;
+    book.ranks_fixed = fact.ranks_fixed;
+    ++book.commits;
+    // Storage takes writes again. A step that was given up still counts until it is there.
+    const bool is_there = book.not_stored.has_value() &&
+                          (!book.not_stored->is_final || book.not_stored->saved <= fact.saved);
+    if (is_there) book.not_stored.reset();
+  }
+  void operator()(const CheckpointDamaged& fact) {
+    if (std::find(book.damaged.begin(), book.damaged.end(), fact.name) != book.damaged.end()) {
+      return;
+    }
+    // The oldest one is forgotten: retention has long removed it.
+    if (book.damaged.size() == kDamagedMax) book.damaged.erase(book.damaged.begin());
+    book.damaged.push_back(fact.name);
+    if (book.committed.has_value() && book.committed->name == fact.name) book.committed.reset();
+  }
+  void operator()(const CheckpointNotStored& fact) { book.not_stored = fact; }
+};
+
+}  // namespace
+
+void Apply(const CheckpointFact& fact, Instant at, CheckpointBook* book) {
+  std::visit(BookFolder{*book, at}, fact);
+}
+
+bool IsGivenUp(const CheckpointBook& book, SavedStep saved) {
+  const RestoreDecided& former = book.restore;
+  return saved.generation < former.generation.value() && saved > former.saved;
+}
+
+bool IsEndedWithout(const CheckpointBook& book, SavedStep saved) {
+  return book.not_stored.has_value() && book.not_stored->is_final &&
+         saved <= book.not_stored->saved;
+}
+
+}  // namespace paceline::core

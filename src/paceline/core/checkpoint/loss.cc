@@ -1,0 +1,66 @@
+// What of the job's memory a world of other nodes could go on from: without one that is lost, or
+// with more that join.
+
+#include <algorithm>
+#include <iterator>
+#include <vector>
+
+#include "paceline/core/checkpoint/ledger.h"
+
+namespace paceline::core {
+namespace {
+
+// Steps that are remembered. A rank's arena holds its newest few saves; of an older step only a
+// copy on another host may be left.
+constexpr size_t kWholeStepsMax = 8;
+// A step counts as just saved for this long. It covers the time in which all nodes report.
+constexpr Duration kJustSaved = Duration::Milliseconds(200);
+
+World WithoutNode(const World& world, NodeId node) {
+  World rest = world;
+  std::erase_if(rest.seats, [node](const Seat& seat) { return seat.node == node; });
+  uint32_t first_rank = 0;
+  for (Seat& seat : rest.seats) {
+    seat.first_rank = first_rank;
+    first_rank += seat.rank_count;
+  }
+  return rest;
+}
+
+}  // namespace
+
+void CheckpointLedger::NoteWhole(Instant now) {
+  if (!complete_.has_value()) return;
+  if (!whole_since_.empty() && whole_since_.back().first >= *complete_) return;
+  whole_since_.emplace_back(*complete_, now);
+  if (whole_since_.size() <= kWholeStepsMax) return;
+  // The newest step with copies on other hosts stays, however old it is.
+  const bool is_copied = whole_since_.front().first == replicated();
+  whole_since_.erase(is_copied ? std::next(whole_since_.begin()) : whole_since_.begin());
+}
+
+bool CheckpointLedger::CanMoveTo(const World& world, const std::vector<NodeId>& joiners,
+                                 Instant now) const {
+  if (whole_since_.empty() || now - whole_since_.back().second > kJustSaved) return false;
+  Memories memories = memories_;
+  for (const NodeId node : joiners) {
+    // A spare may tell nothing. In the world it has an address, and fetches what it needs.
+    CheckpointReport& report = memories.reports[node];
+    if (report.place.empty()) report.place = "joiner " + ToString(node);
+    if (report.address.empty()) report.address = report.place;
+  }
+  return PlanFromMemory(world, memories, whole_since_.back().first).has_value();
+}
+
+std::optional<Instant> CheckpointLedger::SavedAtWithout(NodeId node, const World& world) const {
+  if (whole_since_.empty() || world.seats.size() < 2) return std::nullopt;
+  const World rest = WithoutNode(world, node);
+  Memories memories = memories_;
+  memories.reports.erase(node);
+  for (auto step = whole_since_.rbegin(); step != whole_since_.rend(); ++step) {
+    if (PlanFromMemory(rest, memories, step->first).has_value()) return step->second;
+  }
+  return std::nullopt;
+}
+
+}  // namespace paceline::core

@@ -1,0 +1,279 @@
+// What the station answers to ranks that wait: for their restore, for storage, for a second host.
+
+#include <algorithm>
+#include <utility>
+
+#include "paceline/base/mark.h"
+#include "paceline/core/checkpoint/last_steps.h"
+#include "paceline/core/checkpoint/station_machine.h"
+#include "paceline/core/checkpoint/storage_wait.h"
+
+namespace paceline::core {
+namespace {
+
+constexpr Duration kFetchAgain = Duration::Seconds(1);  // from a store that is away
+
+}  // namespace
+
+void StationMachine::AnswerRestores() {
+  if (!order_.restore.has_value() || !are_copies_known_) return;
+  for (auto& [peer, rank] : peers_) {
+    const bool is_his = rank.generation == order_.restore->generation.value();
+    if (rank.wants_restore && is_his && AnswerFrom(peer, &rank)) rank.wants_restore = false;
+  }
+}
+
+// False: later.
+bool StationMachine::AnswerFrom(StationPeer peer, Peer* rank) {
+  const RestoreOrder& restore = *order_.restore;
+  AnswerRestore answer{
+      .peer = peer, .order = restore, .images = {}, .is_shared = IsReadingShared()};
+  answer.order.sources.clear();
+  const bool is_memory = restore.from == RestoreOrder::From::kMemory;
+  const auto mine =
+      std::find_if(restore.sources.begin(), restore.sources.end(),
+                   [&](const RestoreOrder::Source& one) { return one.rank.value() == rank->rank; });
+  // Ranks read paths: what is in an object store has to come to this host first.
+  const bool is_far =
+      restore.from == RestoreOrder::From::kStorage && !terms().directory.starts_with('/');
+  const bool wants_all = is_far && rank->world_size != restore.world_size;
+  if (is_memory && mine == restore.sources.end()) return false;  // the master has not heard all yet
+  if (mine != restore.sources.end() && !wants_all) {
+    switch (PresenceOf(*mine)) {
+      case Presence::kHere: answer.images = mine->images; break;
+      case Presence::kLater: return false;
+      case Presence::kFailed:
+        if (!is_memory) break;  // it reads all of it by itself
+        MARK("a copy could not be had");
+        actions_.push_back(Unfetched(peer));
+        return true;
+    }
+  }
+  if (is_far) {
+    Fetch(peer, rank, std::move(answer.images));
+    return false;
+  }
+  actions_.push_back(std::move(answer));
+  return true;
+}
+
+// The world restored once, when it began. A rank that has saved since gets its own last save, once
+// that is in storage: then every rank has saved that step and none has saved a later one, so all
+// ranks that ask get the same.
+void StationMachine::AnswerAgain(const RestoreAsked& event, const Peer& rank) {
+  SavedStep saved = *event.after;
+  saved.generation = rank.generation;
+  if (order_.durable != saved) {
+    actions_.push_back(AnswerProblem{
+        event.peer, Say(saved) + " is not on every rank",
+        "in storage is " + (order_.durable.has_value() ? Say(*order_.durable) : "nothing"),
+        "save the same last step on every rank before restore()"});
+    return;
+  }
+  MARK("a rank restores what it has saved");
+  RestoreOrder order{.generation = Generation(rank.generation),
+                     .from = RestoreOrder::From::kMemory,
+                     .saved = saved,
+                     .world_size = event.world_size,
+                     .name = "",
+                     .sources = {},
+                     .reason = "goes on after " + Say(saved) + ", which this world saved"};
+  const auto number = static_cast<uint32_t>(rank.rank);
+  actions_.push_back(AnswerRestore{
+      .peer = event.peer, .order = std::move(order), .images = {{Rank(number), setup_.node}}});
+}
+
+bool StationMachine::IsReadingShared() const {
+  return order_.restore.has_value() && order_.restore->from == RestoreOrder::From::kStorage &&
+         !order_.readers.empty();
+}
+
+// Are the copies here that this rank shall restore from?
+StationMachine::Presence StationMachine::PresenceOf(const RestoreOrder::Source& source) const {
+  const SavedStep saved = order_.restore->saved;
+  Presence presence = Presence::kHere;
+  for (const RestoreOrder::Image& image : source.images) {
+    const bool is_fetched = image.is_copy && image.place == setup_.node && peer_memory_.has_value();
+    if (!is_fetched || copies_.here.contains({image.rank, saved})) continue;
+    presence = Presence::kLater;
+    for (const FetchFailure& failure : copies_.failed) {
+      if (failure.rank == image.rank && failure.saved == saved) return Presence::kFailed;
+    }
+  }
+  return presence;
+}
+
+// The rank ends, and the next world takes what can be had.
+AnswerProblem StationMachine::Unfetched(StationPeer peer) const {
+  std::string why;
+  for (const FetchFailure& failure : copies_.failed) {
+    if (!why.empty()) why += "; ";
+    const bool is_named = failure.rank.value() < order_.restore->world_size;
+    why += (is_named ? "rank " + ToString(failure.rank) + ": " : "") + failure.problem;
+  }
+  return AnswerProblem{
+      peer, Say(order_.restore->saved) + " cannot be had from another host", std::move(why),
+      "nothing to do under paceline run: it goes on from the newest step that is whole"};
+}
+
+// `images`: its tensors are here already.
+void StationMachine::Fetch(StationPeer peer, Peer* rank, std::vector<RestoreOrder::Image> images) {
+  if (rank->is_fetching || !fetch_at_.is_max()) return;
+  const RestoreOrder& restore = *order_.restore;
+  rank->images = std::move(images);
+  FetchStored fetch{peer, terms().directory, restore.name, {}, StoredPart::kAll};
+  if (!rank->images.empty()) fetch.part = StoredPart::kNotes;
+  // In a world of another size everybody cuts his part from all.
+  const bool is_same_size = rank->world_size == restore.world_size;
+  if (is_same_size) {
+    fetch.ranks.insert(static_cast<uint32_t>(rank->rank));
+  } else if (IsReadingShared()) {
+    MARK("chunks of an object store are shared");
+    fetch.part = StoredPart::kManifest;
+  }
+  rank->is_fetching = true;
+  actions_.push_back(std::move(fetch));
+}
+
+void StationMachine::On(const StoredFetched& event) {
+  const auto found = peers_.find(event.peer);
+  if (found == peers_.end()) return;
+  Peer& rank = found->second;
+  rank.is_fetching = false;
+  const bool is_wanted =
+      rank.wants_restore && order_.restore.has_value() && order_.restore->name == event.name;
+  if (!is_wanted) return AnswerRestores();
+  if (event.end == StoredFetched::End::kAway) {
+    // The step is decided: whoever waits for it waits for the store.
+    TellTrouble(event.peer, &rank, event.name + " cannot be fetched now", event.problem);
+    fetch_at_ = std::min(fetch_at_, now_ + kFetchAgain);
+    return;
+  }
+  rank.wants_restore = false;
+  if (event.end == StoredFetched::End::kRefused) {
+    actions_.push_back(AnswerProblem{event.peer, event.name + " cannot be fetched", event.problem,
+                                     "mend that, or make room on this host's disk"});
+    return;
+  }
+  // What could not be fetched is missing there, and the rank says so.
+  AnswerRestore answer{.peer = event.peer,
+                       .order = *order_.restore,
+                       .images = std::exchange(rank.images, {}),
+                       .is_fetched = true,
+                       .is_shared = IsReadingShared()};
+  answer.order.sources.clear();
+  if (event.was_here && answer.images.empty())
+    answer.order.reason += "; its files were on this host";
+  actions_.push_back(std::move(answer));
+}
+
+// Whoever waits shall know for what, once.
+void StationMachine::TellTrouble(StationPeer peer, Peer* rank, std::string_view what,
+                                 const std::string& why) {
+  if (!rank->wants_restore || std::exchange(rank->trouble, why) == why) return;
+  actions_.push_back(AnswerNotice{peer, std::string(what) + " (" + why + "); trying again"});
+}
+
+// A file system of a network whose server has gone makes whoever asks wait, and is no error.
+void StationMachine::TellSilence() {
+  if (!is_blind_ || !is_looking_) return;
+  for (auto& [peer, rank] : peers_) {
+    if (!rank.wants_restore || std::exchange(rank.trouble, "silence") == "silence") continue;
+    MARK("storage does not answer");
+    actions_.push_back(
+        AnswerNotice{peer, terms().directory +
+                               " does not answer; unless memory is known to hold the newest step, "
+                               "this rank waits for it"});
+  }
+}
+
+// Refused: nobody of this job may look there, and nobody has before. That is no trouble that passes
+// but a wrong name, or wrong credentials. A newer version's checkpoint does not pass either.
+void StationMachine::AnswerUnseen(const StorageLooked& event) {
+  const std::string& why = event.problem;
+  const bool is_refused = event.is_refused && !has_seen_storage_;
+  const std::string directory = terms().directory;
+  for (auto& [peer, rank] : peers_) {
+    if (!rank.wants_restore) continue;
+    if (event.is_newer) {
+      rank.wants_restore = false;
+      actions_.push_back(AnswerProblem{
+          peer, "the newest checkpoint in " + directory + " was written by a newer paceline", why,
+          "restore with that version or a later one, or save to another directory; nothing was "
+          "changed there"});
+      continue;
+    }
+    if (!is_refused) {
+      TellTrouble(peer, &rank, directory + " cannot be looked at now", why);
+      continue;
+    }
+    MARK("storage lets nobody in");
+    rank.wants_restore = false;
+    actions_.push_back(AnswerProblem{
+        peer, "nobody can see which checkpoints are in " + directory, why,
+        "mend its name, its endpoint or the credentials; to begin anew could hide what is there"});
+  }
+}
+
+// Of those that wait for storage; a rank that closes counts only where `patience` says so.
+void StationMachine::TellUnstored(Patience patience, const std::string& fix) {
+  for (auto& [peer, rank] : peers_) {
+    if (!rank.awaited.has_value()) continue;
+    if (rank.is_closing && patience == Patience::kNone) continue;
+    actions_.push_back(
+        AnswerProblem{peer, Say(*rank.awaited) + " is not in storage", order_.problem, fix});
+    rank.awaited.reset();
+  }
+}
+
+// Without a launcher there is no console but the rank's own; it is told there when it asks next.
+void StationMachine::TellRefusal() {
+  if (!setup_.is_private) return;
+  for (auto& [peer, rank] : peers_) {
+    if (IsSameReason(std::exchange(rank.trouble, order_.problem), order_.problem)) continue;
+    actions_.push_back(AnswerNotice{peer, "storage refuses what is saved: " + terms().directory +
+                                              ": " + order_.problem +
+                                              "; make room there or mend its rights: it is tried "
+                                              "again by itself"});
+  }
+}
+
+void StationMachine::AnswerWaits() {
+  for (auto& [peer, rank] : peers_) {
+    const bool is_done =
+        rank.awaited.has_value() && order_.durable.has_value() && *order_.durable >= *rank.awaited;
+    if (!is_done) continue;
+    actions_.push_back(AnswerDurable{peer, *order_.durable});
+    rank.awaited.reset();
+  }
+  if (SaysNever(order_.problem)) {
+    TellUnstored(Patience::kAll, "save the same last step on every rank");
+  }
+  for (auto& [peer, rank] : peers_) {
+    const bool is_over = rank.awaited.has_value() && order_.given_up.has_value() &&
+                         *rank.awaited <= *order_.given_up;
+    if (!is_over) continue;
+    MARK("a rank that closes hears that storage refuses");
+    actions_.push_back(AnswerProblem{peer, Say(*rank.awaited) + " is not in storage",
+                                     order_.problem, "mend the storage; the step stays in memory"});
+    rank.awaited.reset();
+  }
+}
+
+void StationMachine::AnswerReplicaWaits() {
+  for (auto& [peer, rank] : peers_) {
+    if (!rank.awaits_replica.has_value()) continue;
+    if (order_.replicated.has_value() && *order_.replicated >= *rank.awaits_replica) {
+      actions_.push_back(AnswerReplicated{peer, *order_.replicated});
+    } else if (!order_.replica_problem.empty()) {
+      actions_.push_back(AnswerProblem{
+          peer, Say(*rank.awaits_replica) + " is on no second host", order_.replica_problem,
+          "more hosts, more memory (/dev/shm), or do not wait for it"});
+    } else {
+      continue;
+    }
+    rank.awaits_replica.reset();
+  }
+}
+
+}  // namespace paceline::core

@@ -1,0 +1,147 @@
+#include "paceline/core/hang/hang.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "paceline/base/mark.h"
+#include "paceline/base/text.h"
+#include "paceline/core/world/ranks.h"
+#include "paceline/diagnose/judge.h"
+
+namespace paceline::core {
+
+namespace {
+
+using diagnose::HangAct;
+using diagnose::Verdict;
+
+void Ask(Turn& turn) {
+  HangWatch& hang = turn.watch().hang;
+  const World& world = *turn.state().world;
+  MARK("evidence asked");
+  ++hang.round;
+  hang.is_asked = true;
+  hang.asked_at = turn.now();
+  hang.answers.clear();
+  for (const Seat& seat : world.seats) {
+    turn.Do(CollectEvidence{seat.node, world.generation, hang.round});
+  }
+}
+
+bool AllHaveAnswered(Turn& turn) {
+  const HangWatch& hang = turn.watch().hang;
+  const auto& seats = turn.state().world->seats;
+  return std::all_of(seats.begin(), seats.end(), [&](const Seat& seat) {
+    return hang.answers.contains(seat.node) || !turn.Link(seat.node).connection;
+  });
+}
+
+diagnose::Facts FactsOf(Turn& turn) {
+  const JobState& state = turn.state();
+  diagnose::Facts facts;
+  facts.world_size = state.world->world_size();
+  facts.act_after = state.spec.hang_act_after;
+  for (auto& [node, evidence] : turn.watch().hang.answers) {
+    const Seat& seat = state.SeatOf(*state.Find(node));
+    for (const RankEvidence& rank : evidence.ranks) {
+      const uint32_t number = rank.rank.value();
+      const bool is_its_own =
+          number >= seat.first_rank && number - seat.first_rank < seat.rank_count;
+      if (is_its_own) facts.ranks.push_back({state.NameOf(node), rank});
+    }
+  }
+  std::sort(facts.ranks.begin(), facts.ranks.end(),
+            [](const auto& a, const auto& b) { return a.evidence.rank < b.evidence.rank; });
+  const auto is_same = [](const auto& a, const auto& b) {
+    return a.evidence.rank == b.evidence.rank;
+  };
+  facts.ranks.erase(std::unique(facts.ranks.begin(), facts.ranks.end(), is_same),
+                    facts.ranks.end());
+  return facts;
+}
+
+// The same hang is told once, however often it is looked at.
+std::string KeyOf(const Verdict& verdict) {
+  std::string key(diagnose::HangName(verdict.hang));
+  for (const Rank rank : verdict.culprits) Append(&key, " ", rank.value());
+  return key;
+}
+
+void RecordVerdict(Turn& turn, const Verdict& verdict, bool acts) {
+  turn.Emit(HangJudged{.generation = turn.state().world->generation,
+                       .hang = std::string(diagnose::HangName(verdict.hang)),
+                       .acts = acts,
+                       .sentence = verdict.sentence,
+                       .culprits = verdict.culprits,
+                       .lines = verdict.lines},
+            {turn.state().world_seq});
+  if (!acts) return;
+  MARK("hung rank fails");
+  ExitCause cause;
+  cause.kind = ExitCause::Kind::kHung;
+  cause.headline = verdict.headline;
+  // A stop comes from outside: equal ones are no equal failures of the script.
+  if (verdict.hang != diagnose::HangClass::kStopped) cause.fingerprint = verdict.fingerprint;
+  FailHungRank(turn, verdict.culprits.front(), cause, turn.state().last_seq);
+}
+
+bool JudgeAnswers(Turn& turn) {
+  HangWatch& hang = turn.watch().hang;
+  const Verdict verdict = diagnose::Judge(FactsOf(turn));
+  hang.is_asked = false;
+  hang.answers.clear();
+  hang.look_at = turn.now() + std::max(verdict.look_again, kLookAgainMin);
+  if (verdict.act == HangAct::kNone) return false;
+  const bool acts = verdict.act == HangAct::kRestart && !verdict.culprits.empty() &&
+                    !turn.state().spec.only_tells_hangs;
+  if (!acts && std::exchange(hang.told, KeyOf(verdict)) == KeyOf(verdict)) return false;
+  MARK("hang told");
+  RecordVerdict(turn, verdict, acts);
+  return true;
+}
+
+}  // namespace
+
+void OnEvidence(Turn& turn, const EvidenceCollected& event) {
+  const auto found = turn.links().find(event.node);
+  if (found == turn.links().end() || found->second.connection != event.connection) return;
+  HangWatch& hang = turn.watch().hang;
+  const JobState& state = turn.state();
+  const bool is_awaited = hang.is_asked && event.evidence.round == hang.round &&
+                          state.IsSeated(event.node) &&
+                          event.evidence.generation == state.world->generation;
+  if (!is_awaited) {
+    MARK("stale evidence");
+    return;
+  }
+  hang.answers[event.node] = event.evidence;
+}
+
+bool NoteHang(Turn& turn) {
+  Watch& watch = turn.watch();
+  HangWatch& hang = watch.hang;
+  if (watch.quiet_ranks == 0) {
+    hang.is_asked = false;
+    hang.look_at = Instant::Max();
+    hang.told.clear();
+    return false;
+  }
+  if (!hang.is_asked) {
+    if (hang.look_at.is_max() || turn.now() >= hang.look_at) Ask(turn);
+    return false;
+  }
+  if (!AllHaveAnswered(turn) && turn.now() < hang.asked_at + kEvidenceWait) return false;
+  if (turn.now() > hang.asked_at + kEvidenceStale) {
+    MARK("stale answers");
+    Ask(turn);
+    return false;
+  }
+  return JudgeAnswers(turn);
+}
+
+Instant HangDeadline(const Watch& watch) {
+  if (watch.quiet_ranks == 0) return Instant::Max();
+  return watch.hang.is_asked ? watch.hang.asked_at + kEvidenceWait : watch.hang.look_at;
+}
+
+}  // namespace paceline::core

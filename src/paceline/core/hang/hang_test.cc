@@ -1,0 +1,224 @@
+// A world in which a rank is quiet: who is asked, what is recorded, and what follows.
+
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "paceline/core/hang/hang.h"
+#include "paceline/core/job.h"
+#include "paceline/model/test_report.h"
+
+namespace paceline::core {
+namespace {
+
+// A job of two nodes with two ranks each, that trains.
+class HangTest : public ::testing::Test {
+ protected:
+  HangTest() {
+    spec_.job_id = "hang";
+    spec_.nodes_min = spec_.nodes_max = 2;
+    spec_.nproc_per_node = 2;
+    Begin();
+  }
+
+  void Begin() {
+    job_ = Job();
+    Take(job_.Step(now_, JobSubmitted{spec_}));
+    Take(job_.Step(now_, MasterStarted{1}));
+    for (const uint64_t id : {1U, 2U}) {
+      NodeReport report = TestReport("n" + std::to_string(id));
+      report.slots = 2;
+      Take(job_.Step(now_, NodeRegistered{ConnectionId(id), report}));
+    }
+    Beat(false);
+  }
+
+  void Take(const Actions& actions) {
+    for (const Record& record : actions.records) records_.push_back(record);
+    for (const Effect& effect : actions.effects) {
+      if (const auto* ask = std::get_if<CollectEvidence>(&effect)) asked_.push_back(*ask);
+    }
+  }
+  // Every rank tells whether it is quiet, and a tenth of a second passes.
+  void Beat(bool is_quiet) {
+    for (const uint32_t id : {1U, 2U}) {
+      NodeReported report{.node = NodeId(id),
+                          .connection = ConnectionId(id),
+                          .generation = job_.state().generation,
+                          .store_port = port_++};
+      for (uint32_t local = 0; local < 2; ++local) {
+        RankReport rank;
+        rank.generation = job_.state().generation;
+        rank.rank = Rank((id - 1) * 2 + local);
+        rank.local_rank = local;
+        rank.pid = 100;
+        rank.state = RankReport::State::kStepping;
+        rank.step_count = 50;
+        rank.is_quiet = is_quiet;
+        report.ranks.push_back(rank);
+      }
+      Take(job_.Step(now_, report));
+    }
+    Pass(1);
+  }
+  void Pass(int tenths) {
+    for (int i = 0; i < tenths; ++i) {
+      now_ += Duration::Milliseconds(100);
+      for (const uint32_t id : {1U, 2U}) {
+        Take(job_.Step(now_, NodeReported{.node = NodeId(id),
+                                          .connection = ConnectionId(id),
+                                          .generation = job_.state().generation,
+                                          .store_port = port_++}));
+      }
+      Take(job_.Step(now_, TimePassed{}));
+    }
+  }
+  // Rank 2, on n2, was stopped; all others wait for it in call 8 of the world.
+  void Answer(uint32_t id, Duration waited, uint64_t round, char state = 'T') {
+    NodeEvidence evidence{.generation = job_.state().generation, .round = round, .ranks = {}};
+    for (uint32_t local = 0; local < 2; ++local) {
+      RankEvidence rank;
+      rank.rank = Rank((id - 1) * 2 + local);
+      rank.has_ring = true;
+      rank.phase = RankPhase::kForward;
+      rank.quiet_for = waited;
+      rank.state = rank.rank == Rank(2) ? state : 'S';
+      rank.watched = Duration::Milliseconds(500);
+      rank.step_p99 = Duration::Milliseconds(100);
+      CollectiveSeen seen{.group = "0 0-3", .sequence = 7, .operation = "all_reduce"};
+      seen.is_complete = true;
+      rank.collectives.push_back(seen);
+      if (rank.rank != Rank(2)) {
+        seen.sequence = 8;
+        seen.age = waited;
+        seen.is_complete = false;
+        rank.collectives.push_back(seen);
+      }
+      evidence.ranks.push_back(rank);
+    }
+    Take(job_.Step(now_, EvidenceCollected{NodeId(id), ConnectionId(id), evidence}));
+  }
+  template <class F>
+  std::vector<F> Facts() const {
+    std::vector<F> found;
+    for (const Record& record : records_) {
+      if (const F* fact = std::get_if<F>(&record.fact)) found.push_back(*fact);
+    }
+    return found;
+  }
+
+  JobSpec spec_;
+  Instant now_ = Instant::FromNanoseconds(1'000'000'000'000);
+  uint32_t port_ = 20'000;
+  Job job_;
+  std::vector<Record> records_;
+  std::vector<CollectEvidence> asked_;
+};
+
+TEST_F(HangTest, NobodyIsAskedWhileNobodyIsQuiet) {
+  Pass(300);
+  EXPECT_TRUE(asked_.empty());
+}
+
+TEST_F(HangTest, AQuietRankMakesEveryNodeTellOnce) {
+  Beat(true);
+  ASSERT_EQ(2u, asked_.size());
+  EXPECT_EQ(NodeId(1), asked_[0].node);
+  EXPECT_EQ(NodeId(2), asked_[1].node);
+  EXPECT_EQ(asked_[0].round, asked_[1].round);
+  Pass(10);
+  EXPECT_EQ(2u, asked_.size());
+}
+
+TEST_F(HangTest, AStoppedRankFailsAndTheVerdictIsItsCause) {
+  Beat(true);
+  Answer(1, Duration::Seconds(3), 1);
+  EXPECT_TRUE(Facts<HangJudged>().empty());
+  Answer(2, Duration::Seconds(3), 1);
+  ASSERT_EQ(1u, Facts<HangJudged>().size());
+  const HangJudged judged = Facts<HangJudged>().front();
+  EXPECT_TRUE(judged.acts);
+  EXPECT_EQ("stopped", judged.hang);
+  EXPECT_EQ(std::vector<Rank>{Rank(2)}, judged.culprits);
+  ASSERT_EQ(1u, Facts<RankFailed>().size());
+  const RankFailed failed = Facts<RankFailed>().front();
+  EXPECT_EQ(ExitCause::Kind::kHung, failed.cause.kind);
+  EXPECT_EQ("n2", failed.node_name);
+  EXPECT_EQ(Rank(2), failed.rank);
+  EXPECT_TRUE(failed.charged);
+  Pass(50);
+  ASSERT_FALSE(Facts<RecoveryDecided>().empty());
+  EXPECT_EQ(Rung::kRestartProcess, Facts<RecoveryDecided>().front().rung);
+  EXPECT_EQ(2u, job_.state().world->generation.value());
+}
+
+TEST_F(HangTest, ANodeThatDoesNotAnswerIsJudgedWithout) {
+  Beat(true);
+  Answer(2, Duration::Seconds(3), 1);
+  Pass(static_cast<int>(kEvidenceWait.milliseconds() / 100) + 1);
+  ASSERT_EQ(1u, Facts<RankFailed>().size());
+  EXPECT_EQ(Rank(2), Facts<RankFailed>().front().rank);
+}
+
+TEST_F(HangTest, AnswersOfAnotherRoundOrWorldCountForNothing) {
+  Beat(true);
+  Answer(1, Duration::Seconds(3), 7);
+  Answer(2, Duration::Seconds(3), 0);
+  Pass(static_cast<int>(kEvidenceWait.milliseconds() / 100) + 1);
+  EXPECT_TRUE(Facts<RankFailed>().empty());
+}
+
+TEST_F(HangTest, ToldOnceAndAskedAgainLater) {
+  Beat(true);
+  // It sleeps for five seconds: named, and not acted on.
+  Answer(1, Duration::Seconds(5), 1, 'S');
+  Answer(2, Duration::Seconds(5), 1, 'S');
+  ASSERT_EQ(1u, Facts<HangJudged>().size());
+  EXPECT_FALSE(Facts<HangJudged>().front().acts);
+  Pass(260);
+  ASSERT_EQ(4u, asked_.size());
+  Answer(1, Duration::Seconds(28), 2, 'S');
+  Answer(2, Duration::Seconds(28), 2, 'S');
+  EXPECT_EQ(1u, Facts<HangJudged>().size());
+  Pass(30);
+  Answer(1, Duration::Seconds(31), 3, 'S');
+  Answer(2, Duration::Seconds(31), 3, 'S');
+  EXPECT_EQ(2u, Facts<HangJudged>().size());
+  EXPECT_EQ(1u, Facts<RankFailed>().size());
+}
+
+TEST_F(HangTest, WhoAsksForItIsOnlyTold) {
+  spec_.only_tells_hangs = true;
+  Begin();
+  Beat(true);
+  Answer(1, Duration::Seconds(3), 1);
+  Answer(2, Duration::Seconds(3), 1);
+  Pass(100);
+  ASSERT_EQ(1u, Facts<HangJudged>().size());
+  EXPECT_FALSE(Facts<HangJudged>().front().acts);
+  EXPECT_TRUE(Facts<RankFailed>().empty());
+}
+
+// The master was stopped for a minute: the rank may have gone on since it was looked at.
+TEST_F(HangTest, OldAnswersAreAskedForAnew) {
+  Beat(true);
+  Answer(1, Duration::Seconds(3), 1);
+  now_ += Duration::Seconds(60);
+  Answer(2, Duration::Seconds(3), 1);
+  EXPECT_TRUE(Facts<HangJudged>().empty());
+  ASSERT_EQ(4u, asked_.size());
+  EXPECT_EQ(2u, asked_.back().round);
+}
+
+TEST_F(HangTest, ARankThatGoesOnIsAskedNoMore) {
+  Beat(true);
+  Beat(false);
+  Answer(1, Duration::Seconds(3), 1);
+  Answer(2, Duration::Seconds(3), 1);
+  Pass(300);
+  EXPECT_EQ(2u, asked_.size());
+  EXPECT_TRUE(Facts<RankFailed>().empty());
+}
+
+}  // namespace
+}  // namespace paceline::core

@@ -1,0 +1,231 @@
+#include "paceline/core/node/keeper.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace paceline::core {
+namespace {
+
+// A child that lived this long had started well: its next death is a new story.
+constexpr Duration kLivedWell = Duration::Seconds(5);
+// Exits by itself, one soon after the other, that mean "it cannot run": a bad flag, a directory
+// that cannot be written. A killed child is started again for ever.
+constexpr uint32_t kExitsAtOnceMax = 5;
+// Between an agent that left as it was told and the end of the job, which other hosts can hold up.
+constexpr Duration kEndPatience = Duration::Seconds(30);
+// Exit codes that another attempt cannot change.
+constexpr int kExitUsage = 2;
+constexpr int kExitNotAuthorised = 4;
+constexpr int kExitFenced = 92;
+// It was without a master for orphan_after and has ended its ranks.
+constexpr int kExitUnreachable = 3;
+
+}  // namespace
+
+Keeper::Keeper(KeeperPlan plan) : plan_(std::move(plan)) {
+  for (const std::string& node : plan_.nodes) agents_[node];
+}
+
+std::vector<KeeperAction> Keeper::Step(Instant now, const KeeperEvent& event) {
+  Actions actions;
+  if (std::holds_alternative<KeepStarted>(event)) {
+    StartAll(now);
+  } else if (std::holds_alternative<MasterUp>(event)) {
+    master_.state = Child::State::kUp;
+    if (!std::exchange(agents_begun_, true)) StartAgents(now);
+  } else if (const auto* master = std::get_if<MasterExited>(&event)) {
+    OnMasterExited(now, *master, &actions);
+  } else if (const auto* up = std::get_if<AgentUp>(&event)) {
+    auto found = agents_.find(up->node);
+    if (found != agents_.end()) {
+      found->second.state = Child::State::kUp;
+    }
+  } else if (const auto* agent = std::get_if<AgentExited>(&event)) {
+    OnAgentExited(now, *agent, &actions);
+  } else if (const auto* counted = std::get_if<RanksCounted>(&event)) {
+    OnRanksCounted(now, *counted, &actions);
+  } else if (const auto* wanted = std::get_if<NodeWanted>(&event)) {
+    OnWanted(now, *wanted);
+  } else if (std::holds_alternative<JobEnded>(event)) {
+    has_ended_ = true;
+  }
+  OnTime(now, &actions);
+  return actions;
+}
+
+void Keeper::OnWanted(Instant now, const NodeWanted& event) {
+  auto found = agents_.find(event.node);
+  if (found == agents_.end() || has_ended_) return;
+  Child& agent = found->second;
+  agent.wanted = std::max(agent.wanted, event.incarnation);
+  if (agent.state != Child::State::kGone || agent.wanted == agent.started) return;
+  agent.state = Child::State::kDown;
+  agent.due = now;
+}
+
+void Keeper::StartAll(Instant now) {
+  if (plan_.has_master) {
+    master_.due = now;
+  } else {
+    StartAgents(now);
+  }
+}
+
+void Keeper::StartAgents(Instant now) {
+  for (auto& [node, agent] : agents_) agent.due = now;
+}
+
+void Keeper::OnMasterExited(Instant now, const MasterExited& event, Actions* actions) {
+  if (has_ended_) {
+    master_.state = Child::State::kDone;
+    return;
+  }
+  if (event.by_itself && event.code == 0) {
+    master_.state = Child::State::kDone;
+    actions->push_back(ReadJobEnd{});
+    return;
+  }
+  if (event.by_itself && (event.code == kExitUsage || event.code == kExitNotAuthorised)) {
+    master_.state = Child::State::kDone;
+    actions->push_back(GiveUp{event.code, "the master cannot run"});
+    return;
+  }
+  const Duration delay = DelayAfterDeath(now, event.was_killed, &master_);
+  if (event.by_itself && master_.deaths_at_once >= kExitsAtOnceMax) {
+    master_.state = Child::State::kDone;
+    actions->push_back(GiveUp{event.code, "the master ends as soon as it is started"});
+    return;
+  }
+  master_.state = Child::State::kDown;
+  master_.due = now + delay;
+  actions->push_back(KeeperNote{"The master died; starting it again from its journal."});
+}
+
+void Keeper::OnAgentExited(Instant now, const AgentExited& event, Actions* actions) {
+  auto found = agents_.find(event.node);
+  if (found == agents_.end()) return;
+  Child& agent = found->second;
+  if (has_ended_) {
+    agent.state = Child::State::kDone;
+    return;
+  }
+  if (event.has_left) {
+    // Its exit code is the job's, whatever that would mean as an agent's own.
+    agent.state = Child::State::kDown;
+    agent.due = now + kEndPatience;
+    return;
+  }
+  const bool is_final =
+      event.code == kExitUsage || event.code == kExitNotAuthorised || event.code == kExitFenced;
+  if (event.by_itself && is_final) {
+    agent.state = Child::State::kDone;
+    if (AllAgentsDone()) actions->push_back(GiveUp{event.code, "no agent of this host can run"});
+    return;
+  }
+  const bool lived = now - agent.begun >= kLivedWell;
+  if (event.by_itself && event.code == kExitUnreachable && lived) {
+    // Where the master is this launcher's to keep, it may still come back; elsewhere the job is
+    // gone.
+    agent.state = plan_.has_master ? Child::State::kDown : Child::State::kDone;
+    if (plan_.has_master) agent.due = now + plan_.timers.respawn_delay_max;
+    if (AllAgentsDone()) actions->push_back(GiveUp{event.code, "no master was to be found"});
+    return;
+  }
+  // A count follows in any case: an agent that left by itself has ended its ranks before.
+  const Duration delay = DelayAfterDeath(now, event.was_killed, &agent);
+  agent.state = Child::State::kJudged;
+  if (event.by_itself && agent.deaths_at_once >= kExitsAtOnceMax) {
+    agent.state = Child::State::kDone;
+    if (AllAgentsDone()) {
+      actions->push_back(GiveUp{event.code, "the agents of this host end as soon as started"});
+    }
+    return;
+  }
+  agent.due = now + std::max(delay, plan_.timers.settle);
+}
+
+void Keeper::OnRanksCounted(Instant now, const RanksCounted& event, Actions* actions) {
+  auto found = agents_.find(event.node);
+  if (found == agents_.end() || found->second.state != Child::State::kJudged || has_ended_) return;
+  Child& agent = found->second;
+  if (event.placed > 0 && event.living == 0) {
+    actions->push_back(ReportNodeGone{
+        event.node, "lost its agent and all " + std::to_string(event.placed) + " ranks"});
+    // A host brings its own node back: nobody else can, and no other launcher is asked for it.
+    const bool is_machine = plan_.is_whole_job && agents_.size() > 1;
+    const bool stays_dead = is_machine && agent.wanted == agent.started;
+    if (stays_dead) {
+      agent.state = Child::State::kGone;
+      agent.due = Instant::Max();
+      return;
+    }
+  } else if (event.living > 0) {
+    actions->push_back(KeeperNote{"The agent of " + event.node + " died; its " +
+                                  std::to_string(event.living) +
+                                  " ranks run on and a new agent takes them over."});
+  } else {
+    actions->push_back(
+        KeeperNote{"The agent of " + event.node + " died while idle; starting it again."});
+  }
+  agent.state = Child::State::kDown;
+  agent.due = now;
+}
+
+void Keeper::OnTime(Instant now, Actions* actions) {
+  if (has_ended_) return;
+  if (master_.due <= now) {
+    master_.due = Instant::Max();
+    master_.begun = now;
+    actions->push_back(StartMaster{});
+  }
+  for (auto& [node, agent] : agents_) {
+    if (agent.due > now) continue;
+    agent.due = Instant::Max();
+    if (agent.state == Child::State::kJudged) {
+      actions->push_back(CountRanks{node});
+    } else {
+      agent.begun = now;
+      agent.started = agent.wanted;
+      actions->push_back(StartAgent{node, agent.started});
+    }
+  }
+}
+
+Duration Keeper::DelayAfterDeath(Instant now, bool was_killed, Child* child) const {
+  if (was_killed && child->state == Child::State::kUp) {
+    // Starts are spaced all the same: the kernel may be the one who kills, for want of memory.
+    return std::max(Duration(), child->begun + plan_.timers.respawn_delay - now);
+  }
+  if (now - child->begun >= kLivedWell) {
+    child->deaths_at_once = 0;
+    return Duration();
+  }
+  ++child->deaths_at_once;
+  // The first death is answered at once, whatever its age: most are somebody's kill.
+  if (child->deaths_at_once == 1) return Duration();
+  Duration delay = plan_.timers.respawn_delay;
+  for (uint32_t i = 2; i < child->deaths_at_once && delay < plan_.timers.respawn_delay_max; ++i) {
+    delay = delay * 2;
+  }
+  return std::min(delay, plan_.timers.respawn_delay_max);
+}
+
+bool Keeper::AllAgentsDone() const {
+  return std::all_of(agents_.begin(), agents_.end(), [](const auto& agent) {
+    return agent.second.state == Child::State::kDone || agent.second.state == Child::State::kGone;
+  });
+}
+
+Instant Keeper::NextDeadline() const {
+  if (has_ended_) return Instant::Max();
+  Instant next = master_.due;
+  for (const auto& [node, agent] : agents_) next = std::min(next, agent.due);
+  return next;
+}
+
+bool Keeper::IsGone(const std::string& node) const {
+  const auto found = agents_.find(node);
+  return found != agents_.end() && found->second.state == Child::State::kGone;
+}
+
+}  // namespace paceline::core

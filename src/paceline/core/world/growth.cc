@@ -1,0 +1,177 @@
+#include "paceline/core/world/growth.h"
+
+#include <algorithm>
+
+#include "paceline/base/mark.h"
+#include "paceline/core/recovery.h"
+
+namespace paceline::core {
+
+namespace {
+
+constexpr uint32_t kDoublingsMax = 8;
+// Ranks that each save a part tell of it one after the other. Who told before and does not tell
+// again within this time has nothing to save any more.
+constexpr Duration kSavesApart = Duration::Seconds(10);
+// How often it is looked whether ranks have gone on; a new step alone is no reason to look.
+constexpr Duration kLookAtSteps = Duration::Milliseconds(100);
+// Steps after a script's save. A script may write to a temporary name and rename the file
+// afterwards; when it has trained on, the rename is done.
+constexpr int64_t kStepsAfterFile = 2;
+
+// From when on a spare may join the world.
+Instant EligibleAt(const JobState& state, const NodeState& node) {
+  if (node.departures == 0) return node.since;
+  const uint32_t doublings = std::min(node.departures - 1, kDoublingsMax);
+  return node.since + state.spec.timers.join_window * (int64_t{1} << doublings);
+}
+
+struct Joiners {
+  std::vector<Candidate> all;     // of the grown world
+  std::vector<NodeId> new_nodes;  // those without a seat now
+  Instant next = Instant::Max();  // when one more becomes eligible
+};
+
+Joiners FindJoiners(Turn& turn) {
+  Joiners joiners;
+  for (Candidate& candidate : Candidates(turn)) {
+    const NodeState& node = *turn.state().Find(candidate.node);
+    const bool seated = node.status == NodeState::Status::kSeated;
+    const Instant eligible_at = EligibleAt(turn.state(), node);
+    if (!seated && eligible_at > turn.now()) {
+      joiners.next = std::min(joiners.next, eligible_at);
+      continue;
+    }
+    if (!seated) joiners.new_nodes.push_back(candidate.node);
+    joiners.all.push_back(std::move(candidate));
+  }
+  return joiners;
+}
+
+// Whether this rank tells of checkpoints, as far as can be known. Of the first one in a world, the
+// others may be about to tell, too: until they have gone on to a later step.
+bool Tells(const JobState& state, const Watch& watch, const RankReport& rank) {
+  if (rank.generation != state.world->generation) return false;
+  if (rank.saved_step >= 0) return true;
+  return state.growth.saved_step < 0 && rank.step <= watch.saved_step;
+}
+
+// Nobody who tells of checkpoints in this world is in the middle of one.
+bool HaveAllSaved(Turn& turn) {
+  const JobState& state = turn.state();
+  Watch& watch = turn.watch();
+  const Instant until = watch.saved_at + kSavesApart;
+  if (turn.now() >= until) return true;
+  for (const Seat& seat : state.world->seats) {
+    for (const auto& [local, rank] : turn.Link(seat.node).ranks) {
+      if (!Tells(state, watch, rank) || rank.saved_step > state.growth.saved_step) continue;
+      MARK("a node waits for the other ranks' parts of a checkpoint");
+      const Instant again = rank.saved_step >= 0 ? until : turn.now() + kLookAtSteps;
+      watch.grow_at = std::min({watch.grow_at, until, again});
+      return false;
+    }
+  }
+  return true;
+}
+
+// Every step is in memory, and the grown world can have all of it: to grow now costs a restart and
+// no step.
+bool IsAllInMemory(Turn& turn, const Joiners& joiners) {
+  Watch& watch = turn.watch();
+  if (!watch.checkpoints.newest_in_memory().has_value()) return false;
+  World grown = *turn.state().world;
+  grown.seats = NumberSeats(PlanSeats(grown.seats, joiners.all, turn.state().NextBounds()));
+  if (watch.checkpoints.CanMoveTo(grown, joiners.new_nodes, turn.now())) return true;
+  watch.grow_at = std::min(watch.grow_at, turn.now() + kLookAtSteps);
+  return false;
+}
+
+// The script wrote a checkpoint by itself, its ranks have trained on since, so that it is complete
+// under its last name, and an earlier attempt was seen to go on from such a one.
+bool HasWrittenFile(Turn& turn) {
+  const JobState& state = turn.state();
+  Watch& watch = turn.watch();
+  if (!state.has_resumed || watch.filed_at <= state.growth.at) return false;
+  if (watch.step_count >= watch.filed_step_count + kStepsAfterFile) return true;
+  watch.grow_at = std::min(watch.grow_at, turn.now() + kLookAtSteps);
+  return false;
+}
+
+void DecideGrowth(Turn& turn, const Joiners& joiners, size_t size, const std::string& why) {
+  const JobState& state = turn.state();
+  MARK("world grows");
+  std::vector<RecordSeq> causes{state.growth.seq};
+  for (const NodeId node : joiners.new_nodes) {
+    if (causes.size() < kIncidentCausesMax) causes.push_back(state.Find(node)->cause);
+  }
+  const size_t before = state.world->seats.size();
+  turn.Emit(RecoveryDecided{.rung = Rung::kNone,
+                            .blamed = NodeId(),
+                            .has_blamed = false,
+                            .blamed_name = "",
+                            .step = turn.watch().step,
+                            .saved_step = turn.watch().saved_step,
+                            .reason = "grows from " + std::to_string(before) + " to " +
+                                      std::to_string(size) + " nodes: " + why},
+            std::move(causes));
+}
+
+}  // namespace
+
+bool NoteGrowth(Turn& turn) {
+  const JobState& state = turn.state();
+  Watch& watch = turn.watch();
+  if (!state.world || state.incident.pending || state.decision.pending) return false;
+  if (!watch.dirty && turn.now() < watch.grow_at) return false;
+  watch.dirty = false;
+  watch.grow_at = Instant::Max();
+  const JobSpec& spec = state.spec;
+  const size_t seats = state.world->seats.size();
+  const WorldBounds bounds = state.NextBounds();
+  if (spec.grow == GrowPolicy::kNever || seats >= bounds.nodes_max) return false;
+  if (watch.connected_count <= seats) return false;
+
+  const Joiners joiners = FindJoiners(turn);
+  watch.grow_at = joiners.next;
+  const size_t size = WorldSize(bounds, joiners.all.size());
+  // Every seated node must be well, or growing would drop it.
+  const bool all_well = joiners.all.size() == seats + joiners.new_nodes.size();
+  if (size <= seats || !all_well) return false;
+  if (spec.grow == GrowPolicy::kNow) {
+    DecideGrowth(turn, joiners, size, "a node joined, and --grow now throws steps away for it");
+    return true;
+  }
+  const NodeState& node = *state.Find(joiners.new_nodes.front());
+  if (IsAllInMemory(turn, joiners)) {
+    MARK("a node joins from memory");
+    DecideGrowth(turn, joiners, size,
+                 "each step is in memory, so none is done twice for " + node.name);
+    return true;
+  }
+  if (!state.growth.pending) {
+    turn.Emit(GrowthPlanned{.node = node.id,
+                            .name = node.name,
+                            .saved_step = watch.saved_step,
+                            .reason = watch.saved_step < 0 && !state.has_resumed
+                                          ? "joins at the next world, or after the first "
+                                            "checkpoint that the script tells of"
+                                          : "joins after the next checkpoint"},
+              {node.cause});
+    return true;
+  }
+  if (HasWrittenFile(turn)) {
+    MARK("a node joins after a file of the script");
+    DecideGrowth(turn, joiners, size,
+                 "the script has written a checkpoint since " + node.name +
+                     " came, and was seen "
+                     "to go on from one");
+    return true;
+  }
+  if (watch.saved_step <= state.growth.saved_step || !HaveAllSaved(turn)) return false;
+  DecideGrowth(turn, joiners, size,
+               "the checkpoint of step " + std::to_string(watch.saved_step) +
+                   " is newer than the arrival of " + node.name);
+  return true;
+}
+
+}  // namespace paceline::core

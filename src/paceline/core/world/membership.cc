@@ -1,0 +1,461 @@
+#include "paceline/core/world/membership.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "paceline/base/mark.h"
+#include "paceline/core/detect/detectors.h"
+#include "paceline/core/finish.h"
+#include "paceline/core/world/name_contest.h"
+#include "paceline/core/world/ranks.h"
+#include "paceline/core/world/wish.h"
+#include "paceline/model/version.h"
+
+namespace paceline::core {
+
+namespace {
+
+using Status = NodeState::Status;
+
+void CountConnection(Turn& turn, NodeId node, bool connected) {
+  const NodeState* known = turn.state().Find(node);
+  if (known == nullptr || !known->IsMember()) return;
+  uint32_t& count = turn.watch().connected_count;
+  if (connected) {
+    ++count;
+  } else if (count > 0) {
+    --count;
+  }
+}
+
+void Hear(Turn& turn, NodeLink& link) {
+  const Duration silent = turn.now() - link.last_heard;
+  link.last_heard = turn.now();
+  // A world that is waited for may have passed this node over because of its silence: nothing less
+  // makes a node suspect. A beat that is merely late must not cost a look at every node.
+  const Duration suspect = HeartbeatInterval(turn.state().spec) * kHeartbeatsSuspect;
+  if (!turn.state().world && silent >= suspect) {
+    turn.watch().dirty = true;
+  }
+}
+
+// What became of the ranks of a node that is lost and cannot speak, nobody here can say: when it
+// registers again it tells the whole truth.
+void ForgetRanksOfLost(Turn& turn, NodeId node) {
+  NodeLink& link = turn.Link(node);
+  const bool lost = turn.state().Find(node)->status == Status::kLost;
+  if (lost && !link.connection) link.ranks.clear();
+}
+
+void Disconnect(Turn& turn, NodeId node, NodeLink& link) {
+  CountConnection(turn, node, false);
+  link.connection.reset();
+  turn.watch().checkpoints.Forget(node);
+  ForgetRanksOfLost(turn, node);
+  link.disconnected_at = turn.now();
+  turn.watch().dirty = true;
+  turn.Rewatch(node);
+}
+
+void LoseNode(Turn& turn, const NodeState& node, std::string reason,
+              std::vector<RecordSeq> causes) {
+  NodeLink& link = turn.Link(node.id);
+  const JobState& state = turn.state();
+  MARK("node lost");
+  if (link.connection) CountConnection(turn, node.id, false);
+  const Incident& incident = state.incident.pending ? state.incident : state.last_incident;
+  const auto& seats = state.last_world.seats;
+  const bool in_that_world = node.seat < seats.size() && seats[node.seat].node == node.id;
+  const bool explains = incident.cascade && incident.failure.value() != 0 && in_that_world &&
+                        incident.blamed != node.id;
+  if (explains) causes.push_back(incident.failure);
+  turn.Emit(NodeLost{.node = node.id,
+                     .name = node.name,
+                     .silent_for = std::max(Duration(), turn.now() - link.last_heard),
+                     .finished = link.done,
+                     .explains = explains,
+                     .reason = std::move(reason)},
+            std::move(causes));
+  ForgetNodeWatch(turn, node.id);
+  ForgetRanksOfLost(turn, node.id);
+  turn.TellSoon(node.id);
+}
+
+// Another incarnation takes its place, so this one has no business here any more.
+void SendAway(Turn& turn, NodeId id, const std::string& name) {
+  NodeLink& link = turn.Link(id);
+  const NodeRegistered asked{*link.connection, {.name = name, .incarnation = link.incarnation}};
+  std::optional<RefuseNode> refusal = CheckWished(turn, asked);
+  if (!refusal.has_value()) return;  // it leaves
+  turn.Do(*std::move(refusal));
+  Disconnect(turn, id, link);
+}
+
+// A lost or left node that holds no rank any more is welcome again.
+void WelcomeBack(Turn& turn, NodeId id) {
+  const NodeState* node = turn.state().Find(id);
+  if (node->status != Status::kLost && node->status != Status::kLeft) return;
+  const NodeLink& link = turn.Link(id);
+  if (!link.connection) return;
+  if (IsFenced(turn.state(), node->name, link.incarnation)) {
+    SendAway(turn, id, node->name);
+    return;
+  }
+  if (HoldsRanks(link)) return;
+  if (turn.state().phase == Phase::kStopping || turn.state().phase == Phase::kFinished) return;
+  MARK("lost node returns");
+  turn.Emit(NodeJoined{.node = id,
+                       .name = node->name,
+                       .boot_id = node->boot_id,
+                       .address = node->address,
+                       .slots = node->slots,
+                       .returned = true,
+                       .incarnation = link.incarnation},
+            {node->cause});
+  CountConnection(turn, id, true);
+  turn.TellSoon(id);
+  turn.Rewatch(id);
+}
+
+// It may be judged lost when it has nothing more to tell: whatever it says shows that it lives. A
+// node that left says its last words; only its next agent brings it back.
+void WelcomeFenced(Turn& turn, NodeId id) {
+  const NodeLink& link = turn.Link(id);
+  const bool is_lost = turn.state().Find(id)->status == Status::kLost;
+  if (is_lost && link.carried_out >= link.told.generation) WelcomeBack(turn, id);
+}
+
+RefuseNode Refusal(ConnectionId connection, std::string code) {
+  RefuseNode refusal;
+  refusal.connection = connection;
+  refusal.code = std::move(code);
+  return refusal;
+}
+
+// False: refused. What can be judged without knowing the node.
+bool CheckReport(Turn& turn, const NodeRegistered& event) {
+  const NodeReport& report = event.report;
+  RefuseNode refusal = Refusal(event.connection, "");
+  if (turn.state().phase == Phase::kEmpty) {
+    refusal.code = "PL-E030";
+    refusal.what = "the master has no job yet";
+    refusal.why = "node " + report.name + " came before the job was submitted";
+    refusal.fix = "nothing to do: the agent tries again";
+    refusal.retry = true;
+  } else if (!report.job_id.empty() && report.job_id != turn.state().spec.job_id) {
+    // The master of its job is gone, and this one took the address. Numbers of its worlds mean
+    // nothing here, and its ranks are no ranks of this job.
+    MARK("agent of another job refused");
+    refusal.code = "PL-E049";
+    refusal.what = "this address belongs to another job now";
+    refusal.why = "node " + report.name + " is of job " + report.job_id +
+                  ", and the master is of " + turn.state().spec.job_id;
+    refusal.fix = "run the same command again: it joins the job that is there";
+  } else if (!IsNodeName(report.name)) {
+    refusal.code = "PL-E037";
+    refusal.what = "this is no name for a node";
+    refusal.why = "a name has 1 to 128 letters, digits, '.', '_' or '-', and no '.' in front";
+    refusal.fix = "give another --node-name";
+  } else if (report.version_major != kVersionMajor ||
+             (report.version_minor != kVersionMinor && report.version_minor + 1 != kVersionMinor)) {
+    refusal.code = "PL-E036";
+    refusal.what = "node " + report.name + " runs another release";
+    refusal.why =
+        "the master has " + std::to_string(kVersionMajor) + "." + std::to_string(kVersionMinor) +
+        " and the agent " + std::to_string(report.version_major) + "." +
+        std::to_string(report.version_minor) + "; equal or one minor version behind is allowed";
+    refusal.fix = "install the same release on every host";
+  } else if (report.slots == 0 || report.slots > kSlotsMax) {
+    refusal.code = "PL-E038";
+    refusal.what = "node " + report.name + " offers " + std::to_string(report.slots) + " ranks";
+    refusal.why = "a node holds 1 to " + std::to_string(kSlotsMax) + " ranks";
+    refusal.fix = "set --nproc-per-node";
+  } else if (report.slots < turn.state().spec.nproc_per_node) {
+    MARK("small node refused");
+    refusal.code = "PL-E038";
+    refusal.what = "node " + report.name + " offers fewer ranks than the job asks of a node";
+    refusal.why = "it offers " + std::to_string(report.slots) + ", the job was submitted with " +
+                  std::to_string(turn.state().spec.nproc_per_node) + " ranks a node";
+    refusal.fix = "give the same --nproc-per-node on every host";
+  } else {
+    return true;
+  }
+  turn.Do(std::move(refusal));
+  return false;
+}
+
+// The platform started it in the place of the one who had the name: there is nothing to contest.
+bool IsSuccessor(Turn& turn, const NodeReport& report, const NodeState& node) {
+  const NodeLink& link = turn.Link(node.id);
+  return turn.state().spec.is_placed && link.registered && report.incarnation > link.incarnation;
+}
+
+// False: refused. `node` is what the job knows of this name, or null.
+bool CheckIdentity(Turn& turn, const NodeRegistered& event, const NodeState* node) {
+  const NodeReport& report = event.report;
+  RefuseNode refusal = Refusal(event.connection, "");
+  const JobState& state = turn.state();
+  const bool over = state.phase == Phase::kStopping || state.phase == Phase::kFinished;
+  if (node == nullptr) {
+    if (!over && state.nodes.size() < kNodesMax) return true;
+    refusal.code = "PL-E039";
+    refusal.what = over ? "the job is over" : "the job has too many nodes";
+    refusal.why = over ? state.final_reason : "no more than " + std::to_string(kNodesMax);
+    refusal.fix = over ? "start a new job" : "use names again that nodes had before";
+    turn.Do(std::move(refusal));
+    return false;
+  }
+  if (IsSuccessor(turn, report, *node)) return true;
+  if (std::optional<RefuseNode> taken = ContestName(turn, event, *node)) {
+    turn.Do(*std::move(taken));
+    return false;
+  }
+  if (report.generation <= state.generation) return true;
+  refusal.code = "PL-E034";
+  refusal.what = "node " + report.name + " knows a newer past of this job";
+  refusal.why = "it has carried out generation " + ToString(report.generation) +
+                ", the journal ends with " + ToString(state.generation);
+  refusal.fix = "the journal is an old copy: stop that agent, or resume from the newest journal";
+  turn.Do(std::move(refusal));
+  return false;
+}
+
+NodeJoined Joined(NodeId id, const NodeReport& report, bool returned) {
+  return {.node = id,
+          .name = report.name,
+          .boot_id = report.boot_id,
+          .address = report.address,
+          .slots = report.slots,
+          .returned = returned,
+          .incarnation = report.incarnation};
+}
+
+// Takes over the stream and what the agent says of itself.
+void Admit(Turn& turn, NodeId id, const NodeRegistered& event) {
+  const NodeReport& report = event.report;
+  NodeLink& link = turn.Link(id);
+  if (!link.connection) {
+    link.connection = event.connection;
+    CountConnection(turn, id, true);
+  }
+  link.connection = event.connection;
+  link.registered = true;
+  link.told_checkpoint = CheckpointOrder{};
+  // It has to know that its last word is awaited.
+  if (turn.state().phase == Phase::kStopping) turn.watch().checkpoints.Greet(id);
+  turn.watch().checkpoints.Forget(id);  // what it said on another connection may be over
+  link.gone = false;
+  link.last_heard = turn.now();
+  link.loop_delay = Duration();
+  // What another agent was told says nothing of this one, which may even run on another host. Nor
+  // was it this one that others have asked beside.
+  if (link.agent_incarnation != report.agent_incarnation || link.boot_id != report.boot_id) {
+    link.told = Assignment{};
+    link.rivals.clear();
+  }
+  link.boot_id = report.boot_id;
+  link.agent_incarnation = report.agent_incarnation;
+  link.incarnation = report.incarnation;
+  link.agent_pid = report.agent_pid;
+  turn.TellSoon(id);
+  turn.watch().dirty = true;
+  turn.Do(AdmitNode{event.connection, id});
+}
+
+// The host was rebooted under a node with a seat: whatever ran there is gone.
+void NoteReboot(Turn& turn, const NodeState& node, const NodeReport& report) {
+  NodeLink& link = turn.Link(node.id);
+  MARK("host rebooted");
+  link.ranks.clear();
+  link.carried_out = Generation();
+  LoseNode(turn, node, "was rebooted", {});
+  turn.Emit(Joined(node.id, report, true), {turn.state().last_seq});
+}
+
+// The node's next incarnation is here. The one before is of the past, whatever was known of it.
+void TakeOver(Turn& turn, const NodeState& node, const NodeReport& report) {
+  NodeLink& link = turn.Link(node.id);
+  MARK("next incarnation came");
+  link.ranks.clear();
+  link.carried_out = Generation();
+  if (node.IsMember()) LoseNode(turn, node, "was replaced", {});
+  turn.Emit(Joined(node.id, report, true), {turn.state().Find(node.id)->cause});
+}
+
+}  // namespace
+
+bool IsNodeName(const std::string& name) {
+  if (name.empty() || name.size() > kNameLengthMax || name.front() == '.') return false;
+  return std::all_of(name.begin(), name.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
+           c == '_' || c == '-';
+  });
+}
+
+void OnMasterStarted(Turn& turn, const MasterStarted& event) {
+  turn.Emit(MasterTookOver{event.incarnation});
+  for (const auto& [id, node] : turn.state().nodes) {
+    NodeLink& link = turn.Link(id);
+    link = NodeLink{};
+    link.last_heard = turn.now();
+    link.listens_since = turn.now();
+    link.disconnected_at = turn.now();
+  }
+  turn.watch() = Watch{};
+  turn.watch().check_all = true;
+  if (turn.state().phase == Phase::kFinished && event.resumes) ResumeEnded(turn);
+  if (turn.state().phase == Phase::kFinished) {
+    turn.Do(FinishJob{turn.state().exit_code, turn.state().final_reason});
+  }
+}
+
+void OnRegistered(Turn& turn, const NodeRegistered& event) {
+  const NodeReport& report = event.report;
+  if (!CheckReport(turn, event)) return;
+  if (std::optional<RefuseNode> refusal = CheckWished(turn, event)) {
+    turn.Do(*std::move(refusal));
+    return;
+  }
+  const NodeState* node = turn.state().Find(report.name);
+  if (!CheckIdentity(turn, event, node)) return;
+  const bool known = node != nullptr;
+  const NodeId id = known ? node->id : NodeId(static_cast<uint32_t>(turn.state().nodes.size()) + 1);
+  if (!known) turn.Emit(Joined(id, report, false));
+  node = turn.state().Find(id);
+  if (known && IsSuccessor(turn, report, *node)) {
+    TakeOver(turn, *node, report);
+  } else if (known && node->boot_id != report.boot_id && node->status == Status::kSeated) {
+    NoteReboot(turn, *node, report);
+  } else if (known && node->status == Status::kSpare &&
+             (node->boot_id != report.boot_id || node->address != report.address ||
+              node->slots != report.slots)) {
+    turn.Emit(Joined(id, report, true));
+  }
+  const bool leaving = known && node->status == Status::kLeft &&
+                       turn.Link(id).agent_incarnation == report.agent_incarnation;
+  Admit(turn, id, event);
+  TakeWholeTruth(turn, id, report);
+  if (leaving) return;
+  if (turn.state().Find(id)->boot_id != report.boot_id && !HoldsRanks(turn.Link(id))) {
+    // Lost before, rebooted since: it returns with what it is now.
+    turn.Emit(Joined(id, report, true), {turn.state().Find(id)->cause});
+    CountConnection(turn, id, true);
+  }
+  WelcomeBack(turn, id);
+  turn.Rewatch(id);
+}
+
+void OnReported(Turn& turn, const NodeReported& event) {
+  const auto found = turn.links().find(event.node);
+  if (found == turn.links().end() || found->second.connection != event.connection) {
+    MARK("stale report");
+    return;
+  }
+  NodeLink& link = found->second;
+  Hear(turn, link);
+  link.loop_delay = std::max(event.loop_delay, link.loop_delay * 7 / 8);
+  TakeNews(turn, event.node, {event.generation, event.store_port, event.ranks});
+  WelcomeFenced(turn, event.node);
+}
+
+void OnHeard(Turn& turn, const NodesHeard& event) {
+  for (const NodeId node : event.nodes) {
+    const auto found = turn.links().find(node);
+    if (found == turn.links().end() || !found->second.connection) continue;
+    Hear(turn, found->second);
+    WelcomeFenced(turn, node);
+  }
+}
+
+void OnRankExited(Turn& turn, const RankExited& event) {
+  const auto found = turn.links().find(event.node);
+  if (found == turn.links().end() || found->second.connection != event.connection) return;
+  Hear(turn, found->second);
+  TakeNews(turn, event.node, {Generation(), 0, {event.rank}});
+  WelcomeFenced(turn, event.node);
+}
+
+void OnDisconnected(Turn& turn, const NodeDisconnected& event) {
+  const auto found = turn.links().find(event.node);
+  if (found == turn.links().end() || found->second.connection != event.connection) return;
+  Disconnect(turn, event.node, found->second);
+}
+
+void OnGone(Turn& turn, const NodeGone& event) {
+  const NodeState* node = turn.state().Find(event.name);
+  if (node == nullptr || !node->IsMember()) {
+    OnGoneUnseen(turn, event);
+    return;
+  }
+  NodeLink& link = turn.Link(node->id);
+  const bool other_agent =
+      event.agent_pid != 0 && link.agent_pid != 0 && event.agent_pid != link.agent_pid;
+  const bool other_incarnation =
+      event.incarnation.has_value() && link.registered && *event.incarnation != link.incarnation;
+  if (other_agent || other_incarnation) {
+    MARK("stale node gone");
+    if (other_incarnation && *event.incarnation > link.incarnation) OnGoneUnseen(turn, event);
+    return;
+  }
+  if (link.connection && event.agent_pid == 0 && !event.incarnation.has_value()) {
+    // Perhaps the node's next agent speaks already; the end of the stream will tell.
+    link.gone = true;
+    return;
+  }
+  LoseNode(turn, *node, event.evidence.empty() ? "is gone" : event.evidence, {});
+}
+
+void OnLeaving(Turn& turn, const NodeLeaving& event) {
+  const auto found = turn.links().find(event.node);
+  if (found == turn.links().end() || found->second.connection != event.connection) return;
+  const NodeState* node = turn.state().Find(event.node);
+  found->second.last_heard = turn.now();
+  if (!node->IsMember()) return;
+  CountConnection(turn, event.node, false);
+  turn.Emit(NodeLeft{.node = node->id,
+                     .name = node->name,
+                     .reason = event.why.empty() ? "left" : "left (" + event.why + ")"});
+  turn.TellSoon(event.node);
+}
+
+void GiveTimeBack(Turn& turn, Duration time) {
+  for (auto& [id, link] : turn.links()) {
+    link.last_heard = std::min(turn.now(), link.last_heard + time);
+    link.disconnected_at = std::min(turn.now(), link.disconnected_at + time);
+    // Or that time would count as a sign of life in a contest for the name.
+    for (Rival& rival : link.rivals) rival.since = std::min(turn.now(), rival.since + time);
+  }
+}
+
+void OnJournalCaughtUp(Turn& turn) {
+  MARK("orders had to wait for the journal");
+  Watch& watch = turn.watch();
+  if (watch.journal_stalled_at.has_value())
+    GiveTimeBack(turn, turn.now() - *watch.journal_stalled_at);
+  watch.journal_stalled_at.reset();
+  watch.check_all = true;
+  watch.dirty = true;  // whom a world passed over for its silence may be in it
+  for (auto& [id, link] : turn.links()) link.listens_since = turn.now();
+}
+
+void DetectLosses(Turn& turn) {
+  Watch& watch = turn.watch();
+  if (watch.journal_stalled_at.has_value()) return;
+  if (watch.check_all) {
+    for (const auto& [id, node] : turn.state().nodes) watch.checks.Set(id, turn.now());
+    watch.check_all = false;
+  }
+  for (const NodeId id : watch.checks.Take(turn.now())) {
+    const NodeState& node = *turn.state().Find(id);
+    if (!node.IsMember()) continue;
+    const Verdict verdict = turn.Judge(node);
+    watch.checks.Set(id, verdict.until);
+    if (verdict.kind == Verdict::Kind::kLost) LoseNode(turn, node, verdict.reason, {});
+    if (verdict.kind == Verdict::Kind::kStuck) FailStuckRank(turn, id, verdict.reason);
+    if (verdict.kind == Verdict::Kind::kSuspect) watch.dirty = true;
+  }
+}
+
+}  // namespace paceline::core

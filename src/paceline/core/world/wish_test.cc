@@ -1,0 +1,196 @@
+#include "paceline/core/world/wish.h"
+
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "paceline/core/job.h"
+#include "paceline/model/test_report.h"
+
+namespace paceline::core {
+namespace {
+
+using Status = NodeState::Status;
+
+// Two nodes and a spare, which a platform places.
+class WishTest : public ::testing::Test {
+ protected:
+  WishTest() {
+    JobSpec spec;
+    spec.job_id = "wish";
+    spec.nproc_per_node = 1;
+    spec.nodes_min = 1;
+    spec.nodes_max = 2;
+    spec.spares = 1;
+    spec.is_placed = true;
+    Step(JobSubmitted{spec});
+    Step(MasterStarted{1});
+  }
+
+  void Step(const Event& event) {
+    now_ += Duration::Milliseconds(10);
+    actions_ = job_.Step(now_, event);
+    for (const Effect& effect : actions_.effects) {
+      if (const auto* told = std::get_if<TellWish>(&effect)) wishes_.push_back(told->wish);
+      if (const auto* refusal = std::get_if<RefuseNode>(&effect)) refused_.push_back(*refusal);
+    }
+  }
+
+  // The agent of that incarnation, on a new connection.
+  ConnectionId Register(uint32_t index, uint32_t incarnation) {
+    const ConnectionId connection(++connections_);
+    NodeReport report = TestReport(NameOfNode(index));
+    report.incarnation = incarnation;
+    report.agent_incarnation = incarnation + 1;
+    report.boot_id = "boot " + report.name + " " + std::to_string(incarnation);
+    Step(NodeRegistered{connection, report});
+    return connection;
+  }
+
+  void Gone(uint32_t index, uint32_t incarnation) {
+    Step(
+        NodeGone{.name = NameOfNode(index), .evidence = "was deleted", .incarnation = incarnation});
+  }
+
+  Status StatusOf(uint32_t index) { return job_.state().Find(NameOfNode(index))->status; }
+
+  Job job_;
+  Instant now_ = Instant::FromNanoseconds(1'000'000'000);
+  Actions actions_;
+  uint64_t connections_ = 0;
+  std::vector<Wish> wishes_;
+  std::vector<RefuseNode> refused_;
+};
+
+TEST_F(WishTest, TheFirstWishAsksForAllNodes) {
+  ASSERT_FALSE(wishes_.empty());
+  EXPECT_EQ(wishes_.back().intent, Wish::Intent::kRun);
+  EXPECT_EQ(wishes_.back().size, 2u);
+  EXPECT_EQ(wishes_.back().spares, 1u);
+  EXPECT_TRUE(wishes_.back().incarnations.empty());
+  wishes_.clear();
+  Register(0, 0);
+  Register(1, 0);
+  EXPECT_TRUE(wishes_.empty());  // nothing else is wished for
+}
+
+TEST_F(WishTest, ALostNodeIsWishedForInItsNextIncarnation) {
+  Register(1, 0);
+  Gone(1, 0);
+  EXPECT_EQ(StatusOf(1), Status::kLost);
+  EXPECT_EQ(wishes_.back().IncarnationOf(1), 1u);
+  // The platform says so again, as it may.
+  Gone(1, 0);
+  EXPECT_EQ(wishes_.back().IncarnationOf(1), 1u);
+  Register(1, 1);
+  EXPECT_EQ(StatusOf(1), Status::kSpare);
+  EXPECT_TRUE(refused_.empty());
+}
+
+TEST_F(WishTest, WhoLeavesIsReplacedAtOnceAndIsNotRefusedItsLastWords) {
+  const ConnectionId connection = Register(1, 0);
+  Step(NodeLeaving{job_.state().Find("node1")->id, connection, "SIGTERM"});
+  EXPECT_EQ(wishes_.back().IncarnationOf(1), 1u);
+  Register(1, 0);
+  EXPECT_TRUE(refused_.empty());
+  EXPECT_EQ(StatusOf(1), Status::kLeft);
+  Register(1, 1);
+  EXPECT_EQ(StatusOf(1), Status::kSpare);
+}
+
+TEST_F(WishTest, AnOlderIncarnationIsRefused) {
+  Register(1, 0);
+  Gone(1, 0);
+  Register(1, 0);
+  ASSERT_EQ(refused_.size(), 1u);
+  EXPECT_EQ(refused_[0].code, "PL-E110");
+  EXPECT_FALSE(refused_[0].retry);
+  EXPECT_EQ(StatusOf(1), Status::kLost);
+}
+
+TEST_F(WishTest, AnOlderIncarnationThatOnlyWasSilentIsSentAwayWhenItSpeaks) {
+  const ConnectionId other = Register(0, 0);
+  const ConnectionId connection = Register(1, 0);
+  const NodeId id = job_.state().Find("node1")->id;
+  for (int i = 0; i < 10'000 && StatusOf(1) != Status::kLost; ++i) {
+    Step(NodeReported{.node = job_.state().Find("node0")->id, .connection = other});
+  }
+  ASSERT_EQ(StatusOf(1), Status::kLost);
+  EXPECT_EQ(wishes_.back().IncarnationOf(1), 1u);
+  Step(NodeReported{.node = id, .connection = connection, .generation = Generation(9)});
+  ASSERT_EQ(refused_.size(), 1u);
+  EXPECT_EQ(refused_[0].connection, connection);
+  EXPECT_EQ(StatusOf(1), Status::kLost);
+}
+
+TEST_F(WishTest, NobodyElseIsTakenIn) {
+  Register(3, 0);
+  ASSERT_EQ(refused_.size(), 1u);
+  EXPECT_EQ(refused_[0].code, "PL-E110");
+  NodeReport stranger = TestReport("laptop");
+  Step(NodeRegistered{ConnectionId(99), stranger});
+  EXPECT_EQ(refused_.size(), 2u);
+  EXPECT_TRUE(job_.state().nodes.empty());
+}
+
+TEST_F(WishTest, TheNextIncarnationNeedsNoProofThatTheOneBeforeIsDead) {
+  Register(1, 0);
+  Register(1, 1);
+  EXPECT_TRUE(refused_.empty());
+  EXPECT_EQ(StatusOf(1), Status::kSpare);
+  // What the platform says late of the one before harms nobody.
+  Gone(1, 0);
+  EXPECT_EQ(StatusOf(1), Status::kSpare);
+}
+
+TEST_F(WishTest, ANodeThatDiesBeforeItCameIsWishedForAnewAFewTimes) {
+  for (uint32_t incarnation = 0; incarnation <= kReplacedMax; ++incarnation) {
+    EXPECT_EQ(wishes_.back().IncarnationOf(2), incarnation);
+    EXPECT_FALSE(wishes_.back().absent.contains(2));
+    Gone(2, incarnation);
+    Gone(2, incarnation);
+  }
+  EXPECT_TRUE(wishes_.back().absent.contains(2));
+}
+
+TEST_F(WishTest, AMasterThatKnowsNothingWishesBeyondWhatHasDied) {
+  Gone(1, 2);
+  EXPECT_EQ(wishes_.back().IncarnationOf(1), 3u);
+  // Whom it did not wish for and who lives is taken in.
+  Register(0, 4);
+  EXPECT_TRUE(refused_.empty());
+  EXPECT_EQ(wishes_.back().IncarnationOf(0), 4u);
+  Gone(0, 4);
+  EXPECT_EQ(wishes_.back().IncarnationOf(0), 5u);
+}
+
+TEST_F(WishTest, ANewMasterTellsTheSameWish) {
+  Register(1, 0);
+  Gone(1, 0);
+  const Wish before = wishes_.back();
+  Step(MasterStarted{2});
+  Wish after = wishes_.back();
+  EXPECT_GT(after.seq, before.seq);
+  after.seq = before.seq;
+  EXPECT_EQ(after, before);
+}
+
+TEST_F(WishTest, AJobThatEndsWishesForNobody) {
+  Register(0, 0);
+  Step(StopRequested{.why = "a test"});
+  EXPECT_EQ(wishes_.back().intent, Wish::Intent::kDrain);
+  Gone(2, 0);
+  EXPECT_EQ(wishes_.back().IncarnationOf(2), 0u);
+}
+
+TEST(IndexOfNode, IsTheNumberAtTheEnd) {
+  EXPECT_EQ(IndexOfNode("node0"), 0u);
+  EXPECT_EQ(IndexOfNode("gpu-17"), 17u);
+  EXPECT_EQ(IndexOfNode("node"), std::nullopt);
+  EXPECT_EQ(IndexOfNode("node01"), std::nullopt);
+  EXPECT_EQ(IndexOfNode("node1234567"), std::nullopt);
+}
+
+}  // namespace
+}  // namespace paceline::core
