@@ -13,7 +13,7 @@
 
 #include "cpu_seconds.h"
 #include "fleet.h"
-#include "paceline/wire/control_client.h"
+#include "paceline/wire/client/control_client.h"
 
 namespace paceline::bench {
 namespace {

@@ -22,9 +22,9 @@
 #include "cpu_seconds.h"
 #include "fleet.h"
 #include "paceline/base/check.h"
-#include "paceline/ckpt/arena.h"
-#include "paceline/ckpt/save.h"
-#include "paceline/ckpt/storage.h"
+#include "paceline/ckpt/image/arena.h"
+#include "paceline/ckpt/image/save.h"
+#include "paceline/ckpt/storage/storage.h"
 #include "paceline/ckpt/store/posix.h"
 
 namespace paceline::bench {

@@ -21,11 +21,11 @@
 
 #include "cpu_seconds.h"
 #include "paceline/base/check.h"
-#include "paceline/ckpt/arena.h"
-#include "paceline/ckpt/chunk_copy.h"
-#include "paceline/ckpt/drain.h"
-#include "paceline/ckpt/restore.h"
-#include "paceline/ckpt/save.h"
+#include "paceline/ckpt/image/arena.h"
+#include "paceline/ckpt/image/chunk_copy.h"
+#include "paceline/ckpt/image/drain.h"
+#include "paceline/ckpt/image/restore.h"
+#include "paceline/ckpt/image/save.h"
 
 namespace paceline::ckpt {
 namespace {

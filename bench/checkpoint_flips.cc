@@ -23,11 +23,11 @@
 #include "paceline/base/check.h"
 #include "paceline/base/fd.h"
 #include "paceline/base/prng.h"
-#include "paceline/ckpt/arena.h"
-#include "paceline/ckpt/manifest.h"
-#include "paceline/ckpt/restore.h"
-#include "paceline/ckpt/save.h"
-#include "paceline/ckpt/storage.h"
+#include "paceline/ckpt/image/arena.h"
+#include "paceline/ckpt/image/restore.h"
+#include "paceline/ckpt/image/save.h"
+#include "paceline/ckpt/storage/manifest.h"
+#include "paceline/ckpt/storage/storage.h"
 #include "paceline/ckpt/store/posix.h"
 
 namespace paceline::ckpt {

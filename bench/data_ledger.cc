@@ -11,8 +11,8 @@
 
 #include "paceline/base/check.h"
 #include "paceline/base/prng.h"
-#include "paceline/data/lease_book.h"
-#include "paceline/data/shard_ledger.h"
+#include "paceline/data/lease/lease_book.h"
+#include "paceline/data/lease/shard_ledger.h"
 
 namespace paceline {
 namespace {

@@ -17,8 +17,8 @@
 #include "paceline/base/check.h"
 #include "paceline/base/file_text.h"
 #include "paceline/model/version.h"
-#include "paceline/wire/from_proto.h"
-#include "paceline/wire/to_proto.h"
+#include "paceline/wire/codec/from_proto.h"
+#include "paceline/wire/codec/to_proto.h"
 
 namespace paceline::bench {
 

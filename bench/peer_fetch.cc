@@ -28,7 +28,7 @@
 #include "paceline/agent/memory/peer_memory.h"
 #include "paceline/base/check.h"
 #include "paceline/base/prng.h"
-#include "paceline/ckpt/save.h"
+#include "paceline/ckpt/image/save.h"
 
 namespace paceline::agent {
 namespace {

@@ -11,7 +11,7 @@
 #include <string>
 
 #include "paceline/base/file_text.h"
-#include "paceline/wire/relay.h"
+#include "paceline/wire/server/relay.h"
 
 int main(int argc, char** argv) {
   if (argc != 3) {

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "paceline/wire/bulk_format.h"
+#include "paceline/wire/bulk/bulk_format.h"
 #include "parts.h"
 
 namespace {

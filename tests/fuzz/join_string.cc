@@ -1,6 +1,6 @@
 // The join string that people copy from one host to another.
 
-#include "paceline/wire/credentials.h"
+#include "paceline/wire/security/credentials.h"
 #include "parts.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -6,7 +6,7 @@
 
 #include "google/protobuf/stubs/logging.h"
 #include "paceline/core/job.h"
-#include "paceline/wire/journal_codec.h"
+#include "paceline/wire/codec/journal_codec.h"
 
 namespace paceline {
 namespace {

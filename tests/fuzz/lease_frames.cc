@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "paceline/base/instant.h"
-#include "paceline/data/lease_book.h"
+#include "paceline/data/lease/lease_book.h"
 #include "parts.h"
 
 namespace {

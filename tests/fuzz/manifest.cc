@@ -6,8 +6,8 @@
 #include <string>
 
 #include "paceline/base/json.h"
-#include "paceline/ckpt/chunk_copy.h"
-#include "paceline/ckpt/manifest.h"
+#include "paceline/ckpt/image/chunk_copy.h"
+#include "paceline/ckpt/storage/manifest.h"
 #include "parts.h"
 
 namespace {

@@ -4,9 +4,9 @@
 #include "parts.h"
 
 #include "google/protobuf/stubs/logging.h"
-#include "paceline/wire/from_proto.h"
-#include "paceline/wire/supervise_proto.h"
-#include "paceline/wire/to_proto.h"
+#include "paceline/wire/codec/from_proto.h"
+#include "paceline/wire/codec/supervise_proto.h"
+#include "paceline/wire/codec/to_proto.h"
 
 namespace paceline::wire {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <cstdint>
 
-#include "paceline/ckpt/manifest.h"
-#include "paceline/ckpt/notes_file.h"
+#include "paceline/ckpt/storage/manifest.h"
+#include "paceline/ckpt/storage/notes_file.h"
 #include "parts.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -1,6 +1,6 @@
 // spec.json: what was read is written, and read again as the same.
 
-#include "paceline/wire/spec_file.h"
+#include "paceline/wire/codec/spec_file.h"
 
 #include "google/protobuf/stubs/logging.h"
 #include "parts.h"

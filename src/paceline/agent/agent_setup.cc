@@ -31,8 +31,8 @@
 #include "paceline/model/arena_layout.h"
 #include "paceline/model/problem.h"
 #include "paceline/model/version.h"
-#include "paceline/wire/master_server.h"
-#include "paceline/wire/resolve.h"
+#include "paceline/wire/client/resolve.h"
+#include "paceline/wire/server/master_server.h"
 
 namespace paceline::agent {
 namespace {

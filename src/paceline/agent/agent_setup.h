@@ -18,10 +18,10 @@
 #include "paceline/agent/ranks/starter_key.h"
 #include "paceline/base/fd.h"
 #include "paceline/model/node.h"
-#include "paceline/wire/agent_stream.h"
-#include "paceline/wire/credentials.h"
-#include "paceline/wire/relay.h"
-#include "paceline/wire/spec_file.h"
+#include "paceline/wire/client/agent_stream.h"
+#include "paceline/wire/codec/spec_file.h"
+#include "paceline/wire/security/credentials.h"
+#include "paceline/wire/server/relay.h"
 
 namespace paceline::agent {
 

@@ -28,7 +28,7 @@
 #include "paceline/base/status_macros.h"
 #include "paceline/base/text.h"
 #include "paceline/core/node/agent.h"
-#include "paceline/wire/agent_stream.h"
+#include "paceline/wire/client/agent_stream.h"
 
 namespace paceline::agent {
 namespace {

@@ -11,7 +11,7 @@
 
 #include "paceline/base/socket_bytes.h"
 #include "paceline/base/text.h"
-#include "paceline/ckpt/chunk_copy.h"
+#include "paceline/ckpt/image/chunk_copy.h"
 
 namespace paceline::client {
 namespace {

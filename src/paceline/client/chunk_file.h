@@ -18,8 +18,8 @@
 
 #include "paceline/base/fd.h"
 #include "paceline/base/result.h"
-#include "paceline/ckpt/aligned_buffer.h"
-#include "paceline/ckpt/restore.h"
+#include "paceline/ckpt/disk/aligned_buffer.h"
+#include "paceline/ckpt/image/restore.h"
 #include "paceline/model/stored_chunk.h"
 
 namespace paceline::client {

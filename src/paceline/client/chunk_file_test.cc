@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "paceline/base/test_dir.h"
-#include "paceline/ckpt/chunk_copy.h"
+#include "paceline/ckpt/image/chunk_copy.h"
 
 namespace paceline::client {
 namespace {

@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "paceline/base/check.h"
-#include "paceline/ckpt/chunk_copy.h"
+#include "paceline/ckpt/image/chunk_copy.h"
 
 namespace paceline::client {
 namespace {

@@ -19,9 +19,9 @@
 #include <vector>
 
 #include "paceline/base/result.h"
-#include "paceline/ckpt/arena.h"
 #include "paceline/ckpt/format/safetensors.h"
-#include "paceline/ckpt/save.h"
+#include "paceline/ckpt/image/arena.h"
+#include "paceline/ckpt/image/save.h"
 #include "paceline/client/device.h"
 
 namespace paceline::client {

@@ -2,8 +2,8 @@
 
 #include <utility>
 
-#include "paceline/ckpt/image_files.h"
-#include "paceline/ckpt/notes_file.h"
+#include "paceline/ckpt/image/image_files.h"
+#include "paceline/ckpt/storage/notes_file.h"
 #include "paceline/client/chunk_file.h"
 
 namespace paceline::client {

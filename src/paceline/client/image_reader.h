@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "paceline/base/result.h"
-#include "paceline/ckpt/arena.h"
-#include "paceline/ckpt/restore.h"
-#include "paceline/ckpt/storage.h"
+#include "paceline/ckpt/image/arena.h"
+#include "paceline/ckpt/image/restore.h"
+#include "paceline/ckpt/storage/storage.h"
 
 namespace paceline::client {
 

@@ -25,7 +25,7 @@
 #include "paceline/base/fd.h"
 #include "paceline/base/instant.h"
 #include "paceline/base/result.h"
-#include "paceline/data/lease_book.h"
+#include "paceline/data/lease/lease_book.h"
 #include "paceline/model/lease_frame.h"
 
 namespace paceline::client {

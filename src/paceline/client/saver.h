@@ -14,8 +14,8 @@
 
 #include "paceline/base/fd.h"
 #include "paceline/base/result.h"
-#include "paceline/ckpt/arena.h"
-#include "paceline/ckpt/save.h"
+#include "paceline/ckpt/image/arena.h"
+#include "paceline/ckpt/image/save.h"
 #include "paceline/model/arena_layout.h"
 
 namespace paceline::client {

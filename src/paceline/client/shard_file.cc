@@ -7,10 +7,10 @@
 #include <optional>
 
 #include "paceline/base/text.h"
-#include "paceline/ckpt/chunk_copy.h"
-#include "paceline/ckpt/notes_file.h"
-#include "paceline/ckpt/save.h"
-#include "paceline/ckpt/storage.h"
+#include "paceline/ckpt/image/chunk_copy.h"
+#include "paceline/ckpt/image/save.h"
+#include "paceline/ckpt/storage/notes_file.h"
+#include "paceline/ckpt/storage/storage.h"
 #include "paceline/ckpt/store/posix.h"
 
 namespace paceline::client {

@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "paceline/data/lease_peer.h"
+#include "paceline/data/lease/lease_peer.h"
 
 namespace paceline {
 

@@ -13,7 +13,7 @@
 
 #include "paceline/base/instant.h"
 #include "paceline/master/journal.h"
-#include "paceline/wire/master_server.h"
+#include "paceline/wire/server/master_server.h"
 
 namespace paceline::master {
 

@@ -14,7 +14,7 @@
 
 #include "paceline/core/action.h"
 #include "paceline/model/ids.h"
-#include "paceline/wire/master_server.h"
+#include "paceline/wire/server/master_server.h"
 
 namespace paceline::master {
 

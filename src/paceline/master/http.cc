@@ -16,7 +16,7 @@
 #include "event2/thread.h"
 #include "paceline/base/status_macros.h"
 #include "paceline/model/problem.h"
-#include "paceline/wire/credentials.h"
+#include "paceline/wire/security/credentials.h"
 
 namespace paceline::master {
 namespace {

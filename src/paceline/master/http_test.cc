@@ -9,7 +9,7 @@
 
 #include "gtest/gtest.h"
 #include "paceline/base/prng.h"
-#include "paceline/wire/credentials.h"
+#include "paceline/wire/security/credentials.h"
 
 namespace paceline::master {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "paceline/base/status_macros.h"
 #include "paceline/model/problem.h"
-#include "paceline/wire/journal_codec.h"
+#include "paceline/wire/codec/journal_codec.h"
 #include "sqlite3.h"
 
 namespace paceline::master {

@@ -19,7 +19,7 @@
 #include "paceline/base/prng.h"
 #include "paceline/master/journal_file.h"
 #include "paceline/model/problem.h"
-#include "paceline/wire/journal_codec.h"
+#include "paceline/wire/codec/journal_codec.h"
 #include "sqlite3.h"
 
 namespace paceline::master {

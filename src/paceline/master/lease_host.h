@@ -14,11 +14,11 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "paceline/data/lease_book.h"
+#include "paceline/data/lease/lease_book.h"
 #include "paceline/master/lease_journal.h"
 #include "paceline/model/job_spec.h"
-#include "paceline/wire/credentials.h"
-#include "paceline/wire/lease_server.h"
+#include "paceline/wire/bulk/lease_server.h"
+#include "paceline/wire/security/credentials.h"
 
 namespace paceline::master {
 

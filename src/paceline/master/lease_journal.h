@@ -22,7 +22,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "paceline/base/instant.h"
-#include "paceline/data/lease_book.h"
+#include "paceline/data/lease/lease_book.h"
 
 struct sqlite3;
 struct sqlite3_stmt;

@@ -10,7 +10,7 @@
 #include "paceline/base/test_dir.h"
 #include "paceline/master/journal_file.h"
 #include "paceline/master/lease_host.h"
-#include "paceline/wire/lease_socket.h"
+#include "paceline/wire/bulk/lease_socket.h"
 #include "sqlite3.h"
 
 namespace paceline::master {

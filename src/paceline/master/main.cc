@@ -23,8 +23,8 @@
 #include "paceline/master/job_file.h"
 #include "paceline/master/lease_host.h"
 #include "paceline/model/problem.h"
-#include "paceline/wire/secret_file.h"
-#include "paceline/wire/spec_file.h"
+#include "paceline/wire/codec/spec_file.h"
+#include "paceline/wire/security/secret_file.h"
 
 namespace paceline::master {
 namespace {

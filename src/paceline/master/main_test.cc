@@ -19,10 +19,10 @@
 #include "paceline/model/problem.h"
 #include "paceline/model/test_report.h"
 #include "paceline/model/version.h"
-#include "paceline/wire/agent_stream.h"
-#include "paceline/wire/control_client.h"
-#include "paceline/wire/secret_file.h"
-#include "paceline/wire/spec_file.h"
+#include "paceline/wire/client/agent_stream.h"
+#include "paceline/wire/client/control_client.h"
+#include "paceline/wire/codec/spec_file.h"
+#include "paceline/wire/security/secret_file.h"
 
 namespace paceline::master {
 namespace {

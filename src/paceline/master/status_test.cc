@@ -4,7 +4,7 @@
 #include "paceline/master/event_row.h"
 #include "paceline/master/goodput.h"
 #include "paceline/master/metrics.h"
-#include "paceline/wire/control_json.h"
+#include "paceline/wire/codec/control_json.h"
 
 namespace paceline::master {
 namespace {

@@ -16,8 +16,8 @@
 #include "paceline/core/node/agent.h"
 #include "paceline/model/ids.h"
 #include "paceline/model/node.h"
+#include "paceline/sim/checkpoint/station.h"
 #include "paceline/sim/queue.h"
-#include "paceline/sim/station.h"
 
 namespace paceline::sim {
 

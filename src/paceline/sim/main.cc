@@ -10,11 +10,11 @@
 #include <string_view>
 
 #include "paceline/base/mark.h"
-#include "paceline/sim/bench.h"
-#include "paceline/sim/canary.h"
 #include "paceline/sim/fault/fault.h"
-#include "paceline/sim/lease_swarm.h"
-#include "paceline/sim/shrink.h"
+#include "paceline/sim/lease/lease_swarm.h"
+#include "paceline/sim/swarm/bench.h"
+#include "paceline/sim/swarm/canary.h"
+#include "paceline/sim/swarm/shrink.h"
 
 #ifndef PACELINE_VERSION
 #define PACELINE_VERSION "unknown"

@@ -15,8 +15,8 @@
 #include "paceline/model/node.h"
 #include "paceline/model/world.h"
 #include "paceline/sim/agent_host.h"
+#include "paceline/sim/checkpoint/rank_saves.h"
 #include "paceline/sim/network.h"
-#include "paceline/sim/rank_saves.h"
 
 namespace paceline::sim {
 

@@ -12,7 +12,7 @@
 #include "paceline/base/instant.h"
 #include "paceline/model/checkpoint.h"
 #include "paceline/model/job_spec.h"
-#include "paceline/sim/canary.h"
+#include "paceline/sim/swarm/canary.h"
 
 namespace paceline::sim {
 

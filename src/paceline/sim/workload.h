@@ -18,7 +18,7 @@
 #include "paceline/model/evidence.h"
 #include "paceline/model/ids.h"
 #include "paceline/model/node.h"
-#include "paceline/sim/rank_saves.h"
+#include "paceline/sim/checkpoint/rank_saves.h"
 
 namespace paceline::sim {
 

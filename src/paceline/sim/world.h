@@ -17,13 +17,13 @@
 #include "paceline/base/instant.h"
 #include "paceline/base/prng.h"
 #include "paceline/sim/check/check.h"
+#include "paceline/sim/checkpoint/storage.h"
 #include "paceline/sim/master.h"
 #include "paceline/sim/network.h"
 #include "paceline/sim/node.h"
 #include "paceline/sim/options.h"
 #include "paceline/sim/queue.h"
-#include "paceline/sim/storage.h"
-#include "paceline/sim/trace.h"
+#include "paceline/sim/swarm/trace.h"
 #include "paceline/sim/workload.h"
 
 namespace paceline::sim {

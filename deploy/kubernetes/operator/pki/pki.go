@@ -1,5 +1,5 @@
 // Package pki makes a job's authority and token, and the operator's certificate. The forms are
-// those of src/paceline/wire/certificates.cc: ECDSA on P-256, X.509 v3, valid for a year, from an
+// those of src/paceline/wire/security/certificates.cc: ECDSA on P-256, X.509 v3, valid for a year, from an
 // hour ago on for hosts whose clocks are behind.
 package pki
 

@@ -25,8 +25,8 @@
 #include "paceline/base/instant.h"
 #include "paceline/model/checkpoint.h"
 #include "paceline/model/ids.h"
-#include "paceline/wire/credentials.h"
-#include "paceline/wire/master_server.h"
+#include "paceline/wire/security/credentials.h"
+#include "paceline/wire/server/master_server.h"
 
 namespace paceline::agent {
 

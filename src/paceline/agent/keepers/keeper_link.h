@@ -17,8 +17,8 @@
 #include "paceline/model/checkpoint.h"
 #include "paceline/model/ids.h"
 #include "paceline/model/node.h"
-#include "paceline/wire/agent_stream.h"
-#include "paceline/wire/credentials.h"
+#include "paceline/wire/client/agent_stream.h"
+#include "paceline/wire/security/credentials.h"
 
 namespace paceline::agent {
 

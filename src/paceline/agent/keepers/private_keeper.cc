@@ -30,7 +30,7 @@
 #include "paceline/base/text.h"
 #include "paceline/base/utf8.h"
 #include "paceline/core/checkpoint/ledger.h"
-#include "paceline/wire/master_server.h"
+#include "paceline/wire/server/master_server.h"
 
 namespace paceline::agent {
 namespace {

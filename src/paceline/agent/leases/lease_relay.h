@@ -19,8 +19,8 @@
 #include "paceline/agent/ranks/pids.h"
 #include "paceline/agent/socket/reactor.h"
 #include "paceline/base/fd.h"
-#include "paceline/wire/credentials.h"
-#include "paceline/wire/lease_socket.h"
+#include "paceline/wire/bulk/lease_socket.h"
+#include "paceline/wire/security/credentials.h"
 
 namespace paceline::agent {
 

@@ -16,7 +16,7 @@
 #include "paceline/base/log.h"
 #include "paceline/base/status_macros.h"
 #include "paceline/base/text.h"
-#include "paceline/ckpt/disk.h"
+#include "paceline/ckpt/disk/disk.h"
 
 namespace paceline::agent {
 namespace {

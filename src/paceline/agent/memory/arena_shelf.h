@@ -23,7 +23,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "paceline/ckpt/arena.h"
+#include "paceline/ckpt/image/arena.h"
 #include "paceline/model/checkpoint.h"
 
 namespace paceline::agent {

@@ -34,7 +34,7 @@
 #include "paceline/core/checkpoint/station_machine.h"
 #include "paceline/model/checkpoint.h"
 #include "paceline/model/ids.h"
-#include "paceline/wire/credentials.h"
+#include "paceline/wire/security/credentials.h"
 
 namespace paceline::agent {
 

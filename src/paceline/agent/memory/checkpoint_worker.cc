@@ -13,7 +13,7 @@
 #include "paceline/agent/socket/reactor.h"
 #include "paceline/base/log.h"
 #include "paceline/base/status_macros.h"
-#include "paceline/ckpt/directory_claim.h"
+#include "paceline/ckpt/storage/directory_claim.h"
 
 namespace paceline::agent {
 namespace {

@@ -8,7 +8,7 @@
 #include "paceline/agent/socket/reactor.h"
 #include "paceline/base/status_macros.h"
 #include "paceline/base/text.h"
-#include "paceline/ckpt/chunk_copy.h"
+#include "paceline/ckpt/image/chunk_copy.h"
 
 namespace paceline::agent {
 namespace {

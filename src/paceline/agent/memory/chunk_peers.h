@@ -16,8 +16,8 @@
 #include "paceline/base/result.h"
 #include "paceline/model/checkpoint.h"
 #include "paceline/model/stored_chunk.h"
-#include "paceline/wire/bulk_client.h"
-#include "paceline/wire/credentials.h"
+#include "paceline/wire/bulk/bulk_client.h"
+#include "paceline/wire/security/credentials.h"
 
 namespace paceline::agent {
 

@@ -9,12 +9,12 @@
 #include "paceline/agent/socket/reactor.h"
 #include "paceline/base/status_macros.h"
 #include "paceline/base/text.h"
-#include "paceline/ckpt/chunk_copy.h"
-#include "paceline/ckpt/image_files.h"
-#include "paceline/ckpt/restore.h"
-#include "paceline/ckpt/storage.h"
+#include "paceline/ckpt/image/chunk_copy.h"
+#include "paceline/ckpt/image/image_files.h"
+#include "paceline/ckpt/image/restore.h"
+#include "paceline/ckpt/storage/storage.h"
 #include "paceline/ckpt/store/posix.h"
-#include "paceline/wire/bulk_client.h"
+#include "paceline/wire/bulk/bulk_client.h"
 
 namespace paceline::agent {
 namespace {

@@ -8,8 +8,8 @@
 
 #include "paceline/agent/memory/incoming_image.h"
 #include "paceline/agent/memory/opened_store.h"
-#include "paceline/wire/bulk_socket.h"
-#include "paceline/wire/credentials.h"
+#include "paceline/wire/bulk/bulk_socket.h"
+#include "paceline/wire/security/credentials.h"
 
 namespace paceline::agent {
 

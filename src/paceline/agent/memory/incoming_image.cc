@@ -13,8 +13,8 @@
 
 #include "paceline/base/check.h"
 #include "paceline/base/text.h"
-#include "paceline/ckpt/chunk_copy.h"
-#include "paceline/ckpt/save.h"
+#include "paceline/ckpt/image/chunk_copy.h"
+#include "paceline/ckpt/image/save.h"
 
 namespace paceline::agent {
 namespace {

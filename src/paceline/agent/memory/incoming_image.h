@@ -18,10 +18,10 @@
 #include <thread>
 
 #include "paceline/base/result.h"
-#include "paceline/ckpt/arena.h"
+#include "paceline/ckpt/image/arena.h"
 #include "paceline/model/checkpoint.h"
-#include "paceline/wire/bulk_format.h"
-#include "paceline/wire/bulk_server.h"
+#include "paceline/wire/bulk/bulk_format.h"
+#include "paceline/wire/bulk/bulk_server.h"
 
 namespace paceline::agent {
 

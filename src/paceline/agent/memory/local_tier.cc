@@ -14,7 +14,7 @@
 #include "paceline/base/file_text.h"
 #include "paceline/base/json.h"
 #include "paceline/base/text.h"
-#include "paceline/ckpt/image_files.h"
+#include "paceline/ckpt/image/image_files.h"
 #include "paceline/ckpt/store/posix.h"
 
 namespace paceline::agent {

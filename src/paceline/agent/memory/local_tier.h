@@ -21,9 +21,9 @@
 #include <vector>
 
 #include "paceline/base/result.h"
-#include "paceline/ckpt/copy_checkpoint.h"
-#include "paceline/ckpt/pacer.h"
-#include "paceline/ckpt/storage.h"
+#include "paceline/ckpt/disk/pacer.h"
+#include "paceline/ckpt/storage/copy_checkpoint.h"
+#include "paceline/ckpt/storage/storage.h"
 #include "paceline/ckpt/store/store.h"
 #include "paceline/model/arena_layout.h"
 #include "paceline/model/checkpoint.h"

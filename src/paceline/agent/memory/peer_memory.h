@@ -27,8 +27,8 @@
 #include "paceline/agent/socket/reactor.h"
 #include "paceline/ckpt/store/stores.h"
 #include "paceline/model/checkpoint.h"
-#include "paceline/wire/bulk_server.h"
-#include "paceline/wire/credentials.h"
+#include "paceline/wire/bulk/bulk_server.h"
+#include "paceline/wire/security/credentials.h"
 
 namespace paceline::agent {
 

@@ -19,9 +19,9 @@
 
 #include "paceline/base/prng.h"
 #include "paceline/base/test_dir.h"
-#include "paceline/ckpt/chunk_copy.h"
-#include "paceline/ckpt/save.h"
-#include "paceline/ckpt/storage.h"
+#include "paceline/ckpt/image/chunk_copy.h"
+#include "paceline/ckpt/image/save.h"
+#include "paceline/ckpt/storage/storage.h"
 #include "paceline/ckpt/store/posix.h"
 
 namespace paceline::agent {

@@ -10,9 +10,9 @@
 #include "paceline/base/log.h"
 #include "paceline/base/status_macros.h"
 #include "paceline/base/text.h"
-#include "paceline/ckpt/chunk_copy.h"
-#include "paceline/ckpt/manifest.h"
-#include "paceline/ckpt/storage.h"
+#include "paceline/ckpt/image/chunk_copy.h"
+#include "paceline/ckpt/storage/manifest.h"
+#include "paceline/ckpt/storage/storage.h"
 
 namespace paceline::agent {
 namespace {

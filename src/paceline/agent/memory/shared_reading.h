@@ -24,8 +24,8 @@
 #include "paceline/base/result.h"
 #include "paceline/ckpt/store/stores.h"
 #include "paceline/model/checkpoint.h"
-#include "paceline/wire/bulk_socket.h"
-#include "paceline/wire/credentials.h"
+#include "paceline/wire/bulk/bulk_socket.h"
+#include "paceline/wire/security/credentials.h"
 
 namespace paceline::agent {
 

@@ -23,7 +23,7 @@
 #include "paceline/agent/memory/peer_memory.h"
 #include "paceline/base/prng.h"
 #include "paceline/base/test_dir.h"
-#include "paceline/ckpt/chunk_copy.h"
+#include "paceline/ckpt/image/chunk_copy.h"
 
 namespace paceline::agent {
 namespace {

@@ -1,4 +1,4 @@
-#include "paceline/ckpt/disk.h"
+#include "paceline/ckpt/disk/disk.h"
 
 #include <dirent.h>
 #include <fcntl.h>

@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "paceline/ckpt/disk.h"
+#include "paceline/ckpt/disk/disk.h"
 
 namespace paceline::ckpt {
 

@@ -1,4 +1,4 @@
-#include "paceline/ckpt/recorded_disk.h"
+#include "paceline/ckpt/disk/recorded_disk.h"
 
 #include <fcntl.h>
 

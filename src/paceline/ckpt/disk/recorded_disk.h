@@ -16,7 +16,7 @@
 #include <utility>
 #include <vector>
 
-#include "paceline/ckpt/disk.h"
+#include "paceline/ckpt/disk/disk.h"
 
 namespace paceline::ckpt {
 

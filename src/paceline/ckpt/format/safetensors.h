@@ -61,7 +61,8 @@ struct TensorBox {
   uint64_t begin = 0;                 // of its bytes in the image
   uint64_t bytes = 0;
   bool is_frozen = false;  // it is in the image's second file
-  uint64_t content = 0;    // hash of its bytes (ckpt/tensor_contents.h), where it is known; else 0
+  uint64_t content =
+      0;  // hash of its bytes (ckpt/storage/tensor_contents.h), where it is known; else 0
   bool operator==(const TensorBox&) const = default;
 };
 

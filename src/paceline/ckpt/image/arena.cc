@@ -1,4 +1,4 @@
-#include "paceline/ckpt/arena.h"
+#include "paceline/ckpt/image/arena.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -14,7 +14,7 @@
 #include "paceline/base/check.h"
 #include "paceline/base/result.h"
 #include "paceline/base/text.h"
-#include "paceline/ckpt/chunk_copy.h"
+#include "paceline/ckpt/image/chunk_copy.h"
 
 namespace paceline::ckpt {
 namespace {

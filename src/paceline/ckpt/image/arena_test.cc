@@ -1,4 +1,4 @@
-#include "paceline/ckpt/arena.h"
+#include "paceline/ckpt/image/arena.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -16,7 +16,7 @@
 #include "paceline/base/prng.h"
 #include "paceline/base/test_dir.h"
 #include "paceline/base/test_tmpfs.h"
-#include "paceline/ckpt/chunk_copy.h"
+#include "paceline/ckpt/image/chunk_copy.h"
 
 namespace paceline::ckpt {
 namespace {

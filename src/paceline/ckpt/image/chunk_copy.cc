@@ -1,4 +1,4 @@
-#include "paceline/ckpt/chunk_copy.h"
+#include "paceline/ckpt/image/chunk_copy.h"
 
 #include <algorithm>
 #include <bit>

@@ -1,4 +1,4 @@
-#include "paceline/ckpt/chunk_copy.h"
+#include "paceline/ckpt/image/chunk_copy.h"
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -11,7 +11,7 @@
 
 #include "gtest/gtest.h"
 #include "paceline/base/prng.h"
-#include "paceline/ckpt/test_memory.h"
+#include "paceline/ckpt/image/test_memory.h"
 
 namespace paceline::ckpt {
 namespace {

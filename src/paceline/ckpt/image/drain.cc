@@ -1,4 +1,4 @@
-#include "paceline/ckpt/drain.h"
+#include "paceline/ckpt/image/drain.h"
 
 #include <fcntl.h>
 
@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "paceline/base/text.h"
-#include "paceline/ckpt/chunk_copy.h"
+#include "paceline/ckpt/image/chunk_copy.h"
 
 namespace paceline::ckpt {
 namespace {

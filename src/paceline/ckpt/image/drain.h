@@ -12,9 +12,9 @@
 #include <string>
 
 #include "paceline/base/result.h"
-#include "paceline/ckpt/disk.h"
-#include "paceline/ckpt/pacer.h"
-#include "paceline/ckpt/restore.h"
+#include "paceline/ckpt/disk/disk.h"
+#include "paceline/ckpt/disk/pacer.h"
+#include "paceline/ckpt/image/restore.h"
 
 namespace paceline::ckpt {
 

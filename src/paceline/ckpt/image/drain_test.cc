@@ -1,4 +1,4 @@
-#include "paceline/ckpt/drain.h"
+#include "paceline/ckpt/image/drain.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -16,8 +16,8 @@
 #include "paceline/base/prng.h"
 #include "paceline/base/test_dir.h"
 #include "paceline/base/test_tmpfs.h"
-#include "paceline/ckpt/chunk_copy.h"
-#include "paceline/ckpt/test_memory.h"
+#include "paceline/ckpt/image/chunk_copy.h"
+#include "paceline/ckpt/image/test_memory.h"
 
 namespace paceline::ckpt {
 namespace {

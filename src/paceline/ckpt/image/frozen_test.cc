@@ -12,11 +12,11 @@
 
 #include "gtest/gtest.h"
 #include "paceline/base/test_dir.h"
-#include "paceline/ckpt/chunk_copy.h"
 #include "paceline/ckpt/format/safetensors.h"
-#include "paceline/ckpt/image_files.h"
-#include "paceline/ckpt/saved_ranks.h"
-#include "paceline/ckpt/storage.h"
+#include "paceline/ckpt/image/chunk_copy.h"
+#include "paceline/ckpt/image/image_files.h"
+#include "paceline/ckpt/storage/saved_ranks.h"
+#include "paceline/ckpt/storage/storage.h"
 #include "paceline/ckpt/store/posix.h"
 
 namespace paceline::ckpt {

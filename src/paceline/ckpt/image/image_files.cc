@@ -1,10 +1,10 @@
-#include "paceline/ckpt/image_files.h"
+#include "paceline/ckpt/image/image_files.h"
 
 #include <utility>
 
 #include "paceline/base/check.h"
 #include "paceline/base/text.h"
-#include "paceline/ckpt/chunk_copy.h"
+#include "paceline/ckpt/image/chunk_copy.h"
 
 namespace paceline::ckpt {
 

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "paceline/base/result.h"
-#include "paceline/ckpt/manifest.h"
-#include "paceline/ckpt/restore.h"
+#include "paceline/ckpt/image/restore.h"
+#include "paceline/ckpt/storage/manifest.h"
 #include "paceline/ckpt/store/store.h"
 
 namespace paceline::ckpt {

@@ -1,4 +1,4 @@
-#include "paceline/ckpt/region.h"
+#include "paceline/ckpt/image/region.h"
 
 #include <numeric>
 #include <vector>

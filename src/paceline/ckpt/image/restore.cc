@@ -1,4 +1,4 @@
-#include "paceline/ckpt/restore.h"
+#include "paceline/ckpt/image/restore.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -8,7 +8,7 @@
 
 #include "paceline/base/text.h"
 #include "paceline/base/utf8.h"
-#include "paceline/ckpt/chunk_copy.h"
+#include "paceline/ckpt/image/chunk_copy.h"
 
 namespace paceline::ckpt {
 namespace {

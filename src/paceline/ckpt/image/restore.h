@@ -13,10 +13,10 @@
 #include <vector>
 
 #include "paceline/base/result.h"
-#include "paceline/ckpt/aligned_buffer.h"
-#include "paceline/ckpt/disk.h"
+#include "paceline/ckpt/disk/aligned_buffer.h"
+#include "paceline/ckpt/disk/disk.h"
 #include "paceline/ckpt/format/safetensors.h"
-#include "paceline/ckpt/region.h"
+#include "paceline/ckpt/image/region.h"
 
 namespace paceline::ckpt {
 

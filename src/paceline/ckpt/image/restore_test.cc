@@ -1,4 +1,4 @@
-#include "paceline/ckpt/restore.h"
+#include "paceline/ckpt/image/restore.h"
 
 #include <sys/mman.h>
 #include <unistd.h>
@@ -12,9 +12,9 @@
 #include "gtest/gtest.h"
 #include "paceline/base/prng.h"
 #include "paceline/base/test_dir.h"
-#include "paceline/ckpt/arena.h"
-#include "paceline/ckpt/chunk_copy.h"
-#include "paceline/ckpt/save.h"
+#include "paceline/ckpt/image/arena.h"
+#include "paceline/ckpt/image/chunk_copy.h"
+#include "paceline/ckpt/image/save.h"
 
 namespace paceline::ckpt {
 namespace {

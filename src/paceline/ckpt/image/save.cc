@@ -1,4 +1,4 @@
-#include "paceline/ckpt/save.h"
+#include "paceline/ckpt/image/save.h"
 
 #include "paceline/base/check.h"
 #include "paceline/base/result.h"

@@ -10,9 +10,9 @@
 #include <string_view>
 
 #include "paceline/base/result.h"
-#include "paceline/ckpt/arena.h"
-#include "paceline/ckpt/chunk_copy.h"
 #include "paceline/ckpt/format/safetensors.h"
+#include "paceline/ckpt/image/arena.h"
+#include "paceline/ckpt/image/chunk_copy.h"
 
 namespace paceline::ckpt {
 

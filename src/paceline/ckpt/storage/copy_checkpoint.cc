@@ -1,8 +1,8 @@
-#include "paceline/ckpt/copy_checkpoint.h"
+#include "paceline/ckpt/storage/copy_checkpoint.h"
 
 #include "paceline/base/text.h"
-#include "paceline/ckpt/image_files.h"
-#include "paceline/ckpt/storage.h"
+#include "paceline/ckpt/image/image_files.h"
+#include "paceline/ckpt/storage/storage.h"
 
 namespace paceline::ckpt {
 namespace {

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "paceline/base/result.h"
-#include "paceline/ckpt/manifest.h"
+#include "paceline/ckpt/storage/manifest.h"
 #include "paceline/ckpt/store/store.h"
 #include "paceline/model/checkpoint.h"
 

@@ -1,4 +1,4 @@
-#include "paceline/ckpt/directory_claim.h"
+#include "paceline/ckpt/storage/directory_claim.h"
 
 #include <algorithm>
 
@@ -6,14 +6,14 @@
 
 #include "paceline/base/json.h"
 #include "paceline/base/text.h"
-#include "paceline/ckpt/storage.h"
+#include "paceline/ckpt/storage/storage.h"
 
 namespace paceline::ckpt {
 namespace {
 
 using nlohmann::json;
 
-constexpr char kSchema[] = "paceline.claim/1";
+constexpr char kClaimSchema[] = "paceline.claim/1";
 constexpr uint64_t kClaimBytesMax = 8192;
 
 template <typename T>
@@ -42,7 +42,7 @@ Result<std::string> TextIn(Store* store) {
 }  // namespace
 
 std::string ToText(const DirectoryClaim& claim) {
-  return PrintJson(json{{"schema", kSchema},
+  return PrintJson(json{{"schema", kClaimSchema},
                         {"job_id", claim.job_id},
                         {"host", claim.host},
                         {"boot_id", claim.boot_id},
@@ -59,7 +59,7 @@ std::optional<DirectoryClaim> ParseClaim(const std::string& text) {
   std::string schema;
   DirectoryClaim claim;
   const bool is_claim =
-      object.is_object() && Take(object, "schema", &schema) && schema == kSchema &&
+      object.is_object() && Take(object, "schema", &schema) && schema == kClaimSchema &&
       Take(object, "job_id", &claim.job_id) && Take(object, "host", &claim.host) &&
       Take(object, "boot_id", &claim.boot_id) && Take(object, "pid_space", &claim.pid_space) &&
       Take(object, "pid", &claim.pid) && Take(object, "start_ticks", &claim.start_ticks) &&

@@ -1,4 +1,4 @@
-#include "paceline/ckpt/directory_claim.h"
+#include "paceline/ckpt/storage/directory_claim.h"
 
 #include <gtest/gtest.h>
 

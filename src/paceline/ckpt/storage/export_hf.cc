@@ -1,4 +1,4 @@
-#include "paceline/ckpt/export_hf.h"
+#include "paceline/ckpt/storage/export_hf.h"
 
 #include <dirent.h>
 #include <fcntl.h>

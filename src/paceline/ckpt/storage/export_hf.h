@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "paceline/base/result.h"
-#include "paceline/ckpt/whole.h"
+#include "paceline/ckpt/storage/whole.h"
 
 namespace paceline::ckpt {
 

@@ -1,4 +1,4 @@
-#include "paceline/ckpt/gather.h"
+#include "paceline/ckpt/storage/gather.h"
 
 #include <iterator>
 #include <map>

@@ -3,8 +3,8 @@
 // The first half of a commit: what the ranks' agents left in storage, put together.
 
 #include "paceline/base/result.h"
-#include "paceline/ckpt/manifest.h"
-#include "paceline/ckpt/storage.h"
+#include "paceline/ckpt/storage/manifest.h"
+#include "paceline/ckpt/storage/storage.h"
 #include "paceline/ckpt/store/store.h"
 
 namespace paceline::ckpt {

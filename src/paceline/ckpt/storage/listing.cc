@@ -1,4 +1,4 @@
-#include "paceline/ckpt/listing.h"
+#include "paceline/ckpt/storage/listing.h"
 
 #include <algorithm>
 #include <iterator>
@@ -8,9 +8,9 @@
 
 #include "paceline/ckpt/format/safetensors.h"
 #include "paceline/ckpt/format/tiling.h"
-#include "paceline/ckpt/notes_file.h"
-#include "paceline/ckpt/restore.h"
-#include "paceline/ckpt/storage.h"
+#include "paceline/ckpt/image/restore.h"
+#include "paceline/ckpt/storage/notes_file.h"
+#include "paceline/ckpt/storage/storage.h"
 #include "paceline/ckpt/store/posix.h"
 
 namespace paceline::ckpt {

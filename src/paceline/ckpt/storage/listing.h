@@ -1,7 +1,7 @@
 #pragma once
 
 // Which checkpoints are in a store (ckpt/store/store.h), and whether they are what was saved. What
-// writes and removes them is ckpt/storage.h.
+// writes and removes them is ckpt/storage/storage.h.
 
 #include <cstdint>
 #include <optional>
@@ -12,7 +12,7 @@
 
 #include "paceline/base/result.h"
 #include "paceline/base/text.h"
-#include "paceline/ckpt/manifest.h"
+#include "paceline/ckpt/storage/manifest.h"
 #include "paceline/ckpt/store/store.h"
 #include "paceline/model/checkpoint.h"
 #include "paceline/model/retention.h"

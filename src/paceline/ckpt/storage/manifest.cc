@@ -1,4 +1,4 @@
-#include "paceline/ckpt/manifest.h"
+#include "paceline/ckpt/storage/manifest.h"
 
 #include <algorithm>
 #include <optional>
@@ -8,15 +8,15 @@
 #include "paceline/base/json_limit.h"
 #include "paceline/base/text.h"
 #include "paceline/base/utf8.h"
-#include "paceline/ckpt/chunk_copy.h"
 #include "paceline/ckpt/format/safetensors.h"
+#include "paceline/ckpt/image/chunk_copy.h"
 
 namespace paceline::ckpt {
 namespace {
 
 using nlohmann::json;
 
-constexpr char kSchema[] = "paceline.checkpoint/1";
+constexpr char kManifestSchema[] = "paceline.checkpoint/1";
 constexpr size_t kNameBytesMax = 128;
 constexpr uint32_t kRanksMax = 1u << 24;
 constexpr uint64_t kDepthMax = 8;  // of the JSON; a manifest has 4
@@ -198,7 +198,7 @@ std::string ToText(const Manifest& manifest) {
     ranks.push_back({{"rank", rank.rank}, {"file", rank.file}, {"notes", rank.notes}});
     if (!rank.frozen.empty()) ranks.back()["frozen"] = rank.frozen;
   }
-  json text = {{"schema", kSchema},
+  json text = {{"schema", kManifestSchema},
                {"job_id", CleanText(manifest.job_id)},
                {"generation", manifest.generation},
                {"step", manifest.step},
@@ -225,7 +225,7 @@ Result<Manifest> ParseManifest(std::string_view text) {
   if (!parsed.is_object()) return BadManifest("is not a JSON object");
   const json& schema = At(parsed, "schema");
   RETURN_IF_ERROR(CheckSchema(schema.is_string() ? schema.get_ref<const std::string&>() : "",
-                              kSchema, "the manifest"));
+                              kManifestSchema, "the manifest"));
   const std::optional<uint64_t> check = FromHex(At(parsed, "check"));
   parsed.erase("check");
   const std::string body = PrintJson(parsed);

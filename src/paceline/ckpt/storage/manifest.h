@@ -19,10 +19,10 @@ namespace paceline::ckpt {
 struct ManifestFile {
   std::string name;
   uint64_t bytes = 0;
-  std::vector<uint64_t> hashes;  // of its chunks; see ckpt/chunk_copy.h
+  std::vector<uint64_t> hashes;  // of its chunks; see ckpt/image/chunk_copy.h
   std::string head;              // in a part, of its own tensors: the file's header, as in Image
-  // In a part, for each tensor of `head`: hash of its bytes; see ckpt/tensor_contents.h. Empty: not
-  // known.
+  // In a part, for each tensor of `head`: hash of its bytes; see ckpt/storage/tensor_contents.h.
+  // Empty: not known.
   std::vector<uint64_t> contents = {};
   bool operator==(const ManifestFile&) const = default;
 };

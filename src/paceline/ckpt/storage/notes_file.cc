@@ -1,11 +1,11 @@
-#include "paceline/ckpt/notes_file.h"
+#include "paceline/ckpt/storage/notes_file.h"
 
 #include <string>
 
 #include "paceline/base/json.h"
 #include "paceline/base/json_limit.h"
 #include "paceline/base/text.h"
-#include "paceline/ckpt/manifest.h"
+#include "paceline/ckpt/storage/manifest.h"
 
 namespace paceline::ckpt {
 

@@ -14,8 +14,8 @@ inline constexpr uint64_t kNotesBytesMax = uint64_t{256} << 20;
 // kTooLarge: notes of that many values or of that depth take more memory than a rank should give
 // for them. A save is refused by it, so no restore is.
 Result<void> CheckNotesSize(std::string_view text);
-// As CheckNotesSize. kInvalid: it is no such text. IsNewer (ckpt/manifest.h): a newer version wrote
-// it.
+// As CheckNotesSize. kInvalid: it is no such text. IsNewer (ckpt/storage/manifest.h): a newer
+// version wrote it.
 Result<void> CheckNotes(std::string_view text);
 
 }  // namespace paceline::ckpt

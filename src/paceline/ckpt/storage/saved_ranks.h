@@ -13,10 +13,10 @@
 
 #include "gtest/gtest.h"
 #include "paceline/base/test_dir.h"
-#include "paceline/ckpt/arena.h"
-#include "paceline/ckpt/restore.h"
-#include "paceline/ckpt/save.h"
-#include "paceline/ckpt/storage.h"
+#include "paceline/ckpt/image/arena.h"
+#include "paceline/ckpt/image/restore.h"
+#include "paceline/ckpt/image/save.h"
+#include "paceline/ckpt/storage/storage.h"
 
 namespace paceline::ckpt {
 

@@ -1,16 +1,16 @@
-#include "paceline/ckpt/storage.h"
+#include "paceline/ckpt/storage/storage.h"
 
 #include <algorithm>
 #include <utility>
 
 #include "paceline/base/text.h"
-#include "paceline/ckpt/chunk_copy.h"
 #include "paceline/ckpt/format/safetensors.h"
-#include "paceline/ckpt/gather.h"
-#include "paceline/ckpt/image_files.h"
-#include "paceline/ckpt/notes_file.h"
+#include "paceline/ckpt/image/chunk_copy.h"
+#include "paceline/ckpt/image/image_files.h"
+#include "paceline/ckpt/storage/gather.h"
+#include "paceline/ckpt/storage/notes_file.h"
+#include "paceline/ckpt/storage/tensor_contents.h"
 #include "paceline/ckpt/store/posix.h"
-#include "paceline/ckpt/tensor_contents.h"
 #include "paceline/model/retention.h"
 
 namespace paceline::ckpt {

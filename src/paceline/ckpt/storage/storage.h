@@ -1,7 +1,7 @@
 #pragma once
 
 // Checkpoints in a store (ckpt/store/store.h): how they are written, made visible and removed. How
-// they are found is ckpt/listing.h.
+// they are found is ckpt/storage/listing.h.
 //
 //   LATEST                          name of the newest checkpoint, one line
 //   step-1200-g3/MANIFEST.json      last of all: without it there is no checkpoint
@@ -18,10 +18,10 @@
 #include <vector>
 
 #include "paceline/base/result.h"
-#include "paceline/ckpt/listing.h"
-#include "paceline/ckpt/manifest.h"
-#include "paceline/ckpt/pacer.h"
-#include "paceline/ckpt/restore.h"
+#include "paceline/ckpt/disk/pacer.h"
+#include "paceline/ckpt/image/restore.h"
+#include "paceline/ckpt/storage/listing.h"
+#include "paceline/ckpt/storage/manifest.h"
 #include "paceline/ckpt/store/store.h"
 #include "paceline/model/checkpoint.h"
 

@@ -16,10 +16,10 @@
 #include "gtest/gtest.h"
 #include "paceline/base/prng.h"
 #include "paceline/base/test_dir.h"
-#include "paceline/ckpt/chunk_copy.h"
-#include "paceline/ckpt/recorded_disk.h"
-#include "paceline/ckpt/saved_ranks.h"
-#include "paceline/ckpt/storage.h"
+#include "paceline/ckpt/disk/recorded_disk.h"
+#include "paceline/ckpt/image/chunk_copy.h"
+#include "paceline/ckpt/storage/saved_ranks.h"
+#include "paceline/ckpt/storage/storage.h"
 #include "paceline/ckpt/store/posix.h"
 
 namespace paceline::ckpt {

@@ -16,9 +16,9 @@
 
 #include "gtest/gtest.h"
 #include "paceline/base/test_dir.h"
-#include "paceline/ckpt/faulty_disk.h"
-#include "paceline/ckpt/saved_ranks.h"
-#include "paceline/ckpt/storage.h"
+#include "paceline/ckpt/disk/faulty_disk.h"
+#include "paceline/ckpt/storage/saved_ranks.h"
+#include "paceline/ckpt/storage/storage.h"
 #include "paceline/ckpt/store/posix.h"
 
 namespace paceline::ckpt {

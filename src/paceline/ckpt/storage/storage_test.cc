@@ -1,4 +1,4 @@
-#include "paceline/ckpt/storage.h"
+#include "paceline/ckpt/storage/storage.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "paceline/base/test_dir.h"
-#include "paceline/ckpt/saved_ranks.h"
+#include "paceline/ckpt/storage/saved_ranks.h"
 #include "paceline/ckpt/store/posix.h"
 
 namespace paceline::ckpt {

@@ -1,8 +1,8 @@
-#include "paceline/ckpt/tensor_contents.h"
+#include "paceline/ckpt/storage/tensor_contents.h"
 
 #include <algorithm>
 
-#include "paceline/ckpt/chunk_copy.h"
+#include "paceline/ckpt/image/chunk_copy.h"
 
 namespace paceline::ckpt {
 namespace {

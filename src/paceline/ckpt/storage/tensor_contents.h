@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "paceline/ckpt/format/safetensors.h"
-#include "paceline/ckpt/restore.h"
+#include "paceline/ckpt/image/restore.h"
 
 namespace paceline::ckpt {
 

@@ -1,4 +1,4 @@
-#include "paceline/ckpt/tensor_contents.h"
+#include "paceline/ckpt/storage/tensor_contents.h"
 
 #include <gtest/gtest.h>
 
@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "paceline/base/prng.h"
-#include "paceline/ckpt/chunk_copy.h"
 #include "paceline/ckpt/format/tiling.h"
+#include "paceline/ckpt/image/chunk_copy.h"
 
 namespace paceline::ckpt {
 namespace {

@@ -1,4 +1,4 @@
-#include "paceline/ckpt/whole.h"
+#include "paceline/ckpt/storage/whole.h"
 
 #include <algorithm>
 #include <utility>
@@ -6,8 +6,8 @@
 #include "paceline/base/text.h"
 #include "paceline/base/utf8.h"
 #include "paceline/ckpt/format/tiling.h"
-#include "paceline/ckpt/notes_file.h"
-#include "paceline/ckpt/storage.h"
+#include "paceline/ckpt/storage/notes_file.h"
+#include "paceline/ckpt/storage/storage.h"
 
 namespace paceline::ckpt {
 namespace {

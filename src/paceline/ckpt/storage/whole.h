@@ -12,8 +12,8 @@
 
 #include "paceline/base/result.h"
 #include "paceline/ckpt/format/safetensors.h"
-#include "paceline/ckpt/manifest.h"
-#include "paceline/ckpt/restore.h"
+#include "paceline/ckpt/image/restore.h"
+#include "paceline/ckpt/storage/manifest.h"
 #include "paceline/ckpt/store/store.h"
 
 namespace paceline::ckpt {

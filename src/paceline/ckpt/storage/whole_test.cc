@@ -1,4 +1,4 @@
-#include "paceline/ckpt/whole.h"
+#include "paceline/ckpt/storage/whole.h"
 
 #include <sys/stat.h>
 
@@ -12,10 +12,10 @@
 #include "gtest/gtest.h"
 #include "paceline/base/json.h"
 #include "paceline/base/test_dir.h"
-#include "paceline/ckpt/arena.h"
-#include "paceline/ckpt/export_hf.h"
-#include "paceline/ckpt/save.h"
-#include "paceline/ckpt/storage.h"
+#include "paceline/ckpt/image/arena.h"
+#include "paceline/ckpt/image/save.h"
+#include "paceline/ckpt/storage/export_hf.h"
+#include "paceline/ckpt/storage/storage.h"
 #include "paceline/ckpt/store/posix.h"
 
 namespace paceline::ckpt {

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "paceline/base/text.h"
-#include "paceline/ckpt/drain.h"
+#include "paceline/ckpt/image/drain.h"
 
 namespace paceline::ckpt {
 namespace {

@@ -6,7 +6,7 @@
 #include <memory>
 #include <string>
 
-#include "paceline/ckpt/disk.h"
+#include "paceline/ckpt/disk/disk.h"
 #include "paceline/ckpt/store/store.h"
 
 namespace paceline::ckpt {

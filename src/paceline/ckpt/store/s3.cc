@@ -6,9 +6,9 @@
 
 #include "paceline/base/json.h"
 #include "paceline/base/text.h"
-#include "paceline/ckpt/aligned_buffer.h"
-#include "paceline/ckpt/chunk_copy.h"
 #include "paceline/ckpt/client_process.h"
+#include "paceline/ckpt/disk/aligned_buffer.h"
+#include "paceline/ckpt/image/chunk_copy.h"
 #include "paceline/model/storage_place.h"
 
 namespace paceline::ckpt {

@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "paceline/base/result.h"
-#include "paceline/ckpt/pacer.h"
-#include "paceline/ckpt/restore.h"
+#include "paceline/ckpt/disk/pacer.h"
+#include "paceline/ckpt/image/restore.h"
 
 namespace paceline::ckpt {
 

@@ -7,8 +7,8 @@
 
 #include "paceline/base/bytes_text.h"
 #include "paceline/base/json.h"
-#include "paceline/ckpt/restore.h"
-#include "paceline/ckpt/storage.h"
+#include "paceline/ckpt/image/restore.h"
+#include "paceline/ckpt/storage/storage.h"
 #include "paceline/cli/ckpt/find.h"
 #include "paceline/cli/command.h"
 #include "paceline/cli/console/exit_code.h"

@@ -8,7 +8,7 @@
 
 #include "paceline/base/bytes_text.h"
 #include "paceline/base/json.h"
-#include "paceline/ckpt/export_hf.h"
+#include "paceline/ckpt/storage/export_hf.h"
 #include "paceline/cli/ckpt/find.h"
 #include "paceline/cli/console/exit_code.h"
 #include "paceline/cli/run/interpreter.h"

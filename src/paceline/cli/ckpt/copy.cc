@@ -6,7 +6,7 @@
 #include "paceline/base/file_text.h"
 #include "paceline/base/json.h"
 #include "paceline/base/text.h"
-#include "paceline/ckpt/copy_checkpoint.h"
+#include "paceline/ckpt/storage/copy_checkpoint.h"
 #include "paceline/cli/ckpt/find.h"
 #include "paceline/cli/console/exit_code.h"
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "paceline/base/json.h"
-#include "paceline/ckpt/whole.h"
+#include "paceline/ckpt/storage/whole.h"
 #include "paceline/cli/ckpt/find.h"
 #include "paceline/cli/ckpt/tensor_diff.h"
 #include "paceline/cli/console/exit_code.h"

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "paceline/ckpt/storage.h"
+#include "paceline/ckpt/storage/storage.h"
 #include "paceline/ckpt/store/store.h"
 #include "paceline/cli/command.h"
 #include "paceline/cli/console/error.h"

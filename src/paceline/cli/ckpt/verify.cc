@@ -7,8 +7,8 @@
 
 #include "paceline/agent/memory/claim_desk.h"
 #include "paceline/base/json.h"
-#include "paceline/ckpt/directory_claim.h"
-#include "paceline/ckpt/storage.h"
+#include "paceline/ckpt/storage/directory_claim.h"
+#include "paceline/ckpt/storage/storage.h"
 #include "paceline/cli/ckpt/find.h"
 #include "paceline/cli/console/exit_code.h"
 #include "paceline/cli/console/text.h"

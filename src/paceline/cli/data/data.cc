@@ -18,11 +18,11 @@
 #include "paceline/cli/job/remote.h"
 #include "paceline/cli/settings/value.h"
 #include "paceline/data/epoch_order.h"
-#include "paceline/data/lease_book.h"
+#include "paceline/data/lease/lease_book.h"
 #include "paceline/master/job_file.h"
 #include "paceline/master/lease_host.h"
 #include "paceline/master/lease_journal.h"
-#include "paceline/wire/lease_socket.h"
+#include "paceline/wire/bulk/lease_socket.h"
 
 namespace paceline::cli {
 namespace {

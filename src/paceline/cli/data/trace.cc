@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "paceline/base/text.h"
-#include "paceline/ckpt/whole.h"
+#include "paceline/ckpt/storage/whole.h"
 #include "paceline/cli/ckpt/find.h"
 #include "paceline/cli/console/exit_code.h"
 #include "paceline/cli/console/text.h"

@@ -7,7 +7,7 @@
 
 #include "paceline/cli/command.h"
 #include "paceline/cli/job/job_place.h"
-#include "paceline/wire/control_client.h"
+#include "paceline/wire/client/control_client.h"
 
 namespace paceline::cli {
 

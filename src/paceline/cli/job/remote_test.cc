@@ -11,7 +11,7 @@
 #include "paceline/agent/ranks/pids.h"
 #include "paceline/base/file_text.h"
 #include "paceline/base/test_dir.h"
-#include "paceline/wire/master_server.h"
+#include "paceline/wire/server/master_server.h"
 
 namespace paceline::cli {
 namespace {

@@ -20,7 +20,7 @@
 #include "paceline/core/stop_asks.h"
 #include "paceline/model/job_spec.h"
 #include "paceline/platform/local.h"
-#include "paceline/wire/control_client.h"
+#include "paceline/wire/client/control_client.h"
 
 namespace paceline::cli {
 

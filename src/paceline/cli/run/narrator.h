@@ -14,7 +14,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "paceline/cli/console/console.h"
-#include "paceline/wire/control_client.h"
+#include "paceline/wire/client/control_client.h"
 
 namespace paceline::cli {
 

@@ -16,7 +16,7 @@
 #include "paceline/base/text.h"
 #include "paceline/cli/console/text.h"
 #include "paceline/cli/run/wait_teller.h"
-#include "paceline/wire/resolve.h"
+#include "paceline/wire/client/resolve.h"
 
 namespace paceline::cli {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "paceline/cli/console/error.h"
-#include "paceline/wire/credentials.h"
+#include "paceline/wire/security/credentials.h"
 
 namespace paceline::cli {
 

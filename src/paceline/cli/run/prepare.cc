@@ -23,9 +23,9 @@
 #include "paceline/cli/run/placed_credentials.h"
 #include "paceline/cli/run/wait_teller.h"
 #include "paceline/model/job_file_limit.h"
-#include "paceline/wire/control_client.h"
-#include "paceline/wire/route.h"
-#include "paceline/wire/spec_file.h"
+#include "paceline/wire/client/control_client.h"
+#include "paceline/wire/client/route.h"
+#include "paceline/wire/codec/spec_file.h"
 
 namespace paceline::cli {
 namespace {

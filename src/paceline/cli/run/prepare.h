@@ -15,7 +15,7 @@
 #include "paceline/cli/run/host_facts.h"
 #include "paceline/cli/run/request.h"
 #include "paceline/model/job_spec.h"
-#include "paceline/wire/credentials.h"
+#include "paceline/wire/security/credentials.h"
 
 namespace paceline::cli {
 

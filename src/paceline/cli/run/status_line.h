@@ -13,7 +13,7 @@
 #include "absl/status/statusor.h"
 #include "paceline/cli/console/console.h"
 #include "paceline/cli/run/wait_teller.h"
-#include "paceline/wire/control_client.h"
+#include "paceline/wire/client/control_client.h"
 
 namespace paceline::cli {
 

@@ -16,7 +16,7 @@
 #include "paceline/cli/job/run_dir.h"
 #include "paceline/cli/run/narrator.h"
 #include "paceline/cli/run/status_line.h"
-#include "paceline/wire/spec_file.h"
+#include "paceline/wire/codec/spec_file.h"
 
 namespace paceline::cli {
 namespace {

@@ -9,7 +9,7 @@
 #include "paceline/cli/job/remote.h"
 #include "paceline/cli/settings/value.h"
 #include "paceline/cli/show/event_text.h"
-#include "paceline/wire/control_json.h"
+#include "paceline/wire/codec/control_json.h"
 
 namespace paceline::cli {
 namespace {

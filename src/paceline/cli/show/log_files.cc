@@ -13,7 +13,7 @@
 #include "paceline/base/fd.h"
 #include "paceline/cli/console/text.h"
 #include "paceline/cli/settings/value.h"
-#include "paceline/wire/spec_file.h"
+#include "paceline/wire/codec/spec_file.h"
 
 namespace paceline::cli {
 namespace {

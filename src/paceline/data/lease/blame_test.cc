@@ -1,4 +1,4 @@
-#include "paceline/data/blame.h"
+#include "paceline/data/lease/blame.h"
 
 #include <gtest/gtest.h>
 

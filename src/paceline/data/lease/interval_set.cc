@@ -1,4 +1,4 @@
-#include "paceline/data/interval_set.h"
+#include "paceline/data/lease/interval_set.h"
 
 #include <algorithm>
 #include <iterator>

@@ -1,10 +1,10 @@
-#include "paceline/data/lease_book.h"
+#include "paceline/data/lease/lease_book.h"
 
 #include <algorithm>
 
 #include "paceline/base/check.h"
 #include "paceline/base/text.h"
-#include "paceline/data/lease_turn.h"
+#include "paceline/data/lease/lease_turn.h"
 
 namespace paceline {
 namespace {

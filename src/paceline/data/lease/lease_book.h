@@ -33,10 +33,10 @@
 
 #include "paceline/base/instant.h"
 #include "paceline/data/agreements.h"
-#include "paceline/data/blame.h"
-#include "paceline/data/interval_set.h"
-#include "paceline/data/lease_peer.h"
-#include "paceline/data/shard_ledger.h"
+#include "paceline/data/lease/blame.h"
+#include "paceline/data/lease/interval_set.h"
+#include "paceline/data/lease/lease_peer.h"
+#include "paceline/data/lease/shard_ledger.h"
 #include "paceline/model/lease_frame.h"
 
 namespace paceline {

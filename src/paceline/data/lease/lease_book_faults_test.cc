@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "paceline/data/lease_book_host.h"
+#include "paceline/data/lease/lease_book_host.h"
 
 namespace paceline {
 namespace {

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "paceline/data/lease_book.h"
+#include "paceline/data/lease/lease_book.h"
 
 namespace paceline {
 

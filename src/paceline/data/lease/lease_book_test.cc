@@ -1,4 +1,4 @@
-#include "paceline/data/lease_book.h"
+#include "paceline/data/lease/lease_book.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "paceline/data/lease_book_host.h"
+#include "paceline/data/lease/lease_book_host.h"
 
 namespace paceline {
 namespace {

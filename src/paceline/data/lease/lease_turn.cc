@@ -1,4 +1,4 @@
-#include "paceline/data/lease_turn.h"
+#include "paceline/data/lease/lease_turn.h"
 
 #include <algorithm>
 #include <utility>

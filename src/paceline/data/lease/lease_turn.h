@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include "paceline/data/lease_book.h"
+#include "paceline/data/lease/lease_book.h"
 
 namespace paceline {
 

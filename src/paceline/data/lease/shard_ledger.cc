@@ -1,4 +1,4 @@
-#include "paceline/data/shard_ledger.h"
+#include "paceline/data/lease/shard_ledger.h"
 
 #include <algorithm>
 #include <iterator>

@@ -38,8 +38,8 @@
 #include <vector>
 
 #include "paceline/base/instant.h"
-#include "paceline/data/blame.h"
-#include "paceline/data/interval_set.h"
+#include "paceline/data/lease/blame.h"
+#include "paceline/data/lease/interval_set.h"
 
 namespace paceline {
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "paceline/base/prng.h"
-#include "paceline/data/shard_ledger.h"
+#include "paceline/data/lease/shard_ledger.h"
 
 namespace paceline {
 namespace {

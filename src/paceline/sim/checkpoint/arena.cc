@@ -1,4 +1,4 @@
-#include "paceline/sim/arena.h"
+#include "paceline/sim/checkpoint/arena.h"
 
 #include <algorithm>
 #include <array>

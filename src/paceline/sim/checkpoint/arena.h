@@ -1,7 +1,8 @@
 #pragma once
 
-// The memory of a host for checkpoints: arenas with slots, as ckpt/arena.h has them, without their
-// bytes. Which slot an image takes, what is kept and what is newest is decided by the same code.
+// The memory of a host for checkpoints: arenas with slots, as ckpt/image/arena.h has them, without
+// their bytes. Which slot an image takes, what is kept and what is newest is decided by the same
+// code.
 //
 // What no process can know stands beside it: whose state an image really holds (`content`), and
 // whether a bit of it was flipped.

@@ -1,6 +1,6 @@
 // The arena of a simulated rank, and that leaving out saves without a trace leaves no trace.
 
-#include "paceline/sim/arena.h"
+#include "paceline/sim/checkpoint/arena.h"
 
 #include <optional>
 #include <set>

@@ -1,4 +1,4 @@
-#include "paceline/sim/peers.h"
+#include "paceline/sim/checkpoint/peers.h"
 
 #include <algorithm>
 #include <set>
@@ -18,7 +18,7 @@ constexpr uint32_t kLaterMax = 400;
 constexpr uint32_t kNotYetMax = 40;
 constexpr Duration kLaterPause = Duration::Milliseconds(50);
 constexpr Duration kDialTimeout = Duration::Seconds(5);
-constexpr Duration kChunkPatience = Duration::Seconds(30);  // as wire/bulk_server.h
+constexpr Duration kChunkPatience = Duration::Seconds(30);  // as wire/bulk/bulk_server.h
 constexpr uint32_t kCopySlots = 2;
 
 bool IsSame(const FetchOrder& a, const FetchOrder& b) {

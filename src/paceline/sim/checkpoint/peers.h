@@ -16,7 +16,7 @@
 #include "paceline/base/instant.h"
 #include "paceline/core/checkpoint/station_machine.h"
 #include "paceline/model/checkpoint.h"
-#include "paceline/sim/arena.h"
+#include "paceline/sim/checkpoint/arena.h"
 
 namespace paceline::sim {
 

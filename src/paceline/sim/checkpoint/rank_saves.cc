@@ -1,4 +1,4 @@
-#include "paceline/sim/rank_saves.h"
+#include "paceline/sim/checkpoint/rank_saves.h"
 
 #include <algorithm>
 #include <set>

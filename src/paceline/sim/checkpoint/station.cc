@@ -1,4 +1,4 @@
-#include "paceline/sim/station.h"
+#include "paceline/sim/checkpoint/station.h"
 
 #include <algorithm>
 #include <map>

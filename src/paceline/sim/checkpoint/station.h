@@ -18,8 +18,8 @@
 #include "paceline/core/checkpoint/station_machine.h"
 #include "paceline/model/checkpoint.h"
 #include "paceline/model/ids.h"
-#include "paceline/sim/arena.h"
-#include "paceline/sim/peers.h"
+#include "paceline/sim/checkpoint/arena.h"
+#include "paceline/sim/checkpoint/peers.h"
 #include "paceline/sim/workload.h"
 
 namespace paceline::sim {

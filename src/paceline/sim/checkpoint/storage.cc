@@ -1,4 +1,4 @@
-#include "paceline/sim/storage.h"
+#include "paceline/sim/checkpoint/storage.h"
 
 #include <algorithm>
 

@@ -1,8 +1,8 @@
 #pragma once
 
-// The directory of checkpoints that all hosts share, as ckpt/storage.h keeps it, without bytes:
-// shards, parts, manifests, LATEST. Every operation is cut into the stages between which a crash
-// leaves something behind; the caller lets time pass between them.
+// The directory of checkpoints that all hosts share, as ckpt/storage/storage.h keeps it, without
+// bytes: shards, parts, manifests, LATEST. Every operation is cut into the stages between which a
+// crash leaves something behind; the caller lets time pass between them.
 //
 // It can be full, away, or stand still, and what is in it can be torn, flipped or lost.
 
@@ -17,7 +17,7 @@
 #include "paceline/base/instant.h"
 #include "paceline/model/checkpoint.h"
 #include "paceline/model/retention.h"
-#include "paceline/sim/arena.h"
+#include "paceline/sim/checkpoint/arena.h"
 
 namespace paceline::sim {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "paceline/sim/lease_world.h"
+#include "paceline/sim/lease/lease_world.h"
 
 namespace paceline::sim {
 

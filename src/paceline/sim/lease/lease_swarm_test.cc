@@ -1,4 +1,4 @@
-#include "paceline/sim/lease_swarm.h"
+#include "paceline/sim/lease/lease_swarm.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "paceline/sim/lease_verdict.h"
+#include "paceline/sim/lease/lease_verdict.h"
 
 #include "paceline/base/text.h"
 

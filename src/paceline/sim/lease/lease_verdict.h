@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "paceline/data/lease_book.h"
-#include "paceline/sim/lease_worker.h"
+#include "paceline/data/lease/lease_book.h"
+#include "paceline/sim/lease/lease_worker.h"
 
 namespace paceline::sim {
 

@@ -1,4 +1,4 @@
-#include "paceline/sim/lease_world.h"
+#include "paceline/sim/lease/lease_world.h"
 
 #include <algorithm>
 #include <deque>
@@ -10,9 +10,9 @@
 
 #include "paceline/base/prng.h"
 #include "paceline/base/text.h"
-#include "paceline/data/lease_book.h"
-#include "paceline/sim/lease_verdict.h"
-#include "paceline/sim/lease_worker.h"
+#include "paceline/data/lease/lease_book.h"
+#include "paceline/sim/lease/lease_verdict.h"
+#include "paceline/sim/lease/lease_worker.h"
 
 namespace paceline::sim {
 namespace {

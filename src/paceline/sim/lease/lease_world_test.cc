@@ -1,4 +1,4 @@
-#include "paceline/sim/lease_world.h"
+#include "paceline/sim/lease/lease_world.h"
 
 #include <gtest/gtest.h>
 

@@ -1,10 +1,10 @@
-#include "paceline/sim/bench.h"
+#include "paceline/sim/swarm/bench.h"
 
 #include <cinttypes>
 #include <cstdio>
 #include <ctime>
 
-#include "paceline/sim/shrink.h"
+#include "paceline/sim/swarm/shrink.h"
 #include "paceline/sim/world.h"
 
 namespace paceline::sim {

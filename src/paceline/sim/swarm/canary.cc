@@ -1,4 +1,4 @@
-#include "paceline/sim/canary.h"
+#include "paceline/sim/swarm/canary.h"
 
 namespace paceline::sim {
 namespace {

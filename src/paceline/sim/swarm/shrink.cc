@@ -1,4 +1,4 @@
-#include "paceline/sim/shrink.h"
+#include "paceline/sim/swarm/shrink.h"
 
 #include <algorithm>
 #include <optional>

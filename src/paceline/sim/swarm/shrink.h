@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <string>
 
-#include "paceline/sim/swarm.h"
+#include "paceline/sim/swarm/swarm.h"
 #include "paceline/sim/world.h"
 
 namespace paceline::sim {

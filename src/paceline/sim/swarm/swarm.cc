@@ -1,4 +1,4 @@
-#include "paceline/sim/swarm.h"
+#include "paceline/sim/swarm/swarm.h"
 
 #include <algorithm>
 

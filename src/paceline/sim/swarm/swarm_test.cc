@@ -1,14 +1,14 @@
 // The swarm as a test: every fault alone, fixed seeds, every journal position, every canary.
 // PACELINE_SIM_SEEDS sets the number of fixed seeds; more of them run by `paceline sim --seeds N`.
 
-#include "paceline/sim/swarm.h"
+#include "paceline/sim/swarm/swarm.h"
 
 #include <cstdlib>
 #include <string>
 
 #include "gtest/gtest.h"
 #include "paceline/sim/fault/fault.h"
-#include "paceline/sim/shrink.h"
+#include "paceline/sim/swarm/shrink.h"
 
 namespace paceline::sim {
 namespace {

@@ -1,4 +1,4 @@
-#include "paceline/sim/trace.h"
+#include "paceline/sim/swarm/trace.h"
 
 #include <cinttypes>
 

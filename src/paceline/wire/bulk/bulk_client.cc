@@ -1,11 +1,11 @@
-#include "paceline/wire/bulk_client.h"
+#include "paceline/wire/bulk/bulk_client.h"
 
 #include <chrono>
 #include <utility>
 
 #include "paceline/base/status_macros.h"
-#include "paceline/wire/channel_proof.h"
-#include "paceline/wire/tcp_dial.h"
+#include "paceline/wire/client/tcp_dial.h"
+#include "paceline/wire/security/channel_proof.h"
 
 namespace paceline::wire {
 namespace {

@@ -10,9 +10,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "paceline/base/instant.h"
-#include "paceline/wire/bulk_format.h"
-#include "paceline/wire/bulk_socket.h"
-#include "paceline/wire/credentials.h"
+#include "paceline/wire/bulk/bulk_format.h"
+#include "paceline/wire/bulk/bulk_socket.h"
+#include "paceline/wire/security/credentials.h"
 
 namespace paceline::wire {
 

@@ -1,4 +1,4 @@
-#include "paceline/wire/bulk_format.h"
+#include "paceline/wire/bulk/bulk_format.h"
 
 #include <algorithm>
 #include <bit>
@@ -8,7 +8,7 @@
 #include "openssl/hmac.h"
 #include "paceline/base/check.h"
 #include "paceline/base/status_macros.h"
-#include "paceline/wire/judge.h"
+#include "paceline/wire/codec/judge.h"
 
 namespace paceline::wire {
 namespace {

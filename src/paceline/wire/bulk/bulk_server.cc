@@ -1,4 +1,4 @@
-#include "paceline/wire/bulk_server.h"
+#include "paceline/wire/bulk/bulk_server.h"
 
 #include <fcntl.h>
 #include <sys/socket.h>
@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "paceline/base/status_macros.h"
-#include "paceline/wire/channel_proof.h"
-#include "paceline/wire/peer_limits.h"
+#include "paceline/wire/security/channel_proof.h"
+#include "paceline/wire/security/peer_limits.h"
 
 namespace paceline::wire {
 namespace {

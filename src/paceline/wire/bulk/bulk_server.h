@@ -21,11 +21,11 @@
 
 #include "absl/status/statusor.h"
 #include "paceline/base/fd.h"
-#include "paceline/wire/bulk_format.h"
-#include "paceline/wire/bulk_socket.h"
-#include "paceline/wire/channel_proof.h"
-#include "paceline/wire/credentials.h"
-#include "paceline/wire/listener.h"
+#include "paceline/wire/bulk/bulk_format.h"
+#include "paceline/wire/bulk/bulk_socket.h"
+#include "paceline/wire/security/channel_proof.h"
+#include "paceline/wire/security/credentials.h"
+#include "paceline/wire/server/listener.h"
 
 namespace paceline::wire {
 

@@ -1,4 +1,4 @@
-#include "paceline/wire/bulk_socket.h"
+#include "paceline/wire/bulk/bulk_socket.h"
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -16,8 +16,8 @@
 #include "openssl/x509v3.h"
 #include "paceline/base/status_macros.h"
 #include "paceline/base/text.h"
-#include "paceline/wire/certificates.h"
-#include "paceline/wire/openssl_objects.h"
+#include "paceline/wire/security/certificates.h"
+#include "paceline/wire/security/openssl_objects.h"
 
 namespace paceline::wire {
 namespace {

@@ -16,8 +16,8 @@
 #include "paceline/base/fd.h"
 #include "paceline/base/prng.h"
 #include "paceline/base/status_macros.h"
-#include "paceline/wire/bulk_client.h"
-#include "paceline/wire/bulk_server.h"
+#include "paceline/wire/bulk/bulk_client.h"
+#include "paceline/wire/bulk/bulk_server.h"
 
 namespace paceline::wire {
 namespace {

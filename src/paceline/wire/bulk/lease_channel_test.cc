@@ -5,9 +5,9 @@
 #include <thread>
 #include <vector>
 
-#include "paceline/wire/certificates.h"
-#include "paceline/wire/lease_server.h"
-#include "paceline/wire/lease_socket.h"
+#include "paceline/wire/bulk/lease_server.h"
+#include "paceline/wire/bulk/lease_socket.h"
+#include "paceline/wire/security/certificates.h"
 
 namespace paceline::wire {
 namespace {

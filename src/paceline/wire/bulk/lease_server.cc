@@ -1,4 +1,4 @@
-#include "paceline/wire/lease_server.h"
+#include "paceline/wire/bulk/lease_server.h"
 
 #include <fcntl.h>
 #include <sys/epoll.h>
@@ -12,9 +12,9 @@
 #include <utility>
 
 #include "paceline/base/status_macros.h"
-#include "paceline/wire/bulk_socket.h"
-#include "paceline/wire/channel_proof.h"
-#include "paceline/wire/peer_limits.h"
+#include "paceline/wire/bulk/bulk_socket.h"
+#include "paceline/wire/security/channel_proof.h"
+#include "paceline/wire/security/peer_limits.h"
 
 namespace paceline::wire {
 namespace {

@@ -20,9 +20,9 @@
 #include "paceline/base/fd.h"
 #include "paceline/base/instant.h"
 #include "paceline/model/lease_frame.h"
-#include "paceline/wire/credentials.h"
-#include "paceline/wire/lease_socket.h"
-#include "paceline/wire/listener.h"
+#include "paceline/wire/bulk/lease_socket.h"
+#include "paceline/wire/security/credentials.h"
+#include "paceline/wire/server/listener.h"
 
 namespace paceline::wire {
 

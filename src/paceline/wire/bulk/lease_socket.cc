@@ -1,15 +1,15 @@
-#include "paceline/wire/lease_socket.h"
+#include "paceline/wire/bulk/lease_socket.h"
 
 #include <array>
 #include <chrono>
 #include <utility>
 
 #include "paceline/base/status_macros.h"
-#include "paceline/wire/bulk_socket.h"
-#include "paceline/wire/certificates.h"
-#include "paceline/wire/channel_proof.h"
-#include "paceline/wire/lease_server.h"
-#include "paceline/wire/tcp_dial.h"
+#include "paceline/wire/bulk/bulk_socket.h"
+#include "paceline/wire/bulk/lease_server.h"
+#include "paceline/wire/client/tcp_dial.h"
+#include "paceline/wire/security/certificates.h"
+#include "paceline/wire/security/channel_proof.h"
 
 namespace paceline::wire {
 

@@ -14,7 +14,7 @@
 #include "absl/status/statusor.h"
 #include "paceline/base/instant.h"
 #include "paceline/model/lease_frame.h"
-#include "paceline/wire/credentials.h"
+#include "paceline/wire/security/credentials.h"
 
 namespace paceline::wire {
 

@@ -1,11 +1,11 @@
-#include "paceline/wire/agent_stream.h"
+#include "paceline/wire/client/agent_stream.h"
 
 #include <utility>
 
 #include "paceline/v1/master.grpc.pb.h"
-#include "paceline/wire/client_stream.h"
-#include "paceline/wire/dialler.h"
-#include "paceline/wire/from_proto.h"
+#include "paceline/wire/client/client_stream.h"
+#include "paceline/wire/client/dialler.h"
+#include "paceline/wire/codec/from_proto.h"
 
 namespace paceline::wire {
 namespace {

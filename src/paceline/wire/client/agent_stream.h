@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "paceline/base/instant.h"
-#include "paceline/wire/credentials.h"
 #include "paceline/wire/messages.h"
+#include "paceline/wire/security/credentials.h"
 
 namespace paceline::wire {
 

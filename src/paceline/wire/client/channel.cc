@@ -1,4 +1,4 @@
-#include "paceline/wire/channel.h"
+#include "paceline/wire/client/channel.h"
 
 #include <cstdlib>
 
@@ -8,9 +8,9 @@
 #include "grpcpp/security/credentials.h"
 #include "grpcpp/support/channel_arguments.h"
 #include "paceline/base/status_macros.h"
-#include "paceline/wire/certificates.h"
-#include "paceline/wire/speech.h"
-#include "paceline/wire/to_proto.h"
+#include "paceline/wire/codec/to_proto.h"
+#include "paceline/wire/security/certificates.h"
+#include "paceline/wire/server/speech.h"
 
 namespace paceline::wire {
 

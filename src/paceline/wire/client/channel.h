@@ -10,7 +10,7 @@
 #include "grpcpp/channel.h"
 #include "grpcpp/client_context.h"
 #include "grpcpp/support/status.h"
-#include "paceline/wire/credentials.h"
+#include "paceline/wire/security/credentials.h"
 
 namespace paceline::wire {
 

@@ -24,7 +24,7 @@
 #include "grpcpp/support/client_callback.h"
 #include "paceline/base/instant.h"
 #include "paceline/base/prng.h"
-#include "paceline/wire/channel.h"
+#include "paceline/wire/client/channel.h"
 
 namespace paceline::wire {
 

@@ -1,4 +1,4 @@
-#include "paceline/wire/control_client.h"
+#include "paceline/wire/client/control_client.h"
 
 #include <chrono>
 #include <mutex>
@@ -6,11 +6,11 @@
 
 #include "paceline/base/status_macros.h"
 #include "paceline/v1/control.grpc.pb.h"
-#include "paceline/wire/client_stream.h"
-#include "paceline/wire/dialler.h"
-#include "paceline/wire/evidence_proto.h"
-#include "paceline/wire/from_proto.h"
-#include "paceline/wire/supervise_proto.h"
+#include "paceline/wire/client/client_stream.h"
+#include "paceline/wire/client/dialler.h"
+#include "paceline/wire/codec/evidence_proto.h"
+#include "paceline/wire/codec/from_proto.h"
+#include "paceline/wire/codec/supervise_proto.h"
 
 namespace paceline::wire {
 namespace {

@@ -8,8 +8,8 @@
 
 #include "grpcpp/channel.h"
 #include "grpcpp/support/status.h"
-#include "paceline/wire/channel.h"
-#include "paceline/wire/route.h"
+#include "paceline/wire/client/channel.h"
+#include "paceline/wire/client/route.h"
 
 namespace paceline::wire {
 

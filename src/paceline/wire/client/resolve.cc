@@ -1,4 +1,4 @@
-#include "paceline/wire/resolve.h"
+#include "paceline/wire/client/resolve.h"
 
 #include <chrono>
 #include <thread>

@@ -1,9 +1,9 @@
-#include "paceline/wire/resolve.h"
+#include "paceline/wire/client/resolve.h"
 
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
-#include "paceline/wire/listener.h"
+#include "paceline/wire/server/listener.h"
 
 namespace paceline::wire {
 namespace {

@@ -1,4 +1,4 @@
-#include "paceline/wire/route.h"
+#include "paceline/wire/client/route.h"
 
 #include <algorithm>
 #include <utility>

@@ -1,4 +1,4 @@
-#include "paceline/wire/tcp_dial.h"
+#include "paceline/wire/client/tcp_dial.h"
 
 #include <netdb.h>
 #include <poll.h>
@@ -8,7 +8,7 @@
 #include <memory>
 
 #include "paceline/base/status_macros.h"
-#include "paceline/wire/resolve.h"
+#include "paceline/wire/client/resolve.h"
 
 namespace paceline::wire {
 

@@ -1,11 +1,11 @@
-#include "paceline/wire/checkpoint_proto.h"
+#include "paceline/wire/codec/checkpoint_proto.h"
 
 #include <string_view>
 #include <vector>
 
 #include "paceline/model/storage_place.h"
-#include "paceline/wire/decode.h"
-#include "paceline/wire/encode.h"
+#include "paceline/wire/codec/decode.h"
+#include "paceline/wire/codec/encode.h"
 
 namespace paceline::wire {
 namespace {

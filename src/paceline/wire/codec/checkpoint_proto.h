@@ -6,7 +6,7 @@
 #include "paceline/core/checkpoint/book.h"
 #include "paceline/model/checkpoint.h"
 #include "paceline/v1/checkpoint.pb.h"
-#include "paceline/wire/to_proto.h"
+#include "paceline/wire/codec/to_proto.h"
 
 namespace paceline::wire {
 

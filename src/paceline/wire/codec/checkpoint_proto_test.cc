@@ -1,4 +1,4 @@
-#include "paceline/wire/checkpoint_proto.h"
+#include "paceline/wire/codec/checkpoint_proto.h"
 
 #include <gtest/gtest.h>
 

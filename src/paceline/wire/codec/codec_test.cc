@@ -6,10 +6,10 @@
 #include "google/protobuf/stubs/logging.h"
 #include "gtest/gtest.h"
 #include "paceline/base/prng.h"
-#include "paceline/wire/evidence_proto.h"
-#include "paceline/wire/from_proto.h"
-#include "paceline/wire/journal_codec.h"
-#include "paceline/wire/to_proto.h"
+#include "paceline/wire/codec/evidence_proto.h"
+#include "paceline/wire/codec/from_proto.h"
+#include "paceline/wire/codec/journal_codec.h"
+#include "paceline/wire/codec/to_proto.h"
 
 namespace paceline::wire {
 namespace {

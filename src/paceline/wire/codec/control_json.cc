@@ -1,4 +1,4 @@
-#include "paceline/wire/control_json.h"
+#include "paceline/wire/codec/control_json.h"
 
 #include <cmath>
 

@@ -9,8 +9,8 @@
 #include <type_traits>
 
 #include "paceline/base/status_macros.h"
-#include "paceline/wire/fields.h"
-#include "paceline/wire/from_proto.h"
+#include "paceline/wire/codec/fields.h"
+#include "paceline/wire/codec/from_proto.h"
 
 namespace paceline::wire {
 

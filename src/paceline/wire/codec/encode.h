@@ -6,8 +6,8 @@
 #include <string>
 #include <type_traits>
 
-#include "paceline/wire/fields.h"
-#include "paceline/wire/to_proto.h"
+#include "paceline/wire/codec/fields.h"
+#include "paceline/wire/codec/to_proto.h"
 
 namespace paceline::wire {
 

@@ -1,8 +1,8 @@
-#include "paceline/wire/evidence_proto.h"
+#include "paceline/wire/codec/evidence_proto.h"
 
-#include "paceline/wire/decode.h"
-#include "paceline/wire/encode.h"
-#include "paceline/wire/from_proto.h"
+#include "paceline/wire/codec/decode.h"
+#include "paceline/wire/codec/encode.h"
+#include "paceline/wire/codec/from_proto.h"
 
 namespace paceline::wire {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "absl/status/status.h"
 #include "paceline/model/evidence.h"
-#include "paceline/wire/to_proto.h"
+#include "paceline/wire/codec/to_proto.h"
 
 namespace paceline::wire {
 

@@ -1,11 +1,11 @@
-#include "paceline/wire/from_proto.h"
+#include "paceline/wire/codec/from_proto.h"
 
 #include <limits>
 #include <string>
 
-#include "paceline/wire/checkpoint_proto.h"
-#include "paceline/wire/decode.h"
-#include "paceline/wire/evidence_proto.h"
+#include "paceline/wire/codec/checkpoint_proto.h"
+#include "paceline/wire/codec/decode.h"
+#include "paceline/wire/codec/evidence_proto.h"
 
 namespace paceline::wire {
 namespace {

@@ -8,8 +8,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "paceline/wire/judge.h"
-#include "paceline/wire/to_proto.h"
+#include "paceline/wire/codec/judge.h"
+#include "paceline/wire/codec/to_proto.h"
 
 namespace paceline::wire {
 

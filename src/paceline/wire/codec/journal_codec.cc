@@ -1,9 +1,9 @@
-#include "paceline/wire/journal_codec.h"
+#include "paceline/wire/codec/journal_codec.h"
 
 #include <limits>
 
 #include "paceline/base/status_macros.h"
-#include "paceline/wire/from_proto.h"
+#include "paceline/wire/codec/from_proto.h"
 
 namespace paceline::wire {
 

@@ -1,4 +1,4 @@
-#include "paceline/wire/judge.h"
+#include "paceline/wire/codec/judge.h"
 
 #include <cctype>
 

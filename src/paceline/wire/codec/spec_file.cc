@@ -1,12 +1,12 @@
-#include "paceline/wire/spec_file.h"
+#include "paceline/wire/codec/spec_file.h"
 
 #include <vector>
 
 #include "google/protobuf/util/json_util.h"
 #include "paceline/base/status_macros.h"
 #include "paceline/model/job_file_limit.h"
-#include "paceline/wire/from_proto.h"
-#include "paceline/wire/secret_file.h"
+#include "paceline/wire/codec/from_proto.h"
+#include "paceline/wire/security/secret_file.h"
 
 namespace paceline::wire {
 namespace {

@@ -1,4 +1,4 @@
-#include "paceline/wire/spec_file.h"
+#include "paceline/wire/codec/spec_file.h"
 
 #include <sys/stat.h>
 

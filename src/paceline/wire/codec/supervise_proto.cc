@@ -1,9 +1,9 @@
-#include "paceline/wire/supervise_proto.h"
+#include "paceline/wire/codec/supervise_proto.h"
 
 #include <variant>
 
-#include "paceline/wire/decode.h"
-#include "paceline/wire/encode.h"
+#include "paceline/wire/codec/decode.h"
+#include "paceline/wire/codec/encode.h"
 
 namespace paceline::wire {
 namespace {

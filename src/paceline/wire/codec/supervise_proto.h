@@ -4,8 +4,8 @@
 
 #include "absl/status/statusor.h"
 #include "paceline/v1/platform.pb.h"
+#include "paceline/wire/codec/to_proto.h"
 #include "paceline/wire/messages.h"
-#include "paceline/wire/to_proto.h"
 
 namespace paceline::wire {
 

@@ -1,10 +1,10 @@
-#include "paceline/wire/to_proto.h"
+#include "paceline/wire/codec/to_proto.h"
 
 #include <variant>
 
-#include "paceline/wire/checkpoint_proto.h"
-#include "paceline/wire/encode.h"
-#include "paceline/wire/evidence_proto.h"
+#include "paceline/wire/codec/checkpoint_proto.h"
+#include "paceline/wire/codec/encode.h"
+#include "paceline/wire/codec/evidence_proto.h"
 
 namespace paceline::wire {
 namespace {

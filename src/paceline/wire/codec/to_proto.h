@@ -12,8 +12,8 @@
 #include "paceline/v1/control.pb.h"
 #include "paceline/v1/job.pb.h"
 #include "paceline/v1/journal.pb.h"
+#include "paceline/wire/codec/spec_file.h"
 #include "paceline/wire/messages.h"
-#include "paceline/wire/spec_file.h"
 
 namespace paceline::wire {
 

@@ -1,4 +1,4 @@
-#include "paceline/wire/certificates.h"
+#include "paceline/wire/security/certificates.h"
 
 #include <algorithm>
 #include <array>
@@ -13,8 +13,8 @@
 #include "openssl/x509.h"
 #include "openssl/x509v3.h"
 #include "paceline/base/status_macros.h"
-#include "paceline/wire/credentials.h"
-#include "paceline/wire/openssl_objects.h"
+#include "paceline/wire/security/credentials.h"
+#include "paceline/wire/security/openssl_objects.h"
 
 namespace paceline::wire {
 namespace {

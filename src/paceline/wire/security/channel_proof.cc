@@ -1,4 +1,4 @@
-#include "paceline/wire/channel_proof.h"
+#include "paceline/wire/security/channel_proof.h"
 
 #include <openssl/rand.h>
 
@@ -9,8 +9,8 @@
 
 #include "paceline/base/status_macros.h"
 #include "paceline/base/text.h"
-#include "paceline/wire/bulk_format.h"
-#include "paceline/wire/credentials.h"
+#include "paceline/wire/bulk/bulk_format.h"
+#include "paceline/wire/security/credentials.h"
 
 namespace paceline::wire {
 namespace {

@@ -1,4 +1,4 @@
-#include "paceline/wire/credentials.h"
+#include "paceline/wire/security/credentials.h"
 
 #include <sys/random.h>
 
@@ -9,8 +9,8 @@
 #include "paceline/base/check.h"
 #include "paceline/base/file_text.h"
 #include "paceline/base/status_macros.h"
-#include "paceline/wire/certificates.h"
-#include "paceline/wire/secret_file.h"
+#include "paceline/wire/security/certificates.h"
+#include "paceline/wire/security/secret_file.h"
 
 namespace paceline::wire {
 namespace {

@@ -1,10 +1,10 @@
-#include "paceline/wire/credentials.h"
+#include "paceline/wire/security/credentials.h"
 
 #include <filesystem>
 
 #include "gtest/gtest.h"
 #include "paceline/base/prng.h"
-#include "paceline/wire/certificates.h"
+#include "paceline/wire/security/certificates.h"
 
 namespace paceline::wire {
 namespace {

@@ -1,9 +1,9 @@
 #include "grpcpp/client_context.h"
 #include "paceline/base/status_macros.h"
 #include "paceline/v1/master.grpc.pb.h"
-#include "paceline/wire/certificates.h"
-#include "paceline/wire/channel.h"
-#include "paceline/wire/credentials.h"
+#include "paceline/wire/client/channel.h"
+#include "paceline/wire/security/certificates.h"
+#include "paceline/wire/security/credentials.h"
 
 namespace paceline::wire {
 

@@ -1,4 +1,4 @@
-#include "paceline/wire/guard.h"
+#include "paceline/wire/security/guard.h"
 
 #include <algorithm>
 #include <chrono>
@@ -7,7 +7,7 @@
 
 #include "grpc/grpc_security_constants.h"
 #include "paceline/base/text.h"
-#include "paceline/wire/certificates.h"
+#include "paceline/wire/security/certificates.h"
 
 namespace paceline::wire {
 

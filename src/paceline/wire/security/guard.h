@@ -7,9 +7,9 @@
 
 #include "grpcpp/server_context.h"
 #include "grpcpp/support/status.h"
-#include "paceline/wire/credentials.h"
-#include "paceline/wire/peer_limits.h"
-#include "paceline/wire/unproven.h"
+#include "paceline/wire/security/credentials.h"
+#include "paceline/wire/security/peer_limits.h"
+#include "paceline/wire/security/unproven.h"
 
 namespace paceline::wire {
 

@@ -1,4 +1,4 @@
-#include "paceline/wire/peer_limits.h"
+#include "paceline/wire/security/peer_limits.h"
 
 #include <algorithm>
 #include <iterator>

@@ -1,4 +1,4 @@
-#include "paceline/wire/secret_file.h"
+#include "paceline/wire/security/secret_file.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>

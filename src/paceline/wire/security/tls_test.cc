@@ -14,10 +14,10 @@
 #include "openssl/bio.h"
 #include "openssl/ssl.h"
 #include "paceline/model/problem.h"
-#include "paceline/wire/control_client.h"
-#include "paceline/wire/credentials.h"
-#include "paceline/wire/speech.h"
-#include "paceline/wire/stream_fixture.h"
+#include "paceline/wire/client/control_client.h"
+#include "paceline/wire/security/credentials.h"
+#include "paceline/wire/server/speech.h"
+#include "paceline/wire/server/stream_fixture.h"
 
 namespace paceline::wire {
 namespace {

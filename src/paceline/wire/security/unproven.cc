@@ -1,4 +1,4 @@
-#include "paceline/wire/unproven.h"
+#include "paceline/wire/security/unproven.h"
 
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -11,7 +11,7 @@
 
 #include "paceline/base/fd.h"
 #include "paceline/base/text.h"
-#include "paceline/wire/peer_limits.h"
+#include "paceline/wire/security/peer_limits.h"
 
 namespace paceline::wire {
 namespace {

@@ -1,4 +1,4 @@
-#include "paceline/wire/unproven.h"
+#include "paceline/wire/security/unproven.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>

@@ -1,4 +1,4 @@
-#include "paceline/wire/listener.h"
+#include "paceline/wire/server/listener.h"
 
 #include <netdb.h>
 #include <netinet/in.h>
@@ -15,7 +15,7 @@
 #include <utility>
 
 #include "paceline/base/status_macros.h"
-#include "paceline/wire/resolve.h"
+#include "paceline/wire/client/resolve.h"
 
 namespace paceline::wire {
 namespace {

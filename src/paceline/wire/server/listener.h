@@ -11,7 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "paceline/base/fd.h"
-#include "paceline/wire/unproven.h"
+#include "paceline/wire/security/unproven.h"
 
 namespace paceline::wire {
 

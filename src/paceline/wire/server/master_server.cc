@@ -1,4 +1,4 @@
-#include "paceline/wire/master_server.h"
+#include "paceline/wire/server/master_server.h"
 
 #include <algorithm>
 #include <atomic>
@@ -7,13 +7,13 @@
 #include "paceline/base/status_macros.h"
 #include "paceline/v1/control.grpc.pb.h"
 #include "paceline/v1/master.grpc.pb.h"
-#include "paceline/wire/certificates.h"
-#include "paceline/wire/channel.h"
-#include "paceline/wire/evidence_proto.h"
-#include "paceline/wire/from_proto.h"
-#include "paceline/wire/guard.h"
-#include "paceline/wire/server_parts.h"
-#include "paceline/wire/server_setup.h"
+#include "paceline/wire/client/channel.h"
+#include "paceline/wire/codec/evidence_proto.h"
+#include "paceline/wire/codec/from_proto.h"
+#include "paceline/wire/security/certificates.h"
+#include "paceline/wire/security/guard.h"
+#include "paceline/wire/server/server_parts.h"
+#include "paceline/wire/server/server_setup.h"
 
 namespace paceline::wire {
 namespace {

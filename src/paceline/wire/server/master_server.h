@@ -12,8 +12,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "paceline/base/strong_id.h"
-#include "paceline/wire/credentials.h"
 #include "paceline/wire/messages.h"
+#include "paceline/wire/security/credentials.h"
 
 namespace paceline::wire {
 

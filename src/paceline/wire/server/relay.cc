@@ -1,4 +1,4 @@
-#include "paceline/wire/relay.h"
+#include "paceline/wire/server/relay.h"
 
 #include <atomic>
 #include <chrono>
@@ -11,9 +11,9 @@
 #include "grpcpp/generic/generic_stub.h"
 #include "paceline/base/status_macros.h"
 #include "paceline/base/text.h"
-#include "paceline/wire/channel.h"
-#include "paceline/wire/guard.h"
-#include "paceline/wire/server_setup.h"
+#include "paceline/wire/client/channel.h"
+#include "paceline/wire/security/guard.h"
+#include "paceline/wire/server/server_setup.h"
 
 namespace paceline::wire {
 namespace {

@@ -1,6 +1,6 @@
 // Real relays between real servers and clients, over loopback.
 
-#include "paceline/wire/relay.h"
+#include "paceline/wire/server/relay.h"
 
 #include <memory>
 #include <optional>
@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "paceline/wire/control_client.h"
-#include "paceline/wire/credentials.h"
-#include "paceline/wire/route.h"
-#include "paceline/wire/stream_fixture.h"
+#include "paceline/wire/client/control_client.h"
+#include "paceline/wire/client/route.h"
+#include "paceline/wire/security/credentials.h"
+#include "paceline/wire/server/stream_fixture.h"
 
 namespace paceline::wire {
 namespace {

@@ -1,12 +1,12 @@
-#include "paceline/wire/server_parts.h"
+#include "paceline/wire/server/server_parts.h"
 
 #include <algorithm>
 
 #include "paceline/base/text.h"
-#include "paceline/wire/channel.h"
-#include "paceline/wire/from_proto.h"
-#include "paceline/wire/guard.h"
-#include "paceline/wire/supervise_proto.h"
+#include "paceline/wire/client/channel.h"
+#include "paceline/wire/codec/from_proto.h"
+#include "paceline/wire/codec/supervise_proto.h"
+#include "paceline/wire/security/guard.h"
 
 namespace paceline::wire {
 namespace {

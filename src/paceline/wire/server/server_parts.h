@@ -15,9 +15,9 @@
 
 #include "paceline/v1/agent.pb.h"
 #include "paceline/v1/control.pb.h"
-#include "paceline/wire/master_server.h"
-#include "paceline/wire/peer_limits.h"
-#include "paceline/wire/server_stream.h"
+#include "paceline/wire/security/peer_limits.h"
+#include "paceline/wire/server/master_server.h"
+#include "paceline/wire/server/server_stream.h"
 
 namespace paceline::wire {
 

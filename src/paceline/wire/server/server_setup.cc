@@ -1,4 +1,4 @@
-#include "paceline/wire/server_setup.h"
+#include "paceline/wire/server/server_setup.h"
 
 #include <chrono>
 #include <cstdlib>
@@ -10,8 +10,8 @@
 #include "paceline/base/status_macros.h"
 #include "paceline/base/text.h"
 #include "paceline/model/problem.h"
-#include "paceline/wire/channel.h"
-#include "paceline/wire/master_server.h"
+#include "paceline/wire/client/channel.h"
+#include "paceline/wire/server/master_server.h"
 
 namespace paceline::wire {
 namespace {

@@ -8,9 +8,9 @@
 #include "absl/status/statusor.h"
 #include "grpcpp/server.h"
 #include "grpcpp/server_builder.h"
-#include "paceline/wire/credentials.h"
-#include "paceline/wire/listener.h"
-#include "paceline/wire/unproven.h"
+#include "paceline/wire/security/credentials.h"
+#include "paceline/wire/security/unproven.h"
+#include "paceline/wire/server/listener.h"
 
 namespace paceline::wire {
 

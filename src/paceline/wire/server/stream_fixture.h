@@ -17,9 +17,9 @@
 
 #include "gtest/gtest.h"
 #include "paceline/model/test_report.h"
-#include "paceline/wire/agent_stream.h"
-#include "paceline/wire/master_server.h"
-#include "paceline/wire/tcp_dial.h"
+#include "paceline/wire/client/agent_stream.h"
+#include "paceline/wire/client/tcp_dial.h"
+#include "paceline/wire/server/master_server.h"
 
 namespace paceline::wire {
 

@@ -11,13 +11,13 @@
 #include "gtest/gtest.h"
 #include "paceline/v1/control.grpc.pb.h"
 #include "paceline/v1/master.grpc.pb.h"
-#include "paceline/wire/agent_stream.h"
-#include "paceline/wire/channel.h"
-#include "paceline/wire/control_client.h"
-#include "paceline/wire/master_server.h"
-#include "paceline/wire/peer_limits.h"
-#include "paceline/wire/stream_fixture.h"
-#include "paceline/wire/to_proto.h"
+#include "paceline/wire/client/agent_stream.h"
+#include "paceline/wire/client/channel.h"
+#include "paceline/wire/client/control_client.h"
+#include "paceline/wire/codec/to_proto.h"
+#include "paceline/wire/security/peer_limits.h"
+#include "paceline/wire/server/master_server.h"
+#include "paceline/wire/server/stream_fixture.h"
 
 namespace paceline::wire {
 namespace {
