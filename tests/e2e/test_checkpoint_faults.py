@@ -1,4 +1,4 @@
-"""Rows of the table of faults in docs/status.md that need a whole job, each by its number."""
+"""Rows of the table in docs/status/checkpoint-faults.md that need a whole job, by their numbers."""
 
 from __future__ import annotations
 
