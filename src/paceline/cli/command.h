@@ -1,8 +1,8 @@
 #pragma once
 
-// A command of the command line as a table row, and what its handler is given. To add one: a file
-// cli/<name>.cc with its handler and flags, a declaration at the end of this header, a row in
-// commands.cc. Help, completion and did-you-mean come with the row.
+// A command of the command line as a table row, and what its handler is given. To add one: a
+// file cli/<room>/<name>.cc with its handler and flags, a declaration at the end of this header, a
+// row in commands.cc. Help, completion and did-you-mean come with the row.
 
 #include <array>
 #include <span>
