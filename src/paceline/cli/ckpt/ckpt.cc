@@ -124,7 +124,8 @@ constexpr Flag kCkptFlags[] = {
      .spellings = {"--to"},
      .kind = FlagKind::kChoice,
      .metavar = "FORMAT",
-     .help = "export: hf, a Hugging Face folder of the weights, or dcp, PyTorch's own with all",
+     .help = "export: hf, a Hugging Face folder of the weights, or dcp, PyTorch's format with "
+             "everything",
      .choices = "hf|dcp"},
     {.dest = "step",
      .spellings = {"--step"},

@@ -17,9 +17,9 @@ constexpr ErrorCode kCodes[] = {
      "The command has no flag of that name. Flags of `paceline run` stand before the script; "
      "everything after the script belongs to the script. torchrun's flags may be shortened as "
      "torchrun allows it, paceline's own must be written out."},
-    {"PL-E002", "a flag lacks its value, or has one too many", kExitUsage,
-     "A flag with a value takes it as `--flag value` or `--flag=value`; a switch takes none. A "
-     "value that starts with a dash must be written with `=`."},
+    {"PL-E002", "a flag lacks its value, or a switch has one", kExitUsage,
+     "A flag with a value takes it as `--flag value` or `--flag=value`; a switch takes none. "
+     "A value that starts with a dash must be written with `=`."},
     {"PL-E003", "a flag's value is not usable", kExitUsage,
      "The value has the wrong form or is out of range. Durations carry a unit (250ms, 30s, 5m, "
      "1h), sizes too (512MiB, 10GiB)."},
@@ -58,9 +58,8 @@ constexpr ErrorCode kCodes[] = {
      "follows the same rules as the flag's."},
 
     {"PL-E016", "not all output was written", kExitTrainingFailed,
-     "The disk or the program that standard output goes to took only a part. What was written "
-     "there "
-     "is not complete."},
+     "Standard output accepted only a part: its disk is full, or the program that reads it "
+     "has closed its end. The output is incomplete."},
 
     {"PL-E020", "the run directory belongs to another run", kExitUsage,
      "A run directory holds one job. `--resume` goes on with it, another `--run-dir` starts "
@@ -76,8 +75,8 @@ constexpr ErrorCode kCodes[] = {
      "Jobs are found by id in the runtime directory of this user on this host, or by their run "
      "directory."},
     {"PL-E025", "a file of the run directory is damaged", kExitTrainingFailed,
-     "job.json or another small file does not hold what paceline wrote. The journal is the truth: "
-     "`paceline events --job RUN_DIR` reads it alone."},
+     "job.json or another small file is not as paceline wrote it. The journal is not "
+     "affected: `paceline events --job RUN_DIR` reads only the journal."},
     {"PL-E026", "there is nothing to resume", kExitUsage,
      "`--resume` needs a run directory with a journal whose job has not ended well."},
     {"PL-E027", "the job still runs", kExitUsage,
@@ -108,13 +107,11 @@ constexpr ErrorCode kCodes[] = {
     {"PL-E036", "master and agent have versions that do not go together", kExitUsage,
      "A master talks to agents of its own and of the previous minor version."},
     {"PL-E037", "the node's name is refused", kExitUsage,
-     "Names have 1 to 128 of the characters A-Z a-z 0-9 . _ - and no leading dot, and two living "
-     "nodes of a job cannot have the same one: the host that came first keeps it while it is "
-     "heard, "
-     "and the later one ends with this error, which names the first one's address. Without "
-     "`--node-name` a node is called like its host. A host that was rebooted, and an agent that "
-     "was "
-     "started again, get their place back by themselves."},
+     "Names have 1 to 128 of the characters A-Z a-z 0-9 . _ - and no leading dot. Two living "
+     "nodes of a job cannot have one name. The first host keeps it while it is connected; the "
+     "later host ends with this error, which names the first one's address. Without "
+     "`--node-name` a node has its host's name. A rebooted host or a restarted agent gets its "
+     "place back."},
     {"PL-E038", "the node does not fit the job", kExitUsage,
      "Every node must offer as many ranks as the job's --nproc-per-node."},
     {"PL-E039", "the job takes no more nodes", kExitUsage,
@@ -123,32 +120,34 @@ constexpr ErrorCode kCodes[] = {
      "The starter is the Python process that forks the ranks. Its log, starter.log in the run "
      "directory, has the traceback. `--keep-warm 0s` and `launch.warm = false` do without it."},
     {"PL-E041", "the runtime directory is not safe", kExitUsage,
-     "Sockets and addresses live in a directory that must belong to you and have mode 0700; a "
-     "symbolic link or another owner could be a trap. `PACELINE_RUNTIME_DIR` names another one."},
+     "Sockets and addresses are in a directory that must belong to you and have mode 0700; a "
+     "symbolic link or another owner could be a trap. `PACELINE_RUNTIME_DIR` names another "
+     "one."},
     {"PL-E042", "a message or file exceeds its bound", kExitTrainingFailed,
      "Everything that arrives from outside has a maximal size. If the job is really that large, "
      "this is a bug of paceline."},
     {"PL-E043", "an address cannot be used", kExitUsage,
-     "The host name did not resolve within 10 minutes, or the port is not between 1 and 65535. "
-     "Addresses are HOST:PORT; IPv6 addresses stand in brackets."},
+     "The host name did not resolve within 10 minutes, or the port is not between 1 and "
+     "65535. Addresses are HOST:PORT; IPv6 addresses are written in brackets."},
     {"PL-E044", "a process of the control plane keeps dying", kExitTrainingFailed,
      "The master or an agent ended several times right after its start. Its log in the run "
      "directory says why."},
-    {"PL-E045", "a program of others is missing", kExitUsage,
-     "`paceline submit --on kubernetes`, and every command with `--on kubernetes/…`, use kubectl "
-     "of your PATH, with its configuration."},
+    {"PL-E045", "a program that paceline needs is missing", kExitUsage,
+     "`paceline submit --on kubernetes`, and every command with `--on kubernetes/…`, use "
+     "kubectl of your PATH, with its configuration."},
     {"PL-E046", "the cluster refused", kExitUnreachable,
-     "The message has the cluster's own words: no connection, no rights, no such job, or a job "
-     "that has a mistake."},
+     "The message has the cluster's own words: no connection, no rights, no such job, or an "
+     "error in the job."},
     {"PL-E047", "the cluster does not know elastic jobs", kExitUnreachable,
      "The operator is not installed there, or is of another release: "
      "`kubectl apply -f deploy/kubernetes/install.yaml`."},
     {"PL-E048", "the job of the cluster has ended", kExitUnreachable,
-     "Nobody answers for it any more. Its pods stay until the job's ttl, and so do their logs."},
+     "No master answers for it any more. Its pods and their logs stay until the job's ttl."},
     {"PL-E049", "the address belongs to another job now", kExitUsage,
-     "The master of this host's job is gone, and a new job has its address, as when the first host "
-     "was started again without --resume. This host does not change its job by itself. The same "
-     "command, started again, joins the new one; a container is restarted by its platform."},
+     "The master of this host's job is gone, and a new job uses its address. This happens if "
+     "the first host was started again without --resume. This host does not change jobs by "
+     "itself. Start the same command again to join the new job; on a cluster the platform "
+     "restarts the container."},
 
     {"PL-E060", "training failed", kExitTrainingFailed,
      "A rank failed and the recovery ladder has no rung left. The traceback of the rank that "
@@ -172,9 +171,9 @@ constexpr ErrorCode kCodes[] = {
      "is gone, or a limit on processes or open files was reached."},
     {"PL-E066", "the last saved step is not in storage", kExitNotStored,
      "Every rank is done, and the storage of the checkpoints refused the last saved step for "
-     "`timers.storage_wait`: its disk is full, or it may not be written. The step stays in the "
-     "memory of the hosts. Mend the storage, then `paceline run --resume --run-dir DIR` brings the "
-     "step there. A job that ends with another code tells the same in a warning."},
+     "`timers.storage_wait`: its disk is full, or it may not be written. The step stays in "
+     "the memory of the hosts. Mend the storage, then `paceline run --resume --run-dir DIR` "
+     "brings the step there. A job that ends with another code prints the same as a warning."},
     {"PL-E067", "an argument of the Python package is not usable", kExitTrainingFailed,
      "A call of the Python package was given something of another type, out of range, NaN or "
      "empty. The error is an `ArgumentError`: a `PacelineError` in four parts, and also a "
@@ -185,30 +184,30 @@ constexpr ErrorCode kCodes[] = {
     {"PL-E070", "waiting took longer than allowed", kExitWaitTimedOut,
      "`paceline wait --timeout` passed before the job reached the asked state. The job is "
      "untouched."},
-    {"PL-E071", "the job ended before it was as asked", kExitTrainingFailed,
-     "`paceline wait` was told to wait for a state or a step that the job can no longer reach, "
-     "because it has finished. `paceline why` says how it ended."},
+    {"PL-E071", "the job ended before it reached the requested state", kExitTrainingFailed,
+     "`paceline wait` was told to wait for a state or a step that the job can no longer "
+     "reach, because it has finished. `paceline why` says how it ended."},
     {"PL-E080", "there is no checkpoint", kExitUsage,
      "The directory holds no folder with a whole MANIFEST.json: nothing was committed there yet, "
      "it "
      "is another directory than the Checkpointer's, or the manifest is damaged."},
     {"PL-E081", "the storage of the checkpoints cannot be read", kExitUnreachable,
-     "The file system or the object store does not answer, or lets nobody in with these "
-     "credentials. That says nothing about the checkpoints in it."},
+     "The file system or the object store does not answer, or refuses these credentials. The "
+     "checkpoints in it may be intact."},
     {"PL-E082", "the checkpoint cannot be exported", kExitUsage,
-     "It is damaged, it has no entry of that name, or something is in the way where the copy shall "
-     "go. Nothing of the checkpoint itself was changed."},
+     "It is damaged, it has no entry of that name, or the target already exists. The "
+     "checkpoint is unchanged."},
     {"PL-E083", "the file cannot be imported", kExitUsage,
-     "Formats that are pickles are read by torch's weights-only loader and by nothing else. What "
-     "that refuses is not loaded: a pickle can run any code. Save it again as tensors, numbers, "
-     "text, lists and dicts."},
+     "Pickles are read only by torch's weights-only loader, because a pickle can run any "
+     "code. If that loader refuses a file, save it again as tensors, numbers, text, lists and "
+     "dicts."},
     {"PL-E084", "the checkpoint cannot be copied", kExitUsage,
-     "What was copied already stays, and is not sent again by the next try; without a manifest "
-     "nobody takes it for a checkpoint."},
+     "Files that were copied stay, and the next try does not send them again. Without a "
+     "manifest they do not count as a checkpoint."},
     {"PL-E085", "the job leases no such data", kExitUsage,
      "`paceline data` shows data sets that workers lease from the master: those of "
-     "paceline.data.shards and LeasedLoader. The data of an ElasticLoader is computed by each rank "
-     "and leased from nobody; where it stands is in the checkpoints: `paceline data trace SAMPLE "
+     "paceline.data.shards and LeasedLoader. Each rank computes the data of an ElasticLoader, "
+     "so nothing is leased. Its position is in the checkpoints: `paceline data trace SAMPLE "
      "--checkpoint DIR`."},
     {"PL-E086", "the leases of the job cannot be read", kExitUnreachable,
      "data.db of the run directory is there and cannot be read: it is damaged, held by another "
@@ -218,7 +217,7 @@ constexpr ErrorCode kCodes[] = {
      "shown."},
 
     {"PL-E101", "an open address without encryption is refused", kExitUsage,
-     "Whoever reaches the master's port can read the job's token on the wire. `--tls` makes a job "
+     "Anybody who can read the network traffic can read the job's token. `--tls` makes a job "
      "authority and certificates by itself; `--insecure` says that the network is trusted."},
     {"PL-E102", "the token is missing or wrong", kExitNotAuthorised,
      "Every request carries the job's token, a file in the run directory that only its owner can "
@@ -237,12 +236,12 @@ constexpr ErrorCode kCodes[] = {
      "Over TLS a host's certificate lists the nodes that its agents may register. A certificate "
      "that was copied from another host, or a run directory whose nodes were renamed, does not "
      "fit. Start the host again with the join string."},
-    {"PL-E110", "a node is not wished for", kExitFenced,
-     "Where a platform starts the nodes, the master names them. A node that was given up is "
-     "replaced by its next incarnation, and the old one is refused when it comes back, as after a "
-     "network that was cut. The platform removes it; nothing of the job is lost."},
+    {"PL-E110", "the master did not request this node", kExitFenced,
+     "On a platform, the master names the nodes. A lost node is replaced by its next "
+     "incarnation. If the old one comes back, for example after a network cut, it is refused "
+     "and the platform removes it. The job loses nothing."},
 
-    {"PL-E120", "a plan is asked for in a way that cannot be read", kExitUsage,
+    {"PL-E120", "the request for a plan cannot be read", kExitUsage,
      "`paceline plan` needs a model (a script, a name or a config.json) and a cluster. "
      "docs/guides/planning.md shows each."},
     {"PL-E121", "the model of a script cannot be planned for", kExitUsage,
@@ -251,16 +250,15 @@ constexpr ErrorCode kCodes[] = {
      "paceline.parallel.parallelize. What it does before that line must work without real "
      "tensors."},
     {"PL-E122", "no parallel plan is possible", kExitFindings,
-     "No plan of the axes that are left free fits into the devices' memory, or the values that "
-     "were "
-     "asked for exclude each other. The message names the smallest change with which one would."},
+     "No plan in the searched space fits into the devices' memory, or the requested values "
+     "exclude each other. The message names the smallest change that makes a plan possible."},
 
     {"PL-W001", "open files are limited", kExitFindings,
      "Each rank needs some dozens of descriptors, the master one per agent. `ulimit -n 65536`."},
     {"PL-W002", "/dev/shm is small", kExitFindings,
      "DataLoader workers pass batches through it; a full /dev/shm kills ranks with SIGBUS."},
     {"PL-W003", "torch cannot be imported", kExitFindings,
-     "The interpreter that ranks would use has no torch. Scripts without torch run all the same."},
+     "The interpreter that ranks would use has no torch. Scripts without torch still run."},
     {"PL-W004", "the clock is not synchronised", kExitFindings,
      "Certificates and timelines over several hosts need clocks that agree."},
     {"PL-W005", "the current directory is not writable", kExitFindings,
@@ -274,10 +272,11 @@ constexpr ErrorCode kCodes[] = {
     {"PL-W009", "the paceline package is missing in the interpreter", kExitFindings,
      "The starter and the rank bootstrap are Python modules of the package `paceline`. Install "
      "it into the interpreter that runs the script."},
-    {"PL-W010", "the folder for checkpoints in memory is not yours alone", kExitFindings,
-     "A Checkpointer saves below /dev/shm/paceline-UID. Where another user has made that name, or "
-     "may enter the folder, a job makes paceline-UID-XXXXXX beside it. The owner of the first "
-     "folder or root can remove it."},
+    {"PL-W010", "another user has made or may enter the folder for checkpoints in memory",
+     kExitFindings,
+     "A Checkpointer saves below /dev/shm/paceline-UID. Where another user has made that "
+     "name, or may enter the folder, a job makes paceline-UID-XXXXXX beside it. The owner of "
+     "the first folder or root can remove it."},
 };
 
 // "PL-E012", "e012", "E12" and "12" all mean PL-E012; "" when it has no such shape.

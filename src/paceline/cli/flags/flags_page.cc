@@ -36,7 +36,7 @@ std::string Rows(FlagTable table) {
 
 constexpr std::string_view kIntroduction =
     "# Command line\n\n"
-    "Data goes to stdout and everything told to a person to stderr, so `paceline status --json | "
+    "Data goes to stdout, and all messages for people to stderr, so `paceline status --json | "
     "jq .` always works.\n`-o jsonl` prints one object a line, `-o plain` tab-separated rows, `-o "
     "wide` does not cut lines. JSON carries a\nschema name with a version (`docs/schemas`); fields "
     "are added within a version, never changed.\n\n"
@@ -64,8 +64,8 @@ constexpr std::string_view kTorchrun =
     "- Ranks always write to files, also without `--log-dir`; `--redirects` only takes streams off "
     "the console.\n"
     "- When a rank fails, the other ranks are killed by SIGKILL at once, not by SIGTERM with 30 s "
-    "to end. They wait in a\n  collective that never ends, so those 30 s would be most of the time "
-    "of a recovery; and a handler that saves would\n  save a step that is half done.\n"
+    "to end. The other\n  ranks wait in a collective that never ends, so waiting 30 s for them "
+    "would be most of the recovery time. A handler\n  that saves would save a half-done step.\n"
     "- A signal that stops `paceline run` makes 128 plus its number the exit code, not 1.\n"
     "- `--log-dir DIR` makes `DIR/<job>/<node>/g<world>/rank<n>.out` and `.err`.\n"
     "- With `--master-port P` the master listens on P, and ranks see P as `MASTER_PORT`. "

@@ -53,7 +53,7 @@ std::optional<int> Judge(const Goal& goal, const wire::JobStatus& status, const 
   if (goal.step >= 0 ? status.step >= goal.step : status.phase == goal.phase) return kExitDone;
   if (!finished) return std::nullopt;
   return out.Fail({.code = "PL-E071",
-                   .what = "the job ended before it was as asked",
+                   .what = "the job ended before it reached the requested state",
                    .where = place.id,
                    .why = status.final_reason,
                    .fix = "paceline why --job " + ShellWord(place.id)});

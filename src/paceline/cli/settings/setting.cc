@@ -47,7 +47,7 @@ constexpr PlainRow kPlain[] = {
      .minimum = 1,
      .maximum = 100'000},
     {.key = "job.name", .help = "name of the job, part of its id"},
-    {.key = "job.rdzv_id", .help = "name of the job as torchrun calls it; TORCHELASTIC_RUN_ID"},
+    {.key = "job.rdzv_id", .help = "name of the job in torchrun's terms; TORCHELASTIC_RUN_ID"},
     {.key = "job.max_restarts",
      .kind = kInteger,
      .help = "hard cap on restarts; unset: only failures without progress count",
@@ -57,7 +57,7 @@ constexpr PlainRow kPlain[] = {
      .kind = kChoice,
      .default_text = "checkpoint",
      .help = "when a joining node is taken into a running world: after the next checkpoint that "
-             "the script told of (no step is lost), now, never",
+             "the script reported (no step is lost), now, never",
      .choices = "checkpoint|now|never"},
     {.key = "job.replace_nodes",
      .kind = kOnOff,
@@ -72,7 +72,7 @@ constexpr PlainRow kPlain[] = {
     {.key = "launch.role", .default_text = "default", .help = "ROLE_NAME of the ranks"},
     {.key = "launch.preload",
      .kind = kList,
-     .help = "modules that the starter imports beside those it learnt"},
+     .help = "modules that the starter imports in addition to the learned ones"},
     {.key = "launch.keep_warm",
      .kind = FlagKind::kDuration,
      .default_text = "0s",
@@ -135,12 +135,13 @@ constexpr PlainRow kPlain[] = {
     {.key = "network.insecure",
      .kind = kOnOff,
      .default_text = "off",
-     .help = "listen on other than loopback without encryption"},
+     .help = "listen on a non-loopback address without encryption"},
     {.key = "network.token_file", .help = "file with the job's token"},
     {.key = "network.relays",
      .kind = kList,
-     .help = "HOST:PORT of hosts that pass the others' calls on to the master; each of these hosts "
-             "becomes a relay by itself, and all hosts need the same list"},
+     .help =
+         "HOST:PORT of hosts that forward other hosts' calls to the master; each of these hosts "
+         "becomes a relay by itself, and all hosts need the same list"},
     {.key = "log.dir",
      .help = "ranks write to DIR/<job>/<node>/; logs/ of the run directory when unset"},
     {.key = "log.redirects",
@@ -162,8 +163,8 @@ constexpr PlainRow kPlain[] = {
     {.key = "log.total_bytes_max",
      .kind = FlagKind::kSize,
      .default_text = "16GiB",
-     .help = "all logs of a job's ranks on a host; the oldest worlds go first, but never the first "
-             "one or the running one; 0: no bound"},
+     .help = "all logs of a job's ranks on a host; the oldest worlds are removed first, never the "
+             "first one or the running one; 0: no bound"},
     {.key = "log.fold",
      .kind = kOnOff,
      .default_text = "on",
@@ -171,12 +172,12 @@ constexpr PlainRow kPlain[] = {
     {.key = "hang.act",
      .kind = kChoice,
      .default_text = "restart",
-     .help = "what follows when a rank hangs for certain; docs/guides/hangs.md",
+     .help = "what to do when a rank certainly hangs; docs/guides/hangs.md",
      .choices = "restart|tell"},
     {.key = "hang.act_after",
      .kind = FlagKind::kDuration,
-     .help = "an absent rank is restarted after this time, where it is restarted at all; unset: by "
-             "what it does"},
+     .help = "restart an absent rank after this time, if its class is restarted at all; unset: a "
+             "time for each phase"},
     {.key = "output.color",
      .kind = kChoice,
      .default_text = "auto",
@@ -200,8 +201,8 @@ constexpr TimerRow kTimers[] = {
     {"timers.heartbeat_interval", &Timers::heartbeat_interval, false,
      "how often an agent reports; stretched in huge jobs, see budgets.heartbeats_per_second_max"},
     {"timers.lost_after", &Timers::lost_after, false,
-     "least silence after which a node is lost; it is waited for as long as going on without it "
-     "would cost, and measured scheduling delay is added"},
+     "shortest silence after which a node is lost; the job waits as long as going on without the "
+     "node would cost; measured scheduling delay is added"},
     {"timers.lost_after_max", &Timers::lost_after_max, false,
      "longest silence of a node that is waited for, measured delay included"},
     {"timers.reattach_window", &Timers::reattach_window, true,
@@ -232,7 +233,7 @@ constexpr TimerRow kTimers[] = {
     {"timers.finish_linger", &Timers::finish_linger, true,
      "how long the master still answers after the end of the job"},
     {"timers.storage_wait", &Timers::storage_wait, false,
-     "how long the end of a job tries to bring its last step to a storage that refuses it"},
+     "how long the end of a job tries to write its last step to a storage that refuses it"},
     {"timers.settle", &Timers::settle, true,
      "a node whose agent and ranks are dead within this time is gone (one machine)"},
     {"timers.respawn_delay", &Timers::respawn_delay, true,
@@ -251,8 +252,8 @@ struct BudgetRow {
 
 constexpr BudgetRow kBudgets[] = {
     {"budgets.no_progress_failures", &Budgets::no_progress_failures, 1,
-     "equal failures in a row without progress, after which the job stops; of unlike ones two "
-     "more"},
+     "equal failures in a row without progress, after which the job stops; two more if the "
+     "failures differ"},
     {"budgets.node_restarts", &Budgets::node_restarts, 0,
      "restarts of a node's processes without progress before the node is replaced"},
     {"budgets.solo_generations", &Budgets::solo_generations, 0,

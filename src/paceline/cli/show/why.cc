@@ -23,7 +23,7 @@ constexpr Flag kWhyFlags[] = {
     {.dest = "evidence",
      .spellings = {"--evidence"},
      .kind = FlagKind::kSwitch,
-     .help = "of a hang: what each rank did, and the events around it"},
+     .help = "for a hang: what each rank did, and the events around it"},
 };
 
 int ExplainCode(Invocation& invocation, const ErrorCode& row) {

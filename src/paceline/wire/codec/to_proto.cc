@@ -9,14 +9,15 @@
 namespace paceline::wire {
 namespace {
 
-void Fill(const Timers& from, pb::Timers* to) {
-  static_assert(sizeof(Timers) == 21 * sizeof(Duration), "fields.h lists them all");
-  PACELINE_TIMERS(PUT)
-}
-void Fill(const Budgets& from, pb::Budgets* to) {
-  static_assert(sizeof(Budgets) == 5 * sizeof(uint32_t), "fields.h lists them all");
-  PACELINE_BUDGETS(PUT)
-}
+#define ONE(name) +1
+static_assert(sizeof(Timers) == (PACELINE_TIMERS(ONE)) * sizeof(Duration),
+              "fields.h lacks a timer");
+static_assert(sizeof(Budgets) == (PACELINE_BUDGETS(ONE)) * sizeof(uint32_t),
+              "fields.h lacks a budget");
+#undef ONE
+
+void Fill(const Timers& from, pb::Timers* to) { PACELINE_TIMERS(PUT) }
+void Fill(const Budgets& from, pb::Budgets* to) { PACELINE_BUDGETS(PUT) }
 void Fill(const StoreAddress& from, pb::StoreAddress* to) { PACELINE_STORE(PUT) }
 void Fill(const Seat& from, pb::Seat* to) { PACELINE_SEAT(PUT) }
 void Fill(const StreamChoice& from, pb::StreamChoice* to) {
