@@ -1,15 +1,15 @@
 """paceline: training that keeps going through failures.
 
-A script needs none of this: steps are counted by torch's optimizer hook. Tell more, if you like:
+A script needs none of these calls: torch's optimizer hook counts the steps. They report more:
 
     import paceline as pl
 
     pl.step(n, loss=loss.item())  # step n of the whole training is done
     pl.saved(n)  # the checkpoint of step n is complete
-    with pl.phase("eval"):  # however long it takes, it is no hang
+    with pl.phase("eval"):  # a long evaluation is never judged to be a hang
         evaluate()
 
-Without a launcher every call is harmless.
+Without a launcher every call does nothing.
 """
 
 from paceline._rank.progress import (

@@ -1,7 +1,7 @@
 """python -m paceline: the `paceline` command of this interpreter's environment.
 
-Job scripts name an interpreter that way, as they do for `python -m torch.distributed.run`. So the
-ranks run with it, too, unless something else is asked for.
+Job scripts choose an interpreter this way, as with `python -m torch.distributed.run`. The ranks
+run in the same interpreter unless a flag names another one.
 """
 
 import os
@@ -22,7 +22,7 @@ def command() -> str | None:
 
 
 def main() -> None:
-    """Become the command with the same arguments."""
+    """Replace this process by the `paceline` program, with the same arguments."""
     path = command()
     if path is None:
         sys.exit("python -m paceline: the program `paceline` is missing beside this interpreter; "

@@ -7,14 +7,14 @@
     while loader.epoch < epochs:
         for batch in loader:  # the rest of the current epoch: this rank's samples of a step
             train(batch)
-            save(loader.state_dict())  # two numbers, and what the data looks like
+            save(loader.state_dict())  # epoch, position, and the data's fingerprint
 
-Asynchronous work leases samples instead, and who is faster gets more:
+Asynchronous work leases samples instead, so faster workers get more:
 
     for sample in paceline.data.shards(records, name="pages"):
         work(sample)
 
-`paceline.torch` has the same with torch's DataLoader below it.
+`paceline.torch` has the same loaders on top of torch's DataLoader.
 """
 
 from collections.abc import Callable, Iterator
@@ -43,17 +43,28 @@ __all__ = [
 
 
 class ElasticLoader(BaseLoader):
-    """Yields `collate(samples)` for each step's share of this rank, read in this process.
+    """Yields `collate(samples)` for this rank's share of each step, read in this process.
 
     loader = ElasticLoader(data, global_batch=256, collate=numpy.stack)
 
-    Without `collate` a batch is the list of its samples. Other arguments, all by name:
+    Args:
+        data: an `ElasticDataset` or `ElasticMixture`.
+        global_batch: samples of one step over all ranks. Not with a batch sampler, which decides.
+        collate: makes a batch of a list of samples. None: a batch is that list.
+        micro_batch: at most so many samples of a rank at once; its share comes in equal parts.
+            None (default): the whole share at once.
+        drop_last: True: leave out the last samples of an epoch if they fill no whole step. Default
+            False.
+        even_steps: False: a rank without a share in the last step skips it (evaluation). Default
+            True.
+        rank: the rank in the data parallel group. None: in the world.
+        world_size: the size of the data parallel group. None: of the world.
+        cut: `CutBySpeed(gather=…)`: slower ranks get fewer samples of each step. None: equal
+            shares.
 
-    micro_batch=None   at most so many samples of a rank at once; a share comes in equal parts
-    drop_last=False    leave out the samples of an epoch that fill no whole step
-    even_steps=True    False: a rank without a share in the last step skips it (evaluation)
-    rank, world_size   of the data parallel group, where that is not the whole world
-    cut=None           CutBySpeed(gather=…): slower ranks get less of each step
+    Raises:
+        ArgumentError: an argument has a wrong type or value.
+        DataError: the data cannot be shared among the ranks in this way.
     """
 
     @arguments.known(

@@ -26,7 +26,7 @@ class PacelineError(Exception):
 
 
 class ArgumentError(PacelineError, ValueError, TypeError):
-    """An argument that a call cannot take, in four parts. A ValueError and a TypeError as well."""
+    """An argument that a call does not accept, in four parts. Also a ValueError and a TypeError."""
 
 
 class CheckpointError(PacelineError):

@@ -28,7 +28,7 @@ from paceline.errors import CheckpointError
 __all__ = ["Checkpointer", "load"]
 __all__ += script_names.__all__
 
-# The last three are names of ml_dtypes, which registers them with NumPy.
+# The last three are types of ml_dtypes, which registers them with NumPy.
 _NAMES = {
     "bool": "BOOL",
     "uint8": "U8",
@@ -46,8 +46,8 @@ _NAMES = {
     "float8_e4m3fn": "F8_E4M3",
     "float8_e5m2": "F8_E5M2",
 }
-# Types without a name in the file: a complex number is two real ones, of a further axis, and
-# ml_dtypes' are bytes.
+# Types without a name in the file. A complex number is saved as two reals on one more axis, and
+# ml_dtypes' types as bytes.
 _ML_KINDS = ("float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu")
 _KINDS = {"complex64": ("complex64", "F32"), "complex128": ("complex128", "F64")}
 _KINDS |= {kind: (kind, "U8") for kind in _ML_KINDS}
@@ -57,11 +57,24 @@ Array = numpy.ndarray[Any, Any]
 
 
 class Checkpointer(BaseCheckpointer):
-    """Saves every step to memory and some to `directory`, and restores the newest whole one.
+    """Saves every step to memory and some to `directory`, and restores the newest complete one.
 
-    As `paceline.torch.Checkpointer`, over a dict of arrays, `numpy.random.Generator`s, plain values
-    and containers of them. `restore` fills arrays where they are if shape and type are those that
-    were saved; take everything else from the state.
+    The state is a dict of arrays, `numpy.random.Generator`s, plain values and containers of them.
+    `restore` fills an array in place if shape and type match the saved ones. Other values are
+    replaced, so read them from the state again.
+
+    Args:
+        directory: a directory that all hosts see, or `s3://BUCKET/PREFIX`.
+        keep: so many of the newest checkpoints stay in storage.
+        every: how often a step goes to storage: `100` steps or `"30s"`. None: an interval from the
+            cost of a checkpoint and the job's failure rate.
+        replicated: True: all ranks hold the same arrays. None: False.
+        replicas: copies of each image in the memory of other hosts, 0 to 8. None: 1 if another host
+            has room for it.
+
+    Raises:
+        CheckpointError: the directory cannot be used.
+        ArgumentError: an argument has a wrong type or value.
     """
 
     def _make_framework(self) -> Framework:
@@ -69,12 +82,24 @@ class Checkpointer(BaseCheckpointer):
 
 
 def load(path: str | os.PathLike[str], state: State, *, strict: bool = True) -> Loaded:
-    """Fill `state` from a checkpoint in storage: `load("runs/fit", {"weights": None})`."""
+    """Fill `state` from a checkpoint in storage: `load("runs/fit", {"weights": None})`.
+
+    Args:
+        path: a Checkpointer's directory (its newest checkpoint is taken), or one checkpoint in it.
+        state: the dict to fill. None as a value takes whatever was saved.
+        strict: False: parts that do not fit are left out and listed in `left_out`.
+
+    Returns:
+        `Loaded`: the step, and lists of what was left out or replaced.
+
+    Raises:
+        CheckpointError: there is no checkpoint, it is damaged, or it does not fit.
+    """
     return load_with(NumPy(), path, state, strict=strict)
 
 
 class _Memory:
-    """An array as the native module sees it."""
+    """An array in the form that the native module expects."""
 
     def __init__(self, array: Array) -> None:
         self.array = array
@@ -88,9 +113,9 @@ class _Memory:
 
 
 class NumPy:
-    """What the Checkpointer has to know about NumPy."""
+    """The `Framework` of NumPy."""
 
-    is_exact = True  # arrays of the state are the model itself
+    is_exact = True  # the arrays are the model: another type or shape is an error
 
     def tag(self, value: object) -> str | None:
         return "$tensor" if isinstance(value, numpy.ndarray) else None
@@ -117,7 +142,7 @@ class NumPy:
     def box(self, key: str, tensor: object) -> Box:
         array = cast("Array", tensor)
         kind, name = _KINDS.get(array.dtype.name, ("", _NAMES.get(array.dtype.name, "")))
-        # A mask or a unit would be lost.
+        # Subclasses are refused, because a mask or a unit would be lost.
         is_known = type(array) in (numpy.ndarray, numpy.memmap, numpy.matrix)
         if not name or not is_known:
             what = f"an array of {array.dtype}" if is_known else described(array)
@@ -205,7 +230,7 @@ class NumPy:
         own = value.bit_generator.state
         name = written.get("bit_generator")
         there = own if name == own["bit_generator"] else None
-        # paceline.torch has saved it as it saves generators within containers.
+        # paceline.torch saves a generator in the form that it has within containers.
         found = work.decoded(key, saved, value if "$numpy_generator" in written else there)
         if isinstance(found, dict) and "bit_generator" in found:
             work.compare(key, lambda: own, cast("object", found))

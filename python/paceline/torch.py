@@ -1,13 +1,13 @@
-"""paceline for PyTorch: everything of `paceline`, and checkpoints.
+"""paceline for PyTorch: all names of `paceline`, and checkpoints.
 
-    import paceline.torch as pl
+import paceline.torch as pl
 
-    ckpt = pl.Checkpointer("runs/gpt", keep=3)
-    state = {"model": model, "optimizer": optimizer}
-    for step in range(ckpt.restore(state), steps):
-        train_step()
-        ckpt.save(step, state)  # one memory copy
-    ckpt.close()
+ckpt = pl.Checkpointer("runs/gpt", keep=3)
+state = {"model": model, "optimizer": optimizer}
+for step in range(ckpt.restore(state), steps):
+    train_step()
+    ckpt.save(step, state)  # one memory copy
+ckpt.close()
 """
 
 import ctypes
@@ -78,19 +78,27 @@ __all__ += script_names.__all__
 
 
 class Checkpointer(BaseCheckpointer):
-    """Saves every step to memory and some to `directory`, and restores the newest whole one.
+    """Saves every step to memory and some to `directory`, and restores the newest complete one.
 
-    `directory` is seen by all hosts; `keep` of the newest checkpoints stay there. `every` says how
-    often a step goes there: `100` steps, `"30s"`, or by default an interval from what it costs and
-    how often the job fails. `replicas` copies of each image are kept in the memory of other hosts
-    (1 where there is another host with room for it; 0 to 8). `replicated=True` says that all ranks
-    hold the same tensors (found out for DistributedDataParallel). The state is a dict of modules,
-    optimizers, anything with `state_dict` and `load_state_dict`, tensors, and plain values. The
-    random numbers of Python, NumPy and torch are saved with it.
+    The state is a dict of modules, optimizers, objects with `state_dict` and `load_state_dict`,
+    tensors, and plain values. The random states of Python, NumPy and torch are saved with it.
 
-    A GPU copies its tensors to this process's memory, and `save` waits for that. With
-    `overlap=True` it does not: the next step of any `torch.optim.Optimizer` is held back instead,
-    on the GPU, until they are copied. What else writes to parameters calls `fence()` before.
+    Args:
+        directory: a directory that all hosts see, or `s3://BUCKET/PREFIX`.
+        keep: so many of the newest checkpoints stay in storage.
+        every: how often a step goes to storage: `100` steps or `"30s"`. None: an interval from the
+            cost of a checkpoint and the job's failure rate.
+        replicated: True: all ranks hold the same tensors. None: detected for
+            DistributedDataParallel.
+        replicas: copies of each image in the memory of other hosts, 0 to 8. None: 1 if another host
+            has room for it.
+        overlap: False: `save` waits until a GPU has copied its tensors to this process's memory.
+            True: instead, the GPU delays the next step of any `torch.optim.Optimizer` until the
+            copy is done. Other code that writes to parameters calls `fence()` first.
+
+    Raises:
+        CheckpointError: the directory cannot be used.
+        ArgumentError: an argument has a wrong type or value.
     """
 
     def __init__(
@@ -111,10 +119,11 @@ class Checkpointer(BaseCheckpointer):
         self._hook = register_optimizer_step_pre_hook(self._before_step) if overlap else None
 
     def fence(self) -> None:
-        """Hold back what this device is given from now on until the last save has copied it.
+        """Later work on this device waits until the last save has copied its tensors.
 
-        Only with `overlap=True`, and only before parameters change without a torch.optim.Optimizer
-        or in a CUDA graph, which calls no hooks. No thread waits; without a save it does nothing.
+        Needed with `overlap=True` only, before parameters change without a torch.optim.Optimizer or
+        in a CUDA graph, which calls no hooks. The calling thread does not wait. Without a save this
+        does nothing.
         """
         self._check_process("fence")
         self._slots.fence()
@@ -137,18 +146,27 @@ class Checkpointer(BaseCheckpointer):
 def load(path: str | os.PathLike[str], state: State, *, strict: bool = True) -> Loaded:
     """Fill `state` from a checkpoint in storage, saved by any number of ranks.
 
-    `load("runs/gpt", {"model": model}, strict=False)` takes the weights alone; `left_out` of the
-    answer says what else was saved, and what of the model was not. `path` is the directory of a
-    Checkpointer (its newest one is taken) or one checkpoint in it. Raises CheckpointError when
-    there is none, when it is damaged, and when something does not fit; nothing was touched then,
-    unless it is damaged.
+    `load("runs/gpt", {"model": model}, strict=False)` takes the weights alone.
+
+    Args:
+        path: a Checkpointer's directory (its newest checkpoint is taken), or one checkpoint in it.
+        state: the dict to fill.
+        strict: False: parts that do not fit are left out and listed in `left_out`.
+
+    Returns:
+        `Loaded`: the step, and lists of what was left out or replaced.
+
+    Raises:
+        CheckpointError: there is no checkpoint, it is damaged, or it does not fit. The state is
+            unchanged, unless the checkpoint is damaged.
     """
     return load_with(Torch(), path, state, strict=strict)
 
 
 class Torch:
-    """What the Checkpointer has to know about torch. With a `reader`, tensors on its device
-    are not copied to this process's memory to be saved."""
+    """The `Framework` of torch. A `reader` copies tensors on its device directly, so that a
+    save needs no copy of them in this process's memory.
+    """
 
     is_exact = False
 
@@ -197,7 +215,7 @@ class Torch:
         if self._reader is None or not self._reader.reads(local):
             return target
         if is_plain(local):
-            # What is assigned to a parameter's `data` frees what was there, at once.
+            # Assigning to a parameter's `data` frees the old storage at once, so keep it.
             kept = local.untyped_storage()
             return dataclasses.replace(
                 target, memory=local, live=None, is_on_device=True, kept=kept
@@ -217,7 +235,7 @@ class Torch:
         box = self.box(key, tensor)
         local, _offset = local_part(cast("torch.Tensor", tensor))
         is_parameter = isinstance(tensor, torch.nn.Parameter) and not is_told_replica(tensor)
-        # Not detached: what is assigned to a parameter's `data` must be seen.
+        # Not detached, so that an assignment to a parameter's `data` is noticed.
         if local.device.type == "cpu" and is_plain(local):
             return Leaf(key, box, local, container, name, tensor, is_parameter=is_parameter)
         memory = torch.empty(local.shape, dtype=local.dtype, pin_memory=local.is_cuda)
@@ -243,7 +261,7 @@ class Torch:
     def is_same(self, leaf: Leaf, tensor: object) -> bool:
         if tensor is leaf.found:
             return True
-        # `state_dict` wraps the same memory in another object each time.
+        # `state_dict` makes a new tensor object for the same memory each time.
         if not isinstance(tensor, torch.Tensor) or not isinstance(leaf.memory, torch.Tensor):
             return False
         known = leaf.memory
@@ -266,7 +284,7 @@ class Torch:
             for leaf in copied:
                 live = cast("torch.Tensor", leaf.live)
                 cast("torch.Tensor", leaf.memory).copy_(live, non_blocking=True)
-        # What stays on its device is in order there.
+        # Copies that stay on their device are ordered by its stream.
         for device in {
             cast("torch.Tensor", leaf.live).device for leaf in copied if not leaf.is_on_device
         }:
@@ -291,7 +309,7 @@ class Torch:
         return False
 
     def restore_entry(self, work: Restoring, key: str, value: object, state: State) -> bool:
-        # Hooks may come with the first step, as FSDP's do: what was saved decides then.
+        # Hooks may be added at the first step, as FSDP's are, so the saved form decides.
         if isinstance(value, torch.nn.Module) and not (
             has_own_ways(value) and work.has_entry(key)
         ):
@@ -306,8 +324,9 @@ class Torch:
         return False
 
     def adapted(self, value: object, decoded: object, live: object, work: Restoring) -> object:
-        """Puts a scheduler's lists, which have one item for each parameter group of its optimizer,
-        into the order that the groups have now."""
+        """Reorders a scheduler's lists, which have one item for each parameter group of its
+        optimizer, to the current order of groups.
+        """
         order = work.orders.get(id(getattr(value, "optimizer", None)))
         return decoded if order is None else regrouped(decoded, live, *order)
 
@@ -353,7 +372,7 @@ class Torch:
         return any(isinstance(value, DistributedDataParallel) for value in state.values())
 
     def expected_bytes(self, state: State) -> int:
-        """What a save will need once optimizers that have not stepped yet have their state."""
+        """The bytes that a save needs once every optimizer has its state."""
         total = 0
         for value in state.values():
             if isinstance(value, torch.nn.Module):
@@ -378,13 +397,13 @@ def _set_generator(generator: torch.Generator, saved: bytes) -> None:
 
 
 def _arrays() -> "NumPy":
-    from paceline.numpy import NumPy  # torch may be there without NumPy
+    from paceline.numpy import NumPy  # torch may be installed without NumPy
 
     return NumPy()
 
 
 def _arrays_of(value: object) -> "NumPy | None":
-    """What knows NumPy's arrays, if `value` is one."""
+    """The NumPy framework if `value` is a NumPy array, else None."""
     numpy = sys.modules.get("numpy")
     return _arrays() if numpy is not None and isinstance(value, numpy.ndarray) else None
 
@@ -400,7 +419,7 @@ def _numpy_revived(kind: str, content: object, there: object, work: Restoring) -
 
 
 def _bytes_of(tensor: torch.Tensor) -> bytes:
-    host = tensor.cpu()  # bytes(storage) would go through Python, byte by byte
+    host = tensor.cpu()  # bytes(storage) would copy byte by byte through Python
     return ctypes.string_at(host.data_ptr(), host.numel() * host.element_size())
 
 

@@ -1,8 +1,8 @@
-"""What the arguments of public calls must be. Each function returns its value, or raises.
+"""Checks of the arguments of public calls. Each function returns the value, or raises.
 
     keep = count("Checkpointer", "keep", keep, least=1)
 
-A wrong argument is an `ArgumentError`, whatever is wrong with it: the type, the range, a NaN.
+Every wrong argument is an `ArgumentError`: a wrong type, a value out of range, a NaN.
 """
 
 import functools
@@ -20,7 +20,7 @@ COUNT_MAX = 2**53 - 1
 """The largest number of samples, steps and seeds: whole numbers up to it are exact in JSON."""
 
 
-# What to say instead, to data sets and to loaders.
+# Hints for names of other libraries' arguments, by the class that they are given to.
 OF_LOADERS = {
     "batch_size": "global_batch= of the loader: the samples of a step over all ranks",
     "global_batch": "global_batch= of ElasticLoader; batch= or batch_size= of LeasedLoader",
@@ -40,9 +40,9 @@ OF_DATA_SETS = {
 def known(
     where: str, *, more: Iterable[str] = (), hints: Mapping[str, str] | None = None
 ) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """A decorator: a keyword that `where` does not have is an `ArgumentError` with a hint.
+    """A decorator: an unknown keyword of `where` raises an `ArgumentError` with a hint.
 
-    `more` are the names that a `**steps` of the function takes.
+    `more` are the keywords that the function takes through `**steps`.
     """
 
     def around(function: Callable[P, T]) -> Callable[P, T]:
@@ -68,7 +68,7 @@ def known(
 
 
 def refuse(where: str, name: str, value: object, wanted: str, fix: str) -> ArgumentError:
-    """The error of an argument of `where`: it has to be `wanted`."""
+    """The error for an argument of `where`; `wanted` says which values are allowed."""
     return ArgumentError(
         what=f"{name}={_shown(value)} is not allowed",
         where=where,
@@ -80,7 +80,7 @@ def refuse(where: str, name: str, value: object, wanted: str, fix: str) -> Argum
 def count(
     where: str, name: str, value: object, *, least: int = 1, most: int = COUNT_MAX, fix: str = ""
 ) -> int:
-    """A whole number; NumPy's are such, and True is none."""
+    """A whole number, also NumPy's integers. True and False are refused."""
     number = whole(value)
     if number is None or not least <= number <= most:
         wanted = f"a whole number, {least} or more"
@@ -91,7 +91,7 @@ def count(
 
 
 def whole(value: object) -> int | None:
-    """That whole number as an int; None if it is not one."""
+    """`value` as an int; None if it is not a whole number."""
     if isinstance(value, bool) or type(value).__name__ in ("bool", "bool_"):
         return None
     try:
@@ -101,7 +101,7 @@ def whole(value: object) -> int | None:
 
 
 def real(value: object) -> float | None:
-    """That number as a float; None for a text, True, NaN, and what is no number at all."""
+    """`value` as a float; None for text, True, False, complex numbers and NaN."""
     if isinstance(value, (bool, str, bytes, complex)) or type(value).__name__ in ("bool", "bool_"):
         return None
     try:
@@ -129,7 +129,7 @@ def flag(where: str, name: str, value: object) -> bool:
 
 
 def text(where: str, name: str, value: object, *, bytes_max: int, least: int = 1) -> str:
-    """A text on one line."""
+    """A text on one line, of `least` to `bytes_max` bytes."""
     is_text = isinstance(value, str) and not any(end in value for end in "\n\r\0")
     if not is_text or not least <= len(str(value).encode(errors="replace")) <= bytes_max:
         wanted = f"a text of {least} to {bytes_max} bytes on one line"
@@ -138,7 +138,7 @@ def text(where: str, name: str, value: object, *, bytes_max: int, least: int = 1
 
 
 def one_of(where: str, name: str, value: T, allowed: Iterable[T]) -> T:
-    """One of a few."""
+    """One of the values in `allowed`."""
     known = list(allowed)
     if not any(type(value) is type(one) and value == one for one in known):
         names = [f'"{one}"' if isinstance(one, str) else repr(one) for one in known]
@@ -155,7 +155,7 @@ def callback(where: str, name: str, value: T) -> T:
 
 
 def path(where: str, name: str, value: object) -> str:
-    """A path as text: `str` or `os.PathLike`, and no bytes. Not empty."""
+    """A path as text, from `str` or `os.PathLike`. Bytes and empty paths are refused."""
     given = value
     if isinstance(value, os.PathLike):
         given = os.fspath(cast("os.PathLike[str]", value))
@@ -165,7 +165,7 @@ def path(where: str, name: str, value: object) -> str:
 
 
 def texts(where: str, name: str, value: object, *, fix: str) -> list[str]:
-    """Several texts, and no single one, whose letters would be taken for them."""
+    """Several texts. A single text is refused, because it would count as a list of letters."""
     several = [] if isinstance(value, (str, bytes)) or not isinstance(value, Iterable) else value
     found = list(cast("Iterable[object]", several))
     if not found or not all(isinstance(one, str) and one for one in found):
@@ -174,7 +174,7 @@ def texts(where: str, name: str, value: object, *, fix: str) -> list[str]:
 
 
 def loss(where: str, value: object) -> float:
-    """A loss, also NaN and infinity, which are what a watcher of losses looks for."""
+    """A loss as a float. NaN and infinity are allowed, because detectors look for them."""
     try:
         if not isinstance(value, (bool, str, bytes)):
             return float(cast("Any", value))
@@ -184,7 +184,7 @@ def loss(where: str, value: object) -> float:
 
 
 def state(where: str, value: object) -> MutableMapping[str, Any]:
-    """The state of a save or a restore, a dict by name."""
+    """The state of a save or a restore: a dict by name."""
     if not isinstance(value, MutableMapping):
         wanted = "a dict of what is saved, by name"
         raise refuse(where, "state", value, wanted, 'state={"model": model}')
@@ -192,7 +192,7 @@ def state(where: str, value: object) -> MutableMapping[str, Any]:
 
 
 def timeout(where: str, value: object) -> float | None:
-    """Seconds to wait, as a float. None and infinity give None: there is no limit."""
+    """Seconds to wait, as a float. None and infinity return None: no limit."""
     if value is None:
         return None
     seconds = real(value)
@@ -207,7 +207,7 @@ TIMEOUT_MAX = 1e9
 
 
 def _shown(value: object) -> str:
-    """`value` for people, on one line, and never the whole of a tensor."""
+    """`value` for a message: on one line, and shortened. Tensors are not printed."""
     if value is None or isinstance(value, (str, bytes, int, float, complex, os.PathLike)):
         shown = repr(value)
         return shown if len(shown) <= 80 else f"{shown[:77]}..."

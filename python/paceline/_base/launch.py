@@ -1,4 +1,4 @@
-"""What the launcher says to a process through its environment. The only module that reads it."""
+"""What the launcher tells a process through its environment. Only this module reads it."""
 
 import os
 from collections.abc import Mapping
@@ -14,21 +14,21 @@ ERROR_FILE = "PACELINE_ERROR_FILE"
 
 @dataclass(frozen=True, kw_only=True)
 class Launch:
-    """One rank as its launcher describes it, for example `Launch(page="/run/page", rank=3, …)`."""
+    """One rank as its launcher describes it: `Launch(page="/run/page", rank=3, …)`."""
 
     page: str | None
     slot: int
-    ring: str | None  # where the rank makes its flight ring
+    ring: str | None  # path of the rank's flight ring
     generation: int
     rank: int
     local_rank: int
     world_size: int
-    has_world: bool  # the launcher said it
+    has_world: bool  # the launcher set the world's size
     error_file: str | None
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> "Launch":
-        """Read the environment; a word that is missing or broken counts as not said."""
+        """Read the environment. A missing or malformed variable counts as not set."""
         env = os.environ if environment is None else environment
 
         def number(name: str, otherwise: int) -> int:
@@ -51,7 +51,7 @@ class Launch:
 
 
 def checkpoint_terms() -> tuple[str | None, str | None]:
-    """`every` and `keep` as the launcher's flags or settings say them, over the script's."""
+    """`every` and `keep` from the launcher's flags or settings. They win over the script's."""
     every = os.environ.get("PACELINE_CHECKPOINT_EVERY") or None
     return every, os.environ.get("PACELINE_CHECKPOINT_KEEP") or None
 
@@ -60,41 +60,41 @@ _kept: tuple[str, str] | None = None
 
 
 def keep_leases(socket: str, folder: str) -> None:
-    """From now on a keeper leases data to this rank, which another launcher started."""
+    """Note the socket of a keeper that leases data to this rank of another launcher."""
     global _kept
     _kept = (socket, folder)
 
 
 def lease_socket() -> str | None:
-    """Where this rank's agent passes leases on; None when a process is on its own."""
+    """The socket that gives leases to this rank. None for a process without a launcher."""
     return os.environ.get("PACELINE_LEASE_SOCKET") or (_kept[0] if _kept is not None else None)
 
 
 def start_number() -> int:
-    """How often torchrun has started its ranks again; 0 for other launchers."""
+    """How often torchrun has restarted its ranks; 0 for other launchers."""
     text = os.environ.get("TORCHELASTIC_RESTART_COUNT", "")
     return int(text) if text.isdigit() else 0
 
 
 def run_dir() -> str | None:
-    """What the job leaves on disk is there; None when a process is on its own."""
+    """The job's run directory. None for a process without a launcher."""
     return os.environ.get("PACELINE_RUN_DIR") or (_kept[1] if _kept is not None else None)
 
 
 def has_one_host() -> bool:
-    """Whether all ranks are on this host, as far as the launcher says so."""
+    """Whether all ranks are on this host, if the launcher says so."""
     world = os.environ.get("WORLD_SIZE", "1")
     return os.environ.get("LOCAL_WORLD_SIZE", "") == world
 
 
 def cache_dir() -> Path:
-    """Where things are kept that may be thrown away, `~/.cache/paceline`."""
+    """The folder for files that may be deleted at any time, `~/.cache/paceline`."""
     base = os.environ.get("XDG_CACHE_HOME") or ""
     root = Path(base) if base.startswith("/") else Path("~/.cache").expanduser()
     return root / "paceline"
 
 
 def import_environment() -> dict[str, str]:
-    """The variables that decide what an import finds, for example `PYTHONPATH`."""
+    """The variables that decide which modules an import finds, such as `PYTHONPATH`."""
     names = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "CONDA_PREFIX")
     return {name: os.environ[name] for name in names if name in os.environ}

@@ -1,7 +1,7 @@
-"""Checkpoints without a framework: what `paceline.torch` builds on.
+"""Checkpoints without a framework: the base of `paceline.torch` and `paceline.numpy`.
 
-A `Framework` knows tensors; plans, notes and the way back are here. Images are written and read by
-`paceline._native`; who keeps them, and what goes to storage, is decided behind a socket.
+A `Framework` knows tensors. This module handles plans, notes and restores. `paceline._native`
+writes and reads images. The keeper behind a socket decides what goes to storage.
 """
 
 import json
@@ -37,14 +37,14 @@ from paceline._storage.storage_place import make_directory, place_of
 from paceline.errors import CheckpointError
 
 _NO_SLOT = "every slot in memory was in use"
-# A script that goes back at every save would fill its console.
+# A script that goes back at every save must not fill its console.
 _BACK_TOLD_MAX = 5
 
 
 class BaseCheckpointer(ABC):
-    """Saves and restores a state, a dict by name; see `paceline.torch.Checkpointer`."""
+    """Saves and restores a state, which is a dict by name; see `paceline.torch.Checkpointer`."""
 
-    _keeps_all = False  # True: nothing in the directory is ever removed, whatever was asked
+    _keeps_all = False  # True: no checkpoint in the directory is ever removed, whatever `keep` is
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class BaseCheckpointer(ABC):
             self._link = Link(keeper.socket, self._hello(0), revive=keeper.revive)
         except Refused as refused:
             raise _error(refused, self._directory) from refused
-        if self._place.generation < 0:  # the keeper alone knows the world
+        if self._place.generation < 0:  # only the keeper knows the generation
             self._place = replace(
                 self._place, generation=cast("int", self._link.opened["generation"])
             )
@@ -84,37 +84,41 @@ class BaseCheckpointer(ABC):
         self._slots = Slots(self._link, self._place.rank, self._hello, self._directory, stream)
         self._peers = PeerSaves(self._place.rank, self._place.world_size)
         self._calls = OneCall(self._directory)
-        self._overlaps = False  # training goes on while its device copies; see `fence`
+        self._overlaps = False  # True: training continues while the device copies; see `fence`
         self._planned: Planned | None = None
-        self._rehearsed: frozenset[str] | None = None  # the names of the tensors then
-        self._constants = "}"  # the end of every notes' text
+        self._rehearsed: frozenset[str] | None = None  # tensor names of the last rehearsal
+        self._constants = "}"  # the constant end of the notes' JSON text
         job_id = str(self._link.opened["job_id"])
         self._branches = branches_of(job_id, self._directory, self._place.generation)
-        self._last: Ticket | None = None  # the newest that something keeps
+        self._last: Ticket | None = None  # ticket of the newest save that is kept in memory
         self._before: Ticket | None = None  # `_last` of the save before
-        self._left_out: Ticket | None = None  # the last save, when nothing keeps it
-        self._randoms: dict[str, object] = {}  # of the last restore, when they are this rank's
+        self._left_out: Ticket | None = None  # the last save, if it was not kept
+        self._randoms: dict[str, object] = {}  # of the last restore, if they are this rank's
         self.skipped = 0  # saves that were left out because every slot was in use
-        self.restored = ""  # one sentence: from where the state came
-        self.left_out: list[str] = []  # what restore(strict=False) did not take, or did not find
-        self.replaced: list[str] = []  # what restore put into the state as a new object
+        self.restored = ""  # one sentence: where the state was restored from
+        self.left_out: list[str] = []  # what restore(strict=False) left out or did not find
+        self.replaced: list[str] = []  # objects in the state that a restore replaced by new ones
         self._is_closed = False
-        self._is_stored = False  # closed, and every save that is kept is in storage
+        self._is_stored = False  # closed, and every kept save is in storage
         one_writer.note(self, self._terms, job_socket)
 
     @abstractmethod
     def _make_framework(self) -> Framework:
-        """What knows the tensors of this kind of Checkpointer."""
+        """The framework whose tensors this Checkpointer saves."""
 
     # ---- saving ----
 
     @in_phase(CHECKPOINT)
     def save(self, step: int, state: State) -> Ticket:
-        """Copy the state after step `step` to memory; what goes to storage is decided elsewhere.
+        """Copy the state after step `step` to memory. The keeper decides what goes to storage.
 
-        Every rank calls it: a step counts when all ranks have saved it.
-        The state that is saved last is the newest, whatever its step: a script may count its steps
-        anew, or go back to an earlier one.
+        Every rank calls it: a step counts when all ranks have saved it. The state saved last is
+        the newest, whatever its step, so a script may go back to an earlier step.
+
+        Returns:
+            A `Ticket`. Its `is_saved` is False if every slot in memory was in use.
+        Raises:
+            CheckpointError: the state cannot be saved, or this Checkpointer is closed.
         """
         step, state = step_of(step), arguments.state("Checkpointer.save", state)
         self._check_open("save")
@@ -160,7 +164,7 @@ class BaseCheckpointer(ABC):
     def _wait(
         self, ticket: Ticket, level: str, timeout: float | None = None, *, closes: bool = False
     ) -> None:
-        """`closes`: nothing else is left to do, so a storage that refuses is tried for long."""
+        """`closes`: this is the last wait, so storage that fails is tried again for long."""
         self._settle()
         if ticket.lost:  # by a device that failed
             return ticket.wait(level)
@@ -182,11 +186,12 @@ class BaseCheckpointer(ABC):
     def close(self) -> None:
         """Wait until the last save is in storage. A second call does nothing.
 
-        A storage that refuses it is tried for `timers.storage_wait`, 10 minutes by default; then
-        this raises `CheckpointError`. A job of `paceline run` that would have ended with 0 ends
-        with exit code 11 then, and keeps its memory.
-        If nothing keeps the last save (every slot was in use, or the device failed), one line on
-        stderr says so, and `close` waits for the save before it.
+        If the last save was not kept (every slot was in use, or the device failed), `close`
+        prints one line to stderr and waits for the save before it.
+
+        Raises:
+            CheckpointError: storage failed for `timers.storage_wait` (10 minutes). A job of
+                `paceline run` then ends with exit code 11 instead of 0 and keeps its memory.
         """
         self._check_process("close")
         with self._calls.entered("close"):
@@ -208,7 +213,7 @@ class BaseCheckpointer(ABC):
             _say(f"the last save, of step {left_out.step}, was left out: {left_out.lost}; {kept}")
 
     def _free(self) -> None:
-        """The directory is free for another Checkpointer."""
+        """Release the directory for another Checkpointer."""
         self._is_closed = True
         self._slots.close()
         self._link.close()
@@ -228,7 +233,7 @@ class BaseCheckpointer(ABC):
             )
 
     def _name(self, step: int) -> SavedStep:
-        """The identity of this save. One line tells of a script that goes back."""
+        """The identity of this save. Prints one line if the script goes back to an earlier step."""
         before = self._branches.last
         saved = self._branches.next(step)
         if step <= before and self._place.rank == 0:
@@ -242,11 +247,11 @@ class BaseCheckpointer(ABC):
     def __exit__(self, kind: object, error: object, trace: object) -> None:
         if kind is None:
             self.close()
-        elif self._pid == os.getpid():  # a forked child may fail; the block is its parent's
-            self._free()  # the keeper brings what is in memory to storage
+        elif self._pid == os.getpid():  # not in a forked child: the block is its parent's
+            self._free()  # the keeper writes the images in memory to storage
 
     def _settle(self) -> None:
-        """Until the last save is whole in memory. Raises when it could not be, once."""
+        """Wait until the last save is complete in memory. Raise its error, once."""
         try:
             self._slots.settle()
         except CheckpointError:
@@ -257,7 +262,7 @@ class BaseCheckpointer(ABC):
             raise
 
     def _plan(self, state: State) -> tuple[Planned, dict[str, notes.Json]]:
-        """The plan of this state, and what of it is no tensor."""
+        """The plan of this state, and its entries that are not tensors, as JSON."""
         try:
             planned = self._planned
             entries = planned.ask(state) if planned is not None else None
@@ -285,7 +290,7 @@ class BaseCheckpointer(ABC):
         return planned, planned.first
 
     def _rehearse(self, planned: Planned, text: bytes, state: State) -> None:
-        """At the first save, and when tensors have other names: would a restore fit the state?"""
+        """Check that a restore would fit: at the first save, and when the tensors' names change."""
         if planned.is_rehearsed:
             return
         names = frozenset(leaf.key for leaf in planned.plan.leaves)
@@ -332,11 +337,15 @@ class BaseCheckpointer(ABC):
     # ---- restoring ----
 
     def restore(self, state: State, *, strict: bool = True) -> int:
-        """Fill `state` with the newest whole step that all ranks can have; the step to do next.
+        """Fill `state` from the newest complete step that all ranks can read.
 
-        0 when there is no checkpoint. With `strict=False` what does not fit is left out, and
-        `restored` says what. After a save, this waits until all ranks have this rank's last save,
-        and loads that.
+        After a save, this waits until all ranks have this rank's last save, and loads that.
+        With `strict=False` parts that do not fit are left out and listed in `left_out`.
+
+        Returns:
+            The step to do next; 0 if there is no checkpoint.
+        Raises:
+            CheckpointError: the state does not fit, or the checkpoint cannot be read.
         """
         state = arguments.state("Checkpointer.restore", state)
         arguments.flag("Checkpointer.restore", "strict", strict)
@@ -368,7 +377,7 @@ class BaseCheckpointer(ABC):
         request: Fields = {"op": "restore", "world_size": self._place.world_size}
         kept = self._branches.kept
         try:
-            if kept is not None:  # what the world began with is older
+            if kept is not None:  # the step that the world started from is older
                 saved: Fields = {"branch": kept.branch, "step": kept.step}
                 self._link.request({"op": "wait", "level": "durable", **saved}, "durable")
                 request["after"] = saved
@@ -379,7 +388,7 @@ class BaseCheckpointer(ABC):
     def _fill(self, state: State, answer: Fields, *, strict: bool) -> None:
         where = str(answer.get("path", "memory"))
 
-        answers = iter([answer])  # of the keeper; where to read may be another matter later
+        answers = iter([answer])  # used once; a second read asks the keeper again
 
         def read() -> Restoring:
             images = self._images(next(answers, None) or self._ask_restore())
@@ -395,10 +404,10 @@ class BaseCheckpointer(ABC):
         self.restored += work.told()
 
     def _prepare(self, state: State) -> None:
-        """Make room for the first save now, and map it in the background."""
+        """Make room in memory for the first save now, and map it in the background."""
         planned, _entries = self._plan(state)
         planned.leave()
-        # Optimizers have their state after the first step only.
+        # Optimizers have no state before their first step, so its size is estimated.
         expected = self._framework.expected_bytes(state) + planned.padding_max
         try:
             image_bytes = max(planned.layout.file_bytes + (1 << 20), expected)
@@ -426,7 +435,7 @@ class BaseCheckpointer(ABC):
 
         if answer["from"] == "memory":
             return Images(list(places), own, open_one)
-        # Of an object store the keeper has fetched what a rank of the same world needs.
+        # From an object store the keeper fetched only the files that this rank needs.
         is_far = not self._directory.startswith("/")
         is_same_size = answer["world_size"] == self._place.world_size
         chunks = str(answer.get("chunks", ""))
@@ -447,7 +456,7 @@ class BaseCheckpointer(ABC):
             raise _error(refused, self._directory) from refused
 
     def _restore_random(self, own: dict[str, object]) -> None:
-        # Another rank's chance is not this one's: a rank that is new goes its own way.
+        # Only a rank's own random state is restored. Ranks must not share one sequence.
         is_resized = own.get("world_size") != self._place.world_size
         if is_resized or own.get("rank") != self._place.rank:
             why = "the world has another size" if is_resized else "its own went with its host"
@@ -457,10 +466,7 @@ class BaseCheckpointer(ABC):
         self.restore_random()
 
     def restore_random(self) -> None:
-        """Set the random numbers of the last restore once more.
-
-        For frameworks that draw some between their restore and the first step.
-        """
+        """Set the restored random numbers again; the framework drew some before its first step."""
         self._check_process("restore random numbers")
         state = dict(self._randoms)
         if state:

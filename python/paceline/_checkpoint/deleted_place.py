@@ -1,7 +1,7 @@
-"""A directory of checkpoints that is gone while a script trains: what brings it back.
+"""Handles a checkpoint directory that was deleted while the script trains.
 
-The keeper writes nothing into a path that it would have to make. Once the directory is there again,
-new or moved back, it writes the next step.
+The keeper does not make a missing directory. When the directory exists again, new or moved back,
+the keeper writes the next step.
 """
 
 import os
@@ -13,13 +13,13 @@ from contextlib import contextmanager
 from paceline._checkpoint.link import Refused
 from paceline._rank import progress
 
-_ANSWER_SECONDS = 1.0  # for a look at a file system, which may never answer
-_WAIT_SECONDS = 1.0  # in storage within that time, nothing has to be said
+_ANSWER_SECONDS = 1.0  # for one look at a file system, which may hang
+_WAIT_SECONDS = 1.0  # if storage takes the save within this time, nothing is printed
 _MEND = "mend the storage: "
 
 
 def is_gone(place: str) -> bool:
-    """Whether the file system answers that there is no such directory."""
+    """Whether the file system reports that the directory does not exist."""
     found: list[bool] = []
     if not place.startswith("/"):  # an object store
         return False
@@ -32,7 +32,7 @@ def is_gone(place: str) -> bool:
 
 
 def fix_of(refused: Refused, place: str) -> str:
-    """What to do about that refusal of storage."""
+    """The fix to print when storage refuses a save."""
     if not is_gone(place):
         return refused.fix
     return f"{_back(place)}; {refused.fix.removeprefix(_MEND)}"
@@ -40,7 +40,7 @@ def fix_of(refused: Refused, place: str) -> str:
 
 @contextmanager
 def told(place: str, step: int) -> Iterator[None]:
-    """For the time in which `close` waits for that step: one line if the directory is gone."""
+    """While `close` waits for that step, print one line if the directory is gone."""
     timer = threading.Timer(_WAIT_SECONDS, _tell, (place, step))
     timer.daemon = True
     timer.start()

@@ -1,4 +1,4 @@
-"""A rank's saves of tensors that lie on a device: begun by the training, finished beside it."""
+"""A rank's saves of tensors on a device: the training begins them, a thread finishes them."""
 
 import threading
 from collections.abc import Callable
@@ -8,10 +8,10 @@ from paceline._state.save_planner import Planned
 
 
 class DeviceSaves:
-    """`saves.begin(…)`, then the training goes on behind `await_copied()` or `fence()`.
+    """`saves.begin(…)`, then `await_copied()` or `fence()` before the tensors change.
 
-    A save is whole when its thread has ended, which `settle()` waits for; `sealed` is called there
-    when it succeeded. One save at a time. `stream()` is the training's present stream.
+    A save is complete when its thread has ended, which `settle()` waits for. The thread calls
+    `sealed` on success. One save at a time. `stream()` is the training's current stream.
     """
 
     def __init__(
@@ -24,7 +24,7 @@ class DeviceSaves:
         self._error: Exception | None = None
 
     def reserve(self) -> None:
-        """Find the memory of all slots, and pin it; in a thread of its own."""
+        """Map and pin the memory of all slots; runs in its own thread."""
         self._saver.reserve()
 
     def begin(
@@ -36,7 +36,7 @@ class DeviceSaves:
         *,
         is_replica: bool,
     ) -> bool:
-        """Order the copy of every tensor. False: no slot may be taken now."""
+        """Start copying every tensor. False: no slot is free."""
         self.settle()
         begun = self._saver.begin(
             planned.layout,
@@ -49,23 +49,23 @@ class DeviceSaves:
             self._stream(),
         )
         if begun:
-            # The plan holds what is being copied, whatever the script lets go meanwhile. No daemon:
-            # an interpreter that ends waits, so the last save of a script is whole.
+            # The plan keeps the tensors alive while they are copied. Not a daemon thread: the
+            # interpreter waits for it at its end, so the last save completes.
             self._thread = threading.Thread(target=self._finish, args=(planned,), name="save")
             self._thread.start()
         return begun
 
     def await_copied(self) -> None:
-        """Until no tensor of the last save is read any more."""
+        """Wait until the last save has copied all tensors."""
         self._saver.await_copied()
 
     def fence(self) -> None:
-        """What the training gives its device from now on runs after that; nobody waits here."""
+        """Later work on the training's stream waits for the copies; this call does not."""
         if self._thread is not None:
             self._saver.fence(self._stream())
 
     def settle(self) -> None:
-        """Until the last save is whole. Raises what kept it from that, once."""
+        """Wait until the last save is complete. Raise its error, once."""
         thread, self._thread = self._thread, None
         if thread is not None:
             thread.join()
@@ -77,5 +77,5 @@ class DeviceSaves:
         try:
             self._saver.finish()
             self._sealed()
-        except Exception as error:  # told by settle, in the training's thread
+        except Exception as error:  # settle raises it in the training's thread
             self._error = error

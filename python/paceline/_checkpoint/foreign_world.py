@@ -1,12 +1,12 @@
-"""How ranks that another launcher started agree on their world: torchrun, accelerate, srun, Ray.
+"""How the ranks of another launcher (torchrun, accelerate, srun, Ray) agree on their world.
 
-Each rank puts into the store of the process group where it runs and what it wants to save. Rank 0
-answers with the world: who is on which host, and a random word, the attempt, which names this start
-of all ranks. docs/formats/checkpoint_socket.md has what the keeper is told of it.
+Each rank puts its host and what it wants to save into the process group's store. Rank 0 answers
+with the world: the host of each rank, and a random word, the attempt, which names this start of all
+ranks. docs/formats/checkpoint_socket.md describes what the keeper gets of it.
 
-torchrun may give the store of one start to the next one, with everything that stands in it. So each
-rank adds a random word of its own; a world counts for a rank when it was made of that word, and for
-all when each of them has confirmed it.
+torchrun may reuse one store, with its old entries, for the next start. So each rank adds a random
+word of its own. A rank accepts a world that was made with its word, and the world is valid when all
+ranks have confirmed it.
 """
 
 import json
@@ -23,10 +23,10 @@ from typing import Protocol, cast
 from paceline.errors import CheckpointError
 
 Fields = dict[str, object]
-# Asks this host's keeper to decide for those of the other hosts; what they join it with.
+# Makes this host's keeper the leader of the other hosts' keepers. Returns their join string.
 Lead = Callable[[Fields], str]
 
-# A launcher gives one of them to its ranks, and has none of its own.
+# A launcher sets one of these for its ranks and has none of them itself.
 _RANK_NAMES = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
 _PAUSE_SECONDS = 0.005
 _PAUSE_SECONDS_MAX = 0.05
@@ -47,16 +47,16 @@ class Group(Protocol):
 
 @dataclass(frozen=True)
 class ForeignWorld:
-    """A world as rank 0 told it: `meet(group, …).words` is what the keeper hears of it."""
+    """The world as rank 0 published it: `meet(group, …).words` go to the keeper."""
 
     words: Fields
-    starts_keeper: bool  # this rank is the first one of its host
+    starts_keeper: bool  # this rank is the first one on its host
     key: str  # of the images in memory
     in_directory: str | None = None  # see `directory_id.look_up`
 
 
 def find_group(directory: str) -> Group | None:
-    """The process group of several ranks; None for a process alone."""
+    """The process group of several ranks; None for a single process."""
     group: Group | None = None
     if "torch.distributed" in sys.modules:
         from paceline.integrations.process_group import default_group
@@ -74,22 +74,22 @@ def find_group(directory: str) -> Group | None:
     )
 
 
-_met: dict[str, int] = {}  # worlds that this process was in, by the group's name
+_met: dict[str, int] = {}  # by group name: how many worlds this process has joined
 
 
 @dataclass(frozen=True)
 class Own:
-    """What a rank brings along."""
+    """What a rank contributes to the agreement."""
 
     directory: str
     terms: Fields
     folder: Path  # has the keeper's socket
-    key: str = ""  # of the images in memory; rank 0's counts, as its in_directory does
+    key: str = ""  # of the images in memory; rank 0's is used, as its in_directory is
     in_directory: str | None = None
 
 
 def meet(group: Group, own: Own, lead: Lead) -> ForeignWorld:
-    """The world of all ranks that call this, the same for all."""
+    """The world that all callers agree on; the same on every rank."""
     number = _met[group.name] = _met.get(group.name, 0) + 1
     host = _host(own.folder)
     word: Fields = {"word": secrets.token_hex(16), "host": host, "terms": own.terms}
@@ -115,7 +115,7 @@ def meet(group: Group, own: Own, lead: Lead) -> ForeignWorld:
 
 
 class _Talk:
-    """One agreement in the store of the group."""
+    """One agreement through the group's store."""
 
     def __init__(self, group: Group, number: str, word: Fields) -> None:
         self._group = group
@@ -127,7 +127,7 @@ class _Talk:
         self._put(f"rank/{group.rank}", word)
 
     def lead(self, lead: Lead) -> Fields:
-        """Tell the world to all others, as often as the word of one of them is another one."""
+        """Publish the world, and publish a new one whenever a rank's word has changed."""
         others = range(1, self._group.size)
         made_of: list[object] = []
         world: Fields = {}
@@ -148,7 +148,7 @@ class _Talk:
             self._wait(missing)
 
     def follow(self) -> Fields:
-        """Wait for a world that was made of this rank's word, and that all have confirmed."""
+        """Wait for a world that contains this rank's word and that all ranks have confirmed."""
         rank = self._group.rank
         confirmed: object = None
         while True:
@@ -186,7 +186,7 @@ class _Talk:
 
 
 def _agree(words: list[Fields], lead: Lead) -> Fields:
-    """The world that these words make, or why they make none."""
+    """The world made of these words, or the error why there is none."""
     attempt = secrets.token_hex(16)
     for rank, word in enumerate(words):
         if word["terms"] != words[0]["terms"]:
@@ -214,7 +214,7 @@ def _agree(words: list[Fields], lead: Lead) -> Fields:
 
 
 def _address_towards(host: str) -> str:
-    """This host's address on the way to `host`, which need not answer."""
+    """This host's address on the route to `host`. Sends nothing."""
     try:
         family, kind, _protocol, _name, place = socket.getaddrinfo(
             host or socket.gethostname(), 9, type=socket.SOCK_DGRAM
@@ -227,7 +227,7 @@ def _address_towards(host: str) -> str:
 
 
 def _host(folder: Path) -> str:
-    """The same for two processes that find the same socket in `folder`."""
+    """The identity of this host: equal for two processes that find the same socket in `folder`."""
     boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     found = folder.stat()
     return f"{socket.gethostname()} {boot_id} {found.st_dev:x}:{found.st_ino:x}"
@@ -241,10 +241,10 @@ def _listed(ranks: list[int]) -> str:
 
 
 def launcher() -> Fields:
-    """The process that started this rank: memory is kept while it lives.
+    """The process that started this rank. Images stay in memory while it lives.
 
-    That is the nearest ancestor that is no rank itself: torchrun, srun's step. A worker of Ray gets
-    its rank after it was started: that is the worker itself, as is a process alone.
+    It is the nearest ancestor that is not itself a rank: torchrun or srun's step. A worker of Ray
+    gets its rank after its start, so for it, and for a single process, it is the process itself.
     """
     own = _environment(os.getpid())
     name = next((name for name in _RANK_NAMES if name in own), None)
@@ -258,7 +258,7 @@ def launcher() -> Fields:
 
 
 def _environment(pid: int) -> set[str]:
-    """Names of the variables that a process began with; none when they may not be read."""
+    """Names of the variables that a process started with; empty if they cannot be read."""
     try:
         text = Path(f"/proc/{pid}/environ").read_bytes()
     except OSError:
@@ -267,7 +267,7 @@ def _environment(pid: int) -> set[str]:
 
 
 def _stat(pid: int) -> list[str]:
-    """Fields of /proc/PID/stat from the state on."""
+    """The fields of /proc/PID/stat, beginning with the state."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
     except OSError:

@@ -1,4 +1,4 @@
-"""How often a step goes to storage and how many stay there, as people write it."""
+"""How often a step goes to storage and how many stay there, as users write it."""
 
 from paceline._base import arguments, launch
 from paceline._checkpoint.link import Fields
@@ -11,9 +11,9 @@ KEEP_ALL = 1_000_000  # kKeepAll in model/checkpoint.h
 def terms(
     *, keep: int, every: str | int | None, replicas: int | None = None, keeps_all: bool = False
 ) -> Fields:
-    """What the script asks, unless the launcher's --ckpt-keep and --ckpt-every say otherwise.
+    """The terms that the script asks for. The launcher's --ckpt-keep and --ckpt-every win.
 
-    With `keeps_all` nothing is ever removed, whoever says how many checkpoints stay.
+    With `keeps_all` no checkpoint is ever removed, whatever `keep` is.
     """
     every_over, keep_over = launch.checkpoint_terms()
     kept = arguments.count("Checkpointer", "keep", keep, most=KEEP_ALL)
@@ -35,7 +35,7 @@ def terms(
 
 
 def parse_every(every: str | int | None, *, where: str = "Checkpointer") -> Fields:
-    """`None` is automatic, `100` and `"100 steps"` are steps, `"30s"`, `"5m"`, `"1h"` are times."""
+    """`None`: automatic. `100`, `"100 steps"`: steps. `"30s"`, `"5m"`, `"1h"`: times."""
     if every is None or every == "auto":
         return {}
     is_interval = isinstance(every, str) or arguments.whole(every) is not None

@@ -1,4 +1,4 @@
-"""A rank's socket to the keeper of its checkpoints; docs/formats/checkpoint_socket.md."""
+"""A rank's socket to its checkpoint keeper; docs/formats/checkpoint_socket.md."""
 
 import contextlib
 import json
@@ -24,16 +24,16 @@ Fields = dict[str, object]
 
 @dataclass(frozen=True)
 class Keeper:
-    """Who keeps a rank's checkpoints, and what the rank says to it."""
+    """The keeper of a rank's checkpoints, and what the rank sends it."""
 
     place: Place  # of the rank
     socket: str
-    words: Fields  # to be said with `open`
-    revive: Callable[[], None] | None = None  # starts the keeper again if it is gone
+    words: Fields  # fields to send with `open`
+    revive: Callable[[], None] | None = None  # starts a new keeper if this one is gone
 
 
 class Refused(Exception):
-    """The keeper says why it cannot: `what`, `why`, `fix`, and `where` if that is no directory."""
+    """The keeper refuses: `what`, `why` and `fix`, and `where` if that is no directory."""
 
     def __init__(self, fields: Fields) -> None:
         self.what = str(fields.get("what", ""))
@@ -44,14 +44,14 @@ class Refused(Exception):
 
 
 class _LateError(Exception):
-    """No answer came in time."""
+    """The answer did not come in time."""
 
 
 class Link:
-    """One connection, made again when the keeper was: `link.request({"op": "restore"}, …)`.
+    """One connection that reconnects to a new keeper: `link.request({"op": "restore"}, …)`.
 
-    `hello` opens every connection; its answer is `opened`. `revive` starts a keeper where none
-    answers; without it somebody else does that.
+    `hello` is the first message of every connection; its answer is `opened`. `revive` starts a
+    keeper if none answers. Without `revive` the rank waits for one that its agent starts.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Link:
         self._path = path
         self._revive = revive
         self._hello = hello
-        self._answer = opened  # of the keeper, to `hello`
+        self._answer = opened  # the kind of the answer to `hello`
         self._socket: socket.socket | None = None
         self._unread = b""
         self._tried_at = 0.0
@@ -73,15 +73,15 @@ class Link:
 
     @classmethod
     def ask(cls, path: str, question: Fields, answer: str) -> Fields:
-        """Connect, and take the answer of that kind to the only question."""
+        """Connect, send one question, and return its answer of the kind `answer`."""
         link = cls(path, question, opened=answer)
         link.close()
         return link.opened
 
     def request(self, message: Fields, answer: str, timeout: float | None = None) -> Fields:
-        """Send `message` and wait for the answer of that kind, through any number of keepers.
+        """Send `message` and return the answer of that kind; sends it again if the keeper restarts.
 
-        `timeout` in seconds; after it TimeoutError, and the keeper is told that nobody waits.
+        `timeout` in seconds. After it this raises TimeoutError and withdraws the message.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
@@ -98,7 +98,7 @@ class Link:
                 self._close()
 
     def tell(self, message: Fields) -> None:
-        """Send `message` if that can be done at once; a keeper that is away looks by itself."""
+        """Send `message` if that does not block. A restarted keeper finds out by itself."""
         try:
             if self._socket is None:
                 if time.monotonic() < self._tried_at + _AGAIN_SECONDS:
@@ -111,14 +111,14 @@ class Link:
             self._close()
 
     def reopen(self, hello: Fields) -> None:
-        """Introduce this rank anew, with other words, on the same connection."""
+        """Send another `hello` on the same connection."""
         self._hello = hello
         self.opened = self.request(hello, "opened")
 
     def close(self) -> None:
         """Tell the keeper that this rank closes, and wait briefly for its answer.
 
-        The keeper gives the claim on the directory back before it answers.
+        The keeper releases the claim on the directory before it answers.
         """
         if self._socket is not None:
             with contextlib.suppress(OSError, Refused, _LateError):
@@ -161,14 +161,14 @@ class Link:
         self._socket.sendall(json.dumps(message).encode() + b"\n")
 
     def _withdraw(self, message: Fields) -> None:
-        """What still comes for `message` is read, and is nobody's answer."""
+        """Withdraw `message`, and discard answers that still arrive for it."""
         try:
             self._send({**message, "op": "withdraw"})
             while True:
                 try:
                     self._receive("withdrawn")
                     return
-                except Refused:  # of what is withdrawn
+                except Refused:  # the refusal of the withdrawn message
                     continue
         except OSError:
             self._close()

@@ -1,7 +1,7 @@
-"""A restore is alone: meanwhile no other thread saves, waits or closes.
+"""Excludes concurrent calls: during a restore no other thread saves, waits or closes.
 
-A save takes what the state holds, and a restore changes it. Both speak to the keeper over one
-connection, and each would take the other's answers.
+A save reads the state and a restore changes it. Both use one connection to the keeper, so each
+would read the other's answers.
 """
 
 import threading
@@ -16,17 +16,17 @@ _RESTORE = "restore"
 class OneCall:
     """`with calls.entered("save"):` raises if another thread is in a call that excludes this one.
 
-    Calls of one thread may lie within another, as in a handler of a signal.
+    Calls of one thread may be nested, as in a signal handler.
     """
 
     def __init__(self, where: str) -> None:
         self._where = where
         self._by_thread: dict[int, str] = {}
-        self._lock = threading.RLock()  # a signal's handler may enter while its thread holds it
+        self._lock = threading.RLock()  # a signal handler may enter while its thread holds it
 
     @contextmanager
     def entered(self, call: str) -> Iterator[None]:
-        """For the time of a call of that name."""
+        """Mark this thread as being in the call `call`, for the block."""
         thread = threading.get_ident()
         with self._lock:
             others = [one for known, one in self._by_thread.items() if known != thread]

@@ -1,7 +1,7 @@
-"""The Checkpointers of this process. A directory has one at a time, and a job has one directory.
+"""The open Checkpointers of this process: one for a directory, and one directory for a job.
 
-Two that save to one directory would overwrite each other's images in memory. One that was closed
-or garbage-collected counts no more.
+Two Checkpointers on one directory would overwrite each other's images in memory. A closed or
+garbage-collected one does not count.
 """
 
 import gc
@@ -20,7 +20,7 @@ _PACKAGE = os.path.dirname(os.path.dirname(__file__))
 class _Open:
     owner: "weakref.ref[object]"
     made_at: str
-    pid: int  # a forked process inherits this list, and has a say of its own
+    pid: int  # a forked child inherits this list; its entries count in the parent only
 
 
 _open: dict[str, _Open] = {}  # by directory
@@ -37,7 +37,7 @@ class _First:
 
 
 def check(directory: str, job_socket: str) -> None:
-    """Raise when this process may make no Checkpointer for `directory` now.
+    """Raise if this process may not make a Checkpointer for `directory` now.
 
     `job_socket` is the socket of the job's keeper; "" without a launcher.
     """
@@ -64,10 +64,10 @@ def check(directory: str, job_socket: str) -> None:
 
 
 def check_process(maker: int, what: str, directory: str) -> None:
-    """Raise when this is not the process `maker`, in which the Checkpointer was made.
+    """Raise if this process is not `maker`, the process that made the Checkpointer.
 
-    A fork inherits the arena, which is shared memory, and the connection to the keeper. What a
-    child saved would take the place of the parent's saves, and no keeper could tell the two apart.
+    A forked child inherits the arena, which is shared memory, and the connection to the keeper. Its
+    saves would replace the parent's, and the keeper could not tell them apart.
     """
     if maker == os.getpid():
         return
@@ -81,9 +81,9 @@ def check_process(maker: int, what: str, directory: str) -> None:
 
 
 def terms_in(job_socket: str, asked: Fields) -> Fields:
-    """The terms of a job are those of its first Checkpointer. One line says when others are asked.
+    """The terms to use: those of the job's first Checkpointer. Prints a line if `asked` differs.
 
-    The retention and the interval belong to the job: its ranks could not change them together.
+    Retention and interval belong to the job, because its ranks could not change them together.
     """
     first = _of_job.get(job_socket)
     if first is None or first.terms == asked:
@@ -94,7 +94,7 @@ def terms_in(job_socket: str, asked: Fields) -> Fields:
 
 
 def note(owner: object, terms: Fields, job_socket: str) -> None:
-    """From now on `owner` saves to that directory, on these terms."""
+    """Note that `owner` saves to the directory in `terms`."""
     directory, made_at = str(terms["directory"]), _caller()
     _open[directory] = _Open(weakref.ref(owner), made_at, os.getpid())
     if job_socket:
@@ -102,7 +102,7 @@ def note(owner: object, terms: Fields, job_socket: str) -> None:
 
 
 def forget(owner: object, directory: str) -> None:
-    """`owner` is closed."""
+    """Note that `owner` is closed."""
     found = _open.get(directory)
     if found is not None and found.owner() is owner:
         del _open[directory]
@@ -113,7 +113,7 @@ def _living(directory: str) -> _Open | None:
     if found is None or found.pid != os.getpid():
         return None
     if found.owner() is not None:
-        gc.collect()  # its last ticket knows it, and it knows that ticket
+        gc.collect()  # needed, because the Checkpointer and its last ticket refer to each other
     return found if found.owner() is not None else None
 
 

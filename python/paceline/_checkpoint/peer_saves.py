@@ -1,7 +1,7 @@
-"""Do the other ranks save at all? The idiom `if rank == 0: save()` makes no step whole.
+"""Detects that other ranks do not save. With `if rank == 0: save()` no step becomes complete.
 
-A rank looks into the arenas of its own host, whose layout is docs/formats/arena.md. Of ranks on
-other hosts it knows nothing.
+A rank looks into the arenas of its own host, whose layout is docs/formats/arena.md. It cannot see
+ranks on other hosts.
 """
 
 import os
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from paceline._base import launch
 from paceline._native import SavedStep
 
-# As many saves later, or so much later, a step should be on every rank.
+# After so many saves, or so many seconds, every rank should have the step.
 _SAVES = 4
 _SECONDS = 5.0
 _HEADER = struct.Struct("<8sIIQQ")  # magic, version, slots, bytes of an image, of a control
@@ -21,22 +21,22 @@ _SLOT = struct.Struct("<QQ")  # state, generation
 _MAGIC = b"PARENA1\0"
 _VERSION = 3
 _ROOTS = ("/dev/shm/", "/var/tmp/")
-_WHOLE = (2, 3)  # states of a slot: sealed, and read just now
+_WHOLE = (2, 3)  # states of a complete slot: sealed, and in use by a reader
 
 
 class PeerSaves:
-    """`peers.sentence(saved)` after each save; once it is what to tell, else it is empty."""
+    """Call `peers.sentence(saved)` after each save. It returns a warning once, else ""."""
 
     def __init__(
         self, rank: int, world_size: int, *, now: Callable[[], float] = time.monotonic
     ) -> None:
         self._others = [one for one in range(world_size) if one != rank]
         self._now = now
-        self._first: tuple[int, float] | None = None  # step and time of what all should have
-        self._later = 0  # saves since then
+        self._first: tuple[int, float] | None = None  # step and time of the checked save
+        self._later = 0  # saves after the checked one
 
     def sentence(self, saved: SavedStep, arena: str) -> str:
-        """Of this rank's save, whose arena is at that path; "" if it is not known."""
+        """A sentence about ranks that did not save, or "". `arena` is this rank's own."""
         if not self._others or not arena:
             return ""
         if self._first is None:
@@ -50,16 +50,16 @@ class PeerSaves:
         self._first, self._later = None, 0
         if not self._others:
             return ""
-        late, self._others = self._others, []  # it is told once
+        late, self._others = self._others, []  # one warning only
         names = ", ".join(str(one) for one in late[:8]) + (", …" if len(late) > 8 else "")
         who = f"rank {names} has" if len(late) == 1 else f"ranks {names} have"
         return f"step {step} is not whole: {who} not saved it; every rank has to call save()"
 
     def _lacks(self, rank: int, arena: str, generation: int) -> bool:
-        """Whether that rank is known to have saved nothing in this world."""
+        """Whether that rank certainly saved nothing in this world."""
         own = os.path.join(os.path.dirname(arena), f"rank-{rank}.arena")
         beside = [own]
-        for begin, other in (_ROOTS, _ROOTS[::-1]):  # memory had no room for some of the ranks
+        for begin, other in (_ROOTS, _ROOTS[::-1]):  # the other root, if memory was full
             if own.startswith(begin):
                 beside.append(other + own.removeprefix(begin))
         for path in beside:
@@ -73,7 +73,7 @@ class PeerSaves:
 
 
 def whole_images(path: str) -> list[int]:
-    """The generations of the images in that arena. OSError or ValueError: it cannot be read."""
+    """The generations of the complete images in an arena. OSError, ValueError: unreadable."""
     found: list[int] = []
     with open(path, "rb", buffering=0) as file:
         header = file.read(_HEADER.size)

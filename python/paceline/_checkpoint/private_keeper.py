@@ -1,4 +1,4 @@
-"""Starts the keeper of checkpoints for ranks that paceline has not started."""
+"""Starts the checkpoint keeper for ranks that paceline did not start."""
 
 import contextlib
 import os
@@ -23,7 +23,7 @@ _START_SECONDS = 60.0
 
 
 def start(directory: str, terms: Fields) -> Keeper:
-    """Start the keeper of this directory's checkpoints, unless there is one."""
+    """Start the keeper of this directory's checkpoints, unless one runs."""
     group = find_group(directory)
     folder = _runtime_folder()
     words: Fields = {"launcher": launcher()}
@@ -33,7 +33,7 @@ def start(directory: str, terms: Fields) -> Keeper:
         path = _keeper(directory, folder, key)
         place = Place(rank=0, world_size=1, generation=-1)
         return Keeper(place, path, words, partial(_spawn_keeper, directory, path, key))
-    # All ranks, on all hosts, take rank 0's word for which directory that is.
+    # Rank 0 decides for all ranks, on all hosts, which directory it is.
     key, newest = _key_of_launcher(directory, folder) if group.rank == 0 else ("", None)
     own = Own(directory, terms, folder, key, newest)
     world = meet(group, own, lambda lead: _lead(directory, key, lead))
@@ -41,44 +41,44 @@ def start(directory: str, terms: Fields) -> Keeper:
     words |= _seen(world.in_directory)
     path = _keeper(directory, folder, world.key, starts=world.starts_keeper)
     place = Place(rank=group.rank, world_size=group.size, generation=-1)
-    # The keepers of several hosts have credentials that one keeper alone cannot make again.
+    # With several hosts, the keepers share credentials that one keeper cannot make again.
     has_one_host = "join" not in world.words
     revive = partial(_spawn_keeper, directory, path, world.key) if has_one_host else None
     return Keeper(place, path, words, revive)
 
 
 def _seen(newest: str | None) -> Fields:
-    """What the keeper hears of the directory; nothing if nobody has looked."""
+    """The newest checkpoint in the directory, as a field for the keeper; empty if unknown."""
     return {} if newest is None else {"in_directory": newest}
 
 
 def _key(directory: str, folder: Path) -> tuple[str, str | None]:
-    """Which images in memory belong to this directory, and the newest checkpoint in it.
+    """The key of the images in memory for this directory, and its newest checkpoint.
 
-    See `look_up`. A later run on the same directory has the same key and finds the images. If the
-    directory was deleted and made again, its key is a new one.
+    See `look_up`. A later run on the same directory has the same key and finds the images. A
+    directory that was deleted and made again has another key.
     """
     return look_up(directory, folder, lambda key: _has_images(folder, key))
 
 
 def _key_of_launcher(directory: str, folder: Path) -> tuple[str, str | None]:
-    """The same for ranks of a launcher: if it starts them again, they keep the key that they had.
+    """The same for ranks of a launcher. Ranks that the launcher restarts keep their key.
 
-    So they go on from memory, even if the directory was deleted meanwhile.
+    So they restore from memory, even if the directory was deleted meanwhile.
     """
     note = folder / f"{short_name(f'{directory} {launcher()}')}.key"
     with contextlib.suppress(OSError):
         key = note.read_text()
         if _has_keeper(folder, key):
-            return key, None  # the same job goes on, so nothing is compared
+            return key, None  # a restart of the same job: nothing is compared
     key, newest = _key(directory, folder)
-    with contextlib.suppress(OSError):  # a restart knows less
+    with contextlib.suppress(OSError):  # without the note, a restart compares again
         write_whole(note, key)
     return key, newest
 
 
 def _keeper(directory: str, folder: Path, key: str, *, starts: bool = True) -> str:
-    """The socket of the keeper. One rank of each host starts the keeper, the others wait for it."""
+    """The keeper's socket. One rank of each host starts the keeper; the others wait for it."""
     path = str(folder / f"{_job_of(key)}.sock")
     if starts:
         _spawn_keeper(directory, path, key)
@@ -86,7 +86,7 @@ def _keeper(directory: str, folder: Path, key: str, *, starts: bool = True) -> s
 
 
 def _spawn_keeper(directory: str, path: str, key: str) -> None:
-    """Start a keeper if none answers there; of two that are started, one ends by itself."""
+    """Start a keeper if none answers. If two are started, one ends by itself."""
     if not _answers(path):
         job = _job_of(key)
         _spawn(path, job, "--python", sys.executable, *_tier_flag(directory, job))
@@ -104,7 +104,7 @@ def _spawn(path: str, job: str, *flags: str) -> None:
 
 
 def find_leases(name: str) -> str:
-    """The socket of the ledger for ranks that another launcher started on this host."""
+    """The socket of the lease ledger, for ranks of another launcher on this host."""
     if not launch.has_one_host():
         raise DataError(
             what="ranks on several hosts cannot share a data set by themselves",
@@ -119,7 +119,7 @@ def find_leases(name: str) -> str:
 
 
 def _start_leases() -> tuple[str, str]:
-    """The socket of the ledger that this rank's launcher has on this host, and its folder."""
+    """The socket of this launcher's ledger on this host, and its folder."""
     who = launcher()
     boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     name = f"{who['pid']}:{who['start']}"
@@ -151,12 +151,12 @@ def _has_keeper(folder: Path, key: str) -> bool:
 
 
 def _has_images(folder: Path, key: str) -> bool:
-    """Whether a keeper lives, or the local disk has images that never came to an object store."""
+    """Whether a keeper runs, or the local disk has images that are not in the object store yet."""
     return _has_keeper(folder, key) or os.path.isdir(_tier(_job_of(key)))
 
 
 def _lead(directory: str, key: str, words: Fields) -> str:
-    """The join string with which the keepers of other hosts connect to this host's keeper."""
+    """The join string with which other hosts' keepers connect to this host's keeper."""
     path = _keeper(directory, _runtime_folder(), key)
     try:
         fields = Link.ask(path, {"op": "lead", **words}, "leads")
@@ -168,7 +168,7 @@ def _lead(directory: str, key: str, words: Fields) -> str:
 
 
 def _tier_flag(directory: str, job: str) -> list[str]:
-    """Where the keeper keeps on a local disk what goes to an object store."""
+    """The flag for the local disk folder that holds images until they are in an object store."""
     if directory.startswith("/"):
         return []
     return ["--tier", _tier(job)]

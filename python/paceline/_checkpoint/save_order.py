@@ -1,8 +1,8 @@
 """The identity of a save: the generation of its world, its branch, and its step.
 
-The order of saves is the order of these three. A rank's branch begins at 0 in each world and goes
-up by one at each save whose step is not higher than the step before. So whatever number a script
-gives a save, the state that was saved last is the newest.
+Saves are ordered by these three. A rank's branch is 0 at the start of a world and rises by one at
+each save whose step is not higher than the step before. So the state that was saved last is the
+newest, whatever its step.
 """
 
 from paceline._base import arguments
@@ -14,7 +14,7 @@ Order = tuple[int, int, int]
 
 
 def step_of(step: object) -> int:
-    """`step` as an int: whatever counts as a whole number, as NumPy's integers do.
+    """`step` as an int, from any whole number, such as NumPy's integers.
 
     Raises ArgumentError for anything else.
     """
@@ -23,41 +23,41 @@ def step_of(step: object) -> int:
 
 
 class Branches:
-    """The saves of one rank in one world: `branches.next(step)` names the next one."""
+    """The saves of one rank in one world: `branches.next(step)` is the identity of the next one."""
 
     def __init__(self, generation: int) -> None:
         self._generation = generation
         self._branch = 0
-        self.last = -1  # step of the save before; -1: there was none
-        self.kept: SavedStep | None = None  # the newest that something keeps
+        self.last = -1  # step of the save before; -1: none yet
+        self.kept: SavedStep | None = None  # the newest save that is kept in memory
         self._kept_before: SavedStep | None = None
 
     def next(self, step: int) -> SavedStep:
-        """Identity of the save of that step. A save that is left out counts as well."""
+        """The identity of a save of `step`. Also called for a save that is then left out."""
         if step <= self.last:
             self._branch += 1
         self.last = step
         return SavedStep(self._generation, self._branch, step)
 
     def keep(self, saved: SavedStep) -> None:
-        """That save is in memory."""
+        """Note that `saved` is in memory."""
         self._kept_before, self.kept = self.kept, saved
 
     def drop(self) -> None:
-        """The last one that was kept is not, after all."""
+        """Take back the last `keep`: its save failed later."""
         self.kept = self._kept_before
 
 
-# By job, directory and generation. A Checkpointer that is closed and opened again in the same world
-# goes on where it was, or its saves would be older than those before.
+# By job, directory and generation. A Checkpointer that is reopened in the same world continues from
+# here; else its saves would be older than those before.
 _known: dict[tuple[str, str, int], Branches] = {}
 
 
 def branches_of(job_id: str, directory: str, generation: int) -> Branches:
-    """This process's saves to that directory in that world of that job."""
+    """The saves of this process to that directory in that world of the job."""
     return _known.setdefault((job_id, directory, generation), Branches(generation))
 
 
 def order_of(saved: SavedStep) -> Order:
-    """What compares as saves do."""
+    """The sort key of a save."""
     return saved.generation, saved.branch, saved.step

@@ -1,4 +1,4 @@
-"""The names that scripts find in `paceline.torch` and `paceline.numpy` alike."""
+"""The names that `paceline.torch` and `paceline.numpy` have in common."""
 
 import paceline
 from paceline import *  # noqa: F403

@@ -1,5 +1,6 @@
-"""This rank's slots in memory: asked for once, filled with memory in the background, replaced by
-larger ones."""
+"""This rank's slots in memory. Made once, mapped in the background, and replaced by larger
+ones when an image outgrows them.
+"""
 
 import atexit
 import contextlib
@@ -21,13 +22,13 @@ _NOTES_GROWTH_BYTES = 1 << 16
 
 
 class Slots:
-    """`slots.prepare(bytes)` begins, `slots.save(…)` makes what room it still needs.
+    """Call `slots.prepare(bytes)` first; `slots.save(…)` enlarges the slots if needed.
 
-    `hello(bytes)` is how this rank introduces itself to its keeper, `where` is for messages,
-    `stream()` is what the device of the training works on.
+    `hello(bytes)` makes this rank's first message to its keeper. `where` is for messages.
+    `stream()` is the current stream of the training's device.
 
-    A save from a device is finished by a thread that tells the keeper of it. So whoever saves, or
-    uses the link, settles first.
+    A thread finishes a save from a device and reports it to the keeper over the link. So call
+    `settle` before another save and before any other use of the link.
     """
 
     def __init__(
@@ -44,10 +45,10 @@ class Slots:
         self._where = where
         self._stream = stream
         self._saver: Saver | None = None
-        self._device_saves: DeviceSaves | None = None  # of that saver
+        self._device_saves: DeviceSaves | None = None  # the device saves of `_saver`
 
     def prepare(self, planned: Planned, image_bytes: int) -> None:
-        """Make the arena. Its memory, which the kernel has to find and clear, comes behind."""
+        """Make the arena. Its memory is mapped and cleared in the background."""
         if self._saver is None:
             self._saver = self._open(image_bytes, planned.device)
 
@@ -60,9 +61,9 @@ class Slots:
         *,
         is_replica: bool,
     ) -> bool:
-        """Copy the tensors and the notes into a slot. False: no slot may be taken now.
+        """Copy the tensors and the notes into a slot. False: no slot is free.
 
-        Tensors on a device are still being copied then: `await_copied` or `fence` follows.
+        Tensors on a device may still be copied then: call `await_copied` or `fence` next.
         """
         saver = self._saver_for(planned, planned.layout.file_bytes + len(text))
         try:
@@ -86,28 +87,29 @@ class Slots:
         return is_saved
 
     def await_copied(self) -> None:
-        """Until no tensor on a device is read for the last save any more."""
+        """Wait until the last save has copied all tensors from the device."""
         if self._device_saves is not None:
             self._told(self._device_saves.await_copied)
 
     def fence(self) -> None:
-        """Hold the device's next work back until that; nobody waits here."""
+        """Later work on the device waits for the copies; this call does not."""
         if self._device_saves is not None:
             self._told(self._device_saves.fence)
 
     def settle(self) -> None:
-        """Until the last save is whole; raises when it could not be."""
+        """Wait until the last save is complete. Raises its error."""
         if self._device_saves is not None:
             self._told(self._device_saves.settle)
 
     def close(self) -> None:
-        """Give the arena's lock back: another process may save here."""
+        """Release the arena's lock, so that another process may save here."""
         if self._device_saves is not None:
             with contextlib.suppress(RuntimeError):
                 self._device_saves.settle()
         if self._saver is not None:
             self._saver.stop_reserving()
-            # Or it would close the lock's file later, and with it the lock that is taken next.
+            # Wait for the thread: it would close the lock's file later and so release the next
+            # lock.
             for thread in [one for one, saver in _reserving.items() if saver is self._saver]:
                 thread.join()
         self._device_saves = None
@@ -175,8 +177,8 @@ class Slots:
         )
 
 
-# Threads that find memory. An interpreter that ends while one of them is in our C++ would take it
-# down from within, and the process with it (std::terminate), so each is told to end first.
+# Threads that map memory. If the interpreter ends while such a thread is in C++, the thread is
+# unwound there and the process aborts (std::terminate). So each is told to stop first.
 _reserving: dict[threading.Thread, Saver] = {}
 
 
@@ -188,7 +190,7 @@ def _stop_reserving() -> None:
 
 
 def _reserve(saver: Saver, saves: DeviceSaves | None) -> None:
-    """Two slots are enough to go on with; with fewer, the next save says so."""
+    """Map the slots. Two are enough to go on; with fewer, the next save reports the error."""
     try:
         try:
             saver.reserve() if saves is None else saves.reserve()

@@ -1,4 +1,4 @@
-"""What a save gives back, for those who need to know how far it is."""
+"""The ticket of a save, which tells how far the save is."""
 
 from typing import Protocol
 
@@ -9,7 +9,7 @@ LEVELS = ("memory", "replicated", "durable")
 
 
 class Owner(Protocol):
-    """Who made the ticket."""
+    """The Checkpointer that made the ticket."""
 
     def wait_for(self, ticket: "Ticket", level: str, timeout: float | None) -> None: ...
 
@@ -17,30 +17,34 @@ class Owner(Protocol):
 class Ticket:
     """One save. `ticket.wait("replicated")` returns when a second host has that step.
 
-    `"memory"` is there at once, from a GPU as soon as its bytes are hashed; `"durable"` means that
-    storage has it. A step that was saved later counts as well.
+    Levels: `"memory"` is reached at once, from a GPU when its bytes are hashed. `"replicated"`: a
+    second host has the step. `"durable"`: storage has it. A later save counts as well.
 
-    `lost` says why nothing keeps this save; it is empty while something does. A save that a later
-    one has replaced is no lost one.
+    `lost` says why this save is not kept; it is "" for a kept save, also after a later save has
+    replaced it.
     """
 
     def __init__(self, owner: Owner, step: int, *, branch: int = 0, lost: str = "") -> None:
         self.step = step
-        self.branch = branch  # how often the script has gone back to an earlier step before
+        self.branch = branch  # how often the script had gone back to an earlier step
         self.lost = lost
         self._owner = owner
 
     @property
     def is_saved(self) -> bool:
-        """False: nothing keeps this save, and `lost` says why."""
+        """Whether this save is kept. If not, `lost` says why."""
         return not self.lost
 
     def wait(self, level: str = "durable", timeout: float | None = None) -> None:
-        """Wait until this save, or a later one, has that level.
+        """Wait until this save, or a later one, has reached `level`.
 
-        Raises `CheckpointError` with the reason when it never will, because nothing keeps the save
-        or because the level failed, and `TimeoutError` after `timeout` seconds. None
-        and infinity are no limit. The bytes of a GPU are always waited for.
+        Args:
+            level: "memory", "replicated" or "durable"; see the class.
+            timeout: in seconds. None and infinity: no limit. The copy from a GPU is always awaited.
+
+        Raises:
+            CheckpointError: the save is not kept, or the level failed.
+            TimeoutError: after `timeout` seconds.
         """
         arguments.one_of("Ticket.wait", "level", level, LEVELS)
         timeout = arguments.timeout("Ticket.wait", timeout)

@@ -1,13 +1,13 @@
-"""Whether ranks read the same order: each one reports eight bytes, and no rank waits for another.
+"""Compares the order that ranks read. Each rank reports eight bytes and waits for no other rank.
 
     agreement = Agreement("sampler", name="train", where="ElasticLoader")
     agreement.say(epoch, "3f09a1b2c3d4e5f6")  # at the start of an epoch
     agreement.look()                          # at each step: raises once ranks have differed
 
-Under `paceline run` the reports go to the master over the socket of the leases
-(docs/formats/lease_frames.md), under another launcher into the store of the process group, and
-without any they are compared within the process, which may try several ranks. A rank that has
-nothing to compare with, as one that evaluates alone, hears nothing and goes on.
+Where the reports go: under `paceline run` to the master, over the lease socket
+(docs/formats/lease_frames.md); under another launcher to the store of the process group. Without a
+launcher they are compared within the process, which may play several ranks. A rank without other
+ranks, such as one that evaluates alone, compares nothing.
 """
 
 import contextlib
@@ -26,8 +26,8 @@ _HEAD = struct.Struct("<IHHIIQQQQ")  # size, op, flags, peer, 0, number, lease, 
 _FRAME_BYTES_MAX = 64 << 10
 _AGREE, _DIFFERS, _RESET = 10, 43, 65
 _REDIAL_SECONDS = 1.0
-_LOOK_SECONDS = 0.5  # between two looks into a store, each of which is a call to its host
-_KEPT = 64  # reports of a loader that are said again to a new master
+_LOOK_SECONDS = 0.5  # seconds between two reads of the store; each is a call to the store's host
+_KEPT = 64  # reports of a loader that are repeated to a new master
 
 
 class Differs(Exception):
@@ -41,7 +41,7 @@ class Differs(Exception):
 
 class Channel(Protocol):
     def say(self, key: str, place: int, digest: int, rank: int) -> None:
-        """`rank` is the loader's; the channel may know that of the world."""
+        """`rank` is the rank in the loader's group; the channel may use the rank in the world."""
         ...
 
     def look(self, key: str) -> None:
@@ -55,7 +55,7 @@ _pid = 0
 
 
 class Agreement:
-    """The reports of one loader. Without other ranks it says nothing."""
+    """The reports of one loader. In a world of one rank it reports nothing."""
 
     def __init__(self, kind: str, *, name: str, about: str, rank: int, world_size: int) -> None:
         """`about` stands in for a missing name. Loaders of one name are numbered."""
@@ -66,7 +66,7 @@ class Agreement:
             _made[(key, rank)] += 1
 
     def say(self, place: int, digest: str) -> None:
-        """What this rank has at that place, as 16 hexadecimal digits. Raises as `look`."""
+        """Report this rank's digest at `place`, as 16 hexadecimal digits. Raises as `look`."""
         if self._key:
             channel = _open()
             channel.say(self._key, place, int(digest, 16), self._rank)
@@ -79,14 +79,14 @@ class Agreement:
 
 
 def disagreement(differs: Differs, *, what: str, where: str, why: str, fix: str) -> DataError:
-    """The error of a loader: `why` says what is different between the two ranks."""
+    """The error that a loader raises. `why` says how the two ranks differ."""
     first, second = sorted(differs.ranks)
     named = f"rank {first} and rank {second}" if first != second else f"rank {first}, twice,"
     return DataError(what=what, where=where, why=f"{named} {why}", fix=fix)
 
 
 def _open() -> Channel:
-    """That of this process. A process group may be there later than the first loader."""
+    """This process's channel. The process group may be made after the first loader."""
     global _channel, _pid
     if _channel is None or _channel is _local or _pid != os.getpid():
         _channel, _pid = _find() or _local, os.getpid()
@@ -138,7 +138,7 @@ class MasterChannel:
         return _HEAD.pack(size, _AGREE, 0, 0, 0, generation, digest, rank, place) + text
 
     def _move(self) -> None:
-        """Sends and hears what can be sent and heard at once."""
+        """Send and receive without blocking."""
         if self._socket is None and not self._dial():
             return
         one = cast("socket.socket", self._socket)
@@ -214,7 +214,7 @@ class Store(Protocol):
 
 
 class StoreChannel:
-    """Entries in the store of the process group: the first rank's report, and a difference."""
+    """Entries in the process group's store: the first report of each place, and a difference."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -229,7 +229,7 @@ class StoreChannel:
         if time.monotonic() - self._looked.get(key, float("-inf")) < _LOOK_SECONDS:
             return
         self._looked[key] = time.monotonic()
-        with contextlib.suppress(Exception):  # the store's host has ended, and so will this rank
+        with contextlib.suppress(Exception):  # the store's host has ended; this rank will end, too
             self._compare(key)
         found: str | None = None
         with contextlib.suppress(Exception):
@@ -257,7 +257,7 @@ class StoreChannel:
 
 
 class LocalChannel:
-    """Reports of this process alone."""
+    """Compares the reports of this process alone."""
 
     def __init__(self) -> None:
         self._first: dict[str, dict[int, tuple[int, int]]] = {}

@@ -1,8 +1,8 @@
-"""Cuts by measured speed: who is slower reads less of a step, so that all end at the same time.
+"""Cuts by measured speed: slower ranks read less of a step, so that all ranks end together.
 
-What a step reads is untouched; only who reads how much of it changes. All ranks look at the same
-times and run the same decision (`data/speed_cut.h`), so nothing has to be agreed upon beyond them.
-A change is in force from the first step that no rank has begun to read.
+The samples of a step stay the same; only the shares change. All ranks get the same times and run
+the same decision (`data/speed_cut.h`), so they need no further agreement. A change applies from the
+first step that no rank has begun to read.
 """
 
 import logging
@@ -22,9 +22,10 @@ Gather = Callable[[list[float]], list[list[float]]]
 Place = tuple[int, int]  # epoch, ordinal
 
 _MOST_MAX, _GAIN_MAX = 1_000_000, 0.999
-_UNHEARD_LOOKS = 10  # without any time, until that is said
+_UNHEARD_LOOKS = 10  # looks without any measured time, until a warning
 _COLUMNS = 7
-# Three observations are the least that a speed is known by. Until then a slow rank holds up all.
+# A speed needs three measurements. Until then a slow rank delays all, so the first looks come
+# early.
 _EARLY_LOOKS, _EARLY_EVERY = 3, 2
 
 
@@ -34,18 +35,19 @@ class CutBySpeed:
 
     loader = ElasticLoader(data, global_batch=256, cut=CutBySpeed())
 
-    A rank's own work has to be told apart from its waiting for others: `weigh_by_samples(model,
-    loader)` does so for DistributedDataParallel, else call `loader.worked()` before gradients are
-    exchanged. Gradients are weighted by samples then, or each loss by `loader.weight`.
+    A rank's own work must be told apart from its waiting for others. For DistributedDataParallel
+    `weigh_by_samples(model, loader)` does so; else call `loader.worked()` before gradients are
+    exchanged, and multiply each loss by `loader.weight`.
 
-    most=2.0    even shares that a rank gets at most: its memory has to do for them
-    least=1     samples of a rank in a step, at least
-    every=5     steps between two looks, two at most between the first three, from which speeds are
-                first known; each look is one exchange of 56 bytes a rank
-    gain=0.03   of a step's time, predicted, that a change must be worth
-    gather=None every rank's row of numbers to every rank, in the order of the ranks; torch's loader
-                has one over the whole world (`gather_over(group)` for another group), with mpi4py
-                it is `comm.allgather`
+    Args:
+        most: the largest share of a rank, in equal shares. The rank's memory must suffice for it.
+        least: the smallest share of a rank, in samples.
+        every: steps between two looks. A look exchanges 56 bytes a rank. The first three looks come
+            at most two steps apart.
+        gain: predicted gain from which a cut changes, as a fraction of a step's time.
+        gather: a function from this rank's row of numbers to the rows of all ranks, in rank order;
+            with mpi4py `comm.allgather`. None: torch's loader uses the whole world
+            (`gather_over(group)` for another group).
     """
 
     most: float = 2.0
@@ -67,7 +69,7 @@ class CutBySpeed:
 
 @dataclass(slots=True)
 class Clock:
-    """What a step's own work is measured with; frameworks bring their device's."""
+    """How a step's own work is timed. Frameworks replace it by their device's clock."""
 
     mark: Callable[[], Any] = time.perf_counter
     between: Callable[[Any, Any], float] = lambda begin, end: end - begin  # seconds
@@ -77,21 +79,21 @@ class Clock:
 class _Window:
     """What this rank measured since the last look."""
 
-    samples: int = 0  # of each step in it
+    samples: int = 0  # samples of this rank in each step of the window
     marks: list[tuple[Any, Any]] = field(default_factory=list[tuple[Any, Any]])
-    first: tuple[int, tuple[Any, Any]] | None = None  # the first step of a new cut
+    first: tuple[int, tuple[Any, Any]] | None = None  # the first step after a change of the cut
 
 
 @dataclass(frozen=True, slots=True)
 class Era:
-    """The shares from a place of the training on, of a whole step."""
+    """The shares of a whole step, from one place of the training on."""
 
     since: Place
     shares: list[int]
 
 
 class SpeedCutter:
-    """The cut of one loader: what is in force where, what is measured, and when it changes."""
+    """The cut of one loader: the shares in force, the measurements, and the decision to change."""
 
     def __init__(
         self, options: CutBySpeed, *, global_batch: int, world_size: int, micro_batch: int
@@ -126,24 +128,24 @@ class SpeedCutter:
     # ---- what is measured ----
 
     def pause(self) -> None:
-        """The step that comes is not measured: its loader starts up."""
+        """Do not measure the next step: its loader starts up."""
         self._began = None
 
     def begin(self) -> None:
         self._began = self.clock.mark()
 
     def worked(self) -> None:
-        """This rank's own work for the step is done; the last call of a step counts."""
+        """This rank's own work for the step is done. The last call of a step counts."""
         if self._began is not None:
             self._ended = self.clock.mark()
 
     def use_clock(self, clock: Clock) -> None:
-        """From the next step on; marks of two clocks cannot be compared."""
+        """Use `clock` from the next step on. Marks of two clocks cannot be compared."""
         self.clock, self._began, self._ended = clock, None, None
         self._window = _Window()
 
     def step_ended(self, place: Place, size: int, samples: int) -> None:
-        """A step that began at `place` was yielded and worked on, with `samples` of this rank."""
+        """The step that began at `place` is done, with `samples` of this rank."""
         began, ended, self._began, self._ended = self._began, self._ended, None, None
         era = next(one for one in reversed(self._eras) if one.since <= place)
         is_first, self._measured = era is not self._measured, era
@@ -160,8 +162,9 @@ class SpeedCutter:
     # ---- looks ----
 
     def look(self, gather: Gather, reached: Place) -> None:
-        """After each step; exchanges times every few of them. `reached`: the end of what was read
-        ahead."""
+        """Called after each step; exchanges times every few steps. `reached` is the end of what was
+        read ahead.
+        """
         steps = self._steps_to_look_at()
         if steps == 0:
             return
@@ -185,7 +188,7 @@ class SpeedCutter:
         )
 
     def _steps_to_look_at(self) -> int:
-        """How many steps this look is for; 0: it is not due yet."""
+        """How many steps this look covers; 0 if it is not due yet."""
         self._steps += 1
         early = min(_EARLY_EVERY, self._options.every)
         beyond = self._steps - _EARLY_LOOKS * early
@@ -231,13 +234,13 @@ class SpeedCutter:
     # ---- state ----
 
     def state(self, place: Place) -> Json:
-        """What a restart needs to cut the steps from `place` on as they would have been cut."""
+        """The eras that cut the steps from `place` on. A restart cuts them in the same way."""
         now = max(i for i, one in enumerate(self._eras) if one.since <= place)
         eras = [[*one.since, *one.shares] for one in self._eras[now:]]
         return {"global_batch": self._batch, "world_size": self._world, "eras": eras}
 
     def load(self, saved: object) -> None:
-        """Go on with a saved cut; with an even one where that was of another world."""
+        """Continue with a saved cut, or with equal shares if another world size saved it."""
         self._eras = self._fitting(saved)
         shares = self._eras[-1].shares
         self._machine = SpeedCut(self._batch, self.least, self.most, self._options.gain, shares)
@@ -271,13 +274,13 @@ class SpeedCutter:
 
 
 def _bounds(options: CutBySpeed, batch: int, world: int, micro: int) -> tuple[int, int]:
-    """The least and the most samples of a rank in a step."""
+    """The smallest and the largest share of a rank, in samples."""
     even = batch // world
     larger = -(-batch // world)
     least, most = options.least, min(max(larger, math.floor(options.most * even)), batch)
     if micro:
-        # All ranks work through as many parts, none of them empty; between too few parts for large
-        # shares and too many for small ones, the middle.
+        # All ranks have the same number of parts, none of them empty. The number is a compromise
+        # between the few parts of equal shares and the many of large ones.
         parts = min(-(-most // micro), -(-(-(-larger // micro) + even) // 2))
         least, most = max(least, parts), min(most, micro * parts)
     if least >= even or most < larger:

@@ -1,12 +1,12 @@
-"""What a data set looks like, so that a position in another one is refused and never guessed.
+"""The fingerprint of a data set. A position that was saved for other data is refused.
 
     before = fingerprint(dataset)
     differences(before, fingerprint(dataset))  # [] while nothing changed
 
-It is the length of the data set, and what its method `fingerprint()` returns if it has one. The
-sources of this package have one, with names, sizes and hashes of their files. No record is read:
-reading one in the rank may open a file whose place all forked workers would then share. Who asks
-for records gets them from `likeness.py`.
+It is the data set's length, and the result of its method `fingerprint()` if it has one. The sources
+of this package have one, with names, sizes and hashes of their files. No record is read here: that
+may open a file in the rank, and forked workers would share its position. `likeness.py` reads
+records for loaders that ask for it.
 """
 
 import hashlib
@@ -19,10 +19,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol, cast
 
-PATHS = ("files", "paths", "samples")  # attributes in which data sets keep the names of files
-HASHED_MAX = 64  # files of a data set; of more, these are spread evenly over the list
-_END_BYTES = 64 << 10  # read at the start, in the middle and at the end of a file
-_OLD_FILE = re.compile(r"(\d+) bytes of \d+ ns")  # as notes had it before there were hashes
+PATHS = ("files", "paths", "samples")  # attributes in which data sets keep file names
+HASHED_MAX = 64  # files to hash of a data set; of more files, these are spread evenly over the list
+_END_BYTES = 64 << 10  # bytes read at the start, the middle and the end of a file
+_OLD_FILE = re.compile(r"(\d+) bytes of \d+ ns")  # old format, without hashes
 
 
 class Sized(Protocol):
@@ -45,7 +45,7 @@ def fingerprint(dataset: Sized, *, names_files: bool = False) -> dict[str, objec
 
 
 def differences(saved: Mapping[str, object], now: Mapping[str, object]) -> list[str]:
-    """What changed, one short sentence each; nothing that only one of the two knows."""
+    """What changed, one short sentence each. Keys that only one side has are ignored."""
     found: list[str] = []
     if saved.get("samples") != now.get("samples"):
         found.append(f"it has {now.get('samples')} samples and had {saved.get('samples')}")
@@ -62,7 +62,7 @@ def differences(saved: Mapping[str, object], now: Mapping[str, object]) -> list[
             elif told := _difference(was[name], is_[name]):
                 found.append(f"{noun}{name} {told}")
     old, new = saved.get("sets"), now.get("sets")
-    if isinstance(old, Mapping) and isinstance(new, Mapping):  # of a mixture
+    if isinstance(old, Mapping) and isinstance(new, Mapping):  # the parts of a mixture
         members = cast("dict[str, dict[str, object]]", new)
         for name, was in cast("dict[str, dict[str, object]]", old).items():
             found += [f"{name}: {one}" for one in differences(was, members.get(name, {}))]
@@ -70,7 +70,7 @@ def differences(saved: Mapping[str, object], now: Mapping[str, object]) -> list[
 
 
 def _difference(old: object, new: object) -> str:
-    """What of one entry changed; "" for nothing."""
+    """What changed in one entry; "" if it is the same."""
     was, is_ = _file_of(old), _file_of(new)
     if was is None or is_ is None:
         return f"is {new}, and was {old}" if old != new else ""
@@ -82,7 +82,7 @@ def _difference(old: object, new: object) -> str:
 
 
 def _file_of(entry: object) -> tuple[int, str] | None:
-    """Size of a file, and the hash of its ends ("" where none was taken)."""
+    """The size of a file, and the hash of its ends ("" if there is none)."""
     if isinstance(entry, str) and (old := _OLD_FILE.fullmatch(entry)):
         return int(old[1]), ""
     if isinstance(entry, Mapping):
@@ -95,8 +95,7 @@ def _file_of(entry: object) -> tuple[int, str] | None:
 def files_fingerprint(paths: Sequence[str], *, numbered: bool = True) -> dict[str, object]:
     """Size of each file and a hash of its ends, by its name and place in the list.
 
-    A copy of the data on another host has the same names, sizes and bytes, but other times. So
-    times are not in it.
+    Times are left out: a copy of the data on another host has other times.
     """
     last = len(paths) - 1
     hashed = set(range(len(paths)))
@@ -113,7 +112,7 @@ def files_fingerprint(paths: Sequence[str], *, numbered: bool = True) -> dict[st
 
 
 def _ends(path: str) -> str:
-    """A hash of the first, middle and last bytes of a file; of all where it is short."""
+    """A hash of the first, middle and last bytes of a file; of all bytes of a short one."""
     total = hashlib.blake2b(digest_size=8)
     with open(path, "rb") as file:
         size = os.fstat(file.fileno()).st_size
@@ -125,7 +124,7 @@ def _ends(path: str) -> str:
 
 
 def _files(dataset: Sized) -> dict[str, object]:
-    """Those that an attribute names; {} where it names none, or one cannot be read."""
+    """Fingerprint of the files named by an attribute; {} if there is none or one is unreadable."""
     for attribute in PATHS:
         held = getattr(dataset, attribute, None)
         if not isinstance(held, (list, tuple)) or not held:
@@ -147,7 +146,7 @@ def _files(dataset: Sized) -> dict[str, object]:
 
 @contextmanager
 def kept_chance() -> Iterator[None]:
-    """Whatever draws random numbers inside, the generators are as before afterwards."""
+    """Restores the generators of random numbers at the end of the block."""
     torch: Any = sys.modules.get("torch")
     numpy: Any = sys.modules.get("numpy")
     python = random.getstate()
@@ -204,10 +203,10 @@ def _feed_array(total: "hashlib.blake2b", value: Any) -> None:
         about = (getattr(value, name, None) for name in ("dtype", "shape", "mode", "size"))
         _chunk(total, ":".join(map(str, about)).encode())
         if getattr(getattr(value, "dtype", None), "hasobject", False):
-            _feed(total, value.tolist())  # its bytes are addresses, others in each process
+            _feed(total, value.tolist())  # the bytes are addresses, which differ between processes
         else:
             _chunk(total, value.tobytes())
-    # Of anything else only the type counts: its repr may hold an address.
+    # For other objects only the type counts, because their repr may hold an address.
 
 
 def _chunk(total: "hashlib.blake2b", data: bytes) -> None:

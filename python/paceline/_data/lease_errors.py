@@ -1,4 +1,4 @@
-"""What a loader of leased data refuses, in four parts."""
+"""The errors of loaders of leased data, in four parts."""
 
 import logging
 
@@ -42,7 +42,7 @@ def fenced(name: str, rank: int) -> DataError:
 
 
 def of_ledger(name: str, text: str) -> DataError:
-    """`text` has what, why and fix, a line each."""
+    """The ledger's error. `text` has what, why and fix, one on each line."""
     what, why, fix = [*text.split("\n"), "", "", ""][:3]
     return DataError(what=what, where=f"the data set {name}", why=why, fix=fix)
 
@@ -95,7 +95,7 @@ def other_order(name: str) -> DataError:
 
 
 def tell_left_out(name: str, count: int, ranks: int) -> None:
-    """No error: a warning, if there are such samples."""
+    """Log a warning if samples are left out. It is not an error."""
     if count:
         logging.getLogger("paceline").warning(
             "%d samples at the end of the data set %s are left out: %d ranks cannot share them "

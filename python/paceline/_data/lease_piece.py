@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class Piece:
-    """Neighbouring ordinals of one lease, read together: all of one epoch."""
+    """Consecutive ordinals of one lease and one epoch, read together."""
 
     lease: int
     begin: int

@@ -1,4 +1,4 @@
-"""Where the ledger finds what a position of leased data stands for, also one of another run."""
+"""Finds the ledger that knows a saved position of leased data, also that of another run."""
 
 from paceline._base import launch
 from paceline._data.order import Json
@@ -6,16 +6,17 @@ from paceline.errors import DataError
 
 
 def made_in() -> str | None:
-    """The run directory whose ledger knows the positions of this process; None: nobody's but its
-    own."""
+    """The run directory whose ledger knows this process's positions. None: only this process
+    knows them.
+    """
     return launch.run_dir() if launch.lease_socket() is not None else None
 
 
 def whereabouts(name: str, position: str, saved: Json) -> str:
-    """What to ask the ledger for: the position, and where it is known if not there.
+    """The question for the ledger: the position, and where else it is known.
 
-    A line each: the position; the run directory of the job that made it; what was done, where a
-    process without a job made it.
+    One line each: the position; the run directory of the job that made it; the finished ranges, if
+    a process without a job made it.
     """
     run = saved.get("run")
     if launch.lease_socket() is not None:

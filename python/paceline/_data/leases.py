@@ -3,7 +3,8 @@
     for sample in paceline.data.shards(records, name="pages", epochs=1):
         work(sample)  # it counts when the loop comes back for the next one
 
-Who is faster gets more. What a worker held that died, froze or was cut off goes to another one.
+Faster workers get more. The samples of a worker that died, froze or lost its connection go to
+another worker.
 """
 
 import json
@@ -29,42 +30,41 @@ from paceline.errors import DataError
 SCHEMA = "paceline.leases/1"
 _WHERE = "LeasedLoader"
 _COUNT_MAX = 2**32 - 1
-_SLICE_SECONDS = 0.2  # between two looks at signals while a call waits
+_SLICE_SECONDS = 0.2  # seconds between two checks for signals while a call waits
 
 Policy = Literal["raise", "skip"]
 Resume = Literal["acks", "checkpoint"]
 
 
 class LeasedLoader:
-    """Yields what this worker leases of `data`: samples, or lists of `batch` of them.
+    """Yields the samples that this worker leases from `data`, one by one or as lists of `batch`.
 
     loader = LeasedLoader(ElasticDataset(records, seed=7), name="train", epochs=3)
 
-    Under `paceline run` all ranks share the master's ledger; alone, this process has its own one.
-    A sample counts when the loop comes back for the next one, and never twice: a worker that was
-    given up learns that its lease is stale, and what it does then does not count.
+    Under `paceline run` all ranks share the master's ledger; alone, this process has its own. A
+    sample counts once, when the loop comes back for the next one. The work on a lease that was
+    given to another worker does not count.
 
-    name          of the data set, one for each in a job
-    epochs        passes over the data, without a barrier between them
-    batch         samples at once, as `collate(samples)`; None: single samples
-    resume        "acks": a job that failed goes on behind what was acknowledged. "checkpoint": the
-                  data is rewound with the model; the loader belongs into the state that is saved.
-                  All ranks get equally many samples then, so that they have a common last step
-    drop_last     False: with resume="checkpoint", samples that the ranks cannot share evenly are
-                  an error here. Otherwise they are left out, and a warning says how many
-    uneven        True: with resume="checkpoint", who is faster gets more all the same, to the last
-                  sample; for loops without collectives
-    lease         samples of a lease at most
-    ahead         leases that are taken before the current one is done
-    deadline      seconds without an acknowledgement, after which a worker's leases go to others;
-                  at least 4 times what they should take
-    failures      workers on which a sample fails before it is put into quarantine
-    bad_samples   "raise": the error of a sample that cannot be read reaches the loop, and an end
-                  with samples in quarantine is an error; "skip": both are logged, and in
-                  `quarantined`
+    Args:
+        name: of the data set, unique in the job.
+        epochs: passes over the data, without a barrier between them.
+        batch: samples at once, as `collate(samples)`. None: single samples.
+        resume: "acks": after a failure, continue behind the acknowledged samples. "checkpoint":
+            rewind the data with the model; put the loader into the saved state. All ranks then
+            get equally many samples and have a common last step.
+        drop_last: with resume="checkpoint": False raises if the ranks cannot share all samples
+            evenly. True leaves the last ones out, with a warning.
+        uneven: True: with resume="checkpoint", faster ranks still get more; no collectives.
+        lease: samples in a lease, at most.
+        ahead: leases that are taken before the current one is done.
+        deadline: seconds without an acknowledgement until a worker's leases go to others; at
+            least 4 times what a batch takes.
+        failures: workers on which a sample fails before it is quarantined.
+        bad_samples: "raise": an unreadable sample raises in the loop, and quarantined samples
+            raise at the end. "skip": both are logged; see `quarantined`.
     """
 
-    marks_checkpoints = True  # a Checkpointer calls `mark` before it saves
+    marks_checkpoints = True  # a Checkpointer calls `mark` before each save
 
     @arguments.known(_WHERE, hints={**arguments.OF_DATA_SETS, "batch_size": "batch="})
     def __init__(
@@ -116,21 +116,21 @@ class LeasedLoader:
         self._pid = 0
         self._records = data.reader()
         self._likeness = Likeness(data, self._digests)
-        self._cursor: Piece | None = None  # of a lease, what was not handed out yet
-        self._again: deque[list[Piece]] = deque()  # was handed out, and did not count
-        self._current: list[Piece] | None = None  # the loop has it
-        self._given_up: set[int] = set()  # leases of which something may still be read ahead
+        self._cursor: Piece | None = None  # the rest of the current lease
+        self._again: deque[list[Piece]] = deque()  # pieces that were handed out and did not count
+        self._current: list[Piece] | None = None  # the pieces that the loop works on now
+        self._given_up: set[int] = set()  # lost leases; the read-ahead may still have pieces
         self._position: str | None = None
         self._is_running = False
         self.quarantined: list[tuple[int, int]] = []  # (epoch, index), known at the end
-        self._stale = 0  # leases that were lost, and said
-        self.lost = 0  # batches whose acknowledgement came too late
-        self.left_out = 0  # samples at the end that no rank gets, because they are too few
+        self._stale = 0  # lost leases that were already reported
+        self.lost = 0  # batches that were acknowledged too late
+        self.left_out = 0  # samples at the end that the ranks cannot share evenly
 
     # ---- the loop ----
 
     def __iter__(self) -> Iterator[Any]:
-        """The samples of this worker, until none is left for anybody."""
+        """Yields this worker's samples until all workers together have read every sample."""
         if self._is_running:
             raise lease_errors.two_loops(self.name)
         self._is_running = True
@@ -153,7 +153,7 @@ class LeasedLoader:
         self._finish()
 
     def _hand_out(self, samples: Any, pieces: list[Piece]) -> Iterator[Any]:
-        """What the loop does not come back for comes again in the next loop."""
+        """Samples for which the loop does not come back are handed out again in the next loop."""
         self._current = pieces
         try:
             yield samples
@@ -164,11 +164,11 @@ class LeasedLoader:
                 self._current = None
 
     def _put_back(self, pieces: list[Piece]) -> None:
-        """They come next. An ack counts all of its lease below, so no later piece may be first."""
+        """Hand these pieces out next, because an ack covers all earlier ordinals of its lease."""
         self._again.appendleft(pieces)
 
     def done(self) -> None:
-        """The last batch counts from now on, not only when the loop comes back."""
+        """Acknowledge the last batch now, not only when the loop comes back."""
         pieces, self._current = self._current, None
         if pieces is not None:
             self._ack(pieces)
@@ -192,10 +192,10 @@ class LeasedLoader:
     # ---- leases ----
 
     def _next_batch(self, size: int, *, is_patient: bool) -> list[Piece] | None:
-        """Up to `size` samples; fewer when nothing more is free now. None: nothing, or the end.
+        """Up to `size` samples; fewer if no more are free now. None: none are free, or the end.
 
-        Even shares make whole batches, so that each rank has as many of them. They wait for no
-        other rank: what a rank may get yet is free.
+        With even shares every batch is whole, so that each rank has equally many. This needs no
+        wait for other ranks: a rank's even share is always free.
         """
         if self._again and not self._is_even:
             return self._again.popleft()
@@ -260,7 +260,7 @@ class LeasedLoader:
         self._refuse_lost()
 
     def _forget(self, lease: int) -> None:
-        """The lease is somebody else's: nothing more of it is worth doing."""
+        """Drop what is left of a lease that another worker has now."""
         if self._cursor is not None and self._cursor.lease == lease:
             self._cursor = None
         kept = [[p for p in pieces if p.lease != lease] for pieces in self._again]
@@ -268,14 +268,14 @@ class LeasedLoader:
         self._given_up.add(lease)
 
     def _fail(self, pieces: list[Piece], error: BaseException) -> list[Piece]:
-        """Gives the lease of the bad sample back, and returns the pieces of other leases.
+        """Returns the lease of the bad sample as failed. The result: pieces of other leases.
 
-        What was read before the bad sample is given back as well: the batch did not count. So are
-        all pieces of its lease, as those of the next epoch in the same batch.
+        All samples of that lease in the batch are returned, also those of the next epoch and those
+        read before the bad one, because the batch did not count.
         """
         bad = error if isinstance(error, _BadSampleError) else None
         cause = error.__cause__ if bad is not None else error
-        failed: dict[int, tuple[int, int]] = {}  # by lease, what failed of it
+        failed: dict[int, tuple[int, int]] = {}  # by lease: the failed range
         for piece in pieces:
             if bad is None:
                 begin, _ = failed.get(piece.lease, (piece.begin, 0))
@@ -350,9 +350,9 @@ class LeasedLoader:
         self._pid = os.getpid()
         self._open.rank = progress.rank()
         self._open.world_size = progress.world_size()
-        # A generation of its own for each start, so that each may rewind to its checkpoint.
+        # Each start has its own generation, so that each may rewind to its checkpoint.
         self._open.generation = progress.generation() or launch.start_number()
-        # Rises with every process of this rank: the generation, then milliseconds.
+        # Higher in every new process of this rank: the generation, then milliseconds.
         self._open.incarnation = self._open.generation << 42 | int(time.time() * 1000)
         self._reader_or_none = LeaseReader.open(socket or "", self._ahead, self._open)
 
@@ -363,7 +363,7 @@ class LeasedLoader:
             raise lease_errors.of_ledger(self.name, text)
 
     def close(self) -> None:
-        """Give back what is leased; the loader begins anew when it is used again."""
+        """Return the leases. If the loader is used again, it starts anew."""
         if self._reader_or_none is not None and self._pid == os.getpid():
             self._reader_or_none.close()
             _names.discard(self.name)
@@ -380,9 +380,9 @@ class LeasedLoader:
     # ---- with a checkpoint ----
 
     def mark(self, step: int) -> None:
-        """Everything until now, the last batch too, belongs to the checkpoint of that step.
+        """Assign all samples up to the last batch to the checkpoint of `step`.
 
-        `Checkpointer.save` calls it for every loader in the state. All ranks mark the same steps.
+        `Checkpointer.save` calls this for each loader in the state. All ranks mark the same steps.
         """
         self._must_follow("mark")
         self.done()
@@ -395,7 +395,7 @@ class LeasedLoader:
             self._refuse(what, text)
 
     def state_dict(self) -> Json:
-        """The name of the position that was marked last; the ledger has what it stands for."""
+        """The name of the last marked position. The ledger knows its ranges of samples."""
         self._must_follow("state_dict")
         ranges = ""
         if self._position is not None and launch.lease_socket() is None:
@@ -404,14 +404,14 @@ class LeasedLoader:
             "schema": SCHEMA,
             "name": self.name,
             "position": self._position,
-            "ranges": ranges,  # of a ledger that ends with its process
-            "run": made_in(),  # which has any other ledger
+            "ranges": ranges,  # for a ledger that ends with this process
+            "run": made_in(),  # the run directory whose ledger knows this position
             "order": self._terms(),
             "fingerprint": self._likeness.now(),
         }
 
     def load_state_dict(self, state: object) -> None:
-        """Everything of the past is forgotten; the data stands where the checkpoint stands."""
+        """Go to the checkpoint's position. Raises DataError if the data or its order changed."""
         self._must_follow("load_state_dict")
         saved = cast("Json", state) if isinstance(state, dict) else {}
         position = saved.get("position")
@@ -421,7 +421,7 @@ class LeasedLoader:
         was = cast("Json", order) if isinstance(order := saved.get("order"), dict) else {}
         if was.get("drawn", "") != self._terms().get("drawn", "") and "drawn" in was:
             raise lease_errors.other_order(self.name)
-        reader = self._reader  # which knows whether there is a ledger for several ranks
+        reader = self._reader  # connects first, so that it is known whether ranks share a ledger
         wanted: str | None = whereabouts(self.name, position, saved)
         if launch.lease_socket() is None:
             reader.add_position(position, str(saved.get("ranges", "")))
@@ -437,7 +437,7 @@ class LeasedLoader:
             self._refuse(what, text)
 
     def _refuse_lost(self) -> None:
-        """With checkpoints: what the model has learnt and another rank's learns too is too much."""
+        """With checkpoints a lost lease is an error: another rank trains on its samples again."""
         if self._resume != "checkpoint":
             return
         stale = self._reader.counters[1]
@@ -450,11 +450,11 @@ class LeasedLoader:
             raise lease_errors.follows_none(self.name, call)
 
     def _digests(self, places: Sequence[int]) -> list[str]:
-        """Of these records, read in a process as those that read batches."""
+        """Digests of these records, read in the kind of process that reads batches."""
         return read_here(self._records, places)
 
     def _terms(self) -> Json:
-        # Short, because they travel in one frame however many files the data has.
+        # Short, because the terms travel in one frame and the data may have many files.
         own = {key: value for key, value in self.data.fingerprint().items() if key != "files"}
         drawn = getattr(self.data, "drawn", lambda _epoch: "")(0)
         terms = {**self.data.terms(), "epochs": self.epochs, "data": digest(own)}
@@ -469,7 +469,7 @@ class _BadSampleError(Exception):
         self.index = index
 
 
-_names: set[str] = set()  # that this process leases
+_names: set[str] = set()  # names that this process leases
 
 
 def _log() -> logging.Logger:
@@ -486,7 +486,7 @@ def shards(
     fingerprint: Fingerprint = True,
     **options: Any,
 ) -> LeasedLoader:
-    """This worker's samples of a data set that all workers share; see LeasedLoader.
+    """A `LeasedLoader` of the data set that all workers share. `options` are its other arguments.
 
     for sample in paceline.data.shards(records, name="pages"): …
     """

@@ -1,12 +1,12 @@
-"""Whether the data of a loader is that of its checkpoint; with records, where they are asked for.
+"""Checks that a loader's data is the checkpoint's data; if asked, by the values of records.
 
-`ElasticDataset(…, fingerprint="records")` compares the values of four records as well. They are
-read where the loader reads: in a process that is made as its workers are and ends before they
-start, or in the rank itself if the loader has no workers. The rank makes no other child, because
-a child would share the places of its open files, its connections and its locks.
+`ElasticDataset(…, fingerprint="records")` also compares four records. They are read where the
+loader reads: in a process like its workers, which ends before the workers start, or in the rank if
+there are no workers. The rank makes no other child, because a child would share the positions of
+its open files, its connections and its locks.
 
-A record may be read through a random transform. So it is kept if three reads are equal, and it
-counts as changed only if 16 further reads all give one other value.
+A record may be read through a random transform. So a record is noted only if three reads are equal,
+and it counts as changed only if 16 further reads all give one other value.
 """
 
 import os
@@ -18,7 +18,7 @@ from paceline._data.order import Json, Ordered
 from paceline._data.sampler_order import seed_all
 from paceline.errors import DataError
 
-# The digests of these records, in order; "" for one that cannot be read.
+# Returns the digests of these records, in order; "" for a record that cannot be read.
 Read = Callable[[Sequence[int]], list[str]]
 
 _KEPT_READS = 3
@@ -26,7 +26,7 @@ _REFUSAL_READS = 16
 
 
 class Likeness:
-    """What the data of one loader looks like: `Likeness(data, read).changes_since(saved)`."""
+    """The fingerprint of one loader's data: `Likeness(data, read).changes_since(saved)`."""
 
     def __init__(self, data: Ordered, read: Read) -> None:
         self._data = data
@@ -34,7 +34,7 @@ class Likeness:
         self._found: Json | None = None
 
     def now(self) -> Json:
-        """Plain values. Records are read in the first call."""
+        """The fingerprint as plain values. The first call reads the records."""
         if self._found is None:
             found = self._data.fingerprint()
             if places := self._probes():
@@ -43,12 +43,12 @@ class Likeness:
         return self._found
 
     def before_workers(self) -> None:
-        """The loader starts its workers next: what has to be read is read before."""
+        """Called before the loader starts its workers: reads the records first."""
         if self._probes():
             self.now()
 
     def must_be(self, saved: object, where: str) -> None:
-        """Raise when the data is not that of `saved`, which is an earlier `now()`."""
+        """Raise if the data differs from `saved`, the result of an earlier `now()`."""
         was = cast("Json", saved) if isinstance(saved, dict) else {}
         changes = differences(was, self.now())
         if any(one.startswith("record ") for one in changes):
@@ -83,7 +83,7 @@ class Likeness:
         return found
 
     def _without_random(self, saved: Json) -> Json:
-        """`saved` without the records that have several values, or that cannot be read now."""
+        """`saved` without records that vary between reads or cannot be read now."""
         was = cast("Mapping[str, str]", saved["records"])
         is_ = cast("Mapping[str, str]", self.now()["records"])
         doubtful = [name for name in was if name.isdigit() and is_.get(name) != was[name]]
@@ -100,9 +100,9 @@ class Likeness:
 
 
 def read_here(records: Any, places: Sequence[int]) -> list[str]:
-    """The digests, read in this process. The script's generators are as before afterwards."""
+    """The digests, read in this process. The script's random generators stay unchanged."""
     with kept_chance():
-        # By chance of its own, so that a random transform shows itself.
+        # With fresh random numbers, so that a random transform gives another value.
         seed_all(os.urandom(16).hex())
         return [digest_of(records, place) for place in places]
 

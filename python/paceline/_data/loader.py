@@ -1,4 +1,4 @@
-"""The part of a loader that no framework changes: position, cut among ranks, state."""
+"""The framework-independent part of a loader: position, shares of the ranks, state."""
 
 from abc import ABC, abstractmethod
 from collections import deque
@@ -25,36 +25,36 @@ _PLACE = ("epoch", "consumed")
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What a rank reads at once: a part of its cut of a step, in ordinals of the epoch."""
+    """What a rank reads at once: a part of its share of a step, in ordinals of the epoch."""
 
     epoch: int
     step: tuple[int, int]  # ordinals of the whole step, over all ranks
-    begin: int  # of this part
+    begin: int  # of this part, an ordinal
     end: int
     ends_step: bool  # no further part of this step follows on this rank
-    part: int  # which of all parts of the step, over all ranks
-    weight: float  # of its mean, so that the mean over all ranks is the mean over the step
-    fraction: float  # its samples ÷ those of the step
-    indices: list[int]  # of the data set, in the order in which they are read
+    part: int  # the part's number among the parts of all ranks in the step
+    weight: float  # factor of its mean loss; the mean over ranks is then that over the step
+    fraction: float  # samples of this part ÷ samples of the step
+    indices: list[int]  # indices into the data set, in reading order
 
 
 class Steps(TypedDict, total=False):
-    """How a loader cuts an epoch to steps and a step among ranks; all may be left out."""
+    """How a loader cuts an epoch into steps and a step among ranks. All keys are optional."""
 
     micro_batch: int | None  # at most so many samples of a rank at once; None: its whole share
     drop_last: bool  # leave out the samples of an epoch that fill no whole step; False
     even_steps: bool  # False: a rank without a share in the last step skips it (evaluation)
     cut: CutBySpeed | None  # shares by measured speed; None: even ones
-    rank: int | None  # of the data parallel group; None: of the world
+    rank: int | None  # rank in the data parallel group; None: in the world
     world_size: int | None
 
 
 class BaseLoader(ABC):
-    """Iterating goes through the rest of the current epoch; then the next one is current.
+    """Iterates over the rest of the current epoch; then the next epoch is current.
 
-    A batch counts when it was yielded, never when it was read ahead. `state_dict` tells what was
-    consumed, as two numbers; a part of a step that was not finished does not count, since its
-    gradients are in no checkpoint.
+    A batch counts when it was yielded, not when it was read ahead. `state_dict` holds the consumed
+    position as two numbers. A step of which only some parts are done does not count, because no
+    checkpoint holds its gradients.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class BaseLoader(ABC):
                 why="the batch sampler of the data says how large steps are",
                 fix="leave it out",
             )
-        # Of a batch sampler, the first step stands for its size.
+        # With a batch sampler, the first step's size stands for all.
         batch = sizes[0] if sizes else global_batch
         self.global_batch = arguments.count(_WHERE, "global_batch", batch)
         self.micro_batch = micro_batch
@@ -110,9 +110,9 @@ class BaseLoader(ABC):
             "loader", name=data.name, about=about, rank=self.rank, world_size=self.world_size
         )
         self.epoch = 0
-        self.consumed = 0  # ordinals of the epoch that were yielded, in whole steps
-        self.current: Share | None = None  # what was yielded last
-        self._turn = 0  # grows with each iterator, so that only the newest one goes on
+        self.consumed = 0  # yielded ordinals of the epoch, in whole steps
+        self.current: Share | None = None  # the share that was yielded last
+        self._turn = 0  # number of the newest iterator; older ones raise
 
     def _make_cut(self, micro_batch: int | None, *, drop_last: bool, even_steps: bool) -> BatchCut:
         self._is_even = even_steps
@@ -121,7 +121,7 @@ class BaseLoader(ABC):
             self._must_be_shared(begin, end)
         micro = 0 if micro_batch is None else arguments.count(_WHERE, "micro_batch", micro_batch)
         try:
-            # With steps of any size the last one was looked at above.
+            # With steps of various sizes, the last step was checked above.
             is_even = even_steps and sizes is None
             return BatchCut(
                 self.data.samples, self.global_batch, self._cutters, micro, drop_last, is_even
@@ -173,7 +173,7 @@ class BaseLoader(ABC):
     # ---- what a training loop asks ----
 
     def __len__(self) -> int:
-        """Batches that a rank gets in a whole epoch: steps, times the parts of each."""
+        """Batches of this rank in a whole epoch: steps times the parts of each."""
         if self._ends(self.epoch) is not None:
             return sum(self._parts(step, (self.epoch, 0)) for step in self._steps(self.epoch, 0))
         steps = self._cut.steps_from(0)
@@ -183,9 +183,9 @@ class BaseLoader(ABC):
 
     @property
     def weight(self) -> float:
-        """What to multiply the loss of the last batch by: 1.0 unless cuts are uneven or several.
+        """The factor for the loss of the last batch: 1.0 unless shares are uneven or in parts.
 
-        With it, gradients that are averaged over the ranks are the mean over the step's samples.
+        Gradients that are averaged over the ranks are then the mean over the step's samples.
         """
         return self.current.weight if self.current else 1.0
 
@@ -200,16 +200,16 @@ class BaseLoader(ABC):
         return [sum(sizes[r * each : (r + 1) * each]) for r in range(self.world_size)]
 
     def worked(self) -> None:
-        """This rank's own work for the step is done, what follows waits for others.
+        """Report that this rank's own work for the step is done, and only waiting follows.
 
-        Only cuts by speed need it; the last call of a step counts.
+        Needed for cuts by speed only. The last call of a step counts.
         """
         if self.by_speed is not None:
             self.by_speed.worked()
 
     @property
     def ends_step(self) -> bool:
-        """Whether the last batch was the step's last one on this rank: time for the optimizer."""
+        """Whether the last batch was this rank's last one of the step: time for the optimizer."""
         return self.current.ends_step if self.current else True
 
     @property
@@ -249,11 +249,11 @@ class BaseLoader(ABC):
             if self.by_speed is not None and share.ends_step and turn == self._turn:
                 self._step_ended(self.by_speed, share, reached)
         self._must_be_newest(turn)
-        # A step in which this rank has no share counts all the same.
+        # A step counts even if this rank has no share in it.
         self.epoch, self.consumed = self.epoch + 1, 0
 
     def _read_order(self) -> str:
-        """16 digits of what this rank goes by in the current epoch; the same on every rank."""
+        """16 digits of the terms and order of the current epoch. They must agree on all ranks."""
         drawn = self._of_sampler("drawn", self.epoch) or ""
         return digest([self.data.terms(), drawn, self.global_batch, self._drops_last])
 
@@ -291,16 +291,16 @@ class BaseLoader(ABC):
 
     @abstractmethod
     def _read(self, shares: Iterator[Share]) -> Iterator[Any]:
-        """The batch of each share, in order; may take shares ahead of what it yields."""
+        """The batch of each share, in order. May take shares ahead of the yielded batch."""
 
     def _digests(self, places: Sequence[int]) -> list[str]:
-        """Of these records, read in a process as those that read batches."""
+        """Digests of these records, read in the kind of process that reads batches."""
         return read_here(self.data.reader(), places)
 
     # ---- the cut ----
 
     def _mine(self) -> range:
-        """Which of the cutters' parts are this rank's."""
+        """The numbers of this rank's parts among all parts of a step."""
         each = self._cutters // self.world_size
         return range(self.rank * each, (self.rank + 1) * each)
 
@@ -348,7 +348,7 @@ class BaseLoader(ABC):
 
     def _step(self, epoch: int, step: tuple[int, int]) -> Iterator[Share]:
         size = step[1] - step[0]
-        # All of them, but with even_steps=False.
+        # Empty parts occur only with even_steps=False.
         own = [one for one in self._own(epoch, step) if one[1] < one[2]]
         for part, begin, end in own:
             yield Share(
@@ -366,7 +366,7 @@ class BaseLoader(ABC):
     # ---- state ----
 
     def state_dict(self) -> Json:
-        """Where the data stands after the batches that were yielded; the same on every rank."""
+        """The position after the yielded batches, as plain values; the same on every rank."""
         state: Json = {
             "schema": SCHEMA,
             "epoch": self.epoch,
@@ -385,7 +385,11 @@ class BaseLoader(ABC):
         return state
 
     def load_state_dict(self, state: object) -> None:
-        """Go on from there, at any world size. A position in other data is refused."""
+        """Continue from a saved position, at any world size.
+
+        Raises:
+            DataError: the position is of other data, or of an unknown format.
+        """
         self._turn += 1
         saved = checked_state(state)
         self._refuse_other_data(saved)
@@ -400,7 +404,7 @@ class BaseLoader(ABC):
             raise self._cut_error(error) from error
 
     def _of_sampler(self, call: str, argument: object) -> Any:
-        """What the data says of its sampler; None for data that has none."""
+        """What the data's method `call` returns; None for data without a sampler."""
         return getattr(self.data, call, _none)(argument)
 
     def _refuse_other_data(self, saved: Json) -> None:
@@ -425,7 +429,7 @@ def _ranges(ends: list[int]) -> list[tuple[int, int]]:
 
 
 def must_be_ordered(where: str, data: object) -> None:
-    """Raise when the data says neither in which order nor by which seed it is read."""
+    """Raise if the data has no defined order (an `ElasticDataset` or `ElasticMixture` has one)."""
     if all(hasattr(data, name) for name in ("indices", "reader", "terms", "samples")):
         return
     raise DataError(
@@ -462,7 +466,7 @@ def checked_state(state: object) -> Json:
 
 
 def rank_and_size(where: str, rank: int | None, world_size: int | None) -> tuple[int, int]:
-    """Those of a loader; by default those of the whole world."""
+    """The rank and world size of a loader; by default those of the whole world."""
     return (
         progress.rank() if rank is None else arguments.count(where, "rank", rank, least=0),
         progress.world_size()

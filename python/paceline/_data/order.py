@@ -20,7 +20,7 @@ Fingerprint = bool | Literal["records"]
 
 
 class Ordered(Protocol):
-    """What a loader has to know about its data: an order of indices, and what is behind them."""
+    """The interface of a loader's data: an order of indices, and the records behind them."""
 
     name: str
 
@@ -30,33 +30,43 @@ class Ordered(Protocol):
         ...
 
     def indices(self, epoch: int, begin: int, end: int) -> list[int]:
-        """What stands at these ordinals of the epoch."""
+        """The indices at these ordinals of the epoch."""
         ...
 
     def reader(self) -> Any:
-        """What is behind the indices: `reader[index]`; goes to worker processes."""
+        """The records: `reader()[index]`. The object is sent to worker processes."""
         ...
 
     def terms(self) -> Json:
-        """What must be the same when a position is restored; plain values."""
+        """Plain values that must be equal when a position is restored."""
         ...
 
     def fingerprint(self) -> Json: ...
 
 
 class ElasticDataset:
-    """A data set with `__len__` and `__getitem__`, and the order in which epochs go through it.
+    """A data set with `__len__` and `__getitem__`, and the order in which epochs read it.
 
     data = ElasticDataset(dataset, shuffle=True, seed=7)
 
-    `block` (samples) shuffles for storage that reads neighbours faster: blocks are shuffled, and
-    the samples of `window` blocks at a time. `sampler` gives the order itself: anything sized that
-    yields indices of the whole data set, such as torch's samplers; it is asked once an epoch, with
-    `set_epoch` where it has one and with random numbers that follow from seed and epoch.
-    `batch_sampler` is asked in the same way for lists of indices: each is a step over all ranks.
-    `fingerprint` says how a restored position finds out whether the data is the same: by its length
-    and by what its method `fingerprint()` returns, as that of our sources does for their files
-    (True), by its length alone (False), or also by a few records ("records").
+    Args:
+        dataset: the data set.
+        shuffle: whether each epoch has another order, which follows from `seed`.
+        seed: of the order.
+        block: shuffle blocks of so many samples, for storage that reads neighbours faster.
+        window: so many blocks are shuffled together, sample by sample.
+        sampler: gives the order: anything sized that yields indices of the whole data set, such as
+            torch's samplers. It is iterated once an epoch, after `set_epoch` if it has that method,
+            with random numbers that follow from seed and epoch.
+        batch_sampler: the same for lists of indices; each list is one step over all ranks.
+        name: the name of the data set in messages and fingerprints.
+        fingerprint: how a restored position detects that the data changed. True: by its length and
+            by its method `fingerprint()`, which our sources have for their files. False: by its
+            length alone. "records": also by the values of a few records.
+
+    Raises:
+        ArgumentError: an argument has a wrong type or value.
+        DataError: the data set or the sampler cannot be used in this way.
     """
 
     @arguments.known(_DATASET, hints=arguments.OF_LOADERS)
@@ -122,7 +132,7 @@ class ElasticDataset:
         return self._epoch(epoch).samples(begin, end)
 
     def ordinal_of(self, epoch: int, index: int) -> int:
-        """Where in the epoch a sample is read; with a sampler, where it is read first."""
+        """The ordinal at which a sample is read; with a sampler, where it is read first."""
         if self._drawn is not None:
             return self._sample(self._drawn, epoch).index(index)
         return self._epoch(epoch).ordinal_of(index)
@@ -147,9 +157,9 @@ class ElasticDataset:
         return self._fingerprint
 
     def probes(self) -> list[int]:
-        """The records to compare, as indices; none unless they were asked for."""
+        """Indices of the records to compare; empty unless fingerprint="records"."""
         if self._looks_at != "records" or "own" in self.fingerprint():
-            return []  # its own fingerprint() knows better than we
+            return []  # the data set's own fingerprint() suffices
         count = len(self.dataset)
         return sorted({i * (count - 1) // (PROBES - 1) for i in range(PROBES)})
 
@@ -162,24 +172,24 @@ class ElasticDataset:
         return self._order[1]
 
     def step_ends(self, epoch: int) -> list[int] | None:
-        """Where each step of the epoch ends, when a batch sampler says it."""
+        """The ordinal at which each step of the epoch ends; None without a batch sampler."""
         if self._drawn is None or self._shuffle != "batch_sampler":
             return None
         return self._drawn.epoch(epoch).ends
 
     def drawn(self, epoch: int) -> str:
-        """16 digits of the order that a sampler gives in this epoch; "" without a sampler."""
+        """16 digits of the sampler's order in this epoch; "" without a sampler."""
         if self._drawn is None:
             return ""
         self._sample(self._drawn, epoch)
         return self._drawn.epoch(epoch).digest
 
     def sampler_state(self, epoch: int) -> Json | None:
-        """What makes the sampler give that epoch's order again; None without a sampler."""
+        """State from which the sampler gives that epoch's order again; None without a sampler."""
         return None if self._drawn is None else self._drawn.state(epoch)
 
     def load_sampler(self, state: object) -> None:
-        """As `sampler_state` gave it; raises when the order is another one now."""
+        """Restore `sampler_state`. Raises DataError if the sampler now gives another order."""
         if self._drawn is not None:
             self._drawn.load(state)
 
@@ -200,9 +210,17 @@ class ElasticMixture:
 
     data = ElasticMixture({"web": web, "code": code}, weights={"web": 7, "code": 3}, seed=7)
 
-    Each run of ten samples has seven of `web` here. Each data set is read in whole epochs of its
-    own. `length` is how many samples an epoch of the mixture has; by default it ends when every
-    data set was read once at least.
+    Here each run of ten samples has seven of `web`. Each data set is read in whole epochs of its
+    own.
+
+    Args:
+        datasets: the data sets, by name.
+        weights: the share of each data set, by name.
+        seed: of the order.
+        length: samples in an epoch of the mixture. None: until every data set was read once.
+        shuffle: whether each data set is shuffled, anew in each epoch.
+        name: of the mixture, in messages and when a position is restored.
+        fingerprint: see `ElasticDataset`.
     """
 
     @arguments.known(_MIXTURE, hints=arguments.OF_LOADERS)
@@ -247,7 +265,7 @@ class ElasticMixture:
         return self._joined
 
     def member(self, index: int) -> tuple[str, int]:
-        """The data set and the sample in it that an index stands for."""
+        """The name of the data set that an index belongs to, and the sample's index in it."""
         which, sample = self._joined.member(index)
         return self._parts[which].name, sample
 
@@ -282,7 +300,7 @@ class ElasticMixture:
 
 
 class _Joined:
-    """Data sets, one behind the other."""
+    """Data sets, concatenated."""
 
     def __init__(self, datasets: list[Sized]) -> None:
         self._datasets = datasets
@@ -359,7 +377,7 @@ def _looks_at(where: str, value: object) -> Fingerprint:
 
 
 def _name(name: object) -> str:
-    """The name of a data set; it may have none."""
+    """The name of a data set; it may be empty."""
     return arguments.text(_DATASET, "name", name, least=0, bytes_max=_NAME_BYTES_MAX)
 
 
@@ -381,7 +399,7 @@ def _whole_weights(
         found = arguments.real(value)
         if found is None or not 0 < found < math.inf:
             raise bad(f"weights[{key!r}]", value, "a number above 0", "weights of 7 and 3")
-        exact[key] = Fraction(str(value))  # as written: 0.1 is a tenth
+        exact[key] = Fraction(str(value))  # as written: 0.1 is one tenth exactly
     scale = math.lcm(*(part.denominator for part in exact.values()))
     whole = {key: int(part * scale) for key, part in exact.items()}
     common = math.gcd(*whole.values())

@@ -1,9 +1,9 @@
-"""Generators of random numbers that a sampler keeps for itself, and their states as plain values.
+"""A sampler's own generators of random numbers, and their states as plain values.
 
-    found = find(sampler)           # torch's, NumPy's and Python's, also in samplers inside of it
-    before = [one.state() for one in found]
-    list(sampler)
-    for one, state in zip(found, before): one.load(state)
+found = find(sampler)           # torch's, NumPy's and Python's, also in nested samplers
+before = [one.state() for one in found]
+list(sampler)
+for one, state in zip(found, before): one.load(state)
 """
 
 import random
@@ -12,12 +12,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, cast
 
-_DEPTH_MAX = 6  # samplers inside of samplers
+_DEPTH_MAX = 6  # nesting of samplers
 
 
 @dataclass(frozen=True, slots=True)
 class OwnGenerator:
-    """One generator: `way` leads to it from the sampler, as "sampler.generator"."""
+    """One generator. `way` is its path from the sampler, such as "sampler.generator"."""
 
     way: str
     kind: str  # "torch", "numpy", "numpy.legacy" or "python"
@@ -30,7 +30,7 @@ class OwnGenerator:
         self._set(_unplain(state["state"]))
 
     def fits(self, state: object) -> bool:
-        """Whether `load` takes it."""
+        """Whether `load` accepts that state."""
         fields = cast("dict[str, object]", state) if isinstance(state, dict) else {}
         return fields.get("way") == self.way and fields.get("kind") == self.kind
 
@@ -57,12 +57,12 @@ class OwnGenerator:
 
 
 def find(sampler: object) -> list[OwnGenerator]:
-    """Those in attributes of the sampler and of samplers inside of it, in an order of names."""
+    """The generators in attributes of the sampler and of nested samplers, ordered by name."""
     return list(_find(sampler, "", set(), _DEPTH_MAX))
 
 
 def samplers_in(sampler: object) -> list[object]:
-    """The sampler and those inside of it, as the `sampler` of a BatchSampler."""
+    """The sampler and the samplers nested in it, such as the `sampler` of a BatchSampler."""
     found: list[object] = [sampler]
     for one in found:
         if len(found) > 64:
@@ -99,7 +99,7 @@ def _attributes(owner: object) -> list[tuple[str, object]]:
 
 
 def _is_sampler(value: object) -> bool:
-    """It gives indices, and is no data set, which has items."""
+    """Whether it yields indices and is not a data set, which has items."""
     return (
         hasattr(value, "__dict__")
         and hasattr(type(value), "__iter__")

@@ -1,8 +1,8 @@
-"""The order that a sampler gives to all ranks: drawn once an epoch, the same after a restart.
+"""A sampler's order for all ranks: drawn once an epoch, and equal after a restart.
 
-A sampler draws its indices under random numbers that follow from seed and epoch. Where it has
-generators of its own, which go on from epoch to epoch, their states before each epoch are kept and
-saved. Whether an order is the same one after a restart and on all ranks is seen by its digest.
+A sampler draws its indices with random numbers that follow from seed and epoch. If it has
+generators of its own, which continue from epoch to epoch, their states before each epoch are kept
+and saved. A digest tells whether the order is the same after a restart and on all ranks.
 """
 
 import hashlib
@@ -21,14 +21,14 @@ from paceline.errors import DataError
 Json = dict[str, object]
 """A JSON object."""
 
-_KEPT_MAX = 64  # epochs whose states are remembered
-# Attributes by which samplers know how many ranks share what they yield.
+_KEPT_MAX = 64  # epochs whose states are kept
+# Names of attributes that hold the number of ranks among which a sampler divides.
 _SHARERS = ("num_replicas", "num_processes", "data_parallel_size", "world_size")
 
 
 @dataclass(slots=True)
 class Drawn:
-    """An epoch's indices, where the steps of a batch sampler end, and 16 digits of both."""
+    """An epoch's indices, the ends of a batch sampler's steps, and 16 digits of both."""
 
     indices: list[int]
     ends: list[int] = field(default_factory=list[int])
@@ -45,11 +45,11 @@ class SamplerOrder:
         self._where = where
         self._own = own_generators.find(sampler)
         self._before: dict[int, list[Json]] = {}  # states of its own generators, by epoch
-        self._next = 0  # the first epoch that was never drawn
+        self._next = 0  # the first epoch that was not drawn yet
         self._drawn: tuple[int, Drawn] = (-1, Drawn([]))
 
     def epoch(self, epoch: int) -> Drawn:
-        """The order of that epoch. The last one that was asked for is kept."""
+        """The order of that epoch. The last result is kept."""
         if self._drawn[0] != epoch:
             self._drawn = (epoch, self._draw(epoch) if self._own else self._draw_once(epoch))
         return self._drawn[1]
@@ -57,7 +57,7 @@ class SamplerOrder:
     # ---- a checkpoint ----
 
     def state(self, epoch: int) -> Json:
-        """What gives the order of that epoch again; plain values. Draws nothing."""
+        """Plain values from which that epoch's order can be drawn again. Draws nothing."""
         state: Json = {"epoch": epoch}
         if self._drawn[0] == epoch:
             state["digest"] = self._drawn[1].digest
@@ -67,11 +67,11 @@ class SamplerOrder:
         return state
 
     def load(self, state: object) -> None:
-        """Go on from there. Raises when the order of that epoch is not the one that it was."""
+        """Continue from a saved state. Raises if that epoch's order has changed."""
         saved = cast("Json", state) if isinstance(state, dict) else {}
         epoch = saved.get("epoch")
         if not isinstance(epoch, int):
-            return  # of a version that saved nothing of it
+            return  # an older version saved no state
         self._drawn = (-1, Drawn([]))
         generators = saved.get("generators")
         if isinstance(generators, list):
@@ -103,7 +103,7 @@ class SamplerOrder:
     # ---- drawing ----
 
     def _draw(self, epoch: int) -> Drawn:
-        """With generators that go on: epochs are drawn one after the other."""
+        """For generators that continue: draws the epochs one after the other."""
         if epoch >= self._next:
             for one in range(self._next, epoch):
                 self._before[one] = self._states()
@@ -164,7 +164,7 @@ class SamplerOrder:
 
 
 def must_be_whole(sampler: object, samples: int, where: str) -> None:
-    """Raise when the sampler, or one inside of it, yields what one of several ranks reads."""
+    """Raise if the sampler, or one nested in it, yields only one rank's share."""
     for one in own_generators.samplers_in(sampler):
         for name in _SHARERS:
             ranks = getattr(one, name, None)
@@ -172,7 +172,7 @@ def must_be_whole(sampler: object, samples: int, where: str) -> None:
                 continue
             length = getattr(one, "__len__", None)
             if length is not None and length() >= samples:
-                continue  # it knows how many ranks there are, and yields all samples
+                continue  # it knows the number of ranks but yields all samples
             raise DataError(
                 what=f"{_named(one)} yields the samples of one rank, and not all of them",
                 where=where,
@@ -183,7 +183,7 @@ def must_be_whole(sampler: object, samples: int, where: str) -> None:
 
 
 def seed_all(text: str) -> None:
-    """Seeds Python's generator, and NumPy's and torch's where they are loaded."""
+    """Seed Python's generator, and NumPy's and torch's if they are loaded."""
     chance = random.Random(text)
     random.seed(chance.getrandbits(64))
     words = chance.getrandbits(63)
@@ -196,7 +196,7 @@ def seed_all(text: str) -> None:
 
 
 def _whole(indices: list[Any]) -> list[Any]:
-    """NumPy's numbers and torch's tensors of one number as ints; other kinds of indices stay."""
+    """NumPy's integers and torch's one-element tensors as ints; other indices unchanged."""
     try:
         return [operator.index(one) for one in indices]
     except TypeError:

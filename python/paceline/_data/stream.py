@@ -1,4 +1,4 @@
-"""Samples that only come one after the other: resumed by skipping ahead, and said so."""
+"""Samples without indices: a stream. A restored position is reached by skipping samples."""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -13,25 +13,39 @@ from paceline._data.order import Json
 from paceline._native import cut_evenly
 from paceline.errors import DataError
 
-_COMPARED_STEPS = 4  # of each pass, from where it begins
-_PLACES = 2**40  # samples of an epoch, as a place that ranks report
+_COMPARED_STEPS = 4  # steps of each pass that ranks compare, from its begin
+_PLACES = 2**40  # factor that puts epoch and sample number into one place for reports
 
 
 class StreamLoader:
-    """Steps of anything that can be iterated anew for each epoch, in the order in which it comes.
+    """Cuts a stream into steps and shares: anything that can be iterated anew for each epoch.
 
     loader = StreamLoader(records, global_batch=256, drop_last=True)
     for batch in loader: ...
 
-    Every rank reads all samples and keeps its share of each step, and a restored one reads again
-    what was consumed: that is all that can be done without numbers. Use `ElasticLoader` wherever
-    samples have them. The stream has to give the same samples in the same order on every rank and
-    in every run; `set_epoch` is called where it has one. Its samples are read in this process.
+    Every rank reads all samples and keeps its share of each step. A restored rank reads the
+    consumed samples again. Use `ElasticLoader` if samples have indices. The stream must yield the
+    same samples in the same order on every rank and in every run. Samples are read in this process.
 
-    Ranks report a hash of the samples of an epoch's first steps, and go on without waiting. A
-    difference is an error at a later step on all ranks. `identity` is a function of a sample that
-    gives what is hashed, where a random transform gives each rank other values:
-    `identity=lambda sample: sample["id"]`.
+    Ranks report a hash of the first steps of an epoch and go on without waiting. If the hashes
+    differ, all ranks raise at a later step.
+
+    Args:
+        stream: an iterable with a new iterator for each epoch; `set_epoch` is called if it has it.
+        global_batch: samples of one step over all ranks.
+        collate: makes a batch of a list of samples. None: a batch is that list.
+        drop_last: True: leave out the last samples of an epoch if they fill no whole step.
+        even_steps: False: a rank without a share in a step skips it (evaluation).
+        rank: the rank in the data parallel group. None: in the world.
+        world_size: the size of the data parallel group. None: of the world.
+        name: the stream's name, compared when a position is restored.
+        identity: what to hash of a sample, if a random transform gives each rank other values:
+            `identity=lambda sample: sample["id"]`.
+
+    Raises:
+        ArgumentError: an argument has a wrong type or value.
+        DataError: the stream cannot be shared in this way; or, while it is read, ranks read
+            different streams, or the stream changed since the checkpoint.
     """
 
     @arguments.known("StreamLoader", hints=arguments.OF_DATA_SETS)
@@ -61,10 +75,10 @@ class StreamLoader:
         arguments.flag(where, "even_steps", even_steps)
         self.epoch = 0
         self.consumed = 0
-        self.weight = 1.0  # of the last batch, as `ElasticLoader.weight`
+        self.weight = 1.0  # weight of the last batch; see `ElasticLoader.weight`
         self._turn = 0
         self._identity = arguments.callback(where, "identity", identity)
-        self._head: Json | None = None  # of the current epoch: its first samples, as a hash
+        self._head: Json | None = None  # count and hash of the current epoch's first samples
         about = f"steps of {self.global_batch} samples and {self.world_size} ranks"
         self._agreement = Agreement(
             "stream", name=self._name, about=about, rank=self.rank, world_size=self.world_size
@@ -122,7 +136,7 @@ class StreamLoader:
         self.epoch, self.consumed, self._head = self.epoch + 1, 0, None
 
     def _skip(self, source: Iterator[Any]) -> None:
-        """Reads what was consumed, and looks whether it begins as it did."""
+        """Read the consumed samples again. Raise if their hash is not the saved one."""
         head = self._head
         size = min(cast("int", head["samples"]), self.consumed) if head is not None else 0
         first = list(islice(source, size))
@@ -175,7 +189,7 @@ class StreamLoader:
             ) from None
 
     def state_dict(self) -> Json:
-        """As `ElasticLoader.state_dict`; nothing but the name tells one stream from another."""
+        """As `ElasticLoader.state_dict`. Streams are told apart by their name alone."""
         state: Json = {
             "schema": SCHEMA,
             "epoch": self.epoch,
@@ -189,7 +203,7 @@ class StreamLoader:
         return state
 
     def load_state_dict(self, state: object) -> None:
-        """Go on from there, at any world size: the next iterator skips what was consumed."""
+        """Continue from a saved position, at any world size: the next iterator skips to it."""
         self._turn += 1
         saved = checked_state(state)
         if saved["order"] != self.state_dict()["order"]:

@@ -1,15 +1,15 @@
-"""The bootstrap of a rank: what happens between its birth and its script's first line.
+"""The bootstrap of a rank: what runs before the first line of its script.
 
-The starter's forked child calls `begin`; a cold start runs this file by its path with a fresh
+The starter's forked child calls `begin`. A cold start runs this file by its path in a fresh
 interpreter.
 """
 
 import sys
 
 if __name__ == "__main__":
-    # Run by path: sys.path[0] is this package, whose modules must not hide others of their names.
-    # Nothing else is imported before, and the folder of `paceline` is in front only until the
-    # bootstrap is loaded.
+    # Run by path: sys.path[0] is this package, whose modules would hide others of the same name. So
+    # nothing is imported before, and the folder of `paceline` is first only until this module is
+    # loaded.
     _PACKAGE = __file__.rpartition("/_rank/")[0]
     if not sys.flags.safe_path:
         sys.path.pop(0)
@@ -34,19 +34,19 @@ from paceline._rank.hooks.steps import watch_steps
 from paceline._starter import imports
 
 _ARGUMENT_MAX = 100_000  # bytes; the kernel takes 128 KiB in one argument
-PORT_TAKEN_STATUS = 75  # EX_TEMPFAIL: nobody's fault, try again in a new world
+PORT_TAKEN_STATUS = 75  # EX_TEMPFAIL: not the script's fault; the next world gets another port
 
 
 @dataclass(frozen=True, kw_only=True)
 class Birth:
-    """What the bootstrap is told: `Birth(entry=…, store_port=29500, learn=None)`."""
+    """What the starter passes to the bootstrap: `Birth(entry=…, store_port=29500, learn=None)`."""
 
     entry: Entry
     store_port: int = 0
     learn: str | None = None
 
     def to_json(self) -> str:
-        """One argument of a command line."""
+        """As one argument of a command line."""
         return json.dumps(asdict(self))
 
     @classmethod
@@ -62,7 +62,7 @@ class Birth:
 
 
 def begin(birth: Birth) -> None:
-    """Run the rank's script in this process; returns or raises when the script ended."""
+    """Run the rank's script in this process. Returns or raises when the script ends."""
     launch = Launch.from_environment()
     session = progress.session()
     if launch.rank == 0 and birth.store_port and not _port_is_free(birth.store_port):
@@ -104,15 +104,16 @@ def _both(first: Callable[[], None], second: Callable[[], None]) -> Callable[[],
 
 
 def _port_is_free(port: int) -> bool:
-    """Whether torch's store could listen on `port`: it binds all addresses, IPv6 first."""
+    """Whether torch's store could listen on `port`: the store binds all addresses, IPv6 first."""
     for family, address in ((socket.AF_INET6, "::"), (socket.AF_INET, "")):
         try:
             with socket.socket(family, socket.SOCK_STREAM) as probe:
                 probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                # Not listening: a rank that waits for the store must not take this for it.
+                # Bind only. If this socket listened, a rank that waits for the store would connect
+                # to it.
                 probe.bind((address, port))
         except OSError as error:
-            if error.errno == 98:  # EADDRINUSE; anything else says nothing about the port
+            if error.errno == 98:  # EADDRINUSE; other errors do not mean that the port is taken
                 return False
         else:
             return True
@@ -131,7 +132,7 @@ def _main() -> NoReturn:
     output.outlive_a_full_disk()
     reconfigure = getattr(sys.stdout, "reconfigure", None)
     if reconfigure is not None:
-        # To a file Python would keep the last prints of a killed rank in its buffer.
+        # Into a file Python would buffer the output, and a killed rank would lose its last lines.
         reconfigure(line_buffering=True)
     birth = Birth.from_json("".join(sys.argv[1:]))
     begin(birth)

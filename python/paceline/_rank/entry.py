@@ -1,8 +1,7 @@
 """Runs a script or a module as `__main__`, so that it looks like `python train.py` from inside.
 
-The interpreter that calls this may have imported anything before. What a script can see of its
-start is rebuilt here: argv, sys.path, a fresh `__main__`, tracebacks that begin in the script, the
-exit status.
+The calling interpreter may have imported modules before. So this rebuilds what a script can see of
+its start: argv, sys.path, a fresh `__main__`, tracebacks that begin in the script, the exit status.
 """
 
 import builtins
@@ -29,16 +28,15 @@ class Entry:
 
 _former_main: list[ModuleType] = []
 
-# The very function that the interpreter calls for -m.
+# The function that the interpreter itself calls for -m.
 _run_as_main: Callable[[str, bool], object] = vars(runpy)["_run_module_as_main"]
 
 
 def execute(entry: Entry, *, on_error: Callable[[BaseException], None]) -> None:
-    """Run `entry`; return or raise as it does, with sys.excepthook set to show only its frames.
+    """Run `entry`; return or raise as it does. sys.excepthook then shows only its frames.
 
-    `on_error` sees an uncaught exception before anything is printed. The caller must do nothing
-    after this but let the interpreter end. sys.path must not hold an entry for a script's directory
-    yet.
+    `on_error` gets an uncaught exception before it is printed. After this call the caller must let
+    the interpreter end. sys.path must not have an entry for the script's directory yet.
     """
     _fresh_main()
     try:
@@ -54,15 +52,15 @@ def execute(entry: Entry, *, on_error: Callable[[BaseException], None]) -> None:
             on_error(error)
         _hide_frames(error)
         if isinstance(error, KeyboardInterrupt) and entry.kind == "script":
-            # Code given as text makes the interpreter remember that this exception left the top
-            # level: after its orderly end it then dies of SIGINT, as it does for a plain script.
+            # An exception from code given as text makes the interpreter die of SIGINT after its
+            # orderly end, as a plain script does.
             exec("raise error", {"error": error})
         raise
 
 
 def _fresh_main() -> None:
-    # The former __main__ is kept: its functions may be running, and its death would clear its
-    # names.
+    # The old __main__ is kept alive: its functions may be running, and deleting it clears their
+    # globals.
     _former_main.append(sys.modules["__main__"])
     main = ModuleType("__main__")
     main.__dict__["__builtins__"] = builtins
@@ -104,9 +102,9 @@ def _absolute(path: str) -> str:
 
 
 def _compile(path: str) -> CodeType | None:
-    """The code of a .pyc file; None for source.
+    """The code of a .pyc file; None if the file is source.
 
-    Ends the process as python does if there is no such file.
+    If the file does not exist, the process ends with python's message.
     """
     try:
         with io.open_code(_absolute(path)) as file:
@@ -135,7 +133,7 @@ def _call(run: Callable[[], object]) -> None:
 
 
 def _own_frames(tb: TracebackType | None) -> TracebackType | None:
-    """The part of a traceback after _call and the lambda that it calls."""
+    """The part of a traceback below _call and the lambda that it calls."""
     at = tb
     while at is not None:
         if at.tb_frame.f_code is _call.__code__:
@@ -145,7 +143,7 @@ def _own_frames(tb: TracebackType | None) -> TracebackType | None:
 
 
 def _hide_frames(error: BaseException) -> None:
-    """Show the traceback as it is now: on its way up it still gets the launcher's frames."""
+    """Print the traceback as it is now, without the launcher's frames that are added later."""
     shown = error.__traceback__
     hook = sys.excepthook
 

@@ -1,7 +1,8 @@
-"""What this rank does, written where its agent can read it when the job hangs.
+"""The flight ring of this rank. Its agent reads the ring when the job hangs.
 
-The ring is a file in memory with one small record for each collective and each change of phase. A
-rank that cannot make it trains on without one: the agent then says that there are no records.
+The ring is a file in memory with one small record for each collective and each change of phase. If
+the file cannot be made, the rank trains without it, and the agent reports that there are no
+records.
 """
 
 import os
@@ -21,17 +22,17 @@ _OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 
 class Flight:
-    """Names by number, and the innermost line of the script: `Flight(writer).site()`."""
+    """Numbers for names, and the innermost line of the script: `Flight(writer).site()`."""
 
     def __init__(self, writer: "FlightWriter") -> None:
         self.writer = writer
         self._names: dict[object, int] = {}
-        # By id: a code's own hash goes through all of its constants. The codes are kept, so that
-        # no other one gets their id.
+        # By id, because hashing a code object hashes all of its constants. The codes are kept
+        # alive, so that no other one gets the same id.
         self._is_library: dict[int, tuple[bool, CodeType]] = {}
 
     def name(self, text: str) -> int:
-        """The number of a text in the ring; 0 when its table is full."""
+        """The number of a text in the ring; 0 if the table of texts is full."""
         number = self._names.get(text)
         if number is None:
             number = self._names[text] = self.writer.name(text)
@@ -40,10 +41,8 @@ class Flight:
     def site(self, addition: str = "") -> int:
         """The number of the innermost line outside all libraries, for example "train.py:44".
 
-        `addition` follows that text.
-
-        A script that is itself installed as a package has no such line: then it is the innermost
-        one outside torch. A thread of autograd has neither: "backward".
+        `addition` is appended to that text. If the script is itself an installed package, it is the
+        innermost line outside torch. In a thread of autograd it is "backward".
         """
         frame: FrameType | None = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
         known = self._is_library
@@ -70,7 +69,8 @@ class Flight:
         place = (id(frame.f_code), frame.f_lineno, addition)
         number = self._names.get(place)
         if number is None:
-            # Outside libraries the code is kept by `site`; in a package it lives as its module.
+            # The code object stays alive: `site` keeps those of scripts, and modules keep those of
+            # packages.
             text = f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}{addition}"
             number = self._names[place] = self.name(text)
         return number
@@ -85,7 +85,7 @@ def _is_torch(file: str) -> bool:
 
 
 def open_flight(launch: Launch) -> Flight | None:
-    """This rank's ring, made anew; None when the launcher named no place or there is no room."""
+    """Make this rank's ring. None if the launcher gave no path or there is no room."""
     if launch.ring is None:
         return None
     from paceline._native import FlightWriter

@@ -1,8 +1,8 @@
 """stdout and stderr that do not end a rank when the disk is full.
 
-Ranks write to files of the run directory. On a full disk print() raises OSError, and a training
-that has lost nothing would die of its own log. So what finds no room is dropped and counted, and
-the count is written when there is room again. Errors of other kinds are raised as ever.
+Ranks write to files of the run directory. On a full disk print() raises OSError, and the training
+would die of its log. So output without room is dropped and counted, and the count is written when
+there is room again. Other errors are raised as usual.
 """
 
 import errno
@@ -14,14 +14,14 @@ _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
 class RoomyFile(io.FileIO):
-    """A file for writing: `RoomyFile(1)` is stdout's, and never raises for want of room."""
+    """A file for writing: `RoomyFile(1)` writes to stdout and never raises for a full disk."""
 
     def __init__(self, fd: int) -> None:
         super().__init__(fd, "wb", closefd=False)
         self.bytes_dropped = 0
 
     def write(self, data: Any, /) -> int:
-        """Write, or drop: `RoomyFile(1).write(b"text")` is 4 in both cases."""
+        """Write, or drop if the disk is full: `RoomyFile(1).write(b"text")` is 4 either way."""
         size = memoryview(data).nbytes
         try:
             if self.bytes_dropped > 0:
@@ -37,14 +37,14 @@ class RoomyFile(io.FileIO):
 
 
 def outlive_a_full_disk() -> None:
-    """Exchange the files behind sys.stdout and sys.stderr: `outlive_a_full_disk()`."""
+    """Replace the files behind sys.stdout and sys.stderr by `RoomyFile`s."""
     sys.stdout = sys.__stdout__ = _exchanged(sys.stdout)
     sys.stderr = sys.__stderr__ = _exchanged(sys.stderr)
 
 
 def _exchanged(stream: TextIO) -> TextIO:
     if type(stream) is not io.TextIOWrapper:
-        return stream  # somebody else's
+        return stream  # a stream that the script or a library replaced
     try:
         fd = stream.fileno()
         stream.flush()

@@ -1,4 +1,4 @@
-"""The phase of this process, where its launcher can read it."""
+"""The phase of this process, which its launcher can read."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -13,10 +13,10 @@ R = TypeVar("R")
 
 
 class Phases:
-    """Turns to phases by their numbers in `flight`: `Phases(writer.turn).turn(flight.DATA)`.
+    """Sets phases by their numbers in `flight`: `Phases(writer.turn).turn(flight.DATA)`.
 
-    Only the thread that made it counts, which runs the script: another thread that saves a file or
-    reads data ahead does not change what the rank does.
+    Only the thread that made this object counts; it runs the script. Threads that save a file or
+    read data ahead do not change the rank's phase.
     """
 
     def __init__(self, write: Callable[[int], None]) -> None:
@@ -26,14 +26,14 @@ class Phases:
         self._holds = 0
 
     def turn(self, phase: int) -> None:
-        """This rank is in `phase` from now on; nothing happens inside of `within`."""
+        """The rank enters `phase`. Ignored inside of `within`."""
         if phase != self.now and not self._holds and get_ident() == self._thread:
             self.now = phase
             self._write(phase)
 
     @contextmanager
     def within(self, phase: int) -> Iterator[None]:
-        """The whole block is `phase`; after it the rank is in the phase from before."""
+        """The whole block is `phase`. After it the rank is in its former phase."""
         if get_ident() != self._thread:
             yield
             return
@@ -54,19 +54,19 @@ _current: Phases | None = None
 
 
 def current() -> Phases | None:
-    """This process' phases; None where no launcher records them."""
+    """This process's phases; None if no launcher records them."""
     return _current
 
 
 def begin(phases: Phases) -> Phases:
-    """From now on `phases` are this process' own."""
+    """Make `phases` those of this process."""
     global _current
     _current = phases
     return phases
 
 
 def in_phase(phase: int) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """A decorator: a call of the function is all in that phase, as `@in_phase(CHECKPOINT)`."""
+    """A decorator: a call of the function is in that phase, as `@in_phase(CHECKPOINT)`."""
 
     def decorate(call: Callable[P, R]) -> Callable[P, R]:
         @wraps(call)

@@ -1,4 +1,4 @@
-"""What a script may tell its launcher: steps, loss, checkpoints, what it does now."""
+"""What a script reports to its launcher: steps, loss, checkpoints, its current phase."""
 
 import os
 import sys
@@ -25,7 +25,7 @@ def _launch() -> "Launch":
 
 
 def session() -> "Session | None":
-    """This process' slot on the progress page; None without a launcher or in a rank's child."""
+    """This process's slot on the progress page. None without a launcher or in a rank's child."""
     global _session, _opened
     if not _opened:
         _opened = True
@@ -41,26 +41,34 @@ def _open(launch: "Launch", page: str) -> "Session | None":
     try:
         opened = Session.open(page=page, slot=launch.slot, generation=launch.generation)
     except (OSError, RuntimeError):
-        # A rank's child, or a process of a former world: it has nothing to report.
+        # A child of a rank, or a process of an earlier world. It reports nothing.
         return None
     os.register_at_fork(after_in_child=_abandon)
     return opened
 
 
 def _abandon() -> None:
-    """In a forked child: the slot belongs to the parent."""
+    """In a forked child: the slot belongs to the parent, so forget it."""
     global _session
     _session = None
 
 
 def restart() -> None:
-    """Read the launcher's words anew: the starter's child calls it once its environment is set."""
+    """Read the launcher's variables again. The starter's child calls this once they are set."""
     global _session, _opened, _known
     _session, _opened, _known = None, False, None
 
 
 def step(n: int, loss: float | None = None) -> None:
-    """Step `n` of the whole training is done: `pl.step(1200, loss=0.31)`."""
+    """Report that step `n` of the whole training is done: `pl.step(1200, loss=0.31)`.
+
+    Args:
+        n: the step, 0 or more, counted over the whole training.
+        loss: of that step, if it is to be watched.
+
+    Raises:
+        ArgumentError: `n` is no step, or `loss` no number.
+    """
     n = _whole("step", n)
     if loss is not None and type(loss) is not float:
         from paceline._base import arguments
@@ -75,7 +83,11 @@ def step(n: int, loss: float | None = None) -> None:
 
 
 def saved(n: int) -> None:
-    """The checkpoint of step `n` is complete and will not change: `pl.saved(1200)`."""
+    """Report that the checkpoint of step `n` is complete and will not change: `pl.saved(1200)`.
+
+    Raises:
+        ArgumentError: `n` is no step.
+    """
     n = _whole("saved", n)
     current = session()
     if current is not None:
@@ -83,15 +95,19 @@ def saved(n: int) -> None:
 
 
 def phase(name: str) -> "AbstractContextManager[None]":
-    """The whole block is of that phase, whatever it calls: `with pl.phase("eval"): …`.
+    """The whole block belongs to one phase: `with pl.phase("eval"): …`.
 
-    - "eval": evaluation, sampling or another long work without training steps. It is never judged
-      to hang; after 600 s the launcher says that the others wait for it.
-    - "checkpoint": saving by means that the launcher does not know.
-    - "data": reading or preparing data without a torch DataLoader.
+    Blocks may be nested: the innermost one counts. Without a launcher, and in threads other than
+    the script's own, this does nothing.
 
-    Blocks may be inside of each other: the innermost one counts. Raises `ArgumentError` for another
-    name. Without a launcher, and in a thread other than the script's own, it does nothing.
+    Args:
+        name: "eval": evaluation, sampling or other long work without training steps. It is never
+            judged to hang; after 600 s the launcher says that the other ranks wait for this one.
+            "checkpoint": saving by other means than paceline's. "data": reading or preparing data
+            without a torch DataLoader.
+
+    Raises:
+        ArgumentError: another name.
     """
     from paceline._rank import flight, phases
 
@@ -105,7 +121,7 @@ def phase(name: str) -> "AbstractContextManager[None]":
 
 
 def _whole(call: str, n: object) -> int:
-    """That step as an int. Called in each step, so `arguments` is imported for odd ones only."""
+    """`n` as an int. Runs in each step, so `arguments` is imported only for unusual types."""
     if type(n) is int and 0 <= n < 2**53:
         return n
     from paceline._base import arguments
@@ -119,12 +135,12 @@ def is_managed() -> bool:
 
 
 def rank() -> int:
-    """This process' rank, 0 without a launcher: `if pl.rank() == 0: …`."""
+    """This process's rank, 0 without a launcher: `if pl.rank() == 0: …`."""
     return _in_group()[0]
 
 
 def _in_group() -> tuple[int, int]:
-    """Rank and world size. srun sets neither RANK nor WORLD_SIZE: the process group knows them."""
+    """Rank and world size. srun sets neither variable, so the process group is asked."""
     launch = _launch()
     if not launch.has_world and "torch.distributed" in sys.modules:
         from paceline.integrations.process_group import default_group
@@ -136,15 +152,15 @@ def _in_group() -> tuple[int, int]:
 
 
 def local_rank() -> int:
-    """The rank's number on its node: `torch.device("cuda", pl.local_rank())`."""
+    """The rank's number on its node, from 0: `torch.device("cuda", pl.local_rank())`."""
     return _launch().local_rank
 
 
 def world_size() -> int:
-    """How many ranks train, 1 without a launcher: `shard(data, pl.world_size())`."""
+    """The number of ranks, 1 without a launcher: `shard(data, pl.world_size())`."""
     return _in_group()[1]
 
 
 def generation() -> int:
-    """The world's fencing number, 0 without a launcher: `log(generation=pl.generation())`."""
+    """The world's generation, 0 without a launcher: `log(generation=pl.generation())`."""
     return _launch().generation

@@ -1,17 +1,17 @@
 """Waits for the training store in small steps.
 
-torch's TCPStore client pauses for about half a second after a refused connect, and a restarted
-world's ranks are often a few milliseconds ahead of rank 0, who serves the store: measured, 0.28 to
-0.58 s for a server that is 20 to 100 ms late. So a client's rank first connects by itself, with
-pauses that begin at 5 ms, and lets torch connect when somebody listens. When nobody ever does,
-torch is asked all the same, and its own error is what the user sees.
+torch's TCPStore client pauses for about half a second after a refused connect. In a restarted
+world, ranks are often a few milliseconds earlier than rank 0, which serves the store. Measured:
+0.28 to 0.58 s for a server that is 20 to 100 ms late. So a client's rank first connects by itself,
+with pauses that begin at 5 ms, and lets torch connect once the server listens. If no server ever
+listens, torch is still called, so that the user sees torch's own error.
 
-With torchrun's --master-port P ranks see P as MASTER_PORT, but paceline's master listens there, and
-each world has a store of its own. So whoever asks for a store on port P, by env:// or by
-tcp://ADDRESS:P, gets that of this world.
+With torchrun's --master-port P ranks see P as MASTER_PORT, but paceline's master listens on P, and
+each world has its own store. So a request for a store on port P, by env:// or tcp://ADDRESS:P,
+gets this world's store.
 
 torch's server listens on all addresses of the host, without a password. A job of one host needs the
-loopback address alone, so there the server gets a socket that listens on no other.
+loopback address only, so there the server gets a socket that listens on that address alone.
 """
 
 import os
@@ -26,20 +26,20 @@ from typing import Any
 from paceline._rank.hooks.on_import import when_imported
 
 _MODULE = "torch.distributed.rendezvous"
-# torch's own function that makes the store of env:// and tcp://; where a release lacks it, its
-# pauses stay.
+# torch's function that makes the store of env:// and tcp://. If a release lacks it, torch's own
+# pauses remain.
 _FUNCTION = "_create_c10d_store"
 _PAUSE_S = 0.005
-_PAUSE_MAX_S = 0.1  # thousands of ranks ask one host
+_PAUSE_MAX_S = 0.1  # upper limit, because thousands of ranks ask one host
 _CONNECT_S = 1.0
 _PLACE_WORDS = 3  # of PACELINE_STORE
 _LOOPBACK = ("127.0.0.1", "localhost")
-_BACKLOG = 2048  # torch's own for its store
+_BACKLOG = 2048  # the value that torch uses
 _ARGUMENTS = ("host_name", "port", "world_size", "is_master")  # of torch's TCPStore, in its order
 
 
 def wait_until_served(host: str, port: int, timeout_s: float) -> bool:
-    """Whether somebody listens there before the time is over: `wait_until_served("h", 1, 9.0)`."""
+    """Whether a server listens there within the time: `wait_until_served("h", 1, 9.0)`."""
     end = time.monotonic() + timeout_s
     pause = _PAUSE_S
     while True:
@@ -50,15 +50,16 @@ def wait_until_served(host: str, port: int, timeout_s: float) -> bool:
                 return False
         else:
             return True
-        # Half of it is chance, so that the ranks of a host do not come in step.
+        # Half of the pause is random, so that the ranks of a host do not connect at the same
+        # moment.
         time.sleep(pause * random.SystemRandom().uniform(0.5, 1.0))
         pause = min(pause * 1.5, _PAUSE_MAX_S)
 
 
 def place_of(host: str, port: int, told: str) -> tuple[str, int]:
-    """Where that store is: `place_of("h", 29500, "29500 10.0.0.1 17001")` is ("10.0.0.1", 17001).
+    """The store's address: `place_of("h", 29500, "29500 10.0.0.1 17001")` is ("10.0.0.1", 17001).
 
-    `told` is PACELINE_STORE: the port that ranks see, and the address and port of the store.
+    `told` is PACELINE_STORE: the port that ranks see, then the store's address and port.
     """
     words = told.split(" ")
     if len(words) != _PLACE_WORDS or str(port) != words[0] or not words[2].isdigit():
@@ -69,7 +70,7 @@ def place_of(host: str, port: int, told: str) -> tuple[str, int]:
 def loopback_listener(port: int) -> int | None:
     """A socket for a server of this host alone: `loopback_listener(17001)` is its descriptor.
 
-    None when the port is in use, as by a server of this process that torch uses again.
+    None if the port is in use, for example by a server in this process that torch reuses.
     """
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -82,7 +83,7 @@ def loopback_listener(port: int) -> int | None:
 
 
 def on_loopback(make: Callable[..., Any]) -> Callable[..., Any]:
-    """torch's TCPStore, but a server for 127.0.0.1 is not reached from elsewhere.
+    """torch's TCPStore, except that a server for 127.0.0.1 accepts no other hosts.
 
     `on_loopback(TCPStore)(host_name="127.0.0.1", port=17001, world_size=2, is_master=True)`
     """
@@ -100,12 +101,13 @@ def on_loopback(make: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def be_patient() -> None:
-    """Make torch's store wait like this once torch is imported: `be_patient()`."""
+    """Make torch's store wait in small steps, once torch is imported: `be_patient()`."""
     told = os.environ.get("PACELINE_STORE", "")
     words = told.split(" ")
     if len(words) == _PLACE_WORDS:
-        # Only os.environ of this interpreter keeps what was asked for. What it starts, as by
-        # torch.multiprocessing.spawn, has no wrapper and needs the store's own port.
+        # os.environ keeps the port that was asked for. Child processes, as of
+        # torch.multiprocessing.spawn, have no wrapper, so their environment gets the store's own
+        # port.
         os.putenv("MASTER_PORT", words[2])
 
     def install(module: ModuleType) -> None:

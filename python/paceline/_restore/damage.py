@@ -1,4 +1,4 @@
-"""What turned out not to be what was saved: the keeper hears of it, and the script too."""
+"""Reports damaged checkpoints to the keeper and to the script."""
 
 import sys
 from typing import cast
@@ -10,9 +10,9 @@ from paceline.errors import CheckpointError
 
 
 def tell_passed_over(answer: Fields, *, says: bool) -> str:
-    """The end of a sentence on newer folders that a restore has passed over.
+    """Text about newer folders that the restore passed over, for the end of a sentence.
 
-    `says`: each is also one line on stderr.
+    `says`: also print each sentence to stderr.
     """
     sentences = [str(one) for one in cast("list[object]", answer.get("passed_over", []))]
     for sentence in sentences if says else []:
@@ -21,9 +21,9 @@ def tell_passed_over(answer: Fields, *, says: bool) -> str:
 
 
 def tell_damaged(link: Link, answer: Fields, error: UnreadableError) -> CheckpointError:
-    """Tell the keeper, so that nobody takes it again; the next world takes an older one.
+    """Report the damaged step to the keeper, so that the next world restores an older one.
 
-    Storage that does not answer says nothing about what lies in it.
+    Storage that does not answer is not reported: its content may be undamaged.
     """
     if answer.get("path") and error.is_away:
         return CheckpointError(
@@ -33,7 +33,7 @@ def tell_damaged(link: Link, answer: Fields, error: UnreadableError) -> Checkpoi
             fix="mend the storage and start again: the checkpoint is taken for whole",
         )
     images = cast("list[dict[str, object]]", answer.get("images", []))
-    # Of storage one of them may be in memory, which a host has read for all.
+    # For a step from storage, the images in memory are files that one host read for all.
     is_stored = answer.get("from") == "storage"
     if is_stored and all(one["rank"] != error.rank for one in images):
         link.tell({"op": "damaged", "name": answer.get("name")})

@@ -9,19 +9,18 @@ from paceline._native import Image, Manifest
 from paceline._state import notes
 from paceline._state.save_plan import Box, Shape
 
-# Address and bytes of memory that is written to. The native module compares the bytes with what
-# goes there, so a wrong type or shape is an error and overwrites nothing.
+# Address and size in bytes of memory to write to. The native module compares the size with the
+# data, so a wrong type or shape is an error and overwrites nothing.
 Memory = tuple[int, int]
-# Index of a box, begin in it, extent, memory of the target, its shape, begin in that.
+# Index of a box, begin in the box, extent, target memory, its shape, begin in the target.
 Region = tuple[int, Shape, Shape, Memory, Shape, Shape]
 
 
 class UnreadableError(Exception):
-    """An image is not there any more, or is not what was saved.
+    """An image is gone, damaged, or cannot be read.
 
-    With `is_away` nothing is known of it: the system does not let it be read now; with
-    `is_all_away`, nothing else of the storage either. `rank` is whose image it is; None: it is the
-    checkpoint itself.
+    `is_away`: it cannot be read now, so nothing is known about its content. `is_all_away`: the
+    whole storage does not answer. `rank`: the image's rank; None: the checkpoint's own files.
     """
 
     def __init__(
@@ -43,7 +42,7 @@ def _told(rank: int | None = None) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        # EAGAIN comes from the agent alone, which has asked the storage as a whole.
+        # Only the agent returns EAGAIN, after it has asked the storage as a whole.
         is_all_away = error.errno == errno.EAGAIN
         raise UnreadableError(
             str(error), is_away=True, is_all_away=is_all_away, rank=rank
@@ -54,10 +53,10 @@ def _told(rank: int | None = None) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class SharedReading:
-    """Hosts read a checkpoint together: each a share of its chunks, which all ask their agents for.
+    """Hosts read a checkpoint together: each reads a share of the chunks for all.
 
-    `is_for_all`: no rank has a file that is its own, as the world had another size.
-    `is_own_too`: such a file is no nearer to its rank than those of others.
+    `socket`: the agent that delivers chunks. `is_for_all`: the world had another size, so no rank
+    has a file of its own. `is_own_too`: the rank's own file is no closer than other files.
     """
 
     socket: str
@@ -66,12 +65,12 @@ class SharedReading:
 
 
 class Source:
-    """One rank's image: its boxes by the name of their tensor."""
+    """One rank's image: its boxes by tensor name."""
 
     def __init__(self, image: Image, rank: int) -> None:
         self.image = image
         self.rank = rank
-        self.notes_text: bytes | None = None  # another's, instead of its own
+        self.notes_text: bytes | None = None  # notes of another rank to use instead
         boxes = image.boxes()
         self.boxes = {
             key: (index, Box(dtype, tuple(shape), tuple(offset), ()))
@@ -80,31 +79,32 @@ class Source:
         self.sizes = {key: size for key, _dtype, _shape, _offset, size in boxes}  # in bytes
 
     def notes(self) -> dict[str, object]:
-        """The small state of that rank."""
+        """The notes of that rank."""
         with _told(self.rank):
             text = self.image.notes if self.notes_text is None else self.notes_text
             return notes.loads(text, rank=self.rank)
 
     def restore(self, wholes: list[tuple[int, Memory]], regions: list[Region]) -> None:
-        """Copy boxes to memory, and parts of boxes; one or the other of a box."""
+        """Copy whole boxes, and parts of boxes, to memory. A box is in only one of the lists."""
         with _told(self.rank):
             self.image.restore(wholes, regions)
 
 
 class Images:
-    """What one step left, by rank: `images.own` is the nearest to this rank, `images.others()`.
+    """One step's images by rank: `images.own` is closest to this rank, `open_others()` the rest.
 
-    Opening one reads and checks its header, so others are opened only when a part of theirs is
-    wanted: in a world of another size or layout.
+    Opening an image reads and checks its header. Others are opened only if a part of them is
+    needed: in a world of another size or layout.
     """
 
     def __init__(self, ranks: Sequence[int], own: int, open_one: Callable[[int], Image]) -> None:
         nearest = own if own in ranks else ranks[0]
-        # Whoever holds the same box, ranks that start elsewhere read it elsewhere.
+        # Ranks begin at different places, so the holders of equal boxes share the reads.
         self._rest = [rank for rank in ranks if rank > nearest]
         self._rest += [rank for rank in ranks if rank < nearest]
         self._open_one = open_one
-        # Others have shares in that file, too: it is read as theirs are.
+        # Set if other ranks need parts of that file, too: it is then read through the shared
+        # reader.
         self.reopen_own: Callable[[], Image] | None = None
         # Names of tensors that differ between ranks, as the manifest says; None: not known yet.
         self.differing: set[str] | None = None
@@ -120,16 +120,16 @@ class Images:
         read_once: tuple[int, Callable[[], Image]] | None = None,
         shared: SharedReading | None = None,
     ) -> "Images":
-        """Those of a checkpoint's folder; `fetch_all` brings the files of the other ranks there.
+        """The images in a checkpoint's folder. `fetch_all` fetches the other ranks' files to it.
 
-        `read_once`: the rank whose tensors are `own`'s as well, which one host has read for all.
-        `shared`: how several hosts read what each of them has a share in.
+        `read_once`: a rank with the same tensors as `own`, whose file one host reads for all.
+        `shared`: how hosts share the reading of files that several of them need.
         """
         with _told():
             manifest = Manifest.read(folder)
         opened: set[int] = set()
         nearest = own if read_once is None else read_once[0]
-        # A rank that takes over what it saved reads it by itself.
+        # In a world of the same size a rank reads its own file directly.
         is_shared = shared is not None and shared.is_for_all
 
         def open_one(rank: int) -> Image:
@@ -141,7 +141,7 @@ class Images:
                 return manifest.image(folder, rank)
             if shared is not None:
                 return manifest.image(folder, rank, shared.socket)
-            # The nearest one, which comes first, is there.
+            # The first image is there already. A second one means that the others are needed.
             if len(opened) == 2 and fetch_all is not None:
                 fetch_all()
             return manifest.image(folder, rank)
@@ -156,7 +156,7 @@ class Images:
         return images
 
     def open_others(self) -> bool:
-        """False: they were open already, or there are none."""
+        """Open the images of all other ranks. False: they were open, or there are none."""
         rest, self._rest = self._rest, []
         if rest and self.reopen_own is not None:
             with _told(self.own.rank):

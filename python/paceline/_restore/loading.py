@@ -1,4 +1,4 @@
-"""A checkpoint in storage, read without a Checkpointer: weights for another training."""
+"""Reads a checkpoint from storage without a Checkpointer: weights for another training."""
 
 import os
 from dataclasses import dataclass
@@ -18,23 +18,23 @@ from paceline.errors import CheckpointError
 
 @dataclass(frozen=True)
 class Loaded:
-    """What `load` found: `loaded.step`, and sentences about what was left out or replaced."""
+    """The result of `load`: `loaded.step`, and sentences about what was left out or replaced."""
 
     folder: str
     step: int
     left_out: list[str]
     replaced: list[str]
     bytes_read: int
-    told: str = ""  # what is not as it was saved, as the end of a sentence
+    told: str = ""  # what differs from the saved state, as the end of a sentence
 
 
 def find(path: str | os.PathLike[str]) -> str:
-    """The folder of a checkpoint: `path` itself, or the newest one in it."""
+    """The folder of a checkpoint: `path` itself, or the newest checkpoint in `path`."""
     fix = f"paceline ckpt copy {os.fspath(path)} DIR, and load DIR"
     named = directory_of(path, fix=fix)
     try:
         return newest_checkpoint(named)
-    except RuntimeError as error:  # what only a newer version reads
+    except RuntimeError as error:  # a format that only a newer version reads
         raise newer(named, error) from error
     except (LookupError, OSError) as error:
         raise CheckpointError(
@@ -48,10 +48,10 @@ def find(path: str | os.PathLike[str]) -> str:
 def fill(
     framework: Framework, images: Images, state: State, *, strict: bool, where: str
 ) -> Restoring:
-    """Fill `state` from `images`; what is left is `finish()`, once its bytes are trusted.
+    """Fill `state` from `images`. The caller calls `finish()` once the bytes are verified.
 
-    Raises CheckpointError when something that has to fit does not, before anything is touched, and
-    UnreadableError when an image turns out not to be what was saved.
+    Raises CheckpointError before anything is changed if a required part does not fit, and
+    UnreadableError if an image is damaged or gone.
     """
     try:
         work = Restoring(framework, images, strict=strict, size=progress.world_size())
@@ -76,12 +76,12 @@ def newer(where: str, error: Exception) -> CheckpointError:
 
 
 def ask(work: Restoring, framework: Framework, state: State) -> None:
-    """Ask for all of `state`: modules, optimizers, what loads its state itself, and the rest.
+    """Ask for all of `state`: modules, optimizers, objects that load their state, and the rest.
 
-    Of what shares memory the first one is filled in place; see `Restoring`.
+    If several entries share memory, the first one is filled in place; see `Restoring`.
     """
     check_keys(state)
-    # An optimizer's state may be a parameter's memory; it has no type here.
+    # Modules first: an optimizer's state may be a parameter's memory, and has no type here.
     ordered = sorted(state.items(), key=lambda one: hasattr(one[1], "param_groups"))
     rest = [
         (key, value)
@@ -96,7 +96,7 @@ def ask(work: Restoring, framework: Framework, state: State) -> None:
 def load_with(
     framework: Framework, path: str | os.PathLike[str], state: State, *, strict: bool
 ) -> Loaded:
-    """Fill `state` from the checkpoint at `path`, whatever world saved it.
+    """Fill `state` from the checkpoint at `path`, saved by a world of any size.
 
     Random numbers stay as they are. Every rank calls it for its own parts.
     """

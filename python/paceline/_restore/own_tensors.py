@@ -1,7 +1,7 @@
-"""Tensors that ranks saved under one name and as the same part of one whole, with other bytes.
+"""Tensors that several ranks saved under one name as the same part of a whole, but not equal.
 
-Stages of a pipeline are such, when each rank calls its layers alike; so are statistics that each
-rank keeps for itself. A world of another size cannot tell whose is meant.
+Examples: pipeline stages whose layers have equal names on each rank, and statistics that each rank
+keeps for itself. A world of another size cannot tell which rank's tensor is meant.
 """
 
 import ctypes
@@ -14,7 +14,7 @@ _Place = tuple[str, tuple[int, ...], tuple[int, ...]]
 
 
 def differing(sources: list[Source]) -> set[str]:
-    """Names of such tensors in these images, by their bytes. For images in memory."""
+    """Names of such tensors in these images. Compares bytes, so use it for images in memory."""
     first: dict[_Place, Source] = {}
     found: set[str] = set()
     for source in sources:
@@ -31,7 +31,7 @@ def differing(sources: list[Source]) -> set[str]:
 
 
 def _batches(keys: list[str], source: Source) -> Iterator[list[str]]:
-    """Keys whose tensors together have 64 MiB, or one that is larger by itself."""
+    """Batches of keys with 64 MiB of tensors together, or one larger tensor."""
     batch: list[str] = []
     size = 0
     for key in keys:

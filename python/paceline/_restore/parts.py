@@ -1,4 +1,4 @@
-"""Boxes of tensors in images, and which of them make up the box that is wanted."""
+"""Boxes of tensors in images, and the selection of boxes that cover a wanted box."""
 
 from dataclasses import dataclass
 from math import prod
@@ -30,7 +30,7 @@ def region(leaf: Leaf, part: Part) -> Region:
 
 
 def cover(parts: list[Part], wanted: Box) -> list[Part] | None:
-    """Parts that together make up all of `wanted`, each element once; None: they do not."""
+    """Parts that cover `wanted`, each element once. None if no such parts exist."""
     if len(parts[0].box.shape) != len(wanted.shape):
         return None
     seen: set[tuple[tuple[int, ...], tuple[int, ...]]] = set()
@@ -44,7 +44,7 @@ def cover(parts: list[Part], wanted: Box) -> list[Part] | None:
             return [part]
         extent = shared(box, wanted)[1]
         if (box.offset, box.shape) in seen or not prod(extent):
-            continue  # replicas hold the same box; the nearest comes first
+            continue  # a replica of the same box; the closest one comes first
         seen.add((box.offset, box.shape))
         chosen.append(part)
         volume += prod(extent)
@@ -52,7 +52,7 @@ def cover(parts: list[Part], wanted: Box) -> list[Part] | None:
 
 
 def shared(a: Box, b: Box) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Begin and extent of what two boxes of one tensor share."""
+    """Begin and extent of the intersection of two boxes of one tensor."""
     begin = tuple(max(x, y) for x, y in zip(a.offset, b.offset, strict=True))
     ends = (
         min(ao + az, bo + bz)

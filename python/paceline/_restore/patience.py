@@ -1,7 +1,7 @@
-"""Storage that does not answer while a rank restores is waited for, and that is said.
+"""Waits, and says so, when storage does not answer during a restore.
 
-A rank that ended at once would be restarted at once, and a short outage would cost the job all its
-restarts. What was read and does not hold is another matter: that is damaged, and nobody waits.
+A rank that ended at once would be restarted at once, and a short outage would use up the restart
+budget. A damaged checkpoint is different: it was read, so waiting does not help.
 """
 
 import os
@@ -31,12 +31,12 @@ def read_patiently(
     now: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> T:
-    """What `read` returns, asked again while the checkpoint in `folder` cannot be read.
+    """Call `read` again while the checkpoint in `folder` cannot be read; returns its result.
 
-    A directory of checkpoints that is not there, or is empty, is one that is not mounted.
+    A missing or empty checkpoint directory counts as not mounted.
 
-    Raises UnreadableError: with `is_away` when storage did not come back in STORAGE_SECONDS,
-    without when it answers and this file is not readable for FILE_SECONDS, or is damaged.
+    Raises UnreadableError: with `is_away` if storage did not answer for STORAGE_SECONDS; without it
+    if storage answers and this file is damaged, or unreadable for FILE_SECONDS.
     """
     began = now()
     pause = _PAUSE_SECONDS
@@ -73,7 +73,7 @@ def _is_gone(directory: str) -> bool:
 
 
 def _answers(folder: str) -> bool:
-    """Whether the storage can be asked: a small file of the same folder is read."""
+    """Whether the storage answers: reads a small file of the same folder."""
     try:
         Manifest.read(folder)
     except (LookupError, OSError, RuntimeError):

@@ -1,9 +1,9 @@
-"""A restore that touches nothing, before the first save: what is written would fit this state.
+"""Checks before the first save that a restore would fit this state. Changes nothing.
 
-    rehearse(framework, planned, text, state)  # raises CheckpointError when it would not
+    rehearse(framework, planned, text, state)  # raises CheckpointError if it would not
 
-It decodes the notes as they are written and asks for each tensor as a restore does. Nothing is
-copied and no object loads anything.
+It decodes the notes as they are written and asks for each tensor as a restore does. It copies
+nothing, and no object loads its state.
 """
 
 import dataclasses
@@ -28,7 +28,7 @@ _SIMPLE = (int, float, str, bool, bytes, complex)
 
 
 def rehearse(framework: Framework, planned: Planned, text: bytes, state: State) -> None:
-    """Raises CheckpointError when a restore of `planned` and its notes would not give `state`."""
+    """Raise CheckpointError if a restore of `planned` and its notes would not give `state`."""
     work = _Rehearsal(framework, planned, text)
     try:
         loading.ask(work, framework, state)
@@ -46,7 +46,7 @@ def rehearse(framework: Framework, planned: Planned, text: bytes, state: State) 
 
 
 class _Written:
-    """What is about to be saved, as an image."""
+    """The data of the coming save, in the form of an image."""
 
     def __init__(self, planned: Planned, text: bytes) -> None:
         self.notes = text
@@ -145,7 +145,7 @@ def _is_value_of(live: object, back: object) -> bool:
         return isinstance(back, Set) and len(cast("Set[object]", live)) == len(
             cast("Set[object]", back)
         )
-    # Text of a class of its own comes back as text.
+    # A subclass of str comes back as str.
     return type(live) is type(back) or isinstance(live, type(back))
 
 

@@ -1,8 +1,8 @@
-"""The way back: what is wanted, which images have which part of it, and the copy.
+"""Restores a state: collects the wanted tensors, finds the images that have them, copies them.
 
-Tensors that stand in the caller's state are filled where they are. Two of them may share memory
-(`"best": model.state_dict()`), and were saved with different content. So the tensors of modules
-come first, and one that shares memory with another that is filled already comes back as a new one.
+Tensors in the caller's state are filled in place. Two of them may share memory
+(`"best": model.state_dict()`) but were saved with different content. So modules are filled first,
+and a later tensor that shares memory with a filled one is replaced by a new tensor.
 """
 
 from bisect import bisect_left
@@ -23,22 +23,22 @@ from paceline.errors import CheckpointError
 
 
 class Framework(SavingFramework, Protocol):
-    """What a framework knows about its tensors and its objects with state."""
+    """What a framework provides for its tensors and its objects with state."""
 
-    # Whether a strict restore refuses a tensor of the state that was saved with another type or
-    # shape. Otherwise such a tensor is replaced by a new one, unless it is a module's.
+    # True: a strict restore refuses a tensor whose type or shape differs from the saved one. False:
+    # such a tensor is replaced by a new one, unless it is a module's.
     is_exact: bool
 
     def revive(self, kind: str, content: object, there: object, work: "Restoring") -> object:
-        """What `note` told of: `there` itself, to be set when the tensors are, or a new one."""
+        """The object that `note` described: `there`, set with the tensors, or a new one."""
         ...
 
     def is_fillable(self, value: object) -> bool:
-        """Whether it is a tensor whose elements can be written, each on its own."""
+        """Whether it is a tensor whose elements can be written one by one."""
         ...
 
     def extent(self, tensor: object) -> tuple[int, int]:
-        """Where its elements begin and end in memory; twice the same number for no elements."""
+        """Begin and end address of its elements. Both are equal if there are none."""
         ...
 
     def target(self, key: str, tensor: object) -> Leaf:
@@ -47,7 +47,7 @@ class Framework(SavingFramework, Protocol):
 
     def restore_entry(self, work: "Restoring", key: str, value: object, state: State) -> bool: ...
     def adapted(self, value: object, decoded: object, live: object, work: "Restoring") -> object:
-        """What `value` is to load, as the rest of the state was restored."""
+        """The state that `value` is to load, adapted to how the rest was restored."""
         ...
 
     def tensor_for(
@@ -55,19 +55,19 @@ class Framework(SavingFramework, Protocol):
     ) -> object:
         """A new tensor for a whole one that was saved with that tag, in place of `there`.
 
-        It is cut as `there` or the parameter `like` is when that fits.
+        It is sharded like `there` or like the parameter `like`, if that fits.
         """
         ...
 
     def write_back(self, leaf: Leaf) -> None:
-        """After a restore: copies `memory` to `live` when they are two."""
+        """After a restore: copies `memory` to `live`, if they differ."""
         ...
 
     def set_random_state(self, state: dict[str, object]) -> None: ...
 
 
 class Restoring:
-    """A restore under way: frameworks say what they want, then everything is copied at once."""
+    """A restore in progress. Frameworks ask for tensors; then all are copied at once."""
 
     def __init__(self, framework: Framework, images: Images, *, strict: bool, size: int) -> None:
         self.own = images.own.notes()
@@ -76,34 +76,35 @@ class Restoring:
         self.left_out: list[str] = []
         self.replaced: list[str] = []
         self.after: list[Callable[[], None]] = []
-        # Optimizers whose parameter groups differ from the saved ones, by id(optimizer): for each
-        # group of today the index of the saved one (None: no single one), and how many were saved.
+        # By id(optimizer), for optimizers whose parameter groups differ from the saved ones: the
+        # saved group's index for each current group (None: no single one), and the number of saved
+        # groups.
         self.orders: dict[int, tuple[list[int | None], int]] = {}
         self._framework = framework
         self._images = images
-        # Whether whatever was saved has to be asked for here, and not by another rank.
+        # True if this rank must ask for everything that was saved, because no other rank will.
         is_spread = bool(self.own.get("spread"))
         self._is_alone = size == 1 or is_spread
-        if is_spread:  # no layout: any tensor may be in any file
+        if is_spread:  # a tensor may be in any rank's file
             images.open_others()
         self._saved_by = cast("int", self.own.get("world_size", 1))
         self._size = size
         self._differing: set[str] = set()
         if self._saved_by != size:
             self._differing = self._find_differing()
-        self.parameters: set[str] = set()  # and state of them: names that frameworks tell
-        self.own_parameters: list[str] = []  # each rank's own, so no other world can take them
-        self.of_rank_0: list[str] = []  # what else differs
+        self.parameters: set[str] = set()  # names of modules' parameters and their optimizer state
+        self.own_parameters: list[str] = []  # each rank's own: no other world size can take them
+        self.of_rank_0: list[str] = []  # other differing tensors; rank 0's is used
         self._wanted: list[tuple[Leaf, list[Part]]] = []
         self._asked: set[str] = set()
-        self._taken: list[tuple[int, int]] = []  # memory that is filled: begin and end, in order
+        self._taken: list[tuple[int, int]] = []  # filled memory: begin and end, sorted
         self._parts: dict[str, list[Part]] = {}
         self._children: dict[str, list[str]] = {}
         self._kinds: dict[int, dict[str, str]] = {}  # by source: types that the file cannot name
         self._collect()
 
     def leave_out(self, sentence: str) -> None:
-        """Note what does not fit: an error if all has to fit, else a line of `left_out`."""
+        """Note a part that does not fit: an error if strict, else a line of `left_out`."""
         (self.problems if self.strict else self.left_out).append(sentence)
 
     def has_entry(self, key: str) -> bool:
@@ -119,7 +120,7 @@ class Restoring:
         return entries[key]
 
     def whole(self, key: str) -> Box | None:
-        """The whole tensor of that name, as far as it was saved in what is at hand."""
+        """The box of the whole tensor `key`; None if it was not saved in the open images."""
         parts = self._parts_of(key)
         if not parts:
             return None
@@ -128,21 +129,21 @@ class Restoring:
         return Box(box.dtype, box.whole, (0,) * len(box.whole), box.whole, kind)
 
     def names(self) -> list[str]:
-        """Of all tensors in the images that are open."""
+        """The names of all tensors in the open images."""
         return sorted(self._parts)
 
     def pass_over(self, begin: str) -> None:
-        """Nobody asks for the tensors whose names begin so; `leave_out` was told of them."""
+        """Count tensors with this prefix as asked for: `leave_out` has a line for them."""
         self._asked |= {name for name in self._parts if name.startswith(begin)}
 
     def groups(
         self, key: str, own: list[list[str]], live: list[list[str]], *, is_part: bool
     ) -> list[list[str]]:
-        """Names of an optimizer's parameters, by group, as they were saved.
+        """The saved names of an optimizer's parameters, by group.
 
-        A rank of a pipeline has saved the parameters of its stage alone. If other stages have some
-        of `live`, these are looked for in the images of all ranks. With `is_part`, `live` is a
-        stage: what it lacks is another one's.
+        A rank of a pipeline has saved only the parameters of its stage. If other stages saved some
+        of `live`, the images of all ranks are searched. With `is_part`, `live` is one stage: saved
+        parameters that it lacks belong to other stages.
         """
         wanted = {name for group in live for name in group}
         moved = wanted - {name for group in own for name in group}
@@ -163,9 +164,9 @@ class Restoring:
         return self._children.get(parent, [])
 
     def want(self, key: str, tensor: object) -> bool:
-        """Plan to fill `tensor` with what was saved as `key`.
+        """Plan to fill `tensor` with the saved tensor `key`.
 
-        False if the saved tensor does not fit; the reason is in `problems` or `left_out` then.
+        False if the saved tensor does not fit. The reason is then in `problems` or `left_out`.
         """
         self._asked.add(key)
         box = self._framework.box(key, tensor)
@@ -181,7 +182,7 @@ class Restoring:
     def _fitting(self, key: str, wanted: Box) -> list[Part] | None:
         """The saved parts that cover the box `wanted`.
 
-        None if the saved tensor does not fit; the reason is in `problems` or `left_out` then.
+        None if the saved tensor does not fit. The reason is then in `problems` or `left_out`.
         """
         parts = self._parts_of(key)
         if not parts:
@@ -218,9 +219,9 @@ class Restoring:
         tag: str = "$tensor",
         is_in_place: bool = True,
     ) -> object:
-        """The tensor that was saved as `key`: `there` itself when it has that shape and type.
+        """The saved tensor `key`: `there` itself if shape and type match, else a new one.
 
-        Else a new one on the device of `there`, or cut as `like` is, which is a parameter.
+        A new tensor is on the device of `there`, or sharded like the parameter `like`.
         """
         if self._is_planned(key, there):
             return there
@@ -240,9 +241,9 @@ class Restoring:
         return made
 
     def _is_planned(self, key: str, tensor: object) -> bool:
-        """A rehearsal overrides this: whether the plan saves this very tensor as `key`.
+        """Whether the plan saves this very tensor as `key`. A rehearsal overrides this.
 
-        Nothing of such a tensor can differ, so nobody has to compare it.
+        Such a tensor cannot differ, so it is not compared.
         """
         return False
 
@@ -252,7 +253,7 @@ class Restoring:
     def decoded(
         self, key: str, saved: notes.Json, there: object, *, is_in_place: bool = True
     ) -> object:
-        """What was saved of that entry, with its tensors. `there` is what stands in the state."""
+        """The saved value of an entry, with its tensors. `there` is the current value."""
 
         def own(kind: str, written: notes.Json, stands: object) -> object:
             if kind in ("$tensor", "$array"):
@@ -266,10 +267,10 @@ class Restoring:
         return notes.decode(saved, own=own, there=there, where=key, told=told)
 
     def compare(self, key: str, live: Callable[[], object], back: object) -> None:
-        """A rehearsal overrides this: it notes where `back`, as decoded, differs from `live()`."""
+        """A rehearsal overrides this: it notes where the decoded `back` differs from `live()`."""
 
     def _why_new(self, key: str, there: object, box: Box) -> str:
-        """Why `there` cannot be filled where it is; empty: it can be."""
+        """Why `there` cannot be filled in place; "" if it can."""
         if not self._framework.is_fillable(there):
             return "its elements cannot be written one by one"
         if self._differs(key, there, box):
@@ -280,7 +281,7 @@ class Restoring:
         return ""
 
     def _differs(self, key: str, there: object, box: Box) -> bool:
-        """Whether `there` is a tensor of another type or shape than `box`."""
+        """Whether `there` has another type or shape than `box`."""
         if not self._framework.is_fillable(there):
             return False
         own = self._framework.box(key, there)
@@ -293,7 +294,7 @@ class Restoring:
         return begin < end and (is_after or (at > 0 and self._taken[at - 1][1] > begin))
 
     def _take(self, tensor: object) -> None:
-        """Remember memory that is filled, as ranges that do not overlap."""
+        """Note that this memory is filled, as ranges that do not overlap."""
         begin, end = self._framework.extent(tensor)
         if begin == end:
             return
@@ -307,7 +308,7 @@ class Restoring:
         self._taken[at:stop] = [(begin, end)]
 
     def check(self, where: str) -> None:
-        """Raises when something that has to fit does not; nothing was touched then."""
+        """Raise if a required part does not fit. Nothing has been changed then."""
         if self.strict and self.own_parameters:
             raise CheckpointError(
                 what=f"the checkpoint of step {self.own.get('step')}, saved by {self._saved_by}"
@@ -346,19 +347,19 @@ class Restoring:
                 self._framework.write_back(leaf)
 
     def finish(self) -> None:
-        """What needs the tensors: objects that load their state by themselves."""
+        """Load the state of objects that load their state themselves; their tensors are ready."""
         for action in self.after:
             action()
 
     def told(self) -> str:
-        """What was left out or is another rank's, as the end of a sentence."""
+        """What was left out or taken from another rank, as the end of a sentence."""
         told = ""
         if self.of_rank_0:
             told = f"; rank 0's of what differs between ranks: {listed(self.of_rank_0)}"
         return told + (f"; left out: {shortened(self.left_out)}" if self.left_out else "")
 
     def fill_value(self, key: str, value: object, state: State) -> None:
-        """An entry that is no framework's own: containers, values, what loads its state itself."""
+        """Restore another entry: containers, values, objects that load their state."""
         saved = self.entry(key)
         if saved is None:
             return
@@ -380,9 +381,9 @@ class Restoring:
             self.after.append(lambda: state.__setitem__(key, decoded))
 
     def _tell_new(self, key: str, value: object, decoded: object) -> None:
-        """List what comes back as another object. Equal plain values are no other objects."""
+        """List an entry that comes back as another object. Equal plain values are not listed."""
         if value is None or decoded is value or self._framework.tag(decoded) is not None:
-            return  # tensors have told already
+            return  # tensors are listed elsewhere
         is_plain = isinstance(decoded, (bool, int, float, complex, str, bytes, type(None)))
         was, now = type(value), type(decoded)
         if is_plain and was is now and value == decoded:
@@ -394,14 +395,15 @@ class Restoring:
         return value_of(value)
 
     def _reserve(self, live: object) -> None:
-        """What an object loads by itself may not be filled for another entry as well."""
+        """Memory of an object that loads its state itself must not be filled for another entry."""
         for tensor in tensors_in(self._framework, live):
             self._take(tensor)
 
     def leave_rest(self, state: State) -> None:
-        """What was saved and nobody asked for; entries that are not in the state as a whole.
+        """Note saved tensors and entries that the state does not have.
 
-        In a world of several ranks another one may have asked for what only some images have.
+        In a world of several ranks only tensors that all images have are noted, because another
+        rank may have asked for the others.
         """
         names = set(self._images.own.boxes)
         for source in self._images.opened:
@@ -422,13 +424,13 @@ class Restoring:
             self.leave_out(f"{entry} was saved{tensors}, and the state has no such entry")
 
     def _find_differing(self) -> set[str]:
-        if self._images.differing is None:  # in memory, where nobody has compared them
+        if self._images.differing is None:  # in memory, where no one has compared them yet
             self._images.open_others()
             self._images.differing = own_tensors.differing(self._images.opened)
         return self._images.differing
 
     def _refuse_own(self, key: str) -> None:
-        """Another world cannot take it."""
+        """Note that another world size cannot take this rank's tensor."""
         self.own_parameters.append(key)
         if not self.strict:
             self.left_out.append(
@@ -447,7 +449,7 @@ class Restoring:
         return self._parts.get(key, [])
 
     def _kind(self, key: str, parts: list[Part]) -> str:
-        """The type of that tensor where the file has no name for it, else an empty text."""
+        """The tensor's type if the file has no name for it, else ""."""
         if key in self._images.own.boxes:
             return self._kinds_of(self._images.own, self.own).get(key, "")
         source = parts[0].source
@@ -471,7 +473,7 @@ class Restoring:
             self._children.setdefault(parent, []).append(name)
         shapes = cast("dict[str, list[int]]", self.own.get("shapes", {}))
         for key, parts in self._parts.items():
-            # One part of a sharded tensor does not tell how large the whole one is.
+            # The whole shape of a sharded tensor cannot be found from one part.
             whole = tuple(shapes.get(key) or ends(parts))
             self._parts[key] = [
                 Part(part.source, part.index, within(part.box, whole)) for part in parts
@@ -479,7 +481,7 @@ class Restoring:
 
 
 def _is_alike(noted: tuple[str, object], kind: str, written: notes.Json) -> bool:
-    """Whether a saved object of a framework has the parts of one that is noted so."""
-    make = "bit_generator"  # NumPy's have arrays of other shapes under one name
+    """Whether a saved framework object has the same parts as one with the note `noted`."""
+    make = "bit_generator"  # NumPy's generators have arrays of other shapes under one name
     there, saved = (one if isinstance(one, dict) else {} for one in (noted[1], written))
     return noted[0] == kind and there.get(make) == saved.get(make)

@@ -29,7 +29,7 @@ from paceline._starter.server import Server, Warmth, start_time
 
 _RETRIES_MAX = 5
 _LOCK_SECONDS = 5.0
-# While libraries load, none may start a thread: a fork keeps only the thread that forks.
+# Libraries must not start threads while they load: a fork keeps only the forking thread.
 _ONE_THREAD = {
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
@@ -40,7 +40,7 @@ _ONE_THREAD = {
 
 @dataclass(frozen=True, kw_only=True)
 class Post:
-    """What a starter holds from its first moment: `Post(options=…, listener=…, …)`."""
+    """The resources of a starter from its start: `Post(options=…, listener=…, …)`."""
 
     options: argparse.Namespace
     listener: socket.socket
@@ -52,16 +52,16 @@ def main(arguments: list[str] | None = None) -> None:
     """Serve until nobody needs the starter. In a forked child this runs the rank's script."""
     options = _parse(sys.argv[1:] if arguments is None else arguments)
     if not sys.flags.safe_path:
-        sys.path.pop(0)  # the folder in which -m was typed
-    # Not SIG_IGN: a fresh interpreter that is started from here would inherit it.
+        sys.path.pop(0)  # the current folder, which -m puts there
+    # Not SIG_IGN: a fresh interpreter started from here would inherit it.
     signal.signal(signal.SIGINT, _ignore)
     post = _take_post(options)
     _tell_ready(options.ready_fd)
     if post is None:
         return
-    with suppress(PermissionError):  # a group leader already: whoever started this did it
+    with suppress(PermissionError):  # already a group leader, made by the parent
         os.setsid()
-    # Before anything is imported, because a logging handler keeps the stream that it found.
+    # Before any import, because a logging handler keeps the stream that it finds.
     output.outlive_a_full_disk()
     tried: set[str] = set()
     server = _warm_up(post, tried)
@@ -76,7 +76,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _ignore(_number: int, _frame: FrameType | None) -> None:
-    """Ctrl-C is for whoever started the job."""
+    """Ctrl-C is for the launcher."""
 
 
 def _warm_up(post: Post, tried: set[str]) -> Server:
@@ -116,7 +116,7 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
 
 
 def _take_post(options: argparse.Namespace) -> Post | None:
-    """The lock and the listening socket; None when another starter has them."""
+    """The lock and the listening socket; None if another starter has them."""
     began_with = dict(os.environ)
     if options.resumed is not None:
         lock_fd, fd, _ = options.resumed
@@ -128,10 +128,10 @@ def _take_post(options: argparse.Namespace) -> Post | None:
     lock_fd = _lock(path)
     if lock_fd is None:
         return None
-    # With the lock held, a socket that is still there belongs to a starter that died.
+    # This process has the lock, so an existing socket belongs to a dead starter.
     Path(path).unlink(missing_ok=True)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    # A Unix address holds 107 bytes, and the runtime directory may be longer.
+    # A Unix address holds 107 bytes, and the runtime directory's path may be longer.
     folder = os.open(os.path.dirname(path) or ".", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     mask = os.umask(0o177)
     try:
@@ -146,14 +146,14 @@ def _take_post(options: argparse.Namespace) -> Post | None:
 
 
 def _lock(path: str) -> int | None:
-    """The lock on a socket's path; None when whoever has it listens there."""
+    """The lock of a socket's path; None if a starter holds it and listens."""
     lock_fd = os.open(path + ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     patience_ends = time.monotonic() + _LOCK_SECONDS
     while True:
         try:
             fcntl.flock(lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            # While there is no socket, its holder has just come or is just leaving.
+            # Without a socket, the lock's holder is just starting or just ending.
             if os.path.exists(path) or time.monotonic() > patience_ends:
                 os.close(lock_fd)
                 return None
@@ -163,14 +163,14 @@ def _lock(path: str) -> int | None:
 
 
 def _leave(post: Post) -> NoReturn:
-    """Make room for the next starter at once: an interpreter with torch needs long to end.
+    """End at once, so that the next starter can begin: an orderly end with torch takes long.
 
-    It has nothing of anybody's to give back, so it does not end in that way either.
+    The process holds nothing that needs an orderly end.
     """
     for path in (post.options.socket, post.options.info):
         if path:
             Path(path).unlink(missing_ok=True)
-    post.listener.close()  # who had connected hears so, and starts another one
+    post.listener.close()  # agents that had connected get an error and start another starter
     os.close(post.lock_fd)
     sys.stdout.flush()
     os._exit(0)
@@ -198,7 +198,7 @@ def _tell_ready(fd: int) -> None:
 
 
 def _preload(post: Post, tried: set[str]) -> str | None:
-    """Load what the ranks will load. Returns why forks are impossible afterwards, or None."""
+    """Load the modules that ranks will load. Returns why forks are impossible then, or None."""
     options = post.options
     entry = _entry(options)
     wanted: list[str] = [name for name in options.preload.split(",") if name]
@@ -209,7 +209,7 @@ def _preload(post: Post, tried: set[str]) -> str | None:
         found = imports.scan(entry, options.cwd)
         if found.sets_environment is not None:
             print(f"starter_preload skipped={found.sets_environment!r}", flush=True)
-            return None  # each start says so itself; nothing is loaded that could be wrong
+            return None  # each start reports the error; no module is loaded
         known = ImportList.load(path) or known
         wanted += known.modules or imports.seed(found)
     tried.update(wanted)
@@ -240,13 +240,13 @@ def _entry(options: argparse.Namespace) -> Entry | None:
 
 
 def _load(name: str) -> str | None:
-    """Why `name` cannot be loaded ahead; None when it could, or when there is no such module."""
+    """Why `name` cannot be loaded ahead. None if it was loaded or does not exist."""
     try:
         if importlib.util.find_spec(name) is None:
             return None
         importlib.import_module(name)
     except ModuleNotFoundError as error:
-        # A parent that is gone is no harm; one that is half loaded is.
+        # A missing parent is harmless, but a half-loaded one is not.
         return None if error.name == name.partition(".")[0] else repr(error)
     except (Exception, SystemExit) as error:
         return repr(error)
@@ -255,7 +255,7 @@ def _load(name: str) -> str | None:
 
 
 def _has_new_modules(options: argparse.Namespace, tried: set[str]) -> bool:
-    """Whether ranks have loaded something that this starter has not tried to load."""
+    """Whether ranks have loaded a module that this starter has not tried to load."""
     entry = _entry(options)
     known = ImportList.load(imports.list_path(entry, options.cwd)) if entry is not None else None
     return known is not None and any(
@@ -265,7 +265,7 @@ def _has_new_modules(options: argparse.Namespace, tried: set[str]) -> bool:
 
 
 def _start_again(post: Post, *, tries: int) -> None:
-    """Become a fresh interpreter with the same socket and lock; waiting agents notice nothing."""
+    """Exec a fresh interpreter with the same socket and lock. Waiting agents notice nothing."""
     options = post.options
     arguments: list[str] = []
     for name in ("socket", "key", "cwd", "entry", "entry_module", "preload", "keep_warm", "info"):

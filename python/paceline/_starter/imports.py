@@ -1,8 +1,8 @@
 """Which modules a starter loads ahead: learned from ranks, or guessed from the script's text.
 
-The list is a file for each interpreter, entry and import path. It holds only modules from site-
-packages, because those do not change under a running starter, and is believed only as long as the
-site-packages folders have the times noted in it.
+There is one list file for each interpreter, entry and import path. It has only modules from
+site-packages, because those do not change under a running starter. A list is used only while the
+site-packages folders have the modification times noted in it.
 """
 
 import ast
@@ -25,13 +25,12 @@ _MODULES_MAX = 20_000
 _FILE_BYTES_MAX = 8 << 20
 _SCRIPT_BYTES_MAX = 4 << 20
 
-# torch's first DistributedDataParallel loads some 900 modules more, all of them through
-# torch._dynamo.
+# torch's first DistributedDataParallel loads some 900 more modules, all through torch._dynamo.
 _TORCH_SEED = ("torch", "torch.distributed", "torch.nn.parallel", "torch._dynamo")
 
-# Read when they are used, so a script may set them at any time.
+# Variables that are read at their use, so a script may set them at any time.
 _LATE_VARIABLES = (
-    "CUBLAS_WORKSPACE_CONFIG",  # with which torch is deterministic
+    "CUBLAS_WORKSPACE_CONFIG",  # makes torch deterministic
     "CUDA_DEVICE_ORDER",
     "CUDA_LAUNCH_BLOCKING",
     "CUDA_VISIBLE_DEVICES",
@@ -48,7 +47,7 @@ _LATE_VARIABLES = (
 
 
 def site_dirs() -> list[str]:
-    """The site-packages folders on the import path, each with a final slash."""
+    """The site-packages folders on the import path, each with a slash at the end."""
     names = ("site-packages", "dist-packages")
     return [entry + os.sep for entry in sys.path if os.path.basename(entry) in names]
 
@@ -78,7 +77,7 @@ def _stamp() -> dict[str, int]:
 
 @dataclass(frozen=True, kw_only=True)
 class ImportList:
-    """What the file holds: `ImportList(modules=("torch",))`."""
+    """The content of a list file: `ImportList(modules=("torch",))`."""
 
     modules: tuple[str, ...] = ()
     avoid: dict[str, str] = field(
@@ -87,7 +86,7 @@ class ImportList:
 
     @classmethod
     def load(cls, path: Path) -> "ImportList | None":
-        """The list, or None if there is none that can be believed."""
+        """The list in the file; None if there is none or it is out of date."""
         try:
             if path.stat().st_size > _FILE_BYTES_MAX:
                 return None
@@ -110,7 +109,7 @@ class ImportList:
         )
 
     def save(self, path: Path) -> None:
-        """Replace the file; a failure only costs time at the next start."""
+        """Replace the file. A failure only makes the next start slower."""
         fields = {
             "schema": SCHEMA,
             "modules": list(self.modules),
@@ -124,12 +123,12 @@ class ImportList:
             print(f"paceline: no import list: {error}", file=sys.stderr)
 
     def without(self, module: str, why: str) -> "ImportList":
-        """The same list, with a module that must not be loaded ahead."""
+        """The same list with a module that must not be loaded ahead, and the reason."""
         return replace(self, avoid=self.avoid | {module: why})
 
 
 def loaded_site_modules() -> tuple[str, ...]:
-    """What this process has loaded from site-packages, in the order in which it was loaded."""
+    """The modules of site-packages that this process has loaded, in load order."""
     folders = tuple(site_dirs())
     names: list[str] = []
     for name, module in list(sys.modules.items()):
@@ -143,7 +142,7 @@ def loaded_site_modules() -> tuple[str, ...]:
 
 
 class Learner:
-    """Notes in a rank what it loaded: at its first step, when all is loaded, and at its end."""
+    """Notes in a rank which modules it loaded: at its first step and at its end."""
 
     def __init__(self, path: str) -> None:
         self._path = Path(path)
@@ -151,7 +150,7 @@ class Learner:
         self._pid = os.getpid()
 
     def write(self) -> None:
-        """Write the list if it differs from the one that is there."""
+        """Write the list if it differs from the file."""
         modules = loaded_site_modules()
         if os.getpid() != self._pid or modules == self._written:
             return
@@ -161,7 +160,7 @@ class Learner:
             replace(known, modules=modules).save(self._path)
 
     def write_at_exit(self) -> None:
-        """Write once more when the interpreter ends in order."""
+        """Write once more when the interpreter ends."""
         atexit.register(self.write)
 
 
@@ -170,11 +169,11 @@ class Scan:
     """What a script's text says about its imports."""
 
     imports: tuple[str, ...] = ()
-    sets_environment: str | None = None  # why a warm start would change what the script does
+    sets_environment: str | None = None  # why a warm start would change the script's behaviour
 
 
 def scan(entry: Entry, cwd: str) -> Scan:
-    """Read the top level of the entry's text, following nothing."""
+    """Read the top level of the entry's source. Imports are not followed."""
     path = _source_of(entry, cwd)
     if path is None:
         return Scan()
@@ -184,7 +183,7 @@ def scan(entry: Entry, cwd: str) -> Scan:
         with open(path, "rb") as file:
             tree = ast.parse(file.read(), path)
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
-        return Scan()  # running it will say what is wrong
+        return Scan()  # running it will print the error
     found: list[str] = []
     sets: str | None = None
     for statement in _top_level(tree.body):
@@ -193,7 +192,7 @@ def scan(entry: Entry, cwd: str) -> Scan:
         if sets is None and not any(name.partition(".")[0] == "torch" for name in found):
             sets = _environment_set(statement)
     if not any(name.partition(".")[0] == "torch" for name in found):
-        sets = None  # there is nothing that a variable could come too late for
+        sets = None  # no import follows that the variable could be too late for
     return Scan(imports=tuple(dict.fromkeys(found)), sets_environment=sets)
 
 
@@ -236,7 +235,7 @@ def _imported(statement: ast.stmt) -> list[str]:
 
 
 def _environment_set(statement: ast.stmt) -> str | None:
-    """How `statement` changes os.environ at once: `os.environ["OMP_NUM_THREADS"] = "2"`."""
+    """How `statement` changes os.environ when it runs: `os.environ["OMP_NUM_THREADS"] = "2"`."""
     if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
         return None
     for node in ast.walk(statement):
@@ -272,7 +271,7 @@ def _is_environ(node: ast.expr) -> bool:
 
 
 def seed(found: Scan) -> tuple[str, ...]:
-    """The first guess: what the script itself names in site-packages, and torch's late imports."""
+    """The first guess: the script's own imports from site-packages, and torch's late ones."""
     names: list[str] = []
     for name in found.imports:
         top = name.partition(".")[0]
@@ -289,7 +288,7 @@ def _is_in_site(top: str) -> bool:
 
 
 def shadowed(folder: str) -> str | None:
-    """A file in `folder` that a fresh interpreter would import instead of something loaded here."""
+    """A file in `folder` that a fresh interpreter would import instead of a module loaded here."""
     loaded = {name.partition(".")[0] for name in sys.modules} - set(sys.builtin_module_names)
     suffixes = tuple(importlib.machinery.all_suffixes())
     try:
@@ -308,7 +307,7 @@ def shadowed(folder: str) -> str | None:
 
 
 def _is_loaded_from(top: str, path: str) -> bool:
-    """The loaded module is this very file: the folder itself is on the import path."""
+    """Whether the loaded module is this very file, because the folder is on the import path."""
     origin = getattr(getattr(sys.modules.get(top), "__spec__", None), "origin", None)
     if not isinstance(origin, str):
         return False
@@ -316,7 +315,7 @@ def _is_loaded_from(top: str, path: str) -> bool:
     return os.path.realpath(origin) in (os.path.realpath(path), os.path.realpath(init))
 
 
-# Loaded before any script runs, so a file beside the script cannot take their place anyway.
+# Loaded before any script runs, so a file beside the script cannot replace them.
 _STARTED_WITH = frozenset(
     [
         "abc",

@@ -1,6 +1,6 @@
-"""The starter's loop: agents' messages in, exits out.
+"""The starter's loop: reads agents' messages, reports ranks' exits.
 
-One thread, woken by sockets and pidfds, never by a poll interval.
+One thread, woken by sockets and pidfds, without polling.
 """
 
 import json
@@ -23,7 +23,7 @@ from paceline._starter.spawn import Child, Files, Request, SpawnError
 from paceline._starter.wire import PROTOCOL, Connection, Message, ProtocolError
 
 _CONNECTIONS_MAX = 64
-_EXITED_MAX = 128  # remembered a node
+_EXITED_MAX = 128  # exits that are remembered for a node
 _FIRST_AGENT_SECONDS = 60.0
 _MILLISECONDS_MAX = 2**53
 
@@ -64,18 +64,18 @@ class Process:
 
 @dataclass(kw_only=True)
 class Node:
-    """What is known of one node of one job."""
+    """The state of one node of one job."""
 
     connection: Connection | None = None
     running: dict[int, Process] = field(default_factory=dict[int, Process])  # by slot
     exited: deque[Process] = field(default_factory=lambda: deque[Process](maxlen=_EXITED_MAX))
     books: dict[str, SlotBook] = field(default_factory=dict[str, SlotBook])
-    orphan_ms: int | None = None  # how long its ranks may live without an agent; None: for ever
-    alone_since: float | None = None  # its connection closed and no other one came
+    orphan_ms: int | None = None  # time until its ranks are killed without an agent; None: never
+    alone_since: float | None = None  # when its connection closed, if there is no new one
 
     @property
     def ends_at(self) -> float | None:
-        """When its ranks belong to nobody any more; None: they have an agent, or may stay."""
+        """When its ranks are killed. None: they have an agent, or may live on."""
         if self.alone_since is None or self.orphan_ms is None or not self.running:
             return None
         return self.alone_since + self.orphan_ms / 1000
@@ -98,9 +98,9 @@ class Server:
         self._selector.register(listener, selectors.EVENT_READ, self._accept)
 
     def serve(self, is_stale: Callable[[], bool]) -> Child | None:
-        """None when nobody needs the starter any more; in a forked child, what it has to do.
+        """Serve until nobody needs the starter (None). In a forked child: returns the child's work.
 
-        `is_stale` is asked when a kept-warm starter has become idle; if so, that ends it as well.
+        `is_stale` is called when a starter that is kept warm becomes idle; True ends the starter.
         """
         was_idle = True
         while True:
@@ -122,12 +122,12 @@ class Server:
 
     @property
     def is_expired(self) -> bool:
-        """Whether nobody needs the starter and it has been kept warm long enough."""
+        """Whether the starter has no users and its warm time is over."""
         timeout = self._seconds_left()
         return timeout is not None and timeout <= 0
 
     def forget(self) -> None:
-        """In a forked child: close what belongs to the starter."""
+        """In a forked child: close the starter's descriptors."""
         self._selector.close()
         self._listener.close()
         for connection in self._connections:
@@ -152,20 +152,20 @@ class Server:
         return max(0.0, min(waits)) if waits else None
 
     def _end_orphans(self) -> None:
-        """Kill the ranks of nodes whose agent is dead and was not replaced in time."""
+        """Kill the ranks of nodes whose agent died and was not replaced in time."""
         now = time.monotonic()
         for (job, name), node in self._nodes.items():
             if node.ends_at is None or node.ends_at > now:
                 continue
             if any(_has_agent(process.request.page) for process in node.running.values()):
-                # It uses another starter, as after a start from a fresh image.
+                # The agent lives but uses another starter, as after a start from a fresh image.
                 node.alone_since = now
                 continue
             pids = sorted(process.pid for process in node.running.values())
             print(f"starter_orphans job={job} node={name} killed={pids}", flush=True)
             node.alone_since = None
             for pid in pids:
-                os.killpg(pid, signal.SIGKILL)  # its leader is an unreaped child of this process
+                os.killpg(pid, signal.SIGKILL)  # the leader is an unreaped child of this process
 
     def _accept(self) -> None:
         try:
@@ -338,8 +338,8 @@ class Server:
         return self._adopt(node, book, request, pid, how), attempt, why
 
     def _adopt(self, node: Node, book: SlotBook, request: Request, pid: int, how: str) -> Process:
-        # Also here, so that the group exists before anybody is told. It fails when the child has
-        # done so itself and has begun another program or ended since.
+        # The child calls setpgid, too. Here it makes sure that the group exists before anybody is
+        # told. It fails if the child has already started another program, or ended.
         with suppress(OSError):
             os.setpgid(pid, pid)
         process = Process(
@@ -358,13 +358,13 @@ class Server:
     def _check_vacant(self, node: Node, book: SlotBook, slot: int) -> None:
         occupant = node.running.get(slot)
         if occupant is not None and has_ended(occupant.pid):
-            # Its end was seen elsewhere before its event came to this loop.
+            # The rank has ended, but its pidfd event has not come yet.
             self._reap(occupant)
         elif occupant is not None:
             raise SpawnError(f"slot {slot} is in use by process {occupant.pid}")
         pid, began = book.occupant(slot)
         if pid and start_time(pid) == began:
-            # A rank of a starter that died. Nobody can reap it here, but it may still train.
+            # A rank of a former starter. This process cannot reap it, and it may still train.
             raise SpawnError(f"slot {slot} is in use by process {pid} of a former starter")
 
     def _reap(self, process: Process) -> None:
@@ -374,7 +374,7 @@ class Server:
         os.close(process.pidfd)
         state = os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
         if state is None or state.si_code != os.CLD_EXITED or state.si_status != 0:
-            # The leader is still a zombie, so its group's number cannot belong to anybody else.
+            # The leader is still a zombie, so the group's number cannot have been reused.
             with suppress(OSError):
                 os.killpg(process.pid, signal.SIGKILL)
         _, process.wait_status, usage = os.wait4(process.pid, 0)
@@ -398,12 +398,12 @@ class Server:
 
 
 def has_ended(pid: int) -> bool:
-    """Whether that child of this process has ended and waits to be reaped."""
+    """Whether that child of this process has ended and is not reaped yet."""
     return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None
 
 
 def _stop_signal(pid: int) -> int:
-    """The signal that stopped this child; 0: it is not stopped. Only its parent can ask that."""
+    """The signal that stopped this child; 0 if it is not stopped. Only a parent can ask this."""
     try:
         state = os.waitid(os.P_PID, pid, os.WSTOPPED | os.WNOWAIT | os.WNOHANG)
     except ChildProcessError:
@@ -412,7 +412,7 @@ def _stop_signal(pid: int) -> int:
 
 
 def _has_agent(page: str) -> bool:
-    """Whether the agent that wrote its name beside the page lives."""
+    """Whether the agent in the file agent.json beside the page lives."""
     try:
         text = (Path(page).parent / "agent.json").read_text(encoding="utf-8")
         agent: object = json.loads(text)
@@ -426,7 +426,7 @@ def _has_agent(page: str) -> bool:
 
 
 def start_time(pid: int) -> int:
-    """Clock ticks since boot at which `pid` began, 0 if there is no such process."""
+    """Clock ticks since boot at which `pid` started; 0 if there is no such process."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             stat = file.read()

@@ -1,7 +1,7 @@
 """Starts one process: a fork of this warm interpreter, a fresh interpreter, or a program.
 
-The parts that can fail for the caller's reasons (files, folders, programs) are done before the
-fork, so that the answer can say why. What the child does between fork and script is at the end.
+Steps that can fail because of the request (files, folders, programs) run before the fork, so that
+the answer can say why. The child's own steps are at the end of this file.
 """
 
 import gc
@@ -25,7 +25,7 @@ from paceline._starter.wire import Message, ProtocolError
 
 HOW = {"fork": 1, "cold": 2, "exec": 3}
 
-# A difference in one of these between starter and rank cannot be made good after the start.
+# If one of these differs between starter and rank, the fork cannot correct it.
 _EARLY_VARIABLES = (
     "GLIBC_",
     "GOMP_",
@@ -41,7 +41,7 @@ _EARLY_VARIABLES = (
     "PYTORCH_",
     "TORCH",
 )
-# These the child or its bootstrap makes good, or they do not matter.
+# The child or its bootstrap corrects these, or they do not matter.
 _MADE_GOOD = (
     "MKL_NUM_THREADS",
     "OMP_NUM_THREADS",
@@ -54,12 +54,12 @@ _MADE_GOOD = (
 
 
 class SpawnError(Exception):
-    """The start failed; its text is the answer's `why`."""
+    """The start failed. The text is the answer's `why`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """A `spawn` message whose fields have been checked."""
+    """A `spawn` message with checked fields."""
 
     id: int
     generation: int
@@ -68,7 +68,7 @@ class Request:
     page: str
     slot: int
     entry: Entry | None  # None: a program
-    command: tuple[str, ...]  # of a program
+    command: tuple[str, ...]  # of a program, else empty
     environment: dict[str, str]
     cwd: str
     stdin: str | None
@@ -114,7 +114,7 @@ class Request:
         )
 
     def birth(self) -> Birth:
-        """What the bootstrap is told."""
+        """The bootstrap's input."""
         assert self.entry is not None
         learn = str(imports.list_path(self.entry, self.cwd))
         return Birth(entry=self.entry, store_port=self.store_port, learn=learn)
@@ -122,16 +122,16 @@ class Request:
 
 @dataclass(frozen=True, kw_only=True)
 class Child:
-    """What a forked child has to do, once it has left the starter's stack."""
+    """The work of a forked child, done after it has left the starter's stack."""
 
     request: Request
-    birth: Birth  # made by the starter: the import list is found by its environment
+    birth: Birth  # made by the starter, whose environment decides where the import list is
     files: "Files"
     base_path: tuple[str, ...]
 
 
 class Files:
-    """The descriptors a process is born with, opened before it exists."""
+    """The descriptors for a new process, opened before the process exists."""
 
     def __init__(self, request: Request) -> None:
         self._open: list[int] = []
@@ -147,10 +147,10 @@ class Files:
     def _input(self, path: str | None) -> int:
         if path is not None:
             try:
-                # A FIFO that nobody writes to would be waited for.
+                # Non-blocking: opening a FIFO without a writer would block.
                 fd = self._add(path, os.O_RDONLY | os.O_NONBLOCK)
             except OSError:
-                pass  # its launcher has ended
+                pass  # the launcher that held it has ended
             else:
                 os.set_blocking(fd, True)
                 return fd
@@ -170,7 +170,7 @@ class Files:
 
 
 def why_cold(request: Request, started_with: dict[str, str]) -> str | None:
-    """Why this request cannot be a fork of this process; None when it can."""
+    """Why this request cannot be a fork of this process; None if it can."""
     if not request.warm or request.entry is None:
         return "a fresh interpreter was asked for"
     threads = os.listdir("/proc/self/task")
@@ -225,7 +225,7 @@ def run_program(request: Request, files: Files) -> int:
         )
     except OSError as error:
         raise SpawnError(f"{command[0]}: {error.strerror}") from error
-    # The starter reaps by pidfd. With a status set, the object neither waits nor is remembered.
+    # The starter reaps by pidfd. With a status set, the Popen object does not wait.
     process.returncode = 0
     return process.pid
 
@@ -250,12 +250,13 @@ def become_rank(child: Child, *, close: Iterable[Callable[[], object]]) -> Birth
     time.tzset()
     sys.path[:] = child.base_path
     for key in [key for key, finder in sys.path_importer_cache.items() if finder is None]:
-        del sys.path_importer_cache[key]  # a folder that did not exist may exist now
+        del sys.path_importer_cache[key]  # a cached missing folder may exist now
     unbuffered = bool(request.environment.get("PYTHONUNBUFFERED"))
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
-            # To a file Python would keep the last prints of a killed rank in its buffer.
+            # Into a file Python would buffer the output, and a killed rank would lose its last
+            # lines.
             reconfigure(line_buffering=True, write_through=unbuffered)
     if request.environment.get("PYTHONFAULTHANDLER"):
         import faulthandler
@@ -269,26 +270,26 @@ def become_rank(child: Child, *, close: Iterable[Callable[[], object]]) -> Birth
 
 
 def _command_line(entry: Entry) -> list[str]:
-    """As a shell would have started the rank."""
+    """The command line with which a shell would have started the rank."""
     option = ["-m"] if entry.kind == "module" else []
     return [sys.executable, *option, entry.target, *entry.args]
 
 
-# A profiler or an allocator of the user's may have been loaded with these, and write its report
-# when the libraries are taken down.
+# A user's profiler or allocator may have been loaded through these, and writes its report when the
+# libraries are unloaded.
 _WATCH_THE_END = ("CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH", "LD_PRELOAD")
-# As Python itself leaves them at its start.
+# As Python sets them at its start.
 _IGNORED = (signal.SIGPIPE, signal.SIGXFSZ)
 
 
-# With which some versions of torch begin; others draw a seed when they are loaded.
+# The fixed initial seed of some torch versions; others draw a seed when they are loaded.
 _TORCH_CONSTANT_SEED = 67280421310721
 
 
 def _refresh_modules(request: Request) -> None:
-    """Bring back what a fresh process would have, in modules that keep something from the starter.
+    """Reset modules that keep state of the starter to what a fresh process would have.
 
-    Python itself reseeds `random` after a fork.
+    `random` is not among them: Python reseeds it after a fork.
     """
 
     def loaded(name: str) -> Any:
@@ -307,7 +308,7 @@ def _refresh_modules(request: Request) -> None:
     if (torch := loaded("torch")) is not None:
         torch.set_num_threads(_threads(request))
         if torch.initial_seed() != _TORCH_CONSTANT_SEED:
-            torch.default_generator.seed()  # only the CPU's: CUDA does not exist yet
+            torch.default_generator.seed()  # the CPU's only: CUDA is not initialized yet
 
 
 def _threads(request: Request) -> int:

@@ -13,7 +13,7 @@ _UCRED = struct.Struct("3i")
 
 
 class ProtocolError(Exception):
-    """The peer does not speak the protocol; its text goes into an `error` message."""
+    """The peer violates the protocol. The text goes into an `error` message."""
 
 
 class Message:
@@ -87,7 +87,7 @@ class Connection:
         return int(_UCRED.unpack(raw)[1])
 
     def receive(self) -> list[Message] | None:
-        """The messages that are complete by now; None when the peer is gone."""
+        """The messages that are complete by now; None if the peer is gone."""
         try:
             chunk = self.socket.recv(1 << 18)
         except (BlockingIOError, InterruptedError):
@@ -110,12 +110,12 @@ class Connection:
         return messages
 
     def send(self, kind: str, **fields: object) -> bool:
-        """Queue a message and write what the socket takes; False when the peer is lost."""
+        """Queue a message and send what the socket takes; False if the peer is lost."""
         self._unsent += encode({"type": kind, **fields})
         return self.flush() and len(self._unsent) <= UNSENT_BYTES_MAX
 
     def flush(self) -> bool:
-        """Write what the socket takes; False when the peer is lost."""
+        """Send what the socket takes; False if the peer is lost."""
         try:
             while self._unsent:
                 sent = self.socket.send(self._unsent)
@@ -128,7 +128,7 @@ class Connection:
 
 
 def _is_text(value: object) -> bool:
-    """Whether it can be a file name, an argument or a variable; JSON may hold half characters."""
+    """Whether it can be a file name, argument or variable. JSON text may have lone surrogates."""
     if not isinstance(value, str) or "\0" in value:
         return False
     try:
@@ -139,7 +139,7 @@ def _is_text(value: object) -> bool:
 
 
 def encode(fields: dict[str, object]) -> bytes:
-    """A message as it goes over the socket: `encode({"type": "list"})`."""
+    """A message in its form on the socket: `encode({"type": "list"})`."""
     body = json.dumps(fields).encode()
     return _LENGTH.pack(len(body)) + body
 

@@ -10,11 +10,11 @@ class SavingFramework(Protocol):
     """What a save asks of a framework; `_restore.restoring.Framework` adds what a restore asks."""
 
     def tag(self, value: object) -> str | None:
-        """`$tensor` or `$array` for what is saved as a tensor, as notes name it; else None."""
+        """`$tensor` or `$array`, as in notes, for a value saved as a tensor; else None."""
         ...
 
     def note(self, value: object) -> tuple[str, object] | None:
-        """For an object of its own that is no tensor: how notes name its kind, and its content."""
+        """For a framework object that is no tensor: its kind in notes, and its content."""
         ...
 
     def leaf(self, key: str, tensor: object) -> Leaf:
@@ -22,34 +22,34 @@ class SavingFramework(Protocol):
         ...
 
     def box(self, key: str, tensor: object) -> Box:
-        """What of a tensor is in this process; raises as `leaf`."""
+        """The part of a tensor that is in this process. Raises as `leaf`."""
         ...
 
     def device(self) -> Device | None:
-        """Who copies leaves that are on a device; None when there are none."""
+        """The device that copies leaves; None if there is none."""
         ...
 
     def stream(self) -> int:
-        """What the training's device works on now; docs of `_native.DeviceSaver`."""
+        """The handle of the training's current stream; see `_native.DeviceSaver`."""
         ...
 
     def refresh(self, leaves: list[Leaf]) -> None:
-        """Copies `live` to `memory` for those that have one."""
+        """Copies `live` to `memory`, for leaves that have a `live`."""
         ...
 
     def plan_entry(self, plan: SavePlan, key: str, value: object, state: State) -> bool:
-        """Adds an object that it knows (a module, an optimizer) to `plan`; False: not its own."""
+        """Adds a module, optimizer or other framework object to `plan`; False: not its own."""
         ...
 
     def is_same(self, leaf: Leaf, tensor: object) -> bool:
-        """Whether `tensor` still is what `leaf` was made of, at the same place in memory."""
+        """Whether `tensor` is still what `leaf` was made of, at the same place in memory."""
         ...
 
     def random_state(self) -> dict[str, object]: ...
     def expected_bytes(self, state: State) -> int:
-        """What a save will need once everything in the state is there."""
+        """The bytes that a save needs once every object in the state exists."""
         ...
 
     def is_replica(self, state: State) -> bool:
-        """Whether all ranks hold the same tensors, by construction."""
+        """Whether all ranks hold the same tensors by construction, as with DDP."""
         ...

@@ -1,8 +1,8 @@
-"""Values of Python that are more than JSON's, and classes of the script: a closed set.
+"""Python values beyond JSON, and instances of the script's classes: a closed set of kinds.
 
-A class is taken from what stands in the caller's state at that place, else from a module that is
-imported already. Nothing is imported because a file names it, and no code of a class runs: members
-of enums are looked up, tuples are made by `tuple`, and fields are written into an empty object.
+A class is found in the caller's state at the same place, else in a module that is already imported.
+A file's name for a class imports nothing and runs no code of the class: enum members are looked up,
+tuples are made by `tuple`, and fields are written into an empty object.
 """
 
 import sys
@@ -14,23 +14,23 @@ from types import MemberDescriptorType, ModuleType
 from typing import Any, cast
 
 Json = object
-Write = Callable[[object, str], Json]  # a value and the way to it; without one: a key
+Write = Callable[[object, str], Json]  # a value, and its path for messages ("" for a key)
 Pairs = list[tuple[object, object]]
 
 FACTORIES: dict[str, type] = {
     one.__name__: one for one in (int, float, complex, bool, str, bytes, list, dict, set, tuple)
 }
-# NumPy's numbers that Python's own can hold.
+# NumPy's scalar types that Python's own types can hold.
 NUMBERS = {"bool", "str_", "bytes_", "complex64", "complex128", "float16", "float32", "float64"}
 NUMBERS |= {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
 
 
 class UnwritableError(TypeError):
-    """The value is of a known kind, and JSON cannot hold it; the text says why."""
+    """A value of a known kind that JSON cannot hold. The text says why."""
 
 
 def encode(value: object, where: str, write: Write) -> Json | None:
-    """`value` as JSON; None: it is of no kind that is known here."""
+    """`value` as JSON; None if it is of no kind in this module."""
     kind = type(value)
     if isinstance(value, Enum):
         return {"$enum": [*_name_of(kind), str(value.name or ""), _plain(value, write)]}
@@ -71,7 +71,7 @@ def _encode_number(value: object, write: Write) -> Json | None:
 def _plain(member: Enum, write: Write) -> Json:
     try:
         return write(member.value, "")
-    except TypeError:  # for readers without the class; the name is enough for all others
+    except TypeError:  # for readers without the class; with it the name suffices
         return None
 
 
@@ -83,11 +83,11 @@ def _name_of(kind: type) -> list[str]:
     return [kind.__module__, kind.__qualname__]
 
 
-# ---- reading; `pairs` and `items` are decoded already ----
+# ---- reading; `pairs` and `items` are already decoded ----
 
 
 def default_dict(name: object, pairs: Pairs, there: object) -> object:
-    """None: nobody knows the function that makes its values."""
+    """None: the function that makes the default values is unknown."""
     if name == "?":
         if not isinstance(there, defaultdict):
             return None
@@ -96,7 +96,7 @@ def default_dict(name: object, pairs: Pairs, there: object) -> object:
 
 
 def number(name: object, value: object) -> object:
-    """NumPy's number; `value` itself when NumPy is not imported."""
+    """The value as NumPy's scalar; `value` itself if NumPy is not imported."""
     if name not in NUMBERS:
         raise ValueError(f"{name} is no number of NumPy's")
     numpy = sys.modules.get("numpy")
@@ -105,13 +105,13 @@ def number(name: object, value: object) -> object:
     kind = numpy.dtype(str(name))
     if kind.kind in "iu":
         bounds = numpy.iinfo(kind)
-        if not bounds.min <= cast("int", value) <= bounds.max:  # NumPy 1 would wrap it
+        if not bounds.min <= cast("int", value) <= bounds.max:  # NumPy 1 would wrap the value
             raise ValueError(f"{value} is no {name}")
     return kind.type(value)
 
 
 def member(module: str, name: str, text: str, value: object, there: object) -> object:
-    """A member of an enum; None: there is no such class, or it has no such member."""
+    """A member of an enum; None if the class or the member does not exist."""
     live = type(there)
     kind = live if isinstance(there, Enum) and live.__qualname__ == name else _find(module, name)
     if kind is None or not issubclass(type(kind), EnumMeta):
@@ -119,7 +119,7 @@ def member(module: str, name: str, text: str, value: object, there: object) -> o
     members = cast("dict[str, object]", _static(kind, "_member_map_"))
     if text in members:
         return members[text]
-    # A flag of several members has no name of its own.
+    # A combination of flags has no name of its own.
     is_ours = type(kind) is EnumMeta and issubclass(kind, Flag)
     own = getattr(_static(kind, "_missing_"), "__func__", None) if is_ours else None
     is_plain = own is not None and own is getattr(Flag.__dict__["_missing_"], "__func__", None)
@@ -127,7 +127,7 @@ def member(module: str, name: str, text: str, value: object, there: object) -> o
 
 
 def named_tuple(module: str, name: str, pairs: Pairs, there: object) -> object:
-    """None: there is no such class, or it has other fields."""
+    """None if there is no such class, or it has other fields."""
     names = tuple(key for key, _value in pairs)
     for kind in (type(there), _find(module, name)):
         if kind is not None and issubclass(kind, tuple) and _tuple_fields(kind) == names:
@@ -136,17 +136,17 @@ def named_tuple(module: str, name: str, pairs: Pairs, there: object) -> object:
 
 
 def data_class(module: str, name: str, pairs: Pairs, there: object) -> object:
-    """None: there is no such class, it has other fields, or its code would run."""
+    """None if there is no such class, it has other fields, or its code would run."""
     names = {key for key, _value in pairs}
     for kind in (type(there), _find(module, name)):
         if kind is None or not names <= _data_fields(kind):
             continue
-        # A file alone may not decide that a `__del__` runs.
+        # A file must not decide that a `__del__` runs.
         if kind is not type(there) and _static(kind, "__del__") is not None:
             continue
         try:
             made = object.__new__(kind)
-        except TypeError:  # an abstract class, or one that builds on a built-in type
+        except TypeError:  # an abstract class, or one derived from a built-in type
             continue
         if all(_set_field(made, str(key), value) for key, value in pairs):
             return made
@@ -166,8 +166,9 @@ def _set_field(made: object, name: str, value: object) -> bool:
 
 
 def _find(module: str, name: str) -> type | None:
-    """A class of a module that is imported. Looks into dicts alone: no attribute of a module is
-    asked for, which may import another one."""
+    """A class of an imported module. Looks in dicts only, because an attribute access on a
+    module may import another one.
+    """
     found: object = sys.modules.get(module)
     for part in name.split("."):
         if issubclass(type(found), ModuleType):

@@ -1,10 +1,10 @@
-"""Small Python state as typed JSON: no pickle, and what cannot be written is an error.
+"""Small Python state as typed JSON. No pickle; a value that JSON cannot hold is an error.
 
     text = encode({"lr": 0.1, "betas": (0.9, 0.999)}, where="optimizer")
     decode(text)  # the same value: tuples stay tuples, bytes stay bytes
 
-JSON has fewer types than Python; the others are objects with one key that begins with `$`.
-docs/formats/notes.md lists them.
+JSON has fewer types than Python. The others are objects with one key that begins with `$`, listed
+in docs/formats/notes.md.
 """
 
 import base64
@@ -21,20 +21,20 @@ from paceline._state import kinds
 
 SCHEMA = "paceline.notes/1"
 Json = object
-Encode = Callable[[str, object], Json | None]  # the way to a value, and the value
-Decode = Callable[[str, Json, object], object]  # its kind, what is written, what stands there
+Encode = Callable[[str, object], Json | None]  # the path of a value for messages, and the value
+Decode = Callable[[str, Json, object], object]  # kind, JSON, the state's value there
 
 
 class NotesError(TypeError):
-    """A value that cannot be written, or a text that is no such value; the message says where."""
+    """A value that cannot be encoded, or text that cannot be decoded. The message says where."""
 
 
 class NewerError(Exception):
-    """Notes that a newer paceline wrote; the message says which version they have."""
+    """Notes in a format of a newer paceline. The message names their version."""
 
 
 def loads(text: bytes, *, rank: int) -> dict[str, Json]:
-    """The notes of that rank. NotesError: they are none; NewerError: a newer paceline wrote them.
+    """Parse a rank's notes. NotesError: malformed. NewerError: a newer paceline wrote them.
 
     loads(b'{"schema": "paceline.notes/1", "step": 3}', rank=0)["step"]  # 3
     """
@@ -52,7 +52,7 @@ def loads(text: bytes, *, rank: int) -> dict[str, Json]:
 
 
 def encode(value: object, *, where: str, own: Encode | None = None) -> Json:
-    """`value` as JSON. `own(where, value)` gives the JSON for what it knows, else None."""
+    """`value` as JSON. `own(where, value)` returns the JSON of further kinds, else None."""
     try:
         return _encode(value, where, own)
     except RecursionError as error:
@@ -90,7 +90,7 @@ def _encode(value: object, where: str, own: Encode | None) -> Json:
 
 
 def _encode_base(value: object, where: str, own: Encode | None) -> Json:
-    """Classes that build on Python's own come back as these."""
+    """Subclasses of Python's own types are decoded as these types."""
     if isinstance(value, str):
         return str.__str__(value)
     if isinstance(value, (bytes, bytearray)):
@@ -110,7 +110,7 @@ def _encode_base(value: object, where: str, own: Encode | None) -> Json:
 
 
 def _encode_dict(value: Mapping[object, object], where: str, own: Encode | None) -> Json:
-    # Any mapping comes back as a dict. A tensor's name is the way to it, whatever the keys are.
+    # A mapping is decoded as a dict. A tensor's name is its path, whatever types the keys have.
     if all(isinstance(key, str) and not key.startswith("$") for key in value):
         return {
             cast("str", key): _encode(item, f"{where}.{key}", own) for key, item in value.items()
@@ -131,10 +131,10 @@ def decode(
     where: str = "",
     told: Callable[[str], None] | None = None,
 ) -> object:
-    """What `encode` was given. `own(kind, written, stands)` gives what `{kind: written}` is.
+    """The reverse of `encode`. `own(kind, written, stands)` decodes `{kind: written}`.
 
-    `there` is what the caller has in the place of the value, and `stands` the part of it in the
-    place of that kind. `told` is called with a sentence for each class that is not at hand.
+    `there` is the caller's value at that place, and `stands` the part of it that belongs to the
+    kind. `told` gets one sentence for each class that is not available.
     """
     try:
         return _Reader(own, told or (lambda _sentence: None)).read(value, there, where)
@@ -260,7 +260,7 @@ def _fields_of(there: object) -> object:
 
 
 def _part(there: object, key: object) -> object:
-    if isinstance(there, dict):  # and not a defaultdict's own way, which makes what is missing
+    if isinstance(there, dict):  # not `there[key]`: a defaultdict would insert the key
         return dict.get(cast("dict[object, object]", there), key)
     if isinstance(there, Mapping):
         return cast("Mapping[object, object]", there).get(key)

@@ -16,7 +16,7 @@ def set_python_state(state: object) -> None:
 
 
 def numpy_state() -> list[object]:
-    """Of NumPy's global generator, which is imported here."""
+    """The state of NumPy's global generator. Imports NumPy."""
     import numpy
 
     kind, words, at, has_gauss, gauss = numpy.random.get_state(legacy=True)

@@ -1,21 +1,17 @@
-"""What a state looks like: its tensors, where they are found, what is asked in every save."""
+"""The plan of a state: its tensors, where they are, and what each save asks anew."""
 
 from collections.abc import Callable, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    pass
-
-# Any: a dict of modules is one, and so is a dict of optimizers.
+# Any: a dict of modules is a state, and so is a dict of optimizers.
 State = MutableMapping[str, Any]
 Shape = tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class Place:
-    """Who this rank is."""
+    """This rank and its world."""
 
     rank: int
     world_size: int
@@ -24,7 +20,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Box:
-    """Where the part of a tensor that this rank holds lies in the whole one, in elements."""
+    """The part of a tensor that this rank holds, in elements of the whole tensor."""
 
     dtype: str  # as safetensors names it
     shape: Shape
@@ -40,25 +36,26 @@ class Box:
 @dataclass(frozen=True)
 class Leaf:
     """A tensor of the state. `memory` is contiguous in this process and has `data_ptr()` and
-    `nbytes`."""
+    `nbytes`.
+    """
 
     key: str
     box: Box
     memory: object
-    container: dict[object, object] | None = None  # where it is found, to notice another one
+    container: dict[object, object] | None = None  # the dict that holds it, to detect a new one
     name: object = None
-    found: object = None  # what stands there: the tensor, or what wraps it
-    live: object = None  # when `memory` is only a copy of it, to be made anew for each save
-    is_frozen: bool = False  # it seldom changes, and has a place among its like
-    is_on_device: bool = False  # `memory` is not this process's; the device copies it
+    found: object = None  # the object found there: the tensor or its wrapper
+    live: object = None  # set if `memory` is a copy that each save makes anew
+    is_frozen: bool = False  # it seldom changes; such tensors get a file of their own
+    is_on_device: bool = False  # the device copies it; `memory` is on the device
     is_stepped: bool = False  # only an optimizer's step changes it
-    is_parameter: bool = False  # a module's, or state of one; not where replicas are declared
-    kept: object = None  # holds the bytes as long as a device may be copying them
+    is_parameter: bool = False  # a module's, or its optimizer state; not a declared replica
+    kept: object = None  # keeps the bytes alive while a device copies them
 
 
 @dataclass
 class SavePlan:
-    """What a state looks like, as long as nothing in it is replaced."""
+    """The plan of a state. Valid as long as no object in the state is replaced."""
 
     leaves: list[Leaf] = field(default_factory=list[Leaf])
     links: list[tuple[dict[object, object], object, object]] = field(
@@ -67,13 +64,13 @@ class SavePlan:
     sizes: list[tuple[dict[object, object], int]] = field(
         default_factory=list[tuple[dict[object, object], int]]
     )
-    # Values that are asked for in every save, by entry: functions without arguments.
+    # Functions without arguments that each save calls, by entry.
     values: dict[str, Callable[[], object]] = field(default_factory=dict[str, Callable[[], object]])
     constants: dict[str, object] = field(default_factory=dict[str, object])  # plain JSON
     attributes: list[tuple[object, str, object]] = field(
         default_factory=list[tuple[object, str, object]]
     )
-    is_lasting: bool = True  # False: make another one for the next save
+    is_lasting: bool = True  # False: the next save needs a new plan
 
     def watch(self, holder: dict[object, object]) -> None:
         self.sizes.append((holder, len(holder)))

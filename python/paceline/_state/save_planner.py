@@ -1,4 +1,4 @@
-"""From a state to a plan: which tensors it holds, and what of it is asked in every save."""
+"""Makes a plan of a state: which tensors it holds, and what each save asks anew."""
 
 import contextlib
 from typing import cast
@@ -16,21 +16,21 @@ _RESERVED = "__metadata__"  # safetensors'
 
 
 class Planned:
-    """A state as it was planned: `planned.ask(state)` is its small part, or None when it is old."""
+    """A planned state. `planned.ask(state)` is its small part; None if the plan is outdated."""
 
     def __init__(self, framework: SavingFramework, state: State) -> None:
         self._framework = framework
         check_keys(state)
         plan = self.plan = SavePlan()
-        # Entries that are walked in every save may be other objects each time.
+        # Entries that are walked in every save, because their objects may change.
         self._walked = {
             key for key, value in state.items() if not framework.plan_entry(plan, key, value, state)
         }
         self._entries = self._identities(state)
         self.is_rehearsed = False
-        # The walked entries of the last walk, for the rehearsal.
+        # The entries of the last walk, for the rehearsal.
         self.asked: dict[str, object] = {}
-        self.first, found = self._walk(state)  # the answer of the first `ask`
+        self.first, found = self._walk(state)  # the result for the first `ask`
         self._loose = [framework.leaf(where, tensor) for where, tensor in found]
         plan.leaves.extend(self._loose)
         check_names(plan.leaves)
@@ -40,12 +40,12 @@ class Planned:
             frozen,
             [leaf.key for leaf in plan.leaves if not leaf.is_parameter],
         )
-        # A byte for each leaf, as client::SourcePlace counts them.
+        # One byte for each leaf: the values of client::SourcePlace.
         self.places = bytes(
             (2 if leaf.is_stepped else 1) if leaf.is_on_device else 0 for leaf in plan.leaves
         )
         self.device = framework.device() if any(self.places) else None
-        self.padding_max = _CHUNK_BYTES if frozen else 0  # between the two files of an image
+        self.padding_max = _CHUNK_BYTES if frozen else 0  # bytes between the two files of an image
         self.live = LivePlan(
             [(leaf.container, leaf.name, leaf.found, leaf.memory) for leaf in plan.leaves],
             plan.links,
@@ -55,7 +55,7 @@ class Planned:
         self.kinds = {leaf.key: leaf.box.kind for leaf in plan.leaves if leaf.box.kind}
 
     def ask(self, state: State) -> dict[str, notes.Json] | None:
-        """The entries that are no tensors, as JSON. None: another plan is needed."""
+        """The entries that are not tensors, as JSON. None: a new plan is needed."""
         plan = self.plan
         if not (
             plan.is_lasting
@@ -96,7 +96,7 @@ class Planned:
         return entries, found
 
     def leave(self) -> None:
-        """Forget the values of the last walk, which may be large."""
+        """Drop the values of the last walk, which may be large."""
         self.asked = {}
 
     def _identities(self, state: State) -> tuple[tuple[str, int], ...]:
@@ -104,7 +104,7 @@ class Planned:
 
 
 def tensors_in(framework: SavingFramework, value: object) -> list[object]:
-    """The tensors in a value of containers."""
+    """The tensors in a value, also in nested containers."""
     found: list[object] = []
 
     def own(_where: str, one: object) -> notes.Json | None:
@@ -113,14 +113,14 @@ def tensors_in(framework: SavingFramework, value: object) -> list[object]:
         found.append(one)
         return {}
 
-    # What cannot be saved may still be replaced by what was.
+    # A value that cannot be saved may still be replaced by a saved one.
     with contextlib.suppress(notes.NotesError):
         notes.encode(value, where="", own=own)
     return found
 
 
 def check_keys(state: State) -> None:
-    """Raises CheckpointError when the state is not a dict by name."""
+    """Raise CheckpointError if the state is not a dict by name."""
     for key in cast("list[object]", list(state)):
         if not isinstance(key, str):
             raise CheckpointError(
@@ -133,7 +133,7 @@ def check_keys(state: State) -> None:
 
 
 def check_names(leaves: list[Leaf]) -> None:
-    """Raises CheckpointError when a file cannot hold tensors under these names."""
+    """Raise CheckpointError if a file cannot hold tensors with these names."""
     seen: set[str] = set()
     for leaf in leaves:
         if leaf.key in seen:

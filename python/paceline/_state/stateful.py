@@ -21,5 +21,5 @@ def value_of(value: object) -> object:
 
 
 def holds_part(value: object) -> bool:
-    """Whether an entry of the state is one stage of a pipeline: other ranks have the others."""
+    """Whether an entry of the state is one pipeline stage, so that other ranks have the others."""
     return getattr(value, "holds_part", False) is True

@@ -1,4 +1,4 @@
-"""Which of torch's tensors a save copies straight from their device, and how that is reached."""
+"""Which tensors a save copies directly from their device, and how."""
 
 import logging
 
@@ -6,14 +6,14 @@ import torch
 
 from paceline._native import Device
 
-# NVIDIA's driver, which is in the process when a tensor is on a GPU.
+# NVIDIA's driver. It is loaded if a tensor is on a GPU.
 LIBRARY = "libcuda.so.1"
 
 
 class TorchDevice:
-    """The one device whose tensors are copied by itself; others go by way of the processor.
+    """The one device whose tensors are copied directly. Others are copied through host memory.
 
-    `device.reads(tensor)` decides with the first tensor that could be copied so.
+    `device.reads(tensor)` chooses the device of the first tensor that can be copied directly.
     """
 
     def __init__(self) -> None:
@@ -39,11 +39,11 @@ class TorchDevice:
         return tensor.device == self._of
 
     def stream(self) -> int:
-        """What the training gives that device now is on this stream."""
+        """The handle of the stream on which the training works now."""
         return present_stream(self._of)
 
 
-# In functions of their own, for tests that have no GPU.
+# Functions of their own, so that tests without a GPU can replace them.
 def is_on_gpu(tensor: torch.Tensor) -> bool:
     return tensor.is_cuda and torch.version.hip is None
 

@@ -1,7 +1,7 @@
-"""Which saved group of an optimizer is which group of the script, by the names of parameters.
+"""Matches an optimizer's saved parameter groups to the script's, by the parameters' names.
 
-The order of groups, and of parameters in a group, says nothing: a script may build them from
-another dict. A parameter that is in no module of the state has only a number, its place.
+The order of groups, and of parameters in a group, is not used, because a script may build them from
+another dict. A parameter that is in no module of the state has a number instead: its position.
 """
 
 from collections.abc import Mapping
@@ -13,9 +13,9 @@ from torch.optim import Optimizer
 from paceline._restore.restoring import Restoring, listed
 
 Names = list[list[str]]  # of parameters, by group
-Order = list[int | None]  # for each group of the script the saved one, if there is one
+Order = list[int | None]  # the saved group's index for each group of the script, if any
 
-# Lists of torch's schedulers with an item for each group, and what they write into groups.
+# Lists of torch's schedulers with one item a group, and the keys that they write into groups.
 _BY_GROUP = ("base_lrs", "_last_lr", "min_lrs", "max_lrs", "base_momentums", "max_momentums",
              "lr_lambdas")  # fmt: skip
 _OF_SCHEDULERS = {"initial_lr", "max_lr", "min_lr", "max_momentum", "base_momentum"}
@@ -23,18 +23,18 @@ _OF_SCHEDULERS = {"initial_lr", "max_lr", "min_lr", "max_momentum", "base_moment
 
 @dataclass(frozen=True)
 class Match:
-    """What of the script's optimizer is what of the saved one."""
+    """The match of the script's optimizer and the saved one."""
 
-    names: dict[str, str]  # of parameters: the name in the script, and the saved one
+    names: dict[str, str]  # parameter names: the script's → the saved one
     order: Order
 
 
 def match(work: Restoring, key: str, saved: Names, live: Names) -> Match:
-    """Compare the groups of the optimizer `key`; what does not fit is left out, or a problem."""
+    """Match the groups of the optimizer `key`. Parts that do not fit are left out, or problems."""
     if saved == live:
         return Match({n: n for group in live for n in group}, list(range(len(live))))
     if _are_numbers(saved) and [len(g) for g in saved] == [len(g) for g in live]:
-        # An imported checkpoint of torch's has numbers, in the order of the parameters.
+        # A checkpoint imported from torch has numbers, in the order of the parameters.
         pairs = zip((n for g in live for n in g), (n for g in saved for n in g), strict=True)
         return Match(dict(pairs), list(range(len(live))))
     names = _names(work, key, saved, live)
@@ -46,7 +46,7 @@ def _are_numbers(groups: Names) -> bool:
 
 
 def _names(work: Restoring, key: str, saved: Names, live: Names) -> dict[str, str]:
-    # Where named parameters have moved, a number may be the place of another parameter.
+    # If named parameters have moved, a number may belong to another parameter now.
     is_numbered = _are_numbers(saved) and _are_numbers(live)
     same = [a for a, b in zip(saved, live, strict=False) if a == b]
     steady = {name for group in same for name in group}
@@ -71,7 +71,7 @@ def _names(work: Restoring, key: str, saved: Names, live: Names) -> dict[str, st
 def _order(
     work: Restoring, key: str, saved: Names, live: Names, names: dict[str, str]
 ) -> Order:
-    """Two groups are one when the parameters of both that are left are the same."""
+    """Two groups match if their parameters, without added and removed ones, are the same."""
     home = {name: j for j, group in enumerate(saved) for name in group}
     came_from = [{home[names[n]] for n in group if n in names} for group in live]
     empty = iter([j for j, group in enumerate(saved) if not group])
@@ -96,9 +96,9 @@ def _order(
 
 
 def foreign_options(optimizer: Optimizer, groups: list[object]) -> list[str]:
-    """Options in the notes of saved `groups` that tell of another kind of optimizer.
+    """Options in the saved `groups` that show another class of optimizer.
 
-    Versions of one kind gain options or lose them. Another kind lacks some and has others.
+    A newer version of one class only adds or only removes options. Another class does both.
     """
     known = {name for group in optimizer.param_groups for name in group} | _OF_SCHEDULERS
     for group in groups:
@@ -111,7 +111,7 @@ def foreign_options(optimizer: Optimizer, groups: list[object]) -> list[str]:
 
 
 def leave_out_state(work: Restoring, key: str, entry: Mapping[str, object], why: str) -> None:
-    """Note that nothing of the optimizer `key` is taken, and which state it had."""
+    """Note that no state of the optimizer `key` is restored, and which state was saved."""
     begin = f"{key}.state."
     scalars = cast("dict[str, dict[str, object]]", entry.get("scalars", {}))
     state = {name.rpartition(".")[2] for name in work.names() if name.startswith(begin)}
@@ -126,7 +126,7 @@ def leave_out_state(work: Restoring, key: str, entry: Mapping[str, object], why:
 def regrouped(decoded: object, live: object, order: Order, count: int) -> object:
     """A scheduler's saved state for groups in another order; `count` groups were saved.
 
-    What belongs to a group that was not saved stays as it is in `live`.
+    Items of groups that were not saved stay as they are in `live`.
     """
     if not isinstance(decoded, dict) or not isinstance(live, dict):
         return decoded

@@ -1,8 +1,8 @@
-"""How an optimizer's state is saved and comes back.
+"""Saves and restores the state of torch's optimizers.
 
-Tensors of a parameter are leaves of the plan, `KEY.state.PARAMETER.WHAT`. Everything else is asked
-in every save: settings of the groups (a learning rate may be a tensor), and state that is no tensor
-or a container of tensors, as LBFGS has it.
+Tensors of a parameter are leaves of the plan, named `KEY.state.PARAMETER.WHAT`. Each save asks for
+the rest anew: the groups' settings (a learning rate may be a tensor), and state that is no tensor,
+or a container of tensors as LBFGS has it.
 """
 
 import dataclasses
@@ -59,12 +59,12 @@ def plan_optimizer(
         return {**entry, "others": others} if others else entry
 
     plan.values[key] = rest
-    # As many texts as parameters: written once and not in every save.
+    # As many texts as parameters, so they are written once and not in every save.
     plan.constants[key] = [[names[p] for p in g["params"]] for g in optimizer.param_groups]
 
 
 def restore_optimizer(work: Restoring, key: str, optimizer: Optimizer, state: State) -> None:
-    """Ask for what was saved as `key`, and load it when the tensors are there."""
+    """Ask for the saved optimizer `key`, and load it when its tensors are restored."""
     names = parameter_names(optimizer, state)
     live = [[names[p] for p in g["params"]] for g in optimizer.param_groups]
     constants = cast("dict[str, list[list[str]]]", work.own.get("constants", {}))
@@ -122,14 +122,14 @@ def restore_optimizer(work: Restoring, key: str, optimizer: Optimizer, state: St
 
 
 def like_parameter(dtype: torch.dtype, shape: tuple[int, ...], like: torch.Tensor) -> torch.Tensor:
-    """A new tensor for an optimizer's state: cut as its parameter is when it is as large."""
+    """A new tensor for optimizer state; sharded like its parameter if it has the same shape."""
     is_like = tuple(like.shape) == shape and is_sharded(like)
     with torch.no_grad():
         return torch.empty_like(like, dtype=dtype) if is_like else torch.empty(shape, dtype=dtype)
 
 
 def _is_simple(what: object) -> bool:
-    """Whether the last part of a tensor's name tells its key."""
+    """Whether the state's key is the last part of the tensor's name."""
     return type(what) is str and "." not in what
 
 
@@ -149,12 +149,12 @@ def _settings(optimizer: Optimizer) -> list[Group]:
 
 
 def _by_number(optimizer: Optimizer) -> dict[str, object]:
-    """As `state_dict` has it, without the hooks of that."""
+    """The optimizer's state by number, as from `state_dict`, but without calling its hooks."""
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
     numbers = {p: i for i, p in enumerate(parameters)}
     states = cast("dict[object, object]", optimizer.state)
     return {
-        # An empty dict is no state: `optimizer.state[p]` makes one for whoever looks.
+        # An empty dict is not state: reading `optimizer.state[p]` creates it.
         "state": {numbers.get(p, p): inner for p, inner in states.items() if inner != {}},
         "param_groups": [
             {**group, "params": [numbers[p] for p in group["params"]]}
@@ -164,8 +164,9 @@ def _by_number(optimizer: Optimizer) -> dict[str, object]:
 
 
 def _load_exactly(optimizer: Optimizer, loaded: dict[str, object]) -> None:
-    """`load_state_dict` gives state the type of its parameter, and makes other containers; this
-    gives back what was saved."""
+    """Load the saved state with its own types and containers. `load_state_dict` alone would cast
+    state to the parameter's type and make other containers.
+    """
     states = cast("dict[object, dict[object, object]]", loaded["state"])
     simple = {
         number: {what: value for what, value in inner.items() if _is_loadable(value)}
@@ -188,12 +189,13 @@ def _load_exactly(optimizer: Optimizer, loaded: dict[str, object]) -> None:
     for group, saved in zip(
         optimizer.param_groups, cast("list[Group]", loaded["param_groups"]), strict=True
     ):
-        # It made copies of these. A compiled step and a CUDA graph read the tensor that was there.
+        # Restore these objects themselves: `load_state_dict` copied them, but a compiled step and a
+        # CUDA graph read the original tensor.
         group.update({name: value for name, value in saved.items() if _has_tensor(value)})
 
 
 def _is_loadable(value: object) -> bool:
-    """Whether `load_state_dict` can copy that: it builds any iterable anew from a generator."""
+    """Whether `load_state_dict` can copy it: it rebuilds any iterable from a generator."""
     if type(value) is list or type(value) is tuple:
         return all(_is_loadable(one) for one in cast("list[object]", value))
     if type(value) is dict:

@@ -1,4 +1,4 @@
-"""What torch's modules, optimizers and sharded tensors hold, and under which names."""
+"""The tensors and names in torch's modules, optimizers and sharded tensors."""
 
 import dataclasses
 from typing import TYPE_CHECKING, cast
@@ -14,12 +14,12 @@ from paceline.errors import CheckpointError
 if TYPE_CHECKING:
     from torch.distributed.tensor import DTensor
 
-# Frozen tensors get a file of their own from here on; it costs up to 4 MiB of padding.
+# From this size on, frozen tensors get a file of their own, which costs up to 4 MiB of padding.
 _FROZEN_BYTES_LEAST = 16 << 20
 
 
 def bare(module: torch.nn.Module, plan: SavePlan | None) -> torch.nn.Module:
-    """What DistributedDataParallel and torch.compile wrap: names do not depend on them."""
+    """The module inside DistributedDataParallel and torch.compile, which would change names."""
     while True:
         if isinstance(module, DistributedDataParallel):
             name = "module"
@@ -36,12 +36,12 @@ def bare(module: torch.nn.Module, plan: SavePlan | None) -> torch.nn.Module:
 
 
 def has_own_ways(module: torch.nn.Module) -> bool:
-    """Whether its state is more than its parameters and buffers; then it is asked in every save."""
+    """Whether the state is more than parameters and buffers; each save then asks for it."""
     module = bare(module, None)
     for one in module.modules():
         hooks = one._state_dict_hooks  # pyright: ignore[reportPrivateUsage]
         before = one._state_dict_pre_hooks  # pyright: ignore[reportPrivateUsage]
-        is_sharded = type(one).__name__.startswith("FSDP")  # its hook only shards again
+        is_sharded = type(one).__name__.startswith("FSDP")  # FSDP's hook only shards again
         overridden = type(one).get_extra_state is not torch.nn.Module.get_extra_state
         if hooks or (before and not is_sharded) or overridden:
             return True
@@ -51,7 +51,7 @@ def has_own_ways(module: torch.nn.Module) -> bool:
 def module_tensors(
     module: torch.nn.Module, plan: SavePlan | None
 ) -> list[tuple[str, torch.Tensor, dict[object, object] | None, str]]:
-    """Name, tensor and where it is found, for everything in the module's state_dict."""
+    """Name, tensor, containing dict and key for everything in the module's state_dict."""
     homes: dict[str, tuple[dict[object, object], str]] = {}
     for prefix, one in module.named_modules(remove_duplicate=False):
         start = prefix + "." if prefix else ""
@@ -71,7 +71,7 @@ def module_tensors(
         if home is not None and home[0].get(home[1]) is tensor:
             found.append((name, tensor, home[0], home[1]))
         else:
-            # A module that names its tensors by itself.
+            # The module's own code names this tensor.
             found.append((name, tensor, None, name))
             if plan is not None:
                 plan.is_lasting = False
@@ -79,7 +79,7 @@ def module_tensors(
 
 
 def parameter_names(optimizer: Optimizer, state: State) -> dict[object, str]:
-    """The names of its parameters in the modules of the state; a number for any other."""
+    """The parameters' names in the modules of the state; a number for a parameter in none."""
     known: dict[int, str] = {}
     for key, value in state.items():
         if isinstance(value, torch.nn.Module):
@@ -93,7 +93,7 @@ def parameter_names(optimizer: Optimizer, state: State) -> dict[object, str]:
 
 
 def stepped_parameters(state: State) -> set[int]:
-    """Parameters that an optimizer of the state changes, by identity."""
+    """The ids of parameters that an optimizer of the state changes."""
     return {
         id(parameter)
         for value in state.values()
@@ -104,7 +104,7 @@ def stepped_parameters(state: State) -> set[int]:
 
 
 def with_frozen(leaves: list[Leaf]) -> list[Leaf]:
-    """Marks parameters without gradients. That is a guess: bytes decide what is written again."""
+    """Mark parameters without gradients as frozen. A wrong mark is harmless: bytes are compared."""
 
     def is_frozen(leaf: Leaf) -> bool:
         found = leaf.found
@@ -120,10 +120,9 @@ def is_sharded(tensor: torch.Tensor) -> bool:
 
 
 def is_told_replica(tensor: object) -> bool:
-    """Whether a tensor says of itself that all ranks of its mesh hold the same one.
+    """Whether a tensor declares that all ranks of its mesh hold the same one (a replica).
 
-    Such replicas may differ by rounding, where a kernel adds in any order: that makes none of them
-    the rank's own.
+    Such replicas may differ by rounding if a kernel adds in any order. They still count as equal.
     """
     if not isinstance(tensor, torch.Tensor) or not is_sharded(tensor):
         return False
@@ -131,7 +130,7 @@ def is_told_replica(tensor: object) -> bool:
 
 
 def local_part(tensor: torch.Tensor) -> tuple[torch.Tensor, tuple[int, ...]]:
-    """What of it is in this process, and where that begins in the whole."""
+    """The part of a tensor in this process, and where it begins in the whole tensor."""
     if not is_sharded(tensor):
         return tensor, (0,) * tensor.dim()
     try:
@@ -162,7 +161,7 @@ def local_bytes(tensor: object) -> int:
 
 
 def has_own_elements(tensor: torch.Tensor) -> bool:
-    """Whether each of its elements has memory of its own, as far as its strides tell."""
+    """Whether no two elements share memory, judged by the strides."""
     if is_sharded(tensor):
         return True
     pairs = zip(tensor.stride(), tensor.shape, strict=True)
@@ -170,7 +169,7 @@ def has_own_elements(tensor: torch.Tensor) -> bool:
 
 
 def memory_of(tensor: torch.Tensor) -> tuple[int, int]:
-    """Where its elements begin and end."""
+    """Begin and end address of its elements."""
     local, _offset = local_part(tensor)
     if local.numel() == 0 or local.is_meta or local.layout != torch.strided:
         return 0, 0

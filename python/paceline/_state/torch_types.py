@@ -1,4 +1,4 @@
-"""How the types of torch's tensors stand in a file, and which tensors a checkpoint cannot hold."""
+"""torch's tensor types as named in a file, and tensors that a checkpoint cannot hold."""
 
 import torch
 from torch.nn.parameter import is_lazy
@@ -27,30 +27,30 @@ _NAMES: dict[torch.dtype, str] = {
 }
 DTYPES = {name: dtype for dtype, name in _NAMES.items()}
 
-# Types without a name in the file: a complex number is two real ones, of a further axis, and the
-# others are bytes. Notes say which tensors are of such a kind.
+# Types without a name in the file. A complex number is saved as two reals on one more axis, the
+# others as bytes. Notes list these tensors and their types.
 _COMPLEX = {"complex32": "F16", "complex64": "F32", "complex128": "F64"}
 _BYTES = ("float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu", "float4_e2m1fn_x2")
 _KINDS: dict[torch.dtype, tuple[str, str]] = {
     getattr(torch, kind): (kind, name)
     for kind, name in (_COMPLEX | dict.fromkeys(_BYTES, "U8")).items()
-    if hasattr(torch, kind)  # an older torch lacks some
+    if hasattr(torch, kind)  # an older torch lacks some types
 }
 
 
 def dtype_of(box: Box) -> torch.dtype:
-    """The type of that box's tensor, and of the real numbers where this torch lacks the kind."""
+    """The type of the box's tensor; the real type if this torch lacks the original one."""
     found = getattr(torch, box.kind, None) if box.kind else None
     return found if isinstance(found, torch.dtype) else DTYPES[box.dtype]
 
 
 def shape_of(box: Box) -> tuple[int, ...]:
-    """The shape of its whole tensor."""
+    """The shape of the box's whole tensor."""
     return box.whole[:-1] if dtype_of(box).is_complex else box.whole
 
 
 def box_of(key: str, tensor: torch.Tensor) -> Box:
-    """What of a tensor is in this process. Raises CheckpointError for what cannot be saved."""
+    """The part of a tensor in this process. Raises CheckpointError if it cannot be saved."""
     why = _why_not(tensor)
     if why:
         raise _refused(key, *why)
@@ -65,7 +65,7 @@ def box_of(key: str, tensor: torch.Tensor) -> Box:
 
 
 def is_plain(tensor: torch.Tensor) -> bool:
-    """Whether its elements are what its memory holds, in order."""
+    """Whether the elements are in memory in order, and as they are."""
     return tensor.is_contiguous() and not tensor.is_conj() and not tensor.is_neg()
 
 
@@ -74,7 +74,7 @@ def is_savable(tensor: torch.Tensor) -> bool:
 
 
 def _why_not(tensor: torch.Tensor) -> tuple[str, str] | None:
-    """Why no checkpoint can hold it, and what to do."""
+    """Why a checkpoint cannot hold the tensor, and the fix; None if it can."""
     if is_lazy(tensor):
         return "it has no shape yet", "run one forward pass of its lazy module before"
     if tensor.is_meta:

@@ -1,8 +1,8 @@
-"""The identity of a directory of checkpoints: tells a deleted one from its successor.
+"""The identity of a checkpoint directory: tells a deleted directory from its successor.
 
-A marker in the directory has a random id; docs/formats/directory.md. In a copy of the directory the
-id is the same, and the marker's inode or its change time is not: nothing can copy that time. In an
-object store the marker is an object, and its change time is what the store tells.
+A marker in the directory has a random id; docs/formats/directory.md. A copy of the directory has
+the same id, but another inode or change time, which cannot be copied. In an object store the marker
+is an object, and the store reports its change time.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ from paceline._storage.object_store import ObjectStore, StoreError
 MARKER = ".paceline-id"
 _ID_BYTES = 16
 _MARKER_BYTES_MAX = 256
-# A file system answers within milliseconds. An object store is asked by a process that is started.
+# A file system answers within milliseconds. For an object store a client process must start.
 _DIRECTORY_SECONDS = 1.0
 _STORE_SECONDS = 10.0
 _CHECKPOINT = re.compile(r"step-(\d{1,18})-g(\d{1,18})(?:-b(\d{1,18}))?")
@@ -32,9 +32,9 @@ _CHECKPOINT = re.compile(r"step-(\d{1,18})-g(\d{1,18})(?:-b(\d{1,18}))?")
 
 @dataclass(frozen=True)
 class Identity:
-    """A directory: the id in its marker, the marker itself, and the device of the directory.
+    """The identity of a directory: its marker's id, inode and change time, and its device.
 
-    An object store has no inodes and no devices; both are 0.
+    In an object store the inode and the device are 0.
     """
 
     id: str
@@ -43,7 +43,7 @@ class Identity:
     device: int
 
     def key(self, directory: str) -> str:
-        """What images in memory belong to."""
+        """The key under which images in memory are kept for this identity."""
         return f"{directory}\0{self.id}\0{self.inode}\0{self.changed_ns}"
 
 
@@ -78,19 +78,19 @@ def mark(directory: str) -> bool:
 
 
 class _Place(Protocol):
-    """Where checkpoints lie, as `look_up` asks it."""
+    """A place of checkpoints that `look_up` asks."""
 
-    patience: float  # seconds until its answer counts as none
+    patience: float  # seconds; a later answer is ignored
 
     def ask(self, before: Identity | None) -> tuple[Identity | None, str]:
-        """Its identity, with a new marker if it has none, and the newest checkpoint in it.
+        """The place's identity, and its newest checkpoint. Makes a marker if there is none.
 
-        No identity means that it is not mounted. OSError: it cannot be read.
+        The identity is None if the place is not mounted. OSError: it cannot be read.
         """
         ...
 
     def end(self) -> None:
-        """Nothing of an answer that did not come is waited for."""
+        """Stop waiting for an answer."""
         ...
 
 
@@ -109,7 +109,7 @@ class _Directory:
         return now, _newest(os.listdir(self._path))
 
     def end(self) -> None:
-        """Nothing ends a thread that waits for a file system."""
+        """A thread that waits for a file system cannot be ended."""
 
 
 class _Bucket:
@@ -134,7 +134,7 @@ class _Bucket:
 
 @dataclass(frozen=True)
 class _Note:
-    """What the last run found there, and the key under which its images are kept."""
+    """What the last run noted: the identity, and the key of its images."""
 
     identity: Identity
     key: str
@@ -146,16 +146,15 @@ def look_up(
     has_memory: Callable[[str], bool],
     patience: float | None = None,
 ) -> tuple[str, str | None]:
-    """Which images in memory belong to `directory`, and the newest checkpoint in it.
+    """The key of the images in memory that belong to `directory`, and its newest checkpoint.
 
-    Returns the key under which a keeper holds the images, made of the path and the marker, and the
-    name of the checkpoint that was saved last; "" if there is none, and None if the directory
-    cannot be read.
+    Returns the key, made of path and marker, under which a keeper holds the images, and the name of
+    the checkpoint that was saved last: "" if there is none, None if the directory cannot be read.
 
-    `folder` has a note of the identity that the directory had before; `has_memory(key)` says
-    whether images are kept under that key. If the directory cannot be read, or its file system is
-    not mounted, it is not deleted: the key is the one before. A run that could not read the
-    directory at all keeps its images under the path alone, and the next run goes on with them.
+    `folder` has a note of the directory's former identity. `has_memory(key)` says whether images
+    exist under a key. If the directory cannot be read or its file system is not mounted, it counts
+    as not deleted, and the key stays the same. A run that never could read the directory keeps its
+    images under the path alone; the next run finds them there.
     """
     note = folder / f"{short_name(directory)}.directory"
     before = _recall(note)
@@ -197,12 +196,12 @@ def _new_id() -> str:
 
 
 def _newest(listed: Iterable[str]) -> str:
-    """The checkpoint with one of these names that was saved last; "": there is none."""
+    """The checkpoint among these names that was saved last; "" if there is none."""
     return max(filter(_order, listed), key=_order, default="")
 
 
 def _order(name: str) -> tuple[int, ...]:
-    """What checkpoints are ordered by: generation, branch, step; () if it is no checkpoint."""
+    """The sort key of a checkpoint's name: generation, branch, step; () for other names."""
     found = _CHECKPOINT.fullmatch(name)
     return (int(found[2]), int(found[3] or 0), int(found[1])) if found else ()
 
@@ -216,7 +215,7 @@ def _recall(note: Path) -> _Note | None:
 
 
 def _remember(note: Path, now: _Note) -> None:
-    with contextlib.suppress(OSError):  # the next run knows less
+    with contextlib.suppress(OSError):  # without the note the next run only knows less
         write_whole(note, json.dumps(asdict(now)))
 
 

@@ -1,7 +1,7 @@
-"""What a rank asks an object store by itself: a few small objects, by the S3 client of an agent.
+"""A rank's own requests to an object store: a few small objects, through an agent's S3 client.
 
-That client is a process of its own, so boto3 is not loaded into the training; its requests are in
-docs/formats/s3_client.md.
+The client is a process of its own, so boto3 is not loaded into the training. Its requests are
+described in docs/formats/s3_client.md.
 """
 
 import json
@@ -12,13 +12,14 @@ from typing import IO, cast
 
 Fields = dict[str, object]
 
-_ATTEMPTS = "2"  # of a request: a rank that starts does not wait long
+_ATTEMPTS = "2"  # tries of a request: a starting rank does not wait long
 _TEXT_BYTES_MAX = 4096
 
 
 class StoreError(OSError):
-    """The store cannot be asked now, or refuses. `kind` is `away`, `denied` or another word of
-    docs/formats/s3_client.md."""
+    """The store does not answer, or refuses. `kind` is `away`, `denied` or another kind of
+    docs/formats/s3_client.md.
+    """
 
     def __init__(self, kind: str, message: str) -> None:
         self.kind = kind
@@ -26,7 +27,7 @@ class StoreError(OSError):
 
 
 class ObjectStore:
-    """The objects below `s3://BUCKET/PREFIX`. Used by one thread; another one may call `end`.
+    """The objects below `s3://BUCKET/PREFIX`. For one thread; another one may call `end`.
 
     >>> store = ObjectStore("s3://bucket/runs/gpt")
     >>> store.put_new("note", "text")
@@ -41,7 +42,7 @@ class ObjectStore:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env={"AWS_MAX_ATTEMPTS": _ATTEMPTS, **os.environ},
-            process_group=0,  # Ctrl-C is for the training
+            process_group=0,  # Ctrl-C must reach the training only
         )
         self._to = cast("IO[bytes]", self._client.stdin)
         self._from = cast("IO[bytes]", self._client.stdout)
@@ -62,7 +63,7 @@ class ObjectStore:
         return self._from.read(cast("list[int]", sizes)[0]).decode("utf-8", "replace")
 
     def put_new(self, name: str, text: str) -> bool:
-        """Make a small object where there is none. False if there is one."""
+        """Create a small object. False if it already exists."""
         body = text.encode()
         request: Fields = {"op": "put", "key": self._prefix + name, "new": True}
         try:
@@ -74,7 +75,7 @@ class ObjectStore:
         return True
 
     def end(self) -> None:
-        """End the client; a request on its way fails."""
+        """End the client. A request in progress fails."""
         self._client.kill()
         self._client.wait()
 

@@ -1,10 +1,10 @@
 """The S3 client of an agent, in a process of its own: `python -m paceline._storage.s3_client`.
 
-Requests come on standard input and answers go to standard output, one at a time;
-docs/formats/s3_client.md says which. boto3 finds credentials, regions and endpoints as every other
-program of its kind does: in the environment, in ~/.aws, and from the host's or pod's role.
+It reads requests from standard input and writes answers to standard output, one at a time;
+docs/formats/s3_client.md describes them. boto3 finds credentials, regions and endpoints as usual:
+in the environment, in ~/.aws, and from the host's or pod's role.
 
-It ends when its input does.
+The process ends when its input ends.
 """
 
 import contextlib
@@ -22,12 +22,12 @@ from urllib.parse import urlsplit
 
 Fields = dict[str, Any]
 
-# Of one part of an upload, and of one ranged read. S3 takes parts of 5 MiB or more.
+# Bytes of an upload's part and of a ranged read. S3 takes parts of 5 MiB or more.
 PART_BYTES = 8 << 20
-PARTS_MAX = 9_000  # S3's own limit is 10,000
-STREAMS = 4  # parts on their way at once; each holds its bytes in memory
-SMALL_STREAMS = 16  # small objects on their way at once
-ATTEMPTS = 6  # of a request, with growing pauses of at most 20 s between them
+PARTS_MAX = 9_000  # S3 allows 10,000
+STREAMS = 4  # parts in transfer at once; each keeps its bytes in memory
+SMALL_STREAMS = 16  # small objects in transfer at once
+ATTEMPTS = 6  # tries of a request, with growing pauses of at most 20 s between them
 CONNECT_SECONDS = 10
 READ_SECONDS = 60
 FRAME_END = 0
@@ -35,12 +35,12 @@ FRAME_ABORT = 0xFFFFFFFF
 
 
 class ClientGone(Exception):
-    """Whoever asked has gone."""
+    """The process that sent the requests is gone."""
 
 
 @dataclass
 class Wrong(Exception):
-    """An answer that is an error: its kind, and one sentence."""
+    """A request failed: the error's kind, and one sentence."""
 
     kind: str
     message: str
@@ -56,7 +56,7 @@ def make_client() -> Any:
             f"checkpoints in s3:// need boto3 ({error}); pip install 'paceline[s3]' into the "
             f"environment of {sys.executable}",
         ) from error
-    # Who has set them knows why.
+    # A number of attempts set by the user wins.
     is_set = "AWS_MAX_ATTEMPTS" in os.environ
     retries: Any = {"mode": "standard", **({} if is_set else {"total_max_attempts": ATTEMPTS})}
     client: Any = boto3.Session().client(
@@ -73,7 +73,7 @@ def make_client() -> Any:
 
 
 def check_endpoint(url: str) -> None:
-    """Refuse to send a training's state over a network in clear."""
+    """Refuse an endpoint that would send a training's state unencrypted over a network."""
     parts = urlsplit(url)
     host = parts.hostname or ""
     try:
@@ -85,7 +85,7 @@ def check_endpoint(url: str) -> None:
 
 
 def kind_of(error: Exception) -> str:
-    """How the other side shall take an error of botocore's."""
+    """The kind of an error of botocore's, which tells the agent how to react."""
     response = getattr(error, "response", None)
     if not isinstance(response, dict):
         name = type(error).__name__
@@ -94,7 +94,7 @@ def kind_of(error: Exception) -> str:
     code = str(response.get("Error", {}).get("Code", ""))
     status = response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
     if code == "NoSuchBucket":
-        return "denied"  # a wrong name must not look like an empty store
+        return "denied"  # a wrong bucket name must not look like an empty store
     if code in ("NoSuchKey", "NotFound", "404") or status == 404:
         return "not_found"
     if code in ("PreconditionFailed", "ConditionalRequestConflict") or status in (409, 412):
@@ -138,7 +138,7 @@ class Server:
                 return
             except Wrong as wrong:
                 self._answer({"error": wrong.kind, "message": wrong.message})
-            except Exception as error:  # botocore's errors are many, and none may end the process
+            except Exception as error:  # botocore raises many types, and none may end the process
                 message = f"s3://{request['bucket']}/{request.get('key', '')}: {error}"
                 self._answer({"error": kind_of(error), "message": message})
 
@@ -163,7 +163,7 @@ class Server:
         return {}
 
     def _exchange(self, request: Fields) -> Fields:
-        """A small object in the place of one with those bytes, if that is still there."""
+        """Replace a small object if its content is still `from`; else the error is `exists`."""
         body = self._read(request["bytes"])
         bucket, key = request["bucket"], request["key"]
         found = self._client.get_object(Bucket=bucket, Key=key)
@@ -189,7 +189,7 @@ class Server:
                 upload.abort()
             raise Wrong("invalid", "given up by who writes") from None
         except Exception:
-            for _ in frames:  # what is still said belongs to this request
+            for _ in frames:  # read the rest of this request's frames
                 pass
             if upload is not None:
                 upload.abort()
@@ -197,7 +197,7 @@ class Server:
         return {}
 
     def _copy(self, request: Fields) -> Fields:
-        """Within the store: in one request, or in parts where that is too much for one."""
+        """Copy an object within the store, in one request, or in parts if it is large."""
         source = {"Bucket": request["bucket"], "Key": request["from"]}
         self._client.copy(source, request["bucket"], request["key"])
         return {}
@@ -264,7 +264,7 @@ class Server:
         return {}
 
     def _sweep(self, request: Fields) -> Fields:
-        """End the uploads that a dead writer left: they cost, and nobody sees them."""
+        """Abort unfinished uploads of dead writers: they cost money and are not listed."""
         pages = self._client.get_paginator("list_multipart_uploads").paginate(
             Bucket=request["bucket"], Prefix=request["key"]
         )
@@ -277,11 +277,11 @@ class Server:
 
 
 class Aborted(Exception):
-    """Who writes has found that its bytes do not hold."""
+    """The writer found its data damaged and aborts the upload."""
 
 
 class Frames:
-    """The bytes of an upload as they come; ends once, whoever looks."""
+    """The bytes of an upload as they arrive. May be iterated again; the end is read only once."""
 
     def __init__(self, read: Callable[[int], bytes]) -> None:
         self._read = read
@@ -299,7 +299,7 @@ class Frames:
 
 
 class Upload:
-    """A multipart upload: a few parts are on their way while the next ones are read."""
+    """A multipart upload. Some parts are sent while the next ones are read."""
 
     def __init__(self, client: Any, pool: ThreadPoolExecutor, bucket: str, key: str) -> None:
         self._client = client
@@ -329,7 +329,7 @@ class Upload:
         for part in self._parts:
             if part.done() and part.exception() is not None:
                 self._room.release()
-                part.result()  # no use in the rest
+                part.result()  # raises: the upload has failed
         self._parts.append(self._pool.submit(self._send_part, number, body))
 
     def _send_part(self, number: int, body: bytes) -> Fields:
@@ -349,12 +349,12 @@ class Upload:
                 part.exception()
         try:
             self._client.abort_multipart_upload(**self._place, UploadId=self._id)
-        except Exception:  # it is swept later
+        except Exception:  # `sweep` removes it later
             return
 
 
 class Refusing:
-    """Stands for a client that could not be made: every request is answered with why."""
+    """Replaces a client that could not be made: every request gets its error as the answer."""
 
     def __init__(self, wrong: Wrong) -> None:
         self._wrong = wrong
@@ -365,16 +365,16 @@ class Refusing:
 
 def main() -> None:
     reader, writer = sys.stdin.buffer, sys.stdout.buffer
-    sys.stdout = sys.stderr  # nobody's print may get into the answers
+    sys.stdout = sys.stderr  # a print must not get into the answers
     try:
         client: Any = make_client()
     except Wrong as wrong:
         client = Refusing(wrong)
-    except Exception as error:  # a damaged ~/.aws/config, for one
+    except Exception as error:  # such as a damaged ~/.aws/config
         client = Refusing(Wrong("denied", f"no S3 client can be made: {error}"))
     with contextlib.suppress(ClientGone, BrokenPipeError):
         Server(reader, writer, client).serve()
-    os._exit(0)  # with whatever is still under way: nobody waits for it
+    os._exit(0)  # does not wait for requests in progress
 
 
 if __name__ == "__main__":

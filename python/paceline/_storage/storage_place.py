@@ -1,4 +1,4 @@
-"""Where checkpoints go: a directory that all hosts see, or an object store."""
+"""The place of checkpoints: a directory that all hosts see, or an object store."""
 
 import errno
 import importlib.util
@@ -11,11 +11,11 @@ from paceline._base import arguments
 from paceline._native import judge_place
 from paceline.errors import CheckpointError
 
-# A file system answers within milliseconds. Nothing is lost by going on sooner than it does.
+# A file system answers within milliseconds. After this time the rank goes on without an answer.
 _ANSWER_SECONDS = 1.0
 _PAUSE_SECONDS = 1.0
 _PAUSE_SECONDS_MAX = 30.0
-# What a wrong name or wrong rights are. Anything else passes with the outage of a server or a disk.
+# Errors of a wrong name or missing rights. Others may pass with an outage of a server or disk.
 _NEVER_PASSES = frozenset(
     {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.ENOTDIR, errno.EEXIST,
      errno.ELOOP, errno.ENAMETOOLONG, errno.EINVAL}
@@ -23,9 +23,9 @@ _NEVER_PASSES = frozenset(
 
 
 def place_of(directory: str | os.PathLike[str]) -> str:
-    """As the keeper takes it: an absolute path, or `s3://BUCKET/PREFIX`.
+    """The place as the keeper takes it: an absolute path, or `s3://BUCKET/PREFIX`.
 
-    Raises CheckpointError for a name that is neither: gs://bucket is no directory of that name.
+    Raises CheckpointError for other schemes, such as gs://.
     """
     given = arguments.path("Checkpointer", "directory", directory)
     if given.startswith("~"):
@@ -58,9 +58,9 @@ def place_of(directory: str | os.PathLike[str]) -> str:
 
 
 def directory_of(directory: str | os.PathLike[str], *, fix: str) -> str:
-    """The same for what is written and read by this process itself: no object store.
+    """The path of a directory that this process itself reads or writes. No object store.
 
-    `fix` says what to do with a checkpoint there.
+    `fix` is the error's fix if `directory` is in an object store.
     """
     given = os.fspath(directory)
     if judge_place(given).bucket:
@@ -74,11 +74,11 @@ def directory_of(directory: str | os.PathLike[str], *, fix: str) -> str:
 
 
 def make_directory(place: str, *, patience: float = _ANSWER_SECONDS) -> None:
-    """Make that directory when it is missing. Raises CheckpointError when nobody may.
+    """Make the directory if it is missing. Raises CheckpointError if it cannot be made.
 
-    Storage that does not answer, or that only gives errors, keeps nobody from going on from memory:
-    that is said after `patience` seconds, this returns, and the directory is made later. Of object
-    stores the keeper makes what is needed.
+    Storage that does not answer, or only returns errors, does not stop a restore from memory: after
+    `patience` seconds this prints a line and returns, and the directory is made later. The keeper
+    prepares object stores.
     """
     if not place.startswith("/"):
         return
@@ -96,7 +96,7 @@ def make_directory(place: str, *, patience: float = _ANSWER_SECONDS) -> None:
             time.sleep(pause)
             pause = min(2 * pause, _PAUSE_SECONDS_MAX)
 
-    # Nothing ends a thread that waits for a file system, so it must not hold up the script's end.
+    # A daemon: a thread that waits for a file system cannot be ended and must not delay the exit.
     threading.Thread(target=make, name="directory", daemon=True).start()
     why = "" if is_tried.wait(patience) else f"it has not answered for {patience:.0f} s"
     for error in errors[:1]:
@@ -115,7 +115,7 @@ def make_directory(place: str, *, patience: float = _ANSWER_SECONDS) -> None:
 
 def _try_to_make(place: str) -> OSError | None:
     try:
-        # Only to look writes nothing: a disk that stands still answers that.
+        # First a look, which writes nothing: a full or read-only disk answers it.
         if not os.path.isdir(place):
             os.makedirs(place, mode=0o700, exist_ok=True)
     except OSError as error:

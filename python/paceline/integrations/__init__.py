@@ -1,1 +1,1 @@
-"""What knows a framework beside torch.py: one file each."""
+"""The modules for single frameworks, beside torch.py: one file each."""

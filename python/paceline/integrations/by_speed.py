@@ -1,4 +1,4 @@
-"""Cuts by measured speed under torch: times over a process group, and gradients by samples."""
+"""Cuts by measured speed under torch: exchanges times, and weights gradients by samples."""
 
 from typing import TYPE_CHECKING, Any, cast
 
@@ -15,9 +15,17 @@ if TYPE_CHECKING:
 
 
 def gather_over(group: "dist.ProcessGroup | None" = None) -> Gather:
-    """The rows of all ranks of a group (None: the world), for `CutBySpeed(gather=…)`.
+    """A `gather` for `CutBySpeed`: exchanges rows of numbers over a process group.
 
-    A group that has no backend for the CPU's memory gets one of gloo beside it at the first use.
+    Args:
+        group: the process group. None: the world. A group without a CPU backend gets a gloo group
+            beside it at the first use.
+
+    Returns:
+        A function from this rank's row to the rows of all ranks, in rank order.
+
+    Raises:
+        DataError: from that function, if there is no process group.
     """
     found: list[dist.ProcessGroup | None] = []
 
@@ -50,15 +58,22 @@ def _over_memory(group: "dist.ProcessGroup | None") -> "dist.ProcessGroup | None
 def weigh_by_samples(
     model: DistributedDataParallel, loader: "BaseLoader", *, weigh: bool = True
 ) -> None:
-    """Gradients of a DDP model become the mean over the step's samples, whatever the shares.
+    """Makes a DDP model's gradients the mean over the step's samples, whatever the shares.
 
     model = DistributedDataParallel(net)
     weigh_by_samples(model, loader)
 
-    It is DDP's communication hook: each rank's gradients are weighted by its samples before they
-    are summed, and the loader hears when this rank's own work was done. The loss stays a mean over
-    the batch, and is not multiplied by `loader.weight`. With `weigh=False` it only tells the
-    loader: for loops that multiply the loss, as those with micro-batches have to.
+    Registers DDP's communication hook. It weights each rank's gradients by the rank's samples
+    before the sum, and reports to the loader when this rank's own work was done.
+
+    Args:
+        model: its loss stays a mean over the batch; do not multiply it by `loader.weight`.
+        loader: an `ElasticLoader`.
+        weigh: False: only report to the loader, for loops that multiply the loss by
+            `loader.weight`, as those with micro-batches must.
+
+    Raises:
+        DataError: `weigh` with micro-batches.
     """
     if weigh and loader.micro_batch:
         raise DataError(
@@ -94,5 +109,5 @@ def _between(begin: Any, end: Any) -> float:
     return begin.elapsed_time(end) / 1000
 
 
-# The device works behind the script: its own time is between two places of its stream.
+# The device runs behind the script, so its time is measured between two events on its stream.
 _DEVICE = Clock(mark=_mark, between=_between)

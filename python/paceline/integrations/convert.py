@@ -1,4 +1,4 @@
-"""Checkpoints in the formats of others, for which torch is needed.
+"""Converts checkpoints of other formats that need torch.
 
     paceline ckpt export runs/gpt OUT --to dcp      # as dcp.save writes it
     paceline ckpt import x.pt runs/gpt --step 1000  # or a folder of DCP or Hugging Face
@@ -33,8 +33,9 @@ _WRAPPER = "module."  # DistributedDataParallel's
 
 
 def export_to_dcp(folder: str, out: str) -> dict[str, object]:
-    """Everything, as one process saves it by `dcp.save`: `state["model"]["0.weight"]`, and
-    optimizers as `get_optimizer_state_dict` gives them. What `--json` prints."""
+    """Export everything as one process saves it by `dcp.save`: `state["model"]["0.weight"]`, and
+    optimizers as `get_optimizer_state_dict` returns them. Returns what `--json` prints.
+    """
     if os.path.isdir(out) and os.listdir(out):
         raise CheckpointError(
             what="the checkpoint cannot be exported",
@@ -57,8 +58,8 @@ def export_to_dcp(folder: str, out: str) -> dict[str, object]:
         else:
             state[entry] = notes.decode(value, own=_own(tensors))
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that there is one process is meant
-        # Before 2.5 torch finds that out by itself.
+        warnings.simplefilter("ignore")  # a single process is intended
+        # torch before 2.5 detects this by itself.
         alone: Any = {"no_dist": True} if "no_dist" in inspect.signature(save).parameters else {}
         save(state, storage_writer=FileSystemWriter(out), **alone)
     report = _report("paceline.ckpt_export/1", folder, out, list(tensors.values()))
@@ -114,14 +115,14 @@ def _own(tensors: Mapping[str, torch.Tensor]) -> notes.Decode:
     def own(kind: str, written: notes.Json, _there: object) -> object:
         if kind == "$array":
             return tensors[str(written)].numpy()
-        # A generator is plain values to others.
+        # In other formats a generator is plain values.
         return tensors[str(written)] if kind == "$tensor" else notes.decode(written, own=own)
 
     return own
 
 
 class _Optimizer:
-    """An optimizer's state_dict: of parameters by number, in its order, or by the model's names."""
+    """An optimizer's state_dict, whose parameters are numbers or names of the model."""
 
     def __init__(self, value: dict[str, Any], model: str) -> None:
         def named(parameter: object) -> str:
@@ -162,21 +163,20 @@ class _Importing(Torch):
 
 
 class _Checkpointer(BaseCheckpointer):
-    _keeps_all = True  # also against PACELINE_CHECKPOINT_KEEP: an import removes nothing
+    _keeps_all = True  # an import removes nothing, even with PACELINE_CHECKPOINT_KEEP
 
     def _make_framework(self) -> Framework:
         return _Importing()
 
 
 def import_file(source: str, directory: str, *, step: int, entry: str) -> dict[str, object]:
-    """What `foreign.read` finds, as a checkpoint of this step that any world restores.
+    """Import the result of `foreign.read` as a checkpoint of `step` that any world can restore.
 
-    It goes through this process's own keeper, so /dev/shm has to have room for it. What `--json`
-    prints.
+    Uses a keeper of its own, so /dev/shm needs room for the state. Returns what `--json` prints.
     """
     loaded = foreign.read(source)
     if any(isinstance(value, torch.Tensor) for value in loaded.values()):
-        loaded = {entry: loaded}  # a module's state_dict by itself
+        loaded = {entry: loaded}  # the state_dict of one module
     state: dict[str, object] = {}
     for key, value in loaded.items():
         if isinstance(value, dict) and {"state", "param_groups"} <= set(value):

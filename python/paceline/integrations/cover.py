@@ -26,8 +26,8 @@ def _overlap(boxes: Sequence[Box]) -> bool:
         return False
     axes = range(len(boxes[0][0]))
     if not axes:
-        return True  # two boxes of a number alone
-    # Sorted along the axis with the most different begins, few boxes reach into the next one.
+        return True  # two boxes of a tensor without dimensions
+    # Sorted along the axis with the most different begins, few boxes overlap with the next one.
     axis = max(axes, key=lambda one: len({offset[one] for offset, _extent in boxes}))
     ordered = sorted(boxes, key=lambda box: box[0][axis])
     open_ones: list[Box] = []

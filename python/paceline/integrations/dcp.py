@@ -1,4 +1,4 @@
-"""PyTorch's distributed checkpoint (DCP) over paceline's files.
+"""PyTorch's distributed checkpoint (DCP) in paceline's format.
 
     from torch.distributed import checkpoint as dcp
     from paceline.integrations.dcp import PacelineReader, PacelineWriter
@@ -6,8 +6,8 @@
     dcp.save(state, storage_writer=PacelineWriter("runs/gpt", step=100))
     dcp.load(state, storage_reader=PacelineReader("runs/gpt"))  # or runs/gpt/step-100-g0
 
-The reader also loads what a Checkpointer saved. Objects that are no tensors are written as typed
-JSON and not as pickles, so they have to be plain values.
+The reader also loads checkpoints of a Checkpointer. Objects other than tensors are written as typed
+JSON and not as pickles, so they must be plain values.
 """
 
 import dataclasses
@@ -49,7 +49,7 @@ from paceline.integrations import storing
 from paceline.integrations.dcp_index import Index, kind_of
 from paceline.torch import Torch
 
-# What is converted to another type goes through a buffer of so many elements.
+# Elements of the buffer for conversions to another type.
 _BUFFER_ELEMENTS = 4 << 20
 _COPY = "save to a directory, and paceline ckpt copy it to the store"
 
@@ -61,9 +61,17 @@ def _done(value: Any) -> Future[Any]:
 
 
 class PacelineWriter(StorageWriter):
-    """Saves into DIRECTORY/step-STEP-gN, where N counts on when that step was saved before.
+    """Saves into DIRECTORY/step-STEP-gN; N is the first number that this step has not used.
 
-    Every rank puts its part together in memory first. It is all there, or not at all.
+    Every rank builds its part in memory first. The checkpoint becomes visible when it is complete.
+
+    Args:
+        directory: a directory that all hosts see; no object store.
+        step: 0 or more.
+
+    Raises:
+        ValueError: the step is negative.
+        CheckpointError: the directory cannot be used.
     """
 
     def __init__(self, directory: str | os.PathLike[str], *, step: int) -> None:
@@ -94,14 +102,14 @@ class PacelineWriter(StorageWriter):
         leaves: list[Leaf] = []
         for item in plan.items:
             if item.tensor_data is None:
-                # Not resolve_data, which pickles.
+                # Not resolve_data, which would pickle the object.
                 value = cast("Any", planner).lookup_object(item.index)
                 entries[item.index.fqn] = _encoded(item.index.fqn, value, leaves)
                 continue
             tensor = cast("torch.Tensor", planner.resolve_data(item))
             leaf = Torch().leaf(item.index.fqn, tensor.detach())
             chunk = item.tensor_data.chunk
-            parts = 1 if tensor.is_complex() else 0  # a complex number is two, of a further axis
+            parts = 1 if tensor.is_complex() else 0  # a complex number is two reals
             shape, offset = (*chunk.sizes, *[2] * parts), (*chunk.offsets, *[0] * parts)
             whole = (*item.tensor_data.size, *[2] * parts)
             box = Box(leaf.box.dtype, shape, offset, whole, leaf.box.kind)
@@ -123,9 +131,12 @@ class PacelineWriter(StorageWriter):
 
 
 class PacelineReader(StorageReader):
-    """Reads the parts of tensors that the plan asks for; every chunk is verified.
+    """Reads the parts of tensors that the plan asks for. Every chunk is verified.
 
-    A tensor of another type than the saved one is converted, as torch's own readers do it.
+    A tensor of another type than the saved one is converted, as by torch's readers.
+
+    Args:
+        path: a directory of checkpoints (its newest one is read), or one checkpoint in it.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -146,7 +157,7 @@ class PacelineReader(StorageReader):
     def set_up_storage_reader(
         self, metadata: Metadata, is_coordinator: bool, *args: Any, **kwargs: Any
     ) -> None:
-        pass  # every rank has read the metadata
+        pass  # every rank reads the metadata itself
 
     def prepare_local_plan(self, plan: LoadPlan) -> LoadPlan:
         return plan
@@ -178,14 +189,14 @@ class PacelineReader(StorageReader):
         return _done(None)
 
     def _type(self, key: str) -> torch.dtype | None:
-        """Of a tensor for whose type the file has no name; None: it has one."""
+        """The tensor's type if the file has no name for it, else None."""
         kind = self._index.kinds.get(key)
         if kind is not None and kind_of(kind) == torch.bool:
             raise _no_name_for(key, kind, str(self._path))
         return None if kind is None else kind_of(kind)
 
     def _whole(self, key: str) -> torch.Tensor:
-        """A whole tensor that stands within an object."""
+        """The whole tensor `key`, which is part of an object."""
         described = cast("TensorStorageMetadata", self._metadata.state_dict_metadata[key])
         dtype = self._type(key)
         whole = torch.empty(described.size, dtype=described.properties.dtype)
@@ -210,9 +221,9 @@ def _is_directory(checkpoint_id: str | os.PathLike[str]) -> bool:
 def _read_into(
     target: torch.Tensor, part: Part, begin: Shape, kind: torch.dtype | None = None
 ) -> None:
-    """Fill `target` from what begins there in a box, converted as `copy_` does.
+    """Fill `target` from the box of `part`, beginning at `begin`; converts as `copy_` does.
 
-    A tensor of the saved type that is contiguous in this process's memory is filled as it is.
+    A contiguous tensor of the saved type in host memory is filled directly.
     """
     dtype = kind or DTYPES[part.box.dtype]
     is_plain = not target.is_conj() and not target.is_neg()
@@ -238,14 +249,14 @@ def _read(memory: torch.Tensor, part: Part, begin: Shape) -> None:
 
 
 def _pieces(extent: Shape, elements_max: int) -> Iterator[tuple[Shape, Shape]]:
-    """Offset and extent of parts, of at most so many elements, that make up an array."""
+    """Offset and extent of parts of an array, each with at most `elements_max` elements."""
     if prod(extent) <= elements_max:
         yield (0,) * len(extent), extent
         return
     rows = max(1, elements_max // prod(extent[1:]))
     for at in range(0, extent[0], rows):
         size = min(rows, extent[0] - at)
-        # One part, unless a row is too long by itself.
+        # One part, unless a single row is too long.
         for offset, rest in _pieces(extent[1:], elements_max):
             yield (at, *offset), (size, *rest)
 
@@ -260,13 +271,13 @@ def _no_name_for(key: str, kind: str, where: str) -> CheckpointError:
 
 
 def _encoded(key: str, value: object, leaves: list[Leaf]) -> notes.Json:
-    """An object as JSON. Tensors and arrays within it are added to `leaves`."""
+    """An object as JSON. Its tensors and arrays are added to `leaves`."""
     framework = Torch()
 
     def own(where: str, one: object) -> notes.Json | None:
         tag = framework.tag(one)
         if tag is not None:
-            # DCP asks for an array as an object, so its tensor has a name of its own.
+            # DCP treats an array as an object, so the array's tensor needs a name of its own.
             name = where if tag == "$tensor" else f"{where}.array"
             leaves.append(framework.leaf(name, one))
             return {tag: name}

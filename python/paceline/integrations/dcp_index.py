@@ -1,4 +1,4 @@
-"""What a checkpoint of paceline holds, as DCP describes checkpoints."""
+"""The content of a paceline checkpoint, described as DCP's metadata."""
 
 from collections import deque
 from collections.abc import Callable
@@ -22,18 +22,18 @@ from paceline._state import notes
 from paceline._state.save_plan import Box
 from paceline._state.torch_types import DTYPES
 
-_TENSOR = object()  # in the place of one that nobody has asked for
+_TENSOR = object()  # placeholder for a tensor that was not asked for
 
 
 class Index:
-    """`places` says where each box is, by DCP's names; `value(name, read)` is what is no tensor."""
+    """`places`: where each box is, by DCP's names. `value(name, read)`: any other object."""
 
     def __init__(self, images: Images) -> None:
         images.open_others()
         self.places: dict[MetadataIndex, Part] = {}
         self._values: dict[str, object] = {}
         self._entries: dict[str, notes.Json] = {}
-        self.kinds: dict[str, str] = {}  # types that the file has no name for
+        self.kinds: dict[str, str] = {}  # types without a name in the file
         self._boxes: dict[str, list[Box]] = {}
         for source in images.opened:
             saved = source.notes()
@@ -41,11 +41,11 @@ class Index:
             self.kinds.update(kinds)
             for key, (number, written) in source.boxes.items():
                 box = written
-                if kind_of(kinds.get(key, "")).is_complex:  # the file has one axis more
+                if kind_of(kinds.get(key, "")).is_complex:  # the file has one more axis
                     shape, offset, whole = (x[:-1] for x in (box.shape, box.offset, box.whole))
                     box = Box(box.dtype, shape, offset, whole)
                 place = MetadataIndex(key, torch.Size(box.offset))
-                if place not in self.places:  # replicas of a box are one to DCP
+                if place not in self.places:  # DCP knows a replicated box once
                     self.places[place] = Part(source, number, box)
                     self._boxes.setdefault(key, []).append(box)
             entries = cast("dict[str, notes.Json]", saved.get("entries", {}))
@@ -53,7 +53,7 @@ class Index:
             self._values = {**_values(entries, _without_tensors), **self._values}
 
     def value(self, name: str, read: Callable[[str], torch.Tensor]) -> object:
-        """What is no tensor, or holds some, which `read(key)` gives."""
+        """The object `name`. `read(key)` returns the tensors in it."""
         known = self._values[name]
         if not _has_tensor(known):
             return known
@@ -85,20 +85,20 @@ class Index:
 
 
 def kind_of(kind: str) -> torch.dtype:
-    """The type that notes call so. bool, which is never one of them, for what this torch lacks."""
+    """The torch type of a kind in notes. torch.bool means that torch lacks the type."""
     found = getattr(torch, kind, None) if kind else None
     return found if isinstance(found, torch.dtype) else torch.bool
 
 
 def _values(entries: dict[str, notes.Json], own: notes.Decode) -> dict[str, object]:
-    """Each entry as a whole, and by the names that DCP gives to the parts of nested dicts."""
+    """Each entry as a whole, and the parts of nested dicts by DCP's names."""
     decoded = {key: notes.decode(value, own=own) for key, value in entries.items()}
     flat, _paths = flatten_state_dict(dict(decoded))
     return {**flat, **decoded}
 
 
 def _without_tensors(kind: str, written: notes.Json, _there: object) -> object:
-    """Tensors have places of their own; a generator is plain values to DCP."""
+    """Leaves tensors out: they have their own places. A generator is plain values in DCP."""
     is_tensor = kind in ("$tensor", "$array")
     return _TENSOR if is_tensor else notes.decode(written, own=_without_tensors)
 

@@ -1,4 +1,4 @@
-"""torch's DataLoader over an order that is computed: see `paceline.torch.ElasticLoader`."""
+"""torch's DataLoader with a computed order: see `paceline.torch.ElasticLoader`."""
 
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -21,7 +21,7 @@ from paceline.integrations.by_speed import gather_over
 
 
 class _Batches:
-    """The batch sampler of the DataLoader below: the shares of one pass, as lists."""
+    """The DataLoader's batch sampler: the shares of one pass, as lists."""
 
     def __init__(self, seed: int) -> None:
         self.shares: Iterator[Share] = iter(())
@@ -32,15 +32,15 @@ class _Batches:
 
     def _lists(self, shares: Iterator[Share]) -> Iterator[list[Any]]:
         for share in shares:
-            # The first item seeds the worker, so that what it draws follows from the share.
+            # The first item seeds the worker, so its random numbers depend on the share alone.
             yield [f"{self._seed}/{share.epoch}/{share.step[0]}/{share.part}", *share.indices]
 
 
 class View:
-    """The data as DataLoader's workers see it: one call for a batch, its chance first."""
+    """The data in DataLoader's workers: one call a batch, whose first item is the seed."""
 
     def __init__(self, inner: Any) -> None:
-        self._inner = inner  # without the order, which stays in the rank
+        self._inner = inner  # the order is not sent; it stays in the rank
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") or "_inner" not in self.__dict__:
@@ -65,7 +65,7 @@ class View:
 
 
 class _Digests(View):
-    """The data of which a worker tells digests only, whatever its records are."""
+    """The data of a worker that returns digests of records only."""
 
     def __getitem__(self, index: int) -> str:
         return digest_of(self._inner, index)
@@ -74,15 +74,15 @@ class _Digests(View):
 def read_in_worker(
     loader: "DataLoader[Any]", records: Any, places: Sequence[int]
 ) -> list[str]:
-    """The digests of these records, read in a process that is made as the workers of `loader`.
+    """The digests of these records, read in a process like a worker of `loader`.
 
-    That process ends before this returns. Without workers the rank reads them, as it does batches.
+    The process ends before this returns. Without workers the rank itself reads the records.
     """
     if loader.num_workers == 0:
         return read_here(records, places)
     own = cast("Any", loader)
     chance = torch.Generator()
-    chance.manual_seed(int.from_bytes(os.urandom(7)))  # so that a random transform shows itself
+    chance.manual_seed(int.from_bytes(os.urandom(7)))  # a random transform then gives another value
     probe: DataLoader[Any] = DataLoader(
         cast("Any", _Digests(records)),
         batch_size=None,
@@ -100,7 +100,7 @@ def read_in_worker(
 
 
 def make_loader(where: str, records: Any, **options: Any) -> "DataLoader[Any]":
-    """torch's DataLoader; what it refuses is an `ArgumentError` at `where`."""
+    """torch's DataLoader. Its errors become an `ArgumentError` at `where`."""
     try:
         return DataLoader(records, **options)
     except (TypeError, ValueError) as error:
@@ -113,25 +113,35 @@ def make_loader(where: str, records: Any, **options: Any) -> "DataLoader[Any]":
 
 
 class ElasticLoader(BaseLoader):
-    """A stateful DataLoader: every sample exactly once an epoch, whatever the world does.
+    """A stateful DataLoader: every sample exactly once an epoch, at any world size.
 
     loader = ElasticLoader(ElasticDataset(dataset, shuffle=True, seed=7), global_batch=256,
                            num_workers=4)
 
-    `global_batch` is the batch of all ranks together and never depends on their number. The
-    position belongs into the checkpoint: `state["data"] = loader`. Other arguments, all by name:
+    Save the position with the checkpoint: `state["data"] = loader`. Random numbers that a worker
+    draws for a batch depend on the data's seed and the batch, not on the worker.
 
-    micro_batch=None   at most so many samples of a rank at once; the step's share comes in equal
-                       parts, `ends_step` is true for the last one, `weight` scales each loss
-    virtual_ranks=None cut for `FixedOrderReduction`
-    drop_last=False    leave out the samples of an epoch that fill no whole step
-    even_steps=True    False: a rank without a share in the last step skips it (evaluation)
-    rank, world_size   of the data parallel group, where that is not the whole world
-    cut=None           CutBySpeed(): slower ranks get less of each step
+    Args:
+        data: an `ElasticDataset` or `ElasticMixture`.
+        global_batch: samples of one step over all ranks, whatever their number. Not with a batch
+            sampler, which decides.
+        virtual_ranks: for `FixedOrderReduction`: the number of equal parts of each step.
+        micro_batch: at most so many samples of a rank at once. The share comes in equal parts;
+            `ends_step` is true for the last one, and `weight` scales each loss. Default None: the
+            whole share at once.
+        drop_last: True: leave out the last samples of an epoch if they fill no whole step. Default
+            False.
+        even_steps: False: a rank without a share in the last step skips it (evaluation). Default
+            True.
+        rank: the rank in the data parallel group. None: in the world.
+        world_size: the size of the data parallel group. None: of the world.
+        cut: `CutBySpeed()`: slower ranks get fewer samples of each step. Default None: equal
+            shares.
+        num_workers: this and the other arguments are torch's.
 
-    The rest are torch's: num_workers, collate_fn, pin_memory, timeout, worker_init_fn,
-    multiprocessing_context, prefetch_factor, persistent_workers, pin_memory_device. Random numbers
-    that a worker draws for a batch follow from the data's seed and the batch, not from the worker.
+    Raises:
+        ArgumentError: an argument has a wrong type or value.
+        DataError: the data cannot be shared among the ranks in this way.
     """
 
     @arguments.known("ElasticLoader", more=Steps.__annotations__, hints=arguments.OF_DATA_SETS)
@@ -158,7 +168,7 @@ class ElasticLoader(BaseLoader):
         seed = cast("int", self.data.terms()["seed"])
         self._batches = _Batches(seed)
         self._chance = torch.Generator()
-        self._chance.manual_seed(seed)  # torch draws from it and leaves the script's own alone
+        self._chance.manual_seed(seed)  # torch draws from it and not from the script's generator
         self._loader = make_loader(
             "ElasticLoader",
             View(self.data.reader()),
@@ -186,14 +196,26 @@ class ElasticLoader(BaseLoader):
         fingerprint: Fingerprint = True,
         **options: Any,
     ) -> "ElasticLoader":
-        """An existing DataLoader, made elastic; it is not used itself any more.
+        """Make an existing DataLoader elastic. The original is not used any more.
 
         loader = ElasticLoader.wrap(dataloader, global_batch=256, seed=7)
 
-        Its dataset, workers, collate function and sampler are taken over. Sequential, random and
-        distributed samplers become an order of ours; any other sized sampler is asked for the
-        indices of the whole data set. If a DistributedSampler shares among fewer ranks than the
-        world has, as with tensor parallelism, its rank and num_replicas are the loader's.
+        Takes over its dataset, workers, collate function and sampler. Sequential, random and
+        distributed samplers are replaced by an order of ours. Any other sized sampler is asked for
+        the indices of the whole data set.
+
+        Args:
+            loader: a DataLoader of torch. If its DistributedSampler divides among fewer ranks than
+                the world has, as with tensor parallelism, the sampler's rank and size are used.
+            global_batch: samples of one step over all ranks.
+            seed: of the order, unless a DistributedSampler has one.
+            name: of the data set, for messages and fingerprints.
+            fingerprint: see `ElasticDataset`.
+            options: the other arguments of `ElasticLoader`.
+
+        Raises:
+            ArgumentError: `loader` is no DataLoader.
+            DataError: the DataLoader has no order that can be taken over.
         """
         if not isinstance(cast("object", loader), DataLoader):
             wanted, fix = "a DataLoader of torch", "ElasticLoader(ElasticDataset(dataset), …)"
@@ -234,7 +256,7 @@ def ordered(data: Any) -> Ordered:
 
 
 def _seat_of(sampler: "DistributedSampler[Any]") -> dict[str, int]:
-    """Rank and world size of a loader in the sampler's place; {} for those of the whole world."""
+    """Rank and world size from the sampler; {} if they are those of the whole world."""
     ranks, world_size = sampler.num_replicas, progress.world_size()
     if world_size == 1 or ranks in (1, world_size) or type(sampler) is not DistributedSampler:
         return {}

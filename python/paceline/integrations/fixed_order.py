@@ -1,4 +1,4 @@
-"""Gradients that are summed in one order, whatever the world: see `FixedOrderReduction`."""
+"""Sums gradients in one order at any world size: see `FixedOrderReduction`."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -19,20 +19,27 @@ class FixedOrderReduction:
     loader = ElasticLoader(data, global_batch=256, virtual_ranks=8)
     fixed = FixedOrderReduction(model.parameters(), loader)
     for batch in loader:
-        with fixed.part():              # its random numbers follow from the data alone
+        with fixed.part():              # its random numbers depend on the data alone
             loss(model(batch)).backward()
         if loader.ends_step:
             fixed.reduce()              # .grad is the mean over the step's samples
             optimizer.step()
             optimizer.zero_grad()
 
-    A virtual rank's gradients come from the same samples in the same shapes wherever it runs, and
-    gradients are added along one binary tree over the virtual ranks: below, on a rank; above, by
-    exchanging equal pieces of all gradients, adding them in the tree's order and gathering the
-    sums. That moves as many bytes as a ring all-reduce; each rank works through virtual_ranks ÷
-    world_size batches a step and holds up to log2 of that number, and one more, of gradients. The
-    model is a plain module (DDP would reduce by itself), its loss a mean over its batch. Buffers,
-    as those of batch norm, are not reduced.
+    A virtual rank has the same samples in the same shapes on any rank. Gradients are added along
+    one binary tree over the virtual ranks. The lower part of the tree is on one rank. In the upper
+    part ranks exchange equal pieces of the gradients, add them in the tree's order and gather the
+    sums, which moves as many bytes as a ring all-reduce. A rank runs n = virtual_ranks ÷ world_size
+    batches a step and holds up to log2(n) + 1 copies of the gradients.
+
+    Args:
+        parameters: of a plain module, because DDP would reduce by itself. Its loss is a mean over
+            the batch. Buffers, such as those of batch norm, are not reduced.
+        loader: an `ElasticLoader` with virtual ranks.
+        group: the process group. None: the world.
+
+    Raises:
+        DataError: the loader has no virtual ranks, or the group has another size.
     """
 
     def __init__(
@@ -45,7 +52,7 @@ class FixedOrderReduction:
         self._parameters = [one for one in parameters if one.requires_grad]
         self._loader = loader
         self._group = group
-        self._sums: list[tuple[int, list[torch.Tensor]]] = []  # (height of the tree, its sum)
+        self._sums: list[tuple[int, list[torch.Tensor]]] = []  # (height in the tree, sum)
         if not loader.virtual_ranks:
             raise DataError(
                 what="the loader has no virtual ranks",
@@ -63,7 +70,7 @@ class FixedOrderReduction:
 
     @contextmanager
     def part(self) -> Iterator[None]:
-        """Around forward and backward of one batch; its gradients join the step's sum."""
+        """Wrap forward and backward of one batch. Its gradients are added to the step's sum."""
         share = self._loader.current
         assert share is not None, "a batch was yielded"
         seed = self._loader.data.terms()["seed"]
@@ -85,7 +92,11 @@ class FixedOrderReduction:
         self._sums.append((height, gradients))
 
     def reduce(self) -> None:
-        """After the step's last part: every rank's `.grad` is the mean over the step's samples."""
+        """Call after the step's last part. Sets `.grad` to the mean over the step's samples.
+
+        Raises:
+            DataError: not every batch of the step went through `part`.
+        """
         if len(self._sums) != 1:
             raise DataError(
                 what=f"the sum of this step is in {len(self._sums)} pieces",

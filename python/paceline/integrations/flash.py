@@ -1,4 +1,4 @@
-"""What the callbacks for Lightning and for Hugging Face's Trainer have in common."""
+"""Common parts of the callbacks for Lightning and for Hugging Face's Trainer."""
 
 import os
 from typing import TypedDict, Unpack
@@ -7,10 +7,10 @@ from paceline.torch import Checkpointer
 
 
 class Options(TypedDict, total=False):
-    """Those of a Checkpointer that a callback takes; all may be left out."""
+    """Options of a Checkpointer that a callback takes. All are optional."""
 
-    keep: int  # newest checkpoints that stay in storage; 3
-    every: str | int | None  # steps, or text such as "30s", between those; None: as it pays
+    keep: int  # so many of the newest checkpoints stay in storage; default 3
+    every: str | int | None  # steps, or "30s", between saves to storage; None: automatic
 
 
 class Flash:
@@ -22,5 +22,5 @@ class Flash:
 
     @property
     def restored(self) -> str:
-        """One sentence: from where the state came; empty before that."""
+        """One sentence: where the state was restored from; "" before a restore."""
         return self._checkpointer.restored

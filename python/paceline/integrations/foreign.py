@@ -1,7 +1,7 @@
-"""Checkpoints of others: PyTorch's pickles (`.pt` files, DCP's folders), and safetensors.
+"""Reads checkpoints of other formats: PyTorch's pickles (`.pt`, DCP's folders) and safetensors.
 
-Pickles are read by torch's weights-only loader and by nothing else: it builds tensors and plain
-values, and refuses whatever else a pickle asks for. So does this. What is not whole is refused.
+Only torch's weights-only loader reads pickles: it builds tensors and plain values and refuses
+anything else. An incomplete checkpoint is refused.
 """
 
 import io
@@ -23,14 +23,14 @@ from paceline.integrations import cover, safetensors_files
 
 
 def _member(kind: object, name: str) -> object:
-    """Stands for `getattr` in a pickle, which is how Python writes the member of an Enum."""
+    """Replaces `getattr` in a pickle, with which Python writes the member of an Enum."""
     encoding = metadata._MEM_FORMAT_ENCODING  # pyright: ignore[reportPrivateUsage]
     if kind is not encoding:
         raise ValueError(f"Unsupported getattr: of {kind}")
     return encoding[name]
 
 
-# What DCP's .metadata is made of, beside what the loader knows.
+# Classes in DCP's .metadata that the loader does not allow by default.
 _OF_METADATA: list[Any] = [
     (_member, "builtins.getattr"),
     metadata.Metadata,
@@ -46,8 +46,8 @@ _OF_METADATA: list[Any] = [
     pathlib.Path,
     pathlib.PosixPath,
 ]
-# torch/serialization.py: what stands before the object in a file of the format before zip (its
-# magic number, the version 1001, and what the machine was), and behind it (no storages).
+# See torch/serialization.py: the bytes before the object in a file of the format before zip (its
+# magic number, the version 1001, and the machine), and those behind it (no storages).
 _BEFORE = (
     b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."
     b"\x80\x02M\xe9\x03."
@@ -75,7 +75,7 @@ def read(path: str) -> dict[str, object]:
 
 def _check_file(path: str) -> None:
     """Refuse a FIFO or a device before it is opened; a link to a regular file is followed."""
-    with suppress(OSError):  # whoever opens it says what is wrong
+    with suppress(OSError):  # the open that follows reports the error
         mode = os.stat(path).st_mode
         if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
             raise _refused(path, "it is a FIFO, a socket or a device", "name a file or a folder")
@@ -109,7 +109,7 @@ def _read_dcp(path: str) -> dict[str, Any]:
     return cast("dict[str, Any]", unflatten_state_dict(flat, cast("Any", paths)))
 
 
-# Where each chunk of a tensor, or each value, lies: by name and offset.
+# Where each chunk of a tensor, or each value, is: by name and offset.
 _Places = dict[tuple[str, tuple[int, ...] | None], Any]
 
 
@@ -134,7 +134,7 @@ def _place_of(path: str, key: str, offset: tuple[int, ...] | None, stored: _Plac
 def _tensor(
     path: str, key: str, kind: metadata.TensorStorageMetadata, stored: _Places
 ) -> torch.Tensor:
-    """The whole tensor of its chunks, which have to make it up."""
+    """The whole tensor, from chunks that must tile it."""
     whole = torch.empty(kind.size, dtype=kind.properties.dtype)
     if not cover.is_tiled(
         tuple(kind.size), [(tuple(one.offsets), tuple(one.sizes)) for one in kind.chunks]
@@ -158,7 +158,7 @@ def _tensor(
 
 
 def _named(call: Callable[..., Any], name: str) -> Callable[..., Any]:
-    """`call` under the name that a pickle has for it."""
+    """`call` under the name that a pickle uses for it."""
 
     def named(*args: Any) -> Any:
         return call(*args)
@@ -169,7 +169,7 @@ def _named(call: Callable[..., Any], name: str) -> Callable[..., Any]:
 
 @contextmanager
 def _may_name(classes: list[Any]) -> Iterator[None]:
-    """Within it a pickle that torch reads safely may name these classes, too."""
+    """Within the block, torch's safe loader also allows these classes."""
     serialization: Any = torch.serialization
     if hasattr(serialization, "safe_globals"):
         with serialization.safe_globals(classes):
@@ -196,7 +196,7 @@ def _described(path: str) -> metadata.Metadata:
         raise _refused(place, str(error.strerror), _READABLE) from error
     except (ValueError, IndexError) as error:
         raise _refused(place, f"it is no pickle: {error}") from error
-    # Only whole files are read by the loader, so it gets one, of the format before zip.
+    # The loader reads only whole files, so the text is wrapped as one of the format before zip.
     whole = io.BytesIO(_BEFORE + text + _BEHIND)
     with _may_name(_OF_METADATA):
         found = _loaded(whole, place)
@@ -230,7 +230,7 @@ def _stored(path: str, info: Any) -> object:
 def _loaded(file: str | io.BytesIO, where: str, *, mmap: bool = False) -> object:
     try:
         return torch.load(file, map_location="cpu", weights_only=True, mmap=mmap)
-    except Exception as error:  # of many kinds, when the file is broken
+    except Exception as error:  # a broken file causes errors of many types
         if mmap and "mmap can only be used" in str(error):
             return _loaded(file, where)
         if isinstance(error, OSError) and error.strerror:
@@ -239,7 +239,7 @@ def _loaded(file: str | io.BytesIO, where: str, *, mmap: bool = False) -> object
 
 
 def _reason(error: Exception) -> str:
-    """The sentence that says what was found: the loader's text is mostly advice to trust it."""
+    """The sentence of a loader's error that says what was found, without its advice to trust it."""
     lines = str(error).strip().splitlines() or [repr(error)]
     said = next((line for line in lines if "nsupported" in line or "error:" in line), lines[0])
     return said.strip().split(" was not an allowed global")[0].removeprefix("WeightsUnpickler ")
@@ -255,13 +255,13 @@ def _refused(where: str, why: str, fix: str = _PLAIN) -> CheckpointError:
 
 
 def as_protocol_2(text: bytes) -> bytes:
-    """The same pickle in the words of protocol 2, all that the weights-only loader knows.
+    """The same pickle in protocol 2, the only one that the weights-only loader knows.
 
-    Nothing is executed here: opcodes are read, and written down in the older way.
+    Nothing is executed: opcodes are read, and written in the older form.
     """
     operations = list(pickletools.genops(text))
     ends = [at or 0 for _, _, at in operations[1:]] + [len(text)]
-    out: list[tuple[bytes, str | None]] = []  # with the text that an opcode pushes
+    out: list[tuple[bytes, str | None]] = []  # with the text that the opcode pushes
     known: dict[int, str | None] = {}
     for (opcode, argument, at), end in zip(operations, ends, strict=True):
         raw, name = text[at or 0 : end], opcode.name

@@ -1,4 +1,4 @@
-"""torch's DataLoader over leases: see `paceline.torch.LeasedLoader`."""
+"""torch's DataLoader with leased samples: see `paceline.torch.LeasedLoader`."""
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -16,7 +16,7 @@ _FAILED = object()
 
 
 class _Batches:
-    """The batch sampler of the DataLoader below: what is leased now, as lists of indices."""
+    """The DataLoader's batch sampler: the leased samples, as lists of indices."""
 
     def __init__(self, next_batch: Callable[[], list[int] | None]) -> None:
         self._next_batch = next_batch
@@ -31,11 +31,20 @@ class LeasedLoader(data_leases.LeasedLoader):
     loader = LeasedLoader(ElasticDataset(dataset, seed=7), name="train", batch_size=64,
                           num_workers=4)
 
-    A batch counts when the loop comes back for the next one, never when it was read ahead. Leases
-    are this process's; DataLoader's workers only read. Batches are smaller where a lease ends and
-    nothing else is free. `name`, `epochs`, `resume`, `lease`, `ahead`, `deadline`, `failures`,
-    `bad_samples`, `drop_last` and `uneven` are those of `paceline.data.LeasedLoader`; where a batch
-    cannot be read, its samples are tried again in smaller leases. The rest are torch's.
+    A batch counts when the loop comes back for the next one, not when it was read ahead. This
+    process holds the leases; DataLoader's workers only read. If a batch cannot be read, its samples
+    are tried again in smaller leases.
+
+    Args:
+        data: an `ElasticDataset` or `ElasticMixture`.
+        batch_size: samples of a batch; fewer where a lease ends and no other samples are free.
+        name: this and `epochs`, `resume`, `lease`, `ahead`, `deadline`, `failures`, `bad_samples`,
+            `drop_last` and `uneven` are those of `paceline.data.LeasedLoader`.
+        num_workers: this and the other arguments are those of torch's DataLoader.
+
+    Raises:
+        ArgumentError: an argument has a wrong type or value.
+        DataError: the data cannot be leased in this way.
     """
 
     @arguments.known("LeasedLoader", hints={**arguments.OF_DATA_SETS, "batch": "batch_size="})
@@ -78,7 +87,7 @@ class LeasedLoader(data_leases.LeasedLoader):
             uneven=uneven,
         )
         self._restores = 0
-        self._chance = torch.Generator()  # for workers' seeds; the script's own is left alone
+        self._chance = torch.Generator()  # seeds workers; the script's generator is not used
         self._ahead_pieces: deque[list[Piece]] = deque()  # handed to the DataLoader, in order
         self._loader = make_loader(
             "LeasedLoader",
@@ -96,7 +105,8 @@ class LeasedLoader(data_leases.LeasedLoader):
         )
 
     def _next_indices(self) -> list[int] | None:
-        # Never patiently: what was handed out and is not counted yet may be all that is left.
+        # Without waiting: batches that were handed out but do not count yet may be all that is
+        # left.
         pieces = self._next_batch(self.batch or 1, is_patient=False)
         if pieces is None:
             return None
@@ -104,7 +114,7 @@ class LeasedLoader(data_leases.LeasedLoader):
         return [index for piece in pieces for index in self._indices(piece)]
 
     def _iterate(self) -> Iterator[Any]:
-        # Each pass of the DataLoader goes on for as long as something is free at once.
+        # Each pass of the DataLoader lasts as long as samples are free without waiting.
         while (first := self._next_batch(self.batch or 1, is_patient=True)) is not None:
             self._again.appendleft(first)
             try:
@@ -128,31 +138,32 @@ class LeasedLoader(data_leases.LeasedLoader):
             except Exception as error:
                 if not self._ahead_pieces:
                     raise
-                # Its frames hold the iterator, which has to end its workers before the next pass.
+                # The traceback's frames hold the iterator, whose workers must end before the next
+                # pass.
                 error.__traceback__ = None
                 batch = _FAILED
             pieces = self._ahead_pieces.popleft()
             kept = [piece for piece in pieces if piece.lease not in self._given_up]
             if len(kept) < len(pieces):
-                pieces, batch = kept, _FAILED  # somebody else reads the others now
+                pieces, batch = kept, _FAILED  # another worker reads the others now
             while batch is _FAILED and pieces and not (self._is_even and self._given_up):
-                # Read here, one by one, to find which of its samples it was.
+                # Read the samples here, one by one, to find the bad one.
                 try:
                     batch = self._collated(self._read(pieces))
                 except Exception as error:
                     pieces = self._fail(pieces, error)
             if batch is _FAILED and self._is_even:
-                # What was read ahead is cut anew, so that each rank has as many whole batches.
+                # The read-ahead is cut anew, so that each rank has equally many whole batches.
                 self._put_back(pieces)
                 return
             if not pieces:
                 continue
             yield from self._hand_out(batch, pieces)
             if self._restores != restores:
-                return  # what was read ahead is of the past
+                return  # the read-ahead is from before the restore
 
     def _put_back(self, pieces: list[Piece]) -> None:
-        self._ahead_pieces.appendleft(pieces)  # the end of the pass moves all of them
+        self._ahead_pieces.appendleft(pieces)  # all of them go back at the end of the pass
 
     def _collated(self, samples: list[Any]) -> Any:
         return cast("Any", self._loader).collate_fn(samples)

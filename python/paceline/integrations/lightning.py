@@ -6,9 +6,9 @@
     trainer = Trainer(callbacks=[flash], plugins=[flash.io])
     trainer.fit(model, ckpt_path=flash.resume())
 
-What is saved is Lightning's own checkpoint: weights, optimizers, schedulers, loops, callbacks. For
-strategies in which every rank has all of it: one device, and DDP. Within an epoch Lightning begins
-the loader anew, unless the loader has `state_dict` and `load_state_dict`.
+Saves Lightning's own checkpoint: weights, optimizers, schedulers, loops, callbacks. Supports
+strategies in which every rank has the whole state: one device, and DDP. After a restore within an
+epoch Lightning restarts the loader, unless it has `state_dict` and `load_state_dict`.
 """
 
 import os
@@ -25,17 +25,25 @@ _SCHEME = "paceline:"
 
 
 class FlashCheckpoint(Flash, Callback):
-    """`directory`, `keep` and `every` are a Checkpointer's; `restored` says from where it came."""
+    """Lightning's callback. `restored` says where the state came from.
+
+    Args:
+        directory: a directory that all hosts see, or `s3://BUCKET/PREFIX`.
+        options: `keep` and `every`, as for `paceline.torch.Checkpointer`.
+
+    Raises:
+        CheckpointError: the directory cannot be used, or, at the fit, the strategy is unsupported.
+    """
 
     def __init__(self, directory: str | os.PathLike[str], **options: Unpack[Options]) -> None:
         super().__init__(directory, **options)
         self._path = _SCHEME + os.path.abspath(os.fspath(directory))
         self._is_resumed = False
-        self._last = 0  # optimizer steps when it was saved last
+        self._last = 0  # optimizer steps at the last save
         self.io = FlashIO(self)
 
     def resume(self) -> str | None:
-        """For `fit(ckpt_path=…)`. None: there is no checkpoint, and training begins."""
+        """The value for `fit(ckpt_path=…)`. None if there is no checkpoint."""
         state: dict[str, Any] = {"lightning": None}
         if self._checkpointer.restore(state) == 0:
             return None
@@ -53,7 +61,7 @@ class FlashCheckpoint(Flash, Callback):
             )
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        if self._is_resumed:  # what was made before has drawn numbers; the loader draws now
+        if self._is_resumed:  # set-up has drawn random numbers; the loader draws next
             self._checkpointer.restore_random()
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -62,7 +70,7 @@ class FlashCheckpoint(Flash, Callback):
     def on_train_batch_start(
         self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int
     ) -> None:
-        if self._is_resumed and batch_idx > 0:  # the loader was made anew within an epoch
+        if self._is_resumed and batch_idx > 0:  # the loader was restarted within an epoch
             self._checkpointer.restore_random()
         self._is_resumed = False
 
@@ -84,7 +92,7 @@ class FlashCheckpoint(Flash, Callback):
 
 
 class FlashIO(TorchCheckpointIO):
-    """Gives Lightning what `resume` restored; other paths are files as ever."""
+    """Gives Lightning the state that `resume` restored. Other paths are read as usual."""
 
     def __init__(self, owner: FlashCheckpoint) -> None:
         super().__init__()

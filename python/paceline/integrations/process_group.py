@@ -1,4 +1,4 @@
-"""torch's default process group, in which the ranks of another launcher find each other."""
+"""torch's default process group, through which another launcher's ranks find each other."""
 
 import torch.distributed as dist
 
@@ -6,24 +6,24 @@ from paceline.errors import CheckpointError
 
 
 class Group:
-    """Who this rank is, and small texts that all ranks see: `group.put("a", "…")`."""
+    """This rank, and small texts that all ranks can read: `group.put("a", "…")`."""
 
     def __init__(self) -> None:
         self.rank = dist.get_rank()
         self.size = dist.get_world_size()
         self.name = str(dist.distributed_c10d._get_default_group().group_name)  # pyright: ignore
-        # A collective would need a device that is set, and a backend for it.
+        # The store and not a collective, which would need a device and a backend for it.
         self._store = dist.distributed_c10d._get_default_store()  # pyright: ignore
 
     def put(self, key: str, text: str) -> None:
-        """All ranks may read that text from now on."""
+        """Publish a text to all ranks."""
         try:
             self._store.set(f"paceline/{self.name}/{key}", text)
         except RuntimeError as error:
             raise _away(error) from error
 
     def read(self, key: str) -> str | None:
-        """The text; None as long as nobody has put one."""
+        """The text with this key; None if no rank has published it yet."""
         name = f"paceline/{self.name}/{key}"
         try:
             return self._store.get(name).decode() if self._store.check([name]) else None
@@ -32,7 +32,7 @@ class Group:
 
 
     def count(self, key: str) -> int:
-        """How many calls of all ranks there were with this key, this one included."""
+        """How often all ranks together have called this with this key, including this call."""
         try:
             return int(self._store.add(f"paceline/{self.name}/{key}", 1))
         except RuntimeError as error:

@@ -1,6 +1,6 @@
-"""Weights in safetensors: a file, or a folder as Hugging Face and `paceline ckpt export` make it.
+"""Weights in safetensors: one file, or a folder as of Hugging Face and `paceline ckpt export`.
 
-The files are mapped and not read, so a tensor costs memory when it is copied.
+The files are mapped, so a tensor takes memory only when it is copied.
 """
 
 import json
@@ -14,11 +14,11 @@ from paceline.errors import CheckpointError
 
 _INDEX = "model.safetensors.index.json"
 _SINGLE = "model.safetensors"
-_HEADER_BYTES_MAX = 100_000_000  # as safetensors has it
+_HEADER_BYTES_MAX = 100_000_000  # the limit of safetensors
 
 
 def is_folder(path: str) -> bool:
-    """Whether that folder holds weights of Hugging Face."""
+    """Whether the folder has weights in Hugging Face's layout."""
     return any(os.path.exists(os.path.join(path, name)) for name in (_INDEX, _SINGLE))
 
 

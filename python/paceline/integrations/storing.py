@@ -1,4 +1,4 @@
-"""A checkpoint written straight to a directory, by processes that each have a part of it."""
+"""Writes a checkpoint directly to a directory, from processes that each have a part of it."""
 
 import json
 import os
@@ -16,7 +16,7 @@ from paceline.torch import Torch
 
 @dataclass(frozen=True)
 class Name:
-    """Which checkpoint of a directory it is; all ranks that save it have the same."""
+    """The identity of a checkpoint in a directory; the same on all ranks that save it."""
 
     step: int
     generation: int
@@ -29,7 +29,7 @@ class Name:
 
 @dataclass(frozen=True)
 class Shard:
-    """What one rank stores: tensors, and by entry what is none."""
+    """The part that one rank stores: tensors, and the other values by entry."""
 
     name: Name
     rank: int
@@ -39,12 +39,12 @@ class Shard:
 
 
 def unused_name(directory: str, step: int, world_size: int) -> Name:
-    """That of a step that was saved before has the next generation: nothing is written over.
+    """The name for a save of `step`. Nothing is overwritten: a step saved before gets the next N.
 
-    One rank decides it for all.
+    One rank decides for all.
     """
     generation = 0
-    # Every save is a job of its own: it may be of a step before the newest one, after a rollback.
+    # Each save is a job of its own, because after a rollback its step may be lower than the newest.
     job_id = f"dcp-{secrets.token_hex(8)}"
     while os.path.exists(os.path.join(directory, f"step-{step}-g{generation}", "MANIFEST.json")):
         generation += 1
@@ -52,7 +52,7 @@ def unused_name(directory: str, step: int, world_size: int) -> Name:
 
 
 def write(place: StoredPlace, shard: Shard) -> None:
-    """Durable when it returns, and visible after `place.commit(world_size)`."""
+    """Write one rank's part durably. It becomes visible with `place.commit(world_size)`."""
     leaves = shard.leaves
     Torch().refresh(leaves)
     loose = [leaf.key for leaf in leaves if not leaf.is_parameter]

@@ -6,12 +6,12 @@
     trainer = Trainer(model=model, args=args, callbacks=[flash], …)
     trainer.train(resume_from_checkpoint=flash.resume(trainer))
 
-Use `save_strategy="no"` unless you want the Trainer's own files too. Model, optimizer, scheduler,
-gradient scaler, the states of the Trainer and of its callbacks, and random numbers are saved and
-restored.
+Use `save_strategy="no"` unless you also want the Trainer's own files. Saved and restored are the
+model, optimizer, scheduler, gradient scaler, the states of the Trainer and its callbacks, and
+random numbers.
 
-A step is saved when all of it is done, which is when the next one begins: evaluated, logged, saved
-by the Trainer itself. So a kill before that redoes the step with its evaluation.
+A step is saved when the next one begins: then it is evaluated, logged and saved by the Trainer. If
+the process is killed before, the step is done again with its evaluation.
 """
 
 import dataclasses
@@ -29,31 +29,39 @@ from transformers.trainer_callback import ExportableState
 from paceline.integrations.flash import Flash, Options
 
 _STATE_NAME = "trainer_state.json"  # transformers.trainer.TRAINER_STATE_NAME
-_SCALER = "paceline_scaler"  # beside the fields of a TrainerState, which has none for it
+_SCALER = "paceline_scaler"  # stored beside the fields of TrainerState, which has none for it
 Json = dict[str, Any]
 
 
 class FlashCheckpoint(Flash, TrainerCallback):
-    """`directory`, `keep` and `every` are a Checkpointer's; `restored` says from where it came."""
+    """The Trainer's callback. `restored` says where the state came from.
+
+    Args:
+        directory: a directory that all hosts see, or `s3://BUCKET/PREFIX`.
+        options: `keep` and `every`, as for `paceline.torch.Checkpointer`.
+
+    Raises:
+        CheckpointError: the directory cannot be used.
+    """
 
     def __init__(self, directory: str | os.PathLike[str], **options: Unpack[Options]) -> None:
         super().__init__(directory, **options)
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._trainer: Trainer | None = None
-        self._scaler: Json | None = None  # its state, until there is one to take it
-        self._ended: Json | None = None  # the Trainer's state, when nothing is left to train
-        self._due: Callable[[], None] | None = None  # saves the step that has been made
+        self._scaler: Json | None = None  # the scaler's state, until the scaler exists
+        self._ended: Json | None = None  # the Trainer's state, if training had ended
+        self._due: Callable[[], None] | None = None  # saves the step that is done
 
     def resume(self, trainer: Trainer) -> str | None:
-        """For `train(resume_from_checkpoint=…)`. None: there is no checkpoint.
+        """The value for `train(resume_from_checkpoint=…)`. None if there is no checkpoint.
 
-        The Trainer finds its step in the folder; tensors are restored when the optimizer exists.
+        The Trainer reads its step from that folder. Tensors are restored when the optimizer exists.
         """
         self._trainer = trainer
         loads_best = trainer._load_best_model  # pyright: ignore[reportPrivateUsage]
 
         def load_best() -> None:
-            self._save_due()  # the weights of the last step, not of the best one
+            self._save_due()  # now, with the last step's weights and not the best ones
             loads_best()
 
         trainer._load_best_model = load_best  # pyright: ignore[reportPrivateUsage]
@@ -64,14 +72,15 @@ class FlashCheckpoint(Flash, TrainerCallback):
         self._scaler = saved.pop(_SCALER, None)
         _set_states(trainer, saved["stateful_callbacks"])
         if _has_ended(saved) and _is_restart():
-            # The Trainer makes a step before it asks whether to stop: there must be no epoch left.
+            # The Trainer makes a step before it checks whether to stop, so no epoch may be left.
             self._ended, saved = saved, {**saved, "global_step": sys.maxsize * saved["max_steps"]}
         self._folder = tempfile.TemporaryDirectory(prefix="paceline-resume-")
         with open(os.path.join(self._folder.name, _STATE_NAME), "w", encoding="utf-8") as file:
             json.dump(saved, file)
 
-        # It would look for files there. Weights come with the optimizer, in on_train_begin; random
-        # numbers are set where the Trainer sets its own, behind the batches that it skips.
+        # The Trainer would look for files in the folder. Weights are restored in on_train_begin,
+        # with the optimizer. Random numbers are set where the Trainer sets its own, after it
+        # skipped batches.
         trainer._load_from_checkpoint = _nothing  # pyright: ignore[reportPrivateUsage]
         trainer._load_rng_state = self._set_random  # pyright: ignore[reportPrivateUsage]
         return self._folder.name
@@ -112,7 +121,7 @@ class FlashCheckpoint(Flash, TrainerCallback):
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
         if self._trainer is None and args.load_best_model_at_end:
-            self._due = None  # these may be the weights of another step
+            self._due = None  # the weights may be those of another step
         self._save_due()
         self._checkpointer.close()
 
@@ -137,19 +146,19 @@ class FlashCheckpoint(Flash, TrainerCallback):
             trainer[_SCALER] = scaler.state_dict()
         return {
             "model": kwargs["model"],
-            # accelerate wraps them
+            # accelerate wraps both.
             "optimizer": getattr(optimizer, "optimizer", optimizer),
             "scheduler": getattr(scheduler, "scheduler", scheduler),
             "trainer": trainer,
         }
 
     def _present_scaler(self) -> Any:
-        """That of float16's gradients; None where there is none."""
+        """The gradient scaler of float16; None if there is none."""
         return None if self._trainer is None else getattr(self._trainer.accelerator, "scaler", None)
 
 
 def _exportable(trainer: Trainer) -> dict[str, list[ExportableState]]:
-    """What of the Trainer's callbacks has a state, and its control, by the names of its file."""
+    """The callbacks with a state, and the control, by their names in the Trainer's file."""
     found: dict[str, list[ExportableState]] = {}
     for one in [*trainer.callback_handler.callbacks, trainer.control]:
         if isinstance(one, ExportableState):
@@ -158,9 +167,9 @@ def _exportable(trainer: Trainer) -> dict[str, list[ExportableState]]:
 
 
 def _set_states(trainer: Trainer, states: Json) -> None:
-    """Gives the callbacks back what they had, in the order in which they stand.
+    """Restore the callbacks' attributes, in the callbacks' order.
 
-    The Trainer does so itself only where `restore_callback_states_from_checkpoint` is set.
+    The Trainer does so itself only with `restore_callback_states_from_checkpoint`.
     """
     for name, group in _exportable(trainer).items():
         saved = states.get(name, [])
@@ -170,8 +179,9 @@ def _set_states(trainer: Trainer, states: Json) -> None:
 
 
 def _of_rank_0(trainer: Trainer, own: Json) -> Json:
-    """Rank 0's state on every rank, as the Trainer reads one file on all: callbacks may count on
-    one rank alone, and a rank that stops earlier than the others leaves them waiting."""
+    """Rank 0's state on every rank, as when all ranks read the Trainer's one file. Callbacks may
+    count on one rank alone, and a rank that stops earlier would leave the others waiting.
+    """
     if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
         return own
     device, is_first = trainer.args.device, trainer.args.process_index == 0
@@ -184,13 +194,13 @@ def _of_rank_0(trainer: Trainer, own: Json) -> Json:
 
 
 def _has_ended(saved: Json) -> bool:
-    """Whether the step was the last one: the number of steps was reached, or a callback said so."""
+    """Whether training had ended: all steps were done, or a callback stopped it."""
     control = saved["stateful_callbacks"].get("TrainerControl", {})
     return bool(control.get("args", {}).get("should_training_stop", False))
 
 
 def _is_restart() -> bool:
-    """Of the same job. A new one may have more epochs, or more patience."""
+    """Whether the same job restarted. A new job may have more epochs, or more patience."""
     return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
 
 

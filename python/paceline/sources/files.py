@@ -1,4 +1,4 @@
-"""What the sources share: files that any process may read at any place, and what they look like."""
+"""Common parts of the sources: files read by position, and their fingerprints."""
 
 import os
 from collections.abc import Iterable, Sequence
@@ -11,7 +11,7 @@ Path = str | os.PathLike[str]
 
 
 class SharedFile:
-    """A file that is read by position; each process opens it for itself, so forks share nothing."""
+    """A file read by position. Each process opens its own descriptor, so forks share nothing."""
 
     def __init__(self, path: Path) -> None:
         self.path = os.path.abspath(os.fspath(path))
@@ -20,7 +20,7 @@ class SharedFile:
     def read(self, offset: int, size: int) -> bytes:
         """Exactly `size` bytes; fewer only at the end of the file."""
         if self._pid != os.getpid():
-            # Left open for who has it: after a fork this is the parent's.
+            # Not closed here: after a fork the old descriptor is the parent's.
             self._descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
             self._pid = os.getpid()
         parts: list[bytes] = []
@@ -44,7 +44,7 @@ class SharedFile:
         self.__init__(path)
 
     def __del__(self) -> None:
-        if os:  # at the end of the interpreter it may be None; the kernel closes the file then
+        if os:  # at the interpreter's end `os` may be None; the kernel closes the file
             self.close()
 
 

@@ -2,8 +2,8 @@
 
     data = ElasticDataset(Lines(["a.jsonl", "b.jsonl"], decode=json.loads), seed=7, block=4096)
 
-The files are read through once to find where lines begin; only every 64th place is kept, an eighth
-of a byte a line. An empty last line is no sample, any other empty line is one.
+The files are read once to find where lines begin. Only every 64th position is kept: an eighth of a
+byte for each line. An empty last line is not a sample; any other empty line is one.
 """
 
 from array import array
@@ -16,13 +16,21 @@ from paceline._data.fingerprint import files_fingerprint
 from paceline.errors import DataError
 from paceline.sources.files import Path, SharedFile, paths_of
 
-STRIDE = 64  # lines between two known places
+STRIDE = 64  # lines between two known positions
 BLOCK = 1 << 20  # bytes that are read at once
 LINE_BYTES_MAX = 1 << 30
 
 
 class Lines:
-    """`lines[7]` is the eighth line as bytes without its end, or what `decode` makes of it."""
+    """`lines[7]` is the eighth line as bytes without its end, or the result of `decode` on it.
+
+    Args:
+        files: paths, in reading order.
+        decode: makes a sample of a line's bytes. None: the bytes are the sample.
+
+    Raises:
+        DataError: a file is missing or changed.
+    """
 
     def __init__(
         self, paths: Path | Sequence[Path], *, decode: Callable[[bytes], Any] | None = None
@@ -30,7 +38,7 @@ class Lines:
         self.files = paths_of(paths)
         self._decode = arguments.callback("Lines", "decode", decode)
         self._handles = [SharedFile(path) for path in self.files]
-        self._places: list[array[int]] = []  # of every 64th line, a list a file
+        self._places: list[array[int]] = []  # position of every 64th line, one list a file
         self._starts = [0]  # the number of each file's first line
         for handle in self._handles:
             places, count = _index(handle)

@@ -3,9 +3,9 @@
     data = ElasticDataset(ParquetRows(sorted(glob("*.parquet"))), seed=7, block=1024, window=16)
     data[0]  # {"id": 1, "text": "…"}
 
-Row groups are what is read; the newest `groups` of them stay in memory, decoded, in each process.
-A shuffle of everything would read a whole group for each row: use `block` of about a group's rows,
-and `groups` of at least `window`.
+A read decodes a whole row group. Each process keeps the newest `groups` of them in memory. A full
+shuffle would read a group for each row: use a `block` of about a group's rows, and `groups` of at
+least `window`.
 """
 
 import os
@@ -24,7 +24,7 @@ from paceline.sources.files import Path, paths_of
 
 
 class ParquetRows:
-    """`rows[7]` is the eighth row as a dict by column; all files have the first one's columns."""
+    """`rows[7]` is the eighth row as a dict by column. All files have the same columns."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class ParquetRows:
             return self._held[number]
         which, group = self._places[number]
         try:
-            # Not threaded: pyarrow's threads do not survive the fork of a worker.
+            # One thread: pyarrow's threads do not survive the fork of a worker.
             with pyarrow.parquet.ParquetFile(self.files[which]) as file:
                 table = file.read_row_group(group, columns=self._columns, use_threads=False)
         except (OSError, pyarrow.ArrowException) as error:

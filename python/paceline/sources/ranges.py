@@ -3,9 +3,9 @@
     data = ElasticDataset(ByteRanges("crawl.jsonl", size=1 << 20), seed=7)
     data[0]  # the first megabyte, up to the end of the line in which it ends
 
-Nothing is read beforehand, so a file of a terabyte opens as fast as a small one. A range is cut
-where a record ends, so each byte is in exactly one sample; a range in which no record begins is
-empty.
+Nothing is read in advance, so a file of a terabyte opens as fast as a small one. Each byte is in
+exactly one sample, because ranges are cut at the ends of records. A range in which no record begins
+is empty.
 """
 
 import os
@@ -69,7 +69,7 @@ class ByteRanges:
         return {"ranges": len(self), "cut": cut, **files_fingerprint(self.files)}
 
     def _cut(self, which: int, at: int) -> int:
-        """The end of the first border that ends at `at` or behind it; the file's, if none does."""
+        """The end of the first border that ends at `at` or later; else the file's end."""
         file_bytes = self._sizes[which]
         if at <= 0 or at >= file_bytes or not self.border:
             return min(at, file_bytes)

@@ -5,9 +5,9 @@
 
     rows = TableRows(lambda: pyodbc.connect("DSN=lake"), "events", key="id")
 
-The keys are read once; every 64th is kept, so gaps between them do not matter. Rows are read by
-ranges of keys, 64 at a time, and the last ones are kept: with `block=` most need no query. Each
-process has a connection of its own.
+The keys are read once and every 64th is kept, so gaps between keys do not matter. Rows are read in
+ranges of 64, and the last ranges are kept: with `block=` most reads need no query. Each process has
+its own connection.
 """
 
 import os
@@ -26,7 +26,7 @@ from paceline.sources.files import Path
 STRIDE = 64  # rows between two known keys
 _KEYS_AT_ONCE = 4096
 _NAME_BYTES_MAX = 4096
-_PLAIN = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")  # needs no quotes, may name a schema
+_PLAIN = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")  # needs no quotes; may have a schema
 
 
 class TableRows:
@@ -62,7 +62,7 @@ class TableRows:
         self._group: tuple[int, list[dict[str, Any]]] = (-1, [])
         try:
             self._read_keys()
-        except Exception as error:  # each database has errors of its own
+        except Exception as error:  # each database has its own errors
             raise DataError(
                 what=f"the rows of {table} cannot be listed by {key}",
                 where=self._where,
@@ -115,7 +115,8 @@ class TableRows:
         is_last = number + 1 == len(self._keys)
         end = f"<= {self._last}" if is_last else f"< {self._keys[number + 1]}"
         cursor = self._open().cursor()
-        # Whole numbers, so nothing needs a parameter, whose style differs from one to the next.
+        # The keys are ints, so the query needs no parameters, whose style differs between
+        # databases.
         cursor.execute(
             f"SELECT {self._columns} FROM {self._table} WHERE {self._key} >= {self._keys[number]} "
             f"AND {self._key} {end} ORDER BY {self._key}"
@@ -125,7 +126,7 @@ class TableRows:
 
     def _open(self) -> Any:
         if self._connection is None or self._pid != os.getpid():
-            # A connection of the parent is left alone: none may cross a fork.
+            # The parent's connection is not closed: a connection must not be used after a fork.
             if self._connect is not None:
                 self._connection = self._connect()
             else:

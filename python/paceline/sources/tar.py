@@ -3,7 +3,7 @@
     data = ElasticDataset(TarSamples(sorted(glob("train-*.tar"))), seed=7, block=1000)
     data[0]  # {"__key__": "0001", "jpg": b"…", "cls": b"3"}
 
-The headers of all members are read once; samples are then read at any place, a member a read.
+The headers of all members are read once. Samples are then read in any order, one read a member.
 """
 
 import os
@@ -20,7 +20,7 @@ Members = tuple[tuple[str, int, int], ...]  # ending, offset, bytes
 
 
 class TarSamples:
-    """`samples[7]` is a dict of bytes by ending, or what `decode` makes of it."""
+    """`samples[7]` is a dict of bytes by ending, or the result of `decode` on it."""
 
     def __init__(
         self,

@@ -1,8 +1,8 @@
 """Records the collectives of a torch whose process groups have no hooks, by patching their methods.
 
-torch 2.4 is such a one. Seen is what a script calls through torch.distributed. What C++ calls
-is not seen there: the reducer of DDP and functional collectives. All ranks have the same torch, so
-they number what is seen alike.
+torch 2.4 has no such hooks. Recorded are the calls that go through torch.distributed. Calls from
+C++ are missed: DDP's reducer and functional collectives. All ranks have the same torch, so they
+miss the same calls and number the others alike.
 """
 
 import functools
@@ -13,7 +13,7 @@ from typing import Any
 from paceline._rank.flight import Flight
 from paceline._rank.hooks.collective_recorder import Follower, Recorder, group_text
 
-# The method, the name of torch.distributed's function, and which argument is sent.
+# The method, the name of torch.distributed's function, and the index of the argument that is sent.
 _METHODS = (
     ("allreduce", "all_reduce", 0),
     ("allreduce_coalesced", "all_reduce_coalesced", 0),
@@ -60,10 +60,10 @@ def _recorded(call: Callable[..., Any], operation: str, sent: int, find: Find) -
     @functools.wraps(call)
     def calls(self: Any, *args: Any, **kwargs: Any) -> Any:
         recorder = find(self)
-        # A rank that sends nothing says what it receives: all but one of a scatter.
+        # A rank that sends nothing records what it receives, as all but one rank of a scatter.
         tensors = _tensors(args[sent:sent + 1]) or _tensors(args[:sent])
         number = recorder.begin(operation, tensors)
-        work = None  # of a call that raises: this rank is no longer in it
+        work = None  # if the call raises, this rank has left the collective
         try:
             work = call(self, *args, **kwargs)
             return work
@@ -74,7 +74,7 @@ def _recorded(call: Callable[..., Any], operation: str, sent: int, find: Find) -
 
 
 def _tensors(values: Any) -> list[Any]:
-    """The tensors in some arguments, and in lists of them."""
+    """The tensors in these arguments, also in lists."""
     found: list[Any] = []
     for value in values:
         if isinstance(value, (list, tuple)):

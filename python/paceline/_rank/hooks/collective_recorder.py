@@ -1,7 +1,7 @@
-"""Records a group's collectives, whoever tells of them, and when each is complete.
+"""Records the collectives of a process group, and when each is complete.
 
-On a GPU the host runs ahead of the device: a collective that has begun there may still wait for its
-turn. With NCCL that has been tried with stand-ins only.
+On a GPU the host runs ahead of the device: a collective that has begun on the host may still wait
+on the device. The NCCL path is tested with stand-ins only.
 """
 
 import atexit
@@ -14,8 +14,8 @@ from typing import Any
 
 from paceline._rank.flight import Flight
 
-# More than this many collectives that are not complete are not followed: the newest of them are the
-# ones that a hang is about, and a reference keeps their tensors.
+# At most this many incomplete collectives are followed, the newest ones, because a hang is about
+# these. Each reference keeps its tensors alive.
 WORKS_MAX = 64
 _LOOK_SECONDS = 0.05
 _POINT_TO_POINT = {"send", "recv"}
@@ -24,9 +24,9 @@ _POINT_TO_POINT = {"send", "recv"}
 class Follower:
     """Records when collectives are complete: `Follower(writer.complete).add(number, work)`.
 
-    The thread that calls collectives takes no lock and wakes nobody. Torch lets other threads run
-    while it looks at a Work, for 5 ms each time where they run Python: a lock held meanwhile would
-    stop the training for as long. So both threads may look at one Work, and who takes it from the
+    The training thread takes no lock and wakes no thread. Torch releases the GIL while it looks at
+    a Work, and gets it back after up to 5 ms if other threads run Python; a lock would stop the
+    training for as long. So both threads may look at one Work, and the one that removes it from the
     queue records it.
     """
 
@@ -39,7 +39,7 @@ class Follower:
         os.register_at_fork(after_in_child=self._leave)
 
     def add(self, number: int, work: Any) -> None:
-        """Follow `work`, the collective of that number, until it is complete."""
+        """Follow `work`, the collective with that number, until it is complete."""
         self._works.append((number, work))
         if len(self._works) > WORKS_MAX:
             oldest = self._oldest()
@@ -49,10 +49,10 @@ class Follower:
             self._begin()
 
     def look(self) -> int:
-        """Record what is complete, the oldest first, up to the first that is not; how many.
+        """Record complete collectives from the oldest to the first incomplete one; how many.
 
-        On a GPU a look at one collective takes microseconds, and most complete in their order. It
-        is done at each call all the same, because a Work keeps its tensors in memory.
+        Called at each collective, because a Work keeps its tensors in memory. On a GPU one look
+        takes microseconds, and most collectives complete in order.
         """
         finished = 0
         while True:
@@ -62,7 +62,7 @@ class Follower:
             finished += self._finish(oldest)
 
     def look_at_all(self) -> None:
-        """Record all that is complete by now, in whatever order."""
+        """Record every collective that is complete by now, in any order."""
         if self.look():
             return
         try:
@@ -101,10 +101,10 @@ class Follower:
                 self.look_at_all()
 
     def _stop(self) -> None:
-        """Ends the thread while Python still runs.
+        """End the thread while Python still runs.
 
-        Python ends a daemon thread where it next takes the GIL. Inside torch's `is_completed` that
-        is a destructor of C++, and the process aborts.
+        Python ends a daemon thread when the thread takes the GIL again. Inside torch's
+        `is_completed` that unwinds a C++ destructor, and the process aborts.
         """
         self._ends.set()
         if self._thread is not None:
@@ -112,8 +112,8 @@ class Follower:
         self.look_at_all()
 
     def _leave(self) -> None:
-        """In a forked child: the parent follows, and the thread that does is not here."""
-        # Kept: a Work that is destroyed in a child would wait for threads that are not there.
+        """In a forked child: forget the works. The parent's thread follows them."""
+        # Kept: a Work that is destroyed in a child would wait for threads that the child lacks.
         self._kept, self._works = self._works, deque()
         self._thread = None
         self._ends.set()
@@ -129,7 +129,7 @@ def _is_complete(work: Any) -> bool:
 class Recorder:
     """Records the collectives of one process group.
 
-    `group` gives the group's text; it is asked for at the first collective.
+    `group` returns the group's text. It is called at the first collective.
 
     Example: `number = recorder.begin("all_reduce", [tensor])`, then `recorder.end(number, …)`.
     """
@@ -145,12 +145,12 @@ class Recorder:
         self._sequence = itertools.count(1).__next__
         self._operations: dict[str, tuple[int, bool]] = {}
         self._dtypes: dict[object, int] = {}
-        # Which operations' Work never says that it is complete: gloo's reduce_scatter is such.
+        # By operation: whether its Work never reports completion, as gloo's reduce_scatter.
         self._silent: dict[str, bool] = {}
         self._unsaid: list[int] = []
 
     def begin(self, operation: str, tensors: list[Any]) -> int:
-        """The number of the record that says: this rank enters `operation` with `tensors`."""
+        """Record that this rank enters `operation` with `tensors`. Returns the record's number."""
         self._follower.look()
         if self._unsaid:
             self._say()
@@ -176,13 +176,13 @@ class Recorder:
         return number
 
     def _say(self) -> None:
-        """This rank is past them. Whether its peers are is what the next one shows."""
+        """Mark silent collectives complete: this rank is past them, its peers perhaps not."""
         unsaid, self._unsaid = self._unsaid, []
         for number in unsaid:
             self._complete(number)
 
     def end(self, number: int, operation: str, work: Any) -> None:
-        """The call was issued; it is complete when its `work` says so, and at once without one."""
+        """The call was issued. It is complete when `work` says so, or at once without a `work`."""
         if work is None:
             self._complete(number)
             return
@@ -196,7 +196,7 @@ class Recorder:
 
 
 def _is_silent(work: Any) -> bool:
-    """Whether `work` is one whose `is_completed` is always False, which has no future either."""
+    """Whether `work` has no future; its `is_completed` is then always False."""
     try:
         work.get_future()
     except (RuntimeError, NotImplementedError):
@@ -216,7 +216,7 @@ def members_text(ranks: list[int]) -> str:
 
 
 def group_text(module: Any, name: str, size: int) -> str:
-    """A group's name and members, for example "3 0-1"; torch tells them after the registration."""
+    """A group's name and members, such as "3 0-1". Torch knows them after the registration."""
     world = module._world
     ranks: list[int] = []
     for pg, its_name in list(world.pg_names.items()):

@@ -1,8 +1,8 @@
 """Records each collective of an unmodified script, by the hooks of torch's process groups.
 
-Every group passes `_register_pg_in_world`, also those of `split_group`. The hook before a
-collective records that it begins; the one after it gets torch's `Work`. A torch without such hooks
-has its methods patched instead: see collective_methods.py.
+`_register_pg_in_world` sees every group, also those of `split_group`. The hook before a collective
+records its begin; the hook after it gets torch's `Work`. For a torch without such hooks,
+collective_methods.py patches the methods instead.
 """
 
 import atexit
@@ -17,8 +17,8 @@ from paceline._rank.hooks.on_import import when_imported
 
 _MODULE = "torch.distributed.distributed_c10d"
 _HOOK_ID = int.from_bytes(b"paceline", "little") >> 1
-# torch's names of operations (HookOpName), as its functions are called. A name that is missing here
-# is written in lower case.
+# torch's names of operations (HookOpName) → names of its functions. A name that is missing here is
+# written in lower case.
 NAMES = {
     "SEND": "send",
     "RECV": "recv",
@@ -59,7 +59,7 @@ class _Hooks:
             text: str = call.name.name
             operation = self._operations[kind] = NAMES.get(text, text.lower())
         tensors = call.input_tensors or call.output_tensors
-        if len(self._begun) >= WORKS_MAX:  # calls that raised are never heard of again
+        if len(self._begun) >= WORKS_MAX:  # calls that raised never get a Work
             self._begun.clear()
         self._begun[call.op_id] = (self._recorder.begin(operation, tensors), operation)
 
@@ -70,7 +70,7 @@ class _Hooks:
 
 
 def watch_collectives(flight: Flight) -> Callable[[], int]:
-    """Record the collectives of every process group from now on, once torch is there.
+    """Record the collectives of every process group, as soon as torch is imported.
 
     Returns a function that records which of them are complete by now.
     """
@@ -110,15 +110,15 @@ def _attach(pg: Any, recorder: Recorder) -> None:
 
 
 def detach(pg: Any) -> None:
-    """The collectives of `pg` are recorded no more."""
+    """Stop recording the collectives of `pg`."""
     pg.unregister_pre_hook(_HOOK_ID)
     pg.unregister_post_hook(_HOOK_ID)
 
 
 def _detach_all(module: Any) -> None:
-    """Take the hooks from the groups that the script has not destroyed, before Python ends.
+    """Remove the hooks of groups that the script has not destroyed, before Python ends.
 
-    Such a group lives longer than Python does, and its destructor would free our functions then.
+    Such a group outlives Python, and its destructor would then free our Python functions.
     """
     for pg in list(module._world.pg_map):
         detach(pg)

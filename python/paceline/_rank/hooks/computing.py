@@ -1,6 +1,6 @@
-"""Records what an unmodified script does: reads data, computes, steps its optimizer.
+"""Records the phases of an unmodified script: it reads data, computes, steps its optimizer.
 
-A phase ends where the next one shows itself. After an optimizer's step nothing is known until then:
+A phase lasts until the next one is seen. After an optimizer's step the phase is unknown until then:
 the script may compute metrics, sample or upload.
 """
 
@@ -17,10 +17,10 @@ from paceline._rank.phases import Phases
 
 
 def watch_phases(ring: Flight, look: Callable[[], int]) -> None:
-    """Record the phases of this process from now on, once torch is there.
+    """Record this process's phases, as soon as torch is imported.
 
-    `look` records which collectives are complete. The thread that does so otherwise cannot while a
-    function in C holds the interpreter lock, and then they would seem to be waited for.
+    `look` records which collectives are complete. Needed at a change of phase: while a C function
+    holds the GIL, the recording thread cannot run, and the collectives would look incomplete.
     """
 
     def turn(phase: int) -> None:
@@ -37,14 +37,14 @@ def watch_phases(ring: Flight, look: Callable[[], int]) -> None:
 
 
 def _watch_data(own: Phases, model: Model) -> None:
-    """Reading is evaluation, too, while the model is in eval mode."""
+    """Reading data counts as evaluation while the model is in eval mode."""
 
     def reads(call: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(call)
         def calls(*args: Any, **kwargs: Any) -> Any:
             is_evaluated = model.is_evaluated()
             own.turn(flight.EVALUATION if is_evaluated else flight.DATA)
-            behind = flight.UNKNOWN  # at the end of the data, and where reading them fails
+            behind = flight.UNKNOWN  # the phase after the last batch, and after a failed read
             try:
                 batch = call(*args, **kwargs)
                 behind = flight.FORWARD
@@ -94,7 +94,7 @@ def _watch_saves(own: Phases) -> None:
                     continue
                 saves = _around(original, own, flight.CHECKPOINT, flight.UNKNOWN)
                 setattr(module, name, saves)
-                if hasattr(package, name):  # it was imported before: by the starter
+                if hasattr(package, name):  # already imported, by the starter
                     setattr(package, name, saves)
 
         when_imported(place, watch)
@@ -112,7 +112,7 @@ def _around(
 ) -> Callable[..., Any]:
     @functools.wraps(call)
     def calls(*args: Any, **kwargs: Any) -> Any:
-        if own.now == within:  # a call inside of such a call
+        if own.now == within:  # a nested call
             return call(*args, **kwargs)
         own.turn(within)
         try:

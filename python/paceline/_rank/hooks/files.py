@@ -1,8 +1,7 @@
-"""Notices the checkpoints that an unmodified script writes by itself.
+"""Reports the checkpoints that an unmodified script writes.
 
-Such a file says that the job comes further, although the script tells its launcher nothing. Only a
-checkpoint that is complete on a path counts: torch.save and safetensors' save_file to a path, and
-the writers of torch's distributed checkpoints.
+They show that the job makes progress. Only a complete checkpoint on a path counts: from torch.save
+and safetensors' save_file to a path, and from the writers of torch's distributed checkpoints.
 """
 
 import functools
@@ -24,7 +23,7 @@ def watch_files(report: Callable[[], None]) -> None:
         saves = _after_path(module.save, 1, report)
         module.save = saves
         torch: Any = sys.modules.get("torch")
-        if hasattr(torch, "save"):  # it was imported before: by the starter
+        if hasattr(torch, "save"):  # torch is already imported, by the starter
             torch.save = saves
 
     def watch_safetensors(module: Any) -> None:

@@ -1,15 +1,15 @@
-"""Tells a model's forward and its evaluation, without a hook on any module.
+"""Detects a model's forward and its evaluation, without a hook on any module.
 
-A hook on a module, and a `forward` of our own, would be part of what torch.compile traces: other
-guards, other graphs. A hook would also go along with a copy and a pickle of the module. So the
-calls of a model are seen at three points that dynamo does not trace:
+torch.compile would trace a hook on a module or a replaced `forward`: other guards, other graphs.
+Copies and pickles of the module would contain the hook. So calls are seen at three points that
+dynamo does not trace:
 
-- `OptimizedModule.__call__`, which `torch.compile(model)` returns, lies outside of what is traced;
-- `DistributedDataParallel.forward` and FSDP's are ours until the first compilation begins. Then the
-  original ones are put back, before anything is traced;
+- `OptimizedModule.__call__`, which `torch.compile(model)` returns, is outside the traced code;
+- `DistributedDataParallel.forward` and FSDP's are replaced until the first compilation begins,
+  which puts the original ones back before anything is traced;
 - the end of a read from a DataLoader.
 
-A model with neither wrapper nor DataLoader shows its backward and its optimizer's steps only.
+For a model with neither wrapper nor DataLoader, only backward and optimizer steps are seen.
 """
 
 import functools
@@ -44,10 +44,10 @@ class Model:
         self._owns: dict[int, tuple[weakref.ref[Any], bool]] = {}
 
     def stepped(self, optimizer: Any) -> None:
-        """`optimizer` has stepped: the first one that does trains the model.
+        """`optimizer` has stepped. The first optimizer that steps trains the model.
 
-        The module is looked for after 20 steps. That takes 90 ms in a process with 335,000 objects,
-        which would be added to every start; and no hang is acted on before.
+        The module is searched after 20 steps: the search takes 90 ms in a process with 335,000
+        objects, which must not delay the start, and no hang is acted on before.
         """
         if self._steps > _FIND_AFTER_STEPS:
             return
@@ -59,7 +59,7 @@ class Model:
             self._find()
 
     def _find(self) -> None:
-        """The outermost module with the optimizer's parameters, and those that it wraps."""
+        """Find the outermost module with the optimizer's parameters, and what it wraps."""
         owner = _outermost(self._parameters)
         while owner is not None:
             self._chain.append(weakref.ref(owner))
@@ -67,14 +67,14 @@ class Model:
             owner = next((modules[name] for name in _INNER if name in modules), None)
 
     def is_evaluated(self) -> bool:
-        """Whether that module is in eval mode; False before it is found."""
+        """Whether that module is in eval mode. False until it is found."""
         return any(module is not None and not module.training for module in self._modules())
 
     def _modules(self) -> list[Any]:
         return [reference() for reference in self._chain]
 
     def called(self, module: Any) -> None:
-        """A wrapper's forward is called; a teacher, which no optimizer trains, changes nothing."""
+        """A wrapper's forward is called. Models that no optimizer trains are ignored."""
         if not self._parameters:
             if module.training:
                 self._phases.turn(flight.FORWARD)
@@ -93,7 +93,7 @@ class Model:
 
 
 def _outermost(parameters: frozenset[int]) -> Any:
-    """The module inside no other one that has most of those parameters; None without one."""
+    """The outermost module with most of those parameters. None if there is none."""
     modules = _all_modules()
     inner: set[int] = set()
     for module in modules:
@@ -107,10 +107,10 @@ def _outermost(parameters: frozenset[int]) -> Any:
 
 
 def _all_modules() -> list[Any]:
-    """Every module of this process."""
+    """All modules in this process."""
     torch: Any = sys.modules["torch"]
     objects = gc.get_objects()
-    # By the type itself: isinstance would run code of objects that pass for others.
+    # Compare the type: isinstance would run code of proxy objects.
     kinds = {kind for kind in set(map(type, objects)) if issubclass(kind, torch.nn.Module)}
     return list(itertools.compress(objects, map(kinds.__contains__, map(type, objects))))
 
@@ -118,13 +118,13 @@ def _all_modules() -> list[Any]:
 def _count_own(module: Any, parameters: frozenset[int]) -> int:
     try:
         return sum(id(parameter) in parameters for parameter in module.parameters())
-    except Exception:  # a module that is not made yet, or one of the script's own kind
+    except Exception:  # a half-made module, or a class with an own __getattr__
         return 0
 
 
 def watch_forward(model: Model, phases: Phases) -> None:
     """Record the calls of `model` from now on, and when torch compiles, once torch is there."""
-    ours: list[tuple[Any, Any, Any]] = []  # class, its forward, ours
+    ours: list[tuple[Any, Any, Any]] = []  # class, original forward, our forward
     has_compiled = False
 
     def watch_wrapper(wrapper: Any) -> None:
@@ -159,7 +159,7 @@ def _after_call(model: Model, call: Any) -> Any:
 
 def _watch_dynamo(model: Model) -> None:
     def leave_us_out(module: Any) -> None:
-        # Our functions may run between two graphs: they are not to be compiled.
+        # Our functions may run between two graphs. They must not be compiled.
         add = getattr(module, "add", None)
         if add is not None:
             add("paceline")
@@ -174,7 +174,7 @@ def _watch_dynamo(model: Model) -> None:
 
 
 def _watch_compilation(phases: Phases, begins: Callable[[], None]) -> None:
-    """Call `begins` before each compilation, which is a phase of its own."""
+    """Call `begins` before each compilation, and record it as a phase of its own."""
     before = flight.UNKNOWN
 
     def start(_arguments: object = None) -> None:

@@ -29,7 +29,7 @@ class _Loader(importlib.abc.Loader):
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Waits for one module and is gone once it is found."""
+    """Waits for one module and removes itself when the module is found."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -52,9 +52,9 @@ _waiting: dict[str, _Finder] = {}
 
 
 def when_imported(name: str, then: Callable[[ModuleType], None]) -> None:
-    """Call `then(module)` once: now when it is loaded, else right after its first import.
+    """Call `then(module)` once: now if it is loaded, else right after its first import.
 
-    Several callers may wait for one module; they are called in the order in which they came.
+    Several callers may wait for one module. They are called in order.
 
     Example: `when_imported("torch.optim.optimizer", install)`.
     """

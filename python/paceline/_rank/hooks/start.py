@@ -1,7 +1,7 @@
-"""Records that a rank has come to `init_process_group`, and where it looks for the others.
+"""Records that a rank is in `init_process_group`, and where it looks for the other ranks.
 
-Ranks that wait there call no collective yet. In the ring it stands as one of a group of its own,
-"start 0-3", so the rank that never comes is found as in any other collective.
+A rank that waits there has not called a collective yet. The ring shows the wait as a collective of
+a group of its own, "start 0-3", so a missing rank is found as in any other collective.
 """
 
 import functools
@@ -19,7 +19,7 @@ _NAME = "init_process_group"
 
 
 def watch_start(flight: Flight, world_size: int) -> None:
-    """Record each `init_process_group` of the whole world from now on, once torch is there."""
+    """Record each `init_process_group` of the whole world, as soon as torch is imported."""
 
     def watch(module: Any) -> None:
         original = module.__dict__.get(_NAME)  # none in a torch without distributed
@@ -28,7 +28,7 @@ def watch_start(flight: Flight, world_size: int) -> None:
         begins = _around(original, flight, world_size)
         setattr(module, _NAME, begins)
         package: Any = sys.modules.get("torch.distributed")
-        if hasattr(package, _NAME):  # it was imported before: by the starter
+        if hasattr(package, _NAME):  # already imported, by the starter
             setattr(package, _NAME, begins)
 
     when_imported("torch.distributed.distributed_c10d", watch)
@@ -47,19 +47,19 @@ def _around(call: Callable[..., Any], flight: Flight, world_size: int) -> Callab
             flight.name(group), flight.name(_NAME), 0, site, sequence(), 0
         )
         result = call(*args, **kwargs)
-        flight.writer.complete(number)  # one that raises ends the rank, or is tried again
+        flight.writer.complete(number)  # also after an error: the rank ends or tries again
         return result
 
     return calls
 
 
 def _size(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """The world's size as the script gives it; -1: it does not."""
+    """The world size that the script passes; -1 if it passes none."""
     return kwargs.get("world_size", args[3] if len(args) > 3 else -1)
 
 
 def _address(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
-    """Where the ranks meet, for example ", at 10.77.0.1:29400"; nothing for a store or a file."""
+    """Where the ranks meet, such as ", at 10.77.0.1:29400"; "" for a store or a file."""
     method = kwargs.get("init_method", args[1] if len(args) > 1 else None)
     if kwargs.get("store") is not None:
         return ""

@@ -1,9 +1,9 @@
 """Counts training steps in an unmodified script, by torch's global optimizer hooks.
 
-A step of the training is over when an optimizer steps that has already stepped in it. So a script
-with several optimizers counts once an iteration, optimizers may take turns for thousands of steps,
-and nothing depends on which of them is the main one. A subclass whose `step` calls `super().step()`
-makes the hooks nest: only the outermost counts.
+A training step ends when an optimizer steps that has already stepped in it. So a script with
+several optimizers counts one step an iteration, optimizers may alternate for thousands of steps,
+and no optimizer has to be the main one. If a subclass's `step` calls `super().step()`, the hooks
+nest, and only the outermost call counts.
 """
 
 import sys
@@ -14,7 +14,7 @@ from typing import Any
 from paceline._rank.hooks.on_import import when_imported
 
 _MODULE = "torch.optim.optimizer"
-# A script may make a new optimizer every iteration; forgetting is harmless, it costs one step.
+# A script may make a new optimizer every iteration. Forgetting one costs one step of the count.
 _OPTIMIZERS_MAX = 4096
 
 
@@ -28,13 +28,13 @@ def step_hooks(
 ) -> tuple[Hook, Hook]:
     """The two hooks, before and after a step: `before, after = step_hooks(session.count_step)`.
 
-    `began_at` gets the optimizer's own step before this attempt's first, when the optimizer has
-    one: a script that loads its optimizer's state goes on from there.
+    `began_at` gets the optimizer's own step count before this attempt's first step, if it has one:
+    a script that loads its optimizer's state continues from there.
 
-    They run in every step of every optimizer, so they are closures over plain lists: a class would
-    take twice the time.
+    The hooks run in every optimizer step, so they are closures over plain lists. A class would take
+    twice the time.
     """
-    # optimizer's id → [iteration of its last step, calls of step that have not ended]
+    # id of the optimizer → [iteration of its last step, calls of step that have not ended]
     optimizers: dict[int, list[int]] = {}
     find = optimizers.get
     iteration = 0
@@ -48,7 +48,7 @@ def step_hooks(
         elif state[1] and _is_nested(optimizer):
             state[1] += 1
         else:
-            # Also when a former step ended by an exception and so left its call open.
+            # Reset to 1, because an earlier step may have ended with an exception.
             state[1] = 1
 
     def after(optimizer: object, _args: object, _kwargs: object) -> None:
@@ -76,12 +76,12 @@ def step_hooks(
 
 
 def _own_step(optimizer: Any) -> int:
-    """How many steps the optimizer has made by its own count; 0: it does not count."""
+    """The optimizer's own step count; 0 if it has none."""
     try:
         for state in optimizer.state.values():
             if "step" in state:
                 return int(state["step"])
-    except Exception:  # an optimizer of the script's own: its state may be anything
+    except Exception:  # the state of a script's own optimizer may be anything
         return 0
     return 0
 
@@ -109,9 +109,9 @@ def watch_steps(
     first: Callable[[], None] | None = None,
     began_at: Callable[[int], None] | None = None,
 ) -> None:
-    """Call `report` after every training step, and `first` after the first, once torch is there.
+    """Call `report` after every training step and `first` after the first one.
 
-    `began_at`: see `step_hooks`.
+    Begins as soon as torch is imported. `began_at`: see `step_hooks`.
 
     Example: `watch_steps(session.count_step, session.hook_installed)`.
     """
