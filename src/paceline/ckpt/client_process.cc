@@ -23,7 +23,7 @@ namespace {
 constexpr int kSilenceMsMax = 600'000;
 constexpr size_t kLineBytesMax = size_t{64} << 20;
 
-// Default signals, none blocked, a process group of its own: Ctrl-C is for somebody else.
+// With default signals, none blocked, and its own process group, so that Ctrl-C does not reach it.
 int Spawn(const std::vector<std::string>& argv, int socket, pid_t* pid) {
   std::vector<char*> words;
   for (const std::string& word : argv) words.push_back(const_cast<char*>(word.c_str()));
@@ -72,7 +72,7 @@ void ClientProcess::Stop() {
   socket_.Close();
   unread_.clear();
   if (pid_ <= 0) return;
-  // It holds nothing that is worth waiting for.
+  // Killed at once, because it holds nothing that is worth waiting for.
   ::kill(pid_, SIGKILL);
   while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
   }

@@ -1,8 +1,8 @@
 #pragma once
 
-// A client of some service in a process of its own, on the other end of a socket: what it links,
-// how it waits and where it crashes is no business of this process. It is started by the first
-// call, ends when the socket closes, and is started anew after it was lost.
+// A client of some service, in a process of its own at the other end of a socket. So its libraries,
+// its waits and its crashes cannot harm this process. The first call starts the client, and the
+// next call after a crash starts it anew. It ends when the socket closes.
 //
 // For one thread at a time.
 
@@ -20,8 +20,8 @@ namespace paceline::ckpt {
 
 class ClientProcess {
  public:
-  // Its standard input and output are the socket; its standard error is this process's.
-  // argv[0] is looked up in PATH when it has no slash.
+  // The socket becomes the client's standard input and output; it shares this process's standard
+  // error. argv[0] is looked up in PATH if it has no slash.
   explicit ClientProcess(std::vector<std::string> argv) : argv_(std::move(argv)) {}
   ~ClientProcess() { Stop(); }
   ClientProcess(const ClientProcess&) = delete;
@@ -31,10 +31,10 @@ class ClientProcess {
   Result<void> Start();
   void Stop();
 
-  // kBusy: it has gone, or said nothing for ten minutes; it is stopped then.
+  // kBusy: the client has gone, or was silent for ten minutes and is stopped.
   Result<void> Send(const void* data, uint64_t bytes);
   Result<void> Receive(void* data, uint64_t bytes);
-  // Without its line feed; at most 64 MiB.
+  // One line without its line feed, of at most 64 MiB.
   Result<std::string> ReceiveLine();
 
  private:

@@ -1,6 +1,6 @@
 #pragma once
 
-// Memory that begins at a page, as the kernel wants it for writes past the page cache.
+// Page-aligned memory, as direct I/O needs it.
 
 #include <cstddef>
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace paceline::ckpt {
 
 class AlignedBuffer {
  public:
-  // At least so many bytes, the same ones at every call with that number or less.
+  // A buffer of at least `bytes` bytes. A later call keeps the content unless it asks for more.
   std::byte* Get(size_t bytes) {
     constexpr size_t kPage = 4096;
     if (bytes > size_) {

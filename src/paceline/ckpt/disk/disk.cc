@@ -20,7 +20,7 @@ namespace {
 
 constexpr size_t kEntriesMax = 1'000'000;
 
-// The call's number, or -errno, without the interruptions.
+// The call's result, or -errno. Repeats the call after EINTR.
 template <class Call>
 auto Retried(const Call& call) {
   decltype(call()) result = 0;
@@ -30,7 +30,7 @@ auto Retried(const Call& call) {
   return result < 0 ? static_cast<decltype(call())>(-errno) : result;
 }
 
-// Without links; "" when it cannot be had.
+// The path without symbolic links; "" on failure.
 std::string RealPath(const std::string& path) {
   const std::unique_ptr<char, decltype(&std::free)> real(::realpath(path.c_str(), nullptr),
                                                          &std::free);
@@ -116,8 +116,8 @@ int Disk::Truncate(int fd, uint64_t bytes) {
 }
 
 int Disk::Sync(int fd) {
-  // Not again after an interruption: fsync(2) is not interrupted on Linux, and a second call after
-  // a failed one may say that all is well, with the data gone.
+  // Not repeated after EINTR: fsync(2) is not interrupted on Linux. After a failed fsync a second
+  // one may report success although the data is lost.
   return ::fsync(fd) == 0 ? 0 : -errno;
 }
 
@@ -158,7 +158,7 @@ int Disk::List(const std::string& path, std::vector<DiskEntry>* entries) {
     const std::string name = one->d_name;
     struct stat found {};
     const bool is_itself = name == "." || name == "..";
-    // What went in between is not there.
+    // Skips an entry that was removed after it was listed.
     if (!is_itself && ::fstatat(::dirfd(open), name.c_str(), &found, AT_SYMLINK_NOFOLLOW) == 0) {
       const bool is_link = S_ISLNK(found.st_mode);
       const bool is_there = !is_link || ::fstatat(::dirfd(open), name.c_str(), &found, 0) == 0;

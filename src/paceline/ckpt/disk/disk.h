@@ -1,10 +1,10 @@
 #pragma once
 
-// The calls of a file system that checkpoints are made of, in one small class, so that a test can
-// fail each of them, or write them down and play them back as a crash would have left them.
+// The file system calls that checkpoints need, in one small class. A test can fail each call, or
+// record the calls and replay them as a crash would have left them.
 //
-// What runs for real is SystemDisk(): one system call a method, but that EINTR is not seen. Every
-// method answers with a number of 0 or more, or with -errno. It may be called from any thread.
+// In production it is SystemDisk(): each method is one system call, repeated after EINTR. Every
+// method returns a number of 0 or more, or -errno. Methods may be called from any thread.
 //
 // After LevelDB's Env and its fault_injection_test.
 
@@ -17,81 +17,83 @@
 
 namespace paceline::ckpt {
 
-// Writes that the kernel carries out by itself, at most `depth` at a time.
+// Asynchronous writes by the kernel, at most `depth` at a time.
 class WriteQueue {
  public:
   virtual ~WriteQueue() = default;
-  // 0, or -errno: that write never began. `data` stays until it has come back.
+  // Returns 0, or -errno if the write did not begin. `data` must stay valid until the write is
+  // done.
   virtual int Submit(int fd, const void* data, uint64_t bytes, uint64_t at, uint64_t tag) = 0;
   struct Done {
     uint64_t tag = 0;
     int64_t result = 0;  // bytes written, or -errno
   };
-  // The next that is done. 0, or -errno: nothing is known of any of them.
+  // Waits for the next completed write. Returns 0, or -errno if the state of all writes is unknown.
   virtual int Wait(Done* done) = 0;
 };
 
 struct DiskEntry {
   std::string name;
-  // Also a link to one, and a link to nothing: a disk may not be mounted.
+  // True also for a link to a folder and for a dangling link, whose disk may not be mounted.
   bool is_folder = false;
   uint64_t bytes = 0;
   int64_t changed_ns = 0;  // wall clock of the file system
   uint64_t device = 0;     // of the file system
-  bool is_link = false;    // of a listed one: a symbolic link
+  bool is_link = false;    // of a listed entry: a symbolic link
 };
 
 class Disk {
  public:
   virtual ~Disk() = default;
-  // A descriptor. `flags` as open(2) takes them; O_CLOEXEC is added, the mode is 0600.
+  // Opens a file; returns its descriptor. `flags` as for open(2); adds O_CLOEXEC. New files have
+  // mode 0600.
   virtual int Open(const std::string& path, int flags);
   virtual void Close(int fd);
-  // At that place of the file; may be short.
+  // Writes at offset `at`; may write less than `bytes`.
   virtual int64_t Write(int fd, const void* data, uint64_t bytes, uint64_t at);
   virtual int64_t Read(int fd, void* data, uint64_t bytes, uint64_t at);
   virtual int64_t SizeOf(int fd);
   // Asks the kernel to stop reading ahead in this file. It is a hint, so an error is ignored.
   virtual void StopReadahead(int fd);
-  // Room for so many bytes, whatever is written later. -EOPNOTSUPP where that cannot be had.
+  // Reserves room in the file for later writes. -EOPNOTSUPP if the file system cannot.
   virtual int Reserve(int fd, uint64_t bytes);
   virtual int Truncate(int fd, uint64_t bytes);
-  // Of a file its bytes, of a folder its names: durable. After an error nobody knows what is.
+  // Makes a file's bytes, or a folder's names, durable. After an error their state is unknown.
   virtual int Sync(int fd);
   virtual int Rename(const std::string& from, const std::string& to);
-  // -EEXIST when there is a `to`.
+  // -EEXIST if `to` exists.
   virtual int Link(const std::string& from, const std::string& to);
   virtual int Unlink(const std::string& path);
   virtual int MakeFolder(const std::string& path);
   virtual int RemoveFolder(const std::string& path);
   virtual int Stat(const std::string& path, DiskEntry* entry);
-  // What is in the folder, sorted by name; at most a million entries.
+  // The entries of a folder, sorted by name; at most a million.
   virtual int List(const std::string& path, std::vector<DiskEntry>* entries);
-  // Null: this kernel or container has none.
+  // Null if this kernel or container has none.
   virtual std::unique_ptr<WriteQueue> MakeQueue(uint32_t depth);
 };
 
-// Lives as long as the process.
+// The real disk. Lives as long as the process.
 Disk* SystemDisk();
 
-// "cannot open PATH: No space left on device". kFull: no room, or no more of a quota. kNotFound,
-// kExists, kNotHere (this file system cannot do that), kBusy (it cannot be asked now), else
-// kSystem.
+// A failure such as "cannot open PATH: No space left on device". kFull: no room or no quota.
+// kNotFound, kExists, kNotHere (the file system does not support it), kBusy (it does not answer
+// now), else kSystem.
 Failure DiskFailure(std::string_view what, const std::string& path, int error);
 
-// Whether that file may be opened for reading: a regular file, or a link to one in its own folder.
-// kDamaged: a FIFO, a device, a folder, a link that leaves the folder. It says so before anything
-// is opened, because to open a FIFO waits for ever, and to open a device may do something. Whatever
-// else is wrong with the path is for open to say.
+// Whether the file may be opened for reading: a regular file, or a link to one in the same folder.
+// kDamaged: a FIFO, a device, a folder, or a link that leaves the folder. Checked before the open,
+// because opening a FIFO blocks and opening a device may have effects. Other errors are left to
+// open.
 Result<void> CheckReadable(const std::string& path);
 
-// Multiples of a page, as direct writes and shared memory want them.
+// A page: the unit of direct writes and shared memory.
 inline constexpr uint64_t kPageBytes = 4096;
 constexpr uint64_t RoundUpToPage(uint64_t bytes) {
   return (bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
 }
 
-// Closes what it owns on the same disk.
+// A file that is closed at the end of its scope.
 class DiskFile {
  public:
   DiskFile(Disk* disk, int fd) : disk_(disk), fd_(fd) {}

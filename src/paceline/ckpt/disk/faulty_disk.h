@@ -1,6 +1,6 @@
 #pragma once
 
-// For tests: a disk whose call number n goes wrong.
+// For tests: a disk whose call number n fails.
 //
 // After LevelDB's fault_injection_test.
 
@@ -19,9 +19,9 @@
 namespace paceline::ckpt {
 
 struct DiskFault {
-  int error = 0;               // what the call answers; 0: a read or write does half, others do all
+  int error = 0;               // that the call returns; 0: a short read or write
   uint64_t call = UINT64_MAX;  // counted from 0
-  bool is_lasting = false;     // and so does every later one
+  bool is_lasting = false;     // every later call fails, too
 };
 
 class FaultyDisk final : public Disk {
@@ -30,7 +30,7 @@ class FaultyDisk final : public Disk {
 
   uint64_t calls() const { return calls_; }
 
-  // Without O_DIRECT, which not every tmpfs has: what writes past the cache is tested everywhere.
+  // Without O_DIRECT, because not every tmpfs has it. So direct writes are tested everywhere.
   int Open(const std::string& path, int flags) override {
     return Fails() ? -fault_.error : Disk::Open(path, flags & ~O_DIRECT);
   }
@@ -73,7 +73,7 @@ class FaultyDisk final : public Disk {
   int List(const std::string& path, std::vector<DiskEntry>* entries) override {
     return Fails() ? -fault_.error : Disk::List(path, entries);
   }
-  // Its writes are this disk's, and so are their faults.
+  // The queue writes through this disk, so its writes fail in the same way.
   std::unique_ptr<WriteQueue> MakeQueue(uint32_t) override { return std::make_unique<Queue>(this); }
 
  private:
@@ -95,7 +95,7 @@ class FaultyDisk final : public Disk {
     std::deque<Done> done_;
   };
 
-  // Of what is written past the cache, whole pages.
+  // Half of the bytes; whole pages for direct writes.
   static uint64_t Half(uint64_t bytes) {
     const uint64_t half = std::max<uint64_t>(bytes / 2, 1);
     return bytes % kPageBytes == 0 ? RoundUpToPage(half) : half;

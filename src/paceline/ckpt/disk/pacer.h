@@ -1,7 +1,7 @@
 #pragma once
 
-// How fast a thread may move bytes, so that what it does beside a training is not felt there.
-// Whoever moves bytes says so before, and is held up when it is ahead of its rate.
+// Limits a thread's rate of bytes, so that background work does not slow the training. The thread
+// calls Take before it moves bytes, and Take sleeps if the thread is ahead of its rate.
 
 #include <algorithm>
 #include <atomic>
@@ -13,7 +13,7 @@ namespace paceline::ckpt {
 
 class Pacer {
  public:
-  // Nanoseconds of a clock that only goes forward; holds the thread up for so many.
+  // A monotonic clock in nanoseconds, and a sleep.
   struct Clock {
     std::function<int64_t()> now_ns;
     std::function<void(int64_t)> sleep_ns;
@@ -21,12 +21,13 @@ class Pacer {
 
   explicit Pacer(Clock clock) : clock_(std::move(clock)) {}
 
-  // Bytes a second from now on; 0: no limit. From any thread: whoever is held up hears of it soon.
+  // Sets the rate in bytes a second; 0: no limit. Callable from any thread; a sleeping Take notices
+  // it soon.
   void SetRate(uint64_t bytes_per_second) { rate_ = bytes_per_second; }
   uint64_t rate() const { return rate_; }
 
-  // Before so many bytes are moved. Nothing is saved up while nothing is moved: a thread that was
-  // idle begins at once, and goes no faster afterwards.
+  // Called before `bytes` are moved. Unused time is not saved up: after a pause the thread begins
+  // at once, but at the same rate.
   void Take(uint64_t bytes) {
     int64_t now = clock_.now_ns();
     while (rate_ != 0 && free_at_ns_ > now) {

@@ -127,7 +127,7 @@ int RecordedDisk::Truncate(int fd, uint64_t bytes) {
 }
 
 int RecordedDisk::Sync(int fd) {
-  // Nothing needs to be on a disk here.
+  // Only recorded: the real disk need not be synced.
   operations_.push_back({.kind = Kind::kSync, .target = open_.at(fd)});
   return 0;
 }
@@ -174,7 +174,7 @@ int RecordedDisk::MakeFolder(const std::string& path) {
   const auto [folder, name] = Split(path);
   const uint64_t inode = next_inode_++;
   inodes_[path] = inode;
-  // Marked as a folder by a size that no file is given.
+  // A folder is marked by a size that no file has.
   operations_.push_back(
       {.kind = Kind::kName, .target = folder, .name = name, .inode = inode, .size = UINT64_MAX});
   return 0;
@@ -191,7 +191,7 @@ int RecordedDisk::RemoveFolder(const std::string& path) {
 
 std::vector<size_t> RecordedDisk::PendingOf(size_t count) const {
   std::vector<size_t> pending;
-  std::set<uint64_t> synced;  // behind the operation that is looked at
+  std::set<uint64_t> synced;  // by a sync after the examined operation
   for (size_t i = count; i-- > 0;) {
     const DiskOperation& one = operations_[i];
     if (one.kind == Kind::kSync) synced.insert(one.target);

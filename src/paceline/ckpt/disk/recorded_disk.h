@@ -1,11 +1,11 @@
 #pragma once
 
-// For tests: a disk that writes down what is done to it, so that every state in which a crash could
-// have left it can be made again.
+// For tests: a disk that records its operations, so that every state after a crash can be rebuilt.
 //
-// What may be lost, after ALICE (Pillai et al., OSDI 2014) and CrashMonkey (Mohan et al., OSDI
-// 2018): the bytes of a file since its last sync, the names of a folder since its last sync, each
-// by itself and in any order, and a write by halves. That is more than any one file system loses.
+// A crash may lose, after ALICE (Pillai et al., OSDI 2014) and CrashMonkey (Mohan et al., OSDI
+// 2018): bytes of a file since its last sync, names of a folder since its last sync, each
+// independently and in any order, and half of a write. That is more than any single file system
+// loses.
 
 #include <cstdint>
 #include <map>
@@ -23,7 +23,7 @@ namespace paceline::ckpt {
 struct DiskOperation {
   enum class Kind { kName, kUnname, kRename, kWrite, kSize, kSync, kMark };
   Kind kind;
-  uint64_t target = 0;  // what a sync of makes it durable: the file, or the folder of the name
+  uint64_t target = 0;  // whose sync makes it durable: the file, or the name's folder
   std::string name;
   std::string to;      // of a rename, in the same folder
   uint64_t inode = 0;  // that gets the name
@@ -31,12 +31,12 @@ struct DiskOperation {
   std::string bytes;
   uint64_t size = 0;
   bool only_grows = false;  // of kSize
-  int mark = 0;             // of kMark: what the caller was told at this point
+  int mark = 0;             // of kMark: what the caller had been told then
 };
 
 class RecordedDisk final : public Disk {
  public:
-  // Everything happens below `root`, which is empty.
+  // Works below `root`, which must be empty.
   explicit RecordedDisk(std::string root);
 
   const std::vector<DiskOperation>& operations() const { return operations_; }
@@ -55,23 +55,23 @@ class RecordedDisk final : public Disk {
   int RemoveFolder(const std::string& path) override;
   std::unique_ptr<WriteQueue> MakeQueue(uint32_t) override { return nullptr; }
 
-  // The operations of the first `count` that no sync among them has made durable.
+  // Those of the first `count` operations that no sync has made durable.
   std::vector<size_t> PendingOf(size_t count) const;
-  // One text for each state, such as equal states share.
+  // The content of the disk. Equal states compare equal.
   struct Tree {
-    std::map<std::string, std::string> files;  // path below the root, bytes
+    std::map<std::string, std::string> files;  // path below the root → bytes
     std::set<std::string> folders;
     bool operator<(const Tree& other) const {
       return std::tie(files, folders) < std::tie(other.files, other.folders);
     }
   };
-  // After a crash behind the first `count`, of whose pending ones only those in `kept` came
-  // through.
+  // The disk after a crash behind the first `count` operations, if of the pending ones only those
+  // in `kept` were written.
   Tree After(size_t count, const std::set<size_t>& kept) const;
 
  private:
   uint64_t InodeOf(const std::string& path) const;
-  // The folder of a path, and the name in it.
+  // A path's folder and name.
   std::pair<uint64_t, std::string> Split(const std::string& path) const;
 
   const std::string root_;

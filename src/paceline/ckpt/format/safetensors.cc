@@ -22,13 +22,13 @@ namespace {
 using nlohmann::json;
 
 constexpr uint64_t kFileBytesMax = uint64_t{1} << 50;
-constexpr uint64_t kDepthMax = 8;  // of the header's JSON, which has 3
+constexpr uint64_t kDepthMax = 8;  // of the header's JSON, whose depth is 3
 constexpr char kMetadata[] = "__metadata__";
 constexpr char kLoose[] = "PACELINE_LOOSE";
-// torch/distributed/checkpoint/_hf_utils.py
+// Names from torch/distributed/checkpoint/_hf_utils.py
 constexpr char kShardingInfo[] = "DCP_SHARDING_INFO";
 constexpr char kSavedOffsets[] = "saved_offsets";
-// In the first of two files: what may stand behind it.
+// Key in the first of two files: the second one may follow it.
 constexpr char kBeside[] = "PACELINE_FROZEN";
 
 struct DTypeRow {
@@ -58,7 +58,7 @@ Failure BadBox(const std::string& key, std::string_view what) {
   return Bad(Concat("tensor \"", CleanText(key), "\" ", what));
 }
 
-// Elements times size; nothing when that is more than any file.
+// Elements times size; none if that exceeds any file.
 std::optional<uint64_t> Volume(const std::vector<uint64_t>& shape, size_t element) {
   uint64_t bytes = element;
   for (const uint64_t extent : shape) {
@@ -94,7 +94,7 @@ const json* Find(const json& object, const char* name) {
   return found == object.end() ? nullptr : &*found;
 }
 
-// A tensor of no dimensions has three containers in 50 bytes, and each dimension takes 4 more.
+// JSON of a scalar tensor has three containers in 50 bytes. Each dimension takes 4 more bytes.
 Result<void> CheckShape(std::string_view text, const JsonShape& shape) {
   if (JsonLimit::PerByte(text.size(), kDepthMax, 8, 3).Holds(shape)) return {};
   return Bad("the header has more in it than one of its size has");
@@ -132,7 +132,7 @@ Result<TensorBox> ParseBox(const std::string& key, const json& value, const json
   return box;
 }
 
-// No holes, no overlaps, all bytes are somebody's.
+// Checks that tensors cover the range without holes and overlaps.
 Result<void> CheckCover(const std::vector<TensorBox>& boxes, uint64_t begin, uint64_t end) {
   std::vector<std::pair<uint64_t, uint64_t>> ranges;
   for (const TensorBox& box : boxes) ranges.emplace_back(box.begin, box.begin + box.bytes);
@@ -159,7 +159,7 @@ Result<DType> DTypeOf(std::string_view name) {
 
 namespace {
 
-// One file. `end_at`: its size is a multiple of that, by a longer header.
+// Lays out one file. The header is padded so that the file's size is a multiple of `end_at`.
 Result<Image> LayOutFile(std::vector<TensorBox> boxes, std::map<std::string, std::string> metadata,
                          uint64_t end_at) {
   Image image;
@@ -271,8 +271,8 @@ Result<uint64_t> HeadBytes(std::string_view first_eight) {
 
 namespace {
 
-// Where the file ends that may have another one behind it: what its tensors need, and a chunk's
-// end. 0: it reaches the end of the image.
+// The offset of a second file: the end of the first file's tensors, rounded up to a chunk. 0 if the
+// first file reaches the end of the image.
 uint64_t SecondAt(const Image& image, uint64_t begin) {
   if (!image.metadata.contains(kBeside)) return 0;
   uint64_t end = begin;

@@ -15,7 +15,7 @@ std::vector<TensorBox> SomeBoxes() {
           {.key = "empty", .dtype = DType::kU8, .shape = {0, 7}}};
 }
 
-// A header for `json`, without padding, in a file with `data` bytes behind it.
+// Parses `json` as an unpadded header, in a file with `data` bytes behind it.
 Result<Image> Parse(const std::string& json, uint64_t data) {
   std::string head(8, '\0');
   head[0] = static_cast<char>(json.size() & 0xff);
@@ -35,7 +35,7 @@ TEST(Safetensors, WhatWasLaidOutIsRead) {
   EXPECT_EQ(*HeadBytes(made->head), made->head.size());
 }
 
-// The bytes are a promise to readers of tomorrow.
+// The bytes must never change, because later versions read them.
 TEST(Safetensors, TheHeaderIsAlwaysTheSame) {
   const auto made = LayOut({{.key = "w", .dtype = DType::kF32, .shape = {2}, .offset = {4}}}, {});
   ASSERT_TRUE(made.ok());
@@ -80,7 +80,7 @@ TEST(Safetensors, HostileHeadersAreRefused) {
       {"{", 0},
       {R"({"a":1})", 0},
       {R"({"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]}})", 3},  // beyond the end
-      {R"({"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]}})", 5},  // a byte of nobody
+      {R"({"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]}})", 5},  // an uncovered byte
       {R"({"a":{"dtype":"U8","shape":[4],"data_offsets":[4,0]}})", 4},  // backwards
       {R"({"a":{"dtype":"U8","shape":[5],"data_offsets":[0,4]}})", 4},  // another size
       {R"({"a":{"dtype":"U8","shape":[-4],"data_offsets":[0,4]}})", 4},
@@ -92,10 +92,10 @@ TEST(Safetensors, HostileHeadersAreRefused) {
        1},
       {R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},)"
        R"("b":{"dtype":"U8","shape":[2],"data_offsets":[1,3]}})",
-       3},  // overlap
+       3},  // an overlap
       {R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},)"
        R"("a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}})",
-       2},  // twice
+       2},  // a key twice
       {std::string(100, '['), 0},
       {"{\"a\":[" + Repeated("[],", 100'000) + "0]}", 0},  // 30 times its bytes in memory
       {R"({"__metadata__":{"x":1}})", 0},

@@ -12,7 +12,7 @@ namespace {
 
 uint64_t VolumeOf(const std::vector<uint64_t>& shape) {
   uint64_t volume = 1;
-  for (const uint64_t extent : shape) volume *= extent;  // bounded where it was parsed
+  for (const uint64_t extent : shape) volume *= extent;  // the parser bounds it
   return volume;
 }
 
@@ -41,7 +41,7 @@ Result<void> CheckOne(std::span<const TensorBox> boxes) {
     }
     volume += VolumeOf(box.shape);
   }
-  // In order of their first offset a box can overlap only with those that begin before it ends.
+  // Sorted by their first offset, a box overlaps only boxes that begin before it ends.
   for (size_t i = 0; i < boxes.size(); ++i) {
     if (VolumeOf(boxes[i].shape) == 0) continue;
     for (size_t j = i + 1; j < boxes.size(); ++j) {

@@ -1,6 +1,6 @@
 #pragma once
 
-// Do the boxes that the ranks saved make up whole tensors?
+// Checks that the boxes saved by the ranks tile whole tensors.
 
 #include <string>
 #include <vector>
@@ -10,11 +10,10 @@
 
 namespace paceline::ckpt {
 
-// Every element of every tensor is in exactly one box, up to boxes that are saved more than once
-// (of a replica whose bytes differ). kInvalid names the first tensor of which that is not true.
-// The size of a tensor is what its boxes reach: a missing last box is not seen.
-// The answer: names, in order, of the tensors of which a box was saved more than once with other
-// bytes, as far as TensorBox::content tells.
+// Checks that every element of every tensor is in exactly one box; equal boxes (replicas) count
+// once. kInvalid names the first tensor that fails. A tensor's size is the extent of its boxes, so
+// a missing last box is not noticed. Returns the sorted names of tensors with replicas whose bytes
+// differ, as far as TensorBox::content is known.
 Result<std::vector<std::string>> CheckTiling(std::vector<TensorBox> boxes);
 
 }  // namespace paceline::ckpt

@@ -20,11 +20,11 @@ namespace paceline::ckpt {
 namespace {
 
 constexpr uint64_t kImageBytesMax = uint64_t{1} << 46;
-// The kernel holds the lock of the whole address space while it maps a range: with long ranges, the
-// training process would wait in each malloc that grows.
+// The kernel holds the lock of the address space while it maps a range. With long ranges a malloc
+// of the training process would wait that long.
 constexpr uint64_t kReservedAtOnce = uint64_t{8} << 20;
 
-// File and notes share the room of an image, and each may end with a chunk that is not whole.
+// File and notes share the room of an image. Each may end with a partial chunk.
 uint64_t ControlBytes(uint64_t image_bytes) {
   return ArenaRoundUp(sizeof(ArenaSlot) + (ChunkCount(image_bytes) + 1) * sizeof(uint64_t),
                       kArenaPage);
@@ -60,8 +60,8 @@ std::string_view TextIn(const char (&field)[kSize]) {
 
 ArenaSlotState StateOf(uint64_t word) { return static_cast<ArenaSlotState>(word & 0xff); }
 
-// A sparse file of `bytes`, the first `reserved` of them taken from the file system. It must have
-// room for all; that it will have it later is not certain.
+// Makes a sparse file of `bytes` and reserves the first `reserved` of them. Fails if the file
+// system has no room for all now; later it may still run full.
 int MakeRoom(int fd, uint64_t bytes, uint64_t reserved) {
   struct statvfs found {};
   if (::fstatvfs(fd, &found) == 0 && uint64_t{found.f_bavail} * found.f_frsize < bytes) {
@@ -90,7 +90,7 @@ Result<std::unique_ptr<Arena>> Arena::OpenOrMake(const std::string& path,
     return Failure{FailureKind::kInvalid, "an image of an absurd size"};
   }
   Result<std::unique_ptr<Arena>> found = Open(path, identity);
-  // With another number of slots too: a new one would begin without what is in this one.
+  // Also with another number of slots: a new file would lose the images in this one.
   if (found.ok() && (*found)->image_bytes_max() >= size.image_bytes) return found;
   if (!found.ok() && found.failure().kind != FailureKind::kNotFound &&
       found.failure().kind != FailureKind::kDamaged) {
@@ -99,7 +99,7 @@ Result<std::unique_ptr<Arena>> Arena::OpenOrMake(const std::string& path,
   return Make(path, identity, size);
 }
 
-// Under another name first: whoever finds the file finds it whole.
+// Made under another name first, so that a reader never finds a partial file.
 Result<std::unique_ptr<Arena>> Arena::Make(const std::string& path, const ArenaIdentity& identity,
                                            const ArenaSize& size) {
   const std::string making = Concat(path, ".", ::getpid());
@@ -158,7 +158,7 @@ Result<std::unique_ptr<Arena>> Arena::Open(const std::string& path, const ArenaI
 Result<std::unique_ptr<Arena>> Arena::Map(Fd fd, uint64_t size) {
   void* memory = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
   if (memory == MAP_FAILED) return SystemError("cannot map", "an arena", errno);
-  ::madvise(memory, size, MADV_HUGEPAGE);  // where the file system has them
+  ::madvise(memory, size, MADV_HUGEPAGE);  // if the file system supports them
   return std::unique_ptr<Arena>(new Arena(std::move(fd), static_cast<std::byte*>(memory), size));
 }
 
@@ -169,7 +169,7 @@ Result<void> Arena::Reserve(uint32_t index, const std::atomic<bool>* is_stopped)
   for (uint64_t at = begin; at < end; at += kReservedAtOnce) {
     const uint64_t bytes = std::min(kReservedAtOnce, end - at);
     const bool must_stop = is_stopped != nullptr && is_stopped->load();
-    if (must_stop && !is_new) break;  // its pages are mapped when they are used
+    if (must_stop && !is_new) break;  // else its pages are mapped at their first use
     const int error =
         must_stop ? ECANCELED
         : is_new  ? ::posix_fallocate(fd_.get(), static_cast<off_t>(at), static_cast<off_t>(bytes))
@@ -191,7 +191,7 @@ bool Arena::IsReserved(uint32_t index) const {
 
 void Arena::MapPages(uint64_t at, uint64_t bytes) {
   if (::madvise(memory_ + at, bytes, MADV_POPULATE_WRITE) == 0) return;
-  // Kernels before 5.14. Adding nothing is a write that no other writer notices.
+  // Kernels before 5.14: adding 0 faults the page in, and no concurrent write is lost.
   for (uint64_t page = at; page < at + bytes; page += kArenaPage) {
     std::atomic_ref(*reinterpret_cast<uint64_t*>(memory_ + page)).fetch_add(0);
   }
@@ -239,7 +239,7 @@ uint64_t Arena::ImageAt(uint32_t index) const {
   return FirstImageAt(head.control_bytes, head.slot_count) + head.image_bytes * index;
 }
 
-// A slot that says it is whole and is not counts as free.
+// A slot that is marked sealed but fails its check counts as free.
 ArenaSlotView Arena::Look(uint32_t index) const {
   const ArenaSlot& at = slot(index);
   ArenaSlotView view;
@@ -286,7 +286,7 @@ std::optional<uint32_t> Arena::BeginWrite(std::optional<SavedStep> keep) {
     }
     const auto chosen = ChooseSlot(std::span(views).first(slot_count()), keep);
     if (!chosen.has_value()) return std::nullopt;
-    // A reader may have claimed it since: then look again.
+    // If a reader has claimed the slot in the meantime, choose again.
     uint64_t expected = words[*chosen];
     if (slot(*chosen).state.compare_exchange_strong(
             expected, NextWord(expected, ArenaSlotState::kWriting), std::memory_order_acq_rel)) {
@@ -325,7 +325,7 @@ std::optional<SavedStep> Arena::hold() const {
   const SavedStep from{.generation = head.hold_generation.load(),
                        .step = static_cast<int64_t>(word) - 1,
                        .branch = head.hold_branch.load()};
-  // An agent that is just changing it tells the rank of the next save.
+  // An agent is just changing the hold, and will announce a new one.
   if (word == 0 || head.hold.load() != word) return std::nullopt;
   return from;
 }

@@ -1,11 +1,11 @@
 #pragma once
 
-// The mapped arena of one rank (model/arena_layout.h): made by whoever comes first, found again by
-// every later process of the same job, rank, user and boot, and refused by all others.
+// The mapped arena of one rank (model/arena_layout.h). The first process makes the file. Every
+// later process of the same job, rank, user and boot finds it; all others are refused.
 //
-// One process writes images, one reads them; each may be a later incarnation of itself. Reading
-// needs a claim (kSealed → kReading), which a writer never takes away, so bytes do not change under
-// a reader. A claim of a reader that died is taken over by the next reader.
+// One process writes images and one reads them; each may be restarted. A reader claims an image
+// (kSealed → kReading). A writer never takes a claim away, so bytes do not change under a reader.
+// The next reader takes over the claim of a dead one.
 
 #include <atomic>
 #include <cstddef>
@@ -30,28 +30,27 @@ struct ArenaIdentity {
 };
 
 struct ArenaSize {
-  uint64_t image_bytes = 0;  // the largest file with its notes; rounded up as images are
+  uint64_t image_bytes = 0;  // the largest file with its notes; rounded up
   uint32_t slot_count = 3;
 };
 
 class Arena {
  public:
-  // Makes the file at `path`, or opens it when it is this identity's and of at least that size.
-  // The memory of a slot is found by Reserve, before anyone may write there: a full file system is
-  // an error there, and here when it can be seen already (kFull), and never a SIGBUS later. A file
-  // that is too small or damaged, and no one's claim, is replaced.
-  // kNotOurs: it is another job's, rank's, user's or boot's.
+  // Makes the file at `path`, or opens it if it has this identity and at least this size. A file
+  // that is damaged or too small is replaced, unless another identity owns it. Reserve finds the
+  // memory of a slot before any write, so a full file system is an error there and not a SIGBUS.
+  // kFull: there is no room now. kNotOurs: the file is of another job, rank, user or boot.
   static Result<std::unique_ptr<Arena>> OpenOrMake(const std::string& path,
                                                    const ArenaIdentity& identity,
                                                    const ArenaSize& size);
-  // kNotFound, kNotOurs as above, or kDamaged for a header that does not hold.
+  // kNotFound, kNotOurs as above, or kDamaged for a wrong header.
   static Result<std::unique_ptr<Arena>> Open(const std::string& path,
                                              const ArenaIdentity& identity);
   ~Arena();
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
 
-  // What OpenOrMake with these would reserve.
+  // The bytes that OpenOrMake reserves for this size.
   static uint64_t BytesFor(const ArenaSize& size);
 
   uint64_t image_bytes_max() const { return header().image_bytes; }
@@ -59,47 +58,45 @@ class Arena {
 
   // ---- the writer ----
 
-  // Takes the memory of that slot from the file system and maps it, which costs about a second a
-  // GiB and which the first save there would pay otherwise; later than the first time it only maps.
-  // Changes no byte. Beside Save and readers, but only one thread at a time. kFull: the slot stays
-  // unreserved, and what it had taken is given back.
-  // Once `is_stopped` is set, a slot that is not wholly found goes back: kSystem.
+  // Reserves the slot's memory in the file system and maps it, at about a second a GiB; otherwise
+  // the first save would pay for it. Later calls only map. Changes no byte. Safe beside Save and
+  // readers, in one thread at a time. kFull: the slot stays unreserved and its room is given back.
+  // kSystem: `is_stopped` was set, and an incomplete slot was given back.
   Result<void> Reserve(uint32_t slot, const std::atomic<bool>* is_stopped = nullptr);
   bool IsReserved(uint32_t slot) const;
 
-  // After the start of a writer: frees what a writer that died was filling.
+  // Called when a writer starts: frees the slots that a dead writer was filling.
   void ForgetUnfinished();
-  // A slot to fill, in state kWriting. Nothing: every slot is being read or holds what must stay.
+  // A slot to fill, in state kWriting. None: every slot is being read or holds an image to keep.
   std::optional<uint32_t> BeginWrite(std::optional<SavedStep> keep = {});
   std::byte* image(uint32_t slot) { return memory_ + ImageAt(slot); }
-  // Maps that part of a slot that is reserved, so that filling it does not fault page by page,
-  // which takes several times as long.
+  // Maps a part of a reserved slot, because faults page by page take several times as long.
   void MapAhead(const std::byte* begin, uint64_t bytes);
-  // Makes what was filled visible as a whole. The hashes are those of the chunks; the roots of
-  // `image` are set here.
+  // Makes a filled slot visible as an image. The hashes are those of its chunks. Sets the roots of
+  // `image`.
   void Seal(ArenaImage image, std::span<const uint64_t> file_hashes,
             std::span<const uint64_t> notes_hashes);
   void GiveUp(uint32_t slot);
-  // The save from which on the next image must stay; see SetHold.
+  // The first save whose image must stay; see SetHold.
   std::optional<SavedStep> hold() const;
 
   // ---- readers ----
 
-  // All whole images, the newest first.
+  // All sealed images, the newest first.
   std::vector<ArenaImage> Sealed() const;
-  // True when `image` is still there and will not change before EndRead.
+  // Returns true if `image` is still there. Its bytes do not change until EndRead.
   bool BeginRead(const ArenaImage& image);
   void EndRead(const ArenaImage& image);
-  // After the start of a reader: takes back the claims of one that died.
+  // Called when a reader starts: drops the claims of a dead reader.
   void ForgetReaders();
   std::span<const std::byte> FileOf(const ArenaImage& image) const;
   std::span<const std::byte> NotesOf(const ArenaImage& image) const;
   std::vector<uint64_t> FileHashesOf(const ArenaImage& image) const;
   std::vector<uint64_t> NotesHashesOf(const ArenaImage& image) const;
-  // The file that is mapped, and where in it a slot's image begins; its notes are NotesAt later.
+  // The mapped file, and the offset of a slot's image in it. The notes follow at NotesAt.
   int fd() const { return fd_.get(); }
   uint64_t ImageOffset(uint32_t slot) const { return ImageAt(slot); }
-  // The writer's first image of that save or a later one stays until this is called again.
+  // The first image of save `from` or later must stay until the next call.
   void SetHold(std::optional<SavedStep> from);
 
  private:

@@ -42,7 +42,7 @@ class ArenaTest : public testing::Test {
   const std::string path_ = folder_ + "/rank0";
 };
 
-// An image of `bytes` bytes that all tell the step.
+// An image of `bytes` bytes, each derived from the step.
 bool Save(Arena* arena, uint64_t generation, int64_t step, uint64_t bytes) {
   const auto slot = arena->BeginWrite();
   if (!slot.has_value()) return false;
@@ -61,7 +61,7 @@ bool Save(Arena* arena, uint64_t generation, int64_t step, uint64_t bytes) {
   return true;
 }
 
-// Whole: every byte tells the same step, and the hashes agree.
+// True if every byte belongs to the same step and the hashes agree.
 bool IsWhole(const Arena& arena, const ArenaImage& image) {
   const auto notes = arena.NotesOf(image);
   const std::string text(reinterpret_cast<const char*>(notes.data()), notes.size());
@@ -194,7 +194,7 @@ TEST_F(ArenaTest, ALargerOneReplacesASmallerOne) {
   EXPECT_GE(arena->image_bytes_max(), 2 * kImage);
 }
 
-// Every byte of header and control, flipped: the image is found whole or not at all.
+// Each byte of header and control is flipped: the image is found complete or not at all.
 TEST_F(ArenaTest, AFlippedByteIsNeverBelieved) {
   {
     const auto arena = OpenOrMake(2, 10);
@@ -227,7 +227,7 @@ TEST_F(ArenaTest, AFullFileSystemIsAnErrorAndNoSignal) {
   EXPECT_FALSE(left.is_open());
 }
 
-// Others may take the room between the making and the last slot.
+// Others may take the room between the making of the file and the last slot.
 TEST_F(ArenaTest, ASlotThatGetsNoMemoryIsNotUsed) {
   const SmallTmpfs tmpfs(folder_, "24m");
   if (!tmpfs.is_there()) {
@@ -274,8 +274,8 @@ TEST_F(ArenaTest, AFileThatWasCutOffIsReplaced) {
   EXPECT_TRUE(OpenOrMake()->Sealed().empty());
 }
 
-// A writer is killed wherever it happens to be: what the next process finds is whole, and at most
-// the image that was being written is missing.
+// A writer is killed at any point. The next process finds complete images; at most the one that was
+// being written is missing.
 TEST_F(ArenaTest, AWriterMayBeKilledAtAnyInstruction) {
   Prng prng(11);
   int64_t step = 1;

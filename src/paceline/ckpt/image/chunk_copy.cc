@@ -4,8 +4,8 @@
 #include <bit>
 #include <cstring>
 
-// The algorithm for long inputs is written out below, because the library cannot copy while it
-// hashes. The secret is the library's.
+// XXH3 for long inputs, written out below because the library cannot copy while it hashes. The
+// secret is the library's.
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
@@ -18,16 +18,16 @@
 namespace paceline::ckpt {
 namespace {
 
-// XXH3 of a long input, with the default secret of 192 bytes: each stripe of 64 bytes is mixed into
-// eight accumulators, with the secret moved on by eight bytes a stripe; after 16 stripes (a block)
-// the accumulators are scrambled. The last 64 bytes are taken once more at the end, with a part of
-// the secret of their own; so the stripes are only those that end before the last byte.
+// XXH3 of a long input with the default secret of 192 bytes. Each stripe of 64 bytes is mixed into
+// eight accumulators; the secret advances by eight bytes a stripe. After 16 stripes (a block) the
+// accumulators are scrambled. The last 64 bytes are mixed in once more at the end, with their own
+// part of the secret, so only stripes that end before the last byte count as such.
 constexpr size_t kStripe = 64;
 constexpr size_t kStripesPerBlock = (XXH_SECRET_DEFAULT_SIZE - kStripe) / 8;
 constexpr size_t kScrambleAt = XXH_SECRET_DEFAULT_SIZE - kStripe;
 constexpr size_t kLastAt = XXH_SECRET_DEFAULT_SIZE - kStripe - 7;
 constexpr size_t kMergeAt = 11;
-// Shorter inputs have algorithms of their own.
+// XXH3 has other algorithms for inputs up to this size.
 constexpr size_t kShortMax = 240;
 
 constexpr uint64_t kPrime32_1 = 0x9E3779B1u;
@@ -78,8 +78,8 @@ uint64_t Merge(const uint64_t* acc, uint64_t size) {
   return hash ^ (hash >> 32);
 }
 
-// Mixes whole stripes in, beginning with the block's stripe `first`, and copies them to `image` if
-// there is one; gives back the block's next stripe.
+// Mixes in whole stripes, beginning at stripe `first` of the block, and copies them to `image`
+// unless it is null. Returns the block's next stripe.
 size_t MixPortable(std::byte* image, const std::byte* source, size_t stripes, size_t first,
                    uint64_t* acc) {
   for (; stripes > 0; --stripes, source += kStripe) {
@@ -145,7 +145,7 @@ __attribute__((target("avx2"))) size_t MixAvx2(std::byte* image, const std::byte
   return first;
 }
 
-// With streaming stores, wherever source and target are.
+// Copies with streaming stores; neither side needs to be aligned.
 __attribute__((target("avx2"))) void StreamAvx2(std::byte* target, const std::byte* source,
                                                 size_t size) {
   const size_t head = std::min<size_t>(size, -reinterpret_cast<uintptr_t>(target) % 32);
@@ -208,7 +208,7 @@ uint64_t HashOf(const void* data, size_t size) {
 }
 
 uint64_t CopyFromChunk(const std::byte* chunk, size_t size, std::span<const CopyOut> pieces) {
-  // Fits into the first cache together with what is written.
+  // Fits into the L1 cache together with the written bytes.
   constexpr size_t kPart = 16 * kStripesPerBlock * kStripe;
   if (size <= kShortMax) {
     for (const CopyOut& piece : pieces) std::memcpy(piece.target, chunk + piece.begin, piece.size);
@@ -217,7 +217,7 @@ uint64_t CopyFromChunk(const std::byte* chunk, size_t size, std::span<const Copy
   uint64_t acc[8];
   std::copy_n(kStart, 8, acc);
   const size_t stripes_end = (size - 1) / kStripe * kStripe;
-  size_t next = 0;  // pieces before this one are done
+  size_t next = 0;  // pieces before this one are complete
   for (size_t begin = 0; begin < size; begin += kPart) {
     const size_t end = std::min(begin + kPart, size);
     MixOnly(chunk + begin, (std::min(end, stripes_end) - std::min(begin, stripes_end)) / kStripe, 0,
@@ -227,7 +227,7 @@ uint64_t CopyFromChunk(const std::byte* chunk, size_t size, std::span<const Copy
       const size_t from = std::max(piece.begin, begin);
       const size_t to = std::min(piece.begin + piece.size, end);
       Stream(static_cast<std::byte*>(piece.target) + (from - piece.begin), chunk + from, to - from);
-      if (piece.begin + piece.size > end) break;  // goes on in the next part
+      if (piece.begin + piece.size > end) break;  // the next part continues this piece
     }
   }
   Mix(chunk + size - kStripe, Secret() + kLastAt, acc);

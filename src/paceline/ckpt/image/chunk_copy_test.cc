@@ -22,7 +22,7 @@ std::vector<std::byte> RandomBytes(size_t size, Prng* prng) {
   return bytes;
 }
 
-// Copies `source` in pieces of at most `piece_max` and compares image and hashes with the library.
+// Copies `source` in pieces of at most `piece_max`; compares image and hashes with the library's.
 void CopyAndCompare(const std::vector<std::byte>& source, size_t piece_max, Prng* prng) {
   const AlignedBytes image = MakeAligned(source.size(), 64);
   ChunkCopier copier(image.get(), source.size());
@@ -69,7 +69,7 @@ TEST(ChunkCopier, AnEmptyImageHasNoChunk) {
   EXPECT_TRUE(copier.Finish().empty());
 }
 
-// Pieces of any size, alignment and number; the hash is the library's whatever is copied.
+// Pieces of any size, alignment and number. The hash equals the library's in each case.
 TEST(CopyFromChunk, PiecesArriveAndTheHashIsTheLibrarys) {
   Prng prng(4);
   const auto upto = [&](size_t most) {

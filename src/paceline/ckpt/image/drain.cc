@@ -14,7 +14,7 @@
 namespace paceline::ckpt {
 namespace {
 
-// One chunk of the image on its way, or what is left of it after a short write.
+// One chunk of the image in flight, or the rest of it after a short write.
 struct Piece {
   const std::byte* data = nullptr;
   uint64_t at = 0;
@@ -41,12 +41,13 @@ class Writer {
     const int flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW;
     fd_ = disk_->Open(path_, flags | (is_direct_ ? O_DIRECT : 0));
     if (fd_ < 0) {
-      // Some file systems make the file before they refuse the flag.
+      // Some file systems create the file before they refuse O_DIRECT.
       if (fd_ == -EINVAL && is_direct_) disk_->Unlink(path_);
       return DiskFailure("cannot make", path_, -fd_);
     }
     is_made_ = true;
-    // The room now, or an error now. Where a file system cannot reserve, the writes will tell.
+    // Reserves the room now, so that a full disk fails here. File systems that cannot reserve fail
+    // later.
     const uint64_t bytes = RoundUpToPage(image_->size());
     const int reserved = bytes == 0 ? 0 : disk_->Reserve(fd_, bytes);
     if (reserved < 0 && reserved != -EOPNOTSUPP) {
@@ -58,7 +59,7 @@ class Writer {
   Result<void> Finish() {
     const int cut = disk_->Truncate(fd_, image_->size());
     if (cut < 0) return DiskFailure("cannot cut", path_, -cut);
-    // Once: after a failed sync the kernel may say that all is well, with the data gone.
+    // Only once: after a failed sync a second one may report success although the data is lost.
     const int synced = disk_->Sync(fd_);
     if (synced < 0) return DiskFailure("cannot sync", path_, -synced);
     is_done_ = true;
@@ -77,13 +78,13 @@ class Writer {
     return {};
   }
 
-  // kNotHere: no io_uring here.
+  // kNotHere: there is no io_uring.
   Result<void> WriteByUring() {
     const uint32_t depth = image_->is_stable() ? options_.depth : 1;
     const std::unique_ptr<WriteQueue> queue = disk_->MakeQueue(depth);
     if (queue == nullptr) return Failure{FailureKind::kNotHere, "there is no io_uring here"};
     Result<void> status = WriteOn(queue.get(), depth);
-    // Whatever failed: the kernel reads the slot until the last write has come back.
+    // Wait for all writes even after a failure, because the kernel still reads from the slot.
     for (; in_flight_ > 0; --in_flight_) {
       WriteQueue::Done done;
       if (queue->Wait(&done) != 0) break;
@@ -105,8 +106,8 @@ class Writer {
     return Piece{chunk.data(), at, is_direct_ ? RoundUpToPage(chunk.size()) : chunk.size()};
   }
 
-  // After a short write the rest is written. Past the cache it goes on at a page: bytes that are
-  // written twice are the same ones.
+  // Continues a short write. A direct write continues at a page border, so some bytes are written
+  // twice.
   Result<void> Advance(Piece* piece, uint64_t done) const {
     const uint64_t kept = is_direct_ ? done / kPageBytes * kPageBytes : done;
     if (kept == 0 && piece->bytes > 0) {
@@ -169,7 +170,7 @@ class Writer {
   bool is_done_ = false;
 };
 
-// kNotHere: not this way here.
+// kNotHere: this way does not work here.
 Result<void> DrainBy(bool has_uring, bool is_direct, ChunkSource* image,
                      std::span<const uint64_t> hashes, const std::string& path,
                      const DrainOptions& options) {

@@ -1,11 +1,10 @@
 #pragma once
 
-// From a slot to a disk: the image as it stands in memory becomes a file, written past the page
-// cache, by the kernel straight out of the slot.
+// Writes an image from a slot in memory to a file on disk, past the page cache, directly from the
+// slot.
 //
-// Ways, the first that works here: io_uring with O_DIRECT; pwrite with O_DIRECT (a kernel or a
-// container without io_uring); pwrite through the page cache (a file system without O_DIRECT). The
-// report says which it was.
+// Takes the first way that works: io_uring with O_DIRECT; pwrite with O_DIRECT (no io_uring);
+// pwrite through the page cache (the file system has no O_DIRECT). The report names the way.
 
 #include <cstdint>
 #include <span>
@@ -19,13 +18,12 @@
 namespace paceline::ckpt {
 
 struct DrainOptions {
-  // Compare each chunk with its hash before it is written: what the memory lost is found here and
-  // not in a year.
+  // Compare each chunk with its hash before it is written, so that memory errors are found now.
   bool verify = true;
-  uint32_t depth = 8;  // chunks on their way at once, with io_uring, out of memory
+  uint32_t depth = 8;  // chunks in flight with io_uring, from memory
   bool may_use_uring = true;
   bool may_bypass_cache = true;
-  Pacer* pacer = nullptr;  // null: as fast as the disk is
+  Pacer* pacer = nullptr;  // null: no limit
   Disk* disk = SystemDisk();
 };
 
@@ -33,10 +31,10 @@ struct DrainReport {
   std::string way;  // "io_uring, O_DIRECT", "pwrite, O_DIRECT" or "pwrite"
 };
 
-// Makes the file `path`, which must not exist, with the image's bytes, durable when this returns.
-// The caller syncs the directory. On an error nothing is left at `path`.
-// kFull: the disk is full. kDamaged: a chunk is not what was saved. kExists. kNotFound: no folder.
-// kSystem: an input or output error; the data is still in the slot, and another file may do.
+// Makes the file `path`, which must not exist, with the image's bytes. It is durable on return; the
+// caller syncs the directory. On an error `path` does not exist. kFull: the disk is full. kDamaged:
+// a chunk differs from what was saved. kExists. kNotFound: there is no folder. kSystem: an I/O
+// error; the image in the slot is intact, so another file may work.
 Result<DrainReport> Drain(ChunkSource* image, std::span<const uint64_t> hashes,
                           const std::string& path, const DrainOptions& options);
 

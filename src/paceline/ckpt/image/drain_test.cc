@@ -45,7 +45,7 @@ class DrainTest : public testing::Test {
            std::string_view(reinterpret_cast<const char*>(image_.data()), image_.size());
   }
 
-  const TestDir dir_;  // on a real file system: not every kernel's tmpfs has O_DIRECT
+  const TestDir dir_;  // a real file system, because some kernels' tmpfs has no O_DIRECT
   const std::string folder_ = dir_.path();
   AlignedBytes memory_;
   std::span<const std::byte> image_;

@@ -1,4 +1,4 @@
-// Frozen tensors: a file of their own, which later checkpoints link to.
+// Frozen tensors have a file of their own, to which later checkpoints link.
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -24,7 +24,7 @@ namespace {
 
 constexpr size_t kFrozenBytes = 4'500'000;
 
-// Counts what is written, and has links or none.
+// Counts written bytes. Links are allowed or not.
 class CountingDisk final : public Disk {
  public:
   int64_t Write(int fd, const void* data, uint64_t bytes, uint64_t at) override {
@@ -44,7 +44,7 @@ class FrozenTest : public testing::Test {
  protected:
   FrozenTest() { ::mkdir(storage_.c_str(), 0700); }
 
-  // Bytes that the save of that step wrote.
+  // The number of bytes that the save of that step wrote.
   uint64_t Save(int64_t step) {
     const uint64_t before = disk_.written;
     const Result<void> saved = ranks_.SaveWhole(store_.get(), step);
@@ -59,7 +59,7 @@ class FrozenTest : public testing::Test {
     EXPECT_EQ(::stat(FrozenPath(step).c_str(), &found), 0);
     return found;
   }
-  // Every byte is what was saved, and the frozen tensor has the value `value` throughout.
+  // Checks every byte of the save; the frozen tensor must have `value` in each byte.
   void ExpectWhole(int64_t step, char value) {
     const std::string name = SavedRanks::NameOf(step);
     EXPECT_EQ(VerifyCheckpoint(store_.get(), name), std::vector<std::string>());
@@ -94,7 +94,7 @@ TEST(FrozenLayout, AnImageOfTwoFilesIsTwoFiles) {
   EXPECT_EQ(bytes.size() % kAlignment, 0u);
   bytes += std::string(19, 'y');
   ASSERT_EQ(bytes.size(), image->size);
-  // Each by itself, as safetensors reads it.
+  // Each file alone, as safetensors reads it.
   const Result<Image> first = ParseHead(bytes, image->second_at);
   ASSERT_TRUE(first.ok()) << first.failure().message;
   EXPECT_EQ(first->boxes.size(), 2u);
@@ -103,7 +103,7 @@ TEST(FrozenLayout, AnImageOfTwoFilesIsTwoFiles) {
   const Result<Image> second = ParseHead(rest, rest.size());
   ASSERT_TRUE(second.ok()) << second.failure().message;
   EXPECT_EQ(second->metadata.at("by"), "a test");
-  // And both as the image that they were.
+  // Both files together, as the image in memory.
   std::vector<std::byte> aligned(bytes.size());
   std::memcpy(aligned.data(), bytes.data(), bytes.size());
   const std::vector<uint64_t> hashes = {

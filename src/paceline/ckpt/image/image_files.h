@@ -1,7 +1,7 @@
 #pragma once
 
-// An image is one file in storage, or two (format/safetensors.h): one source becomes two, and two
-// become one again.
+// An image is one file in storage, or two (format/safetensors.h). Splits one source into two and
+// joins two into one.
 
 #include <cstdint>
 #include <functional>
@@ -16,10 +16,10 @@
 
 namespace paceline::ckpt {
 
-// Chunks of another source, from one on; the other outlives it.
+// A range of chunks of another source, which must outlive it.
 class SourcePart final : public ChunkSource {
  public:
-  // `begin` is a multiple of kChunkBytes, and `begin + size` one, too, or the other's end.
+  // `begin` is a multiple of kChunkBytes, and so is `begin + size`, unless it is the source's end.
   SourcePart(ChunkSource* whole, uint64_t begin, uint64_t size);
   uint64_t size() const override { return size_; }
   Result<std::span<const std::byte>> Chunk(size_t index) override;
@@ -31,7 +31,7 @@ class SourcePart final : public ChunkSource {
   const uint64_t size_;
 };
 
-// Two sources as one. The first one ends where a chunk does.
+// Two sources as one. The first one must end at the end of a chunk.
 class JoinedSource final : public ChunkSource {
  public:
   JoinedSource(std::unique_ptr<ChunkSource> first, std::unique_ptr<ChunkSource> second);
@@ -51,10 +51,10 @@ struct OpenedImage {
 };
 // Opens a file that the manifest names.
 using FileOpener = std::function<Result<std::unique_ptr<ChunkSource>>(const ManifestFile&)>;
-// What rank `rank` takes from the checkpoint, as it was in memory. kInvalid: the manifest has
-// nothing for it; else what `open` says.
+// The image of rank `rank`, as it was in memory. kInvalid: the manifest has nothing for this rank.
+// Fails as `open` does.
 Result<OpenedImage> OpenImage(const FileOpener& open, const Manifest& manifest, uint32_t rank);
-// From `folder` of the store ("": the store is that folder). kNotFound, kDamaged, kInvalid.
+// As above, from `folder` of the store ("": the root). kNotFound, kDamaged, kInvalid.
 Result<OpenedImage> OpenImage(Store* store, const std::string& folder, const Manifest& manifest,
                               uint32_t rank);
 

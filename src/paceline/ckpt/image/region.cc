@@ -24,7 +24,7 @@ Result<void> CheckRegion(const Region& region, const std::vector<uint64_t>& box_
 Result<void> ForEachRun(const Region& region, const std::vector<uint64_t>& box_shape,
                         size_t element, const std::function<Result<void>(const ByteRun&)>& visit) {
   RETURN_IF_ERROR(CheckRegion(region, box_shape));
-  // Dimensions from `outer` on are one run: all behind the first of them are taken as a whole.
+  // Dimensions behind `outer` are contiguous: each is taken as a whole.
   size_t outer = box_shape.size();
   uint64_t bytes = element;
   bool is_whole = true;

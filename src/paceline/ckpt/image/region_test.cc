@@ -24,7 +24,7 @@ std::vector<ByteRun> RunsOf(const Region& region, const Extents& box, size_t ele
   return runs;
 }
 
-// The obvious twin: element by element.
+// The reference implementation, element by element.
 std::vector<int> Twin(const Region& region, const Extents& box, const std::vector<int>& source) {
   std::vector<int> target(Volume(region.shape), -1);
   for (uint64_t flat = 0; flat < Volume(region.extent); ++flat) {

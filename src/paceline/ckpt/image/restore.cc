@@ -13,7 +13,7 @@
 namespace paceline::ckpt {
 namespace {
 
-constexpr int kReadsMax = 3;  // of a chunk that does not hold
+constexpr int kReadsMax = 3;  // of a chunk that fails its check
 
 uint64_t BytesOfChunk(uint64_t size, size_t index) {
   return std::min<uint64_t>(kChunkBytes, size - index * kChunkBytes);
@@ -27,7 +27,7 @@ Failure Damaged(size_t bytes, size_t index) {
 
 Result<std::span<const std::byte>> VerifiedChunk(ChunkSource* image,
                                                  std::span<const uint64_t> hashes, size_t index) {
-  // What came differently over a network may be right the next time.
+  // An error in a transfer may be gone at the next read.
   const int tries = image->is_stable() ? 1 : kReadsMax;
   for (int i = 1;; ++i) {
     ASSIGN_OR_RETURN(const std::span<const std::byte> chunk, image->Chunk(index));
@@ -42,8 +42,8 @@ Result<void> CheckCount(const ChunkSource& image, std::span<const uint64_t> hash
                  Concat(image.size(), " bytes do not have ", hashes.size(), " chunks")};
 }
 
-// A tensor that is about to be filled often has no memory yet: a process that comes back has just
-// made room for it. One call finds that for many pages in less time than a fault for each.
+// Maps the memory of targets in one call. A restarted process has just allocated it, and a page
+// fault for each page takes longer.
 void FindMemory(std::span<const CopyOut> pieces) {
   constexpr uintptr_t kPageBytes = 4096;
   constexpr size_t kWorthwhileBytes = size_t{256} << 10;
@@ -55,8 +55,8 @@ void FindMemory(std::span<const CopyOut> pieces) {
   }
 }
 
-// Bytes of an image, asked for in ascending order, gathered chunk by chunk: a tensor may end in the
-// middle of one, and the next begins there.
+// Copies ranges of an image in ascending order, chunk by chunk. A tensor may end within a chunk,
+// and the next one begins there.
 class PiecewiseCopy {
  public:
   PiecewiseCopy(ChunkSource* image, std::span<const uint64_t> hashes)
@@ -108,7 +108,7 @@ Result<std::span<const std::byte>> MemorySource::Chunk(size_t index) {
 Result<std::unique_ptr<FileSource>> FileSource::Open(const std::string& path, uint64_t size,
                                                      Disk* disk) {
   RETURN_IF_ERROR(CheckReadable(path));
-  const int fd = disk->Open(path, O_RDONLY | O_NONBLOCK);  // it may have become a FIFO meanwhile
+  const int fd = disk->Open(path, O_RDONLY | O_NONBLOCK);  // the file may have become a FIFO
   if (fd < 0) return DiskFailure("cannot open", path, -fd);
   auto source = std::unique_ptr<FileSource>(new FileSource(disk, fd, path, size));
   const int64_t found = disk->SizeOf(fd);
@@ -158,7 +158,7 @@ Result<std::string> ReadAll(ChunkSource* image, std::span<const uint64_t> hashes
 
 namespace {
 
-// The header of the file that begins with that chunk.
+// The header of the file that begins at chunk `first`.
 Result<std::string> HeadTextAt(ChunkSource* image, std::span<const uint64_t> hashes, size_t first) {
   std::string text;
   uint64_t bytes = 8;
@@ -190,7 +190,7 @@ Result<Image> ReadHead(ChunkSource* image, std::span<const uint64_t> hashes) {
 
 namespace {
 
-// The bytes of an array of that shape; none: more than an address can have.
+// The size of an array in bytes; none if it exceeds the address space.
 std::optional<uint64_t> ArrayBytes(const std::vector<uint64_t>& shape, size_t element) {
   uint64_t bytes = element;
   for (const uint64_t size : shape) {
@@ -199,8 +199,8 @@ std::optional<uint64_t> ArrayBytes(const std::vector<uint64_t>& shape, size_t el
   return bytes;
 }
 
-// kInvalid: the memory of a target is not as large as what goes there. Callers in Python give
-// addresses of tensors whose type or shape may be another one.
+// kInvalid: a target's memory has another size than its data. Callers in Python pass addresses of
+// tensors whose type or shape may differ.
 Result<void> CheckMemory(const std::vector<Target>& targets) {
   for (const Target& target : targets) {
     std::optional<uint64_t> bytes = target.box.bytes;
@@ -218,7 +218,7 @@ Result<void> CheckMemory(const std::vector<Target>& targets) {
   return {};
 }
 
-// `add` gets the place of each piece in the image, its size and where it goes, in ascending order.
+// Calls `add` with each piece's offset in the image, its size and its target, in ascending order.
 template <class Add>
 Result<void> ForEachPiece(uint64_t image_bytes, const std::vector<Target>& targets,
                           const Add& add) {

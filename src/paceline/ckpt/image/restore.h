@@ -1,8 +1,7 @@
 #pragma once
 
-// From an image back into tensors, verified on the way. An image is bytes that stand somewhere (a
-// slot, a file) with the hashes of its chunks; what does not agree with them never reaches a tensor
-// unnoticed.
+// Copies an image back into tensors and verifies it on the way. An image is bytes in a slot or a
+// file, with the hashes of its chunks. A chunk that does not match its hash is an error.
 
 #include <cstddef>
 #include <cstdint>
@@ -20,39 +19,39 @@
 
 namespace paceline::ckpt {
 
-// Where the bytes of one tensor shall go: all of box.bytes, or a part of them.
+// Where one tensor goes: all of box.bytes, or a part of them.
 struct Target {
-  TensorBox box;  // as it stands in the image's header; one target a box
-  // All the memory that the target has, and not more than it has: box.bytes without `part`, and the
-  // bytes of an array of part->shape with it. Restore compares the two before it writes a byte.
+  TensorBox box;  // from the image's header; one target a box
+  // The target's memory, exactly: box.bytes bytes without `part`, else an array of part->shape.
+  // Restore checks the size before it writes.
   std::span<std::byte> data;
   std::optional<Region> part = {};
 };
 
-// Gives an image chunk by chunk.
+// Reads an image chunk by chunk.
 class ChunkSource {
  public:
   virtual ~ChunkSource() = default;
   virtual uint64_t size() const = 0;
-  // Of the chunk with that index, all of it; good until the next call. It begins at a multiple of
-  // 4096, and the bytes up to the next multiple behind its end can be read.
+  // The whole chunk with that index, valid until the next call. It begins at a multiple of 4096,
+  // and the bytes behind it up to the next multiple are readable.
   virtual Result<std::span<const std::byte>> Chunk(size_t index) = 0;
-  // A source that takes long may begin with what is asked for next, in this order.
+  // Slow sources get the indices of the coming reads, in this order.
   virtual bool wants_order() const { return false; }
   virtual void Expect(std::span<const size_t> /*chunks*/) {}
-  // Says that the caller asks for some of the chunks, and other hosts for the others. The source
-  // stops reading ahead then: what lies behind a chunk would be read by two hosts.
+  // Tells the source that other hosts read the other chunks. The source then stops reading ahead,
+  // because two hosts would read the same bytes.
   virtual void ExpectSome() {}
-  // Every chunk stays good as long as the image does.
+  // True if every chunk stays valid as long as the image exists.
   virtual bool is_stable() const { return false; }
-  // Of all chunks that were brought in; one that is asked for twice running counts once.
+  // Bytes of all chunks that were read. Repeated reads of one chunk count once.
   uint64_t bytes_read() const { return bytes_read_; }
 
  protected:
   uint64_t bytes_read_ = 0;
 };
 
-// `image` begins at a multiple of 4096 when it is to be drained.
+// `image` must begin at a multiple of 4096 if it is to be drained.
 class MemorySource final : public ChunkSource {
  public:
   explicit MemorySource(std::span<const std::byte> image) : image_(image) {}
@@ -64,7 +63,7 @@ class MemorySource final : public ChunkSource {
   const std::span<const std::byte> image_;
 };
 
-// Reads, and does not map: a file that somebody cuts off is an error then and no signal.
+// Reads and does not map, so that a truncated file is an error and not a signal.
 class FileSource final : public ChunkSource {
  public:
   static Result<std::unique_ptr<FileSource>> Open(const std::string& path, uint64_t size,
@@ -82,23 +81,23 @@ class FileSource final : public ChunkSource {
   const std::string path_;
   const uint64_t size_;
   AlignedBuffer buffer_;
-  std::optional<size_t> held_;  // the chunk that buffer_ holds
+  std::optional<size_t> held_;  // chunk in buffer_
 };
 
-// kDamaged names the first chunk that does not agree with its hash.
+// kDamaged names the first chunk that does not match its hash.
 Result<void> Verify(ChunkSource* image, std::span<const uint64_t> hashes);
 
-// The image's header, after its chunks were verified.
+// The image's header, from verified chunks.
 Result<Image> ReadHead(ChunkSource* image, std::span<const uint64_t> hashes);
 
-// All of it as text, verified; for notes. kTooLarge: longer than `bytes_max`.
+// The whole content as text, verified; for notes. kTooLarge: longer than `bytes_max`.
 Result<std::string> ReadAll(ChunkSource* image, std::span<const uint64_t> hashes,
                             uint64_t bytes_max);
 
-// Copies each target's bytes. Only chunks that hold something of a target are looked at, each once,
-// and each is verified while it is copied. kInvalid: a part that lies outside its box, or memory of
-// another size than the tensor; no target was touched then. After kDamaged the targets hold
-// anything: the caller restores them all from somewhere else, or gives up.
+// Copies each target's bytes. Reads only chunks that targets need, each once, and verifies them
+// during the copy. kInvalid: a part is outside its box, or the memory has another size than the
+// tensor; no target was changed. After kDamaged the targets' content is undefined: the caller must
+// restore all of them from elsewhere, or give up.
 Result<void> Restore(ChunkSource* image, std::span<const uint64_t> hashes,
                      std::vector<Target> targets);
 

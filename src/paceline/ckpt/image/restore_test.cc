@@ -19,8 +19,7 @@
 namespace paceline::ckpt {
 namespace {
 
-// Tensors of odd sizes, saved once into an arena.
-// Of bytes in memory.
+// Verifies bytes in memory.
 Result<void> Verify(std::span<const std::byte> bytes, std::span<const uint64_t> hashes) {
   MemorySource source(bytes);
   return ckpt::Verify(&source, hashes);
@@ -100,7 +99,7 @@ TEST_F(RestoreTest, ATensorAloneNeedsItsOwnChunksOnly) {
 }
 
 TEST_F(RestoreTest, APartOfATensorNeedsItsChunksOnlyAndIsVerified) {
-  // t3 has two chunks and 17 bytes; its last 20 lie behind those.
+  // t3 has two chunks and 17 bytes; its last 20 bytes are behind the second chunk.
   const uint64_t size = tensors_[3].size();
   const auto bytes = arena_->FileOf(image_);
   std::vector<std::byte> memory(30, std::byte{7});
@@ -119,7 +118,7 @@ TEST_F(RestoreTest, APartOfATensorNeedsItsChunksOnlyAndIsVerified) {
             FailureKind::kInvalid);
 }
 
-// A caller that is wrong about a tensor's type or shape overwrites nothing.
+// A caller with a wrong type or shape of a tensor overwrites nothing.
 TEST_F(RestoreTest, MemoryOfAnotherSizeIsNotTouched) {
   const auto bytes = arena_->FileOf(image_);
   const uint64_t size = tensors_[3].size();
@@ -133,7 +132,7 @@ TEST_F(RestoreTest, MemoryOfAnotherSizeIsNotTouched) {
     EXPECT_EQ(restore(room.first(wrong), std::nullopt).failure().kind, FailureKind::kInvalid);
     EXPECT_EQ(restore(room.first(wrong), all).failure().kind, FailureKind::kInvalid);
   }
-  // More elements than there are addresses.
+  // More elements than the address space has.
   Region wide = all;
   wide.shape = {uint64_t{1} << 63, 2};
   EXPECT_EQ(restore(room, wide).failure().kind, FailureKind::kInvalid);
@@ -143,7 +142,7 @@ TEST_F(RestoreTest, MemoryOfAnotherSizeIsNotTouched) {
   EXPECT_TRUE(restore(room.first(size), all).ok());
 }
 
-// Any flipped bit is found, wherever it is; 2,000 of them here.
+// Each flipped bit is found; 2,000 are tried.
 TEST_F(RestoreTest, NoFlippedBitGetsThrough) {
   const auto bytes = arena_->FileOf(image_);
   auto* writable = const_cast<std::byte*>(bytes.data());

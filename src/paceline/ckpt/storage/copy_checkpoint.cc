@@ -7,9 +7,9 @@
 namespace paceline::ckpt {
 namespace {
 
-constexpr int kTriesMax = 3;  // of a file that does not hold
+constexpr int kTriesMax = 3;  // of a file that fails its check
 
-// The bytes that came.
+// Copies one file; returns the bytes that were transferred.
 Result<uint64_t> CopyFile(Store* from, Store* to, const std::string& key,
                           const ManifestFile& file) {
   auto there = to->Open(key, file.bytes);
@@ -18,7 +18,8 @@ Result<uint64_t> CopyFile(Store* from, Store* to, const std::string& key,
     ASSIGN_OR_RETURN(auto source, from->Open(key, file.bytes));
     const Result<void> written = to->WriteImage(key, source.get(), file.hashes, nullptr);
     if (written.ok()) return file.bytes;
-    // What changed on its way comes rightly the next time; else it is damaged there.
+    // A transfer error is gone at the next try. If the file fails again, it is damaged in the
+    // source.
     const bool may_differ = written.failure().kind == FailureKind::kDamaged && i < kTriesMax;
     if (!may_differ) return written.failure();
   }

@@ -1,6 +1,6 @@
 #pragma once
 
-// A committed checkpoint, or some ranks' files of it, from one store into another.
+// Copies a committed checkpoint, or some ranks' files of it, from one store to another.
 
 #include <cstdint>
 #include <set>
@@ -14,19 +14,19 @@
 namespace paceline::ckpt {
 
 struct Copied {
-  uint64_t bytes = 0;        // that were sent
-  uint64_t bytes_there = 0;  // that were there already, and hold
+  uint64_t bytes = 0;        // transferred
+  uint64_t bytes_there = 0;  // already there and intact
 };
 
-// What of a checkpoint is copied.
+// The parts of a checkpoint to copy.
 struct CopyWish {
   std::set<uint32_t> ranks;  // whose files; empty: all
   StoredPart part = StoredPart::kAll;
 };
 
-// Each chunk is compared with its hash on the way; a file that is there and holds is left as it is.
-// The manifest comes last, so nobody takes a half for a checkpoint. LATEST stays as it is.
-// kDamaged: what is in `from` is not what was saved. kBusy: one of the two is away.
+// Compares each chunk with its hash. Intact files in the target are kept. The manifest is written
+// last, so a partial copy is no checkpoint. LATEST does not change. kDamaged: a file in `from`
+// differs from what was saved. kBusy: one of the stores does not answer.
 Result<Copied> CopyCheckpoint(Store* from, Store* to, const std::string& name,
                               const Manifest& manifest, const CopyWish& wish);
 

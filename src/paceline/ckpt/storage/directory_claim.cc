@@ -30,7 +30,7 @@ bool Take(const json& object, const char* name, T* value) {
   return true;
 }
 
-// "": there is none.
+// The claim file's text; "" if there is none.
 Result<std::string> TextIn(Store* store) {
   Result<std::string> text = store->Get(kClaimName, kClaimBytesMax);
   if (text.ok()) return text;
@@ -81,8 +81,8 @@ Result<void> WriteClaim(Store* store, const std::optional<DirectoryClaim>& over,
   const std::string text = ToText(claim);
   Result<void> put = [&]() -> Result<void> {
     if (there.empty()) return Put(store, kClaimName, text, Store::PutMode::kNew);
-    // Nobody else writes over a claim that is renewed in time, and to have none for a moment would
-    // invite others.
+    // A claim that is renewed in time has no competitors, so it is replaced in one step. Without a
+    // claim for a moment, another job could take the directory.
     const bool is_renewed = over.has_value() && over->IsBySameProcess(claim);
     if (is_renewed && store->traits().has_folders) {
       return Put(store, kClaimName, text, Store::PutMode::kReplace);

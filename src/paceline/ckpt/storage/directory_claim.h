@@ -1,7 +1,7 @@
 #pragma once
 
-// The claim in a directory of checkpoints: docs/formats/directory.md. Who may have it is decided by
-// core/checkpoint/claim_machine.h.
+// The claim file in a directory of checkpoints: docs/formats/directory.md.
+// core/checkpoint/claim_machine.h decides which job may have the claim.
 
 #include <optional>
 #include <string>
@@ -16,23 +16,23 @@ namespace paceline::ckpt {
 inline constexpr char kClaimName[] = ".paceline-claim";
 
 std::string ToText(const DirectoryClaim& claim);
-// None: that is no claim.
+// None: the text is no claim.
 std::optional<DirectoryClaim> ParseClaim(const std::string& text);
 
-// None: nobody has claimed the directory, or what stands there is no claim.
+// None: there is no claim, or the file holds something else.
 Result<std::optional<DirectoryClaim>> ReadClaim(Store* store);
-// Puts `claim` in the place of `over`; none: where there is no claim.
-// kFenced: something else stands there.
+// Replaces the claim `over` by `claim`; `over` is none if there must be no claim. kFenced: the file
+// holds another claim.
 Result<void> WriteClaim(Store* store, const std::optional<DirectoryClaim>& over,
                         const DirectoryClaim& claim);
-// If it stands there.
+// Removes `claim` if it is the one in the file.
 Result<void> RemoveClaim(Store* store, const DirectoryClaim& claim);
-// What other jobs have there.
+// The checkpoints of other jobs in the directory.
 Result<std::vector<ForeignCheckpoint>> ForeignIn(Store* store, const std::string& job_id);
-// Whether a job may write there; true: its own claim stands there. kFenced: another job has claimed
-// the directory. Without any claim a job that had claimed it looks at what others have there:
-// kFenced if that is more than it was then (`known`), because another job has been there since, or
-// the directory is another one.
+// Whether a job may write to the directory; true: its own claim is there. kFenced: another job has
+// claimed it. Without any claim the job compares the checkpoints of other jobs with those that it
+// saw when it claimed (`known`). kFenced if there are new ones: another job was there since, or it
+// is another directory.
 Result<bool> CheckClaim(Store* store, const std::string& job_id,
                         const std::optional<std::vector<ForeignCheckpoint>>& known);
 

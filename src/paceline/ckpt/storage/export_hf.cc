@@ -28,7 +28,7 @@ Failure Failed(std::string_view what, const std::string& path, int error) {
           Concat(what, " ", path, ": ", std::strerror(error)), error};
 }
 
-// A new file that grows at its end.
+// A new file that is written by appending.
 class NewFile {
  public:
   static Result<NewFile> Make(const std::string& path) {
@@ -93,7 +93,7 @@ Result<void> WriteIndex(const std::string& folder, const nlohmann::json& weight_
   return file.Sync();
 }
 
-// The tensors of the entry, under their names without it.
+// The tensors of the entry, named without the entry's prefix.
 Result<std::map<std::string, WholeTensor>> Chosen(const WholeReader& from,
                                                   const std::string& entry) {
   std::map<std::string, WholeTensor> chosen;
@@ -124,7 +124,7 @@ Result<void> WriteTensors(WholeReader* from, const std::string& entry,
   ASSIGN_OR_RETURN(NewFile file, NewFile::Make(path));
   RETURN_IF_ERROR(file.Append(std::as_bytes(std::span(layout.head))));
   std::vector<std::byte> buffer;
-  // In the order of the layout, which is that of the names.
+  // In the order of the names, which is the order in the file.
   for (const std::vector<std::string>& batch : Batches(tensors, kBatchBytes)) {
     uint64_t bytes = 0;
     for (const std::string& name : batch) bytes += tensors.at(name).bytes;

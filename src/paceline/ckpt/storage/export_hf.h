@@ -1,8 +1,8 @@
 #pragma once
 
-// A Hugging Face folder out of a checkpoint: whole tensors in model.safetensors, or, when that
-// would be too large, in model-0000i-of-0000n.safetensors and a model.safetensors.index.json, which
-// says what is where. `transformers` and `safetensors` read it.
+// Exports a checkpoint as a Hugging Face folder: whole tensors in model.safetensors, or, if that
+// would be too large, in model-0000i-of-0000n.safetensors with an index in
+// model.safetensors.index.json. `transformers` and `safetensors` read it.
 
 #include <cstdint>
 #include <string>
@@ -14,21 +14,21 @@
 namespace paceline::ckpt {
 
 struct HfExport {
-  std::string folder;  // must not be there yet, or be empty
-  // Tensors ENTRY.NAME go, as NAME.
+  std::string folder;  // must not exist, or be empty
+  // Tensors ENTRY.NAME are exported as NAME.
   std::string entry = "model";
   uint64_t file_bytes_max = uint64_t{5'000'000'000};  // of tensors; a larger one is alone
 };
 
 struct HfExported {
   size_t tensors = 0;
-  size_t left_out = 0;  // of other entries
+  size_t left_out = 0;  // tensors of other entries
   uint64_t bytes = 0;
   std::vector<std::string> files;
 };
 
-// Durable when this returns; the index comes last. kExists: something is in the folder. kNotFound:
-// the checkpoint has no such entry; the message names those that it has. kDamaged, kFull, kSystem.
+// Durable on return; the index is written last. kExists: the folder is not empty. kNotFound: the
+// checkpoint has no such entry; the message names its entries. kDamaged, kFull, kSystem.
 Result<HfExported> ExportHf(WholeReader* from, const HfExport& how);
 
 }  // namespace paceline::ckpt

@@ -23,7 +23,7 @@ constexpr size_t kParallelPartsMin = 32;
 struct Part {
   Manifest manifest;
   std::vector<TensorBox> boxes;
-  std::vector<std::string> loose;  // names of tensors of no parameter
+  std::vector<std::string> loose;  // names of tensors that are no parameters
 };
 
 Result<FileSizes> SizesIn(Store* store, const std::string& folder) {
@@ -62,8 +62,8 @@ Result<Part> Parse(const std::string& text, const Shard& shard, SavedStep saved,
   return part;
 }
 
-// By two threads where there are many: hundreds of parts are tens of milliseconds of JSON, for
-// which everybody waits who wants the checkpoint to be there.
+// With many parts two threads parse: hundreds of parts are tens of milliseconds of JSON, and the
+// commit waits for them.
 std::vector<Result<Part>> ParseAll(const std::vector<std::string>& texts, const PersistOrder& order,
                                    const FileSizes& sizes) {
   std::vector<Result<Part>> parts(texts.size(), Failure{});
@@ -80,7 +80,7 @@ std::vector<Result<Part>> ParseAll(const std::vector<std::string>& texts, const 
   return parts;
 }
 
-// Who shares a file shares the frozen one beside it.
+// A rank that shares another rank's file shares its frozen file, too.
 void ShareFrozen(std::vector<ManifestRank>* ranks) {
   std::map<std::string, std::string> beside;
   for (const ManifestRank& rank : *ranks) {
@@ -92,7 +92,7 @@ void ShareFrozen(std::vector<ManifestRank>* ranks) {
   }
 }
 
-// What differs, by what it is. `known`: of parts whose files were not written again.
+// Sorts differing tensors into parameters and others. `known` is of files that were linked.
 Differing Sort(const std::vector<std::string>& names, const std::vector<std::string>& loose,
                Differing known) {
   std::set<std::string> parameters(known.parameters.begin(), known.parameters.end());

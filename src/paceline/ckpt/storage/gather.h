@@ -1,6 +1,6 @@
 #pragma once
 
-// The first half of a commit: what the ranks' agents left in storage, put together.
+// The first half of a commit: combines the parts that the ranks' agents left in storage.
 
 #include "paceline/base/result.h"
 #include "paceline/ckpt/storage/manifest.h"
@@ -9,9 +9,9 @@
 
 namespace paceline::ckpt {
 
-// The parts of all ranks as one manifest. What they say of their tensors has to tile them: no file
-// is opened, because 512 of them, far away, take seconds. kNotFound: a part or a file of one is not
-// there; kInvalid: a part is of another save, or the tensors do not tile.
+// Combines all ranks' parts into one manifest. Their descriptions of tensors must tile them. No
+// file is opened: opening 512 remote files takes seconds. kNotFound: a part, or a file of one, is
+// missing. kInvalid: a part is of another save, or the tensors do not tile.
 Result<Manifest> Gather(Store* store, const CommitPlace& place);
 
 }  // namespace paceline::ckpt

@@ -30,7 +30,7 @@ bool IsNotes(const Manifest& manifest, const std::string& file) {
                      [&](const ManifestRank& rank) { return rank.notes == file; });
 }
 
-// What is in that folder; `latest` is what LATEST names. The store is away: a failure.
+// Examines a folder; `latest` is the name in LATEST. Fails if the store does not answer.
 Result<Folder> FolderOf(Store* store, const StoreEntry& entry, const std::string& latest) {
   const std::string& name = entry.name;
   Folder folder{.name = name, .saved = {}, .why = "", .manifest = {}};
@@ -56,7 +56,7 @@ Result<Folder> FolderOf(Store* store, const StoreEntry& entry, const std::string
 
 bool IsCheckpointName(std::string_view name) { return SavedStepIn(name).has_value(); }
 
-// "" when there is none, or what it says is no name.
+// The name in LATEST; "" if there is none or it is no checkpoint's name.
 Result<std::string> LatestIn(Store* store) {
   const Result<std::string> text = store->Get(kLatestName, kLatestBytesMax);
   if (!text.ok() && IsAway(text.failure())) return text.failure();
@@ -165,7 +165,7 @@ Result<std::vector<Listed>> List(Store* store) {
 
 namespace {
 
-// By rank, the lowest one that has the same file; empty when nobody shares one.
+// For each rank the lowest rank that has the same file. Empty if no file is shared.
 std::vector<uint32_t> SharedFiles(const Manifest& manifest) {
   std::map<std::string_view, uint32_t> first;
   for (const ManifestRank& rank : manifest.ranks) {
@@ -182,9 +182,8 @@ std::vector<uint32_t> SharedFiles(const Manifest& manifest) {
   return file_of;
 }
 
-// What LATEST names when it was committed and its manifest is not to be understood: damaged, or of
-// a newer version. Whoever takes it says why it cannot be; to begin anew beside it would be
-// silence.
+// The checkpoint in LATEST, if it was committed but its manifest is damaged or of a newer version.
+// The caller reports that. To start anew instead would hide the damage.
 Result<std::optional<StoredCheckpoint>> Unreadable(Store* store, const std::string& latest,
                                                    const std::set<std::string>& except) {
   std::optional<StoredCheckpoint> found;
@@ -195,8 +194,8 @@ Result<std::optional<StoredCheckpoint>> Unreadable(Store* store, const std::stri
   return found;
 }
 
-// What the job of `latest` has saved later, and whose commit was cut off before LATEST: the newest
-// of these. Folders that are not whole are saves on their way.
+// The newest checkpoint that the same job saved after `latest`, if LATEST was not updated because
+// the commit was cut off. Unfinished folders are saves in progress.
 Result<std::optional<Listed>> LaterThan(Store* store, const Manifest& latest,
                                         const std::set<std::string>& except) {
   ASSIGN_OR_RETURN(const std::vector<StoreEntry> entries, store->List(""));
@@ -221,7 +220,7 @@ Result<std::optional<Listed>> LaterThan(Store* store, const Manifest& latest,
 
 namespace {
 
-// IsNewer when a newer version has written a folder that was saved after `best`; "" is nothing.
+// Fails with IsNewer if a newer version wrote a folder after `best` ("" means none).
 Result<void> CheckNothingNewer(Store* store, const std::string& best,
                                const std::set<std::string>& except) {
   ASSIGN_OR_RETURN(const std::vector<Folder> folders, Folders(store));

@@ -1,7 +1,7 @@
 #pragma once
 
-// Which checkpoints are in a store (ckpt/store/store.h), and whether they are what was saved. What
-// writes and removes them is ckpt/storage/storage.h.
+// Finds and verifies the checkpoints in a store (ckpt/store/store.h). ckpt/storage/storage.h writes
+// and removes them.
 
 #include <cstdint>
 #include <optional>
@@ -19,42 +19,42 @@
 
 namespace paceline::ckpt {
 
-// The names that checkpoints have: step-1200-g3, step-1200-g3-b1.
+// Whether it is a checkpoint's name: step-1200-g3, step-1200-g3-b1.
 bool IsCheckpointName(std::string_view name);
 
-// kInvalid, kDamaged, kNotFound.
+// Fails with kInvalid, kDamaged or kNotFound.
 Result<Manifest> ReadManifest(Store* store, const std::string& name);
-// Of a folder of a file system, which `ReadPart` reads too: what a rank's agent left of its part.
+// The same in a folder of a file system. ReadPart reads the part that a rank's agent left there.
 Result<Manifest> ReadManifest(const std::string& folder);
 Result<Manifest> ReadPart(const std::string& folder, uint32_t rank);
 
 enum class FolderState {
-  kWhole,       // its manifest can be read; its files were not looked at
+  kWhole,       // its manifest can be read; its files are not checked
   kDamaged,     // its manifest cannot be read, or is gone though LATEST names the folder
   kNewer,       // a newer version wrote its manifest
-  kUnfinished,  // no manifest, and nothing says that there was one
+  kUnfinished,  // there is no manifest, and no sign that there was one
 };
-// A folder with the name of a checkpoint, whatever is in it.
+// A folder with a checkpoint's name, whatever it contains.
 struct Folder {
   std::string name;
-  SavedStep saved;  // as its name says
+  SavedStep saved;  // from its name
   FolderState state = FolderState::kWhole;
-  std::string why;    // it is not whole
-  Manifest manifest;  // of kWhole
+  std::string why;    // why it is not kWhole
+  Manifest manifest;  // if kWhole
 };
-// All of them, the highest (generation, branch, step) first. kSystem as of List.
+// All such folders, the highest (generation, branch, step) first. kSystem as for List.
 Result<std::vector<Folder>> Folders(Store* store);
-// When an unfinished checkpoint was last touched. None: it has a manifest.
+// The last change of an unfinished checkpoint. None: it has a manifest.
 Result<std::optional<int64_t>> UnfinishedNs(Store* store, const std::string& name);
 
-// A folder that whoever took an older checkpoint did not take, and why, as a sentence's end.
+// A folder that a restore passed over for an older checkpoint, and why, as a sentence's end.
 struct PassedOver {
   std::string name;
   std::string why;
 };
 std::string Say(const PassedOver& one);  // "passed over step-2-g1: its manifest …"
-// Folders that were saved after `taken`, or that LATEST names, and are not whole or are in
-// `except`. What has no manifest yet is a save on its way, and left out.
+// Folders that are newer than `taken` or are named by LATEST, and are damaged or in `except`.
+// Folders without a manifest are saves in progress and are left out.
 Result<std::vector<PassedOver>> PassedOverFor(Store* store, const std::string& taken,
                                               const std::set<std::string>& except = {});
 
@@ -62,18 +62,18 @@ struct Listed {
   std::string name;
   Manifest manifest;
 };
-// Every checkpoint with a whole manifest, the one that was saved last first (model/retention.h).
-// kSystem: the store cannot be read, which is not the same as an empty one.
+// Every checkpoint with a readable manifest, the last saved first (model/retention.h). kSystem: the
+// store cannot be read, so it may not be empty.
 Result<std::vector<Listed>> List(Store* store);
-// The first of them that is not one of `except`. When there is none, but what LATEST names was
-// committed, it is that one, in a world of 0 ranks: its manifest cannot be read, which is not the
-// same as nothing. IsNewer: a newer version wrote the newest, so nothing may go on beside it.
+// The first checkpoint of List that is not in `except`. If there is none but LATEST names a
+// committed one, that one with 0 ranks: it exists, but its manifest cannot be read. IsNewer: a
+// newer version wrote the newest one, so no job may continue beside it.
 Result<std::optional<StoredCheckpoint>> Newest(Store* store,
                                                const std::set<std::string>& except = {});
-// Of a directory of a file system.
+// The same for a directory of a file system.
 Result<std::optional<StoredCheckpoint>> Newest(const std::string& directory);
 
-// One sentence for each thing that is wrong; empty: every byte is what was saved.
+// One sentence for each defect; empty if every byte is what was saved.
 std::vector<std::string> VerifyCheckpoint(Store* store, const std::string& name);
 
 // The key of a file in a checkpoint's folder.
@@ -81,16 +81,16 @@ inline std::string KeyOf(const std::string& folder, std::string_view file) {
   return Concat(folder, "/", file);
 }
 
-// The store cannot be asked now, which says nothing about what is in it. (An error of one file,
-// such as a bad sector, is that file's.)
+// True if the store does not answer now, so its content is unknown. (An error of one file, such as
+// a bad sector, does not count.)
 inline bool IsAway(const Failure& failure) {
   return failure.kind == FailureKind::kBusy || failure.kind == FailureKind::kNotOurs;
 }
 
-// The name in LATEST; "" when there is none, or what it says is no name.
+// The name in LATEST; "" if there is none or it is no checkpoint's name.
 Result<std::string> LatestIn(Store* store);
 
-// What retention and the order of saving look at.
+// The fields by which retention and the order of saves compare.
 KeptFolder KeptOf(const Listed& one, const std::string& latest);
 
 }  // namespace paceline::ckpt

@@ -205,7 +205,7 @@ std::string ToText(const Manifest& manifest) {
                {"world_size", manifest.world_size},
                {"files", files},
                {"ranks", ranks}};
-  // Most checkpoints are of branch 0, and are written as they were before there were branches.
+  // Branch 0 is not written, so most manifests look as they did before branches existed.
   if (manifest.branch > 0) text["branch"] = manifest.branch;
   if (manifest.differing != Differing()) {
     text["differing"] = {{"parameters", manifest.differing.parameters},

@@ -11,7 +11,7 @@ namespace paceline::ckpt {
 
 namespace {
 
-// Some 70 bytes each in memory, in Python as here. Python's own parser goes no deeper.
+// A value takes some 70 bytes in memory, in Python as well. Python's parser goes no deeper.
 constexpr JsonLimit kLimit{.depth = 1'000, .containers = 4'000'000, .values = 32'000'000};
 
 }  // namespace

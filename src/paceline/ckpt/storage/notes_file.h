@@ -1,6 +1,6 @@
 #pragma once
 
-// The notes of a rank, as far as programs without Python look at them: docs/formats/notes.md.
+// Checks a rank's notes without Python: docs/formats/notes.md.
 
 #include <cstdint>
 #include <string_view>
@@ -11,10 +11,10 @@ namespace paceline::ckpt {
 
 inline constexpr uint64_t kNotesBytesMax = uint64_t{256} << 20;
 
-// kTooLarge: notes of that many values or of that depth take more memory than a rank should give
-// for them. A save is refused by it, so no restore is.
+// kTooLarge: so many values, or so deep, that a rank would need too much memory for them. Saves are
+// checked, so that no restore fails for this.
 Result<void> CheckNotesSize(std::string_view text);
-// As CheckNotesSize. kInvalid: it is no such text. IsNewer (ckpt/storage/manifest.h): a newer
+// As CheckNotesSize. kInvalid: the text is malformed. IsNewer (ckpt/storage/manifest.h): a newer
 // version wrote it.
 Result<void> CheckNotes(std::string_view text);
 

@@ -1,7 +1,6 @@
 #pragma once
 
-// For tests: two ranks that save one tensor, cut along its first dimension, and bring it to a
-// store.
+// For tests: two ranks that save one tensor, split along its first dimension, to a store.
 
 #include <unistd.h>
 
@@ -20,19 +19,19 @@
 
 namespace paceline::ckpt {
 
-// Of the faults and crashes that are enumerated, each how-manieth is tried: all of them take tens
-// of CPU seconds. PACELINE_EVERY_FAULT=1 in the environment tries all.
+// Tests try every n-th fault or crash, because all take tens of CPU seconds. PACELINE_EVERY_FAULT=1
+// in the environment tries all.
 inline uint64_t FaultStride() { return std::getenv("PACELINE_EVERY_FAULT") != nullptr ? 1 : 7; }
 
 class SavedRanks {
  public:
-  // With `frozen_bytes`, rank 0 has a frozen tensor of that size, too, whose bytes never change.
+  // With `frozen_bytes`, rank 0 also has a frozen tensor of that size, whose bytes never change.
   explicit SavedRanks(size_t frozen_bytes = 0) : frozen_(frozen_bytes, std::byte{99}) {}
 
-  // Its frozen tensor becomes another one.
+  // Changes its frozen tensor.
   void Thaw() { frozen_.assign(frozen_.size(), std::byte{98}); }
 
-  // `rows` of the tensor, beginning at row `at`; every byte is step + 1.
+  // Saves `rows` rows of the tensor, beginning at row `at`. Each byte is step + 1.
   void Save(uint32_t rank, int64_t step, uint64_t at, uint64_t rows) {
     std::vector<TensorBox> boxes = {
         {.key = "w", .dtype = DType::kU8, .shape = {rows, 1000}, .offset = {at, 0}}};
@@ -46,7 +45,7 @@ class SavedRanks {
     const Image layout = *LayOut(boxes, {});
     const std::string notes =
         "{\"schema\":\"paceline.notes/1\",\"rank\":" + std::to_string(rank) + "}";
-    // A new one: a test may save a lower step again.
+    // A new arena, because a test may save a lower step again.
     const std::string path = dir_.path() + "/a" + std::to_string(rank);
     ::unlink(path.c_str());
     auto arena = *Arena::OpenOrMake(path, {"j", "b", rank}, {layout.size + 100'000, 2});
@@ -88,7 +87,8 @@ class SavedRanks {
             .job_id = "job"};
   }
 
-  // A whole checkpoint, half of the tensor of each rank, as agents make it. The first failure.
+  // Writes and commits a checkpoint as agents do, half of the tensor from each rank. Returns the
+  // first failure.
   Result<void> SaveWhole(Store* store, int64_t step, uint64_t branch = 0) {
     Save(0, step, 0, 10);
     Save(1, step, 10, 10);
@@ -101,8 +101,8 @@ class SavedRanks {
     return {};
   }
 
-  // The step of the newest one, after all that can be found was looked at: every checkpoint of the
-  // list has every byte, and each byte is of its own step. -1: none; -2: something is not so.
+  // Reads all checkpoints and returns the newest one's step. -1: there is none. -2: a checkpoint in
+  // the list is incomplete or has a byte of another step.
   static int64_t WholeNewest(Store* store) {
     const auto all = List(store);
     if (!all.ok()) return -2;

@@ -28,13 +28,13 @@ Result<void> SetLatest(Store* store, const std::string& name) {
   return store->SyncNames("");
 }
 
-// Made by this file, whatever attempt it is of.
+// Whether this file's functions made it, in any attempt.
 bool IsOurs(std::string_view file) {
   return file.starts_with(kManifestName) || file.starts_with("shard-") || file.starts_with("rank-");
 }
 
-// Nobody may take a half of it for a checkpoint, even after a crash: its name, or its manifest, is
-// gone for good before the first of its files goes.
+// A partly removed checkpoint must not look complete, even after a crash. So its name, or its
+// manifest, is removed durably before its first file.
 Result<void> RemoveCheckpoint(Store* store, const std::string& name) {
   std::string going = name;
   if (store->traits().has_folders && !name.starts_with(kRemoving)) {
@@ -51,11 +51,11 @@ Result<void> RemoveCheckpoint(Store* store, const std::string& name) {
     has_others = has_others || !IsOurs(file.name);
     if (IsOurs(file.name)) RETURN_IF_ERROR(store->Remove(KeyOf(going, file.name)));
   }
-  // Files of somebody else stay, and so does their folder.
+  // Files of others stay, and so does their folder.
   return has_others ? Result<void>() : store->RemoveFolder(going);
 }
 
-// When the manifest of that checkpoint was written; 0: not known.
+// When the checkpoint's manifest was written; 0: unknown.
 Result<int64_t> CommittedNs(Store* store, const std::string& name) {
   ASSIGN_OR_RETURN(const std::vector<StoreEntry> files, store->List(name));
   for (const StoreEntry& file : files) {
@@ -64,12 +64,12 @@ Result<int64_t> CommittedNs(Store* store, const std::string& name) {
   return int64_t{0};
 }
 
-// A commit that was carried out late, by somebody who was away, must not hide what is newer. Steps
-// of another job say nothing about ours.
+// A delayed commit must not hide a newer checkpoint of the same job. Steps of other jobs do not
+// count.
 Result<void> CheckNotPassed(Store* store, const CommitPlace& place) {
   ASSIGN_OR_RETURN(const std::string latest, LatestIn(store));
   if (latest.empty() || latest == place.order.name) return {};
-  // Then its manifest need not be read.
+  // Then the manifest need not be read.
   if (SavedStepIn(latest).value_or(SavedStep()) < place.order.saved) return {};
   const Result<Manifest> newest = ReadManifest(store, latest);
   if (!newest.ok()) return IsAway(newest.failure()) ? newest.failure() : Result<void>();
@@ -86,7 +86,7 @@ std::string PartNameOf(uint32_t rank) { return "rank-" + Padded(rank) + ".part.j
 
 namespace {
 
-// A file of the newest checkpoint with these very bytes, as far as hashes tell.
+// A file of the newest checkpoint with the same bytes, judged by their hashes.
 struct Twin {
   std::string key;      // "": there is none
   Differing differing;  // of its checkpoint
@@ -99,13 +99,13 @@ Twin TwinOf(Store* store, const ManifestFile& file) {
   for (const ManifestFile& other : manifest->files) {
     if (other.bytes != file.bytes || other.hashes != file.hashes) continue;
     const std::string key = KeyOf(*latest, other.name);
-    // What somebody has cut off or taken away is no twin.
+    // A file that was truncated or removed cannot be linked.
     if (store->Open(key, file.bytes).ok()) return {key, std::move(manifest->differing)};
   }
   return {};
 }
 
-// Writes the file, and notes what its tensors hold.
+// Writes the file, and records the hash of each tensor.
 Result<void> WriteHashed(Store* store, const std::string& key, ChunkSource* source, Pacer* pacer,
                          ManifestFile* file) {
   ASSIGN_OR_RETURN(const Image head, ParseHead(file->head, file->bytes));
@@ -115,8 +115,8 @@ Result<void> WriteHashed(Store* store, const std::string& key, ChunkSource* sour
   return {};
 }
 
-// What cannot be linked is written. Of what is linked the former checkpoint says what differs
-// between ranks.
+// Links the file if a twin exists, else writes it. For a linked file the former checkpoint tells
+// which tensors differ between ranks.
 Result<void> LinkOrWrite(Store* store, const std::string& key, ChunkSource* source, Pacer* pacer,
                          ManifestFile* file, Differing* differing) {
   const Twin twin = TwinOf(store, *file);
@@ -134,7 +134,7 @@ Result<void> LinkOrWrite(Store* store, const std::string& key, ChunkSource* sour
   return {};
 }
 
-// The one or two files of an image; `part` lists them.
+// Writes the one or two files of an image and adds them to `part`.
 Result<void> WriteFiles(Store* store, const ShardPlace& place, const ShardImage& image,
                         Pacer* pacer, Manifest* part) {
   ASSIGN_OR_RETURN(Image head, ReadHead(image.file, image.file_hashes));
@@ -192,10 +192,10 @@ Result<Manifest> Commit(Store* store, const CommitPlace& place) {
   if (!present.ok()) {
     ASSIGN_OR_RETURN(Manifest whole, Gather(store, place));
     const std::string text = ToText(whole);
-    // What cannot be read back must not become visible.
+    // A manifest that cannot be parsed must not become visible.
     RETURN_IF_ERROR(ParseManifest(text));
     const Result<void> put = Put(store, KeyOf(name, kManifestName), text, Store::PutMode::kNew);
-    // Of two that commit the same step one puts it; and an answer may get lost.
+    // Another node may have committed the same step, or our own earlier answer was lost.
     const bool was_there = !put.ok() && put.failure().kind == FailureKind::kExists;
     if (!put.ok() && !was_there) return put.failure();
     if (was_there) {
@@ -204,7 +204,7 @@ Result<Manifest> Commit(Store* store, const CommitPlace& place) {
     }
     present = std::move(whole);
   }
-  // The names of its files, its own name, and only then the word that it is the newest.
+  // First the files' names, then the folder's name, and only then LATEST become durable.
   RETURN_IF_ERROR(store->SyncNames(name));
   RETURN_IF_ERROR(store->SyncNames(""));
   RETURN_IF_ERROR(SetLatest(store, name));
@@ -227,8 +227,7 @@ void RemoveParts(Store* store, const PersistOrder& committed) {
 Result<void> Prune(Store* store, uint32_t keep) {
   ASSIGN_OR_RETURN(std::vector<Listed> all, List(store));
   ASSIGN_OR_RETURN(std::vector<StoreEntry> entries, store->List(""));
-  // What a link leads to was put there by somebody else, and is nobody's here to remove or to
-  // count.
+  // Linked folders belong to another owner: they are neither counted nor removed.
   for (const StoreEntry& entry : entries) {
     if (entry.is_link)
       std::erase_if(all, [&](const Listed& one) { return one.name == entry.name; });
@@ -236,11 +235,11 @@ Result<void> Prune(Store* store, uint32_t keep) {
   std::erase_if(entries, [](const StoreEntry& entry) { return entry.is_link; });
   if (all.empty()) return {};
   ASSIGN_OR_RETURN(const int64_t newest_ns, CommittedNs(store, all.front().name));
-  Result<void> first;  // failure; the others are tried nevertheless
+  Result<void> first;  // failure; the others are still tried
   const auto note = [&first](const Result<void>& result) {
     if (first.ok() && !result.ok()) first = result;
   };
-  // What an earlier time began comes first: its name may be needed again.
+  // First finish earlier removals, because their names may be needed again.
   for (const StoreEntry& entry : entries) {
     if (entry.name.starts_with(kRemoving)) note(RemoveCheckpoint(store, entry.name));
     const bool is_attempt = entry.name.starts_with(Concat(kLatestName, ".new-"));
@@ -256,7 +255,7 @@ Result<void> Prune(Store* store, uint32_t keep) {
   }
   for (const StoreEntry& entry : entries) {
     if (!entry.is_folder || !IsCheckpointName(entry.name) || whole.contains(entry.name)) continue;
-    // One that is finished and cannot be read is evidence, and nobody's to remove.
+    // A complete folder that cannot be read is kept as evidence.
     const Result<std::optional<int64_t>> changed_ns = UnfinishedNs(store, entry.name);
     if (!changed_ns.ok()) note(changed_ns.failure());
     if (!changed_ns.ok() || !changed_ns->has_value()) continue;

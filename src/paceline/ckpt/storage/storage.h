@@ -1,14 +1,14 @@
 #pragma once
 
-// Checkpoints in a store (ckpt/store/store.h): how they are written, made visible and removed. How
-// they are found is ckpt/storage/listing.h.
+// Writes, publishes and removes checkpoints in a store (ckpt/store/store.h). ckpt/storage/listing.h
+// finds them.
 //
 //   LATEST                          name of the newest checkpoint, one line
-//   step-1200-g3/MANIFEST.json      last of all: without it there is no checkpoint
+//   step-1200-g3/MANIFEST.json      written last: without it there is no checkpoint
 //               /shard-00000.safetensors, rank-00000.json, …
 //
-// Everything becomes visible after its bytes are durable; nothing is ever written in place. Nothing
-// but what this file made, by its name, is ever removed.
+// Data is durable before it becomes visible, and no file is changed in place. Only files with names
+// that these functions make are ever removed.
 
 #include <cstdint>
 #include <optional>
@@ -27,7 +27,7 @@
 
 namespace paceline::ckpt {
 
-// What one rank has of a step, in memory or on a local disk.
+// One rank's part of a step, in memory or on a local disk.
 struct ShardImage {
   ChunkSource* file = nullptr;
   std::vector<uint64_t> file_hashes;
@@ -40,34 +40,34 @@ struct ShardPlace {
   std::string job_id;
   SavedStep saved;
   uint32_t rank = 0;
-  uint32_t file_of = 0;  // its tensors are in that rank's file, which is written when it is its own
+  uint32_t file_of = 0;  // the rank whose file has its tensors; written if it is this rank
 };
 
-// An image of two files becomes two, and the frozen one is linked to that of the newest checkpoint
-// when every chunk of it has the same hash there. Durable when this returns. Again after a failure:
-// whatever an earlier attempt left is replaced.
-// kFull, kSystem, kDamaged (the image lost a byte). kExists: the checkpoint is complete.
+// An image of two files becomes two files. The frozen one is linked to the newest checkpoint's if
+// all hashes are equal. Durable on return. May be repeated after a failure and replaces an earlier
+// attempt's files. kFull, kSystem, kDamaged (the image lost a byte). kExists: the checkpoint is
+// already complete.
 Result<void> WriteShard(Store* store, const ShardPlace& place, const ShardImage& image,
                         Pacer* pacer);
 
 struct CommitPlace {
-  PersistOrder order;  // with the shards of all ranks
+  PersistOrder order;  // including the shards of all ranks
   std::string job_id;
 };
-// Puts the parts together, checks that the boxes of every tensor tile it, writes the manifest and
-// LATEST. The answer is the manifest. Again after a success: the same answer. kFenced: the store
-// has a newer step of this job as its newest, so whoever ordered this is of the past.
+// Combines the parts, checks that the boxes of every tensor tile it, writes the manifest and
+// LATEST. Returns the manifest; also if the step is already committed. kFenced: the store has a
+// newer step of this job, so this order is outdated.
 Result<Manifest> Commit(Store* store, const CommitPlace& place);
 
-// The parts of a committed checkpoint and what killed writers left, which nobody reads any more.
-// They go with its folder at the latest, so a failure is none.
+// Removes the parts of a committed checkpoint and the leftovers of dead writers. Failures are
+// ignored, because the files are removed with the folder later.
 void RemoveParts(Store* store, const PersistOrder& committed);
 
-// Removes all but the newest `keep` checkpoints and what older, unfinished ones left. Never what
-// LATEST names. What could not be removed stays for the next time, and the failure says why.
+// Removes all but the newest `keep` checkpoints, and older unfinished ones. Never removes the one
+// in LATEST. What cannot be removed is tried again next time; the failure says why.
 Result<void> Prune(Store* store, uint32_t keep);
 
-// kNotFound. The newest one is removed like any other: LATEST then names the next.
+// Removes a checkpoint, also the newest; LATEST then names the next one. kNotFound.
 Result<void> Remove(Store* store, const std::string& name);
 
 std::string FileNameOf(uint32_t rank);    // shard-00003.safetensors

@@ -1,6 +1,6 @@
-// Every crash between the calls of a save, a commit, retention and a removal, with every choice of
-// what reached the disk: what is found afterwards is one step's whole checkpoint, and saving goes
-// on.
+// A crash after every call of a save, a commit, retention and a removal, with every choice of
+// operations that reached the disk. Afterwards one step's complete checkpoint is found, and saving
+// works.
 
 #include <sys/stat.h>
 
@@ -27,12 +27,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Of up to so many operations that may be lost, every choice is made.
+// With up to so many operations that may be lost, every subset is tried.
 constexpr size_t kAllChoicesMax = 5;
 constexpr int kSomeChoices = 8;
 
-// Each set of `pending` that may have come through, or a part of them: none, all, each alone, all
-// but each, the first so many, and some by chance.
+// Subsets of `pending` that reached the disk: none, all, each alone, all but each, each prefix, and
+// some random ones.
 std::vector<std::set<size_t>> Choices(const std::vector<size_t>& pending, Prng* prng) {
   std::vector<std::set<size_t>> choices;
   const auto add = [&](const std::function<bool(size_t)>& takes) {
@@ -74,9 +74,9 @@ class StorageCrashTest : public testing::Test {
  protected:
   StorageCrashTest() { ::mkdir(recorded_root_.c_str(), 0700); }
 
-  // Plays every crash from call `begin` on back. `allowed(mark)`: the steps that may be the newest
-  // when the last that the caller was told is `mark`. `thin`: of the states only each how-manieth
-  // is made, where files are so large that each costs milliseconds.
+  // Tries every crash from call `begin` on. `allowed(mark)`: the steps that may be the newest if
+  // `mark` was the last one reported to the caller. `thin`: only every n-th state is made, for
+  // files so large that each takes milliseconds.
   void PlayBack(const RecordedDisk& disk, size_t begin,
                 const std::function<std::set<int64_t>(int)>& allowed, size_t thin = 1) {
     Prng prng(17);
@@ -121,7 +121,7 @@ class StorageCrashTest : public testing::Test {
     for (const Listed& one : *all) {
       EXPECT_LE(one.manifest.step, newest) << "it is whole, after " << count << " calls";
     }
-    // Whoever comes next saves, whatever lies around.
+    // The next job can save, whatever is left over.
     const Result<void> saved = ranks_.SaveWhole(store.get(), 50);
     ASSERT_TRUE(saved.ok()) << saved.failure().message << " after " << count << " calls";
     const Result<void> pruned = Prune(store.get(), 1);
@@ -174,7 +174,7 @@ TEST_F(StorageCrashTest, RetentionNeverLeavesAHalf) {
   ASSERT_TRUE(ranks_.SaveWhole(store.get(), 1).ok());
   ASSERT_TRUE(ranks_.SaveWhole(store.get(), 2).ok());
   ranks_.Save(0, 3, 0, 10);
-  ASSERT_TRUE(ranks_.Write(store.get(), 0, 3, 0).ok());  // never finished
+  ASSERT_TRUE(ranks_.Write(store.get(), 0, 3, 0).ok());  // left unfinished
   ASSERT_TRUE(ranks_.SaveWhole(store.get(), 4).ok());
   const size_t begin = disk.operations().size();
   disk.Mark(1);
@@ -197,7 +197,7 @@ TEST_F(StorageCrashTest, ARemovedCheckpointIsWholeOrGone) {
   });
 }
 
-// The net has no hole: a disk whose syncs are forgotten must be found out.
+// Proves that these tests find errors: a disk that drops syncs must fail.
 TEST_F(StorageCrashTest, WithoutSyncsTheseTestsFail) {
   class Forgetful final : public Disk {
    public:

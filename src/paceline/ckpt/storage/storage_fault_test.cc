@@ -1,6 +1,5 @@
-// Every call of the persister, of a commit, of retention and of a removal fails, one after the
-// other and in every way: what is found afterwards is whole, nothing is reported that did not
-// happen, and a later attempt succeeds.
+// Each call of a save, a commit, retention and a removal fails in turn and in every way. Afterwards
+// every found checkpoint is complete, success is only reported if it happened, and a retry works.
 
 #include <sys/mount.h>
 #include <sys/stat.h>
@@ -26,27 +25,27 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kErrors[] = {EIO, ENOSPC, EDQUOT, 0};  // 0: half of it is done
+constexpr int kErrors[] = {EIO, ENOSPC, EDQUOT, 0};  // 0: a short read or write
 
 class StorageFaultTest : public testing::Test {
  protected:
-  // Does `work` on a store that holds step 1, with a fault at each of its calls in turn. `allowed`:
-  // the steps that may be the newest after it failed, and after it said that it is done.
+  // Runs `work` on a store that has step 1, with a fault at each of its calls in turn. `allowed`:
+  // the steps that may be the newest after a failure, and after a success.
   void FailEachCall(const std::function<Result<void>(Store*)>& prepare,
                     const std::function<Result<void>(Store*)>& work,
                     const std::set<int64_t>& after_failure, int64_t after_success) {
     uint64_t calls = 0;
     for (const bool is_lasting : {false, true}) {
       for (const int error : kErrors) {
-        // A disk that is gone stays gone; the other faults may pass.
+        // Only EIO lasts: a dead disk stays dead, other faults may pass.
         if (is_lasting && error != EIO) continue;
-        // Where one error steps over a call, another one may not.
+        // Each error begins at another call, so together they hit more calls than one stride does.
         const uint64_t stride = FaultStride();
         for (uint64_t call = static_cast<uint64_t>(error) % stride;; call += stride) {
           Begin(prepare);
           FaultyDisk disk({.error = error, .call = call, .is_lasting = is_lasting});
           const Result<void> done = work(MakePosixStore(root_, &disk).get());
-          if (disk.calls() <= call) break;  // the fault came too late: all calls were failed
+          if (disk.calls() <= call) break;  // no fault was hit: all calls have been tried
           ++calls;
           const auto healed = MakePosixStore(root_);
           const int64_t newest = SavedRanks::WholeNewest(healed.get());
@@ -77,7 +76,7 @@ class StorageFaultTest : public testing::Test {
     ASSERT_TRUE(prepared.ok()) << prepared.failure().message;
   }
 
-  // Thousands of syncs: their faults are the disk's, not the device's.
+  // In memory, because there are thousands of syncs and the faults are simulated.
   const TestDir dir_{TestDir::InMemory()};
   const std::string root_ = dir_.path() + "/storage";
   SavedRanks ranks_;
@@ -107,7 +106,7 @@ TEST_F(StorageFaultTest, EachCallOfARemoval) {
       prepare, [](Store* store) { return Remove(store, "step-2-g1"); }, {1, 2}, 1);
 }
 
-// A read error is one file's; it must not hide the checkpoints beside it.
+// A read error of one file must not hide the other checkpoints.
 TEST_F(StorageFaultTest, EachCallOfALook) {
   const auto prepare = [this](Store* store) -> Result<void> {
     RETURN_IF_ERROR(ranks_.SaveWhole(store, 1));
@@ -129,7 +128,7 @@ TEST_F(StorageFaultTest, EachCallOfALook) {
   }
 }
 
-// The same on a real file system that runs full, in a file on a loop device.
+// The same with a real file system that runs full, in a file on a loop device.
 TEST_F(StorageFaultTest, ADiskThatRunsFullKeepsTheOldOne) {
   const std::string image = dir_.path() + "/disk";
   const std::string folder = dir_.path() + "/mount";
@@ -145,7 +144,7 @@ TEST_F(StorageFaultTest, ADiskThatRunsFullKeepsTheOldOne) {
   } const mounted{folder};
   const auto store = MakePosixStore(folder);
   ASSERT_TRUE(ranks_.SaveWhole(store.get(), 1).ok());
-  // Room for less and less, down to none.
+  // With less and less room, down to none.
   int64_t step = 2;
   bool has_failed = false;
   for (int i = 0; i < 400 && !has_failed; ++i, ++step) {

@@ -54,8 +54,8 @@ class StorageTest : public testing::Test {
   SavedRanks ranks_;
 };
 
-// Seen in real crashes: the agent was killed between the manifest and LATEST, and each world after
-// that began at the checkpoint before.
+// Happened in real crashes: an agent was killed between manifest and LATEST, and every later world
+// restored the checkpoint before.
 TEST_F(StorageTest, ACommitThatWasCutOffBeforeLatestCounts) {
   for (const int64_t step : {1, 2, 3}) SaveWhole(step);
   std::ofstream(storage_ + "/LATEST") << NameOf(1) << "\n";
@@ -64,7 +64,7 @@ TEST_F(StorageTest, ACommitThatWasCutOffBeforeLatestCounts) {
   EXPECT_EQ((*Newest(store_.get(), {NameOf(3)}))->saved, (SavedStep{1, 2})) << "when it is damaged";
   ASSERT_TRUE(Prune(store_.get(), 1).ok());
   EXPECT_EQ((*Newest(store_.get()))->saved, (SavedStep{1, 3})) << "retention keeps it";
-  // A save on its way is none yet.
+  // A save in progress is not a checkpoint yet.
   ASSERT_TRUE(Write(0, 9, 0).ok());
   EXPECT_EQ((*Newest(store_.get()))->saved, (SavedStep{1, 3}));
 }
@@ -118,7 +118,7 @@ TEST_F(StorageTest, NothingGoesOnBesideOneOfANewerVersion) {
   EXPECT_TRUE(is_refused()) << "nobody may begin anew beside it";
   EXPECT_EQ(Folders(store_.get())->front().state, FolderState::kNewer);
   EXPECT_FALSE((*Newest(store_.get(), {NameOf(7)})).has_value());
-  // Nor go on from an older one that can be read, whatever LATEST says.
+  // The job must not continue from an older readable checkpoint either, whatever LATEST says.
   Flip(storage_ + "/LATEST", 5);
   SaveWhole(3);
   EXPECT_TRUE(is_refused());
@@ -126,7 +126,7 @@ TEST_F(StorageTest, NothingGoesOnBesideOneOfANewerVersion) {
   EXPECT_TRUE(is_refused());
   SaveWhole(8);
   EXPECT_EQ((*Newest(store_.get()))->saved.step, 8) << "what was saved later is the newest";
-  // A schema that no version has is damage.
+  // An unknown schema counts as damage.
   text.replace(text.find("paceline.checkpoint/2"), schema.size(), "paceline.checkpoint/x");
   ASSERT_TRUE(Put(store_.get(), key, text, Store::PutMode::kReplace).ok());
   EXPECT_EQ(Folders(store_.get())->at(1).state, FolderState::kDamaged);
@@ -145,7 +145,7 @@ TEST_F(StorageTest, AStepFolderThatIsALinkIsReadAndNeverRemoved) {
   EXPECT_EQ(List(store_.get())->size(), 2u) << "and not counted";
   EXPECT_FALSE(Remove(store_.get(), NameOf(3)).ok());
   EXPECT_TRUE(VerifyCheckpoint(store_.get(), NameOf(3)).empty());
-  // Its disk is not mounted.
+  // As if its disk were not mounted.
   ASSERT_EQ(::rename(moved.c_str(), (moved + "-away").c_str()), 0);
   EXPECT_EQ((*Newest(store_.get()))->saved.step, 2);
   const auto passed = PassedOverFor(store_.get(), NameOf(2));
@@ -197,7 +197,7 @@ TEST_F(StorageTest, WithoutAManifestThereIsNoCheckpoint) {
 
 TEST_F(StorageTest, APartOfATensorThatIsMissingIsNoticed) {
   ranks_.Save(0, 3, 0, 10);
-  ranks_.Save(1, 3, 11, 9);  // row 10 is nobody's
+  ranks_.Save(1, 3, 11, 9);  // no rank saves row 10
   ASSERT_TRUE(Write(0, 3, 0).ok());
   ASSERT_TRUE(Write(1, 3, 1).ok());
   EXPECT_EQ(Commit(store_.get(), Place(3, false)).failure().kind, FailureKind::kInvalid);
@@ -241,7 +241,7 @@ TEST_F(StorageTest, EveryFlippedByteOfEveryFileIsFound) {
     ASSERT_EQ(::stat(path.c_str(), &found), 0);
     for (off_t at = 0; at < found.st_size; at += 1 + found.st_size / 97) {
       Flip(path, at);
-      // White space between the words of a manifest is nobody's information.
+      // White space between the words of a manifest carries no information.
       const bool may_hold = std::string(name) == "/MANIFEST.json";
       const bool is_found = !VerifyCheckpoint(store_.get(), NameOf(7)).empty();
       EXPECT_TRUE(is_found || may_hold) << name << " at " << at;
@@ -324,7 +324,7 @@ TEST_F(StorageTest, OfTwoThatCommitTheSameStepDifferentlyOneDoes) {
   EXPECT_EQ(ReadManifest(folder)->job_id, "job");
 }
 
-// The limits of memory hold for hostile texts alone.
+// The memory limits only reject hostile texts.
 TEST(Manifest, AManifestOfManyRanksAndFilesIsRead) {
   constexpr uint32_t kRanks = 20'000;
   Manifest manifest{.job_id = "j", .generation = 1, .step = 2, .world_size = kRanks};

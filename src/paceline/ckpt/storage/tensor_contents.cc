@@ -7,14 +7,14 @@
 namespace paceline::ckpt {
 namespace {
 
-// A tensor is hashed by blocks of its own, so that the answer is the same wherever it begins.
+// A tensor is hashed in blocks of its own, so the result does not depend on its position.
 constexpr size_t kBlockBytes = size_t{64} << 10;
 
 }  // namespace
 
 Result<std::span<const std::byte>> TensorContents::Chunk(size_t index) {
   ASSIGN_OR_RETURN(const std::span<const std::byte> chunk, from_->Chunk(index));
-  // A writer that begins anew asks for chunks again.
+  // A writer that starts again reads chunks again.
   if (index == next_) {
     Take(index * kChunkBytes, chunk);
     ++next_;

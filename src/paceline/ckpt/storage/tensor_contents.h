@@ -1,10 +1,10 @@
 #pragma once
 
-// A hash of each tensor of a file, computed while the file is written.
+// Hashes each tensor of a file while the file is written.
 //
-// The chunks of a file have hashes, but a chunk holds parts of several tensors. The node that
-// commits compares the tensors of all ranks by these: a tensor that several ranks saved as the same
-// part of one whole, with other bytes, is not what its name says in a world of another size.
+// Chunk hashes cannot serve for this, because a chunk has parts of several tensors. The node that
+// commits compares all ranks' tensors by these hashes. If several ranks saved different bytes as
+// the same part of a tensor, a world of another size cannot use it under that name.
 
 #include <cstddef>
 #include <cstdint>
@@ -16,11 +16,11 @@
 
 namespace paceline::ckpt {
 
-// Gives the chunks of another source, and hashes the tensors in them on the way. It does not depend
-// on where in its file a tensor lies.
+// Passes on the chunks of another source and hashes the tensors in them. A hash does not depend on
+// the tensor's position in the file.
 class TensorContents final : public ChunkSource {
  public:
-  // Both stay as they are as long as this lives; `boxes` are in the order of their bytes.
+  // Both arguments must stay valid. `boxes` are ordered by their bytes.
   TensorContents(ChunkSource* from, std::span<const TensorBox> boxes)
       : from_(from), boxes_(boxes) {}
 
@@ -30,8 +30,7 @@ class TensorContents final : public ChunkSource {
   void Expect(std::span<const size_t> chunks) override { from_->Expect(chunks); }
   bool is_stable() const override { return from_->is_stable(); }
 
-  // One for each box, never 0. Empty when not every chunk was asked for, as for a file that was
-  // linked and not written.
+  // One hash for each box, never 0. Empty unless every chunk was read, such as for a linked file.
   std::vector<uint64_t> Finish();
 
  private:
@@ -41,11 +40,11 @@ class TensorContents final : public ChunkSource {
 
   ChunkSource* const from_;
   const std::span<const TensorBox> boxes_;
-  size_t next_ = 0;               // chunk; those before it were taken
-  uint64_t done_ = 0;             // bytes of the present box
-  std::vector<std::byte> hold_;   // the begin of its present block
+  size_t next_ = 0;               // chunk; earlier ones were hashed
+  uint64_t done_ = 0;             // bytes of the current box
+  std::vector<std::byte> hold_;   // the start of its current block
   std::vector<uint64_t> blocks_;  // hashes of its blocks
-  std::vector<uint64_t> hashes_;  // of the boxes before it
+  std::vector<uint64_t> hashes_;  // of earlier boxes
 };
 
 }  // namespace paceline::ckpt

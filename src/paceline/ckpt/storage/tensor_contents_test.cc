@@ -21,7 +21,7 @@ std::vector<std::byte> Random(size_t size, uint64_t seed) {
   return bytes;
 }
 
-// Hashes of tensors that lie one behind the other, `gap` bytes after the begin of a file.
+// Hashes of consecutive tensors that begin `gap` bytes after the start of a file.
 std::vector<uint64_t> HashesOf(const std::vector<std::vector<std::byte>>& tensors, size_t gap,
                                bool is_whole = true) {
   std::vector<std::byte> file(gap);
@@ -37,7 +37,7 @@ std::vector<uint64_t> HashesOf(const std::vector<std::vector<std::byte>>& tensor
     if (i == chunks - 1 && !is_whole) break;
     const auto chunk = contents.Chunk(i);
     EXPECT_TRUE(chunk.ok());
-    // A writer that tries again changes nothing.
+    // A repeated read changes nothing.
     EXPECT_TRUE(contents.Chunk(i / 2).ok());
   }
   return contents.Finish();

@@ -1,7 +1,7 @@
 #pragma once
 
-// A checkpoint in storage as whole tensors, however many ranks saved it in whatever layout: for
-// exporting it, and for comparing two.
+// A checkpoint in storage as whole tensors, whatever number of ranks and layout saved it. Used to
+// export a checkpoint and to compare two.
 
 #include <cstdint>
 #include <map>
@@ -26,8 +26,8 @@ struct WholeTensor {
 
 class WholeReader {
  public:
-  // The checkpoint `name` of `store`, which has to live as long. Reads every file's header.
-  // kNotFound, kDamaged; kInvalid also when the boxes do not make up whole tensors.
+  // Opens the checkpoint `name`; `store` must outlive the reader. Reads every file's header.
+  // kNotFound, kDamaged; kInvalid also if the boxes do not tile whole tensors.
   static Result<std::unique_ptr<WholeReader>> Open(Store* store, const std::string& name);
 
   const Manifest& manifest() const { return manifest_; }
@@ -35,13 +35,13 @@ class WholeReader {
 
   struct Wanted {
     std::string key;
-    std::span<std::byte> data;  // as large as the tensor
+    std::span<std::byte> data;  // of the tensor's size
   };
-  // Each file's chunks are read once for all that is wanted, and verified. kDamaged, kSystem;
-  // kNotFound: there is no such tensor. kInvalid: memory of another size.
+  // Reads each file's chunks once for all wanted tensors, and verifies them. kDamaged, kSystem.
+  // kNotFound: there is no such tensor. kInvalid: the memory has another size.
   Result<void> Read(std::span<const Wanted> wanted);
 
-  // What rank 0 saved beside its tensors, verified; see docs/formats/notes.md.
+  // Rank 0's notes, verified; see docs/formats/notes.md.
   const std::string& notes() const { return notes_; }
 
  private:
@@ -60,11 +60,11 @@ class WholeReader {
   std::string notes_;
   std::vector<File> files_;
   std::map<std::string, WholeTensor> tensors_;
-  std::map<std::string, std::vector<Part>> parts_;  // replicas of a box are listed once
+  std::map<std::string, std::vector<Part>> parts_;  // a replicated box is listed once
 };
 
-// Consecutive names, in order, whose tensors together have at most `bytes_max`, or one that is
-// larger by itself: what is read at once.
+// Batches of consecutive names whose tensors have at most `bytes_max` together, or of one larger
+// tensor. Each batch is read at once.
 std::vector<std::vector<std::string>> Batches(const std::map<std::string, WholeTensor>& tensors,
                                               uint64_t bytes_max);
 

@@ -21,7 +21,7 @@
 namespace paceline::ckpt {
 namespace {
 
-// Two ranks: "model.w" cut by columns, "model.b" on both, "opt.m" on rank 1 alone.
+// Two ranks: "model.w" split by columns, "model.b" on both, "opt.m" on rank 1 only.
 class WholeTest : public testing::Test {
  protected:
   WholeTest() {
@@ -108,7 +108,7 @@ TEST_F(WholeTest, AHuggingFaceFolderHasTheWeightsAndAnIndex) {
   auto reader = Open();
   ASSERT_TRUE(reader.ok());
   const std::string out = dir_.path() + "/hf";
-  // Small files, so that there are two of them.
+  // A small limit, so that the export has two files.
   const auto done = ExportHf(reader->get(), {.folder = out, .file_bytes_max = 10});
   ASSERT_TRUE(done.ok()) << done.failure().message;
   EXPECT_EQ(done->files.size(), 2u);

@@ -15,7 +15,7 @@ namespace {
 
 constexpr StoreTraits kPosixTraits{.name = "posix", .has_paths = true, .has_folders = true};
 
-// Nobody else's, on no host: two that put the same key must not write into one file.
+// A temporary name that no process on any host shares, because two may put the same key at once.
 std::string TemporaryOf(const std::string& path) {
   uint64_t chance = 0;
   if (::getrandom(&chance, sizeof(chance), 0) != sizeof(chance)) return path + ".new-0";
@@ -55,7 +55,7 @@ class PosixStore final : public Store {
     const int linked = disk_->Link(PathOf(from), making);
     if (linked == 0) {
       const Result<void> replaced = Replace(making, path);
-      // A rename between two names of one file leaves both.
+      // rename(2) between two names of one file does nothing, so both names stay.
       disk_->Unlink(making);
       return replaced;
     }
@@ -68,7 +68,7 @@ class PosixStore final : public Store {
 
   Result<void> Put(const std::string& key, std::span<const std::byte> bytes,
                    PutMode mode) override {
-    // What says whose the directory is.
+    // The file that identifies the directory.
     const bool is_of_root = key.starts_with('.');
     if (is_of_root) RETURN_IF_ERROR(CheckMounted());
     const std::string path = PathOf(key);
@@ -82,8 +82,8 @@ class PosixStore final : public Store {
     return made;
   }
 
-  // Of two that take the file away by its name, one gets it. One that is not what was expected is
-  // put back.
+  // If two processes rename the file away, only one succeeds. If its content is not the expected
+  // one, it is put back.
   Result<void> Exchange(const std::string& key, const std::string& from,
                         std::span<const std::byte> bytes) override {
     const std::string path = PathOf(key);
@@ -190,13 +190,13 @@ class PosixStore final : public Store {
   }
 
  private:
-  // After its file system was unmounted the directory is often still there, bare, on the disk below
-  // it. What is written there fills that disk, and is out of sight once it is mounted again. So a
-  // directory that has had checkpoints and has none is believed on the same file system alone.
+  // After an unmount the empty mount point often remains, on the disk below it. Writes would fill
+  // that disk and be hidden after the next mount. So if a directory had checkpoints and is now
+  // empty, it must be on the same file system as before.
   Result<void> CheckMounted() {
     DiskEntry root;
     DiskEntry latest;
-    if (disk_->Stat(root_, &root) < 0) return {};  // the next call says what is wrong
+    if (disk_->Stat(root_, &root) < 0) return {};  // the next call reports the error
     if (disk_->Stat(PathOf(kLatestName), &latest) == 0) {
       device_ = root.device;
     } else if (device_.has_value() && *device_ != root.device) {
@@ -234,11 +234,12 @@ class PosixStore final : public Store {
     return {};
   }
 
-  // A second name, which is refused where there is one; then the first one goes.
+  // First a hard link to the new name, which fails if the name exists; then the old name is
+  // removed.
   Result<void> Name(const std::string& making, const std::string& path) {
     const int linked = disk_->Link(making, path);
     if (linked == -EEXIST) return DiskFailure("cannot make", path, EEXIST);
-    // File systems without hard links. Between the look and the rename another one may come.
+    // Without hard links, another process may take the name between the check and the rename.
     if (linked == -EPERM || linked == -EOPNOTSUPP || linked == -ENOSYS) {
       DiskEntry found;
       if (disk_->Stat(path, &found) == 0) return DiskFailure("cannot make", path, EEXIST);
@@ -251,7 +252,7 @@ class PosixStore final : public Store {
 
   const std::string root_;
   Disk* const disk_;
-  std::optional<uint64_t> device_;  // where checkpoints were seen
+  std::optional<uint64_t> device_;  // of the file system on which checkpoints were seen
 };
 
 }  // namespace

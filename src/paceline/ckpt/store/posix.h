@@ -1,7 +1,7 @@
 #pragma once
 
-// Checkpoints below a directory of a file system. Everything becomes visible by a rename or a link
-// after its bytes are durable.
+// Checkpoints below a directory of a file system. Files become visible by a rename or a link after
+// their bytes are durable.
 
 #include <memory>
 #include <string>
@@ -11,7 +11,7 @@
 
 namespace paceline::ckpt {
 
-// `directory` is there, or is an error of the first call that needs it. The disk outlives the
+// If `directory` does not exist, the first call that needs it fails. The disk must outlive the
 // store.
 std::unique_ptr<Store> MakePosixStore(std::string directory, Disk* disk = SystemDisk());
 

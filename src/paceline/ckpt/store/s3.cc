@@ -17,10 +17,10 @@ namespace {
 using nlohmann::json;
 
 constexpr StoreTraits kS3Traits{.name = "s3", .has_paths = false, .has_folders = false};
-// Frames of an upload: a length, then so many bytes. These two lengths are words.
+// An upload is sent in frames: a length, then the bytes. These two lengths are control words.
 constexpr uint32_t kFrameEnd = 0;
 constexpr uint32_t kFrameAbort = 0xffffffff;
-// Chunks that are asked for at once: few for a header, many for a whole file.
+// Chunks that are requested at once: few for a header, many for a whole file.
 constexpr size_t kWindowChunksMax = 16;
 
 FailureKind KindOf(const std::string& word) {
@@ -46,13 +46,13 @@ int64_t NumberIn(const json& object, const char* name) {
   return found != object.end() && found->is_number_integer() ? found->get<int64_t>() : -1;
 }
 
-// The process, and how it is spoken to.
+// The client process and its protocol.
 class Client {
  public:
   explicit Client(const std::string& python)
       : process_({python, "-P", "-m", "paceline._storage.s3_client"}) {}
 
-  // Sends a request; its answer comes by Answer().
+  // Sends a request. Answer() receives the answer.
   Result<void> Ask(const json& request) {
     if (!process_.is_running()) RETURN_IF_ERROR(process_.Start());
     const std::string line = PrintJson(request) + "\n";
@@ -80,7 +80,7 @@ class Client {
   ClientProcess process_;
 };
 
-// A range of an object into memory; all of it.
+// Reads a range of an object into memory, completely.
 Result<void> Fetch(Client* client, const json& where, uint64_t at, uint64_t bytes, void* to) {
   json request = where;
   request["op"] = "get";
@@ -104,7 +104,7 @@ class ObjectSource final : public ChunkSource {
   Result<std::span<const std::byte>> Chunk(size_t index) override {
     const uint64_t at = index * kChunkBytes;
     const uint64_t bytes = std::min<uint64_t>(kChunkBytes, size_ - at);
-    // The same one again: it did not hold, so it may have been changed on the way.
+    // The same chunk again: it failed its check, perhaps because of the transfer, so read it anew.
     const bool is_again = last_ == index && bytes > 0;
     if (is_again || at < begin_ || at + bytes > begin_ + held_) {
       const bool is_in_a_row = !is_again && held_ > 0 && at == begin_ + held_;
@@ -121,11 +121,11 @@ class ObjectSource final : public ChunkSource {
   }
 
  private:
-  const std::shared_ptr<Client> client_;  // owners: the store and what it has opened
+  const std::shared_ptr<Client> client_;  // shared by the store and its open sources
   const json where_;
   const uint64_t size_;
   AlignedBuffer buffer_;
-  uint64_t begin_ = 0;  // of what is held
+  uint64_t begin_ = 0;  // offset of the held bytes
   uint64_t held_ = 0;
   size_t window_ = 1;
   size_t last_ = SIZE_MAX;
@@ -162,8 +162,8 @@ class S3Store final : public Store {
     return answer.ok() ? Result<void>() : answer.failure();
   }
 
-  // Each object stays what it is when another one goes: the store copies it, and no byte of it
-  // comes here.
+  // The store copies the object; no byte is transferred here. Each object is independent of the
+  // other.
   Result<void> Link(const std::string& from, const std::string& to) override {
     json request = Where(to);
     request["op"] = "copy";
@@ -311,7 +311,7 @@ class S3Store final : public Store {
   const std::string root_;
   const std::string bucket_;
   const std::string prefix_;
-  const std::shared_ptr<Client> client_;  // owners: this and the sources that were opened
+  const std::shared_ptr<Client> client_;  // shared by this store and its open sources
 };
 
 }  // namespace

@@ -1,8 +1,8 @@
 #pragma once
 
-// Checkpoints in an object store that speaks S3. The client is boto3 in a process of its own
-// (python -m paceline._storage.s3_client; docs/adr/0011): credentials, endpoints, retries, TLS and
-// multipart uploads are its business, and docs/formats/s3_client.md has what is said to it.
+// Checkpoints in an object store with the S3 protocol. The client is boto3 in a process of its own
+// (python -m paceline.s3_client; docs/adr/0011), which handles credentials, endpoints, retries, TLS
+// and multipart uploads. docs/formats/s3_client.md specifies its requests.
 
 #include <memory>
 #include <string>
@@ -13,7 +13,8 @@
 
 namespace paceline::ckpt {
 
-// "s3://bucket" or "s3://bucket/prefix". kInvalid: no such name. Nothing is started yet.
+// `place` is "s3://bucket" or "s3://bucket/prefix". kInvalid for other names. Starts no process
+// yet.
 Result<std::unique_ptr<Store>> OpenS3(const std::string& place, const StoreHost& host);
 
 }  // namespace paceline::ckpt

@@ -1,12 +1,12 @@
 #pragma once
 
-// Where checkpoints are kept: folders of files below one root. What persisting, committing,
-// retention and restoring need, and nothing more. A backend is one file and one line in stores.cc;
-// the suite in store_test.cc says what each has to hold.
+// The interface of a checkpoint store: folders of files below one root. It has only what
+// persisting, committing, retention and restoring need. A backend is one file and one line in
+// stores.cc. The suite in store_test.cc checks what each backend must do.
 //
-// A key is kLatestName or "step-7-g1/MANIFEST.json": plain names, with one slash at most.
+// A key is kLatestName or "step-7-g1/MANIFEST.json": plain names with at most one slash.
 //
-// A store is used by one thread at a time. No call takes back what another one has made durable.
+// A store is used by one thread at a time. No call undoes what another one has made durable.
 
 #include <cstdint>
 #include <memory>
@@ -21,15 +21,15 @@
 
 namespace paceline::ckpt {
 
-// The newest checkpoint's name, in a store that has one.
+// The file with the newest checkpoint's name.
 inline constexpr char kLatestName[] = "LATEST";
 
-// What a backend can do is data.
+// A backend's abilities, as data.
 struct StoreTraits {
   std::string_view name;
-  // Its files have paths that any process of the host opens: ranks restore from them.
+  // Its files have paths that every process of the host can open: ranks restore from them.
   bool has_paths = false;
-  // A folder can lose its name before its files go. Where it cannot, its manifest goes first.
+  // A folder can be renamed before its files are removed. If not, its manifest is removed first.
   bool has_folders = false;
 };
 
@@ -38,73 +38,72 @@ struct StoreEntry {
   bool is_folder = false;
   uint64_t bytes = 0;
   int64_t changed_ns = 0;  // by the store's wall clock; 0: not known
-  // A folder that is a link to another place. It is read like any, and never removed.
+  // A link to a folder elsewhere. It is read like any folder and never removed.
   bool is_link = false;
 };
 
-// All calls: kFull; kNotFound; kSystem: an error of that one file; kBusy: the store cannot be asked
-// now; kNotOurs: it lets nobody in who comes with these credentials.
+// Failures of all calls: kFull; kNotFound; kSystem: an error of that one file; kBusy: the store
+// does not answer now; kNotOurs: the store refuses these credentials.
 class Store {
  public:
   virtual ~Store() = default;
   virtual const StoreTraits& traits() const = 0;
-  // The root as people name it; of has_paths, the path.
+  // The root's name for users; if has_paths, its path.
   virtual const std::string& root() const = 0;
 
-  // Before anything is written into it. Again: nothing happens. kBusy also: the store has lost all
-  // that it had, as a directory whose file system was unmounted.
+  // Called before anything is written into the folder; may be repeated. kBusy also if the store
+  // lost all its content, such as a directory whose file system was unmounted.
   virtual Result<void> MakeFolder(const std::string& folder) = 0;
 
-  // A file of any size, each chunk compared with its hash on the way. What is there is replaced by
-  // the whole of it: a manifest may name it by then. Its bytes are durable afterwards, its name
-  // after SyncNames.
-  // kDamaged: the source is not what was saved.
+  // Writes a file of any size and compares each chunk with its hash. Replaces an existing file as a
+  // whole, because a manifest may name it already. The bytes are durable on return, the name after
+  // SyncNames. kDamaged: the source differs from what was saved.
   virtual Result<void> WriteImage(const std::string& key, ChunkSource* image,
                                   std::span<const uint64_t> hashes, Pacer* pacer) = 0;
 
-  // A second file with the bytes of one that is durable, which are not sent once more: another name
-  // of it, or a copy that the store makes by itself. What is at `to` is replaced. Its name is
-  // durable after SyncNames. kNotHere: this store cannot; write it. kNotFound.
+  // Makes a second file with the bytes of a durable one, without sending them: another name for it,
+  // or a copy made by the store. Replaces `to`. The name is durable after SyncNames. kNotHere: the
+  // store cannot; write the file instead. kNotFound.
   virtual Result<void> Link(const std::string& from, const std::string& to) = 0;
 
   enum class PutMode {
     kReplace,
-    kNew,  // kExists when there is one; of two that try, one succeeds
+    kNew,  // kExists if there is one; of two that try, one succeeds
   };
-  // A small file: readers see all of it or what was there before. Its name is durable after
-  // SyncNames. After a lost answer kNew may find its own file: look what is in it.
+  // Writes a small file: readers see the old or the new content. The name is durable after
+  // SyncNames. If an answer was lost, kNew may find its own file, so compare the content.
   virtual Result<void> Put(const std::string& key, std::span<const std::byte> bytes,
                            PutMode mode) = 0;
 
-  // The same over a file that has these very bytes now; of two that try, one succeeds. Where the
-  // store has no such thing, there is no file for a moment.
-  // kFenced: it has others. kExists: another one came at that moment.
+  // Replaces a file whose content is `from`; of two that try, one succeeds. Stores without such an
+  // operation have no file for a moment. kFenced: the content differs. kExists: another file came
+  // at that moment.
   virtual Result<void> Exchange(const std::string& key, const std::string& from,
                                 std::span<const std::byte> bytes) = 0;
 
   virtual Result<bool> Has(const std::string& key) = 0;
 
-  // kTooLarge: it has more than `bytes_max` bytes.
+  // The file's content. kTooLarge: more than `bytes_max` bytes.
   virtual Result<std::string> Get(const std::string& key, uint64_t bytes_max) = 0;
-  // The same of many small files, in their order; where each costs a way to another machine, many
-  // are on it at once. The first that fails is the answer.
+  // The contents of many small files, in their order. A remote store reads many at once. Fails with
+  // the first failure.
   virtual Result<std::vector<std::string>> GetAll(const std::vector<std::string>& keys,
                                                   uint64_t bytes_max) = 0;
 
-  // kDamaged: it does not have that size. kNotFound.
+  // Opens a file for reading. kDamaged: it has another size. kNotFound.
   virtual Result<std::unique_ptr<ChunkSource>> Open(const std::string& key, uint64_t bytes) = 0;
 
-  // "" is the root. What is in it, sorted by name. A folder that is not there has nothing in it.
+  // The entries of a folder, sorted by name; "" is the root. A missing folder has none.
   virtual Result<std::vector<StoreEntry>> List(const std::string& folder) = 0;
 
-  // Makes the names durable that were made in that folder; "" is the root.
+  // Makes the names in that folder durable; "" is the root.
   virtual Result<void> SyncNames(const std::string& folder) = 0;
 
-  // That it is not there is no error.
+  // A missing file is no error.
   virtual Result<void> Remove(const std::string& key) = 0;
-  // has_folders alone: the folder takes another name.
+  // Renames a folder; only for stores with has_folders.
   virtual Result<void> RenameFolder(const std::string& from, const std::string& to) = 0;
-  // What is left of a folder that was emptied: the folder itself, uploads that were never ended.
+  // Removes an emptied folder, and unfinished uploads to it.
   virtual Result<void> RemoveFolder(const std::string& folder) = 0;
 };
 

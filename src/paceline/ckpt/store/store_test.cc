@@ -1,6 +1,6 @@
-// What every backend has to hold. S3 is a real server in a process of its own: moto, which
-// tools/setup.sh installs. PACELINE_TEST_S3=s3://bucket/prefix takes another one, which the
-// standard AWS variables lead to.
+// The tests that every backend must pass. S3 is tested against a real server process: moto, which
+// tools/setup.sh installs. PACELINE_TEST_S3=s3://bucket/prefix uses another server, which the
+// standard AWS variables configure.
 
 #include "paceline/ckpt/store/store.h"
 
@@ -36,7 +36,7 @@ extern char** environ;
 namespace paceline::ckpt {
 namespace {
 
-// The Python of the tests, or "" where it lacks what is needed.
+// A Python for tests; "" if it lacks the needed packages.
 std::string TestPython() {
   const char* named = std::getenv("PACELINE_TEST_PYTHON");
   const std::string python = named != nullptr ? named : PACELINE_SOURCE_DIR "/.venv/bin/python";
@@ -57,10 +57,10 @@ pid_t Spawn(std::vector<std::string> argv) {
   return error == 0 ? pid : -1;
 }
 
-// An S3 server of this test alone; stopped with it.
+// An S3 server for one test.
 class S3Server {
  public:
-  // Its bucket is "paceline-test". "" of place(): there is none to be had.
+  // Its bucket is "paceline-test". place() is "" if no server can be started.
   S3Server() {
     if (const char* named = std::getenv("PACELINE_TEST_S3"); named != nullptr) {
       place_ = named;
@@ -69,7 +69,7 @@ class S3Server {
     const std::string python = TestPython();
     if (python.empty()) return;
     const int port = FreePort();
-    // One line of ours, so that the bucket is there when the port answers.
+    // Our own script, so that the bucket exists when the port answers.
     const std::string script =
         "import sys\n"
         "from moto.server import ThreadedMotoServer\n"
@@ -89,7 +89,7 @@ class S3Server {
     pid_ = Spawn({python, "-c", script, std::to_string(port), ready});
     while (pid_ > 0 && ::access(ready.c_str(), F_OK) != 0) {
       int status = 0;
-      if (::waitpid(pid_, &status, WNOHANG) == pid_) pid_ = -1;  // without moto
+      if (::waitpid(pid_, &status, WNOHANG) == pid_) pid_ = -1;  // moto is missing
       ::usleep(20'000);
     }
     if (pid_ > 0) place_ = "s3://paceline-test";
@@ -140,7 +140,7 @@ class StoreTest : public testing::TestWithParam<std::string> {
     return *std::move(store);
   }
 
-  // Bytes by chance, with their hashes, where a slot would have them.
+  // Random bytes with their hashes, aligned as in a slot.
   std::span<const std::byte> Fill(size_t size) {
     Prng prng(size);
     std::vector<std::byte> source(size);
@@ -217,7 +217,7 @@ TEST_P(StoreTest, OfTwoThatPutAnewOneDoes) {
 
 TEST_P(StoreTest, ImagesOfAnySizeComeBackChunkByChunk) {
   ASSERT_TRUE(store_->MakeFolder("a").ok());
-  // None, less than a page, one part, several parts, a window and more.
+  // Sizes: none, less than a page, one part, several parts, more than a window.
   for (const size_t size :
        {size_t{0}, size_t{5}, kChunkBytes, 3 * kChunkBytes + 77, 6 * kChunkBytes + 4096}) {
     const Result<void> written = WriteImage("a/image", size);
@@ -248,7 +248,7 @@ TEST_P(StoreTest, WhatTheMemoryLostIsNotWritten) {
   EXPECT_TRUE(WriteImage("a/image", 100).ok()) << "and the store goes on";
 }
 
-// Somebody else may have committed what is there.
+// The existing file may belong to a committed checkpoint.
 TEST_P(StoreTest, AnImageIsReplacedWholeOrNotAtAll) {
   ASSERT_TRUE(store_->MakeFolder("a").ok());
   const size_t size = 2 * kChunkBytes + 77;
@@ -263,7 +263,7 @@ TEST_P(StoreTest, AnImageIsReplacedWholeOrNotAtAll) {
   auto after = store_->Open("a/image", size);
   ASSERT_TRUE(after.ok()) << after.failure().message;
   EXPECT_TRUE(Verify(after->get(), right).ok());
-  // The same, and the same once more.
+  // Write the same file twice.
   ASSERT_TRUE(WriteImage("a/image", size).ok());
   EXPECT_EQ(Names("a"), std::vector<std::string>{"image"});
   ASSERT_TRUE(store_->MakeFolder("b").ok());
@@ -390,7 +390,7 @@ TEST(Stores, APlaceThatIsNoneIsRefused) {
   EXPECT_TRUE(OpenStore("s3:/bucket/runs/", {.python = "/usr/bin/python3"}).ok());
 }
 
-// Tells of another file system than there is.
+// Reports another device number than the real one.
 class MountedElsewhere : public Disk {
  public:
   int Stat(const std::string& path, DiskEntry* entry) override {
@@ -407,10 +407,10 @@ TEST(Stores, WhatIsLeftOfAnUnmountedDirectoryIsNotWrittenInto) {
   const auto store = MakePosixStore(dir.path(), &disk);
   SavedRanks ranks;
   ASSERT_TRUE(ranks.SaveWhole(store.get(), 1).ok());
-  // Mounted again it is often another device, with everything in it.
+  // After the next mount the device number is often another one, with all files there.
   disk.device = 2;
   EXPECT_TRUE(store->MakeFolder("step-3-g1").ok());
-  // Somebody has emptied it, where it is: his business.
+  // Emptying the directory in place is allowed.
   std::filesystem::rename(dir.path() + "/LATEST", dir.path() + "/aside");
   EXPECT_TRUE(store->MakeFolder("step-4-g1").ok());
   disk.device = 1;
@@ -420,12 +420,12 @@ TEST(Stores, WhatIsLeftOfAnUnmountedDirectoryIsNotWrittenInto) {
   EXPECT_FALSE(std::filesystem::exists(dir.path() + "/step-5-g1"));
   std::filesystem::rename(dir.path() + "/aside", dir.path() + "/LATEST");
   EXPECT_TRUE(store->MakeFolder("step-5-g1").ok());
-  // A store that never saw a checkpoint takes what it finds.
+  // A store that never saw a checkpoint accepts any directory.
   std::filesystem::remove(dir.path() + "/LATEST");
   EXPECT_TRUE(MakePosixStore(dir.path(), &disk)->MakeFolder("step-6-g1").ok());
 }
 
-// A server that is away is not an empty store: nobody may begin anew because of it.
+// An unreachable server is not an empty store: no job may start anew because of it.
 TEST(Stores, AStoreThatIsAwayIsNotEmpty) {
   auto store = OpenStore("s3://bucket", {.python = "/bin/false"});
   ASSERT_TRUE(store.ok());

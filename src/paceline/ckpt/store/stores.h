@@ -1,6 +1,6 @@
 #pragma once
 
-// All backends, by the beginning of a place's name.
+// All store backends, by the prefix of a place's name.
 
 #include <memory>
 #include <string>
@@ -12,9 +12,9 @@
 
 namespace paceline::ckpt {
 
-// What a backend may need of its host.
+// What a backend may need from its host.
 struct StoreHost {
-  std::string python;  // interpreter with the paceline package; "": none, and no object store
+  std::string python;  // interpreter with the paceline package; "": object stores do not work
 };
 
 struct StoreBackend {
@@ -23,11 +23,11 @@ struct StoreBackend {
   Result<std::unique_ptr<Store>> (*open)(const std::string& place, const StoreHost& host);
 };
 
-// In the order in which they are asked.
+// In the order in which prefixes are compared.
 const std::vector<StoreBackend>& StoreBackends();
 
-// "/runs/gpt" or "s3://bucket/prefix". Nothing is read yet. kInvalid: model/storage_place.h says
-// why it is no place.
+// Opens "/runs/gpt" or "s3://bucket/prefix". Reads nothing yet. kInvalid: the place is malformed;
+// model/storage_place.h says why.
 Result<std::unique_ptr<Store>> OpenStore(const std::string& place, const StoreHost& host);
 
 }  // namespace paceline::ckpt
