@@ -59,7 +59,7 @@ void ChunkFile::Join() {
     const std::lock_guard lock(mutex_);
     is_ending_ = true;
     expected_.clear();
-    // Whoever waits for the agent does so no more.
+    // Ends the threads' waits for the agent.
     for (const Fd& link : links_) {
       if (link.is_open()) ::shutdown(link.get(), SHUT_RDWR);
     }
@@ -127,7 +127,7 @@ Result<ChunkFile::Bytes> ChunkFile::Await(size_t index) {
       changed_.notify_all();
       return brought;
     }
-    // Nobody has begun with it.
+    // No thread has started on this chunk.
     std::erase(expected_, index);
   }
   return Ask(&link_, index);

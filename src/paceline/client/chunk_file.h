@@ -1,8 +1,8 @@
 #pragma once
 
-// A file of a checkpoint in storage, whose chunks this rank's agent brings: hosts share the reading
-// (docs/formats/chunk_socket.md). Several chunks are on their way at once when it is known which
-// ones will be asked for.
+// A checkpoint's file in storage, read in chunks through this rank's agent, because hosts share the
+// reading (docs/formats/chunk_socket.md). If the coming reads are known, several chunks are
+// requested at once.
 
 #include <condition_variable>
 #include <cstdint>
@@ -27,15 +27,16 @@ namespace paceline::client {
 class ChunkFile final : public ckpt::ChunkSource {
  public:
   static constexpr size_t kLinksMax = 4;
-  // Chunks that are asked for or in memory, beside the one that is looked at.
+  // Chunks that are requested or in memory, beside the current one.
   static constexpr size_t kAheadMax = 8;
 
-  // `socket`: the agent's. `key`: "step-7-g1/shard-00003.safetensors". Nothing is asked yet.
+  // `socket` is the agent's. `key` is like "step-7-g1/shard-00003.safetensors". Requests nothing
+  // yet.
   ChunkFile(std::string socket, std::string key, uint64_t bytes, std::vector<uint64_t> hashes);
   ~ChunkFile() override;
 
   uint64_t size() const override { return bytes_; }
-  // kBusy with EAGAIN: the agent, or all of storage, cannot be asked now. kSystem with EIO: this
+  // kBusy with EAGAIN: the agent, or the whole storage, does not answer now. kSystem with EIO: this
   // file cannot be read now. kDamaged, kNotFound.
   Result<std::span<const std::byte>> Chunk(size_t index) override;
   bool wants_order() const override { return true; }
@@ -55,16 +56,16 @@ class ChunkFile final : public ckpt::ChunkSource {
   const std::string key_;
   const uint64_t bytes_;
   const std::vector<uint64_t> hashes_;
-  Fd link_;     // for what nobody has expected
-  Bytes last_;  // what Chunk gave
+  Fd link_;     // for chunks that were not expected
+  Bytes last_;  // the last result of Chunk
   size_t last_index_ = SIZE_MAX;
 
-  std::mutex mutex_;  // guards the rest, but the threads
+  std::mutex mutex_;  // guards the members below, except the threads
   std::condition_variable changed_;
-  std::deque<size_t> expected_;  // in the order in which they will be asked for
-  std::map<size_t, std::optional<Result<Bytes>>> ahead_;  // asked for, or brought
+  std::deque<size_t> expected_;                           // in reading order
+  std::map<size_t, std::optional<Result<Bytes>>> ahead_;  // requested, or already received
   std::vector<Bytes> spare_;
-  std::deque<Fd> links_;  // of the threads, to shut them down by
+  std::deque<Fd> links_;  // one a thread, to end their waits
   bool is_ending_ = false;
   std::vector<std::thread> threads_;
 };

@@ -1,4 +1,4 @@
-// A file that comes by chunks over a socket, whose other side is played here.
+// A file read in chunks over a socket. The test plays the agent.
 
 #include "paceline/client/chunk_file.h"
 
@@ -67,7 +67,7 @@ class ChunkFileTest : public testing::Test {
       ++asked_;
       if (chunk->index == silent_at_) {
         char none = 0;
-        (void)::recv(fd.get(), &none, 1, 0);  // until the other side goes
+        (void)::recv(fd.get(), &none, 1, 0);  // until the other side closes
         return;
       }
       if (chunk->index == gone_at_) return;
@@ -96,7 +96,7 @@ class ChunkFileTest : public testing::Test {
   const std::string path_ = dir_.path() + "/chunks";
   std::vector<uint64_t> hashes_;
   Fd listener_;
-  std::list<std::thread> threads_;  // the first one makes the others
+  std::list<std::thread> threads_;  // the first one starts the others
   std::atomic<int> asked_ = 0;
   std::atomic<int> connections_ = 0;
   std::atomic<size_t> silent_at_ = SIZE_MAX;
@@ -122,9 +122,9 @@ TEST_F(ChunkFileTest, ManyAreOnTheirWayWhenTheOrderIsKnown) {
   file.Expect(order);
   for (const size_t index : order) ExpectChunk(&file, index);
   EXPECT_GT(connections_, 2);
-  // Chunk 0 was at hand, and was asked for ahead all the same.
+  // Chunk 0 was in memory but was requested ahead again.
   EXPECT_LE(asked_, 17);
-  // One that nobody expected, and another order.
+  // A chunk that was not expected, and another order.
   ExpectChunk(&file, 4);
   file.Expect(std::vector<size_t>{10});
   ExpectChunk(&file, 10);
@@ -137,7 +137,7 @@ TEST_F(ChunkFileTest, WhatWasExpectedAndIsNotWantedHoldsUpNobody) {
   for (size_t i = 0; i < kChunks; ++i) order.push_back(i);
   file.Expect(order);
   for (size_t i = 0; i < 5; ++i) ExpectChunk(&file, i);
-}  // and it ends, though the agent says nothing
+}  // the end of the scope returns, though the agent never answers
 
 TEST_F(ChunkFileTest, AFailureSaysWhatItIs) {
   fails_at_ = 3;

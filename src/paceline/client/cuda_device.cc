@@ -11,12 +11,12 @@
 namespace paceline::client {
 namespace {
 
-// The part of NVIDIA's driver API that is used, by the names and types of its header cuda.h. The
-// suffix _v2 is part of a name: the same names without it are those of 2010.
+// The used part of NVIDIA's driver API, with the names and types of its header cuda.h. A suffix _v2
+// is part of the name: the same name without it is the function of 2010.
 using CuContext = void*;
 using CuStream = void*;
 using CuEvent = void*;
-using CuPointer = unsigned long long;  // NOLINT(google-runtime-int): as the header has it
+using CuPointer = unsigned long long;  // NOLINT(google-runtime-int): as in the header
 using CuResult = int;
 
 constexpr CuResult kCuSuccess = 0;
@@ -48,7 +48,7 @@ bool Find(void* library, const char* name, Function* function, const char** miss
 }
 
 Result<CudaDriver> Load(const std::string& path) {
-  // Never closed: the driver has threads of its own.
+  // Never closed, because the driver has its own threads.
   void* const library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     return Failure{FailureKind::kNotFound, Concat("there is no ", path, ": ", ::dlerror())};
@@ -127,8 +127,8 @@ class CudaDevice final : public Device {
   }
 
  private:
-  // A forked process (a loader's worker, say) has a copy of this and no driver: a call that ends
-  // something there may wait for a thread that was not forked.
+  // A forked process (such as a loader's worker) has a copy of this object, but no driver. Calls
+  // that release something could wait there for a thread that does not exist.
   bool IsOwn() const { return ::getpid() == owner_; }
   static CuStream StreamOf(StreamHandle stream) { return reinterpret_cast<CuStream>(stream); }
   CuEvent EventOf(CopyMark mark) const { return mark == CopyMark::kEarly ? early_ : all_; }
@@ -142,10 +142,10 @@ class CudaDevice final : public Device {
   }
 
   const CudaDriver driver_;
-  const CuContext context_;  // the framework's, which outlives this
+  const CuContext context_;  // the framework's, which outlives this object
   const pid_t owner_ = ::getpid();
   CuStream copies_ = nullptr;
-  CuEvent start_ = nullptr;  // what the copies begin after
+  CuEvent start_ = nullptr;  // the copies begin after it
   CuEvent early_ = nullptr;
   CuEvent all_ = nullptr;
 };

@@ -1,7 +1,7 @@
 #pragma once
 
-// NVIDIA's GPUs, through the driver that is loaded in the process anyway. It is opened by its name,
-// so nothing is needed to build this, and nothing is missing where there is no GPU.
+// NVIDIA GPUs, through the driver that the framework has loaded. It is opened by name, so neither
+// the build nor a machine without a GPU needs it.
 
 #include <memory>
 #include <string>
@@ -11,9 +11,9 @@
 
 namespace paceline::client {
 
-// The device that the calling thread works with. kNotFound: there is no such driver, it lacks a
-// function (the message names it), or this thread has used no device yet. `library` is the
-// driver's, "libcuda.so.1".
+// The calling thread's current device. kNotFound: there is no driver, it lacks a function (the
+// message names it), or this thread has used no device yet. `library` is the driver's name,
+// "libcuda.so.1".
 Result<std::unique_ptr<Device>> OpenCudaDevice(const std::string& library);
 
 }  // namespace paceline::client

@@ -1,15 +1,15 @@
 #pragma once
 
-// One save of tensors of which some lie on a device. The bytes go from the device straight into the
-// slot, and are hashed there afterwards: the training neither copies nor hashes them.
+// One save of tensors, some of them on a device. The device copies bytes directly into the slot,
+// where they are hashed. The training neither copies nor hashes them.
 //
-// The training's thread constructs and begins it, a second thread finishes it. Between the two the
-// training may go on, as long as nothing writes to what is being copied:
+// The training's thread constructs and begins the save; a second thread finishes it. In between,
+// training continues, but must not write to tensors that are being copied:
 //
-//   what may change at any time (buffers, loose tensors) is copied first, and the training's stream
-//     is held back until then, on the device: microseconds, and no thread waits;
-//   what only an optimizer changes (parameters, its own state) is copied behind that. Fence holds
-//     the stream back from the next optimizer's step; or AwaitCopied waits at once.
+//   Tensors that may change at any time (buffers, loose tensors) are copied first. The device
+//     holds the training's stream back until then: microseconds, and no thread waits.
+//   Tensors that only an optimizer changes (parameters, its state) are copied after that. Fence
+//     holds the stream back before the next optimizer step. AwaitCopied makes the caller wait.
 
 #include <condition_variable>
 #include <cstdint>
@@ -28,11 +28,11 @@ namespace paceline::client {
 
 enum class SourcePlace : uint8_t {
   kHost,
-  kDevice,         // written by whatever the training runs
-  kDeviceStepped,  // written by optimizers' steps alone
+  kDevice,         // any kernel of the training may write to it
+  kDeviceStepped,  // only optimizer steps write to it
 };
 
-// Where the bytes of a box are, in C order.
+// Where a box's bytes are, in C order.
 struct DeviceSource {
   const void* address = nullptr;
   SourcePlace place = SourcePlace::kHost;
@@ -40,26 +40,26 @@ struct DeviceSource {
 
 class DeviceSave {
  public:
-  // `slot` was taken by BeginImage for this layout; it is sealed or given up in any case, by the
-  // destructor at the latest. `arena`, `device` and `layout` outlive this.
+  // BeginImage has taken `slot` for this layout. The slot is sealed or given up in any case, at the
+  // latest by the destructor. `arena`, `device` and `layout` must outlive this object.
   DeviceSave(ckpt::Arena* arena, Device* device, uint32_t slot, const ckpt::Image& layout,
              std::span<const DeviceSource> sources, const ckpt::SaveStep& what);
   ~DeviceSave();
   DeviceSave(const DeviceSave&) = delete;
   DeviceSave& operator=(const DeviceSave&) = delete;
 
-  // The training's thread. Copies what lies in this process's memory, and orders what may change at
-  // any time, after all that `stream` was given so far.
+  // Called by the training's thread. Copies tensors in host memory. Orders copies of tensors that
+  // may change at any time, behind the current work of `stream`.
   Result<void> Begin(StreamHandle stream);
 
-  // The second thread, after Begin: orders the rest, waits for it, hashes the image and seals it.
-  // Once; what it returned then is what AwaitCopied and Fence return when it failed.
+  // Called once by the second thread, after Begin. Orders the other copies, waits for them, hashes
+  // the image and seals it. If it fails, AwaitCopied and Fence return the same failure.
   Result<void> Finish();
 
-  // Any thread, while or after Finish runs: until no tensor is read any more.
+  // Waits until all tensors are copied. Any thread, during or after Finish.
   Result<void> AwaitCopied();
-  // Likewise: what `stream` is given from now on runs when no tensor is read any more. Returns as
-  // soon as the copies are ordered, which takes a microsecond or two for each tensor.
+  // Later work of `stream` runs after all tensors are copied. Returns when the copies are ordered:
+  // a microsecond or two for each tensor. Any thread, as AwaitCopied.
   Result<void> Fence(StreamHandle stream);
 
   SavedStep saved() const { return what_.saved; }

@@ -10,7 +10,7 @@ namespace paceline::client {
 
 DeviceSaver::~DeviceSaver() {
   if (::getpid() != owner_) {
-    // A forked copy: the slot that is being filled is the other process's.
+    // In a forked process: the slot that is being filled belongs to the parent.
     (void)save_.release();
     return;
   }

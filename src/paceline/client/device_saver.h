@@ -18,27 +18,28 @@
 
 namespace paceline::client {
 
-// One save at a time: Begin, then Finish in another thread, which ends before the next Begin.
+// One save at a time: Begin, then Finish in another thread, which must return before the next
+// Begin.
 class DeviceSaver {
  public:
-  // Both outlive this.
+  // Both must outlive this object.
   DeviceSaver(Saver* saver, Device* device) : saver_(saver), device_(device) {}
   ~DeviceSaver();
   DeviceSaver(const DeviceSaver&) = delete;
   DeviceSaver& operator=(const DeviceSaver&) = delete;
 
-  // As Saver::Reserve, and pins each slot behind that, some tenths of a second a GiB. Saves to a
-  // slot that is not pinned yet hold the second thread up, and nobody else.
+  // As Saver::Reserve, and then pins each slot, at some tenths of a second a GiB. A save to an
+  // unpinned slot delays the second thread only.
   Result<void> Reserve();
 
-  // Takes a slot and begins to copy, after all that `stream` was given so far. `layout` stays until
-  // Finish. False: no slot may be taken now. Fails as Saver::Save, and when the device does.
+  // Takes a slot and begins to copy, behind the current work of `stream`. `layout` must stay valid
+  // until Finish. False: no slot is free. Fails as Saver::Save, and if the device fails.
   Result<bool> Begin(const ckpt::Image& layout, std::span<const DeviceSource> sources,
                      const ckpt::SaveStep& what, StreamHandle stream);
-  // Until the image is whole. When it fails there is none, and nothing else changed.
+  // Waits until the image is complete. After a failure there is no image, and nothing else changed.
   Result<void> Finish();
 
-  // As those of DeviceSave; without a save that is under way they do nothing.
+  // As in DeviceSave. Without a save in progress they do nothing.
   Result<void> AwaitCopied();
   Result<void> Fence(StreamHandle stream);
 
@@ -46,8 +47,8 @@ class DeviceSaver {
   Saver* const saver_;
   Device* const device_;
   const pid_t owner_ = ::getpid();
-  std::set<uint32_t> pinned_;         // slots; of the thread that reserves
-  std::unique_ptr<DeviceSave> save_;  // the last one that began
+  std::set<uint32_t> pinned_;         // slots; used by the reserving thread
+  std::unique_ptr<DeviceSave> save_;  // the last one
 };
 
 }  // namespace paceline::client

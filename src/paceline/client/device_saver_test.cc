@@ -60,7 +60,7 @@ class DeviceSaverTest : public testing::Test {
   static void SetCopyDelay(int64_t microseconds) {
     StandIn<void(int64_t)>("stand_in_set_copy_delay")(microseconds);
   }
-  // What a kernel of the training does on the default stream.
+  // Plays a kernel of the training on the default stream.
   static void Fill(std::vector<char>* tensor, char value, int64_t microseconds = 0) {
     StandIn<void(void*, void*, size_t, int, int64_t)>("stand_in_fill")(
         nullptr, tensor->data(), tensor->size(), value, microseconds);
@@ -81,7 +81,7 @@ class DeviceSaverTest : public testing::Test {
     second.join();
   }
 
-  // The newest image, verified: the value of each tensor, or '?' where there are several.
+  // Verifies the newest image. Returns each tensor's value, or '?' if it has several.
   std::string Newest(int64_t step) {
     const std::vector<ArenaImage> images = saver_->arena()->Sealed();
     if (images.empty() || images.front().step != step) return "no image";
@@ -134,7 +134,7 @@ TEST_F(DeviceSaverTest, WithAFenceTheNextStepIsNotInTheImage) {
   SetCopyDelay(kSlowMicroseconds);
   ASSERT_TRUE(*Begin(1));
   std::thread second([&] { EXPECT_TRUE(device_saver_->Finish().ok()); });
-  // The training goes on at once: what any kernel changes, and then an optimizer's step.
+  // The training continues at once: some kernels change tensors, then the optimizer steps.
   Fill(&buffer_, 'x');
   std::fill(counter_.begin(), counter_.end(), 'x');
   EXPECT_TRUE(device_saver_->Fence(0).ok());
@@ -146,7 +146,7 @@ TEST_F(DeviceSaverTest, WithAFenceTheNextStepIsNotInTheImage) {
   EXPECT_EQ(Newest(2), "xxx");
 }
 
-// A device may come to that mark only behind the copies that follow it, and then nothing overlaps.
+// A device may reach that mark only behind later copies, and then the copies do not overlap.
 TEST_F(DeviceSaverTest, WithoutWhatMayChangeAtAnyTimeNothingIsHeldBackInBegin) {
   const auto waits = [] { return StandIn<int()>("stand_in_waits_of_default")(); };
   const auto waits_of_begin = [&](SourcePlace place) {
@@ -165,7 +165,7 @@ TEST_F(DeviceSaverTest, WithoutWhatMayChangeAtAnyTimeNothingIsHeldBackInBegin) {
   EXPECT_EQ(waits_of_begin(SourcePlace::kDevice), 1);
 }
 
-// The stand-in shows what a missing fence does, so the test above can fail.
+// Without a fence the stand-in produces a wrong image, so the test above can fail.
 TEST_F(DeviceSaverTest, WithoutAFenceTheNextStepIsInTheImage) {
   SetCopyDelay(kSlowMicroseconds);
   ASSERT_TRUE(*Begin(1));
@@ -203,11 +203,11 @@ TEST_F(DeviceSaverTest, ACopyThatFailsLeavesTheImageBefore) {
     }
   }
   EXPECT_EQ(Newest(1), "aaa");
-  for (int64_t step = 3; step < 9; ++step) Save(step);  // no slot was lost
+  for (int64_t step = 3; step < 9; ++step) Save(step);  // no slot is lost
   EXPECT_EQ(Newest(8), "aaa");
 }
 
-// As a loader's worker does that finds a copy of a Checkpointer among its garbage.
+// As in a loader's worker that collects a forked copy of a Checkpointer.
 TEST_F(DeviceSaverTest, AForkedProcessEndsNothing) {
   ASSERT_TRUE(*Begin(1));
   const pid_t child = ::fork();
@@ -227,7 +227,7 @@ TEST_F(DeviceSaverTest, AForkedProcessEndsNothing) {
 TEST_F(DeviceSaverTest, MemoryIsPinnedAsLongAsItIsUsed) {
   const auto pinned = [] { return StandIn<uint64_t()>("stand_in_pinned_bytes")(); };
   EXPECT_EQ(pinned(), 3 * saver_->image_bytes_max());
-  EXPECT_TRUE(device_saver_->Reserve().ok());  // again changes nothing
+  EXPECT_TRUE(device_saver_->Reserve().ok());  // a second call changes nothing
   EXPECT_EQ(pinned(), 3 * saver_->image_bytes_max());
   device_saver_ = nullptr;
   EXPECT_EQ(pinned(), 0u);
@@ -237,7 +237,7 @@ TEST(CudaDevice, SaysWhatIsMissing) {
   EXPECT_EQ(OpenCudaDevice("libno-such-driver.so").failure().kind, FailureKind::kNotFound);
   const Failure incomplete = OpenCudaDevice("libc.so.6").failure();
   EXPECT_EQ(incomplete.message, "libc.so.6 has no function cuGetErrorString");
-  std::thread another([] {  // which has used no device
+  std::thread another([] {  // a thread that has used no device
     const Failure none = OpenCudaDevice(PACELINE_CUDA_STAND_IN).failure();
     EXPECT_EQ(none.message, "this thread has used no device yet");
   });

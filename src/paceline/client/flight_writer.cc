@@ -22,8 +22,8 @@ Failure Refused(const std::string& path, int error_number) {
           .error_number = error_number};
 }
 
-// A tmpfs gives its pages when they are touched, and kills whoever touches one that is not there:
-// so all of them are taken first.
+// A tmpfs allocates pages when they are touched, and kills the process with SIGBUS if it is full.
+// So all pages are allocated first.
 void* MapNew(int fd, int* error_number) {
   *error_number = posix_fallocate(fd, 0, static_cast<off_t>(kRingBytes));
   if (*error_number != 0) return MAP_FAILED;

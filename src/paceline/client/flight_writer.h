@@ -34,34 +34,34 @@ struct FlightEvent {
 
 class FlightWriter {
  public:
-  // Makes a new ring at that path, in the place of one that is there. kSystem when that cannot be,
-  // kFull when there is no room for it.
+  // Makes a new ring at that path and replaces an existing one. kSystem: it cannot be made. kFull:
+  // there is no room.
   static Result<std::unique_ptr<FlightWriter>> Make(const FlightPlace& place);
   ~FlightWriter();
   FlightWriter(const FlightWriter&) = delete;
   FlightWriter& operator=(const FlightWriter&) = delete;
 
-  // The number of a text, to be used in an event; kRingNoName when the table is full. A text of
-  // more than 127 bytes is cut. The caller keeps numbers: each call takes a new place.
+  // The number of a text, for use in events; kRingNoName if the table is full. Cuts texts longer
+  // than 127 bytes. Each call takes a new entry, so the caller keeps the numbers.
   uint32_t Name(std::string_view text);
 
   // Returns the event's number.
   uint64_t Begin(const FlightEvent& event);
   void Complete(uint64_t number);
 
-  // The rank turns to another phase; nothing when it is in it already.
+  // The rank enters another phase. Does nothing if it is in that phase already.
   void Turn(RankPhase phase, uint32_t site);
-  // A step of the training is done.
+  // A training step is done.
   void Step();
-  // In a child that the rank has forked: the ring is its parent's, and nothing is written any more.
+  // In a forked child: the ring belongs to the parent, so nothing is written any more.
   void Leave();
 
  private:
   explicit FlightWriter(RingHeader* ring) : ring_(ring) {}
   uint64_t Write(const FlightEvent& event, int64_t now);
 
-  RingHeader* ring_;  // null once it was left
-  std::mutex names_;  // held while a name is added
+  RingHeader* ring_;  // null after Leave
+  std::mutex names_;  // held while a text is added
 };
 
 }  // namespace paceline::client

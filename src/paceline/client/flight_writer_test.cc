@@ -72,7 +72,7 @@ TEST_F(FlightWriterTest, ANewAttemptBeginsWithAnEmptyRing) {
   first->Begin({});
   const auto second = Make();
   EXPECT_TRUE(Read().entries.empty());
-  first->Begin({});  // of a process that is about to be killed
+  first->Begin({});  // by a process that is about to be killed
   EXPECT_TRUE(Read().entries.empty());
 }
 
@@ -83,7 +83,7 @@ TEST_F(FlightWriterTest, LearnsHowLongPhasesAndStepsTake) {
   writer->Turn(RankPhase::kForward, kRingNoName);
   for (int step = 0; step < 21; ++step) writer->Step();
   const FlightReading reading = Read();
-  EXPECT_EQ(2u, reading.entries.size());  // the same phase again is no turn
+  EXPECT_EQ(2u, reading.entries.size());  // the same phase again adds no entry
   EXPECT_EQ(RankPhase::kForward, reading.pulse.phase);
   EXPECT_GT(reading.pulse.longest_ns[static_cast<size_t>(RankPhase::kData)], 0);
   EXPECT_GT(reading.pulse.step_p99_ns, 0);

@@ -9,7 +9,7 @@
 namespace paceline::client {
 namespace {
 
-// Of the checkpoint in `folder`, whose last part is its name.
+// Opens files of the checkpoint in `folder`, whose last path component is the checkpoint's name.
 ckpt::FileOpener OpenerOf(const std::string& folder, const std::string& chunks) {
   using Opened = Result<std::unique_ptr<ckpt::ChunkSource>>;
   if (chunks.empty()) {

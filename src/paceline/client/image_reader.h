@@ -1,7 +1,7 @@
 #pragma once
 
-// Images to restore from, in memory or in storage, behind one face: their tensors, their notes, and
-// a verified copy of what is wanted.
+// Images to restore from, in memory or in storage, with one interface: tensors, notes, and verified
+// copies of parts.
 
 #include <cstdint>
 #include <memory>
@@ -22,26 +22,26 @@ class ImageReader {
     ckpt::ArenaIdentity identity;
     SavedStep saved;
   };
-  // kNotFound: that step is not there any more. Otherwise as Arena::Open.
+  // kNotFound: the step is gone. Other failures as in Arena::Open.
   static Result<std::unique_ptr<ImageReader>> Open(const InMemory& place);
 
-  // What rank `rank` takes from the checkpoint in that folder. kNotFound, kDamaged, kInvalid.
-  // `chunks`: the agent's socket that its files are asked for by chunks (client/chunk_file.h),
-  // whatever the folder has of them; "": they are read here. Then kBusy as well.
+  // Rank `rank`'s image in the checkpoint in `folder`. kNotFound, kDamaged, kInvalid. `chunks`: the
+  // agent's socket through which files are read in chunks (client/chunk_file.h), even if the folder
+  // has them; kBusy is then possible, too. "": files are read directly.
   static Result<std::unique_ptr<ImageReader>> Open(const std::string& folder,
                                                    const ckpt::Manifest& manifest, uint32_t rank,
                                                    const std::string& chunks = "");
 
-  // The notes alone, for a rank whose tensors are somewhere else. As the one before.
+  // The notes alone, for a rank that takes its tensors from elsewhere. Fails as Open.
   static Result<std::string> ReadNotes(const std::string& folder, const ckpt::Manifest& manifest,
                                        uint32_t rank);
-  // Rank `rank`'s own image of a checkpoint whose parts an agent keeps on its local disk. The same.
+  // Rank `rank`'s image from the parts on its agent's local disk. Fails as Open.
   static Result<std::unique_ptr<ImageReader>> OpenPart(const std::string& folder, uint32_t rank);
 
   const std::vector<ckpt::TensorBox>& boxes() const { return image_.boxes; }
-  // Read and verified when they are asked for.
+  // Read and verified at the call.
   Result<std::string> Notes();
-  // Of everything that was looked at, by whole chunks.
+  // Of all reads so far; whole chunks count.
   uint64_t bytes_read() const { return source_->bytes_read() + notes_->bytes_read(); }
 
   // Copies boxes, or parts of them. See ckpt::Restore.

@@ -15,7 +15,7 @@
 namespace paceline::client {
 namespace {
 
-// An ack waits so long for others to go with it.
+// Acks wait this long to be sent together.
 constexpr Duration kAckDelay = Duration::Milliseconds(5);
 constexpr Duration kCloseMax = Duration::Milliseconds(500);
 
@@ -75,7 +75,7 @@ void LeaseReader::Wake() {
 template <class Done>
 bool LeaseReader::Await(std::unique_lock<std::mutex>* lock, Duration timeout, Done done) {
   Push();
-  if (own_ != nullptr) return done();  // nobody else could change it
+  if (own_ != nullptr) return done();  // no other process could change it
   const auto patience = std::chrono::nanoseconds(timeout.nanoseconds());
   return changed_.wait_for(*lock, patience, [&] { return done() || is_ending_; }) && done();
 }
@@ -130,7 +130,7 @@ bool LeaseReader::Ack(uint64_t lease, uint64_t until) {
     SayAcks(/*is_urgent=*/true);
     Push();
   } else if (is_first) {
-    Wake();  // the thread says it in time, whatever the caller does meanwhile
+    Wake();  // the thread sends it in time, whatever the caller does
   }
   return true;
 }
@@ -147,8 +147,8 @@ void LeaseReader::Fail(uint64_t lease, OrdinalRange bad) {
        .end = bad.end});
   found->second.is_over = true;
   granted_ -= found->second.range.end - found->second.done;
-  if (options_.open.is_even) complete_.reset();  // its share is not whole any more
-  found->second.range.end = found->second.done;  // the rest is not ours any more
+  if (options_.open.is_even) complete_.reset();  // its share is no longer complete
+  found->second.range.end = found->second.done;  // the rest is no longer ours
   if (found->second.confirmed == found->second.done) Drop(lease);
   Push();
 }
@@ -259,7 +259,7 @@ void LeaseReader::Presented(uint64_t lease) {
   if (presenting_.erase(lease) > 0) SayMarks();
 }
 
-// Leases that are ready, and requests for others, are as many.
+// Keeps `wanted` leases ready or requested.
 void LeaseReader::TopUp(uint32_t wanted) {
   if (complete_ || ended_ || is_rewinding_) return;
   for (size_t count = ready_.size() + requests_.size(); count < wanted; ++count) {
@@ -269,7 +269,7 @@ void LeaseReader::TopUp(uint32_t wanted) {
   }
 }
 
-// Sends what the socket takes; the rest is the thread's.
+// Sends what the socket takes. The thread sends the rest.
 void LeaseReader::Push() {
   while (!heard_.empty()) {
     const LeaseFrame frame = std::move(heard_.front());
@@ -283,7 +283,7 @@ void LeaseReader::Push() {
   if (!unsent_.empty()) Wake();
 }
 
-// Introduces this process and says again what was not confirmed.
+// Opens again and repeats what was not confirmed.
 void LeaseReader::Reopen() {
   unsent_.clear();
   is_opening_ = true;

@@ -1,4 +1,4 @@
-// What a reader of leases hears, and the thread that hears it.
+// The answers that a lease reader receives, and its receiving thread.
 
 #include <poll.h>
 #include <sys/socket.h>
@@ -30,7 +30,7 @@ void LeaseReader::Hear(const LeaseFrame& frame) {
       }
       return;
     case LeaseOp::kComplete:
-      if (requests_.erase(frame.number) == 0) return;  // asked before a rewind
+      if (requests_.erase(frame.number) == 0) return;  // requested before a rewind
       requests_.clear();
       complete_ =
           Taken{.what = What::kComplete, .range = {frame.begin, frame.end}, .text = frame.text};
@@ -49,7 +49,7 @@ void LeaseReader::Hear(const LeaseFrame& frame) {
     case LeaseOp::kRefused: ended_ = Taken{.what = What::kRefused, .text = frame.text}; return;
     case LeaseOp::kFenced: ended_ = Taken{.what = What::kFenced}; return;
     case LeaseOp::kReset:
-      // The agent says it of each new connection; the master when it does not know us.
+      // The agent sends it for each new connection, the master if it does not know this process.
       if (frame.number == 0 && is_opening_) return;
       ++counters_.resets;
       return Reopen();
@@ -58,7 +58,7 @@ void LeaseReader::Hear(const LeaseFrame& frame) {
 }
 
 void LeaseReader::HearGranted(const LeaseFrame& frame) {
-  // A grant that was asked for before a rewind is of the past, and the ledger knows that too.
+  // Granted before a rewind: it is outdated, and the ledger knows that as well.
   if (requests_.erase(frame.number) == 0) return;
   held_[frame.lease] = {.range = {frame.begin, frame.end},
                         .said = frame.begin,
@@ -94,7 +94,7 @@ void LeaseReader::HearConfirmed(uint64_t number) {
   }
 }
 
-// The lease goes on with whoever is the ledger now; what it has not heard is said again.
+// The lease continues at the new ledger. Acks that the ledger lacks are repeated.
 void LeaseReader::HearPresented(const LeaseFrame& frame) {
   const auto found = held_.find(frame.lease);
   if (found == held_.end()) return Say({.op = LeaseOp::kReturn, .lease = frame.lease});

@@ -29,7 +29,7 @@ std::unique_ptr<LeaseReader> Alone(LeaseOpen open) {
   return *std::move(reader);
 }
 
-// Takes and acknowledges until nothing is left; how often each ordinal was done.
+// Takes and acknowledges until nothing is left. Returns how often each ordinal was done.
 std::vector<int> Drain(LeaseReader* reader, uint64_t ordinals) {
   std::vector<int> counts(ordinals);
   for (;;) {
@@ -111,7 +111,7 @@ TEST(LeaseReaderTest, AnUnknownPositionIsRefusedInFourParts) {
   EXPECT_NE(refused.text.find("does not know this position"), std::string::npos);
 }
 
-// An agent and a master in one: a ledger behind a Unix socket, that may die after any fact.
+// Agent and master in one: a ledger behind a Unix socket that may die after any fact.
 class Ledger {
  public:
   explicit Ledger(std::string path) : path_(std::move(path)) { Start(0); }
@@ -121,13 +121,13 @@ class Ledger {
     is_ending_ = true;
     if (thread_.joinable()) thread_.join();
   }
-  // The next master has all but the last `lost` facts.
+  // The next master has all facts but the last `lost`.
   void Restart(size_t lost) {
     Stop();
     facts_.resize(facts_.size() - std::min(lost, facts_.size()));
     Start(lost);
   }
-  std::vector<LeaseFact> facts() const { return facts_; }  // while it is stopped
+  std::vector<LeaseFact> facts() const { return facts_; }  // only while it is stopped
 
  private:
   void Start(size_t) {

@@ -1,6 +1,6 @@
 #pragma once
 
-// How the pages are read and written that a rank shares with its agent.
+// Memory orders for the pages that a rank shares with its agent.
 
 #include <atomic>
 

@@ -1,7 +1,7 @@
-// A progress page that somebody else made, mapped into this process.
+// A progress page made by another process, mapped into this one.
 //
 // Used by the training process and by the starter, through `bindings`. The file is checked before
-// anything in it is used; its size never changes, so a mapping stays good until the object dies.
+// anything in it is used. Its size never changes, so the mapping stays valid as long as the object.
 #pragma once
 
 #include <cstddef>

@@ -10,7 +10,7 @@
 namespace paceline::client {
 namespace {
 
-// A record lock: it ends with this process and is not inherited by what the process forks.
+// A record lock: it ends with this process, and forked children do not inherit it.
 Result<Fd> Lock(const std::string& path) {
   Fd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!fd.is_open()) {

@@ -45,8 +45,8 @@ void Session::Report(int64_t step, double loss) {
 void Session::Step(int64_t step, double loss) {
   const uint64_t flags = slot_->flags.load(kRelaxed);
   if ((flags & kSlotStepIsAbsolute) == 0) {
-    // What was counted so far is replaced, not continued: the count may be ahead of the script's
-    // own number.
+    // Replaces the count instead of continuing it, because the count may be higher than the
+    // script's own step.
     slot_->step.store(-1, kRelaxed);
     slot_->flags.store(flags | kSlotStepIsAbsolute, kRelease);
   }

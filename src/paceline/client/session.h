@@ -1,9 +1,9 @@
-// A rank's side of its slot on the progress page.
+// A rank's end of its slot on the progress page.
 //
-// The idea: reporting a step is four stores to shared memory; no call can block or fail, whatever
-// became of the agent. Exactly one process writes a slot. The first one that opens a session claims
-// it; a child that the rank forks or spawns finds it claimed and is refused, so a data loader's
-// worker cannot report steps. Not thread-safe: in Python the interpreter lock serialises the calls.
+// Reporting a step is four stores to shared memory. No call can block or fail, whatever happens to
+// the agent. One process writes a slot: the first that opens a session claims it. A child that the
+// rank forks or spawns finds the slot claimed and is refused, so a data loader's worker cannot
+// report steps. Not thread-safe: in Python the GIL serialises the calls.
 #pragma once
 
 #include <cstdint>
@@ -25,31 +25,31 @@ struct SessionPlace {
 
 class Session {
  public:
-  // Claims the slot for this process. kFenced when the slot belongs to another generation; kNotOurs
-  // when another process has claimed it; PageFile::Open's failures.
+  // Claims the slot for this process. kFenced: the slot belongs to another generation. kNotOurs:
+  // another process has claimed it. Also fails as PageFile::Open.
   static Result<Session> Open(const SessionPlace& place);
 
-  // Step `step` of the whole training is done. Steps only rise: a lower one counts as a report, but
-  // shows no progress.
+  // Step `step` of the whole training is done. A step that is not higher than before counts as a
+  // report, but not as progress.
   void Step(int64_t step, double loss);
-  // One more step is done since this process started. Ignored once Step was used: the script knows
-  // better.
+  // One more step is done since this process started. Ignored after Step, whose number is the
+  // script's own.
   void CountStep();
-  // The optimizer's own step was `step` when this attempt began: steps are counted on from there.
-  // Ignored after Step, and after the first step.
+  // The optimizer's own step count was `step` when this attempt began, so counting continues from
+  // there. Ignored after Step and after the first step.
   void BeganAt(int64_t step);
   // A checkpoint of step `step` is complete.
   void Saved(int64_t step);
-  // The script has written a checkpoint to a path by itself.
+  // The script has written a checkpoint of its own to a path.
   void FileSaved();
-  // The script begins; torch's hook is in place; the script failed (returns the time); the store's
-  // port is taken.
+  // The script begins; torch's hook is installed; the script failed (returns the time); the store's
+  // port is in use.
   void Entered();
   void HookInstalled();
   int64_t Failed();
   void PortTaken();
 
-  // Highest step so far, -1 = none; how many reports.
+  // The highest step so far (-1: none), and the number of reports.
   int64_t step() const;
   uint64_t step_count() const;
 
@@ -58,7 +58,7 @@ class Session {
   void Report(int64_t step, double loss);
 
   PageFile page_;
-  PageSlot* slot_;  // inside page_
+  PageSlot* slot_;  // points into page_
 };
 
 }  // namespace paceline::client

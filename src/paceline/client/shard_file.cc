@@ -16,8 +16,8 @@
 namespace paceline::client {
 namespace {
 
-// Zeroed pages of this process, as the writer wants its image: aligned, and readable up to the next
-// multiple of a page behind its end.
+// Zeroed pages, as the writer needs an image: page-aligned, and readable up to the end of its last
+// page.
 class Pages {
  public:
   explicit Pages(size_t bytes)

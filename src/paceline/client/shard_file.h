@@ -1,8 +1,7 @@
 #pragma once
 
-// A rank's part of a checkpoint written straight to storage, without an arena and an agent: for
-// importing other formats, and for frameworks that save by themselves. Synchronous, and durable
-// when it returns.
+// Writes a rank's part of a checkpoint directly to storage, without arena and agent: for imports of
+// other formats, and for frameworks that save by themselves. Synchronous; durable on return.
 
 #include <cstdint>
 #include <span>
@@ -21,23 +20,23 @@ struct StoredPlace {
   int64_t step = 0;
 };
 
-// step-STEP-gGENERATION, as everywhere.
+// step-STEP-gGENERATION, the usual name.
 std::string FolderNameOf(const StoredPlace& place);
 
-// `sources[i]` holds the bytes of layout.boxes[i]. The whole image is put together in memory first.
-// kExists: that checkpoint is complete. kFull, kSystem.
+// `sources[i]` has the bytes of layout.boxes[i]. Builds the whole image in memory first. kExists:
+// the checkpoint is already complete. kFull, kSystem.
 Result<void> WriteStoredShard(const StoredPlace& place, uint32_t rank, const ckpt::Image& layout,
                               std::span<const void* const> sources, std::string_view notes);
 
-// After all ranks have written: checks that their boxes make up whole tensors, and makes the
+// Called after all ranks have written. Checks that their boxes tile whole tensors, and makes the
 // checkpoint visible. kInvalid: they do not. kNotFound: a rank has not written.
 Result<void> CommitStored(const StoredPlace& place, uint32_t world_size);
 
-// The folder of a checkpoint: `path` itself, or the newest one in it. kNotFound, kInvalid,
+// The folder of a checkpoint: `path` itself, or the newest checkpoint in it. kNotFound, kInvalid,
 // kDamaged.
 Result<std::string> FindStored(const std::string& path);
 
-// kTooLarge: notes that no reader takes.
+// kTooLarge: readers would refuse these notes.
 Result<void> CheckNotesSize(std::string_view notes);
 
 }  // namespace paceline::client

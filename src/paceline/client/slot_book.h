@@ -1,7 +1,7 @@
-// The starter's side of the progress page: who was started in a slot and how it ended.
+// The starter's end of the progress page: which process was started in a slot, and how it ended.
 //
-// The starter is one thread and the only writer of these words. A slot may be begun again only when
-// the former process is gone; the caller knows that, because it reaps them.
+// The starter is one thread and the only writer of these words. A slot may be reused only when its
+// former process is gone. The caller knows that, because it reaps the processes.
 #pragma once
 
 #include <cstdint>
@@ -29,17 +29,18 @@ struct SlotProcess {
 
 class SlotBook {
  public:
-  // kNotOurs when the page belongs to another job or node; PageFile::Open's failures.
+  // kNotOurs: the page belongs to another job or node. Also fails as PageFile::Open.
   static Result<SlotBook> Open(const std::string& path, std::string_view job_id,
                                std::string_view node);
 
-  // Clears the slot for a new attempt and returns its number. The process does not exist yet.
+  // Clears the slot for a new attempt and returns the attempt's number. The process does not exist
+  // yet.
   Result<uint64_t> Begin(uint32_t slot, const SlotOwner& owner);
   Result<void> Running(uint32_t slot, const SlotProcess& process);
-  // The start failed: nobody runs here.
+  // The start failed: the slot has no process.
   Result<void> Vacate(uint32_t slot);
   Result<void> Exited(uint32_t slot, int32_t wait_status, uint64_t maxrss_kib);
-  // The process that the slot says is running; pid 0 = none. It may have gone with a former
+  // The process that the slot records as running; pid 0: none. It may have ended with a former
   // starter.
   Result<SlotProcess> Occupant(uint32_t slot) const;
 

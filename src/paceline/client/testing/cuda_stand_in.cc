@@ -1,8 +1,8 @@
-// A library with the functions of NVIDIA's driver that cuda_device.cc calls, for machines without a
-// GPU: "device memory" is this process's, and a stream is a thread that works its queue off. What
-// it is strict about is what goes wrong unseen elsewhere: an order between two streams exists only
-// where it was asked for, a thread needs a context, and copies to memory that is not pinned make
-// the caller wait. The stand_in_ functions are what a test says to it.
+// A stand-in for NVIDIA's driver with the functions that cuda_device.cc calls, for machines without
+// a GPU. "Device memory" is this process's memory, and a stream is a thread that works through a
+// queue. The stand-in is strict where a real device hides errors: two streams are ordered only if a
+// call orders them, a thread needs a context, and copies to unpinned memory make the caller wait.
+// Tests control it by the stand_in_ functions.
 
 #include <atomic>
 #include <chrono>
@@ -29,8 +29,8 @@ void Sleep(int64_t microseconds) {
   std::this_thread::sleep_for(std::chrono::microseconds(microseconds));
 }
 
-// Done when the stream has come to where it was recorded. A new one for each record, as a wait that
-// was ordered before still means the earlier one.
+// A recorded event, done when the stream reaches it. Each record makes a new one, because a wait
+// that was ordered before means the earlier one.
 class Point {
  public:
   void Reach() {
@@ -87,15 +87,15 @@ struct Event {
 
 std::mutex mutex;
 std::map<std::byte*, size_t> pinned;               // guarded by mutex
-std::map<void*, std::shared_ptr<Stream>> streams;  // guarded by mutex; nullptr: the default one
+std::map<void*, std::shared_ptr<Stream>> streams;  // guarded by mutex; nullptr: the default stream
 std::atomic<int64_t> copy_delay_us = 0;
 std::atomic<int> copies_until_failure = -1;
 std::atomic<int> waits_of_default = 0;
 thread_local void* context = nullptr;
 
-int device = 0;  // its address is the one context
+int device = 0;  // its address is the only context
 
-// Never ended: a process ends with its default stream.
+// Never ended: the default stream lives as long as the process.
 Stream* StreamOf(void* handle) {
   const std::lock_guard lock(mutex);
   std::shared_ptr<Stream>& stream = streams[handle];
@@ -217,18 +217,18 @@ int cuMemcpyDtoHAsync_v2(void* target, unsigned long long source, size_t bytes, 
   return kOk;
 }
 
-// ---- what a test says ----
+// ---- called by tests ----
 
-// The calling thread uses the device from now on, as one does that has a tensor there.
+// The calling thread uses the device from now on, as if it had a tensor there.
 void stand_in_use() { context = &device; }
 
 // How long each copy takes.
 void stand_in_set_copy_delay(int64_t microseconds) { copy_delay_us = microseconds; }
 
-// The next `copies` ones succeed, and one fails; -1: none fails.
+// The next `copies` copies succeed, and the one after them fails; -1: none fails.
 void stand_in_fail_after(int copies) { copies_until_failure = copies; }
 
-// A kernel of the training: after `microseconds` on that stream it sets so many bytes to `value`.
+// A kernel of the training: runs for `microseconds` on that stream, then sets the bytes to `value`.
 void stand_in_fill(void* stream, void* memory, size_t bytes, int value, int64_t microseconds) {
   StreamOf(stream)->Add([=] {
     Sleep(microseconds);
@@ -236,14 +236,14 @@ void stand_in_fill(void* stream, void* memory, size_t bytes, int value, int64_t 
   });
 }
 
-// Waits until the stream has done all that it was given.
+// Waits until the stream has done all its work.
 void stand_in_synchronize(void* stream) {
   auto done = std::make_shared<Point>();
   StreamOf(stream)->Add([done] { done->Reach(); });
   done->Wait();
 }
 
-// How often the default stream was made to wait for another one.
+// How often the default stream had to wait for another one.
 int stand_in_waits_of_default() { return waits_of_default; }
 
 uint64_t stand_in_pinned_bytes() {
