@@ -6,7 +6,7 @@ namespace paceline {
 
 void Agreements::Take(const LeasePeer& from, const LeaseFrame& frame,
                       std::vector<LeaseAnswer>* answers) {
-  if (frame.number < generation_) return;  // of a world that has ended
+  if (frame.number < generation_) return;  // from a world that has ended
   if (frame.number > generation_) loaders_.clear();
   generation_ = frame.number;
   if (loaders_.size() >= kLoadersMax && !loaders_.contains(frame.text)) return;

@@ -1,11 +1,11 @@
 #pragma once
 
-// Whether the ranks of a world read their data in one order: each rank reports eight bytes of what
-// it reads at a place of a loader, and all that have the loader are told once two reports differ.
+// Checks that the ranks of a world read their data in one order. Each rank reports eight bytes for
+// a place of a loader. If two reports differ, all ranks with that loader are told.
 //
-// No rank waits: the first report of a place is kept, later ones are compared with it. A loader
-// that one rank alone has is compared with nothing. Nothing is durable, because processes report
-// again to a new master, and a new world begins anew.
+// No rank waits: later reports are compared with a place's first report. A loader that only one
+// rank has is compared with nothing. Nothing is durable, because processes report again to a new
+// master, and a new world starts anew.
 
 #include <cstdint>
 #include <map>
@@ -21,10 +21,10 @@ namespace paceline {
 class Agreements {
  public:
   static constexpr size_t kLoadersMax = 1'024;  // further ones are not compared
-  static constexpr size_t kPlacesMax = 64;      // of a loader, the highest; an epoch is one
-  static constexpr size_t kPeersMax = 65'536;   // of a loader; further ones are told nothing
+  static constexpr size_t kPlacesMax = 64;  // of a loader, the highest ones; an epoch is one place
+  static constexpr size_t kPeersMax = 65'536;  // of a loader; others are told nothing
 
-  // A kAgree of `from`.
+  // Handles a kAgree of `from`.
   void Take(const LeasePeer& from, const LeaseFrame& frame, std::vector<LeaseAnswer>* answers);
   void Leave(const LeasePeer& peer);
   void LeaveAll(uint64_t link);
@@ -36,16 +36,16 @@ class Agreements {
   };
   struct Difference {
     uint64_t place = 0;
-    uint64_t first = 0;  // ranks
+    uint64_t first = 0;  // rank
     uint64_t second = 0;
   };
   struct Loader {
-    std::map<uint64_t, Report> places;  // the first report of each
+    std::map<uint64_t, Report> places;  // each place's first report
     std::set<LeasePeer> peers;
     std::optional<Difference> difference;
   };
 
-  uint64_t generation_ = 0;  // the newest that was heard of
+  uint64_t generation_ = 0;  // the newest seen
   std::map<std::string, Loader> loaders_;
 };
 

@@ -48,7 +48,7 @@ TEST(AgreementsTest, ADifferenceIsToldToAllThatHaveTheLoader) {
     EXPECT_EQ(told[0].end, 1u);
     EXPECT_EQ(told[0].text, "loader train 0");
   }
-  // Who comes later, or reports again to the same master, is told at once.
+  // A rank that comes later, or reports again to the same master, is told at once.
   EXPECT_EQ(host.Say({3, 1}, Agree(4, 5, 3)).size(), 1u);
 }
 

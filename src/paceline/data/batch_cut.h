@@ -1,11 +1,11 @@
 #pragma once
 
-// Synchronous training: a step consumes the next `global_batch` ordinals of the epoch, whatever the
-// world; only the cut among ranks depends on it. So a world that shrinks or grows between two steps
-// reads the same samples in the same steps, and a position is two numbers.
+// Synchronous training: a step consumes the next `global_batch` ordinals of the epoch at any world
+// size. Only the shares of the ranks depend on the world. So a world that shrinks or grows between
+// two steps reads the same samples in the same steps, and a position is two numbers.
 //
-// A step may be cut further, to parts that a rank works on one after the other (micro-batches, or
-// the virtual ranks of a reduction whose order is fixed); a rank's parts lie behind each other.
+// A share may be cut further, into parts that a rank works on one after the other: micro-batches,
+// or the virtual ranks of a fixed-order reduction. A rank's parts are contiguous.
 
 #include <cstdint>
 
@@ -14,10 +14,10 @@
 
 namespace paceline {
 
-// Where a data set stands: what of the epoch was consumed.
+// The position in a data set: how much of the epoch was consumed.
 struct DataPosition {
   uint64_t epoch = 0;
-  uint64_t consumed = 0;  // ordinals of it, from 0; at most its samples
+  uint64_t consumed = 0;  // ordinals of the epoch; at most its samples
   bool operator==(const DataPosition&) const = default;
 };
 
@@ -25,13 +25,12 @@ struct BatchSpec {
   uint64_t samples = 0;       // of an epoch
   uint64_t global_batch = 0;  // samples of a step, over all ranks
   uint64_t world_size = 1;
-  uint64_t micro_batch = 0;  // at most so many samples of a rank at once; 0 is all of them
-  bool drop_last = false;    // the samples that fill no whole step are left out
+  uint64_t micro_batch = 0;  // at most so many samples of a rank at once; 0: all of them
+  bool drop_last = false;    // leave out samples that fill no whole step
   bool even_steps = true;    // every rank has samples in every step
 };
 
-// A part of a cut into `of` parts that differ by one sample at most; number < of. The first ones
-// are the larger ones.
+// Part `number` of `of` parts, whose sizes differ by one sample at most. The first ones are larger.
 struct Part {
   uint64_t number = 0;
   uint64_t of = 1;
@@ -40,26 +39,26 @@ OrdinalRange CutEvenly(OrdinalRange whole, Part part);
 
 class BatchCut {
  public:
-  // kInvalid: what the spec breaks, as one sentence.
+  // kInvalid: the rule that the spec violates, as one sentence.
   static Result<BatchCut> Make(const BatchSpec& spec);
 
   const BatchSpec& spec() const { return spec_; }
 
-  // Whether the epoch can go on from there, which matters when its first steps had another size.
-  // kInvalid as Make.
+  // Whether the epoch can continue from there, if its first steps had another size. kInvalid as in
+  // Make.
   Result<void> CheckFrom(uint64_t consumed) const;
 
-  // Steps of a whole epoch, and those that are left of it.
+  // The number of steps in a whole epoch, and in its rest.
   uint64_t Steps() const { return StepsFrom(0); }
   uint64_t StepsFrom(uint64_t consumed) const;
 
-  // The ordinals of the step that begins at `consumed`; empty when the epoch has no further step.
+  // The ordinals of the step that begins at `consumed`; empty at the end of the epoch.
   OrdinalRange StepAt(uint64_t consumed) const;
 
-  // Into how many parts every rank cuts its share of such a step; at least 1.
+  // The number of parts into which each rank cuts its share of such a step; at least 1.
   uint64_t PartsOf(OrdinalRange step) const;
 
-  // A rank's share of a step, and one part of it.
+  // A rank's share of a step, and one part of that share.
   OrdinalRange RankShare(OrdinalRange step, uint64_t rank) const;
 
  private:

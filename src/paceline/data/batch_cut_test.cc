@@ -61,7 +61,7 @@ TEST(BatchCutTest, AStepIsTheSameSetInEveryWorld) {
   }
 }
 
-// A world that changes in every step, and the size of a step with it, leaves no hole.
+// The world and the size of a step change in every step; no ordinal is skipped.
 TEST(BatchCutTest, AnythingMayChangeBetweenTwoSteps) {
   Prng prng(5);
   for (int round = 0; round < 300; ++round) {

@@ -7,7 +7,7 @@
 namespace paceline {
 namespace {
 
-// Streams of an epoch's key.
+// Numbers of the streams for an epoch's key.
 constexpr uint64_t kWholeStream = 0;
 constexpr uint64_t kBlockStream = 1;
 constexpr uint64_t kFirstWindowStream = 2;
@@ -49,7 +49,7 @@ EpochOrder::EpochOrder(const OrderSpec& spec) : spec_(spec) {
 EpochOrder::Window EpochOrder::WindowAt(uint64_t ordinal) const {
   const uint64_t size = spec_.block * spec_.window;
   const uint64_t with_short = short_place_ / spec_.window;
-  // Windows behind the small block begin earlier than their number says.
+  // Windows behind the short block begin earlier than their number suggests.
   uint64_t number = ordinal / size;
   if (number >= with_short) number = std::max(with_short, (ordinal + missing_) / size);
   const uint64_t begin = number * size - (number > with_short ? missing_ : 0);
@@ -65,7 +65,7 @@ Permutation EpochOrder::WithinWindow(const Window& window) const {
 
 uint64_t EpochOrder::SampleInWindow(const Window& window, const Permutation& within,
                                     uint64_t ordinal) const {
-  // The same ordinals as if no block were too small: full blocks, one behind the other.
+  // The ordinals that it would have if all blocks were full.
   uint64_t at = window.ordinals.begin + within.Forward(ordinal - window.ordinals.begin);
   const uint64_t short_end = (short_place_ + 1) * spec_.block - missing_;
   if (at >= short_end) at += missing_;

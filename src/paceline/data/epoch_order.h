@@ -1,13 +1,13 @@
 #pragma once
 
-// Which sample stands at which ordinal of an epoch. An ordinal is a position in the order in which
-// an epoch is consumed; a sample is an index of the data set. Nothing is stored, so an order of any
-// size is made in no time and costs no memory, in the trainer and in whoever asks later.
+// Maps ordinals of an epoch to samples. An ordinal is a position in the reading order; a sample is
+// an index into the data set. Nothing is stored, so an order of any size costs no time and no
+// memory, in the trainer and in later tools.
 //
-// Three orders: as stored; shuffled as a whole; shuffled in blocks, for storage that reads runs of
-// neighbours faster than single samples. The last shuffles the blocks, takes `window` of them at a
-// time and shuffles the samples within that window, so a reader that keeps a window in memory reads
-// each block once and in one piece.
+// Three orders: as stored; shuffled as a whole; shuffled in blocks, for storage that reads
+// neighbours faster than single samples. The last one shuffles the blocks, takes `window` of them
+// at a time, and shuffles the samples within the window. So a reader that keeps a window in memory
+// reads each block once and in one piece.
 //
 // docs/formats/data_order.md specifies the mapping.
 
@@ -22,7 +22,7 @@ namespace paceline {
 
 enum class Shuffle {
   kNone,     // as stored
-  kWhole,    // any sample at any place
+  kWhole,    // a full shuffle
   kBlocked,  // see above
 };
 
@@ -31,7 +31,7 @@ struct OrderSpec {
   uint64_t seed = 0;
   uint64_t epoch = 0;
   Shuffle shuffle = Shuffle::kWhole;
-  uint64_t block = 0;   // kBlocked: samples of a block, at least 1; the last one may be smaller
+  uint64_t block = 0;   // kBlocked: samples of a block, at least 1; the last block may be short
   uint64_t window = 0;  // kBlocked: blocks of a window, at least 1
 };
 
@@ -45,7 +45,7 @@ struct OrdinalRange {
 
 class EpochOrder {
  public:
-  // kInvalid: what the spec breaks.
+  // kInvalid: the rule that the spec violates.
   static Result<EpochOrder> Make(const OrderSpec& spec);
 
   const OrderSpec& spec() const { return spec_; }
@@ -60,7 +60,7 @@ class EpochOrder {
  private:
   explicit EpochOrder(const OrderSpec& spec);
 
-  // A window of blocks, as ordinals, and where the block that is too small stands among them.
+  // A window of blocks, as ordinals, and the place of the short block in it.
   struct Window {
     uint64_t number = 0;
     OrdinalRange ordinals;
@@ -73,8 +73,8 @@ class EpochOrder {
   OrderSpec spec_;
   std::optional<Permutation> whole_;   // kWhole
   std::optional<Permutation> blocks_;  // kBlocked
-  uint64_t missing_ = 0;               // samples that the last block lacks
-  uint64_t short_place_ = 0;           // the place of that block among the shuffled ones
+  uint64_t missing_ = 0;               // samples that the short block lacks
+  uint64_t short_place_ = 0;           // the short block's place among the shuffled blocks
 };
 
 }  // namespace paceline

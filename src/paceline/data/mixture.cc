@@ -9,7 +9,7 @@
 namespace paceline {
 namespace {
 
-constexpr uint64_t kMixtureStream = uint64_t{1} << 63;  // never a window's
+constexpr uint64_t kMixtureStream = uint64_t{1} << 63;  // no window has this number
 constexpr uint64_t kPeriodMax = uint64_t{1} << 32;
 
 Permutation SlotsOf(uint64_t period, uint64_t seed, uint64_t number) {

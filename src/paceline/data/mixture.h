@@ -1,9 +1,9 @@
 #pragma once
 
-// Several data sets in one order, in exact proportions. Weights are whole numbers; each run of as
-// many ordinals as their sum takes exactly `weight` samples of each set, in shuffled places. A set
-// that is used up begins its next epoch, in another order, while the others go on; so each is read
-// in whole epochs of its own, whatever the epochs of the mixture are.
+// Several data sets in one order, in exact proportions. Weights are whole numbers. Each run of as
+// many ordinals as their sum has exactly `weight` samples of each set, in shuffled places. A set
+// that is used up begins its next epoch in another order, while the others continue. So each set is
+// read in whole epochs of its own, whatever the mixture's epoch is.
 
 #include <cstdint>
 #include <vector>
@@ -17,8 +17,7 @@ struct MixtureSpec {
   uint64_t seed = 0;
 };
 
-// The draw number `draw` of data set number `set`: sample draw % samples of its epoch draw /
-// samples.
+// Draw number `draw` of data set number `set`: sample draw % samples of its epoch draw / samples.
 struct Draw {
   uint64_t set = 0;
   uint64_t draw = 0;
@@ -32,10 +31,10 @@ class Mixture {
 
   uint64_t sets() const { return spec_.weights.size(); }
 
-  // The sum of the weights: proportions are exact after each multiple of it.
+  // The sum of the weights. Proportions are exact at each multiple of it.
   uint64_t period() const { return period_; }
 
-  // What is drawn at a place of the whole training: place = epoch * samples of an epoch + ordinal.
+  // The draw at a place of the whole training: place = epoch * samples of an epoch + ordinal.
   Draw At(uint64_t place) const;
 
   // The place of a draw.
@@ -45,7 +44,7 @@ class Mixture {
   explicit Mixture(MixtureSpec spec);
 
   MixtureSpec spec_;
-  std::vector<uint64_t> ends_;  // of each set's slots within a period
+  std::vector<uint64_t> ends_;  // of each set's slots in a period
   uint64_t period_ = 0;
 };
 

@@ -31,8 +31,8 @@ uint64_t Subtract(uint64_t at, uint64_t distance, uint64_t size) {
   return at >= distance ? at - distance : at + size - distance;
 }
 
-// The smallest even number whose square is at least `count`: an odd number of columns and rows
-// would allow only even permutations.
+// The smallest even number whose square is at least `count`. Odd numbers of columns and rows would
+// allow only even permutations.
 uint64_t ColumnsFor(uint64_t count) {
   auto root = static_cast<uint64_t>(std::sqrt(static_cast<double>(count)));
   while (root * root < count) ++root;

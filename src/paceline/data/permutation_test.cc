@@ -49,8 +49,7 @@ TEST(PermutationTest, HugeOnesComeBackToTheirPlaces) {
   }
 }
 
-// Positions in checkpoints mean nothing if these values change. docs/formats/data_order.md has
-// them.
+// Positions in checkpoints depend on these values. They are in docs/formats/data_order.md.
 TEST(PermutationTest, GoldenValues) {
   EXPECT_EQ(All(10, {.seed = 7}), (std::vector<uint64_t>{7, 3, 8, 5, 0, 1, 2, 6, 9, 4}));
   EXPECT_EQ(All(10, {.seed = 7, .epoch = 1}),
@@ -74,7 +73,7 @@ double ChiSquarePerDegree(const std::vector<uint64_t>& counts, double expected) 
 
 double Bound(double degrees) { return 1 + 5 * std::sqrt(2 / degrees); }
 
-// Where the element of each place comes from, over many seeds: as even as with a plain shuffle.
+// Over many seeds, each element comes to each place as often as with a plain shuffle.
 TEST(PermutationTest, EachElementComesToEachPlaceEquallyOften) {
   constexpr uint64_t kSeeds = 40'000;
   for (const uint64_t count : {2, 3, 4, 5, 7, 8, 9, 16, 30}) {
@@ -98,7 +97,7 @@ TEST(PermutationTest, EachElementComesToEachPlaceEquallyOften) {
   }
 }
 
-// All orders of few elements come, and equally often.
+// All orders of few elements occur, and equally often.
 TEST(PermutationTest, SmallOnesTakeEveryOrder) {
   constexpr uint64_t kSeeds = 60'000;
   for (const uint64_t count : {2, 3, 4, 5}) {
@@ -115,8 +114,8 @@ TEST(PermutationTest, SmallOnesTakeEveryOrder) {
   }
 }
 
-// Neighbours, in the order and in the set, go different ways: the distance between the samples of
-// consecutive places falls into each of 64 bins equally often, in one order and between epochs.
+// Neighbours are separated: the distance between the samples of consecutive places falls into each
+// of 64 bins equally often, within an order and between epochs.
 TEST(PermutationTest, NeighboursAreStrangers) {
   constexpr uint64_t kCount = 1 << 20;
   constexpr uint64_t kBins = 64;
@@ -137,7 +136,7 @@ TEST(PermutationTest, NeighboursAreStrangers) {
   EXPECT_LT(ChiSquarePerDegree(epochs, expected), Bound(kBins - 1));
 }
 
-// As many cycles and as many elements that stay in place as chance gives: 1 on average, ln n.
+// The number of cycles and of fixed points is as for random permutations: ln n, and 1 on average.
 TEST(PermutationTest, CyclesAndFixedPointsAreThoseOfChance) {
   double fixed = 0;
   double cycles = 0;

@@ -15,7 +15,7 @@ namespace {
 
 constexpr double kErrorsLeast = 3;  // standard errors that a gain must exceed
 constexpr int kHalvings = 100;      // more than a double has bits
-// Beyond it, products of two counts would not fit.
+// With larger batches, products of two counts would overflow.
 constexpr uint64_t kGlobalBatchMax = 1ull << 32;
 
 uint64_t SamplesWithin(const LinearTime& rank, double seconds, ShareBounds bounds) {
@@ -56,9 +56,9 @@ Failure InvalidCut(std::string why) {
 
 }  // namespace
 
-// Bisection for the time at which all are full, rounded down to whole samples; what rounding left
-// over goes one by one to whoever would end first. That is the greedy order, which is exact for the
-// largest of increasing functions.
+// Finds the common end time by bisection and rounds the shares down. Each left-over sample goes to
+// the rank that would end first with it. This greedy order is optimal for the maximum of increasing
+// functions.
 std::vector<uint64_t> CutForEqualTimes(const std::vector<LinearTime>& ranks, uint64_t batch,
                                        ShareBounds bounds) {
   return CutForEqualTimes(ranks, batch, std::vector<ShareBounds>(ranks.size(), bounds));
@@ -95,7 +95,7 @@ std::vector<uint64_t> CutForEqualTimes(const std::vector<LinearTime>& ranks, uin
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
     shares.push_back(SamplesWithin(ranks[rank], low, bounds[rank]));
   }
-  using Next = std::pair<double, size_t>;  // when one more would end, rank
+  using Next = std::pair<double, size_t>;  // end time with one more sample, rank
   std::priority_queue<Next, std::vector<Next>, std::greater<>> next;
   const auto offer = [&](size_t rank) {
     if (shares[rank] >= bounds[rank].most) return;
@@ -111,7 +111,7 @@ std::vector<uint64_t> CutForEqualTimes(const std::vector<LinearTime>& ranks, uin
   return shares;
 }
 
-// By largest remainders; of equal ones, lower ranks get the sample.
+// By largest remainders. On a tie, lower ranks get the sample.
 std::vector<uint64_t> ScaleShares(const std::vector<uint64_t>& shares, uint64_t size,
                                   uint64_t least) {
   const uint64_t whole = Sum(shares);

@@ -1,13 +1,13 @@
 #pragma once
 
-// How a step is cut among ranks of different speed, so that all end at the same time.
+// Cuts a step among ranks of different speed, so that all end at the same time.
 //
-// All ranks look at the same times, in the same order, and each runs this machine; nothing is
-// agreed upon beyond that. What a step reads is not its business: only who reads how much of it.
+// All ranks see the same times in the same order and run this machine, so they need no other
+// agreement. The machine decides only the shares, not the samples of a step.
 //
-// A cut is changed when the step is predicted to become shorter by more than `gain_least` and by
-// more than the measurements are unsure, and when what the last change cost is won back within as
-// many steps as passed since: shares that change often must pay soon.
+// The cut changes if three things hold: the predicted gain exceeds `gain_least`; it exceeds the
+// measurement error; and the cost of the last change is won back within as many steps as have
+// passed since. So frequent changes must pay off soon.
 
 #include <cstdint>
 #include <optional>
@@ -24,18 +24,17 @@ struct ShareBounds {
   uint64_t most = 0;
 };
 
-// The shares of `batch` samples whose largest time is the smallest possible, in whole samples. Of
-// equal ones, lower ranks get more. The bounds must leave room: ranks * least <= batch <= ranks *
-// most.
+// The shares of `batch` samples with the smallest maximum of times, in whole samples. On a tie,
+// lower ranks get more. The bounds must allow it: ranks * least <= batch <= ranks * most.
 std::vector<uint64_t> CutForEqualTimes(const std::vector<LinearTime>& ranks, uint64_t batch,
                                        ShareBounds bounds);
 
-// The same with bounds of each rank. They must leave room: sum of least <= batch <= sum of most.
+// The same with separate bounds for each rank: sum of least <= batch <= sum of most.
 std::vector<uint64_t> CutForEqualTimes(const std::vector<LinearTime>& ranks, uint64_t batch,
                                        const std::vector<ShareBounds>& bounds);
 
-// The same cut of a step of another size, in proportion, which differs by less than a sample;
-// evenly when a rank would have fewer than `least`. The shares' sum is above 0.
+// Scales shares to a step of another size, in proportion, within one sample. Equal shares if a rank
+// would have fewer than `least`. The shares' sum must be above 0.
 std::vector<uint64_t> ScaleShares(const std::vector<uint64_t>& shares, uint64_t size,
                                   uint64_t least);
 
@@ -44,17 +43,17 @@ struct SpeedCutSpec {
   uint64_t world_size = 1;
   ShareBounds bounds;
   double gain_least = 0.03;           // of a step's time
-  std::vector<uint64_t> shares = {};  // to begin with; none is an even cut
+  std::vector<uint64_t> shares = {};  // the first shares; empty: equal ones
 };
 
 class SpeedCut {
  public:
-  // kInvalid: what the spec breaks, as one sentence.
+  // kInvalid: the rule that the spec violates, as one sentence.
   static Result<SpeedCut> Make(SpeedCutSpec spec);
 
-  // What each rank took for one of the `steps` steps since the last look, all at one cut; a change
-  // when there should be one. A rank that measured nothing (0 seconds) makes the look void. As many
-  // times as ranks, else nothing is looked at.
+  // Takes each rank's time for one of the `steps` steps since the last look, all with one cut.
+  // Returns a change if one pays off. If a rank measured nothing (0 seconds), or the number of
+  // times is wrong, the look is ignored.
   struct Change {
     std::vector<uint64_t> shares;
     double gain = 0;      // of a step's time, predicted
@@ -62,7 +61,7 @@ class SpeedCut {
   };
   std::optional<Change> Look(const std::vector<StepTime>& by_rank, uint64_t steps);
 
-  // What each rank took for its first step at new shares, which may have cost more than the others.
+  // Takes each rank's time for its first step with new shares, which may be slower than later ones.
   void Switched(const std::vector<StepTime>& by_rank);
 
   const std::vector<uint64_t>& shares() const { return shares_; }
@@ -79,7 +78,7 @@ class SpeedCut {
   std::vector<uint64_t> shares_;
   std::vector<SpeedModel> models_;
   uint64_t steps_ = 0;         // since the last change
-  double switch_seconds_ = 0;  // what a change is taken to cost
+  double switch_seconds_ = 0;  // estimated cost of a change
 };
 
 }  // namespace paceline

@@ -20,7 +20,7 @@ double Longest(const std::vector<LinearTime>& ranks, const Shares& shares) {
   return longest;
 }
 
-// The smallest largest time of all cuts, by trying each.
+// The smallest maximum of times over all cuts, by trying each.
 double Best(const std::vector<LinearTime>& ranks, Shares& shares, uint64_t left, ShareBounds bounds,
             size_t rank = 0) {
   if (rank + 1 == ranks.size()) {
@@ -90,7 +90,7 @@ TEST(ScaleSharesTest, IsEvenWhereARankWouldHaveTooFew) {
   EXPECT_EQ(ScaleShares({20, 2, 2}, 12, 2), (Shares{4, 4, 4}));
 }
 
-// Ranks that take fixed + per_sample * samples * slowness, with some noise.
+// Ranks that take fixed + per_sample * samples * slowness, with noise.
 class World {
  public:
   World(size_t ranks, uint64_t batch, double noise = 0, double gain_least = 0.03)
@@ -154,7 +154,7 @@ TEST(SpeedCutTest, ASlowRankGetsLessOnceAndKeepsIt) {
   EXPECT_EQ(change->because.rfind("rank 2 takes ", 0), 0u) << change->because;
   EXPECT_LE(world.Looks(500), 3) << "the split of its time is learned at the new share";
   const Shares shares = world.cut().shares();
-  // 19.3, 19.3, 5.1 and 19.3 samples would end at the same time.
+  // Shares of 19.3, 19.3, 5.1 and 19.3 samples would end at the same time.
   EXPECT_NEAR(static_cast<double>(shares[2]), 5, 1);
   EXPECT_EQ(world.Looks(500), 0);
 }

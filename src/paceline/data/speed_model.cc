@@ -8,20 +8,20 @@
 namespace paceline {
 namespace {
 
-constexpr double kKept = 0.95;         // of the information, at each observation
-constexpr double kErrorMax = 3;        // standard deviations that one observation may say
-constexpr double kSlack = 1;           // of the CUSUM: half the shift that is looked for
-constexpr double kAlarm = 5.5;         // its sum that is a change: three errors of the largest size
-constexpr double kNoiseLeast = 0.01;   // of the expected time; clocks and schedulers do no better
-constexpr double kNoiseFirst = 0.05;   // of the first ones' time, at least
-constexpr double kNoiseTaken = 0.1;    // of each error into the estimate
-constexpr double kMeanToSigma = 1.25;  // a mean absolute error to a standard deviation
+constexpr double kKept = 0.95;   // of the information, after each observation
+constexpr double kErrorMax = 3;  // standard deviations by which one observation may move the model
+constexpr double kSlack = 1;     // of the CUSUM: half the shift to detect
+constexpr double kAlarm = 5.5;   // of the CUSUM: three errors of the largest size
+constexpr double kNoiseLeast = 0.01;   // of the expected time; limit of clocks and schedulers
+constexpr double kNoiseFirst = 0.05;   // of the first observations' time, at least
+constexpr double kNoiseTaken = 0.1;    // weight of each error in the estimate
+constexpr double kMeanToSigma = 1.25;  // from a mean absolute error to a standard deviation
 constexpr double kKeptByAlarm = 0.3;   // of the information, after a change
-// The first observations' time is all by samples; the fixed part is unsure by six standard
-// deviations, the other one by twenty.
+// At first all time counts as per-sample. The standard deviation of the fixed part is six times the
+// noise, that of the other part twenty times.
 constexpr double kFixedFirst = 1.0 / 36;
 constexpr double kLoadFirst = 1.0 / 400;
-// Of the expected time, the least that is by samples: a share without any effect would have no end.
+// The least per-sample part of the expected time. Without it a share could grow without limit.
 constexpr double kByLoadLeast = 0.05;
 constexpr double kSecondsLeast = 1e-9;
 
@@ -58,7 +58,7 @@ void SpeedModel::Observe(const StepTime& time) {
   const double deviation = noise * std::sqrt(1 + VarianceAt(row));
   const double error = time.seconds - expected;
   const double limited = std::clamp(error / deviation, -kErrorMax, kErrorMax);
-  // An error as large as a change must not teach that the rank is noisy at once.
+  // An error as large as a change must not raise the noise estimate at once.
   const double size = std::min(std::abs(error), kErrorMax * noise);
   noise_ = noise + kNoiseTaken * (kMeanToSigma * size - noise);
   Learn(row, limited * deviation);
@@ -90,7 +90,7 @@ void SpeedModel::Watch(Side& side, double error, const StepTime& time) {
   side.seconds += time.seconds;
   side.rows = {side.rows.one + row.one, side.rows.load + row.load};
   if (side.sum < kAlarm) return;
-  // Slower or faster as a whole: how the time splits into its two parts is not touched.
+  // The rank became slower or faster as a whole. The split into the two parts stays.
   const double expected = Expected(side.rows);
   const double scale = expected > 0 ? side.seconds / expected : 1;
   at_ = {at_.one * scale, at_.load * scale};

@@ -1,27 +1,27 @@
 #pragma once
 
-// How long one rank's own work for a step takes: seconds(b) = fixed + per_sample * b for b samples.
+// Estimates the time of one rank's own work for a step of b samples: seconds(b) = fixed +
+// per_sample * b.
 //
-// Recursive least squares with forgetting. A rank whose share does not change says nothing about
-// how its time splits into the two parts, and plain forgetting would then forget what is known of
-// it until noise decides; so information is forgotten only in the direction that an observation
-// speaks of (L. Cao and H. M. Schwartz, "A directional forgetting algorithm based on the
-// decomposition of the information matrix", Automatica 36, 2000).
+// Recursive least squares with forgetting. A rank whose share is constant gives no information
+// about the split into the two parts, and plain forgetting would lose that split to noise. So
+// information is forgotten only in the direction of an observation (L. Cao and H. M. Schwartz, "A
+// directional forgetting algorithm based on the decomposition of the information matrix",
+// Automatica 36, 2000). The first value is the median of three observations, because a process's
+// first steps are slow.
 //
-// It begins with the middle one of three observations: the first steps of a process are slow.
-//
-// One slow step is not a slow rank: an observation moves the model by at most three standard
-// deviations. A change that lasts is found by a two-sided CUSUM of the standardized errors (E. S.
-// Page, "Continuous inspection schemes", Biometrika 41, 1954), also capped at three, which takes
-// three observations at least; the model is then scaled to what was seen since the change began.
+// One slow step does not make a slow rank: an observation moves the model by at most three standard
+// deviations. A lasting change is detected by a two-sided CUSUM of the standardized errors (E. S.
+// Page, "Continuous inspection schemes", Biometrika 41, 1954), also capped at three, which takes at
+// least three observations. The model is then scaled to the observations since the change began.
 
 #include <array>
 #include <cstdint>
 
 namespace paceline {
 
-// What a rank measured of its own work, waiting for others left out; a mean over several steps of
-// the same share. Both above 0 and finite.
+// A rank's measured own work, without waits for others; the mean over steps with the same share.
+// Both values must be above 0 and finite.
 struct StepTime {
   double samples = 0;
   double seconds = 0;
@@ -38,17 +38,17 @@ class SpeedModel {
  public:
   void Observe(const StepTime& time);
 
-  // Three observations are the least from which anything is expected.
+  // The model predicts after at least three observations.
   bool is_known() const { return observations_ >= kFirst; }
 
-  // The line through what is expected at `samples`, which is exact there; elsewhere it is bent to
-  // what a machine can do (no negative time, and no sample for nothing). Only when known.
+  // A line that is exact at `samples`. Elsewhere it is limited to what is physical: no negative
+  // time, and no sample without time. Only if known.
   LinearTime LineAt(double samples) const;
 
-  // One standard error of what is expected at `samples`, seconds. Only when known.
+  // The standard error of the expected time at `samples`, in seconds. Only if known.
   double ErrorAt(double samples) const;
 
-  // How often the work became lastingly slower or faster.
+  // How many lasting changes of speed were detected.
   uint64_t changes() const { return changes_; }
 
  private:
@@ -58,7 +58,7 @@ class SpeedModel {
   };
   struct Side {  // of the CUSUM
     double sum = 0;
-    double seconds = 0;  // observed since the sum was 0 last, and the sum of their regressors
+    double seconds = 0;  // observed since the sum was last 0, and the sum of their regressors
     Row rows;
   };
 
@@ -72,7 +72,7 @@ class SpeedModel {
   double VarianceAt(const Row& row) const;  // of the expectation, in squared noise
 
   std::array<StepTime, kFirst> first_;
-  double unit_ = 1;  // samples; so that both regressors are about 1
+  double unit_ = 1;  // samples; scales both regressors to about 1
   Row at_;
   double info_[3] = {};  // the symmetric information matrix: one-one, one-load, load-load
   double noise_ = 0;     // standard deviation of an observation, seconds

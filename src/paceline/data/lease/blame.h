@@ -1,8 +1,8 @@
 #pragma once
 
-// Ranges on which workers failed, and on whom: what is known of them as facts fold, so that a
-// sample that kills whoever reads it is found also when the ledger's process dies with them, or the
-// data is rewound each time.
+// Records on which ranges workers failed, and which workers. The record is rebuilt from facts. So a
+// sample that kills its reader is found even if the ledger's process dies with it, or the data is
+// rewound each time.
 
 #include <cstdint>
 #include <map>
@@ -23,15 +23,15 @@ struct WorkerKey {
   auto operator<=>(const WorkerKey&) const = default;
 };
 
-// A range that failed: leased as it is, in one piece.
+// A range that failed. It is leased again in one piece.
 struct Blamed {
   OrdinalRange range;
   std::set<WorkerKey> failed_on = {};
   uint64_t failures = 0;
-  bool is_suspect = false;  // each further failure halves it
+  bool is_suspect = false;  // then each further failure halves it
   bool operator==(const Blamed&) const = default;
 
-  // Some of it was done: what failed before may have been that.
+  // A part of it succeeded, so the earlier failures may have been of that part.
   void Forgive() {
     failed_on.clear();
     failures = 0;
@@ -39,14 +39,14 @@ struct Blamed {
   bool is_clear() const { return failures == 0 && !is_suspect; }
 };
 
-// Disjoint ones, by ordinal.
+// Disjoint ranges, ordered by ordinal.
 class BlameBook {
  public:
-  // In the place of all that it overlaps.
+  // Replaces all ranges that it overlaps.
   void Put(Blamed blamed);
-  // That much was done: of what is blamed the rest stays, forgiven.
+  // Removes the finished ordinals, and forgives what is left of the ranges.
   void Done(OrdinalRange done);
-  // It is out of the question, and so is what it was a part of.
+  // Removes the range, and every range that it was a part of.
   void Erase(OrdinalRange range);
 
   std::vector<Blamed> All() const;
@@ -55,9 +55,9 @@ class BlameBook {
   std::map<uint64_t, Blamed> blamed_;  // by begin
 };
 
-// Whom it failed on and whether it is suspect, as a fact's text: "suspect\n3/17,4/18".
+// The workers on which it failed and whether it is suspect, as a fact's text: "suspect\n3/17,4/18".
 std::string BlameToText(const Blamed& blamed);
-// Nothing when it is no such text.
+// None if the text is malformed.
 std::optional<Blamed> BlameFromText(std::string_view text);
 
 }  // namespace paceline

@@ -1,7 +1,7 @@
 #pragma once
 
-// Disjoint ranges of ordinals, merged where they touch. Its size is the number of gaps, so a ledger
-// that hands out a billion samples in order stays as small as what is open in it.
+// Disjoint ranges of ordinals, merged if they touch. Its size is the number of gaps. So a ledger
+// that hands out a billion samples in order needs memory only for its open ranges.
 
 #include <cstdint>
 #include <map>
@@ -13,10 +13,10 @@ namespace paceline {
 
 class IntervalSet {
  public:
-  // What was in the set already stays; an empty range adds nothing.
+  // Ordinals that are already in the set stay; an empty range adds nothing.
   void Add(OrdinalRange range);
 
-  // What is not in the set is passed over.
+  // Ordinals that are not in the set are ignored.
   void Remove(OrdinalRange range);
 
   bool Covers(OrdinalRange range) const;    // all of it; an empty range always

@@ -74,7 +74,7 @@ void LeaseBook::Boot(uint64_t first_lease, LeaseActions* actions) {
   ++facts_;
 }
 
-// From here on the ledger says what is done.
+// From here on the ledger knows which ordinals are done.
 void LeaseBook::Open(DataSet* set) const {
   const LedgerSnapshot snapshot{.samples = set->spec.samples,
                                 .done = set->done.Ranges(),
@@ -150,7 +150,7 @@ void LeaseBook::DataSet::Note(const LeaseFact& fact) {
   auto& ends = progress[fact.worker];
   ends[fact.lease] = std::max(ends[fact.lease], fact.end);
   while (ends.size() > kProgressMax) ends.erase(ends.begin());
-  // What an older process of this worker held is fenced.
+  // Leases of this worker's older processes are fenced.
   const auto mine = progress.find(fact.worker);
   for (auto old = mine; old != progress.begin();) {
     --old;
@@ -193,7 +193,7 @@ void LeaseBook::ApplyMarked(const LeaseFact& fact, DataSet* set) {
     KeepPosition(set->PositionOf(fact.begin), std::move(cut.done), set);
     set->cuts.erase(place);
   }
-  // Of steps that not every rank saved.
+  // Removes cuts of steps that not every rank saved.
   while (set->cuts.size() > kPositionsMax) set->cuts.erase(set->cuts.begin());
 }
 
@@ -204,7 +204,7 @@ void LeaseBook::KeepPosition(const std::string& name, IntervalSet done, DataSet*
   Trim(set);
 }
 
-// The newest, and those of steps that are in storage.
+// Keeps the newest positions, and those of steps in storage.
 void LeaseBook::Trim(DataSet* set) {
   const auto is_committed = [this](const std::string& name) {
     const auto step = ParseWhole<uint64_t>(std::string_view(name).substr(name.rfind('s') + 1));
@@ -231,9 +231,9 @@ void LeaseBook::ApplyRewound(const LeaseFact& fact, DataSet* set) {
   set->is_fresh = set->ledger.has_value();
   const auto position = set->positions.find(fact.text);
   set->done = position == set->positions.end() ? IntervalSet{} : position->second;
-  // What is in quarantine stays there, whatever was done of it before.
+  // Quarantined ordinals stay quarantined, even if they were done before.
   for (const OrdinalRange& range : set->quarantined.Ranges()) set->done.Remove(range);
-  // Blame stays, too: it is about samples, whatever the model has seen of them.
+  // Blame stays as well: it concerns samples, whatever the model has seen.
   for (const OrdinalRange& range : set->done.Ranges()) set->blamed.Done(range);
   set->cuts.clear();
   set->progress.clear();
@@ -261,7 +261,7 @@ std::vector<LeaseFact> LeaseBook::Summary() const {
       add({.kind = Kind::kQuarantined, .begin = range.begin, .end = range.end});
     }
     for (const Blamed& one : set.blamed.All()) add(FactOf(one));
-    // Before what is done, because it begins anew.
+    // Before the finished ranges, because a rewind clears them.
     add({.kind = Kind::kRewound, .begin = set.lineage.generation, .end = set.lineage.number});
     for (const OrdinalRange& range : (set.ledger ? set.ledger->done() : set.done).Ranges()) {
       add({.kind = Kind::kDone, .begin = range.begin, .end = range.end});

@@ -1,26 +1,26 @@
 #pragma once
 
-// All leases of a job: who works on which part of which data set, as a pure machine between the
-// frames of its workers (model/lease_frame.h) and facts that its host makes durable.
+// All leases of a job: which worker has which part of which data set. A pure machine between the
+// frames of workers (model/lease_frame.h) and facts that its host makes durable.
 //
 //   Handle, PeerGone, LinkBroken, Tick    events in; facts and answers out
 //   Restore                               folds a fact of the journal, in order
 //   NextDeadline                          when to call Tick
 //
-// Every ordinal is counted once: by the ack that is durable. An answer that promises something is
-// sent when all facts before it are durable; grants promise nothing and go at once. So a master
-// that dies forgets leases and acks that it had not confirmed, and no more: their holders present
-// them to the next one, which knows from the journal how much of each lease was done.
+// Every ordinal counts once, by its durable ack. An answer that promises something is sent when all
+// facts before it are durable. Grants promise nothing and are sent at once. So a dead master loses
+// only leases and unconfirmed acks. Their holders present them to the next master, which knows from
+// the journal how much of each lease was done.
 //
-// Data sets that follow checkpoints are rewound with them. A checkpoint's step is *marked* by every
-// rank when it saves it; what a rank acknowledged before its mark belongs to the position of that
-// step, what came later does not (the cut of Chandy and Lamport, 1985, with acks as messages). A
-// new generation goes on from the position that its checkpoint names, and from the beginning when
-// it restores none. Data sets that do not follow them go on from what was acknowledged.
+// Data sets that follow checkpoints are rewound with them. Every rank *marks* a checkpoint's step
+// when it saves. Acks before a rank's mark belong to the position of that step, later ones do not
+// (the cut of Chandy and Lamport, 1985, with acks as messages). A new generation continues from the
+// position in its checkpoint, or from the beginning if it restores none. Other data sets continue
+// from the acknowledged ordinals.
 //
-// Ranks that save the same steps have a common last step. So each rank of an *even* data set gets
-// the same number of ordinals, and what is left, fewer than there are ranks, nobody gets: a rank
-// that waited for it would wait for others, which wait for that rank in a collective.
+// Ranks that save the same steps need a common last step. So each rank of an *even* data set gets
+// the same number of ordinals. The remainder, fewer ordinals than ranks, goes to no rank: a rank
+// that worked on it would wait in a collective for ranks without work.
 
 #include <cstdint>
 #include <deque>
@@ -41,19 +41,19 @@
 
 namespace paceline {
 
-// What becomes durable, in order. A closed set; numbers are those of the journal's file.
+// A fact that becomes durable, in order. A closed set; the journal's file has these numbers.
 struct LeaseFact {
   enum class Kind : uint8_t {
-    kBooted = 1,  // lease: the first id that this master gives out
+    kBooted = 1,  // lease: the first id that this master grants
     kOpened = 2,  // set, end: ordinals, begin: 1 when it follows checkpoints; text: name, terms
     kAcked = 3,   // set, worker, lease, begin, end
     kQuarantined = 4,  // set, begin, end
     kMarked = 5,       // set, worker, begin: step, end: world size
     kRewound = 6,      // set, begin: generation, end: number of the rewind; text: position
-    kDone = 7,         // set, begin, end; of a summary alone
-    kPosition = 8,     // set; text: name, ranges; of a summary alone
-    kCommitted = 9,    // begin: step of a checkpoint that is in storage
-    kCut = 10,         // set, begin: step, end: world size; text: ranks, ranges; of a summary alone
+    kDone = 7,         // set, begin, end; in a summary only
+    kPosition = 8,     // set; text: name, ranges; in a summary only
+    kCommitted = 9,    // begin: step of a checkpoint in storage
+    kCut = 10,         // set, begin: step, end: world size; text: ranks, ranges; in a summary only
     kBlamed = 11,      // set, begin, end, lease: failures; text: BlameToText
   };
   Kind kind = Kind::kBooted;
@@ -66,7 +66,7 @@ struct LeaseFact {
   bool operator==(const LeaseFact&) const = default;
 };
 
-// A kBlamed but for its set.
+// A kBlamed without its set.
 LeaseFact FactOf(const Blamed& blamed);
 
 struct LeaseActions {
@@ -74,7 +74,7 @@ struct LeaseActions {
   std::vector<LeaseAnswer> answers;
 };
 
-// How a data set stands; for people.
+// The state of a data set, for people.
 struct DataSetView {
   std::string name;
   std::string terms;
@@ -94,56 +94,57 @@ std::optional<std::vector<OrdinalRange>> RangesFromText(std::string_view text);
 
 class LeaseBook {
  public:
-  // Of a broken link's processes: their agent may be back by then.
+  // Processes of a broken link keep their leases this long: their agent may come back.
   static constexpr Duration kLinkPatience = Duration::Seconds(1);
   static constexpr size_t kDataSetsMax = 256;
   static constexpr size_t kSessionsMax = 65'536;
-  static constexpr size_t kRequestsMax = 1'024;  // of a process, waiting for something to do
-  static constexpr size_t kPositionsMax = 16;    // the newest, and as many as are in storage
+  static constexpr size_t kRequestsMax = 1'024;  // of a process, waiting for a lease
+  static constexpr size_t kPositionsMax = 16;    // the newest, besides those in storage
   static constexpr size_t kCommittedMax = 256;
-  static constexpr size_t kProgressMax = 2'048;  // leases of a worker whose end is remembered
+  static constexpr size_t kProgressMax = 2'048;  // leases of a worker whose progress is kept
 
-  // `job`: part of the names of its positions, so that those of two jobs differ.
+  // `job` is part of the positions' names, so that two jobs have different ones.
   explicit LeaseBook(std::string job = "") : job_(std::move(job)) {}
 
-  // Before the first event.
+  // Called before the first event.
   void Restore(const LeaseFact& fact);
-  // Instead, for a fact before the summary: how far leases were done that may be presented.
+  // Instead of Restore, for a fact before the summary: restores the progress of leases that may be
+  // presented.
   void RestoreProgress(const LeaseFact& fact);
-  // Ends the restore. Every lease given out from now on has this id or a higher one.
+  // Ends the restore. New leases have this id or a higher one.
   void Boot(uint64_t first_lease, LeaseActions* actions);
 
   void Handle(Instant now, const LeasePeer& from, const LeaseFrame& frame, LeaseActions* actions);
-  // The process has ended; `is_blamed`: by itself, so that what it worked on is suspicious.
+  // The process has ended. `is_blamed`: it died by itself, so its current work is suspicious.
   void PeerGone(Instant now, const LeasePeer& peer, bool is_blamed, LeaseActions* actions);
-  // Its processes may still live. `patience`: how long their leases wait for them.
+  // Its processes may still live. Their leases wait for them for `patience`.
   void LinkBroken(Instant now, uint64_t link, Duration patience);
-  // Whether this process works on a data set that follows checkpoints and has no such position.
+  // Whether this process works on a data set that follows checkpoints and lacks this position.
   bool Lacks(const LeasePeer& from, const std::string& position) const;
-  // What was done at that position of the same data set by another job; false: it is not known
-  // there, or the data are others.
+  // Takes the position of the same data set from another job's book. False: it is unknown there, or
+  // the data differ.
   bool Adopt(const LeasePeer& from, const std::string& position, const LeaseBook& other,
              LeaseActions* actions);
   bool Adopt(const LeasePeer& from, const std::string& position,
              const std::vector<OrdinalRange>& done, LeaseActions* actions);
   // The job in a position's name.
   static std::string JobOf(const std::string& position);
-  // A checkpoint of that step is in storage: its positions are kept longer.
+  // A checkpoint of that step is in storage, so its positions are kept longer.
   void Committed(uint64_t step, LeaseActions* actions);
   void Tick(Instant now, LeaseActions* actions);
   Instant NextDeadline() const;
 
-  // Facts that restore this state but for what is volatile; what they replace is history.
+  // Facts that restore the durable state. Older facts are not needed any more.
   std::vector<LeaseFact> Summary() const;
   std::vector<DataSetView> Views() const;
   bool IsDone(uint32_t set, uint64_t ordinal) const;
-  // Above every id of a lease that was given out before the restore.
+  // Higher than every lease id granted before the restore.
   uint64_t first_lease() const { return first_lease_; }
-  // What is wrong with it; for tests and simulators.
+  // A violated invariant, or ""; for tests and simulators.
   std::string Broken() const;
 
  private:
-  // Of which rewind somebody speaks: the generation, and how often it has been rewound.
+  // Identifies a rewind: the generation, and how often it has been rewound.
   struct Lineage {
     uint64_t generation = 0;
     uint64_t number = 0;
@@ -162,28 +163,28 @@ class LeaseBook {
     LedgerSpec spec;
     bool follows_checkpoints = false;
     bool is_even = false;  // its ranks get equally many ordinals
-    // Of even ones: ordinals that each rank was granted since the rewind and did not give back. Not
-    // durable, because each rank says it when it opens. All of a fresh lineage are known.
+    // For even sets: ordinals granted to each rank since the rewind, without returned ones. Not
+    // durable: each rank reports its number when it opens. In a fresh lineage all are known.
     std::map<uint64_t, uint64_t> granted;
     bool is_fresh = false;
-    std::optional<uint64_t> share;  // of each rank, once one of them has got all of it
+    std::optional<uint64_t> share;  // of each rank, once a rank has got its full share
     Lineage lineage;
     std::optional<ShardLedger> ledger;  // none while the journal is folded
-    IntervalSet done;                   // in its place then
-    IntervalSet quarantined;            // as it was told
-    BlameBook blamed;                   // the same
+    IntervalSet done;                   // used until there is a ledger
+    IntervalSet quarantined;            // used until there is a ledger
+    BlameBook blamed;                   // used until there is a ledger
     uint64_t first_lease = 1;
-    uint64_t generation = 0;  // the newest that was heard of
+    uint64_t generation = 0;  // the newest seen
     std::map<uint64_t, Cut> cuts;
     std::map<std::string, IntervalSet> positions;
     std::deque<std::string> position_order;  // the oldest first
-    // How far leases were done, by worker; what the holders present is compared with it.
+    // By worker: the progress of leases. Presented leases are compared with it.
     std::map<WorkerKey, std::map<uint64_t, uint64_t>> progress;
     std::set<LeasePeer> sessions;
-    std::set<LeasePeer> waiting;  // sessions with requests that got nothing yet
+    std::set<LeasePeer> waiting;  // sessions with unanswered requests
 
     void Note(const LeaseFact& acked);
-    // Of its lease everything below is done, as far as that is remembered; 0: nothing is.
+    // Ordinals of the lease below this are done, as far as is remembered; 0: none.
     uint64_t DoneOf(const WorkerKey& worker, uint64_t lease) const;
     std::string PositionOf(uint64_t step) const;
   };
@@ -196,15 +197,15 @@ class LeaseBook {
     Lineage lineage;
     struct Request {
       uint64_t number = 0;
-      bool is_told = false;  // that it has to wait
+      bool is_told = false;  // was told to wait
     };
     std::deque<Request> requests;
-    uint64_t acked = 0;                          // acks, to compare two marks of one step
-    bool has_lost = false;                       // work of it did not count, and it marks no more
+    uint64_t acked = 0;     // acks, to compare two marks of one step
+    bool has_lost = false;  // some of its work did not count, so it marks no more
     std::map<uint64_t, uint64_t> acked_at_mark;  // by step
-    // Since it opened; complete, and none any more, when it takes something.
+    // Leases presented since it opened. None once it takes a lease: then all were presented.
     std::optional<std::set<uint64_t>> presented;
-    std::optional<Instant> lost_until;  // its link is broken
+    std::optional<Instant> lost_until;  // set while its link is broken
   };
   class Turn;
 
@@ -224,7 +225,7 @@ class LeaseBook {
   Agreements agreements_;
   std::set<uint64_t> committed_;  // steps
   uint64_t first_lease_ = 1;
-  uint64_t facts_ = 0;  // of events so far
+  uint64_t facts_ = 0;  // counted over all events
 };
 
 }  // namespace paceline

@@ -1,4 +1,4 @@
-// What a master, a link or a worker that fails leaves behind.
+// What happens when a master, a link or a worker fails.
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,8 @@
 namespace paceline {
 namespace {
 
-// Whoever reads this sample dies, and the master with it: blame is durable, so it is found.
+// Each reader of this sample dies, and the master with it. Blame is durable, so the sample is
+// found.
 TEST(LeaseBookFaultsTest, BlameOutlivesTheMaster) {
   Host host;
   constexpr uint64_t kBad = 13;
@@ -29,7 +30,7 @@ TEST(LeaseBookFaultsTest, BlameOutlivesTheMaster) {
   }
   EXPECT_EQ(host.book.Views().front().quarantined, (std::vector<OrdinalRange>{{13, 14}}));
   EXPECT_TRUE(host.book.Views().front().is_complete);
-  // Three for a lease of ten to be suspect, then its halves to one sample, and three for that.
+  // Three deaths until a lease of ten is suspect, then halving to one sample, and three for that.
   EXPECT_LE(deaths, 12);
 }
 
@@ -51,7 +52,7 @@ TEST(LeaseBookFaultsTest, ABlamedLeaseIsPresentedToAnotherMaster) {
   EXPECT_EQ(host.done(), 10u);
 }
 
-// With checkpoints each death rewinds the data; the sample is found all the same.
+// With checkpoints each death rewinds the data. The sample is still found.
 TEST(LeaseBookFaultsTest, BlameOutlivesRewinds) {
   Host host;
   constexpr uint64_t kBad = 13;
@@ -73,8 +74,8 @@ TEST(LeaseBookFaultsTest, BlameOutlivesRewinds) {
   EXPECT_LE(generation, 13);
 }
 
-// Its worker has counted what somebody else does now. If the master died before it heard so, the
-// next one would take the lease up again, and must not find that step marked.
+// The worker has counted samples that another one does now. If the master dies before the worker
+// hears so, the next master would resume the lease, and must not find that step marked.
 TEST(LeaseBookFaultsTest, AMarkBehindAStaleAckIsNone) {
   Host host;
   LeaseOpen alone = Following(0, 1);
@@ -116,7 +117,7 @@ TEST(LeaseBookFaultsTest, AGrantThatWasLostOnTheWayComesBackWhenItsWorkerOpensAg
   EXPECT_EQ(host.Ack(kAgain, lost, lost.end).op, LeaseOp::kStale);
 }
 
-// Two resets in a row; somebody else holds the lease at the first, and gives it back.
+// Two resets in a row. At the first one another worker holds the lease, and then returns it.
 TEST(LeaseBookFaultsTest, ALeaseThatItsWorkerHasDroppedIsReturned) {
   Host host;
   host.Open(kAnn, OpenOf(0));
@@ -134,7 +135,7 @@ TEST(LeaseBookFaultsTest, ALeaseThatItsWorkerHasDroppedIsReturned) {
   host.Say(kAnn, {.op = LeaseOp::kReturn, .lease = taken.lease});
   EXPECT_EQ(host.book.Views().front().leased, 0u);
   EXPECT_EQ(host.Take(kAnn).begin, taken.begin) << "at once, and not after a deadline";
-  host.Say(kAnn, {.op = LeaseOp::kReturn, .lease = taken.lease});  // said again: nothing
+  host.Say(kAnn, {.op = LeaseOp::kReturn, .lease = taken.lease});  // a repetition does nothing
   EXPECT_GT(host.book.Views().front().leased, 0u);
 }
 

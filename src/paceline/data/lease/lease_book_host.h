@@ -1,6 +1,6 @@
 #pragma once
 
-// For tests: a host of a LeaseBook whose disk is as fast as the test wants, and two workers.
+// For tests: a host of a LeaseBook with a disk of adjustable speed, and two workers.
 
 #include <gtest/gtest.h>
 
@@ -94,7 +94,7 @@ struct Host {
     book.PeerGone(At(0), peer, is_blamed, &actions);
     Keep(&actions);
   }
-  // The master dies; the next one has the first `count` facts.
+  // The master dies. The next one has only the first `count` facts.
   void Restart(size_t count) {
     journal.resize(std::min(count, journal.size()));
     book = LeaseBook();

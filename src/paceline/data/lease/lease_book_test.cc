@@ -45,7 +45,7 @@ TEST(LeaseBookTest, ASilentNodesLeasesComeBackAfterAWhileAndABackAgentKeepsThem)
   const LeaseFrame granted = host.Take(kAnn);
   host.book.LinkBroken(At(100), kAnn.link, LeaseBook::kLinkPatience);
   EXPECT_EQ(host.book.NextDeadline(), At(1'100));
-  // The same process over another agent.
+  // The same process through another agent.
   const LeasePeer again{2, 9};
   host.Open(again, OpenOf(0));
   host.Tick(1'200);
@@ -68,7 +68,7 @@ TEST(LeaseBookTest, AnotherMasterTakesPresentedLeasesAndKnowsWhatWasDone) {
   host.Restart(durable);
   EXPECT_EQ(host.Ack(kAnn, one, 7).op, LeaseOp::kReset);
   host.Open(kAnn, OpenOf(0));
-  // The process has heard of no confirmation at all.
+  // The process has received no confirmation.
   const auto present = [&](const LeaseFrame& lease) {
     return host.One(kAnn, {.op = LeaseOp::kPresent,
                            .number = lease.begin,
@@ -148,8 +148,8 @@ TEST(LeaseBookTest, APositionHasWhatEachRankDidBeforeItsOwnMark) {
   const LeaseFrame bob = host.Take(kBob);
   host.Ack(kAnn, ann, ann.begin + 3);
   const std::string position = host.Mark(kAnn, 5);
-  host.Ack(kAnn, ann, ann.begin + 7);  // after its mark: not of the step
-  host.Ack(kBob, bob, bob.begin + 2);  // before its own: of the step
+  host.Ack(kAnn, ann, ann.begin + 7);  // after its mark: not part of the step
+  host.Ack(kBob, bob, bob.begin + 2);  // before its mark: part of the step
   EXPECT_EQ(host.Mark(kBob, 5), position);
   host.Ack(kBob, bob, bob.end);
   EXPECT_EQ(host.done(), 17u);
@@ -291,7 +291,7 @@ LeaseOpen Even(uint64_t rank, uint64_t ordinals, uint64_t generation = 1) {
   return open;
 }
 
-// Everything that a rank gets without acknowledging any of it; the last answer is in `end`.
+// Takes all that a rank gets without acknowledging it. Sets `end` to the last answer.
 uint64_t TakeAll(Host* host, LeasePeer peer, LeaseFrame* end) {
   uint64_t total = 0;
   for (*end = host->Take(peer); end->op == LeaseOp::kGranted; *end = host->Take(peer)) {
@@ -372,7 +372,7 @@ TEST(LeaseBookTest, ARewindSharesAnewAmongAsManyRanksAsThereAre) {
   EXPECT_EQ(end.end, left % 3);
 }
 
-// The answer after all that a rank may have, where its first sample fails whenever it is read.
+// The final answer for a rank whose first sample fails at every read.
 LeaseFrame FailUntilTheEnd(Host* host, LeasePeer peer, uint64_t bad) {
   for (int i = 0; i < 1'000; ++i) {
     const LeaseFrame granted = host->Take(peer);

@@ -1,6 +1,6 @@
 #pragma once
 
-// Who is connected to the ledger, and what is told to them.
+// The processes connected to the ledger, and answers to them.
 
 #include <cstdint>
 
@@ -8,7 +8,7 @@
 
 namespace paceline {
 
-// Somebody who is connected: over which link (of an agent), and which of its processes.
+// A connected process: its link (an agent's), and its number on that link.
 struct LeasePeer {
   uint64_t link = 0;
   uint32_t peer = 0;
@@ -18,7 +18,7 @@ struct LeasePeer {
 struct LeaseAnswer {
   LeasePeer to;
   LeaseFrame frame;
-  uint64_t after = 0;  // so many facts of this machine, from its first event on, durable before it
+  uint64_t after = 0;  // sent when so many facts, counted from the first event, are durable
 };
 
 }  // namespace paceline

@@ -36,7 +36,7 @@ void LeaseBook::Turn::Take(const LeasePeer& from, const LeaseFrame& frame) {
   }
   const auto found = book_.sessions_.find(from);
   if (found == book_.sessions_.end()) {
-    // It was given up for dead, or this is another master than it thinks.
+    // The process was given up as dead, or it means another master.
     if (frame.op != LeaseOp::kClose) Answer(from, {.op = LeaseOp::kReset});
     return;
   }
@@ -51,11 +51,11 @@ void LeaseBook::Turn::Take(const LeasePeer& from, const LeaseFrame& frame) {
     case LeaseOp::kRewind: return Rewind(at, frame);
     case LeaseOp::kClose: return End(from, /*is_blamed=*/false);
     case LeaseOp::kReturn: return Return(at, frame);
-    default: return;  // not for a ledger
+    default: return;  // not meant for a ledger
   }
 }
 
-// ---- who it is ----
+// ---- identity ----
 
 LeaseBook::DataSet* LeaseBook::Turn::FindSet(const LeasePeer& from, const LeaseOpen& open) {
   auto known = book_.by_name_.find(open.name);
@@ -93,7 +93,8 @@ LeaseBook::DataSet* LeaseBook::Turn::FindSet(const LeasePeer& from, const LeaseO
   return &set;
 }
 
-// What was there of the same worker and of older generations has to go. False: itself.
+// Removes older sessions of the same worker and of older generations. False: it is the outdated
+// one.
 bool LeaseBook::Turn::Displace(const LeasePeer& from, const LeaseOpen& open, DataSet* set) {
   if (open.generation < set->generation) return false;
   set->generation = open.generation;
@@ -103,7 +104,7 @@ bool LeaseBook::Turn::Displace(const LeasePeer& from, const LeaseOpen& open, Dat
     const bool is_same_worker = other.worker.worker == open.rank;
     if (is_same_worker && other.worker.incarnation > open.incarnation) return false;
     if (is_same_worker && other.worker.incarnation == open.incarnation) {
-      // It comes over another way, and keeps what it has.
+      // The same process over another link. It keeps its leases.
       set->sessions.erase(peer);
       set->waiting.erase(peer);
       book_.sessions_.erase(peer);
@@ -228,11 +229,11 @@ std::optional<uint64_t> LeaseBook::Turn::RoomOf(const Session& session, DataSet*
     most = std::max(most, granted);
   }
   const uint64_t own = set->granted[session.rank];
-  // Without the ranks that have not opened yet, this share is too small and never too large.
+  // Before all ranks have opened, this share may be too small, but never too large.
   const uint64_t share = set->share.value_or(total / session.world_size);
   if (share > own) return share - own;
   if (!set->is_fresh && set->granted.size() < session.world_size) return std::nullopt;
-  // Samples that went into quarantine count no more, so others may have had more before.
+  // Samples were quarantined since, so other ranks may have got more before.
   if (most > own) return most - own;
   set->share = most;
   return 0;
@@ -249,7 +250,7 @@ void LeaseBook::Turn::Grant(const LeasePeer& peer, uint64_t number, const LeaseG
 }
 
 void LeaseBook::Turn::Complete(const LeasePeer& peer, uint64_t number, const DataSet& set) {
-  uint64_t left = 0;  // for nobody
+  uint64_t left = 0;  // goes to no rank
   if (set.is_even) {
     const uint64_t ranks = book_.sessions_.at(peer).world_size;
     uint64_t wanted = ranks * set.share.value_or(0);
@@ -284,11 +285,11 @@ void LeaseBook::Turn::Serve(const LeasePeer& peer, Session* session, DataSet* se
       continue;
     }
     const TakeResult taken = set->ledger->Take(now_, session->worker, *room);
-    NoteFailures(set);  // a newer incarnation ends what an older one held
+    NoteFailures(set);  // a newer incarnation ends the older one's leases
     const bool is_empty =
         taken.answer == TakeAnswer::kWait || taken.answer == TakeAnswer::kComplete;
     if (set->is_even && is_empty) {
-      // Samples of its share went into quarantine.
+      // Samples of its share were quarantined.
       const uint64_t own = set->granted[session->rank];
       const bool is_short = std::any_of(set->granted.begin(), set->granted.end(),
                                         [own](const auto& one) { return one.second > own; });
@@ -329,7 +330,7 @@ void LeaseBook::Turn::Ack(const Place& at, const LeaseFrame& frame) {
   const WorkerKey worker = at.session.worker;
   const std::optional<OrdinalRange> left = ledger.LeftOf(worker, frame.lease);
   if (!left && IsCurrent(at) && at.set.DoneOf(worker, frame.lease) >= frame.end) {
-    // Said again after a reset, and heard the first time.
+    // Repeated after a reset, but it arrived the first time.
     return Promise(at.from, {.op = LeaseOp::kConfirmed, .number = frame.number});
   }
   if (!left || !IsCurrent(at) || !ledger.Ack(now_, worker, frame.lease, frame.end)) {
@@ -392,14 +393,14 @@ void LeaseBook::Turn::Present(const Place& at, const LeaseFrame& frame) {
   if (!is_presented) return stale();
   MARK("a lease is presented to another master");
   if (at.session.presented) at.session.presented->insert(frame.lease);
-  // It says what is done, and the same master may not have that on its disk yet.
+  // The answer tells what is done, which may not be on this master's disk yet.
   Promise(at.from,
           {.op = LeaseOp::kPresented, .lease = frame.lease, .begin = next, .end = frame.end});
 }
 
-// A worker that is told twice in a row to open again presents a lease twice. When somebody else
-// holds that for the first time only, it has dropped the lease by the second, and nobody would work
-// on it before its deadline.
+// A worker that must open twice in a row presents a lease twice. If another worker held it only the
+// first time, the worker has dropped the lease in between. It returns it, because otherwise no
+// worker would get it before its deadline.
 void LeaseBook::Turn::Return(const Place& at, const LeaseFrame& frame) {
   if (!at.set.ledger->Return(at.session.worker, frame.lease)) return;
   MARK("a presented lease is returned");
@@ -416,8 +417,8 @@ void LeaseBook::Turn::Mark(const Place& at, const LeaseFrame& frame) {
   BeginGeneration(at);
   if (!IsCurrent(at)) return Answer(at.from, {.op = LeaseOp::kFenced});
   const uint64_t step = frame.number;
-  // What it saves has samples that the position has not. It was told `stale`, and must not find the
-  // step marked when that is lost and its lease counts with the next master after all.
+  // Its checkpoint has samples that the position lacks. It was told `stale`. If that answer is lost
+  // and the next master accepts its lease, the step must not be marked.
   if (at.session.has_lost) {
     return Answer(at.from, {.op = LeaseOp::kMarked, .number = step, .text = "lost"});
   }
@@ -444,10 +445,10 @@ void LeaseBook::Turn::Mark(const Place& at, const LeaseFrame& frame) {
 void LeaseBook::Turn::Rewind(const Place& at, const LeaseFrame& frame) {
   if (!at.set.follows_checkpoints) return Mark(at, frame);  // which refuses it
   const Lineage wanted{at.session.lineage.generation, frame.number};
-  // What follows says where else it may be known; the host has looked there.
+  // The other lines say where the position may be known; the host has looked there.
   const std::string position = frame.text.substr(0, frame.text.find('\n'));
   if (wanted < at.set.lineage) return Answer(at.from, {.op = LeaseOp::kFenced});
-  // What it asked for before, it asked for in the past; it does not wait for that any more.
+  // Its older requests are from before the rewind, so it does not wait for them.
   at.session.requests.clear();
   at.set.waiting.erase(at.from);
   at.session.lineage = wanted;

@@ -1,6 +1,6 @@
 #pragma once
 
-// Inside of the lease book: one event and what follows from it.
+// Internals of the lease book: one event and its consequences.
 
 #include <string>
 #include <utility>
@@ -17,7 +17,7 @@ class LeaseBook::Turn {
   void Take(const LeasePeer& from, const LeaseFrame& frame);
   void End(const LeasePeer& peer, bool is_blamed);
   void Pass();
-  // A fact: applied, and told to the host.
+  // Applies a fact and gives it to the host.
   void Note(LeaseFact fact);
 
  private:
@@ -27,7 +27,7 @@ class LeaseBook::Turn {
     DataSet& set;
   };
   void Open(const LeasePeer& from, const LeaseFrame& frame);
-  // Null when it was refused.
+  // Null if it was refused.
   DataSet* FindSet(const LeasePeer& from, const LeaseOpen& open);
   bool Displace(const LeasePeer& from, const LeaseOpen& open, DataSet* set);
   void TakeRequest(const Place& at, const LeaseFrame& frame);
@@ -38,24 +38,24 @@ class LeaseBook::Turn {
   void Mark(const Place& at, const LeaseFrame& frame);
   void Rewind(const Place& at, const LeaseFrame& frame);
 
-  // A new generation that named no position begins at the beginning.
+  // A new generation that named no position starts at the beginning.
   void BeginGeneration(const Place& at);
   bool IsCurrent(const Place& at) const;
   void Serve(const LeasePeer& peer, Session* session, DataSet* set);
-  // How many ordinals this rank of an even data set may get yet; 0: it has all of its share.
-  // Nothing: that is not known before all ranks have opened.
+  // How many more ordinals this rank of an even data set may get now; 0: it has its full share.
+  // None: unknown until all ranks have opened.
   std::optional<uint64_t> RoomOf(const Session& session, DataSet* set) const;
   void Grant(const LeasePeer& peer, uint64_t number, const LeaseGrant& grant, DataSet* set);
   void RefuseShare(const LeasePeer& peer, const DataSet& set);
   void Complete(const LeasePeer& peer, uint64_t number, const DataSet& set);
-  // Whoever waits is served, as far as something came free.
+  // Serves waiting processes, if something became free.
   void Settle(DataSet* set);
-  // What was blamed or put into quarantine since the last call.
+  // Notes ranges that were blamed or quarantined since the last call.
   void NoteFailures(DataSet* set);
   void Leave(const LeasePeer& peer, bool is_blamed);
 
   void Answer(const LeasePeer& to, LeaseFrame frame);
-  // Sent when all facts so far are durable.
+  // Sends the answer when all facts so far are durable.
   void Promise(const LeasePeer& to, LeaseFrame frame);
   void Refuse(const LeasePeer& to, const std::string& what, const std::string& why,
               const std::string& fix);

@@ -10,7 +10,7 @@ namespace paceline {
 namespace {
 
 constexpr uint64_t kNanosecondsIn1000s = 1'000'000'000'000;
-// Acks come in bunches: a speed is measured over this much at least.
+// Acks come in bursts, so a speed is measured over at least this long.
 constexpr Duration kPaceWindow = Duration::Milliseconds(20);
 
 uint64_t Scale(uint64_t a, uint64_t b, uint64_t divisor) {
@@ -77,8 +77,8 @@ uint64_t ShardLedger::SizeFor(const WorkerKey& worker) const {
   const uint64_t rate = pace_.at(worker.worker).per_1000_s;
   const auto length = static_cast<uint64_t>(spec_.lease_length.nanoseconds());
   const uint64_t wanted = rate == 0 ? spec_.lease_first : Scale(rate, length, kNanosecondsIn1000s);
-  // Guided self-scheduling (Polychronopoulos and Kuck, 1987): small leases at the end, so that
-  // nobody waits long for the last one.
+  // Guided self-scheduling (Polychronopoulos and Kuck, 1987): leases shrink towards the end, so
+  // that no worker waits long for the last one.
   const uint64_t fair = free_.total() / (2 * pace_.size());
   return std::max(spec_.lease_min, std::min({wanted, fair, spec_.lease_max}));
 }
@@ -94,7 +94,7 @@ Instant ShardLedger::DeadlineFor(Instant now, const WorkerKey& worker, uint64_t 
   return now + std::max(spec_.deadline_min, expected * spec_.deadline_lengths);
 }
 
-// What failed goes to somebody else; to the same one only when there is nothing else to do.
+// A failed range goes to another worker; to the same one only if there is nothing else to do.
 std::optional<Blamed> ShardLedger::BlamedFor(const WorkerKey& worker) const {
   for (const auto& [begin, blamed] : blamed_) {
     const bool is_its_own =
@@ -142,7 +142,7 @@ TakeResult ShardLedger::Take(Instant now, const WorkerKey& worker, uint64_t most
   Pace& pace = pace_[worker.worker];
   pace.open.insert(grant.lease);
   if (pace.open.size() == 1) {
-    pace.since = now;  // what it waited says nothing about its speed
+    pace.since = now;  // a wait says nothing about its speed
     pace.finished = 0;
     Extend(now, worker);
   }
@@ -235,7 +235,7 @@ bool ShardLedger::FailPart(const WorkerKey& worker, uint64_t lease, OrdinalRange
   return true;
 }
 
-// On the oldest it worked; the others it had ahead.
+// The worker worked on its oldest lease; it had taken the others ahead.
 void ShardLedger::GiveBackAll(uint64_t worker, bool is_suspicious) {
   const auto pace = pace_.find(worker);
   if (pace == pace_.end()) return;
@@ -247,7 +247,7 @@ void ShardLedger::GiveBackAll(uint64_t worker, bool is_suspicious) {
 
 void ShardLedger::Expire(const WorkerKey& worker, bool is_suspicious) {
   const auto pace = pace_.find(worker.worker);
-  // It stays known, so that an older incarnation stays fenced, but counts no longer as fast.
+  // Kept, so that older incarnations stay fenced, but it no longer counts as a fast worker.
   if (pace == pace_.end() || pace->second.incarnation != worker.incarnation) return;
   GiveBackAll(worker.worker, is_suspicious);
   pace->second.per_1000_s = 0;

@@ -104,7 +104,7 @@ TEST(ShardLedgerTest, ALeaseIsItsHoldersAlone) {
   EXPECT_FALSE(ledger.Ack(At(1), kAnn, lease.lease + 1, 1));
 }
 
-// Any number of workers that die of one sample: it alone ends in quarantine, and is named.
+// Whatever number of workers die of one sample, only that sample is quarantined, and it is named.
 TEST(ShardLedgerTest, APoisonedSampleCostsThatSample) {
   for (const uint64_t workers : {1, 2, 5}) {
     for (const uint64_t poisoned : {0, 31, 63, 700, 999}) {
@@ -119,7 +119,7 @@ TEST(ShardLedgerTest, APoisonedSampleCostsThatSample) {
         const TakeResult taken = ledger.Take(At(turn), worker);
         if (taken.answer != TakeAnswer::kGranted) continue;
         const OrdinalRange range = taken.grant.range;
-        // Results count with the ack of the whole lease only, so a death takes them along.
+        // Results count only with the ack of the whole lease, so a death loses them.
         if (range.begin <= poisoned && poisoned < range.end) {
           ++deaths;
           ledger.Expire(worker, /*is_suspicious=*/true);

@@ -1,6 +1,6 @@
-// The ledger against a slow, obvious twin, under workers that die, come back, freeze, ack late and
-// survive a restart of the ledger. A count is kept of every result that was accepted: at the end
-// each ordinal has exactly one, or is in quarantine. Canaries break one rule each and must be seen.
+// Compares the ledger with a slow, simple twin, under workers that die, return, freeze and ack
+// late, and restarts of the ledger. Every accepted result is counted: at the end each ordinal has
+// exactly one, or is quarantined. Each canary breaks one rule and must be detected.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -16,13 +16,13 @@ namespace {
 
 enum class Canary {
   kNone,
-  kCountStale,    // a worker counts what was refused: no fence
-  kLoseAck,       // a restart forgets acks that were answered
-  kForgetDead,    // a dead worker's leases are never given back
-  kDropPoisoned,  // a failed lease is called done
+  kCountStale,    // a worker counts a refused result: no fence
+  kLoseAck,       // a restart forgets answered acks
+  kForgetDead,    // a dead worker's leases are never returned
+  kDropPoisoned,  // a failed lease is counted as done
 };
 
-// One state an ordinal, changed one by one.
+// The reference: one state for each ordinal.
 class Twin {
  public:
   explicit Twin(uint64_t samples) : holder_(samples), is_done_(samples) {}
@@ -68,7 +68,7 @@ class Twin {
 struct Worker {
   WorkerKey key;
   std::optional<LeaseGrant> lease;
-  uint64_t next = 0;  // done and acknowledged below
+  uint64_t next = 0;  // acknowledged up to here
 };
 
 class Schedule {
@@ -89,7 +89,7 @@ class Schedule {
     }
   }
 
-  // What is wrong, or nothing.
+  // Returns the first error, or "".
   std::string Run() {
     constexpr int kFaultyTurns = 400;
     constexpr int kTurnsMax = 3'000;
@@ -126,16 +126,16 @@ class Schedule {
   }
 
   void ExpireDue() {
-    // The twin is told by asking which leases are gone.
+    // The twin learns it by asking which leases are gone.
     if (canary_ == Canary::kForgetDead) return;
     ledger_.ExpireDue(now_);
     Resync();
   }
 
-  // A lease that the ledger no longer has is free in the twin.
+  // A lease that the ledger does not have any more is free in the twin.
   void Resync() {
     for (auto it = open_.begin(); it != open_.end();) {
-      if (ledger_.Ack(now_, it->first, it->second, 0)) {  // which changes nothing
+      if (ledger_.Ack(now_, it->first, it->second, 0)) {  // an ack that changes nothing
         ++it;
       } else {
         twin_.Free(it->second);
@@ -191,14 +191,14 @@ class Schedule {
     }
     Resync();
     if (canary_ == Canary::kForgetDead) {
-      worker.key.worker += 100;  // nobody hears that the old one is gone
+      worker.key.worker += 100;  // the old process is gone without notice
     } else {
       ++worker.key.incarnation;
     }
     worker.lease.reset();
   }
 
-  // Somebody who was thought dead goes on with what it had.
+  // A worker that was thought dead continues.
   void ZombieAcks() {
     if (zombies_.empty()) return;
     Worker& zombie = zombies_[prng_.Below(zombies_.size())];
@@ -227,7 +227,7 @@ class Schedule {
         open_.emplace_back(worker.key, worker.lease->lease);
       }
     }
-    // Whoever was late or refused learns it from its next ack. Zombies present theirs, too.
+    // Late or refused workers learn it from their next ack. Zombies present their leases, too.
     for (const Worker& zombie : zombies_) {
       const bool has_more = zombie.lease && zombie.next < zombie.lease->range.end;
       if (!has_more || prng_.Chance(1, 2)) continue;
