@@ -1,6 +1,6 @@
 #pragma once
 
-// Where an agent finds and leaves things in a run directory; docs/formats/run_dir.md.
+// An agent's paths in a run directory; docs/formats/run_dir.md.
 
 #include <cstdint>
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace paceline::agent {
 
-// A rank's last words: its traceback and what it knew of itself.
+// Limit of a rank's error record: its traceback and its last known state.
 inline constexpr size_t kErrorRecordBytesMax = 1 << 20;
 
 struct AgentFiles {
@@ -17,7 +17,7 @@ struct AgentFiles {
   std::string node;
   std::string checkpoint_socket =
       {};                         // where this node's ranks find the keeper of their checkpoints
-  std::string lease_socket = {};  // and the ledger of their data
+  std::string lease_socket = {};  // socket of the leases on data
 
   std::string NodeDir() const { return Concat(run_dir, "/nodes/", node); }
   std::string Page() const { return Concat(NodeDir(), "/page"); }

@@ -1,6 +1,6 @@
 #pragma once
 
-// What an agent leaves in its node's folder for whoever looks or comes after;
+// The JSON files that an agent leaves in its node's folder for other programs and later agents;
 // docs/formats/run_dir.md.
 
 #include <sys/types.h>
@@ -16,21 +16,22 @@
 
 namespace paceline::agent {
 
-// Null when there is no such file or it is not JSON.
+// Null if the file is missing or is not JSON.
 nlohmann::json ReadJson(const std::string& path);
 
-// agent.json: who keeps this node, and how far. `has_left`: it was told to, and is about to exit.
+// Writes agent.json: the agent of this node and its progress. `has_left`: it was told to leave and
+// is about to exit.
 void SaveAgentJson(const AgentSetup& setup, Generation generation, uint32_t restart_count,
                    bool has_left);
-// Whether the agent that was `pid` left as it was told.
+// Whether the agent with this pid left because it was told to.
 bool HasLeft(const AgentFiles& files, pid_t pid);
 
-// An agent that was refused for good. Its ranks end where another node has their place, or where
-// their job is gone.
+// The event for an agent that was refused for good. Its ranks are ended if another node has their
+// place, or their job is gone.
 core::MasterRefused RefusedBy(const wire::Refusal& refusal, Duration stop_grace);
-// problem.json: why the master would not have this agent.
+// Writes problem.json: why the master refused this agent.
 void SaveProblem(const AgentFiles& files, const wire::Refusal& refusal);
-// What kept an agent before this one from its work is over.
+// Removes the problem of an earlier agent.
 void ForgetProblem(const AgentFiles& files);
 
 }  // namespace paceline::agent

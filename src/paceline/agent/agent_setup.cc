@@ -56,7 +56,7 @@ absl::StatusOr<std::string> MasterAddress(const nlohmann::json& job, const Agent
                           Concat("paceline run --resume --run-dir ", files.run_dir)});
 }
 
-// The first agent of a host is its relay.
+// The first agent of a host is the host's relay.
 void SetRelays(const nlohmann::json& job, AgentSetup* setup) {
   if (!JsonBool(job, "has_master", true)) setup->relays = setup->spec.launch.relays;
   const auto nodes = job.find("nodes");
@@ -65,7 +65,7 @@ void SetRelays(const nlohmann::json& job, AgentSetup* setup) {
   if (is_first) setup->relay_listen = JsonText(job, "relay");
 }
 
-// The address of this host on the way to the master: what the other nodes can reach too.
+// This host's address on the route to the master. The other nodes can reach it as well.
 std::string AddressTowards(const std::string& master_address) {
   const size_t colon = master_address.rfind(':');
   std::string host = master_address.substr(0, colon);
@@ -82,7 +82,7 @@ std::string AddressTowards(const std::string& master_address) {
     const Fd fd(::socket(entry->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
     sockaddr_storage local{};
     socklen_t size = sizeof(local);
-    // Connecting a datagram socket sends nothing; it only asks the routing table.
+    // Connecting a datagram socket sends nothing; it only queries the routing table.
     if (!fd.is_open() || ::connect(fd.get(), entry->ai_addr, entry->ai_addrlen) != 0 ||
         ::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&local), &size) != 0) {
       continue;
@@ -96,14 +96,14 @@ std::string AddressTowards(const std::string& master_address) {
   return host;
 }
 
-// A socket's path has little room, so both names go into a number.
+// The path of a socket is limited to 107 bytes, so both names are hashed.
 std::string SocketOf(std::string_view what, const AgentOptions& options) {
   const std::string names = Concat(options.run_dir, "\n", options.node);
   return Concat(options.runtime_dir, "/", what, "-", ArenaCheck(std::as_bytes(std::span(names))),
                 ".sock");
 }
 
-// A record lock: it ends with this process, and no child has it.
+// A record lock: it ends with this process, and children do not inherit it.
 absl::StatusOr<Fd> LockNode(const AgentFiles& files) {
   const std::string path = Concat(files.NodeDir(), "/agent.lock");
   Fd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
@@ -115,7 +115,7 @@ absl::StatusOr<Fd> LockNode(const AgentFiles& files) {
   whole.l_whence = SEEK_SET;
   if (::fcntl(fd.get(), F_SETLK, &whole) == 0) return fd;
   if (errno != EACCES && errno != EAGAIN) {
-    // A file system without locks is no reason not to train.
+    // Training must also work on a file system without locks.
     LogWarning("agent_unlocked", {{"path", path}, {"why", std::strerror(errno)}});
     return fd;
   }
@@ -144,8 +144,8 @@ absl::StatusOr<wire::Credentials> ReadCredentials(const AgentFiles& files) {
   return plain;
 }
 
-// What may be lost together with this host: what its owner says (a rack, a power supply), else the
-// host itself.
+// The failure domain of this host: the one set by its owner (a rack, a power supply), else the
+// host.
 std::string DomainOf(const AgentSetup& setup) {
   const auto named = setup.base_env.find("PACELINE_FAILURE_DOMAIN");
   if (named != setup.base_env.end() && !named->second.empty()) return CleanText(named->second);
@@ -179,7 +179,7 @@ absl::StatusOr<AgentSetup> PrepareAgent(const AgentOptions& options) {
   setup.incarnation = RealtimeNs();
   setup.base_env = ToEnvironment(CurrentEnvironment());
   for (const auto& [name, value] : setup.spec.launch.env) setup.base_env[name] = value;
-  // The variable that this sets is for gRPC in this process, not for the ranks.
+  // UseOnlyTls13 sets a variable for gRPC, which the ranks must not inherit: they have base_env.
   if (!setup.relay_listen.empty()) wire::UseOnlyTls13();
   NodeReport& identity = setup.identity;
   identity.name = options.node;

@@ -1,6 +1,6 @@
 #pragma once
 
-// Everything an agent knows before its loop begins: read from the run directory and the host.
+// What an agent knows before its loop begins, from the run directory and the host.
 
 #include <cstdint>
 #include <memory>
@@ -26,48 +26,49 @@
 namespace paceline::agent {
 
 struct AgentSetup {
-  Fd lock;  // that this is the node's only agent on this host
+  Fd lock;  // makes it the node's only agent on this host
   AgentFiles files;
   std::string runtime_dir;
   wire::SpecFile spec;
-  Environment base_env;  // this process's, with LaunchSpec::env over it
+  Environment base_env;  // this process's, overridden by LaunchSpec::env
   wire::Credentials credentials;
   std::string master_address;       // host:port
-  std::vector<std::string> relays;  // on the way to the master; none on the master's own host
-  std::string relay_listen;         // this agent is a relay at that address; "": it is none
+  std::vector<std::string> relays;  // on the way to the master; empty on the master's own host
+  std::string relay_listen;         // this agent's address as a relay; "": it is none
   uint64_t incarnation = 0;
-  NodeReport identity;                // what does not change while this agent lives
-  uint32_t former_restart_count = 0;  // of the world that a former agent of this boot carried out
+  NodeReport identity;                // does not change while this agent lives
+  uint32_t former_restart_count = 0;  // of the world that an earlier agent of this boot ran
 };
 
-// kAlreadyExists with PL-E028, before anything of the node is changed: it has an agent that lives.
+// kAlreadyExists with PL-E028 if the node has a living agent. Nothing of the node is changed then.
 absl::StatusOr<AgentSetup> PrepareAgent(const AgentOptions& options);
 
-// The relay of an agent that is one, else null. One that cannot listen is logged and left out: the
-// other hosts then take another way, and this host's ranks are not its business.
+// The relay, if this agent is one, else null. A relay that cannot listen is logged and left out:
+// other hosts then take another route, and this host's ranks are not affected.
 std::unique_ptr<wire::Relay> StartRelay(const AgentSetup& setup);
 
-// Whoever leases data on this node talks to it. Null when it cannot listen: logged, and left out.
+// The server for lease clients on this node. Null if it cannot listen, which is logged.
 std::unique_ptr<LeaseRelay> StartLeases(const AgentSetup& setup);
-// Where the master leases that told this port; "" for 0.
+// The master's address for leases; "" for port 0.
 std::string LeaseAddress(const AgentSetup& setup, uint32_t port);
 
-// SIGTERM and SIGINT are read from a descriptor, SIGPIPE and SIGHUP are ignored: a terminal that
-// goes away is nobody's wish to stop.
+// SIGTERM and SIGINT are read from a descriptor. SIGPIPE and SIGHUP are ignored: a closed terminal
+// is no request to stop.
 void BlockAgentSignals();
 Fd OpenAgentSignals();
 
-// Where its starter lives. A salt makes it another one than that of other nodes of this host.
+// The place of this agent's starter. A salt makes it private, so other nodes of the host do not use
+// it.
 StarterPlace StarterPlaceOf(const AgentSetup& setup, const std::string& salt);
 
 CheckpointStation::Setup StationSetupOf(const AgentSetup& setup);
 
 EvidenceDesk::Setup EvidenceSetupOf(const AgentSetup& setup);
 
-// How this agent reaches its master.
+// How this agent connects to its master.
 wire::AgentStreamOptions StreamOptionsOf(const AgentSetup& setup);
 
-// Whose progress page this agent keeps; as if it was made now.
+// The identity for this agent's progress page, as if made now.
 PageIdentity PageIdentityOf(const AgentSetup& setup);
 
 }  // namespace paceline::agent

@@ -33,10 +33,10 @@
 namespace paceline::agent {
 namespace {
 
-// While a rank has not made its first step the page is read this often: "training again" is what
-// everybody waits for then. Afterwards the heartbeat alone reads it.
+// The page is read this often until a rank has made its first step, because users wait for
+// "training again". Later only the heartbeat reads it.
 constexpr int64_t kStartWatchNs = 20'000'000;
-// A starter that cannot start is tried again after this, doubling.
+// Delay before a failed starter is started again; doubles each time.
 constexpr int64_t kStarterDelayNs = 100'000'000;
 constexpr int64_t kStarterDelayMaxNs = 5'000'000'000;
 constexpr int64_t kTrimEveryNs = 5'000'000'000;
@@ -49,7 +49,7 @@ class AgentLoop {
   int Run();
 
  private:
-  // What happened.
+  // Gives an event to the machine.
   void Feed(const core::AgentEvent& event);
   void FindRanks(bool with_ended);
   void OnStream(wire::AgentStreamEvent event);
@@ -80,7 +80,7 @@ class AgentLoop {
   void NoteCarriedOut();
   absl::Status OpenStation();
   void MayExit();
-  // Dropped before the stream exists: the registration tells everything.
+  // Dropped if there is no stream: the registration reports everything.
   void Tell(wire::AgentMessage message) {
     if (stream_ != nullptr) stream_->Send(std::move(message));
   }
@@ -99,7 +99,7 @@ class AgentLoop {
   RankTable ranks_;
   StarterClient starter_;
   std::unique_ptr<CheckpointStation> station_;
-  std::unique_ptr<LeaseRelay> leases_;  // null: it could not listen, and nothing is leased here
+  std::unique_ptr<LeaseRelay> leases_;  // null: it could not listen, so no data is leased here
   std::unique_ptr<wire::AgentStream> stream_;
   Fd signals_;
 
@@ -109,7 +109,7 @@ class AgentLoop {
   uint64_t next_spawn_id_ = 1;
   std::string starter_salt_;
   int64_t starter_delay_ns_ = 0;
-  std::map<uint32_t, RankReport> told_;  // as the master has them, by local rank
+  std::map<uint32_t, RankReport> told_;  // the last report to the master, by local rank
   Duration heartbeat_interval_;
   int64_t heartbeat_due_ns_ = 0;
   int64_t lateness_ns_ = 0;
@@ -119,8 +119,8 @@ class AgentLoop {
   Reactor::TimerId start_watch_timer_ = 0;
   bool is_linked_ = false;
   core::StopAsks stop_asks_;
-  bool has_ended_ = false;  // the machine has said that the agent shall exit
-  bool has_left_ = false;   // as it was told
+  bool has_ended_ = false;  // the machine has said that the agent must exit
+  bool has_left_ = false;   // it was told to leave
   Generation saved_generation_;
   int exit_code_ = 0;
 };
@@ -190,8 +190,8 @@ int AgentLoop::Run() {
   return exit_code_;
 }
 
-// Ranks that this agent did not start itself: of an agent before it, or of a starter that died
-// before it could answer.
+// Finds ranks that this agent did not start: of an earlier agent, or of a starter that died before
+// it answered.
 void AgentLoop::FindRanks(bool with_ended) {
   for (const FoundRank& found : ranks_.Find(with_ended)) {
     LogInfo("rank_found", {{"local_rank", found.report.local_rank},
@@ -203,7 +203,7 @@ void AgentLoop::FindRanks(bool with_ended) {
   }
 }
 
-// One event at a time: what an action leads to waits until the actions before it are done.
+// One event at a time: events caused by an action wait until the earlier actions are done.
 void AgentLoop::Feed(const core::AgentEvent& event) {
   events_.push_back(event);
   if (is_feeding_) return;
@@ -259,7 +259,7 @@ void AgentLoop::OnStream(wire::AgentStreamEvent event) {
 
 void AgentLoop::OnRefusal(const wire::Refusal& refusal) {
   LogError("refused", {{"code", refusal.code}, {"what", refusal.what}, {"why", refusal.why}});
-  if (refusal.retry) return;  // the stream comes back by itself
+  if (refusal.retry) return;  // the stream reconnects by itself
   SaveProblem(setup_.files, refusal);
   Feed(RefusedBy(refusal, setup_.spec.job.timers.stop_grace));
 }
@@ -281,10 +281,10 @@ void AgentLoop::OnStarterReady(const StarterHello& hello) {
                             {"imports_ms", hello.imports_ms}});
   starter_delay_ns_ = 0;
   ranks_.set_starter_is_there(true);
-  // What the agent before this one had ordered may have been carried out since this one looked; it
-  // is not any more, now that the starter has met this one.
+  // Look again: the starter may have carried out an earlier agent's order since the first look. Now
+  // it knows this agent and does so no more.
   FindRanks(/*with_ended=*/false);
-  // Ends that happened while nobody listened.
+  // Asks for exits that happened while no agent was connected.
   if (!ranks_.is_empty()) starter_.List();
   Feed(core::StarterReady{});
 }
@@ -313,7 +313,7 @@ void AgentLoop::OnSpawned(const StarterSpawned& spawned) {
   report.rank = spawning.rank;
   report.local_rank = spawning.local_rank;
   report.pid = spawned.pid;
-  // Into the table first: the machine may answer with a signal.
+  // Before the machine, whose answer may be a signal to this rank.
   ranks_.Add(report, spawned.start_time_ticks);
   Feed(core::RankSpawned{spawning.local_rank, spawning.generation, spawned.pid});
   if (start_watch_timer_ == 0) {
@@ -373,7 +373,7 @@ void AgentLoop::OnStartWatch() {
 void AgentLoop::ArmHeartbeat() {
   const int64_t now = MonotonicNs();
   const int64_t interval = std::max<int64_t>(heartbeat_interval_.nanoseconds(), 1'000'000);
-  // On a fixed beat; beats missed by a frozen process are not made up for.
+  // At a fixed rate. Beats that a frozen process missed are skipped.
   heartbeat_due_ns_ = std::max(heartbeat_due_ns_ + interval, now);
   heartbeat_timer_ = reactor_->CallAt(heartbeat_due_ns_, [this] { OnHeartbeat(); });
 }
@@ -404,7 +404,7 @@ void AgentLoop::ArmDeadline() {
 
 void AgentLoop::Do(const core::StartStarter& action) {
   ranks_.set_starter_is_there(false);
-  spawning_.clear();  // whatever starter there was, it is left
+  spawning_.clear();  // the starter is replaced, so its answers do not come
   if (action.fresh) starter_salt_ = Concat(setup_.files.node, ".", MonotonicNs());
   StarterPlace place = StarterPlaceOf(setup_, starter_salt_);
   if (starter_delay_ns_ == 0) {
@@ -456,11 +456,11 @@ void AgentLoop::Do(const core::ExitAgent& action) {
 }
 
 void AgentLoop::MayExit() {
-  // Until the newest step is in storage, or the master ends its patience.
+  // Exits only when the newest step is in storage, or the machine gives up hope for it.
   if (!has_ended_ || (machine_.HasHope(MonotonicNow()) && station_->IsAwaited())) return;
   if (station_->is_over()) station_->CleanUp();
-  ranks_.TrimLogs();  // of ranks that lived shorter than the time between two looks
-  // And not because it was refused, or was without a master for too long.
+  ranks_.TrimLogs();  // of ranks that ended between two trims
+  // False if the agent was refused, or was without a master for too long.
   has_left_ = machine_.assignment().kind == Assignment::Kind::kLeave;
   SaveJson();
   starter_.Bye();

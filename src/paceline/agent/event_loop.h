@@ -1,9 +1,9 @@
 #pragma once
 
-// The agent process: one loop thread that hosts core::AgentMachine. It feeds the machine what
-// happened (assignments, starter, exits, progress, signals, time) and carries out what it answers.
-// It decides nothing itself, needs nobody to go on supervising, and never touches a terminal: a
-// dead master, launcher or console leaves it and its ranks as they are.
+// The agent process: one loop thread that hosts core::AgentMachine. It gives events to the machine
+// (assignments, starter, exits, progress, signals, time) and executes its actions. It decides
+// nothing itself. It does not need the master, the launcher or the console: if one of them dies,
+// the agent and its ranks continue.
 
 #include <cstdint>
 #include <string>
@@ -15,13 +15,13 @@ namespace paceline::agent {
 struct AgentOptions {
   std::string run_dir;       // absolute; holds spec.json, job.json and token
   std::string node;          // unique in the job
-  std::string runtime_dir;   // starters live here
+  std::string runtime_dir;   // folder of starters
   uint32_t incarnation = 0;  // of the node
 };
 
-// Blocks until the machine says that the agent shall exit; returns its exit code. An error status
-// carries a model::Problem: nothing was started then. Call before any other thread exists, because
-// it blocks the signals that it reads.
+// Runs the agent until its machine says exit; returns the exit code. An error status carries a
+// model::Problem: nothing was started then. Call it before any other thread exists, because it
+// blocks the signals that it reads.
 absl::StatusOr<int> RunAgent(const AgentOptions& options);
 
 }  // namespace paceline::agent

@@ -1,7 +1,7 @@
 #pragma once
 
-// How a launcher asks an agent of its host to leave the job. A plain signal to an agent, as from
-// `kill` or a scheduler that signals a whole cgroup, is judged by core::StopAsks.
+// How a launcher asks an agent of its host to leave the job. Plain signals to an agent, from `kill`
+// or from a scheduler that signals a whole cgroup, are judged by core::StopAsks.
 
 #include <signal.h>
 #include <sys/signalfd.h>
@@ -14,20 +14,20 @@
 namespace paceline::agent {
 
 struct LeaveSignal {
-  int signal = 0;      // what its ranks get first; 0: SIGTERM
-  bool force = false;  // no grace for them
+  int signal = 0;      // first signal for its ranks; 0: SIGTERM
+  bool force = false;  // no grace for its ranks
 };
 
-inline constexpr int kForceBit = 1 << 8;  // above the numbers of signals
+inline constexpr int kForceBit = 1 << 8;  // above all signal numbers
 
-// SIGTERM, or SIGINT for force: one that waits in the kernel swallows others of its number only.
+// SIGTERM, or SIGINT for force, because a pending signal absorbs others of the same number.
 inline void AskAgentToLeave(pid_t pid, LeaveSignal ask) {
   sigval value{};
   value.sival_int = ask.signal | (ask.force ? kForceBit : 0);
   ::sigqueue(pid, ask.force ? SIGINT : SIGTERM, value);
 }
 
-// What the signal asks of the agent. `asks` remembers those before it.
+// The request in the signal. `asks` remembers earlier ones.
 inline core::LeaveAsked ReadLeaveSignal(const signalfd_siginfo& info, Instant now,
                                         core::StopAsks* asks) {
   const int signal = static_cast<int>(info.ssi_signo);

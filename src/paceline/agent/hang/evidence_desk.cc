@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::chrono::milliseconds kBetweenLooks{500};
 constexpr Duration kSamplePatience = Duration::Seconds(3);
-// Of all ranks together. The master waits 8 s for an answer, and one without stacks is one.
+// For all ranks together. The master waits 8 s, and an answer without stacks is still useful.
 constexpr Duration kSamplesPatience = Duration::Seconds(5);
 constexpr std::string_view kHangPrefix = "hang-";
 constexpr std::string_view kPersonPrefix = "stacks-";
@@ -25,7 +25,7 @@ bool IsOfPerson(const EvidenceDesk::Question& question) {
   return (question.round & kAskedByPerson) != 0;
 }
 
-// "hang-3-12": the 12th look at world 3.
+// "hang-3-12": look number 12 at world 3.
 std::string FolderOf(const EvidenceDesk::Question& question) {
   return Concat(IsOfPerson(question) ? kPersonPrefix : kHangPrefix, question.generation.value(),
                 "-", question.round & ~kAskedByPerson);
@@ -45,7 +45,7 @@ void TakeRing(const FlightReading& reading, int64_t now_ns, RankEvidence* eviden
   evidence->step_p99 = Duration::Nanoseconds(std::max<int64_t>(0, pulse.step_p99_ns));
   const int64_t longest = pulse.longest_ns[static_cast<size_t>(pulse.phase)];
   evidence->phase_longest = Duration::Nanoseconds(std::max<int64_t>(0, longest));
-  std::map<std::string, size_t> seen;  // how many of each group
+  std::map<std::string, size_t> seen;  // number of folders of each group
   for (auto entry = reading.entries.rbegin(); entry != reading.entries.rend(); ++entry) {
     if (entry->kind != FlightKind::kCollective) continue;
     const bool is_new = !seen.contains(entry->group);
@@ -129,7 +129,7 @@ NodeEvidence EvidenceDesk::Look(const Question& question) const {
   for (const WatchedRank& rank : question.ranks) first.push_back(LookAt(rank.process));
   DropOldFolders();
   const std::string folder = Concat(log_dir_, "/", FolderOf(question));
-  MakeDirs(folder, 0700).IgnoreError();  // the sampler says what came of it
+  MakeDirs(folder, 0700).IgnoreError();  // the sampler reports a failure
   std::vector<StackSample> stacks;
   for (const WatchedRank& rank : question.ranks) {
     const std::string path = Concat(folder, "/rank", rank.rank.value(), ".json");
@@ -145,11 +145,11 @@ NodeEvidence EvidenceDesk::Look(const Question& question) const {
   const Duration watched = Duration::Nanoseconds(MonotonicNs() - begun);
   for (size_t i = 0; i < question.ranks.size(); ++i) {
     const ProcessLook last = LookAt(question.ranks[i].process);
-    if (!last.is_there || !first[i].is_there) continue;  // it has ended, which is told otherwise
+    if (!last.is_there || !first[i].is_there) continue;  // it has ended; that is reported elsewhere
     RankEvidence evidence = LookAtRing(question.ranks[i], question.generation);
     evidence.state = last.state;
     evidence.watched = watched;
-    // A child that has ended meanwhile takes its time with it.
+    // If a child has ended, its CPU time is missing from the second look.
     evidence.cpu = std::max(Duration(), last.cpu - first[i].cpu);
     evidence.moved = last.bytes != first[i].bytes;
     evidence.waits_in = last.waits_in;

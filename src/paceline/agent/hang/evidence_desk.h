@@ -1,9 +1,9 @@
 #pragma once
 
-// Answers the master's question what this node's ranks do. A thread looks twice at each process and
-// takes its stack; the loop goes on meanwhile. One question at a time: a newer one waits for the
-// answer to the one before it, and takes the place of one of its kind that waits. The kinds are a
-// hang's and a person's, so neither keeps the other from being answered.
+// Answers the master's question what this node's ranks are doing. A thread looks twice at each
+// process and takes its stacks, while the loop continues. There are two kinds of questions: for a
+// hang, and from a person. One question is answered at a time. A newer question waits and replaces
+// a waiting one of its kind, so neither kind starves the other.
 
 #include <cstdint>
 #include <functional>
@@ -21,7 +21,7 @@
 
 namespace paceline::agent {
 
-// A living rank that is looked at.
+// A living rank to look at.
 struct WatchedRank {
   Rank rank;
   uint32_t local_rank = 0;
@@ -38,19 +38,19 @@ class EvidenceDesk {
   using Answer = std::function<void(const NodeEvidence&)>;
 
   struct Setup {
-    std::string memory;  // of the job, as ArenaRoots(job).memory: rings lie there
+    std::string memory;  // of the job, as ArenaRoots(job).memory; has the rings
     std::string node;
     std::string python;   // the job's interpreter
-    std::string log_dir;  // what py-spy says is kept in folders here, the newest kFoldersMax
+    std::string log_dir;  // py-spy's output goes to folders here; the newest kFoldersMax stay
   };
-  // `reactor` outlives the desk. `answer` is called by its loop.
+  // `reactor` must outlive the desk. The loop calls `answer`.
   EvidenceDesk(Reactor& reactor, const Setup& setup, Answer answer);
   ~EvidenceDesk();
   EvidenceDesk(const EvidenceDesk&) = delete;
   EvidenceDesk& operator=(const EvidenceDesk&) = delete;
 
   void Ask(Question question);
-  // The starter's word on ranks that were stopped: only a parent can ask which signal did it.
+  // Notes stopped ranks from the starter: only a parent can ask which signal stopped a process.
   void NoteStops(const std::vector<StarterChild>& children);
   FlightRings& rings() { return rings_; }
 
@@ -68,13 +68,13 @@ class EvidenceDesk {
   const StackSampler sampler_;
   const std::string log_dir_;
   const Answer answer_;
-  std::map<bool, Question> waiting_;  // a person's: true
+  std::map<bool, Question> waiting_;  // a person's question: true
   bool is_looking_ = false;
-  std::map<pid_t, int> stops_;  // of the present question
+  std::map<pid_t, int> stops_;  // for the current question
   std::thread thread_;
 };
 
-// What a ring says, as evidence; times are of `now_ns`.
+// Adds a ring's content to the evidence. Times are relative to `now_ns`.
 void TakeRing(const FlightReading& reading, int64_t now_ns, RankEvidence* evidence);
 
 }  // namespace paceline::agent

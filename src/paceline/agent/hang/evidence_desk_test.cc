@@ -237,7 +237,7 @@ TEST(EvidenceDesk, AHangsQuestionAndAPersonsBothGetTheirAnswer) {
   desk.Ask({Generation(2), 1, {}});
   desk.Ask({Generation(2), 2, {}});
   desk.Ask({Generation(2), kAskedByPerson | 1, {}});
-  desk.Ask({Generation(2), 3, {}});  // takes the place of 2
+  desk.Ask({Generation(2), 3, {}});  // replaces question 2
   (*reactor)->Run();
   EXPECT_EQ((std::vector<uint64_t>{1, 3, kAskedByPerson | 1}), rounds);
   EXPECT_TRUE(std::filesystem::exists(dir.path() + "/logs/stacks-2-1"));

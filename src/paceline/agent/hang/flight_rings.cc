@@ -19,8 +19,8 @@ namespace {
 constexpr std::string_view kPrefix = "rank-";
 constexpr std::string_view kSuffix = ".ring";
 
-// The file's first bytes, in memory that is aligned for them. They are read, not mapped: a file
-// that gets shorter cannot harm the reader then.
+// The first bytes of a file, in aligned memory. Read and not mapped, so that a truncated file
+// cannot crash the reader.
 class Bytes {
  public:
   Bytes(const std::string& path, size_t size) : words_(size / sizeof(uint64_t)) {
@@ -61,7 +61,7 @@ FlightRings::~FlightRings() {
     if (!name.starts_with(kPrefix) || name.find(kSuffix) == std::string_view::npos) continue;
     ::unlink(Concat(folder_, "/", name).c_str());
   }
-  // Unless something else is in them.
+  // Fails if other files are in them.
   ::rmdir(folder_.c_str());
   ::rmdir(root_.c_str());
 }

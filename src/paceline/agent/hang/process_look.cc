@@ -67,7 +67,7 @@ constexpr std::array<KnownCall, 21> kCalls = {{
     {SYS_poll, "poll", false},
 }};
 
-// /proc/PID/syscall: "0 0x5 …" in a system call, "running", or "-1 …" in none.
+// Parses /proc/PID/syscall: "0 0x5 …" in a system call, "running", or "-1 …" in none.
 std::string CallText(const std::string& folder) {
   const std::string text = ReadText(folder + "/syscall", kTextMax);
   const std::vector<std::string_view> parts = SplitParts(text, " \n");
@@ -93,11 +93,11 @@ uint64_t BytesOf(const std::string& folder) {
 
 bool Sleeps(char state) { return state == 'S' || state == 'D'; }
 
-// A worker of a loader waits for its next order in a pipe or a lock: that is no file.
+// A loader's worker waits for work on a pipe or a lock, which is not a file.
 bool IsFileCall(std::string_view call) { return call.find(" of /") != std::string_view::npos; }
 
-// Those that the main thread has started. Without them, where the kernel does not list children,
-// the process alone is looked at.
+// Adds the children of the main thread. If the kernel does not list children, only the process
+// itself is examined.
 void AddChildren(const std::string& folder, const std::string& proc_root, ProcessLook* look) {
   const std::string pid = folder.substr(folder.rfind('/') + 1);
   const std::string text = ReadText(Concat(folder, "/task/", pid, "/children"), kTextMax);

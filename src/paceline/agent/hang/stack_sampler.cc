@@ -36,7 +36,7 @@ std::string FindProgram(const std::string& python) {
   return "";
 }
 
-// False: it was killed, because its time was up.
+// False: the time was over, and the process was killed.
 bool Await(const SpawnedProcess& process, Duration patience) {
   pollfd ended{.fd = process.pidfd.get(), .events = POLLIN, .revents = 0};
   const bool has_ended = ::poll(&ended, 1, static_cast<int>(patience.milliseconds())) == 1;

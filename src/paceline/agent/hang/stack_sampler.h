@@ -1,7 +1,7 @@
 #pragma once
 
-// Stacks of Python processes, by py-spy, which reads a process's memory from outside: it needs
-// neither the interpreter lock nor a process that runs.
+// Stacks of Python processes by py-spy. It reads the memory of a process from outside, so it works
+// without the GIL and on a process that hangs.
 
 #include <sys/types.h>
 
@@ -15,23 +15,22 @@ namespace paceline::agent {
 
 struct StackSample {
   std::vector<StackFrame> frames;  // of the main thread, innermost first
-  std::string problem;             // why there are none
+  std::string problem;             // why there are no frames
 };
 
 class StackSampler {
  public:
-  // `python` is the job's interpreter: its own py-spy comes before one in PATH.
+  // `python` is the job's interpreter. Its py-spy is preferred to one in PATH.
   explicit StackSampler(const std::string& python);
 
-  // Blocks, at most for `patience`; what py-spy says is kept at `path`, mode 0600.
+  // Blocks for at most `patience`. py-spy's output is kept at `path`, mode 0600.
   StackSample Sample(pid_t pid, const std::string& path, Duration patience) const;
 
  private:
-  std::string program_;  // empty: there is none
+  std::string program_;  // empty: py-spy is missing
 };
 
-// The frames of the main thread of process `pid` in py-spy's JSON. A text that is no such JSON
-// gives a problem.
+// The main thread's frames of process `pid` in py-spy's JSON. A malformed text gives a problem.
 StackSample ParseStacks(const std::string& text, pid_t pid);
 
 }  // namespace paceline::agent

@@ -50,7 +50,7 @@ absl::StatusOr<std::unique_ptr<KeeperCrew>> KeeperCrew::Start(Reactor& reactor, 
   ASSIGN_OR_RETURN(const wire::ServerCredentials credentials,
                    wire::MakeServerCredentials(job_id, wire::MakeToken()));
   ASSIGN_OR_RETURN(crew->own_, wire::MakeClientCredentials(credentials, {NameOfHost(0)}));
-  // A keeper takes the events of agents only: it refuses all requests of users, a stop too.
+  // A keeper handles only agents' events. It refuses all requests of users, also to stop.
   const auto sink = [reactor = &reactor, self = crew->self_](wire::ServerEvent event) {
     if (auto* said = std::get_if<wire::AgentSaid>(&event)) {
       reactor->Post([self, said = std::move(*said)] {

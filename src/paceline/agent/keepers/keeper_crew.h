@@ -1,15 +1,16 @@
 #pragma once
 
-// The hosts of one start of all ranks by another launcher, at the keeper of rank 0's host. It
-// serves the keepers of the other hosts as a master serves its agents, with the same messages:
+// All hosts of one start of the ranks by another launcher, as seen by the keeper of rank 0's host.
+// This keeper serves the other hosts' keepers as a master serves its agents, with the same
+// messages:
 //
-//   a keeper registers   none of its host's older ranks lives; the newest generation in its memory
-//   Assignment           the world has begun: its generation
+//   a keeper registers         its older ranks have ended; the newest generation in its memory
+//   Assignment                 the world has begun: its generation
 //   checkpoint report, order   as between agents and their master
-//   Leaving, Heartbeat   none of its ranks is left; one has come again
+//   Leaving, Heartbeat         its last rank has ended; a rank has come again
 //
-// A crew is made for one start and replaced by the next one's, with another token and other
-// certificates, so whoever registers is of that start. docs/adr/0017.
+// Each start has its own crew with its own token and certificates, so only keepers of that start
+// can register. docs/adr/0017.
 //
 // Everything runs on the loop's thread.
 
@@ -36,11 +37,11 @@ std::string NameOfHost(uint32_t host);
 class KeeperCrew {
  public:
   struct Listener {
-    std::function<void()> changed;  // a host has come or gone, or its ranks have
+    std::function<void()> changed;  // a host, or a rank of one, has come or gone
     std::function<void(NodeId, const CheckpointReport&)> report;
     std::function<void(NodeId)> lost;  // its connection broke
   };
-  // `address`: where other hosts reach this one. Host i is the node i + 1; this is host 0.
+  // `address` is where other hosts reach this one. Host i is node i + 1; this is host 0.
   static absl::StatusOr<std::unique_ptr<KeeperCrew>> Start(Reactor& reactor, std::string attempt,
                                                            const std::string& job_id,
                                                            const std::string& address,
@@ -51,19 +52,19 @@ class KeeperCrew {
 
   const std::string& attempt() const { return attempt_; }
   const std::string& address() const { return address_; }
-  // For the keepers of the other hosts.
+  // The join string for the other hosts' keepers.
   const std::string& join() const { return join_; }
-  // Of this host, to exchange images with others.
+  // This host's credentials, for exchanging images.
   const wire::Credentials& credentials() const { return own_; }
 
-  // The keepers of hosts 1 … hosts - 1 have registered.
+  // True if the keepers of hosts 1 … hosts - 1 have registered.
   bool IsWhole(uint32_t hosts) const;
-  // The newest generation of images in the memory of the other hosts; 0: there are none.
+  // The newest generation of images in the other hosts' memory; 0 if there are none.
   uint64_t newest_generation() const;
   bool has_ranks() const;
   std::vector<NodeId> Connected() const;  // in order
 
-  // Tells all members that the world of `generation` has begun, and each one that joins later.
+  // Tells all members that the world of `generation` has begun, also those that join later.
   void Begin(Generation generation);
   void Send(NodeId node, const CheckpointOrder& order);
 
@@ -84,10 +85,9 @@ class KeeperCrew {
   const Listener listener_;
   std::string join_;
   wire::Credentials own_;
-  Generation generation_;  // 0: it has not begun
+  Generation generation_;  // 0: the world has not begun
   std::map<NodeId, Member> members_;
-  // Owners: this crew, and work that the server's threads have posted, which may come after its
-  // end.
+  // Owners: this crew, and work posted by the server's threads, which may run after the crew's end.
   std::shared_ptr<KeeperCrew*> self_;
   std::unique_ptr<wire::MasterServer> server_;  // last: its threads post until it has ended
 };

@@ -13,7 +13,7 @@
 namespace paceline::agent {
 namespace {
 
-// Timeout of one try to enroll. The destructor may have to wait for so long.
+// Timeout of one try to enroll. The destructor may have to wait this long.
 constexpr Duration kTryMax = Duration::Seconds(2);
 constexpr std::chrono::milliseconds kPause{200};
 
@@ -78,7 +78,7 @@ void KeeperLink::On(const wire::AgentStreamEvent& event) {
     if (!has_ranks_) SayRanks(false);
     listener_.opened();
   } else if (const auto* broken = std::get_if<wire::StreamBroken>(&event)) {
-    if (!std::exchange(is_connected_, false)) return;  // another try has failed
+    if (!std::exchange(is_connected_, false)) return;  // another failed try: already reported
     LogWarning("rank_0_away", {{"why", broken->why}});
     listener_.broken();
   } else if (const auto* assignment = std::get_if<Assignment>(&event)) {

@@ -1,10 +1,9 @@
 #pragma once
 
-// A keeper's way to the keeper of rank 0's host, which decides for all: keeper_crew.h. It proves
-// itself with the join string that came through the process group's store, and connects again for
-// ever.
+// A keeper's connection to the keeper of rank 0's host, which decides for all: keeper_crew.h. It
+// authenticates with the join string from the process group's store, and keeps reconnecting.
 //
-// The listener's calls run on the loop's thread.
+// The listener is called on the loop's thread.
 
 #include <atomic>
 #include <cstdint>
@@ -27,12 +26,12 @@ class KeeperLink {
   struct Setup {
     std::string join;
     uint32_t host = 0;
-    NodeReport identity;  // its name is of this link
+    NodeReport identity;  // the link sets its name
   };
   struct Listener {
     std::function<void(const wire::Credentials&)> enrolled;  // once, before all others
-    std::function<void()> opened;                            // what was said before is forgotten
-    std::function<void(Generation)> began;                   // the world; maybe once more
+    std::function<void()> opened;           // earlier messages are forgotten: send everything
+    std::function<void(Generation)> began;  // the world has begun; may be repeated
     std::function<void(const CheckpointOrder&)> order;
     std::function<void()> broken;
   };
@@ -41,7 +40,7 @@ class KeeperLink {
   KeeperLink(const KeeperLink&) = delete;
   KeeperLink& operator=(const KeeperLink&) = delete;
 
-  // False: it is not connected, and the next `opened` asks for everything.
+  // False: not connected. The next `opened` asks for everything.
   bool Send(const CheckpointReport& report);
   void SayRanks(bool has_ranks);
   bool is_connected() const { return is_connected_; }
@@ -56,7 +55,7 @@ class KeeperLink {
   const Listener listener_;
   bool is_connected_ = false;
   bool has_ranks_ = true;
-  // Owners: this link, and posted work, which may come after its end.
+  // Owners: this link, and posted work, which may run after the link's end.
   std::shared_ptr<KeeperLink*> self_;
   std::atomic<bool> is_ending_ = false;
   std::unique_ptr<wire::AgentStream> stream_;

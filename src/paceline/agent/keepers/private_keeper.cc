@@ -35,21 +35,22 @@
 namespace paceline::agent {
 namespace {
 
-// The node of this host. In a world of several hosts, of rank 0's host.
+// The node of this host; with several hosts, of rank 0's host.
 constexpr NodeId kOwn(1);
-// After its ranks and their launcher have gone the keeper stays for a while: the next run may find
-// everything warm.
+// The keeper stays for this long after its ranks and their launcher have ended, so that the next
+// run finds its images in memory.
 constexpr int64_t kLingerNs = 60'000'000'000;
 // Ended attempts that are remembered, so that their late ranks are refused.
 constexpr size_t kPastMax = 256;
 
-// In the names of arenas, so that hosts are told apart and a later keeper of this one finds them.
+// Part of the arenas' paths. It tells hosts apart, and a later keeper of this host finds the
+// arenas.
 std::string NodeName() {
   const std::string host = HostName();
   return host.empty() ? "keeper" : Concat("keeper-", host);
 }
 
-// The failure domain of this host: a name of the user's, or the host alone.
+// The failure domain of this host: set by the user, or the host alone.
 std::string Domain() {
   const char* named = std::getenv("PACELINE_FAILURE_DOMAIN");
   return named != nullptr && *named != '\0' ? CleanText(named) : BootId();
@@ -92,12 +93,12 @@ class PrivateKeeper {
   void Run() { reactor_->Run(); }
 
  private:
-  // A world for each run of a process alone, and for each start of all ranks by a launcher.
-  // `drops_memory`: what is in memory does not count any more.
+  // Forms a world: for each run of a single process, and for each start of all ranks by a launcher.
+  // `drops_memory`: images in memory are outdated.
   void Form(const RankWorld& world, bool drops_memory = false) {
     is_ending_ = false;
     station_->ReleaseClaim();
-    // Ends the crew of the world before. Rank 0's keeper may already have made the next crew.
+    // Ends the earlier world's crew. Rank 0's keeper may already have made the next one.
     const bool is_crew_past = crew_ != nullptr && crew_->attempt() == attempt_;
     if (is_crew_past) crew_.reset();
     if (!attempt_.empty()) past_.push_back(attempt_);
@@ -109,7 +110,7 @@ class PrivateKeeper {
                       {"ranks", world_.world_size()},
                       {"hosts", world.hosts},
                       {"host", world.host}});
-    // Nodes are numbered anew in a world of several hosts.
+    // In a world of several hosts nodes get new numbers.
     if (hosts_ > 1 || world.hosts > 1) ledger_ = {};
     hosts_ = world.hosts;
     if (world.host == 0) link_.reset();
@@ -121,13 +122,15 @@ class PrivateKeeper {
     station_->TellNow();
   }
 
-  // Between two runs anybody may have changed the directory. What a run by another path has stored
-  // since is newer than the memory here. And when the checkpoint that went to storage last is not
-  // there any more, somebody has removed it, or put a backup in its place, and does not want it
-  // back from memory. One that is damaged still has its name. True: the memory does not count.
+  // Compares the directory with memory, because anybody may have changed it between two runs.
+  // Checkpoints that another path stored since are newer than the memory here. If the checkpoint
+  // that was stored last is gone, somebody has removed it or put a backup in its place, and does
+  // not want it back from memory. A damaged one still has its name. Returns true if the memory is
+  // outdated.
   bool Compare(SavedStep in_directory) {
     station_->LookAnew();
-    // If no earlier run saw the directory, because it was away, generations began at 1 here.
+    // Only from the second look on: if no earlier run saw the directory, generations began at 1
+    // here.
     if (std::exchange(has_compared_, true)) {
       counts_from_ = std::max(counts_from_, in_directory.generation);
     }
@@ -141,21 +144,21 @@ class PrivateKeeper {
   Generation NextGeneration(const RankWorld& world) const {
     if (world.host > 0) return begun_;
     const uint64_t others = world.hosts > 1 ? crew_->newest_generation() : 0;
-    // Storage refuses a save of a lower generation than one that an earlier keeper has stored.
+    // Storage refuses a generation lower than one that an earlier keeper has stored.
     const uint64_t stored = world.in_directory.value_or(SavedStep{}).generation;
     const uint64_t newest = std::max({station_->NewestImage(), others, stored});
     if (IsOfDeadKeeper(world) && world.generation >= newest) return Generation(world.generation);
     return Generation(std::max(newest, world_.generation.value()) + 1);
   }
 
-  // These ranks had a keeper that died, and this one, which is new, lets them keep their world.
+  // True for ranks of a dead keeper. This new keeper lets them keep their world.
   bool IsOfDeadKeeper(const RankWorld& world) const {
     return world.generation != 0 && book_.restore.generation == Generation();
   }
 
   void OnReport(NodeId node, CheckpointReport report) {
     if (link_ != nullptr) {
-      link_->Send(report);  // what is not sent is told anew by the next connection
+      link_->Send(report);  // after a failure the next connection reports it again
       return;
     }
     std::erase_if(report.images, [this](const MemoryImage& image) {
@@ -167,7 +170,7 @@ class PrivateKeeper {
 
   // ---- several hosts: docs/adr/0017 ----
 
-  // Rank 0 asks for that before it tells its world to the others.
+  // Rank 0 asks this before it publishes its world.
   nlohmann::json Lead(const nlohmann::json& lead) {
     const std::string attempt = JsonText(lead, "attempt");
     if (crew_ == nullptr || crew_->attempt() != attempt) {
@@ -226,14 +229,14 @@ class PrivateKeeper {
                              .broken = [this] { OnIdle(); }});
   }
 
-  // Nothing of this world is needed of this host any more.
+  // This host's images are not needed for this world any more.
   void Leave() {
     if (link_ == nullptr || !station_->is_over()) return;
     link_.reset();
     OnIdle();
   }
 
-  // Returns true when all hosts of that world are connected, so that its ranks may train.
+  // True if all hosts of that world are connected, so that its ranks may train.
   bool HasBegun(const RankWorld& world) {
     if (world.hosts == 1) return true;
     if (world.host == 0) {
@@ -252,7 +255,7 @@ class PrivateKeeper {
             .age = MonotonicNow() - began_,
             .has_ended = {},
             .members = Members(),
-            // Once all ranks have ended, only the next run waits for this write: no retries.
+            // No retries once all ranks have ended: only the next run would wait.
             .storage_wait = is_ending_ ? Duration() : storage_wait_};
   }
 
@@ -273,8 +276,8 @@ class PrivateKeeper {
     const bool is_alone = world->attempt.empty();
     const bool is_same = world->attempt == attempt_;
     const uint64_t stored = world->in_directory.value_or(SavedStep{}).generation;
-    // A process alone waits until the newest step of the run before it is in storage. A launcher
-    // that has started its ranks again goes on from memory at once.
+    // A single process waits until the earlier run's newest step is in storage. Ranks that a
+    // launcher restarts continue from memory at once.
     if (is_alone && is_ending_) {
       return {.waits_for = "the newest step of the run before to be in storage"};
     }
@@ -289,8 +292,8 @@ class PrivateKeeper {
       compared_for_ = pid;
       drops_memory = Compare(*world->in_directory);
     }
-    // A process alone finds a world that was formed before it came, and before it told which
-    // generations the directory has.
+    // The world of a single process was formed before the process came and reported the directory's
+    // generations.
     const bool is_behind =
         is_first && (stored >= world_.generation.value() || IsOfDeadKeeper(*world));
     if (!is_same || is_behind || drops_memory) Form(*world, drops_memory);
@@ -298,8 +301,8 @@ class PrivateKeeper {
     return {};
   }
 
-  // The connection of a dead rank may live on in its children, and the memory of a job lives as
-  // long as its launcher.
+  // Watches the process, because its children may hold the connection open; and its launcher,
+  // because the job's memory lives as long.
   void Follow(pid_t pid, const ProcessId& launcher) {
     const uint64_t start = pid > 0 && !ranks_.Has(pid) ? StartTimeOf(pid) : 0;
     if (start != 0) ranks_.Add(pid, {pid, start}, [this, pid] { station_->ProcessEnded(pid); });
@@ -316,11 +319,11 @@ class PrivateKeeper {
     if (station_->has_ranks()) return;
     compared_for_ = 0;
     OnIdle();
-    station_->Readmit();  // ranks that were started anew may wait for the end of these
+    station_->Readmit();  // restarted ranks may wait for the end of these
     EndWhenAllHaveGone();
   }
 
-  // All ranks have ended, or died, on every host: their newest step goes to storage now.
+  // All ranks on all hosts have ended: write their newest step to storage now.
   void EndWhenAllHaveGone() {
     const bool has_others = hosts_ > 1 && crew_ != nullptr && crew_->has_ranks();
     if (station_->has_ranks() || has_others || link_ != nullptr || is_ending_) return;
@@ -348,7 +351,7 @@ class PrivateKeeper {
     }
     reactor_->Cancel(timer_);
     const Instant deadline = ledger_.NextDeadline();
-    // What is due already waits for a report.
+    // A deadline in the past waits for a report.
     const bool is_timed = !deadline.is_max() && deadline > now;
     timer_ = !is_timed ? 0 : reactor_->CallAt(deadline.nanoseconds(), [this] { Settle(); });
     if (is_ending_ && ledger_.is_over()) reactor_->Post([this] { Renew(); });
@@ -356,7 +359,7 @@ class PrivateKeeper {
 
   void Renew() {
     if (!is_ending_ || !ledger_.is_over()) return;
-    station_->LookAnew();  // what the next run restores is decided when it is there
+    station_->LookAnew();  // what the next run restores is decided at its start
     Form({.attempt = "", .seats = {{NodeId(1), 0, 1}}});
     WatchIdle();
   }
@@ -372,7 +375,7 @@ class PrivateKeeper {
     WatchIdle();
   }
 
-  // Ends when nobody has needed it for a while.
+  // Ends the keeper when it has been idle for a while.
   void WatchIdle() {
     reactor_->Cancel(std::exchange(idle_timer_, 0));
     if (IsNeeded()) return;
@@ -404,22 +407,22 @@ class PrivateKeeper {
   core::CheckpointLedger ledger_;
   core::CheckpointBook book_;
   World world_;
-  std::string attempt_;           // that world_ was formed for; empty: for a process alone
-  std::deque<std::string> past_;  // attempts that are over
+  std::string attempt_;           // of world_; empty: a single process
+  std::deque<std::string> past_;  // ended attempts
   uint32_t hosts_ = 1;            // of world_
-  uint64_t counts_from_ = 0;      // the generation; older images in memory do not count any more
-  bool has_compared_ = false;     // some run has told what is in the directory
-  pid_t compared_for_ = 0;        // the process alone whose look at the directory was heard
+  uint64_t counts_from_ = 0;      // the generation; older images in memory are outdated
+  bool has_compared_ = false;     // a run has reported the content of the directory
+  pid_t compared_for_ = 0;        // the single process whose look at the directory was used
   std::string joined_;            // the attempt of link_
-  Generation begun_;              // its world, once rank 0's keeper has said so
-  bool is_ending_ = false;        // nobody is left, and the newest step goes to storage
-  int64_t idle_since_ns_ = 0;     // the last rank, or launcher, ended then
+  Generation begun_;              // link_'s world, once rank 0's keeper has announced it
+  bool is_ending_ = false;        // no rank is left; the newest step goes to storage
+  int64_t idle_since_ns_ = 0;     // when the last rank or launcher ended
   Reactor::TimerId timer_ = 0;
   Reactor::TimerId idle_timer_ = 0;
   ProcessWatch ranks_;      // by pid
   ProcessWatch launchers_;  // by pid
-  // With several hosts, the keeper of rank 0's host has a crew and the others have a link. They
-  // stand last, because their threads post to the loop.
+  // With several hosts, rank 0's host has a crew and the others have a link. Last members, because
+  // their threads post to the loop.
   std::unique_ptr<KeeperCrew> crew_;
   std::unique_ptr<KeeperLink> link_;
 };
@@ -428,7 +431,7 @@ class PrivateKeeper {
 
 absl::StatusOr<int> RunPrivateKeeper(const PrivateKeeperOptions& options) {
   BlockAgentSignals();
-  // Before there is a thread. Its children talk to object stores, and not by gRPC.
+  // Before any thread starts. Its child processes speak to object stores and do not use gRPC.
   wire::UseOnlyTls13();
   const Fd lock(::open((options.socket + ".lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
   if (!lock.is_open() || ::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {

@@ -21,7 +21,7 @@ namespace {
 
 constexpr int64_t kRedialNs = 20'000'000;
 constexpr int64_t kRedialMaxNs = 50'000'000;
-// A dial blocks this thread; meanwhile nobody could be told anything anyway.
+// A dial blocks this thread. Without a connection it could not answer anyway.
 constexpr Duration kDialPatience = Duration::Milliseconds(500);
 constexpr size_t kKilledMax = 1'024;
 
@@ -54,7 +54,7 @@ LeaseRelay::~LeaseRelay() {
 
 void LeaseRelay::SetMaster(const std::string& address) {
   reactor_->Post([this, address] {
-    // A new master of the same port closes the connection, too; this is for one of another port.
+    // A new master on the same port has closed the connection. This handles another port.
     if (address == master_) return;
     master_ = address;
     BreakUpstream("there is a new master");
@@ -87,7 +87,7 @@ void LeaseRelay::OnPeer() {
       peers_.erase(id);
       continue;
     }
-    // A child that it forked may hold its socket open; its end is seen here.
+    // Detects the process's end even if a forked child holds its socket open.
     reactor_->Watch(peer.pidfd.get(), EPOLLIN, [this, id](uint32_t) { Gone(id, true); })
         .IgnoreError();
   }
@@ -110,10 +110,10 @@ void LeaseRelay::OnReady(PeerId id, uint32_t events) {
     return Gone(id, false);
   }
   peer.unread.erase(0, *used);
-  // Without a master nobody listens; the next one asks everybody to say it again.
+  // Dropped without a master: the next master asks all processes to repeat everything.
   if (upstream_ == nullptr) return;
   for (LeaseFrame& frame : frames) {
-    if (frame.op >= LeaseOp::kGone) continue;  // not for a process to say
+    if (frame.op >= LeaseOp::kGone) continue;  // processes may not send these
     frame.peer = id;
     upstream_->Add(frame);
   }

@@ -1,11 +1,11 @@
 #pragma once
 
-// Between the processes of this node and the ledger of leases in the master: frames
-// (model/lease_frame.h) from a Unix socket to the lease channel and back. It numbers the processes,
-// tells when one has ended, pings, and connects again for ever. It decides nothing and remembers no
-// lease: after a new connection every process says again what it holds.
+// Relays frames (model/lease_frame.h) between this node's processes and the master's ledger of
+// leases: from a Unix socket to the lease channel and back. It numbers the processes, reports their
+// ends, pings, and keeps reconnecting. It decides nothing and keeps no leases: after a new
+// connection every process reports the leases that it holds.
 //
-// A thread of its own, because a worker waits for each answer and the agent's loop has other work.
+// It has its own thread, because workers wait for each answer and the agent's loop is busy.
 
 #include <cstdint>
 #include <map>
@@ -27,21 +27,21 @@ namespace paceline::agent {
 class LeaseRelay {
  public:
   static constexpr size_t kPeersMax = 4'096;
-  static constexpr size_t kUnreadBytesMax = size_t{8} << 20;  // by a process, of answers
+  static constexpr size_t kUnreadBytesMax = size_t{8} << 20;  // answers that a process has not read
 
   struct Setup {
     std::string socket;
     wire::Credentials credentials;
   };
-  // Listens; whoever listened there before, an agent that died, no longer does.
+  // Listens at the socket and replaces a dead agent's listener.
   static absl::StatusOr<std::unique_ptr<LeaseRelay>> Start(Setup setup);
   ~LeaseRelay();
   LeaseRelay(const LeaseRelay&) = delete;
   LeaseRelay& operator=(const LeaseRelay&) = delete;
 
-  // Both from any thread. Where the master leases, HOST:PORT; "": nowhere.
+  // Both from any thread. The master's lease address, HOST:PORT; "": none.
   void SetMaster(const std::string& address);
-  // This agent is about to end that process: what it works on is not to blame.
+  // This agent is about to end that process, so its work is not to blame.
   void NoteKilled(int32_t pid);
 
  private:
@@ -50,10 +50,10 @@ class LeaseRelay {
     Fd fd;
     Fd pidfd;
     ProcessId process;
-    std::string unread;  // by us: the beginning of a frame
+    std::string unread;  // by us: the start of a frame
     std::string unsent;
     bool is_dirty = false;
-    bool is_full = false;  // waits for room
+    bool is_full = false;  // waits until it reads
   };
 
   LeaseRelay(Setup setup, std::unique_ptr<Reactor> reactor, Fd fd);

@@ -17,7 +17,7 @@
 namespace paceline::agent {
 namespace {
 
-// Left free for everybody else.
+// Left free for other programs.
 constexpr uint64_t kSpareBytes = uint64_t{256} << 20;
 
 uint64_t FreeAt(const std::string& folder) {
@@ -26,7 +26,7 @@ uint64_t FreeAt(const std::string& folder) {
   return uint64_t{found.f_bavail} * found.f_frsize;
 }
 
-// "MemAvailable:   12345 kB" of /proc/meminfo; 0 when it is not there.
+// The value of "MemAvailable:   12345 kB" in /proc/meminfo, in bytes; 0 if there is none.
 uint64_t AvailableMemory() {
   const std::string text = ReadText("/proc/meminfo", 64 * 1024);
   constexpr std::string_view kName = "MemAvailable:";
@@ -39,7 +39,7 @@ uint64_t AvailableMemory() {
   return kib * 1024;
 }
 
-// What this cgroup may still use, v2 or v1; nothing when there is no limit.
+// The memory that this cgroup may still use, v2 or v1; none if there is no limit.
 std::optional<uint64_t> CgroupRoom() {
   const auto number = [](const std::string& path) -> std::optional<uint64_t> {
     const std::string text(Trimmed(ReadText(path, 64)));
@@ -71,8 +71,8 @@ std::vector<MemoryRoom> DiskRoomAt(const std::string& folder) {
 }
 
 bool IsFarAway(const std::string& folder) {
-  // As linux/magic.h and the file systems' own headers have them: NFS, SMB, CIFS, SMB2, Ceph,
-  // Lustre, GPFS, BeeGFS, FUSE, 9P, AFS.
+  // File system types, from linux/magic.h and the file systems' own headers: NFS, SMB, CIFS, SMB2,
+  // Ceph, Lustre, GPFS, BeeGFS, FUSE, 9P, AFS.
   constexpr uint64_t kFar[] = {0x6969,     0x517b,     0xff534d42, 0xfe534d42,
                                0x00c36400, 0x0bd00bd0, 0x47504653, 0x19830326,
                                0x65735546, 0x01021997, 0x5346414f};

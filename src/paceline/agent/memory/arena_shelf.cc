@@ -53,7 +53,7 @@ struct FoundFile {
   std::string name;
   std::string path;
 };
-// All files of all nodes of the host.
+// All files of all nodes on this host.
 std::vector<FoundFile> FilesBelow(const std::string& root) {
   std::vector<FoundFile> found;
   if (root.empty()) return found;
@@ -65,7 +65,7 @@ std::vector<FoundFile> FilesBelow(const std::string& root) {
   return found;
 }
 
-// Of an arena: what the file system has given it, and what it will still ask for.
+// An arena's bytes: allocated by the file system, and still to be allocated.
 struct FileRoom {
   uint64_t taken = 0;
   uint64_t awaited = 0;
@@ -78,8 +78,7 @@ FileRoom RoomOf(const std::string& path) {
   return {taken, size > taken ? size - taken : 0};
 }
 
-// What the arenas below but the one at `but` have asked for and their file system has not given
-// yet.
+// Bytes that the arenas below `root`, except `but`, have not allocated yet.
 uint64_t Unreserved(const std::string& root, const std::string& but) {
   uint64_t bytes = 0;
   for (const FoundFile& file : FilesBelow(root)) {
@@ -104,13 +103,13 @@ std::string ArenaHomeIn(const std::string& parent, bool makes) {
     }
     return std::string();
   };
-  // Before the usual name, which may have become free again: jobs that run have their images here.
+  // First, even if the usual name has become free: running jobs have their images here.
   const std::string found = other_home();
   if (!found.empty()) return found;
   if (is_usable || !makes) return usual;
   std::string made = usual + "-XXXXXX";
   if (::mkdtemp(made.data()) == nullptr) return usual;
-  // Two agents may have made one at the same time: both take the first by name.
+  // If two agents made one at the same time, both take the first by name.
   const std::string first = other_home();
   if (first != made) ::rmdir(made.c_str());
   return first;
@@ -173,7 +172,7 @@ absl::StatusOr<ArenaShelf::Budget> ArenaShelf::BudgetFor(const Place& place, uin
   RETURN_IF_ERROR(MakeArenaFolder(roots_.memory, place.node));
   Budget budget;
   budget.wanted_slots = replicas > 0 ? 4 : 3;
-  // One that is large enough stays where it is, whatever room there is by now: it has the newest
+  // An arena that is large enough stays in place whatever room there is, because it has the newest
   // steps.
   const std::shared_ptr<ckpt::Arena> present = Find(place);
   const bool stays = present != nullptr && present->image_bytes_max() >= image_bytes;
@@ -193,7 +192,7 @@ absl::StatusOr<ArenaShelf::Budget> ArenaShelf::BudgetFor(const Place& place, uin
   }
   if (budget.slots == 0) return budget;
   budget.path = PathIn(budget.is_on_disk ? roots_.disk : roots_.memory, place);
-  // The one that it replaces may lie in the other place.
+  // The arena that it replaces may be in the other place.
   if (before != budget.path) ::unlink(before.c_str());
   return budget;
 }
@@ -201,7 +200,7 @@ absl::StatusOr<ArenaShelf::Budget> ArenaShelf::BudgetFor(const Place& place, uin
 void ArenaShelf::FitIntoMemory(const Place& place, uint64_t image_bytes, uint32_t replicas,
                                Budget* budget) {
   const std::string path = PathIn(roots_.memory, place);
-  // One that is there already, and is replaced or used again, has its room.
+  // An existing arena, replaced or reused, gives its room.
   const uint64_t held = RoomOf(path).taken;
   const uint64_t promised = PromisedTo(place) + Unreserved(roots_.memory, path);
   const std::vector<MemoryRoom> rooms = RoomsAt(Concat(roots_.memory, "/", place.node));
@@ -224,8 +223,8 @@ void ArenaShelf::FitIntoMemory(const Place& place, uint64_t image_bytes, uint32_
   }
 }
 
-// The kernel keeps such pages in memory and brings them to the disk behind, so a limit on memory is
-// none here.
+// Only the disk limits this arena: the kernel writes its pages back, so they do not count as used
+// memory.
 void ArenaShelf::FitOntoDisk(const Place& place, uint64_t image_bytes, Budget* budget) const {
   const std::string path = PathIn(roots_.disk, place);
   const uint64_t promised = Unreserved(roots_.disk, path);
@@ -317,7 +316,7 @@ std::shared_ptr<const ImageClaim> ArenaShelf::Claim(const Place& place, SavedSte
   for (const ArenaImage& image : arena->Sealed()) {
     if (image.saved() != saved) continue;
     const std::pair key(static_cast<const ckpt::Arena*>(arena.get()), image.slot);
-    // Who holds it already keeps it from changing, so it still is the image that was claimed.
+    // An image that is already claimed cannot have changed.
     if (!claims_->held.contains(key) && !arena->BeginRead(image)) {
       const std::vector<ArenaImage> now = arena->Sealed();
       if (std::find(now.begin(), now.end(), image) == now.end()) continue;  // it was overwritten

@@ -1,15 +1,15 @@
 #pragma once
 
-// The arenas of a job on this host: where they lie, which are there, what is in them, how much room
-// is left for another, and their end.
+// The arenas of a job on this host: finds and opens them, claims their images, budgets room for new
+// ones, and removes them.
 //
-//   /dev/shm/paceline-UID/JOB/NODE/rank-3.arena   what rank 3 saved there
-//                                  rank-5.copy    what rank 5 saved on another host
-//   /var/tmp/paceline-UID/JOB/…                     the same on a disk, of ranks for which there is
-//                                                   no room in memory; never copies
+//   /dev/shm/paceline-UID/JOB/NODE/rank-3.arena   saved by rank 3 on this host
+//                                  rank-5.copy    saved by rank 5 on another host
+//   /var/tmp/paceline-UID/JOB/…                   the same on a disk, for ranks without room in
+//                                                 memory; never copies
 //
-// Every agent of the host looks at all of them: the memory of a node whose agent died is still the
-// host's. Each writes only under the name of its own node, and copies alone.
+// Every agent of the host reads all of them, because the memory of a dead agent's node still has
+// images. An agent writes only below its own node's name, and only copies.
 
 #include <cstdint>
 #include <map>
@@ -28,7 +28,7 @@
 
 namespace paceline::agent {
 
-// An image that does not change as long as somebody holds this.
+// While this object exists, the image does not change.
 struct ImageClaim {
   std::shared_ptr<ckpt::Arena> arena;  // owners: this claim and the shelf
   ArenaImage image;
@@ -43,51 +43,52 @@ class ArenaShelf {
     auto operator<=>(const Place&) const = default;
   };
 
-  // Made when the first arena is.
+  // The folders are made with the first arena.
   struct Roots {
     std::string memory;     // on a tmpfs
-    std::string disk = {};  // "": there is no such place
+    std::string disk = {};  // "": no disk is used
   };
-  // `boot_id` as the agent reports it.
+  // `boot_id` is the one that the agent reports.
   ArenaShelf(Roots roots, std::string job_id, std::string boot_id)
       : roots_(std::move(roots)), job_id_(std::move(job_id)), boot_id_(std::move(boot_id)) {}
 
-  // Where it is; where it would be in memory when there is none.
+  // The arena's path; if it does not exist, its future path in memory.
   std::string PathOf(const Place& place) const;
   // Makes the folder for a copy, in memory.
   absl::Status Prepare(const Place& place);
-  // What an arena for images of that size may have: 3 slots, or 2, and as many copies of them on
-  // other hosts, whose images this host keeps in return; with copies, 4 slots, so that the step
-  // that has its copies stays while the next one gets them. When there is not room for all, slots
-  // go first, then copies, then memory: a disk keeps images without copies. `why` says what is
-  // lacking. No slots: there is no room at all.
+  // The budget of an arena for images of that size: 3 slots, or at least 2, and `replicas` copies
+  // on other hosts, whose images this host holds in return. With copies there are 4 slots, so that
+  // the replicated step stays while the next one is copied. If room is short, first slots are
+  // dropped, then copies, then memory: an arena on disk has no copies. `why` names the missing
+  // room. 0 slots: there is no room at all.
   struct Budget {
     uint32_t wanted_slots = 0;
     uint32_t slots = 0;
     uint32_t replicas = 0;
     bool is_on_disk = false;
-    std::string path;  // of the arena; its folder is made
+    std::string path;  // of the arena; its folder exists
     std::string why;
   };
-  // FAILED_PRECONDITION: its folder cannot be made, or is not this user's alone.
+  // FAILED_PRECONDITION: the folder cannot be made, or others may enter it.
   absl::StatusOr<Budget> BudgetFor(const Place& place, uint64_t image_bytes, uint32_t replicas);
-  // Is there room for a copy's arena of that size, beside all that is there now? Empty: yes.
+  // Whether there is room for a copy's arena of that size now. Empty if there is, else what is
+  // lacking.
   std::string LackingFor(uint64_t bytes) const;
 
-  // Opens what has come, closes what has gone or was made anew.
+  // Opens new arenas; closes removed and replaced ones.
   void Refresh();
-  // Null when there is none.
+  // Null if there is none.
   std::shared_ptr<ckpt::Arena> Find(const Place& place) const;
   std::vector<MemoryImage> Images() const;
-  // Any thread. Null: it is not there. Several may claim the same image. One that an agent of
-  // another node reads stays as long as that one reads it, so whoever reads checks the hashes.
+  // Claims an image; any thread. Null if it is gone. An image may be claimed several times. An
+  // agent of another node may still release the image, so readers check the hashes.
   std::shared_ptr<const ImageClaim> Claim(const Place& place, SavedStep saved);
 
   void RemoveCopy(const Place& place);
-  // Of that node: copies of ranks that are not in `ranks`.
+  // Removes the node's copies of ranks that are not in `ranks`.
   void RemoveCopies(const std::string& node, const std::set<uint32_t>& ranks);
 
-  // All arenas of the job on this host; whoever has one mapped keeps his memory.
+  // Removes all arenas of the job on this host. Processes keep the memory that they have mapped.
   void RemoveAll();
 
   const std::string& job_id() const { return job_id_; }
@@ -97,47 +98,48 @@ class ArenaShelf {
   static std::string PathIn(const std::string& root, const Place& place);
   void FitIntoMemory(const Place& place, uint64_t image_bytes, uint32_t replicas, Budget* budget);
   void FitOntoDisk(const Place& place, uint64_t image_bytes, Budget* budget) const;
-  // What ranks of other hosts will still have here for the copies that ours have there.
+  // Room that other hosts' copies will need here, in return for ours there.
   uint64_t PromisedTo(const Place& but) const;
   struct Open {
     uint64_t inode = 0;
-    std::shared_ptr<ckpt::Arena> arena;  // owners: the shelf and the tasks that read from it
+    std::shared_ptr<ckpt::Arena> arena;  // owners: the shelf, and tasks that read from it
   };
 
-  // Claims outlive the shelf where a thread still holds one.
+  // Claims outlive the shelf if a thread still holds one.
   struct Claims {
     std::mutex mutex;                                                  // guards `held`
-    std::map<std::pair<const ckpt::Arena*, uint32_t>, uint32_t> held;  // how often, by slot
+    std::map<std::pair<const ckpt::Arena*, uint32_t>, uint32_t> held;  // number of claims, by slot
   };
 
   const Roots roots_;
   const std::string job_id_;
   const std::string boot_id_;
-  mutable std::mutex mutex_;  // guards open_ against Claim; the rest is the loop's
+  mutable std::mutex mutex_;  // guards open_ against Claim; the loop owns the rest
   std::map<Place, Open> open_;
-  std::map<Place, uint64_t> promised_;  // room for copies, by the arena that asked for it
+  std::map<Place, uint64_t> promised_;  // room for copies, by the arena that needs it
   const std::shared_ptr<Claims> claims_ = std::make_shared<Claims>();
 };
 
-// Where this user's jobs have their arenas: in memory, and on a disk.
+// The folders of this user's arenas, in memory and on a disk.
 struct ArenaHomes {
   std::string memory;
   std::string disk;
 };
-// This user's folder below `parent`: paceline-UID. Where that is another user's or can be entered
-// by others, it is paceline-UID-XXXXXX: the one that is there, or a new one if `makes`. Returns
-// paceline-UID if there is no other, and WhatIsWrongWithHome says what keeps it from being used.
+// This user's folder below `parent`: paceline-UID. If another user owns it or may enter it, it is
+// paceline-UID-XXXXXX: an existing one, or a new one if `makes`. Returns paceline-UID if there is
+// no other; WhatIsWrongWithHome then says why it is unusable.
 std::string ArenaHomeIn(const std::string& parent, bool makes);
 ArenaHomes ArenaHomesOfUser(bool makes = false);
-// Why nothing may be saved in that folder, in words; empty: it is this user's alone, or is not
-// there yet. The names are known to everybody, and so another user may have made one of them.
+// Why this folder must not be used, in words. Empty if it is this user's alone or does not exist.
+// The name is predictable, so another user may have made it.
 std::string WhatIsWrongWithHome(const std::string& path);
 
-// Makes the folder of a node below `root`, which is one of ArenaRoots. FAILED_PRECONDITION: it
-// cannot be made, or is not this user's alone.
+// Makes a node's folder below `root`, one of ArenaRoots. FAILED_PRECONDITION: it cannot be made, or
+// others may enter it.
 absl::Status MakeArenaFolder(const std::string& root, const std::string& node);
 
-// /dev/shm/paceline-UID/JOB and /var/tmp/paceline-UID/JOB; no disk where the latter is far away.
+// /dev/shm/paceline-UID/JOB and /var/tmp/paceline-UID/JOB. No disk if the latter is on a network
+// file system.
 ArenaShelf::Roots ArenaRoots(const std::string& job_id);
 
 }  // namespace paceline::agent

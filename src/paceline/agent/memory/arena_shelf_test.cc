@@ -37,14 +37,14 @@ TEST_F(ArenaShelfTest, AHomeThatIsNotThereIsMade) {
   EXPECT_EQ(WhatIsWrongWithHome(home_), "");
 }
 
-// Found from outside (N1): "cannot make directory: no such file" said nothing of the owner.
+// Found by users (N1): "cannot make directory: no such file" did not name the owner.
 TEST_F(ArenaShelfTest, AHomeOfAnotherUserIsNamedAsSuch) {
   ASSERT_EQ(mkdir(home_.c_str(), 0700), 0);
   if (chown(home_.c_str(), 12345, 12345) != 0) GTEST_SKIP() << "only root can give a folder away";
   EXPECT_EQ(Prepare().message(), home_ + " belongs to another user (uid 12345)");
 }
 
-// Another user could stop every job with a Checkpointer by a folder of that name.
+// Another user could have stopped every job with a Checkpointer by making this folder.
 TEST_F(ArenaShelfTest, WhereAnotherUserHasTheNameAnotherNameIsTaken) {
   const std::string usual = Concat(top_, "/paceline-", geteuid());
   EXPECT_EQ(ArenaHomeIn(top_, /*makes=*/true), usual);
@@ -76,9 +76,9 @@ TEST_F(ArenaShelfTest, AHomeThatIsALinkIsRefused) {
   EXPECT_EQ(Prepare().message(), home_ + " is not a directory");
 }
 
-// "No such file or directory" was the reason of the look that followed, and not of mkdir.
+// The message had the error of the later check and not of mkdir.
 TEST_F(ArenaShelfTest, AHomeThatCannotBeMadeSaysWhy) {
-  home_ = "/sys/paceline-1";  // nobody can make a folder there
+  home_ = "/sys/paceline-1";  // no folder can be made there
   const std::string why(Prepare().message());
   EXPECT_TRUE(why.starts_with("cannot make directory /sys/paceline-1: ")) << why;
   EXPECT_EQ(why.find("No such file"), std::string::npos) << why;

@@ -60,7 +60,7 @@ absl::StatusOr<std::unique_ptr<CheckpointStation>> CheckpointStation::Open(React
                               }}));
   raw->shelf_.Refresh();
   for (const MemoryImage& image : raw->shelf_.Images()) {
-    // Claims of an agent before this one.
+    // Claims of an earlier agent.
     if (image.place != raw->setup_.node) continue;
     raw->shelf_.Find({image.place, image.rank.value(), image.is_copy})->ForgetReaders();
   }
@@ -98,7 +98,7 @@ CheckpointStation::~CheckpointStation() {
   reactor_.Cancel(waiting_timer_);
 }
 
-// ---- what the agent says ----
+// ---- called by the agent ----
 
 void CheckpointStation::SetGeneration(Generation generation) {
   if (generation == machine_.generation()) return;
@@ -155,7 +155,7 @@ void CheckpointStation::CleanUp() {
   claims_->Release();
 }
 
-// ---- what the workers have done ----
+// ---- results of the workers ----
 
 void CheckpointStation::OnDone(CheckpointDone done) {
   std::visit([this](auto& one) { On(one); }, done);
@@ -240,7 +240,7 @@ void CheckpointStation::Rearm() {
 
 void CheckpointStation::Report() {
   std::vector<MemoryImage> images = shelf_.Images();
-  // Behind those in memory, which are nearer.
+  // Images on disk come after those in memory, which are faster to read.
   images.insert(images.end(), on_disk_.begin(), on_disk_.end());
   Feed(core::ReportDue{std::move(images)});
 }
@@ -254,7 +254,7 @@ void CheckpointStation::SeeCopies() {
   Feed(seen);
 }
 
-// Who waits wants it soon; else the training comes first.
+// Full speed if a rank waits for storage; else training has priority.
 void CheckpointStation::SetRate() {
   worker_->SetRate(BytesPerSecond(machine_.terms().policy, persist_bytes_, machine_.IsUrgent()));
 }
@@ -281,7 +281,7 @@ void CheckpointStation::Do(const core::KeepImages& action) {
     if (!action.Keeps(image.saved, shelf_.Find(place)->slot_count())) continue;
     if (auto claim = shelf_.Claim(place, image.saved)) kept.push_back(std::move(claim));
   }
-  kept_ = std::move(kept);  // what was kept before and stays was claimed twice meanwhile
+  kept_ = std::move(kept);  // images that stay were claimed twice for a moment
 }
 
 void CheckpointStation::TellClaims(const std::string& problem) {
@@ -299,7 +299,7 @@ void CheckpointStation::Do(const core::WriteImage& action) {
   }
   const ArenaShelf::Place place{setup_.node, action.shard.rank.value()};
   std::shared_ptr<const ImageClaim> claim = shelf_.Claim(place, action.saved);
-  // An agent before this one may have brought it to the disk, and the rank has gone on.
+  // An earlier agent may have written it to the disk, and the rank has overwritten the slot since.
   if (claim == nullptr && !tier_.Has(place.rank, action.saved)) {
     claim = shelf_.Claim({place.node, place.rank, true}, action.saved);
     if (claim == nullptr) {

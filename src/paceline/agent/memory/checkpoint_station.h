@@ -1,11 +1,11 @@
 #pragma once
 
-// A node's part in checkpoints: gives its ranks their arenas, claims and moves images, fetches what
-// other hosts have, and talks with ranks and master. It decides nothing;
-// core/checkpoint/station_machine.h does, for this host, and core/checkpoint/ledger.h, for the job.
-// docs/formats/checkpoint_socket.md has what ranks say.
+// A node's part in checkpoints: gives ranks their arenas, claims and moves images, fetches images
+// from other hosts, and talks to ranks and master. It only executes:
+// core/checkpoint/station_machine.h decides for this host, and core/checkpoint/ledger.h for the
+// job. docs/formats/checkpoint_socket.md has the ranks' messages.
 //
-// Everything runs on the loop's thread but the tasks of CheckpointWorker.
+// Runs on the loop's thread, except for the tasks of CheckpointWorker.
 
 #include <sys/types.h>
 
@@ -48,27 +48,27 @@ class CheckpointStation {
     ArenaShelf::Roots arena_roots;
     std::string tier;  // folder on the local disk; "": none
     ckpt::StoreHost store_host;
-    Duration report_every;    // of what is not urgent
-    bool is_private = false;  // one rank alone, which may change its mind from run to run
-    // What it needs to exchange images with other hosts; none: it does not.
+    Duration report_every;    // for reports that are not urgent
+    bool is_private = false;  // serves a single rank, whose terms may change from run to run
+    // Settings for the exchange of images with other hosts. None: no exchange.
     struct Peers {
-      std::string host;    // where they reach this one
-      std::string domain;  // of failures: hosts that may be lost together have the same
+      std::string host;    // address of this host for the others
+      std::string domain;  // failure domain: equal for hosts that may be lost together
       wire::Credentials credentials;
     };
     std::optional<Peers> peers = {};
   };
   struct Admission {
-    std::string waits_for = {};  // until the next SetGeneration or Readmit; empty: it may
-    std::optional<core::AnswerProblem> problem;  // it may not
+    std::string waits_for = {};  // why it waits, until SetGeneration or Readmit; empty: admitted
+    std::optional<core::AnswerProblem> problem;  // why it is refused
   };
   struct Listener {
     std::function<void(const CheckpointReport&)> report;
-    std::function<void()> over;           // the job ends and nothing is on the way any more
-    std::function<void()> ranks = [] {};  // one has come or gone
-    // May that process open a checkpoint? None: any may, at once.
+    std::function<void()> over;           // the job ends, and no transfer is left
+    std::function<void()> ranks = [] {};  // a rank has come or gone
+    // Whether the process may open a checkpoint. None: any process may, at once.
     std::function<Admission(pid_t pid, const nlohmann::json& open)> admits = {};
-    // A process asks that this keeper decides for those of other hosts: the answer.
+    // A process asks this keeper to decide for the keepers of other hosts. Returns the answer.
     std::function<nlohmann::json(const nlohmann::json& lead)> leads = {};
   };
 
@@ -78,33 +78,33 @@ class CheckpointStation {
   CheckpointStation(const CheckpointStation&) = delete;
   CheckpointStation& operator=(const CheckpointStation&) = delete;
 
-  // The ranks of that world are here, and nobody of an older one lives.
+  // The ranks of that world run here; no rank of an older world lives.
   void SetGeneration(Generation generation);
-  // Somebody else may have changed storage, or memory, since they were looked at.
+  // Look at storage and memory again, because others may have changed them.
   void LookAnew();
-  // Images are exchanged with other hosts from now on, instead of those of an earlier call.
+  // From now on exchange images with other hosts; replaces the settings of an earlier call.
   void OpenToPeers(Setup::Peers peers);
-  // A master listens from now on: tell it everything.
+  // A new master is connected: report everything.
   void Linked();
   void TellNow();
-  // Processes that wait for their admission ask for it again.
+  // Repeat the admission of waiting processes.
   void Readmit();
-  // Its connections are closed, although children of it may hold them open.
+  // Closes the process's connections, which its children may hold open.
   void ProcessEnded(pid_t pid) { server_->DropProcess(pid); }
   bool has_ranks() const { return machine_.has_ranks(); }
-  // A process waits until it is known whether another job saves to its directory.
+  // True if a process waits until it is known whether another job saves to its directory.
   bool has_unclaimed() const { return !unclaimed_.empty(); }
-  // Nobody saves to the directory for now: another job may.
+  // No rank saves to the directory now, so another job may claim it.
   void ReleaseClaim() { claims_->Release(); }
-  // The generation of the newest image in memory here, or on the local disk; 0: there is none.
+  // The generation of the newest image in memory or on the local disk; 0 if there is none.
   uint64_t NewestImage();
   void Take(const CheckpointOrder& order);
 
-  // The job ends, and nothing of it is needed here any more.
+  // The job ends, and none of this node's images are needed.
   bool is_over() const { return machine_.order().is_over; }
-  // The job ends, and something of this node may still have to go to storage.
+  // The job ends, and images of this node may still have to go to storage.
   bool IsAwaited() const { return machine_.IsAwaited(); }
-  // The job is over: memory is given back, unless it holds the only copy of its newest step.
+  // The job is over: removes the arenas, unless they have the only copy of the newest step.
   void CleanUp();
 
  private:
@@ -116,7 +116,7 @@ class CheckpointStation {
   struct Opener {
     int64_t rank = 0;
     int64_t generation = 0;
-    ProcessId process;  // as it says
+    ProcessId process;  // as its message says
   };
   CheckpointStation(Reactor& reactor, Setup setup, Listener listener);
   std::unique_ptr<CheckpointWorker> MakeWorker();
@@ -132,14 +132,14 @@ class CheckpointStation {
   void On(ShardDone& done);
   void On(const CommitDone& done);
   void On(const ClaimGone&);
-  // What a write found of claims.
+  // Tells the claim desk what a failed write says about claims.
   void TellClaims(const std::string& problem);
-  // Why this job may write nothing to its directory; empty: it may.
+  // Why this job must not write to its directory; empty if it may.
   std::string WhyLost(const std::string& directory) const;
   void On(const LookDone& done);
   void On(const FetchDone& done);
   void On(const ImageFreed& freed);
-  void On(const ClaimDone&) {}  // is the desk's
+  void On(const ClaimDone&) {}  // the claim desk handles it
 
   void Feed(const core::StationEvent& event);
   void Rearm();
@@ -173,25 +173,25 @@ class CheckpointStation {
   core::StationMachine machine_;
   ArenaShelf shelf_;
   LocalTier tier_;
-  std::vector<MemoryImage> on_disk_;  // of tier_, as it was looked at last
+  std::vector<MemoryImage> on_disk_;  // of tier_, at the last look
   struct {
-    std::string by;  // the checkpoint that the last look at storage has found
+    std::string by;  // the checkpoint that the last look at storage found
     std::vector<ckpt::PassedOver> folders;
   } passed_over_;
   std::unique_ptr<LineServer> server_;
   std::vector<std::shared_ptr<const ImageClaim>> kept_;
-  std::optional<SavedStep> persisting_;  // the newest step of which something is written
-  uint64_t persist_bytes_ = 0;           // of that, on this node
+  std::optional<SavedStep> persisting_;  // the newest step of which images are being written
+  uint64_t persist_bytes_ = 0;           // of that step, on this node
   Reactor::TimerId timer_ = 0;
   Instant armed_for_ = Instant::Max();
   std::vector<Waiting> waiting_;
   Reactor::TimerId waiting_timer_ = 0;
-  std::map<LineServer::PeerId, Opener> openers_;                       // whose checkpoints are open
-  std::vector<std::pair<LineServer::PeerId, std::string>> unclaimed_;  // until that is decided
-  // Last: their threads post to the loop. A storage that takes nothing must not keep a world from
-  // restoring, so what reads has a thread of its own.
+  std::map<LineServer::PeerId, Opener> openers_;  // processes with an open checkpoint
+  std::vector<std::pair<LineServer::PeerId, std::string>> unclaimed_;  // until the claim is decided
+  // Last, because their threads post to the loop. Reads have their own thread, so that a storage
+  // that blocks writes does not block a restore.
   std::unique_ptr<PeerMemory> peers_;
-  std::unique_ptr<ChunkServer> chunks_;  // where there are peers
+  std::unique_ptr<ChunkServer> chunks_;  // if there are peers
   std::unique_ptr<CheckpointWorker> worker_;
   std::unique_ptr<CheckpointWorker> reader_;
   std::unique_ptr<ClaimDesk> claims_;

@@ -1,4 +1,4 @@
-// The station's talk with its ranks: docs/formats/checkpoint_socket.md.
+// The station's messages with its ranks: docs/formats/checkpoint_socket.md.
 
 #include <algorithm>
 #include <utility>
@@ -46,14 +46,14 @@ ProcessId ProcessIn(const json& message) {
   return {pid, StartTimeOf(pid)};
 }
 
-// Which save a message speaks of; generation 0 where the rank's own is meant.
+// The save that a message names; generation 0 means the rank's own.
 SavedStep SavedIn(const json& message) {
   return {.generation = JsonInt<uint64_t>(message, "generation", 0),
           .step = JsonInt<int64_t>(message, "step", -1),
           .branch = JsonInt<uint64_t>(message, "branch", 0)};
 }
 
-// The same, to be sent.
+// The reverse of SavedIn.
 json JsonOf(std::string_view op, SavedStep saved) {
   return {
       {"op", op}, {"generation", saved.generation}, {"branch", saved.branch}, {"step", saved.step}};
@@ -102,14 +102,14 @@ void CheckpointStation::OnLine(LineServer::PeerId peer, const std::string& line)
   } else if (op == "damaged") {
     OnDamaged(message);
   } else if (op == "close") {
-    // Whoever has closed may remove the directory, or let another job save there.
+    // After the close, the user may remove the directory, or another job may save there.
     if (setup_.is_private && openers_.size() == 1) claims_->Release();
     Feed(core::RankFinished{peer});
     Answer(peer, {{"op", "closed"}});
   }
 }
 
-// Keeps the message until `Readmit`. A rank that waits for 10 s is told what it waits for.
+// Keeps the message until `Readmit`. After 10 s the rank is told what it waits for.
 void CheckpointStation::Wait(Waiting waiting) {
   std::erase_if(waiting_, [&waiting](const Waiting& one) { return one.peer == waiting.peer; });
   waiting_.push_back(std::move(waiting));
@@ -146,7 +146,7 @@ void CheckpointStation::OnOpen(LineServer::PeerId peer, const std::string& line,
   json answer = {{"op", "opened"}, {"job_id", setup_.job_id}, {"generation", generation}};
   answer["boot_id"] = setup_.boot_id;
   if (image_bytes > 0) {
-    // What all ranks hold is on every host by itself.
+    // Replicas of data-parallel ranks are on every host already.
     const uint32_t replicas =
         JsonBool(message, "is_replica", false) ? 0 : machine_.order().replicas;
     const auto budget = shelf_.BudgetFor(place, static_cast<uint64_t>(image_bytes), replicas);
@@ -176,14 +176,14 @@ void CheckpointStation::OnOpen(LineServer::PeerId peer, const std::string& line,
     answer["slots"] = budget->slots;
   }
   Answer(peer, answer);
-  // It may have made its arena while there was no agent to hear of it.
+  // The rank may have made its arena while no agent ran.
   shelf_.Refresh();
   openers_[peer] = opener;
   Feed(core::RankOpened{peer, static_cast<uint64_t>(rank), static_cast<uint64_t>(generation)});
   listener_.ranks();
 }
 
-// The error for a second living process of the same rank: each would overwrite what the other
+// The error for a second living process of one rank, because each would overwrite the other's
 // saves. Connections of dead processes do not count: a child may hold the socket open.
 std::optional<core::AnswerProblem> CheckpointStation::TakenBy(LineServer::PeerId peer,
                                                               const Opener& opener) const {
@@ -200,7 +200,7 @@ std::optional<core::AnswerProblem> CheckpointStation::TakenBy(LineServer::PeerId
   return std::nullopt;
 }
 
-// False: the rank waits, because another job may save to the directory.
+// False: the rank waits until it is known whether another job saves to the directory.
 bool CheckpointStation::HasClaim(LineServer::PeerId peer, const std::string& line,
                                  const std::string& directory) {
   claims_->Want(directory);
@@ -261,7 +261,7 @@ void CheckpointStation::Refuse(const core::AnswerProblem& problem) {
   Do(problem);
 }
 
-// ---- what they are told ----
+// ---- answers to ranks ----
 
 void CheckpointStation::Do(const core::AnswerRestore& action) {
   const RestoreOrder& restore = action.order;

@@ -24,7 +24,8 @@ ckpt::Pacer::Clock RealClock() {
           }};
 }
 
-// Of this thread alone; see agent/shaping.h. Where it is not allowed, the training pays.
+// Lowers the priority of this thread only; see agent/shaping.h. Without permission it is not
+// lowered.
 void Yield() {
   const auto thread = static_cast<id_t>(::gettid());
   (void)::setpriority(PRIO_PROCESS, thread, kWorkerNice);
@@ -33,7 +34,7 @@ void Yield() {
   (void)::syscall(SYS_ioprio_set, kOfOneThread, 0, kLastOfBest);
 }
 
-// Trying again helps only after a person has given rights or made room.
+// True if writes fail until a person grants rights or frees room.
 bool RefusesWrites(const Failure& failure) {
   const int error = failure.error_number;
   return failure.kind == FailureKind::kNotOurs || failure.kind == FailureKind::kFull ||
@@ -50,8 +51,8 @@ Result<void> LookForClaim(ckpt::Store* store, ClaimDone* done) {
 
 }  // namespace
 
-// To the local disk first where storage is far: memory is free again soon, and a storage that is
-// stuck holds up nothing but what waits for it.
+// With remote storage, write to the local disk first. This frees the memory soon, and storage that
+// hangs blocks only tasks that need it.
 Result<void> CheckpointWorker::Write(ckpt::Store* store, ShardTask* task) {
   if (task->claim == nullptr) return tier_->Send(store, task->place, &pacer_);
   const ckpt::Arena& arena = *task->claim->arena;
@@ -84,8 +85,7 @@ Result<void> CheckpointWorker::AskForLeave(
   return {};
 }
 
-// Far once is far for good: to ask again would wait for a server that has fallen silent, before the
-// local disk has anything.
+// Remembered, because asking a server that hangs would block before the local disk has the image.
 bool CheckpointWorker::IsFar(const ckpt::Store& store) {
   if (far_ != store.root() && LocalTier::Serves(store)) far_ = store.root();
   return far_ == store.root();
@@ -96,7 +96,7 @@ void CheckpointWorker::Do(ShardTask& task) {
   const Result<ckpt::Store*> store = store_.At(task.directory);
   const Result<void> written = store.ok() ? Write(*store, &task) : store.failure();
   ShardDone done{task, "", Duration::Nanoseconds(MonotonicNs() - began)};
-  // Complete already: an earlier answer of ours was lost.
+  // kExists: complete already, but our earlier answer was lost.
   if (!written.ok() && written.failure().kind != FailureKind::kExists) {
     done.problem = written.failure().message;
   }
@@ -120,7 +120,7 @@ void CheckpointWorker::Do(const CommitTask& task) {
   }
   sink_(std::move(done));
   if (!whole.ok()) return;
-  // Nobody waits for what follows.
+  // Clean-up, for which no rank waits.
   ckpt::RemoveParts(*store, task.place.order);
   const Result<void> pruned = ckpt::Prune(*store, task.keep);
   if (!pruned.ok()) LogWarning("retention", {{"why", pruned.failure().message}});

@@ -1,8 +1,8 @@
 #pragma once
 
-// The thread that moves checkpoints between memory and storage, so that a slow or stuck file system
-// holds up neither the agent's loop nor a rank. It takes one task after the other and posts what
-// came of it to the loop.
+// The thread that moves checkpoints between memory and storage, so that a slow file system blocks
+// neither the agent's loop nor a rank. It runs one task after the other and posts each result to
+// the loop.
 
 #include <condition_variable>
 #include <cstdint>
@@ -29,13 +29,13 @@
 
 namespace paceline::agent {
 
-// Without a claim the image is taken from the local tier.
+// Without a claim, the image comes from the local tier.
 struct ShardTask {
   std::string directory;
   ckpt::ShardPlace place;
   std::shared_ptr<const ImageClaim> claim;
-  // Checkpoints of other jobs that the directory held when this job claimed it. Nothing: this job
-  // has no claim there.
+  // Other jobs' checkpoints in the directory when this job claimed it. None: this job has no claim
+  // there.
   std::optional<std::vector<ForeignCheckpoint>> known = {};
 };
 struct CommitTask {
@@ -44,24 +44,24 @@ struct CommitTask {
   uint32_t keep = 3;
   std::optional<std::vector<ForeignCheckpoint>> known = {};  // as above
 };
-// What is the newest checkpoint there?
+// Finds the newest checkpoint in a directory.
 struct LookTask {
   std::string directory;
   std::set<std::string> except;
 };
-// For a restore: what ranks read of a store that has no paths.
+// For a restore: fetches the files that ranks read, if the store has no paths.
 struct FetchTask {
   std::string directory;
   std::string name;  // of the checkpoint
   ckpt::CopyWish wish;
   uint64_t asked_by = 0;
 };
-// Who saves to that directory? And with `claim`: this job does, if `over` stands there.
+// Reads the claim of a directory. With `claim`: replaces the claim `over` by this job's.
 struct ClaimTask {
   std::string directory;
   std::optional<DirectoryClaim> claim = {};
   std::optional<DirectoryClaim> over = {};
-  std::string job_id = {};  // of a look: this job
+  std::string job_id = {};  // of a read: this job
 };
 struct UnclaimTask {
   std::string directory;
@@ -70,9 +70,9 @@ struct UnclaimTask {
 using CheckpointTask =
     std::variant<ShardTask, CommitTask, LookTask, FetchTask, ClaimTask, UnclaimTask>;
 
-// A write found no claim of this job, which had one: it has to be claimed anew.
+// A write found that this job's claim is gone. It must be claimed again.
 struct ClaimGone {};
-// An image stands on the local disk, and goes on to storage from there; its memory is free.
+// An image is on the local disk now, so its memory is free. It goes to storage from there.
 struct ImageFreed {};
 
 struct ShardDone {
@@ -94,20 +94,20 @@ struct CommitDone {
 };
 struct LookDone {
   std::string directory;
-  std::string problem;  // the store cannot be asked now, which is not the same as an empty one
+  std::string problem;  // the store does not answer; it may not be empty
   std::optional<StoredCheckpoint> stored;
-  bool is_refused = false;                         // it lets nobody in who comes like this
+  bool is_refused = false;                         // the store refuses these credentials
   bool is_newer = false;                           // a newer version wrote the newest checkpoint
   std::vector<ckpt::PassedOver> passed_over = {};  // newer than `stored`
 };
 struct ClaimDone {
   ClaimTask task;
-  std::optional<DirectoryClaim> found;  // of a look
-  // Of a look that found no claim of this job: what others have there.
+  std::optional<DirectoryClaim> found;  // of a read
+  // Of a read without a claim of this job: other jobs' checkpoints.
   std::vector<ForeignCheckpoint> foreign = {};
-  bool is_passed = false;  // of a claim: something else stands there
+  bool is_passed = false;  // of a claim: another claim is there
   std::string problem;
-  bool is_refused = false;  // of a problem: storage takes no writes, for lack of rights or room
+  bool is_refused = false;  // of a problem: no rights or no room to write
 };
 using CheckpointDone =
     std::variant<ShardDone, CommitDone, LookDone, FetchDone, ImageFreed, ClaimDone, ClaimGone>;
@@ -117,22 +117,22 @@ class CheckpointWorker {
   // Runs on the worker's thread.
   using Sink = std::function<void(CheckpointDone)>;
 
-  // The tier outlives the worker.
+  // The tier must outlive the worker.
   CheckpointWorker(Sink sink, ckpt::StoreHost host, LocalTier* tier);
-  // Waits for the present task alone; what waits is dropped.
+  // Waits for the current task and drops the others.
   ~CheckpointWorker();
   CheckpointWorker(const CheckpointWorker&) = delete;
   CheckpointWorker& operator=(const CheckpointWorker&) = delete;
 
   void Add(CheckpointTask task);
-  // Until all that was added is done, or that time is over: false.
+  // Waits until all tasks are done; false after `limit`.
   bool AwaitIdle(Duration limit);
-  // Of what it writes from now on, and of what it writes now; agent/shaping.h.
+  // Limits the current and later writes; see agent/shaping.h.
   void SetRate(uint64_t bytes_per_second) { pacer_.SetRate(bytes_per_second); }
 
  private:
   void Work();
-  // Each tells the sink what came of it.
+  // Each gives its result to the sink.
   void Do(ShardTask& task);
   void Do(const CommitTask& task);
   void Do(const LookTask& task);
@@ -145,8 +145,8 @@ class CheckpointWorker {
   bool IsFar(const ckpt::Store& store);
 
   const Sink sink_;
-  OpenedStore store_;  // the thread's
-  std::string far_;    // the root of a store that wants the tier; likewise
+  OpenedStore store_;  // used by the thread
+  std::string far_;    // used by the thread: root of a store that needs the tier
   LocalTier* const tier_;
   ckpt::Pacer pacer_;
   std::mutex mutex_;  // guards the four below

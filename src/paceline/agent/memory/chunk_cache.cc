@@ -27,7 +27,7 @@ Result<HeldChunk> ChunkCache::Get(const StoredChunk& chunk, Way way, const Load&
 }
 
 void ChunkCache::Keep(const StoredChunk& chunk, const HeldChunk& held) {
-  if (held_.contains(chunk)) return;  // it was brought both ways
+  if (held_.contains(chunk)) return;  // both ways have loaded it
   order_.emplace_front(chunk, held);
   held_[chunk] = order_.begin();
   bytes_ += held->size;

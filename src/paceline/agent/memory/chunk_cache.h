@@ -1,7 +1,7 @@
 #pragma once
 
-// Chunks of storage in memory, for a while: whoever asks for one while it is being brought waits
-// for that, and whoever asks soon after finds it. Any thread.
+// Keeps chunks of storage in memory for a while. A request for a chunk that is being loaded waits
+// for it; a later one finds it. Thread-safe.
 
 #include <condition_variable>
 #include <cstddef>
@@ -27,18 +27,19 @@ struct ChunkBytes {
   const size_t size;
   std::span<const std::byte> span() const { return {data.get(), size}; }
 };
-using HeldChunk = std::shared_ptr<const ChunkBytes>;  // owners: the cache, and who gives it on
+using HeldChunk = std::shared_ptr<const ChunkBytes>;  // owners: the cache, and threads that send it
 
 class ChunkCache {
  public:
-  // From where one is brought. Who brings it from storage waits for nobody who brings it from a
-  // peer: two hosts that each take the other for its reader would wait for ever.
+  // The source of a load. A load from storage does not wait for a load from a peer: two hosts that
+  // take each other for the chunk's reader would wait for ever.
   enum class Way { kStorage, kPeer };
   using Load = std::function<Result<HeldChunk>()>;
 
-  // What `load` gives; a failure is told to all who waited for it, and forgotten.
+  // The chunk, loaded by `load` if necessary. A failure goes to all waiting callers and is not
+  // kept.
   Result<HeldChunk> Get(const StoredChunk& chunk, Way way, const Load& load);
-  // The ones that were not asked for the longest go when there are more bytes.
+  // Above this many bytes, the least recently used chunks are dropped.
   void SetBudget(uint64_t bytes);
   void Clear();
   uint64_t bytes() const;
@@ -51,7 +52,7 @@ class ChunkCache {
   void Keep(const StoredChunk& chunk, const HeldChunk& held);
   void Shrink();
 
-  mutable std::mutex mutex_;  // guards all of it
+  mutable std::mutex mutex_;  // guards all members
   std::condition_variable done_;
   std::map<std::pair<Way, StoredChunk>, std::shared_ptr<Loading>> loading_;
   Order order_;

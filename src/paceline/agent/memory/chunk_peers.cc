@@ -16,7 +16,7 @@ namespace {
 constexpr Duration kDialTimeout = Duration::Seconds(5);
 constexpr Duration kBytesPatience = Duration::Seconds(30);
 constexpr Duration kAwayPause = Duration::Seconds(10);
-// A reader may hear later than who asks it that it is one.
+// The reader may learn its role later than its peers, so they ask again.
 constexpr int kLaterMax = 40;
 constexpr std::chrono::milliseconds kLaterPause{50};
 
@@ -38,7 +38,7 @@ Result<HeldChunk> ChunkPeers::Ask(const StorageReader& reader, const StoredChunk
   lock.unlock();
   Result<HeldChunk> taken = Failure{FailureKind::kBusy, ""};
   if (client != nullptr) taken = AskOver(client.get(), chunk);
-  // There is none, or it was idle for so long that the other side has ended it.
+  // There is no connection, or it was idle for so long that the other side closed it.
   if (!taken.ok() && taken.failure().kind == FailureKind::kBusy) {
     Result<std::unique_ptr<wire::BulkClient>> dialled = Dial(reader);
     client = dialled.ok() ? *std::move(dialled) : nullptr;
@@ -62,7 +62,7 @@ Result<std::unique_ptr<wire::BulkClient>> ChunkPeers::Dial(const StorageReader& 
   return Failure{FailureKind::kBusy, std::string(Text(dialled.status()))};
 }
 
-// kBusy: the connection is of no use any more.
+// kBusy: the connection is unusable now.
 Result<HeldChunk> ChunkPeers::AskOver(wire::BulkClient* client, const StoredChunk& chunk) {
   wire::BulkRequest request;
   request.stored = chunk;
@@ -90,7 +90,7 @@ Result<HeldChunk> ChunkPeers::AskOver(wire::BulkClient* client, const StoredChun
 }
 
 void ChunkPeers::Reset() {
-  std::vector<std::unique_ptr<wire::BulkClient>> clients;  // closed without the lock
+  std::vector<std::unique_ptr<wire::BulkClient>> clients;  // closed outside the lock
   const std::lock_guard lock(mutex_);
   for (auto& [address, links] : links_) {
     links.away_until_ns = 0;

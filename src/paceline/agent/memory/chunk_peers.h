@@ -1,7 +1,7 @@
 #pragma once
 
-// Chunks of storage from the hosts that read them: few connections to each, kept as long as they
-// are of use. Any thread; the caller waits.
+// Gets chunks of storage from the hosts that read them. Keeps a few connections to each host.
+// Thread-safe; calls block.
 
 #include <condition_variable>
 #include <cstddef>
@@ -23,17 +23,17 @@ namespace paceline::agent {
 
 class ChunkPeers {
  public:
-  // Connections to one of them.
+  // Connections to one host.
   static constexpr size_t kLinksMax = 2;
 
-  // `tls` outlives it.
+  // `tls` must outlive this object.
   ChunkPeers(wire::Credentials credentials, const wire::BulkTls* tls)
       : credentials_(std::move(credentials)), tls_(tls) {}
 
-  // Verified. kBusy: it does not answer, and is not asked again for ten seconds. Others: it does,
-  // and cannot give that chunk.
+  // The chunk, verified. kBusy: the reader does not answer, and is not asked again for ten seconds.
+  // Other failures: it answers but cannot give the chunk.
   Result<HeldChunk> Ask(const StorageReader& reader, const StoredChunk& chunk);
-  // Closes what is idle; who was away is asked again.
+  // Closes idle connections, and asks unreachable readers again.
   void Reset();
 
  private:
@@ -50,7 +50,7 @@ class ChunkPeers {
   const wire::BulkTls* const tls_;
   std::mutex mutex_;  // guards the links
   std::condition_variable freed_;
-  std::map<std::string, Links> links_;  // by address; none is ever removed
+  std::map<std::string, Links> links_;  // by address; entries stay
 };
 
 }  // namespace paceline::agent

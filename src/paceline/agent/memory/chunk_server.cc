@@ -77,7 +77,7 @@ void ChunkServer::Take() {
   }
   Fd fd(::accept4(fd_.get(), nullptr, nullptr, SOCK_CLOEXEC));
   if (!fd.is_open()) {
-    // Without a descriptor it would be asked again at once, for ever.
+    // Out of descriptors: pause, because accept would fail again at once.
     ::poll(nullptr, 0, kAcceptPauseMs);
     return;
   }

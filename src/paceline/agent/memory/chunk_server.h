@@ -1,8 +1,8 @@
 #pragma once
 
-// Where ranks of this node ask for chunks of storage that several hosts share the reading of:
-// docs/formats/chunk_socket.md. A Unix socket for processes of the same user; a thread a
-// connection, because bringing a chunk blocks. Their number is bounded.
+// Serves chunks of storage to ranks of this node, if several hosts share the reading:
+// docs/formats/chunk_socket.md. A Unix socket for processes of the same user, with one thread a
+// connection, because loading a chunk blocks. The number of connections is bounded.
 
 #include <sys/eventfd.h>
 
@@ -25,13 +25,13 @@ namespace paceline::agent {
 class ChunkServer {
  public:
   static constexpr size_t kConnectionsMax = 256;
-  // Called on the connections' threads, several at a time.
+  // Called concurrently by the connections' threads.
   using Source = std::function<Result<HeldChunk>(const StoredChunk&)>;
 
-  // Whoever listened at `path` before, an agent that died, no longer does.
+  // Replaces a listener at `path`, which belonged to a dead agent.
   static absl::StatusOr<std::unique_ptr<ChunkServer>> Listen(const std::string& path,
                                                              Source source);
-  // Cuts all connections off and waits for their threads.
+  // Closes all connections and waits for their threads.
   ~ChunkServer();
   ChunkServer(const ChunkServer&) = delete;
   ChunkServer& operator=(const ChunkServer&) = delete;
@@ -56,9 +56,9 @@ class ChunkServer {
 
   const std::string path_;
   const Fd fd_;
-  const Fd stop_;  // readable when the threads shall end
+  const Fd stop_;  // readable when the threads must end
   const Source source_;
-  std::list<Session> sessions_;  // the accepting thread's, and after it the destructor's
+  std::list<Session> sessions_;  // of the accepting thread, then of the destructor
   std::thread thread_;
 };
 

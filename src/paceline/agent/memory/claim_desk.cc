@@ -19,8 +19,8 @@
 namespace paceline::agent {
 namespace {
 
-// How long a release waits for storage. If storage hangs, this job's claim stays in the directory
-// and ends by its silence.
+// How long a release waits for storage. If storage hangs, the claim stays in the directory and
+// expires.
 constexpr Duration kReleaseMax = Duration::Seconds(1);
 
 std::string UtcNow() {
@@ -60,7 +60,7 @@ core::WriterLife LifeOf(const DirectoryClaim& claim) {
     const bool is_it = start == claim.start_ticks && IsAlive({pid, start});
     return is_it ? core::WriterLife::kLives : core::WriterLife::kGone;
   }
-  // Another user's process may be hidden in /proc.
+  // /proc may hide processes of other users.
   const bool is_there = ::kill(pid, 0) == 0 || errno == EPERM;
   return is_there ? core::WriterLife::kLives : core::WriterLife::kGone;
 }
@@ -146,7 +146,7 @@ void ClaimDesk::Feed(const core::ClaimEvent& event) {
   }
   const bool has_news = before != may() || told_ != waits_for();
   told_ = waits_for();
-  // Not from within Want: whoever calls that looks by himself.
+  // Posted, because Want's caller looks at the answer itself.
   if (has_news) reactor_.Post([this] { listener_.changed(); });
 }
 

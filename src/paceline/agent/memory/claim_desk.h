@@ -1,10 +1,10 @@
 #pragma once
 
-// Claims the directory of checkpoints for this job, renews the claim, and gives it back. What it
-// does is decided by core/checkpoint/claim_machine.h; this carries it out, on a thread of its own,
-// so that a long transfer never keeps a claim from being renewed.
+// Claims the directory of checkpoints for this job, renews the claim and releases it.
+// core/checkpoint/claim_machine.h decides. The writes run on a thread of their own, so that a long
+// transfer does not delay a renewal.
 //
-// Everything but that thread's work runs on the loop's thread.
+// Everything else runs on the loop's thread.
 
 #include <functional>
 #include <memory>
@@ -17,7 +17,7 @@
 
 namespace paceline::agent {
 
-// What this host sees of the process that a claim names.
+// Whether the process that a claim names lives, as seen from this host.
 core::WriterLife LifeOf(const DirectoryClaim& claim);
 
 class ClaimDesk {
@@ -28,37 +28,37 @@ class ClaimDesk {
     ckpt::StoreHost store_host;
   };
   struct Listener {
-    std::function<void()> changed;                 // what may() or waits_for() says
-    std::function<void(const std::string&)> says;  // for people
+    std::function<void()> changed;                 // may() or waits_for() has changed
+    std::function<void(const std::string&)> says;  // a sentence for people
   };
   ClaimDesk(Reactor& reactor, const Setup& setup, LocalTier* tier, Listener listener);
   ~ClaimDesk();
   ClaimDesk(const ClaimDesk&) = delete;
   ClaimDesk& operator=(const ClaimDesk&) = delete;
 
-  // A rank wants to save there. A job has one directory.
+  // A rank wants to save to the directory. A job has one directory.
   void Want(const std::string& directory);
   core::ClaimMachine::Answer may() const { return machine_.answer(); }
-  // The job that has it instead, when may() says no; for people.
+  // If may() refuses: the job that has the claim, for people.
   std::string Other() const;
-  // The job that has taken the directory from this one; empty: none has.
+  // The job that took the directory from this one; empty: none.
   const std::string& lost_to() const { return machine_.lost_to(); }
-  // Checkpoints of other jobs that the directory held when this job claimed it. Nothing: this job
-  // has no claim there, so it must not remove or overwrite anything.
+  // Other jobs' checkpoints in the directory when this job claimed it. None: this job has no claim,
+  // so it must not remove or overwrite anything.
   std::optional<std::vector<ForeignCheckpoint>> known() const { return machine_.known(); }
-  // A write to the directory found no claim there.
+  // A write found no claim in the directory.
   void Missed();
-  // A write to the directory found another job's claim there. `problem` is what the write said.
+  // A write found another job's claim in the directory. `problem` is the write's message.
   void Taken(const std::string& problem);
   std::string waits_for() const { return machine_.WaitsFor(); }
-  // Nobody saves any more. Waits for storage, a moment at most.
+  // No rank saves any more: release the claim. Waits briefly for storage.
   void Release();
 
  private:
   void Feed(const core::ClaimEvent& event);
-  // What the worker's thread may still hold when the desk has gone.
+  // Shared with the worker's thread, which may outlive the desk.
   struct Mailbox {
-    std::mutex mutex;  // guards the other
+    std::mutex mutex;  // guards the other member
     ClaimDesk* desk = nullptr;
   };
 
@@ -73,10 +73,10 @@ class ClaimDesk {
   const Listener listener_;
   core::ClaimMachine machine_;
   std::string directory_;
-  std::string told_;     // waits_for() as the listener knows it
-  std::string problem_;  // of the last look or claim
+  std::string told_;     // the last value given to the listener
+  std::string problem_;  // of the last read or claim
   Reactor::TimerId timer_ = 0;
-  const std::shared_ptr<Mailbox> mailbox_;  // owners: this and the worker
+  const std::shared_ptr<Mailbox> mailbox_;  // owners: this object and the worker
   std::unique_ptr<CheckpointWorker> worker_;
 };
 

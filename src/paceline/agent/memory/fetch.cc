@@ -23,23 +23,23 @@ using std::chrono::milliseconds;
 
 constexpr Duration kDialTimeout = Duration::Seconds(5);
 constexpr Duration kBytesPatience = Duration::Seconds(30);
-// Every source is asked so often before the fetch is given up.
+// How often every source is asked before the fetch fails.
 constexpr int kRounds = 6;
 constexpr milliseconds kRoundPause{300};
-// Of a source that has to fetch it first.
+// For a source that first has to fetch the image itself.
 constexpr int kLaterMax = 400;
 constexpr milliseconds kLaterPause{50};
-// One that shall read an image from storage for others may hear of that later than they do.
+// For a host that reads an image for others: it may learn that later than they ask.
 constexpr int kNotYetMax = 40;
 constexpr milliseconds kAwayPause{1000};
-// What no rank waits for takes half of what the link gives, so that the training has the rest:
-// after each chunk as long a pause as the chunk took, within a bound.
+// A fetch that no rank waits for uses half of the link, so that training has the rest: after each
+// chunk it pauses as long as the chunk took, up to this limit.
 constexpr milliseconds kShapeMax{500};
 
-// What became of one source.
+// The outcome of asking one source.
 enum class Outcome {
   kWhole,
-  kNext,   // not from there, or not now
+  kNext,   // this source cannot give it now
   kNever,  // no source can help: there is no room, or the order was withdrawn
 };
 
@@ -74,7 +74,7 @@ class Fetching {
     return outcome;
   }
 
-  // Of the image's beginning. Only what no other source can mend is final.
+  // Evaluates a failed begin. It is final only if no other source can help.
   Outcome NoteBegin(const std::string& who, const Failure& failure) {
     const bool is_final = failure.kind == FailureKind::kFull ||
                           failure.kind == FailureKind::kSystem ||
@@ -141,8 +141,8 @@ class Fetching {
     return Seal(who);
   }
 
-  // The one host of several that reads the file. A store that is away is waited for, as the step is
-  // decided.
+  // For the one host that reads the file for others. Waits for storage that does not answer,
+  // because the step is decided.
   Outcome Read() {
     const std::string where = Concat(means_.directory, "/", incoming_.order().name);
     for (;;) {
@@ -161,7 +161,7 @@ class Fetching {
     return TakeFile(store, manifest);
   }
 
-  // What a restore before this one fetched, with its manifest.
+  // Reads the files and manifest that an earlier restore has fetched.
   bool HasRead() {
     if (incoming_.order().name.empty() || means_.local_tier.empty()) return false;
     const auto tier = ckpt::MakePosixStore(means_.local_tier);

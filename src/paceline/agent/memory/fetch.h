@@ -1,8 +1,8 @@
 #pragma once
 
-// Carries out one fetch order: asks its sources in turn, goes on at the chunk where the last one
-// broke off, reads from storage where a source says so. What is in storage may be on this host's
-// disk as well, which comes first. Blocks; IncomingImage::Cancel ends it.
+// Executes one fetch order: tries its sources in turn, resumes at the chunk where the last one
+// stopped, and reads from storage if a source says so. For storage it first tries this host's disk.
+// Blocks; IncomingImage::Cancel ends it.
 
 #include <string>
 
@@ -17,11 +17,11 @@ struct FetchMeans {
   wire::Credentials credentials;
   const wire::BulkTls* tls = nullptr;
   std::string directory;         // of checkpoints in storage, …
-  OpenedStore* store = nullptr;  // … and who opens it
+  OpenedStore* store = nullptr;  // … and its store
   std::string local_tier;        // folder; "": there is none
 };
 
-// Empty: it is sealed. Otherwise one sentence, and nothing of it is left.
+// Returns "" if the image is sealed, else one sentence; the partial image is removed then.
 std::string Fetch(IncomingImage* incoming, const FetchMeans& means);
 
 }  // namespace paceline::agent

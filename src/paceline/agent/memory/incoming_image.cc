@@ -22,13 +22,13 @@ namespace {
 static_assert(wire::kBulkChunkBytes == ckpt::kChunkBytes, "one chunk of hashes is one on the way");
 
 constexpr uint32_t kSlots = 2;
-// Small enough to be in the nearest caches when it is hashed and copied on.
+// Small enough to stay in the CPU's caches between hash and copy.
 constexpr size_t kPieceBytes = size_t{128} << 10;
 constexpr std::chrono::milliseconds kOfferPatience{500};
-// A chunk that does not come for so long is none.
+// Read timeout for one chunk. After it the peer counts as failed.
 constexpr std::chrono::seconds kChunkPatience{30};
 
-// Images grow a little from save to save, and the arena shall not be made anew for that.
+// Reserves more, because images grow a little from save to save and the arena should not be remade.
 uint64_t RoomFor(uint64_t image_bytes) { return image_bytes + image_bytes / 64 + (1 << 16); }
 
 bool IsAt(const ckpt::Arena& arena, const std::string& path) {
@@ -89,7 +89,7 @@ Result<std::shared_ptr<ckpt::Arena>> IncomingImage::ArenaFor(uint64_t bytes) {
   if (present.ok() && (*present)->image_bytes_max() >= bytes) {
     return std::shared_ptr<ckpt::Arena>(*std::move(present));
   }
-  // Under another name first: what is there stays until the new one is whole.
+  // Made under another name, so that the present copy stays until the new one is complete.
   const ckpt::ArenaSize size{RoomFor(bytes), kSlots};
   if (const std::string lacking = place_.lacking(ckpt::Arena::BytesFor(size)); !lacking.empty()) {
     return Failure{FailureKind::kFull, lacking};

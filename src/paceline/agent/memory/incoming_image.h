@@ -1,11 +1,11 @@
 #pragma once
 
-// An image that is being fetched into a copy's arena. One thread fills it, chunk by chunk, each
-// verified while it is copied; others may already give it on, up to where it is whole. Nobody finds
-// it in the arena before all of it is there: until Seal the slot counts as unfinished.
+// An image that is being fetched into a copy's arena. One thread fills it chunk by chunk and
+// verifies each chunk. Others may already send on the finished chunks. Until Seal the slot counts
+// as unfinished, so no reader finds a partial image.
 //
-// The arena has two slots, and the one with the newest whole copy is never the one that is filled,
-// so a fetch that breaks off leaves the copy before it as it was.
+// The arena has two slots. The slot with the newest complete copy is never filled, so an
+// interrupted fetch keeps the earlier copy.
 
 #include <chrono>
 #include <condition_variable>
@@ -30,40 +30,40 @@ class IncomingImage : public std::enable_shared_from_this<IncomingImage> {
   struct Place {
     std::string path;  // of the copy's arena
     ckpt::ArenaIdentity identity;
-    // Is there room for so many bytes? Empty: yes.
+    // Whether there is room for so many bytes. Empty if there is.
     std::function<std::string(uint64_t)> lacking;
-    // That arena, where somebody has mapped it already: a mapping of its own would fault for each
-    // page again, which takes a third of the time that the bytes take.
+    // The arena, if it is already mapped. A second mapping would fault in each page again, which
+    // takes a third of the copy's time.
     std::shared_ptr<ckpt::Arena> mapped = {};
   };
   IncomingImage(Place place, FetchOrder order)
       : place_(std::move(place)), order_(std::move(order)) {}
 
-  // ---- the thread that fills it ----
+  // ---- called by the filling thread ----
 
-  // Makes room, once. kDamaged: it is not the image of the order, or not the one that was begun.
-  // kFull: there is no memory for it. kBusy: somebody reads both slots.
+  // Makes room, once. kDamaged: it is not the ordered image, or not the one begun before. kFull:
+  // there is no memory. kBusy: both slots are being read.
   Result<void> Begin(const wire::BulkFacts& facts);
-  // Chunks of the file, then of the notes, that are here.
+  // The number of finished chunks: of the file, then of the notes.
   size_t done() const { return done_; }
   bool is_whole() const { return has_begun_ && done_ == facts_.hashes.size(); }
-  // Takes the next chunk from `read`, which fills what it is given. kDamaged: its hash is another.
+  // Reads the next chunk by `read`, which fills the given memory. kDamaged: its hash is wrong.
   using Reader = std::function<Result<void>(std::byte*, size_t)>;
   Result<void> TakeChunk(const Reader& read);
-  // All chunks are there, the last of them from `who`: visible from now on.
+  // All chunks are complete, the last one from `who`. Makes the image visible.
   Result<void> Seal(const std::string& who);
-  // There will be no more of it. Again after Seal: nothing.
+  // Drops the partial image. Does nothing after Seal.
   void Abandon();
 
-  // ---- any thread ----
+  // ---- called by any thread ----
 
-  // For others, as soon as it has begun, which is awaited for a moment.
+  // Offers the image to other hosts. Waits a moment for Begin.
   wire::BulkImage Offer();
   bool is_cancelled() const;
   void Cancel();
-  // False: it was cancelled.
+  // Returns false if the fetch was cancelled.
   bool Sleep(std::chrono::milliseconds time);
-  // What Cancel shall end besides, until this is called again; none: nothing.
+  // Sets what Cancel also calls, to interrupt a blocked read. None: nothing.
   void SetBreaker(std::function<void()> breaker);
 
   const FetchOrder& order() const { return order_; }
@@ -72,7 +72,7 @@ class IncomingImage : public std::enable_shared_from_this<IncomingImage> {
 
  private:
   enum class State { kWaiting, kFilling, kSealed, kAbandoned };
-  // Room for so many bytes: the arena that is there, or a new one.
+  // An arena with so much room: the present one, or a new one.
   Result<std::shared_ptr<ckpt::Arena>> ArenaFor(uint64_t bytes);
   bool AwaitChunk(size_t chunk);
   std::byte* ChunkAt(size_t chunk) const;
@@ -80,21 +80,21 @@ class IncomingImage : public std::enable_shared_from_this<IncomingImage> {
   const Place place_;
   const FetchOrder order_;
   bool has_begun_ = false;
-  std::string made_at_;  // of an arena that takes its name when it is sealed; empty: it has it
-  std::shared_ptr<ckpt::Arena> arena_;  // owners: this, and those who give it on
+  std::string made_at_;  // of an arena that gets its name at Seal; empty: it has its name
+  std::shared_ptr<ckpt::Arena> arena_;  // owners: this object, and threads that send it
   uint32_t slot_ = 0;
   wire::BulkFacts facts_;
   size_t done_ = 0;
   std::string from_;
 
-  mutable std::mutex mutex_;  // guards the four below; what is above changes before kFilling
+  mutable std::mutex mutex_;  // guards the four below; members above change only before kFilling
   std::condition_variable changed_;
   State state_ = State::kWaiting;
   size_t visible_ = 0;
   bool is_cancelled_ = false;
   std::function<void()> breaker_;
-  // Maps the slot's pages ahead of the bytes: page faults would take the thread that receives them
-  // longer than the copy. The last member: it ends before the others.
+  // Maps the slot's pages ahead, because page faults would cost the receiving thread more than the
+  // copy. Last member: it must end before the others.
   std::jthread mapper_;
 };
 

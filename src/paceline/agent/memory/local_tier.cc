@@ -22,7 +22,7 @@ namespace {
 
 using nlohmann::json;
 
-// Of the steps on the disk beside the one that is being written.
+// Steps that stay on the disk beside the one being written.
 constexpr size_t kOthersMax = 1;
 constexpr uint64_t kImageJsonBytesMax = 4096;
 constexpr char kImageSuffix[] = ".image.json";
@@ -117,7 +117,7 @@ Result<void> LocalTier::MakeRoom(const std::string& name) {
     const auto saved = SavedStepIn(entry.name);
     if (saved.has_value() && entry.name != name) others[*saved] = entry.name;
   }
-  // The oldest ones go. Their names stay until their files have gone: nobody else looks here.
+  // Removes the oldest ones. A name stays until its files are gone; only this node looks here.
   while (others.size() > kOthersMax) {
     const std::string oldest = others.begin()->second;
     others.erase(others.begin());
@@ -141,7 +141,7 @@ Result<void> LocalTier::Write(const ckpt::ShardPlace& place, const ckpt::ShardIm
   const std::string mark = KeyOf(place.name, ImageNameOf(place.rank));
   RETURN_IF_ERROR(store_->Remove(mark));
   RETURN_IF_ERROR(ckpt::WriteShard(store_.get(), place, image, pacer));
-  // A rank whose tensors are in another rank's file has no whole image here.
+  // A rank whose tensors are in another rank's file has no complete image here.
   if (place.file_of != place.rank) return {};
   const json words = {{"schema", "paceline.tier/1"},
                       {"job_id", place.job_id},

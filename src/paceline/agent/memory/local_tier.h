@@ -1,17 +1,17 @@
 #pragma once
 
-// What a node keeps of its checkpoints on its own disk, between memory and a storage that is far
-// away: the files of its own ranks, and what was fetched for a restore.
+// A node's checkpoint files on its own disk, between memory and remote storage: the files of its
+// own ranks, and files fetched for a restore.
 //
 //   RUN_DIR/nodes/NODE/tier/step-7-g1/shard-00003.safetensors   as in storage
 //                                    /rank-00003.json, rank-00003.part.json
-//                                    /rank-00003.image.json     last: this node's image is whole
-//                                    /MANIFEST.json             of what was fetched
+//                                    /rank-00003.image.json     last: this rank's image is complete
+//                                    /MANIFEST.json             of fetched files
 //
-// It holds the newest few steps, survives agents and reboots, and is removed when the job has
-// ended. Files of another job are not looked at.
+// It holds the newest few steps, outlives agents and reboots, and is removed at the end of the job.
+// Files of other jobs are ignored.
 //
-// The worker's thread writes it and the loop's thread looks; what is looked at is written by
+// The worker's thread writes and the loop's thread reads. Files that the loop reads are replaced by
 // rename.
 
 #include <cstdint>
@@ -32,30 +32,30 @@ namespace paceline::agent {
 
 class LocalTier {
  public:
-  // `path` is made when something is written. "": there is none.
+  // The folder `path` is made with the first write. "": there is no tier.
   LocalTier(std::string path, std::string node, std::string job_id);
 
   bool is_on() const { return !path_.empty(); }
-  // Does that store want a tier before it? Object stores and network file systems do.
+  // Whether that store needs a tier: object stores and network file systems do.
   static bool Serves(const ckpt::Store& store);
-  // The place of MemoryImage of what is here: no arena has it.
+  // MemoryImage::place of the images here; no arena has it.
   std::string place() const { return node_ + ".disk"; }
 
-  // The images of this node's ranks, whole.
+  // The complete images of this node's ranks.
   std::vector<MemoryImage> Images() const;
   bool Has(uint32_t rank, SavedStep saved) const;
   std::string FolderOf(const std::string& name) const { return path_ + "/" + name; }
-  // Of an image of Images().
+  // The folder of an image in Images().
   std::string FolderOf(SavedStep saved) const;
 
-  // Durable when this returns. Makes room first: of the other steps the newest one stays.
+  // Writes an image; durable on return. Removes older steps first, except the newest one.
   Result<void> Write(const ckpt::ShardPlace& place, const ckpt::ShardImage& image,
                      const ArenaImage& what, ckpt::Pacer* pacer);
-  // From here to where it belongs. kNotFound: it is not here.
+  // Copies an image from here to the store. kNotFound: it is not here.
   Result<void> Send(ckpt::Store* store, const ckpt::ShardPlace& place, ckpt::Pacer* pacer) const;
 
-  // That of a committed checkpoint, verified, as a folder that ranks can read. kBusy: the store is
-  // away.
+  // Fetches files of a committed checkpoint and verifies them, as a folder that ranks can read.
+  // kBusy: the store does not answer.
   Result<ckpt::Copied> Fetch(ckpt::Store* store, const std::string& name,
                              const ckpt::CopyWish& wish);
 

@@ -1,6 +1,6 @@
 #pragma once
 
-// One thread's store: the one that was asked for last stays open, as a job has one.
+// One thread's store. The last one stays open, because a job has only one.
 
 #include <memory>
 #include <string>
@@ -15,7 +15,7 @@ class OpenedStore {
  public:
   explicit OpenedStore(ckpt::StoreHost host) : host_(std::move(host)) {}
 
-  // Of checkpoints in `directory`. Valid until another one is asked for.
+  // The store of checkpoints in `directory`. Valid until the next call.
   Result<ckpt::Store*> At(const std::string& directory) {
     if (store_ == nullptr || directory_ != directory) {
       store_.reset();

@@ -13,7 +13,7 @@
 namespace paceline::agent {
 namespace {
 
-// Images on their way to here at once. More would share the same link.
+// Concurrent fetches. More would share the same link.
 constexpr size_t kFetchersMax = 2;
 
 bool IsSame(const FetchOrder& a, const FetchOrder& b) {
@@ -60,7 +60,7 @@ PeerMemory::~PeerMemory() {
   for (std::thread& thread : threads_) thread.join();
 }
 
-// As an image of one chunk.
+// Gives a chunk as an image with one chunk.
 wire::BulkImage PeerMemory::GiveChunk(const StoredChunk& chunk) {
   wire::BulkImage given;
   if (!reading_->is_on()) {

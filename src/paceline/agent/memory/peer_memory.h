@@ -1,12 +1,12 @@
 #pragma once
 
-// What this host gives to other hosts of the job from its memory, and takes from theirs: images of
-// checkpoints, over the bulk channel. (Chunks of storage go the same way: SharedReading.) It
-// carries out the master's fetch orders, which are the whole truth of which copies shall be here;
-// core/checkpoint/replication.h and core/checkpoint/restore.h decide.
+// Exchanges checkpoint images between the memory of this host and other hosts of the job, over the
+// bulk channel. (Chunks of storage use the same channel: SharedReading.) It executes the master's
+// fetch orders, which alone say which copies must be here; core/checkpoint/replication.h and
+// core/checkpoint/restore.h decide.
 //
-// Everything runs on the loop's thread but the server's threads, which only claim and send, and the
-// fetching threads, of which each fills one image at a time.
+// Runs on the loop's thread, except for the server's threads, which only claim and send, and the
+// fetching threads, each of which fills one image.
 
 #include <condition_variable>
 #include <cstdint>
@@ -36,13 +36,13 @@ class PeerMemory {
  public:
   struct Setup {
     std::string node;
-    std::string host;  // where other nodes reach this one
+    std::string host;  // address of this host for other nodes
     wire::Credentials credentials;
     ckpt::StoreHost store_host = {};
     std::string local_tier = {};  // folder on the local disk; "": none
   };
 
-  // `shelf` and `reactor` outlive it. `changed` runs on the loop when a fetch has ended.
+  // `shelf` and `reactor` must outlive it. The loop calls `changed` when a fetch has ended.
   static absl::StatusOr<std::unique_ptr<PeerMemory>> Start(Reactor& reactor, ArenaShelf* shelf,
                                                            Setup setup,
                                                            std::function<void()> changed);
@@ -54,17 +54,17 @@ class PeerMemory {
   const std::string& address() const { return address_; }
   SharedReading& reading() { return *reading_; }
 
-  // `directory` of checkpoints in storage, for orders that name it as a source.
+  // `directory` has the checkpoints in storage, for orders with storage as a source.
   void Take(const std::vector<FetchOrder>& orders, bool drop_others, const std::string& directory);
   bool Has(Rank rank, SavedStep saved) const;
-  // Of the orders that stand.
+  // Failures of the current orders.
   std::vector<FetchFailure> Failures() const;
 
  private:
-  // An order and how far it is. At most one fetch a rank fills its arena at a time.
+  // An order and its progress. One fetch a rank at a time fills the rank's arena.
   struct Entry {
     FetchOrder order;
-    std::shared_ptr<IncomingImage> incoming;  // owners: this, the fetching thread, the server's
+    std::shared_ptr<IncomingImage> incoming;  // owners: this, the fetching thread, the server
     std::string problem;
     int64_t began_ns = 0;
   };
@@ -89,7 +89,7 @@ class PeerMemory {
   std::string address_;
   std::string directory_;
   std::map<uint32_t, Entry> entries_;  // by rank
-  // Filled just now, also what is not wanted any more and has not ended yet.
+  // Being filled now, including unwanted ones that have not ended yet.
   std::map<uint32_t, std::shared_ptr<IncomingImage>> filling_;
 
   std::mutex mutex_;  // guards the four below
@@ -98,7 +98,7 @@ class PeerMemory {
   std::map<std::pair<uint32_t, SavedStep>, std::shared_ptr<IncomingImage>> offered_;
   bool is_ending_ = false;
 
-  // What threads post may run when this has gone.
+  // False when this object is gone: posted work checks it.
   const std::shared_ptr<bool> is_alive_ = std::make_shared<bool>(true);
   std::vector<std::thread> threads_;
   std::unique_ptr<wire::BulkServer> server_;  // its threads call Give

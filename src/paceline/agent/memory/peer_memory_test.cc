@@ -1,5 +1,5 @@
-// Hosts that exchange images over loopback. A host here is a shelf in a folder of its own, so that
-// none can read what another one has.
+// Hosts that exchange images over loopback. A host here is a shelf in its own folder, so no host
+// can read another one's arenas.
 
 #include "paceline/agent/memory/peer_memory.h"
 
@@ -63,7 +63,7 @@ class PeerMemoryTest : public testing::Test {
     }
     void End() {
       test->OnLoop([&] { memory.reset(); });
-      test->OnLoop([] {});  // what its threads had posted
+      test->OnLoop([] {});  // runs what its threads had posted
     }
 
     PeerMemoryTest* const test;
@@ -84,7 +84,7 @@ class PeerMemoryTest : public testing::Test {
     loop_.join();
   }
 
-  // There, as an agent does everything with its PeerMemory; waits until it is done.
+  // Runs `work` on the loop's thread, as an agent would, and waits for it.
   void OnLoop(const std::function<void()>& work) {
     std::promise<void> done;
     reactor_->Post([&] {
@@ -94,7 +94,7 @@ class PeerMemoryTest : public testing::Test {
     done.get_future().wait();
   }
 
-  // A rank of that host saves; different steps have different bytes.
+  // A rank of that host saves. Each step has other bytes.
   void Save(Host* host, uint32_t rank, int64_t step) {
     const ckpt::Image layout = *ckpt::LayOut(
         {{.key = "w", .dtype = ckpt::DType::kU8, .shape = {kTensorBytes}, .offset = {0}}}, {});
@@ -145,7 +145,7 @@ class PeerMemoryTest : public testing::Test {
     }
   }
 
-  // What is there is what was saved, byte for byte.
+  // The copy must equal the saved image byte for byte.
   static void ExpectEqual(const Host& a, bool a_is_copy, const Host& b, uint32_t rank,
                           int64_t step) {
     const auto find = [&](const Host& host, bool is_copy) {
@@ -169,7 +169,7 @@ class PeerMemoryTest : public testing::Test {
   std::thread loop_;
 };
 
-// Gives an image of `host` up to a chunk, and then nothing; notes what it was asked.
+// Sends an image of `host` up to a chunk and then hangs. Records the requests.
 class BreakingServer {
  public:
   BreakingServer(const wire::Credentials& credentials, std::shared_ptr<const ImageClaim> claim,
@@ -233,7 +233,7 @@ TEST_F(PeerMemoryTest, ACopyIsGivenOn) {
   Host c(this, "c");
   Save(&a, 3, 7);
   const FetchOrder order = OrderFor(a, 3, 7, {a.AsSaver()});
-  // c is told to take it from b while b is still at it, and gets each chunk as b has it.
+  // c must take it from b, which is still fetching, and gets each chunk as b has it.
   FetchOrder second = order;
   second.sources = {b.AsHolder()};
   b.Take({order});
@@ -242,7 +242,7 @@ TEST_F(PeerMemoryTest, ACopyIsGivenOn) {
   ExpectEqual(a, false, c, 3, 7);
 }
 
-// Row 41 of the faults: who serves dies in the middle; the next one goes on at that chunk.
+// Fault 41: the source dies during a fetch. The next source continues at that chunk.
 TEST_F(PeerMemoryTest, AnotherSourceGoesOnWhereTheFirstBrokeOff) {
   Host a(this, "a");
   Host b(this, "b");
@@ -264,7 +264,7 @@ TEST_F(PeerMemoryTest, ADamagedChunkComesFromAnotherSource) {
   const FetchOrder order = OrderFor(a, 3, 7, {a.AsSaver()});
   b.Take({order});
   RunUntil([&] { return b.Has(3, 7); });
-  // A bit of a's memory flips.
+  // Flips a bit in a's memory.
   const auto arena = a.shelf.Find({"a", 3, false});
   arena->image(arena->Sealed().front().slot)[ckpt::kChunkBytes + 5] ^= std::byte{4};
   FetchOrder both = order;
@@ -272,7 +272,7 @@ TEST_F(PeerMemoryTest, ADamagedChunkComesFromAnotherSource) {
   c.Take({both});
   RunUntil([&] { return c.Has(3, 7); });
   ExpectEqual(b, true, c, 3, 7);
-  // From a alone it cannot be had, and nothing of it is visible.
+  // From a alone the fetch fails, and nothing of it becomes visible.
   Host d(this, "d");
   d.Take({order});
   RunUntil([&] { return !d.Failures().empty(); });
@@ -280,7 +280,7 @@ TEST_F(PeerMemoryTest, ADamagedChunkComesFromAnotherSource) {
   EXPECT_NE(d.Failures()[0].problem.find("came damaged"), std::string::npos);
 }
 
-// Row 41, the other half: whoever replicates dies in the middle; the copy before it stays.
+// Fault 41, other half: the fetching host dies. The copy before stays.
 TEST_F(PeerMemoryTest, AFetchThatBreaksOffLeavesTheCopyBeforeIt) {
   Host a(this, "a");
   Host b(this, "b");
@@ -293,7 +293,7 @@ TEST_F(PeerMemoryTest, AFetchThatBreaksOffLeavesTheCopyBeforeIt) {
   RunUntil([&] { return !b.Failures().empty(); });
   EXPECT_FALSE(b.Has(3, 8));
   ExpectEqual(a, false, b, 3, 7);
-  // Later it works, and a third one takes the place of the first.
+  // A later fetch works, and a third step replaces the first.
   b.Take({OrderFor(a, 3, 8, {a.AsSaver()})});
   RunUntil([&] { return b.Has(3, 8); });
   EXPECT_TRUE(b.Has(3, 7)) << "two slots";
@@ -365,7 +365,7 @@ TEST_F(PeerMemoryTest, OneHostReadsStorageForTheOther) {
   b.Take({order}, false, storage.path());
   RunUntil([&] { return b.Has(0, 7); });
   ExpectEqual(a, false, b, 0, 7);
-  // c has no storage at hand.
+  // c cannot read storage.
   order.sources = {b.AsHolder(), {}};
   c.Take({order}, false, "/nowhere");
   RunUntil([&] { return c.Has(0, 7); });
@@ -376,7 +376,7 @@ TEST_F(PeerMemoryTest, AnEndInTheMiddleDoesNotWaitForAnybody) {
   Host a(this, "a");
   Host b(this, "b");
   Save(&a, 3, 7);
-  // Nobody listens there any more, and one who listens says nothing.
+  // One source has no listener any more, the other one hangs.
   BreakingServer breaking(credentials_, a.shelf.Claim({"a", 3, false}, {1, 7}), 1);
   b.Take({OrderFor(a, 3, 7, {breaking.Source(), breaking.Source()})});
   const int64_t began = MonotonicNs();

@@ -19,21 +19,21 @@ namespace {
 
 static_assert(kStoredChunkBytes == ckpt::kChunkBytes);
 
-// Of the memory that is free, for chunks that others may ask for.
+// The share of free memory for chunks that others may ask for: 1/8.
 constexpr uint64_t kCacheShare = 8;
 constexpr uint64_t kCacheBytesMin = uint64_t{64} << 20;
 constexpr Duration kIdleMax = Duration::Seconds(30);
-constexpr size_t kFilesOpenMax = 32;  // by each thread
-constexpr int kReadsMax = 3;          // of a chunk that does not hold
+constexpr size_t kFilesOpenMax = 32;  // in each thread
+constexpr int kReadsMax = 3;          // of a chunk that fails its check
 
-// "step-7-g1/shard-00003.safetensors", and nothing that leads elsewhere.
+// True for "step-7-g1/shard-00003.safetensors"; false for names that lead elsewhere.
 bool IsKey(std::string_view file) {
   const size_t slash = file.find('/');
   return slash != std::string_view::npos && ckpt::IsCheckpointName(file.substr(0, slash)) &&
          ckpt::IsPlainName(file.substr(slash + 1));
 }
 
-// The same on all hosts, and neighbours in a file with different readers.
+// The chunk's reader. All hosts compute the same, and neighbouring chunks have different readers.
 size_t ReaderOf(const StoredChunk& chunk, size_t readers) {
   const uint64_t file = ckpt::HashOf(chunk.file.data(), chunk.file.size());
   return static_cast<size_t>((file + chunk.index) % readers);
@@ -78,7 +78,7 @@ void SharedReading::Set(const std::vector<StorageReader>& readers, const std::st
   if (timer_ == 0) Tidy();
 }
 
-// Ranks read for minutes at most; who comes later reads it again.
+// Drops the cache when reading is over: ranks read for minutes at most, and later ones read again.
 void SharedReading::Tidy() {
   const int64_t now = MonotonicNs();
   int64_t drop_at = used_ns_ + kIdleMax.nanoseconds();
@@ -97,7 +97,7 @@ void SharedReading::Drop() {
   }
   cache_.Clear();
   peers_.Reset();
-  std::vector<std::unique_ptr<Opened>> stores;  // closed without the lock: of S3 a process ends
+  std::vector<std::unique_ptr<Opened>> stores;  // closed outside the lock: for S3 a process ends
   const std::lock_guard lock(mutex_);
   stores.swap(idle_stores_);
 }
@@ -193,7 +193,7 @@ Result<HeldChunk> SharedReading::ReadWith(Opened* opened, const StoredChunk& chu
     }
     read_bytes_ += bytes->size();
     if (Holds(chunk, *bytes)) return CopyOf(*bytes);
-    // What came differently over a network may be right the next time, from a file opened anew.
+    // A transfer error may be gone at the next read, from a newly opened file.
     opened->files.erase(chunk.file);
     if (i == kReadsMax) {
       return Failure{FailureKind::kDamaged,

@@ -1,12 +1,11 @@
 #pragma once
 
-// Chunks of checkpoints in storage, each read by one host for all that share the reading
-// (StorageReader, which core/checkpoint/restore.h decides). A rank's agent asks the chunk's reader,
-// which reads it once and keeps it for a while. A reader that is away, or cannot read, costs a
-// second look at storage and never a chunk: what a rank gets has the hash that it asked for.
+// Chunks of checkpoints in storage, each read by one host for all hosts that share the reading
+// (StorageReader; core/checkpoint/restore.h decides). A rank's agent asks the chunk's reader, which
+// reads it once and caches it. If the reader fails, the agent reads storage itself. Each chunk is
+// verified, so a rank never gets wrong bytes.
 //
-// The work is done on the threads of those who ask, which may wait; Set and the clock are the
-// loop's.
+// The work runs on the callers' threads, which may block. Set and the timer are the loop's.
 
 #include <atomic>
 #include <condition_variable>
@@ -31,39 +30,39 @@ namespace paceline::agent {
 
 class SharedReading {
  public:
-  // Stores that are read at once: each thread has one of its own, of S3 a process.
+  // Stores in use at once: each thread has its own, for S3 a process.
   static constexpr size_t kStoresMax = 4;
 
   struct Setup {
     std::string node;
     wire::Credentials credentials;
     ckpt::StoreHost store_host = {};
-    std::string memory_root = "/dev/shm";  // beside what else takes memory there
+    std::string memory_root = "/dev/shm";  // whose free room limits the cache
   };
 
-  // `reactor` and `tls` outlive it.
+  // `reactor` and `tls` must outlive it.
   SharedReading(Reactor& reactor, const wire::BulkTls* tls, Setup setup);
   ~SharedReading();
   SharedReading(const SharedReading&) = delete;
   SharedReading& operator=(const SharedReading&) = delete;
 
-  // Who shares it, and where checkpoints are. Nobody: what is kept is given up, and whoever still
-  // asks gets it from storage.
+  // Sets the hosts that share the reading, and the directory. No hosts: drops the cache, and
+  // remaining requests read storage.
   void Set(const std::vector<StorageReader>& readers, const std::string& directory);
 
-  // ---- any thread ----
+  // ---- called by any thread ----
 
-  // Does this host read for others?
+  // Whether this host reads for others.
   bool is_on();
-  // From storage, since Set.
+  // Bytes read from storage since Set.
   uint64_t read_bytes() const { return read_bytes_; }
-  // For other hosts: from storage. For ranks of this one: from the chunk's reader, else from
-  // storage. kDamaged, kNotFound, kInvalid; kBusy: storage cannot be asked now.
+  // Read is for other hosts: from storage. Fetch is for ranks of this host: from the chunk's
+  // reader, else from storage. kDamaged, kNotFound, kInvalid; kBusy: storage does not answer.
   Result<HeldChunk> Read(const StoredChunk& chunk);
   Result<HeldChunk> Fetch(const StoredChunk& chunk);
 
  private:
-  // One thread's at a time.
+  // Used by one thread at a time.
   struct Opened {
     OpenedStore store;
     std::map<std::string, std::unique_ptr<ckpt::ChunkSource>> files;
@@ -87,14 +86,14 @@ class SharedReading {
   const Setup setup_;
   ChunkCache cache_;
   ChunkPeers peers_;
-  Reactor::TimerId timer_ = 0;  // the loop's
+  Reactor::TimerId timer_ = 0;  // of the loop
   std::atomic<int64_t> used_ns_ = 0;
   std::atomic<uint64_t> read_bytes_ = 0;   // from storage
   std::atomic<uint64_t> taken_bytes_ = 0;  // from other hosts
 
   std::mutex mutex_;  // guards the rest
   std::condition_variable freed_;
-  std::shared_ptr<const Plan> plan_;  // owners: this, and who works by it
+  std::shared_ptr<const Plan> plan_;  // owners: this object, and threads that use it
   size_t stores_in_use_ = 0;
   std::vector<std::unique_ptr<Opened>> idle_stores_;
 };

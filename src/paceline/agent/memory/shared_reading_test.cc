@@ -118,7 +118,7 @@ class SharedReadingTest : public testing::Test {
     EXPECT_EQ(0, std::memcmp((*got)->data.get(), bytes_.data() + index * kStoredChunkBytes,
                              (*got)->size));
   }
-  // Each host from another place on, two of its ranks at once.
+  // Each host begins at another place and has two ranks that read at once.
   void FetchAll() {
     std::vector<std::thread> ranks;
     for (size_t i = 0; i < 2 * hosts_.size(); ++i) {
@@ -179,7 +179,7 @@ TEST_F(SharedReadingTest, WhatAReaderThatIsGoneHadIsReadByOthers) {
   EXPECT_LT(BytesRead(), 2 * kFileBytes);
 }
 
-// Two hosts, each of which takes the other one for the reader of every chunk.
+// Two hosts that take each other for the reader of every chunk.
 TEST_F(SharedReadingTest, HostsThatDisagreeDoNotWaitForEachOther) {
   Make(2);
   for (const size_t i : {0, 1}) {
@@ -202,7 +202,7 @@ TEST_F(SharedReadingTest, ADamagedChunkIsOneForEverybody) {
     EXPECT_EQ(got.failure().kind, FailureKind::kDamaged) << got.failure().message;
     ExpectWhole(2, host->Fetch(2));
   }
-  // It was no fault of the disk's for good: nothing of it is remembered.
+  // The disk works again: the failure is not remembered.
   Write(bytes_);
   for (const auto& host : hosts_) ExpectWhole(3, host->Fetch(3));
 }
@@ -232,7 +232,7 @@ TEST_F(SharedReadingTest, WhoeverStillAsksWhenNobodySharesGetsItFromStorage) {
   for (uint64_t index = 0; index < kChunks; ++index) ExpectWhole(index, hosts_[0]->Fetch(index));
 }
 
-// ---- the socket of the ranks ----
+// ---- the socket for ranks ----
 
 class ChunkServerTest : public testing::Test {
  protected:
@@ -260,7 +260,7 @@ class ChunkServerTest : public testing::Test {
     all += text;
     ::send(fd.get(), all.data(), all.size(), MSG_NOSIGNAL);
   }
-  // The end and what follows; nothing: it was cut off.
+  // The end and what follows it; none: the connection was cut.
   static std::string Hear(const Fd& fd, uint32_t* end) {
     uint32_t head[2] = {99, 0};
     if (::recv(fd.get(), head, sizeof(head), MSG_WAITALL) != sizeof(head)) return "";
@@ -306,12 +306,12 @@ TEST_F(ChunkServerTest, WhatIsNoRequestEndsItsConnectionAlone) {
 TEST_F(ChunkServerTest, EndsWithConnectionsOpen) {
   const Fd idle = Dial();
   const Fd busy = Dial();
-  Say(busy, EncodeChunk({"a/b", 5'000'000, 0, 1}));  // and it reads nothing
+  Say(busy, EncodeChunk({"a/b", 5'000'000, 0, 1}));  // and it never reads
   server_.reset();
   EXPECT_NE(0, ::access(path_.c_str(), F_OK));
 }
 
-// ---- what is kept ----
+// ---- the cache ----
 
 Result<HeldChunk> Make(size_t bytes) { return HeldChunk(std::make_shared<ChunkBytes>(bytes)); }
 

@@ -27,7 +27,7 @@ std::string FirstLine(std::string_view text) {
 std::string Cut(std::string text, size_t bytes_max) {
   if (text.size() <= bytes_max) return text;
   size_t end = bytes_max;
-  // Not within a UTF-8 character.
+  // Do not cut within a UTF-8 character.
   while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
   return Concat(text.substr(0, end), "…");
 }
@@ -47,7 +47,7 @@ std::optional<json> RecordOf(std::string_view text, pid_t pid) {
   return record;
 }
 
-// Numbers differ between runs of one failure (addresses, pids, steps).
+// Numbers such as addresses, pids and steps differ between runs of one failure.
 std::string WithoutNumbers(std::string_view text) {
   std::string result;
   for (const char c : text) {

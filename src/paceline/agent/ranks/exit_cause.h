@@ -1,8 +1,7 @@
 #pragma once
 
-// How a rank ended and why, from everything that was left behind: wait status, progress page, error
-// record, the end of its stderr, and what the kernel says. The wait status decides what happened;
-// the rest only explains it.
+// Determines how and why a rank ended: from its wait status, progress page, error record, the end
+// of stderr, and kernel messages. The wait status decides; the others only explain.
 
 #include <sys/types.h>
 
@@ -18,9 +17,9 @@ namespace paceline::agent {
 struct ExitEvidence {
   pid_t pid = 0;
   uint64_t generation = 0;
-  std::optional<int32_t> wait_status;  // empty: lost together with the starter
+  std::optional<int32_t> wait_status;  // empty: lost with the starter
   bool port_taken = false;
-  std::string error_record;  // text of the record's file, empty when there is none
+  std::string error_record;  // the record's file; empty if there is none
   std::string stderr_tail;
   bool cgroup_killed = false;
   std::string kernel_line;
@@ -28,10 +27,11 @@ struct ExitEvidence {
 
 ExitCause JudgeExit(const ExitEvidence& evidence);
 
-// "SIGKILL", "SIGSEGV", …; "signal 77" for one without a name.
+// "SIGKILL", "SIGSEGV", …; "signal 77" if it has no name.
 std::string SignalName(int signal);
 
-// The traceback of an error record, empty when the text is none or of another process (0: of any).
+// The traceback in an error record. Empty if the record is malformed or of another process (0:
+// any).
 std::string TracebackOf(std::string_view error_record, pid_t pid);
 
 }  // namespace paceline::agent

@@ -23,7 +23,7 @@ bool Exists(const std::string& path) { return ::access(path.c_str(), R_OK) == 0;
 std::string OomCounterPath(std::string_view proc_cgroup, const std::string& root) {
   std::string found;
   for (std::string_view line : SplitParts(proc_cgroup, "\n")) {
-    // "hierarchy:controllers:path"; no controllers in v2.
+    // "hierarchy:controllers:path"; cgroup v2 has no controllers.
     const size_t first = line.find(':');
     const size_t second = first == line.npos ? line.npos : line.find(':', first + 1);
     if (second == line.npos) continue;
@@ -35,7 +35,7 @@ std::string OomCounterPath(std::string_view proc_cgroup, const std::string& root
                     Concat(root, "sys/fs/cgroup/unified", path, "/memory.events")};
     } else if (controllers == "memory") {
       candidates = {Concat(root, "sys/fs/cgroup/memory", path, "/memory.oom_control"),
-                    // Inside a container the mount may already be this very group.
+                    // In a container the mount point may be this very cgroup.
                     Concat(root, "sys/fs/cgroup/memory/memory.oom_control")};
     }
     for (const std::string& candidate : candidates) {
@@ -71,7 +71,7 @@ bool KernelEvidence::TookOomKill() {
 }
 
 void KernelEvidence::ReadLog() {
-  // A record a read; EPIPE says that records were overwritten, the next read goes on.
+  // Each read returns one record. EPIPE: records were overwritten; the next read continues.
   std::array<char, 8192> record;
   constexpr int kRecordsMax = 1000;
   for (int i = 0; log_.is_open() && i < kRecordsMax; ++i) {

@@ -1,7 +1,7 @@
 #pragma once
 
-// What the kernel itself says about a killed process: the memory cgroup's kill counter and the
-// kernel log. Exit status 137 alone proves nothing (anybody may send SIGKILL); these two do.
+// What the kernel says about a killed process: the memory cgroup's kill counter, and the kernel
+// log. Exit status 137 proves nothing, because anybody may send SIGKILL; these two do.
 
 #include <sys/types.h>
 
@@ -16,14 +16,14 @@ namespace paceline::agent {
 
 class KernelEvidence {
  public:
-  // `root` is "/" outside tests. Remembers the counter and the log's end as they are now.
+  // `root` is "/" outside tests. Notes the counter and the log's end.
   explicit KernelEvidence(std::string root = "/");
 
-  // Both compare with the moment of the last call (or of the construction).
-  // True when this cgroup killed a process since then.
+  // Both compare with the last call (or construction). True if this cgroup killed a process since
+  // then.
   bool TookOomKill();
-  // The newest kernel line that names this pid, without its prefix; empty when there is none or
-  // the log cannot be read (a container's pids are other numbers than the kernel's).
+  // The newest kernel line with this pid, without its prefix. Empty if there is none or the log
+  // cannot be read (in a container, pids differ from the kernel's).
   std::string LineAbout(pid_t pid);
 
  private:
@@ -34,11 +34,11 @@ class KernelEvidence {
   std::string counter_path_;
   std::optional<uint64_t> kill_count_;
   Fd log_;
-  std::string recent_log_;  // bounded: the newest lines only
+  std::string recent_log_;  // the newest lines only
 };
 
-// Path below `root` of the file that counts kills for this process's memory cgroup, v2 or v1, from
-// the text of /proc/self/cgroup. Empty when there is none.
+// The path below `root` of the kill counter for this process's memory cgroup, v2 or v1, from the
+// text of /proc/self/cgroup. Empty if there is none.
 std::string OomCounterPath(std::string_view proc_cgroup, const std::string& root);
 
 }  // namespace paceline::agent

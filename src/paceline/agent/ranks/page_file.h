@@ -1,8 +1,8 @@
 #pragma once
 
-// The node's progress page as a mapped file: made or adopted by the agent, read by the agent and
-// by whoever wants to know how a node's ranks do without asking anybody (the launcher does).
-// Layout and rules: docs/formats/progress_page.md.
+// The node's progress page as a mapped file. The agent makes or adopts it. The agent and other
+// programs, such as the launcher, read it without asking anyone. Layout and rules:
+// docs/formats/progress_page.md.
 
 #include <cstddef>
 #include <memory>
@@ -19,8 +19,8 @@ namespace paceline::agent {
 
 class PageFile {
  public:
-  // Adopts the page at `path` when it is of the same job, node and boot and has enough slots;
-  // otherwise writes a new one. The identity's texts are only read here.
+  // Adopts the page at `path` if it has the same job, node and boot and enough slots; else writes a
+  // new one. The identity's texts are only read here.
   static absl::StatusOr<std::unique_ptr<PageFile>> AdoptOrMake(const std::string& path,
                                                                const PageIdentity& identity);
   // Maps an existing page for reading. NOT_FOUND or DATA_LOSS.
@@ -34,7 +34,7 @@ class PageFile {
   uint32_t slot_count() const { return page_->slot_count; }
   bool is_of_this_boot() const { return PageText(page_->boot_id) == BootId(); }
 
-  // Empty when the slot never had a rank, is out of range or is being prepared.
+  // None if the slot never had a rank, does not exist, or is being prepared.
   std::optional<SlotReading> Read(uint32_t slot) const;
 
  private:
@@ -45,17 +45,17 @@ class PageFile {
   bool was_adopted_ = false;
 };
 
-// What a slot says of its rank, as the master is told it. `exit` is left empty.
+// A slot's content as a report for the master. `exit` stays empty.
 RankReport ReportOf(const SlotReading& reading);
 
 inline ProcessId ProcessOf(const SlotReading& reading) {
   return {static_cast<pid_t>(reading.pid), reading.start_time_ticks};
 }
 
-// Living ranks of a page of this boot; 0 for any other page.
+// Counts living ranks of a page of this boot; 0 for other pages.
 struct PageCensus {
   uint32_t living = 0;  // processes that exist
-  uint32_t placed = 0;  // slots that were given a rank which did not end with status 0
+  uint32_t placed = 0;  // slots whose rank did not end with status 0
 };
 PageCensus CountRanks(const PageFile& page);
 

@@ -18,8 +18,7 @@ constexpr size_t kStatBytesMax = 4096;
 
 }  // namespace
 
-// The command may hold spaces and brackets itself; index 0 of what follows it is the state (field
-// 3).
+// The command name may have spaces and brackets itself. Behind it, index 0 is the state (field 3).
 ProcessStat ReadStat(pid_t pid, const std::string& proc_root) {
   ProcessStat stat;
   if (pid <= 0) return stat;

@@ -1,7 +1,7 @@
 #pragma once
 
-// Processes by pid *and* start time: a pid alone is reused, both together name one process of this
-// boot. Signals go only to what was verified so.
+// Processes by pid *and* start time. Pids are reused, but both together name one process of this
+// boot. Signals are sent only to processes verified in this way.
 
 #include <sys/types.h>
 
@@ -18,7 +18,7 @@ struct ProcessId {
   bool operator==(const ProcessId&) const = default;
 };
 
-// What /proc/PID/stat says of a process; state 0: it is not there.
+// The content of /proc/PID/stat; state 0: no such process.
 struct ProcessStat {
   char state = 0;  // of the main thread: 'R', 'S', 'T', …
   uint64_t flags = 0;
@@ -33,17 +33,17 @@ uint64_t StartTimeOf(pid_t pid, const std::string& proc_root = "/proc");
 // True while the process exists and is not a zombie.
 bool IsAlive(const ProcessId& process, const std::string& proc_root = "/proc");
 
-// True once SIGKILL has reached it or it has begun to end: on a busy machine it may be seen alive
-// for many milliseconds more.
+// True if SIGKILL has reached the process or it has begun to exit. On a busy machine it may look
+// alive for many milliseconds more.
 bool IsDying(const ProcessId& process, const std::string& proc_root = "/proc");
 
-// A descriptor that becomes readable when the process ends; closed when it is gone already. The
-// start time is compared after opening, so the descriptor cannot belong to a successor.
+// A descriptor that becomes readable when the process ends; closed if it is already gone. The start
+// time is compared after opening, so it cannot belong to a later process.
 Fd OpenPidfd(const ProcessId& process);
 
-// Signals the process group whose leader this is. The leader is pinned by a pidfd while the group
-// is signalled, so a reused number is never hit. False when the leader is gone and reaped: then its
-// group cannot be verified and nothing is sent (the starter ends the rest of such a group).
+// Signals the process group of this leader. A pidfd pins the leader meanwhile, so a reused number
+// is never hit. False if the leader is reaped: its group cannot be verified then, and nothing is
+// sent (the starter ends the rest of the group).
 bool SignalGroup(const ProcessId& leader, int signal);
 
 // /proc/sys/kernel/random/boot_id, 36 characters.

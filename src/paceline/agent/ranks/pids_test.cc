@@ -8,7 +8,7 @@
 namespace paceline::agent {
 namespace {
 
-// A process 7 as /proc shows it, its start time 500.
+// Process 7 as shown in /proc; its start time is 500.
 struct FakeProcess {
   std::string flags = "4194304";
   std::string private_pending = "0000000000000000";

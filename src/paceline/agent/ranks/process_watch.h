@@ -1,7 +1,7 @@
 #pragma once
 
-// Processes of this host that the keeper has not started: tells when each of them has ended.
-// Everything runs on the loop's thread.
+// Watches processes of this host that the keeper did not start, and reports their ends. Runs on the
+// loop's thread.
 
 #include <cstdint>
 #include <functional>
@@ -22,8 +22,8 @@ class ProcessWatch {
   ProcessWatch(const ProcessWatch&) = delete;
   ProcessWatch& operator=(const ProcessWatch&) = delete;
 
-  // Calls `ended` once, when that process has ended. False: there is no such process, and nothing
-  // is watched. A key that is in use is watched no more before.
+  // Calls `ended` once when that process ends. False: there is no such process. Replaces an earlier
+  // watch with the same key.
   bool Add(Key key, const ProcessId& process, std::function<void()> ended);
   void Remove(Key key);
   bool Has(Key key) const { return watched_.contains(key); }

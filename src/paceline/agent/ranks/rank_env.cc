@@ -5,8 +5,8 @@
 namespace paceline::agent {
 namespace {
 
-// One visible device a rank and LOCAL_RANK=0, with torchrun's precedence: HIP's list stands for
-// both kinds when it is set.
+// One visible device a rank and LOCAL_RANK=0, with torchrun's precedence: HIP's list, if set, is
+// used for both kinds.
 void PlaceVirtualRank(uint32_t local_rank, const Environment& base, Environment* env) {
   (*env)["LOCAL_RANK"] = "0";
   const auto hip = base.find("HIP_VISIBLE_DEVICES");
@@ -64,8 +64,8 @@ Environment RankEnvironment(const RankPlace& place, const Environment& base) {
   env["ROLE_WORLD_SIZE"] = env["WORLD_SIZE"];
   env["MASTER_ADDR"] = assignment.store.host;
   env["MASTER_PORT"] = Concat(assignment.store.port);
-  // torchrun's --master-port: ranks see it, and the store of this world is where it always is. A
-  // program that is not Python has nobody who would translate it.
+  // torchrun's --master-port: ranks see it, but this world's store is on its own port. A program
+  // other than Python has no code that translates it.
   env.erase("PACELINE_STORE");
   if (place.launch.master_port != 0 && place.launch.entry != EntryKind::kExec) {
     env["MASTER_PORT"] = Concat(place.launch.master_port);
@@ -75,8 +75,8 @@ Environment RankEnvironment(const RankPlace& place, const Environment& base) {
   env["TORCHELASTIC_RESTART_COUNT"] = Concat(assignment.restart_count);
   env["TORCHELASTIC_MAX_RESTARTS"] = Concat(place.job.max_restarts.value_or(0));
   env["TORCHELASTIC_RUN_ID"] = place.launch.run_id;
-  // torchrun serves one store for all restarts; gloo then reads addresses of dead processes. Ours
-  // is rank 0's own and new for every world.
+  // torchrun has one store for all restarts, from which gloo reads addresses of dead processes. Our
+  // store is rank 0's own, and new in every world.
   env["TORCHELASTIC_USE_AGENT_STORE"] = "False";
   env["TORCHELASTIC_ERROR_FILE"] = place.torch_error_file;
   if (place.launch.virtual_local_rank) PlaceVirtualRank(place.local_rank, base, &env);

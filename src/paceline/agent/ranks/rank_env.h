@@ -1,6 +1,6 @@
 #pragma once
 
-// The environment of one rank: what torchrun's agent gives a worker, name by name, and ours.
+// The environment of one rank: the variables of torchrun's agent, and ours.
 
 #include <cstdint>
 #include <map>
@@ -29,18 +29,18 @@ struct RankPlace {
   uint32_t local_rank = 0;
   std::string checkpoint_socket = {};
   std::string lease_socket = {};
-  std::string ring = {};         // where the rank makes its flight ring; "": nowhere
+  std::string ring = {};         // path of the rank's flight ring; "": none
   std::string torch_error_file;  // for scripts that use torch's own @record
 };
 
-// The part that is the same for all ranks of a job. `base` is the agent's environment with
-// LaunchSpec::env applied. The starter gets it too: what libraries read while they are imported
-// cannot be changed in a fork.
+// The part of the environment that is equal for all ranks of a job. `base` is the agent's
+// environment with LaunchSpec::env applied. The starter gets it as well, because variables that
+// libraries read at their import cannot be changed in a fork.
 Environment JobEnvironment(const LaunchSpec& launch, const Environment& base);
 
 Environment RankEnvironment(const RankPlace& place, const Environment& base);
 
-// torchrun replaces $local_rank and ${local_rank} in a worker's arguments; $$ is a dollar sign.
+// As torchrun, replaces $local_rank and ${local_rank} in a worker's arguments; $$ is a dollar sign.
 std::string SubstituteLocalRank(std::string_view argument, uint32_t local_rank);
 
 }  // namespace paceline::agent

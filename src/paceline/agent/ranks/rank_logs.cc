@@ -32,7 +32,7 @@ std::vector<std::string> Entries(const std::string& dir) {
   return names;
 }
 
-// Numbers of the directories g<number>, sorted.
+// The numbers in directory names g<number>, sorted.
 std::vector<uint64_t> GenerationsOf(const std::string& node_dir) {
   std::vector<uint64_t> generations;
   for (const std::string& name : Entries(node_dir)) {
@@ -44,7 +44,7 @@ std::vector<uint64_t> GenerationsOf(const std::string& node_dir) {
   return generations;
 }
 
-// On the disk, holes left out.
+// Allocated bytes, without holes.
 uint64_t BytesOf(const std::string& dir) {
   uint64_t bytes = 0;
   for (const std::string& name : Entries(dir)) {
@@ -62,14 +62,14 @@ void RemoveGenerationDir(const std::string& dir) {
   ::rmdir(dir.c_str());
 }
 
-// The file keeps its size: readers by offset and the appending rank see no change but zeros.
+// The file keeps its size, so readers by offset and the appending rank only notice zeros.
 void PunchMiddle(const std::string& path, const LogRetention& retention) {
   struct stat found {};
   if (::lstat(path.c_str(), &found) != 0 || !S_ISREG(found.st_mode)) return;
   const auto size = static_cast<uint64_t>(found.st_size);
   const uint64_t kept = retention.head_bytes + retention.tail_bytes;
-  // Blocks, not the size, say what is left after earlier holes. Waits for a quarter too much, so
-  // that a chatty rank costs one call in many.
+  // Allocated blocks show what earlier holes left. Acts only above a quarter of excess, so that a
+  // rank with much output costs few punches.
   if (static_cast<uint64_t>(found.st_blocks) * 512 < kept + kept / 4 || size < kept) return;
   const uint64_t begin = retention.head_bytes / kHoleAlignment * kHoleAlignment;
   const uint64_t end = (size - retention.tail_bytes) / kHoleAlignment * kHoleAlignment;
@@ -102,7 +102,7 @@ void RankLogs::OpenGeneration(uint64_t generation) {
   std::vector<uint64_t> older = GenerationsOf(log_dir_);
   older.erase(std::lower_bound(older.begin(), older.end(), generation), older.end());
   if (!older.empty()) Trim(older.back());
-  // The first generation is kept for ever: it shows how the job began.
+  // The first generation stays, because it shows how the job began.
   for (size_t i = 1; i + retention_.generations_kept < older.size() + 1; ++i) {
     RemoveGenerationDir(GenerationDir(older[i]));
   }

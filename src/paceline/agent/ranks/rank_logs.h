@@ -1,15 +1,15 @@
 #pragma once
 
-// Where the ranks of a node write, and how much of it stays.
+// The log files of a node's ranks, and their limits.
 //
-// Ranks hold plain append-only files: nothing of ours stands between a rank and its disk, so a dead
-// or frozen agent can neither block nor break it, and no line is lost. A file that grows too long
-// loses its middle by a punched hole (the rank's descriptor stays valid, offsets stay true); ends
-// of old generations are deleted whole. Nothing is renamed under a writer.
+// Ranks write directly to append-only files. So a dead or frozen agent can neither block nor break
+// a rank, and no line is lost. A file that is too long loses its middle by a punched hole: the
+// rank's descriptor and all offsets stay valid. Directories of old generations are deleted whole.
+// No file is renamed while it is written.
 //
-// All logs of a job below one directory have a bound together. The oldest generations of all its
-// nodes go first; the first one of each node and the one that runs stay. Each node's agent computes
-// the same list and deletes its own part of it.
+// All logs of a job below one directory have a common limit. The oldest generations of all nodes
+// are deleted first; each node's first and current generation stay. Each node's agent computes the
+// same list and deletes its own part.
 
 #include <cstdint>
 #include <string>
@@ -17,10 +17,10 @@
 namespace paceline::agent {
 
 struct LogRetention {
-  uint64_t head_bytes = 4u << 20;      // the beginning says how it was started
-  uint64_t tail_bytes = 60u << 20;     // the end says how it ended
+  uint64_t head_bytes = 4u << 20;      // the start shows how the rank was started
+  uint64_t tail_bytes = 60u << 20;     // the end shows how it ended
   uint32_t generations_kept = 20;      // directories g<generation>, the newest
-  uint64_t total_bytes = 16ull << 30;  // of all nodes of the job below this directory; 0: any
+  uint64_t total_bytes = 16ull << 30;  // of all the job's nodes below this directory; 0: no limit
 };
 
 class RankLogs {
@@ -30,12 +30,13 @@ class RankLogs {
 
   std::string StdoutPath(uint64_t generation, uint32_t rank) const;
   std::string StderrPath(uint64_t generation, uint32_t rank) const;
-  // Makes the log directory of a new world, trims the logs of the world before it, and deletes the
-  // directories of worlds that are too old.
+  // Makes the log directory of a new world, trims the earlier world's logs, and deletes directories
+  // of old worlds.
   void OpenGeneration(uint64_t generation);
-  // Punches the middle out of every file of this generation that is too long. Cheap: a stat a file.
+  // Punches out the middle of each file of this generation that is too long. Cheap: one stat a
+  // file.
   void Trim(uint64_t generation) const;
-  // Deletes this node's part of what is too much together, but never this generation.
+  // Deletes this node's part of the excess, but never this generation.
   void KeepTotal(uint64_t generation) const;
 
  private:

@@ -50,8 +50,8 @@ TEST(RankLogsTest, OldGenerationsGoButTheFirstStays) {
   EXPECT_TRUE(exists("g5"));
 }
 
-// A directory of logs that held generations with higher numbers, as of another job: the new one was
-// the oldest, and went in the moment in which it was made.
+// A log directory with higher generations, as of another job: the new generation counted as the
+// oldest and was deleted at once.
 TEST(RankLogsTest, WhatWasJustMadeStaysBesideHigherNumbers) {
   const TestDir dir;
   RankLogs logs(dir.path(), {.generations_kept = 2});

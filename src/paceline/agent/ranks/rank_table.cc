@@ -15,7 +15,8 @@
 namespace paceline::agent {
 namespace {
 
-// The starter reaps within a millisecond; a busy host may need longer. Only the cause is at stake.
+// How long to wait for the starter's report. It reaps within a millisecond, but a busy host may
+// need longer. Only the cause depends on it.
 constexpr int64_t kStarterWordNs = 500'000'000;
 constexpr size_t kStderrTailBytes = 4096;
 
@@ -43,8 +44,8 @@ std::string LogDirOf(const RankTableSetup& setup) {
   return Concat(setup.launch.log_dir, "/", setup.files.node);
 }
 
-// A pipe or file that the launcher was started with. A launcher that has ended left its number to
-// strangers.
+// The pipe or file that was the launcher's stdin. If the launcher has ended, its pid may be another
+// process's.
 nlohmann::json StdinOf(const LaunchSpec& launch) {
   const ProcessId launcher{launch.stdin_pid, launch.stdin_start};
   if (launcher.pid <= 0 || !IsAlive(launcher)) return nullptr;
@@ -120,7 +121,7 @@ nlohmann::json RankTable::PrepareSpawn(const core::SpawnRank& spawn) {
 }
 
 void RankTable::Add(const RankReport& rank, uint64_t start_time_ticks) {
-  Drop(rank.local_rank);  // of another process of that slot nobody asks any more
+  Drop(rank.local_rank);  // replies for the slot's earlier process are not needed any more
   Living living;
   living.process = {rank.pid, start_time_ticks};
   living.generation = rank.generation;
@@ -130,8 +131,8 @@ void RankTable::Add(const RankReport& rank, uint64_t start_time_ticks) {
   const uint32_t local_rank = rank.local_rank;
   Living& kept = ranks_[local_rank] = std::move(living);
   if (!kept.pidfd.is_open()) {
-    // It ended before it was pinned. That is said later all the same: who adds a rank has yet to
-    // tell others that it lives, and would have the last word.
+    // The rank ended before it was pinned. Its end is reported later, because Add's caller will
+    // first report that it lives, and the later report wins.
     kept.waiting = reactor_.CallAt(MonotonicNs(), [this, local_rank] { OnPidfd(local_rank); });
     return;
   }
@@ -153,8 +154,8 @@ void RankTable::OnPidfd(uint32_t local_rank) {
   Living& rank = ranks_.at(local_rank);
   if (rank.pidfd.is_open()) reactor_.Unwatch(rank.pidfd.get());
   rank.pidfd.Close();
-  // The kernel wakes us and the starter at once. Even one that has not been met again after this
-  // agent's own start writes how the rank ended to the page, a moment later.
+  // The kernel wakes this agent and the starter at once. A starter that is not connected to this
+  // agent yet still writes the exit to the page a moment later.
   const std::optional<SlotReading> reading = ReadingOf(local_rank, rank);
   if (!starter_is_there_ && reading.has_value() && reading->wait_status.has_value()) {
     Finish(local_rank, std::nullopt);
@@ -210,7 +211,7 @@ void RankTable::Finish(uint32_t local_rank, std::optional<int32_t> wait_status) 
   ended.cause = Judge(rank, wait_status, reading.has_value() && reading->port_taken);
   std::optional<RankReport> last;
   if (reading.has_value()) {
-    reading->wait_status.reset();  // as it was while it lived
+    reading->wait_status.reset();  // as while it lived
     last = ReportOf(*reading);
   }
   ended_(ended, last);

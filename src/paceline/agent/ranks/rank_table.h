@@ -1,10 +1,10 @@
 #pragma once
 
-// The living ranks of one node: who they are, how they are started, signalled and heard to end.
+// The living ranks of one node: starts, signals and watches them.
 //
-// An end is heard twice: from the starter (with the wait status) and from the rank's pidfd (also
-// when the starter is dead). The starter's word is waited for a little, because the cause is in it;
-// each rank's end is told exactly once.
+// An end is noticed twice: by the starter's message, which has the wait status, and by the rank's
+// pidfd, which works without a starter. The table waits briefly for the starter, because its
+// message has the cause. Each end is reported exactly once.
 
 #include <cstdint>
 #include <functional>
@@ -35,10 +35,10 @@ struct RankTableSetup {
   JobSpec job;
   LaunchSpec launch;
   Environment base_env;
-  const FlightRings* rings = nullptr;  // null: ranks make none
+  const FlightRings* rings = nullptr;  // null: ranks have no rings
 };
 
-// A rank that the page tells of and the table does not have.
+// A rank that is on the page but not in the table.
 struct FoundRank {
   RankReport report;
   uint64_t start_time_ticks = 0;
@@ -47,18 +47,19 @@ struct FoundRank {
 
 class RankTable {
  public:
-  // `last` is how far the rank came, from the page: what heartbeats told is older.
+  // `last` is the rank's progress from the page; heartbeats may be older.
   using Ended = std::function<void(const core::RankEnded&, const std::optional<RankReport>& last)>;
 
-  // All outlive the table.
+  // All arguments must outlive the table.
   RankTable(Reactor& reactor, const PageFile& page, RankTableSetup setup, Ended ended);
   ~RankTable();
   RankTable(const RankTable&) = delete;
   RankTable& operator=(const RankTable&) = delete;
 
-  // The starter's `spawn` message, and everything it names made ready.
+  // Makes the files ready and returns the starter's `spawn` message.
   nlohmann::json PrepareSpawn(const core::SpawnRank& spawn);
-  // A living rank, just started or found on the page. Its end is told by the loop, never from here.
+  // Adds a living rank, just started or found on the page. The loop reports its end, never this
+  // call.
   void Add(const RankReport& rank, uint64_t start_time_ticks);
   void Signal(uint32_t local_rank, int32_t pid, int signal);
 
@@ -67,15 +68,15 @@ class RankTable {
   void OnStarterLost();
   void set_starter_is_there(bool is_there) { starter_is_there_ = is_there; }
 
-  // With those that have ended where `with_ended` says so, but only of the newest generation: ends
-  // of older ones were told long ago.
+  // Living ranks, and if `with_ended` also ended ones of the newest generation. Ends of older ones
+  // were reported long ago.
   std::vector<FoundRank> Find(bool with_ended);
 
   bool is_empty() const { return ranks_.empty(); }
   bool Has(const ProcessId& process) const;
-  // Living ranks as the page has them now.
+  // The living ranks with their progress from the page.
   std::vector<RankReport> ReadProgress();
-  // Those of that world.
+  // The living ranks of that world.
   std::vector<WatchedRank> Watched(Generation generation) const;
   void TrimLogs() const;
 
@@ -85,15 +86,15 @@ class RankTable {
     Generation generation;
     Rank rank;
     Fd pidfd;
-    int64_t quiet_from_ns = 0;     // it cannot be quiet before; its ring is not read till then
-    Reactor::TimerId waiting = 0;  // for the starter's word about an end
+    int64_t quiet_from_ns = 0;     // not quiet before; its ring is not read till then
+    Reactor::TimerId waiting = 0;  // for the starter's message about an end
   };
-  // Looks at its ring, when it is time.
+  // Looks at its ring if that is due.
   void NoteQuiet(Living* rank, RankReport* report) const;
-  // Nobody waits for it any more.
+  // Removes a rank from the table.
   std::optional<Living> Drop(uint32_t local_rank);
   void OnPidfd(uint32_t local_rank);
-  // The cause of an end that this agent did not see, from what the slot and the files say.
+  // The cause of an end that this agent did not see, from the slot and the files.
   ExitCause JudgeOld(const SlotReading& reading);
   void Finish(uint32_t local_rank, std::optional<int32_t> wait_status);
   ExitCause Judge(const Living& rank, std::optional<int32_t> wait_status, bool port_taken);

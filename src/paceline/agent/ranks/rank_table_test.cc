@@ -15,7 +15,7 @@
 namespace paceline::agent {
 namespace {
 
-// A page with one slot, which a starter writes.
+// A page with one slot, written by a starter.
 class RankTableTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -44,7 +44,7 @@ class RankTableTest : public testing::Test {
   PageHeader* starters_ = nullptr;
 };
 
-// It lived when it was looked for, and a moment later its starter has told its end.
+// The rank lived when it was found; then its starter reports its end.
 TEST_F(RankTableTest, AnEndIsToldAfterTheRankWasAdded) {
   const pid_t pid = ::fork();
   if (pid == 0) ::_exit(3);
@@ -77,7 +77,7 @@ TEST_F(RankTableTest, AnEndIsToldAfterTheRankWasAdded) {
   EXPECT_TRUE(table.is_empty());
 }
 
-// What waited for the former one of a slot must not end the next one.
+// Replies for a slot's earlier rank must not end the next one.
 TEST_F(RankTableTest, ASlotsNextRankStandsForItself) {
   std::vector<core::RankEnded> ends;
   RankTable table(*reactor_, *page_, TableSetup(),
@@ -85,7 +85,7 @@ TEST_F(RankTableTest, ASlotsNextRankStandsForItself) {
   RankReport gone;
   gone.generation = Generation(1);
   gone.pid = ::getpid();
-  table.Add(gone, StartTimeOf(::getpid()) + 1);  // another process than the one of that number
+  table.Add(gone, StartTimeOf(::getpid()) + 1);  // its pid has another start time now
   RankReport next;
   next.generation = Generation(2);
   next.pid = ::getpid();

@@ -13,7 +13,7 @@ using nlohmann::json;
 constexpr size_t kAttemptBytesMax = 64;
 constexpr uint32_t kRanksMax = 1 << 20;
 
-// [host, first rank, ranks]; nothing when it does not go on where the seats before it end.
+// [host, first rank, ranks]; none if it does not continue behind the earlier seats.
 std::optional<Seat> SeatIn(const json& one, uint32_t first_rank) {
   if (!one.is_array() || one.size() != 3) return std::nullopt;
   for (const json& number : one) {

@@ -1,7 +1,7 @@
 #pragma once
 
-// What ranks that another launcher started (torchrun, accelerate, srun, Ray Train) say of their
-// world when they open their checkpoints: docs/formats/checkpoint_socket.md.
+// The world that ranks of another launcher (torchrun, accelerate, srun, Ray Train) report when they
+// open their checkpoints: docs/formats/checkpoint_socket.md.
 
 #include <cstdint>
 #include <optional>
@@ -17,26 +17,26 @@
 
 namespace paceline::agent {
 
-// One start of all ranks. `attempt` names it: a random word that rank 0 gave to all others.
+// One start of all ranks. `attempt` identifies it: a random word from rank 0.
 struct RankWorld {
-  std::string attempt;      // empty: a process alone
-  std::vector<Seat> seats;  // of host i the node i + 1; without a generation yet
-  uint32_t host = 0;        // where this rank is
+  std::string attempt;      // empty: a single process
+  std::vector<Seat> seats;  // host i is node i + 1; no generation yet
+  uint32_t host = 0;        // of this rank
   uint32_t hosts = 1;
-  // Of a rank that had a keeper already, which is gone: its world's. 0: a new rank.
+  // For ranks of a dead keeper: their world's generation. 0: a new rank.
   uint64_t generation = 0;
-  // The newest checkpoint in the directory, by its name, as these ranks saw it when they began; of
-  // generation 0: there is none. Nothing: nobody looked, because the same job goes on, or the
-  // directory cannot be read.
+  // The newest checkpoint in the directory, from its name, as these ranks saw it at their start.
+  // Generation 0: there is none. None: nobody looked, because the job was restarted, or the
+  // directory could not be read.
   std::optional<SavedStep> in_directory = {};
-  // Of several hosts: how to join the keeper of host 0, and where others reach this host.
+  // With several hosts: the join string of host 0's keeper, and this host's address.
   std::string join = {};
   std::string address = {};
 };
 
-// A process alone when the message speaks of no world. None: what it says cannot be.
+// A single process if the message has no world. None if the world is malformed.
 std::optional<RankWorld> RankWorldIn(const nlohmann::json& open);
 
-// Whose life the memory of the job follows: the process that started the rank. Pid 0: not said.
+// The process that started the rank; the job's memory lives as long. Pid 0: not given.
 ProcessId LauncherIn(const nlohmann::json& open);
 }  // namespace paceline::agent

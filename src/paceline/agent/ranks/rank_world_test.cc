@@ -46,9 +46,9 @@ TEST(RankWorld, WhatCannotBeIsRefused) {
       R"({"world": {}})",
       R"({"world": {"attempt": "a", "seats": []}})",
       R"({"world": {"attempt": "", "seats": [[0, 0, 2]]}})",
-      R"({"world": {"attempt": "a", "seats": [[0, 1, 2]]}})",             // rank 0 is nowhere
-      R"({"world": {"attempt": "a", "seats": [[0, 0, 0]]}})",             // nobody sits there
-      R"({"world": {"attempt": "a", "seats": [[0, 0, 2], [1, 1, 2]]}})",  // rank 1 is twice there
+      R"({"world": {"attempt": "a", "seats": [[0, 1, 2]]}})",             // rank 0 is missing
+      R"({"world": {"attempt": "a", "seats": [[0, 0, 0]]}})",             // a seat without ranks
+      R"({"world": {"attempt": "a", "seats": [[0, 0, 2], [1, 1, 2]]}})",  // rank 1 twice
       R"({"world": {"attempt": "a", "seats": [[0, 0, -2]]}})",
       R"({"world": {"attempt": "a", "seats": [[0, 0, 1099511627776]]}})",
       R"({"world": {"attempt": "a", "seats": [["0", 0, 2]]}})",

@@ -29,8 +29,8 @@ constexpr uint32_t kProtocol = 1;
 constexpr size_t kLogTailBytes = 16 << 10;
 constexpr size_t kWhyBytesMax = 400;
 
-// An address of this family holds 107 bytes and a runtime directory may be longer, so the address
-// leads through the open directory.
+// A Unix address holds 107 bytes and a runtime directory may be longer, so the address goes through
+// the open directory.
 bool ConnectTo(int fd, const std::string& path) {
   const size_t slash = path.rfind('/');
   const Fd dir(::open(path.substr(0, slash).c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
@@ -49,8 +49,8 @@ uint64_t SizeOf(const std::string& path) {
   return ::stat(path.c_str(), &found) == 0 ? static_cast<uint64_t>(found.st_size) : 0;
 }
 
-// The last line that a log got since it had `before` bytes: of a Python program that died, its
-// exception.
+// The last line that a log got since it had `before` bytes. For a Python program that died, this is
+// its exception.
 std::string LastLineSince(const std::string& path, uint64_t before) {
   const uint64_t size = SizeOf(path);
   if (size <= before) return "it said nothing";
@@ -207,7 +207,7 @@ void StarterClient::Flush() {
   while (!output_.empty()) {
     const ssize_t sent = ::send(socket_.get(), output_.data(), output_.size(), MSG_NOSIGNAL);
     if (sent < 0 && errno == EINTR) continue;
-    // An error shows up as EPOLLHUP; what was not sent dies with the connection.
+    // The error comes as EPOLLHUP. Unsent messages are lost with the connection.
     if (sent < 0) break;
     output_.erase(0, static_cast<size_t>(sent));
   }
@@ -219,7 +219,7 @@ void StarterClient::OnSocket(uint32_t epoll_events) {
   if ((epoll_events & (EPOLLIN | EPOLLHUP | EPOLLERR)) == 0) return;
   const bool is_open = ReadSocket();
   if (!TakeMessages() || is_open) return;
-  // The starter ended while nobody had spoken to it yet: a kept-warm one that was just leaving.
+  // The starter ended before anyone spoke to it: a kept-warm starter that was just leaving.
   if (!is_ready_ && !was_launched_) {
     CloseSocket();
     Launch();
@@ -239,7 +239,7 @@ bool StarterClient::ReadSocket() {
   }
 }
 
-// False when the connection was given up meanwhile.
+// False if the connection was given up meanwhile.
 bool StarterClient::TakeMessages() {
   const int connection = socket_.get();
   while (true) {

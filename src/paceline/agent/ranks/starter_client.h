@@ -1,9 +1,9 @@
 #pragma once
 
-// The agent's side of the starter socket (docs/formats/starter_socket.md): connects to the warm
-// starter of this host and environment, starts one when none answers, asks it for ranks and hears
-// how they end. It keeps no ranks itself and decides nothing; a broken socket is told as `lost`,
-// and the caller connects again when its machine says so.
+// The agent's end of the starter socket (docs/formats/starter_socket.md): connects to the warm
+// starter of this host and environment, launches one if none answers, asks it for ranks and
+// receives their exits. It keeps no ranks and decides nothing. A broken socket is reported as
+// `lost`, and the caller connects again when its machine says so.
 
 #include <cstdint>
 #include <functional>
@@ -24,13 +24,13 @@
 
 namespace paceline::agent {
 
-// Where a starter is or shall be.
+// The place of a starter, existing or not.
 struct StarterPlace {
   std::string socket_path;
   std::string log_path;
   std::vector<std::string> argv;  // without --socket and --ready-fd
   std::vector<std::string> env;
-  Duration orphan_after = Duration::Infinite();  // without an agent its ranks are ended then
+  Duration orphan_after = Duration::Infinite();  // how long its ranks may live without an agent
 };
 
 struct StarterListener {
@@ -44,20 +44,20 @@ struct StarterListener {
 
 class StarterClient {
  public:
-  // `reactor` outlives the client. The listener is called from the loop, never from Connect.
+  // `reactor` must outlive the client. The listener is called from the loop, never from Connect.
   StarterClient(Reactor& reactor, std::string job, std::string node, StarterListener listener);
   ~StarterClient();
   StarterClient(const StarterClient&) = delete;
   StarterClient& operator=(const StarterClient&) = delete;
 
-  // Leaves the starter it has, if any, without telling `lost`. Answers with `ready` or `lost`.
+  // Leaves the current starter, if any, without calling `lost`. Ends in `ready` or `lost`.
   void Connect(StarterPlace place);
   bool is_ready() const { return is_ready_; }
 
-  // `message` is complete but for `type` and `id`. False when there is no starter.
+  // `message` lacks only `type` and `id`. False: there is no starter.
   bool Spawn(uint64_t id, nlohmann::json message);
   void List();
-  // The job is over for this node; the connection is closed.
+  // The job is over for this node. Closes the connection.
   void Bye();
 
  private:
@@ -81,13 +81,13 @@ class StarterClient {
   StarterPlace place_;
   Fd socket_;
   Fd ready_pipe_;
-  uint64_t log_size_ = 0;      // of its log when it was launched
-  bool was_launched_ = false;  // since Connect: a second launch would not help
+  uint64_t log_size_ = 0;      // of its log, at its launch
+  bool was_launched_ = false;  // since Connect: launching twice would not help
   bool is_ready_ = false;
   std::string input_;
   std::string output_;
   std::map<pid_t, SpawnedProcess> launched_;  // reaped when they end
-  // Guards callbacks that outlive the client (posted or timed ones).
+  // For posted and timed callbacks that outlive the client.
   std::shared_ptr<bool> is_alive_ = std::make_shared<bool>(true);
 };
 

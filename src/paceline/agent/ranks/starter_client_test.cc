@@ -15,7 +15,7 @@
 namespace paceline::agent {
 namespace {
 
-// A socket that somebody of that user id listens on; the kernel remembers who called listen().
+// A socket whose listener has that user id; the kernel remembers who called listen().
 Fd ListenAs(uid_t user, const std::string& path) {
   Fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_un address{};
@@ -25,7 +25,7 @@ Fd ListenAs(uid_t user, const std::string& path) {
   EXPECT_EQ(::seteuid(user), 0);
   EXPECT_EQ(::listen(fd.get(), 1), 0);
   EXPECT_EQ(::seteuid(0), 0);
-  ::prctl(PR_SET_DUMPABLE, 1);  // the leak checker looks at its own process
+  ::prctl(PR_SET_DUMPABLE, 1);  // the leak checker inspects its own process
   return fd;
 }
 

@@ -18,7 +18,7 @@ namespace {
 
 constexpr size_t kCgroupBytesMax = 64 << 10;
 
-// Variables of the terminal and of one shell or job: no library that a rank loads reads them.
+// Variables of the terminal and of one shell or job. No library of a rank reads them.
 constexpr std::array<std::string_view, 12> kIgnored = {
     "_",     "PWD",  "OLDPWD", "SHLVL",    "TERM",      "COLUMNS",
     "LINES", "TMUX", "STY",    "WINDOWID", "TMUX_PANE", "COLORTERM"};
@@ -34,13 +34,13 @@ bool IsIgnored(std::string_view name) {
   return false;
 }
 
-// FNV-1a twice with different starts: stable over processes and releases, unlike a hash of a
-// library. No adversary: whoever can choose these inputs is this user already.
+// FNV-1a twice with different starts: stable over processes and releases, unlike a library's hash.
+// It need not resist attacks: these inputs are the user's own.
 class Digest {
  public:
   void Add(std::string_view text) {
     for (const char c : text) AddByte(static_cast<unsigned char>(c));
-    AddByte(0);  // "ab","c" differs from "a","bc"
+    AddByte(0);  // so that "ab","c" differs from "a","bc"
   }
   std::string Hex() const { return fmt::format("{:016x}{:016x}", low_, high_); }
 
@@ -55,7 +55,7 @@ class Digest {
   uint64_t high_ = 0x84222325cbf29ce4;
 };
 
-// Changes when the file is replaced, or when something is installed into the directory.
+// Changes if the file is replaced, or if files are installed into the directory.
 std::string Stamp(const std::string& path) {
   struct stat found {};
   if (::stat(path.c_str(), &found) != 0) return "none";
@@ -63,7 +63,7 @@ std::string Stamp(const std::string& path) {
                 found.st_mtim.tv_nsec);
 }
 
-// Installing a package into a virtual environment touches this directory.
+// Installing a package into a virtual environment changes this directory.
 std::string PackagesStamp(const std::string& python) {
   const std::string pattern =
       Concat(python.substr(0, python.rfind('/') + 1), "../lib/python3*/site-packages");
@@ -119,7 +119,7 @@ StarterPlace PlaceOfStarter(const LaunchSpec& launch, const Environment& base,
     key = digest.Hex();
   }
   const std::string dir = Concat(home.runtime_dir, "/starters/", key);
-  MakeDirs(dir, 0700).IgnoreError();  // the connection tells when it could not be made
+  MakeDirs(dir, 0700).IgnoreError();  // the connection reports a failure
   StarterPlace place;
   place.socket_path = Concat(dir, "/sock");
   place.log_path = home.log_path;
@@ -140,9 +140,9 @@ StarterPlace PlaceOfStarter(const LaunchSpec& launch, const Environment& base,
   if (!launch.preload.empty()) {
     place.argv.insert(place.argv.end(), {"--preload", JoinWith(launch.preload, ",")});
   }
-  // Libraries read some of it when they are imported: the starter must have what its ranks get.
+  // Libraries read some of it at their import, so the starter must have the ranks' environment.
   for (const auto& [name, value] : JobEnvironment(launch, base)) {
-    // It may outlive this job and serve the next one.
+    // The starter may outlive this job and serve the next one.
     if (name != "PACELINE_JOB_ID") place.env.push_back(Concat(name, "=", value));
   }
   return place;

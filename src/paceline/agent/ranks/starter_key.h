@@ -1,9 +1,9 @@
 #pragma once
 
-// Which starter may fork ranks for this environment: two agents share one exactly when their keys
-// are equal. The key covers everything that a forked rank inherits and that a fresh interpreter
-// would have taken from its surroundings. It does not cover the script's text: the starter imports
-// packages, never the script, so an edited script still starts warm.
+// The key of a starter: two agents share a starter if their keys are equal. The key covers
+// everything that a forked rank inherits and a fresh interpreter would take from its environment.
+// It does not cover the script's text: the starter imports packages but not the script, so an
+// edited script still starts warm.
 
 #include <string>
 #include <vector>
@@ -18,9 +18,9 @@ namespace paceline::agent {
 std::string StarterKey(const LaunchSpec& launch, const Environment& base);
 
 struct StarterHome {
-  std::string runtime_dir;  // …/starters/<key>/ is made below it
+  std::string runtime_dir;  // parent of …/starters/<key>/
   std::string log_path;
-  std::string salt;  // not empty: a private starter of this node (a fresh image was asked for)
+  std::string salt;  // not empty: a private starter of this node, for a fresh image
 };
 
 StarterPlace PlaceOfStarter(const LaunchSpec& launch, const Environment& base,

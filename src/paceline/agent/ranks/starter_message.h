@@ -1,7 +1,7 @@
 #pragma once
 
-// What a starter says, as values: framing and JSON of docs/formats/starter_socket.md. Total over
-// bytes: whoever listens on the starter's socket can at worst be refused.
+// A starter's messages as values: framing and JSON of docs/formats/starter_socket.md. Any bytes are
+// handled, so a wrong program on the socket is at worst refused.
 
 #include <cstdint>
 #include <optional>
@@ -22,7 +22,7 @@ struct StarterHello {
   int64_t imports_ms = 0;
 };
 
-// A rank as the starter tells of it.
+// A rank as the starter reports it.
 struct StarterChild {
   int32_t pid = 0;
   uint64_t start_time_ticks = 0;
@@ -31,7 +31,7 @@ struct StarterChild {
   uint32_t local_rank = 0;
   bool is_running = true;
   std::optional<int32_t> wait_status;
-  int32_t stopped_by = 0;  // in `children`: the signal; 0: it is not stopped
+  int32_t stopped_by = 0;  // in `children`: the signal; 0: not stopped
 };
 
 struct StarterSpawned {
@@ -60,14 +60,14 @@ struct StarterRefused {
   std::string why;
 };
 
-// Of a newer starter: passed over.
+// From a newer starter; ignored.
 struct StarterUnknown {};
 
 using StarterMessage = std::variant<StarterHello, StarterSpawned, StarterSpawnFailed, StarterExited,
                                     StarterChildren, StarterRefused, StarterUnknown>;
 
-// Takes the first message off `input`; nothing while it is not whole. INVALID_ARGUMENT: the peer
-// does not speak the protocol, and what else it says means nothing.
+// Takes the first message off `input`; none while it is incomplete. INVALID_ARGUMENT: the peer
+// violates the protocol, so the rest of its bytes is meaningless.
 absl::StatusOr<std::optional<StarterMessage>> TakeStarterMessage(std::string* input);
 
 }  // namespace paceline::agent

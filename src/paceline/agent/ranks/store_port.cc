@@ -20,7 +20,7 @@ struct PortRange {
   uint32_t count = 1;
 };
 
-// The larger side of the ephemeral range; all ports when the range covers everything.
+// The larger part outside the ephemeral range; all ports if the range covers everything.
 PortRange OutsideEphemeral() {
   uint32_t low = 32'768;
   uint32_t high = 60'999;
@@ -37,8 +37,8 @@ PortRange OutsideEphemeral() {
   return {kLowestPort, kHighestPort - kLowestPort + 1};
 }
 
-// A socket bound to the port on every address, or a closed one. IPv6 first: torch's store binds a
-// dual-stack socket when it can.
+// A socket bound to the port on all addresses, or a closed one. IPv6 first, because torch's store
+// binds a dual-stack socket if it can.
 Fd BindPort(uint16_t port) {
   Fd fd(::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (fd.is_open()) {
@@ -63,8 +63,8 @@ Fd BindPort(uint16_t port) {
 
 }  // namespace
 
-// A socket that was bound without it lets others bind from then on who have it too; those who hold
-// a port bind without.
+// A socket that was bound without the option, and sets it later, lets others bind that have it.
+// Holders of a port bind without it.
 void StorePort::Lend() {
   const int on = 1;
   ::setsockopt(socket_.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
@@ -73,8 +73,8 @@ void StorePort::Lend() {
 absl::Status StorePort::Hold() {
   const PortRange range = OutsideEphemeral();
   for (uint32_t tried = 0; tried < range.count; ++tried) {
-    // A stride that is coprime to any range below it: neighbours on a host do not follow each
-    // other.
+    // The stride is coprime to any smaller range, so agents with neighbouring seeds do not try the
+    // same ports in turn.
     next_ += 7919;
     const auto port = static_cast<uint16_t>(range.first + next_ % range.count);
     if (port == port_) continue;

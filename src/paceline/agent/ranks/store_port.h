@@ -2,11 +2,10 @@
 
 // Holds one free TCP port for the next world's store.
 //
-// A port number that was free a moment ago may be taken when rank 0 binds it. So the agent binds it
-// itself, without listening, outside the kernel's ephemeral range (no outgoing connection can be
-// given it), and lets go just before rank 0 starts. What is left is the instant between the two
-// and another program that wants that very number: the rank then says "port taken" and a new world
-// is made with another one.
+// A port that is free now may be taken when rank 0 binds it. So the agent binds it, without
+// listening, outside the kernel's ephemeral range (outgoing connections never get it), and releases
+// it just before rank 0 starts. In the short time between, another program may still bind it: the
+// rank then reports "port taken", and a new world uses another port.
 
 #include <cstdint>
 
@@ -20,14 +19,14 @@ class StorePort {
   // `seed` spreads the agents of one host over the range.
   explicit StorePort(uint64_t seed) : next_(seed) {}
 
-  // Binds a fresh port, never the one held before. RESOURCE_EXHAUSTED when all are taken.
+  // Binds a new port, never the one held before. RESOURCE_EXHAUSTED: all are taken.
   absl::Status Hold();
   void Release() { socket_.Close(); }
-  // The port stays held, and a socket with SO_REUSEADDR may listen there all the same: no instant
-  // is left. For programs of ours; what a script's store sets is not known.
+  // Keeps the port but allows a socket with SO_REUSEADDR to listen on it, so the port is never
+  // free. For our own programs; a script's store may not set that option.
   void Lend();
 
-  // 0 when nothing is held.
+  // 0 if none is held.
   uint16_t port() const { return socket_.is_open() ? port_ : 0; }
 
  private:

@@ -29,7 +29,7 @@ TEST(StorePortTest, AFreshHoldIsAnotherPort) {
   EXPECT_NE(holder.port(), former);
 }
 
-// As masters do.
+// Binds as masters do.
 bool MayListen(uint16_t port) {
   const Fd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   const int on = 1;

@@ -1,6 +1,6 @@
 #pragma once
 
-// Fields of JSON that somebody else wrote: a missing one or one of another type is the default.
+// Reads fields of untrusted JSON. A missing field, or one of another type, gives the default.
 // Nothing throws.
 
 #include <cstdint>
@@ -16,7 +16,7 @@ inline bool JsonHasInt(const nlohmann::json& object, const char* name) {
   return field != object.end() && field->is_number_integer();
 }
 
-// Out of range counts as missing.
+// A number out of range counts as missing.
 template <typename Int>
 Int JsonInt(const nlohmann::json& object, const char* name, Int missing = 0) {
   const auto field = object.find(name);

@@ -1,8 +1,8 @@
 #pragma once
 
-// A Unix socket that processes of the same user talk to in lines, one JSON text each. Bounds: the
-// length of a line, of what waits to be read by a peer, and the number of peers. A peer that breaks
-// a bound is cut off; it loses nothing but its connection.
+// A Unix socket for processes of the same user, with one JSON text a line. Bounds: the length of a
+// line, unread answers of a peer, and the number of peers. A peer that exceeds a bound is
+// disconnected.
 
 #include <sys/types.h>
 
@@ -23,32 +23,32 @@ class LineServer {
  public:
   using PeerId = uint64_t;
   struct Listener {
-    std::function<void(PeerId, const std::string&)> line;  // without its end
+    std::function<void(PeerId, const std::string&)> line;  // without the line's end
     std::function<void(PeerId)> gone;
   };
   static constexpr size_t kLineBytesMax = size_t{1} << 20;
   static constexpr size_t kUnreadBytesMax = size_t{8} << 20;
   static constexpr size_t kPeersMax = 1024;
 
-  // Whoever listened at `path` before, an agent that died, no longer does.
+  // Replaces a listener at `path`, which belonged to a dead agent.
   static absl::StatusOr<std::unique_ptr<LineServer>> Listen(Reactor& reactor, std::string path,
                                                             Listener listener);
   ~LineServer();
   LineServer(const LineServer&) = delete;
   LineServer& operator=(const LineServer&) = delete;
 
-  // Without its end. Dropped when the peer has gone.
+  // `line` without its end. Dropped if the peer has gone.
   void Send(PeerId peer, const std::string& line);
-  // Who connected; 0: the peer has gone, or is of another pid namespace.
+  // The connected process; 0: the peer has gone, or is in another pid namespace.
   pid_t PidOf(PeerId peer) const;
-  // Drops whom that process connected.
+  // Drops the connections of that process.
   void DropProcess(pid_t pid);
 
  private:
   struct Peer {
     Fd fd;
     pid_t pid = 0;
-    std::string unread;  // by us: the beginning of a line
+    std::string unread;  // by us: the start of a line
     std::string unsent;
   };
   LineServer(Reactor& reactor, std::string path, Fd fd, Listener listener)

@@ -88,7 +88,7 @@ void Reactor::Post(Callback callback) {
     posted_.push_back(std::move(callback));
   }
   const uint64_t one = 1;
-  // The counter cannot overflow in practice; a full one is readable anyway.
+  // The counter cannot overflow in practice, and a full one is readable anyway.
   [[maybe_unused]] const ssize_t written = ::write(wake_.get(), &one, sizeof(one));
 }
 

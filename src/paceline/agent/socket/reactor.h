@@ -1,11 +1,11 @@
 #pragma once
 
-// One epoll loop: file descriptors, deadlines and work posted by other threads, all answered on the
-// thread that calls Run. Knows nothing of training. The agent, the launcher and the console each
-// own one.
+// One epoll loop: file descriptors, deadlines, and work posted by other threads, all handled on the
+// thread that calls Run. It knows nothing of training. The agent, the launcher and the console each
+// have one.
 //
 // Concurrency: Post may be called from any thread, everything else only from the loop's thread (or
-// before Run). A callback may unwatch any descriptor, its own included, and may stop the loop.
+// before Run). A callback may unwatch any descriptor, also its own, and may stop the loop.
 
 #include <cstdint>
 #include <deque>
@@ -24,7 +24,7 @@ namespace paceline::agent {
 
 // CLOCK_MONOTONIC in nanoseconds.
 int64_t MonotonicNs();
-// The same as an instant.
+// As an Instant.
 Instant MonotonicNow();
 
 class Reactor {
@@ -35,12 +35,12 @@ class Reactor {
 
   static absl::StatusOr<std::unique_ptr<Reactor>> Create();
 
-  // The caller keeps the descriptor and unwatches it before closing it.
+  // The caller owns the descriptor and must unwatch it before closing it.
   absl::Status Watch(int fd, uint32_t epoll_events, FdCallback callback);
   void Change(int fd, uint32_t epoll_events);
   void Unwatch(int fd);
 
-  // Calls once at or after `at_ns` of MonotonicNs. Ids are never reused; 0 is never given.
+  // Calls once, at or after `at_ns` of MonotonicNs. Ids are never reused and never 0.
   TimerId CallAt(int64_t at_ns, Callback callback);
   void Cancel(TimerId id);
 
@@ -59,7 +59,7 @@ class Reactor {
   Fd timer_;
   Fd wake_;
   bool stopped_ = false;
-  // shared_ptr: the loop keeps a callback alive while it runs, also when it unwatches itself.
+  // shared_ptr: a callback stays alive while it runs, even if it unwatches itself.
   std::map<int, std::shared_ptr<FdCallback>> watched_;
   std::map<std::pair<int64_t, TimerId>, Callback> timers_;
   std::map<TimerId, int64_t> timer_times_;

@@ -12,11 +12,11 @@
 
 namespace paceline::agent {
 
-// Listens, without blocking. Whoever listened at `path` before, an agent that died, no longer does.
+// Listens without blocking. Replaces a listener at `path`, which belonged to a dead agent.
 // INVALID_ARGUMENT: the path is too long for a socket. INTERNAL.
 absl::StatusOr<Fd> ListenAt(const std::string& path);
 
-// Who connected there, if it is a process of this user.
+// The connected process, if it belongs to this user.
 std::optional<ucred> SameUserAt(int fd);
 
 }  // namespace paceline::agent
