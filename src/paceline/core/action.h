@@ -1,7 +1,7 @@
 #pragma once
 
-// What the host shall do after a step: persist the records, then run the effects in order, and
-// show the notes. Effects are idempotent; a lost one is told again by reconciliation.
+// The host's work after a step: make the records durable, then run the effects in order, and show
+// the notes. Effects are idempotent; a lost one is repeated by reconciliation.
 
 #include <cstdint>
 #include <string>
@@ -16,7 +16,7 @@
 
 namespace paceline::core {
 
-// From now on this connection speaks for that node; an older connection of the node is closed.
+// From now on this connection belongs to the node; the host closes an older connection of the node.
 struct AdmitNode {
   ConnectionId connection;
   NodeId node;
@@ -29,35 +29,36 @@ struct RefuseNode {
   std::string what;
   std::string why;
   std::string fix;
-  bool retry = false;  // true: the cause may pass within seconds, so the agent tries again
+  bool retry = false;  // the cause may pass within seconds, so the agent tries again
 };
 
-// Push the node's desired state. Dropped when the node has no connection: it is told at its return.
+// Sends the node its desired state. Dropped if the node is not connected: it gets the state when it
+// returns.
 struct AssignNode {
   NodeId node;
   Assignment assignment;
 };
 
-// Push what the node shall do about checkpoints. Dropped and told again as above.
+// Sends the node its checkpoint order. Dropped and repeated as above.
 struct OrderCheckpoint {
   NodeId node;
   CheckpointOrder order;
 };
 
-// Ask the node what its ranks do now. Lost with the connection: who does not answer in time is
-// judged without.
+// Asks the node what its ranks are doing. Lost with the connection: a node that does not answer in
+// time is judged without its evidence.
 struct CollectEvidence {
   NodeId node;
   Generation generation;
   uint64_t round = 0;
 };
 
-// What the platform shall run from now on. The host tells it again to each launcher that comes.
+// The nodes that the platform must run from now on. The host repeats it to each new launcher.
 struct TellWish {
   Wish wish;
 };
 
-// The job is over: answer everybody, close the journal, exit.
+// The job is over: answer all requests, close the journal, exit.
 struct FinishJob {
   int exit_code = 0;
   std::string reason;
@@ -66,7 +67,7 @@ struct FinishJob {
 using Effect = std::variant<AdmitNode, RefuseNode, AssignNode, OrderCheckpoint, CollectEvidence,
                             TellWish, FinishJob>;
 
-// For people only: never read back. A decision's note is its record's sentence.
+// For people only; never read back. A decision's note is the sentence of its record.
 struct Note {
   enum class Level { kInfo, kWarning };
   Level level = Level::kInfo;

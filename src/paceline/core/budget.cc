@@ -12,7 +12,7 @@ namespace paceline::core {
 
 namespace {
 
-// What gloo, NCCL and Python say when the other side of a connection is gone.
+// What gloo, NCCL and Python print when the other end of a connection is gone.
 constexpr std::array<std::string_view, 8> kCascadeTexts = {
     "connection reset",   "connection closed by peer", "broken pipe",
     "connection refused", "remote process exited",     "socket closed",
@@ -47,7 +47,7 @@ bool IsFromOutside(const ExitCause& cause) {
 bool SameFailure(const BudgetState& budget, const RankFailed& fact) {
   const std::string fingerprint = FailureFingerprint(fact.cause);
   if (fingerprint.empty() || fingerprint != budget.last_fingerprint) return false;
-  // It failed before it took a step: it came no further than the attempt before.
+  // A failure before the first step: this attempt came no further than the one before.
   if (fact.step < 0 && fact.step_count == 0) return true;
   if (fact.step != budget.last_failure_step) return false;
   return fact.step >= 0 || fact.step_count == budget.last_failure_step_count;
@@ -63,7 +63,7 @@ uint32_t& FailuresOf(JobState& state, NodeId node) {
   return state.nodes[node].failures_without_progress;
 }
 
-// A streak of failures is over: they say nothing of the next one.
+// Ends a streak of failures: they do not count with the next one.
 void ForgetStreak(JobState& state) {
   state.budget.failures_without_progress = 0;
   for (auto& [id, node] : state.nodes) {
@@ -86,7 +86,7 @@ BudgetVerdict SameFailureVerdict(const JobState& state) {
   const bool one_of_many =
       budget.same_failure_nodes.size() == 1 && state.last_world.seats.size() > 1;
   if (budget.last_not_started) {
-    // Not a line of the script ran, so it is not to blame and there is no step to name.
+    // No line of the script ran, so the script is not to blame and there is no step to name.
     MARK("same failure to start");
     const std::string node = state.NameOf(budget.last_failure_node);
     return {true, "the worker processes " +
@@ -115,7 +115,7 @@ bool LooksLikeCascade(const ExitCause& cause) {
 }
 
 std::string FailureFingerprint(const ExitCause& cause) {
-  // The agent gives these a text, too; but equal kills from outside are no equal failures.
+  // Agents report a text for these, too, but equal kills from outside are not equal failures.
   if (IsFromOutside(cause)) return "";
   if (!cause.fingerprint.empty()) return cause.fingerprint;
   if (cause.cgroup_oom) return "out of memory";
@@ -214,10 +214,11 @@ void AddWitness(JobState& state, const RankFailed& fact) {
 void Refill(JobState& state, const ProgressMade& fact) {
   BudgetState& budget = state.budget;
   ForgetStreak(state);
-  // Who fails in the same way at the same step comes no further by writing a file before.
+  // A script that fails in the same way at the same step has not progressed, even if it wrote a
+  // file.
   if (!fact.evidence.empty()) return;
   budget.step_count_max = 0;
-  // A failure that comes back at its old step was not overcome by steps before it.
+  // A failure that returns at its old step was not overcome by the steps before it.
   if (fact.step < 0 || fact.step > budget.last_failure_step + 1) budget.same_failure_count = 0;
 }
 

@@ -7,7 +7,7 @@
 namespace paceline::core {
 namespace {
 
-// As agents tell it: with a text for every end.
+// As agents report it: with a text for every end.
 ExitCause Signaled(int signal, const std::string& text) {
   ExitCause cause;
   cause.kind = ExitCause::Kind::kSignaled;

@@ -1,8 +1,8 @@
 #pragma once
 
-// Everything that can happen to a job, as one closed variant. Events are past tense and carry
-// what was seen, never what should be done. Job::Step is total over them: any order, duplicates
-// and stale ones included.
+// Everything that can happen to a job, as one closed variant. Events are past tense and describe
+// what was seen, not what to do. Job::Step accepts them in any order, repeated and outdated ones
+// included.
 
 #include <cstdint>
 #include <optional>
@@ -19,36 +19,36 @@
 
 namespace paceline::core {
 
-// A user submitted the job; the first event of a fresh journal and ignored ever after.
+// A user submitted the job: the first event of a new journal, ignored later.
 struct JobSubmitted {
   JobSpec spec;
 };
 
-// This master process took over (first start too). Every node counts as heard just now, because
-// silence while there was no master is not the node's fault.
+// This master process took over (also at the first start). Every node counts as just heard, because
+// a node is not to blame for silence without a master.
 struct MasterStarted {
   uint64_t incarnation = 0;  // higher than any before
-  bool resumes = false;      // a user started the job again: one that did not end with 0 goes on
+  bool resumes = false;      // a user restarted the job: one that did not end with 0 continues
 };
 
-// An agent opened a stream and told the whole truth of its node.
+// An agent opened a stream and reported its node's whole state.
 struct NodeRegistered {
   ConnectionId connection;
   NodeReport report;
 };
 
-// A heartbeat. `ranks` holds only those whose report changed since the last one; often none.
+// A heartbeat. `ranks` has only ranks whose report changed; often none.
 struct NodeReported {
   NodeId node;
   ConnectionId connection;
-  Generation generation;  // of the assignment the agent last carried out
+  Generation generation;  // of the agent's last completed assignment
   uint32_t store_port = 0;
-  Duration loop_delay;  // worst lateness of the agent's own timers since the last heartbeat
+  Duration loop_delay;  // the agent's worst timer delay since the last heartbeat
   std::vector<RankReport> ranks;
 };
 
-// Heartbeats without news, taken in together: each of these nodes was heard on its connection since
-// the last event. A host with thousands of nodes may say so once instead of a thousand times.
+// Heartbeats without news, combined: each of these nodes was heard on its connection since the last
+// event. A host with thousands of nodes sends one such event instead of thousands.
 struct NodesHeard {
   std::vector<NodeId> nodes;
 };
@@ -60,35 +60,35 @@ struct RankExited {
   RankReport rank;
 };
 
-// What a node has of checkpoints changed.
+// A node's checkpoint state changed.
 struct CheckpointReported {
   NodeId node;
   ConnectionId connection;
   CheckpointReport report;
 };
 
-// What a node found out about its ranks, asked by CollectEvidence.
+// A node's evidence about its ranks, requested by CollectEvidence.
 struct EvidenceCollected {
   NodeId node;
   ConnectionId connection;
   NodeEvidence evidence;
 };
 
-// The stream broke. The agent or only the network may be gone: its ranks may be well.
+// The stream broke. The agent may be dead, or only the network; its ranks may be alive.
 struct NodeDisconnected {
   NodeId node;
   ConnectionId connection;
 };
 
-// The platform knows that the agent and all its ranks are dead (a witness beside silence).
+// The platform reports that the agent and all its ranks are dead (a witness beside silence).
 struct NodeGone {
   std::string name;
   std::string evidence;
-  int32_t agent_pid = 0;  // the dead agent's; 0 = unknown. A report about an older agent is stale.
-  std::optional<uint32_t> incarnation = {};  // of the dead node; a report about an older one, too
+  int32_t agent_pid = 0;  // of the dead agent; 0: unknown. Older agents are ignored.
+  std::optional<uint32_t> incarnation = {};  // of the dead node; older ones are ignored
 };
 
-// The agent was asked by its own host to leave (Ctrl-C there, a scheduler's notice).
+// The agent's own host asked it to leave (Ctrl-C there, a scheduler's notice).
 struct NodeLeaving {
   NodeId node;
   ConnectionId connection;
@@ -98,15 +98,15 @@ struct NodeLeaving {
 struct StopRequested {
   std::string why;
   Duration grace;
-  int exit_code = 0;   // what `paceline run` shall return: 130, 143, 10, …
+  int exit_code = 0;   // exit code for `paceline run`: 130, 143, 10, …
   bool force = false;  // a second Ctrl-C, or stop --force: no grace
-  int signal = 0;      // what ranks get first; 0: SIGTERM
+  int signal = 0;      // first signal for ranks; 0: SIGTERM
 };
 
-// The disk takes no records, as when it is full: nothing that is decided reaches anybody.
+// The journal cannot be written, as on a full disk: no decision takes effect.
 struct JournalStalled {};
 
-// It takes them again: what they order reaches the nodes only now.
+// The journal can be written again: delayed orders reach the nodes only now.
 struct JournalCaughtUp {};
 
 // A deadline of NextDeadline() has passed; also harmless at any other time.

@@ -17,15 +17,15 @@ namespace {
 constexpr std::string_view kAwaitsStorage =
     "waits until its last checkpoint is in storage; another stop ends it within ten seconds";
 
-// A node that still may hold ranks, or has not been told that the job is over.
+// A node that may still hold ranks, or does not know yet that the job is over.
 bool IsAwaited(const NodeState& node, const NodeLink& link) {
   if (!link.connection) return node.IsMember() && link.told.kind != Assignment::Kind::kLeave;
   if (HoldsRanks(link)) return true;
-  // Ranks that it was told to start and has not reported yet.
+  // The node has not yet reported the ranks of its last order.
   return node.IsMember() && link.carried_out < link.told.generation;
 }
 
-// The newest step that the job leaves behind and storage does not have; none: all is stored.
+// The newest step that is in memory but not in storage when the job ends; none: all is stored.
 std::optional<CheckpointNotStored> NotStored(Turn& turn) {
   const CheckpointLedger& ledger = turn.watch().checkpoints;
   const CheckpointBook& book = turn.state().checkpoints;
@@ -48,7 +48,7 @@ std::optional<CheckpointNotStored> NotStored(Turn& turn) {
   return left;
 }
 
-// What goes with the job, behind the reason of its end.
+// The steps that are lost with the job, appended to the reason of its end.
 std::string Say(const std::optional<CheckpointNotStored>& left) {
   if (!left.has_value()) return "";
   return "; step " + std::to_string(left->saved.step) + " is not in storage: " + left->reason;
@@ -61,10 +61,10 @@ void OnStopRequested(Turn& turn, const StopRequested& event) {
   if (state.phase == Phase::kFinished || state.phase == Phase::kEmpty) return;
   const bool again = state.phase == Phase::kStopping;
   const bool asked_before = again && state.is_stop_asked;
-  // Of its own accord a job ends without grace too, but not without patience.
+  // A job that ends by itself has no grace either, but patience.
   const bool has_no_grace = event.force || (again && !asked_before);
   const Duration grace = has_no_grace ? Duration() : event.grace;
-  // Schedulers repeat their request. It says something new only where it leaves less time.
+  // Schedulers repeat their request. A repetition counts only if it shortens the time.
   if (asked_before && grace >= state.stop_grace) return;
   MARK("stop asked");
   std::string reason = event.why;
@@ -72,7 +72,7 @@ void OnStopRequested(Turn& turn, const StopRequested& event) {
     reason = "asked to stop again: " +
              (grace == Duration() ? std::string("no grace") : "a grace of " + ToString(grace));
   } else if (again) {
-    reason = state.final_reason;  // why a job ended by itself remains the reason
+    reason = state.final_reason;  // if the job is already ending by itself, its reason stays
   }
   turn.Emit(StopDecided{.exit_code = again ? state.exit_code : event.exit_code,
                         .grace = grace,
@@ -116,11 +116,11 @@ bool NoteFinish(Turn& turn) {
     turn.watch().pending = "waits for the ranks of " + awaited + " to end";
     return false;
   }
-  // A stop that was asked for has its grace; a job that ends by itself, all the time it needs.
+  // A requested stop ends with its grace. A job that ends by itself has all the time it needs.
   turn.watch().awaits_storage = AwaitsStorage(turn) && (!late || !state.is_stop_asked);
   if (turn.watch().awaits_storage) {
     turn.watch().pending = "waits until its last checkpoint is in storage";
-    // Longer than anybody expects of an end: whoever looks on is told, once.
+    // An end that takes longer than expected is reported once.
     const bool tells = late && state.waiting_for != kAwaitsStorage;
     if (tells) turn.Emit(WaitBegan{std::string(kAwaitsStorage)});
     return tells;
@@ -128,14 +128,14 @@ bool NoteFinish(Turn& turn) {
   if (!awaited.empty())
     turn.Say(Note::Level::kWarning, awaited + " did not report the end of its ranks");
   const std::optional<CheckpointNotStored> left = NotStored(turn);
-  // A resumed job must know that this end was without storage.
+  // Recorded, so that a resumed job knows that this step is not in storage.
   if (left.has_value() && left != state.checkpoints.not_stored) {
     turn.Emit(*left);
     return true;
   }
   int exit_code = state.exit_code;
   if (left.has_value() && exit_code == 0) exit_code = kExitNotStored;
-  // Its script failed for want of a storage that took the step after all.
+  // A script failed because storage refused its step; but storage has it now.
   if (!left.has_value() && exit_code == kExitNotStored) exit_code = 1;
   const std::string reason = state.final_reason + Say(left);
   turn.Emit(JobFinished{exit_code, reason});

@@ -12,7 +12,7 @@
 namespace paceline::core {
 namespace {
 
-// One node with one rank, which has saved step 5 in memory alone; its agent is played.
+// One node with one rank, which has saved step 5 in memory only. The test plays its agent.
 class FinishTest : public ::testing::Test {
  protected:
   FinishTest() {
@@ -41,7 +41,7 @@ class FinishTest : public ::testing::Test {
     Pass(Duration::Milliseconds(100));
   }
 
-  // The node beats all the while.
+  // The node sends heartbeats all the time.
   void Pass(Duration time) {
     for (const Instant end = now_ + time; now_ < end; now_ += Duration::Milliseconds(100)) {
       Take(job_.Step(now_, NodeReported{.node = NodeId(1), .connection = kConnection}));
@@ -113,7 +113,7 @@ TEST_F(FinishTest, AStopThatIsAskedForDoesNot) {
   EXPECT_FALSE(order_.is_over) << "its memory is all that there is";
 }
 
-// Whoever repaired the script and typed --resume got the old verdict once more.
+// After a repair and --resume, users got the old verdict again.
 TEST(Resume, AJobThatFailedOrWasStoppedGoesOnWithAFullBudget) {
   Job job;
   Instant now = Instant::FromNanoseconds(1'000'000'000);

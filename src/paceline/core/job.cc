@@ -20,11 +20,11 @@ namespace paceline::core {
 
 namespace {
 
-// Records that one event can cause, one after the other, before the state rests.
+// The most records that one event may cause before the state is stable.
 constexpr int kSettleRoundsMax = 32;
 
-// A master that looks at the clock this much too late was stopped or starved itself, so silence in
-// that time says nothing about the nodes.
+// A master that wakes up this much too late was stopped or starved itself, so silence in that time
+// is not the nodes' fault.
 constexpr Duration kStallMin = Duration::Milliseconds(200);
 
 struct Dispatcher {
@@ -49,7 +49,7 @@ struct Dispatcher {
   void operator()(const TimePassed&) {}
 };
 
-// Gives every node back the time in which this master was not listening.
+// Adds the time in which this master did not listen to every node's deadlines.
 void ForgiveStall(Turn& turn) {
   const Instant deadline = turn.watch().deadline;
   if (deadline.is_max() || turn.now() - deadline < kStallMin) return;
@@ -79,7 +79,7 @@ bool ExpectsNodes(const JobState& state) {
 
 Instant Deadline(const JobState& state, const Watch& watch) {
   if (!ExpectsNodes(state)) return Instant::Max();
-  // The pulse lets the master notice that it was stopped itself; see ForgiveStall.
+  // A regular wake-up lets the master notice that it was stopped itself; see ForgiveStall.
   Instant deadline = watch.last_step_at + HeartbeatInterval(state.spec);
   if (!watch.journal_stalled_at.has_value()) {
     deadline = std::min(deadline, watch.check_all ? watch.last_step_at : watch.checks.first());
@@ -89,11 +89,11 @@ Instant Deadline(const JobState& state, const Watch& watch) {
   if (trains) deadline = std::min(deadline, watch.grow_at);
   deadline = std::min(deadline, AdvanceDeadline(state, watch));
   if (trains) deadline = std::min(deadline, HangDeadline(watch));
-  // What is due already waits for a node's report, not for time: the master would be woken for
-  // nothing, again and again.
+  // A deadline in the past waits for a node's report and not for time: it would wake the master
+  // again and again.
   const Instant checkpoints = watch.checkpoints.NextDeadline();
   if (checkpoints > watch.last_step_at) deadline = std::min(deadline, checkpoints);
-  // Before anything else happens, but after all that has happened already.
+  // Before later events, but after all events that wait already.
   const bool is_looked_at = trains || state.phase == Phase::kStopping;
   if (is_looked_at && watch.checkpoints.has_news()) {
     deadline = std::min(deadline, watch.last_step_at);
@@ -118,7 +118,7 @@ Actions Job::Step(Instant now, const Event& event) {
   if (detects) DetectLosses(turn);
   int rounds = 0;
   while (SettleOnce(turn)) CHECK(++rounds < kSettleRoundsMax, "the state comes to rest");
-  // First: an agent that is told to leave must know whether something of it still goes to storage.
+  // First, because an agent that leaves must know whether its images still go to storage.
   TellCheckpoints(turn);
   turn.TellChanges();
   TellWishes(turn);

@@ -7,8 +7,8 @@
 //   NextDeadline()                  the only timer: call Step(now, TimePassed{}) then
 //
 // State has two halves. JobState is durable: it changes only in Apply(record), so fold(records)
-// equals it after every step. NodeLink is what this master happens to hear: connections, last
-// heartbeats, steps. It is lost with the master and heard again within a heartbeat.
+// equals it after every step. NodeLink is volatile: connections, last heartbeats, steps. A new
+// master rebuilds it from the nodes' first heartbeats.
 //
 //              JobSubmitted            enough nodes
 //   (empty) ───────────────▶ kWaiting ─────────────▶ kStarting ──all ranks stepping──▶ kRunning
@@ -44,7 +44,7 @@ class Job {
 
   const JobState& state() const { return state_; }
   const NodeMap<NodeLink>& links() const { return links_; }
-  // Highest absolute step that any rank told of, -1 = none; newest checkpoint likewise.
+  // The highest absolute step that a rank reported, -1: none; and the newest checkpoint.
   int64_t step() const { return watch_.step; }
   int64_t saved_step() const { return watch_.saved_step; }
   const CheckpointLedger& checkpoints() const { return watch_.checkpoints; }

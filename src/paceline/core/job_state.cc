@@ -19,8 +19,8 @@ void NoteIncident(JobState& state, RecordSeq seq) {
   if (incident.causes.size() < kIncidentCausesMax) incident.causes.push_back(seq);
 }
 
-// A node's end matters to the world when it had a seat, in the current one or in the one that is
-// being replaced.
+// The loss of a node matters to the world if it has a seat in the current one or in the one being
+// replaced.
 bool HoldsSeat(const JobState& state, NodeId node) {
   const NodeState* known = state.Find(node);
   return known != nullptr && known->status == NodeState::Status::kSeated;
@@ -29,7 +29,7 @@ bool HoldsSeat(const JobState& state, NodeId node) {
 void SetStatus(JobState& state, const Record& record, NodeId node, NodeState::Status status,
                const std::string& reason) {
   NodeState& known = state.nodes[node];
-  known.id = node;  // a damaged journal may speak of one that never joined
+  known.id = node;  // a damaged journal may name a node that never joined
   known.status = status;
   known.reason = reason;
   known.since = record.at;
@@ -41,7 +41,7 @@ void SetPhase(JobState& state, const Record& record, Phase phase) {
   state.phase_since = record.at;
 }
 
-// What ran under that name is of the past.
+// The node's present incarnation is outdated.
 void WishAnew(JobState& state, const std::string& name) {
   const std::optional<uint32_t> index = IndexOfNode(name);
   if (!index.has_value() || !state.spec.has_wish()) return;
@@ -69,7 +69,7 @@ struct StateFolder {
     node.address = fact.address;
     node.slots = fact.slots;
     node.finished = false;
-    // Another machine under an old name.
+    // A new machine with an old name.
     if (node.status == NodeState::Status::kEvicted) node.failures_without_progress = 0;
     if (fact.incarnation > 0 && state.spec.has_wish()) NoteIncarnation(fact);
     state.by_name[fact.name] = fact.node;
@@ -77,7 +77,7 @@ struct StateFolder {
               fact.returned ? "came back" : "joined");
   }
 
-  // A master that knows an older past than its nodes goes on from theirs.
+  // If its journal is older than the nodes, a master continues with their numbers.
   void NoteIncarnation(const NodeJoined& fact) {
     const std::optional<uint32_t> index = IndexOfNode(fact.name);
     if (!index.has_value()) return;
@@ -181,7 +181,7 @@ struct StateFolder {
   }
 
   void operator()(const WorldRunning& fact) {
-    if (!state.world) return;  // in a damaged journal only; whoever trains has a world
+    if (!state.world) return;  // only in a damaged journal: a training job has a world
     if (state.world->restart_count > 0 && fact.began_at > 0) state.has_resumed = true;
     state.port_taken_count = 0;
     state.last_incident = Incident{};
@@ -253,13 +253,13 @@ struct StateFolder {
   void operator()(const WishChanged& fact) {
     WishAnew(state, fact.name);
     const std::optional<uint32_t> index = IndexOfNode(fact.name);
-    if (!index.has_value()) return;  // in a damaged journal only
+    if (!index.has_value()) return;  // only in a damaged journal
     uint32_t& known = state.wished[*index].incarnation;
     known = std::max(known, fact.incarnation);
   }
 
-  // The job goes on as after a world that ended: the seats are as they were. Whoever resumes a
-  // failed job has mended the cause, so its failures are counted from zero.
+  // The job continues as after a world that ended, with the same seats. The user has repaired the
+  // cause, so failures are counted from zero.
   void operator()(const JobResumed& fact) {
     if (fact.anew) {
       state.budget = BudgetState{};
@@ -324,7 +324,7 @@ const NodeState* JobState::Find(const std::string& name) const {
 
 uint32_t JobState::RanksFixed() const {
   const uint32_t fixed = checkpoints.ranks_fixed;
-  // Of a world of another size nothing is known that could help this one.
+  // A world of another size does not tell which number would help.
   return fixed == last_world.world_size() ? fixed : 0;
 }
 

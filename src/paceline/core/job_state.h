@@ -38,13 +38,13 @@ struct NodeState {
   Status status = Status::kSpare;
   uint32_t seat = 0;  // in the current or last world; meaningful when seated
   uint32_t failures_without_progress = 0;
-  bool fresh_image_tried = false;  // since progress; another fresh image would change nothing
-  uint32_t departures = 0;  // times it was lost or left; a flapping node is taken in ever later
+  bool fresh_image_tried = false;  // since the last progress; another one would change nothing
+  uint32_t departures = 0;  // times it was lost or left; a flapping node waits longer to rejoin
   Instant since;            // of the last change of status
-  bool finished = false;    // its ranks of the current world had all exited with 0 when it was lost
+  bool finished = false;    // all ranks of its current world had exited with 0 when it was lost
   std::string reason;       // of the last change of status
   RecordSeq cause;          // record of the last change of status
-  // Neither lost nor gone by itself.
+  // Neither lost nor left.
   bool IsMember() const { return status == Status::kSpare || status == Status::kSeated; }
   bool operator==(const NodeState&) const = default;
 };
@@ -52,22 +52,22 @@ std::string_view NodeStatusName(NodeState::Status status);
 
 // What the restart budget counts; see budget.h.
 struct BudgetState {
-  uint32_t charged_failures = 0;  // in all, against --max-restarts
+  uint32_t charged_failures = 0;  // in total, for --max-restarts
   uint32_t failures_without_progress = 0;
   std::string last_fingerprint;  // of the last charged failure, with its step
   std::string last_headline;
-  bool last_not_started = false;   // its process was never there: not the script's failure
-  int64_t last_failure_step = -1;  // absolute; -1: not told, then the count below stands for it
+  bool last_not_started = false;   // the process never started: not the script's failure
+  int64_t last_failure_step = -1;  // absolute; -1: unknown, then the count below is used
   int64_t last_failure_step_count = 0;
   NodeId last_failure_node;
   uint32_t same_failure_count = 0;         // in a row, without progress
-  std::vector<NodeId> same_failure_nodes;  // where that failure was seen, at most a few
-  int64_t step_count_max = 0;  // most hook-counted steps of a failed attempt since progress
+  std::vector<NodeId> same_failure_nodes;  // nodes that had that failure, a few
+  int64_t step_count_max = 0;              // highest hook count of a failed attempt since progress
   Instant last_failure_at;
   bool operator==(const BudgetState&) const = default;
 };
 
-// Why the current or the last world had to end; none after a new one was formed.
+// Why the current or last world had to end; empty after a new one was formed.
 struct Incident {
   bool pending = false;
   Generation generation;          // of the world that it ended
@@ -75,7 +75,7 @@ struct Incident {
   bool has_blamed = false;
   NodeId blamed;         // node of the failed rank
   RecordSeq failure;     // the charged RankFailed, 0 = none
-  bool cascade = false;  // that failure looks like the consequence of another one
+  bool cascade = false;  // it looks like the consequence of another failure
   bool operator==(const Incident&) const = default;
 };
 inline constexpr size_t kIncidentCausesMax = 8;
@@ -90,17 +90,17 @@ struct PendingDecision {
   bool operator==(const PendingDecision&) const = default;
 };
 
-// What the wish says of one index, where it is not as at the beginning.
+// A node's entry in the wish, if it differs from the initial one.
 struct WishedNode {
   uint32_t incarnation = 0;
-  uint32_t replaced = 0;  // times since the job made progress
+  uint32_t replaced = 0;  // times, since the job made progress
   bool operator==(const WishedNode&) const = default;
 };
 
 struct PlannedGrowth {
   bool pending = false;
-  int64_t saved_step = -1;  // a checkpoint newer than this lets the nodes in
-  Instant at;               // and so does a file of the script that was finished later
+  int64_t saved_step = -1;  // a newer checkpoint lets the nodes in
+  Instant at;               // a later file of the script lets them in, too
   RecordSeq seq;
   bool operator==(const PlannedGrowth&) const = default;
 };
@@ -116,23 +116,23 @@ struct JobState {
   std::optional<World> world;             // current or, between worlds, none
   World last_world;                       // seats to keep when the next one is formed
   Generation generation;                  // highest ever used, granted blocks included
-  Generation solo_last;                   // end of the block granted with the current world
+  Generation solo_last;  // last generation of the block granted with the current world
   bool has_fresh_node = false;
-  NodeId fresh_node;  // its ranks of this world are forked from a new starter
+  NodeId fresh_node;  // its ranks in this world come from a new starter
   uint32_t restart_count = 0;
-  uint32_t port_taken_count = 0;  // worlds in a row that failed on a taken store port
+  uint32_t port_taken_count = 0;  // consecutive worlds that failed on a taken store port
   BudgetState budget;
-  BudgetState budget_before;  // before the last charge, to lift it
+  BudgetState budget_before;  // before the last charge, to undo it
   Incident incident;
-  Incident last_incident;  // of the last formed world, while a better explanation may come
+  Incident last_incident;  // of the last formed world; kept while a better explanation may come
   PendingDecision decision;
   PlannedGrowth growth;
   CheckpointBook checkpoints;
-  uint32_t finished_count = 0;     // seats whose node was lost after its ranks had exited with 0
+  uint32_t finished_count = 0;     // seats of lost nodes whose ranks had exited with 0
   bool progress_in_world = false;  // ProgressMade was recorded for this world, by its steps,
   bool evidence_in_world = false;  // or by other evidence
-  bool has_resumed = false;        // some attempt went on from a step of an earlier one
-  int64_t step_max = -1;           // highest step known to be reached when last recorded
+  bool has_resumed = false;        // an attempt has continued from a step of an earlier one
+  int64_t step_max = -1;           // highest known step at the last record
   std::string waiting_for;
   Duration stop_grace;
   int stop_signal = 0;      // 0: SIGTERM
@@ -160,76 +160,76 @@ struct JobState {
   }
   // Its seat in the current world; only when IsSeated.
   const Seat& SeatOf(const NodeState& node) const { return world->seats[node.seat]; }
-  // How many nodes the next world may have, by the user's word and by that of the ranks.
+  // The number of nodes that the next world may have, by the user's limits and the ranks' needs.
   WorldBounds NextBounds() const;
-  // So many ranks alone can go on from the job's checkpoints: each rank has parameters of its own.
-  // 0: any number can.
+  // Only a world of so many ranks can restore the job's checkpoints, because each rank has its own
+  // parameters. 0: any world can.
   uint32_t RanksFixed() const;
   bool AnyWorldYet() const { return last_world.generation.value() != 0; }
 };
 
-// The only mutator of JobState. Total over records in order of seq: a record states a result, so
-// there is nothing that could be refused.
+// The only function that changes JobState. Accepts any record in order of seq: a record states a
+// result, so there is nothing to refuse.
 void Apply(const Record& record, JobState* state);
 
-// An agent that asked for a node's name while another one had it; see name_contest.h.
+// An agent that asked for a node's name while another agent had it; see name_contest.h.
 struct Rival {
   uint64_t agent_incarnation = 0;
   std::string boot_id;
-  Instant since;  // when it asked first
+  Instant since;  // when it first asked
 };
 
-// Volatile: what this master process hears of a node.
+// Volatile: this master's knowledge of a node.
 struct NodeLink {
   std::optional<ConnectionId> connection;
   bool registered = false;  // with this master; false: still expected back
-  bool gone = false;        // the platform saw it die while its stream still seemed whole
+  bool gone = false;        // the platform saw it die while its stream looked intact
   Instant last_heard;
-  Instant listens_since;    // this master's start, or a stall of its journal; 0: it came later
+  Instant listens_since;  // start of this master, or end of a journal stall; 0: the node came later
   Instant disconnected_at;  // meaningful without connection
-  Duration loop_delay;      // worst of late, decaying
+  Duration loop_delay;      // recent maximum, decaying
   Generation carried_out;   // generation of the assignment the agent last carried out
   uint32_t store_port = 0;  // held for the next world; 0: none known
-  uint32_t used_port = 0;   // given to a world last, and
-  Generation used_in;       // to which: a report older than that does not offer it anew
-  std::string boot_id;      // of the agent that speaks, as the next two
+  uint32_t used_port = 0;   // last given to a world, and
+  Generation used_in;       // to which one: an older report does not offer it again
+  std::string boot_id;      // of the connected agent, as the next two
   uint64_t agent_incarnation = 0;
   uint32_t incarnation = 0;  // of the node, as that agent told it
   int32_t agent_pid = 0;
-  std::vector<Rival> rivals;             // few, and not the one that speaks
+  std::vector<Rival> rivals;             // a few, without the connected one
   std::map<uint32_t, RankReport> ranks;  // by local rank, of the newest generation reported
-  bool stepping = false;            // all its ranks of the current world are past the first step
-  bool running = false;             // all its ranks of the current world are at least running
-  bool done = false;                // all its ranks of the current world exited with 0
-  uint32_t quiet = 0;               // ranks of the current world that are quiet
-  Assignment told;                  // what it was last told; generation 0 and kIdle: nothing
-  bool tell = false;                // tell it again, whatever it was told
-  CheckpointOrder told_checkpoint;  // what it was last told of checkpoints
+  bool stepping = false;                 // all its ranks in the current world have made a step
+  bool running = false;                  // all its ranks of the current world are at least running
+  bool done = false;                     // all its ranks of the current world exited with 0
+  uint32_t quiet = 0;                    // ranks of the current world that are quiet
+  Assignment told;                       // last assignment sent; generation 0 and kIdle: none
+  bool tell = false;                     // send it again, even if unchanged
+  CheckpointOrder told_checkpoint;       // last order sent
 };
 
-// Volatile: what is asked and known of a world in which a rank is quiet.
+// Volatile: the state of the questions about a world with a quiet rank.
 struct HangWatch {
   uint64_t round = 0;     // of the newest question
-  bool is_asked = false;  // and its answers are awaited
+  bool is_asked = false;  // waiting for answers
   Instant asked_at;
-  Instant look_at = Instant::Max();  // when to ask again; Max while nobody is quiet
+  Instant look_at = Instant::Max();  // when to ask again; Max: no rank is quiet
   std::map<NodeId, NodeEvidence> answers;
-  std::string told;  // the last verdict that was told, so that it is told once
+  std::string told;  // the last recorded verdict, to record each once
 };
 
-// Volatile: the rest of what this master process knows. Counters are over the current world.
+// Volatile: the other knowledge of this master. Counters are for the current world.
 struct Watch {
   Instant last_step_at;
   Instant deadline = Instant::Max();       // what NextDeadline() said after the last step
-  bool is_calm = false;                    // this step is for time alone: no other event waits
-  ChecksDue checks;                        // no detector changes its verdict before
+  bool is_calm = false;                    // no other event waits, this step is for time alone
+  ChecksDue checks;                        // no verdict changes before
   bool check_all = false;                  // the phase changed: every verdict may differ
-  Instant settle_at = Instant::Max();      // what holds the next world may have passed
-  Instant grow_at = Instant::Max();        // a node that kept leaving may join from then on
-  Instant minimum_since = Instant::Max();  // first world: since when enough nodes are here
-  bool dirty = true;                       // membership or a store port changed: look again
+  Instant settle_at = Instant::Max();      // when to check again what delays the next world
+  Instant grow_at = Instant::Max();        // when a node that kept leaving may join
+  Instant minimum_since = Instant::Max();  // first world: since when there are enough nodes
+  bool dirty = true;                       // membership or a store port changed: check again
   std::vector<NodeId> tells;               // nodes whose link has `tell` set
-  bool may_wish_anew = true;               // a record may have changed what is wished for
+  bool may_wish_anew = true;               // a record may have changed the wish
   std::optional<Wish> told_wish = {};
   uint32_t connected_count = 0;  // spare or seated nodes with a stream
   uint32_t running_seats = 0;
@@ -239,18 +239,19 @@ struct Watch {
   HangWatch hang;
   int64_t step = -1;             // highest absolute step heard of
   int64_t step_count = 0;        // highest hook count of the current world
-  uint32_t saved_files = 0;      // most that a rank of the current world wrote
-  Instant filed_at;              // when a rank told that it wrote one more,
+  uint32_t saved_files = 0;      // highest number of files that a rank of the current world wrote
+  Instant filed_at;              // when a rank last reported one more file,
   int64_t filed_step_count = 0;  // and its steps by then
   int64_t saved_step = -1;
-  Instant saved_at;  // when a rank told of it first
-  // How long the last restart took, from the forming of the world to its first step. Before the
-  // first restart: a guess, what a small model takes.
+  Instant saved_at;  // when a rank first reported it
+  // The duration of the last restart, from the forming of the world to its first step. Before the
+  // first restart a guess for a small model.
   Duration restart_took = Duration::Seconds(1);
-  std::string pending;  // what holds the next world
+  std::string pending;  // what delays the next world
   CheckpointLedger checkpoints;
   bool awaits_storage = false;  // the job ends when its last checkpoint is in storage
-  // Nodes are not judged: who comes gets no answer, and so says nothing more.
+  // Set while the journal cannot be written. Nodes are not judged then, because they get no
+  // answers.
   std::optional<Instant> journal_stalled_at = {};
 };
 

@@ -1,5 +1,5 @@
-// Folding is total: facts that decode but cannot have been written by us, as a damaged journal may
-// hold, leave a state that the job can go on from.
+// Folding accepts records that decode but that we cannot have written, as in a damaged journal. The
+// job can continue from the resulting state.
 
 #include "paceline/core/job_state.h"
 

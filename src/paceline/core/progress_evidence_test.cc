@@ -1,4 +1,4 @@
-// What shows that a script comes further which tells its launcher nothing.
+// Evidence that a script makes progress without reporting any.
 
 #include <string>
 
@@ -41,7 +41,7 @@ class ProgressEvidence : public ::testing::Test {
     job_.Step(now_, NodeRegistered{ConnectionId(1), report});
   }
 
-  // What its rank says, and a second of time.
+  // Its rank reports, and a second passes.
   void Tell(RankReport rank) {
     rank.generation = job_.state().world->generation;
     rank.pid = 9;
@@ -65,7 +65,7 @@ class ProgressEvidence : public ::testing::Test {
     }
   }
 
-  // A world trains `steps` steps, writes `files` checkpoints and ends so.
+  // A world trains `steps` steps, writes `files` checkpoints and ends with that report.
   void Attempt(RankReport at_end, const ExitCause& cause) {
     for (int i = 0; i < 200 && !job_.state().world.has_value(); ++i) Pass(1);
     if (!job_.state().world.has_value()) return;
@@ -117,7 +117,7 @@ class ProgressEvidence : public ::testing::Test {
   Job job_;
   Instant now_ = Instant::FromNanoseconds(1'000'000'000);
   uint32_t port_ = 0;
-  std::string evidence_;  // of the last progress that steps did not show
+  std::string evidence_;  // of the last progress without steps
 };
 
 TEST_F(ProgressEvidence, KillsWithoutAnySignOfProgressEndTheJob) {
@@ -144,7 +144,7 @@ TEST_F(ProgressEvidence, TheOptimizersOwnStepExcusesItWhenItIsHigherEachTime) {
   EXPECT_FALSE(IsOver()) << job_.state().final_reason;
 }
 
-// Epochs of 20 steps that count from 0 again, one kill in each.
+// Epochs of 20 steps that start at 0 again; one kill in each.
 TEST_F(ProgressEvidence, AFurtherPassOverTheStepsIsProgressOnceItIsSaved) {
   for (const bool begins_anew : {false, true}) {
     int attempts = 0;

@@ -1,8 +1,8 @@
 #pragma once
 
-// Facts that are true for ever, in the order in which they became true. fold(records) is the
-// durable state of the job; nothing else is. A record carries explicit results ("rank 3 is on node
-// 2"), never a request to be re-decided, so last year's journal folds to the same state.
+// Permanent facts, in the order in which they became true. fold(records) is the job's whole durable
+// state. A record states a result ("rank 3 is on node 2") and never asks for a decision, so old
+// journals always fold to the same state.
 
 #include <cstdint>
 #include <string>
@@ -43,14 +43,14 @@ struct NodeJoined {  // first registration of a name, or a lost/left node's retu
   std::string address;
   uint32_t slots = 0;
   bool returned = false;
-  uint32_t incarnation = 0;  // that it told
+  uint32_t incarnation = 0;  // as it reported
 };
-struct NodeLost {  // fenced from now on: its ranks are of the past even if they still run
+struct NodeLost {  // fenced from now on: its ranks are outdated even if they still run
   NodeId node;
   std::string name;
-  Duration silent_for;    // how long it had not been heard when this was decided
-  bool finished = false;  // all its ranks had exited with 0: the world does not miss it
-  bool explains = false;  // better explanation of the failure before it, whose charge it lifts
+  Duration silent_for;    // since when it had not been heard
+  bool finished = false;  // all its ranks had exited with 0: the world can continue without it
+  bool explains = false;  // explains the failure before it, whose charge is lifted
   std::string reason;
 };
 struct NodeLeft {
@@ -68,10 +68,10 @@ struct RankFailed {
   std::string node_name;
   Generation generation;
   Rank rank;
-  int64_t step = -1;  // of that rank, absolute when the script told it
+  int64_t step = -1;  // of that rank; absolute if the script reported it
   int64_t step_count = 0;
-  bool charged = true;    // false when it is nobody's fault (store port taken)
-  bool explains = false;  // better explanation of this generation's end: takes over its charge
+  bool charged = true;    // false: nobody's fault (store port taken)
+  bool explains = false;  // explains the end of this generation and takes over the charge
   ExitCause cause;
 };
 struct RecoveryDecided {
@@ -79,41 +79,41 @@ struct RecoveryDecided {
   NodeId blamed;  // meaningful when has_blamed
   bool has_blamed = false;
   std::string blamed_name;
-  int64_t step = -1;  // newest step of the job when it was decided
+  int64_t step = -1;  // newest step of the job at the decision
   int64_t saved_step = -1;
   std::string reason;
 };
 struct WorldFormed {
   World world;
-  Generation solo_last;  // 0, or the end of the block granted to a node that is alone
+  Generation solo_last;  // 0, or the end of the block granted to a single node
   bool fresh_starter = false;
   NodeId fresh_node;
   std::string reason;
 };
-struct WorldRunning {  // every rank of it reported its first step (or, without steps, that it runs)
+struct WorldRunning {  // each rank reported its first step (or, without steps, that it runs)
   Generation generation;
   int64_t step = -1;
   int64_t began_at = 0;  // the training's own step before this world's first; 0: none or unknown
 };
-struct WorldEnded {  // between worlds: nobody may train under this or a lower generation
+struct WorldEnded {  // between worlds: no rank may train under this or a lower generation
   Generation generation;
   int64_t step = -1;
   std::string reason;
 };
-struct SoloRestarted {  // a lone node used generations of its block while the master was away
+struct SoloRestarted {  // a single node used generations of its block without a master
   NodeId node;
   std::string name;
   Generation generation;
   std::string reason;
 };
-// Refills the budget, once in a world: a new highest step, which also ends the redo; or, where
-// steps do not show it, other evidence that the attempt came further.
+// Refills the budget, once in a world: for a new highest step, which also ends the repetition of
+// steps; or, if steps do not show it, for other evidence of progress.
 struct ProgressMade {
   int64_t step = -1;       // -1: steps of the whole training are not known
   int64_t step_count = 0;  // optimizer steps of this attempt; 0: time alone counts
   std::string evidence;    // "a rank finished a checkpoint"; empty: the step is the evidence
 };
-// Some rank is quiet, and its world was judged: the cause, and whether a rank is restarted for it.
+// A rank is quiet and its world was judged: the cause, and whether a rank is restarted.
 struct HangJudged {
   Generation generation;
   std::string hang;   // its class: "stopped", "mismatched call", …
@@ -122,33 +122,33 @@ struct HangJudged {
   std::vector<Rank> culprits;      // may be empty: a link or a mount is no rank
   std::vector<std::string> lines;  // the evidence
 };
-struct GrowthPlanned {  // a node waits to join until it costs least
+struct GrowthPlanned {  // a node waits to join until that costs least
   NodeId node;
   std::string name;
   int64_t saved_step = -1;  // newest checkpoint when it joined; a newer one lets it in
   std::string reason;
 };
 struct WaitBegan {
-  std::string reason;  // what for; shown by status
+  std::string reason;  // the reason; shown by status
 };
 struct StopDecided {
   int exit_code = 0;
   Duration grace;
   std::string reason;
-  bool is_asked = false;  // by somebody; false: the job came to its end
-  int signal = 0;         // what ranks get first; 0: SIGTERM
+  bool is_asked = false;  // by a user; false: the job ended by itself
+  int signal = 0;         // first signal for ranks; 0: SIGTERM
 };
 struct JobFinished {
   int exit_code = 0;
   std::string reason;
 };
-struct WishChanged {  // a node that the platform started, and that died before it came, is wished
+struct WishChanged {  // a node that the platform started died before it registered: it is wished
                       // anew
   std::string name;
   uint32_t incarnation = 0;
   std::string reason;
 };
-struct JobResumed {  // it had ended, and somebody started it again
+struct JobResumed {  // a user started the ended job again
   std::string reason;
   bool anew = false;  // it had failed or was stopped: failures are counted anew
 };
@@ -162,11 +162,11 @@ using Fact = std::variant<JobCreated, MasterTookOver, NodeJoined, NodeLost, Node
 struct Record {
   RecordSeq seq;                  // dense, from 1
   Instant at;                     // master's clock: ns since the Unix epoch, never going back
-  std::vector<RecordSeq> causes;  // records that made this one necessary, oldest first
+  std::vector<RecordSeq> causes;  // records that caused this one, oldest first
   Fact fact;
 };
 
 std::string_view FactName(const Fact& fact);  // "rank_failed", … as in `paceline events`
-std::string Sentence(const Record& record);   // the one sentence shown everywhere
+std::string Sentence(const Record& record);   // the sentence for consoles, logs and pages
 
 }  // namespace paceline::core

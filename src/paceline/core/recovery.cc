@@ -17,14 +17,13 @@ using Status = NodeState::Status;
 
 WorldBounds Bounds(const JobSpec& spec) { return {spec.nodes_min, spec.nodes_max, spec.unit}; }
 
-// A node that went on alone and goes on alone takes the next number of its own block: every number
-// in it is that node's, whoever of the two, its agent or the master, uses it first. When the order
-// is lost and the agent restarts by itself meanwhile, both name one world of the same ranks on the
-// same node, and the agent starts it once. This needs that nothing above the world was ever told
-// there (an order to hold no ranks speaks of the whole block): since a master tells nothing before
-// its record is durable, it holds when this master told the node to run, and nothing else after.
-// It also needs that the node came no further by itself while there was no world to count it to.
-// Every other world is numbered past the block.
+// If a single node restarted itself and is single again, its next world takes the next number of
+// the node's own block. Only this node uses these numbers, whether the agent or the master takes
+// one first. If the order is lost and the agent restarts itself meanwhile, both name the same
+// world, and the agent starts it once. Two conditions hold. The node was never told a number above
+// the world (an order to hold no ranks names the whole block): true if this master's last order to
+// it was to run, because orders follow durable records. And the node used no further number by
+// itself while there was no world. All other worlds are numbered above the block.
 Generation NextGeneration(Turn& turn, const std::vector<Candidate>& seats) {
   const JobState& state = turn.state();
   const auto& last = state.last_world.seats;
@@ -41,7 +40,7 @@ Generation NextGeneration(Turn& turn, const std::vector<Candidate>& seats) {
   return state.last_world.generation.next();
 }
 
-// False: rank 0's node offers no port for the store yet.
+// False: rank 0's node has not offered a store port yet.
 bool Form(Turn& turn, const RungAnswer& answer, std::string reason) {
   const JobState& state = turn.state();
   NodeLink& first = turn.Link(answer.seats.front().node);
@@ -120,7 +119,7 @@ std::string Names(const std::vector<Candidate>& nodes) {
   return nodes.size() > kNamedMax ? text + ", …" : text;
 }
 
-// A seated node whose fate is open: forming a world with it, or without it, could be wrong.
+// A seated node whose state is undecided: a world with it, or without it, could be wrong.
 const NodeState* OpenFate(Turn& turn, std::string* reason) {
   for (const Seat& seat : turn.state().last_world.seats) {
     const NodeState* node = turn.state().Find(seat.node);
@@ -154,7 +153,7 @@ LadderView View(Turn& turn) {
 
 bool SameDecision(const PendingDecision& decision, const LadderAnswer& climbed) {
   if (!decision.pending) return false;
-  // A growth was decided before its world ended; the ladder then sees nobody missing.
+  // A growth was decided before its world ended, so no node is missing.
   if (decision.rung == Rung::kNone) return climbed.rung == Rung::kRestartProcess;
   return decision.rung == climbed.rung &&
          decision.has_blamed == climbed.answer.blamed.has_value() &&
@@ -178,7 +177,7 @@ void Decide(Turn& turn, const LadderAnswer& climbed) {
   turn.Emit(std::move(decided), std::move(causes));
 }
 
-// True: hold, something may still change what is right.
+// True: wait, because something may still change the right decision.
 bool Hold(Turn& turn, const LadderView& view) {
   Watch& watch = turn.watch();
   if (view.budget.exhausted) return false;
@@ -191,8 +190,8 @@ bool Hold(Turn& turn, const LadderView& view) {
   return true;
 }
 
-// A rank failed because its close() did: storage was tried for long enough, and nothing newer was
-// saved. Another world would only save and fail the same.
+// A rank failed because its close() failed: storage was tried for long enough, and no newer step
+// was saved. Another world would fail in the same way.
 bool EndWithoutStorage(Turn& turn) {
   const JobState& state = turn.state();
   const auto& left = state.checkpoints.not_stored;
@@ -215,7 +214,7 @@ bool FormNextWorld(Turn& turn) {
   std::string fate;
   if (const NodeState* node = OpenFate(turn, &fate); node != nullptr) {
     watch.pending = "waits to hear from " + node->name + ", which " + fate;
-    // A report that clears it is no reason for a pass by itself.
+    // A report that settles it does not trigger a check by itself, so check by time.
     watch.settle_at = std::min(watch.settle_at, turn.now() + HeartbeatInterval(state.spec));
     return false;
   }

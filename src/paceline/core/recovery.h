@@ -1,7 +1,7 @@
 #pragma once
 
-// From "this world cannot go on" to the next world. State-driven: called after every event, it does
-// what the state asks for, once, and says whether it recorded anything.
+// From a world that cannot continue to the next world. Driven by state: called after every event,
+// it does what the state requires, once, and returns whether it emitted a record.
 
 #include <vector>
 
@@ -10,13 +10,13 @@
 
 namespace paceline::core {
 
-// Ends a world that an incident or a planned growth has doomed.
+// Ends a world after an incident or for a planned growth.
 bool EndDoomedWorld(Turn& turn);
 
-// Forms the first world or the next one, or records why not.
+// Forms the first or the next world, or records why it cannot.
 bool FormWorld(Turn& turn);
 
-// Nodes that could be seated now, in order of id.
+// Nodes that can be seated now, ordered by id.
 std::vector<Candidate> Candidates(Turn& turn);
 
 }  // namespace paceline::core

@@ -1,6 +1,5 @@
-// Every file of testdata/ is a story: a script, a line "---", and what the job said. Read them;
-// they are the shortest description of how paceline behaves. PACELINE_REWRITE=1 writes what is said
-// now.
+// Each file of testdata/ is a scenario: a script, a line "---", and the job's output. They are the
+// shortest description of paceline's behaviour. PACELINE_REWRITE=1 rewrites the outputs.
 
 #include <algorithm>
 #include <cstdlib>
@@ -53,11 +52,11 @@ TEST_P(ScenarioTest, SaysWhatIsExpected) {
   }
 }
 
-// A master that dies with any prefix of the journal on disk, in any story, leads to the same end:
-// the job is over or not, and no rank lives twice.
+// In each scenario the master dies with every prefix of the journal on disk. Each time the job must
+// end in the same way, and no rank may live twice.
 TEST_P(ScenarioTest, SurvivesMasterCrashAtEveryRecord) {
   const std::string script = ScriptOf(Read(GetParam()));
-  if (script.find("master") != std::string::npos) return;  // it has its own crash
+  if (script.find("master") != std::string::npos) return;  // the scenario has its own crash
   const ScenarioResult undisturbed = RunScenario(script);
   for (size_t records = 1; records <= undisturbed.journal.size(); ++records) {
     const ScenarioResult result = RunScenario(script, {.crash_at_record = records});

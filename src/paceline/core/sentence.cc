@@ -1,4 +1,4 @@
-// One sentence for every record: the same words in the console, the journal's readers and tests.
+// One sentence for every record: the same words in the console, in journal readers and in tests.
 
 #include <string>
 #include <string_view>

@@ -1,6 +1,6 @@
 #pragma once
 
-// Linux's numbers, as exit causes and orders carry them. The pure layers see no <csignal>.
+// Linux's signal numbers for exit causes and orders. The pure layers do not include <csignal>.
 
 namespace paceline::core {
 

@@ -1,13 +1,12 @@
 #pragma once
 
-// What a signal to stop means to a process that may have had others before it.
+// What a signal to stop means if there were earlier ones.
 //
 // `timeout`, systemd, Slurm and Kubernetes send SIGTERM to a process and again to its group or
 // cgroup, within microseconds: that is one request, however often it comes. A second request would
-// take the grace away in which ranks save. So only a person at a terminal can ask for that: by
-// SIGINT, and no sooner than kAgainAfter after the signal before it, because a terminal's Ctrl-C
-// and a wrapper that hands it on arrive together, too. Whoever has no terminal uses
-// `paceline stop --force`.
+// take away the grace in which ranks save. So only a person at a terminal can make one: by SIGINT,
+// at least kAgainAfter after the signal before, because a terminal's Ctrl-C and a wrapper's copy of
+// it also arrive together. Without a terminal there is `paceline stop --force`.
 
 #include "paceline/base/instant.h"
 #include "paceline/core/signal_number.h"
@@ -16,9 +15,9 @@ namespace paceline::core {
 
 enum class StopAsk {
   kFirst,   // ranks get the signal and their grace
-  kRepeat,  // says nothing new
+  kRepeat,  // adds nothing
   kForce,   // no grace: ranks are killed now
-  kKill,    // everything of the job on this host is killed now
+  kKill,    // all the job's processes on this host are killed now
 };
 
 class StopAsks {
@@ -37,8 +36,8 @@ class StopAsks {
   bool is_forced() const { return count_ > 1; }
 
  private:
-  int count_ = 0;       // of signals that meant something new
-  Instant counted_at_;  // when the last of them came
+  int count_ = 0;       // of signals that added something
+  Instant counted_at_;  // time of the last such signal
 };
 
 }  // namespace paceline::core

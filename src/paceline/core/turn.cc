@@ -9,14 +9,14 @@ namespace paceline::core {
 
 namespace {
 
-// Facts after which many nodes have to do something else.
+// Facts that change the assignments of many nodes.
 bool ChangesAssignments(const Fact& fact) {
   return std::holds_alternative<WorldFormed>(fact) || std::holds_alternative<WorldEnded>(fact) ||
          std::holds_alternative<StopDecided>(fact) || std::holds_alternative<JobFinished>(fact) ||
          std::holds_alternative<SoloRestarted>(fact);
 }
 
-// Facts after which other nodes may be wished for.
+// Facts that may change the wished nodes.
 bool ChangesWish(const Fact& fact) {
   return std::holds_alternative<JobCreated>(fact) || std::holds_alternative<NodeJoined>(fact) ||
          std::holds_alternative<NodeLost>(fact) || std::holds_alternative<NodeLeft>(fact) ||
@@ -69,7 +69,7 @@ Assignment DesiredAssignment(const JobState& state, NodeId node) {
   }
   if (state.IsSeated(node)) return RunAssignment(state, *known);
   assignment.kind = Assignment::Kind::kIdle;
-  // A lone node's block lies above its world: ranks of the block must end, too.
+  // A single node's block is above its world, and ranks of the block must end, too.
   assignment.reason = state.world ? "spare" : state.waiting_for;
   return assignment;
 }
@@ -122,7 +122,7 @@ void Turn::TellSoon(NodeId node) {
 }
 
 void Turn::TellChanges() {
-  // Most events concern one node or none: they must not cost a look at every node.
+  // Most events concern one node or none, so they must not examine every node.
   std::vector<NodeId> tells = std::exchange(watch().tells, {});
   if (tell_all_) {
     for (auto& [node, link] : links()) TellNode(node, link);

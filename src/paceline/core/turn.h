@@ -1,12 +1,12 @@
 #pragma once
 
-// One Step of the job while it is taken: state, what was heard, and what comes of it. A record is
-// applied the moment it is emitted, so code that follows sees its result. Every topic (membership,
+// One Step of the job in progress: its state, the volatile knowledge, and the resulting actions. A
+// record is applied when it is emitted, so later code sees its result. Every topic (membership,
 // ranks, recovery, growth, finish) is a set of free functions over a Turn.
 //
-// Crash safety: records of one step may reach the disk only in part. So nothing may follow from
-// "a record was just emitted"; it must follow from the state that the record left. Settle()
-// looks at the state alone and does what is due, again and again until nothing is.
+// Crash safety: of one step's records, only some may reach the disk. So no code may depend on
+// having just emitted a record; it depends on the state alone. Settle() acts on the state, again
+// and again until nothing is due.
 
 #include <string>
 #include <vector>
@@ -41,16 +41,16 @@ class Turn {
   void Do(Effect effect) { actions_.effects.push_back(std::move(effect)); }
   void Say(Note::Level level, std::string text);
 
-  // What the detectors say of this node now.
+  // The detectors' present verdict on this node.
   Verdict Judge(const NodeState& node);
 
-  // Judges one node's link anew and brings the next detector pass forward when needed.
+  // Judges one node again, and moves the next detector pass forward if needed.
   void Rewatch(NodeId node);
 
-  // At the end of this step, whether its desired state changed or not.
+  // Sends the node its state at the end of this step, even if it has not changed.
   void TellSoon(NodeId node);
 
-  // Tells every connected node whose desired state differs from what it was told.
+  // Sends each connected node its desired state if that has changed.
   void TellChanges();
 
   Actions Take() { return std::move(actions_); }
@@ -64,7 +64,7 @@ class Turn {
   bool tell_all_ = false;
 };
 
-// What the node shall do now, by the durable state alone.
+// The node's desired state, from the durable state alone.
 Assignment DesiredAssignment(const JobState& state, NodeId node);
 
 }  // namespace paceline::core

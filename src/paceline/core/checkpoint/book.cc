@@ -14,17 +14,17 @@ struct BookFolder {
     book.restore = fact;
     if (fact.from == RestoreOrder::From::kMemory) ++book.memory_restores;
     if (fact.from == RestoreOrder::From::kStorage) ++book.storage_restores;
-    // The world restored an older step, so this step is dropped and never persisted.
+    // The world restored an older step, so this step is abandoned and never written.
     const bool is_dead = book.not_stored.has_value() && IsGivenUp(book, book.not_stored->saved);
     if (is_dead) book.not_stored.reset();
-    if (book.not_stored.has_value()) book.not_stored->is_final = false;  // a new world tries anew
+    if (book.not_stored.has_value()) book.not_stored->is_final = false;  // a new world tries again
   }
   void operator()(const CheckpointCommitted& fact) {
     book.committed = fact;
     book.committed_at = at;
     book.ranks_fixed = fact.ranks_fixed;
     ++book.commits;
-    // Storage takes writes again. A step that was given up still counts until it is there.
+    // Storage accepts writes again. A step that was given up stays recorded until it is stored.
     const bool is_there = book.not_stored.has_value() &&
                           (!book.not_stored->is_final || book.not_stored->saved <= fact.saved);
     if (is_there) book.not_stored.reset();
@@ -33,7 +33,7 @@ struct BookFolder {
     if (std::find(book.damaged.begin(), book.damaged.end(), fact.name) != book.damaged.end()) {
       return;
     }
-    // The oldest one is forgotten: retention has long removed it.
+    // Forget the oldest one: retention has removed it long ago.
     if (book.damaged.size() == kDamagedMax) book.damaged.erase(book.damaged.begin());
     book.damaged.push_back(fact.name);
     if (book.committed.has_value() && book.committed->name == fact.name) book.committed.reset();

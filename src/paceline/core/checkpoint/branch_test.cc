@@ -1,4 +1,4 @@
-// Scripts whose steps repeat or go back: the save that was made last is the newest.
+// Scripts whose steps repeat or go back: the last save is the newest.
 
 #include <gtest/gtest.h>
 
@@ -31,7 +31,7 @@ TEST_F(BranchTest, ImagesOfDifferentBranchesAreNeverCombined) {
   Run();
   SaveAllIn(0, 3);
   Save(0, 1, 3);
-  reports_[0].images.back().saved.branch = 1;  // rank 1 has not come so far
+  reports_[0].images.back().saved.branch = 1;  // rank 1 is behind
   Run();
   Form(2, 2);
   Run();

@@ -35,7 +35,7 @@ CheckpointView ViewOf(Turn& turn) {
   const JobState& state = turn.state();
   const bool is_ending = state.phase == Phase::kStopping || state.phase == Phase::kFinished;
   const World* world = state.world.has_value() ? &*state.world : nullptr;
-  // What the ranks of a world that has just ended left behind is still worth keeping.
+  // Images of a world that has just ended may still be stored.
   if (world == nullptr && is_ending && state.AnyWorldYet()) world = &state.last_world;
   const bool is_short = state.finished_count > 0;
   const auto is_gone = [&state](NodeId node) { return IsNodeGone(state, node); };

@@ -1,6 +1,6 @@
 #pragma once
 
-// The job's side of its checkpoints: feeds the ledger, records its facts, tells its orders.
+// Connects the job to its checkpoint ledger: passes reports, records facts, sends orders.
 
 #include "paceline/core/event.h"
 #include "paceline/core/turn.h"
@@ -9,13 +9,13 @@ namespace paceline::core {
 
 void OnCheckpointReported(Turn& turn, const CheckpointReported& event);
 
-// Records what the ledger decides. True: something was recorded.
+// Records the ledger's decisions. True: a fact was recorded.
 bool NoteCheckpoints(Turn& turn);
 
-// Tells every connected node whose order differs from what it was told.
+// Sends each connected node its order if that has changed.
 void TellCheckpoints(Turn& turn);
 
-// The job shall not end yet: its newest step is on its way to storage.
+// The job must not end yet: its newest step is being written to storage.
 bool AwaitsStorage(Turn& turn);
 
 }  // namespace paceline::core

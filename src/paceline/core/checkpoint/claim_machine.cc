@@ -87,12 +87,12 @@ void ClaimMachine::On(const ClaimLooked& event) {
     actions_.push_back(SayOfClaim{Concat("takes over from ", Say(seen), ", which has ended")});
     return Write(seen);
   }
-  // Somebody has written over this job's claim.
+  // Another job has replaced this job's claim.
   if (state_ == State::kOurs || event.life == WriterLife::kLives) return Yield(seen);
   Watch(seen);
 }
 
-// Of this job: by this process, by a former one, or by another agent.
+// The claim is of this job: of this process, an earlier one, or another agent.
 void ClaimMachine::Renew(const DirectoryClaim& seen, WriterLife life) {
   if (other_ != seen) unchanged_since_ = now_;
   other_ = seen;
@@ -119,7 +119,7 @@ void ClaimMachine::Watch(const DirectoryClaim& seen) {
   }
 }
 
-// The directory is another job's. Ranks that train already train on.
+// The directory belongs to another job. Running ranks train on.
 void ClaimMachine::Yield(const DirectoryClaim& seen) {
   MARK("another job saves there");
   const bool trains = state_ == State::kOurs || has_admitted_;
@@ -160,9 +160,9 @@ void ClaimMachine::On(const ClaimWritten& event) {
   unchanged_since_ = now_;
 }
 
-// The claim is the first thing that a job writes, minutes before its first checkpoint. So a
-// refused claim is the earliest sign that storage takes no writes, and is printed once for each
-// reason. `why` is empty when the claim was written.
+// The claim is a job's first write, minutes before its first checkpoint. So a refused claim is the
+// earliest sign that storage takes no writes. It is printed once for each reason. `why` is empty if
+// the claim was written.
 void ClaimMachine::TellRefusal(const std::string& why) {
   if (std::exchange(told_refusal_, why) == why || why.empty()) return;
   MARK("storage refuses a claim");
@@ -177,7 +177,7 @@ void ClaimMachine::On(const ClaimMissed&) {
 }
 
 void ClaimMachine::On(const ClaimReleased&) {
-  // What is on its way to the directory is carried out before this.
+  // Writes in progress are finished before this.
   if (written_.has_value()) actions_.push_back(RemoveClaim{*written_});
   written_.reset();
   if (state_ == State::kLost) return;

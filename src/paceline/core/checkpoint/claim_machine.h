@@ -1,10 +1,10 @@
 #pragma once
 
-// One directory, one writer: whether this job may save to its directory of checkpoints, as a pure
-// machine. A claim in the directory names the job that does. The agents of a job, or its keeper,
-// renew the claim; a job with all its worlds, ranks and masters is one writer.
+// One writer for a directory: whether this job may save to its directory of checkpoints, as a pure
+// machine. A claim in the directory names the job that may. The job's agents, or its keeper, renew
+// the claim. A job with all its worlds, ranks and masters counts as one writer.
 //
-//   unknown ──nobody's, or its process is gone──▶ ours ──becomes another job's──▶ lost
+//   unknown ──no claim, or its process is gone──▶ ours ──becomes another job's──▶ lost
 //      │ another job's                              ▲
 //      ▼                                            │ unchanged for 30 s
 //   watching ───────────────────────────────────────┘
@@ -12,16 +12,15 @@
 //      ▼
 //   theirs   until a rank asks again
 //
-// A process of this host is seen to live or not. Of another host nothing is seen but the claim, so
-// a newcomer watches the claim on its own clock. Time in which storage did not answer does not
-// count: the other job could not renew its claim either.
+// A process of this host can be checked. For other hosts only the claim is visible, so a new job
+// watches it by its own clock. Time without an answer from storage does not count, because the
+// other job could not renew its claim either.
 //
-// Storage that does not answer keeps nobody from training: ranks are admitted, and save to memory.
-// A write is refused while another job's claim stands in the directory; without any claim it is
-// not. A job that finds another job's claim there has lost the directory, also after that job has
-// ended: what lies there then is not of this job, and retention would remove it. The same holds
-// when its own claim is gone and checkpoints of another job have come. It trains on and saves to
-// memory.
+// Storage that does not answer does not stop training: ranks are admitted and save to memory. A
+// write is refused while the directory has another job's claim, but not if it has none. A job that
+// finds another job's claim has lost the directory for good, even after that job has ended: the
+// checkpoints there are then not its own, and retention would remove them. The same holds if its
+// own claim is gone and another job has written checkpoints. The job trains on and saves to memory.
 //
 // Pure: no clock, no chance, no I/O.
 
@@ -37,7 +36,7 @@
 
 namespace paceline::core {
 
-// What the host sees of the process that a claim names.
+// The state of the process that a claim names, as seen from this host.
 enum class WriterLife { kNotSeen, kLives, kGone };
 
 // ---- what happened ----
@@ -45,22 +44,22 @@ enum class WriterLife { kNotSeen, kLives, kGone };
 struct ClaimWanted {};  // a rank wants to save there
 struct ClaimLooked {
   std::optional<DirectoryClaim> claim;
-  // Without a claim of this job: what others have in the directory.
+  // If there is no claim of this job: other jobs' checkpoints in the directory.
   std::vector<ForeignCheckpoint> foreign = {};
   WriterLife life = WriterLife::kNotSeen;
-  std::string problem;  // storage could not be read; empty: it was
+  std::string problem;  // storage could not be read; empty: it could
 };
 struct ClaimWritten {
-  bool is_passed = false;   // another one was there meanwhile: nothing was written
-  std::string problem;      // empty: it stands there
-  bool is_refused = false;  // of a problem: storage takes no writes, for lack of rights or room
+  bool is_passed = false;   // another claim came first; nothing was written
+  std::string problem;      // empty: it is written
+  bool is_refused = false;  // of a problem: no rights or no room
 };
-// A write found another job's claim there: `by` says whose, for people.
+// A write found another job's claim. `by` names that job, for people.
 struct ClaimTaken {
   std::string by;
 };
-struct ClaimMissed {};    // a write found no claim of this job there, which had one
-struct ClaimReleased {};  // no rank saves any more, and nothing is on its way
+struct ClaimMissed {};    // a write found that this job's claim is gone
+struct ClaimReleased {};  // no rank saves any more, and no write is in progress
 struct ClaimTimePassed {};
 
 using ClaimEvent = std::variant<ClaimWanted, ClaimLooked, ClaimWritten, ClaimTaken, ClaimMissed,
@@ -69,12 +68,12 @@ using ClaimEvent = std::variant<ClaimWanted, ClaimLooked, ClaimWritten, ClaimTak
 // ---- what the host shall do ----
 
 struct LookAtClaim {};  // ClaimLooked follows
-// Write `claim` if what stands there is still `over`; ClaimWritten follows.
+// Write `claim` if the present one is still `over`; ClaimWritten follows.
 struct WriteClaim {
   std::optional<DirectoryClaim> over;
   DirectoryClaim claim;
 };
-struct RemoveClaim {  // if what stands there is that
+struct RemoveClaim {  // if it is the present one
   DirectoryClaim claim;
 };
 struct SayOfClaim {  // for people
@@ -84,12 +83,12 @@ struct SayOfClaim {  // for people
 using ClaimAction = std::variant<LookAtClaim, WriteClaim, RemoveClaim, SayOfClaim>;
 
 struct ClaimTimes {
-  Duration renew_every = Duration::Seconds(5);  // also: looked at again after a problem
+  Duration renew_every = Duration::Seconds(5);  // also the pause after a problem
   Duration watch_for = Duration::Seconds(30);
-  Duration look_every = Duration::Seconds(1);  // of what is watched
-  // Another agent of the job takes the claim over when it was not renewed for so long.
+  Duration look_every = Duration::Seconds(1);  // while watching
+  // Another agent of the job renews the claim if it is not renewed for this long.
   Duration stand_in_after = Duration::Seconds(12);
-  // Storage that has said nothing for so long does not hold up a rank.
+  // If storage does not answer within this time, ranks are admitted.
   Duration answer_within = Duration::Seconds(2);
 };
 
@@ -102,19 +101,19 @@ class ClaimMachine {
   std::vector<ClaimAction> Step(Instant now, const ClaimEvent& event);
   Instant NextDeadline() const;
 
-  // May a rank open its checkpoints?
+  // Whether a rank may open its checkpoints.
   enum class Answer { kWait, kYes, kNo };
   Answer answer() const;
-  // The job that has the claim instead; of kNo.
+  // The job that has the claim, if the answer is kNo.
   const std::optional<DirectoryClaim>& other() const { return other_; }
-  // The job that has taken the directory from this one, for people; empty: none has. This job may
-  // write nothing there any more.
+  // The job that took the directory from this one, for people; empty: none. This job must not write
+  // there any more.
   const std::string& lost_to() const { return lost_to_; }
-  // What others had in the directory when this job claimed it; none: it has no claim there.
+  // Other jobs' checkpoints when this job claimed the directory; none: it has no claim.
   std::optional<std::vector<ForeignCheckpoint>> known() const {
     return state_ == State::kOurs ? std::optional(known_) : std::nullopt;
   }
-  // Why it takes long; empty: it does not.
+  // Why the answer takes long; empty if it does not.
   std::string WaitsFor() const;
 
  private:
@@ -140,19 +139,19 @@ class ClaimMachine {
   Instant now_;
   std::vector<ClaimAction> actions_;
   State state_ = State::kIdle;
-  bool is_asking_ = false;  // an answer of the host is awaited
+  bool is_asking_ = false;  // waits for the host's answer
   bool is_blind_ = false;   // storage does not answer
-  // What others had in the directory when this job claimed it. If there is more when its claim is
-  // gone, another job has been there meanwhile, or the directory is another one.
+  // Other jobs' checkpoints when this job claimed the directory. If there are more when its claim
+  // is gone, another job was there, or it is another directory.
   std::vector<ForeignCheckpoint> known_;
-  std::string lost_to_;       // of kLost
-  std::string told_refusal_;  // the last reason that people heard
+  std::string lost_to_;       // if kLost
+  std::string told_refusal_;  // the last reason that was printed
   bool has_admitted_ = false;
   uint64_t beat_ = 0;
   Instant look_at_ = Instant::Max();
   Instant blind_at_ = Instant::Max();
-  std::optional<DirectoryClaim> written_;  // as it stands there, if this process wrote it
-  std::optional<DirectoryClaim> other_;    // as it was seen last
+  std::optional<DirectoryClaim> written_;  // this process's claim in the directory
+  std::optional<DirectoryClaim> other_;    // the last seen one
   Instant unchanged_since_;                // of other_
 };
 

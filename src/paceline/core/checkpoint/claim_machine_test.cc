@@ -21,7 +21,7 @@ DirectoryClaim ClaimOf(const std::string& job, int64_t pid = 7, uint64_t beat = 
           .beat = beat};
 }
 
-// The machine before a directory, which it reads and writes at once.
+// The machine with a directory that it reads and writes at once.
 class ClaimTest : public ::testing::Test {
  protected:
   void Step(const ClaimEvent& event) {
@@ -55,7 +55,7 @@ class ClaimTest : public ::testing::Test {
   ClaimMachine machine_{ClaimOf("ours")};
   Instant now_ = Instant::FromNanoseconds(1);
   std::optional<DirectoryClaim> there_;
-  std::optional<DirectoryClaim> rival_;  // is faster at the next write
+  std::optional<DirectoryClaim> rival_;  // writes first at the next write
   WriterLife life_ = WriterLife::kNotSeen;
   std::vector<ForeignCheckpoint> foreign_;
   std::string problem_;
@@ -161,7 +161,7 @@ TEST_F(ClaimTest, StorageThatRefusesWritesIsToldOnceForEachReasonAndKeepsNobodyF
 }
 
 TEST_F(ClaimTest, StorageThatSaysNothingHoldsARankUpForTwoSeconds) {
-  EXPECT_EQ(machine_.Step(now_, ClaimWanted{}).size(), 1u);  // that is never answered
+  EXPECT_EQ(machine_.Step(now_, ClaimWanted{}).size(), 1u);  // which is never answered
   EXPECT_EQ(machine_.answer(), Answer::kWait);
   now_ = machine_.NextDeadline();
   EXPECT_TRUE(machine_.Step(now_, ClaimTimePassed{}).empty());
@@ -231,9 +231,9 @@ TEST_F(ClaimTest, ADirectoryThatAnotherJobHasTakenStaysLostWhenThatJobHasEnded) 
   EXPECT_FALSE(there_.has_value());
 }
 
-// The directory was moved away, and another job has begun and ended at its path.
+// The directory was moved away, and another job has run at its path meanwhile.
 TEST_F(ClaimTest, CheckpointsOfAnotherJobBesideNoClaimLoseTheDirectory) {
-  foreign_ = {{"step-4-g1", "older"}};  // was there before: retention may have it
+  foreign_ = {{"step-4-g1", "older"}};  // was there before: retention may remove it
   Step(ClaimWanted{});
   there_.reset();
   Step(ClaimMissed{});

@@ -1,5 +1,5 @@
-// Several jobs before one directory, in simulated time: storage that is slow or away, processes
-// that freeze, are killed and come again.
+// Several jobs on one directory, in simulated time. Storage is slow or away; processes freeze, are
+// killed and restart.
 
 #include <gtest/gtest.h>
 
@@ -21,7 +21,8 @@ namespace {
 constexpr Duration kTick = Duration::Milliseconds(100);
 constexpr int64_t kTicks = 3000;  // five minutes
 constexpr int64_t kTicksCalm = 1000;
-// What a writer may lack without losing its claim: the watch of 30 s, less a renewal under way.
+// How long a writer may be blocked without losing its claim: the watch of 30 s, less a renewal in
+// progress.
 constexpr int64_t kLackMaxTicks = 150;
 
 struct Contender {
@@ -37,7 +38,7 @@ struct Contender {
         machine(std::in_place, self, times) {}
 
   struct Call {
-    int64_t at = 0;  // when storage carries it out
+    int64_t at = 0;  // when storage executes it
     ClaimAction what;
   };
   DirectoryClaim self;
@@ -45,7 +46,7 @@ struct Contender {
   std::deque<Call> calls;
   std::deque<ClaimEvent> events;
   int64_t frozen_until = 0;
-  int64_t lacks = 0;  // ticks in a row in which it was frozen, or storage was away
+  int64_t lacks = 0;  // consecutive ticks frozen or without storage
   int64_t lacked_max = 0;
 };
 
@@ -55,7 +56,7 @@ class Swarm {
     for (uint64_t i = 0; i < 3; ++i) jobs_.emplace_back(i, times);
   }
 
-  // Empty: all held.
+  // Returns the first error, or "".
   std::string Run() {
     for (int64_t tick = 0; tick < kTicks + kTicksCalm; ++tick) {
       tick_ = tick;
@@ -82,7 +83,7 @@ class Swarm {
     }
   }
 
-  // It comes again as another process of the same job.
+  // Restarts it as another process of the same job.
   void Kill(Contender* job) {
     const int64_t pid = job->self.pid + 3;
     job->self.pid = pid;
@@ -139,7 +140,7 @@ class Swarm {
     Check(*job);
   }
 
-  // A writer that lives, and can reach storage, keeps its directory.
+  // A living writer that can reach storage must keep its directory.
   void Check(const Contender& job) {
     if (!there_.has_value() || there_->job_id == job.self.job_id) return;
     const auto had = had_it_.find(job.self.pid);
@@ -147,7 +148,7 @@ class Swarm {
     wrong_ = job.self.job_id + " lost its claim to " + there_->job_id;
   }
 
-  // Of those who want the directory one has it, and says so again and again.
+  // At the end exactly one job that wants the directory has it and renews its claim.
   std::string AtTheEnd() const {
     if (!there_.has_value()) return "nobody has the directory";
     for (const Contender& job : jobs_) {
@@ -174,7 +175,7 @@ TEST(ClaimSwarmTest, ALivingWriterKeepsItsDirectoryAndADeadOneDoesNot) {
   }
 }
 
-// The check sees it when newcomers do not watch long enough.
+// With too short a watch, the check must fail.
 TEST(ClaimSwarmTest, ACanaryIsFound) {
   int found = 0;
   for (uint64_t seed = 1; seed <= 50; ++seed) {

@@ -1,6 +1,6 @@
 #pragma once
 
-// What a job records when a node has committed a checkpoint.
+// The fact that a job records for a committed checkpoint.
 
 #include <string>
 
@@ -9,7 +9,7 @@
 
 namespace paceline::core {
 
-// That order was carried out into that directory.
+// `order` was committed to that directory.
 inline CheckpointCommitted FactOf(const PersistOrder& order, const CommitState& commit,
                                   const std::string& directory) {
   return {.name = order.name,

@@ -1,4 +1,4 @@
-// What the end of a job brings to storage, and whom it waits for.
+// What is written to storage at the end of a job, and for which nodes the job waits.
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@ namespace {
 
 class EndTest : public LedgerTest {
  protected:
-  // A world of `ranks` that has saved `step`, and has said so.
+  // Forms a world of `ranks` that has saved and reported `step`.
   void FormAndSave(uint32_t ranks, int64_t step, bool is_sharded = false) {
     Form(1, ranks);
     Run();
@@ -63,7 +63,7 @@ TEST_F(EndTest, TheEndWaitsForWhatWasSavedAndNotToldYet) {
   EXPECT_TRUE(Order(0).is_over);
 }
 
-// Cut off for a moment, or not heard yet by a new master: it may hold what is newest.
+// A disconnected node may still hold the newest image: it may be partitioned, or the master is new.
 TEST_F(EndTest, ANodeThatIsAwayIsAwaitedAndALostOneIsNot) {
   FormAndSave(2, 3);
   ledger_.Forget(NodeId(2));
@@ -124,7 +124,7 @@ TEST_F(EndTest, WhatTheJobGaveUpIsNotStored) {
   FormAndSave(2, 3);
   Form(2, 2);
   Run();
-  SaveAll(4);  // beyond the step that world 2 went on from, by processes that outlived world 1
+  SaveAll(4);  // after the step from which world 2 continued; by surviving processes of world 1
   for (CheckpointReport& report : reports_) report.images.back().saved.generation = 1;
   is_ending_ = true;
   Run();
@@ -149,7 +149,7 @@ TEST_F(EndTest, CopiesStandForWhatALostHostSaved) {
   EXPECT_EQ(Order(0).persist->world_size, 3u);
 }
 
-// The world's own node is gone; what is left was saved on one that has no seat any more.
+// The world's own node is gone. The rest was saved by a node without a seat.
 TEST_F(EndTest, ANodeWithoutASeatWritesTheManifest) {
   FormAndSave(1, 3);
   world_.seats = {{NodeId(2), 0, 1}};
@@ -233,7 +233,7 @@ TEST_F(EndTest, StorageThatFailsGetsOneMoreTryAndEndsTheJobAllTheSame) {
   EXPECT_EQ(Order(0).problem, "rank 1: no space");
 }
 
-// Between its reboot and its loss the node had said nothing.
+// Between its reboot and its loss the node had reported nothing.
 TEST_F(LedgerTest, AStopDoesNotWaitForWhatWentWithALostNode) {
   Form(1, 1);
   Run();

@@ -20,20 +20,20 @@ class HoldTest : public LedgerTest {
     Form(generation, ranks);
     Run();
   }
-  // All save that step, and overwrite what they had.
+  // All ranks save that step and overwrite the one before.
   void SaveOnly(int64_t step) {
     for (CheckpointReport& report : reports_) {
       std::erase_if(report.images, [](const MemoryImage& image) { return !image.is_copy; });
     }
     SaveAll(step, true);
   }
-  // What each rank keeps of the hold that was announced while they were in that branch. A branch
-  // has two steps, and orders are on their way for eight branches. Returns the branch of the last.
+  // The step that each rank keeps for the hold that was announced while they were in that branch. A
+  // branch has two steps, and orders travel for eight branches. Returns the last rank's branch.
   uint64_t KeepAfterShortBranches(uint64_t branch) {
     const SavedStep hold = *Order(0).hold;
     uint64_t last = branch;
     for (uint32_t rank = 0; rank < 2; ++rank) {
-      SavedStep kept{1, 1, branch + 8 + rank};  // the next save of whoever hears of it
+      SavedStep kept{1, 1, branch + 8 + rank};  // the next save after the order arrives
       if (hold > kept) kept = {1, 0, hold.step > 1 ? hold.branch + 1 : hold.branch};
       SaveOnly(rank, kept);
       last = std::max(last, kept.branch);
@@ -55,8 +55,8 @@ class HoldTest : public LedgerTest {
   }
 };
 
-// Found by the simulator (seeds 36285 and 49978): with two slots a rank that gives an image leaves
-// out saves, and copies began again and again right before the hold, for ever.
+// Found by the simulator (seeds 36285 and 49978): with two slots a rank that sends an image skips
+// saves, and copies began again and again just before the hold, for ever.
 TEST_F(HoldTest, AfterAHoldThatCameTooLateNoCopiesBeginBeforeTheNext) {
   terms_.policy = {.kind = PersistPolicy::Kind::kSteps, .steps = 10};
   FormHosts(1, 2);
@@ -70,7 +70,7 @@ TEST_F(HoldTest, AfterAHoldThatCameTooLateNoCopiesBeginBeforeTheNext) {
   ASSERT_TRUE(Order(0).fetch.empty());
   now_ = now_ + Duration::Seconds(5);
   for (int i = 0; i < 3; ++i) Miss();
-  // Eight steps ahead are far enough for a copy otherwise.
+  // Otherwise a copy may begin eight steps before a hold.
   const int64_t hold = Order(0).hold->step;
   SaveOnly(hold - 4);
   Run();
@@ -82,8 +82,8 @@ TEST_F(HoldTest, AfterAHoldThatCameTooLateNoCopiesBeginBeforeTheNext) {
   EXPECT_FALSE(Order(0).fetch.empty()) << "what stays for storage can be copied";
 }
 
-// Found by the simulator (seed 64736): orders took three steps on their way, and each miss doubled
-// the time to the next try, as if storage were in trouble.
+// Found by the simulator (seed 64736): orders travelled for three steps, and each miss doubled the
+// pause before the next try, as after storage errors.
 TEST_F(HoldTest, AHoldThatCameTooLateIsTriedAgainSoon) {
   terms_.policy = {.kind = PersistPolicy::Kind::kTime, .time = Duration::Seconds(10)};
   Form(1, 1);
@@ -109,9 +109,9 @@ TEST_F(HoldTest, AHoldThatCameTooLateIsTriedAgainSoon) {
   }
 }
 
-// Found by the simulator (seed 15087): a hold that is hundreds of steps ahead is the first save of
-// the next branch all the same. Where branches are quicker than orders, each came too late, and no
-// checkpoint ever got to storage.
+// Found by the simulator (seed 15087): a hold hundreds of steps ahead falls on the first save of
+// the next branch. When branches were shorter than the way of an order, each hold came too late,
+// and no checkpoint ever reached storage.
 TEST_F(HoldTest, WhereBranchesAreShortAHoldCountsThem) {
   terms_.policy = {.kind = PersistPolicy::Kind::kSteps, .steps = 10};
   FormHosts(1, 2);
@@ -150,8 +150,8 @@ TEST_F(HoldTest, AHoldBehindABranchThatLastsIsTakenBack) {
   EXPECT_EQ(Order(0).hold->branch, branch);
 }
 
-// Found by the simulator (seed 1172544): a world after one whose last try had failed waited for
-// minutes, as an interval by time would.
+// Found by the simulator (seed 1172544): after a world whose last try had failed, the next world
+// waited for minutes, as for an interval by time.
 TEST_F(HoldTest, TheNextWorldAnnouncesItsFirstStepAtOnce) {
   terms_.policy = {.kind = PersistPolicy::Kind::kSteps, .steps = 10};
   FormHosts(1, 2);

@@ -1,13 +1,13 @@
 #pragma once
 
-// Of the images that a node reports, which are in no arena.
+// Images that a node reports from its disk and not from an arena.
 
 #include "paceline/model/checkpoint.h"
 
 namespace paceline::core {
 
-// The node that reports has it on its disk: other hosts cannot fetch it. The name of its place says
-// so, as agent/memory/local_tier.h has it.
+// True if the reporting node has the image on its disk, where other hosts cannot fetch it. The
+// place's name shows it, as defined in agent/memory/local_tier.h.
 inline bool IsOnDisk(const CheckpointReport& report, const MemoryImage& image) {
   return image.place == report.place + ".disk";
 }

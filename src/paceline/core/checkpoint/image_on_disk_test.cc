@@ -51,7 +51,7 @@ TEST(ImageOnDisk, ItsHostTakesItAndNobodyElse) {
   EXPECT_TRUE(PlanFromMemory(WorldOf(0, 2), memories, kSaved).has_value());
 }
 
-// A node may be called like that.
+// A node may have such a name itself.
 TEST(ImageOnDisk, TheNameAloneDoesNotDecide) {
   EXPECT_FALSE(IsOnDisk(ReportOf("a.disk"), ImageOf(0, "a.disk")));
   EXPECT_TRUE(IsOnDisk(ReportOf("a.disk"), ImageOf(0, "a.disk.disk")));

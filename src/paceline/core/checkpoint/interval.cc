@@ -11,19 +11,19 @@ namespace {
 
 constexpr Duration kIntervalMin = Duration::Seconds(10);
 constexpr Duration kIntervalMax = Duration::Seconds(30 * 60);
-// Assumed until the job has failed: a host a week, thirty hosts.
+// Assumed until the job has failed: each of thirty hosts fails once a week.
 constexpr Duration kFailureEvery = Duration::Seconds(6 * 3600);
 constexpr int64_t kMarginMax = 256;
-// Branches that an order has to overtake come one soon after the other. One that lasts so long is
-// no such branch, and a hold behind its end might never be reached.
+// Branches that are shorter than the way of an order follow each other quickly. A branch that lasts
+// this long is not one of them, and a hold counted in branches might never be reached.
 constexpr Duration kBranchesMax = Duration::Seconds(30);
 
 }  // namespace
 
 Duration CheckpointLedger::Interval(const CheckpointView& view) const {
   if (terms_->policy.kind == PersistPolicy::Kind::kTime) return terms_->policy.time;
-  // Young's first order: sqrt(2 · cost · time between failures). Persisting takes nothing from the
-  // training but some memory bandwidth; a twentieth of its duration is what it is taken to cost.
+  // Young's first-order formula: sqrt(2 · cost · time between failures). Writing costs the training
+  // only memory bandwidth; its cost is taken as a twentieth of its duration.
   const Duration between = view.failures == 0
                                ? kFailureEvery
                                : std::max(kIntervalMin, view.age / (view.failures + int64_t{1}));
@@ -33,17 +33,17 @@ Duration CheckpointLedger::Interval(const CheckpointView& view) const {
                     kIntervalMax);
 }
 
-// The interval runs on over worlds and masters: a job that fails more often than that would store
-// nothing else. The master's time never runs back, whatever happens to the wall clock (see
-// master/clock.h), so the time of a record can be compared with it.
+// The interval continues over worlds and masters. Otherwise a job that fails more often than the
+// interval would never store a step. The master's clock never goes back, even if the wall clock
+// does (see master/clock.h), so it can be compared with the times of records.
 Instant CheckpointLedger::DueAfter(const CheckpointView& view) const {
   const bool has_stored = view.book.committed.has_value();
   if (!has_stored && !first_save_at_.has_value()) return Instant::Max();
   return (has_stored ? view.book.committed_at : *first_save_at_) + Interval(view);
 }
 
-// The first save of a job that an earlier master has begun was made before this one came. When, is
-// in no journal; it was not before the first world of the job began.
+// The first save under an earlier master is not in the journal. It was not before the job's first
+// world, so the interval counts from there.
 void CheckpointLedger::NoteFormerMaster(const CheckpointBook& book) {
   const bool is_first_look = looked_at_ == Instant();
   if (is_first_look && book.restore.generation > Generation()) first_save_at_ = book.begun_at;
@@ -58,9 +58,8 @@ bool CheckpointLedger::HasSaved(const World& world) const {
   });
 }
 
-// How far the world is. Reports are of different moments: where steps are quick, no two of them may
-// ever show the same step, so what any rank has saved counts. Before the first save of the world it
-// is the step that the world went on from.
+// The world's progress. Reports come at different times, and with quick steps no two may ever show
+// the same step. So the newest save of any rank counts; before the first save, the restored step.
 SavedStep CheckpointLedger::NewestSaved(const World& world) const {
   const uint64_t generation = world.generation.value();
   SavedStep newest;
@@ -74,9 +73,9 @@ SavedStep CheckpointLedger::NewestSaved(const World& world) const {
   return newest;
 }
 
-// A step behind the end of its branch is none: the hold is then on the first save of the next one,
-// however many steps it was to be ahead. When a whole branch or more went by before the ranks heard
-// of it, only a number of branches can be enough.
+// A hold on a step behind the end of its branch falls on the first save of the next branch, however
+// far ahead the step is. If whole branches pass before the ranks get the order, the margin must be
+// counted in branches.
 void CheckpointLedger::AnnounceEarlier(uint64_t branches) {
   margin_ = std::min(margin_ * 2, kMarginMax);
   if (branches < 2 && branch_margin_ == 0) return;
@@ -96,15 +95,15 @@ SavedStep CheckpointLedger::Ahead(SavedStep newest) const {
   return ahead;
 }
 
-// Announces the next save that goes to storage, once it is due. If a branch starts before the
-// announced save is made, the first save of the branch goes to storage instead.
+// Announces the next save for storage when it is due. If a new branch starts before that save, the
+// branch's first save goes to storage instead.
 void CheckpointLedger::PlanHold(Instant now, const CheckpointView& view) {
   const World& world = *view.world;
   if (planned_for_ != world.generation) {
     planned_for_ = world.generation;
     last_ = view.book.restore.saved;
     due_at_ = DueAfter(view);
-    failures_in_a_row_ = 0;  // the pauses between tries were the former world's
+    failures_in_a_row_ = 0;  // the pauses between tries belong to the former world
     hold_.reset();
     margin_ = 1;
     branch_margin_ = 0;
@@ -129,7 +128,7 @@ void CheckpointLedger::PlanHold(Instant now, const CheckpointView& view) {
       hold = Ahead(newest);
     } else {
       const int64_t steps = std::max<int64_t>(terms_->policy.steps, 1);
-      // `margin_` is for orders that are slow on their way.
+      // `margin_` allows for orders that travel slowly.
       hold.step = newest.step < 0 ? steps : ((newest.step + margin_ - 1) / steps + 1) * steps;
     }
   } else {

@@ -1,4 +1,4 @@
-// When a step is due by time: the interval runs on over worlds and masters.
+// When a step is due by time: the interval continues over worlds and masters.
 
 #include <gtest/gtest.h>
 
@@ -35,7 +35,7 @@ class IntervalTest : public LedgerTest {
   static constexpr Duration kInterval = Duration::Seconds(15);
 };
 
-// Found from outside (E6): a job that failed every 10 s, with an interval of 15 s, stored nothing.
+// Found by a user (E6): a job that failed every 10 s with an interval of 15 s stored nothing.
 TEST_F(IntervalTest, AJobThatFailsMoreOftenThanTheIntervalStoresItsSteps) {
   Train(1, 10);
   Pass(Duration::Seconds(10));
@@ -78,7 +78,7 @@ TEST_F(IntervalTest, ANewMasterCountsFromTheCommitInItsJournal) {
   EXPECT_TRUE(IsAnnounced());
 }
 
-// It cannot know when the first save was made. That was not before the first world began.
+// The new master cannot know the time of the first save, which was after the first world's start.
 TEST_F(IntervalTest, ANewMasterWithoutACommitCountsFromTheFirstWorld) {
   Train(1, 10);
   Pass(Duration::Seconds(12));

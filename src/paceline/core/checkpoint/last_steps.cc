@@ -32,7 +32,7 @@ const CheckpointReport* ReportOf(const Memories& memories, NodeId node) {
 
 struct RankNow {
   std::set<SavedStep> steps;  // in memory
-  bool is_final = false;      // it saves no more
+  bool is_final = false;      // it will not save any more
   bool has_ended = false;
   bool has_finished = false;
   SavedStep newest() const { return steps.empty() ? SavedStep() : *steps.rbegin(); }
@@ -43,7 +43,7 @@ struct RankNow {
 
 std::string Tell(const std::map<uint32_t, RankNow>& ranks, SavedStep awaited,
                  std::optional<SavedStep> stored) {
-  // The one that is furthest behind.
+  // The rank that is furthest behind.
   const auto last = std::min_element(ranks.begin(), ranks.end(), [](const auto& a, const auto& b) {
     return a.second.newest() < b.second.newest();
   });
@@ -71,7 +71,7 @@ bool LastSteps::Reset() {
   return !std::exchange(why_, std::string()).empty();
 }
 
-// Every node has somebody who waits, and nobody has saved anything for long.
+// True if every node has a waiting rank, and no rank has saved for a long time.
 bool LastSteps::IsQuiet(Instant now, const World& world, const Memories& memories,
                         const Saved& saved) {
   std::map<uint32_t, SavedStep> newest;
@@ -91,7 +91,7 @@ bool LastSteps::IsQuiet(Instant now, const World& world, const Memories& memorie
 
 bool LastSteps::Look(Instant now, const World& world, const Memories& memories,
                      const HasEnded& has_ended, std::optional<SavedStep> stored) {
-  std::optional<SavedStep> awaited;  // the lowest: what is stored for it may do for the others
+  std::optional<SavedStep> awaited;  // the lowest one: a stored save of it may serve the others
   for (const Seat& seat : world.seats) {
     const CheckpointReport* report = ReportOf(memories, seat.node);
     if (report == nullptr || !report->flush.has_value()) continue;

@@ -1,13 +1,13 @@
 #pragma once
 
-// Whoever closes waits until its last step is in storage. When another rank has left that step out
-// and saves no more, no step that would do can be whole again: whoever waits is told so, instead of
-// waiting for ever. A part of the checkpoint ledger, and as pure.
+// A rank that closes waits until its last step is in storage. If another rank skipped that step and
+// will not save any more, no suitable step can become complete. Waiting ranks are then told so,
+// instead of waiting for ever. A part of the checkpoint ledger, and as pure.
 //
-//   A step can still be whole while each rank of the world has it in memory, or may save it yet. A
-//   rank saves no more when its process has ended, and when it closes. A rank that only waits for a
-//   step may save later ones. When every node has a rank that waits, and no rank has saved for
-//   kQuiet, all ranks count as finished.
+// A step can still become complete while each rank of the world has it in memory or may save it. A
+// rank saves no more when its process has ended, and when it closes. A rank that only waits for a
+// step may save later ones. If every node has a waiting rank, and no rank has saved for kQuiet, all
+// ranks count as finished.
 
 #include <cstdint>
 #include <functional>
@@ -25,31 +25,31 @@
 
 namespace paceline::core {
 
-// The process of that rank of the present world has ended.
+// That rank's process in the present world has ended.
 using HasEnded = std::function<bool(NodeId, Rank)>;
-// The node is lost, and the world goes on without it because its ranks had ended before.
+// The node is lost, and the world continues without it because its ranks had ended.
 using IsGone = std::function<bool(NodeId)>;
 
-// The problem of an order says that no awaited step will ever be in storage.
+// True if an order's problem says that no awaited step will ever be in storage.
 bool SaysNever(const std::string& problem);
 
 class LastSteps {
  public:
   static constexpr Duration kQuiet = Duration::Seconds(60);
 
-  // Looks again; nothing is on its way to storage. `has_ended` may be empty: nobody has. A node of
-  // the world that has said nothing is gone. True: what it says has changed.
+  // Checks again; only while no step is being written. `has_ended` may be empty: no rank has ended.
+  // A node of the world without a report is gone. True: why() has changed.
   bool Look(Instant now, const World& world, const Memories& memories, const HasEnded& has_ended,
             std::optional<SavedStep> stored);
-  // Another world.
+  // Called for a new world. True: why() has changed.
   bool Reset();
-  // Its deadline is over, whether it can look now or not.
+  // Clears a deadline in the past, even if no check is possible now.
   void Pass(Instant now) {
     if (look_at_ <= now) look_at_ = Instant::Max();
   }
-  // Why no awaited step will ever be in storage; empty: it may.
+  // Why no awaited step will ever be in storage; empty: it still may.
   const std::string& why() const { return why_; }
-  // Ends of ranks are no reports: while somebody waits, it is looked at again.
+  // The end of a rank is not reported, so while a rank waits this is checked again by time.
   Instant NextDeadline() const { return look_at_; }
 
  private:
@@ -60,7 +60,7 @@ class LastSteps {
   std::string why_;
   Instant look_at_ = Instant::Max();
   std::map<uint32_t, SavedStep> newest_;  // by rank, …
-  Instant since_;                         // … and since when
+  Instant since_;                         // … and when it was saved
 };
 
 }  // namespace paceline::core

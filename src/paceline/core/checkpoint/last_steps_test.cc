@@ -21,7 +21,7 @@ class LastStepsTest : public LedgerTest {
     for (const int64_t step : {3, 4}) SaveAll(step, true);
     Save(0, 1, 5, 0);
   }
-  // As Job::Step does it, when one of its deadlines is there.
+  // As Job::Step does at one of its deadlines.
   void Look() {
     CheckpointView view = View();
     view.has_ended = [this](NodeId, Rank rank) { return ended_.contains(rank.value()); };
@@ -57,7 +57,7 @@ TEST_F(LastStepsTest, WhoeverWaitsForWhatAnEndedRankDidNotSaveIsTold) {
   EXPECT_EQ(Order(0).problem,
             "not every rank has saved it: rank 1 has ended, its last save is step 4; "
             "step 4 is in storage");
-  // Nobody waits any more.
+  // No rank waits any more.
   reports_[0].flush.reset();
   Report();
   EXPECT_EQ(Order(0).problem, "");
@@ -67,7 +67,7 @@ TEST_F(LastStepsTest, WhoeverWaitsForWhatAnEndedRankDidNotSaveIsTold) {
 TEST_F(LastStepsTest, TheNewestWholeStepGoesToStorageBeforeAnybodyIsTold) {
   Begin();
   reports_[0].flush = SavedStep{1, 5};
-  ended_ = {1};  // it left out its last save and did not wait
+  ended_ = {1};  // it skipped its last save and did not wait
   Report();
   EXPECT_EQ(Order(0).problem, "");
   ASSERT_TRUE(Order(1).persist.has_value());
@@ -101,7 +101,7 @@ TEST_F(LastStepsTest, RanksThatWaitForEachOtherAreToldWhenNobodySavesAnyMore) {
             "nothing of this job is in storage");
 }
 
-// One has more data than the other, and both close.
+// One rank has more data than the other, and both close.
 TEST_F(LastStepsTest, WhoeverHasClosedIsNotWaitedFor) {
   Begin();
   reports_[0].flush = SavedStep{1, 5};
@@ -132,7 +132,8 @@ TEST_F(LastStepsTest, WhoeverIsSlowIsWaitedFor) {
   EXPECT_EQ(Order(0).persist->saved.step, 5);
 }
 
-// A node whose ranks had ended is lost while its images are on their way: nobody goes on with them.
+// A node whose ranks had ended is lost while its images are being moved. Their steps cannot be
+// completed.
 TEST_F(LastStepsTest, WhoeverWaitsForWhatALostNodeHadIsTold) {
   Begin();
   Save(1, 1, 5, 1);
@@ -176,7 +177,7 @@ TEST_F(LastStepsTest, ACopyOfWhatALostNodeHadIsWritten) {
   EXPECT_EQ(book_.committed->saved.step, 5);
 }
 
-// While somebody is away nothing can be said, and nobody spins.
+// While a node is away the check is not possible, and it must not be repeated in a loop.
 TEST_F(LastStepsTest, ADeadlineThatIsOverIsNotDueAgain) {
   Begin();
   reports_[0].flush = SavedStep{1, 5};

@@ -10,11 +10,11 @@
 namespace paceline::core {
 namespace {
 
-// A shard that says nothing for so long is given up; the next step is tried then.
+// A shard that is not reported for this long is given up, and the next step is tried.
 constexpr Duration kPersistMax = Duration::Seconds(30 * 60);
 
-// Each node of the world has said something since its connection was made, or never will. Others on
-// its host may have told of its images; it alone can write them.
+// True if each node of the world has reported over its present connection, or never will. Other
+// nodes on its host may report its images, but only the node itself can write them.
 bool AreAllThere(const CheckpointView& view, const std::map<NodeId, CheckpointReport>& reports) {
   const std::vector<Seat>& seats = view.world->seats;
   return std::all_of(seats.begin(), seats.end(), [&](const Seat& seat) {
@@ -42,10 +42,10 @@ Generation GenerationOf(const CheckpointView& view) {
 }  // namespace
 
 bool CheckpointLedger::IsDue(Instant now, const CheckpointView& view, bool is_calm) const {
-  // Who had what is newest may be lost by now, and say nothing.
+  // Nodes that had the newest step may be lost now, without a report.
   const bool is_other = view.is_ending != was_ending_ || view.members.size() != looked_with_;
   if (is_other && !is_over_) return true;
-  // The last one that was waited for, too.
+  // Also when the last awaited node is gone.
   const bool ends = view.is_ending && !is_over_ && !has_news_ && !IsFlushing(view);
   if (!has_reports() || ends) return ends;
   if (goes_on_ || (has_news_ && is_calm)) return true;
@@ -56,10 +56,10 @@ bool CheckpointLedger::IsDue(Instant now, const CheckpointView& view, bool is_ca
 
 void CheckpointLedger::Report(NodeId node, CheckpointReport report) {
   has_news_ = true;
-  // Somebody new has to be told what all others know.
+  // A new node needs all orders.
   if (!memories_.reports.contains(node)) Greet(node);
   for (const FetchFailure& failure : report.failed) {
-    // What nobody could give for a restore is not asked for again by the next one.
+    // The next restore does not ask for images that no source could give.
     for (const auto& [other, fetches] : plan_.fetches) {
       for (const FetchOrder& fetch : fetches) {
         if (fetch.rank != failure.rank || fetch.saved != failure.saved) continue;
@@ -101,8 +101,8 @@ bool CheckpointLedger::HasHeardAll(const World& world) const {
   return true;
 }
 
-// The first that were heard, as long as anybody holds to them: agents refuse ranks with others. A
-// process without a launcher may come back with new ones.
+// The first reported terms are valid as long as any rank has them, because agents refuse ranks with
+// other terms. A process without a launcher may return with new ones.
 void CheckpointLedger::LearnTerms() {
   std::optional<CheckpointTerms> others;
   for (const auto& [node, report] : memories_.reports) {
@@ -115,9 +115,8 @@ void CheckpointLedger::LearnTerms() {
   has_changed_ = true;
 }
 
-// The latest of the steps that ranks kept: for each its first from hold_ on, as its own node tells.
-// Others on its host tell of its images too, but at another time: what they say is compared with
-// what the node itself has not yet said, and every hold would seem to have come too late.
+// The latest of the steps that ranks kept for hold_, as their own nodes report them. Other nodes on
+// a host report its images at other times, which would make every hold look too late.
 std::optional<SavedStep> CheckpointLedger::HeldByAll(const World& world) const {
   std::map<uint32_t, SavedStep> first;
   for (const Seat& seat : world.seats) {
@@ -142,19 +141,19 @@ std::optional<SavedStep> CheckpointLedger::HeldByAll(const World& world) const {
 void CheckpointLedger::StartPersist(Instant now, const CheckpointView& view, SavedStep saved) {
   const ImageWriters writers = view.TakesWhatIsLeft() ? WritersLeft(view.members, memories_, saved)
                                                       : WritersIn(*view.world, memories_, saved);
-  if (writers.empty()) return;  // gone since
+  if (writers.empty()) return;  // the images are gone since
   Persist persist;
   persist.since = now;
   persist.order.saved = saved;
   persist.order.world_size = static_cast<uint32_t>(writers.size());
   persist.order.name = CheckpointNameOf(saved);
-  std::map<std::pair<uint64_t, uint64_t>, uint32_t> file_of;  // of equal files: the lowest rank's
+  std::map<std::pair<uint64_t, uint64_t>, uint32_t> file_of;  // the lowest rank with the same file
   for (const auto& [rank, writer] : writers) {
     persist.node_of[rank] = writer.node;
     const auto key = std::pair(writer.file_root, writer.file_bytes);
     persist.order.shards.push_back({Rank(rank), Rank(file_of.emplace(key, rank).first->second)});
   }
-  // What a node told of an earlier try says nothing about this one.
+  // Reports of an earlier try do not count for this one.
   for (auto& [node, report] : memories_.reports) {
     std::erase_if(report.shards, [](const ShardState& shard) { return !shard.problem.empty(); });
   }
@@ -164,8 +163,8 @@ void CheckpointLedger::StartPersist(Instant now, const CheckpointView& view, Sav
   has_changed_ = true;
 }
 
-// What is there already is not told once more: nodes did it under an earlier master. What failed
-// then is tried again.
+// Shards that nodes wrote under an earlier master are not ordered again. Failed ones are tried
+// again.
 std::optional<CheckpointFact> CheckpointLedger::BeginPersist(Instant now,
                                                              const CheckpointView& view,
                                                              SavedStep saved,
@@ -190,7 +189,7 @@ std::set<uint32_t> CheckpointLedger::NotDurable() const {
   return missing;
 }
 
-// True: it is over.
+// True: the attempt is over.
 bool CheckpointLedger::NoteShardProblem(Instant now, const CheckpointView& view,
                                         std::vector<std::string>* said) {
   const Persist& persist = *persist_;
@@ -200,11 +199,11 @@ bool CheckpointLedger::NoteShardProblem(Instant now, const CheckpointView& view,
     for (const ShardState& shard : report->second.shards) {
       if (shard.rank.value() != rank || shard.saved != persist.order.saved) continue;
       if (shard.problem.empty()) continue;
-      // It was still there when it was reported, because nobody had overwritten it yet: the rank
-      // had heard of the hold too late.
+      // The image existed when it was reported, but the rank heard of the hold too late and
+      // overwrote it.
       const bool is_gone = Find(report->second, Rank(rank), persist.order.saved) == nullptr;
       if (is_gone) AnnounceEarlier(0);
-      // Ranks that are told to stop save on: a newer step is there, or will be.
+      // Ranks of a stopping job save on, so a newer step exists or will come.
       if (is_gone && view.is_ending && !report->second.is_final) {
         MARK("a rank saves on while its job ends");
         persist_.reset();
@@ -214,8 +213,7 @@ bool CheckpointLedger::NoteShardProblem(Instant now, const CheckpointView& view,
       const bool is_late = is_gone && persist.is_held && !view.is_ending;
       GiveUp(now, "rank " + std::to_string(rank) + ": " + shard.problem,
              is_gone && !view.is_ending ? Fault::kMemory : Fault::kStorage, said);
-      // That is no trouble of storage, which would have to be left in peace: the next one is
-      // announced earlier.
+      // Storage is not the cause, so there is no long pause; the next step is announced earlier.
       if (is_late) due_at_ = now + kPersistRetryMin, --failures_in_a_row_;
       return true;
     }
@@ -241,7 +239,7 @@ std::optional<CheckpointFact> CheckpointLedger::WatchCommit(Instant now, const C
   Persist& persist = *persist_;
   const bool was_ordered = persist.is_committing && memories_.reports.contains(persist.committer);
   if (!was_ordered) {
-    // One of those who wrote: of a job that ends, no node of the last world may be left.
+    // One of the writers. When a job ends, no node of the last world may be left.
     const auto writer = std::find_if(
         persist.node_of.begin(), persist.node_of.end(),
         [this](const auto& entry) { return memories_.reports.contains(entry.second); });
@@ -272,7 +270,7 @@ std::optional<CheckpointFact> CheckpointLedger::WatchCommit(Instant now, const C
   return committed;
 }
 
-// What each node takes from where, once all have spoken.
+// Plans each node's sources of the restore, once all nodes have reported.
 void CheckpointLedger::Plan(const RestoreDecided& decided, const World& world) {
   plan_for_ = decided.generation;
   plan_ = RestorePlan();
@@ -285,7 +283,7 @@ void CheckpointLedger::Plan(const RestoreDecided& decided, const World& world) {
   }
 }
 
-// Once for each world, when all of its nodes have spoken.
+// Decides once for each world, when all of its nodes have reported.
 std::optional<CheckpointFact> CheckpointLedger::NextRestore(const CheckpointView& view) {
   persist_.reset();
   replication_.Reset();
@@ -298,10 +296,10 @@ std::optional<CheckpointFact> CheckpointLedger::NextRestore(const CheckpointView
   return decided;
 }
 
-// Not while another step is on its way to storage, or about to be: each of the two keeps an image
-// in every arena, and training needs one more. Where there are few, or copies take long, a
-// rank that gives an image leaves out saves, and another one than its peers: the hold comes too
-// late then, and the next one is announced earlier and gets more of the way for itself.
+// The step to replicate; none while another step is, or soon will be, written to storage. Each of
+// the two keeps an image in every arena, and training needs one more. With few slots or slow copies
+// a rank that sends an image skips saves, and other ranks skip others. The hold then comes too
+// late, and the next one must be announced earlier.
 std::optional<SavedStep> CheckpointLedger::WorthReplicating() const {
   constexpr int64_t kNearHold = 2;
   if (persist_.has_value()) return persist_->order.saved;
@@ -340,7 +338,7 @@ std::optional<CheckpointFact> CheckpointLedger::NextFact(Instant now, const Chec
   last_steps_.Pass(now);
   if (std::exchange(was_ending_, view.is_ending) != view.is_ending) {
     has_changed_ = true;
-    failures_in_a_row_ = 0;  // the last step is worth a try of its own
+    failures_in_a_row_ = 0;  // the last step gets a try of its own
   }
   const std::optional<SavedStep> known = complete_;
   if (view.TakesWhatIsLeft()) complete_ = NewestLeft(view.members, view.book, memories_);
@@ -365,7 +363,7 @@ std::optional<CheckpointFact> CheckpointLedger::NextFact(Instant now, const Chec
   }
   if (!view.TakesWhatIsLeft()) complete_ = NewestSavedBy(*view.world, memories_);
   NoteWhole(now);
-  // A new master: ranks that have not restored yet keep the others from going on.
+  // For a new master: ranks that have not restored yet keep the others waiting.
   const bool is_planned = plan_for_ == view.book.restore.generation || view.is_ending;
   if (!is_planned && HasHeardAll(*view.world)) Plan(view.book.restore, *view.world);
   if (HasLostWriter(view)) {
@@ -388,7 +386,7 @@ std::optional<CheckpointFact> CheckpointLedger::NextFact(Instant now, const Chec
     flush =
         flush || (report.flush.has_value() && complete_.has_value() && *report.flush <= *complete_);
   }
-  // Somebody waits for it: that is worth a try more often than a step that is just due.
+  // A step for which a rank waits is tried again sooner than one that is only due.
   const uint32_t doublings = std::min(failures_in_a_row_, kPersistDoublingsMax + 1);
   const Duration backoff = kPersistRetryMin * (int64_t{1} << (doublings == 0 ? 0 : doublings - 1));
   const bool may_flush = failures_in_a_row_ == 0 ||
@@ -400,7 +398,7 @@ std::optional<CheckpointFact> CheckpointLedger::NextFact(Instant now, const Chec
       last_steps_.Look(now, *view.world, memories_, view.has_ended,
                        stored.has_value() ? std::optional(stored->saved) : std::nullopt);
   if (is_settled) has_changed_ = true;
-  // The newest whole step is what remains: it goes to storage before anybody is told.
+  // The newest complete step is written to storage before waiting ranks are told.
   if (!last_steps_.why().empty() && is_new && may_flush) {
     const std::optional<CheckpointFact> fact = BeginPersist(now, view, *complete_, said);
     if (persist_.has_value() || fact.has_value()) {
@@ -416,7 +414,7 @@ std::optional<CheckpointFact> CheckpointLedger::NextFact(Instant now, const Chec
     for (uint32_t i = 0; i < seat.rank_count; ++i) {
       if (Find(memories_.reports.at(seat.node), Rank(seat.first_rank + i), *held) != nullptr)
         continue;
-      // Some rank heard of the hold too late and kept another step than the rest.
+      // A rank heard of the hold too late and kept another step than the others.
       MARK("hold came too late");
       AnnounceEarlier(held->branch - hold_->branch);
       hold_ = Ahead(*held);

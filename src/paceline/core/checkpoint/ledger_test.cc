@@ -23,7 +23,7 @@ TEST_F(LedgerTest, NothingIsDecidedBeforeEveryNodeHasSpoken) {
   ledger_.Report(NodeId(1), reports_[0]);
   Settle();
   EXPECT_TRUE(facts_.empty());
-  reports_[1].generation = Generation(0);  // its ranks of before still live
+  reports_[1].generation = Generation(0);  // its ranks of an older world still live
   ledger_.Report(NodeId(2), reports_[1]);
   Settle();
   EXPECT_TRUE(facts_.empty());
@@ -47,8 +47,8 @@ TEST_F(LedgerTest, TheNewestStepThatAllRanksHaveIsTaken) {
   EXPECT_EQ(order.restore->sources[0].images[0].place, "n2");
 }
 
-// Nodes that cannot see storage: what others left there is not known before somebody has looked,
-// what this job has committed is, and memory is as good as ever.
+// Nodes without access to storage. Earlier checkpoints there are unknown until a node has looked;
+// commits of this job are known, and memory is unaffected.
 TEST_F(LedgerTest, ANewJobWaitsForStorageThatNobodySees) {
   Form(1, 2);
   for (CheckpointReport& report : reports_) report.is_blind = true;
@@ -73,7 +73,7 @@ TEST_F(LedgerTest, AJobGoesOnFromMemoryThoughNobodySeesStorage) {
   EXPECT_EQ(book_.restore.generation, Generation(2));
   EXPECT_EQ(book_.restore.from, RestoreOrder::From::kMemory);
   EXPECT_EQ(book_.restore.saved, (SavedStep{1, 8}));
-  // Memory is gone, and there is a checkpoint.
+  // Memory is lost, but there is a checkpoint.
   Apply(CheckpointCommitted{"step-8-g1", terms_.directory, {1, 8}, 100}, now_, &book_);
   for (CheckpointReport& report : reports_) report.images.clear();
   Form(3, 2);
@@ -93,7 +93,7 @@ TEST_F(LedgerTest, ANewerWorldsLowerStepIsNewerAndADeadBranchIsNeverTaken) {
   Form(2, 2);
   Run();
   EXPECT_EQ(book_.restore.saved, (SavedStep{1, 8}));
-  // A zombie of world 1 goes on to step 9 as well; world 2 has saved nothing yet and fails.
+  // A zombie of world 1 saves step 9 as well. World 2 has saved nothing yet and fails.
   Save(1, 1, 9, 1);
   Form(3, 2);
   Run();
@@ -104,7 +104,7 @@ TEST_F(LedgerTest, ShardsThatWentWithAHostAreNotMadeUp) {
   Form(1, 2);
   Run();
   SaveAll(5, true);
-  reports_[1].images.clear();  // another host took its place
+  reports_[1].images.clear();  // replaced by another host
   Form(2, 2);
   Run();
   EXPECT_EQ(book_.restore.from, RestoreOrder::From::kNothing);
@@ -119,19 +119,19 @@ TEST_F(LedgerTest, WhatTheJobCommittedCountsThoughNoNodeHasLookedSince) {
   CarryOut();
   CarryOut();
   ASSERT_TRUE(book_.committed.has_value());
-  // One of two shards went with its host; the other node looked when its job began.
+  // One of two shards was lost with its host. The other node looked when its job began.
   Form(2, 1);
   Run();
   EXPECT_EQ(book_.restore.from, RestoreOrder::From::kStorage);
   EXPECT_EQ(book_.restore.name, book_.committed->name);
-  // Unless it was found damaged since.
+  // Unless it was found damaged meanwhile.
   reports_[0].damaged = {book_.committed->name};
   Form(3, 1);
   Run();
   EXPECT_EQ(book_.restore.from, RestoreOrder::From::kNothing);
 }
 
-// Found by the simulator: on one machine each node tells of all images, and the hold moved on for
+// Found by the simulator: on one machine each node reports all images, and the hold moved on for
 // ever.
 TEST_F(LedgerTest, WhatANeighbourTellsOfANodeDoesNotMakeTheHoldTooLate) {
   terms_.policy = {.kind = PersistPolicy::Kind::kSteps, .steps = 100};
@@ -144,7 +144,7 @@ TEST_F(LedgerTest, WhatANeighbourTellsOfANodeDoesNotMakeTheHoldTooLate) {
     const std::vector<MemoryImage> others = reports_[&report == &reports_[0] ? 1 : 0].images;
     report.images.insert(report.images.end(), others.begin(), others.end());
   }
-  ledger_.Report(NodeId(1), reports_[0]);  // the other's own report is on its way
+  ledger_.Report(NodeId(1), reports_[0]);  // the other node's own report has not arrived
   Settle();
   EXPECT_EQ(Order(0).hold, (SavedStep{1, 100}));
   Run();
@@ -152,8 +152,8 @@ TEST_F(LedgerTest, WhatANeighbourTellsOfANodeDoesNotMakeTheHoldTooLate) {
   EXPECT_EQ(Order(0).persist->saved.step, 100);
 }
 
-// Found by the simulator: with quick steps no two reports showed the same step on all ranks, and
-// nothing was ever due.
+// Found by the simulator: with quick steps no two reports had the same step for all ranks, so no
+// step was ever due.
 TEST_F(LedgerTest, AHoldIsPlannedThoughNoReportsAgree) {
   terms_.policy = {.kind = PersistPolicy::Kind::kTime, .time = Duration::Seconds(1)};
   Form(1, 2);
@@ -197,7 +197,7 @@ TEST_F(LedgerTest, ARankThatIsBehindIsNotGivenAReplicasNewerStep) {
 TEST_F(LedgerTest, WhatOnlyLooksLikeAReplicaIsNotOne) {
   Form(1, 3);
   Run();
-  // Rank 2's host is gone, and nobody ever said that all ranks hold the same.
+  // Rank 2's host is gone, and the script never declared that all ranks hold the same tensors.
   Save(0, 1, 5);
   Save(1, 1, 5);
   reports_[2].images = reports_[0].images;
@@ -268,8 +268,8 @@ TEST_F(LedgerTest, AFullDiskCostsThatStepAlone) {
   EXPECT_EQ(Order(0).problem, "");
 }
 
-// Found by the simulator, on a slow link: the image was there when it was reported and gone when it
-// was to be written, in every attempt.
+// Found by the simulator on a slow link: in every attempt, the image existed when it was reported
+// and was gone when it was to be written.
 TEST_F(LedgerTest, AStepThatWasGoneWhenItWasToBeWrittenIsAnnouncedEarlierTheNextTime) {
   terms_.policy = {.kind = PersistPolicy::Kind::kSteps, .steps = 1};
   Form(1, 2);
@@ -292,8 +292,8 @@ TEST_F(LedgerTest, AStepThatWasGoneWhenItWasToBeWrittenIsAnnouncedEarlierTheNext
   }
 }
 
-// Found by the simulator: a master died while a rank waited for a copy whose giver was gone. The
-// new one had no plan, nobody fetched anything, and the rank waited for ever.
+// Found by the simulator: a master died while a rank waited for a copy whose source was gone. The
+// new master had no plan, so no node fetched anything and the rank waited for ever.
 TEST_F(LedgerTest, ANewMasterTellsRanksThatNobodyHasWhatTheyWaitFor) {
   Form(1, 2);
   Run();
@@ -313,7 +313,7 @@ TEST_F(LedgerTest, ANewMasterTellsRanksThatNobodyHasWhatTheyWaitFor) {
     ASSERT_EQ(order.fetch.size(), 1u);
     EXPECT_TRUE(order.fetch[0].sources.empty());
     ASSERT_EQ(order.restore->sources.size(), 1u);
-    // Of a rank that there is not: what is here of others is not this one's.
+    // The order names a rank that does not exist, so images of other ranks are not used instead.
     EXPECT_EQ(order.restore->sources[0].images[0].rank, Rank(2));
   }
 }
@@ -324,7 +324,7 @@ TEST_F(LedgerTest, AStragglersStepIsGivenUpAndTheNextOneIsStored) {
   Run();
   SaveAll(10);
   Run();
-  // Rank 0's disk is done, and nothing is heard of the others'.
+  // Rank 0's node is done; the others have not reported.
   reports_[0].shards = {{Rank(0), {1, 10}, true, "", {}}};
   Run();
   const Instant began = now_;
@@ -342,7 +342,7 @@ TEST_F(LedgerTest, AStragglersStepIsGivenUpAndTheNextOneIsStored) {
   Run();
   SaveAll(Order(0).hold->step);
   Run();
-  // Too late: nobody asks for it any more.
+  // Too late: the attempt is over.
   reports_[1].shards = {{Rank(1), {1, 10}, true, "", {}}};
   Run();
   CarryOut();
@@ -352,7 +352,7 @@ TEST_F(LedgerTest, AStragglersStepIsGivenUpAndTheNextOneIsStored) {
   EXPECT_EQ(Order(0).problem, "");
 }
 
-// Its images are on the host of others, which tell of them; nobody but itself can write them.
+// Other nodes on its host report its images, but only the node itself can write them.
 TEST_F(LedgerTest, NothingIsOrderedOfANodeThatIsAway) {
   terms_.policy = {.kind = PersistPolicy::Kind::kSteps, .steps = 10};
   Form(1, 2);
@@ -412,7 +412,7 @@ TEST_F(LedgerTest, AWorldOfAnotherSizeCutsAnewWhatIsAllOnItsHost) {
   EXPECT_EQ(Order(1).restore->sources[0].images.size(), 4u);
 }
 
-// The timed policy: nothing before it is due, then the hold is announced ahead.
+// The timed policy: nothing before the time, then the hold is announced ahead.
 TEST_F(LedgerTest, ByTimeAStepIsAnnouncedWhenItIsDue) {
   terms_.policy = {.kind = PersistPolicy::Kind::kTime, .time = Duration::Seconds(30)};
   Form(1, 2);

@@ -40,8 +40,8 @@ TEST_F(LedgerTest, WhatIsDueByTimeIsLookedAtOnce) {
   EXPECT_FALSE(ledger_.IsDue(now_, View(), true)) << "from here on it waits for a report";
 }
 
-// Its nodes come one by one; each is told by itself, and all once it is known who has what.
-// Each says what it did once; nobody would say it again.
+// The nodes register one by one. Each gets its order; all get theirs once it is known who has what.
+// Each reports its writes only once.
 TEST_F(LedgerTest, ANewMasterCountsWhatIsInStorageAlready) {
   Form(1, 2);
   Run();

@@ -1,5 +1,5 @@
-// What of the job's memory a world of other nodes could go on from: without one that is lost, or
-// with more that join.
+// What another world could restore from the job's memory: without a lost node, or with joining
+// ones.
 
 #include <algorithm>
 #include <iterator>
@@ -10,10 +10,10 @@
 namespace paceline::core {
 namespace {
 
-// Steps that are remembered. A rank's arena holds its newest few saves; of an older step only a
-// copy on another host may be left.
+// Steps that are remembered. A rank's arena has only its newest saves; of older steps only copies
+// on other hosts may be left.
 constexpr size_t kWholeStepsMax = 8;
-// A step counts as just saved for this long. It covers the time in which all nodes report.
+// A step counts as just saved for this long, the time in which all nodes report.
 constexpr Duration kJustSaved = Duration::Milliseconds(200);
 
 World WithoutNode(const World& world, NodeId node) {
@@ -34,7 +34,7 @@ void CheckpointLedger::NoteWhole(Instant now) {
   if (!whole_since_.empty() && whole_since_.back().first >= *complete_) return;
   whole_since_.emplace_back(*complete_, now);
   if (whole_since_.size() <= kWholeStepsMax) return;
-  // The newest step with copies on other hosts stays, however old it is.
+  // Keep the newest replicated step, however old it is.
   const bool is_copied = whole_since_.front().first == replicated();
   whole_since_.erase(is_copied ? std::next(whole_since_.begin()) : whole_since_.begin());
 }
@@ -44,7 +44,7 @@ bool CheckpointLedger::CanMoveTo(const World& world, const std::vector<NodeId>& 
   if (whole_since_.empty() || now - whole_since_.back().second > kJustSaved) return false;
   Memories memories = memories_;
   for (const NodeId node : joiners) {
-    // A spare may tell nothing. In the world it has an address, and fetches what it needs.
+    // A spare may have reported nothing. In the world it would have an address and could fetch.
     CheckpointReport& report = memories.reports[node];
     if (report.place.empty()) report.place = "joiner " + ToString(node);
     if (report.address.empty()) report.address = report.place;

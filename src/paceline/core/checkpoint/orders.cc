@@ -1,4 +1,4 @@
-// What the checkpoint ledger tells its nodes, and when it has told them all.
+// The checkpoint ledger's orders to its nodes, and when an end is complete.
 
 #include <algorithm>
 #include <utility>
@@ -8,7 +8,7 @@
 
 namespace paceline::core {
 
-// Who was to write can do so no more: what is left is looked at anew.
+// The node that was writing this checkpoint is gone. Look for another complete set of images.
 bool CheckpointLedger::HasLostWriter(const CheckpointView& view) const {
   if (!persist_.has_value() || !view.TakesWhatIsLeft()) return false;
   return std::any_of(persist_->node_of.begin(), persist_->node_of.end(), [&](const auto& entry) {
@@ -20,8 +20,8 @@ bool CheckpointLedger::IsFlushing(const CheckpointView& view) const {
   const bool has_checkpoints = view.book.restore.generation.value() != 0;
   if (!has_checkpoints || view.world == nullptr) return false;
   if (persist_.has_value()) return !HasLostWriter(view);
-  // Away is not gone: a node that is cut off, or that a new master has not heard yet, may hold what
-  // is newest.
+  // A disconnected node may still hold the newest image: it may be partitioned, or this master may
+  // have started after its last report. Keep waiting for it.
   for (const NodeId node : view.members) {
     const auto report = memories_.reports.find(node);
     if (report != memories_.reports.end() && report->second.is_final) continue;
@@ -36,7 +36,7 @@ void CheckpointLedger::SettleEnd(const CheckpointView& view) {
   if (!is_over_ || was_over) return;
   has_changed_ = true;
   if (terms_.has_value() || !IsNewestNotStored(view)) return;
-  // The ranks that said so are gone, and so are the agents that they said it to.
+  // All ranks and agents that knew the directory are gone.
   MARK("nobody knows where the last step belongs");
   problem_ = "no process is left that knows where its checkpoints go";
 }
@@ -54,15 +54,15 @@ void CheckpointLedger::GiveUp(Instant now, const std::string& why, Fault fault,
   has_changed_ = true;
 }
 
-// The job ends, or a rank closes: nothing is left to do but to wait for storage.
+// True if the job ends or a rank closes, so that waiting for storage is all that is left.
 bool CheckpointLedger::IsAwaitedWithPatience(const CheckpointView& view) const {
   if (view.is_ending) return true;
   return std::any_of(memories_.reports.begin(), memories_.reports.end(),
                      [](const auto& entry) { return entry.second.is_closing; });
 }
 
-// People hear of a storage that refuses at once, and again when its reason changes. Whoever waits
-// hears of it when the time for it is over.
+// A refusal by storage is recorded for people at once, and again if its reason changes. A waiting
+// rank is told when its time is over.
 std::optional<CheckpointFact> CheckpointLedger::NextRefusal(Instant now,
                                                             const CheckpointView& view) {
   if (!refused_.has_value()) return std::nullopt;

@@ -8,17 +8,17 @@
 namespace paceline::core {
 namespace {
 
-// A copy that is not there after so long is given up; a newer step is tried then.
+// A round that is not complete after this time is given up, and a newer step is tried.
 constexpr Duration kRoundMax = Duration::Seconds(10 * 60);
-// Telling a node costs the master something like that, so a large job has rounds less often.
+// Cost of an order for the master: with more nodes, rounds are less frequent.
 constexpr Duration kPauseANode = Duration::Milliseconds(1);
 constexpr Duration kRoundRetryMin = Duration::Seconds(2);
 constexpr uint32_t kRoundRetryDoublingsMax = 6;
-// Steps whose equal files are remembered.
+// Steps whose hashes are remembered.
 constexpr size_t kRootsMax = 4;
 
-// The world's nodes by what may be lost at once, in the order of their seats. Nodes that nobody can
-// fetch from are left out.
+// The world's nodes, grouped by failure domain and ordered by seat, without nodes that cannot serve
+// fetches.
 std::vector<std::vector<NodeId>> DomainsOf(const World& world, const Memories& memories) {
   std::vector<std::vector<NodeId>> domains;
   std::map<std::string, size_t> index_of;
@@ -47,7 +47,7 @@ const MemoryImage* OwnImage(const Memories& memories, NodeId node, Rank rank, Sa
   return image == nullptr || image->is_copy || IsOnDisk(report->second, *image) ? nullptr : image;
 }
 
-// Which domains have a file, by its hash, because a rank there saved it.
+// For each file, by hash: the domains where a rank saved it.
 std::map<uint64_t, std::set<size_t>> Holdings(const World& world,
                                               const std::vector<std::vector<NodeId>>& domains,
                                               const Memories& memories, SavedStep saved) {
@@ -127,7 +127,7 @@ std::optional<Replication::Round> Replication::Plan(const World& world, const Do
                                         .name = "",
                                         .sources = sources,
                                         .is_urgent = false});
-          // The next one may take it from this one: the saver sends once.
+          // The next holder may fetch from this one, so the saver sends only once.
           const CheckpointReport& holder = memories.reports.at(node);
           sources.insert(sources.begin(), {holder.place, holder.address, holder.place, true});
           --lacking;
@@ -266,7 +266,7 @@ void Replication::Watch(Instant now, const World& world, const Domains& domains,
 void Replication::Settle(Instant now, const World& world, std::optional<uint32_t> asked,
                          std::optional<SavedStep> wanted, Memories* memories,
                          std::vector<std::string>* said) {
-  // Somebody's connection broke: he comes back, or there is another world.
+  // A connection broke: the node returns, or there will be another world.
   const bool are_all_there =
       std::all_of(world.seats.begin(), world.seats.end(),
                   [&](const Seat& seat) { return memories->reports.contains(seat.node); });
@@ -296,14 +296,14 @@ void Replication::Settle(Instant now, const World& world, std::optional<uint32_t
   if (newest_.has_value() && *newest_ >= *wanted) return;
   std::string why;
   std::optional<Round> round = Plan(world, domains, *wanted, *memories, &why);
-  // It was overwritten meanwhile: there will be a newer one.
+  // The step was overwritten meanwhile; a newer one will come.
   if (!round.has_value()) return;
   MARK("replication begins");
   round_ = std::move(round);
   round_->since = now;
   not_before_ = now + kPauseANode * static_cast<int64_t>(world.seats.size());
   has_changed_ = true;
-  // Where all have equals, it is done at once.
+  // If all have equal files, the round is complete at once.
   Watch(now, world, domains, memories, said);
 }
 

@@ -1,12 +1,12 @@
 #pragma once
 
-// Copies of what hosts have in memory, on other hosts, so that a lost host costs a fetch and not a
-// return to storage. A part of the checkpoint ledger, and as pure.
+// Copies of images on other hosts, so that after the loss of a host a restore fetches them instead
+// of returning to storage. A part of the checkpoint ledger, and as pure.
 //
 // A round replicates one step. Hosts are grouped as in GEMINI (Wang et al., SOSP 2023): groups of
-// replicas + 1 failure domains, the last one larger, and within its group each host's images go to
-// the next ones. Of all placements this loses least when several hosts fail at once. A host whose
-// tensors are equal to another's (data parallel) has its copy already; nothing is sent for it.
+// replicas + 1 failure domains, the last one larger; within its group each host's images go to the
+// next ones. Of all placements this loses least if several hosts fail at once. If two hosts have
+// equal tensors (data parallel), each is the other's copy and nothing is sent.
 //
 //   idle ──a newer whole step──▶ round ──every holder has its copies──▶ idle, replicated
 //                                  └─a holder fails: another one; none is left: idle, and later──▶
@@ -27,39 +27,40 @@
 
 namespace paceline::core {
 
-// Which of `count` failure domains hold copies of number `index`, the best first: all the others,
-// those of its own group before the rest.
+// The failure domains, out of `count`, that hold copies of domain `index`, best first: its own
+// group, then the others.
 std::vector<size_t> HoldersFor(size_t index, size_t count, uint32_t replicas);
 
 class Replication {
  public:
-  // Starts and follows rounds. `wanted`: the newest step that is worth a round now. Notes what it
-  // learned about equal files in `memories`.
+  // Starts and follows rounds. `wanted` is the newest step to replicate now. Notes equal files in
+  // `memories`.
   void Settle(Instant now, const World& world, std::optional<uint32_t> asked,
               std::optional<SavedStep> wanted, Memories* memories, std::vector<std::string>* said);
-  // That node's agent is another one now, and listens somewhere else.
+  // The node's agent was restarted and has a new address.
   void Readdress(const std::string& node, const std::string& address);
-  // Another world: what was replicated of the last one is in the reports.
+  // Called for a new world. The reports tell what is left of the last one.
   void Reset();
 
-  // All copies that this node shall have. After a round that was given up: those of the last one.
+  // All copies that this node must have. After a round that was given up: those of the last
+  // complete one.
   std::vector<FetchOrder> OrdersFor(NodeId node) const;
-  // Which files of newest() equal one that this node saved.
+  // The files of newest() that equal a file saved by this node.
   std::vector<EqualFiles> EqualFor(NodeId node) const;
-  // What is not among them may go: every image has its copies.
+  // True if every image has its copies; other images may then be dropped.
   bool is_complete() const { return round_.has_value() && round_->is_done; }
-  // Some holder has still to fetch.
+  // A holder still has to fetch.
   bool is_busy() const { return round_.has_value() && !round_->is_done; }
 
-  // The step of which copies are being made.
+  // The step that is being copied.
   std::optional<SavedStep> copying() const {
     return is_busy() ? std::optional(round_->saved) : std::nullopt;
   }
 
-  // Copies of each image; 0 when there is nobody to hold one.
+  // Copies of each image; 0 if there is no holder.
   uint32_t replicas() const { return replicas_; }
   std::optional<SavedStep> newest() const { return newest_; }
-  // Why there are no copies of newer steps; empty: there are, or will be.
+  // Why newer steps have no copies; empty if they have, or will have.
   const std::string& problem() const { return problem_; }
   bool TakeChanged();
   Instant NextDeadline() const;
@@ -86,7 +87,7 @@ class Replication {
   std::optional<SavedStep> newest_;
   std::vector<EqualFiles> equal_;                     // of newest_
   std::map<NodeId, std::vector<size_t>> equal_here_;  // of each node's files: indexes into equal_
-  std::set<std::pair<NodeId, Rank>> refused_;  // holders that could not, in the present round
+  std::set<std::pair<NodeId, Rank>> refused_;         // holders that failed in the present round
   std::string problem_;
   uint32_t failures_in_a_row_ = 0;
   std::optional<Instant> not_before_;  // of the next round

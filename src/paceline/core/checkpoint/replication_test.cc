@@ -1,4 +1,4 @@
-// Copies on other hosts, and the way back: the ledger is real, its hosts are played.
+// Copies on other hosts, and restores from them: the ledger is real, the test plays its hosts.
 
 #include "paceline/core/checkpoint/replication.h"
 
@@ -18,7 +18,7 @@ TEST(Placement, GroupsAsInGemini) {
   EXPECT_EQ(HoldersFor(0, 4, 1), (Holders{1, 2, 3}));
   EXPECT_EQ(HoldersFor(1, 4, 1), (Holders{0, 2, 3}));
   EXPECT_EQ(HoldersFor(2, 4, 1), (Holders{3, 0, 1}));
-  // The last group of an odd number is a ring of three.
+  // With an odd number the last group is a ring of three.
   EXPECT_EQ(HoldersFor(2, 5, 1).front(), 3u);
   EXPECT_EQ(HoldersFor(3, 5, 1).front(), 4u);
   EXPECT_EQ(HoldersFor(4, 5, 1).front(), 2u);
@@ -82,7 +82,7 @@ TEST_F(Hosts, TwoCopiesTravelFromHolderToHolder) {
   EXPECT_EQ(Order(0).replicated, (SavedStep{1, 5}));
 }
 
-// Row 42: hosts of one rack are lost together.
+// Fault 42: hosts of one rack are lost together.
 TEST_F(Hosts, CopiesCrossFailureDomains) {
   Make(4);
   hosts_[0].domain = hosts_[1].domain = "rack a";
@@ -172,7 +172,7 @@ TEST_F(Hosts, AJobThatEndsHasNoDeadlineForCopies) {
   EXPECT_TRUE(Order(0).fetch.empty());
 }
 
-// Row 40: a node is replaced, and what was in its memory is gone.
+// Fault 40: a node is replaced, and its memory is lost.
 TEST_F(Hosts, AReplacedNodeFetchesItsImageFromItsHolder) {
   Make(4);
   Form(1, {0, 1, 2});
@@ -197,7 +197,7 @@ TEST_F(Hosts, AReplacedNodeFetchesItsImageFromItsHolder) {
   EXPECT_EQ(fetched_, (std::vector<Fetched>{{3, 1, "n2"}}));
 }
 
-// Row 40, the other half: the pair is lost, so it is storage.
+// Fault 40, other half: saver and holder are lost, so the job restores from storage.
 TEST_F(Hosts, WhenHolderAndSaverAreLostItIsStorage) {
   Make(6);
   for (Host& host : hosts_) host.stored = StoredCheckpoint{"step-2-g1", "job", {1, 2}, 4, {}};
@@ -212,7 +212,7 @@ TEST_F(Hosts, WhenHolderAndSaverAreLostItIsStorage) {
             "hosts");
 }
 
-// Row 41: who serves the restore dies.
+// Fault 41: the source of a restore dies.
 TEST_F(Hosts, WhatNobodyCouldGiveIsNotAskedForAgain) {
   Make(4);
   for (Host& host : hosts_) host.stored = StoredCheckpoint{"step-2-g1", "job", {1, 2}, 3, {}};
@@ -222,13 +222,13 @@ TEST_F(Hosts, WhatNobodyCouldGiveIsNotAskedForAgain) {
   Lose(1);
   Form(2, {0, 3, 2});
   ASSERT_EQ(Order(3).fetch.size(), 1u);
-  Fetch({3});  // its rank is told so and ends; the next world decides anew
+  Fetch({3});  // its rank gets an error and ends; the next world decides again
   Form(3, {0, 3, 2});
   EXPECT_EQ(book_.restore.from, RestoreOrder::From::kStorage);
   EXPECT_TRUE(Order(3).fetch.empty());
 }
 
-// Row 50: it crashes again and again while it recovers; no step is lost by that.
+// Fault 50: it crashes again and again during recovery; no step is lost.
 TEST_F(Hosts, CrashesDuringRecoveryCostNoStep) {
   Make(8);
   Form(1, {0, 1, 2});
@@ -280,7 +280,7 @@ TEST_F(Hosts, AnAgentThatCameBackIsAskedWhereItListensNow) {
   EXPECT_EQ(Order(3).fetch[0].sources[0].address, "n2:3");
 }
 
-// The hash of a lost host's tensors is known from when they were replicated.
+// The hash of a lost host's tensors is known from their replication.
 TEST_F(Hosts, AnEqualOfALostHostIsFetchedFromItsTwin) {
   Make(5);
   Form(1, {0, 1, 2, 3});
@@ -294,8 +294,8 @@ TEST_F(Hosts, AnEqualOfALostHostIsFetchedFromItsTwin) {
   EXPECT_EQ(Order(4).fetch[0].rank, Rank(1));
 }
 
-// Found from outside (N0): the master's host was rebooted, with rank 0 on it. The new master did
-// not know that rank 0's tensors equal those in the memory of the other hosts.
+// Found by a user (N0): the master's host was rebooted with rank 0 on it. The new master did not
+// know that rank 0's tensors equal those of other hosts.
 TEST_F(Hosts, ANewMasterKnowsAnEqualOfALostHost) {
   Make(3);
   Form(1, {0, 1, 2});
@@ -303,7 +303,7 @@ TEST_F(Hosts, ANewMasterKnowsAnEqualOfALostHost) {
   Tell();
   ASSERT_EQ(Order(1).replicated, (SavedStep{1, 5}));
   ASSERT_EQ(Order(1).equal, (std::vector<EqualFiles>{{{1, 5}, 7, {{0, 3}}}}));
-  Save(6, {7});  // of this step no round was made
+  Save(6, {7});  // this step was not replicated
   ledger_ = CheckpointLedger();
   hosts_[0] = Host{.domain = hosts_[0].domain};
   Form(2, {0, 1, 2});
@@ -357,7 +357,7 @@ TEST_F(Hosts, ACopyDoesNotMakeAStepComplete) {
   Form(1, {0, 1});
   Save(5, {1, 2});
   Replicate();
-  // Both went on; the arenas hold newer steps, of which no two are the same.
+  // Both ranks saved on, and their arenas have no step in common.
   for (size_t i = 0; i < 2; ++i) {
     std::erase_if(hosts_[i].images, [](const MemoryImage& image) { return !image.is_copy; });
     hosts_[i].images.push_back({.rank = Rank(static_cast<uint32_t>(i)),
@@ -369,7 +369,7 @@ TEST_F(Hosts, ACopyDoesNotMakeAStepComplete) {
   }
   Tell();
   EXPECT_FALSE(ledger_.newest_in_memory().has_value());
-  // For a restore it does: one takes its own from the other's memory.
+  // A restore can use it: one rank fetches its copy from the other host.
   Form(2, {0, 1});
   EXPECT_EQ(book_.restore.saved, (SavedStep{1, 5}));
   EXPECT_EQ(Order(0).fetch.size(), 1u);

@@ -9,12 +9,12 @@
 namespace paceline::core {
 namespace {
 
-// Beyond these nobody is asked.
+// At most this many sources for one fetch.
 constexpr size_t kSourcesPerFetchMax = 8;
-// So many ranks are named one by one in a sentence.
+// At most this many ranks are named in a sentence.
 constexpr size_t kNamedMax = 3;
 
-// The host still has something that this rank saved in that world.
+// True if the host still has an image that this rank saved in that world.
 bool Remembers(const CheckpointReport& report, Rank rank, uint64_t generation) {
   for (const MemoryImage& image : report.images) {
     if (image.rank == rank && image.saved.generation == generation) return true;
@@ -22,7 +22,7 @@ bool Remembers(const CheckpointReport& report, Rank rank, uint64_t generation) {
   return false;
 }
 
-// Who has what of one step.
+// The images of one step, by holder.
 struct Seen {
   struct Holder {
     NodeId node;
@@ -48,7 +48,7 @@ bool Lists(const CheckpointReport& report, const MemoryImage& wanted) {
   });
 }
 
-// Nodes that hold equal files tell the same of them: in a large job that is looked at once.
+// Nodes with equal files report the same list, so in a large job each list is read once.
 void AddEqual(const Memories& memories, SavedStep saved, Seen* seen) {
   std::set<uint64_t> known;
   for (const auto& [node, report] : memories.reports) {
@@ -72,8 +72,8 @@ Seen Look(const Memories& memories, SavedStep saved) {
   for (const auto& [node, report] : memories.reports) {
     for (const MemoryImage& image : report.images) {
       if (image.saved != saved) continue;
-      // Nodes of one host see the same memory, but the one whose image it is may have found it
-      // damaged: it has the last word, once it has spoken for the same world.
+      // Nodes of one host see the same memory, but the image's own node may have found it damaged.
+      // Its report counts once it has reported for the same world.
       const auto owner = owners.find(image.place);
       const bool has_spoken =
           owner != owners.end() && owner->second->generation >= report.generation;
@@ -91,8 +91,8 @@ Seen Look(const Memories& memories, SavedStep saved) {
           {node, {report.place, report.address, image.place, image.is_copy}, image.root});
     }
   }
-  // Hashes of images that a lost host had when the step was replicated. This master saw them, or
-  // an earlier master told them to the nodes that are left.
+  // Hashes of a lost host's images, taken when the step was replicated: by this master, or by an
+  // earlier one that gave them to the remaining nodes.
   if (seen.root_of.empty()) return seen;
   const auto known = memories.roots.find(saved);
   if (known != memories.roots.end()) {
@@ -102,7 +102,7 @@ Seen Look(const Memories& memories, SavedStep saved) {
   return seen;
 }
 
-// Some rank's script saves to that directory.
+// True if a rank's script saves to that directory.
 bool IsAskedFor(const std::map<NodeId, CheckpointReport>& reports, const std::string& directory) {
   for (const auto& [node, report] : reports) {
     if (report.terms.has_value() && report.terms->directory == directory) return true;
@@ -110,8 +110,8 @@ bool IsAskedFor(const std::map<NodeId, CheckpointReport>& reports, const std::st
   return false;
 }
 
-// Nodes look into the directory at different moments, so what they see may differ. Saves of one job
-// have an order. Of two jobs the one with the higher step is taken for the later one.
+// Nodes look into the directory at different times and may see different checkpoints. Those of one
+// job are ordered. Of two jobs, the one with the higher step counts as the later one.
 bool IsSavedLater(const StoredCheckpoint& a, const StoredCheckpoint& b) {
   if (a.job_id == b.job_id) return a.saved > b.saved;
   return std::pair(a.saved.step, a.saved.generation) > std::pair(b.saved.step, b.saved.generation);
@@ -122,13 +122,13 @@ class Planner {
  public:
   Planner(const Memories& memories, SavedStep saved, uint32_t world_size)
       : memories_(memories), saved_(saved), seen_(Look(memories, saved)) {
-    // One tensor state on all ranks: the script says so, or all of them are known and equal.
+    // All ranks hold the same tensors: the script says so, or all files are known to be equal.
     are_all_known_ = seen_.root_of.size() == seen_.world_size;
     is_replicated_ = seen_.AreEqual() && (seen_.is_replica || are_all_known_);
     is_same_size_ = seen_.world_size == world_size;
   }
 
-  // False: that rank cannot have it.
+  // False: no source has that rank's image.
   bool Add(NodeId node, Rank rank) {
     const auto found = memories_.reports.find(node);
     if (seen_.root_of.empty() || found == memories_.reports.end()) return false;
@@ -136,10 +136,10 @@ class Planner {
     RestoreOrder::Source source{rank, {}};
     const bool takes_own = is_same_size_ || is_replicated_;
     if (takes_own && (Take(report, rank, &source) || Fetch(node, report, rank, &source))) {
-      // Its own, with its own random numbers.
+      // The rank's own image, with its own random numbers.
     } else if (is_same_size_ && Remembers(report, rank, saved_.generation)) {
-      // It was a step behind. A replica's tensors would do, but not its random numbers: an older
-      // step that is wholly this rank's is better than a newer one that is not.
+      // The rank was a step behind. A replica has the same tensors, but not its random numbers. An
+      // older step that is the rank's own is better than a newer one that is not.
       return false;
     } else if (is_replicated_ || is_same_size_) {
       if (!TakeEqual(node, report, rank, &source)) return false;
@@ -163,7 +163,7 @@ class Planner {
     return true;
   }
 
-  // From another host's memory, or from whoever has been told to fetch it from there.
+  // From another host's memory, or from a node that fetches the image itself.
   bool Fetch(NodeId node, const CheckpointReport& report, Rank rank, RestoreOrder::Source* source) {
     const auto held = seen_.holders.find(rank);
     if (report.address.empty() || held == seen_.holders.end()) return false;
@@ -195,7 +195,7 @@ class Planner {
     return true;
   }
 
-  // The image of another rank that has the same tensors.
+  // Another rank's image with the same tensors.
   bool TakeEqual(NodeId node, const CheckpointReport& report, Rank rank,
                  RestoreOrder::Source* source) {
     const auto own = seen_.root_of.find(rank);
@@ -218,7 +218,7 @@ class Planner {
   bool is_replicated_ = false;
   bool is_same_size_ = false;
   RestorePlan plan_;
-  std::map<Rank, FetchOrder::Source> last_of_;  // the end of each image's chain
+  std::map<Rank, FetchOrder::Source> last_of_;  // the last node in each image's chain
 };
 
 // "; rank 2 from node3's memory", or nothing.
@@ -227,7 +227,7 @@ std::string SayFetches(const RestorePlan& plan) {
   std::set<std::string> names;
   for (const auto& [node, fetches] : plan.fetches) {
     for (const FetchOrder& fetch : fetches) {
-      // The end of the list: at the front there may be one who has to fetch it, too.
+      // The last source has the image; an earlier one may have to fetch it as well.
       from[fetch.rank] = fetch.sources.back().node;
       names.insert(fetch.sources.back().node);
     }
@@ -246,7 +246,7 @@ std::string SayFetches(const RestorePlan& plan) {
   return text;
 }
 
-// Neighbours in the world together, as many in one group as in another, but one.
+// Splits the world into groups of neighbours whose sizes differ by at most one.
 std::map<NodeId, std::vector<StorageReader>> ShareStorage(const World& world,
                                                           const Memories& memories) {
   std::set<std::string_view> domains;
@@ -345,7 +345,7 @@ RestorePlan PlanForNobody(const World& world, const Memories& memories,
   const Rank nobody(decided.world_size);
   RestorePlan plan;
   for (const Seat& seat : world.seats) {
-    // A node that fetches nothing finds nothing there.
+    // A rank without a source finds nothing there.
     const RestoreOrder::Image from{nobody, memories.reports.at(seat.node).place, true};
     for (uint32_t i = 0; i < seat.rank_count; ++i) {
       plan.sources[seat.node].push_back({Rank(seat.first_rank + i), {from}});
@@ -385,7 +385,7 @@ RestorePlan PlanFromStorage(const World& world, const Memories& memories, const 
     }
   }
   for (const auto& [file, readers] : readers_of) {
-    // On one host the page cache is what they share.
+    // On one host ranks share the page cache.
     if (readers.domains.size() < 2 || memories.unreachable.contains({file, stored->saved})) {
       continue;
     }
@@ -424,8 +424,8 @@ RestoreDecided DecideRestore(const World& world, const CheckpointBook& book,
       stored = report.stored;
     }
   }
-  // A node looks into storage when its first rank comes: perhaps none of them has seen the newest
-  // that this job has committed since. Its world's size stands in its manifest.
+  // A node looks into storage when its first rank comes, so no node may have seen the newest
+  // commit. The manifest has that world's size.
   const std::optional<CheckpointCommitted>& committed = book.committed;
   const bool is_there = committed.has_value() && !IsDamaged(book, committed->name) &&
                         IsAskedFor(memories.reports, committed->directory);
@@ -465,7 +465,7 @@ RestoreDecided DecideRestore(const World& world, const CheckpointBook& book,
   }
   decided.reason = "begins anew: there is no checkpoint";
   if (book.damaged.empty()) return decided;
-  // To begin anew beside what somebody once trained is nobody's wish; the script is told.
+  // The job must not start anew while checkpoints exist, so the script gets an error.
   decided.name = book.damaged.back();
   decided.reason = "has nothing to go on from: every checkpoint is damaged";
   return decided;

@@ -1,7 +1,7 @@
 #pragma once
 
-// The pure heart of the restore ladder: which step a world goes on from, and where each of its
-// ranks finds it: in its host's memory, in another host's, or in storage.
+// The pure part of a restore: which step a world restores, and each rank's source: its host's
+// memory, another host's memory, or storage.
 
 #include <cstdint>
 #include <map>
@@ -18,65 +18,67 @@
 
 namespace paceline::core {
 
-// What the hosts of a job have in memory, as far as it was heard.
+// What the hosts of a job have in memory, as reported.
 struct Memories {
   using ImageId = std::pair<Rank, SavedStep>;
   std::map<NodeId, CheckpointReport> reports;
-  // Nobody could give these; they are used where they lie, and not fetched again.
+  // Images that no peer could send. They are read in place if their host needs them, and never
+  // fetched again.
   std::set<ImageId> unreachable;
-  // Hashes of the files of all ranks of a step, from when all of them were there: they say whose
-  // file equals a lost one.
+  // Hashes of all ranks' files of a step, taken when all of them existed. They tell which file
+  // equals a lost one.
   std::map<SavedStep, std::map<Rank, uint64_t>> roots;
 };
 
-// From where the ranks of each node take a step.
+// Each node's sources for its ranks in a restore.
 struct RestorePlan {
   std::map<NodeId, std::vector<RestoreOrder::Source>> sources;
-  std::map<NodeId, std::vector<FetchOrder>> fetches;  // before that
-  // Nodes that share the reading of storage, each with those that it shares with.
+  std::map<NodeId, std::vector<FetchOrder>> fetches;  // fetched before the restore
+  // The nodes that share the reading of storage, each with its group.
   std::map<NodeId, std::vector<StorageReader>> readers;
   bool operator==(const RestorePlan&) const = default;
 };
 
-// That node is reached there from now on. True: some order changes by that.
+// The node has a new address. True: an order changed.
 bool Readdress(const std::string& node, const std::string& address,
                std::map<NodeId, std::vector<FetchOrder>>* orders);
 bool Readdress(const std::string& node, const std::string& address, RestorePlan* plan);
 
-// What a rank saved in that step, on the host that reports, and no copy where there is a choice;
-// null when it is not there.
+// The rank's image of that step on the reporting host, if possible not a copy; null if there is
+// none.
 const MemoryImage* Find(const CheckpointReport& report, Rank rank, SavedStep saved);
 
-// Some rank found that checkpoint damaged.
+// True if a rank found that checkpoint damaged.
 bool IsDamaged(const CheckpointBook& book, const std::string& name);
 
-// The newest step that every rank of `world` can have from memory, else the newest committed one in
-// storage, else nothing. Every node of the world has reported under it.
+// The newest step that every rank of `world` can get from memory, else the newest committed one in
+// storage, else nothing. All nodes must have reported for this world.
 RestoreDecided DecideRestore(const World& world, const CheckpointBook& book,
                              const std::string& job_id, const Memories& memories);
 
-// Is that the newest step, although some nodes cannot see storage? One that sees it is enough, as
-// all have the same. So is a job that has restored before: what is there was known then, and what
-// it has committed since stands in its journal. Storage itself is waited for.
+// Returns true if `decided` is the newest step even though some nodes cannot see storage. One node
+// that sees it is enough, because all have the same storage. It is also enough if the job has
+// restored before: it knew the content then, and its commits since are in the journal. A decision
+// for storage itself always waits.
 bool IsSure(const RestoreDecided& decided, const World& world, const Memories& memories,
             bool has_restored);
 
-// Can every rank of `world` have `saved` from the memory of its own host or of another? The plan,
-// or nothing. When several nodes lack the same image, each fetches it from the one before.
+// A plan with which every rank of `world` gets `saved` from the memory of its own or another host;
+// none if there is no such plan. If several nodes lack the same image, each fetches it from the one
+// before.
 std::optional<RestorePlan> PlanFromMemory(const World& world, const Memories& memories,
                                           SavedStep saved);
 
-// For a step that was decided and that the world cannot have any more, because who had it is gone:
-// whoever still waits is told to have the image of a rank that there is not, from nobody. He hears
-// that it cannot be had, and the next world decides anew.
+// For a decided step that can no longer be restored, because its holders are gone. Sends each
+// waiting rank an order without a source: its restore fails, and the next world decides again.
 RestorePlan PlanForNobody(const World& world, const Memories& memories,
                           const RestoreDecided& decided);
 
-// For a step in storage. Where ranks of several hosts take the same file, one host reads it and
-// hands it on. Where they cut what they need from files of others, in a world of another size or
-// layout, each host reads a share of the chunks for all: up to kReadersMax hosts together, so that
-// of N hosts ceil(N / kReadersMax) read each chunk. Empty when every rank does best to read by
-// itself: on one host the page cache is what they share.
+// For a step in storage. If ranks of several hosts need the same file, one host reads it and sends
+// it on. If ranks need parts of other ranks' files, in a world of another size or layout, each host
+// reads a share of the chunks for all. At most kReadersMax hosts form a group, so of N hosts ceil(N
+// / kReadersMax) read each chunk. Empty if each rank should read by itself: ranks of one host share
+// the page cache.
 inline constexpr size_t kReadersMax = 64;
 RestorePlan PlanFromStorage(const World& world, const Memories& memories, const std::string& name);
 

@@ -1,4 +1,4 @@
-// What the station answers to ranks that wait: for their restore, for storage, for a second host.
+// The station's answers to waiting ranks: for a restore, for storage, for a second host.
 
 #include <algorithm>
 #include <utility>
@@ -11,7 +11,7 @@
 namespace paceline::core {
 namespace {
 
-constexpr Duration kFetchAgain = Duration::Seconds(1);  // from a store that is away
+constexpr Duration kFetchAgain = Duration::Seconds(1);  // from a store that does not answer
 
 }  // namespace
 
@@ -23,7 +23,7 @@ void StationMachine::AnswerRestores() {
   }
 }
 
-// False: later.
+// False: answer later.
 bool StationMachine::AnswerFrom(StationPeer peer, Peer* rank) {
   const RestoreOrder& restore = *order_.restore;
   AnswerRestore answer{
@@ -33,17 +33,17 @@ bool StationMachine::AnswerFrom(StationPeer peer, Peer* rank) {
   const auto mine =
       std::find_if(restore.sources.begin(), restore.sources.end(),
                    [&](const RestoreOrder::Source& one) { return one.rank.value() == rank->rank; });
-  // Ranks read paths: what is in an object store has to come to this host first.
+  // Ranks read paths, so files of an object store are first fetched to this host.
   const bool is_far =
       restore.from == RestoreOrder::From::kStorage && !terms().directory.starts_with('/');
   const bool wants_all = is_far && rank->world_size != restore.world_size;
-  if (is_memory && mine == restore.sources.end()) return false;  // the master has not heard all yet
+  if (is_memory && mine == restore.sources.end()) return false;  // the master waits for reports
   if (mine != restore.sources.end() && !wants_all) {
     switch (PresenceOf(*mine)) {
       case Presence::kHere: answer.images = mine->images; break;
       case Presence::kLater: return false;
       case Presence::kFailed:
-        if (!is_memory) break;  // it reads all of it by itself
+        if (!is_memory) break;  // the rank reads it by itself
         MARK("a copy could not be had");
         actions_.push_back(Unfetched(peer));
         return true;
@@ -57,9 +57,9 @@ bool StationMachine::AnswerFrom(StationPeer peer, Peer* rank) {
   return true;
 }
 
-// The world restored once, when it began. A rank that has saved since gets its own last save, once
-// that is in storage: then every rank has saved that step and none has saved a later one, so all
-// ranks that ask get the same.
+// The world restored once, at its start. A rank that has saved since gets its own last save, once
+// that is in storage. Then all ranks have saved that step and none has saved a later one, so all
+// ranks that ask get the same step.
 void StationMachine::AnswerAgain(const RestoreAsked& event, const Peer& rank) {
   SavedStep saved = *event.after;
   saved.generation = rank.generation;
@@ -88,7 +88,7 @@ bool StationMachine::IsReadingShared() const {
          !order_.readers.empty();
 }
 
-// Are the copies here that this rank shall restore from?
+// Whether the copies that this rank restores from are on this host.
 StationMachine::Presence StationMachine::PresenceOf(const RestoreOrder::Source& source) const {
   const SavedStep saved = order_.restore->saved;
   Presence presence = Presence::kHere;
@@ -103,7 +103,7 @@ StationMachine::Presence StationMachine::PresenceOf(const RestoreOrder::Source& 
   return presence;
 }
 
-// The rank ends, and the next world takes what can be had.
+// The rank ends, and the next world chooses from what can be fetched.
 AnswerProblem StationMachine::Unfetched(StationPeer peer) const {
   std::string why;
   for (const FetchFailure& failure : copies_.failed) {
@@ -116,14 +116,14 @@ AnswerProblem StationMachine::Unfetched(StationPeer peer) const {
       "nothing to do under paceline run: it goes on from the newest step that is whole"};
 }
 
-// `images`: its tensors are here already.
+// `images`: its tensors, if they are already here.
 void StationMachine::Fetch(StationPeer peer, Peer* rank, std::vector<RestoreOrder::Image> images) {
   if (rank->is_fetching || !fetch_at_.is_max()) return;
   const RestoreOrder& restore = *order_.restore;
   rank->images = std::move(images);
   FetchStored fetch{peer, terms().directory, restore.name, {}, StoredPart::kAll};
   if (!rank->images.empty()) fetch.part = StoredPart::kNotes;
-  // In a world of another size everybody cuts his part from all.
+  // In a world of another size every rank reads parts of all files.
   const bool is_same_size = rank->world_size == restore.world_size;
   if (is_same_size) {
     fetch.ranks.insert(static_cast<uint32_t>(rank->rank));
@@ -144,7 +144,7 @@ void StationMachine::On(const StoredFetched& event) {
       rank.wants_restore && order_.restore.has_value() && order_.restore->name == event.name;
   if (!is_wanted) return AnswerRestores();
   if (event.end == StoredFetched::End::kAway) {
-    // The step is decided: whoever waits for it waits for the store.
+    // The step is decided, so the rank waits for the store.
     TellTrouble(event.peer, &rank, event.name + " cannot be fetched now", event.problem);
     fetch_at_ = std::min(fetch_at_, now_ + kFetchAgain);
     return;
@@ -155,7 +155,7 @@ void StationMachine::On(const StoredFetched& event) {
                                      "mend that, or make room on this host's disk"});
     return;
   }
-  // What could not be fetched is missing there, and the rank says so.
+  // A failed fetch leaves the file missing, and the rank reports that.
   AnswerRestore answer{.peer = event.peer,
                        .order = *order_.restore,
                        .images = std::exchange(rank.images, {}),
@@ -167,14 +167,14 @@ void StationMachine::On(const StoredFetched& event) {
   actions_.push_back(std::move(answer));
 }
 
-// Whoever waits shall know for what, once.
+// Tells a waiting rank once what it waits for.
 void StationMachine::TellTrouble(StationPeer peer, Peer* rank, std::string_view what,
                                  const std::string& why) {
   if (!rank->wants_restore || std::exchange(rank->trouble, why) == why) return;
   actions_.push_back(AnswerNotice{peer, std::string(what) + " (" + why + "); trying again"});
 }
 
-// A file system of a network whose server has gone makes whoever asks wait, and is no error.
+// On a network file system whose server is gone, reads hang without an error.
 void StationMachine::TellSilence() {
   if (!is_blind_ || !is_looking_) return;
   for (auto& [peer, rank] : peers_) {
@@ -187,8 +187,8 @@ void StationMachine::TellSilence() {
   }
 }
 
-// Refused: nobody of this job may look there, and nobody has before. That is no trouble that passes
-// but a wrong name, or wrong credentials. A newer version's checkpoint does not pass either.
+// Refused: no process of this job may read there, and none has before. This does not pass: the name
+// or the credentials are wrong. Neither does a newer version's checkpoint.
 void StationMachine::AnswerUnseen(const StorageLooked& event) {
   const std::string& why = event.problem;
   const bool is_refused = event.is_refused && !has_seen_storage_;
@@ -215,7 +215,7 @@ void StationMachine::AnswerUnseen(const StorageLooked& event) {
   }
 }
 
-// Of those that wait for storage; a rank that closes counts only where `patience` says so.
+// Answers ranks that wait for storage; a closing rank only if `patience` says so.
 void StationMachine::TellUnstored(Patience patience, const std::string& fix) {
   for (auto& [peer, rank] : peers_) {
     if (!rank.awaited.has_value()) continue;
@@ -226,7 +226,7 @@ void StationMachine::TellUnstored(Patience patience, const std::string& fix) {
   }
 }
 
-// Without a launcher there is no console but the rank's own; it is told there when it asks next.
+// Without a launcher only the rank has a console. It is told when it asks next.
 void StationMachine::TellRefusal() {
   if (!setup_.is_private) return;
   for (auto& [peer, rank] : peers_) {

@@ -7,15 +7,15 @@
 namespace paceline::core {
 namespace {
 
-// News that others wait for is gathered this long: ranks of a node save at the same moment.
+// Urgent news is collected for this long, because ranks of a node save at the same moment.
 constexpr Duration kGather = Duration::Milliseconds(5);
 constexpr Duration kUrgentEvery = Duration::Milliseconds(20);
 constexpr size_t kDamagedToldMax = 8;
-// Longer than a storage that is well takes to say what is there.
+// A healthy storage answers sooner than this.
 constexpr Duration kBlindAfter = Duration::Seconds(10);
 constexpr Duration kStorageLookAgain = Duration::Milliseconds(500);
 constexpr uint32_t kLookDoublingsMax = 5;
-// Steps of which a node remembers whose files are equal; an arena has as many slots.
+// Steps for which a node remembers equal files; an arena has as many slots.
 constexpr size_t kEqualStepsMax = 4;
 
 }  // namespace
@@ -85,7 +85,7 @@ void StationMachine::On(const RankOpened& event) {
   peer.rank = event.rank;
   peer.generation = event.generation;
   finished_.erase(static_cast<uint32_t>(event.rank));
-  HoldAll();  // its arena may be of a time before this station
+  HoldAll();  // its arena may be older than this station
   if (!has_looked_ && !is_looking_ && look_at_.is_max()) Look();
   ReportSoon(true);
 }
@@ -103,7 +103,7 @@ void StationMachine::On(const RankFinished& event) {
 }
 
 void StationMachine::On(const ArenaReady&) {
-  holds_.clear();  // a new arena knows of none
+  holds_.clear();  // a new arena has no holds
   HoldAll();
   actions_.push_back(KeepImages{order_.replicated, order_.copying});
 }
@@ -173,7 +173,7 @@ void StationMachine::On(const CopiesSeen& event) {
   const bool is_news = copies_.here != event.here || copies_.failed != event.failed;
   copies_ = event;
   are_copies_known_ = true;
-  // What was found damaged is gone; what comes again was verified on its way.
+  // A damaged image that left memory is forgotten: if it comes again, it was verified.
   std::erase_if(bad_images_, [&](const auto& bad) {
     const auto& [place, rank, is_copy, saved] = bad;
     return is_copy && place == setup_.node && !event.here.contains({Rank(rank), saved});
@@ -193,7 +193,7 @@ void StationMachine::On(const GenerationCarriedOut& event) {
   ReportSoon(true);
 }
 
-// The next rank that comes makes it look.
+// The next rank that opens triggers a look.
 void StationMachine::On(const LookExpired&) {
   has_looked_ = false;
   looks_again_ = is_looking_;
@@ -211,7 +211,7 @@ void StationMachine::On(const StationLinked&) {
   ReportSoon(true);
 }
 
-// Until that is done, or has failed for a while, no report of this node counts.
+// Until a look succeeds, or has failed for a while, no report of this node is complete.
 void StationMachine::Look() {
   look_at_ = Instant::Max();
   is_looking_ = true;
@@ -223,11 +223,11 @@ void StationMachine::Look() {
 }
 
 void StationMachine::On(const StorageLooked& event) {
-  // Another look may be on its way, for less.
+  // Another, smaller look may be in progress.
   is_looking_ = false;
   if (std::exchange(looks_again_, false)) return Look();
   if (!event.problem.empty()) {
-    // To take what cannot be read for nothing would begin the training anew.
+    // Unreadable is not empty: otherwise training would start anew.
     MARK("storage cannot be looked at");
     const uint32_t doublings = std::min(looks_failed_++, kLookDoublingsMax);
     look_at_ = now_ + kStorageLookAgain * (int64_t{1} << doublings);
@@ -254,15 +254,15 @@ void StationMachine::On(const CheckpointOrdered& event) {
   const bool was_over = order_.is_over;
   const bool was_ending = order_.is_ending;
   const bool has_more_damaged = order.damaged != order_.damaged;
-  // What failed before somebody waited says nothing about his step: it is tried for him.
+  // Earlier failures do not answer a rank that waits now: the step is tried again for it.
   const bool has_failed =
       order_.persist.has_value() && !order.persist.has_value() && !order.problem.empty();
   std::optional<RestoreOrder> known = std::move(order_.restore);
   std::vector<FetchOrder> fetches = std::move(order_.fetch);
   const std::vector<StorageReader> readers = std::move(order_.readers);
   order_ = order;
-  // A later master may not know the sources any more; they were good when it was decided. What is
-  // fetched for that goes on: a rank would wait for ever for what nobody fetches.
+  // A later master may not know the sources any more, but the decision's sources are valid. Their
+  // fetches continue: without them a rank would wait for ever.
   const bool is_poorer = known.has_value() && order_.restore.has_value() &&
                          known->generation == order_.restore->generation &&
                          order_.restore->from == RestoreOrder::From::kMemory &&
@@ -272,7 +272,7 @@ void StationMachine::On(const CheckpointOrdered& event) {
     if (order_.fetch.empty()) order_.fetch = std::move(fetches);
   }
   if (has_more_damaged && terms_.has_value()) Look();
-  // What is not ordered any more may be ordered again: then it is tried again.
+  // An order that was withdrawn may be given again, and is then tried again.
   if (!order_.persist.has_value()) {
     persisting_.reset();
     shards_.clear();
@@ -301,7 +301,7 @@ void StationMachine::On(const CheckpointOrdered& event) {
   if (order_.is_over && !was_over) actions_.push_back(EndStation{});
 }
 
-// A later master knows of it only what nodes tell.
+// A later master knows equal files only from the nodes.
 void StationMachine::NoteEqual() {
   for (const EqualFiles& equal : order_.equal) {
     if (std::find(equal_.begin(), equal_.end(), equal) == equal_.end()) equal_.push_back(equal);
@@ -326,8 +326,8 @@ void StationMachine::StartPersist() {
   if (!order_.persist.has_value() || order_.persist == persisting_) return;
   persisting_ = order_.persist;
   shards_.clear();
-  // A second try may fail as quickly and for the same reason as the first one. Its report would be
-  // the same then, and the master would wait for it for ever.
+  // A second try may fail at once for the same reason. Its report would equal the last one and
+  // would not be sent, and the master would wait for ever.
   told_.reset();
   for (const PersistOrder::Shard& shard : persisting_->shards) {
     shards_[shard.rank.value()] = {.rank = shard.rank, .saved = persisting_->saved};
@@ -369,9 +369,9 @@ void StationMachine::On(const CommitEnded& event) {
 
 CheckpointReport StationMachine::MakeReport(const std::vector<MemoryImage>& images) const {
   CheckpointReport report;
-  // Until storage was looked at, what this node says is not the whole truth. That waits for its
-  // first rank, who knows where storage is, even if older images are here. When it cannot be looked
-  // at, that is said, and the master decides what the rest of it is worth.
+  // Until it has looked at storage, a node's report is incomplete. The look waits for the node's
+  // first rank, which knows where storage is, even if older images are here. If the look fails, the
+  // report says so, and the master decides how to use the rest.
   report.is_blind = is_blind_;
   report.generation = has_looked_ || is_blind_ ? generation_ : Generation();
   report.terms = terms_;
@@ -418,7 +418,7 @@ void StationMachine::On(const ReportDue& event) {
   report_at_ = Instant::Max();
   is_report_urgent_ = false;
   CheckpointReport report = MakeReport(event.images);
-  // A node whose ranks never made a Checkpointer says nothing, but that at the end.
+  // A node whose ranks never made a Checkpointer reports nothing, except at the end.
   const bool has_nothing = !report.terms.has_value() && report.images.empty();
   const bool is_silent = !told_.has_value() && has_nothing && !report.is_final;
   if (is_silent || told_ == report) return;

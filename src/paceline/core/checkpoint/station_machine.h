@@ -1,21 +1,21 @@
 #pragma once
 
-// A node's part in checkpoints, as a pure machine: whom of its ranks it takes, what it tells the
-// master and when, and what it does about the master's orders. What is saved and restored is
-// decided by the ledger (checkpoint_ledger.h); this machine makes one host do it.
+// A node's part in checkpoints, as a pure machine: which ranks it accepts, what it reports to the
+// master and when, and how it executes orders. The ledger (checkpoint_ledger.h) decides what is
+// saved and restored; this machine makes one host do it.
 //
 // Its host (agent/memory/checkpoint_station.h, and the simulated node) moves the bytes: it owns the
-// arenas, the ranks' connections and a worker that reads and writes storage. It feeds what happened
-// and carries out the actions, in order.
+// arenas, the ranks' connections and a worker for storage. It supplies events and executes the
+// actions in order.
 //
-//   report   A whole truth. News that somebody waits for goes out at once, the rest as often as a
-//            heartbeat. Until storage was looked at, it names no generation: nothing is decided
-//            yet. Where that fails for ten seconds it does, and says that it saw nothing.
-//   order    A whole truth too. An order that is gone is forgotten, so that the same one, given
-//            again, is a new attempt.
-//   restore  A rank is answered when what it shall read is within its reach: copies are fetched
-//            from other hosts first, files of an object store to this host's disk. What hosts share
-//            the reading of, it asks for by chunks.
+//   report   The node's whole state. Urgent news is sent at once, the rest as often as a heartbeat.
+//            Until the node has looked at storage, the report names no generation, so nothing is
+//            decided yet. If the look fails for ten seconds, it names one and says that it saw
+//            nothing.
+//   order    The whole order. A missing part is forgotten, so that the same part, given again, is
+//            a new attempt.
+//   restore  A rank is answered when its sources are ready: copies from other hosts and files of an
+//            object store are fetched first. Files that hosts read together are read in chunks.
 //
 // Pure: no clock, no chance, no I/O.
 
@@ -36,18 +36,18 @@
 
 namespace paceline::core {
 
-// A rank's connection to its station. A number is never used again.
+// A rank's connection to its station. Numbers are not reused.
 using StationPeer = uint64_t;
 
 struct StationSetup {
   std::string node;
-  Duration report_every;    // of what is not urgent
-  bool is_private = false;  // one rank alone, which may change its mind from run to run
+  Duration report_every;    // for reports that are not urgent
+  bool is_private = false;  // serves a single rank, whose terms may change from run to run
 };
 
 // ---- what happened on the host ----
 
-// The ranks of that world are here, and nobody of an older one lives.
+// The ranks of that world run here; no rank of an older world lives.
 struct GenerationCarriedOut {
   Generation generation;
 };
@@ -55,18 +55,18 @@ struct GenerationCarriedOut {
 struct RankFinished {
   StationPeer peer = 0;
 };
-// What it has seen in storage may not be true any more.
+// The last look at storage may be outdated.
 struct LookExpired {};
-// Other hosts can fetch images from here, and this one from them.
+// Images can be exchanged with other hosts.
 struct PeersOpened {
   std::string address;  // HOST:PORT
-  std::string domain;   // of failures
+  std::string domain;   // failure domain
 };
-struct StationLinked {};  // a master listens from now on: tell it everything
+struct StationLinked {};  // a master is connected: report everything
 struct CheckpointOrdered {
   CheckpointOrder order;
 };
-// It was not refused (see Refuses), and whatever arena it asked for is there.
+// The rank was accepted (see Refuses), and its arena exists.
 struct RankOpened {
   StationPeer peer = 0;
   uint64_t rank = 0;
@@ -82,22 +82,21 @@ struct ImageSealed {
 struct RestoreAsked {
   StationPeer peer = 0;
   uint32_t world_size = 0;  // of its world; 0: it wants the images of all ranks
-  // The rank's last save in this world, if it has made one. It is newer than the step that the
-  // world restored at its start.
+  // The rank's last save in this world, if any. It is newer than the step that the world restored.
   std::optional<SavedStep> after = {};
 };
 struct DurabilityAsked {  // of a save of the rank's world
   StationPeer peer = 0;
   int64_t step = -1;
   uint64_t branch = 0;
-  bool is_closing = false;  // it has nothing else to do, and waits with patience
+  bool is_closing = false;  // it has nothing else to do, so it waits for long
 };
 struct ReplicaAsked {  // of a save of the rank's world, on a second host
   StationPeer peer = 0;
   int64_t step = -1;
   uint64_t branch = 0;
 };
-struct WaitWithdrawn {  // the rank waits for nothing any more
+struct WaitWithdrawn {  // the rank does not wait any more
   StationPeer peer = 0;
 };
 struct CheckpointFoundDamaged {
@@ -110,10 +109,10 @@ struct ImageFoundDamaged {
   SavedStep saved;
 };
 struct ImagesChanged {};  // one has left memory, or come to this host's disk
-// The whole truth about what this host has fetched, after each FetchImages and whenever it changes.
+// All fetched images of this host, after each FetchImages and after each change.
 struct CopiesSeen {
   std::set<std::pair<Rank, SavedStep>> here;
-  std::vector<FetchFailure> failed;  // of the orders that stand
+  std::vector<FetchFailure> failed;  // of the current orders
 };
 // The end of a FetchStored.
 struct StoredFetched {
@@ -122,7 +121,7 @@ struct StoredFetched {
   std::string name;
   End end = End::kDone;
   std::string problem;
-  bool was_here = false;  // nothing came from storage
+  bool was_here = false;  // storage was not read
 };
 struct ShardEnded {
   Rank rank;
@@ -139,16 +138,16 @@ struct CommitEnded {
 struct StorageLooked {
   std::optional<StoredCheckpoint> stored;
   std::string problem;      // storage could not be read; empty: it was
-  bool is_refused = false;  // it lets nobody in who comes like this, or there is no such place
-  // Of a problem: a newer version wrote the newest checkpoint, and to go on beside it is refused.
+  bool is_refused = false;  // it refuses these credentials, or there is no such place
+  // For a problem: a newer version wrote the newest checkpoint, so the job must not continue.
   bool is_newer = false;
 };
-// IsReportDue, or somebody wants a report now; `images` of all arenas of this host, and behind them
-// those on its disk.
+// IsReportDue, or a report is wanted now. `images` of all arenas of this host, then those on its
+// disk.
 struct ReportDue {
   std::vector<MemoryImage> images;
 };
-struct StationTimePassed {};  // the deadline, and no report is due
+struct StationTimePassed {};  // the deadline has passed, and no report is due
 
 using StationEvent =
     std::variant<GenerationCarriedOut, LookExpired, RankFinished, PeersOpened, StationLinked,
@@ -157,7 +156,7 @@ using StationEvent =
                  ImageFoundDamaged, ImagesChanged, CopiesSeen, StoredFetched, ShardEnded,
                  CommitEnded, StorageLooked, ReportDue, StationTimePassed>;
 
-// ---- what the host shall do ----
+// ---- actions for the host ----
 
 struct SendReport {
   CheckpointReport report;
@@ -166,8 +165,8 @@ struct AnswerRestore {
   StationPeer peer = 0;
   RestoreOrder order;                       // without its sources
   std::vector<RestoreOrder::Image> images;  // for this rank; none: it reads storage by itself
-  bool is_fetched = false;                  // what it reads of storage is on this host's disk
-  bool is_shared = false;  // or is asked for by chunks: several hosts share the reading
+  bool is_fetched = false;                  // its files of storage are on this host's disk
+  bool is_shared = false;  // its files are read in chunks: several hosts share the reading
 };
 struct AnswerDurable {
   StationPeer peer = 0;
@@ -177,16 +176,16 @@ struct AnswerReplicated {
   StationPeer peer = 0;
   SavedStep replicated;
 };
-// To a WaitWithdrawn. No answer to what was withdrawn follows it.
+// Answers a WaitWithdrawn. No answer to the withdrawn request follows.
 struct AnswerWithdrawn {
   StationPeer peer = 0;
 };
-// No answer yet: why it takes long, for people.
+// Not an answer yet: why it takes long, for people.
 struct AnswerNotice {
   StationPeer peer = 0;
   std::string text;
 };
-// An answer in three parts; the fourth, where, the rank knows.
+// A problem in three parts; the rank adds the fourth, where.
 struct AnswerProblem {
   StationPeer peer = 0;
   std::string what;
@@ -194,24 +193,24 @@ struct AnswerProblem {
   std::string fix;
   std::string where = {};  // empty: the directory of the checkpoints
 };
-// Of one rank of this node. No save: nothing has to stay.
+// For one rank of this node. No save: nothing must stay.
 struct SetHold {
   uint32_t rank = 0;
   std::optional<SavedStep> from;
 };
-struct ClearHolds {};  // of all arenas of this node: whoever wrote for an older world is gone
-// Of this node's own images these stay where there are slots for it, and no others: a copy
-// elsewhere is worth something only together with what all other ranks saved of the same step.
+struct ClearHolds {};  // for all arenas of this node: processes of an older world are gone
+// Which of this node's own images stay, if there are slots. No others stay: a copy is useful only
+// with the other ranks' images of the same step.
 struct KeepImages {
   std::optional<SavedStep> copied;   // the newest step that has all its copies
   std::optional<SavedStep> copying;  // the next one
-  // One slot is always needed to save into, and the newest image stays by itself.
+  // One slot is always needed for the next save, and the newest image stays anyway.
   bool Keeps(SavedStep saved, uint32_t slots) const {
     return (saved == copied && slots >= 4) || (saved == copying && slots >= 3);
   }
 };
-// Claim that image and write it; ShardEnded says how that went. An image that is neither there any
-// more nor on this host's disk cannot be claimed: then NotHeld is the problem.
+// Claim that image and write it; ShardEnded reports the result. If it is neither in memory nor on
+// this host's disk, the problem is NotHeld.
 struct WriteImage {
   std::string directory;
   std::string name;  // of the checkpoint
@@ -223,35 +222,36 @@ struct WriteCommit {
   uint32_t keep = 3;
   PersistOrder order;
 };
-// What is the newest whole checkpoint there, these left out? StorageLooked is the answer.
+// Find the newest complete checkpoint, except these. StorageLooked is the answer.
 struct LookInStorage {
   std::string directory;
   std::set<std::string> except;
 };
-// All copies that this host shall have, and none besides when `drop_others`; CopiesSeen follows.
+// All copies that this host must have, and with `drop_others` no more; CopiesSeen follows.
 struct FetchImages {
   std::vector<FetchOrder> orders;
   bool drop_others = false;
-  std::string directory;  // of checkpoints in storage, for orders that name it as a source
+  std::string directory;  // of checkpoints in storage, for orders with storage as a source
 };
 struct DropCopy {
   uint32_t rank = 0;
 };
-// Files of a checkpoint in a store that has no paths, to this host's disk; StoredFetched follows.
+// Fetch files of a checkpoint to this host's disk, if the store has no paths; StoredFetched
+// follows.
 struct FetchStored {
-  StationPeer peer = 0;  // who asked
+  StationPeer peer = 0;  // the rank that asked
   std::string directory;
   std::string name;
   std::set<uint32_t> ranks;  // whose; empty: all
   StoredPart part = StoredPart::kAll;
 };
-// Give ranks and other hosts chunks of storage: these nodes share the reading. None: give no more,
-// and keep none.
+// Serve chunks of storage to ranks and other hosts; these nodes share the reading. None: stop, and
+// drop the cache.
 struct ShareReading {
   std::vector<StorageReader> readers;
   std::string directory;
 };
-struct EndStation {};  // the job ends, and nothing is on its way any more
+struct EndStation {};  // the job ends, and no transfer is in progress
 
 using StationAction = std::variant<SendReport, AnswerRestore, AnswerDurable, AnswerReplicated,
                                    AnswerWithdrawn, AnswerNotice, AnswerProblem, SetHold,
@@ -267,7 +267,7 @@ class StationMachine {
   Instant NextDeadline() const;
   bool IsReportDue(Instant now) const { return report_at_ <= now; }
 
-  // Why a rank may not save here, if so; else its terms are those of this node from now on.
+  // Why the rank must not save here. If it may, its terms become this node's.
   std::optional<AnswerProblem> Refuses(uint64_t rank, uint64_t generation,
                                        const CheckpointTerms& terms);
 
@@ -275,11 +275,11 @@ class StationMachine {
   bool has_ranks() const { return !peers_.empty(); }
   bool Knows(StationPeer peer) const { return peers_.contains(peer); }
   const CheckpointOrder& order() const { return order_; }
-  // What the script asked for; empty as long as no rank has said it.
+  // The script's terms; empty until a rank has reported them.
   CheckpointTerms terms() const;
-  // Somebody waits for what is written.
+  // A rank waits for a write.
   bool IsUrgent() const;
-  // The job ends, and something of this node may still have to go to storage.
+  // The job ends, and images of this node may still have to go to storage.
   bool IsAwaited() const { return order_.is_ending && !order_.is_over; }
   static std::string NotHeld(SavedStep saved);
 
@@ -288,12 +288,12 @@ class StationMachine {
     uint64_t rank = 0;
     uint64_t generation = 0;
     bool wants_restore = false;
-    std::string trouble;                      // that it was told of
-    uint32_t world_size = 0;                  // that it restores for; 0: all images
-    bool is_fetching = false;                 // from a store that has no paths, …
-    std::vector<RestoreOrder::Image> images;  // … its notes alone, when it has these
+    std::string trouble;                      // the last one that it was told
+    uint32_t world_size = 0;                  // of the restore; 0: all images
+    bool is_fetching = false;                 // from a store without paths, …
+    std::vector<RestoreOrder::Image> images;  // … only its notes, if it has these
     std::optional<SavedStep> awaited;         // in storage
-    bool is_closing = false;                  // it waits with patience for that
+    bool is_closing = false;                  // it waits for that for long
     std::optional<SavedStep> awaits_replica;  // on a second host
   };
 
@@ -362,23 +362,23 @@ class StationMachine {
   std::set<std::string> damaged_;
   std::set<std::tuple<std::string, uint32_t, bool, SavedStep>> bad_images_;
   std::optional<PeersOpened> peer_memory_;
-  std::set<uint32_t> finished_;    // ranks that save no more in this world
+  std::set<uint32_t> finished_;    // ranks that will not save any more in this world
   std::vector<EqualFiles> equal_;  // of the newest steps, oldest first
   CopiesSeen copies_;
-  bool are_copies_known_ = true;          // not between an order and what has become of it
-  std::optional<CheckpointReport> told_;  // to this master
+  bool are_copies_known_ = true;          // false between an order and its first CopiesSeen
+  std::optional<CheckpointReport> told_;  // last report to this master
   Instant told_at_;
   Instant report_at_ = Instant::Max();
   bool is_report_urgent_ = false;
-  Instant look_at_ = Instant::Max();  // again, after it could not be read
+  Instant look_at_ = Instant::Max();  // next look after a failed one
   uint32_t looks_failed_ = 0;         // in a row
   bool is_looking_ = false;
-  bool looks_again_ = false;           // what the look that is on its way brings is too old
-  Instant blind_at_ = Instant::Max();  // no look has succeeded by then
+  bool looks_again_ = false;           // the look in progress began too early
+  Instant blind_at_ = Instant::Max();  // without a successful look by then
   bool is_blind_ = false;
   bool has_looked_ = false;
   bool has_seen_storage_ = false;
-  Instant fetch_at_ = Instant::Max();  // again, from a store that was away
+  Instant fetch_at_ = Instant::Max();  // next try, from a store that did not answer
 };
 
 }  // namespace paceline::core

@@ -32,8 +32,8 @@ TEST_F(StationTest, ItsReportCountsOnlyWhenStorageWasLookedAt) {
   EXPECT_EQ(reports_.back().stored->name, "step-9-g1");
 }
 
-// Found by the simulator: an agent that came back to old images spoke before its first rank did,
-// and the world began anew beside a checkpoint.
+// Found by the simulator: an agent that returned to old images reported before its first rank
+// opened, and the world started anew although there was a checkpoint.
 TEST_F(StationTest, OldImagesAloneAreNotTheWholeTruth) {
   Step(GenerationCarriedOut{Generation(3)});
   images_ = {{.rank = Rank(0), .place = "n1", .saved = {1, 9}}};
@@ -53,7 +53,7 @@ TEST_F(StationTest, StorageThatCannotBeReadIsNotEmpty) {
   EXPECT_EQ(Got<LookInStorage>().size(), 1u);  // again
 }
 
-// Between two runs somebody may have changed the directory.
+// The directory may change between two runs.
 TEST_F(StationTest, WhatWasSeenInStorageLongAgoDoesNotCount) {
   Step(GenerationCarriedOut{Generation(3)});
   ASSERT_FALSE(machine_.Refuses(0, 3, terms_).has_value());
@@ -67,7 +67,7 @@ TEST_F(StationTest, WhatWasSeenInStorageLongAgoDoesNotCount) {
   EXPECT_FALSE(reports_.back().stored.has_value());
   Step(RankOpened{2, 0, 3});
   EXPECT_EQ(Got<LookInStorage>().size(), 1U);
-  Step(LookExpired{});  // the look on its way may have seen what is gone by now
+  Step(LookExpired{});  // the look in progress may be outdated
   Step(StorageLooked{.stored = StoredCheckpoint{.name = "step-9-g2"}});
   EXPECT_EQ(Got<LookInStorage>().size(), 1U);
   Step(StorageLooked{});
@@ -152,8 +152,8 @@ TEST_F(StationTest, ARestoreIsAnsweredOnceItIsDecidedForThatRanksWorld) {
   EXPECT_TRUE(Got<AnswerRestore>().empty());
 }
 
-// Found by a user: an evaluation after the training got what the world had begun with, which was
-// nothing.
+// Found by a user: an evaluation after the training restored what the world had started with, which
+// was nothing.
 TEST_F(StationTest, ARankThatHasSavedRestoresItsLastSaveOnceStorageHasIt) {
   Open();
   CheckpointOrder order;
@@ -217,7 +217,7 @@ TEST_F(StationTest, WhoeverWaitsForStorageHearsOfSuccessOrOfTheProblem) {
   order.problem = "no space left on device";
   Step(CheckpointOrdered{order});
   EXPECT_EQ(Got<AnswerProblem>().size(), 1u);
-  // What failed before it was asked is no answer: it is tried again.
+  // An earlier failure is no answer: the step is tried again.
   Step(DurabilityAsked{1, 40});
   EXPECT_TRUE(Got<AnswerProblem>().empty());
   order.problem.clear();
@@ -283,7 +283,7 @@ TEST_F(StationTest, WhatARankFoundDamagedIsLeftOut) {
   EXPECT_EQ(reports_.back().damaged, std::vector<std::string>{"step-40-g3"});
 }
 
-// A rank that shall restore from a copy, which this host has to fetch first.
+// A rank that must restore from a copy, which this host first has to fetch.
 CheckpointOrder FromCopy() {
   CheckpointOrder order;
   order.restore = RestoreOrder{.generation = Generation(3),
@@ -317,7 +317,7 @@ TEST_F(StationTest, ACopyThatNobodyCanGiveEndsTheRankAndIsReported) {
   Step(PeersOpened{"h1:1", "h1"});
   Step(RestoreAsked{1, 1});
   Step(CheckpointOrdered{FromCopy()});
-  // Of an order before this one.
+  // A failure of an earlier order.
   Step(CopiesSeen{{}, {{Rank(0), {2, 7}, "n2 is gone"}}});
   EXPECT_TRUE(Got<AnswerProblem>().empty());
   Step(CopiesSeen{{}, {{Rank(0), {2, 8}, "n2 is gone"}}});
@@ -328,7 +328,7 @@ TEST_F(StationTest, ACopyThatNobodyCanGiveEndsTheRankAndIsReported) {
   EXPECT_EQ(reports_.back().address, "h1:1");
 }
 
-// Found by the simulator: the rank waited for ever for what nobody fetched any more.
+// Found by the simulator: the rank waited for ever for a fetch that had been dropped.
 TEST_F(StationTest, WhatALaterMasterDoesNotKnowIsStillFetched) {
   Open();
   Step(PeersOpened{"h1:1", "h1"});
@@ -358,7 +358,7 @@ TEST_F(StationTest, WithoutItsCopyARankReadsStorageByItself) {
   EXPECT_TRUE(Got<AnswerRestore>()[0].images.empty());
 }
 
-// Found by the simulator (seed 1375805): a copy that had come anew was never told of again.
+// Found by the simulator (seed 1375805): a copy that was fetched again was never reported.
 TEST_F(StationTest, ACopyThatComesAgainAfterADamagedOneCounts) {
   Open();
   Step(PeersOpened{"h1:1", "h1"});
@@ -400,7 +400,7 @@ TEST_F(StationTest, WhoeverWaitsForASecondHostHearsOfItOrWhyNot) {
   EXPECT_EQ(Got<AnswerProblem>().size(), 1u);
 }
 
-// A look that began before the order came does not know what must not be taken any more.
+// A look that began before the order does not know which checkpoints to exclude.
 TEST_F(StationTest, ALookThatFindsWhatTheJobKnowsAsDamagedDoesNotCount) {
   Step(GenerationCarriedOut{Generation(3)});
   ASSERT_FALSE(machine_.Refuses(0, 3, terms_).has_value());
@@ -438,7 +438,7 @@ TEST_F(StationTest, ItsWordIsFinalWhenTheJobStopsAndItsRanksAreGone) {
   EXPECT_TRUE(reports_.back().is_final);
 }
 
-// A master that is lost together with a host is followed by one that knows nothing of it.
+// If a master is lost together with a host, the next master does not know equal files.
 TEST_F(StationTest, ALaterMasterHearsWhichFilesAreEqual) {
   Open();
   const EqualFiles equal{kSavedStep, 7, {{0, 3}}};

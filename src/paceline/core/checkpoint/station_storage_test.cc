@@ -1,4 +1,4 @@
-// A node's station before a storage that is far, or away.
+// A node's station with a storage that is remote or does not answer.
 
 #include <gtest/gtest.h>
 
@@ -13,7 +13,7 @@ namespace {
 
 class StationStorageTest : public StationTest {
  protected:
-  // A rank of world 3 comes; nobody has looked at storage yet.
+  // A rank of world 3 opens. No look at storage has been made.
   void Come(const std::string& directory) {
     terms_.directory = directory;
     Step(GenerationCarriedOut{Generation(3)});
@@ -21,7 +21,7 @@ class StationStorageTest : public StationTest {
     Step(RankOpened{1, 0, 3});
     Step(RestoreAsked{1, 1});
   }
-  // World 3 goes on from an object store; with an image its tensors come from another host.
+  // World 3 restores from an object store; with `images` its tensors come from another host.
   CheckpointOrder FromStore(const std::vector<RestoreOrder::Image>& images = {}) const {
     CheckpointOrder order;
     order.terms = terms_;
@@ -61,7 +61,7 @@ TEST_F(StationStorageTest, FilesOfAnObjectStoreAreFetchedAndFetchedAgainWhenItIs
   ASSERT_EQ(Got<AnswerRestore>().size(), 1u);
   EXPECT_TRUE(Got<AnswerRestore>()[0].is_fetched);
   EXPECT_EQ(Got<AnswerRestore>()[0].order.reason, "goes on; its files were on this host");
-  // It wants the images of the other ranks as well.
+  // The rank needs the images of the other ranks as well.
   Step(RestoreAsked{1, 0});
   ASSERT_EQ(Got<FetchStored>().size(), 1u);
   EXPECT_TRUE(Got<FetchStored>()[0].ranks.empty());
@@ -69,7 +69,7 @@ TEST_F(StationStorageTest, FilesOfAnObjectStoreAreFetchedAndFetchedAgainWhenItIs
   EXPECT_EQ(Got<AnswerProblem>().size(), 1u);
 }
 
-// One host reads the tensors of an object store for all; each has its notes from there.
+// One host reads the tensors from an object store for all; each rank reads its notes there.
 TEST_F(StationStorageTest, WhatAnotherHostHasReadOfAnObjectStoreIsNotFetchedFromThere) {
   terms_.directory = "s3://bucket/run";
   Open();
@@ -87,14 +87,14 @@ TEST_F(StationStorageTest, WhatAnotherHostHasReadOfAnObjectStoreIsNotFetchedFrom
   ASSERT_EQ(Got<AnswerRestore>().size(), 1u);
   EXPECT_EQ(Got<AnswerRestore>()[0].images, std::vector{image});
   EXPECT_EQ(Got<AnswerRestore>()[0].order.reason, "goes on");
-  // In another layout it wants those of the other ranks as well.
+  // In another layout it needs those of the other ranks as well.
   Step(RestoreAsked{1, 0});
   ASSERT_EQ(Got<FetchStored>().size(), 1u);
   EXPECT_EQ(Got<FetchStored>()[0].part, StoredPart::kAll);
   EXPECT_TRUE(Got<FetchStored>()[0].ranks.empty());
 }
 
-// In a world of another size each rank cuts its part out of all files.
+// In a world of another size each rank reads parts of all files.
 TEST_F(StationStorageTest, WhatHostsShareIsAskedForByChunks) {
   terms_.directory = "s3://bucket/run";
   Open();
@@ -114,7 +114,7 @@ TEST_F(StationStorageTest, WhatHostsShareIsAskedForByChunks) {
   Step(StoredFetched{1, "step-8-g2", StoredFetched::End::kDone, "", false});
   ASSERT_EQ(Got<AnswerRestore>().size(), 1u);
   EXPECT_TRUE(Got<AnswerRestore>()[0].is_shared);
-  // All have saved: nothing is kept for others any more.
+  // All ranks have saved: chunks are not cached for others any more.
   order.readers.clear();
   Step(CheckpointOrdered{order});
   ASSERT_EQ(Got<ShareReading>().size(), 1u);
@@ -143,7 +143,7 @@ TEST_F(StationStorageTest, WhoeverWaitsForStorageThatIsAwayIsToldOnce) {
     EXPECT_EQ(Got<AnswerNotice>()[0].text,
               "s3://bucket/run cannot be looked at now (timed out); trying again");
   }
-  // That it is refused once it was seen passes, as credentials are renewed.
+  // A refusal after a successful look may pass, as when credentials are renewed.
   Step(StorageLooked{});
   Step(StorageLooked{std::nullopt, "denied", true});
   EXPECT_EQ(Got<AnswerNotice>().size(), 1u);
@@ -165,7 +165,7 @@ TEST_F(StationStorageTest, WhoeverWaitsForStorageThatDoesNotAnswerIsToldOnce) {
               "/far does not answer; unless memory is known to hold the newest step, this rank "
               "waits for it");
   }
-  // A rank that comes later hears of it as well.
+  // A rank that opens later is told as well.
   Step(RankOpened{2, 1, 3});
   Step(RestoreAsked{2, 2});
   ASSERT_EQ(Got<AnswerNotice>().size(), 1u);

@@ -1,4 +1,4 @@
-// Several hosts restore from storage: who reads what, as the ledger orders it.
+// Several hosts restore from storage: the ledger decides who reads what.
 
 #include <gtest/gtest.h>
 
@@ -40,12 +40,12 @@ TEST_F(Hosts, AWorldOfAnotherSizeSharesTheReading) {
   EXPECT_EQ(Order(0).readers[2].node, "n2");
   EXPECT_FALSE(Order(0).readers[2].address.empty());
   for (size_t i = 0; i < 3; ++i) EXPECT_EQ(Order(i).readers, Order(0).readers);
-  // An agent that was started again is reached elsewhere.
+  // A restarted agent has another address.
   const std::string before = Order(0).readers[1].address;
   ++port_;
   Tell();
   EXPECT_NE(Order(0).readers[1].address, before);
-  // Once all have saved, nobody reads any more.
+  // After all ranks have saved, no host reads any more.
   Save(5, {1, 2, 3});
   Tell();
   EXPECT_TRUE(Order(0).readers.empty());

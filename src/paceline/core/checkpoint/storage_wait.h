@@ -1,11 +1,11 @@
 #pragma once
 
-// How long the end of a job tries to bring its last step to a storage that refuses it. A part of
-// the checkpoint ledger, and as pure.
+// How long the end of a job retries its last step if storage refuses it. A part of the checkpoint
+// ledger, and as pure.
 //
-//   The wait begins with the first refusal while somebody has nothing else to do: the job ends, or
-//   a rank closes its Checkpointer. It ends when storage takes a step, or when nobody waits. What
-//   is being written when the time is over is still awaited; the next refusal is then the last.
+// The wait begins with the first refusal while the job ends or a rank closes its Checkpointer. It
+// ends when storage accepts a step, or when nothing waits. A write in progress at the deadline is
+// still awaited; the next refusal is then final.
 
 #include <string>
 #include <string_view>
@@ -17,25 +17,25 @@ namespace paceline::core {
 // Exit code of a job that would have ended with 0, but its last saved step is not in storage.
 inline constexpr int kExitNotStored = 11;
 
-// Returns true if trying the write again cannot help, because storage has refused it for good
-// (kRefusedForGood in model/directory_claim.h). A job that ends does not wait for storage then.
+// Returns true if retrying cannot help, because storage has refused for good (kRefusedForGood in
+// model/directory_claim.h). A job that ends does not wait for storage then.
 bool IsForGood(const std::string& problem);
 
-// Two refusals for one reason: they differ in numbers alone, as of steps and ranks.
+// True if two refusals have the same reason and differ only in numbers, such as steps and ranks.
 bool IsSameReason(std::string_view a, std::string_view b);
 
 class StorageWait {
  public:
   static constexpr Duration kRetryMax = Duration::Seconds(15);
 
-  // Somebody waits, and has nothing else to do.
+  // Tells whether the job's end or a closing rank waits.
   void Await(bool is_awaited) {
     if (!is_awaited) since_ = Instant::Max();
   }
-  // Storage refused a step that somebody waits for. True: that was the last try. Of a wait that
-  // `limit` bounds, the last try is made when it is over.
+  // Storage refused an awaited step. True: that was the last try. If `limit` bounds the wait, the
+  // last try is made at its end.
   bool Refuse(Instant now, Duration limit, const std::string& problem);
-  // When a step that waits is tried again: soon, and once more when the time is over.
+  // When to retry an awaited step: soon, and once more at the deadline.
   Instant RetryAt(Instant now, Duration pause, Duration limit) const;
   void Succeed() { since_ = Instant::Max(); }
   bool is_waiting() const { return !since_.is_max(); }

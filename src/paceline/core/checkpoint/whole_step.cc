@@ -7,7 +7,7 @@
 namespace paceline::core {
 namespace {
 
-// That node's agent can read it: hosts may be shared, arenas are not.
+// True if the node's own agent can read it: nodes may share a host, but not arenas.
 bool IsOwn(const CheckpointReport& report, const MemoryImage& image) {
   return image.place == report.place || IsOnDisk(report, image);
 }

@@ -1,7 +1,7 @@
 #pragma once
 
-// Which saved steps are whole in the memory of the job's hosts, and who can bring each rank's part
-// of one to storage.
+// Which saved steps are complete in the memory of the job's hosts, and which node can write each
+// rank's image to storage.
 
 #include <cstdint>
 #include <map>
@@ -16,7 +16,7 @@
 
 namespace paceline::core {
 
-// Has the image of a rank within its own reach, and the file of that rank is what it says.
+// A node that can read a rank's image, and the hash and size of that rank's file.
 struct ImageWriter {
   NodeId node;
   uint64_t file_root = 0;
@@ -24,19 +24,19 @@ struct ImageWriter {
 };
 using ImageWriters = std::map<uint32_t, ImageWriter>;  // by rank
 
-// The newest step that the ranks of `world` have saved in it, all of them, whoever tells of it.
+// The newest step that all ranks of `world` have saved in it, reported by any node.
 std::optional<SavedStep> NewestSavedBy(const World& world, const Memories& memories);
 
-// Each rank's image of that step where the rank itself saved it. Empty: one is not there any more.
+// Each rank's image of that step on its own node. Empty if one is gone.
 ImageWriters WritersIn(const World& world, const Memories& memories, SavedStep saved);
 
-// The same for what is left at the end of a job: any world's step, by whichever of these nodes has
-// its parts, copies included. A world may end before its first save, and then what it went on from
-// is the newest that there is; and of what a lost host saved, others may have copies.
+// The same at the end of a job: a step of any world, from any of these nodes, copies included. A
+// world may end before its first save, and then the step that it restored is the newest. Copies may
+// replace the images of a lost host.
 ImageWriters WritersLeft(const std::vector<NodeId>& nodes, const Memories& memories,
                          SavedStep saved);
 
-// The newest step that those can write; nothing that the job has given up by going on from an
+// The newest step that these nodes can write, except steps that the job abandoned by restoring an
 // older one.
 std::optional<SavedStep> NewestLeft(const std::vector<NodeId>& nodes, const CheckpointBook& book,
                                     const Memories& memories);

@@ -1,8 +1,8 @@
 #pragma once
 
-// When the detectors' verdict on each node may change next. A node that is heard is not moved: its
-// old time comes, it is judged once more, and gets a new one. So a heartbeat costs nothing here,
-// and with ten thousand nodes no event looks at more of them than are due.
+// When the detectors' verdict on each node may change next. A report does not move a node's time:
+// at its old time the node is judged again and gets a new one. So a heartbeat costs nothing here,
+// and with ten thousand nodes an event examines only those that are due.
 
 #include <algorithm>
 #include <vector>
@@ -24,7 +24,7 @@ class ChecksDue {
     }
     DropStale();
   }
-  // The same, unless it is due earlier already.
+  // Sets the time, unless the node is due earlier.
   void NoLaterThan(NodeId node, Instant at) {
     if (at < times_[node].at) Set(node, at);
   }
@@ -55,7 +55,7 @@ class ChecksDue {
     return a.at != b.at ? a.at > b.at : a.node > b.node;
   }
 
-  // An entry counts while it says what `times_` says; the first one always does.
+  // An entry is valid if `times_` agrees with it. After this the first entry is valid.
   void DropStale() {
     while (!heap_.empty() && times_[heap_.front().node].at != heap_.front().at) {
       std::pop_heap(heap_.begin(), heap_.end(), Later);

@@ -1,4 +1,4 @@
-// No stream: the agent died, or it has not come back to a new master yet. Its ranks may be well.
+// No stream: the agent died, or has not reconnected to a new master. Its ranks may be alive.
 
 #include <algorithm>
 
@@ -23,7 +23,7 @@ Verdict JudgeConnection(const NodeView& view, Instant now) {
   const Instant broken_at = view.link.disconnected_at;
   const Duration loop_delay = view.link.loop_delay;
   Instant lost_at = broken_at + DisconnectedLimit(SilenceLimitMin(view.state.spec, loop_delay));
-  // A stream that broke after a silence broke because of it: the network swallows everything.
+  // A stream that broke after a silence broke because of it: the network drops packets.
   const bool is_silence =
       broken_at - view.link.last_heard >= SuspectAfter(view.state.spec, loop_delay);
   if (is_silence) lost_at = std::max(lost_at, view.link.last_heard + SilenceLimit(view));

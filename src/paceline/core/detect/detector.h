@@ -1,11 +1,11 @@
 #pragma once
 
-// A detector judges one node from what is known now. It is a value: to add one, write
+// A detector judges one node from the present state. It is a value: to add one, write
 // detect/<name>.cc and a line in detectors.cc.
 //
 // Contract, checked for every detector by detectors_test: silent on a healthy node; the same answer
-// twice; a verdict other than kHealthy has its sentence; `until` lies after `now` and the verdict
-// holds until then unless something new is heard.
+// twice; a sentence for every verdict but kHealthy. `until` is after `now`, and the verdict holds
+// until then unless the node reports something new.
 
 #include <string>
 #include <string_view>
@@ -20,7 +20,7 @@ struct Verdict {
     kHealthy,
     kSuspect,  // no new world is formed with it until this is settled
     kLost,     // fence it
-    kStuck,    // the node is well, but a rank of it did not start: a failure of that rank
+    kStuck,    // the node is well, but one of its ranks did not start: a failure of that rank
   };
   Kind kind = Kind::kHealthy;
   Instant until = Instant::Max();

@@ -11,25 +11,25 @@ namespace paceline::core {
 
 std::span<const Detector> Detectors();
 
-// The worst of all detectors' verdicts on a node; `until` is the earliest of theirs.
+// The worst of all detectors' verdicts on a node; `until` is the earliest one.
 Verdict JudgeNode(const NodeView& view, Instant now);
 
-// How often each agent reports: stretched so that all together stay below the master's limit.
+// How often each agent reports. With many agents it is longer, so that the master's limit holds.
 Duration HeartbeatInterval(const JobSpec& spec);
 
-// The least silence after which a node is lost, whatever its loss costs: lost_after, never less
-// than kHeartbeatsMissedMin beats, plus kLoopDelayFactor times the lateness that its agent measured
-// of late, at most lost_after_max.
+// The least silence after which a node is lost, whatever its loss costs: lost_after, at least
+// kHeartbeatsMissedMin beats, plus kLoopDelayFactor times the delay that its agent measured
+// recently; at most lost_after_max.
 Duration SilenceLimitMin(const JobSpec& spec, Duration loop_delay);
 inline constexpr int kHeartbeatsMissedMin = 4;
 inline constexpr int kLoopDelayFactor = 4;
 
-// The silence after which this node is lost: what its loss costs (loss_cost.h), at least
+// The silence after which this node is lost: the cost of its loss (loss_cost.h), at least
 // SilenceLimitMin(), at most lost_after_max.
 Duration SilenceLimit(const NodeView& view);
 
-// A stream that breaks while its node was heard is no silence: the host answers, and an agent that
-// died alone is back soon. It gets this time, unless the platform says that the node is gone.
+// The limit for a broken stream without silence: the host answers, and a dead agent restarts soon.
+// It does not apply if the platform reports that the node is gone.
 constexpr Duration DisconnectedLimit(Duration silence_limit_min) {
   return silence_limit_min * 3 / 2;
 }

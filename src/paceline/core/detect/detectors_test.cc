@@ -13,7 +13,7 @@ namespace {
 
 using Kind = Verdict::Kind;
 
-// A job of one node whose world was formed at second 10 and which was heard at second 20.
+// A job of one node. Its world was formed at second 10, and it was last heard at second 20.
 struct OneNode {
   OneNode() {
     state.phase = Phase::kRunning;
@@ -42,7 +42,7 @@ struct OneNode {
   Watch watch;
 };
 
-// What a case changes; every combination of them is tried.
+// One variation of a case; every combination is tried.
 using Change = std::function<void(OneNode&)>;
 const std::vector<std::vector<Change>>& Changes() {
   static const std::vector<std::vector<Change>> kChanges = {
@@ -128,7 +128,7 @@ TEST(DetectorsTest, SilenceIsWaitedForAsLongAsGoingOnWouldCost) {
   EXPECT_EQ(node.Judge(25'500).reason,
             "was silent for 5.5 s (limit 5.5 s: going on without it costs 4 s of training and a "
             "restart of 1.5 s)");
-  // The world began anew since, and so lost those steps already.
+  // The world was formed again since, so those steps are lost already.
   node.state.world_since = At(19'900);
   EXPECT_EQ(node.Judge(22'000).kind, Kind::kLost);
 }
@@ -163,7 +163,7 @@ TEST(DetectorsTest, AnAgentThatRunsLateIsGivenItsDelay) {
 
 TEST(DetectorsTest, AStreamThatBreaksWhileItsNodeIsHeardIsGivenThreeSeconds) {
   OneNode node;
-  node.watch.saved_at = At(1);  // whatever the steps are worth: the host itself has answered
+  node.watch.saved_at = At(1);  // whatever the steps cost: the host itself has answered
   node.link.connection.reset();
   node.link.disconnected_at = At(20'000);
   EXPECT_EQ(node.Judge(22'999).kind, Kind::kSuspect);

@@ -1,4 +1,4 @@
-// Silence of a node that has a stream: its agent is frozen, or the network swallows its words.
+// Silence of a node with a stream: its agent is frozen, or the network drops its messages.
 
 #include "paceline/core/detect/detectors.h"
 #include "paceline/core/detect/loss_cost.h"

@@ -7,8 +7,8 @@ namespace paceline::core {
 LossCost CostOfLoss(const NodeView& view) {
   const JobState& state = view.state;
   if (state.phase != Phase::kRunning || !state.IsSeated(view.node.id)) return {};
-  // A new world goes on from where this one began, or from what was saved since: by the
-  // Checkpointer, or by the script, if it told of it.
+  // A new world continues from this world's start or from a later save: by the Checkpointer, or by
+  // the script if it reported one.
   const Watch& watch = view.watch;
   Instant restorable_at = std::max(state.world_since, watch.saved_at);
   if (state.has_resumed) restorable_at = std::max(restorable_at, watch.filed_at);

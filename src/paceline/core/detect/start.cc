@@ -1,4 +1,4 @@
-// A world that does not get going: a rank that never runs would let the others wait for ever.
+// A world that does not start: a rank that never runs keeps the others waiting.
 
 #include <algorithm>
 
@@ -11,12 +11,13 @@ Verdict JudgeStart(const NodeView& view, Instant now) {
   if (state.phase != Phase::kStarting || !state.IsSeated(view.node.id)) return {};
   if (view.link.running || view.node.finished) return {};
   const Duration limit = state.spec.timers.start_timeout;
-  // Over a restart of the master only its own time counts: the wall clock may have been set, and
-  // nobody listened in between. Nor does the time that its orders waited for its journal.
+  // After a restart of the master only its own time counts: the wall clock may have been set, and
+  // nodes were not heard in between. The time that its orders waited for the journal does not count
+  // either.
   const Instant late_at = std::max(state.phase_since, view.link.listens_since) + limit;
   if (now < late_at) return {Verdict::Kind::kHealthy, late_at, ""};
   if (view.link.carried_out < state.world->generation) {
-    // It did not even spawn them: it may not hear us, though we hear it.
+    // The node did not even spawn its ranks: it may not receive our messages, though we hear it.
     return {Verdict::Kind::kLost, Instant::Max(),
             "did not carry out its assignment within " + ToString(limit)};
   }

@@ -60,7 +60,7 @@ diagnose::Facts FactsOf(Turn& turn) {
   return facts;
 }
 
-// The same hang is told once, however often it is looked at.
+// A hang is recorded once, however often it is examined.
 std::string KeyOf(const Verdict& verdict) {
   std::string key(diagnose::HangName(verdict.hang));
   for (const Rank rank : verdict.culprits) Append(&key, " ", rank.value());
@@ -80,7 +80,7 @@ void RecordVerdict(Turn& turn, const Verdict& verdict, bool acts) {
   ExitCause cause;
   cause.kind = ExitCause::Kind::kHung;
   cause.headline = verdict.headline;
-  // A stop comes from outside: equal ones are no equal failures of the script.
+  // A stop comes from outside, so equal stops are not equal failures of the script.
   if (verdict.hang != diagnose::HangClass::kStopped) cause.fingerprint = verdict.fingerprint;
   FailHungRank(turn, verdict.culprits.front(), cause, turn.state().last_seq);
 }

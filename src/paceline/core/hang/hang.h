@@ -1,8 +1,8 @@
 #pragma once
 
-// A world in which a rank is quiet: its nodes are asked what their ranks do, and the answers are
-// judged (diagnose/judge.h). A rank is restarted only when it is named by a fact of its own; all
-// else is told.
+// Handles a world with a quiet rank: asks its nodes what their ranks are doing and judges the
+// answers (diagnose/judge.h). A rank is restarted only if its own evidence shows that it is the
+// cause; everything else is only reported.
 
 #include "paceline/base/instant.h"
 #include "paceline/core/event.h"
@@ -10,9 +10,9 @@
 
 namespace paceline::core {
 
-// How long nodes may take to answer. Who has not by then is judged by what the others say.
+// How long nodes may take to answer. Nodes that do not are judged by the others' answers.
 inline constexpr Duration kEvidenceWait = Duration::Seconds(8);
-// Answers to a question that is older say nothing of now: the master was stopped itself meanwhile.
+// Older answers are not used: the master was stopped itself meanwhile.
 inline constexpr Duration kEvidenceStale = Duration::Seconds(10);
 // The least time between two questions.
 inline constexpr Duration kLookAgainMin = Duration::Milliseconds(500);
@@ -20,10 +20,10 @@ inline constexpr Duration kLookAgainMin = Duration::Milliseconds(500);
 void OnEvidence(Turn& turn, const EvidenceCollected& event);
 
 // Asks the nodes for evidence, or judges their answers, when either is due. True: a record was
-// written.
+// emitted.
 bool NoteHang(Turn& turn);
 
-// When NoteHang has to be asked again without news.
+// When to call NoteHang again without an event.
 Instant HangDeadline(const Watch& watch);
 
 }  // namespace paceline::core

@@ -1,4 +1,4 @@
-// A world in which a rank is quiet: who is asked, what is recorded, and what follows.
+// A world with a quiet rank: which nodes are asked, what is recorded, and what follows.
 
 #include <string>
 #include <vector>
@@ -39,7 +39,7 @@ class HangTest : public ::testing::Test {
       if (const auto* ask = std::get_if<CollectEvidence>(&effect)) asked_.push_back(*ask);
     }
   }
-  // Every rank tells whether it is quiet, and a tenth of a second passes.
+  // Every rank reports whether it is quiet, and a tenth of a second passes.
   void Beat(bool is_quiet) {
     for (const uint32_t id : {1U, 2U}) {
       NodeReported report{.node = NodeId(id),
@@ -73,7 +73,7 @@ class HangTest : public ::testing::Test {
       Take(job_.Step(now_, TimePassed{}));
     }
   }
-  // Rank 2, on n2, was stopped; all others wait for it in call 8 of the world.
+  // Rank 2 on n2 was stopped. All others wait for it in call 8 of the world.
   void Answer(uint32_t id, Duration waited, uint64_t round, char state = 'T') {
     NodeEvidence evidence{.generation = job_.state().generation, .round = round, .ranks = {}};
     for (uint32_t local = 0; local < 2; ++local) {
@@ -170,7 +170,7 @@ TEST_F(HangTest, AnswersOfAnotherRoundOrWorldCountForNothing) {
 
 TEST_F(HangTest, ToldOnceAndAskedAgainLater) {
   Beat(true);
-  // It sleeps for five seconds: named, and not acted on.
+  // Rank 2 sleeps for five seconds: named, but not acted on.
   Answer(1, Duration::Seconds(5), 1, 'S');
   Answer(2, Duration::Seconds(5), 1, 'S');
   ASSERT_EQ(1u, Facts<HangJudged>().size());
@@ -199,7 +199,7 @@ TEST_F(HangTest, WhoAsksForItIsOnlyTold) {
   EXPECT_TRUE(Facts<RankFailed>().empty());
 }
 
-// The master was stopped for a minute: the rank may have gone on since it was looked at.
+// The master was stopped for a minute, and the rank may have continued since the answers.
 TEST_F(HangTest, OldAnswersAreAskedForAnew) {
   Beat(true);
   Answer(1, Duration::Seconds(3), 1);

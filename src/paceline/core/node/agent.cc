@@ -11,15 +11,15 @@ namespace {
 
 // Tries to spawn one rank before its failure is reported like an exit.
 constexpr uint32_t kSpawnFailuresMax = 3;
-// Restarts without a master in a row that made no progress. The master would judge by more.
+// Restarts in a row without a master and without progress. The master would look at more evidence.
 constexpr uint32_t kSoloFailuresMax = 3;
-// What an agent returns that gave up its search for the master: the control plane is unreachable.
+// Exit code of an agent that gave up its search for the master.
 constexpr int kUnreachableExitCode = 3;
 
 using Kind = Assignment::Kind;
 using State = RankReport::State;
 
-// Within one generation the later word of a master's life wins.
+// Within one generation, later phases of a job win.
 int Precedence(Kind kind) {
   switch (kind) {
     case Kind::kRun: return 0;
@@ -32,7 +32,7 @@ int Precedence(Kind kind) {
 
 }  // namespace
 
-// One step: what happened is taken in, then Reconcile() does what the assignment still lacks.
+// One step: applies the event, then Reconcile() does what the assignment still requires.
 class AgentTurn {
  public:
   AgentTurn(AgentMachine& machine, Instant now) : m_(machine), now_(now) {}
@@ -102,7 +102,7 @@ class AgentTurn {
       if (found == m_.slots_.end() || !found->second.alive) continue;
       RankReport& process = *found->second.process;
       if (process.generation != rank.generation || process.pid != rank.pid) continue;
-      if (rank.state == State::kExited) continue;  // its end comes as RankEnded
+      if (rank.state == State::kExited) continue;  // RankEnded reports its end
       const Rank number = process.rank;
       process = rank;
       process.rank = number;
@@ -160,13 +160,13 @@ class AgentTurn {
     const bool same = next.generation == now.generation;
     if (same && Precedence(next.kind) < Precedence(now.kind)) return;
     if (same && next.kind == Kind::kRun && now.kind == Kind::kRun && m_.Holds(now)) {
-      // Told again. What this node runs already stays as it is, its own store included.
+      // The same order again. Running ranks stay as they are, with their own store.
       now.solo_first = next.solo_first;
       now.solo_last = next.solo_last;
       return;
     }
     const bool was_ending = Ending();
-    // A port that some world was told of must not serve another one.
+    // A port that was promised to one world must not be used for another.
     const bool promised = now.kind == Kind::kRun && now.first_rank == 0 && now.rank_count > 0 &&
                           m_.carried_out_ < now.generation;
     const bool missed = now.generation.value() != 0 && next.generation > now.generation.next();
@@ -185,15 +185,15 @@ class AgentTurn {
     ShortenGrace(Grace());
   }
 
-  // A second, stricter word shortens the grace that ranks were given, counted from now.
+  // A second, stricter request shortens the grace of the ranks, counted from now.
   void ShortenGrace(Duration grace) {
     for (auto& [local, slot] : m_.slots_) {
       if (slot.termed && !slot.killed) slot.kill_at = std::min(slot.kill_at, now_ + grace);
     }
   }
 
-  // Nobody answers them any more. Whether one was started is for the host to find out; it then says
-  // RankFound.
+  // No starter will answer these starts. The host finds out whether a rank was started and then
+  // sends RankFound.
   void ForgetSpawns(const std::string& why) {
     for (auto& [local, slot] : m_.slots_) {
       if (!slot.spawning) continue;
@@ -207,12 +207,13 @@ class AgentTurn {
     const bool wanted = assignment.kind == Kind::kRun && !m_.leaving_ &&
                         slot.spawning_generation == assignment.generation;
     const bool tries_again = wanted && ++slot.spawn_failures < kSpawnFailuresMax;
-    // The port was let go for this start; without another one no later world could be formed here.
+    // The port was released for this start. Without a new one no later world could be formed here.
     if (!tries_again && m_.held_port_ == 0) Do(HoldStorePort{});
     if (!tries_again) TellNotStarted(local, slot, why, !wanted);
   }
 
-  // Also when it is wanted no more: the master was told that it starts, and waits for its end.
+  // Also if the rank is not wanted any more: the master was told that it starts, and waits for its
+  // end.
   void TellNotStarted(uint32_t local, Slot& slot, const std::string& why, bool is_asked) {
     MARK("spawn failed");
     RankReport rank;
@@ -227,7 +228,7 @@ class AgentTurn {
     Do(ReportRankExit{rank});
   }
 
-  // A starter that cannot be had fails the ranks that wait for it, as a failed start would.
+  // Without a starter, the ranks that wait for it fail, as after a failed start.
   void MissStarter(const std::string& why) {
     const Assignment& assignment = m_.assignment_;
     if (assignment.kind != Kind::kRun || m_.leaving_) return;
@@ -245,7 +246,7 @@ class AgentTurn {
     Slot& slot = found->second;
     const bool of_process = slot.alive && slot.process->pid == event.pid;
     if (!of_process) {
-      // It ended before its start was told.
+      // The rank ended before its start was reported.
       const bool early = slot.spawning && slot.spawning_generation == event.generation;
       if (!early) return;
       (*this)(RankSpawned{event.local_rank, event.generation, event.pid});
@@ -255,7 +256,7 @@ class AgentTurn {
     RankReport& rank = *slot.process;
     rank.state = State::kExited;
     rank.exit = event.cause;
-    // A rank that had failed by itself before the signal reached it is still worth hearing of.
+    // A rank that failed by itself before the signal reached it is still reported.
     const bool by_itself =
         event.cause.kind == ExitCause::Kind::kExited && !slot.termed && event.cause.code != 0;
     rank.exit.asked = event.cause.asked || (slot.killed && !by_itself) || slot.termed;
@@ -267,7 +268,7 @@ class AgentTurn {
     if (m_.linked_) Do(ReportRankExit{rank});
   }
 
-  // Without a master, a node that was granted generations restarts its world by itself.
+  // Without a master, a node with a block of generations restarts its own world.
   void GoOnAlone() {
     Assignment& mine = m_.assignment_;
     if (m_.leaving_ || mine.kind != Kind::kRun || mine.rank_count != mine.world_size) return;
@@ -333,7 +334,7 @@ class AgentTurn {
 
   void Reconcile() {
     if (m_.exited_) return;
-    bool clean = true;  // nothing lives that should not
+    bool clean = true;  // no unwanted process lives
     for (auto& [local, slot] : m_.slots_) {
       const bool wanted = IsWanted(local, slot);
       if (slot.alive && !wanted) {
@@ -393,7 +394,7 @@ class AgentTurn {
     for (uint32_t local = 0; local < assignment.rank_count; ++local) {
       const Slot& slot = m_.slots_[local];
       if (!slot.IsOf(assignment.generation)) complete = false;
-      // A starter that is to be left may never answer.
+      // A starter that is being replaced may never answer.
       const bool is_stale =
           slot.spawning && slot.spawning_generation != assignment.generation && IsFreshDue();
       if (slot.Lacks(assignment.generation) || is_stale) missing = true;
@@ -441,7 +442,7 @@ class AgentTurn {
     if (m_.linked_) Do(ReportNow{});
   }
 
-  // Nothing lives here that should not, and nothing is to be started.
+  // No unwanted process lives, and no rank has to be started.
   void Settle() {
     const Assignment& assignment = m_.assignment_;
     CarriedOut(assignment.generation);
@@ -467,7 +468,7 @@ std::vector<AgentAction> AgentMachine::Step(Instant now, const AgentEvent& event
   }
   AgentTurn turn(*this, now);
   if (exited_) {
-    // Nothing is left to do, but its host may still wait for the master.
+    // The machine has finished, but its host may still wait for the master.
     const bool counts = std::holds_alternative<MasterLinked>(event) ||
                         std::holds_alternative<MasterUnlinked>(event) ||
                         std::holds_alternative<MasterRefused>(event) ||

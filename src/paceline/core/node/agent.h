@@ -1,14 +1,14 @@
 #pragma once
 
-// The agent's own decisions, as a second pure machine: make the node what its assignment says.
-// The host (agent/event_loop) feeds what happened and carries out the actions; it decides nothing.
-// The simulator runs the same machine on a fake process table.
+// The agent's decisions, as a second pure machine: it makes the node what its assignment says. The
+// host (agent/event_loop) supplies events, executes the actions and decides nothing. The simulator
+// runs the same machine on a fake process table.
 //
-// Rules: ranks of another generation are SIGKILLed at once (blocked in a collective they would sit
-// out any grace); a new rank is spawned only when its slot's old process is gone; kStop and kLeave
-// send one signal (the one that somebody sent to the launcher, usually SIGTERM) and SIGKILL after a
-// grace; while the master is away everything goes on, and only a node with a
-// granted block of generations may restart its own world.
+// Rules: ranks of another generation are SIGKILLed at once, because in a blocked collective they
+// would use up any grace. A new rank is spawned only when its slot's old process is gone. kStop and
+// kLeave send one signal (the one that the launcher received, usually SIGTERM), and SIGKILL after a
+// grace. Without a master everything continues, but only a node with a block of generations may
+// restart its own world.
 
 #include <cstdint>
 #include <map>
@@ -27,28 +27,27 @@ namespace paceline::core {
 
 // ---- what happened on the host ----
 struct MasterLinked {};  // registered and admitted
-// Stream broke; the host re-connects by itself.
+// The stream broke. The host reconnects by itself.
 struct MasterUnlinked {
   std::string why;
 };
-// Its name, token or release will not do. Ranks are left alone: whoever can refuse an agent is not
-// by that entitled to end its ranks. But nothing new is started, and the agent exits when none
-// lives.
+// The master refuses this agent's name, token or release. That alone is no reason to end its ranks.
+// But no rank is started any more, and the agent exits when none lives.
 struct MasterRefused {
   std::string why;
   int exit_code = 0;
-  // The ranks are of the past, and get so long to end. Nothing: they train on while they can.
+  // The ranks are outdated and are ended after this grace. None: they train on while they can.
   std::optional<Duration> grace = {};
 };
 struct AssignmentReceived {
   Assignment assignment;
 };
 struct StarterReady {};  // connected and able to spawn
-// Its socket closed; living ranks go on.
+// The starter's socket closed; living ranks continue.
 struct StarterLost {
   std::string why;
 };
-// At an agent's start: a rank of before, as the page tells it, living or ended.
+// At an agent's start: an earlier rank from the page, living or ended.
 struct RankFound {
   RankReport rank;
   uint32_t restart_count = 0;
@@ -69,7 +68,7 @@ struct RankEnded {
   int32_t pid = 0;
   ExitCause cause;
 };
-// The page, read at heartbeat time.
+// The page, read at each heartbeat.
 struct ProgressRead {
   std::vector<RankReport> ranks;
 };
@@ -78,10 +77,10 @@ struct LeaveAsked {
   Duration grace;
   int exit_code = 0;
   bool force = false;
-  int signal = 0;  // what ranks get first; 0: SIGTERM
+  int signal = 0;  // first signal for ranks; 0: SIGTERM
 };
 struct AgentTimePassed {};
-// The port that is reserved now, at the start and after every HoldStorePort. 0: none was free.
+// The port that is held now, at the start and after every HoldStorePort. 0: none was free.
 struct StorePortHeld {
   uint32_t port = 0;
 };
@@ -91,8 +90,8 @@ using AgentEvent =
                  StarterLost, RankFound, RankSpawned, SpawnFailed, RankEnded, ProgressRead,
                  LeaveAsked, AgentTimePassed, StorePortHeld>;
 
-// ---- what the host shall do ----
-// Connect to or start one; fresh: never an old image.
+// ---- actions for the host ----
+// Connects to a starter or launches one. `fresh`: not one that was launched before.
 struct StartStarter {
   bool fresh = false;
 };
@@ -101,19 +100,19 @@ struct SpawnRank {
   Rank rank;
   Assignment assignment;  // whole context for the rank's environment
 };
-// Whole group.
+// Signals the whole process group.
 struct SignalRank {
   uint32_t local_rank = 0;
   int32_t pid = 0;
   int signal = 0;
 };
 struct ReleaseStorePort {};  // just before rank 0 is spawned here
-struct HoldStorePort {};     // reserve a fresh one, other than the last, for the next world
-// Push now.
+struct HoldStorePort {};     // hold a new port for the next world, not the last one
+// Send at once.
 struct ReportRankExit {
   RankReport rank;
 };
-struct ReportNow {};  // send a heartbeat with the changes now
+struct ReportNow {};  // send a heartbeat now, with all changes
 struct TellLeaving {
   std::string why;
 };
@@ -136,15 +135,15 @@ class AgentMachine {
   std::vector<AgentAction> Step(Instant now, const AgentEvent& event);
   Instant NextDeadline() const;
 
-  // Generation of the assignment last carried out (all its ranks spawned, all others gone).
+  // The generation of the last completed assignment: its ranks are spawned, all others are gone.
   Generation carried_out() const { return carried_out_; }
   const Assignment& assignment() const { return assignment_; }
-  // True while an agent that was told to exit shall wait, because a master may still order its
-  // last step to storage. It waits while it is connected. When the master that ended the job has
-  // died since, it waits for the next one for at most orphan_after. It does not wait where it was
-  // refused or where its own host asked it to leave.
+  // True while an agent that was told to exit must wait, because a master may still order its last
+  // step to storage. It waits while it is connected. If the master that ended the job has died, it
+  // waits for the next one for at most orphan_after. It does not wait if the master refused it, or
+  // if its own host asked it to leave.
   bool HasHope(Instant now) const;
-  // Living ranks, starting ones, and the last end in every slot, for a registration.
+  // Living and starting ranks and the last end in every slot, for a registration.
   std::vector<RankReport> Ranks() const;
 
  private:
@@ -156,14 +155,14 @@ class AgentMachine {
     uint32_t spawn_failures = 0;  // in a row, of this generation
     bool termed = false;
     bool killed = false;
-    Instant kill_at = Instant::Max();   // SIGKILL when still alive then
-    Instant stuck_at = Instant::Max();  // said to be stuck when still alive then
+    Instant kill_at = Instant::Max();   // send SIGKILL then if it still lives
+    Instant stuck_at = Instant::Max();  // report it as stuck then if it still lives
 
-    // Its process, living or ended, was started for that generation.
+    // Its process, living or ended, is of that generation.
     bool IsOf(Generation generation) const {
       return process.has_value() && process->generation == generation;
     }
-    // Nothing was started for that generation, nothing is being started, and the place is empty.
+    // No rank of that generation was started, none is starting, and the slot is empty.
     bool Lacks(Generation generation) const { return !IsOf(generation) && !alive && !spawning; }
   };
   friend class AgentTurn;
@@ -177,17 +176,17 @@ class AgentMachine {
   std::map<uint32_t, Slot> slots_;
   bool linked_ = false;
   Instant unlinked_since_;
-  bool heard_of_time_ = false;  // unlinked_since_ counts from the first step
+  bool heard_of_time_ = false;  // false: unlinked_since_ starts at the first step
   bool starter_ready_ = false;
   bool starter_asked_ = false;
-  bool fresh_asked_ = false;  // this generation's fresh starter was asked for
+  bool fresh_asked_ = false;  // a fresh starter was requested for this generation
   uint32_t held_port_ = 0;
   std::optional<MasterRefused> refused_;
   std::optional<LeaveAsked> leaving_;
   Instant stop_since_ = Instant::Max();
   bool exited_ = false;
   uint32_t solo_failures_without_progress_ = 0;
-  int64_t step_max_ = -1;  // when a rank failed last
+  int64_t step_max_ = -1;  // at the last failure of a rank
   int64_t step_count_max_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// What an agent machine says of itself: when it wants to be woken, and its ranks.
+// What an agent machine reports: its next deadline, and its ranks.
 
 #include <algorithm>
 

@@ -28,7 +28,7 @@ size_t Count(const std::vector<AgentAction>& actions) {
   return count;
 }
 
-// An agent whose one rank was ordered; the port is let go.
+// An agent with an order for one rank; the port is released.
 AgentMachine Ordered() {
   AgentMachine machine{JobSpec{}};
   machine.Step(At(0), StorePortHeld{20'000});
@@ -66,8 +66,8 @@ TEST(AgentMachine, FailsItsRanksWhenNoStarterCanBeHad) {
   EXPECT_EQ(machine.Ranks()[0].exit.headline, "no interpreter");
 }
 
-// Found by real crashes: a start that the former starter never answered kept its slot for ever, and
-// the node was lost a minute later.
+// Found by real crashes: a start that the former starter never answered occupied its slot for ever,
+// and the node was lost a minute later.
 TEST(AgentMachine, AFreshStarterOwesNoAnswersOfTheFormerOne) {
   AgentMachine machine = Ordered();
   Assignment next = RunOrder(2);
@@ -78,8 +78,8 @@ TEST(AgentMachine, AFreshStarterOwesNoAnswersOfTheFormerOne) {
   EXPECT_EQ(Count<SpawnRank>(machine.Step(At(4), StarterReady{})), 1u);
 }
 
-// Found by the simulator: the master was told that the rank starts, then lost the node for its
-// silence. The start failed when nobody wanted it any more; the node was never welcome again.
+// Found by the simulator: the master was told that the rank starts, and then lost the node for its
+// silence. The start failed when it was no longer wanted, and the node was never accepted again.
 TEST(AgentMachine, TellsTheEndOfAStartThatNobodyWantsAnyMore) {
   AgentMachine machine = Ordered();
   Assignment idle;
@@ -93,7 +93,7 @@ TEST(AgentMachine, TellsTheEndOfAStartThatNobodyWantsAnyMore) {
 }
 
 // Found by the simulator (seed 1349306): the start had failed once, and the order changed before
-// the next try. The master waited for its end for ever.
+// the next try. The master waited for the rank's end for ever.
 TEST(AgentMachine, TellsTheEndOfAStartThatIsNotTriedAgain) {
   AgentMachine machine = Ordered();
   EXPECT_EQ(Count<ReportRankExit>(machine.Step(At(3), StarterLost{"its socket closed"})), 0u);
@@ -125,7 +125,7 @@ std::vector<int> SignalsIn(const std::vector<AgentAction>& actions) {
   return signals;
 }
 
-// As torchrun does: Ctrl-C is KeyboardInterrupt in the script, and nothing follows until SIGKILL,
+// As torchrun does: Ctrl-C is a KeyboardInterrupt in the script, and the next signal is SIGKILL,
 // because SIGTERM would end Python in the middle of its save.
 TEST(AgentMachine, HandsOnTheSignalThatCameAndThenSigkill) {
   AgentMachine machine = Ordered();
@@ -258,7 +258,7 @@ TEST(AgentMachine, StopsRestartingAloneWithoutProgress) {
   EXPECT_EQ(spawned, 3u);
 }
 
-// The master numbered its next world from the block; the agent had used that number already.
+// The master numbered its next world from the block, but the agent had already used that number.
 TEST(AgentMachine, KeepsWhatItMadeAloneWhenTheMasterNamesTheSameWorld) {
   AgentMachine machine = Running(Granted());
   machine.Step(At(9), MasterUnlinked{"gone"});
@@ -288,9 +288,9 @@ TEST(AgentMachine, GivesUpAfterItsTimeWithoutAMaster) {
   }
 }
 
-// Found by the simulator (seed 14786): the master died while the last step of the job was on its
-// way to storage. All agents had been told to leave and did so at once, and nobody was there to
-// bring the step to storage under the next master.
+// Found by the simulator (seed 14786): the master died while the job's last step was being written
+// to storage. All agents had been told to leave and left at once, so no agent was there to write it
+// under the next master.
 TEST(AgentMachine, HopesForAnotherMasterWhenItWasToldToLeave) {
   AgentMachine machine = Running();
   Assignment leave;

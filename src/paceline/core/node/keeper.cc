@@ -6,18 +6,18 @@
 namespace paceline::core {
 namespace {
 
-// A child that lived this long had started well: its next death is a new story.
+// A child that lived this long had started well, so its death does not count as a repetition.
 constexpr Duration kLivedWell = Duration::Seconds(5);
-// Exits by itself, one soon after the other, that mean "it cannot run": a bad flag, a directory
-// that cannot be written. A killed child is started again for ever.
+// Quick exits by itself that mean "it cannot run", such as a bad flag or an unwritable directory. A
+// killed child is restarted without limit.
 constexpr uint32_t kExitsAtOnceMax = 5;
-// Between an agent that left as it was told and the end of the job, which other hosts can hold up.
+// Time between an agent's ordered exit and the job's end, which other hosts can delay.
 constexpr Duration kEndPatience = Duration::Seconds(30);
 // Exit codes that another attempt cannot change.
 constexpr int kExitUsage = 2;
 constexpr int kExitNotAuthorised = 4;
 constexpr int kExitFenced = 92;
-// It was without a master for orphan_after and has ended its ranks.
+// The agent was without a master for orphan_after and has ended its ranks.
 constexpr int kExitUnreachable = 3;
 
 }  // namespace
@@ -110,7 +110,7 @@ void Keeper::OnAgentExited(Instant now, const AgentExited& event, Actions* actio
     return;
   }
   if (event.has_left) {
-    // Its exit code is the job's, whatever that would mean as an agent's own.
+    // The agent exits with the job's code, whatever that would mean as an agent's own.
     agent.state = Child::State::kDown;
     agent.due = now + kEndPatience;
     return;
@@ -124,14 +124,13 @@ void Keeper::OnAgentExited(Instant now, const AgentExited& event, Actions* actio
   }
   const bool lived = now - agent.begun >= kLivedWell;
   if (event.by_itself && event.code == kExitUnreachable && lived) {
-    // Where the master is this launcher's to keep, it may still come back; elsewhere the job is
-    // gone.
+    // This launcher restarts its own master, so it may come back. Elsewhere the job is gone.
     agent.state = plan_.has_master ? Child::State::kDown : Child::State::kDone;
     if (plan_.has_master) agent.due = now + plan_.timers.respawn_delay_max;
     if (AllAgentsDone()) actions->push_back(GiveUp{event.code, "no master was to be found"});
     return;
   }
-  // A count follows in any case: an agent that left by itself has ended its ranks before.
+  // Count its ranks anyway: an agent that exits by itself has ended them.
   const Duration delay = DelayAfterDeath(now, event.was_killed, &agent);
   agent.state = Child::State::kJudged;
   if (event.by_itself && agent.deaths_at_once >= kExitsAtOnceMax) {
@@ -151,7 +150,7 @@ void Keeper::OnRanksCounted(Instant now, const RanksCounted& event, Actions* act
   if (event.placed > 0 && event.living == 0) {
     actions->push_back(ReportNodeGone{
         event.node, "lost its agent and all " + std::to_string(event.placed) + " ranks"});
-    // A host brings its own node back: nobody else can, and no other launcher is asked for it.
+    // Restart it here: other launchers are not asked for this host's node.
     const bool is_machine = plan_.is_whole_job && agents_.size() > 1;
     const bool stays_dead = is_machine && agent.wanted == agent.started;
     if (stays_dead) {
@@ -193,7 +192,7 @@ void Keeper::OnTime(Instant now, Actions* actions) {
 
 Duration Keeper::DelayAfterDeath(Instant now, bool was_killed, Child* child) const {
   if (was_killed && child->state == Child::State::kUp) {
-    // Starts are spaced all the same: the kernel may be the one who kills, for want of memory.
+    // Starts are spaced in any case, because the kernel may be killing for lack of memory.
     return std::max(Duration(), child->begun + plan_.timers.respawn_delay - now);
   }
   if (now - child->begun >= kLivedWell) {
@@ -201,7 +200,7 @@ Duration Keeper::DelayAfterDeath(Instant now, bool was_killed, Child* child) con
     return Duration();
   }
   ++child->deaths_at_once;
-  // The first death is answered at once, whatever its age: most are somebody's kill.
+  // The first death is answered at once, because most come from a kill.
   if (child->deaths_at_once == 1) return Duration();
   Duration delay = plan_.timers.respawn_delay;
   for (uint32_t i = 2; i < child->deaths_at_once && delay < plan_.timers.respawn_delay_max; ++i) {

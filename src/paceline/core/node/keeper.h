@@ -1,23 +1,22 @@
 #pragma once
 
 // The launcher's decisions on one host, as a pure machine: which of its children (the master, one
-// agent a node) is started again, when, and what a dead agent says about its node.
+// agent a node) it restarts and when, and what a dead agent means for its node.
 //
-// The idea: a dead agent is no dead node. Its ranks run on by themselves, so the launcher waits
-// `settle` and then counts them. Some live: only the agent is started again and it re-adopts them.
-// All are dead: the node is gone, and the master is told (a witness that is faster than silence).
-// Where several nodes of one host are the whole job they stand for machines, so a dead one stays
-// dead until the master wishes for its next incarnation. Any other node is its host's own: its
-// launcher starts the agent again, and the master decides whether the node takes part. Nothing was
-// placed there: an idle agent is simply started again. An agent that left as it was told is not
-// missed: the end of the job is on its way, and only if it does not come is the agent started
-// again, to ask. Children that die at once again and again are started with a doubling delay. One
-// that had come up and was killed from outside is no such child: a kill says nothing about it. A
-// master that ends well has nothing left to do: the job has ended, and its journal says how,
-// whether or not the launcher had connected by then.
+// - After an agent's death its ranks continue. The launcher waits `settle` and counts them.
+// - If some live, only the agent is restarted, and it adopts them.
+// - If all are dead, the node is gone, and the master is told. That is faster than silence.
+// - If several nodes of this host are the whole job, they stand for machines: a dead one stays
+//   dead until the master wishes for its next incarnation. Any other node is restarted by its
+//   launcher, and the master decides whether it takes part.
+// - An idle agent, without ranks, is simply restarted.
+// - An agent that left by order is restarted only if the end of the job does not come, to ask.
+// - Children that repeatedly die at once are restarted with a doubling delay. A child that had
+//   come up and was killed from outside is not one of them.
+// - A master that exits with 0 is not restarted: the job has ended, and its journal says how.
 //
-// The agents of a host that runs the master are started when it serves for the first time: dialled
-// earlier they would be refused and lose a tenth of a second to their pause.
+// On the master's host agents are started when the master serves. Earlier connections would be
+// refused, and the retry costs a tenth of a second.
 
 #include <cstdint>
 #include <map>
@@ -35,9 +34,9 @@ namespace paceline::core {
 struct KeepStarted {};  // start everything; the first event
 struct MasterUp {};     // it serves
 struct MasterExited {
-  bool by_itself = false;  // exit(2) and not a signal
+  bool by_itself = false;  // by exit(2), not by a signal
   int code = 0;
-  bool was_killed = false;  // SIGKILL: somebody else's doing
+  bool was_killed = false;  // by SIGKILL from outside
 };
 struct AgentUp {
   std::string node;
@@ -47,20 +46,20 @@ struct AgentExited {
   bool by_itself = false;
   int code = 0;
   bool was_killed = false;
-  bool has_left = false;  // as it was told to, its ranks ended: no death
+  bool has_left = false;  // left by order, its ranks have ended
 };
 // The answer to CountRanks.
 struct RanksCounted {
   std::string node;
-  uint32_t placed = 0;  // ranks that the node held and that had not ended well
+  uint32_t placed = 0;  // ranks that the node held, without those that exited with 0
   uint32_t living = 0;
 };
-// The master wishes for this node in that incarnation, at least its second.
+// The master wishes for this incarnation of the node, at least the second.
 struct NodeWanted {
   std::string node;
   uint32_t incarnation = 0;
 };
-struct JobEnded {};  // whatever exits from now on is meant to
+struct JobEnded {};  // all later exits are intended
 struct KeeperTimePassed {};
 
 using KeeperEvent = std::variant<KeepStarted, MasterUp, MasterExited, AgentUp, AgentExited,
@@ -82,8 +81,8 @@ struct ReportNodeGone {
 struct KeeperNote {
   std::string text;
 };
-struct ReadJobEnd {};  // the master is done: how the job ended stands in the journal
-// The child cannot run at all; its own log says why. The launcher ends with this exit code.
+struct ReadJobEnd {};  // the master has exited: read from the journal how the job ended
+// The child cannot run; its log says why. The launcher exits with this code.
 struct GiveUp {
   int exit_code = 0;
   std::string why;
@@ -95,7 +94,7 @@ using KeeperAction = std::variant<StartMaster, StartAgent, CountRanks, ReportNod
 struct KeeperPlan {
   bool has_master = true;          // this host runs it
   std::vector<std::string> nodes;  // agents of this host
-  bool is_whole_job = false;       // no other host takes part
+  bool is_whole_job = false;       // there are no other hosts
   Timers timers;
 };
 
@@ -105,18 +104,18 @@ class Keeper {
 
   std::vector<KeeperAction> Step(Instant now, const KeeperEvent& event);
   Instant NextDeadline() const;
-  // The node is dead and stays so.
+  // The node is dead and is not restarted.
   bool IsGone(const std::string& node) const;
 
  private:
   struct Child {
     enum class State { kDown, kUp, kJudged, kGone, kDone };
     State state = State::kDown;
-    Instant due = Instant::Max();  // of the restart or, in kJudged, of the count
-    Instant begun;                 // when it was last started, whether or not it came up
-    uint32_t deaths_at_once = 0;   // in a row, each soon after its start
-    uint32_t wanted = 0;           // incarnation of the node, and
-    uint32_t started = 0;          // the one that was started last
+    Instant due = Instant::Max();  // of the restart; in kJudged: of the count
+    Instant begun;                 // last start, successful or not
+    uint32_t deaths_at_once = 0;   // consecutive deaths soon after the start
+    uint32_t wanted = 0;           // incarnation that the master wishes for, and
+    uint32_t started = 0;          // the one that was last started
   };
   using Actions = std::vector<KeeperAction>;
 

@@ -56,7 +56,7 @@ TEST_F(KeeperTest, RestartsAKilledMasterAtOnce) {
 }
 
 // Seen with jobs that fail within a tenth of a second: the launcher had not connected by then, took
-// the master's end for a death, started it again four times and at last said "Done".
+// the master's end for a crash, restarted it four times and finally printed "Done".
 TEST_F(KeeperTest, AMasterThatEndsWellHasEndedTheJob) {
   Keeper keeper = Started(plan_);
   EXPECT_EQ(Names(keeper.Step(At(2), MasterExited{.by_itself = true, .code = 0})), "read-end ");
@@ -83,13 +83,13 @@ TEST_F(KeeperTest, ADeadNodeStaysDeadUnlessItIsWanted) {
 
 TEST_F(KeeperTest, ADeadNodeIsReplacedWhenItIsWishedFor) {
   Keeper keeper = Started(plan_);
-  // Given up as silent, then dead: the wish came first.
+  // The node was silent, then died; the wish came before its death.
   EXPECT_EQ(Names(keeper.Step(At(8000), NodeWanted{"a", 1})), "");
   keeper.Step(At(9000), AgentExited{"a"});
   keeper.Step(At(9050), KeeperTimePassed{});
   EXPECT_EQ(Names(keeper.Step(At(9050), RanksCounted{"a", 2, 0})), "gone:a agent:a ");
   keeper.Step(At(20000), AgentUp{"a"});
-  // A wish that is told again asks for nobody new.
+  // A repeated wish starts no new node.
   keeper.Step(At(29000), AgentExited{"a"});
   keeper.Step(At(29050), KeeperTimePassed{});
   EXPECT_EQ(Names(keeper.Step(At(29051), RanksCounted{"a", 2, 0})), "gone:a ");
@@ -105,8 +105,8 @@ TEST_F(KeeperTest, TheOnlyNodeOfAJobComesBack) {
   EXPECT_EQ(Names(keeper.Step(At(9050), RanksCounted{"a", 2, 0})), "gone:a agent:a ");
 }
 
-// As when the kernel kills a whole cgroup for want of memory: only the launcher lives. Other hosts
-// cannot bring the node back, and the job would wait for it for ever.
+// The kernel killed a whole cgroup for lack of memory; only the launcher lives. Other hosts cannot
+// bring the node back, and the job would wait for ever.
 TEST_F(KeeperTest, AHostOfSeveralBringsItsOwnNodeBack) {
   plan_.has_master = false;
   plan_.is_whole_job = false;
@@ -129,7 +129,7 @@ TEST_F(KeeperTest, AnIdleAgentIsRestarted) {
   EXPECT_EQ(Names(keeper.Step(At(9050), RanksCounted{"b", 0, 0})), "agent:b ");
 }
 
-// The job's end may be held up by a node that is silent; exit code 2 is the script's own.
+// A silent node may delay the job's end. Exit code 2 is the script's own.
 TEST_F(KeeperTest, AnAgentThatLeftAsItWasToldIsNotMissedAndAsksAgainIfNoEndComes) {
   Keeper keeper = Started(plan_);
   const AgentExited left{.node = "a", .by_itself = true, .code = 2, .has_left = true};
@@ -203,7 +203,7 @@ TEST_F(KeeperTest, AMasterThatNeverServesIsGivenUp) {
   std::string said;
   for (int i = 0; i < 5; ++i) {
     said = Names(keeper.Step(At(now), MasterExited{true, 1}));
-    if (keeper.NextDeadline().is_max()) continue;  // the first one is started again at once
+    if (keeper.NextDeadline().is_max()) continue;  // the first one is restarted at once
     now = keeper.NextDeadline().nanoseconds() / 1'000'000;
     EXPECT_EQ(Names(keeper.Step(At(now), KeeperTimePassed{})), "master ");
   }

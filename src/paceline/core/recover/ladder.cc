@@ -17,8 +17,8 @@ RungAnswer ConsiderStop(const LadderView& view);
 
 namespace {
 
-// Narrowest first. Stop is last and yet first in effect: every other rung stands back once the
-// budget is exhausted.
+// Narrowest first. Stop is last but takes effect first: no other rung applies once the budget is
+// exhausted.
 constexpr std::array<RungEntry, 6> kLadder = {{
     {Rung::kRestartProcess, ConsiderRestartProcess},
     {Rung::kRestartNode, ConsiderRestartNode},

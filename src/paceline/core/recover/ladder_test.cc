@@ -14,7 +14,7 @@ Candidate Node(uint32_t id) {
   return {.node = NodeId(id), .name = "n" + std::to_string(id), .slots = 2, .troubles = 0};
 }
 
-// A world of `nodes` nodes that just ended; all are there, nobody is to blame.
+// A world of `nodes` nodes that has just ended. All nodes are there, and none is to blame.
 struct Case {
   explicit Case(uint32_t nodes, uint32_t spares = 0, uint32_t nodes_min = 1) {
     state.spec.nodes_min = nodes_min;
@@ -91,7 +91,7 @@ void CheckLadder(const Case& at) {
   ASSERT_LE(climbed.answer.seats.size(), at.state.spec.nodes_max);
 }
 
-// Everything that a world of two nodes, and up to two spares, can look like when it ends.
+// Every state in which a world of two nodes, with up to two spares, can end.
 TEST(LadderTest, EveryRungKeepsItsContract) {
   for (const uint32_t spares : {0U, 1U, 2U}) {
     for (const uint32_t nodes_min : {1U, 2U}) {
@@ -161,7 +161,7 @@ TEST(LadderTest, ALostNodeIsReplacedOrTheWorldShrinksOrWaits) {
   EXPECT_EQ(below.Climb(), Rung::kWait);
 }
 
-// Stages of a pipeline under one name: a world of another size could not go on from a checkpoint.
+// Pipeline stages under one name: a world of another size could not restore a checkpoint.
 TEST(LadderTest, RanksWithParametersOfTheirOwnWaitForTheSameNumberOfRanks) {
   const auto fix = [](Case& at, uint32_t ranks) {
     Apply(CheckpointCommitted{.name = "c", .ranks_fixed = ranks}, Instant(), &at.state.checkpoints);
@@ -184,7 +184,7 @@ TEST(LadderTest, RanksWithParametersOfTheirOwnWaitForTheSameNumberOfRanks) {
   EXPECT_EQ(spare.Climb(), Rung::kWait) << "5 ranks are not 4";
   fix(spare, 0);
   EXPECT_EQ(spare.Climb(), Rung::kReplaceNode);
-  // What another world saved says nothing of this one.
+  // Saves of another world say nothing about this one.
   Case other(2, 0, 1);
   other.Lose(2);
   fix(other, 8);
@@ -195,7 +195,7 @@ TEST(LadderTest, RanksWithParametersOfTheirOwnWaitForTheSameNumberOfRanks) {
   EXPECT_EQ(failed.Climb(), Rung::kRestartProcess);
 }
 
-// What is left to go on from was saved by as many ranks, and so was the damaged one.
+// The remaining checkpoints were saved by as many ranks as the damaged one.
 TEST(LadderTest, ADamagedCheckpointLeavesTheNumberOfRanksAsItWas) {
   Case at(2, 0, 1);
   at.Lose(2);
@@ -205,7 +205,7 @@ TEST(LadderTest, ADamagedCheckpointLeavesTheNumberOfRanksAsItWas) {
   EXPECT_EQ(at.state.RanksFixed(), 4u);
   EXPECT_EQ(at.Climb(), Rung::kWait);
   EXPECT_EQ(at.state.NextBounds().nodes_max, 2u) << "it does not grow either";
-  // The next commit has the last word.
+  // The next commit decides.
   Apply(CheckpointCommitted{.name = "d"}, Instant(), &book);
   EXPECT_EQ(at.Climb(), Rung::kShrink);
 }

@@ -1,4 +1,4 @@
-// A spare takes the seat, and with it the ranks, of a node that is gone or to blame.
+// A spare takes the seat, and so the ranks, of a node that is gone or to blame.
 
 #include "paceline/core/recover/ladder.h"
 

@@ -1,8 +1,9 @@
-// Also a new starter on the blamed node: what its old image of the interpreter holds is dropped.
+// As restart_process, and with a new starter on the blamed node, because the old interpreter's
+// state may be the cause.
 //
-// A fresh image costs the imports anew, ten seconds and more, so it is a suspicion that must be
-// earned: the node failed again, in a way that a process brings about by itself. It is tried once
-// in a streak of failures; when it did not help, doing it again would only make every restart slow.
+// A new starter imports everything again, which takes ten seconds and more. So the rung needs
+// evidence: the node failed again, in a way that a process causes by itself. It is tried once in a
+// streak of failures. If it did not help, repeating it would only make restarts slow.
 
 #include "paceline/core/recover/ladder.h"
 

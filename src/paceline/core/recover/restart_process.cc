@@ -1,5 +1,5 @@
-// Same nodes, same ranks, new processes: cures most failures and moves nobody. It is also what is
-// left when nothing wider would help: no spare, and no reason to suspect the image.
+// Same nodes, same ranks, new processes. Cures most failures and moves no rank. Also used if no
+// wider rung would help: there is no spare, and no reason to suspect the starter.
 
 #include "paceline/core/recover/ladder.h"
 

@@ -1,12 +1,12 @@
 #pragma once
 
-// One step of the recovery ladder. To add one: recover/<name>.cc and a line in ladder.cc, where
-// the order is the policy. A rung is pure: it looks at the view and says whether it applies, how
-// the next world is seated, and why.
+// One step of the recovery ladder. To add one: recover/<name>.cc and a line in ladder.cc, where the
+// order is the policy. A rung is pure: from the view it decides whether it applies, how the next
+// world is seated, and why.
 //
 // Contract, checked for every rung by ladder_test: an answer that applies has a sentence; seats
-// never hold a node that is no candidate; a rung never applies once the budget is exhausted,
-// except stop, which then always does.
+// hold only candidates; a rung never applies once the budget is exhausted, except stop, which then
+// always does.
 
 #include <optional>
 #include <string>
@@ -26,21 +26,21 @@ struct LadderView {
   std::vector<Candidate> candidates;  // nodes that can be seated now
   std::vector<NodeId> missing;        // nodes of the last world that cannot
   BudgetVerdict budget;
-  // Charged failures of the blamed node since progress; 0 when nobody is blamed.
+  // Charged failures of the blamed node since progress; 0 if no node is blamed.
   uint32_t blamed_failures = 0;
 
   WorldBounds bounds() const { return state.NextBounds(); }
-  // Seats of the next world, out of those nodes; empty: there is none with them.
+  // Seats of the next world with these nodes; empty if there is no such world.
   std::vector<Candidate> Plan(std::vector<Candidate> nodes) const;
-  // Seats with every candidate but the blamed node.
+  // Seats with every candidate except the blamed node.
   std::vector<Candidate> PlanWithoutBlamed() const;
-  // True when the blamed node could be left out without a smaller world.
+  // True if the world keeps its size without the blamed node.
   bool CanReplaceBlamed() const;
-  // The same failure twice on the blamed node, or too many of any kind, and another could sit
-  // there.
+  // True if the blamed node had the same failure twice, or too many of any kind, and another node
+  // could have its seat.
   bool ShouldReplaceBlamed() const;
-  // The blamed node failed again, by itself, and was not given a fresh image since progress. A kill
-  // from outside says nothing about the image that the process was forked from.
+  // True if the blamed node failed again by itself and had no fresh starter since progress. A kill
+  // from outside says nothing about the starter.
   bool SuspectsImage() const;
   // "n1 failed 2 times without progress".
   std::string BlamedText() const;
@@ -52,9 +52,9 @@ struct RungAnswer {
   std::vector<Candidate> seats;      // empty: no world now
   std::optional<NodeId> fresh_node;  // gets a fresh starter
   std::optional<NodeId> blamed;
-  // Later than now: this rung waits until then for something better, say a returning node.
+  // If later than now: the rung waits until then for something better, such as a returning node.
   Instant not_before;
-  std::string waiting_for;  // when it waits
+  std::string waiting_for;  // if it waits
   std::string reason;
 };
 

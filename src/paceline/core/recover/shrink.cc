@@ -1,4 +1,4 @@
-// Go on with fewer nodes, as long as the minimum holds.
+// Continue with fewer nodes, at or above the minimum.
 
 #include "paceline/core/recover/ladder.h"
 

@@ -1,4 +1,4 @@
-// Trying again makes no sense: tell the user.
+// The budget is exhausted: stop, and tell the user.
 
 #include "paceline/core/recover/ladder.h"
 

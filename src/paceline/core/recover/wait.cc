@@ -1,4 +1,4 @@
-// Below the minimum: hold until enough nodes are there.
+// Below the minimum: wait until there are enough nodes.
 
 #include "paceline/core/recover/ladder.h"
 

@@ -81,7 +81,7 @@ void Cluster::StallMaster(Duration length) {
   Print("* the master is stopped for " + ToString(length));
   stalled_until_ = now_ + length;
   At(stalled_until_, [this] {
-    // The timer fires before the sockets are read: the worst order.
+    // The timer fires before the sockets are read, which is the worst order.
     auto held = std::move(stalled_);
     stalled_.clear();
     if (master_up_) StepJob(TimePassed{});
@@ -151,7 +151,7 @@ void Cluster::Run(const Effect& effect) {
   }
 }
 
-// The platform: starts, half a second later, who was not started yet.
+// The platform starts the wished nodes that it has not started yet, half a second later.
 void Cluster::Obey(const Wish& wish) {
   if (wish.intent != Wish::Intent::kRun) return;
   for (const auto& [index, incarnation] : wish.incarnations) {

@@ -1,10 +1,10 @@
 #pragma once
 
 // A whole job in virtual time for unit tests: the real Job, a real AgentMachine for every node, and
-// around them processes, streams and training as arithmetic. It is the smaller, scripted sister of
-// the simulator (sim/): no chance, fixed delays, so that its text can stand in a file.
+// simple models of processes, streams and training. It is smaller than the simulator (sim/) and
+// scripted: no chance and fixed delays, so its output can be stored in a file.
 //
-// After every step of the job, a second state folded from the records alone must equal the first.
+// After every step of the job, a second state folded from the records must equal the first.
 
 #include <cstdint>
 #include <functional>
@@ -27,13 +27,13 @@ struct Bug {
 };
 
 struct Training {
-  int64_t save_every = 0;   // 0: the script tells of no checkpoint
+  int64_t save_every = 0;   // 0: the script reports no checkpoints
   int64_t done_at = -1;     // ranks exit with 0 there
   bool tells_steps = true;  // pl.step(); otherwise the hook counts
-  bool steps = true;        // false: never takes an optimizer step
+  bool steps = true;        // false: no optimizer steps
   bool ignores_sigterm = false;
-  Duration cascade;          // survivors fail with a connection error after this; 0: they block
-  uint32_t ports_taken = 0;  // worlds to come whose store finds its port taken
+  Duration cascade;          // survivors fail with a connection error after this; 0: they hang
+  uint32_t ports_taken = 0;  // coming worlds whose store port is taken
   std::vector<Bug> bugs;
   std::map<std::string, std::string> unstartable;  // node, or "all" → why no process starts there
 };
@@ -47,7 +47,7 @@ class Cluster {
   void At(Instant when, std::function<void()> action);
   Instant now() const { return now_; }
 
-  // ---- what happens to the cluster ----
+  // ---- events of the cluster ----
   void StartNode(const std::string& name, uint32_t slots);
   void KillRank(const std::string& node, uint32_t local, ExitCause cause);
   void KillAgent(const std::string& node, Duration down);
@@ -57,22 +57,22 @@ class Cluster {
   void Cut(const std::string& node, bool in, bool out);
   void StopHeartbeats(const std::string& node, bool stopped);
   void Leave(const std::string& node, const std::string& why);
-  // Another host whose agent calls itself like that node.
+  // A second host whose agent has that node's name.
   void SecondAgent(const std::string& node);
   void KillMaster();
   void StartMaster();
-  // Once: the master crashes when its journal gets this long, in the middle of a step if need be,
-  // before any effect of that step, and starts again soon. 0: never.
+  // The master crashes once, when its journal reaches this length, possibly in the middle of a step
+  // and before the step's effects. It restarts soon. 0: never.
   void CrashMasterAt(size_t records) { crash_at_ = records; }
   void StallMaster(Duration length);
-  void Tell(const Event& event);  // straight to the master
+  void Tell(const Event& event);  // directly to the master
 
   Training& training() { return training_; }
   const Job& job() const { return *job_; }
   const std::vector<Record>& journal() const { return journal_; }
   std::optional<int> exit_code() const { return exit_code_; }
   std::vector<std::string>& trace() { return trace_; }
-  // Living ranks of generations that no longer count, or two holders of one rank: must be empty.
+  // Living ranks of outdated generations, or two holders of one rank; must be empty.
   std::string RankConflict() const;
   void Remark(const std::string& text) { Print("* " + text); }
   size_t LivingRanks() const;
@@ -89,26 +89,26 @@ class Cluster {
   };
   struct Node {
     std::string name;
-    std::string calls_itself;  // like its name, or like another node's by mistake
+    std::string calls_itself;  // its own name, or another node's by mistake
     std::string boot_id = "boot1";
     uint32_t slots = 2;
     bool up = false;
     bool refused = false;      // for good
     uint64_t life = 0;         // counts agents; work of an older one is dropped
     uint64_t incarnation = 0;  // of its agent
-    uint32_t wished = 0;       // of the node, where a platform places it
+    uint32_t wished = 0;       // of the node, if a platform places it
     std::unique_ptr<AgentMachine> agent;
     ConnectionId connection;
     NodeId id;
     std::map<uint32_t, Process> processes;
-    std::map<uint32_t, RankReport> ended;  // as the page keeps them
+    std::map<uint32_t, RankReport> ended;  // as kept on the page
     std::map<uint32_t, RankReport> sent;
     uint32_t port = 0;
     bool frozen = false;
     bool cut_in = false;
     bool cut_out = false;
     bool heartbeats = true;
-    std::vector<std::function<void()>> inbox;  // held back while frozen or cut
+    std::vector<std::function<void()>> inbox;  // held back while frozen or cut off
     std::vector<std::function<void()>> outbox;
   };
 
@@ -131,7 +131,7 @@ class Cluster {
   void ToAgent(Node& node, ConnectionId connection, AgentEvent event);
   void Spawn(Node& node, const SpawnRank& action);
   void End(Node& node, uint32_t local, int32_t pid, ExitCause cause);
-  void Break(Node& node);  // the stream ends; both sides learn it
+  void Break(Node& node);  // the stream ends; both sides notice
   void Refuse(Node& node, const RefuseNode& refusal);
   void Admit(Node& node, NodeId id);
   void Flush(Node& node);

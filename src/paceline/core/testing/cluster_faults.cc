@@ -197,7 +197,7 @@ void Cluster::Vanish(const std::string& name, bool witness) {
   node.ended.clear();
   const ConnectionId connection = node.connection;
   if (!witness) {
-    // A host without power sends nothing, not even the end of a stream.
+    // A host without power sends nothing, not even a stream's end.
     node.connection = ConnectionId();
     connections_.erase(connection.value());
     return;

@@ -1,6 +1,6 @@
 #pragma once
 
-// A checkpoint ledger and hosts that do what it orders: they save, and fetch from each other.
+// A checkpoint ledger and hosts that carry out its orders: they save, and fetch from each other.
 
 #include <gtest/gtest.h>
 
@@ -14,7 +14,7 @@
 
 namespace paceline::core {
 
-// A node a host, each with one rank; what a host fetches is there when it was told to.
+// One rank a host. A fetch succeeds if it was ordered.
 class Hosts : public testing::Test {
  protected:
   static std::string Name(size_t host) { return "n" + std::to_string(host); }
@@ -25,7 +25,7 @@ class Hosts : public testing::Test {
     std::vector<MemoryImage> images;
     std::vector<FetchFailure> failed;
     std::optional<StoredCheckpoint> stored;
-    std::vector<EqualFiles> equal;  // as it was told last
+    std::vector<EqualFiles> equal;  // from the last order
   };
 
   void Make(size_t count) {
@@ -91,7 +91,7 @@ class Hosts : public testing::Test {
   CheckpointOrder Order(size_t host) const {
     return ledger_.OrderFor(NodeId(static_cast<uint32_t>(host)), View());
   }
-  // Everybody fetches what he was told to, once. Who cannot says so.
+  // Each host carries out its fetches once. Hosts in `cannot` report a failure.
   void Fetch(const std::vector<size_t>& cannot = {}) {
     for (size_t i = 0; i < hosts_.size(); ++i) {
       hosts_[i].failed.clear();
@@ -113,7 +113,7 @@ class Hosts : public testing::Test {
     Tell();
     Fetch();
   }
-  // Whoever has it in memory.
+  // The image in any host's memory.
   MemoryImage Original(const FetchOrder& order) const {
     for (const Host& host : hosts_) {
       for (const MemoryImage& image : host.images) {
@@ -121,7 +121,7 @@ class Hosts : public testing::Test {
         if (host.is_alive && is_it && (order.root == 0 || image.root == order.root)) return image;
       }
     }
-    // From storage.
+    // The image from storage.
     return {.rank = order.rank, .place = "", .saved = order.saved, .root = 1};
   }
   bool HasCopy(size_t host, uint32_t rank, SavedStep saved) const {

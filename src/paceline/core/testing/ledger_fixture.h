@@ -1,6 +1,6 @@
 #pragma once
 
-// A checkpoint ledger with everything that the agents of a small world would tell it.
+// A checkpoint ledger, with the reports that agents of a small world would send.
 
 #include <gtest/gtest.h>
 
@@ -14,7 +14,7 @@
 
 namespace paceline::core {
 
-// Nodes have one rank each.
+// Each node has one rank.
 class LedgerTest : public testing::Test {
  protected:
   void Form(uint64_t generation, uint32_t ranks) {
@@ -31,7 +31,7 @@ class LedgerTest : public testing::Test {
     }
   }
 
-  // Rank `rank` has it in the memory of its node; equal roots are equal files.
+  // Rank `rank` has it in its node's memory; equal roots are equal files.
   void Save(uint32_t rank, uint64_t generation, int64_t step, uint64_t root = 7) {
     reports_[rank].images.push_back({.rank = Rank(rank),
                                      .place = "n" + std::to_string(rank),
@@ -46,12 +46,12 @@ class LedgerTest : public testing::Test {
     }
   }
 
-  // Every node of the world reports, then whatever is due happens.
+  // Every node of the world reports, then everything due happens.
   void Run() {
     for (uint32_t i = 0; i < world_.world_size(); ++i) Tell(NodeId(i + 1));
     Settle();
   }
-  // One of them.
+  // One node reports.
   void Run(NodeId node) {
     Tell(node);
     Settle();
@@ -69,7 +69,7 @@ class LedgerTest : public testing::Test {
       facts_.push_back(*fact);
     }
   }
-  // What an agent with a good disk answers.
+  // Carries out the orders as agents with a working disk would.
   void CarryOut() {
     for (uint32_t i = 0; i < world_.world_size(); ++i) {
       const CheckpointOrder order = Order(i);
@@ -113,9 +113,9 @@ class LedgerTest : public testing::Test {
   Instant now_ = Instant::FromNanoseconds(1);
   bool is_ending_ = false;
   std::set<NodeId> lost_;
-  std::set<NodeId> gone_;        // of the world, their ranks had ended
+  std::set<NodeId> gone_;        // of the world; their ranks had ended
   std::set<NodeId> left_;        // members without a seat
-  bool are_ranks_left_ = false;  // when the job ends: they may save once more
+  bool are_ranks_left_ = false;  // at the job's end they may save once more
 };
 
 }  // namespace paceline::core

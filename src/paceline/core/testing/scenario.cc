@@ -189,7 +189,7 @@ class Script {
     return text + "; " + job.Pending();
   }
 
-  // ---- what happens ----
+  // ---- commands ----
   void Do(const Words& words) {
     const std::string& verb = words[0];
     const std::string target = words.size() > 1 ? words[1] : "";

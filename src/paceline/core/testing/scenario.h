@@ -1,6 +1,6 @@
 #pragma once
 
-// Runs a scenario script and returns what happened as text. docs/guides/scenarios.md has the words.
+// Runs a scenario script and returns its output. docs/guides/scenarios.md explains the commands.
 
 #include <string>
 #include <vector>
@@ -10,19 +10,19 @@
 namespace paceline::core::testing {
 
 struct ScenarioResult {
-  std::string error;  // of the script; empty: none
+  std::string error;  // in the script; empty: none
   std::vector<std::string> trace;
   std::vector<Record> journal;
   Phase phase = Phase::kEmpty;
   int exit_code = 0;
-  int64_t step = 0;  // highest step that any world took
+  int64_t step = 0;  // highest step of any world
   size_t living_ranks = 0;
   std::string rank_conflict;  // must be empty
 };
 
 struct ScenarioOptions {
-  // The master crashes when the journal first has this many records, with exactly these on disk.
-  // 0: it does not.
+  // The master crashes when the journal first has this many records, with exactly these on disk. 0:
+  // never.
   size_t crash_at_record = 0;
 };
 

@@ -1,6 +1,6 @@
 #pragma once
 
-// A node's station machine, and what it did last.
+// A node's station machine, with its last actions.
 
 #include <gtest/gtest.h>
 
@@ -31,7 +31,7 @@ class StationTest : public ::testing::Test {
     }
     return found;
   }
-  // A rank of world 3 is here, and storage was looked at.
+  // A rank of world 3 opens, and storage was looked at.
   void Open() {
     Step(GenerationCarriedOut{Generation(3)});
     ASSERT_FALSE(machine_.Refuses(0, 3, terms_).has_value());

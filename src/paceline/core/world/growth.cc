@@ -10,13 +10,13 @@ namespace paceline::core {
 namespace {
 
 constexpr uint32_t kDoublingsMax = 8;
-// Ranks that each save a part tell of it one after the other. Who told before and does not tell
-// again within this time has nothing to save any more.
+// Ranks that each save a part report it one after the other. A rank that reported before and does
+// not report again within this time has nothing more to save.
 constexpr Duration kSavesApart = Duration::Seconds(10);
-// How often it is looked whether ranks have gone on; a new step alone is no reason to look.
+// How often to check whether ranks have continued; a new step alone does not trigger a check.
 constexpr Duration kLookAtSteps = Duration::Milliseconds(100);
-// Steps after a script's save. A script may write to a temporary name and rename the file
-// afterwards; when it has trained on, the rename is done.
+// Steps after a script's save. The script may write to a temporary name and rename it later; after
+// this many steps the rename is done.
 constexpr int64_t kStepsAfterFile = 2;
 
 // From when on a spare may join the world.
@@ -29,7 +29,7 @@ Instant EligibleAt(const JobState& state, const NodeState& node) {
 struct Joiners {
   std::vector<Candidate> all;     // of the grown world
   std::vector<NodeId> new_nodes;  // those without a seat now
-  Instant next = Instant::Max();  // when one more becomes eligible
+  Instant next = Instant::Max();  // when the next one becomes eligible
 };
 
 Joiners FindJoiners(Turn& turn) {
@@ -48,15 +48,15 @@ Joiners FindJoiners(Turn& turn) {
   return joiners;
 }
 
-// Whether this rank tells of checkpoints, as far as can be known. Of the first one in a world, the
-// others may be about to tell, too: until they have gone on to a later step.
+// Whether this rank reports checkpoints, as far as known. At a world's first checkpoint, ranks that
+// have not reached a later step may still report it.
 bool Tells(const JobState& state, const Watch& watch, const RankReport& rank) {
   if (rank.generation != state.world->generation) return false;
   if (rank.saved_step >= 0) return true;
   return state.growth.saved_step < 0 && rank.step <= watch.saved_step;
 }
 
-// Nobody who tells of checkpoints in this world is in the middle of one.
+// True if no rank that reports checkpoints in this world is in the middle of one.
 bool HaveAllSaved(Turn& turn) {
   const JobState& state = turn.state();
   Watch& watch = turn.watch();
@@ -74,8 +74,8 @@ bool HaveAllSaved(Turn& turn) {
   return true;
 }
 
-// Every step is in memory, and the grown world can have all of it: to grow now costs a restart and
-// no step.
+// Every step is in memory, and the grown world can restore it: growing now costs a restart but no
+// step.
 bool IsAllInMemory(Turn& turn, const Joiners& joiners) {
   Watch& watch = turn.watch();
   if (!watch.checkpoints.newest_in_memory().has_value()) return false;
@@ -86,8 +86,8 @@ bool IsAllInMemory(Turn& turn, const Joiners& joiners) {
   return false;
 }
 
-// The script wrote a checkpoint by itself, its ranks have trained on since, so that it is complete
-// under its last name, and an earlier attempt was seen to go on from such a one.
+// The script wrote a checkpoint itself, its ranks have trained on, so that the file is complete
+// under its final name, and an earlier attempt has resumed from such a file.
 bool HasWrittenFile(Turn& turn) {
   const JobState& state = turn.state();
   Watch& watch = turn.watch();
@@ -134,7 +134,7 @@ bool NoteGrowth(Turn& turn) {
   const Joiners joiners = FindJoiners(turn);
   watch.grow_at = joiners.next;
   const size_t size = WorldSize(bounds, joiners.all.size());
-  // Every seated node must be well, or growing would drop it.
+  // Growing while a seated node is not well would drop it.
   const bool all_well = joiners.all.size() == seats + joiners.new_nodes.size();
   if (size <= seats || !all_well) return false;
   if (spec.grow == GrowPolicy::kNow) {

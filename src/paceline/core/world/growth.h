@@ -1,19 +1,18 @@
 #pragma once
 
-// When does a world take in a node that joined while it trains? Docs: docs/guides/growth.md.
+// When a world takes in a node that joined during training. Docs: docs/guides/growth.md.
 //
-// Growing restarts every rank, so all steps since the last checkpoint are done again. The default
+// Growing restarts every rank, so all steps since the last checkpoint are repeated. The default
 // takes a node in when that costs nothing: each step is in memory, or a checkpoint is newer than
-// the node's arrival. A file that the script writes by itself counts when an earlier attempt was
-// seen to go on from one. A job without all these waits until the world has to be formed anew for
-// another reason, which takes joiners for nothing. A node that keeps coming and going waits longer
-// each time.
+// the node's arrival. A file that the script writes counts if an earlier attempt has resumed from
+// one. A job without these waits until its world is formed anew for another reason, which takes
+// joiners at no cost. A node that keeps coming and going waits longer each time.
 
 #include "paceline/core/turn.h"
 
 namespace paceline::core {
 
-// Plans or decides a growth when one is due. True: something was recorded.
+// Plans or decides a growth if one is due. True: a record was emitted.
 bool NoteGrowth(Turn& turn);
 
 }  // namespace paceline::core

@@ -14,7 +14,7 @@ namespace {
 class GrowthTest : public ::testing::Test {
  protected:
   GrowthTest() : GrowthTest({99, 99}) {}
-  // `told`: what its ranks have told of before the second node came.
+  // `told`: checkpoints that its ranks reported before the second node came.
   explicit GrowthTest(const std::vector<int64_t>& told) {
     JobSpec spec;
     spec.job_id = "grows";
@@ -56,7 +56,7 @@ class GrowthTest : public ::testing::Test {
     return world.has_value() ? world->generation : Generation();
   }
 
-  // The newest checkpoint that each rank tells of, right after that step.
+  // Each rank reports its newest checkpoint, right after that step.
   void Tell(const std::vector<int64_t>& saved) { Tell(saved, saved); }
   void Tell(const std::vector<int64_t>& saved, const std::vector<int64_t>& steps) {
     NodeReported report{.node = NodeId(1), .connection = ConnectionId(1)};

@@ -1,5 +1,5 @@
-// What thousands of nodes must not do to each other: an event of one node tells and judges that
-// node alone, and a new world is told once to each.
+// Costs in a job with thousands of nodes: an event of one node sends to and judges that node alone,
+// and a new world is sent once to each.
 
 #include <algorithm>
 #include <map>

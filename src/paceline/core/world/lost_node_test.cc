@@ -1,4 +1,4 @@
-// A node that is called lost while its connection lives, and speaks again.
+// A node that is declared lost while its connection lives, and that reports again.
 
 #include <string>
 
@@ -42,7 +42,7 @@ class LostNodeTest : public ::testing::Test {
     job_.Step(now_, TimePassed{});
   }
 
-  // Of the order that it has carried out by now.
+  // The generation of the order that it has completed.
   Generation OrderOf(uint32_t node) const {
     const JobState& state = job_.state();
     return state.IsSeated(NodeId(node)) ? state.world->generation : state.generation;
@@ -95,7 +95,7 @@ TEST_F(LostNodeTest, ABeatOfANodeThatHasNothingToTellBringsItBack) {
 
 TEST_F(LostNodeTest, TheEndOfItsLastRankBringsItBack) {
   Lose(first_);
-  Tell(RankReport::State::kStepping);  // it has the order to stop, and begins with it
+  Tell(RankReport::State::kStepping);  // it has the order to stop and begins to stop
   EXPECT_EQ(StatusOf(first_), Status::kLost) << "its rank may do harm";
   job_.Step(now_, NodesHeard{{NodeId(first_)}});
   EXPECT_EQ(StatusOf(first_), Status::kLost);
@@ -106,7 +106,7 @@ TEST_F(LostNodeTest, TheEndOfItsLastRankBringsItBack) {
   EXPECT_EQ(StatusOf(first_), Status::kSpare);
 }
 
-// Networks deliver twice, and late.
+// Networks deliver messages late and twice.
 TEST_F(LostNodeTest, AWordThatWasOvertakenBringsNoRankToLife) {
   Lose(first_);
   Tell(RankReport::State::kExited);
@@ -116,7 +116,7 @@ TEST_F(LostNodeTest, AWordThatWasOvertakenBringsNoRankToLife) {
   EXPECT_EQ(StatusOf(first_), Status::kSpare);
 }
 
-// A node that comes gets no answer while the disk is full, and so says nothing more.
+// While the disk is full a new node gets no answer, so it sends nothing more.
 TEST_F(LostNodeTest, WhileTheJournalStandsStillNobodyIsJudged) {
   job_.Step(now_, JournalStalled{});
   for (int i = 0; i < 600; ++i) Pass();
@@ -129,7 +129,7 @@ TEST_F(LostNodeTest, WhileTheJournalStandsStillNobodyIsJudged) {
   Lose(first_);
 }
 
-// The spare has its seat, but the order waits for a full disk.
+// The spare has a seat, but its order waits for a full disk.
 TEST_F(LostNodeTest, AnOrderThatWaitedForTheJournalIsNotLate) {
   for (int i = 0; i < 10'000 && StatusOf(first_) != Status::kLost; ++i) {
     job_.Step(now_, NodesHeard{{NodeId(spare_)}});

@@ -33,16 +33,16 @@ void CountConnection(Turn& turn, NodeId node, bool connected) {
 void Hear(Turn& turn, NodeLink& link) {
   const Duration silent = turn.now() - link.last_heard;
   link.last_heard = turn.now();
-  // A world that is waited for may have passed this node over because of its silence: nothing less
-  // makes a node suspect. A beat that is merely late must not cost a look at every node.
+  // A node is suspect only after such a silence. The next world may have passed this node over for
+  // it. A beat that is merely late must not cause a check of every node.
   const Duration suspect = HeartbeatInterval(turn.state().spec) * kHeartbeatsSuspect;
   if (!turn.state().world && silent >= suspect) {
     turn.watch().dirty = true;
   }
 }
 
-// What became of the ranks of a node that is lost and cannot speak, nobody here can say: when it
-// registers again it tells the whole truth.
+// The state of a lost node's ranks is unknown without a connection. When the node registers again,
+// it reports everything.
 void ForgetRanksOfLost(Turn& turn, NodeId node) {
   NodeLink& link = turn.Link(node);
   const bool lost = turn.state().Find(node)->status == Status::kLost;
@@ -83,7 +83,7 @@ void LoseNode(Turn& turn, const NodeState& node, std::string reason,
   turn.TellSoon(node.id);
 }
 
-// Another incarnation takes its place, so this one has no business here any more.
+// A newer incarnation has replaced this one, so it must leave.
 void SendAway(Turn& turn, NodeId id, const std::string& name) {
   NodeLink& link = turn.Link(id);
   const NodeRegistered asked{*link.connection, {.name = name, .incarnation = link.incarnation}};
@@ -93,7 +93,7 @@ void SendAway(Turn& turn, NodeId id, const std::string& name) {
   Disconnect(turn, id, link);
 }
 
-// A lost or left node that holds no rank any more is welcome again.
+// A lost or left node without ranks may take part again.
 void WelcomeBack(Turn& turn, NodeId id) {
   const NodeState* node = turn.state().Find(id);
   if (node->status != Status::kLost && node->status != Status::kLeft) return;
@@ -119,8 +119,8 @@ void WelcomeBack(Turn& turn, NodeId id) {
   turn.Rewatch(id);
 }
 
-// It may be judged lost when it has nothing more to tell: whatever it says shows that it lives. A
-// node that left says its last words; only its next agent brings it back.
+// A node may be judged lost when its last report is out. Any message shows that it lives. A node
+// that left only sends its final report; only its next agent brings it back.
 void WelcomeFenced(Turn& turn, NodeId id) {
   const NodeLink& link = turn.Link(id);
   const bool is_lost = turn.state().Find(id)->status == Status::kLost;
@@ -134,7 +134,7 @@ RefuseNode Refusal(ConnectionId connection, std::string code) {
   return refusal;
 }
 
-// False: refused. What can be judged without knowing the node.
+// Checks that need no knowledge of the node. False: refused.
 bool CheckReport(Turn& turn, const NodeRegistered& event) {
   const NodeReport& report = event.report;
   RefuseNode refusal = Refusal(event.connection, "");
@@ -145,8 +145,8 @@ bool CheckReport(Turn& turn, const NodeRegistered& event) {
     refusal.fix = "nothing to do: the agent tries again";
     refusal.retry = true;
   } else if (!report.job_id.empty() && report.job_id != turn.state().spec.job_id) {
-    // The master of its job is gone, and this one took the address. Numbers of its worlds mean
-    // nothing here, and its ranks are no ranks of this job.
+    // The agent's master is gone, and this one has its address. The worlds and ranks are of another
+    // job.
     MARK("agent of another job refused");
     refusal.code = "PL-E049";
     refusal.what = "this address belongs to another job now";
@@ -186,13 +186,13 @@ bool CheckReport(Turn& turn, const NodeRegistered& event) {
   return false;
 }
 
-// The platform started it in the place of the one who had the name: there is nothing to contest.
+// The platform started it as a replacement for the present node, so there is no contest.
 bool IsSuccessor(Turn& turn, const NodeReport& report, const NodeState& node) {
   const NodeLink& link = turn.Link(node.id);
   return turn.state().spec.is_placed && link.registered && report.incarnation > link.incarnation;
 }
 
-// False: refused. `node` is what the job knows of this name, or null.
+// False: refused. `node` is the job's entry for this name, or null.
 bool CheckIdentity(Turn& turn, const NodeRegistered& event, const NodeState* node) {
   const NodeReport& report = event.report;
   RefuseNode refusal = Refusal(event.connection, "");
@@ -232,7 +232,7 @@ NodeJoined Joined(NodeId id, const NodeReport& report, bool returned) {
           .incarnation = report.incarnation};
 }
 
-// Takes over the stream and what the agent says of itself.
+// Accepts the stream and the agent's data.
 void Admit(Turn& turn, NodeId id, const NodeRegistered& event) {
   const NodeReport& report = event.report;
   NodeLink& link = turn.Link(id);
@@ -243,14 +243,14 @@ void Admit(Turn& turn, NodeId id, const NodeRegistered& event) {
   link.connection = event.connection;
   link.registered = true;
   link.told_checkpoint = CheckpointOrder{};
-  // It has to know that its last word is awaited.
+  // The node must know that its final report is awaited.
   if (turn.state().phase == Phase::kStopping) turn.watch().checkpoints.Greet(id);
-  turn.watch().checkpoints.Forget(id);  // what it said on another connection may be over
+  turn.watch().checkpoints.Forget(id);  // reports from its older connection may be outdated
   link.gone = false;
   link.last_heard = turn.now();
   link.loop_delay = Duration();
-  // What another agent was told says nothing of this one, which may even run on another host. Nor
-  // was it this one that others have asked beside.
+  // Assignments and contests of another agent do not apply to this one, which may even run on
+  // another host.
   if (link.agent_incarnation != report.agent_incarnation || link.boot_id != report.boot_id) {
     link.told = Assignment{};
     link.rivals.clear();
@@ -264,7 +264,7 @@ void Admit(Turn& turn, NodeId id, const NodeRegistered& event) {
   turn.Do(AdmitNode{event.connection, id});
 }
 
-// The host was rebooted under a node with a seat: whatever ran there is gone.
+// The host was rebooted under a node with a seat: its processes are gone.
 void NoteReboot(Turn& turn, const NodeState& node, const NodeReport& report) {
   NodeLink& link = turn.Link(node.id);
   MARK("host rebooted");
@@ -274,7 +274,7 @@ void NoteReboot(Turn& turn, const NodeState& node, const NodeReport& report) {
   turn.Emit(Joined(node.id, report, true), {turn.state().last_seq});
 }
 
-// The node's next incarnation is here. The one before is of the past, whatever was known of it.
+// The node's next incarnation is here and replaces the state of the one before.
 void TakeOver(Turn& turn, const NodeState& node, const NodeReport& report) {
   NodeLink& link = turn.Link(node.id);
   MARK("next incarnation came");
@@ -339,7 +339,7 @@ void OnRegistered(Turn& turn, const NodeRegistered& event) {
   TakeWholeTruth(turn, id, report);
   if (leaving) return;
   if (turn.state().Find(id)->boot_id != report.boot_id && !HoldsRanks(turn.Link(id))) {
-    // Lost before, rebooted since: it returns with what it is now.
+    // The node was lost and has rebooted since: it returns with its new data.
     turn.Emit(Joined(id, report, true), {turn.state().Find(id)->cause});
     CountConnection(turn, id, true);
   }
@@ -400,7 +400,7 @@ void OnGone(Turn& turn, const NodeGone& event) {
     return;
   }
   if (link.connection && event.agent_pid == 0 && !event.incarnation.has_value()) {
-    // Perhaps the node's next agent speaks already; the end of the stream will tell.
+    // The stream may belong to the node's next agent; the end of the stream will tell.
     link.gone = true;
     return;
   }
@@ -424,7 +424,7 @@ void GiveTimeBack(Turn& turn, Duration time) {
   for (auto& [id, link] : turn.links()) {
     link.last_heard = std::min(turn.now(), link.last_heard + time);
     link.disconnected_at = std::min(turn.now(), link.disconnected_at + time);
-    // Or that time would count as a sign of life in a contest for the name.
+    // Else that time would count as a sign of life in a contest for the name.
     for (Rival& rival : link.rivals) rival.since = std::min(turn.now(), rival.since + time);
   }
 }
@@ -436,7 +436,7 @@ void OnJournalCaughtUp(Turn& turn) {
     GiveTimeBack(turn, turn.now() - *watch.journal_stalled_at);
   watch.journal_stalled_at.reset();
   watch.check_all = true;
-  watch.dirty = true;  // whom a world passed over for its silence may be in it
+  watch.dirty = true;  // a world that passed it over for its silence may take it now
   for (auto& [id, link] : turn.links()) link.listens_since = turn.now();
 }
 

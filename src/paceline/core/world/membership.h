@@ -1,7 +1,7 @@
 #pragma once
 
-// Who belongs to the job, and through which stream a node speaks. Every event that carries a
-// connection counts only when it is the node's newest one.
+// Which nodes belong to the job, and which stream is a node's. An event with a connection counts
+// only if it is the node's newest connection.
 
 #include <string>
 
@@ -26,10 +26,10 @@ void OnDisconnected(Turn& turn, const NodeDisconnected& event);
 void OnGone(Turn& turn, const NodeGone& event);
 void OnLeaving(Turn& turn, const NodeLeaving& event);
 void OnJournalCaughtUp(Turn& turn);
-// In which nobody here listened, or nobody there was answered.
+// Excuses a time in which this master did not listen, or nodes got no answers.
 void GiveTimeBack(Turn& turn, Duration time);
 
-// Runs the detectors when one of them may have changed its mind, and records what they say.
+// Runs the detectors that may have changed their verdict, and records the verdicts.
 void DetectLosses(Turn& turn);
 
 }  // namespace paceline::core

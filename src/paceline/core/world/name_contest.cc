@@ -9,21 +9,21 @@
 namespace paceline::core {
 namespace {
 
-// Agents that are remembered for having asked for one name; the oldest is forgotten first.
+// Agents that are remembered for one name; the oldest is forgotten first.
 constexpr size_t kRivalsMax = 4;
 
 struct Contest {
   const NodeState& node;
   const NodeLink& link;
   const NodeReport& report;
-  Duration proof;   // who was heard so long after another one had asked lives beside it
-  Duration silent;  // so long
+  Duration proof;   // if the owner is heard so long after another one asked, both are alive
+  Duration silent;  // the owner's silence
   bool same_host = false;
 };
 
 Contest Look(Turn& turn, const NodeReport& report, const NodeState& node) {
   const NodeLink& link = turn.Link(node.id);
-  // A new master knows the hosts of before from its journal only.
+  // A new master knows the former hosts only from its journal.
   const std::string& boot_id = link.registered ? link.boot_id : node.boot_id;
   return {.node = node,
           .link = link,
@@ -33,17 +33,17 @@ Contest Look(Turn& turn, const NodeReport& report, const NodeState& node) {
           .same_host = boot_id == report.boot_id};
 }
 
-// Of two agents on one host, a living one that was started earlier is no past of the later one but
-// another process; only its start is late news.
+// An agent on the same host that was started earlier, but lives, is not outdated: it is another
+// process. Only its registration is late.
 bool IsOlder(const Contest& contest) {
   return contest.link.connection && contest.same_host &&
          contest.report.agent_incarnation < contest.link.agent_incarnation;
 }
 
-// The silence after which the one who asks gets the name. A host with the address of the one before
-// and another boot id is that host, rebooted: nothing of the old one is alive, so two missed beats
-// are enough. Any other host may be a second one of the same name, and waits until the first is
-// taken for lost.
+// The silence of the owner after which the asking agent gets the name. A host with the owner's
+// address and another boot id is the same host, rebooted. The old agent is dead then, so two missed
+// beats are enough. Any other host may be a second one of the same name, and waits until the owner
+// counts as lost.
 Duration Limit(Turn& turn, const Contest& contest) {
   if (!contest.same_host && contest.node.address == contest.report.address) {
     MARK("a rebooted host proves it by its address");
@@ -52,7 +52,7 @@ Duration Limit(Turn& turn, const Contest& contest) {
   return SilenceLimit({turn.state(), contest.node, contest.link, turn.watch()});
 }
 
-// The limit has its price, so it comes last: all nodes of a job register with a new master.
+// Last, because the limit is costly to compute and all nodes register with a new master.
 bool IsHeld(Turn& turn, const Contest& contest, ConnectionId asking) {
   const NodeLink& link = contest.link;
   const bool same_agent =
@@ -62,7 +62,7 @@ bool IsHeld(Turn& turn, const Contest& contest, ConnectionId asking) {
   return contest.silent < Limit(turn, contest);
 }
 
-// True: the one who has the name was heard long after this one had first asked.
+// True: the owner was heard long after this agent first asked.
 bool IsOutlived(NodeLink& link, const Contest& contest, Instant now) {
   const NodeReport& report = contest.report;
   for (const Rival& rival : link.rivals) {
@@ -108,7 +108,7 @@ std::optional<RefuseNode> ContestName(Turn& turn, const NodeRegistered& event,
   const bool older = IsOlder(contest);
   if (!older && !IsHeld(turn, contest, event.connection)) return std::nullopt;
   const bool outlived = IsOutlived(turn.Link(node.id), contest, turn.now());
-  // Who has lost its stream may be about to give the name up.
+  // An owner without a stream may be about to give the name up.
   const bool for_good = older || (outlived && contest.link.connection);
   RefuseNode refusal;
   refusal.connection = event.connection;

@@ -1,18 +1,18 @@
 #pragma once
 
-// Two agents ask for one node name: two hosts were given the same one by mistake, or one host has
-// come back and its old agent is not known to be gone yet. From a registration alone the two look
-// alike, so the rule asks for life, not for age:
+// Two agents ask for one node name: two hosts got the same name by mistake, or one host has
+// rebooted and its old agent is not known to be dead. The registrations look alike, so the rule
+// looks for signs of life, not for age:
 //
-//   - Who spoke for the node keeps its name until it has been silent for the time that makes a node
-//     lost. Over a broken stream this protects it from other hosts only: an agent that was started
-//     again on its own host takes its place at once.
-//   - Another agent is refused meanwhile, and tries again. When the first one has been heard that
-//     much longer since the other one first asked, and still has its stream, both are alive: the
-//     other one is refused for good.
+//   - The owner keeps the name until it has been silent for the time that makes a node lost. If its
+//     stream is broken, this protects it only from other hosts: a restarted agent on its own host
+//     replaces it at once.
+//   - Meanwhile another agent is refused and tries again. If the owner is heard for that much
+//     longer after the other agent first asked, and still has its stream, both are alive: the other
+//     agent is refused for good.
 //
-// So a host that was rebooted waits at most until its old agent would be lost, and two hosts under
-// one name do not take the place from each other: the later one ends with an error.
+// So a rebooted host waits at most until its old agent would be lost. Of two hosts with one name,
+// the later one ends with an error.
 
 #include <optional>
 
@@ -23,7 +23,7 @@
 
 namespace paceline::core {
 
-// A refusal, when another agent has the name of that node. Remembers who asked.
+// A refusal if another agent has the node's name. Remembers the asking agent.
 std::optional<RefuseNode> ContestName(Turn& turn, const NodeRegistered& event,
                                       const NodeState& node);
 

@@ -1,4 +1,4 @@
-// Who keeps a node's name, seen from the master alone: registrations, beats and silence.
+// Which agent keeps a node's name, seen from the master: registrations, beats and silence.
 
 #include "paceline/core/world/name_contest.h"
 
@@ -56,7 +56,7 @@ class NameContest : public ::testing::Test {
     job_.Step(now_, NodeReported{.node = NodeId(1), .connection = ConnectionId(agent.connection)});
   }
 
-  // Time passes; `speaker` beats all the while.
+  // Time passes; `speaker` sends beats all the time.
   void Pass(Duration time, const Agent* speaker) {
     const Instant end = now_ + time;
     while (now_ < end) {
@@ -135,8 +135,8 @@ TEST_F(NameContest, AnOlderAgentOfTheSameHostIsRefusedAtOnce) {
   EXPECT_FALSE(Register(older)->retry);
 }
 
-// A master whose run directory was lost began a new job at its old address. The node's name is
-// free, but the agent's worlds and ranks are none of this job.
+// A master that lost its run directory began a new job at its old address. The node's name is free,
+// but the agent's worlds and ranks are of another job.
 TEST_F(NameContest, AnAgentOfAnotherJobIsRefusedForGood) {
   job_.Step(now_, NodeGone{"n1", "died with all its ranks", 7});
   Break(first_);
@@ -159,7 +159,7 @@ TEST_F(NameContest, ALostNodesNameIsFree) {
 
 TEST_F(NameContest, TheMastersOwnStallIsNoSignOfLife) {
   ASSERT_TRUE(Register(other_)->retry);
-  now_ += Duration::Seconds(30);  // the master was stopped; nobody was heard
+  now_ += Duration::Seconds(30);  // the master was stopped; no node was heard
   EXPECT_TRUE(Register(other_)->retry);
 }
 

@@ -1,9 +1,9 @@
 #pragma once
 
-// A map from NodeId in the order of the ids: every heartbeat looks its node up. The master gives
-// ids from 1 without gaps, so an entry is nearly always found at once; other ids cost a search.
-// References stay valid whatever is added, and nothing is ever taken out. What is missing of
-// std::map's interface is missing because nothing needs it.
+// A map from NodeId, ordered by id, for the look-up in every heartbeat. The master gives ids from 1
+// without gaps, so an entry is nearly always found at once; other ids cost a search. References
+// stay valid when entries are added; entries are never removed. It has only the parts of std::map's
+// interface that are used.
 
 #include <algorithm>
 #include <cstddef>
@@ -90,9 +90,9 @@ class NodeMap {
  private:
   bool Is(size_t at, NodeId id) const { return at < entries_.size() && entries_[at]->first == id; }
 
-  // Where the id is, or where it belongs.
+  // The id's position, or where it belongs.
   size_t Position(NodeId id) const {
-    const size_t guess = size_t{id.value()} - 1;  // 0 wraps around, to no position at all
+    const size_t guess = size_t{id.value()} - 1;  // 0 wraps around, to an invalid position
     if (Is(guess, id)) return guess;
     if (entries_.empty() || entries_.back()->first < id) return entries_.size();
     const auto found = std::lower_bound(

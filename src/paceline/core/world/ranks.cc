@@ -31,11 +31,11 @@ Duration LongAttempt(const Watch& watch) {
   return std::max(kLongAttemptMin, watch.restart_took * kLongAttemptRestarts);
 }
 
-// What shows, beside steps, that this attempt came further than those that failed; empty: nothing.
+// Evidence beside steps that this attempt came further than the failed ones; empty: none.
 std::string OtherEvidence(const JobState& state, const Watch& watch, Instant now) {
   if (watch.saved_files > 0) return "a rank finished a checkpoint";
-  // Epochs may count their steps from 0 again. A branch begins where a step is saved after a higher
-  // one of the same world.
+  // Epochs may count their steps from 0. A branch begins where a step is saved after a higher one
+  // of the same world.
   const std::optional<SavedStep> newest = watch.checkpoints.newest_in_memory();
   const bool began_anew = newest.has_value() && newest->branch > 0 &&
                           newest->generation == state.world->generation.value();
@@ -63,7 +63,7 @@ bool NoteProgress(Turn& turn) {
   };
   if (watch.step > state.step_max) return emit(watch.step, "");
   if (!failed) return false;
-  const bool is_counted = watch.step < 0;  // steps of the attempt are all that is known
+  const bool is_counted = watch.step < 0;  // only the attempt's own steps are known
   if (is_counted && watch.step_count > state.budget.step_count_max) return emit(-1, "");
   const bool is_quiet = is_counted && watch.step_count == 0 && state.phase == Phase::kRunning &&
                         turn.now() - state.phase_since >= kQuietProgress;
@@ -75,8 +75,8 @@ bool NoteProgress(Turn& turn) {
   return emit(watch.step, std::move(evidence));
 }
 
-// A failure of a world that is being, or was just, replaced. Only the first one is charged; a later
-// one is worth a record when it explains the first, or shows that the node is not to blame.
+// A failure in a world that is being replaced, or just was. Only the first failure is charged. A
+// later one is recorded if it explains the first, or shows that the node is not to blame.
 void TakeLateFailure(Turn& turn, NodeId node, const RankReport& rank) {
   const JobState& state = turn.state();
   const Incident& incident = state.incident.pending ? state.incident : state.last_incident;
@@ -141,7 +141,7 @@ void CountNode(Turn& turn, const Seat& seat, NodeLink& link, Generation generati
   watch.quiet_ranks += quiet - std::exchange(link.quiet, quiet);
 }
 
-// What is said of it now is a duplicate, or was overtaken.
+// True: this report repeats an older one, or was overtaken.
 bool HasEndedBefore(const NodeLink& link, const RankReport& rank) {
   const auto known = link.ranks.find(rank.local_rank);
   return known != link.ranks.end() && known->second.generation == rank.generation &&
@@ -206,13 +206,14 @@ void TakeRanks(Turn& turn, NodeId id, const std::vector<RankReport>& ranks) {
   }
 }
 
-// A node alone with its block of generations went on by itself while there was no master.
+// A single node with a block of generations restarted itself while there was no master.
 void TakeSoloRestart(Turn& turn, NodeId id, Generation reported,
                      const std::vector<RankReport>& ranks) {
   Generation newest = reported;
   for (const RankReport& rank : ranks) newest = std::max(newest, rank.generation);
   const JobState& state = turn.state();
-  // An order to stop is past the whole block, and whoever carries it out reports that number.
+  // An order to stop is numbered above the whole block, and a node that completes it reports that
+  // number.
   if (state.phase == Phase::kStopping || state.phase == Phase::kFinished) return;
   if (!state.IsSeated(id) || state.world->seats.size() != 1) return;
   if (newest <= state.world->generation || newest > state.solo_last) return;
@@ -268,7 +269,7 @@ void TakeWholeTruth(Turn& turn, NodeId id, const NodeReport& report) {
   const Generation current = seated ? state.world->generation : Generation();
   const bool carried_out = seated && (link.carried_out >= current || report.generation >= current ||
                                       state.phase == Phase::kRunning);
-  // Ends that were heard before stay; everything else is as the agent says now.
+  // Keep ends that were reported before; all else is as the agent reports now.
   for (auto it = link.ranks.begin(); it != link.ranks.end();) {
     const bool stays = it->second.generation == current && it->second.state == State::kExited;
     it = stays ? std::next(it) : link.ranks.erase(it);
@@ -312,7 +313,7 @@ void FailHungRank(Turn& turn, Rank number, const ExitCause& cause, RecordSeq ver
   const JobState& state = turn.state();
   if (!state.world || state.incident.pending) return;
   for (const Seat& seat : state.world->seats) {
-    const uint32_t local = number.value() - seat.first_rank;  // large when it is before the seat
+    const uint32_t local = number.value() - seat.first_rank;  // very large if it is before the seat
     if (number.value() < seat.first_rank || local >= seat.rank_count) continue;
     const auto& ranks = turn.Link(seat.node).ranks;
     const auto known = ranks.find(local);

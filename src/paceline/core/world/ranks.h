@@ -1,6 +1,6 @@
 #pragma once
 
-// What nodes tell of their ranks: starts, steps and ends, and what they mean for the world.
+// Nodes' reports about their ranks: starts, steps and ends, and their effect on the world.
 
 #include <cstdint>
 #include <string>
@@ -14,7 +14,7 @@ namespace paceline::core {
 // A world whose script never takes an optimizer step counts as running after this.
 inline constexpr Duration kStepless = Duration::Seconds(30);
 
-// True while any rank of it, of whatever world, may be alive.
+// True while any rank on it, of any world, may be alive.
 bool HoldsRanks(const NodeLink& link);
 
 struct NodeNews {
@@ -23,29 +23,29 @@ struct NodeNews {
   const std::vector<RankReport>& ranks;
 };
 
-// A report of what changed.
+// Handles a report of changes.
 void TakeNews(Turn& turn, NodeId node, const NodeNews& news);
 
-// A registration: a rank that should be there and is not mentioned is dead.
+// Handles a registration: an expected rank that is not mentioned is dead.
 void TakeWholeTruth(Turn& turn, NodeId node, const NodeReport& report);
 
-// A rank of this node did not start in time: a charged failure of it.
+// A rank of this node did not start in time. Records a charged failure of that rank.
 void FailStuckRank(Turn& turn, NodeId node, const std::string& reason);
 
-// A rank of the current world hangs: a charged failure of it.
+// A rank of the current world hangs. Records a charged failure of that rank.
 void FailHungRank(Turn& turn, Rank rank, const ExitCause& cause, RecordSeq verdict);
 
-// Records that the world runs, that it got further than ever, or that all ranks are done, when it
-// is so. True: something was recorded.
+// Records that the world runs, that it made progress, or that all ranks are done. True: a record
+// was emitted.
 bool NoteAdvance(Turn& turn);
 
-// When NoteAdvance has to be asked again without news.
+// When to call NoteAdvance again without an event.
 Instant AdvanceDeadline(const JobState& state, const Watch& watch);
 
-// A lost node counts no more.
+// A lost node does not count any more.
 void ForgetNodeWatch(Turn& turn, NodeId node);
 
-// The world's counters start again.
+// Resets the world's counters.
 void ResetWorldWatch(Turn& turn);
 
 }  // namespace paceline::core

@@ -17,7 +17,7 @@ size_t DigitsEnd(const std::string& text, size_t begin) {
   return begin;
 }
 
-// Those who wait for a seat, best first; see rule 4 in the header.
+// Nodes that wait for a seat, best first; see rule 4 in the header.
 class Queue {
  public:
   explicit Queue(std::vector<Candidate> nodes) : nodes_(std::move(nodes)) {
@@ -28,7 +28,7 @@ class Queue {
     taken_.resize(nodes_.size(), false);
   }
 
-  // Takes the best for a hole that `slots` ranks had; 0: nobody sat there.
+  // Takes the best node for a seat that had `slots` ranks; 0: it had none.
   Candidate Take(uint32_t slots) {
     while (taken_[first_]) ++first_;
     size_t best = first_;
@@ -45,7 +45,7 @@ class Queue {
  private:
   std::vector<Candidate> nodes_;
   std::vector<bool> taken_;
-  size_t first_ = 0;  // nobody before it is free
+  size_t first_ = 0;  // all before it are taken
 };
 
 }  // namespace

@@ -1,15 +1,15 @@
 #pragma once
 
-// Who is in the next world, and on which seat. Pure arithmetic over candidates.
+// Which nodes are in the next world, and on which seat. Pure arithmetic over candidates.
 //
 // Rules, in this order:
 //   1. The world has as many nodes as it can: at most nodes_max, a multiple of the unit, and at
 //      least nodes_min or there is no world.
 //   2. A survivor keeps its seat, and with it its ranks.
-//   3. When the world shrinks, only the nodes on seats at or above its new size move: they fill the
-//      holes below, lowest seat first.
-//   4. What is still free goes to the others, the least troubled first, then those of the same size
-//      as the node that sat there before, then by name. The first world is made of rule 4 alone.
+//   3. When the world shrinks, only nodes on seats at or above its new size move: they fill the
+//      empty seats below, lowest first.
+//   4. The other empty seats go to the other nodes: first those with the fewest troubles, then
+//      those of the seat's former size, then by name. The first world uses rule 4 alone.
 
 #include <cstdint>
 #include <string>
@@ -33,15 +33,15 @@ struct WorldBounds {
   uint32_t unit = 1;
 };
 
-// Largest allowed number of nodes out of `available`; 0 when there is none.
+// The largest allowed number of nodes out of `available`; 0 if there is none.
 uint32_t WorldSize(const WorldBounds& bounds, size_t available);
 
-// The nodes of the next world by seat; empty when there are not enough candidates. `last` are the
-// seats of the world before, empty before the first one.
+// The nodes of the next world by seat; empty if there are too few candidates. `last` are the former
+// world's seats, empty before the first one.
 std::vector<Candidate> PlanSeats(const std::vector<Seat>& last, std::vector<Candidate> candidates,
                                  const WorldBounds& bounds);
 
-// Numbers the ranks through the seats.
+// Numbers the ranks in the order of the seats.
 std::vector<Seat> NumberSeats(const std::vector<Candidate>& nodes);
 
 // node2 before node10: runs of digits compare as numbers.

@@ -1,9 +1,9 @@
-// Every order of six events in a world of three nodes: no chance, no story, all of them.
+// All orders of six events in a world of three nodes.
 //
-// The job is the real one; its agents are obedient and instant: what they are told is so at once.
-// After every event the durable state must equal the fold of its records, nobody may hold a rank of
-// another world or of somebody else's, survivors must keep their seats, and generations must rise.
-// After the last one everything is healed, and then the job must train or be over.
+// The job is real. Its agents carry out each order at once. After every event the durable state
+// must equal the fold of its records, and no node may hold a rank of another world or of another
+// node. Survivors must keep their seats, and generations must rise. After the last event all faults
+// are healed, and then the job must train or be over.
 
 #include <gtest/gtest.h>
 
@@ -35,7 +35,7 @@ struct Entry {
 
 struct SmallAgent {
   bool up = false;
-  bool cut = false;  // it and the master do not hear each other
+  bool cut = false;  // it and the master do not receive each other's messages
   uint64_t incarnation = 0;
   ConnectionId connection;
   Generation carried_out;
@@ -56,9 +56,9 @@ class SmallWorld {
   bool is_over() const { return job_.state().phase == Phase::kFinished; }
   const std::string& broken() const { return broken_; }
 
-  // 1-3: that node dies, or comes; x: node 2 is cut off until it is lost, or mended; m: the master
-  // dies and comes back; p: steps and a checkpoint; k: rank 0 is killed; r, l: the first or the
-  // last rank raises.
+  // 1-3: that node dies, or joins; x: node 2 is cut off until it is lost, or healed; m: the master
+  // dies and restarts; p: steps and a checkpoint; k: rank 0 is killed; r, l: the first or the last
+  // rank raises.
   void Apply(char letter) {
     switch (letter) {
       case '1':
@@ -75,7 +75,7 @@ class SmallWorld {
     Rest();
   }
 
-  // Everybody is there and can be heard: what holds the job now holds it for ever.
+  // All nodes are there and connected, so whatever blocks the job now would block it for ever.
   void Heal() {
     if (is_over()) return;
     for (uint32_t i = 0; i < kSmallNodes; ++i) {
@@ -216,7 +216,7 @@ class SmallWorld {
     }
   }
 
-  // The rank on the first or the last seat, if its node can tell.
+  // The rank on the first or last seat fails, if its node is connected.
   void Fail(int seat, const ExitCause& cause) {
     const JobState& state = job_.state();
     if (!state.world) return;
@@ -327,7 +327,7 @@ class SmallWorld {
   std::string broken_;
 };
 
-// Walks all orders; returns how many. The first that breaks something ends the walk.
+// Tries all orders; returns their number. Stops at the first violation.
 size_t Walk(const SmallWorld& world, std::string_view letters, const std::string& order) {
   if (order.size() == kOrderLength || world.is_over()) {
     SmallWorld healed = world;
@@ -347,7 +347,7 @@ size_t Walk(const SmallWorld& world, std::string_view letters, const std::string
   return count;
 }
 
-// Seconds are beats here: what takes time is decided at once or after one of them.
+// Seconds are beats here, so delays end at once or after one beat.
 JobSpec Spec(uint32_t nodes_min, uint32_t nodes_max) {
   JobSpec spec;
   spec.job_id = "small";
@@ -367,7 +367,7 @@ TEST(SmallWorldsTest, RendezvousKeepsItsPromisesInEveryOrderOfSixEvents) {
 }
 
 TEST(SmallWorldsTest, AWorldOfOneIsNumberedOnInEveryOrderOfSixEvents) {
-  // Less than all: five kills without progress end the job before the sixth event.
+  // Not all orders: five kills without progress end the job before the sixth event.
   EXPECT_GT(Walk(SmallWorld(Spec(1, 3)), "23xmk", ""), 15'000U);
 }
 

@@ -49,7 +49,7 @@ std::optional<RefuseNode> CheckWished(const Turn& turn, const NodeRegistered& ev
   const NodeReport& report = event.report;
   const JobState& state = turn.state();
   if (!IsFenced(state, report.name, report.incarnation)) return std::nullopt;
-  // It may have last words to say, and is not seated again.
+  // A node that left may still send a final report. It gets no seat.
   const NodeState* node = state.Find(report.name);
   const bool is_leaving = node != nullptr && node->status == NodeState::Status::kLeft;
   const std::optional<uint32_t> index = IndexOfNode(report.name);
@@ -76,7 +76,8 @@ void OnGoneUnseen(Turn& turn, const NodeGone& event) {
     return;
   }
   const bool is_wished = event.name == NameOfNode(*index) && *index < IndexEnd(state.spec);
-  // A higher one than this master wished for is of a master before it, whose journal is lost.
+  // An incarnation that this master did not wish for was wished for by an earlier master, whose
+  // journal is lost.
   if (!is_wished || *event.incarnation < IncarnationOf(state, *index)) return;
   MARK("node died before it came");
   turn.Emit(WishChanged{.name = event.name,

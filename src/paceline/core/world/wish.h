@@ -1,11 +1,11 @@
 #pragma once
 
-// What the job asks of the platform that starts its nodes (model/wish.h), and who is taken in when
-// a platform does.
+// The nodes that the job asks of the platform (model/wish.h), and which nodes are accepted if there
+// is a platform.
 //
-// The wish follows from the records alone: whoever is lost, leaves or is evicted is wished for in
-// its next incarnation, at once. After kReplacedMax times without progress an index is wished for
-// no more: where its nodes die, more of them would die too. The job goes on without it.
+// The wish follows from the records alone: a node that is lost, leaves or is evicted is wished for
+// in its next incarnation at once. After kReplacedMax times without progress its index is dropped:
+// replacements would die, too. The job continues without it.
 
 #include <optional>
 
@@ -21,17 +21,17 @@ inline constexpr uint32_t kReplacedMax = 8;
 
 Wish WishOf(const JobState& state);
 
-// True if a newer incarnation of the node was wished for, or the node never was. Always false where
-// nodes join by themselves.
+// True if a newer incarnation of the node was wished for, or the node was never wished for. Always
+// false if nodes join by themselves.
 bool IsFenced(const JobState& state, const std::string& name, uint32_t incarnation);
 
-// A refusal for a node that is not wished for.
+// A refusal if the node is not wished for.
 std::optional<RefuseNode> CheckWished(const Turn& turn, const NodeRegistered& event);
 
-// The platform saw a node die that never registered: it is wished for anew.
+// The platform saw a node die before it registered: it is wished for again.
 void OnGoneUnseen(Turn& turn, const NodeGone& event);
 
-// At the end of a step: tells the wish if it changed.
+// At the end of a step: sends the wish if it has changed.
 void TellWishes(Turn& turn);
 
 }  // namespace paceline::core

@@ -13,7 +13,7 @@ namespace {
 
 using Status = NodeState::Status;
 
-// Two nodes and a spare, which a platform places.
+// Two nodes and a spare, started by a platform.
 class WishTest : public ::testing::Test {
  protected:
   WishTest() {
@@ -80,7 +80,7 @@ TEST_F(WishTest, ALostNodeIsWishedForInItsNextIncarnation) {
   Gone(1, 0);
   EXPECT_EQ(StatusOf(1), Status::kLost);
   EXPECT_EQ(wishes_.back().IncarnationOf(1), 1u);
-  // The platform says so again, as it may.
+  // The platform may report it twice.
   Gone(1, 0);
   EXPECT_EQ(wishes_.back().IncarnationOf(1), 1u);
   Register(1, 1);
@@ -139,7 +139,7 @@ TEST_F(WishTest, TheNextIncarnationNeedsNoProofThatTheOneBeforeIsDead) {
   Register(1, 1);
   EXPECT_TRUE(refused_.empty());
   EXPECT_EQ(StatusOf(1), Status::kSpare);
-  // What the platform says late of the one before harms nobody.
+  // A late report of the platform about an older incarnation has no effect.
   Gone(1, 0);
   EXPECT_EQ(StatusOf(1), Status::kSpare);
 }
@@ -157,7 +157,7 @@ TEST_F(WishTest, ANodeThatDiesBeforeItCameIsWishedForAnewAFewTimes) {
 TEST_F(WishTest, AMasterThatKnowsNothingWishesBeyondWhatHasDied) {
   Gone(1, 2);
   EXPECT_EQ(wishes_.back().IncarnationOf(1), 3u);
-  // Whom it did not wish for and who lives is taken in.
+  // A living node that it did not wish for is accepted.
   Register(0, 4);
   EXPECT_TRUE(refused_.empty());
   EXPECT_EQ(wishes_.back().IncarnationOf(0), 4u);
