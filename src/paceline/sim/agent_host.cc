@@ -203,7 +203,7 @@ void AgentHost::OnAssignment(ConnectionId connection, const Assignment& assignme
   });
 }
 
-// The canary: an assignment that arrives late is not compared with the newer one.
+// A canary: a late assignment is executed without comparing it with the newer one.
 void AgentHost::ActOnItAgain(const Assignment& assignment) {
   Later(Duration::Seconds(2), [assignment](AgentHost& agent) {
     if (assignment.generation >= agent.machine_.assignment().generation) return;
@@ -217,7 +217,7 @@ void AgentHost::ActOnItAgain(const Assignment& assignment) {
 void AgentHost::OnEvidenceOrder(ConnectionId connection, Generation generation, uint64_t round) {
   WhenAwake([this, connection, generation, round] {
     if (connection != connection_) return;
-    // It looks twice at each process.
+    // An agent looks twice at each process, with a pause between.
     Later(Duration::Milliseconds(500), [connection, generation, round](AgentHost& agent) {
       if (connection != agent.connection_) return;
       NodeEvidence evidence{.generation = generation,
@@ -257,7 +257,8 @@ void AgentHost::ScheduleBeat() {
   });
 }
 
-// All its ranks step and the master knows. The node of rank 0 goes on, so that steps are told.
+// True if all its ranks step and the master knows it. Rank 0's node does not rest, so that steps
+// are reported.
 bool AgentHost::MayRest() const {
   if (world_.options().heartbeats_each || !is_linked_) return false;
   const Assignment& assignment = machine_.assignment();
@@ -398,7 +399,7 @@ void AgentHost::Do(const core::ExitAgent& action) { exit_code_ = action.exit_cod
 
 void AgentHost::MayExit() {
   if (!exit_code_.has_value() || has_ended_) return;
-  // Until the newest step is in storage, or the master ends its patience.
+  // Exits only when the newest step is in storage, or the machine gives up hope for it.
   const bool waits = !world_.EndsInAHurry() && machine_.HasHope(world_.queue().now());
   if (waits && station_.machine().IsAwaited()) return;
   has_ended_ = true;

@@ -1,8 +1,8 @@
 #pragma once
 
-// The outside of one agent process: it feeds core::AgentMachine, carries out its actions on the
-// simulated host, keeps one connection to the master and reports. It decides nothing, as the real
-// event loop must not either.
+// The host of one simulated agent: gives events to core::AgentMachine, executes its actions on the
+// simulated node, keeps one connection to the master and sends reports. Like the real event loop it
+// decides nothing.
 
 #include <cstdint>
 #include <deque>
@@ -32,7 +32,7 @@ class AgentHost {
   int32_t pid() const { return pid_; }
   bool is_frozen() const { return is_frozen_; }
   bool is_linked() const { return is_linked_; }
-  // Sends no heartbeats because nothing changes; the world credits them instead.
+  // A resting agent sends no heartbeats because nothing changes; the world credits them instead.
   bool is_resting() const { return is_resting_; }
   bool has_ended() const { return has_ended_; }
   Node& node() { return node_; }
@@ -43,11 +43,12 @@ class AgentHost {
   SimStation& station() { return station_; }
 
   void Start();
-  // The process is gone: close what it held. `is_silent`: its host lost its power.
+  // The process died: close what it held. `is_silent`: its host lost power, so its peers are not
+  // told.
   void Die(bool is_silent);
   void Freeze() { is_frozen_ = true; }
   void Thaw();
-  // It beats by itself again.
+  // Lets the agent send heartbeats again.
   void StopResting();
 
   // --- from the master ---
@@ -60,7 +61,7 @@ class AgentHost {
 
   // --- from its host ---
   void Feed(core::AgentEvent event);
-  // As by a signal to it.
+  // Asks the agent to leave, as a signal would.
   void AskToLeave(core::LeaveAsked asked);
   // Runs it now, or when the process thaws.
   void WhenAwake(Task task);
@@ -69,7 +70,7 @@ class AgentHost {
 
   // --- from its station ---
   void Tell(const CheckpointReport& report);
-  // The machine wanted it to end, and nothing of its checkpoints is awaited any more.
+  // Exits if the machine has ended and none of its images are awaited.
   void MayExit();
 
  private:
@@ -107,12 +108,12 @@ class AgentHost {
   bool is_frozen_ = false;
   bool is_linked_ = false;
   bool has_ended_ = false;
-  std::optional<int> exit_code_;  // it shall end with that
-  Generation carried_out_;        // as the station knows it
+  std::optional<int> exit_code_;  // set when it must exit
+  Generation carried_out_;        // as reported to the station
   bool is_connecting_ = false;
   bool is_resting_ = false;
   bool was_asked_ = false;   // to leave
-  bool is_refused_ = false;  // for good: it does not ask again
+  bool is_refused_ = false;  // for good
   ConnectionId connection_;  // 0: none
   NodeId node_id_;
   uint32_t store_port_ = 0;
@@ -121,7 +122,7 @@ class AgentHost {
   Instant armed_for_ = Instant::Max();
   uint64_t beat_version_ = 0;
   std::deque<Task> backlog_;             // while frozen
-  std::map<uint32_t, RankReport> sent_;  // by local rank, on this connection
+  std::map<uint32_t, RankReport> sent_;  // by local rank, the last report on this connection
 };
 
 }  // namespace paceline::sim

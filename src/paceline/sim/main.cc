@@ -86,7 +86,7 @@ std::optional<uint64_t> Number(const std::string& text) {
   return value;
 }
 
-// An empty string, or what is wrong.
+// Returns the error, or "".
 std::string ReadFaults(const std::string& value, std::vector<std::string>& names) {
   names = SplitAtCommas(value);
   for (const std::string& name : names) {
@@ -199,7 +199,7 @@ void List() {
   }
 }
 
-// A mark may stand at several places; it counts as reached when each of them was.
+// A mark may be in several places. It counts as reached if each of them was.
 void ListMarks() {
   size_t reached = 0;
   std::printf("marks never reached:\n");
@@ -283,7 +283,7 @@ int RunSwarm(const Flags& flags) {
   return failed == 0 ? 0 : kFindings;
 }
 
-// A planted bug must be found within a bounded number of seeds.
+// True if the planted bug is found within a bounded number of seeds.
 bool IsCaught(const Flags& flags, const CanaryEntry& entry) {
   Wishes wishes = flags.wishes;
   wishes.canary = entry.canary;

@@ -9,7 +9,7 @@
 namespace paceline::sim {
 namespace {
 
-// Virtual time starts here on the wall clock.
+// The wall clock at virtual time 0.
 constexpr Instant kWallEpoch = Instant::FromNanoseconds(1'700'000'000'000'000'000);
 constexpr Duration kFullDiskRetry = Duration::Milliseconds(250);
 constexpr uint64_t kDroppedRecord = 7;  // for the canary
@@ -22,8 +22,8 @@ JobSpec SubmittedSpec(const Options& options) {
 
 }  // namespace
 
-// What the real master does: its start plus monotonic progress. The start is the wall clock or the
-// newest record, whichever is later. To clamp each reading instead would stop time until a clock
+// The real master's clock: its start plus monotonic progress. The start is the wall clock or the
+// newest record, whichever is later. Clamping each reading instead would stop time until a clock
 // that was set back has caught up.
 Instant Master::clock() const { return wall_at_start_ + (world_.queue().now() - started_at_); }
 
@@ -83,7 +83,7 @@ void Master::Freeze() {
 void Master::Thaw() {
   if (!is_on_ || !is_frozen_) return;
   is_frozen_ = false;
-  // Its timers may be looked at before or after the messages that have piled up.
+  // After a freeze, timers may run before or after the waiting messages.
   const bool timers_first = world_.prng().Chance(1, 2);
   if (timers_first) OnDeadline(incarnation_, armed_for_);
   while (!backlog_.empty() && is_on_ && !is_frozen_) {
@@ -100,7 +100,7 @@ void Master::Receive(uint64_t incarnation, ConnectionId connection, const core::
   if (!is_on_ || incarnation != incarnation_) return;
   if (std::holds_alternative<core::NodeRegistered>(event) &&
       !world_.network().IsOpen(connection, End::kMaster)) {
-    return;  // nobody could be answered
+    return;  // no answer could be sent
   }
   if (world_.options().canary == Canary::kTrustStreams) {
     core::NodesHeard heard;
@@ -130,7 +130,7 @@ void Master::Feed(const core::Event& event) {
   Step(event);
 }
 
-// The canary: no step is announced for storage before the world is as old as the interval.
+// A canary: no step is announced for storage before the world is as old as the interval.
 void Master::HoldBack(Instant now, core::Actions* actions) const {
   if (now - job_->state().world_since > world_.options().saves.terms.policy.time) return;
   for (core::Effect& effect : actions->effects) {
@@ -157,7 +157,7 @@ void Master::Step(const core::Event& event) {
 
 // ---- the journal ----
 
-// Batches without records need no disk once everything before them is durable.
+// Batches without records need no disk once all earlier batches are durable.
 void Master::RunReady() {
   while (is_on_ && !is_committing_ && !batches_.empty() && batches_.front().records.empty()) {
     const Batch batch = std::move(batches_.front());
@@ -193,7 +193,7 @@ void Master::Committed(uint64_t incarnation, size_t batch_count) {
                          [this, incarnation, batch_count] { Committed(incarnation, batch_count); });
     return;
   }
-  // All of one write become durable together, then their effects run in order.
+  // All records of one write become durable together; then their effects run in order.
   std::vector<Batch> group;
   for (size_t i = 0; i < batch_count; ++i) {
     group.push_back(std::move(batches_.front()));
@@ -201,7 +201,7 @@ void Master::Committed(uint64_t incarnation, size_t batch_count) {
   }
   for (const Batch& batch : group) {
     Append(batch);
-    if (!is_on_) return;  // a crash at exactly this record
+    if (!is_on_) return;  // a planned crash at exactly this record
   }
   for (const Batch& batch : group) Run(batch);
   is_committing_ = false;
@@ -302,7 +302,7 @@ void Master::Do(const core::FinishJob& effect) {
   if (is_lie && exit_code_ == core::kExitNotStored) exit_code_ = 0;
   world_.trace().Add(world_.queue().now(), "master", "finish",
                      static_cast<uint64_t>(effect.exit_code), effect.reason);
-  // It answers late agents for a while, then its connections close with it.
+  // The master answers late agents for a while; then its connections close.
   world_.queue().After(world_.options().spec.timers.finish_linger, [this] {
     is_on_ = false;
     world_.MasterDied(incarnation_);

@@ -1,9 +1,9 @@
 #pragma once
 
-// The outside of the master process: it feeds core::Job, keeps a journal with an explicit durable
-// prefix, and runs effects only when their records are in that prefix. It can crash with any part
-// of the unwritten records surviving, stand still, find its disk full, and start again with a wall
-// clock that was set.
+// The host of the simulated master: gives events to core::Job, keeps a journal with a durable
+// prefix, and runs effects only when their records are durable. It can crash with any part of the
+// unwritten records surviving, freeze, find its disk full, and restart with a wall clock that was
+// set.
 
 #include <cstdint>
 #include <deque>
@@ -42,15 +42,15 @@ class Master {
   Instant started_at() const { return started_at_; }  // virtual time
 
   void Start();
-  // Each record that is not durable yet may still have reached the disk, oldest first.
+  // Of the records that are not durable yet, any prefix may still have reached the disk.
   void Crash();
   void Freeze();
   void Thaw();
   void FillDisk() { is_disk_full_ = true; }
   void FreeDisk() { is_disk_full_ = false; }
-  // Dies when this many more records have become durable, before their effects run.
+  // Crashes when this many more records are durable, before their effects run.
   void CrashAfterRecords(uint64_t count) { crash_countdown_ = count; }
-  // Seen by the next start only.
+  // Takes effect at the next start.
   void StepClock(Duration by) { clock_offset_ += by; }
 
   // --- from the network and the launcher ---
@@ -62,7 +62,7 @@ class Master {
   struct Batch {
     std::vector<core::Record> records;
     std::vector<core::Effect> effects;
-    RecordSeq decided;  // newest record when these effects were decided
+    RecordSeq decided;  // newest record at the decision
   };
 
   void HoldBack(Instant now, core::Actions* actions) const;
@@ -89,14 +89,14 @@ class Master {
   bool is_on_ = false;
   bool is_frozen_ = false;
   bool is_disk_full_ = false;
-  bool has_waited_ = false;  // a write for it
+  bool has_waited_ = false;  // it has waited for a write
   bool is_committing_ = false;
   bool has_finished_ = false;
   int exit_code_ = 0;
   uint64_t incarnation_ = 0;
   uint64_t crash_count_ = 0;
-  uint64_t crash_countdown_ = 0;  // 0: none planned
-  Duration clock_offset_;         // of the wall clock from virtual time
+  uint64_t crash_countdown_ = 0;  // 0: no crash is planned
+  Duration clock_offset_;         // wall clock minus virtual time
   Instant started_at_;            // virtual
   Instant wall_at_start_;
   Instant armed_for_ = Instant::Max();

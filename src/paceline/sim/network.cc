@@ -97,7 +97,7 @@ void Network::Schedule(ConnectionId id, Connection& connection, End to, Letter l
     queue_.At(at + Duration::Microseconds(prng_.Between(1, 3'000'000)), [this, id, to, letter] {
       const Connection* late = Find(id);
       const bool is_open = late != nullptr && PipeTo(*Find(id), to).open;
-      if (!is_open) letter.deliver();  // a stream repeats nothing, but a dead one may still be read
+      if (!is_open) letter.deliver();  // no repetition in a stream, but a closed one may be read
     });
   }
   queue_.At(at, [this, id, to, letter = std::move(letter)] { Arrive(id, to, letter); });
@@ -112,7 +112,7 @@ void Network::Arrive(ConnectionId id, End to, const Letter& letter) {
     if (connection->broken && !is_cut) Reset(id, to == End::kAgent ? End::kMaster : End::kAgent);
     return;
   }
-  // A stream keeps its order: what was cut off on its way holds up what is behind it.
+  // A stream keeps its order: a message that was cut off delays those behind it.
   if (is_cut || letter.number > PipeTo(*connection, to).delivered + 1) {
     PipeTo(*connection, to).held.emplace(letter.number, letter.deliver);
     return;
@@ -120,13 +120,13 @@ void Network::Arrive(ConnectionId id, End to, const Letter& letter) {
   Deliver(id, to, letter.number, letter.deliver);
 }
 
-// And what was held up behind it.
+// Delivers the message, and those that waited for it.
 void Network::Deliver(ConnectionId id, End to, uint64_t number, Task deliver) {
   for (;;) {
     Pipe& pipe = PipeTo(*Find(id), to);
     pipe.delivered = std::max(pipe.delivered, number);
     deliver();
-    const Connection* connection = Find(id);  // it may be over now
+    const Connection* connection = Find(id);  // it may be closed now
     if (connection == nullptr) return;
     std::map<uint64_t, Task>& held = PipeTo(*Find(id), to).held;
     const auto next = held.find(++number);
@@ -137,8 +137,8 @@ void Network::Deliver(ConnectionId id, End to, uint64_t number, Task deliver) {
   }
 }
 
-// Whoever sends to an end that is lost is told so, if the answer finds its way. Otherwise a
-// connection whose other end broke while the path was cut would look whole for ever.
+// A sender to a lost end gets a reset, if the reset arrives. Otherwise a connection whose other end
+// broke during a cut would look open for ever.
 void Network::Reset(ConnectionId id, End at) {
   const Connection* connection = Find(id);
   const auto [source, target] = Path(*connection, at);
@@ -189,8 +189,8 @@ void Network::Abandon(ConnectionId id, End by) {
   Drop(id);
 }
 
-// A path that is cut either breaks the connections over it after a while, at each end by itself, or
-// leaves them silent until it is mended.
+// A cut path either breaks its connections after a while, at each end independently, or leaves them
+// silent until it is healed.
 void Network::BreakLater(ConnectionId id) {
   Connection* connection = Find(id);
   if (connection->breaking || !prng_.Chance(2, 3)) return;
@@ -205,7 +205,7 @@ void Network::BreakLater(ConnectionId id) {
         late->broken = true;
         EndOfStream(id, end);
       } else {
-        late->breaking = false;  // mended in time
+        late->breaking = false;  // healed in time
       }
     });
   }

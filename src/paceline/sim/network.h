@@ -1,10 +1,10 @@
 #pragma once
 
-// The network between the master's host and the nodes. A connection behaves as a TCP stream does:
-// in order and without gaps while it lives, late when packets are lost, silent while the path is
-// cut, and broken for each end at a time of its own. Messages of different connections overtake
-// each other freely. On top of that a link may deliver a message twice, or once more when its
-// connection is over, which TCP would not do: the core has to stand it.
+// The network between the master's host and the nodes. A connection behaves like a TCP stream:
+// ordered and complete while it lives, late when packets are lost, silent while the path is cut,
+// and broken at a different time for each end. Messages of different connections may overtake each
+// other. Beyond TCP, a link may deliver a message twice, or again after the connection has ended:
+// the core must tolerate that.
 
 #include <cstdint>
 #include <functional>
@@ -36,20 +36,20 @@ class Network {
   struct Ends {
     HostIndex agent_host = 0;
     uint64_t agent_incarnation = 0;
-    // Run once, when that end learns that the stream is over.
+    // Called once, when that end notices that the stream is over.
     std::function<void(ConnectionId)> agent_eof;
     std::function<void(ConnectionId)> master_eof;
   };
   ConnectionId Open(Ends ends);
   bool IsOpen(ConnectionId id, End end) const;
-  // Null when the connection is over for both ends.
+  // Null if the connection is over for both ends.
   const Ends* EndsOf(ConnectionId id) const;
-  // Dropped without a word when `to`'s end, or the sender's own, is closed.
+  // Silently dropped if either end is closed.
   void Send(ConnectionId id, End to, Task deliver);
-  // `by` closes its end; the other end gets its eof behind everything sent before.
+  // `by` closes its end. The other end gets its eof after everything that was sent before.
   void Close(ConnectionId id, End by);
   void CloseAll(End by);
-  // The host of `by` lost its power: its end is gone and nobody is told, until a keepalive fails.
+  // The host of `by` lost power: its end is gone, and the other end notices only by a keepalive.
   void Abandon(ConnectionId id, End by);
 
   // --- paths ---
@@ -60,7 +60,7 @@ class Network {
   const std::map<std::pair<HostIndex, HostIndex>, int>& cuts() const { return cuts_; }
   void Cut(HostIndex from, HostIndex to);
   void Mend(HostIndex from, HostIndex to);
-  // All but what was cut for ever.
+  // Heals all cuts, except lasting ones.
   void MendAll();
   void CutForEver(HostIndex from, HostIndex to);
   void SetLink(HostIndex node, const LinkQuality& link) { links_[node] = link; }
@@ -77,7 +77,7 @@ class Network {
     Instant last_delivery;
     uint64_t sent = 0;
     uint64_t delivered = 0;
-    // Sent while the path was cut, or on its way then, or behind such a one; by number.
+    // By number: messages sent during a cut, or in flight then, or behind such a message.
     std::map<uint64_t, Task> held;
   };
   struct Connection {
@@ -85,7 +85,7 @@ class Network {
     Pipe to_agent;
     Pipe to_master;
     bool breaking = false;
-    bool broken = false;  // one end was lost without a word to the other
+    bool broken = false;  // one end was lost without notice to the other
   };
 
   const Connection* Find(ConnectionId id) const;
@@ -109,7 +109,7 @@ class Network {
   std::map<HostIndex, LinkQuality> links_;               // flaky ones
   std::map<std::pair<HostIndex, HostIndex>, int> cuts_;  // how many faults cut this path
   std::set<std::pair<HostIndex, HostIndex>> lasting_cuts_;
-  // By id, from 1; null when it is over for both ends. Every message looks its connection up.
+  // By id, from 1; null if it is over for both ends. Every message looks its connection up.
   std::vector<std::unique_ptr<Connection>> connections_;
 };
 

@@ -66,7 +66,7 @@ TEST_F(NetworkTest, KeepsTheOrderOverACutThatEndsBeforeALaterMessageArrives) {
   Say(id, End::kMaster, "behind");
   network_.Cut(1, kMasterHost);
   RunFor(Duration::Milliseconds(10));
-  network_.Mend(1, kMasterHost);  // "caught" is sent again, and "behind" is still on its way
+  network_.Mend(1, kMasterHost);  // "caught" is sent again, and "behind" is still in flight
   Say(id, End::kMaster, "last");
   RunFor(Duration::Seconds(1));
   EXPECT_EQ(seen_, (std::vector<std::string>{"caught", "behind", "last"}));
@@ -84,8 +84,8 @@ TEST_F(NetworkTest, KeepsTheOrderOverACutThatCatchesAMessageOnItsWay) {
   EXPECT_EQ(seen_, (std::vector<std::string>{"first", "second"}));
 }
 
-// One end may break in one cut and the other see only the time in between; who then speaks to the
-// lost end is told.
+// One end may break during a cut while the other end notices nothing. A sender to the lost end must
+// be told.
 TEST(Network, NoEndBelievesForEverInAConnectionThatTheOtherLost) {
   uint64_t half_open = 0;
   for (uint64_t seed = 1; seed <= 300; ++seed) {

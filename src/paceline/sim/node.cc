@@ -31,7 +31,7 @@ void Node::PowerOn() {
   is_on_ = true;
   agent_wanted_ = true;
   ++boots_;
-  // Nodes of one machine share its kernel, which stays up when a node's processes are killed.
+  // Nodes of one machine share its kernel, which survives the kill of a node's processes.
   boot_id_ = world_.options().local_platform
                  ? "boot1"
                  : "host" + std::to_string(index_) + "-boot" + std::to_string(boots_);
@@ -49,8 +49,8 @@ void Node::PowerOff(bool is_silent) {
     agent_->Die(is_silent);
     world_.Retire(std::move(agent_));
   }
-  // Nodes of one machine die by signals and leave their pages behind, in shared memory. A host that
-  // was rebooted may find its page too, but its new boot id says more.
+  // Nodes of one machine are killed by signals and leave their pages in shared memory. A rebooted
+  // host may find its page, too, but its new boot id takes precedence.
   const bool keeps_page = world_.options().local_platform;
   if (!keeps_page) ended_.clear();
   const std::map<int32_t, RankProcess> gone = std::exchange(processes_, {});
@@ -100,7 +100,7 @@ void Node::FallSilent(Silence kind) {
 // ---- the agent ----
 
 void Node::StartAgent() {
-  const bool is_still = is_silent_ && is_frozen_;  // nobody is awake there who could start one
+  const bool is_still = is_silent_ && is_frozen_;  // no process is awake that could start one
   if (!is_on_ || agent_ != nullptr || is_still) return;
   agent_ = std::make_unique<AgentHost>(world_, *this, world_.NextIncarnation());
   world_.trace().Add(world_.queue().now(), name_, "agent_start", agent_->incarnation());
@@ -122,7 +122,7 @@ void Node::EndOrphansAfter(uint64_t death) {
   world_.queue().After(world_.options().spec.timers.orphan_after, [this, death, boots = boots_] {
     const bool is_orphaned = is_on_ && boots == boots_ && agent_ == nullptr;
     if (!is_orphaned || death != agent_deaths_) return;
-    // Without a starter it is the launcher that ends them, with the job.
+    // Without a starter, the launcher ends them at the end of the job.
     const bool somebody_can = starter_ != Starter::kNone || world_.master().has_finished();
     if (is_frozen_ || !somebody_can) {
       EndOrphansAfter(death);
@@ -184,7 +184,7 @@ void Node::Spawn(const SpawnOrder& order) {
   const Duration wait = Duration::Microseconds(is_refusing_ ? world_.prng().Between(1'000, 500'000)
                                                             : world_.prng().Between(5'000, 20'000));
   world_.queue().After(wait, [this, order, boots = boots_, count = starter_count_] {
-    // Whoever left that starter for a fresh one hears no answer of it.
+    // An agent that left this starter for a fresh one gets no answer from it.
     if (is_on_ && boots == boots_ && count == starter_count_) Fork(order);
   });
   if (world_.options().canary == Canary::kDoubleRank) {
@@ -205,7 +205,7 @@ void Node::Fork(const SpawnOrder& order) {
     asker->Feed(core::SpawnFailed{order.local_rank, order.assignment.generation, why});
     return;
   }
-  if (asker == nullptr) return;  // the starter forks only for an agent that is connected
+  if (asker == nullptr) return;  // the starter forks only for a connected agent
   RankProcess process;
   process.node = index_;
   process.pid = world_.NextPid();
@@ -282,7 +282,7 @@ void Node::EndRank(int32_t pid, const ExitCause& cause) {
   RankReport report = Report(it->second);
   report.state = RankReport::State::kExited;
   report.exit = cause;
-  if (starter_ == Starter::kNone) {  // nobody reaped it
+  if (starter_ == Starter::kNone) {  // not reaped
     report.exit = ExitCause{};
     report.exit.headline = "ended; the wait status was lost";
   }
@@ -304,7 +304,7 @@ void Node::EndRank(int32_t pid, const ExitCause& cause) {
 
 void Node::TellEnd(const RankReport& report) {
   world_.queue().After(Duration::Milliseconds(1), [this, report] {
-    if (agent_ == nullptr) return;  // the next one finds it on the page
+    if (agent_ == nullptr) return;  // the next agent finds it on the page
     agent_->Feed(core::RankEnded{report.local_rank, report.generation, report.pid, report.exit});
   });
 }

@@ -1,7 +1,7 @@
 #pragma once
 
-// One simulated host: power, a boot id, a process table, a starter and an agent. The agent is the
-// real core::AgentMachine inside an AgentHost; everything it would find on a machine is here.
+// One simulated node: power, a boot id, a process table, a starter and an agent. The agent is the
+// real core::AgentMachine inside an AgentHost; this class provides the rest of the machine.
 
 #include <cstdint>
 #include <map>
@@ -30,19 +30,19 @@ struct RankProcess {
   Generation generation;
   uint32_t world_size = 0;
   uint32_t restart_count = 0;
-  bool is_running = false;  // has imported its modules
+  bool is_running = false;  // it has imported its modules
   bool is_frozen = false;
-  Instant frozen_until;  // when it, or its node, was thawed last
+  Instant frozen_until;  // when it, or its node, was last thawed
 };
 
-// How a node falls silent for ever.
+// The ways in which a node becomes silent for ever.
 enum class Silence {
-  kFrozen,  // all of it stands still
-  kCutOff,  // it and the master do not hear each other
-  kMute,    // the master does not hear it
+  kFrozen,  // all its processes are stopped
+  kCutOff,  // it and the master do not receive each other's messages
+  kMute,    // the master does not receive its messages
 };
 
-// How a process ends that a signal kills.
+// The exit cause of a process killed by a signal.
 ExitCause Killed(int signal);
 
 class Node {
@@ -55,13 +55,13 @@ class Node {
   const std::string& boot_id() const { return boot_id_; }
   bool is_on() const { return is_on_; }
   bool is_frozen() const { return is_frozen_; }
-  // It fell silent, and nothing heals that: it is neither thawed nor switched on again.
+  // True if the node is silent for ever: it is neither thawed nor switched on again.
   bool is_silent() const { return is_silent_; }
   uint64_t boot_count() const { return boots_; }
-  // A second agent under another node's name, set up by mistake.
+  // A second agent with another node's name, by mistake.
   bool is_twin() const { return is_twin_; }
   void MakeTwin() { is_twin_ = true; }
-  // It offers fewer ranks than the job asks of a node, and is refused for that.
+  // True if the node offers fewer ranks than the job requires, so it is refused.
   bool is_small() const { return is_small_; }
   void MakeSmall() { is_small_ = true; }
   bool has_starter() const { return starter_ == Starter::kReady; }
@@ -74,7 +74,7 @@ class Node {
 
   // --- the host ---
   void PowerOn();
-  // Everything on it dies. `is_silent`: nobody is told, as when the power goes.
+  // Kills all its processes. `is_silent`: its peers are not told, as in a power failure.
   void PowerOff(bool is_silent);
   void Freeze();
   void Thaw();
@@ -86,9 +86,9 @@ class Node {
   // --- the agent ---
   void StartAgent();
   void KillAgent();
-  // Somebody types the command again after the agent had ended by itself.
+  // A user starts the command again after the agent had exited by itself.
   void Restart();
-  // Its launcher starts an agent that died while there was no launcher.
+  // The launcher starts an agent that died while there was no launcher.
   void Revive() {
     if (agent_wanted_) StartAgent();
   }
@@ -113,7 +113,7 @@ class Node {
   void FreezeRank(int32_t pid);
   void ThawRank(int32_t pid);
   bool IsAwake(int32_t pid) const;
-  // What the page and /proc say of every slot, for an agent that starts.
+  // The slots' content from the page and /proc, for a starting agent.
   std::vector<RankReport> Found() const;
   RankReport Report(const RankProcess& process) const;
   uint32_t restart_count_of(int32_t pid) const;
@@ -123,7 +123,7 @@ class Node {
 
   void Fork(const SpawnOrder& order);
   void Import(int32_t pid);
-  // What the starter does for ranks that have no agent any more: no agent came since that death.
+  // The starter ends the ranks if no agent has come since that death.
   void EndOrphansAfter(uint64_t death);
   void TellEnd(const RankReport& report);
 
@@ -135,12 +135,12 @@ class Node {
   bool is_on_ = false;
   bool is_twin_ = false;
   bool is_small_ = false;
-  bool is_stalled_ = false;   // a process that starts does not get through its imports
-  bool is_refusing_ = false;  // the starter starts nothing, and says so late
+  bool is_stalled_ = false;   // processes hang in their imports
+  bool is_refusing_ = false;  // the starter starts nothing, and answers late
   bool is_frozen_ = false;
   bool is_silent_ = false;
   uint64_t agent_deaths_ = 0;
-  bool agent_wanted_ = false;  // its launcher starts it again when it dies
+  bool agent_wanted_ = false;  // its launcher restarts it after a death
   Starter starter_ = Starter::kNone;
   uint64_t starter_count_ = 0;
   std::unique_ptr<AgentHost> agent_;

@@ -1,7 +1,7 @@
 #pragma once
 
-// Everything that one run depends on. A seed draws all of it (swarm.h); the command line may take
-// some of it away again, which is how a failing run is made smaller.
+// All inputs of one run. A seed draws them (swarm.h). The command line may remove some again, which
+// is how a failing run is made smaller.
 
 #include <cstdint>
 #include <optional>
@@ -16,32 +16,33 @@
 
 namespace paceline::sim {
 
-// One blow: which fault, when, and its own seed, so that leaving out one blow changes no other.
+// One strike: the fault, the time, and its own seed, so that leaving out a strike does not change
+// others.
 struct Strike {
   Instant at;
   size_t fault = 0;  // index into AllFaults()
   uint64_t seed = 0;
 };
 
-// What the script asks of its Checkpointer, and what that costs on these hosts.
+// The script's use of its Checkpointer, and its costs on these hosts.
 struct SaveOptions {
-  bool is_used = false;  // false: the script saves by itself, and all at once
+  bool is_used = false;  // false: the script saves by itself, instantly
   CheckpointTerms terms;
-  int64_t every = 1;  // the script saves every so many steps
-  // The script counts its steps anew after so many, as in each epoch; a multiple of `every`. 0:
-  // never.
+  int64_t every = 1;  // steps between the script's saves
+  // The script restarts its step count after so many steps, as in each epoch; a multiple of
+  // `every`. 0: never.
   int64_t recount = 0;
   uint32_t slots = 4;                             // of an arena
   bool is_replica = false;                        // data parallel: all ranks hold the same tensors
   bool says_replica = false;                      // and the script says so
-  bool has_own_parameters = false;                // stages of a pipeline, under one name
-  Duration save_min = Duration::Milliseconds(1);  // from a step's end until its image is sealed
+  bool has_own_parameters = false;                // pipeline stages, under one name
+  Duration save_min = Duration::Milliseconds(1);  // from a step's end until its image is complete
   Duration save_max = Duration::Milliseconds(10);
-  Duration write_min = Duration::Milliseconds(5);  // a shard, to storage
+  Duration write_min = Duration::Milliseconds(5);  // of a shard, to storage
   Duration write_max = Duration::Milliseconds(100);
-  Duration copy_min = Duration::Milliseconds(5);  // an image, from one host to another
+  Duration copy_min = Duration::Milliseconds(5);  // of an image, between two hosts
   Duration copy_max = Duration::Milliseconds(300);
-  uint32_t nodes_per_domain = 1;                  // that may be lost together
+  uint32_t nodes_per_domain = 1;                  // hosts that may be lost together
   Duration read_min = Duration::Milliseconds(1);  // a rank's state
   Duration read_max = Duration::Milliseconds(100);
 };
@@ -49,9 +50,9 @@ struct SaveOptions {
 struct LinkQuality {
   Duration latency_min = Duration::Microseconds(100);
   Duration latency_max = Duration::Microseconds(500);
-  uint32_t loss_permille = 0;       // a lost packet is sent again 200 ms later, doubling
-  uint32_t duplicate_permille = 0;  // the message arrives twice, or again after the end
-  uint32_t reorder_permille = 0;    // it is held up, so those of other connections overtake it
+  uint32_t loss_permille = 0;       // a lost packet is sent again after 200 ms, doubling
+  uint32_t duplicate_permille = 0;  // a message arrives twice, or again after the end
+  uint32_t reorder_permille = 0;    // it is delayed, so messages of other connections overtake it
 };
 
 struct Options {
@@ -59,10 +60,10 @@ struct Options {
   JobSpec spec;
 
   // --- cluster ---
-  uint32_t node_count = 3;       // hosts that are there from the start
-  uint32_t late_node_count = 1;  // more hosts, which only a fault switches on
+  uint32_t node_count = 3;       // from the start
+  uint32_t late_node_count = 1;  // switched on by faults only
   bool local_platform = true;    // a launcher sees deaths on its machine and tells the master
-  bool heartbeats_each = true;   // false: undisturbed heartbeats are credited, not simulated
+  bool heartbeats_each = true;   // false: undisturbed heartbeats are credited instead of simulated
   LinkQuality link;
   Duration fsync_min = Duration::Microseconds(200);
   Duration fsync_max = Duration::Milliseconds(5);
@@ -82,11 +83,11 @@ struct Options {
 
   // --- course of the run ---
   Duration chaos = Duration::Seconds(60);         // faults strike in this time …
-  Duration quiet_bound = Duration::Seconds(240);  // … and this long after, all must be well
+  Duration quiet_bound = Duration::Seconds(240);  // … and this long after, the job must be well
   std::vector<Strike> strikes;
   std::optional<uint64_t> crash_at_record;  // the master dies when this record becomes durable
   Canary canary = Canary::kNone;
-  uint64_t outside = 0;  // what no seed controls; only a canary looks at it
+  uint64_t outside = 0;  // not controlled by the seed; for one canary only
 
   // The last step that the script saves.
   int64_t LastSave() const { return total_steps / saves.every * saves.every; }

@@ -1,4 +1,4 @@
-// The simulator as a program of its own: links no host, so it builds in seconds.
+// The simulator as a separate program: it links no hosts, so it builds in seconds.
 
 #include <string>
 #include <vector>

@@ -1,7 +1,7 @@
 #pragma once
 
-// Virtual time: one queue of tasks, ordered by time and then by the order in which they were asked
-// for. Nothing runs but what the queue runs, so a run is a function of its seed.
+// Virtual time: one queue of tasks, ordered by time and then by insertion. All code runs from the
+// queue, so a run depends on its seed alone.
 
 #include <cstdint>
 #include <functional>
@@ -22,7 +22,7 @@ class EventQueue {
   bool empty() const { return heap_.empty(); }
   Instant next_at() const { return heap_.empty() ? Instant::Max() : heap_.front().at; }
 
-  // A time in the past means now. Tasks of one time run in the order of these calls.
+  // A past time means now. Tasks of one time run in the order of these calls.
   void At(Instant at, Task task);
   void After(Duration delay, Task task) { At(now_ + delay, std::move(task)); }
 

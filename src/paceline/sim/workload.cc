@@ -137,7 +137,7 @@ void Workload::PlantBug(int64_t step) {
   }
 }
 
-// Asks to be woken at the next step at which something happens, if there is one.
+// Schedules a wake-up at the next step with an event, if there is one.
 void Workload::Wake(Generation generation, Group& group) {
   int64_t target = 0;
   const int64_t done = Done(group);
@@ -201,7 +201,7 @@ void Workload::Fill(RankReport& report) const {
     const int64_t saved = Saved(group);
     report.saved_step = saved > 0 ? saved : -1;
   }
-  // What it does not tell of is seen as a file.
+  // An unreported save is seen as a file.
   if (!options.tells_saved && options.checkpoint_every > 0 && !options.saves.is_used) {
     const int64_t written = Saved(group) / options.checkpoint_every;
     const int64_t before = group.first / options.checkpoint_every;
@@ -213,7 +213,7 @@ Duration Workload::StillFor(const Group& group) const {
   return world_.queue().now() - group.still_since;
 }
 
-// Agents whose ranks just step send nothing; these have news once their ranks are quiet.
+// Wakes the agents of resting nodes when their ranks become quiet.
 void Workload::WakeAgents(const Group& group) {
   const Duration limit = diagnose::QuietLimit(world_.options().step_time);
   for (const auto& [rank, member] : group.members) {

@@ -1,13 +1,13 @@
 #pragma once
 
-// Training as arithmetic. The ranks of one generation form a group; a step needs all of them, so
-// the group counts steps only while every rank is there, awake and reachable for its peers. Steps
-// are computed from the time that passed and cost no events.
+// Training as arithmetic. The ranks of one generation form a group. A step needs all of them, so
+// steps count only while every rank is there, awake and reachable for its peers. Steps are computed
+// from the elapsed time and cost no events.
 //
-// A script that saves by itself shares what it saved: a new group starts at the newest saved step.
-// With a Checkpointer each rank restores before it comes here, and saves into the arena of its
-// host; which images are there is computed whenever somebody looks. A group that is fenced but
-// alive (its nodes are cut off from the master only) goes on, as in reality.
+// A script that saves by itself shares its saves: a new group starts at the newest saved step. With
+// a Checkpointer each rank restores before it joins, and saves into its host's arena; the images in
+// it are computed at each look. A group that is fenced but alive (its nodes are cut off from the
+// master only) continues, as in reality.
 
 #include <cstdint>
 #include <map>
@@ -33,51 +33,51 @@ class Workload {
   struct Member {
     uint32_t node = 0;
     int32_t pid = 0;
-    int64_t saved_to = 0;          // no step up to this one is saved any more
-    int64_t writing = -1;          // the step whose image is being filled, …
-    std::optional<uint32_t> slot;  // … where, when there was a slot, …
-    Instant seal_at;               // … and when it is whole
+    int64_t saved_to = 0;          // no step up to this one is saved again
+    int64_t writing = -1;          // the step whose image is being written, …
+    std::optional<uint32_t> slot;  // … its slot, if there was one, …
+    Instant seal_at;               // … and when it is complete
   };
 
   // The rank has imported its modules and meets its peers.
   void Join(Generation generation, uint32_t world_size, Rank rank, Member member,
             const Restored& restored);
-  // The rank is dead. Unless it was done, its peers fail later, or hang.
+  // The rank is dead. Unless it was done, its peers fail later or hang.
   void Leave(Generation generation, Rank rank, int32_t pid, bool is_done);
-  // Somebody was frozen, thawed, cut off or mended: which groups stand still?
+  // A node was frozen, thawed, cut off or healed: find out which groups stand still.
   void Refresh();
-  // Brings the arenas up to now, for the ranks of one node or of all.
+  // Computes the arenas' present content, for the ranks of one node or of all.
   void SyncSaves(const Node* only);
-  // How far the process is that saves as that rank of the node; pid 0: none does.
+  // The state of the process that saves as that rank on the node; pid 0: there is none.
   struct Saving {
     int32_t pid = 0;
     Generation generation;
     int64_t saved_to = 0;
   };
   Saving SavingOf(const Node& node, Rank rank) const;
-  // What the script calls the save that it makes after so many steps in all.
+  // The identity of the save that the script makes after so many steps.
   SavedStep NameOf(Generation generation, int64_t done) const;
-  // After how many steps the first save from that one on is made, in that world.
+  // The number of steps after which that world makes its first save from `from` on.
   int64_t FirstFrom(Generation generation, SavedStep from) const;
-  // The order in which saves were made, told by the steps that their states have in them and not by
-  // their names.
+  // Whether save `a` was made before `b`, judged by the steps done in their states and not by their
+  // names.
   bool IsEarlier(SavedStep a, SavedStep b) const;
-  // When the next image of a rank of that node will be whole.
+  // When the next image of a rank on that node will be complete.
   Instant NextSeal(const Node& node) const;
-  // When a rank will be in the middle of its next save; never for one that does not step.
+  // When the rank will be in the middle of its next save; Max if it does not step.
   Instant MiddleOfNextSave(const RankProcess& process) const;
 
-  // From now on the script raises after this step, whenever it gets there.
+  // From now on the script raises after this step, each time it reaches it.
   void PlantBug(int64_t step);
   int64_t bug_step() const { return bug_step_; }
 
-  // Fills state and progress of a rank that has joined.
+  // Fills in state and progress of a rank that has joined.
   void Fill(RankReport& report) const;
-  // What the agent of that node finds out about its ranks of that world.
+  // The evidence that the node's agent collects about its ranks of that world.
   std::vector<RankEvidence> Evidence(const Node& node, Generation generation) const;
   bool IsStepping(Generation generation) const;
   int64_t StepOf(Generation generation) const;  // -1: none yet
-  int64_t step_max() const;                     // by anybody, ever
+  int64_t step_max() const;                     // over all groups
   int64_t newest_saved() const;
 
  private:
@@ -87,13 +87,13 @@ class Workload {
     bool started = false;  // all ranks met once
     bool broken = false;   // one of them died
     bool moving = false;
-    Instant still_since;   // all ranks have met, and yet it does not move; meaningful then
-    Instant since;         // when it began to move last
+    Instant still_since;   // meaningful if all ranks have met but it does not step
+    Instant since;         // when it last began to step
     int64_t base = 0;      // steps done at `since`
     int64_t first = 0;     // restored from this many steps
     uint64_t version = 0;  // of `since`; older wake-ups are stale
-    Restored restored;     // by its first member, and so by all
-    uint64_t content = 0;  // tells this attempt's states from all others'
+    Restored restored;     // by its first member; equal for all
+    uint64_t content = 0;  // identifies this attempt's states
   };
 
   int64_t Done(const Group& group) const;
@@ -123,7 +123,7 @@ class Workload {
 
   SimWorld& world_;
   std::map<Generation, Group> groups_;
-  std::map<SavedStep, int64_t> done_of_;  // of every save that left an image
+  std::map<SavedStep, int64_t> done_of_;  // by save: steps done, if it left an image
   int64_t saved_ = 0;                     // by groups that are gone
   int64_t step_max_ = 0;                  // by groups that are gone
   int64_t bug_step_ = -1;

@@ -50,8 +50,7 @@ void SimWorld::PowerOnAll() {
   }
 }
 
-// More often than silence is noticed at all, so that a node which is not credited is missed in
-// time.
+// More often than silence is checked, so that a node which is not credited is missed in time.
 void SimWorld::CreditHeartbeats() {
   core::NodesHeard heard;
   for (const auto& node : nodes_) {
@@ -59,7 +58,7 @@ void SimWorld::CreditHeartbeats() {
     if (agent == nullptr || !agent->is_resting() || agent->is_frozen()) continue;
     if (network_.IsCut(node->host(), kMasterHost)) continue;
     if (!network_.IsOpen(agent->connection(), End::kMaster)) {
-      // Its next heartbeat would meet nobody, which is how it hears of an end that it missed.
+      // Its next heartbeat would fail, which tells it of an end that it missed.
       agent->StopResting();
       continue;
     }
@@ -146,7 +145,7 @@ void SimWorld::Heal() {
   queue_.After(LookInterval(), [this] { Watch(); });
 }
 
-// Long enough for a step between two looks.
+// Long enough for one step.
 Duration SimWorld::LookInterval() const { return std::max(kLook, options_.step_time * 3 / 2); }
 
 void SimWorld::Watch() {
@@ -206,7 +205,7 @@ const Node* SimWorld::SilentMember() const {
 
 std::string SimWorld::TroubleOfProcesses(Generation generation) {
   for (const auto& node : nodes_) {
-    if (node->is_silent()) continue;  // what lives there, nobody can reach
+    if (node->is_silent()) continue;  // its processes cannot be reached
     for (const auto& [pid, process] : node->processes()) {
       if (process.generation == generation) continue;
       return node->name() + " still has rank " + ToString(process.rank) + " of generation " +
@@ -216,7 +215,7 @@ std::string SimWorld::TroubleOfProcesses(Generation generation) {
   return {};
 }
 
-// Too few nodes are there, and the job has to know it.
+// Too few nodes are there, and the job must say so.
 std::string SimWorld::TroubleOfWaiting() {
   const std::string pending = master_.job().Pending();
   if (!pending.starts_with("waits for ")) return "too few nodes are there, but it " + pending;
@@ -230,7 +229,7 @@ std::string SimWorld::Trouble() {
     return silent->name() + " is silent for ever and still counts as a member";
   }
   const core::JobState& state = master_.job().state();
-  // A job whose ranks have parameters of their own needs as many as it had.
+  // A job whose ranks have their own parameters needs as many ranks as before.
   const core::WorldBounds bounds = state.NextBounds();
   const uint32_t needed = (bounds.nodes_min + bounds.unit - 1) / bounds.unit * bounds.unit;
   if (!state.world.has_value()) {
@@ -294,7 +293,7 @@ void SimWorld::Witness(const std::string& name, int32_t agent_pid) {
 }
 
 void SimWorld::MasterIsUp() {
-  // A launcher tells a new master what it told the old one, as it cannot know what was heard.
+  // A launcher repeats its reports to a new master, because the old one may not have recorded them.
   queue_.After(Duration::Milliseconds(20), [this, incarnation = master_.incarnation()] {
     if (!master_.is_on() || master_.incarnation() != incarnation) return;
     const std::vector<core::NodeGone> again = witnessed_;
@@ -335,7 +334,7 @@ void SimWorld::MasterDied(uint64_t) {
   });
 }
 
-// The launcher, on its machine.
+// The launcher ends remaining processes on its machine.
 void SimWorld::EndWhatIsLeft() {
   if (!options_.local_platform) return;
   for (const auto& node : nodes_) node->PowerOff(false);

@@ -1,7 +1,7 @@
 #pragma once
 
 // One simulated cluster for one seed: the queue, the network, the nodes, the master, a launcher
-// that restarts what died, the faults that strike and the checks that watch.
+// that restarts dead processes, the faults, and the checks.
 //
 //   0 ───────── faults strike ───────── chaos ── all healed ── … well for a while ──▶ passed
 //                                                     └── not well at chaos + quiet_bound ─▶ failed
@@ -51,7 +51,7 @@ class SimWorld {
   SimWorld(const Options& options, std::FILE* log);
 
   Outcome Run();
-  // Runs without faults or checks of liveness up to `until`; for measuring.
+  // Runs up to `until` without faults and without checks of liveness; for measurements.
   void RunUntil(Instant until);
   void PowerOnAll();
 
@@ -65,34 +65,35 @@ class SimWorld {
   Storage& storage() { return storage_; }
   // The memory that all nodes of one machine share.
   ArenaShelf& machine_shelf() { return machine_shelf_; }
-  // Of failures: hosts of one domain may be lost together.
+  // The failure domain: its hosts may be lost together.
   std::string DomainOf(const Node& node) const;
-  // Brings the arenas that this node sees up to now.
+  // Computes the present content of the arenas that this node sees.
   void SyncSaves(const Node& node);
   Node& node(uint32_t index) { return *nodes_[index]; }
   uint32_t node_count() const { return static_cast<uint32_t>(nodes_.size()); }
   bool has_failed() const { return violation_.has_value(); }
-  // A node that is silent for ever and that the master still counts on; null when there is none.
+  // A node that is silent for ever while the master still counts on it; null if there is none.
   const Node* SilentMember() const;
-  // Its agent is awake, and has the master, as the master has it.
+  // True if its agent is awake and it and the master have the same connection.
   bool IsLinked(const Node& node) const;
   void Fail(std::string_view check, std::string what);
 
   // ---- for faults ----
-  // Another host, off; named as `name` or with a name of its own.
+  // Another host, switched off, named `name` or with a new name.
   Node& AddNode(const std::string& name = {});
   void SetPortTakings(uint32_t count) { port_takings_ = count; }
   bool is_healed() const { return is_healed_; }
-  // Told until a master hears it: who asked is still there when a master comes back.
+  // Repeated until a master receives it.
   void RequestStop(const core::StopRequested& stop);
-  // Two canaries: whoever ends does not wait for storage.
+  // For two canaries: agents do not wait for storage at the end.
   bool EndsInAHurry() const;
-  // The launcher's word that an agent and its ranks are dead.
+  // The launcher reports that an agent and its ranks are dead.
   void Witness(const std::string& name, int32_t agent_pid);
 
-  // Nobody sees or restarts what dies on that node from now on, nor the master if it `is_masters`.
+  // From now on no launcher sees or restarts dead processes of that node, nor the master if it
+  // `is_masters`.
   void EndLauncher(const Node& node, bool is_masters);
-  // It restarts what has died meanwhile.
+  // The new launcher restarts processes that died meanwhile.
   void StartLauncher(Node& node, bool is_masters);
 
   // ---- for nodes and the master ----
@@ -108,10 +109,10 @@ class SimWorld {
   void EndWhatIsLeft();
   void MasterDied(uint64_t incarnation);
   void MasterIsUp();
-  // The master's host is down: nobody starts it before ReleaseMaster.
+  // The master's host is down, so it is not restarted before ReleaseMaster.
   void HoldMaster();
   void ReleaseMaster();
-  // Of the platform: starts who is wished for in an incarnation that was not started yet.
+  // The platform starts wished nodes whose incarnation has not been started yet.
   void Obey(const Wish& wish);
 
   // ---- what checks see ----
@@ -134,7 +135,7 @@ class SimWorld {
   void Heal();
   void Watch();
   Duration LookInterval() const;
-  // Nothing when well; otherwise what is missing.
+  // Empty if the job is well, else what is missing.
   std::string Trouble();
   std::string TroubleOfProcesses(Generation generation);
   std::string TroubleOfWaiting();
@@ -153,7 +154,7 @@ class SimWorld {
   std::vector<std::unique_ptr<Node>> nodes_;
   std::vector<std::unique_ptr<AgentHost>> retired_;  // freed when no task runs
   std::vector<std::unique_ptr<Check>> checks_;
-  std::vector<core::NodeGone> witnessed_;  // told again to every new master
+  std::vector<core::NodeGone> witnessed_;  // repeated to every new master
   std::optional<Violation> violation_;
   uint64_t last_incarnation_ = 1'000;
   int32_t last_pid_ = 100;
@@ -161,16 +162,16 @@ class SimWorld {
   core::StationPeer last_peer_ = 0;
   uint32_t port_takings_ = 0;
   uint32_t master_respawns_ = 0;
-  std::map<uint32_t, uint32_t> launched_;  // incarnation, by index
+  std::map<uint32_t, uint32_t> launched_;  // newest started incarnation, by index
   bool is_master_held_ = false;
   std::set<uint32_t> unwatched_;  // nodes whose launcher is dead
   bool is_master_unwatched_ = false;
   std::optional<core::StopRequested> stop_;
   bool is_stop_repeated_ = false;
   bool is_healed_ = false;
-  bool has_committed_ = false;  // a checkpoint, since the healing
+  bool has_committed_ = false;  // a checkpoint, since the faults were healed
   bool is_done_ = false;
-  uint32_t well_count_ = 0;  // looks in a row that found nothing wrong
+  uint32_t well_count_ = 0;  // consecutive looks without trouble
   int64_t step_before_ = -1;
 };
 

@@ -1,6 +1,7 @@
 #pragma once
 
-// One declaration a check; each is defined in the file of its name and listed in checks.cc.
+// One declaration for each check. Each is defined in the file with its name and listed in
+// checks.cc.
 
 #include <memory>
 

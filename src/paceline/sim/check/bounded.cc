@@ -1,4 +1,4 @@
-// One event has a bounded answer, and what waits for the disk is bounded too.
+// The number of actions for one event is bounded, and so is the queue for the disk.
 
 #include <string>
 
@@ -10,7 +10,7 @@ namespace {
 
 constexpr size_t kNotesMax = 64;
 constexpr size_t kBatchesMax = 10'000;
-constexpr uint64_t kTurnsPerInstantMax = 2'000;  // a hot loop of deadlines
+constexpr uint64_t kTurnsPerInstantMax = 2'000;  // more means an endless loop of deadlines
 
 class Bounded final : public Check {
  public:

@@ -1,8 +1,8 @@
 #pragma once
 
-// An invariant, watched while a run goes on. A check sees what the master decides, what becomes
-// durable, what takes effect and what processes do; it may compare that with the truth, which only
-// the simulator knows. The first violation ends the run.
+// An invariant, checked during a run. A check sees the master's decisions, durable records, effects
+// and processes. It may compare them with the truth, which only the simulator knows. The first
+// violation ends the run.
 
 #include <cstdint>
 #include <memory>
@@ -23,7 +23,7 @@ namespace paceline::sim {
 class SimWorld;
 struct RankProcess;
 
-// One moment of the master: what it was told, when, and what it answered.
+// One step of the master: time, event and actions.
 struct Turn {
   Instant now;  // the master's clock
   const core::Event& event;
@@ -37,18 +37,18 @@ class Check {
   virtual void Decided(SimWorld&, const Turn&) {}
   virtual void Persisted(SimWorld&, const core::Record&) {}
   virtual void Restored(SimWorld&) {}
-  // `decided`: the newest record when the master decided on this effect.
+  // `decided`: the newest record when the master decided this effect.
   virtual void Ran(SimWorld&, const core::Effect&, RecordSeq /*decided*/) {}
   virtual void SpawnOrdered(SimWorld&, uint32_t /*node*/, const Assignment&) {}
   virtual void Started(SimWorld&, const RankProcess&) {}
   virtual void Ended(SimWorld&, const RankProcess&, const ExitCause&) {}
-  // Somebody asked the job to stop, or this node's agent to leave it.
+  // The job was asked to stop, or this node's agent was asked to leave.
   virtual void StopAsked(SimWorld&, std::optional<uint32_t> /*node*/, Duration, bool /*force*/) {}
-  // The node's agent sends that signal to its rank.
+  // The node's agent sends a signal to its rank.
   virtual void Signalled(SimWorld&, const RankProcess&, int /*signal*/) {}
-  // Twice a second or so, once the faults were healed.
+  // About twice a second, once all faults are healed.
   virtual void Look(SimWorld&) {}
-  // After the faults were healed and the job went on, waits with a reason, or is over.
+  // At the end: the faults are healed, and the job trains, waits with a reason, or is over.
   virtual void AtQuiet(SimWorld&) {}
 };
 

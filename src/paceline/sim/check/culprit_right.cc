@@ -1,5 +1,5 @@
-// A rank that is restarted because it hangs was stopped: ranks that wait for it, ranks of a network
-// that is cut, and ranks that are merely slow are left alone.
+// A rank restarted for a hang must have been stopped. Ranks that wait for it, ranks behind a cut
+// network, and slow ranks must not be restarted.
 
 #include <string>
 
@@ -11,7 +11,7 @@
 namespace paceline::sim {
 namespace {
 
-// From the look at a process to the verdict: the slowest answer is waited for, and it travels.
+// From the look at a process to the verdict: the slowest answer is awaited, and messages travel.
 constexpr Duration kVerdictMax = core::kEvidenceWait + Duration::Seconds(2);
 
 class CulpritRight final : public Check {

@@ -1,9 +1,8 @@
 // Exit code 0 means that the last saved step is in storage.
 //
-// Every rank is done, or failed because storage refused its last step. The newest step that is
-// whole in the ranks' memory at that moment must be in storage when the job says that it ended
-// well, or a later one. The check leaves out jobs that lose a host after that moment: its memory
-// went with it.
+// The check notes the newest complete step in memory when every rank is done, or has failed because
+// storage refused its last step. When the job reports success, storage must have that step or a
+// later one. Jobs that lose a host after that moment are excluded: they lose its memory.
 
 #include <map>
 #include <optional>
@@ -61,7 +60,7 @@ class DoneIsStored final : public Check {
     return boots;
   }
 
-  // Of the last world, what each of its ranks has in the memory of the node where it saves.
+  // The newest step that each rank of the last world has on the node where it saves.
   static std::optional<SavedStep> NewestWhole(SimWorld& world) {
     const World& last = world.master().job().state().last_world;
     std::map<SavedStep, std::set<uint32_t>> ranks;

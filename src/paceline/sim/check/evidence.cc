@@ -1,7 +1,7 @@
-// Verdicts have a reason in the world. A node is lost only after silence, a witness, a reboot, the
-// end of its stream, or a start that it was given time for and never began (it may be deaf and yet
-// be heard); it is evicted only after a failure of its own; a rank failed only when its
-// process is dead or never came up; and a world is formed anew only after one of these, or to grow.
+// Verdicts need a reason in the world. A node is lost only after silence, a witness, a reboot, the
+// end of its stream, or a start that it did not begin in time. (It may receive nothing and still
+// send.) It is evicted only after its own failure. A rank failed only if its process is dead or
+// never started. A world is formed anew only after one of these, or to grow.
 
 #include <algorithm>
 #include <map>
@@ -20,9 +20,9 @@ namespace {
 class Evidence final : public Check {
  public:
   void Restored(SimWorld& world) override {
-    heard_ = {};  // a new master counts every node as heard when it starts
+    heard_ = {};  // a new master counts every node as heard at its start
     started_ = world.master().clock();
-    formed_ = started_;  // and its time for a start counts anew
+    formed_ = started_;  // and the time for a start begins anew
   }
 
   void Started(SimWorld& world, const RankProcess& process) override {
@@ -59,7 +59,7 @@ class Evidence final : public Check {
     speaker_ = NodeId();
     witness_.clear();
     returned_.clear();
-    // A message of a connection that was replaced says nothing of the node that speaks now.
+    // Messages over a replaced connection are not signs of life of the node's present agent.
     const auto is_current = [&world](NodeId node, ConnectionId connection) {
       const auto& links = world.master().job().links();
       const auto it = links.find(node);
@@ -109,18 +109,18 @@ class Evidence final : public Check {
   void Judge(SimWorld& world, const core::RankFailed& failed) {
     const ExitCause::Kind kind = failed.cause.kind;
     if (kind == ExitCause::Kind::kUnknown || kind == ExitCause::Kind::kNotStarted) return;
-    if (kind == ExitCause::Kind::kHung) return;  // culprit_right looks at these
+    if (kind == ExitCause::Kind::kHung) return;  // culprit_right checks these
     if (dead_.contains({failed.node_name, failed.generation, failed.rank})) return;
     world.Fail("evidence", "rank " + ToString(failed.rank) + " on " + failed.node_name +
                                " was called failed and is not: " + failed.cause.headline);
   }
 
   core::NodeMap<Instant> heard_;
-  NodeId speaker_;  // heard by the event at hand, last heard then
+  NodeId speaker_;  // heard by the current event, with its former last_heard
   Instant speaker_before_;
   Instant started_;
   Instant formed_;                                  // the newest world
-  Generation generation_;                           // its
+  Generation generation_;                           // of that world
   std::map<std::string, Generation> newest_start_;  // of a rank, by the node's name
   std::string witness_;
   std::string returned_;

@@ -1,6 +1,6 @@
-// Ranks save in the grace of a stop. So a rank that got its first signal is killed only when the
-// shortest grace that anybody asked for has passed, or when a person asked for force. A request
-// that is repeated, or that reaches the job and its nodes at the same time, takes nothing away.
+// Ranks save in the grace of a stop. So after its first signal a rank is killed only when the
+// shortest requested grace has passed, or when a person asked for force. A repeated request, or one
+// that reaches the job and its nodes at once, does not shorten the grace.
 
 #include <algorithm>
 #include <cstdint>

@@ -1,5 +1,5 @@
-// A second job that only ever folds records is compared with the one that decides, after every
-// event; a third one folds what became durable and is compared with what a new master restored.
+// After every event a second job, which only folds records, must equal the deciding one. A third
+// one folds the durable records and must equal a restored master.
 
 #include "paceline/core/job.h"
 #include "paceline/sim/check/all.h"
@@ -34,7 +34,7 @@ class JournalFolds final : public Check {
       }
       decided_.Restore(record);
     }
-    // Each time where that is cheap; in a large cluster, when something was decided.
+    // For every event in a small cluster; in a large one only after decisions.
     if (turn.actions.records.empty() && world.node_count() > kNodesEachTime) return;
     if (decided_.state() != world.master().job().state()) {
       world.Fail("journal_folds", "the live state is not the fold of the records, at record " +

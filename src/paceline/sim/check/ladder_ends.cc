@@ -1,5 +1,5 @@
-// The ladder does not run in circles: charged failures without progress are bounded, and once the
-// end was decided nothing is recovered any more.
+// Recovery ends: charged failures without progress are bounded, and after the decision to stop
+// nothing is recovered.
 
 #include <string>
 
@@ -9,7 +9,7 @@
 namespace paceline::sim {
 namespace {
 
-// Far above every budget that a job can have here.
+// Far above every budget of the simulated jobs.
 constexpr uint32_t kFailuresMax = 64;
 
 class LadderEnds final : public Check {

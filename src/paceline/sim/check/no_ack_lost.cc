@@ -1,4 +1,4 @@
-// Whatever took effect outside the master was durable before, and every later master knows it.
+// An effect outside the master follows durable records only, and every later master knows them.
 
 #include <algorithm>
 

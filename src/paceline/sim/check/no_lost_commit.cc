@@ -1,6 +1,6 @@
-// A checkpoint that was reported complete is whole, and stays so until a newer one is. Retention
-// never takes the last one. What a fault did to a checkpoint is no bug; that nobody restores from
-// it is the oracle's (rank_saves.cc).
+// A checkpoint that was reported complete is complete, and stays so until a newer one is. Retention
+// never removes the last one. Damage by a fault is allowed; that no rank restores it is checked in
+// rank_saves.cc.
 
 #include <string>
 
@@ -46,7 +46,7 @@ class NoLostCommit final : public Check {
     world.Fail("no_lost_commit", newest_->name + " " + when + ", and " + wrong);
   }
 
-  // A newer one is complete, and the master has not recorded it yet.
+  // A newer checkpoint is complete, but the master has not recorded it yet.
   bool IsSuperseded(const Storage& storage) const {
     for (const auto& [name, folder] : storage.folders()) {
       if (!folder.manifest.has_value() || folder.manifest->saved <= newest_->saved) continue;

@@ -1,5 +1,5 @@
-// When all is quiet, every process belongs to the world, and every rank of the world has one. What
-// lives on a node that is silent for ever is out of reach; its own agent ends it.
+// At the end every process belongs to the world, and every rank of the world has a process. Nodes
+// that are silent for ever are excluded; their own agents end their processes.
 
 #include <string>
 

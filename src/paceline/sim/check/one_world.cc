@@ -1,5 +1,5 @@
-// At most one unfenced world: a process that starts holds a rank that the journal gave to its node,
-// nobody else holds that rank of that generation, and its slot's old process is gone.
+// At most one unfenced world: a starting process has a rank that the journal gave to its node, no
+// other process has that rank and generation, and its slot's old process is gone.
 
 #include <map>
 #include <utility>
@@ -54,7 +54,7 @@ class OneWorld final : public Check {
   }
 
   void CheckSeat(SimWorld& world, const RankProcess& process, const std::string& who) {
-    // A generation without a record of its own lies in the block of a node that is alone.
+    // A generation without a record is in the block of a single node.
     auto it = worlds_.upper_bound(process.generation);
     if (it == worlds_.begin()) {
       world.Fail("one_world", who + " starts in a world that was never formed");

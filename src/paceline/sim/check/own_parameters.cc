@@ -1,6 +1,6 @@
-// Where each rank has parameters of its own under one name, no other number of ranks can go on from
-// a checkpoint. So from its first commit on, worlds form with that number of ranks alone, whatever
-// is lost, and whichever master decides it.
+// If each rank has its own parameters under one name, only the same number of ranks can restore a
+// checkpoint. So after its first commit, every world has that number of ranks, whatever is lost and
+// whichever master decides.
 
 #include <cstdint>
 #include <map>
@@ -25,7 +25,7 @@ class OwnParameters final : public Check {
     const auto* formed = std::get_if<core::WorldFormed>(&record.fact);
     if (formed == nullptr) return;
     const uint32_t ranks = formed->world.world_size();
-    // A commit of an older world says nothing of one that had another size already.
+    // A commit of an older world does not apply if a world of another size has started since.
     if (fixed_ != 0 && last_ == fixed_) {
       MARK("a world forms where ranks have parameters of their own");
       if (ranks != fixed_) {

@@ -1,13 +1,15 @@
-// Steps in the journal are steps that were made, and checkpoints it speaks of were saved. A script
-// that saves by itself starts at the newest saved step, so what is lost at a restart follows.
+// Steps in the journal were really made, and checkpoints in it were really saved. A script that
+// saves by itself starts at the newest saved step, which determines the loss at a restart.
 //
-// With a Checkpointer the decision is judged: a world never starts behind the newest step that each
-// of its ranks has whole in the memory of its own node, or as a copy in that of another node of the
-// world (where all ranks hold the same tensors, each image is a copy of all others, once the nodes
-// have heard that), nor behind the newest checkpoint that was reported complete and can still be
-// read, nor before anybody has seen what others left in storage. This is a slow and simple twin of
-// the ledger's rule: it looks at the arenas and at storage themselves, not at reports. Of copies
-// those count that were whole when their node spoke for this world.
+// With a Checkpointer the decision is checked. A world must not start behind any of these: the
+// newest step that each of its ranks has complete in the memory of its own node, or as a copy on
+// another node of the world; the newest checkpoint that was reported complete and can be read. It
+// must not start before a node has seen storage. If all ranks hold the same tensors, each image is
+// a copy of all others, once the nodes know that.
+//
+// This is a slow and simple twin of the ledger's rule. It looks at the arenas and at storage
+// directly, not at reports. Copies count if they were complete when their node reported for this
+// world.
 
 #include <algorithm>
 #include <optional>
@@ -104,7 +106,7 @@ class RestoreNewest final : public Check {
                                      std::to_string(best.generation) + " " + where);
   }
 
-  // Whose agent the master listens to: another host may have had that name before.
+  // The node whose agent the master has: another host may have had that name before.
   static Node* NodeOf(SimWorld& world, NodeId id) {
     const auto& links = world.master().job().links();
     const auto link = links.find(id);
@@ -121,10 +123,10 @@ class RestoreNewest final : public Check {
   std::optional<SavedStep> NewestInMemory(SimWorld& world, Generation generation) const {
     const auto& formed = world.master().job().state().world;
     if (!formed.has_value() || formed->generation != generation) return std::nullopt;
-    std::optional<std::set<SavedStep>> whole;  // on all ranks so far
+    std::optional<std::set<SavedStep>> whole;  // complete on all ranks so far
     for (const Seat& seat : formed->seats) {
       Node* node = NodeOf(world, seat.node);
-      if (node == nullptr) return std::nullopt;  // it has gone since it spoke
+      if (node == nullptr) return std::nullopt;  // it is gone since its report
       world.SyncSaves(*node);
       for (uint32_t rank = seat.first_rank; rank < seat.first_rank + seat.rank_count; ++rank) {
         std::set<SavedStep> mine = WholeIn(world, *node, {node->name(), rank, false}, *formed);
@@ -162,9 +164,9 @@ class RestoreNewest final : public Check {
     return saved;
   }
 
-  // Where all ranks hold the same tensors, a rank without an image takes another rank's. A rank
-  // whose host still has an image that it saved in that world takes that one, for its own random
-  // numbers.
+  // If all ranks hold the same tensors, a rank without an image takes another rank's. But if its
+  // host still has an image that the rank saved in that world, it takes that one, for its own
+  // random numbers.
   std::set<SavedStep> EqualsOf(SimWorld& world, Node& node, uint32_t rank,
                                const World& formed) const {
     std::set<SavedStep> saved;
@@ -215,7 +217,7 @@ class RestoreNewest final : public Check {
   core::RestoreDecided former_;
   std::optional<core::CheckpointCommitted> committed_;
   std::set<std::string> damaged_;
-  std::set<std::pair<Rank, SavedStep>> unfetched_;  // somebody could not have it
+  std::set<std::pair<Rank, SavedStep>> unfetched_;  // a fetch failed
 };
 
 }  // namespace

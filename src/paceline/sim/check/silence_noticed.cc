@@ -1,6 +1,6 @@
-// A node that is silent for ever is lost within a bound, whatever else happens or does not happen:
-// all other faults are healed by then, and perhaps nobody else is left to speak. Then the job has
-// made a world without it, or says that it waits for nodes, or is over.
+// A node that is silent for ever is lost within a bound, even if no other event happens: all other
+// faults are healed by then. Then the job has formed a world without it, says that it waits for
+// nodes, or is over.
 
 #include <algorithm>
 #include <string>
@@ -13,7 +13,7 @@
 namespace paceline::sim {
 namespace {
 
-// Over what the detectors are allowed: late timers, and messages that were on their way.
+// Beyond the detectors' limits: late timers, and messages in flight.
 constexpr Duration kSlack = Duration::Seconds(5);
 
 class SilenceNoticed final : public Check {
@@ -50,8 +50,8 @@ class SilenceNoticed final : public Check {
   }
 
  private:
-  // A stream may stay whole for almost the limit before it breaks, and is given some time then. A
-  // new master first waits for the nodes that it has not heard yet.
+  // A stream may break only just before the limit, and is then given more time. A new master first
+  // waits for the nodes that it has not heard.
   static Duration Bound(const JobSpec& spec) {
     const Duration limit = std::max(spec.timers.lost_after_max, spec.timers.lost_after);
     return std::max(limit + core::DisconnectedLimit(limit), spec.timers.reattach_window) + kSlack;

@@ -1,6 +1,6 @@
-// A script that nobody hears of a checkpoint, and that was never seen to go on from a file of its
-// own, has to do all steps of its world again when a node is given up. So a node that is merely
-// silent is waited for as long as those steps took, or as long as the job waits at most.
+// If a script reports no checkpoint and was never seen to resume from a file, the loss of a node
+// costs all steps of its world. So a merely silent node must be awaited for as long as those steps
+// took, up to the job's limit.
 
 #include <algorithm>
 #include <optional>
@@ -13,12 +13,12 @@
 namespace paceline::sim {
 namespace {
 
-// Time that a master gave its nodes back because it was stopped itself may have been rounded.
+// For the rounding of the time in which the master itself was stopped.
 constexpr Duration kRounding = Duration::Milliseconds(1);
 
 class SilenceWaitedFor final : public Check {
  public:
-  void Restored(SimWorld&) override { trains_since_.reset(); }  // its clock is another one
+  void Restored(SimWorld&) override { trains_since_.reset(); }  // a new master has another clock
 
   void Decided(SimWorld& world, const Turn& turn) override {
     const Options& options = world.options();
@@ -52,7 +52,7 @@ class SilenceWaitedFor final : public Check {
                        [node](const Seat& seat) { return seat.node == node; });
   }
 
-  std::optional<Instant> trains_since_;  // this world, by this master's clock
+  std::optional<Instant> trains_since_;  // of this world, by this master's clock
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
 // An agent that has acted on one generation never starts ranks of a lower one, whatever arrives
-// late. Over a restart of the agent too: the master tells it the newest assignment at once.
+// late. This holds over restarts of the agent: the master sends the newest assignment at once.
 
 #include <map>
 

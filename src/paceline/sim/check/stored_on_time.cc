@@ -1,9 +1,9 @@
-// With an interval by time, the next step that goes to storage is announced when the interval has
-// passed since the last commit, or since the job's first save. Worlds and masters that begin in
-// between change nothing: a job that fails more often than the interval stores its steps, too.
+// With an interval by time, the next step for storage is announced when the interval has passed
+// since the last commit, or since the job's first save. New worlds and masters do not change that,
+// so a job that fails more often than the interval still stores its steps.
 //
-// Judged on the master's clock, in moments in which the master has looked at new reports. A
-// failed try, an end, or a node that has not spoken in this world excuses it.
+// Checked by the master's clock, after the master has looked at new reports. A failed try, an end,
+// or a node that has not reported in this world is an excuse.
 
 #include <map>
 #include <optional>
@@ -58,7 +58,7 @@ class StoredOnTime final : public Check {
       committed_at_ = record.at;
       announced_ = Generation();
     }
-    // Whether the older ones were readable does not matter: this one was the newest.
+    // Older checkpoints may be readable or not: this one was the newest.
     if (std::holds_alternative<core::CheckpointDamaged>(record.fact)) committed_at_.reset();
   }
 
@@ -77,7 +77,7 @@ class StoredOnTime final : public Check {
         if (image.saved.generation == generation.value()) reported_in_ = generation;
       }
     }
-    // Reports count when the master looks at all of them together.
+    // Reports count when the master looks at all of them.
     if (std::holds_alternative<core::TimePassed>(turn.event) && formed.has_value()) {
       if (std::exchange(has_news_, false)) looked_at_ = turn.now;
       seen_in_ = reported_in_;
@@ -100,7 +100,7 @@ class StoredOnTime final : public Check {
     if (!trains || !state.world.has_value() || !job.checkpoints().problem().empty()) return false;
     const core::RestoreDecided& restored = state.checkpoints.restore;
     if (restored.generation != state.world->generation) return false;
-    // A world that begins anew has a step to announce when its first save was made.
+    // A world that restored nothing announces a step only after its first save.
     if (restored.saved.step < 0 && seen_in_ != restored.generation) return false;
     for (const Seat& seat : state.world->seats) {
       const auto link = job.links().find(seat.node);
@@ -116,14 +116,14 @@ class StoredOnTime final : public Check {
 
   std::map<NodeId, std::pair<ConnectionId, Generation>> reported_;
   bool has_news_ = false;   // reports since the last look, …
-  Instant looked_at_;       // … which is the last one that had any
-  Generation reported_in_;  // the newest world of which a save was reported, …
+  Instant looked_at_;       // … that had any
+  Generation reported_in_;  // the newest world with a reported save, …
   Generation seen_in_;      // … and seen by the master
   std::optional<Instant> first_save_at_;
   std::optional<Instant> committed_at_;
   std::optional<Instant> ready_since_;
   Generation generation_;
-  Generation announced_;  // of the last world that was told of a step, since the last commit
+  Generation announced_;  // the last world with an announced step, since the last commit
 };
 
 }  // namespace

@@ -16,7 +16,7 @@ uint64_t MixContent(uint64_t a, uint64_t b) {
 }
 
 int64_t SaveRun::Traced(int64_t i) const {
-  // After so many saves an older one has left its slot to a younger one.
+  // After this many saves an older image is overwritten.
   constexpr int64_t kTraces = 5;
   if (i < first + kTraces || i > last - kTraces) return i;
   if (i + kTraces < held) return std::min(held - kTraces, last - kTraces);

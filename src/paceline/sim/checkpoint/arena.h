@@ -1,11 +1,10 @@
 #pragma once
 
-// The memory of a host for checkpoints: arenas with slots, as ckpt/image/arena.h has them, without
-// their bytes. Which slot an image takes, what is kept and what is newest is decided by the same
-// code.
+// A host's memory for checkpoints: arenas with slots, as in ckpt/image/arena.h, but without bytes.
+// The production code decides which slot an image takes, what is kept and what is newest.
 //
-// What no process can know stands beside it: whose state an image really holds (`content`), and
-// whether a bit of it was flipped.
+// Each image also has facts that no process can know: whose state it really holds (`content`), and
+// whether a bit was flipped.
 
 #include <cstdint>
 #include <map>
@@ -19,20 +18,20 @@
 
 namespace paceline::sim {
 
-// One rank's part of a state of the training.
+// One rank's image of a state of the training.
 struct SimImage {
   uint32_t rank = 0;
   SavedStep saved;
   uint32_t world_size = 0;
   uint64_t content = 0;     // of the whole state; the same on all ranks
-  int64_t done = 0;         // steps that the state has in it, whatever the script calls them
-  bool is_replica = false;  // every rank has all of it
-  bool is_flipped = false;  // its bytes are not those that were saved; a reader sees that
-  bool is_zombies = false;  // saved by a rank of a world that had ended, after its end
+  int64_t done = 0;         // steps done in that state, whatever the script calls them
+  bool is_replica = false;  // every rank has the whole state
+  bool is_flipped = false;  // its bytes have changed, which a reader notices
+  bool is_zombies = false;  // saved by a rank of an ended world, after its end
   Instant sealed_at;        // of a copy
   // Equal for equal files.
   uint64_t root() const;
-  // Of the file with its notes.
+  // The hash of the file with its notes.
   uint64_t image_root() const;
 };
 
@@ -44,7 +43,7 @@ class SimArena {
 
   // ---- its rank ----
   void ForgetUnfinished();
-  // A slot that is being filled; nothing when all are in use.
+  // Takes a slot to fill; none if all are in use.
   std::optional<uint32_t> Begin(SavedStep saved);
   void Seal(uint32_t slot, const SimImage& image);
 
@@ -55,10 +54,10 @@ class SimArena {
   bool BeginRead(SavedStep saved);
   void EndRead(SavedStep saved);
 
-  // Whole ones.
+  // The complete images.
   std::vector<const SimImage*> Sealed() const;
   const SimImage* Find(SavedStep saved) const;
-  // A bit of a whole image; false when there is none.
+  // Flips a bit of a complete image; false if there is none.
   bool Flip(uint64_t chance);
 
  private:
@@ -70,7 +69,7 @@ class SimArena {
   Slot* WholeOf(SavedStep saved);
 
   std::vector<Slot> slots_;
-  std::optional<SavedStep> hold_;  // the header's words
+  std::optional<SavedStep> hold_;  // in the arena's header
   HeldStep held_;                  // in its rank
 };
 
@@ -81,7 +80,7 @@ struct ArenaPlace {
   auto operator<=>(const ArenaPlace&) const = default;
 };
 
-// All arenas of a host; they outlive every process of it, and go with its power.
+// All arenas of a host. They outlive its processes and are lost when it loses power.
 class ArenaShelf {
  public:
   SimArena* Find(const ArenaPlace& place);
@@ -95,17 +94,17 @@ class ArenaShelf {
   std::map<ArenaPlace, SimArena> arenas_;
 };
 
-// Saves in a row, from number `first` to `last`, with nothing between them; the rank was asked to
-// keep the first from `held` on. Of a long run only those are made that leave a trace in the slots.
+// Saves number `first` to `last` without a pause; the rank was asked to keep the first save from
+// `held` on. In a long run only saves that leave a trace in the slots are made.
 struct SaveRun {
   int64_t first = 0;
   int64_t last = 0;
   int64_t held = 0;
-  // The one to make instead of `i`: `i` itself, or a later one.
+  // The save to make instead of number `i`: itself or a later one.
   int64_t Traced(int64_t i) const;
 };
 
-// A number that tells states apart.
+// A number that identifies a state.
 uint64_t MixContent(uint64_t a, uint64_t b);
 
 }  // namespace paceline::sim

@@ -1,4 +1,4 @@
-// The arena of a simulated rank, and that leaving out saves without a trace leaves no trace.
+// The arena of a simulated rank; and skipping saves that leave no trace changes nothing.
 
 #include "paceline/sim/checkpoint/arena.h"
 

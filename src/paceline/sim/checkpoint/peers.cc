@@ -10,7 +10,7 @@
 namespace paceline::sim {
 namespace {
 
-// As agent/memory/peer_memory.cc and agent/memory/fetch.cc have them.
+// The values of agent/memory/peer_memory.cc and agent/memory/fetch.cc.
 constexpr size_t kFetchersMax = 2;
 constexpr uint32_t kRounds = 6;
 constexpr Duration kRoundPause = Duration::Milliseconds(300);
@@ -18,7 +18,7 @@ constexpr uint32_t kLaterMax = 400;
 constexpr uint32_t kNotYetMax = 40;
 constexpr Duration kLaterPause = Duration::Milliseconds(50);
 constexpr Duration kDialTimeout = Duration::Seconds(5);
-constexpr Duration kChunkPatience = Duration::Seconds(30);  // as wire/bulk/bulk_server.h
+constexpr Duration kChunkPatience = Duration::Seconds(30);  // the value of wire/bulk/bulk_server.h
 constexpr uint32_t kCopySlots = 2;
 
 bool IsSame(const FetchOrder& a, const FetchOrder& b) {
@@ -102,7 +102,7 @@ void SimPeers::After(uint64_t number, Duration wait, void (SimPeers::*go)(uint64
 
 // ---- asking ----
 
-// Who answers there; null: nobody, or nobody who is meant.
+// The agent at that address; null if there is none, or it is not the expected one.
 AgentHost* SimPeers::Reach(const FetchOrder::Source& source) const {
   for (uint32_t i = 0; i < world_.node_count(); ++i) {
     Node& other = world_.node(i);
@@ -128,7 +128,7 @@ SimPeers::Offer SimPeers::Give(const FetchOrder& order, const FetchOrder::Source
     return is_other ? Offer{} : Offer{Offer::Kind::kImage, *image, kParts};
   }
   if (!source.is_copy || source.place != node_.name()) return {};
-  // It is being fetched; others may have what is here of it.
+  // The image is being fetched; others may have the parts that are here.
   const auto entry = entries_.find(order.rank.value());
   if (entry == entries_.end() || entry->second.order.saved != order.saved) return {};
   const auto fetch = fetches_.find(entry->second.fetch);
@@ -172,7 +172,7 @@ void SimPeers::Ask(uint64_t number, Fetch& fetch) {
   if (source.node.empty()) return AskStorage(number);
   AgentHost* giver = Reach(source);
   if (giver == nullptr) {
-    // Nobody listens there any more, or nobody answers.
+    // No process listens there any more, or it does not answer.
     const bool is_refused = world_.prng().Chance(1, 2);
     const Duration wait = is_refused ? Duration::Milliseconds(1) : kDialTimeout;
     return After(number, wait, &SimPeers::GiveUpSource);
@@ -207,7 +207,7 @@ void SimPeers::GiveUpSource(uint64_t number, Fetch& fetch) {
   AskNext(number, fetch, fetch.order.sources[fetch.source].node + ": nobody answers there");
 }
 
-// Makes room, once.
+// Makes room for the image, once.
 bool SimPeers::Begin(Fetch& fetch, const SimImage& image) {
   if (fetch.has_begun) return fetch.image.content == image.content;
   SimArena& copy =
@@ -218,7 +218,7 @@ bool SimPeers::Begin(Fetch& fetch, const SimImage& image) {
   fetch.has_begun = true;
   fetch.slot = *slot;
   fetch.image = image;
-  fetch.image.is_flipped = false;  // of what comes, each part is compared
+  fetch.image.is_flipped = false;  // each received part is compared with its hash
   return true;
 }
 
@@ -226,11 +226,11 @@ Duration SimPeers::PartTime(const Fetch& fetch) {
   const SaveOptions& saves = world_.options().saves;
   const Duration whole = Duration::Nanoseconds(
       world_.prng().Between(saves.copy_min.nanoseconds(), saves.copy_max.nanoseconds()));
-  // What no rank waits for takes half of what the link gives.
+  // A fetch that no rank waits for uses half of the link.
   return fetch.order.is_urgent ? whole / kParts : whole / kParts * 2;
 }
 
-// A taker that was frozen, or cut off, does not keep an image for ever.
+// A taker that was frozen or cut off must not keep an image for ever.
 void SimPeers::AwaitTaker(uint64_t number, Fetch& fetch) {
   world_.queue().After(kChunkPatience, [&node = node_, incarnation = agent_.incarnation(), number,
                                         part = ++fetch.parts_asked] {
@@ -277,7 +277,7 @@ void SimPeers::AskStorage(uint64_t number) {
 
 void SimPeers::Stored(uint64_t number, Fetch& fetch) {
   Storage& storage = world_.storage();
-  // The step is decided, so who waits for it waits for the store.
+  // The step is decided, so the fetch waits for storage.
   if (storage.is_stalled || storage.is_away) return After(number, kRoundPause, &SimPeers::Stored);
   const auto folder = storage.folders().find(fetch.order.name);
   const uint32_t size = folder != storage.folders().end() && folder->second.manifest.has_value()
@@ -298,7 +298,7 @@ void SimPeers::Stored(uint64_t number, Fetch& fetch) {
 void SimPeers::LetGo(Fetch& fetch) {
   Node* const giver = std::exchange(fetch.giver, nullptr);
   if (giver == nullptr) return;
-  // A new agent there has forgotten all claims.
+  // A new agent there has no claims.
   AgentHost* agent = giver->AgentOf(fetch.giver_agent);
   if (agent == nullptr) return;
   agent->station().peers().Release(fetch.order, fetch.order.sources[fetch.source]);

@@ -1,11 +1,10 @@
 #pragma once
 
-// What one simulated host gives to others from its memory, and takes from theirs: copies of images,
-// as agent/memory/peer_memory.h and agent/memory/fetch.h have it, without bytes. An image travels
-// in a few parts, so that whoever gives it may die in the middle and another source goes on from
-// there.
+// Exchanges copies of images between one simulated host and others, as agent/memory/peer_memory.h
+// and agent/memory/fetch.h do, but without bytes. An image is sent in a few parts, so its sender
+// may die in between and another source continue.
 //
-// It lives and dies with its agent. The copies themselves are memory of the host.
+// The object lives as long as its agent. The copies are memory of the host and live longer.
 
 #include <cstdint>
 #include <deque>
@@ -29,9 +28,9 @@ class SimPeers {
   SimPeers(SimWorld& world, Node& node, AgentHost& agent)
       : world_(world), node_(node), agent_(agent) {}
 
-  // HOST:PORT, of this very agent.
+  // HOST:PORT of this agent.
   std::string address() const;
-  // Hosts of one domain may be lost together.
+  // The failure domain: its hosts may be lost together.
   std::string domain() const;
 
   void Take(const std::vector<FetchOrder>& orders, bool drop_others);
@@ -42,15 +41,15 @@ class SimPeers {
     enum class Kind { kImage, kLater, kNotHere };
     Kind kind = Kind::kNotHere;
     SimImage image;
-    uint32_t parts = 0;  // that are here
+    uint32_t parts = 0;  // available parts
   };
-  // What it can give of what that order wants from this source.
+  // What this host can give for that order.
   Offer Give(const FetchOrder& order, const FetchOrder::Source& source);
   void Claim(const FetchOrder& order, const FetchOrder::Source& source);
   void Release(const FetchOrder& order, const FetchOrder::Source& source);
-  // The node that gives something to this one just now; null: nobody does.
+  // The node that is sending to this one; null if none is.
   Node* giver() const;
-  // Its agent is dead: whatever it claimed elsewhere is free again.
+  // Its agent is dead: releases its claims on other hosts.
   void Drop();
 
   static constexpr uint32_t kParts = 4;  // of an image
@@ -58,27 +57,27 @@ class SimPeers {
  private:
   struct Entry {
     FetchOrder order;
-    uint64_t fetch = 0;  // 0: none is under way
+    uint64_t fetch = 0;  // 0: none
     std::string problem;
   };
-  // An order that is being carried out.
+  // A fetch order being executed.
   struct Fetch {
     FetchOrder order;
     size_t source = 0;
     uint32_t round = 0;
-    uint32_t waits = 0;  // for a source that has to fetch it first
+    uint32_t waits = 0;  // waits for a source that first has to fetch it itself
     bool has_begun = false;
     uint32_t slot = 0;
     uint32_t done = 0;  // parts
     SimImage image;
-    Node* giver = nullptr;     // that has a claim for this one, …
+    Node* giver = nullptr;     // has a claim for this fetch, …
     uint64_t giver_agent = 0;  // … and its agent then
-    uint64_t parts_asked = 0;  // whoever gives gives up when nobody takes for long
+    uint64_t parts_asked = 0;  // to detect that the taker is gone
   };
 
   void Start(Entry* entry);
   void RunNext();
-  // Continues that fetch later, if it is still wanted then.
+  // Continues that fetch later, if it is still wanted.
   void After(uint64_t number, Duration wait, void (SimPeers::*go)(uint64_t, Fetch&));
   void Ask(uint64_t number, Fetch& fetch);
   void AskNext(uint64_t number, Fetch& fetch, const std::string& why);
@@ -100,7 +99,7 @@ class SimPeers {
   AgentHost& agent_;
   std::map<uint32_t, Entry> entries_;  // by rank
   std::map<uint64_t, Fetch> fetches_;  // under way, by number
-  std::deque<uint64_t> waiting_;       // for their turn
+  std::deque<uint64_t> waiting_;       // waiting for their turn
   uint64_t last_ = 0;
 };
 

@@ -10,7 +10,7 @@
 namespace paceline::sim {
 namespace {
 
-// As python/paceline/_checkpoint/link.py, but that it looks less often.
+// As in python/paceline/_checkpoint/link.py, but with longer pauses.
 constexpr Duration kConnectMax = Duration::Seconds(60);
 constexpr Duration kConnectAgain = Duration::Milliseconds(50);
 constexpr Duration kAsleepLook = Duration::Milliseconds(100);
@@ -82,7 +82,7 @@ void RankSaves::OpenAt(int32_t pid) {
   Ask(ranks_[pid], process.world_size);
 }
 
-// A request that got no answer is said again to the next agent.
+// An unanswered request is repeated to the next agent.
 void RankSaves::Ask(const One& one, uint32_t world_size) {
   SimStation& station = node_.agent()->station();
   if (one.stage == Stage::kRestoring) station.Feed(core::RestoreAsked{one.peer, world_size});
@@ -127,7 +127,7 @@ bool RankSaves::Load(int32_t pid, const core::AnswerRestore& answer, Restored* r
       if (!LoadFromMemory(pid, answer, &images)) return false;
       break;
     case RestoreOrder::From::kStorage:
-      // Where another host has read the tensors for all, its small state alone is its own.
+      // If another host has read the tensors for all, the rank reads only its own notes.
       if (!LoadFromStorage(pid, answer, &images)) return false;
       if (!answer.images.empty() && !LoadFromMemory(pid, answer, &images)) return false;
       break;
@@ -178,7 +178,7 @@ bool RankSaves::LoadFromStorage(int32_t pid, const core::AnswerRestore& answer,
   return false;
 }
 
-// The oracle: one step's exact state, all of it, or an error.
+// Checks that the images are one step's exact state, complete, or that there is an error.
 void RankSaves::Judge(int32_t pid, const core::AnswerRestore& answer,
                       const std::vector<SimImage>& images) {
   const RankProcess& process = node_.processes().at(pid);

@@ -1,8 +1,8 @@
 #pragma once
 
-// What a Checkpointer does in the simulated ranks of one node: opens at the station, restores by
-// the master's one decision before it meets its peers, comes back to whatever agent lives, and
-// waits at the end until its last step is in storage. Saving itself is arithmetic; see workload.h.
+// The Checkpointers of one node's simulated ranks: they open at the station, restore the decided
+// step before they meet their peers, reconnect to a new agent, and wait at the end until their last
+// step is in storage. The saves themselves are computed in workload.h.
 
 #include <cstdint>
 #include <map>
@@ -19,11 +19,11 @@ namespace paceline::sim {
 class Node;
 class SimWorld;
 
-// What a rank begins with.
+// The state with which a rank begins.
 struct Restored {
   SavedStep saved;       // step -1: nothing
-  uint64_t content = 0;  // of the state that it holds now
-  int64_t done = 0;      // steps that the state has in it
+  uint64_t content = 0;  // identifies the state
+  int64_t done = 0;      // steps done in that state
 };
 
 class RankSaves {
@@ -32,12 +32,12 @@ class RankSaves {
 
   // Its modules are imported.
   void Begin(int32_t pid);
-  // It has done its last step: close() waits for storage, then it exits.
+  // The rank has done its last step: close() waits for storage, then the process exits.
   void Finish(int32_t pid);
   void Ended(int32_t pid) { ranks_.erase(pid); }
-  // A new agent serves the node: whoever lives comes to it.
+  // The node has a new agent: living ranks connect to it.
   void AgentStarted();
-  // 0: it has not opened its checkpoint at the present agent.
+  // 0: it has no open checkpoint at the present agent.
   core::StationPeer PeerOf(int32_t pid) const;
 
   // --- from the station ---
@@ -50,8 +50,8 @@ class RankSaves {
   struct One {
     Stage stage = Stage::kOpening;
     core::StationPeer peer = 0;
-    uint64_t attempt = 0;  // to open; older ones are stale
-    Instant since;         // it looks for an agent
+    uint64_t attempt = 0;  // attempt to open; older ones are stale
+    Instant since;         // when it began to look for an agent
     SavedStep awaited;
   };
 
@@ -61,7 +61,7 @@ class RankSaves {
   void Ask(const One& one, uint32_t world_size);
   int32_t PidOf(core::StationPeer peer) const;
   void Read(int32_t pid, const core::AnswerRestore& answer);
-  // Nothing when it failed, and the rank with it.
+  // False if the restore failed; the rank fails then.
   bool Load(int32_t pid, const core::AnswerRestore& answer, Restored* restored);
   bool LoadFromMemory(int32_t pid, const core::AnswerRestore& answer,
                       std::vector<SimImage>* images);

@@ -1,6 +1,5 @@
-// A step of which every image has a copy on another host is there until the next one is: where
-// copying takes much longer than a step, the loss of a host costs the steps since, and no way to
-// storage.
+// A fully replicated step stays until the next one is replicated. So even if copying takes much
+// longer than a step, losing a host costs only the steps since, and no return to storage.
 
 #include <optional>
 
@@ -31,7 +30,7 @@ Options SlowLinks(uint64_t seed, uint32_t slots) {
 }
 
 struct Loss {
-  std::optional<SavedStep> replicated;  // when the host was lost
+  std::optional<SavedStep> replicated;  // at the loss of the host
   core::RestoreDecided restore;         // of the world after it
 };
 
@@ -60,7 +59,7 @@ TEST(Replicated, AStepWithItsCopiesStaysUntilTheNextOneHasThem) {
   }
 }
 
-// What the fourth slot is for, and that the test above could fail.
+// Shows why a fourth slot is needed, and that the test above can fail.
 TEST(Replicated, WithThreeSlotsItMayBeGone) {
   int gone = 0;
   for (uint64_t seed = 1; seed <= 20; ++seed) {

@@ -24,7 +24,7 @@ SimStation::SimStation(SimWorld& world, Node& node, AgentHost& agent)
       machine_(
           {.node = node.name(), .report_every = world.options().spec.timers.heartbeat_interval}),
       peers_(world, node, agent) {
-  // Claims of an agent before this one.
+  // Claims of an earlier agent.
   for (auto& [place, arena] : node_.shelf().all()) {
     if (place.node == node_.name()) arena.ForgetReaders();
   }
@@ -74,8 +74,7 @@ void SimStation::Rearm() {
   });
 }
 
-// A rank rings when it has sealed an image. Between two reports one ring changes nothing that
-// another would not.
+// Ranks announce complete images. Between two reports one announcement suffices.
 void SimStation::WatchSaves() {
   if (is_watching_ || !machine_.has_ranks()) return;
   const Instant at = world_.workload().NextSeal(node_);
@@ -97,13 +96,13 @@ void SimStation::CleanUp() {
   const bool is_over = machine_.order().is_over || world_.EndsInAHurry();
   if (!machine_.order().problem.empty() || !is_over) return;
   JudgeEnd();
-  // Nodes of one machine share its memory, and each removes all that the job had there.
+  // Nodes of one machine share its memory, and each removes all arenas of the job there.
   node_.shelf().Clear();
 }
 
-// Nobody had a problem to tell of: then the newest step that is whole in the memory of nodes that
-// the job still has is in storage before the first of them gives its memory back. A node that is
-// lost while the job ends takes with it what it had.
+// If no problem was reported, the newest complete step in the remaining nodes' memory must be in
+// storage before the first of them frees its memory. A node that is lost during the end loses its
+// images.
 void SimStation::JudgeEnd() {
   if (!world_.master().is_on()) return;
   const core::JobState& state = world_.master().job().state();
@@ -159,7 +158,7 @@ void SimStation::Do(const core::AnswerDurable& action) {
 // No simulated script waits for a second host.
 void SimStation::Do(const core::AnswerReplicated&) {}
 
-// No simulated script gives up waiting.
+// No simulated script withdraws a wait.
 void SimStation::Do(const core::AnswerWithdrawn&) {}
 
 void SimStation::Do(const core::AnswerProblem& action) { node_.ranks_saves().OnProblem(action); }
@@ -204,10 +203,10 @@ void SimStation::Do(const core::DropCopy& action) {
   SeeCopies();
 }
 
-// Who reads a chunk changes no outcome: whoever cannot have it from another host reads it himself.
+// Sharing changes no outcome: a host that gets no chunk from another one reads storage itself.
 void SimStation::Do(const core::ShareReading& /*action*/) { MARK("chunks of storage are shared"); }
 
-// A thread of its own, beside the worker. What came is on this host's disk.
+// Runs beside the worker. Fetched files are on this host's disk.
 void SimStation::Do(const core::FetchStored& action) {
   const SaveOptions& saves = world_.options().saves;
   if (saves.terms.directory.starts_with('/')) {
@@ -291,10 +290,10 @@ void SimStation::Do(const core::WriteImage& action) {
   });
 }
 
-// An image may be gone because its rank heard too late that it had to stay, or is another process
-// now. Otherwise it had to stay.
+// An image may be gone if its rank heard too late that it must stay, or is another process now.
+// Otherwise its loss is a bug.
 void SimStation::JudgeLost(const core::WriteImage& action) {
-  // The job is over, and others of this machine have given its memory back; see JudgeEnd.
+  // The job is over, and another node of this machine has freed the memory; see JudgeEnd.
   if (node_.shelf().Find({node_.name(), action.shard.rank.value()}) == nullptr) return;
   const auto told = told_.find(action.shard.rank.value());
   if (told == told_.end() || !told->second.from.has_value()) return;
@@ -313,7 +312,7 @@ void SimStation::EndImage(const core::WriteImage& action, const std::string& beg
   SimArena* arena = ArenaWith(action.shard.rank, action.saved);
   const SimImage* image = arena == nullptr ? nullptr : arena->Find(action.saved);
   if (problem.empty()) {
-    // What is claimed is there until it is given back.
+    // A claimed image stays until it is released.
     problem = image == nullptr
                   ? "its memory is gone"
                   : world_.storage().EndShard(action.name, *image, action.shard.file_of,

@@ -1,8 +1,8 @@
 #pragma once
 
-// The outside of core::StationMachine in one simulated agent: claims images in the arenas of its
-// host, moves them to storage with a worker that does one thing at a time, looks into storage, and
-// answers the ranks of its node. It lives and dies with its agent.
+// The host of core::StationMachine in one simulated agent: claims images in its host's arenas,
+// moves them to storage with a worker that runs one task at a time, looks into storage, and answers
+// its node's ranks. It lives as long as its agent.
 
 #include <cstdint>
 #include <deque>
@@ -35,24 +35,24 @@ class SimStation {
   const core::StationMachine& machine() const { return machine_; }
   SimPeers& peers() { return peers_; }
   void OpenToPeers();
-  // What is here of other hosts' images, and what could not be had.
+  // Reports the copies on this host, and failed fetches.
   void SeeCopies();
   void Feed(const core::StationEvent& event);
-  // Why a rank may not save here.
+  // Why the rank may not save here; none if it may.
   std::optional<core::AnswerProblem> Refuses(uint64_t rank, uint64_t generation);
-  // Images are being saved again: reports go on.
+  // Images are being saved again, so reports continue.
   void WatchSaves();
-  // The job ends: memory is given back, unless it holds the only copy of its newest step.
+  // The job ends: frees the memory, unless it has the only copy of the newest step.
   void CleanUp();
   void JudgeEnd();
-  // Of this node; null when neither the rank's own nor a copy is there.
+  // On this node; null if neither the rank's own image nor a copy is there.
   SimArena* ArenaWith(Rank rank, SavedStep saved);
-  // When it heard that this step is on a second host, of the newest such steps; Max: it did not.
+  // When it learned that this step is on a second host (newest steps only); Max: it has not.
   Instant ReplicatedAt(SavedStep saved) const {
     const auto heard = replicated_at_.find(saved);
     return heard == replicated_at_.end() ? Instant::Max() : heard->second;
   }
-  // When it first told the present state of its host under that world; Max: it has not yet.
+  // When it first reported its host's state for that world; Max: not yet.
   Instant SpokenAt(Generation generation) const {
     return spoken_for_ == generation ? spoken_at_ : Instant::Max();
   }
@@ -83,7 +83,7 @@ class SimStation {
   void Add(Job job);
   void RunNext();
   void EndJob();
-  // `stage`, once that much work is done and storage does not stand still.
+  // Calls `stage` after that much work, when storage is not stalled.
   void After(Duration work, Job stage);
   void EndImage(const core::WriteImage& action, const std::string& problem);
   void JudgeLost(const core::WriteImage& action);
@@ -97,13 +97,13 @@ class SimStation {
   core::StationMachine machine_;
   SimPeers peers_;
   Instant armed_for_ = Instant::Max();
-  // What a rank was told to keep, and how far it was then.
+  // The step that a rank was told to keep, and the rank's step then.
   struct Told {
     std::optional<SavedStep> from;
     Workload::Saving saving;
   };
   std::map<uint32_t, Told> told_;                     // by rank
-  std::vector<std::pair<uint32_t, SavedStep>> kept_;  // ranks' own images
+  std::vector<std::pair<uint32_t, SavedStep>> kept_;  // the ranks' own images
   std::map<SavedStep, Instant> replicated_at_;
   Generation spoken_for_;
   Instant spoken_at_ = Instant::Max();

@@ -5,7 +5,7 @@
 namespace paceline::sim {
 namespace {
 
-// Every rank of the manifest has its tensors in a file, and every file is there as it was hashed.
+// Checks that every rank's tensors are in a file, and that every file has its hash.
 std::string CheckFolder(const SimFolder& folder, const SimManifest& manifest) {
   if (manifest.shards.size() != manifest.world_size) return "ranks are missing";
   for (const PersistOrder::Shard& shard : manifest.shards) {
@@ -24,7 +24,7 @@ std::string CheckFolder(const SimFolder& folder, const SimManifest& manifest) {
   return "";
 }
 
-// By rank, the one that has the same file; empty when nobody shares one.
+// For each rank, the rank with the same file; empty if no file is shared.
 std::vector<uint32_t> SharedFiles(const SimManifest& manifest) {
   std::vector<uint32_t> file_of(manifest.world_size);
   bool is_shared = false;
@@ -46,7 +46,7 @@ std::string Storage::TroubleOfWriting() const {
 std::string Storage::BeginShard(const std::string& name, Instant now) {
   if (const std::string why = TroubleOfWriting(); !why.empty()) return why;
   SimFolder& folder = folders_[name];
-  if (!folder.manifest.has_value()) folder.changed = now;  // else complete already; see EndShard
+  if (!folder.manifest.has_value()) folder.changed = now;  // else already complete; see EndShard
   return "";
 }
 
@@ -74,7 +74,7 @@ std::string Storage::Assemble(const PersistOrder& order, bool checks, SimManifes
   const auto found = folders_.find(order.name);
   if (found == folders_.end()) return order.name + " is not there";
   const SimFolder& folder = found->second;
-  // A commit that is carried out late must not hide what is newer.
+  // A delayed commit must not hide a newer checkpoint.
   const auto latest = folders_.find(latest_);
   const bool is_passed = checks && latest != folders_.end() && latest_ != order.name &&
                          latest->second.manifest.has_value() &&
@@ -99,7 +99,7 @@ std::string Storage::Assemble(const PersistOrder& order, bool checks, SimManifes
     if (part->second.saved != order.saved || part->second.file_of != shard.file_of) {
       return "the part of rank " + ToString(shard.rank) + " is of another save";
     }
-    // The head of each file is read and its boxes are laid out; its bytes were hashed when written.
+    // Each file's header is read and its boxes are compared; its bytes were hashed when written.
     const auto file = folder.files.find(shard.file_of.value());
     if (file == folder.files.end() || !file->second.is_whole) {
       return "shard " + ToString(shard.file_of) + " is missing";

@@ -1,10 +1,10 @@
 #pragma once
 
-// The directory of checkpoints that all hosts share, as ckpt/storage/storage.h keeps it, without
-// bytes: shards, parts, manifests, LATEST. Every operation is cut into the stages between which a
-// crash leaves something behind; the caller lets time pass between them.
+// The shared directory of checkpoints, as in ckpt/storage/storage.h but without bytes: shards,
+// parts, manifests, LATEST. An operation consists of stages, between which a crash may leave
+// something behind. The caller lets time pass between them.
 //
-// It can be full, away, or stand still, and what is in it can be torn, flipped or lost.
+// Storage can be full, unreachable or stalled, and its content can be torn, flipped or lost.
 
 #include <cstdint>
 #include <map>
@@ -23,7 +23,7 @@ namespace paceline::sim {
 
 struct SimShard {
   SimImage image;
-  bool is_whole = false;  // all its bytes are there
+  bool is_whole = false;  // all its bytes are written
 };
 
 struct SimManifest {
@@ -39,7 +39,7 @@ struct SimFolder {
   struct Part {
     SavedStep saved;
     Rank file_of;
-    uint64_t root = 0;  // of the file that it names, when it is its own
+    uint64_t root = 0;  // of its file, if the rank has its own
   };
   std::map<uint32_t, Part> parts;  // durable ones, by rank
   std::optional<SimManifest> manifest;
@@ -53,21 +53,22 @@ class Storage {
   // --- faults ---
   bool is_full = false;
   bool is_away = false;     // every operation fails
-  bool is_stalled = false;  // none ends
+  bool is_stalled = false;  // no operation ends
 
-  // Its bytes are not what they were. Nobody's bug, unless it can be seen before the commit.
+  // Damages the checkpoint. That is not a bug of the job, unless the damage is visible before the
+  // commit.
   void Hurt(const std::string& name, bool is_visible);
 
-  // --- stages; a text is why it failed ---
-  // A file becomes visible at its end alone.
+  // --- stages; a returned text is the error ---
+  // A file becomes visible only at its end.
   std::string BeginShard(const std::string& name, Instant now);
   std::string EndShard(const std::string& name, const SimImage& image, Rank file_of, Instant now);
-  // The manifest that would be written. `checks`: as it must be; without, a canary.
+  // The manifest to be written. Without `checks` nothing is verified, for a canary.
   std::string Assemble(const PersistOrder& order, bool checks, SimManifest* manifest);
   std::string WriteManifest(const std::string& name, const SimManifest& manifest, Instant now);
   std::string WriteLatest(const std::string& name);
   void RemoveParts(const std::string& name);
-  // Removes what may go. `keeps_newest` false: a canary.
+  // Applies retention. `keeps_newest` is false for a canary.
   void Prune(uint32_t keep, bool keeps_newest);
 
   std::string Newest(const std::set<std::string>& except,
@@ -75,7 +76,7 @@ class Storage {
 
   // --- readers ---
   enum class Read { kWhole, kDamaged, kUnreadable };
-  // What `rank` of a world of that size takes from it; `is_fetched`: from its host's disk.
+  // Reads the part for `rank` in a world of that size; `is_fetched`: from its host's disk.
   Read ReadFor(const std::string& name, uint32_t rank, uint32_t world_size, bool is_fetched,
                std::vector<SimImage>* images) const;
 
@@ -83,10 +84,10 @@ class Storage {
   const Folders& folders() const { return folders_; }
   Folders& folders() { return folders_; }
   const std::string& latest() const { return latest_; }
-  // Why this folder could not be restored from; empty: it could.
+  // Why this folder cannot be restored; empty if it can.
   std::string WhatIsWrongWith(const std::string& name) const;
   const std::set<std::string>& hurt() const { return hurt_; }
-  // Some node has looked and got an answer.
+  // A node has looked into storage successfully.
   void NoteSeen() { was_seen_ = true; }
   bool was_seen() const { return was_seen_; }
   uint64_t removal_count() const { return removal_count_; }
@@ -100,7 +101,7 @@ class Storage {
   std::string latest_;
   std::set<std::string> hurt_;
   bool was_seen_ = false;
-  std::set<std::string> checked_;  // assembled; the manifest is on its way or there
+  std::set<std::string> checked_;  // assembled; the manifest may be written already
   uint64_t removal_count_ = 0;
 };
 

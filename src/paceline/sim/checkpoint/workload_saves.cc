@@ -1,5 +1,5 @@
-// The part of the workload that saves: which images are in the arenas at this moment. A step ends,
-// its ranks fill a slot each, and some time later, of its own for each rank, the image is whole.
+// The saving part of the workload: which images are in the arenas now. When a step ends, each rank
+// fills a slot; its image is complete after a delay of its own.
 
 #include <algorithm>
 #include <set>
@@ -8,7 +8,7 @@
 #include "paceline/sim/world.h"
 
 namespace paceline::sim {
-// All of a world hold one state, or they would train on a mix.
+// All ranks of a world must hold one state. Otherwise they would train on a mix.
 void Workload::Meet(Generation generation, const Group& group, const Restored& restored) {
   if (!world_.options().saves.is_used) return;
   if (group.restored.saved == restored.saved && group.restored.content == restored.content) return;
@@ -23,7 +23,7 @@ int64_t Workload::FirstSave(Generation generation) const {
   return group == groups_.end() ? every : (group->second.first / every + 1) * every;
 }
 
-// Each time that the count begins anew, the rank's branch goes up by one.
+// Each restart of the count starts a new branch.
 SavedStep Workload::NameOf(Generation generation, int64_t done) const {
   const int64_t recount = world_.options().saves.recount;
   SavedStep saved{.generation = generation.value(), .step = done};
@@ -43,13 +43,13 @@ int64_t Workload::FirstFrom(Generation generation, SavedStep from) const {
   return std::max(first, (DoneBy(from) + saves.every - 1) / saves.every * saves.every);
 }
 
-// Steps of its generation that were done when a state of that name was saved.
+// Steps done in its generation when a save of that name was made.
 int64_t Workload::DoneBy(SavedStep saved) const {
   const int64_t recount = world_.options().saves.recount;
   if (recount == 0) return saved.step;
   const int64_t first = FirstSave(Generation(saved.generation));
   const auto branch = static_cast<int64_t>(saved.branch) + first / recount;
-  // A step that the branch does not get to: the next branch begins first.
+  // The branch does not reach that step: the next branch starts first.
   return branch * recount + std::min(saved.step, recount);
 }
 
@@ -57,7 +57,7 @@ bool Workload::IsEarlier(SavedStep a, SavedStep b) const {
   if (a.generation != b.generation) return a.generation < b.generation;
   const auto done = [this](SavedStep saved) {
     const auto found = done_of_.find(saved);
-    // A rank that outlives its world saves steps that the world never did.
+    // A rank that outlives its world saves steps that the world never made.
     return found == done_of_.end() ? DoneBy(saved) : found->second;
   };
   return done(a) < done(b);
@@ -102,13 +102,13 @@ void Workload::SaveStep(Generation generation, const Group& group, Rank rank, Me
   Node& node = world_.node(member.node);
   SimArena* arena = node.shelf().Find({node.name(), rank.value()});
   if (arena == nullptr) return;
-  member.slot = arena->Begin(NameOf(generation, step));  // none: this step is left out
+  member.slot = arena->Begin(NameOf(generation, step));  // none: this step is skipped
   member.writing = step;
   member.seal_at = SealTime(group, rank, step);
   if (member.seal_at <= world_.queue().now()) Seal(generation, group, rank, member);
 }
 
-// Up to now. Of many saves in a row only those are made that leave a trace.
+// Makes the saves up to now; of many in a row only those that leave a trace.
 void Workload::Save(Generation generation, Group& group, Rank rank, Member& member) {
   const SaveOptions& saves = world_.options().saves;
   if (!saves.is_used || !group.started) return;

@@ -1,7 +1,7 @@
 #pragma once
 
-// One declaration a fault; each is defined in the file of its name (or its family) and listed in
-// faults.cc.
+// One declaration for each fault. Each is defined in the file with its name (or its family's) and
+// listed in faults.cc.
 
 #include "paceline/base/prng.h"
 

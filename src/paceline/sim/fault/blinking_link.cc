@@ -3,8 +3,8 @@
 
 namespace paceline::sim {
 
-// A cable, a switch port or a route that comes and goes: the node loses the master and all other
-// nodes at once, for half a second to half a minute, and again soon after.
+// A loose cable, a switch port or a flapping route: the node loses the master and all other nodes
+// at once, for half a second to half a minute, and again soon after.
 void BlinkingLink(SimWorld& world, Prng& prng) {
   Node* node = PickNode(world, prng, [](const Node& n) { return n.is_on(); });
   if (node == nullptr) return;

@@ -1,8 +1,7 @@
 #pragma once
 
-// A way to hurt the cluster. A fault strikes at once and undoes itself after a time that it draws;
-// what is still broken when the quiet phase begins is healed by the world. A lasting one is the
-// exception.
+// A fault of the cluster. It strikes at once and heals itself after a random time. The world heals
+// the rest at the start of the quiet phase. Only a lasting fault is never healed.
 
 #include <span>
 #include <string_view>
@@ -19,13 +18,13 @@ struct Fault {
   std::string_view sentence;
   void (*strike)(SimWorld&, Prng&);
   bool (*applies)(const Options&) = nullptr;  // null: always
-  // Nothing heals it. Drawn apart from the others, at most once a run.
+  // True if the fault is never healed. Drawn apart from the others, at most once a run.
   bool lasts = false;
 };
 
 // The list; see faults.cc.
 std::span<const Fault> AllFaults();
-// Index into AllFaults(), or its size when there is none of that name.
+// Index into AllFaults(); its size if no fault has that name.
 size_t FaultIndex(std::string_view name);
 
 }  // namespace paceline::sim

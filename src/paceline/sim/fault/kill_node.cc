@@ -7,7 +7,7 @@ void KillNode(SimWorld& world, Prng& prng) {
   Node* node = PickNode(world, prng, [](const Node& n) { return n.is_on(); });
   if (node == nullptr) return;
   node->PowerOff(!world.options().local_platform);
-  if (prng.Chance(1, 3)) return;  // stays away until the end
+  if (prng.Chance(1, 3)) return;  // it stays off until the end
   world.queue().After(Draw(prng, Duration::Seconds(1), Duration::Seconds(30)),
                       [node] { node->PowerOn(); });
 }

@@ -3,8 +3,8 @@
 
 namespace paceline::sim {
 
-// Between one node and all of them (a switch, a rack): with nobody left to speak, nothing but its
-// own deadline can tell the master.
+// Strikes between one node and all of them (a switch, a rack). If no node is left to send anything,
+// only the master's own deadline can reveal it.
 void LastingSilence(SimWorld& world, Prng& prng) {
   const auto is_eligible = [](const Node& node) {
     return IsRunning(node) && !node.is_twin() && !node.is_silent();

@@ -3,8 +3,8 @@
 
 namespace paceline::sim {
 
-// Its agents, their ranks and the master live on. Whatever of them dies stays dead until somebody
-// types the command again.
+// Its agents, their ranks and the master live on. If one of them dies, it stays dead until the
+// command is started again.
 void LauncherDies(SimWorld& world, Prng& prng) {
   Node* node = PickNode(world, prng, [](const Node& n) { return n.is_on(); });
   if (node == nullptr) return;

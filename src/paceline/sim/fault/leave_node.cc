@@ -12,7 +12,7 @@ void LeaveNode(SimWorld& world, Prng& prng) {
   asked.exit_code = 130;
   asked.force = prng.Chance(1, 4);
   node->agent()->AskToLeave(asked);
-  // Somebody starts it again later.
+  // The agent is started again later.
   world.queue().After(Draw(prng, Duration::Seconds(1), Duration::Seconds(20)),
                       [node] { node->Restart(); });
 }

@@ -33,7 +33,7 @@ void PartitionOneWay(SimWorld& world, Prng& prng) {
   CutFor(world, {path}, DrawTime(prng));
 }
 
-// Some nodes, perhaps all, are on the far side; half of the time they also lose the other nodes.
+// Some nodes, perhaps all, lose the master. Half of the time they also lose the other nodes.
 void PartitionTwoWay(SimWorld& world, Prng& prng) {
   std::vector<HostIndex> far_side;
   std::vector<HostIndex> near_side = {kMasterHost};

@@ -1,6 +1,6 @@
 #pragma once
 
-// Draws a victim. Null when there is none: then the fault does nothing.
+// Draws a victim. Null if there is none; the fault then does nothing.
 
 #include <csignal>
 #include <functional>

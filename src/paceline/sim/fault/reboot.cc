@@ -3,7 +3,7 @@
 
 namespace paceline::sim {
 
-// A quick one may be over before anybody has missed the node: only the boot id tells.
+// A quick reboot may be over before the node is missed. Then only the boot id shows it.
 void Reboot(SimWorld& world, Prng& prng) {
   Node* node = PickNode(world, prng, [](const Node& n) { return n.is_on(); });
   if (node == nullptr) return;
@@ -14,8 +14,8 @@ void Reboot(SimWorld& world, Prng& prng) {
   world.queue().After(time, [node] { node->PowerOn(); });
 }
 
-// The master's host, and with it a node, mostly that of rank 0. Its memory is gone, and what the
-// master has heard; the journal stays.
+// Reboots the master's host and so a node, usually that of rank 0. The host's memory and the
+// master's volatile state are lost; the journal stays.
 void RebootMasterHost(SimWorld& world, Prng& prng) {
   if (!world.master().is_on() || world.master().has_finished()) return;
   const std::optional<World>& formed = world.master().job().state().world;

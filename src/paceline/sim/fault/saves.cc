@@ -10,7 +10,7 @@ namespace paceline::sim {
 
 namespace {
 
-// Short, or long enough that ranks come to wait for it.
+// Short, or so long that ranks have to wait for it.
 Duration DrawTrouble(Prng& prng) {
   return prng.Chance(1, 2) ? Draw(prng, Duration::Milliseconds(50), Duration::Seconds(2))
                            : Draw(prng, Duration::Seconds(2), Duration::Seconds(25));
@@ -21,7 +21,7 @@ void TroubleFor(SimWorld& world, Prng& prng, bool Storage::*trouble) {
   world.queue().After(DrawTrouble(prng), [&world, trouble] { world.storage().*trouble = false; });
 }
 
-// A file of a folder, rather of one that is complete or just being written.
+// A file of a folder, preferably of a complete one or of one being written.
 SimShard* PickShard(SimWorld& world, Prng& prng, std::string* name, uint32_t* rank) {
   Storage::Folders& folders = world.storage().folders();
   if (folders.empty()) return nullptr;
@@ -59,7 +59,7 @@ void FlippedImage(SimWorld& world, Prng& prng) {
       std::next(arenas.begin(), static_cast<std::ptrdiff_t>(prng.Below(arenas.size())));
   const std::string& home = arena->first.node;
   if (!arena->second.Flip(prng.Next())) return;
-  // Or nobody would read it before it is overwritten.
+  // Else no process would read it before it is overwritten.
   if (!prng.Chance(1, 2)) return;
   for (uint32_t i = 0; i < world.node_count(); ++i) {
     Node& owner = world.node(i);
@@ -69,7 +69,7 @@ void FlippedImage(SimWorld& world, Prng& prng) {
   }
 }
 
-// Whoever gives an image to another host just now dies: its agent alone, or with its host.
+// A node that is sending an image to another host dies: its agent alone, or the whole host.
 void GiverDies(SimWorld& world, Prng& prng) {
   std::vector<Node*> givers;
   for (uint32_t i = 0; i < world.node_count(); ++i) {
@@ -82,7 +82,7 @@ void GiverDies(SimWorld& world, Prng& prng) {
   MARK("a giver dies");
   if (prng.Chance(1, 3)) return giver->KillAgent();
   giver->PowerOff(true);
-  if (prng.Chance(1, 3)) return;  // stays away until the end
+  if (prng.Chance(1, 3)) return;  // it stays off until the end
   world.queue().After(Draw(prng, Duration::Seconds(1), Duration::Seconds(30)),
                       [giver] { giver->PowerOn(); });
 }
@@ -113,7 +113,7 @@ void LostShard(SimWorld& world, Prng& prng) {
   world.storage().folders().at(name).files.erase(rank);
 }
 
-// A rank that everybody takes for dead: its world ends, and later it saves one more step.
+// A rank is taken for dead and its world ends. Later the rank saves one more step.
 void ZombieSave(SimWorld& world, Prng& prng) {
   const RankProcess* process = PickProcess(world, prng);
   if (process == nullptr) return;
@@ -125,7 +125,7 @@ void ZombieSave(SimWorld& world, Prng& prng) {
   const Duration wait = Draw(prng, Duration::Milliseconds(100), Duration::Seconds(5));
   world.queue().After(wait, [&world, &node, zombie, step, boot] {
     if (!node.is_on() || node.boot_count() != boot) return;
-    // Whoever saves there by now holds the lock.
+    // If another process saves there now, that process has the lock.
     for (uint32_t i = 0; i < world.node_count(); ++i) {
       if (world.node(i).name() != node.name()) continue;
       for (const auto& [pid, process] : world.node(i).processes()) {

@@ -11,7 +11,7 @@ void SecondAgent(SimWorld& world, Prng& prng) {
   twin.PowerOn();
   world.queue().After(Draw(prng, Duration::Seconds(1), Duration::Seconds(10)), [&twin, node] {
     twin.PowerOff(false);
-    node->Restart();  // its user notices and starts it again, should it have given way
+    node->Restart();  // in case it gave way, its user starts it again
   });
 }
 

@@ -12,7 +12,7 @@ void SignalRanks(Node& node) {
 }  // namespace
 
 // `timeout`, a scheduler or a terminal sends its signal to every process of a host, and soon again.
-// That is one request. A person who presses Ctrl-C again asks for force.
+// That is one request. Only a second Ctrl-C by a person asks for force.
 void SignalsTwice(SimWorld& world, Prng& prng) {
   Node* node = PickNode(world, prng, [](const Node& n) { return n.agent() != nullptr; });
   if (node == nullptr || !IsRunning(*node)) return;

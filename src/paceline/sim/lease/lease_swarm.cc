@@ -52,7 +52,7 @@ std::optional<size_t> Find(const Names& names, std::string_view name) {
   return std::nullopt;
 }
 
-// What is wrong with a flag, or nothing.
+// Returns the error in a flag, or "".
 std::string Take(std::string_view flag, std::string_view value, LeaseFlags* flags) {
   const std::string wrong = Concat(flag, " cannot be \"", value, "\"");
   if (flag == "--without") {
@@ -115,7 +115,7 @@ void Report(uint64_t seed, const LeaseFlags& flags, const LeaseOutcome& outcome)
   std::printf("  repeat: paceline sim %s\n", LeaseCommandLine(seed, flags.canary, limits).c_str());
 }
 
-// How many seeds went wrong.
+// Returns the number of failing seeds.
 uint64_t RunSeeds(const LeaseFlags& flags) {
   const std::clock_t begin = std::clock();
   uint64_t seeds = 0;
@@ -138,7 +138,7 @@ uint64_t RunSeeds(const LeaseFlags& flags) {
   return wrong;
 }
 
-// Each planted bug must be found. The exit code.
+// Each planted bug must be found. Returns the exit code.
 int RunLeaseCanaries(const LeaseFlags& flags) {
   int code = 0;
   for (int number = 1; number < kLeaseCanaries; ++number) {
@@ -160,7 +160,7 @@ LeaseLimits ShrinkLeaseWorld(uint64_t seed, LeaseCanary canary, LeaseLimits limi
   const auto fails = [&](const LeaseLimits& smaller) {
     return !RunLeaseWorld(seed, canary, smaller).wrong.empty();
   };
-  // What is cut off the end leaves everything before it as it was.
+  // Cutting off the end does not change the steps before it.
   for (uint64_t piece = limits.faulty_steps / 2; piece > 0; piece /= 2) {
     while (limits.faulty_steps >= piece) {
       LeaseLimits smaller = limits;

@@ -1,6 +1,6 @@
 #pragma once
 
-// `paceline sim --leases`: many worlds of leases, one a seed, and a failing one made small.
+// `paceline sim --leases`: runs worlds of leases, one a seed, and shrinks a failing one.
 
 #include <string>
 #include <vector>
@@ -9,14 +9,14 @@
 
 namespace paceline::sim {
 
-// Arguments as those of RunSimCommand, and its exit codes.
+// Arguments and exit codes as in RunSimCommand.
 int RunLeaseCommand(const std::vector<std::string>& args);
 
-// The least that still goes wrong: fewer faulty steps first, then without kinds of faults. What it
-// is given must go wrong.
+// The smallest world that still fails: with fewer faulty steps, then without kinds of faults. The
+// given world must fail.
 LeaseLimits ShrinkLeaseWorld(uint64_t seed, LeaseCanary canary, LeaseLimits limits);
 
-// The arguments of `paceline sim` that repeat this world.
+// Arguments of `paceline sim` that repeat this world.
 std::string LeaseCommandLine(uint64_t seed, LeaseCanary canary, const LeaseLimits& limits);
 
 }  // namespace paceline::sim

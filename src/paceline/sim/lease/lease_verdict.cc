@@ -5,7 +5,7 @@
 namespace paceline::sim {
 namespace {
 
-// Ranks that save the same steps have a common last one, and all ranks read one order.
+// Ranks that save the same steps must end at a common step, and all ranks must read one order.
 std::string JudgeRanks(const LeaseEnd& end) {
   const uint64_t granted = end.workers.front().granted;
   for (const LeaseWorker& worker : end.workers) {
@@ -18,7 +18,7 @@ std::string JudgeRanks(const LeaseEnd& end) {
   return "";
 }
 
-// How often each ordinal was acknowledged in the lineage that survives, and what is quarantined.
+// How often each ordinal was acknowledged in the surviving lineage, and the quarantined ordinals.
 std::vector<uint64_t> CountFacts(const LeaseEnd& end, IntervalSet* out) {
   std::vector<uint64_t> facts(end.ordinals);
   LeaseBook fold;
@@ -30,7 +30,7 @@ std::vector<uint64_t> CountFacts(const LeaseEnd& end, IntervalSet* out) {
       for (uint64_t i = 0; i < end.ordinals; ++i) facts[i] = fold.IsDone(fact.set, i) ? 1 : 0;
     }
   }
-  for (const DataSetView& view : fold.Views()) {  // who dies often takes innocent samples along
+  for (const DataSetView& view : fold.Views()) {  // deaths often take innocent samples along
     for (const OrdinalRange& range : view.quarantined) out->Add(range);
   }
   return facts;
@@ -46,7 +46,7 @@ std::string JudgeLeases(const LeaseEnd& end) {
   for (const LeaseWorker& worker : end.workers) {
     for (const auto& [ordinal, count] : worker.counts) model[ordinal] += count;
   }
-  uint64_t left = 0;  // for nobody
+  uint64_t left = 0;  // goes to no rank
   for (uint64_t i = 0; i < end.ordinals; ++i) {
     const bool is_out = out.Covers({i, i + 1});
     if (i == end.poisoned && !is_out) return "the poisoned one is not in quarantine";
@@ -56,7 +56,7 @@ std::string JudgeLeases(const LeaseEnd& end) {
     if (facts[i] != wanted) {
       return Concat("ordinal ", i, " was acknowledged ", facts[i], " times");
     }
-    // Without checkpoints the dead take their confirmations along.
+    // Without checkpoints, confirmations of dead workers are lost.
     const bool is_wrong = end.follows ? model[i] != wanted : model[i] > wanted;
     if (is_wrong) return Concat("ordinal ", i, " counts ", model[i]);
   }

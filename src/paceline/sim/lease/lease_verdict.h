@@ -1,6 +1,6 @@
 #pragma once
 
-// What a world of leases has to leave behind; lease_world.h has the invariants.
+// Checks the end state of a world of leases; lease_world.h has the invariants.
 
 #include <cstdint>
 #include <string>
@@ -15,12 +15,12 @@ struct LeaseEnd {
   const std::vector<LeaseFact>& journal;
   const std::vector<LeaseWorker>& workers;
   uint64_t ordinals = 0;
-  uint64_t poisoned = 0;  // the ordinal that kills or fails; none has that number: there is none
+  uint64_t poisoned = 0;  // the ordinal that kills or fails; a too large number: none
   bool follows = false;   // checkpoints
   bool is_even = false;   // equal shares
 };
 
-// What is wrong, in one sentence; empty when nothing is.
+// The first violation as one sentence; empty if there is none.
 std::string JudgeLeases(const LeaseEnd& end);
 
 }  // namespace paceline::sim

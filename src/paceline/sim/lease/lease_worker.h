@@ -1,6 +1,6 @@
 #pragma once
 
-// Inside of the world of leases: what a worker knows.
+// Internals of the world of leases: a worker's state.
 
 #include <cstdint>
 #include <map>
@@ -13,7 +13,7 @@
 
 namespace paceline::sim {
 
-// A training process with the client in it, as far as the ledger can tell them from real ones.
+// A training process with its lease client, as the ledger sees it.
 struct LeaseWorker {
   using Counts = std::map<uint64_t, uint64_t>;  // by ordinal
 
@@ -27,7 +27,7 @@ struct LeaseWorker {
   uint64_t generation = 1;
   bool is_alive = true;
   bool is_frozen = false;
-  bool is_open = false;  // kOpen was said on this link
+  bool is_open = false;  // kOpen was sent on this link
   bool has_request = false;
   bool is_complete = false;
   std::optional<uint64_t> awaits_mark;  // a step
@@ -38,12 +38,12 @@ struct LeaseWorker {
   std::map<uint64_t, Held> held;
   std::set<uint64_t> presenting;  // since the last reset
   uint64_t granted = 0;           // ordinals, since the rewind
-  bool is_told = false;           // that ranks read different orders
+  bool is_told = false;           // was told that ranks read different orders
   uint64_t next_number = 1;
   std::map<uint64_t, std::pair<uint64_t, uint64_t>> unconfirmed;  // number → lease, until
   Counts counts;                                                  // of its model
   std::map<uint64_t, std::string> marked;                         // step → position
-  std::map<uint64_t, Counts> images;  // step → counts as they were saved
+  std::map<uint64_t, Counts> images;                              // step → saved counts
 
   struct Terms {
     uint64_t ordinals = 0;

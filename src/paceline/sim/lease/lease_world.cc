@@ -74,7 +74,7 @@ class World {
     book_.Boot(book_.first_lease() + 1'000'000, &actions);
     base_ = journal_.size();
     Keep(&actions);
-    durable_ = journal_.size();  // before anybody is listened to
+    durable_ = journal_.size();  // before any worker is answered
   }
 
   void Keep(LeaseActions* actions) {
@@ -116,7 +116,7 @@ class World {
     for (size_t node = 0; node < links_.size(); ++node) Relink(node);
   }
 
-  // What was on the way is lost, and everybody is told to open again.
+  // Messages in flight are lost, and all workers must open again.
   void Relink(size_t node) {
     links_[node] = next_link_++;
     for (size_t i = node * kPerLink; i < std::min(workers_.size(), (node + 1) * kPerLink); ++i) {
@@ -153,7 +153,7 @@ class World {
   }
 
   void Tick() {
-    // In calm times nobody is so slow that its deadline passes.
+    // In the calm phase no worker is so slow that its deadline passes.
     now_ += Duration::Milliseconds(static_cast<int64_t>(prng_.Below(is_calm_ ? 10 : 2'000)));
     LeaseActions actions;
     book_.Tick(now_, &actions);
@@ -173,23 +173,23 @@ class World {
     }
   }
 
-  // Struck, or of a sample that kills whoever reads it, which is no fault of the schedule.
+  // Killed by a fault, or by a sample that kills its reader, which is not a fault of the schedule.
   void Die(size_t index) {
     Worker& worker = workers_[index];
     worker.is_alive = false;
-    if (prng_.Chance(2, 3)) {  // its agent tells; else a deadline or its successor does
+    if (prng_.Chance(2, 3)) {  // its agent reports it; else a deadline or its successor does
       LeaseActions actions;
       book_.PeerGone(now_, peers_[index], prng_.Chance(1, 2), &actions);
       Keep(&actions);
     }
     up_[index].clear();
     down_[index].clear();
-    peers_[index] = {};  // nobody
+    peers_[index] = {};  // no connection
   }
 
   void Return(size_t index) {
     if (!follows_) return Begin(index);
-    // The whole world begins anew, from what all have saved.
+    // The whole world restarts from the newest common save.
     ++generation_;
     uint64_t best = 0;
     for (const auto& [step, counts] : workers_[0].images) {
@@ -225,7 +225,7 @@ class World {
     worker.rank = before.rank;
     worker.incarnation = before.incarnation + 1;
     worker.generation = follows_ ? generation_ : 1;
-    if (!follows_) worker.counts = before.counts;  // of all its lives: what was confirmed
+    if (!follows_) worker.counts = before.counts;  // confirmed counts of all its lives
     workers_[index] = std::move(worker);
     up_[index].clear();
     down_[index].clear();
@@ -307,14 +307,14 @@ class World {
     }
     worker.presenting.clear();
     for (const auto& [lease, held] : worker.held) worker.presenting.insert(lease);
-    // A mark comes behind all acks before it, so not before each lease was presented.
+    // A mark follows all acks before it, so it is sent only after each lease was presented.
     if (worker.presenting.empty()) SayMark(index);
     if (worker.has_request) {
       Say(index, {.op = LeaseOp::kTake, .number = worker.next_number++});
     }
   }
 
-  // Of an order that is the same for all ranks, unless one of them is planted wrong.
+  // Reports the order, which is the same on all ranks unless a canary changes it.
   void Report(size_t index) {
     const Worker& worker = workers_[index];
     const bool is_other = canary_ == LeaseCanary::kOtherOrder && worker.rank == 1;
@@ -382,7 +382,7 @@ class World {
     CheckBacked(index, lease, range);
   }
 
-  // What a worker was told is durable, by its lease.
+  // An answer to a worker must be covered by durable facts of its lease.
   void CheckBacked(size_t index, uint64_t lease, OrdinalRange range) {
     IntervalSet backed;
     for (size_t i = 0; i < durable_; ++i) {
@@ -417,7 +417,8 @@ class World {
       for (uint64_t i = held->second.confirmed; i < held->second.done; ++i) ++worker.counts[i];
     }
     worker.held.erase(held);
-    // A model that has counted what somebody else does now goes back to its last checkpoint.
+    // The model has counted ordinals that another worker has now, so it returns to its last
+    // checkpoint.
     if (follows_) return Die(index);
     Presented(index, lease);
   }

@@ -15,7 +15,7 @@ TEST(LeaseWorldTest, EverySampleCountsOnceUnderEverySchedule) {
   EXPECT_GT(faults, 4'000u) << "the schedules are as hard as they claim";
 }
 
-// Worlds in which a worker is told twice in a row to open again, and drops a lease in between.
+// In these worlds a worker must open twice in a row and drops a lease in between.
 TEST(LeaseWorldTest, ALeaseThatNobodyHasIsNotWaitedFor) {
   for (const uint64_t seed : {687'683, 713'143}) {
     EXPECT_EQ(RunLeaseWorld(seed, LeaseCanary::kNone).wrong, "") << "seed " << seed;

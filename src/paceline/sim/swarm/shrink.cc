@@ -27,7 +27,7 @@ class Shrinker {
   }
 
  private:
-  // Keeps the smaller run when the same check fails in it.
+  // Takes the smaller run if the same check fails in it.
   bool Try(const Wishes& wishes) {
     ++result_.run_count;
     const Outcome outcome = RunSeed(seed_, wishes, nullptr);
@@ -45,7 +45,7 @@ class Shrinker {
     const int64_t failed_at = result_.violation.at.nanoseconds() / 1'000'000'000 + 1;
     int64_t low = 0;
     high = std::min(high, failed_at);
-    while (low < high) {  // not monotonic, so this finds a small end, not the smallest
+    while (low < high) {  // not monotonic: finds a small end, not always the smallest
       const int64_t middle = low + (high - low) / 2;
       Wishes wishes = result_.wishes;
       wishes.until = Duration::Seconds(middle);

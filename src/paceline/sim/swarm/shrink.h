@@ -1,7 +1,7 @@
 #pragma once
 
-// Makes a failing run smaller and keeps its failure: first the end is cut off, then kinds of faults
-// are left out one at a time, then single strikes, then hosts.
+// Makes a failing run smaller while the same check fails: cuts off the end, then leaves out kinds
+// of faults one by one, then single strikes, then hosts.
 
 #include <cstdint>
 #include <string>
@@ -11,7 +11,7 @@
 
 namespace paceline::sim {
 
-// One run; every 20th seed runs twice and must end alike.
+// One run. Every 20th seed runs twice and must end in the same way.
 Outcome RunSeed(uint64_t seed, const Wishes& wishes, std::FILE* log);
 
 struct Shrunk {
@@ -20,7 +20,7 @@ struct Shrunk {
   uint32_t run_count = 0;
 };
 
-// `first` is the violation of the run that is to be made smaller.
+// `first` is the violation of the run to shrink.
 Shrunk Shrink(uint64_t seed, const Wishes& wishes, const Violation& first);
 
 }  // namespace paceline::sim

@@ -37,7 +37,7 @@ void DrawJob(Prng& prng, JobSpec& spec) {
   if (prng.Chance(1, 4)) {
     spec.timers.lost_after = DrawBetween(prng, Duration::Milliseconds(600), Duration::Seconds(5));
   }
-  // Else an agent that was cut off when the job ended would look for its master for ever.
+  // Else an agent that was cut off at the end of the job would look for its master for ever.
   spec.timers.orphan_after = DrawBetween(prng, Duration::Seconds(30), Duration::Seconds(120));
   spec.timers.stop_grace = DrawBetween(prng, Duration(), Duration::Seconds(10));
   if (prng.Chance(1, 3)) {
@@ -85,7 +85,7 @@ void DrawScript(Prng& prng, Options& options) {
   options.peer_exit_max = DrawBetween(prng, Duration::Milliseconds(2), Duration::Seconds(40));
 }
 
-// These bugs are where only a Checkpointer comes.
+// True for bugs in code that only a Checkpointer uses.
 bool NeedsSaves(Canary canary) {
   return canary == Canary::kForgetHold || canary == Canary::kHurriedEnd ||
          canary == Canary::kMixSteps || canary == Canary::kCommitUnchecked ||
@@ -96,7 +96,7 @@ bool NeedsSaves(Canary canary) {
          canary == Canary::kTwiceIsNow || canary == Canary::kHideOwnParameters;
 }
 
-// Every third script has a Checkpointer.
+// A third of the scripts have a Checkpointer.
 void DrawSaves(Prng& prng, const Wishes& wishes, Options& options) {
   SaveOptions& saves = options.saves;
   const bool is_drawn = prng.Chance(1, 3);
@@ -121,8 +121,8 @@ void DrawSaves(Prng& prng, const Wishes& wishes, Options& options) {
                         ? DrawBetween(prng, Duration::Milliseconds(100), Duration::Seconds(8))
                         : DrawBetween(prng, Duration::Milliseconds(5), Duration::Milliseconds(400));
   saves.read_max = DrawBetween(prng, Duration::Milliseconds(1), Duration::Seconds(1));
-  // Few are so quick that an image which nobody holds is gone before it is reported: they cost
-  // most.
+  // Only a few scripts have steps so quick that an unheld image is gone before it is reported,
+  // because they take the most CPU time.
   const bool is_quick = prng.Chance(1, 16);
   const Duration step_time =
       is_quick ? DrawBetween(prng, Duration::Milliseconds(15), Duration::Milliseconds(50))
@@ -172,7 +172,7 @@ void DrawStrikes(Prng& prng, const Wishes& wishes, Options& options) {
   SortByTime(options.strikes);
 }
 
-// Late enough for a world to be there, mostly. With a generator of its own: whether something lasts
+// Late enough that there usually is a world. With its own generator, so that a lasting fault
 // changes nothing else in a run.
 void DrawLasting(Prng& prng, const Wishes& wishes, Options& options) {
   for (size_t i = 0; i < AllFaults().size(); ++i) {
@@ -231,7 +231,7 @@ std::string Join(const std::vector<std::string>& words) {
 Options Draw(uint64_t seed, const Wishes& wishes) {
   Options options;
   options.seed = seed;
-  // Each part has its own generator: a draw more in one does not change the others.
+  // Each part has its own generator, so a further draw in one does not change the others.
   Prng prng(seed);
   Prng job = prng.Fork();
   Prng cluster = prng.Fork();
@@ -248,7 +248,7 @@ Options Draw(uint64_t seed, const Wishes& wishes) {
   DrawStrikes(strikes, wishes, options);
   DrawLasting(lasting, wishes, options);
   if (far.Chance(1, 4)) options.saves.terms.directory = "s3://storage/run";
-  // Shorter than what the storage of a fault takes, or longer.
+  // Steps shorter or longer than a fault's effect on storage.
   const bool must_end = wishes.canary == Canary::kCallItDone && options.total_steps == 0;
   if (must_end) options.total_steps = end.Between(20, 100);
   options.spec.timers.storage_wait =

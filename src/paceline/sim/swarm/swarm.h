@@ -1,7 +1,7 @@
 #pragma once
 
-// A seed draws everything: the cluster, the job, the script, the network, which faults strike and
-// when. No two seeds are alike, so a thousand of them visit corners that nobody would write down.
+// A seed draws everything: the cluster, the job, the script, the network, the faults and their
+// times. All seeds differ, so a thousand of them reach cases that no one would write down.
 
 #include <cstdint>
 #include <optional>
@@ -13,21 +13,21 @@
 
 namespace paceline::sim {
 
-// What the command line takes away from a draw, or plants into it.
+// The command line's changes to a draw.
 struct Wishes {
-  std::vector<std::string> only;     // these fault kinds alone are drawn; empty: a draw of kinds
-  std::vector<std::string> without;  // strikes of these kinds are left out
-  std::optional<std::vector<size_t>> keep;  // of what is left, only these strikes, by number
+  std::vector<std::string> only;            // only these kinds of faults; empty: drawn
+  std::vector<std::string> without;         // these kinds of faults are left out
+  std::optional<std::vector<size_t>> keep;  // of the remaining strikes only these, by number
   std::optional<Duration> until;            // faults end here
-  std::optional<uint32_t> nodes;            // at most so many hosts
+  std::optional<uint32_t> nodes;            // upper limit of hosts
   std::optional<uint64_t> crash_at_record;
-  std::optional<bool> saves;  // with a Checkpointer, or without; else a third of the seeds
+  std::optional<bool> saves;  // whether there is a Checkpointer; else in a third of the seeds
   Canary canary = Canary::kNone;
 };
 
 Options Draw(uint64_t seed, const Wishes& wishes);
 
-// The arguments of `paceline sim` that repeat this run.
+// Arguments of `paceline sim` that repeat this run.
 std::string CommandLine(uint64_t seed, const Wishes& wishes);
 
 }  // namespace paceline::sim

@@ -1,5 +1,5 @@
-// The swarm as a test: every fault alone, fixed seeds, every journal position, every canary.
-// PACELINE_SIM_SEEDS sets the number of fixed seeds; more of them run by `paceline sim --seeds N`.
+// The swarm as a test: each fault alone, fixed seeds, each journal position, each canary.
+// PACELINE_SIM_SEEDS sets the number of fixed seeds; `paceline sim --seeds N` runs more.
 
 #include "paceline/sim/swarm/swarm.h"
 
@@ -33,7 +33,7 @@ TEST(Swarm, SurvivesEachFaultAlone) {
     Wishes wishes;
     wishes.only = {std::string(fault.name)};
     for (uint64_t seed = 123; seed < 126; ++seed) {
-      wishes.saves = seed % 2 == 1;  // many faults are of checkpoints alone
+      wishes.saves = seed % 2 == 1;  // many faults need a Checkpointer
       ExpectClean(seed, wishes);
     }
   }
@@ -64,7 +64,7 @@ TEST(Swarm, RepeatsARunExactly) {
   }
 }
 
-// The first seed in which a planted bug is found; 0 when none does.
+// The first seed that finds a planted bug; 0 if none does.
 uint64_t SeedThatFinds(const Wishes& wishes) {
   for (uint64_t seed = 1; seed <= kCanarySeedsMax; ++seed) {
     if (RunSeed(seed, wishes, nullptr).violation.has_value()) return seed;
@@ -81,8 +81,7 @@ TEST(Swarm, FindsEveryCanary) {
   }
 }
 
-// Links that blink, launchers that die and signals that come twice need no bugs of their own: where
-// old ranks live on, each of them alone shows it.
+// These three faults have no canaries of their own: each alone finds ranks that live on.
 TEST(Swarm, FindsRanksThatLiveOnByEachOfTheseFaults) {
   for (const char* fault : {"blinking_link", "launcher_dies", "signals_twice"}) {
     Wishes wishes;

@@ -1,7 +1,7 @@
 #pragma once
 
-// What happened, as one running hash and, when asked for, as one aligned line an event. Two runs of
-// one seed must end with the same hash; that is how the simulator proves that it is deterministic.
+// The events of a run, as a running hash and, on request, as one aligned line each. Two runs of one
+// seed must end with the same hash, which proves that the simulator is deterministic.
 
 #include <cstdint>
 #include <cstdio>
@@ -13,15 +13,15 @@ namespace paceline::sim {
 
 class Trace {
  public:
-  // `out` null: only the hash.
+  // With `out` null only the hash is computed.
   explicit Trace(std::FILE* out) : out_(out) {}
 
   bool is_full() const { return out_ != nullptr; }
   uint64_t hash() const { return hash_; }
   uint64_t line_count() const { return line_count_; }
 
-  // `who` is "master", "n3", …; `what` a literal; `number` what distinguishes two such events.
-  // `text` is for people only and not in the hash, so callers may leave it out when nobody reads.
+  // `who` is "master", "n3", …; `what` is a literal; `number` distinguishes two such events. `text`
+  // is for people and not hashed, so callers may omit it if there is no log.
   void Add(Instant at, std::string_view who, std::string_view what, uint64_t number = 0,
            std::string_view text = {});
 
