@@ -1,7 +1,7 @@
 #pragma once
 
-// What travels between the master, its agents and its clients, as plain values. Whoever talks to
-// the wire sees these and never protobuf; to_proto and from_proto are the only translators.
+// The messages between the master, its agents and its clients, as plain values. Users of wire see
+// these and never protobuf; only to_proto and from_proto translate.
 
 #include <cstdint>
 #include <functional>
@@ -25,13 +25,13 @@ namespace paceline::wire {
 
 // ---- an agent's stream: agent to master ----
 
-// First message of every stream; the whole truth of the node.
+// The first message of every stream; the node's whole state.
 struct Register {
   NodeReport report;
 };
-// `ranks` holds only those whose report changed since the last one.
+// `ranks` has only ranks whose report changed since the last one.
 struct Heartbeat {
-  Generation generation;  // of the assignment last carried out
+  Generation generation;  // of the last completed assignment
   uint32_t store_port = 0;
   Duration loop_delay;
   std::vector<RankReport> ranks;
@@ -47,18 +47,18 @@ using AgentMessage =
 
 // ---- master to agent ----
 
-// The registration is durable. JobSpec holds the timers that the agent shall keep.
+// The registration is durable. JobSpec has the agent's timers.
 struct Welcome {
   NodeId node;
   JobSpec spec;
-  Duration heartbeat_interval;  // stretched in huge jobs
-  uint32_t lease_port = 0;      // of the master's host: the lease channel; 0: there is none
+  Duration heartbeat_interval;  // longer in very large jobs
+  uint32_t lease_port = 0;      // of the lease channel on the master's host; 0: none
 };
-// The number of nodes changed so much that heartbeats shall come at another pace.
+// The heartbeat interval changed, because the number of nodes has.
 struct Pace {
   Duration heartbeat_interval;
 };
-// The four parts of an error, and the last message of its stream.
+// An error in four parts, the last message of its stream.
 struct Refusal {
   std::string code;  // "PL-E…"
   std::string what;
@@ -67,7 +67,7 @@ struct Refusal {
   bool retry = false;  // the cause may pass within seconds
   bool operator==(const Refusal&) const = default;
 };
-// The world stands still: look at this node's ranks, and answer with NodeEvidence.
+// A rank is quiet: look at this node's ranks and answer with NodeEvidence.
 struct EvidenceOrder {
   Generation generation;
   uint64_t round = 0;
@@ -75,17 +75,17 @@ struct EvidenceOrder {
 using MasterMessage =
     std::variant<Welcome, Pace, Assignment, Refusal, CheckpointOrder, EvidenceOrder>;
 
-// ---- the stream of who starts nodes (Control.Supervise) ----
+// ---- the stream of the process that starts nodes (Control.Supervise) ----
 
-// The platform knows that the agent and all ranks of this node are dead.
+// The platform reports that the agent and all ranks of this node are dead.
 struct NodeGoneReport {
   std::string name;
   std::string evidence;
-  int32_t agent_pid = 0;  // the dead agent's; 0 = unknown
+  int32_t agent_pid = 0;  // of the dead agent; 0: unknown
   std::optional<uint32_t> incarnation = {};
   bool operator==(const NodeGoneReport&) const = default;
 };
-// Why a node that is wished for does not run yet, in the platform's words; "": it runs.
+// Why a wished node does not run yet, in the platform's words; "": it runs.
 struct NodePending {
   std::string name;
   uint32_t incarnation = 0;
@@ -94,19 +94,19 @@ struct NodePending {
 };
 using SupervisorMessage = std::variant<NodeGoneReport, NodePending>;
 
-// What the platform shows of the job; for people.
+// The job's summary for the platform's users.
 struct Summary {
   std::string phase;
-  std::string pending;  // what it waits for, or that it trains
+  std::string pending;  // what it waits for, or "trains"
   uint32_t nodes = 0;   // in the world
   uint32_t spares = 0;
   int64_t step = -1;
   double goodput = 0;
-  std::string last;  // the newest sentence about a failure; "" before one
+  std::string last;  // the newest sentence about a failure; "" if there was none
   uint32_t restart_count = 0;
   bool operator==(const Summary&) const = default;
 };
-struct JobEnded {  // the last order; what `paceline run` returns
+struct JobEnded {  // the last order; `paceline run` returns its exit code
   int exit_code = 0;
   std::string reason;
 };
@@ -120,11 +120,11 @@ struct RankStatus {
   int32_t pid = 0;
   uint64_t generation = 0;
   std::string state;  // starting, running, stepping, exited
-  int64_t step = -1;  // absolute; -1 when the script did not tell it
+  int64_t step = -1;  // absolute; -1 if the script did not report it
   int64_t step_count = 0;
   int64_t saved_step = -1;
   std::optional<double> loss;
-  std::string exit;  // sentence, when state is exited
+  std::string exit;  // a sentence, if state is exited
   bool operator==(const RankStatus&) const = default;
 };
 
@@ -138,25 +138,25 @@ struct NodeStatus {
   bool connected = false;
   Duration silent_for;  // since it was last heard
   std::optional<uint32_t> seat;
-  uint64_t generation = 0;  // of the assignment last carried out
+  uint64_t generation = 0;  // of the last completed assignment
   std::vector<RankStatus> ranks;
   bool operator==(const NodeStatus&) const = default;
 };
 
-// The job's checkpoints. Steps are -1 where there is none.
+// The job's checkpoints. A step is -1 if there is none.
 struct CheckpointStatus {
   std::string directory;         // empty: the script has made no Checkpointer
-  int64_t memory_step = -1;      // newest that every rank of the world has in memory
-  int64_t storage_step = -1;     // newest committed
-  int64_t writing_step = -1;     // on its way to storage
+  int64_t memory_step = -1;      // newest step that every rank of the world has in memory
+  int64_t storage_step = -1;     // newest committed step
+  int64_t writing_step = -1;     // being written to storage
   uint64_t storage_bytes = 0;    // of the newest committed
-  std::string problem;           // why the last step that was due is not in storage; empty: it is
-  std::string restored;          // where the world's state comes from, one sentence
-  int64_t restored_step = -1;    // that it went on after
-  uint32_t memory_restores = 0;  // worlds of the job so far that went on from memory
+  std::string problem;           // why the last due step is not in storage; empty: it is
+  std::string restored;          // where the world's state was restored from, one sentence
+  int64_t restored_step = -1;    // the restored step
+  uint32_t memory_restores = 0;  // worlds of the job that restored from memory
   uint32_t storage_restores = 0;
-  uint32_t commits = 0;                 // checkpoints that got to storage
-  std::optional<Duration> storage_age;  // since the newest was committed; none: none was
+  uint32_t commits = 0;                 // checkpoints that reached storage
+  std::optional<Duration> storage_age;  // since the last commit; none: there was none
   bool operator==(const CheckpointStatus&) const = default;
 };
 
@@ -164,20 +164,20 @@ struct JobStatus {
   std::string job_id;
   std::string name;
   std::string phase;    // waiting, starting, running, stopping, finished
-  std::string pending;  // one sentence: what it waits for, or that it trains
+  std::string pending;  // one sentence: what it waits for, or "trains"
   int32_t master_pid = 0;
   uint64_t master_incarnation = 0;
   uint64_t generation = 0;
   uint32_t world_size = 0;
   uint32_t restart_count = 0;
   uint32_t failures = 0;  // charged ones
-  int64_t step = -1;      // highest known: absolute when the script tells it, else counted
+  int64_t step = -1;      // highest known step: absolute if the script reports it, else counted
   std::optional<double> loss;
-  double goodput = 0;   // share of the time since the first world in which new steps were made
+  double goodput = 0;   // share of the time since the first world with new steps
   Duration age;         // since the job was created
-  std::string journal;  // "ok", or why decisions wait
+  std::string journal;  // "ok", or why decisions are delayed
   uint64_t last_seq = 0;
-  std::optional<int> exit_code;  // when finished
+  std::optional<int> exit_code;  // if finished
   std::string final_reason;
   std::vector<NodeStatus> nodes;
   CheckpointStatus checkpoints;
@@ -192,19 +192,19 @@ struct WorldMember {
   bool operator==(const WorldMember&) const = default;
 };
 
-// One record of the journal, as people and scripts see it ("paceline.event/1").
+// One record of the journal for people and scripts ("paceline.event/1").
 struct JobEvent {
   uint64_t seq = 0;
   int64_t time_ns = 0;  // since the Unix epoch
   std::string kind;     // core::FactName
-  std::string node;     // name; empty when it concerns none
+  std::string node;     // name; empty if the event is of no node
   std::optional<uint32_t> rank;
   uint64_t generation = 0;  // 0: none
   std::optional<int64_t> step;
   std::string sentence;
   std::vector<uint64_t> causes;
   std::map<std::string, std::string> details;
-  std::vector<WorldMember> members;  // of world_formed
+  std::vector<WorldMember> members;  // if world_formed
   bool operator==(const JobEvent&) const = default;
 };
 
@@ -213,14 +213,14 @@ struct StopRequest {
   Duration grace;
   int exit_code = 0;
   bool force = false;
-  int signal = 0;  // what ranks get first; 0: SIGTERM
+  int signal = 0;  // first signal for ranks; 0: SIGTERM
 };
 
 // ---- `paceline stacks` ----
 
 struct NodeStacks {
   std::string node;
-  std::vector<RankEvidence> ranks;  // without their collectives
+  std::vector<RankEvidence> ranks;  // without collectives
   bool operator==(const NodeStacks&) const = default;
 };
 struct JobStacks {

@@ -1,6 +1,6 @@
-// Ends gRPC before the test program does. It tears down what its last user leaves on threads of its
-// own, and a process that ends meanwhile is told by the leak checker that half a TLS handshake was
-// never freed (seen once in many runs, on a machine that was busy).
+// Shuts gRPC down before the test program ends. gRPC frees its last user's objects on its own
+// threads. If the process ends meanwhile, the leak checker reports half a TLS handshake (seen once
+// in many runs, on a busy machine).
 
 #include <grpc/grpc.h>
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@ namespace {
 class GrpcEnvironment : public testing::Environment {
  public:
   void SetUp() override { grpc_init(); }
-  // This is the last user now, so it waits for all the rest.
+  // This is the last user, so it waits for all others.
   void TearDown() override { grpc_shutdown_blocking(); }
 };
 

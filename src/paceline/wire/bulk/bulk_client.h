@@ -1,7 +1,7 @@
 #pragma once
 
-// The asking side of the bulk channel: one connection to one node, for one image after the other.
-// It blocks; Cancel ends that from another thread.
+// The client end of the bulk channel: one connection to one node, for one image after the other.
+// Blocks; Cancel, from another thread, ends a call.
 
 #include <cstddef>
 #include <memory>
@@ -18,21 +18,22 @@ namespace paceline::wire {
 
 struct BulkTarget {
   std::string address;  // HOST:PORT
-  std::string node;     // with certificates: whose it must be
+  std::string node;     // with certificates: the server's node name
 };
 
 class BulkClient {
  public:
-  // Connected, and both sides have proved that they know the job's token. UNAVAILABLE: nobody
-  // answers. PERMISSION_DENIED: somebody else does. The process shall ignore SIGPIPE.
+  // Connects; then both sides have proved that they know the job's token. UNAVAILABLE: no process
+  // answers. PERMISSION_DENIED: a process without the token answers. The process must ignore
+  // SIGPIPE.
   static absl::StatusOr<std::unique_ptr<BulkClient>> Dial(const BulkTarget& target,
                                                           const Credentials& credentials,
                                                           const BulkTls& tls, Duration timeout);
 
-  // The image's bytes follow, from the asked chunk on; read all of them before the next call.
-  // INVALID_ARGUMENT: the answer is none. UNAVAILABLE: the connection broke.
+  // Requests an image, whose bytes follow from the requested chunk on. Read all of them before the
+  // next call. INVALID_ARGUMENT: the answer is malformed. UNAVAILABLE: the connection broke.
   absl::StatusOr<BulkAnswer> Ask(const BulkRequest& request);
-  // UNAVAILABLE when they do not come for `patience`.
+  // UNAVAILABLE if the bytes do not come within `patience`.
   absl::Status Read(std::byte* to, size_t bytes, Duration patience);
 
   void Cancel() { socket_->Shutdown(); }

@@ -17,7 +17,7 @@ static_assert(std::endian::native == std::endian::little, "numbers are sent as t
 static_assert(kBulkMagic.size() == 16);
 
 constexpr size_t kWhyBytesMax = 512;
-// The second word of a request.
+// Values of a request's second word.
 constexpr uint32_t kCopy = 1;
 constexpr uint32_t kStored = 2;
 static_assert(kStoredChunkTextMax + 64 <= kBulkRequestBytesMax);
@@ -27,7 +27,7 @@ void Put(std::string* text, T value) {
   text->append(reinterpret_cast<const char*>(&value), sizeof(value));
 }
 
-// Takes numbers off the front; after the first that is not there, none is.
+// Takes numbers off the front. After the first missing one all are missing.
 class Taker {
  public:
   explicit Taker(std::string_view bytes) : rest_(bytes) {}
@@ -118,7 +118,7 @@ absl::StatusOr<BulkRequest> ParseBulkRequest(std::string_view bytes) {
   request.first_chunk = taker.Number<uint64_t>();
   request.place = taker.Bytes(taker.left());
   if (!taker.is_whole() || flags > kCopy) return Bad("the request is cut off");
-  // It becomes a part of a path.
+  // The place becomes a part of a path.
   if (!IsName(request.place)) return Bad("the place is not a name");
   if (request.rank.value() > kRankMax || request.saved.step < 0 ||
       request.saved.generation > kGenerationMax || request.saved.branch > kBranchMax) {

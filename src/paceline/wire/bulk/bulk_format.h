@@ -1,14 +1,14 @@
 #pragma once
 
-// The bytes of the bulk channel, over which agents hand each other checkpoint images. Bulk bytes do
-// not go over gRPC: a message there is copied several times and held whole in memory.
+// The messages of the bulk channel, over which agents exchange checkpoint images. Images do not use
+// gRPC, which copies a message several times and keeps all of it in memory.
 // docs/formats/bulk_channel.md is the specification, docs/adr/0009 the decision.
 //
 //   server: greeting            client: hello            server: proof
 //   client: request             server: answer, then the image's bytes from the asked chunk on
 //
-// Numbers are little-endian. Everything here may come from a stranger: sizes are bounded before
-// anything is allocated.
+// Numbers are little-endian. The input is not trusted: sizes are checked before memory is
+// allocated.
 
 #include <array>
 #include <cstddef>
@@ -26,11 +26,11 @@
 
 namespace paceline::wire {
 
-// A chunk of an image, the unit of its hashes and of going on after a broken connection.
+// A chunk of an image: the unit of its hashes, and of resuming after a broken connection.
 inline constexpr uint64_t kBulkChunkBytes = uint64_t{4} << 20;
 inline constexpr uint64_t kBulkImageBytesMax = uint64_t{1} << 41;
 inline constexpr size_t kBulkRequestBytesMax = 512;
-// Hashes of the largest image, and the rest.
+// The hashes of the largest image, and the other fields.
 inline constexpr size_t kBulkAnswerBytesMax =
     (kBulkImageBytesMax / kBulkChunkBytes + 2) * sizeof(uint64_t) + 1024;
 
@@ -40,32 +40,32 @@ using BulkProof = std::array<unsigned char, 32>;
 // The server's first bytes: 16 of magic, then its nonce.
 inline constexpr std::string_view kBulkMagic = "paceline bulk 1\n";
 inline constexpr size_t kBulkGreetingBytes = 16 + sizeof(BulkNonce);
-// The client's: its nonce, then its proof.
+// The client's first bytes: its nonce, then its proof.
 inline constexpr size_t kBulkHelloBytes = sizeof(BulkNonce) + sizeof(BulkProof);
 
-// HMAC-SHA256 under the job's token of who speaks and of both nonces. Neither side sends the token,
-// and what one side has said is of no use to a third.
+// HMAC-SHA256 with the job's token over the side and both nonces. The token is never sent, and a
+// proof cannot be reused by a third party.
 enum class BulkSide { kClient, kServer };
 BulkProof ProveBulk(std::string_view token, BulkSide side, const BulkNonce& server,
                     const BulkNonce& client);
 
 struct BulkRequest {
-  Rank rank;  // that saved the image
+  Rank rank;  // of the rank that saved the image
   std::string place;
   bool is_copy = false;
   SavedStep saved;
-  uint64_t root = 0;         // of the image; 0: whatever it is
-  uint64_t first_chunk = 0;  // of the file's chunks and then the notes'
-  // A chunk of a file in storage instead, and nothing above: it comes as an image of one chunk.
+  uint64_t root = 0;         // of the image; 0: any
+  uint64_t first_chunk = 0;  // counted over the file's chunks, then the notes'
+  // Instead of the above: a chunk of a file in storage, sent as an image of one chunk.
   std::optional<StoredChunk> stored = {};
   bool operator==(const BulkRequest&) const = default;
 };
-// With its length in front.
+// With its length first.
 std::string EncodeBulk(const BulkRequest& request);
-// Without it. INVALID_ARGUMENT.
+// Without the length. INVALID_ARGUMENT: malformed.
 absl::StatusOr<BulkRequest> ParseBulkRequest(std::string_view bytes);
 
-// What an image is, before its bytes.
+// An image's data, sent before its bytes.
 struct BulkFacts {
   uint64_t world_size = 0;
   uint64_t file_bytes = 0;
@@ -88,11 +88,11 @@ struct BulkFacts {
 struct BulkAnswer {
   enum class Kind : uint32_t {
     kImage = 0,
-    kNotHere = 1,  // and will not be
-    kLater = 2,    // it is on its way to here
+    kNotHere = 1,  // and never will be
+    kLater = 2,    // being fetched to this host
   };
   Kind kind = Kind::kNotHere;
-  std::string why;  // unless it is an image
+  std::string why;  // if it is not an image
   BulkFacts facts;
   bool operator==(const BulkAnswer&) const = default;
 };

@@ -37,7 +37,7 @@ absl::StatusOr<std::unique_ptr<BulkServer>> BulkServer::Start(const std::string&
 
 BulkServer::~BulkServer() {
   is_ending_ = true;
-  listener_.reset();  // nobody is taken any more
+  listener_.reset();  // stop accepting
   {
     const std::lock_guard lock(mutex_);
     for (const Session& session : sessions_) {
@@ -47,7 +47,7 @@ BulkServer::~BulkServer() {
   for (Session& session : sessions_) session.thread.join();
 }
 
-// On the listener's thread alone, so nobody else removes.
+// Called on the listener's thread, the only one that removes sessions.
 void BulkServer::Reap() {
   std::list<Session> done;
   {
@@ -61,7 +61,7 @@ void BulkServer::Reap() {
   for (Session& session : done) session.thread.join();
 }
 
-// False: all places are taken by processes of the job.
+// Makes room for a connection. False: processes of the job have all places.
 bool BulkServer::MakeRoom() {
   std::list<Session> gone;
   {
@@ -73,7 +73,7 @@ bool BulkServer::MakeRoom() {
     ::shutdown(oldest->handle.get(), SHUT_RDWR);
     gone.splice(gone.end(), sessions_, oldest);
   }
-  gone.front().thread.join();  // it waits for its socket at most, and that has ended
+  gone.front().thread.join();  // it only waited for its socket, which is shut down
   return true;
 }
 
@@ -85,7 +85,7 @@ void BulkServer::Take(Connection connection) {
   Session& session = sessions_.emplace_back();
   session.handle = Fd(::fcntl(fd.get(), F_DUPFD_CLOEXEC, 0));
   session.thread = std::thread([this, &session, fd = fd.Release()] {
-    // Whatever went wrong, the other side sees an end and asks again, here or elsewhere.
+    // After any failure the client sees the connection end, and asks again here or elsewhere.
     Serve(&session, Fd(fd)).IgnoreError();
     const std::lock_guard ending(mutex_);
     session.is_done = true;
@@ -129,8 +129,8 @@ absl::Status BulkServer::Give(BulkSocket* socket, const BulkImage& image,
     const bool is_file = chunk < of_file;
     const uint64_t at = (is_file ? chunk : chunk - of_file) * kBulkChunkBytes;
     const std::byte* memory = (is_file ? image.file : image.notes).data() + at;
-    // Not sendfile, which hands each page over by itself: over loopback it takes twice as long, and
-    // the receiver's CPU too (bench/peer_fetch.py).
+    // Not sendfile, which transfers each page separately: over loopback it takes twice as long, and
+    // twice the receiver's CPU (bench/peer_fetch.py).
     RETURN_IF_ERROR(socket->Write(memory, facts.BytesOf(chunk), Clock::now() + kChunkPatience));
   }
   return absl::OkStatus();

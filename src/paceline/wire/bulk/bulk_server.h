@@ -1,11 +1,11 @@
 #pragma once
 
-// The giving side of the bulk channel: reads nothing but requests, gives nothing but images that
-// its owner finds for them. A thread a connection, because sending blocks; their number is bounded.
+// The server end of the bulk channel: reads only requests, and sends only images that its owner
+// finds for them. One thread a connection, because sending blocks; their number is bounded.
 //
-// Whoever does not prove that he knows the job's token within kProofPatience is cut off without a
-// word. When all places are taken a new connection takes that of the oldest one that has not proved
-// it yet; when all have, the new one is cut off and its owner asks again.
+// A client that does not prove the job's token within kProofPatience is disconnected without an
+// answer. If all places are taken, a new connection replaces the oldest unproven one. If all are
+// proven, the new one is closed, and its client asks again.
 
 #include <atomic>
 #include <chrono>
@@ -29,14 +29,14 @@
 
 namespace paceline::wire {
 
-// An image that may be given, and where its bytes are.
+// An image to send, and where its bytes are.
 struct BulkImage {
   BulkAnswer answer;
   std::span<const std::byte> file;
   std::span<const std::byte> notes;
-  // Blocks until the chunk is there; false: it will not be. None: all are.
+  // Waits until the chunk is there; false: it will not come. Null: all chunks are there.
   std::function<bool(size_t chunk)> await;
-  std::shared_ptr<void> keep;  // owners: this value and whoever gave it; the bytes stay till then
+  std::shared_ptr<void> keep;  // keeps the bytes alive; owners: this value and its source
 };
 
 class BulkServer {
@@ -44,18 +44,18 @@ class BulkServer {
   // Some for images, and two from each host that shares the reading of storage with this one.
   static constexpr size_t kConnectionsMax = 192;
   static constexpr std::chrono::seconds kIdlePatience{60};
-  // For a chunk to be taken.
+  // Until the client has received a chunk.
   static constexpr std::chrono::seconds kChunkPatience{30};
 
-  // Called on the server's threads, several at a time.
+  // Called concurrently on the server's threads.
   using Source = std::function<BulkImage(const BulkRequest&)>;
 
-  // `listen`: HOST:PORT, port 0: any. FAILED_PRECONDITION: others could reach it, and there are no
-  // certificates. The process shall ignore SIGPIPE.
+  // `listen`: HOST:PORT, port 0: any. FAILED_PRECONDITION: other hosts could reach it, and there
+  // are no certificates. The process must ignore SIGPIPE.
   static absl::StatusOr<std::unique_ptr<BulkServer>> Start(const std::string& listen,
                                                            const Credentials& credentials,
                                                            Source source);
-  // Cuts all connections off and waits for their threads.
+  // Closes all connections and waits for their threads.
   ~BulkServer();
   BulkServer(const BulkServer&) = delete;
   BulkServer& operator=(const BulkServer&) = delete;
@@ -64,7 +64,7 @@ class BulkServer {
 
  private:
   struct Session {
-    Fd handle;  // of the same socket, to shut it down by
+    Fd handle;  // a second descriptor of the socket, for shutdown
     bool is_proven = false;
     bool is_done = false;
     std::thread thread;
@@ -82,8 +82,8 @@ class BulkServer {
   const Source source_;
   std::unique_ptr<BulkTls> tls_;
   std::atomic<bool> is_ending_ = false;
-  std::mutex mutex_;             // guards the list and its words, but the threads
-  std::list<Session> sessions_;  // in the order in which they came
+  std::mutex mutex_;             // guards the sessions, except their threads
+  std::list<Session> sessions_;  // oldest first
   std::unique_ptr<Listener> listener_;
 };
 

@@ -22,7 +22,7 @@
 namespace paceline::wire {
 namespace {
 
-// For one call of send: between two of them a shutdown is noticed.
+// Bytes for one call of send. Between two calls a shutdown is noticed.
 constexpr size_t kPieceBytes = size_t{1} << 20;
 
 absl::Status Broken(std::string_view why) {
@@ -42,7 +42,7 @@ bool Present(SSL_CTX* context, const Credentials& credentials) {
          X509_STORE_add_cert(SSL_CTX_get_cert_store(context), authority.get()) == 1;
 }
 
-// The certificate is of a host of the job (of that one, if it is given).
+// True if the certificate is of a host of the job (of `node`, if given).
 bool Names(const SSL* ssl, std::string_view node) {
   const Certificate peer(SSL_get1_peer_certificate(ssl));
   if (peer == nullptr) return false;
@@ -79,7 +79,8 @@ absl::StatusOr<std::unique_ptr<BulkTls>> BulkTls::Make(const Credentials& creden
   SSL_CTX_set_verify(context, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, nullptr);
   X509_VERIFY_PARAM_set_purpose(SSL_CTX_get0_param(context), X509_PURPOSE_ANY);
   SSL_CTX_set_mode(context, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
-  // One connection a fetch: nothing is resumed, and no ticket comes between the first bytes.
+  // Each fetch has its own connection, so sessions are not resumed and no ticket delays the first
+  // bytes.
   SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
   SSL_CTX_set_num_tickets(context, 0);
   return tls;

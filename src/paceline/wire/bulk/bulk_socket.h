@@ -1,7 +1,7 @@
 #pragma once
 
-// Inside of wire: one connection of the bulk channel, plain TCP or TLS 1.3 with certificates of the
-// job on both sides. It blocks, with a deadline for each call; its owner has a thread for it.
+// Internal to wire: one connection of the bulk channel, plain TCP, or TLS 1.3 with the job's
+// certificates on both sides. Calls block until a deadline; the owner has a thread for it.
 
 #include <chrono>
 #include <cstddef>
@@ -19,13 +19,13 @@
 
 namespace paceline::wire {
 
-// What both sides of a TLS connection present and believe; nothing without certificates.
+// A TLS connection's certificates and trust, for both sides; empty without certificates.
 class BulkTls {
  public:
-  // For both directions: hosts have certificates for clients, and the job's CA is asked, and the
-  // names in them, not what a certificate is usually for.
+  // For both directions: hosts have client certificates only, so a certificate's CA and names are
+  // checked but not its purpose.
   static absl::StatusOr<std::unique_ptr<BulkTls>> Make(const Credentials& credentials);
-  // Null when there are no certificates.
+  // Null without certificates.
   SSL_CTX* context() const { return context_.get(); }
 
  private:
@@ -35,10 +35,10 @@ class BulkTls {
 class BulkSocket {
  public:
   // UNAVAILABLE: the connection broke, or the handshake took too long. PERMISSION_DENIED: not a
-  // process of this job. `node`: whom the other side's certificate must name; empty: any host;
-  // kServerName: the master's. `read_ahead`: TLS takes up to so many bytes at once, and not a
-  // record of 16 KiB with two calls. Only for who never waits for the descriptor itself: what TLS
-  // has taken already does not make it readable.
+  // process of this job. `node`: the name in the other side's certificate; empty: any host;
+  // kServerName: the master's. `read_ahead`: TLS reads up to so many bytes at once, instead of two
+  // calls for each record of 16 KiB. Not for owners that poll the descriptor: bytes that TLS has
+  // read already do not make it readable.
   static absl::StatusOr<std::unique_ptr<BulkSocket>> Connect(Fd fd, const BulkTls& tls,
                                                              std::string_view node,
                                                              DialDeadline until,
@@ -46,15 +46,15 @@ class BulkSocket {
   static absl::StatusOr<std::unique_ptr<BulkSocket>> Accept(Fd fd, const BulkTls& tls,
                                                             DialDeadline until);
 
-  // All of it, or UNAVAILABLE.
+  // Transfers all bytes, or fails with UNAVAILABLE.
   absl::Status Read(void* to, size_t bytes, DialDeadline until);
   absl::Status Write(const void* from, size_t bytes, DialDeadline until);
-  // What is there, or what goes, at once; 0: nothing now. UNAVAILABLE: the connection is over.
+  // Transfers what is possible without blocking; 0: nothing now. UNAVAILABLE: the connection ended.
   absl::StatusOr<size_t> ReadSome(void* to, size_t bytes);
   absl::StatusOr<size_t> WriteSome(const void* from, size_t bytes);
   int fd() const { return fd_.get(); }
 
-  // Ends every call of other threads, at once and for ever.
+  // Ends all calls of other threads, now and in the future.
   void Shutdown();
 
  private:
@@ -62,7 +62,7 @@ class BulkSocket {
   static absl::StatusOr<std::unique_ptr<BulkSocket>> Begin(Fd fd, const BulkTls& tls,
                                                            bool is_server, size_t read_ahead,
                                                            DialDeadline until);
-  // After a call of OpenSSL that did not succeed: waits until it is worth another.
+  // After an incomplete OpenSSL call: waits until it can be repeated.
   absl::Status AwaitTls(int done, DialDeadline until);
   absl::Status Await(short what, DialDeadline until);
   absl::StatusOr<size_t> NothingNow(int done);

@@ -1,4 +1,4 @@
-// The bulk channel over loopback: what it carries, and what it refuses.
+// The bulk channel over loopback: transfers and refusals.
 
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -40,7 +40,7 @@ class BulkTest : public testing::TestWithParam<bool> {
               .root = 99,
               .flags = 1,
               .hashes = {1, 2, 3, 4}};
-    // As an arena has it: the file, then the notes at a page of their own.
+    // As in an arena: the file, then the notes on a new page.
     notes_at_ = (facts_.file_bytes + 4095) / 4096 * 4096;
     bytes_.resize(notes_at_ + facts_.notes_bytes);
     Prng prng(7);
@@ -81,7 +81,7 @@ class BulkTest : public testing::TestWithParam<bool> {
     return BulkClient::Dial({address_, node}, credentials, **tls, kPatience);
   }
 
-  // The image's bytes from that chunk on, or what went wrong.
+  // The image's bytes from that chunk on, or the error.
   absl::StatusOr<std::string> Fetch(BulkClient* client, uint64_t first_chunk = 0) {
     ASSIGN_OR_RETURN(
         const BulkAnswer answer,
@@ -172,7 +172,7 @@ TEST_P(BulkTest, TheImageIsGivenBackWhenItIsSent) {
   auto client = Dial(theirs_);
   ASSERT_TRUE(client.ok()) << client.status();
   ASSERT_TRUE(Fetch(client->get()).ok());
-  // The server's thread may be a moment behind; what it answers next comes after it.
+  // The server's thread may be slower; its next answer comes after it.
   ASSERT_TRUE((*client)->Ask({.rank = Rank(2), .place = "a", .saved = {3, 7}}).ok());
   EXPECT_EQ(keep_.use_count(), 1);
 }
@@ -188,7 +188,7 @@ TEST_P(BulkTest, AWrongTokenIsRefusedOnBothSides) {
 
 TEST_P(BulkTest, NobodyIsAskedBeforeTheProof) {
   Serve();
-  // A request in the place of the proof, and then everything else that a stranger may say.
+  // A request instead of the proof, and then random bytes.
   Prng prng(3);
   for (int i = 0; i < 50; ++i) {
     const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(20);
@@ -230,7 +230,7 @@ TEST_P(BulkTest, TheServerEndsWhileItSends) {
   const auto client = Dial(theirs_);
   ASSERT_TRUE(client.ok()) << client.status();
   std::thread asking([&] {
-    // Asks, and never reads: the server blocks in the middle.
+    // Requests and does not read, so the server blocks.
     (void)(*client)->Ask({.rank = Rank(0), .place = "a", .saved = {3, 7}});
   });
   {
@@ -279,7 +279,7 @@ TEST(Bulk, WithTlsTheCertificateNamesTheNode) {
   EXPECT_TRUE(dial(a, "c").ok());
   EXPECT_TRUE(absl::IsPermissionDenied(dial(a, "a"))) << "another node answers there";
   EXPECT_FALSE(dial(stranger, "b").ok()) << "of another job";
-  // Plain, where TLS is spoken, and the other way round.
+  // Plain TCP to a TLS server, and TLS to a plain one.
   EXPECT_FALSE(dial(Credentials{.token = token}, "b").ok());
 }
 
@@ -340,7 +340,7 @@ TEST(BulkFormat, HostileSizesAreRefusedBeforeAnythingIsAllocated) {
     const BulkRequest request{Rank(5), place, true, {9, 1000}, 77, 12};
     EXPECT_FALSE(ParseBulkRequest(EncodeBulk(request).substr(4)).ok()) << place;
   }
-  // A chunk that a file of that size does not have; a file without a name, or with too long a one.
+  // A chunk beyond the file's size; a file without a name, or with too long a name.
   for (const StoredChunk& chunk :
        {StoredChunk{"a/b", 0, 0, 1}, StoredChunk{"a/b", 4 << 20, 1, 1},
         StoredChunk{"a/b", UINT64_MAX, 0, 1}, StoredChunk{"a/b", 1, UINT64_MAX, 1},

@@ -14,7 +14,7 @@ namespace {
 
 constexpr Duration kLeasePatience = Duration::Seconds(20);
 
-// Answers each frame with itself, and notes what it heard.
+// Answers each frame with itself, and records received frames.
 class Echo {
  public:
   explicit Echo(const ServerCredentials& credentials) {

@@ -19,7 +19,7 @@
 namespace paceline::wire {
 namespace {
 
-constexpr uint64_t kWakeTag = 0;  // no link has it
+constexpr uint64_t kWakeTag = 0;  // no link has this id
 constexpr int kEventsMax = 256;
 
 Credentials ClientView(const ServerCredentials& server) {
@@ -70,7 +70,7 @@ LeaseServer::~LeaseServer() { Stop(); }
 
 void LeaseServer::Stop() {
   is_ending_ = true;
-  listener_.reset();  // nobody is taken any more
+  listener_.reset();  // stop accepting
   {
     const std::lock_guard lock(mutex_);
     for (const Newcomer& one : newcomers_) ::shutdown(one.handle.get(), SHUT_RDWR);
@@ -81,7 +81,7 @@ void LeaseServer::Stop() {
   if (thread_.joinable()) thread_.join();
 }
 
-// ---- newcomers, on the listener's thread and on their own ----
+// ---- new connections, on the listener's thread and on their own ----
 
 void LeaseServer::Reap() {
   std::list<Newcomer> done;
@@ -92,7 +92,7 @@ void LeaseServer::Reap() {
       if (it->is_done) done.splice(done.end(), newcomers_, it);
       it = next;
     }
-    // The oldest has had its time: a process of the job proves itself at once.
+    // The oldest is dropped: a process of the job proves its token at once.
     if (newcomers_.size() >= kUnprovenMax) {
       ::shutdown(newcomers_.front().handle.get(), SHUT_RDWR);
       done.splice(done.end(), newcomers_, newcomers_.begin());
@@ -112,7 +112,7 @@ void LeaseServer::Take(Connection connection) {
     auto socket = BulkSocket::Accept(Fd(fd), *tls_, until);
     const bool is_ours = socket.ok() && ProveAsServer(socket->get(), token_, kLeaseMagic).ok();
     if (is_ours) {
-      // std::function is copied, so the socket is held by a shared pointer on its way.
+      // std::function is copied, so a shared pointer holds the socket.
       const auto held = std::make_shared<std::unique_ptr<LeaseSocket>>(
           std::make_unique<LeaseSocket>(*std::move(socket)));
       Post([this, held] { Adopt(std::move(*held)); });
@@ -155,7 +155,7 @@ void LeaseServer::Adopt(std::unique_ptr<LeaseSocket> socket) {
   epoll_event event{.events = EPOLLIN, .data = {.u64 = id}};
   if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, socket->fd(), &event) != 0) return;
   links_[id] = {.socket = std::move(socket), .heard = Now()};
-  Read(id);  // TLS may have read ahead what epoll then does not tell
+  Read(id);  // TLS may have read ahead, which epoll does not report
 }
 
 void LeaseServer::Read(LinkId id) {
@@ -203,7 +203,7 @@ void LeaseServer::FlushDirty() {
 
 void LeaseServer::CutSilent(Instant now) {
   if (now < silence_due_) return;
-  // This thread may have been stopped itself: then nobody was silent, nobody was listened to.
+  // If this thread itself was stopped, it did not listen, so no link counts as silent.
   const bool was_away = now - silence_due_ > kLeasePing * 2;
   silence_due_ = now + kLeasePing / 2;
   std::vector<LinkId> silent;

@@ -1,8 +1,8 @@
 #pragma once
 
-// The master's side of the lease channel: one thread for all agents' connections, on which its
-// owner's hooks run, so that the owner's state needs no lock. Connections prove themselves on
-// threads of their own before; see bulk_server.h for their bounds.
+// The master's end of the lease channel: one thread for all agents' connections. The owner's hooks
+// run on it, so the owner's state needs no lock. New connections prove the token on their own
+// threads; see bulk_server.h for their limits.
 
 #include <atomic>
 #include <cstdint>
@@ -35,19 +35,19 @@ class LeaseServer {
   using LinkId = uint64_t;
   static constexpr size_t kLinksMax = 20'000;
   static constexpr size_t kUnprovenMax = 256;
-  // Without a word; its processes are then lost. Agents ping five times as often.
+  // After this silence an agent's processes count as lost. Agents ping five times as often.
   static constexpr Duration kSilenceMax = Duration::Seconds(1);
 
   struct Hooks {
     std::function<void(LinkId, const std::vector<LeaseFrame>&)> heard;
-    // `is_silent`: it was cut off, because nothing was heard for too long.
+    // `is_silent`: it was closed because it had been silent for too long.
     std::function<void(LinkId, bool is_silent)> broken;
-    // After everything that came at once; when it wants to be called again at the latest.
+    // Called after all messages that came together. Returns when to call it again at the latest.
     std::function<Instant()> round;
   };
 
-  // `listen`: HOST:PORT, port 0: any. FAILED_PRECONDITION: others could reach it, there are no
-  // certificates, and `is_insecure` does not allow that. The process shall ignore SIGPIPE.
+  // `listen`: HOST:PORT, port 0: any. FAILED_PRECONDITION: other hosts could reach it, there are no
+  // certificates, and `is_insecure` does not allow that. The process must ignore SIGPIPE.
   struct Place {
     std::string listen;
     bool is_insecure = false;
@@ -59,28 +59,28 @@ class LeaseServer {
   LeaseServer& operator=(const LeaseServer&) = delete;
 
   int port() const { return listener_->port(); }
-  // Monotonic; what `round` answers in.
+  // The monotonic clock of `round`'s result.
   static Instant Now();
 
-  // Once.
+  // Called once.
   void Start(Hooks hooks);
-  // Ends the thread; no hook runs afterwards.
+  // Ends the thread. No hook runs afterwards.
   void Stop();
 
-  // Any thread: runs on the server's thread, before the next round.
+  // Any thread. Runs on the server's thread, before the next round.
   void Post(std::function<void()> work);
-  // On the server's thread alone. Nothing happens when the link is gone.
+  // Only on the server's thread. Does nothing if the link is gone.
   void Send(LinkId link, const LeaseFrame& frame);
 
  private:
   struct Link {
     std::unique_ptr<LeaseSocket> socket;
     Instant heard;
-    bool is_full = false;   // waits for room
-    bool is_dirty = false;  // has something to flush
+    bool is_full = false;   // waits until the agent reads
+    bool is_dirty = false;  // has unsent frames
   };
   struct Newcomer {
-    Fd handle;  // of the same socket, to shut it down by
+    Fd handle;  // a second descriptor of the socket, for shutdown
     bool is_done = false;
     std::thread thread;
   };
@@ -105,12 +105,12 @@ class LeaseServer {
   Fd wake_;
   std::atomic<bool> is_ending_ = false;
   LinkId next_link_ = 1;
-  std::map<LinkId, Link> links_;  // of the thread alone, as the next
+  std::map<LinkId, Link> links_;  // used by the thread only, as the next member
   std::vector<LinkId> dirty_;
   Instant silence_due_;
-  std::mutex mutex_;  // guards all below but the listener
+  std::mutex mutex_;  // guards the members below, except the listener
   std::vector<std::function<void()>> posted_;
-  std::list<Newcomer> newcomers_;  // in the order in which they came
+  std::list<Newcomer> newcomers_;  // oldest first
   std::unique_ptr<Listener> listener_;
   std::thread thread_;
 };

@@ -1,9 +1,9 @@
 #pragma once
 
 // One connection of the lease channel: frames (model/lease_frame.h) between an agent and its
-// master, for all processes of the agent's node. TCP with the proof of the bulk channel, TLS with
-// the job's certificates; after that nothing blocks. gRPC is not used, because a message there
-// costs more than all that a lease does: docs/adr/0012.
+// master, for all processes of the agent's node. TCP with the bulk channel's proof, and TLS with
+// the job's certificates; after that calls do not block. gRPC is not used, because one message
+// there costs more than all work on a lease: docs/adr/0012.
 
 #include <cstddef>
 #include <memory>
@@ -20,16 +20,17 @@ namespace paceline::wire {
 
 class BulkSocket;
 
-// Agents send a kPing that often. A master that dies closes its connections by itself.
+// An agent sends a kPing this often. A dying master's connections close by themselves.
 inline constexpr Duration kLeasePing = Duration::Milliseconds(200);
 
 class LeaseSocket {
  public:
-  // What waits to be taken by the other side. Beyond, the connection is given up.
+  // Limit of unsent bytes. Beyond it the connection is given up.
   static constexpr size_t kUnsentBytesMax = size_t{64} << 20;
 
-  // Connected, and both sides have proved that they know the job's token. Blocks for `timeout` at
-  // most. UNAVAILABLE: nobody answers. PERMISSION_DENIED: somebody else does.
+  // Connects; then both sides have proved that they know the job's token. Blocks for at most
+  // `timeout`. UNAVAILABLE: no process answers. PERMISSION_DENIED: a process without the token
+  // answers.
   static absl::StatusOr<std::unique_ptr<LeaseSocket>> Dial(const std::string& address,
                                                            const Credentials& credentials,
                                                            Duration timeout);
@@ -40,10 +41,10 @@ class LeaseSocket {
 
   int fd() const;
 
-  // Appends what is there. UNAVAILABLE: the connection is over; what came before it was appended.
+  // Appends received frames. UNAVAILABLE: the connection ended; earlier frames were appended.
   absl::Status Receive(std::vector<LeaseFrame>* frames);
 
-  // Sent by the next Flush, as far as the other side takes it.
+  // Queued for the next Flush, which sends what the other side accepts.
   void Add(const LeaseFrame& frame) { AppendFrame(frame, &unsent_); }
   absl::Status Flush();
   bool has_unsent() const { return sent_ < unsent_.size(); }

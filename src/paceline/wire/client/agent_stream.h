@@ -1,12 +1,11 @@
 #pragma once
 
-// The agent's side of its one stream to the master: connects, and re-connects for ever, with a
+// The agent's end of its stream to the master. Connects, and reconnects without limit, with a
 // jittered pause that doubles.
 //
-// The host hears typed events through a sink. It answers StreamOpened with Send(Register{…}): until
-// then everything else is dropped, because a registration tells the whole truth anyway. After
-// StreamBroken the next StreamOpened comes by itself; after a Refusal
-// without `retry` none comes.
+// The host gets typed events through a sink. It answers StreamOpened with Send(Register{…}). Until
+// then all other messages are dropped, because a registration reports everything. After
+// StreamBroken another StreamOpened follows by itself; after a Refusal without `retry` none does.
 
 #include <functional>
 #include <memory>
@@ -23,12 +22,12 @@ namespace paceline::wire {
 struct StreamOpened {};  // register now
 struct StreamBroken {
   std::string why;
-  bool is_denied = false;  // wrong token or certificate: keeps trying, but a person should know
+  bool is_denied = false;  // wrong token or certificate: retries, but a person should know
 };
 using AgentStreamEvent = std::variant<StreamOpened, StreamBroken, Welcome, Pace, Assignment,
                                       Refusal, CheckpointOrder, EvidenceOrder>;
 
-// One connection that several agents' streams share, for those who speak for many agents at once.
+// One connection for the streams of several agents, for processes that act for many agents at once.
 class SharedChannel {
  public:
   SharedChannel(const std::string& address, const Credentials& credentials);
@@ -45,30 +44,30 @@ class SharedChannel {
 struct AgentStreamOptions {
   std::string address;              // of the master, host:port
   std::vector<std::string> relays;  // host:port; tried before the master, see route.h
-  std::string who;                  // this agent's name, for its choice among relays
+  std::string who;                  // this agent's name, for its choice of relays
   Credentials credentials;
   Duration reconnect_delay = Duration::Milliseconds(50);
   Duration reconnect_delay_max = Duration::Seconds(1);
   uint64_t jitter_seed = 0;
-  const SharedChannel* channel = nullptr;  // unset: a connection of its own
+  const SharedChannel* channel = nullptr;  // null: a connection of its own
 };
 
 class AgentStream {
  public:
-  // Runs on gRPC's threads, one call at a time, in order; it shall only post to a queue.
+  // Called on gRPC's threads, one call at a time, in order. It must only post to a queue.
   using Sink = std::function<void(AgentStreamEvent)>;
 
   AgentStream(AgentStreamOptions options, Sink sink);
-  // Cancels the stream and waits for the sink's last call to end.
+  // Cancels the stream and waits for the sink's last call.
   ~AgentStream();
   AgentStream(const AgentStream&) = delete;
   AgentStream& operator=(const AgentStream&) = delete;
 
-  // Any thread; never blocks. False: dropped, because no stream is registered. A queue that
-  // reaches its bound (1,024 messages) breaks the stream, and the next registration tells all.
+  // Any thread; never blocks. False: dropped, because no stream is registered. A queue that reaches
+  // its bound (1,024 messages) breaks the stream, and the next registration reports everything.
   bool Send(AgentMessage message);
 
-  // After a Leaving: blocks until what was sent is on its way, at most for `timeout`.
+  // After a Leaving: blocks until sent messages have left, at most for `timeout`.
   void Flush(Duration timeout);
 
  private:

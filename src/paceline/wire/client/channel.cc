@@ -16,7 +16,7 @@ namespace paceline::wire {
 
 void PrepareTransport() {
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
-  // Not by that variable itself: ranks would inherit it.
+  // By the function and not by the variable, which ranks would inherit.
   if (std::getenv("GRPC_VERBOSITY") == nullptr) gpr_set_log_function([](gpr_log_func_args*) {});
 }
 
@@ -30,8 +30,8 @@ std::shared_ptr<grpc::Channel> Dial(const std::string& address, const Credential
   arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 20);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 500);
-  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 2000);  // in truth the limit of one connect
-  // A link that is cut without a word is noticed within seconds, also when we only listen.
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 2000);  // in fact the timeout of one connect
+  // Detects a silently cut link within seconds, even if this side sends nothing.
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, is_relay ? 1500 : 5000);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, is_relay ? 1000 : 3000);
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
@@ -50,7 +50,7 @@ std::shared_ptr<grpc::Channel> Dial(const std::string& address, const Credential
 absl::Status AwaitConnection(grpc::Channel* channel, const std::string& address,
                              const Credentials& credentials,
                              std::chrono::system_clock::time_point until) {
-  // Of a listener that takes the connection and says nothing; all others answer at once.
+  // For a listener that accepts and stays silent; others answer at once.
   constexpr Duration kProbePatience = Duration::Seconds(1);
   for (;;) {
     const grpc_connectivity_state state = channel->GetState(/*try_to_connect=*/true);
@@ -73,7 +73,7 @@ absl::Status ToAbsl(const grpc::Status& status) {
 }
 
 grpc::Status ToGrpc(const absl::Status& status) {
-  // An error's text travels in a header, whose size is bounded.
+  // An error's text is sent in a header, whose size is limited.
   return {static_cast<grpc::StatusCode>(status.code()), CleanText(Text(status).substr(0, 1024))};
 }
 

@@ -1,14 +1,14 @@
 #pragma once
 
-// Inside of wire: one bidirectional stream that re-connects for ever. AgentStream and
-// SupervisorStream are this with their own messages.
+// Internal to wire: one bidirectional stream that reconnects without limit. AgentStream and
+// SupervisorStream use it with their own messages.
 //
 //   kDialling ──initial metadata──▶ kOpen ──any end──▶ kPausing ──pause over──▶ kDialling
 //        └───────────────────refused or lost──────────────▲
 //   any ──Shutdown, or the last message heard──▶ kStopped
 //
-// One Attempt is one RPC. Writes start under the lock and only while the attempt's read is pending;
-// so gRPC cannot end the RPC between our look at the state and our write.
+// One Attempt is one RPC. Writes start under the lock, and only while the attempt's read is
+// pending. So gRPC cannot end the RPC between the check of the state and the write.
 
 #include <chrono>
 #include <condition_variable>
@@ -62,7 +62,7 @@ class ClientStream : public std::enable_shared_from_this<ClientStream<Out, In>> 
     alarm_.reset();  // its callback holds this object
   }
 
-  // False: not open, or so much is waiting that the stream was given up.
+  // False: not open, or the queue was full and the stream was given up.
   bool Write(Out message) {
     const std::lock_guard lock(mutex_);
     if (attempt_ == nullptr || !attempt_->is_open) return false;
@@ -98,7 +98,7 @@ class ClientStream : public std::enable_shared_from_this<ClientStream<Out, In>> 
     grpc::ClientContext context;
     bool is_open = false;
     bool is_writing = false;
-    bool is_final = false;  // the last message was heard: do not dial again
+    bool is_final = false;  // the last message has come: do not dial again
     std::deque<Out> queue;
     Out writing;
     In heard;
@@ -139,7 +139,7 @@ class ClientStream : public std::enable_shared_from_this<ClientStream<Out, In>> 
     if (verdict != Verdict::kGoOn) {
       const std::lock_guard lock(mutex_);
       attempt->is_final = verdict == Verdict::kStop;
-      pause_ = pace_.longest;  // it was reached: to ask again at once would change nothing
+      pause_ = pace_.longest;  // the server was reached, so an immediate retry would not help
       attempt->context.TryCancel();
     }
     attempt->StartRead(&attempt->heard);
@@ -153,7 +153,7 @@ class ClientStream : public std::enable_shared_from_this<ClientStream<Out, In>> 
     changed_.notify_all();
   }
 
-  // Under the lock.
+  // The lock must be held.
   void WriteNext() {
     Attempt* attempt = attempt_;
     if (!attempt->is_open || attempt->is_writing || attempt->queue.empty()) return;
@@ -174,13 +174,14 @@ class ClientStream : public std::enable_shared_from_this<ClientStream<Out, In>> 
     changed_.notify_all();
   }
 
-  // Under the lock. Half of the pause is chance, so that agents do not come back in step.
+  // The lock must be held. Half of the pause is random, so that agents do not reconnect at the same
+  // moment.
   void Pause() {
     const int64_t half = pause_.nanoseconds() / 2;
     const std::chrono::nanoseconds wait(half + prng_.Between(0, half));
     pause_ = std::min(pause_ * 2, pace_.longest);
     is_pausing_ = true;
-    // A new alarm for each pause: this runs on the old one's own callback at times.
+    // A new alarm for each pause, because this may run in the old alarm's callback.
     alarm_ = std::make_unique<grpc::Alarm>();
     alarm_->Set(std::chrono::system_clock::now() +
                     std::chrono::duration_cast<std::chrono::system_clock::duration>(wait),
@@ -189,7 +190,7 @@ class ClientStream : public std::enable_shared_from_this<ClientStream<Out, In>> 
 
   const Hooks hooks_;
   const ReconnectPace pace_;
-  std::mutex mutex_;  // guards all below and the fields of *attempt_
+  std::mutex mutex_;  // guards the members below and the fields of *attempt_
   std::condition_variable changed_;
   Duration pause_;
   Prng prng_;

@@ -27,7 +27,7 @@ struct ControlClient::Parts {
   grpc::ClientContext* watching = nullptr;
   bool is_cancelled = false;
 
-  // A restarting master is waited for, up to the timeout.
+  // Waits for a restarting master, up to the timeout.
   absl::Status Prepare(grpc::ClientContext* context) {
     const auto until =
         std::chrono::system_clock::now() + std::chrono::nanoseconds(options.timeout.nanoseconds());
@@ -47,7 +47,7 @@ ControlClient::~ControlClient() = default;
 
 namespace {
 
-// Whoever waited in vain for a connection hears that nobody answers, not that time is up.
+// If there was never a connection, the error is that no process answered, not a timeout.
 absl::Status Outcome(const grpc::Status& status) {
   if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) {
     return absl::UnavailableError("the master does not answer");
@@ -89,7 +89,7 @@ absl::Status ControlClient::Stop(const StopRequest& request) {
 absl::Status ControlClient::WatchEvents(uint64_t from_seq, bool follow,
                                         const std::function<bool(const JobEvent&)>& take) {
   grpc::ClientContext context;
-  // Following waits as long as the job lives, so only the connection itself has a limit.
+  // Following lasts as long as the job, so only the connecting has a timeout.
   AddToken(&context, parts_->options.credentials);
   {
     const std::lock_guard lock(parts_->mutex);
@@ -179,7 +179,7 @@ class SupervisorStream::Channel {
   const ControlClientOptions options_;
   const Sink sink_;
   Dialler dialler_;
-  std::unique_ptr<pb::Control::Stub> stub_;  // of the present attempt
+  std::unique_ptr<pb::Control::Stub> stub_;  // of the current attempt
   std::shared_ptr<SupervisorCall> stream_;   // owners: this, and each RPC of it
 };
 

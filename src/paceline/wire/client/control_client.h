@@ -1,6 +1,6 @@
 #pragma once
 
-// Clients of a running master: the commands (status, events, stop …) and the launcher.
+// Clients of a running master: commands (status, events, stop …) and the launcher.
 
 #include <functional>
 #include <memory>
@@ -19,12 +19,12 @@ namespace paceline::wire {
 struct ControlClientOptions {
   std::string address;  // of the master, host:port
   Credentials credentials;
-  Duration timeout = Duration::Seconds(10);  // of GetStatus and Stop; waits for a master till then
+  Duration timeout = Duration::Seconds(10);  // of GetStatus and Stop; includes waiting for a master
 };
 
-// Blocking calls, from any thread; one WatchEvents at a time. UNAVAILABLE: no master there.
-// UNAUTHENTICATED: wrong token or certificate. FAILED_PRECONDITION, at once: one side speaks TLS
-// and the other does not.
+// Blocking calls from any thread; one WatchEvents at a time. UNAVAILABLE: no master answers.
+// UNAUTHENTICATED: wrong token or certificate. FAILED_PRECONDITION, at once: only one side uses
+// TLS.
 class ControlClient {
  public:
   explicit ControlClient(ControlClientOptions options);
@@ -33,17 +33,17 @@ class ControlClient {
   ControlClient& operator=(const ControlClient&) = delete;
 
   absl::StatusOr<JobStatus> GetStatus();
-  // Blocks for seconds, until all agents have sampled the stacks of their ranks. The timeout of the
-  // client must be longer than the master's patience with its agents.
+  // Blocks for seconds, until all agents have sampled their ranks' stacks. The client's timeout
+  // must exceed the master's patience with its agents.
   absl::StatusOr<JobStacks> GetStacks();
 
-  // OK when the stop is decided and durable, not when the ranks are gone.
+  // OK when the stop is decided and durable; ranks may still run.
   absl::Status Stop(const StopRequest& request);
 
   // Calls `take` for every durable event from `from_seq` (1 = all) on, in order. Without `follow`
-  // it returns at the end of the journal; with it when the master ends the stream (job finished),
-  // the connection breaks (UNAVAILABLE: call again with the next seq), or `take` returns false.
-  // `Cancel`, from any thread, ends it with CANCELLED.
+  // it returns at the journal's end. With it, it returns when the master ends the stream (job
+  // finished), when the connection breaks (UNAVAILABLE: call again with the next seq), or when
+  // `take` returns false. `Cancel`, from any thread, ends it with CANCELLED.
   absl::Status WatchEvents(uint64_t from_seq, bool follow,
                            const std::function<bool(const JobEvent&)>& take);
   void Cancel();
@@ -53,17 +53,17 @@ class ControlClient {
   std::unique_ptr<Parts> parts_;
 };
 
-struct SupervisorOpened {};  // tell all dead nodes again
+struct SupervisorOpened {};  // report all dead nodes again
 struct SupervisorBroken {
   std::string why;
   bool is_denied = false;
 };
 using SupervisorEvent = std::variant<SupervisorOpened, SupervisorBroken, Wish, Summary, JobEnded>;
 
-// The launcher's stream; re-connects as AgentStream does, and not after JobEnded.
+// The launcher's stream. Reconnects as AgentStream does, but not after JobEnded.
 class SupervisorStream {
  public:
-  // Runs on gRPC's threads, one call at a time; it shall only post to a queue.
+  // Called on gRPC's threads, one call at a time. It must only post to a queue.
   using Sink = std::function<void(SupervisorEvent)>;
 
   // `relays` and `who` as in AgentStreamOptions.
@@ -73,7 +73,7 @@ class SupervisorStream {
   SupervisorStream(const SupervisorStream&) = delete;
   SupervisorStream& operator=(const SupervisorStream&) = delete;
 
-  // Any thread; never blocks. False: not connected; tell it again after SupervisorOpened.
+  // Any thread; never blocks. False: not connected; send it again after SupervisorOpened.
   bool Send(const SupervisorMessage& message);
 
  private:

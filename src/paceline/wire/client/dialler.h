@@ -1,6 +1,6 @@
 #pragma once
 
-// Inside of wire: the channel of a stream's next attempt, along a Route.
+// Internal to wire: the channel for a stream's next attempt, along a Route.
 
 #include <memory>
 #include <string>
@@ -18,7 +18,7 @@ class Dialler {
  public:
   Dialler(Route route, Credentials credentials)
       : route_(std::move(route)), credentials_(std::move(credentials)) {}
-  // Always this channel, whoever made it.
+  // Always this channel.
   explicit Dialler(std::shared_ptr<grpc::Channel> channel)
       : route_("", {}, ""), channel_(std::move(channel)) {}
 
@@ -27,7 +27,7 @@ class Dialler {
     return channel_;
   }
   void Opened() { is_open_ = true; }
-  // A relay that opens a stream only to say that it is full has failed too.
+  // A relay that opens a stream only to report that it is full counts as failed.
   void Broken(const grpc::Status& status) {
     const bool is_full = status.error_code() == grpc::StatusCode::RESOURCE_EXHAUSTED;
     if (std::exchange(is_open_, false) && !is_full) return;

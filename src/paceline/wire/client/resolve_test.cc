@@ -26,7 +26,7 @@ TEST(ResolveTest, LooksAgainWhileNamesSpread) {
   EXPECT_EQ(look_count, 3);
 }
 
-// A number cannot become another one, so nobody waits for it. The test would take ten seconds.
+// A numeric address cannot change, so there is no retry. Otherwise the test would take ten seconds.
 TEST(ResolveTest, AnAddressOfAnotherHostIsRefusedAtOnce) {
   const auto listener = Listener::Open("192.0.2.1:0");
   EXPECT_TRUE(absl::IsNotFound(listener.status())) << listener.status();

@@ -14,7 +14,7 @@ uint64_t Weight(std::string_view who, std::string_view relay) {
       hash ^= static_cast<unsigned char>(character);
       hash *= 0x100000001b3u;
     }
-    hash ^= 0xff;  // between the two, so that "ab" + "c" is not "a" + "bc"
+    hash ^= 0xff;  // a separator: "ab" + "c" differs from "a" + "bc"
     hash *= 0x100000001b3u;
   };
   add(who);

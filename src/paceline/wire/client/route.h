@@ -1,12 +1,12 @@
 #pragma once
 
-// Which way a host takes to its master: over one of the job's relays, or itself. Pure.
+// A host's route to its master: through one of the job's relays, or directly. Pure.
 //
-// Relays are tried in an order of this host's own, by rendezvous hashing (Thaler and Ravishankar,
-// 1998): each relay gets an even share, and when one dies its share is spread evenly over the
-// others. At most kRelaysTried of them are tried, kRounds times over, and then the master itself:
-// at the start of a large job the relays come up in the same second as everybody else, and ten
-// thousand hosts must not run to the master because of that.
+// Each host tries the relays in an order of its own, by rendezvous hashing (Thaler and Ravishankar,
+// 1998): each relay gets an equal share of hosts, and a dead relay's share is spread over the
+// others. At most kRelaysTried relays are tried, kRounds times, and then the master: at the start
+// of a large job the relays start together with all hosts, and ten thousand hosts must not connect
+// to the master for that reason.
 
 #include <cstdint>
 #include <string>
@@ -20,14 +20,14 @@ class Route {
   static constexpr size_t kRelaysTried = 4;
   static constexpr size_t kRounds = 3;
 
-  // `who` is this host's name for the hash: the same one gives the same order.
+  // `who` is this host's name for the hash. The same name gives the same order.
   Route(std::string master, const std::vector<std::string>& relays, std::string_view who);
 
   const std::string& address() const;
   bool is_relay() const;
 
-  // An attempt that never opened: the next way's turn. A stream that was open and broke is no
-  // reason to leave: its relay, or the master behind it, is most likely back at once.
+  // An attempt never opened: try the next route. A stream that was open and broke does not change
+  // the route, because its relay, or the master behind it, is probably back at once.
   void Failed();
 
  private:

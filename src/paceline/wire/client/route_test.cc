@@ -45,8 +45,8 @@ TEST(Route, TheOrderIsTheHostsOwnAndDoesNotDependOnTheList) {
   EXPECT_EQ(Route("master:1", relays, "host7").address(), one.address());
 }
 
-// 10,000 hosts over 16 relays: 625 each in the mean; a fair draw stays within five standard
-// deviations (24 each) of that. The share of a dead relay goes to all others.
+// 10,000 hosts over 16 relays: 625 each on average, within five standard deviations (24 each). A
+// dead relay's share goes to all others.
 TEST(Route, SharesAreEvenBeforeAndAfterADeath) {
   std::map<std::string, int> first;
   std::map<std::string, int> second_of_dead;

@@ -1,6 +1,6 @@
 #pragma once
 
-// Inside of wire: a TCP connection by hand, for the handshakes that gRPC cannot be asked for.
+// Internal to wire: a plain TCP connection, for handshakes that gRPC cannot make.
 
 #include <chrono>
 #include <string>
@@ -12,10 +12,10 @@ namespace paceline::wire {
 
 using DialDeadline = std::chrono::steady_clock::time_point;
 
-// False when the time is up first. `what`: POLLIN, POLLOUT.
+// False if the time is over first. `what`: POLLIN, POLLOUT.
 bool WaitForSocket(int fd, short what, DialDeadline until);
 
-// Non-blocking and connected. INVALID_ARGUMENT: not HOST:PORT. UNAVAILABLE: nobody answers.
+// Non-blocking and connected. INVALID_ARGUMENT: not HOST:PORT. UNAVAILABLE: no process answers.
 absl::StatusOr<Fd> DialTcp(const std::string& address, DialDeadline until);
 
 }  // namespace paceline::wire

@@ -92,7 +92,7 @@ void Fill(const PersistOrder& from, pb::PersistOrder* to) {
 absl::Status CheckStep(int64_t step) {
   return step >= -1 ? absl::OkStatus() : Invalid("step", "is out of range");
 }
-// The name of a folder inside the directory; none is allowed where there is no checkpoint.
+// The name of a folder in the directory, or empty if there is no checkpoint.
 absl::Status CheckFolder(const std::string& name) {
   return name.empty() || IsName(name) ? absl::OkStatus() : Invalid("name", "is not a name");
 }
@@ -134,7 +134,7 @@ absl::Status Take(const pb::StoredCheckpoint& from, StoredCheckpoint* to) {
   to->file_of.assign(from.file_of().begin(), from.file_of().end());
   return Take(from.saved(), &to->saved);
 }
-// Whom a node of the job may be told to dial; none where there is nobody to dial.
+// An address that a node may be told to dial, or empty.
 absl::Status TakeAddress(const std::string& from, std::string* to) {
   RETURN_IF_ERROR(CheckAddress(from, "address"));
   *to = from;

@@ -1,6 +1,6 @@
 #pragma once
 
-// Checkpoint reports, orders and facts, to messages and back; as to_proto.h and from_proto.h.
+// Translates checkpoint reports, orders and facts, as to_proto.h and from_proto.h.
 
 #include "absl/status/status.h"
 #include "paceline/core/checkpoint/book.h"

@@ -1,5 +1,4 @@
-// Everything that crosses the wire or enters the journal survives the way there and back, and
-// nothing that arrives can do more than be refused.
+// Every message and journal record survives encoding and decoding, and malformed input is refused.
 
 #include <limits>
 
@@ -14,7 +13,7 @@
 namespace paceline::wire {
 namespace {
 
-// Draws values of every field; text of odd length and content.
+// Draws random values for every field; text has random length and content.
 class Draw {
  public:
   explicit Draw(uint64_t seed) : prng_(seed) {}
@@ -225,7 +224,7 @@ TEST(Codec, FactsSurvive) {
       const absl::StatusOr<core::Fact> decoded = DecodeFact(bytes);
       ASSERT_TRUE(decoded.ok()) << decoded.status() << " for kind " << fact.index();
       ASSERT_EQ(decoded->index(), fact.index());
-      // The same fact gives the same bytes, and no field got lost on the way.
+      // Encoding the same fact gives the same bytes, so no field was lost.
       ASSERT_EQ(EncodeFact(*decoded), bytes) << fact.index();
     }
   }
@@ -364,8 +363,8 @@ TEST(Codec, HostileNodesAreRefused) {
   }));
 }
 
-// Random bytes and mutated messages: any answer is fine, as long as there is one and what is
-// accepted can be encoded again.
+// Decodes random bytes and mutated messages. Any answer is allowed, but an accepted value must be
+// encodable again.
 template <class Message, class Decode>
 void Fuzz(uint64_t seed, const std::string& valid, Decode decode) {
   const google::protobuf::LogSilencer silencer;

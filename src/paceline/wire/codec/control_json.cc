@@ -15,9 +15,9 @@ Json NumberOrNull(const std::optional<double>& value) {
 Json SecondsOrNull(const std::optional<Duration>& value) {
   return value.has_value() ? Json(value->ToSecondsF()) : Json();
 }
-// -1 stands for "the script did not tell it".
+// -1 means that the script did not report it.
 Json StepOrNull(int64_t step) { return step < 0 ? Json() : Json(step); }
-// Never 0, which means the caller's own process group to whoever sends it a signal.
+// Never 0: a signal to pid 0 would reach the caller's own process group.
 Json PidOrNull(int32_t pid) { return pid <= 0 ? Json() : Json(pid); }
 template <class T>
 Json ValueOrNull(const std::optional<T>& value) {

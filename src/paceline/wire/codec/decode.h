@@ -1,7 +1,7 @@
 #pragma once
 
-// What every translator of messages uses for single fields: bounds for numbers, names, addresses
-// and text, and the macros that walk the lists of fields.h. Only for the from_proto files.
+// Helpers for decoding single fields: bounds of numbers, names, addresses and text, and the macros
+// for the lists in fields.h. Only for the from_proto files.
 
 #include <cctype>
 #include <string>
@@ -87,7 +87,7 @@ inline absl::Status CheckName(std::string_view name, std::string_view field) {
 inline absl::Status CheckPort(uint32_t port, std::string_view field) {
   return port <= 65535 ? absl::OkStatus() : Invalid(field, "is not a port");
 }
-// A host name or address: it ends up in environment variables and log lines.
+// A host name or address. It is used in environment variables and log lines.
 inline absl::Status CheckAddress(std::string_view address, std::string_view field) {
   if (address.size() > 255) return Invalid(field, "is too long");
   for (const unsigned char c : address) {

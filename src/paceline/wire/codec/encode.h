@@ -1,7 +1,7 @@
 #pragma once
 
-// What every translator to messages uses for single fields, and the macro that walks the lists of
-// fields.h. Only for the to_proto files.
+// Helpers for encoding single fields, and the macro for the lists in fields.h. Only for the
+// to_proto files.
 
 #include <string>
 #include <type_traits>
@@ -20,7 +20,7 @@ Rep Encode(StrongId<Tag, Rep> id) {
 inline int64_t Encode(Duration duration) { return duration.nanoseconds(); }
 inline std::string Encode(const std::string& text) { return CleanText(text); }
 
-// Enums of the wire are ours plus one, because 0 is "unspecified" there.
+// Enums on the wire are ours plus one, because 0 means "unspecified" there.
 template <class To, class From>
 To Shifted(From value) {
   return static_cast<To>(static_cast<int>(value) + 1);

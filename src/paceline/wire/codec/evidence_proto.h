@@ -1,6 +1,6 @@
 #pragma once
 
-// What agents find out about their ranks, to messages and back; as to_proto.h and from_proto.h.
+// Translates agents' evidence about their ranks, as to_proto.h and from_proto.h.
 
 #include "absl/status/status.h"
 #include "paceline/model/evidence.h"

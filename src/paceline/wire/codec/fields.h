@@ -1,8 +1,8 @@
 #pragma once
 
-// The fields that a struct and its message share by name, listed once for both directions, so that
-// to_proto and from_proto cannot drift apart. Only what needs no thought stands here: numbers,
-// flags, ids, durations, enums and bounded text. Nested and optional parts are written out there.
+// The fields that a struct and its message share, listed once for both directions, so that to_proto
+// and from_proto stay equal. Only simple fields: numbers, flags, ids, durations, enums and bounded
+// text. Nested and optional parts are written out there.
 
 // clang-format off
 #define PACELINE_TIMERS(F) F(heartbeat_interval) F(lost_after) F(lost_after_max) \

@@ -205,7 +205,7 @@ absl::Status Take(const pb::NodeStatus& from, NodeStatus* to) {
   return absl::OkStatus();
 }
 
-// Puts the value of type T that `from` holds into a variant.
+// Puts the value of type T in `from` into a variant.
 template <class T, class Variant, class Message>
 absl::Status Into(const Message& from, Variant* to) {
   T& value = to->template emplace<T>();
@@ -317,7 +317,7 @@ absl::Status FromProto(const pb::World& from, World* to) {
 
 absl::Status FromProto(const pb::JobStatus& from, JobStatus* to) {
   PACELINE_JOB_STATUS(TAKE)
-  // A master without checkpoints sends none: steps of 0 would be a claim.
+  // A master without checkpoints sends none: steps of 0 would be wrong.
   if (from.has_checkpoints()) RETURN_IF_ERROR(Take(from.checkpoints(), &to->checkpoints));
   if (from.has_loss()) to->loss = from.loss();
   if (from.has_exit_code()) to->exit_code = from.exit_code();

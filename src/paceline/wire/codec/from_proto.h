@@ -1,8 +1,8 @@
 #pragma once
 
-// Messages to values, for input that nobody vouches for. Total: every message gives a value or
-// INVALID_ARGUMENT with the field's name. Names are checked, numbers and lists bounded, enums
-// closed; what passes can be given to the core and to file names.
+// Translates untrusted messages to values. Every message gives a value, or INVALID_ARGUMENT with
+// the field's name. Names are checked, numbers and lists bounded, enums closed, so a value is safe
+// for the core and in file names.
 
 #include <string_view>
 

@@ -1,7 +1,7 @@
 #pragma once
 
-// A record's fact as bytes of the journal and back; docs/formats/journal.md. Facts of a newer
-// version that this one does not know are DATA_LOSS: to skip one would fold to another state.
+// Encodes and decodes a record's fact for the journal; docs/formats/journal.md. An unknown fact of
+// a newer version is DATA_LOSS: skipping it would fold to another state.
 
 #include <string>
 #include <string_view>

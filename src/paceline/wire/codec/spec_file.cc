@@ -12,7 +12,7 @@ namespace paceline::wire {
 namespace {
 
 constexpr std::string_view kSchema = "paceline.spec/1";
-constexpr size_t kSpecBytesMax = kJobFileBytesMax;  // it holds the script's arguments, too
+constexpr size_t kSpecBytesMax = kJobFileBytesMax;  // it includes the script's arguments
 
 absl::Status NotUtf8(std::string_view what) {
   return MakeStatus(absl::StatusCode::kInvalidArgument, std::string(what) + " is not UTF-8");

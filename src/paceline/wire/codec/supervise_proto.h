@@ -1,6 +1,6 @@
 #pragma once
 
-// The stream of who starts nodes, to messages and back; as to_proto.h and from_proto.h.
+// Translates the stream of processes that start nodes, as to_proto.h and from_proto.h.
 
 #include "absl/status/statusor.h"
 #include "paceline/v1/platform.pb.h"

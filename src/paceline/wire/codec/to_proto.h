@@ -1,7 +1,7 @@
 #pragma once
 
-// Values to messages. Never fails: text becomes valid UTF-8 (a byte that is not is shown as '?')
-// and is cut at kTextBytesMax, because what a rank printed must not break a stream.
+// Translates values to messages. Never fails: text becomes valid UTF-8 (an invalid byte is shown as
+// '?') and is cut at kTextBytesMax, because a rank's output must not break a stream.
 
 #include <string>
 #include <string_view>

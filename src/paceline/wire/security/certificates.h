@@ -1,8 +1,7 @@
 #pragma once
 
-// The job's certificates: ECDSA on P-256, X.509 v3, made and signed with OpenSSL. Validity is the
-// life of a job, a year at most: there is no rotation yet, so an expired certificate would stop a
-// job for nothing.
+// The job's certificates: ECDSA on P-256, X.509 v3, made with OpenSSL. They are valid for the life
+// of a job, at most a year: there is no rotation, and an expired certificate would stop a job.
 
 #include <span>
 #include <string>
@@ -15,8 +14,8 @@
 
 namespace paceline::wire {
 
-// Every server certificate has this name, and clients expect it whatever address they dialled: the
-// CA, of which there is one a job, says who the server is.
+// The name in every server certificate. Clients expect it at any address: each job has its own CA,
+// so the CA identifies the server.
 inline constexpr std::string_view kServerName = "master.paceline.internal";
 
 struct PrivateKey {
@@ -26,16 +25,16 @@ struct KeyAndCertificate {
   std::string key_pem;
   std::string certificate_pem;
 };
-// A client's certificate names each node that its host's agents may register, as URIs.
+// In a client's certificate: one URI for each node that agents of its host may register.
 inline constexpr std::string_view kNodeUri = "paceline://node/";
-// And this one when the host may be a relay: it then serves under kServerName too, and may say for
-// which nodes it speaks.
+// In a relay's certificate: it may serve as kServerName, and name the nodes of the calls it passes
+// on.
 inline constexpr std::string_view kRelayUri = "paceline://relay";
-// And who starts the job's nodes on a cluster: it may speak of every node.
+// In the certificate of the process that starts nodes on a cluster: it may act for every node.
 inline constexpr std::string_view kOperatorUri = "paceline://operator";
 struct CertificateSubject {
   enum class Role { kHost, kRelay, kServer };
-  std::vector<std::string> names;  // at least one; the first is the common name too
+  std::vector<std::string> names;  // at least one; the first is also the common name
   Role role = Role::kHost;
 };
 
@@ -45,17 +44,17 @@ absl::StatusOr<KeyAndCertificate> MakeAuthority(std::string_view job_id);
 absl::StatusOr<PrivateKey> MakeKey();
 absl::StatusOr<std::string> MakeRequest(const PrivateKey& key, std::string_view name);
 
-// INVALID_ARGUMENT when the request is not one, or not signed by its own key. Only the key is
-// taken from the request: subject and extensions are ours.
+// INVALID_ARGUMENT: not a request, or not signed by its own key. Only the key is taken from the
+// request; the subject and extensions are ours.
 absl::StatusOr<std::string> SignRequest(const KeyAndCertificate& authority,
                                         const std::string& request_pem,
                                         const CertificateSubject& subject);
 
-// Dials host:port, lets the server show its chain, and gives back the chain's certificate of that
-// fingerprint in PEM form, after it verified that the server's own certificate is signed by it.
-// Sends no byte beyond the handshake. While nobody answers it asks again, until `timeout`:
-// UNAVAILABLE. PERMISSION_DENIED, at once: another authority, or no TLS at that address. The
-// process shall ignore SIGPIPE, as OpenSSL writes to its socket without MSG_NOSIGNAL.
+// Connects to host:port, receives the server's certificate chain, and returns the chain's
+// certificate with that fingerprint as PEM, if it has signed the server's own certificate. Sends
+// nothing beyond the handshake. Retries until `timeout` while no process answers: UNAVAILABLE.
+// PERMISSION_DENIED, at once: another authority, or no TLS at that address. The process must ignore
+// SIGPIPE, because OpenSSL writes without MSG_NOSIGNAL.
 absl::StatusOr<std::string> FetchAuthority(const std::string& address, std::string_view ca_sha256,
                                            Duration timeout);
 

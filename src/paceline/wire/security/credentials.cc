@@ -37,7 +37,7 @@ absl::StatusOr<JoinString> ParseJoinString(std::string_view text) {
   if (!text.starts_with(kJoinPrefix))
     return BadJoin("does not start with " + std::string(kJoinPrefix));
   text.remove_prefix(kJoinPrefix.size());
-  // From the right, because an IPv6 address has colons of its own.
+  // From the right, because an IPv6 address contains colons.
   const size_t token_at = text.rfind(':');
   if (token_at == std::string_view::npos || token_at == 0) return BadJoin("is cut off");
   JoinString join;

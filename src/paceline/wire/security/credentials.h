@@ -1,12 +1,12 @@
 #pragma once
 
-// Who may talk to the master, and how each side proves itself.
+// Authentication between the master and its clients.
 //
-// Every RPC carries the job's token ("authorization: Bearer …"); the master compares it in constant
-// time. With TLS the job has a CA of its own. A joining host knows the CA by its fingerprint from
-// the join string: it fetches the CA over a handshake that carries no secret, compares, and only
-// then sends its token and a certificate request. All later connections are mTLS. Private keys
-// never leave their host.
+// Every RPC carries the job's token ("authorization: Bearer …"), which the master compares in
+// constant time. With TLS each job has its own CA. A joining host knows the CA's fingerprint from
+// the join string. It fetches the CA over a handshake without secrets, compares the fingerprint,
+// and only then sends its token and a certificate request. All later connections are mTLS. Private
+// keys never leave their host.
 
 #include <string>
 #include <string_view>
@@ -18,7 +18,7 @@
 
 namespace paceline::wire {
 
-// What a client of the master needs. Plain TCP when ca_pem is empty.
+// A client's credentials. Plain TCP if ca_pem is empty.
 struct Credentials {
   std::string token;
   std::string ca_pem;
@@ -27,7 +27,7 @@ struct Credentials {
   bool is_tls() const { return !ca_pem.empty(); }
 };
 
-// What the master serves with. Plain TCP when cert_pem is empty.
+// The master's credentials. Plain TCP if cert_pem is empty.
 struct ServerCredentials {
   std::string token;
   std::string ca_pem;
@@ -45,28 +45,28 @@ struct JoinString {
   bool operator==(const JoinString&) const = default;
 };
 std::string FormatJoinString(const JoinString& join);
-// INVALID_ARGUMENT says which part is wrong; the message never holds the token.
+// INVALID_ARGUMENT says which part is wrong. The message never contains the token.
 absl::StatusOr<JoinString> ParseJoinString(std::string_view text);
 
 // 64 hex characters from the kernel's random source.
 std::string MakeToken();
 bool IsToken(std::string_view text);
-// Time depends on the length of `given` alone.
+// The time depends on the length of `given` only.
 bool TokensEqual(std::string_view expected, std::string_view given);
 
-// Makes the job's CA and the server's certificate (ECDSA P-256). The certificates begin an hour
-// before now, for hosts whose clocks are behind.
+// Makes the job's CA and the server's certificate (ECDSA P-256). They are valid from an hour ago,
+// for hosts whose clocks are slow.
 absl::StatusOr<ServerCredentials> MakeServerCredentials(std::string_view job_id,
                                                         std::string_view token);
 
-// The same for a job whose CA somebody else made: a platform, which dials the master as well.
-// INVALID_ARGUMENT: they are no certificate and key.
+// The same for a job whose CA was made by a platform, which also connects to the master.
+// INVALID_ARGUMENT: not a certificate and key.
 absl::StatusOr<ServerCredentials> MakeServerCredentialsOf(std::string ca_pem,
                                                           std::string ca_key_pem,
                                                           std::string_view token);
 
-// A client certificate signed by the server's own CA, for processes of the master's host. Its
-// agents may register nodes of these names only. `is_relay`: it may serve as a relay as well.
+// A client certificate signed by the server's CA, for processes on the master's host. Its agents
+// may only register nodes with these names. `is_relay`: it may also serve as a relay.
 absl::StatusOr<Credentials> MakeClientCredentials(const ServerCredentials& server,
                                                   const std::vector<std::string>& node_names,
                                                   bool is_relay = false);
@@ -74,18 +74,17 @@ absl::StatusOr<Credentials> MakeClientCredentials(const ServerCredentials& serve
 // SHA-256 of the CA certificate's DER form, hex.
 absl::StatusOr<std::string> CaFingerprint(std::string_view ca_pem);
 
-// For a joining host, blocking for at most `timeout`: with a CA fingerprint it pins the CA, proves
-// the token and comes back with a certificate of its own; without one it only wraps the token. A
-// server that comes within `timeout` is found. The process shall ignore SIGPIPE.
-// UNAVAILABLE: nobody answers. UNAUTHENTICATED: wrong token. PERMISSION_DENIED: the server is not
-// the one of the join string, and nothing was sent to it; or `is_relay` was asked of a job that
-// names no relays.
+// For a joining host; blocks for at most `timeout` and finds a server that starts meanwhile. With a
+// CA fingerprint it pins the CA, proves the token and returns a certificate of its own; without one
+// it only wraps the token. The process must ignore SIGPIPE. UNAVAILABLE: no process answers.
+// UNAUTHENTICATED: wrong token. PERMISSION_DENIED: the server is not the one of the join string,
+// and nothing was sent to it; or `is_relay` was requested from a job without relays.
 absl::StatusOr<Credentials> Enroll(const JoinString& join,
                                    const std::vector<std::string>& node_names, Duration timeout,
                                    bool is_relay = false);
 
 // Files tls/{ca.pem,ca.key,server.pem,server.key} and tls/{client.pem,client.key} of a run
-// directory, keys mode 0600. Loading gives NOT_FOUND when the job runs without TLS.
+// directory; keys have mode 0600. Loading returns NOT_FOUND if the job runs without TLS.
 absl::Status SaveServerCredentials(const ServerCredentials& server, const std::string& tls_dir);
 absl::StatusOr<ServerCredentials> LoadServerCredentials(const std::string& tls_dir,
                                                         std::string_view token);

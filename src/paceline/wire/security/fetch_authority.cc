@@ -1,7 +1,7 @@
-// FetchAuthority of certificates.h: one TLS handshake by hand, because gRPC cannot be told "accept
-// whoever has the CA of this fingerprint". A host may ask before the master listens, so silence, a
-// refused connection and a connection that breaks are tried again until the time is up; an answer
-// that is wrong is final.
+// FetchAuthority of certificates.h: one TLS handshake without gRPC, because gRPC cannot accept "any
+// server whose CA has this fingerprint". A host may ask before the master listens, so silence, a
+// refused connection and a broken connection are retried until the timeout. A wrong answer is
+// final.
 
 #include <poll.h>
 
@@ -40,7 +40,8 @@ absl::Status Handshake(const std::string& address, SSL* ssl, int fd, DialDeadlin
     const int why = SSL_get_error(ssl, done);
     if (why == SSL_ERROR_WANT_READ && WaitForSocket(fd, POLLIN, until)) continue;
     if (why == SSL_ERROR_WANT_WRITE && WaitForSocket(fd, POLLOUT, until)) continue;
-    // A close without a word is a server that ends or begins. Anything else is an answer.
+    // A close without an answer comes from a server that is ending or starting. All else is an
+    // answer.
     const bool is_answer = why == SSL_ERROR_SSL &&
                            ERR_GET_REASON(ERR_peek_error()) != SSL_R_UNEXPECTED_EOF_WHILE_READING;
     if (!is_answer) return Unavailable(address, "no TLS handshake");
@@ -62,7 +63,7 @@ absl::StatusOr<std::string> FetchOnce(const std::string& address, std::string_vi
   const std::unique_ptr<SSL_CTX, decltype(&SSL_CTX_free)> context(SSL_CTX_new(TLS_client_method()),
                                                                   &SSL_CTX_free);
   SSL_CTX_set_min_proto_version(context.get(), TLS1_3_VERSION);
-  SSL_CTX_set_verify(context.get(), SSL_VERIFY_NONE, nullptr);  // the fingerprint decides, below
+  SSL_CTX_set_verify(context.get(), SSL_VERIFY_NONE, nullptr);  // the fingerprint is checked below
   const std::unique_ptr<SSL, decltype(&SSL_free)> ssl(SSL_new(context.get()), &SSL_free);
   SSL_set_fd(ssl.get(), fd.get());
   SSL_set_tlsext_host_name(ssl.get(), std::string(kServerName).c_str());

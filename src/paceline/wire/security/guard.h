@@ -1,6 +1,6 @@
 #pragma once
 
-// Inside of wire: who may call a server of the job, be it the master's or a relay's.
+// Internal to wire: which callers a server of the job accepts, the master's or a relay's.
 
 #include <string>
 #include <vector>
@@ -13,7 +13,7 @@
 
 namespace paceline::wire {
 
-// The token always, a certificate of the job too when the job has certificates.
+// Requires the token, and also a certificate of the job if the job has certificates.
 class Guard {
  public:
   Guard(const ServerCredentials& credentials, UnprovenConnections::Bounds bounds)
@@ -22,7 +22,7 @@ class Guard {
   grpc::Status CheckToken(const grpc::CallbackServerContext& context) const;
   grpc::Status Check(const grpc::CallbackServerContext& context) const;
 
-  // Whose connections have not passed CheckToken yet.
+  // Connections without a successful CheckToken.
   UnprovenConnections* unproven() const { return &unproven_; }
 
  private:
@@ -33,18 +33,18 @@ class Guard {
   mutable UnprovenConnections unproven_;
 };
 
-// The nodes that the caller's certificate names; none without certificates.
+// The nodes in the caller's certificate; none without certificates.
 std::vector<std::string> NodesOfPeer(const grpc::CallbackServerContext& context);
 
-// The caller's certificate is that of who starts the job's nodes on a cluster.
+// True if the caller's certificate is of the process that starts nodes on a cluster.
 bool IsOperator(const grpc::CallbackServerContext& context);
 
-// With certificates a relay says in this header of each call for which nodes it was made: names
-// with commas between them, those of the certificate that it has checked.
+// With certificates, a relay adds this header to each call: the names in its caller's certificate,
+// separated by commas.
 inline constexpr char kNodesHeader[] = "paceline-nodes";
 
-// The nodes for which this call may speak: what a relay says, the caller's own otherwise. Nobody
-// but a relay is believed.
+// The nodes for which this call may act: those in the header if the caller is a relay, else the
+// caller's own.
 std::vector<std::string> NodesSpokenFor(const grpc::CallbackServerContext& context);
 
 }  // namespace paceline::wire

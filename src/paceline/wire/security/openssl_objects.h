@@ -1,6 +1,6 @@
 #pragma once
 
-// Owners of OpenSSL's objects, which each have a function of their own to be freed with.
+// Owners of OpenSSL objects, each with its own deleter.
 
 #include <openssl/bio.h>
 #include <openssl/evp.h>
@@ -23,7 +23,7 @@ using Bio = std::unique_ptr<BIO, Freer<BIO_free_all>>;
 using Certificate = std::unique_ptr<X509, Freer<X509_free>>;
 using PrivateKeyHandle = std::unique_ptr<EVP_PKEY, Freer<EVP_PKEY_free>>;
 
-// Reads from `text`, which outlives it.
+// Reads from `text`, which must outlive it.
 inline Bio ReaderOf(std::string_view text) {
   return Bio(BIO_new_mem_buf(text.data(), static_cast<int>(text.size())));
 }

@@ -27,7 +27,7 @@ bool FailureLimit::Take(const std::string& host, Instant now) {
   const bool is_sweep_due = !swept_ || now - *swept_ >= kSweepPause;
   if (it == buckets_.end() && buckets_.size() >= kPeersMax && is_sweep_due) {
     swept_ = now;
-    // A full bucket says no more than no bucket.
+    // A full bucket is the same as no bucket.
     for (auto at = buckets_.begin(); at != buckets_.end();) {
       Refill(&at->second, now);
       at = at->second.left == kBurst ? buckets_.erase(at) : std::next(at);

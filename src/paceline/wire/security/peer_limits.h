@@ -1,14 +1,14 @@
 #pragma once
 
-// Inside of wire: what one peer, that is one address without its port, may take of the master.
+// Internal to wire: limits for one peer, which is an address without its port.
 //
-// Failures: whoever has no token, a wrong one or no certificate is told why a few times a minute,
-// and after that only that it fails too often. A right token is always let in: on a shared address
-// (loopback, a gateway) a stranger's failures must not lock out the job's own processes. So this
-// bounds what a stranger can make the master do and say; what makes guessing hopeless is the length
-// of the token.
+// Failures: a client without a token, with a wrong one or without a certificate gets the reason a
+// few times a minute, and then only that it fails too often. A correct token is always accepted: on
+// a shared address (loopback, a gateway) a stranger's failures must not lock out the job's
+// processes. So this limits the work that strangers cause. Guessing is prevented by the token's
+// length.
 //
-// Streams: one address has so many open at most. Both tables are bounded.
+// Streams: an address may have a limited number open. Both tables are bounded.
 
 #include <cstdint>
 #include <map>
@@ -21,23 +21,23 @@
 
 namespace paceline::wire {
 
-// "ipv4:10.0.0.1:4711" → "ipv4:10.0.0.1". gRPC's names of peers; what is no such name stays.
+// "ipv4:10.0.0.1:4711" → "ipv4:10.0.0.1", for gRPC's names of peers. Other names stay.
 std::string PeerHost(std::string_view peer);
 
-// Of HOST:PORT to listen on: reachable from this host only, where all users share one address.
+// True if HOST:PORT is reachable from this host only, where all users share one address.
 bool IsLoopbackAddress(std::string_view listen);
 
 class FailureLimit {
  public:
   static constexpr uint32_t kBurst = 20;
-  static constexpr Duration kRefill = Duration::Seconds(3);  // one more failure may be explained
+  static constexpr Duration kRefill = Duration::Seconds(3);  // until one more failure is explained
   static constexpr size_t kPeersMax = 4096;
-  // At least so long between two searches of a full table for peers that may leave it. Without this
-  // pause a flood of strangers makes the master walk the whole table at each failure.
+  // Minimum time between two searches of a full table for removable peers. Otherwise, with many
+  // strangers, each failure would search the whole table.
   static constexpr Duration kSweepPause = Duration::Seconds(1);
 
-  // Counts one failure. False: too many of late. Of strangers that do not fit into the table, all
-  // together have one bucket.
+  // Counts one failure. False: too many recently. Peers that do not fit into the table share one
+  // bucket.
   bool Take(const std::string& host, Instant now);
   size_t peer_count() const;
 
@@ -48,7 +48,7 @@ class FailureLimit {
   };
   static void Refill(Bucket* bucket, Instant now);
 
-  mutable std::mutex mutex_;  // guards all below
+  mutable std::mutex mutex_;  // guards the members below
   std::map<std::string, Bucket> buckets_;
   Bucket others_;
   std::optional<Instant> swept_;
@@ -58,17 +58,17 @@ class StreamLimit {
  public:
   explicit StreamLimit(uint32_t streams_max) : streams_max_(streams_max) {}
 
-  // False: that address has its maximum. Every true is followed by one Release.
+  // False: the address has its maximum. Each true is followed by one Release.
   bool Take(const std::string& host);
   void Release(const std::string& host);
 
  private:
   const uint32_t streams_max_;
   std::mutex mutex_;
-  std::map<std::string, uint32_t> counts_;  // as many entries as streams at most
+  std::map<std::string, uint32_t> counts_;  // no more entries than streams
 };
 
-// One stream's place, given back when the stream is deleted.
+// One stream's place, released when the stream is deleted.
 class StreamPlace {
  public:
   StreamPlace(StreamLimit* limit, std::string_view peer)

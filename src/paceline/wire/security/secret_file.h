@@ -10,11 +10,12 @@
 
 namespace paceline::wire {
 
-// Written beside with mode 0600, synced, renamed: the old content or the new one, never a part.
+// Written to a temporary file with mode 0600, synced and renamed: readers see the old or the new
+// content.
 absl::Status WriteSecretFile(const std::string& path, std::string_view text);
 
-// NOT_FOUND; PERMISSION_DENIED with a Problem (PL-E103) when it is a link, belongs to another user
-// or others can read it; INVALID_ARGUMENT when it is larger than `bytes_max`.
+// NOT_FOUND. PERMISSION_DENIED with a Problem (PL-E103): it is a link, belongs to another user, or
+// others can read it. INVALID_ARGUMENT: larger than `bytes_max`.
 absl::StatusOr<std::string> ReadSecretFile(const std::string& path, size_t bytes_max);
 
 }  // namespace paceline::wire

@@ -1,4 +1,4 @@
-// Streams over TLS: how a host gets its certificate, and who is let in without one.
+// Streams over TLS: how a host gets its certificate, and which clients are accepted without one.
 
 #include <netinet/in.h>
 #include <poll.h>
@@ -22,7 +22,7 @@
 namespace paceline::wire {
 namespace {
 
-// A TCP socket in the place of a master.
+// A TCP socket instead of a master.
 class SilentListener {
  public:
   explicit SilentListener(const std::string& address) {
@@ -106,8 +106,8 @@ TEST_F(TlsStreams, NobodyThereIsUnavailable) {
             absl::StatusCode::kUnavailable);
 }
 
-// A host asks for its certificate before anybody listens, while a stranger answers without a word,
-// and after the master came: one call gets through all of it.
+// A host requests its certificate while no process listens, then while a stranger accepts without
+// an answer, and then the master starts: one call survives all of it.
 TEST_F(TlsStreams, AHostThatAsksBeforeTheMasterListensEnrolls) {
   server_.reset();
   absl::StatusOr<Credentials> credentials = absl::UnknownError("not yet");
@@ -117,7 +117,7 @@ TEST_F(TlsStreams, AHostThatAsksBeforeTheMasterListensEnrolls) {
     is_done = true;
   });
   {
-    // Closes each connection at once, as a master that ends does. Two of them prove the retry.
+    // Closes each connection at once, as an ending master does. Two of them prove the retry.
     SilentListener stranger(address_);
     for (int i = 0; i < 2; ++i) ASSERT_TRUE(stranger.AcceptAndClose());
   }
@@ -135,7 +135,7 @@ TEST_F(StreamTest, AMasterWithoutTlsIsNoMysteryToAHostThatWantsTls) {
   EXPECT_NE(status.message().find("does not speak TLS"), std::string::npos) << status;
 }
 
-// Both would wait for their whole timeout otherwise: to gRPC this is a master that is starting.
+// Otherwise both would wait for their whole timeout: to gRPC this looks like a starting master.
 TEST_F(TlsStreams, WhoAsksWithoutTlsHearsThatTheMasterSpeaksIt) {
   ControlClient client({.address = address_, .credentials = {.token = token_}});
   const absl::Status status = client.GetStatus().status();
@@ -188,7 +188,7 @@ TEST_F(TlsStreams, OnlyTheNodesOfItsCertificateMayBeRegistered) {
       EXPECT_EQ(std::get<Register>(said->message).report.name, name);
       continue;
     }
-    agent->Send(Heartbeat{});  // what comes behind does not push the refusal out
+    agent->Send(Heartbeat{});  // later messages do not displace the refusal
     const auto refusal = agent_heard.Next<Refusal>();
     ASSERT_TRUE(refusal) << name;
     EXPECT_EQ(refusal->code, "PL-E106");
@@ -197,7 +197,7 @@ TEST_F(TlsStreams, OnlyTheNodesOfItsCertificateMayBeRegistered) {
   }
 }
 
-// What OpenSSL's own client agrees on with the server.
+// The TLS version on which OpenSSL's own client and the server agree.
 std::string VersionAgreedOn(const std::string& address, int version_max) {
   const std::unique_ptr<SSL_CTX, decltype(&SSL_CTX_free)> context(SSL_CTX_new(TLS_client_method()),
                                                                   &SSL_CTX_free);

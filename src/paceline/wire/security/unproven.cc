@@ -64,8 +64,8 @@ std::string PeerKey(const sockaddr_storage& address) {
 }
 
 void ShutDown(const Connection& connection) {
-  // A descriptor of our own first: gRPC may close its own at any time, and another thread may get
-  // the number for another file.
+  // First a descriptor of our own: gRPC may close its own at any time, and the number may be
+  // reused.
   const Fd own(fcntl(connection.fd, F_DUPFD_CLOEXEC, 0));
   struct stat found {};
   if (!own.is_open() || fstat(own.get(), &found) != 0) return;
@@ -76,14 +76,14 @@ void ShutDown(const Connection& connection) {
 UnprovenConnections::Bounds UnprovenConnections::BoundsFor(std::string_view listen, uint32_t asked,
                                                            uint32_t all) {
   constexpr uint32_t kPerHost = 1024;
-  all = std::max(all, kPerHost);  // a server for few has its guests' handshakes, too
+  all = std::max(all, kPerHost);  // a small server also needs places for handshakes
   return {.per_host = asked > 0                   ? asked
                       : IsLoopbackAddress(listen) ? all
                                                   : kPerHost,
           .in_all = all};
 }
 
-// Under the lock.
+// The lock must be held.
 Connection UnprovenConnections::Remove(Order order) {
   auto node = connections_.extract(order);
   Connection connection = std::move(node.mapped());
@@ -96,7 +96,7 @@ Connection UnprovenConnections::Remove(Order order) {
 
 std::optional<Connection> UnprovenConnections::Add(Connection connection) {
   const std::lock_guard lock(mutex_);
-  // The same port again: the former connection is over.
+  // The same port again: the earlier connection has ended.
   if (const auto former = by_peer_.find(connection.peer); former != by_peer_.end()) {
     Remove(former->second);
   }

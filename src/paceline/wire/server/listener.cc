@@ -20,7 +20,7 @@
 namespace paceline::wire {
 namespace {
 
-constexpr int kPauseMilliseconds = 10;  // before accepting again without a free descriptor
+constexpr int kPauseMilliseconds = 10;  // pause before accepting again without a free descriptor
 
 int PortOf(const sockaddr_storage& address) {
   return ntohs(address.ss_family == AF_INET6
@@ -36,12 +36,12 @@ void SetPort(sockaddr_storage* address, int port) {
   }
 }
 
-// Not open when it cannot be bound; errno says why.
+// Closed if it cannot be bound; errno says why.
 Fd ListenAt(const sockaddr_storage& address, socklen_t size) {
   Fd fd(socket(address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   const int on = 1;
-  // The next master of a job takes the port while connections of the last one linger. Two that live
-  // at once cannot: for that there would be SO_REUSEPORT.
+  // Lets the job's next master bind the port while old connections linger. It does not allow two
+  // masters at once; that would need SO_REUSEPORT.
   if (!fd.is_open() || setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) != 0 ||
       bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), size) != 0 ||
       listen(fd.get(), SOMAXCONN) != 0) {
@@ -90,11 +90,12 @@ absl::StatusOr<std::unique_ptr<Listener>> Listener::OpenNow(const std::string& h
     if (at->ai_addrlen > sizeof(wanted)) continue;
     std::memcpy(&wanted, at->ai_addr, at->ai_addrlen);
     if (listener->port_ != 0) SetPort(&wanted, listener->port_);
-    if (listener->Has(wanted)) continue;  // /etc/hosts may name an address twice
+    if (listener->Has(wanted)) continue;  // /etc/hosts may list an address twice
     Fd fd = ListenAt(wanted, at->ai_addrlen);
     if (!fd.is_open()) {
       error = errno;
-      // Half of a name's addresses would be a master that some hosts find and some do not.
+      // Listening on only some of a name's addresses would make the master unreachable for some
+      // hosts.
       if (error == EADDRINUSE) {
         listener->sockets_.clear();
         break;
@@ -151,7 +152,7 @@ void Listener::AcceptAll(int listening) {
         pollfd stop = {.fd = stop_.get(), .events = POLLIN, .revents = 0};
         poll(&stop, 1, kPauseMilliseconds);
       }
-      return;  // whatever it was: the next poll tells whether somebody waits
+      return;  // the next poll tells whether a connection waits
     }
     const int on = 1;
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));

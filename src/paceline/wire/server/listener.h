@@ -1,7 +1,7 @@
 #pragma once
 
-// Inside of wire: the master's listening sockets and the thread that accepts on them. gRPC would
-// listen by itself, but then nobody hears of a connection before its first RPC.
+// Internal to wire: the master's listening sockets and the thread that accepts on them. If gRPC
+// listened itself, the master would not notice a connection before its first RPC.
 
 #include <functional>
 #include <memory>
@@ -17,9 +17,9 @@ namespace paceline::wire {
 
 class Listener {
  public:
-  // Every address that the host name of `address` (HOST:PORT; port 0: any) stands for, as far as it
-  // is of this host. An error when there is none, or the port is taken. A name may be as new as
-  // this host, so it is waited for.
+  // Listens on every address of this host that the host name in `address` (HOST:PORT; port 0: any)
+  // resolves to. Fails if there is none, or if the port is taken. Waits for a name that is as new
+  // as this host.
   static absl::StatusOr<std::unique_ptr<Listener>> Open(const std::string& address);
   ~Listener();
   Listener(const Listener&) = delete;
@@ -27,8 +27,8 @@ class Listener {
 
   int port() const { return port_; }
 
-  // Once. Both run on the listener's thread: `take` owns the descriptor of what it gets;
-  // `make_room` is asked when the process has no descriptor left for the next connection.
+  // Called once. Both hooks run on the listener's thread. `take` owns the descriptor; `make_room`
+  // is called if the process has no free descriptor for the next connection.
   struct Hooks {
     std::function<void(Connection)> take;
     std::function<void()> make_room;
@@ -37,7 +37,7 @@ class Listener {
 
  private:
   Listener() = default;
-  // NotFound when the name does not resolve, or to no address of this host.
+  // NotFound if the name does not resolve to an address of this host.
   static absl::StatusOr<std::unique_ptr<Listener>> OpenNow(const std::string& host,
                                                            const std::string& port);
   bool Has(const sockaddr_storage& address) const;
@@ -46,7 +46,7 @@ class Listener {
 
   int port_ = 0;
   std::vector<Fd> sockets_;
-  Fd stop_;  // an eventfd: readable when the thread shall end
+  Fd stop_;  // an eventfd: readable when the thread must end
   Hooks hooks_;
   std::thread thread_;
 };

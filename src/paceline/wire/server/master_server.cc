@@ -18,7 +18,7 @@
 namespace paceline::wire {
 namespace {
 
-// Ends an RPC at once.
+// Ends an RPC at once with an error.
 template <class Base>
 class Denied final : public Base {
  public:
@@ -28,7 +28,7 @@ class Denied final : public Base {
 template <class In, class Out>
 using DeniedStream = Denied<grpc::ServerBidiReactor<In, Out>>;
 
-// A unary call that waits for the host. Whoever drops it unanswered answers UNAVAILABLE, so that
+// A unary call that waits for the host. If it is dropped unanswered it returns UNAVAILABLE, so that
 // the server can always shut down.
 class PendingCall {
  public:
@@ -111,7 +111,7 @@ class ControlRpc final : public v1::Control::CallbackService {
  private:
   using Call = std::shared_ptr<PendingCall>;  // owners: the event, its copies
 
-  // A call that the loop answers later. `make` gives the event; it is asked when `allowed` is OK.
+  // A call that the loop answers later. `make` makes the event; it is called if `allowed` is OK.
   template <class Make>
   grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context,
                                    const grpc::Status& allowed, Make make) {
@@ -131,7 +131,7 @@ class ControlRpc final : public v1::Control::CallbackService {
   const Guard* const guard_;
 };
 
-// Of the host that asks; more than a person would start on one host are a mistake or worse.
+// Names of the calling host's nodes. More than a person would start on one host are refused.
 bool AreNodeNames(const std::vector<std::string>& names) {
   constexpr size_t kNodesPerHostMax = 256;
   return !names.empty() && names.size() <= kNodesPerHostMax &&
@@ -220,7 +220,7 @@ class MasterServer::Service {
   MasterRpc master;
   ControlRpc control;
   EnrollmentRpc enrollment;
-  std::unique_ptr<JobServer> server;  // last: what it calls outlives it
+  std::unique_ptr<JobServer> server;  // last: its callees must outlive it
 };
 
 MasterServer::MasterServer(std::unique_ptr<Service> service) : service_(std::move(service)) {}

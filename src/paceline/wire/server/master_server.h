@@ -1,7 +1,7 @@
 #pragma once
 
-// The master's gRPC server: accepts agents, launchers and commands, checks who they are, bounds
-// what they send, and hands typed events to one sink. It decides nothing and keeps no job state.
+// The master's gRPC server: accepts agents, launchers and commands, authenticates them, limits what
+// they send, and passes typed events to one sink. It decides nothing and has no job state.
 
 #include <functional>
 #include <memory>
@@ -20,7 +20,7 @@ namespace paceline::wire {
 using WatchId = StrongId<struct WatchIdTag, uint64_t>;
 using SupervisorId = StrongId<struct SupervisorIdTag, uint64_t>;
 
-struct AgentSaid {  // the first one of a connection is Register; the server sees to that
+struct AgentSaid {  // the server makes sure that a connection's first message is Register
   ConnectionId connection;
   AgentMessage message;
 };
@@ -35,8 +35,8 @@ struct StopAsked {
   StopRequest request;
   std::function<void(absl::Status)> reply;  // call once, when durable
 };
-// A watcher has room for up to `count_max` events from `from_seq` on: answer with SendEvents, at
-// once or, when it follows, as soon as there is one.
+// A watcher has room for up to `count_max` events from `from_seq` on. Answer with SendEvents: at
+// once, or, if it follows, as soon as there is an event.
 struct EventsWanted {
   WatchId watch;
   uint64_t from_seq = 1;
@@ -69,44 +69,45 @@ struct MasterServerOptions {
   ServerCredentials credentials;
   bool has_relays = false;  // hosts may enroll as relays
   uint32_t agents_max = 20'000;
-  uint32_t launchers_max = 20'000;  // each host may have one
+  uint32_t launchers_max = 20'000;  // each host may have a launcher
   uint32_t watchers_max = 256;
-  // Streams of one address at once. 0: as many as agents when only loopback is listened to, where
-  // all share one address, else 4,096.
+  // Concurrent streams of one address. 0: as many as agents if the server only listens on loopback,
+  // where all clients share one address, else 4,096.
   uint32_t streams_per_peer_max = 0;
-  // Connections of one address at once that have not shown the token: the oldest is closed for a
-  // new one. 0: as many as agents when only loopback is listened to, else 1,024.
+  // Concurrent connections of one address without a proven token; a new one replaces the oldest. 0:
+  // as many as agents if the server only listens on loopback, else 1,024.
   uint32_t unproven_per_peer_max = 0;
 };
 
-// Once in the process of a master, before it has a thread: lets its servers with certificates speak
-// TLS 1.3 only. It sets an environment variable that gRPC reads, so it is not for processes that
-// start others.
+// Called once in a master's process, before it has threads: its servers with certificates then
+// accept TLS 1.3 only. Sets an environment variable for gRPC, so it is not for processes that start
+// others.
 void UseOnlyTls13();
 
 class MasterServer {
  public:
-  // Runs on gRPC's threads, several at once, but in order for each connection. False: no room, and
-  // the connection is closed (an agent comes back and tells all). The events that end something
-  // (…Disconnected, …Ended, …Detached) must always be taken.
+  // Called on gRPC's threads, concurrently, but in order for each connection. False: no room, so
+  // the connection is closed (an agent reconnects and reports everything). Events that end
+  // something (…Disconnected, …Ended, …Detached) must always be accepted.
   using Sink = std::function<bool(ServerEvent)>;
 
   // ALREADY_EXISTS: the port is taken. INVALID_ARGUMENT: not an address of this host.
-  // FAILED_PRECONDITION: with certificates but without UseOnlyTls13.
+  // FAILED_PRECONDITION: certificates without UseOnlyTls13.
   static absl::StatusOr<std::unique_ptr<MasterServer>> Start(MasterServerOptions options,
                                                              Sink sink);
-  // Closes every stream and waits until the sink's last call has ended.
+  // Closes every stream and waits for the sink's last call.
   ~MasterServer();
   MasterServer(const MasterServer&) = delete;
   MasterServer& operator=(const MasterServer&) = delete;
 
   uint32_t port() const;
 
-  // All below: any thread, never block; no effect when the other side is gone. A queue that
-  // reaches its bound closes the connection. Of assignments not yet sent, only the last is kept.
+  // The calls below work from any thread, never block, and do nothing if the other side is gone. A
+  // queue that reaches its bound closes the connection. Of unsent assignments only the last is
+  // kept.
   void Send(ConnectionId connection, MasterMessage message);
   void Close(ConnectionId connection, std::string why);
-  // `is_last`: the stream ends behind these.
+  // `is_last`: the stream ends after these.
   void SendEvents(WatchId watch, std::vector<JobEvent> events, bool is_last);
   // After JobEnded the stream ends.
   void Order(SupervisorId supervisor, SupervisorOrder order);

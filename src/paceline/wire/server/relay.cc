@@ -18,8 +18,8 @@
 namespace paceline::wire {
 namespace {
 
-// A call that the master has not taken within this time is given back, so that its caller can try
-// another way: the master may be gone, or only this relay's link to it.
+// Time for the master to accept a call. After it the caller gets an error and tries another route:
+// the master may be gone, or only this relay's link to it.
 constexpr auto kOpenPatience = std::chrono::seconds(5);
 
 constexpr std::string_view kEnroll = "/paceline.v1.Enrollment/Enroll";
@@ -31,15 +31,15 @@ ServerCredentials ServingAs(const Credentials& own) {
           .key_pem = own.key_pem};
 }
 
-// One call, passed on. One message is on its way in each direction at most, so a slow reader slows
-// its writer, and nothing is queued here.
+// One relayed call. At most one message is in flight in each direction, so a slow reader slows its
+// writer, and nothing is queued here.
 //
 //   caller ──Down: read──▶ from_caller_ ──Up: write──▶ master
 //   caller ◀──Down: write── from_master_ ◀──Up: read── master
 //
-// Down and Up are gRPC's, and each is done by its own OnDone; the later of the two deletes. Up has
-// a hold (gRPC's word for "operations will come from outside") until its last read has failed, so
-// that it cannot be done while the caller may still say something, nor while Down writes.
+// Down and Up are gRPC's reactors. Each ends with its own OnDone, and the later one deletes the
+// object. Up has a hold (gRPC's word for "operations will come from outside") until its last read
+// has failed. So it cannot end while the caller may still send, or while Down writes.
 class RelayedCall {
  public:
   RelayedCall(grpc::GenericCallbackServerContext* context, grpc::GenericStub* stub,
@@ -58,7 +58,7 @@ class RelayedCall {
 
   grpc::ServerGenericBidiReactor* down() { return &down_; }
 
-  // After the object is complete; gRPC may call back from here on.
+  // Called after construction, because gRPC may call back from here on.
   void Begin() {
     patience_.Set(std::chrono::system_clock::now() + kOpenPatience, [this](bool is_over) {
       if (is_over && !is_open_) up_context_.TryCancel();
@@ -96,7 +96,7 @@ class RelayedCall {
     }
   }
   void MasterTold(bool ok) {
-    if (ok) down_.StartRead(&from_caller_);  // else Up ends, and says why
+    if (ok) down_.StartRead(&from_caller_);  // else Up ends with the reason
   }
 
   void MasterOpened(bool ok) {
@@ -139,7 +139,7 @@ class RelayedCall {
     Release();
   }
 
-  // Down, Up and the alarm.
+  // Parts: Down, Up and the alarm.
   void Release() {
     if (parts_left_.fetch_sub(1) > 1) return;
     count_->fetch_sub(1);
@@ -154,7 +154,7 @@ class RelayedCall {
   grpc::ByteBuffer from_caller_;
   grpc::ByteBuffer from_master_;
   std::mutex mutex_;
-  bool is_up_over_ = false;  // guarded: no write may be started on Up any more
+  bool is_up_over_ = false;  // guarded: no write to Up may start any more
   Down down_;
   Up up_;
 };
@@ -189,7 +189,7 @@ class Relay::Service final : public grpc::CallbackGenericService {
  private:
   grpc::ServerGenericBidiReactor* CreateReactor(
       grpc::GenericCallbackServerContext* context) override {
-    // A host that enrolls has no certificate yet; the master looks at its token once more.
+    // A host that enrolls has no certificate yet. The master checks its token as well.
     grpc::Status status =
         context->method() == kEnroll ? guard_.CheckToken(*context) : guard_.Check(*context);
     if (status.ok() && *calls_ >= options_.calls_max) {
@@ -207,7 +207,7 @@ class Relay::Service final : public grpc::CallbackGenericService {
   grpc::GenericStub stub_;
   const std::shared_ptr<std::atomic<uint32_t>> calls_ =
       std::make_shared<std::atomic<uint32_t>>(0);  // owners: this, each call
-  std::unique_ptr<JobServer> server_;              // last: what it calls outlives it
+  std::unique_ptr<JobServer> server_;              // last: its callees must outlive it
 };
 
 Relay::Relay(std::unique_ptr<Service> service) : service_(std::move(service)) {}

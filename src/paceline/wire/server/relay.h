@@ -1,12 +1,12 @@
 #pragma once
 
-// A server that passes calls on, unread, to the master: for jobs of so many hosts that the master
-// should not have a socket to each. All calls of a relay share one connection to the master, and
-// what gRPC does for a connection costs it far more than what it does for a call (ADR 7).
+// A server that passes calls on to the master without reading them, for jobs with too many hosts
+// for one socket each at the master. All calls of a relay share one connection to the master: for
+// gRPC a connection costs far more than a call (ADR 7).
 //
-// A relay asks for the same token and certificates as the master, tells the master in a header for
-// which nodes the caller's certificate was made, and knows nothing else. It keeps nothing: when it
-// dies its calls break, and their callers take another way (route.h).
+// A relay requires the same token and certificates as the master, and tells the master in a header
+// which nodes the caller's certificate names. It has no state: if it dies, its calls break and
+// their callers use another route (route.h).
 
 #include <cstdint>
 #include <memory>
@@ -23,10 +23,10 @@ struct RelayOptions {
   // Of this host. With TLS the certificate must be a relay's (Enroll with `is_relay`), and the
   // process must have called UseOnlyTls13.
   Credentials credentials;
-  // A caller beyond that is refused with RESOURCE_EXHAUSTED and goes elsewhere. The bound of one
-  // connection to the master is a little higher.
+  // Further callers get RESOURCE_EXHAUSTED and go elsewhere. The limit of one connection to the
+  // master is a little higher.
   uint32_t calls_max = 2000;
-  // As of the master, MasterServerOptions.
+  // As in MasterServerOptions.
   uint32_t unproven_per_peer_max = 0;
 };
 

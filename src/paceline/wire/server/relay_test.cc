@@ -30,7 +30,7 @@ class RelayTest : public StreamTest {
   static std::string AddressOf(const Relay& relay) {
     return "127.0.0.1:" + std::to_string(relay.port());
   }
-  // One that knows its relays, and whose master's address is `master`.
+  // An agent that knows its relays, and whose master's address is `master`.
   std::unique_ptr<AgentStream> AgentBehind(const std::vector<std::string>& relays,
                                            Heard<AgentStreamEvent>* heard,
                                            const std::string& master) {
@@ -154,7 +154,7 @@ TEST_F(RelayTest, ARelayThatIsFullSendsItsCallersElsewhere) {
   const auto full = MakeRelay({.calls_max = 0});
   Heard<AgentStreamEvent> agent_heard;
   const auto agent = AgentBehind({AddressOf(*full)}, &agent_heard, address_);
-  // gRPC says of a refused call too that it was opened, for a moment.
+  // gRPC reports a refused call as open for a moment.
   std::optional<AgentSaid> said;
   for (int i = 0; i < 50 && !said.has_value(); ++i) {
     ASSERT_TRUE(agent_heard.Next<StreamOpened>());
@@ -172,7 +172,7 @@ TEST_F(RelayTest, AgentsStayWithTheirRelayWhileTheMasterIsAway) {
   RegisterWithEachMaster(agent.get(), &agent_heard);
 }
 
-// The relay's own link to the master is the broken one: its callers hear so, and do not wait.
+// The relay's own link to the master is broken. Its callers get an error at once.
 TEST_F(RelayTest, ARelayWithoutAMasterGivesItsCallersBack) {
   Serve();
   const std::string real = address_;
@@ -239,8 +239,8 @@ TEST_F(TlsRelayTest, AHostWithoutACertificateDoesNotPass) {
   EXPECT_EQ(bare.GetStatus().status().code(), absl::StatusCode::kUnauthenticated);
 }
 
-// A host whose certificate is no relay's serves nobody (clients ask for the job's server name), and
-// what it says of other nodes is not believed.
+// A host without a relay's certificate cannot serve (clients expect the job's server name), and its
+// header with other nodes is ignored.
 TEST_F(TlsRelayTest, AnOrdinaryHostIsNoRelay) {
   const auto fake = MakeRelay({.credentials = Enrolled("host1", address_)});
   client_credentials_ = Enrolled("host2", address_);

@@ -85,7 +85,8 @@ bool AgentConnection::TakeNext(v1::MasterMessage* message) {
     place.reset();
     return true;
   };
-  // The assignment last: an agent that is told to leave has to know what still goes to storage.
+  // The assignment last, because an agent that must leave first has to know which images still go
+  // to storage.
   return take(welcome_) || take(pace_) || take(checkpoint_) || take(assignment_) ||
          take(evidence_) || take(refusal_);
 }
@@ -210,7 +211,7 @@ void Watch::Send(std::vector<JobEvent> events, bool is_last) {
   WriteNext();
 }
 
-// Under the lock.
+// The lock must be held.
 void Watch::WriteNext() {
   if (is_writing_ || is_finished_) return;
   if (!pages_.empty()) {
@@ -242,7 +243,7 @@ void Watch::OnWriteDone(bool ok) {
 
 void Watch::OnCancel() {
   const std::lock_guard lock(mutex_);
-  if (is_finished_ || is_writing_) return;  // a write on its way fails by itself
+  if (is_finished_ || is_writing_) return;  // a write in progress fails by itself
   is_finished_ = true;
   Finish(grpc::Status::CANCELLED);
 }

@@ -1,7 +1,7 @@
 #pragma once
 
-// Inside of wire: the accepted streams of the master, each owned by itself until gRPC is done with
-// it, and the registry through which the host finds them.
+// Internal to wire: the master's accepted streams, each of which owns itself until gRPC is done
+// with it, and the registry in which the host finds them.
 
 #include <deque>
 #include <functional>
@@ -21,11 +21,11 @@
 
 namespace paceline::wire {
 
-// Streams by id. A stream is found and used under the lock, and leaves before it is deleted.
+// Streams by id. A stream is found and used under the lock, and is removed before it is deleted.
 template <class Id, class Stream>
 class Registry {
  public:
-  // False when `count_max` streams are here already.
+  // False if there are already `count_max` streams.
   bool Add(Stream* stream, size_t count_max, Id* id) {
     const std::lock_guard lock(mutex_);
     if (streams_.size() >= count_max) return false;
@@ -78,18 +78,18 @@ class AgentConnection final : public ServerStream<v1::AgentMessage, v1::MasterMe
   bool TakeNext(v1::MasterMessage* message) override;
   void OnDone() override;
 
-  // With certificates: whether the peer's is for a node of this name.
+  // With certificates: whether the peer may act for a node of this name.
   bool MaySpeakFor(const std::string& node) const;
 
   ServerParts* const parts_;
   const StreamPlace place_;
-  const std::vector<std::string> names_;  // of nodes, by the peer's certificate or its relay's word
+  const std::vector<std::string> names_;  // by the peer's certificate or its relay's header
   ConnectionId id_;
-  bool is_known_ = false;  // the host has heard of it
+  bool is_known_ = false;  // the host was told of it
   bool is_registered_ = false;
   bool is_refused_ = false;
   std::string why_ = "the agent closed the stream";
-  // One place for each kind: a newer one replaces an older one that is not yet sent.
+  // One place for each kind: a newer message replaces an unsent older one.
   std::optional<Welcome> welcome_;
   std::optional<Pace> pace_;
   std::optional<CheckpointOrder> checkpoint_;
@@ -111,8 +111,7 @@ class Supervisor final : public ServerStream<v1::SupervisorMessage, v1::Supervis
 
   ServerParts* const parts_;
   const StreamPlace place_;
-  // Of a node that its certificate does not name a host says nothing. Without certificates the
-  // token alone counts.
+  // A host may only report nodes in its certificate. Without certificates the token suffices.
   bool MaySpeakOf(const std::string& node) const;
   const bool is_operator_;
   const std::vector<std::string> names_;
@@ -141,7 +140,7 @@ class Watch final : public grpc::ServerWriteReactor<v1::JobEvents> {
   const bool follow_;
   WatchId id_;
   bool is_known_ = false;
-  std::mutex mutex_;  // guards all below
+  std::mutex mutex_;  // guards the members below
   uint64_t next_seq_ = 1;
   std::deque<v1::JobEvents> pages_;
   v1::JobEvents writing_;

@@ -18,9 +18,9 @@ namespace {
 
 constexpr int kHeaderBytesMax = 8 * 1024;
 
-// gRPC 1.51 has no option for the lowest version of TLS, only one for the ciphers of TLS 1.2 (those
-// of TLS 1.3 are always on). This cipher needs an RSA certificate. Ours are ECDSA, so TLS 1.2 finds
-// no cipher to agree on.
+// gRPC 1.51 has no option for the lowest TLS version, only for the ciphers of TLS 1.2 (those of TLS
+// 1.3 are always allowed). This cipher needs an RSA certificate. Ours are ECDSA, so TLS 1.2 has no
+// common cipher.
 constexpr char kTlsCiphersVariable[] = "GRPC_SSL_CIPHER_SUITES";
 constexpr char kTlsCiphers[] = "ECDHE-RSA-AES256-GCM-SHA384";
 
@@ -44,7 +44,7 @@ void SetLimits(grpc::ServerBuilder* builder) {
 
 std::shared_ptr<grpc::ServerCredentials> MakeCredentials(const ServerCredentials& credentials) {
   if (!credentials.is_tls()) return grpc::InsecureServerCredentials();
-  // A joining host has no certificate yet; Guard asks all others for theirs.
+  // A joining host has no certificate yet; Guard requires one of all others.
   grpc::SslServerCredentialsOptions options(GRPC_SSL_REQUEST_CLIENT_CERTIFICATE_AND_VERIFY);
   options.pem_root_certs = credentials.ca_pem;
   options.pem_key_cert_pairs.push_back(
@@ -69,7 +69,7 @@ void UseOnlyTls13() { setenv(kTlsCiphersVariable, kTlsCiphers, 1); }
 absl::StatusOr<std::unique_ptr<grpc::ServerBuilder>> BeginServer(
     const ServerCredentials& credentials) {
   if (credentials.is_tls()) RETURN_IF_ERROR(CheckTls13());
-  // A message that is not one is an error of its sender; protobuf need not print a line as well.
+  // A malformed message is its sender's error, and protobuf must not also print a line.
   google::protobuf::SetLogHandler(nullptr);
   PrepareTransport();
   auto builder = std::make_unique<grpc::ServerBuilder>();
@@ -102,7 +102,7 @@ absl::StatusOr<std::unique_ptr<JobServer>> JobServer::Start(grpc::ServerBuilder*
 void JobServer::Accept(Connection connection) {
   Acceptor::NewConnectionParameters accepted;
   accepted.fd = connection.fd;
-  // Before gRPC has it: its first call may be there at once.
+  // Before gRPC gets it, because its first call may come at once.
   if (const auto out = unproven_->Add(std::move(connection))) ShutDown(*out);
   acceptor_->HandleNewConnection(&accepted);
 }

@@ -1,6 +1,6 @@
 #pragma once
 
-// Inside of wire: what the job's gRPC servers, the master's and a relay's, have in common.
+// Internal to wire: common parts of the job's gRPC servers, the master's and a relay's.
 
 #include <memory>
 #include <string>
@@ -14,26 +14,26 @@
 
 namespace paceline::wire {
 
-// With the job's limits and credentials; nothing is registered yet. FAILED_PRECONDITION: with
-// certificates but without UseOnlyTls13.
+// A builder with the job's limits and credentials; services are registered by the caller.
+// FAILED_PRECONDITION: certificates without UseOnlyTls13.
 absl::StatusOr<std::unique_ptr<grpc::ServerBuilder>> BeginServer(
     const ServerCredentials& credentials);
 
-// Listens and serves until it is destroyed. Connections are accepted here and not by gRPC, which
-// tells nobody of one before its first call (listener.h, unproven.h).
+// Listens and serves until it is destroyed. It accepts connections itself, because gRPC reports a
+// connection only at its first call (listener.h, unproven.h).
 class JobServer {
  public:
   struct Place {
     std::string who;     // for the error
     std::string listen;  // HOST:PORT; port 0: any
   };
-  // With what was registered at `builder`. ALREADY_EXISTS: the port is taken, or the address is not
-  // of this host. `unproven` outlives the server.
+  // With the services registered at `builder`. ALREADY_EXISTS: the port is taken, or the address is
+  // not of this host. `unproven` must outlive the server.
   static absl::StatusOr<std::unique_ptr<JobServer>> Start(grpc::ServerBuilder* builder,
                                                           const Place& place,
                                                           const ServerCredentials& credentials,
                                                           UnprovenConnections* unproven);
-  // What is queued (a refusal, the job's end) has 100 ms to leave.
+  // Queued messages (a refusal, the job's end) have 100 ms to be sent.
   ~JobServer();
   JobServer(const JobServer&) = delete;
   JobServer& operator=(const JobServer&) = delete;

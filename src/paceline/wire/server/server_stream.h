@@ -1,9 +1,9 @@
 #pragma once
 
-// Inside of wire: one accepted bidirectional stream of the master.
+// Internal to wire: one accepted bidirectional stream of the master.
 //
-// The lock guards the writing half only. A stream is finished once, and never while a write is on
-// its way; after Finish nothing is started any more. OnDone is the last call, and deletes.
+// The lock guards the writing half only. A stream is finished once, and not during a write; after
+// Finish nothing is started. OnDone is the last call and deletes the stream.
 
 #include <atomic>
 #include <chrono>
@@ -22,7 +22,7 @@ namespace paceline::wire {
 template <class In, class Out>
 class ServerStream : public grpc::ServerBidiReactor<In, Out> {
  public:
-  // Sends what is queued, then ends the stream with `status`.
+  // Sends queued messages, then ends the stream with `status`.
   void CloseGently(grpc::Status status) {
     const std::lock_guard lock(mutex_);
     if (!is_closing_) end_ = std::move(status);
@@ -30,8 +30,8 @@ class ServerStream : public grpc::ServerBidiReactor<In, Out> {
     WriteNext();
   }
 
-  // Ends it, whether or not the other side still reads. What is on its way to it may arrive, so
-  // that it hears `status` and not only that there was an end.
+  // Ends the stream, whether or not the other side reads. A write in progress may arrive, so that
+  // the other side gets `status` and not only an end.
   void CloseHard(grpc::Status status) {
     const std::lock_guard lock(mutex_);
     if (!is_closing_) end_ = std::move(status);
@@ -50,17 +50,17 @@ class ServerStream : public grpc::ServerBidiReactor<In, Out> {
       : context_(context), rope_(std::make_shared<Rope>(context)) {}
   ~ServerStream() override { rope_->Drop(); }
 
-  // After construction: nothing can call back into a half-made object.
+  // Called after construction, so that no callback sees a half-made object.
   void Open() {
     this->StartSendInitialMetadata();
     this->StartRead(&heard_);
   }
 
   virtual void Heard(const In& message) = 0;
-  // The next message to write; false when there is none. Under the lock.
+  // The next message to write; false if there is none. The lock must be held.
   virtual bool TakeNext(Out* message) = 0;
 
-  // Changes the queue behind TakeNext under the lock, then writes.
+  // Changes TakeNext's queue under the lock, then writes.
   template <class Change>
   void Queue(Change change) {
     const std::lock_guard lock(mutex_);
@@ -72,7 +72,7 @@ class ServerStream : public grpc::ServerBidiReactor<In, Out> {
  private:
   static constexpr std::chrono::milliseconds kLastWritePatience{500};
 
-  // What an alarm may still hold when the stream has gone.
+  // Shared with an alarm that may outlive the stream.
   class Rope {
    public:
     explicit Rope(grpc::CallbackServerContext* context) : context_(context) {}
@@ -90,7 +90,7 @@ class ServerStream : public grpc::ServerBidiReactor<In, Out> {
     grpc::CallbackServerContext* context_;
   };
 
-  // Nobody is there any more.
+  // The other side is gone.
   void Break(grpc::Status status) {
     {
       const std::lock_guard lock(mutex_);
@@ -99,7 +99,7 @@ class ServerStream : public grpc::ServerBidiReactor<In, Out> {
       WriteNext();
       if (!is_writing_) return;
     }
-    context_->TryCancel();  // the write comes back at once, and WriteNext finishes
+    context_->TryCancel();  // the write fails at once, and WriteNext finishes
   }
   void OnReadDone(bool ok) final {
     if (!ok) {
@@ -129,10 +129,10 @@ class ServerStream : public grpc::ServerBidiReactor<In, Out> {
   }
 
   grpc::CallbackServerContext* const context_;
-  const std::shared_ptr<Rope> rope_;     // owners: this and its alarm
+  const std::shared_ptr<Rope> rope_;     // owners: this object and its alarm
   std::optional<grpc::Alarm> patience_;  // for the last write; guarded by mutex_
   In heard_;
-  std::mutex mutex_;  // guards all below
+  std::mutex mutex_;  // guards the members below
   Out writing_;
   grpc::Status end_;
   bool is_writing_ = false;

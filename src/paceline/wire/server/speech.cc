@@ -30,7 +30,7 @@ std::string ClientHello() {
   const unsigned char alpn[] = {2, 'h', '2'};
   SSL_set_alpn_protos(ssl.get(), alpn, sizeof(alpn));
   BIO* sent = BIO_new(BIO_s_mem());
-  SSL_set_bio(ssl.get(), BIO_new(BIO_s_mem()), sent);  // owns both
+  SSL_set_bio(ssl.get(), BIO_new(BIO_s_mem()), sent);  // takes ownership of both
   SSL_connect(ssl.get());                              // stops where it would read the answer
   const char* data = nullptr;
   const long size = BIO_get_mem_data(sent, &data);
@@ -44,7 +44,7 @@ Speech SpeechOf(const std::string& address, Duration patience) {
       std::chrono::steady_clock::now() + std::chrono::nanoseconds(patience.nanoseconds());
   const absl::StatusOr<Fd> fd = DialTcp(address, until);
   if (!fd.ok()) return Speech::kUnknown;
-  const std::string hello = ClientHello();  // fits into the buffer of a fresh connection
+  const std::string hello = ClientHello();  // fits into a new connection's buffer
   if (send(fd->get(), hello.data(), hello.size(), MSG_NOSIGNAL) < 0) return Speech::kUnknown;
   std::array<unsigned char, kFrameHeaderBytes> heard{};
   size_t count = 0;

@@ -1,9 +1,8 @@
 #pragma once
 
-// Inside of wire: whether both sides mean the same by "connect". gRPC cannot tell: a master with
-// TLS that is asked without, and one without that is asked with it, both look like a connection
-// that breaks at once, as a master does that is just starting, and gRPC tries again for as long as
-// it may. So whoever fails to connect asks what the listener speaks.
+// Internal to wire: detects that only one side uses TLS. gRPC cannot tell: to it a TLS mismatch
+// looks like a connection that breaks at once, as with a starting master, and it retries until the
+// timeout. So after a failed connect the client asks which protocol the listener speaks.
 
 #include <string>
 
@@ -15,16 +14,16 @@ namespace paceline::wire {
 
 enum class Speech { kUnknown, kPlain, kTls };
 
-// Sends the ClientHello of a TLS handshake and looks at the first bytes that come back. A TLS
-// server answers with a TLS record, a master without TLS with the SETTINGS frame by which every
-// HTTP/2 server begins. Nobody there, silence and anything else are kUnknown. It carries no secret.
+// Sends a TLS ClientHello and reads the first bytes of the answer. A TLS server sends a TLS record;
+// a master without TLS sends the SETTINGS frame with which every HTTP/2 server begins. No listener,
+// silence and anything else are kUnknown. Sends no secret.
 Speech SpeechOf(const std::string& address, Duration patience);
 
-// FAILED_PRECONDITION with its Problem when the listener speaks the other one; OK otherwise, also
-// when it cannot be told.
+// FAILED_PRECONDITION with its Problem if the listener speaks the other protocol; else OK, also if
+// unknown.
 absl::Status CheckSpeech(const std::string& address, bool wants_tls, Duration patience);
 
-// What is wrong with a listener that was asked for TLS.
+// The problem of a listener that was asked for TLS and has none.
 Problem NoTlsThere(const std::string& address);
 
 }  // namespace paceline::wire

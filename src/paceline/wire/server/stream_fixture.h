@@ -1,6 +1,6 @@
 #pragma once
 
-// A real server and what its clients and its host heard, for the tests of streams.
+// For tests of streams: a real server, with what its clients and its host received.
 
 #include <poll.h>
 
@@ -25,7 +25,7 @@ namespace paceline::wire {
 
 inline constexpr auto kDeadline = std::chrono::seconds(30);
 
-// What a sink heard, for the test's thread to wait on.
+// Received values of a sink, for which the test's thread can wait.
 template <class Event>
 class Heard {
  public:
@@ -56,7 +56,7 @@ class Heard {
   std::deque<Event> events_;
 };
 
-// A connection that says nothing, as a stranger's.
+// A connection that sends nothing, as of a stranger.
 class MuteConnection {
  public:
   explicit MuteConnection(const std::string& address)
@@ -72,7 +72,7 @@ class MuteConnection {
 
 class StreamTest : public testing::Test {
  protected:
-  // As in every process of paceline, and as in every master's.
+  // As in every process of paceline, and in every master.
   StreamTest() {
     std::signal(SIGPIPE, SIG_IGN);
     UseOnlyTls13();
@@ -98,7 +98,7 @@ class StreamTest : public testing::Test {
         [heard](AgentStreamEvent event) { heard->Post(std::move(event)); });
   }
 
-  // Three masters, one after the other at one address: the agent registers with each.
+  // Three masters, one after the other, at one address: the agent registers with each.
   void RegisterWithEachMaster(AgentStream* agent, Heard<AgentStreamEvent>* agent_heard) {
     for (int i = 0; i < 3; ++i) {
       ASSERT_TRUE(agent_heard->Next<StreamOpened>());

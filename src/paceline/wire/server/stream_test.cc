@@ -1,5 +1,5 @@
-// Real servers and clients over loopback: registration, reconnection, who is let in, and what
-// happens to those who say too much.
+// Real servers and clients over loopback: registration, reconnection, authentication, and clients
+// that send too much.
 
 #include <atomic>
 #include <deque>
@@ -119,7 +119,7 @@ TEST_F(StreamTest, NonsenseEndsTheStreamAndNothingElse) {
   ASSERT_TRUE(agent_heard.Next<StreamOpened>());
 }
 
-// Every method of every service, found by reflection: a new one without a check fails here.
+// Every method of every service, found by reflection, so a new method without a check fails here.
 TEST_F(StreamTest, NoRpcWithoutTheToken) {
   Serve();
   const auto channel = Dial(address_, client_credentials_);
@@ -135,7 +135,7 @@ TEST_F(StreamTest, NoRpcWithoutTheToken) {
     bool ok = false;
     stream->StartCall(nullptr);
     queue.Next(&tag, &ok);
-    // An empty message suits every request type; the check comes before anything is read.
+    // An empty message is valid for every request type. The check comes before it is read.
     stream->WriteLast(grpc::ByteBuffer(nullptr, 0), grpc::WriteOptions(), nullptr);
     queue.Next(&tag, &ok);
     grpc::Status status;
@@ -154,7 +154,7 @@ TEST_F(StreamTest, NoRpcWithoutTheToken) {
         for (const std::string& wrong :
              {std::string(), std::string("Bearer "), "Bearer " + MakeToken(), token_,
               "Bearer " + token_ + "0"}) {
-          // Behind the first ones the address fails too often, and hears that instead.
+          // After the first failures the address gets the message that it fails too often.
           const auto expected = failures++ < FailureLimit::kBurst
                                     ? grpc::StatusCode::UNAUTHENTICATED
                                     : grpc::StatusCode::RESOURCE_EXHAUSTED;
@@ -188,13 +188,13 @@ TEST_F(StreamTest, OneAddressHasSoManyStreams) {
   agent.reset();
   std::atomic<bool> is_in = false;
   std::thread registrar([&] {
-    // A refused stream is opened too, before it is ended: each new one registers.
+    // A refused stream is also opened before it ends, and each new one registers.
     while (!is_in && third.Next<StreamOpened>()) late->Send(Register{TestReport("late")});
   });
   EXPECT_TRUE(heard_.Next<AgentSaid>());
   is_in = true;
   server_.reset();
-  Serve(address_);  // one more StreamOpened lets the thread end
+  Serve(address_);  // another StreamOpened lets the thread end
   registrar.join();
 }
 
@@ -214,7 +214,7 @@ TEST_F(StreamTest, OfConnectionsWithoutATokenTheOldestGoes) {
       EXPECT_FALSE(stranger.IsClosedWithin(std::chrono::milliseconds(0)));
     }
   }
-  // Whoever has shown the token is not among them, and whoever shows it gets in.
+  // Connections with a proven token are not among them, and a new one with the token is accepted.
   ASSERT_TRUE(agent->Send(Register{TestReport("node0")}));
   EXPECT_TRUE(heard_.Next<AgentSaid>());
   Heard<AgentStreamEvent> late_heard;
