@@ -1,8 +1,8 @@
 #pragma once
 
-// The master's time: nanoseconds since the Unix epoch when the process started, and monotonic
-// progress from there, so a step of the wall clock moves nothing. Never before the journal's last
-// record, because records must not go back.
+// The master's time in nanoseconds since the Unix epoch: the wall clock at the process's start plus
+// monotonic progress, so a later step of the wall clock has no effect. Never before the journal's
+// last record, because records must not go back in time.
 
 #include <algorithm>
 #include <chrono>

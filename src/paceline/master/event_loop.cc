@@ -36,7 +36,7 @@ void EventLoop::Begin(const JobSpec& spec, const std::vector<core::Record>& reco
   }
   executor_.SetWelcome(spec, core::HeartbeatInterval(spec));
   Step(core::JobSubmitted{spec});
-  // What the journal holds wins over a spec file that was edited since.
+  // The journal's spec, even if the spec file was edited since.
   executor_.SetWelcome(job_.state().spec, core::HeartbeatInterval(job_.state().spec));
   Step(core::MasterStarted{job_.state().master_incarnation + 1, resumes});
 }
@@ -64,7 +64,7 @@ void EventLoop::TellSummary(Instant now) {
   if (summary.has_value()) executor_.Tell(*summary);
 }
 
-// Everybody has heard and gone, or had time to.
+// All clients were told and have gone, or had time for it.
 bool EventLoop::IsOver(Instant now) {
   if (!executor_.ended().has_value()) return false;
   if (!over_at_.has_value()) {

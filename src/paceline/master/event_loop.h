@@ -1,8 +1,8 @@
 #pragma once
 
-// The master's one loop: takes an event, asks the core, appends the records, queues the effects
-// behind them. All state of the host lives on this thread. What each kind of event means stands in
-// handlers/.
+// The master's only loop: takes an event, asks the core, appends the records, and queues their
+// effects. The host's whole state is on this thread. handlers/ has the handling of each kind of
+// event.
 
 #include <atomic>
 #include <cstdint>
@@ -26,7 +26,7 @@
 
 namespace paceline::master {
 
-// The two sides of the server that the loop uses.
+// The parts of the server that the loop uses.
 class Outside : public Outbox {
  public:
   virtual void SendEvents(wire::WatchId watch, std::vector<wire::JobEvent> events,
@@ -37,13 +37,14 @@ class EventLoop {
  public:
   EventLoop(EventQueue* queue, Journal* journal, Outside* outside);
 
-  // Where data is leased; told to agents, and told of checkpoints. Before Begin; outlives the loop.
+  // The lease host: agents get its address, and it gets commits of checkpoints. Call before Begin;
+  // must outlive the loop.
   void SetLeases(LeaseHost* leases);
 
-  // Folds the journal, submits the job when the journal is fresh, takes over.
+  // Folds the journal, submits the job if the journal is new, and takes over.
   void Begin(const JobSpec& spec, const std::vector<core::Record>& records, bool resumes = false);
 
-  // Until the job has ended and everybody was told, or finish_linger has passed since.
+  // Runs until the job has ended and all clients were told, or finish_linger has passed since.
   void Run();
 
   const core::JobState& state() const { return job_.state(); }
@@ -55,7 +56,7 @@ class EventLoop {
     uint32_t count_max = 0;
     bool follow = false;
     bool is_reading = false;
-    bool is_waiting = false;  // at the end of the journal, for more
+    bool is_waiting = false;  // at the journal's end, for new events
   };
 
   void Handle(const MasterEvent& event);
@@ -81,7 +82,7 @@ class EventLoop {
   std::string journal_state_ = "ok";
   Instant created_at_;
   std::map<wire::WatchId, Watcher> watchers_;
-  std::map<ConnectionId, std::string> registered_;  // connections heard of, with the node's name
+  std::map<ConnectionId, std::string> registered_;  // known connections, with the node's name
   SummaryTeller summary_;
   std::map<std::string, std::string> pending_nodes_;  // why the platform has not started them
   std::optional<Instant> over_at_;

@@ -1,6 +1,6 @@
 #pragma once
 
-// What gRPC's, the journal's and the HTTP server's threads tell the loop.
+// Events from gRPC's, the journal's and the HTTP server's threads for the loop.
 
 #include <chrono>
 #include <condition_variable>
@@ -25,29 +25,29 @@ struct HealthAsked {
 };
 using MasterEvent = std::variant<wire::ServerEvent, JournalEvent, MetricsAsked, HealthAsked>;
 
-// A heartbeat says that nothing has happened.
+// True for a heartbeat without news.
 inline bool CanWait(const MasterEvent& event) {
   const auto* server = std::get_if<wire::ServerEvent>(&event);
   const auto* said = server == nullptr ? nullptr : std::get_if<wire::AgentSaid>(server);
   return said != nullptr && std::holds_alternative<wire::Heartbeat>(said->message);
 }
 
-// A heartbeat that finds the loop at rest is taken at once. Those that follow within kGather of the
-// last one are taken together: waking the loop for each of 10,000 a second costs more than what it
-// then does. Any other event is taken at once, always, with all that came before it.
+// A heartbeat is taken at once if the loop is idle. Heartbeats within kGather of the last one are
+// taken together, because waking the loop 10,000 times a second would cost more than its work. Any
+// other event is taken at once, with all earlier ones.
 class EventQueue {
  public:
-  // Each agent has at most a few messages on the way, so this is room for every agent of the
-  // largest job; who finds no room is cut off and comes back.
+  // Each agent has at most a few messages in flight, so this suffices for the largest job. A sender
+  // without room is disconnected and reconnects.
   static constexpr size_t kEventsMax = 100'000;
   static constexpr std::chrono::milliseconds kGather{2};
 
-  // False: no room.
+  // False: there is no room.
   bool TryPost(MasterEvent event) { return Put(std::move(event), kEventsMax); }
-  // For what must not be lost; its number is bounded by the number of connections.
+  // For events that must not be lost; the number of connections bounds them.
   void Post(MasterEvent event) { Put(std::move(event), SIZE_MAX); }
 
-  // Everything posted so far; waits for the first one, at most for `timeout`.
+  // All events posted so far. Waits for the first one, at most for `timeout`.
   std::vector<MasterEvent> Take(Duration timeout) {
     std::unique_lock lock(mutex_);
     const std::chrono::nanoseconds longest(timeout.nanoseconds());
@@ -80,9 +80,9 @@ class EventQueue {
     return true;
   }
 
-  std::mutex mutex_;  // guards all below
+  std::mutex mutex_;  // guards the members below
   std::vector<MasterEvent> events_;
-  bool is_resting_ = false;  // the loop waits for any event
+  bool is_resting_ = false;  // the loop waits for an event
   bool is_urgent_ = false;   // one of the events cannot wait
   bool has_beats_ = false;   // one of them is a heartbeat
   bool took_beats_ = false;  // so was one of the last ones taken

@@ -43,8 +43,8 @@ TEST(EventQueue, AFullOneRefusesButTakesWhatMustNotBeLost) {
   EXPECT_EQ(queue.Take(Duration()).size(), EventQueue::kEventsMax + 1);
 }
 
-// Whatever state the loop is in when an event comes, it comes back for it: a lost wake-up would
-// hang here until the test's own limit.
+// Each event must wake the loop in any state. A lost wake-up would hang here until the test's own
+// limit.
 TEST(EventQueue, EveryPostWakesTheLoop) {
   EventQueue queue;
   constexpr uint64_t kRounds = 2000;
@@ -54,7 +54,7 @@ TEST(EventQueue, EveryPostWakesTheLoop) {
   uint64_t taken = 0;
   while (taken < kRounds) taken += queue.Take(Duration::Infinite()).size();
   EXPECT_EQ(taken, kRounds);
-  // Alone, after a beat, and each time the loop is let go to rest.
+  // Alone, after a heartbeat, and each time the loop becomes idle.
   std::thread second([&] {
     for (uint64_t i = 0; i < 50; ++i) {
       queue.Post(Beat(i));

@@ -22,7 +22,7 @@ std::string_view KindName(ExitCause::Kind kind) {
   return "unknown";
 }
 
-// Fills what the kind of fact has beside its sentence.
+// Adds the details of a kind of fact to its sentence.
 struct Filler {
   JobEvent& event;
   const NodeNames& names;

@@ -1,7 +1,7 @@
 #pragma once
 
-// A record as people and scripts see it; the same for the running master and for commands that read
-// the journal of a job that has ended.
+// A record for people and scripts; the same for the running master and for commands that read an
+// ended job's journal.
 
 #include <map>
 #include <string>
@@ -11,11 +11,11 @@
 
 namespace paceline::master {
 
-// Names of nodes by id, folded from the NodeJoined records before.
+// Node names by id, from earlier NodeJoined records.
 class NodeNames {
  public:
   void Fold(const core::Record& record);
-  // "node 7" when it never joined.
+  // "node 7" if it never joined.
   std::string Of(NodeId node) const;
 
  private:

@@ -12,7 +12,7 @@ void Executor::SetWelcome(const JobSpec& spec, Duration heartbeat_interval) {
 }
 
 void Executor::Add(RecordSeq after, core::Effect effect) {
-  // Known from the decision on, because events of the connection may come before it is told.
+  // Noted at the decision, because events of the connection may come before the effect.
   if (const auto* admit = std::get_if<core::AdmitNode>(&effect)) {
     node_of_[admit->connection] = admit->node;
   }
@@ -81,7 +81,7 @@ void Executor::TellEnd(wire::SupervisorId supervisor) {
 }
 
 void Executor::Run(const core::AdmitNode& admit) {
-  if (!node_of_.contains(admit.connection)) return;  // gone meanwhile
+  if (!node_of_.contains(admit.connection)) return;  // closed meanwhile
   ConnectionId& current = connection_of_[admit.node];
   if (current != ConnectionId() && current != admit.connection) {
     node_of_.erase(current);

@@ -1,7 +1,7 @@
 #pragma once
 
-// Carries out effects, in order, each only after the records of its step and of all steps before it
-// are durable. Knows who is connected as whom; decides nothing.
+// Runs effects in order, each after the records of its step and all earlier steps are durable.
+// Knows which connection belongs to which node; decides nothing.
 
 #include <cstdint>
 #include <deque>
@@ -18,7 +18,7 @@
 
 namespace paceline::master {
 
-// The part of wire::MasterServer that effects need; tests put a list in its place.
+// The parts of wire::MasterServer that effects need. Tests use a list instead.
 class Outbox {
  public:
   virtual ~Outbox() = default;
@@ -31,22 +31,22 @@ class Executor {
  public:
   explicit Executor(Outbox* outbox) : outbox_(outbox) {}
 
-  // What a new member is told beside its assignment.
+  // The content of a new member's Welcome.
   void SetWelcome(const JobSpec& spec, Duration heartbeat_interval);
   void SetLeasePort(uint32_t port) { welcome_.lease_port = port; }
 
-  // An effect, or an answer that promises durability, of a step whose last record is `after`.
+  // Adds an effect, or a reply that promises durability, of a step whose last record is `after`.
   void Add(RecordSeq after, core::Effect effect);
   void AddReply(RecordSeq after, std::function<void()> reply);
 
-  // Runs what has waited for records up to `last`.
+  // Runs the effects that waited for records up to `last`.
   void SetDurable(RecordSeq last);
   RecordSeq durable() const { return durable_; }
   size_t waiting() const { return waiting_.size(); }
 
-  // Who a connection speaks for since its admission was decided; nullopt: nobody, or no longer.
+  // The node of a connection, from the decision to admit it; nullopt: none, or no longer.
   std::optional<NodeId> NodeOf(ConnectionId connection) const;
-  // Who speaks for a node; nullopt: nobody.
+  // The connection of a node; nullopt: none.
   std::optional<ConnectionId> ConnectionOf(NodeId node) const;
   void Forget(ConnectionId connection);
   size_t connections() const { return node_of_.size(); }
@@ -62,7 +62,8 @@ class Executor {
 
   // Set by FinishJob.
   const std::optional<wire::JobEnded>& ended() const { return ended_; }
-  // A launcher was told of the end. One that is still dialling would otherwise never hear of it.
+  // True if a launcher was told of the end. One that is still connecting could not learn it
+  // otherwise.
   bool has_told_end() const { return has_told_end_; }
 
  private:
@@ -87,7 +88,7 @@ class Executor {
   std::map<ConnectionId, NodeId> node_of_;
   std::map<NodeId, ConnectionId> connection_of_;
   std::set<wire::SupervisorId> supervisors_;
-  std::set<wire::SupervisorId> operators_;  // few of the many supervisors
+  std::set<wire::SupervisorId> operators_;  // a few of the supervisors
   std::optional<Wish> wish_;
   std::optional<wire::JobEnded> ended_;
   bool has_told_end_ = false;

@@ -57,7 +57,7 @@ TEST(Executor, ANewerConnectionTakesOver) {
   EXPECT_EQ(list.lines, (Lines{"send 1 welcome", "close 1", "send 2 welcome"}));
   EXPECT_EQ(executor.NodeOf(ConnectionId(1)), std::nullopt);
   EXPECT_EQ(executor.NodeOf(ConnectionId(2)), NodeId(7));
-  executor.Forget(ConnectionId(1));  // its end comes late and changes nothing
+  executor.Forget(ConnectionId(1));  // a late end changes nothing
   executor.Add(RecordSeq(), core::AssignNode{NodeId(7), {}});
   EXPECT_EQ(list.lines.back(), "send 2 assignment");
   executor.Forget(ConnectionId(2));

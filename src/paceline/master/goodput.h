@@ -1,8 +1,8 @@
 #pragma once
 
-// Share of a job's time in which new steps were made, folded from its records: time runs from the
-// first world's formation; it counts while a world trains beyond what was reached before. What is
-// redone after a failure does not count, and neither does detection or restart.
+// The share of a job's time in which new steps were made, from its records. Time starts with the
+// first world. It counts while a world trains beyond the furthest step so far. Repeated steps,
+// detection and restarts do not count.
 
 #include <optional>
 
@@ -24,7 +24,7 @@ class Goodput {
   std::optional<Instant> first_world_at_;
   std::optional<Instant> finished_at_;
   std::optional<Instant> training_since_;
-  bool is_redoing_ = false;  // a world failed and its steps are not made up for yet
+  bool is_redoing_ = false;  // a world failed, and its steps are not repeated yet
   Duration trained_;
 };
 

@@ -1,7 +1,7 @@
 #pragma once
 
-// One handler for each thing that can reach the master: it translates the event for the core, or
-// answers from what the loop knows. The bodies stand in handlers/<rpc>.cc.
+// One handler for each kind of event: translates it for the core, or answers from the loop's state.
+// The bodies are in handlers/<rpc>.cc.
 
 #include "paceline/master/event_loop.h"
 

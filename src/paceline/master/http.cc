@@ -22,12 +22,12 @@ namespace paceline::master {
 namespace {
 
 constexpr int kHeaderBytesMax = 8 * 1024;
-constexpr int kSecondsMax = 10;  // to send a request, and to take an answer
+constexpr int kSecondsMax = 10;  // to send a request, and to read an answer
 constexpr size_t kPendingMax = 64;
 
-// Answers on their way from the loop's thread. Owners: the service, and each Reply not yet called.
+// Answers from the loop's thread. Owners: the service, and each Reply not yet called.
 struct Answers {
-  std::mutex mutex;  // guards both below
+  std::mutex mutex;  // guards the members below
   std::vector<std::pair<uint64_t, std::string>> ready;
   event* wake = nullptr;  // null: the service has ended
 };
@@ -108,7 +108,7 @@ class HttpServer::Service {
 
   static void OnAnswers(int, short, void* self) { static_cast<Service*>(self)->SendAnswers(); }
 
-  // Nothing about the job is said before both checks.
+  // Nothing about the job is answered before both checks.
   void Answer(evhttp_request* request) {
     const char* host = evhttp_find_header(evhttp_request_get_input_headers(request), "Host");
     if (host == nullptr || !IsThisHost(host)) {
@@ -147,7 +147,7 @@ class HttpServer::Service {
     Send(request, 503, "overloaded\n");
   }
 
-  // The client went away: libevent frees its request.
+  // The client has gone; libevent frees its request.
   static void OnClose(evhttp_connection* connection, void* self) {
     std::erase_if(static_cast<Service*>(self)->pending_, [&](const auto& entry) {
       return evhttp_request_get_connection(entry.second.request) == connection;

@@ -2,10 +2,9 @@
 
 // GET /metrics and GET /healthz, for scrapers on this host.
 //
-// Always on a loopback address: it has no encryption. Every request needs the job's token
-// ("Authorization: Bearer …"), and a Host header that names this host, so that a web page in
-// somebody's browser cannot reach it by rebinding a name. One thread of libevent; answers come from
-// the loop.
+// Always on a loopback address, because it has no encryption. Every request needs the job's token
+// ("Authorization: Bearer …") and a Host header with this host's name, so that a web page in a
+// browser cannot reach it by DNS rebinding. One thread of libevent; the loop gives the answers.
 
 #include <functional>
 #include <memory>
@@ -22,7 +21,7 @@ class HttpServer {
   // `path` is "/metrics" or "/healthz". Runs on the HTTP thread; false: overloaded.
   using Ask = std::function<bool(const std::string& path, Reply reply)>;
 
-  // Port 0: any. Problem PL-E031 when it is taken.
+  // Port 0: any. Problem PL-E031 if the port is taken.
   static absl::StatusOr<std::unique_ptr<HttpServer>> Start(int port, std::string token, Ask ask);
   ~HttpServer();
   HttpServer(const HttpServer&) = delete;

@@ -25,7 +25,7 @@ class HttpTest : public testing::Test {
     server_ = *std::move(server);
   }
 
-  // Everything the server sends for these bytes.
+  // All that the server sends as an answer to these bytes.
   std::string Exchange(const std::string& bytes) {
     const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     sockaddr_in address = {};

@@ -24,7 +24,7 @@ std::string TextAt(const Json& json, const char* key) {
 
 uint64_t OwnStartTime() {
   const std::string text = ReadText("/proc/self/stat", 4096);
-  const size_t command_end = text.rfind(')');  // the command may hold spaces itself
+  const size_t command_end = text.rfind(')');  // the command may contain spaces
   if (command_end == std::string::npos) return 0;
   constexpr size_t kFieldsAfterCommand = 22 - 2;
   const std::vector<std::string_view> fields =

@@ -1,7 +1,7 @@
 #pragma once
 
-// job.json of a run directory: where the job's master is. The launcher writes it first; a master
-// replaces its own part and leaves the rest as it is.
+// job.json of a run directory: the address of the job's master. The launcher writes it first; a
+// master replaces its own part and keeps the rest.
 
 #include <cstdint>
 #include <string>
@@ -12,18 +12,18 @@
 namespace paceline::master {
 
 struct MasterAddress {
-  std::string addr;  // host:port of gRPC; the host is one that others reach
+  std::string addr;  // host:port of gRPC; other hosts can reach it
   std::string http;  // host:port of /metrics and /healthz
   int64_t pid = 0;
   std::string leases = {};  // host:port of the lease channel
-  uint64_t start_time = 0;  // of that process: field 22 of /proc/PID/stat; 0: not told
+  uint64_t start_time = 0;  // of that process: field 22 of /proc/PID/stat; 0: unknown
   bool operator==(const MasterAddress&) const = default;
 };
 
-// Of this process, for MasterAddress; 0 when /proc cannot be read.
+// This process's, for MasterAddress; 0 if /proc cannot be read.
 uint64_t OwnStartTime();
 
-// NOT_FOUND: no file, or no master in it. DATA_LOSS: not a job file.
+// NOT_FOUND: there is no file, or no master in it. DATA_LOSS: not a job file.
 absl::StatusOr<MasterAddress> ReadMasterAddress(const std::string& run_dir);
 
 absl::Status WriteMasterAddress(const std::string& run_dir, const std::string& job_id,

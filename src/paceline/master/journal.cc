@@ -78,7 +78,7 @@ absl::StatusOr<std::unique_ptr<Journal>> Journal::Open(JournalOptions options,
   return journal;
 }
 
-// The kernel drops the lock with the process, however it ends.
+// The kernel releases the lock when the process ends in any way.
 absl::Status Journal::Lock() {
   const std::string path = options_.path + ".lock";
   lock_fd_ = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
@@ -88,7 +88,7 @@ absl::Status Journal::Lock() {
     const std::string pid = std::to_string(getpid()) + "\n";
     if (ftruncate(lock_fd_, 0) != 0 ||
         pwrite(lock_fd_, pid.data(), pid.size(), 0) != static_cast<ssize_t>(pid.size())) {
-      return absl::OkStatus();  // for people only: a full disk must not keep a master away
+      return absl::OkStatus();  // for people only: a full disk must not stop a master
     }
     return absl::OkStatus();
   }
@@ -106,7 +106,7 @@ absl::Status Journal::Lock() {
 
 absl::Status Journal::Prepare() {
   const std::string& path = options_.path;
-  sqlite3_busy_timeout(db_, 5000);  // a command that reads the file holds it for milliseconds
+  sqlite3_busy_timeout(db_, 5000);  // a command that reads the file locks it for milliseconds
   RETURN_IF_ERROR(Execute(db_, path, "PRAGMA journal_mode = WAL"));
   RETURN_IF_ERROR(Execute(db_, path, "PRAGMA synchronous = FULL"));
   RETURN_IF_ERROR(Execute(db_, path, "PRAGMA wal_autocheckpoint = 1000"));
@@ -182,7 +182,7 @@ absl::Status Journal::Commit(const std::vector<core::Record>& batch) {
     if (!status.ok()) break;
   }
   if (status.ok()) status = Execute(db_, options_.path, "COMMIT");
-  // SQLite rolls some errors back by itself; asking again is then an error that means nothing.
+  // SQLite rolls back some errors by itself; a second rollback is then a harmless error.
   if (!status.ok()) sqlite3_exec(db_, "ROLLBACK", nullptr, nullptr, nullptr);
   return status;
 }

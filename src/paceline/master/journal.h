@@ -2,9 +2,9 @@
 
 // The job's records on disk, in one SQLite file: docs/formats/journal.md.
 //
-// A worker thread owns the database. It commits whatever has been appended meanwhile as one
-// transaction (group commit) and tells how far the disk is. When the disk refuses, it says so and
-// tries again every second, for ever: nothing is dropped, nothing is acknowledged early.
+// A worker thread owns the database. It commits all records appended meanwhile in one transaction
+// (group commit) and reports what is durable. If the disk refuses, it reports that and retries
+// every second without limit: no record is dropped, and none is acknowledged early.
 
 #include <condition_variable>
 #include <cstdint>
@@ -30,7 +30,7 @@ namespace paceline::master {
 inline constexpr int kJournalSchema = 1;
 
 struct RecordsDurable {
-  RecordSeq last;  // this record and all before it are on the disk
+  RecordSeq last;  // this record and all before it are durable
 };
 struct JournalFailed {
   std::string why;  // one line; tried again in JournalOptions::retry_after
@@ -45,21 +45,21 @@ using JournalEvent = std::variant<RecordsDurable, JournalFailed, RecordsRead>;
 struct JournalOptions {
   std::string path;
   Duration retry_after = Duration::Seconds(1);
-  // For tests: as if the disk were full beyond; 0 = no bound. Asked before each commit.
+  // For tests: the disk is full beyond so many pages; 0: no limit. Called before each commit.
   std::function<int64_t()> pages_max;
 };
 
 class Journal {
  public:
-  // Runs on the worker's thread.
+  // Called on the worker's thread.
   using Sink = std::function<void(JournalEvent)>;
 
-  // Opens or creates, and reads everything: `records` has what is durable.
-  // Problems: PL-E032 (cannot be written), PL-E033 (no working locks), PL-E034 (damaged:
-  // DATA_LOSS), PL-E035 (another master holds it: FAILED_PRECONDITION).
+  // Opens or creates the file and reads the durable records into `records`. Problems: PL-E032
+  // (cannot be written), PL-E033 (no working locks), PL-E034 (damaged: DATA_LOSS), PL-E035 (another
+  // master has it: FAILED_PRECONDITION).
   static absl::StatusOr<std::unique_ptr<Journal>> Open(JournalOptions options,
                                                        std::vector<core::Record>* records);
-  // What is appended is committed first, unless the disk refuses it.
+  // First commits appended records, unless the disk refuses.
   ~Journal();
   Journal(const Journal&) = delete;
   Journal& operator=(const Journal&) = delete;
@@ -67,7 +67,7 @@ class Journal {
   // Starts the worker. Once, before the first Append.
   void Start(Sink sink);
 
-  // Any thread, never blocks. Records come in order of seq, without gaps.
+  // Any thread; never blocks. Records must come in order of seq, without gaps.
   void Append(std::vector<core::Record> records);
 
   // Answers with RecordsRead: up to `count_max` durable records from `from` on.
@@ -94,7 +94,7 @@ class Journal {
   sqlite3* db_ = nullptr;
   sqlite3_stmt* insert_ = nullptr;
 
-  std::mutex mutex_;  // guards all below
+  std::mutex mutex_;  // guards the members below
   std::condition_variable changed_;
   std::vector<core::Record> appended_;
   std::deque<ReadOrder> reads_;
@@ -103,8 +103,8 @@ class Journal {
   std::thread worker_;
 };
 
-// The durable records of a journal that nobody, or somebody else, has open; for commands that read
-// a job without its master. NOT_FOUND, DATA_LOSS.
+// The durable records of a journal, whether or not a master has it open; for commands that read a
+// job. NOT_FOUND, DATA_LOSS.
 absl::StatusOr<std::vector<core::Record>> ReadJournal(const std::string& path);
 
 }  // namespace paceline::master

@@ -75,7 +75,7 @@ absl::StatusOr<std::vector<core::Record>> ReadRows(sqlite3* db, const std::strin
   int result = sqlite3_prepare_v2(
       db, "SELECT seq, at_ns, causes, payload FROM records WHERE seq >= ? ORDER BY seq LIMIT ?", -1,
       &prepared, nullptr);
-  // Another table than that of this schema.
+  // A table of another schema.
   if ((result & 0xff) == SQLITE_ERROR) return JournalDamaged(path, sqlite3_errmsg(db));
   if (result != SQLITE_OK) return JournalError(db, path, result);
   const std::unique_ptr<sqlite3_stmt, decltype(&sqlite3_finalize)> query(prepared,
@@ -99,7 +99,7 @@ absl::StatusOr<std::vector<core::Record>> ReadRows(sqlite3* db, const std::strin
 
 namespace {
 
-// SQLite reads what a cut-off file lacks as zeros, and may then find no record at all.
+// SQLite reads the missing part of a truncated file as zeros, and may then find no record.
 absl::Status CheckEmpty(sqlite3* db, const std::string& path) {
   sqlite3_stmt* prepared = nullptr;
   int result = sqlite3_prepare_v2(db, "PRAGMA quick_check(1)", -1, &prepared, nullptr);

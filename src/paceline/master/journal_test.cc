@@ -1,5 +1,5 @@
-// The journal on real files: what was acknowledged comes back, whatever happened to the file's
-// tail.
+// The journal on real files: acknowledged records are read back, whatever happened to the file's
+// end.
 
 #include "paceline/master/journal.h"
 
@@ -27,7 +27,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The journal's answers, for the test's thread to wait on.
+// The journal's answers, for which the test's thread can wait.
 class Answers {
  public:
   Journal::Sink sink() {
@@ -108,7 +108,7 @@ class JournalTest : public testing::Test {
     return records;
   }
 
-  // Records 1 … count, each in a transaction of its own, then a copy of the files as a crash would
+  // Writes records 1 … count, each in its own transaction, and copies the files as a crash would
   // leave them.
   void WriteAndCopy(uint64_t count, const fs::path& to) {
     std::vector<core::Record> records;
@@ -176,9 +176,9 @@ TEST_F(JournalTest, AnEndingJournalCommitsWhatItWasGiven) {
   EXPECT_EQ(OpenAndRead(Path())->size(), 200u);
 }
 
-// A crash may leave the log of the last transactions cut off anywhere: a prefix of the records
-// comes back, never an error, never something else. Every byte of the last two transactions, and a
-// sample of the rest.
+// A crash may truncate the log of the last transactions anywhere. The result must be a prefix of
+// the records, never an error. Tries every byte of the last two transactions, and a sample of the
+// others.
 TEST_F(JournalTest, ATruncatedTailLosesOnlyTheTail) {
   const fs::path crashed = dir_ / "crashed";
   WriteAndCopy(12, crashed);
@@ -217,7 +217,7 @@ TEST_F(JournalTest, ATornPageLosesOnlyTheTail) {
   Prng prng(9);
   for (int i = 0; i < 100; ++i) {
     std::string torn = wal;
-    // The end of the last frame keeps what was in the file before: other bytes.
+    // The end of the last frame has the file's former bytes.
     const size_t from = wal.size() - 1 - prng.Below(4096);
     for (size_t at = from; at < torn.size(); ++at) torn[at] = static_cast<char>(prng.Below(256));
     fs::copy_file(db, work, fs::copy_options::overwrite_existing);
@@ -231,7 +231,7 @@ TEST_F(JournalTest, ATornPageLosesOnlyTheTail) {
   }
 }
 
-// A real process, killed without warning: whatever it was told is durable is there.
+// Kills a real process at random: all records that were reported durable are there.
 TEST_F(JournalTest, KilledAtAnyTime) {
   Prng prng(3);
   for (int round = 0; round < 10; ++round) {
@@ -297,7 +297,7 @@ TEST_F(JournalTest, ADamagedFileIsNotGuessedAt) {
   EXPECT_EQ(CodeOf(OpenAndRead(dir_ / "bad.db").status()), "PL-E034");
 }
 
-// SQLite reads what the file lacks as zeros, and finds no record from the first one on.
+// SQLite reads the missing part as zeros and finds no record at all.
 TEST_F(JournalTest, ACutOffFileIsNoEmptyJournal) {
   WriteAndCopy(7, dir_ / "copy");
   const std::string work = dir_ / "work.db";
@@ -332,7 +332,7 @@ TEST_F(JournalTest, TwoMastersDoNotShareIt) {
 
 TEST_F(JournalTest, AReadOnlyDirectoryIsAnErrorAtOnce) {
   if (geteuid() == 0) {
-    // Root writes where modes forbid it; a directory that is not there shows the same path.
+    // Root may write despite the mode; a missing directory takes the same code path.
     EXPECT_EQ(CodeOf(OpenAndRead(dir_ / "no" / "journal.db").status()), "PL-E032");
     return;
   }

@@ -11,10 +11,10 @@
 namespace paceline::master {
 namespace {
 
-// The ids of each master's leases: a block of them for each start.
+// Each start of a master has a block of lease ids.
 constexpr int kBlockBits = 40;
 
-// Empty ones too.
+// Splits into lines, also empty ones.
 std::vector<std::string_view> LinesOf(std::string_view text) {
   std::vector<std::string_view> lines;
   for (size_t at = 0; at <= text.size();) {
@@ -115,8 +115,8 @@ void LeaseHost::Heard(wire::LeaseServer::LinkId link, const std::vector<LeaseFra
   }
 }
 
-// The text: a position, the run directory of the job that made it, and what was done where a
-// process without a job made it; a line each.
+// The text has one line each: a position, the run directory of the job that made it, and the
+// finished ranges, if a process without a job made it.
 void LeaseHost::LookElsewhere(const LeasePeer& from, const LeaseFrame& rewind) {
   const std::vector<std::string_view> lines = LinesOf(rewind.text);
   if (lines.size() < 2) return;
@@ -140,7 +140,7 @@ void LeaseHost::Show(const LeasePeer& to) {
   for (const DataSetView& view : book_.Views()) {
     std::string text = DataSetJson(view);
     if (text.size() + kLeaseFrameHeadBytes > kLeaseFrameBytesMax) {
-      DataSetView shorter = view;  // too much in quarantine to say it all
+      DataSetView shorter = view;  // without most of a long quarantine
       shorter.quarantined.resize(1'000);
       text = DataSetJson(shorter);
     }
@@ -181,7 +181,7 @@ void LeaseHost::SetDurable(uint64_t count) {
   if (!journal_state_.empty()) LogInfo("lease_journal_ok", {});
   journal_state_.clear();
   durable_ = count;
-  std::map<LeasePeer, LeaseAnswer> confirmed;  // the last one says what all before it say
+  std::map<LeasePeer, LeaseAnswer> confirmed;  // the last one covers all earlier ones
   while (!waiting_.empty() && waiting_.front().after <= durable_) {
     LeaseAnswer answer = std::move(waiting_.front());
     waiting_.pop_front();

@@ -1,9 +1,9 @@
 #pragma once
 
-// The host of the job's leases: the lease channel in front of LeaseBook, the lease journal behind
-// it. It has a loop of its own beside the master's, because tens of thousands of requests a second
-// must not make heartbeats wait, nor the other way round; the two share nothing. Who is alive is
-// seen on this channel itself: agents tell of processes that ended, and ping.
+// The host of the job's leases: the lease channel, the LeaseBook, and the lease journal. Its loop
+// is separate from the master's, so that tens of thousands of requests a second do not delay
+// heartbeats, nor the other way round; the two share nothing. It detects dead workers on its own
+// channel: agents report ended processes, and ping.
 
 #include <cstdint>
 #include <deque>
@@ -24,7 +24,7 @@ namespace paceline::master {
 
 class LeaseHost {
  public:
-  // Facts between two summaries: a start folds at most about so many.
+  // Facts between two summaries; about the most that a start folds.
   static constexpr uint64_t kFactsPerSummary = 200'000;
 
   struct Options {
@@ -33,8 +33,8 @@ class LeaseHost {
     std::string listen;  // HOST:0
     bool is_insecure = false;
     wire::ServerCredentials credentials;
-    // What a silent agent's processes have leased waits so long for them. When the world goes on
-    // without them, its newer ranks get it at once.
+    // How long the leases of a silent agent's processes wait for them. If the world continues
+    // without them, its newer ranks get the leases at once.
     Duration silence_max = Timers().lost_after_max;
     std::function<bool()> refuses = {};  // for tests: LeaseJournal::Options
   };
@@ -50,7 +50,8 @@ class LeaseHost {
 
  private:
   LeaseHost() = default;
-  // Before a rewind to a position of another job: its facts, or the text, say what was done.
+  // Before a rewind to another job's position: finds the finished ranges in that job's facts or in
+  // the text.
   void LookElsewhere(const LeasePeer& from, const LeaseFrame& rewind);
   void Heard(wire::LeaseServer::LinkId link, const std::vector<LeaseFrame>& frames);
   void Show(const LeasePeer& to);
@@ -58,10 +59,10 @@ class LeaseHost {
   void Send(const LeaseAnswer& answer);
   void SetDurable(uint64_t count);
 
-  LeaseBook book_;  // of the server's thread, as all below
+  LeaseBook book_;  // used by the server's thread, as all below
   LeaseActions actions_;
-  Duration silence_patience_;        // after the link was cut for its silence
-  std::deque<LeaseAnswer> waiting_;  // for facts to be durable
+  Duration silence_patience_;        // after a link was cut for silence
+  std::deque<LeaseAnswer> waiting_;  // until their facts are durable
   uint64_t facts_ = 0;
   uint64_t durable_ = 0;
   uint64_t summarized_ = 0;  // facts_ at the last summary
@@ -70,7 +71,7 @@ class LeaseHost {
   std::unique_ptr<wire::LeaseServer> server_;
 };
 
-// The state that the facts fold to.
+// The state folded from the facts.
 LeaseBook FoldLeases(const StoredLeases& stored, const std::string& job = "");
 // One data set as JSON, as `paceline data` shows it.
 std::string DataSetJson(const DataSetView& view);

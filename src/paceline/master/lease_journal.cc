@@ -63,7 +63,7 @@ StoredFact FactOf(sqlite3_stmt* row) {
                    .text = text == nullptr ? "" : text}};
 }
 
-// Nothing that a fold could stumble over.
+// True if the fact is well-formed enough to fold.
 bool IsFact(const LeaseFact& fact) {
   const auto kind = static_cast<uint8_t>(fact.kind);
   const bool is_known = kind >= 1 && kind <= static_cast<uint8_t>(LeaseFact::Kind::kBlamed);
@@ -148,7 +148,7 @@ absl::StatusOr<std::unique_ptr<LeaseJournal>> LeaseJournal::Open(Options options
 
 absl::Status LeaseJournal::Prepare() {
   const std::string& path = options_.path;
-  sqlite3_busy_timeout(db_, 5000);  // a command that reads the file holds it for milliseconds
+  sqlite3_busy_timeout(db_, 5000);  // a command that reads the file locks it for milliseconds
   RETURN_IF_ERROR(Execute(db_, path, "PRAGMA journal_mode = WAL"));
   RETURN_IF_ERROR(Execute(db_, path, "PRAGMA synchronous = FULL"));
   RETURN_IF_ERROR(Execute(db_, path, "PRAGMA wal_autocheckpoint = 4000"));
@@ -211,7 +211,7 @@ absl::Status LeaseJournal::Commit(const std::vector<LeaseFact>& facts) {
     if (!status.ok()) break;
   }
   if (status.ok()) status = Execute(db_, options_.path, "COMMIT");
-  // SQLite rolls some errors back by itself; asking again is then an error that means nothing.
+  // SQLite rolls back some errors by itself; a second rollback is then a harmless error.
   if (!status.ok()) sqlite3_exec(db_, "ROLLBACK", nullptr, nullptr, nullptr);
   if (status.ok()) {
     last_seq_ = seq;
@@ -220,7 +220,7 @@ absl::Status LeaseJournal::Commit(const std::vector<LeaseFact>& facts) {
   return status;
 }
 
-// One that fails is left out: the next one says more.
+// A failed summary is skipped; a later one replaces it.
 absl::Status LeaseJournal::CommitSummary(const std::vector<LeaseFact>& summary, uint64_t until) {
   const std::string& path = options_.path;
   RETURN_IF_ERROR(Execute(db_, path, "BEGIN IMMEDIATE"));

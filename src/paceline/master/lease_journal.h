@@ -1,12 +1,12 @@
 #pragma once
 
-// The facts of the job's leases on disk, in an SQLite file of their own: docs/formats/data_db.md.
-// They are many (each ack is one) and nobody waits for one of them alone, so they are kept apart
-// from the job's journal, which holds decisions that people read.
+// The facts of the job's leases, in an SQLite file of their own: docs/formats/data_db.md. Every ack
+// is a fact, and no client waits for a single one. So they are separate from the job's journal,
+// which has decisions for people.
 //
-// A worker thread commits whatever was appended meanwhile as one transaction. From time to time a
-// summary of the state replaces what has to be folded at a start; the facts before it stay for a
-// while, as history for `paceline data trace`.
+// A worker thread commits all facts appended meanwhile in one transaction. From time to time a
+// summary of the state replaces the facts that a start has to fold. Earlier facts stay for a while,
+// as history for `paceline data trace`.
 
 #include <condition_variable>
 #include <cstdint>
@@ -37,8 +37,8 @@ struct StoredFact {
 
 struct StoredLeases {
   std::vector<LeaseFact> summary;  // the state up to a fact
-  std::vector<LeaseFact> before;   // the last facts before that, for what may be presented
-  std::vector<LeaseFact> facts;    // behind it
+  std::vector<LeaseFact> before;   // the last earlier facts, for leases that may be presented
+  std::vector<LeaseFact> facts;    // later facts
 };
 
 class LeaseJournal {
@@ -50,29 +50,29 @@ class LeaseJournal {
     std::string path;
     Duration retry_after = Duration::Seconds(1);
     uint64_t history_max = kHistoryFacts;
-    // For tests: true: this commit fails, as if the disk were full.
+    // For tests: true lets this commit fail as on a full disk.
     std::function<bool()> refuses = {};
   };
   struct Listener {                               // called on the worker's thread
-    std::function<void(uint64_t count)> durable;  // facts since Open, these and all before
+    std::function<void(uint64_t count)> durable;  // so many facts since Open are durable
     std::function<void(const std::string& why)> failed;
   };
 
-  // Opens or creates, and reads. Problems as those of Journal::Open. The caller holds the lock of
-  // the job's journal, so there is no other master.
+  // Opens or creates the file and reads it. Problems as in Journal::Open. The caller has the lock
+  // of the job's journal, so there is no other master.
   static absl::StatusOr<std::unique_ptr<LeaseJournal>> Open(Options options, StoredLeases* stored);
-  // What was appended is committed first, unless the disk refuses it.
+  // First commits appended facts, unless the disk refuses.
   ~LeaseJournal();
   LeaseJournal(const LeaseJournal&) = delete;
   LeaseJournal& operator=(const LeaseJournal&) = delete;
 
-  // Before Start: durable when it returns.
+  // Before Start: durable on return.
   absl::Status AppendNow(const std::vector<LeaseFact>& facts);
   void Start(Listener listener);
 
-  // Any thread, never blocks.
+  // Any thread; never blocks.
   void Append(std::vector<LeaseFact> facts);
-  // The state behind all facts that were appended before this call.
+  // The state after all facts appended so far.
   void Summarize(std::vector<LeaseFact> summary);
 
  private:
@@ -88,21 +88,21 @@ class LeaseJournal {
   sqlite3* db_ = nullptr;
   sqlite3_stmt* insert_ = nullptr;
   sqlite3_stmt* insert_summary_ = nullptr;
-  uint64_t last_seq_ = 0;   // durable; the worker's
+  uint64_t last_seq_ = 0;   // durable; used by the worker
   uint64_t committed_ = 0;  // since Open
 
-  std::mutex mutex_;  // guards all below but the thread
+  std::mutex mutex_;  // guards the members below, except the thread
   std::condition_variable changed_;
   std::vector<LeaseFact> appended_;
   uint64_t accepted_ = 0;                                               // since Open
-  std::optional<std::pair<uint64_t, std::vector<LeaseFact>>> summary_;  // behind so many
+  std::optional<std::pair<uint64_t, std::vector<LeaseFact>>> summary_;  // covers so many facts
   bool is_failing_ = false;
   bool is_ending_ = false;
   std::thread worker_;
 };
 
-// For commands: what has to be folded, or everything that is still there. NOT_FOUND: no data set
-// was ever leased in that job.
+// For commands: the facts to fold, or all that still exist. NOT_FOUND: the job never leased a data
+// set.
 absl::StatusOr<StoredLeases> ReadLeases(const std::string& path);
 absl::Status ReadLeaseHistory(const std::string& path,
                               const std::function<void(const StoredFact&)>& each);

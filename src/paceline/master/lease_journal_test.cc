@@ -116,7 +116,7 @@ TEST_F(LeaseJournalTest, ADiskThatRefusesLosesNothing) {
 TEST_F(LeaseJournalTest, ADamagedRowIsRefused) {
   StoredLeases stored;
   auto journal = Open(&stored);
-  ASSERT_TRUE(journal->AppendNow({Acked(10, 10)}).ok());  // no such ack exists
+  ASSERT_TRUE(journal->AppendNow({Acked(10, 10)}).ok());  // there is no such ack
   journal.reset();
   EXPECT_EQ(LeaseJournal::Open({.path = path_}, &stored).status().code(),
             absl::StatusCode::kDataLoss);
@@ -133,7 +133,7 @@ TEST_F(LeaseJournalTest, ALaterSchemaIsRefusedByCommandsToo) {
   EXPECT_EQ(ReadLeases(path_).status().code(), absl::StatusCode::kFailedPrecondition);
 }
 
-// A worker over the real channel, with the real file.
+// A worker with the real channel and the real file.
 class Worker {
  public:
   Worker(const LeaseHost& host, const std::string& token, uint64_t rank) : rank_(rank) {
@@ -221,7 +221,7 @@ TEST(LeaseHostTest, AnAckIsNotConfirmedWhileTheDiskRefusesAndLeasesGoOn) {
   const LeaseFrame granted = worker.Ask({.op = LeaseOp::kTake, .number = 1});
   refuses = true;
   worker.Say({.op = LeaseOp::kAck, .number = 2, .lease = granted.lease, .end = 10});
-  // Answers come in the order of their promises: had the ack been confirmed, it would be first.
+  // Answers come in order: a confirmed ack would have come first.
   EXPECT_EQ(worker.Ask({.op = LeaseOp::kTake, .number = 3}).op, LeaseOp::kGranted);
   refuses = false;
   EXPECT_EQ(worker.Hear().op, LeaseOp::kConfirmed);

@@ -86,14 +86,14 @@ int PortOf(const std::string& address) {
   return parsed.ok() ? parsed->port : 0;
 }
 
-// Ports below those that the kernel hands out: an agent that dials a dead master's port can then
-// never be connected to itself, and the next master finds the port free.
+// Ports below the kernel's ephemeral range. An agent that dials a dead master's port can then never
+// connect to itself, and the next master finds the port free.
 int EphemeralLow() {
   const int low = std::atoi(ReadText("/proc/sys/net/ipv4/ip_local_port_range", 64).c_str());
   return low > 12'000 ? low : 32'768;
 }
 
-// The server's side as the loop sees it.
+// The server as the loop sees it.
 class ServerOutside final : public Outside {
  public:
   void SetServer(wire::MasterServer* server) { server_ = server; }
@@ -144,7 +144,7 @@ absl::StatusOr<std::unique_ptr<wire::MasterServer>> ListenAnywhere(
   }
 }
 
-// At the port that the master before had, so that agents find this one by themselves, or anywhere.
+// At the former master's port, so that agents find this one, or at any port.
 absl::StatusOr<std::unique_ptr<LeaseHost>> ServeLeases(HostPort at, LeaseHost::Options options) {
   constexpr int kTries = 100;
   Prng prng(static_cast<uint64_t>(Clock::WallNow().nanoseconds()) ^
@@ -166,7 +166,7 @@ absl::StatusOr<std::unique_ptr<HttpServer>> ServeHttp(int port, const std::strin
   });
 }
 
-// As many agents as the hard limit allows; one descriptor each.
+// As many agents as the hard limit allows, one descriptor each.
 void RaiseFileLimit() {
   rlimit limit = {};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
@@ -174,7 +174,7 @@ void RaiseFileLimit() {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-// Ctrl-C in the terminal is the launcher's to handle, and a closed terminal is nobody's.
+// The launcher handles Ctrl-C in the terminal, and a closed terminal is no request to stop.
 void IgnoreTerminal() {
   std::signal(SIGINT, SIG_IGN);
   std::signal(SIGHUP, SIG_IGN);
@@ -239,8 +239,8 @@ class Master {
     return absl::OkStatus();
   }
 
-  // Streams first: what they still say finds the queue, and answers that nobody will give any more
-  // are dropped with the queue's last content.
+  // Streams first: their last events are queued, and unanswered requests are dropped with the
+  // queue.
   ~Master() {
     http_.reset();
     queue_.Take(Duration());
@@ -268,7 +268,7 @@ bool IsLoopback(const std::string& listen) {
 absl::Status RunMaster(const MasterOptions& options) {
   IgnoreTerminal();
   RaiseFileLimit();
-  // Whatever gRPC has to say comes back as a Status; its own lines would only repeat it.
+  // gRPC returns its errors as a Status; printing them would only repeat them.
   setenv("GRPC_VERBOSITY", "NONE", 0);
   wire::UseOnlyTls13();
   return Master().Run(options);

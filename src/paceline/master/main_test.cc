@@ -1,5 +1,5 @@
 // A whole master in this process, with light agents on real streams: a job from its first node to
-// its end, through a change of masters.
+// its end, with a change of masters.
 
 #include "paceline/master/main.h"
 
@@ -30,7 +30,7 @@ namespace {
 namespace fs = std::filesystem;
 constexpr auto kDeadline = std::chrono::seconds(30);
 
-// An agent without processes: every rank that it is told to run "runs" at once.
+// An agent without processes: every rank that it must run "runs" at once.
 class LightAgent {
  public:
   LightAgent(std::string name, const std::string& address, const std::string& token)
@@ -42,7 +42,7 @@ class LightAgent {
                   changed_.notify_all();
                 }) {}
 
-  // Follows its orders until one satisfies `is_enough`.
+  // Follows its orders until `is_enough` accepts one.
   template <class IsEnough>
   std::optional<Assignment> Follow(IsEnough is_enough) {
     const auto until = std::chrono::steady_clock::now() + kDeadline;
@@ -62,7 +62,7 @@ class LightAgent {
     return Follow([kind](const Assignment& assignment) { return assignment.kind == kind; });
   }
 
-  // What it is told instead of an assignment.
+  // The refusal that it gets instead of an assignment.
   std::optional<wire::Refusal> RefusalOf(uint32_t version_major, uint32_t version_minor) {
     const auto until = std::chrono::steady_clock::now() + kDeadline;
     for (;;) {
@@ -146,13 +146,13 @@ class MainTest : public testing::Test {
     ASSERT_TRUE(wire::WriteSecretFile(run_dir_ / "token", token_ + "\n").ok());
     wire::SpecFile spec;
     spec.job = {.job_id = "job", .nodes_min = 2, .nodes_max = 2, .nproc_per_node = 1};
-    spec.job.timers.lost_after = Duration::Seconds(20);  // a loaded machine is not the subject
+    spec.job.timers.lost_after = Duration::Seconds(20);  // a loaded machine must not fail it
     spec.job.timers.lost_after_max = Duration::Seconds(20);
     ASSERT_TRUE(wire::WriteSpecFile(spec, run_dir_ / "spec.json").ok());
   }
   void TearDown() override { fs::remove_all(run_dir_); }
 
-  // Waits until a master says in job.json where it is.
+  // Waits until a master has written its address to job.json.
   std::string Address() {
     const auto until = std::chrono::steady_clock::now() + kDeadline;
     for (;;) {
@@ -214,11 +214,11 @@ TEST_F(MainTest, AJobFromItsFirstNodeToItsEnd) {
   EXPECT_EQ(kinds.front(), "job_created");
   EXPECT_EQ(kinds.back(), "job_finished");
 
-  // Its journal is readable offline, and holds what was watched.
+  // Its journal can be read without a master, and has the watched events.
   const auto records = ReadJournal(run_dir_ / "journal.db");
   ASSERT_TRUE(records.ok());
   EXPECT_EQ(records->size(), kinds.size());
-  // A master that starts on a finished job says so and ends.
+  // A master that starts on a finished job says so and exits.
   EXPECT_TRUE(RunMaster({.run_dir = run_dir_}).ok());
 }
 

@@ -16,7 +16,7 @@ std::string NumberText(double value) {
 
 class Page {
  public:
-  // A family's head; its samples follow.
+  // Writes a metric family's header; its samples follow.
   void Family(std::string_view name, std::string_view type, std::string_view help) {
     name_ = "paceline_" + std::string(name);
     text_ += "# TYPE " + name_ + " " + std::string(type) + "\n";

@@ -1,6 +1,6 @@
 #pragma once
 
-// The master's numbers in OpenMetrics text; docs/metrics.md says what each means.
+// The master's metrics as OpenMetrics text; docs/metrics.md explains them.
 
 #include <cstdint>
 #include <string>
@@ -16,7 +16,7 @@ struct Counters {
   uint64_t effects = 0;
   uint64_t heartbeats = 0;
   uint64_t journal_failures = 0;
-  Duration step_time;      // spent deciding, in all
+  Duration step_time;      // total time of decisions
   Duration step_time_max;  // longest single decision
   uint64_t effects_waiting = 0;
   uint64_t agents_connected = 0;

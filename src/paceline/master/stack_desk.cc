@@ -23,7 +23,7 @@ void StackDesk::Ask(Instant now, Generation generation,
 bool StackDesk::Take(ConnectionId connection, const NodeEvidence& evidence) {
   if ((evidence.round & kAskedByPerson) == 0) return false;
   const auto found = awaited_.find(connection);
-  if (evidence.round != round_ || found == awaited_.end()) return true;  // its time was up
+  if (evidence.round != round_ || found == awaited_.end()) return true;  // too late
   stacks_.nodes.push_back({.node = found->second, .ranks = evidence.ranks});
   for (RankEvidence& rank : stacks_.nodes.back().ranks) rank.collectives.clear();
   awaited_.erase(found);

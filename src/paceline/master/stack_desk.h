@@ -1,8 +1,8 @@
 #pragma once
 
-// `paceline stacks`: asks the agents of the world what their ranks do, by the question that hangs
-// are judged by, and gathers the answers. One question at a time: whoever asks meanwhile gets its
-// answers too.
+// `paceline stacks`: asks the world's agents what their ranks are doing, with the same question as
+// for hangs, and collects the answers. One question at a time; requests that come meanwhile get its
+// answers.
 
 #include <cstdint>
 #include <functional>
@@ -23,18 +23,18 @@ class StackDesk {
 
   explicit StackDesk(Outbox* outbox) : outbox_(outbox) {}
 
-  // Replies when all `agents`, nodes by connection, have answered or gone, or after kPatience.
+  // Replies when all `agents` (nodes by connection) have answered or gone, or after kPatience.
   // `silent` are nodes of the world without an agent.
   void Ask(Instant now, Generation generation, const std::map<ConnectionId, std::string>& agents,
            std::vector<std::string> silent, Reply reply);
-  // False: it answers no question of this desk.
+  // False: it does not answer a question of this desk.
   bool Take(ConnectionId connection, const NodeEvidence& evidence);
   void Forget(ConnectionId connection);
 
-  Instant deadline() const { return deadline_; }  // Max: nothing is asked
+  Instant deadline() const { return deadline_; }  // Max: there is no question
   void PassTime(Instant now);
 
-  // An agent looks at 64 ranks in less.
+  // An agent needs less for 64 ranks.
   static constexpr Duration kPatience = Duration::Seconds(20);
 
  private:

@@ -60,7 +60,7 @@ TEST_F(StackDeskTest, WhoGoesOrSaysNothingIsNamed) {
   desk_.PassTime(Instant() + StackDesk::kPatience);
   ASSERT_TRUE(first_.has_value());
   EXPECT_EQ((std::vector<std::string>{"node0", "node1", "node2"}), first_->silent);
-  // What comes too late belongs to no later question.
+  // A late answer does not count for a later question.
   const NodeEvidence late = AnswerOf(ConnectionId(1), 0);
   Ask(&second_);
   EXPECT_TRUE(desk_.Take(ConnectionId(1), late));

@@ -64,7 +64,7 @@ void AddLink(const core::NodeLink& link, Instant now, wire::NodeStatus* status) 
   for (const auto& [local_rank, rank] : link.ranks) status->ranks.push_back(ToStatus(rank));
 }
 
-// The newest loss that a rank of the current world told of, and how far that world counts.
+// The newest loss that a rank of the current world reported, and the world's step count.
 void AddProgress(const core::Job& job, wire::JobStatus* status) {
   status->step = job.step();
   int64_t counted = -1;
@@ -82,7 +82,7 @@ void AddProgress(const core::Job& job, wire::JobStatus* status) {
   if (status->step < 0 && counted > 0) status->step = counted;
 }
 
-// What was committed is in the journal, also after the job; the rest is heard.
+// Commits come from the journal, also after the job; the rest comes from reports.
 wire::CheckpointStatus StatusOf(const core::CheckpointBook& book,
                                 const core::CheckpointLedger& ledger, Instant now) {
   wire::CheckpointStatus status;

@@ -1,6 +1,6 @@
 #pragma once
 
-// The job as `paceline status` shows it, and as metrics count it.
+// The job's status for `paceline status` and for metrics.
 
 #include <map>
 #include <string>
@@ -10,14 +10,14 @@
 
 namespace paceline::master {
 
-// What the host knows beside the job.
+// The host's data beside the job's.
 struct HostView {
   int32_t pid = 0;
   double goodput = 0;
   Instant created_at;
-  std::string journal;  // "ok", or why decisions wait
+  std::string journal;  // "ok", or why decisions are delayed
   RecordSeq durable;
-  // Why nodes that are wished for do not run yet, by name, in the platform's words; may be null.
+  // Why wished nodes do not run yet, by name, in the platform's words; may be null.
   const std::map<std::string, std::string>* pending_nodes = nullptr;
 };
 

@@ -25,7 +25,7 @@ TEST(Goodput, CountsOnlyNewSteps) {
   fold(20, core::WorldEnded{});
   fold(21, core::WorldFormed{});
   fold(22, core::WorldRunning{});
-  EXPECT_DOUBLE_EQ(goodput.Share(At(26)), 0.5);  // redoing counts for nothing
+  EXPECT_DOUBLE_EQ(goodput.Share(At(26)), 0.5);  // repeated steps do not count
   fold(26, core::ProgressMade{});
   EXPECT_DOUBLE_EQ(goodput.Share(At(30)), 0.6);
   fold(30, core::JobFinished{});

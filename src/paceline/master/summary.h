@@ -1,6 +1,6 @@
 #pragma once
 
-// What an operator shows of the job: told when it changed, once a second at most.
+// The job's summary for a platform's operator: sent when it changes, at most once a second.
 
 #include <optional>
 #include <string>
@@ -13,13 +13,13 @@ namespace paceline::master {
 
 class SummaryTeller {
  public:
-  // The newest sentence about a failure comes from the records.
+  // Takes the newest sentence about a failure from the records.
   void Fold(const core::Record& record);
 
-  // To somebody who has heard none yet.
+  // Sends the summary to a new operator.
   void TellAnew() { told_.reset(); }
   Instant next_at() const { return next_at_; }
-  // `status` as it is now. Nothing: it is as it was told.
+  // `status` is the current one. None: the summary has not changed.
   std::optional<wire::Summary> Take(Instant now, const wire::JobStatus& status);
 
  private:

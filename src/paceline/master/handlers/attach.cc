@@ -1,5 +1,5 @@
-// Master.Attach: what agents say. A connection speaks for a node only after its admission; what it
-// says before, or after another connection took over, is dropped.
+// Master.Attach: messages of agents. A connection belongs to a node only after its admission. Its
+// earlier messages are dropped, and so are those after another connection took over.
 
 #include <variant>
 

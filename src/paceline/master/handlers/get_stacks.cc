@@ -1,4 +1,4 @@
-// Control.GetStacks: what the ranks of the present world do, as their agents see it.
+// Control.GetStacks: what the current world's ranks are doing, as reported by their agents.
 
 #include "paceline/master/handlers.h"
 

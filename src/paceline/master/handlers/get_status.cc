@@ -1,4 +1,4 @@
-// Control.GetStatus, GET /metrics and GET /healthz: the three ways to look at the master.
+// Control.GetStatus, GET /metrics and GET /healthz: the three ways to read the master's state.
 
 #include "paceline/master/handlers.h"
 

@@ -1,4 +1,4 @@
-// What the journal's thread tells: how far the disk is, or that it refuses.
+// Messages of the journal's thread: records are durable, or the disk refuses.
 
 #include <utility>
 

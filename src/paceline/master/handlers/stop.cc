@@ -1,4 +1,4 @@
-// Control.Stop: answered when the decision is on the disk, so that whoever asked may go.
+// Control.Stop: answered when the decision is durable, so that the caller may exit.
 
 #include "paceline/master/handlers.h"
 

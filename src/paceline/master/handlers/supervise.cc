@@ -1,4 +1,4 @@
-// Control.Supervise: who starts nodes, and sees at once when one has died.
+// Control.Supervise: processes that start nodes and notice their deaths at once.
 
 #include "paceline/base/log.h"
 #include "paceline/master/handlers.h"
@@ -24,7 +24,7 @@ void Handlers::Said(const wire::NodeGoneReport& report) const {
                            .incarnation = report.incarnation});
 }
 
-// Shown by the status while the job waits for nodes; nothing is decided by it.
+// Shown by the status while the job waits for nodes; does not affect decisions.
 void Handlers::Said(const wire::NodePending& pending) const {
   constexpr size_t kPendingMax = 256;
   if (pending.reason.empty()) {

@@ -1,5 +1,5 @@
-// Control.WatchEvents: a watcher asks for a page, the journal's thread reads it, and the next page
-// is read when this one is sent. Only durable records are shown.
+// Control.WatchEvents: a watcher requests a page, the journal's thread reads it, and the next page
+// is read after this one is sent. Only durable records are shown.
 
 #include <utility>
 #include <vector>
