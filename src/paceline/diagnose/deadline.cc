@@ -5,7 +5,7 @@
 namespace paceline::diagnose {
 namespace {
 
-// What nobody has learned yet, or nobody can know: said after ten minutes, never acted on.
+// For a rank whose speed is unknown: reported after ten minutes, never acted on.
 constexpr Deadlines kPatient{.named = Duration::Seconds(600)};
 
 }  // namespace

@@ -1,6 +1,6 @@
 #pragma once
 
-// What is known of a world that stands still, and what is said of it.
+// The facts about a world that stands still, and the verdict on it.
 
 #include <string>
 #include <string_view>
@@ -17,40 +17,40 @@ struct RankFacts {
   RankEvidence evidence;
 };
 
-// Ranks whose agent did not answer are missing; nobody blames them for that.
+// Ranks whose agent did not answer are missing. That alone blames nobody.
 struct Facts {
   uint32_t world_size = 0;
-  Duration act_after;            // an absent rank is acted on after so long; 0: by what it does
+  Duration act_after;            // restart an absent rank after this; 0: by what it does
   std::vector<RankFacts> ranks;  // by rank, ascending
 };
 
 enum class HangClass {
-  kNone,       // nothing is known to be wrong
-  kDebugger,   // somebody looks at it
+  kNone,       // no known fault
+  kDebugger,   // a debugger holds a rank
   kStopped,    // a signal stopped it
   kMismatch,   // ranks of a group made different calls
-  kBusy,       // it computes and does not come to where the others wait
-  kBlocked,    // it sleeps and does not come
+  kBusy,       // a rank computes and does not come to where the others wait
+  kBlocked,    // a rank sleeps and does not come
   kOrder,      // ranks wait for each other in a circle
-  kEverybody,  // all entered and none leaves, or all do the same: a link, storage, or nothing
+  kEverybody,  // all entered and none leaves, or all do the same: a link, storage, or no fault
 };
 std::string_view HangName(HangClass hang);  // "stopped", …
 
 enum class HangAct {
   kNone,     // too early to say anything
-  kTell,     // say it, and touch nothing
-  kRestart,  // the culprits fail
+  kTell,     // report it, restart nothing
+  kRestart,  // restart the culprits
 };
 
 struct Verdict {
   HangClass hang = HangClass::kNone;
   HangAct act = HangAct::kNone;
-  std::vector<Rank> culprits;  // each by a fact of its own; may be empty
+  std::vector<Rank> culprits;  // each named by its own facts; may be empty
   std::string sentence;        // "Rank 2 on node0 was stopped (SIGSTOP) in train.py:41, forward."
   std::vector<std::string> lines;  // the evidence, a line each
   std::string headline;     // of the culprit's failure: "was stopped (SIGSTOP) in train.py:41"
   std::string fingerprint;  // equal for the same hang
-  // When the same facts, grown older, may be judged otherwise. Infinite: never.
+  // When the same facts, grown older, may give another verdict. Infinite: never.
   Duration look_again = Duration::Infinite();
 };
 

@@ -8,7 +8,7 @@
 namespace paceline::diagnose {
 namespace {
 
-// Facts of a single rank's own come before what follows from who waits for whom.
+// Facts about a single rank come before conclusions from the wait graph.
 constexpr std::array<Rule, 7> kRules = {{
     {"debugger", JudgeDebugger},
     {"stopped", JudgeStopped},
@@ -19,7 +19,7 @@ constexpr std::array<Rule, 7> kRules = {{
     {"everybody", JudgeEverybody},
 }};
 
-// Nobody is quiet for longer than this before the next look.
+// The longest time between two looks.
 constexpr Duration kLookAgainMax = Duration::Seconds(60);
 
 }  // namespace

@@ -1,10 +1,10 @@
 #pragma once
 
-// Why does this world stand still, and who is the cause?
+// Judges why a world stands still, and which rank is the cause.
 //
-// A rank is named as a culprit only by a fact of its own: it is stopped, it made another call than
-// its peers, or it is absent where others wait. When no rank stands out, the resource is named and
-// nothing is done. Pure: equal facts give an equal verdict.
+// A rank is named as a culprit only by its own facts: it is stopped, it made another call than its
+// peers, or it is absent where others wait. If no rank stands out, the resource is named and no
+// rank is restarted. Pure: equal facts give an equal verdict.
 
 #include <span>
 

@@ -89,7 +89,7 @@ TEST(Judge, AStoppedRankWithoutRecordsIsWaitedFor) {
   EXPECT_NE(std::string::npos, verdict.lines[0].find("; no records"));
 }
 
-// It holds the interpreter lock, so the end of its last collective is not written.
+// The rank holds the GIL, so the end of its last collective is not recorded.
 TEST(Judge, AnEndThatIsNotWrittenIsNoWait) {
   for (const bool has_turned : {true, false}) {
     SceneMaker made(4);
@@ -147,7 +147,7 @@ TEST(Judge, AStoppedRankThatNobodyWaitsForIsOnlyToldOf) {
   EXPECT_EQ(HangAct::kTell, verdict.act);
 }
 
-// Of a torch without hooks for the collectives of DDP, which hold its backward.
+// With a torch that has no hooks for DDP's collectives, which block the backward.
 TEST(Judge, AStoppedRankIsWaitedForWhereAllOthersSleepInBackward) {
   const auto make = [] {
     SceneMaker made(4);
@@ -229,7 +229,7 @@ TEST(Judge, ABusyRankIsNamedFirstAndRestartedLater) {
   EXPECT_EQ(HangClass::kBusy, verdict.hang);
   EXPECT_EQ(HangAct::kTell, verdict.act);
   EXPECT_EQ(RankList({2}), verdict.culprits);
-  EXPECT_EQ(Duration::Seconds(60), verdict.look_again);  // never longer
+  EXPECT_EQ(Duration::Seconds(60), verdict.look_again);  // never more
   SceneMaker later(4);
   later.Wait({2}, Duration::Seconds(120));
   later[2].cpu = Duration::Milliseconds(490);
@@ -270,7 +270,7 @@ TEST(Judge, AGivenTimeReplacesThatOfTheTableWhereThereIsOne) {
   EXPECT_EQ(HangAct::kTell, Judge(facts).act);
 }
 
-// A loop over a validation set that only rank 0 runs, with a model that nobody knows.
+// Only rank 0 runs a loop over a validation set, with a model that no hook sees.
 TEST(Judge, ARankThatGoesFromBatchToBatchIsAtWork) {
   SceneMaker made(4);
   made.Wait({0}, Duration::Seconds(5000));
@@ -335,7 +335,7 @@ TEST(Judge, AllEnteredAndNoneLeavesBlamesNoRank) {
 }
 
 TEST(Judge, ARootThatStandsInACollectiveToWhichAllHaveComeIsNotBlamed) {
-  // 2 and 3 are in a collective of their own that does not end; 0 and 1 wait for them.
+  // 2 and 3 are in a collective of their own that does not end. 0 and 1 wait for them.
   SceneMaker made(4);
   made.Wait({2, 3}, Duration::Seconds(60));
   for (const uint32_t rank : {2U, 3U}) {

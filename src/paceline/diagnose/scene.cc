@@ -9,11 +9,11 @@ namespace paceline::diagnose {
 namespace {
 
 constexpr size_t kLinesMax = 12;
-// Of the time between two looks, in CPU time of all threads.
+// Share of the time between two looks, in CPU time of all threads.
 constexpr int kBusyShare = 2;  // one half
 constexpr size_t kRunsMax = 6;
 
-// Lines of a training script are looked for: not of torch, Python or a package.
+// True for lines of a training script; false for torch, Python and packages.
 bool IsOfScript(const StackFrame& frame) {
   for (const std::string_view part : {"/site-packages/", "/dist-packages/", "/lib/python", "<"}) {
     if (frame.file.find(part) != std::string::npos) return false;

@@ -1,6 +1,6 @@
 #pragma once
 
-// What rules look at, and the words they share.
+// The rules' input, and their common phrases.
 
 #include <optional>
 #include <set>
@@ -13,52 +13,52 @@
 
 namespace paceline::diagnose {
 
-// The operation under which python/paceline/_rank/hooks/start.py records a rank that waits in
-// init_process_group for the others.
+// The operation with which python/paceline/_rank/hooks/start.py records a rank that waits for the
+// others in init_process_group.
 inline constexpr std::string_view kStartOperation = "init_process_group";
 
 struct Scene {
   const Facts& facts;
   WaitGraph graph;
 
-  const RankFacts* Find(uint32_t rank) const;  // null: its agent told nothing
-  // The ranks that wait for one of `awaited`, straight or by way of others.
+  const RankFacts* Find(uint32_t rank) const;  // null: its agent did not answer
+  // The ranks that wait for one of `awaited`, directly or through others.
   std::set<uint32_t> WaitersFor(const std::set<uint32_t>& awaited) const;
-  // How long the one of them that began first has waited.
+  // The wait of the rank that began to wait first.
   Duration LongestWait(const std::set<uint32_t>& waiters) const;
 };
 
-// A rule judges a scene, or says nothing of it. To add one, write rule/<name>.cc and a line in
-// rules.cc; the first rule of the list that says something is believed.
+// A rule gives a verdict on a scene, or none. To add one, write rule/<name>.cc and a line in
+// rules.cc. The first rule with a verdict decides.
 struct Rule {
   std::string_view name;
   std::optional<Verdict> (*judge)(const Scene& scene);
 };
 
-// Who is able to run computes, however little of a busy machine's time it gets.
+// True if the rank can run, however little CPU time a busy machine gives it.
 bool IsBusy(const RankEvidence& rank);
-// Nothing is said yet: look again after that time.
+// No verdict yet: look again after that time.
 Verdict TooEarly(Duration left);
 std::vector<Rank> RanksOf(const std::set<uint32_t>& ranks);
 
 // "rank 2 on node0", "ranks 0, 1 and 3", "ranks 0–7 and 9".
 std::string RankText(const RankFacts& rank);
 std::string RanksText(const std::set<uint32_t>& ranks);
-// "train.py:41": the innermost line outside torch and Python's own library. Empty without a stack.
+// "train.py:41": the innermost line outside torch and the standard library; "" without a stack.
 std::string PlaceOf(const RankEvidence& rank);
-// " in train.py:41, forward", ", forward", or nothing when neither is known.
+// " in train.py:41, forward", ", forward", or "" if neither is known.
 std::string WhereText(const RankEvidence& rank);
 // "all_reduce 188 of the world (train.py:44)".
 std::string CollectiveText(const CollectiveSeen& seen, uint32_t world_size);
 // "the world", or "the group of ranks 0-3".
 std::string GroupText(const std::string& group, uint32_t world_size);
-// With a capital letter in front: "Rank 2 on node0".
+// With a capital first letter: "Rank 2 on node0".
 std::string Capitalized(std::string text);
 // "3.0 s".
 std::string SecondsText(Duration duration);
 // "Ranks 0, 1 and 3 waited 3.0 s for it in all_reduce 188 of the world (train.py:44)."
 std::string WaitText(const Scene& scene, const std::set<uint32_t>& waiters, size_t awaited);
-// Adds the facts of each rank, a line each, culprits first; at most so many.
+// Adds a line with the facts of each rank, culprits first, up to a maximum.
 void AddLines(const Scene& scene, Verdict* verdict);
 
 }  // namespace paceline::diagnose

@@ -14,7 +14,7 @@ constexpr size_t kMembersMax = 65'536;
 
 Position PositionOf(const std::vector<const CollectiveSeen*>& seen) {
   Position position;
-  // What the ring has forgotten is complete: it holds thousands of newer records.
+  // Older records than those in the ring are complete: the ring has thousands of newer ones.
   position.completed = seen.front()->sequence - 1;
   for (const CollectiveSeen* one : seen) {
     position.begun = std::max(position.begun, one->sequence);
@@ -31,10 +31,9 @@ constexpr std::array<std::string_view, 7> kMeetings = {
     "all_reduce",     "barrier",    "all_gather",        "all_gather_into_tensor",
     "reduce_scatter", "all_to_all", "init_process_group"};
 
-// A member that has begun such a collective, that has turned to another phase since, and of which
-// another member has recorded the end, does not wait there: whoever holds the interpreter lock
-// keeps the end of its own record from being written. A member in the same phase may still stand in
-// it.
+// Drops waits that have ended. A member does not wait in a collective if it has turned to another
+// phase since, and another member has recorded the collective's end. Its own end may be unrecorded,
+// because a thread holds the GIL. A member in the same phase may still be in it.
 void DropEndedWaits(const std::map<uint32_t, Duration>& in_phase, Group* group) {
   uint64_t completed = 0;
   for (const auto& [rank, position] : group->positions) {
@@ -68,7 +67,7 @@ std::vector<Group> GroupsOf(const Facts& facts) {
   for (auto& [name, group] : groups) {
     group.name = name;
     group.members = MembersOf(name);
-    // A text without members: those that told of the group are its members.
+    // The text names no members: the ranks that reported the group are its members.
     if (group.members.empty()) {
       for (const auto& [rank, position] : group.positions) group.members.push_back(rank);
     }
@@ -78,8 +77,8 @@ std::vector<Group> GroupsOf(const Facts& facts) {
   return list;
 }
 
-// Each known member with the highest collective that it has reached: it has begun that one and
-// completed the one before. Sorted: the member that lags most comes first.
+// Each known member with the highest collective that it has reached: begun, with the one before it
+// completed. Sorted by that number, the lowest first.
 std::vector<std::pair<uint64_t, uint32_t>> LevelsOf(const Group& group,
                                                     const std::set<uint32_t>& known) {
   std::vector<std::pair<uint64_t, uint32_t>> levels;
@@ -107,13 +106,12 @@ void AddEdges(const Group& group, const std::set<uint32_t>& known, WaitGraph* gr
   }
 }
 
-// Ranks that can be reached from each rank that is waited for, and reach back: nobody outside the
-// circle holds them up.
+// The awaited ranks that wait for each other in a circle; no rank outside delays them.
 std::set<uint32_t> CircleOf(const WaitGraph& graph) {
   std::set<uint32_t> left;
   for (const auto& [rank, awaited] : graph.awaits) left.insert(rank);
-  // Take away, again and again, whoever nobody of the rest waits for: what stays lies on circles
-  // or between them.
+  // Repeatedly removes ranks that no remaining rank waits for. The rest is on circles or between
+  // them.
   bool is_smaller = true;
   while (is_smaller) {
     std::set<uint32_t> awaited;

@@ -41,8 +41,8 @@ TEST(WaitGraph, WhoNeverToldOfTheGroupIsAwaited) {
   EXPECT_EQ(RankSet({1}), MakeWaitGraph(facts).roots);
 }
 
-// On a GPU the host runs ahead: it has begun what the others wait in, but has not done what is
-// before it.
+// On a GPU the host runs ahead: it has begun the collective in which the others wait, but has not
+// completed the one before.
 TEST(WaitGraph, WhoHasBegunButNotComeSoFarIsAwaited) {
   SceneMaker made(2);
   made.Add(0, Left("w 0-1", 6));
@@ -81,7 +81,7 @@ TEST(WaitGraph, TwoThatWaitForEachOtherAreACircle) {
   SceneMaker made(3);
   made.Add(0, Entered("a 0-1", 1));
   made.Add(1, Entered("b 0-1", 1));
-  made.Add(2, Entered("c 0,2", 1));  // waits for the circle, and is not in it
+  made.Add(2, Entered("c 0,2", 1));  // waits for the circle but is not in it
   const Facts facts = made.facts();
   const WaitGraph graph = MakeWaitGraph(facts);
   EXPECT_TRUE(graph.roots.empty());

@@ -1,6 +1,5 @@
-// A rank does not come to where the others wait, and nothing says that it was stopped: it computes
-// (a loop, the interpreter lock held in C) or it sleeps (a lock, a file, a name that does not
-// resolve).
+// A rank does not come to where the others wait, and it is not stopped: it computes (a loop, C code
+// that holds the GIL) or sleeps (a lock, a file, a name that does not resolve).
 
 #include <algorithm>
 
@@ -11,7 +10,7 @@
 namespace paceline::diagnose {
 namespace {
 
-// Those that nobody can blame: they stand in a collective to which all have come.
+// The awaited ranks, without those in a collective that all its members have entered.
 std::set<uint32_t> AbsentOf(const Scene& scene) {
   std::set<uint32_t> absent;
   for (const uint32_t rank : scene.graph.roots) {
@@ -20,7 +19,7 @@ std::set<uint32_t> AbsentOf(const Scene& scene) {
   return absent;
 }
 
-// What several ranks wait for together, so that no rank is to blame. Empty: there is no such thing.
+// What several absent ranks wait for together, so that none is to blame; "" if they do not.
 std::string SharedCause(const Scene& scene, const std::set<uint32_t>& absent) {
   if (absent.size() < 2) return "";
   const RankEvidence& first = scene.Find(*absent.begin())->evidence;
@@ -63,15 +62,15 @@ std::optional<Verdict> JudgeAbsent(const Scene& scene) {
   const std::set<uint32_t> absent = AbsentOf(scene);
   if (absent.empty()) return std::nullopt;
   Duration waited = scene.LongestWait(scene.WaitersFor(absent));
-  // The most patient of them sets the time.
+  // The longest deadlines among them count.
   Deadlines limits{.named = Duration(), .blocked = Duration(), .busy = Duration()};
   bool is_busy = false;
   bool moves = false;
   for (const uint32_t rank : absent) {
     const RankEvidence& evidence = scene.Find(rank)->evidence;
     const Deadlines own = DeadlinesOf(evidence);
-    // One that turns from batch to batch is at work, however long the others wait: rank 0 alone
-    // evaluates, or reads what it will write.
+    // A rank that goes from batch to batch is working, however long the others wait: rank 0 alone
+    // evaluates, or reads data that it will write.
     waited = std::min(waited, evidence.quiet_for);
     limits.named = std::max(limits.named, own.named);
     limits.blocked = std::max(limits.blocked, own.blocked);
@@ -85,7 +84,7 @@ std::optional<Verdict> JudgeAbsent(const Scene& scene) {
   verdict.act = HangAct::kTell;
   Duration limit = is_busy ? limits.busy : limits.blocked;
   if (scene.facts.act_after > Duration() && !limit.is_infinite()) limit = scene.facts.act_after;
-  // Bytes that move are slow, not hung; and a resource is no rank.
+  // A transfer that moves bytes is slow, not hung; and a resource cannot be restarted.
   if (limit.is_infinite() || moves || verdict.culprits.empty()) {
     verdict.look_again = Duration::Seconds(30);
   } else if (waited < limit) {

@@ -1,6 +1,6 @@
 #pragma once
 
-// One function a rule; rules.cc has them in order.
+// One function for each rule; rules.cc has their order.
 
 #include <optional>
 

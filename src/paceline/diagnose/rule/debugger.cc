@@ -1,4 +1,4 @@
-// Somebody holds a rank with a debugger: whatever waits, waits for a person.
+// A debugger holds a rank: all waits are caused by a person.
 
 #include "paceline/base/text.h"
 #include "paceline/diagnose/rule/all.h"

@@ -1,5 +1,5 @@
-// No rank stands out: all came to a collective and none leaves it, or all do the same thing. A link
-// or storage may be at fault, or nothing. No rank is named, and nothing is done.
+// No rank stands out: all entered a collective and none leaves it, or all do the same thing. A link
+// or storage may be at fault, or nothing. No rank is named or restarted.
 
 #include <algorithm>
 
@@ -11,11 +11,11 @@ namespace paceline::diagnose {
 namespace {
 
 constexpr Duration kToldAfter = Duration::Seconds(600);
-// Nothing is suspected yet, but that may change with the next event of any rank.
+// Nothing is suspected yet, but the next event of any rank may change that.
 constexpr Duration kLookOften = Duration::Seconds(5);
 constexpr Duration kLookOftenFor = Duration::Seconds(60);
 
-// Ranks that stand in a collective to which all of its group have come.
+// Ranks in a collective that all its members have entered.
 std::set<uint32_t> Together(const Scene& scene) {
   std::set<uint32_t> ranks;
   for (const auto& [rank, seen] : scene.graph.waits_in) {
@@ -24,7 +24,7 @@ std::set<uint32_t> Together(const Scene& scene) {
   return ranks;
 }
 
-// After how long a collective that nobody leaves is told of: `seen` is such a one.
+// When to report `seen`, a collective that no rank leaves.
 Duration LinkLimit(const Scene& scene, Duration step, const CollectiveSeen& seen) {
   if (step > Duration()) return BlockedLimit(step);
   const RankFacts& first = scene.facts.ranks.front();

@@ -1,4 +1,4 @@
-// Ranks of a group made different calls: one skipped a collective, or gave it another shape.
+// Ranks of a group made different calls: one skipped a collective, or used another shape.
 
 #include <algorithm>
 #include <array>
@@ -12,7 +12,7 @@
 namespace paceline::diagnose {
 namespace {
 
-// Sizes are compared only where the operation needs equal ones.
+// Sizes are compared only for operations that require equal ones.
 constexpr std::array<std::string_view, 5> kEqualSizes = {"all_reduce", "broadcast", "reduce",
                                                          "all_gather", "reduce_scatter"};
 
@@ -39,7 +39,7 @@ std::string CallText(const CollectiveSeen& seen) {
   return text;
 }
 
-// Those calls that most ranks do not share; of two camps of one size the one with the higher ranks.
+// The calls that most ranks do not share; of two equal camps, the one with the higher ranks.
 std::vector<Call> Minority(const std::vector<Call>& calls) {
   std::vector<std::vector<Call>> camps;
   for (const Call& call : calls) {
@@ -62,7 +62,7 @@ std::vector<Call> Minority(const std::vector<Call>& calls) {
   return others;
 }
 
-// The first sequence of a group at which some rank waits and calls differ.
+// A group's first sequence number at which a rank waits and the calls differ.
 std::vector<Call> FirstMismatch(const Scene& scene, const std::string& group,
                                 std::vector<Call>* others) {
   std::map<uint64_t, std::vector<Call>> by_sequence;

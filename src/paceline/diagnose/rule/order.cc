@@ -1,4 +1,4 @@
-// Ranks wait for each other in a circle: they call collectives of two groups in different order.
+// Ranks wait for each other in a circle: they call two groups' collectives in different orders.
 
 #include "paceline/base/text.h"
 #include "paceline/diagnose/deadline.h"
@@ -10,7 +10,7 @@ std::optional<Verdict> JudgeOrder(const Scene& scene) {
   const std::set<uint32_t>& circle = scene.graph.circle;
   if (circle.size() < 2) return std::nullopt;
   const uint32_t first = *circle.begin();
-  // One of the circle that stands somewhere else than the first.
+  // A rank of the circle that is at another place than the first.
   uint32_t other = *circle.rbegin();
   for (const uint32_t rank : circle) {
     if (scene.graph.waits_in.at(rank)->group != scene.graph.waits_in.at(first)->group) {

@@ -1,7 +1,8 @@
-// A signal stopped a rank: SIGSTOP, a terminal's job control, a container that is paused.
+// A signal stopped a rank: SIGSTOP, a terminal's job control, a paused container.
 //
-// One that others wait for is restarted at once: nothing else is in doubt. Several at once are some
-// person's or scheduler's doing, so they are told of, with the way out.
+// A single stopped rank for which others wait is restarted at once, because the cause is certain.
+// If several are stopped at once, a person or a scheduler did it: they are reported, with the
+// command that continues them.
 
 #include <algorithm>
 #include <map>
@@ -32,8 +33,8 @@ std::set<uint32_t> StoppedRanks(const Facts& facts) {
   return stopped;
 }
 
-// Ranks that wait in a collective of a stopped rank and for nobody who is known to be absent: that
-// rank has entered it, or its records are damaged. It was stopped, so it is the one.
+// Ranks that wait in a collective of a stopped rank, and for no absent rank. Either the stopped
+// rank has entered it, or its records are damaged. It is still the cause.
 void AddWaitersInside(const Scene& scene, const std::set<uint32_t>& stopped,
                       std::set<uint32_t>* waiters) {
   for (const auto& [rank, seen] : scene.graph.waits_in) {
@@ -45,8 +46,8 @@ void AddWaitersInside(const Scene& scene, const std::set<uint32_t>& stopped,
   }
 }
 
-// Ranks that wait without a record of it: a torch without hooks shows no collective of DDP, which
-// holds the backward of each rank until all have come. Empty unless all others do that.
+// Ranks that wait without a record: a torch without hooks does not show DDP's collectives, which
+// block each rank's backward until all have come. Empty unless all other ranks do that.
 std::set<uint32_t> AsleepInBackward(const Scene& scene, uint32_t stopped) {
   std::set<uint32_t> asleep;
   for (const RankFacts& rank : scene.facts.ranks) {

@@ -1,4 +1,4 @@
-// All ranks wait for one file, and no rank waits for another one: the file or its storage is named.
+// All ranks wait for one file and none for another rank: names the file or its storage.
 
 #include <algorithm>
 

@@ -1,6 +1,6 @@
 #pragma once
 
-// Worlds that stand still, made by hand: 0.1 s steps, in the middle of training.
+// Hand-made worlds that stand still: steps of 0.1 s, during training.
 
 #include <algorithm>
 #include <initializer_list>
@@ -57,7 +57,7 @@ class SceneMaker {
       rank.evidence.collectives.insert(rank.evidence.collectives.end(), seen);
     }
   }
-  // All but `absent` wait in call 188 of the world, for so long.
+  // All ranks but `absent` wait in call 188 of the world for this long.
   void Wait(std::initializer_list<uint32_t> absent, Duration age = Duration::Seconds(3)) {
     const std::string world = "0 0-" + std::to_string(facts_.world_size - 1);
     All({Left(world, 187)});
