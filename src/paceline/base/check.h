@@ -1,8 +1,8 @@
 #pragma once
 
-// CHECK(condition, "what it means"): states what only a bug of ours can break. It stays on in
-// release builds, because going on with a broken invariant costs more than stopping. Never used
-// for network, disk or user input: those get a Status.
+// CHECK(condition, "what it means"): an invariant that only our own bug can break. Stays on in
+// release builds, because continuing with a broken invariant costs more than stopping. Not for
+// network, disk or user input, which get a Status.
 
 #include <string_view>
 

@@ -13,7 +13,7 @@
 namespace paceline {
 namespace {
 
-// Most files are far smaller than their bound, and those of /proc do not tell their size.
+// Most files are far smaller than their limit, and those in /proc do not report a size.
 constexpr size_t kFirstBytes = size_t{16} << 10;
 
 std::string ReadFrom(int fd, off_t offset, size_t bytes_max) {
@@ -71,7 +71,7 @@ absl::Status MakeDirs(const std::string& path, mode_t mode) {
     const std::string prefix = path.substr(0, slash);
     if (::mkdir(prefix.c_str(), mode) != 0 && errno != EEXIST) {
       const int why = errno;
-      // A parent that cannot be made but exists (EROFS, EACCES on "/") is no failure.
+      // A parent that exists although mkdir failed (EROFS, EACCES on "/") is no error.
       struct stat found {};
       if (::stat(prefix.c_str(), &found) != 0 || !S_ISDIR(found.st_mode)) {
         return absl::ErrnoToStatus(why, Concat("cannot make directory ", prefix));

@@ -12,7 +12,7 @@
 
 namespace paceline {
 
-// At most `bytes_max` bytes from the start; empty when the file cannot be read.
+// At most `bytes_max` bytes from the start; "" if the file cannot be read.
 std::string ReadText(const std::string& path, size_t bytes_max);
 
 // At most `bytes_max` bytes from the end.

@@ -1,6 +1,6 @@
 #pragma once
 
-// The name of this host, and how a host is written before a port.
+// The name of this host, and the form of a host before a port.
 
 #include <string>
 

@@ -1,10 +1,10 @@
 #pragma once
 
-// Time as values: a Duration is a length, an Instant a point on a clock that somebody passes in.
+// Time as values: a Duration is a length, an Instant a point on a clock that the caller provides.
 //
-// Both are signed 64-bit nanoseconds. Sums saturate instead of overflowing, so that "never"
-// (Instant::Max) stays never when something is added to it. Reading a clock is not offered here:
-// pure code is told the time, hosts read it themselves.
+// Both are signed 64-bit nanoseconds. Sums saturate, so "never" (Instant::Max) stays never when a
+// duration is added. There is no function that reads a clock: pure code gets the time as an
+// argument, and hosts read their own clocks.
 
 #include <compare>
 #include <cstdint>
@@ -21,7 +21,7 @@ class Duration {
   static constexpr Duration Microseconds(int64_t n) { return Duration(Multiply(n, 1'000)); }
   static constexpr Duration Milliseconds(int64_t n) { return Duration(Multiply(n, 1'000'000)); }
   static constexpr Duration Seconds(int64_t n) { return Duration(Multiply(n, 1'000'000'000)); }
-  // Longer than every deadline; adding to it or taking from it leaves it as it is.
+  // Longer than every deadline. Adding to it or subtracting from it does not change it.
   static constexpr Duration Infinite() { return Duration(kMax); }
 
   constexpr bool is_infinite() const { return nanoseconds_ == kMax; }

@@ -1,9 +1,8 @@
 #pragma once
 
-// nlohmann/json with its parser and its printer instantiated once, in json.cc: in each file that
-// parses or prints by itself they cost half of its time to compile. The whole class is not
-// instantiated there, because its readers and writers of binary formats, which nothing uses, would
-// cost three times as much.
+// nlohmann/json with parser and printer instantiated once, in json.cc. In a file that parses or
+// prints by itself they take half of the compile time. The whole class is not instantiated, because
+// its unused readers and writers of binary formats would take three times as long.
 
 #include <nlohmann/json.hpp>
 #include <string>
@@ -11,7 +10,7 @@
 
 namespace paceline {
 
-// A discarded value (is_discarded()) when `text` is no JSON; no exception.
+// A discarded value (is_discarded()) if `text` is not JSON. Never throws.
 nlohmann::json ParseJson(std::string_view text);
 nlohmann::ordered_json ParseOrderedJson(std::string_view text);
 
@@ -19,7 +18,7 @@ struct JsonStyle {
   int indent = -1;  // -1: one line
   char fill = ' ';
 };
-// What is not UTF-8 becomes U+FFFD; no exception.
+// Invalid UTF-8 becomes U+FFFD. Never throws.
 std::string PrintJson(const nlohmann::json& value, JsonStyle style = {});
 std::string PrintJson(const nlohmann::ordered_json& value, JsonStyle style = {});
 

@@ -5,7 +5,7 @@ namespace paceline {
 JsonShape ShapeOfJson(std::string_view text, uint64_t depth_max) {
   JsonShape shape;
   uint64_t depth = 0;
-  bool has_first = false;  // something stands in the outermost container
+  bool has_first = false;  // the outermost container is not empty
   for (size_t i = 0; i < text.size() && depth <= depth_max; ++i) {
     const char c = text[i];
     if (c == ' ' || c == '\t' || c == '\n' || c == '\r') continue;

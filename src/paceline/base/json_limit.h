@@ -1,22 +1,21 @@
 #pragma once
 
-// How much memory a JSON text of strangers may take, decided before it is parsed. A parsed array
-// takes some 75 bytes for the one byte of its bracket, so a limit of the text's bytes is none of
-// the memory.
+// Limits the memory of untrusted JSON before it is parsed. A parsed array takes some 75 bytes for
+// the one byte of its bracket, so a limit of the text's bytes does not limit memory.
 
 #include <cstdint>
 #include <string_view>
 
 namespace paceline {
 
-// What a text is made of, as far as brackets, braces, commas and quotes tell; it need not be JSON.
+// Counts of a text's brackets, braces, commas and quotes. The text need not be JSON.
 struct JsonShape {
   uint64_t depth = 0;       // of the deepest array or object
   uint64_t containers = 0;  // arrays and objects
   uint64_t values = 0;      // containers, and commas
   uint64_t members = 0;     // of the outermost container
 };
-// Stops where the depth is more than `depth_max`.
+// Stops when the depth exceeds `depth_max`.
 JsonShape ShapeOfJson(std::string_view text, uint64_t depth_max);
 
 struct JsonLimit {
@@ -24,7 +23,8 @@ struct JsonLimit {
   uint64_t containers = 0;
   uint64_t values = 0;
 
-  // Of a format that has at least so many bytes of text to each; a short text may have more.
+  // For formats with at least so many bytes of text for each container or value. A short text may
+  // have more.
   static constexpr JsonLimit PerByte(uint64_t bytes, uint64_t depth, uint64_t to_container,
                                      uint64_t to_value) {
     constexpr uint64_t kFree = 65'536;

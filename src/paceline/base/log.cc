@@ -28,7 +28,7 @@ std::shared_ptr<spdlog::logger> MakeLogger(spdlog::sink_ptr sink) {
   return logger;
 }
 
-// The process's one logger. Shared between this file and spdlog's registry, which outlives nobody.
+// The process's only logger, shared between this file and spdlog's registry.
 void Install(spdlog::sink_ptr sink) {
   const auto level = spdlog::default_logger()->level();
   auto logger = MakeLogger(std::move(sink));
@@ -74,7 +74,7 @@ std::string FormatLogLine(std::string_view event, std::initializer_list<LogField
     line += field.key;
     line += '=';
     bool plain = !field.value.empty();
-    // Bytes of UTF-8 are negative as char on some machines; they are fine unquoted.
+    // Bytes above 127 are negative where char is signed. They need no quotes.
     for (const char c : field.value) plain &= static_cast<signed char>(c) < 0 || IsPlain(c);
     if (plain) {
       line += field.value;

@@ -4,8 +4,8 @@
 //
 //   2026-01-31T09:00:00.123456Z info rank_exited node=node0 rank=3 why="exit code 1"
 //
-// For master, agent and the command line only: pure code returns notes and its host logs them. A
-// decision is logged once, an error once, where it is handled. Calls may come from any thread.
+// For master, agent and the command line only: pure code returns notes, which its host logs. A
+// decision is logged once. An error is logged once, where it is handled. Thread-safe.
 
 #include <concepts>
 #include <initializer_list>
@@ -55,8 +55,9 @@ inline void LogError(std::string_view event, std::initializer_list<LogField> fie
   Log(LogLevel::kError, event, fields);
 }
 
-// Where lines go. Until the first call it is stderr, from level info on. The file is appended to,
-// one write a line, so several processes may share it; UNAVAILABLE when it cannot be opened.
+// Sets the destination of lines. Until the first call it is stderr, from level info on. The file is
+// appended to with one write a line, so several processes may share it. UNAVAILABLE: it cannot be
+// opened.
 void LogToStderr();
 absl::Status LogToFile(const std::string& path);
 void SetLogLevel(LogLevel lowest);

@@ -1,6 +1,6 @@
 #include "paceline/base/mark.h"
 
-// Ends of the array, defined by the linker when at least one mark is linked in.
+// Bounds of the array, which the linker defines if at least one mark is linked in.
 extern "C" {
 [[gnu::weak]] extern paceline::Mark* __start_paceline_marks[];
 [[gnu::weak]] extern paceline::Mark* __stop_paceline_marks[];

@@ -1,11 +1,11 @@
 #pragma once
 
-// MARK("ladder exhausted") names a situation that matters. The simulator lists marks that no run
-// reached: a fault is missing there, or the code is dead.
+// MARK("ladder exhausted") names a situation that tests must reach. The simulator lists marks that
+// no run reached: a fault is missing, or the code is dead.
 //
-// The linker collects the marks of a program into one array, so a mark is known before it is
-// reached and nothing runs at start-up. A hit is one relaxed increment. Use it in .cc files, in
-// plain functions: a template or inline function would have to share its mark between files.
+// The linker collects a program's marks into one array, so a mark is known before it is reached,
+// and nothing runs at start-up. A hit is one relaxed increment. Use it in .cc files, in plain
+// functions: a template or inline function would share its mark between files.
 
 #include <atomic>
 #include <cstdint>
@@ -20,7 +20,7 @@ struct Mark {
   std::atomic<uint64_t> hits;
 };
 
-// All marks of this program, in link order. Marks of one name at several places are separate.
+// All marks of this program, in link order. Marks with one name at several places are separate.
 std::span<Mark* const> AllMarks();
 
 // Sets every count back to 0, for the next run.

@@ -1,7 +1,7 @@
 #pragma once
 
-// The one source of chance: xoshiro256**, seeded through splitmix64. Integers only, because
-// standard distributions and std::shuffle give other results with other libraries, and a seed must
+// The only source of random numbers in the core: xoshiro256**, seeded through splitmix64. Integers
+// only, because standard distributions and std::shuffle differ between libraries, and a seed must
 // repeat a run everywhere. Not for secrets.
 
 #include <array>
@@ -32,7 +32,7 @@ class Prng {
     return result;
   }
 
-  // Uniform in [0, n); n > 0. Draws that would favour small results are thrown away.
+  // Uniform in [0, n); n > 0. Draws that would favour small results are rejected.
   uint64_t Below(uint64_t n) {
     CHECK(n > 0, "a draw needs at least one outcome");
     const uint64_t unfair = (0 - n) % n;
@@ -60,7 +60,7 @@ class Prng {
     }
   }
 
-  // A generator of its own, so that what one part draws does not shift what another part gets.
+  // An independent generator, so that draws of one part do not change those of another.
   Prng Fork() { return Prng(Next()); }
 
  private:

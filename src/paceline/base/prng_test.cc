@@ -9,7 +9,8 @@
 namespace paceline {
 namespace {
 
-// The reference implementation's first words for this seed; another value breaks old seeds.
+// The reference implementation's first words for this seed. Other values would invalidate old
+// seeds.
 TEST(PrngTest, SameSeedSameWordsForEver) {
   Prng prng(0);
   const std::array<uint64_t, 3> first = {prng.Next(), prng.Next(), prng.Next()};

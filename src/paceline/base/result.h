@@ -2,10 +2,10 @@
 
 // A value, or the reason why there is none, without any library.
 //
-// absl::StatusOr is the rule in the hosts; what runs in a training process cannot use it.
-// Distributions ship Abseil's archives as code that cannot go into a shared object, and the Python
-// module must run on machines that have no Abseil. So client/ and ckpt/ use this, and an agent that
-// calls ckpt/ takes the failure's text over. RETURN_IF_ERROR and ASSIGN_OR_RETURN work with both.
+// Hosts use absl::StatusOr; a training process cannot. Distributions ship Abseil as archives that
+// cannot be linked into a shared object, and the Python module must run on machines without Abseil.
+// So client/ and ckpt/ use this type, and an agent that calls ckpt/ copies the failure's text.
+// RETURN_IF_ERROR and ASSIGN_OR_RETURN work with both.
 
 #include <optional>
 #include <string>
@@ -15,14 +15,14 @@ namespace paceline {
 
 enum class FailureKind {
   kSystem,    // the system refused: Failure::error_number says why
-  kInvalid,   // an argument or a file breaks the rules of its format
-  kDamaged,   // not what was once written: keep it as evidence, use something else
+  kInvalid,   // an argument or a file violates its format
+  kDamaged,   // not what was written: keep it as evidence, use another
   kNotFound,  // there is none
   kExists,    // there is one already
   kFull,      // no room on the disk or in memory
   kBusy,      // not now; the same call may succeed later
   kTooLarge,  // does not fit into what was prepared for it
-  kNotHere,   // this kernel or file system cannot do that
+  kNotHere,   // this kernel or file system does not support it
   kNotAPage,  // no progress page of this version, or a damaged one
   kFenced,    // it belongs to a newer generation
   kNotOurs,   // it belongs to another process, job, node, user or boot
@@ -60,7 +60,7 @@ class [[nodiscard]] Result {
   Failure failure_;
 };
 
-// Done, or the reason why not.
+// Success, or the reason of the failure.
 template <>
 class [[nodiscard]] Result<void> {
  public:

@@ -1,6 +1,6 @@
 #pragma once
 
-// All of some bytes over a socket that blocks.
+// Transfers all of some bytes over a blocking socket.
 
 #include <sys/socket.h>
 
@@ -9,7 +9,7 @@
 
 namespace paceline {
 
-// False: the other side has gone.
+// False: the other side has closed.
 inline bool ReceiveAll(int fd, void* to, size_t bytes) {
   auto* at = static_cast<char*>(to);
   while (bytes > 0) {

@@ -71,7 +71,7 @@ absl::StatusOr<SpawnedProcess> SpawnDetached(const SpawnRequest& request) {
   if (error != 0) {
     return absl::ErrnoToStatus(error, Concat("cannot start ", request.argv[0]));
   }
-  // Not reaped yet, so the number is still its own.
+  // Not reaped yet, so the pid is still this process's.
   process.pidfd = Fd(static_cast<int>(::syscall(SYS_pidfd_open, process.pid, 0)));
   if (!process.pidfd.is_open()) return absl::ErrnoToStatus(errno, "pidfd_open");
   return process;

@@ -1,7 +1,7 @@
 #pragma once
 
 // Starts a program detached from this one: its own session, standard input from /dev/null, no
-// descriptor but those named, default signals. Safe in a process with threads (posix_spawn).
+// descriptors except those named, default signals. Safe in a process with threads (posix_spawn).
 
 #include <sys/types.h>
 
@@ -23,12 +23,12 @@ struct SpawnRequest {
 
 struct SpawnedProcess {
   pid_t pid = 0;
-  Fd pidfd;  // readable when it has ended; reap with ReapProcess
+  Fd pidfd;  // readable when it has ended; then call ReapProcess
 };
 
 absl::StatusOr<SpawnedProcess> SpawnDetached(const SpawnRequest& request);
 
-// The wait status of an ended child, as wait4(2) gives it; -1 when it was not our child or lives.
+// The wait status of an ended child, as from wait4(2); -1 if it was not our child or still lives.
 int ReapProcess(pid_t pid);
 
 // This process's environment as "NAME=value".

@@ -1,13 +1,12 @@
 #pragma once
 
-// Passing an absl::Status on without a pyramid of ifs.
+// Returns an absl::Status to the caller without nested ifs.
 //
 //   RETURN_IF_ERROR(file.Sync());
 //   ASSIGN_OR_RETURN(const int fd, OpenFile(path));
 //
 // Both work in functions that return Status or StatusOr (and, by base/result.h, Result). Debian's
-// Abseil has a string_view of its
-// own; Text() and the makers below cross that border once, here.
+// Abseil has its own string_view; Text() and the functions below convert it.
 
 #include <string>
 #include <string_view>

@@ -1,7 +1,7 @@
 #pragma once
 
-// A number that is an identity and nothing else: it compares and prints, it does not add up, and
-// two ids of different tags never mix. Ordered, so that it can be a key where order escapes.
+// A number that is only an identity: it compares and prints, it has no arithmetic, and ids with
+// different tags do not mix. Ordered, so that it can be a key in sorted containers.
 
 #include <compare>
 #include <cstdint>

@@ -28,8 +28,8 @@ class TestDir {
   TestDir(const TestDir&) = delete;
   TestDir& operator=(const TestDir&) = delete;
 
-  // A parent in memory where there is such a file system, for who writes millions of files. Nothing
-  // can be executed there.
+  // A parent directory in memory, if there is such a file system, for tests that write millions of
+  // files. Files there may not be executable.
   static std::string InMemory() {
     return ::access("/dev/shm", W_OK) == 0 ? "/dev/shm"
                                            : std::filesystem::temp_directory_path().string();
@@ -37,7 +37,7 @@ class TestDir {
 
   const std::string& path() const { return path_; }
 
-  // The whole content of path()/name; returns that path.
+  // Writes path()/name with this content; returns that path.
   std::string Write(const std::string& name, std::string_view text) const {
     std::string path = path_ + "/" + name;
     std::ofstream(path, std::ios::binary | std::ios::trunc)

@@ -1,6 +1,6 @@
 #pragma once
 
-// A small file system in memory over a directory of a test, for what happens when it is full.
+// A small tmpfs over a test's directory, for tests of a full file system.
 
 #include <sys/mount.h>
 #include <unistd.h>
@@ -19,7 +19,7 @@ class SmallTmpfs {
       : folder_(std::move(folder)),
         is_there_(::geteuid() == 0 &&
                   ::mount("none", folder_.c_str(), "tmpfs", 0, ("size=" + size).c_str()) == 0) {}
-  // Whatever was open there must be closed by then: else the mount would outlive the test.
+  // All files in it must be closed by then. Otherwise the mount would outlive the test.
   ~SmallTmpfs() { CHECK(!is_there_ || ::umount(folder_.c_str()) == 0); }
   SmallTmpfs(const SmallTmpfs&) = delete;
   SmallTmpfs& operator=(const SmallTmpfs&) = delete;

@@ -1,7 +1,7 @@
 #pragma once
 
-// Strings made and taken apart, for std::string_view. (The distribution's Abseil was built with a
-// string_view of its own, so its StrCat and StrSplit do not take std's.)
+// Builds and splits strings, for std::string_view. (The distribution's Abseil has its own
+// string_view, so its StrCat and StrSplit do not accept std's.)
 
 #include <charconv>
 #include <concepts>
@@ -21,7 +21,7 @@ requires std::integral<T> &&
   text->append(std::to_string(number));
 }
 
-// Strings and whole numbers, one after the other.
+// Concatenates strings and whole numbers.
 template <class... Pieces>
 std::string Concat(const Pieces&... pieces) {
   std::string text;
@@ -34,7 +34,7 @@ void Append(std::string* text, const Pieces&... pieces) {
   (AppendPiece(text, pieces), ...);
 }
 
-// Parts between separators; empty ones are left out. The views are into `text`.
+// The parts between separators, without empty ones. The views point into `text`.
 inline std::vector<std::string_view> SplitParts(std::string_view text,
                                                 std::string_view separators) {
   std::vector<std::string_view> parts;
@@ -47,7 +47,7 @@ inline std::vector<std::string_view> SplitParts(std::string_view text,
   return parts;
 }
 
-// Without white space at both ends.
+// The text without white space at both ends.
 inline std::string_view Trimmed(std::string_view text) {
   constexpr std::string_view kSpace = " \t\r\n\f\v";
   const size_t begin = text.find_first_not_of(kSpace);
@@ -62,7 +62,7 @@ inline bool TakePrefix(std::string_view* text, std::string_view prefix) {
   return true;
 }
 
-// The whole text as one decimal number, or nothing.
+// The whole text as one decimal number, or none.
 template <std::integral T>
 std::optional<T> ParseWhole(std::string_view text) {
   T number = 0;

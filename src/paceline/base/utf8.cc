@@ -5,7 +5,7 @@
 namespace paceline {
 namespace {
 
-// Length of the UTF-8 character at the start of `text`, 0 when there is none.
+// Length of the UTF-8 character at the start of `text`; 0 if there is none.
 size_t CharacterBytes(std::string_view text) {
   const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
   const unsigned char lead = byte(0);

@@ -1,6 +1,6 @@
 #pragma once
 
-// Text of strangers: is it UTF-8, and what can be shown of it.
+// Untrusted text: whether it is UTF-8, and a printable form.
 
 #include <cstddef>
 #include <string>
@@ -8,14 +8,13 @@
 
 namespace paceline {
 
-// What CleanText keeps at most.
+// The limit of CleanText's result.
 inline constexpr size_t kTextBytesMax = 16 * 1024;
 
-// As RFC 3629 has it: no overlong forms, no surrogates, nothing beyond the last code point.
+// By RFC 3629: no overlong forms, no surrogates, nothing beyond the last code point.
 bool IsUtf8(std::string_view text);
 
-// UTF-8 for sure: what is none becomes "?", and the text is cut at kTextBytesMax, between
-// characters.
+// Valid UTF-8: invalid bytes become "?", and the text is cut at kTextBytesMax between characters.
 std::string CleanText(std::string_view text);
 
 }  // namespace paceline
