@@ -1,12 +1,13 @@
-// The checkpoint arena of one rank: a file in memory with a few slots, each large enough for one
-// checkpoint: the rank's file as it will stand on a disk, and its notes (small state, as JSON).
-// docs/formats/arena.md is the specification; this header is its C++ form, and does no I/O: the
+// The checkpoint arena of one rank: a file in memory with a few slots. Each slot has room for one
+// checkpoint: the rank's file in its later form on disk, and its notes (small state, as JSON).
+// docs/formats/arena.md is the specification; this header is its C++ form and does no I/O: the
 // caller maps the file.
 //
 //   header, 4 KiB | control of slot 0, of slot 1, … (4 KiB multiples) | image 0, image 1, …
 //
-// The rank writes images, its agent reads them, and either may be killed at any instruction. What
-// is in a slot is only believed while its state word says kSealed and the check of its words holds.
+// The rank writes images and its agent reads them; either may be killed at any instruction. A
+// slot's content is valid only while its state word is kSealed (or kReading) and its check is
+// correct.
 #pragma once
 
 #include <array>
@@ -27,7 +28,7 @@ namespace paceline {
 inline constexpr uint64_t kArenaMagic = 0x0031'414E'4552'4150ULL;  // the bytes "PARENA1\0"
 inline constexpr uint32_t kArenaVersion = 3;
 inline constexpr uint64_t kArenaPage = 4096;
-// Images begin at multiples of that, so that huge pages can hold them.
+// Alignment of images, so that huge pages can hold them.
 inline constexpr uint64_t kArenaImageAlignment = uint64_t{2} << 20;
 inline constexpr uint32_t kArenaSlotsMax = 8;
 
@@ -41,11 +42,11 @@ struct ArenaHeader {
   uint32_t user;     // numeric
   char boot_id[40];  // padded with NUL, as both below
   char job_id[136];
-  uint64_t check;  // ArenaCheck of all before it but the magic
-  // Written by the agent: the save from which on the next one must stay in memory until these words
-  // change, because it is to go to storage. `hold` is 0, or 1 + the step. The agent sets it to 0
-  // before it changes the two others, so whoever reads it unchanged before and after them has all
-  // three of one order.
+  uint64_t check;  // ArenaCheck of all fields before it, except the magic
+  // Written by the agent: the first save from this one on goes to storage and must stay in memory
+  // until these words change. `hold` is 0, or 1 + the step. The agent sets it to 0 before it
+  // changes the two others, so a reader that finds `hold` unchanged before and after them has three
+  // consistent values.
   std::atomic<uint64_t> hold;
   std::atomic<uint64_t> hold_generation;
   std::atomic<uint64_t> hold_branch;
@@ -53,8 +54,8 @@ struct ArenaHeader {
 };
 static_assert(sizeof(ArenaHeader) == kArenaPage && offsetof(ArenaHeader, check) == 216);
 
-// kUnreserved: the file system has not given its memory yet. kFree: nothing. kWriting: the rank
-// fills it. kSealed: whole. kReading: whole, and an agent reads it just now.
+// kUnreserved: the file system has not allocated its memory. kFree: empty. kWriting: the rank fills
+// it. kSealed: complete. kReading: complete, and an agent reads it now.
 enum class ArenaSlotState : uint8_t {
   kFree = 0,
   kWriting = 1,
@@ -63,14 +64,14 @@ enum class ArenaSlotState : uint8_t {
   kUnreserved = 4
 };
 
-// The saver says: all ranks of the world hold the same tensors.
+// The saver declares that all ranks of the world hold the same tensors.
 inline constexpr uint64_t kArenaReplica = 1;
 
-// At the start of a slot's control. The hashes of the chunks of the file follow it, then those of
-// the chunks of the notes.
+// At the start of a slot's control. The hashes of the file's chunks follow, then those of the
+// notes' chunks.
 struct ArenaSlot {
-  // State in the low byte, above it a number that grows with every change, so that nobody takes a
-  // later state for the one he saw.
+  // The state in the low byte. Above it a counter that grows with every change, so that a reader
+  // does not mistake a later state for an earlier one.
   std::atomic<uint64_t> state;
   std::atomic<uint64_t> generation;
   std::atomic<int64_t> step;
@@ -88,10 +89,10 @@ struct ArenaSlot {
 static_assert(sizeof(ArenaSlot) == 128);
 static_assert(std::atomic<uint64_t>::is_always_lock_free);
 
-// Tells a torn or overwritten word from a whole one.
+// Detects torn or overwritten words.
 inline uint64_t ArenaCheck(std::span<const std::byte> bytes) { return Fnv1a(bytes); }
 
-// What a slot holds, as a reader saw it.
+// A slot's content as a reader saw it.
 struct ArenaImage {
   uint32_t slot = 0;
   uint64_t generation = 0;
@@ -111,7 +112,7 @@ struct ArenaImage {
 constexpr uint64_t ArenaRoundUp(uint64_t value, uint64_t unit) {
   return (value + unit - 1) / unit * unit;
 }
-// Where an image's notes begin, counted from the image.
+// The offset of an image's notes from the image's start.
 constexpr uint64_t NotesAt(uint64_t file_bytes) { return ArenaRoundUp(file_bytes, kArenaPage); }
 
 inline uint64_t CheckOf(const ArenaImage& image) {
@@ -129,11 +130,12 @@ inline bool IsNewer(const ArenaImage& a, const ArenaImage& b) { return a.saved()
 
 struct ArenaSlotView {
   ArenaSlotState state = ArenaSlotState::kFree;
-  ArenaImage image;  // of a sealed one, or of one that is read
+  ArenaImage image;  // of a slot that is sealed or being read
 };
 
-// A free one, else the oldest sealed one that is not `keep` (the newest step that every rank of the
-// world has) and not the newest. Nothing: all are in use, and the save has to wait or be left out.
+// The slot for the next image: a free one, else the oldest sealed one, but not `keep` (the newest
+// step that every rank of the world has) and not the newest. None: all are in use, so the save must
+// wait or be skipped.
 inline std::optional<uint32_t> ChooseSlot(std::span<const ArenaSlotView> slots,
                                           std::optional<SavedStep> keep = {}) {
   std::optional<uint32_t> newest;
@@ -154,13 +156,13 @@ inline std::optional<uint32_t> ChooseSlot(std::span<const ArenaSlotView> slots,
   return oldest;
 }
 
-// ---- what a writer keeps because it was asked to ----
+// ---- the image that a writer keeps on request ----
 
-// The first image from the asked save on stays until the writer is asked something else. A save
-// that begins a new branch comes after all of the branch before it, whatever its step.
+// The first image from the requested save on stays until the request changes. A save that begins a
+// new branch comes after all saves of the branch before, whatever its step.
 class HeldStep {
  public:
-  // What must stay, given the present words of the arena's header; before each save.
+  // The image that must stay, given the arena header's present words. Called before each save.
   std::optional<SavedStep> Keep(std::optional<SavedStep> from) {
     if (from != from_) {
       from_ = from;
@@ -173,8 +175,8 @@ class HeldStep {
   }
 
  private:
-  std::optional<SavedStep> from_;  // as it was asked last
-  std::optional<SavedStep> held_;  // what stays because of it
+  std::optional<SavedStep> from_;  // the last request
+  std::optional<SavedStep> held_;  // the image that stays for it
 };
 
 }  // namespace paceline

@@ -1,7 +1,7 @@
 #pragma once
 
-// What agents and the master tell each other of checkpoints. Both directions are whole truths: a
-// report says what is, an order says what shall be, and either may be sent again at any time.
+// Messages about checkpoints between agents and the master. Both directions are complete states: a
+// report says what exists, an order says what must exist. Either may be repeated at any time.
 
 #include <cstdint>
 #include <optional>
@@ -14,10 +14,10 @@
 
 namespace paceline {
 
-// How often a step goes to storage. Every saved step is in memory, whatever this says.
+// How often a step goes to storage. Every saved step is in memory in any case.
 struct PersistPolicy {
   enum class Kind {
-    kAuto,   // an interval from what persisting costs and how often the job fails
+    kAuto,   // an interval from the cost of a checkpoint and the failure rate
     kSteps,  // every `steps` steps
     kTime,   // every `time`
   };
@@ -28,25 +28,24 @@ struct PersistPolicy {
 };
 
 inline constexpr uint32_t kReplicasMax = 8;
-// CheckpointTerms::keep of a writer that removes nothing: no whole checkpoint and no unfinished
-// one.
+// CheckpointTerms::keep of a writer that removes no checkpoint, complete or unfinished.
 inline constexpr uint32_t kKeepAll = 1'000'000;
 
-// What the script asked of its Checkpointer; the same on every rank.
+// The arguments of the script's Checkpointer, equal on every rank.
 struct CheckpointTerms {
-  std::string directory;  // absolute, and every host sees it
-  uint32_t keep = 3;      // so many of the newest stay; kKeepAll: nothing is removed
+  std::string directory;  // absolute; all hosts see it
+  uint32_t keep = 3;      // so many of the newest stay; kKeepAll: all stay
   PersistPolicy policy;
-  // Copies of each image in the memory of other hosts; none: one where there is another host.
+  // Copies of each image in the memory of other hosts. None: one if there is another host.
   std::optional<uint32_t> replicas;
   bool operator==(const CheckpointTerms&) const = default;
 };
 
-// A whole image in a host's memory.
+// A complete image in a host's memory.
 struct MemoryImage {
-  Rank rank;             // that saved it, in a world of world_size
+  Rank rank;             // that saved it, in a world of world_size ranks
   std::string place;     // name of the node in whose arena it is
-  bool is_copy = false;  // fetched by that node, and not saved there
+  bool is_copy = false;  // fetched by that node, not saved there
   SavedStep saved;
   uint32_t world_size = 0;
   uint64_t file_bytes = 0;
@@ -63,8 +62,8 @@ struct RankRun {
   bool operator==(const RankRun&) const = default;
 };
 
-// The ranks whose files of one step are equal, because they hold the same tensors (data parallel).
-// Whoever has one of these files has them all, also those of a host that is lost.
+// Ranks whose files of one step are equal, because they hold the same tensors (data parallel). A
+// host with one of these files has all of them, including those of a lost host.
 struct EqualFiles {
   SavedStep saved;
   uint64_t file_root = 0;
@@ -72,23 +71,23 @@ struct EqualFiles {
   bool operator==(const EqualFiles&) const = default;
 };
 
-// How far a shard is that was ordered to storage.
+// The state of a shard that was ordered to storage.
 struct ShardState {
   Rank rank;
   SavedStep saved;
   bool is_durable = false;
-  std::string problem;  // why not; empty: on its way, or done
+  std::string problem;  // why it failed; empty: in progress, or done
   Duration took;
   bool operator==(const ShardState&) const = default;
 };
 
-// A checkpoint in storage with a whole manifest.
+// A checkpoint in storage with a readable manifest.
 struct StoredCheckpoint {
   std::string name;  // of its folder in the directory
   std::string job_id;
   SavedStep saved;
   uint32_t world_size = 0;
-  // By rank, whose file holds its tensors; empty: each rank's its own.
+  // By rank: the rank whose file has its tensors. Empty: each rank has its own file.
   std::vector<uint32_t> file_of;
   bool operator==(const StoredCheckpoint&) const = default;
 };
@@ -98,12 +97,12 @@ struct CommitState {
   bool is_done = false;
   std::string problem;
   uint64_t bytes = 0;
-  // Parameters under one name differ between the ranks, so no other number of ranks can go on.
+  // Ranks have different parameters under one name, so only the same number of ranks can restore.
   bool has_own_parameters = false;
   bool operator==(const CommitState&) const = default;
 };
 
-// A fetch that did not succeed, after everything that its order names was tried.
+// A fetch that failed after all sources of its order were tried.
 struct FetchFailure {
   Rank rank;
   SavedStep saved;
@@ -112,31 +111,30 @@ struct FetchFailure {
 };
 
 struct CheckpointReport {
-  // Of the world whose ranks are here; nobody of an older one lives, so what older ones saved is
-  // final.
+  // The world whose ranks run here. No rank of an older world lives, so older images are final.
   Generation generation;
   std::optional<CheckpointTerms> terms;    // none: no rank has made a Checkpointer yet
   std::vector<MemoryImage> images;         // on this host, also those of other nodes of it
   std::vector<ShardState> shards;          // of the newest order
   std::optional<CommitState> commit;       // of the newest order
-  std::optional<StoredCheckpoint> stored;  // the newest this node sees in the directory
+  std::optional<StoredCheckpoint> stored;  // newest one in the directory, as this node sees it
   std::optional<SavedStep> flush;          // a rank waits until this save is in storage
-  bool is_closing = false;                 // … and has nothing else to do: it waits with patience
-  std::vector<uint32_t> finished;          // ranks that close, or have closed: they save no more
+  bool is_closing = false;                 // … and has nothing else to do, so it waits for long
+  std::vector<uint32_t> finished;          // ranks that close or have closed: they save no more
   std::vector<std::string> damaged;        // checkpoints that a rank here found damaged
   std::string place;                       // name of the node
-  std::string address;                     // HOST:PORT for fetching images; empty: not from here
-  std::string domain;                      // whoever has the same may be lost together with it
-  std::vector<FetchFailure> failed;        // of the newest order
-  std::vector<EqualFiles> equal;           // as an order told it, of images that are here
-  // It could not see the directory for a while: `stored` is nothing because of that.
+  std::string address;                     // HOST:PORT for fetching images; empty: not possible
+  std::string domain;                // failure domain: equal for hosts that may be lost together
+  std::vector<FetchFailure> failed;  // of the newest order
+  std::vector<EqualFiles> equal;     // as in an order, for images that are here
+  // The node could not see the directory for a while, so `stored` is empty.
   bool is_blind = false;
-  // It knows that the job stops, and no rank lives here any more that could save.
+  // The node knows that the job stops, and has no living rank that could save.
   bool is_final = false;
   bool operator==(const CheckpointReport&) const = default;
 };
 
-// From where the ranks of one node take their state.
+// The sources of one node's ranks in a restore.
 struct RestoreOrder {
   enum class From { kNothing, kMemory, kStorage };
   struct Image {
@@ -147,61 +145,61 @@ struct RestoreOrder {
   };
   struct Source {
     Rank rank;                  // that restores
-    std::vector<Image> images;  // its own, a replica's, or all of them to be cut anew
+    std::vector<Image> images;  // its own, a replica's, or all of them for another layout
     bool operator==(const Source&) const = default;
   };
-  Generation generation;  // of the world that restores
+  Generation generation;  // of the restoring world
   From from = From::kNothing;
   SavedStep saved;
-  uint32_t world_size = 0;  // of the world that saved
+  uint32_t world_size = 0;  // of the saving world
   std::string name;         // of the checkpoint in storage
-  // In memory, for this node's ranks. With kStorage: what another rank has read of the same file,
-  // so that only the notes have to be read again.
+  // In memory, for this node's ranks. With kStorage: images that another rank has read of the same
+  // file, so only the notes must be read.
   std::vector<Source> sources;
   std::string reason;
   bool operator==(const RestoreOrder&) const = default;
 };
 
-// Write these images into the folder `name` of the directory.
+// Write these images to the folder `name` of the directory.
 struct PersistOrder {
   struct Shard {
     Rank rank;
-    Rank file_of;  // whose file holds its tensors: its own, or an equal one that is written anyway
+    Rank file_of;  // the rank whose file has its tensors: itself, or one with an equal file
     bool operator==(const Shard&) const = default;
   };
   SavedStep saved;
   uint32_t world_size = 0;
   std::string name;
-  std::vector<Shard> shards;  // of this node; in a commit, of all
+  std::vector<Shard> shards;  // of this node; in a commit, of all nodes
   bool operator==(const PersistOrder&) const = default;
 };
 
-// Have a copy of this image. Its sources are tried in turn.
+// Fetch a copy of this image. The sources are tried in order.
 struct FetchOrder {
   struct Source {
-    std::string node;     // who gives it; empty: it is read from storage
+    std::string node;     // the source; empty: storage
     std::string address;  // of that node
-    std::string place;    // in whose arena it is there
+    std::string place;    // of the arena on that node
     bool is_copy = false;
     bool operator==(const Source&) const = default;
   };
   Rank rank;  // that saved it
   SavedStep saved;
-  uint64_t root = 0;  // of the image; 0 when it comes from storage
-  std::string name;   // of the checkpoint in storage that has it; empty: none
+  uint64_t root = 0;  // of the image; 0 from storage
+  std::string name;   // of the checkpoint in storage; empty: none
   std::vector<Source> sources;
   bool is_urgent = false;  // ranks wait for it
   bool operator==(const FetchOrder&) const = default;
 };
 
-// How much of a checkpoint a host needs of storage.
+// The part of a checkpoint that a host needs from storage.
 enum class StoredPart {
   kAll,
-  kNotes,     // the small state of its ranks: their tensors are here
-  kManifest,  // what is in it: the rest is read by chunks
+  kNotes,     // its ranks' notes; the tensors are here
+  kManifest,  // the manifest; the rest is read by chunks
 };
 
-// A node that reads chunks of storage for others, too.
+// A node that also reads chunks of storage for others.
 struct StorageReader {
   std::string node;
   std::string address;
@@ -213,25 +211,25 @@ struct CheckpointOrder {
   std::optional<RestoreOrder> restore;
   std::optional<SavedStep> hold;  // the first save from this one on stays in memory
   std::optional<PersistOrder> persist;
-  std::optional<PersistOrder> commit;  // all shards are durable: make it visible
-  std::optional<SavedStep> durable;    // newest committed of this job
-  std::vector<std::string> damaged;    // never to be taken again
-  std::string problem;  // why the last step that was due is not in storage; empty: it is
-  std::optional<SavedStep> given_up;  // storage was tried long enough for this and older ones
-  bool is_ending = false;             // the job stops; stay until is_over
-  bool is_over = false;  // the job ends, and nothing of its checkpoints is on the way any more
-  std::vector<FetchOrder> fetch;  // all copies that this node shall have
-  bool drop_others = false;       // copies that are not among them may go
-  // Who shares what has to be read of storage for `restore`, this node among them; none: each rank
-  // reads by itself. All of them are told the same ones in the same order.
+  std::optional<PersistOrder> commit;  // all shards are durable: publish it
+  std::optional<SavedStep> durable;    // newest committed step of this job
+  std::vector<std::string> damaged;    // never to be restored again
+  std::string problem;                 // why the last due step is not in storage; empty: it is
+  std::optional<SavedStep> given_up;   // storage was tried long enough for this and older steps
+  bool is_ending = false;              // the job stops; stay until is_over
+  bool is_over = false;           // the job ends, and no transfer of its checkpoints is in progress
+  std::vector<FetchOrder> fetch;  // all copies that this node must have
+  bool drop_others = false;       // other copies may be dropped
+  // The nodes that share the reading of storage for `restore`, including this one. Empty: each rank
+  // reads by itself. All of them get the same list in the same order.
   std::vector<StorageReader> readers;
   uint32_t replicas = 0;                // of each image, on other hosts
-  std::optional<SavedStep> replicated;  // newest of which each image has so many
-  std::optional<SavedStep> copying;     // of which they are being made
-  // Of `replicated`: which files equal one that this node has. A master may be lost together with
-  // the host of such a file, so each node remembers it.
+  std::optional<SavedStep> replicated;  // newest step with so many copies of each image
+  std::optional<SavedStep> copying;     // the step that is being copied
+  // Of `replicated`: which files equal one on this node. A master may be lost together with the
+  // host of such a file, so each node remembers them.
   std::vector<EqualFiles> equal;
-  std::string replica_problem;  // why there are none; empty: there are, or will be
+  std::string replica_problem;  // why there are no copies; empty: there are, or will be
   bool operator==(const CheckpointOrder&) const = default;
 };
 

@@ -1,6 +1,6 @@
 #pragma once
 
-// Who saves to a directory of checkpoints. It stands in the directory; docs/formats/directory.md.
+// The claim on a directory of checkpoints, a file in the directory; docs/formats/directory.md.
 
 #include <compare>
 #include <cstdint>
@@ -9,11 +9,11 @@
 
 namespace paceline {
 
-// A store begins its refusal with these words if another job saves to the directory now. Whoever
-// reads them does not try the write again.
+// A store's refusal begins with these words if another job saves to the directory now. The write is
+// not retried then.
 inline constexpr std::string_view kRefusedForGood = "the directory is another job's now: ";
 
-// A whole checkpoint of another job.
+// A complete checkpoint of another job.
 struct ForeignCheckpoint {
   std::string name;
   std::string job_id;
@@ -27,9 +27,9 @@ struct DirectoryClaim {
   std::string boot_id;
   uint64_t pid_space = 0;  // inode of its pid namespace
   int64_t pid = 0;
-  uint64_t start_ticks = 0;  // when it was started, after boot
+  uint64_t start_ticks = 0;  // its start, in ticks after boot
   std::string since;         // when that process claimed the directory, for people
-  uint64_t beat = 0;         // goes up with each renewal
+  uint64_t beat = 0;         // incremented by each renewal
 
   bool IsBySameProcess(const DirectoryClaim& other) const {
     return job_id == other.job_id && boot_id == other.boot_id && pid_space == other.pid_space &&

@@ -1,6 +1,6 @@
 #pragma once
 
-// What an agent finds out about its ranks when their world stands still.
+// Evidence that an agent collects about its ranks if their world stands still.
 
 #include <cstdint>
 #include <string>
@@ -14,7 +14,7 @@ namespace paceline {
 
 // One collective in a rank's flight ring.
 struct CollectiveSeen {
-  std::string group;      // its name and its members: "0 0-3"
+  std::string group;      // its name and members: "0 0-3"
   uint64_t sequence = 0;  // in that group, from 1
   std::string operation;  // "all_reduce"
   std::string dtype;
@@ -35,22 +35,22 @@ struct StackFrame {
 struct RankEvidence {
   Rank rank;
   int32_t pid = 0;
-  // From its ring. Without one, has_ring is false and these mean nothing.
+  // From its ring. Without one, has_ring is false and these are meaningless.
   bool has_ring = false;
   RankPhase phase = RankPhase::kUnknown;
   Duration in_phase;
-  Duration quiet_for;      // since it began, completed or stepped last
-  Duration step_p99;       // 0: too few steps were timed
-  Duration phase_longest;  // the longest stretch of this phase that ended; 0: none did
-  std::vector<CollectiveSeen> collectives;  // the newest of each group, oldest first
-  // From the kernel, over two looks.
+  Duration quiet_for;                       // since it last began, completed or stepped
+  Duration step_p99;                        // 0: too few steps were timed
+  Duration phase_longest;                   // longest completed stretch of this phase; 0: none
+  std::vector<CollectiveSeen> collectives;  // newest of each group, oldest first
+  // From the kernel, by two looks.
   char state = '?';      // of its main thread, as in /proc/PID/stat; 'T' stopped, 't' traced
-  int stopped_by = 0;    // the signal that stopped it; 0: not known
+  int stopped_by = 0;    // the signal that stopped it; 0: unknown
   Duration watched;      // between the looks
-  Duration cpu;          // CPU time spent meanwhile, by all its threads
-  bool moved = false;    // bytes were read or written meanwhile, or a system call returned
+  Duration cpu;          // CPU time meanwhile, of all its threads
+  bool moved = false;    // meanwhile bytes were read or written, or a system call returned
   std::string waits_in;  // the system call of the main thread, with its path or peer; "" unknown
-  // Of the main thread, innermost first. Empty: `no_stack` says why.
+  // Of the main thread, innermost first. If empty, `no_stack` says why.
   std::vector<StackFrame> stack;
   std::string no_stack;
   bool operator==(const RankEvidence&) const = default;
@@ -64,10 +64,10 @@ struct NodeEvidence {
   bool operator==(const NodeEvidence&) const = default;
 };
 
-// A question with this bit in its round is a person's, and no hang is judged by its answer.
+// A round with this bit is a person's question; its answers are not used to judge a hang.
 inline constexpr uint64_t kAskedByPerson = uint64_t{1} << 63;
 
-// All that one agent tells of 64 ranks fits into one message.
+// Limits, so that an agent's evidence about 64 ranks fits into one message.
 inline constexpr size_t kGroupsSeenMax = 6;       // of a rank, those used last
 inline constexpr size_t kCollectivesSeenMax = 4;  // of each group
 inline constexpr size_t kStackFramesMax = 12;

@@ -9,10 +9,10 @@ namespace {
 
 constexpr auto kRelaxed = std::memory_order_relaxed;
 constexpr uint32_t kFirstOctave = 17;
-// The first steps of an attempt compile, fill caches and say nothing of those to come.
+// The first steps of an attempt compile and fill caches, so their times are not typical.
 constexpr uint64_t kStepsLearned = 20;
 
-// The ring is only read; its atomics have no const form over raw memory.
+// The ring is only read, but atomics cannot be read through const memory.
 RingHeader& Mutable(std::span<const std::byte> memory) {
   return *reinterpret_cast<RingHeader*>(const_cast<std::byte*>(memory.data()));
 }
@@ -58,7 +58,7 @@ std::optional<FlightEntry> ReadRecord(RingHeader& ring, uint64_t number, uint64_
   return entry;
 }
 
-// The ring of which `memory` has at least `bytes`, or null with the reason in *why.
+// The ring in `memory`, which must have at least `bytes`; or null, with the reason in *why.
 RingHeader* CheckRing(std::span<const std::byte> memory, size_t bytes, std::string_view* why) {
   const auto refuse = [why](std::string_view reason) -> RingHeader* {
     if (why != nullptr) *why = reason;

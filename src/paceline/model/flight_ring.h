@@ -1,15 +1,15 @@
-// The flight ring: what one rank did last, in a file in memory that outlives it.
+// The flight ring: a rank's last actions, in a file in memory that outlives the rank.
 //
-// The idea: before a collective starts, and when the rank turns from data to forward to backward,
-// the rank writes a record of 64 bytes. When a job hangs, the agent reads the rings of its ranks
-// and sees who entered which collective and who did not. The ring keeps the newest kRingRecords
-// records. docs/formats/flight_ring.md is the specification; this header is its C++ form. Nothing
-// here does I/O: the caller maps the file.
+// Before a collective starts, and when the rank turns from data to forward to backward, the rank
+// writes a record of 64 bytes. When a job hangs, the agent reads its ranks' rings and sees which
+// rank entered which collective. The ring keeps the newest kRingRecords records.
+// docs/formats/flight_ring.md is the specification; this header is its C++ form and does no I/O:
+// the caller maps the file.
 //
-// Several threads of the rank write without a lock: each takes the next number, fills the record of
-// that number and stores `commit` last, with release order. A reader takes a record whose `commit`
-// is the same before and after, and is the one that the record's place must have. All times are
-// CLOCK_MONOTONIC nanoseconds of this boot; 0 means "not yet".
+// Several threads of the rank write without a lock: each takes the next number, fills that record
+// and stores `commit` last, with release order. A reader accepts a record if `commit` is the same
+// before and after, and is correct for the record's place. All times are CLOCK_MONOTONIC
+// nanoseconds of this boot; 0 means "not yet".
 #pragma once
 
 #include <array>
@@ -30,13 +30,13 @@ inline constexpr uint32_t kRingHeaderBytes = 4096;
 inline constexpr uint32_t kRingNameBytes = 128;  // with a NUL at the end
 inline constexpr uint32_t kRingNames = 1024;
 inline constexpr uint32_t kRingRecords = 4096;
-// What a name gets that does not fit into the table any more: an empty text.
+// The number of a text that did not fit into the table: an empty text.
 inline constexpr uint32_t kRingNoName = 0;
 inline constexpr uint32_t kRingPhaseWords = 16;
 inline constexpr uint32_t kStepTimeBuckets = 64;
 
-// The phase of training in which a rank is. After an optimizer's step it is kUnknown until the
-// hooks see the next phase: the script may compute metrics, sample or upload meanwhile.
+// A rank's phase of training. After an optimizer's step it is kUnknown until the hooks see the next
+// phase, because the script may compute metrics, sample or upload.
 enum class RankPhase : uint32_t {
   kStart = 0,  // from the script's first line to its first step
   kData = 1,
@@ -55,8 +55,8 @@ std::string_view PhaseName(
 
 enum class FlightKind : uint32_t {
   kNone = 0,
-  kCollective = 1,    // one that all members of a group take part in; counted by `sequence`
-  kPointToPoint = 2,  // a send or a receive; never counted
+  kCollective = 1,    // all members of a group take part; counted by `sequence`
+  kPointToPoint = 2,  // a send or a receive; not counted
   kPhase = 3,         // `operation` is the phase that began
 };
 
@@ -70,15 +70,15 @@ struct RingHeader {
   uint32_t record_count;
   uint64_t generation;  // of the rank's world
   int64_t rank;
-  int64_t writer_pid;                  // a forked child of it writes nothing
-  std::atomic<uint64_t> begun;         // records that were ever begun
-  std::atomic<uint64_t> names_used;    // names[1 … names_used] hold
-  std::atomic<int64_t> last_event_ns;  // when anything was begun, completed or stepped last
+  int64_t writer_pid;                  // a forked child of it does not write
+  std::atomic<uint64_t> begun;         // number of records begun so far
+  std::atomic<uint64_t> names_used;    // names[1 … names_used] are valid
+  std::atomic<int64_t> last_event_ns;  // last begin, completion or step
   std::atomic<RankPhase> phase;
-  std::atomic<uint32_t> open;  // collectives that have begun and are not complete
+  std::atomic<uint32_t> open;  // collectives begun and not complete
   std::atomic<int64_t> phase_since_ns;
   std::atomic<int64_t> last_step_ns;
-  std::atomic<int64_t> longest_ns[kRingPhaseWords];  // the longest stretch of each phase that ended
+  std::atomic<int64_t> longest_ns[kRingPhaseWords];    // longest completed stretch of each phase
   std::atomic<uint32_t> step_times[kStepTimeBuckets];  // see StepTimeBucket
   char reserved[kRingHeaderBytes - 104 - 8 * kRingPhaseWords - 4 * kStepTimeBuckets];
 };
@@ -88,7 +88,7 @@ static_assert(offsetof(RingHeader, begun) == 56);
 struct FlightRecord {
   std::atomic<uint64_t> commit;  // 1 + the record's number; 0 while it is being written
   std::atomic<FlightKind> kind;
-  std::atomic<uint32_t> group;  // this and the next three are numbers of names
+  std::atomic<uint32_t> group;  // this and the next three are indexes of names
   std::atomic<uint32_t> operation;
   std::atomic<uint32_t> dtype;
   std::atomic<uint32_t> site;  // "train.py:44"
@@ -118,10 +118,10 @@ void FormatRing(std::span<std::byte> memory, uint64_t generation, int64_t rank, 
 
 // Times between two steps are counted in buckets, two an octave, the first one below 2^17 ns.
 uint32_t StepTimeBucket(int64_t nanoseconds);
-// The upper end of the bucket in which the 99th of 100 step times lies; 0 when none was counted.
+// The upper end of the bucket with the 99th percentile of step times; 0 if none was counted.
 int64_t StepTimeP99(std::span<const uint32_t, kStepTimeBuckets> counts);
 
-// The words of the header at one moment. An agent reads them alone to see whether a rank is quiet.
+// The header's words at one moment. They suffice for an agent to see whether a rank is quiet.
 struct RingPulse {
   uint64_t generation = 0;
   int64_t rank = -1;
@@ -151,14 +151,15 @@ struct FlightEntry {
 struct FlightReading {
   RingPulse pulse;
   int64_t writer_pid = 0;
-  std::vector<FlightEntry> entries;  // oldest first; those that were being written are left out
+  std::vector<FlightEntry> entries;  // oldest first, without records that were being written
 };
 
-// What the ring in `memory` holds. Empty when it is no ring of this version: *why says so. Every
-// word is a claim, because a broken script may write anywhere in its own memory: a record with an
-// impossible number is left out, and a text is cut at its first byte that is no printable ASCII.
+// The content of the ring in `memory`. Empty if it is not a ring of this version; *why has the
+// reason. No word is trusted, because a broken script may write anywhere in its memory: a record
+// with an impossible number is skipped, and a text is cut at its first byte that is not printable
+// ASCII.
 std::optional<FlightReading> ReadRing(std::span<const std::byte> memory, std::string_view* why);
-// The header alone is enough.
+// Needs the header only.
 std::optional<RingPulse> ReadPulse(std::span<const std::byte> memory, std::string_view* why);
 
 }  // namespace paceline

@@ -159,7 +159,7 @@ TEST(FlightRing, BelievesNoNumberAndNoText) {
   ASSERT_EQ(1u, reading.entries.size());
   EXPECT_EQ("a", reading.entries[0].group);
   EXPECT_EQ("", reading.entries[0].operation);
-  ring.header().begun = ~uint64_t{0};  // more than was ever written
+  ring.header().begun = ~uint64_t{0};  // more than were written
   EXPECT_TRUE(ring.Read().entries.empty());
 }
 

@@ -4,8 +4,8 @@
 
 namespace paceline {
 
-// job.json and the registry's copy of it hold the command line, so they are as long as the kernel
-// lets that be: 6 MiB with the environment, and a byte may need six in JSON.
+// job.json and its copy in the registry hold the command line, which the kernel limits to 6 MiB
+// with the environment. One byte may take six in JSON.
 inline constexpr size_t kJobFileBytesMax = size_t{64} << 20;
 
 }  // namespace paceline

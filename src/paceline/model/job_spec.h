@@ -1,13 +1,12 @@
 #pragma once
 
-// What a user asked for, as plain values with their defaults. JobSpec is the half that decisions
-// need: the core reads it and the journal keeps it. LaunchSpec is the half that an agent needs to
-// start ranks on its own host: it may differ from host to host, holds environment variables, and
-// therefore never leaves the host nor enters the journal.
+// A user's request, as plain values with defaults. JobSpec is the half for decisions: the core
+// reads it and the journal keeps it. LaunchSpec is the half with which an agent starts ranks on its
+// own host. It may differ between hosts and holds environment variables, so it never leaves the
+// host nor enters the journal.
 //
-// Every duration that anything in paceline waits for stands in Timers; the command line's settings
-// table (cli/settings/settings.cc) names each of them, and the table in docs/guides/settings.md is
-// made from it.
+// All durations for which paceline waits are in Timers. The command line's settings table
+// (cli/settings/settings.cc) names them, and docs/guides/settings.md is made from that table.
 
 #include <cstdint>
 #include <map>
@@ -21,60 +20,60 @@ namespace paceline {
 
 struct Timers {
   // --- membership, used by the core and the agents ---
-  // An agent reports this often; the master stretches it so that it hears at most
+  // An agent reports this often. The master makes it longer, so that it gets at most
   // Budgets::heartbeats_per_second_max in all.
   Duration heartbeat_interval = Duration::Milliseconds(250);
-  // Silence after which a node is lost: as long as going on without it would cost (the steps that
-  // are done again, and the restart), at least lost_after. Scheduling delays that were measured are
-  // added, and all of it is at most lost_after_max.
+  // Silence after which a node is lost: as long as its loss would cost (the repeated steps, and the
+  // restart), at least lost_after. Measured scheduling delays are added. The sum is at most
+  // lost_after_max.
   Duration lost_after = Duration::Seconds(2);
   Duration lost_after_max = Duration::Seconds(15);
-  // A new master waits this long for the nodes of the running world to attach again.
+  // A new master waits this long for the nodes of the running world to reconnect.
   Duration reattach_window = Duration::Seconds(5);
   // Once the minimum is there, the first world waits this long for more nodes, up to the maximum.
   Duration join_window = Duration::Seconds(3);
-  // After a node was lost or left, the next world waits this long for its return or for a spare
+  // After a node was lost or left, the next world waits this long for its return, or for a spare
   // that is just joining, before it shrinks. 0: shrink at once.
   Duration shrink_after = Duration();
 
   // --- ranks ---
-  // All ranks of a world must have reported that they run within this time (an import of torch on
-  // a cold disk takes long); the step that follows has no limit.
+  // All ranks of a world must report that they run within this time (importing torch from a cold
+  // disk takes long). The step that follows has no limit.
   Duration start_timeout = Duration::Seconds(60);
-  // From the first signal to SIGKILL when a user or a scheduler asked for the stop. torchrun's
-  // default, too.
+  // Time from the first signal to SIGKILL if a user or a scheduler asked for the stop. torchrun has
+  // the same default.
   Duration stop_grace = Duration::Seconds(30);
-  // A rank that still exists this long after SIGKILL (stuck in the kernel) is reported, and its
-  // node gets no new ranks until it is gone.
+  // A rank that still exists this long after SIGKILL (stuck in the kernel) is reported. Its node
+  // gets no new ranks until it is gone.
   Duration kill_patience = Duration::Seconds(10);
-  // The world after the n-th failure without progress starts at least this long after the start of
-  // the one that failed: 0 for the first, then restart_delay · 2^(n-2), at most restart_delay_max.
-  // With --max-restarts there is no pause.
+  // After the n-th failure without progress, the next world starts at least this long after the
+  // start of the failed one: 0 for the first failure, then restart_delay · 2^(n-2), at most
+  // restart_delay_max. With --max-restarts there is no pause.
   Duration restart_delay = Duration::Milliseconds(250);
   Duration restart_delay_max = Duration::Seconds(5);
-  // Failures without progress that are further apart than this start the count again.
+  // Failures without progress that are further apart than this restart the count.
   Duration restart_window = Duration::Seconds(3600);
 
   // --- connections ---
-  // An agent's or launcher's pause between attempts to reach the master, doubling, with jitter.
+  // Pause of an agent or launcher between attempts to reach the master; doubles, with jitter.
   Duration reconnect_delay = Duration::Milliseconds(20);
   Duration reconnect_delay_max = Duration::Seconds(1);
-  // How long a command or a joining host waits for a master that does not answer at all.
+  // How long a command or a joining host waits for a master that does not answer.
   Duration connect_timeout = Duration::Seconds(10);
-  // An agent without a master for this long stops its ranks and leaves; ranks without an agent for
-  // this long are ended by their starter. Infinite: never. Long enough for a host of the master to
-  // be rebooted, short enough that nobody finds processes of last week.
+  // After this time without a master, an agent stops its ranks and leaves; after this time without
+  // an agent, a starter ends its ranks. Infinite: never. Long enough for a reboot of the master's
+  // host, short enough that no processes are left over for days.
   Duration orphan_after = Duration::Seconds(600);
-  // When the job is over the master answers late agents and commands for this long.
+  // After the job's end the master answers late agents and commands for this long.
   Duration finish_linger = Duration::Milliseconds(500);
-  // How long the end of a job, and a rank that closes, try to bring the last step to a storage that
-  // refuses it. A restore waits as long.
+  // How long the end of a job, and a closing rank, retry the last step if storage refuses it. A
+  // restore waits as long.
   Duration storage_wait = Duration::Seconds(600);
 
   // --- the launcher on one machine ---
-  // A dead agent whose ranks are dead too within this time means that the node is gone.
+  // If an agent and all its ranks are dead within this time, the node is gone.
   Duration settle = Duration::Milliseconds(50);
-  // Pause before a master or agent that died at once is started again, doubling.
+  // Pause before a master or agent that died at once is restarted; doubles.
   Duration respawn_delay = Duration::Milliseconds(50);
   Duration respawn_delay_max = Duration::Seconds(2);
 
@@ -84,21 +83,20 @@ struct Timers {
 struct Budgets {
   // Without --max-restarts: stop after so many equal failures in a row without progress.
   uint32_t no_progress_failures = 3;
-  // Restart a node's processes at most this often without progress before it is replaced.
+  // Restarts of a node's processes without progress before the node is replaced.
   uint32_t node_restarts = 2;
-  // Generations granted to a node that holds the whole job, for restarts without a master.
+  // Generations granted to a node that is the whole job, for restarts without a master.
   uint32_t solo_generations = 64;
   uint32_t heartbeats_per_second_max = 10'000;
-  // Connections of one address to the master that have not shown the token yet. 0: the master's own
-  // choice.
+  // Connections of one address to the master without a proven token. 0: the master's own limit.
   uint32_t unproven_connections_max = 0;
   bool operator==(const Budgets&) const = default;
 };
 
-// When a node that joins a running world is taken in.
+// When a joining node is taken into a running world.
 enum class GrowPolicy {
-  kCheckpoint,  // after the next checkpoint that the job tells of: no step is thrown away
-  kNow,         // at once; steps since the last checkpoint are redone
+  kCheckpoint,  // after the next reported checkpoint: no step is lost
+  kNow,         // at once; steps since the last checkpoint are repeated
   kNever,       // only when the world is formed anew for another reason
 };
 
@@ -108,22 +106,22 @@ struct JobSpec {
   uint32_t nodes_min = 1;
   uint32_t nodes_max = 1;                // spares not counted
   uint32_t unit = 1;                     // the world's node count is a multiple of it
-  uint32_t nproc_per_node = 1;           // ranks a node; a node that offers less is refused
-  uint32_t spares = 0;                   // nodes to keep joined beyond nodes_max
+  uint32_t nproc_per_node = 1;           // ranks a node; nodes with fewer slots are refused
+  uint32_t spares = 0;                   // joined nodes to keep beyond nodes_max
   std::optional<uint32_t> max_restarts;  // unset: progress-aware budget; set: hard cap
   GrowPolicy grow = GrowPolicy::kCheckpoint;
-  bool replace_nodes = false;  // ask the platform for a new node when one is lost
-  // A platform starts the nodes as the wish says (model/wish.h); no other one is taken in. A lost
-  // one is always replaced.
+  bool replace_nodes = false;  // ask the platform for a replacement of a lost node
+  // A platform starts the nodes by the wish (model/wish.h), and only these are accepted. Lost ones
+  // are always replaced.
   bool is_placed = false;
-  bool only_tells_hangs = false;  // no rank is restarted because it hangs
-  // An absent rank is restarted after so long, where it would be after another time; 0: by what it
-  // does (diagnose/deadline.h).
+  bool only_tells_hangs = false;  // hangs are only reported, no rank is restarted
+  // Time after which an absent rank is restarted, instead of its usual one. 0: by what it does
+  // (diagnose/deadline.h).
   Duration hang_act_after;
-  uint64_t seed = 0;  // of everything the core draws (jitter)
+  uint64_t seed = 0;  // of all random numbers in the core (jitter)
   Timers timers;
   Budgets budgets;
-  // Somebody starts nodes as the wish says.
+  // True if a platform starts nodes by the wish.
   bool has_wish() const { return is_placed || replace_nodes; }
   bool operator==(const JobSpec&) const = default;
 };
@@ -137,7 +135,7 @@ enum class EntryKind {
 // torchrun's Std: which streams of a rank. A bit set.
 enum class Streams : uint32_t { kNone = 0, kOut = 1, kErr = 2, kAll = 3 };
 
-// One choice for all local ranks, or choices for some of them (then `all` holds for the others).
+// One choice for all local ranks, or separate ones for some (`all` is then for the others).
 struct StreamChoice {
   Streams all = Streams::kNone;
   std::map<uint32_t, Streams> by_local_rank;
@@ -148,11 +146,11 @@ struct StreamChoice {
   bool operator==(const StreamChoice&) const = default;
 };
 
-// What the console shows. Ranks always write both streams to files of the run directory.
+// The console's output. Ranks always write both streams to files of the run directory.
 struct ConsoleSpec {
-  // torchrun's --redirects: these streams are in files only, not on the console.
+  // torchrun's --redirects: these streams are only in files.
   StreamChoice redirects;
-  // torchrun's --tee: these streams are on the console although redirected.
+  // torchrun's --tee: these streams are also on the console.
   StreamChoice tee;
   std::vector<uint32_t> local_ranks_filter;           // empty: all ranks
   std::string line_prefix_template;                   // empty: "node:rank| "

@@ -73,7 +73,7 @@ std::optional<LeaseOpen> ParseOpen(std::string_view text) {
                         n[12] <= kNameBytesMax && n[12] <= text.size();
   if (!is_whole) return std::nullopt;
   const std::string_view name = text.substr(0, n[12]);
-  // A line of the journal and of what commands show.
+  // The name becomes one line in the journal and in commands' output.
   if (name.find('\n') != std::string_view::npos) return std::nullopt;
   return LeaseOpen{.name = std::string(name),
                    .terms = std::string(text.substr(n[12])),

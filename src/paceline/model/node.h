@@ -1,6 +1,6 @@
 #pragma once
 
-// What an agent says of itself and its ranks.
+// An agent's report about itself and its ranks.
 
 #include <cstdint>
 #include <string>
@@ -11,21 +11,22 @@
 
 namespace paceline {
 
-// How a rank ended. `kind` comes from the wait status; the rest is evidence that may be empty.
+// How a rank ended. `kind` comes from the wait status. The other fields are evidence and may be
+// empty.
 struct ExitCause {
   enum class Kind {
     kExited,      // code is the exit code, 0 = done
     kSignaled,    // code is the signal number
-    kUnknown,     // the wait status was lost together with the rank's parent
-    kNotStarted,  // could not be spawned; headline says why
-    kHung         // it lives and does not go on; headline says how
+    kUnknown,     // the wait status was lost with the rank's parent
+    kNotStarted,  // it was not spawned; headline says why
+    kHung         // it lives but hangs; headline says how
   };
   Kind kind = Kind::kUnknown;
   int code = 0;
-  bool cgroup_oom = false;  // the kernel said so; exit 137 alone is never called OOM
-  bool port_taken = false;  // rank 0 found the store's port taken: nobody's fault, never charged
-  bool asked = false;       // the agent itself killed it (assignment change, stop)
-  std::string fingerprint;  // same text for the same failure, e.g. "ValueError@train.py:31"
+  bool cgroup_oom = false;  // the kernel reported it; exit 137 alone does not count as OOM
+  bool port_taken = false;  // rank 0 found the store's port taken; not charged
+  bool asked = false;       // this agent killed it (new assignment, stop)
+  std::string fingerprint;  // equal for equal failures, e.g. "ValueError@train.py:31"
   std::string headline;     // one line for people, e.g. "ValueError: bad batch (train.py:31)"
   bool is_success() const { return kind == Kind::kExited && code == 0; }
   bool operator==(const ExitCause&) const = default;
@@ -38,37 +39,37 @@ struct RankReport {
   uint32_t local_rank = 0;
   int32_t pid = 0;
   State state = State::kStarting;
-  // Highest step of the whole training: told by pl.step(), or counted on from the step that the
-  // optimizer had when this attempt began; -1 = none.
+  // Highest step of the whole training: reported by pl.step(), or counted from the optimizer's step
+  // at the start of this attempt; -1 = none.
   int64_t step = -1;
   int64_t step_count = 0;    // optimizer steps of this attempt, counted by the hook
-  int64_t saved_step = -1;   // newest checkpoint the script told of by pl.saved()
-  uint32_t saved_files = 0;  // checkpoints that the script wrote to a path in this attempt
+  int64_t saved_step = -1;   // newest checkpoint reported by pl.saved()
+  uint32_t saved_files = 0;  // checkpoints that the script wrote to paths in this attempt
   double loss = 0;           // meaningful when has_loss
   bool has_loss = false;
-  // It has not begun, completed or stepped anything for longer than three of its steps, and at
-  // least for three seconds; `phase` is meaningful then.
+  // No begin, completion or step of the rank for longer than three of its steps, and at least for
+  // three seconds. `phase` is meaningful then.
   bool is_quiet = false;
   RankPhase phase = RankPhase::kStart;
   ExitCause exit;  // meaningful when state is kExited
   bool operator==(const RankReport&) const = default;
 };
 
-// The whole truth of one node, sent at registration and, shortened to what changed, afterwards.
+// A node's whole state, sent at registration; later only the changes.
 struct NodeReport {
-  std::string name;          // unique in the job
-  std::string boot_id;       // another one: the host rebooted, nothing of before is alive
-  uint32_t incarnation = 0;  // of the node, as the wish counts it; a container's restart keeps it
-  uint64_t agent_incarnation = 0;  // agent's start, ns; a higher one replaces a lower one
+  std::string name;                // unique in the job
+  std::string boot_id;             // a new one means a reboot: all former processes are gone
+  uint32_t incarnation = 0;        // of the node, from the wish; a container's restart keeps it
+  uint64_t agent_incarnation = 0;  // the agent's start in ns; a higher one replaces a lower one
   int32_t agent_pid = 0;
-  std::string address;      // where other nodes reach this one
+  std::string address;      // address for other nodes
   uint32_t slots = 0;       // ranks it can hold (nproc per node)
   uint32_t store_port = 0;  // free port held for the next world's store
   uint32_t version_major = 0;
   uint32_t version_minor = 0;
-  std::string job_id;             // the job it was started for; "" from an older release
-  Generation generation;          // of the assignment it last carried out
-  std::vector<RankReport> ranks;  // living ranks and those that exited since the last report
+  std::string job_id;             // of the job it was started for; "" from an older release
+  Generation generation;          // of its last completed assignment
+  std::vector<RankReport> ranks;  // living ones, and those that exited since the last report
   bool operator==(const NodeReport&) const = default;
 };
 

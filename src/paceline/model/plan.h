@@ -1,7 +1,7 @@
 #pragma once
 
-// Parallel plans: what is known of a model and of a cluster, and how the one runs on the other.
-// Their JSON texts and the meaning of each field stand in docs/formats/parallel_plan.md.
+// Parallel plans: the data of a model and of a cluster, and how the model runs on the cluster.
+// docs/formats/parallel_plan.md specifies their JSON and the meaning of each field.
 
 #include <cstdint>
 #include <optional>
@@ -19,8 +19,8 @@ struct TensorSplit {
   uint32_t exchanges = 0;  // sums of `output` over the tensor ranks in a forward pass
 };
 
-// Equal layers that follow each other. All numbers are of one of them and, but for the
-// parameters, of one sample.
+// Consecutive equal layers. All numbers are for one layer and, except the parameters, for one
+// sample.
 struct LayerRow {
   std::string name;  // the module's qualified name, "{}" for the number of the repetition
   uint32_t first = 0;

@@ -1,17 +1,15 @@
 #pragma once
 
-// An error in the four parts in which every user sees it: what, where, why, fix. A layer below the
-// command line that knows the cause returns a Status that carries its Problem along; the command
-// line prints it as
+// An error in the four parts that users see: what, where, why, fix. A layer below the command line
+// that knows the cause returns a Status with its Problem; the command line prints it as
 //
 //   error[PL-E031]: the master cannot listen on 127.0.0.1:29400
 //     where  host0
 //     why    the port is taken by process 4711 (python)
 //     fix    paceline run --rdzv-endpoint 127.0.0.1:29401 …
 //
-// The codes and their long texts stand in cli/console/error_codes.cc; a code that is missing there
-// fails the tests. Parts are plain text without line breaks at the end; `where` may have several
-// lines.
+// The codes and their long texts are in cli/console/error_codes.cc; a missing code fails the tests.
+// Parts are plain text without line breaks at the end; `where` may have several lines.
 
 #include <array>
 #include <cstddef>
@@ -25,7 +23,7 @@ namespace paceline {
 
 struct Problem {
   std::string code;  // "PL-E031"
-  std::string what;  // one sentence that stands alone, no full stop
+  std::string what;  // one sentence without a full stop, readable alone
   std::string where;
   std::string why;
   std::string fix;  // one command or edit
@@ -34,7 +32,7 @@ struct Problem {
 
 inline constexpr char kProblemPayload[] = "paceline/problem";
 
-// A Status of that kind that carries `problem`; its message is readable alone.
+// A Status of that kind with `problem`. Its message is readable alone.
 inline absl::Status ToStatus(absl::StatusCode kind, const Problem& problem) {
   std::string message = problem.code + ": " + problem.what;
   if (!problem.why.empty()) message += " (" + problem.why + ")";
@@ -49,7 +47,7 @@ inline absl::Status ToStatus(absl::StatusCode kind, const Problem& problem) {
   return status;
 }
 
-// The Problem that `status` carries, if any.
+// The Problem in `status`, if any.
 inline std::optional<Problem> ProblemOf(const absl::Status& status) {
   const auto payload = status.GetPayload(kProblemPayload);
   if (!payload.has_value()) return std::nullopt;

@@ -1,14 +1,14 @@
-// The progress page: one small file for each node, mapped by everyone who watches or runs its
+// The progress page: one small file for each node, mapped by the processes that watch or run its
 // ranks.
 //
-// The idea: a rank says "step 1234 is done" by a few stores to memory, and whoever cares reads them
-// without asking anybody. The page outlives the rank, the starter and the agent, so a new agent
-// still finds how a rank ended. What it is not: a queue or a lock. Every word has one writer, named
-// in docs/formats/progress_page.md, which is the specification; this header is its C++ form.
-// Nothing here does I/O: the caller maps the file.
+// A rank reports "step 1234 is done" by a few stores to memory, and others read them without a
+// request. The page outlives the rank, the starter and the agent, so a new agent still finds how a
+// rank ended. It is neither a queue nor a lock. Every word has one writer, named in
+// docs/formats/progress_page.md, which is the specification; this header is its C++ form and does
+// no I/O: the caller maps the file.
 //
 // Ordering: a writer stores the words of a group and then, with release order, the group's commit
-// word. A reader loads the commit word with acquire order first. All times are CLOCK_MONOTONIC
+// word. A reader loads the commit word first, with acquire order. All times are CLOCK_MONOTONIC
 // nanoseconds of this boot; 0 means "not yet".
 #pragma once
 
@@ -35,13 +35,13 @@ inline constexpr size_t kPageNameMax = 128;
 enum class SlotState : uint32_t { kEmpty = 0, kStarting = 1, kRunning = 2, kExited = 3 };
 enum class SlotStart : uint32_t { kNone = 0, kFork = 1, kCold = 2, kExec = 3 };
 
-// Bit of PageSlot::attempt: the starter is preparing the slot, its other words mean nothing.
+// Bit of PageSlot::attempt: the starter is preparing the slot, and its other words are invalid.
 inline constexpr uint64_t kAttemptPreparing = uint64_t{1} << 63;
 
 // Bits of PageSlot::flags.
-inline constexpr uint64_t kSlotStepIsAbsolute = 1;  // steps come from pl.step(n), not from counting
+inline constexpr uint64_t kSlotStepIsAbsolute = 1;  // steps come from pl.step(n)
 inline constexpr uint64_t kSlotStepHook = 2;        // torch's optimizer hook is installed
-inline constexpr uint64_t kSlotStepIsOwn = 4;       // counted on from the optimizer's own step
+inline constexpr uint64_t kSlotStepIsOwn = 4;       // counted from the optimizer's own step
 
 struct PageHeader {
   std::atomic<uint64_t> magic;  // commit word of the header: stored last by its creator
@@ -59,7 +59,7 @@ static_assert(sizeof(PageHeader) == kPageHeaderBytes);
 static_assert(offsetof(PageHeader, boot_id) == 32 && offsetof(PageHeader, node) == 208);
 
 struct alignas(64) PageSlot {
-  // Who runs here. Writer: the starter.
+  // The slot's process. Writer: the starter.
   std::atomic<uint64_t>
       attempt;  // commit word: one more at every start; kAttemptPreparing meanwhile
   std::atomic<uint64_t> generation;
@@ -72,7 +72,7 @@ struct alignas(64) PageSlot {
   uint32_t reserved0;
   uint64_t reserved1;
 
-  // How it goes and how it ended. Writer: the starter.
+  // The process's state and end. Writer: the starter.
   std::atomic<SlotState> state;
   std::atomic<int32_t> wait_status;  // as wait4(2) gives it
   std::atomic<uint64_t>
@@ -86,12 +86,12 @@ struct alignas(64) PageSlot {
   std::atomic<int64_t> step;         // highest step that is done, -1 = none
   std::atomic<int64_t> last_step_monotonic_ns;
   std::atomic<double> loss;         // NaN = unknown
-  std::atomic<int64_t> saved_step;  // newest checkpoint the script told of, -1 = none
+  std::atomic<int64_t> saved_step;  // newest reported checkpoint, -1 = none
   std::atomic<uint64_t> flags;
-  std::atomic<uint64_t> saved_files;  // checkpoints that the script has written to a path
+  std::atomic<uint64_t> saved_files;  // checkpoints that the script wrote to paths
   uint64_t reserved3;
 
-  // Things that happen once. Writer: the rank.
+  // Events that happen once. Writer: the rank.
   std::atomic<int64_t> writer_pid;  // claimed by compare-exchange from 0: the one process that
                                     // writes these two groups
   std::atomic<int64_t> entered_monotonic_ns;  // just before the script's first line
@@ -110,7 +110,7 @@ static_assert(std::atomic<uint64_t>::is_always_lock_free &&
               std::atomic<double>::is_always_lock_free);
 static_assert(sizeof(std::atomic<double>) == 8 && sizeof(std::atomic<SlotState>) == 4);
 
-// One slot as a reader saw it. Fields have the meaning of PageSlot's.
+// A slot's content as a reader saw it. Fields as in PageSlot.
 struct SlotReading {
   uint64_t attempt = 0;
   uint64_t generation = 0;
@@ -137,7 +137,7 @@ struct SlotReading {
   bool port_taken = false;
 };
 
-// What a new page is told about itself.
+// The identity of a new page.
 struct PageIdentity {
   std::string_view job_id;
   std::string_view node;
@@ -163,10 +163,9 @@ std::string_view PageText(const char (&field)[N]) {
   return {field, strnlen(field, N)};
 }
 
-// Prepares `slot` for a new attempt: everything as if nothing had happened. Only the starter may
-// call it, and only while no process of the former attempt lives. Returns the number the attempt
-// gets; PublishAttempt makes it visible. A reader of the old words then sees another attempt
-// number.
+// Prepares `slot` for a new attempt and resets all its words. Only the starter may call it, and
+// only when no process of the former attempt lives. Returns the attempt's number; PublishAttempt
+// makes it visible. A reader of the old words then sees that the attempt has changed.
 inline uint64_t ClearSlot(PageSlot& slot) {
   constexpr auto kRelaxed = std::memory_order_relaxed;
   const uint64_t former = slot.attempt.load(kRelaxed) & ~kAttemptPreparing;
@@ -197,8 +196,8 @@ inline void PublishAttempt(PageSlot& slot, uint64_t attempt) {
   slot.attempt.store(attempt, std::memory_order_release);
 }
 
-// Writes a new page into zeroed memory of PageBytes(identity.slot_count) bytes. False when a name
-// is too long or the slot count is out of range; nothing is written then.
+// Writes a new page into zeroed memory of PageBytes(identity.slot_count) bytes. False if a name is
+// too long or the slot count is out of range; nothing is written then.
 inline bool FormatPage(std::span<std::byte> memory, const PageIdentity& identity) {
   if (identity.slot_count < 1 || identity.slot_count > kPageSlotsMax ||
       memory.size() < PageBytes(identity.slot_count) || identity.job_id.size() > kPageNameMax ||
@@ -223,8 +222,8 @@ inline bool FormatPage(std::span<std::byte> memory, const PageIdentity& identity
   return true;
 }
 
-// The page in `memory`, or null with the reason in *why: anybody may have written the file, so
-// nothing is believed.
+// The page in `memory`, or null with the reason in *why. The file may have been written by anyone,
+// so all of it is checked.
 inline const PageHeader* CheckPage(std::span<const std::byte> memory, std::string_view* why) {
   const auto refuse = [why](std::string_view reason) -> const PageHeader* {
     if (why != nullptr) *why = reason;
@@ -245,8 +244,8 @@ inline const PageHeader* CheckPage(std::span<const std::byte> memory, std::strin
   return &page;
 }
 
-// A reading that belongs to one attempt. Empty while the starter is preparing the slot: read again
-// a little later.
+// A consistent reading of one attempt. None while the starter is preparing the slot: read again
+// later.
 inline std::optional<SlotReading> ReadSlot(const PageSlot& slot) {
   constexpr auto kRelaxed = std::memory_order_relaxed;
   SlotReading r;

@@ -64,7 +64,7 @@ TEST(ProgressPage, StarterThatDiesWhilePreparingDoesNotReuseTheNumber) {
   Memory memory(1);
   PageSlot& slot = SlotOf(Formatted(memory, 1), 0);
   PublishAttempt(slot, ClearSlot(slot));
-  ClearSlot(slot);  // and no PublishAttempt
+  ClearSlot(slot);  // without PublishAttempt
   EXPECT_EQ(2u, ClearSlot(slot));
 }
 

@@ -1,12 +1,12 @@
 #pragma once
 
-// In which order the checkpoints of a directory were saved, and which folders may go: two decisions
-// that everything which keeps checkpoints shares, whatever it keeps them in.
+// The order in which a directory's checkpoints were saved, and which folders may be removed. All
+// kinds of checkpoint stores use these two decisions.
 //
-// The order is that of saving, never that of step numbers: first the claim on the directory, which
-// each new writer takes with a higher number; then the job; then (generation, branch, step).
-// Folders of a time before claims have claim 0. Among jobs with the same claim the one that LATEST
-// names is the newest, because another job may have begun anew with lower steps.
+// The order is that of saving, not of step numbers: first the claim on the directory, whose number
+// each new writer raises; then the job; then (generation, branch, step). Folders from before there
+// were claims have claim 0. Among jobs with the same claim the one in LATEST is the newest, because
+// another job may have started anew with lower steps.
 
 #include <algorithm>
 #include <cstddef>
@@ -25,18 +25,18 @@ namespace paceline {
 
 struct KeptFolder {
   std::string name;
-  bool is_whole = false;   // it has a whole manifest
+  bool is_whole = false;   // it has a readable manifest
   bool is_latest = false;  // LATEST names it
-  SavedStep saved;         // of a whole one
-  std::string job_id;      // likewise
-  uint64_t claim = 0;      // likewise; number of the claim that its writer had
-  // When it was last written, on the clock of whoever keeps it; for a whole one its manifest.
+  SavedStep saved;         // if it is whole
+  std::string job_id;      // if it is whole
+  uint64_t claim = 0;      // if it is whole: the number of its writer's claim
+  // When it was last written, by the store's clock; for a whole one, its manifest.
   int64_t changed_ns = 0;
 };
 
-// Indexes of the whole ones, the one that was saved last first.
+// Indexes of the whole ones, the last saved first.
 inline std::vector<size_t> NewestFirst(std::span<const KeptFolder> folders) {
-  using Job = std::pair<uint64_t, std::string_view>;  // a claim and a job that had it
+  using Job = std::pair<uint64_t, std::string_view>;  // a claim, and a job that had it
   struct Facts {
     bool has_latest = false;
     SavedStep newest;
@@ -61,9 +61,8 @@ inline std::vector<size_t> NewestFirst(std::span<const KeptFolder> folders) {
   return whole;
 }
 
-// Indexes of what may go: whole ones beyond the newest `keep` (at least one stays), and unfinished
-// ones that were left before the newest was made. While there is no whole one, nothing may, and
-// nothing may with kKeepAll.
+// Indexes of removable folders: whole ones beyond the newest `keep` (at least one stays), and
+// unfinished ones older than the newest. None while there is no whole one, and none with kKeepAll.
 inline std::vector<size_t> WhatMayGo(std::span<const KeptFolder> folders, uint32_t keep) {
   const std::vector<size_t> whole = NewestFirst(folders);
   if (whole.empty() || keep >= kKeepAll) return {};

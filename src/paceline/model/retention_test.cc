@@ -52,7 +52,7 @@ TEST(Retention, OfTwoJobsTheOneThatLatestNamesIsTheNewest) {
   std::vector<KeptFolder> folders = {Whole(90, 1, 1), Whole(40, 1, 2)};
   folders[1].job_id = "another";
   EXPECT_EQ(WhatMayGo(folders, 1), (Indexes{1})) << "LATEST names none";
-  folders[1].is_latest = true;  // it began anew
+  folders[1].is_latest = true;  // it started anew
   EXPECT_EQ(WhatMayGo(folders, 1), (Indexes{0}));
 }
 

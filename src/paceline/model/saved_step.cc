@@ -7,7 +7,7 @@
 namespace paceline {
 namespace {
 
-// Takes the digits at the front as a number. Nothing: there are none, or too many.
+// Takes the leading digits as a number. None: there are none, or too many.
 template <class Number>
 std::optional<Number> TakeNumber(std::string_view* text) {
   const std::string_view digits = text->substr(0, text->find_first_not_of("0123456789"));

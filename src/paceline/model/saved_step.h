@@ -1,10 +1,10 @@
 #pragma once
 
-// The identity of a save, its order, and the name of its folder in storage.
+// The identity of a save, its order, and its folder's name in storage.
 //
-// A rank counts a branch: 0 in each new world, and one more at each save whose step is not higher
-// than the step it saved before. So a script may repeat steps or go back to lower ones, and the
-// state that was saved last is still the newest.
+// A rank's branch is 0 in each new world and rises by one at each save whose step is not higher
+// than the step before. So a script may repeat steps or go back, and the last saved state is still
+// the newest.
 
 #include <compare>
 #include <cstdint>
@@ -15,9 +15,9 @@
 
 namespace paceline {
 
-// The order of saves is: world first, then branch, then step. A newer world's lower step is the
-// newer state, and a rank of an ended world never saves what is the newest. Ranks' images belong
-// together only when all three are equal.
+// Saves are ordered by world, then branch, then step. A newer world's lower step is the newer
+// state, and a rank of an ended world never saves the newest. Ranks' images belong together only if
+// all three are equal.
 struct SavedStep {
   uint64_t generation = 0;
   int64_t step = -1;
@@ -29,12 +29,12 @@ struct SavedStep {
   }
 };
 
-// Branches that a rank may begin in one world. More than that is a broken message.
+// Limit of a rank's branches in one world. A higher number is a broken message.
 inline constexpr uint64_t kBranchMax = uint64_t{1} << 48;
 
 // "step-1200-g3", or "step-1200-g3-b1" in branch 1.
 std::string CheckpointNameOf(SavedStep saved);
-// The reverse. Nothing: it is not such a name.
+// The reverse. None: it is not such a name.
 std::optional<SavedStep> SavedStepIn(std::string_view name);
 
 // "step 1200", or "step 1200 (branch 1)": for people.

@@ -13,7 +13,7 @@ bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 bool IsLower(char c) { return c >= 'a' && c <= 'z'; }
 bool IsLetter(char c) { return IsLower(c) || (c >= 'A' && c <= 'Z'); }
 
-// "gs" of "gs://bucket" and "gs:/bucket"; "": it has none.
+// "gs" of "gs://bucket" and "gs:/bucket"; "" if there is no scheme.
 std::string_view SchemeOf(std::string_view text) {
   const size_t colon = text.find(":/");
   if (colon == std::string_view::npos || colon == 0 || !IsLetter(text[0])) return "";
@@ -24,7 +24,7 @@ std::string_view SchemeOf(std::string_view text) {
   return is_scheme ? scheme : "";
 }
 
-// What breaks S3's rules for the names of buckets; "": nothing.
+// The violated rule of S3's bucket names; "" if there is none.
 std::string_view ProblemOfBucket(std::string_view name) {
   const auto is_end = [](char c) { return IsLower(c) || IsDigit(c); };
   const auto is_inner = [&](char c) { return is_end(c) || c == '-' || c == '.'; };

@@ -1,7 +1,7 @@
 #pragma once
 
-// Where checkpoints may lie: a directory that all hosts see, or a bucket of an object store. This
-// judges the name alone, the same for a script, an agent and a master; nothing is looked at.
+// Where checkpoints may be: a directory that all hosts see, or a bucket of an object store. Checks
+// the name only, equally for scripts, agents and masters; nothing is read.
 
 #include <string>
 #include <string_view>
@@ -9,21 +9,21 @@
 namespace paceline {
 
 struct StoragePlace {
-  // "s3://BUCKET/PREFIX", or a directory as it was given, which may be a relative one.
+  // "s3://BUCKET/PREFIX", or a directory as given, possibly a relative one.
   std::string text;
-  std::string bucket;  // "": it is a directory
-  std::string prefix;  // in the bucket; "": all of it
-  // Why no checkpoint can be there, and what to write instead; both "": one can.
+  std::string bucket;  // "": a directory
+  std::string prefix;  // in the bucket; "": the whole bucket
+  // Why checkpoints cannot be there, and a fix; both "" if they can.
   std::string problem;
   std::string fix;
 };
 
-// What a name means, as people write it. A name that begins with a scheme which nothing serves
-// (gs://, file://, S3://) is no relative directory: the checkpoints would be on one host alone.
-// pathlib makes one slash of two, so "s3:/bucket" is the bucket, too.
+// Interprets a name as users write it. A name with an unsupported scheme (gs://, file://, S3://) is
+// an error and not a relative directory, which would be on one host only. pathlib makes one slash
+// of two, so "s3:/bucket" is the bucket, too.
 StoragePlace JudgePlace(std::string_view given);
 
-// Whether `place` is what agents and masters tell each other: an absolute directory, or a bucket.
+// Whether `place` has the form used between agents and masters: an absolute directory, or a bucket.
 bool IsWholePlace(std::string_view place);
 
 }  // namespace paceline

@@ -1,8 +1,8 @@
 #pragma once
 
-// A chunk of a file in storage, as ranks ask their agent for it and agents each other:
-// docs/formats/chunk_socket.md, docs/formats/bulk_channel.md. It says what its bytes have to be, so
-// whoever reads it needs no manifest.
+// A chunk of a file in storage, as ranks request it from their agent and agents from each other:
+// docs/formats/chunk_socket.md, docs/formats/bulk_channel.md. It includes its hash, so the reader
+// needs no manifest.
 
 #include <compare>
 #include <cstdint>
@@ -23,7 +23,7 @@ struct StoredChunk {
   uint64_t hash = 0;  // XXH3-64 of its bytes
 
   auto operator<=>(const StoredChunk&) const = default;
-  // All but the last one of a file are full.
+  // All chunks of a file but the last one are full.
   uint64_t bytes() const {
     const uint64_t left = file_bytes - index * kStoredChunkBytes;
     return left < kStoredChunkBytes ? left : kStoredChunkBytes;
@@ -32,17 +32,17 @@ struct StoredChunk {
 
 // Three numbers of 8 bytes, little-endian, then the file's name.
 std::string EncodeChunk(const StoredChunk& chunk);
-// Nothing: it is cut off, too long, or there is no such chunk in a file of that size. The name is
-// anything: who opens it looks at it.
+// None: truncated, too long, or the file has no such chunk. The name is not checked; the code that
+// opens it does.
 std::optional<StoredChunk> ParseChunk(std::string_view bytes);
 
-// On the socket between a rank and its agent.
+// The answer on the socket between a rank and its agent.
 enum class ChunkEnd : uint32_t {
   kHere = 0,     // its bytes follow
-  kDamaged = 1,  // what is there is not what was saved
+  kDamaged = 1,  // it differs from what was saved
   kGone = 2,     // there is no such file
-  kAway = 3,     // storage cannot be asked now, whatever the file
-  kFailed = 4,   // that one file cannot be read now
+  kAway = 3,     // the storage does not answer
+  kFailed = 4,   // this file cannot be read now
 };
 
 }  // namespace paceline

@@ -1,6 +1,6 @@
 #pragma once
 
-// What a healthy node says of itself, for tests to change.
+// A healthy node's report, for tests to modify.
 
 #include <string>
 

@@ -1,12 +1,12 @@
 #pragma once
 
-// What the master asks of the platform that starts its nodes: the launcher of one machine, or an
-// operator of a cluster.
+// The nodes that the master asks of the platform which starts them: the launcher of one machine, or
+// a cluster's operator.
 //
-// The idea: the whole wish, never a change of it. Each wish replaces the one before and is told
-// again to whoever connects, so a lost, late or doubled one costs nothing. Nodes are node0, node1,
-// … A node that is to be replaced gets a higher incarnation under its old name, so its old ranks
-// can be told from its new ones, wherever they still run.
+// A wish is complete, never a change. It replaces the one before and is repeated to each new
+// connection, so a lost, late or repeated wish does no harm. Nodes are node0, node1, … A replaced
+// node gets a higher incarnation under its old name, so that its old ranks differ from its new ones
+// wherever they still run.
 
 #include <cstdint>
 #include <map>
@@ -20,14 +20,14 @@ namespace paceline {
 struct Wish {
   enum class Intent {
     kRun,
-    kDrain,  // the job ends: nobody is started any more
+    kDrain,  // the job ends: no node is started any more
   };
-  uint64_t seq = 0;  // number of the journal's last record then; the higher wish is newer
+  uint64_t seq = 0;  // of the journal's last record; a higher one is newer
   Intent intent = Intent::kRun;
-  uint32_t size = 0;                          // most nodes that train
-  uint32_t spares = 0;                        // further nodes that wait
-  std::map<uint32_t, uint32_t> incarnations;  // by index, where it is not 0
-  std::set<uint32_t> absent;  // of size + spares indices, those no longer wished for
+  uint32_t size = 0;                          // largest number of training nodes
+  uint32_t spares = 0;                        // further nodes in reserve
+  std::map<uint32_t, uint32_t> incarnations;  // by index, if not 0
+  std::set<uint32_t> absent;                  // indexes below size + spares that are not wished for
 
   uint32_t IncarnationOf(uint32_t index) const {
     const auto found = incarnations.find(index);
@@ -36,7 +36,7 @@ struct Wish {
   bool operator==(const Wish&) const = default;
 };
 
-// The number at the end of a node's name; nothing for a name without one.
+// The number at the end of a node's name; none if there is none.
 inline std::optional<uint32_t> IndexOfNode(std::string_view name) {
   constexpr size_t kDigitsMax = 6;
   size_t begin = name.size();

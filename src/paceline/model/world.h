@@ -1,6 +1,6 @@
 #pragma once
 
-// The world: who trains together under one generation, and what one node is told of it.
+// The world: the nodes that train together under one generation, and each node's assignment.
 
 #include <cstdint>
 #include <string>
@@ -11,8 +11,8 @@
 
 namespace paceline {
 
-// A node's place in a world. Seat i is torch's GROUP_RANK i; ranks are numbered through the seats
-// in order, so a node that keeps its seat keeps its ranks when the nodes are equal in size.
+// A node's place in a world. Seat i is torch's GROUP_RANK i. Ranks are numbered in the order of the
+// seats, so with nodes of equal size a node that keeps its seat keeps its ranks.
 struct Seat {
   NodeId node;
   uint32_t first_rank = 0;
@@ -29,18 +29,18 @@ struct StoreAddress {
 struct World {
   Generation generation;
   std::vector<Seat> seats;
-  StoreAddress store;          // rank 0 serves torch's TCPStore here; a new port for every world
+  StoreAddress store;          // of torch's TCPStore on rank 0; a new port for every world
   uint32_t restart_count = 0;  // TORCHELASTIC_RESTART_COUNT: worlds formed after the first
 
   uint32_t world_size() const;
-  // Index into `seats`, or -1 when the node has none.
+  // Index into `seats`; -1 if the node has none.
   int SeatOf(NodeId node) const;
   bool operator==(const World&) const = default;
 };
 
-// Desired state of one node, pushed by the master and told again at every registration. It is
-// complete and idempotent: the agent makes it so, whatever it was doing. Higher generations win;
-// within one generation kStop wins over kRun.
+// The desired state of one node. The master sends it, and repeats it at every registration. It is
+// complete and idempotent: the agent establishes it from any state. Higher generations win; within
+// one generation kStop wins over kRun.
 struct Assignment {
   enum class Kind {
     kIdle,   // hold no ranks; stay joined (spare, or waiting for a world)
@@ -49,7 +49,7 @@ struct Assignment {
     kLeave,  // the job has ended: end all ranks as kStop does, then exit with `exit_code`
   };
   Kind kind = Kind::kIdle;
-  Generation generation;  // of the world for kRun; otherwise ranks of this and lower ones must end
+  Generation generation;  // kRun: of the world; else all ranks up to it must end
   uint32_t seat = 0;
   uint32_t seat_count = 0;
   uint32_t first_rank = 0;
@@ -57,13 +57,13 @@ struct Assignment {
   uint32_t world_size = 0;
   uint32_t restart_count = 0;
   StoreAddress store;
-  bool fresh_starter = false;  // rung "restart node's processes": do not fork from the old image
-  // A node that holds the whole job may make these generations itself while the master is away
-  // (0 … 0 = none). Every other agent never makes a generation.
+  bool fresh_starter = false;  // rung "restart node's processes": use a new starter
+  // A node that is the whole job may use these generations by itself while there is no master (0 …
+  // 0 = none). Other agents never start a generation.
   Generation solo_first;
   Generation solo_last;
   Duration grace;
-  int signal = 0;  // what ranks get at the beginning of their grace; 0: SIGTERM
+  int signal = 0;  // first signal for ranks in their grace; 0: SIGTERM
   int exit_code = 0;
   std::string reason;  // the decision's sentence
   bool operator==(const Assignment&) const = default;
