@@ -279,8 +279,8 @@ def _bounds(options: CutBySpeed, batch: int, world: int, micro: int) -> tuple[in
     larger = -(-batch // world)
     least, most = options.least, min(max(larger, math.floor(options.most * even)), batch)
     if micro:
-        # All ranks have the same number of parts, none of them empty. The number is a compromise
-        # between the few parts of equal shares and the many of large ones.
+        # All ranks have the same number of parts, none of them empty. Too few parts do not fit
+        # large shares, and with too many a small share has empty ones. So take the middle.
         parts = min(-(-most // micro), -(-(-(-larger // micro) + even) // 2))
         least, most = max(least, parts), min(most, micro * parts)
     if least >= even or most < larger:

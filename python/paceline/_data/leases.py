@@ -57,8 +57,8 @@ class LeasedLoader:
         uneven: True: with resume="checkpoint", faster ranks still get more; no collectives.
         lease: samples in a lease, at most.
         ahead: leases that are taken before the current one is done.
-        deadline: seconds without an acknowledgement until a worker's leases go to others; at
-            least 4 times what a batch takes.
+        deadline: seconds without an acknowledgement until a worker's leases go to others, or 4
+            times the expected duration of a lease if that is longer.
         failures: workers on which a sample fails before it is quarantined.
         bad_samples: "raise": an unreadable sample raises in the loop, and quarantined samples
             raise at the end. "skip": both are logged; see `quarantined`.

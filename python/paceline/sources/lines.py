@@ -25,11 +25,11 @@ class Lines:
     """`lines[7]` is the eighth line as bytes without its end, or the result of `decode` on it.
 
     Args:
-        files: paths, in reading order.
+        paths: one path or several, in reading order.
         decode: makes a sample of a line's bytes. None: the bytes are the sample.
 
     Raises:
-        DataError: a file is missing or changed.
+        DataError: a file is missing, or, at a read, shorter than it was.
     """
 
     def __init__(

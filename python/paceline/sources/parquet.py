@@ -24,7 +24,16 @@ from paceline.sources.files import Path, paths_of
 
 
 class ParquetRows:
-    """`rows[7]` is the eighth row as a dict by column. All files have the same columns."""
+    """`rows[7]` is the eighth row as a dict by column. All files must have the first one's columns.
+
+    Args:
+        paths: one path or several, in reading order.
+        columns: the columns to read. None: all.
+        groups: decoded row groups that each process keeps in memory; default 16.
+
+    Raises:
+        DataError: a file is missing, is no Parquet file, or lacks a column.
+    """
 
     def __init__(
         self,

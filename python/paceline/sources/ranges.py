@@ -23,11 +23,17 @@ RECORD_BYTES_MAX = 1 << 30
 
 
 class ByteRanges:
-    """`ranges[7]` is what the eighth range holds as bytes, or what `decode` makes of them.
+    """`ranges[7]` is the eighth range as bytes, or the result of `decode` on them.
 
-    size      bytes of a range, 1 MiB by default; a record that begins in it is in it whole
-    border    what ends a record, a newline by default: b"\\n\\n" for paragraphs; b"" where a record
-              has no end, which cuts everything into equal pieces (of tokens: their size times n)
+    Args:
+        paths: one path or several, in reading order.
+        size: bytes of a range, 1 MiB by default. A record that begins in a range is whole in it.
+        border: the end of a record, a newline by default. b"\\n\\n" for paragraphs. b"" for equal
+            pieces without records (of tokens: their size times n).
+        decode: makes a sample of a range's bytes. None: the bytes are the sample.
+
+    Raises:
+        DataError: a file is missing, or, at a read, shorter than it was.
     """
 
     def __init__(

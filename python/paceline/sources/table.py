@@ -32,11 +32,15 @@ _PLAIN = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")  # needs no quotes; may ha
 class TableRows:
     """`rows[7]` is the row with the eighth smallest key, as a dict by column.
 
-    source    the path of an SQLite file, which is only read; or a function without arguments that
-              makes a connection as PEP 249 says, such as pyodbc's or psycopg's
-    table     its name; with a schema before it where the database has them
-    key       a column of whole numbers that differ from row to row, which should have an index
-    columns   what is read, all by default
+    Args:
+        source: the path of an SQLite file, which is only read; or a function without arguments that
+            makes a DB-API connection (PEP 249), such as pyodbc's or psycopg's.
+        table: its name, with a schema if the database has them.
+        key: a column of distinct whole numbers, which should have an index.
+        columns: the columns to read; default all.
+
+    Raises:
+        DataError: the rows cannot be listed by that key.
     """
 
     def __init__(

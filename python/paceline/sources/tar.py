@@ -20,7 +20,15 @@ Members = tuple[tuple[str, int, int], ...]  # ending, offset, bytes
 
 
 class TarSamples:
-    """`samples[7]` is a dict of bytes by ending, or the result of `decode` on it."""
+    """`samples[7]` is a dict of bytes by ending, or the result of `decode` on it.
+
+    Args:
+        paths: one path or several uncompressed tar files, in reading order.
+        decode: makes a sample of that dict. None: the dict is the sample.
+
+    Raises:
+        DataError: a file is missing, or is no uncompressed tar file.
+    """
 
     def __init__(
         self,

@@ -242,7 +242,7 @@ TEST_F(PeerMemoryTest, ACopyIsGivenOn) {
   ExpectEqual(a, false, c, 3, 7);
 }
 
-// Fault 41: the source dies during a fetch. The next source continues at that chunk.
+// The source dies during a fetch. The next source continues at that chunk.
 TEST_F(PeerMemoryTest, AnotherSourceGoesOnWhereTheFirstBrokeOff) {
   Host a(this, "a");
   Host b(this, "b");
@@ -280,7 +280,7 @@ TEST_F(PeerMemoryTest, ADamagedChunkComesFromAnotherSource) {
   EXPECT_NE(d.Failures()[0].problem.find("came damaged"), std::string::npos);
 }
 
-// Fault 41, other half: the fetching host dies. The copy before stays.
+// The fetching host dies. The copy before stays.
 TEST_F(PeerMemoryTest, AFetchThatBreaksOffLeavesTheCopyBeforeIt) {
   Host a(this, "a");
   Host b(this, "b");

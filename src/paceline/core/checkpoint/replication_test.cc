@@ -82,7 +82,7 @@ TEST_F(Hosts, TwoCopiesTravelFromHolderToHolder) {
   EXPECT_EQ(Order(0).replicated, (SavedStep{1, 5}));
 }
 
-// Fault 42: hosts of one rack are lost together.
+// Hosts of one rack are lost together.
 TEST_F(Hosts, CopiesCrossFailureDomains) {
   Make(4);
   hosts_[0].domain = hosts_[1].domain = "rack a";
@@ -172,7 +172,7 @@ TEST_F(Hosts, AJobThatEndsHasNoDeadlineForCopies) {
   EXPECT_TRUE(Order(0).fetch.empty());
 }
 
-// Fault 40: a node is replaced, and its memory is lost.
+// A node is replaced, and its memory is lost.
 TEST_F(Hosts, AReplacedNodeFetchesItsImageFromItsHolder) {
   Make(4);
   Form(1, {0, 1, 2});
@@ -197,7 +197,7 @@ TEST_F(Hosts, AReplacedNodeFetchesItsImageFromItsHolder) {
   EXPECT_EQ(fetched_, (std::vector<Fetched>{{3, 1, "n2"}}));
 }
 
-// Fault 40, other half: saver and holder are lost, so the job restores from storage.
+// Saver and holder are lost, so the job restores from storage.
 TEST_F(Hosts, WhenHolderAndSaverAreLostItIsStorage) {
   Make(6);
   for (Host& host : hosts_) host.stored = StoredCheckpoint{"step-2-g1", "job", {1, 2}, 4, {}};
@@ -212,7 +212,7 @@ TEST_F(Hosts, WhenHolderAndSaverAreLostItIsStorage) {
             "hosts");
 }
 
-// Fault 41: the source of a restore dies.
+// The source of a restore dies.
 TEST_F(Hosts, WhatNobodyCouldGiveIsNotAskedForAgain) {
   Make(4);
   for (Host& host : hosts_) host.stored = StoredCheckpoint{"step-2-g1", "job", {1, 2}, 3, {}};
@@ -228,7 +228,7 @@ TEST_F(Hosts, WhatNobodyCouldGiveIsNotAskedForAgain) {
   EXPECT_TRUE(Order(3).fetch.empty());
 }
 
-// Fault 50: it crashes again and again during recovery; no step is lost.
+// A node crashes again and again during recovery; no step is lost.
 TEST_F(Hosts, CrashesDuringRecoveryCostNoStep) {
   Make(8);
   Form(1, {0, 1, 2});

@@ -223,8 +223,8 @@ void StationMachine::Look() {
 }
 
 void StationMachine::On(const StorageLooked& event) {
-  // Another, smaller look may be in progress.
   is_looking_ = false;
+  // A look that expired while it was in progress is repeated.
   if (std::exchange(looks_again_, false)) return Look();
   if (!event.problem.empty()) {
     // Unreadable is not empty: otherwise training would start anew.

@@ -33,8 +33,9 @@ void CountConnection(Turn& turn, NodeId node, bool connected) {
 void Hear(Turn& turn, NodeLink& link) {
   const Duration silent = turn.now() - link.last_heard;
   link.last_heard = turn.now();
-  // A node is suspect only after such a silence. The next world may have passed this node over for
-  // it. A beat that is merely late must not cause a check of every node.
+  // While a world is waited for, it may have passed over a node that was silent for this long.
+  // After a shorter silence there is nothing to do: a late beat must not cause a check of every
+  // node.
   const Duration suspect = HeartbeatInterval(turn.state().spec) * kHeartbeatsSuspect;
   if (!turn.state().world && silent >= suspect) {
     turn.watch().dirty = true;
