@@ -15,7 +15,7 @@
 namespace paceline::core {
 
 // One rank a host. A fetch succeeds if it was ordered.
-class Hosts : public testing::Test {
+class Hosts : public ::testing::Test {
  protected:
   static std::string Name(size_t host) { return "n" + std::to_string(host); }
 

@@ -15,7 +15,7 @@
 namespace paceline::core {
 
 // Each node has one rank.
-class LedgerTest : public testing::Test {
+class LedgerTest : public ::testing::Test {
  protected:
   void Form(uint64_t generation, uint32_t ranks) {
     world_ = World{.generation = Generation(generation), .seats = {}};
