@@ -14,7 +14,7 @@ from typing import Any, Self, cast
 from paceline._base import arguments
 from paceline._checkpoint import deleted_place, one_writer
 from paceline._checkpoint.interval import terms
-from paceline._checkpoint.link import Fields, Keeper, Link, Refused
+from paceline._checkpoint.link import Fields, Link, Refused, find_keeper
 from paceline._checkpoint.one_call import OneCall
 from paceline._checkpoint.peer_saves import PeerSaves
 from paceline._checkpoint.save_order import branches_of, step_of
@@ -31,7 +31,7 @@ from paceline._restore.patience import read_patiently
 from paceline._restore.rehearsal import rehearse
 from paceline._restore.restoring import Framework, Restoring
 from paceline._state import notes, randomness
-from paceline._state.save_plan import Place, State
+from paceline._state.save_plan import State
 from paceline._state.save_planner import Planned
 from paceline._storage.storage_place import make_directory, place_of
 from paceline.errors import CheckpointError
@@ -68,7 +68,7 @@ class BaseCheckpointer(ABC):
         )
         self._terms = one_writer.terms_in(job_socket, {"directory": self._directory, **asked})
         make_directory(self._directory)
-        keeper = _find_keeper(self._directory, self._terms)
+        keeper = find_keeper(self._directory, self._terms)
         self._place = keeper.place
         self._terms.update(keeper.words)
         self._is_replica = False
@@ -492,13 +492,3 @@ def _error(refused: Refused, directory: str) -> CheckpointError:
         why=refused.why,
         fix=refused.fix,
     )
-
-
-def _find_keeper(directory: str, terms: Fields) -> Keeper:
-    path = os.environ.get("PACELINE_CHECKPOINT_SOCKET", "")
-    if path:
-        place = Place(progress.rank(), progress.world_size(), progress.generation())
-        return Keeper(place, path, {})
-    from paceline._checkpoint.private_keeper import start
-
-    return start(directory, terms)
