@@ -67,26 +67,8 @@ bool SaysNever(const std::string& problem) { return problem.starts_with(kNever);
 
 bool LastSteps::Reset() {
   look_at_ = Instant::Max();
-  newest_.clear();
+  progress_.clear();
   return !std::exchange(why_, std::string()).empty();
-}
-
-// True if every node has a waiting rank, and no rank has saved for a long time.
-bool LastSteps::IsQuiet(Instant now, const World& world, const Memories& memories,
-                        const Saved& saved) {
-  std::map<uint32_t, SavedStep> newest;
-  for (const auto& [rank, steps] : saved) {
-    newest[rank] = steps.empty() ? SavedStep() : *steps.rbegin();
-  }
-  if (newest != newest_) {
-    newest_ = std::move(newest);
-    since_ = now;
-  }
-  const bool all_wait = std::all_of(world.seats.begin(), world.seats.end(), [&](const Seat& seat) {
-    const CheckpointReport* report = ReportOf(memories, seat.node);
-    return report == nullptr || report->flush.has_value();
-  });
-  return all_wait && now >= since_ + kQuiet;
 }
 
 bool LastSteps::Look(Instant now, const World& world, const Memories& memories,
@@ -100,22 +82,29 @@ bool LastSteps::Look(Instant now, const World& world, const Memories& memories,
   }
   if (!awaited.has_value()) return Reset();
   look_at_ = now + kLookAgain;
-  Saved saved;
   std::map<uint32_t, RankNow> ranks;
+  std::map<uint32_t, Progress> progress;
+  bool all_wait = true;  // every node has a rank that waits
   for (const Seat& seat : world.seats) {
     const CheckpointReport* report = ReportOf(memories, seat.node);
+    all_wait = all_wait && (report == nullptr || report->flush.has_value());
     for (uint32_t rank = seat.first_rank; rank < seat.first_rank + seat.rank_count; ++rank) {
       RankNow& one = ranks[rank];
       if (report != nullptr) one.steps = StepsOf(*report, Rank(rank), world.generation);
-      saved[rank] = one.steps;
       one.has_ended = has_ended && has_ended(seat.node, Rank(rank));
       one.has_finished = report != nullptr && HasFinished(*report, rank);
+      progress[rank] = {one.newest(), one.has_finished};
     }
   }
-  const bool is_quiet = IsQuiet(now, world, memories, saved);
+  if (progress != progress_) {
+    progress_ = std::move(progress);
+    since_ = now;
+  }
+  const bool is_quiet = all_wait && now >= since_ + kQuiet;
+  const bool is_over = now >= since_ + kReopen;
   const RankNow* final_one = nullptr;
   for (auto& [rank, one] : ranks) {
-    one.is_final = one.has_ended || one.has_finished || is_quiet;
+    one.is_final = one.has_ended || (one.has_finished && is_over) || is_quiet;
     if (one.is_final) final_one = &one;
   }
   std::string why;

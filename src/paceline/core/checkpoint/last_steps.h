@@ -5,9 +5,10 @@
 // instead of waiting for ever. A part of the checkpoint ledger, and as pure.
 //
 // A step can still become complete while each rank of the world has it in memory or may save it. A
-// rank saves no more when its process has ended, and when it closes. A rank that only waits for a
-// step may save later ones. If every node has a waiting rank, and no rank has saved for kQuiet, all
-// ranks count as finished.
+// rank saves no more when its process has ended. A rank that has closed its Checkpointer may open
+// another one, so it counts as finished only after kReopen in which no rank saved, opened or
+// closed. A rank that only waits for a step may save later ones. If every node has a waiting rank,
+// and no rank has saved for kQuiet, all ranks count as finished.
 
 #include <cstdint>
 #include <functional>
@@ -36,6 +37,7 @@ bool SaysNever(const std::string& problem);
 class LastSteps {
  public:
   static constexpr Duration kQuiet = Duration::Seconds(60);
+  static constexpr Duration kReopen = Duration::Seconds(10);
 
   // Checks again; only while no step is being written. `has_ended` may be empty: no rank has ended.
   // A node of the world without a report is gone. True: why() has changed.
@@ -53,14 +55,16 @@ class LastSteps {
   Instant NextDeadline() const { return look_at_; }
 
  private:
-  using Saved = std::map<uint32_t, std::set<SavedStep>>;  // of the present world, by rank
-
-  bool IsQuiet(Instant now, const World& world, const Memories& memories, const Saved& saved);
+  struct Progress {
+    SavedStep newest;
+    bool has_finished = false;
+    bool operator==(const Progress&) const = default;
+  };
 
   std::string why_;
   Instant look_at_ = Instant::Max();
-  std::map<uint32_t, SavedStep> newest_;  // by rank, …
-  Instant since_;                         // … and when it was saved
+  std::map<uint32_t, Progress> progress_;  // of the present world, by rank, …
+  Instant since_;                          // … and since when
 };
 
 }  // namespace paceline::core

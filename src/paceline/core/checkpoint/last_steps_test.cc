@@ -114,9 +114,40 @@ TEST_F(LastStepsTest, WhoeverHasClosedIsNotWaitedFor) {
   ASSERT_EQ(book_.committed->saved.step, 4);
   reports_[1].flush.reset();  // its process waits for rank 0 in a barrier
   Report();
+  now_ = now_ + LastSteps::kReopen;
+  Look();
   EXPECT_EQ(Order(0).problem,
             "not every rank has saved it: rank 1 has nothing more to save, its last save is "
             "step 4; step 4 is in storage");
+}
+
+// A script closes a Checkpointer and opens another one. Rank 0 has saved and closed again before
+// rank 1 has opened it.
+TEST_F(LastStepsTest, WhoeverHasClosedMayOpenAgain) {
+  Begin();
+  reports_[0].flush = SavedStep{1, 5};
+  reports_[1].flush = SavedStep{1, 4};
+  for (uint32_t rank : {0, 1}) reports_[rank].finished = {rank};
+  Report();
+  CarryOut();
+  CarryOut();
+  ASSERT_TRUE(book_.committed.has_value());
+  ASSERT_EQ(book_.committed->saved.step, 4);
+  reports_[1].flush.reset();
+  Report();
+  now_ = now_ + LastSteps::kReopen - Duration::Seconds(1);
+  Look();
+  EXPECT_EQ(Order(0).problem, "");
+  reports_[1].finished.clear();
+  Report();
+  now_ = now_ + LastSteps::kReopen * 2;
+  Look();
+  EXPECT_EQ(Order(0).problem, "") << "rank 1 has opened one, and may save";
+  Save(1, 1, 5, 1);
+  Report();
+  CarryOut();
+  CarryOut();
+  EXPECT_EQ(book_.committed->saved.step, 5);
 }
 
 TEST_F(LastStepsTest, WhoeverIsSlowIsWaitedFor) {
