@@ -51,9 +51,9 @@ PassTime PassOf(const Scene& scene, const LayerRow& layer, const DeviceType& typ
   const double again = shape.recompute != 0 ? 1 : 0;
   AddScaled(pass.backward, compute, 2 + again);
   AddScaled(pass.backward, exchange, 1 + again);
-  if (shape.shard != 0) {
+  if (shape.shard != 0 && shape.pipeline == 1) {
     // What is gathered is copied into whole parameters before each pass, and gradients are copied
-    // out of them: a read and a write each.
+    // out of them: a read and a write each. A pipeline does so once a step.
     const double copy = 2 * parameters / type.bandwidth;
     pass.forward.fixed += copy * scene.bytes.compute;
     pass.backward.fixed += copy * (scene.bytes.compute + scene.bytes.gradient);
@@ -85,7 +85,11 @@ StageMemory MemoryOf(const Scene& scene, const StageLoad& load, const Shape& sha
   const ParameterBytes& bytes = scene.bytes;
   const double kept = static_cast<double>(bytes.weight) + bytes.gradient + bytes.optimizer;
   StageMemory memory;
-  if (shape.shard != 0) {
+  if (shape.shard != 0 && shape.pipeline > 1) {
+    // Micro-batches are in flight during the whole step, and so are whole parameters and gradients.
+    memory.fixed =
+        load.parameters * kept / shape.data + load.parameters * (bytes.compute + bytes.gradient);
+  } else if (shape.shard != 0) {
     // The layer at work and the one that is fetched ahead are whole.
     memory.fixed = load.parameters * kept / shape.data +
                    2 * load.parameters_most * (bytes.compute + bytes.gradient);
@@ -109,7 +113,8 @@ const Link& LinkOf(const Scene& scene, uint32_t ranks) {
 
 // Gradients travel layer by layer behind the backward pass of the last micro-batch, so at least
 // the last layer's exchange is not hidden, nor what is longer than that pass. With shards each
-// micro-batch gathers the parameters for both passes and hides it behind them in the same way.
+// micro-batch gathers the parameters for both passes and hides it behind them in the same way; in a
+// pipeline, only the first forward pass of a step gathers.
 double ExchangeSeconds(const Scene& scene, const StageLoad& load, const Shape& shape,
                        double micro_batch_seconds) {
   if (shape.data < 2 || load.layers == 0) return 0;
@@ -131,6 +136,7 @@ double ExchangeSeconds(const Scene& scene, const StageLoad& load, const Shape& s
                         starts * AllGatherSeconds(0, shape.data, link);
   const double scatter = ReduceScatterSeconds(gradients, shape.data, link) +
                          starts * ReduceScatterSeconds(0, shape.data, link);
+  if (shape.pipeline > 1) return exposed(gather, forward) + exposed(scatter, backward);
   return shape.micro_batches * (exposed(gather, forward) + exposed(gather + scatter, backward));
 }
 
@@ -140,7 +146,10 @@ double OptimizerSeconds(const Scene& scene, const StageLoad& load, const DeviceT
   const double bytes =
       2.0 * scene.bytes.weight + scene.bytes.gradient + 2.0 * scene.bytes.optimizer;
   const double parts = shape.shard != 0 ? shape.data : 1;
-  return load.parameters * bytes / (parts * type.bandwidth);
+  const double step = load.parameters * bytes / (parts * type.bandwidth);
+  if (shape.shard == 0 || shape.pipeline == 1) return step;
+  // Parameters are copied as they are gathered, and gradients before they are scattered.
+  return step + 2 * load.parameters * (scene.bytes.compute + scene.bytes.gradient) / type.bandwidth;
 }
 
 }  // namespace paceline::plan

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <utility>
 
 #include "paceline/plan/collective.h"
@@ -11,6 +12,9 @@ namespace paceline::plan {
 namespace {
 
 constexpr int kRoundsMax = 256;
+// What else takes time, in transitions: a sum is set to infinity, a state is made.
+constexpr uint64_t kFilledAsFast = 8;
+constexpr uint64_t kStateAsSlow = 50;
 
 struct Segment {
   double sum = 0;     // pass and both transfers
@@ -140,7 +144,9 @@ class CutRun {
         segments_(scene, passes, shape),
         states_(StatesOf(scene, shape)),
         sums_(states_.size() * (layers_ + 1)),
-        choices_(sums_.size()) {}
+        choices_(sums_.size()) {
+    Spend(states_.size() * kStateAsSlow);
+  }
 
   CutSearch Run(double below, double slack) {
     CutSearch search;
@@ -171,6 +177,7 @@ class CutRun {
   }
 
  private:
+  void Spend(uint64_t transitions) { *budget_ -= std::min(*budget_, transitions); }
   double& SumAt(size_t state, uint32_t begin) { return sums_[state * (layers_ + 1) + begin]; }
   Choice& ChoiceAt(size_t state, uint32_t begin) { return choices_[state * (layers_ + 1) + begin]; }
   uint32_t types() const { return static_cast<uint32_t>(scene_.counts.size()); }
@@ -185,6 +192,7 @@ class CutRun {
 
   // The least sum of a cut whose first term is at most `limit`.
   std::optional<PipelineCut> Solve(double limit) {
+    Spend(sums_.size() / kFilledAsFast);
     std::fill(sums_.begin(), sums_.end(), kNever);
     SumAt(0, layers_) = 0;
     for (size_t state = 1; state < states_.size(); ++state) {
@@ -209,7 +217,7 @@ class CutRun {
       const auto room = static_cast<double>(scene_.cluster.types[type].memory);
       for (uint32_t end = begin + 1; end <= layers_; ++end) {
         const Segment& segment = segments_.At(type, begin, end);
-        *budget_ -= *budget_ > 0 ? 1 : 0;
+        Spend(1);
         if (segment.passes > limit) break;
         if (segment.memory.BytesFor(samples_, in_flight) > room) break;
         if (segment.first > limit) continue;
@@ -263,6 +271,17 @@ CutSearch CutPipeline(const Scene& scene, const PassTable& passes, const Shape& 
   for (const uint32_t count : scene.counts) stages += StagesOf(count, shape);
   if (shape.pipeline > scene.layers.size() || stages < shape.pipeline) return {.bound = kNever};
   return CutRun(scene, passes, shape, budget).Run(below, slack);
+}
+
+double RoomOf(const Scene& scene, const Shape& shape) {
+  std::vector<double> rooms;
+  for (size_t type = 0; type < scene.counts.size(); ++type) {
+    const uint32_t stages = std::min(StagesOf(scene.counts[type], shape), shape.pipeline);
+    rooms.insert(rooms.end(), stages, static_cast<double>(scene.cluster.types[type].memory));
+  }
+  std::sort(rooms.rbegin(), rooms.rend());
+  rooms.resize(std::min<size_t>(rooms.size(), shape.pipeline));
+  return std::accumulate(rooms.begin(), rooms.end(), 0.0);
 }
 
 StageCost CostOfStage(const Scene& scene, const Shape& shape, const CutStage& stage) {

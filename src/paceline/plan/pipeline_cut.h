@@ -68,6 +68,9 @@ inline uint32_t InFlightOf(const Shape& shape, uint32_t place) {
   return Schedules()[shape.schedule]->in_flight(place, shape.pipeline, shape.micro_batches);
 }
 
+// Bytes of the `shape.pipeline` ranks with the most memory that can be stages of one replica.
+double RoomOf(const Scene& scene, const Shape& shape);
+
 // Returns how many stages of one replica `count` devices of a type can fill.
 inline uint32_t StagesOf(uint32_t count, const Shape& shape) {
   return count / (shape.data * shape.tensor);

@@ -22,7 +22,7 @@
 namespace paceline::plan {
 namespace {
 
-constexpr uint64_t kTransitionsOfAKind = 3'000'000;  // for a plan that is only told beside the best
+constexpr uint64_t kTransitionsOfAKind = 6'000'000;  // for a plan that is only told beside the best
 constexpr size_t kRejectedTold = 8;
 constexpr double kSlack = 1.01;
 constexpr size_t kImprovedMost = 8;  // cuts of a shape
@@ -87,13 +87,13 @@ class Search {
 
   // A plan of each kind that has none yet, from its most promising shapes.
   void LookAtOtherKinds() {
-    std::map<Kind, int> tries;
+    std::map<Kind, uint64_t> left;
     for (const Candidate& candidate : candidates_) {
       Found& found = by_kind_[KindOf(candidate.shape)];
       if (found.plan.has_value() || candidate.bound == kNever) continue;
-      if (++tries[KindOf(candidate.shape)] > 16) continue;
-      uint64_t budget = kTransitionsOfAKind;
-      Look(candidate.shape, kNever, 1, budget, nullptr);
+      uint64_t& budget =
+          left.try_emplace(KindOf(candidate.shape), kTransitionsOfAKind).first->second;
+      if (budget > 0) Look(candidate.shape, kNever, 1, budget, nullptr);
     }
   }
 
@@ -198,6 +198,7 @@ class Search {
   double BoundOfShape(const Shape& shape) {
     if (shape.pipeline == 1) return ReplicaSeconds(scene_, shape);
     return BoundOf(scene_, PassesOf(shape), shape).seconds();
+    if (NeedOf(scene_, shape) * shape.pipeline > RoomOf(scene_, shape)) return kNever;
   }
 
   void Look(const Shape& shape, double below, double slack, uint64_t& budget, double* bound) {

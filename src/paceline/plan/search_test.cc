@@ -4,6 +4,8 @@
 
 #include <cmath>
 
+#include "paceline/plan/devices.h"
+#include "paceline/plan/family/family.h"
 #include "paceline/plan/json.h"
 #include "paceline/plan/testing/instances.h"
 #include "paceline/plan/whale.h"
@@ -57,6 +59,22 @@ TEST(Search, FindsWhatBruteForceFinds) {
   const Regret regret = CompareWithBruteForce(7, 150, {.types = 3, .groups = 5, .layers = 7});
   EXPECT_GT(regret.fitting, 75);
   EXPECT_LE(regret.simulated, regret.fitting / 100 + 1);
+}
+
+TEST(Search, TheLargestModelsAreDividedInThreeWays) {
+  const ModelSummary llama = *SummaryOfPreset("llama-405b", {});
+  const Cluster cluster = *ClusterFromLine("H100-80G:2048", {});
+  const auto answer = ChoosePlan(llama, cluster, {.global_batch = 1024, .only = {}});
+  const auto& plan = std::get<ParallelPlan>(answer);
+  EXPECT_GT(plan.data, 1);
+  EXPECT_GT(plan.tensor, 1);
+  EXPECT_GT(plan.stages.size(), 1);
+  EXPECT_TRUE(plan.shard);
+  EXPECT_TRUE(CheckPlan(plan, llama, cluster).ok());
+  // Replicas that divide all of their state alone pay for it in communication.
+  const std::string why =
+      WhyNot(llama, cluster, {.global_batch = 1024, .only = {}}, plan, AxisId::kPipeline, 1);
+  EXPECT_NE(why.find("% longer"), std::string::npos) << why;
 }
 
 TEST(SearchLong, FindsWhatBruteForceFindsInLargerInstances) {

@@ -40,6 +40,8 @@ def divide(work: Work, root: nn.Module, layers: list[nn.Module], shared: set[int
     """Makes a unit of FSDP2 of each layer, and one of the rest of `root`.
 
     A parameter that several layers share stays with the root, because it can be in one unit only.
+    In a pipeline a stage gathers its parameters once a step, and not for each micro-batch: many
+    micro-batches are in flight at once.
     """
     try:
         from torch.distributed.fsdp import FSDPModule, fully_shard
@@ -50,12 +52,14 @@ def divide(work: Work, root: nn.Module, layers: list[nn.Module], shared: set[int
         raise
     must_have_calls(FSDPModule, _CALLS, work.plan.told())
     assert work.replicas is not None
-    mesh = DeviceMesh.from_group(work.replicas, work.device.type)
+    options: dict[str, Any] = {"mesh": DeviceMesh.from_group(work.replicas, work.device.type)}
+    if work.plan.is_pipeline:
+        options["reshard_after_forward"] = False
     for layer in layers:
         own = list(layer.parameters())
         if layer is not root and own and not any(id(one) in shared for one in own):
-            fully_shard(layer, mesh=mesh)
-    fully_shard(root, mesh=mesh)
+            fully_shard(layer, **options)
+    fully_shard(root, **options)
     for module in root.modules():
         if isinstance(module, FSDPModule):
             module.set_gradient_divide_factor(1.0)

@@ -39,9 +39,6 @@ std::string RefusesData(const Scene& scene, const Shape& chosen, uint32_t value)
     return Concat("replicas of a pipeline take equal shares, and ", value, " does not divide ",
                   scene.global_batch);
   }
-  if (value > 1 && chosen.tensor > 1) {
-    return "tensor, pipeline and data parallelism together are not built";
-  }
   return "";
 }
 

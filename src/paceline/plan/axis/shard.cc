@@ -5,7 +5,6 @@ namespace {
 
 std::string RefusesShard(const Scene&, const Shape& chosen, uint32_t value) {
   if (value > 1) return "it is on (1) or off (0)";
-  if (value == 1 && chosen.pipeline > 1) return "sharded state within a pipeline is not built";
   if (value == 1 && chosen.data == 1) return "one replica has nobody to divide its state with";
   return "";
 }
