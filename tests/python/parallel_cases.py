@@ -24,6 +24,8 @@ class Case:
     recompute: bool = False
     clip: float | None = None
     precision: str = "fp32"
+    tensor: int = 1
+    world: int = 4
 
     def as_planned(self, plan: Any) -> "Case":
         """The case with the stages and shares of that plan."""
@@ -33,12 +35,12 @@ class Case:
     def plan(self, model: str) -> dict[str, Any]:
         return {
             "schema": SCHEMA, "model": model, "global_batch": BATCH, "data": len(self.shares),
-            "tensor": 1, "shard": self.shard, "recompute": self.recompute,
+            "tensor": self.tensor, "shard": self.shard, "recompute": self.recompute,
             "micro_batches": self.micro_batches, "schedule": self.schedule,
             "stages": [{"layers": list(layers), "ranks": ranks}
                        for layers, ranks in zip(self.stages, self.ranks, strict=True)],
             "shares": self.shares,
-            "unused": sorted(set(range(4)) - {r for ranks in self.ranks for r in ranks}),
+            "unused": sorted(set(range(self.world)) - {r for ranks in self.ranks for r in ranks}),
             "predicted": {"step": 1.0, "compute": 1.0, "communication": 0.0, "bubble": 0.0,
                           "memory": [1 << 20] * len(self.stages)},
             "bound": 1.0, "because": "the test gives it", "rejected": [],
@@ -88,7 +90,38 @@ def _cases() -> list[Case]:
     return found
 
 
-CASES = _cases()
+def _divided() -> list[Case]:
+    """Plans whose layers several ranks share. The Llama has two heads, so two ranks at most."""
+    whole: dict[str, Any] = {"stages": [(0, 7)], "model": "llama", "tensor": 2}
+    four: dict[str, Any] = {**whole, "ranks": [[0, 1, 2, 3]]}
+    return [
+        Case(name="tensor", ranks=[[2, 1]], shares=[16], clip=0.05, **whole),
+        Case(name="tensor-data", shares=[11, 5], micro_batches=2, clip=0.05,
+             **{**four, "ranks": [[3, 0, 1, 2]]}),
+        Case(name="tensor-shard", shares=[10, 6], shard=True, recompute=True, micro_batches=2,
+             clip=0.05, **four),
+        Case(name="tensor-pipe", shares=[16], micro_batches=4, schedule="1f1b", clip=0.05,
+             **{**whole, "stages": [(0, 3), (3, 7)], "ranks": [[0, 1], [3, 2]]}),
+    ]  # fmt: skip
+
+
+def _eight() -> list[Case]:
+    """Tensor, pipeline and data parallelism together, for a world of eight ranks."""
+    whole: dict[str, Any] = {
+        "model": "llama", "tensor": 2, "stages": [(0, 3), (3, 7)], "shares": [10, 6],
+        "ranks": [[0, 1, 2, 3], [4, 5, 6, 7]], "micro_batches": 2, "schedule": "1f1b",
+        "clip": 0.05, "world": 8,
+    }  # fmt: skip
+    turned = {**whole, "ranks": [[5, 4, 0, 1], [7, 2, 3, 6]], "recompute": True}
+    return [
+        Case(name="eight", **turned),
+        Case(name="eight-shard", shard=True, **whole),
+        Case(name="eight-bf16", **{**whole, "precision": "bf16"}),
+    ]
+
+
+CASES = _cases() + _divided()
+EIGHT = _eight()
 # The plan is chosen, for what the ranks measure.
 CASES.append(Case(name="chosen", model="mlp", stages=[], ranks=[], shares=[]))
 

@@ -1,4 +1,7 @@
-"""Four ranks, forked, that train by every plan and compare with one process. JSON on stdout."""
+"""Four ranks, forked, that train by every plan and compare with one process. JSON on stdout.
+
+With the names of cases as arguments, these alone; "eight" has those of a world of eight.
+"""
 
 import json
 import math
@@ -15,13 +18,13 @@ import torch.distributed as dist
 from paceline._native import cut_evenly
 from paceline.parallel.describe import text_of
 from paceline.parallel.execute import reduce
-from parallel_cases import BATCH, CASES, Case, digest_of
+from parallel_cases import BATCH, CASES, EIGHT, Case, digest_of
 from torch import nn
 from torch.nn.functional import cross_entropy, mse_loss
 
 from paceline import parallel
 
-STEPS, RANKS, SECONDS_MAX = 3, 4, 240
+STEPS, SECONDS_MAX = 3, 240
 DIGESTS: dict[tuple[str, str], str] = {}
 """Of the summaries, which the ranks inherit."""
 
@@ -165,16 +168,14 @@ def largest(some: dict[str, Any], others: dict[str, Any]) -> float:
     return max(float((some[name] - one).abs().max()) for name, one in others.items())
 
 
-def rank(number: int, folder: str, wanted: list[str]) -> None:
+def rank(number: int, folder: str, cases: list[Case], ranks: int) -> None:
     torch.set_num_threads(1)
     reduce._BUCKET_BYTES = 3000  # several buckets of a small model
-    store = dist.FileStore(f"{folder}/store", RANKS)
-    dist.init_process_group("gloo", store=store, rank=number, world_size=RANKS)
+    store = dist.FileStore(f"{folder}/store", ranks)
+    dist.init_process_group("gloo", store=store, rank=number, world_size=ranks)
     found: dict[str, Any] = {}
     is_whole = True
-    for case in CASES:
-        if wanted and case.name not in wanted:
-            continue
+    for case in cases:
         try:
             found[case.name] = result(case)
         except Exception:
@@ -207,12 +208,17 @@ def end(children: set[int]) -> None:
 def main() -> None:
     torch.set_num_threads(1)
     warm()
+    wanted = sys.argv[1:]
+    cases = EIGHT if wanted == ["eight"] else [
+        case for case in CASES if not wanted or case.name in wanted
+    ]  # fmt: skip
+    ranks = cases[0].world
     with tempfile.TemporaryDirectory() as folder:
         children: set[int] = set()
-        for number in range(RANKS):
+        for number in range(ranks):
             pid = os.fork()
             if pid == 0:
-                rank(number, folder, sys.argv[1:])
+                rank(number, folder, cases, ranks)
             children.add(pid)
         signal.signal(signal.SIGALRM, lambda *_: end(children))
         signal.alarm(SECONDS_MAX)
@@ -223,7 +229,7 @@ def main() -> None:
                 time.sleep(1)  # the others may write what they saw
                 end(children)
         rows = []
-        for number in range(RANKS):
+        for number in range(ranks):
             try:
                 with open(f"{folder}/{number}", encoding="utf-8") as file:
                     rows.append(json.load(file))

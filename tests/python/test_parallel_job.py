@@ -119,7 +119,7 @@ def test_wrong_arguments_are_refused_in_four_parts(wrong: dict[str, Any]) -> Non
 
 @pytest.mark.parametrize(
     ("plan", "why"),
-    [({"global_batch": 32}, "its global batch is 32"), ({"tensor": 2}, "version carries out"),
+    [({"global_batch": 32}, "its global batch is 32"),
      ({"stages": [{"layers": [0, 3], "ranks": [3]}]}, "it has a rank 3")],
     ids=str,
 )  # fmt: skip

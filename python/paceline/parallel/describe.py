@@ -22,6 +22,7 @@ from paceline._data.fingerprint import kept_chance
 from paceline.parallel.batch import Loss
 from paceline.parallel.errors import PlanError
 from paceline.parallel.layers import Layers, layers_of, shared_between
+from paceline.parallel.tensor import Division, division_of, split_of
 from paceline.parallel.trace import FEW, MORE, Seen, trace
 
 SCHEMA = "paceline.model/1"
@@ -61,6 +62,7 @@ class Study:
 
     summary: Json
     layers: Layers
+    division: Division
     rows: list[Json]  # of the summary, one for each layer
     few: list[Seen]
     more: list[Seen]
@@ -78,6 +80,7 @@ def study(
     """As `describe`, with all that was seen."""
     arguments.one_of("describe", "precision", precision, PRECISIONS)
     layers = layers_of(model)
+    division = division_of(model)
     few, more = (
         trace(model, layers, example, loss, precision=precision, samples=size)
         for size in (FEW, MORE)
@@ -85,6 +88,7 @@ def study(
     cuts = _cuts(model, layers, few)
     rows = [_row(model, layers, place, few, more, cuts) for place in range(len(few))]
     _add_loose(model, layers, rows)
+    _add_splits(model, layers, division, rows)
     summary = {
         "schema": SCHEMA,
         "name": name or type(model).__qualname__,
@@ -92,10 +96,11 @@ def study(
         "bytes": _bytes(model, optimizer, precision),
         "layers": _folded(rows, layers.of(model)),
         "no_pipeline": layers.no_pipeline or next((one.amiss for one in few if one.amiss), ""),
-        "no_tensor": "tensor parallelism of scripts is not built yet",
+        "no_tensor": division.why,
+        "tensor_divides": division.divides,
     }
     _must_be_small(summary, type(model).__qualname__)
-    return Study(summary, layers, rows, few, more)
+    return Study(summary, layers, division, rows, few, more)
 
 
 def text_of(summary: Json) -> str:
@@ -143,6 +148,14 @@ def _add_loose(model: nn.Module, layers: Layers, rows: list[Json]) -> None:
     known = {id(one) for module in layers.of(model) for one in module.parameters()}
     loose = [one for one in model.parameters() if one.requires_grad and id(one) not in known]
     rows[0]["parameters"] += sum(one.numel() for one in loose)
+
+
+def _add_splits(model: nn.Module, layers: Layers, division: Division, rows: list[Json]) -> None:
+    """What the ranks that share a layer divide of it."""
+    for name, module, row in zip(layers.names, layers.of(model), rows, strict=True):
+        split = split_of(name, module, division, row)
+        if split is not None:
+            row["tensor"] = split
 
 
 def _cuts(model: nn.Module, layers: Layers, seen: list[Seen]) -> dict[int, str]:
@@ -193,6 +206,9 @@ def _follow(rows: list[Json], first: int, place: int) -> bool:
     keys = ("flops", "parameters", "output")
     if any(a[key] != b[key] for key in keys) or a.get("cut") != b.get("cut"):
         return False
+    splits = [one.get("tensor", {}) for one in (a, b)]
+    if any(splits[0].get(key) != splits[1].get(key) for key in ("parameters", "exchanges")):
+        return False
     pattern, number = _numbered(a["name"])
     return number >= 0 and _numbered(b["name"]) == (pattern, number + place - first)
 
@@ -210,6 +226,9 @@ def _fold(rows: list[Json]) -> Json:
     pattern, first = _numbered(row["name"])
     # The first block keeps what all of them share, as angles of positions.
     row["saved"] = math.ceil(sum(one["saved"] for one in rows) / len(rows))
+    if "tensor" in row:
+        saved = sum(one["tensor"]["saved"] for one in rows) // len(rows)
+        row["tensor"] = {**row["tensor"], "saved": saved}
     return {"name": pattern, **({"first": first} if first else {}), "count": len(rows),
             **{key: value for key, value in row.items() if key != "name"}}  # fmt: skip
 

@@ -124,10 +124,12 @@ class Job:
             self.optimizer.zero_grad(set_to_none=True)
         loss = self._executor.step(inputs, targets)
         norm = self._executor.clip(self._clip)
+        if work.place is not None and work.place.part > 0:
+            loss.zero_()  # the ranks that share layers all have it
         self._add_up(loss)
         if work.place is None:
             norm.zero_()
-        if work.plan.data * len(work.plan.stages) < _world_size():  # some ranks are left out
+        if work.plan.size < _world_size():  # some ranks are left out
             first = work.plan.stages[0].ranks[0]
             dist.broadcast(norm, first)
         if self.optimizer is not None:
@@ -150,7 +152,8 @@ class Job:
             for batch in batches_of:
                 inputs, targets = self._moved(batch)
                 found = self._executor.evaluate(inputs, targets)
-                total[0] += found.double()
+                if self._tells():
+                    total[0] += found.double()
                 if self._counts():
                     total[1] += batches.samples(inputs)
         finally:
@@ -161,7 +164,12 @@ class Job:
     def _counts(self) -> bool:
         """Whether this rank's batches are counted: once for each replica."""
         place = self._executor.work.place
-        return place is not None and place.stage == 0
+        return place is not None and (place.stage, place.part) == (0, 0)
+
+    def _tells(self) -> bool:
+        """Whether this rank's losses count: the ranks that share layers all have the same."""
+        place = self._executor.work.place
+        return place is None or place.part == 0
 
     def state_dict(self) -> dict[str, torch.Tensor]:
         """The tensors of the undivided model, in the memory of the CPU; every rank calls it."""

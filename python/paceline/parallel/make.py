@@ -25,7 +25,7 @@ from paceline.parallel.store import Talk
 
 _WHERE = "parallelize"
 # Axes of a plan that a script may limit, and what they are without a limit.
-_WISHES = ("data", "pipeline", "shard", "recompute", "schedule", "micro_batches")
+_WISHES = ("data", "pipeline", "tensor", "shard", "recompute", "schedule", "micro_batches")
 
 
 def parallelize(
@@ -118,7 +118,7 @@ def _text(value: str | dict[str, Any]) -> str:
 
 
 def _wishes(global_batch: int, limits: dict[str, list[Any]] | None) -> dict[str, Any]:
-    found: dict[str, Any] = {"global_batch": global_batch, "tensor": [1]}
+    found: dict[str, Any] = {"global_batch": global_batch}
     for name, value in (limits or {}).items():
         arguments.one_of(_WHERE, "a wish", name, _WISHES)
         if not isinstance(value, list) or not value:
@@ -205,14 +205,17 @@ def _work(
             made[key] = dist.new_group(list(key))
         return made[key]
 
-    replicas = [group(stage.ranks) for stage in plan.stages]
+    stages = range(len(plan.stages))
+    replicas = [[group(ranks) for ranks in plan.replicas(stage)] for stage in stages]
+    parts = [[group(ranks) for ranks in plan.parts(stage)] for stage in stages]
     pipelines = [group(ranks) for ranks in plan.pipelines()]
     own = plan.place(talk.rank)
     return Work(
         model=model, study=studied, plan=plan, place=own, device=place, loss=loss, example=example,
         precision=precision,
-        replicas=None if own is None else replicas[own.stage],
-        pipeline=None if own is None else pipelines[own.replica],
+        replicas=None if own is None else replicas[own.stage][own.part],
+        pipeline=None if own is None else pipelines[own.replica * plan.tensor + own.part],
+        tensor=None if own is None else parts[own.stage][own.replica],
     )  # fmt: skip
 
 

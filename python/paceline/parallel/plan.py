@@ -4,12 +4,10 @@ import json
 from dataclasses import dataclass
 from typing import Any, Self
 
-from paceline.parallel.errors import PlanError
-
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """Layers of the model, and the rank of each replica that runs them."""
+    """Layers of the model, and the ranks that run them: `tensor` of each replica, side by side."""
 
     begin: int
     end: int  # the first layer behind it
@@ -22,6 +20,7 @@ class Place:
 
     stage: int
     replica: int
+    part: int = 0  # of each layer, where several ranks share it
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +31,7 @@ class ParallelPlan:
     model: str
     global_batch: int
     data: int
+    tensor: int
     shard: bool
     recompute: bool
     micro_batches: int
@@ -42,18 +42,11 @@ class ParallelPlan:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """The plan of a text that the planner has checked. Raises PlanError where it cannot run."""
+        """The plan of a text that the planner has checked."""
         fields: dict[str, Any] = json.loads(text)
-        if fields["tensor"] != 1:
-            raise PlanError(
-                what=f"a plan with tensor parallelism of {fields['tensor']} cannot run",
-                where="parallelize",
-                why="this version carries out data and pipeline parallelism only",
-                fix='a plan with "tensor": 1',
-            )
         stages = [Stage(*one["layers"], ranks=one["ranks"]) for one in fields["stages"]]
-        names = ("model", "global_batch", "data", "shard", "recompute", "micro_batches", "schedule",
-                 "shares")  # fmt: skip
+        names = ("model", "global_batch", "data", "tensor", "shard", "recompute", "micro_batches",
+                 "schedule", "shares")  # fmt: skip
         return cls(
             text=text,
             stages=stages,
@@ -65,20 +58,41 @@ class ParallelPlan:
         """The part of that rank. None: it has nothing to do."""
         for number, stage in enumerate(self.stages):
             if rank in stage.ranks:
-                return Place(number, stage.ranks.index(rank))
+                replica = stage.ranks.index(rank) // self.tensor
+                return Place(number, replica, self.parts(number)[replica].index(rank))
         return None
 
     @property
     def is_pipeline(self) -> bool:
         return len(self.stages) > 1
 
+    @property
+    def size(self) -> int:
+        """How many ranks have something to do."""
+        return self.data * self.tensor * len(self.stages)
+
+    def parts(self, stage: int) -> list[list[int]]:
+        """For each replica of a stage the ranks that share its layers, in ascending order.
+
+        Groups of torch are in that order, whatever the plan's is.
+        """
+        ranks = self.stages[stage].ranks
+        return [sorted(ranks[n : n + self.tensor]) for n in range(0, len(ranks), self.tensor)]
+
+    def replicas(self, stage: int) -> list[list[int]]:
+        """For each part of a stage's layers the ranks that hold it, one of each replica."""
+        return [list(ranks) for ranks in zip(*self.parts(stage), strict=True)]
+
     def pipelines(self) -> list[list[int]]:
-        """For each replica its ranks, in the order of the stages."""
-        return [[stage.ranks[r] for stage in self.stages] for r in range(self.data)]
+        """For each part of each replica its ranks, in the order of the stages."""
+        stages = [[rank for row in self.parts(n) for rank in row] for n in range(len(self.stages))]
+        return [list(ranks) for ranks in zip(*stages, strict=True)]
 
     def told(self) -> str:
         """The plan in a few words: `"data 2 × pipeline 2 (1f1b, 4 micro-batches)"`."""
         words = [f"data {self.data}"]
+        if self.tensor > 1:
+            words.append(f"tensor {self.tensor}")
         if self.is_pipeline:
             words.append(f"pipeline {len(self.stages)}")
         more = [self.schedule] if self.is_pipeline else []

@@ -47,6 +47,7 @@ struct ModelSummary {
   std::vector<LayerRow> rows;
   std::string no_pipeline;  // why there is none; "": there may be
   std::string no_tensor;
+  uint32_t tensor_divides = 0;  // degrees of tensor parallelism divide it; 0: any
 };
 
 struct DeviceType {

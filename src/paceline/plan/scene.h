@@ -22,6 +22,7 @@ struct Scene {
   bool casts = false;  // whether parameters are used in another precision than stored
   std::string no_pipeline;
   std::string no_tensor;
+  uint32_t tensor_divides = 0;
   Cluster cluster;
   std::vector<uint32_t> counts;              // devices, by type
   std::vector<std::vector<uint32_t>> ranks;  // of each type, in order

@@ -77,6 +77,19 @@ TEST(Search, TheLargestModelsAreDividedInThreeWays) {
   EXPECT_NE(why.find("% longer"), std::string::npos) << why;
 }
 
+TEST(Search, DegreesDivideWhatIsDivided) {
+  ModelSummary gpt = *SummaryOfPreset("gpt-1.5b", {});
+  const Cluster cluster = *ClusterFromLine("H100-80G:8", {});
+  PlanWishes wishes = {.global_batch = 64, .only = {}};
+  wishes.OnlyOf(AxisId::kTensor) = {2};
+  const auto answer = ChoosePlan(gpt, cluster, wishes);
+  ASSERT_TRUE(std::holds_alternative<NoPlan>(answer));
+  const std::string& why = std::get<NoPlan>(answer).why;
+  EXPECT_NE(why.find("2 does not divide 25"), std::string::npos) << why;
+  wishes.OnlyOf(AxisId::kTensor) = {5};
+  EXPECT_EQ(std::get<ParallelPlan>(ChoosePlan(gpt, cluster, wishes)).tensor, 5);
+}
+
 TEST(SearchLong, FindsWhatBruteForceFindsInLargerInstances) {
   const Regret regret = CompareWithBruteForce(2026, 200, {.types = 3, .groups = 6, .layers = 12});
   EXPECT_GT(regret.fitting, 100);

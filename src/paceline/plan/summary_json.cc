@@ -1,3 +1,4 @@
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -14,6 +15,7 @@ using Json = nlohmann::ordered_json;
 constexpr std::string_view kModelSchema = "paceline.model/1";
 constexpr size_t kRowsMax = 1000;
 constexpr uint64_t kBytesMax = 1024;  // of a parameter
+constexpr uint64_t kDividesMax = std::numeric_limits<uint32_t>::max();
 
 LayerRow ReadLayer(Fields& parent, const nlohmann::json& object, size_t index) {
   Fields fields(object, Concat("layers[", index, "]"));
@@ -91,6 +93,7 @@ Result<ModelSummary> ReadSummary(std::string_view text) {
   if (total > kLayersMax) fields.Refuse(Concat("layers has more than ", kLayersMax, " layers"));
   summary.no_pipeline = fields.Text("no_pipeline", "");
   summary.no_tensor = fields.Text("no_tensor", "");
+  summary.tensor_divides = static_cast<uint32_t>(fields.Whole("tensor_divides", kDividesMax, 0));
   RETURN_IF_ERROR(fields.Done());
   return summary;
 }
@@ -125,6 +128,7 @@ std::string PrintSummary(const ModelSummary& summary) {
   }
   if (!summary.no_pipeline.empty()) json["no_pipeline"] = summary.no_pipeline;
   if (!summary.no_tensor.empty()) json["no_tensor"] = summary.no_tensor;
+  if (summary.tensor_divides != 0) json["tensor_divides"] = summary.tensor_divides;
   return PrintJson(json);
 }
 

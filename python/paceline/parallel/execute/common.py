@@ -7,7 +7,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.distributed.tensor import DTensor
+from torch.distributed.tensor import DTensor, Replicate
 
 from paceline.parallel import batch as batches
 from paceline.parallel.batch import Loss
@@ -31,8 +31,9 @@ class Work:
     example: Any
     precision: str
     # All ranks of the plan's groups have made them in one order; None: the group is one rank.
-    replicas: "dist.ProcessGroup | None"  # those that hold the same stage
-    pipeline: "dist.ProcessGroup | None"  # the stages of one replica
+    replicas: "dist.ProcessGroup | None"  # those that hold the same part of the same stage
+    pipeline: "dist.ProcessGroup | None"  # the stages of one part of one replica
+    tensor: "dist.ProcessGroup | None" = None  # the parts of one stage of one replica
 
     @property
     def layers(self) -> Layers:
@@ -74,21 +75,24 @@ class Executor(ABC):
         """The tensors of this rank's part of the model, whole."""
         with torch.no_grad():
             return {
-                name: one.full_tensor() if isinstance(one, DTensor) else one.detach()
+                name: whole_of(one) if isinstance(one, DTensor) else one.detach()
                 for name, one in self.model.state_dict().items()
                 if isinstance(one, torch.Tensor)
             }
 
     def clip(self, limit: float | None) -> torch.Tensor:
         """The norm of the whole model's gradients, which are scaled down to `limit` at most."""
-        gradients = [
-            one.grad.to_local() if isinstance(one.grad, DTensor) else one.grad
-            for one in self.parameters
-            if one.grad is not None
-        ]
         total = torch.zeros((), device=self.work.device)
-        if gradients:
-            norms = [torch.linalg.vector_norm(one.float()) for one in gradients]
+        gradients: list[torch.Tensor] = []
+        norms: list[torch.Tensor] = []
+        for one in self.parameters:
+            found = local_gradient(one)
+            if found is None:
+                continue
+            gradients.append(found)
+            if self._counts(one):
+                norms.append(torch.linalg.vector_norm(found.float()))
+        if norms:
             total = torch.stack(norms).square().sum()
         for group in self.norm_groups:
             dist.all_reduce(total, group=group)
@@ -98,6 +102,15 @@ class Executor(ABC):
             for one in gradients:
                 one.mul_(scale)
         return norm
+
+
+    def _counts(self, parameter: nn.Parameter) -> bool:
+        """Whether the norm has this rank's part of a parameter: what is whole on several, once."""
+        place = self.work.place
+        if place is None or place.part == 0 or not isinstance(parameter, DTensor):
+            return place is None or place.part == 0
+        names = parameter.device_mesh.mesh_dim_names or ()
+        return "tensor" in names and parameter.placements[names.index("tensor")].is_shard()
 
 
 class Idle(Executor):
@@ -114,6 +127,54 @@ class Idle(Executor):
 
     def owned(self) -> dict[str, torch.Tensor]:
         return {}
+
+
+def local_gradient(parameter: nn.Parameter) -> torch.Tensor | None:
+    """This rank's part of a gradient, in the memory of the gradient itself."""
+    found = parameter.grad
+    if not isinstance(found, DTensor) or not isinstance(parameter, DTensor):
+        return found
+    if found.placements != parameter.placements:
+        found = parameter.grad = found.redistribute(placements=parameter.placements)
+    return found.to_local()
+
+
+def whole_of(tensor: DTensor) -> torch.Tensor:
+    """The undivided tensor; every rank of its mesh calls it."""
+    # From the last dimension of the mesh on, torch warns of two gathers and may mix up their order.
+    for place, placement in enumerate(tensor.placements[:-1]):
+        if not placement.is_replicate():
+            placements = list(tensor.placements)
+            placements[place] = Replicate()
+            tensor = tensor.redistribute(placements=placements)
+    return tensor.full_tensor()
+
+
+def local_of(tensor: torch.Tensor) -> torch.Tensor:
+    """This rank's part of a tensor that ranks may share."""
+    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
+
+
+def as_part_of(whole: torch.Tensor, part: torch.Tensor) -> torch.Tensor:
+    """A tensor that is distributed as `whole`, and of which `part` is this rank's."""
+    if not isinstance(whole, DTensor):
+        return part
+    return DTensor.from_local(
+        part, whole.device_mesh, whole.placements, run_check=False,
+        shape=whole.shape, stride=whole.stride(),
+    )  # fmt: skip
+
+
+def must_have_calls(owner: object, calls: tuple[str, ...], plan: str) -> None:
+    """Refuses, by name, a torch that lacks a call that the plan needs."""
+    for name in calls:
+        if not hasattr(owner, name):
+            raise PlanError(
+                what=f"this torch cannot carry out the plan: {plan}",
+                where=f"torch {torch.__version__}",
+                why=f"it has no {getattr(owner, '__name__', 'torch')}.{name}",
+                fix="a newer torch, or wishes that leave this plan out",
+            )
 
 
 def recompute(modules: list[nn.Module]) -> None:

@@ -1,14 +1,25 @@
-"""Replicas with shares of different sizes: each rank has the whole model."""
+"""Replicas with shares of different sizes: each one has the whole model."""
 
 from collections.abc import Iterator
 from typing import Any
 
 import torch
+from torch import nn
+from torch.distributed.device_mesh import DeviceMesh
 
 from paceline._native import cut_evenly
 from paceline.parallel import batch as batches
 from paceline.parallel.execute.common import Executor, Work, mean_loss, recompute, summed_loss
 from paceline.parallel.execute.reduce import Reduction
+from paceline.parallel.execute.tensor import Divided, mesh_of
+
+
+def shared_parts(work: Work, model: nn.Module) -> tuple[Divided | None, DeviceMesh | None]:
+    """Divides the layers that this rank shares with others, if it does; and over which ranks."""
+    if work.tensor is None:
+        return None, None
+    mesh = mesh_of(work)
+    return Divided(work, model, mesh), mesh
 
 
 class Replica(Executor):
@@ -20,6 +31,9 @@ class Replica(Executor):
 
     def __init__(self, work: Work) -> None:
         super().__init__(work)
+        self._divided, _ = shared_parts(work, work.model)
+        if work.tensor is not None:
+            self.norm_groups = [work.tensor]
         if work.plan.recompute:
             recompute(work.layers.of(work.model))
         self._reduction = Reduction(self.parameters, work.replicas)
@@ -27,6 +41,8 @@ class Replica(Executor):
     def step(self, inputs: Any, targets: Any) -> torch.Tensor:
         total = torch.zeros((), device=self.work.device)
         passes = list(self._passes(inputs, targets))
+        if self._divided is not None:
+            self._divided.begin()
         for number, (some, wanted, weight) in enumerate(passes):
             is_last = number == len(passes) - 1
             self._before(is_last=is_last)
@@ -36,6 +52,8 @@ class Replica(Executor):
             loss.backward()
             total += loss.detach()
         self._after()
+        if self._divided is not None:
+            self._divided.end()
         return total
 
     def _passes(self, inputs: Any, targets: Any) -> Iterator[tuple[Any, Any, float]]:

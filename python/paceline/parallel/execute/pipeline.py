@@ -14,9 +14,16 @@ from torch import nn
 
 from paceline.parallel import batch as batches
 from paceline.parallel.errors import PlanError
-from paceline.parallel.execute.common import Executor, Work, mean_loss, recompute
+from paceline.parallel.execute.common import (
+    Executor,
+    Work,
+    mean_loss,
+    must_have_calls,
+    recompute,
+)
+from paceline.parallel.execute.data import shared_parts
 from paceline.parallel.execute.reduce import Reduction
-from paceline.parallel.execute.shard import divide, must_have_calls
+from paceline.parallel.execute.shard import divide
 from paceline.parallel.layers import shared_between
 from paceline.parallel.trace import Form
 
@@ -93,14 +100,17 @@ class Pipelined(Executor):
         self.model = cut(work)
         self._must_learn(names)
         layers = [self.model.get_submodule(name) for name in names]
+        self._divided, mesh = shared_parts(work, self.model)
         if plan.recompute:
             recompute(layers)
         takes_hidden = self._number > 0 and work.layers.kind == "transformers"
         root = _StageModel(self.model, work, takes_hidden=takes_hidden)
         self._root = root
         self.norm_groups = [work.pipeline]
+        if work.tensor is not None:
+            self.norm_groups.append(work.tensor)
         if plan.shard and work.replicas is not None:
-            divide(work, root, layers, shared)
+            divide(work, root, layers, shared, mesh)
             self.norm_groups.append(work.replicas)
             self._reduction = Reduction([], None)
         else:
@@ -167,7 +177,7 @@ class Pipelined(Executor):
             group=work.pipeline,
         )
         order = dist.get_process_group_ranks(work.pipeline)
-        ranks = plan.pipelines()[work.place.replica]
+        ranks = plan.pipelines()[work.place.replica * plan.tensor + work.place.part]
         stage.stage_index_to_group_rank = {n: order.index(rank) for n, rank in enumerate(ranks)}
         return getattr(pipelining, name)(
             stage, plan.micro_batches, loss_fn=self._weighted, scale_grads=False
@@ -179,8 +189,12 @@ class Pipelined(Executor):
             return mean_loss(self.work, output, targets) * weight
 
     def step(self, inputs: Any, targets: Any) -> torch.Tensor:
+        if self._divided is not None:
+            self._divided.begin()
         losses = self._run(self._schedule.step, inputs, targets)
         self._reduction.finish()
+        if self._divided is not None:
+            self._divided.end()
         return losses
 
     def _run(self, run: Any, inputs: Any, targets: Any) -> torch.Tensor:

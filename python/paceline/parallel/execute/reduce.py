@@ -6,6 +6,8 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
+from paceline.parallel.execute.common import as_part_of, local_gradient, local_of
+
 _BUCKET_BYTES = 25 << 20
 
 
@@ -49,10 +51,7 @@ class Reduction:
     def _send(self) -> None:
         number = len(self._sent)
         bucket, buffer = self._buckets[number], self._buffers[number]
-        pieces = [
-            torch.zeros_like(one).flatten() if one.grad is None else one.grad.flatten()
-            for one in bucket
-        ]
+        pieces = [_flat(one) for one in bucket]
         if buffer is None:
             buffer = self._buffers[number] = torch.cat(pieces)
         else:
@@ -72,16 +71,24 @@ class Reduction:
             work.wait()
             at = 0
             for one in bucket:
-                one.grad = flat[at : at + one.numel()].view_as(one)
-                at += one.numel()
+                own = local_of(one)
+                summed = flat[at : at + own.numel()].view_as(own)
+                one.grad = as_part_of(one, summed)
+                at += own.numel()
         self._sent = []
+
+
+def _flat(parameter: nn.Parameter) -> torch.Tensor:
+    """This rank's part of the gradient, or zeros where the parameter was not used."""
+    found = local_gradient(parameter)
+    return torch.zeros_like(local_of(parameter)).flatten() if found is None else found.flatten()
 
 
 def _bucketed(parameters: list[nn.Parameter]) -> list[list[nn.Parameter]]:
     buckets: list[list[nn.Parameter]] = []
     room, kind = 0, None
     for one in reversed(parameters):
-        size = one.numel() * one.element_size()
+        size = local_of(one).numel() * one.element_size()
         if not buckets or size > room or one.dtype != kind:
             buckets.append([])
             room, kind = _BUCKET_BYTES, one.dtype

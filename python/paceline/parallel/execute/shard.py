@@ -7,14 +7,12 @@ while it reduces, therefore the sum is forced.
 
 from typing import Any
 
-import torch
 import torch.distributed as dist
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
 
-from paceline.parallel.errors import PlanError
-from paceline.parallel.execute.common import Executor, Work, recompute
-from paceline.parallel.execute.data import Replica
+from paceline.parallel.execute.common import Executor, Work, must_have_calls, recompute
+from paceline.parallel.execute.data import Replica, shared_parts
 from paceline.parallel.layers import shared_between
 
 _CALLS = (
@@ -24,24 +22,18 @@ _CALLS = (
 )
 
 
-def must_have_calls(owner: object, calls: tuple[str, ...], plan: str) -> None:
-    """Refuses, by name, a torch that lacks a call that the plan needs."""
-    for name in calls:
-        if not hasattr(owner, name):
-            raise PlanError(
-                what=f"this torch cannot carry out the plan: {plan}",
-                where=f"torch {torch.__version__}",
-                why=f"it has no {getattr(owner, '__name__', 'torch')}.{name}",
-                fix="a newer torch, or wishes that leave this plan out",
-            )
-
-
-def divide(work: Work, root: nn.Module, layers: list[nn.Module], shared: set[int]) -> None:
+def divide(
+    work: Work,
+    root: nn.Module,
+    layers: list[nn.Module],
+    shared: set[int],
+    mesh: DeviceMesh | None = None,
+) -> None:
     """Makes a unit of FSDP2 of each layer, and one of the rest of `root`.
 
     A parameter that several layers share stays with the root, because it can be in one unit only.
     In a pipeline a stage gathers its parameters once a step, and not for each micro-batch: many
-    micro-batches are in flight at once.
+    micro-batches are in flight at once. `mesh` is that of layers that ranks share.
     """
     try:
         from torch.distributed.fsdp import FSDPModule, fully_shard
@@ -52,12 +44,13 @@ def divide(work: Work, root: nn.Module, layers: list[nn.Module], shared: set[int
         raise
     must_have_calls(FSDPModule, _CALLS, work.plan.told())
     assert work.replicas is not None
-    options: dict[str, Any] = {"mesh": DeviceMesh.from_group(work.replicas, work.device.type)}
+    own = mesh["data"] if mesh else DeviceMesh.from_group(work.replicas, work.device.type)
+    options: dict[str, Any] = {"mesh": own}
     if work.plan.is_pipeline:
         options["reshard_after_forward"] = False
     for layer in layers:
-        own = list(layer.parameters())
-        if layer is not root and own and not any(id(one) in shared for one in own):
+        held = list(layer.parameters())
+        if layer is not root and held and not any(id(one) in shared for one in held):
             fully_shard(layer, **options)
     fully_shard(root, **options)
     for module in root.modules():
@@ -72,11 +65,15 @@ class Sharded(Replica):
     def __init__(self, work: Work) -> None:
         Executor.__init__(self, work)
         layers = work.layers.of(work.model)
+        shared = set(shared_between(work.model, work.layers))
+        self._divided, mesh = shared_parts(work, work.model)
         if work.plan.recompute:
             recompute(layers)
-        divide(work, work.model, layers, set(shared_between(work.model, work.layers)))
+        divide(work, work.model, layers, shared, mesh)
         assert work.replicas is not None
         self.norm_groups: list[dist.ProcessGroup] = [work.replicas]
+        if work.tensor is not None:
+            self.norm_groups.append(work.tensor)
 
     def _before(self, *, is_last: bool) -> None:
         model: Any = self.model

@@ -14,6 +14,10 @@ std::string RefusesTensor(const Scene& scene, const Shape& chosen, uint32_t valu
   if (std::none_of(scene.layers.begin(), scene.layers.end(), is_divided)) {
     return "the model's summary says of no layer how it is divided";
   }
+  if (scene.tensor_divides % value != 0) {
+    return Concat(value, " does not divide ", scene.tensor_divides,
+                  ", the greatest number that divides the heads and sizes of the divided layers");
+  }
   if (value > scene.cluster.node) {
     return Concat("a node has ", Counted(scene.cluster.node, "device"),
                   ", and its sums are too slow over other links");

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "paceline/base/text.h"
@@ -61,6 +62,8 @@ ModelSummary SummaryOf(const Family& family, const TransformerSize& given,
   summary.name = Concat(size.name, ", ", size.sequence, " tokens a sample");
   summary.precision = wishes.precision;
   summary.bytes.compute = value_bytes;
+  summary.tensor_divides =
+      static_cast<uint32_t>(std::gcd(std::gcd(size.heads, size.key_heads), size.intermediate));
   const auto output = static_cast<uint64_t>(tokens * hidden * value_bytes);
   summary.rows.push_back({.name = std::string(family.names.embedding),
                           .parameters = static_cast<uint64_t>(words * hidden),

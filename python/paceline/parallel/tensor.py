@@ -1,0 +1,170 @@
+"""Which modules tensor parallelism divides, and how.
+
+Models of transformers say so themselves. The styles are theirs, and one that is not known here
+leaves the axis out: a module that is divided wrongly computes something else.
+
+    division_of(llama).styles  # {"model.layers.0.self_attn.q_proj": "colwise", …}
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from math import ceil, gcd
+from typing import Any, cast
+
+from torch import nn
+
+Json = dict[str, Any]
+
+# Along which dimension of a weight its ranks divide it: of a Linear, of an Embedding.
+_DIVIDED: dict[str, tuple[int | None, int | None]] = {
+    "colwise": (0, 1),
+    "colwise_gather_output": (0, 1),
+    "rowwise": (1, 0),
+    "embedding_rowwise": (None, 0),
+    # Whole on each rank. Each sees a part of what it is for, so its gradients are added up.
+    "replicated_with_grad_allreduce": (None, None),
+}
+SUMMED = "replicated_with_grad_allreduce"
+# How often a forward and a backward pass add up what the module hands on.
+_EXCHANGES = {"colwise": 1, "rowwise": 1, "colwise_gather_output": 2, "embedding_rowwise": 1}
+# What a layer keeps whole of its output's size: the inputs of two norms and two residual sums.
+_WHOLE_OUTPUTS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Division:
+    """How a model is divided over the ranks that share its layers."""
+
+    styles: dict[str, str] = field(default_factory=dict[str, str])  # by the module's whole name
+    divides: int = 0  # degrees divide this number
+    why: str = ""  # why there is none, as one sentence; "" if there is one
+
+
+def division_of(model: nn.Module) -> Division:
+    """What transformers says of the model, or why it is not divided."""
+    styles, why = _foreign(model)
+    return Division(styles, gcd(*_sizes(model, styles))) if styles else Division(why=why)
+
+
+def _foreign(model: nn.Module) -> tuple[dict[str, str], str]:
+    """The styles that transformers has for the model, or none of them and why."""
+    patterns = _of_transformers(model)
+    if not patterns:
+        kind = type(model).__qualname__
+        return {}, f"{kind} has no tensor-parallel plan of transformers"
+    styles: dict[str, str] = {}
+    for name, _ in model.named_modules():
+        for pattern, style in patterns.items():
+            if _matches(name, pattern):
+                styles[name] = style
+    why = _amiss(model, styles, patterns)
+    return ({}, why) if why else (styles, "")
+
+
+def _of_transformers(model: nn.Module) -> dict[str, str]:
+    """Styles by a pattern of names, in which "*" is the number of a layer."""
+    base = getattr(model, "base_model", None)
+    plan = getattr(getattr(model, "config", None), "base_model_tp_plan", None)
+    if not isinstance(plan, dict) or not plan or not isinstance(base, nn.Module):
+        return {}
+    prefix = "" if base is model else f"{cast('Any', model).base_model_prefix}."
+    found = {f"{prefix}{name}": str(style) for name, style in cast("Json", plan).items()}
+    if base is not model:
+        own = cast("Json", getattr(type(model), "_tp_plan", None) or {})
+        found |= {name: str(style) for name, style in own.items()}
+    return found
+
+
+def _matches(name: str, pattern: str) -> bool:
+    parts, wanted = name.split("."), pattern.split(".")
+    return len(parts) == len(wanted) and all(map(fnmatchcase, parts, wanted))
+
+
+def _amiss(model: nn.Module, styles: dict[str, str], patterns: dict[str, str]) -> str:
+    """Why these styles cannot be carried out, as one sentence; "" if they can."""
+    if not styles:
+        return f"no module of {type(model).__qualname__} is in its tensor-parallel plan"
+    for pattern, style in patterns.items():
+        if style not in _DIVIDED:
+            return f"transformers divides {pattern} as {style}, which is not built"
+    tensors = [name for name, _ in model.named_parameters()]
+    for pattern in patterns:
+        if any(_matches(name, pattern) for name in tensors):
+            return f"transformers divides the tensor {pattern} itself, which is not built"
+    owners = _owners(model)
+    for name, style in styles.items():
+        module = model.get_submodule(name)
+        if style != SUMMED and _dimension(module, style) is None:
+            return f"{name} is {type(module).__qualname__}, which cannot be divided as {style}"
+        others = _sharers(module, name, owners)
+        if others:
+            return f"{name} and {others[0]} share a weight"
+    return ""
+
+
+def _sharers(module: nn.Module, name: str, owners: dict[int, list[str]]) -> list[str]:
+    """The other modules that hold a parameter of this one."""
+    own = list(module.parameters(recurse=False))
+    return [other for one in own for other in owners[id(one)] if other != name]
+
+
+def _owners(model: nn.Module) -> dict[int, list[str]]:
+    """The modules that hold a parameter, by its id."""
+    owners: dict[int, list[str]] = {}
+    for name, module in model.named_modules():
+        for one in module.parameters(recurse=False):
+            owners.setdefault(id(one), []).append(name)
+    return owners
+
+
+def _dimension(module: nn.Module, style: str) -> int | None:
+    """The dimension of the module's weight that is divided."""
+    if isinstance(module, nn.Linear):
+        return _DIVIDED[style][0]
+    return _DIVIDED[style][1] if isinstance(module, nn.Embedding) else None
+
+
+def _sizes(model: nn.Module, styles: dict[str, str]) -> Iterator[int]:
+    """The numbers that a degree divides: of rows and columns, and of heads."""
+    for name, style in styles.items():
+        module = model.get_submodule(name)
+        dimension = _dimension(module, style)
+        if dimension is not None:
+            yield cast("Any", module).weight.shape[dimension]
+    config = getattr(model, "config", None)
+    for key in ("num_attention_heads", "num_key_value_heads"):
+        heads = getattr(config, key, None)
+        if isinstance(heads, int) and heads > 0:
+            yield heads
+
+
+# ---- the costs of a layer ----
+
+
+def split_of(layer: str, module: nn.Module, division: Division, row: Json) -> Json | None:
+    """The `tensor` of a layer's row in the summary; None if nothing of the layer is divided.
+
+    The arithmetic between two divided products, as attention, is divided as they are.
+    """
+    styles = {
+        name: style
+        for name, style in division.styles.items()
+        if name == layer or name.startswith(f"{layer}." if layer else "")
+    }
+    exchanges = sum(_EXCHANGES.get(style, 0) for style in styles.values())
+    if not exchanges:
+        return None
+    start = len(layer) + 1 if layer else 0
+    inside = [module.get_submodule(name[start:]) for name, style in styles.items()
+              if style != SUMMED]  # fmt: skip
+    divided = sum(one.numel() for part in inside for one in part.parameters() if one.requires_grad)
+    matrices = sum(one.numel() for one in module.parameters() if one.dim() > 1)
+    own = sum(one.numel() for part in inside for one in part.parameters() if one.dim() > 1)
+    part = own / matrices if matrices else 0.0
+    return {
+        "parameters": min(divided, row["parameters"]),
+        "flops": int(row["flops"] * part),
+        "saved": int(max(0, row["saved"] - _WHOLE_OUTPUTS * row["output"]) * part),
+        "exchanges": ceil(exchanges / 2),  # the planner counts a forward pass
+    }
