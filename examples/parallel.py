@@ -36,13 +36,21 @@ class Position(nn.Module):
         return x + self.table
 
 
-def make_model(dropout: float) -> nn.Sequential:
-    """An nn.Sequential can be cut into stages between any two of its layers."""
+def make_model(dropout: float, split: int) -> nn.Sequential:
+    """An nn.Sequential can be cut into stages between any two of its layers.
+
+    With `split`, so many ranks share the two layers that grow with the vocabulary.
+    """
+    scope = parallel.split(split) if split > 1 else parallel.replicate()
+    with scope:
+        words = nn.Embedding(WORDS, WIDTH)
     blocks = [
         nn.TransformerEncoderLayer(WIDTH, 4, 4 * WIDTH, batch_first=True, dropout=dropout)
         for _ in range(4)
     ]
-    return nn.Sequential(nn.Embedding(WORDS, WIDTH), Position(), *blocks, nn.Linear(WIDTH, WORDS))
+    with scope:
+        head = nn.Linear(WIDTH, WORDS)
+    return nn.Sequential(words, Position(), *blocks, head)
 
 
 class Sentences:
@@ -77,6 +85,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--dropout", type=float, default=0.1)
     parser.add_argument("--checkpoint", type=Path, default=Path("parallel"))
     parser.add_argument("--pipeline", type=int, help="so many stages, instead of the best number")
+    parser.add_argument("--split", type=int, default=1, help="ranks that share the vocabulary")
     parser.add_argument("--kill-at", type=int, default=-1, help="this step kills a rank, once")
     parser.add_argument("--kill-rank", type=int, default=0)
     return parser.parse_args()
@@ -93,7 +102,7 @@ def main() -> None:
     rank, is_first = int(os.environ.get("RANK", "0")), pl.generation() <= 1
     with pl.Checkpointer(args.checkpoint, every=5) as checkpointer:
         job = parallel.parallelize(
-            make_model(args.dropout),
+            make_model(args.dropout, args.split),
             optimizer=lambda parameters: torch.optim.AdamW(parameters, lr=3e-3),
             loss=loss_of,
             example=(words, words),

@@ -14,7 +14,7 @@ SCHEMA = "paceline.plan/1"
 @dataclass(frozen=True, kw_only=True)
 class Case:
     name: str
-    model: str  # "mlp" has 7 layers, "llama" 7: embedding, four blocks, norm, head
+    model: str  # each has 7 layers; "llama": embedding, four blocks, norm, head
     stages: list[tuple[int, int]]
     ranks: list[list[int]]
     shares: list[int]
@@ -102,6 +102,8 @@ def _divided() -> list[Case]:
              clip=0.05, **four),
         Case(name="tensor-pipe", shares=[16], micro_batches=4, schedule="1f1b", clip=0.05,
              **{**whole, "stages": [(0, 3), (3, 7)], "ranks": [[0, 1], [3, 2]]}),
+        Case(name="split", shares=[9, 7], clip=0.05, **{**four, "model": "words"}),
+        Case(name="split-shard", shares=[9, 7], shard=True, **{**four, "model": "words"}),
     ]  # fmt: skip
 
 

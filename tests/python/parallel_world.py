@@ -49,6 +49,13 @@ def made(kind: str) -> tuple[nn.Module, Any, list[Any]]:
                               nn.Linear(24, 24), nn.Tanh(), nn.Linear(24, 4))  # fmt: skip
         return model, mse_loss, [(torch.randn(BATCH, 8), torch.randn(BATCH, 4))
                                  for _ in range(STEPS)]  # fmt: skip
+    if kind == "words":
+        with parallel.split(2):
+            words, head = nn.Embedding(24, 8), nn.Linear(16, 24)
+        model = nn.Sequential(words, nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 16),
+                              nn.LayerNorm(16), nn.Tanh(), head)  # fmt: skip
+        tokens = torch.randint(0, 24, (STEPS, BATCH, 5))
+        return model, next_token, [(one, one.roll(-1, 1)) for one in tokens]
     from transformers import LlamaConfig, LlamaForCausalLM
 
     llama = LlamaForCausalLM(LlamaConfig(
@@ -192,7 +199,7 @@ def warm() -> None:
     from torch.distributed import fsdp, pipelining
 
     assert fsdp and pipelining
-    for kind in ("mlp", "llama"):
+    for kind in ("mlp", "llama", "words"):
         model, loss, steps = made(kind)
         for precision in ("fp32", "bf16"):
             text = text_of(parallel.describe(model, steps[0], loss, optimizer=sgd,

@@ -52,12 +52,13 @@ def plans(output: str) -> list[tuple[str, str]]:
     return re.findall(r"\| plan (.*?): (it is chosen|the checkpoint has it)", output)
 
 
-def check_killed(folder: Folder, pipeline: int, rank: int) -> None:
-    options = ("--pipeline", pipeline)
+def check_killed(folder: Folder, pipeline: int, rank: int, split: int = 1) -> None:
+    options = ("--pipeline", pipeline, "--split", split)
     killed = folder.train("killed", 2, *options, "--kill-at", 4, "--kill-rank", rank)
     (first, chosen), (second, kept) = plans(killed)
     assert (chosen, kept) == ("it is chosen", "the checkpoint has it")
-    assert first == second and f"data {2 // pipeline}" in first
+    assert first == second and f"data {2 // pipeline // split}" in first
+    assert (f"tensor {split}" in first) == (split > 1)
     resumed = re.findall(r"resumed at step (\d+)", killed)
     assert resumed == ["4"], "nothing is lost, and nothing repeated"
     assert weights(killed) == weights(folder.train("whole", 2, *options))
@@ -65,6 +66,13 @@ def check_killed(folder: Folder, pipeline: int, rank: int) -> None:
 
 def test_a_killed_stage_goes_on_with_the_same_plan_and_bits(tmp_path: Path, runtime: Path) -> None:
     check_killed(Folder(tmp_path, runtime), pipeline=2, rank=1)
+
+
+@pytest.mark.long
+def test_killed_ranks_that_share_layers_go_on_with_the_same_bits(
+    tmp_path: Path, runtime: Path
+) -> None:
+    check_killed(Folder(tmp_path, runtime), pipeline=1, rank=1, split=2)
 
 
 @pytest.mark.long

@@ -1,4 +1,4 @@
-"""A planned job goes on in a world with other stages: weights, moments and data move."""
+"""A planned job goes on in a world that divides it otherwise: weights, moments and data move."""
 
 import re
 from pathlib import Path
@@ -16,18 +16,21 @@ def last_loss(output: str, step: int) -> float:
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    "worlds", [[(3, 3), (2, 2)], [(2, 2), (1, 1), (3, 3)], [(2, 1), (2, 2)], [(2, 2), (2, 1)]],
+    "worlds", [[(3, 3, 1), (2, 2, 1)], [(2, 2, 1), (1, 1, 1), (3, 3, 1)], [(2, 1, 1), (2, 2, 1)],
+               [(2, 2, 1), (2, 1, 1)], [(2, 1, 2), (2, 2, 1), (2, 1, 2)], [(1, 1, 1), (4, 1, 2)],
+               [(4, 2, 2), (3, 1, 1)]],
     ids=str,
 )  # fmt: skip
-def test_stages_move_with_their_optimizers(
-    worlds: list[tuple[int, int]], tmp_path: Path, runtime: Path
+def test_stages_and_parts_move_with_their_optimizers(
+    worlds: list[tuple[int, int, int]], tmp_path: Path, runtime: Path
 ) -> None:
     folder = Folder(tmp_path, runtime)
     whole = folder.train("whole", 1, "--dropout", 0, "--steps", 4 * len(worlds))
-    for number, (ranks, stages) in enumerate(worlds, 1):
+    for number, (ranks, stages, split) in enumerate(worlds, 1):
         output = folder.train(
-            "moving", ranks, "--dropout", 0, "--pipeline", stages, "--steps", 4 * number
-        )
+            "moving", ranks, "--dropout", 0, "--pipeline", stages, "--split", split,
+            "--steps", 4 * number,
+        )  # fmt: skip
         assert ("resumed at step" in output) == (number > 1)
     step = 4 * len(worlds) - 1
     assert last_loss(output, step) == pytest.approx(last_loss(whole, step), abs=1e-5)

@@ -77,9 +77,9 @@ def test_a_tensor_of_a_plan_leaves_the_axis_out() -> None:
 
 def test_a_model_without_a_plan_says_so() -> None:
     found = division_of(nn.Sequential(nn.Linear(4, 4)))
-    assert found.why.startswith("Sequential has no tensor-parallel plan of transformers")
+    assert found.why.startswith("Sequential has neither a tensor-parallel plan of transformers")
     small = describe(nn.Linear(4, 4), (torch.zeros(2, 4), torch.zeros(2, 4)), mse_loss)
-    assert "no tensor-parallel plan" in small["no_tensor"]
+    assert "neither" in small["no_tensor"]
 
 
 def test_ranks_of_one_replica_between_those_of_another_cannot_shard() -> None:

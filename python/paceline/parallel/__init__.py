@@ -8,9 +8,20 @@
         out = job.step(batch)
 """
 
+from paceline.parallel.annotate import assign, replicate, split, stage
 from paceline.parallel.describe import describe
 from paceline.parallel.errors import PlanError
 from paceline.parallel.job import Job, StepOutput
 from paceline.parallel.make import parallelize
 
-__all__ = ["Job", "PlanError", "StepOutput", "describe", "parallelize"]
+__all__ = [
+    "Job",
+    "PlanError",
+    "StepOutput",
+    "assign",
+    "describe",
+    "parallelize",
+    "replicate",
+    "split",
+    "stage",
+]

@@ -29,7 +29,9 @@ class Question:
 
     @property
     def digest(self) -> str:
-        wishes = json.dumps(self.wishes, sort_keys=True, separators=(",", ":"))
+        # Where an annotation stands is no part of the question.
+        asked = {name: one for name, one in self.wishes.items() if name != "because"}
+        wishes = json.dumps(asked, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(f"{self.summary}\n{wishes}".encode()).hexdigest()
 
 

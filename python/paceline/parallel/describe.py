@@ -19,6 +19,7 @@ from torch.optim import Optimizer
 
 from paceline._base import arguments
 from paceline._data.fingerprint import kept_chance
+from paceline.parallel.asked import Asked, asked_of
 from paceline.parallel.batch import Loss
 from paceline.parallel.errors import PlanError
 from paceline.parallel.layers import Layers, layers_of, shared_between
@@ -63,6 +64,7 @@ class Study:
     summary: Json
     layers: Layers
     division: Division
+    asked: Asked
     rows: list[Json]  # of the summary, one for each layer
     few: list[Seen]
     more: list[Seen]
@@ -76,16 +78,17 @@ def study(
     optimizer: MakeOptimizer | None,
     precision: str,
     name: str = "",
+    world_size: int | None = None,
 ) -> Study:
-    """As `describe`, with all that was seen."""
+    """As `describe`, with all that was seen. None as `world_size`: the devices are not known."""
     arguments.one_of("describe", "precision", precision, PRECISIONS)
     layers = layers_of(model)
-    division = division_of(model)
+    asked, division = asked_of(model, layers, world_size), division_of(model)
     few, more = (
         trace(model, layers, example, loss, precision=precision, samples=size)
         for size in (FEW, MORE)
     )
-    cuts = _cuts(model, layers, few)
+    cuts = asked.cuts | _cuts(model, layers, few)
     rows = [_row(model, layers, place, few, more, cuts) for place in range(len(few))]
     _add_loose(model, layers, rows)
     _add_splits(model, layers, division, rows)
@@ -100,7 +103,7 @@ def study(
         "tensor_divides": division.divides,
     }
     _must_be_small(summary, type(model).__qualname__)
-    return Study(summary, layers, division, rows, few, more)
+    return Study(summary, layers, division, asked, rows, few, more)
 
 
 def text_of(summary: Json) -> str:

@@ -13,13 +13,14 @@ from paceline._base import arguments
 from paceline._checkpoint.checkpoint import BaseCheckpointer
 from paceline.parallel import device as devices
 from paceline.parallel.agree import Answer, Kept, Question, agree
+from paceline.parallel.asked import Asked
 from paceline.parallel.batch import Loss
 from paceline.parallel.describe import PRECISIONS, MakeOptimizer, Study, study, text_of
 from paceline.parallel.errors import PlanError
 from paceline.parallel.execute import Work, executor_for
 from paceline.parallel.job import Job, MakeScheduler, PlanNote, Whole
 from paceline.parallel.plan import ParallelPlan
-from paceline.parallel.planning_run import end_with
+from paceline.parallel.planning_run import PLANNING, end_with
 from paceline.parallel.probe import measure
 from paceline.parallel.store import Talk
 
@@ -70,9 +71,9 @@ def parallelize(
     arguments.count(_WHERE, "global_batch", global_batch)
     arguments.one_of(_WHERE, "precision", precision, PRECISIONS)
     _check(clip, checkpointer)
-    studied = study(model, example, loss, optimizer=optimizer, precision=precision)
-    question = Question(text_of(studied.summary), _wishes(global_batch, wishes))
-    end_with(question.summary, json.dumps(question.wishes))
+    studied = study(model, example, loss, optimizer=optimizer, precision=precision,
+                    world_size=_world_size())  # fmt: skip
+    question = _question(studied, _wishes(global_batch, wishes))
     _must_be_real(model)
     _begin_world()
     talk, place = Talk.of_world(), devices.device()
@@ -88,6 +89,14 @@ def parallelize(
     _spread_weights(model)
     work = _work(model, studied, answer.plan, talk, place, loss, example, precision)
     return _job(work, answer, optimizer, scheduler, clip)
+
+
+def _question(studied: Study, wishes: dict[str, Any]) -> Question:
+    """What is planned for; a planning run ends here."""
+    asked = _with_annotations(wishes, studied.asked)
+    question = Question(text_of(studied.summary), asked)
+    end_with(question.summary, json.dumps(question.wishes))
+    return question
 
 
 def _job(
@@ -127,6 +136,29 @@ def _wishes(global_batch: int, limits: dict[str, list[Any]] | None) -> dict[str,
         # A plan of one stage has no schedule, whatever pipelines may have.
         found[name] = ["none", *value] if name == "schedule" and "none" not in value else value
     return found
+
+
+def _with_annotations(wishes: dict[str, Any], asked: Asked) -> dict[str, Any]:
+    """The wishes of the call and those of the annotations, which both have to hold."""
+    for axis, values in asked.wishes.items():
+        if not set(values) & set(wishes.get(axis, values)):
+            raise PlanError(
+                what=f"the wishes for {axis} and an annotation do not go together",
+                where=_WHERE,
+                why=f"wishes allow {wishes[axis]}, and {asked.because[axis]}: {values[0]}",
+                fix=f"leave {axis} out of wishes, or {values[0]} in them",
+            )
+        wishes[axis] = values
+    return {**wishes, "because": asked.because} if asked.because else wishes
+
+
+def _world_size() -> int | None:
+    """How many ranks there are or will be; None in a planning run, which is for other devices."""
+    if os.environ.get(PLANNING):
+        return None
+    if dist.is_initialized():
+        return dist.get_world_size()
+    return int(os.environ.get("WORLD_SIZE", "1"))
 
 
 def _must_be_real(model: nn.Module) -> None:

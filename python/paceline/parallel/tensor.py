@@ -1,7 +1,8 @@
 """Which modules tensor parallelism divides, and how.
 
-Models of transformers say so themselves. The styles are theirs, and one that is not known here
-leaves the axis out: a module that is divided wrongly computes something else.
+Models of transformers say so themselves, and `parallel.split` says it of any model. The styles are
+those of transformers. One that is not known here leaves the axis out: a module that is divided
+wrongly computes something else.
 
     division_of(llama).styles  # {"model.layers.0.self_attn.q_proj": "colwise", …}
 """
@@ -13,6 +14,9 @@ from math import ceil, gcd
 from typing import Any, cast
 
 from torch import nn
+
+from paceline.parallel.annotate import part_of
+from paceline.parallel.errors import PlanError
 
 Json = dict[str, Any]
 
@@ -42,9 +46,16 @@ class Division:
 
 
 def division_of(model: nn.Module) -> Division:
-    """What transformers says of the model, or why it is not divided."""
+    """What transformers and the annotations say of the model, or why it is not divided.
+
+    Raises PlanError for annotations that cannot be carried out.
+    """
     styles, why = _foreign(model)
-    return Division(styles, gcd(*_sizes(model, styles))) if styles else Division(why=why)
+    _keep_whole(model, styles)
+    _add_annotated(model, styles)
+    if not styles:
+        return Division(why=why)
+    return Division(styles, gcd(*_sizes(model, styles)))
 
 
 def _foreign(model: nn.Module) -> tuple[dict[str, str], str]:
@@ -52,14 +63,52 @@ def _foreign(model: nn.Module) -> tuple[dict[str, str], str]:
     patterns = _of_transformers(model)
     if not patterns:
         kind = type(model).__qualname__
-        return {}, f"{kind} has no tensor-parallel plan of transformers"
+        return {}, f"{kind} has neither a tensor-parallel plan of transformers nor a parallel.split"
     styles: dict[str, str] = {}
     for name, _ in model.named_modules():
         for pattern, style in patterns.items():
             if _matches(name, pattern):
                 styles[name] = style
     why = _amiss(model, styles, patterns)
-    return ({}, why) if why else (styles, "")
+    return ({}, why) if why else (styles, "every module that transformers divides is replicated")
+
+
+def _keep_whole(model: nn.Module, styles: dict[str, str]) -> None:
+    """Takes out the modules that `replicate` holds. Those of one parent belong together."""
+    for name in list(styles):
+        scope = part_of(model.get_submodule(name)) if name in styles else None
+        if scope is None or scope.kind != "replicate":
+            continue
+        parent = name.rpartition(".")[0]
+        for other in [one for one in styles if one.rpartition(".")[0] == parent]:
+            if part_of(model.get_submodule(other)) is not scope:
+                raise PlanError(
+                    what=f"{name} cannot be whole alone",
+                    where=scope.place,
+                    why=f"transformers divides it together with {other}",
+                    fix=f"parallel.assign(model.{parent}, parallel.replicate())",
+                )
+            del styles[other]
+
+
+def _add_annotated(model: nn.Module, styles: dict[str, str]) -> None:
+    """Adds the modules that `split` holds. They take and give whole tensors."""
+    owners: dict[int, list[str]] = {}
+    for name, module in model.named_modules():
+        scope = part_of(module)
+        if scope is None or scope.kind != "split":
+            continue
+        owners = owners or _owners(model)
+        style = "colwise_gather_output" if isinstance(module, nn.Linear) else "embedding_rowwise"
+        others = _sharers(module, name, owners)
+        why = f"{others[0]} has the same weight" if others else ""
+        if styles.setdefault(name, style) != style:
+            why = f"transformers divides it as {styles[name]}, together with its neighbours"
+        if why:
+            fix = "leave split out there: the search divides it"
+            if others:
+                fix = "a weight of its own, or no split"
+            raise PlanError(what=f"{name} cannot be split", where=scope.place, why=why, fix=fix)
 
 
 def _of_transformers(model: nn.Module) -> dict[str, str]:

@@ -141,6 +141,13 @@ Result<PlanWishes> ReadWishes(std::string_view text) {
       wishes.only[axis].push_back(known.value_or(0));
     }
   }
+  if (const nlohmann::json* object = fields.Take("because", true)) {
+    Fields because(*object, "because");
+    for (size_t axis = 0; axis < kAxisCount; ++axis) {
+      wishes.because[axis] = because.Text(std::string(Axes()[axis]->name).c_str(), "");
+    }
+    fields.Adopt(because.Done());
+  }
   RETURN_IF_ERROR(fields.Done());
   return wishes;
 }

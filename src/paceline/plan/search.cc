@@ -135,6 +135,7 @@ class Search {
   }
 
   const Scene& scene() const { return scene_; }
+  const PlanWishes& wishes() const { return wishes_; }
   const std::vector<Candidate>& candidates() const { return candidates_; }
   const std::map<Kind, Found>& by_kind() const { return by_kind_; }
   const std::map<size_t, std::string>& refusals() const { return refusals_; }
@@ -197,8 +198,8 @@ class Search {
 
   double BoundOfShape(const Shape& shape) {
     if (shape.pipeline == 1) return ReplicaSeconds(scene_, shape);
-    return BoundOf(scene_, PassesOf(shape), shape).seconds();
     if (NeedOf(scene_, shape) * shape.pipeline > RoomOf(scene_, shape)) return kNever;
+    return BoundOf(scene_, PassesOf(shape), shape).seconds();
   }
 
   void Look(const Shape& shape, double below, double slack, uint64_t& budget, double* bound) {
@@ -242,6 +243,26 @@ class Search {
   double bound_ = kNever;
 };
 
+// What no plan of the search may have, and why: what the model rules out, and who asked for it.
+std::vector<RejectedPlan> RuledOut(const Scene& scene, const PlanWishes& wishes) {
+  std::vector<RejectedPlan> rejected;
+  for (size_t axis = 0; axis < kAxisCount; ++axis) {
+    if (wishes.because[axis].empty() || wishes.only[axis].empty()) continue;
+    rejected.push_back(
+        {.plan = Concat(Axes()[axis]->name, " other than ", wishes.only[axis].front()),
+         .step = std::nullopt,
+         .because = wishes.because[axis]});
+  }
+  if (scene.devices == 1) return rejected;
+  if (!scene.no_pipeline.empty()) {
+    rejected.push_back({.plan = "pipeline", .step = std::nullopt, .because = scene.no_pipeline});
+  }
+  if (!scene.no_tensor.empty()) {
+    rejected.push_back({.plan = "tensor", .step = std::nullopt, .because = scene.no_tensor});
+  }
+  return rejected;
+}
+
 // The plans of other kinds, the fastest first; those that do not fit last.
 std::vector<RejectedPlan> RejectedOf(const Search& search, const Found& best) {
   std::vector<RejectedPlan> rejected;
@@ -261,6 +282,8 @@ std::vector<RejectedPlan> RejectedOf(const Search& search, const Found& best) {
                         .because = TooLargeText(search.scene(), shape)});
   }
   if (rejected.size() > kRejectedTold) rejected.resize(kRejectedTold);
+  const auto ruled_out = RuledOut(search.scene(), search.wishes());
+  rejected.insert(rejected.end(), ruled_out.begin(), ruled_out.end());
   return rejected;
 }
 
@@ -304,7 +327,10 @@ std::variant<ParallelPlan, NoPlan> ChoosePlan(const ModelSummary& model, const C
   if (report != nullptr) *report = search.Report();
   if (search.candidates().empty()) {
     std::vector<std::string> reasons;
-    for (const auto& [axis, reason] : search.refusals()) reasons.push_back(reason);
+    for (const auto& [axis, reason] : search.refusals()) {
+      const std::string& because = wishes.because[axis];
+      reasons.push_back(because.empty() ? reason : Concat(reason, ", and ", because));
+    }
     return NoPlan{.what = "no plan is as it was asked for",
                   .where = place,
                   .why = JoinWith(reasons, "; "),
@@ -344,13 +370,18 @@ bool Fits(const ModelSummary& model, const Cluster& cluster, const PlanWishes& w
 
 std::string WhyNot(const ModelSummary& model, const Cluster& cluster, const PlanWishes& wishes,
                    const ParallelPlan& chosen, AxisId axis, uint32_t value) {
-  PlanWishes narrow = wishes;
-  narrow.OnlyOf(axis) = {value};
-  const auto answer = ChoosePlan(model, cluster, narrow);
   const bool is_schedule = axis == AxisId::kSchedule && value < Schedules().size();
   const std::string text =
       is_schedule ? std::string(Schedules()[value]->name) : std::to_string(value);
   const std::string asked = Concat(Axes()[static_cast<size_t>(axis)]->name, " ", text);
+  const std::vector<uint32_t>& only = wishes.OnlyOf(axis);
+  const std::string& because = wishes.because[static_cast<size_t>(axis)];
+  if (!because.empty() && std::find(only.begin(), only.end(), value) == only.end()) {
+    return Concat(asked, ": ", because);
+  }
+  PlanWishes narrow = wishes;
+  narrow.OnlyOf(axis) = {value};
+  const auto answer = ChoosePlan(model, cluster, narrow);
   if (const auto* none = std::get_if<NoPlan>(&answer)) return Concat(asked, ": ", none->why);
   const auto& other = std::get<ParallelPlan>(answer);
   const double ratio = other.predicted.step / chosen.predicted.step - 1;

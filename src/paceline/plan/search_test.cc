@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "paceline/plan/devices.h"
@@ -82,12 +83,32 @@ TEST(Search, DegreesDivideWhatIsDivided) {
   const Cluster cluster = *ClusterFromLine("H100-80G:8", {});
   PlanWishes wishes = {.global_batch = 64, .only = {}};
   wishes.OnlyOf(AxisId::kTensor) = {2};
+  wishes.because[static_cast<size_t>(AxisId::kTensor)] = "split(2) of train.py:12 asks for it";
   const auto answer = ChoosePlan(gpt, cluster, wishes);
   ASSERT_TRUE(std::holds_alternative<NoPlan>(answer));
   const std::string& why = std::get<NoPlan>(answer).why;
   EXPECT_NE(why.find("2 does not divide 25"), std::string::npos) << why;
+  EXPECT_NE(why.find("and split(2) of train.py:12 asks for it"), std::string::npos) << why;
   wishes.OnlyOf(AxisId::kTensor) = {5};
   EXPECT_EQ(std::get<ParallelPlan>(ChoosePlan(gpt, cluster, wishes)).tensor, 5);
+}
+
+TEST(Search, SaysWhoRulesPlansOut) {
+  ModelSummary bert = *SummaryOfPreset("bert-base", {});  // its head shares a weight
+  const Cluster cluster = *ClusterFromLine("H100-80G:8", {});
+  PlanWishes wishes = {.global_batch = 64, .only = {}};
+  wishes.OnlyOf(AxisId::kTensor) = {2};
+  wishes.because[static_cast<size_t>(AxisId::kTensor)] = "split(2) of train.py:12 asks for it";
+  const auto plan = std::get<ParallelPlan>(ChoosePlan(bert, cluster, wishes));
+  const auto has = [&](std::string_view text, std::string_view because) {
+    return std::any_of(plan.rejected.begin(), plan.rejected.end(), [&](const RejectedPlan& one) {
+      return one.plan == text && one.because.find(because) != std::string::npos;
+    });
+  };
+  EXPECT_TRUE(has("tensor other than 2", "split(2) of train.py:12"));
+  EXPECT_TRUE(has("pipeline", "shares its weight"));
+  EXPECT_EQ(WhyNot(bert, cluster, wishes, plan, AxisId::kTensor, 4),
+            "tensor 4: split(2) of train.py:12 asks for it");
 }
 
 TEST(SearchLong, FindsWhatBruteForceFindsInLargerInstances) {

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -39,6 +40,8 @@ struct PlanWishes {
   uint64_t global_batch = 0;
   // By AxisId: the values that are allowed. Empty: all.
   std::array<std::vector<uint32_t>, kAxisCount> only;
+  // By AxisId: who limits it, as one sentence; "" if that needs no word.
+  std::array<std::string, kAxisCount> because = {};
 
   const std::vector<uint32_t>& OnlyOf(AxisId axis) const { return only[static_cast<size_t>(axis)]; }
   std::vector<uint32_t>& OnlyOf(AxisId axis) { return only[static_cast<size_t>(axis)]; }

@@ -113,7 +113,7 @@ void PrintRejected(Output& out, const ParallelPlan& plan) {
   if (plan.rejected.empty()) return;
   std::vector<std::vector<std::string>> rows = {{"REJECTED", "STEP", "BECAUSE"}};
   for (const RejectedPlan& one : plan.rejected) {
-    rows.push_back({Visible(one.plan), one.step ? plan::SecondsText(*one.step) : "does not fit",
+    rows.push_back({Visible(one.plan), one.step ? plan::SecondsText(*one.step) : "none",
                     Visible(one.because)});
   }
   out.DataLine("");

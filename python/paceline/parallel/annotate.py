@@ -1,0 +1,183 @@
+"""What a script may say of its plan: modules that are whole, divided, or a stage.
+
+    with parallel.replicate():
+        self.body = Body()                       # what is built inside is whole on each rank
+    with parallel.split(2):
+        self.head = nn.Linear(768, 1_000_000)    # two ranks share it
+    parallel.assign(model.layers[:8], parallel.stage())   # a model of others
+
+Modules are bound as they register their first parameter, by torch's own hook. What is said limits
+the search; the rest stays free. A model with annotations runs in one process as it is.
+"""
+
+import inspect
+import os
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any, Literal, Self, cast
+
+import torch
+from torch import nn
+from torch.nn.modules.module import register_module_parameter_registration_hook
+
+from paceline._base import arguments
+from paceline.parallel.errors import PlanError
+
+Kind = Literal["replicate", "split", "stage"]
+
+_PART, _STAGE = "_paceline_part", "_paceline_stage"
+_numbers = count()
+_OWN = tuple(os.path.dirname(one) + os.sep for one in (torch.__file__, __file__))
+_open: dict[int, "list[tuple[Scope, Any]]"] = {}
+"""The scopes that each thread is in, with their hooks."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scope:
+    """One annotation: a context for modules that are built, or an argument of `assign`."""
+
+    kind: Kind
+    devices: int | None
+    place: str  # the line of the script
+    number: int = field(default_factory=lambda: next(_numbers))
+
+    @property
+    def told(self) -> str:
+        """As the script has it: `"split(2)"`."""
+        return f"{self.kind}({'' if self.devices is None else self.devices})"
+
+    @property
+    def is_stage(self) -> bool:
+        return self.kind == "stage" or (self.kind == "replicate" and self.devices is not None)
+
+    def __deepcopy__(self, _: object) -> Self:
+        return self  # a copy of a module is in the same scope
+
+    def __enter__(self) -> Self:
+        thread = threading.get_ident()
+        stack = _open.setdefault(thread, [])
+        for outer in stack:
+            _must_not_nest(outer[0], self)
+
+        def built(module: nn.Module, _: str, __: object) -> None:
+            if threading.get_ident() == thread:
+                _bind(module, self, is_again=True)
+
+        stack.append((self, register_module_parameter_registration_hook(built)))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        thread = threading.get_ident()
+        _open[thread].pop()[1].remove()
+        if not _open[thread]:
+            del _open[thread]
+
+
+def replicate(devices: int | None = None) -> Scope:
+    """Modules that no rank divides. With a number, they are a stage, of so many devices."""
+    if devices is not None:
+        arguments.count("parallel.replicate", "devices", devices)
+    return Scope("replicate", devices, line())
+
+
+def split(devices: int) -> Scope:
+    """Linear and Embedding modules that so many ranks share, by columns or by the vocabulary."""
+    arguments.count("parallel.split", "devices", devices)
+    return Scope("split", devices, line())
+
+
+def stage() -> Scope:
+    """Modules that are one stage of the pipeline."""
+    return Scope("stage", None, line())
+
+
+def assign(modules: nn.Module | list[Any] | tuple[Any, ...], scope: Scope) -> None:
+    """Annotates modules that exist: a module with all that is in it, or several of them."""
+    if not isinstance(scope, Scope):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise arguments.refuse("parallel.assign", "scope", scope, "one of replicate, split, stage",
+                               "parallel.assign(model.layers[:8], parallel.stage())")  # fmt: skip
+    for root in modules if isinstance(modules, (list, tuple)) else [modules]:
+        if not isinstance(root, nn.Module):
+            raise arguments.refuse("parallel.assign", "modules", root, "a module, or several",
+                                   "parallel.assign(model.head, parallel.split(2))")  # fmt: skip
+        for module in root.modules():
+            if any(True for _ in module.parameters(recurse=False)) or scope.is_stage:
+                _bind(module, scope, is_again=False)
+
+
+def part_of(module: nn.Module) -> Scope | None:
+    """The replicate or split that the module is in."""
+    return cast("Scope | None", vars(module).get(_PART))
+
+
+def stage_of(module: nn.Module) -> Scope | None:
+    return cast("Scope | None", vars(module).get(_STAGE))
+
+
+def line() -> str:
+    """The line of the script that is running: `"train.py:12"`."""
+    for frame in _frames():
+        name = frame.f_code.co_filename
+        if not name.startswith(_OWN):
+            return f"{os.path.basename(name)}:{frame.f_lineno}"
+    return "the script"
+
+
+def _frames() -> Iterator[Any]:
+    frame = inspect.currentframe()
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
+
+
+def _must_not_nest(outer: Scope, inner: Scope) -> None:
+    """Each module has one strategy; a stage may hold modules that are divided."""
+    if outer.kind == "stage" and not inner.is_stage:
+        return
+    raise PlanError(
+        what=f"{inner.told} is within {outer.told}",
+        where=inner.place,
+        why=f"a module has one strategy, and {outer.told} of {outer.place} is still open",
+        fix="one scope after the other",
+    )
+
+
+def _bind(module: nn.Module, scope: Scope, *, is_again: bool) -> None:
+    """Notes the scope in the module. The scope in which it was built comes before later ones."""
+    keys = ([_STAGE] if scope.is_stage else []) + ([_PART] if scope.kind != "stage" else [])
+    for key in keys:
+        known = cast("Scope | None", vars(module).get(key))
+        if known is None:
+            if scope.kind == "split":
+                _must_divide(module, scope)
+            vars(module)[key] = scope
+        elif known is not scope and not is_again:
+            raise PlanError(
+                what=f"{type(module).__qualname__} has two annotations",
+                where=line(),
+                why=f"{known.told} of {known.place} has it already",
+                fix="one annotation for each module",
+            )
+
+
+def _must_divide(module: nn.Module, scope: Scope) -> None:
+    kind, devices = type(module).__qualname__, scope.devices or 1
+    if not isinstance(module, (nn.Linear, nn.Embedding)):
+        raise PlanError(
+            what=f"{kind} cannot be split",
+            where=line(),
+            why=f"{scope.told} divides Linear by columns and Embedding by the vocabulary",
+            fix=f"build {kind} outside of split, where it is whole on each rank",
+        )
+    is_linear = isinstance(module, nn.Linear)
+    size = module.out_features if is_linear else module.num_embeddings
+    if size % devices:
+        name = "columns" if is_linear else "words"
+        raise PlanError(
+            what=f"{kind} cannot be split over {devices} ranks",
+            where=line(),
+            why=f"it has {size} {name}, and {devices} does not divide them",
+            fix=f"{size + devices - size % devices} {name}, or split over another number",
+        )
