@@ -1,6 +1,7 @@
 """`paceline plan`: its answers for models by name, by file and by script, and what it refuses."""
 
 import json
+import os
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -140,8 +141,11 @@ def test_when_nothing_fits_the_smallest_change_is_named() -> None:
         (("--model", "llama-8b", "--cluster", MIXED, "--only", "ep=2"), "is no axis"),
         (("--model", "llama-8b", "--cluster", MIXED, "--only", "pp=0"), "at least one stage"),
         (("--model", "llama-8b", "--cluster", MIXED, "--global-batch", "0"), "from 1 to 2^32"),
-        (("--model", "/nowhere/config.json", "--cluster", MIXED), "cannot be read"),
-        (("--model", "llama-8b", "--cluster", "/nowhere.json"), "cannot be read"),
+        (("--model", "/nowhere/config.json", "--cluster", MIXED), "there is no such file"),
+        (("--model", "llama-8b", "--cluster", "/nowhere.json"), "there is no such file"),
+        (("--cluster", MIXED, "nowhere.py"), "there is no such file"),
+        (("--model", "lama-8b", "--cluster", MIXED), "did you mean llama-8b?"),
+        (("--model", "llama-8b", "--cluster", "A100-80G:1, H100-80:8"), "did you mean H100-80G?"),
     ],
 )
 def test_what_cannot_be_planned_is_refused_with_its_reason(
@@ -152,6 +156,29 @@ def test_what_cannot_be_planned_is_refused_with_its_reason(
     assert says in done.stderr
     for part in ("  where  ", "  why    ", "  fix    "):
         assert part in done.stderr
+
+
+@pytest.mark.parametrize(("kind", "says"), [("pipe", "it is a pipe"), ("folder", "a directory"),
+                                            ("device", "it is no regular file")])  # fmt: skip
+def test_what_is_no_file_is_refused_and_never_waited_for(
+    kind: str, says: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "odd.json"
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "folder":
+        path.mkdir()
+    else:
+        path.symlink_to("/dev/zero")
+    model, device = ("--model", "vit-base"), ("--cluster", "T4-16G:2")
+    for words in (("--model", str(path), *device), (*model, "--cluster", str(path)),
+                  (*device, str(path))):  # fmt: skip
+        command = [find_binary(), "plan", *words]
+        done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=30)
+        assert done.returncode == 2, done.stdout
+        assert says in done.stderr and str(path) in done.stderr
+        for part in ("  where  ", "  why    ", "  fix    "):
+            assert part in done.stderr
 
 
 def test_a_script_is_run_as_far_as_its_model(tmp_path: Path) -> None:

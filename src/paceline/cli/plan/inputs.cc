@@ -1,7 +1,9 @@
 #include "paceline/cli/plan/inputs.h"
 
+#include <algorithm>
 #include <array>
 #include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "paceline/base/file_text.h"
@@ -21,7 +23,7 @@ namespace paceline::cli {
 namespace {
 
 constexpr char kPlanningVariable[] = "PACELINE_PLANNING";
-constexpr char kUnreadable[] = "it is empty, is not there, or belongs to somebody else";
+constexpr char kUnreadable[] = "it is empty, or belongs to somebody else";
 constexpr uint64_t kBatchDefault = 1024;
 constexpr uint64_t kBatchMax = uint64_t{1} << 32;
 
@@ -37,6 +39,58 @@ Problem BadValue(std::string what, std::string where, std::string why, std::stri
           .where = std::move(where),
           .why = std::move(why),
           .fix = std::move(fix)};
+}
+
+// Why nothing can be read at the path, as one sentence; "" if there is a file. A pipe would be
+// waited for, and a device might never end.
+std::string WhyNoFile(const std::string& path) {
+  std::error_code failed;
+  const auto kind = std::filesystem::status(path, failed).type();
+  switch (kind) {
+    case std::filesystem::file_type::regular: return "";
+    case std::filesystem::file_type::not_found: return "there is no such file";
+    case std::filesystem::file_type::directory: return "it is a directory";
+    case std::filesystem::file_type::fifo: return "it is a pipe";
+    case std::filesystem::file_type::none: return failed.message();
+    default: return "it is no regular file";
+  }
+}
+
+// The text of a file, or why there is none.
+Result<std::string> FileText(const std::string& path, size_t most, std::string what,
+                             std::string fix) {
+  std::string why = WhyNoFile(path);
+  std::string text = why.empty() ? ReadText(path, most) : "";
+  if (!text.empty()) return text;
+  if (why.empty()) why = kUnreadable;
+  return BadValue(std::move(what), path, std::move(why), std::move(fix));
+}
+
+std::string DidYouMean(std::string_view word, const std::vector<std::string_view>& names,
+                       std::string otherwise) {
+  const std::string_view nearest = Nearest(word, names);
+  return nearest.empty() ? std::move(otherwise) : Concat("did you mean ", nearest, "?");
+}
+
+std::vector<std::string_view> ModelNames() {
+  std::vector<std::string_view> names;
+  for (const plan::Family* family : plan::Families()) {
+    for (const plan::Preset& preset : family->presets) names.push_back(preset.name);
+  }
+  return names;
+}
+
+// The first type of the line that the catalogue has not, with the one that may be meant.
+std::string FixOfCluster(std::string_view line) {
+  std::vector<std::string_view> names;
+  for (const plan::DeviceRow& row : plan::DeviceCatalogue()) names.push_back(row.name);
+  for (const std::string& part : Split(line, ',')) {
+    const std::string_view name = Strip(std::string_view(part).substr(0, part.rfind(':')));
+    if (std::find(names.begin(), names.end(), name) == names.end()) {
+      return DidYouMean(name, names, "--cluster H100-80G:64,A100-80G:128");
+    }
+  }
+  return "--cluster H100-80G:64,A100-80G:128";
 }
 
 // A file that the tool below writes into, removed with the object.
@@ -82,6 +136,10 @@ struct ScriptWishes {
 
 Result<ScriptWishes> AskScript(Invocation& invocation) {
   const std::string& script = invocation.line.positionals.front();
+  if (std::string why = WhyNoFile(script); !why.empty()) {
+    return BadValue("the script cannot be run", script, std::move(why),
+                    "paceline plan train.py …, or paceline plan --model llama-8b …");
+  }
   auto python = FindInterpreter(invocation.environment, invocation.settings,
                                 ReadHostFacts(invocation.environment));
   if (!python.ok()) return python.problem();
@@ -122,17 +180,16 @@ Result<ModelSummary> SummaryByName(Invocation& invocation, const std::string& na
   if (!is_file) {
     auto summary = plan::SummaryOfPreset(name, wishes);
     if (summary.ok()) return *std::move(summary);
-    return BadValue(Concat("no model is known as ", name), "--model", summary.failure().message,
-                    "one of these, a Hugging Face config.json, or a script");
+    return BadValue(
+        Concat("no model is known as ", name), "--model", summary.failure().message,
+        DidYouMean(name, ModelNames(), "one of these, a Hugging Face config.json, or a script"));
   }
-  const std::string text = ReadText(name, 1 << 20);
-  if (text.empty()) {
-    return BadValue("the model's file cannot be read", name, kUnreadable,
-                    "the path of a config.json");
-  }
-  auto summary = text.find("paceline.model/1") != std::string::npos
-                     ? plan::ReadSummary(text)
-                     : plan::SummaryOfConfig(text, wishes);
+  const auto text =
+      FileText(name, 1 << 20, "the model's file cannot be read", "the path of a config.json");
+  if (!text.ok()) return text.problem();
+  auto summary = text->find("paceline.model/1") != std::string::npos
+                     ? plan::ReadSummary(*text)
+                     : plan::SummaryOfConfig(*text, wishes);
   if (summary.ok()) return *std::move(summary);
   return BadValue("the model's file cannot be used", name, summary.failure().message,
                   "a config.json of one of these families, or a script");
@@ -145,12 +202,10 @@ Result<Cluster> ClusterOf(Invocation& invocation) {
                     "--cluster H100-80G:64,A100-80G:128");
   }
   if (given->value.ends_with(".json")) {
-    const std::string text = ReadText(given->value, plan::kPlanTextMax + 1);
-    if (text.empty()) {
-      return BadValue("the cluster's file cannot be read", given->value, kUnreadable,
-                      "a file of paceline.cluster/1");
-    }
-    auto cluster = plan::ReadCluster(text);
+    const auto text = FileText(given->value, plan::kPlanTextMax + 1,
+                               "the cluster's file cannot be read", "a file of paceline.cluster/1");
+    if (!text.ok()) return text.problem();
+    auto cluster = plan::ReadCluster(*text);
     if (cluster.ok()) return *std::move(cluster);
     return BadValue("the cluster's file cannot be used", given->value, cluster.failure().message,
                     "docs/formats/parallel_plan.md says what it may contain");
@@ -167,7 +222,7 @@ Result<Cluster> ClusterOf(Invocation& invocation) {
   auto cluster = plan::ClusterFromLine(given->value, wishes);
   if (cluster.ok()) return *std::move(cluster);
   return BadValue("the cluster cannot be used", Concat("--cluster ", given->value),
-                  cluster.failure().message, "--cluster H100-80G:64,A100-80G:128");
+                  cluster.failure().message, FixOfCluster(given->value));
 }
 
 // The flags' wishes, in the place of those in `wishes`.
