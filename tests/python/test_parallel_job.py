@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 import torch
-from paceline.parallel import PlanError, cluster, describe, parallelize
-from paceline.parallel.agree import Kept, Question, agree
+from paceline.parallel import PlanError, cluster, describe, memory, parallelize
+from paceline.parallel.agree import Answer, Kept, Question, agree
 from paceline.parallel.describe import text_of
 from paceline.parallel.job import PlanNote
 from paceline.parallel.loader import PlannedLoader
+from paceline.parallel.make import tell_idle
 from paceline.parallel.plan import ParallelPlan
 from paceline.parallel.store import Talk
 from paceline.torch import ArgumentError, Checkpointer, ElasticDataset, ElasticLoader
@@ -153,6 +154,23 @@ def test_one_process_gets_the_only_plan_that_there_is(wishes: dict[str, Any]) ->
     assert job.because.startswith("it is chosen for these devices")
 
 
+@pytest.mark.parametrize(
+    ("unused", "told"),
+    [([2], "rank 2 has nothing to do under the plan data 1: the test gives it"),
+     (list(range(1, 20)), "ranks 1, 2, 3, 4, 5, 6, 7, 8, … (19 in all) have nothing to do"),
+     ([], "")],
+    ids=str,
+)  # fmt: skip
+def test_ranks_without_work_are_told_once(
+    unused: list[int], told: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    text = json.dumps(plan_of([16]) | {"unused": unused})
+    answer = Answer(ParallelPlan.parse(text), Kept(text, "", []), "the script gives it")
+    for rank in range(3):
+        tell_idle(answer, rank)
+    assert [one.getMessage()[: len(told)] for one in caplog.records] == ([told] if told else [])
+
+
 # ---- checkpoints ----
 
 HERE = cluster.without_numbers([["any", 1]])
@@ -191,6 +209,90 @@ def test_a_damaged_note_of_a_plan_is_none(saved: dict[str, str]) -> None:
     assert note.found is None and note.state_dict() == {}
 
 
+# ---- memory ----
+
+
+@pytest.mark.parametrize(
+    "error",
+    [torch.cuda.OutOfMemoryError("it"), MemoryError(), RuntimeError("DefaultCPUAllocator: it")],
+)
+def test_a_plan_that_ran_out_of_memory_is_named_and_not_chosen_again(
+    error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+    def fails(*_: Any) -> Any:
+        raise error
+
+    tried: list[str] = []
+    for _ in range(3):
+        job = made(plan=None, cluster=HERE)
+        tried.append(job.plan.text)
+        needed = job.plan.memory[0]
+        monkeypatch.setattr(job._executor, "step", fails)
+        with pytest.raises(PlanError, match="rank 0 ran out of memory in its first step") as caught:
+            job.step(PAIR)
+        assert job.plan.told() in caught.value.where and caught.value.__cause__ is error
+        assert f"{needed / (1 << 30):.3g} GiB" in caught.value.why
+    assert len(set(tried)) == 3, "each needs less than the one before"
+    # Another question is not concerned.
+    assert made(plan=None, cluster=HERE, global_batch=8, example=PAIR).plan.micro_batches == 1
+
+
+def test_a_later_step_and_another_error_are_what_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+    def fails(kind: type[Exception]) -> Any:
+        def step(*_: Any) -> Any:
+            raise kind("it")
+
+        return step
+
+    job = made()
+    first = made()
+    monkeypatch.setattr(first._executor, "step", fails(RuntimeError))
+    with pytest.raises(RuntimeError, match="it"):
+        first.step(PAIR)
+    job.step(PAIR)
+    monkeypatch.setattr(job._executor, "step", fails(MemoryError))
+    with pytest.raises(MemoryError):
+        job.step(PAIR)
+    assert not (tmp_path / "paceline/plans").exists()
+
+
+def test_a_plan_of_a_checkpoint_that_ran_out_of_memory_is_not_taken(
+    chosen: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    kept = agreed([{}, {}])[0].kept
+    other = Kept(json.dumps(plan_of([4, 12])), kept.question, kept.devices)
+    plan = ParallelPlan.parse(other.plan)
+    assert [one.plan.shares for one in agreed([{"kept": other}, {}])] == [[4, 12]] * 2
+    memory.noted(plan, 1, kept.question, "cpu")
+    chosen.clear()
+    assert [one.plan.shares for one in agreed([{"kept": other}, {}])] == [[10, 6]] * 2
+    (asked,) = chosen
+    assert json.loads(asked)["types"][0]["memory"] == int(plan.memory[0] * 0.9)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"limits": {"cpu": "much"}}'], ids=str)
+def test_a_damaged_note_of_memory_is_none(
+    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    memory.noted(ParallelPlan.parse(json.dumps(plan_of([16]))), 0, "question", "cpu")
+    (path,) = (tmp_path / "paceline/plans").iterdir()
+    assert memory.limits("question") == {"cpu": int(0.9 * (1 << 20))}
+    path.write_text(text)
+    assert memory.limits("question") == {}
+
+
+def test_a_host_s_smallest_limit_counts() -> None:
+    assert memory.least([{"a": 3}, {}, {"a": 2, "b": 5}]) == {"a": 2, "b": 5}
+
+
 # ---- agreement ----
 
 
@@ -206,7 +308,7 @@ def agreed(rows: list[dict[str, Any]]) -> list[Any]:
             found[number] = agree(
                 Talk(number, len(rows), board, "0"), question, row["device"],
                 given=row["given"], kept=row["kept"],
-                measure=lambda _: "a cluster" if number == 0 else None,
+                measure=lambda found: cluster.without_numbers(found) if number == 0 else None,
             )  # fmt: skip
         except Exception as error:
             found[number] = error
@@ -237,7 +339,7 @@ def chosen(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_rank_0_chooses_and_all_get_the_same(chosen: list[str]) -> None:
     answers = agreed([{}, {}])
     assert [one.plan.shares for one in answers] == [[10, 6]] * 2
-    assert chosen == ["a cluster"], "one rank asks once"
+    assert len(chosen) == 1, "one rank asks once"
     assert answers[0].kept == answers[1].kept
 
 
@@ -245,7 +347,7 @@ def test_the_checkpoint_s_plan_is_taken_for_the_same_devices(chosen: list[str]) 
     kept = agreed([{}, {}])[0].kept
     other = Kept(json.dumps(plan_of([4, 12])), kept.question, kept.devices)
     assert [one.plan.shares for one in agreed([{"kept": other}, {}])] == [[4, 12]] * 2
-    assert chosen == ["a cluster"]
+    assert len(chosen) == 1
     # The rank 0 of another world has another kind of device.
     answers = agreed([{"kept": other, "device": "H100"}, {}])
     assert [one.plan.shares for one in answers] == [[10, 6]] * 2

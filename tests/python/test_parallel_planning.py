@@ -61,6 +61,30 @@ def test_a_model_larger_than_memory_is_planned_and_nothing_is_left(tmp_path: Pat
     assert json.loads((tmp_path / left[1]).read_text()) == {"global_batch": 4}
 
 
+LOADED = HEAD + """
+from torch.utils.data import DataLoader, TensorDataset
+
+class Samples:
+    def __len__(self):
+        return 40
+    def __getitem__(self, index):
+        return torch.zeros(3), torch.ones(1)
+
+for loader in (DataLoader(TensorDataset(torch.randn(40, 3), torch.randn(40, 1)), 4, shuffle=True),
+               DataLoader(Samples(), batch_size=4, shuffle=True, num_workers=2, drop_last=True)):
+    batches = list(loader)
+    assert len(batches) == 10 and batches[-1][0].shape == (4, 3)
+parallel.parallelize(nn.Linear(3, 1), optimizer=torch.optim.SGD, loss=mse_loss,
+                     example=next(iter(loader)), global_batch=4)
+"""
+
+
+def test_an_example_may_come_from_a_dataloader(tmp_path: Path) -> None:
+    done, answer = planned(tmp_path, LOADED)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(answer.read_text())["layers"][0]["parameters"] == 4
+
+
 @pytest.mark.parametrize(
     ("script", "told"),
     [

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-from paceline.parallel import cluster, planner
+from paceline.parallel import cluster, memory, planner
 from paceline.parallel.errors import PlanError
 from paceline.parallel.plan import ParallelPlan
 from paceline.parallel.store import Talk
@@ -70,13 +70,16 @@ def agree(
     """
     devices: Devices = talk.settle("devices", lambda: [question.digest, device], _devices)
     text, because = given, "the script gives it"
+    known: memory.Limits = {}
     if text is None:
-        text = talk.decide("kept", lambda: _reusable(kept, question, devices))
+        known = talk.settle("limits", lambda: memory.limits(question.digest), memory.least)
+        text = talk.decide("kept", lambda: _reusable(kept, question, devices, known))
         because = "the checkpoint has it, for the same devices"
     if text is None:
-        measured = measure(devices)
+        measured = measure(devices) or ""
         text = talk.decide("plan", lambda: planner.choose(
-            question.summary, measured or "", question.wishes))  # fmt: skip
+            question.summary, memory.limited(measured, devices, known), question.wishes)
+        )  # fmt: skip
         because = "it is chosen for these devices"
     _compare(talk, text, question, devices)
     plan = ParallelPlan.parse(text)
@@ -97,9 +100,13 @@ def _devices(rows: list[list[str]]) -> Devices:
     return [[name, len(list(run))] for name, run in groupby(row[1] for row in rows)]
 
 
-def _reusable(kept: Kept | None, question: Question, devices: Devices) -> str | None:
+def _reusable(
+    kept: Kept | None, question: Question, devices: Devices, known: memory.Limits
+) -> str | None:
     if kept is None or (kept.question, kept.devices) != (question.digest, devices):
         return None
+    if known and not memory.fits(ParallelPlan.parse(kept.plan), devices, known):
+        return None  # it ran out of memory
     return kept.plan
 
 

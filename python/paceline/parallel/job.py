@@ -12,6 +12,7 @@ from torch.optim import Optimizer
 
 from paceline._base import arguments
 from paceline.parallel import batch as batches
+from paceline.parallel import memory
 from paceline.parallel.agree import Answer, Kept
 from paceline.parallel.execute import Executor
 from paceline.parallel.loader import PlannedLoader
@@ -79,10 +80,18 @@ class Job:
         self._whole = whole
         self._clip = clip
         self._note = PlanNote(answer.kept)
+        self._kept = answer.kept
+        self._has_stepped = False
         if self.plan.is_pipeline:  # a restore is told that other ranks have the rest
             for part in (self.model, optimizer):
                 if part is not None:
                     vars(part)["holds_part"] = True
+
+    @property
+    def _device(self) -> str:
+        """The name of this rank's device."""
+        names = [name for name, count in self._kept.devices for _ in range(count)]
+        return names[dist.get_rank() if dist.is_initialized() else 0]
 
     @property
     def state(self) -> dict[str, Any]:
@@ -109,7 +118,21 @@ class Job:
         return PlannedLoader(dataset, self.plan, 0 if place is None else place.replica, **options)
 
     def step(self, batch: object) -> StepOutput:
-        """One step of the training with this rank's share of the global batch."""
+        """One step of the training with this rank's share of the global batch.
+
+        Raises PlanError if the first one runs out of memory: the next job has another plan.
+        """
+        try:
+            output = self._step(batch)
+        except Exception as error:
+            if self._has_stepped or not memory.is_out_of_memory(error):
+                raise
+            rank = dist.get_rank() if dist.is_initialized() else 0
+            raise memory.noted(self.plan, rank, self._kept.question, self._device) from error
+        self._has_stepped = True
+        return output
+
+    def _step(self, batch: object) -> StepOutput:
         work = self._executor.work
         inputs, targets = self._moved(batch)
         size = batches.samples(inputs)

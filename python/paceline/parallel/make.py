@@ -2,6 +2,7 @@
 
 import atexit
 import json
+import logging
 import os
 from typing import Any
 
@@ -85,8 +86,8 @@ def parallelize(
         talk, question, devices.name_of(place),
         given=None if plan is None else _text(plan), kept=_kept(checkpointer), measure=measured,
     )  # fmt: skip
-    model.to(place)
-    _spread_weights(model)
+    tell_idle(answer, talk.rank)
+    _spread_weights(model.to(place))
     work = _work(model, studied, answer.plan, talk, place, loss, example, precision)
     return _job(work, answer, optimizer, scheduler, clip)
 
@@ -97,6 +98,23 @@ def _question(studied: Study, wishes: dict[str, Any]) -> Question:
     question = Question(text_of(studied.summary), asked)
     end_with(question.summary, json.dumps(question.wishes))
     return question
+
+
+def tell_idle(answer: Answer, rank: int) -> None:
+    """Rank 0 says on the console which ranks the plan leaves out."""
+    plan = answer.plan
+    if plan.unused and rank == 0:
+        one = len(plan.unused) == 1
+        logging.getLogger("paceline").warning(
+            "%s %s nothing to do under the plan %s: %s",
+            f"rank {plan.unused[0]}" if one else "ranks " + _few(plan.unused),
+            "has" if one else "have", plan.told(), plan.because or answer.because,
+        )  # fmt: skip
+
+
+def _few(ranks: list[int]) -> str:
+    told = ", ".join(map(str, ranks[:8]))
+    return told if len(ranks) <= 8 else f"{told}, … ({len(ranks)} in all)"
 
 
 def _job(

@@ -38,6 +38,8 @@ class ParallelPlan:
     schedule: str
     stages: list[Stage]
     shares: list[int]
+    unused: list[int]
+    memory: list[int]  # bytes of a rank of each stage, as predicted
     because: str
 
     @classmethod
@@ -46,10 +48,11 @@ class ParallelPlan:
         fields: dict[str, Any] = json.loads(text)
         stages = [Stage(*one["layers"], ranks=one["ranks"]) for one in fields["stages"]]
         names = ("model", "global_batch", "data", "tensor", "shard", "recompute", "micro_batches",
-                 "schedule", "shares")  # fmt: skip
+                 "schedule", "shares", "unused")  # fmt: skip
         return cls(
             text=text,
             stages=stages,
+            memory=[int(one) for one in fields["predicted"]["memory"]],
             because=str(fields.get("because", "")),
             **{name: fields[name] for name in names},
         )

@@ -96,6 +96,7 @@ def prepare() -> None:
     os.environ.setdefault("WANDB_MODE", "disabled")
     torch.set_default_device("meta")
     _be_alone()
+    _load_on_the_cpu()
     _keep_nothing()
 
 
@@ -114,6 +115,32 @@ def _be_alone() -> None:
 
     c10d.init_process_group = init_process_group
     dist.init_process_group = init_process_group
+
+
+def _load_on_the_cpu() -> None:
+    """A DataLoader draws seeds and orders, which need content: it and its samples are on the CPU.
+
+    Its workers would begin with the meta device, so this process loads the samples itself.
+    """
+    import torch
+    from torch.utils import data
+
+    kind: Any = data.DataLoader
+    begin: Callable[..., Any] = kind.__iter__
+
+    def iterate(loader: Any) -> Any:
+        loader.num_workers, loader.timeout, loader.pin_memory = 0, 0, False
+        with torch.device("cpu"):
+            batches = begin(loader)
+        while True:
+            with torch.device("cpu"):
+                try:
+                    batch = next(batches)
+                except StopIteration:
+                    return
+            yield batch
+
+    kind.__iter__ = iterate
 
 
 class _Kept:
