@@ -102,6 +102,8 @@ def _divided() -> list[Case]:
              clip=0.05, **four),
         Case(name="tensor-pipe", shares=[16], micro_batches=4, schedule="1f1b", clip=0.05,
              **{**whole, "stages": [(0, 3), (3, 7)], "ranks": [[0, 1], [3, 2]]}),
+        Case(name="tensor-norms", shares=[9, 7], clip=0.05, **{**four, "model": "qwen3"}),
+        Case(name="tensor-norms-shard", shares=[9, 7], shard=True, **{**four, "model": "qwen3"}),
         Case(name="split", shares=[9, 7], clip=0.05, **{**four, "model": "words"}),
         Case(name="split-shard", shares=[9, 7], shard=True, **{**four, "model": "words"}),
     ]  # fmt: skip

@@ -56,11 +56,16 @@ def made(kind: str) -> tuple[nn.Module, Any, list[Any]]:
                               nn.LayerNorm(16), nn.Tanh(), head)  # fmt: skip
         tokens = torch.randint(0, 24, (STEPS, BATCH, 5))
         return model, next_token, [(one, one.roll(-1, 1)) for one in tokens]
-    from transformers import LlamaConfig, LlamaForCausalLM
+    import transformers
 
-    llama = LlamaForCausalLM(LlamaConfig(
-        hidden_size=16, intermediate_size=24, num_hidden_layers=4, num_attention_heads=2,
-        num_key_value_heads=2, vocab_size=32, tie_word_embeddings=False))  # fmt: skip
+    sizes = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 4,
+             "num_attention_heads": 2, "num_key_value_heads": 2, "vocab_size": 32, "head_dim": 8,
+             "tie_word_embeddings": False}  # fmt: skip
+    if kind == "qwen3":  # it has norms between divided products, and biases behind them
+        llama: nn.Module = transformers.Qwen3ForCausalLM(transformers.Qwen3Config(
+            **sizes, attention_bias=True))  # fmt: skip
+    else:
+        llama = transformers.LlamaForCausalLM(transformers.LlamaConfig(**sizes))
     tokens = torch.randint(0, 32, (STEPS, BATCH, 6))
     mask = torch.ones(BATCH, 6, dtype=torch.long)
     mask[::3, 4:] = 0  # some samples are shorter
@@ -199,7 +204,7 @@ def warm() -> None:
     from torch.distributed import fsdp, pipelining
 
     assert fsdp and pipelining
-    for kind in ("mlp", "llama", "words"):
+    for kind in ("mlp", "llama", "qwen3", "words"):
         model, loss, steps = made(kind)
         for precision in ("fp32", "bf16"):
             text = text_of(parallel.describe(model, steps[0], loss, optimizer=sgd,

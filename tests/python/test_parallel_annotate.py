@@ -123,6 +123,16 @@ def test_counted_replicas_are_stages_that_are_repeated() -> None:
     assert asked(model).wishes == {"pipeline": [2]}, "the devices are not known yet"
 
 
+def test_one_counted_replica_is_the_whole_model_on_all_devices() -> None:
+    with replicate(2) as scope:
+        model = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 4))
+    told = asked(model, 6)
+    assert told.wishes == {"pipeline": [1], "data": [6]}
+    assert told.because["pipeline"] == f"replicate(2) of {scope.place} asks for it"
+    with pytest.raises(PlanError, match="ask for 2 devices"):
+        asked(model, 5)
+
+
 def test_replicate_takes_modules_out_of_the_plan_of_transformers() -> None:
     model: Any = llama()
     for layer in model.model.layers:

@@ -111,7 +111,7 @@ def _must_be_runs(stages: list[tuple[Scope, int]], layers: Layers) -> None:
                 fix="a stage for each run of layers",
             )
         seen.add(scope.number)
-    if len(stages) == 1:
+    if len(stages) == 1 and stages[0][0].kind == "stage":
         scope = stages[0][0]
         raise PlanError(
             what="one stage is no pipeline",
@@ -123,8 +123,10 @@ def _must_be_runs(stages: list[tuple[Scope, int]], layers: Layers) -> None:
 
 def _add_stages(asked: Asked, stages: list[tuple[Scope, int]], layers: Layers) -> None:
     first, last = stages[0][0], stages[-1][0]
-    asked.add("pipeline", len(stages),
-              f"the stages of {first.place} to {last.place} ask for it")  # fmt: skip
+    because = f"the stages of {first.place} to {last.place} ask for it"
+    if first is last:
+        because = f"{first.told} of {first.place} asks for it"
+    asked.add("pipeline", len(stages), because)
     begin = 0
     for scope, end in stages:
         for place in range(begin, end - 1):
