@@ -182,6 +182,13 @@ def test_a_module_that_two_ranks_cannot_share_is_refused_where_it_is_built(
     assert caught.value.where.startswith("test_parallel_annotate.py:"), "not a line of torch"
 
 
+def test_a_module_of_others_is_refused_at_the_script_s_own_line() -> None:
+    with pytest.raises(PlanError, match="cannot be split") as caught, split(3) as scope:
+        llama()
+    assert caught.value.where.startswith("test_parallel_annotate.py:"), "not one of transformers"
+    assert int(caught.value.where.rpartition(":")[2]) == int(scope.place.rpartition(":")[2]) + 1
+
+
 def refused(make: Any, world_size: int | None = None) -> PlanError:
     model = make()
     with pytest.raises(PlanError) as caught:

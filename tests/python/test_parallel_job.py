@@ -132,6 +132,12 @@ def test_a_plan_of_another_job_is_refused(
         made(plan=plan_of([16]) | plan)
 
 
+def test_a_plan_whose_ranks_cannot_share_layers_is_refused() -> None:
+    shared = plan_of([16], tensor=2) | {"stages": [{"layers": [0, 3], "ranks": [0, 1]}]}
+    with pytest.raises(PlanError, match="its ranks share layers, but Sequential has neither"):
+        made(plan=shared)
+
+
 def test_a_model_without_tensors_is_refused_before_anything_is_formed() -> None:
     with torch.device("meta"):
         empty = model()

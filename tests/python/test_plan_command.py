@@ -63,7 +63,7 @@ def test_why_not_compares_with_the_best_plan_that_has_the_value() -> None:
     assert slower.stdout.startswith("tensor 8: the best such plan, ")
     assert "% longer" in slower.stdout
     impossible = paceline("plan", *words, "--why-not", "pp=99")
-    assert "there are 16 devices" in impossible.stdout
+    assert "the cluster has 16 devices" in impossible.stdout
 
 
 def test_why_not_as_json_is_json() -> None:

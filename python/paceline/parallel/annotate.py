@@ -41,6 +41,7 @@ class Scope:
     kind: Kind
     devices: int | None
     place: str  # the line of the script
+    file: str  # of it, the whole path
     number: int = field(default_factory=lambda: next(_numbers))
 
     @property
@@ -79,18 +80,18 @@ def replicate(devices: int | None = None) -> Scope:
     """Modules that no rank divides. With a number, they are a stage, of so many devices."""
     if devices is not None:
         arguments.count("parallel.replicate", "devices", devices)
-    return Scope("replicate", devices, line())
+    return _made("replicate", devices)
 
 
 def split(devices: int) -> Scope:
     """Linear and Embedding modules that so many ranks share, by columns or by the vocabulary."""
     arguments.count("parallel.split", "devices", devices)
-    return Scope("split", devices, line())
+    return _made("split", devices)
 
 
 def stage() -> Scope:
     """Modules that are one stage of the pipeline."""
-    return Scope("stage", None, line())
+    return _made("stage", None)
 
 
 def assign(modules: nn.Module | list[Any] | tuple[Any, ...], scope: Scope) -> None:
@@ -116,13 +117,29 @@ def stage_of(module: nn.Module) -> Scope | None:
     return cast("Scope | None", vars(module).get(_STAGE))
 
 
-def line() -> str:
-    """The line of the script that is running: `"train.py:12"`."""
+def _made(kind: Kind, devices: int | None) -> Scope:
+    file, number = _caller()
+    return Scope(kind, devices, f"{os.path.basename(file)}:{number}", file)
+
+
+def _line_in(scope: Scope) -> str:
+    """The line that is running: `"train.py:12"`; of the scope's own file if that is on the way.
+
+    A module of others may be built inside, whose lines say nothing to who wrote the script.
+    """
     for frame in _frames():
-        name = frame.f_code.co_filename
-        if not name.startswith(_OWN):
-            return f"{os.path.basename(name)}:{frame.f_lineno}"
-    return "the script"
+        if frame.f_code.co_filename == scope.file:
+            return f"{os.path.basename(scope.file)}:{frame.f_lineno}"
+    file, number = _caller()
+    return f"{os.path.basename(file)}:{number}"
+
+
+def _caller() -> tuple[str, int]:
+    """File and line of who called paceline, through torch where it builds modules."""
+    for frame in _frames():
+        if not frame.f_code.co_filename.startswith(_OWN):
+            return frame.f_code.co_filename, frame.f_lineno
+    return "the script", 0
 
 
 def _frames() -> Iterator[Any]:
@@ -156,7 +173,7 @@ def _bind(module: nn.Module, scope: Scope, *, is_again: bool) -> None:
         elif known is not scope and not is_again:
             raise PlanError(
                 what=f"{type(module).__qualname__} has two annotations",
-                where=line(),
+                where=_line_in(scope),
                 why=f"{known.told} of {known.place} has it already",
                 fix="one annotation for each module",
             )
@@ -167,7 +184,7 @@ def _must_divide(module: nn.Module, scope: Scope) -> None:
     if not isinstance(module, (nn.Linear, nn.Embedding)):
         raise PlanError(
             what=f"{kind} cannot be split",
-            where=line(),
+            where=_line_in(scope),
             why=f"{scope.told} divides Linear by columns and Embedding by the vocabulary",
             fix=f"build {kind} outside of split, where it is whole on each rank",
         )
@@ -177,7 +194,7 @@ def _must_divide(module: nn.Module, scope: Scope) -> None:
         name = "columns" if is_linear else "words"
         raise PlanError(
             what=f"{kind} cannot be split over {devices} ranks",
-            where=line(),
+            where=_line_in(scope),
             why=f"it has {size} {name}, and {devices} does not divide them",
             fix=f"{size + devices - size % devices} {name}, or split over another number",
         )

@@ -102,7 +102,8 @@ std::string BecauseOf(const Scene& scene, const ParallelPlan& best, double equal
   } else if (best.data > 1) {
     text = Concat("its replicas are alike and take ", SharesText(scene, best), " samples each");
   } else {
-    text = best.tensor > 1 ? "the devices of one replica do it" : "one device does it";
+    text =
+        best.tensor > 1 ? Concat(best.tensor, " devices share each layer") : "one device does it";
   }
   if (!best.unused.empty()) {
     Append(&text, "; with the other ", Counted(best.unused.size(), "device"), " it is no faster");

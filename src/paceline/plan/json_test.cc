@@ -110,6 +110,24 @@ TEST(PlanJson, RefusesPlansThatDoNotFit) {
   EXPECT_TRUE(is_refused([](auto& plan) { plan.data = 0; }));
 }
 
+TEST(PlanJson, RefusesRanksThatCannotShareLayers) {
+  PlanWishes wishes = {.global_batch = 64, .only = {}};
+  wishes.OnlyOf(AxisId::kTensor) = {4};
+  const auto why_for = [&](auto change) {
+    ModelSummary model = Llama();
+    auto plan = std::get<ParallelPlan>(ChoosePlan(model, Mixed(), wishes));
+    change(model);
+    plan.model = DigestOf(model);
+    const auto sound = CheckPlan(plan, model, Mixed());
+    return sound.ok() ? "" : sound.failure().message;
+  };
+  EXPECT_EQ(why_for([](auto&) {}), "");
+  EXPECT_EQ(why_for([](auto& model) { model.no_tensor = "its head shares a weight"; }),
+            "its ranks share layers, but its head shares a weight");
+  EXPECT_EQ(why_for([](auto& model) { model.tensor_divides = 6; }),
+            "4 ranks share layers, and that does not divide 6, as the sizes of the layers ask for");
+}
+
 TEST(PlanJson, ReadsWishesForAxes) {
   const auto wishes = ReadWishes(
       R"({"global_batch": 8, "pipeline": [1, 2], "shard": [false], "schedule": ["1f1b"]})");
@@ -118,6 +136,13 @@ TEST(PlanJson, ReadsWishesForAxes) {
   EXPECT_EQ(wishes->OnlyOf(AxisId::kShard), (std::vector<uint32_t>{0}));
   EXPECT_EQ(wishes->OnlyOf(AxisId::kSchedule), (std::vector<uint32_t>{2}));
   EXPECT_FALSE(ReadWishes(R"({"global_batch": 8, "expert": [1]})").ok());
+  const auto asked = ReadWishes(
+      R"({"global_batch": 8, "tensor": [2], "because": {"tensor": "split(2) of a.py:1"}})");
+  ASSERT_TRUE(asked.ok());
+  EXPECT_EQ(asked->because[static_cast<size_t>(AxisId::kTensor)], "split(2) of a.py:1");
+  EXPECT_EQ(asked->because[static_cast<size_t>(AxisId::kData)], "");
+  EXPECT_FALSE(ReadWishes(R"({"global_batch": 8, "because": {"expert": "me"}})").ok());
+  EXPECT_FALSE(ReadWishes(R"({"global_batch": 8, "because": ["tensor"]})").ok());
   EXPECT_FALSE(ReadWishes(R"({"global_batch": 8, "schedule": ["zigzag"]})").ok());
 }
 

@@ -180,6 +180,13 @@ Result<void> CheckPlan(const ParallelPlan& plan, const ModelSummary& summary,
   if (plan.stages.empty() || plan.data == 0 || plan.tensor == 0 || plan.micro_batches == 0) {
     return Unsound("it has no stage, no replica or no micro-batch");
   }
+  if (plan.tensor > 1 && !summary.no_tensor.empty()) {
+    return Unsound(Concat("its ranks share layers, but ", summary.no_tensor));
+  }
+  if (summary.tensor_divides % plan.tensor != 0) {
+    return Unsound(Concat(plan.tensor, " ranks share layers, and that does not divide ",
+                          summary.tensor_divides, ", as the sizes of the layers ask for"));
+  }
   const auto schedule = FindSchedule(plan.schedule);
   if (!schedule || (*schedule == 0) != (plan.stages.size() == 1)) {
     return Unsound(Concat("its schedule is not one for ", Counted(plan.stages.size(), "stage")));

@@ -10,7 +10,7 @@ std::string RefusesPipeline(const Scene& scene, const Shape&, uint32_t value) {
   if (value == 0) return "there is at least one stage";
   if (value == 1) return "";
   if (!scene.no_pipeline.empty()) return scene.no_pipeline;
-  if (value > scene.devices) return Concat("there are ", Counted(scene.devices, "device"));
+  if (value > scene.devices) return Concat("the cluster has ", Counted(scene.devices, "device"));
   if (value > scene.layers.size()) {
     return Concat("the model has ", Counted(scene.layers.size(), "layer"));
   }

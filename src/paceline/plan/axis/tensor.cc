@@ -27,7 +27,7 @@ std::string RefusesTensor(const Scene& scene, const Shape& chosen, uint32_t valu
     return Concat("there are not ", value, " devices of one type");
   }
   if (chosen.pipeline * value > scene.devices) {
-    return Concat("there are ", Counted(scene.devices, "device"));
+    return Concat("the cluster has ", Counted(scene.devices, "device"));
   }
   return "";
 }
