@@ -25,6 +25,7 @@ class Case:
     clip: float | None = None
     precision: str = "fp32"
     tensor: int = 1
+    optimizer: str = "sgd"
     world: int = 4
 
     def as_planned(self, plan: Any) -> "Case":
@@ -103,10 +104,21 @@ def _divided() -> list[Case]:
         Case(name="tensor-pipe", shares=[16], micro_batches=4, schedule="1f1b", clip=0.05,
              **{**whole, "stages": [(0, 3), (3, 7)], "ranks": [[0, 1], [3, 2]]}),
         Case(name="tensor-norms", shares=[9, 7], clip=0.05, **{**four, "model": "qwen3"}),
-        Case(name="tensor-norms-shard", shares=[9, 7], shard=True, **{**four, "model": "qwen3"}),
+        Case(name="tensor-shard-fused", shares=[9, 7], shard=True, optimizer="fused", **four),
         Case(name="split", shares=[9, 7], clip=0.05, **{**four, "model": "words"}),
-        Case(name="split-shard", shares=[9, 7], shard=True, **{**four, "model": "words"}),
     ]  # fmt: skip
+
+
+def _further() -> list[Case]:
+    """More of these, for which `make test` has no time."""
+    four: dict[str, Any] = {"stages": [(0, 7)], "tensor": 2, "shares": [9, 7],
+                            "ranks": [[0, 1, 2, 3]]}  # fmt: skip
+    return [
+        Case(name="tensor-norms-shard", model="qwen3", shard=True, **four),
+        Case(name="tensor-fused", model="llama", optimizer="fused", **four),
+        Case(name="tensor-foreach", model="llama", optimizer="foreach", **four),
+        Case(name="split-shard", model="words", shard=True, **four),
+    ]
 
 
 def _eight() -> list[Case]:
@@ -125,6 +137,7 @@ def _eight() -> list[Case]:
 
 
 CASES = _cases() + _divided()
+FURTHER = _further()
 EIGHT = _eight()
 # The plan is chosen, for what the ranks measure.
 CASES.append(Case(name="chosen", model="mlp", stages=[], ranks=[], shares=[]))

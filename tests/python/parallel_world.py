@@ -1,6 +1,7 @@
 """Four ranks, forked, that train by every plan and compare with one process. JSON on stdout.
 
-With the names of cases as arguments, these alone; "eight" has those of a world of eight.
+With the names of cases as arguments, these alone. "further" has those that take more time, and
+"eight" those of a world of eight.
 """
 
 import json
@@ -18,14 +19,14 @@ import torch.distributed as dist
 from paceline._native import cut_evenly
 from paceline.parallel.describe import text_of
 from paceline.parallel.execute import reduce
-from parallel_cases import BATCH, CASES, EIGHT, Case, digest_of
+from parallel_cases import BATCH, CASES, EIGHT, FURTHER, Case, digest_of
 from torch import nn
 from torch.nn.functional import cross_entropy, mse_loss
 
 from paceline import parallel
 
 STEPS, SECONDS_MAX = 3, 240
-DIGESTS: dict[tuple[str, str], str] = {}
+DIGESTS: dict[tuple[str, str, str], str] = {}
 """Of the summaries, which the ranks inherit."""
 
 
@@ -35,6 +36,18 @@ WISHES = {"data": [2], "pipeline": [2], "micro_batches": [2]}
 
 def sgd(parameters: Any) -> torch.optim.Optimizer:
     return torch.optim.SGD(parameters, lr=0.1, momentum=0.9, weight_decay=0.01)
+
+
+def adam_fused(parameters: Any) -> torch.optim.Optimizer:
+    # Adam divides by the size of a gradient: epsilon bounds the noise of one near 0.
+    return torch.optim.AdamW(parameters, lr=0.01, eps=1e-3, fused=True)
+
+
+def sgd_foreach(parameters: Any) -> torch.optim.Optimizer:
+    return torch.optim.SGD(parameters, lr=0.1, momentum=0.9, weight_decay=0.01, foreach=True)
+
+
+OPTIMIZERS = {"sgd": sgd, "fused": adam_fused, "foreach": sgd_foreach}
 
 
 def next_token(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
@@ -93,7 +106,7 @@ def passes(case: Case) -> list[tuple[int, int]]:
 def alone(case: Case) -> dict[str, Any]:
     """The same training in one process, with torch alone."""
     model, loss, steps = made(case.model)
-    optimizer = sgd(model.parameters())
+    optimizer = OPTIMIZERS[case.optimizer](model.parameters())
     losses, norms = [], []
     for batch in steps:
         optimizer.zero_grad()
@@ -130,11 +143,11 @@ def together(case: Case) -> dict[str, Any]:
         with torch.no_grad():
             for one in model.parameters():
                 one.zero_()
+    digest = DIGESTS[case.model, case.precision, case.optimizer]
     job = parallel.parallelize(
-        model, optimizer=sgd, loss=loss, example=steps[0], global_batch=BATCH, clip=case.clip,
-        precision=case.precision,
-        plan=case.plan(DIGESTS[case.model, case.precision]) if case.stages else None,
-        wishes=WISHES,
+        model, optimizer=OPTIMIZERS[case.optimizer], loss=loss, example=steps[0],
+        global_batch=BATCH, clip=case.clip, precision=case.precision,
+        plan=case.plan(digest) if case.stages else None, wishes=WISHES,
     )  # fmt: skip
     case = case.as_planned(job.plan)
     place = job.plan.place(dist.get_rank())
@@ -204,12 +217,12 @@ def warm() -> None:
     from torch.distributed import fsdp, pipelining
 
     assert fsdp and pipelining
-    for kind in ("mlp", "llama", "qwen3", "words"):
+    asked = {(case.model, case.precision, case.optimizer) for case in CASES + FURTHER + EIGHT}
+    for kind, precision, optimizer in sorted(asked):
         model, loss, steps = made(kind)
-        for precision in ("fp32", "bf16"):
-            text = text_of(parallel.describe(model, steps[0], loss, optimizer=sgd,
-                                             precision=precision))  # fmt: skip
-            DIGESTS[kind, precision] = digest_of(text)
+        text = text_of(parallel.describe(model, steps[0], loss, precision=precision,
+                                         optimizer=OPTIMIZERS[optimizer]))  # fmt: skip
+        DIGESTS[kind, precision, optimizer] = digest_of(text)
 
 
 def end(children: set[int]) -> None:
@@ -221,8 +234,9 @@ def main() -> None:
     torch.set_num_threads(1)
     warm()
     wanted = sys.argv[1:]
-    cases = EIGHT if wanted == ["eight"] else [
-        case for case in CASES if not wanted or case.name in wanted
+    sets = {"": CASES, "further": FURTHER, "eight": EIGHT}
+    cases = sets.get(" ".join(wanted)) or [
+        case for case in CASES + FURTHER if case.name in wanted
     ]  # fmt: skip
     ranks = cases[0].world
     with tempfile.TemporaryDirectory() as folder:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from parallel_cases import CASES, EIGHT, Case
+from parallel_cases import CASES, EIGHT, FURTHER, Case
 
 HERE = Path(__file__).resolve().parent
 APART = 5e-6  # what order of summation may cost
@@ -17,6 +17,11 @@ APART = 5e-6  # what order of summation may cost
 def rows() -> list[dict[str, Any]]:
     """What each of the four ranks tells, by the name of the case."""
     return told()
+
+
+@pytest.fixture(scope="module")
+def further() -> list[dict[str, Any]]:
+    return told("further")
 
 
 @pytest.fixture(scope="module")
@@ -36,6 +41,14 @@ def told(*words: str) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_a_plan_trains_as_one_process(case: Case, rows: list[dict[str, Any]]) -> None:
     check(case, rows, APART)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("case", FURTHER, ids=lambda case: case.name)
+def test_a_further_plan_trains_as_one_process(
+    case: Case, further: list[dict[str, Any]]
+) -> None:
+    check(case, further, APART)
 
 
 @pytest.mark.long

@@ -58,6 +58,17 @@ def test_bytes_of_a_parameter_follow_from_optimizer_and_precision() -> None:
     assert by_name(bf16)["0"]["output"] == 2 * 32, "autocast hands on two bytes a number"
 
 
+@pytest.mark.parametrize("options", [{"fused": True}, {"foreach": True}], ids=str)
+def test_an_optimizer_of_lists_is_asked_as_any_other(
+    options: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    def moments(parameters: Any) -> torch.optim.Optimizer:
+        return torch.optim.SGD(parameters, lr=0.1, momentum=0.9, **options)
+
+    assert describe(mlp(), PAIR, mse_loss, optimizer=moments)["bytes"]["optimizer"] == 4
+    assert not caplog.records, "nothing is assumed"
+
+
 def test_the_meta_device_gives_the_same_text() -> None:
     whole = describe(mlp(), PAIR, mse_loss, optimizer=ADAM)
     with torch.device("meta"):
@@ -200,16 +211,28 @@ def test_a_forward_pass_that_reads_values_is_refused_in_four_parts() -> None:
     assert "depend on the values" in caught.value.fix
 
 
-class Stubborn(torch.optim.SGD):
+class Reader(torch.optim.SGD):
     def step(self, closure: Any = None) -> None:
         for group in self.param_groups:
             for one in group["params"]:
                 float(one.sum())
 
 
-def test_an_optimizer_that_reads_values_is_told_and_assumed(
+class Stubborn(torch.optim.SGD):
+    def step(self, closure: Any = None) -> None:
+        raise ValueError("not without a closure")
+
+
+def test_an_optimizer_that_reads_values_gets_small_tensors(
+    caplog: pytest.LogCaptureFixture
+) -> None:
+    summary = describe(mlp(), PAIR, mse_loss, optimizer=lambda p: Reader(p, lr=1))
+    assert summary["bytes"]["optimizer"] == 0 and not caplog.records
+
+
+def test_an_optimizer_that_cannot_step_is_told_and_assumed(
     caplog: pytest.LogCaptureFixture
 ) -> None:
     summary = describe(mlp(), PAIR, mse_loss, optimizer=lambda p: Stubborn(p, lr=1))
     assert summary["bytes"]["optimizer"] == 8
-    assert "8 bytes a parameter are assumed" in caplog.text
+    assert "8 bytes a parameter are assumed: not without a closure" in caplog.text

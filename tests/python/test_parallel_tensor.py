@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 import torch
 from paceline.parallel import PlanError, describe
+from paceline.parallel.execute import Stepper
 from paceline.parallel.tensor import division_of
 from torch import nn
 from torch.nn.functional import mse_loss
@@ -80,6 +81,29 @@ def test_a_model_without_a_plan_says_so() -> None:
     assert found.why.startswith("Sequential has neither a tensor-parallel plan of transformers")
     small = describe(nn.Linear(4, 4), (torch.zeros(2, 4), torch.zeros(2, 4)), mse_loss)
     assert "neither" in small["no_tensor"]
+
+
+@pytest.mark.parametrize("options", [{}, {"fused": True}, {"foreach": True}], ids=str)
+def test_an_optimizer_steps_kinds_of_tensors_apart_and_its_hooks_once(
+    options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def made() -> tuple[nn.Module, torch.optim.Optimizer]:
+        torch.manual_seed(0)
+        net = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 2))
+        return net, torch.optim.AdamW(net.parameters(), lr=0.1, **options)
+
+    (one, plain), (other, parted) = made(), made()
+    stepper = Stepper(parted, list(other.parameters()))
+    monkeypatch.setattr(stepper, "_kinds", [list(part.parameters()) for part in other.children()])
+    steps: list[int] = []
+    parted.register_step_post_hook(lambda *_: steps.append(1))
+    for net, step in ((one, plain.step), (other, stepper.step)):
+        for _ in range(3):
+            net(torch.ones(3, 4)).square().sum().backward()
+            step()
+    assert len(steps) == 3
+    assert all(map(torch.equal, one.parameters(), other.parameters()))
+    assert all(parameter.grad is not None for parameter in other.parameters())
 
 
 def test_ranks_of_one_replica_between_those_of_another_cannot_shard() -> None:

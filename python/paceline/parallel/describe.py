@@ -35,6 +35,7 @@ _TEXT_MAX = 64 << 10
 _LAYERS_MAX = 1000
 # Adam's two moments, where an optimizer cannot be asked.
 _USUAL_BYTES = 8
+_SMALL = 8  # the largest extent of a tensor that stands for another
 
 
 def describe(
@@ -264,25 +265,40 @@ def _bytes(model: nn.Module, optimizer: MakeOptimizer | None, precision: str) ->
 
 
 def optimizer_bytes(parameters: list[nn.Parameter], make: MakeOptimizer) -> int:
-    """Bytes of the optimizer's state for each parameter, from one step without memory."""
-    metas = [nn.Parameter(torch.empty_like(one, device="meta")) for one in parameters]
-    for one in metas:
-        one.grad = torch.empty_like(one)
+    """Bytes of the optimizer's state for each parameter, from one step without memory.
+
+    One that is fused, or reads values, takes no such tensors; it gets small ones on the CPU.
+    """
     try:
-        with kept_chance(), torch.device("cpu"), torch.no_grad():
-            made = make(iter(metas))
-            # Not `step()`, whose hooks would count it as one of the training.
-            inspect.unwrap(type(made).step)(made)
+        return _bytes_after_step([torch.empty_like(one, device="meta") for one in parameters], make)
     except Exception as error:
-        logging.getLogger("paceline").warning(
-            "the optimizer cannot step without memory, so %d bytes a parameter are assumed: %s",
-            _USUAL_BYTES, str(error).split("\n")[0],
-        )  # fmt: skip
-        return _USUAL_BYTES
+        try:
+            return _bytes_after_step([_small(one) for one in parameters], make)
+        except Exception:
+            logging.getLogger("paceline").warning(
+                "the optimizer cannot step without memory, so %d bytes a parameter are assumed: %s",
+                _USUAL_BYTES, str(error).split("\n")[0],
+            )  # fmt: skip
+            return _USUAL_BYTES
+
+
+def _small(tensor: torch.Tensor) -> torch.Tensor:
+    sizes = [min(size, _SMALL) for size in tensor.shape]
+    return torch.zeros(sizes, dtype=tensor.dtype, device="cpu")
+
+
+def _bytes_after_step(tensors: list[torch.Tensor], make: MakeOptimizer) -> int:
+    own = [nn.Parameter(one, requires_grad=one.is_floating_point()) for one in tensors]
+    for one in own:
+        one.grad = torch.zeros_like(one)
+    with kept_chance(), torch.device("cpu"), torch.no_grad():
+        made = make(iter(own))
+        # Not `step()`, whose hooks would count it as one of the training.
+        inspect.unwrap(type(made).step)(made)
     total = 0
-    for one in metas:
+    for one in own:
         for value in made.state.get(one, {}).values():
             # A count of steps is one number for a whole tensor.
             if isinstance(value, torch.Tensor) and value.dim() > 0:
                 total += value.numel() * value.element_size()
-    return math.ceil(total / max(1, sum(one.numel() for one in metas)))
+    return math.ceil(total / max(1, sum(one.numel() for one in own)))

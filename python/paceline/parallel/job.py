@@ -14,7 +14,7 @@ from paceline._base import arguments
 from paceline.parallel import batch as batches
 from paceline.parallel import memory
 from paceline.parallel.agree import Answer, Kept
-from paceline.parallel.execute import Executor
+from paceline.parallel.execute import Executor, Stepper
 from paceline.parallel.loader import PlannedLoader
 from paceline.parallel.plan import ParallelPlan
 
@@ -79,6 +79,7 @@ class Job:
         self._executor = executor
         self._whole = whole
         self._clip = clip
+        self._stepper = Stepper(optimizer, executor.parameters) if optimizer is not None else None
         self._note = PlanNote(answer.kept)
         self._kept = answer.kept
         self._has_stepped = False
@@ -155,8 +156,8 @@ class Job:
         if work.plan.size < _world_size():  # some ranks are left out
             first = work.plan.stages[0].ranks[0]
             dist.broadcast(norm, first)
-        if self.optimizer is not None:
-            self.optimizer.step()
+        if self._stepper is not None:
+            self._stepper.step()
         if self.scheduler is not None:
             self.scheduler.step()
         return StepOutput(loss, norm)

@@ -4,8 +4,9 @@ from paceline.parallel.execute.common import Executor, Idle, Work
 from paceline.parallel.execute.data import Replica
 from paceline.parallel.execute.pipeline import Pipelined
 from paceline.parallel.execute.shard import Sharded
+from paceline.parallel.execute.step import Stepper
 
-__all__ = ["Executor", "Idle", "Work", "executor_for"]
+__all__ = ["Executor", "Idle", "Stepper", "Work", "executor_for"]
 
 
 def executor_for(work: Work) -> Executor:
