@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "paceline/base/instant.h"
+#include "paceline/core/record.h"
 #include "paceline/model/checkpoint.h"
 #include "paceline/model/evidence.h"
 #include "paceline/model/ids.h"
@@ -29,6 +30,8 @@ struct JobSubmitted {
 struct MasterStarted {
   uint64_t incarnation = 0;  // higher than any before
   bool resumes = false;      // a user restarted the job: one that did not end with 0 continues
+  uint64_t term = 0;         // given by the platform; ignored when it is lower than one before
+  History history = History::kOwn;
 };
 
 // An agent opened a stream and reported its node's whole state.

@@ -133,7 +133,7 @@ std::string Job::Pending() const {
     case Phase::kEmpty: return "no job was submitted yet";
     case Phase::kWaiting: return watch_.pending.empty() ? "forms a world" : watch_.pending;
     case Phase::kStarting:
-      return "world " + ToString(state_.world->generation) +
+      return "world " + std::to_string(WorldNumber(state_.world->generation)) +
              " starts: " + std::to_string(watch_.running_seats) + " of " +
              std::to_string(state_.world->seats.size()) + " nodes run";
     case Phase::kRunning: {

@@ -59,7 +59,14 @@ struct StateFolder {
     SetPhase(state, record, Phase::kWaiting);
   }
 
-  void operator()(const MasterTookOver& fact) { state.master_incarnation = fact.incarnation; }
+  void operator()(const MasterTookOver& fact) {
+    state.master_incarnation = fact.incarnation;
+    if (fact.term > state.term) state.before_term = state.generation;
+    state.term = std::max(state.term, fact.term);
+    // From now on every order is above whatever a master of an older term may still say.
+    const Generation in_term = GenerationOf(state.term, WorldNumber(state.generation));
+    state.generation = std::max(state.generation, in_term);
+  }
 
   void operator()(const NodeJoined& fact) {
     NodeState& node = state.nodes[fact.node];

@@ -30,11 +30,21 @@ enum class Rung {
 };
 std::string_view RungName(Rung rung);  // "restart process", …
 
+// From where a master has the records before its own first one.
+enum class History {
+  kOwn,   // the journal on its disk
+  kCopy,  // a node's copy of it; what was recorded after that is not known
+  kNone,  // no node had a copy
+};
+
 struct JobCreated {
   JobSpec spec;
 };
 struct MasterTookOver {
   uint64_t incarnation = 0;
+  uint64_t term = 0;  // given by the platform; the job's generations are in it from now on
+  // What a master of a new term knows of its predecessors. None: it has their own journal.
+  History history = History::kOwn;
 };
 struct NodeJoined {  // first registration of a name, or a lost/left node's return as a spare
   NodeId node;

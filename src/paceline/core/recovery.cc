@@ -17,25 +17,41 @@ using Status = NodeState::Status;
 
 WorldBounds Bounds(const JobSpec& spec) { return {spec.nodes_min, spec.nodes_max, spec.unit}; }
 
+// The number after all used ones. Only the nodes may know the newest worlds of the last term.
+Generation NextInTerm(Turn& turn) {
+  const JobState& state = turn.state();
+  if (state.term == 0) return state.generation.next();
+  uint64_t number = WorldNumber(state.generation);
+  for (const auto& [id, link] : turn.links()) {
+    number = std::max(number, WorldNumber(link.carried_out));
+    for (const auto& [local, rank] : link.ranks) {
+      number = std::max(number, WorldNumber(rank.generation));
+    }
+  }
+  return GenerationOf(state.term, number + 1);
+}
+
 // If a single node restarted itself and is single again, its next world takes the next number of
 // the node's own block. Only this node uses these numbers, whether the agent or the master takes
 // one first. If the order is lost and the agent restarts itself meanwhile, both name the same
 // world, and the agent starts it once. Two conditions hold. The node was never told a number above
 // the world (an order to hold no ranks names the whole block): true if this master's last order to
 // it was to run, because orders follow durable records. And the node used no further number by
-// itself while there was no world. All other worlds are numbered above the block.
+// itself while there was no world. All other worlds are numbered above the block, in the term of
+// this master.
 Generation NextGeneration(Turn& turn, const std::vector<Candidate>& seats) {
   const JobState& state = turn.state();
   const auto& last = state.last_world.seats;
   const bool alone =
       last.size() == 1 && seats.size() == 1 && last.front().node == seats.front().node;
-  if (!alone) return state.generation.next();
+  const bool is_own_term = TermOf(state.last_world.generation) == state.term;
+  if (!alone || !is_own_term) return NextInTerm(turn);
   const NodeLink& link = turn.Link(seats.front().node);
   Generation newest = link.carried_out;
   for (const auto& [local, rank] : link.ranks) newest = std::max(newest, rank.generation);
   const bool counts_on =
       link.told.kind == Assignment::Kind::kRun && newest <= state.last_world.generation;
-  if (!counts_on) return state.generation.next();
+  if (!counts_on) return NextInTerm(turn);
   MARK("lone world counts on");
   return state.last_world.generation.next();
 }

@@ -12,6 +12,18 @@ namespace paceline::core {
 
 namespace {
 
+// "2nd", "11th", …
+std::string Ordinal(uint64_t number) {
+  const uint64_t tens = number % 100 / 10;
+  const char* const endings[] = {"th", "st", "nd", "rd"};
+  const uint64_t ones = tens == 1 ? 0 : number % 10;
+  return std::to_string(number) + endings[ones <= 3 ? ones : 0];
+}
+
+std::string World(Generation generation) {
+  return "world " + std::to_string(WorldNumber(generation));
+}
+
 std::string WithReason(std::string text, const std::string& reason) {
   return reason.empty() ? text : text + ": " + reason;
 }
@@ -25,7 +37,17 @@ struct Teller {
            (spec.nodes_max == 1 ? " node" : " nodes") +
            (spec.spares > 0 ? " and " + Counted(spec.spares, "spare") : "");
   }
-  std::string operator()(const MasterTookOver&) const { return "a master took over"; }
+  std::string operator()(const MasterTookOver& fact) const {
+    std::string text = "a master took over";
+    if (fact.term > 1) text += ", the job's " + Ordinal(fact.term);
+    if (fact.history == History::kCopy) {
+      return text + ": a node had a copy of the journal, which is complete up to here";
+    }
+    if (fact.history == History::kNone) {
+      return text + ": no node had a copy of the journal, and what was before is not known";
+    }
+    return text;
+  }
   std::string operator()(const NodeJoined& fact) const {
     return fact.name + (fact.returned ? " came back" : " joined") + " with " +
            Counted(fact.slots, "rank");
@@ -57,20 +79,19 @@ struct Teller {
     return WithReason(std::string(RungName(fact.rung)), fact.reason);
   }
   std::string operator()(const WorldFormed& fact) const {
-    return "world " + ToString(fact.world.generation) + " has " +
-           Counted(fact.world.seats.size(), "node") + " and " +
-           Counted(fact.world.world_size(), "rank") + ": " + fact.reason;
+    return World(fact.world.generation) + " has " + Counted(fact.world.seats.size(), "node") +
+           " and " + Counted(fact.world.world_size(), "rank") + ": " + fact.reason;
   }
   std::string operator()(const WorldRunning& fact) const {
-    return "world " + ToString(fact.generation) + " trains" +
+    return World(fact.generation) + " trains" +
            (fact.step >= 0 ? ", from step " + std::to_string(fact.step) : "");
   }
   std::string operator()(const WorldEnded& fact) const {
-    return "world " + ToString(fact.generation) + " ended" +
+    return World(fact.generation) + " ended" +
            (fact.step >= 0 ? " at step " + std::to_string(fact.step) : "") + ": " + fact.reason;
   }
   std::string operator()(const SoloRestarted& fact) const {
-    return fact.name + " " + fact.reason + ", as world " + ToString(fact.generation);
+    return fact.name + " " + fact.reason + ", as " + World(fact.generation);
   }
   std::string operator()(const ProgressMade& fact) const {
     if (!fact.evidence.empty()) return fact.evidence + ": that counts as progress";
@@ -88,7 +109,7 @@ struct Teller {
     return "stops with exit code " + std::to_string(fact.exit_code) + ": " + fact.reason;
   }
   std::string operator()(const RestoreDecided& fact) const {
-    return "world " + ToString(fact.generation) + " " + fact.reason;
+    return World(fact.generation) + " " + fact.reason;
   }
   std::string operator()(const CheckpointCommitted& fact) const {
     return "the checkpoint of step " + std::to_string(fact.saved.step) +

@@ -68,8 +68,9 @@ struct NodeReport {
   uint32_t version_major = 0;
   uint32_t version_minor = 0;
   std::string job_id;             // of the job it was started for; "" from an older release
+  uint64_t term = 0;              // the highest of the masters that it has met
   Generation generation;          // of its last completed assignment
-  std::vector<RankReport> ranks;  // living ones, and those that exited since the last report
+  std::vector<RankReport> ranks;  // living ranks and those that exited since the last report
   bool operator==(const NodeReport&) const = default;
 };
 

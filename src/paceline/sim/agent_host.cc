@@ -4,6 +4,7 @@
 #include <utility>
 #include <variant>
 
+#include "paceline/base/mark.h"
 #include "paceline/sim/node.h"
 #include "paceline/sim/world.h"
 
@@ -105,28 +106,30 @@ void AgentHost::Connect() {
                                : network.DrawLatency(host) * 2;
   Later(wait, [is_cut](AgentHost& agent) {
     agent.is_connecting_ = false;
-    if (is_cut || !agent.world_.master().is_on()) {
+    Master& master = agent.world_.MasterToDial();
+    if (is_cut || !master.is_on()) {
       agent.ConnectLater();
       return;
     }
-    agent.Register();
+    agent.Register(master);
   });
 }
 
-void AgentHost::Register() {
+void AgentHost::Register(Master& master) {
   SimWorld& world = world_;
   Node& node = node_;
   const uint64_t incarnation = incarnation_;
-  connection_ = world.network().Open(Network::Ends{
-      .agent_host = node.host(),
-      .agent_incarnation = incarnation,
-      .agent_eof =
-          [&node, incarnation](ConnectionId id) {
-            AgentHost* agent = node.AgentOf(incarnation);
-            if (agent != nullptr) agent->OnEndOfStream(id);
-          },
-      .master_eof = [&world, master = world.master().incarnation()](
-                        ConnectionId id) { world.master().OnEndOfStream(master, id); }});
+  connection_ = world.network().Open(
+      Network::Ends{.agent_host = node.host(),
+                    .agent_incarnation = incarnation,
+                    .master_incarnation = master.incarnation(),
+                    .agent_eof =
+                        [&node, incarnation](ConnectionId id) {
+                          AgentHost* agent = node.AgentOf(incarnation);
+                          if (agent != nullptr) agent->OnEndOfStream(id);
+                        },
+                    .master_eof = [&master, life = master.incarnation()](
+                                      ConnectionId id) { master.OnEndOfStream(life, id); }});
   const ConnectionId connection = connection_;
   ReadProgress();
   sent_.clear();
@@ -141,10 +144,14 @@ void AgentHost::Register() {
   event.report.store_port = store_port_;
   event.report.version_major = 0;
   event.report.version_minor = 1;
+  const bool hides_term = world.options().canary == Canary::kTrustOldMaster;
+  event.report.term = hides_term ? 0 : node.terms().seen();
   event.report.generation = machine_.carried_out();
   event.report.ranks = machine_.Ranks();
   for (const RankReport& rank : event.report.ranks) sent_[rank.local_rank] = rank;
-  world.Tell(connection, std::move(event));
+  world.CallMaster(connection, [event, offer = copy_.offer()](Master& master, uint64_t life) {
+    master.OnRegister(life, event, offer);
+  });
   Later(kAdmissionTimeout, [connection](AgentHost& agent) {
     if (agent.is_linked_ || agent.connection_ != connection) return;
     agent.world_.network().Close(connection, End::kAgent);
@@ -153,9 +160,20 @@ void AgentHost::Register() {
   });
 }
 
-void AgentHost::OnAdmitted(ConnectionId connection, NodeId id) {
-  WhenAwake([this, connection, id] {
+void AgentHost::OnAdmitted(ConnectionId connection, NodeId id, uint64_t term) {
+  WhenAwake([this, connection, id, term] {
     if (connection != connection_) return;
+    const uint64_t before = node_.terms().seen();
+    const bool is_blind = world_.options().canary == Canary::kTrustOldMaster;
+    if (!node_.terms().Admit(term) && !is_blind) {
+      MARK("a node hangs up on an old master");
+      retry_delay_ = world_.options().spec.timers.reconnect_delay_max;
+      world_.network().Close(connection, End::kAgent);
+      return Unlink("a newer master is known");
+    }
+    world_.MasterMet(node_, term);
+    const bool forgets = term > before && world_.options().canary == Canary::kForgetImages;
+    if (forgets) node_.shelf().Clear();
     node_id_ = id;
     retry_delay_ = world_.options().spec.timers.reconnect_delay;
     if (is_linked_) return;
@@ -195,9 +213,34 @@ void AgentHost::OnRefused(ConnectionId connection, bool may_retry) {
   });
 }
 
-void AgentHost::OnAssignment(ConnectionId connection, const Assignment& assignment) {
-  WhenAwake([this, connection, assignment] {
+void AgentHost::OnJournalPiece(ConnectionId connection,
+                               const JournalPiece<std::vector<core::Record>>& piece) {
+  WhenAwake([this, connection, piece] {
     if (connection != connection_) return;
+    copy_.Take(piece);
+    world_.CallMaster(connection,
+                      [connection, taken = copy_.taken()](Master& master, uint64_t life) {
+                        master.OnHeld(life, connection, taken);
+                      });
+  });
+}
+
+void AgentHost::OnJournalWanted(ConnectionId connection, uint64_t from) {
+  WhenAwake([this, connection, from] {
+    if (connection != connection_) return;
+    constexpr uint64_t kRecordsAPiece = 16;
+    world_.CallMaster(connection, [connection, piece = copy_.Read(from, kRecordsAPiece)](
+                                      Master& master, uint64_t life) {
+      master.OnPiece(life, connection, piece);
+    });
+  });
+}
+
+void AgentHost::OnAssignment(ConnectionId connection, const Assignment& assignment, uint64_t term) {
+  WhenAwake([this, connection, assignment, term] {
+    if (connection != connection_) return;
+    world_.Ordered(node_, term);
+    obeys_ = term;
     if (world_.options().canary == Canary::kStaleAssignment) ActOnItAgain(assignment);
     Feed(core::AssignmentReceived{assignment});
   });

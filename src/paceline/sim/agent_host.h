@@ -14,6 +14,8 @@
 
 #include "paceline/base/instant.h"
 #include "paceline/core/node/agent.h"
+#include "paceline/core/record.h"
+#include "paceline/core/succession/journal_copy.h"
 #include "paceline/model/ids.h"
 #include "paceline/model/node.h"
 #include "paceline/sim/checkpoint/station.h"
@@ -21,6 +23,7 @@
 
 namespace paceline::sim {
 
+class Master;
 class Node;
 class SimWorld;
 
@@ -41,6 +44,10 @@ class AgentHost {
   const core::AgentMachine& machine() const { return machine_; }
 
   SimStation& station() { return station_; }
+  // Term of the master whose assignment it carries out.
+  uint64_t obeys() const { return obeys_; }
+  bool has_copy() const { return copy_.offer().length > 0; }
+  void DropCopy() { copy_.Drop(); }
 
   void Start();
   // The process died: close what it held. `is_silent`: its host lost power, so its peers are not
@@ -52,9 +59,13 @@ class AgentHost {
   void StopResting();
 
   // --- from the master ---
-  void OnAdmitted(ConnectionId connection, NodeId node);
+  void OnAdmitted(ConnectionId connection, NodeId node, uint64_t term);
   void OnRefused(ConnectionId connection, bool may_retry);
-  void OnAssignment(ConnectionId connection, const Assignment& assignment);
+  // `term`: of the master that says so.
+  void OnAssignment(ConnectionId connection, const Assignment& assignment, uint64_t term);
+  void OnJournalPiece(ConnectionId connection,
+                      const JournalPiece<std::vector<core::Record>>& piece);
+  void OnJournalWanted(ConnectionId connection, uint64_t from);
   void OnOrder(ConnectionId connection, const CheckpointOrder& order);
   void OnEvidenceOrder(ConnectionId connection, Generation generation, uint64_t round);
   void OnEndOfStream(ConnectionId connection);
@@ -89,7 +100,7 @@ class AgentHost {
   void Connect();
   void ConnectLater();
   void ActOnItAgain(const Assignment& assignment);
-  void Register();
+  void Register(Master& master);
   void Unlink(const std::string& why);
   void Beat();
   void ScheduleBeat();
@@ -105,11 +116,13 @@ class AgentHost {
   const int32_t pid_;
   core::AgentMachine machine_;
   SimStation station_;
+  core::JournalCopy<std::vector<core::Record>> copy_;
   bool is_frozen_ = false;
   bool is_linked_ = false;
   bool has_ended_ = false;
   std::optional<int> exit_code_;  // set when it must exit
   Generation carried_out_;        // as reported to the station
+  uint64_t obeys_ = 0;
   bool is_connecting_ = false;
   bool is_resting_ = false;
   bool was_asked_ = false;   // to leave

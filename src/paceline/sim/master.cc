@@ -4,6 +4,7 @@
 #include <utility>
 #include <variant>
 
+#include "paceline/base/mark.h"
 #include "paceline/sim/world.h"
 
 namespace paceline::sim {
@@ -12,7 +13,8 @@ namespace {
 // The wall clock at virtual time 0.
 constexpr Instant kWallEpoch = Instant::FromNanoseconds(1'700'000'000'000'000'000);
 constexpr Duration kFullDiskRetry = Duration::Milliseconds(250);
-constexpr uint64_t kDroppedRecord = 7;  // for the canary
+constexpr uint64_t kDroppedRecord = 7;   // for the canary
+constexpr uint64_t kRecordsAPiece = 16;  // of a copy
 
 JobSpec SubmittedSpec(const Options& options) {
   JobSpec spec = options.spec;
@@ -21,6 +23,11 @@ JobSpec SubmittedSpec(const Options& options) {
 }
 
 }  // namespace
+
+Master::Master(SimWorld& world, uint64_t term)
+    : world_(world), term_(term), copies_("master's host", kRecordsAPiece) {
+  job_.emplace();
+}
 
 // The real master's clock: its start plus monotonic progress. The start is the wall clock or the
 // newest record, whichever is later. Clamping each reading instead would stop time until a clock
@@ -38,19 +45,117 @@ void Master::Start() {
   armed_for_ = Instant::Max();
   batches_.clear();
   backlog_.clear();
+  held_.clear();
   connection_of_.clear();
+  copies_ = core::JournalCopies("master's host", kRecordsAPiece);
   job_.emplace();
+  world_.trace().Add(started_at_, "master", "start", incarnation_);
+  if (term_ == 0 || !durable_.empty()) return Begin(core::History::kOwn);
+  succession_.emplace(clock(),
+                      core::Succession::Setup{.term = term_, .survivors = world_.CountAgents()});
+  PassSuccession();
+}
+
+void Master::Begin(core::History history) {
+  succession_.reset();
   size_t count = durable_.size();
   if (world_.options().canary == Canary::kForgetRecord && count > 0) --count;
   for (size_t i = 0; i < count; ++i) job_->Restore(durable_[i]);
   if (world_.options().canary != Canary::kClockRunsBack) {
     wall_at_start_ = std::max(wall_at_start_, job_->state().last_record_at);
   }
-  world_.trace().Add(started_at_, "master", "start", incarnation_);
-  world_.MasterRestored();
+  if (!is_former_ && history != core::History::kOwn) world_.MasterSucceeded();
+  if (!is_former_) world_.MasterRestored();
   if (durable_.empty()) Step(core::JobSubmitted{SubmittedSpec(world_.options())});
-  Step(core::MasterStarted{incarnation_});
-  world_.MasterIsUp();
+  Step(core::MasterStarted{.incarnation = incarnation_, .term = term_, .history = history});
+  if (!is_former_) world_.MasterIsUp();
+  for (const core::Event& event : std::exchange(held_, {})) Feed(event);
+}
+
+// ---- the succession ----
+
+void Master::PassSuccession() {
+  while (is_on_ && !is_frozen_ && succession_.has_value()) {
+    const std::optional<core::SuccessionAction> action = succession_->Next(clock());
+    if (!action.has_value()) return Rearm();
+    if (const auto* fetch = std::get_if<core::FetchPiece>(&*action)) {
+      Fetch(*fetch);
+      continue;
+    }
+    const core::History history = std::get<core::BeginJob>(*action).history;
+    world_.trace().Add(world_.queue().now(), "master", "succeeds", fetched_.size());
+    if (history == core::History::kCopy) {
+      MARK("a master begins with a copy of the journal");
+      durable_ = std::exchange(fetched_, {});
+    } else {
+      MARK("a master begins without a past");
+    }
+    Begin(history);
+  }
+}
+
+void Master::Fetch(const core::FetchPiece& fetch) {
+  if (fetch.from == 0) fetched_.clear();
+  world_.SendToAgent(fetch.connection, [from = fetch.from](AgentHost& agent, ConnectionId id) {
+    agent.OnJournalWanted(id, from);
+  });
+}
+
+void Master::OnRegister(uint64_t incarnation, const core::NodeRegistered& event,
+                        const CopyOffer& copy) {
+  if (!IsMine(incarnation)) return;
+  if (is_frozen_) {
+    backlog_.push_back([=, this] { OnRegister(incarnation, event, copy); });
+    return;
+  }
+  if (succession_.has_value() && world_.network().IsOpen(event.connection, End::kMaster)) {
+    succession_->Offered(clock(), event.connection, event.report.name, copy);
+  }
+  Receive(incarnation, event.connection, event);
+  PassSuccession();
+}
+
+void Master::OnPiece(uint64_t incarnation, ConnectionId connection, const Piece& piece) {
+  if (!IsMine(incarnation) || !succession_.has_value()) return;
+  if (is_frozen_) {
+    backlog_.push_back([=, this] { OnPiece(incarnation, connection, piece); });
+    return;
+  }
+  if (piece.from != fetched_.size()) return;  // a second answer
+  fetched_.insert(fetched_.end(), piece.content.begin(), piece.content.end());
+  succession_->Fetched(clock(), connection, fetched_.size());
+  PassSuccession();
+}
+
+// ---- copies of the journal ----
+
+void Master::OnHeld(uint64_t incarnation, ConnectionId connection, uint64_t taken) {
+  if (!IsMine(incarnation)) return;
+  if (is_frozen_) {
+    backlog_.push_back([=, this] { OnHeld(incarnation, connection, taken); });
+    return;
+  }
+  for (const auto& [node, current] : connection_of_) {
+    if (current == connection) copies_.Held(node, taken);
+  }
+  SendCopies();
+}
+
+void Master::SendCopies() {
+  if (!world_.options().copies_journal) return;
+  for (const core::JournalCopies::Send& send : copies_.Next(durable_.size())) {
+    const auto it = connection_of_.find(send.node);
+    if (it == connection_of_.end()) continue;
+    const auto begin = durable_.begin() + static_cast<std::ptrdiff_t>(send.from);
+    Piece piece{.term = term_,
+                .from = send.from,
+                .content = {begin, begin + static_cast<std::ptrdiff_t>(send.size)},
+                .is_whole = send.is_whole,
+                .keepers = copies_.keepers()};
+    world_.SendToAgent(it->second, [piece = std::move(piece)](AgentHost& agent, ConnectionId id) {
+      agent.OnJournalPiece(id, piece);
+    });
+  }
 }
 
 void Master::Crash() {
@@ -73,7 +178,19 @@ void Master::Crash() {
   }
   batches_.clear();
   backlog_.clear();
+  succession_.reset();
+  if (is_former_) return world_.network().CloseAll(incarnation_);
   world_.MasterDied(incarnation_);
+}
+
+void Master::LoseHost() {
+  world_.trace().Add(world_.queue().now(), "master", "host_lost", durable_.size());
+  is_on_ = is_frozen_ = false;
+  is_former_ = true;
+  batches_.clear();
+  backlog_.clear();
+  succession_.reset();
+  world_.network().AbandonAll(incarnation_);
 }
 
 void Master::Freeze() {
@@ -86,6 +203,7 @@ void Master::Thaw() {
   // After a freeze, timers may run before or after the waiting messages.
   const bool timers_first = world_.prng().Chance(1, 2);
   if (timers_first) OnDeadline(incarnation_, armed_for_);
+  PassSuccession();
   while (!backlog_.empty() && is_on_ && !is_frozen_) {
     const Task task = std::move(backlog_.front());
     backlog_.pop_front();
@@ -116,15 +234,28 @@ void Master::OnEndOfStream(uint64_t incarnation, ConnectionId connection) {
     if (current != connection) continue;
     const NodeId id = node;
     connection_of_.erase(id);
+    copies_.Went(id);
     Feed(core::NodeDisconnected{id, connection});
+    SendCopies();
     return;
   }
+  if (!succession_.has_value()) return;
+  succession_->Left(clock(), connection);
+  std::erase_if(held_, [&](const core::Event& event) {
+    const auto* registered = std::get_if<core::NodeRegistered>(&event);
+    return registered != nullptr && registered->connection == connection;
+  });
+  PassSuccession();
 }
 
 void Master::Feed(const core::Event& event) {
   if (!is_on_) return;
   if (is_frozen_) {
     backlog_.push_back([this, event] { Feed(event); });
+    return;
+  }
+  if (succession_.has_value()) {
+    held_.push_back(event);
     return;
   }
   Step(event);
@@ -142,7 +273,7 @@ void Master::Step(const core::Event& event) {
   const Instant now = clock();
   core::Actions actions = job_->Step(now, event);
   if (world_.options().canary == Canary::kRestartInterval) HoldBack(now, &actions);
-  world_.Decided(now, event, actions);
+  if (!is_former_) world_.Decided(now, event, actions);
   if (!actions.records.empty() || !actions.effects.empty()) {
     batches_.push_back(
         Batch{std::move(actions.records), std::move(actions.effects), job_->state().last_seq});
@@ -205,6 +336,7 @@ void Master::Committed(uint64_t incarnation, size_t batch_count) {
   }
   for (const Batch& batch : group) Run(batch);
   is_committing_ = false;
+  SendCopies();
   if (is_on_ && std::exchange(has_waited_, false)) Step(core::JournalCaughtUp{});
   RunReady();
 }
@@ -215,7 +347,11 @@ void Master::Append(const Batch& batch) {
         world_.options().canary == Canary::kDropRecord && record.seq == RecordSeq(kDroppedRecord);
     if (!is_dropped) {
       durable_.push_back(record);
-      world_.Persisted(record);
+      if (is_former_) {
+        world_.PersistedByFormer(record);
+      } else {
+        world_.Persisted(record);
+      }
     }
     world_.trace().Add(world_.queue().now(), "journal", core::FactName(record.fact),
                        record.seq.value(),
@@ -239,7 +375,7 @@ void Master::Run(const Batch& batch) {
 }
 
 void Master::Run(const core::Effect& effect, RecordSeq decided) {
-  world_.Ran(effect, decided);
+  if (!is_former_) world_.Ran(effect, decided);
   std::visit([this](const auto& one) { Do(one); }, effect);
 }
 
@@ -251,9 +387,13 @@ void Master::Do(const core::AdmitNode& effect) {
   ConnectionId& current = connection_of_[effect.node];
   if (current != ConnectionId() && current != effect.connection) CloseConnection(current);
   current = effect.connection;
-  world_.SendToAgent(effect.connection, [node = effect.node](AgentHost& agent, ConnectionId id) {
-    agent.OnAdmitted(id, node);
-  });
+  world_.SendToAgent(effect.connection,
+                     [node = effect.node, term = term_](AgentHost& agent, ConnectionId id) {
+                       agent.OnAdmitted(id, node, term);
+                     });
+  const auto link = job_->links().find(effect.node);
+  copies_.Came(effect.node, job_->state().NameOf(effect.node), link->second.boot_id);
+  SendCopies();
 }
 
 void Master::Do(const core::RefuseNode& effect) {
@@ -270,10 +410,10 @@ void Master::Do(const core::AssignNode& effect) {
   if (it == connection_of_.end()) return;
   world_.trace().Add(world_.queue().now(), "master", "assign", effect.node.value(),
                      world_.trace().is_full() ? Describe(effect.assignment) : std::string());
-  world_.SendToAgent(it->second,
-                     [assignment = effect.assignment](AgentHost& agent, ConnectionId id) {
-                       agent.OnAssignment(id, assignment);
-                     });
+  world_.SendToAgent(it->second, [assignment = effect.assignment, term = term_](AgentHost& agent,
+                                                                                ConnectionId id) {
+    agent.OnAssignment(id, assignment, term);
+  });
 }
 
 void Master::Do(const core::OrderCheckpoint& effect) {
@@ -292,7 +432,9 @@ void Master::Do(const core::CollectEvidence& effect) {
   });
 }
 
-void Master::Do(const core::TellWish& effect) { world_.Obey(effect.wish); }
+void Master::Do(const core::TellWish& effect) {
+  if (!is_former_) world_.Obey(effect.wish);
+}
 
 void Master::Do(const core::FinishJob& effect) {
   if (has_finished_) return;
@@ -305,6 +447,7 @@ void Master::Do(const core::FinishJob& effect) {
   // The master answers late agents for a while; then its connections close.
   world_.queue().After(world_.options().spec.timers.finish_linger, [this] {
     is_on_ = false;
+    if (is_former_) return world_.network().CloseAll(incarnation_);
     world_.MasterDied(incarnation_);
   });
 }
@@ -313,7 +456,8 @@ void Master::Do(const core::FinishJob& effect) {
 
 void Master::Rearm() {
   if (!is_on_ || world_.options().canary == Canary::kIgnoreSilence) return;
-  const Instant deadline = job_->NextDeadline();
+  const Instant deadline =
+      succession_.has_value() ? succession_->NextDeadline() : job_->NextDeadline();
   if (deadline.is_max() || deadline == armed_for_) return;
   armed_for_ = deadline;
   const Instant now = clock();
@@ -326,6 +470,7 @@ void Master::OnDeadline(uint64_t incarnation, Instant at) {
   if (!is_on_ || is_frozen_ || incarnation != incarnation_) return;
   if (at != armed_for_ || at.is_max()) return;
   armed_for_ = Instant::Max();
+  if (succession_.has_value()) return PassSuccession();
   Step(core::TimePassed{});
 }
 

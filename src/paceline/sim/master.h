@@ -4,6 +4,10 @@
 // prefix, and runs effects only when their records are durable. It can crash with any part of the
 // unwritten records surviving, freeze, find its disk full, and restart with a wall clock that was
 // set.
+//
+// Its host can be lost with its journal. Then another Master of the next term takes its place, asks
+// the nodes for copies of the journal, and begins with the newest. The lost one may only have been
+// cut off, and come back as a former master: it works as ever, but no check counts it as the job's.
 
 #include <cstdint>
 #include <deque>
@@ -17,6 +21,8 @@
 #include "paceline/core/event.h"
 #include "paceline/core/job.h"
 #include "paceline/core/record.h"
+#include "paceline/core/succession/journal_copies.h"
+#include "paceline/core/succession/succession.h"
 #include "paceline/model/ids.h"
 #include "paceline/sim/queue.h"
 
@@ -26,7 +32,7 @@ class SimWorld;
 
 class Master {
  public:
-  explicit Master(SimWorld& world) : world_(world) {}
+  Master(SimWorld& world, uint64_t term);
 
   bool is_on() const { return is_on_; }
   bool is_frozen() const { return is_frozen_; }
@@ -34,6 +40,9 @@ class Master {
   bool has_finished() const { return has_finished_; }
   int exit_code() const { return exit_code_; }
   uint64_t incarnation() const { return incarnation_; }
+  uint64_t term() const { return term_; }
+  // It has not begun yet: it asks the nodes for copies of the journal.
+  bool is_succeeding() const { return succession_.has_value(); }
   uint64_t crash_count() const { return crash_count_; }
   const core::Job& job() const { return *job_; }
   const std::vector<core::Record>& durable() const { return durable_; }
@@ -44,6 +53,10 @@ class Master {
   void Start();
   // Of the records that are not durable yet, any prefix may still have reached the disk.
   void Crash();
+  // Its host is lost, and the journal with it.
+  void LoseHost();
+  // Another one is the job's master from now on.
+  void Demote() { is_former_ = true; }
   void Freeze();
   void Thaw();
   void FillDisk() { is_disk_full_ = true; }
@@ -57,6 +70,10 @@ class Master {
   void Receive(uint64_t incarnation, ConnectionId connection, const core::Event& event);
   void OnEndOfStream(uint64_t incarnation, ConnectionId connection);
   void Feed(const core::Event& event);
+  using Piece = JournalPiece<std::vector<core::Record>>;
+  void OnRegister(uint64_t incarnation, const core::NodeRegistered& event, const CopyOffer& copy);
+  void OnHeld(uint64_t incarnation, ConnectionId connection, uint64_t taken);
+  void OnPiece(uint64_t incarnation, ConnectionId connection, const Piece& piece);
 
  private:
   struct Batch {
@@ -65,6 +82,11 @@ class Master {
     RecordSeq decided;  // newest record at the decision
   };
 
+  void Begin(core::History history);
+  void PassSuccession();
+  void Fetch(const core::FetchPiece& fetch);
+  void SendCopies();
+  bool IsMine(uint64_t incarnation) const { return is_on_ && incarnation == incarnation_; }
   void HoldBack(Instant now, core::Actions* actions) const;
   void Step(const core::Event& event);
   void Commit();
@@ -85,7 +107,13 @@ class Master {
   void OnDeadline(uint64_t incarnation, Instant at);
 
   SimWorld& world_;
+  const uint64_t term_;
   std::optional<core::Job> job_;
+  bool is_former_ = false;
+  std::optional<core::Succession> succession_;
+  std::vector<core::Event> held_;  // until it has begun
+  std::vector<core::Record> fetched_;
+  core::JournalCopies copies_;
   bool is_on_ = false;
   bool is_frozen_ = false;
   bool is_disk_full_ = false;

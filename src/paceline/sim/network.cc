@@ -173,9 +173,33 @@ void Network::Close(ConnectionId id, End by) {
   Drop(id);
 }
 
-void Network::CloseAll(End by) {
-  const size_t count = connections_.size();
-  for (size_t i = 1; i <= count; ++i) Close(ConnectionId(i), by);
+std::vector<ConnectionId> Network::AllTo(uint64_t master_incarnation) const {
+  std::vector<ConnectionId> found;
+  for (size_t i = 0; i < connections_.size(); ++i) {
+    const Connection* connection = connections_[i].get();
+    const bool is_its =
+        connection != nullptr && connection->ends.master_incarnation == master_incarnation;
+    if (is_its) found.emplace_back(i + 1);
+  }
+  return found;
+}
+
+void Network::CloseAll(uint64_t master_incarnation) {
+  for (const ConnectionId id : AllTo(master_incarnation)) Close(id, End::kMaster);
+}
+
+void Network::AbandonAll(uint64_t master_incarnation) {
+  for (const ConnectionId id : AllTo(master_incarnation)) Abandon(id, End::kMaster);
+}
+
+void Network::StrandAll(uint64_t master_incarnation) {
+  for (const ConnectionId id : AllTo(master_incarnation)) {
+    if (!prng_.Chance(2, 3)) continue;
+    queue_.After(Duration::Milliseconds(prng_.Between(500, 20'000)), [this, id] {
+      if (Connection* late = Find(id); late != nullptr) late->broken = true;
+      EndOfStream(id, End::kAgent);
+    });
+  }
 }
 
 void Network::Abandon(ConnectionId id, End by) {

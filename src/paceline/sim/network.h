@@ -36,6 +36,7 @@ class Network {
   struct Ends {
     HostIndex agent_host = 0;
     uint64_t agent_incarnation = 0;
+    uint64_t master_incarnation = 0;
     // Called once, when that end notices that the stream is over.
     std::function<void(ConnectionId)> agent_eof;
     std::function<void(ConnectionId)> master_eof;
@@ -48,9 +49,14 @@ class Network {
   void Send(ConnectionId id, End to, Task deliver);
   // `by` closes its end. The other end gets its eof after everything that was sent before.
   void Close(ConnectionId id, End by);
-  void CloseAll(End by);
+  // Closes all connections to that master.
+  void CloseAll(uint64_t master_incarnation);
   // The host of `by` lost power: its end is gone, and the other end notices only by a keepalive.
   void Abandon(ConnectionId id, End by);
+  void AbandonAll(uint64_t master_incarnation);
+  // That master stands still: some agents lose their patience after a while, others have whole
+  // streams when it comes back.
+  void StrandAll(uint64_t master_incarnation);
 
   // --- paths ---
   bool IsCut(HostIndex from, HostIndex to) const {
@@ -88,6 +94,7 @@ class Network {
     bool broken = false;  // one end was lost without notice to the other
   };
 
+  std::vector<ConnectionId> AllTo(uint64_t master_incarnation) const;
   const Connection* Find(ConnectionId id) const;
   Connection* Find(ConnectionId id);
   static Pipe& PipeTo(Connection& connection, End end);

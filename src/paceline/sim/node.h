@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "paceline/base/instant.h"
+#include "paceline/core/succession/term_guard.h"
 #include "paceline/model/ids.h"
 #include "paceline/model/node.h"
 #include "paceline/model/world.h"
@@ -69,6 +70,9 @@ class Node {
   const AgentHost* agent() const { return agent_.get(); }
   const std::map<int32_t, RankProcess>& processes() const { return processes_; }
   RankSaves& ranks_saves() { return saves_; }
+  // The masters that its agents have met, as they keep it on their disk.
+  core::TermGuard& terms() { return terms_; }
+  const core::TermGuard& terms() const { return terms_; }
   // The memory of its host; nodes of one machine share it.
   ArenaShelf& shelf();
 
@@ -146,6 +150,7 @@ class Node {
   std::unique_ptr<AgentHost> agent_;
   std::map<int32_t, RankProcess> processes_;  // living, by pid
   std::map<uint32_t, RankReport> ended_;      // last end of a slot, as the page keeps it
+  core::TermGuard terms_;
   ArenaShelf shelf_;
   RankSaves saves_;
 };

@@ -85,6 +85,7 @@ struct Options {
   Duration chaos = Duration::Seconds(60);         // faults strike in this time …
   Duration quiet_bound = Duration::Seconds(240);  // … and this long after, the job must be well
   std::vector<Strike> strikes;
+  bool copies_journal = false;              // nodes get copies of the master's journal
   std::optional<uint64_t> crash_at_record;  // the master dies when this record becomes durable
   Canary canary = Canary::kNone;
   uint64_t outside = 0;  // not controlled by the seed; for one canary only

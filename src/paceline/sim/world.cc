@@ -21,7 +21,7 @@ SimWorld::SimWorld(const Options& options, std::FILE* log)
       trace_(log),
       network_(queue_, prng_.Fork(), options.link),
       workload_(*this),
-      master_(*this) {
+      master_(std::make_unique<Master>(*this, 0)) {
   for (uint32_t i = 0; i < options_.node_count + options_.late_node_count; ++i) AddNode();
   for (const CheckEntry& entry : AllChecks()) checks_.push_back(entry.make());
 }
@@ -42,7 +42,7 @@ void SimWorld::Fail(std::string_view check, std::string what) {
 // ---- the course of a run ----
 
 void SimWorld::PowerOnAll() {
-  master_.Start();
+  master_->Start();
   if (!options_.heartbeats_each) CreditHeartbeats();
   for (uint32_t i = 0; i < options_.node_count; ++i) {
     const Duration wait = Duration::Milliseconds(prng_.Between(1, 500));
@@ -57,6 +57,8 @@ void SimWorld::CreditHeartbeats() {
     AgentHost* agent = node->agent();
     if (agent == nullptr || !agent->is_resting() || agent->is_frozen()) continue;
     if (network_.IsCut(node->host(), kMasterHost)) continue;
+    const Network::Ends* ends = network_.EndsOf(agent->connection());
+    if (ends != nullptr && ends->master_incarnation != master_->incarnation()) continue;
     if (!network_.IsOpen(agent->connection(), End::kMaster)) {
       // Its next heartbeat would fail, which tells it of an end that it missed.
       agent->StopResting();
@@ -64,14 +66,14 @@ void SimWorld::CreditHeartbeats() {
     }
     heard.nodes.push_back(agent->node_id());
   }
-  if (!heard.nodes.empty() && master_.is_on()) master_.Feed(heard);
+  if (!heard.nodes.empty() && master_->is_on()) master_->Feed(heard);
   queue_.After(options_.spec.timers.lost_after * 2 / 5, [this] { CreditHeartbeats(); });
 }
 
 void SimWorld::StrikeAll() {
   for (const Strike& strike : options_.strikes) {
     queue_.At(strike.at, [this, strike] {
-      if (is_healed_ || master_.has_finished()) return;
+      if (is_healed_ || master_->has_finished()) return;
       const Fault& fault = AllFaults()[strike.fault];
       trace_.Add(queue_.now(), "fault", fault.name);
       Prng prng(strike.seed);
@@ -110,8 +112,8 @@ Outcome SimWorld::Run() {
   outcome.trace_hash = trace_.hash();
   outcome.last_random = prng_.Next();
   outcome.task_count = queue_.ran();
-  outcome.record_count = master_.durable().size();
-  outcome.world_count = master_.job().state().generation.value();
+  outcome.record_count = master_->durable().size();
+  outcome.world_count = WorldNumber(master_->job().state().generation);
   outcome.end = queue_.now();
   outcome.end_reason = EndReason();
   return outcome;
@@ -121,11 +123,12 @@ void SimWorld::Heal() {
   is_healed_ = true;
   trace_.Add(queue_.now(), "world", "heal");
   network_.MendAll();
-  master_.FreeDisk();
+  EndFormer();
+  master_->FreeDisk();
   storage_.is_full = storage_.is_away = storage_.is_stalled = false;
-  master_.CrashAfterRecords(0);
+  master_->CrashAfterRecords(0);
   port_takings_ = 0;
-  master_.Thaw();
+  master_->Thaw();
   ReleaseMaster();
   StartLauncher(*nodes_.front(), true);
   unwatched_.clear();
@@ -159,7 +162,7 @@ void SimWorld::Watch() {
     return;
   }
   if (queue_.now() >= Instant() + options_.chaos + options_.quiet_bound) {
-    Fail("liveness", trouble + "; the job says: " + master_.job().Pending());
+    Fail("liveness", trouble + "; the job says: " + master_->job().Pending());
     return;
   }
   queue_.After(LookInterval(), [this] { Watch(); });
@@ -173,7 +176,7 @@ uint32_t SimWorld::UsableNodeCount() {
     if (!node->is_on() || node->agent() == nullptr) continue;
     if (node->is_twin() || node->is_small() || node->is_silent()) continue;
     bool is_usable = true;
-    for (const auto& [id, state] : master_.job().state().nodes) {
+    for (const auto& [id, state] : master_->job().state().nodes) {
       if (state.name != node->name()) continue;
       is_usable = state.status != core::NodeState::Status::kEvicted;
     }
@@ -185,7 +188,10 @@ uint32_t SimWorld::UsableNodeCount() {
 bool SimWorld::IsLinked(const Node& node) const {
   const AgentHost* agent = node.agent();
   const bool is_awake = agent != nullptr && !agent->is_frozen() && !agent->has_ended();
-  return is_awake && agent->is_linked() && network_.IsOpen(agent->connection(), End::kMaster);
+  if (!is_awake || !agent->is_linked()) return false;
+  const Network::Ends* ends = network_.EndsOf(agent->connection());
+  const bool is_to_it = ends != nullptr && ends->master_incarnation == master_->incarnation();
+  return is_to_it && network_.IsOpen(agent->connection(), End::kMaster);
 }
 
 const Node* SimWorld::SilentMember() const {
@@ -196,7 +202,7 @@ const Node* SimWorld::SilentMember() const {
           return other->name() == node->name() && other->is_on() && !other->is_silent();
         });
     if (is_spoken_for) continue;
-    for (const auto& [id, state] : master_.job().state().nodes) {
+    for (const auto& [id, state] : master_->job().state().nodes) {
       if (state.IsMember() && state.name == node->name()) return node.get();
     }
   }
@@ -217,18 +223,18 @@ std::string SimWorld::TroubleOfProcesses(Generation generation) {
 
 // Too few nodes are there, and the job must say so.
 std::string SimWorld::TroubleOfWaiting() {
-  const std::string pending = master_.job().Pending();
+  const std::string pending = master_->job().Pending();
   if (!pending.starts_with("waits for ")) return "too few nodes are there, but it " + pending;
   return TroubleOfProcesses(Generation());
 }
 
 std::string SimWorld::Trouble() {
-  if (master_.has_finished()) return TroubleOfProcesses(Generation());
-  if (!master_.is_on()) return "the master is down";
+  if (master_->has_finished()) return TroubleOfProcesses(Generation());
+  if (!master_->is_on()) return "the master is down";
   if (const Node* silent = SilentMember()) {
     return silent->name() + " is silent for ever and still counts as a member";
   }
-  const core::JobState& state = master_.job().state();
+  const core::JobState& state = master_->job().state();
   // A job whose ranks have their own parameters needs as many ranks as before.
   const core::WorldBounds bounds = state.NextBounds();
   const uint32_t needed = (bounds.nodes_min + bounds.unit - 1) / bounds.unit * bounds.unit;
@@ -252,11 +258,11 @@ std::string SimWorld::Trouble() {
 }
 
 std::string SimWorld::EndReason() {
-  if (master_.has_finished()) {
-    return "finished with " + std::to_string(master_.exit_code()) + ": " +
-           master_.job().state().final_reason;
+  if (master_->has_finished()) {
+    return "finished with " + std::to_string(master_->exit_code()) + ": " +
+           master_->job().state().final_reason;
   }
-  return master_.job().Pending();
+  return master_->job().Pending();
 }
 
 std::string SimWorld::DomainOf(const Node& node) const {
@@ -289,16 +295,16 @@ void SimWorld::Witness(const std::string& name, int32_t agent_pid) {
   gone.evidence = "lost its agent and all ranks";
   gone.agent_pid = agent_pid;
   witnessed_.push_back(gone);
-  if (master_.is_on()) master_.Feed(gone);
+  if (master_->is_on()) master_->Feed(gone);
 }
 
 void SimWorld::MasterIsUp() {
   // A launcher repeats its reports to a new master, because the old one may not have recorded them.
-  queue_.After(Duration::Milliseconds(20), [this, incarnation = master_.incarnation()] {
-    if (!master_.is_on() || master_.incarnation() != incarnation) return;
+  queue_.After(Duration::Milliseconds(20), [this, incarnation = master_->incarnation()] {
+    if (!master_->is_on() || master_->incarnation() != incarnation) return;
     const std::vector<core::NodeGone> again = witnessed_;
-    for (const core::NodeGone& gone : again) master_.Feed(gone);
-    if (stop_.has_value()) master_.Feed(*stop_);
+    for (const core::NodeGone& gone : again) master_->Feed(gone);
+    if (stop_.has_value()) master_->Feed(*stop_);
   });
 }
 
@@ -314,12 +320,12 @@ void SimWorld::RequestStop(const core::StopRequested& stop) {
   stop_ = stop;
   stop_->force = stop.force || was_forced;
   if (is_stop_repeated_ && options_.canary == Canary::kRepeatForces) stop_->force = true;
-  if (master_.is_on()) master_.Feed(*stop_);
+  if (master_->is_on()) master_->Feed(*stop_);
 }
 
-void SimWorld::MasterDied(uint64_t) {
-  network_.CloseAll(End::kMaster);
-  if (master_.has_finished()) {
+void SimWorld::MasterDied(uint64_t incarnation) {
+  network_.CloseAll(incarnation);
+  if (master_->has_finished()) {
     if (!is_master_unwatched_) EndWhatIsLeft();
     return;
   }
@@ -330,7 +336,7 @@ void SimWorld::MasterDied(uint64_t) {
   }
   ++master_respawns_;
   queue_.After(wait + Duration::Milliseconds(prng_.Between(20, 200)), [this] {
-    if (!is_master_held_ && !is_master_unwatched_) master_.Start();
+    if (!is_master_held_ && !is_master_unwatched_) master_->Start();
   });
 }
 
@@ -352,8 +358,8 @@ void SimWorld::StartLauncher(Node& node, bool is_masters) {
   if (unwatched_.empty() && !is_master_unwatched_) return;
   trace_.Add(queue_.now(), node.name(), "launcher_starts", is_masters ? 1 : 0);
   if (is_masters && std::exchange(is_master_unwatched_, false)) {
-    if (master_.has_finished() && !master_.is_on()) return EndWhatIsLeft();
-    if (!is_master_held_) master_.Start();
+    if (master_->has_finished() && !master_->is_on()) return EndWhatIsLeft();
+    if (!is_master_held_) master_->Start();
   }
   for (const auto& one : nodes_) {
     const bool is_its = options_.local_platform || one->index() == node.index();
@@ -364,11 +370,11 @@ void SimWorld::StartLauncher(Node& node, bool is_masters) {
 
 void SimWorld::HoldMaster() {
   is_master_held_ = true;
-  master_.Crash();
+  master_->Crash();
 }
 
 void SimWorld::ReleaseMaster() {
-  if (std::exchange(is_master_held_, false) && !is_master_unwatched_) master_.Start();
+  if (std::exchange(is_master_held_, false) && !is_master_unwatched_) master_->Start();
 }
 
 void SimWorld::Obey(const Wish& wish) {
@@ -389,10 +395,26 @@ void SimWorld::Obey(const Wish& wish) {
 // ---- messages ----
 
 void SimWorld::Tell(ConnectionId connection, core::Event event) {
+  CallMaster(connection, [connection, event = std::move(event)](Master& master, uint64_t life) {
+    master.Receive(life, connection, event);
+  });
+}
+
+void SimWorld::CallMaster(ConnectionId connection,
+                          std::function<void(Master&, uint64_t life)> task) {
+  const Network::Ends* ends = network_.EndsOf(connection);
+  if (ends == nullptr) return;
   network_.Send(connection, End::kMaster,
-                [this, master = master_.incarnation(), connection, event = std::move(event)] {
-                  master_.Receive(master, connection, event);
+                [this, life = ends->master_incarnation, task = std::move(task)] {
+                  Master* master = MasterOf(life);
+                  if (master != nullptr) task(*master, life);
                 });
+}
+
+uint32_t SimWorld::CountAgents() const {
+  return static_cast<uint32_t>(std::count_if(nodes_.begin(), nodes_.end(), [](const auto& node) {
+    return node->agent() != nullptr && !node->is_twin();
+  }));
 }
 
 void SimWorld::SendToAgent(ConnectionId connection,
@@ -409,14 +431,6 @@ void SimWorld::SendToAgent(ConnectionId connection,
 }
 
 // ---- checks ----
-
-template <class Call>
-void SimWorld::ForEachCheck(Call call) {
-  for (const auto& check : checks_) {
-    if (has_failed()) return;
-    call(*check);
-  }
-}
 
 void SimWorld::Decided(Instant now, const core::Event& event, const core::Actions& actions) {
   const Turn turn{now, event, actions};

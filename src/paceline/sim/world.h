@@ -61,7 +61,9 @@ class SimWorld {
   Trace& trace() { return trace_; }
   Network& network() { return network_; }
   Workload& workload() { return workload_; }
-  Master& master() { return master_; }
+  // The job's; a former one may live beside it.
+  Master& master() { return *master_; }
+  Master* former_master() { return former_.get(); }
   Storage& storage() { return storage_; }
   // The memory that all nodes of one machine share.
   ArenaShelf& machine_shelf() { return machine_shelf_; }
@@ -87,6 +89,12 @@ class SimWorld {
   void RequestStop(const core::StopRequested& stop);
   // For two canaries: agents do not wait for storage at the end.
   bool EndsInAHurry() const;
+  // The master's host is lost with its journal, and after `pause` another one starts the next
+  // term's.
+  void LoseMaster(Duration pause);
+  // The same, but the master only seems to be lost: it is frozen, and continues after `away` for
+  // the time `back`.
+  void MisplaceMaster(Duration pause, Duration away, Duration back);
   // The launcher reports that an agent and its ranks are dead.
   void Witness(const std::string& name, int32_t agent_pid);
 
@@ -104,6 +112,12 @@ class SimWorld {
   bool TakePortAway() { return port_takings_ > 0 && port_takings_-- > 0; }
   void Retire(std::unique_ptr<AgentHost> agent) { retired_.push_back(std::move(agent)); }
   void Tell(ConnectionId connection, core::Event event);
+  // A message that is no event of the job. `life`: the master's incarnation that it is for.
+  void CallMaster(ConnectionId connection, std::function<void(Master&, uint64_t life)> task);
+  // Who answers at the job's address: sometimes the former one, while that is awake.
+  Master& MasterToDial();
+  // Agents that live now.
+  uint32_t CountAgents() const;
   void SendToAgent(ConnectionId connection, std::function<void(AgentHost&, ConnectionId)> task);
   void AgentDied(uint32_t node, int32_t agent_pid);
   void EndWhatIsLeft();
@@ -118,7 +132,15 @@ class SimWorld {
   // ---- what checks see ----
   void Decided(Instant now, const core::Event& event, const core::Actions& actions);
   void Persisted(const core::Record& record);
+  void PersistedByFormer(const core::Record& record);
   void MasterRestored();
+  // Before that: it begins with what its nodes had copies of, or with nothing.
+  void MasterSucceeded();
+  // The node listens to a master of that term from now on, and it obeys one of that term.
+  void MasterMet(const Node& node, uint64_t term);
+  void Ordered(const Node& node, uint64_t term);
+  // A node has made a checkpoint visible, on behalf of a master of that term.
+  void Committed(const Node& node, uint64_t term);
   void Ran(const core::Effect& effect, RecordSeq decided);
   void SpawnOrdered(uint32_t node, const Assignment& assignment);
   void ProcessStarted(const RankProcess& process);
@@ -128,7 +150,15 @@ class SimWorld {
 
  private:
   template <class Call>
-  void ForEachCheck(Call call);
+  void ForEachCheck(Call call) {
+    for (const auto& check : checks_) {
+      if (has_failed()) return;
+      call(*check);
+    }
+  }
+  void NextMaster(Duration pause);
+  void EndFormer();
+  Master* MasterOf(uint64_t incarnation);
   void RunOne();
   void StrikeAll();
   void CreditHeartbeats();
@@ -148,7 +178,9 @@ class SimWorld {
   Trace trace_;
   Network network_;
   Workload workload_;
-  Master master_;
+  std::unique_ptr<Master> master_;
+  std::unique_ptr<Master> former_;
+  std::vector<std::unique_ptr<Master>> former_masters_;  // of older terms, off; tasks name them
   Storage storage_;
   ArenaShelf machine_shelf_;
   std::vector<std::unique_ptr<Node>> nodes_;

@@ -240,6 +240,10 @@ constexpr ErrorCode kCodes[] = {
      "On a platform, the master names the nodes. A lost node is replaced by its next "
      "incarnation. If the old one comes back, for example after a network cut, it is refused "
      "and the platform removes it. The job loses nothing."},
+    {"PL-E111", "the job has a newer master", kExitUnreachable,
+     "A platform gives each new master of a job a higher term. A master that was believed dead "
+     "may come back without knowing of the newer one. It refuses nodes that have met the newer "
+     "master. These nodes ask again and find the newer one. The platform ends the old master."},
 
     {"PL-E120", "the request for a plan cannot be read", kExitUsage,
      "`paceline plan` needs a model (a script, a name or a config.json) and a cluster. "

@@ -17,7 +17,11 @@ bool CheckpointLedger::HasLostWriter(const CheckpointView& view) const {
 }
 
 bool CheckpointLedger::IsFlushing(const CheckpointView& view) const {
-  const bool has_checkpoints = view.book.restore.generation.value() != 0;
+  // A master without a past has decided no restore, and its nodes may have images all the same.
+  const bool has_images =
+      std::any_of(memories_.reports.begin(), memories_.reports.end(),
+                  [](const auto& entry) { return !entry.second.images.empty(); });
+  const bool has_checkpoints = view.book.restore.generation.value() != 0 || has_images;
   if (!has_checkpoints || view.world == nullptr) return false;
   if (persist_.has_value()) return !HasLostWriter(view);
   // A disconnected node may still hold the newest image: it may be partitioned, or this master may

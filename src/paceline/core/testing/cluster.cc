@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <utility>
 
 #include "paceline/base/check.h"
 #include "paceline/model/version.h"
@@ -57,7 +58,22 @@ void Cluster::StartMaster() {
   master_up_ = true;
   ++master_life_;
   StepJob(JobSubmitted{spec_});
-  StepJob(MasterStarted{master_life_});
+  StepJob(MasterStarted{.incarnation = master_life_,
+                        .term = master_term_,
+                        .history = std::exchange(history_, History::kOwn)});
+}
+
+void Cluster::LoseMaster(size_t uncopied) {
+  KillMaster();
+  journal_.resize(journal_.size() - std::min(uncopied, journal_.size()));
+  folded_ = JobState();
+  for (const Record& record : journal_) Apply(record, &folded_);
+  Print("* its host is lost, and " +
+        (journal_.empty()
+             ? std::string("no node has a copy of its journal")
+             : "nodes have a copy of its journal up to #" + ToString(folded_.last_seq)));
+  ++master_term_;
+  history_ = journal_.empty() ? History::kNone : History::kCopy;
 }
 
 void Cluster::KillMaster() {

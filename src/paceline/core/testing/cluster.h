@@ -61,6 +61,9 @@ class Cluster {
   void SecondAgent(const std::string& node);
   void KillMaster();
   void StartMaster();
+  // The master is lost with its host, before its `uncopied` newest records were copied. The next
+  // master has a higher term.
+  void LoseMaster(size_t uncopied);
   // The master crashes once, when its journal reaches this length, possibly in the middle of a step
   // and before the step's effects. It restarts soon. 0: never.
   void CrashMasterAt(size_t records) { crash_at_ = records; }
@@ -150,6 +153,8 @@ class Cluster {
   std::vector<Record> journal_;
   bool master_up_ = false;
   uint64_t master_life_ = 0;
+  uint64_t master_term_ = 0;
+  History history_ = History::kOwn;  // of the next master
   size_t crash_at_ = 0;
   Instant stalled_until_;
   std::vector<std::function<void()>> stalled_;

@@ -179,7 +179,7 @@ class Script {
     const Job& job = cluster_->job();
     std::string text(PhaseName(job.state().phase));
     if (job.state().world) {
-      text += ", world " + ToString(job.state().world->generation) + " on";
+      text += ", world " + std::to_string(WorldNumber(job.state().world->generation)) + " on";
       for (const Seat& seat : job.state().world->seats) {
         text += " " + job.state().NameOf(seat.node);
       }
@@ -269,6 +269,8 @@ class Script {
       cluster_->KillMaster();
     else if (words[0] == "start")
       cluster_->StartMaster();
+    else if (words[0] == "lose")
+      cluster_->LoseMaster(words.at(2) == "all" ? SIZE_MAX : static_cast<size_t>(Number(words[2])));
     else if (words[0] == "stall")
       cluster_->StallMaster(Time(words.at(2)));
     else

@@ -8,6 +8,7 @@
 #include "paceline/base/mark.h"
 #include "paceline/core/detect/detectors.h"
 #include "paceline/core/finish.h"
+#include "paceline/core/succession/former_worlds.h"
 #include "paceline/core/world/name_contest.h"
 #include "paceline/core/world/ranks.h"
 #include "paceline/core/world/wish.h"
@@ -139,7 +140,17 @@ RefuseNode Refusal(ConnectionId connection, std::string code) {
 bool CheckReport(Turn& turn, const NodeRegistered& event) {
   const NodeReport& report = event.report;
   RefuseNode refusal = Refusal(event.connection, "");
-  if (turn.state().phase == Phase::kEmpty) {
+  if (report.term > turn.state().term) {
+    // This master was believed dead, and it is not: it must not judge anything any more.
+    MARK("node of a newer master refused");
+    refusal.code = "PL-E111";
+    refusal.what = "the job has a newer master";
+    refusal.why = "node " + report.name + " has met the master of term " +
+                  std::to_string(report.term) + ", and this one is of term " +
+                  std::to_string(turn.state().term);
+    refusal.fix = "nothing to do: the agent asks again, and finds the newer one";
+    refusal.retry = true;
+  } else if (turn.state().phase == Phase::kEmpty) {
     refusal.code = "PL-E030";
     refusal.what = "the master has no job yet";
     refusal.why = "node " + report.name + " came before the job was submitted";
@@ -296,7 +307,9 @@ bool IsNodeName(const std::string& name) {
 }
 
 void OnMasterStarted(Turn& turn, const MasterStarted& event) {
-  turn.Emit(MasterTookOver{event.incarnation});
+  const bool is_next = event.term > turn.state().term;
+  turn.Emit(
+      MasterTookOver{event.incarnation, std::max(event.term, turn.state().term), event.history});
   for (const auto& [id, node] : turn.state().nodes) {
     NodeLink& link = turn.Link(id);
     link = NodeLink{};
@@ -306,6 +319,7 @@ void OnMasterStarted(Turn& turn, const MasterStarted& event) {
   }
   turn.watch() = Watch{};
   turn.watch().check_all = true;
+  if (is_next) EndUnbegunWorld(turn);
   if (turn.state().phase == Phase::kFinished && event.resumes) ResumeEnded(turn);
   if (turn.state().phase == Phase::kFinished) {
     turn.Do(FinishJob{turn.state().exit_code, turn.state().final_reason});
@@ -321,6 +335,7 @@ void OnRegistered(Turn& turn, const NodeRegistered& event) {
   }
   const NodeState* node = turn.state().Find(report.name);
   if (!CheckIdentity(turn, event, node)) return;
+  EndForgottenWorld(turn, node, report);
   const bool known = node != nullptr;
   const NodeId id = known ? node->id : NodeId(static_cast<uint32_t>(turn.state().nodes.size()) + 1);
   if (!known) turn.Emit(Joined(id, report, false));

@@ -26,5 +26,7 @@ std::unique_ptr<Check> MakeNoOrphans();
 std::unique_ptr<Check> MakeSilenceNoticed();
 std::unique_ptr<Check> MakeSilenceWaitedFor();
 std::unique_ptr<Check> MakeCulpritRight();
+std::unique_ptr<Check> MakeNoTwoWorlds();
+std::unique_ptr<Check> MakeNewestStepKept();
 
 }  // namespace paceline::sim

@@ -20,6 +20,7 @@
 
 namespace paceline::sim {
 
+class Node;
 class SimWorld;
 struct RankProcess;
 
@@ -36,7 +37,18 @@ class Check {
 
   virtual void Decided(SimWorld&, const Turn&) {}
   virtual void Persisted(SimWorld&, const core::Record&) {}
+  // The same by a master that was replaced and does not know it.
+  virtual void PersistedByFormer(SimWorld&, const core::Record&) {}
   virtual void Restored(SimWorld&) {}
+  // A master of the next term begins: Master::durable() is all that it knows of the past.
+  virtual void Succeeded(SimWorld&) {}
+  // The master's host is lost, or seems to be; the master is still as it was.
+  virtual void MasterLost(SimWorld&) {}
+  // The node listens to a master of that term from now on; it carries out what one of that term
+  // says; it made a checkpoint visible for one.
+  virtual void MasterMet(SimWorld&, const Node&, uint64_t /*term*/) {}
+  virtual void Ordered(SimWorld&, const Node&, uint64_t /*term*/) {}
+  virtual void Committed(SimWorld&, const Node&, uint64_t /*term*/) {}
   // `decided`: the newest record when the master decided this effect.
   virtual void Ran(SimWorld&, const core::Effect&, RecordSeq /*decided*/) {}
   virtual void SpawnOrdered(SimWorld&, uint32_t /*node*/, const Assignment&) {}

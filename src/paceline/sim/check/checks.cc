@@ -34,6 +34,10 @@ constexpr CheckEntry kChecks[] = {
     {"silence_noticed", "who is silent for ever is out in time; the job goes on or waits for nodes",
      MakeSilenceNoticed},
     {"culprit_right", "a rank is restarted for a hang only if it was stopped", MakeCulpritRight},
+    {"no_two_worlds", "who has met a newer master obeys no older one, and none commits after it",
+     MakeNoTwoWorlds},
+    {"newest_step_kept", "what survivors have whole in memory outlives the master's host",
+     MakeNewestStepKept},
     {"silence_waited_for", "nobody is given up for a silence that is shorter than what it costs",
      MakeSilenceWaitedFor},
 };

@@ -51,6 +51,11 @@ class JournalFolds final : public Check {
                                     ToString(durable_.state().last_seq));
   }
 
+  void Succeeded(SimWorld& world) override {
+    durable_ = core::Job();
+    for (const core::Record& record : world.master().durable()) durable_.Restore(record);
+  }
+
   void Restored(SimWorld& world) override {
     if (durable_.state() != world.master().job().state()) {
       world.Fail("journal_folds", "the new master's state is not the fold of the journal");

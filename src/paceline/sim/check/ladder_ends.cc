@@ -27,11 +27,20 @@ class LadderEnds final : public Check {
     if (is_over_ && recovers) {
       world.Fail("ladder_ends", "after the end was decided: " + core::Sentence(record));
     }
+    NoteEnd(record);
+  }
+
+  void Succeeded(SimWorld& world) override {
+    is_over_ = false;
+    for (const core::Record& record : world.master().durable()) NoteEnd(record);
+  }
+
+ private:
+  void NoteEnd(const core::Record& record) {
     is_over_ = is_over_ || std::holds_alternative<core::StopDecided>(record.fact) ||
                std::holds_alternative<core::JobFinished>(record.fact);
   }
 
- private:
   uint32_t failures_ = 0;
   bool is_over_ = false;
 };

@@ -1,4 +1,5 @@
-// An effect outside the master follows durable records only, and every later master knows them.
+// An effect outside the master follows durable records only, and every later master knows them. A
+// master of the next term knows the copied records; no effect waits for a copy.
 
 #include <algorithm>
 
@@ -27,6 +28,12 @@ class NoAckLost final : public Check {
     if (const auto* assign = std::get_if<core::AssignNode>(&effect)) {
       generation_ = std::max(generation_, assign->assignment.generation);
     }
+  }
+
+  void Succeeded(SimWorld& world) override {
+    durable_ = RecordSeq(world.master().durable().size());
+    acted_on_ = RecordSeq();
+    generation_ = Generation();
   }
 
   void Restored(SimWorld& world) override {

@@ -2,7 +2,9 @@
 // other process has that rank and generation, and its slot's old process is gone.
 
 #include <map>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "paceline/sim/check/all.h"
 #include "paceline/sim/world.h"
@@ -12,12 +14,19 @@ namespace {
 
 class OneWorld final : public Check {
  public:
-  void Persisted(SimWorld&, const core::Record& record) override {
-    if (const auto* joined = std::get_if<core::NodeJoined>(&record.fact)) {
-      names_[joined->node] = joined->name;
-    }
-    if (const auto* formed = std::get_if<core::WorldFormed>(&record.fact)) {
-      worlds_[formed->world.generation] = *formed;
+  void Persisted(SimWorld&, const core::Record& record) override { Note(record, names_); }
+
+  void PersistedByFormer(SimWorld&, const core::Record& record) override {
+    Note(record, former_names_);
+  }
+
+  void MasterLost(SimWorld&) override { former_names_ = names_; }
+
+  // The next master may give the numbers of nodes anew.
+  void Succeeded(SimWorld& world) override {
+    names_.clear();
+    for (const core::Record& record : world.master().durable()) {
+      if (!std::holds_alternative<core::WorldFormed>(record.fact)) Note(record, names_);
     }
   }
 
@@ -47,6 +56,23 @@ class OneWorld final : public Check {
   }
 
  private:
+  using Names = std::map<NodeId, std::string>;
+  struct Formed {
+    core::WorldFormed fact;
+    std::vector<std::string> names;  // of its nodes, by seat
+  };
+
+  void Note(const core::Record& record, Names& names) {
+    if (const auto* joined = std::get_if<core::NodeJoined>(&record.fact)) {
+      names[joined->node] = joined->name;
+    }
+    const auto* formed = std::get_if<core::WorldFormed>(&record.fact);
+    if (formed == nullptr) return;
+    Formed& world = worlds_[formed->world.generation];
+    world = {*formed, {}};
+    for (const Seat& seat : formed->world.seats) world.names.push_back(names[seat.node]);
+  }
+
   template <class Map, class Key>
   static void Release(Map& map, const Key& key, int32_t pid) {
     const auto it = map.find(key);
@@ -60,13 +86,14 @@ class OneWorld final : public Check {
       world.Fail("one_world", who + " starts in a world that was never formed");
       return;
     }
-    const core::WorldFormed& formed = (--it)->second;
+    const auto& [formed, names] = (--it)->second;
     if (it->first != process.generation && process.generation > formed.solo_last) {
       world.Fail("one_world", who + " starts in a world that was never formed");
       return;
     }
-    for (const Seat& seat : formed.world.seats) {
-      if (names_[seat.node] != world.node(process.node).name()) continue;
+    for (size_t i = 0; i < names.size(); ++i) {
+      const Seat& seat = formed.world.seats[i];
+      if (names[i] != world.node(process.node).name()) continue;
       if (process.rank.value() == seat.first_rank + process.local_rank &&
           process.local_rank < seat.rank_count) {
         return;
@@ -75,8 +102,9 @@ class OneWorld final : public Check {
     world.Fail("one_world", who + " starts, which is no rank of that node's seat");
   }
 
-  std::map<NodeId, std::string> names_;
-  std::map<Generation, core::WorldFormed> worlds_;
+  Names names_;
+  Names former_names_;  // as the former master counts them
+  std::map<Generation, Formed> worlds_;
   std::map<std::pair<Generation, Rank>, int32_t> holders_;
   std::map<std::pair<uint32_t, uint32_t>, int32_t> slots_;
 };

@@ -15,6 +15,12 @@ namespace {
 
 class OwnParameters final : public Check {
  public:
+  // What was not copied is not known to the next master.
+  void Succeeded(SimWorld& world) override {
+    last_ = fixed_ = 0;
+    for (const core::Record& record : world.master().durable()) Persisted(world, record);
+  }
+
   void Persisted(SimWorld& world, const core::Record& record) override {
     if (!world.options().saves.has_own_parameters) return;
     if (const auto* committed = std::get_if<core::CheckpointCommitted>(&record.fact)) {

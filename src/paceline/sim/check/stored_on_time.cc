@@ -43,6 +43,8 @@ class StoredOnTime final : public Check {
                    ToString(saves.terms.policy.time));
   }
 
+  void Succeeded(SimWorld&) override { first_save_at_.reset(); }
+
   void Restored(SimWorld& world) override {
     looked_at_ = Instant();
     reported_.clear();
@@ -54,12 +56,15 @@ class StoredOnTime final : public Check {
 
  private:
   void Note(const core::Record& record) {
-    if (std::holds_alternative<core::CheckpointCommitted>(record.fact)) {
+    if (const auto* committed = std::get_if<core::CheckpointCommitted>(&record.fact)) {
       committed_at_ = record.at;
+      committed_ = committed->name;
       announced_ = Generation();
     }
-    // Older checkpoints may be readable or not: this one was the newest.
-    if (std::holds_alternative<core::CheckpointDamaged>(record.fact)) committed_at_.reset();
+    // Older checkpoints may be readable or not: this one was the newest. A node that listened to an
+    // old master may report an older one.
+    const auto* damaged = std::get_if<core::CheckpointDamaged>(&record.fact);
+    if (damaged != nullptr && damaged->name == committed_) committed_at_.reset();
   }
 
   void Note(SimWorld& world, const Turn& turn) {
@@ -121,6 +126,7 @@ class StoredOnTime final : public Check {
   Generation seen_in_;      // … and seen by the master
   std::optional<Instant> first_save_at_;
   std::optional<Instant> committed_at_;
+  std::string committed_;  // its name
   std::optional<Instant> ready_since_;
   Generation generation_;
   Generation announced_;  // the last world with an announced step, since the last commit

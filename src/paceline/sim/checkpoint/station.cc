@@ -105,6 +105,8 @@ void SimStation::CleanUp() {
 // images.
 void SimStation::JudgeEnd() {
   if (!world_.master().is_on()) return;
+  if (agent_.obeys() < world_.master().term())
+    return;  // an old master ended what it took for the job
   const core::JobState& state = world_.master().job().state();
   const core::CheckpointBook& book = state.checkpoints;
   struct Whole {
@@ -329,6 +331,10 @@ void SimStation::Do(const core::WriteCommit& action) {
 
 void SimStation::Assemble(const core::WriteCommit& action) {
   const bool checks = world_.options().canary != Canary::kCommitUnchecked;
+  if (!world_.storage().Claim(node_.terms().seen())) {
+    MARK("an old master's commit is refused");
+    return EndCommit(action, "the directory is a newer master's now");
+  }
   SimManifest manifest;
   const std::string why = world_.storage().Assemble(action.order, checks, &manifest);
   if (!why.empty()) return EndCommit(action, why);
@@ -338,8 +344,11 @@ void SimStation::Assemble(const core::WriteCommit& action) {
         storage.WriteManifest(action.order.name, manifest, world_.queue().now());
     if (!why.empty()) return EndCommit(action, why);
     After(DrawShort(), [this, action] {
-      const std::string why = world_.storage().WriteLatest(action.order.name);
+      const bool is_ours = world_.storage().Claim(node_.terms().seen());
+      const std::string why = is_ours ? world_.storage().WriteLatest(action.order.name)
+                                      : std::string("the directory is a newer master's now");
       if (why.empty()) {
+        world_.Committed(node_, node_.terms().seen());
         world_.storage().RemoveParts(action.order.name);
         world_.storage().Prune(action.keep, world_.options().canary != Canary::kPruneNewest);
       }

@@ -67,6 +67,12 @@ class Storage {
   std::string Assemble(const PersistOrder& order, bool checks, SimManifest* manifest);
   std::string WriteManifest(const std::string& name, const SimManifest& manifest, Instant now);
   std::string WriteLatest(const std::string& name);
+  // The claim of the directory carries the term of the job's master. False: it has a higher one.
+  bool Claim(uint64_t term) {
+    if (term < term_) return false;
+    if (!is_away && !is_stalled) term_ = term;
+    return true;
+  }
   void RemoveParts(const std::string& name);
   // Applies retention. `keeps_newest` is false for a canary.
   void Prune(uint32_t keep, bool keeps_newest);
@@ -99,6 +105,7 @@ class Storage {
 
   Folders folders_;
   std::string latest_;
+  uint64_t term_ = 0;  // in the claim
   std::set<std::string> hurt_;
   bool was_seen_ = false;
   std::set<std::string> checked_;  // assembled; the manifest may be written already

@@ -52,6 +52,9 @@ void StalledStorage(SimWorld& world, Prng& prng);
 void StorageOutage(SimWorld& world, Prng& prng);
 void TornShard(SimWorld& world, Prng& prng);
 void LostShard(SimWorld& world, Prng& prng);
+void MasterHostLost(SimWorld& world, Prng& prng);
+void OldMasterReturns(SimWorld& world, Prng& prng);
+void LostCopies(SimWorld& world, Prng& prng);
 void LastingSilence(SimWorld& world, Prng& prng);
 
 }  // namespace paceline::sim

@@ -20,6 +20,8 @@ struct Fault {
   bool (*applies)(const Options&) = nullptr;  // null: always
   // True if the fault is never healed. Drawn apart from the others, at most once a run.
   bool lasts = false;
+  // Drawn by a generator of its own, so that it changes nothing in the runs without it.
+  bool is_apart = false;
 };
 
 // The list; see faults.cc.

@@ -75,6 +75,13 @@ constexpr Fault kFaults[] = {
     {"torn_shard", "a shard in storage is torn, or a bit of it is flipped", TornShard,
      HasCheckpointer},
     {"lost_shard", "a shard in storage disappears", LostShard, HasCheckpointer},
+    // masters of several terms
+    {"master_host_lost", "the host of the master is lost, and another one starts the next master",
+     MasterHostLost, HasHosts, /*lasts=*/false, /*is_apart=*/true},
+    {"old_master_returns", "a master that was replaced was only cut off, and comes back",
+     OldMasterReturns, HasHosts, /*lasts=*/false, /*is_apart=*/true},
+    {"lost_copies", "nodes lose their copies of the journal", LostCopies, HasHosts,
+     /*lasts=*/false, /*is_apart=*/true},
     // never healed
     {"lasting_silence", "nodes freeze, are cut off or fall mute, and stay so for ever",
      LastingSilence, nullptr, /*lasts=*/true},

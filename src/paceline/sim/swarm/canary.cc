@@ -9,6 +9,8 @@ constexpr std::string_view kLossOfMemory[] = {"reboot"};
 constexpr std::string_view kStorageRefuses[] = {"full_storage"};
 constexpr std::string_view kShortWorlds[] = {"crash_rank"};
 constexpr std::string_view kLossOfTheMaster[] = {"reboot_master_host"};
+constexpr std::string_view kOldMasters[] = {"old_master_returns", "kill_agent"};
+constexpr std::string_view kNextMasters[] = {"master_host_lost", "crash_rank"};
 constexpr std::string_view kSilences[] = {"freeze_node", "partition_two_way", "blinking_link"};
 constexpr std::string_view kTwice[] = {"signals_twice"};
 constexpr std::string_view kStops[] = {"freeze_rank"};
@@ -56,6 +58,10 @@ constexpr CanaryEntry kCanaries[] = {
      kStorageRefuses},
     {Canary::kHideOwnParameters, "hide_own_parameters",
      "a commit does not tell that ranks have parameters of their own"},
+    {Canary::kTrustOldMaster, "trust_old_master", "a node follows a master of an older term",
+     kOldMasters},
+    {Canary::kForgetImages, "forget_images", "a node gives its images up when another master comes",
+     kNextMasters},
     {Canary::kHurriedEnd, "hurried_end", "agents do not wait for storage when the job ends"},
 };
 

@@ -41,6 +41,8 @@ enum class Canary {
   kCallItDone,           // a job that ends without storage reports success
   kHideOwnParameters,    // a commit does not report that ranks have their own parameters
   kBlameWaiter,          // a node reports one rank's evidence under another rank's number
+  kTrustOldMaster,       // a node follows a master of an older term
+  kForgetImages,         // a node drops its images when another master comes
   kHurriedEnd,           // an agent does not wait for storage when its job ends
 };
 

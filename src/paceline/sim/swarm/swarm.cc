@@ -93,7 +93,8 @@ bool NeedsSaves(Canary canary) {
          canary == Canary::kHideCopies || canary == Canary::kHideBlindness ||
          canary == Canary::kForgetBranch || canary == Canary::kCallItDone ||
          canary == Canary::kRestartInterval || canary == Canary::kForgetEqual ||
-         canary == Canary::kTwiceIsNow || canary == Canary::kHideOwnParameters;
+         canary == Canary::kTwiceIsNow || canary == Canary::kForgetImages ||
+         canary == Canary::kHideOwnParameters;
 }
 
 // A third of the scripts have a Checkpointer.
@@ -155,7 +156,7 @@ void DrawStrikes(Prng& prng, const Wishes& wishes, Options& options) {
   std::vector<size_t> kinds;
   for (size_t i = 0; i < AllFaults().size(); ++i) {
     const Fault& fault = AllFaults()[i];
-    if (fault.lasts) continue;
+    if (fault.lasts || fault.is_apart) continue;
     const bool is_final = fault.name == "stop_request" || fault.name == "script_bug";
     const bool is_drawn = prng.Chance(share, 8) && (!is_final || prng.Chance(1, 6));
     if (fault.applies != nullptr && !fault.applies(options)) continue;
@@ -185,6 +186,29 @@ void DrawLasting(Prng& prng, const Wishes& wishes, Options& options) {
     strike.seed = prng.Next();
     if (wishes.only.empty() ? is_drawn : IsAsked(wishes, fault)) options.strikes.push_back(strike);
   }
+  SortByTime(options.strikes);
+}
+
+// Masters of several terms, in one run of four whose nodes have hosts of their own.
+void DrawTerms(Prng& prng, const Wishes& wishes, Options& options) {
+  constexpr int64_t kMost = 4;
+  std::vector<size_t> kinds;
+  for (size_t i = 0; i < AllFaults().size(); ++i) {
+    const Fault& fault = AllFaults()[i];
+    if (!fault.is_apart || !fault.applies(options)) continue;
+    if (wishes.only.empty() || IsAsked(wishes, fault)) kinds.push_back(i);
+  }
+  const bool is_drawn = prng.Chance(1, 4) || !wishes.only.empty();
+  if (kinds.empty() || !is_drawn) return;
+  const int64_t count = prng.Between(1, kMost);
+  for (int64_t i = 0; i < count; ++i) {
+    Strike strike;
+    strike.at = Instant() + DrawBetween(prng, Duration::Milliseconds(1), options.chaos);
+    strike.fault = kinds[prng.Below(kinds.size())];
+    strike.seed = prng.Next();
+    options.strikes.push_back(strike);
+  }
+  options.copies_journal = true;
   SortByTime(options.strikes);
 }
 
@@ -241,12 +265,14 @@ Options Draw(uint64_t seed, const Wishes& wishes) {
   Prng saves = prng.Fork();
   Prng far = prng.Fork();
   Prng end = prng.Fork();
+  Prng terms = prng.Fork();
   DrawJob(job, options.spec);
   DrawCluster(cluster, options);
   DrawScript(script, options);
   DrawSaves(saves, wishes, options);
   DrawStrikes(strikes, wishes, options);
   DrawLasting(lasting, wishes, options);
+  DrawTerms(terms, wishes, options);
   if (far.Chance(1, 4)) options.saves.terms.directory = "s3://storage/run";
   // Steps shorter or longer than a fault's effect on storage.
   const bool must_end = wishes.canary == Canary::kCallItDone && options.total_steps == 0;

@@ -1,0 +1,33 @@
+#include "paceline/core/succession/former_worlds.h"
+
+#include <algorithm>
+
+#include "paceline/base/mark.h"
+
+namespace paceline::core {
+
+void EndUnbegunWorld(Turn& turn) {
+  const JobState& state = turn.state();
+  if (state.phase != Phase::kStarting) return;
+  MARK("a world of the former master had not begun");
+  turn.Emit(WorldEnded{.generation = state.world->generation,
+                       .step = -1,
+                       .reason = "its master was replaced before it trained"},
+            {state.world_seq});
+}
+
+void EndForgottenWorld(Turn& turn, const NodeState* node, const NodeReport& report) {
+  const JobState& state = turn.state();
+  if (node == nullptr || !state.IsSeated(node->id)) return;
+  Generation newest = report.generation;
+  for (const RankReport& rank : report.ranks) newest = std::max(newest, rank.generation);
+  const Generation known = std::max({state.before_term, state.solo_last, state.world->generation});
+  if (newest <= known || TermOf(newest) >= state.term) return;
+  MARK("the copy of the journal lacks a world");
+  turn.Emit(WorldEnded{.generation = state.world->generation,
+                       .step = -1,
+                       .reason = "a newer world was formed after the journal's copy ends"},
+            {state.world_seq});
+}
+
+}  // namespace paceline::core

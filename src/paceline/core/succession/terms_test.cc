@@ -1,0 +1,206 @@
+// Masters of several terms: how their worlds are numbered, and whom their nodes listen to.
+
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "paceline/core/job.h"
+#include "paceline/core/succession/term_guard.h"
+#include "paceline/model/test_report.h"
+
+namespace paceline::core {
+namespace {
+
+TEST(Generations, CarryTheTermOfTheirMaster) {
+  EXPECT_EQ(GenerationOf(0, 7), Generation(7));
+  const Generation generation = GenerationOf(3, 7);
+  EXPECT_EQ(TermOf(generation), 3U);
+  EXPECT_EQ(WorldNumber(generation), 7U);
+  EXPECT_GT(generation, GenerationOf(2, 1'000));
+}
+
+TEST(TermGuard, NeverListensToALowerTermAgain) {
+  TermGuard guard;
+  EXPECT_TRUE(guard.Admit(0));
+  EXPECT_TRUE(guard.Admit(2));
+  EXPECT_TRUE(guard.Admit(2)) << "its process was started anew";
+  EXPECT_FALSE(guard.Admit(1));
+  EXPECT_TRUE(guard.Admit(3));
+  EXPECT_EQ(guard.seen(), 3U);
+  EXPECT_FALSE(TermGuard(5).Admit(4)) << "the agent before this one had met it";
+}
+
+class TermsTest : public ::testing::Test {
+ protected:
+  TermsTest() {
+    spec_.job_id = "terms";
+    spec_.nproc_per_node = 1;
+    spec_.nodes_min = spec_.nodes_max = 1;
+  }
+
+  void Step(const Event& event) {
+    now_ += Duration::Milliseconds(10);
+    const Actions actions = job_->Step(now_, event);
+    journal_.insert(journal_.end(), actions.records.begin(), actions.records.end());
+    for (const Effect& effect : actions.effects) {
+      if (const auto* told = std::get_if<AssignNode>(&effect)) told_ = told->assignment;
+      if (const auto* refusal = std::get_if<RefuseNode>(&effect)) refused_ = *refusal;
+    }
+  }
+  void StartMaster(uint64_t term, History history) {
+    job_.emplace();
+    for (const Record& record : journal_) job_->Restore(record);
+    Step(JobSubmitted{spec_});
+    Step(MasterStarted{.incarnation = ++incarnation_, .term = term, .history = history});
+  }
+  void Register(NodeReport report) {
+    report.job_id = "";
+    Step(NodeRegistered{ConnectionId(++connections_), std::move(report)});
+  }
+  // The node as it is when it trains in that world.
+  static NodeReport Trains(Generation generation) {
+    NodeReport report = TestReport("node0");
+    report.store_port = 29'500;
+    report.slots = 1;
+    report.generation = generation;
+    report.ranks = {{.generation = generation, .pid = 7, .state = RankReport::State::kStepping}};
+    report.term = TermOf(generation);
+    return report;
+  }
+  // Its ranks are past their first step.
+  void Train() {
+    Step(NodeReported{.node = NodeId(1),
+                      .connection = ConnectionId(connections_),
+                      .generation = world(),
+                      .ranks = Trains(world()).ranks});
+    ASSERT_EQ(job_->state().phase, Phase::kRunning);
+  }
+  static NodeReport Fresh() {
+    NodeReport report = Trains(Generation());
+    report.ranks.clear();
+    return report;
+  }
+  Generation world() const { return job_->state().world->generation; }
+
+  JobSpec spec_;
+  std::optional<Job> job_;
+  std::vector<Record> journal_;
+  Instant now_ = Instant::FromNanoseconds(1'000'000'000);
+  uint64_t incarnation_ = 0;
+  uint64_t connections_ = 0;
+  Assignment told_;
+  std::optional<RefuseNode> refused_;
+};
+
+TEST_F(TermsTest, TheFirstWorldOfATermHasItsNumber) {
+  StartMaster(1, History::kOwn);
+  Register(Fresh());
+  EXPECT_EQ(world(), GenerationOf(1, 1));
+  EXPECT_EQ(told_.generation, GenerationOf(1, 1));
+  EXPECT_NE(Sentence(journal_.back()).find("world 1 has 1 node"), std::string::npos);
+}
+
+// The master that was replaced may live, and decide from which step this world begins.
+TEST_F(TermsTest, AWorldThatHadNotBegunIsFormedAnew) {
+  StartMaster(1, History::kOwn);
+  Register(Fresh());
+  StartMaster(2, History::kCopy);
+  Register(Trains(GenerationOf(1, 1)));
+  EXPECT_EQ(TermOf(world()), 2U);
+}
+
+TEST_F(TermsTest, AWorldOutlivesItsMaster) {
+  StartMaster(1, History::kOwn);
+  Register(Fresh());
+  Train();
+  StartMaster(2, History::kCopy);
+  Register(Trains(GenerationOf(1, 1)));
+  EXPECT_EQ(world(), GenerationOf(1, 1));
+  EXPECT_EQ(told_.kind, Assignment::Kind::kRun);
+  EXPECT_EQ(job_->state().generation, GenerationOf(2, WorldNumber(job_->state().solo_last)));
+}
+
+// Its block of numbers is of the old term: the master of that term could give one of them, too.
+TEST_F(TermsTest, ALoneNodesNextWorldIsOfTheNewTerm) {
+  StartMaster(1, History::kOwn);
+  Register(Fresh());
+  Train();
+  StartMaster(2, History::kCopy);
+  Register(Trains(GenerationOf(1, 1)));
+  NodeReport failed = Trains(GenerationOf(1, 1));
+  failed.ranks[0].state = RankReport::State::kExited;
+  failed.ranks[0].exit = {.kind = ExitCause::Kind::kExited, .code = 1};
+  Step(RankExited{NodeId(1), ConnectionId(connections_), failed.ranks[0]});
+  for (int i = 0; i < 1'000 && TermOf(job_->state().generation) == 2; ++i) {
+    if (job_->state().world.has_value() && TermOf(world()) == 2) break;
+    Step(NodeReported{.node = NodeId(1),
+                      .connection = ConnectionId(connections_),
+                      .generation = GenerationOf(1, 1),
+                      .store_port = 29'501});
+  }
+  ASSERT_TRUE(job_->state().world.has_value());
+  EXPECT_EQ(TermOf(world()), 2U);
+  EXPECT_GT(WorldNumber(world()), 1U);
+}
+
+TEST_F(TermsTest, AWorldThatTheCopyLacksIsEndedWithoutAFailure) {
+  StartMaster(1, History::kOwn);
+  Register(Fresh());
+  Train();
+  const size_t copied = journal_.size();
+  StartMaster(2, History::kCopy);
+  ASSERT_GT(journal_.size(), copied);
+  // It trains in a world that the former master formed after that copy was made.
+  Register(Trains(GenerationOf(1, 90)));
+  bool has_ended = false;
+  for (const Record& record : journal_) {
+    EXPECT_FALSE(std::holds_alternative<RankFailed>(record.fact)) << Sentence(record);
+    has_ended = has_ended || std::holds_alternative<WorldEnded>(record.fact);
+  }
+  EXPECT_TRUE(has_ended);
+  ASSERT_TRUE(job_->state().world.has_value());
+  EXPECT_EQ(world(), GenerationOf(2, 91)) << "people have seen world 90";
+}
+
+TEST_F(TermsTest, WorldsAreNumberedOnWhereNobodyKnowsThePast) {
+  StartMaster(2, History::kNone);
+  Register(Trains(GenerationOf(1, 6)));
+  EXPECT_EQ(world(), GenerationOf(2, 7));
+  EXPECT_EQ(job_->state().restart_count, 0U);
+}
+
+TEST_F(TermsTest, AnOldMasterJudgesNobodyOfANewerOne) {
+  StartMaster(1, History::kOwn);
+  Register(Fresh());
+  const size_t records = journal_.size();
+  Register(Trains(GenerationOf(2, 3)));
+  ASSERT_TRUE(refused_.has_value());
+  EXPECT_EQ(refused_->code, "PL-E111");
+  EXPECT_TRUE(refused_->retry) << "it shall ask again, and find the newer master";
+  EXPECT_EQ(journal_.size(), records);
+}
+
+TEST_F(TermsTest, ALowerTermIsIgnored) {
+  StartMaster(2, History::kOwn);
+  StartMaster(1, History::kOwn);
+  EXPECT_EQ(job_->state().term, 2U);
+}
+
+TEST_F(TermsTest, TheMasterSaysWhatItKnowsOfThePast) {
+  StartMaster(1, History::kOwn);
+  EXPECT_EQ(Sentence(journal_.back()), "a master took over");
+  StartMaster(2, History::kCopy);
+  EXPECT_EQ(
+      Sentence(journal_.back()),
+      "a master took over, the job's 2nd: a node had a copy of the journal, which is complete "
+      "up to here");
+  StartMaster(12, History::kNone);
+  EXPECT_EQ(Sentence(journal_.back()),
+            "a master took over, the job's 12th: no node had a copy of the journal, and what was "
+            "before is not known");
+}
+
+}  // namespace
+}  // namespace paceline::core
