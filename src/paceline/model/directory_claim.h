@@ -22,6 +22,9 @@ struct ForeignCheckpoint {
 
 struct DirectoryClaim {
   std::string job_id;
+  // Of the master that the claiming process listens to: of two masters of one job, the one of the
+  // higher term has the directory.
+  uint64_t term = 0;
   // The process that renews the claim: an agent or a keeper.
   std::string host;
   std::string boot_id;

@@ -174,6 +174,11 @@ void CheckpointStation::On(ShardDone& done) {
 
 void CheckpointStation::On(const ClaimGone&) { claims_->Missed(); }
 
+void CheckpointStation::SetTerm(uint64_t term) {
+  term_ = term;
+  claims_->SetTerm(term);
+}
+
 void CheckpointStation::On(const ImageFreed&) {
   on_disk_ = tier_.Images();
   Feed(core::ImagesChanged{});
@@ -319,15 +324,16 @@ void CheckpointStation::Do(const core::WriteImage& action) {
                           .rank = place.rank,
                           .file_of = action.shard.file_of.value()},
                          claim,
-                         claims_->known()});
+                         claims_->known(),
+                         term_});
 }
 
 void CheckpointStation::Do(const core::WriteCommit& action) {
   if (std::string why = WhyLost(action.directory); !why.empty()) {
     return Feed(core::CommitEnded{action.order.name, std::move(why), 0, false});
   }
-  worker_->Add(
-      CommitTask{action.directory, {action.order, setup_.job_id}, action.keep, claims_->known()});
+  worker_->Add(CommitTask{
+      action.directory, {action.order, setup_.job_id}, action.keep, claims_->known(), term_});
 }
 
 void CheckpointStation::Do(const core::LookInStorage& action) {

@@ -78,6 +78,8 @@ class CheckpointStation {
   CheckpointStation(const CheckpointStation&) = delete;
   CheckpointStation& operator=(const CheckpointStation&) = delete;
 
+  // The node listens to a master of that term.
+  void SetTerm(uint64_t term);
   // The ranks of that world run here; no rank of an older world lives.
   void SetGeneration(Generation generation);
   // Look at storage and memory again, because others may have changed them.
@@ -195,6 +197,7 @@ class CheckpointStation {
   std::unique_ptr<CheckpointWorker> worker_;
   std::unique_ptr<CheckpointWorker> reader_;
   std::unique_ptr<ClaimDesk> claims_;
+  uint64_t term_ = 0;  // of the master
 };
 
 }  // namespace paceline::agent

@@ -73,14 +73,14 @@ Result<void> CheckpointWorker::Write(ckpt::Store* store, ShardTask* task) {
     LogWarning("local_tier_left_out",
                {{"rank", task->place.rank}, {"why", kept.failure().message}});
   }
-  RETURN_IF_ERROR(AskForLeave(store, task->place.job_id, task->known));
+  RETURN_IF_ERROR(AskForLeave(store, task->place.job_id, task->term, task->known));
   return ckpt::WriteShard(store, task->place, image, &pacer_);
 }
 
 Result<void> CheckpointWorker::AskForLeave(
-    ckpt::Store* store, const std::string& job_id,
+    ckpt::Store* store, const std::string& job_id, uint64_t term,
     const std::optional<std::vector<ForeignCheckpoint>>& known) {
-  ASSIGN_OR_RETURN(const bool has_claim, ckpt::CheckClaim(store, job_id, known));
+  ASSIGN_OR_RETURN(const bool has_claim, ckpt::CheckClaim(store, job_id, term, known));
   if (!has_claim && known.has_value()) sink_(ClaimGone());
   return {};
 }
@@ -108,7 +108,7 @@ void CheckpointWorker::Do(const CommitTask& task) {
   const Result<ckpt::Store*> store = store_.At(task.directory);
   const auto commit = [&]() -> Result<ckpt::Manifest> {
     if (!store.ok()) return store.failure();
-    RETURN_IF_ERROR(AskForLeave(*store, task.place.job_id, task.known));
+    RETURN_IF_ERROR(AskForLeave(*store, task.place.job_id, task.term, task.known));
     return ckpt::Commit(*store, task.place);
   };
   const Result<ckpt::Manifest> whole = commit();

@@ -37,12 +37,14 @@ struct ShardTask {
   // Other jobs' checkpoints in the directory when this job claimed it. None: this job has no claim
   // there.
   std::optional<std::vector<ForeignCheckpoint>> known = {};
+  uint64_t term = 0;  // of the master that this node listens to
 };
 struct CommitTask {
   std::string directory;
   ckpt::CommitPlace place;
   uint32_t keep = 3;
   std::optional<std::vector<ForeignCheckpoint>> known = {};  // as above
+  uint64_t term = 0;                                         // as above
 };
 // Finds the newest checkpoint in a directory.
 struct LookTask {
@@ -140,7 +142,7 @@ class CheckpointWorker {
   void Do(const ClaimTask& task);
   void Do(const UnclaimTask& task);
   Result<void> Write(ckpt::Store* store, ShardTask* task);
-  Result<void> AskForLeave(ckpt::Store* store, const std::string& job_id,
+  Result<void> AskForLeave(ckpt::Store* store, const std::string& job_id, uint64_t term,
                            const std::optional<std::vector<ForeignCheckpoint>>& known);
   bool IsFar(const ckpt::Store& store);
 

@@ -36,6 +36,8 @@ class ClaimDesk {
   ClaimDesk(const ClaimDesk&) = delete;
   ClaimDesk& operator=(const ClaimDesk&) = delete;
 
+  // The master that this node listens to has that term.
+  void SetTerm(uint64_t term) { Feed(core::TermKnown{term}); }
   // A rank wants to save to the directory. A job has one directory.
   void Want(const std::string& directory);
   core::ClaimMachine::Answer may() const { return machine_.answer(); }

@@ -44,6 +44,7 @@ Result<std::string> TextIn(Store* store) {
 std::string ToText(const DirectoryClaim& claim) {
   return PrintJson(json{{"schema", kClaimSchema},
                         {"job_id", claim.job_id},
+                        {"term", claim.term},
                         {"host", claim.host},
                         {"boot_id", claim.boot_id},
                         {"pid_space", claim.pid_space},
@@ -64,6 +65,7 @@ std::optional<DirectoryClaim> ParseClaim(const std::string& text) {
       Take(object, "boot_id", &claim.boot_id) && Take(object, "pid_space", &claim.pid_space) &&
       Take(object, "pid", &claim.pid) && Take(object, "start_ticks", &claim.start_ticks) &&
       Take(object, "since", &claim.since) && Take(object, "beat", &claim.beat);
+  Take(object, "term", &claim.term);  // an older release writes none
   return is_claim ? std::optional(std::move(claim)) : std::nullopt;
 }
 
@@ -107,11 +109,16 @@ Result<std::vector<ForeignCheckpoint>> ForeignIn(Store* store, const std::string
   return foreign;
 }
 
-Result<bool> CheckClaim(Store* store, const std::string& job_id,
+Result<bool> CheckClaim(Store* store, const std::string& job_id, uint64_t term,
                         const std::optional<std::vector<ForeignCheckpoint>>& known) {
   ASSIGN_OR_RETURN(const std::optional<DirectoryClaim> there, ReadClaim(store));
   if (there.has_value()) {
-    if (there->job_id == job_id) return true;
+    if (there->job_id == job_id && there->term <= term) return true;
+    if (there->job_id == job_id) {
+      return Failure{FailureKind::kFenced,
+                     Concat("the directory is for the job's master of term ", there->term,
+                            " now, and this node listens to that of term ", term)};
+    }
     return Failure{FailureKind::kFenced,
                    Concat(kRefusedForGood, "job ", there->job_id, " (process ", there->pid, " on ",
                           there->host, ") saves to ", store->root())};

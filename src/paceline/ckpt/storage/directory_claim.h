@@ -30,10 +30,10 @@ Result<void> RemoveClaim(Store* store, const DirectoryClaim& claim);
 // The checkpoints of other jobs in the directory.
 Result<std::vector<ForeignCheckpoint>> ForeignIn(Store* store, const std::string& job_id);
 // Whether a job may write to the directory; true: its own claim is there. kFenced: another job has
-// claimed it. Without any claim the job compares the checkpoints of other jobs with those that it
-// saw when it claimed (`known`). kFenced if there are new ones: another job was there since, or it
-// is another directory.
-Result<bool> CheckClaim(Store* store, const std::string& job_id,
+// claimed it, or a master of this job with a higher term than `term` has. Without any claim the job
+// compares the checkpoints of other jobs with those that it saw when it claimed (`known`). kFenced
+// if there are new ones: another job was there since, or it is another directory.
+Result<bool> CheckClaim(Store* store, const std::string& job_id, uint64_t term,
                         const std::optional<std::vector<ForeignCheckpoint>>& known);
 
 }  // namespace paceline::ckpt

@@ -22,7 +22,33 @@ DirectoryClaim ClaimOf(const std::string& job, uint64_t beat = 1) {
 }
 
 TEST(DirectoryClaimTest, IsReadAsItWasWritten) {
-  EXPECT_EQ(ParseClaim(ToText(ClaimOf("a"))), ClaimOf("a"));
+  DirectoryClaim claim = ClaimOf("a");
+  claim.term = 3;
+  EXPECT_EQ(ParseClaim(ToText(claim)), claim);
+}
+
+TEST(DirectoryClaimTest, AnOlderReleaseNamesNoTerm) {
+  const auto claim = ParseClaim(
+      R"({"schema":"paceline.claim/1","job_id":"a","host":"h","boot_id":"b","pid_space":1,"pid":2,)"
+      R"("start_ticks":3,"since":"x","beat":4})");
+  ASSERT_TRUE(claim.has_value());
+  EXPECT_EQ(claim->term, 0u);
+}
+
+TEST(DirectoryClaimTest, ANewerMasterOfTheJobFencesAnOlderOne) {
+  const TestDir dir;
+  const auto store = MakePosixStore(dir.path());
+  DirectoryClaim claim = ClaimOf("a");
+  claim.term = 2;
+  ASSERT_TRUE(WriteClaim(store.get(), std::nullopt, claim).ok());
+  EXPECT_TRUE(*CheckClaim(store.get(), "a", 2, std::nullopt));
+  EXPECT_TRUE(*CheckClaim(store.get(), "a", 3, std::nullopt)) << "its own claim comes";
+  const Result<bool> refused = CheckClaim(store.get(), "a", 1, std::nullopt);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.failure().kind, FailureKind::kFenced);
+  EXPECT_EQ(refused.failure().message,
+            "the directory is for the job's master of term 2 now, and this node listens to that of "
+            "term 1");
 }
 
 TEST(DirectoryClaimTest, WhatIsNoClaimIsNone) {
@@ -63,11 +89,11 @@ TEST(DirectoryClaimTest, AnotherJobsClaimFencesAndNoneDoesNot) {
   const TestDir dir;
   const auto store = MakePosixStore(dir.path());
   const std::vector<ForeignCheckpoint> nothing;
-  EXPECT_FALSE(*CheckClaim(store.get(), "a", std::nullopt));
-  EXPECT_FALSE(*CheckClaim(store.get(), "a", nothing));
+  EXPECT_FALSE(*CheckClaim(store.get(), "a", 0, std::nullopt));
+  EXPECT_FALSE(*CheckClaim(store.get(), "a", 0, nothing));
   ASSERT_TRUE(WriteClaim(store.get(), std::nullopt, ClaimOf("a")).ok());
-  EXPECT_TRUE(*CheckClaim(store.get(), "a", nothing));
-  const Result<bool> refused = CheckClaim(store.get(), "b", nothing);
+  EXPECT_TRUE(*CheckClaim(store.get(), "a", 0, nothing));
+  const Result<bool> refused = CheckClaim(store.get(), "b", 0, nothing);
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(
       refused.failure().message,

@@ -98,7 +98,11 @@ void ClaimMachine::Renew(const DirectoryClaim& seen, WriterLife life) {
   other_ = seen;
   state_ = State::kOurs;
   look_at_ = now_ + times_.renew_every;
-  const bool is_mine = seen.IsBySameProcess(self_);
+  if (seen.term > self_.term) {
+    MARK("a claim for a newer master is left alone");
+    return;
+  }
+  const bool is_mine = seen.IsBySameProcess(self_) || seen.term < self_.term;
   const bool is_silent =
       life == WriterLife::kGone || now_ >= unchanged_since_ + times_.stand_in_after;
   if (is_mine || is_silent) Write(seen);
@@ -170,6 +174,12 @@ void ClaimMachine::TellRefusal(const std::string& why) {
       SayOfClaim{Concat("storage refuses writes: ", why,
                         "; steps stay in memory; make room there or mend its rights: it is tried "
                         "again by itself")});
+}
+
+void ClaimMachine::On(const TermKnown& event) {
+  if (event.term <= self_.term) return;
+  self_.term = event.term;
+  if (state_ == State::kOurs) Look();
 }
 
 void ClaimMachine::On(const ClaimMissed&) {

@@ -22,6 +22,10 @@
 // checkpoints there are then not its own, and retention would remove them. The same holds if its
 // own claim is gone and another job has written checkpoints. The job trains on and saves to memory.
 //
+// A claim carries the term of the job's master. A process that listens to a newer master claims the
+// directory at once; one that listens to an older master leaves the claim alone, and its writes are
+// refused until it has met the newer one.
+//
 // Pure: no clock, no chance, no I/O.
 
 #include <cstdint>
@@ -58,12 +62,16 @@ struct ClaimWritten {
 struct ClaimTaken {
   std::string by;
 };
+// The master that this process listens to has that term.
+struct TermKnown {
+  uint64_t term = 0;
+};
 struct ClaimMissed {};    // a write found that this job's claim is gone
 struct ClaimReleased {};  // no rank saves any more, and no write is in progress
 struct ClaimTimePassed {};
 
-using ClaimEvent = std::variant<ClaimWanted, ClaimLooked, ClaimWritten, ClaimTaken, ClaimMissed,
-                                ClaimReleased, ClaimTimePassed>;
+using ClaimEvent = std::variant<ClaimWanted, ClaimLooked, ClaimWritten, ClaimTaken, TermKnown,
+                                ClaimMissed, ClaimReleased, ClaimTimePassed>;
 
 // ---- what the host shall do ----
 
@@ -123,6 +131,7 @@ class ClaimMachine {
   void On(const ClaimLooked& event);
   void On(const ClaimWritten& event);
   void On(const ClaimTaken& event);
+  void On(const TermKnown& event);
   void On(const ClaimMissed& event);
   void On(const ClaimReleased& event);
   void On(const ClaimTimePassed&) {}
@@ -134,7 +143,7 @@ class ClaimMachine {
   void Yield(const DirectoryClaim& seen);
   void Lose(std::string by);
 
-  const DirectoryClaim self_;
+  DirectoryClaim self_;
   const ClaimTimes times_;
   Instant now_;
   std::vector<ClaimAction> actions_;

@@ -64,6 +64,35 @@ class ClaimTest : public ::testing::Test {
   std::vector<std::string> said_;
 };
 
+// Of two masters of one job, the newer one has the directory.
+TEST_F(ClaimTest, ANewerMastersTermIsClaimedAtOnce) {
+  there_ = ClaimOf("ours", 8, 3);
+  Step(ClaimWanted{});
+  EXPECT_EQ(writes_, 0) << "another agent of the job renews it";
+  Step(TermKnown{2});
+  EXPECT_EQ(writes_, 1);
+  EXPECT_EQ(there_->term, 2u);
+  EXPECT_EQ(there_->pid, 7);
+  Step(TermKnown{1});
+  Pass(Duration::Seconds(6));
+  EXPECT_EQ(there_->term, 2u) << "terms do not go back";
+}
+
+TEST_F(ClaimTest, AClaimForANewerMasterIsLeftAlone) {
+  Step(ClaimWanted{});
+  const int writes = writes_;
+  there_ = ClaimOf("ours", 8, 1);
+  there_->term = 2;
+  Pass(Duration::Seconds(60));
+  EXPECT_EQ(writes_, writes);
+  EXPECT_EQ(there_->term, 2u);
+  EXPECT_EQ(machine_.answer(), Answer::kYes) << "ranks save to memory; writes are refused";
+  EXPECT_EQ(machine_.lost_to(), "") << "it has it again when it has met that master";
+  Step(TermKnown{2});
+  Pass(Duration::Seconds(20));
+  EXPECT_EQ(there_->pid, 7) << "the other agent was silent";
+}
+
 TEST_F(ClaimTest, ADirectoryWithoutAClaimIsOursAtOnceAndRenewed) {
   EXPECT_EQ(machine_.answer(), Answer::kWait);
   Step(ClaimWanted{});
