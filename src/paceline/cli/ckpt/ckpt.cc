@@ -37,7 +37,7 @@ int Ls(Invocation& invocation, const std::string& named) {
     const ckpt::Manifest& manifest = one.manifest;
     json["checkpoints"].push_back({{"name", one.name},
                                    {"step", manifest.step},
-                                   {"generation", manifest.generation},
+                                   {"generation", WorldNumber(manifest.generation)},
                                    {"world_size", manifest.world_size},
                                    {"bytes", manifest.bytes()},
                                    {"job", manifest.job_id}});
@@ -61,7 +61,7 @@ int Show(Invocation& invocation, const std::string& path) {
   Json json = {{"schema", "paceline.ckpt_show/1"},
                {"name", named->listed.name},
                {"step", manifest.step},
-               {"generation", manifest.generation},
+               {"generation", WorldNumber(manifest.generation)},
                {"world_size", manifest.world_size},
                {"bytes", manifest.bytes()},
                {"job", manifest.job_id}};

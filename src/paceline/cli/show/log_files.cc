@@ -97,7 +97,8 @@ std::vector<LogFile> FindLogFiles(const std::string& root, const LogSelection& s
       const auto generation =
           folder.starts_with("g") ? ParseInteger(folder.substr(1)) : std::nullopt;
       if (!generation) continue;
-      if (selection.generation >= 0 && *generation != selection.generation) continue;
+      const auto number = static_cast<int64_t>(WorldNumber(static_cast<uint64_t>(*generation)));
+      if (selection.generation >= 0 && number != selection.generation) continue;
       AddGeneration(root + "/" + node + "/" + folder, {.node = node, .generation = *generation},
                     selection, &files);
     }

@@ -11,7 +11,7 @@ namespace paceline::cli {
 
 struct LogFile {
   std::string node;
-  int64_t generation = 0;
+  int64_t generation = 0;  // with its term, as in the folder's name
   int64_t rank = 0;
   bool is_error = false;
   std::string path;
@@ -20,7 +20,7 @@ struct LogFile {
 struct LogSelection {
   std::string node;         // "": all
   int64_t rank = -1;        // -1: all
-  int64_t generation = -1;  // -1: the newest of those that the rest selects
+  int64_t generation = -1;  // number of a world; -1: the newest of those that the rest selects
   bool errors_only = false;
   bool is_newest_only = true;  // false: with generation -1, all of them
 };

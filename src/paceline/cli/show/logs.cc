@@ -60,12 +60,13 @@ LogSelection SelectionOf(const ParsedLine& line) {
 
 void PrintLine(Output& out, const LogFile& file, std::string_view text) {
   if (out.is_json()) {
-    const nlohmann::ordered_json json = {{"schema", "paceline.log/1"},
-                                         {"node", file.node},
-                                         {"rank", file.rank},
-                                         {"generation", file.generation},
-                                         {"stream", file.is_error ? "stderr" : "stdout"},
-                                         {"text", text}};
+    const nlohmann::ordered_json json = {
+        {"schema", "paceline.log/1"},
+        {"node", file.node},
+        {"rank", file.rank},
+        {"generation", WorldNumber(static_cast<uint64_t>(file.generation))},
+        {"stream", file.is_error ? "stderr" : "stdout"},
+        {"text", text}};
     out.DataLine(PrintJson(json));
     return;
   }

@@ -92,7 +92,7 @@ void Print(Output& out, const wire::JobStatus& status) {
   std::string head = Visible(status.job_id) + "  " + out.Painted(PaintOf(status), status.phase) +
                      "  step " + StepText(status.step);
   if (status.generation > 0) {
-    head += "  world " + std::to_string(status.generation) + " of " +
+    head += "  world " + std::to_string(WorldNumber(status.generation)) + " of " +
             std::to_string(status.world_size) + " ranks";
   }
   out.DataLine(head + "  age " + ToString(status.age));

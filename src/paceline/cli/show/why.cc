@@ -135,7 +135,7 @@ void PrintWhy(Output& out, const JobPlace& place, const Explanation& why,
   if (why.first_fault.has_value() && why.first_fault->rank.has_value()) {
     out.Say("      paceline logs --job " + ShellWord(place.id) + " --rank " +
             std::to_string(*why.first_fault->rank) + " --generation " +
-            std::to_string(why.first_fault->generation));
+            std::to_string(WorldNumber(why.first_fault->generation)));
   }
 }
 

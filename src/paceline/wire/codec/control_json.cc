@@ -29,7 +29,7 @@ Json ToJson(const RankStatus& rank) {
   return {{"rank", rank.rank},
           {"local_rank", rank.local_rank},
           {"pid", PidOrNull(rank.pid)},
-          {"generation", rank.generation},
+          {"generation", WorldNumber(rank.generation)},
           {"state", rank.state},
           {"step", StepOrNull(rank.step)},
           {"step_count", rank.step_count},
@@ -50,7 +50,7 @@ Json ToJson(const NodeStatus& node) {
           {"connected", node.connected},
           {"silent_ms", node.silent_for.milliseconds()},
           {"seat", ValueOrNull(node.seat)},
-          {"generation", node.generation},
+          {"generation", WorldNumber(node.generation)},
           {"ranks", std::move(ranks)}};
 }
 
@@ -76,28 +76,29 @@ Json ToJson(const CheckpointStatus& checkpoints) {
 std::string StatusJson(const JobStatus& status) {
   Json nodes = Json::array();
   for (const NodeStatus& node : status.nodes) nodes.push_back(ToJson(node));
-  const Json json = {{"schema", "paceline.status/1"},
-                     {"job",
-                      {{"id", status.job_id},
-                       {"name", status.name},
-                       {"phase", status.phase},
-                       {"pending", status.pending},
-                       {"exit_code", ValueOrNull(status.exit_code)},
-                       {"final_reason", status.final_reason},
-                       {"age_seconds", status.age.ToSecondsF()},
-                       {"goodput", NumberOrNull(status.goodput)},
-                       {"restarts", status.restart_count},
-                       {"failures", status.failures},
-                       {"step", StepOrNull(status.step)},
-                       {"loss", NumberOrNull(status.loss)},
-                       {"last_seq", status.last_seq}}},
-                     {"master",
-                      {{"pid", PidOrNull(status.master_pid)},
-                       {"incarnation", status.master_incarnation},
-                       {"journal", status.journal}}},
-                     {"world", {{"generation", status.generation}, {"size", status.world_size}}},
-                     {"checkpoints", ToJson(status.checkpoints)},
-                     {"nodes", std::move(nodes)}};
+  const Json json = {
+      {"schema", "paceline.status/1"},
+      {"job",
+       {{"id", status.job_id},
+        {"name", status.name},
+        {"phase", status.phase},
+        {"pending", status.pending},
+        {"exit_code", ValueOrNull(status.exit_code)},
+        {"final_reason", status.final_reason},
+        {"age_seconds", status.age.ToSecondsF()},
+        {"goodput", NumberOrNull(status.goodput)},
+        {"restarts", status.restart_count},
+        {"failures", status.failures},
+        {"step", StepOrNull(status.step)},
+        {"loss", NumberOrNull(status.loss)},
+        {"last_seq", status.last_seq}}},
+      {"master",
+       {{"pid", PidOrNull(status.master_pid)},
+        {"incarnation", status.master_incarnation},
+        {"journal", status.journal}}},
+      {"world", {{"generation", WorldNumber(status.generation)}, {"size", status.world_size}}},
+      {"checkpoints", ToJson(status.checkpoints)},
+      {"nodes", std::move(nodes)}};
   return Print(json, 2);
 }
 
@@ -108,7 +109,7 @@ std::string EventJson(const JobEvent& event) {
                {"kind", event.kind},
                {"node", event.node.empty() ? Json() : Json(event.node)},
                {"rank", ValueOrNull(event.rank)},
-               {"generation", event.generation == 0 ? Json() : Json(event.generation)},
+               {"generation", event.generation == 0 ? Json() : Json(WorldNumber(event.generation))},
                {"step", ValueOrNull(event.step)},
                {"sentence", event.sentence},
                {"causes", event.causes},
