@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import shutil
 import signal
 import socket
 import subprocess
@@ -12,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from job import Job
+from job import Job, JsonDict, eventually
 
 EXIT_FENCED = 92
 
@@ -27,13 +28,27 @@ class Placed:
             self.endpoint = f"127.0.0.1:{probe.getsockname()[1]}"
         self.make_credentials()
         self.shape = ["--nnodes", "1:2", "--grow", "now"]
-        self.master = Job(self.of("master")).start(
+        self.master = self.master_of(1, survivors=0)
+
+    def master_of(self, term: int, survivors: int) -> Job:
+        env = {"PACELINE_MASTER_TERM": str(term), "PACELINE_MASTER_SURVIVORS": str(survivors)}
+        return Job(self.of(f"master-{term}"), env=env).start(
             [*self.shape, "--local-nodes", "0", "--rdzv-endpoint", self.endpoint,
-             "--credentials", str(directory / "for-master")], [])
+             "--credentials", str(self.directory / "for-master")], [])
+
+    def lose_master(self) -> None:
+        """Its host is gone: all of its processes, and its run directory."""
+        master = self.master
+        assert master.launcher is not None
+        pid = master.card["master"]["pid"]
+        master.launcher.kill()
+        master.launcher.wait()
+        os.kill(pid, signal.SIGKILL)
+        shutil.rmtree(master.run_dir)
 
     def of(self, name: str) -> Path:
         path = self.directory / name
-        path.mkdir()
+        path.mkdir(exist_ok=name.startswith("master"))
         return path
 
     def make_credentials(self) -> None:
@@ -93,6 +108,77 @@ def test_the_next_incarnation_takes_the_place_of_a_dead_node(placed: Placed) -> 
     assert again.wait() == EXIT_FENCED, "the old incarnation is of the past"
     assert "node1 is not wished for" in again.stderr
     assert first.launcher is not None and first.launcher.poll() is None
+
+
+def until_copied(node: Job, name: str, term: int) -> None:
+    log = node.run_dir / "logs" / name / "agent.log"
+    eventually(lambda: f"journal_copied term={term} " in log.read_text(),
+               f"{name} has a copy of the journal of term {term}", job=node)
+
+
+def facts(job: Job) -> list[JsonDict]:
+    """What the newest master decided, in order."""
+    events = job.events()
+    begin = max(i for i, event in enumerate(events) if event["kind"] == "master_took_over")
+    return events[begin:]
+
+
+def test_a_world_outlives_the_host_of_its_master(placed: Placed) -> None:
+    nodes = [placed.node(0, 0), placed.node(1, 0)]
+    placed.master.until_stepping(2)
+    for index, node in enumerate(nodes):
+        until_copied(node, f"node{index}", term=1)
+    before = [event["sentence"] for event in placed.master.events()]
+    pids = {rank: row["pid"] for rank, row in placed.master.ranks().items()}
+
+    placed.lose_master()
+    placed.master = placed.master_of(2, survivors=2)
+    placed.master.until_stepping(2)
+    took_over, *rest = facts(placed.master)
+    assert took_over["details"]["history"] == "a copy"
+    assert took_over["details"]["term"] == "2"
+    known = [event["sentence"] for event in placed.master.events()]
+    assert known[:len(before)] == before, "the next master knows the past"
+    assert not {"world_ended", "world_formed", "rank_failed"} & {row["kind"] for row in rest}
+    assert {rank: row["pid"] for rank, row in placed.master.ranks().items()} == pids
+
+    # Worlds are numbered on, and nobody reads the term in them.
+    os.killpg(pids[1], signal.SIGKILL)
+    placed.master.until_event("rank_failed")
+    placed.master.until_stepping(2, beyond=1)
+    formed = placed.master.events("world_formed")[-1]
+    assert (formed["generation"], "world 2 has 2 nodes" in formed["sentence"]) == (2, True)
+    assert {row["generation"] for row in placed.master.ranks().values()} == {2}
+    for index, node in enumerate(nodes):
+        until_copied(node, f"node{index}", term=2)
+        logs = node.run_dir / "logs" / f"node{index}"
+        assert (logs / f"g{(2 << 32) + 2}").is_dir(), "folders carry the term"
+
+
+def test_a_node_takes_no_orders_of_an_old_master(placed: Placed) -> None:
+    node = placed.node(0, 0)
+    placed.master.until_stepping(1)
+    until_copied(node, "node0", term=1)
+    placed.lose_master()
+    second = placed.master_of(2, survivors=1)
+    second.until_stepping(1)
+    pids = {row["pid"] for row in second.ranks().values()}
+    placed.master = second
+    placed.lose_master()
+
+    # As one that was cut off and comes back.
+    old = placed.master_of(1, survivors=0)
+    refusal = node.run_dir / "logs" / "node0" / "agent.log"
+    eventually(lambda: "PL-E111" in refusal.read_text(), "the old master is met", job=node)
+    assert not old.events("node_joined"), "it has judged nobody"
+    assert all(Path(f"/proc/{pid}").exists() for pid in pids), "the ranks train on"
+    placed.master = old
+    placed.lose_master()
+
+    placed.master = placed.master_of(3, survivors=1)
+    placed.master.until_stepping(1)
+    assert facts(placed.master)[0]["details"]["history"] == "a copy"
+    assert {row["pid"] for row in placed.master.ranks().values()} == pids
 
 
 def test_what_a_platform_forgot_is_named(tmp_path: Path) -> None:

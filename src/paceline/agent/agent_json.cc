@@ -15,13 +15,16 @@ nlohmann::json ReadJson(const std::string& path) {
   return ParseJson(ReadText(path, kJobFileBytesMax));
 }
 
-void SaveAgentJson(const AgentSetup& setup, Generation generation, uint32_t restart_count,
-                   bool has_left) {
-  const nlohmann::json text = {
-      {"schema", "paceline.agent/1"},          {"pid", ::getpid()},
-      {"start_time", StartTimeOf(::getpid())}, {"boot_id", setup.identity.boot_id},
-      {"incarnation", setup.incarnation},      {"generation", generation.value()},
-      {"restart_count", restart_count},        {"has_left", has_left}};
+void SaveAgentJson(const AgentSetup& setup, const AgentProgress& progress, bool has_left) {
+  const nlohmann::json text = {{"schema", "paceline.agent/1"},
+                               {"pid", ::getpid()},
+                               {"start_time", StartTimeOf(::getpid())},
+                               {"boot_id", setup.identity.boot_id},
+                               {"incarnation", setup.incarnation},
+                               {"generation", progress.generation.value()},
+                               {"term", progress.term},
+                               {"restart_count", progress.restart_count},
+                               {"has_left", has_left}};
   const absl::Status saved = ReplaceFile(setup.files.AgentJson(), PrintJson(text), 0600);
   if (!saved.ok()) LogWarning("agent_json", {{"why", saved}});
 }

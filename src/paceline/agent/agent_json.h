@@ -19,10 +19,15 @@ namespace paceline::agent {
 // Null if the file is missing or is not JSON.
 nlohmann::json ReadJson(const std::string& path);
 
+// The progress of a node.
+struct AgentProgress {
+  Generation generation;  // of the last completed assignment
+  uint32_t restart_count = 0;
+  uint64_t term = 0;  // the highest of the masters that the node has met
+};
 // Writes agent.json: the agent of this node and its progress. `has_left`: it was told to leave and
 // is about to exit.
-void SaveAgentJson(const AgentSetup& setup, Generation generation, uint32_t restart_count,
-                   bool has_left);
+void SaveAgentJson(const AgentSetup& setup, const AgentProgress& progress, bool has_left);
 // Whether the agent with this pid left because it was told to.
 bool HasLeft(const AgentFiles& files, pid_t pid);
 

@@ -194,6 +194,7 @@ absl::StatusOr<AgentSetup> PrepareAgent(const AgentOptions& options) {
   identity.version_major = kVersionMajor;
   identity.version_minor = kVersionMinor;
   const nlohmann::json former = ReadJson(setup.files.AgentJson());
+  if (former.is_object()) setup.former_term = JsonInt<uint64_t>(former, "term");
   if (former.is_object() && JsonText(former, "boot_id") == identity.boot_id) {
     setup.former_restart_count = JsonInt<uint32_t>(former, "restart_count");
   }

@@ -16,7 +16,8 @@
 #include "paceline/agent/agent_json.h"
 #include "paceline/agent/agent_setup.h"
 #include "paceline/agent/leave_signal.h"
-#include "paceline/agent/memory/checkpoint_station.h"
+#include "paceline/agent/loop_log.h"
+#include "paceline/agent/master_bond.h"
 #include "paceline/agent/ranks/page_file.h"
 #include "paceline/agent/ranks/pids.h"
 #include "paceline/agent/ranks/rank_table.h"
@@ -121,7 +122,9 @@ class AgentLoop {
   core::StopAsks stop_asks_;
   bool has_ended_ = false;  // the machine has said that the agent must exit
   bool has_left_ = false;   // it was told to leave
+  MasterBond bond_;
   Generation saved_generation_;
+  uint64_t saved_term_ = 0;
   int exit_code_ = 0;
 };
 
@@ -154,7 +157,9 @@ AgentLoop::AgentLoop(AgentSetup setup, std::unique_ptr<Reactor> reactor,
                          evidence_.NoteStops(children);
                        },
                    .lost = [this](const std::string& why) { OnStarterLost(why); }}),
-      heartbeat_interval_(setup_.spec.job.timers.heartbeat_interval) {}
+      heartbeat_interval_(setup_.spec.job.timers.heartbeat_interval),
+      bond_(setup_.former_term),
+      saved_term_(setup_.former_term) {}
 
 absl::Status AgentLoop::Begin() {
   signals_ = OpenAgentSignals();
@@ -194,10 +199,7 @@ int AgentLoop::Run() {
 // it answered.
 void AgentLoop::FindRanks(bool with_ended) {
   for (const FoundRank& found : ranks_.Find(with_ended)) {
-    LogInfo("rank_found", {{"local_rank", found.report.local_rank},
-                           {"pid", found.report.pid},
-                           {"generation", found.report.generation},
-                           {"alive", found.is_alive}});
+    LogFound(found);
     if (found.is_alive) ranks_.Add(found.report, found.start_time_ticks);
     Feed(core::RankFound{found.report, setup_.former_restart_count});
   }
@@ -233,27 +235,32 @@ void AgentLoop::OnStream(wire::AgentStreamEvent event) {
                  broken->why, "use the join string or token file of this very job"});
     }
   } else if (const auto* welcome = std::get_if<wire::Welcome>(&event)) {
+    if (!bond_.Admit(*welcome)) return stream_->HangUp();
+    station_->SetTerm(bond_.term());
     LogInfo("master_linked", {{"node_id", welcome->node}, {"pid", ::getpid()}});
     is_linked_ = true;
     heartbeat_interval_ = welcome->heartbeat_interval;
     if (leases_ != nullptr) leases_->SetMaster(LeaseAddress(setup_, welcome->lease_port));
     Feed(core::MasterLinked{});
     station_->Linked();
+  } else if (auto* piece = std::get_if<wire::JournalBytes>(&event)) {
+    Tell(bond_.Take(std::move(*piece)));
+  } else if (const auto* wanted = std::get_if<wire::JournalWanted>(&event)) {
+    Tell(bond_.Read(*wanted));
+  } else if (const auto* refusal = std::get_if<wire::Refusal>(&event)) {
+    OnRefusal(*refusal);
+  } else if (!is_linked_) {
+    return;  // of a master that was hung up on
   } else if (const auto* pace = std::get_if<wire::Pace>(&event)) {
     heartbeat_interval_ = pace->heartbeat_interval;
   } else if (const auto* assignment = std::get_if<Assignment>(&event)) {
-    LogInfo("assignment", {{"generation", assignment->generation},
-                           {"first_rank", assignment->first_rank},
-                           {"rank_count", assignment->rank_count},
-                           {"why", assignment->reason}});
+    LogAssignment(*assignment);
     Feed(core::AssignmentReceived{*assignment});
   } else if (const auto* order = std::get_if<CheckpointOrder>(&event)) {
     station_->Take(*order);
   } else if (const auto* order = std::get_if<wire::EvidenceOrder>(&event)) {
     starter_.List();
     evidence_.Ask({order->generation, order->round, ranks_.Watched(order->generation)});
-  } else if (const auto* refusal = std::get_if<wire::Refusal>(&event)) {
-    OnRefusal(*refusal);
   }
 }
 
@@ -271,14 +278,11 @@ void AgentLoop::Register() {
   report.ranks = machine_.Ranks();
   told_.clear();
   for (const RankReport& rank : report.ranks) told_[rank.local_rank] = rank;
-  Tell(wire::Register{std::move(report)});
+  Tell(bond_.Registration(std::move(report)));
 }
 
 void AgentLoop::OnStarterReady(const StarterHello& hello) {
-  LogInfo("starter_ready", {{"pid", hello.pid},
-                            {"warm", hello.is_warm},
-                            {"why_cold", hello.why_cold},
-                            {"imports_ms", hello.imports_ms}});
+  LogStarter(hello);
   starter_delay_ns_ = 0;
   ranks_.set_starter_is_there(true);
   // Look again: the starter may have carried out an earlier agent's order since the first look. Now
@@ -302,12 +306,7 @@ void AgentLoop::OnSpawned(const StarterSpawned& spawned) {
   auto found = spawning_.extract(spawned.id);
   if (found.empty()) return;
   const Spawning& spawning = found.mapped();
-  LogInfo("rank_spawned", {{"rank", spawning.rank},
-                           {"generation", spawning.generation},
-                           {"pid", spawned.pid},
-                           {"how", spawned.how},
-                           {"why_cold", spawned.why_cold},
-                           {"took_us", spawned.took_us}});
+  LogSpawned(spawning.rank, spawning.generation, spawned);
   RankReport report;
   report.generation = spawning.generation;
   report.rank = spawning.rank;
@@ -472,14 +471,16 @@ void AgentLoop::MayExit() {
 void AgentLoop::Do(const core::AgentNote& action) { LogInfo("note", {{"text", action.text}}); }
 
 void AgentLoop::SaveJson() {
-  SaveAgentJson(setup_, saved_generation_, machine_.assignment().restart_count, has_left_);
+  SaveAgentJson(setup_, {saved_generation_, machine_.assignment().restart_count, bond_.term()},
+                has_left_);
 }
 
 void AgentLoop::NoteCarriedOut() {
-  if (machine_.carried_out() == saved_generation_) return;
-  saved_generation_ = machine_.carried_out();
-  SaveJson();
-  if (station_ != nullptr) station_->SetGeneration(saved_generation_);
+  const bool has_moved =
+      std::exchange(saved_generation_, machine_.carried_out()) != machine_.carried_out();
+  const bool has_new_master = std::exchange(saved_term_, bond_.term()) != bond_.term();
+  if (has_moved || has_new_master) SaveJson();
+  if (has_moved && station_ != nullptr) station_->SetGeneration(saved_generation_);
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "paceline/base/log.h"
 #include "paceline/core/detect/detectors.h"
 #include "paceline/master/handlers.h"
+#include "paceline/wire/codec/journal_codec.h"
 
 namespace paceline::master {
 
@@ -18,7 +19,19 @@ EventLoop::EventLoop(EventQueue* queue, Journal* journal, Outside* outside)
       outside_(outside),
       clock_(Instant()),
       executor_(outside),
-      stack_desk_(outside) {}
+      copies_(outside),
+      stack_desk_(outside) {
+  executor_.OnAdmitted([this](NodeId node, ConnectionId connection) {
+    const auto link = job_.links().find(node);
+    const std::string host = link == job_.links().end() ? "" : link->second.boot_id;
+    copies_.Admitted(node, connection, job_.state().NameOf(node), host);
+  });
+}
+
+void EventLoop::SetTerm(Term term) {
+  term_ = std::move(term);
+  copies_.Enable(term_.term, term_.own_host);
+}
 
 void EventLoop::SetLeases(LeaseHost* leases) {
   leases_ = leases;
@@ -26,19 +39,63 @@ void EventLoop::SetLeases(LeaseHost* leases) {
 }
 
 void EventLoop::Begin(const JobSpec& spec, const std::vector<core::Record>& records, bool resumes) {
+  resumes_ = resumes;
+  submitted_ = spec;
+  // The first term's master has nothing to ask for. Nor has one that was started anew.
+  const uint64_t own_term = TermIn(records);
+  const bool is_next = term_.term > 1 && own_term < term_.term;
+  if (!is_next) {
+    if (!records.empty()) executor_.SetDurable(records.back().seq);
+    Fold(spec, records, core::History::kOwn);
+    return;
+  }
+  std::string content;
+  for (const core::Record& record : records) wire::AppendCopied(record, &content);
+  successor_.emplace(
+      clock_.Now(), outside_,
+      core::Succession::Setup{
+          .term = term_.term, .survivors = term_.survivors, .own = {own_term, content.size(), {}}},
+      spec.job_id, records);
+  own_ = records;
+  PassSuccession();
+}
+
+void EventLoop::PassSuccession() {
+  if (!successor_.has_value()) return;
+  std::optional<Successor::Begun> begun = successor_->Next(clock_.Now());
+  if (!begun.has_value()) return;
+  successor_.reset();
+  std::vector<core::Record> records = std::exchange(own_, {});
+  const size_t written = records.size();
+  if (begun->history == core::History::kCopy) records = std::move(begun->records);
+  if (written > 0) executor_.SetDurable(RecordSeq(written));
+  LogInfo("succession", {{"records", records.size()}, {"written", written}});
+  if (records.size() > written) {
+    const auto first = records.begin() + static_cast<std::ptrdiff_t>(written);
+    journal_->Append({first, records.end()});
+  }
+  Fold(submitted_, records, begun->history);
+  for (const MasterEvent& event : begun->held) Handle(event);
+}
+
+void EventLoop::Fold(const JobSpec& spec, const std::vector<core::Record>& records,
+                     core::History history) {
+  copies_.Append(records);
   for (const core::Record& record : records) {
     job_.Restore(record);
     Fold(record);
   }
-  if (!records.empty()) {
-    executor_.SetDurable(records.back().seq);
-    clock_ = Clock(records.back().at);
-  }
+  if (!records.empty()) clock_ = Clock(records.back().at);
+  copies_.SetDurable(executor_.durable());
   executor_.SetWelcome(spec, core::HeartbeatInterval(spec));
   Step(core::JobSubmitted{spec});
   // The journal's spec, even if the spec file was edited since.
   executor_.SetWelcome(job_.state().spec, core::HeartbeatInterval(job_.state().spec));
-  Step(core::MasterStarted{job_.state().master_incarnation + 1, resumes});
+  executor_.SetMaster(std::max(term_.term, job_.state().term), job_.state().master_incarnation + 1);
+  Step(core::MasterStarted{.incarnation = job_.state().master_incarnation + 1,
+                           .resumes = resumes_,
+                           .term = term_.term,
+                           .history = history});
 }
 
 void EventLoop::Run() {
@@ -47,12 +104,14 @@ void EventLoop::Run() {
     if (IsOver(now)) return;
     stack_desk_.PassTime(now);
     Instant deadline = std::min(job_.NextDeadline(), stack_desk_.deadline());
+    if (successor_.has_value()) deadline = std::min(deadline, successor_->NextDeadline());
     if (over_at_.has_value()) {
       deadline = std::min(deadline, *over_at_ + job_.state().spec.timers.finish_linger);
     }
     if (executor_.HasOperator()) deadline = std::min(deadline, summary_.next_at());
     const Duration wait = deadline.is_max() ? Duration::Infinite() : deadline - now;
     for (const MasterEvent& event : queue_->Take(std::max(wait, Duration()))) Handle(event);
+    PassSuccession();
     if (clock_.Now() >= job_.NextDeadline()) Step(core::TimePassed{});
     TellSummary(clock_.Now());
   }
@@ -78,6 +137,7 @@ bool EventLoop::IsOver(Instant now) {
 
 void EventLoop::Handle(const MasterEvent& event) {
   ++counters_.events;
+  if (successor_.has_value() && successor_->Take(clock_.Now(), event)) return;
   const Handlers handlers{*this};
   const auto visit = [&](const auto& body) { handlers(body); };
   if (const auto* server = std::get_if<wire::ServerEvent>(&event)) {
@@ -119,6 +179,7 @@ void EventLoop::Step(const core::Event& event) {
     LogInfo(core::FactName(record.fact),
             {{"seq", record.seq}, {"sentence", core::Sentence(record)}});
   }
+  copies_.Append(actions.records);
   const RecordSeq after = job_.state().last_seq;
   if (!actions.records.empty()) journal_->Append(std::move(actions.records));
   for (core::Effect& effect : actions.effects) executor_.Add(after, std::move(effect));
@@ -126,13 +187,19 @@ void EventLoop::Step(const core::Event& event) {
 
 wire::JobStatus EventLoop::Status() const {
   const Instant now = clock_.Now();
-  return MakeJobStatus(job_, now,
-                       {.pid = getpid(),
-                        .goodput = goodput_.Share(now),
-                        .created_at = created_at_,
-                        .journal = journal_state_,
-                        .durable = executor_.durable(),
-                        .pending_nodes = &pending_nodes_});
+  wire::JobStatus status = MakeJobStatus(job_, now,
+                                         {.pid = getpid(),
+                                          .goodput = goodput_.Share(now),
+                                          .created_at = created_at_,
+                                          .journal = journal_state_,
+                                          .durable = executor_.durable(),
+                                          .pending_nodes = &pending_nodes_});
+  if (!successor_.has_value()) return status;
+  status.job_id = submitted_.job_id;
+  status.name = submitted_.name;
+  status.phase = core::PhaseName(core::Phase::kWaiting);
+  status.pending = "a new master " + successor_->Pending();
+  return status;
 }
 
 void EventLoop::ServeWatcher(wire::WatchId id, Watcher* watcher) {

@@ -13,6 +13,7 @@
 
 #include "paceline/core/job.h"
 #include "paceline/master/clock.h"
+#include "paceline/master/copy_desk.h"
 #include "paceline/master/event_queue.h"
 #include "paceline/master/event_row.h"
 #include "paceline/master/executor.h"
@@ -22,6 +23,7 @@
 #include "paceline/master/metrics.h"
 #include "paceline/master/stack_desk.h"
 #include "paceline/master/status.h"
+#include "paceline/master/successor.h"
 #include "paceline/master/summary.h"
 
 namespace paceline::master {
@@ -41,7 +43,16 @@ class EventLoop {
   // must outlive the loop.
   void SetLeases(LeaseHost* leases);
 
-  // Folds the journal, submits the job if the journal is new, and takes over.
+  // Which of the job's masters this is. Call before Begin.
+  struct Term {
+    uint64_t term = 0;       // 0: no platform gives terms, and nothing is copied
+    uint32_t survivors = 0;  // nodes of the job that live, as far as its platform knows
+    std::string own_host;    // its boot id
+  };
+  void SetTerm(Term term);
+
+  // Folds the journal, submits the job if the journal is new, and takes over. A master of a new
+  // term first asks the living nodes for copies of the journal.
   void Begin(const JobSpec& spec, const std::vector<core::Record>& records, bool resumes = false);
 
   // Runs until the job has ended and all clients were told, or finish_linger has passed since.
@@ -59,6 +70,8 @@ class EventLoop {
     bool is_waiting = false;  // at the journal's end, for new events
   };
 
+  void Fold(const JobSpec& spec, const std::vector<core::Record>& records, core::History history);
+  void PassSuccession();
   void Handle(const MasterEvent& event);
   void Step(const core::Event& event);
   void Fold(const core::Record& record);
@@ -75,6 +88,12 @@ class EventLoop {
   core::Job job_;
   Clock clock_;
   Executor executor_;
+  CopyDesk copies_;
+  Term term_;
+  bool resumes_ = false;
+  JobSpec submitted_;
+  std::optional<Successor> successor_;  // until the job has begun
+  std::vector<core::Record> own_;       // on the disk, until then
   StackDesk stack_desk_;
   NodeNames names_;
   Goodput goodput_;

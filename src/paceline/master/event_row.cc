@@ -41,6 +41,10 @@ struct Filler {
   }
   void operator()(const core::MasterTookOver& fact) {
     Detail("incarnation", std::to_string(fact.incarnation));
+    if (fact.term == 0) return;
+    constexpr std::string_view kFrom[] = {"its own journal", "a copy", "nothing"};
+    Detail("term", std::to_string(fact.term));
+    Detail("history", std::string(kFrom[static_cast<size_t>(fact.history)]));
   }
   void operator()(const core::NodeJoined& fact) {
     event.node = fact.name;

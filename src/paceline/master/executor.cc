@@ -91,6 +91,7 @@ void Executor::Run(const core::AdmitNode& admit) {
   wire::Welcome welcome = welcome_;
   welcome.node = admit.node;
   outbox_->Send(admit.connection, std::move(welcome));
+  on_admitted_(admit.node, admit.connection);
 }
 
 void Executor::Run(const core::RefuseNode& refuse) {

@@ -31,9 +31,18 @@ class Executor {
  public:
   explicit Executor(Outbox* outbox) : outbox_(outbox) {}
 
+  // Called when a connection begins to speak for a node.
+  void OnAdmitted(std::function<void(NodeId, ConnectionId)> told) {
+    on_admitted_ = std::move(told);
+  }
+
   // The content of a new member's Welcome.
   void SetWelcome(const JobSpec& spec, Duration heartbeat_interval);
   void SetLeasePort(uint32_t port) { welcome_.lease_port = port; }
+  void SetMaster(uint64_t term, uint64_t incarnation) {
+    welcome_.term = term;
+    welcome_.incarnation = incarnation;
+  }
 
   // Adds an effect, or a reply that promises durability, of a step whose last record is `after`.
   void Add(RecordSeq after, core::Effect effect);
@@ -82,6 +91,7 @@ class Executor {
   void Run(const core::FinishJob& finish);
 
   Outbox* const outbox_;
+  std::function<void(NodeId, ConnectionId)> on_admitted_ = [](NodeId, ConnectionId) {};
   wire::Welcome welcome_;
   RecordSeq durable_;
   std::deque<Waiting> waiting_;

@@ -40,6 +40,9 @@ struct Handlers {
   void Said(ConnectionId connection, const wire::Leaving& message) const;
   void Said(ConnectionId connection, const CheckpointReport& message) const;
   void Said(ConnectionId connection, const NodeEvidence& message) const;
+  void Said(ConnectionId connection, const wire::JournalHeld& message) const;
+  void Said(ConnectionId, const wire::JournalBytes&) const {
+  }  // asked by this master before it began
   void Said(const wire::NodeGoneReport& report) const;
   void Said(const wire::NodePending& pending) const;
 };

@@ -57,6 +57,7 @@ std::string DataSetJson(const DataSetView& view) {
 absl::StatusOr<std::unique_ptr<LeaseHost>> LeaseHost::Start(Options options) {
   std::unique_ptr<LeaseHost> host(new LeaseHost);
   LeaseHost* const raw = host.get();
+  host->is_placed_ = options.is_placed;
   host->silence_patience_ =
       std::max(Duration(), options.silence_max - wire::LeaseServer::kSilenceMax);
   StoredLeases stored;
@@ -109,10 +110,30 @@ void LeaseHost::Heard(wire::LeaseServer::LinkId link, const std::vector<LeaseFra
         book_.PeerGone(now, from, (frame.flags & LeaseFrame::kBlamed) != 0, &actions_);
         break;
       case LeaseOp::kShow: Show(from); break;
-      case LeaseOp::kRewind: LookElsewhere(from, frame); [[fallthrough]];
-      default: book_.Handle(now, from, frame, &actions_);
+      case LeaseOp::kOpen:
+        if (is_placed_) {
+          RefusePlaced(from, frame);
+          break;
+        }
+        [[fallthrough]];
+      default:
+        if (frame.op == LeaseOp::kRewind) LookElsewhere(from, frame);
+        book_.Handle(now, from, frame, &actions_);
     }
   }
+}
+
+void LeaseHost::RefusePlaced(const LeasePeer& to, const LeaseFrame& open) {
+  const std::optional<LeaseOpen> asked = ParseOpen(open.text);
+  const std::string name = asked.has_value() ? asked->name : "?";
+  server_->Send(to.link,
+                {.op = LeaseOp::kRefused,
+                 .peer = to.peer,
+                 .text = "the data set " + name +
+                         " cannot be leased in a job that a platform starts\n"
+                         "what was done stands on the disk of the master's host, and would be lost "
+                         "with it\n"
+                         "use ElasticLoader: its position is in the checkpoint"});
 }
 
 // The text has one line each: a position, the run directory of the job that made it, and the

@@ -36,6 +36,8 @@ class LeaseHost {
     // How long the leases of a silent agent's processes wait for them. If the world continues
     // without them, its newer ranks get the leases at once.
     Duration silence_max = Timers().lost_after_max;
+    // The job outlives this host, but the leases on the host's disk would not: none are given.
+    bool is_placed = false;
     std::function<bool()> refuses = {};  // for tests: LeaseJournal::Options
   };
   static absl::StatusOr<std::unique_ptr<LeaseHost>> Start(Options options);
@@ -54,6 +56,7 @@ class LeaseHost {
   // the text.
   void LookElsewhere(const LeasePeer& from, const LeaseFrame& rewind);
   void Heard(wire::LeaseServer::LinkId link, const std::vector<LeaseFrame>& frames);
+  void RefusePlaced(const LeasePeer& to, const LeaseFrame& open);
   void Show(const LeasePeer& to);
   Instant Round();
   void Send(const LeaseAnswer& answer);
@@ -61,6 +64,7 @@ class LeaseHost {
 
   LeaseBook book_;  // used by the server's thread, as all below
   LeaseActions actions_;
+  bool is_placed_ = false;
   Duration silence_patience_;        // after a link was cut for silence
   std::deque<LeaseAnswer> waiting_;  // until their facts are durable
   uint64_t facts_ = 0;

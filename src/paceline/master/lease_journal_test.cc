@@ -136,7 +136,9 @@ TEST_F(LeaseJournalTest, ALaterSchemaIsRefusedByCommandsToo) {
 // A worker with the real channel and the real file.
 class Worker {
  public:
-  Worker(const LeaseHost& host, const std::string& token, uint64_t rank) : rank_(rank) {
+  Worker(const LeaseHost& host, const std::string& token, uint64_t rank,
+         LeaseOp expected = LeaseOp::kOpened)
+      : rank_(rank) {
     auto socket = wire::LeaseSocket::Dial("127.0.0.1:" + std::to_string(host.port()),
                                           {.token = token}, Duration::Seconds(20));
     EXPECT_TRUE(socket.ok()) << socket.status();
@@ -149,8 +151,10 @@ class Worker {
                          .incarnation = 1,
                          .lease_max = 10,
                          .lease_first = 10};
-    EXPECT_EQ(Ask({.op = LeaseOp::kOpen, .text = EncodeOpen(open)}).op, LeaseOp::kOpened);
+    opened_ = Ask({.op = LeaseOp::kOpen, .text = EncodeOpen(open)});
+    EXPECT_EQ(opened_.op, expected);
   }
+  const LeaseFrame& opened() const { return opened_; }
   LeaseFrame Ask(const LeaseFrame& frame) {
     Say(frame);
     return Hear();
@@ -172,6 +176,7 @@ class Worker {
 
  private:
   uint64_t rank_;
+  LeaseFrame opened_;
   std::vector<LeaseFrame> heard_;
   std::unique_ptr<wire::LeaseSocket> socket_;
 };
@@ -206,6 +211,22 @@ TEST(LeaseHostTest, WhatWasConfirmedOutlivesTheMasterAndLeasesArePresented) {
   const LeaseFrame next = again.Ask({.op = LeaseOp::kTake, .number = 3});
   EXPECT_EQ(next.begin, granted.end);
   EXPECT_GT(next.lease, granted.lease);
+}
+
+// The job outlives this host, and the leases on its disk would not.
+TEST(LeaseHostTest, WhereAPlatformStartsTheJobADataSetIsRefusedByName) {
+  TestDir dir;
+  const std::string token = wire::MakeToken();
+  auto host = LeaseHost::Start({.path = dir.path() + "/data.db",
+                                .listen = "127.0.0.1:0",
+                                .credentials = {.token = token},
+                                .is_placed = true});
+  ASSERT_TRUE(host.ok()) << host.status();
+  const Worker worker(**host, token, 0, LeaseOp::kRefused);
+  EXPECT_EQ(worker.opened().text,
+            "the data set train cannot be leased in a job that a platform starts\n"
+            "what was done stands on the disk of the master's host, and would be lost with it\n"
+            "use ElasticLoader: its position stands in the checkpoint");
 }
 
 TEST(LeaseHostTest, AnAckIsNotConfirmedWhileTheDiskRefusesAndLeasesGoOn) {

@@ -17,6 +17,7 @@
 #include "paceline/base/log.h"
 #include "paceline/base/prng.h"
 #include "paceline/base/status_macros.h"
+#include "paceline/base/text.h"
 #include "paceline/master/event_loop.h"
 #include "paceline/master/event_queue.h"
 #include "paceline/master/http.h"
@@ -219,8 +220,11 @@ class Master {
                                            .job = spec.job.job_id,
                                            .is_insecure = options.insecure,
                                            .credentials = credentials,
-                                           .silence_max = spec.job.timers.lost_after_max}));
+                                           .silence_max = spec.job.timers.lost_after_max,
+                                           .is_placed = spec.job.is_placed}));
     loop.SetLeases(leases_.get());
+    loop.SetTerm({options.term, options.survivors,
+                  std::string(Trimmed(ReadText("/proc/sys/kernel/random/boot_id", 64)))});
     loop.Begin(spec.job, records, options.resumes);
     RETURN_IF_ERROR(WriteMasterAddress(options.run_dir, spec.job.job_id,
                                        {.addr = at.Text(),

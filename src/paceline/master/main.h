@@ -14,7 +14,10 @@ struct MasterOptions {
   std::string listen = "127.0.0.1:0";
   bool insecure = false;  // allows a non-loopback address without TLS
   bool resumes = false;   // a user started the job again; see core::MasterStarted
-  int ready_fd = -1;      // gets one byte and is closed when the master serves; -1: none
+  // Given by the platform that starts the job's masters; see EventLoop::Term.
+  uint64_t term = 0;
+  uint32_t survivors = 0;
+  int ready_fd = -1;  // gets one byte and is closed when the master serves; -1: none
 };
 
 // Serves until the job has ended; then OK, whatever the job's exit code. Reads token, spec.json and

@@ -29,6 +29,10 @@ absl::StatusOr<SpawnedProcess> LocalPlatform::StartMaster(const MasterWords& sai
                                     said.listen, "--ready-fd", "3"};
   if (said.insecure) words.push_back("--insecure");
   if (said.resumes) words.push_back("--resumes");
+  if (said.term > 0) {
+    words.insert(words.end(), {"--term", std::to_string(said.term), "--survivors",
+                               std::to_string(said.survivors)});
+  }
   return Start(std::move(words), Concat(run_dir, "/logs/master.log"), ready_fd);
 }
 

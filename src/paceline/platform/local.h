@@ -22,6 +22,8 @@ struct LocalPlatform {
     std::string listen;  // host:port
     bool insecure = false;
     bool resumes = false;  // a user started the job again
+    uint64_t term = 0;     // of a platform that starts masters; 0: there is none
+    uint32_t survivors = 0;
   };
   // The master writes one byte into `ready_fd` when it serves.
   absl::StatusOr<SpawnedProcess> StartMaster(const MasterWords& said, int ready_fd) const;

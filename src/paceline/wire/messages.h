@@ -17,6 +17,7 @@
 #include "paceline/model/evidence.h"
 #include "paceline/model/ids.h"
 #include "paceline/model/job_spec.h"
+#include "paceline/model/journal_copy.h"
 #include "paceline/model/node.h"
 #include "paceline/model/wish.h"
 #include "paceline/model/world.h"
@@ -28,6 +29,7 @@ namespace paceline::wire {
 // The first message of every stream; the node's whole state.
 struct Register {
   NodeReport report;
+  CopyOffer copy;  // of the journal
 };
 // `ranks` has only ranks whose report changed since the last one.
 struct Heartbeat {
@@ -42,8 +44,13 @@ struct RankEnd {
 struct Leaving {
   std::string why;
 };
-using AgentMessage =
-    std::variant<Register, Heartbeat, RankEnd, Leaving, CheckpointReport, NodeEvidence>;
+// How much of this master's journal the node has now.
+struct JournalHeld {
+  uint64_t taken = 0;
+};
+using JournalBytes = JournalPiece<std::string>;
+using AgentMessage = std::variant<Register, Heartbeat, RankEnd, Leaving, CheckpointReport,
+                                  NodeEvidence, JournalHeld, JournalBytes>;
 
 // ---- master to agent ----
 
@@ -53,6 +60,9 @@ struct Welcome {
   JobSpec spec;
   Duration heartbeat_interval;  // longer in very large jobs
   uint32_t lease_port = 0;      // of the lease channel on the master's host; 0: none
+  // The speaking master. Of several masters, the one with the highest term is the job's.
+  uint64_t term = 0;
+  uint64_t incarnation = 0;  // of that term's master process
 };
 // The heartbeat interval changed, because the number of nodes has.
 struct Pace {
@@ -72,8 +82,13 @@ struct EvidenceOrder {
   Generation generation;
   uint64_t round = 0;
 };
-using MasterMessage =
-    std::variant<Welcome, Pace, Assignment, Refusal, CheckpointOrder, EvidenceOrder>;
+// Send what you have of the journal, from there on; JournalBytes is the answer.
+struct JournalWanted {
+  uint64_t from = 0;
+};
+// A piece of the journal, for a copy: JournalHeld is the answer.
+using MasterMessage = std::variant<Welcome, Pace, Assignment, Refusal, CheckpointOrder,
+                                   EvidenceOrder, JournalBytes, JournalWanted>;
 
 // ---- the stream of the process that starts nodes (Control.Supervise) ----
 

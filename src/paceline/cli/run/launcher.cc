@@ -196,9 +196,12 @@ void Launcher::Do(const core::StartMaster&) {
   CloseMasterReady();
   master_ready_ = Fd(ends[0]);
   const Fd child_end(ends[1]);
-  auto started = options_.platform.StartMaster(
-      {options_.listen, options_.insecure, std::exchange(options_.resumes, false)},
-      child_end.get());
+  auto started = options_.platform.StartMaster({.listen = options_.listen,
+                                                .insecure = options_.insecure,
+                                                .resumes = std::exchange(options_.resumes, false),
+                                                .term = options_.term,
+                                                .survivors = options_.survivors},
+                                               child_end.get());
   if (!started.ok()) {
     Do(core::GiveUp{kExitTrainingFailed, std::string(started.status().message())});
     return;

@@ -31,6 +31,8 @@ struct LauncherOptions {
   std::string listen;  // of the master, host:port
   bool insecure = false;
   bool resumes = false;      // the first master that is started hears that a user did it
+  uint64_t term = 0;         // of the master, as its platform counts them; 0: there is no platform
+  uint32_t survivors = 0;    // nodes that live when it starts
   bool is_whole_job = true;  // no other host takes part
   uint32_t incarnation = 0;  // of this host's node, where a platform placed it
   std::vector<int> stop_signals;

@@ -27,6 +27,16 @@ FlagTable MasterFlags() {
        .spellings = {"--resumes"},
        .kind = FlagKind::kSwitch,
        .help = "a user started the job again: one that ended without storage goes on"},
+      {.dest = "term",
+       .spellings = {"--term"},
+       .kind = FlagKind::kInteger,
+       .metavar = "N",
+       .help = "which of the job's masters it is, from 1, as its platform counts them"},
+      {.dest = "survivors",
+       .spellings = {"--survivors"},
+       .kind = FlagKind::kInteger,
+       .metavar = "N",
+       .help = "nodes of the job that live when a later one starts"},
       {.dest = "ready_fd",
        .spellings = {"--ready-fd"},
        .kind = FlagKind::kInteger,
@@ -42,6 +52,12 @@ int RunMasterCommand(Invocation& invocation) {
   if (const Given* given = invocation.line.Find("listen")) options.listen = given->value;
   options.insecure = invocation.line.Has("insecure");
   options.resumes = invocation.line.Has("resumes");
+  if (const Given* given = invocation.line.Find("term")) {
+    options.term = static_cast<uint64_t>(ParseInteger(given->value).value_or(0));
+  }
+  if (const Given* given = invocation.line.Find("survivors")) {
+    options.survivors = static_cast<uint32_t>(ParseInteger(given->value).value_or(0));
+  }
   if (const Given* given = invocation.line.Find("ready_fd")) {
     options.ready_fd = static_cast<int>(ParseInteger(given->value).value_or(-1));
   }

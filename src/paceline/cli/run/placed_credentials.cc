@@ -16,6 +16,18 @@ absl::StatusOr<std::string> Pem(const std::string& dir, std::string_view name) {
                     Concat(text.problem().where, " is not there or cannot be read"));
 }
 
+Result<std::string> Fingerprint(const std::string& dir) {
+  Result<std::string> authority = ReadCredential(dir, "ca.pem");
+  if (!authority.ok()) return authority.problem();
+  const absl::StatusOr<std::string> print = wire::CaFingerprint(*authority + "\n");
+  if (print.ok()) return *print;
+  return Problem{.code = "PL-E105",
+                 .what = "the job's CA cannot be read",
+                 .where = dir + "/ca.pem",
+                 .why = std::string(print.status().message()),
+                 .fix = "the platform that starts this node writes it; start the job anew"};
+}
+
 }  // namespace
 
 Result<std::string> ReadCredential(const std::string& dir, std::string_view name) {
@@ -31,19 +43,18 @@ Result<std::string> ReadCredential(const std::string& dir, std::string_view name
                      "host with ca.key, too"};
 }
 
+Result<std::string> PlacedJobId(const std::string& dir, std::string_view name) {
+  constexpr size_t kDigits = 6;
+  Result<std::string> print = Fingerprint(dir);
+  if (!print.ok()) return print.problem();
+  return Concat(name, "-", print->substr(0, kDigits));
+}
+
 Result<wire::JoinString> PlacedJoin(const std::string& dir, const std::string& address) {
   Result<std::string> token = ReadCredential(dir, "token");
   if (!token.ok()) return token.problem();
-  Result<std::string> authority = ReadCredential(dir, "ca.pem");
-  if (!authority.ok()) return authority.problem();
-  const absl::StatusOr<std::string> print = wire::CaFingerprint(*authority + "\n");
-  if (!print.ok()) {
-    return Problem{.code = "PL-E105",
-                   .what = "the job's CA cannot be read",
-                   .where = dir + "/ca.pem",
-                   .why = std::string(print.status().message()),
-                   .fix = "the platform that starts this node writes it; start the job anew"};
-  }
+  Result<std::string> print = Fingerprint(dir);
+  if (!print.ok()) return print.problem();
   return wire::JoinString{.address = address, .ca_sha256 = *print, .token = *token};
 }
 

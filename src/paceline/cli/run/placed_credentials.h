@@ -16,6 +16,10 @@ namespace paceline::cli {
 // File modes are not checked: the platform decides who may read the mount.
 Result<std::string> ReadCredential(const std::string& dir, std::string_view name);
 
+// The id of the job of that name, the same for each of its masters: the name and some digits of the
+// fingerprint of the job's CA.
+Result<std::string> PlacedJobId(const std::string& dir, std::string_view name);
+
 // For a node: as if its user had typed this job's join string.
 Result<wire::JoinString> PlacedJoin(const std::string& dir, const std::string& address);
 

@@ -182,6 +182,9 @@ class Preparation {
       auto given = ReadCredential(request_.credentials, "token");
       if (!given.ok()) return given.problem();
       token = *given;
+      auto id = PlacedJobId(request_.credentials, run_.spec.name);
+      if (!id.ok()) return id.problem();
+      run_.spec.job_id = *id;
     } else if (!request_.token_file.empty()) {
       auto given = ReadTokenFile();
       if (!given.ok()) return given.problem();

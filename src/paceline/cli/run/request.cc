@@ -196,6 +196,10 @@ class RequestMaker {
     if (const Given* given = line_.Find("incarnation")) {
       request_.incarnation = static_cast<uint32_t>(ParseInteger(given->value).value_or(0));
     }
+    if (!request_.credentials.empty() && request_.local_nodes == 0) {
+      request_.term = Counted("PACELINE_MASTER_TERM");
+      request_.survivors = static_cast<uint32_t>(Counted("PACELINE_MASTER_SURVIVORS"));
+    }
     request_.node_name = settings_.Text("network.node_name");
     if (!request_.node_name.empty() && !IsName(request_.node_name)) {
       return Bad("network.node_name", "1 to 128 of A-Z a-z 0-9 . _ -, no leading dot");
@@ -220,6 +224,13 @@ class RequestMaker {
       request_.launch.relays.push_back(ToText(*relay));
     }
     return TakeRendezvousSettings();
+  }
+
+  // A number that the platform gives to a master; 0 if it gives none.
+  uint64_t Counted(const char* name) const {
+    constexpr int64_t kMost = 0xffff;
+    const std::optional<int64_t> number = ParseInteger(LookupOr(environment_, name, ""));
+    return static_cast<uint64_t>(std::clamp<int64_t>(number.value_or(0), 0, kMost));
   }
 
   // A platform says where the master is and who this node is.

@@ -40,6 +40,8 @@ struct RunRequest {
   std::string token_file;
   std::string credentials;       // directory; a platform starts the nodes
   uint32_t incarnation = 0;      // of this host's node then
+  uint64_t term = 0;             // of the master that is started here, as its platform counts them
+  uint32_t survivors = 0;        // nodes of the job that live then
   std::vector<Endpoint> relays;  // also in launch, as text
 
   std::string run_dir;  // "": ./runs/<job-id>

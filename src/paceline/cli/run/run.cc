@@ -95,6 +95,8 @@ LauncherOptions LauncherFor(const PreparedRun& run, const RunRequest& request,
   options.resumes = run.is_resumed;
   options.is_whole_job = run.is_whole_job;
   options.incarnation = request.incarnation;
+  options.term = request.term;
+  options.survivors = request.survivors;
   options.stop_signals = request.stop_signals;
   options.credentials = run.credentials;
   options.relays = run.launch.relays;
@@ -157,8 +159,9 @@ int Conclude(Output& out, const JobEnd& end, const Story& story, const RunReques
   }
   if (end.exit_code == kExitTrainingFailed) {
     if (story.root.has_value() && !story.root->traceback.empty()) {
-      out.Say(Concat("First failure in world ", story.root->generation, ", rank ", story.root->rank,
-                     " on ", story.root->node, ":\n", VisibleLines(story.root->traceback)));
+      out.Say(Concat("First failure in world ", WorldNumber(story.root->generation), ", rank ",
+                     story.root->rank, " on ", story.root->node, ":\n",
+                     VisibleLines(story.root->traceback)));
     }
     out.Fail(FailureOf(end, story, run.card.job_id, run_dir));
     if (is_left) out.Warn(NotStoredProblem(*story.not_stored, run_dir));

@@ -21,6 +21,7 @@ void Handlers::operator()(const wire::AgentDisconnected& gone) const {
   loop.stack_desk_.Forget(gone.connection);
   const std::optional<NodeId> node = loop.executor_.NodeOf(gone.connection);
   loop.executor_.Forget(gone.connection);
+  loop.copies_.Forget(gone.connection);
   if (node.has_value()) loop.Step(core::NodeDisconnected{*node, gone.connection});
 }
 
@@ -52,6 +53,10 @@ void Handlers::Said(ConnectionId connection, const wire::RankEnd& message) const
 void Handlers::Said(ConnectionId connection, const wire::Leaving& message) const {
   const std::optional<NodeId> node = loop.executor_.NodeOf(connection);
   if (node.has_value()) loop.Step(core::NodeLeaving{*node, connection, message.why});
+}
+
+void Handlers::Said(ConnectionId connection, const wire::JournalHeld& message) const {
+  loop.copies_.Held(connection, message.taken);
 }
 
 void Handlers::Said(ConnectionId connection, const NodeEvidence& message) const {

@@ -11,6 +11,7 @@ void Handlers::operator()(const RecordsDurable& durable) const {
   const bool was_ok = std::exchange(loop.journal_state_, "ok") == "ok";
   if (!was_ok) LogInfo("journal_ok", {{"seq", durable.last}});
   loop.executor_.SetDurable(durable.last);
+  loop.copies_.SetDurable(durable.last);
   if (!was_ok) loop.Step(core::JournalCaughtUp{});
   loop.ServeWatchers();
 }

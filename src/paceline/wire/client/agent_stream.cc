@@ -58,6 +58,7 @@ class AgentStream::Channel {
     return stream_->Write(std::move(encoded));
   }
 
+  void HangUp() { stream_->HangUp(); }
   void Flush(Duration timeout) { stream_->Flush(timeout); }
 
  private:
@@ -98,6 +99,7 @@ AgentStream::AgentStream(AgentStreamOptions options, Sink sink)
     : channel_(std::make_unique<Channel>(std::move(options), std::move(sink))) {}
 AgentStream::~AgentStream() = default;
 bool AgentStream::Send(AgentMessage message) { return channel_->Send(message); }
+void AgentStream::HangUp() { channel_->HangUp(); }
 void AgentStream::Flush(Duration timeout) { channel_->Flush(timeout); }
 
 }  // namespace paceline::wire

@@ -24,8 +24,9 @@ struct StreamBroken {
   std::string why;
   bool is_denied = false;  // wrong token or certificate: retries, but a person should know
 };
-using AgentStreamEvent = std::variant<StreamOpened, StreamBroken, Welcome, Pace, Assignment,
-                                      Refusal, CheckpointOrder, EvidenceOrder>;
+using AgentStreamEvent =
+    std::variant<StreamOpened, StreamBroken, Welcome, Pace, Assignment, Refusal, CheckpointOrder,
+                 EvidenceOrder, JournalBytes, JournalWanted>;
 
 // One connection for the streams of several agents, for processes that act for many agents at once.
 class SharedChannel {
@@ -66,6 +67,10 @@ class AgentStream {
   // Any thread; never blocks. False: dropped, because no stream is registered. A queue that reaches
   // its bound (1,024 messages) breaks the stream, and the next registration reports everything.
   bool Send(AgentMessage message);
+
+  // Closes the stream, and dials again after the longest pause. Messages that are on their way to
+  // the sink may still come before StreamBroken.
+  void HangUp();
 
   // After a Leaving: blocks until sent messages have left, at most for `timeout`.
   void Flush(Duration timeout);

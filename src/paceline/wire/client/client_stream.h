@@ -75,6 +75,14 @@ class ClientStream : public std::enable_shared_from_this<ClientStream<Out, In>> 
     return true;
   }
 
+  // Ends the present attempt; the next one comes after the longest pause.
+  void HangUp() {
+    const std::lock_guard lock(mutex_);
+    if (attempt_ == nullptr) return;
+    pause_ = pace_.longest;
+    attempt_->context.TryCancel();
+  }
+
   void Flush(Duration timeout) {
     std::unique_lock lock(mutex_);
     changed_.wait_for(lock, std::chrono::nanoseconds(timeout.nanoseconds()), [&] {

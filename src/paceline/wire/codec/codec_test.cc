@@ -132,7 +132,7 @@ class Draw {
     const Generation generation(Big());
     return {
         core::JobCreated{Spec()},
-        core::MasterTookOver{prng_.Next()},
+        core::MasterTookOver{prng_.Next(), 5, core::History::kNone},
         core::NodeJoined{node, Name(), Text(), Text(), Small(), Flag(), Small()},
         core::NodeLost{node, Name(), Time(), Flag(), Flag(), Text()},
         core::NodeLeft{node, Name(), Text()},
@@ -262,10 +262,12 @@ TEST(Codec, StreamMessagesSurvive) {
     Draw draw(seed);
     const NodeReport report = draw.Node();
     pb::AgentMessage message;
-    ToProto(Register{report}, &message);
+    const CopyOffer copy{3, draw.Small() + 1U, {"node1", "node4"}};
+    ToProto(Register{report, copy}, &message);
     const auto agent = FromProto(message);
     ASSERT_TRUE(agent.ok()) << agent.status();
     EXPECT_EQ(std::get<Register>(*agent).report, report);
+    EXPECT_EQ(std::get<Register>(*agent).copy, copy);
 
     const Heartbeat heartbeat{Generation(draw.Big()), draw.Small(), draw.Time(), draw.Reports()};
     message.Clear();
@@ -304,12 +306,14 @@ TEST(Codec, StreamMessagesSurvive) {
     EXPECT_EQ(std::get<EvidenceOrder>(*order).generation, asked.generation);
     EXPECT_EQ(std::get<EvidenceOrder>(*order).round, asked.round);
 
-    const Welcome welcome{NodeId(draw.Small()), draw.Spec(), draw.Time()};
+    Welcome welcome{NodeId(draw.Small()), draw.Spec(), draw.Time()};
+    welcome.term = 9;
     answer.Clear();
     ToProto(welcome, &answer);
     const auto welcomed = FromProto(answer);
     ASSERT_TRUE(welcomed.ok()) << welcomed.status();
     EXPECT_EQ(std::get<Welcome>(*welcomed).spec, welcome.spec);
+    EXPECT_EQ(std::get<Welcome>(*welcomed).term, 9U);
   }
 }
 

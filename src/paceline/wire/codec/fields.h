@@ -27,7 +27,11 @@
   F(pid)
 #define PACELINE_EVIDENCE(F) F(generation) F(round)
 #define PACELINE_NODE_REPORT(F) F(name) F(boot_id) F(agent_incarnation) F(agent_pid) F(address) \
-  F(slots) F(incarnation) F(store_port) F(version_major) F(version_minor) F(job_id) F(generation)
+  F(slots) F(incarnation) F(store_port) F(version_major) F(version_minor) F(job_id) F(term) \
+  F(generation)
+#define PACELINE_JOURNAL_PIECE(F) F(term) F(from) F(is_whole)
+#define PACELINE_JOURNAL_HELD(F) F(taken)
+#define PACELINE_JOURNAL_WANTED(F) F(from)
 #define PACELINE_HEARTBEAT(F) F(generation) F(store_port) F(loop_delay)
 #define PACELINE_STORE(F) F(host) F(port)
 #define PACELINE_ASSIGNMENT(F) F(kind) F(generation) F(seat) F(seat_count) F(first_rank) \

@@ -62,11 +62,20 @@ absl::Status TakeRanks(const Reports& from, std::vector<RankReport>* to) {
   return absl::OkStatus();
 }
 
+absl::Status TakeTerm(uint64_t from, uint64_t* to) {
+  if (from > kTermMax) return Invalid("term", "is out of range");
+  *to = from;
+  return absl::OkStatus();
+}
+
 absl::Status Take(const pb::JobCreated& from, core::JobCreated* to) {
   return FromProto(from.spec(), &to->spec);
 }
 absl::Status Take(const pb::MasterTookOver& from, core::MasterTookOver* to) {
   to->incarnation = from.incarnation();
+  RETURN_IF_ERROR(TakeTerm(from.term(), &to->term));
+  if (!pb::History_IsValid(from.history())) return Invalid("history", "is unknown");
+  to->history = static_cast<core::History>(from.history());
   return absl::OkStatus();
 }
 absl::Status Take(const pb::NodeJoined& from, core::NodeJoined* to) {
@@ -155,7 +164,37 @@ absl::Status Take(const pb::EvidenceOrder& from, EvidenceOrder* to) {
   return absl::OkStatus();
 }
 
-absl::Status Take(const pb::NodeReport& from, Register* to) { return FromProto(from, &to->report); }
+template <class Names>
+absl::Status TakeKeepers(const Names& from, std::vector<std::string>* to) {
+  constexpr int kKeepersMax = 16;
+  if (from.size() > kKeepersMax) return Invalid("keepers", "are too many");
+  for (const std::string& name : from) {
+    RETURN_IF_ERROR(CheckName(name, "keeper"));
+    to->push_back(name);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Take(const pb::NodeReport& from, Register* to) {
+  to->copy.length = from.copy().length();
+  RETURN_IF_ERROR(TakeTerm(from.copy().term(), &to->copy.term));
+  RETURN_IF_ERROR(TakeKeepers(from.copy().keepers(), &to->copy.keepers));
+  return FromProto(from, &to->report);
+}
+absl::Status Take(const pb::JournalPiece& from, JournalBytes* to) {
+  PACELINE_JOURNAL_PIECE(TAKE)
+  if (to->term > kTermMax) return Invalid("term", "is out of range");
+  to->content = from.content();
+  return TakeKeepers(from.keepers(), &to->keepers);
+}
+absl::Status Take(const pb::JournalHeld& from, JournalHeld* to) {
+  PACELINE_JOURNAL_HELD(TAKE)
+  return absl::OkStatus();
+}
+absl::Status Take(const pb::JournalWanted& from, JournalWanted* to) {
+  PACELINE_JOURNAL_WANTED(TAKE)
+  return absl::OkStatus();
+}
 absl::Status Take(const pb::Heartbeat& from, Heartbeat* to) {
   PACELINE_HEARTBEAT(TAKE)
   RETURN_IF_ERROR(CheckPort(to->store_port, "store_port"));
@@ -175,6 +214,8 @@ absl::Status Take(const pb::Welcome& from, Welcome* to) {
   constexpr uint32_t kPortMax = 65'535;
   if (from.lease_port() > kPortMax) return Invalid("lease_port", "is out of range");
   to->lease_port = from.lease_port();
+  RETURN_IF_ERROR(TakeTerm(from.term(), &to->term));
+  to->incarnation = from.incarnation();
   RETURN_IF_ERROR(Decode(from.heartbeat_interval(), "heartbeat_interval", &to->heartbeat_interval));
   return FromProto(from.spec(), &to->spec);
 }
@@ -293,6 +334,7 @@ absl::Status FromProto(const pb::NodeReport& from, NodeReport* to) {
   if (to->boot_id.size() > 128) return Invalid("boot_id", "is too long");
   if (to->slots > kRanksPerMessageMax) return Invalid("slots", "are too many");
   if (to->agent_pid < 0) return Invalid("agent_pid", "is negative");
+  if (to->term > kTermMax) return Invalid("term", "is out of range");
   return TakeRanks(from.ranks(), &to->ranks);
 }
 
@@ -369,6 +411,12 @@ absl::StatusOr<AgentMessage> FromProto(const pb::AgentMessage& from) {
     case pb::AgentMessage::kEvidence:
       RETURN_IF_ERROR(FromProto(from.evidence(), &to.emplace<NodeEvidence>()));
       return to;
+    case pb::AgentMessage::kJournalHeld:
+      RETURN_IF_ERROR(Into<JournalHeld>(from.journal_held(), &to));
+      return to;
+    case pb::AgentMessage::kJournalPiece:
+      RETURN_IF_ERROR(Into<JournalBytes>(from.journal_piece(), &to));
+      return to;
     case pb::AgentMessage::BODY_NOT_SET: break;
   }
   return Invalid("message", "is empty or of an unknown kind");
@@ -392,6 +440,12 @@ absl::StatusOr<MasterMessage> FromProto(const pb::MasterMessage& from) {
       return to;
     case pb::MasterMessage::kEvidence:
       RETURN_IF_ERROR(Into<EvidenceOrder>(from.evidence(), &to));
+      return to;
+    case pb::MasterMessage::kJournalPiece:
+      RETURN_IF_ERROR(Into<JournalBytes>(from.journal_piece(), &to));
+      return to;
+    case pb::MasterMessage::kJournalWanted:
+      RETURN_IF_ERROR(Into<JournalWanted>(from.journal_wanted(), &to));
       return to;
     case pb::MasterMessage::BODY_NOT_SET: break;
   }

@@ -46,7 +46,10 @@ void Put(const core::JobCreated& from, pb::Fact* fact) {
   ToProto(from.spec, fact->mutable_job_created()->mutable_spec());
 }
 void Put(const core::MasterTookOver& from, pb::Fact* fact) {
-  fact->mutable_master_took_over()->set_incarnation(from.incarnation);
+  auto* to = fact->mutable_master_took_over();
+  to->set_incarnation(from.incarnation);
+  to->set_term(from.term);
+  to->set_history(static_cast<pb::History>(from.history));
 }
 void Put(const core::NodeJoined& from, pb::Fact* fact) {
   auto* to = fact->mutable_node_joined();
@@ -131,8 +134,33 @@ void Put(const core::WishChanged& from, pb::Fact* fact) {
   PACELINE_WISH_CHANGED(PUT)
 }
 
+void Fill(const JournalBytes& from, pb::JournalPiece* to) {
+  PACELINE_JOURNAL_PIECE(PUT)
+  to->set_content(from.content);
+  for (const std::string& name : from.keepers) to->add_keepers(name);
+}
+
 void Put(const Register& from, pb::AgentMessage* message) {
   ToProto(from.report, message->mutable_register_());
+  if (from.copy.length == 0) return;
+  auto* to = message->mutable_register_()->mutable_copy();
+  to->set_term(from.copy.term);
+  to->set_length(from.copy.length);
+  for (const std::string& name : from.copy.keepers) to->add_keepers(name);
+}
+void Put(const JournalHeld& from, pb::AgentMessage* message) {
+  auto* to = message->mutable_journal_held();
+  PACELINE_JOURNAL_HELD(PUT)
+}
+void Put(const JournalBytes& from, pb::AgentMessage* message) {
+  Fill(from, message->mutable_journal_piece());
+}
+void Put(const JournalBytes& from, pb::MasterMessage* message) {
+  Fill(from, message->mutable_journal_piece());
+}
+void Put(const JournalWanted& from, pb::MasterMessage* message) {
+  auto* to = message->mutable_journal_wanted();
+  PACELINE_JOURNAL_WANTED(PUT)
 }
 void Put(const Heartbeat& from, pb::AgentMessage* message) {
   auto* to = message->mutable_heartbeat();
@@ -167,6 +195,8 @@ void Put(const Welcome& from, pb::MasterMessage* message) {
   ToProto(from.spec, to->mutable_spec());
   to->set_heartbeat_interval(Encode(from.heartbeat_interval));
   to->set_lease_port(from.lease_port);
+  to->set_term(from.term);
+  to->set_incarnation(from.incarnation);
 }
 void Put(const Pace& from, pb::MasterMessage* message) {
   message->mutable_pace()->set_heartbeat_interval(Encode(from.heartbeat_interval));

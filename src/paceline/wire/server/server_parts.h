@@ -94,6 +94,8 @@ class AgentConnection final : public ServerStream<v1::AgentMessage, v1::MasterMe
   std::optional<Pace> pace_;
   std::optional<CheckpointOrder> checkpoint_;
   std::optional<EvidenceOrder> evidence_;
+  std::optional<JournalBytes> journal_piece_;  // the next one follows its answer
+  std::optional<JournalWanted> journal_wanted_;
   std::optional<Assignment> assignment_;
   std::optional<Refusal> refusal_;
 };
