@@ -94,11 +94,18 @@ func TestANodesPod(t *testing.T) {
 }
 
 func TestAMastersPod(t *testing.T) {
-	pod := MasterPod(train(), 4)
+	pod := MasterPod(train(), 4, 3)
 	if pod.Name != "train-master-4" || len(pod.Spec.Containers) != 1 {
 		t.Errorf("name or containers: %+v", pod)
 	}
 	master := pod.Spec.Containers[0]
+	environment := map[string]string{}
+	for _, one := range master.Env {
+		environment[one.Name] = one.Value
+	}
+	if environment["PACELINE_MASTER_TERM"] != "4" || environment["PACELINE_MASTER_SURVIVORS"] != "3" {
+		t.Errorf("the master is not told its term or who lives: %v", environment)
+	}
 	if _, hasGPU := master.Resources.Limits["nvidia.com/gpu"]; hasGPU {
 		t.Error("a master has no GPU")
 	}

@@ -57,7 +57,8 @@ func NodePod(job *v1alpha1.ElasticJob, id decide.NodeID) *corev1.Pod {
 }
 
 // MasterPod is the pod of a term's master: the template's container train alone, without devices.
-func MasterPod(job *v1alpha1.ElasticJob, term int64) *corev1.Pod {
+// So many nodes of the job run when it is made.
+func MasterPod(job *v1alpha1.ElasticJob, term int64, survivors int) *corev1.Pod {
 	pod := podOf(job, decide.MasterName(job.Name, term), RoleMaster)
 	pod.Labels[TermLabel] = strconv.FormatInt(term, 10)
 	train := *trainContainer(&pod.Spec)
@@ -79,6 +80,9 @@ func MasterPod(job *v1alpha1.ElasticJob, term int64) *corev1.Pod {
 		pod.Spec.NodeSelector = job.Spec.Master.NodeSelector
 	}
 	finishPod(job, pod, ServiceName(job.Name), term)
+	addEnvironment(trainContainer(&pod.Spec), map[string]string{
+		"PACELINE_MASTER_SURVIVORS": strconv.Itoa(survivors),
+	})
 	return pod
 }
 

@@ -107,6 +107,18 @@ func TestMakesNoMasterOfATermThatAnotherOperatorRaised(t *testing.T) {
 	}
 }
 
+func TestTheNextMasterIsToldWhoLives(t *testing.T) {
+	s := running()
+	s.Memory.TermRaised = 1
+	s.Masters, s.Stream = nil, Stream{}
+	s.Nodes = []NodePod{node(0, 2, Running), node(1, 0, Running), node(2, 0, Waiting), node(3, 0, Ended)}
+	s.Nodes[1].Terminating = true
+	plan := Decide(s)
+	if !plan.CreateMaster || plan.Survivors != 1 {
+		t.Errorf("wanted a master that waits for one node, got %+v", plan)
+	}
+}
+
 func TestNeverMakesAMasterTwice(t *testing.T) {
 	s := running()
 	s.Memory.TermRaised = 1 // this operator raised the term, and made the pod

@@ -142,6 +142,7 @@ func (d *decision) lookForMaster() bool {
 	}
 	if d.Memory.TermRaised == d.Job.Status.MasterTerm {
 		d.plan.CreateMaster = d.mayMake()
+		d.plan.Survivors = d.survivors()
 		d.showRefusal("MasterRefused")
 		return true
 	}
@@ -151,6 +152,17 @@ func (d *decision) lookForMaster() bool {
 	d.plan.Confirm = append(d.plan.Confirm, name)
 	d.wakeAt(d.Now.Add(CacheLagMax))
 	return true
+}
+
+// survivors counts the nodes that run. One whose pod is being ended may be out of reach.
+func (d *decision) survivors() int {
+	count := 0
+	for _, node := range d.Nodes {
+		if node.Phase == Running && !node.Terminating {
+			count++
+		}
+	}
+	return count
 }
 
 // masterEnded tells the end of the job from the end of one master.

@@ -239,6 +239,9 @@ type Plan struct {
 	EnsureSecrets bool
 	EnsureService bool
 	CreateMaster  bool // of the term in the status
+	// Survivors are the nodes that run when that master is made. It waits for them: they may have
+	// copies of the journal of the master before it.
+	Survivors int
 	// Pods that the API server is to be asked for directly.
 	Confirm   []string
 	Deletes   []Delete

@@ -35,7 +35,9 @@ func (r *Reconciler) apply(ctx context.Context, job *v1alpha1.ElasticJob, m *mem
 	}{
 		{plan.EnsureSecrets, r.ensureSecrets},
 		{plan.EnsureService, r.ensureService},
-		{plan.CreateMaster, r.createMaster},
+		{plan.CreateMaster, func(ctx context.Context, job *v1alpha1.ElasticJob, m *memory) error {
+			return r.createMaster(ctx, job, m, plan.Survivors)
+		}},
 	} {
 		if step.isDue {
 			if err := step.do(ctx, job, m); err != nil {
@@ -89,9 +91,9 @@ func (r *Reconciler) writeStatus(ctx context.Context, job *v1alpha1.ElasticJob, 
 	return nil
 }
 
-func (r *Reconciler) createMaster(ctx context.Context, job *v1alpha1.ElasticJob,
-	m *memory) error {
-	pod := command.MasterPod(job, job.Status.MasterTerm)
+func (r *Reconciler) createMaster(ctx context.Context, job *v1alpha1.ElasticJob, m *memory,
+	survivors int) error {
+	pod := command.MasterPod(job, job.Status.MasterTerm, survivors)
 	if err := r.create(ctx, job, pod); err != nil {
 		return err
 	}
