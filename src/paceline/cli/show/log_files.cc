@@ -13,6 +13,7 @@
 #include "paceline/base/fd.h"
 #include "paceline/cli/console/text.h"
 #include "paceline/cli/settings/value.h"
+#include "paceline/model/ids.h"
 #include "paceline/wire/codec/spec_file.h"
 
 namespace paceline::cli {
