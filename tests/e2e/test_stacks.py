@@ -16,6 +16,7 @@ RANKS = 3
 
 
 def test_stacks_of_all_ranks_are_folded(job: Job) -> None:
+    job.env["PACELINE_HANG_ACT"] = "tell"  # the stopped rank stays, however long the looks take
     job.start(["--standalone", "--nproc-per-node", str(RANKS)],
               [str(SCRIPTS / "hang_cases.py"), "--case", "slow", "--seconds", "1000"])
 
