@@ -71,15 +71,27 @@ def test_a_killed_pod_is_named_by_why(
     assert job.digest() == undisturbed(2)
 
 
-def test_a_deleted_master_has_a_successor(cluster: Cluster, job: ElasticJob,
-                                          undisturbed: Undisturbed) -> None:
+def first_pods_alone(job: ElasticJob) -> bool:
+    """No node of the job was replaced."""
+    nodes = {pod.name for pod in job.pods() if "-node" in pod.name}
+    return nodes == {"train-node0-0", "train-node1-0"}
+
+
+def test_a_deleted_master_has_a_successor_and_no_rank_ends(
+        cluster: Cluster, job: ElasticJob, undisturbed: Undisturbed) -> None:
     job.submit("2")
     job.until_beyond(40)
     cluster.kubectl("delete", "pod", "--namespace", job.namespace, "train-master-1",
                     "--wait=false")
     job.until(lambda: job.status().get("masterTerm") == 2, "the next term begins")
+    job.until(lambda: "trains with 2 nodes" in job.on("status").stdout, "the world goes on")
+    told = job.on("events").stdout
+    assert "a node had a copy of the journal" in told
+    assert "world 1 has 2 nodes" in told, "the next master knows the past"
+    assert "world 1 ended" not in told
     job.until_complete()
     assert job.digest() == undisturbed(2)
+    assert first_pods_alone(job)
 
 
 def test_a_deleted_job_takes_all_its_pods_along(cluster: Cluster, job: ElasticJob) -> None:

@@ -63,7 +63,7 @@ TEST(JournalCopyFormat, RecordsSurvive) {
   ASSERT_TRUE(records.ok()) << records.status();
   ASSERT_EQ(records->size(), 3U);
   for (size_t i = 0; i < 3; ++i) {
-    EXPECT_EQ(core::Sentence((*records)[i]), core::Sentence(ThreeRecords()[i]));
+    EXPECT_EQ(EncodeFact((*records)[i].fact), EncodeFact(ThreeRecords()[i].fact));
     EXPECT_EQ((*records)[i].at, ThreeRecords()[i].at);
     EXPECT_EQ((*records)[i].causes, ThreeRecords()[i].causes);
   }
