@@ -20,7 +20,7 @@ std::string Ordinal(uint64_t number) {
   return std::to_string(number) + endings[ones <= 3 ? ones : 0];
 }
 
-std::string World(Generation generation) {
+std::string NameOf(Generation generation) {
   return "world " + std::to_string(WorldNumber(generation));
 }
 
@@ -79,19 +79,19 @@ struct Teller {
     return WithReason(std::string(RungName(fact.rung)), fact.reason);
   }
   std::string operator()(const WorldFormed& fact) const {
-    return World(fact.world.generation) + " has " + Counted(fact.world.seats.size(), "node") +
+    return NameOf(fact.world.generation) + " has " + Counted(fact.world.seats.size(), "node") +
            " and " + Counted(fact.world.world_size(), "rank") + ": " + fact.reason;
   }
   std::string operator()(const WorldRunning& fact) const {
-    return World(fact.generation) + " trains" +
+    return NameOf(fact.generation) + " trains" +
            (fact.step >= 0 ? ", from step " + std::to_string(fact.step) : "");
   }
   std::string operator()(const WorldEnded& fact) const {
-    return World(fact.generation) + " ended" +
+    return NameOf(fact.generation) + " ended" +
            (fact.step >= 0 ? " at step " + std::to_string(fact.step) : "") + ": " + fact.reason;
   }
   std::string operator()(const SoloRestarted& fact) const {
-    return fact.name + " " + fact.reason + ", as " + World(fact.generation);
+    return fact.name + " " + fact.reason + ", as " + NameOf(fact.generation);
   }
   std::string operator()(const ProgressMade& fact) const {
     if (!fact.evidence.empty()) return fact.evidence + ": that counts as progress";
@@ -109,7 +109,7 @@ struct Teller {
     return "stops with exit code " + std::to_string(fact.exit_code) + ": " + fact.reason;
   }
   std::string operator()(const RestoreDecided& fact) const {
-    return World(fact.generation) + " " + fact.reason;
+    return NameOf(fact.generation) + " " + fact.reason;
   }
   std::string operator()(const CheckpointCommitted& fact) const {
     return "the checkpoint of step " + std::to_string(fact.saved.step) +
