@@ -1,7 +1,7 @@
 """The names that `paceline.torch` and `paceline.numpy` have in common."""
 
 import paceline
-from paceline import *# noqa: F403
+from paceline import *  # noqa: F403
 from paceline._checkpoint.ticket import Ticket
 from paceline._restore.loading import Loaded
 from paceline.errors import ArgumentError, CheckpointError, PacelineError
