@@ -7,9 +7,9 @@
 namespace paceline::core {
 namespace {
 
-const ConnectionId kOne(1);
-const ConnectionId kTwo(2);
-const ConnectionId kThree(3);
+const ConnectionId kFirstLink(1);
+const ConnectionId kSecondLink(2);
+const ConnectionId kThirdLink(3);
 
 class SuccessionTest : public ::testing::Test {
  protected:
@@ -46,26 +46,26 @@ TEST_F(SuccessionTest, BeginsAtOnceWhereNoNodeLives) {
 
 TEST_F(SuccessionTest, FetchesTheLongestCopyOfTheHighestTerm) {
   Begin(3);
-  Offer(kOne, {1, 900, {}});
-  Offer(kTwo, {2, 100, {}});
+  Offer(kFirstLink, {1, 900, {}});
+  Offer(kSecondLink, {2, 100, {}});
   EXPECT_EQ(Next(), "");
-  Offer(kThree, {2, 120, {}});
+  Offer(kThirdLink, {2, 120, {}});
   EXPECT_EQ(Next(), "fetch 3 from 0");
   EXPECT_EQ(Next(), "");
-  succession_->Fetched(now_, kThree, 64);
+  succession_->Fetched(now_, kThirdLink, 64);
   EXPECT_EQ(Next(), "fetch 3 from 64");
-  succession_->Fetched(now_, kThree, 120);
+  succession_->Fetched(now_, kThirdLink, 120);
   EXPECT_EQ(Next(), "copy");
   EXPECT_EQ(Next(), "");
 }
 
 TEST_F(SuccessionTest, HasHeardEnoughWhenEveryKeeperCame) {
   Begin(40);
-  Offer(kOne, {2, 100, {"node1", "node2"}});
+  Offer(kFirstLink, {2, 100, {"node1", "node2"}});
   EXPECT_EQ(Next(), "");
-  Offer(kThree, {});
+  Offer(kThirdLink, {});
   EXPECT_EQ(Next(), "");
-  Offer(kTwo, {2, 90, {"node1", "node2"}});
+  Offer(kSecondLink, {2, 90, {"node1", "node2"}});
   EXPECT_EQ(Next(), "fetch 1 from 0");
 }
 
@@ -73,7 +73,7 @@ TEST_F(SuccessionTest, WaitsFiveSecondsForTheOthers) {
   Begin(3);
   Pass(Duration::Seconds(9));
   EXPECT_EQ(Next(), "");
-  Offer(kOne, {2, 100, {"node1", "node2"}});
+  Offer(kFirstLink, {2, 100, {"node1", "node2"}});
   EXPECT_EQ(succession_->NextDeadline(), now_ + Duration::Seconds(5));
   Pass(Duration::Seconds(5));
   EXPECT_EQ(Next(), "fetch 1 from 0");
@@ -81,18 +81,18 @@ TEST_F(SuccessionTest, WaitsFiveSecondsForTheOthers) {
 
 TEST_F(SuccessionTest, BeginsWithoutAPastWhereNobodyHasACopy) {
   Begin(2);
-  Offer(kOne, {});
-  Offer(kTwo, {});
+  Offer(kFirstLink, {});
+  Offer(kSecondLink, {});
   EXPECT_EQ(Next(), "none");
 }
 
 // To begin without a past would cost the job's history, and perhaps steps.
 TEST_F(SuccessionTest, WaitsLongerForTheFirstCopy) {
   Begin(3);
-  Offer(kOne, {});
+  Offer(kFirstLink, {});
   Pass(Duration::Seconds(20));
   EXPECT_EQ(Next(), "");
-  Offer(kTwo, {2, 90, {"node2", "node3"}});
+  Offer(kSecondLink, {2, 90, {"node2", "node3"}});
   EXPECT_EQ(Next(), "fetch 2 from 0");
 }
 
@@ -107,23 +107,23 @@ TEST_F(SuccessionTest, BeginsWithoutAPastWhereNobodyComes) {
 
 TEST_F(SuccessionTest, TakesTheNextCopyWhenANodeGoesAway) {
   Begin(2);
-  Offer(kOne, {2, 100, {}});
-  Offer(kTwo, {2, 90, {}});
+  Offer(kFirstLink, {2, 100, {}});
+  Offer(kSecondLink, {2, 90, {}});
   EXPECT_EQ(Next(), "fetch 1 from 0");
-  succession_->Left(now_, kOne);
+  succession_->Left(now_, kFirstLink);
   EXPECT_EQ(Next(), "") << "its agent may come again; not all are here now";
   Pass(Duration::Seconds(5));
   EXPECT_EQ(Next(), "fetch 2 from 0");
-  succession_->Fetched(now_, kOne, 100);
+  succession_->Fetched(now_, kFirstLink, 100);
   EXPECT_EQ(Next(), "") << "of a fetch that was given up";
-  succession_->Fetched(now_, kTwo, 90);
+  succession_->Fetched(now_, kSecondLink, 90);
   EXPECT_EQ(Next(), "copy");
 }
 
 TEST_F(SuccessionTest, TakesTheNextCopyWhenOneDoesNotCome) {
   Begin(2);
-  Offer(kOne, {2, 100, {}});
-  Offer(kTwo, {2, 90, {}});
+  Offer(kFirstLink, {2, 100, {}});
+  Offer(kSecondLink, {2, 90, {}});
   EXPECT_EQ(Next(), "fetch 1 from 0");
   EXPECT_EQ(succession_->NextDeadline(), now_ + Duration::Seconds(2));
   Pass(Duration::Seconds(2));
@@ -132,29 +132,29 @@ TEST_F(SuccessionTest, TakesTheNextCopyWhenOneDoesNotCome) {
 
 TEST_F(SuccessionTest, TakesTheNextCopyWhenOneIsDamaged) {
   Begin(2);
-  Offer(kOne, {2, 100, {}});
-  Offer(kTwo, {2, 90, {}});
+  Offer(kFirstLink, {2, 100, {}});
+  Offer(kSecondLink, {2, 90, {}});
   EXPECT_EQ(Next(), "fetch 1 from 0");
-  succession_->Fetched(now_, kOne, 100);
+  succession_->Fetched(now_, kFirstLink, 100);
   EXPECT_EQ(Next(), "copy");
-  succession_->Damaged(now_, kOne);
+  succession_->Damaged(now_, kFirstLink);
   EXPECT_EQ(Next(), "fetch 2 from 0");
-  succession_->Fetched(now_, kTwo, 0);
+  succession_->Fetched(now_, kSecondLink, 0);
   EXPECT_EQ(Next(), "none") << "a piece without content is no piece";
 }
 
 TEST_F(SuccessionTest, PrefersANewerJournalOnItsOwnDisk) {
   Begin(1, {2, 100, {}});
-  Offer(kOne, {2, 100, {}});
+  Offer(kFirstLink, {2, 100, {}});
   EXPECT_EQ(Next(), "own");
   Begin(1, {1, 900, {}});
-  Offer(kOne, {2, 100, {}});
+  Offer(kFirstLink, {2, 100, {}});
   EXPECT_EQ(Next(), "fetch 1 from 0");
 }
 
 TEST_F(SuccessionTest, LeavesACopyOfALaterMasterAlone) {
   Begin(1);
-  Offer(kOne, {4, 100, {}});
+  Offer(kFirstLink, {4, 100, {}});
   EXPECT_EQ(Next(), "none");
 }
 
