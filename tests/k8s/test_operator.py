@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from cluster import Cluster
-from elastic import OPERATOR, ROOT, ElasticJob, install
+from elastic import OPERATOR, ROOT, SYSTEM, ElasticJob, install
 from training import STEPS
 
 Undisturbed = Callable[[int], str]
@@ -92,6 +92,48 @@ def test_a_deleted_master_has_a_successor_and_no_rank_ends(
     job.until_complete()
     assert job.digest() == undisturbed(2)
     assert first_pods_alone(job)
+
+
+@pytest.fixture
+def masters_node(cluster: Cluster, operator: None) -> Iterator[str]:
+    """A node that takes pods alone until the test opens the others. It has no operator, so that
+    only the master is lost with it."""
+    needed = {pod.node for pod in cluster.pods(namespace=SYSTEM)}
+    name, *others = sorted(cluster.nodes, key=lambda node: node in needed)
+    assert name not in needed
+    for other in others:
+        cluster.kubectl("cordon", other)
+    yield name
+    for node in cluster.nodes:
+        cluster.kubectl("uncordon", node)
+
+
+def test_no_step_is_lost_when_the_masters_node_is_switched_off(
+        cluster: Cluster, masters_node: str, job: ElasticJob, undisturbed: Undisturbed) -> None:
+    job.pace_s = 0.3
+    job.submit("2")
+    job.until(lambda: any(pod.name == "train-master-1" and pod.node == masters_node
+                          for pod in job.pods()), "the master has its node")
+    cluster.kubectl("cordon", masters_node)
+    for other in set(cluster.nodes) - {masters_node}:
+        cluster.kubectl("uncordon", other)
+    job.until_beyond(20)
+    assert masters_node not in {pod.node for pod in job.pods() if "-node" in pod.name}
+
+    cluster.power_off(masters_node)
+    try:
+        job.until(lambda: job.status().get("masterTerm") == 2, "the next term begins")
+        job.until(lambda: "trains with 2 nodes" in job.on("status").stdout, "the world goes on")
+        told = job.on("events").stdout
+    finally:
+        cluster.start(masters_node)
+    assert "a node had a copy of the journal" in told
+    assert "world 1 ended" not in told
+    cluster.until_placeable(*set(cluster.nodes) - {masters_node})
+    job.until_complete()
+    assert job.digest() == undisturbed(2)
+    assert first_pods_alone(job), "the old master does nothing when its node is back"
+    assert job.status()["masterTerm"] == 2
 
 
 def test_a_deleted_job_takes_all_its_pods_along(cluster: Cluster, job: ElasticJob) -> None:
