@@ -131,8 +131,8 @@ void LeaseHost::RefusePlaced(const LeasePeer& to, const LeaseFrame& open) {
                  .peer = to.peer,
                  .text = "the data set " + name +
                          " cannot be leased in a job that a platform starts\n"
-                         "what was done stands on the disk of the master's host, and would be lost "
-                         "with it\n"
+                         "the record of finished samples is on the disk of the master's host, and "
+                         "would be lost with it\n"
                          "use ElasticLoader: its position is in the checkpoint"});
 }
 

@@ -225,8 +225,9 @@ TEST(LeaseHostTest, WhereAPlatformStartsTheJobADataSetIsRefusedByName) {
   const Worker worker(**host, token, 0, LeaseOp::kRefused);
   EXPECT_EQ(worker.opened().text,
             "the data set train cannot be leased in a job that a platform starts\n"
-            "what was done stands on the disk of the master's host, and would be lost with it\n"
-            "use ElasticLoader: its position stands in the checkpoint");
+            "the record of finished samples is on the disk of the master's host, and would be lost "
+            "with it\n"
+            "use ElasticLoader: its position is in the checkpoint");
 }
 
 TEST(LeaseHostTest, AnAckIsNotConfirmedWhileTheDiskRefusesAndLeasesGoOn) {
