@@ -40,6 +40,12 @@ nanobind::dict RingDict(nanobind::bytes text) {
   out["writer_pid"] = reading->writer_pid;
   out["phase"] = std::string(PhaseName(reading->pulse.phase));
   out["open"] = reading->pulse.open;
+  const StepSums& sums = reading->pulse.sums;
+  out["steps"] = sums.steps;
+  out["whole_ns"] = sums.whole.nanoseconds();
+  out["own_ns"] = sums.own.nanoseconds();
+  out["data_ns"] = sums.data.nanoseconds();
+  out["waited_ns"] = sums.waited.nanoseconds();
   nanobind::list entries;
   for (const FlightEntry& entry : reading->entries) entries.append(EntryDict(entry));
   out["entries"] = entries;
@@ -79,6 +85,7 @@ void BindFlight(nanobind::module_& module) {
           },
           nanobind::arg("phase"), nanobind::arg("site") = kRingNoName)
       .def("step", &FlightWriter::Step)
+      .def("waited", &FlightWriter::Waited, nanobind::arg("since_ns"))
       .def("leave", &FlightWriter::Leave);
   module.def("read_ring", &RingDict, nanobind::arg("content"));
 }

@@ -50,6 +50,7 @@ Result<std::unique_ptr<FlightWriter>> FlightWriter::Make(const FlightPlace& plac
   const int64_t now = MonotonicNanoseconds();
   writer->ring_->phase_since_ns.store(now, kRelaxed);
   writer->ring_->last_event_ns.store(now, kRelaxed);
+  writer->spent_to_ = now;
   if (std::rename(fresh.c_str(), place.path.c_str()) != 0) {
     error_number = errno;
     unlink(fresh.c_str());
@@ -97,8 +98,11 @@ uint64_t FlightWriter::Write(const FlightEvent& event, int64_t now) {
 
 uint64_t FlightWriter::Begin(const FlightEvent& event) {
   if (ring_ == nullptr) return 0;
+  const int64_t now = MonotonicNanoseconds();
   ring_->open.fetch_add(1, kRelaxed);
-  return Write(event, MonotonicNanoseconds());
+  pending_since_.store(now, kRelaxed);
+  if (event.kind == FlightKind::kPointToPoint) ring_->point_to_point.fetch_add(1, kRelaxed);
+  return Write(event, now);
 }
 
 void FlightWriter::Complete(uint64_t number) {
@@ -120,16 +124,81 @@ void FlightWriter::Turn(RankPhase phase, uint32_t site) {
   const int64_t stretch = now - ring_->phase_since_ns.load(kRelaxed);
   std::atomic<int64_t>& longest = ring_->longest_ns[static_cast<uint32_t>(former)];
   if (stretch > longest.load(kRelaxed)) longest.store(stretch, kRelaxed);
+  // The reducer of DDP waits at the end of backward, in C++: since it began its last collective
+  // there was little else to do.
+  const int64_t pending = pending_since_.exchange(0, kRelaxed);
+  if (former == RankPhase::kBackward && pending != 0) Wait(pending, now);
+  Spend(now);
   ring_->phase_since_ns.store(now, kRelaxed);
   ring_->phase.store(phase, kRelease);
   Write({.kind = FlightKind::kPhase, .operation = static_cast<uint32_t>(phase), .site = site}, now);
+}
+
+void FlightWriter::Spend(int64_t now) {
+  const int64_t stretch = std::max<int64_t>(0, now - spent_to_);
+  spent_to_ = now;
+  switch (ring_->phase.load(kRelaxed)) {
+    case RankPhase::kData: data_ += stretch; return;
+    case RankPhase::kForward:
+    case RankPhase::kBackward:
+    case RankPhase::kOptimizer:
+    case RankPhase::kUnknown:
+    case RankPhase::kStart: own_ += stretch; return;
+    case RankPhase::kCheckpoint:
+    case RankPhase::kCompile:
+    case RankPhase::kEvaluation:
+    case RankPhase::kEnd: break;
+  }
+  other_ += stretch;
+}
+
+void FlightWriter::Wait(int64_t since_ns, int64_t now) {
+  Spend(std::max(since_ns, spent_to_));
+  const int64_t other = other_;
+  const int64_t own = own_;
+  const int64_t data = data_;
+  Spend(now);
+  if (other_ != other) return;  // ranks wait there for each other's checkpoints
+  waited_ += own_ - own + data_ - data;
+  own_ = own;
+  data_ = data;
+}
+
+void FlightWriter::Waited(int64_t since_ns) {
+  if (ring_ == nullptr) return;
+  pending_since_.store(0, kRelaxed);
+  Wait(since_ns, MonotonicNanoseconds());
+}
+
+void FlightWriter::AddStep(int64_t whole) {
+  const bool has_grown = meter_.Add({.whole = Duration::Nanoseconds(whole - other_),
+                                     .own = Duration::Nanoseconds(own_),
+                                     .data = Duration::Nanoseconds(data_),
+                                     .waited = Duration::Nanoseconds(waited_)});
+  if (!has_grown) return;
+  RingHeader& ring = *ring_;
+  const StepSums& sums = meter_.sums();
+  const uint64_t number = ring.sums_begun.load(kRelaxed) + 1;
+  ring.sums_begun.store(number, kRelaxed);
+  std::atomic_thread_fence(kRelease);
+  ring.steps.store(sums.steps, kRelaxed);
+  ring.whole_ns.store(sums.whole.nanoseconds(), kRelaxed);
+  ring.own_ns.store(sums.own.nanoseconds(), kRelaxed);
+  ring.data_ns.store(sums.data.nanoseconds(), kRelaxed);
+  ring.waited_ns.store(sums.waited.nanoseconds(), kRelaxed);
+  ring.sums_commit.store(number, kRelease);
 }
 
 void FlightWriter::Step() {
   if (ring_ == nullptr) return;
   const int64_t now = MonotonicNanoseconds();
   const int64_t last = ring_->last_step_ns.exchange(now, kRelaxed);
-  if (last != 0) ring_->step_times[StepTimeBucket(now - last)].fetch_add(1, kRelaxed);
+  Spend(now);
+  if (last != 0) {
+    ring_->step_times[StepTimeBucket(now - last)].fetch_add(1, kRelaxed);
+    AddStep(now - last);
+  }
+  own_ = data_ = waited_ = other_ = 0;
   ring_->last_event_ns.store(now, kRelaxed);
 }
 

@@ -4,6 +4,7 @@
 // Everything but Name may be called from several threads at once.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -53,14 +54,31 @@ class FlightWriter {
   void Turn(RankPhase phase, uint32_t site);
   // A training step is done.
   void Step();
+  // The script's own thread waited for a collective, from then till now. Only that thread may call
+  // it, as Turn and Step.
+  void Waited(int64_t since_ns);
   // In a forked child: the ring belongs to the parent, so nothing is written any more.
   void Leave();
 
  private:
   explicit FlightWriter(RingHeader* ring) : ring_(ring) {}
   uint64_t Write(const FlightEvent& event, int64_t now);
+  // The time since the last call went by in the current phase.
+  void Spend(int64_t now);
+  // From then till now is no work but waiting.
+  void Wait(int64_t since_ns, int64_t now);
+  void AddStep(int64_t whole);
 
   RingHeader* ring_;  // null after Leave
+  // Of the step that is under way; of the script's thread.
+  int64_t spent_to_ = 0;
+  int64_t own_ = 0;
+  int64_t data_ = 0;
+  int64_t waited_ = 0;
+  int64_t other_ = 0;
+  StepMeter meter_;
+  // When the newest collective began for which nobody has waited in sight; 0: none.
+  std::atomic<int64_t> pending_since_ = 0;
   std::mutex names_;  // held while a text is added
 };
 

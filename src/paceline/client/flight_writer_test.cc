@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <chrono>
 #include <fstream>
 #include <iterator>
 #include <thread>
@@ -87,6 +88,69 @@ TEST_F(FlightWriterTest, LearnsHowLongPhasesAndStepsTake) {
   EXPECT_EQ(RankPhase::kForward, reading.pulse.phase);
   EXPECT_GT(reading.pulse.longest_ns[static_cast<size_t>(RankPhase::kData)], 0);
   EXPECT_GT(reading.pulse.step_p99_ns, 0);
+}
+
+// Sleeps are longer than asked for, never shorter.
+void Work(int milliseconds) {
+  std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
+}
+
+int64_t Now() {
+  return std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+// Sums of 7 steps: the first one that is done begins the time, and of 8 the longest is left out.
+TEST_F(FlightWriterTest, AddsUpWhatStepsAreSpentWith) {
+  const auto writer = Make();
+  const auto step = [&] {
+    writer->Turn(RankPhase::kData, kRingNoName);
+    Work(2);
+    writer->Turn(RankPhase::kForward, kRingNoName);
+    Work(4);
+    writer->Turn(RankPhase::kCheckpoint, kRingNoName);
+    Work(3);
+    writer->Waited(Now() - 1'000'000);  // for others that save
+    writer->Turn(RankPhase::kForward, kRingNoName);
+    writer->Complete(writer->Begin({}));
+    const int64_t waits_from = Now();
+    Work(6);
+    writer->Waited(waits_from);
+    writer->Step();
+  };
+  for (int i = 0; i < 8; ++i) step();
+  EXPECT_EQ(0u, Read().pulse.sums.steps);
+  step();
+  const StepSums sums = Read().pulse.sums;
+  EXPECT_EQ(7u, sums.steps);
+  EXPECT_GE(sums.data, Duration::Milliseconds(7 * 2));
+  EXPECT_GE(sums.own, Duration::Milliseconds(7 * 4));
+  EXPECT_GE(sums.waited, Duration::Milliseconds(7 * 6));
+  EXPECT_EQ(sums.whole, sums.own + sums.data + sums.waited);
+  EXPECT_FALSE(sums.is_piped);
+}
+
+// The reducer of DDP begins its collectives in backward and waits for them in C++ at its end.
+TEST_F(FlightWriterTest, TheEndOfBackwardIsWaitingWhenACollectiveIsPending) {
+  const auto writer = Make();
+  const auto step = [&](bool is_waited_for) {
+    writer->Turn(RankPhase::kBackward, kRingNoName);
+    Work(2);
+    writer->Begin({});
+    if (is_waited_for) writer->Waited(Now());
+    Work(5);
+    writer->Turn(RankPhase::kForward, kRingNoName);
+    writer->Step();
+  };
+  for (int i = 0; i < 9; ++i) step(false);
+  const StepSums pending = Read().pulse.sums;
+  EXPECT_GE(pending.waited, Duration::Milliseconds(7 * 5));
+  EXPECT_GE(pending.own, Duration::Milliseconds(7 * 2));
+  for (int i = 0; i < 8; ++i) step(true);
+  const StepSums seen = Read().pulse.sums;
+  EXPECT_GE(seen.own - pending.own, Duration::Milliseconds(7 * 7));
+  EXPECT_LT(seen.waited - pending.waited, Duration::Milliseconds(7));
+  writer->Begin({.kind = FlightKind::kPointToPoint});
+  EXPECT_TRUE(Read().pulse.sums.is_piped);
 }
 
 TEST_F(FlightWriterTest, ThreadsLoseNoRecordOfEachOther) {

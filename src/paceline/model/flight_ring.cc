@@ -78,6 +78,21 @@ RingHeader* CheckRing(std::span<const std::byte> memory, size_t bytes, std::stri
   return &ring;
 }
 
+StepSums SumsOf(const RingHeader& ring) {
+  const uint64_t commit = ring.sums_commit.load(std::memory_order_acquire);
+  StepSums sums{.steps = ring.steps.load(kRelaxed),
+                .whole = Duration::Nanoseconds(ring.whole_ns.load(kRelaxed)),
+                .own = Duration::Nanoseconds(ring.own_ns.load(kRelaxed)),
+                .data = Duration::Nanoseconds(ring.data_ns.load(kRelaxed)),
+                .waited = Duration::Nanoseconds(ring.waited_ns.load(kRelaxed)),
+                .is_piped = ring.point_to_point.load(kRelaxed) > 0};
+  std::atomic_thread_fence(std::memory_order_acquire);
+  const bool is_whole = ring.sums_begun.load(kRelaxed) == commit;
+  const bool is_possible = sums.whole >= Duration() && sums.own >= Duration() &&
+                           sums.data >= Duration() && sums.waited >= Duration();
+  return is_whole && is_possible ? sums : StepSums();
+}
+
 RingPulse PulseOf(const RingHeader& ring) {
   RingPulse pulse{.generation = ring.generation,
                   .rank = ring.rank,
@@ -94,6 +109,7 @@ RingPulse PulseOf(const RingHeader& ring) {
   for (uint32_t i = 0; i < kRankPhases; ++i) {
     pulse.longest_ns[i] = ring.longest_ns[i].load(kRelaxed);
   }
+  pulse.sums = SumsOf(ring);
   return pulse;
 }
 

@@ -22,6 +22,8 @@
 #include <string_view>
 #include <vector>
 
+#include "paceline/model/rank_sample.h"
+
 namespace paceline {
 
 inline constexpr uint64_t kRingMagic = 0x0031'474e'4952'4C50ULL;  // the bytes "PLRING1\0"
@@ -80,10 +82,20 @@ struct RingHeader {
   std::atomic<int64_t> last_step_ns;
   std::atomic<int64_t> longest_ns[kRingPhaseWords];    // longest completed stretch of each phase
   std::atomic<uint32_t> step_times[kStepTimeBuckets];  // see StepTimeBucket
-  char reserved[kRingHeaderBytes - 104 - 8 * kRingPhaseWords - 4 * kStepTimeBuckets];
+  // What the steps took (StepSums); written by one thread at the end of each block of steps.
+  // `sums_begun` is stored before the others and `sums_commit`, with the same number, after them.
+  std::atomic<uint64_t> sums_begun;
+  std::atomic<uint64_t> sums_commit;
+  std::atomic<uint64_t> steps;  // of those after the first, which began with the attempt
+  std::atomic<int64_t> whole_ns;
+  std::atomic<int64_t> own_ns;
+  std::atomic<int64_t> data_ns;
+  std::atomic<int64_t> waited_ns;
+  std::atomic<uint64_t> point_to_point;  // sends and receives that were begun
+  char reserved[kRingHeaderBytes - 168 - 8 * kRingPhaseWords - 4 * kStepTimeBuckets];
 };
 static_assert(sizeof(RingHeader) == kRingHeaderBytes);
-static_assert(offsetof(RingHeader, begun) == 56);
+static_assert(offsetof(RingHeader, begun) == 56 && offsetof(RingHeader, sums_begun) == 488);
 
 struct FlightRecord {
   std::atomic<uint64_t> commit;  // 1 + the record's number; 0 while it is being written
@@ -131,6 +143,7 @@ struct RingPulse {
   uint32_t open = 0;
   int64_t step_p99_ns = 0;  // 0: fewer than 20 steps were timed
   std::array<int64_t, kRankPhases> longest_ns{};
+  StepSums sums;  // no steps: none is counted yet, or they were being written
 };
 
 // One record as a reader saw it.

@@ -163,5 +163,20 @@ TEST(FlightRing, BelievesNoNumberAndNoText) {
   EXPECT_TRUE(ring.Read().entries.empty());
 }
 
+TEST(FlightRing, SumsThatAreBeingWrittenOrCannotBeAreNone) {
+  Ring ring;
+  ring.header().steps = 7;
+  ring.header().whole_ns = 700;
+  ring.header().own_ns = 500;
+  ring.header().sums_begun = 2;
+  ring.header().sums_commit = 1;
+  EXPECT_EQ(StepSums(), ring.Read().pulse.sums);
+  ring.header().sums_commit = 2;
+  EXPECT_EQ(7u, ring.Read().pulse.sums.steps);
+  EXPECT_EQ(Duration::Nanoseconds(500), ring.Read().pulse.sums.own);
+  ring.header().own_ns = -1;
+  EXPECT_EQ(StepSums(), ring.Read().pulse.sums);
+}
+
 }  // namespace
 }  // namespace paceline

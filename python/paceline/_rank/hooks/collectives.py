@@ -14,6 +14,7 @@ from paceline._rank.flight import Flight
 from paceline._rank.hooks import collective_methods
 from paceline._rank.hooks.collective_recorder import WORKS_MAX, Follower, Recorder, group_text
 from paceline._rank.hooks.on_import import when_imported
+from paceline._rank.hooks.waits import watch_waits
 
 _MODULE = "torch.distributed.distributed_c10d"
 _HOOK_ID = int.from_bytes(b"paceline", "little") >> 1
@@ -83,6 +84,7 @@ def watch_collectives(flight: Flight) -> Callable[[], int]:
             _watch_registration(module, flight, follower)
         elif group is not None:
             collective_methods.patch(module, flight, follower)
+        watch_waits(module, flight)
 
     when_imported(_MODULE, then)
     return follower.look

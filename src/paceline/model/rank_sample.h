@@ -1,0 +1,68 @@
+#pragma once
+
+// What the steps of a rank took, as sums since its attempt began, and what follows from comparing
+// them with its peers'.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "paceline/base/instant.h"
+#include "paceline/model/ids.h"
+
+namespace paceline {
+
+// Each nanosecond of a step counts in one of these sums, or in none: checkpoints, evaluation and
+// compilation are left out, because ranks do them for each other.
+struct StepSums {
+  uint64_t steps = 0;  // that are counted
+  Duration whole;      // from step to step
+  Duration own;        // the script's own work: neither data nor waiting
+  Duration data;       // in the loader
+  Duration waited;     // in collectives
+  // It sends and receives point to point, as ranks of a pipeline do: their work differs by design.
+  bool is_piped = false;
+  bool operator==(const StepSums&) const = default;
+};
+
+// Of so many steps the longest is not counted. All ranks of a world wait in a step that one of them
+// prolongs, so they leave out the same one: an interruption now and then makes nobody slow.
+inline constexpr uint64_t kBlockSteps = 8;
+// Nothing is judged by less than this.
+inline constexpr Duration kSampleTime = Duration::Milliseconds(500);
+
+// Adds up steps, block by block.
+class StepMeter {
+ public:
+  // Of one step, whose count means nothing. True: a block is over, and sums() has grown.
+  bool Add(const StepSums& step);
+  const StepSums& sums() const { return sums_; }
+
+ private:
+  StepSums sums_;
+  StepSums block_;  // without its longest step so far
+  StepSums longest_;
+  uint64_t in_block_ = 0;
+};
+
+// The sums of one rank at one moment, as its agent read them.
+struct RankSample {
+  Generation generation;
+  Rank rank;
+  StepSums sums;
+  bool operator==(const RankSample&) const = default;
+};
+
+// Ranks whose steps take longer than their peers', so that all others wait for them.
+struct SlowFinding {
+  std::vector<Rank> ranks;  // one, or all of `node`
+  std::string node;         // where they run
+  bool is_whole_node = false;
+  bool is_data = false;    // it is the loader's time that is longer
+  double excess = 0;       // of their own work over their peers': 0.21 is 21 %
+  double cost = 0;         // of the speed: 0.17 is 17 %
+  double steps_a_day = 0;  // that are lost by it
+  bool operator==(const SlowFinding&) const = default;
+};
+
+}  // namespace paceline
