@@ -173,14 +173,14 @@ def texts(where: str, name: str, value: object, *, fix: str) -> list[str]:
     return cast("list[str]", found)
 
 
-def loss(where: str, value: object) -> float:
+def loss(where: str, value: object, name: str = "loss") -> float:
     """A loss as a float. NaN and infinity are allowed, because detectors look for them."""
     try:
         if not isinstance(value, (bool, str, bytes)):
             return float(cast("Any", value))
     except (TypeError, ValueError, OverflowError, RuntimeError):
         pass
-    raise refuse(where, "loss", value, "one number", "loss=loss.item()")
+    raise refuse(where, name, value, "one number", f"{name}={name}.item()")
 
 
 def state(where: str, value: object) -> MutableMapping[str, Any]:

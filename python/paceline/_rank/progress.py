@@ -59,27 +59,37 @@ def restart() -> None:
     _session, _opened, _known = None, False, None
 
 
-def step(n: int, loss: float | None = None) -> None:
+def step(n: int, loss: float | None = None, grad_norm: float | None = None) -> None:
     """Report that step `n` of the whole training is done: `pl.step(1200, loss=0.31)`.
+
+    A loss or a norm of the gradients that is NaN, infinite or far above the last ones is reported
+    once for a whole run of such steps.
 
     Args:
         n: the step, 0 or more, counted over the whole training.
         loss: of that step, if it is to be watched.
+        grad_norm: the norm of that step's gradients, if it is to be watched.
 
     Raises:
-        ArgumentError: `n` is no step, or `loss` no number.
+        ArgumentError: `n` is no step, or `loss` or `grad_norm` no number.
     """
     n = _whole("step", n)
     if loss is not None and type(loss) is not float:
-        from paceline._base import arguments
-
-        loss = arguments.loss("paceline.step", loss)
+        loss = _loss("loss", loss)
+    if grad_norm is not None and type(grad_norm) is not float:
+        grad_norm = _loss("grad_norm", grad_norm)
     current = session()
     if current is not None:
-        if loss is None:
+        if loss is None and grad_norm is None:
             current.step(n)
         else:
-            current.step(n, loss)
+            current.step(n, loss, grad_norm)
+
+
+def _loss(name: str, value: object) -> float:
+    from paceline._base import arguments
+
+    return arguments.loss("paceline.step", value, name)
 
 
 def saved(n: int) -> None:

@@ -1,6 +1,7 @@
 // _native.Session: a rank's side of the progress page.
 #include "paceline/client/session.h"
 
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 
 #include "paceline/bindings/bindings.h"
@@ -17,8 +18,10 @@ void BindSession(nanobind::module_& module) {
                 {.page_path = std::move(page), .slot = slot, .generation = generation}));
           },
           nanobind::arg("page"), nanobind::arg("slot"), nanobind::arg("generation"))
-      .def("step", &Session::Step, nanobind::arg("step"),
-           nanobind::arg("loss") = client::kLossUnknown)
+      .def(
+          "step", [](Session& session, int64_t step) { session.Step(step); }, nanobind::arg("step"))
+      .def("step", &Session::Step, nanobind::arg("step"), nanobind::arg("loss").none(),
+           nanobind::arg("grad_norm").none() = nanobind::none())
       .def("count_step", &Session::CountStep)
       .def("began_at", &Session::BeganAt, nanobind::arg("step"))
       .def("saved", &Session::Saved, nanobind::arg("step"))

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <limits>
 #include <utility>
 
 #include "paceline/client/memory_orders.h"
@@ -30,9 +31,22 @@ Result<Session> Session::Open(const SessionPlace& place) {
   return Session(std::move(*page), *slot);
 }
 
-void Session::Report(int64_t step, double loss) {
+void Session::NoteLoss(std::optional<double> loss) {
+  const uint64_t flags = slot_->flags.load(kRelaxed) & ~kSlotLossTold;
+  slot_->loss.store(loss.value_or(std::numeric_limits<double>::quiet_NaN()), kRelaxed);
+  slot_->flags.store(loss.has_value() ? flags | kSlotLossTold : flags, kRelease);
+}
+
+void Session::NoteBad(const BadLoss& bad) {
+  slot_->bad_step.store(bad.step, kRelaxed);
+  slot_->bad_kind.store(static_cast<uint64_t>(bad.kind), kRelaxed);
+  slot_->bad_value.store(bad.value, kRelaxed);
+  slot_->usual_value.store(bad.usual, kRelaxed);
+  slot_->bad_losses.store(bad.count, kRelease);
+}
+
+void Session::Report(int64_t step) {
   const int64_t now = MonotonicNanoseconds();
-  slot_->loss.store(loss, kRelaxed);
   if (step > slot_->step.load(kRelaxed)) {
     slot_->last_step_monotonic_ns.store(now, kRelaxed);
     slot_->step.store(step, kRelaxed);
@@ -42,7 +56,7 @@ void Session::Report(int64_t step, double loss) {
   slot_->step_count.store(count + 1, kRelease);
 }
 
-void Session::Step(int64_t step, double loss) {
+void Session::Step(int64_t step, std::optional<double> loss, std::optional<double> norm) {
   const uint64_t flags = slot_->flags.load(kRelaxed);
   if ((flags & kSlotStepIsAbsolute) == 0) {
     // Replaces the count instead of continuing it, because the count may be higher than the
@@ -50,13 +64,14 @@ void Session::Step(int64_t step, double loss) {
     slot_->step.store(-1, kRelaxed);
     slot_->flags.store(flags | kSlotStepIsAbsolute, kRelease);
   }
-  Report(step, loss);
+  NoteLoss(loss);
+  if (const auto bad = losses_.Take(step, loss, norm); bad.has_value()) NoteBad(*bad);
+  Report(step);
 }
 
 void Session::CountStep() {
   if ((slot_->flags.load(kRelaxed) & kSlotStepIsAbsolute) != 0) return;
-  Report(slot_->step.load(kRelaxed) < 0 ? 1 : slot_->step.load(kRelaxed) + 1,
-         slot_->loss.load(kRelaxed));
+  Report(slot_->step.load(kRelaxed) < 0 ? 1 : slot_->step.load(kRelaxed) + 1);
 }
 
 void Session::BeganAt(int64_t step) {

@@ -7,15 +7,14 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
+#include <optional>
 #include <string>
 
 #include "paceline/base/result.h"
 #include "paceline/client/page_file.h"
+#include "paceline/model/loss_watch.h"
 
 namespace paceline::client {
-
-inline constexpr double kLossUnknown = std::numeric_limits<double>::quiet_NaN();
 
 struct SessionPlace {
   std::string page_path;
@@ -29,9 +28,9 @@ class Session {
   // another process has claimed it. Also fails as PageFile::Open.
   static Result<Session> Open(const SessionPlace& place);
 
-  // Step `step` of the whole training is done. A step that is not higher than before counts as a
-  // report, but not as progress.
-  void Step(int64_t step, double loss);
+  // Step `step` of the whole training is done. Steps only rise: a lower one counts as a report, but
+  // shows no progress. `norm` is that of the gradients.
+  void Step(int64_t step, std::optional<double> loss = {}, std::optional<double> norm = {});
   // One more step is done since this process started. Ignored after Step, whose number is the
   // script's own.
   void CountStep();
@@ -55,10 +54,13 @@ class Session {
 
  private:
   Session(PageFile page, PageSlot* slot) : page_(std::move(page)), slot_(slot) {}
-  void Report(int64_t step, double loss);
+  void Report(int64_t step);
+  void NoteLoss(std::optional<double> loss);
+  void NoteBad(const BadLoss& bad);
 
   PageFile page_;
   PageSlot* slot_;  // points into page_
+  LossWatch losses_;
 };
 
 }  // namespace paceline::client

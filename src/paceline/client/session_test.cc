@@ -7,6 +7,7 @@
 
 #include <cmath>
 #include <fstream>
+#include <limits>
 #include <vector>
 
 #include "paceline/base/test_dir.h"
@@ -142,6 +143,25 @@ TEST_F(SessionTest, DamagedFilesAreRefused) {
   EXPECT_EQ(FailureKind::kNotAPage, PageFile::Open(directory_, PageAccess::kRead).failure().kind);
   EXPECT_EQ(FailureKind::kSystem,
             PageFile::Open(directory_ + "/none", PageAccess::kRead).failure().kind);
+}
+
+TEST_F(SessionTest, ALossThatIsNoNumberIsTold) {
+  Begin(4);
+  auto session = OpenSession(4);
+  ASSERT_TRUE(session.ok());
+  session->Step(1);
+  EXPECT_EQ(0u, Read().flags & kSlotLossTold);
+  EXPECT_EQ(0u, Read().bad_losses);
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  for (int64_t step = 2; step < 30; ++step) session->Step(step, nan);
+  const SlotReading slot = Read();
+  EXPECT_TRUE(std::isnan(slot.loss));
+  EXPECT_NE(0u, slot.flags & kSlotLossTold);
+  EXPECT_EQ(1u, slot.bad_losses);
+  EXPECT_EQ(2, slot.bad_step);
+  EXPECT_EQ(static_cast<uint64_t>(BadLossKind::kLossNoNumber), slot.bad_kind);
+  session->Step(30);
+  EXPECT_EQ(0u, Read().flags & kSlotLossTold);
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 
 #include "paceline/model/flight_ring.h"
 #include "paceline/model/ids.h"
+#include "paceline/model/loss_watch.h"
 
 namespace paceline {
 
@@ -47,6 +48,7 @@ struct RankReport {
   uint32_t saved_files = 0;  // checkpoints that the script wrote to paths in this attempt
   double loss = 0;           // meaningful when has_loss
   bool has_loss = false;
+  BadLoss bad_loss;  // the newest run of bad losses
   // No begin, completion or step of the rank for longer than three of its steps, and at least for
   // three seconds. `phase` is meaningful then.
   bool is_quiet = false;

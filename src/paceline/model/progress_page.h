@@ -42,6 +42,7 @@ inline constexpr uint64_t kAttemptPreparing = uint64_t{1} << 63;
 inline constexpr uint64_t kSlotStepIsAbsolute = 1;  // steps come from pl.step(n)
 inline constexpr uint64_t kSlotStepHook = 2;        // torch's optimizer hook is installed
 inline constexpr uint64_t kSlotStepIsOwn = 4;       // counted from the optimizer's own step
+inline constexpr uint64_t kSlotLossTold = 8;        // `loss` was told: NaN is a loss then
 
 struct PageHeader {
   std::atomic<uint64_t> magic;  // commit word of the header: stored last by its creator
@@ -85,7 +86,7 @@ struct alignas(64) PageSlot {
   std::atomic<uint64_t> step_count;  // commit word: steps reported in this attempt
   std::atomic<int64_t> step;         // highest step that is done, -1 = none
   std::atomic<int64_t> last_step_monotonic_ns;
-  std::atomic<double> loss;         // NaN = unknown
+  std::atomic<double> loss;         // NaN without kSlotLossTold: not told
   std::atomic<int64_t> saved_step;  // newest reported checkpoint, -1 = none
   std::atomic<uint64_t> flags;
   std::atomic<uint64_t> saved_files;  // checkpoints that the script wrote to paths
@@ -101,11 +102,20 @@ struct alignas(64) PageSlot {
       port_taken;  // 1 = the store's port could not be bound; no budget is charged
   uint64_t reserved4[3];
 
-  uint64_t reserved5[32];
+  // The newest run of bad losses (loss_watch.h). Writer: the rank.
+  std::atomic<uint64_t> bad_losses;  // commit word: runs in this attempt
+  std::atomic<int64_t> bad_step;     // with which it began
+  std::atomic<uint64_t> bad_kind;    // a BadLossKind
+  std::atomic<double> bad_value;
+  std::atomic<double> usual_value;  // the median before it; NaN = not known
+  uint64_t reserved5[3];
+
+  uint64_t reserved6[24];
 };
 static_assert(sizeof(PageSlot) == kPageSlotBytes);
 static_assert(offsetof(PageSlot, state) == 64 && offsetof(PageSlot, step_count) == 128);
 static_assert(offsetof(PageSlot, writer_pid) == 192 && offsetof(PageSlot, port_taken) == 224);
+static_assert(offsetof(PageSlot, bad_losses) == 256);
 static_assert(std::atomic<uint64_t>::is_always_lock_free &&
               std::atomic<double>::is_always_lock_free);
 static_assert(sizeof(std::atomic<double>) == 8 && sizeof(std::atomic<SlotState>) == 4);
@@ -135,6 +145,11 @@ struct SlotReading {
   int64_t first_step_monotonic_ns = 0;
   int64_t error_monotonic_ns = 0;
   bool port_taken = false;
+  uint64_t bad_losses = 0;
+  int64_t bad_step = 0;
+  uint64_t bad_kind = 0;
+  double bad_value = 0;
+  double usual_value = 0;
 };
 
 // The identity of a new page.
@@ -171,9 +186,9 @@ inline uint64_t ClearSlot(PageSlot& slot) {
   const uint64_t former = slot.attempt.load(kRelaxed) & ~kAttemptPreparing;
   slot.attempt.store(former | kAttemptPreparing, kRelaxed);
   std::atomic_thread_fence(std::memory_order_release);
-  for (auto* word :
-       {&slot.generation, &slot.start_time_ticks, &slot.exit_recorded, &slot.maxrss_kib,
-        &slot.step_count, &slot.flags, &slot.saved_files, &slot.port_taken}) {
+  for (auto* word : {&slot.generation, &slot.start_time_ticks, &slot.exit_recorded,
+                     &slot.maxrss_kib, &slot.step_count, &slot.flags, &slot.saved_files,
+                     &slot.port_taken, &slot.bad_losses, &slot.bad_kind}) {
     word->store(0, kRelaxed);
   }
   for (auto* word : {&slot.pid, &slot.spawn_monotonic_ns, &slot.exit_monotonic_ns,
@@ -189,6 +204,9 @@ inline uint64_t ClearSlot(PageSlot& slot) {
   slot.step.store(-1, kRelaxed);
   slot.saved_step.store(-1, kRelaxed);
   slot.loss.store(std::numeric_limits<double>::quiet_NaN(), kRelaxed);
+  slot.bad_step.store(0, kRelaxed);
+  slot.bad_value.store(0, kRelaxed);
+  slot.usual_value.store(0, kRelaxed);
   return former + 1;
 }
 
@@ -274,6 +292,11 @@ inline std::optional<SlotReading> ReadSlot(const PageSlot& slot) {
   r.first_step_monotonic_ns = slot.first_step_monotonic_ns.load(kRelaxed);
   r.error_monotonic_ns = slot.error_monotonic_ns.load(kRelaxed);
   r.port_taken = slot.port_taken.load(kRelaxed) != 0;
+  r.bad_losses = slot.bad_losses.load(std::memory_order_acquire);
+  r.bad_step = slot.bad_step.load(kRelaxed);
+  r.bad_kind = slot.bad_kind.load(kRelaxed);
+  r.bad_value = slot.bad_value.load(kRelaxed);
+  r.usual_value = slot.usual_value.load(kRelaxed);
   std::atomic_thread_fence(std::memory_order_acquire);
   if ((r.attempt & kAttemptPreparing) != 0) return std::nullopt;
   if (slot.attempt.load(kRelaxed) != r.attempt) return std::nullopt;

@@ -50,6 +50,22 @@ TEST(ProgressPage, NewPageSaysThatNothingHappened) {
   EXPECT_FALSE(reading->wait_status.has_value());
 }
 
+TEST(ProgressPage, ANewAttemptHasNoBadLosses) {
+  Memory memory(1);
+  PageSlot& slot = SlotOf(Formatted(memory, 1), 0);
+  slot.bad_losses.store(2);
+  slot.bad_step.store(9);
+  slot.bad_kind.store(1);
+  slot.bad_value.store(3);
+  slot.usual_value.store(2);
+  EXPECT_EQ(2u, ReadSlot(slot)->bad_losses);
+  PublishAttempt(slot, ClearSlot(slot));
+  const auto reading = ReadSlot(slot);
+  EXPECT_EQ(0u, reading->bad_losses + reading->bad_kind);
+  EXPECT_EQ(0, reading->bad_step);
+  EXPECT_EQ(0, reading->bad_value + reading->usual_value);
+}
+
 TEST(ProgressPage, SlotUnderPreparationCannotBeRead) {
   Memory memory(1);
   PageSlot& slot = SlotOf(Formatted(memory, 1), 0);

@@ -73,6 +73,22 @@ std::optional<SlotReading> PageFile::Read(uint32_t slot) const {
   return reading;
 }
 
+namespace {
+
+BadLoss BadLossOf(const SlotReading& reading) {
+  if (reading.bad_losses == 0 || reading.bad_losses > UINT32_MAX || reading.bad_step < 0 ||
+      reading.bad_kind == 0 || reading.bad_kind >= kBadLossKinds) {
+    return {};
+  }
+  return {.count = static_cast<uint32_t>(reading.bad_losses),
+          .step = reading.bad_step,
+          .kind = static_cast<BadLossKind>(reading.bad_kind),
+          .value = reading.bad_value,
+          .usual = reading.usual_value};
+}
+
+}  // namespace
+
 RankReport ReportOf(const SlotReading& reading) {
   RankReport report;
   report.generation = Generation(reading.generation);
@@ -83,8 +99,9 @@ RankReport ReportOf(const SlotReading& reading) {
   if ((reading.flags & (kSlotStepIsAbsolute | kSlotStepIsOwn)) != 0) report.step = reading.step;
   report.saved_files = static_cast<uint32_t>(reading.saved_files);
   report.saved_step = reading.saved_step;
-  report.has_loss = !std::isnan(reading.loss);
+  report.has_loss = (reading.flags & kSlotLossTold) != 0;
   if (report.has_loss) report.loss = reading.loss;
+  report.bad_loss = BadLossOf(reading);
   if (reading.wait_status.has_value()) {
     report.state = RankReport::State::kExited;
   } else if (reading.step_count > 0) {

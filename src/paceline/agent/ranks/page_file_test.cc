@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "paceline/base/file_text.h"
 #include "paceline/base/test_dir.h"
 
@@ -52,6 +54,21 @@ TEST(PageFileTest, ReportsAbsoluteStepsOnlyWhenTold) {
   reading.flags = kSlotStepIsAbsolute;
   EXPECT_EQ(ReportOf(reading).step, 17);
   EXPECT_FALSE(ReportOf(reading).has_loss);
+}
+
+TEST(PageFileTest, ReportsALossThatIsNoNumberWhenItWasTold) {
+  SlotReading reading;
+  reading.flags = kSlotLossTold;
+  EXPECT_TRUE(ReportOf(reading).has_loss);
+  EXPECT_TRUE(std::isnan(ReportOf(reading).loss));
+  EXPECT_EQ(BadLoss(), ReportOf(reading).bad_loss);
+  reading.bad_losses = 1;
+  reading.bad_step = 7;
+  reading.bad_kind = 9;  // unknown to this release
+  EXPECT_EQ(BadLoss(), ReportOf(reading).bad_loss);
+  reading.bad_kind = 1;
+  EXPECT_EQ(7, ReportOf(reading).bad_loss.step);
+  EXPECT_EQ(BadLossKind::kLossNoNumber, ReportOf(reading).bad_loss.kind);
 }
 
 }  // namespace
