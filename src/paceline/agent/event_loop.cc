@@ -390,6 +390,7 @@ void AgentLoop::SendHeartbeat() {
     told_[rank.local_rank] = rank;
     beat.ranks.push_back(rank);
   }
+  beat.samples = ranks_.ReadSamples();
   Tell(std::move(beat));
 }
 

@@ -17,6 +17,7 @@
 #include "paceline/model/ids.h"
 #include "paceline/model/job_spec.h"
 #include "paceline/model/node.h"
+#include "paceline/model/rank_sample.h"
 
 namespace paceline::core {
 
@@ -77,6 +78,13 @@ struct EvidenceCollected {
   NodeEvidence evidence;
 };
 
+// The host compared what the ranks' steps took: these ranks of that world are slow, and no others.
+// Told when that changes.
+struct PaceJudged {
+  Generation generation;
+  std::vector<SlowFinding> findings;
+};
+
 // The stream broke. The agent may be dead, or only the network; its ranks may be alive.
 struct NodeDisconnected {
   NodeId node;
@@ -118,6 +126,6 @@ struct TimePassed {};
 using Event =
     std::variant<JobSubmitted, MasterStarted, NodeRegistered, NodeReported, NodesHeard, RankExited,
                  CheckpointReported, EvidenceCollected, NodeDisconnected, NodeGone, NodeLeaving,
-                 StopRequested, JournalStalled, JournalCaughtUp, TimePassed>;
+                 StopRequested, JournalStalled, JournalCaughtUp, TimePassed, PaceJudged>;
 
 }  // namespace paceline::core

@@ -10,6 +10,7 @@
 #include "paceline/core/finish.h"
 #include "paceline/core/hang/hang.h"
 #include "paceline/core/recovery.h"
+#include "paceline/core/slow/slow.h"
 #include "paceline/core/turn.h"
 #include "paceline/core/world/growth.h"
 #include "paceline/core/world/membership.h"
@@ -47,6 +48,7 @@ struct Dispatcher {
   void operator()(const JournalStalled&) { turn.watch().journal_stalled_at = turn.now(); }
   void operator()(const JournalCaughtUp&) { OnJournalCaughtUp(turn); }
   void operator()(const TimePassed&) {}
+  void operator()(const PaceJudged& event) { OnPaceJudged(turn, event); }
 };
 
 // Adds the time in which this master did not listen to every node's deadlines.
@@ -69,8 +71,8 @@ bool SettleOnce(Turn& turn) {
     case Phase::kStarting:
     case Phase::kRunning: break;
   }
-  return EndDoomedWorld(turn) || NoteAdvance(turn) || NoteHang(turn) || NoteCheckpoints(turn) ||
-         NoteGrowth(turn);
+  return EndDoomedWorld(turn) || NoteAdvance(turn) || NoteHang(turn) || NoteLoss(turn) ||
+         NoteCheckpoints(turn) || NoteGrowth(turn);
 }
 
 bool ExpectsNodes(const JobState& state) {

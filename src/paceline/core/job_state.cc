@@ -156,6 +156,12 @@ struct StateFolder {
     state.step_max = std::max(state.step_max, fact.step);
   }
 
+  // What was told of the ranks of the last world.
+  void ForgetPace() const {
+    state.slow.clear();
+    state.bad_loss_step = -1;
+  }
+
   void operator()(const WorldFormed& fact) {
     if (state.AnyWorldYet()) ++state.restart_count;
     state.world = fact.world;
@@ -184,6 +190,7 @@ struct StateFolder {
     state.progress_in_world = state.evidence_in_world = false;
     state.finished_count = 0;
     state.waiting_for.clear();
+    ForgetPace();
     SetPhase(state, record, Phase::kStarting);
   }
 
@@ -197,6 +204,7 @@ struct StateFolder {
 
   void operator()(const WorldEnded& fact) {
     state.world.reset();
+    ForgetPace();
     state.solo_last = Generation();
     state.step_max = std::max(state.step_max, fact.step);
     SetPhase(state, record, Phase::kWaiting);
@@ -214,6 +222,7 @@ struct StateFolder {
     state.last_world.restart_count = state.restart_count;
     state.budget.charged_failures += static_cast<uint32_t>(restarts);
     state.progress_in_world = state.evidence_in_world = false;
+    ForgetPace();
     SetPhase(state, record, Phase::kStarting);
   }
 
@@ -257,6 +266,11 @@ struct StateFolder {
   }
 
   void operator()(const HangJudged&) {}
+  void operator()(const RankSlow& fact) { state.slow.push_back(fact.finding); }
+  void operator()(const RankNoLongerSlow& fact) {
+    std::erase_if(state.slow, [&](const auto& told) { return told.ranks == fact.finding.ranks; });
+  }
+  void operator()(const LossWentBad& fact) { state.bad_loss_step = fact.bad.step; }
   void operator()(const WishChanged& fact) {
     WishAnew(state, fact.name);
     const std::optional<uint32_t> index = IndexOfNode(fact.name);
@@ -295,6 +309,7 @@ struct StateFolder {
     state.exit_code = fact.exit_code;
     state.final_reason = fact.reason;
     state.world.reset();
+    ForgetPace();
     SetPhase(state, record, Phase::kFinished);
   }
 };

@@ -135,6 +135,8 @@ struct JobState {
   bool evidence_in_world = false;  // or by other evidence
   bool has_resumed = false;        // an attempt has continued from a step of an earlier one
   int64_t step_max = -1;           // highest known step at the last record
+  std::vector<SlowFinding> slow;   // told of the current world, and not over
+  int64_t bad_loss_step = -1;      // of the newest run of bad losses told of the current world
   std::string waiting_for;
   Duration stop_grace;
   int stop_signal = 0;      // 0: SIGTERM
@@ -239,11 +241,12 @@ struct Watch {
   uint32_t done_seats = 0;
   uint32_t quiet_ranks = 0;
   HangWatch hang;
-  int64_t step = -1;             // highest absolute step heard of
-  int64_t step_count = 0;        // highest hook count of the current world
-  uint32_t saved_files = 0;      // highest number of files that a rank of the current world wrote
-  Instant filed_at;              // when a rank last reported one more file,
-  int64_t filed_step_count = 0;  // and its steps by then
+  std::optional<LossWentBad> bad_loss = {};  // heard of, and perhaps told already
+  int64_t step = -1;                         // highest absolute step heard of
+  int64_t step_count = 0;                    // highest hook count of the current world
+  uint32_t saved_files = 0;                  // most that a rank of the current world wrote
+  Instant filed_at;                          // when a rank told that it wrote one more,
+  int64_t filed_step_count = 0;              // and its steps by then
   int64_t saved_step = -1;
   Instant saved_at;  // when a rank first reported it
   // The duration of the last restart, from the forming of the world to its first step. Before the

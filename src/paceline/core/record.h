@@ -14,6 +14,7 @@
 #include "paceline/model/ids.h"
 #include "paceline/model/job_spec.h"
 #include "paceline/model/node.h"
+#include "paceline/model/rank_sample.h"
 #include "paceline/model/world.h"
 
 namespace paceline::core {
@@ -132,6 +133,21 @@ struct HangJudged {
   std::vector<Rank> culprits;      // may be empty: a link or a mount is no rank
   std::vector<std::string> lines;  // the evidence
 };
+// Ranks take longer for each step than their peers, who wait for them. Nothing is done about it.
+struct RankSlow {
+  Generation generation;
+  SlowFinding finding;
+};
+struct RankNoLongerSlow {
+  Generation generation;
+  SlowFinding finding;  // as it was told
+};
+// A run of bad losses began. The ranks of a world share their fate: it is told once, by the first.
+struct LossWentBad {
+  Generation generation;
+  Rank rank;
+  BadLoss bad;
+};
 struct GrowthPlanned {  // a node waits to join until that costs least
   NodeId node;
   std::string name;
@@ -163,11 +179,12 @@ struct JobResumed {  // a user started the ended job again
   bool anew = false;  // it had failed or was stopped: failures are counted anew
 };
 
-using Fact = std::variant<JobCreated, MasterTookOver, NodeJoined, NodeLost, NodeLeft, NodeEvicted,
-                          RankFailed, RecoveryDecided, WorldFormed, WorldRunning, WorldEnded,
-                          SoloRestarted, ProgressMade, GrowthPlanned, WaitBegan, StopDecided,
-                          JobFinished, RestoreDecided, CheckpointCommitted, CheckpointDamaged,
-                          CheckpointNotStored, JobResumed, HangJudged, WishChanged>;
+using Fact =
+    std::variant<JobCreated, MasterTookOver, NodeJoined, NodeLost, NodeLeft, NodeEvicted,
+                 RankFailed, RecoveryDecided, WorldFormed, WorldRunning, WorldEnded, SoloRestarted,
+                 ProgressMade, GrowthPlanned, WaitBegan, StopDecided, JobFinished, RestoreDecided,
+                 CheckpointCommitted, CheckpointDamaged, CheckpointNotStored, JobResumed,
+                 HangJudged, WishChanged, RankSlow, RankNoLongerSlow, LossWentBad>;
 
 struct Record {
   RecordSeq seq;                  // dense, from 1

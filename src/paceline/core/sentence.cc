@@ -7,6 +7,7 @@
 #include "paceline/core/budget.h"
 #include "paceline/core/checkpoint/storage_wait.h"
 #include "paceline/core/record.h"
+#include "paceline/diagnose/slow.h"
 
 namespace paceline::core {
 
@@ -62,6 +63,15 @@ struct Teller {
     return WithReason(fact.name + " is taken out of the job", fact.reason);
   }
   std::string operator()(const HangJudged& fact) const { return fact.sentence; }
+  std::string operator()(const RankSlow& fact) const {
+    return diagnose::SlowSentence(fact.finding);
+  }
+  std::string operator()(const RankNoLongerSlow& fact) const {
+    return diagnose::NoLongerSlowSentence(fact.finding);
+  }
+  std::string operator()(const LossWentBad& fact) const {
+    return "rank " + ToString(fact.rank) + ": " + BadLossText(fact.bad);
+  }
   std::string operator()(const WishChanged& fact) const {
     return fact.name + " " + fact.reason + " before it joined; it is asked for again.";
   }
@@ -166,6 +176,9 @@ struct Namer {
   std::string_view operator()(const CheckpointDamaged&) const { return "checkpoint_damaged"; }
   std::string_view operator()(const CheckpointNotStored&) const { return "checkpoint_not_stored"; }
   std::string_view operator()(const HangJudged&) const { return "hang_judged"; }
+  std::string_view operator()(const RankSlow&) const { return "rank_slow"; }
+  std::string_view operator()(const RankNoLongerSlow&) const { return "rank_no_longer_slow"; }
+  std::string_view operator()(const LossWentBad&) const { return "loss_went_bad"; }
   std::string_view operator()(const WishChanged&) const { return "wish_changed"; }
   std::string_view operator()(const JobResumed&) const { return "job_resumed"; }
   std::string_view operator()(const JobFinished&) const { return "job_finished"; }

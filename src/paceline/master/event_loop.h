@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "paceline/core/job.h"
+#include "paceline/core/slow/pace_desk.h"
 #include "paceline/master/clock.h"
 #include "paceline/master/copy_desk.h"
 #include "paceline/master/event_queue.h"
@@ -95,6 +96,7 @@ class EventLoop {
   std::optional<Successor> successor_;  // until the job has begun
   std::vector<core::Record> own_;       // on the disk, until then
   StackDesk stack_desk_;
+  core::PaceDesk pace_desk_;
   NodeNames names_;
   Goodput goodput_;
   Counters counters_;

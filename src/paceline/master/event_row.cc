@@ -1,5 +1,6 @@
 #include "paceline/master/event_row.h"
 
+#include <cmath>
 #include <type_traits>
 #include <utility>
 #include <variant>
@@ -175,6 +176,27 @@ struct Filler {
     std::string lines;
     for (const std::string& line : fact.lines) lines += (lines.empty() ? "" : "\n") + line;
     Detail("evidence", lines);
+  }
+  void operator()(const core::RankSlow& fact) { Slow(fact.generation, fact.finding); }
+  void operator()(const core::RankNoLongerSlow& fact) { Slow(fact.generation, fact.finding); }
+  void operator()(const core::LossWentBad& fact) {
+    event.generation = fact.generation.value();
+    event.rank = fact.rank.value();
+    Step(fact.bad.step);
+    Detail("value", std::to_string(fact.bad.value));
+    Detail("usual", std::to_string(fact.bad.usual));
+  }
+  void Slow(Generation generation, const SlowFinding& finding) {
+    event.generation = generation.value();
+    event.node = finding.node;
+    if (finding.ranks.size() == 1) event.rank = finding.ranks.front().value();
+    std::string ranks;
+    for (const Rank rank : finding.ranks) ranks += (ranks.empty() ? "" : ",") + ToString(rank);
+    Detail("ranks", ranks);
+    Detail("data", YesNo(finding.is_data));
+    Detail("excess", std::to_string(finding.excess));
+    Detail("cost", std::to_string(finding.cost));
+    Detail("steps_a_day", std::to_string(std::llround(finding.steps_a_day)));
   }
   void operator()(const core::JobResumed& fact) { Detail("reason", fact.reason); }
   void operator()(const core::JobFinished& fact) {

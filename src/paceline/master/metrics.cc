@@ -1,5 +1,6 @@
 #include "paceline/master/metrics.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <map>
@@ -68,6 +69,15 @@ void AddJob(const wire::JobStatus& status, Page* page) {
   }
   page->Family("nodes", "gauge", "Nodes by state.");
   for (const auto& [state, count] : nodes) page->Sample(count, "state=\"" + state + "\"");
+  size_t slow = 0;
+  double cost = 0;
+  for (const wire::SlowStatus& one : status.slow) {
+    slow += one.ranks.size();
+    cost = std::max(cost, one.cost);
+  }
+  page->Gauge("slow_ranks", static_cast<double>(slow),
+              "Ranks whose own work takes longer than their peers'.");
+  page->Gauge("slow_cost_ratio", cost, "Share of the speed that the slowest of them costs.");
   page->Family("ranks", "gauge", "Ranks heard of, by state.");
   for (const auto& [state, count] : ranks) page->Sample(count, "state=\"" + state + "\"");
 }

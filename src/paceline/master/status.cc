@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "paceline/diagnose/slow.h"
+
 namespace paceline::master {
 namespace {
 
@@ -144,6 +146,14 @@ wire::JobStatus MakeJobStatus(const core::Job& job, Instant now, const HostView&
     if (link != job.links().end()) AddLink(link->second, now, &added);
   }
   status.checkpoints = StatusOf(state.checkpoints, job.checkpoints(), now);
+  for (const SlowFinding& finding : state.slow) {
+    wire::SlowStatus& slow = status.slow.emplace_back();
+    for (const Rank rank : finding.ranks) slow.ranks.push_back(rank.value());
+    slow.sentence = diagnose::SlowSentence(finding);
+    slow.excess = finding.excess;
+    slow.cost = finding.cost;
+    slow.is_data = finding.is_data;
+  }
   AddProgress(job, &status);
   return status;
 }

@@ -86,6 +86,28 @@ TEST(Status, TellsHowOldStorageIs) {
   EXPECT_NE(json.find("\"storage_age_seconds\": 7.0"), std::string::npos) << json;
 }
 
+TEST(Status, TellsWhichRanksAreSlow) {
+  core::Job job;
+  job.Restore({RecordSeq(1), At(1), {}, core::JobCreated{}});
+  const SlowFinding found{.ranks = {Rank(4), Rank(5)},
+                          .node = "node1",
+                          .is_whole_node = true,
+                          .excess = 0.21,
+                          .cost = 0.17,
+                          .steps_a_day = 900};
+  job.Restore({RecordSeq(2), At(2), {}, core::RankSlow{Generation(1), found}});
+  const auto status = MakeJobStatus(job, At(3), {});
+  ASSERT_EQ(status.slow.size(), 1u);
+  EXPECT_EQ(status.slow[0].sentence,
+            "ranks 4 to 5, all of node1: own work 21 % longer than the other ranks'; costs 17 % of "
+            "the speed (900 steps a day)");
+  const std::string metrics = MetricsText(status, {});
+  EXPECT_NE(metrics.find("paceline_slow_ranks 2\n"), std::string::npos) << metrics;
+  EXPECT_NE(metrics.find("paceline_slow_cost_ratio 0.17\n"), std::string::npos) << metrics;
+  job.Restore({RecordSeq(3), At(4), {}, core::RankNoLongerSlow{Generation(1), found}});
+  EXPECT_TRUE(MakeJobStatus(job, At(5), {}).slow.empty());
+}
+
 // A signal to process 0 would reach everybody in the sender's own group.
 TEST(Status, AProcessThatIsNotKnownIsNull) {
   wire::JobStatus status;

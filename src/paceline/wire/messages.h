@@ -19,6 +19,7 @@
 #include "paceline/model/job_spec.h"
 #include "paceline/model/journal_copy.h"
 #include "paceline/model/node.h"
+#include "paceline/model/rank_sample.h"
 #include "paceline/model/wish.h"
 #include "paceline/model/world.h"
 
@@ -31,12 +32,14 @@ struct Register {
   NodeReport report;
   CopyOffer copy;  // of the journal
 };
-// `ranks` has only ranks whose report changed since the last one.
+// `ranks` holds only those whose report changed since the last one, and `samples` those ranks that
+// have done enough more steps.
 struct Heartbeat {
   Generation generation;  // of the last completed assignment
   uint32_t store_port = 0;
   Duration loop_delay;
   std::vector<RankReport> ranks;
+  std::vector<RankSample> samples;
 };
 struct RankEnd {
   RankReport rank;
@@ -175,6 +178,16 @@ struct CheckpointStatus {
   bool operator==(const CheckpointStatus&) const = default;
 };
 
+// Ranks that are told to be slow; see SlowFinding.
+struct SlowStatus {
+  std::vector<uint32_t> ranks;
+  std::string sentence;
+  double excess = 0;
+  double cost = 0;
+  bool is_data = false;
+  bool operator==(const SlowStatus&) const = default;
+};
+
 struct JobStatus {
   std::string job_id;
   std::string name;
@@ -196,6 +209,7 @@ struct JobStatus {
   std::string final_reason;
   std::vector<NodeStatus> nodes;
   CheckpointStatus checkpoints;
+  std::vector<SlowStatus> slow;
   bool operator==(const JobStatus&) const = default;
 };
 

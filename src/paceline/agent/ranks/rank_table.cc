@@ -289,6 +289,20 @@ std::vector<RankReport> RankTable::ReadProgress() {
   return reports;
 }
 
+std::vector<RankSample> RankTable::ReadSamples() {
+  std::vector<RankSample> samples;
+  const int64_t now = MonotonicNs();
+  for (auto& [local_rank, rank] : ranks_) {
+    if (setup_.rings == nullptr || now < rank.sample_from_ns) continue;
+    const std::optional<RingPulse> pulse = setup_.rings->Pulse(local_rank, rank.generation);
+    if (!pulse.has_value() || pulse->sums.steps <= rank.sampled_steps) continue;
+    rank.sample_from_ns = now + kSampleTime.nanoseconds();
+    rank.sampled_steps = pulse->sums.steps;
+    samples.push_back({.generation = rank.generation, .rank = rank.rank, .sums = pulse->sums});
+  }
+  return samples;
+}
+
 std::vector<WatchedRank> RankTable::Watched(Generation generation) const {
   std::vector<WatchedRank> watched;
   for (const auto& [local_rank, rank] : ranks_) {

@@ -76,6 +76,8 @@ class RankTable {
   bool Has(const ProcessId& process) const;
   // The living ranks with their progress from the page.
   std::vector<RankReport> ReadProgress();
+  // What the steps took of those ranks that have done enough more since the last sample.
+  std::vector<RankSample> ReadSamples();
   // The living ranks of that world.
   std::vector<WatchedRank> Watched(Generation generation) const;
   void TrimLogs() const;
@@ -87,6 +89,8 @@ class RankTable {
     Rank rank;
     Fd pidfd;
     int64_t quiet_from_ns = 0;     // not quiet before; its ring is not read till then
+    int64_t sample_from_ns = 0;    // no sample before
+    uint64_t sampled_steps = 0;    // of the last one
     Reactor::TimerId waiting = 0;  // for the starter's message about an end
   };
   // Looks at its ring if that is due.

@@ -24,6 +24,11 @@ bool EndsAnIncident(const JobEvent& event) {
                               "progress_made", "master_took_over"});
 }
 
+// Slow ranks and bad losses change nothing.
+bool IsOnlyTold(const JobEvent& event) {
+  return IsOneOf(event.kind, {"rank_slow", "loss_went_bad"});
+}
+
 bool FollowsFromADecision(const JobEvent& event) {
   return IsOneOf(event.kind, {"recovery_decided", "node_evicted", "world_ended", "world_formed",
                               "world_running", "wait_began", "stop_decided", "job_finished"});
@@ -100,6 +105,7 @@ std::string NextOf(const Explanation& explanation, const std::string& run_dir) {
   if (event.kind == "hang_judged" && DetailOf(event, "acts") == "false") {
     return "paceline why --evidence; nothing was restarted for it";
   }
+  if (IsOnlyTold(event)) return "paceline status; nothing is done about it";
   if (last != nullptr && last->kind == "world_running") return "nothing to do: training goes on";
   if (rung == "wait" || (last != nullptr && last->kind == "wait_began")) {
     return "start a node that joins; paceline status says what is missing";
@@ -114,6 +120,7 @@ std::optional<uint64_t> LastIncident(const std::vector<JobEvent>& events) {
   for (auto event = events.rbegin(); event != events.rend(); ++event) {
     if (event->kind == "recovery_decided" || event->kind == "stop_decided") return event->seq;
     if (event->kind == "hang_judged" && DetailOf(*event, "acts") == "false") return event->seq;
+    if (IsOnlyTold(*event)) return event->seq;
     if (event->kind == "job_finished" && DetailOf(*event, "exit_code") != "0" &&
         event->causes.empty()) {
       return event->seq;

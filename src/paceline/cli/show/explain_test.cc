@@ -47,6 +47,16 @@ TEST(Explain, TheLastIncidentIsTheLastDecision) {
   EXPECT_EQ(LastIncident({Event(1, "job_created", {})}), std::nullopt);
 }
 
+TEST(Explain, WhatIsOnlyToldIsAnIncidentToo) {
+  for (const char* kind : {"rank_slow", "loss_went_bad"}) {
+    std::vector<JobEvent> events = TwoIncidents();
+    events.push_back(Event(16, kind, {14}));
+    events.push_back(Event(17, "rank_no_longer_slow", {14}));
+    EXPECT_EQ(LastIncident(events), 16U);
+    EXPECT_EQ(Explain(events, 16, "runs/a")->next, "paceline status; nothing is done about it");
+  }
+}
+
 TEST(Explain, EvidenceStaysWithinItsIncident) {
   const auto why = Explain(TwoIncidents(), 13, "runs/a");
   ASSERT_TRUE(why.has_value());

@@ -110,6 +110,9 @@ void Print(Output& out, const wire::JobStatus& status) {
   if (status.journal != "ok" && !status.journal.empty()) {
     out.DataLine("  " + out.Painted(Paint::kYellow, "journal: " + Visible(status.journal)));
   }
+  for (const wire::SlowStatus& slow : status.slow) {
+    out.DataLine("  " + out.Painted(Paint::kYellow, Visible(slow.sentence)));
+  }
   PrintCheckpoints(out, status.checkpoints);
   PrintNodes(out, status);
 }

@@ -5,6 +5,7 @@
 
 #include "paceline/base/mark.h"
 #include "paceline/core/budget.h"
+#include "paceline/core/slow/slow.h"
 
 namespace paceline::core {
 
@@ -165,6 +166,7 @@ void TakeRank(Turn& turn, NodeId node, const RankReport& rank) {
     watch.dirty = true;
   }
   link.ranks[rank.local_rank] = rank;
+  HearOfLoss(turn, rank);
   if (rank.saved_step > watch.saved_step) {
     watch.saved_step = rank.saved_step;
     watch.saved_at = turn.now();

@@ -43,6 +43,9 @@ void Handlers::Said(ConnectionId connection, const wire::Heartbeat& message) con
                                .store_port = message.store_port,
                                .loop_delay = message.loop_delay,
                                .ranks = message.ranks});
+  if (message.samples.empty()) return;
+  const auto judged = loop.pace_desk_.Take(loop.job_.state(), *node, message.samples);
+  if (judged.has_value()) loop.Step(*judged);
 }
 
 void Handlers::Said(ConnectionId connection, const wire::RankEnd& message) const {

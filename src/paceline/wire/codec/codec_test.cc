@@ -163,6 +163,9 @@ class Draw {
         core::JobResumed{Text(), Flag()},
         core::WishChanged{Name(), Small(), Text()},
         core::HangJudged{generation, Text(), Flag(), Text(), {Rank(Small())}, {Text(), Text()}},
+        core::RankSlow{generation, {{Rank(Small())}, Text(), Flag(), Flag(), 0.21, 0.17, 900}},
+        core::RankNoLongerSlow{generation, {{Rank(Small()), Rank(Small())}, Text(), Flag()}},
+        core::LossWentBad{generation, Rank(Small()), {Small(), 7, BadLossKind::kLossSpike, 8, 2}},
     };
   }
   RankEvidence Looks() {
@@ -269,13 +272,16 @@ TEST(Codec, StreamMessagesSurvive) {
     EXPECT_EQ(std::get<Register>(*agent).report, report);
     EXPECT_EQ(std::get<Register>(*agent).copy, copy);
 
-    const Heartbeat heartbeat{Generation(draw.Big()), draw.Small(), draw.Time(), draw.Reports()};
+    Heartbeat heartbeat{Generation(draw.Big()), draw.Small(), draw.Time(), draw.Reports()};
+    const StepSums sums{draw.Big(), draw.Time(), draw.Time(), draw.Time(), draw.Time(), true};
+    heartbeat.samples = {{Generation(draw.Big()), Rank(draw.Small()), sums}};
     message.Clear();
     ToProto(heartbeat, &message);
     const auto beat = FromProto(message);
     ASSERT_TRUE(beat.ok()) << beat.status();
     EXPECT_EQ(std::get<Heartbeat>(*beat).ranks, heartbeat.ranks);
     EXPECT_EQ(std::get<Heartbeat>(*beat).loop_delay, heartbeat.loop_delay);
+    EXPECT_EQ(std::get<Heartbeat>(*beat).samples, heartbeat.samples);
 
     const Assignment assignment = draw.Assignment();
     pb::MasterMessage answer;

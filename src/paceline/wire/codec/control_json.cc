@@ -76,6 +76,14 @@ Json ToJson(const CheckpointStatus& checkpoints) {
 std::string StatusJson(const JobStatus& status) {
   Json nodes = Json::array();
   for (const NodeStatus& node : status.nodes) nodes.push_back(ToJson(node));
+  Json slow = Json::array();
+  for (const SlowStatus& one : status.slow) {
+    slow.push_back({{"ranks", one.ranks},
+                    {"sentence", one.sentence},
+                    {"excess", NumberOrNull(one.excess)},
+                    {"cost", NumberOrNull(one.cost)},
+                    {"is_data", one.is_data}});
+  }
   const Json json = {
       {"schema", "paceline.status/1"},
       {"job",
@@ -98,6 +106,7 @@ std::string StatusJson(const JobStatus& status) {
         {"journal", status.journal}}},
       {"world", {{"generation", WorldNumber(status.generation)}, {"size", status.world_size}}},
       {"checkpoints", ToJson(status.checkpoints)},
+      {"slow", std::move(slow)},
       {"nodes", std::move(nodes)}};
   return Print(json, 2);
 }

@@ -33,6 +33,12 @@
 #define PACELINE_JOURNAL_HELD(F) F(taken)
 #define PACELINE_JOURNAL_WANTED(F) F(from)
 #define PACELINE_HEARTBEAT(F) F(generation) F(store_port) F(loop_delay)
+#define PACELINE_BAD_LOSS(F) F(count) F(step) F(value) F(usual)
+#define PACELINE_STEP_SUMS(F) F(steps) F(whole) F(own) F(data) F(waited) F(is_piped)
+#define PACELINE_RANK_SAMPLE(F) F(generation) F(rank)
+#define PACELINE_SLOW_FINDING(F) F(node) F(is_whole_node) F(is_data) F(excess) F(cost) \
+  F(steps_a_day)
+#define PACELINE_SLOW_STATUS(F) F(sentence) F(excess) F(cost) F(is_data)
 #define PACELINE_STORE(F) F(host) F(port)
 #define PACELINE_ASSIGNMENT(F) F(kind) F(generation) F(seat) F(seat_count) F(first_rank) \
   F(rank_count) F(world_size) F(restart_count) F(fresh_starter) F(solo_first) F(solo_last) \

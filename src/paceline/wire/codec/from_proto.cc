@@ -6,6 +6,7 @@
 #include "paceline/wire/codec/checkpoint_proto.h"
 #include "paceline/wire/codec/decode.h"
 #include "paceline/wire/codec/evidence_proto.h"
+#include "paceline/wire/codec/pace_proto.h"
 
 namespace paceline::wire {
 namespace {
@@ -198,6 +199,10 @@ absl::Status Take(const pb::JournalWanted& from, JournalWanted* to) {
 absl::Status Take(const pb::Heartbeat& from, Heartbeat* to) {
   PACELINE_HEARTBEAT(TAKE)
   RETURN_IF_ERROR(CheckPort(to->store_port, "store_port"));
+  if (from.samples_size() > kRanksPerMessageMax) return Invalid("samples", "are too many");
+  for (const pb::RankSample& sample : from.samples()) {
+    RETURN_IF_ERROR(FromProto(sample, &to->samples.emplace_back()));
+  }
   return TakeRanks(from.ranks(), &to->ranks);
 }
 absl::Status Take(const pb::RankEnd& from, RankEnd* to) {
@@ -315,6 +320,7 @@ absl::Status FromProto(const pb::RankReport& from, RankReport* to) {
   PACELINE_RANK_REPORT(TAKE)
   to->has_loss = from.has_loss();
   to->loss = from.loss();
+  if (from.has_bad_loss()) RETURN_IF_ERROR(FromProto(from.bad_loss(), &to->bad_loss));
   if (to->is_quiet) RETURN_IF_ERROR(Decode(from.phase(), "phase", &to->phase));
   if (to->local_rank >= kRanksPerMessageMax) return Invalid("local_rank", "is out of range");
   if (to->pid < 0) return Invalid("pid", "is negative");
@@ -366,6 +372,9 @@ absl::Status FromProto(const pb::JobStatus& from, JobStatus* to) {
   if (from.nodes_size() > kNodesMax) return Invalid("nodes", "are too many");
   for (const pb::NodeStatus& node : from.nodes()) {
     RETURN_IF_ERROR(Take(node, &to->nodes.emplace_back()));
+  }
+  for (const pb::SlowStatus& slow : from.slow()) {
+    RETURN_IF_ERROR(FromProto(slow, &to->slow.emplace_back()));
   }
   return absl::OkStatus();
 }
@@ -482,6 +491,9 @@ absl::StatusOr<core::Fact> FromProto(const pb::Fact& from) {
     FACT(kCheckpointDamaged, CheckpointDamaged, checkpoint_damaged)
     FACT(kCheckpointNotStored, CheckpointNotStored, checkpoint_not_stored)
     FACT(kJobResumed, JobResumed, job_resumed)
+    FACT(kRankSlow, RankSlow, rank_slow)
+    FACT(kRankNoLongerSlow, RankNoLongerSlow, rank_no_longer_slow)
+    FACT(kLossWentBad, LossWentBad, loss_went_bad)
 #undef FACT
     case pb::Fact::BODY_NOT_SET: return Invalid("fact", "is empty or of an unknown kind");
   }

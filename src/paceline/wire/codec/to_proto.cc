@@ -5,6 +5,7 @@
 #include "paceline/wire/codec/checkpoint_proto.h"
 #include "paceline/wire/codec/encode.h"
 #include "paceline/wire/codec/evidence_proto.h"
+#include "paceline/wire/codec/pace_proto.h"
 
 namespace paceline::wire {
 namespace {
@@ -166,6 +167,7 @@ void Put(const Heartbeat& from, pb::AgentMessage* message) {
   auto* to = message->mutable_heartbeat();
   PACELINE_HEARTBEAT(PUT)
   for (const RankReport& rank : from.ranks) ToProto(rank, to->add_ranks());
+  for (const RankSample& sample : from.samples) ToProto(sample, to->add_samples());
 }
 void Put(const RankEnd& from, pb::AgentMessage* message) {
   ToProto(from.rank, message->mutable_rank_end()->mutable_rank());
@@ -267,6 +269,7 @@ void ToProto(const ExitCause& from, pb::ExitCause* to) { PACELINE_EXIT_CAUSE(PUT
 void ToProto(const RankReport& from, pb::RankReport* to) {
   PACELINE_RANK_REPORT(PUT)
   if (from.has_loss) to->set_loss(from.loss);
+  if (from.bad_loss.count > 0) ToProto(from.bad_loss, to->mutable_bad_loss());
   if (from.is_quiet) to->set_phase(Encode(from.phase));
   if (from.state == RankReport::State::kExited) ToProto(from.exit, to->mutable_exit());
 }
@@ -303,6 +306,7 @@ void ToProto(const JobStatus& from, pb::JobStatus* to) {
   if (from.loss.has_value()) to->set_loss(*from.loss);
   if (from.exit_code.has_value()) to->set_exit_code(*from.exit_code);
   for (const NodeStatus& node : from.nodes) Fill(node, to->add_nodes());
+  for (const SlowStatus& slow : from.slow) ToProto(slow, to->add_slow());
 }
 
 void ToProto(const JobEvent& from, pb::JobEvent* to) {

@@ -1,0 +1,100 @@
+#include "paceline/wire/codec/pace_proto.h"
+
+#include <cmath>
+
+#include "paceline/wire/codec/decode.h"
+#include "paceline/wire/codec/encode.h"
+
+namespace paceline::wire {
+namespace {
+
+void Fill(const StepSums& from, pb::RankSample* to){PACELINE_STEP_SUMS(PUT)} absl::Status
+    Take(const pb::RankSample& from, StepSums* to) {
+  PACELINE_STEP_SUMS(TAKE)
+  return absl::OkStatus();
+}
+
+void Fill(const SlowFinding& from, pb::SlowFinding* to) {
+  PACELINE_SLOW_FINDING(PUT)
+  for (const Rank rank : from.ranks) to->add_ranks(rank.value());
+}
+absl::Status Take(const pb::SlowFinding& from, SlowFinding* to) {
+  PACELINE_SLOW_FINDING(TAKE)
+  if (from.ranks_size() > kRanksPerMessageMax) return Invalid("ranks", "are too many");
+  for (const uint32_t rank : from.ranks()) {
+    RETURN_IF_ERROR(Decode(rank, "rank", &to->ranks.emplace_back()));
+  }
+  const bool is_possible =
+      std::isfinite(to->excess) && std::isfinite(to->cost) && std::isfinite(to->steps_a_day);
+  return is_possible ? absl::OkStatus() : Invalid("finding", "has an impossible number");
+}
+
+}  // namespace
+
+void ToProto(const BadLoss& from, pb::BadLoss* to) {
+  PACELINE_BAD_LOSS(PUT)
+  to->set_kind(static_cast<uint32_t>(from.kind));
+}
+
+void ToProto(const RankSample& from, pb::RankSample* to) {
+  PACELINE_RANK_SAMPLE(PUT)
+  Fill(from.sums, to);
+}
+
+void ToProto(const SlowStatus& from, pb::SlowStatus* to) {
+  PACELINE_SLOW_STATUS(PUT)
+  to->mutable_ranks()->Add(from.ranks.begin(), from.ranks.end());
+}
+
+void Put(const core::RankSlow& from, pb::Fact* fact) {
+  auto* to = fact->mutable_rank_slow();
+  to->set_generation(from.generation.value());
+  Fill(from.finding, to->mutable_finding());
+}
+void Put(const core::RankNoLongerSlow& from, pb::Fact* fact) {
+  auto* to = fact->mutable_rank_no_longer_slow();
+  to->set_generation(from.generation.value());
+  Fill(from.finding, to->mutable_finding());
+}
+void Put(const core::LossWentBad& from, pb::Fact* fact) {
+  auto* to = fact->mutable_loss_went_bad();
+  to->set_generation(from.generation.value());
+  to->set_rank(from.rank.value());
+  ToProto(from.bad, to->mutable_bad());
+}
+
+absl::Status FromProto(const pb::BadLoss& from, BadLoss* to) {
+  PACELINE_BAD_LOSS(TAKE)
+  if (to->step < -1) return Invalid("step", "is out of range");
+  if (from.kind() >= kBadLossKinds) return Invalid("kind", "is unknown");
+  to->kind = static_cast<BadLossKind>(from.kind());
+  return absl::OkStatus();
+}
+
+absl::Status FromProto(const pb::RankSample& from, RankSample* to) {
+  PACELINE_RANK_SAMPLE(TAKE)
+  return Take(from, &to->sums);
+}
+
+absl::Status FromProto(const pb::SlowStatus& from, SlowStatus* to) {
+  PACELINE_SLOW_STATUS(TAKE)
+  if (from.ranks_size() > kRanksPerMessageMax) return Invalid("ranks", "are too many");
+  to->ranks.assign(from.ranks().begin(), from.ranks().end());
+  return absl::OkStatus();
+}
+
+absl::Status FromProto(const pb::RankSlow& from, core::RankSlow* to) {
+  RETURN_IF_ERROR(Decode(from.generation(), "generation", &to->generation));
+  return Take(from.finding(), &to->finding);
+}
+absl::Status FromProto(const pb::RankNoLongerSlow& from, core::RankNoLongerSlow* to) {
+  RETURN_IF_ERROR(Decode(from.generation(), "generation", &to->generation));
+  return Take(from.finding(), &to->finding);
+}
+absl::Status FromProto(const pb::LossWentBad& from, core::LossWentBad* to) {
+  RETURN_IF_ERROR(Decode(from.generation(), "generation", &to->generation));
+  RETURN_IF_ERROR(Decode(from.rank(), "rank", &to->rank));
+  return FromProto(from.bad(), &to->bad);
+}
+
+}  // namespace paceline::wire
