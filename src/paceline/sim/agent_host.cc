@@ -56,6 +56,7 @@ void AgentHost::Start() {
   if (world_.options().saves.is_used) station_.OpenToPeers();
   Connect();
   ScheduleBeat();
+  if (world_.options().pace.is_told) ScheduleSamples();
 }
 
 void AgentHost::Die(bool is_silent) {
@@ -297,6 +298,17 @@ void AgentHost::ScheduleBeat() {
     agent.Beat();
     agent.is_resting_ = agent.MayRest();
     if (!agent.is_resting_) agent.ScheduleBeat();
+  });
+}
+
+void AgentHost::ScheduleSamples() {
+  Later(Duration::Seconds(1), [](AgentHost& agent) {
+    const Generation generation = agent.machine_.carried_out();
+    std::vector<RankSample> samples = agent.world_.workload().Samples(agent.node_, generation);
+    if (agent.is_linked_ && !samples.empty()) {
+      agent.world_.TellSamples(agent.connection_, agent.node_id_, std::move(samples));
+    }
+    agent.ScheduleSamples();
   });
 }
 

@@ -104,6 +104,7 @@ class AgentHost {
   void Unlink(const std::string& why);
   void Beat();
   void ScheduleBeat();
+  void ScheduleSamples();
   bool MayRest() const;
   void ReadProgress();
   void SendReport();

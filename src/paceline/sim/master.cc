@@ -49,6 +49,7 @@ void Master::Start() {
   connection_of_.clear();
   copies_ = core::JournalCopies("master's host", kRecordsAPiece);
   job_.emplace();
+  pace_desk_ = core::PaceDesk();
   world_.trace().Add(started_at_, "master", "start", incarnation_);
   if (term_ == 0 || !durable_.empty()) return Begin(core::History::kOwn);
   succession_.emplace(clock(),
@@ -226,6 +227,13 @@ void Master::Receive(uint64_t incarnation, ConnectionId connection, const core::
     Feed(heard);
   }
   Feed(event);
+}
+
+void Master::ReceiveSamples(uint64_t incarnation, NodeId node,
+                            const std::vector<RankSample>& samples) {
+  if (!is_on_ || is_frozen_ || incarnation != incarnation_) return;
+  const auto judged = pace_desk_.Take(job_->state(), node, samples);
+  if (judged.has_value()) Step(*judged);
 }
 
 void Master::OnEndOfStream(uint64_t incarnation, ConnectionId connection) {

@@ -21,8 +21,7 @@
 #include "paceline/core/event.h"
 #include "paceline/core/job.h"
 #include "paceline/core/record.h"
-#include "paceline/core/succession/journal_copies.h"
-#include "paceline/core/succession/succession.h"
+#include "paceline/core/slow/pace_desk.h"
 #include "paceline/model/ids.h"
 #include "paceline/sim/queue.h"
 
@@ -68,6 +67,7 @@ class Master {
 
   // --- from the network and the launcher ---
   void Receive(uint64_t incarnation, ConnectionId connection, const core::Event& event);
+  void ReceiveSamples(uint64_t incarnation, NodeId node, const std::vector<RankSample>& samples);
   void OnEndOfStream(uint64_t incarnation, ConnectionId connection);
   void Feed(const core::Event& event);
   using Piece = JournalPiece<std::vector<core::Record>>;
@@ -114,6 +114,7 @@ class Master {
   std::vector<core::Event> held_;  // until it has begun
   std::vector<core::Record> fetched_;
   core::JournalCopies copies_;
+  core::PaceDesk pace_desk_;
   bool is_on_ = false;
   bool is_frozen_ = false;
   bool is_disk_full_ = false;

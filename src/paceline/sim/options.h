@@ -55,6 +55,13 @@ struct LinkQuality {
   uint32_t reorder_permille = 0;    // it is delayed, so messages of other connections overtake it
 };
 
+// How fast the ranks work, where that is told.
+struct PaceOptions {
+  bool is_told = false;
+  std::optional<uint32_t> slow_rank;  // of every world: it works half as long again
+  uint32_t noise_permille = 0;        // of a step's work
+};
+
 struct Options {
   uint64_t seed = 0;
   JobSpec spec;
@@ -75,6 +82,7 @@ struct Options {
   Duration step_time = Duration::Milliseconds(100);
   int64_t checkpoint_every = 10;  // 0: the script saves nothing
   SaveOptions saves;
+  PaceOptions pace;
   int64_t total_steps = 0;            // 0: endless
   bool tells_steps = true;            // pl.step(n); otherwise only the optimizer hook counts
   bool tells_saved = true;            // pl.saved(n)

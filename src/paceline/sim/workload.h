@@ -18,6 +18,7 @@
 #include "paceline/model/evidence.h"
 #include "paceline/model/ids.h"
 #include "paceline/model/node.h"
+#include "paceline/model/rank_sample.h"
 #include "paceline/sim/checkpoint/rank_saves.h"
 
 namespace paceline::sim {
@@ -37,6 +38,8 @@ class Workload {
     int64_t writing = -1;          // the step whose image is being written, …
     std::optional<uint32_t> slot;  // … its slot, if there was one, …
     Instant seal_at;               // … and when it is complete
+    StepMeter meter;               // of its steps …
+    int64_t metered_to = 0;        // … up to this one
   };
 
   // The rank has imported its modules and meets its peers.
@@ -75,6 +78,8 @@ class Workload {
   void Fill(RankReport& report) const;
   // The evidence that the node's agent collects about its ranks of that world.
   std::vector<RankEvidence> Evidence(const Node& node, Generation generation) const;
+  // What its ranks' steps took, as far as they are done.
+  std::vector<RankSample> Samples(const Node& node, Generation generation);
   bool IsStepping(Generation generation) const;
   int64_t StepOf(Generation generation) const;  // -1: none yet
   int64_t step_max() const;                     // over all groups

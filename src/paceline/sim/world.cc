@@ -417,6 +417,12 @@ uint32_t SimWorld::CountAgents() const {
   }));
 }
 
+void SimWorld::TellSamples(ConnectionId connection, NodeId node, std::vector<RankSample> samples) {
+  CallMaster(connection, [node, samples = std::move(samples)](Master& master, uint64_t life) {
+    master.ReceiveSamples(life, node, samples);
+  });
+}
+
 void SimWorld::SendToAgent(ConnectionId connection,
                            std::function<void(AgentHost&, ConnectionId)> task) {
   const Network::Ends* ends = network_.EndsOf(connection);

@@ -38,6 +38,7 @@ constexpr CheckEntry kChecks[] = {
      MakeNoTwoWorlds},
     {"newest_step_kept", "what survivors have whole in memory outlives the master's host",
      MakeNewestStepKept},
+    {"slow_right", "a rank is called slow only if it is", MakeSlowRight},
     {"silence_waited_for", "nobody is given up for a silence that is shorter than what it costs",
      MakeSilenceWaitedFor},
 };

@@ -34,6 +34,7 @@ constexpr CanaryEntry kCanaries[] = {
      kSilences},
     {Canary::kBlameWaiter, "blame_waiter", "evidence of one rank is told under another number",
      kStops},
+    {Canary::kBlameFast, "blame_fast", "what one rank's steps take is told of another"},
     {Canary::kWildClock, "wild_clock", "a delay depends on what no seed controls"},
     {Canary::kRestartInterval, "restart_interval", "each world counts the interval anew",
      kShortWorlds},

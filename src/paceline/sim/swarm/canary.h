@@ -40,6 +40,7 @@ enum class Canary {
   kForgetBranch,         // a script that goes back does not start a branch
   kCallItDone,           // a job that ends without storage reports success
   kHideOwnParameters,    // a commit does not report that ranks have their own parameters
+  kBlameFast,            // a node reports the step times of one rank as another rank's
   kBlameWaiter,          // a node reports one rank's evidence under another rank's number
   kTrustOldMaster,       // a node follows a master of an older term
   kForgetImages,         // a node drops its images when another master comes

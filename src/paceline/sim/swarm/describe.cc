@@ -55,6 +55,13 @@ std::string Describe(const Options& options) {
     if (saves.nodes_per_domain > 1) text += " racks";
     text += ")";
   }
+  if (options.pace.is_told) {
+    text += " pace(noise=" + std::to_string(options.pace.noise_permille);
+    if (options.pace.slow_rank.has_value()) {
+      text += " slow=" + std::to_string(*options.pace.slow_rank);
+    }
+    text += ")";
+  }
   text += " total=" + std::to_string(options.total_steps);
   text += options.tells_steps ? " tells" : " counts";
   text += " chaos=" + ToString(options.chaos);

@@ -141,6 +141,16 @@ void DrawSaves(Prng& prng, const Wishes& wishes, Options& options) {
   saves.save_max = std::min(saves.save_max, options.step_time / 2);
 }
 
+// Every sixth run tells what its steps take, and half of those have a slow rank.
+void DrawPace(Prng& prng, const Wishes& wishes, PaceOptions& pace) {
+  const bool is_drawn = prng.Chance(1, 6);
+  const bool is_slow = prng.Chance(1, 2);
+  const auto rank = static_cast<uint32_t>(prng.Below(8));
+  pace.noise_permille = static_cast<uint32_t>(prng.Below(100));
+  pace.is_told = is_drawn || wishes.canary == Canary::kBlameFast;
+  if (pace.is_told && (is_slow || wishes.canary == Canary::kBlameFast)) pace.slow_rank = rank;
+}
+
 bool IsAsked(const Wishes& wishes, const Fault& fault) {
   return std::find(wishes.only.begin(), wishes.only.end(), fault.name) != wishes.only.end();
 }
@@ -266,10 +276,12 @@ Options Draw(uint64_t seed, const Wishes& wishes) {
   Prng far = prng.Fork();
   Prng end = prng.Fork();
   Prng terms = prng.Fork();
+  Prng pace = prng.Fork();
   DrawJob(job, options.spec);
   DrawCluster(cluster, options);
   DrawScript(script, options);
   DrawSaves(saves, wishes, options);
+  DrawPace(pace, wishes, options.pace);
   DrawStrikes(strikes, wishes, options);
   DrawLasting(lasting, wishes, options);
   DrawTerms(terms, wishes, options);

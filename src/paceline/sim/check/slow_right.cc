@@ -1,0 +1,33 @@
+// A rank is called slow only if it is: noise, interruptions, lost messages and new masters name
+// nobody.
+
+#include <string>
+
+#include "paceline/base/mark.h"
+#include "paceline/core/record.h"
+#include "paceline/sim/check/all.h"
+#include "paceline/sim/world.h"
+
+namespace paceline::sim {
+namespace {
+
+class SlowRight final : public Check {
+ public:
+  void Decided(SimWorld& world, const Turn& turn) override {
+    for (const core::Record& record : turn.actions.records) {
+      const auto* slow = std::get_if<core::RankSlow>(&record.fact);
+      if (slow == nullptr) continue;
+      MARK("a slow rank is named");
+      const std::optional<uint32_t> truth = world.options().pace.slow_rank;
+      const auto& ranks = slow->finding.ranks;
+      if (ranks.size() == 1 && truth == ranks.front().value()) continue;
+      world.Fail("slow_right", "not slow: " + core::Sentence(record));
+    }
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Check> MakeSlowRight() { return std::make_unique<SlowRight>(); }
+
+}  // namespace paceline::sim

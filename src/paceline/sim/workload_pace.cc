@@ -1,0 +1,53 @@
+// What the ranks' steps take: half of a step is a rank's own work, which varies, and the rest is
+// waiting. A slow rank works longer and waits less; the step takes as long as it does anyway.
+
+#include <algorithm>
+
+#include "paceline/base/prng.h"
+#include "paceline/sim/workload.h"
+#include "paceline/sim/world.h"
+
+namespace paceline::sim {
+namespace {
+
+// `world` is the same for all ranks of that step, `own` is this rank's.
+StepSums StepTook(const Options& options, Rank rank, Prng own, Prng world, uint32_t world_size) {
+  const int64_t noise = options.pace.noise_permille;
+  int64_t permille = 1000 + own.Between(-noise, noise);
+  if (options.pace.slow_rank == rank.value()) permille += permille / 2;
+  StepSums step;
+  step.whole = options.step_time;
+  step.own = options.step_time / 2 * permille / 1000;
+  if (world.Chance(1, 50)) {  // a rank is interrupted, and all others wait
+    step.whole += options.step_time;
+    if (world.Below(world_size) == rank.value()) step.own += options.step_time;
+  }
+  step.waited = step.whole - step.own;
+  return step;
+}
+
+}  // namespace
+
+std::vector<RankSample> Workload::Samples(const Node& node, Generation generation) {
+  std::vector<RankSample> samples;
+  const auto it = groups_.find(generation);
+  if (it == groups_.end() || !it->second.started) return samples;
+  Group& group = it->second;
+  const Options& options = world_.options();
+  const int64_t done = Done(group) - group.first;
+  for (auto& [rank, member] : group.members) {
+    if (&world_.node(member.node) != &node) continue;
+    for (; member.metered_to < done; ++member.metered_to) {
+      const auto step = static_cast<uint64_t>(member.metered_to);
+      const Prng own(MixContent(group.content + rank.value() + 1, step));
+      const Prng world(MixContent(group.content, step));
+      member.meter.Add(StepTook(options, rank, own, world, group.world_size));
+    }
+    samples.push_back({generation, rank, member.meter.sums()});
+  }
+  const bool is_swapped = options.canary == Canary::kBlameFast && samples.size() > 1;
+  if (is_swapped) std::swap(samples.front().rank, samples.back().rank);
+  return samples;
+}
+
+}  // namespace paceline::sim
