@@ -22,6 +22,8 @@
 #include "paceline/core/job.h"
 #include "paceline/core/record.h"
 #include "paceline/core/slow/pace_desk.h"
+#include "paceline/core/succession/journal_copies.h"
+#include "paceline/core/succession/succession.h"
 #include "paceline/model/ids.h"
 #include "paceline/sim/queue.h"
 
