@@ -65,12 +65,12 @@ test-all: setup  ## everything that `make test` leaves out: long tests, fuzz cor
 	@echo "make test-all: all of it passed"
 
 # The process-level half is in test and test-all, too: test_hang_cases.py is long, test_hangs.py not.
-test-diagnosis: setup  ## all tests of hangs: rules, evidence, and real ranks that hang
+test-diagnosis: setup  ## all tests of hangs and slow ranks: rules, evidence, and real ranks
 	@test -e $(BUILD)/build.ninja || cmake --preset $(PRESET)
 	cmake --build $(BUILD) -j $(JOBS) --target diagnose_test core_test
 	ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS) -R '^(diagnose|core)'
 	$(VENV)/python -m pytest -q -n 2 tests/e2e/test_hangs.py tests/e2e/test_hang_cases.py \
-	  tests/python/test_flight.py
+	  tests/e2e/test_slow_ranks.py tests/python/test_flight.py
 
 test-plan: setup  ## all tests of parallel plans: search, formats, and ranks that train by plans
 	@test -e $(BUILD)/build.ninja || cmake --preset $(PRESET)

@@ -38,6 +38,7 @@ LONG_FILES = {
     "test_peers.py",
     "test_peers_storage.py",
     "test_shared_reading.py",
+    "test_slow_ranks.py",
     "test_stalled_disk.py",
     "test_transformers.py",
     "test_transformers_best.py",
@@ -55,6 +56,7 @@ SHORT_TESTS = {
     "test_three_hosts_train_when_one_is_late",
     "test_what_torch_refuses_is_refused_in_four_parts",
     "test_workers_change_nothing_and_what_was_read_ahead_does_not_count",
+    "test_a_run_of_bad_losses_is_one_line",
 }
 
 # Tests of other files that are long all the same: each costs several starts of torch, or waits for

@@ -69,7 +69,7 @@ void SlowWatch::Begin(Generation generation, std::vector<PacedNode> nodes) {
 
 bool SlowWatch::IsReady(size_t rank) const {
   return newest_[rank].steps > mark_[rank].steps &&
-         newest_[rank].whole - mark_[rank].whole >= kSampleTime;
+         newest_[rank].whole - mark_[rank].whole >= kWindowTime;
 }
 
 bool SlowWatch::Take(const RankSample& sample) {

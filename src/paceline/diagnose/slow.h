@@ -35,6 +35,7 @@ class SlowWatch {
   static constexpr size_t kWindows = 4;  // looked at, of which …
   static constexpr size_t kSlowWindows = 3;
   static constexpr size_t kHistory = 12;  // windows that show how noisy the measurements are
+  static constexpr Duration kWindowTime = Duration::Milliseconds(250);  // of the steps in it
   static constexpr size_t kNamedMax = 8;  // findings; those that were told stay
   static constexpr double kExcessMin = 0.10;
   static constexpr double kCostMin = 0.02;

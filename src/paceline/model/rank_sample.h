@@ -28,7 +28,7 @@ struct StepSums {
 // Of so many steps the longest is not counted. All ranks of a world wait in a step that one of them
 // prolongs, so they leave out the same one: an interruption now and then makes nobody slow.
 inline constexpr uint64_t kBlockSteps = 8;
-// Nothing is judged by less than this.
+// An agent tells the sums of a rank so often at most.
 inline constexpr Duration kSampleTime = Duration::Milliseconds(500);
 
 // Adds up steps, block by block.
