@@ -203,10 +203,11 @@ def test_a_loop_with_collectives_ends_at_one_step(
     pytest.importorskip("torch")
     script = [str(SCRIPTS / "leasing_together.py"), "--checkpoint", str(job.directory / "ckpt"),
               "--out", str(job.state), "--samples", str(samples), "--workers", str(workers),
-              "--bad", str(bad)]
+              "--bad", str(bad), "--hold", str(job.state / "killed")]
     job.start(["--standalone", "--nproc-per-node", "2", "--max-restarts", "20"], script)
     ranks = job.until_stepping(2, beyond=8)
     os.kill(ranks[1]["pid"], signal.SIGKILL)
+    (job.state / "killed").touch()
     assert job.wait() == 0, job.stderr
     ends = [(job.state / f"end-{rank}").read_text() for rank in (0, 1)]
     assert ends[0] == ends[1], "the same step, and the same sums"

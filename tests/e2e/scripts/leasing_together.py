@@ -29,6 +29,7 @@ def main() -> None:
     parser.add_argument("--samples", type=int, required=True)
     parser.add_argument("--workers", type=int, default=0)
     parser.add_argument("--bad", type=int, default=-1)
+    parser.add_argument("--hold", type=Path, help="step 10 waits until this file is there")
     given = parser.parse_args()
     dist.init_process_group("gloo")
     loader = pl.LeasedLoader(
@@ -43,6 +44,8 @@ def main() -> None:
         dist.all_reduce(seen)
         state["counts"] += seen
         time.sleep(0.01 * (1 + dist.get_rank()))
+        while given.hold is not None and step == 10 and not given.hold.exists():
+            time.sleep(0.01)
         ckpt.save(step, state)
         step += 1
     ckpt.close()
