@@ -1,7 +1,6 @@
 #include "paceline/wire/bulk/bulk_format.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 
 #include "openssl/evp.h"
@@ -9,11 +8,11 @@
 #include "paceline/base/check.h"
 #include "paceline/base/status_macros.h"
 #include "paceline/wire/codec/judge.h"
+#include "paceline/wire/codec/numbers.h"
 
 namespace paceline::wire {
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "numbers are sent as they lie");
 static_assert(kBulkMagic.size() == 16);
 
 constexpr size_t kWhyBytesMax = 512;
@@ -22,45 +21,13 @@ constexpr uint32_t kCopy = 1;
 constexpr uint32_t kStored = 2;
 static_assert(kStoredChunkTextMax + 64 <= kBulkRequestBytesMax);
 
-template <class T>
-void Put(std::string* text, T value) {
-  text->append(reinterpret_cast<const char*>(&value), sizeof(value));
-}
-
-// Takes numbers off the front. After the first missing one all are missing.
-class Taker {
- public:
-  explicit Taker(std::string_view bytes) : rest_(bytes) {}
-
-  template <class T>
-  T Number() {
-    T value{};
-    const std::string_view bytes = Bytes(sizeof(T));
-    if (!bytes.empty()) std::memcpy(&value, bytes.data(), sizeof(T));
-    return value;
-  }
-  std::string_view Bytes(size_t size) {
-    if (size > rest_.size()) is_cut_off_ = true;
-    if (is_cut_off_) return {};
-    const std::string_view taken = rest_.substr(0, size);
-    rest_.remove_prefix(size);
-    return taken;
-  }
-  bool is_whole() const { return !is_cut_off_ && rest_.empty(); }
-  size_t left() const { return is_cut_off_ ? 0 : rest_.size(); }
-
- private:
-  std::string_view rest_;
-  bool is_cut_off_ = false;
-};
-
 absl::Status Bad(std::string_view why) {
   return MakeStatus(absl::StatusCode::kInvalidArgument, why);
 }
 
 std::string WithLength(std::string body) {
   std::string text;
-  Put(&text, static_cast<uint32_t>(body.size()));
+  AppendNumber(&text, static_cast<uint32_t>(body.size()));
   return text + body;
 }
 
@@ -83,24 +50,24 @@ BulkProof ProveBulk(std::string_view token, BulkSide side, const BulkNonce& serv
 std::string EncodeBulk(const BulkRequest& request) {
   std::string text;
   if (request.stored.has_value()) {
-    Put(&text, uint32_t{0});
-    Put(&text, kStored);
+    AppendNumber(&text, uint32_t{0});
+    AppendNumber(&text, kStored);
     return WithLength(text + EncodeChunk(*request.stored));
   }
-  Put(&text, request.rank.value());
-  Put(&text, request.is_copy ? kCopy : uint32_t{0});
-  Put(&text, request.saved.generation);
-  Put(&text, request.saved.step);
-  Put(&text, request.saved.branch);
-  Put(&text, request.root);
-  Put(&text, request.first_chunk);
+  AppendNumber(&text, request.rank.value());
+  AppendNumber(&text, request.is_copy ? kCopy : uint32_t{0});
+  AppendNumber(&text, request.saved.generation);
+  AppendNumber(&text, request.saved.step);
+  AppendNumber(&text, request.saved.branch);
+  AppendNumber(&text, request.root);
+  AppendNumber(&text, request.first_chunk);
   text += request.place;
   return WithLength(std::move(text));
 }
 
 absl::StatusOr<BulkRequest> ParseBulkRequest(std::string_view bytes) {
   if (bytes.size() > kBulkRequestBytesMax) return Bad("the request is too long");
-  Taker taker(bytes);
+  NumberTaker taker(bytes);
   BulkRequest request;
   request.rank = Rank(taker.Number<uint32_t>());
   const auto flags = taker.Number<uint32_t>();
@@ -136,7 +103,7 @@ uint64_t BulkFacts::BytesOf(size_t chunk) const {
 
 std::string EncodeBulk(const BulkAnswer& answer) {
   std::string text;
-  Put(&text, static_cast<uint32_t>(answer.kind));
+  AppendNumber(&text, static_cast<uint32_t>(answer.kind));
   if (answer.kind != BulkAnswer::Kind::kImage) {
     text += answer.why.substr(0, kWhyBytesMax);
     return WithLength(std::move(text));
@@ -144,7 +111,7 @@ std::string EncodeBulk(const BulkAnswer& answer) {
   const BulkFacts& facts = answer.facts;
   for (const uint64_t number : {facts.world_size, facts.file_bytes, facts.head_bytes,
                                 facts.notes_bytes, facts.root, facts.flags}) {
-    Put(&text, number);
+    AppendNumber(&text, number);
   }
   text.append(reinterpret_cast<const char*>(facts.hashes.data()),
               facts.hashes.size() * sizeof(uint64_t));
@@ -153,7 +120,7 @@ std::string EncodeBulk(const BulkAnswer& answer) {
 
 absl::StatusOr<BulkAnswer> ParseBulkAnswer(std::string_view bytes) {
   if (bytes.size() > kBulkAnswerBytesMax) return Bad("the answer is too long");
-  Taker taker(bytes);
+  NumberTaker taker(bytes);
   BulkAnswer answer;
   const auto kind = taker.Number<uint32_t>();
   if (kind > static_cast<uint32_t>(BulkAnswer::Kind::kLater)) return Bad("no such answer");

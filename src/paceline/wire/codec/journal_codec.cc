@@ -1,16 +1,14 @@
 #include "paceline/wire/codec/journal_codec.h"
 
-#include <array>
 #include <cstdint>
-#include <cstring>
 #include <limits>
 #include <utility>
 
 #include "paceline/base/fnv.h"
-#include "paceline/base/text.h"
-
 #include "paceline/base/status_macros.h"
+#include "paceline/base/text.h"
 #include "paceline/wire/codec/from_proto.h"
+#include "paceline/wire/codec/numbers.h"
 
 namespace paceline::wire {
 
@@ -37,23 +35,6 @@ namespace {
 constexpr size_t kHeadBytes = sizeof(uint32_t) + sizeof(uint64_t);
 constexpr uint32_t kRecordBytesMax = 16 << 20;
 
-template <class Number>
-void AppendNumber(Number number, std::string* content) {
-  for (size_t i = 0; i < sizeof(Number); ++i) {
-    content->push_back(static_cast<char>(static_cast<unsigned char>(number >> (8 * i))));
-  }
-}
-
-template <class Number>
-Number TakeNumber(std::string_view* content) {
-  Number number = 0;
-  for (size_t i = 0; i < sizeof(Number); ++i) {
-    number |= static_cast<Number>(static_cast<unsigned char>((*content)[i])) << (8 * i);
-  }
-  content->remove_prefix(sizeof(Number));
-  return number;
-}
-
 absl::StatusOr<core::Record> DecodeCopied(std::string_view bytes) {
   pb::CopiedRecord message;
   if (!message.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
@@ -78,21 +59,21 @@ void AppendCopied(const core::Record& record, std::string* content) {
   for (const RecordSeq cause : record.causes) message.add_causes(cause.value());
   ToProto(record.fact, message.mutable_fact());
   const std::string bytes = message.SerializeAsString();
-  AppendNumber(static_cast<uint32_t>(bytes.size()), content);
-  AppendNumber(Fnv1a(bytes), content);
+  AppendNumber(content, static_cast<uint32_t>(bytes.size()));
+  AppendNumber(content, Fnv1a(bytes));
   *content += bytes;
 }
 
 absl::StatusOr<std::vector<core::Record>> DecodeCopy(std::string_view content) {
   if (!TakePrefix(&content, kCopyMagic)) return absl::DataLossError("not a copy of a journal");
   std::vector<core::Record> records;
-  while (content.size() >= kHeadBytes) {
-    const auto size = TakeNumber<uint32_t>(&content);
-    const auto check = TakeNumber<uint64_t>(&content);
-    if (size > kRecordBytesMax || size > content.size()) break;  // torn
-    const std::string_view bytes = content.substr(0, size);
+  NumberTaker rest(content);
+  while (rest.left() >= kHeadBytes) {
+    const auto size = rest.Number<uint32_t>();
+    const auto check = rest.Number<uint64_t>();
+    if (size > kRecordBytesMax || size > rest.left()) break;  // torn
+    const std::string_view bytes = rest.Bytes(size);
     if (Fnv1a(bytes) != check) break;
-    content.remove_prefix(size);
     absl::StatusOr<core::Record> record = DecodeCopied(bytes);
     if (!record.ok()) return MakeStatus(absl::StatusCode::kDataLoss, Text(record.status()));
     if (record->seq.value() != records.size() + 1)

@@ -8,8 +8,9 @@
 namespace paceline::wire {
 namespace {
 
-void Fill(const StepSums& from, pb::RankSample* to){PACELINE_STEP_SUMS(PUT)} absl::Status
-    Take(const pb::RankSample& from, StepSums* to) {
+void Fill(const StepSums& from, pb::RankSample* to){PACELINE_STEP_SUMS(PUT)}
+
+absl::Status Take(const pb::RankSample& from, StepSums* to) {
   PACELINE_STEP_SUMS(TAKE)
   return absl::OkStatus();
 }
