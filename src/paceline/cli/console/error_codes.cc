@@ -5,6 +5,7 @@
 #include <iterator>
 
 #include "paceline/cli/console/exit_code.h"
+#include "paceline/cli/console/text.h"
 
 namespace paceline::cli {
 namespace {
@@ -314,17 +315,20 @@ const ErrorCode* FindErrorCode(std::string_view asked) {
 }
 
 std::string ErrorCodesMarkdown() {
-  std::string page =
-      "# Errors\n\n"
+  std::string page = "# Errors\n\n";
+  page += Wrap(
       "An error has four parts, always in this order: what happened, where, why, and how to fix "
-      "it. The code in\nbrackets leads here; `paceline why PL-E012` prints the same text. With "
-      "`--json` an error is one object on\nstdout: "
+      "it. The code in brackets leads here; `paceline why PL-E012` prints the same text. With "
+      "`--json` an error is one object on stdout: "
       "`{\"schema\":\"paceline.error/1\",\"code\",\"message\",\"cause\","
-      "\"where\",\"fix\",\"docs\"}`.\n\n"
-      "This page is made by `paceline config docs errors` from "
-      "`src/paceline/cli/console/error_codes.cc`; a "
-      "test compares them.\n\n"
-      "## Exit codes\n\n| code | meaning |\n|---|---|\n"
+      "\"where\",\"fix\",\"docs\"}`.",
+      0, 100);
+  page += "\n" + Wrap(
+                     "This page is made by `paceline config docs errors` from "
+                     "`src/paceline/cli/console/error_codes.cc`; a test compares them.",
+                     0, 100);
+  page +=
+      "\n## Exit codes\n\n| code | meaning |\n|---|---|\n"
       "| 0 | done |\n| 1 | training failed after the restart policy, or the control plane broke |\n"
       "| 2 | usage or settings |\n| 3 | control plane unreachable |\n| 4 | not authorised |\n"
       "| 5 | done, with findings (`doctor`, `ckpt verify`, `ckpt diff`) |\n| 10 | stopped on "
@@ -335,7 +339,7 @@ std::string ErrorCodesMarkdown() {
       "| 130, 143 | ended by SIGINT, SIGTERM |\n\n## Codes\n";
   for (const ErrorCode& row : kCodes) {
     page += "\n### " + std::string(row.code) + ": " + std::string(row.title) + "\n\n" +
-            std::string(row.text) + "\n\nExit code " + std::to_string(row.exit_code) + ".\n";
+            Wrap(row.text, 0, 100) + "\nExit code " + std::to_string(row.exit_code) + ".\n";
   }
   return page;
 }
