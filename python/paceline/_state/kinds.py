@@ -20,7 +20,7 @@ Pairs = list[tuple[object, object]]
 FACTORIES: dict[str, type] = {
     one.__name__: one for one in (int, float, complex, bool, str, bytes, list, dict, set, tuple)
 }
-# NumPy's scalar types that Python's own types can hold.
+# NumPy's scalar types whose values a Python number, text or bytes holds without loss.
 NUMBERS = {"bool", "str_", "bytes_", "complex64", "complex128", "float16", "float32", "float64"}
 NUMBERS |= {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
 

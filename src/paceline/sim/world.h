@@ -95,7 +95,7 @@ class SimWorld {
   // The same, but the master only seems to be lost: it is frozen, and continues after `away` for
   // the time `back`.
   void MisplaceMaster(Duration pause, Duration away, Duration back);
-  // The launcher reports that an agent and its ranks are dead.
+  // The launcher reports to the master that this node's agent and its ranks are dead.
   void Witness(const std::string& name, int32_t agent_pid);
 
   // From now on no launcher sees or restarts dead processes of that node, nor the master if it

@@ -44,7 +44,8 @@ struct Folder {
 };
 // All such folders, the highest (generation, branch, step) first. kSystem as for List.
 Result<std::vector<Folder>> Folders(Store* store);
-// The last change of an unfinished checkpoint. None: it has a manifest.
+// When a file of an unfinished checkpoint was last written, in nanoseconds since 1970. None: the
+// checkpoint is finished, because it has a manifest.
 Result<std::optional<int64_t>> UnfinishedNs(Store* store, const std::string& name);
 
 // A folder that a restore passed over for an older checkpoint, and why, as a sentence's end.

@@ -2,10 +2,9 @@
 
 // Which nodes keep copies of the master's journal, and what each of them is sent next.
 //
-// Copies exist so that the next master knows the job when this one's host is lost. Nobody waits for
-// them: what was recorded a moment before the loss may be missing. Two nodes have copies, on hosts
-// other than the master's, where there are such. When one of the two has lost its connection,
-// another node takes its place.
+// If this master's host is lost, the next master learns the job from a copy. No decision waits for
+// a copy, so the newest records may be missing in it. Two nodes have copies, if possible on hosts
+// other than the master's. If one of them loses its connection, another node takes its place.
 
 #include <cstdint>
 #include <map>
@@ -37,10 +36,10 @@ class JournalCopies {
   JournalCopies(std::string own_host, uint64_t piece_max)
       : own_host_(std::move(own_host)), piece_max_(piece_max) {}
 
-  // The node has a (new) connection: what was on its way on another one is lost.
+  // The node has a new connection. A piece that was sent on an earlier one is lost.
   void Came(NodeId node, std::string name, std::string host);
   void Went(NodeId node);
-  // The node tells how far its copy of this journal reaches.
+  // The node reports the length of its copy of this journal.
   void Held(NodeId node, uint64_t taken);
 
   struct Send {
@@ -49,7 +48,7 @@ class JournalCopies {
     uint64_t size = 0;
     bool is_whole = false;  // with it the copy has all of the journal
   };
-  // What shall be sent now, of a journal of that length: one piece at a time to each keeper.
+  // The pieces to send now, if the journal has that length: one at a time to each keeper.
   std::vector<Send> Next(uint64_t length);
 
   // Names of the nodes that have copies, or are being sent them.

@@ -9,10 +9,10 @@
 //       ▼                                 ▼ none is left
 //   done (kNone, or kOwn: its disk has a newer one)
 //
-// Enough: every node that lives, or every node that the newest copy names as a keeper; or five
-// seconds are over since the first node came, and one of those that came has a copy. To begin
-// without a past costs more than to wait, so for the first copy there are thirty seconds. Until
-// then the nodes train on, and wait for their admission. Pure: no clock, no I/O.
+// Enough offers: one from every living node, or from every node that the newest copy names as a
+// keeper. Otherwise the master waits five seconds after the first node came, and up to thirty
+// seconds if no node has offered a copy yet, because a start without history is worse than the
+// wait. Meanwhile the nodes go on training, unadmitted. Pure: no clock, no I/O.
 
 #include <cstdint>
 #include <optional>
@@ -57,12 +57,12 @@ class Succession {
   // A node came, with that copy.
   void Offered(Instant now, ConnectionId connection, std::string name, CopyOffer offer);
   void Left(Instant now, ConnectionId connection);
-  // The piece that was asked for is here, and so much of the copy now.
+  // The requested piece has arrived; `end` bytes of the copy are here now.
   void Fetched(Instant now, ConnectionId connection, uint64_t end);
-  // All of it is here, and it is no journal of this job.
+  // The whole copy is here, but it is not a journal of this job.
   void Damaged(Instant now, ConnectionId connection);
 
-  // What shall be done now; none: wait. After BeginJob there is nothing more.
+  // The next action; none: wait. BeginJob is the last one.
   std::optional<SuccessionAction> Next(Instant now);
   Instant NextDeadline() const;
   bool is_done() const { return is_done_; }

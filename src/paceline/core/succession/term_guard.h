@@ -1,8 +1,8 @@
 #pragma once
 
-// Which master a node listens to. A platform gives each of a job's masters a higher term than the
-// one before. A node that has met a master never listens to one of a lower term again, so a master
-// that was believed dead orders nothing more there.
+// Decides which master a node obeys. A platform gives each new master of a job a higher term. A
+// node that has met a master refuses all masters of lower terms, so a master that was replaced and
+// comes back cannot give orders to that node.
 
 #include <algorithm>
 #include <cstdint>
@@ -13,7 +13,7 @@ class TermGuard {
  public:
   explicit TermGuard(uint64_t seen = 0) : seen_(seen) {}
 
-  // False: hang up, and dial again. The job has a newer master.
+  // False: the job has a newer master. Close this connection and dial again.
   bool Admit(uint64_t term) {
     if (term < seen_) return false;
     seen_ = term;

@@ -74,7 +74,7 @@ void LeaseBook::Boot(uint64_t first_lease, LeaseActions* actions) {
   ++facts_;
 }
 
-// From here on the ledger knows which ordinals are done.
+// Builds the data set's ledger from its durable facts: the done, quarantined and blamed ranges.
 void LeaseBook::Open(DataSet* set) const {
   const LedgerSnapshot snapshot{.samples = set->spec.samples,
                                 .done = set->done.Ranges(),

@@ -4,7 +4,7 @@
 // and agent/memory/fetch.h do, but without bytes. An image is sent in a few parts, so its sender
 // may die in between and another source continue.
 //
-// The object lives as long as its agent. The copies are memory of the host and live longer.
+// This object ends with its agent. The copies are in the host's memory and outlive the agent.
 
 #include <cstdint>
 #include <deque>

@@ -81,7 +81,7 @@ void LeaseServer::Stop() {
   if (thread_.joinable()) thread_.join();
 }
 
-// ---- new connections, on the listener's thread and on their own ----
+// ---- new connections: accepted on the listener's thread, proven on a thread of their own ----
 
 void LeaseServer::Reap() {
   std::list<Newcomer> done;

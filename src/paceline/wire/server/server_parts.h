@@ -78,7 +78,8 @@ class AgentConnection final : public ServerStream<v1::AgentMessage, v1::MasterMe
   bool TakeNext(v1::MasterMessage* message) override;
   void OnDone() override;
 
-  // With certificates: whether the peer may act for a node of this name.
+  // Whether the peer's certificate allows it to register a node of this name. Always true without
+  // TLS.
   bool MaySpeakFor(const std::string& node) const;
 
   ServerParts* const parts_;
