@@ -18,6 +18,7 @@ import os
 import statistics
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -63,8 +64,8 @@ def quotas(shares: list[float]) -> Iterator[list[Path]]:
                 group.rmdir()
 
 
-def run(ratio: int, *words: str) -> dict[str, Any]:
-    """One job of two ranks; what rank 0 printed."""
+def run(ratio: int, *words: str, cache: str) -> dict[str, Any]:
+    """One job of two ranks; what rank 0 printed. `cache` has what earlier jobs measured."""
     with quotas([FAST, FAST / ratio]) as groups:
         port = free_port()
         ranks = []
@@ -72,24 +73,31 @@ def run(ratio: int, *words: str) -> dict[str, Any]:
             env = os.environ | {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2",
                                 "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1",
                                 "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1",
-                                "CONTROL_GROUP": str(group)}  # fmt: skip
+                                "CONTROL_GROUP": str(group),
+                                "XDG_CACHE_HOME": cache}  # fmt: skip
             ranks.append(subprocess.Popen(
                 [sys.executable, str(BENCH / "plan_training.py"), *words], env=env,
                 stdout=subprocess.PIPE, text=True,
             ))  # fmt: skip
-        outs = [one.communicate(timeout=300)[0] for one in ranks]
+        try:
+            outs = [one.communicate(timeout=300)[0] for one in ranks]
+        finally:
+            for one in ranks:
+                one.kill()  # ended already, unless somebody interrupts
+                one.wait()
     if any(one.returncode for one in ranks):
         raise SystemExit(f"{words}: exit codes {[one.returncode for one in ranks]}\n{outs[0]}")
     return json.loads(outs[0].splitlines()[-1])
 
 
-def speed(rounds: int) -> None:
+def speed(rounds: int, ratios: list[int]) -> None:
     samples = Samples("plan_speed")
-    for ratio in (2, 3, 4):
+    for ratio in ratios:
         gains, errors, plans = [], [], set()
         for _ in range(rounds):
-            peer = run(ratio, "transformer", "ddp")
-            ours = run(ratio, "transformer", "plan")
+            with tempfile.TemporaryDirectory() as cache:  # each job measures anew
+                peer = run(ratio, "transformer", "ddp", cache=cache)
+                ours = run(ratio, "transformer", "plan", cache=cache)
             samples.add("ddp", peer["step"], ratio=ratio, **peer)
             samples.add("paceline", ours["step"], ratio=ratio, **ours)
             gains.append(peer["step"] / ours["step"])
@@ -104,35 +112,40 @@ def speed(rounds: int) -> None:
 def plans(ratio: int) -> None:
     samples = Samples("plan_kinds")
     for model in MODELS:
-        found = {}
-        chosen = run(ratio, model, "plan")
-        samples.add("chosen", chosen["step"], ratio=ratio, **chosen)
-        for kind, wishes in KINDS.items():
-            found[kind] = run(ratio, model, "plan", json.dumps(wishes))
-            samples.add(kind, found[kind]["step"], ratio=ratio, **found[kind])
-        least = min(one["step"] for one in found.values())
-        apart = [(a, b) for a, b in itertools.combinations(found.values(), 2)
-                 if abs(a["step"] / b["step"] - 1) > 0.1]  # fmt: skip
-        right = sum((a["step"] < b["step"]) == (a["predicted"] < b["predicted"]) for a, b in apart)
-        print(f"plan_kinds: {model} at {ratio}:1, {len(found)} plans; chosen {chosen['plan']} is "
-              f"{100 * (chosen['step'] / least - 1):.0f} % off the best; {right} of {len(apart)} "
-              f"pairs that differ by over 10 % are in the right order")
-        for kind, one in sorted(found.items(), key=lambda item: item[1]["step"]):
-            print(f"  {kind:24} measured {1e3 * one['step']:6.0f} ms, predicted "
-                  f"{1e3 * one['predicted']:6.0f} ms ({one['plan']})")
+        with tempfile.TemporaryDirectory() as cache:
+            plans_of(model, ratio, cache, samples)
+
+
+def plans_of(model: str, ratio: int, cache: str, samples: Samples) -> None:
+    found = {}
+    chosen = run(ratio, model, "plan", cache=cache)
+    samples.add("chosen", chosen["step"], ratio=ratio, **chosen)
+    for kind, wishes in KINDS.items():
+        found[kind] = run(ratio, model, "plan", json.dumps(wishes), cache=cache)
+        samples.add(kind, found[kind]["step"], ratio=ratio, **found[kind])
+    least = min(one["step"] for one in found.values())
+    apart = [(a, b) for a, b in itertools.combinations(found.values(), 2)
+             if abs(a["step"] / b["step"] - 1) > 0.1]  # fmt: skip
+    right = sum((a["step"] < b["step"]) == (a["predicted"] < b["predicted"]) for a, b in apart)
+    print(f"plan_kinds: {model} at {ratio}:1, {len(found)} plans; chosen {chosen['plan']} is "
+          f"{100 * (chosen['step'] / least - 1):.0f} % off the best; {right} of {len(apart)} "
+          f"pairs that differ by over 10 % are in the right order", flush=True)
+    for kind, one in sorted(found.items(), key=lambda item: item[1]["step"]):
+        print(f"  {kind:24} measured {1e3 * one['step']:6.0f} ms, predicted "
+              f"{1e3 * one['predicted']:6.0f} ms ({one['plan']})")
 
 
 def main() -> None:
     options = argparse.ArgumentParser(description="Plans on two unequal processes.")
     options.add_argument("question", choices=("speed", "plans"))
     options.add_argument("--rounds", type=int, default=3)
-    options.add_argument("--ratio", type=int, default=2)
+    options.add_argument("--ratio", type=int, help="only this one (default: 2, 3, 4; plans: 2)")
     args = options.parse_args()
     print(machine(), file=sys.stderr)
     if args.question == "speed":
-        speed(args.rounds)
+        speed(args.rounds, [args.ratio] if args.ratio else [2, 3, 4])
     else:
-        plans(args.ratio)
+        plans(args.ratio or 2)
 
 
 if __name__ == "__main__":

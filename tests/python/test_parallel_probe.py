@@ -32,8 +32,8 @@ def studied(net: nn.Module) -> Any:
 
 
 def block(**options: Any) -> Block:
-    usual: dict[str, Any] = {"name": "0", "flops": 8e9, "saved": 1e6, "parameter_bytes": 4e6,
-                             "forms": ((), ())}  # fmt: skip
+    usual: dict[str, Any] = {"names": ("0",), "flops": 8e9, "saved": 1e6, "parameter_bytes": 4e6,
+                             "forms": (((), ()),)}  # fmt: skip
     return Block(**usual | options)
 
 
@@ -56,6 +56,26 @@ def test_a_fit_explains_the_larger_batch_whatever_the_copy_said(bandwidth: float
     found = fitted(block(), bandwidth, seconds)
     assert forward(block(), found, 16) - forward(block(), found, 1) == pytest.approx(0.046)
     assert found.launch >= 0
+
+
+def test_what_a_block_of_layers_costs_beside_its_samples_is_shared_among_them() -> None:
+    seconds = {1: 0.005, 16: 0.050}
+    two = fitted(block(names=("0", "1"), parameter_bytes=0), 1e10, seconds)
+    assert two.launch == pytest.approx(fitted(block(parameter_bytes=0), 1e10, seconds).launch / 2)
+
+
+@pytest.mark.parametrize(("layers", "names"), [
+    ([nn.Linear(64, 64), nn.GELU(), nn.Linear(64, 64), nn.GELU()], ("0", "1")),
+    ([nn.Linear(64, 64), nn.Linear(64, 64)], ("0",)),
+    ([nn.Linear(64, 8), nn.Linear(8, 64), nn.Linear(64, 64), nn.GELU()], ("2",)),
+])  # fmt: skip
+def test_a_block_goes_from_a_large_layer_to_the_next_one_like_it(
+    layers: list[nn.Module], names: tuple[str, ...]
+) -> None:
+    """What stands between them takes its time, and may have no matrix product."""
+    done = studied(nn.Sequential(*layers))
+    assert Block.of(done).names == names
+    assert Block.of(done).flops == done.rows[int(names[0])]["flops"]
 
 
 def test_noise_gives_numbers_that_a_planner_can_take() -> None:

@@ -34,12 +34,17 @@ _COPY_BYTES = 32 << 20
 _LARGE_BYTES = 4 << 20
 _SAMPLES_MAX = 64
 _BLOCK_SECONDS = 1.2  # after which no larger batch is tried
+_PERIOD_MAX = 4  # layers of a block
 _RUNS = 3
 # A rank with a part of a processor computes at full speed until its quota of a period is used up.
 # Only a mean over whole periods tells its speed; the kernel's and Kubernetes' period is 0.1 s.
 _WINDOW_SECONDS = 0.12
 _WINDOWS = 2
+_ROUNDS_MAX = 4096
 _SPEEDS = ("flops", "bandwidth", "launch")
+# A part of the cache's keys. Raise it when what is measured changes, so that no number of an older
+# release is taken for a new one.
+_METHOD = 4
 _ANY_FLOPS = 1e12  # of a block without matrix products: nothing is divided by it
 
 
@@ -56,25 +61,39 @@ class Speeds:
 class Block:
     """The part of a model that is timed, and its costs for one sample."""
 
-    name: str
+    names: tuple[str, ...]  # of its layers
     flops: float
     saved: float
     parameter_bytes: float
-    forms: tuple[Any, Any]  # its arguments with two and with four samples
+    forms: tuple[tuple[Any, Any], ...]  # each layer's arguments with two and with four samples
 
     @classmethod
     def of(cls, study: Study) -> "Block":
-        """The layer with the most arithmetic; of equal ones the first."""
-        rows = study.rows
-        place = max(range(len(rows)), key=lambda one: (rows[one]["flops"], -one))
-        row, sizes = rows[place], study.summary["bytes"]
+        """The layer with the most arithmetic, and those up to the next one like it.
+
+        What stands between two large layers takes its time, too: an activation has no matrix
+        product, and costs a processor as much as a third of one.
+        """
+        places = _period(study.rows)
+        rows = [study.rows[place] for place in places]
+        width = study.summary["bytes"]["compute"]
         return cls(
-            study.layers.names[place],
-            row["flops"],
-            row["saved"],
-            row["parameters"] * sizes["compute"],
-            (study.few[place].inputs, study.more[place].inputs),
+            tuple(study.layers.names[place] for place in places),
+            sum(row["flops"] for row in rows),
+            sum(row["saved"] for row in rows),
+            sum(row["parameters"] for row in rows) * width,
+            tuple((study.few[place].inputs, study.more[place].inputs) for place in places),
         )
+
+
+def _period(rows: list[dict[str, Any]]) -> range:
+    """The first of the largest layers up to the next one like it, or it alone."""
+    first = max(range(len(rows)), key=lambda one: (rows[one]["flops"], -one))
+    alike = ("flops", "saved", "parameters")
+    for place in range(first + 1, min(first + 1 + _PERIOD_MAX, len(rows))):
+        if all(rows[place][one] == rows[first][one] for one in alike):
+            return range(first, place)
+    return range(first, first + 1)
 
 
 def measure(
@@ -87,8 +106,8 @@ def measure(
     what = [name, torch.__version__, precision, block.flops, block.saved, block.parameter_bytes]
     known = read_cache(what, _SPEEDS)
     if known is None:
-        module = model.get_submodule(block.name)
-        speeds = asdict(measured_speeds(module, block, place, precision))
+        modules = [model.get_submodule(name) for name in block.names]
+        speeds = asdict(measured_speeds(modules, block, place, precision))
     else:
         speeds = known
     mine = speeds | {"memory": devices.memory_of(place, local)}
@@ -113,12 +132,14 @@ def measure(
 # ---- the device ----
 
 
-def measured_speeds(module: nn.Module, block: Block, place: torch.device, precision: str) -> Speeds:
-    """Times a copy of the module; the module itself and the random numbers stay as they are."""
+def measured_speeds(
+    modules: list[nn.Module], block: Block, place: torch.device, precision: str
+) -> Speeds:
+    """Times copies of the layers; the layers and the random numbers stay as they are."""
     cuda = [place] if place.type == "cuda" else []
     with torch.random.fork_rng(devices=cuda), torch.enable_grad():
         bandwidth = _bandwidth(place)
-        copied = copy.deepcopy(module).to(place).train()
+        copied = [copy.deepcopy(module).to(place).train() for module in modules]
         seconds = _timed(copied, block, place, precision)
     return fitted(block, bandwidth, seconds)
 
@@ -135,46 +156,50 @@ def fitted(block: Block, bandwidth: float, seconds: dict[int, float]) -> Speeds:
         bandwidth = max(bandwidth, block.saved / (each / 2))
     arithmetic = max(each - block.saved / bandwidth, each / 2)
     fixed = max(0.0, seconds[few] - few * each)
-    launch = max(0.0, fixed - block.parameter_bytes / bandwidth)
+    launch = max(0.0, fixed - block.parameter_bytes / bandwidth) / len(block.names)
     flops = block.flops / arithmetic if block.flops else _ANY_FLOPS
     return Speeds(flops, bandwidth, launch)
 
 
 def _timed(
-    module: nn.Module, block: Block, place: torch.device, precision: str
+    modules: list[nn.Module], block: Block, place: torch.device, precision: str
 ) -> dict[int, float]:
     """Seconds of a forward pass by the number of samples: a third of both passes together."""
     begin = time.perf_counter()
     seconds: dict[int, float] = {}
     samples = 1
     while samples <= _SAMPLES_MAX:
-        run = _passes(module, block, samples, place, precision)
+        run = _passes(modules, block, samples, place, precision)
         seconds[samples] = best_of(run, place) / 3
         is_slow = time.perf_counter() - begin > _BLOCK_SECONDS / 4
         if len(seconds) > 1 and (is_slow or seconds[samples] > 4 * seconds[1]):
             break
         samples *= 4
     return {
-        count: sustained(_passes(module, block, count, place, precision), place) / 3
+        count: sustained(_passes(modules, block, count, place, precision), place) / 3
         for count in (1, max(seconds))
     }
 
 
 def _passes(
-    module: nn.Module, block: Block, samples: int, place: torch.device, precision: str
+    modules: list[nn.Module], block: Block, samples: int, place: torch.device, precision: str
 ) -> Callable[[], None]:
-    args, kwargs = tree_map(
-        lambda one: _filled(one, place) if isinstance(one, Form) else one,
-        scaled(*block.forms, samples),
-    )
+    given = [
+        tree_map(
+            lambda one: _filled(one, place) if isinstance(one, Form) else one,
+            scaled(*forms, samples),
+        )
+        for forms in block.forms
+    ]
 
     def run() -> None:
-        with computing(precision, place.type):
-            found = tree_leaves(module(*args, **kwargs))
-        outputs = [one for one in found if isinstance(one, torch.Tensor) and one.requires_grad]
-        if outputs:
-            torch.autograd.backward(outputs, [torch.ones_like(one) for one in outputs])
-        module.zero_grad(set_to_none=True)
+        for module, (args, kwargs) in zip(modules, given, strict=True):
+            with computing(precision, place.type):
+                found = tree_leaves(module(*args, **kwargs))
+            outputs = [one for one in found if isinstance(one, torch.Tensor) and one.requires_grad]
+            if outputs:
+                torch.autograd.backward(outputs, [torch.ones_like(one) for one in outputs])
+            module.zero_grad(set_to_none=True)
 
     return run
 
@@ -241,13 +266,27 @@ def measured_link(talk: Talk, place: torch.device, names: list[list[Any]]) -> Li
     times: list[float] = []
     for size in (8, _LARGE_BYTES):
         buffer = torch.ones(size // 4, device=place)
-        times.append(best_of(lambda full=buffer: dist.all_reduce(full), place))
+        times.append(_mean_of(lambda full=buffer: dist.all_reduce(full), place, talk, str(size)))
     found = link_of(times[0], times[1], talk.world_size)
     # Each rank has seen other times; all take those of rank 0.
     link = Link(**talk.decide("links", lambda: asdict(found)))
     if talk.rank == 0:
         write_cache(what, asdict(link))
     return link
+
+
+def _mean_of(run: Callable[[], object], place: torch.device, talk: Talk, topic: str) -> float:
+    """Seconds of a run in a window of many. Rank 0 tells how many: all must run as often."""
+    once = best_of(run, place)
+    count = talk.decide(
+        f"runs of {topic}", lambda: min(_ROUNDS_MAX, max(_RUNS, math.ceil(_WINDOW_SECONDS / once)))
+    )
+    _wait_for(place)
+    begin = time.perf_counter()
+    for _ in range(count):
+        run()
+    _wait_for(place)
+    return (time.perf_counter() - begin) / count
 
 
 def link_of(small: float, large: float, ranks: int) -> Link:
@@ -261,7 +300,7 @@ def link_of(small: float, large: float, ranks: int) -> Link:
 
 
 def _cached(what: list[Any]) -> str:
-    key = hashlib.sha256(json.dumps(what).encode()).hexdigest()[:24]
+    key = hashlib.sha256(json.dumps([_METHOD, *what]).encode()).hexdigest()[:24]
     return str(cache_dir() / "probe" / f"{key}.json")
 
 
