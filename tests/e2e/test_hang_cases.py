@@ -6,7 +6,10 @@ import ctypes
 import fcntl
 import os
 import re
+import shutil
 import signal
+import socket
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -184,6 +187,33 @@ def test_loaders_that_wait_for_one_file_in_all_ranks(job: Job, fifo: Path) -> No
     assert job.events("rank_failed") == []
 
 
+# ---- what ranks ask others for ----
+@pytest.fixture
+def silent() -> Iterator[int]:
+    """The port of a server that takes connections and never answers."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server.getsockname()[1]
+
+
+def test_a_server_that_does_not_answer_one_rank(job: Job, silent: int) -> None:
+    start(job, "answer", "--port", str(silent))
+    judged = until_restarted(job)
+    line = line_of("server.recv(1)")
+    assert re.match(
+        rf"Rank 1 on node0 does not go on in hang_cases\.py:{line}, forward; it waits in receive "
+        rf"from 127\.0\.0\.1:{silent}\. {OTHERS}$", judged["sentence"]), judged["sentence"]
+
+
+def test_a_server_that_does_not_answer_all_ranks(job: Job, silent: int) -> None:
+    start(job, "answer", "--port", str(silent), "--ranks", "0", "1", "2", "3")
+    event = verdicts(job)[0]
+    assert re.match(rf"Ranks 0–3 have waited \d+\.\d s in receive from 127\.0\.0\.1:{silent}\. "
+                    r"No rank is to blame\.$", event["sentence"]), event["sentence"]
+    assert event["details"].get("culprits", "") == ""
+    time.sleep(ACT_AFTER)
+    assert job.events("rank_failed") == []
+
+
 # ---- what only seems to hang ----
 def test_a_step_that_is_no_evaluation_is_acted_on(job: Job) -> None:
     """So that the tests below can fail: without what excuses those ranks, this happens."""
@@ -191,7 +221,7 @@ def test_a_step_that_is_no_evaluation_is_acted_on(job: Job) -> None:
     until_restarted(job)
 
 
-@pytest.mark.parametrize("case", ["evaluate", "save"])
+@pytest.mark.parametrize("case", ["evaluate", "save", "compile"])
 def test_what_takes_long_and_may(job: Job, case: str) -> None:
     start(job, case, "--ranks", "0", "--steps", "40", "--seconds", str(SEEMS_HUNG))
     assert job.wait() == 0, job.stderr
@@ -199,6 +229,13 @@ def test_what_takes_long_and_may(job: Job, case: str) -> None:
     assert not [event for event in job.events("hang_judged") if event["details"]["acts"] == "true"]
     # It was looked at: the test would be idle otherwise.
     assert list(job.run_dir.glob("logs/node0/hang-*")) != []
+
+
+def test_a_rank_that_is_ten_times_slower_is_not_hung(job: Job) -> None:
+    start(job, "tenfold", "--steps", "60")
+    assert job.wait() == 0, job.stderr
+    assert job.events("rank_failed") == []
+    assert job.events("hang_judged") == []
 
 
 def test_a_teacher_in_eval_mode_excuses_nobody(job: Job) -> None:
@@ -353,3 +390,50 @@ def test_a_cut_of_the_data_network_blames_no_rank(hosts: list[Host]) -> None:
     assert event["details"].get("culprits", "") == ""
     assert event["details"]["acts"] == "false"
     assert first.events("rank_failed") == []
+
+
+@needs_hosts
+def test_an_interface_that_leads_nowhere_is_told_with_the_address(hosts: list[Host]) -> None:
+    """All come to the process group, and gloo cannot reach the other host over its card."""
+    join_data_network(hosts)
+    ip(f"-n {PREFIX}sw link set d1 down")
+    first = hosts[0].job
+    cluster.start(hosts[:2], "--nnodes", "2", script=[SCRIPT])
+    event = verdicts(first)[0]
+    assert re.match(r"Ranks 0 and 1 entered init_process_group 1 of the world "
+                    r"\(hang_cases\.py:\d+, at [\w.:-]+:\d+\) [67]\d\.\d s ago and none has left "
+                    r"it\. The network between them is the first suspect; no rank is\.$",
+                    event["sentence"]), event["sentence"]
+    assert event["details"].get("culprits", "") == ""
+    assert event["details"]["acts"] == "false"
+
+
+@contextmanager
+def silent_name_server(host: Host) -> Iterator[None]:
+    """`ip netns exec` shows the namespace's resolv.conf to whom it starts."""
+    folder = Path("/etc/netns") / host.space
+    folder.mkdir(parents=True)
+    (folder / "resolv.conf").write_text("nameserver 127.0.0.1\noptions timeout:30 attempts:5\n")
+    listen = ("import socket, time; s = socket.socket(type=socket.SOCK_DGRAM); "
+              "s.bind(('127.0.0.1', 53)); print('there', flush=True); time.sleep(600)")
+    server = subprocess.Popen(["ip", "netns", "exec", host.space, sys.executable, "-c", listen],
+                              stdout=subprocess.PIPE)
+    try:
+        assert server.stdout is not None and server.stdout.readline() == b"there\n"
+        yield
+    finally:
+        server.kill()
+        server.wait()
+        shutil.rmtree(folder)
+
+
+@needs_hosts
+def test_a_name_server_that_is_silent_is_named(hosts: list[Host]) -> None:
+    job = hosts[0].job
+    job.env |= {"PACELINE_HANG_ACT_AFTER": f"{ACT_AFTER}s"}
+    with silent_name_server(hosts[0]):
+        job.start(ONE, [SCRIPT, "--case", "name"], hosts[0].inside())
+        judged = until_restarted(job)
+    assert re.match(
+        r"Rank 1 on node0 does not go on in hang_cases\.py:\d+, forward; it waits in poll of "
+        rf"127\.0\.0\.1:53, a name server\. {OTHERS}$", judged["sentence"]), judged["sentence"]

@@ -8,13 +8,7 @@ namespace {
 // For a rank whose speed is unknown: reported after ten minutes, never acted on.
 constexpr Deadlines kPatient{.named = Duration::Seconds(600)};
 
-}  // namespace
-
-Duration QuietLimit(Duration step_p99) { return std::max(kQuietMin, step_p99 * 3); }
-
-Duration BlockedLimit(Duration step_p99) { return std::max(Duration::Seconds(30), step_p99 * 20); }
-
-Deadlines DeadlinesOf(const RankEvidence& rank) {
+Deadlines DeadlinesByPhase(const RankEvidence& rank) {
   const Duration step = rank.step_p99;
   const Duration longest = rank.phase_longest;
   switch (rank.phase) {
@@ -39,6 +33,22 @@ Deadlines DeadlinesOf(const RankEvidence& rank) {
     case RankPhase::kEnd: break;
   }
   return kPatient;
+}
+
+}  // namespace
+
+Duration QuietLimit(Duration step_p99) { return std::max(kQuietMin, step_p99 * 3); }
+
+Duration BlockedLimit(Duration step_p99) { return std::max(Duration::Seconds(30), step_p99 * 20); }
+
+Deadlines DeadlinesOf(const RankEvidence& rank) {
+  constexpr int kPressedTimes = 3;
+  Deadlines limits = DeadlinesByPhase(rank);
+  if (!rank.is_pressed) return limits;
+  for (Duration* limit : {&limits.named, &limits.blocked, &limits.busy}) {
+    if (!limit->is_infinite()) *limit = *limit * kPressedTimes;
+  }
+  return limits;
 }
 
 }  // namespace paceline::diagnose

@@ -312,6 +312,21 @@ TEST(Judge, TheAbsentRanksPhaseSetsItsTime) {
   }
 }
 
+TEST(Judge, AHostWithoutFreeProcessorsTriplesTheTimesOfWhatIsNotCertain) {
+  const auto judge = [](Duration waited, char state) {
+    SceneMaker made(4);
+    made.Wait({2}, waited);
+    made[2].state = state;
+    made[2].is_pressed = true;
+    return Judge(made.facts()).act;
+  };
+  EXPECT_EQ(HangAct::kNone, judge(Duration::Seconds(8), 'S'));
+  EXPECT_EQ(HangAct::kTell, judge(Duration::Seconds(9), 'S'));
+  EXPECT_EQ(HangAct::kTell, judge(Duration::Seconds(89), 'S'));
+  EXPECT_EQ(HangAct::kRestart, judge(Duration::Seconds(90), 'S'));
+  EXPECT_EQ(HangAct::kRestart, judge(Duration::Seconds(3), 'T'));  // the signal is a fact
+}
+
 TEST(Judge, WhenAllBlockOnOneThingThatIsNamedAndNoRank) {
   SceneMaker made(4);
   made.Wait({1, 2}, Duration::Seconds(5000));

@@ -73,29 +73,11 @@ std::string_view HangName(HangClass hang) {
 }
 
 const RankFacts* Scene::Find(uint32_t rank) const {
-  for (const RankFacts& known : facts.ranks) {
-    if (known.evidence.rank.value() == rank) return &known;
-  }
-  return nullptr;
-}
-
-std::set<uint32_t> Scene::WaitersFor(const std::set<uint32_t>& awaited) const {
-  std::set<uint32_t> reached = awaited;
-  std::set<uint32_t> waiters;
-  bool is_larger = true;
-  while (is_larger) {
-    is_larger = false;
-    for (const auto& [rank, others] : graph.awaits) {
-      if (waiters.contains(rank) || awaited.contains(rank)) continue;
-      const bool waits = std::any_of(others.begin(), others.end(),
-                                     [&](uint32_t other) { return reached.contains(other); });
-      if (!waits) continue;
-      waiters.insert(rank);
-      reached.insert(rank);
-      is_larger = true;
-    }
-  }
-  return waiters;
+  const auto found = std::lower_bound(
+      facts.ranks.begin(), facts.ranks.end(), rank,
+      [](const RankFacts& known, uint32_t wanted) { return known.evidence.rank.value() < wanted; });
+  const bool is_there = found != facts.ranks.end() && found->evidence.rank.value() == rank;
+  return is_there ? &*found : nullptr;
 }
 
 Duration Scene::LongestWait(const std::set<uint32_t>& waiters) const {

@@ -22,8 +22,6 @@ struct Scene {
   WaitGraph graph;
 
   const RankFacts* Find(uint32_t rank) const;  // null: its agent did not answer
-  // The ranks that wait for one of `awaited`, directly or through others.
-  std::set<uint32_t> WaitersFor(const std::set<uint32_t>& awaited) const;
   // The wait of the rank that began to wait first.
   Duration LongestWait(const std::set<uint32_t>& waiters) const;
 };

@@ -30,7 +30,7 @@ TEST(WaitGraph, WhoHasNotBegunIsAwaited) {
   const Facts facts = made.facts();
   const WaitGraph graph = MakeWaitGraph(facts);
   EXPECT_EQ(RankSet({2}), graph.roots);
-  EXPECT_EQ(RankSet({2}), graph.awaits.at(0));
+  EXPECT_EQ(RankSet({2}), AwaitedBy(graph, 0));
   EXPECT_EQ(3u, graph.awaits.size());
 }
 
@@ -64,7 +64,7 @@ TEST(WaitGraph, ChainsOfGroupsEndAtTheRootAlone) {
   const Facts facts = made.facts();
   const WaitGraph graph = MakeWaitGraph(facts);
   EXPECT_EQ(RankSet({2}), graph.roots);
-  EXPECT_EQ(RankSet({1}), graph.awaits.at(0));
+  EXPECT_EQ(RankSet({1}), AwaitedBy(graph, 0));
 }
 
 TEST(WaitGraph, WhenAllHaveComeNobodyIsAwaited) {

@@ -44,12 +44,13 @@ struct RankEvidence {
   Duration phase_longest;                   // longest completed stretch of this phase; 0: none
   std::vector<CollectiveSeen> collectives;  // newest of each group, oldest first
   // From the kernel, by two looks.
-  char state = '?';      // of its main thread, as in /proc/PID/stat; 'T' stopped, 't' traced
-  int stopped_by = 0;    // the signal that stopped it; 0: unknown
-  Duration watched;      // between the looks
-  Duration cpu;          // CPU time meanwhile, of all its threads
-  bool moved = false;    // meanwhile bytes were read or written, or a system call returned
-  std::string waits_in;  // the system call of the main thread, with its path or peer; "" unknown
+  char state = '?';         // of its main thread, as in /proc/PID/stat; 'T' stopped, 't' traced
+  int stopped_by = 0;       // the signal that stopped it; 0: unknown
+  Duration watched;         // between the looks
+  Duration cpu;             // CPU time meanwhile, of all its threads
+  bool moved = false;       // meanwhile bytes were read or written, or a system call returned
+  bool is_pressed = false;  // its host has too few processors for what runs there
+  std::string waits_in;     // the system call of the main thread, with its path or peer; "" unknown
   // Of the main thread, innermost first. If empty, `no_stack` says why.
   std::vector<StackFrame> stack;
   std::string no_stack;

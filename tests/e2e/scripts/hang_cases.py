@@ -8,6 +8,7 @@ import fcntl
 import io
 import os
 import re
+import socket
 import threading
 import time
 from collections.abc import Callable
@@ -41,7 +42,7 @@ class Script:
         for step in range(self.options.steps):
             optimizer.zero_grad()
             is_now = self.is_culprit and step == self.options.at
-            loss = self.forward(next(batches), is_now)
+            loss = self.forward(next(batches), step, is_now)
             loss.backward()
             optimizer.step()
             if is_now and self.options.case in BEHIND_STEP:
@@ -49,8 +50,9 @@ class Script:
             else:
                 self.meet()
 
-    def forward(self, batch: torch.Tensor, is_now: bool) -> torch.Tensor:
-        time.sleep(0.02)
+    def forward(self, batch: torch.Tensor, step: int, is_now: bool) -> torch.Tensor:
+        is_late = self.options.case == "tenfold" and self.is_culprit and step >= self.options.at
+        time.sleep(0.2 if is_late else 0.02)
         if self.options.case == "teacher":
             with torch.no_grad():
                 self.teacher(batch)
@@ -119,9 +121,26 @@ def slow(script: Script) -> None:
     time.sleep(script.options.seconds)
 
 
+def compile_slowly(script: Script) -> None:
+    def backend(graph: torch.fx.GraphModule, inputs: object) -> object:
+        time.sleep(script.options.seconds)
+        return graph.forward
+
+    torch.compile(lambda batch: batch + 1, backend=backend)(torch.ones(4))
+
+
+def wait_for_answer(script: Script) -> None:
+    with socket.create_connection(("127.0.0.1", script.options.port)) as server:
+        server.recv(1)
+
+
+def look_up_name(script: Script) -> None:
+    socket.getaddrinfo("shards.example", 80)
+
+
 IN_FORWARD: dict[str, Callable[[Script], None]] = {
     "gil": hold_the_interpreter_lock, "loop": loop_in_c, "deadlock": deadlock, "slow": slow,
-    "teacher": slow}
+    "teacher": slow, "compile": compile_slowly, "answer": wait_for_answer, "name": look_up_name}
 
 
 # ---- behind the optimizer's step, in place of the two collectives ----
@@ -176,6 +195,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=12)
     parser.add_argument("--path", type=Path)
     parser.add_argument("--workers", type=int, default=0)
+    parser.add_argument("--port", type=int)
     script = Script(parser.parse_args())
     if script.options.case == "absent" and script.is_culprit:
         time.sleep(FOREVER)

@@ -15,6 +15,9 @@ namespace paceline::agent {
 namespace {
 
 constexpr std::chrono::milliseconds kBetweenLooks{500};
+// A thread that sleeps and wakes so much later had no processor.
+constexpr std::chrono::milliseconds kNap{10};
+constexpr std::chrono::milliseconds kLate{200};
 constexpr Duration kSamplePatience = Duration::Seconds(3);
 // For all ranks together. The master waits 8 s, and an answer without stacks is still useful.
 constexpr Duration kSamplesPatience = Duration::Seconds(5);
@@ -29,6 +32,12 @@ bool IsOfPerson(const EvidenceDesk::Question& question) {
 std::string FolderOf(const EvidenceDesk::Question& question) {
   return Concat(IsOfPerson(question) ? kPersonPrefix : kHangPrefix, question.generation.value(),
                 "-", question.round & ~kAskedByPerson);
+}
+
+bool NapIsLate() {
+  const int64_t begun = MonotonicNs();
+  std::this_thread::sleep_for(kNap);
+  return std::chrono::nanoseconds(MonotonicNs() - begun) > kNap + kLate;
 }
 
 }  // namespace
@@ -127,6 +136,7 @@ NodeEvidence EvidenceDesk::Look(const Question& question) const {
   std::vector<ProcessLook> first;
   const int64_t begun = MonotonicNs();
   for (const WatchedRank& rank : question.ranks) first.push_back(LookAt(rank.process));
+  const bool is_pressed = NapIsLate() || IsHostPressed();
   DropOldFolders();
   const std::string folder = Concat(log_dir_, "/", FolderOf(question));
   MakeDirs(folder, 0700).IgnoreError();  // the sampler reports a failure
@@ -152,6 +162,7 @@ NodeEvidence EvidenceDesk::Look(const Question& question) const {
     // If a child has ended, its CPU time is missing from the second look.
     evidence.cpu = std::max(Duration(), last.cpu - first[i].cpu);
     evidence.moved = last.bytes != first[i].bytes;
+    evidence.is_pressed = is_pressed;
     evidence.waits_in = last.waits_in;
     evidence.stack = stacks[i].frames;
     evidence.no_stack = stacks[i].problem;

@@ -130,6 +130,20 @@ TEST(ProcessLook, AFileThatAChildWaitsForIsWhatItsParentWaitsFor) {
   EXPECT_EQ(30u, look.bytes);
 }
 
+TEST(ProcessLook, TellsAHostWithoutFreeProcessors) {
+  const TestDir dir;
+  EXPECT_FALSE(IsHostPressed(dir.path()));  // a kernel without PSI
+  std::filesystem::create_directories(dir.path() + "/pressure");
+  const auto is_pressed = [&dir](const std::string& text) {
+    std::ofstream(dir.path() + "/pressure/cpu") << text;
+    return IsHostPressed(dir.path());
+  };
+  EXPECT_FALSE(is_pressed("some avg10=19.99 avg60=80.00 avg300=80.00 total=1\n"));
+  EXPECT_TRUE(is_pressed("some avg10=20.00 avg60=0.00 avg300=0.00 total=1\n"));
+  EXPECT_TRUE(is_pressed("some avg10=100.00 avg60=0.00 avg300=0.00 total=1\n"));
+  EXPECT_FALSE(is_pressed("some avg10=x"));
+}
+
 TEST(StackSampler, TakesTheMainThreadsFramesInnermostFirst) {
   const std::string text = R"([
     {"pid": 9, "os_thread_id": 11, "frames": [{"name": "other", "filename": "o.py", "line": 1}]},

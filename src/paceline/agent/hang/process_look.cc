@@ -1,5 +1,7 @@
 #include "paceline/agent/hang/process_look.h"
 
+#include <fcntl.h>
+#include <poll.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -10,6 +12,8 @@
 #include <string_view>
 #include <vector>
 
+#include "paceline/agent/hang/socket_peer.h"
+#include "paceline/base/fd.h"
 #include "paceline/base/file_text.h"
 #include "paceline/base/text.h"
 
@@ -38,34 +42,72 @@ std::string TargetOf(const std::string& link) {
   return length <= 0 ? "" : std::string(text.data(), static_cast<size_t>(length));
 }
 
+// What a call's first argument is.
+enum class Argument { kOther, kDescriptor, kPolled };
+
 struct KnownCall {
   long number;
   std::string_view text;
-  bool has_file;  // its first argument is a descriptor
+  Argument argument;
+  std::string_view to_peer = "";  // before the address of a socket's other end
 };
-constexpr std::array<KnownCall, 21> kCalls = {{
-    {SYS_read, "read", true},
-    {SYS_pread64, "read", true},
-    {SYS_readv, "read", true},
-    {SYS_write, "write", true},
-    {SYS_pwrite64, "write", true},
-    {SYS_writev, "write", true},
-    {SYS_fsync, "fsync", true},
-    {SYS_fdatasync, "fsync", true},
-    {SYS_flock, "flock", true},
-    {SYS_getdents64, "listing", true},
-    {SYS_recvfrom, "receive", true},
-    {SYS_recvmsg, "receive", true},
-    {SYS_sendto, "send", true},
-    {SYS_sendmsg, "send", true},
-    {SYS_connect, "connect", true},
-    {SYS_accept, "accept", true},
-    {SYS_openat, "open of a file", false},
-    {SYS_futex, "a lock", false},
-    {SYS_wait4, "the end of a child", false},
-    {SYS_clock_nanosleep, "sleep", false},
-    {SYS_poll, "poll", false},
+constexpr std::array<KnownCall, 22> kCalls = {{
+    {SYS_read, "read", Argument::kDescriptor, "read from"},
+    {SYS_pread64, "read", Argument::kDescriptor},
+    {SYS_readv, "read", Argument::kDescriptor, "read from"},
+    {SYS_write, "write", Argument::kDescriptor, "write to"},
+    {SYS_pwrite64, "write", Argument::kDescriptor},
+    {SYS_writev, "write", Argument::kDescriptor, "write to"},
+    {SYS_fsync, "fsync", Argument::kDescriptor},
+    {SYS_fdatasync, "fsync", Argument::kDescriptor},
+    {SYS_flock, "flock", Argument::kDescriptor},
+    {SYS_getdents64, "listing", Argument::kDescriptor},
+    {SYS_recvfrom, "receive", Argument::kDescriptor, "receive from"},
+    {SYS_recvmsg, "receive", Argument::kDescriptor, "receive from"},
+    {SYS_sendto, "send", Argument::kDescriptor, "send to"},
+    {SYS_sendmsg, "send", Argument::kDescriptor, "send to"},
+    {SYS_connect, "connect", Argument::kDescriptor, "connect to"},
+    {SYS_accept, "accept", Argument::kDescriptor},
+    {SYS_poll, "poll", Argument::kPolled, "poll of"},
+    {SYS_ppoll, "poll", Argument::kPolled, "poll of"},
+    {SYS_openat, "open of a file", Argument::kOther},
+    {SYS_futex, "a lock", Argument::kOther},
+    {SYS_wait4, "the end of a child", Argument::kOther},
+    {SYS_clock_nanosleep, "sleep", Argument::kOther},
 }};
+
+uint64_t HexValue(std::string_view text) {
+  TakePrefix(&text, "0x");
+  uint64_t value = 0;
+  std::from_chars(text.data(), text.data() + text.size(), value, 16);
+  return value;
+}
+
+// The first descriptor of a pollfd array in the process's memory.
+std::optional<int> PolledAt(const std::string& folder, uint64_t address) {
+  const Fd memory(::open((folder + "/mem").c_str(), O_RDONLY | O_CLOEXEC));
+  pollfd first{};
+  const ssize_t got =
+      !memory.is_open() ? -1
+                        : ::pread(memory.get(), &first, sizeof(first), static_cast<off_t>(address));
+  if (got != static_cast<ssize_t>(sizeof(first))) return std::nullopt;
+  return first.fd;
+}
+
+// "read of /data/train.bin", "receive from 10.0.0.3:8080", or "read" alone.
+std::string TextOf(const KnownCall& call, const std::string& folder, std::string_view argument) {
+  const uint64_t value = HexValue(argument);
+  std::optional<int> descriptor = static_cast<int>(value);
+  if (call.argument == Argument::kPolled) descriptor = PolledAt(folder, value);
+  if (!descriptor.has_value()) return std::string(call.text);
+  const std::string target = TargetOf(Concat(folder, "/fd/", *descriptor));
+  const uint64_t socket = SocketInode(target);
+  if (socket == 0)
+    return target.empty() ? std::string(call.text) : Concat(call.text, " of ", target);
+  const std::string peer = PeerOf(folder, socket);
+  const bool is_known = !peer.empty() && !call.to_peer.empty();
+  return is_known ? Concat(call.to_peer, " ", peer) : Concat(call.text, " of a socket");
+}
 
 // Parses /proc/PID/syscall: "0 0x5 …" in a system call, "running", or "-1 …" in none.
 std::string CallText(const std::string& folder) {
@@ -75,13 +117,8 @@ std::string CallText(const std::string& folder) {
   if (!number.has_value() || *number < 0) return "";
   for (const KnownCall& call : kCalls) {
     if (call.number != *number) continue;
-    if (!call.has_file || parts.size() < 2) return std::string(call.text);
-    std::string_view argument = parts[1];
-    TakePrefix(&argument, "0x");
-    uint32_t descriptor = 0;
-    std::from_chars(argument.data(), argument.data() + argument.size(), descriptor, 16);
-    const std::string target = TargetOf(Concat(folder, "/fd/", descriptor));
-    return target.empty() ? std::string(call.text) : Concat(call.text, " of ", target);
+    const bool is_alone = call.argument == Argument::kOther || parts.size() < 2;
+    return is_alone ? std::string(call.text) : TextOf(call, folder, parts[1]);
   }
   return "";
 }
@@ -127,6 +164,16 @@ ProcessLook LookAt(const ProcessId& process, const std::string& proc_root) {
   AddChildren(folder, proc_root, &look);
   if (StartTimeOf(process.pid, proc_root) != process.start_time_ticks) return {};
   return look;
+}
+
+bool IsHostPressed(const std::string& proc_root) {
+  constexpr uint64_t kPressedPercent = 20;
+  // "some avg10=48.06 avg60=…": the digits before the point are enough.
+  const std::string file = ReadText(proc_root + "/pressure/cpu", kTextMax);
+  std::string_view text = file;
+  if (!TakePrefix(&text, "some avg10=")) return false;
+  const auto percent = ParseWhole<uint64_t>(text.substr(0, text.find('.')));
+  return percent.value_or(0) >= kPressedPercent;
 }
 
 }  // namespace paceline::agent

@@ -24,4 +24,8 @@ struct ProcessLook {
 // Checks `process` after the look, so that a later process with the same pid is not reported.
 ProcessLook LookAt(const ProcessId& process, const std::string& proc_root = "/proc");
 
+// True if processes of this host wait for a processor: the kernel's pressure (PSI) says that in the
+// last 10 s some waited for more than 20 % of the time.
+bool IsHostPressed(const std::string& proc_root = "/proc");
+
 }  // namespace paceline::agent

@@ -51,7 +51,7 @@ void Name(const Scene& scene, const std::set<uint32_t>& absent, Verdict* verdict
     verdict->sentence = is_one ? Concat(Capitalized(RankText(first)), " ", DoingText(first), ".")
                                : Concat(Capitalized(RanksText(absent)), " do not go on.");
   }
-  Append(&verdict->sentence, " ", WaitText(scene, scene.WaitersFor(absent), absent.size()));
+  Append(&verdict->sentence, " ", WaitText(scene, WaitersFor(scene.graph, absent), absent.size()));
   verdict->headline = Concat("was hung: it ", DoingText(first));
   verdict->fingerprint = Concat(HangName(verdict->hang), "@", PlaceOf(first.evidence));
 }
@@ -61,7 +61,7 @@ void Name(const Scene& scene, const std::set<uint32_t>& absent, Verdict* verdict
 std::optional<Verdict> JudgeAbsent(const Scene& scene) {
   const std::set<uint32_t> absent = AbsentOf(scene);
   if (absent.empty()) return std::nullopt;
-  Duration waited = scene.LongestWait(scene.WaitersFor(absent));
+  Duration waited = scene.LongestWait(WaitersFor(scene.graph, absent));
   // The longest deadlines among them count.
   Deadlines limits{.named = Duration(), .blocked = Duration(), .busy = Duration()};
   bool is_busy = false;

@@ -16,11 +16,6 @@ namespace {
 constexpr std::array<std::string_view, 5> kEqualSizes = {"all_reduce", "broadcast", "reduce",
                                                          "all_gather", "reduce_scatter"};
 
-struct Call {
-  uint32_t rank = 0;
-  const CollectiveSeen* seen = nullptr;
-};
-
 bool NeedsEqualSizes(const CollectiveSeen& seen) {
   return std::find(kEqualSizes.begin(), kEqualSizes.end(), seen.operation) != kEqualSizes.end();
 }
@@ -63,16 +58,9 @@ std::vector<Call> Minority(const std::vector<Call>& calls) {
 }
 
 // A group's first sequence number at which a rank waits and the calls differ.
-std::vector<Call> FirstMismatch(const Scene& scene, const std::string& group,
-                                std::vector<Call>* others) {
+std::vector<Call> FirstMismatch(const Group& group, std::vector<Call>* others) {
   std::map<uint64_t, std::vector<Call>> by_sequence;
-  for (const RankFacts& rank : scene.facts.ranks) {
-    for (const CollectiveSeen& seen : rank.evidence.collectives) {
-      if (seen.group == group) {
-        by_sequence[seen.sequence].push_back({rank.evidence.rank.value(), &seen});
-      }
-    }
-  }
+  for (const Call& call : group.calls) by_sequence[call.seen->sequence].push_back(call);
   for (const auto& [sequence, calls] : by_sequence) {
     const bool is_waited_in = std::any_of(calls.begin(), calls.end(),
                                           [](const Call& call) { return !call.seen->is_complete; });
@@ -119,7 +107,7 @@ Verdict VerdictOn(const Scene& scene, const std::vector<Call>& calls,
 std::optional<Verdict> JudgeMismatchedCall(const Scene& scene) {
   for (const Group& group : scene.graph.groups) {
     std::vector<Call> others;
-    const std::vector<Call> calls = FirstMismatch(scene, group.name, &others);
+    const std::vector<Call> calls = FirstMismatch(group, &others);
     if (!calls.empty()) return VerdictOn(scene, calls, others);
   }
   return std::nullopt;

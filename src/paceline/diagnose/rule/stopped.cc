@@ -37,12 +37,14 @@ std::set<uint32_t> StoppedRanks(const Facts& facts) {
 // rank has entered it, or its records are damaged. It is still the cause.
 void AddWaitersInside(const Scene& scene, const std::set<uint32_t>& stopped,
                       std::set<uint32_t>* waiters) {
-  for (const auto& [rank, seen] : scene.graph.waits_in) {
-    if (stopped.contains(rank) || scene.graph.awaits.contains(rank)) continue;
-    const std::vector<uint32_t> members = MembersOf(seen->group);
-    const bool is_its = std::any_of(members.begin(), members.end(),
+  for (const Group& group : scene.graph.groups) {
+    const bool is_its = std::any_of(group.members.begin(), group.members.end(),
                                     [&](uint32_t member) { return stopped.contains(member); });
-    if (is_its) waiters->insert(rank);
+    if (!is_its) continue;
+    for (const auto& [rank, position] : group.positions) {
+      const bool waits = position.waits_in != nullptr && !scene.graph.awaits.contains(rank);
+      if (waits && !stopped.contains(rank)) waiters->insert(rank);
+    }
   }
 }
 
@@ -94,7 +96,7 @@ std::optional<Verdict> JudgeStopped(const Scene& scene) {
   const std::set<uint32_t> stopped = StoppedRanks(scene.facts);
   if (stopped.empty()) return std::nullopt;
   const RankFacts& first = *scene.Find(*stopped.begin());
-  std::set<uint32_t> waiters = scene.WaitersFor(stopped);
+  std::set<uint32_t> waiters = WaitersFor(scene.graph, stopped);
   AddWaitersInside(scene, stopped, &waiters);
   const bool is_one = stopped.size() == 1;
   std::set<uint32_t> asleep;

@@ -1,4 +1,5 @@
-// All ranks wait for one file and none for another rank: names the file or its storage.
+// All ranks wait for one file, one server or one name server, and none for another rank: names what
+// they wait for.
 
 #include <algorithm>
 
@@ -7,12 +8,24 @@
 #include "paceline/diagnose/rule/all.h"
 
 namespace paceline::diagnose {
+namespace {
+
+// True if the system call names a file or a socket's other end, as agent/hang/process_look does:
+// "read of /data/train.bin", "receive from 10.0.0.3:8080", "poll of 10.0.0.2:53, a name server".
+bool NamesResource(std::string_view call) {
+  if (call.find(" of /") != std::string_view::npos) return true;
+  return call.find(" from ") != std::string_view::npos ||
+         call.find(" to ") != std::string_view::npos ||
+         (call.starts_with("poll of ") && call.find(':') != std::string_view::npos);
+}
+
+}  // namespace
 
 std::optional<Verdict> JudgeStorage(const Scene& scene) {
   const std::vector<RankFacts>& ranks = scene.facts.ranks;
   if (ranks.size() < 2 || !scene.graph.waits_in.empty()) return std::nullopt;
   const std::string& call = ranks.front().evidence.waits_in;
-  const bool is_shared = call.find(" of /") != std::string::npos &&
+  const bool is_shared = NamesResource(call) &&
                          std::all_of(ranks.begin(), ranks.end(), [&call](const RankFacts& rank) {
                            return rank.evidence.waits_in == call;
                          });

@@ -182,6 +182,7 @@ class Draw {
                       .watched = Time(),
                       .cpu = Time(),
                       .moved = Flag(),
+                      .is_pressed = Flag(),
                       .waits_in = Text(),
                       .no_stack = Text()};
     for (uint64_t i = prng_.Below(5); i > 0; --i) {
@@ -191,9 +192,9 @@ class Draw {
     return rank;
   }
   NodeEvidence Evidence() {
-    NodeEvidence evidence{.generation = Generation(Big()), .round = Big(), .ranks = {}};
-    for (uint64_t i = prng_.Below(4); i > 0; --i) evidence.ranks.push_back(Looks());
-    return evidence;
+    std::vector<RankEvidence> ranks(prng_.Below(4));
+    for (RankEvidence& rank : ranks) rank = Looks();
+    return {.generation = Generation(Big()), .round = Big(), .ranks = std::move(ranks)};
   }
   std::string Bytes(size_t count_max) {
     std::string bytes(prng_.Below(count_max), '\0');
@@ -436,64 +437,6 @@ TEST(Codec, FuzzFacts) {
       if (decoded.ok()) EncodeFact(*decoded);
     }
   }
-}
-
-TEST(Codec, StatusAndEventsSurvive) {
-  JobStatus status{.job_id = "j",
-                   .name = "n",
-                   .phase = "running",
-                   .pending = "trains",
-                   .master_pid = 4,
-                   .master_incarnation = 5,
-                   .generation = 6,
-                   .world_size = 7,
-                   .restart_count = 8,
-                   .failures = 9,
-                   .step = 10,
-                   .loss = 0.5,
-                   .goodput = 0.75,
-                   .age = Duration::Seconds(11),
-                   .journal = "ok",
-                   .last_seq = 12,
-                   .exit_code = 0,
-                   .final_reason = "done"};
-  status.nodes.push_back(
-      {.id = 1, .name = "node0", .state = "seated", .connected = true, .seat = 0});
-  status.nodes[0].ranks.push_back({.rank = 1, .pid = 2, .generation = 3, .state = "running"});
-  status.checkpoints = {.directory = "/d",
-                        .memory_step = 12,
-                        .storage_step = 10,
-                        .writing_step = 11,
-                        .storage_bytes = 1 << 30,
-                        .problem = "the disk is full",
-                        .restored = "goes on after step 9, from memory",
-                        .restored_step = 9,
-                        .memory_restores = 3,
-                        .storage_restores = 1,
-                        .commits = 4,
-                        .storage_age = Duration::Seconds(5)};
-  pb::JobStatus message;
-  ToProto(status, &message);
-  JobStatus decoded;
-  ASSERT_TRUE(FromProto(message, &decoded).ok());
-  EXPECT_EQ(decoded, status);
-
-  const JobEvent event{.seq = 1,
-                       .time_ns = 2,
-                       .kind = "world_formed",
-                       .node = "n",
-                       .rank = 0,
-                       .generation = 3,
-                       .step = -1,
-                       .sentence = "s",
-                       .causes = {1, 2},
-                       .details = {{"a", "b"}},
-                       .members = {{"n", 1, 2, 3}}};
-  pb::JobEvent encoded;
-  ToProto(event, &encoded);
-  JobEvent back;
-  ASSERT_TRUE(FromProto(encoded, &back).ok());
-  EXPECT_EQ(back, event);
 }
 
 }  // namespace
