@@ -35,8 +35,8 @@ struct FlightEvent {
 
 class FlightWriter {
  public:
-  // Makes a new ring at that path and replaces an existing one. kSystem: it cannot be made. kFull:
-  // there is no room.
+  // Makes a new ring at that path and replaces an existing one, of which it keeps `longest_ns`.
+  // kSystem: it cannot be made. kFull: there is no room.
   static Result<std::unique_ptr<FlightWriter>> Make(const FlightPlace& place);
   ~FlightWriter();
   FlightWriter(const FlightWriter&) = delete;

@@ -77,6 +77,39 @@ TEST_F(FlightWriterTest, ANewAttemptBeginsWithAnEmptyRing) {
   EXPECT_TRUE(Read().entries.empty());
 }
 
+TEST_F(FlightWriterTest, ANewAttemptKnowsHowLongPhasesTookInEarlierOnes) {
+  const auto longest = [this](RankPhase phase) {
+    return Read().pulse.longest_ns[static_cast<size_t>(phase)];
+  };
+  {
+    const auto first = Make();
+    first->Turn(RankPhase::kCheckpoint, kRingNoName);
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    first->Turn(RankPhase::kData, kRingNoName);
+  }
+  const int64_t learned = longest(RankPhase::kCheckpoint);
+  EXPECT_GE(learned, 5'000'000);
+  const auto second = Make();
+  EXPECT_EQ(learned, longest(RankPhase::kCheckpoint));
+  EXPECT_EQ(0, longest(RankPhase::kCompile));
+  EXPECT_EQ(0, Read().pulse.step_p99_ns);  // a new process warms up again
+}
+
+TEST_F(FlightWriterTest, LearnsNothingFromADamagedRing) {
+  for (const char byte : {'\0', '\xff'}) {
+    std::ofstream(path_, std::ios::binary) << std::string(kRingBytes, byte);
+    const auto writer = Make();
+    for (const int64_t longest : Read().pulse.longest_ns) EXPECT_EQ(0, longest);
+  }
+  { const auto writer = Make(); }
+  // A ring whose words a broken script has overwritten.
+  std::fstream file(path_, std::ios::binary | std::ios::in | std::ios::out);
+  file.seekp(104) << std::string(size_t{8} * kRingPhaseWords, '\x7f');
+  file.close();
+  const auto writer = Make();
+  for (const int64_t longest : Read().pulse.longest_ns) EXPECT_EQ(0, longest);
+}
+
 TEST_F(FlightWriterTest, LearnsHowLongPhasesAndStepsTake) {
   const auto writer = Make();
   writer->Turn(RankPhase::kData, kRingNoName);
