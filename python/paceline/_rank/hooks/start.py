@@ -46,9 +46,10 @@ def _around(call: Callable[..., Any], flight: Flight, world_size: int) -> Callab
         number = flight.writer.begin(
             flight.name(group), flight.name(_NAME), 0, site, sequence(), 0
         )
-        result = call(*args, **kwargs)
-        flight.writer.complete(number)  # also after an error: the rank ends or tries again
-        return result
+        try:
+            return call(*args, **kwargs)
+        finally:  # after an error, too: the rank ends or tries again
+            flight.writer.complete(number)
 
     return calls
 
