@@ -1,6 +1,9 @@
 // Ranks save in the grace of a stop. So after its first signal a rank is killed only when the
 // shortest requested grace has passed, or when a person asked for force. A repeated request, or one
 // that reaches the job and its nodes at once, does not shorten the grace.
+//
+// The grace of a node begins with the request. A process that its starter forked at that moment has
+// less than the whole grace: it still imports its modules, and has nothing to save.
 
 #include <algorithm>
 #include <cstdint>
@@ -27,7 +30,7 @@ class GraceKept final : public Check {
   void Signalled(SimWorld& world, const RankProcess& process, int signal) override {
     const Instant now = world.queue().now();
     if (signal != core::kSigkill) {
-      signalled_at_.emplace(process.pid, now);
+      if (process.is_running) signalled_at_.emplace(process.pid, now);
       return;
     }
     const auto asked = signalled_at_.find(process.pid);
