@@ -54,12 +54,9 @@ paceline_dep(sqlite MODULES sqlite3)
 paceline_dep(uring MODULES liburing)
 paceline_dep(libevent LIBS event_pthreads event_extra event_core DEPS Threads::Threads)
 # Header-only.
-paceline_dep(fmt DEFINES FMT_HEADER_ONLY=1)
-paceline_dep(spdlog DEFINES SPDLOG_FMT_EXTERNAL=1 DEPS paceline_dep::fmt Threads::Threads)
 paceline_dep(json)
 paceline_dep(xxhash)
 paceline_dep(toml DEFINES TOML_HEADER_ONLY=1)
-paceline_dep(cli11)
 
 find_package(GTest REQUIRED)
 add_library(paceline_dep_gtest INTERFACE)

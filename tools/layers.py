@@ -91,7 +91,7 @@ BANNED: dict[str, dict[str, str]] = {
     "sim": THREADS | CLOCKS,
 }
 # base is where the exceptions to the rules live, each for a reason:
-#   log   the hosts' logger (spdlog takes its own lock)
+#   log   the hosts' logger: where lines go, set once and read by all threads
 #   mark  counts hits in static marks, which nothing but a report reads
 #   check prints to stderr before it aborts
 EXEMPT = {"base/log.h", "base/log.cc", "base/log_test.cc", "base/mark.h", "base/mark.cc",

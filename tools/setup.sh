@@ -15,9 +15,9 @@ packages=(
   python3-dev python3-venv
   libgrpc++-dev libgrpc-dev protobuf-compiler protobuf-compiler-grpc libprotobuf-dev
   libabsl-dev libc-ares-dev libre2-dev libssl-dev zlib1g-dev libzstd-dev
-  libsqlite3-dev libevent-dev libxxhash-dev liburing-dev libfmt-dev
-  libspdlog-dev nlohmann-json3-dev libtomlplusplus-dev
-  libcli11-dev libgtest-dev libgmock-dev libbenchmark-dev
+  libsqlite3-dev libevent-dev libxxhash-dev liburing-dev
+  nlohmann-json3-dev libtomlplusplus-dev
+  libgtest-dev libgmock-dev libbenchmark-dev
   iproute2 procps openssl e2fsprogs fuse3
 )
 

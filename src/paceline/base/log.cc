@@ -1,48 +1,52 @@
 #include "paceline/base/log.h"
 
-#include <spdlog/sinks/basic_file_sink.h>
-#include <spdlog/sinks/stdout_sinks.h>
-#include <spdlog/spdlog.h>
+#include <fcntl.h>
+#include <unistd.h>
 
-#include <memory>
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <ctime>
 
+#include "paceline/base/fd.h"
 #include "paceline/base/status_macros.h"
 
 namespace paceline {
 namespace {
 
-spdlog::level::level_enum ToSpdlog(LogLevel level) {
-  switch (level) {
-    case LogLevel::kDebug: return spdlog::level::debug;
-    case LogLevel::kInfo: return spdlog::level::info;
-    case LogLevel::kWarning: return spdlog::level::warn;
-    case LogLevel::kError: return spdlog::level::err;
+constexpr const char* kNames[] = {"debug", "info", "warning", "error"};
+
+std::atomic<LogLevel> lowest_level = LogLevel::kInfo;
+std::atomic<int> destination = STDERR_FILENO;
+
+// The descriptor of the log file. It is opened once and never closed, because another thread may
+// write to it. A later file takes its place under the same number.
+std::atomic<int> file_descriptor = -1;
+
+// "2026-01-31T09:00:00.123456Z".
+std::string UtcNow() {
+  timespec now{};
+  ::clock_gettime(CLOCK_REALTIME, &now);
+  std::tm parts{};
+  ::gmtime_r(&now.tv_sec, &parts);
+  std::array<char, 32> date{};
+  std::array<char, 64> text{};
+  std::strftime(date.data(), date.size(), "%Y-%m-%dT%H:%M:%S", &parts);
+  std::snprintf(text.data(), text.size(), "%s.%06ldZ", date.data(), now.tv_nsec / 1000);
+  return text.data();
+}
+
+// One write, so that lines of several threads and processes do not mix. What a full disk or a
+// closed pipe refuses is lost: there is no other place to say so.
+void WriteLine(std::string_view line) {
+  while (!line.empty()) {
+    const ssize_t written = ::write(destination, line.data(), line.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return;
+    line.remove_prefix(static_cast<size_t>(written));
   }
-  return spdlog::level::err;
-}
-
-std::shared_ptr<spdlog::logger> MakeLogger(spdlog::sink_ptr sink) {
-  auto logger = std::make_shared<spdlog::logger>("paceline", std::move(sink));
-  logger->set_pattern("%Y-%m-%dT%H:%M:%S.%fZ %l %v", spdlog::pattern_time_type::utc);
-  logger->flush_on(spdlog::level::trace);
-  return logger;
-}
-
-// The process's only logger, shared between this file and spdlog's registry.
-void Install(spdlog::sink_ptr sink) {
-  const auto level = spdlog::default_logger()->level();
-  auto logger = MakeLogger(std::move(sink));
-  logger->set_level(level);
-  spdlog::set_default_logger(std::move(logger));
-}
-
-spdlog::logger& Logger() {
-  static const bool once = [] {
-    if (spdlog::default_logger()->name() != "paceline") LogToStderr();
-    return true;
-  }();
-  static_cast<void>(once);
-  return *spdlog::default_logger_raw();
 }
 
 bool IsPlain(char c) { return c > ' ' && c != '"' && c != '=' && c != '\\' && c != '\x7f'; }
@@ -86,23 +90,30 @@ std::string FormatLogLine(std::string_view event, std::initializer_list<LogField
 }
 
 void Log(LogLevel level, std::string_view event, std::initializer_list<LogField> fields) {
-  spdlog::logger& logger = Logger();
-  if (!logger.should_log(ToSpdlog(level))) return;
-  logger.log(ToSpdlog(level), spdlog::string_view_t(FormatLogLine(event, fields)));
+  if (level < lowest_level) return;
+  std::string line = UtcNow();
+  line += ' ';
+  line += kNames[static_cast<size_t>(level)];
+  line += ' ';
+  line += FormatLogLine(event, fields);
+  line += '\n';
+  WriteLine(line);
 }
 
-void LogToStderr() { Install(std::make_shared<spdlog::sinks::stderr_sink_mt>()); }
+void LogToStderr() { destination = STDERR_FILENO; }
 
 absl::Status LogToFile(const std::string& path) {
-  try {
-    Install(std::make_shared<spdlog::sinks::basic_file_sink_mt>(path));
-  } catch (const spdlog::spdlog_ex& error) {
+  Fd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
+  const int old = file_descriptor;
+  if (!file.is_open() || (old >= 0 && ::dup3(file.get(), old, O_CLOEXEC) < 0)) {
     return MakeStatus(absl::StatusCode::kUnavailable,
-                      "cannot open the log " + path + ": " + error.what());
+                      "cannot open the log " + path + ": " + std::strerror(errno));
   }
+  if (old < 0) file_descriptor = file.Release();
+  destination = file_descriptor.load();
   return absl::OkStatus();
 }
 
-void SetLogLevel(LogLevel lowest) { Logger().set_level(ToSpdlog(lowest)); }
+void SetLogLevel(LogLevel lowest) { lowest_level = lowest; }
 
 }  // namespace paceline

@@ -1,14 +1,28 @@
 #include "paceline/base/log.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdio>
+#include <ctime>
 #include <fstream>
+#include <set>
 #include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
 
 #include "paceline/base/status_macros.h"
 
 namespace paceline {
 namespace {
+
+std::string Read(const std::string& path) {
+  std::ifstream file(path);
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
 
 TEST(LogTest, WritesPairsAndQuotesOnlyWhatNeedsIt) {
   EXPECT_EQ(FormatLogLine("started", {}), "started");
@@ -29,11 +43,70 @@ TEST(LogTest, AppendsToAFileAndRespectsTheLevel) {
   LogWarning("hidden");
   SetLogLevel(LogLevel::kInfo);
   LogToStderr();
-  std::ifstream file(path);
-  std::stringstream text;
-  text << file.rdbuf();
-  EXPECT_NE(text.str().find("Z info shown n=1\n"), std::string::npos) << text.str();
-  EXPECT_EQ(text.str().find("hidden"), std::string::npos);
+  const std::string text = Read(path);
+  EXPECT_NE(text.find("Z info shown n=1\n"), std::string::npos) << text;
+  EXPECT_EQ(text.find("hidden"), std::string::npos);
+  std::remove(path.c_str());
+}
+
+TEST(LogTest, BeginsALineWithTheTimeInUtcAndTheLevel) {
+  const std::string path = testing::TempDir() + "/paceline_log_time_test.log";
+  std::remove(path.c_str());
+  const std::time_t before = std::time(nullptr);
+  ASSERT_TRUE(LogToFile(path).ok());
+  LogWarning("event");
+  LogError("event");
+  LogToStderr();
+  const std::string text = Read(path);
+  EXPECT_THAT(text, testing::MatchesRegex(
+                        "[0-9-]{10}T[0-9:]{8}[.][0-9]{6}Z warning event\n[^\n]*Z error event\n"));
+  std::tm parts{};
+  ASSERT_NE(::strptime(text.c_str(), "%Y-%m-%dT%H:%M:%S", &parts), nullptr) << text;
+  EXPECT_GE(::timegm(&parts), before);
+  EXPECT_LE(::timegm(&parts), std::time(nullptr));
+  std::remove(path.c_str());
+}
+
+TEST(LogTest, GoesOnInAnotherFile) {
+  const std::string first = testing::TempDir() + "/paceline_log_first_test.log";
+  const std::string second = testing::TempDir() + "/paceline_log_second_test.log";
+  std::remove(first.c_str());
+  std::remove(second.c_str());
+  ASSERT_TRUE(LogToFile(first).ok());
+  LogInfo("one");
+  ASSERT_TRUE(LogToFile(second).ok());
+  LogInfo("two");
+  ASSERT_FALSE(LogToFile("/proc/no/such/folder/log").ok());
+  LogInfo("three");
+  LogToStderr();
+  LogInfo("on_stderr");
+  ASSERT_TRUE(LogToFile(first).ok());
+  LogInfo("four");
+  LogToStderr();
+  EXPECT_THAT(Read(first), testing::MatchesRegex("[^\n]* info one\n[^\n]* info four\n"));
+  EXPECT_THAT(Read(second), testing::MatchesRegex("[^\n]* info two\n[^\n]* info three\n"));
+  std::remove(first.c_str());
+  std::remove(second.c_str());
+}
+
+TEST(LogTest, LinesOfManyThreadsAreWhole) {
+  constexpr size_t kThreads = 4, kLines = 200, kTimeWidth = 27;
+  const std::string path = testing::TempDir() + "/paceline_log_threads_test.log";
+  std::remove(path.c_str());
+  ASSERT_TRUE(LogToFile(path).ok());
+  std::vector<std::thread> threads;
+  for (size_t n = 0; n < kThreads; ++n) {
+    threads.emplace_back([n] {
+      for (size_t line = 0; line < kLines; ++line) LogInfo("line", {{"of", n}, {"n", line}});
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  LogToStderr();
+  std::istringstream text(Read(path));
+  std::set<std::string> lines;  // without their times
+  for (std::string line; std::getline(text, line);) lines.insert(line.substr(kTimeWidth));
+  EXPECT_EQ(lines.size(), kThreads * kLines);
+  EXPECT_EQ(lines.count(" info line of=3 n=0"), 1u);
   std::remove(path.c_str());
 }
 

@@ -1,19 +1,13 @@
 #include "paceline/master/metrics.h"
 
 #include <algorithm>
-#include <array>
-#include <charconv>
 #include <map>
 #include <string_view>
 
+#include "paceline/base/number_text.h"
+
 namespace paceline::master {
 namespace {
-
-std::string NumberText(double value) {
-  std::array<char, 64> buffer = {};
-  const auto end = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value);
-  return {buffer.data(), end.ptr};
-}
 
 class Page {
  public:

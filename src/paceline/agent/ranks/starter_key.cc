@@ -1,16 +1,18 @@
 #include "paceline/agent/ranks/starter_key.h"
 
-#include <fmt/format.h>
 #include <glob.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
+#include <cinttypes>
 #include <cstdint>
+#include <cstdio>
 #include <string_view>
 
 #include "paceline/agent/ranks/rank_env.h"
 #include "paceline/base/file_text.h"
+#include "paceline/base/number_text.h"
 #include "paceline/base/text.h"
 
 namespace paceline::agent {
@@ -42,7 +44,11 @@ class Digest {
     for (const char c : text) AddByte(static_cast<unsigned char>(c));
     AddByte(0);  // so that "ab","c" differs from "a","bc"
   }
-  std::string Hex() const { return fmt::format("{:016x}{:016x}", low_, high_); }
+  std::string Hex() const {
+    std::array<char, 33> text{};
+    std::snprintf(text.data(), text.size(), "%016" PRIx64 "%016" PRIx64, low_, high_);
+    return text.data();
+  }
 
  private:
   void AddByte(unsigned char byte) {
@@ -131,7 +137,7 @@ StarterPlace PlaceOfStarter(const LaunchSpec& launch, const Environment& base,
                 "--info",
                 Concat(dir, "/info.json"),
                 "--keep-warm",
-                fmt::format("{}", launch.keep_warm.ToSecondsF())};
+                NumberText(launch.keep_warm.ToSecondsF())};
   if (launch.entry == EntryKind::kScript) {
     place.argv.insert(place.argv.end(), {"--entry", AbsoluteTarget(launch)});
   } else if (launch.entry == EntryKind::kModule) {

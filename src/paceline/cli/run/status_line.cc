@@ -3,9 +3,8 @@
 #include <chrono>
 #include <utility>
 
-#include <fmt/format.h>
-
 #include "paceline/agent/socket/reactor.h"
+#include "paceline/base/number_text.h"
 #include "paceline/base/text.h"
 #include "paceline/cli/console/text.h"
 
@@ -24,9 +23,9 @@ std::string LiveLine(const wire::JobStatus& status) {
            status.world_size == 1 ? " rank" : " ranks");
   }
   if (status.phase == "running" && status.goodput > 0) {
-    line += fmt::format(" · goodput {:.1f} %", status.goodput * 100);
+    Append(&line, " · goodput ", FixedText(status.goodput * 100, 1), " %");
   }
-  if (status.loss.has_value()) line += fmt::format(" · loss {:.4f}", *status.loss);
+  if (status.loss.has_value()) Append(&line, " · loss ", FixedText(*status.loss, 4));
   if (status.failures > 0) {
     Append(&line, " · ", status.failures, status.failures == 1 ? " failure" : " failures",
            " recovered");
