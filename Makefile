@@ -19,13 +19,18 @@ PYTEST_JOBS ?= $(shell expr 2 \* $$(nproc))
 # Which tests build, unit and pytest are about: `test` those that are not long, `test-all` the long
 # ones, and `all` both. tests/conftest.py and the ctest label `long` say which are long. The tests
 # with the label `heavy` (of wire, master, agent, sim and cli) run in `test` from the optimized
-# objects of the wheel, and in `test-all` under sanitizers; cmake/layer.cmake says why.
+# objects of the wheel, and in `test-all` under sanitizers; cmake/layer.cmake says why. `fresh` is
+# for tools/fresh.sh: all units, divided as in `test`, with the long ones and the fuzz corpora.
 PART ?= all
 TARGETS_test := light_tests
 TARGETS_test-all := all headers_alone benches
 TARGETS_all := all headers_alone
+TARGETS_fresh := light_tests headers_alone
 CTEST_test := -LE "long|heavy"
 CTEST_test-all := -L "long|heavy"
+CTEST_fresh := -LE "heavy|fuzz"
+OPTIMIZED_TARGETS := heavy_tests $(if $(filter fresh,$(PART)),fuzz_corpora)
+OPTIMIZED_CTEST := $(if $(filter fresh,$(PART)),-L "heavy|fuzz",-L heavy -LE long)
 PYTEST_test := -m "not long"
 PYTEST_test-all := -m long
 REPORT := $(CURDIR)/build/report/$(PART)
@@ -121,10 +126,10 @@ unit:  ## ctest: one binary a layer, and the checks of the tree
 # The wheel's build folder; an optimized build of its own where the wheel came from elsewhere.
 heavy-units: packages  ## the units with the label `heavy`, from the optimized objects of the wheel
 	@test -e build/release/build.ninja || cmake --preset release
-	cmake --build build/release -j $(JOBS) --target heavy_tests
+	cmake --build build/release -j $(JOBS) --target $(OPTIMIZED_TARGETS)
 	@rm -rf $(REPORT)/heavy-units $(REPORT)/heavy-units.xml; mkdir -p $(REPORT)
 	GTEST_OUTPUT=xml:$(REPORT)/heavy-units/ ctest --test-dir build/release --output-on-failure \
-	  -j $(JOBS) --output-junit $(REPORT)/heavy-units.xml -L heavy -LE long
+	  -j $(JOBS) --output-junit $(REPORT)/heavy-units.xml $(OPTIMIZED_CTEST)
 
 # The simulator runs from the optimized binary in .venv: seeds a second are what counts. Worlds of
 # jobs and worlds of leased data, a core each.
