@@ -212,12 +212,12 @@ def rank(number: int, folder: str, cases: list[Case], ranks: int) -> None:
     os._exit(0 if is_whole else 1)
 
 
-def warm() -> None:
-    """Imports what the ranks need, once and not in each of them."""
+def warm(cases: list[Case]) -> None:
+    """Imports and describes what the ranks need, once and not in each of them."""
     from torch.distributed import fsdp, pipelining
 
     assert fsdp and pipelining
-    asked = {(case.model, case.precision, case.optimizer) for case in CASES + FURTHER + EIGHT}
+    asked = {(case.model, case.precision, case.optimizer) for case in cases}
     for kind, precision, optimizer in sorted(asked):
         model, loss, steps = made(kind)
         text = text_of(parallel.describe(model, steps[0], loss, precision=precision,
@@ -232,12 +232,12 @@ def end(children: set[int]) -> None:
 
 def main() -> None:
     torch.set_num_threads(1)
-    warm()
     wanted = sys.argv[1:]
     sets = {"": CASES, "further": FURTHER, "eight": EIGHT}
     cases = sets.get(" ".join(wanted)) or [
         case for case in CASES + FURTHER if case.name in wanted
     ]  # fmt: skip
+    warm(cases)
     ranks = cases[0].world
     with tempfile.TemporaryDirectory() as folder:
         children: set[int] = set()

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from once import made_once
 from parallel_cases import CASES, EIGHT, FURTHER, Case
 
 HERE = Path(__file__).resolve().parent
@@ -14,28 +15,28 @@ APART = 5e-6  # what order of summation may cost
 
 
 @pytest.fixture(scope="module")
-def rows() -> list[dict[str, Any]]:
+def rows(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     """What each of the four ranks tells, by the name of the case."""
-    return told()
+    return json.loads(made_once(tmp_path_factory, "parallel_world", told))
 
 
 @pytest.fixture(scope="module")
-def further() -> list[dict[str, Any]]:
-    return told("further")
+def further(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    return json.loads(made_once(tmp_path_factory, "further_world", lambda: told("further")))
 
 
 @pytest.fixture(scope="module")
-def eight() -> list[dict[str, Any]]:
-    return told("eight")
+def eight(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    return json.loads(made_once(tmp_path_factory, "world_of_eight", lambda: told("eight")))
 
 
-def told(*words: str) -> list[dict[str, Any]]:
+def told(*words: str) -> str:
     command = [sys.executable, str(HERE / "parallel_world.py"), *words]
     done = subprocess.run(
         command, check=False, cwd=HERE, capture_output=True, text=True, timeout=300
     )
     assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    return done.stdout
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
