@@ -105,23 +105,23 @@ def test_arguments_are_as_long_as_the_kernel_takes(job: Job, warm: str, count: i
 
 
 def test_a_host_says_what_it_waits_for(make_job: Callable[..., Job]) -> None:
+    """Two jobs that wait at the same time: one for its master, and one for its other node."""
     first, second = make_job("first"), make_job("second")
-    with socket.socket() as held:
+    with socket.socket() as held, socket.socket() as other:
         held.bind(("127.0.0.1", 0))
-        endpoint = f"127.0.0.1:{held.getsockname()[1]}"
+        other.bind(("127.0.0.1", 0))
+        nobody, endpoint = (f"127.0.0.1:{one.getsockname()[1]}" for one in (held, other))
     script = write(first, "")
     token = first.directory / "token"
     token.touch(0o600)
     token.write_text("a" * 64)
-    flags = ["--nnodes", "2", "--nproc-per-node", "1", "--rdzv-endpoint", endpoint,
-             "--token-file", str(token)]
-    second.start([*flags, "--rdzv-conf", "is_host=0"], script)
-    eventually(lambda: f"still waiting for the master at {endpoint}: " in second.stderr,
-               "the host that joins says so", job=second)
-    second.end()
-    first.start([*flags, "--rdzv-conf", "is_host=1"], script)
+    flags = ["--nnodes", "2", "--nproc-per-node", "1", "--token-file", str(token)]
+    second.start([*flags, "--rdzv-endpoint", nobody, "--rdzv-conf", "is_host=0"], script)
+    first.start([*flags, "--rdzv-endpoint", endpoint, "--rdzv-conf", "is_host=1"], script)
     eventually(lambda: "waits for nodes: 1 of at least 2 are here" in first.stderr,
                "the host of the master says so", job=first)
+    eventually(lambda: f"still waiting for the master at {nobody}: " in second.stderr,
+               "the host that joins says so", job=second)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="PID 1 NOT TESTED: a process namespace takes root")

@@ -8,9 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from warm_process import Warm
+
 from paceline import _native
 
 RANK = Path(__file__).parent / "flight_rank.py"
+FORKED = "import flight_rank\nflight_rank.main()\n"
 PREAMBLE = "import torch, torch.distributed as dist\nfrom flight_rank import *\n"
 # A store in a file: no port can be taken by another test.
 WORLD = """
@@ -41,9 +44,13 @@ class Rank:
 
 
 def run_ranks(
-    folder: Path, script: str, *, ranks: int = 1, python: str = sys.executable, watched: bool = True
+    folder: Path, script: str, *, ranks: int = 1, watched: bool = True, warm: Warm | None = None
 ) -> list[Rank]:
-    """Run `script` on that many ranks; with two of them there is a gloo group, `rank`, `store`."""
+    """Run `script` on that many ranks; with two of them there is a gloo group, `rank`, `store`.
+
+    With `warm` they are forks of a process that has torch loaded, as ranks of a starter are.
+    Without it each imports torch when it is watched already, which costs three seconds.
+    """
     text = PREAMBLE + (WORLD if ranks > 1 else "") + textwrap.dedent(script)
     if ranks > 1:
         text += "\ndist.destroy_process_group()\n"
@@ -51,23 +58,34 @@ def run_ranks(
     (folder / "store").unlink(missing_ok=True)
     clean = {k: v for k, v in os.environ.items() if not k.startswith("PACELINE_")}
     base = clean | {"TEST_STORE": str(folder / "store"), "OMP_NUM_THREADS": "1"}
-    processes: list[subprocess.Popen[str]] = []
+    begun: list[int | subprocess.Popen[str]] = []
     for rank in range(ranks):
         env = base | {"RANK": str(rank), "WORLD_SIZE": str(ranks)}
         if watched:
             env["PACELINE_RING"] = str(folder / f"ring.{rank}")
-        processes.append(
+        if warm is not None:
+            begun.append(warm.start(FORKED, "train.py", env=env, clean={}, cwd=folder))
+            continue
+        begun.append(
             subprocess.Popen(
-                [python, str(RANK), str(folder / "train.py")],
+                [sys.executable, str(RANK), str(folder / "train.py")],
                 env=env, cwd=folder, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
             )
-        )
-    return [_ended(rank, process, folder, watched) for rank, process in enumerate(processes)]
+        )  # fmt: skip
+    return [_ended(rank, one, folder, watched, warm) for rank, one in enumerate(begun)]
 
 
-def _ended(rank: int, process: "subprocess.Popen[str]", folder: Path, watched: bool) -> Rank:
-    out, err = process.communicate(timeout=180)
-    assert process.returncode == 0, err
+def _ended(
+    rank: int, begun: "int | subprocess.Popen[str]", folder: Path, watched: bool, warm: Warm | None
+) -> Rank:
+    if isinstance(begun, int):
+        assert warm is not None
+        ended = warm.wait(begun)
+        code, out, err = ended.returncode, ended.stdout, ended.stderr
+    else:
+        out, err = begun.communicate(timeout=180)
+        code = begun.returncode
+    assert code == 0, err
     ring = _native.read_ring((folder / f"ring.{rank}").read_bytes()) if watched else {}
     return Rank(ring=ring, out=out)
 

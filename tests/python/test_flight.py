@@ -13,8 +13,11 @@ from paceline._rank.hooks import collective_methods
 from paceline._rank.hooks.collective_recorder import Follower, Recorder, members_text
 from paceline._rank.hooks.collectives import NAMES
 from paceline._rank.hooks.on_import import when_imported
+from warm_process import Warm, warm_fixture
 
 from paceline import _native
+
+warm = warm_fixture("torch", "torch.distributed")
 
 # One collective a line. What is recorded of it: its operation, bytes and dtype, in that order.
 EVERY = """
@@ -85,8 +88,8 @@ dist.barrier()
 """
 
 
-def test_each_group_counts_for_itself(tmp_path: Path) -> None:
-    for number, rank in enumerate(run_ranks(tmp_path, GROUPS, ranks=2)):
+def test_each_group_counts_for_itself(tmp_path: Path, warm: Warm) -> None:
+    for number, rank in enumerate(run_ranks(tmp_path, GROUPS, ranks=2, warm=warm)):
         found = [(e["operation"], e["group"], e["sequence"]) for e in rank.collectives]
         assert found[0] == ("all_reduce", f"{number + 1} {number}", 1)
         assert found[1:3] == [("all_reduce", "3 0-1", 1), ("barrier", "3 0-1", 2)]
@@ -112,8 +115,8 @@ dist.all_reduce(x)
 """
 
 
-def test_sends_and_receives_are_not_counted(tmp_path: Path) -> None:
-    for rank in run_ranks(tmp_path, POINT_TO_POINT, ranks=2):
+def test_sends_and_receives_are_not_counted(tmp_path: Path, warm: Warm) -> None:
+    for rank in run_ranks(tmp_path, POINT_TO_POINT, ranks=2, warm=warm):
         calls = rank.entries(2)
         assert sorted(e["operation"] for e in calls) == ["recv", "recv", "send", "send"]
         assert {e["sequence"] for e in calls} == {0}
@@ -131,8 +134,8 @@ for _ in range(2):
 """
 
 
-def test_functional_collectives_and_those_of_ddp_are_recorded(tmp_path: Path) -> None:
-    for rank in run_ranks(tmp_path, BUILT_IN, ranks=2):
+def test_functional_collectives_and_those_of_ddp_are_recorded(tmp_path: Path, warm: Warm) -> None:
+    for rank in run_ranks(tmp_path, BUILT_IN, ranks=2, warm=warm):
         first, *_ = rank.collectives
         assert (first["operation"], first["bytes"]) == ("all_reduce", 16)
         assert first["site"] == line_of(BUILT_IN, "y = functional", ranks=2)
@@ -157,8 +160,8 @@ dist.barrier()
 """
 
 
-def test_a_collective_is_complete_only_when_the_peer_has_come(tmp_path: Path) -> None:
-    for rank in run_ranks(tmp_path, LATE, ranks=2):
+def test_a_collective_is_complete_only_when_the_peer_has_come(tmp_path: Path, warm: Warm) -> None:
+    for rank in run_ranks(tmp_path, LATE, ranks=2, warm=warm):
         assert all(entry["completed_ns"] for entry in rank.collectives)
 
 
@@ -180,8 +183,8 @@ dist.barrier()
 """
 
 
-def test_of_many_open_collectives_the_newest_are_followed(tmp_path: Path) -> None:
-    for rank in run_ranks(tmp_path, MANY, ranks=2):
+def test_of_many_open_collectives_the_newest_are_followed(tmp_path: Path, warm: Warm) -> None:
+    for rank in run_ranks(tmp_path, MANY, ranks=2, warm=warm):
         assert len(rank.collectives) == 71
 
 
@@ -198,8 +201,8 @@ assert status == 0
 """
 
 
-def test_a_forked_child_writes_nothing(tmp_path: Path) -> None:
-    (rank,) = run_ranks(tmp_path, FORK)
+def test_a_forked_child_writes_nothing(tmp_path: Path, warm: Warm) -> None:
+    (rank,) = run_ranks(tmp_path, FORK, warm=warm)
     assert rank.collectives == []
     assert rank.phases == ["checkpoint", "unknown"]
     assert (tmp_path / "child.pt").exists()

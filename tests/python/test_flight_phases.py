@@ -8,9 +8,13 @@ import pytest
 from agent_double import starter
 from flight_world import run_ranks
 from paceline.errors import ArgumentError
+from warm_process import Warm, warm_fixture
 
 import paceline as pl
 from paceline import _native
+
+# torch._dynamo, because torch's wrappers and compilers load it.
+warm = warm_fixture("torch", "torch.distributed", "torch._dynamo")
 
 STEP = ["data", "forward", "backward", "forward", "optimizer", "unknown"]
 
@@ -46,8 +50,10 @@ train()
 """
 
 
-def test_reading_in_eval_mode_is_evaluation_until_the_training_goes_on(tmp_path: Path) -> None:
-    (rank,) = run_ranks(tmp_path, TRAINING + EVALUATION)
+def test_reading_in_eval_mode_is_evaluation_until_the_training_goes_on(
+    tmp_path: Path, warm: Warm
+) -> None:
+    (rank,) = run_ranks(tmp_path, TRAINING + EVALUATION, warm=warm)
     training = [*STEP, *STEP, "data", "unknown"]
     assert rank.phases == [*training * 10, "evaluation", *training]
 
@@ -70,9 +76,11 @@ train()
 """
 
 
-def test_without_a_loader_the_calls_of_ddp_show_forward_and_evaluation(tmp_path: Path) -> None:
+def test_without_a_loader_the_calls_of_ddp_show_forward_and_evaluation(
+    tmp_path: Path, warm: Warm
+) -> None:
     step = ["forward", "backward", "forward", "optimizer", "unknown"]
-    for rank in run_ranks(tmp_path, WRAPPED, ranks=2):
+    for rank in run_ranks(tmp_path, WRAPPED, ranks=2, warm=warm):
         assert rank.phases == [*step, *step, "evaluation", *step]
 
 
@@ -115,8 +123,8 @@ other.join()
 """
 
 
-def test_saving_is_a_phase_of_the_thread_that_runs_the_script(tmp_path: Path) -> None:
-    (rank,) = run_ranks(tmp_path, SAVES)
+def test_saving_is_a_phase_of_the_thread_that_runs_the_script(tmp_path: Path, warm: Warm) -> None:
+    (rank,) = run_ranks(tmp_path, SAVES, warm=warm)
     assert rank.phases == ["checkpoint", "unknown"] * 3
     assert (tmp_path / "four.pt").exists()
 
@@ -133,8 +141,8 @@ checkpointer.close()
 
 
 @pytest.mark.usefixtures("own_keeper")
-def test_our_own_saves_are_the_same_phase(tmp_path: Path) -> None:
-    (rank,) = run_ranks(tmp_path, CHECKPOINTER)
+def test_our_own_saves_are_the_same_phase(tmp_path: Path, warm: Warm) -> None:
+    (rank,) = run_ranks(tmp_path, CHECKPOINTER, warm=warm)
     assert rank.phases == ["checkpoint", "start"] * 3
 
 
@@ -154,8 +162,8 @@ except KeyError:
 """
 
 
-def test_what_a_script_says_counts_for_the_whole_block(tmp_path: Path) -> None:
-    (rank,) = run_ranks(tmp_path, TRAINING + SAID)
+def test_what_a_script_says_counts_for_the_whole_block(tmp_path: Path, warm: Warm) -> None:
+    (rank,) = run_ranks(tmp_path, TRAINING + SAID, warm=warm)
     training = [*STEP, *STEP, "data", "unknown"]
     said = ["evaluation", "checkpoint", "evaluation", "unknown", "data", "unknown"]
     assert rank.phases == [*training, *training, *said]
@@ -248,9 +256,11 @@ dist.destroy_process_group()
 """
 
 
-def test_compiled_models_have_the_same_graphs_and_recompilations_with_us(tmp_path: Path) -> None:
-    (with_us,) = run_ranks(tmp_path, GRAPHS)
-    (without,) = run_ranks(tmp_path, GRAPHS, watched=False)
+def test_compiled_models_have_the_same_graphs_and_recompilations_with_us(
+    tmp_path: Path, warm: Warm
+) -> None:
+    (with_us,) = run_ranks(tmp_path, GRAPHS, warm=warm)
+    (without,) = run_ranks(tmp_path, GRAPHS, watched=False, warm=warm)
     ours: dict[str, Any] = json.loads(with_us.out)
     plain: dict[str, Any] = json.loads(without.out)
     assert any(graphs for graphs, *_ in plain.values())

@@ -14,7 +14,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -61,12 +61,16 @@ class Warm:
         assert self._process.stdout is not None
         return int(self._process.stdout.readline())
 
-    def start(self, script: str, *words: str, env: dict[str, str] | None = None) -> int:
-        """The pid of `python script.py words`, with this process's environment of now and `env`."""
+    def start(self, script: str, *words: str, env: dict[str, str] | None = None,
+              clean: Mapping[str, str] = os.environ, cwd: Path | None = None) -> int:
+        """The pid of `python script.py words`, with the environment `clean` and `env` over it.
+
+        Without them and `cwd` it has the environment and the folder that this process has now.
+        """
         self._count += 1
         output = self._folder / f"script{self._count}"
-        self._ask(script=script, words=words, env={**os.environ, **(env or {})},
-                  cwd=os.getcwd(), output=str(output))
+        self._ask(script=script, words=words, env={**clean, **(env or {})},
+                  cwd=str(cwd or Path.cwd()), output=str(output))
         pid = self._answer()
         self._outputs[pid] = output
         return pid
