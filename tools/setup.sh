@@ -17,7 +17,7 @@ packages=(
   libabsl-dev libc-ares-dev libre2-dev libssl-dev zlib1g-dev libzstd-dev
   libsqlite3-dev libevent-dev libxxhash-dev liburing-dev
   nlohmann-json3-dev libtomlplusplus-dev
-  libgtest-dev libgmock-dev libbenchmark-dev
+  libgtest-dev libgmock-dev
   iproute2 procps openssl e2fsprogs fuse3
 )
 
