@@ -1,7 +1,7 @@
 """torch's DataLoader with a computed order: see `paceline.torch.ElasticLoader`."""
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypedDict, Unpack, cast
 
 import torch
@@ -112,6 +112,31 @@ def make_loader(where: str, records: Any, **options: Any) -> "DataLoader[Any]":
         ) from error
 
 
+class Reading(TypedDict, total=False):
+    """How torch's DataLoader reads: its own arguments. All keys are optional."""
+
+    num_workers: int
+    collate_fn: Callable[[list[Any]], Any] | None
+    pin_memory: bool
+    timeout: float
+    worker_init_fn: Callable[[int], None] | None
+    multiprocessing_context: Any
+    prefetch_factor: int | None
+    persistent_workers: bool
+    pin_memory_device: str
+
+
+def split(options: Mapping[str, Any]) -> tuple[Reading, dict[str, Any]]:
+    """The options of torch's DataLoader, and all others."""
+    reading = {key: options[key] for key in Reading.__annotations__ if key in options}
+    others = {key: value for key, value in options.items() if key not in reading}
+    return cast("Reading", reading), others
+
+
+class _Options(Steps, Reading):
+    pass
+
+
 class ElasticLoader(BaseLoader):
     """A stateful DataLoader: every sample exactly once an epoch, at any world size.
 
@@ -144,24 +169,16 @@ class ElasticLoader(BaseLoader):
         DataError: the data cannot be shared among the ranks in this way.
     """
 
-    @arguments.known("ElasticLoader", more=Steps.__annotations__, hints=arguments.OF_DATA_SETS)
+    @arguments.known("ElasticLoader", more=_Options.__annotations__, hints=arguments.OF_DATA_SETS)
     def __init__(
         self,
         data: Ordered,
         *,
         global_batch: int | None = None,
         virtual_ranks: int | None = None,
-        num_workers: int = 0,
-        collate_fn: Callable[[list[Any]], Any] | None = None,
-        pin_memory: bool = False,
-        timeout: float = 0,
-        worker_init_fn: Callable[[int], None] | None = None,
-        multiprocessing_context: Any = None,
-        prefetch_factor: int | None = None,
-        persistent_workers: bool = False,
-        pin_memory_device: str = "",
-        **steps: Unpack[Steps],
+        **options: Unpack[_Options],
     ) -> None:
+        reading, steps = split(options)
         super().__init__(
             ordered(data), global_batch=global_batch, virtual_ranks=virtual_ranks, **steps
         )
@@ -174,15 +191,7 @@ class ElasticLoader(BaseLoader):
             View(self.data.reader()),
             batch_sampler=self._batches,
             generator=self._chance,
-            num_workers=num_workers,
-            collate_fn=collate_fn,
-            pin_memory=pin_memory,
-            timeout=timeout,
-            worker_init_fn=worker_init_fn,
-            multiprocessing_context=multiprocessing_context,
-            prefetch_factor=prefetch_factor,
-            persistent_workers=persistent_workers,
-            pin_memory_device=pin_memory_device,
+            **reading,
         )
 
     @classmethod
@@ -223,11 +232,7 @@ class ElasticLoader(BaseLoader):
         inner = cast("Any", loader)
         looks_at: _Looks = {"seed": seed, "name": name, "fingerprint": fingerprint}
         data = ordered(_data_of(loader, looks_at))
-        same = ("num_workers", "collate_fn", "pin_memory", "timeout", "worker_init_fn",
-                "multiprocessing_context", "persistent_workers", "pin_memory_device", "drop_last")
-        taken = {key: getattr(inner, key) for key in same}
-        if inner.num_workers:
-            taken["prefetch_factor"] = inner.prefetch_factor
+        taken = {key: getattr(inner, key) for key in (*Reading.__annotations__, "drop_last")}
         if isinstance(inner.sampler, DistributedSampler) and "world_size" not in options:
             taken |= _seat_of(cast("DistributedSampler[Any]", inner.sampler))
         return cls(data, global_batch=global_batch, **{**taken, **options})

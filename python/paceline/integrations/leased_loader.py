@@ -2,7 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, cast
+from typing import Any, Unpack, cast
 
 import torch
 
@@ -10,7 +10,13 @@ from paceline._base import arguments
 from paceline._data import leases as data_leases
 from paceline._data.lease_piece import Piece
 from paceline._data.leases import Policy, Resume
-from paceline.integrations.elastic_loader import make_loader, ordered, read_in_worker
+from paceline.integrations.elastic_loader import (
+    Reading,
+    make_loader,
+    ordered,
+    read_in_worker,
+    split,
+)
 
 _FAILED = object()
 
@@ -23,6 +29,21 @@ class _Batches:
 
     def __iter__(self) -> Iterator[list[int]]:
         return iter(self._next_batch, None)
+
+
+class _Options(Reading, total=False):
+    """torch's arguments, and those of `paceline.data.LeasedLoader` under the same names."""
+
+    name: str
+    epochs: int
+    resume: Resume
+    lease: int
+    ahead: int
+    deadline: float
+    failures: int
+    bad_samples: Policy
+    drop_last: bool
+    uneven: bool
 
 
 class LeasedLoader(data_leases.LeasedLoader):
@@ -47,45 +68,14 @@ class LeasedLoader(data_leases.LeasedLoader):
         DataError: the data cannot be leased in this way.
     """
 
-    @arguments.known("LeasedLoader", hints={**arguments.OF_DATA_SETS, "batch": "batch_size="})
-    def __init__(
-        self,
-        data: Any,
-        *,
-        batch_size: int = 1,
-        name: str = "data",
-        epochs: int = 1,
-        resume: Resume = "acks",
-        lease: int = 1_000_000,
-        ahead: int = 1,
-        deadline: float = 10.0,
-        failures: int = 3,
-        bad_samples: Policy = "raise",
-        drop_last: bool = True,
-        uneven: bool = False,
-        num_workers: int = 0,
-        collate_fn: Callable[[list[Any]], Any] | None = None,
-        pin_memory: bool = False,
-        timeout: float = 0,
-        worker_init_fn: Callable[[int], None] | None = None,
-        multiprocessing_context: Any = None,
-        prefetch_factor: int | None = None,
-        persistent_workers: bool = False,
-    ) -> None:
-        super().__init__(
-            ordered(data),
-            name=name,
-            epochs=epochs,
-            batch=batch_size,
-            resume=resume,
-            lease=lease,
-            ahead=ahead,
-            deadline=deadline,
-            failures=failures,
-            bad_samples=bad_samples,
-            drop_last=drop_last,
-            uneven=uneven,
-        )
+    @arguments.known(
+        "LeasedLoader",
+        more=_Options.__annotations__,
+        hints={**arguments.OF_DATA_SETS, "batch": "batch_size="},
+    )
+    def __init__(self, data: Any, *, batch_size: int = 1, **options: Unpack[_Options]) -> None:
+        reading, leases = split(options)
+        super().__init__(ordered(data), batch=batch_size, **leases)
         self._restores = 0
         self._chance = torch.Generator()  # seeds workers; the script's generator is not used
         self._ahead_pieces: deque[list[Piece]] = deque()  # handed to the DataLoader, in order
@@ -94,14 +84,7 @@ class LeasedLoader(data_leases.LeasedLoader):
             self._records,
             batch_sampler=_Batches(self._next_indices),
             generator=self._chance,
-            num_workers=num_workers,
-            collate_fn=collate_fn,
-            pin_memory=pin_memory,
-            timeout=timeout,
-            worker_init_fn=worker_init_fn,
-            multiprocessing_context=multiprocessing_context,
-            prefetch_factor=prefetch_factor,
-            persistent_workers=persistent_workers,
+            **reading,
         )
 
     def _next_indices(self) -> list[int] | None:
