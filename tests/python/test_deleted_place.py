@@ -9,7 +9,6 @@ import torch
 from agent_double import wait_until
 from paceline._checkpoint import deleted_place
 from paceline._checkpoint.deleted_place import fix_of, is_gone
-from paceline._checkpoint.link import Refused
 from paceline.torch import Checkpointer, CheckpointError
 
 pytestmark = pytest.mark.usefixtures("own_keeper")
@@ -61,7 +60,7 @@ def test_close_says_at_once_what_it_waits_for(
 
 
 def test_other_refusals_keep_their_fix(tmp_path: Path) -> None:
-    full = Refused({"fix": "mend the storage: it is tried again with a later step"})
-    assert fix_of(full, str(tmp_path)) == full.fix
-    assert fix_of(full, "s3://bucket/run") == full.fix
+    fix = "mend the storage: it is tried again with a later step"
+    assert fix_of(fix, str(tmp_path)) == fix
+    assert fix_of(fix, "s3://bucket/run") == fix
     assert not is_gone("s3://bucket/run") and is_gone(str(tmp_path / "nowhere"))

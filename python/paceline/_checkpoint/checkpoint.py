@@ -14,7 +14,7 @@ from typing import Any, Self, cast
 from paceline._base import arguments
 from paceline._checkpoint import deleted_place, one_writer
 from paceline._checkpoint.interval import terms
-from paceline._checkpoint.link import Fields, Link, Refused, find_keeper
+from paceline._checkpoint.link import Fields, Link, find_keeper
 from paceline._checkpoint.one_call import OneCall
 from paceline._checkpoint.peer_saves import PeerSaves
 from paceline._checkpoint.save_order import branches_of, step_of
@@ -72,10 +72,7 @@ class BaseCheckpointer(ABC):
         self._place = keeper.place
         self._terms.update(keeper.words)
         self._is_replica = False
-        try:
-            self._link = Link(keeper.socket, self._hello(0), revive=keeper.revive)
-        except Refused as refused:
-            raise _error(refused, self._directory) from refused
+        self._link = Link(keeper.socket, self._hello(0), self._directory, revive=keeper.revive)
         if self._place.generation < 0:  # only the keeper knows the generation
             self._place = replace(
                 self._place, generation=cast("int", self._link.opened["generation"])
@@ -135,12 +132,9 @@ class BaseCheckpointer(ABC):
         self._rehearse(planned, text, state)
         self._framework.refresh(planned.plan.leaves)
         saved = self._name(step)
-        try:
-            is_saved = self._slots.save(
-                planned, text, saved, self._place.world_size, is_replica=self._is_replica
-            )
-        except Refused as refused:
-            raise _error(refused, self._directory) from refused
+        is_saved = self._slots.save(
+            planned, text, saved, self._place.world_size, is_replica=self._is_replica
+        )
         progress.step(step)
         if not is_saved:
             self.skipped += 1
@@ -178,9 +172,11 @@ class BaseCheckpointer(ABC):
             message["closing"] = True
         try:
             self._link.request(message, level, timeout)
-        except Refused as refused:
-            refused.fix = deleted_place.fix_of(refused, self._directory)
-            raise _error(refused, self._directory) from refused
+        except CheckpointError as refused:
+            fix = deleted_place.fix_of(refused.fix, self._directory)
+            raise CheckpointError(
+                what=refused.what, where=refused.where, why=refused.why, fix=fix
+            ) from None
 
     @in_phase(CHECKPOINT)
     def close(self) -> None:
@@ -376,14 +372,11 @@ class BaseCheckpointer(ABC):
     def _ask_restore(self) -> Fields:
         request: Fields = {"op": "restore", "world_size": self._place.world_size}
         kept = self._branches.kept
-        try:
-            if kept is not None:  # the step that the world started from is older
-                saved: Fields = {"branch": kept.branch, "step": kept.step}
-                self._link.request({"op": "wait", "level": "durable", **saved}, "durable")
-                request["after"] = saved
-            return self._link.request(request, "restore")
-        except Refused as refused:
-            raise _error(refused, self._directory) from refused
+        if kept is not None:  # the step that the world started from is older
+            saved: Fields = {"branch": kept.branch, "step": kept.step}
+            self._link.request({"op": "wait", "level": "durable", **saved}, "durable")
+            request["after"] = saved
+        return self._link.request(request, "restore")
 
     def _fill(self, state: State, answer: Fields, *, strict: bool) -> None:
         where = str(answer.get("path", "memory"))
@@ -409,11 +402,7 @@ class BaseCheckpointer(ABC):
         planned.leave()
         # Optimizers have no state before their first step, so its size is estimated.
         expected = self._framework.expected_bytes(state) + planned.padding_max
-        try:
-            image_bytes = max(planned.layout.file_bytes + (1 << 20), expected)
-            self._slots.prepare(planned, image_bytes)
-        except Refused as refused:
-            raise _error(refused, self._directory) from refused
+        self._slots.prepare(planned, max(planned.layout.file_bytes + (1 << 20), expected))
 
     def _images(self, answer: Fields) -> Images:
         own = self._place.rank
@@ -450,10 +439,7 @@ class BaseCheckpointer(ABC):
         )
 
     def _fetch_all(self) -> None:
-        try:
-            self._link.request({"op": "restore", "world_size": 0}, "restore")
-        except Refused as refused:
-            raise _error(refused, self._directory) from refused
+        self._link.request({"op": "restore", "world_size": 0}, "restore")
 
     def _restore_random(self, own: dict[str, object]) -> None:
         # Only a rank's own random state is restored. Ranks must not share one sequence.
@@ -483,12 +469,3 @@ def _say_back(step: int, before: int, branch: int) -> None:
         return
     last = "; further ones are not told" if branch == _BACK_TOLD_MAX else ""
     _say(f"step {step} is saved after step {before}: what is saved last is the newest{last}")
-
-
-def _error(refused: Refused, directory: str) -> CheckpointError:
-    return CheckpointError(
-        what=refused.what,
-        where=refused.where or directory,
-        why=refused.why,
-        fix=refused.fix,
-    )

@@ -10,7 +10,6 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from paceline._checkpoint.link import Refused
 from paceline._rank import progress
 
 _ANSWER_SECONDS = 1.0  # for one look at a file system, which may hang
@@ -31,11 +30,9 @@ def is_gone(place: str) -> bool:
     return found == [False]
 
 
-def fix_of(refused: Refused, place: str) -> str:
-    """The fix to print when storage refuses a save."""
-    if not is_gone(place):
-        return refused.fix
-    return f"{_back(place)}; {refused.fix.removeprefix(_MEND)}"
+def fix_of(fix: str, place: str) -> str:
+    """The fix to print when storage refuses a save; `fix` is the keeper's."""
+    return f"{_back(place)}; {fix.removeprefix(_MEND)}" if is_gone(place) else fix
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from typing import cast
 
 from paceline._rank import progress
 from paceline._state.save_plan import Place
+from paceline.errors import CheckpointError
 
 LINE_BYTES_MAX = 64 << 20
 _CONNECT_SECONDS = 60.0
@@ -34,17 +35,6 @@ class Keeper:
     revive: Callable[[], None] | None = None  # starts a new keeper if this one is gone
 
 
-class Refused(Exception):
-    """The keeper refuses: `what`, `why` and `fix`, and `where` if that is no directory."""
-
-    def __init__(self, fields: Fields) -> None:
-        self.what = str(fields.get("what", ""))
-        self.why = str(fields.get("why", ""))
-        self.fix = str(fields.get("fix", ""))
-        self.where = str(fields.get("where", ""))
-        super().__init__(f"{self.what} ({self.why})")
-
-
 class _LateError(Exception):
     """The answer did not come in time."""
 
@@ -52,6 +42,7 @@ class _LateError(Exception):
 class Link:
     """One connection that reconnects to a new keeper: `link.request({"op": "restore"}, …)`.
 
+    What the keeper refuses is a CheckpointError at `where`, unless the keeper names another place.
     `hello` is the first message of every connection; its answer is `opened`. `revive` starts a
     keeper if none answers. Without `revive` the rank waits for one that its agent starts.
     """
@@ -60,10 +51,12 @@ class Link:
         self,
         path: str,
         hello: Fields,
+        where: str,
         opened: str = "opened",
         revive: Callable[[], None] | None = None,
     ) -> None:
         self._path = path
+        self._where = where
         self._revive = revive
         self._hello = hello
         self._answer = opened  # the kind of the answer to `hello`
@@ -74,9 +67,9 @@ class Link:
         self._connect_patiently()
 
     @classmethod
-    def ask(cls, path: str, question: Fields, answer: str) -> Fields:
+    def ask(cls, path: str, question: Fields, answer: str, where: str) -> Fields:
         """Connect, send one question, and return its answer of the kind `answer`."""
-        link = cls(path, question, opened=answer)
+        link = cls(path, question, where, opened=answer)
         link.close()
         return link.opened
 
@@ -107,9 +100,7 @@ class Link:
                     return
                 self._connect()
             self._send(message)
-        except OSError:
-            self._close()
-        except Refused:
+        except (OSError, CheckpointError):
             self._close()
 
     def reopen(self, hello: Fields) -> None:
@@ -123,7 +114,7 @@ class Link:
         The keeper releases the claim on the directory before it answers.
         """
         if self._socket is not None:
-            with contextlib.suppress(OSError, Refused, _LateError):
+            with contextlib.suppress(OSError, CheckpointError, _LateError):
                 self._send({"op": "close"})
                 self._receive("closed", time.monotonic() + _GOODBYE_SECONDS)
         self._close()
@@ -138,12 +129,11 @@ class Link:
             except OSError as error:
                 self._close()
                 if time.monotonic() > deadline:
-                    raise Refused(
-                        {
-                            "what": "nobody keeps this rank's checkpoints",
-                            "why": f"{self._path}: {error}",
-                            "fix": "look at the agent's log: paceline logs --agents",
-                        }
+                    raise CheckpointError(
+                        what="nobody keeps this rank's checkpoints",
+                        where=self._where,
+                        why=f"{self._path}: {error}",
+                        fix="look at the agent's log: paceline logs --agents",
                     ) from error
             if self._revive is not None and time.monotonic() > revived_at + _AGAIN_SECONDS:
                 revived_at = time.monotonic()
@@ -170,7 +160,7 @@ class Link:
                 try:
                     self._receive("withdrawn")
                     return
-                except Refused:  # the refusal of the withdrawn message
+                except CheckpointError:  # the refusal of the withdrawn message
                     continue
         except OSError:
             self._close()
@@ -179,7 +169,8 @@ class Link:
         while True:
             fields = self._line(deadline)
             if fields.get("op") == "error":
-                raise Refused(fields)
+                four = {key: str(fields.get(key, "")) for key in ("what", "where", "why", "fix")}
+                raise CheckpointError(**{**four, "where": four["where"] or self._where})
             if fields.get("op") == "notice":
                 print(f"paceline: {fields.get('text')}", file=sys.stderr, flush=True)
             if fields.get("op") == answer:

@@ -13,7 +13,7 @@ from pathlib import Path
 from paceline._base import launch
 from paceline._base.whole_file import write_whole
 from paceline._checkpoint.foreign_world import Own, find_group, launcher, meet
-from paceline._checkpoint.link import Fields, Keeper, Link, Refused
+from paceline._checkpoint.link import Fields, Keeper, Link
 from paceline._rank import progress
 from paceline._state.save_plan import Place
 from paceline._storage.directory_id import look_up, short_name
@@ -158,13 +158,7 @@ def _has_images(folder: Path, key: str) -> bool:
 def _lead(directory: str, key: str, words: Fields) -> str:
     """The join string with which other hosts' keepers connect to this host's keeper."""
     path = _keeper(directory, _runtime_folder(), key)
-    try:
-        fields = Link.ask(path, {"op": "lead", **words}, "leads")
-    except Refused as refused:
-        raise CheckpointError(
-            what=refused.what, where=directory, why=refused.why, fix=refused.fix
-        ) from refused
-    return str(fields["join"])
+    return str(Link.ask(path, {"op": "lead", **words}, "leads", directory)["join"])
 
 
 def _tier_flag(directory: str, job: str) -> list[str]:
