@@ -1,4 +1,11 @@
-"""Words of messages: what kind of object a value is."""
+"""Words of messages: paceline's own line, and what kind of object a value is."""
+
+import sys
+
+
+def say(text: str) -> None:
+    """Print a line of paceline's own to stderr."""
+    print(f"paceline: {text}", file=sys.stderr, flush=True)
 
 
 def with_article(name: str) -> str:

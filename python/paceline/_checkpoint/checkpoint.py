@@ -6,12 +6,12 @@ writes and reads images. The keeper behind a socket decides what goes to storage
 
 import json
 import os
-import sys
 from abc import ABC, abstractmethod
 from dataclasses import replace
 from typing import Any, Self, cast
 
 from paceline._base import arguments
+from paceline._base.wording import say
 from paceline._checkpoint import deleted_place, one_writer
 from paceline._checkpoint.interval import terms
 from paceline._checkpoint.link import Fields, Link, find_keeper
@@ -145,7 +145,7 @@ class BaseCheckpointer(ABC):
         self._left_out = None
         self._branches.keep(saved)
         if told := self._peers.sentence(saved, str(self._link.opened.get("arena", ""))):
-            _say(told)
+            say(told)
         self._before, self._last = self._last, Ticket(self, step, branch=saved.branch)
         return self._last
 
@@ -206,7 +206,7 @@ class BaseCheckpointer(ABC):
             self._free()
         if left_out is not None:
             kept = f"step {last.step} is the newest" if last is not None else "nothing was saved"
-            _say(f"the last save, of step {left_out.step}, was left out: {left_out.lost}; {kept}")
+            say(f"the last save, of step {left_out.step}, was left out: {left_out.lost}; {kept}")
 
     def _free(self) -> None:
         """Release the directory for another Checkpointer."""
@@ -460,12 +460,8 @@ class BaseCheckpointer(ABC):
             self._framework.set_random_state(state)
 
 
-def _say(text: str) -> None:
-    print(f"paceline: {text}", file=sys.stderr, flush=True)
-
-
 def _say_back(step: int, before: int, branch: int) -> None:
     if branch > _BACK_TOLD_MAX:
         return
     last = "; further ones are not told" if branch == _BACK_TOLD_MAX else ""
-    _say(f"step {step} is saved after step {before}: what is saved last is the newest{last}")
+    say(f"step {step} is saved after step {before}: what is saved last is the newest{last}")

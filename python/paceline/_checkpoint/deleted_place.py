@@ -5,11 +5,11 @@ the keeper writes the next step.
 """
 
 import os
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from paceline._base.wording import say
 from paceline._rank import progress
 
 _ANSWER_SECONDS = 1.0  # for one look at a file system, which may hang
@@ -50,7 +50,7 @@ def told(place: str, step: int) -> Iterator[None]:
 def _tell(place: str, step: int) -> None:
     if progress.local_rank() == 0 and is_gone(place):
         text = f"close() waits until step {step} is in storage: {place} is not there"
-        print(f"paceline: {text}; {_back(place)}", file=sys.stderr, flush=True)
+        say(f"{text}; {_back(place)}")
 
 
 def _back(place: str) -> str:

@@ -5,12 +5,12 @@ import json
 import os
 import select
 import socket
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import cast
 
+from paceline._base.wording import say
 from paceline._rank import progress
 from paceline._state.save_plan import Place
 from paceline.errors import CheckpointError
@@ -172,7 +172,7 @@ class Link:
                 four = {key: str(fields.get(key, "")) for key in ("what", "where", "why", "fix")}
                 raise CheckpointError(**{**four, "where": four["where"] or self._where})
             if fields.get("op") == "notice":
-                print(f"paceline: {fields.get('text')}", file=sys.stderr, flush=True)
+                say(str(fields.get("text")))
             if fields.get("op") == answer:
                 return fields
 

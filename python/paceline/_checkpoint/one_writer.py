@@ -10,6 +10,7 @@ import sys
 import weakref
 from dataclasses import dataclass
 
+from paceline._base.wording import say
 from paceline._checkpoint.link import Fields
 from paceline.errors import CheckpointError
 
@@ -89,7 +90,7 @@ def terms_in(job_socket: str, asked: Fields) -> Fields:
     if first is None or first.terms == asked:
         return asked
     text = f"the Checkpointer made at {_caller()} keeps the job's terms, of the one made at"
-    print(f"paceline: {text} {first.made_at}", file=sys.stderr, flush=True)
+    say(f"{text} {first.made_at}")
     return first.terms
 
 

@@ -2,13 +2,13 @@
 
 import json
 import os
-import sys
 import sysconfig
 import time
 import traceback
 from types import TracebackType
 
 from paceline._base.launch import Launch
+from paceline._base.wording import say
 from paceline._rank import progress
 
 SCHEMA = "paceline.rank_error/1"
@@ -29,7 +29,7 @@ def record(error: BaseException) -> None:
             step = session.last_step if session is not None else -1
             _write(launch, launch.error_file, describe(error, step, monotonic_ns))
     except Exception as problem:
-        print(f"paceline: no error record: {problem!r}", file=sys.stderr)
+        say(f"no error record: {problem!r}")
 
 
 def describe(error: BaseException, step: int, monotonic_ns: int) -> dict[str, object]:

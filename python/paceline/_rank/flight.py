@@ -10,6 +10,7 @@ import sys
 from types import CodeType, FrameType
 
 from paceline._base.launch import Launch
+from paceline._base.wording import say
 
 TYPE_CHECKING = False  # as typing's, whose import would take longer than this whole package
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ def open_flight(launch: Launch) -> Flight | None:
     try:
         writer = FlightWriter.make(launch.ring, launch.generation, launch.rank)
     except (OSError, RuntimeError) as error:
-        print(f"paceline: no records of this rank's collectives: {error}", file=sys.stderr)
+        say(f"no records of this rank's collectives: {error}")
         return None
     os.register_at_fork(after_in_child=writer.leave)
     return Flight(writer)

@@ -1,8 +1,8 @@
 """Reports damaged checkpoints to the keeper and to the script."""
 
-import sys
 from typing import cast
 
+from paceline._base.wording import say
 from paceline._checkpoint.link import Fields, Link
 from paceline._restore.images import UnreadableError
 from paceline._restore.patience import STORAGE_SECONDS
@@ -16,7 +16,7 @@ def tell_passed_over(answer: Fields, *, says: bool) -> str:
     """
     sentences = [str(one) for one in cast("list[object]", answer.get("passed_over", []))]
     for sentence in sentences if says else []:
-        print(f"paceline: {sentence}", file=sys.stderr, flush=True)
+        say(sentence)
     return "".join(f"; {sentence}" for sentence in sentences)
 
 

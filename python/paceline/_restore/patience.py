@@ -5,11 +5,11 @@ budget. A damaged checkpoint is different: it was read, so waiting does not help
 """
 
 import os
-import sys
 import time
 from collections.abc import Callable
 from typing import TypeVar
 
+from paceline._base.wording import say
 from paceline._native import Manifest
 from paceline._restore.images import UnreadableError
 
@@ -54,14 +54,14 @@ def read_patiently(
             elif waited >= STORAGE_SECONDS:
                 raise UnreadableError(str(error), is_away=True) from error
             if not is_told:
-                _say(f"{folder} cannot be read now ({error}); trying again for up to "
-                     f"{STORAGE_SECONDS / 60:.0f} minutes")
+                say(f"{folder} cannot be read now ({error}); trying again for up to "
+                    f"{STORAGE_SECONDS / 60:.0f} minutes")
                 is_told = True
             sleep(pause)
             pause = min(2 * pause, _PAUSE_SECONDS_MAX)
             continue
         if is_told:
-            _say(f"{folder} was read after {now() - began:.0f} s")
+            say(f"{folder} was read after {now() - began:.0f} s")
         return found
 
 
@@ -79,7 +79,3 @@ def _answers(folder: str) -> bool:
     except (LookupError, OSError, RuntimeError):
         return False
     return True
-
-
-def _say(text: str) -> None:
-    print(f"paceline: {text}", file=sys.stderr, flush=True)

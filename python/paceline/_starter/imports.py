@@ -18,6 +18,7 @@ from typing import cast
 
 from paceline._base.launch import cache_dir, import_environment
 from paceline._base.whole_file import write_whole
+from paceline._base.wording import say
 from paceline._rank.entry import Entry
 
 SCHEMA = "paceline.imports/1"
@@ -120,7 +121,7 @@ class ImportList:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             write_whole(path, json.dumps(fields))
         except OSError as error:
-            print(f"paceline: no import list: {error}", file=sys.stderr)
+            say(f"no import list: {error}")
 
     def without(self, module: str, why: str) -> "ImportList":
         """The same list with a module that must not be loaded ahead, and the reason."""

@@ -11,7 +11,6 @@ import json
 import os
 import re
 import secrets
-import sys
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from paceline._base.whole_file import write_whole
+from paceline._base.wording import say
 from paceline._storage.object_store import ObjectStore, StoreError
 
 MARKER = ".paceline-id"
@@ -187,7 +187,7 @@ def look_up(
         return directory, newest
     why = "is not mounted" if found else "cannot be read"
     told = f" ({errors[0].strerror or errors[0]})" if errors else ""
-    _say(f"{directory} {why}{told}; what is in memory goes on")
+    say(f"{directory} {why}{told}; what is in memory goes on")
     return before.key, None
 
 
@@ -217,10 +217,6 @@ def _recall(note: Path) -> _Note | None:
 def _remember(note: Path, now: _Note) -> None:
     with contextlib.suppress(OSError):  # without the note the next run only knows less
         write_whole(note, json.dumps(asdict(now)))
-
-
-def _say(text: str) -> None:
-    print(f"paceline: {text}", file=sys.stderr, flush=True)
 
 
 def short_name(text: str) -> str:

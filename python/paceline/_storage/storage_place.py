@@ -3,11 +3,11 @@
 import errno
 import importlib.util
 import os
-import sys
 import threading
 import time
 
 from paceline._base import arguments
+from paceline._base.wording import say
 from paceline._native import judge_place
 from paceline.errors import CheckpointError
 
@@ -110,7 +110,7 @@ def make_directory(place: str, *, patience: float = _ANSWER_SECONDS) -> None:
         why = str(error.strerror)
     if why:
         text = f"{place} is not at hand ({why}); what is in memory can be restored without it"
-        print(f"paceline: {text}", file=sys.stderr, flush=True)
+        say(text)
 
 
 def _try_to_make(place: str) -> OSError | None:
