@@ -24,7 +24,7 @@ from agent_double import (
     wait_until,
     write_page,
 )
-from paceline._starter.server import start_time
+from paceline._base.processes import start_time
 
 WAITS = "import sys\nprint('ready', flush=True)\nsys.stdin = None\nimport signal\nsignal.pause()\n"
 

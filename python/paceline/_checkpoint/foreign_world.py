@@ -20,6 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, cast
 
+from paceline._base.processes import parent_of, start_time
+from paceline._base.wording import say
 from paceline.errors import CheckpointError
 
 Fields = dict[str, object]
@@ -175,7 +177,7 @@ class _Talk:
         if missing and waited > _TELL_SECONDS and not self._has_told:
             self._has_told = True
             text = f"waits for the Checkpointer of {_listed(missing)}: each rank makes one"
-            print(f"paceline: {text}", file=sys.stderr, flush=True)
+            say(text)
         if waited > _GIVE_UP_SECONDS:
             raise CheckpointError(
                 what=f"rank {self._group.rank} is alone with its Checkpointer",
@@ -248,12 +250,12 @@ def launcher() -> Fields:
     """
     own = _environment(os.getpid())
     name = next((name for name in _RANK_NAMES if name in own), None)
-    pid, start = os.getpid(), _start_time(os.getpid())
+    pid, start = os.getpid(), start_time(os.getpid())
     while name is not None and name in _environment(pid):
-        parent = _parent(pid)
-        if parent <= 0 or _start_time(parent) == 0:
+        parent = parent_of(pid)
+        if parent <= 0 or start_time(parent) == 0:
             break
-        pid, start = parent, _start_time(parent)
+        pid, start = parent, start_time(parent)
     return {"pid": pid, "start": start}
 
 
@@ -264,22 +266,3 @@ def _environment(pid: int) -> set[str]:
     except OSError:
         return set()
     return {entry.partition(b"=")[0].decode(errors="replace") for entry in text.split(b"\0")}
-
-
-def _stat(pid: int) -> list[str]:
-    """The fields of /proc/PID/stat, beginning with the state."""
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
-    except OSError:
-        return []
-    return text.rpartition(")")[2].split()
-
-
-def _parent(pid: int) -> int:
-    fields = _stat(pid)
-    return int(fields[1]) if len(fields) > 1 else 0
-
-
-def _start_time(pid: int) -> int:
-    fields = _stat(pid)
-    return int(fields[19]) if len(fields) > 19 else 0

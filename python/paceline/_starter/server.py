@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
 
+from paceline._base.processes import start_time
 from paceline._native import SlotBook
 from paceline._starter import spawn
 from paceline._starter.spawn import Child, Files, Request, SpawnError
@@ -423,13 +424,3 @@ def _has_agent(page: str) -> bool:
     known = cast("dict[str, object]", agent)
     pid, began = known.get("pid"), known.get("start_time")
     return isinstance(pid, int) and pid > 0 and start_time(pid) == began
-
-
-def start_time(pid: int) -> int:
-    """Clock ticks since boot at which `pid` started; 0 if there is no such process."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            stat = file.read()
-    except OSError:
-        return 0
-    return int(stat[stat.rindex(b")") + 2 :].split()[19])
