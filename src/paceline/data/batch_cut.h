@@ -14,13 +14,6 @@
 
 namespace paceline {
 
-// The position in a data set: how much of the epoch was consumed.
-struct DataPosition {
-  uint64_t epoch = 0;
-  uint64_t consumed = 0;  // ordinals of the epoch; at most its samples
-  bool operator==(const DataPosition&) const = default;
-};
-
 struct BatchSpec {
   uint64_t samples = 0;       // of an epoch
   uint64_t global_batch = 0;  // samples of a step, over all ranks

@@ -346,13 +346,6 @@ bool ShardLedger::Present(Instant now, const WorkerKey& worker, const LeaseGrant
   return true;
 }
 
-void ShardLedger::Grow(uint64_t samples) {
-  if (samples <= spec_.samples) return;
-  CHECK(samples <= kSamplesMax, "at most 2^53 samples");
-  free_.Add({spec_.samples, samples});
-  spec_.samples = samples;
-}
-
 bool ShardLedger::IsComplete() const { return free_.empty() && leases_.empty() && blamed_.empty(); }
 
 LedgerSnapshot ShardLedger::Snapshot() const {

@@ -134,9 +134,6 @@ class ShardLedger {
   // under its id. False: another worker has a part of it, or it is done; discard the rest.
   bool Present(Instant now, const WorkerKey& worker, const LeaseGrant& grant, uint64_t next);
 
-  // The data set has grown; it cannot shrink.
-  void Grow(uint64_t samples);
-
   // Ranges blamed since the last call, in order. Each replaces all that it overlaps.
   std::vector<Blamed> TakeBlamed() { return std::exchange(newly_blamed_, {}); }
 

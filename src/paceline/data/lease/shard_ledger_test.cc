@@ -141,17 +141,6 @@ TEST(ShardLedgerTest, APoisonedSampleCostsThatSample) {
   }
 }
 
-TEST(ShardLedgerTest, ADataSetMayGrow) {
-  ShardLedger ledger({.samples = 10, .lease_min = 10, .lease_first = 10});
-  const LeaseGrant first = Grant(ledger, At(0), kAnn);
-  EXPECT_TRUE(ledger.Ack(At(1), kAnn, first.lease, 10));
-  EXPECT_TRUE(ledger.IsComplete());
-  ledger.Grow(25);
-  EXPECT_FALSE(ledger.IsComplete());
-  EXPECT_EQ(Grant(ledger, At(2), kAnn).range, (OrdinalRange{10, 20}));
-  EXPECT_EQ(ledger.Broken(), "");
-}
-
 TEST(ShardLedgerTest, ARestartedLedgerTakesPresentedLeasesUp) {
   const LedgerSpec spec{.samples = 10'000};
   ShardLedger before(spec);

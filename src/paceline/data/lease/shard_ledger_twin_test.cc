@@ -41,10 +41,6 @@ class Twin {
       is_done_[i] = true;
     }
   }
-  void Grow(uint64_t samples) {
-    holder_.resize(samples);
-    is_done_.resize(samples);
-  }
   void Restart() { std::fill(holder_.begin(), holder_.end(), uint64_t{0}); }
 
   std::string Compare(const ShardLedger& ledger) const {
@@ -113,12 +109,7 @@ class Schedule {
       Die(worker, /*is_noticed=*/prng_.Chance(1, 2));
     } else if (!is_calm_ && choice < 6) {
       RestartLedger();
-    } else if (!is_calm_ && choice < 8) {
-      const uint64_t samples = ledger_.samples() + prng_.Below(20);
-      ledger_.Grow(samples);
-      twin_.Grow(samples);
-      counts_.resize(samples);
-    } else if (!is_calm_ && choice < 12) {
+    } else if (!is_calm_ && choice < 10) {
       ZombieAcks();
     } else {
       Work(worker);
@@ -216,7 +207,6 @@ class Schedule {
     }
     const uint64_t first_lease = durable.next_lease + prng_.Below(50);
     ledger_ = ShardLedger::Restore(spec_, durable, first_lease);
-    ledger_.Grow(counts_.size());
     twin_.Restart();
     open_.clear();
     for (Worker& worker : workers_) {
