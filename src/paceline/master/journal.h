@@ -19,15 +19,12 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "paceline/base/fd.h"
 #include "paceline/base/instant.h"
 #include "paceline/core/record.h"
-
-struct sqlite3;
-struct sqlite3_stmt;
+#include "paceline/master/journal_file.h"
 
 namespace paceline::master {
-
-inline constexpr int kJournalSchema = 1;
 
 struct RecordsDurable {
   RecordSeq last;  // this record and all before it are durable
@@ -81,7 +78,6 @@ class Journal {
   };
   explicit Journal(JournalOptions options) : options_(std::move(options)) {}
   absl::Status Lock();
-  absl::Status Prepare();
   absl::Status Commit(const std::vector<core::Record>& batch);
   absl::Status Insert(const core::Record& record);
   void Work();
@@ -90,9 +86,9 @@ class Journal {
 
   const JournalOptions options_;
   Sink sink_;
-  int lock_fd_ = -1;
-  sqlite3* db_ = nullptr;
-  sqlite3_stmt* insert_ = nullptr;
+  Fd lock_;  // before db_, so that it is released last
+  Database db_;
+  Statement insert_;
 
   std::mutex mutex_;  // guards the members below
   std::condition_variable changed_;

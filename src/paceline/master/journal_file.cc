@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "paceline/base/status_macros.h"
+#include "paceline/base/text.h"
 #include "paceline/model/problem.h"
 #include "paceline/wire/codec/journal_codec.h"
 #include "sqlite3.h"
@@ -37,7 +38,82 @@ absl::StatusOr<core::Record> ToRecord(sqlite3_stmt* row) {
   return record;
 }
 
+// The version of the file's tables; 0: it has none yet.
+absl::StatusOr<uint64_t> SchemaOf(sqlite3* db, const std::string& path) {
+  ASSIGN_OR_RETURN(const uint64_t version, Number(db, path, "PRAGMA user_version"));
+  if (version <= kJournalSchema) return version;
+  return ToStatus(
+      absl::StatusCode::kFailedPrecondition,
+      {.code = "PL-E036",
+       .what = "the journal was written by a newer paceline",
+       .where = path,
+       .why = Concat("its schema is ", version, ", this version knows ", kJournalSchema),
+       .fix = "resume the job with the version that started it"});
+}
+
 }  // namespace
+
+void SqliteEnd::operator()(sqlite3* db) const { sqlite3_close(db); }
+void SqliteEnd::operator()(sqlite3_stmt* statement) const { sqlite3_finalize(statement); }
+
+absl::StatusOr<Database> OpenToWrite(const std::string& path, const char* create, int log_pages) {
+  sqlite3* raw = nullptr;
+  const int result = sqlite3_open_v2(
+      path.c_str(), &raw,
+      SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_NOFOLLOW,
+      nullptr);
+  Database db(raw);
+  if (result != SQLITE_OK) return JournalError(raw, path, result);
+  sqlite3_extended_result_codes(raw, 1);
+  sqlite3_busy_timeout(raw, 5000);  // a command that reads the file locks it for milliseconds
+  RETURN_IF_ERROR(Execute(raw, path, "PRAGMA journal_mode = WAL"));
+  RETURN_IF_ERROR(Execute(raw, path, "PRAGMA synchronous = FULL"));
+  RETURN_IF_ERROR(Execute(raw, path, Concat("PRAGMA wal_autocheckpoint = ", log_pages).c_str()));
+  ASSIGN_OR_RETURN(const uint64_t version, SchemaOf(raw, path));
+  if (version == 0) RETURN_IF_ERROR(Execute(raw, path, create));
+  return db;
+}
+
+absl::StatusOr<Database> OpenToRead(const std::string& path) {
+  sqlite3* raw = nullptr;
+  const int result =
+      sqlite3_open_v2(path.c_str(), &raw, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOFOLLOW, nullptr);
+  Database db(raw);
+  if (result != SQLITE_OK) {
+    return MakeStatus(
+        result == SQLITE_CANTOPEN ? absl::StatusCode::kNotFound : absl::StatusCode::kUnavailable,
+        path + ": " + sqlite3_errstr(result));
+  }
+  sqlite3_busy_timeout(raw, 2000);
+  RETURN_IF_ERROR(Execute(raw, path, "PRAGMA query_only = 1"));
+  ASSIGN_OR_RETURN(const uint64_t version, SchemaOf(raw, path));
+  if (version == 0) db.reset();
+  return db;
+}
+
+absl::StatusOr<Statement> PrepareSql(sqlite3* db, const std::string& path, const char* sql) {
+  sqlite3_stmt* made = nullptr;
+  const int result = sqlite3_prepare_v3(db, sql, -1, SQLITE_PREPARE_PERSISTENT, &made, nullptr);
+  if (result != SQLITE_OK) return JournalError(db, path, result);
+  return Statement(made);
+}
+
+absl::StatusOr<uint64_t> Number(sqlite3* db, const std::string& path, const char* sql) {
+  ASSIGN_OR_RETURN(const Statement query, PrepareSql(db, path, sql));
+  const int result = sqlite3_step(query.get());
+  if (result != SQLITE_ROW) return JournalError(db, path, result);
+  return static_cast<uint64_t>(sqlite3_column_int64(query.get(), 0));
+}
+
+absl::Status InTransaction(sqlite3* db, const std::string& path,
+                           const std::function<absl::Status()>& write) {
+  RETURN_IF_ERROR(Execute(db, path, "BEGIN IMMEDIATE"));
+  absl::Status status = write();
+  if (status.ok()) status = Execute(db, path, "COMMIT");
+  // SQLite rolls back some errors by itself; a second rollback is then a harmless error.
+  if (!status.ok()) sqlite3_exec(db, "ROLLBACK", nullptr, nullptr, nullptr);
+  return status;
+}
 
 absl::Status JournalDamaged(const std::string& path, const std::string& why) {
   return ToStatus(absl::StatusCode::kDataLoss,
@@ -78,8 +154,7 @@ absl::StatusOr<std::vector<core::Record>> ReadRows(sqlite3* db, const std::strin
   // A table of another schema.
   if ((result & 0xff) == SQLITE_ERROR) return JournalDamaged(path, sqlite3_errmsg(db));
   if (result != SQLITE_OK) return JournalError(db, path, result);
-  const std::unique_ptr<sqlite3_stmt, decltype(&sqlite3_finalize)> query(prepared,
-                                                                         &sqlite3_finalize);
+  const Statement query(prepared);
   sqlite3_bind_int64(query.get(), 1, static_cast<int64_t>(from.value()));
   sqlite3_bind_int64(query.get(), 2, count_max);
   std::vector<core::Record> records;
@@ -101,11 +176,8 @@ namespace {
 
 // SQLite reads the missing part of a truncated file as zeros, and may then find no record.
 absl::Status CheckEmpty(sqlite3* db, const std::string& path) {
-  sqlite3_stmt* prepared = nullptr;
-  int result = sqlite3_prepare_v2(db, "PRAGMA quick_check(1)", -1, &prepared, nullptr);
-  const std::unique_ptr<sqlite3_stmt, decltype(&sqlite3_finalize)> query(prepared,
-                                                                         &sqlite3_finalize);
-  if (result == SQLITE_OK) result = sqlite3_step(query.get());
+  ASSIGN_OR_RETURN(const Statement query, PrepareSql(db, path, "PRAGMA quick_check(1)"));
+  const int result = sqlite3_step(query.get());
   if (result != SQLITE_ROW) return JournalError(db, path, result);
   if (Column(query.get(), 0) == "ok") return absl::OkStatus();
   return JournalDamaged(path, "it has no records, and is not whole: it was cut off");
@@ -155,23 +227,10 @@ std::string EncodeCauses(const std::vector<RecordSeq>& causes) {
 
 absl::StatusOr<std::vector<RecordSeq>> DecodeCauses(std::string_view bytes) {
   std::vector<RecordSeq> causes;
-  uint64_t number = 0;
-  bool has_digit = false;
-  for (size_t i = 0; i <= bytes.size(); ++i) {
-    const char c = i < bytes.size() ? bytes[i] : ' ';
-    if (c >= '0' && c <= '9') {
-      if (number > std::numeric_limits<int64_t>::max() / 16) break;
-      number = number * 10 + static_cast<uint64_t>(c - '0');
-      has_digit = true;
-    } else if (c == ' ' && (has_digit || bytes.empty())) {
-      if (has_digit) causes.emplace_back(number);
-      number = 0;
-      has_digit = false;
-      if (i == bytes.size()) return causes;
-    } else {
-      break;
-    }
+  for (const std::string_view cause : SplitParts(bytes, " ")) {
+    causes.emplace_back(ParseWhole<uint64_t>(cause).value_or(0));
   }
+  if (EncodeCauses(causes) == bytes) return causes;
   return absl::DataLossError("its causes are not a list of numbers");
 }
 

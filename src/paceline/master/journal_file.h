@@ -1,8 +1,12 @@
 #pragma once
 
-// Internal to the journal: SQLite calls as Status, rows as records.
+// Internal to the two journals: SQLite calls as Status, rows as records.
 
+#include <cstdint>
+#include <functional>
+#include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -13,6 +17,32 @@ struct sqlite3;
 struct sqlite3_stmt;
 
 namespace paceline::master {
+
+inline constexpr int kJournalSchema = 1;  // of both journals
+
+struct SqliteEnd {
+  void operator()(sqlite3* db) const;
+  void operator()(sqlite3_stmt* statement) const;
+};
+using Database = std::unique_ptr<sqlite3, SqliteEnd>;
+using Statement = std::unique_ptr<sqlite3_stmt, SqliteEnd>;
+
+// The file for its master. It is made if it is missing, `create` makes the tables of a new one, and
+// every commit is durable. After so many pages SQLite moves its log into the file. PL-E036: a newer
+// version wrote it.
+absl::StatusOr<Database> OpenToWrite(const std::string& path, const char* create, int log_pages);
+
+// The file for a command, also while a master writes. null: nothing was written yet. NOT_FOUND.
+absl::StatusOr<Database> OpenToRead(const std::string& path);
+
+absl::StatusOr<Statement> PrepareSql(sqlite3* db, const std::string& path, const char* sql);
+
+// The first column of the first row.
+absl::StatusOr<uint64_t> Number(sqlite3* db, const std::string& path, const char* sql);
+
+// Runs `write` as one transaction. An error undoes all of it.
+absl::Status InTransaction(sqlite3* db, const std::string& path,
+                           const std::function<absl::Status()>& write);
 
 // An error of the disk or of SQLite, as Problem PL-E032; PL-E034 if the file is not one that we
 // wrote.

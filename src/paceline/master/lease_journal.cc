@@ -14,7 +14,6 @@
 namespace paceline::master {
 namespace {
 
-constexpr int kSchema = 1;
 constexpr char kCreateTables[] = R"(BEGIN;
 CREATE TABLE facts(seq INTEGER PRIMARY KEY, at_ns INTEGER NOT NULL, kind INTEGER NOT NULL,
   data_set INTEGER NOT NULL, worker INTEGER NOT NULL, incarnation INTEGER NOT NULL,
@@ -28,24 +27,6 @@ PRAGMA user_version = 1;
 COMMIT;)";
 constexpr char kInsertFact[] = "INSERT INTO facts VALUES(?,?,?,?,?,?,?,?,?,?)";
 constexpr char kInsertSummary[] = "INSERT INTO summary VALUES(?,?,?,?,?,?,?,?,?,?)";
-
-using Statement = std::unique_ptr<sqlite3_stmt, decltype(&sqlite3_finalize)>;
-using Database = std::unique_ptr<sqlite3, decltype(&sqlite3_close)>;
-
-absl::StatusOr<Statement> PrepareSql(sqlite3* db, const std::string& path, const char* sql) {
-  sqlite3_stmt* made = nullptr;
-  const int result = sqlite3_prepare_v3(db, sql, -1, SQLITE_PREPARE_PERSISTENT, &made, nullptr);
-  if (result != SQLITE_OK) return JournalError(db, path, result);
-  return Statement(made, &sqlite3_finalize);
-}
-
-// The first column of the first row.
-absl::StatusOr<uint64_t> Number(sqlite3* db, const std::string& path, const char* sql) {
-  ASSIGN_OR_RETURN(const Statement query, PrepareSql(db, path, sql));
-  const int result = sqlite3_step(query.get());
-  if (result != SQLITE_ROW) return JournalError(db, path, result);
-  return static_cast<uint64_t>(sqlite3_column_int64(query.get(), 0));
-}
 
 StoredFact FactOf(sqlite3_stmt* row) {
   const auto number = [row](int column) {
@@ -101,31 +82,10 @@ absl::Status ReadAll(sqlite3* db, const std::string& path, StoredLeases* stored)
               into(&stored->facts));
 }
 
-absl::Status CheckLeaseSchema(uint64_t version, const std::string& path) {
-  if (version <= kSchema) return absl::OkStatus();
-  return ToStatus(absl::StatusCode::kFailedPrecondition,
-                  {.code = "PL-E036",
-                   .what = "the journal was written by another version",
-                   .where = path,
-                   .why = Concat("its schema is ", version, ", this program knows ", kSchema),
-                   .fix = "resume the job with the version that started it"});
-}
-
-absl::StatusOr<Database> OpenToRead(const std::string& path) {
-  sqlite3* raw = nullptr;
-  const int result =
-      sqlite3_open_v2(path.c_str(), &raw, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOFOLLOW, nullptr);
-  Database db(raw, &sqlite3_close);
-  if (result != SQLITE_OK) {
-    return MakeStatus(
-        result == SQLITE_CANTOPEN ? absl::StatusCode::kNotFound : absl::StatusCode::kUnavailable,
-        path + ": " + sqlite3_errstr(result));
-  }
-  sqlite3_busy_timeout(db.get(), 2000);
-  RETURN_IF_ERROR(Execute(db.get(), path, "PRAGMA query_only = 1"));
-  ASSIGN_OR_RETURN(const uint64_t version, Number(db.get(), path, "PRAGMA user_version"));
-  RETURN_IF_ERROR(CheckLeaseSchema(version, path));
-  if (version == 0) return absl::NotFoundError(path + ": nothing was leased");
+// NOT_FOUND: the job never leased a data set.
+absl::StatusOr<Database> OpenLeases(const std::string& path) {
+  ASSIGN_OR_RETURN(Database db, OpenToRead(path));
+  if (db == nullptr) return absl::NotFoundError(path + ": nothing was leased");
   return db;
 }
 
@@ -135,35 +95,16 @@ absl::StatusOr<std::unique_ptr<LeaseJournal>> LeaseJournal::Open(Options options
                                                                  StoredLeases* stored) {
   std::unique_ptr<LeaseJournal> journal(new LeaseJournal(std::move(options)));
   const std::string& path = journal->options_.path;
-  const int result = sqlite3_open_v2(
-      path.c_str(), &journal->db_,
-      SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_NOFOLLOW,
-      nullptr);
-  if (result != SQLITE_OK) return JournalError(journal->db_, path, result);
-  sqlite3_extended_result_codes(journal->db_, 1);
-  RETURN_IF_ERROR(journal->Prepare());
-  RETURN_IF_ERROR(ReadAll(journal->db_, path, stored));
-  return journal;
-}
-
-absl::Status LeaseJournal::Prepare() {
-  const std::string& path = options_.path;
-  sqlite3_busy_timeout(db_, 5000);  // a command that reads the file locks it for milliseconds
-  RETURN_IF_ERROR(Execute(db_, path, "PRAGMA journal_mode = WAL"));
-  RETURN_IF_ERROR(Execute(db_, path, "PRAGMA synchronous = FULL"));
-  RETURN_IF_ERROR(Execute(db_, path, "PRAGMA wal_autocheckpoint = 4000"));
-  ASSIGN_OR_RETURN(const uint64_t version, Number(db_, path, "PRAGMA user_version"));
-  RETURN_IF_ERROR(CheckLeaseSchema(version, path));
-  if (version == 0) RETURN_IF_ERROR(Execute(db_, path, kCreateTables));
-  ASSIGN_OR_RETURN(Statement insert, PrepareSql(db_, path, kInsertFact));
-  insert_ = insert.release();
-  ASSIGN_OR_RETURN(Statement insert_summary, PrepareSql(db_, path, kInsertSummary));
-  insert_summary_ = insert_summary.release();
+  ASSIGN_OR_RETURN(journal->db_, OpenToWrite(path, kCreateTables, /*log_pages=*/4000));
+  sqlite3* const db = journal->db_.get();
+  ASSIGN_OR_RETURN(journal->insert_, PrepareSql(db, path, kInsertFact));
+  ASSIGN_OR_RETURN(journal->insert_summary_, PrepareSql(db, path, kInsertSummary));
   ASSIGN_OR_RETURN(const uint64_t last,
-                   Number(db_, path, "SELECT coalesce(max(seq), 0) FROM facts"));
-  ASSIGN_OR_RETURN(const uint64_t folded, Number(db_, path, "SELECT seq FROM folded"));
-  last_seq_ = std::max(last, folded);
-  return absl::OkStatus();
+                   Number(db, path, "SELECT coalesce(max(seq), 0) FROM facts"));
+  ASSIGN_OR_RETURN(const uint64_t folded, Number(db, path, "SELECT seq FROM folded"));
+  journal->last_seq_ = std::max(last, folded);
+  RETURN_IF_ERROR(ReadAll(db, path, stored));
+  return journal;
 }
 
 LeaseJournal::~LeaseJournal() {
@@ -173,9 +114,6 @@ LeaseJournal::~LeaseJournal() {
   }
   changed_.notify_all();
   if (worker_.joinable()) worker_.join();
-  sqlite3_finalize(insert_);
-  sqlite3_finalize(insert_summary_);
-  sqlite3_close(db_);
 }
 
 absl::Status LeaseJournal::Insert(sqlite3_stmt* insert, uint64_t number, const LeaseFact& fact) {
@@ -196,47 +134,39 @@ absl::Status LeaseJournal::Insert(sqlite3_stmt* insert, uint64_t number, const L
                     SQLITE_STATIC);
   const int result = sqlite3_step(insert);
   sqlite3_reset(insert);
-  return result == SQLITE_DONE ? absl::OkStatus() : JournalError(db_, options_.path, result);
+  return result == SQLITE_DONE ? absl::OkStatus() : JournalError(db_.get(), options_.path, result);
 }
 
 absl::Status LeaseJournal::Commit(const std::vector<LeaseFact>& facts) {
   if (options_.refuses && options_.refuses()) {
     return JournalError(nullptr, options_.path, SQLITE_FULL);
   }
-  RETURN_IF_ERROR(Execute(db_, options_.path, "BEGIN IMMEDIATE"));
-  absl::Status status;
   uint64_t seq = last_seq_;
-  for (const LeaseFact& fact : facts) {
-    status = Insert(insert_, ++seq, fact);
-    if (!status.ok()) break;
-  }
-  if (status.ok()) status = Execute(db_, options_.path, "COMMIT");
-  // SQLite rolls back some errors by itself; a second rollback is then a harmless error.
-  if (!status.ok()) sqlite3_exec(db_, "ROLLBACK", nullptr, nullptr, nullptr);
-  if (status.ok()) {
-    last_seq_ = seq;
-    committed_ += facts.size();
-  }
-  return status;
+  RETURN_IF_ERROR(InTransaction(db_.get(), options_.path, [&] {
+    absl::Status status;
+    for (size_t i = 0; i < facts.size() && status.ok(); ++i) {
+      status = Insert(insert_.get(), ++seq, facts[i]);
+    }
+    return status;
+  }));
+  last_seq_ = seq;
+  committed_ += facts.size();
+  return absl::OkStatus();
 }
 
 // A failed summary is skipped; a later one replaces it.
 absl::Status LeaseJournal::CommitSummary(const std::vector<LeaseFact>& summary, uint64_t until) {
-  const std::string& path = options_.path;
-  RETURN_IF_ERROR(Execute(db_, path, "BEGIN IMMEDIATE"));
-  absl::Status status = Execute(db_, path, "DELETE FROM summary");
-  uint64_t number = 0;
-  for (const LeaseFact& fact : summary) {
-    if (status.ok()) status = Insert(insert_summary_, ++number, fact);
-  }
   const uint64_t folded = last_seq_ - (committed_ - until);
   const uint64_t keep = std::max(options_.history_max, kRecentFacts);
   std::string sql = Concat("UPDATE folded SET seq = ", folded);
   if (folded > keep) paceline::Append(&sql, "; DELETE FROM facts WHERE seq <= ", folded - keep);
-  if (status.ok()) status = Execute(db_, path, sql.c_str());
-  if (status.ok()) status = Execute(db_, path, "COMMIT");
-  if (!status.ok()) sqlite3_exec(db_, "ROLLBACK", nullptr, nullptr, nullptr);
-  return status;
+  return InTransaction(db_.get(), options_.path, [&] {
+    absl::Status status = Execute(db_.get(), options_.path, "DELETE FROM summary");
+    for (size_t i = 0; i < summary.size() && status.ok(); ++i) {
+      status = Insert(insert_summary_.get(), i + 1, summary[i]);
+    }
+    return status.ok() ? Execute(db_.get(), options_.path, sql.c_str()) : status;
+  });
 }
 
 absl::Status LeaseJournal::AppendNow(const std::vector<LeaseFact>& facts) {
@@ -300,7 +230,7 @@ void LeaseJournal::Work() {
 }
 
 absl::StatusOr<StoredLeases> ReadLeases(const std::string& path) {
-  ASSIGN_OR_RETURN(const Database db, OpenToRead(path));
+  ASSIGN_OR_RETURN(const Database db, OpenLeases(path));
   StoredLeases stored;
   RETURN_IF_ERROR(ReadAll(db.get(), path, &stored));
   return stored;
@@ -308,7 +238,7 @@ absl::StatusOr<StoredLeases> ReadLeases(const std::string& path) {
 
 absl::Status ReadLeaseHistory(const std::string& path,
                               const std::function<void(const StoredFact&)>& each) {
-  ASSIGN_OR_RETURN(const Database db, OpenToRead(path));
+  ASSIGN_OR_RETURN(const Database db, OpenLeases(path));
   return Each(db.get(), path, "SELECT * FROM facts ORDER BY seq", each);
 }
 

@@ -23,9 +23,7 @@
 #include "absl/status/statusor.h"
 #include "paceline/base/instant.h"
 #include "paceline/data/lease/lease_book.h"
-
-struct sqlite3;
-struct sqlite3_stmt;
+#include "paceline/master/journal_file.h"
 
 namespace paceline::master {
 
@@ -77,7 +75,6 @@ class LeaseJournal {
 
  private:
   explicit LeaseJournal(Options options) : options_(std::move(options)) {}
-  absl::Status Prepare();
   absl::Status Insert(sqlite3_stmt* insert, uint64_t number, const LeaseFact& fact);
   absl::Status Commit(const std::vector<LeaseFact>& facts);
   absl::Status CommitSummary(const std::vector<LeaseFact>& summary, uint64_t until);
@@ -85,9 +82,9 @@ class LeaseJournal {
 
   const Options options_;
   Listener listener_;
-  sqlite3* db_ = nullptr;
-  sqlite3_stmt* insert_ = nullptr;
-  sqlite3_stmt* insert_summary_ = nullptr;
+  Database db_;
+  Statement insert_;
+  Statement insert_summary_;
   uint64_t last_seq_ = 0;   // durable; used by the worker
   uint64_t committed_ = 0;  // since Open
 
