@@ -3,9 +3,9 @@
 #include <unistd.h>
 
 #include "paceline/agent/ranks/pids.h"
-#include "paceline/agent/socket/json_field.h"
 #include "paceline/base/file_text.h"
 #include "paceline/base/json.h"
+#include "paceline/base/json_field.h"
 #include "paceline/base/log.h"
 #include "paceline/model/job_file_limit.h"
 

@@ -18,11 +18,11 @@
 
 #include "paceline/agent/agent_json.h"
 #include "paceline/agent/ranks/pids.h"
-#include "paceline/agent/socket/json_field.h"
 #include "paceline/agent/socket/reactor.h"
 #include "paceline/base/fd.h"
 #include "paceline/base/file_text.h"
 #include "paceline/base/json.h"
+#include "paceline/base/json_field.h"
 #include "paceline/base/log.h"
 #include "paceline/base/spawn.h"
 #include "paceline/base/status_macros.h"

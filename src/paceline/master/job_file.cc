@@ -2,6 +2,7 @@
 
 #include "paceline/base/file_text.h"
 #include "paceline/base/json.h"
+#include "paceline/base/json_field.h"
 #include "paceline/base/status_macros.h"
 #include "paceline/base/text.h"
 #include "paceline/model/job_file_limit.h"
@@ -13,11 +14,6 @@ using Json = nlohmann::ordered_json;
 
 Json ReadJob(const std::string& run_dir) {
   return ParseJson(ReadText(run_dir + "/job.json", kJobFileBytesMax));
-}
-
-std::string TextAt(const Json& json, const char* key) {
-  const auto it = json.find(key);
-  return it != json.end() && it->is_string() ? it->get<std::string>() : std::string();
 }
 
 }  // namespace
@@ -38,13 +34,11 @@ absl::StatusOr<MasterAddress> ReadMasterAddress(const std::string& run_dir) {
   if (!job.is_object()) return absl::NotFoundError("no job file");
   const auto master = job.find("master");
   if (master == job.end() || !master->is_object()) return absl::NotFoundError("no master yet");
-  MasterAddress address{.addr = TextAt(*master, "addr"),
-                        .http = TextAt(*master, "http"),
-                        .leases = TextAt(*master, "leases")};
-  const auto pid = master->find("pid");
-  if (pid != master->end() && pid->is_number_integer()) address.pid = pid->get<int64_t>();
-  const auto start = master->find("start_time");
-  if (start != master->end() && start->is_number_unsigned()) address.start_time = *start;
+  MasterAddress address{.addr = JsonText(*master, "addr"),
+                        .http = JsonText(*master, "http"),
+                        .pid = JsonInt<int64_t>(*master, "pid"),
+                        .leases = JsonText(*master, "leases"),
+                        .start_time = JsonInt<uint64_t>(*master, "start_time")};
   if (address.addr.empty()) return absl::DataLossError("the job file has no address");
   return address;
 }

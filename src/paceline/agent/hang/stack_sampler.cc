@@ -7,9 +7,9 @@
 #include <cstdlib>
 #include <utility>
 
-#include "paceline/agent/socket/json_field.h"
 #include "paceline/base/file_text.h"
 #include "paceline/base/json.h"
+#include "paceline/base/json_field.h"
 #include "paceline/base/spawn.h"
 #include "paceline/base/text.h"
 

@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "paceline/agent/memory/checkpoint_station.h"
-#include "paceline/agent/socket/json_field.h"
 #include "paceline/base/json.h"
+#include "paceline/base/json_field.h"
 #include "paceline/base/log.h"
 #include "paceline/base/status_macros.h"
 #include "paceline/base/text.h"

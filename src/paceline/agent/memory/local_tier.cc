@@ -10,9 +10,9 @@
 #include <utility>
 
 #include "paceline/agent/memory/arena_room.h"
-#include "paceline/agent/socket/json_field.h"
 #include "paceline/base/file_text.h"
 #include "paceline/base/json.h"
+#include "paceline/base/json_field.h"
 #include "paceline/base/text.h"
 #include "paceline/ckpt/image/image_files.h"
 #include "paceline/ckpt/store/posix.h"

@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "paceline/agent/socket/json_field.h"
 #include "paceline/base/json.h"
+#include "paceline/base/json_field.h"
 #include "paceline/base/text.h"
 
 namespace paceline::agent {

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "paceline/agent/socket/json_field.h"
 #include "paceline/base/json.h"
+#include "paceline/base/json_field.h"
 
 namespace paceline::agent {
 namespace {

@@ -3,8 +3,8 @@
 #include <cstring>
 #include <utility>
 
-#include "paceline/agent/socket/json_field.h"
 #include "paceline/base/json.h"
+#include "paceline/base/json_field.h"
 
 namespace paceline::agent {
 namespace {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "paceline/base/json.h"
+#include "paceline/base/json_field.h"
 #include "paceline/base/text.h"
 #include "paceline/ckpt/client_process.h"
 #include "paceline/ckpt/disk/aligned_buffer.h"
@@ -36,16 +37,6 @@ FailureKind KindOf(const std::string& word) {
   return FailureKind::kBusy;
 }
 
-std::string TextIn(const json& object, const char* name) {
-  const auto found = object.find(name);
-  return found != object.end() && found->is_string() ? found->get<std::string>() : "";
-}
-
-int64_t NumberIn(const json& object, const char* name) {
-  const auto found = object.find(name);
-  return found != object.end() && found->is_number_integer() ? found->get<int64_t>() : -1;
-}
-
 // The client process and its protocol.
 class Client {
  public:
@@ -65,8 +56,8 @@ class Client {
       process_.Stop();
       return Failure{FailureKind::kBusy, "the S3 client says what nobody understands"};
     }
-    if (const std::string error = TextIn(answer, "error"); !error.empty()) {
-      return Failure{KindOf(error), TextIn(answer, "message")};
+    if (const std::string error = JsonText(answer, "error"); !error.empty()) {
+      return Failure{KindOf(error), JsonText(answer, "message")};
     }
     return answer;
   }
@@ -87,9 +78,9 @@ Result<void> Fetch(Client* client, const json& where, uint64_t at, uint64_t byte
   request["offset"] = at;
   request["bytes"] = bytes;
   ASSIGN_OR_RETURN(const json answer, client->Call(request));
-  if (NumberIn(answer, "bytes") != static_cast<int64_t>(bytes)) {
+  if (JsonInt<int64_t>(answer, "bytes", -1) != static_cast<int64_t>(bytes)) {
     client->process().Stop();
-    return Failure{FailureKind::kDamaged, TextIn(where, "key") + " was cut off"};
+    return Failure{FailureKind::kDamaged, JsonText(where, "key") + " was cut off"};
   }
   return client->process().Receive(to, bytes);
 }
@@ -254,10 +245,10 @@ class S3Store final : public Store {
     for (const json& one : *found) {
       if (!one.is_object()) continue;
       entries.push_back(
-          {.name = TextIn(one, "name"),
-           .is_folder = NumberIn(one, "bytes") < 0,
-           .bytes = static_cast<uint64_t>(std::max<int64_t>(NumberIn(one, "bytes"), 0)),
-           .changed_ns = std::max<int64_t>(NumberIn(one, "changed_ns"), 0)});
+          {.name = JsonText(one, "name"),
+           .is_folder = JsonInt<int64_t>(one, "bytes", -1) < 0,
+           .bytes = static_cast<uint64_t>(std::max<int64_t>(JsonInt<int64_t>(one, "bytes", -1), 0)),
+           .changed_ns = std::max<int64_t>(JsonInt<int64_t>(one, "changed_ns", -1), 0)});
     }
     std::sort(entries.begin(), entries.end(),
               [](const StoreEntry& a, const StoreEntry& b) { return a.name < b.name; });
@@ -291,7 +282,7 @@ class S3Store final : public Store {
     json request = Where(key);
     request["op"] = "stat";
     ASSIGN_OR_RETURN(const json answer, client_->Call(request));
-    return static_cast<uint64_t>(std::max<int64_t>(NumberIn(answer, "bytes"), 0));
+    return static_cast<uint64_t>(std::max<int64_t>(JsonInt<int64_t>(answer, "bytes", -1), 0));
   }
 
   Result<void> SendChunks(ChunkSource* image, std::span<const uint64_t> hashes, Pacer* pacer) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "paceline/base/json.h"
+#include "paceline/base/json_field.h"
 #include "paceline/base/text.h"
 #include "paceline/cli/command.h"
 #include "paceline/cli/console/exit_code.h"
@@ -116,10 +117,10 @@ std::string TextOf(const Json& json, const char* key) {
 }
 
 std::string PositionText(const Json& one) {
-  const uint64_t all = NumberIn(one, "ordinals");
-  const uint64_t done = NumberIn(one, "done");
+  const uint64_t all = JsonInt<uint64_t>(one, "ordinals");
+  const uint64_t done = JsonInt<uint64_t>(one, "done");
   const uint64_t samples = one.contains("terms") && one["terms"].is_object()
-                               ? NumberIn(one["terms"], "samples")
+                               ? JsonInt<uint64_t>(one["terms"], "samples")
                                : uint64_t{0};
   std::string text = Concat(done, " of ", all);
   if (samples > 0 && all > samples)
@@ -213,7 +214,8 @@ std::optional<Traced> Trace(const LeaseFact& opened, uint64_t sample) {
   if (line == std::string::npos) return std::nullopt;
   const Json terms = ParseOrderedJson(opened.text.substr(line + 1));
   if (!terms.is_object()) return std::nullopt;
-  Traced traced{.name = opened.text.substr(0, line), .samples = NumberIn(terms, "samples")};
+  Traced traced{.name = opened.text.substr(0, line),
+                .samples = JsonInt<uint64_t>(terms, "samples")};
   if (traced.samples == 0 || sample >= traced.samples) return std::nullopt;
   constexpr uint64_t kEpochsMax = 10'000;
   const uint64_t epochs = std::min(opened.end / traced.samples, kEpochsMax);

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "paceline/base/json_field.h"
 #include "paceline/base/text.h"
 #include "paceline/ckpt/storage/whole.h"
 #include "paceline/cli/ckpt/find.h"
@@ -43,20 +44,15 @@ struct Position {
   }
 };
 
-std::string WordIn(const Json& json, const char* key) {
-  const auto found = json.find(key);
-  return found != json.end() && found->is_string() ? found->get<std::string>() : "";
-}
-
 std::optional<Position> PositionIn(const std::string& key, const Json& entry) {
-  if (!entry.is_object() || WordIn(entry, "schema") != "paceline.data/1") return std::nullopt;
+  if (!entry.is_object() || JsonText(entry, "schema") != "paceline.data/1") return std::nullopt;
   const auto order = entry.find("order");
   if (order == entry.end() || !order->is_object()) return std::nullopt;
-  const std::string name = WordIn(*order, "name");
+  const std::string name = JsonText(*order, "name");
   const auto drops = entry.find("drop_last");
-  Position found{.epoch = NumberIn(entry, "epoch"),
-                 .consumed = NumberIn(entry, "consumed"),
-                 .global_batch = NumberIn(entry, "global_batch"),
+  Position found{.epoch = JsonInt<uint64_t>(entry, "epoch"),
+                 .consumed = JsonInt<uint64_t>(entry, "consumed"),
+                 .global_batch = JsonInt<uint64_t>(entry, "global_batch"),
                  .drops_last = drops != entry.end() && drops->is_boolean() && drops->get<bool>(),
                  .is_even = !entry.contains("cut"),
                  .terms = *order,
@@ -104,7 +100,8 @@ std::optional<uint64_t> RankOf(const Reading& reading) {
   if (reading.before == nullptr || reading.before->generation != at.generation) return std::nullopt;
   if (!at.is_even || at.world_size == 0) return std::nullopt;
   const uint64_t begin = reading.ordinal / at.global_batch * at.global_batch;
-  const OrdinalRange step{begin, std::min(begin + at.global_batch, NumberIn(at.terms, "samples"))};
+  const OrdinalRange step{
+      begin, std::min(begin + at.global_batch, JsonInt<uint64_t>(at.terms, "samples"))};
   for (uint64_t rank = 0; rank < at.world_size; ++rank) {
     const OrdinalRange share = CutEvenly(step, {.number = rank, .of = at.world_size});
     if (share.begin <= reading.ordinal && reading.ordinal < share.end) return rank;
@@ -116,7 +113,7 @@ std::optional<uint64_t> RankOf(const Reading& reading) {
 std::vector<Reading> ReadingsOf(const std::vector<const Position*>& positions, uint64_t sample) {
   std::vector<Reading> readings;
   const Position& newest = *positions.back();
-  const uint64_t samples = NumberIn(newest.terms, "samples");
+  const uint64_t samples = JsonInt<uint64_t>(newest.terms, "samples");
   const uint64_t whole = samples / newest.global_batch * newest.global_batch;
   const uint64_t oldest = newest.epoch >= kEpochsMax ? newest.epoch - kEpochsMax + 1 : 0;
   for (uint64_t epoch = oldest; epoch <= newest.epoch; ++epoch) {
@@ -168,18 +165,13 @@ Problem NoSample(const std::string& directory, const std::string& what, const st
 
 }  // namespace
 
-uint64_t NumberIn(const Json& json, const char* key) {
-  const auto found = json.find(key);
-  return found != json.end() && found->is_number_unsigned() ? found->get<uint64_t>() : 0;
-}
-
 std::optional<EpochOrder> OrderOf(const Json& terms, uint64_t epoch) {
-  const std::string shuffle = WordIn(terms, "shuffle");
-  OrderSpec spec{.samples = NumberIn(terms, "samples"),
-                 .seed = NumberIn(terms, "seed"),
+  const std::string shuffle = JsonText(terms, "shuffle");
+  OrderSpec spec{.samples = JsonInt<uint64_t>(terms, "samples"),
+                 .seed = JsonInt<uint64_t>(terms, "seed"),
                  .epoch = epoch,
-                 .block = NumberIn(terms, "block"),
-                 .window = NumberIn(terms, "window")};
+                 .block = JsonInt<uint64_t>(terms, "block"),
+                 .window = JsonInt<uint64_t>(terms, "window")};
   if (shuffle == "none") {
     spec.shuffle = Shuffle::kNone;
   } else if (shuffle == "blocked") {
@@ -211,7 +203,7 @@ int TraceInCheckpoints(Invocation& invocation, const std::string& directory,
   bool has_sample = false;
   for (const auto& [name, own] : by_name) {
     const Json& terms = own.back()->terms;
-    if (sample >= NumberIn(terms, "samples") || !OrderOf(terms, 0)) continue;
+    if (sample >= JsonInt<uint64_t>(terms, "samples") || !OrderOf(terms, 0)) continue;
     has_sample = true;
     for (const Reading& reading : ReadingsOf(own, sample)) answer.Add(reading);
   }

@@ -12,9 +12,6 @@
 
 namespace paceline::cli {
 
-// 0 when it is not there, or no whole number.
-uint64_t NumberIn(const nlohmann::ordered_json& json, const char* key);
-
 // The order that a loader's terms name (docs/formats/data_order.md); nothing when it is not one of
 // ours, but made by a sampler of the script or a mixture.
 std::optional<EpochOrder> OrderOf(const nlohmann::ordered_json& terms, uint64_t epoch);

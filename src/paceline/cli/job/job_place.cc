@@ -13,6 +13,7 @@
 #include "paceline/agent/ranks/pids.h"
 #include "paceline/base/file_text.h"
 #include "paceline/base/json.h"
+#include "paceline/base/json_field.h"
 #include "paceline/base/text.h"
 #include "paceline/cli/console/text.h"
 #include "paceline/model/job_file_limit.h"
@@ -39,20 +40,8 @@ constexpr Flag kJobFlags[] = {
 
 PlainJson ReadJson(const std::string& path) { return ParseJson(ReadText(path, kJobFileBytesMax)); }
 
-std::string TextAt(const PlainJson& json, const char* key) {
-  if (!json.is_object()) return "";
-  const auto it = json.find(key);
-  return it != json.end() && it->is_string() ? it->get<std::string>() : "";
-}
-
-double NumberAt(const PlainJson& json, const char* key) {
-  if (!json.is_object()) return 0;
-  const auto it = json.find(key);
-  return it != json.end() && it->is_number() ? it->get<double>() : 0;
-}
-
 int PidAt(const PlainJson& json, const char* key) {
-  const double pid = NumberAt(json, key);
+  const double pid = JsonNumber(json, key);
   return pid >= 1 && pid <= INT_MAX ? static_cast<int>(pid) : 0;
 }
 
@@ -98,7 +87,7 @@ int StarterPid(const std::string& starter_dir) {
 }
 
 std::string RunDirOfRegistryEntry(const std::string& path) {
-  return TextAt(ReadJson(path), "run_dir");
+  return JsonText(ReadJson(path), "run_dir");
 }
 
 bool JobPlace::has_master() const {
@@ -177,14 +166,14 @@ namespace {
 
 // Of job.json, or of the registry's copy of it.
 JobPlace PlaceFrom(const PlainJson& json, const std::string& run_dir) {
-  JobPlace place{.id = TextAt(json, "id"),
-                 .name = TextAt(json, "name"),
+  JobPlace place{.id = JsonText(json, "id"),
+                 .name = JsonText(json, "name"),
                  .run_dir = Absolute(run_dir),
-                 .cwd = TextAt(json, "cwd"),
+                 .cwd = JsonText(json, "cwd"),
                  .launcher_pid = PidAt(json, "launcher_pid"),
-                 .created = NumberAt(json, "created")};
+                 .created = JsonNumber(json, "created")};
   const auto start_of = [](const PlainJson& process) {
-    return static_cast<uint64_t>(std::max(0.0, NumberAt(process, "start_time")));
+    return static_cast<uint64_t>(std::max(0.0, JsonNumber(process, "start_time")));
   };
   if (const auto launcher = json.find("launcher"); launcher != json.end()) {
     place.launcher_start = start_of(*launcher);
@@ -195,8 +184,8 @@ JobPlace PlaceFrom(const PlainJson& json, const std::string& run_dir) {
     }
   }
   if (const auto master = json.find("master"); master != json.end()) {
-    place.master_addr = TextAt(*master, "addr");
-    place.http_addr = TextAt(*master, "http");
+    place.master_addr = JsonText(*master, "addr");
+    place.http_addr = JsonText(*master, "http");
     place.master_pid = PidAt(*master, "pid");
     place.master_start = start_of(*master);
   }
@@ -204,7 +193,7 @@ JobPlace PlaceFrom(const PlainJson& json, const std::string& run_dir) {
 }
 
 bool IsJobJson(const PlainJson& json) {
-  return TextAt(json, "schema") == "paceline.job/1" && !TextAt(json, "id").empty();
+  return JsonText(json, "schema") == "paceline.job/1" && !JsonText(json, "id").empty();
 }
 
 }  // namespace
@@ -232,7 +221,7 @@ std::vector<JobPlace> KnownJobs(const Environment& environment) {
     for (const std::string& name : EntriesOf(root + "/jobs")) {
       if (!name.ends_with(".json")) continue;
       const PlainJson entry = ReadJson(root + "/jobs/" + name);
-      const std::string run_dir = TextAt(entry, "run_dir");
+      const std::string run_dir = JsonText(entry, "run_dir");
       const bool is_known = std::any_of(jobs.begin(), jobs.end(), [&](const JobPlace& job) {
         return job.run_dir == Absolute(run_dir);
       });
@@ -258,8 +247,9 @@ std::vector<StarterPlace> KnownStarters(const Environment& environment) {
     if (CheckRuntimeDirectory(root).has_value()) continue;
     for (const std::string& key : EntriesOf(root + "/starters")) {
       const PlainJson json = ReadJson(root + "/starters/" + key + "/info.json");
-      const StarterPlace place{
-          .pid = PidAt(json, "pid"), .key = key, .keep_warm_seconds = NumberAt(json, "keep_warm")};
+      const StarterPlace place{.pid = PidAt(json, "pid"),
+                               .key = key,
+                               .keep_warm_seconds = JsonNumber(json, "keep_warm")};
       if (IsPacelineProcess(place.pid)) starters.push_back(place);
     }
   }

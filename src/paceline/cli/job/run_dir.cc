@@ -10,17 +10,15 @@
 #include <cstring>
 #include <utility>
 
-#include "paceline/agent/socket/json_field.h"
 #include "paceline/base/file_text.h"
 #include "paceline/base/json.h"
+#include "paceline/base/json_field.h"
 #include "paceline/base/text.h"
 #include "paceline/model/job_file_limit.h"
 
 namespace paceline::cli {
 namespace {
 
-using agent::JsonInt;
-using agent::JsonText;
 using nlohmann::json;
 
 json ProcessJson(const agent::ProcessId& process) {
@@ -171,14 +169,14 @@ Result<JobCard> ReadJobCard(const std::string& run_dir) {
   card.argv = TextsFrom(text, "argv");
   card.cwd = JsonText(text, "cwd");
   card.master_address = JsonText(text["master"], "addr");
-  card.has_master = agent::JsonBool(text, "has_master", true);
+  card.has_master = JsonBool(text, "has_master", true);
   card.master = LivingMaster(JsonInt<int32_t>(text["master"], "pid"), card.job_id);
   if (text.contains("launcher") && text["launcher"].is_object()) {
     card.launcher = ProcessFrom(text["launcher"]);
   }
   card.nodes = TextsFrom(text, "nodes");
   card.relay = JsonText(text, "relay");
-  card.created = agent::JsonNumber(text, "created");
+  card.created = JsonNumber(text, "created");
   return card;
 }
 

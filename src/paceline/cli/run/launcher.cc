@@ -18,10 +18,10 @@
 #include "paceline/agent/agent_json.h"
 #include "paceline/agent/leave_signal.h"
 #include "paceline/agent/ranks/page_file.h"
-#include "paceline/agent/socket/json_field.h"
 #include "paceline/agent/socket/reactor.h"
 #include "paceline/base/file_text.h"
 #include "paceline/base/json.h"
+#include "paceline/base/json_field.h"
 #include "paceline/base/status_macros.h"
 #include "paceline/base/text.h"
 #include "paceline/cli/console/error.h"
@@ -296,11 +296,11 @@ std::string Launcher::LastWords() const {
     const std::string path = agent::AgentFiles{options_.platform.run_dir, node}.ProblemJson();
     const nlohmann::json told = ParseJson(ReadText(path, kTailBytes));
     if (!told.is_object()) continue;
-    return RenderProblem({.code = agent::JsonText(told, "code"),
-                          .what = agent::JsonText(told, "message"),
-                          .where = agent::JsonText(told, "where"),
-                          .why = agent::JsonText(told, "cause"),
-                          .fix = agent::JsonText(told, "fix")});
+    return RenderProblem({.code = JsonText(told, "code"),
+                          .what = JsonText(told, "message"),
+                          .where = JsonText(told, "where"),
+                          .why = JsonText(told, "cause"),
+                          .fix = JsonText(told, "fix")});
   }
   for (const std::string& log : logs) {
     const std::string tail = ReadTail(log, kTailBytes);

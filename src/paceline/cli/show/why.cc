@@ -6,6 +6,7 @@
 #include "paceline/agent/agent_files.h"
 #include "paceline/base/file_text.h"
 #include "paceline/base/json.h"
+#include "paceline/base/json_field.h"
 #include "paceline/cli/command.h"
 #include "paceline/cli/console/error_codes.h"
 #include "paceline/cli/console/exit_code.h"
@@ -50,10 +51,7 @@ std::string TracebackOf(const JobPlace& place, const wire::JobEvent& failure) {
   const std::string path = place.run_dir + "/errors/" + failure.node + "/g" +
                            std::to_string(failure.generation) + "-rank" +
                            std::to_string(failure.rank.value_or(0)) + ".json";
-  const auto json = ParseJson(ReadText(path, agent::kErrorRecordBytesMax));
-  if (!json.is_object()) return "";
-  const auto text = json.find("traceback");
-  return text != json.end() && text->is_string() ? text->get<std::string>() : "";
+  return JsonText(ParseJson(ReadText(path, agent::kErrorRecordBytesMax)), "traceback");
 }
 
 nlohmann::ordered_json EventsJson(const std::vector<wire::JobEvent>& events) {
