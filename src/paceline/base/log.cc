@@ -11,6 +11,7 @@
 #include <ctime>
 
 #include "paceline/base/fd.h"
+#include "paceline/base/hex.h"
 #include "paceline/base/status_macros.h"
 
 namespace paceline {
@@ -52,7 +53,6 @@ void WriteLine(std::string_view line) {
 bool IsPlain(char c) { return c > ' ' && c != '"' && c != '=' && c != '\\' && c != '\x7f'; }
 
 void AppendQuoted(std::string_view value, std::string& line) {
-  static constexpr char kHex[] = "0123456789abcdef";
   line += '"';
   for (const char c : value) {
     if (c == '"' || c == '\\') {
@@ -60,8 +60,7 @@ void AppendQuoted(std::string_view value, std::string& line) {
     } else if (c == '\n') {
       line += "\\n";
     } else if (static_cast<unsigned char>(c) < 0x20 || c == '\x7f') {
-      const auto byte = static_cast<unsigned char>(c);
-      line += {'\\', 'x', kHex[byte >> 4], kHex[byte & 15]};
+      line += "\\x" + Hex(static_cast<unsigned char>(c), 2);
     } else {
       line += c;
     }

@@ -3,7 +3,6 @@
 #include <sys/stat.h>
 
 #include <charconv>
-#include <iterator>
 #include <map>
 #include <optional>
 #include <string_view>
@@ -11,6 +10,7 @@
 
 #include "paceline/agent/memory/arena_room.h"
 #include "paceline/base/file_text.h"
+#include "paceline/base/hex.h"
 #include "paceline/base/json.h"
 #include "paceline/base/json_field.h"
 #include "paceline/base/text.h"
@@ -55,12 +55,6 @@ std::optional<MemoryImage> ImageIn(const std::string& text, const std::string& j
                      .file_bytes = static_cast<uint64_t>(JsonInt<int64_t>(one, "file_bytes", 0)),
                      .file_root = root,
                      .is_replica = JsonBool(one, "is_replica", false)};
-}
-
-std::string Hexadecimal(uint64_t number) {
-  char digits[16];
-  const auto end = std::to_chars(std::begin(digits), std::end(digits), number, 16).ptr;
-  return {digits, end};
 }
 
 }  // namespace
@@ -151,7 +145,7 @@ Result<void> LocalTier::Write(const ckpt::ShardPlace& place, const ckpt::ShardIm
                       {"branch", place.saved.branch},
                       {"world_size", what.world_size},
                       {"file_bytes", what.file_bytes},
-                      {"file_root", Hexadecimal(what.file_root)},
+                      {"file_root", Hex(what.file_root)},
                       {"is_replica", (what.flags & kArenaReplica) != 0}};
   RETURN_IF_ERROR(ckpt::Put(store_.get(), mark, PrintJson(words), ckpt::Store::PutMode::kReplace));
   RETURN_IF_ERROR(store_->SyncNames(place.name));

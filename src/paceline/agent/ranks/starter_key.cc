@@ -5,13 +5,12 @@
 #include <unistd.h>
 
 #include <array>
-#include <cinttypes>
 #include <cstdint>
-#include <cstdio>
 #include <string_view>
 
 #include "paceline/agent/ranks/rank_env.h"
 #include "paceline/base/file_text.h"
+#include "paceline/base/hex.h"
 #include "paceline/base/number_text.h"
 #include "paceline/base/text.h"
 
@@ -44,11 +43,7 @@ class Digest {
     for (const char c : text) AddByte(static_cast<unsigned char>(c));
     AddByte(0);  // so that "ab","c" differs from "a","bc"
   }
-  std::string Hex() const {
-    std::array<char, 33> text{};
-    std::snprintf(text.data(), text.size(), "%016" PRIx64 "%016" PRIx64, low_, high_);
-    return text.data();
-  }
+  std::string Hex() const { return paceline::Hex(low_, 16) + paceline::Hex(high_, 16); }
 
  private:
   void AddByte(unsigned char byte) {

@@ -4,6 +4,7 @@
 #include <optional>
 #include <set>
 
+#include "paceline/base/hex.h"
 #include "paceline/base/json.h"
 #include "paceline/base/json_limit.h"
 #include "paceline/base/text.h"
@@ -20,12 +21,6 @@ constexpr char kManifestSchema[] = "paceline.checkpoint/1";
 constexpr size_t kNameBytesMax = 128;
 constexpr uint32_t kRanksMax = 1u << 24;
 constexpr uint64_t kDepthMax = 8;  // of the JSON; a manifest has 4
-
-std::string Hex(uint64_t value) {
-  std::string text(16, '0');
-  for (size_t i = 0; i < 16; ++i) text[15 - i] = "0123456789abcdef"[(value >> (4 * i)) & 15];
-  return text;
-}
 
 std::optional<uint64_t> FromHex(const json& value) {
   if (!value.is_string()) return std::nullopt;
@@ -77,7 +72,7 @@ Result<std::vector<uint64_t>> Hashes(const json& from) {
 
 json JsonOfHashes(const std::vector<uint64_t>& hashes) {
   json text = json::array();
-  for (const uint64_t hash : hashes) text.push_back(Hex(hash));
+  for (const uint64_t hash : hashes) text.push_back(Hex(hash, 16));
   return text;
 }
 
@@ -212,7 +207,7 @@ std::string ToText(const Manifest& manifest) {
                          {"others", manifest.differing.others}};
   }
   const std::string body = PrintJson(text);
-  text["check"] = Hex(HashOf(body.data(), body.size()));
+  text["check"] = Hex(HashOf(body.data(), body.size()), 16);
   return PrintJson(text, {.indent = 1, .fill = '\t'}) + "\n";
 }
 

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "paceline/base/check.h"
+#include "paceline/base/hex.h"
 
 namespace paceline::cli {
 namespace {
@@ -35,11 +36,6 @@ float FromHalf(uint16_t bits) {
   return sign * std::ldexp(static_cast<float>(1024 + fraction), exponent - 25);
 }
 
-std::string HexByte(uint8_t value) {
-  constexpr char kDigits[] = "0123456789abcdef";
-  return {'0', 'x', kDigits[value >> 4], kDigits[value & 15]};
-}
-
 }  // namespace
 
 std::string ElementText(ckpt::DType dtype, std::span<const std::byte> element) {
@@ -59,7 +55,7 @@ std::string ElementText(ckpt::DType dtype, std::span<const std::byte> element) {
     case ckpt::DType::kBF16:
       return Digits(std::bit_cast<float>(uint32_t{Load<uint16_t>(element)} << 16));
     case ckpt::DType::kF8E4M3:
-    case ckpt::DType::kF8E5M2: return HexByte(Load<uint8_t>(element));
+    case ckpt::DType::kF8E5M2: return "0x" + Hex(Load<uint8_t>(element), 2);
   }
   return "?";
 }

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <utility>
 
+#include "paceline/base/hex.h"
+
 namespace paceline::cli {
 namespace {
 
@@ -39,16 +41,6 @@ bool IsHarmful(uint32_t c) {
 bool IsCombining(uint32_t c) {
   return (c >= 0x300 && c <= 0x36F) || (c >= 0x1AB0 && c <= 0x1AFF) ||
          (c >= 0x20D0 && c <= 0x20FF) || (c >= 0xFE00 && c <= 0xFE0F);
-}
-
-void AppendHex(std::string& out, uint32_t value, int digits_min) {
-  constexpr std::string_view kDigits = "0123456789abcdef";
-  std::string hex;
-  do {
-    hex.insert(hex.begin(), kDigits[value & 15]);
-    value >>= 4;
-  } while (value != 0 || static_cast<int>(hex.size()) < digits_min);
-  out += hex;
 }
 
 }  // namespace
@@ -91,13 +83,10 @@ std::string Visible(std::string_view text) {
       if (c.value == '\t') {
         out += ' ';
       } else {
-        out += "\\x";
-        AppendHex(out, c.bytes == 0 ? static_cast<uint8_t>(text[0]) : c.value, 2);
+        out += "\\x" + Hex(c.bytes == 0 ? static_cast<uint8_t>(text[0]) : c.value, 2);
       }
     } else if (IsHarmful(c.value)) {
-      out += "\\u{";
-      AppendHex(out, c.value, 4);
-      out += '}';
+      out += "\\u{" + Hex(c.value, 4) + "}";
     } else {
       out += text.substr(0, bytes);
     }
