@@ -146,8 +146,7 @@ Result<NamedFolders> FindFolders(const Invocation& invocation, const std::string
 }
 
 std::optional<int64_t> StepOf(const Invocation& invocation) {
-  const Given* given = invocation.line.Find("step");
-  return given == nullptr ? std::nullopt : ParseInteger(given->value);
+  return ParseInteger(invocation.line.Text("step"));
 }
 
 std::string ShapeText(const std::vector<uint64_t>& shape) {

@@ -295,8 +295,7 @@ Json PassageJson(const Passage& one) {
 
 int TraceSample(Invocation& invocation, const JobPlace& place, uint64_t sample) {
   Output& out = invocation.out;
-  const Given* given = invocation.line.Find("data_set");
-  Tracer tracer(sample, given == nullptr ? "" : given->value);
+  Tracer tracer(sample, invocation.line.Text("data_set"));
   const absl::Status status = master::ReadLeaseHistory(
       JournalOf(place), [&tracer](const master::StoredFact& fact) { tracer.See(fact); });
   if (absl::IsNotFound(status)) return out.Fail(NoData(place, "nothing was leased in it yet"));
@@ -360,9 +359,8 @@ int RunData(Invocation& invocation) {
   if (checkpoint != nullptr) {
     const auto sample = words[0] == "trace" ? ParseWhole<uint64_t>(words[1]) : std::nullopt;
     if (!sample) return out.Fail(Misused("--checkpoint is for trace and the number of a sample"));
-    const Given* data_set = invocation.line.Find("data_set");
-    return TraceInCheckpoints(invocation, checkpoint->value,
-                              data_set == nullptr ? "" : data_set->value, *sample);
+    return TraceInCheckpoints(invocation, checkpoint->value, invocation.line.Text("data_set"),
+                              *sample);
   }
   const auto place = JobOf(invocation);
   if (!place.ok()) return out.Fail(place.problem());

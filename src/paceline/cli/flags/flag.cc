@@ -245,6 +245,15 @@ const Given* ParsedLine::Find(std::string_view dest) const {
   return found == given.rend() ? nullptr : &*found;
 }
 
+std::string ParsedLine::Text(std::string_view dest, std::string_view missing) const {
+  const Given* found = Find(dest);
+  return found == nullptr ? std::string(missing) : found->value;
+}
+
+int64_t ParsedLine::Number(std::string_view dest, int64_t missing) const {
+  return ParseInteger(Text(dest)).value_or(missing);
+}
+
 Result<ParsedLine> ParseFlags(const Grammar& grammar, std::span<const std::string> args) {
   return LineParser(grammar, args).Parse();
 }

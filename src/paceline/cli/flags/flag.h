@@ -67,6 +67,9 @@ struct ParsedLine {
   // The last one given, or null.
   const Given* Find(std::string_view dest) const;
   bool Has(std::string_view dest) const { return Find(dest) != nullptr; }
+  // Its value, or `missing`. Number: also if the value is no whole number.
+  std::string Text(std::string_view dest, std::string_view missing = "") const;
+  int64_t Number(std::string_view dest, int64_t missing) const;
 };
 
 struct Grammar {

@@ -107,8 +107,7 @@ Asked AskUntil(const JobPlace& place, const Patience& patience,
 }
 
 Result<JobPlace> JobOf(const Invocation& invocation) {
-  const Given* given = invocation.line.Find("job");
-  return FindJob(invocation.environment, given == nullptr ? "" : given->value);
+  return FindJob(invocation.environment, invocation.line.Text("job"));
 }
 
 Result<wire::ControlClientOptions> ControlOptions(const JobPlace& place, Duration timeout) {

@@ -65,13 +65,10 @@ FlagTable WaitFlags() { return kWaitFlags; }
 
 int RunWait(Invocation& invocation) {
   Output& out = invocation.out;
-  const Given* wanted = invocation.line.Find("for");
-  const auto goal = GoalOf(wanted == nullptr ? "finished" : wanted->value);
+  const auto goal = GoalOf(invocation.line.Text("for", "finished"));
   if (!goal.ok()) return out.Fail(goal.problem());
-  const Given* timeout = invocation.line.Find("timeout");
-  const Duration patience = timeout == nullptr
-                                ? Duration::Infinite()
-                                : ParseDuration(timeout->value).value_or(Duration::Infinite());
+  const Duration patience =
+      ParseDuration(invocation.line.Text("timeout")).value_or(Duration::Infinite());
   const auto place = JobOf(invocation);
   if (!place.ok()) return out.Fail(place.problem());
   std::optional<int> code;

@@ -6,7 +6,6 @@
 #include "paceline/agent/event_loop.h"
 #include "paceline/base/file_text.h"
 #include "paceline/cli/command.h"
-#include "paceline/cli/settings/value.h"
 
 namespace paceline::cli {
 
@@ -33,15 +32,12 @@ FlagTable AgentFlags() {
 }
 
 int RunAgentCommand(Invocation& invocation) {
-  const auto text = [&invocation](std::string_view dest) {
-    const Given* given = invocation.line.Find(dest);
-    return given == nullptr ? std::string() : given->value;
-  };
+  const ParsedLine& line = invocation.line;
   const agent::AgentOptions options{
-      .run_dir = text("run_dir"),
-      .node = text("node"),
-      .runtime_dir = text("runtime_dir"),
-      .incarnation = static_cast<uint32_t>(ParseInteger(text("incarnation")).value_or(0))};
+      .run_dir = line.Text("run_dir"),
+      .node = line.Text("node"),
+      .runtime_dir = line.Text("runtime_dir"),
+      .incarnation = static_cast<uint32_t>(line.Number("incarnation", 0))};
   for (const std::string& value : {options.run_dir, options.node, options.runtime_dir}) {
     if (!value.empty()) continue;
     return invocation.out.Fail({.code = "PL-E002",

@@ -60,11 +60,9 @@ agent::ProcessId ProcessOf(std::string_view text) {
 }  // namespace
 
 int RunKeeperCommand(Invocation& invocation) {
-  const auto text = [&invocation](std::string_view dest) {
-    const Given* given = invocation.line.Find(dest);
-    return given == nullptr ? std::string() : given->value;
-  };
-  agent::PrivateKeeperOptions options{text("socket"), text("job"), text("python"), text("tier")};
+  const ParsedLine& line = invocation.line;
+  agent::PrivateKeeperOptions options{line.Text("socket"), line.Text("job"), line.Text("python"),
+                                      line.Text("tier")};
   options.storage_wait = ParseDuration(invocation.settings.Get("timers.storage_wait").text)
                              .value_or(options.storage_wait);
   if (options.socket.empty() || options.job_id.empty()) {
@@ -74,13 +72,13 @@ int RunKeeperCommand(Invocation& invocation) {
                                 .why = "it needs --socket and --job-id",
                                 .fix = "paceline.torch.Checkpointer starts it with both"});
   }
-  if (const std::string log = text("log"); !log.empty()) LogToFile(log).IgnoreError();
-  const absl::StatusOr<int> code = text("leases").empty()
-                                       ? agent::RunPrivateKeeper(options)
-                                       : RunLeaseKeeper({.socket = options.socket,
-                                                         .job_id = options.job_id,
-                                                         .folder = text("leases"),
-                                                         .launcher = ProcessOf(text("launcher"))});
+  if (const std::string log = line.Text("log"); !log.empty()) LogToFile(log).IgnoreError();
+  const absl::StatusOr<int> code =
+      line.Text("leases").empty() ? agent::RunPrivateKeeper(options)
+                                  : RunLeaseKeeper({.socket = options.socket,
+                                                    .job_id = options.job_id,
+                                                    .folder = line.Text("leases"),
+                                                    .launcher = ProcessOf(line.Text("launcher"))});
   // Another one was faster: whoever wanted one has it.
   if (absl::IsAlreadyExists(code.status())) return 0;
   if (code.ok()) return *code;

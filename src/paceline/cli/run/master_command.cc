@@ -4,7 +4,6 @@
 
 #include "paceline/cli/command.h"
 #include "paceline/cli/console/exit_code.h"
-#include "paceline/cli/settings/value.h"
 #include "paceline/master/main.h"
 
 namespace paceline::cli {
@@ -47,20 +46,15 @@ FlagTable MasterFlags() {
 }
 
 int RunMasterCommand(Invocation& invocation) {
+  const ParsedLine& line = invocation.line;
   master::MasterOptions options;
-  if (const Given* given = invocation.line.Find("run_dir")) options.run_dir = given->value;
-  if (const Given* given = invocation.line.Find("listen")) options.listen = given->value;
-  options.insecure = invocation.line.Has("insecure");
-  options.resumes = invocation.line.Has("resumes");
-  if (const Given* given = invocation.line.Find("term")) {
-    options.term = static_cast<uint64_t>(ParseInteger(given->value).value_or(0));
-  }
-  if (const Given* given = invocation.line.Find("survivors")) {
-    options.survivors = static_cast<uint32_t>(ParseInteger(given->value).value_or(0));
-  }
-  if (const Given* given = invocation.line.Find("ready_fd")) {
-    options.ready_fd = static_cast<int>(ParseInteger(given->value).value_or(-1));
-  }
+  options.run_dir = line.Text("run_dir");
+  options.listen = line.Text("listen", options.listen);
+  options.insecure = line.Has("insecure");
+  options.resumes = line.Has("resumes");
+  options.term = static_cast<uint64_t>(line.Number("term", 0));
+  options.survivors = static_cast<uint32_t>(line.Number("survivors", 0));
+  options.ready_fd = static_cast<int>(line.Number("ready_fd", -1));
   const absl::Status served = master::RunMaster(options);
   if (served.ok()) return kExitDone;
   return invocation.out.Fail(ProblemFrom(served));

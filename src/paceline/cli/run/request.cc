@@ -126,7 +126,7 @@ class RequestMaker {
   Check TakeShape() {
     JobSpec& spec = request_.spec;
     request_.local_nodes = static_cast<uint32_t>(settings_.Integer("job.local_nodes"));
-    request_.credentials = line_.Has("credentials") ? line_.Find("credentials")->value : "";
+    request_.credentials = line_.Text("credentials");
     if (request_.local_nodes == 0 && request_.credentials.empty()) {
       return Bad("job.local_nodes", "at least 1; 0 needs --credentials, which a platform gives");
     }
@@ -192,10 +192,8 @@ class RequestMaker {
     request_.http_port = static_cast<uint16_t>(settings_.Integer("network.http_port"));
     request_.token_file = settings_.Text("network.token_file");
     request_.launch.local_addr = settings_.Text("network.local_addr");
-    if (const Given* join = line_.Find("join")) request_.join = join->value;
-    if (const Given* given = line_.Find("incarnation")) {
-      request_.incarnation = static_cast<uint32_t>(ParseInteger(given->value).value_or(0));
-    }
+    request_.join = line_.Text("join");
+    request_.incarnation = static_cast<uint32_t>(line_.Number("incarnation", 0));
     if (!request_.credentials.empty() && request_.local_nodes == 0) {
       request_.term = Counted("PACELINE_MASTER_TERM");
       request_.survivors = static_cast<uint32_t>(Counted("PACELINE_MASTER_SURVIVORS"));

@@ -84,8 +84,7 @@ int RunEvents(Invocation& invocation) {
   if (const Given* since = invocation.line.Find("since")) {
     filter.since_ns = (WallNow() - ParseDuration(since->value).value_or(Duration())).nanoseconds();
   }
-  const Given* from = invocation.line.Find("from");
-  const int64_t first = from == nullptr ? 1 : ParseInteger(from->value).value_or(1);
+  const int64_t first = invocation.line.Number("from", 1);
   const bool follow = invocation.line.Has("follow");
   const Check problem = EventsOf(*place, static_cast<uint64_t>(std::max<int64_t>(first, 1)), follow,
                                  [&](const wire::JobEvent& event) {

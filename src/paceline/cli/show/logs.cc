@@ -11,7 +11,6 @@
 #include "paceline/cli/console/exit_code.h"
 #include "paceline/cli/console/text.h"
 #include "paceline/cli/job/remote.h"
-#include "paceline/cli/settings/value.h"
 #include "paceline/cli/show/log_files.h"
 
 namespace paceline::cli {
@@ -44,16 +43,11 @@ constexpr Flag kLogsFlags[] = {
      .help = "print new lines as they come, over all worlds, until the job ends"},
 };
 
-int64_t NumberOf(const ParsedLine& line, std::string_view name, int64_t otherwise) {
-  const Given* given = line.Find(name);
-  return given == nullptr ? otherwise : ParseInteger(given->value).value_or(otherwise);
-}
-
 LogSelection SelectionOf(const ParsedLine& line) {
   LogSelection selection;
-  if (const Given* node = line.Find("node")) selection.node = node->value;
-  selection.rank = NumberOf(line, "rank", -1);
-  selection.generation = NumberOf(line, "generation", -1);
+  selection.node = line.Text("node");
+  selection.rank = line.Number("rank", -1);
+  selection.generation = line.Number("generation", -1);
   selection.errors_only = line.Has("errors");
   return selection;
 }
@@ -129,7 +123,7 @@ int RunLogs(Invocation& invocation) {
   const std::string root = LogRoot(place->run_dir);
   const bool follow = invocation.line.Has("follow");
   Follower follower(out, root, SelectionOf(invocation.line));
-  const size_t found = follower.Begin(NumberOf(invocation.line, "lines", kLinesByDefault));
+  const size_t found = follower.Begin(invocation.line.Number("lines", kLinesByDefault));
   if (!follow) {
     if (found == 0) out.Say("no such rank has written yet; logs are in " + root);
     return kExitDone;

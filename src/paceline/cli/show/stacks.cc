@@ -147,8 +147,7 @@ int RunStacks(Invocation& invocation) {
   Output& out = invocation.out;
   const auto place = JobOf(invocation);
   if (!place.ok()) return out.Fail(place.problem());
-  const Given* given = invocation.line.Find("rank");
-  const auto wanted = given == nullptr ? std::nullopt : ParseInteger(given->value);
+  const auto wanted = ParseInteger(invocation.line.Text("rank"));
   const auto job = AskForStacks(*place);
   if (!job.ok()) return out.Fail(job.problem());
   std::vector<RankStack> stacks;

@@ -162,11 +162,6 @@ Check TakeCounts(const ParsedLine& line, Submission* to) {
   return TakeCount(line, "nproc_per_node", 1, kRanksMax, &to->nproc_per_node.emplace());
 }
 
-std::string TextOf(const ParsedLine& line, std::string_view dest) {
-  const Given* given = line.Find(dest);
-  return given == nullptr ? "" : given->value;
-}
-
 Result<Submission> SubmissionOf(const ParsedLine& line) {
   Submission submission;
   if (line.positionals.empty()) {
@@ -181,27 +176,27 @@ Result<Submission> SubmissionOf(const ParsedLine& line) {
   submission.target = line.positionals.front();
   submission.args.assign(line.positionals.begin() + 1, line.positionals.end());
   if (!line.Has("on")) return OnIsMissing(submission);
-  auto place = ParseOnPlace(TextOf(line, "on"), /*has_job=*/false);
+  auto place = ParseOnPlace(line.Text("on"), /*has_job=*/false);
   if (!place.ok()) return place.problem();
   submission.place = *place;
   submission.is_module = line.Has("module");
-  submission.place.job = line.Has("name") ? TextOf(line, "name") : LabelOf(submission.target);
+  submission.place.job = line.Has("name") ? line.Text("name") : LabelOf(submission.target);
   if (LabelOf(submission.place.job) != submission.place.job) {
     return BadValue("--name", submission.place.job,
                     "at most 40 of a-z, 0-9 and -, with a letter in front");
   }
   if (line.Has("nodes")) {
-    if (Check problem = TakeNodes(TextOf(line, "nodes"), &submission)) return *problem;
+    if (Check problem = TakeNodes(line.Text("nodes"), &submission)) return *problem;
   }
   if (Check problem = TakeEnvironment(line, &submission)) return *problem;
   if (Check problem = TakeCounts(line, &submission)) return *problem;
-  submission.image = TextOf(line, "image");
-  submission.cpus = TextOf(line, "cpus");
-  submission.memory = TextOf(line, "memory");
-  submission.template_path = TextOf(line, "template");
+  submission.image = line.Text("image");
+  submission.cpus = line.Text("cpus");
+  submission.memory = line.Text("memory");
+  submission.template_path = line.Text("template");
   submission.only_prints = line.Has("print");
   if (line.Has("ttl")) {
-    const auto ttl = ParseDuration(TextOf(line, "ttl"));
+    const auto ttl = ParseDuration(line.Text("ttl"));
     submission.ttl_seconds = static_cast<uint32_t>(ttl->nanoseconds() / 1'000'000'000);
   }
   return submission;
