@@ -66,13 +66,6 @@ std::vector<std::string> Split(std::string_view text, char separator) {
   }
 }
 
-std::string_view Strip(std::string_view text) {
-  constexpr std::string_view kSpace = " \t\r\n\f\v";
-  const size_t begin = text.find_first_not_of(kSpace);
-  if (begin == std::string_view::npos) return {};
-  return text.substr(begin, text.find_last_not_of(kSpace) - begin + 1);
-}
-
 std::string Visible(std::string_view text) {
   std::string out;
   out.reserve(text.size());

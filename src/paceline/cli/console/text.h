@@ -12,7 +12,6 @@ namespace paceline::cli {
 
 std::vector<std::string_view> SplitLines(std::string_view text);
 std::vector<std::string> Split(std::string_view text, char separator);
-std::string_view Strip(std::string_view text);
 
 // Foreign text made harmless: control characters, escape sequences, bytes that are not UTF-8 and
 // the characters that reorder a line (bidi overrides) become \xNN or \u{…}. Line breaks too.

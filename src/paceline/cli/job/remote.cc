@@ -6,6 +6,7 @@
 
 #include "paceline/agent/socket/reactor.h"
 #include "paceline/base/file_text.h"
+#include "paceline/base/text.h"
 #include "paceline/cli/console/text.h"
 #include "paceline/cli/show/event_text.h"
 #include "paceline/core/job.h"
@@ -119,7 +120,7 @@ Result<wire::ControlClientOptions> ControlOptions(const JobPlace& place, Duratio
                    .fix = "see " + place.run_dir + "/logs/master.log"};
   }
   const std::string path = place.run_dir + "/token";
-  const std::string token(Strip(ReadText(path, kTokenBytesMax)));
+  const std::string token(Trimmed(ReadText(path, kTokenBytesMax)));
   if (!wire::IsToken(token)) {
     return Problem{.code = "PL-E102",
                    .what = "the job's token cannot be read",

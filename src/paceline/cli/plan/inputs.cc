@@ -85,7 +85,7 @@ std::string FixOfCluster(std::string_view line) {
   std::vector<std::string_view> names;
   for (const plan::DeviceRow& row : plan::DeviceCatalogue()) names.push_back(row.name);
   for (const std::string& part : Split(line, ',')) {
-    const std::string_view name = Strip(std::string_view(part).substr(0, part.rfind(':')));
+    const std::string_view name = Trimmed(std::string_view(part).substr(0, part.rfind(':')));
     if (std::find(names.begin(), names.end(), name) == names.end()) {
       return DidYouMean(name, names, "--cluster H100-80G:64,A100-80G:128");
     }
@@ -117,7 +117,7 @@ Problem NoSummary(const std::string& script, const ToolResult& ran) {
   if (const auto told = FirstProblemIn(ran.err)) return *told;
   std::string_view last;
   for (const std::string_view line : SplitLines(ran.err)) {
-    if (!Strip(line).empty()) last = Strip(line);
+    if (!Trimmed(line).empty()) last = Trimmed(line);
   }
   return {.code = "PL-E121",
           .what = "the script ended without a model to plan for",
@@ -253,14 +253,14 @@ Result<plan::PlanWishes> WishesOf(Invocation& invocation, plan::PlanWishes wishe
 
 Result<AxisValue> ParseAxisValue(std::string_view text, const std::string& flag) {
   const size_t equals = text.find('=');
-  const std::string_view name = Strip(text.substr(0, equals));
+  const std::string_view name = Trimmed(text.substr(0, equals));
   std::vector<std::string> names;
   for (size_t i = 0; i < plan::kAxisCount; ++i) {
     const plan::Axis& axis = *plan::Axes()[i];
     names.push_back(axis.name == axis.alias ? std::string(axis.name)
                                             : Concat(axis.name, " (", axis.alias, ")"));
     if (equals == std::string_view::npos || (axis.name != name && axis.alias != name)) continue;
-    const std::string_view value = Strip(text.substr(equals + 1));
+    const std::string_view value = Trimmed(text.substr(equals + 1));
     if (const auto number = ParseWhole<uint32_t>(value)) {
       return AxisValue{static_cast<plan::AxisId>(i), *number};
     }

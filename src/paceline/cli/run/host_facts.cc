@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "paceline/base/host_text.h"
+#include "paceline/base/text.h"
 #include "paceline/cli/console/text.h"
 #include "paceline/cli/settings/value.h"
 
@@ -90,7 +91,7 @@ std::string BinaryDirectory() {
 uint32_t VisibleDevices(const std::string& list, uint32_t present) {
   uint32_t count = 0;
   for (const std::string& entry : Split(list, ',')) {
-    const std::string_view device = Strip(entry);
+    const std::string_view device = Trimmed(entry);
     if (device.empty()) break;
     const auto index = ParseInteger(device);
     if (index.has_value() && (*index < 0 || *index >= present)) break;

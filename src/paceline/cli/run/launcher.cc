@@ -76,7 +76,7 @@ std::string SenderOf(const signalfd_siginfo& info) {
   const std::string name = Concat("SIG", ::sigabbrev_np(signal));
   const auto pid = static_cast<pid_t>(info.ssi_pid);
   if (pid <= 0) return name;
-  const std::string command(Strip(ReadText(Concat("/proc/", pid, "/comm"), 64)));
+  const std::string command(Trimmed(ReadText(Concat("/proc/", pid, "/comm"), 64)));
   return command.empty() ? Concat(name, " from process ", pid)
                          : Concat(name, " from ", Visible(command), " (process ", pid, ")");
 }

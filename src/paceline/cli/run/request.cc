@@ -8,10 +8,12 @@
 #include <map>
 #include <utility>
 
+#include "paceline/base/text.h"
 #include "paceline/cli/console/text.h"
 #include "paceline/cli/flags/torchrun_flags.h"
 #include "paceline/cli/run/interpreter.h"
 #include "paceline/cli/settings/value.h"
+#include "paceline/wire/codec/judge.h"
 
 namespace paceline::cli {
 namespace {
@@ -199,7 +201,7 @@ class RequestMaker {
       request_.survivors = static_cast<uint32_t>(Counted("PACELINE_MASTER_SURVIVORS"));
     }
     request_.node_name = settings_.Text("network.node_name");
-    if (!request_.node_name.empty() && !IsName(request_.node_name)) {
+    if (!request_.node_name.empty() && !wire::IsName(request_.node_name)) {
       return Bad("network.node_name", "1 to 128 of A-Z a-z 0-9 . _ -, no leading dot");
     }
     if (!request_.credentials.empty()) {
@@ -252,9 +254,9 @@ class RequestMaker {
     std::string unused;
     for (const std::string& item : Split(settings_.Text("network.rdzv_conf"), ',')) {
       const size_t equals = item.find('=');
-      const std::string key(Strip(item.substr(0, equals)));
+      const std::string key(Trimmed(item.substr(0, equals)));
       const std::string value(
-          equals == std::string::npos ? "" : Strip(std::string_view(item).substr(equals + 1)));
+          equals == std::string::npos ? "" : Trimmed(std::string_view(item).substr(equals + 1)));
       if (key.empty() || value.empty()) {
         return Bad("network.rdzv_conf", "key=value pairs with commas between them");
       }
@@ -418,7 +420,7 @@ class RequestMaker {
     std::vector<int>& signals = request_.stop_signals;
     signals = {SIGINT, SIGTERM};
     for (const std::string& item : Split(settings_.Text("launch.signals_to_handle"), ',')) {
-      const auto found = kSignals.find(Strip(item));
+      const auto found = kSignals.find(Trimmed(item));
       if (found == kSignals.end()) {
         return Bad("launch.signals_to_handle", "names such as SIGTERM,SIGUSR1");
       }

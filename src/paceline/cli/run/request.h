@@ -66,9 +66,7 @@ std::string ToText(const Endpoint& endpoint);
 // torchrun's Std: "3" or "0:3,1:2".
 std::optional<StreamChoice> ParseStreams(std::string_view text);
 
-// Job and node names: [A-Za-z0-9._-]{1,128}, no leading dot.
-bool IsName(std::string_view name);
-// The nearest text that is one.
+// The nearest text that is a name; see wire::IsName.
 std::string ToName(std::string_view text);
 
 }  // namespace paceline::cli

@@ -11,7 +11,6 @@
 namespace paceline::cli {
 namespace {
 
-constexpr size_t kNameMax = 128;
 constexpr int64_t kLocalRanksMax = 64;  // slots of a progress page
 
 bool IsNameCharacter(char c) {
@@ -79,11 +78,6 @@ std::optional<StreamChoice> ParseStreams(std::string_view text) {
     choice.by_local_rank[static_cast<uint32_t>(*rank)] = *streams;
   }
   return choice;
-}
-
-bool IsName(std::string_view name) {
-  return !name.empty() && name.size() <= kNameMax && name.front() != '.' &&
-         std::all_of(name.begin(), name.end(), IsNameCharacter);
 }
 
 std::string ToName(std::string_view text) {

@@ -7,6 +7,7 @@
 #include <limits>
 #include <utility>
 
+#include "paceline/base/text.h"
 #include "paceline/cli/console/text.h"
 
 namespace paceline::cli {
@@ -23,7 +24,7 @@ struct NumberWithUnit {
 
 // digits [. digits] spaces unit; no sign, no exponent.
 std::optional<NumberWithUnit> SplitUnit(std::string_view text) {
-  text = Strip(text);
+  text = Trimmed(text);
   size_t end = 0;
   while (end < text.size() && (IsDigit(text[end]) || text[end] == '.')) ++end;
   const std::string digits(text.substr(0, end));
@@ -36,7 +37,7 @@ std::optional<NumberWithUnit> SplitUnit(std::string_view text) {
   result.number = std::strtod(digits.c_str(), nullptr);
   result.whole = point == std::string::npos;
   if (result.whole) result.integer = std::strtoll(digits.c_str(), nullptr, 10);
-  result.unit = std::string(Strip(text.substr(end)));
+  result.unit = std::string(Trimmed(text.substr(end)));
   return result;
 }
 
@@ -103,7 +104,7 @@ std::optional<std::string> WithoutUnderscores(std::string_view text) {
 }  // namespace
 
 std::optional<Duration> ParseDuration(std::string_view text) {
-  const std::string_view word = Strip(text);
+  const std::string_view word = Trimmed(text);
   if (word == "never" || word == "forever" || word == "infinite") return Duration::Infinite();
   const auto nanoseconds = WithUnit(word, kTimeUnits);
   if (!nanoseconds.has_value()) return std::nullopt;
@@ -132,22 +133,8 @@ std::optional<uint64_t> ParseSize(std::string_view text) {
   return static_cast<uint64_t>(*bytes);
 }
 
-std::string FormatSize(uint64_t bytes) {
-  if (bytes == 0) return "0";
-  constexpr std::array<Unit, 5> kShown = {{{"TiB", int64_t{1} << 40},
-                                           {"GiB", int64_t{1} << 30},
-                                           {"MiB", int64_t{1} << 20},
-                                           {"KiB", int64_t{1} << 10},
-                                           {"B", 1}}};
-  for (const auto& [name, factor] : kShown) {
-    const auto unit = static_cast<uint64_t>(factor);
-    if (bytes % unit == 0) return std::to_string(bytes / unit) + std::string(name);
-  }
-  return std::to_string(bytes) + "B";
-}
-
 std::optional<int64_t> ParseInteger(std::string_view text) {
-  const auto plain = WithoutUnderscores(Strip(text));
+  const auto plain = WithoutUnderscores(Trimmed(text));
   if (!plain.has_value() || plain->empty()) return std::nullopt;
   const bool signed_text = plain->front() == '-' || plain->front() == '+';
   const bool negative = plain->front() == '-';
@@ -165,7 +152,7 @@ std::optional<int64_t> ParseInteger(std::string_view text) {
 }
 
 std::optional<double> ParseNumber(std::string_view text) {
-  const auto plain = WithoutUnderscores(Strip(text));
+  const auto plain = WithoutUnderscores(Trimmed(text));
   if (!plain.has_value() || plain->empty()) return std::nullopt;
   if (plain->find_first_of("xXpP(") != std::string::npos) return std::nullopt;
   char* end = nullptr;
@@ -186,7 +173,7 @@ std::optional<NodeRange> ParseNodeRange(std::string_view text) {
 }
 
 std::optional<bool> ParseOnOff(std::string_view text) {
-  const std::string_view word = Strip(text);
+  const std::string_view word = Trimmed(text);
   for (const std::string_view yes : {"on", "true", "yes", "1"}) {
     if (word == yes) return true;
   }

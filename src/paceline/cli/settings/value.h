@@ -21,7 +21,6 @@ std::string FormatDuration(Duration duration);
 
 // "512MiB", "10GiB", "1.5GB", "4096B", "0". Units count by 1024 (KiB …) or 1000 (KB …).
 std::optional<uint64_t> ParseSize(std::string_view text);
-std::string FormatSize(uint64_t bytes);
 
 // What Python's int() and float() accept, within 64 bits.
 std::optional<int64_t> ParseInteger(std::string_view text);

@@ -28,7 +28,7 @@ Problem BadTemplate(const Submission& submission, const std::string& why) {
 
 // What kubectl said last: before it, it may tell of each of its attempts.
 std::string WordsOf(const ToolResult& result) {
-  const std::string_view said = Strip(result.err.empty() ? result.out : result.err);
+  const std::string_view said = Trimmed(result.err.empty() ? result.out : result.err);
   return Visible(said.substr(said.rfind('\n') + 1));
 }
 
