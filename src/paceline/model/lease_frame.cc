@@ -43,9 +43,7 @@ namespace {
 constexpr size_t kNameBytesMax = 200;
 constexpr uint64_t kOrdinalsMax = uint64_t{1} << 53;
 using Numbers = std::array<uint64_t, 13>;
-}  // namespace
 
-namespace {
 // 1: follows checkpoints; 3: and all ranks get equally many ordinals.
 uint64_t Following(const LeaseOpen& open) {
   if (!open.follows_checkpoints) return 0;
