@@ -31,6 +31,7 @@ from paceline._rank.hooks.computing import watch_phases
 from paceline._rank.hooks.files import watch_files
 from paceline._rank.hooks.start import watch_start
 from paceline._rank.hooks.steps import watch_steps
+from paceline._rank.hooks.trainers import watch_trainers
 from paceline._starter import imports
 
 _ARGUMENT_MAX = 100_000  # bytes; the kernel takes 128 KiB in one argument
@@ -79,6 +80,7 @@ def begin(birth: Birth) -> None:
             first=learner.write if learner is not None else None,
             began_at=session.began_at,
         )
+        watch_trainers(session.began_at)
         watch_files(session.file_saved)
         if ring is not None:
             watch_start(ring, launch.world_size)
