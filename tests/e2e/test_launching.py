@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 import subprocess
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -176,3 +177,23 @@ def test_unknown_logs_specs_are_refused(job: Job) -> None:
     job.start([*ONE, "--logs-specs", "theirs"], write(job, ""))
     assert job.wait() == 2
     assert "PL-E003" in job.stderr
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="NOT RUN: another user's processes need root")
+@pytest.mark.parametrize("home", ["HOME=", "HOME=/nonexistent"])
+def test_a_user_without_a_home_or_a_name(home: str) -> None:
+    """As containers are started with a number for a user: `docker run --user 23456`."""
+    other = ["setpriv", "--reuid=23456", "--regid=23456", "--clear-groups"]
+    if subprocess.run([*other, "test", "-x", str(binary())], check=False).returncode != 0:
+        pytest.skip("NOT RUN: this checkout cannot be read by other users")
+    with tempfile.TemporaryDirectory() as directory:
+        Path(directory).chmod(0o777)
+        script = Path(directory, "script.py")
+        script.write_text("import os\nprint('user', os.geteuid())\n")
+        ended = subprocess.run(
+            [*other, "env", "-u", "XDG_RUNTIME_DIR", "-u", "XDG_CACHE_HOME", "-u", "XDG_STATE_HOME",
+             *(["-u", "HOME"] if home == "HOME=" else [home]), f"TMPDIR={directory}",
+             f"PACELINE_RUNTIME_DIR={directory}/run", str(binary()), "run", *ONE, str(script)],
+            cwd=directory, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
+    assert ended.returncode == 0, ended.stderr
+    assert "user 23456" in ended.stdout

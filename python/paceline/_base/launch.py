@@ -89,9 +89,34 @@ def has_one_host() -> bool:
 
 def cache_dir() -> Path:
     """The folder for files that may be deleted at any time, `~/.cache/paceline`."""
-    base = os.environ.get("XDG_CACHE_HOME") or ""
-    root = Path(base) if base.startswith("/") else Path("~/.cache").expanduser()
-    return root / "paceline"
+    return _home_folder("XDG_CACHE_HOME", ".cache") / "paceline"
+
+
+def state_dir() -> Path:
+    """The folder for files that outlive a process, `~/.local/state/paceline`."""
+    return _home_folder("XDG_STATE_HOME", ".local/state") / "paceline"
+
+
+def _home_folder(variable: str, usual: str) -> Path:
+    """What `variable` names, else `usual` in the user's home.
+
+    A container's user may have neither HOME nor an entry in the list of users. Then it is a private
+    folder below TMPDIR or /tmp.
+    """
+    named = os.environ.get(variable) or ""
+    if named.startswith("/"):
+        return Path(named)
+    home = os.path.expanduser("~")
+    if home.startswith("/"):
+        return Path(home, usual)
+    private = Path(os.environ.get("TMPDIR") or "/tmp", f"paceline-home-{os.geteuid()}")
+    try:
+        private.mkdir(mode=0o700, exist_ok=True)
+        found = private.lstat()
+    except OSError:
+        return Path(os.devnull)  # nothing can be kept there, which costs time only
+    is_private = found.st_uid == os.geteuid() and not found.st_mode & 0o077
+    return private / usual if is_private and private.is_dir() else Path(os.devnull)
 
 
 def import_environment() -> dict[str, str]:

@@ -125,7 +125,7 @@ def _start_leases() -> tuple[str, str]:
     name = f"{who['pid']}:{who['start']}"
     job = "leases-" + short_name(f"{boot_id} {name}")
     path = str(_runtime_folder() / f"{job}.sock")
-    folder = os.path.join(_state_home(), "paceline", "leases", job)
+    folder = str(launch.state_dir() / "leases" / job)
     if _answers(path):
         return path, folder
     _spawn(path, job, "--leases", folder, "--launcher", name)
@@ -169,11 +169,7 @@ def _tier_flag(directory: str, job: str) -> list[str]:
 
 
 def _tier(job: str) -> str:
-    return os.path.join(_state_home(), "paceline", "tiers", job)
-
-
-def _state_home() -> str:
-    return os.environ.get("XDG_STATE_HOME", "") or os.path.expanduser("~/.local/state")
+    return str(launch.state_dir() / "tiers" / job)
 
 
 def _answers(path: str) -> bool:
