@@ -48,7 +48,7 @@ class Layout:
 class LivePlan:
     def __init__(
         self,
-        leaves: list[tuple[object, object, object, object]],
+        leaves: list[tuple[object, object, object, object, object]],
         links: list[tuple[dict[object, object], object, object]],
         sizes: list[tuple[dict[object, object], int]],
     ) -> None: ...

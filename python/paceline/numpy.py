@@ -194,7 +194,13 @@ class NumPy:
         return 0
 
     def is_same(self, leaf: Leaf, tensor: object) -> bool:
-        return tensor is leaf.found
+        if tensor is not leaf.found or self.box(leaf.key, tensor) != leaf.box:
+            return False
+        array = cast("Array", tensor)
+        return leaf.live is not None or (array.flags.c_contiguous and array.dtype.isnative)
+
+    def formed(self, leaf: Leaf) -> object:
+        return None
 
     def refresh(self, leaves: list[Leaf]) -> None:
         for leaf in leaves:

@@ -259,6 +259,8 @@ class Torch:
         return memory_of(cast("torch.Tensor", tensor))
 
     def is_same(self, leaf: Leaf, tensor: object) -> bool:
+        if (arrays := _arrays_of(tensor)) is not None:
+            return arrays.is_same(leaf, tensor)
         if tensor is leaf.found:
             return True
         # `state_dict` makes a new tensor object for the same memory each time.
@@ -274,6 +276,12 @@ class Torch:
             and is_plain(tensor)
             and not is_sharded(cast("torch.Tensor", leaf.found))
         )
+
+    def formed(self, leaf: Leaf) -> object:
+        if leaf.is_stepped and not isinstance(leaf.found, torch.nn.Parameter):
+            return None  # an optimizer never changes the form of its state, which is most tensors
+        local = leaf.memory if leaf.live is None else leaf.live
+        return local if isinstance(local, torch.Tensor) else None
 
     def refresh(self, leaves: list[Leaf]) -> None:
         copied = [leaf for leaf in leaves if isinstance(leaf.live, torch.Tensor)]

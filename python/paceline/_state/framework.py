@@ -45,6 +45,10 @@ class SavingFramework(Protocol):
         """Whether `tensor` is still what `leaf` was made of, at the same place in memory."""
         ...
 
+    def formed(self, leaf: Leaf) -> object:
+        """The tensor whose shape, type and layout each save compares; None: `is_same` does."""
+        ...
+
     def random_state(self) -> dict[str, object]: ...
     def expected_bytes(self, state: State) -> int:
         """The bytes that a save needs once every object in the state exists."""

@@ -47,7 +47,10 @@ class Planned:
         self.device = framework.device() if any(self.places) else None
         self.padding_max = _CHUNK_BYTES if frozen else 0  # bytes between the two files of an image
         self.live = LivePlan(
-            [(leaf.container, leaf.name, leaf.found, leaf.memory) for leaf in plan.leaves],
+            [
+                (leaf.container, leaf.name, leaf.found, leaf.memory, framework.formed(leaf))
+                for leaf in plan.leaves
+            ],
             plan.links,
             plan.sizes,
         )

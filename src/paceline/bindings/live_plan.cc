@@ -9,7 +9,7 @@ namespace paceline::bindings {
 
 void BindLivePlan(nb::module_& module) {
   nb::class_<LivePlan>(module, "LivePlan")
-      .def(nb::init<const std::vector<std::tuple<nb::object, nb::object, nb::object, nb::object>>&,
+      .def(nb::init<const std::vector<LivePlan::Found>&,
                     const std::vector<std::tuple<nb::dict, nb::object, nb::object>>&,
                     const std::vector<std::tuple<nb::dict, size_t>>&>(),
            nb::arg("leaves"), nb::arg("links"), nb::arg("sizes"))

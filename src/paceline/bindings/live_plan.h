@@ -3,7 +3,8 @@
 // Asking a module and an optimizer for their state again in every step costs hundreds of
 // milliseconds for 20,000 parameters. Their dicts hardly ever change; so each tensor is remembered
 // with the dict and the key under which it was found, and a save only compares pointers. Whatever
-// differs — another tensor, another address, a dict that grew — means that the plan is made anew.
+// differs — another tensor, another address, shape or type, a dict that grew — means that the plan
+// is made anew.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -18,14 +19,18 @@ namespace nb = nanobind;
 
 class LivePlan {
  public:
-  // leaves: (dict or None, key, what stands there, its memory), the tensors of the state; links:
-  // (dict, key, object), what leads to their dicts; sizes: (dict, number of its entries).
-  LivePlan(const std::vector<std::tuple<nb::object, nb::object, nb::object, nb::object>>& leaves,
+  // What stands in the state: dict or None, key, what stands there, its memory, and the tensor
+  // whose form may change in place or None.
+  using Found = std::tuple<nb::object, nb::object, nb::object, nb::object, nb::object>;
+
+  // leaves: the tensors of the state; links: (dict, key, object), what leads to their dicts; sizes:
+  // (dict, number of its entries).
+  LivePlan(const std::vector<Found>& leaves,
            const std::vector<std::tuple<nb::dict, nb::object, nb::object>>& links,
            const std::vector<std::tuple<nb::dict, size_t>>& sizes)
-      : links_(links), sizes_(sizes), data_ptr_(nb::steal(PyUnicode_InternFromString("data_ptr"))) {
-    for (const auto& [container, key, object, memory] : leaves) {
-      leaves_.push_back({container, key, object, memory});
+      : links_(links), sizes_(sizes) {
+    for (const auto& [container, key, object, memory, formed] : leaves) {
+      leaves_.push_back({container, key, object, memory, formed, FormOf(formed)});
       addresses_.push_back(Address(memory));
     }
   }
@@ -41,7 +46,7 @@ class LivePlan {
     for (size_t i = 0; i < leaves_.size(); ++i) {
       const Leaf& leaf = leaves_[i];
       if (!leaf.container.is_none() && !Holds(leaf.container, leaf.key, leaf.object)) return false;
-      if (Address(leaf.memory) != addresses_[i]) return false;
+      if (Address(leaf.memory) != addresses_[i] || !HasForm(leaf)) return false;
     }
     return true;
   }
@@ -49,11 +54,19 @@ class LivePlan {
   const std::vector<uintptr_t>& addresses() const { return addresses_; }
 
  private:
+  // Of a tensor: `x.t_()`, `x.resize_(…)` and `x.data = …` change it and may keep the address.
+  struct Form {
+    nb::object shape;
+    nb::object dtype;
+    nb::object is_contiguous;
+  };
   struct Leaf {
     nb::object container;
     nb::object key;
     nb::object object;
     nb::object memory;
+    nb::object formed;
+    Form form;
   };
 
   static bool Holds(const nb::object& dict, const nb::object& key, const nb::object& object) {
@@ -62,17 +75,50 @@ class LivePlan {
     return found == object.ptr();
   }
 
+  Form FormOf(const nb::object& tensor) const {
+    if (tensor.is_none()) return {};
+    return {Get(tensor, shape_), Get(tensor, dtype_), Call(tensor, is_contiguous_)};
+  }
+
+  bool HasForm(const Leaf& leaf) const {
+    if (leaf.formed.is_none()) return true;
+    // Types and truth values are one object each.
+    if (!Get(leaf.formed, dtype_).is(leaf.form.dtype)) return false;
+    if (!Call(leaf.formed, is_contiguous_).is(leaf.form.is_contiguous)) return false;
+    const nb::object shape = Get(leaf.formed, shape_);
+    const int is_equal = PyObject_RichCompareBool(shape.ptr(), leaf.form.shape.ptr(), Py_EQ);
+    if (is_equal < 0) throw nb::python_error();
+    return is_equal == 1;
+  }
+
+  static nb::object Interned(const char* name) {
+    return nb::steal(PyUnicode_InternFromString(name));
+  }
+
+  static nb::object Get(const nb::object& from, const nb::object& name) {
+    nb::object found = nb::steal(PyObject_GetAttr(from.ptr(), name.ptr()));
+    if (!found.is_valid()) throw nb::python_error();
+    return found;
+  }
+
+  static nb::object Call(const nb::object& on, const nb::object& method) {
+    nb::object found = nb::steal(PyObject_CallMethodNoArgs(on.ptr(), method.ptr()));
+    if (!found.is_valid()) throw nb::python_error();
+    return found;
+  }
+
   uintptr_t Address(const nb::object& memory) const {
-    const nb::object number = nb::steal(PyObject_CallMethodNoArgs(memory.ptr(), data_ptr_.ptr()));
-    if (!number.is_valid()) throw nb::python_error();
-    return nb::cast<uintptr_t>(number);
+    return nb::cast<uintptr_t>(Call(memory, data_ptr_));
   }
 
   std::vector<Leaf> leaves_;
   std::vector<uintptr_t> addresses_;  // of the leaves
   std::vector<std::tuple<nb::dict, nb::object, nb::object>> links_;
   std::vector<std::tuple<nb::dict, size_t>> sizes_;
-  nb::object data_ptr_;
+  nb::object data_ptr_ = Interned("data_ptr");
+  nb::object shape_ = Interned("shape");
+  nb::object dtype_ = Interned("dtype");
+  nb::object is_contiguous_ = Interned("is_contiguous");
 };
 
 }  // namespace paceline::bindings
