@@ -216,6 +216,9 @@ class NumPy:
         plan.values[key] = lambda: value.bit_generator.state
         return True
 
+    def inner(self, value: object) -> object:
+        return value
+
     def restore_entry(self, work: Restoring, key: str, value: object, state: State) -> bool:
         if not isinstance(value, numpy.random.Generator):
             return False

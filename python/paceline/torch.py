@@ -31,15 +31,19 @@ from paceline._data.order import ElasticDataset, ElasticMixture
 from paceline._native import Device
 from paceline._restore.loading import Loaded, load_with
 from paceline._restore.restoring import Framework, Restoring
-from paceline._state import randomness
+from paceline._state import own_ways, randomness
 from paceline._state.save_plan import Box, Leaf, SavePlan, State
 from paceline._state.torch_device import TorchDevice
 from paceline._state.torch_groups import regrouped
-from paceline._state.torch_optimizer import like_parameter, plan_optimizer, restore_optimizer
+from paceline._state.torch_optimizer import (
+    has_form_of_its_own,
+    like_parameter,
+    plan_optimizer,
+    restore_optimizer,
+)
 from paceline._state.torch_state import (
     bare,
     has_own_elements,
-    has_own_ways,
     is_sharded,
     is_told_replica,
     local_bytes,
@@ -300,7 +304,7 @@ class Torch:
                 torch.cuda.synchronize(device)
 
     def plan_entry(self, plan: SavePlan, key: str, value: object, state: State) -> bool:
-        if isinstance(value, torch.nn.Module) and not has_own_ways(value):
+        if isinstance(value, torch.nn.Module) and not own_ways.saves_itself(bare(value, None)):
             by_optimizers = stepped_parameters(state)
             leaves = [
                 dataclasses.replace(
@@ -311,25 +315,31 @@ class Torch:
             ]
             plan.leaves.extend(with_frozen(leaves))
             return True
-        if isinstance(value, Optimizer):
+        if isinstance(value, Optimizer) and own_ways.own_state(key, value) is not None:
             plan_optimizer(self.leaf, plan, key, value, state)
             return True
         return False
 
     def restore_entry(self, work: Restoring, key: str, value: object, state: State) -> bool:
         # Hooks may be added at the first step, as FSDP's are, so the saved form decides.
-        if isinstance(value, torch.nn.Module) and not (
-            has_own_ways(value) and work.has_entry(key)
-        ):
-            for name, tensor, _container, _name in module_tensors(bare(value, None), None):
+        if isinstance(value, torch.nn.Module):
+            module = bare(value, None)
+            if own_ways.saves_itself(module) and work.has_entry(key):
+                return False
+            for name, tensor, _container, _name in module_tensors(module, None):
                 if isinstance(tensor, torch.nn.Parameter) and not is_told_replica(tensor):
                     work.parameters.add(f"{key}.{name}")
                 work.want(f"{key}.{name}", tensor)
+            if own_ways.loads_itself(module):
+                work.after.append(lambda: own_ways.load_again(module))
             return True
-        if isinstance(value, Optimizer):
+        if isinstance(value, Optimizer) and not has_form_of_its_own(work, key, value):
             restore_optimizer(work, key, value, state)
             return True
         return False
+
+    def inner(self, value: object) -> object:
+        return bare(value, None) if isinstance(value, torch.nn.Module) else value
 
     def adapted(self, value: object, decoded: object, live: object, work: Restoring) -> object:
         """Reorders a scheduler's lists, which have one item for each parameter group of its

@@ -363,6 +363,7 @@ class Restoring:
         saved = self.entry(key)
         if saved is None:
             return
+        value = self._named_as(value, saved)
         live = self._live(key, value)
         is_loading = has_state(value)
         decoded = self.decoded(key, saved, live, is_in_place=not is_loading)
@@ -379,6 +380,15 @@ class Restoring:
                 self.problems.append(f"{key} was saved as {was}, not as {now}")
             self._tell_new(key, value, decoded)
             self.after.append(lambda: state.__setitem__(key, decoded))
+
+    def _named_as(self, value: object, saved: notes.Json) -> object:
+        """The object inside wrappers, or `value` itself if an older version saved its names."""
+        inner = self._framework.inner(value)
+        if inner is value or not isinstance(saved, dict):
+            return inner
+        names = set(cast("dict[str, notes.Json]", saved))
+        ours, theirs = (set(cast("dict[str, object]", value_of(one))) for one in (inner, value))
+        return value if names & theirs and not names & ours else inner
 
     def _tell_new(self, key: str, value: object, decoded: object) -> None:
         """List an entry that comes back as another object. Equal plain values are not listed."""

@@ -41,6 +41,10 @@ class SavingFramework(Protocol):
         """Adds a module, optimizer or other framework object to `plan`; False: not its own."""
         ...
 
+    def inner(self, value: object) -> object:
+        """The object inside wrappers that change names only; `value` itself without any."""
+        ...
+
     def is_same(self, leaf: Leaf, tensor: object) -> bool:
         """Whether `tensor` is still what `leaf` was made of, at the same place in memory."""
         ...

@@ -92,7 +92,8 @@ class Planned:
         entries: dict[str, notes.Json] = {}
         for key in state:
             if key in self._walked or key in values:
-                value = value_of(state[key]) if key in self._walked else values[key]()
+                walked = key in self._walked
+                value = value_of(self._framework.inner(state[key])) if walked else values[key]()
                 entries[key] = notes.encode(value, where=key, own=own)
                 if key in self._walked and not self.is_rehearsed:
                     self.asked[key] = value

@@ -14,6 +14,7 @@ from torch.optim import Optimizer
 
 from paceline._base.wording import described
 from paceline._restore.restoring import Restoring, holds_part, listed
+from paceline._state.own_ways import has_own_state, own_state
 from paceline._state.save_plan import Leaf, SavePlan, State
 from paceline._state.torch_groups import foreign_options, leave_out_state, match
 from paceline._state.torch_state import is_sharded, is_told_replica, parameter_names
@@ -56,7 +57,8 @@ def plan_optimizer(
             found.setdefault(name, {})[what] = inner[what]
         entry: dict[str, object] = {"param_groups": _settings(optimizer), "scalars": found}
         others = {what: value for what, value in states.items() if what not in names}
-        return {**entry, "others": others} if others else entry
+        own = own_state(key, optimizer)
+        return entry | ({"others": others} if others else {}) | ({"own": own} if own else {})
 
     plan.values[key] = rest
     # As many texts as parameters, so they are written once and not in every save.
@@ -71,7 +73,7 @@ def restore_optimizer(work: Restoring, key: str, optimizer: Optimizer, state: St
     entry = work.entry(key)
     if entry is None:
         return
-    if not isinstance(entry, dict) or not {"param_groups", "scalars"} <= set(cast("Group", entry)):
+    if not _is_entry(entry):
         work.pass_over(f"{key}.")
         work.leave_out(f"{key} was saved, and was no optimizer then")
         return
@@ -92,6 +94,7 @@ def restore_optimizer(work: Restoring, key: str, optimizer: Optimizer, state: St
     stood = [theirs.get(j, {}) for j in range(len(noted["param_groups"]))]
     stands: dict[str, object] = {"param_groups": stood, "scalars": known}
     stands["others"] = {what: value for what, value in states.items() if what not in names}
+    stands["own"] = stood_own = own_state(key, optimizer) or {}
     rest = cast("dict[str, object]", work.decoded(key, entry, stands))
     saved = cast("list[Group]", rest["param_groups"])
     groups = [own if j is None else saved[j] for own, j in zip(settings, order, strict=True)]
@@ -117,8 +120,20 @@ def restore_optimizer(work: Restoring, key: str, optimizer: Optimizer, state: St
             for group, its in zip(groups, live, strict=True)
         ],
     }
-    work.compare(key, lambda: _by_number(optimizer), loaded)
+    loaded |= cast("Group", rest.get("own", {}))
+    work.compare(key, lambda: _by_number(optimizer) | stood_own, loaded)
     work.after.append(lambda: _load_exactly(optimizer, loaded))
+
+
+def has_form_of_its_own(work: Restoring, key: str, optimizer: Optimizer) -> bool:
+    """Whether the saved entry `key` is a state_dict that this optimizer alone can read."""
+    is_there = work.has_entry(key) and has_own_state(optimizer)
+    return is_there and not _is_entry(work.entry(key))
+
+
+def _is_entry(entry: object) -> bool:
+    """Whether these are the notes of an optimizer, as `plan_optimizer` makes them."""
+    return isinstance(entry, dict) and {"param_groups", "scalars"} <= set(cast("Group", entry))
 
 
 def like_parameter(dtype: torch.dtype, shape: tuple[int, ...], like: torch.Tensor) -> torch.Tensor:

@@ -35,19 +35,6 @@ def bare(module: torch.nn.Module, plan: SavePlan | None) -> torch.nn.Module:
         module = inner
 
 
-def has_own_ways(module: torch.nn.Module) -> bool:
-    """Whether the state is more than parameters and buffers; each save then asks for it."""
-    module = bare(module, None)
-    for one in module.modules():
-        hooks = one._state_dict_hooks  # pyright: ignore[reportPrivateUsage]
-        before = one._state_dict_pre_hooks  # pyright: ignore[reportPrivateUsage]
-        is_sharded = type(one).__name__.startswith("FSDP")  # FSDP's hook only shards again
-        overridden = type(one).get_extra_state is not torch.nn.Module.get_extra_state
-        if hooks or (before and not is_sharded) or overridden:
-            return True
-    return False
-
-
 def module_tensors(
     module: torch.nn.Module, plan: SavePlan | None
 ) -> list[tuple[str, torch.Tensor, dict[object, object] | None, str]]:
