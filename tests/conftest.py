@@ -30,6 +30,7 @@ LONG_FILES = {
     "test_hang_cases.py",
     "test_hosts.py",
     "test_layouts.py",
+    "test_load_from_store.py",
     "test_lightning.py",
     "test_object_store.py",
     "test_object_store_wire.py",

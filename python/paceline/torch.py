@@ -154,6 +154,7 @@ def load(path: str | os.PathLike[str], state: State, *, strict: bool = True) -> 
 
     Args:
         path: a Checkpointer's directory (its newest checkpoint is taken), or one checkpoint in it.
+            From an object store, each process fetches all of it to a temporary directory.
         state: the dict to fill.
         strict: False: parts that do not fit are left out and listed in `left_out`.
 

@@ -9,11 +9,6 @@ from paceline.torch import Checkpointer, CheckpointError, load
 pytestmark = pytest.mark.usefixtures("own_keeper")
 
 
-def test_an_object_store_is_read_from_a_copy() -> None:
-    with pytest.raises(CheckpointError, match="paceline ckpt copy s3://bucket/gpt DIR"):
-        load("s3://bucket/gpt", {})
-
-
 def model(*, head: int = 4, more: bool = False) -> torch.nn.Module:
     layers = [torch.nn.Linear(6, 5), torch.nn.Linear(5, head)]
     return torch.nn.Sequential(*layers, *([torch.nn.Linear(head, 2)] if more else []))

@@ -1,6 +1,7 @@
 """What the launcher tells a process through its environment. Only this module reads it."""
 
 import os
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -85,6 +86,13 @@ def has_one_host() -> bool:
     """Whether all ranks are on this host, if the launcher says so."""
     world = os.environ.get("WORLD_SIZE", "1")
     return os.environ.get("LOCAL_WORLD_SIZE", "") == world
+
+
+def binary() -> str:
+    """The path of the program `paceline`: the one beside this interpreter if there is one."""
+    beside = Path(sys.executable).parent / "paceline"
+    named = os.environ.get("PACELINE_BIN", "")
+    return named or (str(beside) if beside.exists() else "paceline")
 
 
 def cache_dir() -> Path:

@@ -95,7 +95,7 @@ def _spawn_keeper(directory: str, path: str, key: str) -> None:
 def _spawn(path: str, job: str, *flags: str) -> None:
     log = f"{path.removesuffix('.sock')}.log"
     subprocess.Popen(
-        [_binary(), "keeper", "--socket", path, "--job-id", job, *flags, "--log", log],
+        [launch.binary(), "keeper", "--socket", path, "--job-id", job, *flags, "--log", log],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -193,9 +193,3 @@ def _runtime_folder() -> Path:
             fix=f"chmod 700 {folder}, or PACELINE_RUNTIME_DIR=$HOME/.paceline-run",
         )
     return folder
-
-
-def _binary() -> str:
-    beside = Path(sys.executable).parent / "paceline"
-    named = os.environ.get("PACELINE_BIN", "")
-    return named or (str(beside) if beside.exists() else "paceline")

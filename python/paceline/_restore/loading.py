@@ -4,15 +4,14 @@ import os
 from dataclasses import dataclass
 
 from paceline._base import arguments
-from paceline._native import newest_checkpoint
 from paceline._rank import progress
+from paceline._restore.fetching import at_hand, newer
 from paceline._restore.images import Images, UnreadableError
 from paceline._restore.restoring import Framework, Restoring
 from paceline._state import notes
 from paceline._state.save_plan import State
 from paceline._state.save_planner import check_keys
 from paceline._state.stateful import has_state
-from paceline._storage.storage_place import directory_of
 from paceline.errors import CheckpointError
 
 
@@ -26,23 +25,6 @@ class Loaded:
     replaced: list[str]
     bytes_read: int
     told: str = ""  # what differs from the saved state, as the end of a sentence
-
-
-def find(path: str | os.PathLike[str]) -> str:
-    """The folder of a checkpoint: `path` itself, or the newest checkpoint in `path`."""
-    fix = f"paceline ckpt copy {os.fspath(path)} DIR, and load DIR"
-    named = directory_of(path, fix=fix)
-    try:
-        return newest_checkpoint(named)
-    except RuntimeError as error:  # a format that only a newer version reads
-        raise newer(named, error) from error
-    except (LookupError, OSError) as error:
-        raise CheckpointError(
-            what="there is no checkpoint",
-            where=named,
-            why=str(error),
-            fix="paceline ckpt ls DIR, with the directory that the Checkpointer was given",
-        ) from error
 
 
 def fill(
@@ -63,16 +45,6 @@ def fill(
     work.check(where)
     work.copy()
     return work
-
-
-def newer(where: str, error: Exception) -> CheckpointError:
-    """The error for a checkpoint that a newer paceline wrote."""
-    return CheckpointError(
-        what="the checkpoint was written by a newer paceline",
-        where=where,
-        why=str(error),
-        fix="restore with that version or a later one, or save to another directory",
-    )
 
 
 def ask(work: Restoring, framework: Framework, state: State) -> None:
@@ -103,17 +75,23 @@ def load_with(
     state = arguments.state("load", state)
     arguments.flag("load", "strict", strict)
     arguments.path("load", "path", path)
-    folder = find(path)
+    with at_hand(path) as (folder, told):
+        return _load(framework, folder, state, strict=strict, named=told)
+
+
+def _load(
+    framework: Framework, folder: str, state: State, *, strict: bool, named: str
+) -> Loaded:
     try:
         images = Images.stored(folder, progress.rank())
-        work = fill(framework, images, state, strict=strict, where=folder)
+        work = fill(framework, images, state, strict=strict, where=named)
     except UnreadableError as error:
         raise CheckpointError(
             what="the checkpoint cannot be read",
-            where=folder,
+            where=named,
             why=str(error),
-            fix=f"paceline ckpt verify {folder} names what is damaged; take another one",
+            fix=f"paceline ckpt verify {named} names what is damaged; take another one",
         ) from error
     work.finish()
     step, told = int(str(work.own["step"])), work.told()
-    return Loaded(folder, step, work.left_out, work.replaced, images.bytes_read, told)
+    return Loaded(named, step, work.left_out, work.replaced, images.bytes_read, told)

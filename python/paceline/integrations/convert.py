@@ -20,8 +20,8 @@ from torch.distributed.checkpoint.filesystem import FileSystemWriter
 from torch.distributed.checkpoint.state_dict_saver import save
 
 from paceline._checkpoint.checkpoint import BaseCheckpointer
+from paceline._restore.fetching import find, newer
 from paceline._restore.images import Images, UnreadableError
-from paceline._restore.loading import find, newer
 from paceline._restore.restoring import Framework, Restoring
 from paceline._state import notes
 from paceline._state.save_plan import SavePlan, State

@@ -36,8 +36,8 @@ from torch.futures import Future
 
 from paceline._native import judge_place
 from paceline._rank import progress
+from paceline._restore.fetching import find, newer
 from paceline._restore.images import Images
-from paceline._restore.loading import find, newer
 from paceline._restore.parts import Part
 from paceline._state import notes
 from paceline._state.save_plan import Box, Leaf, Shape
