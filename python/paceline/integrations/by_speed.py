@@ -88,8 +88,8 @@ def weigh_by_samples(
     def hook(_: object, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
         buffer = bucket.buffer()
         by_speed = loader.by_speed
-        if by_speed is not None and buffer.is_cuda and by_speed.clock is not _DEVICE:
-            by_speed.use_clock(_DEVICE)
+        if by_speed is not None and buffer.is_cuda and by_speed.clock is not DEVICE_CLOCK:
+            by_speed.use_clock(DEVICE_CLOCK)
         loader.worked()
         buffer.mul_((loader.weight if weigh else 1.0) / world)
         future: Any = dist.all_reduce(buffer, group=group, async_op=True).get_future()
@@ -110,4 +110,4 @@ def _between(begin: Any, end: Any) -> float:
 
 
 # The device runs behind the script, so its time is measured between two events on its stream.
-_DEVICE = Clock(mark=_mark, between=_between)
+DEVICE_CLOCK = Clock(mark=_mark, between=_between)

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -17,6 +17,9 @@ from paceline.parallel.agree import Answer, Kept
 from paceline.parallel.execute import Executor, Stepper
 from paceline.parallel.loader import PlannedLoader
 from paceline.parallel.plan import ParallelPlan
+from paceline.parallel.replan import Corrected, corrected, cutter_of, room_of
+
+CORRECTED = "it is corrected"  # where a plan comes from whose shares were cut again
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +44,11 @@ class PlanNote:
     """The plan as a checkpoint keeps it; an entry of `Job.state`."""
 
     def __init__(self, now: Kept | None) -> None:
-        self._now = now
+        self.now = now
         self.found: Kept | None = None
 
     def state_dict(self) -> dict[str, Any]:
-        now = self._now
+        now = self.now
         if now is None:
             return {}
         return {"plan": now.plan, "question": now.question, "devices": json.dumps(now.devices)}
@@ -83,6 +86,7 @@ class Job:
         self._note = PlanNote(answer.kept)
         self._kept = answer.kept
         self._has_stepped = False
+        self._loader: PlannedLoader | None = None  # the first one: that of the training
         if self.plan.is_pipeline:  # a restore is told that other ranks have the rest
             for part in (self.model, optimizer):
                 if part is not None:
@@ -116,7 +120,20 @@ class Job:
         if not hasattr(dataset, "terms"):
             dataset = ElasticDataset(dataset, shuffle=shuffle, seed=seed)
         place = self._executor.work.place
-        return PlannedLoader(dataset, self.plan, 0 if place is None else place.replica, **options)
+        cutter = None
+        if self._loader is None:
+            cutter = cutter_of(self._executor, room_of(self._executor.work.device), self._correct)
+        replica = 0 if place is None else place.replica
+        loader = PlannedLoader(dataset, self.plan, replica, cutter=cutter, **options)
+        if self._loader is None:
+            self._loader, self._executor.worked = loader, loader.worked
+        return loader
+
+    def _correct(self, found: Corrected) -> None:
+        """Takes over corrected shares: the loader cuts by them already."""
+        self.plan = corrected(self.plan, found)
+        self.because = f"{CORRECTED}; {found.because}"
+        self._kept = self._note.now = replace(self._kept, plan=self.plan.text)
 
     def step(self, batch: object) -> StepOutput:
         """One step of the training with this rank's share of the global batch.
@@ -137,10 +154,11 @@ class Job:
         work = self._executor.work
         inputs, targets = self._moved(batch)
         size = batches.samples(inputs)
-        if work.place is not None and size != work.share:
+        share = self._share()
+        if work.place is not None and size != share:
             raise arguments.refuse(
                 "Job.step", "batch", batch,
-                f"of {work.share} samples, this rank's share of the plan, and it has {size}",
+                f"of {share} samples, this rank's share of the plan, and it has {size}",
                 "batches of job.loader(dataset)",
             )  # fmt: skip
         self.model.train()
@@ -161,6 +179,13 @@ class Job:
         if self.scheduler is not None:
             self.scheduler.step()
         return StepOutput(loss, norm)
+
+    def _share(self) -> int:
+        """Samples of this rank's replica in the present step."""
+        loader = self._loader
+        if loader is not None and loader.by_speed is not None and loader.share is not None:
+            return loader.share
+        return self._executor.work.share
 
     def evaluate(self, batches_of: Iterable[object]) -> float:
         """The mean loss of these batches, without training; every rank calls it.

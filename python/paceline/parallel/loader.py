@@ -1,10 +1,13 @@
 """The data of a job with a plan: each replica reads its share of each step."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from paceline._native import cut_evenly
 from paceline.integrations.elastic_loader import ElasticLoader
 from paceline.parallel.plan import ParallelPlan
+
+if TYPE_CHECKING:
+    from paceline.parallel.replan import PlannedCutter
 
 
 class PlannedLoader(ElasticLoader):
@@ -15,16 +18,36 @@ class PlannedLoader(ElasticLoader):
     under another plan.
     """
 
-    def __init__(self, data: Any, plan: ParallelPlan, replica: int, **options: Any) -> None:
+    def __init__(
+        self,
+        data: Any,
+        plan: ParallelPlan,
+        replica: int,
+        *,
+        cutter: "PlannedCutter | None" = None,
+        **options: Any,
+    ) -> None:
         self._planned = plan.shares
         options |= {"rank": replica, "world_size": plan.data, "drop_last": True}
         super().__init__(data, global_batch=plan.global_batch, **options)
+        self.by_speed = cutter  # it may correct the plan's shares once
 
     @property
     def shares(self) -> list[int]:
-        return list(self._planned)
+        return list(self._planned) if self.by_speed is None else super().shares
+
+    @property
+    def share(self) -> int | None:
+        """How many samples this rank's replica has in the present step; None before the first."""
+        now = self.current
+        if now is None:
+            return None
+        ((_, begin, end),) = self._own(now.epoch, now.step)
+        return end - begin
 
     def _own(self, epoch: int, step: tuple[int, int]) -> list[tuple[int, int, int]]:
+        if self.by_speed is not None:
+            return super()._own(epoch, step)
         begin = step[0] + sum(self._planned[: self.rank])
         end = begin + self._planned[self.rank]
         parts = self._parts(step, (epoch, step[0]))

@@ -41,6 +41,8 @@ class ParallelPlan:
     unused: list[int]
     memory: list[int]  # bytes of a rank of each stage, as predicted
     because: str
+    step_seconds: float  # of a step, as predicted; 0: the plan does not say
+    own_seconds: float  # of it, what the slowest replica computes; 0: the plan does not say
 
     @classmethod
     def parse(cls, text: str) -> Self:
@@ -54,6 +56,9 @@ class ParallelPlan:
             stages=stages,
             memory=[int(one) for one in fields["predicted"]["memory"]],
             because=str(fields.get("because", "")),
+            step_seconds=float(fields["predicted"].get("step", 0.0)),
+            own_seconds=sum(float(fields["predicted"].get(part, 0.0))
+                            for part in ("compute", "bubble")),
             **{name: fields[name] for name in names},
         )
 

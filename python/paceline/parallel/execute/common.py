@@ -1,6 +1,7 @@
 """What all ways to carry out a plan have in common."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,6 +58,8 @@ class Executor(ABC):
         self.model = work.model  # the part of this rank, by the names of the undivided model
         # Over which groups the squares of gradients add up to those of the whole model.
         self.norm_groups: list[dist.ProcessGroup] = []
+        # Called when this rank's own work for a step is done, and only waiting follows.
+        self.worked: Callable[[], None] = _nothing
 
     @property
     def parameters(self) -> list[nn.Parameter]:
@@ -111,6 +114,10 @@ class Executor(ABC):
             return place is None or place.part == 0
         names = parameter.device_mesh.mesh_dim_names or ()
         return "tensor" in names and parameter.placements[names.index("tensor")].is_shard()
+
+
+def _nothing() -> None:
+    pass
 
 
 class Idle(Executor):

@@ -51,6 +51,7 @@ class Replica(Executor):
                 loss = mean_loss(self.work, output, wanted) * weight
             loss.backward()
             total += loss.detach()
+        self.worked()
         self._after()
         if self._divided is not None:
             self._divided.end()
