@@ -4,6 +4,7 @@ import atexit
 import json
 import logging
 import os
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -16,6 +17,7 @@ from paceline.parallel import device as devices
 from paceline.parallel.agree import Answer, Kept, Question, agree
 from paceline.parallel.asked import Asked
 from paceline.parallel.batch import Loss
+from paceline.parallel.compiled import CHOICES, Compile, compile_blocks
 from paceline.parallel.describe import PRECISIONS, MakeOptimizer, Study, study, text_of
 from paceline.parallel.errors import PlanError
 from paceline.parallel.execute import Work, executor_for
@@ -44,6 +46,7 @@ def parallelize(
     cluster: str | dict[str, Any] | None = None,
     wishes: dict[str, list[Any]] | None = None,
     checkpointer: Any = None,
+    compiled: Compile = False,
 ) -> Job:
     """Divides a model over the ranks of the world by a plan that is chosen for their devices.
 
@@ -64,14 +67,12 @@ def parallelize(
     plan         a plan to carry out instead of the best one, as `paceline plan --json` prints it
     cluster      the devices and links to plan for; without it they are measured, in 2 s at most
     wishes       limits of the search, as {"pipeline": [1, 2], "recompute": [False]}
-    checkpointer a `paceline.torch.Checkpointer`: if its checkpoint has a plan for the same devices,
-                 that plan is carried out again, and training goes on with the same bits
+    checkpointer a `Checkpointer`: its plan for the same devices goes on, with the same bits
+    compiled     "auto": the model's repeated block is compiled where that makes steps faster
 
     Raises PlanError, on all ranks, before the first collective.
     """
-    arguments.count(_WHERE, "global_batch", global_batch)
-    arguments.one_of(_WHERE, "precision", precision, PRECISIONS)
-    _check(clip, checkpointer)
+    _check(global_batch, precision, clip, checkpointer, compiled)
     studied = study(model, example, loss, optimizer=optimizer, precision=precision,
                     world_size=_world_size())  # fmt: skip
     question = _question(studied, _wishes(global_batch, wishes))
@@ -89,7 +90,13 @@ def parallelize(
     tell_idle(answer, talk.rank)
     _spread_weights(model.to(place))
     work = _work(model, studied, answer.plan, talk, place, loss, example, precision)
+    answer = _told_of(answer, compile_blocks(work, talk, compiled))
     return _job(work, answer, optimizer, scheduler, clip)
+
+
+def _told_of(answer: Answer, compiled: str) -> Answer:
+    """The answer, with a word on compiled blocks if the script asked for them."""
+    return replace(answer, because=f"{answer.because}; {compiled}") if compiled else answer
 
 
 def _question(studied: Study, wishes: dict[str, Any]) -> Question:
@@ -131,7 +138,12 @@ def _job(
     return Job(executor, answer, made, steps, whole, clip)
 
 
-def _check(clip: float | None, checkpointer: object) -> None:
+def _check(
+    global_batch: int, precision: str, clip: float | None, checkpointer: object, compiled: Compile
+) -> None:
+    arguments.count(_WHERE, "global_batch", global_batch)
+    arguments.one_of(_WHERE, "precision", precision, PRECISIONS)
+    arguments.one_of(_WHERE, "compiled", compiled, CHOICES)
     if clip is not None:
         arguments.number(_WHERE, "clip", clip, least=1e-30, most=1e30, fix="clip=1.0",
                          wanted="a number above 0, or None")  # fmt: skip

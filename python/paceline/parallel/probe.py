@@ -15,7 +15,7 @@ import math
 import os
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import torch
@@ -84,6 +84,10 @@ class Block:
             sum(row["parameters"] for row in rows) * width,
             tuple((study.few[place].inputs, study.more[place].inputs) for place in places),
         )
+
+    def largest(self) -> "Block":
+        """Its first layer alone, that with the most arithmetic. The costs stay those of all."""
+        return replace(self, names=self.names[:1], forms=self.forms[:1])
 
 
 def _period(rows: list[dict[str, Any]]) -> range:
@@ -169,19 +173,19 @@ def _timed(
     seconds: dict[int, float] = {}
     samples = 1
     while samples <= _SAMPLES_MAX:
-        run = _passes(modules, block, samples, place, precision)
+        run = passes(modules, block, samples, place, precision)
         seconds[samples] = best_of(run, place) / 3
         is_slow = time.perf_counter() - begin > _BLOCK_SECONDS / 4
         if len(seconds) > 1 and (is_slow or seconds[samples] > 4 * seconds[1]):
             break
         samples *= 4
     return {
-        count: sustained(_passes(modules, block, count, place, precision), place) / 3
+        count: sustained(passes(modules, block, count, place, precision), place) / 3
         for count in (1, max(seconds))
     }
 
 
-def _passes(
+def passes(
     modules: list[nn.Module], block: Block, samples: int, place: torch.device, precision: str
 ) -> Callable[[], None]:
     given = [
