@@ -255,3 +255,29 @@ def test_an_import_follows_links_to_regular_files_alone(tmp_path: Path) -> None:
     for source in (cache, tmp_path / "x.pt", Path("/dev/zero")):
         refused = ckpt("import", source, tmp_path / "in")
         assert refused.returncode == 2 and "error[PL-E083]" in refused.stderr, refused.stderr
+
+
+def test_a_folder_whose_manifest_cannot_be_read_is_removed(three: Path) -> None:
+    names = sorted(states(three))
+    newest, middle, oldest = three / names[2], three / names[1], three / names[0]
+    tear(newest)
+    tear(middle)
+    (oldest / "MANIFEST.json").unlink()
+    assert list(states(three).values()) == ["damaged", "damaged", "unfinished"]
+    # What LATEST names stays named, so that it is still known to be damaged.
+    assert ckpt("rm", middle).returncode == 0 and not middle.exists()
+    assert states(three) == {newest.name: "damaged", oldest.name: "unfinished"}
+    assert ckpt("rm", three, "--step", "2").returncode == 0 and not newest.exists()
+    assert ckpt("rm", oldest).returncode == 0 and not oldest.exists()
+    assert not (three / "LATEST").exists()
+    refused = ckpt("rm", oldest)
+    assert refused.returncode == 2 and "error[PL-E080]" in refused.stderr
+
+
+def test_what_a_living_job_writes_is_not_removed(tmp_path: Path) -> None:
+    with Checkpointer(tmp_path / "c", every=1) as one:
+        one.save(0, {"weight": torch.ones(1)}).wait("durable")
+        (tmp_path / "c" / "step-9-g1").mkdir()
+        refused = ckpt("rm", tmp_path / "c" / "step-9-g1")
+        assert refused.returncode == 2 and "a living job saves there" in refused.stderr
+        assert (tmp_path / "c" / "step-9-g1").is_dir()

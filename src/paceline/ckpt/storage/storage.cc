@@ -283,6 +283,11 @@ Result<void> Remove(Store* store, const std::string& name) {
   RETURN_IF_ERROR(RemoveCheckpoint(store, name));
   ASSIGN_OR_RETURN(const std::vector<Listed> left, List(store));
   ASSIGN_OR_RETURN(const std::string latest, LatestIn(store));
+  // A damaged checkpoint that LATEST names stays named: without that it would look unfinished.
+  const auto is_named = [&](const auto& one) { return one.name == latest && latest != name; };
+  const bool is_whole = std::any_of(left.begin(), left.end(), is_named);
+  const bool stays = std::any_of(entries.begin(), entries.end(), is_named);
+  if (stays && !is_whole) return store->SyncNames("");
   if (left.empty()) {
     RETURN_IF_ERROR(store->Remove(kLatestName));
   } else if (latest != left.front().name) {

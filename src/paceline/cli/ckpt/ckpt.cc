@@ -95,14 +95,24 @@ int Show(Invocation& invocation, const std::string& path) {
 
 int Rm(Invocation& invocation, const std::string& path) {
   Output& out = invocation.out;
-  const auto named = FindCheckpoint(invocation, path);
+  const auto named = FindFolders(invocation, path);
   if (!named.ok()) return out.Fail(named.problem());
   if (!named->is_one) {
     return out.Fail(NoCheckpoint(path, "name the one that shall go, not the whole directory"));
   }
-  const auto removed = ckpt::Remove(named->store.get(), named->listed.name);
+  // Of several with the step, the newest that is whole. A damaged one is removed by its name.
+  const ckpt::Folder* going = &named->folders.front();
+  for (const ckpt::Folder& folder : named->folders) {
+    if (folder.state != ckpt::FolderState::kWhole) continue;
+    going = &folder;
+    break;
+  }
+  if (going->state == ckpt::FolderState::kUnfinished && HasLivingWriter(named->store.get())) {
+    return out.Fail(NoCheckpoint(path, "it has no manifest yet, and a living job saves there"));
+  }
+  const auto removed = ckpt::Remove(named->store.get(), going->name);
   if (!removed.ok()) return out.Fail(NoCheckpoint(path, removed.failure().message));
-  out.Say("removed " + named->listed.name);
+  out.Say("removed " + going->name);
   return kExitDone;
 }
 

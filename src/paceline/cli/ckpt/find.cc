@@ -133,11 +133,12 @@ Result<NamedFolders> FindFolders(const Invocation& invocation, const std::string
   std::erase_if(*all, [&](const ckpt::Folder& folder) {
     return (is_one && folder.name != name) || (step.has_value() && folder.saved.step != *step);
   });
-  if (!all->empty()) return NamedFolders{std::move(*store), *std::move(all)};
+  const bool names_one = is_one || step.has_value();
+  if (!all->empty()) return NamedFolders{std::move(*store), *std::move(all), names_one};
   // One that somebody has copied to another name.
   auto one = FindCheckpoint(invocation, named);
   if (!one.ok()) return one.problem();
-  NamedFolders found{std::move(one->store), {}};
+  NamedFolders found{std::move(one->store), {}, one->is_one};
   found.folders.push_back({.name = one->listed.name,
                            .saved = one->listed.manifest.saved(),
                            .why = "",

@@ -39,9 +39,14 @@ void TellPassedOver(Invocation& invocation, const NamedCheckpoint& named);
 // newest by name first. PL-E080, PL-E081.
 struct NamedFolders {
   std::unique_ptr<ckpt::Store> store;
-  std::vector<ckpt::Folder> folders;
+  std::vector<ckpt::Folder> folders;  // never empty
+  bool is_one = false;                // a folder or a step was named, and not the directory alone
 };
 Result<NamedFolders> FindFolders(const Invocation& invocation, const std::string& named);
+
+// Whether a living job saves to the directory. A process of this host is looked at; of another host
+// only the time of its claim is seen.
+bool HasLivingWriter(ckpt::Store* store);
 
 // A directory, or s3://bucket/prefix. PL-E081.
 Result<std::unique_ptr<ckpt::Store>> OpenPlace(const Invocation& invocation,

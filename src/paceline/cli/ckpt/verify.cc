@@ -19,8 +19,8 @@ namespace {
 // A claim is renewed every 5 s; a job that watches one of another host gives it 30 s.
 constexpr int64_t kClaimSilenceNs = 30'000'000'000;
 
-// A job that lives saves to the directory. The process of this host is looked at; of another host
-// nothing is seen but the time of the claim.
+}  // namespace
+
 bool HasLivingWriter(ckpt::Store* store) {
   const auto claim = ckpt::ReadClaim(store);
   if (!claim.ok() || !claim->has_value()) return false;
@@ -35,6 +35,8 @@ bool HasLivingWriter(ckpt::Store* store) {
   }
   return false;
 }
+
+namespace {
 
 struct Verdict {
   std::string state;  // as --json says it
