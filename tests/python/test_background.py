@@ -1,5 +1,6 @@
 """What happens behind a script's back: while it trains, and when storage cannot be written."""
 
+import resource
 import threading
 from pathlib import Path
 
@@ -89,3 +90,15 @@ def test_row_47_an_error_in_the_background_is_raised_by_wait(tmp_path: Path) -> 
             threading.Event().wait(0.05)
     assert load(place, {"t": None}).step == step, "and a later one is stored"
     ckpt.close()
+
+
+def test_a_limit_of_file_sizes_is_named(tmp_path: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    ckpt = Checkpointer(tmp_path / "c")
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))
+    try:
+        with pytest.raises(CheckpointError) as caught:
+            ckpt.save(0, {"x": torch.ones(1000)})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert "too large" in caught.value.why.lower() and "ulimit -f" in caught.value.fix

@@ -374,6 +374,7 @@ REFUSED: dict[str, tuple[Callable[[], State], str]] = {
     "a reserved name": (lambda: {"__metadata__": torch.ones(1)}, "for itself"),
     "texts in an array": (lambda: {"x": numpy.array(["a"])}, "<U1"),
     "a masked array": (lambda: {"x": numpy.ma.array([1, 2], mask=[False, True])}, "MaskedArray"),
+    "a module in a dict": (lambda: {"nets": {"g": nn.Linear(2, 2)}}, '"nets_g": …'),
     "a range": (lambda: {"x": range(3)}, "range"),
     "more than fields": (lambda: {"x": _more()}, "extra"),
     "a ring": (lambda: {"x": _ring()}, "holds itself"),

@@ -36,6 +36,7 @@ from paceline._state.save_planner import Planned
 from paceline._storage.storage_place import make_directory, place_of
 from paceline.errors import CheckpointError
 
+_PLAIN = "take it out of the state, or give it a state_dict of plain values and tensors"
 _NO_SLOT = "every slot in memory was in use"
 # A script that goes back at every save must not fill its console.
 _BACK_TOLD_MAX = 5
@@ -270,7 +271,7 @@ class BaseCheckpointer(ABC):
                 what="the state holds something that a checkpoint cannot hold",
                 where=self._directory,
                 why=str(error),
-                fix="take it out of the state, or give it a state_dict of plain values and tensors",
+                fix=error.fix or _PLAIN,
             ) from error
         self._planned = planned
         constants: dict[str, object] = {"constants": planned.plan.constants}

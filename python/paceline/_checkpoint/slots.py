@@ -4,6 +4,7 @@ ones when an image outgrows them.
 
 import atexit
 import contextlib
+import errno
 import logging
 import threading
 import warnings
@@ -169,11 +170,14 @@ class Slots:
         return saver
 
     def _no_memory(self, error: Exception) -> CheckpointError:
+        fix = "fewer ranks on this host, a larger /dev/shm, or less state"
+        if isinstance(error, OSError) and error.errno == errno.EFBIG:
+            fix = "ulimit -f unlimited (RLIMIT_FSIZE): it limits files in memory, too"
         return CheckpointError(
             what="there is no memory for this rank's checkpoints",
             where=self._where,
             why=str(error),
-            fix="fewer ranks on this host, a larger /dev/shm, or less state",
+            fix=fix,
         )
 
 

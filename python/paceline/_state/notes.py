@@ -26,7 +26,24 @@ Decode = Callable[[str, Json, object], object]  # kind, JSON, the state's value 
 
 
 class NotesError(TypeError):
-    """A value that cannot be encoded, or text that cannot be decoded. The message says where."""
+    """A value that cannot be encoded, or text that cannot be decoded. The message says where.
+
+    `fix` is what its owner can do, if that is known.
+    """
+
+    fix = ""
+
+
+class _NestedError(NotesError):
+    """A module, an optimizer or another object with a state_dict, inside a container."""
+
+    def __init__(self, where: str, value: object) -> None:
+        super().__init__(
+            f"cannot write {where}: a {type(value).__module__}.{type(value).__qualname__} has a "
+            "state_dict, and such objects may only be entries of the state itself"
+        )
+        name = where.replace(".", "_")
+        self.fix = f'put it into the state under a name of its own: {{"{name}": …}}'
 
 
 class NewerError(Exception):
@@ -103,6 +120,8 @@ def _encode_base(value: object, where: str, own: Encode | None) -> Json:
         items = sorted(cast("set[object]", value), key=repr)
         name = "$set" if isinstance(value, set) else "$frozenset"
         return {name: [_encode(item, f"{where}.{i}", own) for i, item in enumerate(items)]}
+    if hasattr(value, "state_dict") and hasattr(value, "load_state_dict"):
+        raise _NestedError(where, value)
     raise NotesError(
         f"cannot write {where}: a {type(value).__module__}.{type(value).__qualname__} is no plain "
         "value; put numbers, text, bytes, tensors, lists and dicts of them into the state"
