@@ -11,6 +11,9 @@ import pytest
 from keepers import end_keepers
 
 pytest.importorskip("torch", reason="checkpoints are of torch's tensors here")
+
+from paceline.torch import Checkpointer, CheckpointError
+
 pytestmark = pytest.mark.usefixtures("own_keeper")
 
 SCRIPT = """
@@ -40,3 +43,24 @@ def test_a_new_keeper_goes_on_above_what_an_earlier_one_has_stored(tmp_path: Pat
         if run > 0:
             end_keepers(Path(env["PACELINE_RUNTIME_DIR"]))
     assert seen == [2, 4, 6, 8], "each run goes on from the last save of the run before"
+
+
+def test_a_keeper_that_cannot_be_started_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PACELINE_BIN", str(tmp_path / "nothing"))
+    with pytest.raises(CheckpointError, match="cannot be started") as caught:
+        Checkpointer(tmp_path / "c")
+    assert "PACELINE_BIN" in caught.value.fix
+
+
+@pytest.mark.parametrize("name", ["PACELINE_RUNTIME_DIR", "XDG_RUNTIME_DIR"])
+def test_a_runtime_directory_that_cannot_be_made_is_an_error(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.delenv("PACELINE_RUNTIME_DIR")
+    monkeypatch.setenv(name, str(tmp_path / "file" / "run"))
+    with pytest.raises(CheckpointError, match="cannot be used") as caught:
+        Checkpointer(tmp_path / "c")
+    assert ("XDG_RUNTIME_DIR" in caught.value.fix) == name.startswith("XDG")

@@ -1,6 +1,7 @@
 """Starts the checkpoint keeper for ranks that paceline did not start."""
 
 import contextlib
+import errno
 import os
 import socket
 import stat
@@ -94,13 +95,25 @@ def _spawn_keeper(directory: str, path: str, key: str) -> None:
 
 def _spawn(path: str, job: str, *flags: str) -> None:
     log = f"{path.removesuffix('.sock')}.log"
-    subprocess.Popen(
-        [launch.binary(), "keeper", "--socket", path, "--job-id", job, *flags, "--log", log],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
+    binary = launch.binary()
+    try:
+        subprocess.Popen(
+            [binary, "keeper", "--socket", path, "--job-id", job, *flags, "--log", log],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+    except OSError as error:
+        is_limit = error.errno in (errno.EAGAIN, errno.ENOMEM)
+        raise CheckpointError(
+            what="the keeper that holds what this rank saves cannot be started",
+            where=binary,
+            why=error.strerror or str(error),
+            fix="allow this user more processes (ulimit -u) or memory"
+            if is_limit
+            else "install paceline in this interpreter; or PACELINE_BIN=PATH of its program",
+        ) from error
 
 
 def find_leases(name: str) -> str:
@@ -183,8 +196,17 @@ def _runtime_folder() -> Path:
     named = os.environ.get("PACELINE_RUNTIME_DIR", "")
     xdg = os.environ.get("XDG_RUNTIME_DIR", "")
     folder = Path(named or (f"{xdg}/paceline" if xdg else f"/tmp/paceline-{os.getuid()}"))
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    found = folder.lstat()
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = folder.lstat()
+    except OSError as error:  # for example, XDG_RUNTIME_DIR is still that of another user
+        raise CheckpointError(
+            what=f"the runtime directory {folder} cannot be used",
+            where=str(folder),
+            why=error.strerror or str(error),
+            fix="PACELINE_RUNTIME_DIR=DIR, with a directory of yours on a local disk"
+            + ("" if named or not xdg else "; or unset XDG_RUNTIME_DIR"),
+        ) from error
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
         raise CheckpointError(
             what=f"the runtime directory {folder} is not safe",

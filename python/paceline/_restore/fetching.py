@@ -64,10 +64,19 @@ def newer(where: str, error: Exception) -> CheckpointError:
 
 def _fetch(place: str, room: str) -> str:
     """Copy the checkpoint to `room`. Returns its place in the store."""
-    done = subprocess.run(
-        [launch.binary(), "--json", "ckpt", "copy", place, room],
-        stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    binary = launch.binary()
+    try:
+        done = subprocess.run(
+            [binary, "--json", "ckpt", "copy", place, room],
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+    except OSError as error:
+        raise CheckpointError(
+            what="the checkpoint cannot be fetched from its object store",
+            where=binary,
+            why=error.strerror or str(error),
+            fix="install paceline in this interpreter; or PACELINE_BIN=PATH of its program",
+        ) from error
     try:
         answer = cast("dict[str, object]", json.loads(done.stdout))
     except ValueError:
