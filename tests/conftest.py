@@ -73,6 +73,7 @@ LONG_TESTS = {
     "test_a_new_keeper_goes_on_above_what_an_earlier_one_has_stored",
     "test_a_node_that_freezes_counts_nothing_when_it_thaws",
     "test_a_state_of_too_many_plain_values_is_refused_at_its_save",
+    "test_a_script_alone_passes_over_what_was_found_damaged",
     "test_a_script_may_end_while_memory_is_still_being_found",
     "test_a_table_of_any_database",
     "test_a_world_that_shrinks_and_grows_reads_the_same_samples",

@@ -10,6 +10,7 @@ from pathlib import Path
 import paceline.torch as pl
 import pytest
 import torch
+from keepers import end_keepers
 from paceline.errors import CheckpointError
 from paceline.torch import Checkpointer
 from test_ckpt_commands import BINARY, ckpt, told
@@ -281,3 +282,21 @@ def test_what_a_living_job_writes_is_not_removed(tmp_path: Path) -> None:
         refused = ckpt("rm", tmp_path / "c" / "step-9-g1")
         assert refused.returncode == 2 and "a living job saves there" in refused.stderr
         assert (tmp_path / "c" / "step-9-g1").is_dir()
+
+
+def test_a_script_alone_passes_over_what_was_found_damaged(three: Path) -> None:
+    newest = newest_of(three)
+    shard = newest / "shard-00000.safetensors"
+    content = bytearray(shard.read_bytes())
+    content[-3] ^= 1
+    shard.write_bytes(content)
+    found = restore_in_a_new_process(three)
+    assert found.returncode == 1 and "start another script again" in found.stderr
+    again = restore_in_a_new_process(three)  # the same keeper knows
+    assert "2 goes on after step 1" in again.stdout, again.stderr
+    end_keepers(Path(os.environ["PACELINE_RUNTIME_DIR"]))
+    found = restore_in_a_new_process(three)
+    assert found.returncode == 1 and f"paceline ckpt rm {newest}" in found.stderr
+    assert ckpt("rm", newest).returncode == 0
+    again = restore_in_a_new_process(three)
+    assert "2 goes on after step 1" in again.stdout, again.stderr

@@ -50,9 +50,13 @@ def tell_damaged(link: Link, answer: Fields, error: UnreadableError) -> Checkpoi
                     "step": answer["step"],
                 }
             )
+    where = str(answer.get("path", "memory"))
+    fix = "paceline run goes on from the newest step that is whole; start another script again"
+    if is_stored:
+        fix += f", or first remove this one: paceline ckpt rm {where}"
     return CheckpointError(
         what=f"step {answer.get('step')} cannot be restored",
-        where=str(answer.get("path", "memory")),
+        where=where,
         why=str(error),
-        fix="nothing to do under paceline run: it goes on from the newest step that is whole",
+        fix=fix,
     )
