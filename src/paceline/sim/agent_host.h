@@ -134,7 +134,6 @@ class AgentHost {
   Duration retry_delay_;
   Duration worst_lateness_;
   Instant armed_for_ = Instant::Max();
-  uint64_t beat_version_ = 0;
   std::deque<Task> backlog_;             // while frozen
   std::map<uint32_t, RankReport> sent_;  // by local rank, the last report on this connection
 };

@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "paceline/base/mark.h"
+#include "paceline/base/text.h"
 #include "paceline/sim/fault/fault.h"
 #include "paceline/sim/lease/lease_swarm.h"
 #include "paceline/sim/swarm/bench.h"
@@ -76,16 +77,6 @@ std::vector<std::string> SplitAtCommas(const std::string& text) {
   return words;
 }
 
-std::optional<uint64_t> Number(const std::string& text) {
-  if (text.empty() || text.size() > 19) return std::nullopt;
-  uint64_t value = 0;
-  for (char c : text) {
-    if (c < '0' || c > '9') return std::nullopt;
-    value = value * 10 + static_cast<uint64_t>(c - '0');
-  }
-  return value;
-}
-
 // Returns the error, or "".
 std::string ReadFaults(const std::string& value, std::vector<std::string>& names) {
   names = SplitAtCommas(value);
@@ -99,7 +90,7 @@ std::string ReadKeep(const std::string& value, Wishes& wishes) {
   wishes.keep.emplace();
   if (value == "none") return {};
   for (const std::string& word : SplitAtCommas(value)) {
-    const std::optional<uint64_t> number = Number(word);
+    const std::optional<uint64_t> number = ParseWhole<uint64_t>(word);
     if (!number.has_value()) return "--keep wants numbers, not " + word;
     wishes.keep->push_back(static_cast<size_t>(*number));
   }
@@ -107,7 +98,7 @@ std::string ReadKeep(const std::string& value, Wishes& wishes) {
 }
 
 std::string ReadNumber(const std::string& flag, const std::string& value, Flags& flags) {
-  const std::optional<uint64_t> number = Number(value);
+  const std::optional<uint64_t> number = ParseWhole<uint64_t>(value);
   if (!number.has_value()) return flag + " wants a number, not " + value;
   if (flag == "--seed") flags.seed = *number;
   if (flag == "--seeds") flags.seeds = *number;

@@ -162,7 +162,6 @@ void Master::SendCopies() {
 void Master::Crash() {
   if (!is_on_) return;
   is_on_ = is_frozen_ = false;
-  ++crash_count_;
   size_t survived = 0;
   if (is_committing_ && !is_disk_full_) {
     size_t in_flight = 0;

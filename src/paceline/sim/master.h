@@ -37,14 +37,12 @@ class Master {
 
   bool is_on() const { return is_on_; }
   bool is_frozen() const { return is_frozen_; }
-  bool is_disk_full() const { return is_disk_full_; }
   bool has_finished() const { return has_finished_; }
   int exit_code() const { return exit_code_; }
   uint64_t incarnation() const { return incarnation_; }
   uint64_t term() const { return term_; }
   // It has not begun yet: it asks the nodes for copies of the journal.
   bool is_succeeding() const { return succession_.has_value(); }
-  uint64_t crash_count() const { return crash_count_; }
   const core::Job& job() const { return *job_; }
   const std::vector<core::Record>& durable() const { return durable_; }
   size_t waiting_batch_count() const { return batches_.size(); }
@@ -125,7 +123,6 @@ class Master {
   bool has_finished_ = false;
   int exit_code_ = 0;
   uint64_t incarnation_ = 0;
-  uint64_t crash_count_ = 0;
   uint64_t crash_countdown_ = 0;  // 0: no crash is planned
   Duration clock_offset_;         // wall clock minus virtual time
   Instant started_at_;            // virtual

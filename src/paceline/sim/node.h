@@ -65,7 +65,6 @@ class Node {
   // True if the node offers fewer ranks than the job requires, so it is refused.
   bool is_small() const { return is_small_; }
   void MakeSmall() { is_small_ = true; }
-  bool has_starter() const { return starter_ == Starter::kReady; }
   AgentHost* agent() { return agent_.get(); }
   const AgentHost* agent() const { return agent_.get(); }
   const std::map<int32_t, RankProcess>& processes() const { return processes_; }

@@ -72,7 +72,6 @@ class Workload {
 
   // From now on the script raises after this step, each time it reaches it.
   void PlantBug(int64_t step);
-  int64_t bug_step() const { return bug_step_; }
 
   // Fills in state and progress of a rank that has joined.
   void Fill(RankReport& report) const;

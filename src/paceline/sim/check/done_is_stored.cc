@@ -4,15 +4,12 @@
 // storage refused its last step. When the job reports success, storage must have that step or a
 // later one. Jobs that lose a host after that moment are excluded: they lose its memory.
 
-#include <map>
 #include <optional>
-#include <set>
 #include <string>
-#include <utility>
-#include <vector>
 
 #include "paceline/base/mark.h"
 #include "paceline/sim/check/all.h"
+#include "paceline/sim/checkpoint/memories.h"
 #include "paceline/sim/world.h"
 
 namespace paceline::sim {
@@ -26,7 +23,7 @@ class DoneIsStored final : public Check {
       const auto* stop = std::get_if<core::StopDecided>(&record.fact);
       if (stop == nullptr || stop->is_asked) continue;
       if (stop->exit_code != 0 && stop->exit_code != core::kExitNotStored) continue;
-      newest_ = NewestWhole(world);
+      newest_ = NewestWhole(world, /*with_silent=*/true);
       boots_ = Boots(world);
     }
   }
@@ -50,41 +47,6 @@ class DoneIsStored final : public Check {
   }
 
  private:
-  using BootCounts = std::vector<std::pair<uint64_t, bool>>;
-
-  static BootCounts Boots(SimWorld& world) {
-    BootCounts boots;
-    for (uint32_t i = 0; i < world.node_count(); ++i) {
-      boots.emplace_back(world.node(i).boot_count(), world.node(i).is_on());
-    }
-    return boots;
-  }
-
-  // The newest step that each rank of the last world has on the node where it saves.
-  static std::optional<SavedStep> NewestWhole(SimWorld& world) {
-    const World& last = world.master().job().state().last_world;
-    std::map<SavedStep, std::set<uint32_t>> ranks;
-    for (uint32_t i = 0; i < world.node_count(); ++i) {
-      Node& node = world.node(i);
-      if (!node.is_on() || node.is_twin()) continue;
-      world.SyncSaves(node);
-      for (const auto& [place, arena] : node.shelf().all()) {
-        if (place.is_copy || place.node != node.name()) continue;
-        for (const SimImage* image : arena.Sealed()) {
-          const bool is_good = !image->is_flipped && !image->is_zombies &&
-                               image->saved.generation == last.generation.value() &&
-                               image->world_size == last.world_size();
-          if (is_good) ranks[image->saved].insert(image->rank);
-        }
-      }
-    }
-    std::optional<SavedStep> newest;
-    for (const auto& [saved, who] : ranks) {
-      if (who.size() == last.world_size()) newest = saved;
-    }
-    return newest;
-  }
-
   std::optional<SavedStep> newest_;
   BootCounts boots_;
   BootCounts boots_at_end_;

@@ -7,15 +7,14 @@
 // a later step since, because its arena has few slots.
 
 #include <algorithm>
-#include <map>
 #include <optional>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "paceline/base/mark.h"
 #include "paceline/sim/check/all.h"
+#include "paceline/sim/checkpoint/memories.h"
 #include "paceline/sim/world.h"
 
 namespace paceline::sim {
@@ -26,7 +25,9 @@ class NewestStepKept final : public Check {
   void MasterLost(SimWorld& world) override {
     newest_.reset();
     if (!world.options().saves.is_used || !world.master().is_on()) return;
-    Remember(world);
+    newest_ = NewestWhole(world, /*with_silent=*/false);
+    boots_ = Boots(world);
+    seats_ = Seats(world.master().job().state());
   }
 
   void Persisted(SimWorld& world, const core::Record& record) override {
@@ -45,16 +46,6 @@ class NewestStepKept final : public Check {
   }
 
  private:
-  using BootCounts = std::vector<std::pair<uint64_t, bool>>;
-
-  static BootCounts Boots(SimWorld& world) {
-    BootCounts boots;
-    for (uint32_t i = 0; i < world.node_count(); ++i) {
-      boots.emplace_back(world.node(i).boot_count(), world.node(i).is_on());
-    }
-    return boots;
-  }
-
   static std::vector<std::string> Seats(const core::JobState& state) {
     std::vector<std::string> names;
     for (const Seat& seat : state.last_world.seats) names.push_back(state.NameOf(seat.node));
@@ -74,31 +65,6 @@ class NewestStepKept final : public Check {
       }
     }
     return false;
-  }
-
-  void Remember(SimWorld& world) {
-    const core::JobState& state = world.master().job().state();
-    const World& last = state.last_world;
-    std::map<SavedStep, std::set<uint32_t>> ranks;
-    for (uint32_t i = 0; i < world.node_count(); ++i) {
-      Node& node = world.node(i);
-      if (!node.is_on() || node.is_twin() || node.is_silent()) continue;
-      world.SyncSaves(node);
-      for (const auto& [place, arena] : node.shelf().all()) {
-        if (place.is_copy || place.node != node.name()) continue;
-        for (const SimImage* image : arena.Sealed()) {
-          const bool is_good = !image->is_flipped && !image->is_zombies &&
-                               image->saved.generation == last.generation.value() &&
-                               image->world_size == last.world_size();
-          if (is_good) ranks[image->saved].insert(image->rank);
-        }
-      }
-    }
-    for (const auto& [saved, who] : ranks) {
-      if (who.size() == last.world_size()) newest_ = saved;
-    }
-    boots_ = Boots(world);
-    seats_ = Seats(state);
   }
 
   std::optional<SavedStep> newest_;  // at the last loss; none: the next world has been judged

@@ -22,7 +22,6 @@ void Trace::Add(Instant at, std::string_view who, std::string_view what, uint64_
   Mix(who);
   Mix(what);
   Mix(number);
-  ++line_count_;
   if (out_ == nullptr) return;
   const int64_t us = at.nanoseconds() / 1'000;
   std::fprintf(out_, "%6" PRId64 ".%06" PRId64 "  %-9.*s %-16.*s %8" PRIu64 "  %.*s\n",

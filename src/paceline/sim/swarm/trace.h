@@ -18,7 +18,6 @@ class Trace {
 
   bool is_full() const { return out_ != nullptr; }
   uint64_t hash() const { return hash_; }
-  uint64_t line_count() const { return line_count_; }
 
   // `who` is "master", "n3", …; `what` is a literal; `number` distinguishes two such events. `text`
   // is for people and not hashed, so callers may omit it if there is no log.
@@ -31,7 +30,6 @@ class Trace {
 
   std::FILE* out_;
   uint64_t hash_ = 0xcbf2'9ce4'8422'2325ULL;
-  uint64_t line_count_ = 0;
 };
 
 }  // namespace paceline::sim
