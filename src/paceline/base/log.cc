@@ -17,9 +17,8 @@
 namespace paceline {
 namespace {
 
-constexpr const char* kNames[] = {"debug", "info", "warning", "error"};
+constexpr const char* kNames[] = {"info", "warning", "error"};
 
-std::atomic<LogLevel> lowest_level = LogLevel::kInfo;
 std::atomic<int> destination = STDERR_FILENO;
 
 // The descriptor of the log file. It is opened once and never closed, because another thread may
@@ -89,7 +88,6 @@ std::string FormatLogLine(std::string_view event, std::initializer_list<LogField
 }
 
 void Log(LogLevel level, std::string_view event, std::initializer_list<LogField> fields) {
-  if (level < lowest_level) return;
   std::string line = UtcNow();
   line += ' ';
   line += kNames[static_cast<size_t>(level)];
@@ -112,7 +110,5 @@ absl::Status LogToFile(const std::string& path) {
   destination = file_descriptor.load();
   return absl::OkStatus();
 }
-
-void SetLogLevel(LogLevel lowest) { lowest_level = lowest; }
 
 }  // namespace paceline

@@ -18,7 +18,7 @@
 
 namespace paceline {
 
-enum class LogLevel { kDebug, kInfo, kWarning, kError };
+enum class LogLevel { kInfo, kWarning, kError };
 
 // One pair. The value is text, a number, true/false, an id, a duration or a status.
 struct LogField {
@@ -42,9 +42,6 @@ struct LogField {
 std::string FormatLogLine(std::string_view event, std::initializer_list<LogField> fields);
 
 void Log(LogLevel level, std::string_view event, std::initializer_list<LogField> fields = {});
-inline void LogDebug(std::string_view event, std::initializer_list<LogField> fields = {}) {
-  Log(LogLevel::kDebug, event, fields);
-}
 inline void LogInfo(std::string_view event, std::initializer_list<LogField> fields = {}) {
   Log(LogLevel::kInfo, event, fields);
 }
@@ -60,6 +57,5 @@ inline void LogError(std::string_view event, std::initializer_list<LogField> fie
 // opened.
 void LogToStderr();
 absl::Status LogToFile(const std::string& path);
-void SetLogLevel(LogLevel lowest);
 
 }  // namespace paceline

@@ -242,7 +242,6 @@ struct StateFolder {
   void operator()(const WaitBegan& fact) { state.waiting_for = fact.reason; }
 
   void operator()(const StopDecided& fact) {
-    ++state.stop_count;
     state.stop_grace = fact.grace;
     state.stop_signal = fact.signal;
     state.is_stop_asked = fact.is_asked;

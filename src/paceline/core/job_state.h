@@ -139,8 +139,7 @@ struct JobState {
   int64_t bad_loss_step = -1;      // of the newest run of bad losses told of the current world
   std::string waiting_for;
   Duration stop_grace;
-  int stop_signal = 0;      // 0: SIGTERM
-  uint32_t stop_count = 0;  // StopDecided records so far
+  int stop_signal = 0;  // 0: SIGTERM
   bool is_stop_asked = false;
   int exit_code = 0;
   std::string final_reason;

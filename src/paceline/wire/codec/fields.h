@@ -90,7 +90,6 @@
 #define PACELINE_JOB_STATUS(F) F(job_id) F(name) F(phase) F(pending) F(master_pid) \
   F(master_incarnation) F(generation) F(world_size) F(restart_count) F(failures) F(step) \
   F(goodput) F(age) F(journal) F(last_seq) F(final_reason)
-#define PACELINE_WORLD_MEMBER(F) F(node) F(seat) F(first_rank) F(ranks)
 #define PACELINE_JOB_EVENT(F) F(seq) F(time_ns) F(kind) F(node) F(generation) F(sentence)
 #define PACELINE_STOP_REQUEST(F) F(why) F(grace) F(exit_code) F(force) F(signal)
 #define PACELINE_NODE_GONE(F) F(name) F(evidence) F(agent_pid)

@@ -43,11 +43,6 @@ class Registry {
     const auto it = streams_.find(id);
     if (it != streams_.end()) use(*it->second);
   }
-  template <class Use>
-  void ForEach(Use use) {
-    const std::lock_guard lock(mutex_);
-    for (const auto& [id, stream] : streams_) use(*stream);
-  }
 
  private:
   std::mutex mutex_;
