@@ -179,6 +179,29 @@ def test_unknown_logs_specs_are_refused(job: Job) -> None:
     assert "PL-E003" in job.stderr
 
 
+def test_process_groups_at_one_address_one_after_the_other(job: Job) -> None:
+    """The second one met the server of the first, which was about to end."""
+    pytest.importorskip("torch")
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        port = held.getsockname()[1]
+    script = write(job, (
+        "import os, torch, torch.distributed as dist\n"
+        "rank, size = int(os.environ['RANK']), int(os.environ['WORLD_SIZE'])\n"
+        "for turn in range(5):\n"
+        f"    dist.init_process_group('gloo', init_method='tcp://localhost:{port}', rank=rank,\n"
+        "        world_size=size)\n"
+        "    ones = torch.ones(1)\n"
+        "    dist.all_reduce(ones)\n"
+        "    dist.barrier()\n"
+        "    print('rank', rank, 'turn', turn, 'met', int(ones))\n"
+        "    dist.destroy_process_group()\n"))
+    job.start(["--nproc-per-node", "2", "--max-restarts", "0", "--master-addr", "localhost",
+               "--master-port", str(port)], script)
+    assert job.wait() == 0, job.stderr
+    assert "rank 0 turn 4 met 2" in job.stdout
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="NOT RUN: another user's processes need root")
 @pytest.mark.parametrize("home", ["HOME=", "HOME=/nonexistent"])
 def test_a_user_without_a_home_or_a_name(home: str) -> None:

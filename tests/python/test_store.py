@@ -116,6 +116,13 @@ def test_other_stores_are_made_as_torch_makes_them() -> None:
     assert made == [{}, {}, {}]
 
 
+def test_a_later_store_at_one_address_has_keys_of_its_own() -> None:
+    rounds = store.Rounds(lambda prefix, inner: (prefix, inner))
+    assert [rounds.keep(n, "h", 1, 2) for n in "abc"] == ["a", ("again-1", "b"), ("again-2", "c")]
+    assert rounds.keep("d", "h", 1, 4) == "d", "a group of another size meets for the first time"
+    assert rounds.keep("e", "h", 2, 2) == "e"
+
+
 def test_a_release_without_that_function_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     module = types.ModuleType("torch.distributed.rendezvous")
     monkeypatch.setitem(__import__("sys").modules, module.__name__, module)

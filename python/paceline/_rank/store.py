@@ -10,6 +10,11 @@ With torchrun's --master-port P ranks see P as MASTER_PORT, but paceline's maste
 each world has its own store. So a request for a store on port P, by env:// or tcp://ADDRESS:P,
 gets this world's store.
 
+A script may destroy its process group and make another one at the same address. The server of the
+first one, in rank 0, would still be there for a moment, with the addresses of the group that has
+ended, and then it would be gone. So rank 0 keeps its server, and the second request for a store
+gets one with keys of its own. Under torchrun the agent keeps the server.
+
 torch's server listens on all addresses of the host, without a password. A job of one host needs the
 loopback address only, so there the server gets a socket that listens on that address alone.
 """
@@ -17,6 +22,7 @@ loopback address only, so there the server gets a socket that listens on that ad
 import os
 import random
 import socket
+import sys
 import time
 from collections.abc import Callable
 from datetime import timedelta
@@ -100,6 +106,28 @@ def on_loopback(make: Callable[..., Any]) -> Callable[..., Any]:
     return create
 
 
+class Rounds:
+    """Gives each request for a store at one address its own keys: `rounds.keep(store, "h", 1, 2)`.
+
+    All ranks of a group of that size make their requests in the same order.
+    """
+
+    def __init__(self, with_prefix: Callable[[str, Any], Any]) -> None:
+        self._with_prefix = with_prefix
+        self._counts: dict[tuple[str, int, int], int] = {}
+        self._kept: list[Any] = []  # a server lives as long as its first store
+
+    def keep(self, store: Any, host: str, port: int, world_size: int) -> Any:
+        """`store` for the first request, and `store` with a prefix for a later one."""
+        place = (host, port, world_size)
+        count = self._counts.get(place, 0)
+        self._counts[place] = count + 1
+        if count == 0:
+            self._kept.append(store)
+            return store
+        return self._with_prefix(f"again-{count}", store)
+
+
 def be_patient() -> None:
     """Make torch's store wait in small steps, once torch is imported: `be_patient()`."""
     told = os.environ.get("PACELINE_STORE", "")
@@ -115,6 +143,11 @@ def be_patient() -> None:
         if original is None:
             return
 
+        prefix: Callable[[str, Any], Any] | None = getattr(module, "PrefixStore", None)
+        if prefix is None:
+            prefix = getattr(sys.modules.get("torch.distributed"), "PrefixStore", None)
+        rounds = Rounds(prefix) if prefix is not None else None
+
         def create(
             hostname: str, port: int, rank: int, world_size: int, timeout: timedelta, *rest: Any,
             **named: Any,
@@ -122,7 +155,8 @@ def be_patient() -> None:
             hostname, port = place_of(hostname, port, told)
             if rank != 0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != str(True):
                 wait_until_served(hostname, port, timeout.total_seconds())
-            return original(hostname, port, rank, world_size, timeout, *rest, **named)
+            made = original(hostname, port, rank, world_size, timeout, *rest, **named)
+            return made if rounds is None else rounds.keep(made, hostname, port, world_size)
 
         setattr(module, _FUNCTION, create)
         make_store: Callable[..., Any] | None = getattr(module, "TCPStore", None)
