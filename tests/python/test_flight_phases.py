@@ -84,6 +84,30 @@ def test_without_a_loader_the_calls_of_ddp_show_forward_and_evaluation(
         assert rank.phases == [*step, *step, "evaluation", *step]
 
 
+VALIDATED_AS_LIGHTNING_DOES = """
+from torch.utils.data import DataLoader
+model.eval()  # before the training; then only the module inside is set back to training
+inner.train()
+for _ in range(25):
+    train()
+    for batch in DataLoader(torch.ones(1, 4), batch_size=1):
+        model(batch)
+        assert reading()["phase"] == "forward"
+inner.eval()
+model(torch.ones(1, 4))
+"""
+
+
+def test_a_wrapper_left_in_eval_mode_around_a_module_that_trains_is_no_evaluation(
+    tmp_path: Path
+) -> None:
+    step = ["forward", "backward", "forward", "optimizer", "unknown"]
+    script = WRAPPED[: WRAPPED.index("train()\ntrain()")] + VALIDATED_AS_LIGHTNING_DOES
+    for rank in run_ranks(tmp_path, script, ranks=2):
+        assert rank.phases[:5] == step and rank.phases[-1] == "evaluation"
+        assert rank.phases.count("evaluation") == 1
+
+
 COMPILED = """
 @torch.compile(backend="eager")
 def double(x):

@@ -40,7 +40,7 @@ class Model:
         self._phases = phases
         self._parameters: frozenset[int] = frozenset()
         self._steps = 0
-        self._chain: list[weakref.ref[Any]] = []
+        self._trained: weakref.ref[Any] | None = None
         self._owns: dict[int, tuple[weakref.ref[Any], bool]] = {}
 
     def stepped(self, optimizer: Any) -> None:
@@ -59,27 +59,27 @@ class Model:
             self._find()
 
     def _find(self) -> None:
-        """Find the outermost module with the optimizer's parameters, and what it wraps."""
+        """Find the outermost module with the optimizer's parameters, and in it what it wraps."""
         owner = _outermost(self._parameters)
-        while owner is not None:
-            self._chain.append(weakref.ref(owner))
-            modules: dict[str, Any] = owner.__dict__.get("_modules") or {}
-            owner = next((modules[name] for name in _INNER if name in modules), None)
+        if owner is not None:
+            self._trained = weakref.ref(_innermost(owner))
 
     def is_evaluated(self) -> bool:
-        """Whether that module is in eval mode. False until it is found."""
-        return any(module is not None and not module.training for module in self._modules())
+        """Whether that module is in eval mode. False until it is found.
 
-    def _modules(self) -> list[Any]:
-        return [reference() for reference in self._chain]
+        The innermost module decides. Lightning calls `eval()` of the wrapper before it validates,
+        and afterwards sets only what is inside back to training.
+        """
+        module = None if self._trained is None else self._trained()
+        return module is not None and not module.training
 
     def called(self, module: Any) -> None:
         """A wrapper's forward is called. Models that no optimizer trains are ignored."""
         if not self._parameters:
-            if module.training:
+            if _innermost(module).training:
                 self._phases.turn(flight.FORWARD)
         elif self._is_own(module):
-            is_evaluated = not module.training or self.is_evaluated()
+            is_evaluated = not _innermost(module).training or self.is_evaluated()
             self._phases.turn(flight.EVALUATION if is_evaluated else flight.FORWARD)
 
     def _is_own(self, module: Any) -> bool:
@@ -90,6 +90,16 @@ class Model:
             known = (weakref.ref(module), _count_own(module, self._parameters) > 0)
             self._owns[id(module)] = known
         return known[1]
+
+
+def _innermost(module: Any) -> Any:
+    """What the module wraps, through all wrappers; the module itself if it is no wrapper."""
+    while True:
+        modules: dict[str, Any] = module.__dict__.get("_modules") or {}
+        inner = next((modules[name] for name in _INNER if name in modules), None)
+        if inner is None:
+            return module
+        module = inner
 
 
 def _outermost(parameters: frozenset[int]) -> Any:
