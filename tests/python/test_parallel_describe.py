@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 import torch
 from jsonschema import Draft202012Validator
-from paceline.parallel import PlanError, describe
+from paceline.parallel import PlanError, cluster, describe
 from paceline.parallel.describe import text_of
+from paceline.parallel.planner import choose
 from torch import nn
 from torch.nn.functional import cross_entropy, mse_loss
 
@@ -191,6 +192,22 @@ def test_a_list_of_blocks_has_layers_but_no_pipeline() -> None:
     assert summary["no_pipeline"] == (
         "the forward pass of Twice cannot be cut: it is no nn.Sequential, and has no pipeline "
         "plan of transformers")
+
+
+def test_a_model_without_any_place_to_cut_says_why() -> None:
+    words = torch.zeros(4, 5, dtype=torch.long)
+    model = nn.Sequential(nn.Embedding(16, 8), nn.Linear(8, 8), nn.Linear(8, 16, bias=False))
+    model[2].weight = model[0].weight
+
+    def loss(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        return cross_entropy(output.flatten(0, 1), target.flatten())
+
+    summary = describe(model, (words, words), loss, optimizer=made_sgd)
+    assert summary["no_pipeline"] == "0 and 2 share weights"
+    with pytest.raises(PlanError, match="no plan is as it was asked for") as caught:
+        choose(text_of(summary), cluster.without_numbers([["any", 2]]),
+               {"global_batch": 4, "pipeline": [2]})  # fmt: skip
+    assert "0 and 2 share weights" in caught.value.why
 
 
 def test_one_module_is_one_layer() -> None:

@@ -99,7 +99,7 @@ def study(
         "precision": precision,
         "bytes": _bytes(model, optimizer, precision),
         "layers": _folded(rows, layers.of(model)),
-        "no_pipeline": layers.no_pipeline or next((one.amiss for one in few if one.amiss), ""),
+        "no_pipeline": _no_pipeline(layers, few, cuts),
         "no_tensor": division.why,
         "tensor_divides": division.divides,
     }
@@ -110,6 +110,14 @@ def study(
 def text_of(summary: Json) -> str:
     """The summary as the planner reads it."""
     return json.dumps(summary, separators=(",", ":"))
+
+
+def _no_pipeline(layers: Layers, seen: list[Seen], cuts: dict[int, str]) -> str:
+    """Why the model cannot be cut anywhere, as one sentence; "" if it can."""
+    amiss = layers.no_pipeline or next((one.amiss for one in seen if one.amiss), "")
+    if not amiss and len(seen) > 1 and len(cuts) >= len(seen) - 1:
+        return cuts[0]
+    return amiss
 
 
 def _row(
