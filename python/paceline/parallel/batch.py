@@ -12,6 +12,7 @@ import torch
 from torch.utils._pytree import tree_flatten, tree_map
 
 from paceline._base.arguments import refuse
+from paceline.parallel.errors import PlanError
 
 Loss = Callable[[Any, Any], torch.Tensor]
 
@@ -70,6 +71,18 @@ def call(model: Callable[..., Any], inputs: Any) -> Any:
     else:
         output = model(inputs, **without_cache(model, {}))
     return logits_of(output)
+
+
+def one_number(loss: object) -> torch.Tensor:
+    """What the script's loss returned, which has to be one number."""
+    if not isinstance(loss, torch.Tensor) or loss.numel() != 1:
+        raise PlanError(
+            what="the loss is not one number",
+            where="parallelize(loss=…)",
+            why="the loss of a step is the mean over its samples on all ranks",
+            fix="loss=torch.nn.functional.cross_entropy, or another function that returns a mean",
+        )
+    return loss.reshape(())
 
 
 def without_cache(model: object, options: dict[str, Any]) -> dict[str, Any]:

@@ -19,9 +19,11 @@ from torch.optim import Optimizer
 
 from paceline._base import arguments
 from paceline._data.fingerprint import kept_chance
+from paceline.errors import ArgumentError
 from paceline.parallel.asked import Asked, asked_of
 from paceline.parallel.batch import Loss
 from paceline.parallel.errors import PlanError
+from paceline.parallel.given import must_be_made
 from paceline.parallel.layers import Layers, layers_of, shared_between
 from paceline.parallel.tensor import Division, division_of, split_of
 from paceline.parallel.trace import FEW, MORE, Seen, trace
@@ -279,6 +281,8 @@ def optimizer_bytes(parameters: list[nn.Parameter], make: MakeOptimizer) -> int:
     """
     try:
         return _bytes_after_step([torch.empty_like(one, device="meta") for one in parameters], make)
+    except ArgumentError:
+        raise  # no optimizer was made
     except Exception as error:
         try:
             return _bytes_after_step([_small(one) for one in parameters], make)
@@ -301,6 +305,7 @@ def _bytes_after_step(tensors: list[torch.Tensor], make: MakeOptimizer) -> int:
         one.grad = torch.zeros_like(one)
     with kept_chance(), torch.device("cpu"), torch.no_grad():
         made = make(iter(own))
+        must_be_made(made)
         # Not `step()`, whose hooks would count it as one of the training.
         inspect.unwrap(type(made).step)(made)
     total = 0

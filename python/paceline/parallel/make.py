@@ -21,6 +21,7 @@ from paceline.parallel.compiled import CHOICES, Compile, compile_blocks
 from paceline.parallel.describe import PRECISIONS, MakeOptimizer, Study, study, text_of
 from paceline.parallel.errors import PlanError
 from paceline.parallel.execute import Work, executor_for
+from paceline.parallel.given import must_be_given, must_be_made
 from paceline.parallel.job import Job, MakeScheduler, PlanNote, Whole
 from paceline.parallel.plan import ParallelPlan
 from paceline.parallel.planning_run import PLANNING, end_with
@@ -73,6 +74,7 @@ def parallelize(
     Raises PlanError, on all ranks, before the first collective.
     """
     _check(global_batch, precision, clip, checkpointer, compiled)
+    must_be_given(model, optimizer=optimizer, loss=loss, scheduler=scheduler)
     studied = study(model, example, loss, optimizer=optimizer, precision=precision,
                     world_size=_world_size())  # fmt: skip
     question = _question(studied, _wishes(global_batch, wishes))
@@ -134,6 +136,8 @@ def _job(
     whole = _whole(work)
     executor = executor_for(work)
     made = optimizer(executor.parameters) if executor.parameters else None
+    if made is not None or executor.parameters:
+        must_be_made(made)
     steps = scheduler(made) if scheduler is not None and made is not None else None
     return Job(executor, answer, made, steps, whole, clip)
 

@@ -4,6 +4,7 @@ The parameters of the model are replaced by fake ones while the pass runs, so ne
 nor their place matter: a model on the meta device gives the same numbers.
 """
 
+import os
 from collections.abc import Callable
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field, replace
@@ -11,7 +12,11 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensorMode,
+)
 from torch.autograd.graph import saved_tensors_hooks
 from torch.func import functional_call
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
@@ -23,6 +28,7 @@ from paceline.parallel.batch import Loss
 from paceline.parallel.errors import PlanError
 from paceline.parallel.layers import Layers
 
+_LIBRARIES = tuple(os.path.dirname(one) + os.sep for one in (torch.__file__, __file__))
 # The two sizes of batches whose difference is the share of a sample. With one sample, dimensions
 # of size 1 would be taken for ones that are spread.
 FEW, MORE = 2, 4
@@ -114,17 +120,33 @@ def trace(
             stack.enter_context(computing(precision, "cpu"))
             called = (resized(inputs, size, samples), resized(targets, size, samples))
             output = batches.call(watch.called, called[0])
-            loss(output, called[1])
+            batches.one_number(loss(output, called[1]))
             return watch.ended(output)
+    except PlanError:
+        raise
     except Exception as error:
         raise PlanError(
             what="the model cannot be described",
             where=f"{type(model).__qualname__}, {samples} samples",
-            why=f"its forward pass on tensors without content failed: {error}".split("\n")[0],
+            why=_why_failed(error),
             fix="a forward pass and a loss whose shapes do not depend on the values of tensors",
         ) from error
     finally:
         model.train(was_training)
+
+
+def _why_failed(error: Exception) -> str:
+    """What the forward pass or the loss did, and the innermost line outside torch and paceline."""
+    line, at = "", error.__traceback__
+    while at is not None:
+        file = at.tb_frame.f_code.co_filename
+        if not file.startswith(_LIBRARIES):
+            line = f" at {os.path.basename(file)}:{at.tb_lineno}"
+        at = at.tb_next
+    if isinstance(error, (DataDependentOutputException, DynamicOutputShapeException)):
+        return f"it reads the value of a tensor{line}, and is run on tensors without content"
+    text = str(error).split("\n")[0]
+    return f"its forward pass on tensors without content failed{line}: {text}"
 
 
 @dataclass(slots=True)

@@ -195,15 +195,7 @@ def recompute(modules: list[nn.Module]) -> None:
 
 def mean_loss(work: Work, output: Any, targets: Any) -> torch.Tensor:
     """The loss of the script, which has to be one number."""
-    found = work.loss(output, targets)
-    if not isinstance(found, torch.Tensor) or found.numel() != 1:
-        raise PlanError(
-            what="the loss is not one number",
-            where="parallelize(loss=…)",
-            why="the loss of a step is the mean over its samples on all ranks",
-            fix="loss=torch.nn.functional.cross_entropy, or another function that returns a mean",
-        )
-    return found.reshape(())
+    return batches.one_number(work.loss(output, targets))
 
 
 def summed_loss(work: Work, model: nn.Module, inputs: Any, targets: Any) -> torch.Tensor:
