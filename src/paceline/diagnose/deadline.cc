@@ -5,8 +5,11 @@
 namespace paceline::diagnose {
 namespace {
 
-// For a rank whose speed is unknown: reported after ten minutes, never acted on.
+// For a rank that may take long for a good reason: reported after ten minutes, never acted on.
 constexpr Deadlines kPatient{.named = Duration::Seconds(600)};
+// For a rank that does something for the first time, or whose steps are not known yet. It is
+// reported like a rank that does not start, and never acted on.
+constexpr Deadlines kFirst{.named = Duration::Seconds(60)};
 
 Deadlines DeadlinesByPhase(const RankEvidence& rank) {
   const Duration step = rank.step_p99;
@@ -15,18 +18,18 @@ Deadlines DeadlinesByPhase(const RankEvidence& rank) {
     case RankPhase::kForward:
     case RankPhase::kBackward:
     case RankPhase::kOptimizer:
-      if (step == Duration()) return kPatient;  // it has not made two steps
+      if (step == Duration()) return kFirst;  // fewer than 20 steps were timed
       return {.named = QuietLimit(step),
               .blocked = BlockedLimit(step),
               .busy = std::max(Duration::Seconds(120), step * 50)};
     case RankPhase::kData:
     case RankPhase::kCheckpoint: {
-      if (longest == Duration()) return {.named = Duration::Seconds(60)};
+      if (longest == Duration()) return kFirst;
       const Duration limit = std::max(Duration::Seconds(600), longest * 10);
       return {
           .named = std::max(Duration::Seconds(10), longest * 3), .blocked = limit, .busy = limit};
     }
-    case RankPhase::kStart: return {.named = Duration::Seconds(60)};
+    case RankPhase::kStart: return kFirst;
     case RankPhase::kCompile:
     case RankPhase::kEvaluation:
     case RankPhase::kUnknown:

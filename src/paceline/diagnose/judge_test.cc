@@ -124,6 +124,17 @@ TEST(Judge, OneFileThatAllWaitForIsNamedAndNoRank) {
   EXPECT_EQ(HangAct::kNone, Judge(made.facts()).act);
 }
 
+TEST(Judge, AnAbsentRankOfUnknownSpeedIsNamedAfterAMinuteAndNeverRestarted) {
+  for (const int64_t seconds : {59, 60, 6000}) {
+    SceneMaker made(4);
+    made.Wait({2}, Duration::Seconds(seconds));
+    for (const uint32_t rank : {0U, 1U, 2U, 3U}) made[rank].step_p99 = Duration();
+    const Verdict verdict = Judge(made.facts());
+    EXPECT_EQ(seconds < 60 ? HangAct::kNone : HangAct::kTell, verdict.act) << seconds;
+    EXPECT_EQ(seconds < 60 ? RankList({}) : RankList({2}), verdict.culprits) << seconds;
+  }
+}
+
 TEST(Judge, AStartThatNobodyLeavesIsToldOfAfterAMinute) {
   for (const int64_t seconds : {59, 60}) {
     SceneMaker made(2);
