@@ -99,6 +99,16 @@ struct NodeGone {
   std::optional<uint32_t> incarnation = {};  // of the dead node; older ones are ignored
 };
 
+// The platform is about to take the node away: a pod that was deleted, a host that is drained. The
+// node may train on until it leaves, at the latest before `left` is over. Repeated until it has
+// left.
+struct NoticeCame {
+  std::string name;
+  std::optional<uint32_t> incarnation = {};  // of the node; none: the present one
+  Duration left;
+  std::string why;
+};
+
 // The agent's own host asked it to leave (Ctrl-C there, a scheduler's notice).
 struct NodeLeaving {
   NodeId node;
@@ -123,9 +133,9 @@ struct JournalCaughtUp {};
 // A deadline of NextDeadline() has passed; also harmless at any other time.
 struct TimePassed {};
 
-using Event =
-    std::variant<JobSubmitted, MasterStarted, NodeRegistered, NodeReported, NodesHeard, RankExited,
-                 CheckpointReported, EvidenceCollected, NodeDisconnected, NodeGone, NodeLeaving,
-                 StopRequested, JournalStalled, JournalCaughtUp, TimePassed, PaceJudged>;
+using Event = std::variant<JobSubmitted, MasterStarted, NodeRegistered, NodeReported, NodesHeard,
+                           RankExited, CheckpointReported, EvidenceCollected, NodeDisconnected,
+                           NodeGone, NoticeCame, NodeLeaving, StopRequested, JournalStalled,
+                           JournalCaughtUp, TimePassed, PaceJudged>;
 
 }  // namespace paceline::core

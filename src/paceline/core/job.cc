@@ -43,6 +43,7 @@ struct Dispatcher {
   void operator()(const EvidenceCollected& event) { OnEvidence(turn, event); }
   void operator()(const NodeDisconnected& event) { OnDisconnected(turn, event); }
   void operator()(const NodeGone& event) { OnGone(turn, event); }
+  void operator()(const NoticeCame& event) { OnNotice(turn, event); }
   void operator()(const NodeLeaving& event) { OnLeaving(turn, event); }
   void operator()(const StopRequested& event) { OnStopRequested(turn, event); }
   void operator()(const JournalStalled&) { turn.watch().journal_stalled_at = turn.now(); }
@@ -66,13 +67,13 @@ bool SettleOnce(Turn& turn) {
   switch (turn.state().phase) {
     case Phase::kEmpty:
     case Phase::kFinished: return false;
-    case Phase::kWaiting: return FormWorld(turn);
+    case Phase::kWaiting: return NoteLeavers(turn) || FormWorld(turn);
     case Phase::kStopping: return NoteCheckpoints(turn) || NoteFinish(turn);
     case Phase::kStarting:
     case Phase::kRunning: break;
   }
   return EndDoomedWorld(turn) || NoteAdvance(turn) || NoteHang(turn) || NoteLoss(turn) ||
-         NoteCheckpoints(turn) || NoteGrowth(turn);
+         NoteCheckpoints(turn) || NoteLeavers(turn) || NoteGrowth(turn);
 }
 
 bool ExpectsNodes(const JobState& state) {
@@ -89,6 +90,7 @@ Instant Deadline(const JobState& state, const Watch& watch) {
   if (state.phase == Phase::kWaiting) deadline = std::min(deadline, watch.settle_at);
   const bool trains = state.phase == Phase::kStarting || state.phase == Phase::kRunning;
   if (trains) deadline = std::min(deadline, watch.grow_at);
+  if (state.phase != Phase::kStopping) deadline = std::min(deadline, watch.leave_at);
   deadline = std::min(deadline, AdvanceDeadline(state, watch));
   if (trains) deadline = std::min(deadline, HangDeadline(watch));
   // A deadline in the past waits for a node's report and not for time: it would wake the master

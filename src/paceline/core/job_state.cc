@@ -41,13 +41,14 @@ void SetPhase(JobState& state, const Record& record, Phase phase) {
   state.phase_since = record.at;
 }
 
-// The node's present incarnation is outdated.
-void WishAnew(JobState& state, const std::string& name) {
+// The node's present incarnation is outdated. `counts`: the replacement is one of the few without
+// progress.
+void WishAnew(JobState& state, const std::string& name, bool counts = true) {
   const std::optional<uint32_t> index = IndexOfNode(name);
   if (!index.has_value() || !state.spec.has_wish()) return;
   WishedNode& wished = state.wished[*index];
   ++wished.incarnation;
-  ++wished.replaced;
+  if (counts) ++wished.replaced;
 }
 
 struct StateFolder {
@@ -76,6 +77,7 @@ struct StateFolder {
     node.address = fact.address;
     node.slots = fact.slots;
     node.finished = false;
+    node.notice.reset();
     // A new machine with an old name.
     if (node.status == NodeState::Status::kEvicted) node.failures_without_progress = 0;
     if (fact.incarnation > 0 && state.spec.has_wish()) NoteIncarnation(fact);
@@ -96,29 +98,43 @@ struct StateFolder {
     const bool seated = HoldsSeat(state, fact.node);
     SetStatus(state, record, fact.node, NodeState::Status::kLost, fact.reason);
     NodeState& node = state.nodes[fact.node];
-    ++node.departures;
-    WishAnew(state, fact.name);
+    Replace(node, fact.name);
     node.finished = seated && fact.finished;
     if (node.finished) ++state.finished_count;
     if (fact.explains) LiftCharge(state);
     if (seated && !fact.finished) NoteIncident(state, record.seq);
   }
 
+  void operator()(const NodeNoticed& fact) {
+    state.nodes[fact.node].notice = LeaveNotice{.at = record.at,
+                                                .leave_by = fact.leave_by,
+                                                .saved_step = fact.saved_step,
+                                                .reason = fact.reason,
+                                                .seq = record.seq};
+    WishAnew(state, fact.name, /*counts=*/false);
+  }
+
   void operator()(const NodeLeft& fact) {
     Depart(fact.node, NodeState::Status::kLeft, fact.reason);
-    WishAnew(state, fact.name);
+    Replace(state.nodes[fact.node], fact.name);
   }
 
   void operator()(const NodeEvicted& fact) {
     Depart(fact.node, NodeState::Status::kEvicted, fact.reason);
-    WishAnew(state, fact.name);
+    Replace(state.nodes[fact.node], fact.name);
   }
 
   void Depart(NodeId node, NodeState::Status status, const std::string& reason) {
     const bool seated = HoldsSeat(state, node);
     SetStatus(state, record, node, status, reason);
-    ++state.nodes[node].departures;
     if (seated) NoteIncident(state, record.seq);
+  }
+
+  // A node under notice goes through no fault of its own, and was replaced when the notice came.
+  void Replace(NodeState& node, const std::string& name) {
+    if (node.notice.has_value()) return;
+    ++node.departures;
+    WishAnew(state, name);
   }
 
   void operator()(const RankFailed& fact) {

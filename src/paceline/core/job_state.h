@@ -28,6 +28,16 @@ namespace paceline::core {
 enum class Phase { kEmpty, kWaiting, kStarting, kRunning, kStopping, kFinished };
 std::string_view PhaseName(Phase phase);
 
+// The platform takes the node away soon.
+struct LeaveNotice {
+  Instant at;  // when it came
+  Instant leave_by;
+  int64_t saved_step = -1;  // newest checkpoint of the job when the notice came
+  std::string reason;
+  RecordSeq seq;
+  bool operator==(const LeaveNotice&) const = default;
+};
+
 struct NodeState {
   enum class Status { kSpare, kSeated, kLost, kLeft, kEvicted };
   NodeId id;
@@ -44,6 +54,7 @@ struct NodeState {
   bool finished = false;    // all ranks of its current world had exited with 0 when it was lost
   std::string reason;       // of the last change of status
   RecordSeq cause;          // record of the last change of status
+  std::optional<LeaveNotice> notice = {};  // until a node of that name joins again
   // Neither lost nor left.
   bool IsMember() const { return status == Status::kSpare || status == Status::kSeated; }
   bool operator==(const NodeState&) const = default;
@@ -229,6 +240,7 @@ struct Watch {
   bool check_all = false;                  // the phase changed: every verdict may differ
   Instant settle_at = Instant::Max();      // when to check again what delays the next world
   Instant grow_at = Instant::Max();        // when a node that kept leaving may join
+  Instant leave_at;                        // when to check the nodes under notice; Max: none
   Instant minimum_since = Instant::Max();  // first world: since when there are enough nodes
   bool dirty = true;                       // membership or a store port changed: check again
   std::vector<NodeId> tells;               // nodes whose link has `tell` set

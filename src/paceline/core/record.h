@@ -64,6 +64,15 @@ struct NodeLost {  // fenced from now on: its ranks are outdated even if they st
   bool explains = false;  // explains the failure before it, whose charge is lifted
   std::string reason;
 };
+// The platform takes the node away at that time. Its next incarnation is wished for at once, and
+// the node leaves as soon as that costs no step. Nobody is to blame: no budget is charged.
+struct NodeNoticed {
+  NodeId node;
+  std::string name;
+  Instant leave_by;
+  int64_t saved_step = -1;  // newest checkpoint of the job then
+  std::string reason;
+};
 struct NodeLeft {
   NodeId node;
   std::string name;
@@ -184,7 +193,7 @@ using Fact =
                  RankFailed, RecoveryDecided, WorldFormed, WorldRunning, WorldEnded, SoloRestarted,
                  ProgressMade, GrowthPlanned, WaitBegan, StopDecided, JobFinished, RestoreDecided,
                  CheckpointCommitted, CheckpointDamaged, CheckpointNotStored, JobResumed,
-                 HangJudged, WishChanged, RankSlow, RankNoLongerSlow, LossWentBad>;
+                 HangJudged, WishChanged, NodeNoticed, RankSlow, RankNoLongerSlow, LossWentBad>;
 
 struct Record {
   RecordSeq seq;                  // dense, from 1

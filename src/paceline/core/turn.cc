@@ -9,6 +9,9 @@ namespace paceline::core {
 
 namespace {
 
+// A node under notice kills its ranks so long before the platform kills them.
+constexpr Duration kKilledBefore = Duration::Milliseconds(500);
+
 // Facts that change the assignments of many nodes.
 bool ChangesAssignments(const Fact& fact) {
   return std::holds_alternative<WorldFormed>(fact) || std::holds_alternative<WorldEnded>(fact) ||
@@ -21,8 +24,9 @@ bool ChangesWish(const Fact& fact) {
   return std::holds_alternative<JobCreated>(fact) || std::holds_alternative<NodeJoined>(fact) ||
          std::holds_alternative<NodeLost>(fact) || std::holds_alternative<NodeLeft>(fact) ||
          std::holds_alternative<NodeEvicted>(fact) || std::holds_alternative<WishChanged>(fact) ||
-         std::holds_alternative<ProgressMade>(fact) || std::holds_alternative<StopDecided>(fact) ||
-         std::holds_alternative<JobFinished>(fact) || std::holds_alternative<JobResumed>(fact);
+         std::holds_alternative<NodeNoticed>(fact) || std::holds_alternative<ProgressMade>(fact) ||
+         std::holds_alternative<StopDecided>(fact) || std::holds_alternative<JobFinished>(fact) ||
+         std::holds_alternative<JobResumed>(fact);
 }
 
 Assignment RunAssignment(const JobState& state, const NodeState& node) {
@@ -46,6 +50,12 @@ Assignment RunAssignment(const JobState& state, const NodeState& node) {
   return assignment;
 }
 
+// What a node that left still has until its platform takes it away.
+Duration TimeLeft(const NodeState& node) {
+  if (!node.notice.has_value()) return Duration::Infinite();
+  return std::max(Duration(), node.notice->leave_by - node.since - kKilledBefore);
+}
+
 bool SameOrder(Assignment a, const Assignment& b) {
   a.reason = b.reason;
   return a == b;
@@ -59,9 +69,10 @@ Assignment DesiredAssignment(const JobState& state, NodeId node) {
   assignment.generation = state.generation;
   const bool over = state.phase == Phase::kStopping || state.phase == Phase::kFinished;
   const bool left = known != nullptr && known->status == NodeState::Status::kLeft;
+  const Duration stop_grace = state.spec.timers.stop_grace;
   if (over || left) {
     assignment.kind = Assignment::Kind::kLeave;
-    assignment.grace = over ? state.stop_grace : state.spec.timers.stop_grace;
+    assignment.grace = over ? state.stop_grace : std::min(stop_grace, TimeLeft(*known));
     assignment.signal = over ? state.stop_signal : 0;
     assignment.exit_code = over ? state.exit_code : 0;
     assignment.reason = over ? state.final_reason : known->reason;

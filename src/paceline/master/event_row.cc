@@ -61,6 +61,11 @@ struct Filler {
     Detail("explains", YesNo(fact.explains));
     Detail("reason", fact.reason);
   }
+  void operator()(const core::NodeNoticed& fact) {
+    event.node = names.Of(fact.node);
+    Detail("leave_by_ns", std::to_string(fact.leave_by.nanoseconds()));
+    Detail("reason", fact.reason);
+  }
   void operator()(const core::NodeLeft& fact) {
     event.node = names.Of(fact.node);
     Detail("reason", fact.reason);

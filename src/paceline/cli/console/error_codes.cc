@@ -245,6 +245,10 @@ constexpr ErrorCode kCodes[] = {
      "A platform gives each new master of a job a higher term. A master that was believed dead "
      "may come back without knowing of the newer one. It refuses nodes that have met the newer "
      "master. These nodes ask again and find the newer one. The platform ends the old master."},
+    {"PL-E112", "the node before this one has not left yet", kExitUnreachable,
+     "A platform takes a node away and has started its replacement under the same name. The old "
+     "node trains on until its absence costs no step, at the latest until its grace period is "
+     "over. The replacement asks again and joins then."},
 
     {"PL-E120", "the request for a plan cannot be read", kExitUsage,
      "`paceline plan` needs a model (a script, a name or a config.json) and a cluster. "

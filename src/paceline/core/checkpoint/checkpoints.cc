@@ -43,6 +43,7 @@ CheckpointView ViewOf(Turn& turn) {
           .world = world,
           .job_id = state.spec.job_id,
           .is_ending = is_ending,
+          .is_hurried = world != nullptr && !turn.watch().leave_at.is_max(),
           .failures = state.budget.charged_failures,
           .age = turn.now() - state.world_since,
           .has_ended = [&turn](NodeId node, Rank rank) { return HasRankEnded(turn, node, rank); },
@@ -56,6 +57,8 @@ CheckpointView ViewOf(Turn& turn) {
 void OnCheckpointReported(Turn& turn, const CheckpointReported& event) {
   const auto found = turn.links().find(event.node);
   if (found == turn.links().end() || found->second.connection != event.connection) return;
+  const NodeState& node = *turn.state().Find(event.node);
+  if (node.status == NodeState::Status::kLeft && node.notice.has_value()) return;
   turn.watch().checkpoints.Report(event.node, event.report);
 }
 

@@ -122,7 +122,11 @@ void CheckpointLedger::PlanHold(Instant now, const CheckpointView& view) {
   }
   if (hold_.has_value() || persist_.has_value()) return;
   SavedStep hold = newest;
-  if (terms_->policy.kind == PersistPolicy::Kind::kSteps) {
+  if (view.is_hurried && failures_in_a_row_ == 0) {
+    if (newest.step < 0) return;
+    MARK("a step is stored for a node that leaves");
+    hold = Ahead(newest);
+  } else if (terms_->policy.kind == PersistPolicy::Kind::kSteps) {
     if (failures_in_a_row_ > 0 && now < due_at_) return;
     if (branch_margin_ > 0) {
       hold = Ahead(newest);

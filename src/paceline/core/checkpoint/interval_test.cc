@@ -101,5 +101,18 @@ TEST_F(IntervalTest, AFailedTryIsFollowedByItsPause) {
   EXPECT_EQ(ledger_.NextDeadline(), now_ + Duration::Seconds(2));
 }
 
+TEST_F(IntervalTest, AStepIsStoredAtOnceForANodeThatLeaves) {
+  Train(1, 10);
+  Pass(Duration::Seconds(3));
+  ASSERT_FALSE(IsAnnounced());
+  is_hurried_ = true;
+  SaveAll(11);
+  Run();
+  ASSERT_TRUE(IsAnnounced());
+  EXPECT_EQ(Order(0).hold->step, 12) << "all ranks can still keep that one";
+  Store();
+  EXPECT_EQ(book_.committed->saved.step, 12);
+}
+
 }  // namespace
 }  // namespace paceline::core

@@ -45,11 +45,12 @@ struct CheckpointView {
   const CheckpointBook& book;
   const World* world = nullptr;  // none between worlds
   std::string job_id;
-  bool is_ending = false;  // the job stops: the newest step goes to storage now
-  uint32_t failures = 0;   // of the job so far
-  Duration age;            // of the job
-  HasEnded has_ended;      // empty: no rank has ended
-  IsGone is_gone;          // empty: no node is gone
+  bool is_ending = false;   // the job stops: the newest step goes to storage now
+  bool is_hurried = false;  // a node is about to leave: the next step goes to storage
+  uint32_t failures = 0;    // of the job so far
+  Duration age;             // of the job
+  HasEnded has_ended;       // empty: no rank has ended
+  IsGone is_gone;           // empty: no node is gone
   // Members of a job that ends, or whose world has lost some, ordered by id. Some may be
   // disconnected.
   std::vector<NodeId> members = {};
@@ -106,9 +107,15 @@ class CheckpointLedger {
   // When the newest step was saved that the job can restore without that node's memory. Steps in
   // memory only.
   std::optional<Instant> SavedAtWithout(NodeId node, const World& world) const;
-  // True if a step has just become complete in memory, and `world` can restore it although
-  // `joiners` have no part of it.
-  bool CanMoveTo(const World& world, const std::vector<NodeId>& joiners, Instant now) const;
+  // Nodes that come to the next world with nothing, and nodes whose memory is gone then.
+  struct Move {
+    std::vector<NodeId> joiners;
+    std::vector<NodeId> leavers;
+  };
+  // True if a step has just become complete in memory, and `world` can restore it after the move.
+  bool CanMoveTo(const World& world, const Move& move, Instant now) const;
+  // When the newest step was saved that `world` can restore from memory after the move.
+  std::optional<Instant> SavedFor(const World& world, const Move& move) const;
   // The step that is being written to storage.
   std::optional<SavedStep> persisting() const {
     return persist_.has_value() ? std::optional(persist_->order.saved) : std::nullopt;
@@ -161,6 +168,7 @@ class CheckpointLedger {
   void NoteFormerMaster(const CheckpointBook& book);
   bool HasSaved(const World& world) const;
   void NoteWhole(Instant now);
+  Memories MemoriesAfter(const Move& move) const;
 
   Memories memories_;
   std::optional<CheckpointTerms> terms_;

@@ -39,28 +39,34 @@ void CheckpointLedger::NoteWhole(Instant now) {
   whole_since_.erase(is_copied ? std::next(whole_since_.begin()) : whole_since_.begin());
 }
 
-bool CheckpointLedger::CanMoveTo(const World& world, const std::vector<NodeId>& joiners,
-                                 Instant now) const {
-  if (whole_since_.empty() || now - whole_since_.back().second > kJustSaved) return false;
+Memories CheckpointLedger::MemoriesAfter(const Move& move) const {
   Memories memories = memories_;
-  for (const NodeId node : joiners) {
+  for (const NodeId node : move.leavers) memories.reports.erase(node);
+  for (const NodeId node : move.joiners) {
     // A spare may have reported nothing. In the world it would have an address and could fetch.
     CheckpointReport& report = memories.reports[node];
     if (report.place.empty()) report.place = "joiner " + ToString(node);
     if (report.address.empty()) report.address = report.place;
   }
-  return PlanFromMemory(world, memories, whole_since_.back().first).has_value();
+  return memories;
+}
+
+bool CheckpointLedger::CanMoveTo(const World& world, const Move& move, Instant now) const {
+  if (whole_since_.empty() || now - whole_since_.back().second > kJustSaved) return false;
+  return PlanFromMemory(world, MemoriesAfter(move), whole_since_.back().first).has_value();
+}
+
+std::optional<Instant> CheckpointLedger::SavedFor(const World& world, const Move& move) const {
+  const Memories memories = MemoriesAfter(move);
+  for (auto step = whole_since_.rbegin(); step != whole_since_.rend(); ++step) {
+    if (PlanFromMemory(world, memories, step->first).has_value()) return step->second;
+  }
+  return std::nullopt;
 }
 
 std::optional<Instant> CheckpointLedger::SavedAtWithout(NodeId node, const World& world) const {
   if (whole_since_.empty() || world.seats.size() < 2) return std::nullopt;
-  const World rest = WithoutNode(world, node);
-  Memories memories = memories_;
-  memories.reports.erase(node);
-  for (auto step = whole_since_.rbegin(); step != whole_since_.rend(); ++step) {
-    if (PlanFromMemory(rest, memories, step->first).has_value()) return step->second;
-  }
-  return std::nullopt;
+  return SavedFor(WithoutNode(world, node), {.joiners = {}, .leavers = {node}});
 }
 
 }  // namespace paceline::core

@@ -375,5 +375,27 @@ TEST_F(Hosts, ACopyDoesNotMakeAStepComplete) {
   EXPECT_EQ(Order(0).fetch.size(), 1u);
 }
 
+TEST_F(Hosts, AWorldGoesOnWithoutALeaverWhoseImagesAreCopied) {
+  Make(3);
+  Form(1, {0, 1, 2});
+  Save(5, {1, 2, 3});
+  Tell();
+  World without = world_;
+  without.seats = {{NodeId(0), 0, 1}, {NodeId(1), 1, 1}};
+  const CheckpointLedger::Move leaves{.joiners = {}, .leavers = {NodeId(2)}};
+  EXPECT_FALSE(ledger_.CanMoveTo(without, leaves, now_)) << "only host 2 has rank 2's image";
+  EXPECT_FALSE(ledger_.SavedFor(without, leaves).has_value());
+  Fetch();
+  EXPECT_TRUE(ledger_.CanMoveTo(without, leaves, now_));
+  EXPECT_EQ(ledger_.SavedFor(without, leaves), now_);
+
+  const Instant saved_at = now_;
+  now_ += Duration::Seconds(1);
+  Save(6, {4, 5, 6});
+  Tell();
+  EXPECT_FALSE(ledger_.CanMoveTo(without, leaves, now_)) << "step 6 is not copied yet";
+  EXPECT_EQ(ledger_.SavedFor(without, leaves), saved_at);
+}
+
 }  // namespace
 }  // namespace paceline::core

@@ -177,13 +177,19 @@ void Cluster::Obey(const Wish& wish) {
       if (launched >= incarnation) continue;
       launched = incarnation;
       Print("launch " + name + ", incarnation " + std::to_string(incarnation));
-      At(now_ + Duration::Milliseconds(500), [this, name = name, incarnation] {
-        Node& started = nodes_.at(name);
-        started.wished = spec_.is_placed ? incarnation : 0;
-        StartAgent(started);
-      });
+      Launch(name, incarnation);
     }
   }
+}
+
+// Each node has one host here: it starts the next incarnation when the one before has ended.
+void Cluster::Launch(const std::string& name, uint32_t incarnation) {
+  At(now_ + Duration::Milliseconds(500), [this, name, incarnation] {
+    Node& started = nodes_.at(name);
+    if (started.up) return Launch(name, incarnation);
+    started.wished = spec_.is_placed ? incarnation : 0;
+    StartAgent(started);
+  });
 }
 
 // ---- agents ----

@@ -57,6 +57,8 @@ class Cluster {
   void Cut(const std::string& node, bool in, bool out);
   void StopHeartbeats(const std::string& node, bool stopped);
   void Leave(const std::string& node, const std::string& why);
+  // Its platform ends the node after `left`, and told so.
+  void Notice(const std::string& node, Duration left);
   // A second host whose agent has that node's name.
   void SecondAgent(const std::string& node);
   void KillMaster();
@@ -121,6 +123,7 @@ class Cluster {
   void Wake();
   void Run(const Effect& effect);
   void Obey(const Wish& wish);
+  void Launch(const std::string& name, uint32_t incarnation);
   Node* Speaker(ConnectionId connection);
 
   void StartAgent(Node& node);

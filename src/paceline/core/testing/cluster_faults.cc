@@ -254,6 +254,15 @@ void Cluster::Leave(const std::string& name, const std::string& why) {
   StepAgent(node, LeaveAsked{why, spec_.timers.stop_grace, 130, false});
 }
 
+void Cluster::Notice(const std::string& name, Duration left) {
+  Print("* " + name + " is to end in " + ToString(left));
+  StepJob(NoticeCame{.name = name, .left = left, .why = "SIGTERM"});
+  At(now_ + left, [this, name, life = nodes_.at(name).life] {
+    const Node& node = nodes_.at(name);
+    if (node.up && node.life == life) Vanish(name, /*witness=*/true);
+  });
+}
+
 void Cluster::SecondAgent(const std::string& name) {
   Print("* a second host calls itself " + name);
   Node& twin = nodes_[name + "'"];

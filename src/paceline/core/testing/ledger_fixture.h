@@ -96,6 +96,7 @@ class LedgerTest : public ::testing::Test {
             .world = &world_,
             .job_id = "job",
             .is_ending = is_ending_,
+            .is_hurried = is_hurried_,
             .has_ended = {},
             .is_gone = gone_.empty() ? IsGone()
                                      : IsGone([this](NodeId node) { return gone_.contains(node); }),
@@ -112,6 +113,7 @@ class LedgerTest : public ::testing::Test {
   std::vector<std::string> said_;
   Instant now_ = Instant::FromNanoseconds(1);
   bool is_ending_ = false;
+  bool is_hurried_ = false;
   std::set<NodeId> lost_;
   std::set<NodeId> gone_;        // of the world; their ranks had ended
   std::set<NodeId> left_;        // members without a seat

@@ -215,6 +215,8 @@ class Script {
       cluster.Cut(target, false, false);
     else if (verb == "heartbeats")
       cluster.StopHeartbeats(words.at(2), target == "stop");
+    else if (verb == "notice")
+      cluster.Notice(target, Time(words.at(2)));
     else if (verb == "leave")
       cluster.Leave(target, Rest(words, 2));
     else if (verb == "second")

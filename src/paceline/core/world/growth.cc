@@ -4,6 +4,7 @@
 
 #include "paceline/base/mark.h"
 #include "paceline/core/recovery.h"
+#include "paceline/core/world/membership.h"
 
 namespace paceline::core {
 
@@ -15,6 +16,8 @@ constexpr uint32_t kDoublingsMax = 8;
 constexpr Duration kSavesApart = Duration::Seconds(10);
 // How often to check whether ranks have continued; a new step alone does not trigger a check.
 constexpr Duration kLookAtSteps = Duration::Milliseconds(100);
+// A node under notice leaves so long before its platform takes it away, whatever that costs.
+constexpr Duration kLeaveBefore = Duration::Seconds(2);
 // Steps after a script's save. The script may write to a temporary name and rename it later; after
 // this many steps the rename is done.
 constexpr int64_t kStepsAfterFile = 2;
@@ -36,6 +39,7 @@ Joiners FindJoiners(Turn& turn) {
   Joiners joiners;
   for (Candidate& candidate : Candidates(turn)) {
     const NodeState& node = *turn.state().Find(candidate.node);
+    if (node.notice.has_value()) continue;
     const bool seated = node.status == NodeState::Status::kSeated;
     const Instant eligible_at = EligibleAt(turn.state(), node);
     if (!seated && eligible_at > turn.now()) {
@@ -50,21 +54,23 @@ Joiners FindJoiners(Turn& turn) {
 
 // Whether this rank reports checkpoints, as far as known. At a world's first checkpoint, ranks that
 // have not reached a later step may still report it.
-bool Tells(const JobState& state, const Watch& watch, const RankReport& rank) {
+bool Tells(const JobState& state, const Watch& watch, const RankReport& rank,
+           int64_t saved_before) {
   if (rank.generation != state.world->generation) return false;
   if (rank.saved_step >= 0) return true;
-  return state.growth.saved_step < 0 && rank.step <= watch.saved_step;
+  return saved_before < 0 && rank.step <= watch.saved_step;
 }
 
-// True if no rank that reports checkpoints in this world is in the middle of one.
-bool HaveAllSaved(Turn& turn) {
+// True if no rank that reports checkpoints in this world is in the middle of one newer than
+// `saved_before`.
+bool HaveAllSaved(Turn& turn, int64_t saved_before) {
   const JobState& state = turn.state();
   Watch& watch = turn.watch();
   const Instant until = watch.saved_at + kSavesApart;
   if (turn.now() >= until) return true;
   for (const Seat& seat : state.world->seats) {
     for (const auto& [local, rank] : turn.Link(seat.node).ranks) {
-      if (!Tells(state, watch, rank) || rank.saved_step > state.growth.saved_step) continue;
+      if (!Tells(state, watch, rank, saved_before) || rank.saved_step > saved_before) continue;
       MARK("a node waits for the other ranks' parts of a checkpoint");
       const Instant again = rank.saved_step >= 0 ? until : turn.now() + kLookAtSteps;
       watch.grow_at = std::min({watch.grow_at, until, again});
@@ -74,14 +80,21 @@ bool HaveAllSaved(Turn& turn) {
   return true;
 }
 
-// Every step is in memory, and the grown world can restore it: growing now costs a restart but no
-// step.
-bool IsAllInMemory(Turn& turn, const Joiners& joiners) {
+World NextWorld(const JobState& state, const Joiners& joiners) {
+  World next = *state.world;
+  next.seats = NumberSeats(PlanSeats(next.seats, joiners.all, state.NextBounds()));
+  return next;
+}
+
+// Every step is in memory, and the next world can restore it: growing or leaving now costs a
+// restart but no step.
+bool IsAllInMemory(Turn& turn, const Joiners& joiners, const std::vector<NodeId>& leavers) {
   Watch& watch = turn.watch();
   if (!watch.checkpoints.newest_in_memory().has_value()) return false;
-  World grown = *turn.state().world;
-  grown.seats = NumberSeats(PlanSeats(grown.seats, joiners.all, turn.state().NextBounds()));
-  if (watch.checkpoints.CanMoveTo(grown, joiners.new_nodes, turn.now())) return true;
+  if (watch.checkpoints.CanMoveTo(NextWorld(turn.state(), joiners), {joiners.new_nodes, leavers},
+                                  turn.now())) {
+    return true;
+  }
   watch.grow_at = std::min(watch.grow_at, turn.now() + kLookAtSteps);
   return false;
 }
@@ -116,12 +129,90 @@ void DecideGrowth(Turn& turn, const Joiners& joiners, size_t size, const std::st
             std::move(causes));
 }
 
+struct Leavers {
+  std::vector<NodeId> seated;
+  std::vector<NodeId> others;    // without a seat
+  Instant due = Instant::Max();  // when the first one has to leave
+};
+
+Leavers FindLeavers(const JobState& state) {
+  Leavers leavers;
+  for (const auto& [id, node] : state.nodes) {
+    if (!node.notice.has_value() || !node.IsMember()) continue;
+    const bool is_seated = node.status == NodeState::Status::kSeated;
+    (is_seated ? leavers.seated : leavers.others).push_back(id);
+    leavers.due = std::min(leavers.due, node.notice->leave_by - kLeaveBefore);
+  }
+  return leavers;
+}
+
+// Why the seated leavers may go now without a loss of steps; empty: they may not yet.
+std::string WhyLeave(Turn& turn, const std::vector<NodeId>& leavers) {
+  const JobState& state = turn.state();
+  const bool is_calm = state.world && !state.incident.pending && !state.decision.pending;
+  if (!is_calm) return "";
+  const Joiners joiners = FindJoiners(turn);
+  // Below the minimum nobody could train, so the leavers train until their time is over.
+  if (WorldSize(state.NextBounds(), joiners.all.size()) == 0) return "";
+  if (IsAllInMemory(turn, joiners, leavers)) {
+    MARK("a node leaves and each step is in memory");
+    return "each step is in the memory of others";
+  }
+  int64_t saved_step = -1;
+  Instant noticed_at;
+  for (const NodeId node : leavers) {
+    saved_step = std::max(saved_step, state.Find(node)->notice->saved_step);
+    noticed_at = std::max(noticed_at, state.Find(node)->notice->at);
+  }
+  const auto saved_at =
+      turn.watch().checkpoints.SavedFor(NextWorld(state, joiners), {joiners.new_nodes, leavers});
+  if (saved_at.has_value() && *saved_at > noticed_at) {
+    MARK("a node leaves after a copy of a step");
+    return "others have copies of a step that is newer than the notice";
+  }
+  if (turn.watch().saved_step <= saved_step || !HaveAllSaved(turn, saved_step)) return "";
+  MARK("a node leaves after a checkpoint");
+  return "the checkpoint of step " + std::to_string(turn.watch().saved_step) +
+         " is newer than the notice";
+}
+
+void LetAllLeave(Turn& turn, const std::vector<NodeId>& leavers, const std::string& why) {
+  for (const NodeId node : leavers) {
+    const LeaveNotice notice = *turn.state().Find(node)->notice;
+    LetLeave(turn, node, "left (" + notice.reason + "): " + why, {notice.seq});
+  }
+}
+
 }  // namespace
+
+bool NoteLeavers(Turn& turn) {
+  Watch& watch = turn.watch();
+  if (turn.now() < watch.leave_at) return false;
+  const JobState& state = turn.state();
+  Leavers leavers = FindLeavers(state);
+  watch.leave_at =
+      leavers.seated.empty() ? Instant::Max() : std::min(turn.now() + kLookAtSteps, leavers.due);
+  LetAllLeave(turn, leavers.others, "it has no seat");
+  if (leavers.seated.empty()) return !leavers.others.empty();
+  std::string why = WhyLeave(turn, leavers.seated);
+  if (why.empty()) {
+    std::erase_if(leavers.seated, [&](NodeId node) {
+      return turn.now() < state.Find(node)->notice->leave_by - kLeaveBefore;
+    });
+    why = "its time is over";
+  }
+  if (leavers.seated.empty()) return !leavers.others.empty();
+  MARK("a node under notice leaves its seat");
+  LetAllLeave(turn, leavers.seated, why);
+  watch.leave_at = turn.now();
+  return true;
+}
 
 bool NoteGrowth(Turn& turn) {
   const JobState& state = turn.state();
   Watch& watch = turn.watch();
   if (!state.world || state.incident.pending || state.decision.pending) return false;
+  if (!watch.leave_at.is_max()) return false;  // the next world takes joiners, too
   if (!watch.dirty && turn.now() < watch.grow_at) return false;
   watch.dirty = false;
   watch.grow_at = Instant::Max();
@@ -142,7 +233,7 @@ bool NoteGrowth(Turn& turn) {
     return true;
   }
   const NodeState& node = *state.Find(joiners.new_nodes.front());
-  if (IsAllInMemory(turn, joiners)) {
+  if (IsAllInMemory(turn, joiners, {})) {
     MARK("a node joins from memory");
     DecideGrowth(turn, joiners, size,
                  "each step is in memory, so none is done twice for " + node.name);
@@ -167,7 +258,9 @@ bool NoteGrowth(Turn& turn) {
                      "to go on from one");
     return true;
   }
-  if (watch.saved_step <= state.growth.saved_step || !HaveAllSaved(turn)) return false;
+  if (watch.saved_step <= state.growth.saved_step || !HaveAllSaved(turn, state.growth.saved_step)) {
+    return false;
+  }
   DecideGrowth(turn, joiners, size,
                "the checkpoint of step " + std::to_string(watch.saved_step) +
                    " is newer than the arrival of " + node.name);

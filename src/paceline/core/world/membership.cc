@@ -429,11 +429,17 @@ void OnLeaving(Turn& turn, const NodeLeaving& event) {
   const NodeState* node = turn.state().Find(event.node);
   found->second.last_heard = turn.now();
   if (!node->IsMember()) return;
-  CountConnection(turn, event.node, false);
-  turn.Emit(NodeLeft{.node = node->id,
-                     .name = node->name,
-                     .reason = event.why.empty() ? "left" : "left (" + event.why + ")"});
-  turn.TellSoon(event.node);
+  LetLeave(turn, event.node, event.why.empty() ? "left" : "left (" + event.why + ")", {});
+}
+
+void LetLeave(Turn& turn, NodeId node, std::string reason, std::vector<RecordSeq> causes) {
+  const NodeState& known = *turn.state().Find(node);
+  if (turn.Link(node).connection) CountConnection(turn, node, false);
+  // What it has in memory is of no use: it may be gone before anybody has read it.
+  if (known.notice.has_value()) turn.watch().checkpoints.Forget(node);
+  turn.Emit(NodeLeft{.node = node, .name = known.name, .reason = std::move(reason)},
+            std::move(causes));
+  turn.TellSoon(node);
 }
 
 void GiveTimeBack(Turn& turn, Duration time) {

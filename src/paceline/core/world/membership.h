@@ -25,6 +25,9 @@ void OnRankExited(Turn& turn, const RankExited& event);
 void OnDisconnected(Turn& turn, const NodeDisconnected& event);
 void OnGone(Turn& turn, const NodeGone& event);
 void OnLeaving(Turn& turn, const NodeLeaving& event);
+
+// The node leaves now: it gets no seat any more, and is told to end.
+void LetLeave(Turn& turn, NodeId node, std::string reason, std::vector<RecordSeq> causes);
 void OnJournalCaughtUp(Turn& turn);
 // Excuses a time in which this master did not listen, or nodes got no answers.
 void GiveTimeBack(Turn& turn, Duration time);

@@ -1,5 +1,6 @@
 #include "paceline/core/world/wish.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -18,6 +19,26 @@ uint32_t IncarnationOf(const JobState& state, uint32_t index) {
 bool IsAbsent(const JobState& state, uint32_t index) {
   const auto found = state.wished.find(index);
   return found != state.wished.end() && found->second.replaced > kReplacedMax;
+}
+
+// A refusal for now if the node before it, which is under notice, still takes part.
+std::optional<RefuseNode> CheckPredecessor(const JobState& state, const NodeRegistered& event) {
+  const NodeReport& report = event.report;
+  const NodeState* node = state.Find(report.name);
+  const std::optional<uint32_t> index = IndexOfNode(report.name);
+  const bool is_leaver = node != nullptr && node->IsMember() && node->notice.has_value();
+  if (!state.spec.is_placed || !is_leaver || report.incarnation < IncarnationOf(state, *index)) {
+    return std::nullopt;
+  }
+  MARK("a successor waits for a leaver");
+  RefuseNode refusal;
+  refusal.connection = event.connection;
+  refusal.code = "PL-E112";
+  refusal.what = "the node before " + report.name + " has not left yet";
+  refusal.why = "its platform takes it away, and it trains until that costs no step";
+  refusal.fix = "nothing to do: the agent asks again, and joins when that node has left";
+  refusal.retry = true;
+  return refusal;
 }
 
 }  // namespace
@@ -41,6 +62,9 @@ bool IsFenced(const JobState& state, const std::string& name, uint32_t incarnati
   if (!state.spec.is_placed) return false;
   const std::optional<uint32_t> index = IndexOfNode(name);
   if (!index.has_value() || name != NameOfNode(*index)) return true;
+  const NodeState* node = state.Find(name);
+  const bool is_leaver = node != nullptr && node->IsMember() && node->notice.has_value();
+  if (is_leaver && incarnation + 1 == IncarnationOf(state, *index)) return false;
   return *index >= IndexEnd(state.spec) || IsAbsent(state, *index) ||
          incarnation < IncarnationOf(state, *index);
 }
@@ -48,9 +72,11 @@ bool IsFenced(const JobState& state, const std::string& name, uint32_t incarnati
 std::optional<RefuseNode> CheckWished(const Turn& turn, const NodeRegistered& event) {
   const NodeReport& report = event.report;
   const JobState& state = turn.state();
-  if (!IsFenced(state, report.name, report.incarnation)) return std::nullopt;
-  // A node that left may still send a final report. It gets no seat.
   const NodeState* node = state.Find(report.name);
+  if (!IsFenced(state, report.name, report.incarnation)) {
+    return CheckPredecessor(state, event);
+  }
+  // A node that left may still send a final report. It gets no seat.
   const bool is_leaving = node != nullptr && node->status == NodeState::Status::kLeft;
   const std::optional<uint32_t> index = IndexOfNode(report.name);
   if (is_leaving && report.incarnation + 1 == IncarnationOf(state, *index)) return std::nullopt;
@@ -83,6 +109,33 @@ void OnGoneUnseen(Turn& turn, const NodeGone& event) {
   turn.Emit(WishChanged{.name = event.name,
                         .incarnation = *event.incarnation + 1,
                         .reason = event.evidence.empty() ? "died" : event.evidence});
+}
+
+void OnNotice(Turn& turn, const NoticeCame& event) {
+  const JobState& state = turn.state();
+  const NodeState* node = state.Find(event.name);
+  if (node == nullptr || !node->IsMember()) {
+    OnGoneUnseen(turn, {.name = event.name,
+                        .evidence = "was taken away by its platform",
+                        .incarnation = event.incarnation});
+    return;
+  }
+  const bool is_over = state.phase == Phase::kStopping || state.phase == Phase::kFinished;
+  const NodeLink& link = turn.Link(node->id);
+  const bool is_other =
+      event.incarnation.has_value() && link.registered && *event.incarnation != link.incarnation;
+  if (is_over || is_other || node->notice.has_value()) {
+    MARK("stale notice");
+    return;
+  }
+  MARK("notice taken");
+  turn.Emit(NodeNoticed{.node = node->id,
+                        .name = node->name,
+                        .leave_by = turn.now() + std::max(Duration(), event.left),
+                        .saved_step = turn.watch().saved_step,
+                        .reason = event.why},
+            {node->cause});
+  turn.watch().leave_at = turn.now();
 }
 
 void TellWishes(Turn& turn) {

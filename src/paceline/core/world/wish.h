@@ -31,6 +31,10 @@ std::optional<RefuseNode> CheckWished(const Turn& turn, const NodeRegistered& ev
 // The platform saw a node die before it registered: it is wished for again.
 void OnGoneUnseen(Turn& turn, const NodeGone& event);
 
+// The platform is about to take a node away: its next incarnation is wished for now. When the node
+// leaves is decided in growth.h.
+void OnNotice(Turn& turn, const NoticeCame& event);
+
 // At the end of a step: sends the wish if it has changed.
 void TellWishes(Turn& turn);
 

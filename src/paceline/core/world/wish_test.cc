@@ -53,6 +53,27 @@ class WishTest : public ::testing::Test {
         NodeGone{.name = NameOfNode(index), .evidence = "was deleted", .incarnation = incarnation});
   }
 
+  void Notice(uint32_t index, uint32_t incarnation, Duration left) {
+    Step(NoticeCame{
+        .name = NameOfNode(index), .incarnation = incarnation, .left = left, .why = "SIGTERM"});
+  }
+
+  // All agents are heard, and offer a port.
+  void Pass(Duration time) {
+    const Instant until = now_ + time;
+    while (now_ < until) {
+      now_ += Duration::Milliseconds(200);
+      for (const auto& [id, link] : job_.links()) {
+        if (!link.connection) continue;
+        Step(NodeReported{.node = id,
+                          .connection = *link.connection,
+                          .generation = job_.state().generation,
+                          .store_port = 30'000 + id.value()});
+      }
+      Step(TimePassed{});
+    }
+  }
+
   Status StatusOf(uint32_t index) { return job_.state().Find(NameOfNode(index))->status; }
 
   Job job_;
@@ -86,6 +107,59 @@ TEST_F(WishTest, ALostNodeIsWishedForInItsNextIncarnation) {
   Register(1, 1);
   EXPECT_EQ(StatusOf(1), Status::kSpare);
   EXPECT_TRUE(refused_.empty());
+}
+
+TEST_F(WishTest, ANoticeAsksForTheNextIncarnationAndTheNodeTrainsOn) {
+  Register(0, 0);
+  Register(1, 0);
+  Pass(Duration::Seconds(5));
+  ASSERT_EQ(StatusOf(1), Status::kSeated);
+  Notice(1, 0, Duration::Seconds(30));
+  EXPECT_EQ(wishes_.back().IncarnationOf(1), 1u);
+  EXPECT_EQ(StatusOf(1), Status::kSeated);
+  EXPECT_EQ(job_.state().wished.at(1).replaced, 0u) << "no fault of the node";
+  const size_t told = wishes_.size();
+  Notice(1, 0, Duration::Seconds(29));  // a new stream tells it again
+  EXPECT_EQ(wishes_.size(), told);
+  EXPECT_FALSE(IsFenced(job_.state(), "node1", 0)) << "its connection may break before it leaves";
+
+  Register(1, 1);
+  ASSERT_EQ(refused_.size(), 1u);
+  EXPECT_EQ(refused_[0].code, "PL-E112");
+  EXPECT_TRUE(refused_[0].retry);
+  EXPECT_EQ(StatusOf(1), Status::kSeated);
+
+  Pass(Duration::Seconds(28));
+  EXPECT_EQ(StatusOf(1), Status::kLeft) << "two seconds before its end";
+  EXPECT_EQ(job_.state().Find("node1")->departures, 0u);
+  Gone(1, 0);
+  EXPECT_EQ(wishes_.back().IncarnationOf(1), 1u) << "it was replaced when the notice came";
+  Register(1, 1);
+  EXPECT_NE(StatusOf(1), Status::kLeft);
+  EXPECT_EQ(refused_.size(), 1u);
+}
+
+TEST_F(WishTest, ANoticeForANodeThatHasNotComeAsksForAnother) {
+  Notice(1, 0, Duration::Seconds(30));
+  EXPECT_EQ(wishes_.back().IncarnationOf(1), 1u);
+  Register(1, 1);
+  Notice(1, 0, Duration::Seconds(30));
+  EXPECT_EQ(wishes_.back().IncarnationOf(1), 1u) << "an old one";
+}
+
+TEST_F(WishTest, ANodeThatDiesUnderNoticeIsNotReplacedTwice) {
+  Register(1, 0);
+  Register(0, 0);
+  Pass(Duration::Seconds(5));
+  Notice(1, 0, Duration::Seconds(30));
+  Gone(1, 0);
+  EXPECT_EQ(StatusOf(1), Status::kLost);
+  EXPECT_EQ(wishes_.back().IncarnationOf(1), 1u);
+  Register(1, 0);
+  ASSERT_EQ(refused_.size(), 1u);
+  EXPECT_EQ(refused_[0].code, "PL-E110");
+  Register(1, 1);
+  EXPECT_EQ(refused_.size(), 1u);
 }
 
 TEST_F(WishTest, WhoLeavesIsReplacedAtOnceAndIsNotRefusedItsLastWords) {

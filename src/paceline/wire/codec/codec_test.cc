@@ -162,6 +162,7 @@ class Draw {
         core::CheckpointNotStored{{Big(), Step()}, "/" + Name(), Text(), Generation(Big()), true},
         core::JobResumed{Text(), Flag()},
         core::WishChanged{Name(), Small(), Text()},
+        core::NodeNoticed{node, Name(), Instant() + Time(), Step(), Text()},
         core::HangJudged{generation, Text(), Flag(), Text(), {Rank(Small())}, {Text(), Text()}},
         core::RankSlow{generation, {{Rank(Small())}, Text(), Flag(), Flag(), 0.21, 0.17, 900}},
         core::RankNoLongerSlow{generation, {{Rank(Small()), Rank(Small())}, Text(), Flag()}},
@@ -297,7 +298,6 @@ TEST(Codec, StreamMessagesSurvive) {
     const auto found = FromProto(message);
     ASSERT_TRUE(found.ok()) << found.status();
     EXPECT_EQ(std::get<NodeEvidence>(*found), evidence);
-
     const EvidenceOrder asked{Generation(draw.Big()), draw.Big()};
     answer.Clear();
     ToProto(asked, &answer);

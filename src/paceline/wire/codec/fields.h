@@ -64,6 +64,7 @@
 #define PACELINE_JOB_FINISHED(F) F(exit_code) F(reason)
 #define PACELINE_JOB_RESUMED(F) F(reason) F(anew)
 #define PACELINE_WISH_CHANGED(F) F(name) F(incarnation) F(reason)
+#define PACELINE_NODE_NOTICED(F) F(node) F(name) F(saved_step) F(reason)
 #define PACELINE_HANG_JUDGED(F) F(generation) F(hang) F(acts) F(sentence)
 #define PACELINE_CHECKPOINT_NOT_STORED(F) F(directory) F(reason) F(generation) F(is_final)
 
@@ -97,4 +98,5 @@
 #define PACELINE_SUMMARY(F) F(phase) F(pending) F(nodes) F(spares) F(step) F(goodput) F(last) \
   F(restart_count)
 #define PACELINE_NODE_PENDING(F) F(name) F(incarnation) F(reason)
+#define PACELINE_NOTICE(F) F(name) F(left) F(why)
 // clang-format on

@@ -127,6 +127,11 @@ absl::Status Take(const pb::WishChanged& from, core::WishChanged* to) {
   PACELINE_WISH_CHANGED(TAKE)
   return absl::OkStatus();
 }
+absl::Status Take(const pb::NodeNoticed& from, core::NodeNoticed* to) {
+  PACELINE_NODE_NOTICED(TAKE)
+  to->leave_by = Instant::FromNanoseconds(from.leave_by());
+  return absl::OkStatus();
+}
 absl::Status Take(const pb::HangJudged& from, core::HangJudged* to) {
   PACELINE_HANG_JUDGED(TAKE)
   if (from.culprits_size() > kRanksPerMessageMax) return Invalid("culprits", "are too many");
@@ -432,6 +437,7 @@ absl::StatusOr<core::Fact> FromProto(const pb::Fact& from) {
     FACT(kProgressMade, ProgressMade, progress_made)
     FACT(kHangJudged, HangJudged, hang_judged)
     FACT(kWishChanged, WishChanged, wish_changed)
+    FACT(kNodeNoticed, NodeNoticed, node_noticed)
     FACT(kGrowthPlanned, GrowthPlanned, growth_planned)
     FACT(kWaitBegan, WaitBegan, wait_began)
     FACT(kStopDecided, StopDecided, stop_decided)

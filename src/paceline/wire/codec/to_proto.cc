@@ -134,6 +134,11 @@ void Put(const core::WishChanged& from, pb::Fact* fact) {
   auto* to = fact->mutable_wish_changed();
   PACELINE_WISH_CHANGED(PUT)
 }
+void Put(const core::NodeNoticed& from, pb::Fact* fact) {
+  auto* to = fact->mutable_node_noticed();
+  PACELINE_NODE_NOTICED(PUT)
+  to->set_leave_by(from.leave_by.nanoseconds());
+}
 
 void Fill(const JournalBytes& from, pb::JournalPiece* to) {
   PACELINE_JOURNAL_PIECE(PUT)
