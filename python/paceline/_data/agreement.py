@@ -6,8 +6,8 @@
 
 Where the reports go: under `paceline run` to the master, over the lease socket
 (docs/formats/lease_frames.md); under another launcher to the store of the process group. Without a
-launcher they are compared within the process, which may play several ranks. A rank without other
-ranks, such as one that evaluates alone, compares nothing.
+launcher they are compared within the process, which may stand for several ranks in tests. A loader
+of a single rank, such as one for evaluation, compares nothing.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ _HEAD = struct.Struct("<IHHIIQQQQ")  # size, op, flags, peer, 0, number, lease, 
 _FRAME_BYTES_MAX = 64 << 10
 _AGREE, _DIFFERS, _RESET = 10, 43, 65
 _REDIAL_SECONDS = 1.0
-_LOOK_SECONDS = 0.5  # seconds between two reads of the store; each is a call to the store's host
+_LOOK_SECONDS = 0.5  # between two reads of the store, each a request to its host
 _KEPT = 64  # reports of a loader that are repeated to a new master
 
 
@@ -58,7 +58,7 @@ class Agreement:
     """The reports of one loader. In a world of one rank it reports nothing."""
 
     def __init__(self, kind: str, *, name: str, about: str, rank: int, world_size: int) -> None:
-        """`about` stands in for a missing name. Loaders of one name are numbered."""
+        """`about` replaces a missing name. Loaders with the same name are numbered."""
         self._key, self._rank = "", rank
         if world_size > 1:
             key = f"{kind} {name}" if name else f"{kind} of {about}"

@@ -1,4 +1,4 @@
-"""What a worker reads at a time of the samples that it has leased."""
+"""A part of the leased samples, which a worker reads at once."""
 
 from dataclasses import dataclass
 

@@ -1,7 +1,7 @@
 """Asynchronous work on a data set: workers lease its samples, and each sample counts once.
 
     for sample in paceline.data.shards(records, name="pages", epochs=1):
-        work(sample)  # it counts when the loop comes back for the next one
+        work(sample)  # it is acknowledged when the loop asks for the next one
 
 Faster workers get more. The samples of a worker that died, froze or lost its connection go to
 another worker.
@@ -42,14 +42,13 @@ class LeasedLoader:
     loader = LeasedLoader(ElasticDataset(records, seed=7), name="train", epochs=3)
 
     Under `paceline run` all ranks share the master's ledger; alone, this process has its own. A
-    sample counts once, when the loop comes back for the next one. The work on a lease that was
-    given to another worker does not count.
+    sample counts once, when the loop asks for the next one. Work on a lease that was given to
+    another worker does not count.
 
     Args:
-        name: of the data set, unique in the job.
-        epochs: passes over the data, without a barrier between them.
-        batch: samples at once, as `collate(samples)`. None: single samples.
-        resume: "acks": after a failure, continue behind the acknowledged samples. "checkpoint":
+        name: of the data set, unique in the job. epochs: passes over the data, without a barrier
+        between them. batch: samples at once, as `collate(samples)`. None: single samples. resume:
+        "acks" (default): after a failure, continue after the acknowledged samples. "checkpoint":
             rewind the data with the model; put the loader into the saved state. All ranks then
             get equally many samples and have a common last step.
         drop_last: with resume="checkpoint": False raises if the ranks cannot share all samples
@@ -153,7 +152,7 @@ class LeasedLoader:
         self._finish()
 
     def _hand_out(self, samples: Any, pieces: list[Piece]) -> Iterator[Any]:
-        """Samples for which the loop does not come back are handed out again in the next loop."""
+        """Yield samples. Those after which the loop ends are handed out again in the next loop."""
         self._current = pieces
         try:
             yield samples
@@ -168,7 +167,7 @@ class LeasedLoader:
         self._again.appendleft(pieces)
 
     def done(self) -> None:
-        """Acknowledge the last batch now, not only when the loop comes back."""
+        """Acknowledge the last batch now, and not only when the loop asks for the next one."""
         pieces, self._current = self._current, None
         if pieces is not None:
             self._ack(pieces)
@@ -192,7 +191,8 @@ class LeasedLoader:
     # ---- leases ----
 
     def _next_batch(self, size: int, *, is_patient: bool) -> list[Piece] | None:
-        """Up to `size` samples; fewer if no more are free now. None: none are free, or the end.
+        """Up to `size` samples; fewer if no more are free now. None if no sample is free, or at the
+        end.
 
         With even shares every batch is whole, so that each rank has equally many. This needs no
         wait for other ranks: a rank's even share is always free.
@@ -260,7 +260,7 @@ class LeasedLoader:
         self._refuse_lost()
 
     def _forget(self, lease: int) -> None:
-        """Drop what is left of a lease that another worker has now."""
+        """Drop the rest of a lease that another worker has now."""
         if self._cursor is not None and self._cursor.lease == lease:
             self._cursor = None
         kept = [[p for p in pieces if p.lease != lease] for pieces in self._again]
@@ -268,7 +268,7 @@ class LeasedLoader:
         self._given_up.add(lease)
 
     def _fail(self, pieces: list[Piece], error: BaseException) -> list[Piece]:
-        """Returns the lease of the bad sample as failed. The result: pieces of other leases.
+        """Report the lease of the bad sample as failed. Returns the pieces of other leases.
 
         All samples of that lease in the batch are returned, also those of the next epoch and those
         read before the bad one, because the batch did not count.
@@ -363,7 +363,7 @@ class LeasedLoader:
             raise lease_errors.of_ledger(self.name, text)
 
     def close(self) -> None:
-        """Return the leases. If the loader is used again, it starts anew."""
+        """Return the leases. A loader that is used again leases new ones."""
         if self._reader_or_none is not None and self._pid == os.getpid():
             self._reader_or_none.close()
             _names.discard(self.name)

@@ -1,13 +1,14 @@
-"""What a script may say of its plan: modules that are whole, divided, or a stage.
+"""Annotations of a script for its plan: modules that are whole, divided, or a stage.
 
     with parallel.replicate():
-        self.body = Body()                       # what is built inside is whole on each rank
+        self.body = Body()                       # these modules are whole on each rank
     with parallel.split(2):
         self.head = nn.Linear(768, 1_000_000)    # two ranks share it
-    parallel.assign(model.layers[:8], parallel.stage())   # a model of others
+    parallel.assign(model.layers[:8], parallel.stage())   # an existing model
 
-Modules are bound as they register their first parameter, by torch's own hook. What is said limits
-the search; the rest stays free. A model with annotations runs in one process as it is.
+A hook of torch binds a module to the scope when the module registers its first parameter.
+Annotations limit the search; everything else stays free. A model with annotations also runs in one
+process.
 """
 
 import inspect
@@ -41,12 +42,12 @@ class Scope:
     kind: Kind
     devices: int | None
     place: str  # the line of the script
-    file: str  # of it, the whole path
+    file: str  # its file, as a whole path
     number: int = field(default_factory=lambda: next(_numbers))
 
     @property
     def told(self) -> str:
-        """As the script has it: `"split(2)"`."""
+        """The annotation as the script has it: `"split(2)"`."""
         return f"{self.kind}({'' if self.devices is None else self.devices})"
 
     @property
@@ -54,7 +55,7 @@ class Scope:
         return self.kind == "stage" or (self.kind == "replicate" and self.devices is not None)
 
     def __deepcopy__(self, _: object) -> Self:
-        return self  # a copy of a module is in the same scope
+        return self  # a copy of a module has the same scope
 
     def __enter__(self) -> Self:
         thread = threading.get_ident()
@@ -77,25 +78,51 @@ class Scope:
 
 
 def replicate(devices: int | None = None) -> Scope:
-    """Modules that no rank divides. With a number, they are a stage, of so many devices."""
+    """No rank divides these modules: `with parallel.replicate(): self.body = Body()`.
+
+    Args:
+        devices: the modules are a stage of the plan with this many replicas. None: the modules may
+            be in any stage, or in several.
+
+    Raises:
+        ArgumentError: `devices` is not a whole number above 0.
+    """
     if devices is not None:
         arguments.count("parallel.replicate", "devices", devices)
     return _made("replicate", devices)
 
 
 def split(devices: int) -> Scope:
-    """Linear and Embedding modules that so many ranks share, by columns or by the vocabulary."""
+    """Several ranks share these modules: `with parallel.split(2): self.head = nn.Linear(…)`.
+
+    An `nn.Linear` is divided by columns, an `nn.Embedding` by the vocabulary.
+
+    Args:
+        devices: the number of ranks that share them. It must divide the columns or the vocabulary.
+
+    Raises:
+        ArgumentError: `devices` is not a whole number above 0.
+    """
     arguments.count("parallel.split", "devices", devices)
     return _made("split", devices)
 
 
 def stage() -> Scope:
-    """Modules that are one stage of the pipeline."""
+    """These modules are one stage of the pipeline: `parallel.assign(layers[:8], stage())`."""
     return _made("stage", None)
 
 
 def assign(modules: nn.Module | list[Any] | tuple[Any, ...], scope: Scope) -> None:
-    """Annotates modules that exist: a module with all that is in it, or several of them."""
+    """Annotate existing modules: `parallel.assign(model.layers[:8], parallel.stage())`.
+
+    Args:
+        modules: a module or several; modules inside of them are included.
+        scope: the result of `replicate`, `split` or `stage`.
+
+    Raises:
+        ArgumentError: an argument has a wrong type.
+        PlanError: a module has an annotation already, or cannot be divided in this way.
+    """
     if not isinstance(scope, Scope):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise arguments.refuse("parallel.assign", "scope", scope, "one of replicate, split, stage",
                                "parallel.assign(model.layers[:8], parallel.stage())")  # fmt: skip
@@ -109,7 +136,7 @@ def assign(modules: nn.Module | list[Any] | tuple[Any, ...], scope: Scope) -> No
 
 
 def part_of(module: nn.Module) -> Scope | None:
-    """The replicate or split that the module is in."""
+    """The `replicate` or `split` scope of the module, or None."""
     return cast("Scope | None", vars(module).get(_PART))
 
 
@@ -123,9 +150,10 @@ def _made(kind: Kind, devices: int | None) -> Scope:
 
 
 def _line_in(scope: Scope) -> str:
-    """The line that is running: `"train.py:12"`; of the scope's own file if that is on the way.
+    """The running line, as `"train.py:12"`: the innermost one in the scope's own file, if there is
+    one.
 
-    A module of others may be built inside, whose lines say nothing to who wrote the script.
+    A scope may build modules of a library, whose lines mean nothing to the script's author.
     """
     for frame in _frames():
         if frame.f_code.co_filename == scope.file:
@@ -135,7 +163,7 @@ def _line_in(scope: Scope) -> str:
 
 
 def _caller() -> tuple[str, int]:
-    """File and line of who called paceline, through torch where it builds modules."""
+    """File and line of paceline's caller. Frames of torch that build modules are skipped."""
     for frame in _frames():
         if not frame.f_code.co_filename.startswith(_OWN):
             return frame.f_code.co_filename, frame.f_lineno
@@ -150,7 +178,9 @@ def _frames() -> Iterator[Any]:
 
 
 def _must_not_nest(outer: Scope, inner: Scope) -> None:
-    """Each module has one strategy; a stage may hold modules that are divided."""
+    """Raise if scopes are nested. Each module has one strategy, but a stage may have divided
+    modules.
+    """
     if outer.kind == "stage" and not inner.is_stage:
         return
     raise PlanError(
@@ -162,7 +192,9 @@ def _must_not_nest(outer: Scope, inner: Scope) -> None:
 
 
 def _bind(module: nn.Module, scope: Scope, *, is_again: bool) -> None:
-    """Notes the scope in the module. The scope in which it was built comes before later ones."""
+    """Stores the scope in the module. The scope in which it was built has priority over later
+    ones.
+    """
     keys = ([_STAGE] if scope.is_stage else []) + ([_PART] if scope.kind != "stage" else [])
     for key in keys:
         known = cast("Scope | None", vars(module).get(key))

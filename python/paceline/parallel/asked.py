@@ -1,4 +1,4 @@
-"""What the annotations of a model ask of its plan: values of the axes, and where stages end.
+"""What the annotations of a model require of its plan: values of axes, and where stages end.
 
     asked_of(model, layers_of(model), 4).wishes  # {"tensor": [2]}
 """
@@ -15,7 +15,7 @@ from paceline.parallel.layers import Layers
 
 @dataclass(slots=True)
 class Asked:
-    """Limits of the search, and for each a sentence that names the line of the script."""
+    """Limits of the search, each with a sentence that names the line of the script."""
 
     wishes: dict[str, list[int]] = field(default_factory=dict[str, list[int]])
     because: dict[str, str] = field(default_factory=dict[str, str])
@@ -26,9 +26,9 @@ class Asked:
 
 
 def asked_of(model: nn.Module, layers: Layers, world_size: int | None) -> Asked:
-    """Raises PlanError, with the line of the annotation, if they cannot hold together.
+    """The limits from the model's annotations. Raises PlanError, with the line, if they contradict.
 
-    `world_size` is None where the devices are not known yet.
+    `world_size` is None if the devices are not known yet.
     """
     asked = Asked()
     stages = _stages(model, layers)
@@ -66,7 +66,7 @@ def _one_degree(splits: list[Scope]) -> None:
 
 
 def _stages(model: nn.Module, layers: Layers) -> list[tuple[Scope, int]]:
-    """The stages in the order of their layers, and the first layer behind each.
+    """The stages in the order of their layers, and for each the first layer after it.
 
     Layers that no annotation names go with the stage before them, and the first ones with the
     first stage.
@@ -140,7 +140,9 @@ def _add_devices(
     splits: list[Scope],
     world_size: int | None,
 ) -> None:
-    """The virtual devices: each stage has its own. All are repeated as often as there is room."""
+    """Count the devices: each stage has its own, and all stages together are repeated to fill
+    the world.
+    """
     counted = [scope for scope, _ in stages if scope.devices is not None]
     if counted:
         first = counted[0]

@@ -1,8 +1,8 @@
-"""What a batch is: its inputs, its targets, and parts of it.
+"""A batch: its inputs, its targets, and parts of it.
 
 A batch is a pair `(inputs, targets)`, or a mapping whose "labels" are the targets. Inputs are one
 tensor, a tuple of tensors, or a mapping of keyword arguments. A tensor is cut along its first
-dimension if that is the number of samples; everything else goes to each part as it is.
+dimension if that is the number of samples; everything else is given to each part unchanged.
 """
 
 from collections.abc import Callable, Mapping
@@ -33,7 +33,7 @@ def split(batch: object, where: str = "Job.step") -> tuple[Any, Any]:
 
 
 def samples(inputs: object, where: str = "Job.step") -> int:
-    """How many samples the inputs have: the first dimension of their first tensor."""
+    """The number of samples in the inputs: the first dimension of their first tensor."""
     for one in tree_flatten(inputs)[0]:
         if isinstance(one, torch.Tensor) and one.dim() > 0:
             return int(one.shape[0])
@@ -42,7 +42,7 @@ def samples(inputs: object, where: str = "Job.step") -> int:
 
 
 def part(tree: Any, size: int, begin: int, end: int) -> Any:
-    """The samples from `begin` to before `end` of inputs or targets that have `size` of them."""
+    """The samples `begin` to `end` - 1 of inputs or targets, which have `size` samples."""
 
     def cut(one: Any) -> Any:
         is_cut = isinstance(one, torch.Tensor) and one.dim() > 0 and one.shape[0] == size
@@ -63,7 +63,7 @@ def moved(tree: Any, device: torch.device) -> Any:
 
 
 def call(model: Callable[..., Any], inputs: Any) -> Any:
-    """What the model makes of the inputs; of an output with `logits`, as transformers', these."""
+    """The model's output for the inputs. If it has `logits`, as in transformers, these."""
     if isinstance(inputs, Mapping):
         output = model(**without_cache(model, dict(cast("Mapping[str, Any]", inputs))))
     elif isinstance(inputs, tuple):

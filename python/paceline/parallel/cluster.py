@@ -10,23 +10,23 @@ SCHEMA = "paceline.cluster/1"
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """What a message between two ranks costs."""
+    """The cost of a message between two ranks."""
 
-    seconds: float  # without content
+    seconds: float  # of an empty message
     bandwidth: float  # bytes a second
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What programs reach on the device of one rank."""
+    """The measured constants of one rank's device."""
 
     flops: float
     bandwidth: float  # bytes a second of its memory
-    launch: float  # seconds of a layer beside its arithmetic
+    launch: float  # seconds of a layer in addition to its arithmetic
     memory: int  # bytes that a job may use
 
 
-# Where nothing was measured. No decision depends on these: such a text says who is there.
+# Numbers for a cluster that was not measured. No decision depends on them.
 _ANY = Measured(flops=1e12, bandwidth=1e11, launch=0.0, memory=1 << 50)
 _ANY_LINK = Link(1e-5, 1e9)
 
@@ -40,10 +40,11 @@ def text_of(
     source: str,
     overlap: float = 1.0,
 ) -> str:
-    """The cluster of those ranks. Devices of one name count as equal, by the median of their ranks.
+    """The cluster of these ranks, as a text. Devices of one name count as equal, with the median of
+    their numbers.
 
-    `overlap` is the part of an exchange that passes hide: 0 where both need the same cores.
-    `devices` are names and counts in the order of the ranks, `rows` what each rank measured.
+    `overlap` is the part of an exchange that passes can hide; 0 if both need the same cores.
+    `devices` are names and counts in the order of the ranks, `rows` the numbers of each rank.
     """
     names = [name for name, count in devices for _ in range(count)]
     found: dict[str, list[Measured]] = {}
@@ -75,6 +76,8 @@ def text_of(
 
 
 def without_numbers(devices: list[list[Any]]) -> str:
-    """The cluster of those devices for a check of a plan that has been chosen already."""
+    """The cluster of these devices without measured numbers, to check a plan that is already
+    chosen.
+    """
     count = sum(count for _, count in devices)
     return text_of(devices, [_ANY] * count, node=1, link=None, source="not measured")

@@ -35,9 +35,9 @@ Json = dict[str, Any]
 
 _TEXT_MAX = 64 << 10
 _LAYERS_MAX = 1000
-# Adam's two moments, where an optimizer cannot be asked.
+# Adam's two moments; used if the optimizer's state cannot be found out.
 _USUAL_BYTES = 8
-_SMALL = 8  # the largest extent of a tensor that stands for another
+_SMALL = 8  # the largest extent of a tensor that replaces another one
 
 
 def describe(
@@ -49,11 +49,12 @@ def describe(
     precision: str = "fp32",
     name: str = "",
 ) -> Json:
-    """The summary of a model, without any memory for it: it may be on the meta device.
+    """The summary of a model. It takes no memory for tensors, so the model may be on the meta
+    device.
 
-    `example` is a batch, whose content does not matter: `(inputs, targets)`, or a mapping with
-    "labels". `loss(output, targets)` is the mean over the samples. `optimizer` makes an optimizer
-    of parameters. Raises PlanError if the forward pass depends on the values of tensors.
+    `example` is a batch, `(inputs, targets)` or a mapping with "labels"; its values are not used.
+    `loss(output, targets)` is the mean over the samples. `optimizer` makes an optimizer of
+    parameters. Raises PlanError if the forward pass depends on the values of tensors.
     """
     return study(
         model, example, loss, optimizer=optimizer, precision=precision, name=name
@@ -62,13 +63,13 @@ def describe(
 
 @dataclass(frozen=True, slots=True)
 class Study:
-    """A summary, and what it was made of."""
+    """A summary, and the layers that it was made from."""
 
     summary: Json
     layers: Layers
     division: Division
     asked: Asked
-    rows: list[Json]  # of the summary, one for each layer
+    rows: list[Json]  # rows of the summary, one for each layer
     few: list[Seen]
     more: list[Seen]
 
@@ -83,7 +84,9 @@ def study(
     name: str = "",
     world_size: int | None = None,
 ) -> Study:
-    """As `describe`, with all that was seen. None as `world_size`: the devices are not known."""
+    """As `describe`, with the traces of the layers. `world_size` None: the devices are not
+    known.
+    """
     arguments.one_of("describe", "precision", precision, PRECISIONS)
     layers = layers_of(model)
     asked, division = asked_of(model, layers, world_size), division_of(model)
@@ -145,12 +148,16 @@ def _row(
 
 
 def _each(few: int, more: int) -> int:
-    """The part of a sample. What does not grow with the batch, as a mask, is no sample's."""
+    """The bytes of one sample. A tensor that does not grow with the batch, such as a mask, does
+    not count.
+    """
     return max(0, math.ceil((more - few) / (MORE - FEW)))
 
 
 def _parameters(model: nn.Module, layers: Layers, place: int) -> int:
-    """How many numbers the layer learns; what a layer before learns too counts there."""
+    """The number of the layer's trained parameters. A parameter that an earlier layer has too
+    counts there.
+    """
     modules = layers.of(model)
     before = {id(one) for module in modules[:place] for one in module.parameters()}
     own = [one for one in modules[place].parameters() if one.requires_grad]
@@ -158,14 +165,14 @@ def _parameters(model: nn.Module, layers: Layers, place: int) -> int:
 
 
 def _add_loose(model: nn.Module, layers: Layers, rows: list[Json]) -> None:
-    """Parameters that are in no layer, as a table of positions, count to the first layer."""
+    """Count parameters that are in no layer, such as a table of positions, to the first layer."""
     known = {id(one) for module in layers.of(model) for one in module.parameters()}
     loose = [one for one in model.parameters() if one.requires_grad and id(one) not in known]
     rows[0]["parameters"] += sum(one.numel() for one in loose)
 
 
 def _add_splits(model: nn.Module, layers: Layers, division: Division, rows: list[Json]) -> None:
-    """What the ranks that share a layer divide of it."""
+    """Add the parts of a layer that ranks can divide."""
     for name, module, row in zip(layers.names, layers.of(model), rows, strict=True):
         split = split_of(name, module, division, row)
         if split is not None:
@@ -173,7 +180,7 @@ def _add_splits(model: nn.Module, layers: Layers, division: Division, rows: list
 
 
 def _cuts(model: nn.Module, layers: Layers, seen: list[Seen]) -> dict[int, str]:
-    """Why no stage may end after a layer, by the layer's place."""
+    """For each layer after which no stage may end, the reason."""
     cuts: dict[int, str] = {}
     for place, one in enumerate(seen[:-1]):
         if one.output is None:
@@ -193,7 +200,7 @@ def _cuts(model: nn.Module, layers: Layers, seen: list[Seen]) -> dict[int, str]:
 
 
 def _folded(rows: list[Json], modules: list[nn.Module]) -> list[Json]:
-    """Equal layers whose names count up become one row."""
+    """Joins equal layers with consecutive numbers in their names into one row."""
     found: list[Json] = []
     forms = [_structure(module) for module in modules]
     at = 0
@@ -215,7 +222,9 @@ def _structure(module: nn.Module) -> tuple[Any, ...]:
 
 
 def _follow(rows: list[Json], first: int, place: int) -> bool:
-    """Whether the layer at `place` repeats the one at `first`, by its numbers and its name."""
+    """Whether the layer at `place` equals the one at `first` in its costs, and its name
+    continues the count.
+    """
     a, b = rows[first], rows[place]
     keys = ("flops", "parameters", "output")
     if any(a[key] != b[key] for key in keys) or a.get("cut") != b.get("cut"):
@@ -228,7 +237,7 @@ def _follow(rows: list[Json], first: int, place: int) -> bool:
 
 
 def _numbered(name: str) -> tuple[str, int]:
-    """The name without its last number, and that: `"layers.3"` is `("layers.{}", 3)`."""
+    """The name without its last number, and that number: `"layers.3"` is `("layers.{}", 3)`."""
     match = re.fullmatch(r"(.*?)(\d+)((?:\.[A-Za-z_]\w*)*)", name)
     return (f"{match[1]}{{}}{match[3]}", int(match[2])) if match else (name, -1)
 
@@ -238,7 +247,8 @@ def _fold(rows: list[Json]) -> Json:
     if len(rows) == 1:
         return row
     pattern, first = _numbered(row["name"])
-    # The first block keeps what all of them share, as angles of positions.
+    # The first block may save more, because it keeps tensors that all blocks share, such as rotary
+    # angles.
     row["saved"] = math.ceil(sum(one["saved"] for one in rows) / len(rows))
     if "tensor" in row:
         saved = sum(one["tensor"]["saved"] for one in rows) // len(rows)
@@ -275,9 +285,10 @@ def _bytes(model: nn.Module, optimizer: MakeOptimizer | None, precision: str) ->
 
 
 def optimizer_bytes(parameters: list[nn.Parameter], make: MakeOptimizer) -> int:
-    """Bytes of the optimizer's state for each parameter, from one step without memory.
+    """Bytes of the optimizer's state for each parameter, found by a step on fake tensors.
 
-    One that is fused, or reads values, takes no such tensors; it gets small ones on the CPU.
+    An optimizer that is fused or reads values cannot use fake tensors. It gets small ones on the
+    CPU.
     """
     try:
         return _bytes_after_step([torch.empty_like(one, device="meta") for one in parameters], make)
@@ -311,7 +322,7 @@ def _bytes_after_step(tensors: list[torch.Tensor], make: MakeOptimizer) -> int:
     total = 0
     for one in own:
         for value in made.state.get(one, {}).values():
-            # A count of steps is one number for a whole tensor.
+            # A state without dimensions, such as a step count, does not grow with the parameter.
             if isinstance(value, torch.Tensor) and value.dim() > 0:
                 total += value.numel() * value.element_size()
     return math.ceil(total / max(1, sum(one.numel() for one in own)))

@@ -1,4 +1,4 @@
-"""What this rank runs on: its name and its quota, and how much memory it may use."""
+"""This rank's device: its name, its CPU quota, and the memory that it may use."""
 
 import os
 import platform
@@ -8,12 +8,12 @@ from pathlib import Path
 
 import torch
 
-_NO_LIMIT = 1 << 60  # cgroup v1 writes a number near 2^63 where there is no limit
+_NO_LIMIT = 1 << 60  # cgroup v1 writes a number near 2^63 for "no limit"
 
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """Where the files of a host are; tests have a tree of their own."""
+    """The paths of a host's files; tests use a tree of their own."""
 
     root: Path = Path("/")
 
@@ -24,7 +24,9 @@ class Host:
             return ""
 
     def quota(self) -> float | None:
-        """The cores that this process may use, by the smallest quota above it. None: no quota."""
+        """The number of cores that this process may use, by the smallest quota of its cgroups.
+        None: no quota.
+        """
         found: list[float] = []
         for folder in self._groups("cpu"):
             whole = self.read(f"{folder}/cpu.max").split()
@@ -40,7 +42,9 @@ class Host:
         return round(min(found), 2) if found else None
 
     def memory(self) -> int:
-        """Bytes of memory that this process may use: the host's, or the smallest limit above it."""
+        """Bytes of memory that this process may use: the host's memory, or the smallest limit of
+        its cgroups.
+        """
         found = [_kib(self.read("proc/meminfo"), "MemTotal:")]
         for folder in self._groups("memory"):
             for name in ("memory.max", "memory.limit_in_bytes"):
@@ -57,7 +61,7 @@ class Host:
         return platform.machine()
 
     def _groups(self, controller: str) -> Iterator[str]:
-        """The folders of this process's cgroup and of those above it."""
+        """The folders of this process's cgroup and of its parents."""
         for line in self.read("proc/self/cgroup").splitlines():
             _, _, rest = line.partition(":")
             names, _, path = rest.partition(":")
@@ -77,7 +81,7 @@ def _kib(text: str, name: str) -> int:
 
 
 def device() -> torch.device:
-    """The device of this rank: the accelerator of its local number, else the CPU."""
+    """The device of this rank: the accelerator with the number of the local rank, else the CPU."""
     if torch.cuda.is_available():
         local = int(os.environ.get("LOCAL_RANK", "0"))
         return torch.device("cuda", local % torch.cuda.device_count())
@@ -85,7 +89,9 @@ def device() -> torch.device:
 
 
 def name_of(place: torch.device, host: Host | None = None) -> str:
-    """What ranks with equal devices have in common: `"AMD EPYC 9B14, 1.5 cores"`."""
+    """The name of the device, the same for ranks with equal devices: `"AMD EPYC 9B14, 1.5
+    cores"`.
+    """
     if place.type == "cuda":
         return torch.cuda.get_device_name(place)
     host = host or Host()
@@ -101,7 +107,7 @@ def memory_of(place: torch.device, local_ranks: int, host: Host | None = None) -
 
 
 def local_ranks(world_size: int) -> int:
-    """How many ranks this host has, as far as the launcher says so."""
+    """The number of ranks on this host, from the launcher's variable; without it, all ranks."""
     try:
         return max(1, int(os.environ["LOCAL_WORLD_SIZE"]))
     except (KeyError, ValueError):

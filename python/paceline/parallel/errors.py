@@ -13,7 +13,9 @@ class PlanError(PacelineError, ValueError):
 
     @classmethod
     def parse(cls, text: str, where: str) -> Self:
-        """The error of a text of four lines, one for each part; less text is the first part."""
+        """The error of a text with four lines, one for each part. Another text becomes the first
+        part.
+        """
         parts = [one.strip() for one in text.splitlines()]
         if len(parts) != 4 or not all(parts):
             why, fix = "the planner says no more", "see docs/guides/planning.md"

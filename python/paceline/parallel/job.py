@@ -24,15 +24,15 @@ CORRECTED = "it is corrected"  # where a plan comes from whose shares were cut a
 
 @dataclass(frozen=True, slots=True)
 class StepOutput:
-    """What a step gave; both are the same on every rank."""
+    """The result of a step. Both values are the same on every rank."""
 
     loss: torch.Tensor  # the mean over the global batch, before the step
-    grad_norm: torch.Tensor  # of the whole model, before gradients were clipped
+    grad_norm: torch.Tensor  # norm over the whole model, before clipping
 
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """A tensor of the undivided model, and the rank that has it."""
+    """A tensor of the undivided model, and a rank that has it."""
 
     name: str
     shape: tuple[int, ...]
@@ -41,7 +41,7 @@ class Whole:
 
 
 class PlanNote:
-    """The plan as a checkpoint keeps it; an entry of `Job.state`."""
+    """The plan in a checkpoint: an entry of `Job.state`."""
 
     def __init__(self, now: Kept | None) -> None:
         self.now = now
@@ -54,7 +54,7 @@ class PlanNote:
         return {"plan": now.plan, "question": now.question, "devices": json.dumps(now.devices)}
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
-        """Notes what the checkpoint has. The plan of this world stays as it is."""
+        """Remembers the checkpoint's plan. The plan of this world does not change."""
         try:
             devices = json.loads(saved["devices"])
             self.found = Kept(str(saved["plan"]), str(saved["question"]), devices)
@@ -100,7 +100,9 @@ class Job:
 
     @property
     def state(self) -> dict[str, Any]:
-        """What a checkpoint has to hold of this job: `ckpt.save(step, {**job.state, …})`."""
+        """The entries of a checkpoint's state that belong to this job: `ckpt.save(step,
+        {**job.state, …})`.
+        """
         state: dict[str, Any] = {"model": self.model, "plan": self._note}
         if self.optimizer is not None:
             state["optimizer"] = self.optimizer
@@ -112,8 +114,13 @@ class Job:
                **options: Any) -> PlannedLoader:  # fmt: skip
         """The data, cut to the plan's shares: `for batch in job.loader(dataset): job.step(batch)`.
 
-        Its options are those of `paceline.torch.ElasticLoader`. Samples of an epoch that fill no
-        whole step are left out. `dataset` may be an ElasticDataset, whose order is taken then.
+        Samples at the end of an epoch that fill no whole step are left out.
+
+        Args:
+            dataset: a data set, or an `ElasticDataset`, which has an order of its own.
+            shuffle: whether each epoch has another order. Not used for an `ElasticDataset`.
+            seed: of the order. Not used for an `ElasticDataset`.
+            options: further arguments of `paceline.torch.ElasticLoader`.
         """
         from paceline._data.order import ElasticDataset
 
@@ -136,9 +143,17 @@ class Job:
         self._kept = self._note.now = replace(self._kept, plan=self.plan.text)
 
     def step(self, batch: object) -> StepOutput:
-        """One step of the training with this rank's share of the global batch.
+        """Train one step with this rank's share of the global batch.
 
-        Raises PlanError if the first one runs out of memory: the next job has another plan.
+        Args:
+            batch: a batch of `job.loader(…)`.
+
+        Returns:
+            The loss and the norm of the gradients, the same on every rank.
+
+        Raises:
+            ArgumentError: the batch does not have this rank's share of samples.
+            PlanError: the first step ran out of memory. The next job gets another plan.
         """
         try:
             output = self._step(batch)
@@ -167,11 +182,11 @@ class Job:
         loss = self._executor.step(inputs, targets)
         norm = self._executor.clip(self._clip)
         if work.place is not None and work.place.part > 0:
-            loss.zero_()  # the ranks that share layers all have it
+            loss.zero_()  # all ranks that share layers have the same loss; count it once
         self._add_up(loss)
         if work.place is None:
             norm.zero_()
-        if work.plan.size < _world_size():  # some ranks are left out
+        if work.plan.size < _world_size():  # some ranks are not in the plan
             first = work.plan.stages[0].ranks[0]
             dist.broadcast(norm, first)
         if self._stepper is not None:
@@ -188,10 +203,11 @@ class Job:
         return self._executor.work.share
 
     def evaluate(self, batches_of: Iterable[object]) -> float:
-        """The mean loss of these batches, without training; every rank calls it.
+        """The mean loss of these batches, without training. Every rank calls it.
 
-        Each rank gives the batches of its own share. Under a plan with pipelines or shards, all
-        ranks give as many.
+        Args:
+            batches_of: this rank's batches. Under a plan with a pipeline or shards, all ranks must
+                give the same number of batches.
         """
         device = self._executor.work.device
         total = torch.zeros(2, dtype=torch.float64, device=device)
@@ -211,17 +227,21 @@ class Job:
         return float(total[0] / total[1].clamp(min=1))
 
     def _counts(self) -> bool:
-        """Whether this rank's batches are counted: once for each replica."""
+        """Whether this rank's samples are counted: each replica counts once."""
         place = self._executor.work.place
         return place is not None and (place.stage, place.part) == (0, 0)
 
     def _tells(self) -> bool:
-        """Whether this rank's losses count: the ranks that share layers all have the same."""
+        """Whether this rank's losses are added: of ranks that share layers, only the first
+        one's.
+        """
         place = self._executor.work.place
         return place is None or place.part == 0
 
     def state_dict(self) -> dict[str, torch.Tensor]:
-        """The tensors of the undivided model, in the memory of the CPU; every rank calls it."""
+        """The tensors of the undivided model, in CPU memory. Every rank calls it, and gets all
+        of them.
+        """
         own = self._executor.owned()
         found: dict[str, torch.Tensor] = {}
         device, world = self._executor.work.device, _world_size()

@@ -16,7 +16,7 @@ Kind = Literal["sequential", "transformers", "modules", "whole"]
 
 @dataclass(frozen=True, slots=True)
 class Layers:
-    """The qualified names of the layers, and how the model calls them."""
+    """The qualified names of the layers, and whether the model can be a pipeline."""
 
     names: list[str]
     kind: Kind
@@ -45,7 +45,9 @@ def _of_sequential(model: nn.Module) -> Layers | None:
 
 
 def _of_transformers(model: nn.Module) -> Layers | None:
-    """Models of transformers say in their configuration which modules run one after the other."""
+    """The layers of a model of transformers, whose pipeline plan lists the modules in their
+    order.
+    """
     plan = getattr(getattr(model, "config", None), "base_model_pp_plan", None)
     base = getattr(model, "base_model", None)
     if not isinstance(plan, dict) or not plan or not isinstance(base, nn.Module):
@@ -73,7 +75,8 @@ def _of_module_list(model: nn.Module) -> Layers | None:
     lists = [(name, one) for name, one in lists if len(one) > 0]
     if not lists:
         return None
-    # The first one of the largest: a list within a block is smaller than the list of blocks.
+    # The first of the largest lists, because a list within a block is smaller than the list of
+    # blocks.
     path, _ = max(lists, key=lambda one: sum(p.numel() for p in one[1].parameters()))
     kind = type(model).__qualname__
     why = f"the forward pass of {kind} cannot be cut: it is no nn.Sequential, and has no " \
@@ -82,7 +85,7 @@ def _of_module_list(model: nn.Module) -> Layers | None:
 
 
 def _along(module: nn.Module, at: str, path: str) -> Iterator[str]:
-    """The children of the module at `path`, with what stands before and after on the way there."""
+    """The children of the module at `path`, with the modules before and after it at each level."""
     for name, child in module.named_children():
         whole = f"{at}.{name}" if at else name
         if whole == path:
@@ -94,7 +97,9 @@ def _along(module: nn.Module, at: str, path: str) -> Iterator[str]:
 
 
 def _inside(name: str, module: nn.Module) -> Iterator[str]:
-    """A list is never called itself: its children are the layers."""
+    """The layers in a module. A ModuleList is never called itself, so its children are the
+    layers.
+    """
     if isinstance(module, (nn.ModuleList, nn.ModuleDict)):
         for inner, child in module.named_children():
             yield from _inside(f"{name}.{inner}", child)
@@ -103,7 +108,7 @@ def _inside(name: str, module: nn.Module) -> Iterator[str]:
 
 
 def shared_between(model: nn.Module, layers: Layers) -> dict[int, list[int]]:
-    """Which layers hold the same parameter: its id, and their places, of parameters of several."""
+    """Parameters that several layers hold: the id of each, and the places of these layers."""
     found: dict[int, list[int]] = {}
     for place, module in enumerate(layers.of(model)):
         for one in {id(parameter) for parameter in module.parameters()}:

@@ -14,8 +14,8 @@ class PlannedLoader(ElasticLoader):
     """An ElasticLoader whose shares are those of a plan.
 
     Each batch is the whole share of this rank's replica, which the ranks of a pipeline all read.
-    The position in the data is that of any ElasticLoader with the same global batch: it goes on
-    under another plan.
+    The position in the data is that of any ElasticLoader with the same global batch: training can
+    go on from it under another plan.
     """
 
     def __init__(

@@ -29,7 +29,7 @@ from paceline.parallel.probe import measure
 from paceline.parallel.store import Talk
 
 _WHERE = "parallelize"
-# Axes of a plan that a script may limit, and what they are without a limit.
+# Axes of a plan that a script may limit.
 _WISHES = ("data", "pipeline", "tensor", "shard", "recompute", "schedule", "micro_batches")
 
 
@@ -49,15 +49,23 @@ def parallelize(
     checkpointer: Any = None,
     compiled: Compile = False,
 ) -> Job:
-    """Divides a model over the ranks of the world by a plan that is chosen for their devices.
+    """Divide a model over the ranks of the world by a plan that is chosen for their devices.
 
-    job = parallelize(model, optimizer=make_adamw, loss=cross_entropy, example=(x, y),
-                      global_batch=256, clip=1.0, precision="bf16")
-    for batch in job.loader(dataset):
-        out = job.step(batch)  # out.loss, out.grad_norm
+    Every rank calls it with the same arguments. docs/guides/planning.md has examples.
 
-    Every rank calls it with the same arguments. The model is changed in place: it has this rank's
-    part then, with the weights of rank 0.
+    Args:
+        model: changed in place: afterwards it has this rank's part, with the weights of rank 0.
+        optimizer: a function that makes an optimizer of parameters.
+        loss: a function of outputs and targets that returns the mean over the samples.
+        example: a batch; only the shapes and types of its tensors are used.
+        global_batch: samples of one step over all ranks.
+        clip: the largest norm of the whole model's gradients. None: no limit.
+        precision: "fp32", or "bf16" for matrix products, with autocast.
+        scheduler: makes a learning-rate scheduler of an optimizer; it advances at each step.
+        plan: a plan to carry out, in the form of `paceline plan --json`. None: the best one.
+        cluster: the devices and links to plan for. None: they are measured, in 2 s at most.
+        wishes: limits of the search, such as {"pipeline": [1, 2], "recompute": [False]}.
+        checkpointer: the plan in its newest checkpoint is used again for the same devices.
 
     optimizer    makes an optimizer of parameters
     loss         of outputs and targets: the mean over the samples
@@ -71,7 +79,8 @@ def parallelize(
     checkpointer a `Checkpointer`: its plan for the same devices goes on, with the same bits
     compiled     "auto": the model's repeated block is compiled where that makes steps faster
 
-    Raises PlanError, on all ranks, before the first collective.
+    Raises:
+        PlanError: there is no such plan. Raised on all ranks, before the first collective.
     """
     _check(global_batch, precision, clip, checkpointer, compiled)
     must_be_given(model, optimizer=optimizer, loss=loss, scheduler=scheduler)
@@ -102,7 +111,7 @@ def _told_of(answer: Answer, compiled: str) -> Answer:
 
 
 def _question(studied: Study, wishes: dict[str, Any]) -> Question:
-    """What is planned for; a planning run ends here."""
+    """The question to the planner. A planning run ends the process here."""
     asked = _with_annotations(wishes, studied.asked)
     question = Question(text_of(studied.summary), asked)
     end_with(question.summary, json.dumps(question.wishes))
@@ -110,7 +119,7 @@ def _question(studied: Study, wishes: dict[str, Any]) -> Question:
 
 
 def tell_idle(answer: Answer, rank: int) -> None:
-    """Rank 0 says on the console which ranks the plan leaves out."""
+    """Rank 0 prints which ranks the plan does not use."""
     plan = answer.plan
     if plan.unused and rank == 0:
         one = len(plan.unused) == 1
@@ -167,13 +176,13 @@ def _wishes(global_batch: int, limits: dict[str, list[Any]] | None) -> dict[str,
         if not isinstance(value, list) or not value:
             raise arguments.refuse(_WHERE, f"wishes[{name!r}]", value, "a list of what is allowed",
                                    'wishes={"pipeline": [1, 2]}')  # fmt: skip
-        # A plan of one stage has no schedule, whatever pipelines may have.
+        # A plan of one stage has no schedule, whatever schedules are allowed for pipelines.
         found[name] = ["none", *value] if name == "schedule" and "none" not in value else value
     return found
 
 
 def _with_annotations(wishes: dict[str, Any], asked: Asked) -> dict[str, Any]:
-    """The wishes of the call and those of the annotations, which both have to hold."""
+    """The wishes of the call together with those of the annotations. Both have to be met."""
     for axis, values in asked.wishes.items():
         if not set(values) & set(wishes.get(axis, values)):
             raise PlanError(
@@ -187,7 +196,7 @@ def _with_annotations(wishes: dict[str, Any], asked: Asked) -> dict[str, Any]:
 
 
 def _world_size() -> int | None:
-    """How many ranks there are or will be; None in a planning run, which is for other devices."""
+    """The present or future number of ranks; None in a planning run, which is for other devices."""
     if os.environ.get(PLANNING):
         return None
     if dist.is_initialized():
@@ -207,14 +216,16 @@ def _must_be_real(model: nn.Module) -> None:
 
 
 def _begin_world() -> None:
-    """A script that has not formed the world yet gets one from its launcher's words."""
+    """Form the process group from the launcher's variables, if the script has not done so."""
     if not dist.is_initialized() and int(os.environ.get("WORLD_SIZE", "1")) > 1:
         dist.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo")
         atexit.register(_end_world)
 
 
 def _end_world() -> None:
-    """Without it, threads of gloo may still run when the interpreter ends, which aborts it."""
+    """Destroy the process group: threads of gloo that still run at the interpreter's end would
+    abort it.
+    """
     if dist.is_initialized():
         dist.destroy_process_group()
 
@@ -222,8 +233,8 @@ def _end_world() -> None:
 def _kept(checkpointer: Any) -> Kept | None:
     """The plan of the newest checkpoint, if it has one.
 
-    It is read without `restore`, which then makes room for a save of what it was asked for. The
-    room for a plan alone could take the place of the checkpoint that is still in memory.
+    It is read without `restore`, because `restore` makes an arena for saves of its state. An arena
+    for the plan alone could replace the one with the checkpoint that is still in memory.
     """
     if checkpointer is None:
         return None
@@ -231,13 +242,13 @@ def _kept(checkpointer: Any) -> Kept | None:
     with checkpointer._calls.entered("restore"):
         answer = checkpointer._ask_restore()
         if answer.get("damaged") or answer.get("from") == "nothing":
-            return None  # the script's own restore tells
+            return None  # the script's own restore reports the damage
         checkpointer._fill({"plan": note}, answer, strict=False)
     return note.found
 
 
 def _spread_weights(model: nn.Module) -> None:
-    """Copies the parameters and buffers of rank 0 to all ranks."""
+    """Copy the parameters and buffers of rank 0 to all ranks."""
     if not dist.is_initialized() or dist.get_world_size() == 1:
         return
     with torch.no_grad():
@@ -258,7 +269,7 @@ def _work(
     example: object,
     precision: str,
 ) -> Work:
-    """Makes the groups of the plan; every rank makes all of them, in the same order."""
+    """Make the process groups of the plan. Every rank makes all of them, in the same order."""
     made: dict[tuple[int, ...], Any] = {}
 
     def group(ranks: list[int]) -> Any:
@@ -286,7 +297,9 @@ def _work(
 
 
 def _whole(work: Work) -> list[Whole]:
-    """The tensors of the undivided model; a tensor that is in no layer is in the first stage."""
+    """The tensors of the undivided model. A tensor that is in no layer belongs to the first
+    stage.
+    """
     stages = work.plan.stages
     owners: dict[str, int] = {}
     for stage in stages:

@@ -7,25 +7,27 @@ from typing import Any, Self
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """Layers of the model, and the ranks that run them: `tensor` of each replica, side by side."""
+    """Layers of the model, and the ranks that run them. The `tensor` ranks of a replica are
+    adjacent.
+    """
 
     begin: int
-    end: int  # the first layer behind it
+    end: int  # the first layer after the stage
     ranks: list[int]
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Which part of a plan a rank carries out."""
+    """The part of a plan that a rank carries out."""
 
     stage: int
     replica: int
-    part: int = 0  # of each layer, where several ranks share it
+    part: int = 0  # number of the rank's part of each layer, if several ranks share layers
 
 
 @dataclass(frozen=True, slots=True)
 class ParallelPlan:
-    """Who computes what: `ParallelPlan.parse(text).place(rank)` is a rank's part of it."""
+    """A plan: `ParallelPlan.parse(text).place(rank)` is a rank's part of it."""
 
     text: str
     model: str
@@ -39,14 +41,14 @@ class ParallelPlan:
     stages: list[Stage]
     shares: list[int]
     unused: list[int]
-    memory: list[int]  # bytes of a rank of each stage, as predicted
+    memory: list[int]  # predicted bytes of a rank, for each stage
     because: str
     step_seconds: float  # of a step, as predicted; 0: the plan does not say
     own_seconds: float  # of it, what the slowest replica computes; 0: the plan does not say
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """The plan of a text that the planner has checked."""
+        """Reads the text of a plan that the planner has checked."""
         fields: dict[str, Any] = json.loads(text)
         stages = [Stage(*one["layers"], ranks=one["ranks"]) for one in fields["stages"]]
         names = ("model", "global_batch", "data", "tensor", "shard", "recompute", "micro_batches",
@@ -63,7 +65,7 @@ class ParallelPlan:
         )
 
     def place(self, rank: int) -> Place | None:
-        """The part of that rank. None: it has nothing to do."""
+        """The part of that rank. None: the plan does not use the rank."""
         for number, stage in enumerate(self.stages):
             if rank in stage.ranks:
                 replica = stage.ranks.index(rank) // self.tensor
@@ -76,13 +78,13 @@ class ParallelPlan:
 
     @property
     def size(self) -> int:
-        """How many ranks have something to do."""
+        """The number of ranks that the plan uses."""
         return self.data * self.tensor * len(self.stages)
 
     def parts(self, stage: int) -> list[list[int]]:
-        """For each replica of a stage the ranks that share its layers, in ascending order.
+        """For each replica of a stage, the ranks that share its layers, in ascending order.
 
-        Groups of torch are in that order, whatever the plan's is.
+        torch's groups have that order, whatever the plan's order is.
         """
         ranks = self.stages[stage].ranks
         return [sorted(ranks[n : n + self.tensor]) for n in range(0, len(ranks), self.tensor)]

@@ -11,18 +11,20 @@ T = TypeVar("T")
 
 
 def choose(summary: str, cluster: str, wishes: dict[str, Any]) -> str:
-    """The text of the best plan for that model on that cluster. Raises PlanError without one."""
+    """The text of the best plan for that model on that cluster. Raises PlanError if there is
+    none.
+    """
     asked = json.dumps(wishes, separators=(",", ":"))
     return _checked(_native.choose_plan, summary, cluster, asked)
 
 
 def check(plan: str, summary: str, cluster: str) -> None:
-    """Raises PlanError if the plan is damaged, or is none for that model and that cluster."""
+    """Raise PlanError if the plan is damaged, or does not fit that model and that cluster."""
     _checked(_native.check_plan, plan, summary, cluster)
 
 
 def digest(plan: str) -> str:
-    """What two ranks compare: the same for plans that are carried out in the same way."""
+    """The digest that ranks compare. It is equal for plans that are carried out in the same way."""
     return _checked(_native.plan_digest, plan)
 
 

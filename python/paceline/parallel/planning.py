@@ -2,9 +2,9 @@
 
     PACELINE_PLANNING=summary.json python -m paceline.parallel.planning train.py --lr 0.1
 
-The script's tensors are on the meta device and have no content, so a model of any size fits. What
-else the script does before `parallelize`, as writing files, does happen. This is what `paceline
-plan` runs.
+The script's tensors are on the meta device and have no content, so a model of any size fits.
+Everything else that the script does before `parallelize`, such as writing files, really happens.
+`paceline plan` runs this module.
 """
 
 import os
@@ -20,7 +20,9 @@ _MODEL = "paceline plan --model llama-8b, or a Hugging Face config.json"
 
 
 def main(arguments: list[str]) -> int:
-    """Runs the script; the exit status. `parallelize` ends the process before this returns."""
+    """Run the script and return the exit status. `parallelize` ends the process before this
+    returns.
+    """
     from paceline._rank.entry import Entry, execute
 
     if not arguments or not os.environ.get(PLANNING):
@@ -74,7 +76,7 @@ def _needs_values(script: str, error: Exception) -> PlanError:
 
 
 def _line_of(error: Exception, script: str) -> str:
-    """The last line of the script that the error went through."""
+    """The innermost line of the script in the error's traceback."""
     found, at = "before its first line", error.__traceback__
     while at is not None:
         if os.path.realpath(at.tb_frame.f_code.co_filename) == os.path.realpath(script):
@@ -83,11 +85,13 @@ def _line_of(error: Exception, script: str) -> str:
     return found
 
 
-# ---- what is different in a planning run ----
+# ---- changes for a planning run ----
 
 
 def prepare() -> None:
-    """Tensors on the meta device, a world of one, and Checkpointers that keep nothing."""
+    """Set up tensors on the meta device, a world of one rank, and Checkpointers that save
+    nothing.
+    """
     import torch
 
     alone = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1",
@@ -101,7 +105,9 @@ def prepare() -> None:
 
 
 def _be_alone() -> None:
-    """`init_process_group` of any backend makes a world of this process, without an address."""
+    """Make `init_process_group` of any backend form a world of this process alone, without an
+    address.
+    """
     from torch import distributed
 
     dist: Any = distributed
@@ -118,9 +124,9 @@ def _be_alone() -> None:
 
 
 def _load_on_the_cpu() -> None:
-    """A DataLoader draws seeds and orders, which need content: it and its samples are on the CPU.
+    """Keep DataLoaders and their samples on the CPU, because they draw random seeds and orders.
 
-    Its workers would begin with the meta device, so this process loads the samples itself.
+    Workers would start with the meta device, so this process loads the samples itself.
     """
     import torch
     from torch.utils import data
@@ -144,7 +150,7 @@ def _load_on_the_cpu() -> None:
 
 
 class _Kept:
-    """The ticket of a save that keeps nothing."""
+    """The ticket of a save in a planning run."""
 
     def __init__(self, step: int) -> None:
         self.step = step
@@ -154,10 +160,10 @@ class _Kept:
 
 
 def _keep_nothing() -> None:
-    """A Checkpointer claims no directory, finds nothing and saves nothing: training is at step 0.
+    """Make Checkpointers claim no directory, find no checkpoint and save nothing.
 
-    Its methods are replaced, in this process only: a Checkpointer that asked at each call whether
-    it is one would cost every training a look.
+    The methods are replaced in this process, so that the Checkpointer of a training needs no check
+    for planning runs.
     """
     from paceline._checkpoint.checkpoint import BaseCheckpointer
 

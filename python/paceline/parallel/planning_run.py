@@ -1,15 +1,17 @@
-"""The end of a planning run: `parallelize` writes what it would plan and ends the process."""
+"""The end of a planning run: `parallelize` writes the summary and the wishes, and ends the
+process.
+"""
 
 import os
 
 PLANNING = "PACELINE_PLANNING"
-_WISHES = ".wishes"  # behind the name of the summary's file
+_WISHES = ".wishes"  # appended to the name of the summary's file
 
 
 def end_with(summary: str, wishes: str) -> None:
-    """In a planning run: writes the summary and the wishes, and ends the process with 0.
+    """In a planning run: write the summary and the wishes, and end the process with exit code 0.
 
-    Else does nothing.
+    Otherwise do nothing.
     """
     path = os.environ.get(PLANNING)
     if not path:

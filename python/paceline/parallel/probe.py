@@ -1,4 +1,4 @@
-"""What this rank's device and the links between the ranks reach, measured in 2 s at most.
+"""Measures this rank's device and the links between the ranks, in 2 s at most.
 
 A repeated block of the model runs at two batch sizes. The cost model has three constants a device:
 
@@ -36,8 +36,8 @@ _SAMPLES_MAX = 64
 _BLOCK_SECONDS = 1.2  # after which no larger batch is tried
 _PERIOD_MAX = 4  # layers of a block
 _RUNS = 3
-# A rank with a part of a processor computes at full speed until its quota of a period is used up.
-# Only a mean over whole periods tells its speed; the kernel's and Kubernetes' period is 0.1 s.
+# A rank with a CPU quota computes at full speed until the quota of the period is used up. So only a
+# mean over whole periods measures its speed. The period of the kernel and of Kubernetes is 0.1 s.
 _WINDOW_SECONDS = 0.12
 _WINDOWS = 2
 _ROUNDS_MAX = 4096
@@ -103,7 +103,7 @@ def _period(rows: list[dict[str, Any]]) -> range:
 def measure(
     model: nn.Module, study: Study, place: torch.device, talk: Talk, names: list[list[Any]]
 ) -> str:
-    """The cluster that these ranks are; every rank calls it. `names` are the devices' names."""
+    """The cluster of these ranks. Every rank calls it. `names` are the names of the devices."""
     local = devices.local_ranks(talk.world_size)
     name, block = devices.name_of(place), Block.of(study)
     precision: str = study.summary["precision"]
@@ -127,7 +127,8 @@ def measure(
 
     text: str = talk.settle("measured", lambda: mine, judge)
     if known is None:
-        # The type's numbers and not this rank's: the next world gets the plan of this one.
+        # The numbers of the device type are cached, not this rank's, so that the next world gets
+        # the same plan.
         types = {one["name"]: one for one in json.loads(text)["types"]}
         write_cache(what, {one: types[name][one] for one in _SPEEDS})
     return text
@@ -149,13 +150,12 @@ def measured_speeds(
 
 
 def fitted(block: Block, bandwidth: float, seconds: dict[int, float]) -> Speeds:
-    """The constants that explain the seconds of a forward pass of two numbers of samples."""
+    """Fit the constants to the seconds of a forward pass with two numbers of samples."""
     few, many = min(seconds), max(seconds)
     each = (seconds[many] - seconds[few]) / (many - few)
-    if each <= 0:  # noise was larger than what samples cost
+    if each <= 0:  # noise was larger than the difference
         each = seconds[many] / many
-    # What is kept is written with cache and arithmetic at the same time: at most half of the time
-    # counts to it.
+    # Saved values are written while arithmetic runs, so at most half of the time counts as writing.
     if block.saved and block.flops:
         bandwidth = max(bandwidth, block.saved / (each / 2))
     arithmetic = max(each - block.saved / bandwidth, each / 2)
@@ -168,7 +168,9 @@ def fitted(block: Block, bandwidth: float, seconds: dict[int, float]) -> Speeds:
 def _timed(
     modules: list[nn.Module], block: Block, place: torch.device, precision: str
 ) -> dict[int, float]:
-    """Seconds of a forward pass by the number of samples: a third of both passes together."""
+    """Seconds of a forward pass by number of samples, as a third of forward and backward pass
+    together.
+    """
     begin = time.perf_counter()
     seconds: dict[int, float] = {}
     samples = 1
@@ -218,12 +220,12 @@ def _filled(form: Form, place: torch.device) -> torch.Tensor:
 def _bandwidth(place: torch.device) -> float:
     source = torch.ones(_COPY_BYTES // 4, device=place)
     target = torch.empty_like(source)
-    # It is read and written.
+    # A copy reads and writes each byte.
     return 2 * _COPY_BYTES / sustained(lambda: target.copy_(source), place)
 
 
 def sustained(run: Callable[[], object], place: torch.device) -> float:
-    """Seconds of a run in the better of two windows of many runs, after one that does not count."""
+    """Seconds of a run: the mean of the better of two windows of many runs, after a warm-up run."""
     run()
     found: list[float] = []
     for _ in range(_WINDOWS):
@@ -238,7 +240,7 @@ def sustained(run: Callable[[], object], place: torch.device) -> float:
 
 
 def best_of(run: Callable[[], object], place: torch.device) -> float:
-    """Seconds of the fastest of a few runs, after one that does not count."""
+    """Seconds of the fastest of a few runs, after a warm-up run."""
     found: list[float] = []
     for _ in range(_RUNS + 1):
         begin = time.perf_counter()
@@ -257,9 +259,10 @@ def _wait_for(place: torch.device) -> None:
 
 
 def measured_link(talk: Talk, place: torch.device, names: list[list[Any]]) -> Link | None:
-    """What a message between two ranks costs, from all-reduces of two sizes; None without ranks.
+    """The cost of a message between two ranks, from all-reduces of two sizes; None for a single
+    rank.
 
-    Rank 0 decides whether they are known already, because all ranks measure or none.
+    Rank 0 decides whether cached numbers are used, because either all ranks measure or none.
     """
     if talk.world_size == 1:
         return None
@@ -272,7 +275,7 @@ def measured_link(talk: Talk, place: torch.device, names: list[list[Any]]) -> Li
         buffer = torch.ones(size // 4, device=place)
         times.append(_mean_of(lambda full=buffer: dist.all_reduce(full), place, talk, str(size)))
     found = link_of(times[0], times[1], talk.world_size)
-    # Each rank has seen other times; all take those of rank 0.
+    # Each rank measures other times, so all take those of rank 0.
     link = Link(**talk.decide("links", lambda: asdict(found)))
     if talk.rank == 0:
         write_cache(what, asdict(link))
@@ -294,7 +297,9 @@ def _mean_of(run: Callable[[], object], place: torch.device, talk: Talk, topic: 
 
 
 def link_of(small: float, large: float, ranks: int) -> Link:
-    """By a ring: 2 (ranks − 1) messages, each with its part of the bytes."""
+    """Solve for the link of a ring all-reduce: 2 (ranks − 1) messages, each with 1 ÷ ranks of
+    the bytes.
+    """
     messages = 2 * (ranks - 1)
     rest = max(large - small, small * 1e-3)
     return Link(small / messages, messages * _LARGE_BYTES / ranks / rest)
@@ -309,7 +314,7 @@ def _cached(what: list[Any]) -> str:
 
 
 def read_cache(what: list[Any], names: tuple[str, ...]) -> dict[str, float] | None:
-    """The numbers that were measured before; None for a file that is missing or damaged."""
+    """The cached numbers; None if the file is missing or damaged."""
     try:
         with open(_cached(what), encoding="utf-8") as file:
             fields = json.load(file)
@@ -320,7 +325,7 @@ def read_cache(what: list[Any], names: tuple[str, ...]) -> dict[str, float] | No
 
 
 def write_cache(what: list[Any], numbers: dict[str, float]) -> None:
-    """Keeps the numbers for the next world; a cache that cannot be written is none."""
+    """Cache the numbers for the next world. An error of the file system is ignored."""
     path = _cached(what)
     temporary = f"{path}.{os.getpid()}.tmp"
     try:

@@ -1,8 +1,8 @@
 """Which modules tensor parallelism divides, and how.
 
-Models of transformers say so themselves, and `parallel.split` says it of any model. The styles are
-those of transformers. One that is not known here leaves the axis out: a module that is divided
-wrongly computes something else.
+transformers has a tensor-parallel plan for its models, and `parallel.split` annotates any model.
+The styles are those of transformers. With an unknown style, tensor parallelism is not offered,
+because a wrongly divided module would compute something else.
 
     division_of(llama).styles  # {"model.layers.0.self_attn.q_proj": "colwise", …}
 """
@@ -20,19 +20,20 @@ from paceline.parallel.errors import PlanError
 
 Json = dict[str, Any]
 
-# Along which dimension of a weight its ranks divide it: of a Linear, of an Embedding.
+# The dimension of the weight that ranks divide, by style: of a Linear, of an Embedding.
 _DIVIDED: dict[str, tuple[int | None, int | None]] = {
     "colwise": (0, 1),
     "colwise_gather_output": (0, 1),
     "rowwise": (1, 0),
     "embedding_rowwise": (None, 0),
-    # Whole on each rank. Each sees a part of what it is for, so its gradients are added up.
+    # Whole on each rank. Each rank sees only a part of its uses, so its gradients are added up.
     "replicated_with_grad_allreduce": (None, None),
 }
 SUMMED = "replicated_with_grad_allreduce"
-# How often a forward and a backward pass add up what the module hands on.
+# The number of all-reduces of the module's output in a forward and a backward pass together.
 _EXCHANGES = {"colwise": 1, "rowwise": 1, "colwise_gather_output": 2, "embedding_rowwise": 1}
-# What a layer keeps whole of its output's size: the inputs of two norms and two residual sums.
+# Number of undivided tensors of the output's size that a layer saves: the inputs of two norms and
+# two residual sums.
 _WHOLE_OUTPUTS = 4
 
 
@@ -40,13 +41,13 @@ _WHOLE_OUTPUTS = 4
 class Division:
     """How a model is divided over the ranks that share its layers."""
 
-    styles: dict[str, str] = field(default_factory=dict[str, str])  # by the module's whole name
-    divides: int = 0  # degrees divide this number
+    styles: dict[str, str] = field(default_factory=dict[str, str])  # by the module's qualified name
+    divides: int = 0  # degrees must divide this number
     why: str = ""  # why there is none, as one sentence; "" if there is one
 
 
 def division_of(model: nn.Module) -> Division:
-    """What transformers and the annotations say of the model, or why it is not divided.
+    """The division from transformers' plan and the annotations, or the reason why there is none.
 
     Raises PlanError for annotations that cannot be carried out.
     """
@@ -59,7 +60,7 @@ def division_of(model: nn.Module) -> Division:
 
 
 def _foreign(model: nn.Module) -> tuple[dict[str, str], str]:
-    """The styles that transformers has for the model, or none of them and why."""
+    """The styles of transformers' plan for the model; or no styles, and the reason."""
     patterns = _of_transformers(model)
     if not patterns:
         kind = type(model).__qualname__
@@ -74,7 +75,9 @@ def _foreign(model: nn.Module) -> tuple[dict[str, str], str]:
 
 
 def _keep_whole(model: nn.Module, styles: dict[str, str]) -> None:
-    """Takes out the modules that `replicate` holds. Those of one parent belong together."""
+    """Remove the modules under `replicate`. Divided modules of one parent can only be removed
+    together.
+    """
     for name in list(styles):
         scope = part_of(model.get_submodule(name)) if name in styles else None
         if scope is None or scope.kind != "replicate":
@@ -92,7 +95,7 @@ def _keep_whole(model: nn.Module, styles: dict[str, str]) -> None:
 
 
 def _add_annotated(model: nn.Module, styles: dict[str, str]) -> None:
-    """Adds the modules that `split` holds. They take and give whole tensors."""
+    """Add the modules under `split`. Their inputs and outputs are whole tensors."""
     owners: dict[int, list[str]] = {}
     for name, module in model.named_modules():
         scope = part_of(module)
@@ -112,7 +115,7 @@ def _add_annotated(model: nn.Module, styles: dict[str, str]) -> None:
 
 
 def _of_transformers(model: nn.Module) -> dict[str, str]:
-    """Styles by a pattern of names, in which "*" is the number of a layer."""
+    """Styles by module name, from patterns in which "*" is the number of a layer."""
     base = getattr(model, "base_model", None)
     plan = getattr(getattr(model, "config", None), "base_model_tp_plan", None)
     if not isinstance(plan, dict) or not plan or not isinstance(base, nn.Module):
@@ -175,7 +178,7 @@ def _dimension(module: nn.Module, style: str) -> int | None:
 
 
 def _sizes(model: nn.Module, styles: dict[str, str]) -> Iterator[int]:
-    """The numbers that a degree divides: of rows and columns, and of heads."""
+    """The numbers that a degree must divide: of rows or columns, and of heads."""
     for name, style in styles.items():
         module = model.get_submodule(name)
         dimension = _dimension(module, style)
@@ -192,9 +195,9 @@ def _sizes(model: nn.Module, styles: dict[str, str]) -> Iterator[int]:
 
 
 def split_of(layer: str, module: nn.Module, division: Division, row: Json) -> Json | None:
-    """The `tensor` of a layer's row in the summary; None if nothing of the layer is divided.
+    """The field `tensor` of a layer's row in the summary; None if no part of the layer is divided.
 
-    The arithmetic between two divided products, as attention, is divided as they are.
+    Operations between two divided matrix products, such as attention, are divided in the same way.
     """
     styles = {
         name: style
@@ -215,5 +218,5 @@ def split_of(layer: str, module: nn.Module, division: Division, row: Json) -> Js
         "parameters": min(divided, row["parameters"]),
         "flops": int(row["flops"] * part),
         "saved": int(max(0, row["saved"] - _WHOLE_OUTPUTS * row["output"]) * part),
-        "exchanges": ceil(exchanges / 2),  # the planner counts a forward pass
+        "exchanges": ceil(exchanges / 2),  # the planner counts those of a forward pass
     }

@@ -1,7 +1,7 @@
-"""One forward pass without memory: what each layer computes, keeps and hands on.
+"""One forward pass on fake tensors: what each layer computes, saves and returns.
 
 The parameters of the model are replaced by fake ones while the pass runs, so neither their values
-nor their place matter: a model on the meta device gives the same numbers.
+nor their device matter: a model on the meta device gives the same numbers.
 """
 
 import os
@@ -36,7 +36,7 @@ FEW, MORE = 2, 4
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """A tensor without content."""
+    """Shape and type of a tensor."""
 
     shape: tuple[int, ...]
     dtype: torch.dtype
@@ -47,7 +47,9 @@ class Form:
         return cls(tuple(tensor.shape), tensor.dtype, tensor.requires_grad)
 
     def scaled(self, more: "Form", samples: int) -> "Form":
-        """With that many samples; this form has two, and `more` four of them."""
+        """The form with that many samples. This form is that of two samples, `more` that of
+        four.
+        """
         shape = tuple(
             one if one == other else one * samples // FEW
             for one, other in zip(self.shape, more.shape, strict=True)
@@ -64,14 +66,14 @@ class Form:
 
 @dataclass(slots=True)
 class Seen:
-    """What a layer did in one forward pass of the whole example."""
+    """The trace of a layer in one forward pass."""
 
     flops: int = 0
-    saved: int = 0  # bytes kept for the backward pass, each storage once, without parameters
+    saved: int = 0  # bytes saved for the backward pass, without parameters; each storage once
     output: Form | None = None  # None: it is not one tensor
     inputs: tuple[tuple[Any, ...], dict[str, Any]] = ((), {})  # with a Form for each tensor
     calls: int = 0
-    amiss: str = ""  # why the layers alone are not the model, as one sentence; "" if they are
+    amiss: str = ""  # why the model computes more than its layers; "" if it does not
 
 
 def computing(precision: str, device: str) -> Any:
@@ -80,7 +82,7 @@ def computing(precision: str, device: str) -> Any:
 
 
 def resized(tree: Any, old: int, new: int) -> Any:
-    """Tensors without content in the place of the batch's, with `new` samples instead of `old`."""
+    """The batch with fake tensors, and with `new` samples instead of `old`."""
 
     def make(one: Any) -> Any:
         if not isinstance(one, torch.Tensor):
@@ -102,9 +104,9 @@ def trace(
     precision: str,
     samples: int,
 ) -> list[Seen]:
-    """Runs the model and the loss on that many fake samples; one `Seen` for each layer.
+    """Run the model and the loss on that many fake samples. Returns one `Seen` for each layer.
 
-    What the model computes between two layers counts to the one before.
+    Operations between two layers count to the layer before them.
     """
     inputs, targets = batches.split(example, "describe")
     size = batches.samples(inputs, "describe")
@@ -112,7 +114,7 @@ def trace(
     try:
         with ExitStack() as stack:
             stack.enter_context(kept_chance())
-            stack.enter_context(torch.device("cpu"))  # a planning run has another default
+            stack.enter_context(torch.device("cpu"))  # in a planning run the default is meta
             stack.enter_context(FakeTensorMode(allow_non_fake_inputs=True))
             stack.enter_context(torch.enable_grad())
             model.train()
@@ -151,14 +153,14 @@ def _why_failed(error: Exception) -> str:
 
 @dataclass(slots=True)
 class _Watch:
-    """Attributes what happens during a forward pass to the layer that was entered last."""
+    """Attributes the operations of a forward pass to the layer that was entered last."""
 
     model: nn.Module
     layers: Layers
     seen: list[Seen] = field(default_factory=list[Seen])
     called: Callable[..., Any] = print
     _at: int = 0
-    _last: Any = None  # what the layer before has returned
+    _last: Any = None  # the output of the layer before
     _counted: int = 0
     _counter: Any = None
     _kept: list[torch.Tensor] = field(default_factory=list[torch.Tensor])
@@ -195,7 +197,7 @@ class _Watch:
         storage = _storage(tensor)
         if storage not in self._known:
             self._known.add(storage)
-            self._kept.append(tensor)  # or the storage's place would be another's
+            self._kept.append(tensor)  # kept alive, so that no other storage gets the same address
             self.seen[self._at].saved += tensor.untyped_storage().nbytes()
         return tensor
 
@@ -226,10 +228,10 @@ class _Watch:
         return hook
 
     def _amiss(self, place: int, given: Any) -> str:
-        """Whether a layer gets what the one before has returned, and nothing else that is learned.
+        """Check that a layer's only trained input is the output of the layer before.
 
-        The forward pass of a model of transformers runs whole in each stage. What it computes
-        between two layers would be computed as often as there are stages.
+        In a model of transformers, the whole forward pass runs in each stage, so operations between
+        two layers would run once for each stage.
         """
         tensors = [one for one in tree_leaves(given) if isinstance(one, torch.Tensor)]
         if not tensors or not _is_same(tensors[0], self._last):
@@ -239,7 +241,7 @@ class _Watch:
         return ""
 
     def ended(self, output: Any) -> list[Seen]:
-        """What was seen; `output` is the model's."""
+        """The traces of all layers. `output` is the model's output."""
         self._count()
         if not _is_same(output, self._last) and not self.seen[-1].amiss:
             self.seen[-1].amiss = f"the model computes something behind {self.layers.names[-1]}"
@@ -247,7 +249,7 @@ class _Watch:
 
 
 class _Called:
-    """The model with other parameters: what `batch.call` calls."""
+    """The model with replaced parameters, for `batch.call`."""
 
     def __init__(self, model: nn.Module, tensors: dict[str, torch.Tensor]) -> None:
         self.config: Any = getattr(model, "config", None)
@@ -262,7 +264,7 @@ def _form(one: Any) -> Any:
 
 
 def _is_same(one: Any, other: Any) -> bool:
-    """Whether two tensors have the same storage, shape and type; one may be a view of the other."""
+    """Whether two tensors have the same storage, shape and type. They may be different objects."""
     if not isinstance(one, torch.Tensor) or not isinstance(other, torch.Tensor):
         return False
     return _storage(one) == _storage(other) and (one.shape, one.dtype) == (other.shape, other.dtype)

@@ -1,4 +1,4 @@
-// What the short files of this folder share: the registration functions and how a Status becomes an
+// The registration functions of this folder's files, and the conversion of a Status into a Python
 // exception.
 #pragma once
 
@@ -27,8 +27,9 @@ void BindSpeedCut(nanobind::module_& module);
 void BindStoragePlace(nanobind::module_& module);
 void BindStored(nanobind::module_& module);
 
-// Sets the Python exception for a failure and throws nanobind's way to say that one is set: OSError
-// for what the system refused, RuntimeError otherwise. Call inside a binding.
+// Sets the Python exception for a failure, and throws nanobind::python_error, which says that one
+// is set. The exception is an OSError if the system refused something, else a RuntimeError. Call it
+// only inside a binding.
 [[noreturn]] void Raise(const Failure& failure);
 
 template <typename T>

@@ -76,7 +76,7 @@ nb::list BoxesOf(const ImageReader& image) {
   return out;
 }
 
-// address and bytes of memory of this process that is written to
+// address and size in bytes of the memory to write to
 using Memory = std::tuple<uintptr_t, size_t>;
 // index of a box, memory for all of it
 using WholeTuple = std::tuple<size_t, Memory>;
@@ -107,7 +107,7 @@ void RestoreInto(ImageReader& image, const std::vector<WholeTuple>& wholes,
     nb::gil_scoped_release release;
     restored = image.Restore(std::move(targets));
   }
-  // The caller is wrong about a tensor; nothing is known of the image by that.
+  // The caller described a tensor wrongly. This does not mean that the image is damaged.
   if (!restored.ok() && restored.failure().kind == FailureKind::kInvalid) {
     throw nb::value_error(restored.failure().message.c_str());
   }

@@ -1,9 +1,9 @@
 // _native.set_command_line: what `ps` shows of a forked rank.
 //
-// A fork keeps the starter's command line, so people could not tell ranks from the starter, nor
-// find them by their script. The kernel shows the memory where the arguments were put at exec; it
-// is overwritten in place and never beyond its end, because the environment that follows may still
-// be pointed to by libraries. A longer command line is cut.
+// A fork keeps the starter's command line, so `ps` would show ranks like the starter, and without
+// their script. The kernel shows the memory into which exec put the arguments. This function
+// overwrites that memory in place. It never writes beyond the end, because the environment follows
+// there and libraries may point into it. A longer command line is cut.
 #include <nanobind/stl/string.h>
 
 #include <algorithm>
@@ -20,7 +20,7 @@ namespace {
 
 constexpr int kFieldsBeforeArgStart = 45;  // after the command's name; proc(5) numbers it 48
 
-// False when the kernel does not say where the arguments are.
+// Returns false if the kernel does not say where the arguments are.
 bool SetCommandLine(const std::string& arguments) {
   std::ifstream file("/proc/self/stat");
   std::string stat;
@@ -34,7 +34,8 @@ bool SetCommandLine(const std::string& arguments) {
   uintptr_t end = 0;
   if (!(fields >> begin >> end) || begin == 0 || end <= begin) return false;
   char* memory = reinterpret_cast<char*>(begin);
-  const size_t room = end - begin - 1;  // the last byte stays NUL: it says that nothing was moved
+  // The last byte stays NUL. Otherwise the kernel assumes that the text goes on in the environment.
+  const size_t room = end - begin - 1;
   const size_t used = std::min(arguments.size(), room);
   std::memcpy(memory, arguments.data(), used);
   std::memset(memory + used, '\0', room - used);

@@ -1,4 +1,5 @@
-// _native.EpochOrder, BatchCut and Mixture: who reads which samples when, in plain numbers.
+// _native.EpochOrder, BatchCut and Mixture: which rank reads which samples in which step, in plain
+// numbers.
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
@@ -16,7 +17,8 @@ namespace {
 
 using Range = std::pair<uint64_t, uint64_t>;
 
-// What only a caller's bug or a user's argument can break; Python has looked at the arguments.
+// The value, or a ValueError with the failure's message. Python has checked the user's arguments
+// before.
 template <typename T>
 T ValueOrValueError(Result<T> result) {
   if (!result.ok()) throw nanobind::value_error(result.failure().message.c_str());

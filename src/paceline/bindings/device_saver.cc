@@ -54,7 +54,7 @@ bool Begin(DeviceSaver& saver, const Layout& layout, const LivePlan& plan, const
   return ValueOrRaise(std::move(begun));
 }
 
-// `work` waits for a device, and other threads go on meanwhile.
+// Calls `work`, which waits for a device, without the interpreter lock, so that other threads run.
 template <typename Work>
 void Wait(const Work& work) {
   const Result<void> done = [&] {

@@ -1,4 +1,5 @@
-// _native.LeaseReader: a process's leases on a data set. Calls that wait give the interpreter back.
+// _native.LeaseReader: a process's leases on a data set. Calls that wait release the interpreter
+// lock.
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>

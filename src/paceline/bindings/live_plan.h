@@ -1,4 +1,4 @@
-// _native.LivePlan: which tensors a state holds, remembered, and seen to be still the same ones.
+// _native.LivePlan: remembers which tensors a state holds, and checks that they are still the same.
 //
 // Asking a module and an optimizer for their state again in every step costs hundreds of
 // milliseconds for 20,000 parameters. Their dicts hardly ever change; so each tensor is remembered
@@ -35,7 +35,7 @@ class LivePlan {
     }
   }
 
-  // False: make another plan.
+  // Returns false if the state has changed, so that a new plan is needed.
   bool IsCurrent() const {
     for (const auto& [dict, size] : sizes_) {
       if (static_cast<size_t>(PyDict_Size(dict.ptr())) != size) return false;

@@ -12,7 +12,7 @@ void Raise(const Failure& failure) {
     PyErr_SetFromErrnoWithFilename(PyExc_OSError, failure.message.c_str());
   } else if (failure.kind == FailureKind::kDamaged || failure.kind == FailureKind::kNotFound ||
              failure.kind == FailureKind::kInvalid) {
-    // What a checkpoint can be, and the caller has an answer to.
+    // The exceptions for states of a checkpoint that the caller handles.
     PyErr_SetString(PyExc_LookupError, failure.message.c_str());
   } else {
     PyErr_SetString(PyExc_RuntimeError, failure.message.c_str());
@@ -23,12 +23,12 @@ void Raise(const Failure& failure) {
 }  // namespace paceline::bindings
 
 NB_MODULE(_native, module) {
-  // A rank's session lives until its process ends; that is no leak.
+  // A rank's session lives until its process ends, so nanobind's report of leaks is turned off.
   nanobind::set_leak_warnings(false);
   paceline::bindings::BindCheckpoint(module);
   paceline::bindings::BindCommandLine(module);
   paceline::bindings::BindDataOrder(module);
-  paceline::bindings::BindDeviceSaver(module);  // after the Saver, which it takes
+  paceline::bindings::BindDeviceSaver(module);  // after the Saver, which is one of its arguments
   paceline::bindings::BindLeases(module);
   paceline::bindings::BindLivePlan(module);
   paceline::bindings::BindPage(module);

@@ -39,7 +39,7 @@ nanobind::dict SlotDict(const SlotReading& slot) {
   return out;
 }
 
-// One dict a slot; None for a slot that is being prepared just now.
+// One dict a slot; None for a slot that is being prepared.
 nanobind::dict ReadPage(const std::string& path) {
   const client::PageFile page =
       ValueOrRaise(client::PageFile::Open(path, client::PageAccess::kRead));
@@ -57,7 +57,7 @@ nanobind::dict ReadPage(const std::string& path) {
   return out;
 }
 
-// The bytes of a new page, for whoever plays the agent in Python: tests and tools.
+// The bytes of a new page, for tests and tools that take the agent's place in Python.
 nanobind::bytes FormatPageBytes(const std::string& job, const std::string& node,
                                 const std::string& boot_id, uint32_t slot_count) {
   if (slot_count < 1 || slot_count > kPageSlotsMax) {

@@ -3,14 +3,15 @@
 // quiet: A fork's inherited Python objects are frozen for the garbage collector: collecting them at
 // the end would cost a second of CPU in every rank. Libraries built with nanobind (triton, for one)
 // then find their types still alive and print pages of leaks to stderr. They do so in functions
-// given to Py_AtExit, which run in the reverse order of their registration. So stderr is put aside
-// by a function registered after theirs and put back by one registered before.
+// given to Py_AtExit, which run in the reverse order of their registration. So a function that is
+// registered after theirs redirects stderr, and one that is registered before theirs restores it.
 //
-// quick: After Python's orderly end, exit() takes down what C++ libraries hold in static variables:
-// 0.3 s of CPU and 100 MB of copied pages for torch, in every rank, and its agent learns of the end
-// only then. A fork has nothing to give back there that the kernel does not take; multiprocessing
-// ends its forks by _exit for the same reason. Handlers of exit() run in the reverse order, too:
-// those of libraries that the script has loaded itself have run when ours ends the process.
+// quick: After Python has ended in order, exit() destroys the static variables of C++ libraries.
+// For torch that costs 0.3 s of CPU and 100 MB of copied pages in every rank, and the agent learns
+// of the rank's end only afterwards. The kernel frees all that memory anyway, so our exit handler
+// ends the process; multiprocessing ends its forks by _exit for the same reason. Exit handlers run
+// in the reverse order of their registration, so those of libraries that the script has loaded
+// itself run before ours.
 #include <fcntl.h>
 #include <unistd.h>
 

@@ -1,4 +1,5 @@
-// _native.judge_place: what the name of a directory of checkpoints means, as the agent judges it.
+// _native.judge_place: whether a text names a directory or an object store; the same function as
+// the agent's.
 #include <nanobind/stl/string.h>
 
 #include "paceline/bindings/bindings.h"

@@ -1,8 +1,8 @@
 #pragma once
 
-// A command of the command line as a table row, and what its handler is given. To add one: a
-// file cli/<room>/<name>.cc with its handler and flags, a declaration at the end of this header, a
-// row in commands.cc. Help, completion and did-you-mean come with the row.
+// A command as a table row, and the argument of its handler. To add one: a file
+// cli/<room>/<name>.cc with its handler and flags, a declaration at the end of this header, a row
+// in commands.cc. Help, completion and did-you-mean come with the row.
 
 #include <array>
 #include <span>
@@ -19,10 +19,10 @@ namespace paceline::cli {
 
 struct Command;
 
-// One use of a command: its line is parsed, the output chosen, the settings loaded.
+// One call of a command, with the parsed line, the output and the settings.
 struct Invocation {
   const Command& command;
-  std::vector<std::string> args;  // words after the verb, as typed
+  std::vector<std::string> args;  // words after the command's name, as typed
   ParsedLine line;
   Environment environment;
   SettingValues settings;
@@ -34,7 +34,7 @@ struct Command {
   std::string_view summary;                // one line, no full stop
   std::string_view usage;                  // what follows the name: "[FLAGS] SCRIPT [ARGS…]"
   int (*handler)(Invocation& invocation);  // returns the exit code
-  std::array<FlagTable, 2> flags;          // beside the global ones
+  std::array<FlagTable, 2> flags;          // in addition to the global ones
   size_t positionals_max = 0;
   bool stops_at_script = false;  // run
   bool hidden = false;           // processes that paceline itself starts

@@ -17,7 +17,7 @@ struct RankFacts {
   RankEvidence evidence;
 };
 
-// Ranks whose agent did not answer are missing. That alone blames nobody.
+// Ranks whose agent did not answer are missing. A missing rank is not blamed for that alone.
 struct Facts {
   uint32_t world_size = 0;
   Duration act_after;            // restart an absent rank after this; 0: by what it does
@@ -29,8 +29,8 @@ enum class HangClass {
   kDebugger,   // a debugger holds a rank
   kStopped,    // a signal stopped it
   kMismatch,   // ranks of a group made different calls
-  kBusy,       // a rank computes and does not come to where the others wait
-  kBlocked,    // a rank sleeps and does not come
+  kBusy,       // a rank computes and does not reach the collective in which others wait
+  kBlocked,    // a rank sleeps and does not reach that collective
   kOrder,      // ranks wait for each other in a circle
   kEverybody,  // all entered and none leaves, or all do the same: a link, storage, or no fault
 };
@@ -50,7 +50,7 @@ struct Verdict {
   std::vector<std::string> lines;  // the evidence, a line each
   std::string headline;     // of the culprit's failure: "was stopped (SIGSTOP) in train.py:41"
   std::string fingerprint;  // equal for the same hang
-  // When the same facts, grown older, may give another verdict. Infinite: never.
+  // After this time the same facts may give another verdict. Infinite: never.
   Duration look_again = Duration::Infinite();
 };
 

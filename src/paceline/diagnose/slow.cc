@@ -109,8 +109,9 @@ void SlowWatch::EndWindow() {
   ready_ = 0;
 }
 
-// The standard deviation of a window's excess, from the change between two windows: what lasts is
-// no noise. More than the true one while few values show it.
+// The standard deviation of the noise in a window's excess, estimated from the change between
+// consecutive windows, because a lasting difference is not noise. With few values the estimate is
+// too large on purpose.
 std::optional<double> SlowWatch::Noise() const {
   std::vector<double> changes;
   for (size_t i = 1; i < windows_.size(); ++i) {
@@ -123,8 +124,8 @@ std::optional<double> SlowWatch::Noise() const {
   return Median(std::move(changes)) / (kNormal * std::sqrt(2.0)) * few;
 }
 
-// The standard deviation of what lasts between ranks, from the half of them that are most alike:
-// the others may be slow.
+// The standard deviation of the lasting differences between ranks, estimated from the half of the
+// ranks that are most alike, because the others may be slow.
 double SlowWatch::Spread() const {
   const size_t ranks = newest_.size();
   if (ranks < 3) return 0;
@@ -169,7 +170,7 @@ SlowWatch::Means SlowWatch::MeansOf() const {
 }
 
 bool SlowWatch::IsSlow(size_t rank, double limit, const Means& means) const {
-  // Who was named stays so until most windows show half of that at most.
+  // A rank that was named stays slow until most windows show at most half of the limit.
   const bool was_named = named_[rank];
   const double least = was_named ? limit / 2 : limit;
   const size_t count = std::min(windows_.size(), kWindows);
@@ -178,7 +179,7 @@ bool SlowWatch::IsSlow(size_t rank, double limit, const Means& means) const {
     if (windows_[i].excess[rank] > least) ++slow;
   }
   if (was_named) return slow >= 2;
-  // Of two ranks each is the other's only peer: the noise of both is in what they differ by.
+  // Of two ranks each is the other's only peer, so their difference has the noise of both.
   if (slow < (named_.size() == 2 ? kWindows : kSlowWindows)) return false;
   const Step& own = means.steps[rank];
   const double excess = own.busy() - MedianWithout(means.busy, own.busy());

@@ -4,14 +4,15 @@
 //
 // In a world whose ranks work in step, every step takes equally long everywhere. What differs is
 // how it is spent: the slow rank works while the others wait. So ranks are compared by their busy
-// time (own work and data), window by window, and a rank is named only when three things hold:
+// time (own work and data), window by window. A rank is named only if three things hold:
 //
-//   - its busy time is above the median of its peers' in 3 of the last 4 windows, by more than a
-//     tenth, than the noise of the measurements, and than the usual difference between ranks;
-//   - it waits less than its peers do, by at least half of that excess: they wait for it;
-//   - fewer than half of the ranks are slow (or all of one of two nodes): everybody is not slow.
+//   - in 3 of the last 4 windows its busy time exceeds the median of its peers' by more than a
+//     tenth, by more than the noise of the measurements, and by more than the usual difference
+//     between ranks;
+//   - it waits less than its peers do, by at least half of that excess, because they wait for it;
+//   - fewer than half of the ranks are slow, or all ranks of one of two nodes.
 //
-// Ranks that send point to point are not compared: in a pipeline they have different work.
+// Ranks that send point to point are not compared, because in a pipeline they have different work.
 
 #include <array>
 #include <deque>
@@ -32,26 +33,26 @@ struct PacedNode {
 
 class SlowWatch {
  public:
-  static constexpr size_t kWindows = 4;  // looked at, of which …
+  static constexpr size_t kWindows = 4;  // compared windows, of which …
   static constexpr size_t kSlowWindows = 3;
   static constexpr size_t kHistory = 12;  // windows that show how noisy the measurements are
   static constexpr Duration kWindowTime = Duration::Milliseconds(250);  // of the steps in it
-  static constexpr size_t kNamedMax = 8;  // findings; those that were told stay
+  static constexpr size_t kNamedMax = 8;  // findings; ranks that were reported stay in the list
   static constexpr double kExcessMin = 0.10;
   static constexpr double kCostMin = 0.02;
   static constexpr double kNoiseFactor = 5;   // standard deviations of a window
   static constexpr double kSpreadFactor = 5;  // … of the difference between ranks
 
-  // From now on samples of this world count, and what was known is forgotten. The nodes hold all
+  // From now on only samples of this world count, and earlier ones are forgotten. `nodes` has all
   // ranks, each once.
   void Begin(Generation generation, std::vector<PacedNode> nodes);
   Generation generation() const { return generation_; }
 
-  // True: a window ended with it, and findings() is anew. Samples of other worlds or ranks, and
-  // those that cannot be, are left out.
+  // Returns true if a window ended with this sample, so that findings() has changed. Samples of
+  // other worlds or ranks, and impossible ones, are ignored.
   bool Take(const RankSample& sample);
 
-  // Enough windows have ended for findings() to mean something.
+  // Whether enough windows have ended for findings() to be meaningful.
   bool has_judged() const { return windows_.size() >= kSlowWindows; }
   // Worst first.
   const std::vector<SlowFinding>& findings() const { return findings_; }
@@ -84,11 +85,11 @@ class SlowWatch {
   double Spread() const;
   bool IsSlow(size_t rank, double limit, const Means& means) const;
   bool IsMinority(const std::vector<bool>& slow) const;
-  // What ranks that are not slow take.
+  // The times of ranks that are not slow.
   struct Peers {
     double own = 0;
     double data = 0;
-    double longest = 0;  // busy time: so long a step would take
+    double longest = 0;  // busy time: without slow ranks a step would take this long
   };
   static Peers PeersOf(const std::vector<bool>& slow, const Means& means);
   void Name(const std::vector<bool>& slow, const Means& means);

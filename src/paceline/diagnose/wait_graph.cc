@@ -35,9 +35,10 @@ constexpr std::array<std::string_view, 7> kMeetings = {
     "all_reduce",     "barrier",    "all_gather",        "all_gather_into_tensor",
     "reduce_scatter", "all_to_all", "init_process_group"};
 
-// Drops waits that have ended. A member does not wait in a collective if it has turned to another
-// phase since, and another member has recorded the collective's end. Its own end may be unrecorded,
-// because a thread holds the GIL. A member in the same phase may still be in it.
+// Drops waits that have ended. A member no longer waits in a collective if it has begun another
+// phase since, and another member has recorded the collective's end. Its own record of the end may
+// be missing, because another thread holds the GIL. A member that is still in the same phase may
+// still wait.
 void DropEndedWaits(const std::map<uint32_t, Duration>& in_phase, Group* group) {
   uint64_t completed = 0;
   for (const auto& [rank, position] : group->positions) {

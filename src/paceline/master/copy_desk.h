@@ -1,8 +1,8 @@
 #pragma once
 
-// Sends the journal to the nodes that keep copies of it. Which ones, and what each is sent next, is
-// decided by core/succession/journal_copies.h; this keeps the bytes, and moves them. It runs on the
-// loop's thread, and only where a platform gives terms.
+// Sends the journal to the nodes that keep copies of it. core/succession/journal_copies.h decides
+// which nodes these are, and which bytes each gets next. This class keeps the bytes and sends them.
+// It runs on the loop's thread, and only if a platform gives each master a term.
 
 #include <cstdint>
 #include <map>
@@ -17,18 +17,18 @@ namespace paceline::master {
 
 class CopyDesk {
  public:
-  // A copy in an agent's memory, and in that of the master: a journal beyond that is copied no
-  // further, and the next master's history ends there.
+  // Largest copy, in bytes; master and agents keep it in memory. Records beyond it are not copied,
+  // so the history of the next master ends there.
   static constexpr size_t kContentBytesMax = 64 << 20;
-  // An agent's answer to JournalWanted is a message, too.
+  // Largest piece of an answer to JournalWanted, which has to fit into one message.
   static constexpr uint64_t kPieceBytes = 128 << 10;
 
   explicit CopyDesk(Outbox* outbox) : outbox_(outbox), copies_("", kPieceBytes) {}
 
-  // `own_host`: where copies would be lost together with the journal.
+  // `own_host`: the master's host. Copies there would be lost together with the journal.
   void Enable(uint64_t term, const std::string& own_host);
 
-  // Decided, and not durable yet. Records come in order.
+  // Appends a record that was decided and is not durable yet. Call in the order of records.
   void Append(const std::vector<core::Record>& records);
   void SetDurable(RecordSeq last);
   void Admitted(NodeId node, ConnectionId connection, const std::string& name,

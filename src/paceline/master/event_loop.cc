@@ -123,7 +123,7 @@ void EventLoop::TellSummary(Instant now) {
   if (summary.has_value()) executor_.Tell(*summary);
 }
 
-// All clients were told and have gone, or had time for it.
+// All clients were told of the end and have disconnected, or had time to do so.
 bool EventLoop::IsOver(Instant now) {
   if (!executor_.ended().has_value()) return false;
   if (!over_at_.has_value()) {

@@ -40,15 +40,15 @@ class EventLoop {
  public:
   EventLoop(EventQueue* queue, Journal* journal, Outside* outside);
 
-  // The lease host: agents get its address, and it gets commits of checkpoints. Call before Begin;
-  // must outlive the loop.
+  // Sets the lease host. Agents get its address, and it is told of committed checkpoints. Call
+  // before Begin; it must outlive the loop.
   void SetLeases(LeaseHost* leases);
 
-  // Which of the job's masters this is. Call before Begin.
+  // Sets which of the job's masters this is. Call before Begin.
   struct Term {
-    uint64_t term = 0;       // 0: no platform gives terms, and nothing is copied
-    uint32_t survivors = 0;  // nodes of the job that live, as far as its platform knows
-    std::string own_host;    // its boot id
+    uint64_t term = 0;       // 0: no platform gives terms, and the journal is not copied
+    uint32_t survivors = 0;  // living nodes of the job, by the platform's count
+    std::string own_host;    // boot id of the master's host
   };
   void SetTerm(Term term);
 

@@ -42,7 +42,7 @@ class EventQueue {
   static constexpr size_t kEventsMax = 100'000;
   static constexpr std::chrono::milliseconds kGather{2};
 
-  // False: there is no room.
+  // Returns false if there is no room.
   bool TryPost(MasterEvent event) { return Put(std::move(event), kEventsMax); }
   // For events that must not be lost; the number of connections bounds them.
   void Post(MasterEvent event) { Put(std::move(event), SIZE_MAX); }
@@ -85,7 +85,7 @@ class EventQueue {
   bool is_resting_ = false;  // the loop waits for an event
   bool is_urgent_ = false;   // one of the events cannot wait
   bool has_beats_ = false;   // one of them is a heartbeat
-  bool took_beats_ = false;  // so was one of the last ones taken
+  bool took_beats_ = false;  // the last batch had a heartbeat
   std::condition_variable changed_;
 };
 

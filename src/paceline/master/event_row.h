@@ -1,7 +1,7 @@
 #pragma once
 
-// A record for people and scripts; the same for the running master and for commands that read an
-// ended job's journal.
+// A record as a row of `paceline events`. The running master and the commands that read an ended
+// job's journal use the same code.
 
 #include <map>
 #include <string>

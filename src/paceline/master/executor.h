@@ -31,12 +31,12 @@ class Executor {
  public:
   explicit Executor(Outbox* outbox) : outbox_(outbox) {}
 
-  // Called when a connection begins to speak for a node.
+  // Called when a connection is admitted for a node.
   void OnAdmitted(std::function<void(NodeId, ConnectionId)> told) {
     on_admitted_ = std::move(told);
   }
 
-  // The content of a new member's Welcome.
+  // The content of the Welcome message to a new member.
   void SetWelcome(const JobSpec& spec, Duration heartbeat_interval);
   void SetLeasePort(uint32_t port) { welcome_.lease_port = port; }
   void SetMaster(uint64_t term, uint64_t incarnation) {

@@ -24,7 +24,7 @@ class Goodput {
   std::optional<Instant> first_world_at_;
   std::optional<Instant> finished_at_;
   std::optional<Instant> training_since_;
-  bool is_redoing_ = false;  // a world failed, and its steps are not repeated yet
+  bool is_redoing_ = false;  // a world failed, and its lost steps are not all repeated yet
   Duration trained_;
 };
 

@@ -42,7 +42,7 @@ struct Handlers {
   void Said(ConnectionId connection, const NodeEvidence& message) const;
   void Said(ConnectionId connection, const wire::JournalHeld& message) const;
   void Said(ConnectionId, const wire::JournalBytes&) const {
-  }  // asked by this master before it began
+  }  // answers to a question that this master asked before it began
   void Said(const wire::NodeGoneReport& report) const;
   void Said(const wire::NodePending& pending) const;
 };

@@ -108,7 +108,7 @@ class HttpServer::Service {
 
   static void OnAnswers(int, short, void* self) { static_cast<Service*>(self)->SendAnswers(); }
 
-  // Nothing about the job is answered before both checks.
+  // Both checks come before anything about the job is answered.
   void Answer(evhttp_request* request) {
     const char* host = evhttp_find_header(evhttp_request_get_input_headers(request), "Host");
     if (host == nullptr || !IsThisHost(host)) {

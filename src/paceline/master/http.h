@@ -18,10 +18,11 @@ namespace paceline::master {
 class HttpServer {
  public:
   using Reply = std::function<void(std::string)>;  // call once, from any thread
-  // `path` is "/metrics" or "/healthz". Runs on the HTTP thread; false: overloaded.
+  // `path` is "/metrics" or "/healthz". Runs on the HTTP thread. Returns false if the master is
+  // overloaded.
   using Ask = std::function<bool(const std::string& path, Reply reply)>;
 
-  // Port 0: any. Problem PL-E031 if the port is taken.
+  // Port 0: any free port. Problem PL-E031 if the port is taken.
   static absl::StatusOr<std::unique_ptr<HttpServer>> Start(int port, std::string token, Ask ask);
   ~HttpServer();
   HttpServer(const HttpServer&) = delete;

@@ -30,7 +30,7 @@ struct RecordsDurable {
   RecordSeq last;  // this record and all before it are durable
 };
 struct JournalFailed {
-  std::string why;  // one line; tried again in JournalOptions::retry_after
+  std::string why;  // one line; the commit is retried after JournalOptions::retry_after
 };
 struct RecordsRead {
   uint64_t request = 0;
@@ -56,7 +56,7 @@ class Journal {
   // master has it: FAILED_PRECONDITION).
   static absl::StatusOr<std::unique_ptr<Journal>> Open(JournalOptions options,
                                                        std::vector<core::Record>* records);
-  // First commits appended records, unless the disk refuses.
+  // The destructor commits appended records first, unless the disk refuses.
   ~Journal();
   Journal(const Journal&) = delete;
   Journal& operator=(const Journal&) = delete;

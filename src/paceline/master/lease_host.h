@@ -2,8 +2,8 @@
 
 // The host of the job's leases: the lease channel, the LeaseBook, and the lease journal. Its loop
 // is separate from the master's, so that tens of thousands of requests a second do not delay
-// heartbeats, nor the other way round; the two share nothing. It detects dead workers on its own
-// channel: agents report ended processes, and ping.
+// heartbeats, nor heartbeats the requests. The two loops share no state. It detects dead workers on
+// its own channel: agents report ended processes, and ping.
 
 #include <cstdint>
 #include <deque>
@@ -24,7 +24,7 @@ namespace paceline::master {
 
 class LeaseHost {
  public:
-  // Facts between two summaries; about the most that a start folds.
+  // Facts between two summaries; about as many are folded at a start.
   static constexpr uint64_t kFactsPerSummary = 200'000;
 
   struct Options {
@@ -33,10 +33,11 @@ class LeaseHost {
     std::string listen;  // HOST:0
     bool is_insecure = false;
     wire::ServerCredentials credentials;
-    // How long the leases of a silent agent's processes wait for them. If the world continues
-    // without them, its newer ranks get the leases at once.
+    // How long the leases of processes under a silent agent stay reserved for them. If the world
+    // continues without these processes, its newer ranks get the leases at once.
     Duration silence_max = Timers().lost_after_max;
-    // The job outlives this host, but the leases on the host's disk would not: none are given.
+    // The job may outlive this host, but the record of leases on this host's disk does not. So no
+    // data can be leased.
     bool is_placed = false;
     std::function<bool()> refuses = {};  // for tests: LeaseJournal::Options
   };
@@ -65,7 +66,7 @@ class LeaseHost {
   LeaseBook book_;  // used by the server's thread, as all below
   LeaseActions actions_;
   bool is_placed_ = false;
-  Duration silence_patience_;        // after a link was cut for silence
+  Duration silence_patience_;        // after a link was closed because it was silent
   std::deque<LeaseAnswer> waiting_;  // until their facts are durable
   uint64_t facts_ = 0;
   uint64_t durable_ = 0;

@@ -1,8 +1,8 @@
 #pragma once
 
-// The facts of the job's leases, in an SQLite file of their own: docs/formats/data_db.md. Every ack
-// is a fact, and no client waits for a single one. So they are separate from the job's journal,
-// which has decisions for people.
+// The facts of the job's leases, in an SQLite file of their own: docs/formats/data_db.md. Every
+// acknowledgement is a fact, tens of thousands a second. So facts are not in the job's journal,
+// whose records are decisions that people read.
 //
 // A worker thread commits all facts appended meanwhile in one transaction. From time to time a
 // summary of the state replaces the facts that a start has to fold. Earlier facts stay for a while,
@@ -35,8 +35,9 @@ struct StoredFact {
 
 struct StoredLeases {
   std::vector<LeaseFact> summary;  // the state up to a fact
-  std::vector<LeaseFact> before;   // the last earlier facts, for leases that may be presented
-  std::vector<LeaseFact> facts;    // later facts
+  std::vector<LeaseFact>
+      before;  // the last earlier facts, for leases that workers may still present
+  std::vector<LeaseFact> facts;  // later facts
 };
 
 class LeaseJournal {
@@ -48,11 +49,11 @@ class LeaseJournal {
     std::string path;
     Duration retry_after = Duration::Seconds(1);
     uint64_t history_max = kHistoryFacts;
-    // For tests: true lets this commit fail as on a full disk.
+    // For tests: if it returns true, this commit fails as on a full disk.
     std::function<bool()> refuses = {};
   };
   struct Listener {                               // called on the worker's thread
-    std::function<void(uint64_t count)> durable;  // so many facts since Open are durable
+    std::function<void(uint64_t count)> durable;  // the first `count` facts since Open are durable
     std::function<void(const std::string& why)> failed;
   };
 
@@ -64,7 +65,7 @@ class LeaseJournal {
   LeaseJournal(const LeaseJournal&) = delete;
   LeaseJournal& operator=(const LeaseJournal&) = delete;
 
-  // Before Start: durable on return.
+  // Call before Start. The facts are durable on return.
   absl::Status AppendNow(const std::vector<LeaseFact>& facts);
   void Start(Listener listener);
 
@@ -92,7 +93,7 @@ class LeaseJournal {
   std::condition_variable changed_;
   std::vector<LeaseFact> appended_;
   uint64_t accepted_ = 0;                                               // since Open
-  std::optional<std::pair<uint64_t, std::vector<LeaseFact>>> summary_;  // covers so many facts
+  std::optional<std::pair<uint64_t, std::vector<LeaseFact>>> summary_;  // number of facts, summary
   bool is_failing_ = false;
   bool is_ending_ = false;
   std::thread worker_;

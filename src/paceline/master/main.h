@@ -14,15 +14,15 @@ struct MasterOptions {
   std::string listen = "127.0.0.1:0";
   bool insecure = false;  // allows a non-loopback address without TLS
   bool resumes = false;   // a user started the job again; see core::MasterStarted
-  // Given by the platform that starts the job's masters; see EventLoop::Term.
+  // Set by the platform that starts the job's masters; see EventLoop::Term.
   uint64_t term = 0;
   uint32_t survivors = 0;
   int ready_fd = -1;  // gets one byte and is closed when the master serves; -1: none
 };
 
-// Serves until the job has ended; then OK, whatever the job's exit code. Reads token, spec.json and
-// tls/ of the run directory, owns journal.db, and writes its address to job.json. An error has a
-// Problem (model/problem.h), and the job is unchanged then.
+// Serves until the job has ended. Returns OK then, whatever the job's exit code is. Reads token,
+// spec.json and tls/ of the run directory, owns journal.db, and writes its address to job.json. An
+// error has a Problem (model/problem.h), and the job is unchanged then.
 absl::Status RunMaster(const MasterOptions& options);
 
 // True if `listen` (HOST:PORT) is reachable from this host only.

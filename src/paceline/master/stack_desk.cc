@@ -23,7 +23,8 @@ void StackDesk::Ask(Instant now, Generation generation,
 bool StackDesk::Take(ConnectionId connection, const NodeEvidence& evidence) {
   if ((evidence.round & kAskedByPerson) == 0) return false;
   const auto found = awaited_.find(connection);
-  if (evidence.round != round_ || found == awaited_.end()) return true;  // too late
+  // Ignored: the answer is for an earlier question, or came twice.
+  if (evidence.round != round_ || found == awaited_.end()) return true;
   stacks_.nodes.push_back({.node = found->second, .ranks = evidence.ranks});
   for (RankEvidence& rank : stacks_.nodes.back().ranks) rank.collectives.clear();
   awaited_.erase(found);

@@ -1,8 +1,8 @@
 #pragma once
 
 // `paceline stacks`: asks the world's agents what their ranks are doing, with the same question as
-// for hangs, and collects the answers. One question at a time; requests that come meanwhile get its
-// answers.
+// for hangs, and collects the answers. It asks one question at a time. Requests that come meanwhile
+// get the same answers.
 
 #include <cstdint>
 #include <functional>
@@ -27,14 +27,14 @@ class StackDesk {
   // `silent` are nodes of the world without an agent.
   void Ask(Instant now, Generation generation, const std::map<ConnectionId, std::string>& agents,
            std::vector<std::string> silent, Reply reply);
-  // False: it does not answer a question of this desk.
+  // Returns false if the evidence does not answer a question of this class.
   bool Take(ConnectionId connection, const NodeEvidence& evidence);
   void Forget(ConnectionId connection);
 
-  Instant deadline() const { return deadline_; }  // Max: there is no question
+  Instant deadline() const { return deadline_; }  // Max: no question is open
   void PassTime(Instant now);
 
-  // An agent needs less for 64 ranks.
+  // An agent with 64 ranks needs less time.
   static constexpr Duration kPatience = Duration::Seconds(20);
 
  private:

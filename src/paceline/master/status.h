@@ -17,7 +17,7 @@ struct HostView {
   Instant created_at;
   std::string journal;  // "ok", or why decisions are delayed
   RecordSeq durable;
-  // Why wished nodes do not run yet, by name, in the platform's words; may be null.
+  // Why requested nodes do not run yet, by name, in the platform's words; may be null.
   const std::map<std::string, std::string>* pending_nodes = nullptr;
 };
 

@@ -10,7 +10,7 @@
 namespace paceline::master {
 namespace {
 
-// Of a registration, the connection that it came on.
+// The connection of a registration event.
 std::optional<ConnectionId> RegistrationOf(const MasterEvent& event) {
   const auto* server = std::get_if<wire::ServerEvent>(&event);
   const auto* said = server == nullptr ? nullptr : std::get_if<wire::AgentSaid>(server);
@@ -53,7 +53,7 @@ bool Successor::Take(Instant now, const MasterEvent& event) {
   return is_for_later;
 }
 
-// True: it is to be held.
+// Returns true if the event has to be held back.
 bool Successor::TakeSaid(Instant now, const wire::AgentSaid& said) {
   if (const auto* registered = std::get_if<wire::Register>(&said.message)) {
     LogInfo("copy_offered", {{"node", registered->report.name},
@@ -77,7 +77,8 @@ void Successor::Leave(Instant now, ConnectionId connection) {
   });
 }
 
-// None: the copy is not one of this job's journal, or it does not continue what is on the disk.
+// Returns none if the copy is not of this job's journal, or does not continue the records on the
+// disk.
 std::optional<std::vector<core::Record>> Successor::Records() const {
   absl::StatusOr<std::vector<core::Record>> records = wire::DecodeCopy(fetched_);
   if (!records.ok() || records->empty()) {

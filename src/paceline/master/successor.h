@@ -1,8 +1,8 @@
 #pragma once
 
-// A master of a new term before it begins: it asks the nodes that come for copies of the journal.
-// Which one it takes, and how long it waits, is decided by core/succession/succession.h; this moves
-// the bytes, and holds back what reaches the master meanwhile.
+// A master of a new term before it begins: it asks the nodes that connect for copies of the
+// journal. core/succession/succession.h decides which copy it takes and how long it waits. This
+// class receives the bytes, and holds back other events that reach the master meanwhile.
 
 #include <optional>
 #include <string>
@@ -19,15 +19,15 @@ class Successor {
   struct Begun {
     core::History history = core::History::kNone;
     std::vector<core::Record> records;  // of a copy
-    std::vector<MasterEvent> held;      // what has reached the master, in order
+    std::vector<MasterEvent> held;      // events that reached the master meanwhile, in order
   };
   // `own`: the records on this master's disk, whose length `setup` has.
   Successor(Instant now, Outbox* outbox, core::Succession::Setup setup, std::string job_id,
             std::vector<core::Record> own);
 
-  // True: the event is of the succession, or is held back until the job begins.
+  // Returns true if the event belongs to the succession, or is held back until the job begins.
   bool Take(Instant now, const MasterEvent& event);
-  // What the job begins with, once that is known.
+  // The records with which the job begins, once they are known.
   std::optional<Begun> Next(Instant now);
   Instant NextDeadline() const { return succession_.NextDeadline(); }
   std::string Pending() const { return succession_.Pending(); }

@@ -1,6 +1,6 @@
 #pragma once
 
-// Seconds that collectives take, by the model of Hockney (a start and a rate) on a ring. The
+// Seconds that collectives take, by the model of Hockney (a latency and a rate) on a ring. The
 // slowest link of the ring counts. (R. Thakur, R. Rabenseifner, W. Gropp, "Optimization of
 // collective communication operations in MPICH", 2005.)
 

@@ -9,7 +9,7 @@ namespace {
 
 double Divided(double whole, double part, uint32_t by) { return whole - part + part / by; }
 
-// With n ranks in a ring, what an exchange costs before and for each byte.
+// The fixed cost of an exchange in a ring of n ranks, and its cost for each byte.
 LinearTime SumOver(uint32_t ranks, const Link& link) {
   const double start = AllReduceSeconds(0, ranks, link);
   return {.fixed = start, .per_sample = AllReduceSeconds(1, ranks, link) - start};
@@ -52,8 +52,8 @@ PassTime PassOf(const Scene& scene, const LayerRow& layer, const DeviceType& typ
   AddScaled(pass.backward, compute, 2 + again);
   AddScaled(pass.backward, exchange, 1 + again);
   if (shape.shard != 0 && shape.pipeline == 1) {
-    // What is gathered is copied into whole parameters before each pass, and gradients are copied
-    // out of them: a read and a write each. A pipeline does so once a step.
+    // Gathered shards are copied into whole parameters before each pass, and gradients are copied
+    // out of whole ones: a read and a write each. A pipeline does this once a step.
     const double copy = 2 * parameters / type.bandwidth;
     pass.forward.fixed += copy * scene.bytes.compute;
     pass.backward.fixed += copy * (scene.bytes.compute + scene.bytes.gradient);
@@ -86,11 +86,12 @@ StageMemory MemoryOf(const Scene& scene, const StageLoad& load, const Shape& sha
   const double kept = static_cast<double>(bytes.weight) + bytes.gradient + bytes.optimizer;
   StageMemory memory;
   if (shape.shard != 0 && shape.pipeline > 1) {
-    // Micro-batches are in flight during the whole step, and so are whole parameters and gradients.
+    // In a pipeline, micro-batches are in flight during the whole step, so parameters and gradients
+    // stay whole during it.
     memory.fixed =
         load.parameters * kept / shape.data + load.parameters * (bytes.compute + bytes.gradient);
   } else if (shape.shard != 0) {
-    // The layer at work and the one that is fetched ahead are whole.
+    // Only the layer at work and the one that is fetched ahead are whole.
     memory.fixed = load.parameters * kept / shape.data +
                    2 * load.parameters_most * (bytes.compute + bytes.gradient);
   } else {
@@ -111,10 +112,10 @@ const Link& LinkOf(const Scene& scene, uint32_t ranks) {
   return ranks <= scene.cluster.node ? scene.cluster.inner : scene.cluster.outer;
 }
 
-// Gradients travel layer by layer behind the backward pass of the last micro-batch, so at least
-// the last layer's exchange is not hidden, nor what is longer than that pass. With shards each
-// micro-batch gathers the parameters for both passes and hides it behind them in the same way; in a
-// pipeline, only the first forward pass of a step gathers.
+// Gradients are exchanged layer by layer during the backward pass of the last micro-batch. Two
+// parts are not hidden: the last layer's exchange, and whatever takes longer than that pass. With
+// shards, each micro-batch gathers the parameters for both passes, and hides that in the same way.
+// In a pipeline, only the first forward pass of a step gathers.
 double ExchangeSeconds(const Scene& scene, const StageLoad& load, const Shape& shape,
                        double micro_batch_seconds) {
   if (shape.data < 2 || load.layers == 0) return 0;

@@ -1,12 +1,13 @@
 #pragma once
 
-// What a piece of the model costs a device: seconds of its passes, bytes of its memory, and the
+// The cost of a part of the model on a device: seconds of its passes, bytes of memory, and the
 // exchange of its gradients.
 //
-// A pass through a layer takes `flops ÷ rate + saved ÷ bandwidth` seconds for each sample, because
-// matrix products are bound by arithmetic and the element-wise operations, which write what is
-// saved, by memory; and `parameters ÷ bandwidth + launch` once. Three constants of a device type
-// (rate, bandwidth, launch) are all that is fitted. The backward pass is two forward passes.
+// A pass through a layer takes `flops ÷ rate + saved ÷ bandwidth` seconds for each sample, and
+// `parameters ÷ bandwidth + launch` once. The first term is for matrix products, which are bound by
+// arithmetic. The second is for element-wise operations, which are bound by memory and write the
+// saved values. Only three constants of a device type are fitted: rate, bandwidth, launch. A
+// backward pass counts as two forward passes.
 
 #include <cstdint>
 #include <limits>
@@ -16,7 +17,7 @@
 
 namespace paceline::plan {
 
-// Seconds of what cannot be done.
+// Seconds of an impossible step.
 inline constexpr double kNever = std::numeric_limits<double>::infinity();
 
 struct PassTime {
@@ -34,7 +35,7 @@ PassTime PassOf(const Scene& scene, const LayerRow& layer, const DeviceType& typ
 // Consecutive layers of one stage, as one rank of it holds them. Grows by one layer at a time.
 struct StageLoad {
   uint32_t layers = 0;
-  double parameters = 0;       // how many
+  double parameters = 0;       // number of parameters
   double saved = 0;            // bytes a sample
   double outputs = 0;          // bytes a sample, of all layers
   double parameters_most = 0;  // of one layer
@@ -46,8 +47,8 @@ struct StageLoad {
 // All layers of the model.
 StageLoad WholeModel(const Scene& scene, uint32_t tensor);
 
-// Bytes of a rank that holds `load`: those that do not depend on the micro-batches, and those for
-// each sample of a micro-batch in flight, and of the one at work.
+// Memory of a rank that holds `load`, in bytes: a fixed part, a part for each sample of a
+// micro-batch in flight, and a part for each sample of the micro-batch at work.
 struct StageMemory {
   double fixed = 0;
   double each_in_flight = 0;  // a sample
@@ -65,10 +66,10 @@ double ExchangeSeconds(const Scene& scene, const StageLoad& load, const Shape& s
 double OptimizerSeconds(const Scene& scene, const StageLoad& load, const DeviceType& type,
                         const Shape& shape);
 
-// The link over which `ranks` neighbours speak.
+// The link that `ranks` neighbouring ranks use: within a node, or between nodes.
 const Link& LinkOf(const Scene& scene, uint32_t ranks);
 
-// Of the pass of a layer that is computed again, or not, the share that is the backward pass.
+// The share of the backward pass in all passes of a layer, with or without recomputation.
 inline double BackwardShare(const Shape& shape) { return shape.recompute ? 0.75 : 2.0 / 3; }
 
 }  // namespace paceline::plan

@@ -12,7 +12,8 @@ namespace {
 constexpr double kTera = 1e12;
 constexpr double kGiga = 1e9;
 constexpr uint64_t kGibi = uint64_t{1} << 30;
-// A process's context and its communicators' buffers, and what fragments.
+// Memory that plans cannot use: a process's context, buffers of its communicators, and
+// fragmentation.
 constexpr uint64_t kReservedBytes = 2 * kGibi;
 constexpr double kFragmented = 0.04;
 constexpr double kLaunchSeconds = 1e-4;  // some ten kernels and the host's work for them

@@ -12,7 +12,7 @@
 
 namespace paceline::plan {
 
-// Peaks of the maker's data sheet, dense.
+// Peak values of the manufacturer's data sheet, without sparsity.
 struct DeviceRow {
   std::string_view name;
   double half_flops = 0;  // bf16, or fp16 where there is no bf16
@@ -26,8 +26,8 @@ struct DeviceRow {
 
 std::span<const DeviceRow> DeviceCatalogue();
 
-// What programs reach of a peak, and what of the memory is left to them. They stand here because a
-// measurement (`paceline.parallel`) replaces them.
+// The shares of a peak and of the memory that programs reach. A measurement (`paceline.parallel`)
+// replaces them.
 inline constexpr double kReachedFlops = 0.6;
 inline constexpr double kReachedBandwidth = 0.8;
 inline constexpr double kReachedLink = 0.7;
@@ -38,7 +38,7 @@ struct ClusterWishes {
   double network = 50e9;  // bytes a second of one device to other nodes, at best
 };
 
-// kInvalid: what of the line is wrong, with the types that there are.
+// kInvalid: says which part of the line is wrong, and lists the known types.
 Result<Cluster> ClusterFromLine(std::string_view line, const ClusterWishes& wishes);
 
 }  // namespace paceline::plan

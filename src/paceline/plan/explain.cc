@@ -27,8 +27,8 @@ std::string TypeOfRank(const Scene& scene, uint32_t rank) {
   return "?";
 }
 
-// "H100-80G 170, A100-80G 86": samples of a replica of each type, the most where they differ by
-// one.
+// "H100-80G 170, A100-80G 86": samples of a replica of each type; the larger number if they differ
+// by one.
 std::string SharesText(const Scene& scene, const ParallelPlan& plan) {
   std::vector<std::pair<std::string, uint64_t>> shares;
   for (size_t i = 0; i < plan.shares.size(); ++i) {

@@ -1,6 +1,6 @@
 #pragma once
 
-// The sentences of a plan. A number in them is one of the plan's own.
+// The sentences of a plan. Every number in them is in the plan itself.
 
 #include <string>
 #include <vector>
@@ -17,12 +17,12 @@ std::string MemoryText(double bytes);     // "78.0 GiB"
 // "data 2, sharded state": the shape of a plan in words.
 std::string WordsOf(const ParallelPlan& plan);
 
-// Why `best` was chosen. `equal_shares`: seconds of its step with equal shares; 0 if its shares
-// are equal. `next`: the best plan of another kind, if any fits.
+// Says why `best` was chosen. `equal_shares`: seconds of its step with equal shares; 0 if its
+// shares are equal. `next`: the best plan of another kind, if any fits.
 std::string BecauseOf(const Scene& scene, const ParallelPlan& best, double equal_shares,
                       const ParallelPlan* next);
 
-// Why `other`, which fits, is not the plan.
+// Says why `other`, which fits, was not chosen.
 std::string SlowerBecause(const ParallelPlan& other, const ParallelPlan& best);
 
 }  // namespace paceline::plan

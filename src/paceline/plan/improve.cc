@@ -9,7 +9,7 @@ namespace paceline::plan {
 namespace {
 
 constexpr int kMovesMax = 64;
-// Passes that are simulated for one cut, over all moves.
+// Largest number of simulated passes for one cut, over all moves.
 constexpr uint64_t kPassesMax = 5'000'000;
 
 std::vector<PipelineCut> NeighboursOf(const Scene& scene, const PipelineCut& cut) {

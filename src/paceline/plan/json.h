@@ -1,7 +1,8 @@
 #pragma once
 
-// The JSON texts of docs/formats/parallel_plan.md. Reading refuses (kInvalid) what that page does
-// not allow, with a sentence that names the place; what was read may be handed to the search.
+// The JSON texts of docs/formats/parallel_plan.md. A reader refuses (kInvalid) a text that the page
+// does not allow, with a sentence that names the place. A value that was read can be given to the
+// search without further checks.
 
 #include <string>
 #include <string_view>
@@ -12,7 +13,7 @@
 
 namespace paceline::plan {
 
-// Whole numbers that every reader of JSON keeps exact.
+// The largest whole number that every JSON parser keeps exact.
 inline constexpr uint64_t kWholeMax = (uint64_t{1} << 53) - 1;
 inline constexpr size_t kPlanTextMax = 64 << 10;    // of a summary, a cluster and wishes
 inline constexpr size_t kChosenTextMax = 32 << 20;  // of a plan, which names each rank
@@ -30,8 +31,8 @@ std::string PrintPlan(const ParallelPlan& plan);
 std::string DigestOf(const ModelSummary& summary);
 std::string DigestOf(const ParallelPlan& plan);
 
-// What makes a plan useless for this model on this cluster: layers that are left out, ranks that
-// are named twice, shares that are no step. Nothing when it is sound.
+// Checks a plan against the model and the cluster. Fails if layers are left out, ranks are named
+// twice, or the shares do not add up to a step.
 Result<void> CheckPlan(const ParallelPlan& plan, const ModelSummary& summary,
                        const Cluster& cluster);
 

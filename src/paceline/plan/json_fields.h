@@ -1,7 +1,7 @@
 #pragma once
 
-// The fields of one JSON object, each read once. The first mistake is kept, and what follows it
-// reads as defaults; so a reader takes all fields and asks for the mistake at the end.
+// The fields of one JSON object, each read once. The first mistake is remembered, and later fields
+// read as defaults. So a reader takes all fields, and asks for the mistake at the end.
 
 #include <cstdint>
 #include <optional>
@@ -82,7 +82,7 @@ class Fields {
     return *value;
   }
 
-  // Null if the key is missing, which only then is no mistake.
+  // Null if the key is missing, which is a mistake unless `may_be_missing`.
   const nlohmann::json* Take(const char* key, bool may_be_missing) {
     known_.insert(key);
     if (!object_.is_object()) return nullptr;
@@ -95,7 +95,7 @@ class Fields {
   void Refuse(std::string why) {
     if (!mistake_) mistake_ = Failure{.kind = FailureKind::kInvalid, .message = std::move(why)};
   }
-  // A mistake of a part of the object.
+  // Records a mistake in a part of the object.
   void Adopt(const Result<void>& part) {
     if (!part.ok() && !mistake_) mistake_ = part.failure();
   }
@@ -103,7 +103,7 @@ class Fields {
     return place_.empty() ? std::string(key) : Concat(place_, ".", key);
   }
 
-  // After the last field: the first mistake, an unknown key being one.
+  // Call after the last field. Returns the first mistake; an unknown key is one.
   Result<void> Done() {
     if (object_.is_object()) {
       for (const auto& [key, value] : object_.items()) {

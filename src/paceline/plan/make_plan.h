@@ -1,6 +1,6 @@
 #pragma once
 
-// A plan from a shape and its cut: which ranks do what, and what it is predicted to cost.
+// Makes a plan of a shape and its cut: the layers and samples of each rank, and the predicted cost.
 
 #include "paceline/model/plan.h"
 #include "paceline/plan/pipeline_cut.h"
@@ -12,8 +12,8 @@ namespace paceline::plan {
 ParallelPlan PlanOf(const Scene& scene, const Shape& shape, const ReplicaCut& cut);
 ParallelPlan PlanOf(const Scene& scene, const Shape& shape, const PipelineCut& cut);
 
-// What each replica of one stage would take for a step with equal shares, in seconds; above the
-// plan's own by what the unequal ones gain.
+// Seconds of a step of one stage with equal shares. The difference to the plan's own time is the
+// gain of unequal shares.
 double SecondsWithEqualShares(const Scene& scene, const Shape& shape, const ReplicaCut& cut);
 
 }  // namespace paceline::plan

@@ -15,7 +15,7 @@ namespace {
 
 constexpr uint32_t kFactorMax = 64;
 constexpr int kMemoryHalvings = 8;
-// These searches only ask whether anything fits.
+// These searches only test whether any plan fits.
 constexpr SearchLimits kQuick = {.transitions = 20'000'000, .near = 1};
 
 Cluster WithCounts(Cluster cluster, uint32_t factor) {

@@ -1,6 +1,6 @@
 #pragma once
 
-// Why no plan fits, and the smallest change with which one would.
+// Says why no plan fits, and the smallest change with which one would.
 
 #include <string>
 
@@ -10,7 +10,7 @@
 
 namespace paceline::plan {
 
-// Bytes that a rank of this shape needs at least, roughly: where stages differ, on average.
+// A rough lower limit of the bytes that a rank of this shape needs; the average if stages differ.
 double NeedOf(const Scene& scene, const Shape& shape);
 
 // "a rank needs 93.1 GiB, and H100-80G has 78.0 GiB", for a shape that does not fit.

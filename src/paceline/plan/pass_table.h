@@ -1,7 +1,7 @@
 #pragma once
 
 // The passes of all layers on all types, for one degree of tensor parallelism and one choice of
-// recomputation; and what no pipeline over these devices can go below.
+// recomputation; and lower bounds for any pipeline over these devices.
 
 #include <cstdint>
 #include <vector>
@@ -13,7 +13,7 @@ namespace paceline::plan {
 
 class PassTable {
  public:
-  // Only `tensor` and `recompute` of the shape count.
+  // Only `tensor` and `recompute` of the shape are used.
   PassTable(const Scene& scene, const Shape& shape);
 
   const PassTime& At(uint32_t type, uint32_t layer) const { return passes_[type][layer]; }
@@ -24,12 +24,12 @@ class PassTable {
   std::vector<std::vector<PassTime>> passes_;  // by type, by layer
 };
 
-// Samples of a micro-batch, where all replicas take equal shares.
+// Samples of a micro-batch, if all replicas have equal shares.
 double MicroBatchOf(const Scene& scene, const Shape& shape);
 
 // Lower bounds of the two terms of a pipeline's step (pipeline_cut.h): `first` as if layers could
-// be divided among the fastest stages that there are, `sum` as if each layer were on the type that
-// is fastest for it. Infinite if the devices make too few stages.
+// be divided freely among the fastest stages, `sum` as if each layer were on the type that is
+// fastest for it. Infinite if the devices make too few stages.
 struct PipelineBound {
   double first = 0;
   double sum = 0;

@@ -12,18 +12,19 @@ namespace paceline::plan {
 namespace {
 
 constexpr int kRoundsMax = 256;
-// What else takes time, in transitions: a sum is set to infinity, a state is made.
+// The cost of other work in transitions: this many sums are set to infinity in the time of one, and
+// a state is made in the time of kStateAsSlow.
 constexpr uint64_t kFilledAsFast = 8;
 constexpr uint64_t kStateAsSlow = 50;
 
 struct Segment {
   double sum = 0;     // pass and both transfers
-  double passes = 0;  // (m - 1) pass, which grows with the layers
-  double first = 0;   // and after, which need not
+  double passes = 0;  // (m - 1) passes; grows with the number of layers
+  double first = 0;   // `passes` and the work after them, which need not grow
   StageMemory memory;
 };
 
-// The cost of a stage whose layers were added up to `load` and `pass`.
+// The cost of a stage, of the sums `load` and `pass` over its layers.
 StageCost CostFrom(const Scene& scene, const Shape& shape, const CutStage& stage,
                    const StageLoad& load, const PassTime& pass) {
   const double samples = MicroBatchOf(scene, shape);
@@ -81,7 +82,7 @@ class SegmentTable {
 
 constexpr uint32_t kNoState = std::numeric_limits<uint32_t>::max();
 
-// How many stages of each type were used: the states of the search, ordered by their sums.
+// The states of the search: how many stages of each type are used. Ordered by the total number.
 struct UsedStages {
   std::vector<uint32_t> counts;
   uint32_t total = 0;
@@ -151,7 +152,7 @@ class CutRun {
   CutSearch Run(double below, double slack) {
     CutSearch search;
     double best = below;
-    double sum = least_.sum;  // of all cuts that are still possible
+    double sum = least_.sum;  // the least sum of all cuts that are still possible
     double limit = below - sum;
     for (int round = 0; least_.first + sum < best * slack && limit >= least_.first; ++round) {
       if (round == kRoundsMax || *budget_ == 0) {
@@ -161,7 +162,7 @@ class CutRun {
       }
       auto cut = Solve(limit);
       if (!cut) break;
-      // With a lower limit the least sum is no lower.
+      // A lower limit cannot make the least sum smaller.
       const double first = FirstOf(*cut);
       sum = cut->seconds - first;
       if (cut->seconds < best) {
@@ -199,7 +200,7 @@ class CutRun {
       const uint32_t total = states_[state].total;
       const uint32_t place = shape_.pipeline - total;
       const uint32_t in_flight = InFlightOf(shape_, place);
-      // Each other stage needs a layer, too.
+      // Leaves a layer for each other stage.
       const uint32_t begin_last = place == 0 ? 0 : layers_ - total;
       for (uint32_t begin = place; begin <= begin_last; ++begin) {
         if (begin > 0 && !scene_.layers[begin - 1].cut.empty()) continue;

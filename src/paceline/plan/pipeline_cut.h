@@ -7,11 +7,11 @@
 //
 //   max over stages of ((m - 1) c + y)  +  sum over stages of (c + x)
 //
-// which is what 1F1B and GPipe take but for the order of unequal stages; `Simulate` has the rest.
-// For a limit T of the first term, dynamic programming over (stages used of each type, first
-// layer), from the last stage on, finds the least sum: from the end, because the stages that follow
-// say how many micro-batches are in flight, and so what fits. T falls from one solution to the
-// next, as far as a better one is possible: `step ≥ sum(T) + least first term`.
+// This is the time of 1F1B and GPipe except for the order of unequal stages, which `Simulate` adds.
+// For a limit T of the first term, dynamic programming over (stages used of each type, first layer)
+// finds the least sum. It starts at the last stage, because the number of stages that follow
+// decides how many micro-batches are in flight, and so what fits. T decreases from one solution to
+// the next, as long as a better one is possible: `step ≥ sum(T) + least first term`.
 
 #include <cstdint>
 #include <optional>
@@ -36,23 +36,23 @@ struct PipelineCut {
 };
 
 struct CutSearch {
-  std::vector<PipelineCut> cuts;  // those found on the way that are fast enough, the best last
+  std::vector<PipelineCut> cuts;  // cuts found on the way that are fast enough, the best last
   double bound = 0;               // no cut of this shape is faster
   bool is_complete = true;        // false: the budget ended first
 };
 
 // The best cut of `shape` that takes less than `below` seconds, and others that take less than
-// `slack` times as long: the simulation may find one of them better. `budget` is how many
-// transitions may be looked at, and is lowered by those that were.
+// `slack` times as long: the simulation may find one of them better. `budget` is the number of
+// transitions that may be tried; it is reduced by those that were.
 CutSearch CutPipeline(const Scene& scene, const PassTable& passes, const Shape& shape, double below,
                       double slack, uint64_t* budget);
 
-// What a stage costs by the formula above, for the brute force of tests and for `Simulate`.
+// The cost of a stage by the formula above; for `Simulate` and the brute force in tests.
 struct StageCost {
   double pass = 0;      // c
   double transfer = 0;  // x / 2: there, and back again
   double after = 0;     // y
-  double exchange = 0;  // of it: gradients
+  double exchange = 0;  // the part of `after` for gradients
   StageMemory memory;
 };
 StageCost CostOfStage(const Scene& scene, const Shape& shape, const CutStage& stage);

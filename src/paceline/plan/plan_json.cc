@@ -60,7 +60,7 @@ RejectedPlan ReadRejected(Fields& parent, const nlohmann::json& object, size_t i
   return rejected;
 }
 
-// All but what two hosts may compute differently.
+// All fields except those that two hosts may compute differently.
 Json Agreed(const ParallelPlan& plan) {
   Json json;
   json["schema"] = kPlanSchema;

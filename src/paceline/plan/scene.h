@@ -1,6 +1,7 @@
 #pragma once
 
-// The model and the cluster as the search sees them: layers unfolded, devices counted by type.
+// The model and the cluster in the form that the search uses: layers one by one, devices counted by
+// type.
 
 #include <cstdint>
 #include <vector>
@@ -12,7 +13,7 @@
 namespace paceline::plan {
 
 inline constexpr size_t kLayersMax = 10'000;
-// Cuts into stages are searched up to here; their cost grows with the square.
+// The largest number of layers for which pipelines are searched; the cost grows with its square.
 inline constexpr size_t kPipelineLayersMax = 512;
 
 struct Scene {
@@ -30,7 +31,7 @@ struct Scene {
   uint64_t global_batch = 0;
 };
 
-// kInvalid: what makes no sense, as one sentence.
+// kInvalid: one sentence on what contradicts itself.
 Result<Scene> MakeScene(const ModelSummary& summary, const Cluster& cluster,
                         const PlanWishes& wishes);
 

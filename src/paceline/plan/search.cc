@@ -22,7 +22,8 @@
 namespace paceline::plan {
 namespace {
 
-constexpr uint64_t kTransitionsOfAKind = 6'000'000;  // for a plan that is only told beside the best
+constexpr uint64_t kTransitionsOfAKind =
+    6'000'000;  // for a plan that is only reported beside the best
 constexpr size_t kRejectedTold = 8;
 constexpr double kSlack = 1.01;
 constexpr size_t kImprovedMost = 8;  // cuts of a shape
@@ -32,7 +33,7 @@ struct Candidate {
   double bound = 0;
 };
 
-// Plans of a kind are told about together: by the best of them.
+// Of plans of one kind only the best is reported.
 struct Kind {
   bool is_pipeline = false;
   bool is_tensor = false;
@@ -66,7 +67,7 @@ class Search {
   Search(Scene scene, const PlanWishes& wishes, const SearchLimits& limits)
       : scene_(std::move(scene)), wishes_(wishes), limits_(limits), left_(limits.transitions) {}
 
-  // All shapes that the wishes allow, by their bounds.
+  // All shapes that the wishes allow, sorted by their lower bounds.
   void Enumerate() {
     Shape shape;
     Choose(0, shape);
@@ -85,7 +86,7 @@ class Search {
     LookAtWhale();
   }
 
-  // A plan of each kind that has none yet, from its most promising shapes.
+  // For each kind without a plan, finds one among its most promising shapes.
   void LookAtOtherKinds() {
     std::map<Kind, uint64_t> left;
     for (const Candidate& candidate : candidates_) {
@@ -217,7 +218,7 @@ class Search {
     size_t improved = 0;
     for (auto cut = search.cuts.rbegin(); cut != search.cuts.rend(); ++cut) {
       if (++improved > kImprovedMost) break;
-      // A plan that is only told beside the best is not worth the time of its improvement.
+      // A plan that is only reported beside the best is not improved, to save time.
       const PipelineCut better = slack > 1 ? Improved(scene_, shape, *cut) : *cut;
       Keep(shape, cut->seconds, PlanOf(scene_, shape, better), 0);
     }
@@ -243,7 +244,7 @@ class Search {
   double bound_ = kNever;
 };
 
-// What no plan of the search may have, and why: what the model rules out, and who asked for it.
+// Values that no plan of the search may have, and why: the model rules them out, or a wish.
 std::vector<RejectedPlan> RuledOut(const Scene& scene, const PlanWishes& wishes) {
   std::vector<RejectedPlan> rejected;
   for (size_t axis = 0; axis < kAxisCount; ++axis) {

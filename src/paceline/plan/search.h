@@ -3,14 +3,14 @@
 // The fastest plan that fits, among all shapes (axis/) and all cuts of each (replicas.h,
 // pipeline_cut.h).
 //
-// Shapes are looked at in the order of what none of their cuts can go below, until that exceeds the
-// best plan found: so what is left out is slower for certain. The work is bounded by a number of
-// states, never by time, so every host finds the same plan. Where that number is not enough,
-// `bound` of the plan is lower than its closed form, and the difference is how much better a plan
+// Shapes are tried in the order of their lower bounds, until a lower bound exceeds the best plan
+// found. So the shapes that are left out are certainly slower. The work is limited by a number of
+// states, never by time, so every host finds the same plan. If that number is not enough, the
+// plan's `bound` is lower than its closed form, and the difference says how much better a plan
 // might be.
 //
-// Plans whose closed forms differ by less than `near` are compared by simulation, which also knows
-// the order of unequal stages.
+// Plans whose closed forms differ by less than `near` are compared by simulation, which takes the
+// order of unequal stages into account.
 
 #include <cstdint>
 #include <string>
@@ -50,8 +50,8 @@ std::variant<ParallelPlan, NoPlan> ChoosePlan(const ModelSummary& model, const C
 bool Fits(const ModelSummary& model, const Cluster& cluster, const PlanWishes& wishes,
           SearchLimits limits = {});
 
-// Why the plan has not this value on an axis, as one sentence: what a plan with it costs, or why
-// there is none.
+// Says in one sentence why the plan does not have this value on an axis: what a plan with it costs,
+// or why there is none.
 std::string WhyNot(const ModelSummary& model, const Cluster& cluster, const PlanWishes& wishes,
                    const ParallelPlan& chosen, AxisId axis, uint32_t value);
 

@@ -21,8 +21,8 @@ std::vector<uint32_t> TypeOfEachDevice(const Scene& scene) {
   return types;
 }
 
-// Algorithm 1: ratios by FLOP/s; load moves from whoever is over its memory to the device that is
-// used least, until everything fits. Empty: it does not.
+// Algorithm 1: ratios by FLOP/s. Load moves from a device without enough memory to the least used
+// one, until everything fits. Empty: it does not fit.
 std::vector<double> RatiosOf(const Scene& scene, const Shape& shape,
                              const std::vector<uint32_t>& types) {
   std::vector<double> speed;

@@ -1,6 +1,6 @@
 #pragma once
 
-// What a plan must look like, as far as somebody cares: the values that each axis may take.
+// Limits that the user sets for a plan: the values that each axis may take.
 
 #include <array>
 #include <cstddef>
@@ -23,8 +23,7 @@ enum class AxisId : uint32_t {
 };
 inline constexpr size_t kAxisCount = 7;
 
-// One choice of all axes. What is left to choose are the cuts: layers to stages, samples to
-// replicas.
+// One value for each axis. The cuts (layers to stages, samples to replicas) are chosen afterwards.
 struct Shape {
   uint32_t pipeline = 1;
   uint32_t tensor = 1;
@@ -40,7 +39,7 @@ struct PlanWishes {
   uint64_t global_batch = 0;
   // By AxisId: the values that are allowed. Empty: all.
   std::array<std::vector<uint32_t>, kAxisCount> only;
-  // By AxisId: who limits it, as one sentence; "" if that needs no word.
+  // By AxisId: one sentence on what limits the axis, such as an annotation; "" for none.
   std::array<std::string, kAxisCount> because = {};
 
   const std::vector<uint32_t>& OnlyOf(AxisId axis) const { return only[static_cast<size_t>(axis)]; }

@@ -17,7 +17,7 @@ absl::StatusOr<SpawnedProcess> LocalPlatform::Start(std::vector<std::string> wor
   for (std::string& entry : CurrentEnvironment()) {
     if (!entry.starts_with("PACELINE_JOB_ID=")) request.env.push_back(std::move(entry));
   }
-  // Whoever looks for what is left of a job finds all of it by this variable.
+  // All processes of a job have this variable, so that left-over ones can be found by it.
   request.env.push_back(Concat("PACELINE_JOB_ID=", job_id));
   request.output_path = log_path;
   return SpawnDetached(request);

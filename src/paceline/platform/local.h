@@ -1,7 +1,8 @@
 #pragma once
 
-// The platform that is this machine: nodes are agents in sessions of their own. What it starts
-// outlives its starter; restarting what dies is decided by core/keeper and ordered by the launcher.
+// The platform of one machine: it starts master and agents, each in a session of its own, so that
+// they outlive the launcher. `core/node/keeper.h` decides which of them to restart, and the
+// launcher orders it.
 
 #include <cstdint>
 #include <string>
@@ -22,7 +23,7 @@ struct LocalPlatform {
     std::string listen;  // host:port
     bool insecure = false;
     bool resumes = false;  // a user started the job again
-    uint64_t term = 0;     // of a platform that starts masters; 0: there is none
+    uint64_t term = 0;     // of this master, if a platform starts masters; else 0
     uint32_t survivors = 0;
   };
   // The master writes one byte into `ready_fd` when it serves.

@@ -1,4 +1,4 @@
-"""Carrying out a plan with torch's own parts: one file for each way to run a rank's share."""
+"""Carries out a plan with torch's own parts: one file for each way to run a rank's part."""
 
 from paceline.parallel.execute.common import Executor, Idle, Work
 from paceline.parallel.execute.data import Replica
@@ -10,7 +10,7 @@ __all__ = ["Executor", "Idle", "Stepper", "Work", "executor_for"]
 
 
 def executor_for(work: Work) -> Executor:
-    """What carries out this rank's part of the plan; the model of `work` is changed in place."""
+    """The executor of this rank's part of the plan. The model of `work` is changed in place."""
     if work.place is None:
         return Idle(work)
     if work.plan.is_pipeline:

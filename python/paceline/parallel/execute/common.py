@@ -1,4 +1,4 @@
-"""What all ways to carry out a plan have in common."""
+"""Common parts of the executors of a plan."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -21,7 +21,7 @@ from paceline.parallel.trace import computing
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """A rank's part of a plan, and with what it is carried out."""
+    """A rank's part of a plan, with the model, the device and the process groups for it."""
 
     model: nn.Module
     study: Study
@@ -31,8 +31,8 @@ class Work:
     loss: Loss
     example: Any
     precision: str
-    # All ranks of the plan's groups have made them in one order; None: the group is one rank.
-    replicas: "dist.ProcessGroup | None"  # those that hold the same part of the same stage
+    # All ranks make the groups of the plan in the same order. None: the group has one rank.
+    replicas: "dist.ProcessGroup | None"  # the ranks with the same part of the same stage
     pipeline: "dist.ProcessGroup | None"  # the stages of one part of one replica
     tensor: "dist.ProcessGroup | None" = None  # the parts of one stage of one replica
 
@@ -51,31 +51,35 @@ class Work:
 
 
 class Executor(ABC):
-    """Runs forward and backward passes of a step. Gradients are those of the global mean loss."""
+    """Runs the forward and backward passes of a step. Gradients are those of the mean loss over
+    the global batch.
+    """
 
     def __init__(self, work: Work) -> None:
         self.work = work
-        self.model = work.model  # the part of this rank, by the names of the undivided model
-        # Over which groups the squares of gradients add up to those of the whole model.
+        self.model = work.model  # this rank's part, with the names of the undivided model
+        # Groups over which squared gradients are summed to get the whole model's norm.
         self.norm_groups: list[dist.ProcessGroup] = []
         # Called when this rank's own work for a step is done, and only waiting follows.
         self.worked: Callable[[], None] = _nothing
 
     @property
     def parameters(self) -> list[nn.Parameter]:
-        """What this rank's optimizer steps."""
+        """The parameters of this rank's optimizer."""
         return [one for one in self.model.parameters() if one.requires_grad]
 
     @abstractmethod
     def step(self, inputs: Any, targets: Any) -> torch.Tensor:
-        """Leaves the gradients of the step; returns this rank's summand of the global mean loss."""
+        """Compute the gradients of a step. Returns this rank's summand of the mean loss over the
+        global batch.
+        """
 
     @abstractmethod
     def evaluate(self, inputs: Any, targets: Any) -> torch.Tensor:
-        """The sum of the losses of the samples, without gradients; 0 where no loss is computed."""
+        """The sum of the samples' losses, without gradients; 0 on a rank that computes no loss."""
 
     def owned(self) -> dict[str, torch.Tensor]:
-        """The tensors of this rank's part of the model, whole."""
+        """The tensors of this rank's part of the model, each undivided."""
         with torch.no_grad():
             return {
                 name: whole_of(one) if isinstance(one, DTensor) else one.detach()
@@ -84,7 +88,9 @@ class Executor(ABC):
             }
 
     def clip(self, limit: float | None) -> torch.Tensor:
-        """The norm of the whole model's gradients, which are scaled down to `limit` at most."""
+        """Returns the norm of the whole model's gradients. Scales them down if it is above
+        `limit`.
+        """
         total = torch.zeros((), device=self.work.device)
         gradients: list[torch.Tensor] = []
         norms: list[torch.Tensor] = []
@@ -108,7 +114,9 @@ class Executor(ABC):
 
 
     def _counts(self, parameter: nn.Parameter) -> bool:
-        """Whether the norm has this rank's part of a parameter: what is whole on several, once."""
+        """Whether this rank's part of a parameter counts in the norm. A parameter that several
+        ranks hold whole counts once.
+        """
         place = self.work.place
         if place is None or place.part == 0 or not isinstance(parameter, DTensor):
             return place is None or place.part == 0
@@ -121,7 +129,7 @@ def _nothing() -> None:
 
 
 class Idle(Executor):
-    """A rank that the plan leaves out."""
+    """A rank that the plan does not use."""
 
     @property
     def parameters(self) -> list[nn.Parameter]:
@@ -147,8 +155,9 @@ def local_gradient(parameter: nn.Parameter) -> torch.Tensor | None:
 
 
 def whole_of(tensor: DTensor) -> torch.Tensor:
-    """The undivided tensor; every rank of its mesh calls it."""
-    # From the last dimension of the mesh on, torch warns of two gathers and may mix up their order.
+    """The undivided tensor. Every rank of its mesh must call this."""
+    # One dimension at a time, the last one first: torch warns of two gathers at once and may mix up
+    # their order.
     for place, placement in enumerate(tensor.placements[:-1]):
         if not placement.is_replicate():
             placements = list(tensor.placements)
@@ -163,7 +172,7 @@ def local_of(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def as_part_of(whole: torch.Tensor, part: torch.Tensor) -> torch.Tensor:
-    """A tensor that is distributed as `whole`, and of which `part` is this rank's."""
+    """A tensor that is distributed like `whole`, with `part` as this rank's part."""
     if not isinstance(whole, DTensor):
         return part
     return DTensor.from_local(
@@ -173,7 +182,7 @@ def as_part_of(whole: torch.Tensor, part: torch.Tensor) -> torch.Tensor:
 
 
 def must_have_calls(owner: object, calls: tuple[str, ...], plan: str) -> None:
-    """Refuses, by name, a torch that lacks a call that the plan needs."""
+    """Raise if this torch lacks a function that the plan needs; the error names it."""
     for name in calls:
         if not hasattr(owner, name):
             raise PlanError(
@@ -185,7 +194,7 @@ def must_have_calls(owner: object, calls: tuple[str, ...], plan: str) -> None:
 
 
 def recompute(modules: list[nn.Module]) -> None:
-    """The backward pass computes the forward pass of these modules again."""
+    """Make the backward pass compute the forward pass of these modules again."""
     from torch.distributed._composable.checkpoint_activation import checkpoint
 
     for module in modules:
@@ -199,7 +208,7 @@ def mean_loss(work: Work, output: Any, targets: Any) -> torch.Tensor:
 
 
 def summed_loss(work: Work, model: nn.Module, inputs: Any, targets: Any) -> torch.Tensor:
-    """The sum of the losses of some samples, without gradients."""
+    """The sum of the losses of these samples, without gradients."""
     with torch.no_grad(), work.computing():
         output = batches.call(model, inputs)
         return mean_loss(work, output, targets).float() * batches.samples(inputs)

@@ -1,4 +1,4 @@
-"""Replicas with shares of different sizes: each one has the whole model."""
+"""Replicas with shares of different sizes. Each replica has the whole model."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -15,7 +15,7 @@ from paceline.parallel.execute.tensor import Divided, mesh_of
 
 
 def shared_parts(work: Work, model: nn.Module) -> tuple[Divided | None, DeviceMesh | None]:
-    """Divides the layers that this rank shares with others, if it does; and over which ranks."""
+    """Divide the layers that this rank shares with others, if any. Returns the ranks over which."""
     if work.tensor is None:
         return None, None
     mesh = mesh_of(work)

@@ -1,8 +1,9 @@
 """Stages of unequal depth: torch's pipelining over a part of the layers.
 
 A stage is the model without the layers of the others, so that its tensors keep the names that they
-have in the undivided model. Of a model of transformers, the layers of other stages become modules
-that hand on what they get: its own forward pass then makes masks and positions for each stage.
+have in the undivided model. In a model of transformers, the layers of other stages are replaced by
+modules that return their input. So the model's own forward pass makes masks and positions in each
+stage.
 """
 
 import inspect
@@ -29,11 +30,11 @@ from paceline.parallel.trace import Form
 
 
 class _Skipped(nn.Module):
-    """In the place of a layer of another stage: hands on its first argument."""
+    """Replaces a layer of another stage: returns its first argument."""
 
     def __init__(self, replaced: nn.Module) -> None:
         super().__init__()
-        # A model may look at plain attributes of its layers, as their kind of attention.
+        # A model may read plain attributes of its layers, such as their kind of attention.
         for name, value in vars(replaced).items():
             if not name.startswith("_") and isinstance(value, (str, int, float)):
                 setattr(self, name, value)
@@ -43,7 +44,7 @@ class _Skipped(nn.Module):
 
 
 class _StageModel(nn.Module):
-    """What torch's PipelineStage calls: a tensor in, a tensor out."""
+    """The module for torch's PipelineStage: a tensor in, a tensor out."""
 
     def __init__(self, inner: nn.Module, work: Work, *, takes_hidden: bool) -> None:
         super().__init__()
@@ -62,7 +63,7 @@ class _StageModel(nn.Module):
 
 
 def cut(work: Work) -> nn.Module:
-    """The model with the layers of this rank's stage alone, under their own names."""
+    """The model with only the layers of this rank's stage, under their own names."""
     assert work.place is not None
     stage = work.plan.stages[work.place.stage]
     names = work.layers.names
@@ -127,7 +128,9 @@ class Pipelined(Executor):
             )
 
     def _boundaries(self) -> list[Form | None]:
-        """The tensors between the stages for one micro-batch; the first stage has its inputs."""
+        """The tensors between the stages for one micro-batch, and the inputs for the first
+        stage.
+        """
         study, stages = self.work.study, self.work.plan.stages
         first = self._first(batches.split(self.work.example)[0])[0]
         found: list[Form | None] = [
@@ -139,7 +142,7 @@ class Pipelined(Executor):
         return found
 
     def _first(self, inputs: Any) -> tuple[torch.Tensor, dict[str, Any]]:
-        """The tensor that enters the pipeline, and what every stage gets beside it."""
+        """The tensor that enters the pipeline, and the further arguments that every stage gets."""
         if isinstance(inputs, dict) and self.work.layers.kind == "transformers":
             more: dict[str, Any] = dict(inputs)
             first = more.pop("input_ids", None)
@@ -160,8 +163,8 @@ class Pipelined(Executor):
         work, plan = self.work, self.work.plan
         assert work.place is not None
         name = {"gpipe": "ScheduleGPipe", "1f1b": "Schedule1F1B"}[plan.schedule]
-        # torch's 1F1B wants a micro-batch for each stage. With fewer, no stage begins a forward
-        # pass behind a backward pass that the first stage waits for: GPipe takes as long.
+        # torch's 1F1B needs a micro-batch for each stage. With fewer, no forward pass that another
+        # stage waits for would come after a backward pass, so GPipe takes as long.
         if plan.micro_batches < len(plan.stages):
             name = "ScheduleGPipe"
         must_have_calls(pipelining, ("PipelineStage", name), plan.told())
@@ -198,7 +201,7 @@ class Pipelined(Executor):
         return losses
 
     def _run(self, run: Any, inputs: Any, targets: Any) -> torch.Tensor:
-        """All micro-batches through the pipeline; the last stage knows their losses."""
+        """Run all micro-batches through the pipeline. Only the last stage has their losses."""
         first, options = self._first(inputs)
         if "return_outputs" in inspect.signature(run).parameters:
             options["return_outputs"] = False
@@ -223,7 +226,7 @@ class Pipelined(Executor):
             )
         with torch.no_grad():
             found = self._run(self._schedule.eval, inputs, targets)
-        return found * self.work.plan.global_batch  # weights are those of a step
+        return found * self.work.plan.global_batch  # the losses were weighted for a step
 
 
 def _empty(form: Form | None) -> torch.Tensor | None:

@@ -16,12 +16,12 @@ class Reduction:
 
     reduction = Reduction(parameters, group)
     reduction.arm()     # before the step's last backward pass
-    loss.backward()     # buckets go out as their gradients are there
+    loss.backward()     # a bucket is sent as soon as its gradients are computed
     reduction.finish()
 
-    It is no DistributedDataParallel, because that divides by the number of replicas, which is
-    wrong for unequal shares, and knows no pipeline. The last layer's gradients come first, so
-    buckets are filled from the end.
+    DistributedDataParallel is not used, because it divides by the number of replicas, which is
+    wrong for unequal shares, and does not support pipelines. The last layer's gradients come first,
+    so buckets are filled from the end.
     """
 
     def __init__(self, parameters: list[nn.Parameter], group: "dist.ProcessGroup | None") -> None:
@@ -37,7 +37,7 @@ class Reduction:
                 one.register_post_accumulate_grad_hook(self._accumulated)
 
     def arm(self) -> None:
-        """The next backward pass is the step's last one."""
+        """Call before the step's last backward pass."""
         self._missing = [len(bucket) for bucket in self._buckets]
         self._is_armed = True
 
@@ -59,10 +59,10 @@ class Reduction:
         self._sent.append((buffer, dist.all_reduce(buffer, group=self._group, async_op=True)))
 
     def finish(self) -> None:
-        """Every gradient is the sum over the group afterwards.
+        """Wait for the sums. Afterwards every gradient is the sum over the group.
 
-        It is a view of its bucket, which the next step writes anew: `zero_grad` has to drop it
-        before the next backward pass, and does so by default.
+        Each gradient is a view of its bucket, which the next step overwrites. So `zero_grad` must
+        set gradients to None before the next backward pass, which is its default.
         """
         self._is_armed = False
         while len(self._sent) < len(self._buckets):

@@ -1,8 +1,8 @@
 """Replicas that divide parameters, gradients and the optimizer's state among them: FSDP2.
 
 FSDP2 averages gradients over the ranks, which is right for equal shares only. Here each loss is
-weighted by its samples already, so gradients are summed: the divide factor is 1. gloo cannot scale
-while it reduces, therefore the sum is forced.
+already weighted by its samples, so gradients are summed: the divide factor is 1. gloo cannot scale
+while it reduces, so a plain sum is forced.
 """
 
 from typing import Any
@@ -29,11 +29,11 @@ def divide(
     shared: set[int],
     mesh: DeviceMesh | None = None,
 ) -> None:
-    """Makes a unit of FSDP2 of each layer, and one of the rest of `root`.
+    """Make each layer a unit of FSDP2, and the rest of `root` another one.
 
     A parameter that several layers share stays with the root, because it can be in one unit only.
-    In a pipeline a stage gathers its parameters once a step, and not for each micro-batch: many
-    micro-batches are in flight at once. `mesh` is that of layers that ranks share.
+    In a pipeline, a stage gathers its parameters once a step and not for each micro-batch, because
+    many micro-batches are in flight at once. `mesh`: the ranks that share layers.
     """
     try:
         from torch.distributed.fsdp import FSDPModule, fully_shard
@@ -60,7 +60,9 @@ def divide(
 
 
 class Sharded(Replica):
-    """As `Replica`. Each pass gathers parameters; all ranks have `micro_batches` of them."""
+    """As `Replica`, but each pass gathers the parameters. So all ranks run `micro_batches`
+    passes.
+    """
 
     def __init__(self, work: Work) -> None:
         Executor.__init__(self, work)

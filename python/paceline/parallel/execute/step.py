@@ -1,4 +1,4 @@
-"""The optimizer's step where some parameters are shared by ranks and others are not."""
+"""The optimizer's step if ranks share some parameters and not others."""
 
 import inspect
 from typing import Any
@@ -10,11 +10,13 @@ from torch.optim import Optimizer
 
 
 class Stepper:
-    """Steps an optimizer. One that works on lists of tensors gets each kind of them alone.
+    """Steps an optimizer. An optimizer that works on lists of tensors gets each kind of tensors
+    separately.
 
-    With `fused` or `foreach`, torch refuses lists of which some tensors are distributed over other
-    ranks than the rest, or over none. Groups of parameters stay as the script made them, because
-    checkpoints know them: an optimizer leaves out what has no gradient.
+    With `fused` or `foreach`, torch refuses lists whose tensors are distributed over different
+    ranks, or partly not at all. The parameter groups are not changed, because checkpoints save
+    them. Instead the gradients of other kinds are hidden, because an optimizer skips parameters
+    without a gradient.
     """
 
     def __init__(self, optimizer: Optimizer, parameters: list[nn.Parameter]) -> None:
@@ -32,7 +34,7 @@ class Stepper:
             self._optimizer.step()
             return
         held = {one: one.grad for kind in self._kinds for one in kind}
-        # Hooks of a step are called once for all kinds: some count the steps of the training.
+        # Hooks of a step are called once for all kinds, because some of them count training steps.
         alone: Any = inspect.unwrap(type(self._optimizer).step)
         for kind in self._kinds:
             for one in held:

@@ -1,7 +1,7 @@
 """Layers that several ranks share: DTensor's `parallelize_module` over the ranks of a replica.
 
-Each rank has a part of the weights and computes all samples of its replica. Modules take and give
-ordinary tensors, so the model's own code runs as it is.
+Each rank has a part of the weights and computes all samples of its replica. Inputs and outputs of
+modules are ordinary tensors, so the model's own code runs unchanged.
 """
 
 import inspect
@@ -20,7 +20,7 @@ from paceline.parallel.tensor import SUMMED
 
 
 def mesh_of(work: Work) -> DeviceMesh:
-    """The ranks that share layers; with shards, the replicas are its first dimension."""
+    """The mesh of the ranks that share layers. With shards, replicas are its first dimension."""
     place, plan = work.place, work.plan
     assert place is not None and work.tensor is not None
     must_have_calls(DeviceMesh, ("from_group",), plan.told())
@@ -35,9 +35,9 @@ def mesh_of(work: Work) -> DeviceMesh:
 
 
 def rows_of(parts: list[list[int]], plan: str = "") -> list[list[int]]:
-    """The replicas in the order of their ranks; each has the ranks that share its layers.
+    """The replicas in the order of their ranks. Each is a list of the ranks that share its layers.
 
-    Groups of torch are in the order of their ranks, so columns have to be as well.
+    torch's groups are in the order of their ranks, so columns have to be as well.
     """
     rows = sorted(parts)
     for first, second in pairwise(rows):
@@ -64,7 +64,8 @@ class Divided:
         self._group, self._device = work.tensor, work.device
         self._first = work.plan.parts(place.stage)[place.replica][0]
         apply: Any = parallel.parallelize_module
-        # All ranks have the whole weights already. Older torch sends them once more.
+        # All ranks have the whole weights already, so none are sent. An older torch sends them
+        # again.
         known = inspect.signature(apply).parameters
         options: dict[str, Any] = {"src_data_rank": None} if "src_data_rank" in known else {}
         own = mesh["tensor"]
@@ -78,13 +79,14 @@ class Divided:
             else:
                 apply(module, own, _style(style), **options)
                 if work.plan.shard and style == "colwise_gather_output":
-                    # An operation in place on a view would take FSDP2's hook away.
+                    # An in-place operation on a view would remove FSDP2's hook.
                     module.register_forward_hook(_copied)
 
     def begin(self) -> None:
-        """Random numbers are the same on all ranks that share layers, or their sums mean nothing.
+        """Set the same random state on all ranks that share layers; otherwise their sums would be
+        wrong.
 
-        Dropout between divided layers has to leave out the same numbers on each rank.
+        Dropout between divided layers has to drop the same elements on each rank.
         """
         states = [torch.get_rng_state()]
         if self._device.type == "cuda":
@@ -97,7 +99,9 @@ class Divided:
             torch.cuda.set_rng_state(moved[1].cpu(), self._device)
 
     def end(self) -> None:
-        """Adds up gradients of what is whole on each rank and sees a part of the work."""
+        """Add up the gradients of parameters that are whole on each rank but see only a part of
+        the work.
+        """
         for module in self._summed:
             for one in module.parameters(recurse=False):
                 found = local_gradient(one)

@@ -1,5 +1,5 @@
-// `paceline ckpt diff A B`: which tensors differ, and how. Tensors are compared whole: who saved
-// which part of them does not matter.
+// `paceline ckpt diff A B`: which tensors differ, and how. Whole tensors are compared, however they
+// were divided among ranks.
 
 #include <map>
 #include <memory>
@@ -22,7 +22,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 constexpr uint64_t kBatchBytes = uint64_t{256} << 20;
 
-// One line of the answer: what it is about, how they differ, what each has.
+// One line of the output: the name, how the two differ, and the value on each side.
 struct Difference {
   std::string key;
   std::string how;  // only in A, only in B, type, shape, content, state
@@ -40,7 +40,8 @@ std::string Describe(const ckpt::WholeTensor& tensor) {
   return std::string(ckpt::NameOf(tensor.dtype)) + " " + ShapeText(tensor.shape);
 }
 
-// Those that are on both sides with one type and shape; the others are differences.
+// The tensors that both sides have with the same type and shape. The others are added to the
+// differences.
 std::map<std::string, ckpt::WholeTensor> Comparable(const Side& one, const Side& other,
                                                     std::vector<Difference>* found) {
   std::map<std::string, ckpt::WholeTensor> comparable;
@@ -65,7 +66,7 @@ std::map<std::string, ckpt::WholeTensor> Comparable(const Side& one, const Side&
   return comparable;
 }
 
-// Those tensors, one behind the other.
+// Compares the contents of these tensors, one after the other.
 Result<std::vector<std::byte>> ContentOf(const Side& side, const std::vector<std::string>& keys) {
   const auto& tensors = side.reader->tensors();
   uint64_t bytes = 0;
@@ -104,7 +105,8 @@ Check CompareContent(const Side& one, const Side& other, const std::vector<std::
   return std::nullopt;
 }
 
-// What is no tensor, entry by entry. Random numbers differ between any two steps and are left out.
+// The values that are not tensors, by entry. Random states differ between any two steps, so they
+// are left out.
 Json StateEntries(const Side& side) {
   const Json notes = ParseOrderedJson(side.reader->notes());
   const auto entries = notes.is_object() ? notes.find("entries") : notes.end();

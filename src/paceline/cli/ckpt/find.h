@@ -1,6 +1,7 @@
 #pragma once
 
-// A checkpoint as a command line names it, and what the verbs of `paceline ckpt` share.
+// Finds the checkpoint that a command line names; functions that all subcommands of `paceline ckpt`
+// use.
 
 #include <cstdint>
 #include <memory>
@@ -15,28 +16,28 @@
 
 namespace paceline::cli {
 
-// A checkpoint as it was named: the store that has it, and its own name.
+// A checkpoint: the store that has it, and its name there.
 struct NamedCheckpoint {
   std::unique_ptr<ckpt::Store> store;
   ckpt::Listed listed;
-  bool is_one = false;  // it was named itself, and not its directory alone
-  // Newer folders of the directory that cannot be read.
+  bool is_one = false;  // the command line named the checkpoint, and not only its directory
+  // newer folders of the directory that cannot be read
   std::vector<ckpt::PassedOver> passed_over = {};
   std::string place() const { return store->root() + "/" + listed.name; }
 };
 
-// Of a run directory, where its job stores its checkpoints; anything else as it is. PL-E080.
+// If `path` is a run directory: where its job stores checkpoints. Otherwise `path` itself. PL-E080.
 Result<std::string> PlaceNamed(const std::string& path);
 
-// DIR takes its newest one, or that of --step; DIR/step-7-g1 that one; a run directory stands for
-// the place of its checkpoints. PL-E080, PL-E081.
+// DIR gives its newest checkpoint, or that of --step; DIR/step-7-g1 gives that one. A run directory
+// is replaced by the directory of its job's checkpoints. PL-E080, PL-E081.
 Result<NamedCheckpoint> FindCheckpoint(const Invocation& invocation, const std::string& named);
 
-// For people: what of the directory was passed over.
+// Prints which folders of the directory were passed over, and why.
 void TellPassedOver(Invocation& invocation, const NamedCheckpoint& named);
 
-// Every folder of DIR that has a checkpoint's name, or those of --step; the one that is named; the
-// newest by name first. PL-E080, PL-E081.
+// Every folder of DIR that has a checkpoint's name (with --step, of that step), or the named one.
+// The newest by name comes first. PL-E080, PL-E081.
 struct NamedFolders {
   std::unique_ptr<ckpt::Store> store;
   std::vector<ckpt::Folder> folders;  // never empty
@@ -55,12 +56,12 @@ Result<std::unique_ptr<ckpt::Store>> OpenPlace(const Invocation& invocation,
 Problem NoCheckpoint(const std::string& path, const std::string& why);
 Problem StorageUnreadable(const std::string& path, const Failure& failure);
 
-// The value of --step, when it was given.
+// The value of --step, if given.
 std::optional<int64_t> StepOf(const Invocation& invocation);
 
 std::string ShapeText(const std::vector<uint64_t>& shape);  // "10x768", "scalar"
 
-// ---- verbs with a file of their own ----
+// ---- subcommands with a file of their own ----
 int CkptDiff(Invocation& invocation, const std::string& one, const std::string& other);
 int CkptCopy(Invocation& invocation, const std::string& path, const std::string& target);
 int CkptVerify(Invocation& invocation, const std::string& path);

@@ -1,6 +1,6 @@
 #pragma once
 
-// Two tensors of one type and shape, element by element.
+// Compares two tensors of the same type and shape, element by element.
 
 #include <cstddef>
 #include <cstdint>
@@ -21,13 +21,13 @@ struct ElementDiff {
   std::string other;
 };
 
-// Bits are compared: 0.0 and -0.0 differ, a NaN is equal to the same NaN. Nothing: all are equal.
-// Both spans have as many bytes as the shape asks for.
+// Returns nothing if all elements are equal. Bits are compared: 0.0 and -0.0 differ, and a NaN
+// equals the same NaN. Both spans must have the bytes of the shape.
 std::optional<ElementDiff> DiffElements(ckpt::DType dtype, const std::vector<uint64_t>& shape,
                                         std::span<const std::byte> one,
                                         std::span<const std::byte> other);
 
-// "0.5", "-3", "true"; types of eight bits and fewer than an integer's meaning as "0x7f".
+// "0.5", "-3", "true"; 8-bit floating-point types as "0x7f".
 std::string ElementText(ckpt::DType dtype, std::span<const std::byte> element);
 
 }  // namespace paceline::cli

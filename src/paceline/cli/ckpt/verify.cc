@@ -16,7 +16,7 @@
 namespace paceline::cli {
 namespace {
 
-// A claim is renewed every 5 s; a job that watches one of another host gives it 30 s.
+// Age after which a claim of another host counts as dead. Claims are renewed every 5 s.
 constexpr int64_t kClaimSilenceNs = 30'000'000'000;
 
 }  // namespace
@@ -39,8 +39,8 @@ bool HasLivingWriter(ckpt::Store* store) {
 namespace {
 
 struct Verdict {
-  std::string state;  // as --json says it
-  std::string told;   // as people read it
+  std::string state;  // the word in --json
+  std::string told;   // the sentence on the console
   std::vector<std::string> problems = {};
 };
 
@@ -69,7 +69,8 @@ int CkptVerify(Invocation& invocation, const std::string& path) {
   nlohmann::ordered_json json = {{"schema", "paceline.ckpt_verify/1"}};
   json["checkpoints"] = nlohmann::ordered_json::array();
   bool is_damaged = false;
-  bool is_newest = true;  // no whole one was seen: a writer works on what is newer than those
+  bool is_newest = true;  // no complete checkpoint was seen yet: a folder that is being written is
+                          // newer than all of them
   for (const ckpt::Folder& folder : found->folders) {
     const Verdict verdict = Judge(store, folder, has_writer && is_newest);
     is_newest = is_newest && folder.state != ckpt::FolderState::kWhole;

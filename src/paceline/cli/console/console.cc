@@ -19,14 +19,14 @@ namespace {
 
 constexpr Duration kFoldWindow = Duration::Milliseconds(25);
 constexpr std::string_view kEraseLine = "\r\x1b[2K";
-// Six hues that are readable on dark and on light ground; a node keeps its own.
+// Six hues that are readable on dark and light backgrounds; a node keeps its hue.
 constexpr std::array<int, 6> kNodeColors = {36, 35, 33, 32, 34, 31};
 
 void WriteAll(int fd, std::string_view text) {
   while (!text.empty()) {
     const ssize_t wrote = ::write(fd, text.data(), text.size());
     if (wrote < 0 && errno == EINTR) continue;
-    if (wrote < 0) return;  // nobody reads any more
+    if (wrote < 0) return;  // the reader has closed its end
     text.remove_prefix(static_cast<size_t>(wrote));
   }
 }
@@ -107,7 +107,7 @@ Console::~Console() {
 void Console::Narrate(std::string text) {
   if (options_.is_quiet) return;
   reactor_->Post([this, text = std::move(text)] {
-    // Lines that were printed before this was decided stand before it.
+    // Shows the lines first that ranks had printed before this decision.
     for (const FoldedLine& line : folder_.TakeAll()) Show(line);
     HideLiveLine();
     WriteAll(STDERR_FILENO, text + "\n");

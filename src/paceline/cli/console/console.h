@@ -1,8 +1,8 @@
 #pragma once
 
 // What a person sees while a job runs: the ranks' lines, the decisions' sentences and, on a
-// terminal, one live line. It has a thread of its own, so a full pipe or a stopped terminal holds
-// up this thread and nothing else: supervision goes on.
+// terminal, one live line. It has a thread of its own, so a full pipe or a stopped terminal blocks
+// only this thread, and supervision goes on.
 //
 // Ranks' stdout goes to stdout, their stderr and all narration to stderr.
 
@@ -34,7 +34,8 @@ struct ConsoleOptions {
   bool has_live_line = false;  // stderr is a terminal and progress is wanted
 };
 
-// As the job's own settings say, for this host's `nodes` and for where this process writes to.
+// From the job's own settings, for this host's `nodes`, and from what stdout and stderr of this
+// process are.
 ConsoleOptions ConsoleFor(const std::string& run_dir, const std::vector<std::string>& nodes,
                           const JobSpec& spec, const LaunchSpec& launch,
                           const OutputOptions& output);
@@ -42,7 +43,7 @@ ConsoleOptions ConsoleFor(const std::string& run_dir, const std::vector<std::str
 class Console {
  public:
   static absl::StatusOr<std::unique_ptr<Console>> Start(ConsoleOptions options);
-  // Shows what is left, then ends.
+  // Shows the remaining lines, then ends.
   ~Console();
   Console(const Console&) = delete;
   Console& operator=(const Console&) = delete;

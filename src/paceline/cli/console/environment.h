@@ -11,7 +11,7 @@ namespace paceline::cli {
 
 using Environment = std::map<std::string, std::string, std::less<>>;
 
-// Of this process.
+// The environment of this process.
 Environment ReadEnvironment();
 
 inline std::optional<std::string> Lookup(const Environment& environment, std::string_view name) {
@@ -20,7 +20,7 @@ inline std::optional<std::string> Lookup(const Environment& environment, std::st
   return found->second;
 }
 
-// Unset and empty are equal here.
+// "" if the variable is unset.
 inline std::string LookupOr(const Environment& environment, std::string_view name,
                             std::string_view otherwise) {
   const auto found = environment.find(name);

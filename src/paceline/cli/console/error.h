@@ -36,7 +36,7 @@ class [[nodiscard]] Result {
 // Success, or a problem.
 using Check = std::optional<Problem>;
 
-// The Problem that a Status carries; one made from its code and message when it carries none.
+// The Problem that a Status carries. If it carries none, a Problem made from its code and message.
 Problem ProblemFrom(const absl::Status& status);
 
 // Exit code of a command that ends with `problem`, from the table of codes.
@@ -51,7 +51,7 @@ struct ErrorStyle {
 // are made visible: they may come from foreign text.
 std::string RenderProblem(const Problem& problem, const ErrorStyle& style = {});
 
-// The first problem in a log that RenderProblem wrote without colours, whatever stands around it.
+// The first problem that RenderProblem wrote into a log without colours; other lines are skipped.
 std::optional<Problem> FirstProblemIn(std::string_view text);
 
 // {"schema":"paceline.error/1", …}, one line without a line break at the end.

@@ -1,6 +1,6 @@
 #pragma once
 
-// Every error and warning that paceline can print, in one table: what it means, how one gets there
+// Every error and warning that paceline can print, in one table: what it means, how it comes about,
 // and what helps. `paceline why PL-E012` prints a row; docs/errors.md is made from all of them.
 //
 // To add one: a row here at the end of its block. Numbers are never used twice.

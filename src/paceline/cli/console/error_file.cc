@@ -22,7 +22,7 @@ std::string FormatErrorFile(const RootFailure& root, const std::string& recorded
                             int64_t unix_seconds) {
   const int code = root.rank_exit_code.value_or(kFailed);
   Json json = ParseOrderedJson(recorded);
-  // torch: a plain text as the message has no place for the code.
+  // If the message is plain text, torch's format has no field for the code.
   if (json.is_object() && json.contains("message")) {
     if (json["message"].is_object()) json["message"]["errorCode"] = code;
     return PrintJson(json);

@@ -10,12 +10,13 @@
 
 namespace paceline::cli {
 
-// What a rank wrote by @record, with its exit code added; without such a file, what is known.
+// The file that a rank wrote by @record, with its exit code added. Without such a file, what
+// paceline knows of the failure.
 std::string FormatErrorFile(const RootFailure& root, const std::string& recorded,
                             int64_t unix_seconds);
 
-// Does nothing when the variable is not set. The file is written in place, because it may be a
-// mount of its own, as /dev/termination-log is.
+// Does nothing if the variable is not set. The file is written in place and not replaced, because
+// it may be a mount point, as /dev/termination-log is.
 void WriteErrorFile(const Environment& environment, const RootFailure& root,
                     const std::string& run_dir);
 

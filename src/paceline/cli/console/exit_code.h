@@ -8,7 +8,7 @@ namespace paceline::cli {
 
 enum ExitCode : int {
   kExitDone = 0,
-  kExitTrainingFailed = 1,  // after the restart policy had its say
+  kExitTrainingFailed = 1,  // after the recovery ladder has no rung left
   kExitUsage = 2,           // a flag, a setting, a missing script
   kExitUnreachable = 3,     // the control plane does not answer
   kExitNotAuthorised = 4,

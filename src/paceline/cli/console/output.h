@@ -1,7 +1,7 @@
 #pragma once
 
-// Where words go: data to stdout, everything told to a person to stderr. The object knows the
-// format, the width, whether colours and non-ASCII signs may be used, for each stream apart.
+// The output of a command: data to stdout, messages for people to stderr. The object knows the
+// format and the width, and for each stream whether colours and non-ASCII signs may be used.
 
 #include <cstdio>
 #include <string>
@@ -23,7 +23,7 @@ bool ChooseColor(std::string_view asked, const Environment& environment, bool is
 // From LC_ALL, LC_CTYPE, LANG. Without any of them: no.
 bool LocaleIsUtf8(const Environment& environment);
 
-// Columns of the terminal on `fd`, else COLUMNS, else 80. Pipes get 0: lines are not cut.
+// Columns of the terminal on `fd`, else COLUMNS, else 80. 0 for a pipe: lines are not shortened.
 size_t TerminalWidth(int fd, const Environment& environment);
 
 struct OutputOptions {
@@ -54,7 +54,7 @@ class Output {
 
   void Data(std::string_view text);  // stdout, as it is
   void DataLine(std::string_view text);
-  bool Flush();                            // stdout; false when nobody reads it any more
+  bool Flush();                            // stdout; returns false if the reader has closed its end
   void Say(std::string_view sentence);     // stderr, unless --quiet
   void Detail(std::string_view sentence);  // stderr, with --verbose
   void Warn(const Problem& problem);       // stderr, unless --quiet

@@ -226,7 +226,7 @@ size_t EditDistance(std::string_view a, std::string_view b) {
 }
 
 std::string_view Nearest(std::string_view word, std::span<const std::string_view> candidates) {
-  constexpr size_t kWordMax = 64;  // nobody misspells a longer one, and time is quadratic
+  constexpr size_t kWordMax = 64;  // longer words are not compared, because the time is quadratic
   if (word.size() > kWordMax) return {};
   std::string_view best;
   size_t best_distance = 1 + std::max<size_t>(1, word.size() / 3);

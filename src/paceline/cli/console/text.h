@@ -13,8 +13,9 @@ namespace paceline::cli {
 std::vector<std::string_view> SplitLines(std::string_view text);
 std::vector<std::string> Split(std::string_view text, char separator);
 
-// Foreign text made harmless: control characters, escape sequences, bytes that are not UTF-8 and
-// the characters that reorder a line (bidi overrides) become \xNN or \u{…}. Line breaks too.
+// Makes foreign text harmless to a terminal: control characters, escape sequences, bytes that are
+// not UTF-8 and the characters that reorder a line (bidi overrides) become \xNN or \u{…}. Line
+// breaks too.
 std::string Visible(std::string_view text);
 // The same for text of several lines, whose line breaks stay.
 std::string VisibleLines(std::string_view text);
@@ -22,7 +23,7 @@ std::string VisibleLines(std::string_view text);
 // Number of character cells; every character that is not combining counts as one.
 size_t Width(std::string_view text);
 
-// At most `width` cells, the last one "…" when something was cut.
+// At most `width` cells; if the text was cut, the last one is "…".
 std::string Clip(std::string_view text, size_t width);
 
 // `text` padded with spaces to `width` cells.
@@ -42,8 +43,8 @@ std::string ShellWord(std::string_view word);
 std::string PointAtArgument(std::string_view command, std::span<const std::string> args,
                             size_t index);
 
-// The candidate with the smallest edit distance (a swap of neighbours counts as one), or "" when
-// none is near enough to be meant.
+// The candidate with the smallest edit distance (a swap of neighbours counts as one), or "" if none
+// is close enough.
 std::string_view Nearest(std::string_view word, std::span<const std::string_view> candidates);
 size_t EditDistance(std::string_view a, std::string_view b);
 

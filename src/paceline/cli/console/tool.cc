@@ -80,9 +80,9 @@ void WriteSome(Fd* to, const std::string& input, size_t* written) {
   if (*written == input.size()) to->Close();
 }
 
-// Both ways at once: a program may print before it has read all.
+// Reads and writes at the same time, because a program may print before it has read all its input.
 void Converse(Talk* talk, const std::string& input, ToolResult* result) {
-  // A program that ends before it has read all is told by its exit code, not by our death.
+  // SIGPIPE is ignored: if a program ends before it has read all, its exit code says so.
   const auto before = ::signal(SIGPIPE, SIG_IGN);
   ::fcntl(talk->in.writer.get(), F_SETFL, O_NONBLOCK);
   size_t written = 0;

@@ -16,13 +16,12 @@ struct ToolResult {
   std::string err;
 };
 
-// Runs it to its end in this environment, with `input` as its standard input. argv[0] is looked up
-// in PATH. PL-E045: it is not there, or cannot be started.
+// Runs a program to its end in this environment, with `input` as its standard input. argv[0] is
+// looked up in PATH. PL-E045: the program is not there or cannot be started.
 Result<ToolResult> RunTool(const std::vector<std::string>& argv, const std::string& input,
                            const Environment& environment);
 
-// Becomes that program in this environment, with this process's terminal. Returns only when that is
-// not possible.
+// Replaces this process by a program (exec), in this environment. Returns only if that fails.
 Problem BecomeTool(const std::vector<std::string>& argv, const Environment& environment);
 
 }  // namespace paceline::cli

@@ -1,6 +1,6 @@
 #pragma once
 
-// Who consumed a sample, where nobody leased it: said by the positions in checkpoints.
+// Finds out in which step an ElasticLoader read a sample, from the positions in checkpoints.
 
 #include <cstdint>
 #include <optional>

@@ -6,8 +6,8 @@
 // The parser follows Python's argparse where torchrun's users can see it: both spellings, `--flag
 // value` and `--flag=value`, joined short flags (-r3, -mr3), unique prefixes, negative numbers as
 // values, and everything after the script untouched. Two deliberate differences: words after the
-// script are never looked at (argparse refuses a script argument that happens to be an ambiguous
-// prefix), and the two spellings of one flag do not make a prefix ambiguous.
+// script are never parsed (argparse refuses an argument of the script that happens to be an
+// ambiguous prefix), and the two spellings of one flag do not make a prefix ambiguous.
 
 #include <array>
 #include <cstddef>
@@ -81,7 +81,7 @@ struct Grammar {
 
 Result<ParsedLine> ParseFlags(const Grammar& grammar, std::span<const std::string> args);
 
-// True when `text` is a value of the flag's kind; otherwise says in *expected what is.
+// Returns true if `text` is a value of the flag's kind. Otherwise *expected describes valid values.
 bool IsValueOf(const Flag& flag, std::string_view text, std::string* expected);
 
 }  // namespace paceline::cli

@@ -19,8 +19,8 @@ FlagTable RunFlags();  // paceline's own
 // Flags that every command has: --json, --quiet, --color …
 FlagTable GlobalFlags();
 
-// torchrun's view of a command line: for every flag of torchrun its value as text, from the line,
-// else from PET_*, else the default. Absent: Python's None. This is what argparse would return.
+// The result of torchrun's own parser for a command line: the value of every torchrun flag as text,
+// from the line, else from PET_*, else the default. A missing entry is Python's None.
 using TorchrunNamespace = std::map<std::string, std::string>;
 Result<TorchrunNamespace> ResolveTorchrun(const ParsedLine& line, const Environment& environment);
 

@@ -1,6 +1,6 @@
-// `paceline clean`: removes what nobody can use any more. Run directories go only when they are
-// named or old enough, and of them only the files that paceline made: a script may have put its
-// checkpoints beside them.
+// `paceline clean`: removes what dead jobs and starters left behind. A run directory is removed
+// only if it is named or old enough, and only the files that paceline made: the script's
+// checkpoints may be in it too.
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -28,8 +28,9 @@ namespace paceline::cli {
 namespace {
 
 constexpr size_t kProcTextBytesMax = 4 << 20;
-constexpr Duration kStarterBirth = Duration::Seconds(60);  // its folder is there before it is
-// Memory of a job that nobody knows is left alone for so long: it may be about to be resumed.
+// A starter makes its folder before it runs, at most this long.
+constexpr Duration kStarterBirth = Duration::Seconds(60);
+// Images in memory of an unknown job are kept for this time, because it may be resumed.
 constexpr Duration kMemoryRest = Duration::Seconds(600);
 
 // Everything that paceline writes into a run directory; docs/formats/run_dir.md.
@@ -67,7 +68,7 @@ bool IsLocked(const std::string& path) {
   return file.is_open() && flock(file.get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
 }
 
-// Some process of this user that belongs to the job: an agent or a rank may outlive the launcher.
+// A living process of this user that belongs to the job. Agents and ranks may outlive the launcher.
 bool HasProcess(const std::string& job_id) {
   const std::string wanted = "PACELINE_JOB_ID=" + job_id;
   for (const std::string& pid : EntriesOf("/proc")) {
@@ -76,7 +77,7 @@ bool HasProcess(const std::string& job_id) {
     for (const std::string& word : Split(text, '\0')) {
       if (word == wanted) return true;
     }
-    // The keeper of a process that nobody launched.
+    // The keeper of ranks that `paceline run` did not start.
     const std::string command = ReadText("/proc/" + pid + "/cmdline", kProcTextBytesMax);
     const std::vector<std::string> words = Split(command, '\0');
     const bool is_keeper = std::find(words.begin(), words.end(), "keeper") != words.end();
@@ -85,7 +86,7 @@ bool HasProcess(const std::string& job_id) {
   return false;
 }
 
-// "" when nothing of the job lives here.
+// "" if no process of the job lives here.
 std::string WhyAlive(const JobPlace& job) {
   if (job.is_running()) return "the job runs";
   if (IsLocked(job.run_dir + "/lock")) return "a launcher holds it";
@@ -115,16 +116,16 @@ void PlanRegistry(const Environment& environment, const std::string& root, Clean
       plan->removed.push_back({"registry entry", path, "it names no run directory"});
     } else if (std::any_of(known.begin(), known.end(),
                            [&](const JobPlace& job) { return job.run_dir == run_dir; })) {
-      continue;  // also of a job that runs although its directory was removed
+      continue;  // kept also for a job that runs although its directory was removed
     } else if (access((run_dir + "/job.json").c_str(), F_OK) != 0) {
       plan->removed.push_back({"registry entry", path, run_dir + " is gone"});
     }
   }
 }
 
-// Checkpoints in memory: what a job leaves when host and agents were killed together. Those of a
-// job that is known here may be wanted by --resume, and go with its run directory.
-// On a disk lie those that found no room in memory.
+// Images in memory. A job leaves them if its agents and its launcher were killed together. The
+// images of a known job are removed with its run directory, because --resume may need them. Images
+// that did not fit into memory are on a disk.
 std::vector<std::string> ArenaHomes() {
   const agent::ArenaHomes homes = agent::ArenaHomesOfUser();
   return {homes.memory, homes.disk};
@@ -149,7 +150,7 @@ void PlanMemory(const Environment& environment, CleanPlan* plan) {
   }
 }
 
-// What keepers of processes without a launcher keep on the local disk for an object store.
+// Shards on the local disk, from keepers of ranks that `paceline run` did not start.
 void PlanTiers(const Environment& environment, Duration age, CleanPlan* plan) {
   const std::string home = LookupOr(environment, "HOME", "");
   const std::string root =
@@ -196,7 +197,7 @@ void PlanOldRunDirs(const Environment& environment, Duration age, const std::str
   }
 }
 
-// Why it could not be removed; "" when it is gone.
+// Why the path could not be removed; "" if it is gone.
 std::string Remove(const std::string& path) {
   std::error_code error;
   std::filesystem::remove_all(path, error);  // follows no links

@@ -1,7 +1,7 @@
 #pragma once
 
-// Where jobs are found: the runtime directory of this user names the jobs of this host, and each
-// run directory holds job.json. Everything read here is a claim of a file and checked.
+// Finds jobs: the runtime directory of this user has an entry for each job of this host, and each
+// run directory has job.json. Files may be outdated, so whatever they say is checked.
 
 #include <cstdint>
 #include <optional>
@@ -26,16 +26,16 @@ struct JobPlace {
   uint64_t master_start = 0;  // its start time in ticks since boot; 0 = not told
   int launcher_pid = 0;
   uint64_t launcher_start = 0;   // the same
-  bool is_run_dir_gone = false;  // removed under a job whose launcher lives; see KnownJobs
+  bool is_run_dir_gone = false;  // removed while the job's launcher lives; see KnownJobs
   double created = 0;            // seconds since 1970; 0 = not told
 
-  // Pids are used again, by other jobs too: more than the number is compared.
+  // The kernel reuses pids, so the start time is compared as well.
   bool has_master() const;  // on this host
   bool has_launcher() const;
   bool is_running() const { return has_master() || has_launcher(); }
 };
 
-// A starter that is resident for the next run.
+// A starter that is kept for the next run.
 struct StarterPlace {
   int pid = 0;
   std::string key;
@@ -45,8 +45,8 @@ struct StarterPlace {
 // PACELINE_RUNTIME_DIR, else $XDG_RUNTIME_DIR/paceline, else /tmp/paceline-<uid>.
 std::string RuntimeDirectory(const Environment& environment);
 
-// That one, and those of this user's other sessions: cron, sudo, ssh and `docker exec` have other
-// variables than a login. Only that one where PACELINE_RUNTIME_DIR names it.
+// The same, and the directories of this user's other sessions, because cron, sudo, ssh and `docker
+// exec` set other variables than a login. If PACELINE_RUNTIME_DIR is set, only that directory.
 std::vector<std::string> RuntimeDirectories(const Environment& environment);
 
 // PL-E041 when it exists and is not a directory of this user with mode 0700.
@@ -68,15 +68,15 @@ std::string RunDirOfRegistryEntry(const std::string& path);
 // Names in a directory, sorted, without those that begin with a dot.
 std::vector<std::string> EntriesOf(const std::string& path);
 
-// The job meant by --job ID|DIR, else the only one that runs, else the newest one known.
-// PL-E022, PL-E023, PL-E024.
+// The job that --job ID|DIR names, else the only one that runs, else the newest known one. PL-E022,
+// PL-E023, PL-E024.
 Result<JobPlace> FindJob(const Environment& environment, const std::string& asked);
 
 // --job of every command that talks about a job.
 FlagTable JobFlags();
 
 // True when a process of that id exists, is not a zombie and is the program paceline or one of its
-// modules. A path with that word in it, as of a file that somebody edits, is not enough.
+// modules. A path that contains "paceline", such as that of an edited file, is not enough.
 bool IsPacelineProcess(int pid);
 
 }  // namespace paceline::cli

@@ -19,7 +19,8 @@ constexpr Flag kPsFlags[] = {
      .help = "also jobs that have ended"},
 };
 
-// Whoever reads a join string may control the job, and output of ps goes into tickets and chats.
+// The join string is left out: it gives control over the job, and people paste output of `ps` into
+// tickets.
 std::vector<std::string> WithoutSecrets(std::vector<std::string> argv) {
   constexpr std::string_view kFlag = "--join";
   constexpr std::string_view kHidden = "(hidden)";

@@ -1,6 +1,6 @@
 #pragma once
 
-// What `paceline run` of this user has on this host of the job at an address.
+// The run directories on this host of the job at an address, from this user's registry.
 
 #include <string>
 #include <utility>
@@ -14,7 +14,7 @@ namespace paceline::cli {
 std::vector<std::pair<std::string, JobCard>> Registered(const std::string& runtime_dir,
                                                         const std::string& address);
 
-// Of those, the one whose master lives on this host; "" for none.
+// The run directory among them whose master runs on this host; "" for none.
 std::string RunDirOfLivingMaster(const std::vector<std::pair<std::string, JobCard>>& registered);
 
 }  // namespace paceline::cli

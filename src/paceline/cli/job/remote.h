@@ -1,7 +1,7 @@
 #pragma once
 
-// A command's way to a job: the running master, or the journal of the run directory when there is
-// none. Both give the same values, so a post-mortem reads like a live job.
+// How a command reads a job: from the running master, or from the journal of the run directory if
+// no master runs. Both give the same values, so an ended job is shown like a running one.
 
 #include <functional>
 
@@ -11,7 +11,7 @@
 
 namespace paceline::cli {
 
-// The job that --job names, or the obvious one.
+// The job that --job names, or the default (see FindJob).
 Result<JobPlace> JobOf(const Invocation& invocation);
 
 // A client with the run directory's token and, with TLS, its certificates. PL-E030 when job.json
@@ -20,25 +20,26 @@ Result<wire::ControlClientOptions> ControlOptions(const JobPlace& place, Duratio
 
 // How long to go on asking about a job.
 struct Patience {
-  Duration each;  // what one question may take
+  Duration each;  // limit of one request
   Duration in_all = Duration::Infinite();
-  bool also_for_nobody = false;  // go on when nobody runs the job: it may be resumed
+  bool also_for_nobody =
+      false;  // go on although no process runs the job, because it may be resumed
 };
 enum class Asked { kAnswered, kNobodyRunsIt, kTimeIsUp };
 
-// Calls `ask` until it returns true, with the job's place as job.json tells it by then: a master
-// that is just starting, is started again or moves is asked where it is. Nobody runs the job: it
-// has ended, or was left behind.
+// Calls `ask` with the job's place until it returns true. The place is read from job.json each
+// time, because a master may just be starting, or restart at another address. kNobodyRunsIt: the
+// job has ended, or all its processes were killed.
 Asked AskUntil(const JobPlace& place, const Patience& patience,
                const std::function<bool(const JobPlace& now, Duration limit)>& ask);
 
-// Whether that status of an RPC only says that no master is there now.
+// Whether the status of an RPC means that no master runs now.
 bool IsAway(const absl::Status& status);
 
-// From the master; from the journal when nobody answers.
+// From the master; from the journal if no master answers.
 Result<wire::JobStatus> StatusOf(const JobPlace& place, Duration timeout);
 
-// What the journal of place.run_dir says, whoever lives. PL-E030 when there is none.
+// From the journal of place.run_dir, whether or not a master runs. PL-E030 when there is none.
 Result<wire::JobStatus> StatusFromJournal(const JobPlace& place);
 Check EventsFromJournal(const JobPlace& place, uint64_t from_seq,
                         const std::function<bool(const wire::JobEvent&)>& take);

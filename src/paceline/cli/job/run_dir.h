@@ -1,7 +1,7 @@
 #pragma once
 
 // The run directory of a job on this host: made, locked, described and found again.
-// docs/formats/run_dir.md says what stands in it.
+// docs/formats/run_dir.md describes its files.
 
 #include <cstdint>
 #include <optional>
@@ -26,8 +26,8 @@ struct JobCard {
   agent::ProcessId master;     // 0 when it does not run here
   agent::ProcessId launcher;
   std::vector<std::string> nodes;  // agents of this host
-  std::string relay;               // host:port where the first of them is a relay; "": it is none
-  double created = 0;              // seconds since 1970
+  std::string relay;   // host:port where the first of them serves as a relay; "": it does not
+  double created = 0;  // seconds since 1970
 };
 
 std::string FormatJobCard(const JobCard& card);
@@ -38,7 +38,7 @@ std::string RunDirOfEntry(const std::string& text);
 struct RunDir {
   std::string path;           // absolute
   Fd lock;                    // held by the launcher as long as it lives
-  bool is_temporary = false;  // nothing else could be written: a reboot loses it
+  bool is_temporary = false;  // no other place could be written; a reboot removes it
 };
 
 struct RunDirRequest {
@@ -51,18 +51,18 @@ struct RunDirRequest {
 
 // Without `wanted` the directory is in ./runs, else in the user's state directory, else in a
 // private one below $TMPDIR or /tmp. Makes the directory (0700) or, to resume, opens it, and takes
-// its lock. Refused: another launcher holds it, it holds a job and `resume` is not set, or none and
-// it is set.
+// its lock. Fails if another launcher has the lock, if the directory has a job and `resume` is not
+// set, or if it has none and `resume` is set.
 Result<RunDir> OpenRunDir(const RunDirRequest& request, const Environment& environment);
 
 // $PACELINE_RUNTIME_DIR | $XDG_RUNTIME_DIR/paceline | /tmp/paceline-<uid>, made with mode 0700 and
-// refused when it is somebody else's or open to others.
+// refused if it belongs to another user or is open to others.
 Result<std::string> OpenRuntimeDir(const Environment& environment);
 
 // Writes job.json and this host's registry entry jobs/<job-id>.json.
 Check SaveJobCard(const JobCard& card, const std::string& run_dir, const std::string& runtime_dir);
 
-// The living agent of that node, from its agent.json; pid 0 when there is none.
+// The living agent of that node, from its agent.json; pid 0 if there is none.
 agent::ProcessId FindAgent(const std::string& run_dir, const std::string& node);
 
 }  // namespace paceline::cli

@@ -1,7 +1,7 @@
 #pragma once
 
-// What `paceline plan` plans: a model by name, from a config.json, or from a script that is run as
-// far as `parallelize`; and a cluster, in a line or from a file.
+// What `paceline plan` plans: a model by name, from a config.json, or from a script that runs up to
+// its call of `parallelize`; and a cluster, in a line or from a file.
 
 #include <string>
 

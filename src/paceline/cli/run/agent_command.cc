@@ -1,4 +1,4 @@
-// `paceline agent`: one node's agent. Started by `paceline run`; by hand only to practise.
+// `paceline agent`: one node's agent. `paceline run` starts it.
 
 #include <string>
 
@@ -49,10 +49,10 @@ int RunAgentCommand(Invocation& invocation) {
   const absl::StatusOr<int> code = agent::RunAgent(options);
   if (code.ok()) return *code;
   const Problem problem = ProblemFrom(code.status());
-  // What the living one left there is not this one's business.
+  // Leaves the files of the living agent alone.
   if (absl::IsAlreadyExists(code.status())) return invocation.out.Fail(problem);
   const agent::AgentFiles files{options.run_dir, options.node};
-  // The launcher shows it: nobody looks at this process's own output.
+  // Writes the error to a file for the launcher to show, because this process has no console.
   ReplaceFile(files.ProblemJson(), RenderProblemJson(problem), 0600).IgnoreError();
   return invocation.out.Fail(problem);
 }

@@ -1,6 +1,7 @@
 #pragma once
 
-// What `paceline run` must know of this host to read a command line: asked once, passed as a value.
+// Facts about this host that `paceline run` needs to read a command line. They are read once and
+// passed as a value.
 
 #include <cstdint>
 #include <optional>
@@ -17,7 +18,7 @@ struct HostFacts {
   std::string host_name;
   std::string cwd;  // absolute; "" when it is gone
   bool cwd_writable = false;
-  std::string binary_dir;  // where the paceline binary stands
+  std::string binary_dir;  // the folder of the paceline binary
 };
 
 HostFacts ReadHostFacts(const Environment& environment);

@@ -1,6 +1,6 @@
 #pragma once
 
-// Which Python runs the ranks and their starter, and whether it can.
+// Finds the Python interpreter for the ranks and their starter, and checks that it can run them.
 
 #include <string>
 
@@ -12,15 +12,15 @@
 namespace paceline::cli {
 
 // launch.python, else PYTHON_EXEC, else the interpreter beside the paceline binary, else python3 or
-// python of PATH; absolute. PL-E009 when there is none, or the one asked for cannot be run.
+// python of PATH; absolute. PL-E009 if there is none, or the configured one cannot be run.
 Result<std::string> FindInterpreter(const Environment& environment, const SettingValues& settings,
                                     const HostFacts& facts);
 
-// Finds the module without importing it: fast, and it starts no thread. Some 30 ms.
+// Looks for the module without importing it, which takes some 30 ms and starts no thread.
 bool HasModule(const std::string& python, const std::string& module);
 
-// PL-E009 when the interpreter lacks the paceline package. One that stands beside the binary was
-// installed together with it and is not asked.
+// PL-E009 if the interpreter does not have the paceline package. The interpreter beside the binary
+// is not checked, because both were installed together.
 Check CheckInterpreter(const std::string& python, const HostFacts& facts);
 
 }  // namespace paceline::cli

@@ -1,5 +1,5 @@
-// `paceline keeper`: keeps the checkpoints of ranks that paceline has not started, or leases data
-// to them. Started by paceline.torch.Checkpointer and LeasedLoader; by hand never.
+// `paceline keeper`: manages the checkpoints of ranks that `paceline run` did not start, or leases
+// data to them. paceline.torch.Checkpointer and LeasedLoader start it.
 
 #include <algorithm>
 #include <string>
@@ -49,7 +49,8 @@ FlagTable KeeperFlags() {
 
 namespace {
 
-// "812:73519": pid and start time in ticks. Nothing that lives when it is written otherwise.
+// "812:73519": pid and start time in ticks. A text of another form gives a process that does not
+// exist.
 agent::ProcessId ProcessOf(std::string_view text) {
   const size_t colon = std::min(text.find(':'), text.size());
   const std::string_view start = text.substr(std::min(colon + 1, text.size()));

@@ -1,8 +1,8 @@
 #pragma once
 
-// The launcher of one host: keeps the master and the agents alive as core/keeper says, tells the
-// master of dead nodes, passes a user's wish to stop on, and ends with the job. It can be killed at
-// any time: what it started goes on, and another launcher (run --resume) takes over.
+// The launcher of one host: restarts the master and the agents as core/node/keeper.h decides,
+// reports dead nodes to the master, forwards a user's request to stop, and ends with the job. If it
+// is killed, the processes that it started go on, and another launcher (run --resume) takes over.
 
 #include <functional>
 #include <map>
@@ -30,16 +30,16 @@ struct LauncherOptions {
   JobSpec spec;
   std::string listen;  // of the master, host:port
   bool insecure = false;
-  bool resumes = false;      // the first master that is started hears that a user did it
+  bool resumes = false;      // tells the first master that a user started the job again
   uint64_t term = 0;         // of the master, as its platform counts them; 0: there is no platform
-  uint32_t survivors = 0;    // nodes that live when it starts
+  uint32_t survivors = 0;    // living nodes when the master starts
   bool is_whole_job = true;  // no other host takes part
   uint32_t incarnation = 0;  // of this host's node, where a platform placed it
   std::vector<int> stop_signals;
   wire::Credentials credentials;
   std::vector<std::string> relays;  // on the way to a master that runs elsewhere
   std::function<void(std::string)> narrate;
-  std::function<void()> serving;  // called once: the master answers, or is another host's affair
+  std::function<void()> serving;  // called once: the master answers, or runs on another host
 };
 
 struct JobEnd {
@@ -54,14 +54,14 @@ class Launcher {
   Launcher(const Launcher&) = delete;
   Launcher& operator=(const Launcher&) = delete;
 
-  // Blocks until the job has ended and nothing of it lives on this host.
+  // Blocks until the job has ended and no process of it lives on this host.
   JobEnd Run();
 
  private:
-  // A process that is kept: started by this launcher or by one before it.
+  // A process under supervision, started by this launcher or by an earlier one.
   struct Kept {
     agent::ProcessId process;
-    pid_t last_pid = 0;  // of the process before, once it has ended
+    pid_t last_pid = 0;  // of the previous process, once it has ended
     Fd pidfd;
     bool is_child = true;
   };
@@ -97,9 +97,9 @@ class Launcher {
   void OnJobEnded(int exit_code, const std::string& reason);
   void FinishWhenQuiet();
   void KillLeftovers();
-  // Of what does not even die of SIGKILL: the job is over, whatever sleeps in the kernel.
+  // Gives up on processes that SIGKILL does not end, because they sleep in the kernel.
   void LeaveStuck();
-  // The error that a process of the control plane left behind, in its four parts; "" for none.
+  // The error that the master or an agent left in a file, in its four parts; "" for none.
   std::string LastWords() const;
   bool IsQuiet() const;
 
@@ -112,7 +112,7 @@ class Launcher {
   Kept master_;
   Fd master_ready_;  // the end that we read
   std::map<std::string, Kept> agents_;
-  std::map<std::string, wire::NodeGoneReport> gone_;  // told again to a new master
+  std::map<std::string, wire::NodeGoneReport> gone_;  // reported again to a new master
   agent::Reactor::TimerId deadline_timer_ = 0;
   agent::Reactor::TimerId kill_timer_ = 0;
   agent::Reactor::TimerId stuck_timer_ = 0;

@@ -22,7 +22,7 @@ namespace {
 
 constexpr char kLoopback[] = "127.0.0.1";
 
-// Returns when it has ended.
+// Returns when the process has ended.
 void Await(const agent::ProcessId& process) {
   const Fd pidfd = agent::OpenPidfd(process);
   if (!pidfd.is_open()) return;

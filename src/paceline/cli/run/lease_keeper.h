@@ -1,7 +1,7 @@
 #pragma once
 
-// The ledger of leased data for ranks that another launcher started on one host: what a master and
-// an agent do for the ranks of a job, in one process that ends with the launcher.
+// Leases data to ranks that another launcher started on one host. This process does the work of
+// master and agent, and ends with the launcher.
 
 #include <string>
 
@@ -11,13 +11,14 @@
 namespace paceline::cli {
 
 struct LeaseKeeperOptions {
-  std::string socket;  // where ranks find it; its folder is there and only the user's
+  std::string socket;  // where ranks connect; its folder exists and only this user may enter it
   std::string job_id;  // in the names of positions
-  std::string folder;  // of its journal, as a run directory has it; made when needed
+  std::string folder;  // for its journal, in the form of a run directory; created if needed
   agent::ProcessId launcher;
 };
 
-// Blocks; 0 when the launcher has ended. ALREADY_EXISTS: another one serves at that socket.
+// Blocks, and returns 0 when the launcher has ended. ALREADY_EXISTS: another process serves that
+// socket.
 absl::StatusOr<int> RunLeaseKeeper(const LeaseKeeperOptions& options);
 
 }  // namespace paceline::cli

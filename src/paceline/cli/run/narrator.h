@@ -1,7 +1,7 @@
 #pragma once
 
-// Tells a person what the job decides, sentence by sentence, as the journal has them, and remembers
-// what the summary at the end needs: the first failure of the last world and its traceback.
+// Prints the job's decisions on the console, with the sentences of the journal. Remembers what the
+// summary at the end needs: the first failure of the last world and its traceback.
 
 #include <atomic>
 #include <condition_variable>
@@ -24,46 +24,46 @@ struct RootFailure {
   uint64_t generation = 0;
   std::optional<int64_t> step;
   std::string sentence;
-  std::string traceback;  // empty when it left none, or it is on another host
+  std::string traceback;  // empty if the rank left none, or was on another host
   bool was_started = true;
   std::optional<int> rank_exit_code;  // as a shell would see it: 128 + signal for a signal
 };
 
-// A step that is in the hosts' memory alone.
+// A step that is only in the memory of hosts.
 struct NotStored {
   int64_t step = -1;
   std::string directory;
   std::string reason;
-  bool is_final = false;  // nobody tries any more to bring it to storage
+  bool is_final = false;  // paceline has stopped trying to write it to storage
 };
 
-// What happened, counted over all events.
+// Totals over all events.
 struct Story {
   uint32_t worlds = 0;
   uint32_t failures = 0;
-  bool is_whole = false;  // the last event that was heard is the job's end
+  bool is_whole = false;  // the last received event is the job's end
   std::optional<RootFailure> root;
-  std::optional<NotStored> not_stored;  // none: storage takes what is saved
+  std::optional<NotStored> not_stored;  // none: storage accepts writes
 };
 
 class Narrator {
  public:
-  // `client` and `console` outlive the narrator. Events up to `told_seq` are taken in without being
-  // told.
+  // `client` and `console` outlive the narrator. Events up to `told_seq` are counted and not
+  // printed.
   Narrator(wire::ControlClient& client, std::string run_dir, Console& console, uint64_t told_seq);
   ~Narrator();
   Narrator(const Narrator&) = delete;
   Narrator& operator=(const Narrator&) = delete;
 
-  // True once the job's last event was heard; waits for it at most so long.
+  // Returns true if the job's last event was received; waits for it at most this long.
   bool IsOverWithin(Duration patience);
 
-  // Of a job that has ended: tells what is left, from the journal where the run directory has it,
-  // as a quick job is over before this has connected. Without one, on a host that joined, the story
-  // is whole when the master still told its end.
+  // For a job that has ended: prints the remaining events from the journal of the run directory,
+  // because a short job may end before this has connected. A host that joined has no journal. There
+  // the events are complete only if the master had sent the end.
   Story Finish();
 
-  // Ends listening at once; no event is told after it.
+  // Disconnects at once. No event is printed afterwards.
   void Leave();
 
  private:
@@ -82,7 +82,7 @@ class Narrator {
   std::mutex mutex_;
   std::condition_variable wake_;
   bool is_ending_ ABSL_GUARDED_BY(mutex_) = false;
-  bool is_over_ ABSL_GUARDED_BY(mutex_) = false;  // the last event was heard
+  bool is_over_ ABSL_GUARDED_BY(mutex_) = false;  // the last event was received
   std::thread thread_;
 };
 

@@ -89,7 +89,7 @@ bool IsPortTaken(const std::string& host, uint16_t port) {
   for (const addrinfo* entry = addresses.get(); entry != nullptr; entry = entry->ai_next) {
     const Fd fd(::socket(entry->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
     const int on = 1;
-    // As a server would bind: connections of a former server in TIME_WAIT are no obstacle.
+    // Binds as a server does, so that connections of an earlier server in TIME_WAIT do not count.
     ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
     if (fd.is_open() && ::bind(fd.get(), entry->ai_addr, entry->ai_addrlen) != 0 &&
         errno == EADDRINUSE) {

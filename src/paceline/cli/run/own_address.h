@@ -1,6 +1,6 @@
 #pragma once
 
-// Is an address one of this host's?
+// Whether an address belongs to this host.
 
 #include <chrono>
 #include <cstdint>
@@ -9,7 +9,7 @@
 namespace paceline::cli {
 
 enum class AddressOwner {
-  kLoopback,  // this host, and nobody else reaches it
+  kLoopback,  // this host, and other hosts cannot reach it
   kThisHost,
   kAnotherHost,
   kUnknown,  // the name does not resolve
@@ -18,11 +18,11 @@ AddressOwner OwnerOf(const std::string& host);
 
 // As OwnerOf, but waits for a name that does not resolve yet: a cluster may publish a pod's name
 // only after the pod has started. Calls `tell` at once and again from time to time. Returns
-// kUnknown when the name has not resolved within `patience`.
+// kUnknown if the name does not resolve within `patience`.
 AddressOwner AwaitOwner(const std::string& host, std::chrono::seconds patience,
                         void (*tell)(const std::string& text));
 
-// True when somebody listens there, as far as binding tells.
+// Whether the port is taken, found out by binding it.
 bool IsPortTaken(const std::string& host, uint16_t port);
 
 }  // namespace paceline::cli

@@ -1,7 +1,7 @@
 #pragma once
 
-// From a checked request to a host that is ready to start processes: who runs the master, the run
-// directory with all its files, and the proof of identity for the wire.
+// Makes this host ready to start processes for a checked request: decides which host runs the
+// master, writes the run directory, and makes or reads the credentials.
 
 #include <cstdint>
 #include <optional>
@@ -27,11 +27,11 @@ struct PreparedRun {
   LaunchSpec launch;
   wire::Credentials credentials;
   std::string listen;  // of the master when it runs here
-  // Keeps that port for this job's masters when it was chosen here, as long as this process lives.
+  // If this process chose the port: keeps it for this job's masters as long as this process lives.
   std::optional<agent::StorePort> port;
   bool is_whole_job = true;  // no other host takes part
   bool is_resumed = false;
-  std::string join_string;  // for the other hosts, when this one made the job
+  std::string join_string;  // for the other hosts, if this host made the job
 };
 
 struct RunInput {
@@ -39,7 +39,7 @@ struct RunInput {
   std::vector<std::string> args;  // as typed, for job.json
   const Environment& environment;
   const HostFacts& facts;
-  void (*wait_note)(const std::string& text);  // told once when a master must be waited for
+  void (*wait_note)(const std::string& text);  // called once if this host has to wait for a master
 };
 
 Result<PreparedRun> PrepareRun(RunInput input);

@@ -1,8 +1,8 @@
 #pragma once
 
-// What one `paceline run` on one host was asked to do, complete and checked: the result of flags,
-// environment and settings files. Making it is pure but for `facts` and two looks at the file
-// system (the script, the interpreter); carrying it out is run.cc's part.
+// The complete, checked request of one `paceline run` on one host: the result of flags, environment
+// and settings files. Making it reads only `facts` and two files (the script, the interpreter).
+// run.cc carries it out.
 
 #include <optional>
 #include <string>
@@ -24,14 +24,14 @@ struct Endpoint {
 };
 
 struct RunRequest {
-  JobSpec spec;  // job_id is still empty: the one who makes the run directory gives it
+  JobSpec spec;  // job_id is empty until the run directory is made
   LaunchSpec launch;
 
   // How this host takes part.
   uint32_t local_nodes = 1;            // agents to start here, spares not counted
-  uint32_t local_spares = 0;           // agents more when all nodes are on this machine
+  uint32_t local_spares = 0;           // further agents, if all nodes are on this machine
   std::optional<Endpoint> endpoint;    // unset: everything on this machine, loopback, free port
-  std::optional<bool> is_master_host;  // unset: whoever owns the endpoint's address
+  std::optional<bool> is_master_host;  // unset: the host that owns the endpoint's address
   std::string node_name;               // "": node0 … on one machine, else the host name
   uint16_t http_port = 0;
   bool tls = false;
@@ -39,9 +39,9 @@ struct RunRequest {
   std::string join;
   std::string token_file;
   std::string credentials;       // directory; a platform starts the nodes
-  uint32_t incarnation = 0;      // of this host's node then
-  uint64_t term = 0;             // of the master that is started here, as its platform counts them
-  uint32_t survivors = 0;        // nodes of the job that live then
+  uint32_t incarnation = 0;      // of this host's node, under a platform
+  uint64_t term = 0;             // of the master that is started here, by the platform's count
+  uint32_t survivors = 0;        // living nodes of the job when the master starts
   std::vector<Endpoint> relays;  // also in launch, as text
 
   std::string run_dir;  // "": ./runs/<job-id>
@@ -50,7 +50,7 @@ struct RunRequest {
   bool passthrough_exit = false;
   std::vector<int> stop_signals;  // numbers; SIGINT and SIGTERM are always among them
 
-  // Sentences for stderr, such as the one about flags that were accepted without an effect.
+  // Notes for stderr, such as a list of accepted flags that have no effect.
   std::vector<std::string> notes;
 };
 

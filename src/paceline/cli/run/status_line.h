@@ -1,8 +1,8 @@
 #pragma once
 
-// The live line of a terminal: asks the master about once a second, for the eye only. Without a
-// terminal, as in the log of a batch job, it asks seldom. In both cases it says from time to time
-// what a job that does not train waits for. Nothing depends on it.
+// The live line of a terminal: asks the master about once a second. Without a terminal, as in the
+// log of a batch job, it asks less often. In both cases it prints from time to time what a job that
+// does not train waits for. Nothing else depends on it.
 
 #include <condition_variable>
 #include <mutex>
@@ -17,12 +17,12 @@
 
 namespace paceline::cli {
 
-// How long one answer to it may take.
+// Limit for one answer of the master.
 inline constexpr Duration kStatusLinePatience = Duration::Seconds(1);
 
 class StatusLine {
  public:
-  // `client` and `console` outlive it.
+  // `client` and `console` must outlive it.
   StatusLine(wire::ControlClient& client, Console& console, bool has_live_line);
   ~StatusLine();
   StatusLine(const StatusLine&) = delete;
@@ -43,7 +43,7 @@ class StatusLine {
   std::thread thread_;
 };
 
-// What a job waits for that makes no progress, in words; "" if it trains or has ended.
+// What a job without progress waits for, in words; "" if the job trains or has ended.
 std::string WaitOf(const absl::StatusOr<wire::JobStatus>& status);
 
 // "step 1840 · world 2 of 6 ranks · goodput 98.7 % · loss 1.234".

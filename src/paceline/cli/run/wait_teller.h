@@ -1,7 +1,7 @@
 #pragma once
 
-// When `paceline run` prints what its host waits for: not before the wait has lasted for some
-// seconds, and then each minute, so that the log of a waiting host is not silent. Pure.
+// Decides when `paceline run` prints what its host waits for: after some seconds, and then each
+// minute, so that the log of a waiting host is not silent. Pure.
 
 #include "paceline/base/instant.h"
 
@@ -12,7 +12,7 @@ class WaitTeller {
   static constexpr Duration kFirst = Duration::Seconds(5);
   static constexpr Duration kAgain = Duration::Seconds(60);
 
-  // Returns true when it is time to tell. A wait begins with the first call that says so.
+  // Returns true if a line is due. A wait begins with the first call that reports one.
   bool Take(Instant now, bool is_waiting) {
     if (!is_waiting) {
       next_ = Instant::Max();

@@ -1,4 +1,4 @@
-// The small languages within a run's flags: addresses, streams and names.
+// Parsers of values of flags: addresses, streams and names.
 
 #include <algorithm>
 

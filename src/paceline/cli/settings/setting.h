@@ -1,8 +1,9 @@
 #pragma once
 
-// Every setting of paceline, in one table: `paceline config show` lists it, paceline.toml may set
-// each row, PACELINE_<SECTION>_<NAME> too, and docs/guides/settings.md is made from it. Timers and
-// budgets take their defaults from the structs of model/job_spec.h, so that no number stands twice.
+// Every setting of paceline, in one table: `paceline config show` lists it, paceline.toml and
+// PACELINE_<SECTION>_<NAME> may set each row, and docs/guides/settings.md is made from it. Timers
+// and budgets take their defaults from the structs of model/job_spec.h, so each number is written
+// once.
 
 #include <limits>
 #include <span>
@@ -36,10 +37,10 @@ std::span<const Setting> Settings();
 const Setting* FindSetting(std::string_view key);
 std::vector<std::string_view> SettingKeys();
 
-// True when `text` is a value of the setting; otherwise *expected says what is.
+// Returns true if `text` is a value of the setting. Otherwise *expected describes valid values.
 bool IsValueOf(const Setting& setting, std::string_view text, std::string* expected);
 
-// docs/guides/settings.md, whole.
+// The text of docs/guides/settings.md.
 std::string SettingsMarkdown();
 
 }  // namespace paceline::cli

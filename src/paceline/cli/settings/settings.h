@@ -65,7 +65,7 @@ SettingSources StandardSources(const Environment& environment, const ParsedLine*
 
 Result<SettingValues> LoadSettings(const SettingSources& sources);
 
-// PACELINE_* variables that resemble a setting but are none; for a warning.
+// PACELINE_* variables that are not settings but resemble one; for a warning.
 std::vector<Problem> MisspeltVariables(const Environment& environment);
 
 }  // namespace paceline::cli

@@ -1,7 +1,7 @@
 #pragma once
 
-// Texts that stand for values, as flags, environment variables and settings files give them. All
-// are total: empty optional = not such a value.
+// Parsers of values in flags, environment variables and settings files. Each returns an empty
+// optional if the text is not such a value.
 
 #include <cstdint>
 #include <optional>

@@ -1,7 +1,7 @@
 #pragma once
 
-// Why something happened: one event with the events that led to it and those it led to, found by
-// the causes that every record names. Pure.
+// Explains an event: finds the events that led to it and those that it led to, by the causes that
+// every record names. Pure.
 
 #include <cstdint>
 #include <optional>
@@ -14,22 +14,22 @@
 namespace paceline::cli {
 
 struct Explanation {
-  wire::JobEvent event;                       // what is explained
-  std::vector<wire::JobEvent> evidence;       // what led to it, oldest first
-  std::vector<wire::JobEvent> outcome;        // what it led to, until training went on
-  std::optional<wire::JobEvent> hang;         // what was found of a hang, if that is what it was
+  wire::JobEvent event;                       // the event to explain
+  std::vector<wire::JobEvent> evidence;       // events that led to it, oldest first
+  std::vector<wire::JobEvent> outcome;        // events that it led to, until training went on
+  std::optional<wire::JobEvent> hang;         // the verdict, if the incident was a hang
   std::optional<wire::JobEvent> first_fault;  // the failed rank among the evidence, if any
   uint32_t follow_ons = 0;       // failures after the first, before the new world: not the cause
   std::optional<Duration> cost;  // from the first evidence until training went on
   std::string next;              // one sentence: what to do, or that nothing is to be done
 };
 
-// The event of the last incident: the last decision, the last hang that was told, or the end of a
-// job that failed. Nothing when all went well.
+// The event of the last incident: the last decision, the last reported hang, or the end of a job
+// that failed. Nothing if there was no incident.
 std::optional<uint64_t> LastIncident(const std::vector<wire::JobEvent>& events);
 
-// Nothing when there is no such event. `events` are in order of seq. `run_dir` is the job's, for
-// the command that goes on with it.
+// Nothing if there is no such event. `events` are in order of seq. `run_dir` is the job's, for the
+// command that resumes it.
 std::optional<Explanation> Explain(const std::vector<wire::JobEvent>& events, uint64_t seq,
                                    const std::string& run_dir);
 

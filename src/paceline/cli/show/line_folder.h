@@ -1,10 +1,10 @@
 #pragma once
 
-// Equal lines that several ranks print at about the same time are shown once.
+// Shows equal lines once if several ranks print them at about the same time.
 //
 // A line waits for a moment in a short window. The same text from another rank joins it, unless
-// that would put it before a line which the same rank printed earlier: each rank's own order is
-// always kept. Pure: the caller gives the time and is told when to look again.
+// that would put it before an earlier line of the same rank, because the order of each rank's lines
+// is kept. Pure: the caller gives the time, and gets the time of the next call.
 
 #include <cstdint>
 #include <deque>
@@ -34,10 +34,10 @@ class LineFolder {
   explicit LineFolder(Duration window) : window_(window) {}
 
   void Add(Instant now, RankLine line);
-  // Lines whose time has come, in order.
+  // Lines that have waited long enough, in order.
   std::vector<FoldedLine> TakeDue(Instant now);
   std::vector<FoldedLine> TakeAll();
-  // Instant::Max() when nothing waits.
+  // Instant::Max() if no line waits.
   Instant NextDeadline() const;
 
  private:

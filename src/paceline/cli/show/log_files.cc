@@ -76,7 +76,7 @@ std::string ReadRange(const std::string& path, uint64_t offset, size_t bytes_max
   return bytes;
 }
 
-// Rotated files have a hole in their middle, which reads as zeros.
+// A file that was cut to its limit has a hole in its middle, which reads as zeros.
 std::string WithoutHole(std::string_view line) {
   const size_t end = line.find_last_of('\0');
   return std::string(end == std::string_view::npos ? line : line.substr(end + 1));

@@ -18,11 +18,12 @@ struct LogFile {
 };
 
 struct LogSelection {
-  std::string node;         // "": all
-  int64_t rank = -1;        // -1: all
-  int64_t generation = -1;  // number of a world; -1: the newest of those that the rest selects
+  std::string node;   // "": all
+  int64_t rank = -1;  // -1: all
+  int64_t generation =
+      -1;  // number of a world; -1: the newest among the files that the other fields select
   bool errors_only = false;
-  bool is_newest_only = true;  // false: with generation -1, all of them
+  bool is_newest_only = true;  // false: with generation -1, all generations
 };
 
 // The folder of the ranks' files: --log-dir of the run, else logs/ of the run directory.

@@ -18,13 +18,13 @@ namespace paceline::cli {
 namespace {
 
 constexpr size_t kChunkBytes = 64 << 10;
-// A longer line is shown in pieces; on disk it is whole.
+// Longest line, in bytes, that is shown in one piece.
 constexpr size_t kLineBytesMax = 64 << 10;
-// The newest, and the one whose ranks may still be on their way out.
+// Two generations are followed: the newest, and the one before, whose ranks may still be ending.
 constexpr size_t kFollowedMax = 2;
 
-// Where the line begins that is being written at this moment; the file's end when none is. Of a
-// longer line than can be looked back over, what is still to come is shown.
+// The offset at which the unfinished last line begins; the file's end if there is none. If that
+// line is too long, its beginning is skipped.
 int64_t BeginOfLastLine(int fd) {
   const int64_t end = ::lseek(fd, 0, SEEK_END);
   std::array<char, 4096> buffer;
@@ -70,7 +70,8 @@ RankTail::~RankTail() {
 }
 
 int RankTail::WatchDirectory(const Directory& directory, bool from_start) {
-  // Watched first and listed then: what appears in between is seen twice and taken once.
+  // The directory is watched first and listed afterwards. An entry that appears in between is seen
+  // twice and added once.
   const int watch = ::inotify_add_watch(notify_.get(), directory.path.c_str(),
                                         IN_CREATE | IN_MOVED_TO | IN_MODIFY | IN_ONLYDIR);
   if (watch < 0) return watch;
@@ -153,7 +154,7 @@ void RankTail::OnNotify() {
         Drop(event->wd);
         continue;
       }
-      // A copy: a new directory changes the map.
+      // A copy, because a new directory changes the map.
       const Directory directory = found->second;
       if (event->len > 0) FoundEntry(directory, event->name, /*from_start=*/true);
     }
@@ -187,10 +188,10 @@ void RankTail::TakeText(File* file, std::string_view text) {
 
 void RankTail::Emit(File* file) {
   std::string line = std::exchange(file->partial, {});
-  // Zeros are a hole that retention punched before it was read.
+  // Zeros are a hole that the agent punched before this part was read.
   std::erase(line, '\0');
   if (!line.empty() && line.back() == '\r') line.pop_back();
-  // A progress bar rewrites its line; the last state is the one to show.
+  // A progress bar rewrites its line by \r; only the last state is shown.
   const size_t rewritten = line.rfind('\r');
   if (rewritten != std::string::npos) line.erase(0, rewritten + 1);
   RankLine out = file->source;
@@ -199,10 +200,10 @@ void RankTail::Emit(File* file) {
 }
 
 void RankTail::Drain() {
-  // Entries that inotify has not told of yet.
+  // Adds entries that inotify has not reported yet.
   const std::map<int, Directory> known = directories_;
   for (const auto& [watch, directory] : known) {
-    if (!directories_.contains(watch)) continue;  // dropped for a newer one, just now
+    if (!directories_.contains(watch)) continue;  // the directory was just dropped for a newer one
     const std::unique_ptr<DIR, int (*)(DIR*)> open_dir(::opendir(directory.path.c_str()),
                                                        &::closedir);
     while (open_dir != nullptr) {

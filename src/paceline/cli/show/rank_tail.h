@@ -1,7 +1,8 @@
 #pragma once
 
-// Follows the files that ranks write: inotify tells of new generations, files and lines, so nothing
-// is polled and a rank never waits for its reader. Lines come out whole, in each file's order.
+// Follows the files that ranks write: inotify reports new generations, files and lines, so nothing
+// is polled, and a rank never waits for its reader. Lines are passed on whole, in the order of each
+// file.
 
 #include <cstdint>
 #include <functional>
@@ -33,7 +34,7 @@ class RankTail {
   RankTail(const RankTail&) = delete;
   RankTail& operator=(const RankTail&) = delete;
 
-  // Reads what is there now, also lines without an end. For the last words of a job.
+  // Reads everything that is there now, also lines without a line break. For the end of a job.
   void Drain();
 
   size_t open_file_count() const { return files_.size(); }
@@ -50,14 +51,14 @@ class RankTail {
     std::string node;
     std::optional<uint64_t> generation;  // none: the node's own folder
   };
-  // Of one node.
+  // The followed directories of one node.
   struct Generations {
     std::map<uint64_t, int> followed;  // generation to watch
     uint64_t dropped = 0;              // this one and all before it
   };
 
   RankTail(agent::Reactor& reactor, Take take) : reactor_(reactor), take_(std::move(take)) {}
-  // The watch, or -1.
+  // Returns the watch, or -1.
   int WatchDirectory(const Directory& directory, bool from_start);
   void FoundGeneration(const Directory& parent, uint64_t generation, bool from_start);
   void Drop(int watch);

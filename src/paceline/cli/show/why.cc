@@ -46,7 +46,7 @@ int ExplainCode(Invocation& invocation, const ErrorCode& row) {
   return kExitDone;
 }
 
-// The traceback that the rank's bootstrap wrote, when it was on this host.
+// The traceback that the rank's bootstrap wrote, if the rank was on this host.
 std::string TracebackOf(const JobPlace& place, const wire::JobEvent& failure) {
   const std::string path = place.run_dir + "/errors/" + failure.node + "/g" +
                            std::to_string(failure.generation) + "-rank" +
@@ -80,7 +80,7 @@ std::string WhyJson(const JobPlace& place, const Explanation& why, const std::st
   return PrintJson(json);
 }
 
-// What was found, and what came of it: "… Restart process: training again after 0.6 s."
+// The verdict, and what followed: "… Restart process: training again after 0.6 s."
 std::string HangText(const Explanation& why) {
   std::string text = why.hang->sentence;
   const std::string rung = DetailOf(why.event, "rung");

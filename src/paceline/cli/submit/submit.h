@@ -16,14 +16,14 @@
 
 namespace paceline::cli {
 
-// Where a job is or shall be: "kubernetes/NAMESPACE/NAME". A part that was left out is "".
+// Where a job runs or will run: "kubernetes/NAMESPACE/NAME". Omitted parts are "".
 struct OnPlace {
   std::string platform;
   std::string space;  // Kubernetes: the namespace
   std::string job;
 };
 
-// What was typed, checked as far as it is the same on every platform.
+// The submission, after the checks that are the same for every platform.
 struct Submission {
   OnPlace place;  // its job has a name
   uint32_t nodes_min = 1;
@@ -33,7 +33,7 @@ struct Submission {
   std::string image;
   std::string template_path;  // "": none
   uint32_t gpus = 0;
-  std::string cpus;  // "": as the platform does by itself
+  std::string cpus;  // "": the platform's default
   std::string memory;
   std::vector<std::pair<std::string, std::string>> environment;
   std::optional<uint32_t> ttl_seconds;
@@ -45,9 +45,9 @@ struct Submission {
 
 struct Platform {
   std::string_view name;
-  // Submits the job, or prints what would be submitted. The exit code.
+  // Submits the job, or prints what would be submitted. Returns the exit code.
   int (*submit)(const Submission& submission, const Environment& environment, Output& out);
-  // Runs `paceline WORDS` where the job's master is, as if it was typed there. The exit code.
+  // Runs `paceline WORDS` in the pod of the job's master. Returns the exit code.
   int (*run_on)(const OnPlace& place, const std::vector<std::string>& words,
                 const Environment& environment, Output& out);
 };

@@ -1,5 +1,5 @@
-// A rank does not come to where the others wait, and it is not stopped: it computes (a loop, C code
-// that holds the GIL) or sleeps (a lock, a file, a name that does not resolve).
+// A rank does not reach the collective in which the others wait, and it is not stopped: it computes
+// (a loop, C code that holds the GIL) or sleeps (a lock, a file, a name that does not resolve).
 
 #include <algorithm>
 
@@ -69,8 +69,8 @@ std::optional<Verdict> JudgeAbsent(const Scene& scene) {
   for (const uint32_t rank : absent) {
     const RankEvidence& evidence = scene.Find(rank)->evidence;
     const Deadlines own = DeadlinesOf(evidence);
-    // A rank that goes from batch to batch is working, however long the others wait: rank 0 alone
-    // evaluates, or reads data that it will write.
+    // A rank that goes from batch to batch works, however long the others wait. For example, rank 0
+    // alone evaluates.
     waited = std::min(waited, evidence.quiet_for);
     limits.named = std::max(limits.named, own.named);
     limits.blocked = std::max(limits.blocked, own.blocked);
@@ -84,7 +84,8 @@ std::optional<Verdict> JudgeAbsent(const Scene& scene) {
   verdict.act = HangAct::kTell;
   Duration limit = is_busy ? limits.busy : limits.blocked;
   if (scene.facts.act_after > Duration() && !limit.is_infinite()) limit = scene.facts.act_after;
-  // A transfer that moves bytes is slow, not hung; and a resource cannot be restarted.
+  // A rank that transfers bytes is slow, not hung. And if all wait for one resource, a restart does
+  // not help.
   if (limit.is_infinite() || moves || verdict.culprits.empty()) {
     verdict.look_again = Duration::Seconds(30);
   } else if (waited < limit) {

@@ -1,4 +1,4 @@
-// A debugger holds a rank: all waits are caused by a person.
+// A debugger holds a rank, so a person causes all waits.
 
 #include "paceline/base/text.h"
 #include "paceline/diagnose/rule/all.h"

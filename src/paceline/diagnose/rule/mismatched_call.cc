@@ -34,7 +34,8 @@ std::string CallText(const CollectiveSeen& seen) {
   return text;
 }
 
-// The calls that most ranks do not share; of two equal camps, the one with the higher ranks.
+// The ranks whose call differs from that of most ranks. Of two groups of equal size, the one with
+// the higher ranks.
 std::vector<Call> Minority(const std::vector<Call>& calls) {
   std::vector<std::vector<Call>> camps;
   for (const Call& call : calls) {

@@ -10,7 +10,7 @@ std::optional<Verdict> JudgeOrder(const Scene& scene) {
   const std::set<uint32_t>& circle = scene.graph.circle;
   if (circle.size() < 2) return std::nullopt;
   const uint32_t first = *circle.begin();
-  // A rank of the circle that is at another place than the first.
+  // A rank of the circle that waits in another group than the first one.
   uint32_t other = *circle.rbegin();
   for (const uint32_t rank : circle) {
     if (scene.graph.waits_in.at(rank)->group != scene.graph.waits_in.at(first)->group) {

@@ -24,7 +24,7 @@ void Handlers::Said(const wire::NodeGoneReport& report) const {
                            .incarnation = report.incarnation});
 }
 
-// Shown by the status while the job waits for nodes; does not affect decisions.
+// `paceline status` shows this text while the job waits for nodes. It does not affect decisions.
 void Handlers::Said(const wire::NodePending& pending) const {
   constexpr size_t kPendingMax = 256;
   if (pending.reason.empty()) {

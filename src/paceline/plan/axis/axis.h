@@ -1,7 +1,7 @@
 #pragma once
 
-// One dimension of a plan's shape: which values are worth a look, and why a value is impossible.
-// To add one: a member of Shape and of AxisId, axis/<name>.cc with its row, the row in axes.cc.
+// One dimension of a plan's shape: which values are worth trying, and why a value is impossible. To
+// add one: a member of Shape and of AxisId, axis/<name>.cc with its row, the row in axes.cc.
 
 #include <cstdint>
 #include <span>
@@ -16,13 +16,13 @@ namespace paceline::plan {
 
 struct Axis {
   std::string_view name;   // in JSON and in `--why-not`
-  std::string_view alias;  // as others call it: "tp"
+  std::string_view alias;  // the name that other systems use: "tp"
   uint32_t Shape::*field;
-  // The values to look at when nobody asked for one; `chosen` has those of the axes before.
+  // The values to try if the user gave none. `chosen` has the values of the axes before this one.
   std::vector<uint32_t> (*values)(const Scene& scene, const Shape& chosen);
-  // Why this value cannot be, as one sentence; "" if it can.
+  // Why this value is impossible, as one sentence; "" if it is possible.
   std::string (*refuses)(const Scene& scene, const Shape& chosen, uint32_t value);
-  // "pipeline 4"; "" for the value that needs no word.
+  // "pipeline 4"; "" for the default value, which is not printed.
   std::string (*words)(uint32_t value);
 };
 
@@ -40,11 +40,11 @@ std::span<const Axis* const> Axes();
 // "pipeline 2, data 4, 8 micro-batches, 1f1b".
 std::string WordsOf(const Shape& shape);
 
-// At most `most` of the values, the first and the last among them, as far apart as they were.
+// At most `most` of the values, evenly spaced, with the first and the last.
 std::vector<uint32_t> Thinned(const std::vector<uint32_t>& values, size_t most);
 inline constexpr size_t kDivisorsMost = 24;
 
-// Numbers that divide `whole`, in ascending order.
+// The divisors of `whole`, in ascending order.
 std::vector<uint32_t> DivisorsOf(uint64_t whole, uint32_t most);
 
 }  // namespace paceline::plan

@@ -51,8 +51,8 @@ std::vector<uint32_t> DataValues(const Scene& scene, const Shape& chosen) {
     }
     return Thinned({values.begin(), values.end()}, kDivisorsMost);
   }
-  // All devices, those of some types, and ever half as many: an exchange among fewer may be worth
-  // more than their work.
+  // All devices, halved again and again, because the exchange of gradients among fewer replicas may
+  // save more time than their work; and the devices of each set of types.
   for (uint32_t value = ReplicasMost(scene, chosen); value > 0; value /= 2) values.insert(value);
   for (uint32_t types = 1; types < (1u << std::min<size_t>(scene.counts.size(), 6)); ++types) {
     uint64_t value = 0;

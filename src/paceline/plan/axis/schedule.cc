@@ -15,7 +15,7 @@ std::string RefusesSchedule(const Scene&, const Shape& chosen, uint32_t value) {
   return "";
 }
 
-// The last one first: of equally fast ones, it needs the least memory.
+// In reverse order, because of equally fast schedules the last one needs the least memory.
 std::vector<uint32_t> ScheduleValues(const Scene& scene, const Shape& chosen) {
   if (chosen.pipeline == 1) return {0};
   std::vector<uint32_t> values;

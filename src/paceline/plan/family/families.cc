@@ -10,8 +10,8 @@ namespace {
 
 constexpr size_t kConfigMax = 1 << 20;
 
-// What one layer keeps of a token, in values: the inputs of its products and of its element-wise
-// operations.
+// Number of values that one layer saves for the backward pass, for each token: the inputs of its
+// matrix products and of its element-wise operations.
 double SavedValues(const TransformerSize& size) {
   const auto hidden = static_cast<double>(size.hidden);
   const auto inner = static_cast<double>(size.intermediate);

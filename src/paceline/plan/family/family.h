@@ -23,7 +23,7 @@ struct TransformerSize {
   uint64_t hidden = 0;
   uint64_t layers = 0;
   uint64_t heads = 0;
-  uint64_t key_heads = 0;     // of keys and values; `heads` but with grouped queries
+  uint64_t key_heads = 0;     // of keys and values; equal to `heads` without grouped queries
   uint64_t intermediate = 0;  // of the feed-forward network
   uint64_t vocabulary = 0;
   uint64_t sequence = 0;  // tokens of a sample
@@ -66,7 +66,7 @@ std::vector<const Family*> Families();
 ModelSummary SummaryOf(const Family& family, const TransformerSize& size,
                        const SummaryWishes& wishes);
 
-// "llama-70b". kNotFound names the presets that there are.
+// By a preset's name, such as "llama-70b". kNotFound lists the presets.
 Result<ModelSummary> SummaryOfPreset(std::string_view name, const SummaryWishes& wishes);
 // The text of a config.json.
 Result<ModelSummary> SummaryOfConfig(std::string_view text, const SummaryWishes& wishes);

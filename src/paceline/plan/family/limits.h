@@ -4,7 +4,7 @@
 
 namespace paceline::plan {
 
-// Beyond these a config is a mistake, and products of its numbers might not fit.
+// A config with larger numbers is a mistake, and products of them might overflow.
 inline constexpr uint64_t kHiddenMax = 1 << 20;
 inline constexpr uint64_t kBlocksMax = 10'000;
 inline constexpr uint64_t kHeadsMax = 1 << 14;

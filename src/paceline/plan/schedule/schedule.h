@@ -28,12 +28,12 @@ extern const Schedule kNoSchedule;  // one stage: passes one after the other
 extern const Schedule kGPipe;
 extern const Schedule kOneForwardOneBackward;
 
-// By Shape::schedule; the first is of one stage.
+// Indexed by Shape::schedule; the first is for one stage.
 std::span<const Schedule* const> Schedules();
 std::optional<uint32_t> FindSchedule(std::string_view name);
 
-// What a micro-batch costs a stage, and to get there from the stage before (activations, and as
-// long again for gradients on the way back).
+// The cost of a micro-batch for a stage: its passes, and the transfer from the stage before (once
+// for activations, and as long again for gradients on the way back).
 struct StageTime {
   double forward = 0;
   double backward = 0;
@@ -47,7 +47,8 @@ struct SimulatedStep {
   std::vector<uint32_t> in_flight;  // the most that each stage held
 };
 
-// Runs the schedule's orders against each other. Nothing if they wait for each other for ever.
+// Simulates the stages' orders of passes. Returns nothing if the stages wait for each other for
+// ever.
 std::optional<SimulatedStep> Simulate(const std::vector<StageTime>& stages, uint32_t micro_batches,
                                       const Schedule& schedule);
 

@@ -47,7 +47,7 @@ class StepRun {
   }
 
  private:
-  // When the pass may begin: kNotDone while what it needs is not there.
+  // When the pass may begin; kNotDone if its inputs are not computed yet.
   double ReadyAt(size_t stage, const Pass& pass) const {
     if (!pass.is_backward) {
       if (stage == 0) return 0;

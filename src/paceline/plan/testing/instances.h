@@ -1,6 +1,6 @@
 #pragma once
 
-// Random small models on random small clusters, and the slow, obvious search over them.
+// Random small models on random small clusters, and a brute-force search over their plans.
 
 #include <limits>
 #include <optional>
@@ -29,7 +29,7 @@ Instance DrawInstance(Prng& prng, const InstanceSize& size);
 // The least closed form of all cuts of all shapes; infinite if nothing fits.
 double BruteForce(const Scene& scene, const PlanWishes& wishes);
 
-// The least simulated step of the same.
+// The least simulated step of all cuts of all shapes.
 double BruteForceSimulated(const Scene& scene, const PlanWishes& wishes);
 
 }  // namespace paceline::plan
