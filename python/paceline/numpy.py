@@ -127,13 +127,13 @@ class NumPy:
 
     def revive(self, kind: str, content: object, there: object, work: Restoring) -> object:
         if kind != "$numpy_generator":
-            work.replaced.append(f"what notes call {kind} is plain values now: it is torch's")
+            work.replaced.append(f"a value of torch's kind {kind} is plain values now")
             return content
         name = str(cast("dict[str, object]", content)["bit_generator"])
         generator = there
         if not _is_generator(there, name):
             if name not in _BIT_GENERATORS:
-                raise ValueError(f"{name} is no bit generator of NumPy's")
+                raise ValueError(f"{name} is not a bit generator of NumPy")
             generator = numpy.random.Generator(getattr(numpy.random, name)(0))
         bits = cast("numpy.random.Generator", generator).bit_generator
         work.after.append(lambda: setattr(bits, "state", content))

@@ -201,7 +201,7 @@ class Torch:
         is_there = isinstance(there, torch.Generator) and there.device.type == device
         generator = cast("torch.Generator", there) if is_there else torch.Generator()
         if not is_there and device != "cpu":
-            work.replaced.append(f"a generator of {device} is bytes now: none stands in its place")
+            work.replaced.append(f"a generator of {device} is bytes now: the state has none there")
             return saved
         work.after.append(lambda: _set_generator(generator, saved))
         return generator
@@ -411,7 +411,7 @@ def _set_generator(generator: torch.Generator, saved: bytes) -> None:
             what="the state of a torch.Generator cannot be set",
             where="Checkpointer.restore",
             why=str(error),
-            fix="the version of torch that saved it; or leave the generator out of the state",
+            fix="use the version of torch that saved it, or leave the generator out of the state",
         ) from error
 
 

@@ -373,6 +373,6 @@ def test_row_49_random_states_of_another_number_of_ranks(job: Job, make_job) -> 
         return torch.load(out, weights_only=True)["why"]
 
     run(job, 2)
-    said = "random numbers begin anew, because the world has another size"
+    said = "random generators get new seeds, because the number of ranks has changed"
     assert said in run(make_job("three"), 3)
     assert said not in run(make_job("two"), 2)

@@ -109,7 +109,7 @@ def test_a_store_that_is_away_was_not_deleted(trainings: Trainings) -> None:
     finally:
         trainings.store.start()
     assert f"{PLACE.rstrip('/')} cannot be read" in said
-    assert "what is in memory goes on" in said
+    assert "training goes on from memory" in said
     assert "start 3 3.0" in said
 
 

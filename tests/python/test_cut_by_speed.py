@@ -226,7 +226,7 @@ def test_without_a_word_about_own_work_nothing_changes_and_that_is_said(caplog) 
         loader.worked = lambda: None  # pyright: ignore[reportAttributeAccessIssue]
     world.train(40)
     assert world.loaders[0].shares == [24, 24]
-    assert sum("never told" in record.message for record in caplog.records) == 2
+    assert sum("never reported" in record.message for record in caplog.records) == 2
 
 
 def test_a_change_is_told_once_with_its_reason(caplog) -> None:
@@ -247,9 +247,9 @@ def test_ranks_with_other_arguments_are_told_at_the_first_look() -> None:
 @pytest.mark.parametrize(("options", "told"), [
     ({"virtual_ranks": 4}, "virtual ranks have even shares"),
     ({"even_steps": False}, "some ranks skip a step"),
-    ({"micro_batch": 1}, "micro_batch=1 leaves nothing to cut"),
-    ({"global_batch": 4}, "leaves nothing to cut"),
-    ({"cut": CutBySpeed()}, "no exchange between ranks"),
+    ({"micro_batch": 1}, "with micro_batch=1, every cut is even"),
+    ({"global_batch": 4}, "every cut is even"),
+    ({"cut": CutBySpeed()}, "no communication between ranks"),
 ])
 def test_what_has_to_be_even_is_refused(options: dict[str, Any], told: str) -> None:
     cut = CutBySpeed(gather=lambda row: [row] * 4)

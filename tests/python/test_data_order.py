@@ -266,7 +266,7 @@ def test_other_data_is_refused() -> None:
         ElasticDataset(numbers), ElasticDataset(numbers, shuffle=False))
     assert "name is eval, and was train" in refusal(
         ElasticDataset(numbers, name="train"), ElasticDataset(numbers, name="eval"))
-    with pytest.raises(DataError, match="no position"):
+    with pytest.raises(DataError, match="not a position"):
         ElasticLoader(ElasticDataset(numbers), global_batch=2).load_state_dict({"epoch": 1})
 
 
@@ -296,15 +296,15 @@ def test_a_stream_goes_on_by_skipping_ahead_in_any_world() -> None:
         next(iterator)
     short = StreamLoader(Stream(10), global_batch=8)
     short.load_state_dict(loader.state_dict())
-    with pytest.raises(DataError, match="it has 10"):
+    with pytest.raises(DataError, match="has only 10"):
         next(iter(short))
     dropped = StreamLoader(Stream(50), global_batch=8, rank=1, world_size=2, drop_last=True)
     assert len(list(dropped)) == 6
 
 
 @pytest.mark.parametrize(("options", "word"), [
-    ({"stream": iter([1])}, "once only"),
-    ({"world_size": 2, "rank": 0}, "nobody knows"),
+    ({"stream": iter([1])}, "cannot be read again"),
+    ({"world_size": 2, "rank": 0}, "length is not known"),
     ({"world_size": 9, "rank": 0}, "too small for 9 ranks"),
     ({"global_batch": 0}, "global_batch=0"),
 ])

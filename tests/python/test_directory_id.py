@@ -96,7 +96,7 @@ def test_a_store_that_cannot_be_asked_has_deleted_nothing(
     Store.problem = StoreError(kind, why)
     assert look(kept={first})[0] == first
     told = capsys.readouterr().err
-    assert f"{PLACE} cannot be read ({why}); what is in memory goes on" in told
+    assert f"{PLACE} cannot be read ({why}); training goes on from memory" in told
     assert look(kept=set()) == (PLACE, None), "nothing is in memory, so the path alone counts"
 
 

@@ -352,7 +352,7 @@ def test_no_module_is_imported_because_a_file_names_it(
     told, value, is_imported = done.stdout.splitlines()
     assert value == "[{'a': 1}, (2,), 1, {'x': 3}]" and is_imported == "False"
     for place, name in ((0, "C"), (1, "N"), (2, "E")):
-        assert f"value.{place} was a evil.{name}, which is not at hand" in told
+        assert f"value.{place} was a evil.{name}, which is not imported here" in told
 
 
 REFUSED: dict[str, tuple[Callable[[], State], str]] = {

@@ -200,11 +200,12 @@ def test_what_cannot_be_read_or_is_not_mounted_was_not_deleted(
     elsewhere["identity"]["device"] += 1
     note.write_text(json.dumps(elsewhere))
     assert key() == first
-    assert "is not mounted; what is in memory goes on" in capsys.readouterr().err
+    assert "is not mounted; training goes on from memory" in capsys.readouterr().err
     assert not (place / directory_id.MARKER).exists()
     (place / directory_id.MARKER).mkdir()  # any error but that there is none
     assert key() == first
-    assert "cannot be read (Is a directory); what is in memory goes on" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert "cannot be read (Is a directory); training goes on from memory" in told
     (place / directory_id.MARKER).rmdir()
     assert key(has_memory=False) != first
 

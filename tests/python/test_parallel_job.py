@@ -363,7 +363,7 @@ def test_the_checkpoint_s_plan_is_taken_for_the_same_devices(chosen: list[str]) 
 def test_another_model_on_one_rank_is_refused_on_all(chosen: list[str]) -> None:
     errors = agreed([{}, {"summary": "[]"}])
     assert [(one.what, one.where) for one in errors] == [
-        ("the ranks do not train the same", "rank 1")] * 2
+        ("the ranks have different training problems", "rank 1")] * 2
     assert chosen == []
 
 

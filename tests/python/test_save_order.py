@@ -126,11 +126,11 @@ class Nobody:
 
 @pytest.mark.parametrize("level", ["memory", "replicated", "durable"])
 def test_the_ticket_of_a_save_that_nothing_keeps_says_so(level: str) -> None:
-    ticket = Ticket(Nobody(), 7, lost="every slot in memory was in use")
+    ticket = Ticket(Nobody(), 7, lost="every slot for an image in memory was in use")
     assert not ticket.is_saved
     with pytest.raises(CheckpointError, match="step 7 is not saved") as error:
         ticket.wait(level)
-    assert error.value.why == "every slot in memory was in use"
+    assert error.value.why == "every slot for an image in memory was in use"
 
 
 def test_a_wait_with_a_timeout_ends_and_leaves_nothing_behind(tmp_path: Path) -> None:

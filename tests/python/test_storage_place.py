@@ -39,7 +39,7 @@ def test_a_home_that_no_shell_has_replaced_is_refused(
 
 def test_where_nothing_can_be_made_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(CheckpointError, match="cannot be made: Not a directory") as raised:
+    with pytest.raises(CheckpointError, match="cannot be created: Not a directory") as raised:
         make_directory(str(tmp_path / "file" / "c"))
     assert raised.value.where == str(tmp_path / "file" / "c")
 
@@ -49,9 +49,11 @@ def test_what_passes_is_said_and_tried_again(
 ) -> None:
     make = os.makedirs
     failures = [errno.ENOTCONN, errno.ESTALE]
-    is_made = threading.Event()
+    is_told, is_made = threading.Event(), threading.Event()
 
     def stumble(path: str, mode: int, *, exist_ok: bool) -> None:
+        if len(failures) == 1:  # not before the first failure was read, on a slow machine too
+            is_told.wait(20)
         if failures:
             raise OSError(failures[0], os.strerror(failures.pop(0)))
         make(path, mode, exist_ok=exist_ok)
@@ -60,8 +62,9 @@ def test_what_passes_is_said_and_tried_again(
     monkeypatch.setattr(os, "makedirs", stumble)
     monkeypatch.setattr(storage_place, "_PAUSE_SECONDS", 0.01)
     make_directory(str(tmp_path / "c"))
+    is_told.set()
     told = capfd.readouterr().err
-    assert "is not at hand (Transport endpoint is not connected); what is in memory" in told
+    assert "cannot be reached (Transport endpoint is not connected); images in memory" in told
     assert is_made.wait(20)
     assert (tmp_path / "c").is_dir()
 
@@ -78,7 +81,7 @@ def test_nobody_waits_for_a_server_that_is_silent(
         patched.setattr(os.path, "isdir", look)
         make_directory(str(tmp_path / "c"), patience=0.01)
     answers.set()
-    assert "is not at hand (it has not answered for 0 s)" in capfd.readouterr().err
+    assert "cannot be reached (it does not answer within 0 s)" in capfd.readouterr().err
 
 
 _NOWHERE = ["gs://b/run", "azure://x/y", "S3://bucket/run", "abfs:/x", "file:///runs/gpt"]

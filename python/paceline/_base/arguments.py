@@ -22,12 +22,12 @@ COUNT_MAX = 2**53 - 1
 
 # Hints for names of other libraries' arguments, by the class that they are given to.
 OF_LOADERS = {
-    "batch_size": "global_batch= of the loader: the samples of a step over all ranks",
-    "global_batch": "global_batch= of ElasticLoader; batch= or batch_size= of LeasedLoader",
-    "num_workers": "num_workers= of paceline.torch's loaders",
+    "batch_size": "use global_batch= of the loader: the samples of a step over all ranks",
+    "global_batch": "use global_batch= of ElasticLoader, or batch= or batch_size= of LeasedLoader",
+    "num_workers": "use num_workers= of paceline.torch's loaders",
 }
 OF_DATA_SETS = {
-    "batch_size": "global_batch=, the samples of a step over all ranks; micro_batch= for parts",
+    "batch_size": "use global_batch=, the samples of a step over all ranks",
     "shuffle": "ElasticDataset(dataset, shuffle=True, seed=7)",
     "seed": "ElasticDataset(dataset, shuffle=True, seed=7)",
     "generator": "ElasticDataset(dataset, shuffle=True, seed=7)",
@@ -57,7 +57,7 @@ def known(
                     raise ArgumentError(
                         what=f"{where} has no argument {name}",
                         where=where,
-                        why="nothing of this name is known here, and it would change nothing",
+                        why="it has no argument of this name, so the value would have no effect",
                         fix=(hints or {}).get(name, f"leave {name} out, or look at help({where})"),
                     )
             return function(*given, **named)

@@ -225,7 +225,7 @@ class BaseCheckpointer(ABC):
             raise CheckpointError(
                 what=f"cannot {what}: this Checkpointer is closed",
                 where=self._directory,
-                why="close() was called, and another one may save there by now",
+                why="close() was called, and another Checkpointer may save there now",
                 fix="call close() after the last save, or make a new Checkpointer",
             )
 
@@ -253,7 +253,7 @@ class BaseCheckpointer(ABC):
             self._slots.settle()
         except CheckpointError:
             if self._last is not None:
-                self._last.lost = "the device failed while it was copied"
+                self._last.lost = "the device failed while the step was copied from it"
                 self._last, self._left_out = self._before, self._last
                 self._branches.drop()
             raise
@@ -360,8 +360,9 @@ class BaseCheckpointer(ABC):
             raise CheckpointError(
                 what="every checkpoint is damaged",
                 where=self._directory,
-                why=f"the last that was tried is {answer['damaged']}",
-                fix=f"paceline ckpt verify {self._directory}; to begin anew, another directory",
+                why=f"the last one that was tried is {answer['damaged']}",
+                fix=f"paceline ckpt verify {self._directory}; to start at step 0, use another "
+                    "directory",
             )
         if answer.get("from") == "nothing":
             self._prepare(state)
@@ -446,8 +447,9 @@ class BaseCheckpointer(ABC):
         # Only a rank's own random state is restored. Ranks must not share one sequence.
         is_resized = own.get("world_size") != self._place.world_size
         if is_resized or own.get("rank") != self._place.rank:
-            why = "the world has another size" if is_resized else "its own went with its host"
-            self.restored += f"; random numbers begin anew, because {why}"
+            lost = "this rank's random numbers were lost with its host"
+            why = "the number of ranks has changed" if is_resized else lost
+            self.restored += f"; random generators get new seeds, because {why}"
             return
         self._randoms = cast("dict[str, object]", notes.decode(own.get("random", {})))
         self.restore_random()

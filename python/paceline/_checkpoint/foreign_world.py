@@ -69,7 +69,7 @@ def find_group(directory: str) -> Group | None:
     if os.environ.get("WORLD_SIZE", "1") in ("", "0", "1"):
         return None
     raise CheckpointError(
-        what="the ranks have no process group to find each other in",
+        what="the ranks cannot find each other, because there is no process group",
         where=directory,
         why=f"WORLD_SIZE is {os.environ['WORLD_SIZE']}, and torch.distributed is not initialized",
         fix="call init_process_group first, then make the Checkpointer on every rank",
@@ -104,7 +104,8 @@ def meet(group: Group, own: Own, lead: Lead) -> ForeignWorld:
             what="ranks disagree about their checkpoints",
             where=own.directory,
             why=str(world["why"]),
-            fix="give every rank's Checkpointer the same arguments, and use one in a job",
+            fix="give every rank's Checkpointer the same arguments, and use one Checkpointer in "
+                "a job",
         )
     seats = cast("list[list[int]]", world["seats"])
     index = cast("list[str]", world["hosts"]).index(host)

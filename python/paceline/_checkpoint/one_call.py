@@ -35,8 +35,8 @@ class OneCall:
                 raise CheckpointError(
                     what=f"cannot {call}: another thread is in {other}()",
                     where=self._where,
-                    why="a restore changes the state while the other call uses it, so the calls "
-                    "exclude each other; nothing was touched",
+                    why="a restore changes the state that the other call uses, so they may "
+                        "not run at the same time; nothing was changed",
                     fix="call them from one thread, or hold a threading.Lock around each of them",
                 )
             before = self._by_thread.get(thread)

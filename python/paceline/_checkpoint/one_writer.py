@@ -57,9 +57,9 @@ def check(directory: str, job_socket: str) -> None:
     raise CheckpointError(
         what="this process saves to that directory already",
         where=directory,
-        why=f"a Checkpointer made at {before.made_at} is open there, and each would overwrite what "
-        "the other saves",
-        fix="use that one, or close() it first; save two models in one state, as "
+        why=f"the Checkpointer made at {before.made_at} is still open there, and each would "
+            "overwrite the other's saves",
+        fix="use that one, or close() it first; save two models as one state, such as "
         '{"model": model, "ema": ema}; to read only, pl.load(directory, state)',
     )
 
@@ -75,8 +75,8 @@ def check_process(maker: int, what: str, directory: str) -> None:
     raise CheckpointError(
         what=f"cannot {what}: this Checkpointer belongs to another process",
         where=directory,
-        why=f"process {maker} made it, and this is process {os.getpid()}, a fork: what both save "
-        "would overwrite each other in one memory",
+        why=f"process {maker} made it, and this is process {os.getpid()}, a fork: both would "
+            "write to the same memory",
         fix=f"call it in process {maker} only; to read in a fork, pl.load(directory, state)",
     )
 

@@ -120,11 +120,11 @@ def find_leases(name: str) -> str:
     """The socket of the lease ledger, for ranks of another launcher on this host."""
     if not launch.has_one_host():
         raise DataError(
-            what="ranks on several hosts cannot share a data set by themselves",
+            what="ranks on several hosts can share a data set only under paceline run",
             where=f"the data set {name}",
             why=f"WORLD_SIZE is {progress.world_size()}, LOCAL_WORLD_SIZE is another number, "
-            "and nobody keeps the ledger for all hosts",
-            fix="paceline run with the same flags as torchrun",
+                "and no process has the ledger of all hosts",
+            fix="start the ranks by `paceline run`, with the same flags as torchrun",
         )
     path, folder = _start_leases()
     launch.keep_leases(path, folder)
@@ -146,9 +146,9 @@ def _start_leases() -> tuple[str, str]:
     while not _answers(path):
         if time.monotonic() > deadline:
             raise DataError(
-                what="nobody keeps this rank's leases",
+                what="the process that manages this rank's leases does not answer",
                 where=path,
-                why=f"no keeper listens there after {_START_SECONDS:.0f} s",
+                why=f"no process listens on that socket after {_START_SECONDS:.0f} s",
                 fix=f"look at {path.removesuffix('.sock')}.log",
             )
         time.sleep(0.02)
@@ -211,7 +211,7 @@ def _runtime_folder() -> Path:
         raise CheckpointError(
             what=f"the runtime directory {folder} is not safe",
             where=str(folder),
-            why="it is no directory of yours alone",
+            why="it is not a directory that only you can enter",
             fix=f"chmod 700 {folder}, or PACELINE_RUNTIME_DIR=$HOME/.paceline-run",
         )
     return folder

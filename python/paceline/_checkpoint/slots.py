@@ -124,8 +124,8 @@ class Slots:
                 what="a step could not be copied from the device",
                 where=self._where,
                 why=str(error),
-                fix="nothing for what was saved before: it is whole; a device that fails is in the"
-                " kernel's log",
+                fix="earlier saves are complete; if the device has failed, the kernel's log "
+                    "(dmesg) says so",
             ) from error
 
     def _on_device(self, saver: Saver, device: Device) -> DeviceSaves:
@@ -149,7 +149,8 @@ class Slots:
         opened = self._link.opened
         if spilled := opened.get("spilled"):
             logging.getLogger("paceline").warning(
-                "rank %d's checkpoints lie on a disk, in %s, and saving them takes longer: %s",
+                "images of rank %d are on a disk, in %s, because memory has no room; saving "
+                "takes longer: %s",
                 self._rank, opened["arena"], spilled)
         try:
             saver = Saver.open(
@@ -174,7 +175,7 @@ class Slots:
         if isinstance(error, OSError) and error.errno == errno.EFBIG:
             fix = "ulimit -f unlimited (RLIMIT_FSIZE): it limits files in memory, too"
         return CheckpointError(
-            what="there is no memory for this rank's checkpoints",
+            what="there is not enough memory for this rank's checkpoints",
             where=self._where,
             why=str(error),
             fix=fix,
@@ -199,13 +200,14 @@ def _reserve(saver: Saver, saves: DeviceSaves | None) -> None:
         try:
             saver.reserve() if saves is None else saves.reserve()
         except RuntimeError as error:
-            text = f"the device cannot write into this rank's checkpoints by itself: {error}"
+            text = f"the device cannot write into this rank's memory; saves take longer: {error}"
             warnings.warn(text, stacklevel=1)
             saver.reserve()
     except OSError as error:
         if saver.reserved_slots >= 2:
             warnings.warn(
-                f"checkpoints have {saver.reserved_slots} slots in memory: {error}", stacklevel=1
+                f"there is memory for only {saver.reserved_slots} images of this rank: {error}",
+                stacklevel=1,
             )
     finally:
         _reserving.pop(threading.current_thread(), None)

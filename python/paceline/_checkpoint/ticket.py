@@ -53,6 +53,6 @@ class Ticket:
                 what=f"step {self.step} is not saved",
                 where="Ticket.wait",
                 why=self.lost,
-                fix="nothing for what was saved before or later: each save has a ticket of its own",
+                fix="nothing to do for other steps: each save has its own ticket",
             )
         self._owner.wait_for(self, level, timeout)

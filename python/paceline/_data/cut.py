@@ -22,7 +22,7 @@ Gather = Callable[[list[float]], list[list[float]]]
 Place = tuple[int, int]  # epoch, ordinal
 
 _MOST_MAX, _GAIN_MAX = 1_000_000, 0.999
-_UNHEARD_LOOKS = 10  # looks without any measured time, until a warning
+_UNHEARD_LOOKS = 10  # looks without any measured time before a warning
 _COLUMNS = 7
 # A speed needs three measurements. Until then a slow rank delays all, so the first looks come
 # early.
@@ -93,7 +93,9 @@ class Era:
 
 
 class SpeedCutter:
-    """The cut of one loader: the shares in force, the measurements, and the decision to change."""
+    """The cut of one loader: the current shares, the measurements, and the decision to change
+    the cut.
+    """
 
     def __init__(
         self, options: CutBySpeed, *, global_batch: int, world_size: int, micro_batch: int
@@ -109,7 +111,9 @@ class SpeedCutter:
     # ---- the cut ----
 
     def shares_at(self, place: Place, size: int) -> list[int]:
-        """How many samples each rank has in the step of `size` that begins there."""
+        """The number of samples of each rank in the step of `size` samples that begins at that
+        place.
+        """
         era = next(one for one in reversed(self._eras) if one.since <= place)
         if size == self._batch:
             return era.shares
@@ -128,7 +132,7 @@ class SpeedCutter:
     # ---- what is measured ----
 
     def pause(self) -> None:
-        """Do not measure the next step: its loader starts up."""
+        """Do not measure the next step, because its loader starts up."""
         self._began = None
 
     def begin(self) -> None:
@@ -192,7 +196,7 @@ class SpeedCutter:
         return True
 
     def _steps_to_look_at(self) -> int:
-        """How many steps this look covers; 0 if it is not due yet."""
+        """The number of steps that this look covers; 0 if no look is due yet."""
         self._steps += 1
         early = min(_EARLY_EVERY, self._options.every)
         beyond = self._steps - _EARLY_LOOKS * early
@@ -220,9 +224,9 @@ class SpeedCutter:
             where="CutBySpeed",
             why=f"{len(rows)} of {self._world} ranks answered"
             if len(rows) != self._world
-            else "their loaders have other arguments, or went on from other positions",
-            fix="the same arguments and the same checkpoint on every rank, and a gather over the "
-            "ranks that share the loader's steps",
+            else "their loaders have different arguments, or different restored positions",
+            fix="use the same arguments and the same checkpoint on every rank, and a gather "
+                "over the ranks that share the loader's steps",
         )
 
     def _hear(self, times: list[tuple[float, float]]) -> None:
@@ -230,9 +234,9 @@ class SpeedCutter:
         self._unheard = self._unheard + 1 if silent else 0
         if self._unheard == _UNHEARD_LOOKS:
             logging.getLogger("paceline").warning(
-                "cuts stay as they are: rank %d and %d others never told when their own work for a "
-                "step was done; weigh_by_samples(model, loader), or loader.worked() before "
-                "gradients are exchanged", silent[0], len(silent) - 1,
+                "cuts stay even: rank %d and %d others never reported when their own work for "
+                "a step was done; call weigh_by_samples(model, loader) once, or "
+                "loader.worked() before gradients are exchanged", silent[0], len(silent) - 1,
             )
 
     # ---- state ----
@@ -290,9 +294,9 @@ def _bounds(options: CutBySpeed, batch: int, world: int, micro: int) -> tuple[in
     if least >= even or most < larger:
         bound = f"micro_batch={micro}" if micro else f"least={options.least}"
         raise _refused(
-            f"{bound} leaves nothing to cut by speed",
+            f"with {bound}, every cut is even",
             f"an even share of {batch} samples on {world} ranks is {even}",
-            "a larger global_batch, or leave cut out",
+            "use a larger global_batch, or leave cut out",
         )
     return least, most
 

@@ -9,8 +9,8 @@ def two_loops(name: str) -> DataError:
     return DataError(
         what="two loops over one loader",
         where=f"the data set {name}",
-        why="each would get what the other one counts",
-        fix="a loader for each worker process; they share the ledger",
+        why="each would get samples that the other one acknowledges",
+        fix="make a loader in each worker process; they share the data set",
     )
 
 
@@ -18,7 +18,7 @@ def of_another_process(name: str, owner: int, own: int) -> DataError:
     return DataError(
         what="a loader's leases belong to the process that took them",
         where=f"the data set {name}, process {own}",
-        why=f"it was used in process {owner} and is now used in a child of that",
+        why=f"it was used in process {owner} and is now used in a child of that process",
         fix="make the loader in the child, or read in workers: paceline.torch.LeasedLoader",
     )
 
@@ -27,17 +27,17 @@ def two_loaders(name: str) -> DataError:
     return DataError(
         what=f"two loaders of one process lease the data set {name}",
         where=f"the data set {name}",
-        why="a worker has one place in the ledger",
-        fix="another name= for another data set; close() the first one to begin anew",
+        why="a process can lease a data set only once",
+        fix="use another name= for another data set, or close() the first loader",
     )
 
 
 def fenced(name: str, rank: int) -> DataError:
     return DataError(
-        what="a newer process has this worker's place",
+        what="a newer process has taken over from this worker",
         where=f"the data set {name}, rank {rank}",
-        why="the job started this rank again, so what this one does no longer counts",
-        fix="nothing to do: the new one goes on",
+        why="the job has started this rank again, so the work of this process no longer counts",
+        fix="nothing to do: the new process goes on",
     )
 
 
@@ -49,17 +49,17 @@ def of_ledger(name: str, text: str) -> DataError:
 
 def lost(name: str, rank: int) -> DataError:
     return DataError(
-        what="samples that this rank worked on were given to another one",
+        what="samples that this rank worked on were leased to another rank",
         where=f"the data set {name}, rank {rank}",
         why="it acknowledged nothing for too long, or its node was silent",
-        fix="nothing to do under paceline run: the world goes on from its checkpoint; "
-        "deadline= gives a worker more time",
+        fix="nothing to do under paceline run: training goes on from a checkpoint; a larger "
+            "deadline= gives workers more time",
     )
 
 
 def follows_none(name: str, call: str) -> DataError:
     return DataError(
-        what="this data set does not follow checkpoints",
+        what="the position of this data set is not saved in checkpoints",
         where=f"{call} of the data set {name}",
         why='it was made with resume="acks": a restart goes on behind what was done',
         fix='resume="checkpoint", or leave it out of the state that is saved',
@@ -68,10 +68,10 @@ def follows_none(name: str, call: str) -> DataError:
 
 def no_position(schema: str, state: object) -> DataError:
     return DataError(
-        what="this is no position of a leased data set",
+        what="the state is not a position of a leased data set",
         where="load_state_dict",
-        why=f"it is no {schema} that was marked: {str(state)[:80]}",
-        fix="mark(step) before state_dict(), or save with a Checkpointer, which does it",
+        why=f"it is not a {schema} with a mark: {str(state)[:80]}",
+        fix="call mark(step) before state_dict(), or save with a Checkpointer, which calls it",
     )
 
 
@@ -81,7 +81,8 @@ def remainder(name: str, ordinals: int, ranks: int) -> DataError:
         where=f"the data set {name}, {ordinals} samples of all epochs",
         why=f"ranks that save the same steps have a common last step, and {ordinals % ranks} of "
         f"them are left for {ranks} ranks",
-        fix="drop_last=True, which leaves these out; uneven=True without collectives in the loop",
+        fix="use drop_last=True, which leaves these out, or uneven=True if the loop has no "
+            "collectives",
     )
 
 
@@ -89,8 +90,10 @@ def other_order(name: str) -> DataError:
     return DataError(
         what="the sampler gives another order than before the restart",
         where=f"the data set {name}",
-        why="its indices of epoch 0 are other ones, so some samples would come twice",
-        fix="a sampler whose order follows from seed and epoch, or from a generator with a seed",
+        why="its indices of epoch 0 differ from those of the checkpoint, so samples would be "
+            "read twice or not at all",
+        fix="use a sampler whose order follows from seed and epoch, or from a generator with a "
+            "seed",
     )
 
 
@@ -99,5 +102,5 @@ def tell_left_out(name: str, count: int, ranks: int) -> None:
     if count:
         logging.getLogger("paceline").warning(
             "%d samples at the end of the data set %s are left out: %d ranks cannot share them "
-            "evenly; uneven=True hands them out where the loop has no collectives",
+            "evenly; if the loop has no collectives, uneven=True reads them too",
             count, name, ranks)

@@ -27,9 +27,10 @@ def whereabouts(name: str, position: str, saved: Json) -> str:
         return position if run == launch.run_dir() else f"{position}\n{run}"
     if run is not None:
         raise DataError(
-            what="a process alone does not know what the ranks of a job did",
+            what="a single process has no record of what the ranks of a job have read",
             where=f"the data set {name}",
-            why=f"the checkpoint stands at a position that the ledger in {run} has",
-            fix="paceline run, or leave the loader out of the state to begin anew",
+            why=f"the record of the checkpoint's position is in {run}",
+            fix="start the script by `paceline run`, or leave the loader out of the state to "
+                "start from the first sample",
         )
     return position

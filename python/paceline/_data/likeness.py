@@ -55,13 +55,13 @@ class Likeness:
             changes = differences(self._without_random(was), self.now())
         if not changes:
             return
-        anew = "leave the loader out of the state to begin anew with this data"
-        fix = f"the data as it was; or {anew}"
+        anew = "leave the loader out of the state to start this data from its first sample"
+        fix = f"use the data as it was, or {anew}"
         if was.get("samples") == self.now().get("samples"):
             fix = (
-                "the data as it was. Where the samples are the same ones all the same, as in files "
-                "that were packed again, fingerprint=False with this data set (ElasticDataset, "
-                f"wrap or shards) compares its length alone. Or {anew}"
+                "use the data as it was. If the samples are still the same, as in files that "
+                "were packed again, give this data set (ElasticDataset, wrap or shards) "
+                f"fingerprint=False: then only its length is compared. Or {anew}"
             )
         raise DataError(
             what="the data changed since the checkpoint was saved",

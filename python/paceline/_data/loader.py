@@ -78,7 +78,7 @@ class BaseLoader(ABC):
                 what=f"rank {self.rank} is not in a world of {self.world_size}",
                 where="ElasticLoader",
                 why="ranks are counted from 0",
-                fix="rank=0 … world_size - 1, those of the data parallel group",
+                fix="give the rank and the world_size of the data parallel group",
             )
         self._ends: Callable[[int], list[int] | None] = getattr(data, "step_ends", _no_ends)
         sizes = self._ends(0)
@@ -86,7 +86,7 @@ class BaseLoader(ABC):
             raise DataError(
                 what=f"global_batch={global_batch} is not allowed",
                 where="ElasticLoader",
-                why="the batch sampler of the data says how large steps are",
+                why="the batch sampler of the data decides how large steps are",
                 fix="leave it out",
             )
         # With a batch sampler, the first step's size stands for all.
@@ -136,7 +136,7 @@ class BaseLoader(ABC):
         if self.virtual_ranks:
             why = "virtual ranks have even shares, or their sums would not be the same bits"
         elif not self._is_even:
-            why = "with even_steps=False some ranks skip a step, and ranks look at times together"
+            why = "with even_steps=False some ranks skip a step, but all exchange their times"
         elif self._ends(0) is not None:
             why = "the batch sampler of the data makes steps of any size"
         if why:
@@ -154,10 +154,10 @@ class BaseLoader(ABC):
 
     def _own_gather(self) -> Gather:
         raise DataError(
-            what="the ranks have no way to show each other their times",
+            what="the ranks cannot exchange their times",
             where="CutBySpeed",
-            why="without torch the loader knows no exchange between ranks",
-            fix="CutBySpeed(gather=comm.allgather), as mpi4py has it",
+            why="without torch the loader has no communication between ranks",
+            fix="give a function: CutBySpeed(gather=comm.allgather), as of mpi4py",
         )
 
     def _cut_error(self, error: ValueError) -> DataError:
@@ -266,11 +266,11 @@ class BaseLoader(ABC):
                 differs,
                 what="ranks read this data in different orders",
                 where=f"the data set {self.data.name or 'of this loader'}, epoch {differs.place}",
-                why="have another sampler order, seed, global_batch or data, so samples would be "
-                "lost and repeated",
-                fix="the same arguments on all ranks, and a sampler whose order follows from seed "
-                "and epoch or from a generator with one seed for all; name= tells loaders of "
-                "different data apart",
+                why="differ in the sampler's order, the seed, global_batch or the data, so "
+                    "samples would be lost and repeated",
+                fix="use the same arguments on all ranks, and a sampler whose order follows "
+                    "from seed and epoch, or from a generator with the same seed on all "
+                    "ranks; give loaders of different data different name=",
             ) from None
 
     def _step_ended(self, by_speed: SpeedCutter, share: Share, reached: tuple[int, int]) -> None:
@@ -285,8 +285,9 @@ class BaseLoader(ABC):
             raise DataError(
                 what="two iterators go through one loader",
                 where="ElasticLoader",
-                why="each would get what the other one skips; restoring makes older ones end, too",
-                fix="a loader of its own for each loop, and a new `for` after a restore",
+                why="each would get samples that the other one skips; a restore also ends older "
+                    "iterators",
+                fix="make a loader for each loop, and begin a new `for` after a restore",
             )
 
     @abstractmethod
@@ -417,10 +418,11 @@ class BaseLoader(ABC):
             other.append(f"an epoch has {new['samples']} samples, and had {old.get('samples')}")
         if other:
             raise DataError(
-                what="the checkpoint stands in another order of the data",
+                what="the checkpoint's position is of another order of the data",
                 where=where,
                 why="; ".join(other[:4]),
-                fix="the order as it was; or leave the loader out of the state to begin anew",
+                fix="use the order as it was, or leave the loader out of the state to start from "
+                    "the first sample",
             )
 
 
@@ -457,9 +459,9 @@ def checked_state(state: object) -> Json:
     )
     if not is_whole or not all(isinstance(n, int) and n >= 0 for n in numbers):
         raise DataError(
-            what="this is no position of a loader",
+            what="the state is not a position of a loader",
             where="load_state_dict",
-            why=f"it is no {SCHEMA}: {str(state)[:80]}",
+            why=f"it is not a {SCHEMA}: {str(state)[:80]}",
             fix="restore the loader under the name under which it was saved",
         )
     return fields
@@ -485,12 +487,12 @@ def _virtual_ranks(virtual: int | None, micro_batch: int | None, world_size: int
     elif virtual % world_size:
         why = f"{world_size} ranks cannot share them evenly"
     elif micro_batch is not None:
-        why = "micro_batch would cut what a virtual rank reads at once"
+        why = "micro_batch would divide the samples of a virtual rank"
     if why:
         raise DataError(
             what=f"virtual_ranks={virtual} is not allowed",
             where="ElasticLoader",
             why=why,
-            fix="virtual_ranks=8 with 1, 2, 4 or 8 ranks, and no micro_batch",
+            fix="use for example virtual_ranks=8 with 1, 2, 4 or 8 ranks, and no micro_batch",
         )
     return virtual

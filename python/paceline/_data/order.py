@@ -199,8 +199,8 @@ class ElasticDataset:
             raise DataError(
                 what=f"the sampler gave {len(found)} indices",
                 where=_place(self.name),
-                why=f"its length says {self.samples}",
-                fix="a sampler whose length is the number of indices that it yields",
+                why=f"its length is {self.samples}",
+                fix="use a sampler whose length is the number of indices that it yields",
             )
         return found
 
@@ -214,13 +214,10 @@ class ElasticMixture:
     own.
 
     Args:
-        datasets: the data sets, by name.
-        weights: the share of each data set, by name.
-        seed: of the order.
-        length: samples in an epoch of the mixture. None: until every data set was read once.
-        shuffle: whether each data set is shuffled, anew in each epoch.
-        name: of the mixture, in messages and when a position is restored.
-        fingerprint: see `ElasticDataset`.
+        datasets: the data sets, by name. weights: the share of each data set, by name. seed: of the
+        order. length: samples in an epoch of the mixture. None: until every data set was read once.
+        shuffle: whether each data set is shuffled, in another order each epoch. name: of the
+        mixture, in messages and when a position is restored. fingerprint: see `ElasticDataset`.
     """
 
     @arguments.known(_MIXTURE, hints=arguments.OF_LOADERS)
@@ -331,8 +328,8 @@ def _length(dataset: object, *, noun: str = "data set") -> int:
         raise DataError(
             what=f"the {noun} has no length",
             where=type(dataset).__qualname__,
-            why="an epoch that nobody knows the end of cannot be cut among ranks",
-            fix="give it __len__; what is only iterable goes into StreamLoader"
+            why="without a length an epoch cannot be shared among the ranks",
+            fix="give it __len__, or use StreamLoader for data that is only iterable"
             if noun == "data set"
             else "give it __len__",
         ) from error
@@ -341,14 +338,14 @@ def _length(dataset: object, *, noun: str = "data set") -> int:
             what="the data set has no __getitem__",
             where=type(dataset).__qualname__,
             why="samples are read by their numbers, in any order",
-            fix="give it __getitem__(index), or use StreamLoader for what is only iterable",
+            fix="give it __getitem__(index), or use StreamLoader for data that is only iterable",
         )
     if count < 1:
         raise DataError(
             what=f"the {noun} is empty",
             where=type(dataset).__qualname__,
             why="its length is 0",
-            fix="look at how it finds its samples",
+            fix="check how the data set finds its samples",
         )
     return count
 
@@ -406,5 +403,5 @@ def _whole_weights(
     whole = {key: part // common for key, part in whole.items()}
     if sum(whole.values()) > 2**32:
         wanted = "of at most nine digits together"
-        raise bad("weights", dict(weights), wanted, "rounder weights")
+        raise bad("weights", dict(weights), wanted, "use rounder weights")
     return whole

@@ -81,10 +81,12 @@ class SamplerOrder:
             raise DataError(
                 what=f"the sampler gives another order of epoch {epoch} than before the restart",
                 where=self._where,
-                why=f"{_named(self._sampler)} draws by something that is neither seed and epoch "
-                "nor a generator among its attributes, so some samples would come twice",
-                fix="draw by random, numpy.random or torch's default generator, which paceline "
-                "seeds; or by a generator that is an attribute of the sampler",
+                why=f"{_named(self._sampler)} draws from a source that is neither seed and "
+                    "epoch nor a generator among its attributes, so samples would be read "
+                    "twice or not at all",
+                fix="let it draw from random, numpy.random or torch's default generator, "
+                    "which paceline seeds; or from a generator that is an attribute of the "
+                    "sampler",
             )
 
     def _load_own(self, epoch: int, states: list[Json]) -> None:
@@ -94,7 +96,8 @@ class SamplerOrder:
                 what="the sampler has other generators than before the restart",
                 where=self._where,
                 why=f"{_named(self._sampler)} has {_ways(self._own)} now",
-                fix="the sampler as it was; or leave the loader out of the state to begin anew",
+                fix="use the sampler as it was, or leave the loader out of the state to start "
+                    "from the first sample",
             )
         self._set(states)
         self._before = {epoch: states}
@@ -145,10 +148,10 @@ class SamplerOrder:
             for batch in found:
                 if not isinstance(batch, Iterable):
                     raise DataError(
-                        what=f"{_named(self._sampler)} gives no batches",
+                        what=f"{_named(self._sampler)} does not yield batches",
                         where=self._where,
-                        why=f"it yielded {batch!r}, which is no list of indices",
-                        fix="sampler=… for single indices",
+                        why=f"it yielded {batch!r}, which is not a list of indices",
+                        fix="use sampler=… for single indices",
                     )
                 drawn.indices += _whole(list(cast("Iterable[Any]", batch)))
                 drawn.ends.append(len(drawn.indices))

@@ -18,7 +18,7 @@ _PLACES = 2**40  # factor that puts epoch and sample number into one place for r
 
 
 class StreamLoader:
-    """Cuts a stream into steps and shares: anything that can be iterated anew for each epoch.
+    """Cuts a stream into steps and shares: any iterable that gives a new iterator for each epoch.
 
     loader = StreamLoader(records, global_batch=256, drop_last=True)
     for batch in loader: ...
@@ -65,7 +65,7 @@ class StreamLoader:
         where = "StreamLoader"
         if not isinstance(stream, Iterable):
             wanted = "an iterable, with a new iterator for each epoch"
-            raise arguments.refuse(where, "stream", stream, wanted, "a class with __iter__")
+            raise arguments.refuse(where, "stream", stream, wanted, "give a class with __iter__")
         self._stream = stream
         self._collate = arguments.callback(where, "collate", collate)
         self._name = arguments.text(where, "name", name, least=0, bytes_max=200)
@@ -85,20 +85,21 @@ class StreamLoader:
         )
         why = ""
         if iter(stream) is stream:
-            why = "it can be iterated once only, so there is no next epoch and no way back"
+            why = "it is an iterator, so it has no second epoch and cannot be read again"
         elif self.rank >= self.world_size:
             why = f"rank {self.rank} is not in a world of {self.world_size}"
         elif even_steps and self.global_batch < self.world_size:
             why = f"a step of {global_batch} samples is too small for {self.world_size} ranks"
         elif even_steps and not drop_last and self.world_size > 1:
-            why = "its last step may have fewer samples than there are ranks; nobody knows before"
+            why = "its length is not known, so its last step may have fewer samples than ranks"
         if why:
             raise DataError(
                 what="this stream cannot be cut among the ranks",
                 where="StreamLoader",
                 why=why,
-                fix="an iterable with a new iterator for each epoch, global_batch of at least the "
-                "world size, and drop_last=True or, without collectives, even_steps=False",
+                fix="give an iterable with a new iterator for each epoch, a global_batch of "
+                    "at least the world size, and drop_last=True (or even_steps=False if the "
+                    "loop has no collectives)",
             )
 
     def __iter__(self) -> Iterator[Any]:
@@ -125,8 +126,8 @@ class StreamLoader:
                 raise DataError(
                     what="two iterators go through one loader",
                     where="StreamLoader",
-                    why="each would get what the other one skips",
-                    fix="a loader of its own for each loop, and a new `for` after a restore",
+                    why="each would get samples that the other one skips",
+                    fix="make a loader for each loop, and begin a new `for` after a restore",
                 )
             self.consumed += len(step)
             self.weight = len(own) * self.world_size / len(step)
@@ -143,17 +144,18 @@ class StreamLoader:
         skipped = len(first) + sum(1 for _ in islice(source, self.consumed - len(first)))
         why = ""
         if skipped < self.consumed:
-            why = f"{self.consumed} samples were consumed, and it has {skipped}"
+            why = f"{self.consumed} samples were consumed, and the stream has only {skipped}"
         elif head is not None and size == head["samples"] and self._hash(first) != head["hash"]:
-            why = f"the first {size} samples of epoch {self.epoch} are other ones"
+            why = f"the first {size} samples of epoch {self.epoch} differ"
         if why:
             raise DataError(
                 what="the stream changed since the checkpoint was saved",
                 where=self._name or "StreamLoader",
                 why=why,
-                fix="the stream as it was, with the same samples in the same order in each run, as "
-                "by a shuffle with a seed; identity= where random transforms change samples; or "
-                "leave the loader out of the state to begin anew",
+                fix="use the stream as it was, with the same samples in the same order in "
+                    "each run, for example with a seeded shuffle; give identity= if random "
+                    "transforms change samples; or leave the loader out of the state to start "
+                    "from the first sample",
             )
 
     def _hash(self, samples: list[Any]) -> str:
@@ -181,11 +183,12 @@ class StreamLoader:
                 differs,
                 what="ranks read different streams",
                 where=f"{self._name or 'StreamLoader'}, epoch {epoch}, sample {place}",
-                why="read other samples there; each rank has to read the whole stream in one "
-                "order, and keeps its share of each step",
-                fix="a stream that is not split among ranks (no split_dataset_by_node, "
-                "nodesplitter=None) and is shuffled by a seed that all ranks have; identity= where "
-                "random transforms change samples; name= for another stream",
+                why="read different samples there; every rank has to read the whole stream in "
+                    "the same order, and keeps its share of each step",
+                fix="do not split the stream among ranks (no split_dataset_by_node, "
+                    "nodesplitter=None), and shuffle it by the same seed on all ranks; give "
+                    "identity= if random transforms change samples, and another name= to "
+                    "another stream",
             ) from None
 
     def state_dict(self) -> Json:
@@ -208,10 +211,10 @@ class StreamLoader:
         saved = checked_state(state)
         if saved["order"] != self.state_dict()["order"]:
             raise DataError(
-                what="the checkpoint stands in other data",
+                what="the checkpoint's position is of other data",
                 where=self._name or "StreamLoader",
                 why=f"it was {saved['order']}",
-                fix="the same stream under the same name",
+                fix="use the same stream under the same name",
             )
         self.epoch, self.consumed = cast("int", saved["epoch"]), cast("int", saved["consumed"])
         head = saved.get("head")

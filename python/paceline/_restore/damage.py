@@ -29,8 +29,8 @@ def tell_damaged(link: Link, answer: Fields, error: UnreadableError) -> Checkpoi
         return CheckpointError(
             what=f"step {answer.get('step')} cannot be read",
             where=str(answer.get("path")),
-            why=f"storage was away for {STORAGE_SECONDS / 60:.0f} minutes: {error}",
-            fix="mend the storage and start again: the checkpoint is taken for whole",
+            why=f"storage could not be reached for {STORAGE_SECONDS / 60:.0f} minutes: {error}",
+            fix="repair the storage and start again: the checkpoint does not count as damaged",
         )
     images = cast("list[dict[str, object]]", answer.get("images", []))
     # For a step from storage, the images in memory are files that one host read for all.

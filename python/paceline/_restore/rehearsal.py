@@ -38,10 +38,10 @@ def rehearse(framework: Framework, planned: Planned, text: bytes, state: State) 
     if not work.problems:
         return
     raise CheckpointError(
-        what="the state could not be restored from what a checkpoint holds of it",
+        what="the state could not be restored from a checkpoint of it",
         where="Checkpointer.save",
         why=shortened(work.problems),
-        fix="give what it names a state_dict and load_state_dict of plain values and tensors",
+        fix="give the named object a state_dict and load_state_dict of plain values and tensors",
     )
 
 

@@ -207,7 +207,7 @@ class Restoring:
         if whole != wanted.whole:
             return self.leave_out(f"{key} was saved as {list(whole)}, not {list(wanted.whole)}")
         if chosen is None:
-            self.problems.append(f"not all of {key} was saved in what is at hand")
+            self.problems.append(f"not all parts of {key} are in this checkpoint")
         return chosen
 
     def tensor(
@@ -314,10 +314,10 @@ class Restoring:
                 what=f"the checkpoint of step {self.own.get('step')}, saved by {self._saved_by}"
                 f" ranks, cannot be restored by {self._size}",
                 where=where,
-                why=f"{listed(self.own_parameters)} differ between those ranks and are no shards"
-                " of one tensor",
-                fix=f"restore with {self._saved_by} ranks, or save with a name of its own for each"
-                " rank's part; strict=False leaves them out",
+                why=f"{listed(self.own_parameters)} differ between those ranks and are not "
+                    "shards of one tensor",
+                fix=f"restore with {self._saved_by} ranks, or save each rank's part under "
+                    "another name; strict=False leaves them out",
             )
         if not self.strict and not self.problems and self._asked and not self._wanted:
             self.problems.append("none of its tensors is in the state")
@@ -327,7 +327,8 @@ class Restoring:
             what=f"the checkpoint of step {self.own.get('step')} does not fit the state",
             where=where,
             why=shortened(self.problems),
-            fix="make the state as it was saved, or leave out what does not fit with strict=False",
+            fix="make the state as it was saved, or use strict=False to leave out what does not "
+                "fit",
         )
 
     def copy(self) -> None:

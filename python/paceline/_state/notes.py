@@ -258,7 +258,7 @@ class _Reader:
             found = make(module, name, pairs, there)
             plain = dict(pairs) if kind == "$dataclass" else tuple(value for _name, value in pairs)
         if found is None:
-            self.told(f"{where} was a {module}.{name}, which is not at hand, and is plain now")
+            self.told(f"{where} was a {module}.{name}, which is not imported here and is plain now")
             return plain
         return found
 

@@ -86,7 +86,7 @@ class ObjectStore:
             self._to.flush()
             answer: object = json.loads(self._from.readline())
         except (OSError, ValueError) as error:
-            raise StoreError("away", "the S3 client has gone") from error
+            raise StoreError("away", "the S3 client process has ended") from error
         fields = cast("Fields", answer)
         if "error" in fields:
             raise StoreError(str(fields["error"]), str(fields.get("message", "")))

@@ -168,7 +168,7 @@ class Server:
         bucket, key = request["bucket"], request["key"]
         found = self._client.get_object(Bucket=bucket, Key=key)
         if found["Body"].read() != request["from"].encode():
-            raise Wrong("exists", f"s3://{bucket}/{key} is another one by now")
+            raise Wrong("exists", f"s3://{bucket}/{key} was changed by another process")
         self._client.put_object(Bucket=bucket, Key=key, Body=body, IfMatch=found["ETag"])
         return {}
 
@@ -187,7 +187,7 @@ class Server:
         except Aborted:
             if upload is not None:
                 upload.abort()
-            raise Wrong("invalid", "given up by who writes") from None
+            raise Wrong("invalid", "the writing process aborted the upload") from None
         except Exception:
             for _ in frames:  # read the rest of this request's frames
                 pass
@@ -371,7 +371,7 @@ def main() -> None:
     except Wrong as wrong:
         client = Refusing(wrong)
     except Exception as error:  # such as a damaged ~/.aws/config
-        client = Refusing(Wrong("denied", f"no S3 client can be made: {error}"))
+        client = Refusing(Wrong("denied", f"the S3 client cannot be created: {error}"))
     with contextlib.suppress(ClientGone, BrokenPipeError):
         Server(reader, writer, client).serve()
     os._exit(0)  # does not wait for requests in progress

@@ -32,13 +32,13 @@ def place_of(directory: str | os.PathLike[str]) -> str:
         raise CheckpointError(
             what="checkpoints cannot go there",
             where=given,
-            why="only a shell replaces ~: this would be a directory of that name in "
-            f"{os.getcwd()}",
-            fix=f"os.path.expanduser({given!r}); ./{given} for a directory of that name",
+            why="only a shell replaces ~, so this would be a directory named ~ in "
+                f"{os.getcwd()}",
+            fix=f"use os.path.expanduser({given!r}), or ./{given} for a directory of that name",
         )
     judged = judge_place(given)
     if judged.bucket and isinstance(directory, str) and not given.startswith("s3://"):
-        wanted = "s3:// with two slashes; only a pathlib.Path loses one of them"
+        wanted = "write s3:// with two slashes; only a pathlib.Path may have lost one"
         raise arguments.refuse("Checkpointer", "directory", given, wanted, judged.text)
     if judged.problem:
         raise CheckpointError(
@@ -98,14 +98,14 @@ def make_directory(place: str, *, patience: float = _ANSWER_SECONDS) -> None:
 
     # A daemon: a thread that waits for a file system cannot be ended and must not delay the exit.
     threading.Thread(target=make, name="directory", daemon=True).start()
-    why = "" if is_tried.wait(patience) else f"it has not answered for {patience:.0f} s"
+    why = "" if is_tried.wait(patience) else f"it does not answer within {patience:.0f} s"
     for error in errors[:1]:
         if error.errno in _NEVER_PASSES:
             raise CheckpointError(
                 what="checkpoints cannot go there",
                 where=place,
-                why=f"the directory is not there and cannot be made: {error.strerror}",
-                fix="another directory, or make this one, for the user who trains",
+                why=f"the directory does not exist and cannot be created: {error.strerror}",
+                fix="use another directory, or create this one for the user who runs the script",
             ) from error
         why = str(error.strerror)
     if why:

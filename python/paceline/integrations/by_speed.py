@@ -43,10 +43,10 @@ def gather_over(group: "dist.ProcessGroup | None" = None) -> Gather:
 def _over_memory(group: "dist.ProcessGroup | None") -> "dist.ProcessGroup | None":
     if not dist.is_initialized():
         raise DataError(
-            what="the ranks have no way to show each other their times",
+            what="the ranks cannot exchange their times",
             where="CutBySpeed",
             why="there is no process group",
-            fix="torch.distributed.init_process_group before the first step",
+            fix="call torch.distributed.init_process_group before the first step",
         )
     if "gloo" in dist.get_backend(group) or "cpu:" in dist.get_backend_config(group):
         return group
@@ -79,8 +79,8 @@ def weigh_by_samples(
         raise DataError(
             what="gradients of micro-batches cannot be weighted together",
             where="weigh_by_samples",
-            why="DDP shares the sum of several parts, whose samples may differ in number",
-            fix="weigh=False, and loader.weight * loss",
+            why="DDP reduces the sum of several parts, which may have different numbers of samples",
+            fix="use weigh=False, and multiply the loss by loader.weight",
         )
     group = cast("Any", model).process_group
     world = dist.get_world_size(group)

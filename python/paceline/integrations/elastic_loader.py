@@ -251,11 +251,11 @@ class ElasticLoader(BaseLoader):
 def ordered(data: Any) -> Ordered:
     if isinstance(data, IterableDataset):
         raise DataError(
-            what="an IterableDataset has no order that a loader could follow",
+            what="an IterableDataset has no indices",
             where=type(data).__qualname__,
-            why="it yields samples without numbers, so ranks cannot share them",
-            fix="a data set with __len__ and __getitem__ in ElasticDataset, or paceline.data's "
-            "StreamLoader, which skips ahead",
+            why="it yields samples without indices, so the ranks cannot share them",
+            fix="use a data set with __len__ and __getitem__ in ElasticDataset, or "
+                "paceline.data.StreamLoader, which skips samples after a restart",
         )
     return cast("Ordered", data)
 
@@ -271,7 +271,7 @@ def _seat_of(sampler: "DistributedSampler[Any]") -> dict[str, int]:
         what=f"the DistributedSampler shares among {ranks} ranks",
         where="ElasticLoader.wrap",
         why=f"the world has {world_size}, and groups of equal size cannot be made of that",
-        fix="rank= and world_size= of the data parallel group",
+        fix="give rank= and world_size= of the data parallel group",
     )
 
 
@@ -288,7 +288,7 @@ def _data_of(loader: "DataLoader[Any]", options: _Looks) -> ElasticDataset:
         raise DataError(
             what="this DataLoader cannot be wrapped",
             where=type(inner.batch_sampler).__qualname__,
-            why="it makes its batches by a way of its own, whose size we do not know",
+            why="it makes its batches in its own way, so their size is not known",
             fix="ElasticDataset(dataset, …) and ElasticLoader",
         )
     ordered(loader.dataset)

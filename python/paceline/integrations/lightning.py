@@ -54,9 +54,9 @@ class FlashCheckpoint(Flash, Callback):
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         if not isinstance(trainer.strategy, (SingleDeviceStrategy, DDPStrategy)):
             raise CheckpointError(
-                what=f"FlashCheckpoint does not know {type(trainer.strategy).__name__}",
+                what=f"FlashCheckpoint does not support {type(trainer.strategy).__name__}",
                 where="Trainer(strategy=…)",
-                why="not every rank has the whole state there",
+                why="with this strategy not every rank has the whole state",
                 fix='strategy="ddp", or a Checkpointer in a loop of your own',
             )
 
@@ -104,9 +104,9 @@ class FlashIO(TorchCheckpointIO):
         loaded, self.loaded = self.loaded, {}
         if not loaded:
             raise CheckpointError(
-                what="nothing was restored that Lightning could load",
+                what="there is no restored state for Lightning to load",
                 where=str(path),
-                why="ckpt_path was not taken from resume(), or was used twice",
+                why="ckpt_path is not from resume(), or was used twice",
                 fix="trainer.fit(model, ckpt_path=flash.resume())",
             )
         return loaded

@@ -46,8 +46,8 @@ def default_group() -> Group | None:
 
 def _away(error: RuntimeError) -> CheckpointError:
     return CheckpointError(
-        what="the ranks cannot find each other",
+        what="the ranks cannot reach their rendezvous store",
         where="the store of the process group",
         why=str(error).partition("\n")[0],
-        fix="nothing to do when another rank has ended: the launcher starts all again",
+        fix="if another rank has ended, there is nothing to do: the launcher restarts all ranks",
     )

@@ -1,7 +1,7 @@
-"""One plan for all ranks: given, or of the checkpoint, or chosen by rank 0 and sent to the others.
+"""One plan for all ranks: the given one, the checkpoint's, or one that rank 0 chooses and sends.
 
-Digests of the plans are compared through the store before the first collective that follows from
-one. Ranks with different plans would wait for each other forever, or add up other gradients.
+Digests of the plans are compared through the store before the first collective that depends on the
+plan. Ranks with different plans would wait for each other forever, or add up different gradients.
 """
 
 import hashlib
@@ -22,14 +22,14 @@ Devices = list[list[Any]]  # names and counts, in the order of the ranks: [["NVI
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What a plan is for, apart from the devices."""
+    """What a plan is made for, apart from the devices."""
 
     summary: str
     wishes: Json
 
     @property
     def digest(self) -> str:
-        # Where an annotation stands is no part of the question.
+        # The line of an annotation is not part of the question.
         asked = {name: one for name, one in self.wishes.items() if name != "because"}
         wishes = json.dumps(asked, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(f"{self.summary}\n{wishes}".encode()).hexdigest()
@@ -40,7 +40,7 @@ class Kept:
     """A plan of a checkpoint, and what it was made for."""
 
     plan: str
-    question: str  # its digest
+    question: str  # the question's digest
     devices: Devices
 
 
@@ -49,7 +49,7 @@ class Answer:
     """The plan that every rank carries out."""
 
     plan: ParallelPlan
-    kept: Kept  # what goes into the next checkpoint
+    kept: Kept  # the entry for the next checkpoint
     because: str  # where the plan comes from
 
 
@@ -64,9 +64,9 @@ def agree(
 ) -> Answer:
     """Returns one plan on every rank, or raises the same PlanError on every rank.
 
-    `device` names what this rank runs on; no measured number is in it. `given` is a plan of the
-    script, `kept` one of the checkpoint. `measure` makes the cluster; all ranks call it together,
-    if a plan has to be chosen, and rank 0 gets the text.
+    `device` is the name of this rank's device, without measured numbers. `given` is the script's
+    plan, `kept` the checkpoint's. `measure` makes the cluster. If a plan has to be chosen, all
+    ranks call `measure` together, and rank 0 gets the text.
     """
     devices: Devices = talk.settle("devices", lambda: [question.digest, device], _devices)
     text, because = given, "the script gives it"
@@ -88,14 +88,14 @@ def agree(
 
 
 def _devices(rows: list[list[str]]) -> Devices:
-    """Devices as runs of equal ones. Refuses ranks that do not train the same."""
+    """Devices as runs of equal ones. Raise if the ranks' questions differ."""
     for rank, row in enumerate(rows):
         if row[0] != rows[0][0]:
             raise PlanError(
-                what="the ranks do not train the same",
+                what="the ranks have different training problems",
                 where=f"rank {rank}",
                 why="it has another model, optimizer, example, global_batch or wishes than rank 0",
-                fix="the same arguments of parallelize on every rank",
+                fix="give parallelize the same arguments on every rank",
             )
     return [[name, len(list(run))] for name, run in groupby(row[1] for row in rows)]
 
@@ -106,12 +106,12 @@ def _reusable(
     if kept is None or (kept.question, kept.devices) != (question.digest, devices):
         return None
     if known and not memory.fits(ParallelPlan.parse(kept.plan), devices, known):
-        return None  # it ran out of memory
+        return None  # that plan ran out of memory
     return kept.plan
 
 
 def _compare(talk: Talk, text: str, question: Question, devices: Devices) -> None:
-    """Refuses a plan that any rank refuses, and plans that differ."""
+    """Raise on all ranks if any rank refuses its plan, or if plans differ."""
 
     def digest() -> str:
         planner.check(text, question.summary, cluster.without_numbers(devices))
@@ -125,7 +125,7 @@ def _compare(talk: Talk, text: str, question: Question, devices: Devices) -> Non
                     where=f"rank {rank}",
                     why=f"the digest of its plan begins with {row[:12]}, that of rank 0 with "
                     f"{rows[0][:12]}",
-                    fix="the same plan on every rank, or none: rank 0 chooses one then",
+                    fix="give every rank the same plan, or none: then rank 0 chooses one",
                 )
 
     talk.settle("digest", digest, verdict)
@@ -139,5 +139,5 @@ def _must_fit(plan: ParallelPlan, question: Question, world_size: int) -> None:
     elif max(ranks) >= world_size:
         why = f"it has a rank {max(ranks)}, and the world has {world_size} ranks"
     if why:
-        fix = "the plan of another job is none of this: leave plan out"
+        fix = "it is the plan of another job: leave plan out"
         raise PlanError(what="the plan is not for this job", where="parallelize", why=why, fix=fix)

@@ -1,7 +1,7 @@
 """Plans that ran out of memory are not chosen again.
 
-What a plan needs is predicted, and may be predicted too low. A rank whose first step runs out of
-memory notes so, beside the measured numbers: a later search believes that its device holds less.
+The predicted memory of a plan may be too low. A rank whose first step runs out of memory writes
+that into a file beside the measured numbers. Later searches assume that its device has less memory.
 """
 
 import hashlib
@@ -17,7 +17,7 @@ from paceline.parallel.plan import ParallelPlan
 
 Limits = dict[str, int]  # bytes, by the name of a device
 
-# A plan that needs as little less as one byte would fail in the same way.
+# A plan that needs only a little less would fail in the same way.
 _LESS = 0.9
 _GIB = 1 << 30
 
@@ -31,12 +31,12 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def noted(plan: ParallelPlan, rank: int, question: str, device: str) -> PlanError:
-    """Notes that this rank's first step ran out of memory; the error that says so."""
+    """Record that this rank's first step ran out of memory. Returns the error to raise."""
     place = plan.place(rank)
     needed = plan.memory[place.stage] if place is not None else 0
     path = _path(question)
     is_kept = _write(path, limits(question) | {device: int(needed * _LESS)})
-    fix = "start again: a plan that needs less is chosen then"
+    fix = "start again: paceline then chooses a plan that needs less memory"
     if not is_kept:
         fix = f'wishes={{"recompute": [True]}}, or a plan of less memory; {path} cannot be written'
     return PlanError(
@@ -48,7 +48,9 @@ def noted(plan: ParallelPlan, rank: int, question: str, device: str) -> PlanErro
 
 
 def limits(question: str) -> Limits:
-    """What ranks of this host noted for that question; nothing for a damaged note."""
+    """The limits that ranks of this host recorded for that question; none if the file is
+    damaged.
+    """
     try:
         with open(_path(question), encoding="utf-8") as file:
             fields = json.load(file)
@@ -58,7 +60,7 @@ def limits(question: str) -> Limits:
 
 
 def least(rows: list[Limits]) -> Limits:
-    """The limits of all hosts."""
+    """The smallest limits over all hosts."""
     found: Limits = {}
     for row in rows:
         for name, value in row.items():
@@ -67,7 +69,7 @@ def least(rows: list[Limits]) -> Limits:
 
 
 def fits(plan: ParallelPlan, devices: list[list[Any]], known: Limits) -> bool:
-    """Whether no rank of the plan needs more than its device turned out to hold."""
+    """Whether every rank of the plan stays below the recorded limit of its device."""
     names = [name for name, count in devices for _ in range(count)]
     return all(
         needed <= known.get(names[rank], needed)
@@ -78,7 +80,7 @@ def fits(plan: ParallelPlan, devices: list[list[Any]], known: Limits) -> bool:
 
 
 def limited(cluster: str, devices: list[list[Any]], known: Limits) -> str:
-    """The cluster, with the memory that its devices turned out to have."""
+    """The cluster, with the recorded limits as memory of its devices."""
     if not known:
         return cluster
     fields = json.loads(cluster)
