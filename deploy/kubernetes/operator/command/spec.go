@@ -34,11 +34,11 @@ func Invalid(job *v1alpha1.ElasticJob) string {
 		return "The container train in spec.template has a command or args. The operator sets both. " +
 			"Put the script into spec.script, and flags of paceline run into spec.flags."
 	case spec.RestartPolicy != "" && spec.RestartPolicy != corev1.RestartPolicyNever:
-		return fmt.Sprintf("spec.template has restartPolicy %s. Leave it away: a pod of a node runs once, "+
+		return fmt.Sprintf("spec.template has restartPolicy %s. Leave it out: a pod of a node runs once, "+
 			"and the next incarnation is a new pod.", spec.RestartPolicy)
 	case spec.HostNetwork:
 		return "spec.template has hostNetwork. Two masters on one host would need the same port; " +
-			"leave it away."
+			"leave it out."
 	}
 	return ""
 }

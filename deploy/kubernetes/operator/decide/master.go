@@ -148,7 +148,7 @@ func (d *decision) lookForMaster() bool {
 	}
 	// Another operator raised this term. Its pod may have been made and may be gone again, so this
 	// operator does not make it: a term must not have two masters.
-	d.masterReason, d.masterMessage = "MasterUnknown", "The master's pod is looked for."
+	d.masterReason, d.masterMessage = "MasterUnknown", "The operator looks for the master's pod."
 	d.plan.Confirm = append(d.plan.Confirm, name)
 	d.wakeAt(d.Now.Add(CacheLagMax))
 	return true

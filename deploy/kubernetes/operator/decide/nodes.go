@@ -101,7 +101,7 @@ func (d *decision) deleteUnwished(pods map[uint32][]NodePod) {
 			case !isWanted:
 				d.delete(pod.Pod, "the master does not wish for this node any more")
 			case pod.Incarnation < incarnation:
-				d.delete(pod.Pod, "the master wishes for a later incarnation of this node")
+				d.delete(pod.Pod, "the master requests a later incarnation of this node")
 			}
 		}
 	}

@@ -119,7 +119,7 @@ func (d *decision) describeWorld(summary *Summary, size uint32) {
 	d.setCondition(v1alpha1.ConditionRunning, isRunning, camel(orElse(summary.Phase, "starting")),
 		message)
 	isDegraded := isRunning && summary.Nodes < size
-	sentence := "The job has all nodes that it wishes for."
+	sentence := "The job has all nodes that it requests."
 	switch {
 	case isDegraded:
 		sentence = fmt.Sprintf("The job runs on %d of %d nodes.", summary.Nodes, size)
@@ -152,7 +152,7 @@ func (d *decision) describeWorld(summary *Summary, size uint32) {
 func (d *decision) describeMaster() {
 	if d.isHeard() && d.Stream.Connected && d.masterReason != "MasterLost" {
 		d.setCondition(v1alpha1.ConditionMasterReady, true, "Heard",
-			fmt.Sprintf("The operator hears master %d.", d.Stream.Term))
+			fmt.Sprintf("The operator is connected to master %d.", d.Stream.Term))
 		return
 	}
 	if d.plan.Raised != 0 {
