@@ -175,15 +175,17 @@ void List() {
     std::printf("  %-24s %s\n", std::string(check.name).c_str(),
                 std::string(check.promise).c_str());
   }
-  std::printf("  %-24s %s\n", "same_seed_same_trace", "1 seed in 20 runs twice and ends alike");
+  std::printf("  %-24s %s\n", "same_seed_same_trace",
+              "1 seed in 20 runs twice, with the same trace");
   std::printf("  %-24s %s\n", "one_state",
-              "a restore is one step's exact state on all ranks, or an error");
+              "a restore gives all ranks the exact state of one step, or an error");
   std::printf("  %-24s %s\n", "held_stays",
-              "what a rank was told in time to keep is there when it is written");
+              "an image that a rank was told in time to keep exists when it is written to storage");
   std::printf("  %-24s %s\n", "end_stores_newest",
-              "no memory is given back before its newest whole step is in storage");
-  std::printf("  %-24s %s\n", "liveness",
-              "when the faults are healed, steps are made, or Pending() says what is missing");
+              "no memory is freed before its newest complete step is in storage");
+  std::printf(
+      "  %-24s %s\n", "liveness",
+      "after all faults are healed, the job makes steps, or Pending() says what is missing");
   std::printf("canaries\n");
   for (const CanaryEntry& canary : AllCanaries()) {
     std::printf("  %-24s %s\n", std::string(canary.name).c_str(), std::string(canary.bug).c_str());
