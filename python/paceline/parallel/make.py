@@ -66,18 +66,7 @@ def parallelize(
         cluster: the devices and links to plan for. None: they are measured, in 2 s at most.
         wishes: limits of the search, such as {"pipeline": [1, 2], "recompute": [False]}.
         checkpointer: the plan in its newest checkpoint is used again for the same devices.
-
-    optimizer    makes an optimizer of parameters
-    loss         of outputs and targets: the mean over the samples
-    example      a batch: (inputs, targets), or a mapping with "labels"; its content does not matter
-    clip         the largest norm of the whole model's gradients
-    precision    "fp32", or "bf16" for the matrix products, with autocast
-    scheduler    makes a learning-rate scheduler of an optimizer; it steps with each step
-    plan         a plan to carry out instead of the best one, as `paceline plan --json` prints it
-    cluster      the devices and links to plan for; without it they are measured, in 2 s at most
-    wishes       limits of the search, as {"pipeline": [1, 2], "recompute": [False]}
-    checkpointer a `Checkpointer`: its plan for the same devices goes on, with the same bits
-    compiled     "auto": the model's repeated block is compiled where that makes steps faster
+        compiled: "auto" compiles the model's repeated block where that makes steps faster.
 
     Raises:
         PlanError: there is no such plan. Raised on all ranks, before the first collective.
