@@ -187,7 +187,7 @@ def look_up(
         return directory, newest
     why = "is not mounted" if found else "cannot be read"
     told = f" ({errors[0].strerror or errors[0]})" if errors else ""
-    say(f"{directory} {why}{told}; what is in memory goes on")
+    say(f"{directory} {why}{told}; training goes on from memory")
     return before.key, None
 
 

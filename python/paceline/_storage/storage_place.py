@@ -109,7 +109,7 @@ def make_directory(place: str, *, patience: float = _ANSWER_SECONDS) -> None:
             ) from error
         why = str(error.strerror)
     if why:
-        text = f"{place} is not at hand ({why}); what is in memory can be restored without it"
+        text = f"{place} cannot be reached ({why}); images in memory can be restored without it"
         say(text)
 
 
