@@ -41,7 +41,6 @@ LONG_FILES = {
     "test_shared_reading.py",
     "test_slow_ranks.py",
     "test_stalled_disk.py",
-    "test_stalled_run_dir.py",
     "test_trainer_progress.py",
     "test_transformers.py",
     "test_transformers_best.py",

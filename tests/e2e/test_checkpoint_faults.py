@@ -167,7 +167,7 @@ def test_row_28_a_dev_shm_of_64_mb_is_a_disks_work(tmp_path: Path) -> None:
     with in_small_memory(tmp_path, "/dev/shm") as (run, enlarge):
         first = run("3", "and dies")
         assert first.returncode == -signal.SIGKILL, first.stderr
-        assert "lie on a disk, in /var/tmp/paceline-" in first.stderr, first.stderr
+        assert "are on a disk, in /var/tmp/paceline-" in first.stderr, first.stderr
         assert "/dev/shm has 67.1 MB left" in first.stderr, first.stderr
         # Room that comes later does not cost what lies on the disk.
         enlarge("/dev/shm")

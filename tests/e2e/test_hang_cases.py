@@ -6,10 +6,8 @@ import ctypes
 import fcntl
 import os
 import re
-import shutil
 import signal
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -390,50 +388,3 @@ def test_a_cut_of_the_data_network_blames_no_rank(hosts: list[Host]) -> None:
     assert event["details"].get("culprits", "") == ""
     assert event["details"]["acts"] == "false"
     assert first.events("rank_failed") == []
-
-
-@needs_hosts
-def test_an_interface_that_leads_nowhere_is_told_with_the_address(hosts: list[Host]) -> None:
-    """All come to the process group, and gloo cannot reach the other host over its card."""
-    join_data_network(hosts)
-    ip(f"-n {PREFIX}sw link set d1 down")
-    first = hosts[0].job
-    cluster.start(hosts[:2], "--nnodes", "2", script=[SCRIPT])
-    event = verdicts(first)[0]
-    assert re.match(r"Ranks 0 and 1 entered init_process_group 1 of the world "
-                    r"\(hang_cases\.py:\d+, at [\w.:-]+:\d+\) [67]\d\.\d s ago and none has left "
-                    r"it\. The network between them is the first suspect; no rank is\.$",
-                    event["sentence"]), event["sentence"]
-    assert event["details"].get("culprits", "") == ""
-    assert event["details"]["acts"] == "false"
-
-
-@contextmanager
-def silent_name_server(host: Host) -> Iterator[None]:
-    """`ip netns exec` shows the namespace's resolv.conf to whom it starts."""
-    folder = Path("/etc/netns") / host.space
-    folder.mkdir(parents=True)
-    (folder / "resolv.conf").write_text("nameserver 127.0.0.1\noptions timeout:30 attempts:5\n")
-    listen = ("import socket, time; s = socket.socket(type=socket.SOCK_DGRAM); "
-              "s.bind(('127.0.0.1', 53)); print('there', flush=True); time.sleep(600)")
-    server = subprocess.Popen(["ip", "netns", "exec", host.space, sys.executable, "-c", listen],
-                              stdout=subprocess.PIPE)
-    try:
-        assert server.stdout is not None and server.stdout.readline() == b"there\n"
-        yield
-    finally:
-        server.kill()
-        server.wait()
-        shutil.rmtree(folder)
-
-
-@needs_hosts
-def test_a_name_server_that_is_silent_is_named(hosts: list[Host]) -> None:
-    job = hosts[0].job
-    job.env |= {"PACELINE_HANG_ACT_AFTER": f"{ACT_AFTER}s"}
-    with silent_name_server(hosts[0]):
-        job.start(ONE, [SCRIPT, "--case", "name"], hosts[0].inside())
-        judged = until_restarted(job)
-    assert re.match(
-        r"Rank 1 on node0 does not go on in hang_cases\.py:\d+, forward; it waits in poll of "
-        rf"127\.0\.0\.1:53, a name server\. {OTHERS}$", judged["sentence"]), judged["sentence"]

@@ -3,16 +3,54 @@ that whoever writes to it sleeps in the kernel and cannot even be killed."""
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from frozen_disk import Disk, frozen, needs_disk
 from job import Job
 from outage import ends_whole, goes_on_without_storage, start, stops_without_storage
 
 pytest.importorskip("torch", reason="checkpoints are of torch's tensors here")
-pytestmark = needs_disk
+pytestmark = pytest.mark.skipif(
+    os.geteuid() != 0 or not shutil.which("mkfs.ext4") or not shutil.which("fsfreeze"),
+    reason="mounting and freezing a disk need root, mkfs.ext4 and fsfreeze")
+
+DISK_BYTES = 64 << 20
+
+
+class Disk:
+    """A small ext4 of its own at `path`."""
+
+    def __init__(self, directory: Path):
+        self._image, self.path = directory / "disk.img", directory / "disk"
+        self.path.mkdir()
+        with self._image.open("wb") as file:
+            file.truncate(DISK_BYTES)
+        subprocess.run(["mkfs.ext4", "-q", str(self._image)], check=True)
+        self.mount()
+        self.is_frozen = False
+
+    def mount(self) -> None:
+        done = subprocess.run(["mount", "-o", "loop", str(self._image), str(self.path)],
+                              capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            pytest.skip(f"NO LOOP DEVICE HERE: {done.stderr.strip()}")
+
+    def unmount(self) -> None:
+        subprocess.run(["umount", "-l", str(self.path)], check=False)
+
+    def freeze(self) -> None:
+        subprocess.run(["fsfreeze", "-f", str(self.path)], check=True)
+        self.is_frozen = True
+
+    def thaw(self) -> None:
+        if self.is_frozen:
+            subprocess.run(["fsfreeze", "-u", str(self.path)], check=True)
+        self.is_frozen = False
 
 
 @pytest.fixture
@@ -22,6 +60,15 @@ def disk(tmp_path: Path, job: Job) -> Iterator[Disk]:
     made.thaw()
     job.end()  # or it would be written to for ever
     made.unmount()
+
+
+@contextmanager
+def frozen(disk: Disk) -> Iterator[None]:
+    disk.freeze()
+    try:
+        yield
+    finally:
+        disk.thaw()
 
 
 def test_row_36_a_disk_that_stands_still_costs_checkpoints_and_never_a_step(

@@ -47,7 +47,8 @@ Duration BlockedLimit(Duration step_p99) { return std::max(Duration::Seconds(30)
 Deadlines DeadlinesOf(const RankEvidence& rank) {
   constexpr int kPressedTimes = 3;
   Deadlines limits = DeadlinesByPhase(rank);
-  if (!rank.is_pressed) return limits;
+  const bool computes = rank.state == 'R' || rank.cpu > Duration();
+  if (!rank.is_pressed || !computes) return limits;
   for (Duration* limit : {&limits.named, &limits.blocked, &limits.busy}) {
     if (!limit->is_infinite()) *limit = *limit * kPressedTimes;
   }

@@ -15,7 +15,8 @@ struct Deadlines {
 
 // The deadlines of an absent rank, by what it is doing. A rank that saves alone may take its time,
 // however short the waiting ranks' steps are. On a host without a free processor they are three
-// times as long. docs/failure-model.md has the table.
+// times as long for a rank that computes, or whose children do: a rank that sleeps does not wait
+// for a processor. docs/failure-model.md has the table.
 Deadlines DeadlinesOf(const RankEvidence& rank);
 
 // The time after which an agent reports a rank as quiet: three slow steps, at least three seconds.

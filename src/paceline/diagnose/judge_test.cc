@@ -323,19 +323,24 @@ TEST(Judge, TheAbsentRanksPhaseSetsItsTime) {
   }
 }
 
-TEST(Judge, AHostWithoutFreeProcessorsTriplesTheTimesOfWhatIsNotCertain) {
-  const auto judge = [](Duration waited, char state) {
+TEST(Judge, AHostWithoutFreeProcessorsTriplesTheTimesOfARankThatComputes) {
+  const auto judge = [](Duration waited, char state, Duration cpu) {
     SceneMaker made(4);
     made.Wait({2}, waited);
     made[2].state = state;
+    made[2].cpu = cpu;
     made[2].is_pressed = true;
     return Judge(made.facts()).act;
   };
-  EXPECT_EQ(HangAct::kNone, judge(Duration::Seconds(8), 'S'));
-  EXPECT_EQ(HangAct::kTell, judge(Duration::Seconds(9), 'S'));
-  EXPECT_EQ(HangAct::kTell, judge(Duration::Seconds(89), 'S'));
-  EXPECT_EQ(HangAct::kRestart, judge(Duration::Seconds(90), 'S'));
-  EXPECT_EQ(HangAct::kRestart, judge(Duration::Seconds(3), 'T'));  // the signal is a fact
+  const Duration little = Duration::Milliseconds(20);  // of a loader's workers
+  EXPECT_EQ(HangAct::kNone, judge(Duration::Seconds(8), 'S', little));
+  EXPECT_EQ(HangAct::kTell, judge(Duration::Seconds(9), 'S', little));
+  EXPECT_EQ(HangAct::kTell, judge(Duration::Seconds(89), 'S', little));
+  EXPECT_EQ(HangAct::kRestart, judge(Duration::Seconds(90), 'S', little));
+  EXPECT_EQ(HangAct::kNone, judge(Duration::Seconds(8), 'R', Duration()));
+  // A rank that sleeps waits for no processor, and a signal is a fact.
+  EXPECT_EQ(HangAct::kTell, judge(Duration::Seconds(3), 'S', Duration()));
+  EXPECT_EQ(HangAct::kRestart, judge(Duration::Seconds(3), 'T', little));
 }
 
 TEST(Judge, WhenAllBlockOnOneThingThatIsNamedAndNoRank) {

@@ -134,13 +134,9 @@ def wait_for_answer(script: Script) -> None:
         server.recv(1)
 
 
-def look_up_name(script: Script) -> None:
-    socket.getaddrinfo("shards.example", 80)
-
-
 IN_FORWARD: dict[str, Callable[[Script], None]] = {
     "gil": hold_the_interpreter_lock, "loop": loop_in_c, "deadlock": deadlock, "slow": slow,
-    "teacher": slow, "compile": compile_slowly, "answer": wait_for_answer, "name": look_up_name}
+    "teacher": slow, "compile": compile_slowly, "answer": wait_for_answer}
 
 
 # ---- behind the optimizer's step, in place of the two collectives ----
