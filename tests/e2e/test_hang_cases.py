@@ -67,6 +67,15 @@ def until_restarted(job: Job, rank: int = 1) -> JsonDict:
     return judged
 
 
+def all_wait_and_nobody_is_to_blame(job: Job, call: str) -> None:
+    event = verdicts(job)[0]
+    assert re.match(rf"Ranks 0–3 have waited \d+\.\d s in {re.escape(call)}\. "
+                    r"No rank is to blame\.$", event["sentence"]), event["sentence"]
+    assert event["details"].get("culprits", "") == ""
+    time.sleep(ACT_AFTER)
+    assert job.events("rank_failed") == []
+
+
 def line_of(text: str) -> int:
     """Where that text stands in the script of these tests."""
     lines = Path(SCRIPT).read_text().splitlines()
@@ -177,12 +186,7 @@ def test_a_loader_that_waits_for_a_lock_in_one_rank(job: Job, locked: Path) -> N
 
 def test_loaders_that_wait_for_one_file_in_all_ranks(job: Job, fifo: Path) -> None:
     start(job, "fifo", "--path", str(fifo), "--ranks", "0", "1", "2", "3")
-    event = verdicts(job)[0]
-    assert re.match(rf"Ranks 0–3 have waited \d+\.\d s in read of {re.escape(str(fifo))}\. "
-                    r"No rank is to blame\.$", event["sentence"]), event["sentence"]
-    assert event["details"].get("culprits", "") == ""
-    time.sleep(ACT_AFTER)
-    assert job.events("rank_failed") == []
+    all_wait_and_nobody_is_to_blame(job, f"read of {fifo}")
 
 
 # ---- what ranks ask others for ----
@@ -204,12 +208,7 @@ def test_a_server_that_does_not_answer_one_rank(job: Job, silent: int) -> None:
 
 def test_a_server_that_does_not_answer_all_ranks(job: Job, silent: int) -> None:
     start(job, "answer", "--port", str(silent), "--ranks", "0", "1", "2", "3")
-    event = verdicts(job)[0]
-    assert re.match(rf"Ranks 0–3 have waited \d+\.\d s in receive from 127\.0\.0\.1:{silent}\. "
-                    r"No rank is to blame\.$", event["sentence"]), event["sentence"]
-    assert event["details"].get("culprits", "") == ""
-    time.sleep(ACT_AFTER)
-    assert job.events("rank_failed") == []
+    all_wait_and_nobody_is_to_blame(job, f"receive from 127.0.0.1:{silent}")
 
 
 # ---- what only seems to hang ----

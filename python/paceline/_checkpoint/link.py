@@ -130,10 +130,11 @@ class Link:
                 self._close()
                 if time.monotonic() > deadline:
                     raise CheckpointError(
-                        what="nobody keeps this rank's checkpoints",
+                        what="the process that manages this rank's checkpoints does not answer",
                         where=self._where,
                         why=f"{self._path}: {error}",
-                        fix="look at the agent's log: paceline logs --agents",
+                        fix="see logs/NODE/agent.log of the run directory; without paceline run, "
+                        "the log beside the socket",
                     ) from error
             if self._revive is not None and time.monotonic() > revived_at + _AGAIN_SECONDS:
                 revived_at = time.monotonic()

@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <array>
-#include <charconv>
 #include <climits>
 #include <optional>
 #include <string_view>
@@ -15,6 +14,7 @@
 #include "paceline/agent/hang/socket_peer.h"
 #include "paceline/base/fd.h"
 #include "paceline/base/file_text.h"
+#include "paceline/base/hex.h"
 #include "paceline/base/text.h"
 
 namespace paceline::agent {
@@ -76,13 +76,6 @@ constexpr std::array<KnownCall, 22> kCalls = {{
     {SYS_clock_nanosleep, "sleep", Argument::kOther},
 }};
 
-uint64_t HexValue(std::string_view text) {
-  TakePrefix(&text, "0x");
-  uint64_t value = 0;
-  std::from_chars(text.data(), text.data() + text.size(), value, 16);
-  return value;
-}
-
 // The first descriptor of a pollfd array in the process's memory.
 std::optional<int> PolledAt(const std::string& folder, uint64_t address) {
   const Fd memory(::open((folder + "/mem").c_str(), O_RDONLY | O_CLOEXEC));
@@ -96,14 +89,15 @@ std::optional<int> PolledAt(const std::string& folder, uint64_t address) {
 
 // "read of /data/train.bin", "receive from 10.0.0.3:8080", or "read" alone.
 std::string TextOf(const KnownCall& call, const std::string& folder, std::string_view argument) {
-  const uint64_t value = HexValue(argument);
+  TakePrefix(&argument, "0x");
+  const uint64_t value = ParseHex(argument).value_or(0);
   std::optional<int> descriptor = static_cast<int>(value);
   if (call.argument == Argument::kPolled) descriptor = PolledAt(folder, value);
   if (!descriptor.has_value()) return std::string(call.text);
   const std::string target = TargetOf(Concat(folder, "/fd/", *descriptor));
   const uint64_t socket = SocketInode(target);
-  if (socket == 0)
-    return target.empty() ? std::string(call.text) : Concat(call.text, " of ", target);
+  if (target.empty()) return std::string(call.text);
+  if (socket == 0) return Concat(call.text, " of ", target);
   const std::string peer = PeerOf(folder, socket);
   const bool is_known = !peer.empty() && !call.to_peer.empty();
   return is_known ? Concat(call.to_peer, " ", peer) : Concat(call.text, " of a socket");

@@ -5,12 +5,11 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cstring>
-#include <optional>
 #include <vector>
 
 #include "paceline/base/file_text.h"
+#include "paceline/base/hex.h"
 #include "paceline/base/text.h"
 
 namespace paceline::agent {
@@ -20,14 +19,6 @@ constexpr size_t kTableMax = size_t{4} << 20;  // about 25,000 sockets
 constexpr size_t kInodeColumn = 9;
 constexpr uint32_t kDnsPort = 53;
 constexpr size_t kWordDigits = 8;
-
-std::optional<uint32_t> ParseHex(std::string_view text) {
-  uint32_t value = 0;
-  const char* const end = text.data() + text.size();
-  const auto [at, error] = std::from_chars(text.data(), end, value, 16);
-  if (text.empty() || error != std::errc() || at != end) return std::nullopt;
-  return value;
-}
 
 struct Table {
   std::string_view name;
@@ -55,7 +46,7 @@ std::string AddressText(std::string_view printed) {
   for (size_t i = 0; i * kWordDigits < digits.size(); ++i) {
     const auto word = ParseHex(digits.substr(i * kWordDigits, kWordDigits));
     if (!word.has_value()) return "";
-    words[i] = *word;
+    words[i] = static_cast<uint32_t>(*word);  // eight digits
   }
   const auto port = ParseHex(printed.substr(colon + 1));
   const bool is_zero = std::all_of(words.begin(), words.end(), [](uint32_t w) { return w == 0; });

@@ -17,8 +17,8 @@ struct LeaseKeeperOptions {
   agent::ProcessId launcher;
 };
 
-// Blocks, and returns 0 when the launcher has ended. ALREADY_EXISTS: another process serves that
-// socket.
+// Serves the ranks until the launcher has ended, and then returns 0. ALREADY_EXISTS: another
+// process serves that socket.
 absl::StatusOr<int> RunLeaseKeeper(const LeaseKeeperOptions& options);
 
 }  // namespace paceline::cli

@@ -11,9 +11,9 @@ Verdict JudgeStart(const NodeView& view, Instant now) {
   if (state.phase != Phase::kStarting || !state.IsSeated(view.node.id)) return {};
   if (view.link.running || view.node.finished) return {};
   const Duration limit = state.spec.timers.start_timeout;
-  // The limit begins anew when a master restarts, because the wall clock may have been set and the
-  // master has not heard the nodes meanwhile. Time in which orders waited for the journal does not
-  // count.
+  // A restarted master counts the limit from its own start: while it was down it received nothing
+  // from the nodes, and the wall clock may have been set. Time in which orders waited for the
+  // journal does not count.
   const Instant late_at = std::max(state.phase_since, view.link.listens_since) + limit;
   if (now < late_at) return {Verdict::Kind::kHealthy, late_at, ""};
   if (view.link.carried_out < state.world->generation) {

@@ -2,8 +2,9 @@
 // shortest requested grace has passed, or when a person asked for force. A repeated request, or one
 // that reaches the job and its nodes at once, does not shorten the grace.
 //
-// The grace of a node begins with the request. A process that its starter forked at that moment has
-// less than the whole grace: it still imports its modules, and has nothing to save.
+// A node's grace begins with the request to stop. A rank process that the starter forks at that
+// moment is signalled later and gets less than the whole grace. Such a rank does not count: it is
+// still importing its modules and has nothing to save.
 
 #include <algorithm>
 #include <cstdint>
