@@ -223,7 +223,7 @@ def restore(folder: str, ranks: int, rank: int, layout: str) -> int:
 
 
 def on_one_host(place: Path, needed: int) -> None:
-    from paceline._restore.loading import find
+    from paceline._restore.fetching import find
 
     for saved, ranks, layout in PAIRS:
         folder = find(place / str(saved))
