@@ -20,7 +20,6 @@ import statistics
 import subprocess
 import sys
 import time
-from datetime import datetime
 from typing import Any
 
 from harness import Job, Samples, Stamp, finish, paceline, parser, percentile, prepare, send
@@ -74,8 +73,7 @@ def trial(job: Job, chance: random.Random, after: float, known: int, samples: Sa
         return False
     culprits = judged["details"].get("culprits", "")
     is_right = culprits == str(rank) and bool(re.search(r"stopped \(SIGSTOP\)", judged["sentence"]))
-    told_at = datetime.fromisoformat(judged["time"]).timestamp()
-    samples.add("paceline", told_at - stopped_at, rank=rank, right=is_right,
+    samples.add("paceline", float(judged["time"]) - stopped_at, rank=rank, right=is_right,
                 sentence=judged["sentence"])  # fmt: skip
     return is_right
 
