@@ -41,6 +41,7 @@ LONG_FILES = {
     "test_shared_reading.py",
     "test_slow_ranks.py",
     "test_stalled_disk.py",
+    "test_torchrun_cases.py",
     "test_trainer_progress.py",
     "test_transformers.py",
     "test_transformers_best.py",

@@ -74,6 +74,10 @@ constexpr std::string_view kTorchrun =
     "- A firewall between the hosts needs three things open: P; the store's port, which is one "
     "from 10000 up to the\n  kernel's own range; and that range (`net.ipv4.ip_local_port_range`), "
     "which gloo and NCCL use.\n"
+    "- Ranks that print one and the same line are shown once, as `node0:2| ×4 ranks | …`; "
+    "`log.fold = off` shows each.\n"
+    "- A command line that makes no sense ends with exit code 2 and an error in four parts, not "
+    "with a `ValueError`.\n"
     "- Ranks have no terminal. What is piped into `paceline run` reaches the only rank of a job; "
     "several ranks read\n  `/dev/null`.\n\n";
 

@@ -29,7 +29,9 @@ std::vector<std::pair<std::string, JobCard>> Registered(const std::string& runti
 
 std::string RunDirOfLivingMaster(const std::vector<std::pair<std::string, JobCard>>& registered) {
   for (const auto& [run_dir, card] : registered) {
-    if (agent::IsAlive(card.master)) return run_dir;
+    // The card may not name the master yet: its launcher starts it, and again after its death.
+    const bool is_kept = card.has_master && agent::IsAlive(card.launcher);
+    if (is_kept || agent::IsAlive(card.master)) return run_dir;
   }
   return "";
 }

@@ -14,7 +14,8 @@ namespace paceline::cli {
 std::vector<std::pair<std::string, JobCard>> Registered(const std::string& runtime_dir,
                                                         const std::string& address);
 
-// The run directory among them whose master runs on this host; "" for none.
+// The run directory among them whose master, or the launcher
+// that starts it, lives on this host; "" for none.
 std::string RunDirOfLivingMaster(const std::vector<std::pair<std::string, JobCard>>& registered);
 
 }  // namespace paceline::cli

@@ -8,7 +8,6 @@
 #include <chrono>
 #include <memory>
 #include <optional>
-#include <set>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -19,8 +18,10 @@
 #include "paceline/cli/console/text.h"
 #include "paceline/cli/job/registered.h"
 #include "paceline/cli/run/interpreter.h"
+#include "paceline/cli/run/node_names.h"
 #include "paceline/cli/run/own_address.h"
 #include "paceline/cli/run/placed_credentials.h"
+#include "paceline/cli/run/port_turn.h"
 #include "paceline/cli/run/wait_teller.h"
 #include "paceline/model/job_file_limit.h"
 #include "paceline/wire/client/control_client.h"
@@ -33,6 +34,8 @@ namespace {
 constexpr size_t kSecretBytesMax = 4096;
 // A host may be started long before the one that runs the master, as under torchrun.
 constexpr auto kJoinTimeout = std::chrono::minutes(10);
+// A master serves within this time after its launcher has begun.
+constexpr auto kPortTurnPatience = std::chrono::seconds(20);
 constexpr auto kJoinPause = std::chrono::milliseconds(100);
 
 double RealtimeSeconds() {
@@ -111,10 +114,14 @@ class Preparation {
     was_ours_ = IsOurs(owner);
     address_ = ToText(endpoint);
     is_master_ = request_.is_master_host.value_or(IsOurs(owner) && request_.join.empty());
+    if (is_master_ && endpoint.port != 0 && !run_.port_turn.is_open()) {
+      run_.port_turn = TakePortTurn(run_.runtime_dir, endpoint.port, kPortTurnPatience);
+    }
     // A second `paceline run` on the address's own host joins the first one, as torchrun's does.
     const bool is_taken =
         is_master_ && endpoint.port != 0 && IsPortTaken(endpoint.host, endpoint.port);
     if (is_taken && !request_.is_master_host.has_value()) is_master_ = false;
+    if (!is_master_) run_.port_turn.Close();
     if (is_taken && is_master_) {
       return Problem{.code = "PL-E031",
                      .what = "the master cannot listen on its address",
@@ -301,22 +308,6 @@ class Preparation {
         .fix = "paceline run --join 'paceline-join:v1:…' …, as the first host printed it"};
   }
 
-  // The same command typed twice on one host makes two nodes, so the second needs another name.
-  std::string FreeNodeName() const {
-    std::set<std::string> taken;
-    for (const auto& [run_dir, card] : Registered(run_.runtime_dir, address_)) {
-      if (agent::IsAlive(card.launcher)) taken.insert(card.nodes.begin(), card.nodes.end());
-    }
-    const std::string usual = ToName(input_.facts.host_name);
-    std::string name = usual;
-    const auto is_taken = [&](const std::string& node) { return taken.contains(node); };
-    for (int number = 2;; ++number) {
-      const std::vector<std::string> nodes = NodesNamed(name);
-      if (std::none_of(nodes.begin(), nodes.end(), is_taken)) return name;
-      name = Concat(usual, "-", number);
-    }
-  }
-
   // Everything as it was; only this launcher is new.
   Check Resume() {
     if (request_.run_dir.empty()) {
@@ -368,21 +359,11 @@ class Preparation {
 
   void NameNodes() {
     std::string name = request_.node_name;
-    if (name.empty() && request_.endpoint.has_value() && !run_.is_whole_job) name = FreeNodeName();
-    run_.card.nodes = NodesNamed(name);
-  }
-
-  std::vector<std::string> NodesNamed(const std::string& name) const {
     const uint32_t count = request_.local_nodes + request_.local_spares;
-    std::vector<std::string> nodes;
-    for (uint32_t i = 0; i < count; ++i) {
-      if (name.empty()) {
-        nodes.push_back(Concat("node", i));
-      } else {
-        nodes.push_back(count == 1 ? name : Concat(name, "-", i));
-      }
+    if (name.empty() && request_.endpoint.has_value() && !run_.is_whole_job) {
+      name = FreeNodeName(input_.facts.host_name, count, Registered(run_.runtime_dir, address_));
     }
-    return nodes;
+    run_.card.nodes = NodesNamed(name, count);
   }
 
   // What it says of a file that is not there is said when it is read.

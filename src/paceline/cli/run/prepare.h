@@ -29,6 +29,7 @@ struct PreparedRun {
   std::string listen;  // of the master when it runs here
   // If this process chose the port: keeps it for this job's masters as long as this process lives.
   std::optional<agent::StorePort> port;
+  Fd port_turn;              // held until the master serves: see port_turn.h
   bool is_whole_job = true;  // no other host takes part
   bool is_resumed = false;
   std::string join_string;  // for the other hosts, if this host made the job

@@ -64,8 +64,10 @@ void BlockSignals(const std::vector<int>& stop_signals) {
   ::pthread_sigmask(SIG_BLOCK, &blocked, nullptr);
 }
 
-// To the command that was detached from this one and waits; nothing when there is none.
-void TellServing(Fd* serving) {
+// The master serves: tells the command that was detached from this one and waits, if there is one,
+// and lets the next `paceline run` look at the master's port.
+void TellServing(Fd* serving, Fd* port_turn) {
+  port_turn->Close();
   [[maybe_unused]] const ssize_t written =
       serving->is_open() ? ::write(serving->get(), "s", 1) : ssize_t{0};
   serving->Close();
@@ -323,7 +325,7 @@ int RunRun(Invocation& invocation) {
   options.narrate = [raw = console->get()](std::string text) {
     raw->Narrate("paceline: " + std::move(text));
   };
-  options.serving = [&serving] { TellServing(&serving); };
+  options.serving = [&serving, &run] { TellServing(&serving, &run.port_turn); };
   // One connection to the master for what is told and what is asked.
   wire::ControlClient client({.address = run.card.master_address,
                               .credentials = run.credentials,
