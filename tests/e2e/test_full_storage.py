@@ -66,8 +66,7 @@ def test_a_full_disk_ends_the_job_with_11_and_the_named_command_mends_it(
     enlarge(small)
     resumed = resume(job)
     assert resumed.returncode == 0, resumed.stderr
-    assert job.events("restore_decided")[-1]["step"] == STEPS - 1
-    assert "from memory" in job.events("restore_decided")[-1]["sentence"]
+    assert len(job.events("world_formed")) == 1, "no rank is started for it"
     assert job.events("checkpoint_committed")[-1]["step"] == STEPS - 1
     assert job.command("ckpt", "verify", str(small / "ckpt")).returncode == 0
 

@@ -14,6 +14,9 @@ namespace paceline::core {
 
 namespace {
 
+// A node reports the images in its memory within this time after it has come.
+constexpr Duration kMemoryPatience = Duration::Seconds(3);
+
 constexpr std::string_view kAwaitsStorage =
     "waits until its last checkpoint is in storage; another stop ends it within ten seconds";
 
@@ -100,6 +103,39 @@ void ResumeEnded(Turn& turn) {
   }
   turn.watch().dirty = true;
   turn.Emit(JobResumed{std::move(reason), failed});
+}
+
+StoreOnly TryToStoreOnly(Turn& turn) {
+  const JobState& state = turn.state();
+  const auto& left = state.checkpoints.not_stored;
+  if (!state.only_stores || !left.has_value()) return StoreOnly::kNo;
+  const std::string step = "step " + std::to_string(left->saved.step);
+  if (HasWhole(turn, left->saved)) {
+    MARK("a resumed job only brings its last step to storage");
+    turn.Emit(StopDecided{
+        .exit_code = 0,
+        .grace = Duration(),
+        .reason = "its ranks had ended before; " + step + " was still to be brought to storage"});
+    return StoreOnly::kEnds;
+  }
+  Watch& watch = turn.watch();
+  std::string absent;
+  for (const Seat& seat : state.last_world.seats) {
+    if (!turn.Link(seat.node).connection) absent = state.NameOf(seat.node);
+  }
+  const Instant since = absent.empty() ? std::min(watch.minimum_since, turn.now()) : Instant::Max();
+  watch.minimum_since = since;
+  const Instant due =
+      absent.empty() ? since + kMemoryPatience : state.phase_since + state.spec.timers.storage_wait;
+  if (turn.now() >= due) {
+    MARK("a resumed job has lost its last step");
+    return StoreOnly::kNo;
+  }
+  watch.settle_at = std::min(watch.settle_at, due);
+  watch.pending = absent.empty()
+                      ? "looks for " + step + " in the memory of its nodes"
+                      : "waits for " + absent + ", which may have a part of " + step + " in memory";
+  return StoreOnly::kWaits;
 }
 
 bool NoteFinish(Turn& turn) {

@@ -16,6 +16,15 @@ void OnStopRequested(Turn& turn, const StopRequested& event);
 // whose last step is not in storage. Does nothing if the job has completed.
 void ResumeEnded(Turn& turn);
 
+// What a resumed job does whose ranks had all done their work, and whose last step is not in
+// storage.
+enum class StoreOnly {
+  kNo,     // the job needs a world: it is another job, or no host has that step in memory any more
+  kWaits,  // for the hosts that have it; Watch::pending says for which
+  kEnds,   // recorded: the job ends again, and an end brings the step to storage, without ranks
+};
+StoreOnly TryToStoreOnly(Turn& turn);
+
 // Records the end when every node is empty, gone, or too late. True: recorded.
 bool NoteFinish(Turn& turn);
 

@@ -1,10 +1,12 @@
 #include "paceline/core/finish.h"
 
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "paceline/core/checkpoint/storage_wait.h"
 #include "paceline/core/job.h"
 #include "paceline/core/turn.h"
 #include "paceline/model/test_report.h"
@@ -37,25 +39,52 @@ class FinishTest : public ::testing::Test {
   }
 
   void Report() {
-    Take(job_.Step(now_, CheckpointReported{NodeId(1), kConnection, report_}));
+    Take(job_.Step(now_, CheckpointReported{NodeId(1), connection_, report_}));
     Pass(Duration::Milliseconds(100));
   }
 
   // The node sends heartbeats all the time.
   void Pass(Duration time) {
     for (const Instant end = now_ + time; now_ < end; now_ += Duration::Milliseconds(100)) {
-      Take(job_.Step(now_, NodeReported{.node = NodeId(1), .connection = kConnection}));
+      Take(job_.Step(now_, NodeReported{.node = NodeId(1), .connection = connection_}));
       Take(job_.Step(now_, TimePassed{}));
     }
   }
 
-  void EndRank() {
+  // The rank ends well, and storage refuses its step until the job ends without it.
+  void EndWithoutStorage() {
+    EndRank(0);
+    ASSERT_TRUE(order_.persist.has_value());
+    for (int minute = 0; minute < 11; ++minute) {
+      report_.shards = {{Rank(0), {1, 5}, false, "no room", {}}};
+      Report();
+      report_.shards.clear();
+      Report();
+      Pass(Duration::Seconds(60));
+    }
+    ASSERT_EQ(job_.state().phase, Phase::kFinished);
+    ASSERT_EQ(job_.state().exit_code, kExitNotStored);
+  }
+
+  // A new master, and a new agent that knows no more than what its host has in memory.
+  void Resume(std::vector<MemoryImage> images) {
+    Take(job_.Step(now_, MasterStarted{2, /*resumes=*/true}));
+    connection_ = ConnectionId(2);
+    order_ = {};
+    Take(job_.Step(now_, NodeRegistered{connection_, TestReport("n1")}));
+    report_ = {};
+    report_.place = "n1";
+    report_.images = std::move(images);
+    if (!report_.images.empty()) Report();
+  }
+
+  void EndRank(int code = 1) {
     RankReport rank{.generation = Generation(1), .rank = Rank(0), .pid = 9};
     rank.state = RankReport::State::kExited;
     rank.exit.kind = ExitCause::Kind::kExited;
-    rank.exit.code = 1;
-    rank.exit.fingerprint = rank.exit.headline = "ValueError: bad batch";
-    Take(job_.Step(now_, RankExited{NodeId(1), kConnection, rank}));
+    rank.exit.code = code;
+    if (code != 0) rank.exit.fingerprint = rank.exit.headline = "ValueError: bad batch";
+    Take(job_.Step(now_, RankExited{NodeId(1), connection_, rank}));
     report_.is_final = true;
     Report();
   }
@@ -71,6 +100,7 @@ class FinishTest : public ::testing::Test {
   }
 
   static constexpr ConnectionId kConnection{1};
+  ConnectionId connection_ = kConnection;
   Job job_;
   Instant now_ = Instant::FromNanoseconds(1'000'000'000);
   CheckpointReport report_;
@@ -111,6 +141,39 @@ TEST_F(FinishTest, AStopThatIsAskedForDoesNot) {
       "failure 1 is more than --max-restarts 0 allows: ValueError: bad batch on n1; step 5 is "
       "not in storage: the job ended before it was written");
   EXPECT_FALSE(order_.is_over) << "its memory is all that there is";
+}
+
+TEST_F(FinishTest, AJobThatOnlyLacksItsLastStepInStorageIsResumedWithoutRanks) {
+  EndWithoutStorage();
+  Resume(report_.images);
+  ASSERT_EQ(job_.state().phase, Phase::kStopping) << job_.Pending();
+  EXPECT_EQ(job_.state().last_world.generation, Generation(1)) << "no world is formed for it";
+  report_.is_final = true;
+  Report();
+  ASSERT_TRUE(order_.persist.has_value());
+  ASSERT_TRUE(order_.terms.has_value());
+  EXPECT_EQ(order_.terms->directory, "/d");
+  EXPECT_EQ(order_.terms->keep, kKeepAll) << "the script's number is unknown";
+  report_.shards = {{Rank(0), {1, 5}, true, "", {}}};
+  Report();
+  ASSERT_TRUE(order_.commit.has_value());
+  report_.commit = CommitState{order_.commit->name, true, "", 100};
+  Report();
+  EXPECT_TRUE(order_.is_over);
+  Pass(kFinishPatience + Duration::Seconds(1));  // this agent does not report that it leaves
+  EXPECT_EQ(job_.state().phase, Phase::kFinished);
+  EXPECT_EQ(job_.state().exit_code, 0);
+  EXPECT_EQ(job_.state().checkpoints.committed->saved.step, 5);
+}
+
+// Its ranks make the lost steps again, from what storage has.
+TEST_F(FinishTest, AJobWhoseLastStepIsGoneFromMemoryIsResumedWithAWorld) {
+  EndWithoutStorage();
+  Resume({});
+  EXPECT_EQ(job_.state().phase, Phase::kWaiting);
+  EXPECT_EQ(job_.Pending(), "looks for step 5 in the memory of its nodes");
+  Pass(Duration::Seconds(4));
+  EXPECT_EQ(job_.state().phase, Phase::kStarting);
 }
 
 // After a repair and --resume, users got the old verdict again.

@@ -205,6 +205,7 @@ struct StateFolder {
     state.growth = PlannedGrowth{};
     state.progress_in_world = state.evidence_in_world = false;
     state.finished_count = 0;
+    state.only_stores = false;
     state.waiting_for.clear();
     ForgetPace();
     SetPhase(state, record, Phase::kStarting);
@@ -258,6 +259,7 @@ struct StateFolder {
   void operator()(const WaitBegan& fact) { state.waiting_for = fact.reason; }
 
   void operator()(const StopDecided& fact) {
+    state.only_stores = false;
     state.stop_grace = fact.grace;
     state.stop_signal = fact.signal;
     state.is_stop_asked = fact.is_asked;
@@ -294,9 +296,10 @@ struct StateFolder {
     known = std::max(known, fact.incarnation);
   }
 
-  // The job continues as after a world that ended, with the same seats. The user has repaired the
-  // cause, so failures are counted from zero.
+  // The job continues as after a world that ended, with the same seats. If it had failed, the user
+  // has repaired the cause, so failures are counted from zero.
   void operator()(const JobResumed& fact) {
+    state.only_stores = !fact.anew;
     if (fact.anew) {
       state.budget = BudgetState{};
       state.budget_before = BudgetState{};

@@ -141,7 +141,8 @@ struct JobState {
   PendingDecision decision;
   PlannedGrowth growth;
   CheckpointBook checkpoints;
-  uint32_t finished_count = 0;     // seats of lost nodes whose ranks had exited with 0
+  bool only_stores = false;     // resumed with all done: its last step is to be brought to storage
+  uint32_t finished_count = 0;  // seats of lost nodes whose ranks had exited with 0
   bool progress_in_world = false;  // ProgressMade was recorded for this world, by its steps,
   bool evidence_in_world = false;  // or by other evidence
   bool has_resumed = false;        // an attempt has continued from a step of an earlier one

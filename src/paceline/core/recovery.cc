@@ -6,6 +6,7 @@
 #include "paceline/base/mark.h"
 #include "paceline/core/checkpoint/storage_wait.h"
 #include "paceline/core/detect/detectors.h"
+#include "paceline/core/finish.h"
 #include "paceline/core/recover/ladder.h"
 #include "paceline/core/world/ranks.h"
 
@@ -227,6 +228,11 @@ bool FormNextWorld(Turn& turn) {
   Watch& watch = turn.watch();
   const JobState& state = turn.state();
   if (EndWithoutStorage(turn)) return true;
+  switch (TryToStoreOnly(turn)) {
+    case StoreOnly::kNo: break;
+    case StoreOnly::kWaits: return false;
+    case StoreOnly::kEnds: return true;
+  }
   std::string fate;
   if (const NodeState* node = OpenFate(turn, &fate); node != nullptr) {
     watch.pending = "waits to hear from " + node->name + ", which " + fate;

@@ -60,6 +60,7 @@ void OnCheckpointReported(Turn& turn, const CheckpointReported& event) {
   const NodeState& node = *turn.state().Find(event.node);
   if (node.status == NodeState::Status::kLeft && node.notice.has_value()) return;
   turn.watch().checkpoints.Report(event.node, event.report);
+  if (turn.state().only_stores) turn.watch().dirty = true;
 }
 
 bool NoteCheckpoints(Turn& turn) {
@@ -98,6 +99,10 @@ void TellCheckpoints(Turn& turn) {
     return;
   }
   for (auto& [node, link] : turn.links()) tell(node, link);
+}
+
+bool HasWhole(Turn& turn, SavedStep saved) {
+  return turn.watch().checkpoints.IsWhole(MembersOf(turn.state()), saved);
 }
 
 bool AwaitsStorage(Turn& turn) { return !turn.watch().checkpoints.is_over(); }

@@ -18,4 +18,7 @@ void TellCheckpoints(Turn& turn);
 // The job must not end yet: its newest step is being written to storage.
 bool AwaitsStorage(Turn& turn);
 
+// Whether the nodes that are here have all images of that step in memory.
+bool HasWhole(Turn& turn, SavedStep saved);
+
 }  // namespace paceline::core

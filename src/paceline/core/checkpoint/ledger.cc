@@ -102,13 +102,22 @@ bool CheckpointLedger::HasHeardAll(const World& world) const {
 }
 
 // The first reported terms are valid as long as any rank has them, because agents refuse ranks with
-// other terms. A process without a launcher may return with new ones.
-void CheckpointLedger::LearnTerms() {
+// other terms. A process without a launcher may return with new ones. At the end no process may be
+// left that knows them: then the directory is the one that the journal names, and no checkpoint is
+// removed, because the number to keep is unknown.
+void CheckpointLedger::LearnTerms(const CheckpointView& view) {
   std::optional<CheckpointTerms> others;
   for (const auto& [node, report] : memories_.reports) {
     if (!report.terms.has_value()) continue;
     if (report.terms == terms_) return;
     if (!others.has_value()) others = report.terms;
+  }
+  const auto& left = view.book.not_stored;
+  const bool is_known_from_before =
+      view.is_ending && !terms_.has_value() && left.has_value() && !left->directory.empty();
+  if (!others.has_value() && is_known_from_before) {
+    MARK("the journal knows where the last step belongs");
+    others = CheckpointTerms{.directory = left->directory, .keep = kKeepAll};
   }
   if (!others.has_value()) return;
   terms_ = others;
@@ -334,7 +343,7 @@ std::optional<CheckpointFact> CheckpointLedger::Next(Instant now, const Checkpoi
 std::optional<CheckpointFact> CheckpointLedger::NextFact(Instant now, const CheckpointView& view,
                                                          std::vector<std::string>* said) {
   NoteFormerMaster(view.book);
-  LearnTerms();
+  LearnTerms(view);
   last_steps_.Pass(now);
   if (std::exchange(was_ending_, view.is_ending) != view.is_ending) {
     has_changed_ = true;

@@ -102,6 +102,10 @@ class CheckpointLedger {
   std::optional<SavedStep> newest_in_memory() const { return complete_; }
   // As above, but for a job that ends it includes a step of which a lost host had a part.
   std::optional<SavedStep> newest_saved() const { return std::max(complete_, lost_at_end_); }
+  // Whether these nodes have reported all images of that step, copies included.
+  bool IsWhole(const std::vector<NodeId>& nodes, SavedStep saved) const {
+    return !WritersLeft(nodes, memories_, saved).empty();
+  }
   // The newest step whose images all have copies on other hosts.
   std::optional<SavedStep> replicated() const { return replication_.newest(); }
   // When the newest step was saved that the job can restore without that node's memory. Steps in
@@ -139,7 +143,7 @@ class CheckpointLedger {
   void Plan(const RestoreDecided& decided, const World& world);
   std::optional<SavedStep> WorthReplicating() const;
   bool HasHeardAll(const World& world) const;
-  void LearnTerms();
+  void LearnTerms(const CheckpointView& view);
   bool IsFlushing(const CheckpointView& view) const;
   bool IsNewestNotStored(const CheckpointView& view) const;
   void SettleEnd(const CheckpointView& view);
