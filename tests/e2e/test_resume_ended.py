@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from pathlib import Path
 
+import pytest
+from hosts import Host, needs_hosts
 from job import Job, eventually
 
 ONE = ["--standalone", "--nproc-per-node", "1", "--stop-grace", "1h"]
@@ -62,3 +65,64 @@ def test_a_job_that_ended_well_is_not_run_again(job: Job) -> None:
     assert again.returncode == 0, again.stderr
     assert "has ended already with exit code 0" in again.stderr
     assert (job.directory / "runs").read_text() == "x"
+
+
+# ---- a run directory that outlives its container ----
+
+CONTAINER = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child=SIGKILL"]
+UNTIL_GO = ("import os, time\n"
+            "open('runs', 'a').write('x')\n"
+            "while not os.path.exists('go'):\n"
+            "    time.sleep(0.02)\n")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="NOT RUN: a container of one's own needs root")
+@pytest.mark.alone
+def test_the_same_command_in_the_next_container_goes_on(job: Job) -> None:
+    """A scheduler knows one command, and the directory is on a disk that stays."""
+    script = script_of(job, UNTIL_GO)
+    job.start(ONE, [str(script)], CONTAINER)
+    eventually((job.directory / "runs").exists, "the script runs", job=job)
+    assert job.launcher is not None
+    job.launcher.kill()
+    job.launcher.wait()
+    eventually(lambda: not job.leftovers(), "its container has ended")
+    name = job.card["id"]
+    other = job.command("run", "--run-dir", str(job.run_dir), *ONE, str(script), "--other")
+    assert other.returncode != 0 and "PL-E020" in other.stderr, "another command is another job"
+    (job.directory / "go").touch()
+    job.start(ONE, [str(script)], CONTAINER)
+    assert job.wait() == 0, job.stderr
+    assert "as --resume does" in job.stderr
+    assert job.card["id"] == name
+    assert (job.directory / "runs").read_text() == "xx"
+    job.start(ONE, [str(script)], CONTAINER)
+    assert job.wait() == 0, job.stderr
+    assert "has ended already with exit code 0" in job.stderr
+
+
+def test_the_same_command_in_the_same_place_is_refused(job: Job) -> None:
+    script = script_of(job, "")
+    job.start(ONE, [str(script)])
+    assert job.wait() == 0, job.stderr
+    job.start(ONE, [str(script)])
+    assert job.wait() != 0
+    assert "PL-E020" in job.stderr
+
+
+@needs_hosts
+def test_a_job_without_encryption_goes_on_without_it(hosts: list[Host]) -> None:
+    """`--insecure` was forgotten, and the master refused its own address."""
+    first = hosts[0]
+    script = script_of(first.job, UNTIL_GO)
+    token = first.job.directory / "token"
+    token.touch(0o600)
+    token.write_text("a" * 64)
+    first.start(["--nnodes", "1", "--insecure", "--token-file", str(token)], [str(script)])
+    eventually((first.job.directory / "runs").exists, "the script runs", job=first.job)
+    assert first.job.launcher is not None
+    first.job.launcher.send_signal(signal.SIGTERM)
+    assert first.job.wait() == 143, first.job.stderr
+    (first.job.directory / "go").touch()
+    first.start(["--resume"])
+    assert first.job.wait() == 0, first.job.stderr

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 
 #include <array>
@@ -81,6 +82,12 @@ bool SignalGroup(const ProcessId& leader, int signal) {
 
 std::string BootId() {
   return std::string(Trimmed(ReadText("/proc/sys/kernel/random/boot_id", 64)));
+}
+
+std::string PidSpaceName() {
+  struct stat found {};
+  const ino_t space = ::stat("/proc/self/ns/pid", &found) == 0 ? found.st_ino : 0;
+  return Concat(BootId(), " ", space, " ", StartTimeOf(1));
 }
 
 }  // namespace paceline::agent

@@ -49,4 +49,9 @@ bool SignalGroup(const ProcessId& leader, int signal);
 // /proc/sys/kernel/random/boot_id, 36 characters.
 std::string BootId();
 
+// Names the processes that this one can see by pid: the boot, and the pid namespace of this
+// container. The kernel uses a namespace's number again, so the start of its first process is a
+// part of the name.
+std::string PidSpaceName();
+
 }  // namespace paceline::agent

@@ -64,7 +64,8 @@ constexpr ErrorCode kCodes[] = {
 
     {"PL-E020", "the run directory belongs to another run", kExitUsage,
      "A run directory holds one job. `--resume` goes on with it, another `--run-dir` starts "
-     "beside it, `paceline clean DIR` removes it when nothing of it runs."},
+     "beside it, `paceline clean DIR` removes it when nothing of it runs. The command that started "
+     "the job goes on with it by itself after a reboot, or in another container."},
     {"PL-E021", "the run directory cannot be used", kExitUsage,
      "It must be creatable, writable and owned by you; it is made with mode 0700."},
     {"PL-E022", "there is no job to talk about", kExitUnreachable,

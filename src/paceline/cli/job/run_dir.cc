@@ -145,6 +145,8 @@ std::string FormatJobCard(const JobCard& card) {
                      {"master", {{"addr", card.master_address}, {"pid", card.master.pid}}},
                      {"launcher_pid", card.launcher.pid},
                      {"launcher", ProcessJson(card.launcher)},
+                     {"pid_space", card.pid_space},
+                     {"insecure", card.insecure},
                      {"nodes", card.nodes},
                      {"relay", card.relay},
                      {"created", card.created}};
@@ -174,6 +176,8 @@ Result<JobCard> ReadJobCard(const std::string& run_dir) {
   if (text.contains("launcher") && text["launcher"].is_object()) {
     card.launcher = ProcessFrom(text["launcher"]);
   }
+  card.pid_space = JsonText(text, "pid_space");
+  card.insecure = agent::JsonBool(text, "insecure", false);
   card.nodes = TextsFrom(text, "nodes");
   card.relay = JsonText(text, "relay");
   card.created = JsonNumber(text, "created");
@@ -183,6 +187,15 @@ Result<JobCard> ReadJobCard(const std::string& run_dir) {
 std::string RunDirOfEntry(const std::string& text) {
   const json entry = ParseJson(text);
   return entry.is_object() ? JsonText(entry, "run_dir") : "";
+}
+
+std::string JobLeftBehind(const std::string& run_dir, const std::string& cwd,
+                          const std::vector<std::string>& argv) {
+  const std::string path = run_dir.starts_with("/") ? run_dir : Concat(cwd, "/", run_dir);
+  const auto card = ReadJobCard(path);
+  const bool is_left = card.ok() && card->argv == argv && !card->pid_space.empty() &&
+                       card->pid_space != agent::PidSpaceName();
+  return is_left ? card->job_id : "";
 }
 
 Result<RunDir> OpenRunDir(const RunDirRequest& request, const Environment& environment) {

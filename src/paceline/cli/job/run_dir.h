@@ -25,6 +25,8 @@ struct JobCard {
   bool has_master = true;      // it runs on this host
   agent::ProcessId master;     // 0 when it does not run here
   agent::ProcessId launcher;
+  std::string pid_space;           // of the launcher: agent::PidSpaceName; "": not known
+  bool insecure = false;           // --insecure: the master listens for all without encryption
   std::vector<std::string> nodes;  // agents of this host
   std::string relay;   // host:port where the first of them serves as a relay; "": it does not
   double created = 0;  // seconds since 1970
@@ -34,6 +36,12 @@ std::string FormatJobCard(const JobCard& card);
 Result<JobCard> ReadJobCard(const std::string& run_dir);
 // The run directory that an entry of the registry names; empty for any other text.
 std::string RunDirOfEntry(const std::string& text);
+
+// The job of that run directory, if this very command started it where no process of it can live
+// any more: before a reboot, or in a container that has ended. Schedulers start a job again by the
+// command that they started it with. "": another job or command, or one of this place.
+std::string JobLeftBehind(const std::string& run_dir, const std::string& cwd,
+                          const std::vector<std::string>& argv);
 
 struct RunDir {
   std::string path;           // absolute

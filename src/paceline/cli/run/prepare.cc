@@ -69,7 +69,8 @@ class Preparation {
     run_.spec = request_.spec;
     run_.launch = request_.launch;
     Check problem;
-    if (request_.resume) {
+    resumes_ = request_.resume || GoesOnWhereItWas();
+    if (resumes_) {
       problem = Resume();
     } else {
       if (request_.local_nodes > 0) problem = CheckInterpreter(run_.launch.python, input_.facts);
@@ -82,6 +83,17 @@ class Preparation {
   }
 
  private:
+  // A run directory that outlived its container or host holds this job already.
+  bool GoesOnWhereItWas() const {
+    if (request_.run_dir.empty() || !request_.credentials.empty()) return false;
+    const std::string job = JobLeftBehind(request_.run_dir, input_.facts.cwd, input_.args);
+    if (job.empty()) return false;
+    input_.wait_note(Concat(request_.run_dir, " holds job ", Visible(job),
+                            ", whose processes ended with their container or at a reboot: "
+                            "going on with it, as --resume does"));
+    return true;
+  }
+
   // Where a platform starts the nodes: it says where the master is, and that host holds no other.
   Check TakePlace() {
     run_.is_whole_job = false;
@@ -337,8 +349,13 @@ class Preparation {
     } else {
       run_.credentials.token = token;
     }
-    run_.card.launcher = {::getpid(), agent::StartTimeOf(::getpid())};
+    NameLauncher();
     return SaveJobCard(run_.card, run_.dir.path, run_.runtime_dir);
+  }
+
+  void NameLauncher() {
+    run_.card.launcher = {::getpid(), agent::StartTimeOf(::getpid())};
+    run_.card.pid_space = agent::PidSpaceName();
   }
 
   std::string NewJobId() const {
@@ -350,7 +367,7 @@ class Preparation {
                           .job_id = run_.spec.job_id + directory_suffix_,
                           .cwd = input_.facts.cwd,
                           .is_cwd_writable = input_.facts.cwd_writable,
-                          .resume = request_.resume};
+                          .resume = resumes_};
     auto dir = OpenRunDir(request, input_.environment);
     if (!dir.ok()) return dir.problem();
     run_.dir = std::move(dir.value());
@@ -429,7 +446,8 @@ class Preparation {
     run_.card.argv = input_.args;
     run_.card.cwd = input_.facts.cwd;
     run_.card.master_address = address_;
-    run_.card.launcher = {::getpid(), agent::StartTimeOf(::getpid())};
+    run_.card.insecure = request_.insecure;
+    NameLauncher();
     run_.card.created = RealtimeSeconds();
     MakeDirs(path + "/logs", 0700).IgnoreError();
     return SaveJobCard(run_.card, path, run_.runtime_dir);
@@ -450,6 +468,7 @@ class Preparation {
   RunInput input_;
   const RunRequest& request_;
   PreparedRun run_;
+  bool resumes_ = false;
   bool is_master_ = true;
   bool was_ours_ = false;  // the rendezvous address, when the role was chosen
   std::string address_;

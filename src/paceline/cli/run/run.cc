@@ -93,7 +93,7 @@ LauncherOptions LauncherFor(const PreparedRun& run, const RunRequest& request,
   options.card = run.card;
   options.spec = run.spec;
   options.listen = run.listen;
-  options.insecure = request.insecure;
+  options.insecure = run.card.insecure;
   options.resumes = run.is_resumed;
   options.is_whole_job = run.is_whole_job;
   options.incarnation = request.incarnation;
