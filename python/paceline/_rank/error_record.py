@@ -52,6 +52,8 @@ def describe(error: BaseException, step: int, monotonic_ns: int) -> dict[str, ob
 
 def _message(error: BaseException) -> str:
     try:
+        if isinstance(error, SyntaxError) and error.filename is not None and error.msg:
+            return error.msg  # its text repeats the file and the line
         return str(error)
     except Exception:
         return "(the exception's own text cannot be made)"

@@ -102,8 +102,9 @@ BudgetVerdict SameFailureVerdict(const JobState& state) {
                       budget.last_headline + " (" + times + ")"};
   }
   MARK("same failure everywhere");
-  return {true, "your script fails " + where + " on every node: " + budget.last_headline + " (" +
-                    times + ")"};
+  const std::string nodes = state.last_world.seats.size() > 1 ? " on every node" : "";
+  return {true,
+          "your script fails " + where + nodes + ": " + budget.last_headline + " (" + times + ")"};
 }
 
 }  // namespace

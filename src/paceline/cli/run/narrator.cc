@@ -157,7 +157,8 @@ void Narrator::TakeFailure(const wire::JobEvent& event) {
 }
 
 void Narrator::Tell(const wire::JobEvent& event) {
-  console_.Narrate(Concat("paceline ", ClockTime(event.time_ns), "  ", Visible(event.sentence)));
+  console_.Narrate(
+      Concat("paceline ", ClockTime(event.time_ns), "  ", Visible(reason_told_.Shorten(event))));
 }
 
 }  // namespace paceline::cli

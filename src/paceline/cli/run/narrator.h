@@ -14,6 +14,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "paceline/cli/console/console.h"
+#include "paceline/cli/show/event_text.h"
 #include "paceline/wire/client/control_client.h"
 
 namespace paceline::cli {
@@ -76,6 +77,7 @@ class Narrator {
   std::string run_dir_;
   Console& console_;
   uint64_t told_seq_;
+  ReasonTold reason_told_;
   uint64_t next_seq_ = 1;
   Story story_;
   wire::ControlClient& client_;

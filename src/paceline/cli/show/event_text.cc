@@ -35,13 +35,25 @@ std::string DetailOf(const wire::JobEvent& event, const std::string& name) {
   return found == event.details.end() ? "" : found->second;
 }
 
-std::string EventLine(const wire::JobEvent& event) {
+std::string ReasonTold::Shorten(const wire::JobEvent& event) {
+  const bool tells_of_an_end = event.kind == "stop_decided" || event.kind == "job_finished" ||
+                               DetailOf(event, "rung") == "stop";
+  const size_t at = event.sentence.find(": ");
+  if (!tells_of_an_end || at == std::string::npos) return event.sentence;
+  std::string reason = event.sentence.substr(at);
+  const bool is_told = std::exchange(reason_, std::move(reason)) == event.sentence.substr(at);
+  return is_told ? event.sentence.substr(0, at) : event.sentence;
+}
+
+std::string EventLine(const wire::JobEvent& event) { return EventLine(event, event.sentence); }
+
+std::string EventLine(const wire::JobEvent& event, const std::string& sentence) {
   constexpr size_t kSeqWidth = 5;
   constexpr size_t kKindWidth = 16;
   const std::string seq = std::to_string(event.seq);
   const size_t indent = seq.size() < kSeqWidth ? kSeqWidth - seq.size() : 0;
   return std::string(indent, ' ') + seq + "  " + TimeOfDay(event.time_ns) + "  " +
-         Pad(event.kind, kKindWidth) + "  " + Visible(event.sentence);
+         Pad(event.kind, kKindWidth) + "  " + Visible(sentence);
 }
 
 std::string ClipTo(std::string text, size_t width) { return width == 0 ? text : Clip(text, width); }

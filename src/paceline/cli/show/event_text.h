@@ -16,6 +16,18 @@ std::vector<std::string_view> EventKinds();
 
 // "    17  14:02:11.0  rank_failed        rank 3 on node1 was killed …", in local time.
 std::string EventLine(const wire::JobEvent& event);
+// The same with another sentence.
+std::string EventLine(const wire::JobEvent& event, const std::string& sentence);
+
+// The sentences of a job's end give one reason three times: "stop: R", "stops with exit code 1: R",
+// "finished with exit code 1: R". Shortens those whose reason was told last.
+class ReasonTold {
+ public:
+  std::string Shorten(const wire::JobEvent& event);
+
+ private:
+  std::string reason_;
+};
 
 // "" without a detail of that name.
 std::string DetailOf(const wire::JobEvent& event, const std::string& name);

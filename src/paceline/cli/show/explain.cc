@@ -4,6 +4,7 @@
 #include <set>
 #include <string_view>
 
+#include "paceline/base/text.h"
 #include "paceline/cli/console/text.h"
 #include "paceline/cli/show/event_text.h"
 
@@ -63,14 +64,18 @@ std::vector<JobEvent> EvidenceOf(const std::vector<JobEvent>& events, const JobE
 std::vector<JobEvent> OutcomeOf(const std::vector<JobEvent>& events, const JobEvent& event) {
   std::vector<JobEvent> outcome;
   std::set<uint64_t> reached = {event.seq};
+  bool stops = event.kind == "stop_decided";
   for (const JobEvent& later : events) {
     if (later.seq <= event.seq || !FollowsFromADecision(later)) continue;
-    const bool follows = std::any_of(later.causes.begin(), later.causes.end(),
-                                     [&](uint64_t cause) { return reached.contains(cause); });
+    const bool is_its_end = stops && later.kind == "job_finished";  // which names no cause
+    const bool follows =
+        is_its_end || std::any_of(later.causes.begin(), later.causes.end(),
+                                  [&](uint64_t cause) { return reached.contains(cause); });
     if (!follows) continue;
+    stops = stops || later.kind == "stop_decided";
     reached.insert(later.seq);
     outcome.push_back(later);
-    if (later.kind == "world_running") break;
+    if (later.kind == "world_running" || later.kind == "job_finished") break;
   }
   return outcome;
 }
@@ -92,6 +97,27 @@ void AddFaults(const std::vector<JobEvent>& events, Explanation* explanation) {
   }
 }
 
+// "train.py:31" of "ValueError: bad batch (train.py:31)"; "" without a place.
+std::string_view PlaceIn(std::string_view headline) {
+  const size_t open = headline.rfind('(');
+  if (open == std::string_view::npos || !headline.ends_with(')')) return "";
+  const std::string_view place = headline.substr(open + 1, headline.size() - open - 2);
+  const size_t colon = place.rfind(':');
+  if (colon == std::string_view::npos || colon == 0) return "";
+  const bool has_line = ParseWhole<uint32_t>(place.substr(colon + 1)).has_value();
+  return has_line ? place : "";
+}
+
+std::string MendingOf(const JobEvent& fault) {
+  const std::string headline = DetailOf(fault, "headline");
+  if (DetailOf(fault, "cgroup_oom") == "true") return "give its ranks more memory or less to hold";
+  if (DetailOf(fault, "how") == "signaled" && DetailOf(fault, "code") == "9") {
+    return "find what sent SIGKILL (`dmesg -T` names the kernel's own kills)";
+  }
+  const std::string_view place = PlaceIn(headline);
+  return place.empty() ? "mend what failed" : Concat("mend ", Visible(std::string(place)));
+}
+
 std::string NextOf(const Explanation& explanation, const std::string& run_dir) {
   const JobEvent& event = explanation.event;
   const std::string rung = DetailOf(event, "rung");
@@ -100,7 +126,9 @@ std::string NextOf(const Explanation& explanation, const std::string& run_dir) {
     const JobEvent& end = last == nullptr ? event : *last;
     if (DetailOf(end, "exit_code") == "0") return "nothing to do: the job has finished";
     const std::string resume = "paceline run --resume --run-dir " + ShellWord(run_dir);
-    return explanation.first_fault.has_value() ? "mend what failed, then " + resume : resume;
+    return explanation.first_fault.has_value()
+               ? Concat(MendingOf(*explanation.first_fault), ", then ", resume)
+               : resume;
   }
   if (event.kind == "hang_judged" && DetailOf(event, "acts") == "false") {
     return "paceline why --evidence; nothing was restarted for it";
@@ -117,14 +145,17 @@ std::string NextOf(const Explanation& explanation, const std::string& run_dir) {
 }  // namespace
 
 std::optional<uint64_t> LastIncident(const std::vector<JobEvent>& events) {
+  const JobEvent* end = nullptr;
   for (auto event = events.rbegin(); event != events.rend(); ++event) {
+    if (event->kind == "stop_decided" && end != nullptr) {
+      // A job that stopped well, and ended otherwise all the same: the end gives the reason.
+      const bool is_why = DetailOf(*event, "exit_code") == DetailOf(*end, "exit_code");
+      return is_why ? event->seq : end->seq;
+    }
     if (event->kind == "recovery_decided" || event->kind == "stop_decided") return event->seq;
     if (event->kind == "hang_judged" && DetailOf(*event, "acts") == "false") return event->seq;
     if (IsOnlyTold(*event)) return event->seq;
-    if (event->kind == "job_finished" && DetailOf(*event, "exit_code") != "0" &&
-        event->causes.empty()) {
-      return event->seq;
-    }
+    if (event->kind == "job_finished") end = &*event;
   }
   return std::nullopt;
 }

@@ -1,6 +1,7 @@
 #include "paceline/cli/show/explain.h"
 
 #include "gtest/gtest.h"
+#include "paceline/cli/show/event_text.h"
 
 namespace paceline::cli {
 namespace {
@@ -99,6 +100,68 @@ TEST(Explain, TheNextStepOfAFailedJobCanBeTypedAsItStands) {
                                         Event(3, "job_finished", {2}, {{"exit_code", "1"}})};
   EXPECT_EQ(Explain(events, 2, "runs/a b")->next,
             "mend what failed, then paceline run --resume --run-dir 'runs/a b'");
+}
+
+// The master names no cause of the end.
+std::vector<JobEvent> Failed(const std::string& headline, const char* how = "exited",
+                             const char* code = "1") {
+  return {Event(1, "world_formed", {}),
+          Event(2, "rank_failed", {1},
+                {{"charged", "true"}, {"headline", headline}, {"how", how}, {"code", code}}),
+          Event(3, "recovery_decided", {2}, {{"rung", "stop"}}),
+          Event(4, "stop_decided", {3}, {{"exit_code", "1"}}),
+          Event(5, "job_finished", {}, {{"exit_code", "1"}})};
+}
+
+TEST(Explain, AFailedJobIsExplainedByItsLastFailure) {
+  const std::vector<JobEvent> events = Failed("ValueError: bad batch (a b/train.py:31)");
+  ASSERT_EQ(LastIncident(events), 4U);
+  const auto why = Explain(events, 4, "runs/a");
+  EXPECT_EQ(SeqsOf(why->evidence), (std::vector<uint64_t>{2, 3}));
+  EXPECT_EQ(SeqsOf(why->outcome), (std::vector<uint64_t>{5}));
+  ASSERT_TRUE(why->first_fault.has_value());
+  EXPECT_EQ(why->next, "mend a b/train.py:31, then paceline run --resume --run-dir runs/a");
+}
+
+TEST(Explain, TheNextStepFitsTheFailure) {
+  const auto next = [](const std::vector<JobEvent>& events) {
+    return Explain(events, 4, "runs/a")->next;
+  };
+  EXPECT_TRUE(next(Failed("was killed by SIGKILL", "signaled", "9"))
+                  .starts_with("find what sent SIGKILL (`dmesg -T`"));
+  EXPECT_TRUE(next(Failed("exited with code 3")).starts_with("mend what failed, then "));
+  EXPECT_TRUE(next(Failed("ValueError: (a:b)")).starts_with("mend what failed, then "));
+  std::vector<JobEvent> full = Failed("was killed by SIGKILL", "signaled", "9");
+  full[1].details["cgroup_oom"] = "true";
+  EXPECT_TRUE(next(full).starts_with("give its ranks more memory or less to hold, then "));
+}
+
+TEST(Explain, AJobThatEndedWellHasNothingToDo) {
+  const std::vector<JobEvent> events = {Event(1, "world_formed", {}),
+                                        Event(2, "stop_decided", {}, {{"exit_code", "0"}}),
+                                        Event(3, "job_finished", {}, {{"exit_code", "0"}})};
+  EXPECT_EQ(Explain(events, *LastIncident(events), "runs/a")->next,
+            "nothing to do: the job has finished");
+}
+
+TEST(Explain, AnEndThatDiffersFromItsStopIsTheIncident) {
+  const std::vector<JobEvent> events = {Event(1, "stop_decided", {}, {{"exit_code", "0"}}),
+                                        Event(2, "job_finished", {}, {{"exit_code", "11"}})};
+  EXPECT_EQ(LastIncident(events), 2U);
+}
+
+TEST(Explain, AReasonIsToldOnce) {
+  JobEvent stop = Event(1, "recovery_decided", {}, {{"rung", "stop"}});
+  stop.sentence = "stop: it fails: badly";
+  JobEvent decided = Event(2, "stop_decided", {});
+  decided.sentence = "stops with exit code 1: it fails: badly";
+  JobEvent finished = Event(3, "job_finished", {});
+  finished.sentence = "finished with exit code 1: it fails: badly; step 5 is not in storage";
+  ReasonTold told;
+  EXPECT_EQ(told.Shorten(stop), "stop: it fails: badly");
+  EXPECT_EQ(told.Shorten(Event(9, "rank_failed", {})), "event 9");
+  EXPECT_EQ(told.Shorten(decided), "stops with exit code 1");
+  EXPECT_EQ(told.Shorten(finished), finished.sentence);
 }
 
 TEST(Explain, HostileCausesEnd) {

@@ -110,14 +110,14 @@ void PrintHang(Output& out, const Explanation& why, bool has_evidence) {
 
 void PrintWhy(Output& out, const JobPlace& place, const Explanation& why,
               const std::string& traceback) {
-  out.DataLine(out.Painted(Paint::kBold, Visible(why.event.sentence)));
-  for (const wire::JobEvent& event : why.evidence) {
-    out.DataLine(ClipTo(EventLine(event), out.width()));
-  }
-  out.DataLine(ClipTo(EventLine(why.event), out.width()));
-  for (const wire::JobEvent& event : why.outcome) {
-    out.DataLine(ClipTo(EventLine(event), out.width()));
-  }
+  ReasonTold told;
+  out.DataLine(out.Painted(Paint::kBold, Visible(told.Shorten(why.event))));
+  const auto print = [&](const wire::JobEvent& event) {
+    out.DataLine(ClipTo(EventLine(event, told.Shorten(event)), out.width()));
+  };
+  for (const wire::JobEvent& event : why.evidence) print(event);
+  print(why.event);
+  for (const wire::JobEvent& event : why.outcome) print(event);
   if (why.cost.has_value()) out.DataLine("training again after " + ToString(*why.cost));
   if (why.follow_ons > 0) {
     out.DataLine("not the cause: " + std::to_string(why.follow_ons) +
