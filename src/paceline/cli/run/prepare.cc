@@ -37,6 +37,9 @@ constexpr auto kJoinTimeout = std::chrono::minutes(10);
 // A master serves within this time after its launcher has begun.
 constexpr auto kPortTurnPatience = std::chrono::seconds(20);
 constexpr auto kJoinPause = std::chrono::milliseconds(100);
+// How long one attempt at a relay may take. Hosts that are started together are there within this
+// time; a relay that is not costs it three times, before the master is asked.
+constexpr Duration kRelayPatience = Duration::Seconds(2);
 
 double RealtimeSeconds() {
   timespec now{};
@@ -231,14 +234,18 @@ class Preparation {
     // The limit is a time, not a number of attempts: a host without a listener refuses sixty
     // connections within milliseconds.
     const auto until = std::chrono::steady_clock::now() + kJoinTimeout;
-    wire::Route route(join->address, run_.launch.relays, node);
+    // A relay gets its certificate from the master: the other hosts wait for it.
+    const bool is_relay = !run_.card.relay.empty();
+    wire::Route route(join->address, is_relay ? std::vector<std::string>() : run_.launch.relays,
+                      node);
     absl::Status status;
     WaitTeller teller;
     for (bool has_told = false;; std::this_thread::sleep_for(kJoinPause)) {
       const wire::JoinString way{route.address(), join->ca_sha256, join->token};
-      const Duration patience = run_.spec.timers.connect_timeout;
+      const Duration patience =
+          route.is_relay() ? kRelayPatience : run_.spec.timers.connect_timeout;
       absl::StatusOr<wire::Credentials> credentials =
-          wire::Enroll(way, run_.card.nodes, patience, !run_.card.relay.empty());
+          wire::Enroll(way, run_.card.nodes, patience, is_relay);
       status = credentials.status();
       if (status.ok()) {
         run_.credentials = *std::move(credentials);

@@ -3,9 +3,13 @@
 // refused connection and a broken connection are retried until the timeout. A wrong answer is
 // final.
 
+#include "paceline/wire/security/fetch_authority.h"
+
 #include <poll.h>
 
+#include <array>
 #include <chrono>
+#include <ctime>
 #include <memory>
 #include <thread>
 
@@ -49,6 +53,14 @@ absl::Status Handshake(const std::string& address, SSL* ssl, int fd, DialDeadlin
   }
 }
 
+std::string UtcText(std::time_t time) {
+  std::tm parts{};
+  std::array<char, 32> text{};
+  ::gmtime_r(&time, &parts);
+  std::strftime(text.data(), text.size(), "%Y-%m-%d %H:%M:%S UTC", &parts);
+  return text.data();
+}
+
 std::string Pem(X509* certificate) {
   const std::unique_ptr<BIO, decltype(&BIO_free_all)> bio(BIO_new(BIO_s_mem()), &BIO_free_all);
   if (PEM_write_bio_X509(bio.get(), certificate) != 1) return {};
@@ -78,7 +90,12 @@ absl::StatusOr<std::string> FetchOnce(const std::string& address, std::string_vi
     const absl::StatusOr<std::string> digest = CaFingerprint(pem);
     if (!digest.ok() || !TokensEqual(ca_sha256, *digest)) continue;
     EVP_PKEY* key = X509_get0_pubkey(certificate);
-    if (X509_verify(sk_X509_value(chain, 0), key) == 1) return pem;
+    if (X509_verify(sk_X509_value(chain, 0), key) != 1) continue;
+    // The clock may be set while this host waits.
+    if (const std::string why = WhyNotYet(pem, std::time(nullptr)); !why.empty()) {
+      return Unavailable(address, why);
+    }
+    return pem;
   }
   return ToStatus(absl::StatusCode::kPermissionDenied,
                   {.code = "PL-E105",
@@ -89,6 +106,19 @@ absl::StatusOr<std::string> FetchOnce(const std::string& address, std::string_vi
 }
 
 }  // namespace
+
+std::string WhyNotYet(const std::string& pem, std::time_t now) {
+  const std::unique_ptr<BIO, decltype(&BIO_free_all)> bio(
+      BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size())), &BIO_free_all);
+  const std::unique_ptr<X509, decltype(&X509_free)> certificate(
+      PEM_read_bio_X509(bio.get(), nullptr, nullptr, nullptr), &X509_free);
+  std::tm begins{};
+  const bool is_read = certificate != nullptr &&
+                       ASN1_TIME_to_tm(X509_get0_notBefore(certificate.get()), &begins) == 1;
+  if (!is_read || ::timegm(&begins) <= now) return "";
+  return Concat("the job's certificate is valid from ", UtcText(::timegm(&begins)),
+                ", and this host's clock says ", UtcText(now), ": set the clock of this host");
+}
 
 absl::StatusOr<std::string> FetchAuthority(const std::string& address, std::string_view ca_sha256,
                                            Duration timeout) {

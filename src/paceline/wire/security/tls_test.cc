@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <ctime>
 #include <memory>
 #include <string>
 #include <thread>
@@ -16,6 +17,7 @@
 #include "paceline/model/problem.h"
 #include "paceline/wire/client/control_client.h"
 #include "paceline/wire/security/credentials.h"
+#include "paceline/wire/security/fetch_authority.h"
 #include "paceline/wire/server/speech.h"
 #include "paceline/wire/server/stream_fixture.h"
 
@@ -108,6 +110,15 @@ TEST_F(TlsStreams, NobodyThereIsUnavailable) {
 
 // A host requests its certificate while no process listens, then while a stranger accepts without
 // an answer, and then the master starts: one call survives all of it.
+TEST_F(TlsStreams, AClockThatIsBehindTheCertificateIsNamed) {
+  const std::time_t now = std::time(nullptr);
+  EXPECT_EQ(WhyNotYet(server_credentials_.ca_pem, now), "");
+  const std::string why = WhyNotYet(server_credentials_.ca_pem, now - 3 * 24 * 3600);
+  EXPECT_TRUE(why.starts_with("the job's certificate is valid from 20")) << why;
+  EXPECT_NE(why.find("set the clock of this host"), std::string::npos) << why;
+  EXPECT_EQ(WhyNotYet("no certificate", now), "");
+}
+
 TEST_F(TlsStreams, AHostThatAsksBeforeTheMasterListensEnrolls) {
   server_.reset();
   absl::StatusOr<Credentials> credentials = absl::UnknownError("not yet");
