@@ -106,12 +106,13 @@ struct StateFolder {
   }
 
   void operator()(const NodeNoticed& fact) {
-    state.nodes[fact.node].notice = LeaveNotice{.at = record.at,
-                                                .leave_by = fact.leave_by,
-                                                .saved_step = fact.saved_step,
-                                                .reason = fact.reason,
-                                                .seq = record.seq};
-    WishAnew(state, fact.name, /*counts=*/false);
+    NodeState& node = state.nodes[fact.node];
+    if (!node.notice.has_value()) WishAnew(state, fact.name, /*counts=*/false);
+    node.notice = LeaveNotice{.at = record.at,
+                              .leave_by = fact.leave_by,
+                              .saved_step = fact.saved_step,
+                              .reason = fact.reason,
+                              .seq = record.seq};
   }
 
   void operator()(const NodeLeft& fact) {

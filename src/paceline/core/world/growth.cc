@@ -195,6 +195,7 @@ bool NoteLeavers(Turn& turn) {
   LetAllLeave(turn, leavers.others, "it has no seat");
   if (leavers.seated.empty()) return !leavers.others.empty();
   std::string why = WhyLeave(turn, leavers.seated);
+  watch.grow_at = Instant::Max();  // nothing grows while a node is about to leave
   if (why.empty()) {
     std::erase_if(leavers.seated, [&](NodeId node) {
       return turn.now() < state.Find(node)->notice->leave_by - kLeaveBefore;
@@ -212,7 +213,7 @@ bool NoteGrowth(Turn& turn) {
   const JobState& state = turn.state();
   Watch& watch = turn.watch();
   if (!state.world || state.incident.pending || state.decision.pending) return false;
-  if (!watch.leave_at.is_max()) return false;  // the next world takes joiners, too
+  if (!watch.leave_at.is_max()) return false;  // the world without the leavers takes joiners, too
   if (!watch.dirty && turn.now() < watch.grow_at) return false;
   watch.dirty = false;
   watch.grow_at = Instant::Max();

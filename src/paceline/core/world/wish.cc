@@ -9,6 +9,9 @@
 namespace paceline::core {
 namespace {
 
+// A notice whose deadline is so much earlier than the one before counts anew.
+constexpr Duration kSameNotice = Duration::Seconds(1);
+
 uint32_t IndexEnd(const JobSpec& spec) { return spec.nodes_max + spec.spares; }
 
 uint32_t IncarnationOf(const JobState& state, uint32_t index) {
@@ -124,14 +127,18 @@ void OnNotice(Turn& turn, const NoticeCame& event) {
   const NodeLink& link = turn.Link(node->id);
   const bool is_other =
       event.incarnation.has_value() && link.registered && *event.incarnation != link.incarnation;
-  if (is_over || is_other || node->notice.has_value()) {
+  // A repetition tells about the same time.
+  const Instant leave_by = turn.now() + std::max(Duration(), event.left);
+  const bool is_known =
+      node->notice.has_value() && leave_by + kSameNotice >= node->notice->leave_by;
+  if (is_over || is_other || is_known) {
     MARK("stale notice");
     return;
   }
   MARK("notice taken");
   turn.Emit(NodeNoticed{.node = node->id,
                         .name = node->name,
-                        .leave_by = turn.now() + std::max(Duration(), event.left),
+                        .leave_by = leave_by,
                         .saved_step = turn.watch().saved_step,
                         .reason = event.why},
             {node->cause});
