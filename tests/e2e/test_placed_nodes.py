@@ -63,11 +63,13 @@ class Placed:
         for name in ("token", "ca.pem"):
             (node / name).write_bytes((master / name).read_bytes())
 
-    def node(self, index: int, incarnation: int) -> Job:
+    def node(self, index: int, incarnation: int, grace_s: int | None = None) -> Job:
         flags = [*self.shape, "--rdzv-endpoint", self.endpoint, "--node-name", f"node{index}",
                  "--incarnation", str(incarnation), "--credentials",
                  str(self.directory / "for-node")]
-        return Job(self.of(f"node{index}-{incarnation}")).start_steps(flags, steps=4000)
+        env = {} if grace_s is None else {"PACELINE_GRACE_SECONDS": str(grace_s)}
+        directory = self.of(f"node{index}-{incarnation}")
+        return Job(directory, env=env).start_steps(flags, steps=4000)
 
     def kill_all(self, job: Job, node: str) -> None:
         """What a deleted container looks like: its processes are gone at once."""
@@ -108,6 +110,33 @@ def test_the_next_incarnation_takes_the_place_of_a_dead_node(placed: Placed) -> 
     assert again.wait() == EXIT_FENCED, "the old incarnation is of the past"
     assert "node1 is not wished for" in again.stderr
     assert first.launcher is not None and first.launcher.poll() is None
+
+
+def test_a_node_that_its_platform_takes_away_trains_on_and_is_replaced(placed: Placed) -> None:
+    nodes = [placed.node(index, 0, grace_s=6) for index in (0, 1)]
+    placed.master.until_stepping(2)
+    before = placed.master.step()
+    assert nodes[1].launcher is not None
+    nodes[1].launcher.send_signal(signal.SIGTERM)
+    noticed, = placed.master.until_event("node_noticed")
+    assert noticed["node"] == "node1"
+
+    successor = placed.node(1, 1, grace_s=6)
+    log = successor.run_dir / "logs" / "node1" / "agent.log"
+    eventually(lambda: log.exists() and "PL-E112" in log.read_text(), "the next one waits",
+               job=successor)
+    assert placed.master.step() > before, "the world trains on meanwhile"
+    assert not placed.master.events("node_left")
+
+    # The script saves nothing, so the node leaves at the last moment.
+    assert nodes[1].wait() == 128 + signal.SIGTERM
+    left, = placed.master.until_event("node_left")
+    assert (left["time_ns"] - noticed["time_ns"]) / 1e9 == pytest.approx(4, abs=0.5)
+    assert "its time is over" in left["sentence"]
+    placed.master.until_stepping(2, beyond=2)
+    kinds = {event["kind"] for event in placed.master.events()}
+    assert not {"node_lost", "rank_failed"} & kinds
+    assert successor.launcher is not None and successor.launcher.poll() is None
 
 
 def until_copied(node: Job, name: str, term: int) -> None:

@@ -45,6 +45,7 @@ struct Handlers {
   }  // answers to a question that this master asked before it began
   void Said(const wire::NodeGoneReport& report) const;
   void Said(const wire::NodePending& pending) const;
+  void Said(const wire::Notice& notice) const;
 };
 
 }  // namespace paceline::master

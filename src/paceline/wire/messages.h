@@ -110,7 +110,15 @@ struct NodePending {
   std::string reason;
   bool operator==(const NodePending&) const = default;
 };
-using SupervisorMessage = std::variant<NodeGoneReport, NodePending>;
+// The platform is about to end a node, or all of the job.
+struct Notice {
+  std::string name;  // "": the whole job
+  std::optional<uint32_t> incarnation = {};
+  Duration left;
+  std::string why;
+  bool operator==(const Notice&) const = default;
+};
+using SupervisorMessage = std::variant<NodeGoneReport, NodePending, Notice>;
 
 // The job's summary for the platform's users.
 struct Summary {

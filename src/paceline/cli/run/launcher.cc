@@ -16,7 +16,6 @@
 
 #include "paceline/agent/agent_files.h"
 #include "paceline/agent/agent_json.h"
-#include "paceline/agent/leave_signal.h"
 #include "paceline/agent/ranks/page_file.h"
 #include "paceline/agent/socket/reactor.h"
 #include "paceline/base/file_text.h"
@@ -27,9 +26,7 @@
 #include "paceline/cli/console/error.h"
 #include "paceline/cli/console/error_codes.h"
 #include "paceline/cli/console/exit_code.h"
-#include "paceline/cli/console/text.h"
 #include "paceline/cli/job/remote.h"
-#include "paceline/cli/settings/value.h"
 
 namespace paceline::cli {
 namespace {
@@ -65,20 +62,6 @@ int ExitCodeOf(const core::GiveUp& action, const std::string& words) {
   if (action.exit_code != kExitNotAuthorised || at == std::string::npos) return action.exit_code;
   const ErrorCode* error = FindErrorCode(words.substr(at + 1, words.find(']', at) - at - 1));
   return error == nullptr ? action.exit_code : error->exit_code;
-}
-
-// "Ctrl-C", or "SIGTERM from timeout (process 123)".
-std::string SenderOf(const signalfd_siginfo& info) {
-  const int signal = static_cast<int>(info.ssi_signo);
-  // The kernel sends a terminal's keys, and whoever is outside this container shows no pid.
-  const bool is_from_terminal = signal == SIGINT && info.ssi_code == SI_KERNEL;
-  if (is_from_terminal) return "Ctrl-C";
-  const std::string name = Concat("SIG", ::sigabbrev_np(signal));
-  const auto pid = static_cast<pid_t>(info.ssi_pid);
-  if (pid <= 0) return name;
-  const std::string command(Trimmed(ReadText(Concat("/proc/", pid, "/comm"), 64)));
-  return command.empty() ? Concat(name, " from process ", pid)
-                         : Concat(name, " from ", Visible(command), " (process ", pid, ")");
 }
 
 }  // namespace
@@ -324,7 +307,8 @@ void Launcher::OnAgentEnded(const std::string& node, int status) {
     bool is_last = true;
     for (const auto& [name, kept] : agents_) is_last = is_last && kept.process.pid == 0;
     if (is_last && !options_.card.has_master && !has_ended_) {
-      OnJobEnded(code, "this host's agents have left the job");
+      const bool is_taken = notice_signal_ != 0 && code == kExitDone;
+      OnJobEnded(is_taken ? 128 + notice_signal_ : code, "this host's agents have left the job");
     }
   } else {
     const agent::AgentFiles files{options_.platform.run_dir, node};
@@ -342,6 +326,7 @@ void Launcher::OnSupervisor(wire::SupervisorEvent event) {
   if (std::holds_alternative<wire::SupervisorOpened>(event)) {
     TellServing();
     TellDeadNodes();
+    TellNotice();
   } else if (const auto* wish = std::get_if<Wish>(&event)) {
     OnWish(*wish);
   } else if (const auto* ended = std::get_if<wire::JobEnded>(&event)) {
@@ -350,6 +335,7 @@ void Launcher::OnSupervisor(wire::SupervisorEvent event) {
 }
 
 void Launcher::OnWish(const Wish& wish) {
+  is_draining_ = wish.intent == Wish::Intent::kDrain;
   // Any other node is its host's own, and a platform of nodes starts them itself.
   if (wish.intent != Wish::Intent::kRun || !options_.is_whole_job) return;
   for (const std::string& node : options_.card.nodes) {
@@ -366,81 +352,6 @@ void Launcher::TellServing() {
 
 void Launcher::TellDeadNodes() {
   for (const auto& [node, report] : gone_) supervisor_->Send(report);
-}
-
-void Launcher::OnSignal() {
-  signalfd_siginfo info{};
-  while (::read(signals_.get(), &info, sizeof(info)) == sizeof(info)) {
-    const int signal = static_cast<int>(info.ssi_signo);
-    switch (stop_asks_.Take(agent::MonotonicNow(), signal)) {
-      case core::StopAsk::kRepeat: break;
-      case core::StopAsk::kFirst: AskToStop(signal, SenderOf(info), /*force=*/false); break;
-      case core::StopAsk::kForce: AskToStop(signal, SenderOf(info), /*force=*/true); break;
-      case core::StopAsk::kKill:
-        options_.narrate("Ctrl-C a third time: killing everything of this job on this host.");
-        OnJobEnded(128 + signal, "killed by the user");
-        KillLeftovers();
-        return;
-    }
-  }
-}
-
-void Launcher::AskToStop(int signal, const std::string& who, bool force) {
-  if (force && has_ended_) {
-    KillLeftovers();
-    return;
-  }
-  is_stopping_ = true;
-  if (options_.spec.is_placed && options_.card.has_master) {
-    LeaveTheJob(signal, who);
-    return;
-  }
-  options_.narrate(
-      force ? Concat("Stopping at once, by ", who, ": ranks are killed now.")
-            : Concat("Stopping, by ", who, ": ranks get SIG", ::sigabbrev_np(signal),
-                     " now and SIGKILL after ", FormatDuration(options_.spec.timers.stop_grace),
-                     ". Ctrl-C again, a second from now or later, stops at once; steps since the "
-                     "last save are lost then."));
-  if (!options_.card.has_master) {
-    // Another host holds the job: only this host's part leaves it.
-    AskAgentsToLeave({.signal = signal, .force = force});
-    return;
-  }
-  if (stopper_.joinable()) stopper_.join();
-  wire::ControlClientOptions client;
-  client.address = options_.card.master_address;
-  client.credentials = options_.credentials;
-  client.timeout = Duration::Seconds(2);
-  wire::StopRequest request{.why = Concat("stopped by ", who),
-                            .grace = options_.spec.timers.stop_grace,
-                            .exit_code = 128 + signal,
-                            .force = force,
-                            .signal = signal};
-  stopper_ = std::thread([this, client, request, signal] {
-    const absl::Status stopped = wire::ControlClient(client).Stop(request);
-    if (stopped.ok()) return;
-    reactor_->Post([this, signal] {
-      if (has_ended_) return;
-      options_.narrate("The master does not answer; asking the agents themselves.");
-      AskAgentsToLeave({.signal = signal, .force = stop_asks_.is_forced()});
-      OnJobEnded(128 + signal, "stopped without a master");
-    });
-  });
-}
-
-// The platform takes this host away, which is no word about the job: whoever wants to stop that
-// says so by `paceline stop`. Its next master goes on.
-void Launcher::LeaveTheJob(int signal, const std::string& who) {
-  options_.narrate(Concat("Stopping, by ", who, ": this master ends, and the job goes on with the ",
-                          "next one that the platform starts."));
-  OnJobEnded(128 + signal, "this host was taken away");
-  if (master_.process.pid > 0) ::kill(master_.process.pid, SIGKILL);
-}
-
-void Launcher::AskAgentsToLeave(agent::LeaveSignal ask) {
-  for (const auto& [node, kept] : agents_) {
-    if (kept.process.pid > 0) agent::AskAgentToLeave(kept.process.pid, ask);
-  }
 }
 
 void Launcher::OnJobEnded(int exit_code, const std::string& reason) {

@@ -35,6 +35,7 @@ struct LauncherOptions {
   uint32_t survivors = 0;    // living nodes when the master starts
   bool is_whole_job = true;  // no other host takes part
   uint32_t incarnation = 0;  // of this host's node, where a platform placed it
+  Duration platform_grace;   // from the platform's SIGTERM to its SIGKILL; 0: not known
   std::vector<int> stop_signals;
   wire::Credentials credentials;
   std::vector<std::string> relays;  // on the way to a master that runs elsewhere
@@ -92,7 +93,10 @@ class Launcher {
   void TellDeadNodes();
   void OnSignal();
   void AskToStop(int signal, const std::string& who, bool force);
+  void TakeNotice(int signal, const std::string& who);
+  void TellNotice();
   void LeaveTheJob(int signal, const std::string& who);
+  void EndMaster(int signal);
   void AskAgentsToLeave(agent::LeaveSignal ask);
   void OnJobEnded(int exit_code, const std::string& reason);
   void FinishWhenQuiet();
@@ -119,6 +123,10 @@ class Launcher {
   core::StopAsks stop_asks_;
   bool has_ended_ = false;
   bool is_stopping_ = false;
+  bool is_draining_ = false;  // the master starts no node any more: the job ends
+  // The platform's signal that takes this host away, and when it ends what runs here; 0: none.
+  int notice_signal_ = 0;
+  int64_t taken_at_ns_ = 0;
   JobEnd end_;
 };
 

@@ -200,6 +200,10 @@ class RequestMaker {
       request_.term = Counted("PACELINE_MASTER_TERM");
       request_.survivors = static_cast<uint32_t>(Counted("PACELINE_MASTER_SURVIVORS"));
     }
+    if (!request_.credentials.empty()) {
+      const auto seconds = static_cast<int64_t>(Counted("PACELINE_GRACE_SECONDS"));
+      request_.platform_grace = Duration::Seconds(seconds);
+    }
     request_.node_name = settings_.Text("network.node_name");
     if (!request_.node_name.empty() && !wire::IsName(request_.node_name)) {
       return Bad("network.node_name", "1 to 128 of A-Z a-z 0-9 . _ -, no leading dot");
@@ -226,7 +230,7 @@ class RequestMaker {
     return TakeRendezvousSettings();
   }
 
-  // A number that the platform gives to a master; 0 if it gives none.
+  // A number that the platform gives; 0 if it gives none.
   uint64_t Counted(const char* name) const {
     constexpr int64_t kMost = 0xffff;
     const std::optional<int64_t> number = ParseInteger(LookupOr(environment_, name, ""));

@@ -99,6 +99,7 @@ LauncherOptions LauncherFor(const PreparedRun& run, const RunRequest& request,
   options.incarnation = request.incarnation;
   options.term = request.term;
   options.survivors = request.survivors;
+  options.platform_grace = request.platform_grace;
   options.stop_signals = request.stop_signals;
   options.credentials = run.credentials;
   options.relays = run.launch.relays;

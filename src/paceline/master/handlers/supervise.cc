@@ -1,9 +1,20 @@
 // Control.Supervise: processes that start nodes and notice their deaths at once.
 
+#include <algorithm>
 #include "paceline/base/log.h"
+
 #include "paceline/master/handlers.h"
 
 namespace paceline::master {
+namespace {
+
+// A job that its platform ends has saved by then, and is requeued: `paceline --help` has the codes.
+constexpr int kExitStoppedSaved = 10;
+
+// Half of the time is for ranks that save when they get SIGTERM, the other half for storage.
+Duration GraceOf(Duration left) { return std::max(Duration(), left / 2 - Duration::Seconds(1)); }
+
+}  // namespace
 
 void Handlers::operator()(const wire::SupervisorAttached& attached) const {
   loop.executor_.Attach(attached.supervisor, attached.is_operator);
@@ -32,6 +43,19 @@ void Handlers::Said(const wire::NodePending& pending) const {
   } else if (loop.pending_nodes_.contains(pending.name) ||
              loop.pending_nodes_.size() < kPendingMax) {
     loop.pending_nodes_[pending.name] = pending.reason;
+  }
+}
+
+void Handlers::Said(const wire::Notice& notice) const {
+  LogInfo("notice", {{"node", notice.name}, {"left", ToString(notice.left)}, {"why", notice.why}});
+  if (notice.name.empty()) {
+    loop.Step(core::StopRequested{
+        .why = notice.why, .grace = GraceOf(notice.left), .exit_code = kExitStoppedSaved});
+  } else {
+    loop.Step(core::NoticeCame{.name = notice.name,
+                               .incarnation = notice.incarnation,
+                               .left = notice.left,
+                               .why = notice.why});
   }
 }
 

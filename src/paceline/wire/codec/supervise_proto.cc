@@ -30,6 +30,11 @@ void Put(const NodePending& from, pb::SupervisorMessage* message) {
   auto* to = message->mutable_node_pending();
   PACELINE_NODE_PENDING(PUT)
 }
+void Put(const Notice& from, pb::SupervisorMessage* message) {
+  auto* to = message->mutable_notice();
+  PACELINE_NOTICE(PUT)
+  if (from.incarnation.has_value()) to->set_incarnation(*from.incarnation);
+}
 void Put(const JobEnded& from, pb::SupervisorOrder* message) {
   auto* to = message->mutable_ended();
   PACELINE_JOB_FINISHED(PUT)
@@ -56,6 +61,11 @@ absl::Status Take(const pb::NodePending& from, NodePending* to) {
   PACELINE_NODE_PENDING(TAKE)
   return CheckName(to->name, "name");
 }
+absl::Status Take(const pb::Notice& from, Notice* to) {
+  PACELINE_NOTICE(TAKE)
+  if (from.has_incarnation()) to->incarnation = from.incarnation();
+  return to->name.empty() ? absl::OkStatus() : CheckName(to->name, "name");
+}
 absl::Status Take(const pb::JobEnded& from, JobEnded* to) {
   PACELINE_JOB_FINISHED(TAKE)
   return absl::OkStatus();
@@ -79,6 +89,9 @@ absl::StatusOr<SupervisorMessage> FromProto(const pb::SupervisorMessage& from) {
       return to;
     case pb::SupervisorMessage::kNodePending:
       RETURN_IF_ERROR(Take(from.node_pending(), &to.emplace<NodePending>()));
+      return to;
+    case pb::SupervisorMessage::kNotice:
+      RETURN_IF_ERROR(Take(from.notice(), &to.emplace<Notice>()));
       return to;
     case pb::SupervisorMessage::BODY_NOT_SET: break;
   }

@@ -320,6 +320,12 @@ TEST_F(StreamTest, TheLauncherReportsAndIsOrdered) {
   const NodePending pending{.name = "node2", .incarnation = 3, .reason = "no node is free"};
   ASSERT_TRUE(launcher.Send(pending));
   EXPECT_EQ(std::get<NodePending>(heard_.Next<SupervisorSaid>()->message), pending);
+  for (const std::string name : {"node2", ""}) {  // "": the whole job
+    const Notice notice{
+        .name = name, .incarnation = 3, .left = Duration::Seconds(30), .why = "SIGTERM"};
+    launcher.Send(notice);
+    EXPECT_EQ(std::get<Notice>(heard_.Next<SupervisorSaid>()->message), notice);
+  }
   const Wish wish{.seq = 9,
                   .intent = Wish::Intent::kDrain,
                   .size = 3,

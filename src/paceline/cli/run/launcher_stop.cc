@@ -1,0 +1,163 @@
+// How a launcher ends: signals of users, and of a platform that takes its host away.
+
+#include <signal.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <thread>
+
+#include "paceline/agent/leave_signal.h"
+#include "paceline/agent/socket/reactor.h"
+#include "paceline/base/file_text.h"
+#include "paceline/base/text.h"
+#include "paceline/cli/console/text.h"
+#include "paceline/cli/run/launcher.h"
+#include "paceline/cli/settings/value.h"
+
+namespace paceline::cli {
+namespace {
+
+// What a platform ends is asked to end so long before.
+constexpr int64_t kBeforeTakenNs = 1'000'000'000;
+// A master whose platform takes its host away serves so long, in case that the whole job ends.
+constexpr int64_t kMasterStaysNs = 2'000'000'000;
+
+// "Ctrl-C", or "SIGTERM from timeout (process 123)".
+std::string SenderOf(const signalfd_siginfo& info) {
+  const int signal = static_cast<int>(info.ssi_signo);
+  // The kernel sends a terminal's keys, and whoever is outside this container shows no pid.
+  const bool is_from_terminal = signal == SIGINT && info.ssi_code == SI_KERNEL;
+  if (is_from_terminal) return "Ctrl-C";
+  const std::string name = Concat("SIG", ::sigabbrev_np(signal));
+  const auto pid = static_cast<pid_t>(info.ssi_pid);
+  if (pid <= 0) return name;
+  const std::string command(Trimmed(ReadText(Concat("/proc/", pid, "/comm"), 64)));
+  return command.empty() ? Concat(name, " from process ", pid)
+                         : Concat(name, " from ", Visible(command), " (process ", pid, ")");
+}
+
+}  // namespace
+
+void Launcher::OnSignal() {
+  signalfd_siginfo info{};
+  while (::read(signals_.get(), &info, sizeof(info)) == sizeof(info)) {
+    const int signal = static_cast<int>(info.ssi_signo);
+    switch (stop_asks_.Take(agent::MonotonicNow(), signal)) {
+      case core::StopAsk::kRepeat: break;
+      case core::StopAsk::kFirst: AskToStop(signal, SenderOf(info), /*force=*/false); break;
+      case core::StopAsk::kForce: AskToStop(signal, SenderOf(info), /*force=*/true); break;
+      case core::StopAsk::kKill:
+        options_.narrate("Ctrl-C a third time: killing everything of this job on this host.");
+        OnJobEnded(128 + signal, "killed by the user");
+        KillLeftovers();
+        return;
+    }
+  }
+}
+
+void Launcher::AskToStop(int signal, const std::string& who, bool force) {
+  if (force && has_ended_) {
+    KillLeftovers();
+    return;
+  }
+  is_stopping_ = true;
+  if (options_.spec.is_placed && options_.card.has_master) {
+    LeaveTheJob(signal, who);
+    return;
+  }
+  const bool is_notice = options_.spec.is_placed && options_.platform_grace > Duration();
+  if (is_notice && !force) {
+    TakeNotice(signal, who);
+    return;
+  }
+  options_.narrate(
+      force ? Concat("Stopping at once, by ", who, ": ranks are killed now.")
+            : Concat("Stopping, by ", who, ": ranks get SIG", ::sigabbrev_np(signal),
+                     " now and SIGKILL after ", FormatDuration(options_.spec.timers.stop_grace),
+                     ". Ctrl-C again, a second from now or later, stops at once; steps since the "
+                     "last save are lost then."));
+  if (!options_.card.has_master) {
+    // Another host holds the job: only this host's part leaves it.
+    AskAgentsToLeave({.signal = signal, .force = force});
+    return;
+  }
+  if (stopper_.joinable()) stopper_.join();
+  wire::ControlClientOptions client;
+  client.address = options_.card.master_address;
+  client.credentials = options_.credentials;
+  client.timeout = Duration::Seconds(2);
+  wire::StopRequest request{.why = Concat("stopped by ", who),
+                            .grace = options_.spec.timers.stop_grace,
+                            .exit_code = 128 + signal,
+                            .force = force,
+                            .signal = signal};
+  stopper_ = std::thread([this, client, request, signal] {
+    const absl::Status stopped = wire::ControlClient(client).Stop(request);
+    if (stopped.ok()) return;
+    reactor_->Post([this, signal] {
+      if (has_ended_) return;
+      options_.narrate("The master does not answer; asking the agents themselves.");
+      AskAgentsToLeave({.signal = signal, .force = stop_asks_.is_forced()});
+      OnJobEnded(128 + signal, "stopped without a master");
+    });
+  });
+}
+
+// The master replaces the node, and tells its agent to leave when that costs no step. If it does
+// not, the agent leaves just before the platform kills it.
+void Launcher::TakeNotice(int signal, const std::string& who) {
+  notice_signal_ = signal;
+  taken_at_ns_ = agent::MonotonicNs() + options_.platform_grace.nanoseconds();
+  options_.narrate(Concat("This host is taken away, by ", who,
+                          ": it trains on until that costs no ", "step, for ",
+                          FormatDuration(options_.platform_grace), " at most."));
+  TellNotice();
+  reactor_->CallAt(taken_at_ns_ - kBeforeTakenNs, [this, signal] {
+    if (!has_ended_) AskAgentsToLeave({.signal = signal});
+  });
+}
+
+void Launcher::TellNotice() {
+  if (notice_signal_ == 0) return;
+  const int64_t left = std::max<int64_t>(0, taken_at_ns_ - agent::MonotonicNs());
+  for (const std::string& node : options_.card.nodes) {
+    supervisor_->Send(wire::Notice{.name = node,
+                                   .incarnation = options_.incarnation,
+                                   .left = Duration::Nanoseconds(left),
+                                   .why = Concat("SIG", ::sigabbrev_np(notice_signal_))});
+  }
+}
+
+// The platform takes this host away, which is no word about the job: whoever wants to stop that
+// says so by `paceline stop`. Its next master goes on. But the platform may end the whole job, and
+// tell the master so at the same time: then this master is needed until the newest step is stored.
+void Launcher::LeaveTheJob(int signal, const std::string& who) {
+  const int64_t now = agent::MonotonicNs();
+  const int64_t last = now + options_.platform_grace.nanoseconds() - kBeforeTakenNs;
+  if (last <= now) return EndMaster(signal);
+  options_.narrate(Concat("Stopping, by ", who, ": this master ends soon."));
+  reactor_->CallAt(std::min(last, now + kMasterStaysNs), [this, signal, last] {
+    if (!is_draining_) return EndMaster(signal);
+    reactor_->CallAt(last, [this, signal] { EndMaster(signal); });
+  });
+}
+
+void Launcher::EndMaster(int signal) {
+  if (has_ended_) return;
+  options_.narrate(
+      "This master ends, and the job goes on with the next one that the platform "
+      "starts.");
+  OnJobEnded(128 + signal, "this host was taken away");
+  if (master_.process.pid > 0) ::kill(master_.process.pid, SIGKILL);
+}
+
+void Launcher::AskAgentsToLeave(agent::LeaveSignal ask) {
+  for (const auto& [node, kept] : agents_) {
+    if (kept.process.pid > 0) agent::AskAgentToLeave(kept.process.pid, ask);
+  }
+}
+
+}  // namespace paceline::cli
