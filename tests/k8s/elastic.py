@@ -35,9 +35,9 @@ class ElasticJob:
         self.storage = storage
         self.steps = steps
         self.pace_s = pace_s
+        self.grace_s = 5
         storage.mkdir()
         self.template = storage.with_suffix(".json")
-        self.template.write_text(json.dumps(self.pod()))
 
     def pod(self) -> JsonDict:
         """A pod of the user's own: it mounts this host's interpreter, as no image has it."""
@@ -47,7 +47,7 @@ class ElasticJob:
         container = spec["containers"][0]
         without = {"memory", "run-dir", "secret"}  # the operator's affair
         return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "template"}, "spec": {
-            "terminationGracePeriodSeconds": 5,
+            "terminationGracePeriodSeconds": self.grace_s,
             "securityContext": {"runAsUser": 0, "runAsNonRoot": False},
             "containers": [{
                 "name": "train", "image": BUSYBOX,
@@ -65,6 +65,7 @@ class ElasticJob:
                               capture_output=True, text=True, check=False, timeout=DEADLINE_S)
 
     def submit(self, nodes: str, *flags: str) -> None:
+        self.template.write_text(json.dumps(self.pod()))
         done = self.paceline(
             "submit", "--on", f"kubernetes/{self.namespace}", "--template", str(self.template),
             "--name", "train", "--nodes", nodes, *flags, str(SCRIPTS / "train.py"),
@@ -72,8 +73,13 @@ class ElasticJob:
             "--steps", str(self.steps), "--pace", str(self.pace_s))
         assert done.returncode == 0, done.stderr
 
-    def on(self, command: str) -> subprocess.CompletedProcess[str]:
-        return self.paceline(command, "--on", f"kubernetes/{self.namespace}/train")
+    def on(self, command: str, *flags: str) -> subprocess.CompletedProcess[str]:
+        return self.paceline(command, "--on", f"kubernetes/{self.namespace}/train", *flags)
+
+    def events(self) -> list[JsonDict]:
+        told = self.on("events", "--output", "jsonl")
+        assert told.returncode == 0, told.stderr
+        return [json.loads(line) for line in told.stdout.splitlines()]
 
     def resource(self) -> JsonDict:
         return self.cluster.get("elasticjob", "train", "--namespace", self.namespace)
@@ -88,6 +94,15 @@ class ElasticJob:
     def step(self) -> int:
         path = self.storage / "step"
         return int(path.read_text()) if path.exists() else -1
+
+    def suspend(self, is_suspended: bool) -> None:
+        self.cluster.kubectl("patch", "elasticjob", "train", "--namespace", self.namespace,
+                             "--type", "merge", "--patch",
+                             json.dumps({"spec": {"suspend": is_suspended}}))
+
+    def steps_redone(self) -> int:
+        steps = (self.storage / "steps").read_text().split()
+        return len(steps) - len(set(steps))
 
     def digest(self) -> str:
         return (self.storage / "digest").read_text()

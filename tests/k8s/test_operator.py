@@ -56,6 +56,41 @@ def test_a_deleted_pod_is_replaced_while_the_job_goes_on(
     assert not [pod for pod in job.pods() if pod.name == "train-node0-1"], "its peer was left alone"
 
 
+def test_a_deleted_pod_leaves_when_that_costs_no_step(
+        cluster: Cluster, job: ElasticJob, undisturbed: Undisturbed) -> None:
+    job.grace_s = 30
+    job.submit("2", "--spares", "1")
+    job.until_beyond(40)
+    job.until(lambda: job.status()["spares"] == "1/1", "the spare is there")
+    cluster.kubectl("delete", "pod", "--namespace", job.namespace, "train-node1-0",
+                    "--wait=false")
+    job.until(lambda: "node1 left" in job.on("events").stdout, "the node leaves")
+    told = job.on("events").stdout
+    assert "node1 is taken away by its platform (SIGTERM)" in told
+    assert "each step is in the memory of others" in told
+    job.until(lambda: any(pod.name == "train-node1-1" and pod.phase == "Running"
+                          for pod in job.pods()), "the next incarnation runs")
+    assert not {"node_lost", "rank_failed"} & {row["kind"] for row in job.events()}
+    job.until_complete()
+    assert job.digest() == undisturbed(2)
+    assert job.steps_redone() <= 1, "the step that was just done"
+
+
+def test_a_suspended_job_saves_its_newest_step(
+        cluster: Cluster, job: ElasticJob, undisturbed: Undisturbed) -> None:
+    job.grace_s = 30
+    job.submit("2")
+    job.until_beyond(40)
+    job.suspend(True)
+    job.until(lambda: job.status()["state"] == "Suspended", "no pod is left")
+    stopped_at = job.step()
+    job.suspend(False)
+    job.until(lambda: job.step() > stopped_at, "it goes on")
+    assert job.steps_redone() <= 1, "the step that was just done"
+    job.until_complete()
+    assert job.digest() == undisturbed(2)
+
+
 def test_a_killed_pod_is_named_by_why(
         cluster: Cluster, job: ElasticJob, undisturbed: Undisturbed) -> None:
     job.submit("2")

@@ -3,7 +3,8 @@
     train.py --checkpoint DIR --out DIR --steps N [--pace S]
 
 The batches depend on rank and step alone. So the digest is the same for every run with as many
-ranks, whatever was lost on the way. Rank 0 writes DIR/step after each step, and DIR/digest.
+ranks, whatever was lost on the way. Rank 0 writes DIR/step after each step and a line of DIR/steps,
+and DIR/digest in the end.
 """
 
 from __future__ import annotations
@@ -84,6 +85,8 @@ def main() -> None:
         pl.step(step)
         if rank == 0:
             replace_text(args.out / "step", str(step))
+            with open(args.out / "steps", "a") as steps:
+                steps.write(f"{step}\n")
         time.sleep(args.pace)
     ckpt.close()
     if rank == 0:

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"sort"
 	"strconv"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -103,6 +104,15 @@ func podOf(job *v1alpha1.ElasticJob, name, role string) *corev1.Pod {
 	return pod
 }
 
+// Grace is the time that a pod of the job has from SIGTERM to its end.
+func Grace(job *v1alpha1.ElasticJob) time.Duration {
+	seconds := int64(defaultGrace)
+	if given := job.Spec.Template.Spec.TerminationGracePeriodSeconds; given != nil {
+		seconds = *given
+	}
+	return time.Duration(seconds) * time.Second
+}
+
 // finishPod adds what masters and nodes share.
 func finishPod(job *v1alpha1.ElasticJob, pod *corev1.Pod, secret string, term int64) {
 	spec := &pod.Spec
@@ -110,10 +120,7 @@ func finishPod(job *v1alpha1.ElasticJob, pod *corev1.Pod, secret string, term in
 	no := false
 	spec.AutomountServiceAccountToken = &no
 	spec.EnableServiceLinks = &no
-	grace := int64(defaultGrace)
-	if spec.TerminationGracePeriodSeconds != nil {
-		grace = *spec.TerminationGracePeriodSeconds
-	}
+	grace := int64(Grace(job).Seconds())
 	train := trainContainer(spec)
 	train.Args = nil
 	train.TerminationMessagePolicy = corev1.TerminationMessageReadFile

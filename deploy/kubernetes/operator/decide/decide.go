@@ -8,6 +8,12 @@ import (
 	"paceline.dev/operator/api/v1alpha1"
 )
 
+// Why all of a job is about to end, as its master records it.
+const (
+	NoticeDeleted   = "the job was deleted"
+	noticeSuspended = "the job was suspended"
+)
+
 // decision is the work of one call of Decide.
 type decision struct {
 	Snapshot
@@ -22,8 +28,12 @@ type decision struct {
 // Decide returns what is to be done for the job of the snapshot.
 func Decide(snapshot Snapshot) Plan {
 	d := &decision{Snapshot: snapshot, status: *snapshot.Job.Status.DeepCopy()}
-	if d.Job.Deleting {
-		return d.plan // the garbage collector deletes what the job owns
+	if d.Job.Deleting { // the garbage collector deletes what the job owns
+		if master := d.currentMaster(); master != nil && master.isLive() {
+			d.dial(master)
+			d.plan.Notice = NoticeDeleted
+		}
+		return d.plan
 	}
 	d.noteSeen()
 	switch {
@@ -123,8 +133,8 @@ func (d *decision) allPods() []Pod {
 	return pods
 }
 
-// suspending ends the nodes first, each with its grace period: SIGTERM of all nodes is the notice
-// that lets the job save. The master is deleted after them, because a save needs it.
+// suspending tells the master that the job is about to end, which lets the job save, and ends the
+// nodes, each with its grace period. The master is deleted after them, because a save needs it.
 func (d *decision) suspending() {
 	if master := d.currentMaster(); master != nil && d.isHeard() && d.Stream.Ended != nil &&
 		d.Stream.Ended.ExitCode == 0 {
@@ -148,6 +158,7 @@ func (d *decision) suspending() {
 		hasLiveMaster = hasLiveMaster || !master.Overdue
 		if hasLiveNode && master.Term == d.Job.Status.MasterTerm {
 			d.dial(&master)
+			d.plan.Notice = noticeSuspended
 		}
 	}
 	if !hasLiveNode && !hasLiveMaster {

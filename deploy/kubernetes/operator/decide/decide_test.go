@@ -436,7 +436,7 @@ func TestASuspendedJobEndsItsNodesFirst(t *testing.T) {
 	s := running()
 	s.Job.Suspend = true
 	plan := Decide(s)
-	if len(plan.Deletes) != 3 || plan.Dial == "" {
+	if len(plan.Deletes) != 3 || plan.Dial == "" || plan.Notice == "" {
 		t.Fatalf("wanted the nodes' end and the stream kept, got %+v", plan)
 	}
 	for i := range s.Nodes {
@@ -488,8 +488,13 @@ func TestABadSpecFailsAtOnce(t *testing.T) {
 func TestADeletedJobIsLeftToTheCollector(t *testing.T) {
 	s := running()
 	s.Job.Deleting = true
-	s.Masters, s.Nodes = nil, nil
 	plan := Decide(s)
+	wantNoChange(t, plan)
+	if plan.Status != nil || plan.Dial == "" || plan.Notice != "the job was deleted" {
+		t.Errorf("wanted a notice, got %+v", plan)
+	}
+	s.Masters, s.Nodes = nil, nil
+	plan = Decide(s)
 	wantNoChange(t, plan)
 	if plan.Status != nil || plan.Dial != "" {
 		t.Errorf("got %+v", plan)

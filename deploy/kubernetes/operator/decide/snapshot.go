@@ -243,10 +243,12 @@ type Plan struct {
 	// copies of the journal of the master before it.
 	Survivors int
 	// Pods that the API server is to be asked for directly.
-	Confirm   []string
-	Deletes   []Delete
-	Creates   []NodeID
-	Dial      string // the address of the current term's master; "": hang up
+	Confirm []string
+	Deletes []Delete
+	Creates []NodeID
+	Dial    string // the address of the current term's master; "": hang up
+	// Notice tells the master that all of the job is about to end, and why; "": it is not.
+	Notice    string
 	Facts     []Fact
 	DeleteJob bool
 	// Next is the time of the next look if nothing happens before; zero: none.

@@ -38,6 +38,8 @@ type Target struct {
 	Token      string
 	Roots      *x509.CertPool
 	Own        tls.Certificate
+	// Grace is the time that a pod of the job has from SIGTERM to its end.
+	Grace time.Duration
 }
 
 // client is the stream to one target. Its goroutine ends when `cancel` is called.
@@ -50,7 +52,9 @@ type client struct {
 	mutex  sync.Mutex
 	stream decide.Stream
 	facts  []decide.Fact // all that the master is to know
-	wake   chan struct{} // has one element if facts changed
+	notice string        // why the job is about to end, or ""
+	until  time.Time     // and when
+	wake   chan struct{} // has one element if facts changed, or the notice
 }
 
 func newClient(target Target, changed func(), now func() time.Time) *client {
@@ -71,6 +75,20 @@ func (c *client) tell(facts []decide.Fact) {
 	c.mutex.Lock()
 	c.facts = facts
 	c.mutex.Unlock()
+	c.rouse()
+}
+
+// give tells the master that its job is about to end. A repetition changes nothing.
+func (c *client) give(notice string) {
+	c.mutex.Lock()
+	if c.notice == "" {
+		c.notice, c.until = notice, c.now().Add(c.target.Grace)
+	}
+	c.mutex.Unlock()
+	c.rouse()
+}
+
+func (c *client) rouse() {
 	select {
 	case c.wake <- struct{}{}:
 	default:
@@ -167,13 +185,20 @@ func (c *client) hear(s *decide.Stream, order *pb.SupervisorOrder) {
 	}
 }
 
-// send tells the facts that this stream has not told yet. A new stream tells all of them.
+// send tells what this stream has not told yet: the notice and the facts. A new stream tells all.
 func (c *client) send(ctx context.Context, stream pb.Control_SuperviseClient) {
 	told := map[uint32]decide.Fact{}
+	hasTold := false
 	for {
 		c.mutex.Lock()
-		facts := c.facts
+		facts, notice, until := c.facts, c.notice, c.until
 		c.mutex.Unlock()
+		if notice != "" && !hasTold {
+			if stream.Send(noticeOf(notice, until.Sub(c.now()))) != nil {
+				return // Recv has the error
+			}
+			hasTold = true
+		}
 		current := make(map[uint32]decide.Fact, len(facts))
 		for _, fact := range facts {
 			if before, wasTold := told[fact.Index]; !wasTold || before != fact {

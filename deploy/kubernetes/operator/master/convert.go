@@ -1,6 +1,8 @@
 package master
 
 import (
+	"time"
+
 	"paceline.dev/operator/decide"
 	"paceline.dev/operator/internal/pb"
 )
@@ -32,6 +34,12 @@ func summaryOf(message *pb.Summary) *decide.Summary {
 		Spares: message.GetSpares(), Step: message.GetStep(), Goodput: message.GetGoodput(),
 		Last: message.GetLast(),
 	}
+}
+
+func noticeOf(why string, left time.Duration) *pb.SupervisorMessage {
+	return &pb.SupervisorMessage{Body: &pb.SupervisorMessage_Notice{Notice: &pb.Notice{
+		Left: max(left, 0).Nanoseconds(), Why: why,
+	}}}
 }
 
 func messageOf(fact decide.Fact) *pb.SupervisorMessage {

@@ -63,6 +63,33 @@ func (h *Hub) Tell(key string, facts []decide.Fact) {
 	}
 }
 
+// Notice tells the job's master that all of the job is about to end.
+func (h *Hub) Notice(key, why string) {
+	h.mutex.Lock()
+	defer h.mutex.Unlock()
+	if c := h.clients[key]; c != nil {
+		c.give(why)
+	}
+}
+
+// Conclude drops a job that was deleted. Its master is told so, and keeps its stream while its pods
+// may still save.
+func (h *Hub) Conclude(key, why string) {
+	h.mutex.Lock()
+	defer h.mutex.Unlock()
+	old := h.clients[key]
+	if old == nil {
+		return
+	}
+	delete(h.clients, key)
+	old.give(why)
+	time.AfterFunc(old.target.Grace, func() {
+		h.mutex.Lock()
+		defer h.mutex.Unlock()
+		old.hangUp()
+	})
+}
+
 // Stream is what was heard of the job's master.
 func (h *Hub) Stream(key string) decide.Stream {
 	h.mutex.Lock()

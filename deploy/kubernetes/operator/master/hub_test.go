@@ -97,6 +97,42 @@ func TestANewStreamTellsAllFactsAgain(t *testing.T) {
 	s.await("the fact again", func(decide.Stream) bool { return len(s.fake.Told()) == 1 })
 }
 
+func TestEachStreamIsToldTheNoticeOnce(t *testing.T) {
+	s := set(t)
+	s.target.Grace = time.Minute
+	s.hub.Dial("a/train", s.target)
+	s.hub.Notice("a/train", "the job was suspended")
+	s.hub.Notice("a/train", "the job was suspended")
+	s.hub.Tell("a/train", []decide.Fact{{Index: 7}})
+	s.await("notice and fact", func(decide.Stream) bool { return len(s.fake.Told()) == 2 })
+	first := s.fake.Told()[0].GetNotice()
+	if first.GetWhy() != "the job was suspended" || first.GetName() != "" ||
+		time.Duration(first.GetLeft()) <= 50*time.Second {
+		t.Errorf("notice: %+v", first)
+	}
+	s.fake.Restart()
+	s.await("notice and fact again", func(decide.Stream) bool { return len(s.fake.Told()) == 2 })
+	if again := s.fake.Told()[0].GetNotice(); again.GetLeft() >= first.GetLeft() {
+		t.Errorf("the time did not pass: %d, then %d", first.GetLeft(), again.GetLeft())
+	}
+}
+
+func TestTheMasterOfADeletedJobIsTold(t *testing.T) {
+	s := set(t)
+	s.target.Grace = 500 * time.Millisecond
+	s.hub.Dial("a/train", s.target)
+	s.await("the stream", func(stream decide.Stream) bool { return stream.Connected })
+	s.hub.Conclude("a/train", "the job was deleted")
+	s.await("the notice", func(decide.Stream) bool { return len(s.fake.Told()) == 1 })
+	if stream := s.hub.Stream("a/train"); stream.Term != 0 {
+		t.Errorf("a deleted job is remembered: %+v", stream)
+	}
+	if s.fake.Streams() != 1 {
+		t.Error("the stream is closed before the pods have ended")
+	}
+	s.await("the end of the stream", func(decide.Stream) bool { return s.fake.Streams() == 0 })
+}
+
 func TestAnEmptyWishIsNoWish(t *testing.T) {
 	for _, message := range []*pb.Wish{{}, {Intent: pb.Wish_RUN}, {Size: 4},
 		{Intent: pb.Wish_RUN, Size: 1 << 31, Spares: 1 << 31}} {

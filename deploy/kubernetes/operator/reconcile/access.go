@@ -102,7 +102,7 @@ func (r *Reconciler) talk(job *v1alpha1.ElasticJob, m *memory, plan *decide.Plan
 		return
 	}
 	if stream := r.Hub.Stream(key); stream.Term == job.Status.MasterTerm && stream.Connected {
-		r.Hub.Tell(key, plan.Facts)
+		r.tell(key, plan)
 		return
 	}
 	target, err := r.targetOf(job, m, plan.Dial)
@@ -111,6 +111,13 @@ func (r *Reconciler) talk(job *v1alpha1.ElasticJob, m *memory, plan *decide.Plan
 		return
 	}
 	r.Hub.Dial(key, target)
+	r.tell(key, plan)
+}
+
+func (r *Reconciler) tell(key string, plan *decide.Plan) {
+	if plan.Notice != "" {
+		r.Hub.Notice(key, plan.Notice)
+	}
 	r.Hub.Tell(key, plan.Facts)
 }
 
@@ -124,6 +131,6 @@ func (r *Reconciler) targetOf(job *v1alpha1.ElasticJob, m *memory, address strin
 	own, err := m.authority.Sign(pki.Certificate{Name: "operator", URI: command.OperatorURI}, r.Now())
 	return master.Target{
 		Term: job.Status.MasterTerm, Address: address, ServerName: command.ServerName,
-		Token: m.token, Roots: roots, Own: own,
+		Token: m.token, Roots: roots, Own: own, Grace: command.Grace(job),
 	}, err
 }

@@ -120,7 +120,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	var job v1alpha1.ElasticJob
 	if err := r.Client.Get(ctx, req.NamespacedName, &job); err != nil {
 		if apierrors.IsNotFound(err) {
-			r.Hub.Forget(req.Namespace + "/" + req.Name)
+			r.Hub.Conclude(req.Namespace+"/"+req.Name, decide.NoticeDeleted)
 			r.memories.forget(req.NamespacedName)
 			return ctrl.Result{}, nil
 		}
