@@ -289,21 +289,13 @@ void SimWorld::AgentDied(uint32_t index, int32_t agent_pid) {
   });
 }
 
-void SimWorld::Witness(const std::string& name, int32_t agent_pid) {
-  core::NodeGone gone;
-  gone.name = name;
-  gone.evidence = "lost its agent and all ranks";
-  gone.agent_pid = agent_pid;
-  witnessed_.push_back(gone);
-  if (master_->is_on()) master_->Feed(gone);
-}
-
 void SimWorld::MasterIsUp() {
   // A launcher repeats its reports to a new master, because the old one may not have recorded them.
   queue_.After(Duration::Milliseconds(20), [this, incarnation = master_->incarnation()] {
     if (!master_->is_on() || master_->incarnation() != incarnation) return;
     const std::vector<core::NodeGone> again = witnessed_;
     for (const core::NodeGone& gone : again) master_->Feed(gone);
+    TellNotices();
     if (stop_.has_value()) master_->Feed(*stop_);
   });
 }
@@ -375,21 +367,6 @@ void SimWorld::HoldMaster() {
 
 void SimWorld::ReleaseMaster() {
   if (std::exchange(is_master_held_, false) && !is_master_unwatched_) master_->Start();
-}
-
-void SimWorld::Obey(const Wish& wish) {
-  for (const auto& [index, incarnation] : wish.incarnations) {
-    uint32_t& launched = launched_[index];
-    if (launched >= incarnation || wish.absent.contains(index)) continue;
-    launched = incarnation;
-    const std::string name = NameOfNode(index);
-    trace_.Add(queue_.now(), "launcher", "launch", incarnation, name);
-    queue_.After(Duration::Milliseconds(prng_.Between(50, 500)), [this, name] {
-      for (const auto& node : nodes_) {
-        if (node->name() == name && !node->is_twin()) node->PowerOn();
-      }
-    });
-  }
 }
 
 // ---- messages ----

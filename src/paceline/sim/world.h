@@ -97,6 +97,8 @@ class SimWorld {
   void MisplaceMaster(Duration pause, Duration away, Duration back);
   // The launcher reports to the master that this node's agent and its ranks are dead.
   void Witness(const std::string& name, int32_t agent_pid);
+  // The platform ends the node after `left`, and its launcher tells each master so.
+  void GiveNotice(Node& node, Duration left);
 
   // From now on no launcher sees or restarts dead processes of that node, nor the master if it
   // `is_masters`.
@@ -157,6 +159,12 @@ class SimWorld {
       call(*check);
     }
   }
+  struct Notice {
+    std::string node;
+    Instant until;
+  };
+  void TellNotices();
+  bool IsCalm(const Node& node) const;
   void NextMaster(Duration pause);
   void EndFormer();
   Master* MasterOf(uint64_t incarnation);
@@ -188,6 +196,7 @@ class SimWorld {
   std::vector<std::unique_ptr<AgentHost>> retired_;  // freed when no task runs
   std::vector<std::unique_ptr<Check>> checks_;
   std::vector<core::NodeGone> witnessed_;  // repeated to every new master
+  std::vector<Notice> notices_;            // the same
   std::optional<Violation> violation_;
   uint64_t last_incarnation_ = 1'000;
   int32_t last_pid_ = 100;

@@ -29,5 +29,6 @@ std::unique_ptr<Check> MakeSilenceWaitedFor();
 std::unique_ptr<Check> MakeCulpritRight();
 std::unique_ptr<Check> MakeNoTwoWorlds();
 std::unique_ptr<Check> MakeNewestStepKept();
+std::unique_ptr<Check> MakeLeavesInTime();
 
 }  // namespace paceline::sim

@@ -58,6 +58,9 @@ class Check {
   virtual void StopAsked(SimWorld&, std::optional<uint32_t> /*node*/, Duration, bool /*force*/) {}
   // The node's agent sends a signal to its rank.
   virtual void Signalled(SimWorld&, const RankProcess&, int /*signal*/) {}
+  // A platform ends the node, as it told before. `is_calm`: the master and the node could talk all
+  // the time before.
+  virtual void TakenAway(SimWorld&, const Node&, bool /*is_calm*/) {}
   // About twice a second, once all faults are healed.
   virtual void Look(SimWorld&) {}
   // At the end: the faults are healed, and the job trains, waits with a reason, or is over.

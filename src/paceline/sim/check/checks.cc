@@ -44,6 +44,8 @@ constexpr CheckEntry kChecks[] = {
     {"newest_step_kept",
      "the newest complete step in the survivors' memory outlives the master's host",
      MakeNewestStepKept},
+    {"leaves_in_time", "a node under notice has left before its platform ends it",
+     MakeLeavesInTime},
     {"slow_right", "a rank is called slow only if it is", MakeSlowRight},
     {"silence_waited_for",
      "no node is declared lost while waiting costs less than going on without it",

@@ -55,6 +55,7 @@ void LostShard(SimWorld& world, Prng& prng);
 void MasterHostLost(SimWorld& world, Prng& prng);
 void OldMasterReturns(SimWorld& world, Prng& prng);
 void LostCopies(SimWorld& world, Prng& prng);
+void TakeAway(SimWorld& world, Prng& prng);
 void LastingSilence(SimWorld& world, Prng& prng);
 
 }  // namespace paceline::sim

@@ -13,6 +13,10 @@ namespace paceline::sim {
 class SimWorld;
 struct Options;
 
+// Faults of the last two are drawn by generators of their own, so that they change nothing in runs
+// without them.
+enum class FaultFamily { kUsual, kTerms, kPlatform };
+
 struct Fault {
   std::string_view name;
   std::string_view sentence;
@@ -20,8 +24,7 @@ struct Fault {
   bool (*applies)(const Options&) = nullptr;  // null: always
   // True if the fault is never healed. Drawn apart from the others, at most once a run.
   bool lasts = false;
-  // Drawn by a generator of its own, so that it changes nothing in the runs without it.
-  bool is_apart = false;
+  FaultFamily family = FaultFamily::kUsual;
 };
 
 // The list; see faults.cc.

@@ -78,11 +78,14 @@ constexpr Fault kFaults[] = {
     {"lost_shard", "a shard in storage disappears", LostShard, HasCheckpointer},
     // masters of several terms
     {"master_host_lost", "the host of the master is lost, and another one starts the next master",
-     MasterHostLost, HasHosts, /*lasts=*/false, /*is_apart=*/true},
+     MasterHostLost, HasHosts, /*lasts=*/false, FaultFamily::kTerms},
     {"old_master_returns", "a master that was replaced had only been cut off, and comes back",
-     OldMasterReturns, HasHosts, /*lasts=*/false, /*is_apart=*/true},
+     OldMasterReturns, HasHosts, /*lasts=*/false, FaultFamily::kTerms},
     {"lost_copies", "nodes lose their copies of the journal", LostCopies, HasHosts,
-     /*lasts=*/false, /*is_apart=*/true},
+     /*lasts=*/false, FaultFamily::kTerms},
+    // a platform
+    {"notice", "a platform tells that it takes a node away, and does so", TakeAway, nullptr,
+     /*lasts=*/false, FaultFamily::kPlatform},
     // never healed
     {"lasting_silence", "nodes freeze, are cut off or stop sending, for ever", LastingSilence,
      nullptr, /*lasts=*/true},

@@ -14,6 +14,7 @@ constexpr std::string_view kNextMasters[] = {"master_host_lost", "crash_rank"};
 constexpr std::string_view kSilences[] = {"freeze_node", "partition_two_way", "blinking_link"};
 constexpr std::string_view kTwice[] = {"signals_twice"};
 constexpr std::string_view kStops[] = {"freeze_rank"};
+constexpr std::string_view kNotices[] = {"notice"};
 constexpr std::string_view kStorageUnseen[] = {"storage_outage", "stalled_storage"};
 
 constexpr CanaryEntry kCanaries[] = {
@@ -65,6 +66,8 @@ constexpr CanaryEntry kCanaries[] = {
      kOldMasters},
     {Canary::kForgetImages, "forget_images", "a node drops its images when another master comes",
      kNextMasters},
+    {Canary::kForgetNotice, "forget_notice", "the master does not hear that a node is taken away",
+     kNotices},
     {Canary::kHurriedEnd, "hurried_end", "agents do not wait for storage when the job ends"},
 };
 

@@ -44,6 +44,7 @@ enum class Canary {
   kBlameWaiter,          // a node reports one rank's evidence under another rank's number
   kTrustOldMaster,       // a node follows a master of an older term
   kForgetImages,         // a node drops its images when another master comes
+  kForgetNotice,         // the master does not hear that a platform takes a node away
   kHurriedEnd,           // an agent does not wait for storage when its job ends
 };
 

@@ -166,7 +166,7 @@ void DrawStrikes(Prng& prng, const Wishes& wishes, Options& options) {
   std::vector<size_t> kinds;
   for (size_t i = 0; i < AllFaults().size(); ++i) {
     const Fault& fault = AllFaults()[i];
-    if (fault.lasts || fault.is_apart) continue;
+    if (fault.lasts || fault.family != FaultFamily::kUsual) continue;
     const bool is_final = fault.name == "stop_request" || fault.name == "script_bug";
     const bool is_drawn = prng.Chance(share, 8) && (!is_final || prng.Chance(1, 6));
     if (fault.applies != nullptr && !fault.applies(options)) continue;
@@ -199,17 +199,18 @@ void DrawLasting(Prng& prng, const Wishes& wishes, Options& options) {
   SortByTime(options.strikes);
 }
 
-// Masters of several terms, in one run of four whose nodes have hosts of their own.
-void DrawTerms(Prng& prng, const Wishes& wishes, Options& options) {
+// A few strikes of that family, in one run of four. True: there are some.
+bool DrawFamily(FaultFamily family, Prng& prng, const Wishes& wishes, Options& options) {
   constexpr int64_t kMost = 4;
   std::vector<size_t> kinds;
   for (size_t i = 0; i < AllFaults().size(); ++i) {
     const Fault& fault = AllFaults()[i];
-    if (!fault.is_apart || !fault.applies(options)) continue;
+    if (fault.family != family) continue;
+    if (fault.applies != nullptr && !fault.applies(options)) continue;
     if (wishes.only.empty() || IsAsked(wishes, fault)) kinds.push_back(i);
   }
   const bool is_drawn = prng.Chance(1, 4) || !wishes.only.empty();
-  if (kinds.empty() || !is_drawn) return;
+  if (kinds.empty() || !is_drawn) return false;
   const int64_t count = prng.Between(1, kMost);
   for (int64_t i = 0; i < count; ++i) {
     Strike strike;
@@ -218,8 +219,8 @@ void DrawTerms(Prng& prng, const Wishes& wishes, Options& options) {
     strike.seed = prng.Next();
     options.strikes.push_back(strike);
   }
-  options.copies_journal = true;
   SortByTime(options.strikes);
+  return true;
 }
 
 void Reduce(const Wishes& wishes, Options& options) {
@@ -277,6 +278,7 @@ Options Draw(uint64_t seed, const Wishes& wishes) {
   Prng end = prng.Fork();
   Prng terms = prng.Fork();
   Prng pace = prng.Fork();
+  Prng platform = prng.Fork();
   DrawJob(job, options.spec);
   DrawCluster(cluster, options);
   DrawScript(script, options);
@@ -284,7 +286,8 @@ Options Draw(uint64_t seed, const Wishes& wishes) {
   DrawPace(pace, wishes, options.pace);
   DrawStrikes(strikes, wishes, options);
   DrawLasting(lasting, wishes, options);
-  DrawTerms(terms, wishes, options);
+  options.copies_journal = DrawFamily(FaultFamily::kTerms, terms, wishes, options);
+  DrawFamily(FaultFamily::kPlatform, platform, wishes, options);
   if (far.Chance(1, 4)) options.saves.terms.directory = "s3://storage/run";
   // Steps shorter or longer than a fault's effect on storage.
   const bool must_end = wishes.canary == Canary::kCallItDone && options.total_steps == 0;

@@ -1,0 +1,80 @@
+// The platform of the simulated nodes: it starts what is wished for, sees nodes die, and tells
+// before it takes one away.
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "paceline/sim/world.h"
+
+namespace paceline::sim {
+namespace {
+
+// A node is to have left if nothing was amiss for so long before its end.
+constexpr Duration kCalm = Duration::Seconds(8);
+constexpr Duration kNoticeLook = Duration::Milliseconds(100);
+
+}  // namespace
+
+void SimWorld::Witness(const std::string& name, int32_t agent_pid) {
+  core::NodeGone gone;
+  gone.name = name;
+  gone.evidence = "lost its agent and all ranks";
+  gone.agent_pid = agent_pid;
+  witnessed_.push_back(gone);
+  if (master_->is_on()) master_->Feed(gone);
+}
+
+void SimWorld::Obey(const Wish& wish) {
+  for (const auto& [index, incarnation] : wish.incarnations) {
+    uint32_t& launched = launched_[index];
+    if (launched >= incarnation || wish.absent.contains(index)) continue;
+    launched = incarnation;
+    const std::string name = NameOfNode(index);
+    trace_.Add(queue_.now(), "launcher", "launch", incarnation, name);
+    queue_.After(Duration::Milliseconds(prng_.Between(50, 500)), [this, name] {
+      for (const auto& node : nodes_) {
+        if (node->name() == name && !node->is_twin()) node->PowerOn();
+      }
+    });
+  }
+}
+
+void SimWorld::GiveNotice(Node& node, Duration left) {
+  trace_.Add(queue_.now(), node.name(), "notice", static_cast<uint64_t>(left.milliseconds()));
+  // Its ranks may get less than the job's grace.
+  StopAsked(node.index(), left, /*force=*/true);
+  notices_.push_back({node.name(), queue_.now() + left});
+  TellNotices();
+  auto is_calm = std::make_shared<bool>(left >= kCalm);
+  for (Duration before = std::min(left, kCalm); before > Duration();
+       before = before - kNoticeLook) {
+    queue_.After(left - before, [this, &node, is_calm] { *is_calm = *is_calm && IsCalm(node); });
+  }
+  const uint64_t agent = node.agent() == nullptr ? 0 : node.agent()->incarnation();
+  queue_.After(left, [this, &node, is_calm, agent, boots = node.boot_count()] {
+    if (node.boot_count() != boots) return;
+    // Somebody may have started it again meanwhile, and it knows of no notice.
+    const bool is_that = node.agent() != nullptr && node.agent()->incarnation() == agent;
+    if (is_that) ForEachCheck([&](Check& check) { check.TakenAway(*this, node, *is_calm); });
+    node.PowerOff(!options_.local_platform);
+  });
+}
+
+// True if nothing keeps the master and this node from doing their work.
+bool SimWorld::IsCalm(const Node& node) const {
+  return master_->is_on() && !master_->is_frozen() && !master_->is_disk_full() &&
+         !master_->is_succeeding() && IsLinked(node);
+}
+
+void SimWorld::TellNotices() {
+  if (options_.canary == Canary::kForgetNotice) return;
+  std::erase_if(notices_, [this](const Notice& notice) { return notice.until <= queue_.now(); });
+  for (const Notice& notice : std::vector<Notice>(notices_)) {
+    if (!master_->is_on()) return;
+    master_->Feed(core::NoticeCame{
+        .name = notice.node, .left = notice.until - queue_.now(), .why = "SIGTERM"});
+  }
+}
+
+}  // namespace paceline::sim
