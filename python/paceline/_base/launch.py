@@ -82,6 +82,11 @@ def run_dir() -> str | None:
     return os.environ.get("PACELINE_RUN_DIR") or (_kept[1] if _kept is not None else None)
 
 
+def agent_socket() -> str | None:
+    """The socket of this rank's agent. None if `paceline run` did not start this process."""
+    return os.environ.get("PACELINE_CHECKPOINT_SOCKET") or None
+
+
 def has_one_host() -> bool:
     """Whether all ranks are on this host, if the launcher says so."""
     world = os.environ.get("WORLD_SIZE", "1")

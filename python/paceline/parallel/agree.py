@@ -51,6 +51,7 @@ class Answer:
     plan: ParallelPlan
     kept: Kept  # the entry for the next checkpoint
     because: str  # where the plan comes from
+    cluster: str = ""  # the ranks' devices: their types, order and memory are true
 
 
 def agree(
@@ -61,22 +62,28 @@ def agree(
     given: str | None,
     kept: Kept | None,
     measure: Callable[[Devices], str | None],
+    giver: str = "the script gives it",
+    memory_bytes: int = 0,
 ) -> Answer:
     """Returns one plan on every rank, or raises the same PlanError on every rank.
 
-    `device` is the name of this rank's device, without measured numbers. `given` is the script's
-    plan, `kept` the checkpoint's. `measure` makes the cluster. If a plan has to be chosen, all
-    ranks call `measure` together, and rank 0 gets the text.
+    `device` is the name of this rank's device, without measured numbers. `memory_bytes` is how much
+    of its memory this rank may use; 0: not known. `given` is the script's plan, `kept` the
+    checkpoint's. `measure` makes the cluster. If a plan has to be chosen, all ranks call `measure`
+    together, and rank 0 gets the text.
     """
-    devices: Devices = talk.settle("devices", lambda: [question.digest, device], _devices)
-    text, because = given, "the script gives it"
+    there = talk.settle("devices", lambda: [question.digest, device, memory_bytes], _devices)
+    devices: Devices = there["devices"]
+    text, because = given, giver
+    rooms: dict[str, int] = there["memory"]
+    measured = cluster.without_numbers(devices, rooms)
     known: memory.Limits = {}
     if text is None:
         known = talk.settle("limits", lambda: memory.limits(question.digest), memory.least)
         text = talk.decide("kept", lambda: _reusable(kept, question, devices, known))
         because = "the checkpoint has it, for the same devices"
     if text is None:
-        measured = measure(devices) or ""
+        measured = measure(devices) or measured
         text = talk.decide("plan", lambda: planner.choose(
             question.summary, memory.limited(measured, devices, known), question.wishes)
         )  # fmt: skip
@@ -84,11 +91,14 @@ def agree(
     _compare(talk, text, question, devices)
     plan = ParallelPlan.parse(text)
     _must_fit(plan, question, talk.world_size)
-    return Answer(plan, Kept(text, question.digest, devices), because)
+    return Answer(plan, Kept(text, question.digest, devices), because, measured)
 
 
-def _devices(rows: list[list[str]]) -> Devices:
-    """Devices as runs of equal ones. Raise if the ranks' questions differ."""
+def _devices(rows: list[list[Any]]) -> Json:
+    """Devices as runs of equal ones, and the least memory of each kind.
+
+    Raises if the ranks' questions differ.
+    """
     for rank, row in enumerate(rows):
         if row[0] != rows[0][0]:
             raise PlanError(
@@ -97,7 +107,12 @@ def _devices(rows: list[list[str]]) -> Devices:
                 why="it has another model, optimizer, example, global_batch or wishes than rank 0",
                 fix="give parallelize the same arguments on every rank",
             )
-    return [[name, len(list(run))] for name, run in groupby(row[1] for row in rows)]
+    memory: dict[str, int] = {}
+    for _, name, room in rows:
+        if room > 0:
+            memory[name] = min(room, memory.get(name, room))
+    runs = [[name, len(list(run))] for name, run in groupby(row[1] for row in rows)]
+    return {"devices": runs, "memory": memory}
 
 
 def _reusable(

@@ -1,7 +1,7 @@
 """The cluster that a plan is chosen for, as a text; see docs/formats/parallel_plan.md."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any
 
@@ -75,9 +75,12 @@ def text_of(
     return json.dumps(fields, separators=(",", ":"))
 
 
-def without_numbers(devices: list[list[Any]]) -> str:
-    """The cluster of these devices without measured numbers, to check a plan that is already
-    chosen.
+def without_numbers(devices: list[list[Any]], memory: dict[str, int] | None = None) -> str:
+    """The cluster of these devices without measured numbers, to check a plan that is chosen.
+
+    `memory` has the bytes of a device by its name; without it there is room for anything.
     """
-    count = sum(count for _, count in devices)
-    return text_of(devices, [_ANY] * count, node=1, link=None, source="not measured")
+    found = memory or {}
+    rows = [replace(_ANY, memory=found.get(name, _ANY.memory)) for name, count in devices
+            for _ in range(count)]  # fmt: skip
+    return text_of(devices, rows, node=1, link=None, source="not measured")

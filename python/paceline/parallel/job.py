@@ -73,6 +73,7 @@ class Job:
         scheduler: Any,
         whole: list[Whole],
         clip: float | None,
+        retell: Callable[[ParallelPlan], None] | None = None,
     ) -> None:
         self.plan: ParallelPlan = answer.plan
         self.because = f"{answer.because}; {answer.plan.because}".rstrip("; ")
@@ -87,6 +88,7 @@ class Job:
         self._kept = answer.kept
         self._has_stepped = False
         self._loader: PlannedLoader | None = None  # the first one: that of the training
+        self._retell = retell
         if self.plan.is_pipeline:  # a restore is told that other ranks have the rest
             for part in (self.model, optimizer):
                 if part is not None:
@@ -141,6 +143,8 @@ class Job:
         self.plan = corrected(self.plan, found)
         self.because = f"{CORRECTED}; {found.because}"
         self._kept = self._note.now = replace(self._kept, plan=self.plan.text)
+        if self._retell is not None and (not dist.is_initialized() or dist.get_rank() == 0):
+            self._retell(self.plan)
 
     def step(self, batch: object) -> StepOutput:
         """Train one step with this rank's share of the global batch.

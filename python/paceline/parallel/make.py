@@ -4,6 +4,7 @@ import atexit
 import json
 import logging
 import os
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -22,11 +23,12 @@ from paceline.parallel.describe import PRECISIONS, MakeOptimizer, Study, study, 
 from paceline.parallel.errors import PlanError
 from paceline.parallel.execute import Work, executor_for
 from paceline.parallel.given import must_be_given, must_be_made
-from paceline.parallel.job import Job, MakeScheduler, PlanNote, Whole
+from paceline.parallel.job import CORRECTED, Job, MakeScheduler, PlanNote, Whole
 from paceline.parallel.plan import ParallelPlan
 from paceline.parallel.planning_run import PLANNING, end_with
 from paceline.parallel.probe import measure
 from paceline.parallel.store import Talk
+from paceline.parallel.told import tell_agent
 
 _WHERE = "parallelize"
 # Axes of a plan that a script may limit.
@@ -83,20 +85,36 @@ def parallelize(
     def measured(names: list[list[Any]]) -> str | None:
         return measure(model, studied, place, talk, names) if cluster is None else _text(cluster)
 
-    answer = agree(
-        talk, question, devices.name_of(place),
-        given=None if plan is None else _text(plan), kept=_kept(checkpointer), measure=measured,
-    )  # fmt: skip
-    tell_idle(answer, talk.rank)
+    answer = _agreed(talk, question, place, plan, _kept(checkpointer), measured)
     _spread_weights(model.to(place))
     work = _work(model, studied, answer.plan, talk, place, loss, example, precision)
     answer = _told_of(answer, compile_blocks(work, talk, compiled))
-    return _job(work, answer, optimizer, scheduler, clip)
+    return _job(work, answer, optimizer, scheduler, clip, question)
 
 
 def _told_of(answer: Answer, compiled: str) -> Answer:
     """The answer, with a word on compiled blocks if the script asked for them."""
     return replace(answer, because=f"{answer.because}; {compiled}") if compiled else answer
+
+
+def _agreed(
+    talk: Talk,
+    question: Question,
+    place: torch.device,
+    plan: str | dict[str, Any] | None,
+    kept: Kept | None,
+    measured: Callable[[list[list[Any]]], str | None],
+) -> Answer:
+    """The plan of all ranks; people hear of it through rank 0."""
+    answer = agree(
+        talk, question, devices.name_of(place),
+        given=None if plan is None else _text(plan), kept=kept, measure=measured,
+        memory_bytes=devices.memory_of(place, devices.local_ranks(talk.world_size)),
+    )  # fmt: skip
+    tell_idle(answer, talk.rank)
+    if talk.rank == 0:
+        tell_agent(question, answer)
+    return answer
 
 
 def _question(studied: Study, wishes: dict[str, Any]) -> Question:
@@ -130,14 +148,18 @@ def _job(
     optimizer: MakeOptimizer,
     scheduler: MakeScheduler | None,
     clip: float | None,
+    question: Question,
 ) -> Job:
+    def retell(plan: ParallelPlan) -> None:
+        tell_agent(question, replace(answer, plan=plan, because=CORRECTED))
+
     whole = _whole(work)
     executor = executor_for(work)
     made = optimizer(executor.parameters) if executor.parameters else None
     if made is not None or executor.parameters:
         must_be_made(made)
     steps = scheduler(made) if scheduler is not None and made is not None else None
-    return Job(executor, answer, made, steps, whole, clip)
+    return Job(executor, answer, made, steps, whole, clip, retell)
 
 
 def _check(

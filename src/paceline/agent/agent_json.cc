@@ -43,6 +43,13 @@ core::MasterRefused RefusedBy(const wire::Refusal& refusal, Duration stop_grace)
   return {refusal.what, kNotAuthorised};
 }
 
+wire::Refusal DeniedBecause(const std::string& why) {
+  return {.code = "PL-E102",
+          .what = "the master does not accept this agent's token or certificate",
+          .why = why,
+          .fix = "use the join string or token file of this very job"};
+}
+
 void SaveProblem(const AgentFiles& files, const wire::Refusal& refusal) {
   const nlohmann::json problem = {{"schema", "paceline.error/1"}, {"code", refusal.code},
                                   {"message", refusal.what},      {"cause", refusal.why},

@@ -34,6 +34,8 @@ bool HasLeft(const AgentFiles& files, pid_t pid);
 // The event for an agent that was refused for good. Its ranks are ended if another node has their
 // place, or their job is gone.
 core::MasterRefused RefusedBy(const wire::Refusal& refusal, Duration stop_grace);
+// The refusal by a master that ended the stream because it does not accept the agent.
+wire::Refusal DeniedBecause(const std::string& why);
 // Writes problem.json: why the master refused this agent.
 void SaveProblem(const AgentFiles& files, const wire::Refusal& refusal);
 // Removes the problem of an earlier agent.

@@ -20,6 +20,7 @@
 #include "paceline/agent/master_bond.h"
 #include "paceline/agent/ranks/page_file.h"
 #include "paceline/agent/ranks/pids.h"
+#include "paceline/agent/ranks/plan_desk.h"
 #include "paceline/agent/ranks/rank_table.h"
 #include "paceline/agent/ranks/starter_client.h"
 #include "paceline/agent/ranks/store_port.h"
@@ -123,6 +124,7 @@ class AgentLoop {
   bool has_ended_ = false;  // the machine has said that the agent must exit
   bool has_left_ = false;   // it was told to leave
   MasterBond bond_;
+  PlanDesk plan_{[this](const PlanNote& note) { Tell(note); }};
   Generation saved_generation_;
   uint64_t saved_term_ = 0;
   int exit_code_ = 0;
@@ -183,7 +185,8 @@ absl::Status AgentLoop::Begin() {
 absl::Status AgentLoop::OpenStation() {
   const CheckpointStation::Listener listener{
       .report = [this](const CheckpointReport& report) { Tell(report); },
-      .over = [this] { MayExit(); }};
+      .over = [this] { MayExit(); },
+      .plans = [this](const nlohmann::json& said) { return plan_.Take(said); }};
   ASSIGN_OR_RETURN(station_, CheckpointStation::Open(*reactor_, StationSetupOf(setup_), listener));
   station_->SetGeneration(saved_generation_);
   return absl::OkStatus();
@@ -230,10 +233,7 @@ void AgentLoop::OnStream(wire::AgentStreamEvent event) {
     LogWarning("master_unlinked", {{"why", broken->why}, {"denied", broken->is_denied}});
     is_linked_ = false;
     Feed(core::MasterUnlinked{broken->why});
-    if (broken->is_denied) {
-      OnRefusal({"PL-E102", "the master does not accept this agent's token or certificate",
-                 broken->why, "use the join string or token file of this very job"});
-    }
+    if (broken->is_denied) OnRefusal(DeniedBecause(broken->why));
   } else if (const auto* welcome = std::get_if<wire::Welcome>(&event)) {
     if (!bond_.Admit(*welcome)) return stream_->HangUp();
     station_->SetTerm(bond_.term());
@@ -243,6 +243,7 @@ void AgentLoop::OnStream(wire::AgentStreamEvent event) {
     if (leases_ != nullptr) leases_->SetMaster(LeaseAddress(setup_, welcome->lease_port));
     Feed(core::MasterLinked{});
     station_->Linked();
+    plan_.Linked();
   } else if (auto* piece = std::get_if<wire::JournalBytes>(&event)) {
     Tell(bond_.Take(std::move(*piece)));
   } else if (const auto* wanted = std::get_if<wire::JournalWanted>(&event)) {
@@ -438,9 +439,7 @@ void AgentLoop::Do(const core::HoldStorePort&) {
 }
 
 void AgentLoop::Do(const core::ReportRankExit& action) {
-  LogInfo("rank_exited", {{"rank", action.rank.rank},
-                          {"generation", action.rank.generation},
-                          {"why", action.rank.exit.headline}});
+  LogExited(action.rank);
   told_.erase(action.rank.local_rank);
   Tell(wire::RankEnd{action.rank});
 }

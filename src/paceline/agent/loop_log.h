@@ -40,4 +40,9 @@ inline void LogSpawned(Rank rank, Generation generation, const StarterSpawned& s
                            {"took_us", spawned.took_us}});
 }
 
+inline void LogExited(const RankReport& rank) {
+  LogInfo("rank_exited",
+          {{"rank", rank.rank}, {"generation", rank.generation}, {"why", rank.exit.headline}});
+}
+
 }  // namespace paceline::agent

@@ -34,9 +34,10 @@ const Command kCommands[] = {
      .flags = {JobFlags()}},
     {.name = "plan",
      .summary = "say how a model would run on a cluster, and why",
-     .usage = "--cluster TYPE:COUNT,… (SCRIPT [ARGS…] | --model NAME) [--why-not AXIS=VALUE]",
+     .usage = "--cluster TYPE:COUNT,… (SCRIPT [ARGS…] | --model NAME) [--why-not AXIS=VALUE] | "
+              "--show [--job ID|DIR]",
      .handler = RunPlan,
-     .flags = {PlanFlags()},
+     .flags = {PlanFlags(), JobFlags()},
      .stops_at_script = true},
     {.name = "ps",
      .summary = "list your jobs and warm starters on this host",

@@ -17,6 +17,7 @@
 #include "paceline/model/ids.h"
 #include "paceline/model/job_spec.h"
 #include "paceline/model/node.h"
+#include "paceline/model/plan_note.h"
 #include "paceline/model/rank_sample.h"
 
 namespace paceline::core {
@@ -85,6 +86,13 @@ struct PaceJudged {
   std::vector<SlowFinding> findings;
 };
 
+// Rank 0 of a world told which parallel plan the ranks carry out.
+struct PlanReported {
+  NodeId node;
+  ConnectionId connection;
+  PlanNote note;
+};
+
 // The stream broke. The agent may be dead, or only the network; its ranks may be alive.
 struct NodeDisconnected {
   NodeId node;
@@ -136,6 +144,6 @@ struct TimePassed {};
 using Event = std::variant<JobSubmitted, MasterStarted, NodeRegistered, NodeReported, NodesHeard,
                            RankExited, CheckpointReported, EvidenceCollected, NodeDisconnected,
                            NodeGone, NoticeCame, NodeLeaving, StopRequested, JournalStalled,
-                           JournalCaughtUp, TimePassed, PaceJudged>;
+                           JournalCaughtUp, TimePassed, PaceJudged, PlanReported>;
 
 }  // namespace paceline::core

@@ -14,6 +14,7 @@
 #include "paceline/core/turn.h"
 #include "paceline/core/world/growth.h"
 #include "paceline/core/world/membership.h"
+#include "paceline/core/world/plan_notes.h"
 #include "paceline/core/world/ranks.h"
 #include "paceline/core/world/wish.h"
 
@@ -50,6 +51,7 @@ struct Dispatcher {
   void operator()(const JournalCaughtUp&) { OnJournalCaughtUp(turn); }
   void operator()(const TimePassed&) {}
   void operator()(const PaceJudged& event) { OnPaceJudged(turn, event); }
+  void operator()(const PlanReported& event) { OnPlanReported(turn, event); }
 };
 
 // Adds the time in which this master did not listen to every node's deadlines.

@@ -288,6 +288,8 @@ struct StateFolder {
   void operator()(const RankNoLongerSlow& fact) {
     std::erase_if(state.slow, [&](const auto& told) { return told.ranks == fact.finding.ranks; });
   }
+  void operator()(const ModelDescribed& fact) { state.model = fact; }
+  void operator()(const ParallelPlanChosen& fact) { state.plan = fact; }
   void operator()(const LossWentBad& fact) { state.bad_loss_step = fact.bad.step; }
   void operator()(const WishChanged& fact) {
     WishAnew(state, fact.name);

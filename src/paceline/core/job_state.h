@@ -148,7 +148,9 @@ struct JobState {
   bool has_resumed = false;        // an attempt has continued from a step of an earlier one
   int64_t step_max = -1;           // highest known step at the last record
   std::vector<SlowFinding> slow;   // told of the current world, and not over
-  int64_t bad_loss_step = -1;      // of the newest run of bad losses told of the current world
+  std::optional<ModelDescribed> model;     // the newest
+  std::optional<ParallelPlanChosen> plan;  // the newest, perhaps of a world that is over
+  int64_t bad_loss_step = -1;  // of the newest run of bad losses told of the current world
   std::string waiting_for;
   Duration stop_grace;
   int stop_signal = 0;  // 0: SIGTERM

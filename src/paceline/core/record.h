@@ -157,6 +157,26 @@ struct LossWentBad {
   Rank rank;
   BadLoss bad;
 };
+// What the ranks train, by their parallel plan's summary. Told once for each model.
+struct ModelDescribed {
+  std::string name;
+  uint64_t parameters = 0;
+  uint64_t global_batch = 0;
+  std::string summary;  // docs/formats/parallel_plan.md
+  std::string wishes;
+  bool operator==(const ModelDescribed&) const = default;
+};
+// The parallel plan that the ranks of a world carry out.
+struct ParallelPlanChosen {
+  Generation generation;
+  std::string words;    // "data 2"
+  std::string before;   // the words of the job's plan before this one; "": it is the first
+  std::string because;  // one sentence
+  double step = 0;      // predicted seconds; 0: not known
+  std::string plan;     // its text; "": it is too long
+  std::string cluster;  // the devices of the ranks
+  bool operator==(const ParallelPlanChosen&) const = default;
+};
 struct GrowthPlanned {  // a node waits to join until that costs least
   NodeId node;
   std::string name;
@@ -193,7 +213,8 @@ using Fact =
                  RankFailed, RecoveryDecided, WorldFormed, WorldRunning, WorldEnded, SoloRestarted,
                  ProgressMade, GrowthPlanned, WaitBegan, StopDecided, JobFinished, RestoreDecided,
                  CheckpointCommitted, CheckpointDamaged, CheckpointNotStored, JobResumed,
-                 HangJudged, WishChanged, NodeNoticed, RankSlow, RankNoLongerSlow, LossWentBad>;
+                 HangJudged, WishChanged, NodeNoticed, RankSlow, RankNoLongerSlow, LossWentBad,
+                 ModelDescribed, ParallelPlanChosen>;
 
 struct Record {
   RecordSeq seq;                  // dense, from 1

@@ -8,6 +8,7 @@
 #include "paceline/core/checkpoint/storage_wait.h"
 #include "paceline/core/record.h"
 #include "paceline/diagnose/slow.h"
+#include "paceline/plan/explain.h"
 
 namespace paceline::core {
 
@@ -75,6 +76,17 @@ struct Teller {
   }
   std::string operator()(const LossWentBad& fact) const {
     return "rank " + ToString(fact.rank) + ": " + BadLossText(fact.bad);
+  }
+  std::string operator()(const ModelDescribed& fact) const {
+    return "the model is " + fact.name + " with " + plan::ParametersText(fact.parameters) +
+           "; a step takes " + Counted(fact.global_batch, "sample");
+  }
+  std::string operator()(const ParallelPlanChosen& fact) const {
+    const bool is_other = !fact.before.empty() && fact.before != fact.words;
+    std::string text = NameOf(fact.generation) + " trains by the plan " + fact.words;
+    if (is_other) text += " instead of " + fact.before;
+    if (fact.step > 0) text += ", " + plan::SecondsText(fact.step) + " a step as predicted";
+    return WithReason(std::move(text), fact.because);
   }
   std::string operator()(const WishChanged& fact) const {
     return fact.name + " " + fact.reason + " before it joined; it is asked for again.";
@@ -184,6 +196,8 @@ struct Namer {
   std::string_view operator()(const RankSlow&) const { return "rank_slow"; }
   std::string_view operator()(const RankNoLongerSlow&) const { return "rank_no_longer_slow"; }
   std::string_view operator()(const LossWentBad&) const { return "loss_went_bad"; }
+  std::string_view operator()(const ModelDescribed&) const { return "model_described"; }
+  std::string_view operator()(const ParallelPlanChosen&) const { return "parallel_plan_chosen"; }
   std::string_view operator()(const WishChanged&) const { return "wish_changed"; }
   std::string_view operator()(const JobResumed&) const { return "job_resumed"; }
   std::string_view operator()(const JobFinished&) const { return "job_finished"; }

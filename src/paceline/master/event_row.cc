@@ -203,6 +203,18 @@ struct Filler {
     Detail("cost", std::to_string(finding.cost));
     Detail("steps_a_day", std::to_string(std::llround(finding.steps_a_day)));
   }
+  void operator()(const core::ModelDescribed& fact) {
+    Detail("model", fact.name);
+    Detail("parameters", std::to_string(fact.parameters));
+    Detail("global_batch", std::to_string(fact.global_batch));
+  }
+  void operator()(const core::ParallelPlanChosen& fact) {
+    event.generation = fact.generation.value();
+    Detail("plan", fact.words);
+    if (!fact.before.empty()) Detail("before", fact.before);
+    if (fact.step > 0) Detail("predicted_step", std::to_string(fact.step));
+    Detail("because", fact.because);
+  }
   void operator()(const core::JobResumed& fact) { Detail("reason", fact.reason); }
   void operator()(const core::JobFinished& fact) {
     Detail("exit_code", std::to_string(fact.exit_code));

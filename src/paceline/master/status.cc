@@ -154,6 +154,14 @@ wire::JobStatus MakeJobStatus(const core::Job& job, Instant now, const HostView&
     slow.cost = finding.cost;
     slow.is_data = finding.is_data;
   }
+  if (state.plan.has_value()) {
+    const core::ParallelPlanChosen& plan = *state.plan;
+    status.plan = {.generation = plan.generation.value(),
+                   .words = plan.words,
+                   .sentence = core::Sentence({.fact = plan}),
+                   .step = plan.step,
+                   .plan = plan.plan};
+  }
   AddProgress(job, &status);
   return status;
 }

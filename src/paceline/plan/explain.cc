@@ -80,6 +80,14 @@ std::string MemoryText(double bytes) {
   return Rounded(bytes / (1024 * kMebi), "GiB");
 }
 
+std::string ParametersText(uint64_t parameters) {
+  const bool is_large = parameters >= 1'000'000'000;
+  const uint64_t hundredths = parameters / (is_large ? 10'000'000 : 10'000);
+  const std::string cents = std::to_string(hundredths % 100);
+  return Concat(hundredths / 100, ".", cents.size() == 1 ? "0" : "", cents,
+                is_large ? " billion" : " million", " parameters");
+}
+
 std::string WordsOf(const ParallelPlan& plan) {
   Shape shape = {.pipeline = static_cast<uint32_t>(plan.stages.size()),
                  .tensor = plan.tensor,

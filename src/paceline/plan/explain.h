@@ -2,6 +2,7 @@
 
 // The sentences of a plan. Every number in them is in the plan itself.
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -10,9 +11,10 @@
 
 namespace paceline::plan {
 
-std::string SecondsText(double seconds);  // "1.92 s", "340 ms"
-std::string PercentText(double ratio);    // 0.314 → "31 %"
-std::string MemoryText(double bytes);     // "78.0 GiB"
+std::string SecondsText(double seconds);          // "1.92 s", "340 ms"
+std::string PercentText(double ratio);            // 0.314 → "31 %"
+std::string MemoryText(double bytes);             // "78.0 GiB"
+std::string ParametersText(uint64_t parameters);  // "8.03 billion parameters"
 
 // "data 2, sharded state": the shape of a plan in words.
 std::string WordsOf(const ParallelPlan& plan);

@@ -19,6 +19,7 @@
 #include "paceline/model/job_spec.h"
 #include "paceline/model/journal_copy.h"
 #include "paceline/model/node.h"
+#include "paceline/model/plan_note.h"
 #include "paceline/model/rank_sample.h"
 #include "paceline/model/wish.h"
 #include "paceline/model/world.h"
@@ -53,7 +54,7 @@ struct JournalHeld {
 };
 using JournalBytes = JournalPiece<std::string>;
 using AgentMessage = std::variant<Register, Heartbeat, RankEnd, Leaving, CheckpointReport,
-                                  NodeEvidence, JournalHeld, JournalBytes>;
+                                  NodeEvidence, JournalHeld, JournalBytes, PlanNote>;
 
 // ---- master to agent ----
 
@@ -196,6 +197,16 @@ struct SlowStatus {
   bool operator==(const SlowStatus&) const = default;
 };
 
+// The parallel plan of the current or last world, if its script has one.
+struct PlanStatus {
+  uint64_t generation = 0;  // 0: no plan was told of
+  std::string words;        // "data 2"
+  std::string sentence;
+  double step = 0;   // predicted seconds; 0: not known
+  std::string plan;  // its text; "": it is too long
+  bool operator==(const PlanStatus&) const = default;
+};
+
 struct JobStatus {
   std::string job_id;
   std::string name;
@@ -218,6 +229,7 @@ struct JobStatus {
   std::vector<NodeStatus> nodes;
   CheckpointStatus checkpoints;
   std::vector<SlowStatus> slow;
+  PlanStatus plan;
   bool operator==(const JobStatus&) const = default;
 };
 

@@ -70,6 +70,8 @@ class CheckpointStation {
     std::function<Admission(pid_t pid, const nlohmann::json& open)> admits = {};
     // A process asks this keeper to decide for the keepers of other hosts. Returns the answer.
     std::function<nlohmann::json(const nlohmann::json& lead)> leads = {};
+    // Rank 0 tells which parallel plan the ranks carry out. Returns the answer.
+    std::function<nlohmann::json(const nlohmann::json& plan)> plans = {};
   };
 
   static absl::StatusOr<std::unique_ptr<CheckpointStation>> Open(Reactor& reactor, Setup setup,

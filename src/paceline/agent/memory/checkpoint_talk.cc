@@ -75,6 +75,7 @@ void CheckpointStation::OnLine(LineServer::PeerId peer, const std::string& line)
     return Wait({peer, line, std::move(admission.waits_for)});
   }
   if (op == "lead" && listener_.leads) return Answer(peer, listener_.leads(message));
+  if (op == "plan" && listener_.plans) return Answer(peer, listener_.plans(message));
   if (!machine_.Knows(peer)) {
     return Refuse({peer, "a rank speaks before it has opened its checkpoint",
                    Concat("it says ", op), "use paceline.torch.Checkpointer"});

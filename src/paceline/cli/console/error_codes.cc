@@ -262,6 +262,10 @@ constexpr ErrorCode kCodes[] = {
     {"PL-E122", "no parallel plan is possible", kExitFindings,
      "No plan in the searched space fits into the devices' memory, or the requested values "
      "exclude each other. The message names the smallest change that makes a plan possible."},
+    {"PL-E123", "the job has no parallel plan", kExitFindings,
+     "`paceline plan --show` prints the plan that a job's ranks carry out. A script has one from "
+     "its "
+     "call of paceline.parallel.parallelize on; a script that never calls it has none."},
 
     {"PL-W001", "open files are limited", kExitFindings,
      "Each rank needs some dozens of descriptors, the master one per agent. `ulimit -n 65536`."},

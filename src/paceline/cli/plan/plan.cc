@@ -9,6 +9,8 @@
 #include "paceline/cli/console/exit_code.h"
 #include "paceline/cli/console/text.h"
 #include "paceline/cli/plan/inputs.h"
+#include "paceline/cli/plan/show.h"
+#include "paceline/cli/plan/stages.h"
 #include "paceline/plan/axis/axis.h"
 #include "paceline/plan/explain.h"
 #include "paceline/plan/json.h"
@@ -58,55 +60,22 @@ constexpr Flag kPlanFlags[] = {
      .spellings = {"--why-not"},
      .metavar = "AXIS=VALUE",
      .help = "say why the plan has not this value: tp=8"},
+    {.dest = "show",
+     .spellings = {"--show"},
+     .kind = kSwitch,
+     .help = "the plan of a job that runs, and its measured beside its predicted step time"},
 };
 
-// "0–7", "0, 2, 5", or the first few and how many.
-std::string RanksText(const std::vector<uint32_t>& ranks) {
-  std::string text;
-  size_t parts = 0;
-  for (size_t i = 0; i < ranks.size();) {
-    size_t last = i;
-    while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) ++last;
-    if (++parts > 6) return Concat(text, ", … (", ranks.size(), " in all)");
-    Append(&text, text.empty() ? "" : ", ", ranks[i]);
-    if (last > i) Append(&text, "–", ranks[last]);
-    i = last + 1;
-  }
-  return text;
-}
-
-// "8.03 billion parameters".
 std::string ParametersText(const ModelSummary& model) {
-  double parameters = 0;
-  for (const LayerRow& row : model.rows) {
-    parameters += static_cast<double>(row.parameters) * row.count;
-  }
-  const bool is_large = parameters >= 1e9;
-  const auto hundredths = static_cast<uint64_t>(parameters / (is_large ? 1e7 : 1e4));
-  const std::string cents = std::to_string(hundredths % 100);
-  return Concat(hundredths / 100, ".", cents.size() == 1 ? "0" : "", cents,
-                is_large ? " billion" : " million", " parameters");
+  uint64_t parameters = 0;
+  for (const LayerRow& row : model.rows) parameters += row.parameters * row.count;
+  return plan::ParametersText(parameters);
 }
 
 std::string SharesText(const ParallelPlan& plan) {
   const std::set<uint64_t> shares(plan.shares.begin(), plan.shares.end());
   if (shares.size() == 1) return Concat(*shares.begin(), " samples each");
   return Concat(*shares.begin(), " to ", *shares.rbegin(), " samples each");
-}
-
-void PrintStages(Output& out, const PlanInputs& inputs, const ParallelPlan& plan) {
-  std::vector<std::vector<std::string>> rows = {{"STAGE", "LAYERS", "MEMORY", "RANKS"}};
-  for (size_t i = 0; i < plan.stages.size(); ++i) {
-    const PlanStage& stage = plan.stages[i];
-    const auto memory = static_cast<double>(plan.predicted.memory[i]);
-    rows.push_back({std::to_string(i), Concat(stage.begin, "–", stage.end - 1),
-                    plan::MemoryText(memory), RanksText(stage.ranks)});
-  }
-  out.Data(Table(rows, out.width()));
-  if (!plan.unused.empty()) out.DataLine("unused  ranks " + RanksText(plan.unused));
-  for (const DeviceType& type : inputs.cluster.types) {
-    out.DataLine(Visible(Concat(type.name, ": ", type.source)));
-  }
 }
 
 void PrintRejected(Output& out, const ParallelPlan& plan) {
@@ -139,7 +108,10 @@ void PrintPlanText(Output& out, const PlanInputs& inputs, const ParallelPlan& pl
                       " with ", SharesText(plan), ", in ", plan.micro_batches,
                       plan.micro_batches == 1 ? " pass" : " passes"));
   out.DataLine("");
-  PrintStages(out, inputs, plan);
+  PrintStages(out, plan);
+  for (const DeviceType& type : inputs.cluster.types) {
+    out.DataLine(Visible(Concat(type.name, ": ", type.source)));
+  }
   PrintRejected(out, plan);
 }
 
@@ -170,6 +142,9 @@ FlagTable PlanFlags() { return kPlanFlags; }
 
 int RunPlan(Invocation& invocation) {
   Output& out = invocation.out;
+  if (invocation.line.Find("show") != nullptr || invocation.line.Find("job") != nullptr) {
+    return ShowPlan(invocation);
+  }
   auto inputs = ReadPlanInputs(invocation);
   if (!inputs.ok()) return out.Fail(inputs.problem());
   std::optional<AxisValue> asked;

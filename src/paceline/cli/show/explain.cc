@@ -32,7 +32,8 @@ bool IsOnlyTold(const JobEvent& event) {
 
 bool FollowsFromADecision(const JobEvent& event) {
   return IsOneOf(event.kind, {"recovery_decided", "node_evicted", "world_ended", "world_formed",
-                              "world_running", "wait_began", "stop_decided", "job_finished"});
+                              "world_running", "parallel_plan_chosen", "wait_began", "stop_decided",
+                              "job_finished"});
 }
 
 const JobEvent* Find(const std::vector<JobEvent>& events, uint64_t seq) {
@@ -61,10 +62,13 @@ std::vector<JobEvent> EvidenceOf(const std::vector<JobEvent>& events, const JobE
   return evidence;
 }
 
+// What followed, up to the world that trained again. Its plan may be told of later than its first
+// step, and stands before that all the same.
 std::vector<JobEvent> OutcomeOf(const std::vector<JobEvent>& events, const JobEvent& event) {
   std::vector<JobEvent> outcome;
   std::set<uint64_t> reached = {event.seq};
   bool stops = event.kind == "stop_decided";
+  bool trains = false;
   for (const JobEvent& later : events) {
     if (later.seq <= event.seq || !FollowsFromADecision(later)) continue;
     const bool is_its_end = stops && later.kind == "job_finished";  // which names no cause
@@ -72,10 +76,15 @@ std::vector<JobEvent> OutcomeOf(const std::vector<JobEvent>& events, const JobEv
         is_its_end || std::any_of(later.causes.begin(), later.causes.end(),
                                   [&](uint64_t cause) { return reached.contains(cause); });
     if (!follows) continue;
+    const bool is_plan = later.kind == "parallel_plan_chosen";
+    const bool has_plan =
+        outcome.size() > 1 && outcome[outcome.size() - 2].kind == "parallel_plan_chosen";
+    if (trains && (!is_plan || has_plan)) break;
     stops = stops || later.kind == "stop_decided";
     reached.insert(later.seq);
-    outcome.push_back(later);
-    if (later.kind == "world_running" || later.kind == "job_finished") break;
+    outcome.insert(trains ? outcome.end() - 1 : outcome.end(), later);
+    if (trains || later.kind == "job_finished") break;
+    trains = later.kind == "world_running";
   }
   return outcome;
 }

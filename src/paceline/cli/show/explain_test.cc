@@ -76,6 +76,18 @@ TEST(Explain, AnOlderIncidentEndsWhereTrainingWentOn) {
   EXPECT_EQ(why->follow_ons, 0U);
 }
 
+TEST(Explain, SaysWhichPlanTookOver) {
+  std::vector<JobEvent> events = TwoIncidents();
+  events.push_back(Event(16, "parallel_plan_chosen", {14}));  // told of after the first step
+  events.push_back(Event(17, "parallel_plan_chosen", {14}));  // a later one of the same world
+  EXPECT_EQ(SeqsOf(Explain(events, 13, "runs/a")->outcome), (std::vector<uint64_t>{14, 16, 15}));
+  EXPECT_EQ(Explain(events, 13, "runs/a")->next, "nothing to do: training goes on");
+  EXPECT_EQ(SeqsOf(Explain(events, 7, "runs/a")->outcome), (std::vector<uint64_t>{8, 9}));
+  events[14] = Event(15, "parallel_plan_chosen", {14});
+  events[15] = Event(16, "world_running", {14});
+  EXPECT_EQ(SeqsOf(Explain(events, 13, "runs/a")->outcome), (std::vector<uint64_t>{14, 15, 16}));
+}
+
 TEST(Explain, AFailureLeadsToWhatWasDecided) {
   const auto why = Explain(TwoIncidents(), 5, "runs/a");
   ASSERT_TRUE(why.has_value());

@@ -110,6 +110,10 @@ void Print(Output& out, const wire::JobStatus& status) {
   if (status.journal != "ok" && !status.journal.empty()) {
     out.DataLine("  " + out.Painted(Paint::kYellow, "journal: " + Visible(status.journal)));
   }
+  if (status.plan.generation > 0) {
+    out.DataLine(
+        ClipTo("  plan " + Visible(status.plan.words) + " (paceline plan --show)", out.width()));
+  }
   for (const wire::SlowStatus& slow : status.slow) {
     out.DataLine("  " + out.Painted(Paint::kYellow, Visible(slow.sentence)));
   }

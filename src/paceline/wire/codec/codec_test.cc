@@ -166,6 +166,8 @@ class Draw {
         core::HangJudged{generation, Text(), Flag(), Text(), {Rank(Small())}, {Text(), Text()}},
         core::RankSlow{generation, {{Rank(Small())}, Text(), Flag(), Flag(), 0.21, 0.17, 900}},
         core::RankNoLongerSlow{generation, {{Rank(Small()), Rank(Small())}, Text(), Flag()}},
+        core::ModelDescribed{Text(), Big(), Big(), Text(), Text()},
+        core::ParallelPlanChosen{generation, Text(), Text(), Text(), 0.25, Text(), Text()},
         core::LossWentBad{generation, Rank(Small()), {Small(), 7, BadLossKind::kLossSpike, 8, 2}},
     };
   }
@@ -390,15 +392,6 @@ void Fuzz(uint64_t seed, const std::string& valid, Decode decode) {
     const std::string bytes = i % 4 == 0 ? draw.Bytes(300) : draw.Mutate(valid);
     if (message.ParseFromString(bytes)) decode(message);
   }
-}
-
-TEST(Codec, ASeatHoldsWhatANodeCanHold) {
-  core::WorldFormed formed;
-  formed.world.generation = Generation(1);
-  formed.world.seats = {{.node = NodeId(1), .first_rank = 0, .rank_count = kRanksPerMessageMax}};
-  EXPECT_TRUE(DecodeFact(EncodeFact(formed)).ok());
-  formed.world.seats[0].rank_count = 16'000'000;
-  EXPECT_FALSE(DecodeFact(EncodeFact(formed)).ok());
 }
 
 TEST(Codec, FuzzAgentMessages) {

@@ -71,6 +71,14 @@ Json ToJson(const CheckpointStatus& checkpoints) {
           {"storage_age_seconds", SecondsOrNull(checkpoints.storage_age)}};
 }
 
+Json PlanJson(const PlanStatus& plan) {
+  if (plan.generation == 0) return nullptr;
+  return {{"generation", WorldNumber(plan.generation)},
+          {"words", plan.words},
+          {"sentence", plan.sentence},
+          {"predicted_step_seconds", plan.step > 0 ? Json(plan.step) : Json()}};
+}
+
 }  // namespace
 
 std::string StatusJson(const JobStatus& status) {
@@ -107,6 +115,7 @@ std::string StatusJson(const JobStatus& status) {
       {"world", {{"generation", WorldNumber(status.generation)}, {"size", status.world_size}}},
       {"checkpoints", ToJson(status.checkpoints)},
       {"slow", std::move(slow)},
+      {"plan", PlanJson(status.plan)},
       {"nodes", std::move(nodes)}};
   return Print(json, 2);
 }

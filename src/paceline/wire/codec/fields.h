@@ -39,6 +39,10 @@
 #define PACELINE_SLOW_FINDING(F) F(node) F(is_whole_node) F(is_data) F(excess) F(cost) \
   F(steps_a_day)
 #define PACELINE_SLOW_STATUS(F) F(sentence) F(excess) F(cost) F(is_data)
+#define PACELINE_PLAN_NOTE(F) F(generation) F(words) F(because) F(step)
+#define PACELINE_PLAN_STATUS(F) F(generation) F(words) F(sentence) F(step)
+#define PACELINE_MODEL_DESCRIBED(F) F(name) F(parameters) F(global_batch)
+#define PACELINE_PARALLEL_PLAN_CHOSEN(F) F(generation) F(words) F(before) F(because) F(step)
 #define PACELINE_STORE(F) F(host) F(port)
 #define PACELINE_ASSIGNMENT(F) F(kind) F(generation) F(seat) F(seat_count) F(first_rank) \
   F(rank_count) F(world_size) F(restart_count) F(fresh_starter) F(solo_first) F(solo_last) \

@@ -7,6 +7,7 @@
 #include "paceline/wire/codec/decode.h"
 #include "paceline/wire/codec/evidence_proto.h"
 #include "paceline/wire/codec/pace_proto.h"
+#include "paceline/wire/codec/plan_proto.h"
 
 namespace paceline::wire {
 namespace {
@@ -331,6 +332,7 @@ absl::Status FromProto(const pb::JobStatus& from, JobStatus* to) {
   for (const pb::SlowStatus& slow : from.slow()) {
     RETURN_IF_ERROR(FromProto(slow, &to->slow.emplace_back()));
   }
+  if (from.has_plan()) RETURN_IF_ERROR(FromProto(from.plan(), &to->plan));
   return absl::OkStatus();
 }
 
@@ -380,6 +382,9 @@ absl::StatusOr<AgentMessage> FromProto(const pb::AgentMessage& from) {
       return to;
     case pb::AgentMessage::kJournalPiece:
       RETURN_IF_ERROR(Into<JournalBytes>(from.journal_piece(), &to));
+      return to;
+    case pb::AgentMessage::kPlan:
+      RETURN_IF_ERROR(FromProto(from.plan(), &to.emplace<PlanNote>()));
       return to;
     case pb::AgentMessage::BODY_NOT_SET: break;
   }
@@ -450,6 +455,8 @@ absl::StatusOr<core::Fact> FromProto(const pb::Fact& from) {
     FACT(kRankSlow, RankSlow, rank_slow)
     FACT(kRankNoLongerSlow, RankNoLongerSlow, rank_no_longer_slow)
     FACT(kLossWentBad, LossWentBad, loss_went_bad)
+    FACT(kModelDescribed, ModelDescribed, model_described)
+    FACT(kParallelPlanChosen, ParallelPlanChosen, parallel_plan_chosen)
 #undef FACT
     case pb::Fact::BODY_NOT_SET: return Invalid("fact", "is empty or of an unknown kind");
   }

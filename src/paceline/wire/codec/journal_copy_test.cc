@@ -100,5 +100,14 @@ TEST(JournalCopyFormat, DamageEndsIt) {
   EXPECT_EQ(DecodeCopy(huge)->size(), 0U);
 }
 
+TEST(JournalFacts, ASeatHoldsWhatANodeCanHold) {
+  core::WorldFormed formed;
+  formed.world.generation = Generation(1);
+  formed.world.seats = {{.node = NodeId(1), .first_rank = 0, .rank_count = kRanksPerMessageMax}};
+  EXPECT_TRUE(DecodeFact(EncodeFact(formed)).ok());
+  formed.world.seats[0].rank_count = 16'000'000;
+  EXPECT_FALSE(DecodeFact(EncodeFact(formed)).ok());
+}
+
 }  // namespace
 }  // namespace paceline::wire

@@ -6,6 +6,7 @@
 #include "paceline/wire/codec/encode.h"
 #include "paceline/wire/codec/evidence_proto.h"
 #include "paceline/wire/codec/pace_proto.h"
+#include "paceline/wire/codec/plan_proto.h"
 
 namespace paceline::wire {
 namespace {
@@ -312,6 +313,7 @@ void ToProto(const JobStatus& from, pb::JobStatus* to) {
   if (from.exit_code.has_value()) to->set_exit_code(*from.exit_code);
   for (const NodeStatus& node : from.nodes) Fill(node, to->add_nodes());
   for (const SlowStatus& slow : from.slow) ToProto(slow, to->add_slow());
+  if (from.plan.generation > 0) ToProto(from.plan, to->mutable_plan());
 }
 
 void ToProto(const JobEvent& from, pb::JobEvent* to) {

@@ -1,0 +1,181 @@
+// Parallel plans that ranks tell of are recorded once.
+
+#include "paceline/core/world/plan_notes.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "paceline/base/text.h"
+#include "paceline/core/job.h"
+#include "paceline/core/test_times.h"
+#include "paceline/model/test_report.h"
+
+namespace paceline::core {
+namespace {
+
+// A model of two layers, each with `millions` of parameters, 16 bytes each.
+std::string Summary(int millions) {
+  return Concat(R"({"schema":"paceline.model/1","name":"net","precision":"fp32",)",
+                R"("bytes":{"weight":4,"gradient":4,"optimizer":8,"compute":4},)",
+                R"("layers":[{"name":"{}","count":2,)", R"("flops":1e9,"parameters":)",
+                millions * 1'000'000, R"(,"saved":1000,"output":1000}]})");
+}
+
+std::string ClusterText(const std::vector<std::pair<std::string, int>>& devices, int mebi) {
+  std::string types;
+  std::string groups;
+  for (const auto& [name, count] : devices) {
+    const std::string comma = types.empty() ? "" : ",";
+    Append(&types, comma, R"({"name":")", name, R"(","flops":1e12,"bandwidth":1e11,"launch":0,)",
+           R"("memory":)", int64_t{mebi} << 20, R"(,"source":"measured"})");
+    Append(&groups, comma, R"({"type":")", name, R"(","count":)", count, "}");
+  }
+  return Concat(R"({"schema":"paceline.cluster/1","types":[)", types, R"(],"groups":[)", groups,
+                R"(],"node":1,"inner":{"seconds":1e-5,"bandwidth":1e9},)",
+                R"("outer":{"seconds":1e-5,"bandwidth":1e9}})");
+}
+
+// A job of three nodes with one rank each, that trains.
+class PlanNotesTest : public ::testing::Test {
+ protected:
+  PlanNotesTest() {
+    spec_.job_id = "planned";
+    spec_.nodes_min = 1;
+    spec_.nodes_max = 3;
+    spec_.nproc_per_node = 1;
+    spec_.timers.shrink_after = Duration::Seconds(1);
+    Take(job_.Step(now_, JobSubmitted{spec_}));
+    Take(job_.Step(now_, MasterStarted{1}));
+    for (uint32_t node = 1; node <= 3; ++node) Join(node);
+    for (uint32_t node = 1; node <= 3; ++node) Beat(node);
+  }
+
+  void Take(const Actions& actions) {
+    for (const Record& record : actions.records) records_.push_back(record);
+    for (const Note& note : actions.notes) notes_.push_back(note.text);
+  }
+  ConnectionId ConnectionOf(uint32_t node) const { return ConnectionId(100 * master_ + node); }
+  void Join(uint32_t node) {
+    NodeReport report = TestReport("n" + std::to_string(node));
+    report.slots = 1;
+    report.store_port = 4000;
+    report.generation = job_.state().generation;
+    if (job_.state().IsSeated(NodeId(node))) report.ranks = {RankOf(node)};
+    Take(job_.Step(now_, NodeRegistered{ConnectionOf(node), report}));
+  }
+  RankReport RankOf(uint32_t node) const {
+    RankReport rank;
+    rank.generation = job_.state().generation;
+    rank.rank = Rank(node - 1);
+    rank.pid = 100;
+    rank.state = RankReport::State::kStepping;
+    rank.step_count = 50;
+    return rank;
+  }
+  void Beat(uint32_t node) {
+    Take(job_.Step(now_, NodeReported{.node = NodeId(node),
+                                      .connection = ConnectionOf(node),
+                                      .generation = job_.state().generation,
+                                      .store_port = 4000,
+                                      .ranks = {RankOf(node)}}));
+  }
+  // As rank 0 of the present world, which runs on node 1, tells it.
+  PlanNote NoteOf(const std::string& words, int millions = 1, int mebi = 1000) const {
+    const auto size = static_cast<int>(job_.state().world->world_size());
+    return {.generation = job_.state().world->generation,
+            .summary = Summary(millions),
+            .wishes = R"({"global_batch":8})",
+            .cluster = ClusterText({{"cpu", size}}, mebi),
+            .plan = "{}",
+            .words = words,
+            .because = "it is chosen for these devices",
+            .step = 0.25};
+  }
+  void Tell(PlanNote note, uint32_t node = 1) {
+    Take(job_.Step(now_, PlanReported{NodeId(node), ConnectionOf(node), std::move(note)}));
+  }
+  size_t Count(std::string_view kind) const {
+    return static_cast<size_t>(
+        std::count_if(records_.begin(), records_.end(),
+                      [&](const Record& record) { return FactName(record.fact) == kind; }));
+  }
+  std::string LastOf(std::string_view kind) const {
+    for (auto record = records_.rbegin(); record != records_.rend(); ++record) {
+      if (FactName(record->fact) == kind) return Sentence(*record);
+    }
+    return "";
+  }
+
+  JobSpec spec_;
+  Instant now_ = Instant() + Duration::Seconds(100);
+  Job job_;
+  uint64_t master_ = 1;
+  std::vector<Record> records_;
+  std::vector<std::string> notes_;
+};
+
+TEST_F(PlanNotesTest, IsRecordedOnceWithItsSentence) {
+  Tell(NoteOf("data 3"));
+  EXPECT_EQ(LastOf("model_described"),
+            "the model is net with 2.00 million parameters; a step takes 8 samples");
+  EXPECT_EQ(LastOf("parallel_plan_chosen"),
+            "world 1 trains by the plan data 3, 250 ms a step as predicted: it is chosen for these "
+            "devices");
+  Tell(NoteOf("data 3"));
+  EXPECT_EQ(Count("parallel_plan_chosen"), 1u);
+  EXPECT_EQ(records_.back().causes, std::vector<RecordSeq>{job_.state().world_seq});
+}
+
+TEST_F(PlanNotesTest, AnotherPlanOfTheSameWorldNamesTheOneBefore) {
+  Tell(NoteOf("data 3"));
+  Tell(NoteOf("data 2"));
+  EXPECT_EQ(Count("model_described"), 1u);
+  EXPECT_EQ(
+      LastOf("parallel_plan_chosen"),
+      "world 1 trains by the plan data 2 instead of data 3, 250 ms a step as predicted: it is "
+      "chosen for these devices");
+}
+
+TEST_F(PlanNotesTest, OnlyRankZeroOfThePresentWorldIsHeard) {
+  Tell(NoteOf("data 3"), /*node=*/2);
+  PlanNote late = NoteOf("data 3");
+  late.generation = Generation(77);
+  Tell(late);
+  Take(job_.Step(now_, PlanReported{NodeId(1), ConnectionId(7), NoteOf("data 3")}));
+  Take(job_.Step(now_, PlanReported{NodeId(9), ConnectionId(7), NoteOf("data 3")}));
+  EXPECT_EQ(Count("parallel_plan_chosen"), 0u);
+}
+
+TEST_F(PlanNotesTest, WhatCannotBeReadIsRefusedBeforeTheJournal) {
+  PlanNote note = NoteOf("data 3");
+  note.summary = "{}";
+  Tell(note);
+  note = NoteOf("data 3");
+  note.wishes = "[";
+  Tell(note);
+  note = NoteOf("data 3");
+  note.cluster = ClusterText({{"cpu", 2}}, 1000);
+  Tell(note);
+  EXPECT_EQ(Count("parallel_plan_chosen"), 0u);
+  ASSERT_EQ(notes_.size(), 3u);
+  EXPECT_NE(notes_.back().find("another number of devices"), std::string::npos) << notes_.back();
+}
+
+TEST_F(PlanNotesTest, ANewMasterHasThePlanFromTheJournal) {
+  Tell(NoteOf("data 3"));
+  Job next;
+  for (const Record& record : records_) next.Restore(record);
+  EXPECT_EQ(next.state(), job_.state());
+  job_ = next;
+  master_ = 2;
+  Take(job_.Step(now_, MasterStarted{2}));
+  for (uint32_t node = 1; node <= 3; ++node) Join(node);
+  Tell(NoteOf("data 3"));
+  EXPECT_EQ(Count("parallel_plan_chosen"), 1u);
+}
+
+}  // namespace
+}  // namespace paceline::core
