@@ -110,6 +110,27 @@ def test_after_a_lost_node_another_plan_takes_over(place: Place) -> None:
     assert second in place.told("why")
 
 
+@pytest.mark.long
+def test_a_world_that_cannot_hold_the_model_is_not_formed(place: Place) -> None:
+    script = place.path / "lost.py"
+    script.write_text(LOST)
+    command = [find_binary(), "run", "--run-dir", "run", "--standalone", "--local-nodes", "2",
+               "--nnodes", "1:2", str(script), "--small"]  # fmt: skip
+    with subprocess.Popen(command, cwd=place.path, env=place.environment, text=True,
+                          stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as job:  # fmt: skip
+        try:
+            assert job.stderr is not None
+            for line in job.stderr:
+                if "waits for more devices: the model does not fit" in line:
+                    break
+            status = json.loads(place.told("status", "--json"))
+            assert status["world"]["size"] == 0
+            assert "what would help: " in status["job"]["pending"]
+        finally:
+            job.terminate()
+            job.communicate(timeout=60)
+
+
 LOST = '''
 """Trains by a plan; the last rank's agent and all its ranks are killed once, for good."""
 import os, signal, sys

@@ -4,6 +4,7 @@
 
 #include "paceline/base/check.h"
 #include "paceline/core/budget.h"
+#include "paceline/core/world/room.h"
 
 namespace paceline::core {
 
@@ -289,7 +290,10 @@ struct StateFolder {
     std::erase_if(state.slow, [&](const auto& told) { return told.ranks == fact.finding.ranks; });
   }
   void operator()(const ModelDescribed& fact) { state.model = fact; }
-  void operator()(const ParallelPlanChosen& fact) { state.plan = fact; }
+  void operator()(const ParallelPlanChosen& fact) {
+    state.plan = fact;
+    NoteDevices(fact, &state);
+  }
   void operator()(const LossWentBad& fact) { state.bad_loss_step = fact.bad.step; }
   void operator()(const WishChanged& fact) {
     WishAnew(state, fact.name);

@@ -16,6 +16,7 @@
 #include "paceline/core/record.h"
 #include "paceline/core/world/node_map.h"
 #include "paceline/core/world/rendezvous.h"
+#include "paceline/core/world/room.h"
 #include "paceline/model/evidence.h"
 #include "paceline/model/ids.h"
 #include "paceline/model/job_spec.h"
@@ -38,6 +39,14 @@ struct LeaveNotice {
   bool operator==(const LeaveNotice&) const = default;
 };
 
+// Devices of a node, as its ranks told with their parallel plan.
+struct NodeDevices {
+  std::string type;
+  uint64_t memory = 0;  // bytes that a rank may use of one
+  uint32_t count = 0;
+  bool operator==(const NodeDevices&) const = default;
+};
+
 struct NodeState {
   enum class Status { kSpare, kSeated, kLost, kLeft, kEvicted };
   NodeId id;
@@ -55,6 +64,7 @@ struct NodeState {
   std::string reason;       // of the last change of status
   RecordSeq cause;          // record of the last change of status
   std::optional<LeaveNotice> notice = {};  // until a node of that name joins again
+  std::vector<NodeDevices> devices;  // in the order of its local ranks; empty: not told
   // Neither lost nor left.
   bool IsMember() const { return status == Status::kSpare || status == Status::kSeated; }
   bool operator==(const NodeState&) const = default;
@@ -267,6 +277,7 @@ struct Watch {
   // first restart a guess for a small model.
   Duration restart_took = Duration::Seconds(1);
   std::string pending;  // what delays the next world
+  Room room;
   CheckpointLedger checkpoints;
   bool awaits_storage = false;  // the job ends when its last checkpoint is in storage
   // Set while the journal cannot be written. Nodes are not judged then, because they get no

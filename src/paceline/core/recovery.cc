@@ -156,7 +156,8 @@ LadderView View(Turn& turn) {
                   .candidates = Candidates(turn),
                   .missing = {},
                   .budget = JudgeBudget(state),
-                  .blamed_failures = 0};
+                  .blamed_failures = 0,
+                  .room = &turn.watch().room};
   std::set<NodeId> here;
   for (const Candidate& candidate : view.candidates) here.insert(candidate.node);
   for (const Seat& seat : state.last_world.seats) {

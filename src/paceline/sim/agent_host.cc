@@ -180,6 +180,7 @@ void AgentHost::OnAdmitted(ConnectionId connection, NodeId id, uint64_t term) {
     if (is_linked_) return;
     is_linked_ = true;
     Feed(core::MasterLinked{});
+    TellPlan();
     if (world_.options().saves.is_used && !has_ended_) station_.Feed(core::StationLinked{});
   });
 }
@@ -193,6 +194,18 @@ void AgentHost::OnOrder(ConnectionId connection, const CheckpointOrder& order) {
 void AgentHost::Tell(const CheckpointReport& report) {
   if (connection_ == ConnectionId() || !is_linked_) return;
   world_.Tell(connection_, core::CheckpointReported{node_id_, connection_, report});
+}
+
+void AgentHost::TakePlan(PlanNote note) {
+  WhenAwake([this, note = std::move(note)] {
+    plan_ = note;
+    TellPlan();
+  });
+}
+
+void AgentHost::TellPlan() {
+  if (connection_ == ConnectionId() || !is_linked_ || !plan_.has_value()) return;
+  world_.Tell(connection_, core::PlanReported{node_id_, connection_, *plan_});
 }
 
 void AgentHost::NoteCarriedOut() {

@@ -18,6 +18,7 @@
 #include "paceline/core/succession/journal_copy.h"
 #include "paceline/model/ids.h"
 #include "paceline/model/node.h"
+#include "paceline/model/plan_note.h"
 #include "paceline/sim/checkpoint/station.h"
 #include "paceline/sim/queue.h"
 
@@ -79,6 +80,9 @@ class AgentHost {
   // Runs `task` later, if this very agent still lives then.
   void Later(Duration delay, std::function<void(AgentHost&)> task);
 
+  // --- from its ranks ---
+  void TakePlan(PlanNote note);
+
   // --- from its station ---
   void Tell(const CheckpointReport& report);
   // Exits if the machine has ended and none of its images are awaited.
@@ -108,6 +112,7 @@ class AgentHost {
   bool MayRest() const;
   void ReadProgress();
   void SendReport();
+  void TellPlan();
   void Rearm();
   void NoteCarriedOut();
 
@@ -134,6 +139,7 @@ class AgentHost {
   Duration retry_delay_;
   Duration worst_lateness_;
   Instant armed_for_ = Instant::Max();
+  std::optional<PlanNote> plan_;         // the newest that rank 0 told of here
   std::deque<Task> backlog_;             // while frozen
   std::map<uint32_t, RankReport> sent_;  // by local rank, the last report on this connection
 };

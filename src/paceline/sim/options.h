@@ -62,6 +62,15 @@ struct PaceOptions {
   uint32_t noise_permille = 0;        // of a step's work
 };
 
+// The parallel plan of the script, and what it needs.
+struct PlanOptions {
+  bool is_used = false;  // the script calls parallelize, and its ranks tell of the plan
+  std::string summary;   // docs/formats/parallel_plan.md
+  std::string wishes;
+  // Bytes of each device of a node, by the node's index, over and over.
+  std::vector<uint64_t> memory;
+};
+
 struct Options {
   uint64_t seed = 0;
   JobSpec spec;
@@ -83,6 +92,7 @@ struct Options {
   int64_t checkpoint_every = 10;  // 0: the script saves nothing
   SaveOptions saves;
   PaceOptions pace;
+  PlanOptions plan;
   int64_t total_steps = 0;            // 0: endless
   bool tells_steps = true;            // pl.step(n); otherwise only the optimizer hook counts
   bool tells_saved = true;            // pl.saved(n)

@@ -82,6 +82,7 @@ void Workload::Join(Generation generation, uint32_t world_size, Rank rank, Membe
   group.content = MixContent(group.restored.content, generation.value());
   world_.trace().Add(world_.queue().now(), "ranks", "met", generation.value());
   group.still_since = world_.queue().now();
+  TellPlan(generation, group);
   if (!CanMove(group)) return WakeAgents(group);
   group.moving = true;
   group.since = world_.queue().now() + kMeetTime;

@@ -113,6 +113,8 @@ class Workload {
   const Member* MemberOf(const RankProcess& process) const;
   Instant NextSeal(const RankProcess& process, Duration* save) const;
   void WatchSaves(const Group& group);
+  // Rank 0 tells which plan the ranks carry out, if their devices hold the model.
+  void TellPlan(Generation generation, const Group& group);
   int64_t Saved(const Group& group) const;
   bool CanMove(const Group& group) const;
   bool StandsStill(const Group& group) const {

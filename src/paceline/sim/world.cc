@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "paceline/sim/fault/fault.h"
+#include "paceline/sim/planned.h"
 
 namespace paceline::sim {
 namespace {
@@ -170,8 +171,8 @@ void SimWorld::Watch() {
 
 // ---- is it well? ----
 
-uint32_t SimWorld::UsableNodeCount() {
-  uint32_t count = 0;
+std::vector<uint32_t> SimWorld::UsableNodes() {
+  std::vector<uint32_t> usable;
   for (const auto& node : nodes_) {
     if (!node->is_on() || node->agent() == nullptr) continue;
     if (node->is_twin() || node->is_small() || node->is_silent()) continue;
@@ -180,9 +181,18 @@ uint32_t SimWorld::UsableNodeCount() {
       if (state.name != node->name()) continue;
       is_usable = state.status != core::NodeState::Status::kEvicted;
     }
-    count += is_usable ? 1 : 0;
+    if (is_usable) usable.push_back(node->index());
   }
-  return count;
+  return usable;
+}
+
+bool SimWorld::HoldsModel(std::vector<uint32_t> nodes, const core::WorldBounds& bounds) const {
+  if (!options_.plan.is_used || !master_->job().state().plan.has_value()) return true;
+  std::stable_sort(nodes.begin(), nodes.end(), [this](uint32_t a, uint32_t b) {
+    return DevicesOf(options_, a, true).memory > DevicesOf(options_, b, true).memory;
+  });
+  nodes.resize(core::WorldSize(bounds, nodes.size()));
+  return Holds(options_, nodes);
 }
 
 bool SimWorld::IsLinked(const Node& node) const {
@@ -239,8 +249,10 @@ std::string SimWorld::Trouble() {
   const core::WorldBounds bounds = state.NextBounds();
   const uint32_t needed = (bounds.nodes_min + bounds.unit - 1) / bounds.unit * bounds.unit;
   if (!state.world.has_value()) {
-    if (UsableNodeCount() < needed) return TroubleOfWaiting();
-    return "no world, though " + std::to_string(UsableNodeCount()) + " nodes are there";
+    const std::vector<uint32_t> usable = UsableNodes();
+    const bool can_form = usable.size() >= needed && HoldsModel(usable, bounds);
+    if (!can_form) return TroubleOfWaiting();
+    return "no world, though " + std::to_string(usable.size()) + " nodes are there";
   }
   const int64_t step = workload_.StepOf(state.world->generation);
   const int64_t before = std::exchange(step_before_, step);

@@ -178,7 +178,9 @@ class SimWorld {
   std::string Trouble();
   std::string TroubleOfProcesses(Generation generation);
   std::string TroubleOfWaiting();
-  uint32_t UsableNodeCount();
+  std::vector<uint32_t> UsableNodes();
+  // Whether the largest world of these nodes holds the model of the job's plan.
+  bool HoldsModel(std::vector<uint32_t> nodes, const core::WorldBounds& bounds) const;
   std::string EndReason();
 
   const Options options_;

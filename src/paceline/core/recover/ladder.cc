@@ -39,13 +39,27 @@ std::vector<Candidate> LadderView::PlanWithoutBlamed() const {
 }
 
 std::vector<Candidate> LadderView::Plan(std::vector<Candidate> nodes) const {
+  std::vector<Candidate> seats = PlanAnyRoom(nodes);
+  if (room == nullptr || room->WhyNot(state, seats).empty()) return seats;
+  // Where there are more nodes than seats, those with the most memory may hold the model.
+  if (nodes.size() == seats.size()) return {};
+  seats = PlanAnyRoom(Roomiest(state, std::move(nodes), seats.size()));
+  return room->WhyNot(state, seats).empty() ? seats : std::vector<Candidate>();
+}
+
+std::vector<Candidate> LadderView::PlanAnyRoom(std::vector<Candidate> nodes) const {
   std::vector<Candidate> seats = PlanSeats(state.last_world.seats, std::move(nodes), bounds());
   const uint32_t fixed = state.RanksFixed();
   uint32_t ranks = 0;
   for (const Candidate& seat : seats) ranks += seat.slots;
-  if (fixed == 0 || ranks == fixed) return seats;
   // A node of another size sits where one is missing.
-  return {};
+  if (fixed != 0 && ranks != fixed) return {};
+  return seats;
+}
+
+std::string LadderView::WhyTooSmall() const {
+  if (room == nullptr || !Plan(candidates).empty()) return "";
+  return room->WhyNot(state, PlanSeats(state.last_world.seats, candidates, bounds()));
 }
 
 bool LadderView::CanReplaceBlamed() const {

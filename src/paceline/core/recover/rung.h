@@ -28,12 +28,18 @@ struct LadderView {
   BudgetVerdict budget;
   // Charged failures of the blamed node since progress; 0 if no node is blamed.
   uint32_t blamed_failures = 0;
+  Room* room = nullptr;  // null: every world holds the model
 
   WorldBounds bounds() const { return state.NextBounds(); }
-  // Seats of the next world with these nodes; empty if there is no such world.
+  // Seats of the next world with these nodes; empty if there is no such world, or if its devices
+  // do not hold the model.
   std::vector<Candidate> Plan(std::vector<Candidate> nodes) const;
+  // The same, whether the devices hold the model or not.
+  std::vector<Candidate> PlanAnyRoom(std::vector<Candidate> nodes) const;
   // Seats with every candidate except the blamed node.
   std::vector<Candidate> PlanWithoutBlamed() const;
+  // Why the largest world of all candidates does not hold the model; "" if it does.
+  std::string WhyTooSmall() const;
   // True if the world keeps its size without the blamed node.
   bool CanReplaceBlamed() const;
   // True if the blamed node had the same failure twice, or too many of any kind, and another node

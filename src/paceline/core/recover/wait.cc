@@ -25,6 +25,14 @@ RungAnswer ConsiderWait(const LadderView& view) {
                        (lacking == 1 ? "node" : "nodes") + ": " + std::to_string(there) +
                        " of at least " + std::to_string(needed) +
                        (there == 1 ? " is here" : " are here");
+  if (const std::string why = view.WhyTooSmall(); !why.empty()) {
+    MARK("waits for devices that hold the model");
+    answer.reason =
+        (gone == nullptr ? std::string("nodes are missing") : gone->name + " " + gone->reason) +
+        ", no spare is there, and the devices that are left are too few: " + why;
+    answer.waiting_for = "waits for more devices: " + why;
+    return answer;
+  }
   if (const uint32_t ranks = view.state.RanksFixed(); ranks > 0) {
     MARK("waits for the number of ranks that own parameters");
     const std::string why = ", because each rank has parameters of its own, so that only " +

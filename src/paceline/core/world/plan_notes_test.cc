@@ -1,4 +1,5 @@
-// Parallel plans that ranks tell of are recorded once.
+// Parallel plans that ranks tell of: recorded once, and a world is only formed if its devices hold
+// the model.
 
 #include "paceline/core/world/plan_notes.h"
 
@@ -97,6 +98,26 @@ class PlanNotesTest : public ::testing::Test {
   void Tell(PlanNote note, uint32_t node = 1) {
     Take(job_.Step(now_, PlanReported{NodeId(node), ConnectionOf(node), std::move(note)}));
   }
+  void Lose(uint32_t node) {
+    now_ += Duration::Milliseconds(100);
+    Take(job_.Step(now_, NodeGone{.name = "n" + std::to_string(node), .evidence = "died"}));
+    Take(job_.Step(now_, NodeDisconnected{NodeId(node), ConnectionOf(node)}));
+    Take(job_.Step(now_, NodeGone{.name = "n" + std::to_string(node), .evidence = "died"}));
+  }
+  // Until the job has done what it waited for; the nodes that are left go on to report.
+  void Pass(const std::vector<uint32_t>& left) {
+    for (int i = 0; i < 40; ++i) {
+      now_ += Duration::Milliseconds(100);
+      for (const uint32_t node : left) {
+        Take(job_.Step(now_, NodeReported{.node = NodeId(node),
+                                          .connection = ConnectionOf(node),
+                                          .generation = job_.state().generation,
+                                          .store_port = 4000,
+                                          .ranks = {}}));
+      }
+      Take(job_.Step(now_, TimePassed{}));
+    }
+  }
   size_t Count(std::string_view kind) const {
     return static_cast<size_t>(
         std::count_if(records_.begin(), records_.end(),
@@ -175,6 +196,43 @@ TEST_F(PlanNotesTest, ANewMasterHasThePlanFromTheJournal) {
   for (uint32_t node = 1; node <= 3; ++node) Join(node);
   Tell(NoteOf("data 3"));
   EXPECT_EQ(Count("parallel_plan_chosen"), 1u);
+}
+
+TEST_F(PlanNotesTest, ASmallerWorldThatHoldsTheModelIsFormed) {
+  Tell(NoteOf("data 3", /*millions=*/1));
+  Lose(3);
+  Pass({1, 2});
+  EXPECT_EQ(job_.state().last_world.seats.size(), 2u) << job_.Pending();
+}
+
+// 2 layers with 20 million parameters of 16 bytes: 640 MB, divided over three ranks of 400 MiB.
+TEST_F(PlanNotesTest, ASmallerWorldThatCannotHoldTheModelIsNotFormed) {
+  Tell(NoteOf("data 3, sharded state", /*millions=*/20, /*mebi=*/400));
+  ASSERT_EQ(Count("parallel_plan_chosen"), 1u) << notes_.back();
+  Lose(3);
+  Lose(2);
+  Pass({1});
+  EXPECT_EQ(job_.state().phase, Phase::kWaiting);
+  EXPECT_FALSE(job_.state().world.has_value());
+  const std::string pending = job_.Pending();
+  EXPECT_NE(pending.find("waits for more devices: the model does not fit"), std::string::npos)
+      << pending;
+  EXPECT_NE(pending.find("what would help: "), std::string::npos) << pending;
+  EXPECT_EQ(LastOf("wait_began"), pending);
+  // A node that nobody knows comes: it is believed to be like the others.
+  Join(4);
+  Pass({1, 4});
+  EXPECT_EQ(job_.state().last_world.seats.size(), 2u) << job_.Pending();
+}
+
+// What ran is believed to fit, whatever is predicted.
+TEST_F(PlanNotesTest, TheSameDevicesAreNeverRefused) {
+  Tell(NoteOf("data 1", /*millions=*/900, /*mebi=*/100));
+  ASSERT_EQ(Count("parallel_plan_chosen"), 1u);
+  Lose(3);
+  Join(3);
+  Pass({1, 2, 3});
+  EXPECT_EQ(job_.state().last_world.seats.size(), 3u) << job_.Pending();
 }
 
 }  // namespace

@@ -25,6 +25,7 @@ std::unique_ptr<Check> MakeBounded();
 std::unique_ptr<Check> MakeNoOrphans();
 std::unique_ptr<Check> MakeSilenceNoticed();
 std::unique_ptr<Check> MakeSlowRight();
+std::unique_ptr<Check> MakeFits();
 std::unique_ptr<Check> MakeSilenceWaitedFor();
 std::unique_ptr<Check> MakeCulpritRight();
 std::unique_ptr<Check> MakeNoTwoWorlds();

@@ -46,6 +46,7 @@ constexpr CheckEntry kChecks[] = {
      MakeNewestStepKept},
     {"leaves_in_time", "a node under notice has left before its platform ends it",
      MakeLeavesInTime},
+    {"fits", "no world forms whose devices are known not to hold the model", MakeFits},
     {"slow_right", "a rank is called slow only if it is", MakeSlowRight},
     {"silence_waited_for",
      "no node is declared lost while waiting costs less than going on without it",

@@ -13,6 +13,7 @@ constexpr std::string_view kOldMasters[] = {"old_master_returns", "kill_agent"};
 constexpr std::string_view kNextMasters[] = {"master_host_lost", "crash_rank"};
 constexpr std::string_view kSilences[] = {"freeze_node", "partition_two_way", "blinking_link"};
 constexpr std::string_view kTwice[] = {"signals_twice"};
+constexpr std::string_view kFewerNodes[] = {"kill_node", "leave_node"};
 constexpr std::string_view kStops[] = {"freeze_rank"};
 constexpr std::string_view kNotices[] = {"notice"};
 constexpr std::string_view kStorageUnseen[] = {"storage_outage", "stalled_storage"};
@@ -36,6 +37,8 @@ constexpr CanaryEntry kCanaries[] = {
      "a silent node is declared lost without regard to the cost", kSilences},
     {Canary::kBlameWaiter, "blame_waiter",
      "evidence of one rank is reported with another rank's number", kStops},
+    {Canary::kBoastMemory, "boast_memory", "ranks report more memory than their devices have",
+     kFewerNodes},
     {Canary::kBlameFast, "blame_fast", "the step times of one rank are reported for another"},
     {Canary::kWildClock, "wild_clock", "a delay does not follow from the seed"},
     {Canary::kRestartInterval, "restart_interval", "each world restarts the interval to storage",

@@ -62,6 +62,11 @@ std::string Describe(const Options& options) {
     }
     text += ")";
   }
+  if (options.plan.is_used) {
+    text += " plan(memory=";
+    for (const uint64_t bytes : options.plan.memory) text += std::to_string(bytes >> 30) + "G";
+    text += ")";
+  }
   text += " total=" + std::to_string(options.total_steps);
   text += options.tells_steps ? " tells" : " counts";
   text += " chaos=" + ToString(options.chaos);

@@ -4,6 +4,7 @@
 
 #include "paceline/base/prng.h"
 #include "paceline/sim/fault/fault.h"
+#include "paceline/sim/planned.h"
 
 namespace paceline::sim {
 namespace {
@@ -151,6 +152,22 @@ void DrawPace(Prng& prng, const Wishes& wishes, PaceOptions& pace) {
   if (pace.is_told && (is_slow || wishes.canary == Canary::kBlameFast)) pace.slow_rank = rank;
 }
 
+// The scripts of every fifth run train by a plan. Nodes have one of two types of devices, and some
+// number of the larger ones is needed to hold the model.
+void DrawPlan(Prng& prng, const Wishes& wishes, Options& options) {
+  constexpr uint64_t kGib = uint64_t{1} << 30;
+  constexpr int64_t kTypesMax = 4;
+  PlanOptions& plan = options.plan;
+  plan.is_used = prng.Chance(1, 5) || wishes.canary == Canary::kBoastMemory;
+  const int64_t types = prng.Between(1, kTypesMax);
+  for (int64_t i = 0; i < types; ++i) plan.memory.push_back((prng.Chance(1, 2) ? 4 : 2) * kGib);
+  const auto most = static_cast<int64_t>(options.spec.nodes_max);
+  const auto needed = static_cast<uint64_t>(prng.Between(1, most));
+  const uint64_t ranks = needed * options.spec.nproc_per_node;
+  plan.summary = SummaryThatNeeds(ranks * plan.memory.front() * 3 / 4);
+  plan.wishes = R"({"global_batch":1024})";
+}
+
 bool IsAsked(const Wishes& wishes, const Fault& fault) {
   return std::find(wishes.only.begin(), wishes.only.end(), fault.name) != wishes.only.end();
 }
@@ -279,11 +296,13 @@ Options Draw(uint64_t seed, const Wishes& wishes) {
   Prng terms = prng.Fork();
   Prng pace = prng.Fork();
   Prng platform = prng.Fork();
+  Prng plan = prng.Fork();
   DrawJob(job, options.spec);
   DrawCluster(cluster, options);
   DrawScript(script, options);
   DrawSaves(saves, wishes, options);
   DrawPace(pace, wishes, options.pace);
+  DrawPlan(plan, wishes, options);
   DrawStrikes(strikes, wishes, options);
   DrawLasting(lasting, wishes, options);
   options.copies_journal = DrawFamily(FaultFamily::kTerms, terms, wishes, options);
