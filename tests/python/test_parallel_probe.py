@@ -122,7 +122,7 @@ def test_ranks_that_measured_different_numbers_give_the_next_world_the_same_clus
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(probe, "measured_link", lambda *_: None)
+    monkeypatch.setattr(probe, "measured_link", lambda *_, **__: None)
     done = studied(net := model())
     names = [[device.name_of(CPU), 3]]
 

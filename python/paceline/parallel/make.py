@@ -15,6 +15,7 @@ from torch import nn
 from paceline._base import arguments
 from paceline._checkpoint.checkpoint import BaseCheckpointer
 from paceline.parallel import device as devices
+from paceline.parallel import profile_run
 from paceline.parallel.agree import Answer, Kept, Question, agree
 from paceline.parallel.asked import Asked
 from paceline.parallel.batch import Loss
@@ -79,8 +80,10 @@ def parallelize(
                     world_size=_world_size())  # fmt: skip
     question = _question(studied, _wishes(global_batch, wishes))
     _must_be_real(model)
-    _begin_world()
+    begin_world()
     talk, place = Talk.of_world(), devices.device()
+    if profile_run.is_asked():
+        profile_run.end_with_block(model, studied, place, talk)
 
     def measured(names: list[list[Any]]) -> str | None:
         return measure(model, studied, place, talk, names) if cluster is None else _text(cluster)
@@ -226,7 +229,7 @@ def _must_be_real(model: nn.Module) -> None:
         )
 
 
-def _begin_world() -> None:
+def begin_world() -> None:
     """Form the process group from the launcher's variables, if the script has not done so."""
     if not dist.is_initialized() and int(os.environ.get("WORLD_SIZE", "1")) > 1:
         dist.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo")

@@ -101,21 +101,30 @@ def _period(rows: list[dict[str, Any]]) -> range:
 
 
 def measure(
-    model: nn.Module, study: Study, place: torch.device, talk: Talk, names: list[list[Any]]
+    model: nn.Module,
+    study: Study,
+    place: torch.device,
+    talk: Talk,
+    names: list[list[Any]],
+    *,
+    is_fresh: bool = False,
 ) -> str:
-    """The cluster of these ranks. Every rank calls it. `names` are the names of the devices."""
+    """The cluster of these ranks. Every rank calls it. `names` are the names of the devices.
+
+    With `is_fresh` everything is measured, whatever the cache has.
+    """
     local = devices.local_ranks(talk.world_size)
     name, block = devices.name_of(place), Block.of(study)
     precision: str = study.summary["precision"]
     what = [name, torch.__version__, precision, block.flops, block.saved, block.parameter_bytes]
-    known = read_cache(what, _SPEEDS)
+    known = None if is_fresh else read_cache(what, _SPEEDS)
     if known is None:
         modules = [model.get_submodule(name) for name in block.names]
         speeds = asdict(measured_speeds(modules, block, place, precision))
     else:
         speeds = known
     mine = speeds | {"memory": devices.memory_of(place, local)}
-    link = measured_link(talk, place, names)
+    link = measured_link(talk, place, names, is_fresh=is_fresh)
     node = local if talk.world_size % local == 0 else 1
 
     def judge(rows: list[dict[str, Any]]) -> str:
@@ -143,7 +152,7 @@ def measured_speeds(
     """Times copies of the layers; the layers and the random numbers stay as they are."""
     cuda = [place] if place.type == "cuda" else []
     with torch.random.fork_rng(devices=cuda), torch.enable_grad():
-        bandwidth = _bandwidth(place)
+        bandwidth = bandwidth_of(place)
         copied = [copy.deepcopy(module).to(place).train() for module in modules]
         seconds = _timed(copied, block, place, precision)
     return fitted(block, bandwidth, seconds)
@@ -217,7 +226,8 @@ def _filled(form: Form, place: torch.device) -> torch.Tensor:
     return torch.zeros(form.shape, dtype=form.dtype, device=place)
 
 
-def _bandwidth(place: torch.device) -> float:
+def bandwidth_of(place: torch.device) -> float:
+    """Bytes a second of its memory, from a copy."""
     source = torch.ones(_COPY_BYTES // 4, device=place)
     target = torch.empty_like(source)
     # A copy reads and writes each byte.
@@ -258,7 +268,9 @@ def _wait_for(place: torch.device) -> None:
 # ---- links ----
 
 
-def measured_link(talk: Talk, place: torch.device, names: list[list[Any]]) -> Link | None:
+def measured_link(
+    talk: Talk, place: torch.device, names: list[list[Any]], *, is_fresh: bool = False
+) -> Link | None:
     """The cost of a message between two ranks, from all-reduces of two sizes; None for a single
     rank.
 
@@ -267,7 +279,9 @@ def measured_link(talk: Talk, place: torch.device, names: list[list[Any]]) -> Li
     if talk.world_size == 1:
         return None
     what = [names, torch.__version__, os.environ.get("LOCAL_WORLD_SIZE", "")]
-    known = talk.decide("link", lambda: read_cache(what, ("seconds", "bandwidth")))
+    known = talk.decide(
+        "link", lambda: None if is_fresh else read_cache(what, ("seconds", "bandwidth"))
+    )
     if known is not None:
         return Link(**known)
     times: list[float] = []
