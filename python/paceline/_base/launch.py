@@ -82,6 +82,11 @@ def run_dir() -> str | None:
     return os.environ.get("PACELINE_RUN_DIR") or (_kept[1] if _kept is not None else None)
 
 
+def required_plan() -> str | None:
+    """`paceline run --plan`: "auto", or a plan's file. None: the script needs no plan."""
+    return os.environ.get("PACELINE_LAUNCH_PLAN") or None
+
+
 def agent_socket() -> str | None:
     """The socket of this rank's agent. None if `paceline run` did not start this process."""
     return os.environ.get("PACELINE_CHECKPOINT_SOCKET") or None

@@ -22,8 +22,8 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import NoReturn
 
-from paceline._base.launch import Launch
-from paceline._rank import error_record, flight, output, phases, progress, store
+from paceline._base.launch import Launch, required_plan
+from paceline._rank import error_record, flight, output, phases, planned, progress, store
 from paceline._rank.entry import Entry, execute
 from paceline._rank.flight import open_flight
 from paceline._rank.hooks.collectives import watch_collectives
@@ -33,6 +33,7 @@ from paceline._rank.hooks.start import watch_start
 from paceline._rank.hooks.steps import watch_steps
 from paceline._rank.hooks.trainers import watch_trainers
 from paceline._starter import imports
+from paceline.errors import PacelineError
 
 _ARGUMENT_MAX = 100_000  # bytes; the kernel takes 128 KiB in one argument
 PORT_TAKEN_STATUS = 75  # EX_TEMPFAIL: not the script's fault; the next world gets another port
@@ -90,11 +91,29 @@ def begin(birth: Birth) -> None:
         session.entered()
     store.be_patient()
     try:
-        execute(birth.entry, on_error=error_record.record)
+        _execute(birth.entry)
     finally:
         own = phases.current()
         if own is not None:
             own.turn(flight.END)
+
+
+def _execute(entry: Entry) -> None:
+    """Run the script. With `paceline run --plan`, one that calls no `parallelize` is an error."""
+    if required_plan() is None:
+        execute(entry, on_error=error_record.record)
+        return
+    planned.require()
+    try:
+        execute(entry, on_error=error_record.record)
+    except SystemExit as end:
+        if end.code not in (None, 0):
+            raise
+    try:
+        planned.check_end(entry.target)
+    except PacelineError as error:
+        error_record.record(error)
+        raise error.with_traceback(None) from None
 
 
 def _both(first: Callable[[], None], second: Callable[[], None]) -> Callable[[], None]:

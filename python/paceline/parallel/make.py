@@ -12,8 +12,9 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from paceline._base import arguments
+from paceline._base import arguments, launch
 from paceline._checkpoint.checkpoint import BaseCheckpointer
+from paceline._rank import planned
 from paceline.parallel import device as devices
 from paceline.parallel import profile_run
 from paceline.parallel.agree import Answer, Kept, Question, agree
@@ -32,6 +33,7 @@ from paceline.parallel.store import Talk
 from paceline.parallel.told import tell_agent
 
 _WHERE = "parallelize"
+_PLAN_BYTES_MAX = 32 << 20
 # Axes of a plan that a script may limit.
 _WISHES = ("data", "pipeline", "tensor", "shard", "recompute", "schedule", "micro_batches")
 
@@ -74,6 +76,7 @@ def parallelize(
     Raises:
         PlanError: there is no such plan. Raised on all ranks, before the first collective.
     """
+    planned.note()
     _check(global_batch, precision, clip, checkpointer, compiled)
     must_be_given(model, optimizer=optimizer, loss=loss, scheduler=scheduler)
     studied = study(model, example, loss, optimizer=optimizer, precision=precision,
@@ -109,15 +112,32 @@ def _agreed(
     measured: Callable[[list[list[Any]]], str | None],
 ) -> Answer:
     """The plan of all ranks; people hear of it through rank 0."""
+    given, giver = _given(plan)
     answer = agree(
         talk, question, devices.name_of(place),
-        given=None if plan is None else _text(plan), kept=kept, measure=measured,
+        given=given, giver=giver, kept=kept, measure=measured,
         memory_bytes=devices.memory_of(place, devices.local_ranks(talk.world_size)),
     )  # fmt: skip
     tell_idle(answer, talk.rank)
     if talk.rank == 0:
         tell_agent(question, answer)
     return answer
+
+
+def _given(plan: str | dict[str, Any] | None) -> tuple[str | None, str]:
+    """The plan to carry out, and who gives it: the script, or else `paceline run --plan FILE`."""
+    if plan is not None:
+        return _text(plan), "the script gives it"
+    path = launch.required_plan()
+    if path is None or path == "auto":
+        return None, ""
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read(_PLAN_BYTES_MAX + 1), f"--plan {path} gives it"
+    except (OSError, UnicodeDecodeError) as error:
+        fix = "a file that every host has, or --plan auto"
+        raise PlanError(what="the plan's file cannot be read", where=path, why=str(error),
+                        fix=fix) from error  # fmt: skip
 
 
 def _question(studied: Study, wishes: dict[str, Any]) -> Question:

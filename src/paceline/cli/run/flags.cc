@@ -62,6 +62,12 @@ constexpr Flag kRunFlags[] = {
      .metavar = "N",
      .help = "how many checkpoints stay in storage, over the script's keep=",
      .setting = "checkpoint.keep"},
+    {.dest = "plan",
+     .spellings = {"--plan"},
+     .metavar = "auto|FILE",
+     .help = "the script has to call parallelize before it computes gradients; FILE is a plan that "
+             "it carries out",
+     .setting = "launch.plan"},
     {.dest = "stop_grace",
      .spellings = {"--stop-grace"},
      .kind = kDuration,

@@ -9,10 +9,12 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "paceline/base/fd.h"
@@ -34,9 +36,13 @@
 #include "paceline/cli/settings/value.h"
 #include "paceline/model/directory_claim.h"
 #include "paceline/model/version.h"
+#include "paceline/plan/json.h"
 
 namespace paceline::cli {
 namespace {
+
+// Tells ranks that the script has to train by a plan; also the name of the setting launch.plan.
+constexpr char kPlanVariable[] = "PACELINE_LAUNCH_PLAN";
 
 // Who the launcher tells while the console does not exist yet.
 void WaitNote(const std::string& text) {
@@ -265,6 +271,27 @@ Check PassOnCheckpointTerms(const SettingValues& settings) {
   return std::nullopt;
 }
 
+// Ranks inherit it through their agent; paceline._rank.planned requires the plan.
+Check PassOnPlan(const SettingValues& settings) {
+  const SettingValue& value = settings.Get("launch.plan");
+  if (value.text.empty() || value.text == "auto") {
+    if (!value.text.empty()) ::setenv(kPlanVariable, "auto", 1);
+    return std::nullopt;
+  }
+  std::error_code failed;
+  const std::string path = std::filesystem::absolute(value.text, failed).string();
+  const auto plan = plan::ReadPlan(ReadText(path, plan::kChosenTextMax + 1));
+  if (!plan.ok()) {
+    return Problem{.code = "PL-E120",
+                   .what = "the plan's file cannot be used",
+                   .where = value.text,
+                   .why = plan.failure().message,
+                   .fix = "--plan auto, or a file that paceline plan --json has printed"};
+  }
+  ::setenv(kPlanVariable, path.c_str(), 1);
+  return std::nullopt;
+}
+
 // For who starts the nodes of a cluster, and may not have heard of the end: Kubernetes puts what
 // stands in this file into the pod's status. Elsewhere there is no such file, and nobody to tell.
 void TellPlatform(const JobEnd& end) {
@@ -294,6 +321,7 @@ int SayEndedWell(Output& out, const PreparedRun& run, const std::string& reason)
 int RunRun(Invocation& invocation) {
   Output& out = invocation.out;
   if (Check problem = PassOnCheckpointTerms(invocation.settings)) return out.Fail(*problem);
+  if (Check problem = PassOnPlan(invocation.settings)) return out.Fail(*problem);
   const HostFacts facts = ReadHostFacts(invocation.environment);
   auto request =
       MakeRunRequest(invocation.line, invocation.settings, invocation.environment, facts);

@@ -97,6 +97,9 @@ constexpr PlainRow kPlain[] = {
     {.key = "launch.signals_to_handle",
      .default_text = "SIGTERM,SIGINT,SIGHUP,SIGQUIT",
      .help = "signals that stop the job"},
+    {.key = "launch.plan",
+     .help = "the script must train by a parallel plan: auto, or a plan's file; not required when "
+             "unset"},
     {.key = "checkpoint.every",
      .help = "how often a checkpoint goes to storage: 100 (steps), 30s, 5m, 1h or auto; the "
              "script's when unset"},
