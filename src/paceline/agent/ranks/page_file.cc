@@ -87,6 +87,13 @@ BadLoss BadLossOf(const SlotReading& reading) {
           .usual = reading.usual_value};
 }
 
+// Whether the script or the program runs. A script says so itself, before its first line. A program
+// that is run directly (`--no-python`) writes nothing here, so it runs once its process exists.
+bool Runs(const SlotReading& reading) {
+  if (reading.entered_monotonic_ns > 0) return true;
+  return reading.how == SlotStart::kExec && reading.state == SlotState::kRunning;
+}
+
 }  // namespace
 
 RankReport ReportOf(const SlotReading& reading) {
@@ -106,7 +113,7 @@ RankReport ReportOf(const SlotReading& reading) {
     report.state = RankReport::State::kExited;
   } else if (reading.step_count > 0) {
     report.state = RankReport::State::kStepping;
-  } else if (reading.entered_monotonic_ns > 0) {
+  } else if (Runs(reading)) {
     report.state = RankReport::State::kRunning;
   }
   return report;

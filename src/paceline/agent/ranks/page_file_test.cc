@@ -56,6 +56,19 @@ TEST(PageFileTest, ReportsAbsoluteStepsOnlyWhenTold) {
   EXPECT_FALSE(ReportOf(reading).has_loss);
 }
 
+TEST(PageFileTest, AProgramRunsFromItsStartAndAScriptFromItsFirstLine) {
+  SlotReading reading;
+  reading.state = SlotState::kStarting;
+  reading.how = SlotStart::kExec;
+  EXPECT_EQ(ReportOf(reading).state, RankReport::State::kStarting);
+  reading.state = SlotState::kRunning;
+  EXPECT_EQ(ReportOf(reading).state, RankReport::State::kRunning);
+  reading.how = SlotStart::kCold;
+  EXPECT_EQ(ReportOf(reading).state, RankReport::State::kStarting);
+  reading.entered_monotonic_ns = 1;
+  EXPECT_EQ(ReportOf(reading).state, RankReport::State::kRunning);
+}
+
 TEST(PageFileTest, ReportsALossThatIsNoNumberWhenItWasTold) {
   SlotReading reading;
   reading.flags = kSlotLossTold;
