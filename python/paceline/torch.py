@@ -332,7 +332,7 @@ class Torch:
                     work.parameters.add(f"{key}.{name}")
                 work.want(f"{key}.{name}", tensor)
             if own_ways.loads_itself(module):
-                work.after.append(lambda: own_ways.load_again(module))
+                work.after.append(lambda: own_ways.load_again(key, module))
             return True
         if isinstance(value, Optimizer) and not has_form_of_its_own(work, key, value):
             restore_optimizer(work, key, value, state)

@@ -19,7 +19,7 @@ from torch.nn.modules.module import (
 pytestmark = [
     pytest.mark.usefixtures("own_keeper"),
     pytest.mark.filterwarnings("ignore:torch.distributed is disabled"),
-    pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore:.*torch.jit:FutureWarning"),
 ]
 
 State = dict[str, Any]
@@ -260,3 +260,25 @@ def test_an_optimizer_that_gives_no_state_is_named(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="consolidate_state_dict") as caught:
         Checkpointer(tmp_path / "c").save(0, state)
     assert "zero" in str(caught.value) and ".optim" in caught.value.fix
+
+
+class Wide(Metric):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(2, 2)
+
+
+class Picky(optim.SGD):
+    def load_state_dict(self, state_dict: State) -> None:
+        raise KeyError("nesterov")
+
+
+def test_code_that_fails_to_load_is_named(tmp_path: Path) -> None:
+    saved({"m": Metric()}, tmp_path / "c")
+    with pytest.raises(CheckpointError, match="m did not load") as caught:
+        load(tmp_path / "c", {"m": Wide()})
+    assert "layer.weight" in caught.value.why and "Wide" in caught.value.where
+    model = nn.Linear(2, 2)
+    saved({"m": model, "o": Picky(model.parameters(), lr=0.1)}, tmp_path / "d")
+    with pytest.raises(CheckpointError, match="KeyError: 'nesterov'"):
+        load(tmp_path / "d", {"m": model, "o": Picky(model.parameters(), lr=0.1)})

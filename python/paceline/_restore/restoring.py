@@ -372,7 +372,7 @@ class Restoring:
         if is_loading:
             self._reserve(live)
             fitting = self._framework.adapted(value, decoded, live, self)
-            self.after.append(lambda: load(value, fitting))
+            self.after.append(lambda: load(key, value, fitting))
         else:
             framework = self._framework
             is_tensor = framework.tag(value) is not None

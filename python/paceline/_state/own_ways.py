@@ -10,6 +10,7 @@ from typing import cast
 import torch
 from torch.optim import Optimizer
 
+from paceline._state.stateful import telling
 from paceline.errors import CheckpointError
 
 State = dict[str, object]
@@ -38,9 +39,10 @@ def loads_itself(module: torch.nn.Module) -> bool:
     return _is_own(module, "load_state_dict")
 
 
-def load_again(module: torch.nn.Module) -> None:
+def load_again(key: str, module: torch.nn.Module) -> None:
     """Run what a module does at a load, with the values that it has."""
-    module.load_state_dict(module.state_dict())
+    with telling(key, module):
+        module.load_state_dict(module.state_dict())
 
 
 def own_state(key: str, optimizer: Optimizer) -> State | None:

@@ -1,6 +1,10 @@
 """Objects with `state_dict` and `load_state_dict`, such as schedulers and scalers."""
 
+import contextlib
+from collections.abc import Iterator
 from typing import Protocol, cast
+
+from paceline.errors import CheckpointError, PacelineError
 
 
 class Stateful(Protocol):
@@ -12,8 +16,26 @@ def has_state(value: object) -> bool:
     return hasattr(value, "state_dict") and hasattr(value, "load_state_dict")
 
 
-def load(value: object, decoded: object) -> None:
-    cast("Stateful", value).load_state_dict(decoded)
+def load(key: str, value: object, decoded: object) -> None:
+    with telling(key, value):
+        cast("Stateful", value).load_state_dict(decoded)
+
+
+@contextlib.contextmanager
+def telling(key: str, value: object) -> Iterator[None]:
+    """Raise CheckpointError if the code of the entry `key` fails to load what was saved."""
+    try:
+        yield
+    except PacelineError:
+        raise
+    except Exception as error:
+        raise CheckpointError(
+            what=f"{key} did not load what was saved of it",
+            where=f"load_state_dict of a {type(value).__module__}.{type(value).__qualname__}",
+            why=f"{type(error).__name__}: {error}",
+            fix=f"make {key} as it was when it was saved; or leave it out of the state, with "
+            "strict=False. Other entries are restored by now",
+        ) from error
 
 
 def value_of(value: object) -> object:

@@ -16,6 +16,7 @@ from paceline._base.wording import described
 from paceline._restore.restoring import Restoring, holds_part, listed
 from paceline._state.own_ways import has_own_state, own_state
 from paceline._state.save_plan import Leaf, SavePlan, State
+from paceline._state.stateful import telling
 from paceline._state.torch_groups import foreign_options, leave_out_state, match
 from paceline._state.torch_state import is_sharded, is_told_replica, parameter_names
 from paceline.errors import CheckpointError
@@ -122,7 +123,7 @@ def restore_optimizer(work: Restoring, key: str, optimizer: Optimizer, state: St
     }
     loaded |= cast("Group", rest.get("own", {}))
     work.compare(key, lambda: _by_number(optimizer) | stood_own, loaded)
-    work.after.append(lambda: _load_exactly(optimizer, loaded))
+    work.after.append(lambda: _load_exactly(key, optimizer, loaded))
 
 
 def has_form_of_its_own(work: Restoring, key: str, optimizer: Optimizer) -> bool:
@@ -178,7 +179,7 @@ def _by_number(optimizer: Optimizer) -> dict[str, object]:
     }
 
 
-def _load_exactly(optimizer: Optimizer, loaded: dict[str, object]) -> None:
+def _load_exactly(key: str, optimizer: Optimizer, loaded: dict[str, object]) -> None:
     """Load the saved state with its own types and containers. `load_state_dict` alone would cast
     state to the parameter's type and make other containers.
     """
@@ -189,7 +190,8 @@ def _load_exactly(optimizer: Optimizer, loaded: dict[str, object]) -> None:
         else inner
         for number, inner in states.items()
     }
-    optimizer.load_state_dict({**loaded, "state": simple})
+    with telling(key, optimizer):
+        optimizer.load_state_dict({**loaded, "state": simple})
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
     for number, inner in states.items():
         if not isinstance(number, int) or not isinstance(inner, dict):
